@@ -1,0 +1,1 @@
+//! artifact: see ARCHITECTURE.md.

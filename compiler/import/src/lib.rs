@@ -1,0 +1,1 @@
+//! import: see ARCHITECTURE.md.

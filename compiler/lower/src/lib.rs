@@ -1,0 +1,1 @@
+//! lower: see ARCHITECTURE.md.

@@ -1,0 +1,1 @@
+//! ops: see ARCHITECTURE.md.

@@ -1,0 +1,1 @@
+//! tune: see ARCHITECTURE.md.

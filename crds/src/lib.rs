@@ -1,0 +1,1 @@
+//! crds: see ARCHITECTURE.md.
