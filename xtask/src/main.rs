@@ -1,2 +1,22 @@
-//! See ARCHITECTURE.md.
-fn main() {}
+//! The one door for chores: `cargo xtask <chore>`.
+//!
+//! Nothing in here ships. A chore is one file with a `run` function and one line in [`Chore`].
+
+use clap::Parser;
+
+mod python;
+mod repository;
+
+/// Chores of the Hone repository.
+#[derive(Parser)]
+#[command(name = "xtask", about = "Chores of the Hone repository")]
+enum Chore {
+    /// Make a Python environment from its pinned requirements and print where its interpreter is.
+    Python(python::Arguments),
+}
+
+fn main() -> anyhow::Result<()> {
+    match Chore::parse() {
+        Chore::Python(arguments) => python::run(&arguments),
+    }
+}
