@@ -1,1 +1,33 @@
-//! artifact: see ARCHITECTURE.md.
+//! What crosses between the compiler, the worker, the operator and the runtime.
+//!
+//! An artifact is one file ([`Writer`] makes it, [`Reader`] reads it): a manifest in JSON, one shared
+//! object per target variant, the packed weights, a C header, and what `hone inspect` shows. Always true:
+//!
+//! - Equal input gives equal bytes: nothing measured, dated or random is inside.
+//! - Every byte of the file is covered by a checksum or must be zero, so a flipped byte is found.
+//! - A manifest that passed [`Manifest::validate`] names no byte outside of the buffers it declares.
+//!
+//! This room depends on nothing of ours, so that the rooms on both sides can be upgraded apart.
+
+mod atomic;
+mod c_header;
+mod data_type;
+mod inspect;
+mod layout;
+mod manifest;
+mod reader;
+mod validate;
+mod writer;
+
+pub use atomic::{WriteError, write_atomically};
+pub use c_header::c_header;
+pub use data_type::DataType;
+pub use inspect::{Inspect, KernelText};
+pub use layout::{FORMAT_VERSION, MAGIC, PAGE, Section, SectionKind};
+pub use manifest::{
+    Access, Argument, BUFFER_ALIGNMENT, Manifest, SCHEMA_VERSION, Slot, Step, Target, TensorInfo,
+    Variant,
+};
+pub use reader::{ReadError, Reader};
+pub use validate::ManifestError;
+pub use writer::{Writer, Written};

@@ -1,0 +1,177 @@
+//! The manifest: what a model takes and gives, and the step table that computes it.
+//!
+//! A run of a variant is its steps in order, with a barrier between any two. A step calls one kernel
+//! over `tasks` independent tasks; threads get disjoint ranges of them. The ABI of a kernel is
+//! `void kernel(void *const *buffers, int64_t begin, int64_t end, void *scratch)`, where `buffers[i]`
+//! is the step's i-th argument and `scratch` is private to the thread, of `scratchBytesPerThread` bytes
+//! and 64-byte aligned (any value when that is 0).
+//!
+//! Arena and weight offsets are multiples of [`BUFFER_ALIGNMENT`], and so are their bases. Inputs and
+//! outputs belong to the caller: a kernel may assume no more than their element's own alignment.
+
+use serde::{Deserialize, Serialize};
+
+use crate::DataType;
+
+/// Version of the manifest's schema. Readers refuse another; a new optional field does not change it.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// Alignment in bytes of the arena, the weights, thread scratch, and every offset into the first two.
+pub const BUFFER_ALIGNMENT: u64 = 64;
+
+/// What an artifact says about itself. Nothing in it is measured, dated or random.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Manifest {
+    /// [`SCHEMA_VERSION`].
+    pub schema_version: u32,
+    /// `sha256:…` of the model's content.
+    pub model_digest: String,
+    /// Version of the compiler that wrote this.
+    pub compiler_version: String,
+    /// `sha256:…` of the tuning records that decided the schedules; absent when there were none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub records_digest: Option<String>,
+    /// The model's inputs in order.
+    pub inputs: Vec<TensorInfo>,
+    /// The model's outputs in order.
+    pub outputs: Vec<TensorInfo>,
+    /// One per target, best first: the runtime takes the first that this machine can execute.
+    pub variants: Vec<Variant>,
+}
+
+/// A dense input or output, row major, last axis fastest.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TensorInfo {
+    /// Name in the model.
+    pub name: String,
+    /// Element type.
+    pub dtype: DataType,
+    /// Extent of each axis; empty for a scalar.
+    pub shape: Vec<u64>,
+    /// Size in bytes; always what `dtype` and `shape` give.
+    pub bytes: u64,
+}
+
+impl TensorInfo {
+    /// Describes a dense tensor, or gives `None` where its size does not fit 63 bits.
+    pub fn new(name: impl Into<String>, dtype: DataType, shape: Vec<u64>) -> Option<Self> {
+        let bytes = dtype.bytes_of(&shape)?;
+        Some(Self {
+            name: name.into(),
+            dtype,
+            shape,
+            bytes,
+        })
+    }
+}
+
+/// The machine that a variant's code is for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Target {
+    /// LLVM target triple, for example `x86_64-unknown-linux-gnu`.
+    pub triple: String,
+    /// LLVM name of the processor the code was scheduled for, for example `znver5`; a hint only.
+    pub cpu: String,
+    /// LLVM names, without sign, of the features that the code may execute, sorted. The runtime
+    /// refuses the variant where one is missing, so list those that are used and no more.
+    pub features: Vec<String>,
+}
+
+/// One target's code, weights and step table.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Variant {
+    /// What the code needs.
+    pub target: Target,
+    /// Which of the file's code sections holds the shared object, counted from 0.
+    pub code: u32,
+    /// Which of the file's weights sections the steps refer to, counted from 0. Variants whose
+    /// kernels read the same packing share one.
+    pub weights: u32,
+    /// Size in bytes of that weights section.
+    pub weights_bytes: u64,
+    /// Bytes of the arena, in which values between steps live.
+    pub arena_bytes: u64,
+    /// Bytes of private scratch that a kernel of this variant may use per thread.
+    pub scratch_bytes_per_thread: u64,
+    /// The steps in order.
+    pub steps: Vec<Step>,
+}
+
+/// One kernel call. The numbers are static facts of the shapes, never measurements.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Step {
+    /// Names of the graph nodes that the step computes.
+    pub nodes: Vec<String>,
+    /// Symbol of the kernel in the shared object. Several steps may call the same.
+    pub kernel: String,
+    /// Number of independent tasks.
+    pub tasks: u64,
+    /// Fewest tasks worth a thread of their own; at least 1. A step runs on no more than
+    /// `tasks / min_tasks_per_thread` threads and on the caller's alone where that is below 2. A
+    /// thread's share should be some 5 µs of work or more.
+    pub min_tasks_per_thread: u64,
+    /// The kernel's buffers in order.
+    pub arguments: Vec<Argument>,
+    /// Floating-point or integer arithmetic operations; a multiply-add counts 2.
+    pub flops: u64,
+    /// Distinct bytes that the step reads.
+    pub bytes_read: u64,
+    /// Distinct bytes that the step writes.
+    pub bytes_written: u64,
+}
+
+/// One buffer of a step.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Argument {
+    /// Where it is.
+    pub slot: Slot,
+    /// Bytes from there that the kernel may touch.
+    pub bytes: u64,
+    /// What the kernel does with them.
+    pub access: Access,
+}
+
+/// Where a buffer lies. Offsets are in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Slot {
+    /// In the caller's input.
+    Input {
+        /// Position in [`Manifest::inputs`].
+        index: u32,
+        /// Distance from its start; a multiple of the element's size.
+        offset: u64,
+    },
+    /// In the caller's output.
+    Output {
+        /// Position in [`Manifest::outputs`].
+        index: u32,
+        /// Distance from its start; a multiple of the element's size.
+        offset: u64,
+    },
+    /// In the arena.
+    Arena {
+        /// Distance from its start; a multiple of [`BUFFER_ALIGNMENT`].
+        offset: u64,
+    },
+    /// In the packed weights.
+    Weight {
+        /// Distance from their start; a multiple of [`BUFFER_ALIGNMENT`].
+        offset: u64,
+    },
+}
+
+/// What a kernel does with a buffer. Inputs and weights can only be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Access {
+    /// Reads only.
+    Read,
+    /// Writes only, every byte that a later step reads.
+    Write,
+    /// Reads and writes, for example an addition in place.
+    ReadWrite,
+}

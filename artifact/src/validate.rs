@@ -1,0 +1,211 @@
+//! Checks that a manifest is sound by itself, so that no kernel is ever handed a byte outside of the
+//! buffers that the manifest declares.
+//!
+//! Checked: the schema's version; that there is a variant; every tensor's size against its type and
+//! shape; unique input and output names; every step's tasks; every argument's index, alignment, end and
+//! access; that all sizes fit the address space.
+
+use crate::manifest::{
+    Access, Argument, BUFFER_ALIGNMENT, Manifest, SCHEMA_VERSION, Slot, Step, TensorInfo, Variant,
+};
+
+/// Largest size in bytes that a manifest may declare: the user half of a 48-bit address space.
+const MAX_BYTES: u64 = 1 << 47;
+
+/// What is wrong with a manifest.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ManifestError {
+    /// Written for another version of the schema.
+    #[error(
+        "manifest has schema version {found}, this program reads version {SCHEMA_VERSION}; compile the model again or use the matching version of hone"
+    )]
+    SchemaVersion {
+        /// The version found.
+        found: u32,
+    },
+    /// There is no variant at all.
+    #[error("manifest has no target variant; compile the model again")]
+    NoVariant,
+    /// A tensor's declaration contradicts itself.
+    #[error("{role} '{name}': {what}")]
+    Tensor {
+        /// `input` or `output`.
+        role: &'static str,
+        /// The tensor's name.
+        name: String,
+        /// What is wrong.
+        what: String,
+    },
+    /// A variant's declaration is impossible.
+    #[error("variant {variant}: {what}")]
+    Variant {
+        /// Position of the variant.
+        variant: usize,
+        /// What is wrong.
+        what: String,
+    },
+    /// A step is impossible or reaches outside of its buffers.
+    #[error("variant {variant}, step {step} (kernel '{kernel}', nodes {nodes:?}): {what}")]
+    Step {
+        /// Position of the variant.
+        variant: usize,
+        /// Position of the step.
+        step: usize,
+        /// The kernel's symbol.
+        kernel: String,
+        /// The graph nodes of the step.
+        nodes: Vec<String>,
+        /// What is wrong.
+        what: String,
+    },
+}
+
+impl Manifest {
+    /// Checks everything that can be checked without the file's other sections.
+    ///
+    /// # Errors
+    /// The first fault found, with the object it is in.
+    pub fn validate(&self) -> Result<(), ManifestError> {
+        if self.schema_version != SCHEMA_VERSION {
+            return Err(ManifestError::SchemaVersion {
+                found: self.schema_version,
+            });
+        }
+        tensors("input", &self.inputs)?;
+        tensors("output", &self.outputs)?;
+        if self.variants.is_empty() {
+            return Err(ManifestError::NoVariant);
+        }
+        for (index, variant) in self.variants.iter().enumerate() {
+            self.check_variant(variant)
+                .map_err(|what| ManifestError::Variant {
+                    variant: index,
+                    what,
+                })?;
+            for (position, step) in variant.steps.iter().enumerate() {
+                self.check_step(variant, step)
+                    .map_err(|what| ManifestError::Step {
+                        variant: index,
+                        step: position,
+                        kernel: step.kernel.clone(),
+                        nodes: step.nodes.clone(),
+                        what,
+                    })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn check_variant(&self, variant: &Variant) -> Result<(), String> {
+        if variant.target.triple.is_empty() {
+            return Err("its target triple is empty".into());
+        }
+        for (what, bytes) in [
+            ("arena", variant.arena_bytes),
+            ("weights", variant.weights_bytes),
+            ("scratch per thread", variant.scratch_bytes_per_thread),
+        ] {
+            if bytes > MAX_BYTES {
+                return Err(format!("its {what} of {bytes} bytes fit no address space"));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_step(&self, variant: &Variant, step: &Step) -> Result<(), String> {
+        if step.kernel.is_empty() || step.kernel.contains('\0') {
+            return Err("the kernel's symbol is empty or holds a zero byte".into());
+        }
+        if step.tasks > i64::MAX as u64 {
+            return Err(format!("{} tasks do not fit 63 bits", step.tasks));
+        }
+        if step.min_tasks_per_thread == 0 {
+            return Err("minTasksPerThread is 0, the least is 1".into());
+        }
+        for (index, argument) in step.arguments.iter().enumerate() {
+            self.check_argument(variant, argument)
+                .map_err(|what| format!("argument {index}: {what}"))?;
+        }
+        Ok(())
+    }
+
+    fn check_argument(&self, variant: &Variant, argument: &Argument) -> Result<(), String> {
+        let reads_only = argument.access == Access::Read;
+        let (place, offset, limit, alignment) = match argument.slot {
+            Slot::Input { index, offset } => {
+                let tensor = self.inputs.get(index as usize).ok_or_else(|| {
+                    format!(
+                        "there is no input {index} (the model has {})",
+                        self.inputs.len()
+                    )
+                })?;
+                ("input", offset, tensor.bytes, tensor.dtype.alignment())
+            }
+            Slot::Output { index, offset } => {
+                let tensor = self.outputs.get(index as usize).ok_or_else(|| {
+                    format!(
+                        "there is no output {index} (the model has {})",
+                        self.outputs.len()
+                    )
+                })?;
+                ("output", offset, tensor.bytes, tensor.dtype.alignment())
+            }
+            Slot::Arena { offset } => ("arena", offset, variant.arena_bytes, BUFFER_ALIGNMENT),
+            Slot::Weight { offset } => ("weights", offset, variant.weights_bytes, BUFFER_ALIGNMENT),
+        };
+        if !reads_only && matches!(place, "input" | "weights") {
+            return Err(format!(
+                "it would write the {place}, which may only be read"
+            ));
+        }
+        if offset % alignment != 0 {
+            return Err(format!(
+                "offset {offset} in the {place} is not a multiple of {alignment} bytes"
+            ));
+        }
+        match offset.checked_add(argument.bytes) {
+            Some(end) if end <= limit => Ok(()),
+            _ => Err(format!(
+                "{} bytes at offset {offset} reach outside of the {place} of {limit} bytes",
+                argument.bytes
+            )),
+        }
+    }
+}
+
+fn tensors(role: &'static str, list: &[TensorInfo]) -> Result<(), ManifestError> {
+    let fault = |tensor: &TensorInfo, what: String| {
+        Err(ManifestError::Tensor {
+            role,
+            name: tensor.name.clone(),
+            what,
+        })
+    };
+    for (index, tensor) in list.iter().enumerate() {
+        match tensor.dtype.bytes_of(&tensor.shape) {
+            Some(bytes) if bytes <= MAX_BYTES => {
+                if bytes != tensor.bytes {
+                    let (said, dtype, shape) = (tensor.bytes, tensor.dtype, &tensor.shape);
+                    return fault(
+                        tensor,
+                        format!("says {said} bytes where {dtype} {shape:?} has {bytes}"),
+                    );
+                }
+            }
+            _ => {
+                return fault(
+                    tensor,
+                    format!("shape {:?} fits no address space", tensor.shape),
+                );
+            }
+        }
+        if tensor.name.contains('\0') {
+            return fault(tensor, "its name holds a zero byte".into());
+        }
+        if list[..index].iter().any(|other| other.name == tensor.name) {
+            return fault(tensor, "the name occurs twice".into());
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,205 @@
+//! Makes an artifact from its parts.
+
+use std::borrow::Cow;
+use std::path::Path;
+
+use sha2::{Digest, Sha256};
+
+use crate::layout::{
+    self, ENTRY_BYTES, FORMAT_VERSION, HEADER_BYTES, MAGIC, MAX_SECTIONS, Section, SectionKind,
+};
+use crate::manifest::Manifest;
+use crate::{Inspect, WriteError, write_atomically};
+
+/// Collects the parts of an artifact and writes the file. Equal parts give equal bytes.
+///
+/// ```no_run
+/// # fn parts() -> (hone_artifact::Manifest, Vec<u8>, Vec<u8>) { unimplemented!() }
+/// # fn main() -> Result<(), hone_artifact::WriteError> {
+/// let (manifest, shared_object, weights) = parts();
+/// let mut writer = hone_artifact::Writer::new();
+/// assert_eq!(writer.code(&shared_object), manifest.variants[0].code);
+/// assert_eq!(writer.weights(&weights), manifest.variants[0].weights);
+/// writer.header(hone_artifact::c_header(&manifest, "digits"));
+/// let written = writer.write_file(&manifest, std::path::Path::new("digits.hone"))?;
+/// println!("{} ({} bytes)", written.digest, written.bytes);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Default)]
+pub struct Writer<'a> {
+    code: Vec<Cow<'a, [u8]>>,
+    weights: Vec<Cow<'a, [u8]>>,
+    header: Option<String>,
+    inspect: Option<Inspect>,
+}
+
+/// A section's kind and bytes.
+type Part<'a> = (SectionKind, Cow<'a, [u8]>);
+
+/// What was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// `sha256:…` of the whole file, by which the artifact is known.
+    pub digest: String,
+    /// Size of the file in bytes.
+    pub bytes: u64,
+}
+
+impl<'a> Writer<'a> {
+    /// A writer without sections.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a shared object and gives its number, for [`crate::Variant::code`].
+    pub fn code(&mut self, shared_object: impl Into<Cow<'a, [u8]>>) -> u32 {
+        self.code.push(shared_object.into());
+        self.code.len() as u32 - 1
+    }
+
+    /// Adds packed weights and gives their number, for [`crate::Variant::weights`].
+    pub fn weights(&mut self, packed: impl Into<Cow<'a, [u8]>>) -> u32 {
+        self.weights.push(packed.into());
+        self.weights.len() as u32 - 1
+    }
+
+    /// Sets the C header; see [`crate::c_header`].
+    pub fn header(&mut self, text: String) {
+        self.header = Some(text);
+    }
+
+    /// Sets what `hone inspect` shows.
+    pub fn inspect(&mut self, inspect: Inspect) {
+        self.inspect = Some(inspect);
+    }
+
+    /// The whole artifact in memory.
+    ///
+    /// # Errors
+    /// A manifest that is not valid or does not fit the sections.
+    pub fn to_bytes(&self, manifest: &Manifest) -> Result<Vec<u8>, WriteError> {
+        Ok(self.chunks(manifest)?.concat())
+    }
+
+    /// Writes the file: all of it or, on any error, nothing.
+    ///
+    /// # Errors
+    /// A manifest that is not valid or does not fit the sections, or what the file system says.
+    pub fn write_file(&self, manifest: &Manifest, path: &Path) -> Result<Written, WriteError> {
+        let chunks = self.chunks(manifest)?;
+        let mut hash = Sha256::new();
+        for chunk in &chunks {
+            hash.update(chunk);
+        }
+        let bytes = write_atomically(path, chunks.iter().map(|chunk| &chunk[..]))?;
+        Ok(Written {
+            digest: format!("sha256:{:x}", hash.finalize()),
+            bytes,
+        })
+    }
+
+    /// The file's bytes in order, weights and code not copied.
+    fn chunks(&self, manifest: &Manifest) -> Result<Vec<Cow<'_, [u8]>>, WriteError> {
+        manifest.validate().map_err(WriteError::Manifest)?;
+        self.check_sections(manifest)?;
+        let parts = self.parts(manifest)?;
+        let mut end = (HEADER_BYTES + parts.len() * ENTRY_BYTES) as u64;
+        let mut sections = Vec::with_capacity(parts.len());
+        let mut body: Vec<Cow<'_, [u8]>> = Vec::with_capacity(2 * parts.len());
+        for (kind, bytes) in parts {
+            let length = bytes.len() as u64;
+            let offset = layout::place(kind, end).ok_or(WriteError::TooLarge)?;
+            body.push(Cow::Owned(vec![0; (offset - end) as usize]));
+            sections.push(Section {
+                kind,
+                offset,
+                length,
+                checksum: layout::checksum(&bytes),
+            });
+            body.push(bytes);
+            end = offset.checked_add(length).ok_or(WriteError::TooLarge)?;
+        }
+        body.insert(0, Cow::Owned(head(&sections, end)));
+        Ok(body)
+    }
+
+    fn parts(&self, manifest: &Manifest) -> Result<Vec<Part<'_>>, WriteError> {
+        let json = serde_json::to_vec(manifest).map_err(WriteError::Json)?;
+        let mut parts = vec![(SectionKind::Manifest, Cow::Owned(json))];
+        if let Some(text) = &self.header {
+            parts.push((SectionKind::Header, Cow::Borrowed(text.as_bytes())));
+        }
+        if let Some(inspect) = &self.inspect {
+            let json = serde_json::to_vec(inspect).map_err(WriteError::Json)?;
+            parts.push((SectionKind::Inspect, Cow::Owned(json)));
+        }
+        parts.extend(
+            self.code
+                .iter()
+                .map(|c| (SectionKind::Code, Cow::Borrowed(&c[..]))),
+        );
+        parts.extend(
+            self.weights
+                .iter()
+                .map(|w| (SectionKind::Weights, Cow::Borrowed(&w[..]))),
+        );
+        if parts.len() > MAX_SECTIONS {
+            return Err(WriteError::TooLarge);
+        }
+        Ok(parts)
+    }
+
+    fn check_sections(&self, manifest: &Manifest) -> Result<(), WriteError> {
+        for (variant, v) in manifest.variants.iter().enumerate() {
+            if self.code.len() <= v.code as usize {
+                return Err(WriteError::NoSection {
+                    variant,
+                    kind: "code",
+                    index: v.code,
+                });
+            }
+            match self.weights.get(v.weights as usize) {
+                None => {
+                    let (kind, index) = ("weights", v.weights);
+                    return Err(WriteError::NoSection {
+                        variant,
+                        kind,
+                        index,
+                    });
+                }
+                Some(w) if w.len() as u64 != v.weights_bytes => {
+                    let (said, found) = (v.weights_bytes, w.len() as u64);
+                    return Err(WriteError::WeightsSize {
+                        variant,
+                        said,
+                        found,
+                    });
+                }
+                Some(_) => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The header and the section table of a file of `length` bytes.
+fn head(sections: &[Section], length: u64) -> Vec<u8> {
+    let mut header = Vec::with_capacity(HEADER_BYTES + sections.len() * ENTRY_BYTES);
+    header.extend_from_slice(&MAGIC);
+    header.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
+    header.extend_from_slice(&(sections.len() as u32).to_le_bytes());
+    header.extend_from_slice(&length.to_le_bytes());
+    let mut table = Vec::with_capacity(sections.len() * ENTRY_BYTES);
+    for section in sections {
+        table.extend_from_slice(&section.kind.number().to_le_bytes());
+        table.extend_from_slice(&[0; 4]);
+        table.extend_from_slice(&section.offset.to_le_bytes());
+        table.extend_from_slice(&section.length.to_le_bytes());
+        table.extend_from_slice(&section.checksum.to_le_bytes());
+    }
+    let sum = layout::table_checksum(&header, &table);
+    header.extend_from_slice(&sum.to_le_bytes());
+    header.extend_from_slice(&table);
+    header
+}
