@@ -1,1 +1,19 @@
-//! graph: see ARCHITECTURE.md.
+//! The model as plain data: values, nodes, a verifier.
+//!
+//! A [`Graph`] is in static single assignment form. Always holds (and [`Graph::verify`] checks):
+//! - the node table is in topological order: a node's inputs are graph inputs, constants, or outputs
+//!   of earlier nodes;
+//! - every value has one definition and a full static type;
+//! - a node's output types are those its operation infers from its input types;
+//! - names of inputs are unique, and so are names of outputs.
+//!
+//! A graph is generic over its operation type: this crate knows no operator. A pass reads one graph
+//! and builds another; entries are never removed from a graph.
+
+mod graph;
+mod operation;
+mod verify;
+
+pub use graph::{Definition, Graph, Node, NodeId, Port, Value, ValueId};
+pub use operation::{InferError, Operation};
+pub use verify::VerifyError;

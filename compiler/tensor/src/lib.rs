@@ -1,1 +1,35 @@
-//! tensor: see ARCHITECTURE.md.
+//! What to compute, as loop programs over buffers; no operator names, no machine, no search.
+//!
+//! A [`Program`] holds buffers, blocks and a tree of loops. A *block* computes one buffer: iterators
+//! with constant extents (spatial or reduction), and one store `buffer[indices] = value` or, for a
+//! reduction, `buffer[indices] = combine(buffer[indices], value)` after an initial value. A block
+//! stands once in the loop tree, as a [`Realize`] that binds each of its iterators to an expression
+//! over the enclosing loops' variables. Operators *define* by adding blocks through a [`Builder`]; a
+//! schedule then reshapes loops and moves blocks without changing what is computed.
+//!
+//! Always holds (the verifier checks it):
+//! - each block stands once in the tree; each loop variable belongs to one loop;
+//! - over all values of the loops around it, a block's bindings cover every point of its iterators'
+//!   domain that a later reader needs, and never leave it;
+//! - every buffer access is inside the buffer's shape;
+//! - a reduction's first update at a point comes after its initial value there; readers come after
+//!   the last update;
+//! - loops of kind [`LoopKind::Parallel`] are outermost in a top-level statement, and their
+//!   iterations are independent;
+//! - buffers in registers are indexed by unrolled and vectorized loops and constants only.
+//!
+//! A loop's extent is a constant, or `min(factor, bound - outer * factor)` style expressions for the
+//! last part of a split that does not divide. Index arithmetic is in `i64`.
+
+mod affine;
+mod builder;
+mod expr;
+mod program;
+
+pub use affine::{Range, bounds, simplify};
+pub use builder::{Builder, Indices};
+pub use expr::{BinaryOp, Expr, UnaryOp};
+pub use program::{
+    Block, BlockBody, BlockId, Buffer, BufferId, Combiner, Iterator, IteratorKind, Loop, LoopKind,
+    Program, Realize, Role, Scope, Statement, Var, VarId,
+};

@@ -1,1 +1,16 @@
-//! types: see ARCHITECTURE.md.
+//! What every stage must agree on: element types, tensor types, host tensors, handle tables.
+//!
+//! Always holds:
+//! - a [`TensorType`] has only known, non-negative dimensions; symbolic ones are bound at import;
+//! - a [`Tensor`] owns exactly `shape.product() * dtype.bytes()` bytes, row-major, innermost axis
+//!   last, in the machine's little-endian order.
+
+mod data_type;
+mod table;
+mod tensor;
+mod tensor_type;
+
+pub use data_type::DataType;
+pub use table::{Id, Table};
+pub use tensor::{Element, Tensor, TensorError};
+pub use tensor_type::TensorType;

@@ -1,0 +1,29 @@
+//! What a graph asks of the operations in its nodes.
+
+use hone_types::TensorType;
+use std::fmt::Debug;
+use thiserror::Error;
+
+/// Why an operation refuses its inputs: what is wrong, in words that name the input or attribute.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("{0}")]
+pub struct InferError(pub String);
+
+impl InferError {
+    /// A refusal with the given words.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self(message.into())
+    }
+}
+
+/// An operation of a node: a name, attributes, and a shape rule.
+pub trait Operation: Debug {
+    /// The name in the text form, in snake case, such as `convolution`.
+    fn name(&self) -> &'static str;
+
+    /// The attributes as a JSON object (or null where there are none), as the text form shows them.
+    fn attributes(&self) -> serde_json::Value;
+
+    /// Types of the outputs, from the types of the inputs; `None` is an optional input left out.
+    fn infer(&self, inputs: &[Option<&TensorType>]) -> Result<Vec<TensorType>, InferError>;
+}

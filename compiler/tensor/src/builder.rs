@@ -1,0 +1,201 @@
+//! Adds blocks to a program, each under a plain loop nest of its own.
+
+use crate::{
+    Block, BlockBody, Buffer, BufferId, Combiner, Expr, Iterator, IteratorKind, Loop, LoopKind,
+    Program, Realize, Role, Scope, Statement, VarId,
+};
+use hone_types::{DataType, TensorType};
+use std::collections::HashMap;
+
+/// Iterator variables handed to the closures of [`Builder`], outermost first.
+pub type Indices<'a> = &'a [Expr];
+
+/// Builds a program block by block. Operators define themselves through it: each call adds one
+/// buffer and the block that computes it, under one loop per iterator, after all earlier ones.
+#[derive(Debug, Default)]
+pub struct Builder {
+    program: Program,
+    parameters: usize,
+    block_names: HashMap<String, usize>,
+}
+
+impl Builder {
+    /// A builder of an empty program.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a read-only parameter.
+    pub fn input(&mut self, name: &str, tensor_type: &TensorType) -> BufferId {
+        let role = Role::Input(self.parameters);
+        self.parameters += 1;
+        self.add_buffer(name, tensor_type, role)
+    }
+
+    /// Makes a computed buffer a parameter that the caller receives.
+    pub fn output(&mut self, buffer: BufferId) {
+        self.program.buffers[buffer].role = Role::Output(self.parameters);
+        self.parameters += 1;
+    }
+
+    /// Element type and shape of a buffer.
+    pub fn tensor_type(&self, buffer: BufferId) -> TensorType {
+        let buffer = &self.program.buffers[buffer];
+        TensorType::new(buffer.dtype, buffer.shape.clone())
+    }
+
+    /// Element type of an expression.
+    pub fn dtype(&self, expr: &Expr) -> DataType {
+        expr.dtype(&self.program)
+    }
+
+    /// Computes a new buffer point by point: `buffer[i...] = value(i...)`.
+    pub fn map(
+        &mut self,
+        name: &str,
+        tensor_type: &TensorType,
+        value: impl FnOnce(Indices) -> Expr,
+    ) -> BufferId {
+        let spatial = self.iterators(&tensor_type.shape, IteratorKind::Spatial, "i");
+        let value = value(&variables(&spatial));
+        self.add_block(name, tensor_type, spatial, vec![], BlockBody::Map(value))
+    }
+
+    /// Computes a new buffer by reduction: `buffer[i...] = initial` combined with `value(i..., r...)`
+    /// over all `r` in the box of extents `reduction`. `initial` is the combiner's identity.
+    pub fn reduce(
+        &mut self,
+        name: &str,
+        tensor_type: &TensorType,
+        reduction: &[usize],
+        combiner: Combiner,
+        value: impl FnOnce(Indices, Indices) -> Expr,
+    ) -> BufferId {
+        let spatial = self.iterators(&tensor_type.shape, IteratorKind::Spatial, "i");
+        let reduced = self.iterators(reduction, IteratorKind::Reduction, "r");
+        let value = value(&variables(&spatial), &variables(&reduced));
+        let initial = Some(combiner.identity(tensor_type.dtype));
+        let body = BlockBody::Reduce { combiner, initial, value };
+        self.add_block(name, tensor_type, spatial, reduced, body)
+    }
+
+    /// The program.
+    pub fn finish(self) -> Program {
+        self.program
+    }
+
+    fn add_buffer(&mut self, name: &str, tensor_type: &TensorType, role: Role) -> BufferId {
+        self.program.buffers.push(Buffer {
+            name: name.to_string(),
+            dtype: tensor_type.dtype,
+            shape: tensor_type.shape.clone(),
+            role,
+            scope: Scope::Global,
+        })
+    }
+
+    fn iterators(&mut self, extents: &[usize], kind: IteratorKind, prefix: &str) -> Vec<Iterator> {
+        let program = &mut self.program;
+        let named = extents.iter().enumerate();
+        named
+            .map(|(axis, extent)| {
+                let var = program.add_var(format!("{prefix}{axis}"));
+                Iterator { var, extent: *extent, kind }
+            })
+            .collect()
+    }
+
+    fn add_block(
+        &mut self,
+        name: &str,
+        tensor_type: &TensorType,
+        spatial: Vec<Iterator>,
+        reduction: Vec<Iterator>,
+        body: BlockBody,
+    ) -> BufferId {
+        let buffer = self.add_buffer(name, tensor_type, Role::Temporary);
+        let indices = variables(&spatial);
+        let iterators: Vec<Iterator> = spatial.into_iter().chain(reduction).collect();
+        let name = self.unique_block_name(name);
+        let loops: Vec<(VarId, usize)> = iterators
+            .iter()
+            .map(|iterator| {
+                let name = self.program.vars[iterator.var].name.clone();
+                (self.program.add_var(format!("{name}_loop")), iterator.extent)
+            })
+            .collect();
+        let block = self.program.blocks.push(Block { name, iterators, buffer, indices, body });
+        let bindings = loops.iter().map(|(var, _)| Expr::Var(*var)).collect();
+        let realize = Statement::Realize(Realize { block, bindings, predicate: None });
+        let nest = loops.into_iter().rev().fold(realize, |body, (var, extent)| {
+            let (extent, kind) = (Expr::from(extent), LoopKind::Serial);
+            Statement::Loop(Box::new(Loop { var, extent, kind, body: vec![body] }))
+        });
+        self.program.body.push(nest);
+        buffer
+    }
+
+    fn unique_block_name(&mut self, name: &str) -> String {
+        let count = self.block_names.entry(name.to_string()).or_insert(0);
+        *count += 1;
+        if *count == 1 { name.to_string() } else { format!("{name}.{count}") }
+    }
+}
+
+fn variables(iterators: &[Iterator]) -> Vec<Expr> {
+    iterators.iter().map(|iterator| Expr::Var(iterator.var)).collect()
+}
+
+impl Combiner {
+    /// The value that changes nothing when combined, in type `dtype`.
+    pub fn identity(self, dtype: DataType) -> Expr {
+        let value = match self {
+            Combiner::Sum => 0.0,
+            Combiner::Product => 1.0,
+            Combiner::Maximum => least(dtype),
+            Combiner::Minimum => largest(dtype),
+        };
+        Expr::Constant(value, dtype)
+    }
+
+    /// `a` combined with `b`.
+    pub fn combine(self, a: Expr, b: Expr) -> Expr {
+        use crate::BinaryOp::{Add, Maximum, Minimum, Multiply};
+        let op = match self {
+            Combiner::Sum => Add,
+            Combiner::Product => Multiply,
+            Combiner::Maximum => Maximum,
+            Combiner::Minimum => Minimum,
+        };
+        a.binary(op, b)
+    }
+}
+
+/// The least value of a type: negative infinity for floats. The 64-bit limits are not exact in
+/// `f64`; conversion saturates, so they come out right.
+fn least(dtype: DataType) -> f64 {
+    match dtype {
+        DataType::I8 => f64::from(i8::MIN),
+        DataType::I16 => f64::from(i16::MIN),
+        DataType::I32 => f64::from(i32::MIN),
+        DataType::I64 => i64::MIN as f64,
+        DataType::U8 | DataType::U16 | DataType::U32 | DataType::U64 | DataType::Bool => 0.0,
+        DataType::F32 | DataType::F64 | DataType::F16 | DataType::BF16 => f64::NEG_INFINITY,
+    }
+}
+
+/// The largest value of a type: infinity for floats.
+fn largest(dtype: DataType) -> f64 {
+    match dtype {
+        DataType::I8 => f64::from(i8::MAX),
+        DataType::I16 => f64::from(i16::MAX),
+        DataType::I32 => f64::from(i32::MAX),
+        DataType::I64 => i64::MAX as f64,
+        DataType::U8 => f64::from(u8::MAX),
+        DataType::U16 => f64::from(u16::MAX),
+        DataType::U32 => f64::from(u32::MAX),
+        DataType::U64 => u64::MAX as f64,
+        DataType::Bool => 1.0,
+        DataType::F32 | DataType::F64 | DataType::F16 | DataType::BF16 => f64::INFINITY,
+    }
+}
