@@ -4,6 +4,7 @@
 
 use clap::Parser;
 
+mod onnx_proto;
 mod python;
 mod repository;
 
@@ -11,12 +12,15 @@ mod repository;
 #[derive(Parser)]
 #[command(name = "xtask", about = "Chores of the Hone repository")]
 enum Chore {
+    /// Generate the importer's protobuf types from the pinned onnx package.
+    OnnxProto,
     /// Make a Python environment from its pinned requirements and print where its interpreter is.
     Python(python::Arguments),
 }
 
 fn main() -> anyhow::Result<()> {
     match Chore::parse() {
+        Chore::OnnxProto => onnx_proto::run(),
         Chore::Python(arguments) => python::run(&arguments),
     }
 }

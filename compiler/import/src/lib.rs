@@ -1,1 +1,3 @@
 //! import: see ARCHITECTURE.md.
+
+pub mod onnx;
