@@ -40,11 +40,7 @@ pub fn environment(name: &str) -> Result<PathBuf> {
     if interpreter.exists() && fs::read_to_string(&stamp).is_ok_and(|made| made == digest) {
         return Ok(interpreter);
     }
-    eprintln!(
-        "python: making {} from {}",
-        folder.display(),
-        pins.display()
-    );
+    eprintln!("python: making {} from {}", folder.display(), pins.display());
     if folder.exists() {
         fs::remove_dir_all(&folder)
             .with_context(|| format!("cannot remove the old {}", folder.display()))?;
@@ -52,22 +48,14 @@ pub fn environment(name: &str) -> Result<PathBuf> {
     create(&folder)?;
     let (with_needs, alone) = split(&text);
     install(&interpreter, &folder, "requirements.txt", &with_needs, &[])?;
-    install(
-        &interpreter,
-        &folder,
-        "requirements-no-deps.txt",
-        &alone,
-        &["--no-deps"],
-    )?;
+    install(&interpreter, &folder, "requirements-no-deps.txt", &alone, &["--no-deps"])?;
     fs::write(&stamp, digest).with_context(|| format!("cannot write {}", stamp.display()))?;
     Ok(interpreter)
 }
 
 /// Runs `command` and fails with `what` if it does.
 pub fn check(what: &str, command: &mut Command) -> Result<()> {
-    let status = command
-        .status()
-        .with_context(|| format!("{what}: cannot start {command:?}"))?;
+    let status = command.status().with_context(|| format!("{what}: cannot start {command:?}"))?;
     if !status.success() {
         bail!("{what}: {command:?} ended with {status}");
     }
@@ -84,12 +72,7 @@ fn split(text: &str) -> (String, String) {
 
 /// Makes an empty environment; installs Debian's package for that first where it is missing.
 fn create(folder: &Path) -> Result<()> {
-    let make = || {
-        Command::new("python3")
-            .args(["-m", "venv"])
-            .arg(folder)
-            .status()
-    };
+    let make = || Command::new("python3").args(["-m", "venv"]).arg(folder).status();
     if make().is_ok_and(|status| status.success()) {
         return Ok(());
     }
@@ -97,10 +80,7 @@ fn create(folder: &Path) -> Result<()> {
         bail!("python3 with its venv module is missing: install Python 3.10 or newer");
     }
     eprintln!("python: python3 or its venv module is missing; installing the package python3-venv");
-    check(
-        "update the list of packages",
-        apt_get().arg("update").arg("-q"),
-    )?;
+    check("update the list of packages", apt_get().arg("update").arg("-q"))?;
     check(
         "install python3-venv",
         apt_get().args(["install", "-y", "-q", "python3", "python3-venv"]),
@@ -108,10 +88,7 @@ fn create(folder: &Path) -> Result<()> {
     // A try that failed half-way leaves a folder behind.
     let _ = fs::remove_dir_all(folder);
     if !make().is_ok_and(|status| status.success()) {
-        bail!(
-            "python3 -m venv {} fails: install Python 3.10 or newer",
-            folder.display()
-        );
+        bail!("python3 -m venv {} fails: install Python 3.10 or newer", folder.display());
     }
     Ok(())
 }
@@ -145,13 +122,7 @@ fn install(
     check(
         "install Python packages",
         Command::new(interpreter)
-            .args([
-                "-m",
-                "pip",
-                "install",
-                "--quiet",
-                "--disable-pip-version-check",
-            ])
+            .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"])
             .args(options)
             .arg("--requirement")
             .arg(&file),
