@@ -106,22 +106,12 @@ pub fn write_atomically<'a>(
             match source.kind() {
                 io::ErrorKind::StorageFull
                 | io::ErrorKind::QuotaExceeded
-                | io::ErrorKind::FileTooLarge => WriteError::Full {
-                    path,
-                    needed,
-                    source,
-                },
-                _ => WriteError::Io {
-                    path,
-                    doing,
-                    source,
-                },
+                | io::ErrorKind::FileTooLarge => WriteError::Full { path, needed, source },
+                _ => WriteError::Io { path, doing, source },
             }
         }
     };
-    let name = path
-        .file_name()
-        .ok_or_else(|| WriteError::NoFileName { path: path.into() })?;
+    let name = path.file_name().ok_or_else(|| WriteError::NoFileName { path: path.into() })?;
     let folder = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),

@@ -15,10 +15,7 @@ pub fn c_header(manifest: &Manifest, name: &str) -> String {
         "/* Tensors of the model with digest {}. */",
         comment(&manifest.model_digest)
     );
-    let _ = writeln!(
-        text,
-        "#ifndef HONE_MODEL_{prefix}_H\n#define HONE_MODEL_{prefix}_H\n"
-    );
+    let _ = writeln!(text, "#ifndef HONE_MODEL_{prefix}_H\n#define HONE_MODEL_{prefix}_H\n");
     let _ = writeln!(text, "#define {prefix}_INPUTS {}", manifest.inputs.len());
     let _ = writeln!(text, "#define {prefix}_OUTPUTS {}", manifest.outputs.len());
     for (role, list) in [("INPUT", &manifest.inputs), ("OUTPUT", &manifest.outputs)] {
@@ -36,11 +33,7 @@ fn describe(text: &mut String, prefix: &str, tensor: &TensorInfo) {
     let _ = writeln!(text, "\n/* '{name}': {dtype} [{}] */", shape.join(", "));
     let _ = writeln!(text, "#define {prefix}_TYPE {}", c_type(dtype));
     let _ = writeln!(text, "#define {prefix}_BYTES {}ull", tensor.bytes);
-    let _ = writeln!(
-        text,
-        "#define {prefix}_ELEMENTS {}ull",
-        tensor.shape.iter().product::<u64>()
-    );
+    let _ = writeln!(text, "#define {prefix}_ELEMENTS {}ull", tensor.shape.iter().product::<u64>());
 }
 
 /// The type of `<stdint.h>` that holds one element; those that C lacks cross as their bits.
@@ -62,26 +55,14 @@ fn c_type(dtype: DataType) -> &'static str {
 /// Text that cannot end a comment or its line.
 fn comment(text: &str) -> String {
     text.chars()
-        .map(|c| {
-            if c.is_control() || matches!(c, '*' | '\\' | '?') {
-                '_'
-            } else {
-                c
-            }
-        })
+        .map(|c| if c.is_control() || matches!(c, '*' | '\\' | '?') { '_' } else { c })
         .collect()
 }
 
 fn identifier(name: &str) -> String {
     let mut id: String = name
         .chars()
-        .map(|c| {
-            if c.is_ascii_alphanumeric() {
-                c.to_ascii_uppercase()
-            } else {
-                '_'
-            }
-        })
+        .map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' })
         .collect();
     if id.is_empty() || id.starts_with(|c: char| c.is_ascii_digit()) {
         id.insert_str(0, "MODEL_");

@@ -69,15 +69,9 @@ impl SectionKind {
     }
 
     pub(crate) fn from_number(number: u32) -> Option<Self> {
-        [
-            Self::Manifest,
-            Self::Code,
-            Self::Weights,
-            Self::Header,
-            Self::Inspect,
-        ]
-        .into_iter()
-        .find(|kind| kind.number() == number)
+        [Self::Manifest, Self::Code, Self::Weights, Self::Header, Self::Inspect]
+            .into_iter()
+            .find(|kind| kind.number() == number)
     }
 
     fn alignment(self) -> u64 {

@@ -57,12 +57,7 @@ impl TensorInfo {
     /// Describes a dense tensor, or gives `None` where its size does not fit 63 bits.
     pub fn new(name: impl Into<String>, dtype: DataType, shape: Vec<u64>) -> Option<Self> {
         let bytes = dtype.bytes_of(&shape)?;
-        Some(Self {
-            name: name.into(),
-            dtype,
-            shape,
-            bytes,
-        })
+        Some(Self { name: name.into(), dtype, shape, bytes })
     }
 }
 

@@ -103,22 +103,12 @@ impl<'a> Reader<'a> {
         check_padding(bytes, &sections)?;
         let json = &bytes[range(&sections[0])];
         if layout::checksum(json) != sections[0].checksum {
-            return Err(ReadError::Checksum {
-                index: 0,
-                kind: sections[0].kind.name(),
-            });
+            return Err(ReadError::Checksum { index: 0, kind: sections[0].kind.name() });
         }
-        let manifest: Manifest =
-            serde_json::from_slice(json).map_err(|source| ReadError::Json {
-                section: "manifest",
-                source,
-            })?;
+        let manifest: Manifest = serde_json::from_slice(json)
+            .map_err(|source| ReadError::Json { section: "manifest", source })?;
         manifest.validate().map_err(ReadError::Manifest)?;
-        let reader = Self {
-            bytes,
-            sections,
-            manifest,
-        };
+        let reader = Self { bytes, sections, manifest };
         reader.check_variants()?;
         Ok(reader)
     }
@@ -138,10 +128,7 @@ impl<'a> Reader<'a> {
         if layout::checksum(&self.bytes[range(section)]) == section.checksum {
             return Ok(());
         }
-        Err(ReadError::Checksum {
-            index,
-            kind: section.kind.name(),
-        })
+        Err(ReadError::Checksum { index, kind: section.kind.name() })
     }
 
     /// The manifest, valid and fitting the sections.
@@ -171,8 +158,7 @@ impl<'a> Reader<'a> {
 
     /// The C header, where there is one.
     pub fn header(&self) -> Option<&'a str> {
-        self.nth(SectionKind::Header, 0)
-            .and_then(|bytes| std::str::from_utf8(bytes).ok())
+        self.nth(SectionKind::Header, 0).and_then(|bytes| std::str::from_utf8(bytes).ok())
     }
 
     /// What `hone inspect` shows, where it was kept.
@@ -183,10 +169,7 @@ impl<'a> Reader<'a> {
         self.nth(SectionKind::Inspect, 0)
             .map(serde_json::from_slice)
             .transpose()
-            .map_err(|source| ReadError::Json {
-                section: "inspect",
-                source,
-            })
+            .map_err(|source| ReadError::Json { section: "inspect", source })
     }
 
     /// `sha256:…` of the whole file, by which the artifact is known. Reads all of it.
@@ -196,9 +179,7 @@ impl<'a> Reader<'a> {
 
     fn nth(&self, kind: SectionKind, index: u32) -> Option<&'a [u8]> {
         let mut matching = self.sections.iter().filter(|section| section.kind == kind);
-        matching
-            .nth(index as usize)
-            .map(|section| &self.bytes[range(section)])
+        matching.nth(index as usize).map(|section| &self.bytes[range(section)])
     }
 
     fn check_variants(&self) -> Result<(), ReadError> {
@@ -232,18 +213,12 @@ fn read_table(bytes: &[u8]) -> Result<Vec<Section>, ReadError> {
     let found = bytes.len() as u64;
     if !bytes.starts_with(&MAGIC) {
         return Err(match MAGIC.starts_with(bytes) {
-            true => ReadError::Length {
-                expected: HEADER_BYTES as u64,
-                found,
-            },
+            true => ReadError::Length { expected: HEADER_BYTES as u64, found },
             false => ReadError::Magic,
         });
     }
     if bytes.len() < HEADER_BYTES {
-        return Err(ReadError::Length {
-            expected: HEADER_BYTES as u64,
-            found,
-        });
+        return Err(ReadError::Length { expected: HEADER_BYTES as u64, found });
     }
     let version = u32_at(bytes, 8);
     if version != FORMAT_VERSION {
@@ -256,9 +231,7 @@ fn read_table(bytes: &[u8]) -> Result<Vec<Section>, ReadError> {
     }
     let end = HEADER_BYTES + count.min(MAX_SECTIONS + 1) * ENTRY_BYTES;
     if count == 0 || count > MAX_SECTIONS || end > bytes.len() {
-        return Err(ReadError::Table {
-            what: format!("it cannot have {count} sections"),
-        });
+        return Err(ReadError::Table { what: format!("it cannot have {count} sections") });
     }
     let table = &bytes[HEADER_BYTES..end];
     if layout::table_checksum(&bytes[..24], table) != u64_at(bytes, 24) {
@@ -267,9 +240,7 @@ fn read_table(bytes: &[u8]) -> Result<Vec<Section>, ReadError> {
         });
     }
     let sections = table.chunks_exact(ENTRY_BYTES).enumerate();
-    let sections = sections
-        .map(|(i, e)| read_entry(i, e))
-        .collect::<Result<Vec<_>, _>>()?;
+    let sections = sections.map(|(i, e)| read_entry(i, e)).collect::<Result<Vec<_>, _>>()?;
     check_places(&sections, end as u64, found)?;
     Ok(sections)
 }
@@ -281,17 +252,10 @@ fn read_entry(index: usize, entry: &[u8]) -> Result<Section, ReadError> {
     })?;
     if (kind == SectionKind::Manifest) != (index == 0) || u32_at(entry, 4) != 0 {
         let name = kind.name();
-        return Err(ReadError::Table {
-            what: format!("section {index} ({name}) is out of place"),
-        });
+        return Err(ReadError::Table { what: format!("section {index} ({name}) is out of place") });
     }
     let (offset, length) = (u64_at(entry, 8), u64_at(entry, 16));
-    Ok(Section {
-        kind,
-        offset,
-        length,
-        checksum: u64_at(entry, 24),
-    })
+    Ok(Section { kind, offset, length, checksum: u64_at(entry, 24) })
 }
 
 /// The layout is canonical, so overlap, gaps and ends outside of the file all show as a wrong place.
@@ -312,10 +276,7 @@ fn check_places(sections: &[Section], mut end: u64, file: u64) -> Result<(), Rea
     }
     match end == file {
         true => Ok(()),
-        false => Err(ReadError::Length {
-            expected: end,
-            found: file,
-        }),
+        false => Err(ReadError::Length { expected: end, found: file }),
     }
 }
 
@@ -324,9 +285,7 @@ fn check_padding(bytes: &[u8], sections: &[Section]) -> Result<(), ReadError> {
     for section in sections {
         let place = range(section);
         if let Some(at) = bytes[end..place.start].iter().position(|&byte| byte != 0) {
-            return Err(ReadError::Padding {
-                offset: (end + at) as u64,
-            });
+            return Err(ReadError::Padding { offset: (end + at) as u64 });
         }
         end = place.end;
     }

@@ -68,9 +68,7 @@ impl Manifest {
     /// The first fault found, with the object it is in.
     pub fn validate(&self) -> Result<(), ManifestError> {
         if self.schema_version != SCHEMA_VERSION {
-            return Err(ManifestError::SchemaVersion {
-                found: self.schema_version,
-            });
+            return Err(ManifestError::SchemaVersion { found: self.schema_version });
         }
         tensors("input", &self.inputs)?;
         tensors("output", &self.outputs)?;
@@ -79,19 +77,15 @@ impl Manifest {
         }
         for (index, variant) in self.variants.iter().enumerate() {
             self.check_variant(variant)
-                .map_err(|what| ManifestError::Variant {
+                .map_err(|what| ManifestError::Variant { variant: index, what })?;
+            for (position, step) in variant.steps.iter().enumerate() {
+                self.check_step(variant, step).map_err(|what| ManifestError::Step {
                     variant: index,
+                    step: position,
+                    kernel: step.kernel.clone(),
+                    nodes: step.nodes.clone(),
                     what,
                 })?;
-            for (position, step) in variant.steps.iter().enumerate() {
-                self.check_step(variant, step)
-                    .map_err(|what| ManifestError::Step {
-                        variant: index,
-                        step: position,
-                        kernel: step.kernel.clone(),
-                        nodes: step.nodes.clone(),
-                        what,
-                    })?;
             }
         }
         Ok(())
@@ -135,19 +129,13 @@ impl Manifest {
         let (place, offset, limit, alignment) = match argument.slot {
             Slot::Input { index, offset } => {
                 let tensor = self.inputs.get(index as usize).ok_or_else(|| {
-                    format!(
-                        "there is no input {index} (the model has {})",
-                        self.inputs.len()
-                    )
+                    format!("there is no input {index} (the model has {})", self.inputs.len())
                 })?;
                 ("input", offset, tensor.bytes, tensor.dtype.alignment())
             }
             Slot::Output { index, offset } => {
                 let tensor = self.outputs.get(index as usize).ok_or_else(|| {
-                    format!(
-                        "there is no output {index} (the model has {})",
-                        self.outputs.len()
-                    )
+                    format!("there is no output {index} (the model has {})", self.outputs.len())
                 })?;
                 ("output", offset, tensor.bytes, tensor.dtype.alignment())
             }
@@ -155,9 +143,7 @@ impl Manifest {
             Slot::Weight { offset } => ("weights", offset, variant.weights_bytes, BUFFER_ALIGNMENT),
         };
         if !reads_only && matches!(place, "input" | "weights") {
-            return Err(format!(
-                "it would write the {place}, which may only be read"
-            ));
+            return Err(format!("it would write the {place}, which may only be read"));
         }
         if offset % alignment != 0 {
             return Err(format!(
@@ -176,11 +162,7 @@ impl Manifest {
 
 fn tensors(role: &'static str, list: &[TensorInfo]) -> Result<(), ManifestError> {
     let fault = |tensor: &TensorInfo, what: String| {
-        Err(ManifestError::Tensor {
-            role,
-            name: tensor.name.clone(),
-            what,
-        })
+        Err(ManifestError::Tensor { role, name: tensor.name.clone(), what })
     };
     for (index, tensor) in list.iter().enumerate() {
         match tensor.dtype.bytes_of(&tensor.shape) {
@@ -194,10 +176,7 @@ fn tensors(role: &'static str, list: &[TensorInfo]) -> Result<(), ManifestError>
                 }
             }
             _ => {
-                return fault(
-                    tensor,
-                    format!("shape {:?} fits no address space", tensor.shape),
-                );
+                return fault(tensor, format!("shape {:?} fits no address space", tensor.shape));
             }
         }
         if tensor.name.contains('\0') {

@@ -93,10 +93,7 @@ impl<'a> Writer<'a> {
             hash.update(chunk);
         }
         let bytes = write_atomically(path, chunks.iter().map(|chunk| &chunk[..]))?;
-        Ok(Written {
-            digest: format!("sha256:{:x}", hash.finalize()),
-            bytes,
-        })
+        Ok(Written { digest: format!("sha256:{:x}", hash.finalize()), bytes })
     }
 
     /// The file's bytes in order, weights and code not copied.
@@ -111,12 +108,7 @@ impl<'a> Writer<'a> {
             let length = bytes.len() as u64;
             let offset = layout::place(kind, end).ok_or(WriteError::TooLarge)?;
             body.push(Cow::Owned(vec![0; (offset - end) as usize]));
-            sections.push(Section {
-                kind,
-                offset,
-                length,
-                checksum: layout::checksum(&bytes),
-            });
+            sections.push(Section { kind, offset, length, checksum: layout::checksum(&bytes) });
             body.push(bytes);
             end = offset.checked_add(length).ok_or(WriteError::TooLarge)?;
         }
@@ -134,16 +126,8 @@ impl<'a> Writer<'a> {
             let json = serde_json::to_vec(inspect).map_err(WriteError::Json)?;
             parts.push((SectionKind::Inspect, Cow::Owned(json)));
         }
-        parts.extend(
-            self.code
-                .iter()
-                .map(|c| (SectionKind::Code, Cow::Borrowed(&c[..]))),
-        );
-        parts.extend(
-            self.weights
-                .iter()
-                .map(|w| (SectionKind::Weights, Cow::Borrowed(&w[..]))),
-        );
+        parts.extend(self.code.iter().map(|c| (SectionKind::Code, Cow::Borrowed(&c[..]))));
+        parts.extend(self.weights.iter().map(|w| (SectionKind::Weights, Cow::Borrowed(&w[..]))));
         if parts.len() > MAX_SECTIONS {
             return Err(WriteError::TooLarge);
         }
@@ -153,28 +137,16 @@ impl<'a> Writer<'a> {
     fn check_sections(&self, manifest: &Manifest) -> Result<(), WriteError> {
         for (variant, v) in manifest.variants.iter().enumerate() {
             if self.code.len() <= v.code as usize {
-                return Err(WriteError::NoSection {
-                    variant,
-                    kind: "code",
-                    index: v.code,
-                });
+                return Err(WriteError::NoSection { variant, kind: "code", index: v.code });
             }
             match self.weights.get(v.weights as usize) {
                 None => {
                     let (kind, index) = ("weights", v.weights);
-                    return Err(WriteError::NoSection {
-                        variant,
-                        kind,
-                        index,
-                    });
+                    return Err(WriteError::NoSection { variant, kind, index });
                 }
                 Some(w) if w.len() as u64 != v.weights_bytes => {
                     let (said, found) = (v.weights_bytes, w.len() as u64);
-                    return Err(WriteError::WeightsSize {
-                        variant,
-                        said,
-                        found,
-                    });
+                    return Err(WriteError::WeightsSize { variant, said, found });
                 }
                 Some(_) => {}
             }

@@ -9,11 +9,7 @@ use hone_artifact::{
 const WEIGHTS: usize = 9000;
 
 fn manifest() -> Manifest {
-    let argument = |slot, bytes, access| Argument {
-        slot,
-        bytes,
-        access,
-    };
+    let argument = |slot, bytes, access| Argument { slot, bytes, access };
     Manifest {
         schema_version: SCHEMA_VERSION,
         model_digest: "sha256:00".into(),
@@ -38,24 +34,10 @@ fn manifest() -> Manifest {
                 tasks: 4,
                 min_tasks_per_thread: 2,
                 arguments: vec![
-                    argument(
-                        Slot::Input {
-                            index: 0,
-                            offset: 0,
-                        },
-                        64,
-                        Access::Read,
-                    ),
+                    argument(Slot::Input { index: 0, offset: 0 }, 64, Access::Read),
                     argument(Slot::Weight { offset: 64 }, 128, Access::Read),
                     argument(Slot::Arena { offset: 128 }, 128, Access::ReadWrite),
-                    argument(
-                        Slot::Output {
-                            index: 0,
-                            offset: 4,
-                        },
-                        28,
-                        Access::Write,
-                    ),
+                    argument(Slot::Output { index: 0, offset: 4 }, 28, Access::Write),
                 ],
                 flops: 128,
                 bytes_read: 192,
@@ -71,10 +53,7 @@ fn writer() -> Writer<'static> {
     writer.weights((0..WEIGHTS).map(|i| i as u8).collect::<Vec<_>>());
     writer.header(c_header(&manifest(), "my-model"));
     writer.inspect(Inspect {
-        kernels: vec![KernelText {
-            kernel: "k0".into(),
-            ..KernelText::default()
-        }],
+        kernels: vec![KernelText { kernel: "k0".into(), ..KernelText::default() }],
     });
     writer
 }
@@ -108,12 +87,7 @@ fn what_is_written_reads_back() {
     assert!(reader.code(1).is_none());
     let offset = reader.weights(0).unwrap().as_ptr() as usize - bytes.as_ptr() as usize;
     assert_eq!(offset as u64 % PAGE, 0);
-    assert!(
-        reader
-            .header()
-            .unwrap()
-            .contains("#define MY_MODEL_INPUT_0_BYTES 64ull")
-    );
+    assert!(reader.header().unwrap().contains("#define MY_MODEL_INPUT_0_BYTES 64ull"));
     assert_eq!(reader.inspect().unwrap().unwrap().kernels[0].kernel, "k0");
 }
 
@@ -136,11 +110,7 @@ fn every_flipped_byte_is_found() {
         let mut bad = good.clone();
         bad[at] ^= 1 << (at % 8);
         let result = Reader::new(&bad).and_then(|reader| reader.verify());
-        assert!(
-            result.is_err(),
-            "byte {at} of {} was flipped unseen",
-            good.len()
-        );
+        assert!(result.is_err(), "byte {at} of {} was flipped unseen", good.len());
     }
 }
 
@@ -149,16 +119,10 @@ fn every_length_but_the_right_one_is_refused() {
     let good = bytes();
     for length in 0..good.len() {
         let error = Reader::new(&good[..length]).unwrap_err();
-        assert!(
-            matches!(error, ReadError::Length { .. }),
-            "{length}: {error}"
-        );
+        assert!(matches!(error, ReadError::Length { .. }), "{length}: {error}");
     }
     let longer = [&good[..], &[0]].concat();
-    assert!(matches!(
-        Reader::new(&longer),
-        Err(ReadError::Length { .. })
-    ));
+    assert!(matches!(Reader::new(&longer), Err(ReadError::Length { .. })));
 }
 
 #[test]
@@ -173,26 +137,14 @@ fn a_hostile_section_table_is_refused() {
     // Entry 2 begins at byte 96: kind, zero, offset, length, checksum.
     type Change = fn(&mut Vec<u8>);
     let cases: [(&str, Change); 8] = [
-        ("overlap", |b| {
-            b[32 + 64 + 8..][..8].copy_from_slice(&0u64.to_le_bytes())
-        }),
-        ("past the end", |b| {
-            b[32 + 64 + 16..][..8].copy_from_slice(&(1u64 << 40).to_le_bytes())
-        }),
-        ("overflow", |b| {
-            b[32 + 64 + 16..][..8].copy_from_slice(&u64::MAX.to_le_bytes())
-        }),
-        ("offset overflow", |b| {
-            b[32 + 64 + 8..][..8].copy_from_slice(&u64::MAX.to_le_bytes())
-        }),
+        ("overlap", |b| b[32 + 64 + 8..][..8].copy_from_slice(&0u64.to_le_bytes())),
+        ("past the end", |b| b[32 + 64 + 16..][..8].copy_from_slice(&(1u64 << 40).to_le_bytes())),
+        ("overflow", |b| b[32 + 64 + 16..][..8].copy_from_slice(&u64::MAX.to_le_bytes())),
+        ("offset overflow", |b| b[32 + 64 + 8..][..8].copy_from_slice(&u64::MAX.to_le_bytes())),
         ("unknown kind", |b| b[32 + 64] = 99),
         ("a second manifest", |b| b[32 + 64] = 1),
-        ("no section", |b| {
-            b[12..16].copy_from_slice(&0u32.to_le_bytes())
-        }),
-        ("too many", |b| {
-            b[12..16].copy_from_slice(&u32::MAX.to_le_bytes())
-        }),
+        ("no section", |b| b[12..16].copy_from_slice(&0u32.to_le_bytes())),
+        ("too many", |b| b[12..16].copy_from_slice(&u32::MAX.to_le_bytes())),
     ];
     for (what, change) in cases {
         let error = Reader::new(&resealed(change)).unwrap_err();
@@ -207,44 +159,24 @@ fn an_impossible_manifest_is_refused_naming_the_object() {
         ("schema version 9", |m| m.schema_version = 9),
         ("no target variant", |m| m.variants.clear()),
         ("output 'y': says 31 bytes", |m| m.outputs[0].bytes = 31),
-        ("fits no address space", |m| {
-            m.inputs[0].shape = vec![u64::MAX, 2]
-        }),
-        ("the name occurs twice", |m| {
-            m.inputs.push(m.inputs[0].clone())
-        }),
-        ("arena of 18446744073709551615 bytes", |m| {
-            m.variants[0].arena_bytes = u64::MAX
-        }),
-        ("tasks do not fit", |m| {
-            m.variants[0].steps[0].tasks = u64::MAX
-        }),
-        ("minTasksPerThread is 0", |m| {
-            m.variants[0].steps[0].min_tasks_per_thread = 0
-        }),
+        ("fits no address space", |m| m.inputs[0].shape = vec![u64::MAX, 2]),
+        ("the name occurs twice", |m| m.inputs.push(m.inputs[0].clone())),
+        ("arena of 18446744073709551615 bytes", |m| m.variants[0].arena_bytes = u64::MAX),
+        ("tasks do not fit", |m| m.variants[0].steps[0].tasks = u64::MAX),
+        ("minTasksPerThread is 0", |m| m.variants[0].steps[0].min_tasks_per_thread = 0),
         ("symbol is empty", |m| m.variants[0].steps[0].kernel.clear()),
-        ("reach outside of the arena of 192 bytes", |m| {
-            m.variants[0].arena_bytes = 192
-        }),
+        ("reach outside of the arena of 192 bytes", |m| m.variants[0].arena_bytes = 192),
         ("no input 3", |m| {
-            m.variants[0].steps[0].arguments[0].slot = Slot::Input {
-                index: 3,
-                offset: 0,
-            };
+            m.variants[0].steps[0].arguments[0].slot = Slot::Input { index: 3, offset: 0 };
         }),
         ("no output 1", |m| {
-            m.variants[0].steps[0].arguments[3].slot = Slot::Output {
-                index: 1,
-                offset: 0,
-            };
+            m.variants[0].steps[0].arguments[3].slot = Slot::Output { index: 1, offset: 0 };
         }),
         ("not a multiple of 64", |m| {
             m.variants[0].steps[0].arguments[1].slot = Slot::Weight { offset: 32 };
         }),
         ("reach outside of the weights", |m| {
-            m.variants[0].steps[0].arguments[1].slot = Slot::Weight {
-                offset: u64::MAX - 63,
-            };
+            m.variants[0].steps[0].arguments[1].slot = Slot::Weight { offset: u64::MAX - 63 };
         }),
         ("would write the weights", |m| {
             m.variants[0].steps[0].arguments[1].access = Access::ReadWrite;
@@ -258,18 +190,12 @@ fn an_impossible_manifest_is_refused_naming_the_object() {
         change(&mut bad);
         let error = bad.validate().unwrap_err().to_string();
         assert!(error.contains(expected), "'{expected}' is not in '{error}'");
-        assert!(
-            matches!(writer().to_bytes(&bad), Err(WriteError::Manifest(_))),
-            "{expected}"
-        );
+        assert!(matches!(writer().to_bytes(&bad), Err(WriteError::Manifest(_))), "{expected}");
     }
     let mut bad = manifest();
     bad.variants[0].steps[0].arguments[1].slot = Slot::Weight { offset: 1 };
     let error = bad.validate().unwrap_err().to_string();
-    assert!(
-        error.contains("step 0 (kernel 'k0', nodes [\"gemm\"]): argument 1"),
-        "{error}"
-    );
+    assert!(error.contains("step 0 (kernel 'k0', nodes [\"gemm\"]): argument 1"), "{error}");
 }
 
 #[test]
@@ -277,10 +203,7 @@ fn sections_that_the_manifest_does_not_have_are_refused_when_writing() {
     let mut other = manifest();
     other.variants[0].code = 1;
     let error = writer().to_bytes(&other).unwrap_err();
-    assert!(
-        matches!(error, WriteError::NoSection { kind: "code", .. }),
-        "{error}"
-    );
+    assert!(matches!(error, WriteError::NoSection { kind: "code", .. }), "{error}");
     let mut other = manifest();
     other.variants[0].weights_bytes += 1;
     let error = writer().to_bytes(&other).unwrap_err();

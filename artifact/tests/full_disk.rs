@@ -26,15 +26,8 @@ fn nothing_is_left_behind() {
         .env(FOLDER, folder.path())
         .output()
         .unwrap();
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    assert_eq!(
-        std::fs::read(folder.path().join("m.hone")).unwrap(),
-        b"former"
-    );
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(std::fs::read(folder.path().join("m.hone")).unwrap(), b"former");
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
 }
 
@@ -43,12 +36,6 @@ fn write_where_there_is_no_room(folder: &Path) {
     std::fs::write(&path, b"former").unwrap();
     let chunk = [1u8; 8192];
     let error = write_atomically(&path, [&chunk[..], &chunk[..]].into_iter()).unwrap_err();
-    assert!(
-        matches!(error, WriteError::Full { needed: 16384, .. }),
-        "{error}"
-    );
-    assert!(
-        error.to_string().contains("no room for 16384 bytes"),
-        "{error}"
-    );
+    assert!(matches!(error, WriteError::Full { needed: 16384, .. }), "{error}");
+    assert!(error.to_string().contains("no room for 16384 bytes"), "{error}");
 }

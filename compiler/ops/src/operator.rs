@@ -1,0 +1,175 @@
+//! What every operator says of itself.
+
+use hone_graph::{InferError, Operation};
+use hone_tensor::{BufferId, Builder};
+use hone_types::{Tensor, TensorError, TensorType};
+use std::any::Any;
+use std::fmt::{self, Debug};
+use std::sync::Arc;
+use thiserror::Error;
+
+/// Why a reference result could not be computed.
+#[derive(Debug, Error)]
+pub enum OpError {
+    /// The operator refuses the types of its inputs.
+    #[error("the inputs do not fit")]
+    Infer(#[from] InferError),
+    /// A host tensor was misused.
+    #[error("a tensor is malformed")]
+    Tensor(#[from] TensorError),
+    /// The values of the inputs are outside what the operator accepts.
+    #[error("{0}")]
+    Value(String),
+}
+
+/// How an operator may be joined with its neighbours into one kernel (the four classes of TVM,
+/// OSDI 2018).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FusionClass {
+    /// Each output element reads a bounded number of input elements: joins producers and consumers.
+    Injective,
+    /// Reduces axes: takes injective producers in.
+    Reduction,
+    /// Heavy, and lets injective consumers be computed on its result while that is in registers.
+    ComplexOutFusable,
+    /// Joins with nothing.
+    Opaque,
+}
+
+/// An operator with its attributes.
+pub trait Operator: Debug + Send + Sync + Any {
+    /// The name in text forms, in snake case.
+    fn name(&self) -> &'static str;
+
+    /// The attributes as JSON; null where there are none.
+    fn attributes(&self) -> serde_json::Value;
+
+    /// Types of the outputs, from the types of the inputs.
+    fn infer(&self, inputs: &[Option<&TensorType>]) -> Result<Vec<TensorType>, InferError>;
+
+    /// How it may be joined with its neighbours.
+    fn fusion_class(&self) -> FusionClass;
+
+    /// The outputs, computed plainly. Inputs have passed [`Operator::infer`].
+    fn reference(&self, inputs: &[Option<&Tensor>]) -> Result<Vec<Tensor>, OpError>;
+
+    /// Adds blocks that compute the outputs to a program, and returns the outputs' buffers. Inputs
+    /// have passed [`Operator::infer`]. `None` where the operator has no tensor expression: it can
+    /// only be folded or taken apart by a pass.
+    fn expression(
+        &self,
+        builder: &mut Builder,
+        inputs: &[Option<BufferId>],
+    ) -> Option<Vec<BufferId>>;
+
+    /// Floating-point operations of one execution (a multiply-add counts two).
+    fn flops(&self, _inputs: &[Option<&TensorType>], outputs: &[TensorType]) -> u64 {
+        outputs.iter().map(|output| output.elements() as u64).sum()
+    }
+}
+
+/// A shared operator, the payload of graph nodes.
+#[derive(Clone)]
+pub struct Op(Arc<dyn Operator>);
+
+/// A graph of our operators.
+pub type Graph = hone_graph::Graph<Op>;
+
+impl Op {
+    /// Wraps an operator.
+    pub fn new(operator: impl Operator) -> Self {
+        Self(Arc::new(operator))
+    }
+
+    /// The operator as its own type, where it is a `T`.
+    pub fn downcast<T: Operator>(&self) -> Option<&T> {
+        let any: &dyn Any = self.0.as_ref();
+        any.downcast_ref()
+    }
+}
+
+impl<T: Operator> From<T> for Op {
+    fn from(operator: T) -> Self {
+        Self::new(operator)
+    }
+}
+
+impl std::ops::Deref for Op {
+    type Target = dyn Operator;
+    fn deref(&self) -> &Self::Target {
+        self.0.as_ref()
+    }
+}
+
+impl Debug for Op {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(formatter)
+    }
+}
+
+impl PartialEq for Op {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.name() == other.0.name() && self.0.attributes() == other.0.attributes()
+    }
+}
+
+impl Operation for Op {
+    fn name(&self) -> &'static str {
+        self.0.name()
+    }
+
+    fn attributes(&self) -> serde_json::Value {
+        self.0.attributes()
+    }
+
+    fn infer(&self, inputs: &[Option<&TensorType>]) -> Result<Vec<TensorType>, InferError> {
+        self.0.infer(inputs)
+    }
+}
+
+/// The input at `place`, or a refusal that names the operator.
+pub(crate) fn required<'a, T: ?Sized>(
+    operator: &str,
+    inputs: &[Option<&'a T>],
+    place: usize,
+) -> Result<&'a T, InferError> {
+    let input = inputs.get(place).copied().flatten();
+    input.ok_or_else(|| InferError::new(format!("{operator} needs input {place}")))
+}
+
+/// The list of operators: each is a type that derives `Serialize` and `Deserialize` and has a
+/// constant `NAME`. Makes the constructor from name and attributes that the text form needs.
+macro_rules! operators {
+    ($($operator:ident),* $(,)?) => {
+        /// The operator called `name` with `attributes` (as [`Operator::attributes`] gives them).
+        pub fn from_attributes(
+            name: &str,
+            attributes: serde_json::Value,
+        ) -> Result<Op, hone_graph::InferError> {
+            match name {
+                $($operator::NAME => serde_json::from_value::<$operator>(attributes)
+                    .map(Op::new)
+                    .map_err(|error| hone_graph::InferError::new(format!("{name}: {error}"))),)*
+                _ => Err(hone_graph::InferError::new(format!("unknown operator '{name}'"))),
+            }
+        }
+
+        /// Names of all operators.
+        pub const NAMES: &[&str] = &[$($operator::NAME),*];
+    };
+}
+pub(crate) use operators;
+
+/// The parts of [`Operator`] that follow from `NAME` and serde.
+macro_rules! named {
+    () => {
+        fn name(&self) -> &'static str {
+            Self::NAME
+        }
+
+        fn attributes(&self) -> serde_json::Value {
+            serde_json::to_value(self).unwrap_or_default()
+        }
+    };
+}
+pub(crate) use named;

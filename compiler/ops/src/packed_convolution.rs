@@ -1,0 +1,127 @@
+//! Two-dimensional convolution on channel-packed operands (NCHWc, as in NeoCPU, ATC 2019).
+
+use crate::convolution::{Convolution, Window};
+use crate::operator::{FusionClass, OpError, Operator, named, required};
+use crate::packing::{Pack, Unpack};
+use hone_graph::InferError;
+use hone_tensor::{BufferId, Builder, Combiner, Expr};
+use hone_types::{Tensor, TensorType};
+use serde::{Deserialize, Serialize};
+
+/// Convolution without padding on packed operands: x `[N, C / c, H, W, c]`, w `[O / o, C / g / c,
+/// KH, KW, c, o]`, optionally bias `[O / o, o]`; the result is `[N, O / o, P, Q, o]`. With groups,
+/// each group has whole blocks of both kinds.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct PackedConvolution {
+    /// Steps between windows, per spatial axis.
+    pub strides: [usize; 2],
+    /// Distance between the window's own elements, per spatial axis.
+    pub dilations: [usize; 2],
+    /// Number of groups the channels are divided into.
+    pub groups: usize,
+}
+
+impl PackedConvolution {
+    /// Name in text forms.
+    pub const NAME: &'static str = "packed_convolution";
+
+    fn window(&self) -> Window {
+        Window {
+            strides: self.strides.to_vec(),
+            dilations: self.dilations.to_vec(),
+            ..Window::plain(2)
+        }
+    }
+}
+
+impl Operator for PackedConvolution {
+    named!();
+
+    fn infer(&self, inputs: &[Option<&TensorType>]) -> Result<Vec<TensorType>, InferError> {
+        let (x, w) = (required(Self::NAME, inputs, 0)?, required(Self::NAME, inputs, 1)?);
+        let fits = x.rank() == 5
+            && w.rank() == 6
+            && x.dtype == w.dtype
+            && x.shape[4] == w.shape[4]
+            && self.groups > 0
+            && w.shape[0].is_multiple_of(self.groups)
+            && w.shape[1].checked_mul(self.groups) == Some(x.shape[1]);
+        if !fits {
+            return Err(InferError::new(format!("input {x} and weights {w} do not match")));
+        }
+        let spatial = self.window().output(&x.shape[2..4], &w.shape[2..4])?;
+        let shape = [x.shape[0], w.shape[0], spatial[0], spatial[1], w.shape[5]];
+        Ok(vec![TensorType::new(x.dtype, shape)])
+    }
+
+    fn fusion_class(&self) -> FusionClass {
+        FusionClass::ComplexOutFusable
+    }
+
+    /// Unpacks, convolves plainly, and packs again.
+    fn reference(&self, inputs: &[Option<&Tensor>]) -> Result<Vec<Tensor>, OpError> {
+        let (x, w) = (required(Self::NAME, inputs, 0)?, required(Self::NAME, inputs, 1)?);
+        let (c, o) = (w.shape()[4], w.shape()[5]);
+        let outputs = w.shape()[0] * o;
+        let x = Unpack { axis: 1, extent: x.shape()[1] * c }.reference(&[Some(x)])?;
+        let w = Unpack { axis: 0, extent: outputs }.reference(&[Some(w)])?;
+        let channels = w[0].shape()[1] * c;
+        let w = Unpack { axis: 1, extent: channels }.reference(&[Some(&w[0])])?;
+        let bias = match inputs.get(2).copied().flatten() {
+            Some(bias) => Some(bias.reshaped([outputs])?),
+            None => None,
+        };
+        let plain = Convolution { window: self.window(), groups: self.groups };
+        let y = plain.reference(&[Some(&x[0]), Some(&w[0]), bias.as_ref()])?;
+        Pack { axis: 1, block: o }.reference(&[Some(&y[0])])
+    }
+
+    fn expression(
+        &self,
+        builder: &mut Builder,
+        inputs: &[Option<BufferId>],
+    ) -> Option<Vec<BufferId>> {
+        let (x, w) = (inputs.first().copied().flatten()?, inputs.get(1).copied().flatten()?);
+        let (x_type, w_type) = (builder.tensor_type(x), builder.tensor_type(w));
+        let output = self.infer(&[Some(&x_type), Some(&w_type)]).ok()?.remove(0);
+        let group_outputs = w_type.shape[0] / self.groups;
+        // Reduction order: input block, kernel row, kernel column, place within the block.
+        let reduction = &w_type.shape[1..5];
+        let sums =
+            builder.reduce("convolution", &output, reduction, Combiner::Sum, |point, reduced| {
+                let group = point[1].clone().floor_divide(group_outputs.into());
+                let first =
+                    if self.groups == 1 { Expr::Integer(0) } else { group * w_type.shape[1] };
+                let place = |axis: usize| {
+                    let start = point[axis + 2].clone() * self.strides[axis];
+                    start + reduced[axis + 1].clone() * self.dilations[axis]
+                };
+                let block = first + reduced[0].clone();
+                let read = vec![point[0].clone(), block, place(0), place(1), reduced[3].clone()];
+                let mut weight = vec![point[1].clone()];
+                weight.extend_from_slice(reduced);
+                weight.push(point[4].clone());
+                Expr::Load(x, read) * Expr::Load(w, weight)
+            });
+        Some(vec![add_bias(builder, sums, inputs.get(2).copied().flatten(), &output)])
+    }
+
+    fn flops(&self, inputs: &[Option<&TensorType>], outputs: &[TensorType]) -> u64 {
+        let taps = inputs.get(1).copied().flatten().map_or(0, |w| w.shape[1..5].iter().product());
+        outputs.iter().map(|output| 2 * output.elements() as u64 * taps as u64).sum()
+    }
+}
+
+/// Adds a block that adds a packed bias `[O / o, o]`, where there is one.
+pub(crate) fn add_bias(
+    builder: &mut Builder,
+    sums: BufferId,
+    bias: Option<BufferId>,
+    output: &TensorType,
+) -> BufferId {
+    let Some(bias) = bias else { return sums };
+    builder.map("bias", output, |point| {
+        let place = vec![point[1].clone(), point[4].clone()];
+        Expr::Load(sums, point.to_vec()) + Expr::Load(bias, place)
+    })
+}

@@ -1,0 +1,102 @@
+//! Two-dimensional depthwise convolution on channel-packed operands.
+
+use crate::convolution::{Convolution, Window};
+use crate::operator::{FusionClass, OpError, Operator, named, required};
+use crate::packed_convolution::add_bias;
+use crate::packing::{Pack, Unpack};
+use hone_graph::InferError;
+use hone_tensor::{BufferId, Builder, Combiner, Expr};
+use hone_types::{Tensor, TensorType};
+use serde::{Deserialize, Serialize};
+
+/// One filter per channel, without padding: x `[N, C / c, H, W, c]`, w `[C / c, KH, KW, c]`,
+/// optionally bias `[C / c, c]`; the result is `[N, C / c, P, Q, c]`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct PackedDepthwise {
+    /// Steps between windows, per spatial axis.
+    pub strides: [usize; 2],
+    /// Distance between the window's own elements, per spatial axis.
+    pub dilations: [usize; 2],
+}
+
+impl PackedDepthwise {
+    /// Name in text forms.
+    pub const NAME: &'static str = "packed_depthwise";
+
+    fn window(&self) -> Window {
+        Window {
+            strides: self.strides.to_vec(),
+            dilations: self.dilations.to_vec(),
+            ..Window::plain(2)
+        }
+    }
+}
+
+impl Operator for PackedDepthwise {
+    named!();
+
+    fn infer(&self, inputs: &[Option<&TensorType>]) -> Result<Vec<TensorType>, InferError> {
+        let (x, w) = (required(Self::NAME, inputs, 0)?, required(Self::NAME, inputs, 1)?);
+        let fits = x.rank() == 5
+            && w.rank() == 4
+            && x.dtype == w.dtype
+            && x.shape[1] == w.shape[0]
+            && x.shape[4] == w.shape[3];
+        if !fits {
+            return Err(InferError::new(format!("input {x} and weights {w} do not match")));
+        }
+        let spatial = self.window().output(&x.shape[2..4], &w.shape[1..3])?;
+        let shape = [x.shape[0], x.shape[1], spatial[0], spatial[1], x.shape[4]];
+        Ok(vec![TensorType::new(x.dtype, shape)])
+    }
+
+    fn fusion_class(&self) -> FusionClass {
+        FusionClass::ComplexOutFusable
+    }
+
+    /// Unpacks, convolves plainly, and packs again.
+    fn reference(&self, inputs: &[Option<&Tensor>]) -> Result<Vec<Tensor>, OpError> {
+        let (x, w) = (required(Self::NAME, inputs, 0)?, required(Self::NAME, inputs, 1)?);
+        let block = w.shape()[3];
+        let channels = w.shape()[0] * block;
+        let x = Unpack { axis: 1, extent: channels }.reference(&[Some(x)])?;
+        let w = Unpack { axis: 0, extent: channels }.reference(&[Some(w)])?;
+        let w = w[0].reshaped([channels, 1, w[0].shape()[1], w[0].shape()[2]])?;
+        let bias = match inputs.get(2).copied().flatten() {
+            Some(bias) => Some(bias.reshaped([channels])?),
+            None => None,
+        };
+        let plain = Convolution { window: self.window(), groups: channels };
+        let y = plain.reference(&[Some(&x[0]), Some(&w), bias.as_ref()])?;
+        Pack { axis: 1, block }.reference(&[Some(&y[0])])
+    }
+
+    fn expression(
+        &self,
+        builder: &mut Builder,
+        inputs: &[Option<BufferId>],
+    ) -> Option<Vec<BufferId>> {
+        let (x, w) = (inputs.first().copied().flatten()?, inputs.get(1).copied().flatten()?);
+        let (x_type, w_type) = (builder.tensor_type(x), builder.tensor_type(w));
+        let output = self.infer(&[Some(&x_type), Some(&w_type)]).ok()?.remove(0);
+        let reduction = &w_type.shape[1..3];
+        let sums =
+            builder.reduce("depthwise", &output, reduction, Combiner::Sum, |point, reduced| {
+                let place = |axis: usize| {
+                    let start = point[axis + 2].clone() * self.strides[axis];
+                    start + reduced[axis].clone() * self.dilations[axis]
+                };
+                let (channels, lane) = (point[1].clone(), point[4].clone());
+                let read =
+                    vec![point[0].clone(), channels.clone(), place(0), place(1), lane.clone()];
+                let weight = vec![channels, reduced[0].clone(), reduced[1].clone(), lane];
+                Expr::Load(x, read) * Expr::Load(w, weight)
+            });
+        Some(vec![add_bias(builder, sums, inputs.get(2).copied().flatten(), &output)])
+    }
+
+    fn flops(&self, inputs: &[Option<&TensorType>], outputs: &[TensorType]) -> u64 {
+        let taps = inputs.get(1).copied().flatten().map_or(0, |w| w.shape[1..3].iter().product());
+        outputs.iter().map(|output| 2 * output.elements() as u64 * taps as u64).sum()
+    }
+}
