@@ -1,1 +1,32 @@
-//! runtime: see ARCHITECTURE.md.
+//! Loads an artifact and runs it: small, without LLVM, protobuf or a C++ library.
+//!
+//! [`Model::load`] maps the file, checks it, takes the first variant that this processor can execute,
+//! and plans everything that a run needs. [`Model::run`] then walks the step table: no allocation, no
+//! lock that another model's run could hold for long, one barrier between steps. Weights are used where
+//! they lie in the mapped file; values between steps live in one arena.
+//!
+//! The C interface is `include/hone.h`, kept by hand beside [`capi`].
+//!
+//! An artifact holds machine code that runs in this process: load only what you trust.
+
+pub mod capi;
+pub mod cpu;
+
+mod context;
+mod error;
+mod futex;
+mod library;
+mod memory;
+mod model;
+mod options;
+mod plan;
+mod pool;
+mod profile;
+mod seat;
+mod source;
+
+pub use error::{LoadError, RunError, VariantRefusal};
+pub use hone_artifact::{DataType, Manifest, Step, TensorInfo, Variant};
+pub use model::{Memory, Model};
+pub use options::{Affinity, HugePages, Options};
+pub use profile::{Profile, StepProfile};

@@ -1,0 +1,125 @@
+//! What the runtime itself costs: handing a step to the pool, and loading a large artifact.
+//!
+//! `cargo bench -p hone-runtime`. Prints figures; asserts nothing about time.
+#![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
+
+#[path = "../tests/common/mod.rs"]
+mod common;
+
+use std::time::{Duration, Instant};
+
+use common::*;
+use hone_artifact::{Access, Slot, Writer};
+use hone_runtime::{Affinity, HugePages, Model, Options};
+
+const STEPS: usize = 1000;
+const ROUNDS: usize = 200;
+
+fn main() {
+    // Cargo runs benchmarks in tests too, with this argument missing.
+    if std::env::args().all(|argument| argument != "--bench") {
+        return;
+    }
+    for threads in [1, 2] {
+        for affinity in [Affinity::None, Affinity::Pinned] {
+            step_cost(threads, affinity);
+        }
+    }
+    wake_cost();
+    for huge_pages in [HugePages::Arena, HugePages::ArenaAndWeights] {
+        for verify in [true, false] {
+            load_cost(huge_pages, verify);
+        }
+    }
+}
+
+fn quantiles(mut times: Vec<Duration>) -> String {
+    times.sort_unstable();
+    let at = |q: usize| times[(times.len() - 1) * q / 100];
+    format!("p50 {:?}, p10 {:?}, p90 {:?}", at(50), at(10), at(90))
+}
+
+/// A run of nothing but empty steps of two tasks each.
+fn empty_steps(threads: usize, affinity: Affinity) -> Model {
+    let mut manifest = affine(1);
+    let touched = vec![argument(Slot::Arena { offset: 0 }, 64, Access::ReadWrite)];
+    manifest.variants[0].steps = vec![step("nothing", threads, touched); STEPS];
+    let options = Options {
+        threads,
+        affinity,
+        ..Options::default()
+    };
+    Model::load_memory(pack(&manifest), &options).unwrap()
+}
+
+fn step_cost(threads: usize, affinity: Affinity) {
+    let mut model = empty_steps(threads, affinity);
+    let (x, mut y) = (ramp(1), ramp(1));
+    let mut times = Vec::new();
+    for _ in 0..ROUNDS {
+        let start = Instant::now();
+        model
+            .run(&[as_bytes(&x)], &mut [as_bytes_mut(&mut y)])
+            .unwrap();
+        times.push(start.elapsed() / STEPS as u32);
+    }
+    println!(
+        "step on {threads} thread(s), {affinity:?}: {}",
+        quantiles(times)
+    );
+}
+
+/// The first step of a run whose worker has slept since the last one.
+fn wake_cost() {
+    let (_folder, path) = file(&affine(2));
+    let mut model = Model::load(&path, &Options::default()).unwrap();
+    let (x, mut y) = (ramp(2), ramp(2));
+    let mut times = Vec::new();
+    for _ in 0..ROUNDS {
+        std::thread::sleep(Duration::from_millis(2));
+        let start = Instant::now();
+        model
+            .run(&[as_bytes(&x)], &mut [as_bytes_mut(&mut y)])
+            .unwrap();
+        times.push(start.elapsed());
+    }
+    println!(
+        "run of two steps with sleeping workers: {}",
+        quantiles(times)
+    );
+}
+
+/// As many weights as ResNet-50 has, all read by the first run.
+fn load_cost(huge_pages: HugePages, verify: bool) {
+    let bytes = 102 << 20;
+    let mut manifest = affine(2);
+    manifest.variants[0].weights_bytes = bytes as u64;
+    let mut writer = Writer::new();
+    writer.code(kernels());
+    let mut packed = weights();
+    packed.extend((packed.len()..bytes).map(|i| ((i * 31) >> 7) as u8));
+    writer.weights(packed);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("large.hone");
+    writer.write_file(&manifest, &path).unwrap();
+    let options = Options {
+        huge_pages,
+        verify,
+        ..Options::default()
+    };
+    let (x, mut y) = (ramp(2), ramp(2));
+    let mut times = Vec::new();
+    for _ in 0..20 {
+        let start = Instant::now();
+        let mut model = Model::load(&path, &options).unwrap();
+        model
+            .run(&[as_bytes(&x)], &mut [as_bytes_mut(&mut y)])
+            .unwrap();
+        times.push(start.elapsed());
+    }
+    let checked = if verify { "checked" } else { "unchecked" };
+    println!(
+        "load and run 102 MiB of weights, {checked}, {huge_pages:?}: {}",
+        quantiles(times)
+    );
+}

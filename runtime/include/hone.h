@@ -1,0 +1,114 @@
+/* Hone: load a compiled model and run it.
+ *
+ *   hone_model *model = hone_load("model.hone", NULL);
+ *   if (!model) { fprintf(stderr, "%s\n", hone_last_error()); exit(1); }
+ *   const void *inputs[] = {x};
+ *   void *outputs[] = {y};
+ *   if (hone_run(model, inputs, outputs)) { ... }
+ *   hone_free(model);
+ *
+ * An artifact holds machine code that runs in this process: load only what you trust.
+ * Every function may be called from any thread. Link with -lhone_runtime, or with libhone_runtime.a
+ * -lpthread -ldl -lm.
+ */
+#ifndef HONE_H
+#define HONE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A loaded model with all that one run at a time needs. */
+typedef struct hone_model hone_model;
+
+/* Element types. Multi-byte elements are in this machine's byte order. */
+typedef enum hone_dtype {
+  HONE_F32 = 0,
+  HONE_F16 = 1,  /* IEEE 754 binary16, as uint16_t */
+  HONE_BF16 = 2, /* upper half of a binary32, as uint16_t */
+  HONE_F64 = 3,
+  HONE_I8 = 4,
+  HONE_U8 = 5,
+  HONE_I16 = 6,
+  HONE_U16 = 7,
+  HONE_I32 = 8,
+  HONE_U32 = 9,
+  HONE_I64 = 10,
+  HONE_U64 = 11,
+  HONE_BOOL = 12 /* one byte, 0 or 1 */
+} hone_dtype;
+
+/* A dense input or output, row major, last axis fastest. It lives as long as its model. */
+typedef struct hone_tensor {
+  const char *name;
+  uint32_t dtype;        /* a hone_dtype */
+  uint32_t rank;         /* number of axes; 0 for a scalar */
+  const uint64_t *shape; /* rank extents */
+  uint64_t bytes;        /* size of the whole tensor */
+} hone_tensor;
+
+/* Which processors the pool's threads stay on. There is one pool in a process, shared by all models. */
+enum {
+  HONE_AFFINITY_NONE = 0,  /* wherever the system puts them */
+  HONE_AFFINITY_PINNED = 1 /* each on a processor of its own, the first left to the caller */
+};
+
+/* What to ask 2 MiB pages for. */
+enum {
+  HONE_HUGE_PAGES_ARENA = 0,
+  HONE_HUGE_PAGES_NONE = 1,
+  HONE_HUGE_PAGES_ARENA_AND_WEIGHTS = 2 /* copies the weights out of the file */
+};
+
+/* Start from HONE_OPTIONS_INIT; zero is the default of every other field. */
+typedef struct hone_options {
+  uint32_t size;           /* sizeof(hone_options) */
+  uint32_t threads;        /* most threads of a run with the caller's; 0 for all cores */
+  uint32_t affinity;       /* HONE_AFFINITY_... */
+  uint32_t huge_pages;     /* HONE_HUGE_PAGES_... */
+  uint32_t skip_checksums; /* not 0: do not look for damage when loading */
+} hone_options;
+
+#define HONE_OPTIONS_INIT {sizeof(hone_options), 0, 0, 0, 0}
+
+/* Version of the library, for example "0.1.0". */
+const char *hone_version(void);
+
+/* What went wrong in this thread's last call that failed; valid until its next one that does. */
+const char *hone_last_error(void);
+
+/* Maps, checks and prepares the artifact at path. options may be NULL. NULL on failure. */
+hone_model *hone_load(const char *path, const hone_options *options);
+
+/* The same from memory, which must stay as it is until the model and all that share it are freed. It is
+ * used in place where it is 64-byte aligned; weights are copied where not. */
+hone_model *hone_load_memory(const void *data, size_t size, const hone_options *options);
+
+/* Another model over the same code and weights, to run beside this one. NULL on failure. */
+hone_model *hone_share(const hone_model *model);
+
+/* Frees a model that is not running. NULL is let be. */
+void hone_free(hone_model *model);
+
+/* The model's inputs and outputs in order; NULL for an index past the last. */
+size_t hone_input_count(const hone_model *model);
+size_t hone_output_count(const hone_model *model);
+const hone_tensor *hone_input(const hone_model *model, size_t index);
+const hone_tensor *hone_output(const hone_model *model, size_t index);
+
+/* Bytes of weights, arena and scratch together. */
+uint64_t hone_memory_bytes(const hone_model *model);
+
+/* Reads the inputs and fills the outputs. Each list has the model's number of pointers, each to its
+ * tensor's bytes, aligned to its element; outputs overlap nothing. Allocates nothing. One run of a model
+ * at a time: a second one is refused. 0 on success. */
+int hone_run(hone_model *model, const void *const *inputs, void *const *outputs);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

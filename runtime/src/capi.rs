@@ -1,0 +1,346 @@
+//! The C interface; `include/hone.h` says what each function does and is kept in step by hand (a test
+//! compiles a program against it).
+
+use std::cell::{RefCell, UnsafeCell};
+use std::error::Error;
+use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::ptr;
+use std::slice;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use hone_artifact::{DataType, TensorInfo};
+
+use crate::{Affinity, HugePages, Model, Options};
+
+thread_local! {
+    static LAST_ERROR: RefCell<CString> = RefCell::default();
+}
+
+/// `hone_model`: a model and what its introspection hands out.
+#[derive(Debug)]
+pub struct HoneModel {
+    model: UnsafeCell<Model>,
+    running: AtomicBool,
+    inputs: Vec<HoneTensor>,
+    outputs: Vec<HoneTensor>,
+    /// What the tensors' names point to.
+    _names: Vec<CString>,
+    _shapes: Vec<Vec<u64>>,
+}
+
+/// `hone_tensor`.
+#[repr(C)]
+#[derive(Debug)]
+pub struct HoneTensor {
+    name: *const c_char,
+    dtype: u32,
+    rank: u32,
+    shape: *const u64,
+    bytes: u64,
+}
+
+/// `hone_options`: zero means the default in every field.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct HoneOptions {
+    size: u32,
+    threads: u32,
+    affinity: u32,
+    huge_pages: u32,
+    skip_checksums: u32,
+}
+
+/// `hone_version`.
+#[unsafe(no_mangle)]
+pub extern "C" fn hone_version() -> *const c_char {
+    concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
+}
+
+/// `hone_last_error`.
+#[unsafe(no_mangle)]
+pub extern "C" fn hone_last_error() -> *const c_char {
+    LAST_ERROR.with_borrow(|message| message.as_ptr())
+}
+
+/// `hone_load`.
+///
+/// # Safety
+/// `path` is a string that ends with a zero; `options` is null or points to options.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hone_load(
+    path: *const c_char,
+    options: *const HoneOptions,
+) -> *mut HoneModel {
+    if path.is_null() {
+        return refuse("hone_load: the path is null");
+    }
+    // SAFETY: the caller's promise.
+    let (path, options) = unsafe { (CStr::from_ptr(path), read_options(options)) };
+    let path = Path::new(OsStr::from_bytes(path.to_bytes()));
+    give(options.and_then(|o| Model::load(path, &o).map_err(|e| chain(&e))))
+}
+
+/// `hone_load_memory`.
+///
+/// # Safety
+/// `data` leads to `size` bytes that stay as they are until the model and all that share it are freed;
+/// `options` is null or points to options.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hone_load_memory(
+    data: *const c_void,
+    size: usize,
+    options: *const HoneOptions,
+) -> *mut HoneModel {
+    if data.is_null() {
+        return refuse("hone_load_memory: the data is null");
+    }
+    // SAFETY: the caller's promise; `'static` stands for "until freed".
+    let (bytes, options): (&'static [u8], _) = unsafe {
+        (
+            slice::from_raw_parts(data.cast(), size),
+            read_options(options),
+        )
+    };
+    give(options.and_then(|o| Model::load_memory(bytes, &o).map_err(|e| chain(&e))))
+}
+
+/// `hone_share`.
+///
+/// # Safety
+/// `model` is null or a model that was not freed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hone_share(model: *const HoneModel) -> *mut HoneModel {
+    // SAFETY: the caller's promise.
+    let Some(model) = (unsafe { model.as_ref() }) else {
+        return refuse("hone_share: the model is null");
+    };
+    // SAFETY: sharing reads only what no run changes.
+    let shared = unsafe { &*model.model.get() }.share();
+    give(shared.map_err(|e| chain(&e)))
+}
+
+/// `hone_free`.
+///
+/// # Safety
+/// `model` is null or a model that was not freed and is not running.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hone_free(model: *mut HoneModel) {
+    if !model.is_null() {
+        // SAFETY: it came from `Box::into_raw` in `give`.
+        drop(unsafe { Box::from_raw(model) });
+    }
+}
+
+/// `hone_input_count`.
+///
+/// # Safety
+/// `model` is null or a model that was not freed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hone_input_count(model: *const HoneModel) -> usize {
+    // SAFETY: the caller's promise.
+    unsafe { model.as_ref() }.map_or(0, |model| model.inputs.len())
+}
+
+/// `hone_output_count`.
+///
+/// # Safety
+/// `model` is null or a model that was not freed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hone_output_count(model: *const HoneModel) -> usize {
+    // SAFETY: the caller's promise.
+    unsafe { model.as_ref() }.map_or(0, |model| model.outputs.len())
+}
+
+/// `hone_input`.
+///
+/// # Safety
+/// `model` is null or a model that was not freed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hone_input(model: *const HoneModel, index: usize) -> *const HoneTensor {
+    // SAFETY: the caller's promise.
+    unsafe { model.as_ref() }
+        .and_then(|model| model.inputs.get(index))
+        .map_or(ptr::null(), ptr::from_ref)
+}
+
+/// `hone_output`.
+///
+/// # Safety
+/// `model` is null or a model that was not freed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hone_output(model: *const HoneModel, index: usize) -> *const HoneTensor {
+    // SAFETY: the caller's promise.
+    unsafe { model.as_ref() }
+        .and_then(|model| model.outputs.get(index))
+        .map_or(ptr::null(), ptr::from_ref)
+}
+
+/// `hone_memory_bytes`.
+///
+/// # Safety
+/// `model` is null or a model that was not freed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hone_memory_bytes(model: *const HoneModel) -> u64 {
+    // SAFETY: the caller's promise; no run changes these numbers.
+    unsafe { model.as_ref() }.map_or(0, |model| {
+        // SAFETY: as above.
+        let memory = unsafe { &*model.model.get() }.memory();
+        memory.weights + memory.reserved
+    })
+}
+
+/// `hone_run`.
+///
+/// # Safety
+/// `model` is null or a model that was not freed; the lists have as many pointers as the model has inputs
+/// and outputs, each to its tensor's bytes, as `Model::run_pointers` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hone_run(
+    model: *mut HoneModel,
+    inputs: *const *const c_void,
+    outputs: *const *mut c_void,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    let Some(model) = (unsafe { model.as_ref() }) else {
+        return fail("hone_run: the model is null");
+    };
+    if (inputs.is_null() && !model.inputs.is_empty())
+        || (outputs.is_null() && !model.outputs.is_empty())
+    {
+        return fail("hone_run: the list of inputs or of outputs is null");
+    }
+    if model.running.swap(true, Ordering::Acquire) {
+        return fail(
+            "hone_run: the model is running in another thread; give each thread its own with hone_share",
+        );
+    }
+    // SAFETY: the flag lets one run in at a time; the lists are the caller's promise.
+    let result = unsafe {
+        let inputs = list(inputs, model.inputs.len());
+        let outputs = list(outputs, model.outputs.len());
+        (*model.model.get()).run_pointers(inputs, outputs)
+    };
+    model.running.store(false, Ordering::Release);
+    match result {
+        Ok(()) => 0,
+        Err(error) => fail(&chain(&error)),
+    }
+}
+
+/// # Safety
+/// `items` leads to `count` items, or `count` is 0.
+unsafe fn list<'a, T>(items: *const T, count: usize) -> &'a [T] {
+    if count == 0 {
+        return &[];
+    }
+    // SAFETY: the caller's promise.
+    unsafe { slice::from_raw_parts(items, count) }
+}
+
+/// # Safety
+/// `options` is null or points to as many bytes of options as their `size` says.
+unsafe fn read_options(options: *const HoneOptions) -> Result<Options, String> {
+    let mut given = HoneOptions::default();
+    if !options.is_null() {
+        // SAFETY: the caller's promise; an older program's options are shorter, the rest stays default.
+        unsafe {
+            let size = ((*options).size as usize).min(size_of::<HoneOptions>());
+            ptr::copy_nonoverlapping(options.cast::<u8>(), (&raw mut given).cast(), size);
+        }
+        if given.size < 4 {
+            return Err("hone_options: size is not set; start from HONE_OPTIONS_INIT".into());
+        }
+    }
+    Ok(Options {
+        threads: given.threads as usize,
+        affinity: match given.affinity {
+            0 => Affinity::None,
+            1 => Affinity::Pinned,
+            other => return Err(format!("hone_options: affinity {other} is unknown")),
+        },
+        huge_pages: match given.huge_pages {
+            0 => HugePages::Arena,
+            1 => HugePages::None,
+            2 => HugePages::ArenaAndWeights,
+            other => return Err(format!("hone_options: huge_pages {other} is unknown")),
+        },
+        verify: given.skip_checksums == 0,
+    })
+}
+
+fn give(model: Result<Model, String>) -> *mut HoneModel {
+    match model {
+        Ok(model) => Box::into_raw(Box::new(HoneModel::new(model))),
+        Err(message) => refuse(&message),
+    }
+}
+
+impl HoneModel {
+    fn new(model: Model) -> Self {
+        let (mut names, mut shapes) = (Vec::new(), Vec::new());
+        let mut describe = |tensors: &[TensorInfo]| {
+            let mut list = Vec::with_capacity(tensors.len());
+            for tensor in tensors {
+                // The manifest was validated: names hold no zero byte.
+                let name = CString::new(tensor.name.as_str()).unwrap_or_default();
+                let shape = tensor.shape.clone();
+                list.push(HoneTensor {
+                    name: name.as_ptr(),
+                    dtype: number(tensor.dtype),
+                    rank: shape.len() as u32,
+                    shape: shape.as_ptr(),
+                    bytes: tensor.bytes,
+                });
+                names.push(name);
+                shapes.push(shape);
+            }
+            list
+        };
+        let (inputs, outputs) = (describe(model.inputs()), describe(model.outputs()));
+        Self {
+            model: UnsafeCell::new(model),
+            running: AtomicBool::new(false),
+            inputs,
+            outputs,
+            _names: names,
+            _shapes: shapes,
+        }
+    }
+}
+
+/// The number of a type in `hone_dtype`.
+fn number(dtype: DataType) -> u32 {
+    DataType::ALL
+        .iter()
+        .position(|&other| other == dtype)
+        .map_or(u32::MAX, |at| at as u32)
+}
+
+/// An error with all its causes.
+fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}
+
+fn remember(message: &str) {
+    let message = CString::new(message.replace('\0', "?")).unwrap_or_default();
+    LAST_ERROR.with_borrow_mut(|last| *last = message);
+}
+
+fn refuse(message: &str) -> *mut HoneModel {
+    remember(message);
+    ptr::null_mut()
+}
+
+fn fail(message: &str) -> c_int {
+    remember(message);
+    -1
+}

@@ -1,0 +1,153 @@
+//! Why a model could not be loaded or run.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use hone_artifact::ReadError;
+
+/// Why a model could not be loaded. Nothing stays behind.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LoadError {
+    /// The file cannot be opened or mapped.
+    #[error("cannot open artifact '{}'", path.display())]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// The bytes are not a usable artifact.
+    #[error("cannot load artifact '{}'", path.display())]
+    Artifact {
+        /// The file, or `memory`.
+        path: PathBuf,
+        /// What is wrong with it.
+        #[source]
+        source: ReadError,
+    },
+    /// None of its variants can run here.
+    #[error(
+        "artifact is for a CPU that this one is not: {}; compile the model for this machine",
+        Refusals(refusals)
+    )]
+    Cpu {
+        /// One entry per variant, in order.
+        refusals: Vec<VariantRefusal>,
+    },
+    /// The system's loader refuses the shared object.
+    #[error("cannot load the artifact's code: {reason}; compile the model again for this system")]
+    Code {
+        /// What the loader said.
+        reason: String,
+    },
+    /// A kernel of the step table is not in the code.
+    #[error(
+        "the artifact's code has no kernel '{kernel}' for step {step}; compile the model again"
+    )]
+    NoKernel {
+        /// The symbol.
+        kernel: String,
+        /// Position of the step.
+        step: usize,
+    },
+    /// No memory for the arena and scratch.
+    #[error("cannot reserve {bytes} bytes for {what}; free memory or raise the limit")]
+    Memory {
+        /// Bytes that were asked for.
+        bytes: u64,
+        /// What they were for.
+        what: &'static str,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// The pool cannot start a thread.
+    #[error("cannot start a worker thread; ask for fewer threads or raise the limit on processes")]
+    Thread(#[source] io::Error),
+}
+
+/// Why one variant cannot run here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VariantRefusal {
+    /// The variant's triple.
+    pub triple: String,
+    /// The variant's processor.
+    pub cpu: String,
+    /// LLVM names of features that this machine lacks; empty where architecture or system differ.
+    pub missing: Vec<String>,
+}
+
+struct Refusals<'a>(&'a [VariantRefusal]);
+
+impl fmt::Display for Refusals<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, refusal) in self.0.iter().enumerate() {
+            let VariantRefusal {
+                triple,
+                cpu,
+                missing,
+            } = refusal;
+            write!(
+                f,
+                "{}variant {index} ({triple}, {cpu}) ",
+                if index > 0 { "; " } else { "" }
+            )?;
+            if missing.is_empty() {
+                write!(
+                    f,
+                    "is not for {}-{}",
+                    std::env::consts::ARCH,
+                    std::env::consts::OS
+                )?;
+            } else {
+                write!(f, "needs features missing here: {}", missing.join(", "))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Why a run was refused. No kernel has run and no output was touched.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunError {
+    /// Another number of buffers than the model has.
+    #[error("{found} {role} buffers given where the model has {expected}")]
+    Count {
+        /// `input` or `output`.
+        role: &'static str,
+        /// How many the model has.
+        expected: usize,
+        /// How many were given.
+        found: usize,
+    },
+    /// A buffer of another size than its tensor.
+    #[error("{role} '{name}' is {expected} bytes, the buffer given has {found}")]
+    Size {
+        /// `input` or `output`.
+        role: &'static str,
+        /// The tensor's name.
+        name: String,
+        /// The tensor's bytes.
+        expected: u64,
+        /// The buffer's bytes.
+        found: u64,
+    },
+    /// A buffer that is null or not aligned to its element.
+    #[error(
+        "{role} '{name}' needs a buffer aligned to {alignment} bytes, the one given is at {address:#x}"
+    )]
+    Address {
+        /// `input` or `output`.
+        role: &'static str,
+        /// The tensor's name.
+        name: String,
+        /// Needed alignment in bytes.
+        alignment: u64,
+        /// Where the buffer lies.
+        address: usize,
+    },
+}

@@ -1,0 +1,257 @@
+//! The Rust interface: a loaded model.
+
+use std::borrow::Cow;
+use std::ffi::c_void;
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use hone_artifact::{Manifest, TensorInfo, Variant};
+
+use crate::context::Context;
+use crate::plan::Plan;
+use crate::pool::Pool;
+use crate::source::Source;
+use crate::{LoadError, Options, Profile, RunError};
+
+/// A loaded model with everything that one run at a time needs. For runs side by side make another with
+/// [`Model::share`]: code and weights stay one.
+pub struct Model {
+    context: Context,
+    inputs: Vec<*const c_void>,
+    outputs: Vec<*mut c_void>,
+    plan: Arc<Plan>,
+}
+
+// SAFETY: the two lists of pointers mean something only within a run, which borrows the model.
+unsafe impl Send for Model {}
+// SAFETY: as above; a shared model gives out plain data only.
+unsafe impl Sync for Model {}
+
+/// Bytes that a model holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Memory {
+    /// Packed weights, in the mapped file unless [`crate::HugePages::ArenaAndWeights`] was asked for.
+    pub weights: u64,
+    /// Values between steps.
+    pub arena: u64,
+    /// Arena and all threads' scratch.
+    pub reserved: u64,
+}
+
+impl Model {
+    /// Maps and checks an artifact and makes it ready to run.
+    ///
+    /// # Errors
+    /// A file that cannot be read or is not a sound artifact, a processor that it is not for, no memory.
+    pub fn load(path: impl AsRef<Path>, options: &Options) -> Result<Self, LoadError> {
+        let path = path.as_ref();
+        let source = Source::open(path, options.verify).map_err(|source| LoadError::Open {
+            path: path.to_path_buf(),
+            source,
+        })?;
+        Self::new(Plan::new(source, path, options)?, options)
+    }
+
+    /// The same from memory: `'static` bytes are used in place, where they are 64-byte aligned.
+    ///
+    /// # Errors
+    /// As for [`Model::load`].
+    pub fn load_memory(
+        artifact: impl Into<Cow<'static, [u8]>>,
+        options: &Options,
+    ) -> Result<Self, LoadError> {
+        let source = Source::Memory(artifact.into());
+        Self::new(Plan::new(source, Path::new("memory"), options)?, options)
+    }
+
+    fn new(plan: Plan, options: &Options) -> Result<Self, LoadError> {
+        let (pool, seats) =
+            Pool::join(plan.threads, options.affinity).map_err(LoadError::Thread)?;
+        let context = Context::new(&plan, pool, seats)?;
+        Ok(Self::with(context, Arc::new(plan)))
+    }
+
+    fn with(context: Context, plan: Arc<Plan>) -> Self {
+        let inputs = Vec::with_capacity(plan.manifest.inputs.len());
+        let outputs = Vec::with_capacity(plan.manifest.outputs.len());
+        Self {
+            context,
+            inputs,
+            outputs,
+            plan,
+        }
+    }
+
+    /// Another model over the same code and weights, with its own arena, to run beside this one.
+    ///
+    /// # Errors
+    /// Where there is no memory for another arena.
+    pub fn share(&self) -> Result<Self, LoadError> {
+        let (pool, seats) = self.context.crew();
+        let context = Context::new(&self.plan, pool, seats)?;
+        Ok(Self::with(context, self.plan.clone()))
+    }
+
+    /// The artifact's manifest.
+    pub fn manifest(&self) -> &Manifest {
+        &self.plan.manifest
+    }
+
+    /// The variant that was chosen for this processor.
+    pub fn variant(&self) -> &Variant {
+        self.plan.variant()
+    }
+
+    /// The model's inputs in order.
+    pub fn inputs(&self) -> &[TensorInfo] {
+        self.plan.tensors(false)
+    }
+
+    /// The model's outputs in order.
+    pub fn outputs(&self) -> &[TensorInfo] {
+        self.plan.tensors(true)
+    }
+
+    /// Most threads that a run uses, the caller's among them.
+    pub fn threads(&self) -> usize {
+        self.context.threads()
+    }
+
+    /// What the model holds in memory.
+    pub fn memory(&self) -> Memory {
+        let variant = self.variant();
+        Memory {
+            weights: variant.weights_bytes,
+            arena: variant.arena_bytes,
+            reserved: self.context.bytes() as u64,
+        }
+    }
+
+    /// Runs the model: reads `inputs` and fills `outputs`, both in the model's order, each dense, row
+    /// major and of its tensor's size. Allocates nothing.
+    ///
+    /// # Errors
+    /// Buffers that do not fit the model; then nothing has run.
+    pub fn run(&mut self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> Result<(), RunError> {
+        self.run_with(inputs, outputs, None)
+    }
+
+    /// The same, and writes down how long each step took. The first run after loading is slower than
+    /// the next: it is the one that brings in pages and wakes threads.
+    ///
+    /// # Errors
+    /// As for [`Model::run`].
+    pub fn run_profiled(
+        &mut self,
+        inputs: &[&[u8]],
+        outputs: &mut [&mut [u8]],
+        profile: &mut Profile,
+    ) -> Result<(), RunError> {
+        self.run_with(inputs, outputs, Some(profile))
+    }
+
+    fn run_with(
+        &mut self,
+        inputs: &[&[u8]],
+        outputs: &mut [&mut [u8]],
+        profile: Option<&mut Profile>,
+    ) -> Result<(), RunError> {
+        let manifest = &self.plan.manifest;
+        check_count("input", manifest.inputs.len(), inputs.len())?;
+        check_count("output", manifest.outputs.len(), outputs.len())?;
+        self.inputs.clear();
+        self.outputs.clear();
+        for (tensor, buffer) in manifest.inputs.iter().zip(inputs) {
+            check_size("input", tensor, buffer.len())?;
+            check_address("input", tensor, buffer.as_ptr() as usize)?;
+            self.inputs.push(buffer.as_ptr().cast());
+        }
+        for (tensor, buffer) in manifest.outputs.iter().zip(outputs) {
+            check_size("output", tensor, buffer.len())?;
+            check_address("output", tensor, buffer.as_ptr() as usize)?;
+            self.outputs.push(buffer.as_mut_ptr().cast());
+        }
+        // SAFETY: sizes and alignment were checked just now, and the borrows last until the end.
+        unsafe {
+            self.context
+                .run(&self.plan, &self.inputs, &self.outputs, profile)
+        };
+        Ok(())
+    }
+
+    /// Runs the model over raw pointers, in the model's order.
+    ///
+    /// # Errors
+    /// Another number of pointers than the model has tensors; one that is null or not aligned.
+    ///
+    /// # Safety
+    /// Each pointer leads to as many bytes as its tensor has; outputs overlap neither each other nor an
+    /// input; nothing else touches them until the end.
+    pub unsafe fn run_pointers(
+        &mut self,
+        inputs: &[*const c_void],
+        outputs: &[*mut c_void],
+    ) -> Result<(), RunError> {
+        let manifest = &self.plan.manifest;
+        check_count("input", manifest.inputs.len(), inputs.len())?;
+        check_count("output", manifest.outputs.len(), outputs.len())?;
+        for (tensor, buffer) in manifest.inputs.iter().zip(inputs) {
+            check_address("input", tensor, buffer.addr())?;
+        }
+        for (tensor, buffer) in manifest.outputs.iter().zip(outputs) {
+            check_address("output", tensor, buffer.addr())?;
+        }
+        // SAFETY: the caller's promise, and the checks above.
+        unsafe { self.context.run(&self.plan, inputs, outputs, None) };
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Model {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Model")
+            .field("inputs", &self.inputs())
+            .field("outputs", &self.outputs())
+            .field("steps", &self.plan.calls.len())
+            .field("threads", &self.threads())
+            .finish()
+    }
+}
+
+fn check_count(role: &'static str, expected: usize, found: usize) -> Result<(), RunError> {
+    match found == expected {
+        true => Ok(()),
+        false => Err(RunError::Count {
+            role,
+            expected,
+            found,
+        }),
+    }
+}
+
+fn check_size(role: &'static str, tensor: &TensorInfo, found: usize) -> Result<(), RunError> {
+    match found as u64 == tensor.bytes {
+        true => Ok(()),
+        false => Err(RunError::Size {
+            role,
+            name: tensor.name.clone(),
+            expected: tensor.bytes,
+            found: found as u64,
+        }),
+    }
+}
+
+fn check_address(role: &'static str, tensor: &TensorInfo, address: usize) -> Result<(), RunError> {
+    let alignment = tensor.dtype.alignment();
+    let usable = address != 0 && (address as u64).is_multiple_of(alignment);
+    match usable || tensor.bytes == 0 {
+        true => Ok(()),
+        false => Err(RunError::Address {
+            role,
+            name: tensor.name.clone(),
+            alignment,
+            address,
+        }),
+    }
+}

@@ -1,0 +1,200 @@
+//! What all contexts of a loaded model share: code, weights, and the step table made ready to call.
+
+use std::ffi::c_void;
+use std::path::Path;
+
+use hone_artifact::{Manifest, Reader, Slot, TensorInfo, Variant};
+
+use crate::LoadError;
+use crate::cpu;
+use crate::library::{Kernel, Library};
+use crate::memory::Region;
+use crate::options::{HugePages, Options};
+use crate::source::Source;
+
+/// Bytes copied at a time when weights move out of the file, so that both copies are never whole.
+const COPY: usize = 4 << 20;
+
+/// One step, ready to call.
+pub(crate) struct Call {
+    pub(crate) kernel: Kernel,
+    /// Where its arguments begin in a context's table of pointers.
+    pub(crate) first: usize,
+    pub(crate) tasks: i64,
+    /// Most threads that the step is worth; at least 1.
+    pub(crate) threads: usize,
+}
+
+/// An entry of the table of pointers that every run sets anew.
+pub(crate) struct Patch {
+    pub(crate) entry: usize,
+    pub(crate) output: bool,
+    pub(crate) index: usize,
+    pub(crate) offset: usize,
+}
+
+/// See the module's documentation.
+pub(crate) struct Plan {
+    pub(crate) manifest: Manifest,
+    pub(crate) variant: usize,
+    pub(crate) calls: Vec<Call>,
+    pub(crate) patches: Vec<Patch>,
+    pub(crate) threads: usize,
+    pub(crate) huge_pages: bool,
+    weights: *const u8,
+    // What the pointers above point into; dropped after them.
+    _library: Library,
+    _copy: Option<Region>,
+    _source: Source,
+}
+
+// SAFETY: the weights are only read, and everything else is plain data or itself Send and Sync.
+unsafe impl Send for Plan {}
+// SAFETY: as above.
+unsafe impl Sync for Plan {}
+
+impl Plan {
+    /// Checks the artifact and brings its code and weights in. `name` is for messages.
+    pub(crate) fn new(source: Source, name: &Path, options: &Options) -> Result<Self, LoadError> {
+        let fault = |source| LoadError::Artifact {
+            path: name.to_path_buf(),
+            source,
+        };
+        let reader = Reader::new(source.bytes()).map_err(fault)?;
+        let chosen = cpu::choose(&reader.manifest().variants)
+            .map_err(|refusals| LoadError::Cpu { refusals })?;
+        if options.verify {
+            reader.verify().map_err(fault)?;
+        }
+        let variant = &reader.manifest().variants[chosen];
+        // The reader has checked that both sections are there.
+        let library = Library::load(reader.code(variant.code).unwrap_or_default())?;
+        let calls = calls(variant, &library)?;
+        let patches = patches(variant);
+        let packed = reader.weights(variant.weights).unwrap_or_default();
+        let copy = copy_weights(&source, packed, options.huge_pages)?;
+        let weights = copy
+            .as_ref()
+            .map_or(packed.as_ptr(), |region| region.base().cast_const());
+        Ok(Self {
+            manifest: reader.into_manifest(),
+            variant: chosen,
+            calls,
+            patches,
+            threads: options.threads,
+            huge_pages: options.huge_pages != HugePages::None,
+            weights,
+            _library: library,
+            _copy: copy,
+            _source: source,
+        })
+    }
+
+    pub(crate) fn variant(&self) -> &Variant {
+        &self.manifest.variants[self.variant]
+    }
+
+    /// The pointers of all steps' arguments in order; those that a run sets are null.
+    pub(crate) fn table(&self, arena: *mut u8) -> Vec<*mut c_void> {
+        let arguments = self.variant().steps.iter().flat_map(|step| &step.arguments);
+        let place = |slot| match slot {
+            Slot::Arena { offset } => arena.wrapping_add(offset as usize),
+            Slot::Weight { offset } => self.weights.cast_mut().wrapping_add(offset as usize),
+            Slot::Input { .. } | Slot::Output { .. } => std::ptr::null_mut(),
+        };
+        arguments
+            .map(|argument| place(argument.slot).cast())
+            .collect()
+    }
+
+    /// The inputs, or the outputs.
+    pub(crate) fn tensors(&self, output: bool) -> &[TensorInfo] {
+        if output {
+            &self.manifest.outputs
+        } else {
+            &self.manifest.inputs
+        }
+    }
+}
+
+fn calls(variant: &Variant, library: &Library) -> Result<Vec<Call>, LoadError> {
+    let mut first = 0;
+    let mut calls = Vec::with_capacity(variant.steps.len());
+    for (index, step) in variant.steps.iter().enumerate() {
+        let kernel = library
+            .kernel(&step.kernel)
+            .ok_or_else(|| LoadError::NoKernel {
+                kernel: step.kernel.clone(),
+                step: index,
+            })?;
+        let worth = step.tasks / step.min_tasks_per_thread;
+        calls.push(Call {
+            kernel,
+            first,
+            tasks: step.tasks as i64,
+            threads: usize::try_from(worth).unwrap_or(usize::MAX).max(1),
+        });
+        first += step.arguments.len();
+    }
+    Ok(calls)
+}
+
+fn patches(variant: &Variant) -> Vec<Patch> {
+    let arguments = variant
+        .steps
+        .iter()
+        .flat_map(|step| &step.arguments)
+        .enumerate();
+    arguments
+        .filter_map(|(entry, argument)| match argument.slot {
+            Slot::Input { index, offset } => Some((entry, false, index, offset)),
+            Slot::Output { index, offset } => Some((entry, true, index, offset)),
+            Slot::Arena { .. } | Slot::Weight { .. } => None,
+        })
+        .map(|(entry, output, index, offset)| Patch {
+            entry,
+            output,
+            index: index as usize,
+            offset: offset as usize,
+        })
+        .collect()
+}
+
+/// A copy of the weights where huge pages are wanted for them or they are not aligned where they lie.
+fn copy_weights(
+    source: &Source,
+    packed: &[u8],
+    huge_pages: HugePages,
+) -> Result<Option<Region>, LoadError> {
+    let aligned = (packed.as_ptr() as u64).is_multiple_of(hone_artifact::BUFFER_ALIGNMENT);
+    if packed.is_empty() || (aligned && huge_pages != HugePages::ArenaAndWeights) {
+        return Ok(None);
+    }
+    let region = reserve(packed.len(), huge_pages != HugePages::None, "the weights")?;
+    let start = packed.as_ptr() as usize - source.bytes().as_ptr() as usize;
+    for (index, chunk) in packed.chunks(COPY).enumerate() {
+        let offset = index * COPY;
+        // SAFETY: the region has the weights' size, is new, and so overlaps nothing.
+        unsafe {
+            region
+                .base()
+                .add(offset)
+                .copy_from_nonoverlapping(chunk.as_ptr(), chunk.len())
+        };
+        source.forget(start + offset, chunk.len());
+    }
+    Ok(Some(region))
+}
+
+/// A region, or an error that says what it was for.
+pub(crate) fn reserve(
+    bytes: usize,
+    huge_pages: bool,
+    what: &'static str,
+) -> Result<Region, LoadError> {
+    Region::new(bytes, huge_pages).map_err(|source| LoadError::Memory {
+        bytes: bytes as u64,
+        what,
+        source,
+    })
+}

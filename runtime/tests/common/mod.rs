@@ -1,0 +1,208 @@
+//! Makes small artifacts for tests: kernels from C, compiled by the system's compiler.
+#![allow(clippy::unwrap_used, clippy::expect_used, dead_code)]
+
+use std::env::consts::{ARCH, OS};
+use std::path::PathBuf;
+use std::process::Command;
+
+use hone_artifact::{
+    Access, Argument, DataType, Manifest, SCHEMA_VERSION, Slot, Step, Target, TensorInfo, Variant,
+    Writer, c_header,
+};
+use tempfile::TempDir;
+
+/// Floats in a row; a task of the test kernels is a row.
+pub const ROW: usize = 16;
+
+/// The kernels: `scale` goes through scratch, `add_bias` works on the arena, `where_weights` gives away
+/// an address, `nothing` does nothing.
+const KERNELS: &str = r#"
+#include <stdint.h>
+enum { ROW = 16 };
+void scale(void *const *b, int64_t begin, int64_t end, void *scratch) {
+  const float *x = b[0], *w = b[1]; float *y = b[2]; float *s = scratch;
+  for (int64_t t = begin; t < end; t++) {
+    for (int i = 0; i < ROW; i++) s[i] = x[t * ROW + i] * w[i];
+    for (int i = 0; i < ROW; i++) y[t * ROW + i] = s[i];
+  }
+}
+void add_bias(void *const *b, int64_t begin, int64_t end, void *scratch) {
+  const float *x = b[0], *w = b[1]; float *y = b[2];
+  for (int64_t t = begin; t < end; t++)
+    for (int i = 0; i < ROW; i++) y[t * ROW + i] = x[t * ROW + i] + w[i];
+}
+void where_weights(void *const *b, int64_t begin, int64_t end, void *scratch) {
+  *(uint64_t *)b[1] = (uint64_t)b[0];
+}
+void nothing(void *const *b, int64_t begin, int64_t end, void *scratch) {}
+"#;
+
+/// Compiles C into a shared object.
+pub fn compile(source: &str) -> Vec<u8> {
+    let folder = tempfile::tempdir().unwrap();
+    let (c, so) = (folder.path().join("k.c"), folder.path().join("k.so"));
+    std::fs::write(&c, source).unwrap();
+    let status = Command::new("cc")
+        .args(["-O2", "-shared", "-fPIC", "-nostdlib", "-o"])
+        .args([&so, &c])
+        .status()
+        .unwrap();
+    assert!(status.success());
+    std::fs::read(so).unwrap()
+}
+
+/// The test kernels as a shared object.
+pub fn kernels() -> Vec<u8> {
+    compile(KERNELS)
+}
+
+/// This machine, without any feature beyond its baseline.
+pub fn here() -> Target {
+    Target {
+        triple: format!("{ARCH}-unknown-{OS}-gnu"),
+        cpu: "generic".into(),
+        features: vec![],
+    }
+}
+
+pub fn argument(slot: Slot, bytes: usize, access: Access) -> Argument {
+    Argument {
+        slot,
+        bytes: bytes as u64,
+        access,
+    }
+}
+
+pub fn step(kernel: &str, tasks: usize, arguments: Vec<Argument>) -> Step {
+    Step {
+        nodes: vec![format!("node of {kernel}")],
+        kernel: kernel.into(),
+        tasks: tasks as u64,
+        min_tasks_per_thread: 1,
+        arguments,
+        flops: 0,
+        bytes_read: 0,
+        bytes_written: 0,
+    }
+}
+
+/// `y = x * w + b` on `rows` rows, in two parallel steps with the product in the arena. Weights are `w`
+/// then `b`, as `weights` gives them.
+pub fn affine(rows: usize) -> Manifest {
+    let (row, all) = (ROW * 4, rows * ROW * 4);
+    let product = Slot::Arena { offset: 64 };
+    Manifest {
+        schema_version: SCHEMA_VERSION,
+        model_digest: "sha256:test".into(),
+        compiler_version: "test".into(),
+        records_digest: None,
+        inputs: vec![TensorInfo::new("x", DataType::F32, vec![rows as u64, ROW as u64]).unwrap()],
+        outputs: vec![TensorInfo::new("y", DataType::F32, vec![rows as u64, ROW as u64]).unwrap()],
+        variants: vec![Variant {
+            target: here(),
+            code: 0,
+            weights: 0,
+            weights_bytes: 2 * row as u64,
+            arena_bytes: 64 + all as u64,
+            scratch_bytes_per_thread: row as u64,
+            steps: vec![
+                step(
+                    "scale",
+                    rows,
+                    vec![
+                        argument(
+                            Slot::Input {
+                                index: 0,
+                                offset: 0,
+                            },
+                            all,
+                            Access::Read,
+                        ),
+                        argument(Slot::Weight { offset: 0 }, row, Access::Read),
+                        argument(product, all, Access::Write),
+                    ],
+                ),
+                step(
+                    "add_bias",
+                    rows,
+                    vec![
+                        argument(product, all, Access::Read),
+                        argument(Slot::Weight { offset: row as u64 }, row, Access::Read),
+                        argument(
+                            Slot::Output {
+                                index: 0,
+                                offset: 0,
+                            },
+                            all,
+                            Access::Write,
+                        ),
+                    ],
+                ),
+            ],
+        }],
+    }
+}
+
+/// The weights of `affine`.
+pub fn weights() -> Vec<u8> {
+    let w = (0..ROW).map(|i| i as f32 - 3.0);
+    let b = (0..ROW).map(|i| 100.0 + i as f32);
+    w.chain(b).flat_map(f32::to_ne_bytes).collect()
+}
+
+/// What `affine` must give.
+pub fn expected(x: &[f32]) -> Vec<f32> {
+    let at = |(i, x): (usize, &f32)| x * ((i % ROW) as f32 - 3.0) + 100.0 + (i % ROW) as f32;
+    x.iter().enumerate().map(at).collect()
+}
+
+/// An input for `affine`.
+pub fn ramp(rows: usize) -> Vec<f32> {
+    (0..rows * ROW).map(|i| (i % 1009) as f32 - 500.0).collect()
+}
+
+/// The artifact of a manifest over the test kernels and weights.
+pub fn pack(manifest: &Manifest) -> Vec<u8> {
+    let mut writer = Writer::new();
+    writer.code(kernels());
+    writer.weights(weights());
+    writer.header(c_header(manifest, "affine"));
+    writer.to_bytes(manifest).unwrap()
+}
+
+/// The artifact as a file; it goes with the folder.
+pub fn file(manifest: &Manifest) -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model.hone");
+    std::fs::write(&path, pack(manifest)).unwrap();
+    (folder, path)
+}
+
+pub fn as_bytes(values: &[f32]) -> &[u8] {
+    // SAFETY: any four bytes of a float are four bytes.
+    unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
+}
+
+pub fn as_bytes_mut(values: &mut [f32]) -> &mut [u8] {
+    // SAFETY: as above, and any four bytes are a float.
+    unsafe { std::slice::from_raw_parts_mut(values.as_mut_ptr().cast(), size_of_val(values)) }
+}
+
+/// State letters of this process's pool threads, from the system's own account.
+pub fn workers() -> Vec<char> {
+    let mut states = Vec::new();
+    for task in std::fs::read_dir("/proc/self/task").unwrap().flatten() {
+        // A thread may end while we look.
+        let Ok(stat) = std::fs::read_to_string(task.path().join("stat")) else {
+            continue;
+        };
+        let (name, rest) = stat.split_once('(').unwrap().1.rsplit_once(')').unwrap();
+        if name
+            .strip_prefix("hone-")
+            .is_some_and(|n| n.parse::<u32>().is_ok())
+        {
+            states.push(rest.trim_start().chars().next().unwrap());
+        }
+    }
+    states
+}
