@@ -1,0 +1,3 @@
+module hone.dev/tests/cluster/pause
+
+go 1.25.0

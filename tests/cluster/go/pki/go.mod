@@ -1,0 +1,3 @@
+module hone.dev/tests/cluster/pki
+
+go 1.25.0

@@ -1,0 +1,152 @@
+//! Starting and ending a cluster.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+use crate::Kubectl;
+use crate::scripts::script;
+
+/// What a cluster consists of. The default is a control plane alone.
+#[derive(Clone, Debug, Default)]
+pub struct ClusterOptions {
+    /// With one real node, `node1`.
+    pub node: bool,
+    /// With this many simulated nodes, `fake-0` and so on.
+    pub simulated_nodes: Option<u32>,
+    /// With an S3 server.
+    pub s3: bool,
+    /// With servers that speak Google Cloud Storage and Azure Blob Storage.
+    pub clouds: bool,
+    /// OCI archives to import on the real node.
+    pub images: Vec<PathBuf>,
+}
+
+/// A running cluster. Dropping it ends all of its processes; so does the end of this process.
+#[derive(Debug)]
+pub struct Cluster {
+    directory: PathBuf,
+    kubectl: Kubectl,
+    ours: bool,
+}
+
+impl Cluster {
+    /// Brings a cluster up (three seconds, seven with a real node), or uses that of
+    /// `HONE_CLUSTER_DIR`.
+    ///
+    /// # Errors
+    /// When it does not come up; the message names the component and the end of its log.
+    pub fn start(options: &ClusterOptions) -> Result<Self> {
+        if let Some(directory) = std::env::var_os("HONE_CLUSTER_DIR") {
+            return Ok(Self::at(PathBuf::from(directory), false));
+        }
+        let directory = tempfile::Builder::new()
+            .prefix("hone-cluster-")
+            .tempdir()
+            .context("cannot make a directory for the cluster")?
+            .keep();
+        let path = directory.to_string_lossy().into_owned();
+        let owner = std::process::id().to_string();
+        let mut arguments = vec!["--owner".to_owned(), owner];
+        if options.node {
+            arguments.push("--node".into());
+        }
+        if let Some(count) = options.simulated_nodes {
+            arguments.extend(["--kwok".into(), count.to_string()]);
+        }
+        if options.s3 {
+            arguments.push("--s3".into());
+        }
+        if options.clouds {
+            arguments.push("--clouds".into());
+        }
+        for image in &options.images {
+            arguments.extend(["--image".into(), image.to_string_lossy().into_owned()]);
+        }
+        arguments.push(path);
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        // Before the start: what comes up half is ended too.
+        let cluster = Self::at(directory, true);
+        script("up.sh", &arguments)?;
+        Ok(cluster)
+    }
+
+    fn at(directory: PathBuf, ours: bool) -> Self {
+        let kubectl = Kubectl::new(&directory.join("kubeconfig"));
+        Self { directory, kubectl, ours }
+    }
+
+    /// The cluster's directory: logs, kubeconfig, `env`.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// `kubectl` against this cluster, in no particular namespace.
+    pub fn kubectl(&self) -> &Kubectl {
+        &self.kubectl
+    }
+
+    /// A variable of the cluster's `env` file, such as `HONE_S3_ENDPOINT`.
+    ///
+    /// # Errors
+    /// When it is not set there, because the cluster was started without that part.
+    pub fn variable(&self, name: &str) -> Result<String> {
+        let path = self.directory.join("env");
+        let text = std::fs::read_to_string(&path)
+            .with_context(|| format!("cannot read {}", path.display()))?;
+        let prefix = format!("export {name}=");
+        match text.lines().find_map(|line| line.strip_prefix(&prefix)) {
+            Some(value) => Ok(value.to_owned()),
+            None => bail!("the cluster has no {name}; was it started with that part?"),
+        }
+    }
+
+    /// Runs `service.sh`: `kill`, `stop`, `start` or `restart` of one of the cluster's processes.
+    ///
+    /// # Errors
+    /// When there is no such process, or it does not end.
+    pub fn service(&self, action: &str, name: &str) -> Result<()> {
+        let directory = self.directory.to_string_lossy();
+        script("service.sh", &[&directory, action, name]).map(drop)
+    }
+
+    /// Imports an OCI archive on the real node.
+    ///
+    /// # Errors
+    /// When there is no real node, or the archive is not one.
+    pub fn load_image(&self, archive: &Path) -> Result<()> {
+        let directory = self.directory.to_string_lossy();
+        script("load.sh", &[&directory, &archive.to_string_lossy()]).map(drop)
+    }
+
+    /// Whether controllers run: ours are told by their service file, those of a given cluster assumed.
+    pub(crate) fn has_controllers(&self) -> bool {
+        let services = self.directory.join("services");
+        services.join("kube-controller-manager").exists()
+            || !services.join("kube-apiserver").exists()
+    }
+
+    /// The directory into which evidence of a failed test goes; it outlives the cluster.
+    pub(crate) fn evidence(&self, test: &str) -> Result<PathBuf> {
+        let base = std::env::var_os("HONE_CLUSTER_EVIDENCE")
+            .map_or_else(|| std::env::temp_dir().join("hone-cluster-evidence"), PathBuf::from);
+        let directory = base.join(test);
+        std::fs::create_dir_all(&directory)
+            .with_context(|| format!("cannot make {}", directory.display()))?;
+        Ok(directory)
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        if !self.ours {
+            return;
+        }
+        let directory = self.directory.to_string_lossy();
+        let keep = std::env::var_os("HONE_CLUSTER_KEEP").is_some();
+        let arguments: &[&str] = if keep { &[&directory] } else { &["--remove", &directory] };
+        if let Err(error) = script("down.sh", arguments) {
+            eprintln!("cluster: {error:#}");
+        }
+    }
+}

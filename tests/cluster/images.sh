@@ -1,0 +1,58 @@
+#!/bin/bash
+# Builds the operator's and the worker's images from cargo's release outputs, without a daemon and
+# without a registry: localhost/hone/operator:dev and localhost/hone/worker:dev, as OCI archives in
+# .build/images/operator.tar and worker.tar. The same programs give the same digests.
+#
+# usage: images.sh [operator|worker]...       default: both
+#
+# env: CARGO_TARGET_DIR    where cargo built (default target/); its release/hone-operator and
+#                          release/hone are taken. HONE_PROFILE=debug takes those of a debug build.
+#      HONE_IMAGE_TAG      default dev
+#      HONE_WORKER_TOOLS   programs that the worker calls, as paths; default: ld.lld-19 where present
+set -euo pipefail
+. "$(dirname "$0")/parts/lib.sh"
+OUT=${CARGO_TARGET_DIR:-$CLUSTER_DIR/../../target}/${HONE_PROFILE:-release}
+TAG=${HONE_IMAGE_TAG:-dev}
+[ -x "$BIN/ociimage" ] || "$CLUSTER_DIR/setup.sh" images
+mkdir -p "$IMAGES"
+
+# Both run as an unprivileged user on a read-only root, with nothing but what is listed here.
+COMMON=(
+  -text /tmp/= -text /etc/=
+  -text "/etc/passwd=root:x:0:0:root:/:/nologin
+hone:x:65532:65532:hone:/:/nologin"
+  -text "/etc/group=root:x:0:
+hone:x:65532:"
+  -text "/etc/nsswitch.conf=hosts: files dns"
+)
+CERTIFICATES=/etc/ssl/certs/ca-certificates.crt
+[ -f "$CERTIFICATES" ] || fail "no CA certificates in $CERTIFICATES: install ca-certificates"
+COMMON+=(-add "$CERTIFICATES:$CERTIFICATES")
+
+program() {
+  [ -x "$OUT/$1" ] || fail "no $OUT/$1: build it (cargo build --release --bin $1), or set CARGO_TARGET_DIR"
+  echo "$OUT/$1"
+}
+
+build_operator() {
+  "$BIN/ociimage" -out "$IMAGES/operator.tar" -ref "localhost/hone/operator:$TAG" \
+    -entrypoint /usr/bin/hone-operator -env PATH=/usr/bin -env "SSL_CERT_FILE=$CERTIFICATES" \
+    "${COMMON[@]}" -layer -binary "$(program hone-operator):/usr/bin/hone-operator"
+}
+
+# The tools' layer comes first: it is large and seldom changes.
+build_worker() {
+  local tools=() tool
+  for tool in ${HONE_WORKER_TOOLS-$(command -v ld.lld-19 || true)}; do
+    say "worker: with $tool"
+    tools+=(-binary "$tool:/usr/bin/$(basename "$tool")")
+  done
+  "$BIN/ociimage" -out "$IMAGES/worker.tar" -ref "localhost/hone/worker:$TAG" \
+    -entrypoint /usr/bin/hone -env PATH=/usr/bin -env "SSL_CERT_FILE=$CERTIFICATES" \
+    "${COMMON[@]}" "${tools[@]}" -layer -binary "$(program hone):/usr/bin/hone"
+}
+
+[ $# != 0 ] || set -- operator worker
+for image in "$@"; do
+  case $image in operator | worker) "build_$image" ;; *) fail "unknown image $image: operator or worker" ;; esac
+done

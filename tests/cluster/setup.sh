@@ -1,0 +1,105 @@
+#!/bin/bash
+# Builds and installs what the test cluster needs. A second call takes a second.
+#
+# usage: setup.sh [LEVEL...]          default: plane kwok s3 tools, and node where the machine can
+#   plane   etcd, API server, controllers, scheduler, kubectl      (not built when KUBEBUILDER_ASSETS or
+#           HONE_TEST_KUBECONFIG brings a control plane)
+#   node    plane + containerd, runc, CNI plugins (packages), DNS, pause and test images
+#   kwok    simulated nodes
+#   s3      an S3 server with conditional writes
+#   tools   helm, kubeconform, kstatus, Argo CD's Lua health engine
+#   clouds  servers that speak Google Cloud Storage and Azure Blob Storage (the longer suite)
+#   images  the image writer alone (images.sh builds images with it)
+#
+# env: HONE_CLUSTER_BUILD  where the built things lie (default tests/cluster/.build)
+#      HONE_CLUSTER_JOBS   parallel compilations (default 2)
+set -euo pipefail
+. "$(dirname "$0")/parts/lib.sh"
+. "$CLUSTER_DIR/parts/build.sh"
+GO=$CLUSTER_DIR/go
+
+KUBERNETES=v1.35.4
+KWOK=v0.8.0
+KUBECONFORM=v0.8.0
+VERSITYGW=v1.8.0
+FAKE_GCS=v1.56.1
+AZURITE=3.37.0
+
+setup_pki() { build pki "$GO/pki" . -ldflags '-s -w'; }
+
+setup_plane() {
+  if [ -n "${HONE_TEST_KUBECONFIG:-}" ]; then
+    say "plane: using the cluster of HONE_TEST_KUBECONFIG; none is built"
+    return
+  fi
+  setup_pki
+  if [ -n "${KUBEBUILDER_ASSETS:-}" ]; then
+    say "plane: using the control plane in KUBEBUILDER_ASSETS; none is built"
+    return
+  fi
+  # Without its version the API server calls itself v0.0.0, which helm and kubectl refuse.
+  local flags='-s -w' p part
+  for p in k8s.io/component-base/version k8s.io/client-go/pkg/version; do
+    flags+=" -X $p.gitVersion=$KUBERNETES -X $p.gitMajor=1 -X $p.gitMinor=35 -X $p.gitTreeState=clean -X $p.buildDate=2026-01-01T00:00:00Z"
+  done
+  build plane "$GO/plane" . -tags grpcnotrace -ldflags "$flags"
+  for part in etcd kube-apiserver kube-controller-manager kube-scheduler kubelet kube-proxy kubectl; do
+    ln -sfn plane "$BIN/$part"
+  done
+}
+
+setup_images() { build ociimage "$GO/ociimage" . -ldflags '-s -w'; }
+
+setup_node() {
+  local why
+  why=$(have_node) || fail "node: this machine cannot run one: $why"
+  setup_plane
+  need_packages containerd runc containernetworking-plugins iptables busybox-static conntrack socat iproute2 util-linux
+  build dns "$GO/dns" . -ldflags '-s -w'
+  build pause "$GO/pause" . -ldflags '-s -w'
+  setup_images
+  mkdir -p "$IMAGES"
+  "$BIN/ociimage" -out "$IMAGES/pause.tar" -ref localhost/hone/pause:1 -entrypoint /pause -add "$BIN/pause:/pause"
+  # The test image also carries kubectl, as a client that uses a pod's own credentials.
+  local busybox applets=() applet
+  busybox=$(command -v busybox)
+  while read -r applet; do [ "$applet" = busybox ] || applets+=(-link "/bin/busybox:/bin/$applet"); done < <("$busybox" --list)
+  "$BIN/ociimage" -out "$IMAGES/busybox.tar" -ref localhost/hone/busybox:1 -user 0:0 \
+    -env PATH=/bin -add "$busybox:/bin/busybox" "${applets[@]}"
+}
+
+setup_kwok() { install_go kwok "sigs.k8s.io/kwok/cmd/kwok@$KWOK"; }
+setup_s3() { install_go versitygw "github.com/versity/versitygw/cmd/versitygw@$VERSITYGW"; }
+
+setup_tools() {
+  build helm "$GO/helm" helm.sh/helm/v3/cmd/helm -tags grpcnotrace -ldflags '-s -w'
+  install_go kubeconform "github.com/yannh/kubeconform/cmd/kubeconform@$KUBECONFORM"
+  build kstatus "$GO/kstatus" . -ldflags '-s -w'
+  build argohealth "$GO/argohealth" . -ldflags '-s -w'
+}
+
+setup_clouds() {
+  install_go fake-gcs-server "github.com/fsouza/fake-gcs-server@$FAKE_GCS"
+  command -v npm >/dev/null || fail "clouds: npm is missing; install Node.js 20 or newer for Azurite"
+  local dir=$BUILD/store/azurite-$AZURITE
+  [ -x "$dir/node_modules/.bin/azurite-blob" ] || {
+    say "installing azurite $AZURITE"
+    mkdir -p "$dir"
+    npm install --silent --no-audit --no-fund --prefix "$dir" "azurite@$AZURITE"
+  }
+  ln -sfn "../store/azurite-$AZURITE/node_modules/.bin/azurite-blob" "$BIN/azurite-blob"
+}
+
+if [ $# = 0 ]; then
+  set -- plane kwok s3 tools
+  if why=$(have_node); then set -- "$@" node; else say "left out: a real node ($why); simulated nodes serve"; fi
+fi
+for level in "$@"; do
+  declare -F "setup_$level" >/dev/null || fail "unknown level \"$level\" (see the head of setup.sh)"
+done
+need_go
+mkdir -p "$BUILD"
+# One at a time on a machine: the linker of the control plane alone takes 2.4 GB.
+exec 9>"$BUILD/lock"
+flock -n 9 || { say "another setup is running; waiting for it"; flock 9; }
+for level in "$@"; do "setup_$level"; done
