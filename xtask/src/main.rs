@@ -4,6 +4,7 @@
 
 use clap::Parser;
 
+mod models;
 mod onnx_proto;
 mod python;
 mod repository;
@@ -12,6 +13,8 @@ mod repository;
 #[derive(Parser)]
 #[command(name = "xtask", about = "Chores of the Hone repository")]
 enum Chore {
+    /// Export the models of the benchmarks to `.hone/models`.
+    Models(models::Arguments),
     /// Generate the importer's protobuf types from the pinned onnx package.
     OnnxProto,
     /// Make a Python environment from its pinned requirements and print where its interpreter is.
@@ -20,6 +23,7 @@ enum Chore {
 
 fn main() -> anyhow::Result<()> {
     match Chore::parse() {
+        Chore::Models(arguments) => models::run(&arguments),
         Chore::OnnxProto => onnx_proto::run(),
         Chore::Python(arguments) => python::run(&arguments),
     }
