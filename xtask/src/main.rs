@@ -6,6 +6,7 @@ use clap::Parser;
 
 mod models;
 mod onnx_proto;
+mod onnx_tests;
 mod python;
 mod repository;
 
@@ -17,6 +18,8 @@ enum Chore {
     Models(models::Arguments),
     /// Generate the importer's protobuf types from the pinned onnx package.
     OnnxProto,
+    /// Generate the official ONNX operator tests in `.hone/onnx-node-tests` and print where.
+    OnnxTests,
     /// Make a Python environment from its pinned requirements and print where its interpreter is.
     Python(python::Arguments),
 }
@@ -25,6 +28,7 @@ fn main() -> anyhow::Result<()> {
     match Chore::parse() {
         Chore::Models(arguments) => models::run(&arguments),
         Chore::OnnxProto => onnx_proto::run(),
+        Chore::OnnxTests => onnx_tests::run(),
         Chore::Python(arguments) => python::run(&arguments),
     }
 }
