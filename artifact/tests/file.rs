@@ -218,3 +218,34 @@ fn a_folder_that_is_not_there_is_named() {
     assert!(matches!(error, WriteError::Io { .. }), "{error}");
     assert!(error.to_string().contains("missing/m.hone"), "{error}");
 }
+
+/// Hostile manifests under right checksums: whatever the reader lets through, it has validated.
+#[test]
+fn mutated_manifests_never_panic_and_never_pass_unsound() {
+    let mut state = 0x9e37_79b9_7f4a_7c15u64;
+    let mut random = move |below: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state % below as u64) as usize
+    };
+    let good = bytes();
+    let place = Reader::new(&good).unwrap().sections()[0];
+    let (start, length) = (place.offset as usize, place.length as usize);
+    let mut passed = 0;
+    for _ in 0..20_000 {
+        let changes: Vec<_> = (0..1 + random(4)).map(|_| (random(length), random(96))).collect();
+        let bad = resealed(|bytes| {
+            for &(at, byte) in &changes {
+                bytes[start + at] = b' ' + byte as u8;
+            }
+            let sum = xxhash_rust::xxh3::xxh3_64(&bytes[start..start + length]);
+            bytes[56..64].copy_from_slice(&sum.to_le_bytes());
+        });
+        if let Ok(reader) = Reader::new(&bad) {
+            reader.manifest().validate().unwrap();
+            passed += 1;
+        }
+    }
+    assert!(passed > 0, "the checksums were made right, so harmless changes pass");
+}

@@ -44,11 +44,7 @@ fn empty_steps(threads: usize, affinity: Affinity) -> Model {
     let mut manifest = affine(1);
     let touched = vec![argument(Slot::Arena { offset: 0 }, 64, Access::ReadWrite)];
     manifest.variants[0].steps = vec![step("nothing", threads, touched); STEPS];
-    let options = Options {
-        threads,
-        affinity,
-        ..Options::default()
-    };
+    let options = Options { threads, affinity, ..Options::default() };
     Model::load_memory(pack(&manifest), &options).unwrap()
 }
 
@@ -58,15 +54,10 @@ fn step_cost(threads: usize, affinity: Affinity) {
     let mut times = Vec::new();
     for _ in 0..ROUNDS {
         let start = Instant::now();
-        model
-            .run(&[as_bytes(&x)], &mut [as_bytes_mut(&mut y)])
-            .unwrap();
+        model.run(&[as_bytes(&x)], &mut [as_bytes_mut(&mut y)]).unwrap();
         times.push(start.elapsed() / STEPS as u32);
     }
-    println!(
-        "step on {threads} thread(s), {affinity:?}: {}",
-        quantiles(times)
-    );
+    println!("step on {threads} thread(s), {affinity:?}: {}", quantiles(times));
 }
 
 /// The first step of a run whose worker has slept since the last one.
@@ -78,15 +69,10 @@ fn wake_cost() {
     for _ in 0..ROUNDS {
         std::thread::sleep(Duration::from_millis(2));
         let start = Instant::now();
-        model
-            .run(&[as_bytes(&x)], &mut [as_bytes_mut(&mut y)])
-            .unwrap();
+        model.run(&[as_bytes(&x)], &mut [as_bytes_mut(&mut y)]).unwrap();
         times.push(start.elapsed());
     }
-    println!(
-        "run of two steps with sleeping workers: {}",
-        quantiles(times)
-    );
+    println!("run of two steps with sleeping workers: {}", quantiles(times));
 }
 
 /// As many weights as ResNet-50 has, all read by the first run.
@@ -102,24 +88,15 @@ fn load_cost(huge_pages: HugePages, verify: bool) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("large.hone");
     writer.write_file(&manifest, &path).unwrap();
-    let options = Options {
-        huge_pages,
-        verify,
-        ..Options::default()
-    };
+    let options = Options { huge_pages, verify, ..Options::default() };
     let (x, mut y) = (ramp(2), ramp(2));
     let mut times = Vec::new();
     for _ in 0..20 {
         let start = Instant::now();
         let mut model = Model::load(&path, &options).unwrap();
-        model
-            .run(&[as_bytes(&x)], &mut [as_bytes_mut(&mut y)])
-            .unwrap();
+        model.run(&[as_bytes(&x)], &mut [as_bytes_mut(&mut y)]).unwrap();
         times.push(start.elapsed());
     }
     let checked = if verify { "checked" } else { "unchecked" };
-    println!(
-        "load and run 102 MiB of weights, {checked}, {huge_pages:?}: {}",
-        quantiles(times)
-    );
+    println!("load and run 102 MiB of weights, {checked}, {huge_pages:?}: {}", quantiles(times));
 }

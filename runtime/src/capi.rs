@@ -97,12 +97,8 @@ pub unsafe extern "C" fn hone_load_memory(
         return refuse("hone_load_memory: the data is null");
     }
     // SAFETY: the caller's promise; `'static` stands for "until freed".
-    let (bytes, options): (&'static [u8], _) = unsafe {
-        (
-            slice::from_raw_parts(data.cast(), size),
-            read_options(options),
-        )
-    };
+    let (bytes, options): (&'static [u8], _) =
+        unsafe { (slice::from_raw_parts(data.cast(), size), read_options(options)) };
     give(options.and_then(|o| Model::load_memory(bytes, &o).map_err(|e| chain(&e))))
 }
 
@@ -312,10 +308,7 @@ impl HoneModel {
 
 /// The number of a type in `hone_dtype`.
 fn number(dtype: DataType) -> u32 {
-    DataType::ALL
-        .iter()
-        .position(|&other| other == dtype)
-        .map_or(u32::MAX, |at| at as u32)
+    DataType::ALL.iter().position(|&other| other == dtype).map_or(u32::MAX, |at| at as u32)
 }
 
 /// An error with all its causes.

@@ -42,9 +42,7 @@ impl Context {
         let variant = plan.variant();
         let threads = seats.len() as u64 + 1;
         // Two lines between neighbours, so that no thread's stores disturb the other's.
-        let stride = variant
-            .scratch_bytes_per_thread
-            .next_multiple_of(2 * BUFFER_ALIGNMENT);
+        let stride = variant.scratch_bytes_per_thread.next_multiple_of(2 * BUFFER_ALIGNMENT);
         let arena = variant.arena_bytes.next_multiple_of(BUFFER_ALIGNMENT);
         // The manifest's limits keep this sum within 64 bits.
         let bytes = usize::try_from(arena + stride * threads).unwrap_or(usize::MAX);
@@ -156,26 +154,17 @@ impl Context {
         }
         let job = |index: usize| {
             let (begin, end) = share(call.tasks, index as i64, threads as i64);
-            let scratch = self
-                .scratch
-                .wrapping_add(index * self.scratch_stride)
-                .cast();
-            Job {
-                kernel: call.kernel,
-                buffers,
-                begin,
-                end,
-                scratch,
-            }
+            let scratch = self.scratch.wrapping_add(index * self.scratch_stride).cast();
+            Job { kernel: call.kernel, buffers, begin, end, scratch }
         };
         for (number, &index) in self.claimed.iter().take(threads - 1).enumerate() {
-            // SAFETY: the seat is claimed, the shares are disjoint, and the wait is below.
+            // SAFETY: the seat is claimed, the shares are disjoint, and it is settled below.
             unsafe { self.seats[index].post(job(number + 1)) };
         }
         // SAFETY: the caller's promise; share 0 is nobody else's.
         unsafe { job(0).run() };
         for &index in self.claimed.iter().take(threads - 1) {
-            self.seats[index].wait();
+            self.seats[index].settle();
         }
         threads
     }

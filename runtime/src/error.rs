@@ -85,23 +85,10 @@ struct Refusals<'a>(&'a [VariantRefusal]);
 impl fmt::Display for Refusals<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, refusal) in self.0.iter().enumerate() {
-            let VariantRefusal {
-                triple,
-                cpu,
-                missing,
-            } = refusal;
-            write!(
-                f,
-                "{}variant {index} ({triple}, {cpu}) ",
-                if index > 0 { "; " } else { "" }
-            )?;
+            let VariantRefusal { triple, cpu, missing } = refusal;
+            write!(f, "{}variant {index} ({triple}, {cpu}) ", if index > 0 { "; " } else { "" })?;
             if missing.is_empty() {
-                write!(
-                    f,
-                    "is not for {}-{}",
-                    std::env::consts::ARCH,
-                    std::env::consts::OS
-                )?;
+                write!(f, "is not for {}-{}", std::env::consts::ARCH, std::env::consts::OS)?;
             } else {
                 write!(f, "needs features missing here: {}", missing.join(", "))?;
             }

@@ -100,9 +100,7 @@ fn open(path: &Path) -> Result<Library, String> {
     // SAFETY: the path ends with a zero. Initialisers of the object run here: loading an artifact is
     // trusting it, as the crate's documentation says.
     let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
-    NonNull::new(handle)
-        .map(|handle| Library { handle })
-        .ok_or_else(last_error)
+    NonNull::new(handle).map(|handle| Library { handle }).ok_or_else(last_error)
 }
 
 fn last_error() -> String {
@@ -112,7 +110,5 @@ fn last_error() -> String {
         return "the loader gave no reason".into();
     }
     // SAFETY: not null, see above.
-    unsafe { CStr::from_ptr(message) }
-        .to_string_lossy()
-        .into_owned()
+    unsafe { CStr::from_ptr(message) }.to_string_lossy().into_owned()
 }

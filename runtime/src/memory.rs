@@ -27,11 +27,7 @@ impl Region {
         if bytes == 0 {
             // A kernel may be handed the base of an empty arena; 64-byte alignment still holds.
             let base = ptr::without_provenance_mut(64);
-            return Ok(Self {
-                mapped: ptr::null_mut(),
-                mapped_bytes: 0,
-                base,
-            });
+            return Ok(Self { mapped: ptr::null_mut(), mapped_bytes: 0, base });
         }
         let huge = huge_pages && bytes >= HUGE;
         let spare = if huge { HUGE } else { 0 };
@@ -49,11 +45,7 @@ impl Region {
             // SAFETY: the range lies in the mapping made above. The advice may be refused: no harm.
             unsafe { libc::madvise(base.cast(), bytes, libc::MADV_HUGEPAGE) };
         }
-        Ok(Self {
-            mapped,
-            mapped_bytes,
-            base,
-        })
+        Ok(Self { mapped, mapped_bytes, base })
     }
 
     /// The first byte.

@@ -46,10 +46,8 @@ impl Model {
     /// A file that cannot be read or is not a sound artifact, a processor that it is not for, no memory.
     pub fn load(path: impl AsRef<Path>, options: &Options) -> Result<Self, LoadError> {
         let path = path.as_ref();
-        let source = Source::open(path, options.verify).map_err(|source| LoadError::Open {
-            path: path.to_path_buf(),
-            source,
-        })?;
+        let source = Source::open(path, options.verify)
+            .map_err(|source| LoadError::Open { path: path.to_path_buf(), source })?;
         Self::new(Plan::new(source, path, options)?, options)
     }
 
@@ -75,12 +73,7 @@ impl Model {
     fn with(context: Context, plan: Arc<Plan>) -> Self {
         let inputs = Vec::with_capacity(plan.manifest.inputs.len());
         let outputs = Vec::with_capacity(plan.manifest.outputs.len());
-        Self {
-            context,
-            inputs,
-            outputs,
-            plan,
-        }
+        Self { context, inputs, outputs, plan }
     }
 
     /// Another model over the same code and weights, with its own arena, to run beside this one.
@@ -173,10 +166,7 @@ impl Model {
             self.outputs.push(buffer.as_mut_ptr().cast());
         }
         // SAFETY: sizes and alignment were checked just now, and the borrows last until the end.
-        unsafe {
-            self.context
-                .run(&self.plan, &self.inputs, &self.outputs, profile)
-        };
+        unsafe { self.context.run(&self.plan, &self.inputs, &self.outputs, profile) };
         Ok(())
     }
 
@@ -222,11 +212,7 @@ impl fmt::Debug for Model {
 fn check_count(role: &'static str, expected: usize, found: usize) -> Result<(), RunError> {
     match found == expected {
         true => Ok(()),
-        false => Err(RunError::Count {
-            role,
-            expected,
-            found,
-        }),
+        false => Err(RunError::Count { role, expected, found }),
     }
 }
 
@@ -247,11 +233,6 @@ fn check_address(role: &'static str, tensor: &TensorInfo, address: usize) -> Res
     let usable = address != 0 && (address as u64).is_multiple_of(alignment);
     match usable || tensor.bytes == 0 {
         true => Ok(()),
-        false => Err(RunError::Address {
-            role,
-            name: tensor.name.clone(),
-            alignment,
-            address,
-        }),
+        false => Err(RunError::Address { role, name: tensor.name.clone(), alignment, address }),
     }
 }

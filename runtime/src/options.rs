@@ -17,12 +17,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self {
-            threads: 0,
-            affinity: Affinity::None,
-            huge_pages: HugePages::Arena,
-            verify: true,
-        }
+        Self { threads: 0, affinity: Affinity::None, huge_pages: HugePages::Arena, verify: true }
     }
 }
 

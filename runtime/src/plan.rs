@@ -56,10 +56,7 @@ unsafe impl Sync for Plan {}
 impl Plan {
     /// Checks the artifact and brings its code and weights in. `name` is for messages.
     pub(crate) fn new(source: Source, name: &Path, options: &Options) -> Result<Self, LoadError> {
-        let fault = |source| LoadError::Artifact {
-            path: name.to_path_buf(),
-            source,
-        };
+        let fault = |source| LoadError::Artifact { path: name.to_path_buf(), source };
         let reader = Reader::new(source.bytes()).map_err(fault)?;
         let chosen = cpu::choose(&reader.manifest().variants)
             .map_err(|refusals| LoadError::Cpu { refusals })?;
@@ -73,9 +70,7 @@ impl Plan {
         let patches = patches(variant);
         let packed = reader.weights(variant.weights).unwrap_or_default();
         let copy = copy_weights(&source, packed, options.huge_pages)?;
-        let weights = copy
-            .as_ref()
-            .map_or(packed.as_ptr(), |region| region.base().cast_const());
+        let weights = copy.as_ref().map_or(packed.as_ptr(), |region| region.base().cast_const());
         Ok(Self {
             manifest: reader.into_manifest(),
             variant: chosen,
@@ -102,18 +97,12 @@ impl Plan {
             Slot::Weight { offset } => self.weights.cast_mut().wrapping_add(offset as usize),
             Slot::Input { .. } | Slot::Output { .. } => std::ptr::null_mut(),
         };
-        arguments
-            .map(|argument| place(argument.slot).cast())
-            .collect()
+        arguments.map(|argument| place(argument.slot).cast()).collect()
     }
 
     /// The inputs, or the outputs.
     pub(crate) fn tensors(&self, output: bool) -> &[TensorInfo] {
-        if output {
-            &self.manifest.outputs
-        } else {
-            &self.manifest.inputs
-        }
+        if output { &self.manifest.outputs } else { &self.manifest.inputs }
     }
 }
 
@@ -123,10 +112,7 @@ fn calls(variant: &Variant, library: &Library) -> Result<Vec<Call>, LoadError> {
     for (index, step) in variant.steps.iter().enumerate() {
         let kernel = library
             .kernel(&step.kernel)
-            .ok_or_else(|| LoadError::NoKernel {
-                kernel: step.kernel.clone(),
-                step: index,
-            })?;
+            .ok_or_else(|| LoadError::NoKernel { kernel: step.kernel.clone(), step: index })?;
         let worth = step.tasks / step.min_tasks_per_thread;
         calls.push(Call {
             kernel,
@@ -140,11 +126,7 @@ fn calls(variant: &Variant, library: &Library) -> Result<Vec<Call>, LoadError> {
 }
 
 fn patches(variant: &Variant) -> Vec<Patch> {
-    let arguments = variant
-        .steps
-        .iter()
-        .flat_map(|step| &step.arguments)
-        .enumerate();
+    let arguments = variant.steps.iter().flat_map(|step| &step.arguments).enumerate();
     arguments
         .filter_map(|(entry, argument)| match argument.slot {
             Slot::Input { index, offset } => Some((entry, false, index, offset)),
@@ -175,12 +157,7 @@ fn copy_weights(
     for (index, chunk) in packed.chunks(COPY).enumerate() {
         let offset = index * COPY;
         // SAFETY: the region has the weights' size, is new, and so overlaps nothing.
-        unsafe {
-            region
-                .base()
-                .add(offset)
-                .copy_from_nonoverlapping(chunk.as_ptr(), chunk.len())
-        };
+        unsafe { region.base().add(offset).copy_from_nonoverlapping(chunk.as_ptr(), chunk.len()) };
         source.forget(start + offset, chunk.len());
     }
     Ok(Some(region))

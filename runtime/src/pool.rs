@@ -39,9 +39,7 @@ impl Pool {
     ) -> io::Result<(Arc<Self>, Vec<Arc<Seat>>)> {
         let mut place = lock(&POOL);
         let pool = place.upgrade().unwrap_or_else(|| {
-            let cores = thread::available_parallelism()
-                .map_or(1, |n| n.get())
-                .min(MOST_THREADS);
+            let cores = thread::available_parallelism().map_or(1, |n| n.get()).min(MOST_THREADS);
             let pool = Arc::new(Self {
                 cores,
                 process: std::process::id(),
@@ -52,11 +50,7 @@ impl Pool {
             pool
         });
         drop(place);
-        let threads = if threads == 0 {
-            pool.cores
-        } else {
-            threads.min(pool.cores)
-        };
+        let threads = if threads == 0 { pool.cores } else { threads.min(pool.cores) };
         let mut workers = lock(&pool.workers);
         let before = workers.len();
         let mut started = Ok(());
@@ -69,11 +63,7 @@ impl Pool {
         }
         started?;
         place_workers(&workers, affinity);
-        let seats = workers
-            .iter()
-            .take(threads - 1)
-            .map(|worker| worker.seat.clone())
-            .collect();
+        let seats = workers.iter().take(threads - 1).map(|worker| worker.seat.clone()).collect();
         drop(workers);
         Ok((pool, seats))
     }
@@ -92,10 +82,7 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        let workers = self
-            .workers
-            .get_mut()
-            .unwrap_or_else(PoisonError::into_inner);
+        let workers = self.workers.get_mut().unwrap_or_else(PoisonError::into_inner);
         if self.process != std::process::id() {
             // After a fork the threads are the parent's: there is nobody to dismiss or to wait for.
             workers.drain(..).for_each(std::mem::forget);
@@ -141,10 +128,7 @@ impl Worker {
                 block_signals();
                 its.work();
             })?;
-        Ok(Self {
-            seat,
-            thread: Some(thread),
-        })
+        Ok(Self { seat, thread: Some(thread) })
     }
 }
 

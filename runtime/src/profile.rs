@@ -26,9 +26,6 @@ impl Profile {
     /// An empty profile for runs of `model`.
     pub fn new(model: &Model) -> Self {
         let steps = vec![StepProfile::default(); model.variant().steps.len()];
-        Self {
-            steps,
-            total: Duration::ZERO,
-        }
+        Self { steps, total: Duration::ZERO }
     }
 }

@@ -3,10 +3,13 @@
 //! Word and job share a cache line, so that handing over a job moves one line. A seat is claimed by one
 //! run at a time; the word then goes
 //!
-//! - `IDLE` → `POSTED` by the run, after it wrote the job, → `IDLE` by the worker, after it did it;
+//! - `IDLE` → `POSTED` by the run, after it wrote the job, → `TAKEN` by the worker, → `IDLE` by the worker
+//!   when it is done;
+//! - `POSTED` → `IDLE` by a run that has done its own part and finds the worker not there yet (asleep, or
+//!   off its processor): it does the job itself, so a busy machine costs little more than one thread does;
 //! - `IDLE` → `SLEEPING` by a worker that has spun in vain, → `POSTED` (or `IDLE`, to warm it up) by the
 //!   run, which then wakes it;
-//! - `POSTED` → `AWAITED` by a run that has spun in vain and sleeps, → `IDLE` by the worker, which wakes it;
+//! - `TAKEN` → `AWAITED` by a run that has spun in vain and sleeps, → `IDLE` by the worker, which wakes it;
 //! - → `EXIT` by the pool, when nobody claims seats any more.
 
 use std::cell::UnsafeCell;
@@ -20,8 +23,9 @@ use crate::library::Kernel;
 const IDLE: u32 = 0;
 const SLEEPING: u32 = 1;
 const POSTED: u32 = 2;
-const AWAITED: u32 = 3;
-const EXIT: u32 = 4;
+const TAKEN: u32 = 3;
+const AWAITED: u32 = 4;
+const EXIT: u32 = 5;
 
 /// Longest that a worker spins for its next job. Steps of a run follow each other within this; a worker
 /// of an idle process has slept ever since.
@@ -34,7 +38,8 @@ const SPIN_LEAST: Duration = Duration::from_micros(5);
 /// worker was taken off its processor.
 const AWAIT_MOST: Duration = Duration::from_micros(100);
 
-/// Looks at the word between two looks at the clock.
+/// Looks at the word between two looks at the clock, about a microsecond. A worker that spins takes a job
+/// within this.
 const LOOKS: u32 = 64;
 
 /// A range of a step's tasks for one thread.
@@ -76,7 +81,7 @@ impl Seat {
     /// A seat whose worker has yet to come: [`Seat::wait`] waits for that.
     pub(crate) fn new() -> Self {
         Self {
-            word: AtomicU32::new(POSTED),
+            word: AtomicU32::new(TAKEN),
             claimed: AtomicBool::new(false),
             job: UnsafeCell::new(None),
         }
@@ -103,30 +108,51 @@ impl Seat {
     /// Hands a job to the worker.
     ///
     /// # Safety
-    /// The caller has claimed the seat, has waited for the last job, keeps the promise of [`Job::run`],
-    /// and waits for this job before anything that it points to goes away.
+    /// The caller has claimed the seat, has settled the last job, keeps the promise of [`Job::run`], and
+    /// settles this job before anything that it points to goes away.
     pub(crate) unsafe fn post(&self, job: Job) {
-        // SAFETY: the word is not POSTED, so the worker does not look at the job.
+        // SAFETY: the word is IDLE or SLEEPING, so the worker does not look at the job.
         unsafe { *self.job.get() = Some(job) };
         if self.word.swap(POSTED, Ordering::AcqRel) == SLEEPING {
             futex::wake(&self.word);
         }
     }
 
-    /// Waits until the worker has done its job.
-    pub(crate) fn wait(&self) {
-        let done = || self.word.load(Ordering::Acquire) < POSTED;
-        if spin(AWAIT_MOST, done) {
+    /// Sees the posted job done: by the worker, or here where the worker has not begun.
+    pub(crate) fn settle(&self) {
+        if look(|| self.is_free()) {
             return;
         }
-        while !done() {
-            let word =
-                self.word
-                    .compare_exchange(POSTED, AWAITED, Ordering::AcqRel, Ordering::Acquire);
-            if !matches!(word, Err(IDLE | SLEEPING)) {
-                futex::wait(&self.word, AWAITED);
+        if self.step(POSTED, IDLE) {
+            // SAFETY: the worker reads the job only after it has made POSTED into TAKEN.
+            if let Some(job) = unsafe { *self.job.get() } {
+                // SAFETY: the promise of `post`.
+                unsafe { job.run() };
             }
+            return;
         }
+        self.wait();
+    }
+
+    /// Waits for a worker that has begun.
+    pub(crate) fn wait(&self) {
+        if spin(AWAIT_MOST, || self.is_free()) {
+            return;
+        }
+        while !self.is_free() {
+            self.step(TAKEN, AWAITED);
+            futex::wait(&self.word, AWAITED);
+        }
+    }
+
+    /// Whether nothing is posted or being done.
+    fn is_free(&self) -> bool {
+        self.word.load(Ordering::Acquire) < POSTED
+    }
+
+    /// Makes the word `to` if it is `from`.
+    fn step(&self, from: u32, to: u32) -> bool {
+        self.word.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
     /// Ends the worker. Only when no run claims the seat.
@@ -137,59 +163,118 @@ impl Seat {
 
     /// The worker's life: does jobs until it is dismissed.
     pub(crate) fn work(&self) {
+        self.finish();
         let mut patience = SPIN_MOST;
         loop {
-            if spin(patience, || self.word.load(Ordering::Acquire) >= POSTED) {
+            if spin(patience, || !self.is_free()) {
                 patience = SPIN_MOST;
             } else {
                 patience = (patience / 2).max(SPIN_LEAST);
                 self.sleep();
             }
-            match self.word.load(Ordering::Acquire) {
-                EXIT => return,
-                POSTED | AWAITED => self.serve(),
-                // Woken to be warm: a run has begun and its jobs are near.
-                _ => patience = SPIN_MOST,
+            if self.step(POSTED, TAKEN) {
+                // SAFETY: POSTED says that the job is written, TAKEN keeps the run from it.
+                if let Some(job) = unsafe { *self.job.get() } {
+                    // SAFETY: the promise of `post`.
+                    unsafe { job.run() };
+                }
+                self.finish();
+            } else if self.word.load(Ordering::Acquire) == EXIT {
+                return;
+            } else {
+                // Woken to be warm, or too late: a run is under way and its next job is near.
+                patience = SPIN_MOST;
             }
         }
     }
 
     fn sleep(&self) {
-        let slept = self
-            .word
-            .compare_exchange(IDLE, SLEEPING, Ordering::AcqRel, Ordering::Acquire)
-            .is_ok();
+        let slept = self.step(IDLE, SLEEPING);
         while slept && self.word.load(Ordering::Acquire) == SLEEPING {
             futex::wait(&self.word, SLEEPING);
         }
     }
 
-    fn serve(&self) {
-        // SAFETY: the word is POSTED or AWAITED: the job is written and stays.
-        if let Some(job) = unsafe { *self.job.get() } {
-            // SAFETY: the promise of `post`.
-            unsafe { job.run() };
-        }
+    fn finish(&self) {
         if self.word.swap(IDLE, Ordering::AcqRel) == AWAITED {
             futex::wake(&self.word);
         }
     }
 }
 
+/// Looks for about a microsecond; gives whether it was done.
+fn look(done: impl Fn() -> bool) -> bool {
+    for _ in 0..LOOKS {
+        if done() {
+            return true;
+        }
+        std::hint::spin_loop();
+    }
+    false
+}
+
 /// Looks until `done` or until `most` has passed; gives whether it was done.
 fn spin(most: Duration, done: impl Fn() -> bool) -> bool {
     let mut start = None;
     loop {
-        for _ in 0..LOOKS {
-            if done() {
-                return true;
-            }
-            std::hint::spin_loop();
+        if look(&done) {
+            return true;
         }
         // The clock is read only by those that wait long.
         let now = Instant::now();
         if now.duration_since(*start.get_or_insert(now)) > most {
             return false;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+    use std::sync::atomic::AtomicU64;
+    use std::thread;
+
+    use super::*;
+
+    /// Adds every task's number to the sum that the first buffer is.
+    unsafe extern "C" fn add(buffers: *const *mut c_void, begin: i64, end: i64, _: *mut c_void) {
+        // SAFETY: the test below hands over one buffer, an atomic.
+        let sum = unsafe { &*(*buffers).cast::<AtomicU64>() };
+        sum.fetch_add((begin..end).sum::<i64>() as u64, Ordering::Relaxed);
+    }
+
+    /// Far more workers than cores, so that they are caught in every state.
+    #[test]
+    fn every_job_is_done_once() {
+        let seats: Vec<Seat> = (0..8).map(|_| Seat::new()).collect();
+        let sum = AtomicU64::new(0);
+        let buffers = [(&raw const sum).cast_mut().cast::<c_void>()];
+        let job = |index: i64| Job {
+            kernel: add,
+            buffers: buffers.as_ptr(),
+            begin: 10 * index,
+            end: 10 * index + 10,
+            scratch: std::ptr::null_mut(),
+        };
+        thread::scope(|scope| {
+            for seat in &seats {
+                scope.spawn(|| seat.work());
+            }
+            seats.iter().for_each(Seat::wait);
+            for round in 1..=3000u64 {
+                if round % 500 == 0 {
+                    // Long enough for all to fall asleep.
+                    thread::sleep(Duration::from_millis(5));
+                    seats.iter().step_by(2).for_each(Seat::warm_up);
+                }
+                for (index, seat) in seats.iter().enumerate() {
+                    // SAFETY: nobody else uses the seats, and what the job points to outlives them.
+                    unsafe { seat.post(job(index as i64)) };
+                }
+                seats.iter().for_each(Seat::settle);
+                assert_eq!(sum.load(Ordering::Relaxed), round * (79 * 80 / 2));
+            }
+            seats.iter().for_each(Seat::dismiss);
+        });
     }
 }

@@ -21,10 +21,7 @@ impl Source {
     pub(crate) fn open(path: &Path, all: bool) -> io::Result<Self> {
         let file = File::open(path)?;
         if !file.metadata()?.is_file() {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                "it is not a regular file",
-            ));
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
         }
         // SAFETY: artifacts are written whole and renamed into place, never changed where they lie.
         // Who truncates one under us breaks this process as they would break a shared library.

@@ -10,25 +10,13 @@ use common::*;
 
 /// Where Cargo put the libraries that it built for this test.
 fn libraries() -> PathBuf {
-    std::env::current_exe()
-        .unwrap()
-        .parent()
-        .unwrap()
-        .to_path_buf()
+    std::env::current_exe().unwrap().parent().unwrap().to_path_buf()
 }
 
 fn build(to: &Path, library: &[&str]) {
     let room = Path::new(env!("CARGO_MANIFEST_DIR"));
     let output = Command::new("cc")
-        .args([
-            "-std=c99",
-            "-Wall",
-            "-Wextra",
-            "-Wpedantic",
-            "-Werror",
-            "-O1",
-            "-o",
-        ])
+        .args(["-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-O1", "-o"])
         .arg(to)
         .arg("-I")
         .arg(room.join("include"))
@@ -38,19 +26,11 @@ fn build(to: &Path, library: &[&str]) {
         .args(library)
         .output()
         .unwrap();
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 fn call(program: &Path, arguments: &[&Path]) -> Output {
-    Command::new(program)
-        .args(arguments)
-        .env("LD_LIBRARY_PATH", libraries())
-        .output()
-        .unwrap()
+    Command::new(program).args(arguments).env("LD_LIBRARY_PATH", libraries()).output().unwrap()
 }
 
 fn check(library: &[&str]) {
@@ -61,11 +41,7 @@ fn check(library: &[&str]) {
     let x = ramp(9);
     std::fs::write(at("x.bin"), as_bytes(&x)).unwrap();
     let output = call(&program, &[&model, &at("x.bin"), &at("y.bin")]);
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(std::fs::read(at("y.bin")).unwrap(), as_bytes(&expected(&x)));
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(said.contains("x f32 [9,16] 576 bytes"), "{said}");
@@ -75,10 +51,7 @@ fn check(library: &[&str]) {
     std::fs::write(at("bad.hone"), bytes).unwrap();
     let output = call(&program, &[&at("bad.hone"), &at("x.bin"), &at("z.bin")]);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(
-        !output.status.success() && said.contains("damaged"),
-        "{said}"
-    );
+    assert!(!output.status.success() && said.contains("damaged"), "{said}");
     assert!(!at("z.bin").exists());
 }
 
@@ -101,10 +74,6 @@ fn the_artifacts_own_header_compiles() {
         int ok[sizeof x == AFFINE_9_INPUT_0_BYTES && AFFINE_9_OUTPUTS == 1 ? 1 : -1];\n";
     let path = folder.path().join("h.c");
     std::fs::write(&path, header + program).unwrap();
-    let status = Command::new("cc")
-        .arg("-fsyntax-only")
-        .arg(&path)
-        .status()
-        .unwrap();
+    let status = Command::new("cc").arg("-fsyntax-only").arg(&path).status().unwrap();
     assert!(status.success());
 }

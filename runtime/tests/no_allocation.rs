@@ -35,31 +35,16 @@ static ALLOCATOR: Counting = Counting;
 fn a_run_allocates_nothing() {
     let (_folder, path) = file(&affine(64));
     for threads in [1, 2] {
-        let mut model = Model::load(
-            &path,
-            &Options {
-                threads,
-                ..Options::default()
-            },
-        )
-        .unwrap();
+        let mut model = Model::load(&path, &Options { threads, ..Options::default() }).unwrap();
         let mut profile = Profile::new(&model);
         let (x, mut y) = (ramp(64), ramp(64));
         let before = ALLOCATIONS.load(Ordering::SeqCst);
         for _ in 0..100 {
-            model
-                .run(&[as_bytes(&x)], &mut [as_bytes_mut(&mut y)])
-                .unwrap();
+            model.run(&[as_bytes(&x)], &mut [as_bytes_mut(&mut y)]).unwrap();
             let outputs = &mut [as_bytes_mut(&mut y)];
-            model
-                .run_profiled(&[as_bytes(&x)], outputs, &mut profile)
-                .unwrap();
+            model.run_profiled(&[as_bytes(&x)], outputs, &mut profile).unwrap();
         }
-        assert_eq!(
-            ALLOCATIONS.load(Ordering::SeqCst) - before,
-            0,
-            "{threads} threads"
-        );
+        assert_eq!(ALLOCATIONS.load(Ordering::SeqCst) - before, 0, "{threads} threads");
         assert_eq!(y, expected(&x));
     }
 }

@@ -10,17 +10,12 @@ use hone_artifact::{Access, DataType, Slot, TensorInfo};
 use hone_runtime::{Affinity, HugePages, Model, Options, Profile, RunError};
 
 fn threads(threads: usize) -> Options {
-    Options {
-        threads,
-        ..Options::default()
-    }
+    Options { threads, ..Options::default() }
 }
 
 fn run(model: &mut Model, x: &[f32]) -> Vec<f32> {
     let mut y = vec![f32::NAN; x.len()];
-    model
-        .run(&[as_bytes(x)], &mut [as_bytes_mut(&mut y)])
-        .unwrap();
+    model.run(&[as_bytes(x)], &mut [as_bytes_mut(&mut y)]).unwrap();
     y
 }
 
@@ -32,11 +27,7 @@ fn results_are_right_on_any_number_of_threads() {
         for count in [0, 1, 2, 3, 64] {
             let mut model = Model::load(&path, &threads(count)).unwrap();
             for _ in 0..50 {
-                assert_eq!(
-                    run(&mut model, &x),
-                    expected(&x),
-                    "{rows} rows, {count} threads"
-                );
+                assert_eq!(run(&mut model, &x), expected(&x), "{rows} rows, {count} threads");
             }
         }
     }
@@ -46,19 +37,10 @@ fn results_are_right_on_any_number_of_threads() {
 fn every_option_gives_the_same_result() {
     let (_folder, path) = file(&affine(33));
     let x = ramp(33);
-    for huge_pages in [
-        HugePages::None,
-        HugePages::Arena,
-        HugePages::ArenaAndWeights,
-    ] {
+    for huge_pages in [HugePages::None, HugePages::Arena, HugePages::ArenaAndWeights] {
         for affinity in [Affinity::None, Affinity::Pinned] {
             for verify in [true, false] {
-                let options = Options {
-                    threads: 0,
-                    affinity,
-                    huge_pages,
-                    verify,
-                };
+                let options = Options { threads: 0, affinity, huge_pages, verify };
                 let mut model = Model::load(&path, &options).unwrap();
                 assert_eq!(run(&mut model, &x), expected(&x), "{options:?}");
             }
@@ -105,21 +87,11 @@ fn the_profile_has_a_time_for_each_step() {
     let mut model = Model::load(&path, &threads(2)).unwrap();
     let (x, mut y) = (ramp(4096), ramp(4096));
     let mut profile = Profile::new(&model);
-    model
-        .run_profiled(&[as_bytes(&x)], &mut [as_bytes_mut(&mut y)], &mut profile)
-        .unwrap();
+    model.run_profiled(&[as_bytes(&x)], &mut [as_bytes_mut(&mut y)], &mut profile).unwrap();
     assert_eq!(y, expected(&x));
     assert_eq!(profile.steps.len(), 2);
-    assert!(
-        profile
-            .steps
-            .iter()
-            .all(|s| s.time > Duration::ZERO && s.threads <= model.threads())
-    );
-    assert_eq!(
-        profile.steps.iter().map(|s| s.time).sum::<Duration>(),
-        profile.total
-    );
+    assert!(profile.steps.iter().all(|s| s.time > Duration::ZERO && s.threads <= model.threads()));
+    assert_eq!(profile.steps.iter().map(|s| s.time).sum::<Duration>(), profile.total);
 }
 
 #[test]
@@ -130,9 +102,7 @@ fn a_step_too_small_stays_on_the_callers_thread() {
     let mut model = Model::load(&path, &threads(2)).unwrap();
     let (x, mut y) = (ramp(6), ramp(6));
     let mut profile = Profile::new(&model);
-    model
-        .run_profiled(&[as_bytes(&x)], &mut [as_bytes_mut(&mut y)], &mut profile)
-        .unwrap();
+    model.run_profiled(&[as_bytes(&x)], &mut [as_bytes_mut(&mut y)], &mut profile).unwrap();
     assert_eq!(y, expected(&x));
     assert_eq!(profile.steps[0].threads, 1);
 }
@@ -146,26 +116,13 @@ fn weights_are_used_where_the_file_is_mapped() {
         1,
         vec![
             argument(Slot::Weight { offset: 64 }, 64, Access::Read),
-            argument(
-                Slot::Output {
-                    index: 0,
-                    offset: 0,
-                },
-                8,
-                Access::Write,
-            ),
+            argument(Slot::Output { index: 0, offset: 0 }, 8, Access::Write),
         ],
     )];
     let (_folder, path) = file(&manifest);
     let name = path.to_str().unwrap();
-    for (huge_pages, mapped) in [
-        (HugePages::Arena, true),
-        (HugePages::ArenaAndWeights, false),
-    ] {
-        let options = Options {
-            huge_pages,
-            ..Options::default()
-        };
+    for (huge_pages, mapped) in [(HugePages::Arena, true), (HugePages::ArenaAndWeights, false)] {
+        let options = Options { huge_pages, ..Options::default() };
         let mut model = Model::load(&path, &options).unwrap();
         let mut place = [0f32; 4];
         let aligned = eight_aligned_bytes(&mut place);
@@ -194,38 +151,11 @@ fn buffers_that_do_not_fit_are_refused_by_name() {
     let (x, mut y) = (ramp(3), ramp(2));
     let x = as_bytes(&x);
     let error = model.run(&[], &mut [as_bytes_mut(&mut y)]).unwrap_err();
-    assert_eq!(
-        error,
-        RunError::Count {
-            role: "input",
-            expected: 1,
-            found: 0
-        }
-    );
+    assert_eq!(error, RunError::Count { role: "input", expected: 1, found: 0 });
     let error = model.run(&[x], &mut [as_bytes_mut(&mut y)]).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "input 'x' is 128 bytes, the buffer given has 192"
-    );
-    let error = model
-        .run(&[&x[..128]], &mut [&mut as_bytes_mut(&mut y)[..64]])
-        .unwrap_err();
-    assert!(
-        error.to_string().starts_with("output 'y' is 128 bytes"),
-        "{error}"
-    );
-    let error = model
-        .run(&[&x[1..129]], &mut [as_bytes_mut(&mut y)])
-        .unwrap_err();
-    assert!(
-        matches!(
-            error,
-            RunError::Address {
-                role: "input",
-                alignment: 4,
-                ..
-            }
-        ),
-        "{error}"
-    );
+    assert_eq!(error.to_string(), "input 'x' is 128 bytes, the buffer given has 192");
+    let error = model.run(&[&x[..128]], &mut [&mut as_bytes_mut(&mut y)[..64]]).unwrap_err();
+    assert!(error.to_string().starts_with("output 'y' is 128 bytes"), "{error}");
+    let error = model.run(&[&x[1..129]], &mut [as_bytes_mut(&mut y)]).unwrap_err();
+    assert!(matches!(error, RunError::Address { role: "input", alignment: 4, .. }), "{error}");
 }

@@ -38,11 +38,7 @@ pub(super) fn has(name: &str) -> bool {
         // The architecture's base level is what makes it AArch64.
         return name == "v8a";
     };
-    let kind = if word == 0 {
-        libc::AT_HWCAP
-    } else {
-        libc::AT_HWCAP2
-    };
+    let kind = if word == 0 { libc::AT_HWCAP } else { libc::AT_HWCAP2 };
     // SAFETY: reads this process's auxiliary vector; 0 for an entry that is not there.
     let found = unsafe { libc::getauxval(kind) };
     found & bits == bits

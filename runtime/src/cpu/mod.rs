@@ -48,11 +48,7 @@ pub fn refusal(target: &Target) -> Option<VariantRefusal> {
         return None;
     }
     let (triple, cpu) = (target.triple.clone(), target.cpu.clone());
-    Some(VariantRefusal {
-        triple,
-        cpu,
-        missing,
-    })
+    Some(VariantRefusal { triple, cpu, missing })
 }
 
 /// The first variant that can run here, or why none can.
@@ -86,11 +82,7 @@ mod tests {
 
     fn target(triple: String, features: &[&str]) -> Target {
         let features = features.iter().map(|f| f.to_string()).collect();
-        Target {
-            triple,
-            cpu: "test".into(),
-            features,
-        }
+        Target { triple, cpu: "test".into(), features }
     }
 
     #[test]

@@ -133,41 +133,20 @@ const GROUPS: &[Group] = &[
             ("avxvnniint16", 10, AVX),
         ],
     ),
-    Group(
-        0xd,
-        1,
-        A,
-        &[
-            ("xsaveopt", 0, NONE),
-            ("xsavec", 1, NONE),
-            ("xsaves", 3, NONE),
-        ],
-    ),
+    Group(0xd, 1, A, &[("xsaveopt", 0, NONE), ("xsavec", 1, NONE), ("xsaves", 3, NONE)]),
     Group(
         0x8000_0001,
         0,
         C,
-        &[
-            ("sahf", 0, NONE),
-            ("lzcnt", 5, NONE),
-            ("sse4a", 6, NONE),
-            ("prfchw", 8, NONE),
-        ],
+        &[("sahf", 0, NONE), ("lzcnt", 5, NONE), ("sse4a", 6, NONE), ("prfchw", 8, NONE)],
     ),
     Group(0x8000_0001, 0, D, &[("64bit", 29, NONE)]),
-    Group(
-        0x8000_0008,
-        0,
-        B,
-        &[("clzero", 0, NONE), ("wbnoinvd", 9, NONE)],
-    ),
+    Group(0x8000_0008, 0, B, &[("clzero", 0, NONE), ("wbnoinvd", 9, NONE)]),
 ];
 
 /// The names of all features that this file can probe.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
-    GROUPS
-        .iter()
-        .flat_map(|group| group.3.iter().map(|feature| feature.0))
+    GROUPS.iter().flat_map(|group| group.3.iter().map(|feature| feature.0))
 }
 
 /// Whether this machine has the feature; no for one that this file does not know.
@@ -216,11 +195,5 @@ fn tiles_permitted() -> bool {
     const ARCH_REQ_XCOMP_PERM: libc::c_long = 0x1023;
     const XFEATURE_XTILEDATA: libc::c_long = 18;
     // SAFETY: a plain system call without pointers; asking again is harmless.
-    unsafe {
-        libc::syscall(
-            libc::SYS_arch_prctl,
-            ARCH_REQ_XCOMP_PERM,
-            XFEATURE_XTILEDATA,
-        ) == 0
-    }
+    unsafe { libc::syscall(libc::SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0 }
 }

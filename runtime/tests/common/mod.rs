@@ -58,19 +58,11 @@ pub fn kernels() -> Vec<u8> {
 
 /// This machine, without any feature beyond its baseline.
 pub fn here() -> Target {
-    Target {
-        triple: format!("{ARCH}-unknown-{OS}-gnu"),
-        cpu: "generic".into(),
-        features: vec![],
-    }
+    Target { triple: format!("{ARCH}-unknown-{OS}-gnu"), cpu: "generic".into(), features: vec![] }
 }
 
 pub fn argument(slot: Slot, bytes: usize, access: Access) -> Argument {
-    Argument {
-        slot,
-        bytes: bytes as u64,
-        access,
-    }
+    Argument { slot, bytes: bytes as u64, access }
 }
 
 pub fn step(kernel: &str, tasks: usize, arguments: Vec<Argument>) -> Step {
@@ -110,14 +102,7 @@ pub fn affine(rows: usize) -> Manifest {
                     "scale",
                     rows,
                     vec![
-                        argument(
-                            Slot::Input {
-                                index: 0,
-                                offset: 0,
-                            },
-                            all,
-                            Access::Read,
-                        ),
+                        argument(Slot::Input { index: 0, offset: 0 }, all, Access::Read),
                         argument(Slot::Weight { offset: 0 }, row, Access::Read),
                         argument(product, all, Access::Write),
                     ],
@@ -128,14 +113,7 @@ pub fn affine(rows: usize) -> Manifest {
                     vec![
                         argument(product, all, Access::Read),
                         argument(Slot::Weight { offset: row as u64 }, row, Access::Read),
-                        argument(
-                            Slot::Output {
-                                index: 0,
-                                offset: 0,
-                            },
-                            all,
-                            Access::Write,
-                        ),
+                        argument(Slot::Output { index: 0, offset: 0 }, all, Access::Write),
                     ],
                 ),
             ],
@@ -197,10 +175,7 @@ pub fn workers() -> Vec<char> {
             continue;
         };
         let (name, rest) = stat.split_once('(').unwrap().1.rsplit_once(')').unwrap();
-        if name
-            .strip_prefix("hone-")
-            .is_some_and(|n| n.parse::<u32>().is_ok())
-        {
+        if name.strip_prefix("hone-").is_some_and(|n| n.parse::<u32>().is_ok()) {
             states.push(rest.trim_start().chars().next().unwrap());
         }
     }
