@@ -200,7 +200,7 @@ impl Operator for Binary {
         let shape = broadcast_shapes(&left.shape, &right.shape)
             .ok_or_else(|| InferError::new(format!("{left} and {right} do not broadcast")))?;
         let dtype = if self.function.is_predicate() { DataType::Bool } else { left.dtype };
-        Ok(vec![TensorType::new(dtype, shape)])
+        Ok(vec![crate::shape::bounded(dtype, shape)?])
     }
 
     fn fusion_class(&self) -> FusionClass {

@@ -47,7 +47,7 @@ impl Window {
                 let padded = input[axis]
                     .checked_add(self.pads_begin[axis])
                     .and_then(|sum| sum.checked_add(self.pads_end[axis]));
-                let room = padded.zip(span).and_then(|(padded, span)| padded.checked_sub(span + 1));
+                let room = padded.zip(span).and_then(|(padded, span)| padded.checked_sub(span.checked_add(1)?));
                 match room {
                     Some(room) if stride > 0 && dilation > 0 => Ok(room / stride + 1),
                     _ => Err(InferError::new(format!(
@@ -100,7 +100,7 @@ impl Operator for Convolution {
         }
         let mut shape = vec![x.shape[0], outputs];
         shape.extend(self.window.output(&x.shape[2..], &w.shape[2..])?);
-        Ok(vec![TensorType::new(x.dtype, shape)])
+        Ok(vec![crate::shape::bounded(x.dtype, shape)?])
     }
 
     fn fusion_class(&self) -> FusionClass {

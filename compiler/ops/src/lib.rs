@@ -5,30 +5,132 @@
 //! expression defines the same result as a loop program; it says nothing of loop order or machine.
 //! To add an operator: a file here, a line in the list below, a case in `tests/models/`.
 
+mod arg_reduce;
+mod batch_normalization;
 mod binary;
+mod cast;
+mod concat;
 mod convolution;
+mod convolution_transpose;
+mod cumulative_sum;
+mod expand;
+mod gather;
+mod gather_elements;
+mod gather_nd;
+mod group_normalization;
+mod gru;
+mod layer_normalization;
+mod local_response_normalization;
+mod lp_normalization;
+mod lstm;
+mod matmul;
+mod one_hot;
 mod operator;
 mod packed_convolution;
 mod packed_depthwise;
+mod packed_pool;
 mod packing;
+mod pad;
+mod pool;
+mod recurrent;
+mod reduce;
 mod reference;
+mod reshape;
+mod resize;
+mod rnn;
+mod scatter;
+mod select;
+mod serde_forms;
+mod shape;
+mod slice;
+mod softmax;
+mod tile;
+mod transpose;
+mod trilu;
 mod unary;
 
+pub use arg_reduce::ArgReduce;
+pub use batch_normalization::BatchNormalization;
 pub use binary::{Binary, BinaryFunction, broadcast_indices, broadcast_shapes};
+pub use cast::Cast;
+pub use concat::Concat;
 pub use convolution::{Convolution, Window};
+pub use convolution_transpose::ConvolutionTranspose;
+pub use cumulative_sum::CumulativeSum;
+pub use expand::Expand;
+pub use gather::Gather;
+pub use gather_elements::GatherElements;
+pub use gather_nd::GatherNd;
+pub use group_normalization::{GroupNormalization, InstanceNormalization};
+pub use gru::Gru;
+pub use layer_normalization::LayerNormalization;
+pub use local_response_normalization::LocalResponseNormalization;
+pub use lp_normalization::LpNormalization;
+pub use lstm::Lstm;
+pub use matmul::MatMul;
+pub use one_hot::OneHot;
 pub use operator::{FusionClass, Graph, Op, OpError, Operator};
 pub use packed_convolution::PackedConvolution;
 pub use packed_depthwise::PackedDepthwise;
+pub use packed_pool::PackedPool;
 pub use packing::{Pack, Unpack};
+pub use pad::{Pad, PadMode};
+pub use pool::{Pool, PoolKind};
+pub use recurrent::{Activation, Direction};
+pub use reduce::{Reduce, ReduceFunction};
 pub use reference::{EvaluateError, evaluate};
+pub use reshape::Reshape;
+pub use resize::{CoordinateMode, NearestRounding, Resize, ResizeMode};
+pub use rnn::Rnn;
+pub use scatter::{ScatterElements, ScatterNd, ScatterReduction};
+pub use select::Select;
+pub use slice::Slice;
+pub use softmax::Softmax;
+pub use tile::Tile;
+pub use transpose::Transpose;
+pub use trilu::Trilu;
 pub use unary::{Unary, UnaryFunction};
 
 operator::operators! {
+    ArgReduce,
+    BatchNormalization,
     Binary,
+    Cast,
+    Concat,
     Convolution,
+    ConvolutionTranspose,
+    CumulativeSum,
+    Expand,
+    Gather,
+    GatherElements,
+    GatherNd,
+    GroupNormalization,
+    Gru,
+    InstanceNormalization,
+    LayerNormalization,
+    LocalResponseNormalization,
+    LpNormalization,
+    Lstm,
+    MatMul,
+    OneHot,
     Pack,
     PackedConvolution,
     PackedDepthwise,
+    PackedPool,
+    Pad,
+    Pool,
+    Reduce,
+    Reshape,
+    Resize,
+    Rnn,
+    ScatterElements,
+    ScatterNd,
+    Select,
+    Slice,
+    Softmax,
+    Tile,
+    Transpose,
+    Trilu,
     Unary,
     Unpack,
 }

@@ -1,6 +1,6 @@
 //! What every operator says of itself.
 
-use hone_graph::{InferError, Operation};
+use hone_graph::{InferError, Operation, ValueId};
 use hone_tensor::{BufferId, Builder};
 use hone_types::{Tensor, TensorError, TensorType};
 use std::any::Any;
@@ -61,6 +61,16 @@ pub trait Operator: Debug + Send + Sync + Any {
         builder: &mut Builder,
         inputs: &[Option<BufferId>],
     ) -> Option<Vec<BufferId>>;
+
+    /// Adds nodes of simpler operators to a graph that compute the same of `inputs`, and returns their
+    /// outputs. `None` where the operator is not made of simpler ones.
+    fn decompose(
+        &self,
+        _graph: &mut Graph,
+        _inputs: &[Option<ValueId>],
+    ) -> Result<Option<Vec<ValueId>>, InferError> {
+        Ok(None)
+    }
 
     /// Floating-point operations of one execution (a multiply-add counts two).
     fn flops(&self, _inputs: &[Option<&TensorType>], outputs: &[TensorType]) -> u64 {
@@ -173,3 +183,24 @@ macro_rules! named {
     };
 }
 pub(crate) use named;
+
+/// An operator whose result cannot be computed yet.
+macro_rules! pending {
+    () => {
+        fn reference(
+            &self,
+            _inputs: &[Option<&hone_types::Tensor>],
+        ) -> Result<Vec<hone_types::Tensor>, crate::OpError> {
+            Err(crate::OpError::Value(format!("{} has no reference result yet", Self::NAME)))
+        }
+
+        fn expression(
+            &self,
+            _builder: &mut hone_tensor::Builder,
+            _inputs: &[Option<hone_tensor::BufferId>],
+        ) -> Option<Vec<hone_tensor::BufferId>> {
+            None
+        }
+    };
+}
+pub(crate) use pending;
