@@ -41,7 +41,7 @@ else
   program plane plane "$BIN/plane" "$BIN/pki"
   program controllers plane "$BIN/plane" "$BIN/pki"
   if why=$(have_node); then
-    program node node "$BIN/plane" "$BIN/dns" "$IMAGES/pause.tar" "$IMAGES/busybox.tar" \
+    program node node "$BIN/plane" "$BIN/dns" "$IMAGES/pause.tar" "$IMAGES/toolbox.tar" \
       "$(command -v containerd || echo /nonexistent)" "$(PATH=$PATH:/usr/sbin command -v runc || echo /nonexistent)"
   else
     line node impossible "$why"

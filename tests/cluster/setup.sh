@@ -28,11 +28,13 @@ AZURITE=3.37.0
 setup_pki() { build pki "$GO/pki" . -ldflags '-s -w'; }
 
 setup_plane() {
+  setup_pki
+  command -v curl >/dev/null || need_packages curl
   if [ -n "${HONE_TEST_KUBECONFIG:-}" ]; then
+    kubectl_of >/dev/null || fail "plane: the cluster of HONE_TEST_KUBECONFIG needs a kubectl; none is on this machine"
     say "plane: using the cluster of HONE_TEST_KUBECONFIG; none is built"
     return
   fi
-  setup_pki
   if [ -n "${KUBEBUILDER_ASSETS:-}" ]; then
     say "plane: using the control plane in KUBEBUILDER_ASSETS; none is built"
     return
@@ -54,18 +56,18 @@ setup_node() {
   local why
   why=$(have_node) || fail "node: this machine cannot run one: $why"
   setup_plane
-  need_packages containerd runc containernetworking-plugins iptables busybox-static conntrack socat iproute2 util-linux
+  need_packages containerd runc containernetworking-plugins iptables busybox-static conntrack curl socat iproute2 util-linux
   build dns "$GO/dns" . -ldflags '-s -w'
   build pause "$GO/pause" . -ldflags '-s -w'
   setup_images
   mkdir -p "$IMAGES"
   "$BIN/ociimage" -out "$IMAGES/pause.tar" -ref localhost/hone/pause:1 -entrypoint /pause -add "$BIN/pause:/pause"
-  # The test image also carries kubectl, as a client that uses a pod's own credentials.
+  # A shell and its tools for tests, and curl: the static busybox cannot look names up.
   local busybox applets=() applet
   busybox=$(command -v busybox)
   while read -r applet; do [ "$applet" = busybox ] || applets+=(-link "/bin/busybox:/bin/$applet"); done < <("$busybox" --list)
-  "$BIN/ociimage" -out "$IMAGES/busybox.tar" -ref localhost/hone/busybox:1 -user 0:0 \
-    -env PATH=/bin -add "$busybox:/bin/busybox" "${applets[@]}"
+  "$BIN/ociimage" -out "$IMAGES/toolbox.tar" -ref localhost/hone/toolbox:1 -user 0:0 \
+    -env PATH=/bin -add "$busybox:/bin/busybox" "${applets[@]}" -binary "$(command -v curl):/bin/curl"
 }
 
 setup_kwok() { install_go kwok "sigs.k8s.io/kwok/cmd/kwok@$KWOK"; }
@@ -90,16 +92,22 @@ setup_clouds() {
   ln -sfn "../store/azurite-$AZURITE/node_modules/.bin/azurite-blob" "$BIN/azurite-blob"
 }
 
-if [ $# = 0 ]; then
-  set -- plane kwok s3 tools
-  if why=$(have_node); then set -- "$@" node; else say "left out: a real node ($why); simulated nodes serve"; fi
-fi
-for level in "$@"; do
-  declare -F "setup_$level" >/dev/null || fail "unknown level \"$level\" (see the head of setup.sh)"
-done
-need_go
-mkdir -p "$BUILD"
-# One at a time on a machine: the linker of the control plane alone takes 2.4 GB.
-exec 9>"$BUILD/lock"
-flock -n 9 || { say "another setup is running; waiting for it"; flock 9; }
-for level in "$@"; do "setup_$level"; done
+# In a function, so that the shell has read all of this before a build that takes minutes.
+main() {
+  local level why
+  if [ $# = 0 ]; then
+    set -- plane kwok s3 tools
+    if why=$(have_node); then set -- "$@" node; else say "left out: a real node ($why); simulated nodes serve"; fi
+  fi
+  for level in "$@"; do
+    declare -F "setup_$level" >/dev/null || fail "unknown level \"$level\" (see the head of setup.sh)"
+  done
+  need_go
+  mkdir -p "$BUILD"
+  # One at a time on a machine: the linker of the control plane alone takes 2.4 GB.
+  exec 9>"$BUILD/lock"
+  flock -n 9 || { say "another setup is running; waiting for it"; flock 9; }
+  for level in "$@"; do "setup_$level"; done
+}
+
+main "$@"; exit

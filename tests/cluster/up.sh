@@ -45,7 +45,9 @@ HOST_ADDRESS=127.0.0.1
 if [ -n "${HONE_TEST_KUBECONFIG:-}" ]; then
   [ -z "$node" ] || fail "--node: the cluster of HONE_TEST_KUBECONFIG has its own nodes"
   cp "$HONE_TEST_KUBECONFIG" "$DIR/kubeconfig"
-  "$BIN/pki" -dir "$DIR/ports" 2>/dev/null && . "$DIR/ports/ports.env" || true
+  # Of these only the ports are used, for what runs beside it.
+  "$BIN/pki" -dir "$DIR/ports"
+  . "$DIR/ports/ports.env"
 elif [ -n "$node" ]; then
   why=$(have_node) || fail "--node: this machine cannot run one: $why"
   [ -x "$BIN/dns" ] && [ -f "$IMAGES/pause.tar" ] || fail "--node: not built: run $CLUSTER_DIR/setup.sh node"

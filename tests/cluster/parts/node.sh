@@ -173,7 +173,7 @@ private_sysctls
 network
 cgroups
 container_runtime
-import_images "$IMAGES"/pause.tar "$IMAGES"/busybox.tar "$@" >"$DIR/images.log" 2>&1 &
+import_images "$IMAGES"/pause.tar "$IMAGES"/toolbox.tar "$@" >"$DIR/images.log" 2>&1 &
 importing=$!
 # The service "kubernetes" leads to the node's address, so that pods reach the API server.
 PLANE_SANS=$ADDRESS PLANE_NODES=$NODE=$ADDRESS \
@@ -189,7 +189,8 @@ wait "$importing" || { tail -3 "$DIR/images.log"; fail "an image could not be im
 kubelet
 dns
 export KUBECONFIG=$DIR/kubeconfig
-"$BIN/kubectl" wait --for=create "node/$NODE" serviceaccount/default --timeout=120s
+"$BIN/kubectl" wait --for=create "node/$NODE" --timeout=120s
+"$BIN/kubectl" wait --for=create serviceaccount/default --timeout=120s
 "$BIN/kubectl" wait --for=condition=Ready "node/$NODE" --timeout=120s
 touch "$DIR/node.ready"
 # Orphans come to the first process of a PID namespace: the shell collects them while it waits.

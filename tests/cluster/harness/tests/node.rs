@@ -4,10 +4,12 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use hone_cluster_tests::{Capability, ClusterOptions, Context, Suite, eventually, program};
+use hone_cluster_tests::{
+    Capabilities, Capability, ClusterOptions, Context, State, Suite, eventually, program, tool,
+};
 
 const SOON: Duration = Duration::from_secs(90);
-const IMAGE: &str = "localhost/hone/busybox:1";
+const IMAGE: &str = "localhost/hone/toolbox:1";
 
 /// A job of one container that runs a shell script, with further lines of its container and its spec.
 fn job(name: &str, script: &str, container: &str, spec: &str) -> String {
@@ -160,7 +162,7 @@ spec: {{selector: {{app: srv}}, ports: [{{port: 80, targetPort: 8080}}]}}
     kubectl.wait("pod/srv", "Ready", SOON)?;
     // The short name goes through the search list, the long one to the cluster's DNS as it is.
     let script = format!(
-        "for i in $(seq 30); do wget -q -T 2 -O- http://srv/ && wget -q -T 2 -O- http://srv.{}.svc.cluster.local/ && exit 0; sleep 0.5; done; exit 1",
+        "for i in $(seq 30); do curl -sfm 2 http://srv/ && curl -sfm 2 http://srv.{}.svc.cluster.local/ && exit 0; sleep 0.5; done; exit 1",
         context.namespace
     );
     kubectl.apply(&job("client", &script, "", ""))?;
@@ -244,6 +246,53 @@ fn extended_resource_of_the_node(context: &Context<'_>) -> Result<()> {
     kubectl.wait("job/device", "Complete", SOON)
 }
 
+/// An image of a dynamically linked program, made twice to the same digest, loaded while the node
+/// runs, and run as the unprivileged user that images of ours have.
+fn image_of_a_linked_program_runs(context: &Context<'_>) -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let reference = format!("localhost/hone/{}:test", context.namespace);
+    let write = |name: &str| {
+        let archive = directory.path().join(name);
+        let arguments = [
+            "-out",
+            &archive.to_string_lossy(),
+            "-ref",
+            &reference,
+            "-entrypoint",
+            "/usr/bin/id",
+            "-text",
+            "/etc/passwd=hone:x:65532:65532:hone:/:/nologin",
+            "-layer",
+            "-binary",
+            "/usr/bin/id:/usr/bin/id",
+        ];
+        tool("ociimage", &arguments, "").map(|said| (archive.clone(), said))
+    };
+    let ((archive, first), (_, second)) = (write("a.tar")?, write("b.tar")?);
+    ensure!(first == second && first.contains("sha256:"), "{first:?}, then {second:?}");
+    context.cluster.load_image(&archive)?;
+    let kubectl = &context.kubectl;
+    kubectl.apply(&format!(
+        "{{apiVersion: batch/v1, kind: Job, metadata: {{name: id}}, spec: {{backoffLimit: 0, template: {{spec: \
+          {{restartPolicy: Never, containers: [{{name: c, image: '{reference}'}}]}}}}}}}}"
+    ))?;
+    kubectl.wait("job/id", "Complete", SOON)?;
+    let log = kubectl.run(&["logs", "job/id"])?;
+    ensure!(log.starts_with("uid=65532(hone)"), "{log:?}");
+    Ok(())
+}
+
+fn s3_is_reached_from_pods(context: &Context<'_>) -> Result<()> {
+    let endpoint = context.cluster.variable("HONE_S3_ENDPOINT_IN_CLUSTER")?;
+    let script = format!("curl -sm 5 -w '%{{http_code}}' {endpoint}/artifacts/x");
+    context.kubectl.apply(&job("s3", &script, "", ""))?;
+    context.kubectl.wait("job/s3", "Complete", SOON)?;
+    let log = context.kubectl.run(&["logs", "job/s3"])?;
+    // Without a signature it must refuse, and only a server that is reached can.
+    ensure!(log.ends_with("403"), "{log:?}");
+    Ok(())
+}
+
 /// Kills the API server; the plane must answer again and go on working.
 fn api_server_comes_back(context: &Context<'_>) -> Result<()> {
     context.kubectl.run(&["create", "configmap", "kept"])?;
@@ -258,7 +307,9 @@ fn api_server_comes_back(context: &Context<'_>) -> Result<()> {
 }
 
 fn main() {
-    let options = ClusterOptions { node: true, ..ClusterOptions::default() };
+    // The object store is wanted by one test only: without it the others run all the same.
+    let s3 = Capabilities::read().is_ok_and(|known| known.state(Capability::S3) == State::Yes);
+    let options = ClusterOptions { node: true, s3, ..ClusterOptions::default() };
     Suite::new("node", options)
         .needs(&[Capability::Node])
         .test("job_runs_and_logs", job_runs_and_logs)
@@ -275,5 +326,9 @@ fn main() {
         .test("deletion_sends_sigterm", deletion_sends_sigterm)
         .test("extended_resource_of_the_node", extended_resource_of_the_node)
         .alone("api_server_comes_back", api_server_comes_back)
+        .needs(&[Capability::Node, Capability::Images])
+        .test("image_of_a_linked_program_runs", image_of_a_linked_program_runs)
+        .needs(&[Capability::Node, Capability::S3])
+        .test("s3_is_reached_from_pods", s3_is_reached_from_pods)
         .main();
 }
