@@ -80,7 +80,8 @@ const char *hone_version(void);
 /* What went wrong in this thread's last call that failed; valid until its next one that does. */
 const char *hone_last_error(void);
 
-/* Maps, checks and prepares the artifact at path. options may be NULL. NULL on failure. */
+/* Maps, checks and prepares the artifact at path. options may be NULL. NULL on failure. The file must stay
+ * as it is until the model and all that share it are freed; to replace it, rename another over it. */
 hone_model *hone_load(const char *path, const hone_options *options);
 
 /* The same from memory, which must stay as it is until the model and all that share it are freed. It is

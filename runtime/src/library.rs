@@ -112,3 +112,25 @@ fn last_error() -> String {
     // SAFETY: not null, see above.
     unsafe { CStr::from_ptr(message) }.to_string_lossy().into_owned()
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+    use super::*;
+
+    /// Where memory files are forbidden the code goes through the temporary folder, and leaves it.
+    #[test]
+    fn the_way_through_a_file_works_and_leaves_nothing() {
+        // A shared object that this program uses anyway.
+        let maps = fs::read_to_string("/proc/self/maps").unwrap();
+        let mut paths = maps.lines().filter_map(|line| line.split_whitespace().nth(5));
+        let code = fs::read(paths.find(|path| path.contains("libgcc_s")).unwrap()).unwrap();
+        let library = in_file(&code).unwrap();
+        assert!(library.kernel("_Unwind_GetIP").is_some());
+        assert!(library.kernel("no_such_symbol").is_none());
+        let ours = format!("hone-{}-", std::process::id());
+        let left = fs::read_dir(std::env::temp_dir()).unwrap().flatten();
+        let left = left.filter(|entry| entry.file_name().to_string_lossy().starts_with(&ours));
+        assert_eq!(left.count(), 0);
+    }
+}

@@ -40,7 +40,8 @@ pub struct Memory {
 }
 
 impl Model {
-    /// Maps and checks an artifact and makes it ready to run.
+    /// Maps and checks an artifact and makes it ready to run. The file must stay as it is while the
+    /// model lives, as that of any running program; to replace it, rename another over it.
     ///
     /// # Errors
     /// A file that cannot be read or is not a sound artifact, a processor that it is not for, no memory.
