@@ -51,4 +51,5 @@ program kwok kwok "$BIN/kwok"
 program s3 s3 "$BIN/versitygw"
 program clouds clouds "$BIN/fake-gcs-server" "$BIN/azurite-blob"
 program images images "$BIN/ociimage"
-for tool in helm kubeconform kstatus argohealth; do program $tool tools "$BIN/$tool"; done
+program kubeconform tools "$BIN/kubeconform" "$BIN/schemas"
+for tool in helm kstatus argohealth; do program $tool tools "$BIN/$tool"; done

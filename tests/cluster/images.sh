@@ -35,21 +35,24 @@ program() {
 }
 
 build_operator() {
+  local operator
+  operator=$(program hone-operator)
   "$BIN/ociimage" -out "$IMAGES/operator.tar" -ref "localhost/hone/operator:$TAG" \
     -entrypoint /usr/bin/hone-operator -env PATH=/usr/bin -env "SSL_CERT_FILE=$CERTIFICATES" \
-    "${COMMON[@]}" -layer -binary "$(program hone-operator):/usr/bin/hone-operator"
+    "${COMMON[@]}" -layer -binary "$operator:/usr/bin/hone-operator"
 }
 
 # The tools' layer comes first: it is large and seldom changes.
 build_worker() {
-  local tools=() tool
+  local tools=() tool worker
+  worker=$(program hone)
   for tool in ${HONE_WORKER_TOOLS-$(command -v ld.lld-19 || true)}; do
     say "worker: with $tool"
     tools+=(-binary "$tool:/usr/bin/$(basename "$tool")")
   done
   "$BIN/ociimage" -out "$IMAGES/worker.tar" -ref "localhost/hone/worker:$TAG" \
     -entrypoint /usr/bin/hone -env PATH=/usr/bin -env "SSL_CERT_FILE=$CERTIFICATES" \
-    "${COMMON[@]}" "${tools[@]}" -layer -binary "$(program hone):/usr/bin/hone"
+    "${COMMON[@]}" "${tools[@]}" -layer -binary "$worker:/usr/bin/hone"
 }
 
 [ $# != 0 ] || set -- operator worker

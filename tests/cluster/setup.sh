@@ -76,6 +76,7 @@ setup_s3() { install_go versitygw "github.com/versity/versitygw/cmd/versitygw@$V
 setup_tools() {
   build helm "$GO/helm" helm.sh/helm/v3/cmd/helm -tags grpcnotrace -ldflags '-s -w'
   install_go kubeconform "github.com/yannh/kubeconform/cmd/kubeconform@$KUBECONFORM"
+  build schemas "$GO/schemas" . -ldflags '-s -w'
   build kstatus "$GO/kstatus" . -ldflags '-s -w'
   build argohealth "$GO/argohealth" . -ldflags '-s -w'
 }

@@ -119,6 +119,17 @@ impl Cluster {
         script("load.sh", &[&directory, &archive.to_string_lossy()]).map(drop)
     }
 
+    /// Writes JSON schemas of every kind that the cluster serves into `out`, and returns the value of
+    /// kubeconform's `-schema-location` for them.
+    ///
+    /// # Errors
+    /// When the program that makes them is not built, or the API server does not answer.
+    pub fn write_schemas(&self, out: &Path) -> Result<String> {
+        let out = out.to_string_lossy();
+        script("schemas.sh", &[&self.directory.to_string_lossy(), &out])?;
+        Ok(format!("{out}/{{{{.Group}}}}_{{{{.ResourceAPIVersion}}}}_{{{{.ResourceKind}}}}.json"))
+    }
+
     /// Whether controllers run: ours are told by their service file, those of a given cluster assumed.
     pub(crate) fn has_controllers(&self) -> bool {
         let services = self.directory.join("services");

@@ -113,12 +113,43 @@ fn helm_installs_a_chart(context: &Context<'_>) -> Result<()> {
     Ok(())
 }
 
+/// Schemas of the running API server, strict enough to find a misspelt field.
+fn kubeconform_finds_unknown_fields(context: &Context<'_>) -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let location = context.cluster.write_schemas(directory.path())?;
+    let check =
+        |yaml: &str| tool("kubeconform", &["-strict", "-schema-location", &location, "-"], yaml);
+    let job = "
+apiVersion: batch/v1
+kind: Job
+metadata: {name: j, labels: {a: b}}
+spec:
+  backoffLimit: 0
+  template:
+    spec:
+      restartPolicy: Never
+      containers: [{name: c, image: x, resources: {limits: {cpu: 1, memory: 1Gi}}, livenessProbe: {httpGet: {port: http}}}]
+---
+apiVersion: v1
+kind: Service
+metadata: {name: s}
+spec: {ports: [{port: 80, targetPort: 8080}]}
+";
+    check(job)?;
+    let misspelt = check(&job.replace("backoffLimit", "backofLimit"));
+    let message = misspelt.map_or_else(|error| format!("{error:#}"), |_| String::new());
+    ensure!(message.contains("backofLimit"), "{message:?}");
+    Ok(())
+}
+
 fn main() {
     let options = ClusterOptions { s3: true, ..ClusterOptions::default() };
     let plane = Capability::Plane;
     Suite::new("tools", options)
         .needs(&[plane, Capability::S3])
         .test("s3_writes_are_conditional", s3_writes_are_conditional)
+        .needs(&[plane, Capability::S3, Capability::Kubeconform])
+        .test("kubeconform_finds_unknown_fields", kubeconform_finds_unknown_fields)
         .needs(&[plane, Capability::S3, Capability::Kstatus])
         .test("flux_computes_health", flux_computes_health)
         .needs(&[plane, Capability::S3, Capability::Argohealth])
