@@ -1,0 +1,105 @@
+//! Builds ONNX models on the spot, with seeded weights, for the demo and for tests.
+//!
+//! The same arguments give the same bytes on every machine: nothing is read, dated or rounded by the
+//! machine's own mathematics library. A new architecture is one file and one line in [`build`].
+
+mod bert;
+mod graph;
+mod mobilenet;
+mod random;
+mod resnet;
+
+pub use bert::{BertSizes, bert};
+pub use graph::{Builder, Value};
+pub use mobilenet::mobilenet_v2;
+pub use random::Random;
+pub use resnet::{ResNetDepth, resnet};
+
+use hone_import::onnx::proto::ModelProto;
+
+/// The names that [`build`] knows.
+pub const NAMES: [&str; 5] = ["resnet18", "resnet50", "resnet101", "mobilenet_v2", "bert-base"];
+
+/// The model called `name`, its weights drawn from `seed`; `None` if there is none of that name.
+pub fn build(name: &str, seed: u64) -> Option<ModelProto> {
+    Some(match name {
+        "resnet18" => resnet(ResNetDepth::D18, 224, 1000, seed),
+        "resnet50" => resnet(ResNetDepth::D50, 224, 1000, seed),
+        "resnet101" => resnet(ResNetDepth::D101, 224, 1000, seed),
+        "mobilenet_v2" => mobilenet_v2(224, 1000, seed),
+        "bert-base" => bert(&BertSizes::default(), seed),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::collections::BTreeSet;
+
+    use hone_import::onnx::proto::ModelProto;
+    use prost::Message;
+
+    use super::{BertSizes, ResNetDepth, bert, mobilenet_v2, resnet};
+
+    fn small() -> Vec<ModelProto> {
+        let sizes = BertSizes { tokens: 8, words: 50, width: 32, heads: 4, inner: 64, layers: 2 };
+        vec![
+            resnet(ResNetDepth::D18, 32, 10, 3),
+            resnet(ResNetDepth::D50, 32, 10, 3),
+            mobilenet_v2(32, 10, 3),
+            bert(&sizes, 3),
+        ]
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_bytes() {
+        for (one, other) in small().iter().zip(small()) {
+            assert!(one.encode_to_vec() == other.encode_to_vec());
+        }
+        let other = resnet(ResNetDepth::D18, 32, 10, 4);
+        assert!(small()[0].encode_to_vec() != other.encode_to_vec());
+    }
+
+    #[test]
+    fn every_value_is_defined_once_and_before_it_is_read() {
+        for model in small() {
+            let graph = model.graph.unwrap();
+            let mut known = BTreeSet::new();
+            let named = graph.input.iter().map(|input| input.name());
+            for name in named.chain(graph.initializer.iter().map(|weight| weight.name())) {
+                assert!(known.insert(name), "{name} is defined twice");
+            }
+            for node in &graph.node {
+                for input in &node.input {
+                    assert!(known.contains(input.as_str()), "{input} is read before it is made");
+                }
+                for output in &node.output {
+                    assert!(known.insert(output), "{output} is defined twice");
+                }
+            }
+            for output in &graph.output {
+                assert!(known.contains(output.name()), "nothing makes {}", output.name());
+            }
+        }
+    }
+
+    #[test]
+    fn networks_have_the_published_number_of_weights() {
+        let count = |model: ModelProto| -> i64 {
+            let weights = model.graph.unwrap().initializer;
+            // Running means and variances are not counted as parameters.
+            let counted = weights.iter().filter(|weight| {
+                weight.data_type == Some(1)
+                    && !weight.name().ends_with(".mean")
+                    && !weight.name().ends_with(".variance")
+                    && !weight.dims.is_empty()
+            });
+            counted.map(|weight| weight.dims.iter().product::<i64>()).sum()
+        };
+        assert_eq!(count(resnet(ResNetDepth::D18, 224, 1000, 1)), 11_689_512);
+        assert_eq!(count(resnet(ResNetDepth::D50, 224, 1000, 1)), 25_557_032);
+        assert_eq!(count(mobilenet_v2(224, 1000, 1)), 3_504_872);
+    }
+}
