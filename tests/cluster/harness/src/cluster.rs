@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-use crate::Kubectl;
 use crate::scripts::script;
+use crate::{Capabilities, Capability, Kubectl, State};
 
 /// What a cluster consists of. The default is a control plane alone.
 #[derive(Clone, Debug, Default)]
@@ -20,6 +20,16 @@ pub struct ClusterOptions {
     pub clouds: bool,
     /// OCI archives to import on the real node.
     pub images: Vec<PathBuf>,
+}
+
+impl ClusterOptions {
+    /// With an S3 server where one is set up, for test programs of which only some tests need it
+    /// (those say so, and are left out without it).
+    #[must_use]
+    pub fn s3_where_set_up(mut self) -> Self {
+        self.s3 = Capabilities::read().is_ok_and(|known| known.state(Capability::S3) == State::Yes);
+        self
+    }
 }
 
 /// A running cluster. Dropping it ends all of its processes; so does the end of this process.

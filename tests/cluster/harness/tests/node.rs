@@ -4,9 +4,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use hone_cluster_tests::{
-    Capabilities, Capability, ClusterOptions, Context, State, Suite, eventually, program, tool,
-};
+use hone_cluster_tests::{Capability, ClusterOptions, Context, Suite, eventually, program, tool};
 
 const SOON: Duration = Duration::from_secs(90);
 const IMAGE: &str = "localhost/hone/toolbox:1";
@@ -307,9 +305,7 @@ fn api_server_comes_back(context: &Context<'_>) -> Result<()> {
 }
 
 fn main() {
-    // The object store is wanted by one test only: without it the others run all the same.
-    let s3 = Capabilities::read().is_ok_and(|known| known.state(Capability::S3) == State::Yes);
-    let options = ClusterOptions { node: true, s3, ..ClusterOptions::default() };
+    let options = ClusterOptions { node: true, ..ClusterOptions::default() }.s3_where_set_up();
     Suite::new("node", options)
         .needs(&[Capability::Node])
         .test("job_runs_and_logs", job_runs_and_logs)

@@ -13,6 +13,8 @@ fn s3(context: &Context<'_>, arguments: &[&str], path: &str) -> Result<(String, 
     let secret = context.cluster.variable("HONE_S3_SECRET_KEY")?;
     let output = Command::new("curl")
         .args(["-s", "-w", "\n%{http_code}", "--aws-sigv4", "aws:amz:us-east-1:s3"])
+        // Older versions of curl do not add this by themselves.
+        .args(["-H", "x-amz-content-sha256: UNSIGNED-PAYLOAD"])
         .args(["--user", &format!("{key}:{secret}")])
         .args(arguments)
         .arg(format!("{endpoint}/{path}"))
@@ -143,18 +145,18 @@ spec: {ports: [{port: 80, targetPort: 8080}]}
 }
 
 fn main() {
-    let options = ClusterOptions { s3: true, ..ClusterOptions::default() };
+    let options = ClusterOptions::default().s3_where_set_up();
     let plane = Capability::Plane;
     Suite::new("tools", options)
         .needs(&[plane, Capability::S3])
         .test("s3_writes_are_conditional", s3_writes_are_conditional)
-        .needs(&[plane, Capability::S3, Capability::Kubeconform])
+        .needs(&[plane, Capability::Kubeconform])
         .test("kubeconform_finds_unknown_fields", kubeconform_finds_unknown_fields)
-        .needs(&[plane, Capability::S3, Capability::Kstatus])
+        .needs(&[plane, Capability::Kstatus])
         .test("flux_computes_health", flux_computes_health)
-        .needs(&[plane, Capability::S3, Capability::Argohealth])
+        .needs(&[plane, Capability::Argohealth])
         .test("argo_runs_health_scripts", argo_runs_health_scripts)
-        .needs(&[plane, Capability::S3, Capability::Helm])
+        .needs(&[plane, Capability::Helm])
         .test("helm_installs_a_chart", helm_installs_a_chart)
         .main();
 }
