@@ -4,6 +4,7 @@
 
 use clap::Parser;
 
+mod generate;
 mod models;
 mod onnx_proto;
 mod onnx_tests;
@@ -20,6 +21,8 @@ enum Chore {
     OnnxProto,
     /// Generate the official ONNX operator tests in `.hone/onnx-node-tests` and print where.
     OnnxTests,
+    /// Write every file that is generated from the types: the CRDs.
+    Generate,
     /// Make a Python environment from its pinned requirements and print where its interpreter is.
     Python(python::Arguments),
 }
@@ -29,6 +32,7 @@ fn main() -> anyhow::Result<()> {
         Chore::Models(arguments) => models::run(&arguments),
         Chore::OnnxProto => onnx_proto::run(),
         Chore::OnnxTests => onnx_tests::run(),
+        Chore::Generate => generate::run(),
         Chore::Python(arguments) => python::run(&arguments),
     }
 }

@@ -1,0 +1,162 @@
+//! Fields that more than one kind has.
+
+use std::fmt;
+
+use kube::KubeSchema;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What a URI that is read or written may look like.
+pub const URI_PATTERN: &str = r"^(s3|gs|az|https|file)://[^\s]+$";
+/// What a digest that users see looks like.
+pub const DIGEST_PATTERN: &str = "^sha256:[0-9a-f]{64}$";
+/// A DNS label, as names inside lists are.
+pub const LABEL_PATTERN: &str = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
+/// A DNS subdomain, as names of objects are.
+pub const SUBDOMAIN_PATTERN: &str = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$";
+
+/// A Secret in the same namespace. Its keys are options of the store, such as
+/// `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY`.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LocalSecretRef {
+    /// Name of the Secret.
+    #[schemars(length(min = 1, max = 253), regex(pattern = SUBDOMAIN_PATTERN))]
+    pub name: String,
+}
+
+/// Where a model comes from.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = ("!self.uri.startsWith('https://') || has(self.digest)",
+        "a model fetched over https needs a digest: set digest to sha256:<64 hex digits>"),
+    validation = ("!self.uri.matches('^[a-z0-9]+://[^/]*@')",
+        "a URI must not carry a user or password: use credentialsSecretRef"),
+    validation = ("!self.uri.startsWith('file://') || !has(self.credentialsSecretRef)",
+        "credentialsSecretRef has no meaning for file://: remove it"),
+)]
+pub struct ModelSource {
+    /// `s3://`, `gs://`, `az://`, `https://` or `file://` (a local path or a mounted volume).
+    #[schemars(length(max = 2048), regex(pattern = URI_PATTERN))]
+    pub uri: String,
+    /// SHA-256 of the file, checked before it is parsed. Without it no result is taken from
+    /// the cache, because the content behind the URI may have changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 71), regex(pattern = DIGEST_PATTERN))]
+    pub digest: Option<String>,
+    /// Credentials for the store. They are mounted into the worker only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credentials_secret_ref: Option<LocalSecretRef>,
+}
+
+/// Arrays to compare or calibrate with: an `.npz` file whose arrays are named as the model's inputs are.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = ("!self.uri.startsWith('https://') || has(self.digest)",
+        "samples fetched over https need a digest: set digest to sha256:<64 hex digits>"),
+    validation = ("!self.uri.matches('^[a-z0-9]+://[^/]*@')",
+        "a URI must not carry a user or password: use credentialsSecretRef"),
+)]
+pub struct SampleSource {
+    /// Where the file is; schemes as for the model.
+    #[schemars(length(max = 2048), regex(pattern = URI_PATTERN))]
+    pub uri: String,
+    /// SHA-256 of the file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 71), regex(pattern = DIGEST_PATTERN))]
+    pub digest: Option<String>,
+    /// Credentials for the store.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credentials_secret_ref: Option<LocalSecretRef>,
+}
+
+/// Element types of tensors.
+#[derive(JsonSchema, Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+#[allow(missing_docs)]
+pub enum ElementType {
+    F16,
+    Bf16,
+    F32,
+    F64,
+    I8,
+    I16,
+    I32,
+    I64,
+    U8,
+    U16,
+    U32,
+    U64,
+    Bool,
+}
+
+impl fmt::Display for ElementType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
+    }
+}
+
+/// Arithmetic that a compilation may use.
+#[derive(JsonSchema, Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+#[allow(missing_docs)]
+pub enum PrecisionType {
+    F32,
+    F16,
+    Bf16,
+    Int8,
+}
+
+impl fmt::Display for PrecisionType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
+    }
+}
+
+/// Binds one model input: its dynamic dimensions get these sizes.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct InputBinding {
+    /// The input's name in the model.
+    #[schemars(length(min = 1, max = 256))]
+    pub name: String,
+    /// Sizes in elements, in the model's axis order.
+    #[schemars(length(max = 16), inner(range(min = 1, max = 4294967296i64)))]
+    pub shape: Vec<i64>,
+    /// Must equal the model's element type where given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dtype: Option<ElementType>,
+}
+
+/// What runs the result.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = ("!has(self.features) || has(self.cpu)",
+    "features add to a cpu: set cpu, for example to generic"))]
+pub struct Platform {
+    /// Operating system.
+    #[serde(default = "linux")]
+    #[schemars(length(max = 32), regex(pattern = "^(linux|none)$"))]
+    pub os: String,
+    /// Architecture, as Kubernetes names it.
+    #[schemars(length(max = 32), regex(pattern = "^(amd64|arm64|riscv64)$"))]
+    pub arch: String,
+    /// The processor's name as LLVM knows it, such as `sapphirerapids`; without it, what every
+    /// machine of `arch` has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 63), regex(pattern = "^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$"))]
+    pub cpu: Option<String>,
+    /// Features on top of (`+x`) or taken from (`-x`) that processor.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 32), inner(length(max = 64), regex(pattern = "^[+-][a-z0-9._-]+$")))]
+    #[x_kube(merge_strategy = ListMerge::Atomic)]
+    pub features: Option<Vec<String>>,
+}
+
+fn linux() -> String {
+    "linux".to_owned()
+}

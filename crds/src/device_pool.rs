@@ -1,0 +1,274 @@
+//! `DevicePool`: where and how hardware is measured. Cluster-scoped, the administrator's.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use kube::{CustomResource, KubeSchema};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+
+use crate::common::{Platform, SUBDOMAIN_PATTERN};
+use crate::{Decimal, Duration};
+
+/// Which nodes and devices, who may use them, and how.
+#[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[kube(
+    group = "hone.dev",
+    version = "v1alpha1",
+    kind = "DevicePool",
+    plural = "devicepools",
+    shortname = "dp",
+    category = "hone",
+    status = "DevicePoolStatus",
+    derive = "PartialEq",
+    cel,
+    doc = "Nodes and devices on which models are compiled, measured and tuned.",
+    printcolumn(name = "Kind", type_ = "string", json_path = ".spec.kind"),
+    printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type=='Ready')].status"),
+    printcolumn(name = "Devices", type_ = "integer", json_path = ".status.capacity.total"),
+    printcolumn(name = "Leased", type_ = "integer", json_path = ".status.capacity.leased"),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = ("!(has(self.extendedResource) && has(self.resourceClaimTemplate))",
+        "extendedResource and resourceClaimTemplate exclude each other: keep one"),
+    validation = ("!(self.kind == 'GPU' || self.kind == 'FPGA') || has(self.extendedResource) || has(self.resourceClaimTemplate)",
+        "a pool of kind GPU or FPGA needs extendedResource or resourceClaimTemplate"),
+    validation = ("self.kind != 'CPU' || !has(self.extendedResource) && !has(self.resourceClaimTemplate)",
+        "a pool of kind CPU has no extendedResource and no resourceClaimTemplate: remove them"),
+    validation = ("self.kind != 'External' || !has(self.nodeSelector)",
+        "a pool of kind External has no nodes: remove nodeSelector"),
+    validation = ("self.kind == oldSelf.kind", "kind is immutable: create another DevicePool"),
+)]
+pub struct DevicePoolSpec {
+    /// What is measured.
+    pub kind: DeviceKind,
+    /// What the devices run; read off `nodeSelector` where absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub platform: Option<Platform>,
+    /// Labels that the nodes carry.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "labels")]
+    pub node_selector: Option<BTreeMap<String, String>>,
+    /// Taints that the workers tolerate.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    #[x_kube(merge_strategy = ListMerge::Atomic)]
+    pub tolerations: Vec<Toleration>,
+    /// The device plugin's resource.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub extended_resource: Option<ExtendedResource>,
+    /// A dynamic resource allocation template in the compilation's namespace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resource_claim_template: Option<ClaimTemplateRef>,
+    /// Runtime class of the workers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253), regex(pattern = SUBDOMAIN_PATTERN))]
+    pub runtime_class_name: Option<String>,
+    /// What a worker has to itself.
+    #[serde(default)]
+    pub exclusivity: Exclusivity,
+    /// Largest relative spread of a measurement that is believed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub noise_budget: Option<Decimal>,
+    /// Pods kept ready for tuning.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warm: Option<Warm>,
+    /// Who may use the pool; everybody when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allowed_namespaces: Option<AllowedNamespaces>,
+    /// What one device costs an hour, in the administrator's currency.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub price_per_hour: Option<Decimal>,
+}
+
+/// What is measured.
+#[derive(JsonSchema, Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+#[schemars(inline)]
+#[allow(missing_docs)]
+pub enum DeviceKind {
+    Cpu,
+    Gpu,
+    Fpga,
+    /// Devices without a kubelet, such as boards.
+    #[serde(rename = "External")]
+    External,
+}
+
+/// What a worker has to itself.
+#[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[schemars(inline)]
+pub enum Exclusivity {
+    /// Its device. On a CPU pool the device is the node.
+    #[default]
+    Device,
+    /// The whole node, as far as other workers go.
+    Node,
+    /// Nothing: timings are less sure.
+    Shared,
+}
+
+/// A taint that the workers tolerate; fields as in a pod.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = ("has(self.key) || (has(self.operator) && self.operator == 'Exists')",
+    "a toleration without a key tolerates everything: set operator to Exists"))]
+pub struct Toleration {
+    /// The taint's key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 317))]
+    pub key: Option<String>,
+    /// `Equal` when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 6), regex(pattern = "^(Equal|Exists)$"))]
+    pub operator: Option<String>,
+    /// The taint's value.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 63))]
+    pub value: Option<String>,
+    /// Every effect when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 16), regex(pattern = "^(NoSchedule|PreferNoSchedule|NoExecute)$"))]
+    pub effect: Option<String>,
+}
+
+/// A device plugin's resource.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ExtendedResource {
+    /// Such as `nvidia.com/gpu`.
+    #[schemars(length(min = 3, max = 317), regex(pattern = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$"))]
+    pub name: String,
+    /// How many a worker gets.
+    #[serde(default = "one")]
+    #[schemars(range(min = 1, max = 64))]
+    pub count: i64,
+}
+
+fn one() -> i64 {
+    1
+}
+
+/// A ResourceClaimTemplate by name.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ClaimTemplateRef {
+    /// Its name; it must exist in every namespace that uses the pool.
+    #[schemars(length(min = 1, max = 253), regex(pattern = SUBDOMAIN_PATTERN))]
+    pub name: String,
+}
+
+/// Pods kept ready for tuning.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = ("self.max >= self.min", "max must be at least min"))]
+pub struct Warm {
+    /// Kept even when idle.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 1000))]
+    pub min: i32,
+    /// Never more.
+    #[schemars(range(min = 0, max = 1000))]
+    pub max: i32,
+    /// Idle time after which one above `min` ends.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "idleTTL")]
+    pub idle_ttl: Option<Duration>,
+}
+
+/// Who may use a pool: a namespace that is named, or that carries all the labels.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = ("has(self.names) || has(self.matchLabels)",
+    "allowedNamespaces without names and matchLabels allows nobody: set one or remove it"))]
+pub struct AllowedNamespaces {
+    /// By name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64), inner(length(max = 63)))]
+    #[x_kube(merge_strategy = ListMerge::Set)]
+    pub names: Option<Vec<String>>,
+    /// By label.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "labels")]
+    pub match_labels: Option<BTreeMap<String, String>>,
+}
+
+/// A map of labels.
+fn labels(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object",
+        "maxProperties": 32,
+        "additionalProperties": {
+            "type": "string",
+            "maxLength": 63,
+            "pattern": "^([A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?)?$",
+        },
+    })
+}
+
+/// What the pool has and who holds it.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DevicePoolStatus {
+    /// The generation of the spec that this status speaks of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// Devices.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capacity: Option<Capacity>,
+    /// Hardware that results were measured on, most used first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["digest".into()]))]
+    pub fingerprints: Vec<Fingerprint>,
+    /// Who holds a device now, longest first; the rest is only counted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
+    #[x_kube(merge_strategy = ListMerge::Atomic)]
+    pub leases: Vec<DeviceLease>,
+    /// Ready, Reconciling, Stalled.
+    #[serde(default)]
+    #[schemars(length(max = 16))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
+    pub conditions: Vec<Condition>,
+}
+
+/// Devices of a pool.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Capacity {
+    /// Nodes that match and are ready.
+    pub nodes: i64,
+    /// Workers that fit at once; for `Shared`, the nodes; absent where only claims know.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub total: Option<i64>,
+    /// Workers that run now.
+    pub leased: i64,
+}
+
+/// Hardware that results were measured on.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Fingerprint {
+    /// SHA-256 of its description.
+    #[schemars(length(max = 71))]
+    pub digest: String,
+    /// Results in the cluster that were measured on it.
+    pub results: i64,
+}
+
+/// A worker that holds a device.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DeviceLease {
+    /// The holder's namespace.
+    #[schemars(length(max = 63))]
+    pub namespace: String,
+    /// The Job that holds it.
+    #[schemars(length(max = 253))]
+    pub job: String,
+    /// Since when.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Time>,
+}

@@ -1,0 +1,51 @@
+//! What the types already say but this release does not do: refused in words, never ignored.
+//!
+//! One list for both doors: `hone compile` refuses before it starts, the operator with a
+//! terminal condition. What begins to work loses its line here.
+
+use crate::model_compilation::{ModelCompilationSpec, TuningPolicy};
+use crate::PrecisionType;
+
+/// A field that this release cannot honour.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotYet {
+    /// Path of the field, such as `spec.precision.allow`.
+    pub field: &'static str,
+    /// What to do instead.
+    pub advice: &'static str,
+}
+
+/// Every field of `spec` that this release cannot honour.
+pub fn not_yet(spec: &ModelCompilationSpec) -> Vec<NotYet> {
+    let mut found = Vec::new();
+    let mut refuse = |field, advice| found.push(NotYet { field, advice });
+    if let Some(precision) = &spec.precision {
+        if precision.allow.iter().any(|p| *p != PrecisionType::F32) {
+            refuse(
+                "spec.precision.allow",
+                "arithmetic below f32 arrives in a later release: leave only f32",
+            );
+        }
+        if precision.calibration.is_some() {
+            refuse(
+                "spec.precision.calibration",
+                "calibration arrives in a later release: remove it",
+            );
+        }
+    }
+    if let Some(tuning) = &spec.tuning
+        && tuning.policy != TuningPolicy::Never
+    {
+        refuse(
+            "spec.tuning",
+            "tuning arrives in a later release: remove it or set policy to Never",
+        );
+    }
+    if spec.correctness.samples.is_some() {
+        refuse(
+            "spec.correctness.samples",
+            "own samples arrive in a later release: remove it, and seeded random inputs are used",
+        );
+    }
+    found
+}

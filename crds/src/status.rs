@@ -1,0 +1,207 @@
+//! What came out: the status of a `ModelCompilation`. The operator writes it, and the local
+//! compile prints the same. Every list is bounded.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use kube::KubeSchema;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{Decimal, Duration};
+
+/// Where a compilation stands, as one word for pipelines; the conditions are the truth.
+#[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[schemars(inline)]
+pub enum Phase {
+    /// Nothing runs yet: waiting for a device or a quota.
+    #[default]
+    Pending,
+    /// At least one target's worker runs.
+    Running,
+    /// `spec.suspend` is set.
+    Suspended,
+    /// Every target is done.
+    Succeeded,
+    /// A target failed for good.
+    Failed,
+}
+
+impl Phase {
+    /// The word as it stands in `status`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "Pending",
+            Self::Running => "Running",
+            Self::Suspended => "Suspended",
+            Self::Succeeded => "Succeeded",
+            Self::Failed => "Failed",
+        }
+    }
+}
+
+/// What came out of a compilation.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ModelCompilationStatus {
+    /// The generation of the spec that this status speaks of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// One word for pipelines.
+    #[serde(default)]
+    pub phase: Phase,
+    /// Finished and all targets, such as `1/2`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 16))]
+    pub targets_ready: Option<String>,
+    /// When the first worker was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_time: Option<Time>,
+    /// When the last target finished.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub completion_time: Option<Time>,
+    /// Ready, Reconciling, Stalled, Finished, Succeeded, Tuned, Verified.
+    #[serde(default)]
+    #[schemars(length(max = 16))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
+    pub conditions: Vec<Condition>,
+    /// One entry a target.
+    #[serde(default)]
+    #[schemars(length(max = 16))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
+    pub targets: Vec<TargetStatus>,
+    /// Why it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<Failure>,
+}
+
+/// What came out for one target.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TargetStatus {
+    /// The target's name in the spec.
+    #[schemars(length(max = 63))]
+    pub name: String,
+    /// Where this target stands.
+    #[serde(default)]
+    pub phase: Phase,
+    /// Digest of the part of the spec that this result came from: a differing one means work to do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 71))]
+    pub spec_digest: Option<String>,
+    /// The key under which equal work finds this result: model digest, spec and compiler version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 71))]
+    pub content_key: Option<String>,
+    /// The DevicePool that was used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 253))]
+    pub pool: Option<String>,
+    /// The Job that does or did the work.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job_ref: Option<ObjectRef>,
+    /// What was stored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub artifact: Option<Artifact>,
+    /// SHA-256 of the model that was compiled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 71))]
+    pub model_digest: Option<String>,
+    /// SHA-256 of the description of the hardware that was measured on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 71))]
+    pub fingerprint: Option<String>,
+    /// How fast it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency: Option<Latency>,
+    /// How near to the reference it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub correctness: Option<CorrectnessStatus>,
+    /// Whether the result was there already.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache: Option<Cache>,
+    /// The run that tuned it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tuning_run_ref: Option<ObjectRef>,
+    /// Time from the worker's start to its report.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compile_time: Option<Duration>,
+    /// Why this target failed, or what it waits for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<Failure>,
+}
+
+/// The stored artifact.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Artifact {
+    /// Where it is.
+    #[schemars(length(max = 2560))]
+    pub uri: String,
+    /// SHA-256 of the file.
+    #[schemars(length(max = 71))]
+    pub digest: String,
+    /// Size of the file in bytes.
+    pub size_bytes: i64,
+}
+
+/// Time of one run, batch as in `inputs`.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Latency {
+    /// Median.
+    pub p50: Duration,
+    /// 90th percentile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p90: Option<Duration>,
+    /// Lower end of the 95 % confidence interval of the median.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ci_low: Option<Duration>,
+    /// Upper end of that interval.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ci_high: Option<Duration>,
+    /// Median of the untuned build, measured in the same run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub untuned: Option<Duration>,
+}
+
+/// Error against the reference.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CorrectnessStatus {
+    /// Largest absolute error of any output element.
+    pub max_abs: Decimal,
+    /// Largest relative error of any output element.
+    pub max_rel: Decimal,
+    /// Whether every element is within tolerance.
+    pub passed: bool,
+}
+
+/// Whether a result was there already.
+#[derive(JsonSchema, Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[schemars(inline)]
+pub enum Cache {
+    /// It was; nothing was compiled.
+    Hit,
+    /// It was not.
+    Miss,
+}
+
+/// Another object in the same namespace.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ObjectRef {
+    /// Its name.
+    #[schemars(length(max = 253))]
+    pub name: String,
+}
+
+/// Why something failed.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Failure {
+    /// One word in CamelCase, such as `UnsupportedOperator`.
+    #[schemars(length(max = 64))]
+    pub reason: String,
+    /// What failed, on which object, and what to do.
+    #[schemars(length(max = 2048))]
+    pub message: String,
+}

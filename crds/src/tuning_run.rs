@@ -1,0 +1,284 @@
+//! `TuningRun`: a search for fast schedules on the devices of a pool.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::common::{
+    InputBinding, LocalSecretRef, ModelSource, Platform, SUBDOMAIN_PATTERN, URI_PATTERN,
+};
+use crate::{Decimal, Duration, Phase};
+
+/// What to tune, where, and when to stop. Immutable but for `suspend`, `stop.maxTrials` and
+/// `stop.maxDuration`.
+#[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[kube(
+    group = "hone.dev",
+    version = "v1alpha1",
+    kind = "TuningRun",
+    plural = "tuningruns",
+    shortname = "tr",
+    category = "hone",
+    namespaced,
+    status = "TuningRunStatus",
+    derive = "PartialEq",
+    cel,
+    doc = "Searches for fast schedules of one model for one target on the devices of a pool.",
+    printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
+    printcolumn(name = "Measured", type_ = "integer", json_path = ".status.trials.measured"),
+    printcolumn(name = "Best", type_ = "string", json_path = ".status.best.latency"),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = ("self.model == oldSelf.model", "model is immutable: create another TuningRun"),
+    validation = ("self.target == oldSelf.target", "target is immutable: create another TuningRun"),
+    validation = ("self.pool == oldSelf.pool", "pool is immutable: create another TuningRun"),
+    validation = ("self.search == oldSelf.search", "search is immutable: create another TuningRun"),
+    validation = ("self.measure == oldSelf.measure", "measure is immutable: create another TuningRun"),
+    validation = ("self.log == oldSelf.log", "log is immutable: create another TuningRun"),
+    validation = ("self.parallelDevices == oldSelf.parallelDevices",
+        "parallelDevices is immutable: create another TuningRun"),
+    validation = ("has(self.inputs) == has(oldSelf.inputs) && (!has(self.inputs) || self.inputs == oldSelf.inputs)",
+        "inputs is immutable: create another TuningRun"),
+)]
+pub struct TuningRunSpec {
+    /// Stops the search; it resumes from its log.
+    #[serde(default)]
+    pub suspend: bool,
+    /// The model.
+    pub model: ModelSource,
+    /// Binds the model's dynamic dimensions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
+    pub inputs: Option<Vec<InputBinding>>,
+    /// What runs the result.
+    pub target: Platform,
+    /// The DevicePool to measure on.
+    #[schemars(length(min = 1, max = 253), regex(pattern = SUBDOMAIN_PATTERN))]
+    pub pool: String,
+    /// Devices used at once.
+    #[serde(default = "one")]
+    #[schemars(range(min = 1, max = 64))]
+    pub parallel_devices: i32,
+    /// How candidates are found.
+    #[serde(default)]
+    pub search: Search,
+    /// How candidates are timed.
+    #[serde(default)]
+    pub measure: Measure,
+    /// When to stop.
+    pub stop: Stop,
+    /// Where every trial is recorded.
+    pub log: Log,
+}
+
+fn one() -> i32 {
+    1
+}
+
+/// How candidates are found.
+#[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[schemars(inline)]
+pub enum Strategy {
+    /// Evolution guided by a learned cost model.
+    #[default]
+    Evolutionary,
+    /// Independent random candidates.
+    Random,
+    /// Every candidate in order.
+    Exhaustive,
+}
+
+/// Whose records a search may start from.
+#[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[schemars(inline)]
+pub enum WarmStart {
+    /// Nobody's.
+    None,
+    /// Those of the namespace.
+    #[default]
+    Namespace,
+    /// Every record that the administrator shares.
+    Fleet,
+}
+
+/// How candidates are found.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Search {
+    /// The strategy.
+    #[serde(default)]
+    pub strategy: Strategy,
+    /// Seed of every random choice.
+    #[serde(default)]
+    #[schemars(range(min = 0))]
+    pub seed: i64,
+    /// Whose records to start from.
+    #[serde(default)]
+    pub warm_start: WarmStart,
+}
+
+/// How candidates are timed.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = ("duration(self.timeout) > duration(self.minRepeat)",
+    "timeout must be longer than minRepeat"))]
+pub struct Measure {
+    /// Measurements of each candidate.
+    #[serde(default = "three")]
+    #[schemars(range(min = 1, max = 1000))]
+    pub repeat: i32,
+    /// Least time of one measurement; the candidate runs as often as that takes.
+    #[serde(default = "min_repeat")]
+    pub min_repeat: Duration,
+    /// Longest time of one candidate, from when it starts to run.
+    #[serde(default = "timeout")]
+    pub timeout: Duration,
+    /// Largest relative spread of a measurement that is believed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_noise: Option<Decimal>,
+}
+
+fn three() -> i32 {
+    3
+}
+
+fn min_repeat() -> Duration {
+    Duration::from_nanos(100_000_000)
+}
+
+fn timeout() -> Duration {
+    Duration::from_secs(10)
+}
+
+impl Default for Measure {
+    fn default() -> Self {
+        Self {
+            repeat: three(),
+            min_repeat: min_repeat(),
+            timeout: timeout(),
+            max_noise: None,
+        }
+    }
+}
+
+/// When to stop: at whichever comes first.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = ("has(self.maxTrials) || has(self.maxDuration)",
+        "a search needs an end: set maxTrials or maxDuration"),
+    validation = ("has(self.noImprovementTrials) == has(oldSelf.noImprovementTrials) && (!has(self.noImprovementTrials) || self.noImprovementTrials == oldSelf.noImprovementTrials)",
+        "noImprovementTrials is immutable: create another TuningRun"),
+    validation = ("has(self.goal) == has(oldSelf.goal) && (!has(self.goal) || self.goal == oldSelf.goal)",
+        "goal is immutable: create another TuningRun"),
+)]
+pub struct Stop {
+    /// Most candidates measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 10_000_000))]
+    pub max_trials: Option<i64>,
+    /// Longest time spent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_duration: Option<Duration>,
+    /// Candidates in a row that may bring nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 10_000_000))]
+    pub no_improvement_trials: Option<i64>,
+    /// Good enough.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub goal: Option<Duration>,
+}
+
+/// Where every trial is recorded, in segments that are only ever added.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = ("!self.uri.startsWith('https://')",
+    "the log cannot be https: use s3, gs, az or file"))]
+pub struct Log {
+    /// A folder of `s3://`, `gs://`, `az://` or `file://`.
+    #[schemars(length(max = 2048), regex(pattern = URI_PATTERN))]
+    pub uri: String,
+    /// Credentials for the store.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credentials_secret_ref: Option<LocalSecretRef>,
+}
+
+/// How far the search is: counters, the best, and where to resume. Trials are in the log.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TuningRunStatus {
+    /// The generation of the spec that this status speaks of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// One word for pipelines.
+    #[serde(default)]
+    pub phase: Phase,
+    /// Ready, Reconciling, Stalled, Finished, Succeeded.
+    #[serde(default)]
+    #[schemars(length(max = 16))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
+    pub conditions: Vec<Condition>,
+    /// Counters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trials: Option<Trials>,
+    /// The best so far.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub best: Option<Best>,
+    /// Where the log stands.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoint: Option<Checkpoint>,
+    /// Who measures now.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
+    pub workers: Vec<TuningWorker>,
+}
+
+/// Counters of candidates.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Trials {
+    /// Timed.
+    pub measured: i64,
+    /// Did not build, ran too long or gave a wrong answer.
+    pub failed: i64,
+}
+
+/// The best candidate.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Best {
+    /// End-to-end time of one run.
+    pub latency: Duration,
+}
+
+/// Where the log stands.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Checkpoint {
+    /// Number of the last segment.
+    pub segment: i64,
+    /// SHA-256 of it.
+    #[schemars(length(max = 71))]
+    pub digest: String,
+}
+
+/// One pod that measures.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TuningWorker {
+    /// The pod.
+    #[schemars(length(max = 253))]
+    pub name: String,
+    /// The device it holds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 253))]
+    pub device: Option<String>,
+    /// Relative spread of its measurements.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub noise: Option<Decimal>,
+}
