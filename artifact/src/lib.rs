@@ -12,10 +12,14 @@
 mod atomic;
 mod c_header;
 mod data_type;
+pub mod exit_code;
 mod inspect;
 mod layout;
 mod manifest;
 mod reader;
+pub mod report;
+pub mod request;
+pub mod termination;
 mod validate;
 mod writer;
 

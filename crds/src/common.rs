@@ -148,7 +148,10 @@ pub struct Platform {
     /// The processor's name as LLVM knows it, such as `sapphirerapids`; without it, what every
     /// machine of `arch` has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 63), regex(pattern = "^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$"))]
+    #[schemars(
+        length(min = 1, max = 63),
+        regex(pattern = "^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$")
+    )]
     pub cpu: Option<String>,
     /// Features on top of (`+x`) or taken from (`-x`) that processor.
     #[serde(default, skip_serializing_if = "Option::is_none")]

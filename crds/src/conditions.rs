@@ -71,10 +71,7 @@ pub fn set(
     match conditions.iter_mut().find(|old| old.type_ == kind) {
         Some(old) if old.status == fresh.status => {
             let last_transition_time = old.last_transition_time.clone();
-            *old = Condition {
-                last_transition_time,
-                ..fresh
-            };
+            *old = Condition { last_transition_time, ..fresh };
         }
         Some(old) => *old = fresh,
         None => conditions.push(fresh),
@@ -83,9 +80,7 @@ pub fn set(
 
 /// Whether the condition `kind` is there and `"True"`.
 pub fn is_true(conditions: &[Condition], kind: &str) -> bool {
-    conditions
-        .iter()
-        .any(|condition| condition.type_ == kind && condition.status == "True")
+    conditions.iter().any(|condition| condition.type_ == kind && condition.status == "True")
 }
 
 /// The longest prefix of `text` of at most `limit` bytes that ends at a character.
@@ -105,10 +100,8 @@ mod tests {
 
     #[test]
     fn transition_time_moves_only_with_the_state() {
-        let (early, late) = (
-            Time(Timestamp::from_second(10).unwrap()),
-            Time(Timestamp::from_second(20).unwrap()),
-        );
+        let (early, late) =
+            (Time(Timestamp::from_second(10).unwrap()), Time(Timestamp::from_second(20).unwrap()));
         let mut conditions = Vec::new();
         set(&mut conditions, READY, State::False, "A", "a", None, &early);
         set(&mut conditions, READY, State::False, "B", "b", None, &late);

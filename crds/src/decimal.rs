@@ -64,10 +64,7 @@ impl FromStr for Decimal {
         if !plain || !value.is_finite() || text.contains(".e") || text.contains(".E") {
             return Err(refuse());
         }
-        Ok(Self {
-            text: text.to_owned(),
-            value,
-        })
+        Ok(Self { text: text.to_owned(), value })
     }
 }
 

@@ -24,7 +24,11 @@ use crate::{Decimal, Duration};
     cel,
     doc = "Nodes and devices on which models are compiled, measured and tuned.",
     printcolumn(name = "Kind", type_ = "string", json_path = ".spec.kind"),
-    printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type=='Ready')].status"),
+    printcolumn(
+        name = "Ready",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type=='Ready')].status"
+    ),
     printcolumn(name = "Devices", type_ = "integer", json_path = ".status.capacity.total"),
     printcolumn(name = "Leased", type_ = "integer", json_path = ".status.capacity.leased"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
@@ -139,7 +143,12 @@ pub struct Toleration {
 #[serde(rename_all = "camelCase")]
 pub struct ExtendedResource {
     /// Such as `nvidia.com/gpu`.
-    #[schemars(length(min = 3, max = 317), regex(pattern = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$"))]
+    #[schemars(
+        length(min = 3, max = 317),
+        regex(
+            pattern = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$"
+        )
+    )]
     pub name: String,
     /// How many a worker gets.
     #[serde(default = "one")]

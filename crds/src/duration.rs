@@ -55,9 +55,7 @@ impl Duration {
 
     /// A duration of whole seconds; saturates at the longest.
     pub const fn from_secs(seconds: u64) -> Self {
-        Self {
-            nanoseconds: seconds.saturating_mul(1_000_000_000),
-        }
+        Self { nanoseconds: seconds.saturating_mul(1_000_000_000) }
     }
 
     /// Nanoseconds.
@@ -84,13 +82,9 @@ impl From<Duration> for std::time::Duration {
 
 /// Splits `text` into its leading number and the letters after it; the rest follows.
 fn take_part(text: &str) -> Option<(&str, &str, &str)> {
-    let number = text
-        .find(|c: char| !c.is_ascii_digit() && c != '.')
-        .unwrap_or(text.len());
+    let number = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let rest = &text[number..];
-    let unit = rest
-        .find(|c: char| c.is_ascii_digit() || c == '.')
-        .unwrap_or(rest.len());
+    let unit = rest.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(rest.len());
     (number > 0).then_some((&text[..number], &rest[..unit], &rest[unit..]))
 }
 

@@ -32,7 +32,12 @@ use crate::{Decimal, Duration, ModelCompilationStatus};
     printcolumn(name = "Latency", type_ = "string", json_path = ".status.targets[0].latency.p50"),
     printcolumn(name = "Reason", type_ = "string", json_path = ".status.failure.reason"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
-    printcolumn(name = "Artifact", type_ = "string", json_path = ".status.targets[0].artifact.uri", priority = 1)
+    printcolumn(
+        name = "Artifact",
+        type_ = "string",
+        json_path = ".status.targets[0].artifact.uri",
+        priority = 1
+    )
 )]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
@@ -179,11 +184,7 @@ fn default_atol() -> Decimal {
 
 impl Default for Correctness {
     fn default() -> Self {
-        Self {
-            rtol: default_rtol(),
-            atol: default_atol(),
-            samples: None,
-        }
+        Self { rtol: default_rtol(), atol: default_atol(), samples: None }
     }
 }
 

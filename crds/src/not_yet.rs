@@ -3,8 +3,8 @@
 //! One list for both doors: `hone compile` refuses before it starts, the operator with a
 //! terminal condition. What begins to work loses its line here.
 
-use crate::model_compilation::{ModelCompilationSpec, TuningPolicy};
 use crate::PrecisionType;
+use crate::model_compilation::{ModelCompilationSpec, TuningPolicy};
 
 /// A field that this release cannot honour.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,8 +5,8 @@ use std::fmt;
 
 use kube::core::cel::{Validator, apply_defaults};
 use kube::{CustomResourceExt, Resource};
-use serde::de::DeserializeOwned;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::schema_check::{self, Fault};
@@ -100,15 +100,10 @@ where
 {
     let value = single_document(text)?;
     check_kind(&value, K::kind(&()).as_ref())?;
-    let object = format!(
-        "{} '{}'",
-        K::kind(&()),
-        value["metadata"]["name"].as_str().unwrap_or("?")
-    );
-    let value = validate::<K>(value, None).map_err(|faults| SpecError::Invalid {
-        object: object.clone(),
-        faults,
-    })?;
+    let object =
+        format!("{} '{}'", K::kind(&()), value["metadata"]["name"].as_str().unwrap_or("?"));
+    let value = validate::<K>(value, None)
+        .map_err(|faults| SpecError::Invalid { object: object.clone(), faults })?;
     serde_json::from_value(value).map_err(|source| SpecError::Decode { object, source })
 }
 
@@ -124,10 +119,8 @@ where
     let value = single_document(new)?;
     check_kind(&value, K::kind(&()).as_ref())?;
     let object = format!("{} '{}'", K::kind(&()), value["metadata"]["name"]);
-    let value = validate::<K>(value, Some(&old)).map_err(|faults| SpecError::Invalid {
-        object: object.clone(),
-        faults,
-    })?;
+    let value = validate::<K>(value, Some(&old))
+        .map_err(|faults| SpecError::Invalid { object: object.clone(), faults })?;
     serde_json::from_value(value).map_err(|source| SpecError::Decode { object, source })
 }
 
@@ -162,11 +155,7 @@ fn validate<K: CustomResourceExt>(value: Value, old: Option<&Value>) -> Result<V
     let schema = generate::schema_of::<K>();
     let value = apply_defaults(&schema, &value);
     let mut faults = check_head(&value);
-    faults.extend(schema_check::check(
-        &schema["properties"]["spec"],
-        &value["spec"],
-        "spec",
-    ));
+    faults.extend(schema_check::check(&schema["properties"]["spec"], &value["spec"], "spec"));
     if !faults.is_empty() {
         return Err(faults);
     }
@@ -175,10 +164,7 @@ fn validate<K: CustomResourceExt>(value: Value, old: Option<&Value>) -> Result<V
         Err(errors) => Err(errors
             .into_vec()
             .into_iter()
-            .map(|error| Fault {
-                path: error.field_path,
-                message: error.message,
-            })
+            .map(|error| Fault { path: error.field_path, message: error.message })
             .collect()),
     }
 }
@@ -187,24 +173,15 @@ fn validate<K: CustomResourceExt>(value: Value, old: Option<&Value>) -> Result<V
 fn check_head(value: &Value) -> Vec<Fault> {
     let mut faults = Vec::new();
     let mut fault = |path: &str, message: String| {
-        faults.push(Fault {
-            path: path.to_owned(),
-            message,
-        });
+        faults.push(Fault { path: path.to_owned(), message });
     };
     for name in value.as_object().into_iter().flat_map(|map| map.keys()) {
         if !["apiVersion", "kind", "metadata", "spec", "status"].contains(&name.as_str()) {
-            fault(
-                name,
-                "is an unknown field: known are metadata and spec".to_owned(),
-            );
+            fault(name, "is an unknown field: known are metadata and spec".to_owned());
         }
     }
     match value["metadata"]["name"].as_str() {
-        None => fault(
-            "metadata.name",
-            "is missing: it must be set to a text".to_owned(),
-        ),
+        None => fault("metadata.name", "is missing: it must be set to a text".to_owned()),
         Some(name) if !is_object_name(name) => fault(
             "metadata.name",
             format!("'{name}' is no name: use lower-case letters, digits, '-' and '.'"),
@@ -220,9 +197,7 @@ fn is_object_name(name: &str) -> bool {
         !label.is_empty()
             && !label.starts_with('-')
             && !label.ends_with('-')
-            && label
-                .bytes()
-                .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+            && label.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
     };
     name.len() <= 253 && name.split('.').all(label)
 }

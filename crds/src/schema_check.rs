@@ -23,10 +23,7 @@ pub fn check(schema: &Value, value: &Value, path: &str) -> Vec<Fault> {
 }
 
 fn fault(faults: &mut Vec<Fault>, path: &str, message: impl Into<String>) {
-    faults.push(Fault {
-        path: path.to_owned(),
-        message: message.into(),
-    });
+    faults.push(Fault { path: path.to_owned(), message: message.into() });
 }
 
 fn walk(schema: &Value, value: &Value, path: &str, faults: &mut Vec<Fault>) {
@@ -102,18 +99,12 @@ fn type_message(expected: &str, value: &Value) -> String {
 }
 
 fn plain(value: &Value) -> String {
-    value
-        .as_str()
-        .map_or_else(|| value.to_string(), str::to_owned)
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 /// `path` and the next field.
 fn below(path: &str, name: &str) -> String {
-    if path.is_empty() {
-        name.to_owned()
-    } else {
-        format!("{path}.{name}")
-    }
+    if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
 }
 
 fn object(schema: &Value, fields: &Map<String, Value>, path: &str, faults: &mut Vec<Fault>) {

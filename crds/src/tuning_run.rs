@@ -156,12 +156,7 @@ fn timeout() -> Duration {
 
 impl Default for Measure {
     fn default() -> Self {
-        Self {
-            repeat: three(),
-            min_repeat: min_repeat(),
-            timeout: timeout(),
-            max_noise: None,
-        }
+        Self { repeat: three(), min_repeat: min_repeat(), timeout: timeout(), max_noise: None }
     }
 }
 

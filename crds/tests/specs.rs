@@ -14,13 +14,9 @@ const MARK: &str = "# refused:\n";
 const BECOMES: &str = "--- # becomes\n";
 
 fn cases(folder: &str) -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../tests/specs")
-        .join(folder);
-    let mut paths: Vec<PathBuf> = std::fs::read_dir(&folder)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .collect();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/specs").join(folder);
+    let mut paths: Vec<PathBuf> =
+        std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.sort();
     assert!(paths.len() > 5, "few cases in {}", folder.display());
     paths
@@ -84,10 +80,8 @@ fn refused() {
 /// Every rule and every pattern of the schemas is met by a refused case: its message is in one.
 #[test]
 fn every_rule_has_a_refused_case() {
-    let all: String = cases("refused")
-        .iter()
-        .map(|path| std::fs::read_to_string(path).unwrap())
-        .collect();
+    let all: String =
+        cases("refused").iter().map(|path| std::fs::read_to_string(path).unwrap()).collect();
     let mut missing = Vec::new();
     for schema in [
         hone_crds::generate::schema_of::<ModelCompilation>(),

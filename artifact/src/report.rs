@@ -1,0 +1,160 @@
+//! The full report of one piece of work: measurements, correctness and provenance. It lies
+//! beside the artifact, because nothing measured or dated may be inside of that.
+
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::exit_code::{ErrorClass, Reason};
+use crate::request::Subject;
+
+/// The version that this code writes, and the newest that it reads.
+pub const REPORT_VERSION: u32 = 1;
+
+/// What came out of compiling one target.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Report {
+    /// Version of this structure.
+    pub version: u32,
+    /// For whom.
+    pub subject: Subject,
+    /// The target's name in the spec.
+    pub target: String,
+    /// Version of the compiler.
+    pub compiler: String,
+    /// `sha256:` of the model's file; absent when it was never read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model_digest: Option<String>,
+    /// What was stored; absent when nothing was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub artifact: Option<ArtifactReport>,
+    /// `sha256:` of the description of the machine that measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fingerprint: Option<String>,
+    /// Time of one run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency: Option<LatencyReport>,
+    /// Error against the reference.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub correctness: Option<CorrectnessReport>,
+    /// Whether the artifact was there already.
+    pub cache_hit: bool,
+    /// Whether its schedules were tuned on the device.
+    #[serde(default)]
+    pub tuned: bool,
+    /// Seconds from the start to the artifact.
+    pub compile_seconds: f64,
+    /// Digests of the tuning records that were used, in the order of their use.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub records: Vec<String>,
+    /// When it ended, RFC 3339, in UTC.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finished: Option<String>,
+    /// Why it failed; absent on success.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<FailureReport>,
+}
+
+/// The stored artifact.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ArtifactReport {
+    /// Where it is.
+    pub uri: String,
+    /// `sha256:` of the file.
+    pub digest: String,
+    /// Size in bytes.
+    pub size_bytes: u64,
+}
+
+/// Time of one run in nanoseconds.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LatencyReport {
+    /// Median.
+    pub p50: u64,
+    /// 90th percentile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p90: Option<u64>,
+    /// Lower end of the 95 % confidence interval of the median.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ci_low: Option<u64>,
+    /// Upper end of that interval.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ci_high: Option<u64>,
+    /// Median of the untuned build.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub untuned: Option<u64>,
+}
+
+/// Error against the reference over all outputs.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CorrectnessReport {
+    /// Largest absolute error; not a number where an output was not.
+    #[serde(deserialize_with = "not_a_number_when_null")]
+    pub max_abs: f64,
+    /// Largest relative error; not a number where an output was not.
+    #[serde(deserialize_with = "not_a_number_when_null")]
+    pub max_rel: f64,
+    /// Whether every element is within tolerance.
+    pub passed: bool,
+}
+
+/// JSON has no word for NaN and infinity: they are written as null.
+fn not_a_number_when_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or(f64::NAN))
+}
+
+/// Why work failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FailureReport {
+    /// One word.
+    pub reason: Reason,
+    /// Who has to act.
+    pub class: ErrorClass,
+    /// What failed, on which object, and what to do; the causes follow, joined by `: `.
+    pub message: String,
+    /// Where a reproducer was stored, for our bugs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reproducer: Option<String>,
+}
+
+impl Report {
+    /// An empty report: nothing done yet.
+    pub fn new(subject: Subject, target: impl Into<String>, compiler: impl Into<String>) -> Self {
+        Self {
+            version: REPORT_VERSION,
+            subject,
+            target: target.into(),
+            compiler: compiler.into(),
+            model_digest: None,
+            artifact: None,
+            fingerprint: None,
+            latency: None,
+            correctness: None,
+            cache_hit: false,
+            tuned: false,
+            compile_seconds: 0.0,
+            records: Vec::new(),
+            finished: None,
+            failure: None,
+        }
+    }
+
+    /// Marks the report as failed.
+    pub fn fail(mut self, reason: Reason, message: impl Into<String>) -> Self {
+        self.failure = Some(FailureReport {
+            reason,
+            class: reason.class().unwrap_or(ErrorClass::Bug),
+            message: message.into(),
+            reproducer: None,
+        });
+        self
+    }
+
+    /// How the program that wrote the report must end.
+    pub fn exit_code(&self) -> u8 {
+        self.failure.as_ref().map_or(0, |f| f.reason.code())
+    }
+}

@@ -1,0 +1,249 @@
+//! What the operator asks a worker pod to do: `hone worker` reads it from the environment
+//! variable [`REQUEST_VARIABLE`] or from a file.
+//!
+//! Versioned: a worker refuses a request of a newer [`REQUEST_VERSION`] and accepts older ones.
+//! Within a version fields are only added, with a default that keeps the old meaning.
+
+use serde::{Deserialize, Serialize};
+
+/// The version that this code writes, and the newest that it reads.
+pub const REQUEST_VERSION: u32 = 1;
+/// The environment variable that carries the request's JSON into the worker.
+pub const REQUEST_VARIABLE: &str = "HONE_REQUEST";
+
+/// One piece of work for one pod.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Request {
+    /// Version of this structure.
+    pub version: u32,
+    /// For whom: goes into the report and into logs.
+    pub subject: Subject,
+    /// What to do.
+    pub work: Work,
+}
+
+/// The object that the work is for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Subject {
+    /// Its namespace; empty outside of a cluster.
+    #[serde(default)]
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its unique identifier; empty outside of a cluster.
+    #[serde(default)]
+    pub uid: String,
+}
+
+/// What a worker can do.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", tag = "kind")]
+pub enum Work {
+    /// Compile, verify, measure and store one target.
+    Compile(Box<Compile>),
+    /// Delete what was stored.
+    Delete(Delete),
+}
+
+/// Compile, verify, measure and store one target.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Compile {
+    /// The model.
+    pub model: Source,
+    /// Sizes of the inputs' dimensions.
+    #[serde(default)]
+    pub inputs: Vec<Input>,
+    /// What to compile for.
+    pub target: TargetRequest,
+    /// Arithmetic that may be used, as in the spec; `["f32"]` when nothing else is allowed.
+    pub precision: Vec<String>,
+    /// Largest relative error that arithmetic below f32 may bring.
+    #[serde(default)]
+    pub max_relative_error: Option<f64>,
+    /// Calibration inputs for integer arithmetic.
+    #[serde(default)]
+    pub calibration: Option<Source>,
+    /// The search for faster schedules.
+    pub tuning: TuningRequest,
+    /// Tolerances.
+    pub correctness: CorrectnessRequest,
+    /// Where artifact and report go.
+    pub output: Destination,
+}
+
+/// Something to read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Source {
+    /// `s3://`, `gs://`, `az://`, `https://` or `file://`.
+    pub uri: String,
+    /// `sha256:` and 64 hexadecimal digits, checked before anything is parsed.
+    #[serde(default)]
+    pub digest: Option<String>,
+    /// A folder with one file per option of the store, named as the option is, such as
+    /// `AWS_ACCESS_KEY_ID`.
+    #[serde(default)]
+    pub credentials: Option<String>,
+}
+
+/// Sizes of one input.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Input {
+    /// The input's name in the model.
+    pub name: String,
+    /// Sizes in elements, in the model's axis order.
+    pub shape: Vec<i64>,
+    /// Must equal the model's where given.
+    #[serde(default)]
+    pub dtype: Option<String>,
+}
+
+/// What to compile for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TargetRequest {
+    /// The target's name in the spec.
+    pub name: String,
+    /// Operating system, `linux` or `none`.
+    pub os: String,
+    /// Architecture as Kubernetes names it, such as `amd64`; empty for that of the worker's machine.
+    pub arch: String,
+    /// Processor as LLVM names it; `None` for what every machine of the architecture has.
+    #[serde(default)]
+    pub cpu: Option<String>,
+    /// `+feature` and `-feature`.
+    #[serde(default)]
+    pub features: Vec<String>,
+    /// The pool that the worker runs on, for the report.
+    #[serde(default)]
+    pub pool: Option<String>,
+    /// Largest relative spread of a measurement that is believed.
+    #[serde(default)]
+    pub noise_budget: Option<f64>,
+}
+
+/// The search for faster schedules.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TuningRequest {
+    /// `Never`, `IfNotCached` or `Always`.
+    pub policy: String,
+    /// Most candidates measured.
+    #[serde(default)]
+    pub max_trials: Option<u64>,
+    /// Longest time spent, in seconds.
+    #[serde(default)]
+    pub max_seconds: Option<u64>,
+}
+
+/// How near to the reference the answers must be.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CorrectnessRequest {
+    /// Relative tolerance.
+    pub rtol: f64,
+    /// Absolute tolerance.
+    pub atol: f64,
+    /// Inputs to compare on; seeded random ones when absent.
+    #[serde(default)]
+    pub samples: Option<Source>,
+}
+
+/// Where results go.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Destination {
+    /// A folder of `s3://`, `gs://`, `az://` or `file://`.
+    pub uri: String,
+    /// As for [`Source::credentials`].
+    #[serde(default)]
+    pub credentials: Option<String>,
+}
+
+/// Delete what was stored. A file that is gone already counts as deleted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Delete {
+    /// Artifacts by URI; the reports beside them go too.
+    pub uris: Vec<String>,
+    /// As for [`Source::credentials`].
+    #[serde(default)]
+    pub credentials: Option<String>,
+}
+
+/// Why a request cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum RequestError {
+    /// It is no JSON of this structure.
+    #[error("the request is not valid: pass the JSON that the operator writes")]
+    Malformed(#[source] serde_json::Error),
+    /// It is newer than this program.
+    #[error(
+        "the request has version {found}, this program reads up to {REQUEST_VERSION}: use a worker image as new as the operator"
+    )]
+    Version {
+        /// The version in the request.
+        found: u32,
+    },
+}
+
+impl Request {
+    /// Reads a request.
+    ///
+    /// # Errors
+    /// [`RequestError`] when it is malformed or newer than this code.
+    pub fn from_json(text: &str) -> Result<Self, RequestError> {
+        /// Only the version, which is looked at before anything else.
+        #[derive(Deserialize)]
+        struct Head {
+            version: u32,
+        }
+        let head: Head = serde_json::from_str(text).map_err(RequestError::Malformed)?;
+        if head.version > REQUEST_VERSION {
+            return Err(RequestError::Version { found: head.version });
+        }
+        serde_json::from_str(text).map_err(RequestError::Malformed)
+    }
+
+    /// The request as JSON on one line.
+    ///
+    /// # Errors
+    /// Never for requests of finite numbers; the serializer's error otherwise.
+    pub fn to_json(&self) -> Result<String, serde_json::Error> {
+        serde_json::to_string(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn delete() -> Request {
+        Request {
+            version: REQUEST_VERSION,
+            subject: Subject {
+                namespace: "team-a".into(),
+                name: "resnet50".into(),
+                uid: "1".into(),
+            },
+            work: Work::Delete(Delete { uris: vec!["s3://a/b.hone".into()], credentials: None }),
+        }
+    }
+
+    #[test]
+    fn reads_what_it_writes() {
+        let text = delete().to_json().unwrap();
+        assert_eq!(Request::from_json(&text).unwrap(), delete());
+    }
+
+    #[test]
+    fn a_newer_version_is_refused_before_its_fields_are() {
+        let error = Request::from_json(r#"{"version": 2, "novelty": 1}"#).unwrap_err();
+        assert!(error.to_string().contains("has version 2"), "{error}");
+    }
+}

@@ -1,0 +1,195 @@
+//! What a worker leaves in its pod's termination message: the report, cut to fit.
+//!
+//! A pod's message holds at most 4096 bytes, shared by its containers. The message is the
+//! report's JSON without what the operator does not need, and with texts cut until it fits.
+//! It must be the only thing written to the message's file.
+
+use serde::{Deserialize, Serialize};
+
+use crate::report::{ArtifactReport, CorrectnessReport, FailureReport, LatencyReport, Report};
+
+/// Most bytes of a message. Below Kubernetes' 4096, to leave room for a runtime that counts otherwise.
+pub const LIMIT_BYTES: usize = 4000;
+/// Where Kubernetes reads the message from, unless told otherwise.
+pub const DEFAULT_PATH: &str = "/dev/termination-log";
+/// The environment variable that names another place.
+pub const PATH_VARIABLE: &str = "HONE_TERMINATION_LOG";
+/// The version that this code writes, and the newest that it reads.
+pub const TERMINATION_VERSION: u32 = 1;
+
+/// What the operator reads of a finished worker.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Termination {
+    /// Version of this structure.
+    pub version: u32,
+    /// `sha256:` of the model's file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model_digest: Option<String>,
+    /// What was stored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub artifact: Option<ArtifactReport>,
+    /// `sha256:` of the description of the machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fingerprint: Option<String>,
+    /// Time of one run, in nanoseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency: Option<LatencyReport>,
+    /// Error against the reference.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub correctness: Option<CorrectnessReport>,
+    /// Whether the artifact was there already.
+    #[serde(default)]
+    pub cache_hit: bool,
+    /// Whether its schedules were tuned on the device.
+    #[serde(default)]
+    pub tuned: bool,
+    /// Seconds from the start to the artifact.
+    #[serde(default)]
+    pub compile_seconds: f64,
+    /// Why it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<FailureReport>,
+}
+
+/// Why a message cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum TerminationError {
+    /// The worker ended without one.
+    #[error("the worker left no termination message: look at its log")]
+    Empty,
+    /// It is something else, such as the tail of a log.
+    #[error("the worker's termination message is not ours: look at its log")]
+    Malformed(#[source] serde_json::Error),
+    /// It is newer than this program.
+    #[error(
+        "the worker's termination message has version {found}, this program reads up to {TERMINATION_VERSION}: use an operator as new as the worker image"
+    )]
+    Version {
+        /// The version in the message.
+        found: u32,
+    },
+}
+
+impl From<&Report> for Termination {
+    fn from(report: &Report) -> Self {
+        Self {
+            version: TERMINATION_VERSION,
+            model_digest: report.model_digest.clone(),
+            artifact: report.artifact.clone(),
+            fingerprint: report.fingerprint.clone(),
+            latency: report.latency.clone(),
+            correctness: report.correctness.clone(),
+            cache_hit: report.cache_hit,
+            tuned: report.tuned,
+            compile_seconds: report.compile_seconds,
+            failure: report.failure.clone(),
+        }
+    }
+}
+
+impl Termination {
+    /// The message: JSON of at most [`LIMIT_BYTES`] bytes. The failure's message is cut where
+    /// it must be; the rest is short by nature, unless a URI alone is longer than the limit.
+    pub fn to_message(&self) -> String {
+        let mut bounded = self.clone();
+        loop {
+            // Only a number that is not finite could fail, and serde_json writes those as null.
+            let text = serde_json::to_string(&bounded).unwrap_or_default();
+            if text.len() <= LIMIT_BYTES {
+                return text;
+            }
+            let excess = text.len() - LIMIT_BYTES;
+            match &mut bounded.failure {
+                Some(failure) if !failure.message.is_empty() => cut(&mut failure.message, excess),
+                Some(failure) if failure.reproducer.is_some() => failure.reproducer = None,
+                _ => return text,
+            }
+        }
+    }
+
+    /// Reads a message.
+    ///
+    /// # Errors
+    /// [`TerminationError`] when there is none, when it is not ours, or when it is too new.
+    pub fn from_message(text: &str) -> Result<Self, TerminationError> {
+        if text.trim().is_empty() {
+            return Err(TerminationError::Empty);
+        }
+        let read: Self = serde_json::from_str(text.trim()).map_err(TerminationError::Malformed)?;
+        if read.version > TERMINATION_VERSION {
+            return Err(TerminationError::Version { found: read.version });
+        }
+        Ok(read)
+    }
+}
+
+/// Takes `excess` bytes, but never more than half, off the end of `text` and marks the cut; half,
+/// because a byte may take several in JSON. Text that is all needed for the mark goes away.
+fn cut(text: &mut String, excess: usize) {
+    const MARK: &str = " [cut]";
+    let mut end = text.len().saturating_sub(excess.min(text.len() / 2) + MARK.len());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text.truncate(end);
+    if end > 0 {
+        text.push_str(MARK);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::exit_code::Reason;
+    use crate::request::Subject;
+
+    #[test]
+    fn a_long_failure_is_cut_to_fit() {
+        for unit in ["x", "é", "\"", "\n"] {
+            let report = Report::new(Subject::default(), "amx", "0.1.0")
+                .fail(Reason::UnsupportedOperator, unit.repeat(20_000));
+            let message = Termination::from(&report).to_message();
+            assert!(message.len() <= LIMIT_BYTES, "{}", message.len());
+            let read = Termination::from_message(&message).unwrap();
+            let failure = read.failure.unwrap();
+            assert_eq!(failure.reason, Reason::UnsupportedOperator);
+            assert!(failure.message.ends_with("[cut]"));
+        }
+    }
+
+    #[test]
+    fn reads_what_it_writes() {
+        let termination = Termination {
+            version: TERMINATION_VERSION,
+            latency: Some(LatencyReport { p50: 1_310_000, ..LatencyReport::default() }),
+            ..Termination::default()
+        };
+        let read = Termination::from_message(&termination.to_message()).unwrap();
+        assert_eq!(read, termination);
+    }
+
+    #[test]
+    fn an_error_that_is_no_number_crosses() {
+        let mut termination =
+            Termination { version: TERMINATION_VERSION, ..Termination::default() };
+        termination.correctness =
+            Some(CorrectnessReport { max_abs: f64::INFINITY, ..CorrectnessReport::default() });
+        let read = Termination::from_message(&termination.to_message()).unwrap();
+        assert!(read.correctness.unwrap().max_abs.is_nan());
+    }
+
+    #[test]
+    fn what_is_not_ours_is_refused() {
+        assert!(matches!(Termination::from_message(" \n"), Err(TerminationError::Empty)));
+        assert!(matches!(
+            Termination::from_message("panicked at"),
+            Err(TerminationError::Malformed(_))
+        ));
+        assert!(matches!(
+            Termination::from_message(r#"{"version": 9}"#),
+            Err(TerminationError::Version { found: 9 })
+        ));
+    }
+}
