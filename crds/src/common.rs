@@ -72,6 +72,9 @@ pub struct SampleSource {
     pub credentials_secret_ref: Option<LocalSecretRef>,
 }
 
+/// Architectures, as Kubernetes names them.
+pub const ARCH_PATTERN: &str = "^(amd64|arm64|riscv64)$";
+
 /// Element types of tensors.
 #[derive(JsonSchema, Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -143,7 +146,7 @@ pub struct Platform {
     #[schemars(length(max = 32), regex(pattern = "^(linux|none)$"))]
     pub os: String,
     /// Architecture, as Kubernetes names it.
-    #[schemars(length(max = 32), regex(pattern = "^(amd64|arm64|riscv64)$"))]
+    #[schemars(length(max = 32), regex(pattern = ARCH_PATTERN))]
     pub arch: String,
     /// The processor's name as LLVM knows it, such as `sapphirerapids`; without it, what every
     /// machine of `arch` has.

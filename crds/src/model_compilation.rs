@@ -251,7 +251,7 @@ pub struct Output {
     validation = ("duration(self.pendingDeadline) >= duration('1s')", "pendingDeadline must be at least 1s"),
 )]
 pub struct Limits {
-    /// Longest time a target's work may take, retries included.
+    /// Longest time a target's work may take, waiting and retries included.
     #[serde(default = "default_active_deadline")]
     pub active_deadline: Duration,
     /// Longest time a target may wait for a device.
@@ -325,6 +325,9 @@ pub struct Resources {
     pub limits: BTreeMap<String, IntOrString>,
 }
 
+/// What a Kubernetes quantity looks like.
+pub const QUANTITY_PATTERN: &str = r"^[0-9]+(\.[0-9]+)?([eE][0-9]+|[numkMGTPE]|[KMGTPE]i)?$";
+
 /// A map from resource to Kubernetes quantity.
 fn quantities(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
@@ -332,7 +335,7 @@ fn quantities(_: &mut SchemaGenerator) -> Schema {
         "maxProperties": 16,
         "additionalProperties": {
             "anyOf": [{"type": "integer"}, {"type": "string"}],
-            "pattern": r"^[0-9]+(\.[0-9]+)?([eE][0-9]+|[numkKMGTPE]|[KMGTPE]i)?$",
+            "pattern": QUANTITY_PATTERN,
             "x-kubernetes-int-or-string": true,
         },
     })

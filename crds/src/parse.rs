@@ -118,10 +118,16 @@ where
     let old = apply_defaults(&generate::schema_of::<K>(), &single_document(old)?);
     let value = single_document(new)?;
     check_kind(&value, K::kind(&()).as_ref())?;
-    let object = format!("{} '{}'", K::kind(&()), value["metadata"]["name"]);
+    let object = name_of::<K>(&value);
     let value = validate::<K>(value, Some(&old))
         .map_err(|faults| SpecError::Invalid { object: object.clone(), faults })?;
     serde_json::from_value(value).map_err(|source| SpecError::Decode { object, source })
+}
+
+/// Kind and name, as errors say them.
+fn name_of<K: Resource<DynamicType = ()>>(value: &Value) -> String {
+    let name = value["metadata"]["name"].as_str();
+    format!("{} '{}'", K::kind(&()), name.unwrap_or("?"))
 }
 
 fn single_document(text: &str) -> Result<Value, SpecError> {

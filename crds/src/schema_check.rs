@@ -46,7 +46,8 @@ fn walk(schema: &Value, value: &Value, path: &str, faults: &mut Vec<Fault>) {
     if let Some(allowed) = schema["enum"].as_array()
         && !allowed.contains(value)
     {
-        let names: Vec<String> = allowed.iter().map(plain).collect();
+        let named = allowed.iter().filter(|value| !value.is_null());
+        let names: Vec<String> = named.map(plain).collect();
         let message = format!("'{}' is none of {}", plain(value), names.join(", "));
         return fault(faults, path, message);
     }
@@ -168,7 +169,7 @@ fn list(schema: &Value, items: &[Value], path: &str, faults: &mut Vec<Fault>) {
     if let Some(least) = schema["minItems"].as_u64()
         && (items.len() as u64) < least
     {
-        fault(faults, path, format!("needs at least {least} entries"));
+        fault(faults, path, format!("needs {least} or more entries"));
     }
     if let Some(most) = schema["maxItems"].as_u64()
         && items.len() as u64 > most
@@ -235,8 +236,25 @@ fn string(schema: &Value, text: &str, path: &str, faults: &mut Vec<Fault>) {
             fault(faults, path, error.to_string());
         }
     } else if Regex::new(pattern).is_ok_and(|regex| !regex.is_match(text)) {
-        fault(faults, path, format!("'{text}' does not match {pattern}"));
+        fault(faults, path, format!("'{text}' {}", advice(pattern)));
     }
+}
+
+/// What a text that does not match `pattern` must be.
+fn advice(pattern: &str) -> String {
+    use crate::common::{
+        ARCH_PATTERN, DIGEST_PATTERN, LABEL_PATTERN, SUBDOMAIN_PATTERN, URI_PATTERN,
+    };
+    let words = match pattern {
+        URI_PATTERN => "must begin with s3://, gs://, az://, https:// or file://",
+        DIGEST_PATTERN => "must be sha256: and 64 lower-case hexadecimal digits",
+        LABEL_PATTERN => "must be lower-case letters, digits and '-'",
+        SUBDOMAIN_PATTERN => "must be a name of lower-case letters, digits, '-' and '.'",
+        ARCH_PATTERN => "must be amd64, arm64 or riscv64, as Kubernetes names them",
+        crate::model_compilation::QUANTITY_PATTERN => "must be a quantity such as 500m, 2 or 4Gi",
+        _ => return format!("does not match {pattern}"),
+    };
+    words.to_owned()
 }
 
 fn bounds(schema: &Value, number: f64, path: &str, faults: &mut Vec<Fault>) {

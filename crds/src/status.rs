@@ -95,7 +95,7 @@ pub struct TargetStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub pool: Option<String>,
-    /// The Job that does or did the work.
+    /// The Job that does or did the work, or would have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job_ref: Option<ObjectRef>,
     /// What was stored.
@@ -118,6 +118,9 @@ pub struct TargetStatus {
     /// Whether the result was there already.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache: Option<Cache>,
+    /// Whether its schedules were tuned on the device.
+    #[serde(default)]
+    pub tuned: bool,
     /// The run that tuned it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tuning_run_ref: Option<ObjectRef>,
