@@ -8,12 +8,18 @@ start_kwok() {
   start_service "$dir" kwok "$BIN/kwok" --kubeconfig "$dir/kubeconfig" --config "$CLUSTER_DIR/kwok/stages.yaml" \
     --manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake \
     --node-lease-duration-seconds="${HONE_KWOK_LEASE_SECONDS:-40}" --server-address=127.0.0.1:"${KWOK_PORT:-0}"
+  # kubectl creates one after the other, so many are dealt out to several of it.
+  local parts=1 part
+  [ "$count" -lt 50 ] || parts=8
+  mkdir -p "$dir/fake-nodes"
   for ((i = 0; i < count; i++)); do
-    printf -- '---\napiVersion: v1\nkind: Node\nmetadata:\n  name: fake-%d\n  annotations: {kwok.x-k8s.io/node: fake}\n' "$i"
-    printf '  labels: {kubernetes.io/hostname: fake-%d, kubernetes.io/os: linux, kubernetes.io/arch: amd64, type: simulated}\n' "$i"
-    [ -z "$taint" ] || printf 'spec:\n  taints: [{key: %s, value: "true", effect: NoSchedule}]\n' "$taint"
-  done >"$dir/fake-nodes.yaml"
-  [ "$count" = 0 ] || "$(kubectl_of)" --kubeconfig "$dir/kubeconfig" create -f "$dir/fake-nodes.yaml" >/dev/null
+    part=$dir/fake-nodes/$((i % parts)).yaml
+    printf -- '---\napiVersion: v1\nkind: Node\nmetadata:\n  name: fake-%d\n  annotations: {kwok.x-k8s.io/node: fake}\n' "$i" >>"$part"
+    printf '  labels: {kubernetes.io/hostname: fake-%d, kubernetes.io/os: linux, kubernetes.io/arch: amd64, type: simulated}\n' "$i" >>"$part"
+    [ -z "$taint" ] || printf 'spec:\n  taints: [{key: %s, value: "true", effect: NoSchedule}]\n' "$taint" >>"$part"
+  done
+  find "$dir/fake-nodes" -type f -print0 |
+    xargs -0 -r -n 1 -P "$parts" "$(kubectl_of)" --kubeconfig "$dir/kubeconfig" create -f >/dev/null
 }
 
 # start_s3 DIR ADDRESS: the directory DIR/s3 as an S3 server, path style; DIR/s3/<bucket> is a bucket.

@@ -1,3 +1,4 @@
+// Not tidied on purpose: versions equal those of ../plane, so that the compiled packages are shared.
 module hone.dev/tests/cluster/helm
 
 go 1.25.0

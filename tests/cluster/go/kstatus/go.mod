@@ -1,6 +1,6 @@
 module hone.dev/tests/cluster/kstatus
 
-go 1.26.8
+go 1.26.0
 
 require (
 	github.com/fluxcd/cli-utils v1.2.3

@@ -75,9 +75,13 @@ impl Cluster {
         }
         arguments.push(path);
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-        // Before the start: what comes up half is ended too.
-        let cluster = Self::at(directory, true);
-        script("up.sh", &arguments)?;
+        let mut cluster = Self::at(directory, true);
+        if let Err(error) = script("up.sh", &arguments) {
+            // up.sh has ended what it had started; the logs are worth keeping.
+            cluster.ours = false;
+            let shown = cluster.directory.display();
+            return Err(error.context(format!("the cluster did not come up; logs are in {shown}")));
+        }
         Ok(cluster)
     }
 
