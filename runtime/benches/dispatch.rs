@@ -27,6 +27,7 @@ fn main() {
         }
     }
     wake_cost();
+    mixed_cost();
     for huge_pages in [HugePages::Arena, HugePages::ArenaAndWeights] {
         for verify in [true, false] {
             load_cost(huge_pages, verify);
@@ -74,6 +75,33 @@ fn wake_cost() {
         times.push(start.elapsed());
     }
     println!("run of two steps with sleeping workers: {}", quantiles(times));
+}
+
+/// Steps as a model has them: some large, some small, some worth one thread only.
+fn mixed_cost() {
+    let mut manifest = affine(1);
+    let touched = vec![argument(Slot::Arena { offset: 0 }, 512, Access::Write)];
+    manifest.variants[0].arena_bytes = 512;
+    let large = step("burn_much", 8, touched.clone());
+    let small = step("burn_little", 8, touched.clone());
+    let lone = step("burn_little", 1, touched);
+    manifest.variants[0].steps = vec![[large, small.clone(), lone, small]; 10].concat();
+    let artifact = pack(&manifest);
+    let (x, mut y) = (ramp(1), ramp(1));
+    for (threads, affinity) in [(1, Affinity::None), (2, Affinity::None), (2, Affinity::Pinned)] {
+        let options = Options { threads, affinity, ..Options::default() };
+        let mut model = Model::load_memory(artifact.clone(), &options).unwrap();
+        let mut times = Vec::new();
+        for _ in 0..ROUNDS / 4 {
+            let start = Instant::now();
+            model.run(&[as_bytes(&x)], &mut [as_bytes_mut(&mut y)]).unwrap();
+            times.push(start.elapsed());
+        }
+        println!(
+            "40 steps of mixed cost on {threads} thread(s), {affinity:?}: {}",
+            quantiles(times)
+        );
+    }
 }
 
 /// As many weights as ResNet-50 has, and kernels that read little of them: the cost of loading alone.

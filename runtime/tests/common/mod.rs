@@ -15,7 +15,7 @@ use tempfile::TempDir;
 pub const ROW: usize = 16;
 
 /// The kernels: `scale` goes through scratch, `add_bias` works on the arena, `where_weights` gives away
-/// an address, `nothing` does nothing.
+/// an address, `burn_*` take some 2 and 100 µs a task, `nothing` does nothing.
 const KERNELS: &str = r#"
 #include <stdint.h>
 enum { ROW = 16 };
@@ -34,6 +34,15 @@ void add_bias(void *const *b, int64_t begin, int64_t end, void *scratch) {
 void where_weights(void *const *b, int64_t begin, int64_t end, void *scratch) {
   *(uint64_t *)b[1] = (uint64_t)b[0];
 }
+static void burn(float *y, int64_t begin, int64_t end, int n) {
+  for (int64_t t = begin; t < end; t++) {
+    float v = 1.0f + t;
+    for (int i = 0; i < n; i++) v = v * 0.999f + 0.5f;
+    y[t * ROW] = v;
+  }
+}
+void burn_little(void *const *b, int64_t begin, int64_t end, void *scratch) { burn(b[0], begin, end, 1000); }
+void burn_much(void *const *b, int64_t begin, int64_t end, void *scratch) { burn(b[0], begin, end, 50000); }
 void nothing(void *const *b, int64_t begin, int64_t end, void *scratch) {}
 "#;
 
