@@ -16,6 +16,9 @@
 #
 # env: HONE_TEST_KUBECONFIG   a cluster to use in place of one of ours
 #      KUBEBUILDER_ASSETS     a folder with etcd, kube-apiserver (and kubectl) to use in place of ours
+#      HONE_CONTROLLER_ARGS, HONE_SCHEDULER_ARGS   further flags of the controllers and the scheduler
+#      HONE_KWOK_LEASE_SECONDS  default 40; a thousand simulated nodes renew 100 leases a second then,
+#                             so for many of them take more, with --node-monitor-grace-period above it
 set -euo pipefail
 . "$(dirname "$0")/parts/lib.sh"
 . "$CLUSTER_DIR/parts/plane.sh"
@@ -91,6 +94,9 @@ fi
   done
   [ -z "$s3" ] || printf 'export HONE_S3_ACCESS_KEY=hone\nexport HONE_S3_SECRET_KEY=hone-test-secret\n'
 } >"$DIR/env"
+# What a real node runs has been looked at inside.
+[ -n "$node" ] || [ ! -d "$DIR/services" ] || check_services "$DIR"
+[ ! -d "$DIR/outside/services" ] || check_services "$DIR/outside"
 if [ -n "$owner" ]; then
   start_service "$DIR/outside" owner bash -c "while kill -0 $owner 2>/dev/null; do sleep 1; done; rm -f '$DIR/outside/services/owner.pid'; exec '$CLUSTER_DIR/down.sh' --remove '$DIR'"
 fi

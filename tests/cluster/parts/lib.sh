@@ -81,6 +81,15 @@ stop_services() {
   rm -f "$1"/services/*.pid
 }
 
+# check_services DIR: fails, with the end of its log, when one has ended by itself.
+check_services() {
+  local file name
+  for file in "$1"/services/*.pid; do
+    name=$(basename "$file" .pid)
+    kill -0 "$(cat "$file")" 2>/dev/null || { tail -5 "$1/$name.log" >&2; fail "$name has ended; its log is $1/$name.log"; }
+  done
+}
+
 any_alive() {
   local pid
   for pid in "$@"; do kill -0 "$pid" 2>/dev/null && return 0; done

@@ -192,6 +192,7 @@ export KUBECONFIG=$DIR/kubeconfig
 "$BIN/kubectl" wait --for=create "node/$NODE" --timeout=120s
 "$BIN/kubectl" wait --for=create serviceaccount/default --timeout=120s
 "$BIN/kubectl" wait --for=condition=Ready "node/$NODE" --timeout=120s
+check_services "$DIR"
 touch "$DIR/node.ready"
 # Orphans come to the first process of a PID namespace: the shell collects them while it waits.
 while :; do wait -n || sleep 1; done
