@@ -7,6 +7,9 @@
 use crate::{BinaryOp, Expr, VarId};
 use hone_types::DataType;
 
+/// Tells the range of an index expression.
+pub(crate) type Known<'a> = &'a dyn Fn(&Expr) -> Option<Range>;
+
 /// The values an index may take, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
@@ -85,7 +88,12 @@ fn binary_bounds(op: BinaryOp, left: Range, right: Range) -> Option<Range> {
 /// An equal expression in simplest form, given the ranges of variables. Values that are not indices
 /// keep their structure; their operands are simplified.
 pub fn simplify(expr: &Expr, range: &dyn Fn(VarId) -> Option<Range>) -> Expr {
-    let expr = expr.map_operands(&mut |operand| simplify(operand, range));
+    simplify_by(expr, &|index| bounds(index, range))
+}
+
+/// As [`simplify`], with whatever is known about the range of an index expression.
+pub(crate) fn simplify_by(expr: &Expr, range: Known) -> Expr {
+    let expr = expr.map_operands(&mut |operand| simplify_by(operand, range));
     match &expr {
         Expr::Binary(op, left, right) if is_index(left) && is_index(right) => {
             simplify_binary(*op, left, right, range).unwrap_or(expr)
@@ -130,12 +138,7 @@ fn simplify_logic(op: BinaryOp, left: &Expr, right: &Expr) -> Option<Expr> {
     }
 }
 
-fn simplify_binary(
-    op: BinaryOp,
-    left: &Expr,
-    right: &Expr,
-    range: &dyn Fn(VarId) -> Option<Range>,
-) -> Option<Expr> {
+fn simplify_binary(op: BinaryOp, left: &Expr, right: &Expr, range: Known) -> Option<Expr> {
     match op {
         BinaryOp::Add => Some(Sum::of(left).plus(Sum::of(right), 1).into_expr()),
         BinaryOp::Subtract => Some(Sum::of(left).plus(Sum::of(right), -1).into_expr()),
@@ -167,11 +170,7 @@ fn simplify_binary(
 }
 
 /// `left` and `right` in order, where it is the same for all values of the variables.
-fn ordered<'a>(
-    left: &'a Expr,
-    right: &'a Expr,
-    range: &dyn Fn(VarId) -> Option<Range>,
-) -> Option<(&'a Expr, &'a Expr)> {
+fn ordered<'a>(left: &'a Expr, right: &'a Expr, range: Known) -> Option<(&'a Expr, &'a Expr)> {
     let difference = difference(left, right, range)?;
     if difference.max <= 0 {
         Some((left, right))
@@ -182,16 +181,11 @@ fn ordered<'a>(
     }
 }
 
-fn difference(left: &Expr, right: &Expr, range: &dyn Fn(VarId) -> Option<Range>) -> Option<Range> {
-    bounds(&Sum::of(left).plus(Sum::of(right), -1).into_expr(), range)
+fn difference(left: &Expr, right: &Expr, range: Known) -> Option<Range> {
+    range(&Sum::of(left).plus(Sum::of(right), -1).into_expr())
 }
 
-fn compare(
-    op: BinaryOp,
-    left: &Expr,
-    right: &Expr,
-    range: &dyn Fn(VarId) -> Option<Range>,
-) -> Option<bool> {
+fn compare(op: BinaryOp, left: &Expr, right: &Expr, range: Known) -> Option<bool> {
     let Range { min, max } = difference(left, right, range)?;
     match op {
         BinaryOp::Less if max < 0 => Some(true),
@@ -206,7 +200,7 @@ fn compare(
 
 /// `sum / divisor` or `sum % divisor`: multiples of the divisor are taken out, and what remains is
 /// resolved where its range lies within one quotient.
-fn divide(op: BinaryOp, sum: Sum, divisor: i64, range: &dyn Fn(VarId) -> Option<Range>) -> Expr {
+fn divide(op: BinaryOp, sum: Sum, divisor: i64, range: Known) -> Expr {
     let (mut quotient, mut rest) = (Sum::default(), Sum::default());
     quotient.constant = sum.constant.div_euclid(divisor);
     rest.constant = sum.constant.rem_euclid(divisor);
@@ -218,7 +212,7 @@ fn divide(op: BinaryOp, sum: Sum, divisor: i64, range: &dyn Fn(VarId) -> Option<
         }
     }
     let rest = rest.into_expr();
-    let within = bounds(&rest, range)
+    let within = range(&rest)
         .map(|bounds| (bounds.min.div_euclid(divisor), bounds.max.div_euclid(divisor)))
         .filter(|(first, last)| first == last)
         .map(|(first, _)| first);
@@ -237,22 +231,22 @@ fn divide(op: BinaryOp, sum: Sum, divisor: i64, range: &dyn Fn(VarId) -> Option<
 }
 
 /// A sum of atoms with integer factors, plus a constant.
-#[derive(Default)]
-struct Sum {
-    constant: i64,
-    terms: Vec<(Expr, i64)>,
+#[derive(Clone, Default)]
+pub(crate) struct Sum {
+    pub(crate) constant: i64,
+    pub(crate) terms: Vec<(Expr, i64)>,
 }
 
 impl Sum {
-    fn constant(constant: i64) -> Self {
+    pub(crate) fn constant(constant: i64) -> Self {
         Self { constant, terms: vec![] }
     }
 
-    fn atom(atom: Expr) -> Self {
+    pub(crate) fn atom(atom: Expr) -> Self {
         Self { constant: 0, terms: vec![(atom, 1)] }
     }
 
-    fn of(expr: &Expr) -> Self {
+    pub(crate) fn of(expr: &Expr) -> Self {
         match expr {
             Expr::Integer(value) => Self::constant(*value),
             Expr::Binary(BinaryOp::Add, left, right) => Self::of(left).plus(Self::of(right), 1),
@@ -267,14 +261,14 @@ impl Sum {
         }
     }
 
-    fn scaled(mut self, factor: i64) -> Self {
+    pub(crate) fn scaled(mut self, factor: i64) -> Self {
         self.constant *= factor;
         self.terms.iter_mut().for_each(|(_, own)| *own *= factor);
         self.terms.retain(|(_, own)| *own != 0);
         self
     }
 
-    fn plus(mut self, other: Self, factor: i64) -> Self {
+    pub(crate) fn plus(mut self, other: Self, factor: i64) -> Self {
         self.constant += other.constant * factor;
         for (atom, own) in other.terms {
             match self.terms.iter_mut().find(|(existing, _)| *existing == atom) {
@@ -286,7 +280,7 @@ impl Sum {
         self
     }
 
-    fn into_expr(self) -> Expr {
+    pub(crate) fn into_expr(self) -> Expr {
         let mut terms = self.terms.into_iter().map(|(atom, factor)| match factor {
             1 => atom,
             _ => atom * factor,

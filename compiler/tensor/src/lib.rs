@@ -23,11 +23,14 @@
 
 mod affine;
 mod builder;
+mod domain;
 mod expr;
 mod program;
+mod tree;
 
 pub use affine::{Range, bounds, simplify};
 pub use builder::{Builder, Indices};
+pub use domain::Domain;
 pub use expr::{BinaryOp, Expr, UnaryOp};
 pub use program::{
     Block, BlockBody, BlockId, Buffer, BufferId, Combiner, Iterator, IteratorKind, Loop, LoopKind,

@@ -1,0 +1,245 @@
+//! What is known about the variables of nested loops, extents that depend on outer loops included.
+//!
+//! Intervals alone lose the tie between a loop and the extent of the one inside it: for `o` in `0..8`
+//! and `i` in `0..min(14, 100 - o * 14)` they put `o * 14 + i` below 112. A [`Domain`] removes
+//! variables from the innermost out, putting in for each the ends of its own extent, and finds 100.
+
+use crate::affine::{Sum, bounds, simplify, simplify_by};
+use crate::{BinaryOp, Expr, Range, VarId};
+
+/// More candidates for one bound than this are not followed; the first ones are valid by themselves.
+const CANDIDATES: usize = 24;
+
+/// Loops from the outermost in; each extent mentions only earlier variables.
+#[derive(Clone, Debug, Default)]
+pub struct Domain {
+    loops: Vec<Axis>,
+}
+
+#[derive(Clone, Debug)]
+struct Axis {
+    var: VarId,
+    extent: Expr,
+    range: Option<Range>,
+}
+
+impl Domain {
+    /// Adds a loop inside the others.
+    pub fn push(&mut self, var: VarId, extent: &Expr) {
+        let range = self.bounds(extent).map(|extents| Range::extent(extents.max));
+        self.loops.push(Axis { var, extent: extent.clone(), range });
+    }
+
+    /// Number of loops.
+    pub fn len(&self) -> usize {
+        self.loops.len()
+    }
+
+    /// Whether there is no loop.
+    pub fn is_empty(&self) -> bool {
+        self.loops.is_empty()
+    }
+
+    /// The outermost `depth` loops.
+    pub fn outer(&self, depth: usize) -> Domain {
+        Domain { loops: self.loops[..depth].to_vec() }
+    }
+
+    /// The range of a variable.
+    pub fn range(&self, var: VarId) -> Option<Range> {
+        self.loops.iter().find(|own| own.var == var)?.range
+    }
+
+    /// The range of an index expression; `None` where it is unknown. Every value lies in it; its
+    /// ends need not be reached.
+    pub fn bounds(&self, expr: &Expr) -> Option<Range> {
+        let loose = bounds(expr, &|var| self.range(var));
+        if self.loops.iter().all(|own| own.extent.as_integer().is_some()) {
+            return loose;
+        }
+        let constants = |candidates: Option<Vec<Expr>>| {
+            let found: Vec<i64> =
+                candidates.unwrap_or_default().iter().filter_map(Expr::as_integer).collect();
+            found
+        };
+        let largest = constants(self.upper(expr, 0)).into_iter().chain(loose.map(|own| own.max));
+        let least = constants(self.lower(expr, 0)).into_iter().chain(loose.map(|own| own.min));
+        Some(Range { min: least.max()?, max: largest.min()? })
+    }
+
+    /// An equal expression in simplest form.
+    pub fn simplify(&self, expr: &Expr) -> Expr {
+        simplify_by(expr, &|index| self.bounds(index))
+    }
+
+    /// Upper bounds of an index over all values of the loops inside the outermost `depth`, in terms
+    /// of the variables of those: each holds, the least of them is the closest. `None` where there
+    /// is none.
+    pub fn upper(&self, expr: &Expr, depth: usize) -> Option<Vec<Expr>> {
+        self.extreme(expr, depth, true)
+    }
+
+    /// Lower bounds, as [`Domain::upper`]; the largest of them is the closest.
+    pub fn lower(&self, expr: &Expr, depth: usize) -> Option<Vec<Expr>> {
+        self.extreme(expr, depth, false)
+    }
+
+    /// Drops those of several upper (`up`) or lower bounds that others make superfluous.
+    pub fn closest(&self, mut candidates: Vec<Expr>, up: bool) -> Vec<Expr> {
+        let mut place = 0;
+        while place < candidates.len() {
+            let own = &candidates[place];
+            let superfluous = candidates.iter().enumerate().any(|(other, better)| {
+                let difference =
+                    if up { own.clone() - better.clone() } else { better.clone() - own.clone() };
+                let difference = self.bounds(&self.loosely(&difference));
+                // Of equal ones the first stays.
+                difference.is_some_and(|range| {
+                    range.min > 0 || (range.min == 0 && (range.max > 0 || other < place))
+                }) && other != place
+            });
+            if superfluous {
+                candidates.remove(place);
+            } else {
+                place += 1;
+            }
+        }
+        candidates
+    }
+
+    fn extreme(&self, expr: &Expr, depth: usize, up: bool) -> Option<Vec<Expr>> {
+        let mut candidates = vec![self.loosely(expr)];
+        for place in (depth..self.loops.len()).rev() {
+            let mut next: Vec<Expr> = Vec::new();
+            for candidate in &candidates {
+                for better in self.eliminate(candidate, place, up).unwrap_or_default() {
+                    if !next.contains(&better) && next.len() < CANDIDATES {
+                        next.push(better);
+                    }
+                }
+            }
+            candidates = next;
+        }
+        (!candidates.is_empty()).then_some(candidates)
+    }
+
+    fn loosely(&self, expr: &Expr) -> Expr {
+        simplify(expr, &|var| self.range(var))
+    }
+
+    /// The largest (`up`) or least values over the variable at `place`, all others fixed.
+    fn eliminate(&self, expr: &Expr, place: usize, up: bool) -> Option<Vec<Expr>> {
+        let var = self.loops[place].var;
+        if !expr.mentions(var) {
+            return Some(vec![expr.clone()]);
+        }
+        let Sum { constant, terms } = Sum::of(expr);
+        let mut sums = vec![Sum::constant(constant)];
+        for (atom, factor) in terms {
+            let ends = if atom.mentions(var) {
+                self.end_of_atom(&atom, place, up == (factor > 0))?
+            } else {
+                vec![atom]
+            };
+            sums = sums
+                .iter()
+                .flat_map(|sum| ends.iter().map(|end| sum.clone().plus(Sum::of(end), factor)))
+                .take(CANDIDATES)
+                .collect();
+        }
+        Some(sums.into_iter().map(|sum| self.loosely(&sum.into_expr())).collect())
+    }
+
+    fn end_of_atom(&self, atom: &Expr, place: usize, up: bool) -> Option<Vec<Expr>> {
+        let symbolic = match atom {
+            Expr::Var(_) if up => Some(self.last_values(place)),
+            Expr::Var(_) => Some(vec![Expr::Integer(0)]),
+            Expr::Binary(BinaryOp::FloorDivide, inner, divisor) => {
+                divisor.as_integer().filter(|divisor| *divisor > 0).and_then(|_| {
+                    let ends = self.eliminate(inner, place, up)?;
+                    Some(
+                        ends.into_iter().map(|end| end.floor_divide((**divisor).clone())).collect(),
+                    )
+                })
+            }
+            Expr::Binary(op @ (BinaryOp::Minimum | BinaryOp::Maximum), left, right) => {
+                let left = self.eliminate(left, place, up)?;
+                let right = self.eliminate(right, place, up)?;
+                if up == (*op == BinaryOp::Minimum) {
+                    Some(left.into_iter().chain(right).collect())
+                } else {
+                    let pairs = left.iter().flat_map(|left| {
+                        right.iter().map(|right| left.clone().binary(*op, right.clone()))
+                    });
+                    Some(pairs.take(CANDIDATES).collect())
+                }
+            }
+            _ => None,
+        };
+        symbolic.or_else(|| {
+            let range = bounds(atom, &|var| self.range(var))?;
+            Some(vec![Expr::Integer(if up { range.max } else { range.min })])
+        })
+    }
+
+    /// Upper bounds of the variable at `place`.
+    fn last_values(&self, place: usize) -> Vec<Expr> {
+        let mut arms = Vec::new();
+        flatten(&self.loops[place].extent, BinaryOp::Minimum, &mut arms);
+        arms.into_iter().map(|arm| self.loosely(&(arm - 1))).collect()
+    }
+}
+
+/// The operands of nested `op`s.
+fn flatten(expr: &Expr, op: BinaryOp, operands: &mut Vec<Expr>) {
+    match expr {
+        Expr::Binary(own, left, right) if *own == op => {
+            flatten(left, op, operands);
+            flatten(right, op, operands);
+        }
+        _ => operands.push(expr.clone()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hone_types::Id;
+
+    fn var(index: usize) -> VarId {
+        VarId::from_index(index)
+    }
+
+    /// `o` in `0..8`, `i` in `0..min(14, 100 - o * 14)`.
+    fn tiles() -> (Domain, Expr, Expr) {
+        let (outer, inner) = (Expr::Var(var(0)), Expr::Var(var(1)));
+        let mut domain = Domain::default();
+        domain.push(var(0), &Expr::Integer(8));
+        domain.push(var(1), &Expr::Integer(14).minimum(Expr::Integer(100) - outer.clone() * 14));
+        (domain, outer, inner)
+    }
+
+    #[test]
+    fn last_tile_stays_inside() {
+        let (domain, outer, inner) = tiles();
+        let index = outer * 14 + inner;
+        assert_eq!(domain.bounds(&index), Some(Range { min: 0, max: 99 }));
+    }
+
+    #[test]
+    fn region_of_a_tile_keeps_both_ends() {
+        let (domain, outer, inner) = tiles();
+        let index = outer.clone() * 14 + inner;
+        let upper = domain.upper(&index, 1).unwrap_or_default();
+        assert_eq!(upper, vec![outer * 14 + 13, Expr::Integer(99)]);
+    }
+
+    #[test]
+    fn quotients_follow_their_operand() {
+        let (domain, outer, inner) = tiles();
+        let index = (outer.clone() * 14 + inner).floor_divide(Expr::Integer(2));
+        let lower = domain.lower(&index, 1).unwrap_or_default();
+        assert_eq!(lower, vec![outer * 7]);
+        assert_eq!(domain.bounds(&index), Some(Range { min: 0, max: 49 }));
+    }
+}
