@@ -50,6 +50,12 @@ impl Domain {
         self.loops.iter().find(|own| own.var == var)?.range
     }
 
+    /// Whether the loop over `var` is one of these and has a constant extent.
+    pub fn constant_extent(&self, var: VarId) -> bool {
+        let mut loops = self.loops.iter();
+        loops.any(|own| own.var == var && own.extent.as_integer().is_some())
+    }
+
     /// The range of an index expression; `None` where it is unknown. Every value lies in it; its
     /// ends need not be reached.
     pub fn bounds(&self, expr: &Expr) -> Option<Range> {

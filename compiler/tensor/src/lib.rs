@@ -25,14 +25,19 @@ mod affine;
 mod builder;
 mod domain;
 mod expr;
+mod independence;
+mod interpret;
 mod program;
 mod tree;
+mod verify;
 
 pub use affine::{Range, bounds, simplify};
 pub use builder::{Builder, Indices};
 pub use domain::Domain;
 pub use expr::{BinaryOp, Expr, UnaryOp};
+pub use interpret::{InterpretError, interpret};
 pub use program::{
     Block, BlockBody, BlockId, Buffer, BufferId, Combiner, Iterator, IteratorKind, Loop, LoopKind,
     Program, Realize, Role, Scope, Statement, Var, VarId,
 };
+pub use verify::{VerifyError, verify, verify_registers};

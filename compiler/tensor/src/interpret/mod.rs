@@ -1,0 +1,210 @@
+//! Runs a loop program on host tensors, scheduled or not: the judge of every schedule.
+//!
+//! How it computes:
+//! - floating-point values are `f64` between a load and a store, and are rounded to the buffer's
+//!   type at each store and at each cast; a reduction therefore accumulates in the type of its
+//!   buffer, element by element in loop order, as generated code without wider registers does;
+//! - integers are `i64`, cut to their type after every operation; `u64` values are its bit patterns;
+//! - a reduction's initial value is stored at the point where all reduction iterators are zero,
+//!   before that point's own update;
+//! - loops run in order whatever their kind; an extent of zero or less runs nothing;
+//! - temporaries start as NaN (integers: a pattern that is easy to see), so that reading what was
+//!   never written shows up in the result;
+//! - an access outside its buffer is an error that names the block.
+
+mod compile;
+mod evaluate;
+mod memory;
+
+use crate::{BufferId, Program, Role};
+use compile::{Action, Node, Update};
+use evaluate::{Fault, Int, State, Value, combine_float, combine_int, wrap};
+use hone_types::{Tensor, TensorError, TensorType};
+use memory::Memory;
+use thiserror::Error;
+
+/// Why a program could not be run.
+#[derive(Debug, Error)]
+pub enum InterpretError {
+    /// Not as many tensors as the program has inputs.
+    #[error("the program has {expected} inputs, {actual} tensors were given")]
+    InputCount {
+        /// Inputs of the program.
+        expected: usize,
+        /// Tensors given.
+        actual: usize,
+    },
+    /// A tensor of another type than its input.
+    #[error("input '{name}' is {expected}, a tensor of {actual} was given")]
+    InputType {
+        /// The input's name.
+        name: String,
+        /// Its type.
+        expected: TensorType,
+        /// The tensor's type.
+        actual: TensorType,
+    },
+    /// An index outside its buffer.
+    #[error("block '{block}' accesses '{buffer}' at {index} on axis {axis} of extent {extent}")]
+    OutOfBounds {
+        /// The block.
+        block: String,
+        /// The buffer.
+        buffer: String,
+        /// The axis.
+        axis: usize,
+        /// The index.
+        index: i64,
+        /// The axis' extent.
+        extent: usize,
+    },
+    /// Integer division by zero.
+    #[error("block '{block}' divides an integer by zero")]
+    DivisionByZero {
+        /// The block.
+        block: String,
+    },
+    /// The program is not well formed; the verifier says more.
+    #[error("block '{block}' cannot be run: {reason}")]
+    Malformed {
+        /// The block, or what else.
+        block: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A result could not be made a tensor.
+    #[error("cannot form the result tensor")]
+    Tensor(#[source] TensorError),
+}
+
+/// Runs `program` on `inputs` (those of [`Role::Input`], in the order of their numbers) and returns
+/// its outputs in the order of theirs.
+pub fn interpret(program: &Program, inputs: &[Tensor]) -> Result<Vec<Tensor>, InterpretError> {
+    let mut memory = Memory::of(program, inputs)?;
+    let nodes = compile::program(program)?;
+    let mut run = Run { program, state: State::new(program.vars.len(), &mut memory) };
+    run.all(&nodes)?;
+    let outputs = program.parameters().into_iter();
+    outputs
+        .filter(|buffer| matches!(program.buffers[*buffer].role, Role::Output(_)))
+        .map(|buffer| memory.tensor(program, buffer).map_err(InterpretError::Tensor))
+        .collect()
+}
+
+struct Run<'a> {
+    program: &'a Program,
+    state: State<'a>,
+}
+
+impl Run<'_> {
+    fn all(&mut self, nodes: &[Node]) -> Result<(), InterpretError> {
+        nodes.iter().try_for_each(|node| self.one(node))
+    }
+
+    fn one(&mut self, node: &Node) -> Result<(), InterpretError> {
+        match node {
+            Node::Loop { slot, extent, body } => {
+                let extent =
+                    self.state.int(extent).map_err(|fault| self.explain("a loop", fault))?;
+                for value in 0..extent {
+                    self.state.vars[*slot] = value;
+                    self.all(body)?;
+                }
+                Ok(())
+            }
+            Node::Action(action) => self
+                .act(action)
+                .map_err(|fault| self.explain(&self.program.blocks[action.block].name, fault)),
+        }
+    }
+
+    fn act(&mut self, action: &Action) -> Result<(), Fault> {
+        if let Some(predicate) = &action.predicate
+            && self.state.int(predicate)? == 0
+        {
+            return Ok(());
+        }
+        let place = self.state.address(&action.target)?;
+        match &action.update {
+            Update::Store(value) => self.store(action, place, value),
+            Update::Combine { combiner, first, initial, value } => {
+                if let Some(initial) = initial
+                    && self.all_zero(first)?
+                {
+                    self.store(action, place, initial)?;
+                }
+                let buffer = action.target.buffer;
+                match value {
+                    Value::Float(value) => {
+                        let own = self.state.float(value)?;
+                        let old = self.state.memory.float(buffer, place);
+                        self.state.memory.set_float(
+                            buffer,
+                            place,
+                            combine_float(*combiner, old, own),
+                        );
+                    }
+                    Value::Int(value) => {
+                        let own = self.state.int(value)?;
+                        let old = self.state.memory.int(buffer, place);
+                        let new = combine_int(*combiner, old, own, action.dtype);
+                        self.state.memory.set_int(buffer, place, wrap(action.dtype, new));
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn store(&mut self, action: &Action, place: usize, value: &Value) -> Result<(), Fault> {
+        match value {
+            Value::Float(value) => {
+                let value = self.state.float(value)?;
+                self.state.memory.set_float(action.target.buffer, place, value);
+            }
+            Value::Int(value) => {
+                let value = wrap(action.dtype, self.state.int(value)?);
+                self.state.memory.set_int(action.target.buffer, place, value);
+            }
+        }
+        Ok(())
+    }
+
+    fn all_zero(&mut self, indices: &[Int]) -> Result<bool, Fault> {
+        for index in indices {
+            if self.state.int(index)? != 0 {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn explain(&self, block: &str, fault: Fault) -> InterpretError {
+        let block = block.to_string();
+        match fault {
+            Fault::DivisionByZero => InterpretError::DivisionByZero { block },
+            Fault::OutOfBounds { buffer, axis, index } => {
+                let buffer: &crate::Buffer = &self.program.buffers[buffer];
+                let extent = buffer.shape[axis];
+                InterpretError::OutOfBounds {
+                    block,
+                    buffer: buffer.name.clone(),
+                    axis,
+                    index,
+                    extent,
+                }
+            }
+        }
+    }
+}
+
+/// The place of an element: an index per axis, checked against the shape when evaluated.
+#[derive(Debug)]
+struct Address {
+    buffer: BufferId,
+    indices: Vec<Int>,
+    shape: Vec<i64>,
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,92 @@
+//! Loop kinds, and memory of one thread.
+
+use super::VerifyError;
+use crate::{Block, BlockId, BufferId, Expr, Loop, LoopKind, Program, Scope, Statement};
+
+pub(super) fn check(program: &Program) -> Result<(), VerifyError> {
+    program.body.iter().try_for_each(|statement| check_statement(program, statement, 0))
+}
+
+fn check_statement(
+    program: &Program,
+    statement: &Statement,
+    depth: usize,
+) -> Result<(), VerifyError> {
+    let Statement::Loop(own) = statement else { return Ok(()) };
+    check_loop(program, own, depth).map_err(|reason| {
+        let (var, kind) = (own.var, own.kind);
+        VerifyError::Loop { var, kind, reason }
+    })?;
+    own.body.iter().try_for_each(|statement| check_statement(program, statement, depth + 1))
+}
+
+fn check_loop(program: &Program, own: &Loop, depth: usize) -> Result<(), String> {
+    let constant = own.extent.as_integer().is_some();
+    match own.kind {
+        LoopKind::Serial => Ok(()),
+        LoopKind::Parallel if depth > 0 => Err("it is not outermost".into()),
+        LoopKind::Parallel => program.threads_apart(own.var),
+        LoopKind::Unrolled | LoopKind::Vectorized if !constant => {
+            Err("its extent is not constant".into())
+        }
+        LoopKind::Unrolled => Ok(()),
+        LoopKind::Vectorized => {
+            if own.body.iter().any(|statement| matches!(statement, Statement::Loop(_))) {
+                return Err("it is not innermost".into());
+            }
+            program.independent(own.var)
+        }
+    }
+}
+
+/// Checks the memory of threads; [`super`] says what.
+pub fn verify_registers(program: &Program) -> Result<(), VerifyError> {
+    for (buffer, entry) in program.buffers.iter() {
+        if entry.scope == Scope::Global {
+            continue;
+        }
+        let uses = |statement: &&Statement| {
+            statement.blocks().iter().any(|block| touches(&program.blocks[*block], buffer))
+        };
+        if program.body.iter().filter(uses).count() > 1 {
+            return Err(VerifyError::Private { buffer: entry.name.clone() });
+        }
+    }
+    program.blocks_in_order().into_iter().try_for_each(|block| check_registers(program, block))
+}
+
+fn touches(block: &Block, buffer: BufferId) -> bool {
+    block.buffer == buffer || block.reads(buffer)
+}
+
+fn check_registers(program: &Program, block: BlockId) -> Result<(), VerifyError> {
+    let own = &program.blocks[block];
+    let Some(path) = program.find_block(block) else { return Ok(()) };
+    let Some(realize) = program.realize_of(block) else { return Ok(()) };
+    let domain = program.domain_at(&path);
+    let loops = program.enclosing(&path);
+    let check = |buffer: BufferId, indices: &[Expr]| {
+        if program.buffers[buffer].scope != Scope::Register {
+            return Ok(());
+        }
+        let indices: Vec<Expr> =
+            indices.iter().map(|index| realize.resolve(own, index, &domain)).collect();
+        let rolled = loops.iter().find(|own| {
+            !matches!(own.kind, LoopKind::Unrolled | LoopKind::Vectorized)
+                && indices.iter().any(|index| index.mentions(own.var))
+        });
+        match rolled {
+            None => Ok(()),
+            Some(rolled) => Err(VerifyError::Register {
+                block: own.name.clone(),
+                buffer: program.buffers[buffer].name.clone(),
+                var: rolled.var,
+            }),
+        }
+    };
+    check(own.buffer, &own.indices)?;
+    for (buffer, _) in program.buffers.iter() {
+        own.loads(buffer).into_iter().try_for_each(|indices| check(buffer, indices))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,155 @@
+//! Checks that a program is well formed.
+//!
+//! Checked by [`verify`], at every seam and after every schedule primitive in debug builds:
+//! - form: a block stands at most once in the tree, a variable is bound by one loop or iterator,
+//!   only variables of enclosing loops and own iterators are mentioned; ranks, counts and element
+//!   types fit; spatial iterators come before reduction ones; a map has no reduction iterators;
+//! - bounds: bindings stay in their iterator's domain and accesses in their buffer, where the extents
+//!   of the loops decide it. What a guard or a predicate protects is left to the interpreter;
+//! - order: what a block reads was computed before, by the last update of its reduction;
+//! - loops: parallel ones are outermost and their iterations independent, vectorized ones innermost
+//!   with independent lanes, and both vectorized and unrolled ones have a constant extent.
+//!
+//! Checked by [`verify_registers`], before code is made: register buffers are indexed by unrolled
+//! and vectorized loops and constants only, and memory of one thread is used within one statement.
+
+mod bounds;
+mod form;
+mod loops;
+mod order;
+
+use crate::{LoopKind, Program, VarId};
+use thiserror::Error;
+
+pub use loops::verify_registers;
+
+/// What is wrong with a program.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum VerifyError {
+    /// A block stands at two places.
+    #[error("block '{block}' stands more than once in the loop tree")]
+    BlockTwice {
+        /// The block.
+        block: String,
+    },
+    /// A variable is bound at two places.
+    #[error("variable {var} is bound more than once")]
+    VarTwice {
+        /// The variable.
+        var: VarId,
+    },
+    /// A variable is used where no loop binds it.
+    #[error("{object} mentions {var}, which is not bound there")]
+    Unbound {
+        /// The loop or block.
+        object: String,
+        /// The variable.
+        var: VarId,
+    },
+    /// A block's parts do not fit each other.
+    #[error("block '{block}': {reason}")]
+    Form {
+        /// The block.
+        block: String,
+        /// What does not fit.
+        reason: String,
+    },
+    /// A binding takes values outside the iterator's domain.
+    #[error("block '{block}': the binding of {var} takes {min}..={max}, its domain is 0..{extent}")]
+    LeavesDomain {
+        /// The block.
+        block: String,
+        /// The iterator.
+        var: VarId,
+        /// Least value.
+        min: i64,
+        /// Largest value.
+        max: i64,
+        /// The iterator's extent.
+        extent: usize,
+    },
+    /// An access outside a buffer.
+    #[error(
+        "block '{block}' accesses '{buffer}' at {min}..={max} on axis {axis} of extent {extent}"
+    )]
+    OutOfBounds {
+        /// The block.
+        block: String,
+        /// The buffer.
+        buffer: String,
+        /// The axis.
+        axis: usize,
+        /// Least index.
+        min: i64,
+        /// Largest index.
+        max: i64,
+        /// The axis' extent.
+        extent: usize,
+    },
+    /// A block reads what is not computed yet.
+    #[error("block '{reader}' reads '{buffer}' before block '{writer}' has computed it")]
+    Order {
+        /// The reader.
+        reader: String,
+        /// The buffer.
+        buffer: String,
+        /// The writer.
+        writer: String,
+    },
+    /// Nothing computes what a block reads or continues.
+    #[error("block '{reader}' reads '{buffer}', which no block computes")]
+    NeverWritten {
+        /// The reader.
+        reader: String,
+        /// The buffer.
+        buffer: String,
+    },
+    /// A loop's kind does not fit it.
+    #[error("loop {var} is {}, but {reason}", kind_name(*kind))]
+    Loop {
+        /// The loop.
+        var: VarId,
+        /// Its kind.
+        kind: LoopKind,
+        /// What does not fit.
+        reason: String,
+    },
+    /// A register buffer is indexed by something that is not known when code is made.
+    #[error(
+        "block '{block}' indexes the register buffer '{buffer}' by {var}: unroll or vectorize that loop"
+    )]
+    Register {
+        /// The block.
+        block: String,
+        /// The buffer.
+        buffer: String,
+        /// The loop.
+        var: VarId,
+    },
+    /// Memory of one thread is used by several statements.
+    #[error("'{buffer}' is memory of one thread, but several kernels use it")]
+    Private {
+        /// The buffer.
+        buffer: String,
+    },
+}
+
+/// Checks a program; the module's head lists what.
+pub fn verify(program: &Program) -> Result<(), VerifyError> {
+    form::check(program)?;
+    bounds::check(program)?;
+    order::check(program)?;
+    loops::check(program)
+}
+
+fn kind_name(kind: LoopKind) -> &'static str {
+    match kind {
+        LoopKind::Serial => "serial",
+        LoopKind::Parallel => "parallel",
+        LoopKind::Unrolled => "unrolled",
+        LoopKind::Vectorized => "vectorized",
+    }
+}
+
+#[cfg(test)]
+mod tests;
