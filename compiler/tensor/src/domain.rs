@@ -60,7 +60,8 @@ impl Domain {
     /// ends need not be reached.
     pub fn bounds(&self, expr: &Expr) -> Option<Range> {
         let loose = bounds(expr, &|var| self.range(var));
-        if self.loops.iter().all(|own| own.extent.as_integer().is_some()) {
+        let plain = self.loops.iter().all(|own| own.extent.as_integer().is_some());
+        if plain && !has_ends(expr) {
             return loose;
         }
         let constants = |candidates: Option<Vec<Expr>>| {
@@ -114,11 +115,12 @@ impl Domain {
     }
 
     fn extreme(&self, expr: &Expr, depth: usize, up: bool) -> Option<Vec<Expr>> {
-        let mut candidates = vec![self.loosely(expr)];
+        let mut candidates = self.alternatives(self.loosely(expr), up, true);
         for place in (depth..self.loops.len()).rev() {
             let mut next: Vec<Expr> = Vec::new();
             for candidate in &candidates {
-                for better in self.eliminate(candidate, place, up).unwrap_or_default() {
+                let ends = self.eliminate(candidate, place, up).unwrap_or_default();
+                for better in ends.into_iter().flat_map(|end| self.alternatives(end, up, false)) {
                     if !next.contains(&better) && next.len() < CANDIDATES {
                         next.push(better);
                     }
@@ -190,21 +192,35 @@ impl Domain {
 
     /// Upper bounds of the variable at `place`.
     fn last_values(&self, place: usize) -> Vec<Expr> {
-        let mut arms = Vec::new();
-        flatten(&self.loops[place].extent, BinaryOp::Minimum, &mut arms);
-        arms.into_iter().map(|arm| self.loosely(&(arm - 1))).collect()
+        self.alternatives(self.loosely(&(self.loops[place].extent.clone() - 1)), true, false)
+    }
+
+    /// Upper (`up`) or lower bounds without the minima and maxima of which every operand is one:
+    /// `a + min(b, c)` is at most `a + b` and at most `a + c`. Those that are subtracted are opened
+    /// where asked for: left closed, they may yet cancel.
+    fn alternatives(&self, expr: Expr, up: bool, subtracted: bool) -> Vec<Expr> {
+        let sum = Sum::of(&expr);
+        let open = |(atom, factor): &(Expr, i64)| {
+            let wanted = if up == (*factor > 0) { BinaryOp::Minimum } else { BinaryOp::Maximum };
+            matches!(atom, Expr::Binary(op, ..) if *op == wanted) && (subtracted || *factor > 0)
+        };
+        let Some(place) = sum.terms.iter().position(open) else { return vec![expr] };
+        let mut rest = sum.clone();
+        let (atom, factor) = rest.terms.remove(place);
+        let operands = atom.operands().into_iter();
+        let each = operands.map(|own| rest.clone().plus(Sum::of(own), factor).into_expr());
+        each.flat_map(|own| self.alternatives(self.loosely(&own), up, subtracted))
+            .take(CANDIDATES)
+            .collect()
     }
 }
 
-/// The operands of nested `op`s.
-fn flatten(expr: &Expr, op: BinaryOp, operands: &mut Vec<Expr>) {
-    match expr {
-        Expr::Binary(own, left, right) if *own == op => {
-            flatten(left, op, operands);
-            flatten(right, op, operands);
-        }
-        _ => operands.push(expr.clone()),
-    }
+fn has_ends(expr: &Expr) -> bool {
+    let mut found = false;
+    expr.visit(&mut |part| {
+        found |= matches!(part, Expr::Binary(BinaryOp::Minimum | BinaryOp::Maximum, ..));
+    });
+    found
 }
 
 #[cfg(test)]

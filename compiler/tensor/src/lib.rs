@@ -8,18 +8,27 @@
 //! schedule then reshapes loops and moves blocks without changing what is computed.
 //!
 //! Always holds (the verifier checks it):
-//! - each block stands once in the tree; each loop variable belongs to one loop;
+//! - each block stands once in the tree (or no longer, once it was inlined); each loop variable
+//!   belongs to one loop;
 //! - over all values of the loops around it, a block's bindings cover every point of its iterators'
 //!   domain that a later reader needs, and never leave it;
 //! - every buffer access is inside the buffer's shape;
 //! - a reduction's first update at a point comes after its initial value there; readers come after
-//!   the last update;
+//!   the last update. The initial value is stored where all reduction iterators are 0, directly before
+//!   that update; loops count up from 0, so that this comes first, and again where a moved block
+//!   computes the same elements again;
 //! - loops of kind [`LoopKind::Parallel`] are outermost in a top-level statement, and their
 //!   iterations are independent;
 //! - buffers in registers are indexed by unrolled and vectorized loops and constants only.
 //!
 //! A loop's extent is a constant, or `min(factor, bound - outer * factor)` style expressions for the
-//! last part of a split that does not divide. Index arithmetic is in `i64`.
+//! last part of a split that does not divide; where it comes to zero or less, the loop does not run.
+//! Index arithmetic is in `i64`.
+//!
+//! A block's expressions speak of its iterators. Where a buffer was shrunk to what one iteration of a
+//! loop uses, the indices into it may also mention variables of loops around the block, to count from
+//! the first element used. [`Realize::resolve`] gives any expression of a block over loop variables
+//! alone, simplified: what the interpreter runs and code is made from.
 
 mod affine;
 mod builder;

@@ -212,12 +212,14 @@ fn collect_loads<'a>(expr: &'a Expr, buffer: BufferId, loads: &mut Vec<&'a [Expr
 
 impl Realize {
     /// An expression of the realized block with its iterators replaced by their bindings: over loop
-    /// variables only. Simplified by what `domain`, that of the loops around the block, knows.
+    /// variables only. Simplified by what `domain`, that of the loops around the block, knows; loops
+    /// that run once are put in as 0.
     pub fn resolve(&self, block: &Block, expr: &Expr, domain: &Domain) -> Expr {
         let bound = expr.substitute(&|var| {
             let place = block.iterators.iter().position(|iterator| iterator.var == var)?;
             self.bindings.get(place).cloned()
         });
-        domain.simplify(&bound)
+        let once = |var: VarId| domain.range(var).is_some_and(|own| own.min == 0 && own.max == 0);
+        domain.simplify(&bound.substitute(&|var| once(var).then_some(Expr::Integer(0))))
     }
 }

@@ -1,0 +1,17 @@
+//! `unroll`: a loop is written out.
+//!
+//! Legal: for a loop of constant extent.
+//! Buys: constant indices, so that small buffers can live in registers, and independent instructions
+//! side by side. Costs: code size.
+
+use crate::edit::loop_at;
+use crate::error::{Outcome, refuse_loop};
+use crate::serial::annotate;
+use hone_tensor::{LoopKind, Program, VarId};
+
+pub(crate) fn apply(program: &mut Program, target: VarId) -> Outcome<()> {
+    if loop_at(program, target)?.extent.as_integer().is_none() {
+        return refuse_loop(program, target, "its extent is not constant: partition it first");
+    }
+    annotate(program, target, LoopKind::Unrolled)
+}
