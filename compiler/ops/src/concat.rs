@@ -1,6 +1,8 @@
 //! Inputs one after another along an axis.
 
-use crate::operator::{FusionClass, OpError, Operator, named, pending, required};
+use crate::express::only_output;
+use crate::operator::{FusionClass, OpError, Operator, named, required};
+use crate::shape::{around, output_type};
 use crate::shape::{bounded, check_axis, check_same_type};
 use hone_graph::InferError;
 use hone_tensor::{BufferId, Builder, Expr};
@@ -17,6 +19,30 @@ pub struct Concat {
 impl Concat {
     /// Name in text forms.
     pub const NAME: &'static str = "concat";
+
+    /// The element at `point`: each part is read where the index is before its end.
+    fn chosen(&self, parts: &[BufferId], extents: &[usize], point: &[Expr]) -> Expr {
+        let mut begin: usize = extents.iter().sum();
+        let mut value: Option<Expr> = None;
+        for (part, extent) in parts.iter().zip(extents).rev() {
+            let end = begin;
+            begin -= extent;
+            if *extent == 0 {
+                continue;
+            }
+            let mut read = point.to_vec();
+            if begin > 0 {
+                read[self.axis] = point[self.axis].clone() - begin;
+            }
+            let own = Expr::Load(*part, read);
+            value = Some(match value {
+                None => own,
+                Some(later) => point[self.axis].clone().less(end.into()).select(own, later),
+            });
+        }
+        // Nothing is read of an output that has no elements.
+        value.unwrap_or_else(|| Expr::Load(parts[0], point.to_vec()))
+    }
 }
 
 impl Operator for Concat {
@@ -45,5 +71,30 @@ impl Operator for Concat {
         FusionClass::Injective
     }
 
-    pending!();
+    fn reference(&self, inputs: &[Option<&Tensor>]) -> Result<Vec<Tensor>, OpError> {
+        let output = output_type(self, inputs)?;
+        let (outer, _, inner) = around(&output.shape, self.axis);
+        let width = output.dtype.bytes();
+        let mut bytes = Vec::with_capacity(output.bytes());
+        for place in 0..outer {
+            for input in inputs.iter().flatten() {
+                let length = input.shape()[self.axis] * inner * width;
+                bytes.extend_from_slice(&input.bytes()[place * length..][..length]);
+            }
+        }
+        Ok(vec![Tensor::from_bytes(output, bytes)?])
+    }
+
+    fn expression(
+        &self,
+        builder: &mut Builder,
+        inputs: &[Option<BufferId>],
+    ) -> Option<Vec<BufferId>> {
+        let output = only_output(self, builder, inputs)?;
+        let parts: Option<Vec<BufferId>> = inputs.iter().copied().collect();
+        let parts = parts?;
+        let extents: Vec<usize> =
+            parts.iter().map(|part| builder.tensor_type(*part).shape[self.axis]).collect();
+        Some(vec![builder.map("concat", &output, |point| self.chosen(&parts, &extents, point))])
+    }
 }

@@ -1,7 +1,11 @@
 //! Single elements along one axis, chosen by indices.
 
-use crate::operator::{FusionClass, OpError, Operator, named, pending, required};
+use crate::express::{input, only_output};
+use crate::gather::{checked_place, place};
+use crate::operator::{FusionClass, OpError, Operator, named, required};
+use crate::shape::output_type;
 use crate::shape::{bounded, check_axis, check_indices};
+use crate::strided::{Points, row_major};
 use hone_graph::InferError;
 use hone_tensor::{BufferId, Builder, Expr};
 use hone_types::{Tensor, TensorType};
@@ -42,5 +46,34 @@ impl Operator for GatherElements {
         FusionClass::Injective
     }
 
-    pending!();
+    fn reference(&self, inputs: &[Option<&Tensor>]) -> Result<Vec<Tensor>, OpError> {
+        let (data, indices) = (required(Self::NAME, inputs, 0)?, required(Self::NAME, inputs, 1)?);
+        let output = output_type(self, inputs)?;
+        let extent = data.shape()[self.axis];
+        let (strides, width) = (row_major(data.shape()), output.dtype.bytes());
+        let mut bytes = Vec::with_capacity(output.bytes());
+        let mut points = Points::new(&output.shape);
+        for index in indices.to_i64() {
+            let place = checked_place(index, extent)?;
+            let flat = points.flat(&strides, self.axis, place);
+            bytes.extend_from_slice(&data.bytes()[flat * width..][..width]);
+            points.advance();
+        }
+        Ok(vec![Tensor::from_bytes(output, bytes)?])
+    }
+
+    fn expression(
+        &self,
+        builder: &mut Builder,
+        inputs: &[Option<BufferId>],
+    ) -> Option<Vec<BufferId>> {
+        let (data, indices) = (input(inputs, 0)?, input(inputs, 1)?);
+        let output = only_output(self, builder, inputs)?;
+        let extent = builder.tensor_type(data).shape[self.axis];
+        Some(vec![builder.map("gather_elements", &output, |point| {
+            let mut read = point.to_vec();
+            read[self.axis] = place(Expr::Load(indices, point.to_vec()), extent);
+            Expr::Load(data, read)
+        })])
+    }
 }

@@ -1,6 +1,9 @@
 //! Slices chosen by index tuples.
 
-use crate::operator::{FusionClass, OpError, Operator, named, pending, required};
+use crate::express::{input, only_output};
+use crate::gather::{checked_place, place};
+use crate::operator::{FusionClass, OpError, Operator, named, required};
+use crate::shape::output_type;
 use crate::shape::{bounded, check_indices};
 use hone_graph::InferError;
 use hone_tensor::{BufferId, Builder, Expr};
@@ -48,5 +51,52 @@ impl Operator for GatherNd {
         FusionClass::Injective
     }
 
-    pending!();
+    fn reference(&self, inputs: &[Option<&Tensor>]) -> Result<Vec<Tensor>, OpError> {
+        let (data, indices) = (required(Self::NAME, inputs, 0)?, required(Self::NAME, inputs, 1)?);
+        let output = output_type(self, inputs)?;
+        let tuple = indices.shape()[indices.shape().len() - 1];
+        let batch: usize = data.shape()[..self.batch_axes].iter().product();
+        let indexed = &data.shape()[self.batch_axes..self.batch_axes + tuple];
+        let slice: usize = data.shape()[self.batch_axes + tuple..].iter().product();
+        let points: usize = indices.shape()[..indices.shape().len() - 1].iter().product();
+        let (length, slices) = (slice * output.dtype.bytes(), indexed.iter().product::<usize>());
+        let flat = indices.to_i64();
+        let mut bytes = Vec::with_capacity(output.bytes());
+        for point in (0..points).filter(|_| length > 0) {
+            let place = flat_place(&flat[point * tuple..][..tuple], indexed)?;
+            let place = point / (points / batch) * slices + place;
+            bytes.extend_from_slice(&data.bytes()[place * length..][..length]);
+        }
+        Ok(vec![Tensor::from_bytes(output, bytes)?])
+    }
+
+    fn expression(
+        &self,
+        builder: &mut Builder,
+        inputs: &[Option<BufferId>],
+    ) -> Option<Vec<BufferId>> {
+        let (data, indices) = (input(inputs, 0)?, input(inputs, 1)?);
+        let output = only_output(self, builder, inputs)?;
+        let (own, batch) = (builder.tensor_type(data), self.batch_axes);
+        let index_shape = builder.tensor_type(indices).shape;
+        let (tuple, points) = index_shape.split_last()?;
+        Some(vec![builder.map("gather_nd", &output, |point| {
+            let mut read = point[..batch].to_vec();
+            for entry in 0..*tuple {
+                let mut at = point[..points.len()].to_vec();
+                at.push(entry.into());
+                read.push(place(Expr::Load(indices, at), own.shape[batch + entry]));
+            }
+            read.extend_from_slice(&point[points.len()..]);
+            Expr::Load(data, read)
+        })])
+    }
+}
+
+/// Row-major place of an index tuple in axes of the given extents.
+pub(crate) fn flat_place(tuple: &[i64], extents: &[usize]) -> Result<usize, OpError> {
+    tuple
+        .iter()
+        .zip(extents)
+        .try_fold(0, |flat, (index, extent)| Ok(flat * extent + checked_place(*index, *extent)?))
 }

@@ -1,8 +1,12 @@
 //! Division by a norm.
 
-use crate::operator::{FusionClass, OpError, Operator, named, pending, required};
+use crate::express::{converted, input, load_wide, reduce_in, wide};
+use crate::number::Number;
+use crate::operator::{FusionClass, OpError, Operator, named, required};
+use crate::shape::around;
 use crate::shape::{check_axis, check_float};
 use hone_graph::InferError;
+use hone_tensor::UnaryOp;
 use hone_tensor::{BufferId, Builder, Combiner, Expr};
 use hone_types::{Tensor, TensorType};
 use serde::{Deserialize, Serialize};
@@ -38,5 +42,47 @@ impl Operator for LpNormalization {
         FusionClass::Reduction
     }
 
-    pending!();
+    fn reference(&self, inputs: &[Option<&Tensor>]) -> Result<Vec<Tensor>, OpError> {
+        let input = required(Self::NAME, inputs, 0)?;
+        let (outer, extent, inner) = around(input.shape(), self.axis);
+        let mut values = input.to_f64();
+        for line in 0..outer * inner {
+            let first = line / inner * extent * inner + line % inner;
+            let places = || (0..extent).map(|step| first + step * inner);
+            let norm = match self.order {
+                1 => places().map(|place| values[place].abs()).sum::<f64>(),
+                _ => places().map(|place| values[place].powi(2)).sum::<f64>().sqrt(),
+            };
+            places().for_each(|place| {
+                values[place] = if norm == 0.0 { 0.0 } else { values[place] / norm }
+            });
+        }
+        Ok(vec![f64::write(input.tensor_type(), &values)?])
+    }
+
+    fn expression(
+        &self,
+        builder: &mut Builder,
+        inputs: &[Option<BufferId>],
+    ) -> Option<Vec<BufferId>> {
+        let x = input(inputs, 0)?;
+        let output = builder.tensor_type(x);
+        let (dtype, axis) = (wide(output.dtype), self.axis);
+        let mut lines = output.shape.clone();
+        let extents = [lines.remove(axis)];
+        let sums =
+            reduce_in(builder, "sum", dtype, &lines, &extents, Combiner::Sum, |point, by| {
+                let read = [&point[..axis], by, &point[axis..]].concat();
+                let value = load_wide(x, read, output.dtype);
+                if self.order == 1 { value.unary(UnaryOp::Abs) } else { value.clone() * value }
+            });
+        Some(vec![builder.map("normalize", &output, |point| {
+            let sum = Expr::Load(sums, [&point[..axis], &point[axis + 1..]].concat());
+            let norm = if self.order == 1 { sum } else { sum.unary(UnaryOp::Sqrt) };
+            let zero = Expr::Constant(0.0, dtype);
+            let value = load_wide(x, point.to_vec(), output.dtype) / norm.clone();
+            let value = norm.equal(zero.clone()).select(zero, value);
+            converted(value, dtype, output.dtype)
+        })])
+    }
 }

@@ -1,11 +1,13 @@
 //! Two-dimensional pooling on channel-packed operands.
 
 use crate::convolution::Window;
-use crate::operator::{FusionClass, OpError, Operator, named, pending, required};
+use crate::express::{input, only_output};
+use crate::operator::{FusionClass, OpError, Operator, named, required};
 use crate::pool::{Pool, PoolKind, check_kind};
 use crate::shape::bounded;
+use crate::transpose::Transpose;
 use hone_graph::InferError;
-use hone_tensor::{BufferId, Builder, Combiner, Expr};
+use hone_tensor::{BufferId, Builder};
 use hone_types::{Tensor, TensorType};
 use serde::{Deserialize, Serialize};
 
@@ -25,6 +27,11 @@ pub struct PackedPool {
 impl PackedPool {
     /// Name in text forms.
     pub const NAME: &'static str = "packed_pool";
+
+    fn plain(&self) -> Pool {
+        let Self { kind, kernel, window, count_padding } = self.clone();
+        Pool { kind, kernel, window, count_padding }
+    }
 }
 
 impl Operator for PackedPool {
@@ -46,5 +53,30 @@ impl Operator for PackedPool {
         FusionClass::Reduction
     }
 
-    pending!();
+    /// Unpacks, pools plainly, and packs again.
+
+    fn reference(&self, inputs: &[Option<&Tensor>]) -> Result<Vec<Tensor>, OpError> {
+        let input = required(Self::NAME, inputs, 0)?;
+        let (shape, block) = (input.shape(), input.shape()[4]);
+        let apart = Transpose { permutation: vec![0, 1, 4, 2, 3] }.reference(inputs)?.remove(0);
+        let plain = apart.reshaped([shape[0], shape[1] * block, shape[2], shape[3]])?;
+        let pooled = self.plain().reference(&[Some(&plain)])?.remove(0);
+        let pooled =
+            pooled.reshaped([shape[0], shape[1], block, pooled.shape()[2], pooled.shape()[3]])?;
+        Transpose { permutation: vec![0, 1, 3, 4, 2] }.reference(&[Some(&pooled)])
+    }
+
+    fn expression(
+        &self,
+        builder: &mut Builder,
+        inputs: &[Option<BufferId>],
+    ) -> Option<Vec<BufferId>> {
+        let x = input(inputs, 0)?;
+        let output = only_output(self, builder, inputs)?;
+        Some(vec![self.plain().blocks(builder, x, &output)])
+    }
+
+    fn flops(&self, inputs: &[Option<&TensorType>], outputs: &[TensorType]) -> u64 {
+        self.plain().flops(inputs, outputs)
+    }
 }

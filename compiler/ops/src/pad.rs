@@ -1,7 +1,10 @@
 //! Elements added around a tensor, or cut off.
 
-use crate::operator::{FusionClass, OpError, Operator, named, pending, required};
+use crate::express::{Guard, input, only_output};
+use crate::operator::{FusionClass, OpError, Operator, named, required};
 use crate::shape::bounded;
+use crate::shape::output_type;
+use crate::strided::row_major;
 use hone_graph::InferError;
 use hone_tensor::{BufferId, Builder, Expr};
 use hone_types::{Tensor, TensorType};
@@ -21,6 +24,9 @@ pub struct Pad {
     pub value: f64,
 }
 
+/// More than any tensor holds.
+const LARGEST_PAD: u64 = 1 << 40;
+
 /// What stands outside the padded tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -38,6 +44,50 @@ pub enum PadMode {
 impl Pad {
     /// Name in text forms.
     pub const NAME: &'static str = "pad";
+
+    /// For each output index along `axis`, the input index; `None` is outside.
+    fn sources(&self, axis: usize, extent: usize) -> Vec<Option<usize>> {
+        let (begin, extent) = (self.begin[axis], extent as i64);
+        (-begin..extent + self.end[axis])
+            .map(|index| match self.mode {
+                PadMode::Constant => (0..extent).contains(&index).then_some(index as usize),
+                PadMode::Edge => Some(index.clamp(0, extent - 1) as usize),
+                PadMode::Wrap => Some(index.rem_euclid(extent) as usize),
+                PadMode::Reflect => {
+                    let last = extent - 1;
+                    let turned = index.rem_euclid((2 * last).max(1));
+                    Some(turned.min(2 * last - turned) as usize)
+                }
+            })
+            .collect()
+    }
+
+    /// As [`Pad::sources`], of an index expression; what is outside is guarded.
+    fn place(&self, axis: usize, index: &Expr, extent: usize, guard: &mut Guard) -> Expr {
+        let (begin, end) = (self.begin[axis], self.end[axis]);
+        let index = if begin == 0 { index.clone() } else { index.clone() - begin };
+        if begin <= 0 && end <= 0 {
+            return index;
+        }
+        let last = extent as i64 - 1;
+        match self.mode {
+            PadMode::Constant => {
+                if begin > 0 {
+                    guard.require(Expr::Integer(0).less_equal(index.clone()));
+                }
+                if end > 0 {
+                    guard.require(index.clone().less(extent.into()));
+                }
+                index
+            }
+            PadMode::Edge => index.maximum(0.into()).minimum(last.into()),
+            PadMode::Wrap => index.modulo(extent.into()),
+            PadMode::Reflect => {
+                let turned = index.modulo((2 * last).max(1).into());
+                turned.clone().minimum(Expr::Integer(2 * last) - turned)
+            }
+        }
+    }
 }
 
 impl Operator for Pad {
@@ -52,8 +102,10 @@ impl Operator for Pad {
         let mut shape = Vec::with_capacity(rank);
         for axis in 0..rank {
             let (begin, end, own) = (self.begin[axis], self.end[axis], input.shape[axis]);
+            let sane = |pad: i64| pad.unsigned_abs() <= LARGEST_PAD;
             let extent = i64::try_from(own)
                 .ok()
+                .filter(|_| sane(begin) && sane(end))
                 .and_then(|own| own.checked_add(begin)?.checked_add(end))
                 .and_then(|extent| usize::try_from(extent).ok())
                 .filter(|extent| self.mode == PadMode::Constant || own > 0 || *extent == 0);
@@ -68,5 +120,62 @@ impl Operator for Pad {
         FusionClass::Injective
     }
 
-    pending!();
+    fn reference(&self, inputs: &[Option<&Tensor>]) -> Result<Vec<Tensor>, OpError> {
+        let input = required(Self::NAME, inputs, 0)?;
+        let output = output_type(self, inputs)?;
+        let fill = Tensor::from_f64(output.dtype, [], &[self.value])?;
+        let sources: Vec<Vec<Option<usize>>> =
+            (0..output.rank()).map(|axis| self.sources(axis, input.shape()[axis])).collect();
+        let mut bytes = Vec::with_capacity(output.bytes());
+        let strides = row_major(input.shape());
+        append(&mut bytes, &sources, &strides, Some(0), input.bytes(), fill.bytes());
+        Ok(vec![Tensor::from_bytes(output, bytes)?])
+    }
+
+    fn expression(
+        &self,
+        builder: &mut Builder,
+        inputs: &[Option<BufferId>],
+    ) -> Option<Vec<BufferId>> {
+        let x = input(inputs, 0)?;
+        let output = only_output(self, builder, inputs)?;
+        let own = builder.tensor_type(x);
+        if own.elements() == 0 {
+            let value = Expr::Constant(self.value, own.dtype);
+            return Some(vec![builder.map("pad", &output, |_| value)]);
+        }
+        Some(vec![builder.map("pad", &output, |point| {
+            let mut guard = Guard::default();
+            let read = point.iter().enumerate();
+            let read: Vec<Expr> = read
+                .map(|(axis, index)| self.place(axis, index, own.shape[axis], &mut guard))
+                .collect();
+            guard.value(Expr::Load(x, read), Expr::Constant(self.value, own.dtype))
+        })])
+    }
+}
+
+/// Appends the elements of all axes from the first of `sources` on, at flat place `place` of the
+/// input; `None` is outside.
+fn append(
+    bytes: &mut Vec<u8>,
+    sources: &[Vec<Option<usize>>],
+    strides: &[isize],
+    place: Option<usize>,
+    input: &[u8],
+    fill: &[u8],
+) {
+    match sources.split_first() {
+        None => bytes.extend_from_slice(match place {
+            Some(place) => &input[place * fill.len()..][..fill.len()],
+            None => fill,
+        }),
+        Some((own, rest)) => {
+            for source in own {
+                let place = place.zip(*source);
+                let place = place.map(|(place, source)| place + source * strides[0] as usize);
+                append(bytes, rest, &strides[1..], place, input, fill);
+            }
+        }
+    }
 }

@@ -1,7 +1,12 @@
 //! Elements or slices replaced at given indices.
 
-use crate::operator::{FusionClass, OpError, Operator, named, pending, required};
+use crate::gather::checked_place;
+use crate::gather_nd::flat_place;
+use crate::number::{Number, with_number};
+use crate::operator::{FusionClass, OpError, Operator, named, required};
+use crate::shape::output_type;
 use crate::shape::{bounded, check_axis, check_indices, check_same_type};
+use crate::strided::{Points, row_major};
 use hone_graph::InferError;
 use hone_tensor::{BufferId, Builder};
 use hone_types::{Tensor, TensorType};
@@ -21,6 +26,37 @@ pub enum ScatterReduction {
     Maximum,
     /// The smaller.
     Minimum,
+}
+
+impl ScatterReduction {
+    /// A copy of `data` with slices of `length` elements updated at `places` (in slices).
+    fn apply(
+        self,
+        output: &TensorType,
+        data: &Tensor,
+        updates: &Tensor,
+        places: &[usize],
+        length: usize,
+    ) -> Result<Tensor, OpError> {
+        with_number!(output.dtype, Own => {
+            let (mut values, updates) = (Own::read(data), Own::read(updates));
+            for (place, update) in places.iter().zip(updates.chunks_exact(length.max(1))) {
+                let slice = &mut values[place * length..][..length];
+                slice.iter_mut().zip(update).for_each(|(old, new)| *old = self.combine(*old, *new));
+            }
+            Own::write(output, &values)
+        })
+    }
+
+    fn combine<N: Number>(self, old: N, new: N) -> N {
+        match self {
+            ScatterReduction::None => new,
+            ScatterReduction::Add => old.plus(new),
+            ScatterReduction::Multiply => old.times(new),
+            ScatterReduction::Maximum => old.larger(new),
+            ScatterReduction::Minimum => old.smaller(new),
+        }
+    }
 }
 
 /// A copy of `data` with `data[a..., indices[a..., i, b...], b...] = updates[a..., i, b...]`.
@@ -64,7 +100,24 @@ impl Operator for ScatterElements {
         FusionClass::Opaque
     }
 
-    pending!();
+    fn reference(&self, inputs: &[Option<&Tensor>]) -> Result<Vec<Tensor>, OpError> {
+        let (data, indices) = (required(Self::NAME, inputs, 0)?, required(Self::NAME, inputs, 1)?);
+        let updates = required(Self::NAME, inputs, 2)?;
+        let output = output_type(self, inputs)?;
+        let (extent, strides) = (data.shape()[self.axis], row_major(data.shape()));
+        let mut points = Points::new(indices.shape());
+        let mut places = Vec::new();
+        for index in indices.to_i64() {
+            places.push(points.flat(&strides, self.axis, checked_place(index, extent)?));
+            points.advance();
+        }
+        Ok(vec![self.reduction.apply(&output, data, updates, &places, 1)?])
+    }
+
+    /// Only folded: updates may meet in one element, which blocks cannot express.
+    fn expression(&self, _: &mut Builder, _: &[Option<BufferId>]) -> Option<Vec<BufferId>> {
+        None
+    }
 }
 
 /// A copy of `data` with `data[indices[i..., :]..., s...] = updates[i..., s...]`: the last axis of
@@ -105,5 +158,22 @@ impl Operator for ScatterNd {
         FusionClass::Opaque
     }
 
-    pending!();
+    fn reference(&self, inputs: &[Option<&Tensor>]) -> Result<Vec<Tensor>, OpError> {
+        let (data, indices) = (required(Self::NAME, inputs, 0)?, required(Self::NAME, inputs, 1)?);
+        let updates = required(Self::NAME, inputs, 2)?;
+        let output = output_type(self, inputs)?;
+        let tuple = indices.shape()[indices.shape().len() - 1];
+        let points: usize = indices.shape()[..indices.shape().len() - 1].iter().product();
+        let (indexed, slice) = data.shape().split_at(tuple);
+        let flat = indices.to_i64();
+        let places: Result<Vec<usize>, OpError> =
+            (0..points).map(|point| flat_place(&flat[point * tuple..][..tuple], indexed)).collect();
+        let slice: usize = slice.iter().product();
+        Ok(vec![self.reduction.apply(&output, data, updates, &places?, slice)?])
+    }
+
+    /// Only folded: updates may meet in one element, which blocks cannot express.
+    fn expression(&self, _: &mut Builder, _: &[Option<BufferId>]) -> Option<Vec<BufferId>> {
+        None
+    }
 }

@@ -1,8 +1,10 @@
 //! Element-wise choice between two values.
 
 use crate::binary::{broadcast_indices, broadcast_shapes};
-use crate::operator::{FusionClass, OpError, Operator, named, pending, required};
+use crate::express::{input, only_output};
+use crate::operator::{FusionClass, OpError, Operator, named, required};
 use crate::shape::{bounded, check_same_type, output_type};
+use crate::strided::{broadcast_strides, copy_strided};
 use hone_graph::InferError;
 use hone_tensor::{BufferId, Builder, Expr};
 use hone_types::{DataType, Tensor, TensorType};
@@ -41,5 +43,40 @@ impl Operator for Select {
         FusionClass::Injective
     }
 
-    pending!();
+    fn reference(&self, inputs: &[Option<&Tensor>]) -> Result<Vec<Tensor>, OpError> {
+        let output = output_type(self, inputs)?;
+        let condition = required(Self::NAME, inputs, 0)?;
+        let (then, otherwise) =
+            (required(Self::NAME, inputs, 1)?, required(Self::NAME, inputs, 2)?);
+        let spread = |tensor: &Tensor| {
+            let strides = broadcast_strides(tensor.shape(), output.rank());
+            copy_strided(tensor.bytes(), tensor.dtype().bytes(), &output.shape, 0, &strides)
+        };
+        let mut bytes = spread(otherwise);
+        let (then, width) = (spread(then), output.dtype.bytes());
+        let elements = bytes.chunks_exact_mut(width).zip(then.chunks_exact(width));
+        for ((element, then), chosen) in elements.zip(spread(condition)) {
+            if chosen != 0 {
+                element.copy_from_slice(then);
+            }
+        }
+        Ok(vec![Tensor::from_bytes(output, bytes)?])
+    }
+
+    fn expression(
+        &self,
+        builder: &mut Builder,
+        inputs: &[Option<BufferId>],
+    ) -> Option<Vec<BufferId>> {
+        let (condition, then) = (input(inputs, 0)?, input(inputs, 1)?);
+        let otherwise = input(inputs, 2)?;
+        let output = only_output(self, builder, inputs)?;
+        let types = [condition, then, otherwise].map(|buffer| builder.tensor_type(buffer));
+        Some(vec![builder.map("select", &output, |point| {
+            let load = |buffer: BufferId, own: &TensorType| {
+                Expr::Load(buffer, broadcast_indices(point, &own.shape))
+            };
+            load(condition, &types[0]).select(load(then, &types[1]), load(otherwise, &types[2]))
+        })])
+    }
 }

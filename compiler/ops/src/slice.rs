@@ -1,6 +1,9 @@
 //! Every n-th element of a range, per axis.
 
-use crate::operator::{FusionClass, OpError, Operator, named, pending, required};
+use crate::express::{input, only_output};
+use crate::operator::{FusionClass, OpError, Operator, named, required};
+use crate::shape::output_type;
+use crate::strided::{copy_strided, row_major};
 use hone_graph::InferError;
 use hone_tensor::{BufferId, Builder, Expr};
 use hone_types::{Tensor, TensorType};
@@ -59,5 +62,46 @@ impl Operator for Slice {
         FusionClass::Injective
     }
 
-    pending!();
+    fn reference(&self, inputs: &[Option<&Tensor>]) -> Result<Vec<Tensor>, OpError> {
+        let input = required(Self::NAME, inputs, 0)?;
+        let output = output_type(self, inputs)?;
+        let own = row_major(input.shape());
+        let starts = self.starts.iter().zip(&own);
+        let start: usize = match output.elements() {
+            0 => 0,
+            _ => starts.map(|(start, stride)| start * *stride as usize).sum(),
+        };
+        let strides: Vec<isize> = own
+            .iter()
+            .zip(&self.steps)
+            .zip(&self.extents)
+            .map(|((stride, step), extent)| if *extent > 1 { stride * *step as isize } else { 0 })
+            .collect();
+        let width = output.dtype.bytes();
+        let bytes = copy_strided(input.bytes(), width, &output.shape, start, &strides);
+        Ok(vec![Tensor::from_bytes(output, bytes)?])
+    }
+
+    fn expression(
+        &self,
+        builder: &mut Builder,
+        inputs: &[Option<BufferId>],
+    ) -> Option<Vec<BufferId>> {
+        let x = input(inputs, 0)?;
+        let output = only_output(self, builder, inputs)?;
+        Some(vec![builder.map("slice", &output, |point| {
+            let read = point.iter().enumerate().map(|(axis, index)| {
+                let scaled = match self.steps[axis] {
+                    _ if self.extents[axis] == 1 => Expr::Integer(0),
+                    1 => index.clone(),
+                    step => index.clone() * step,
+                };
+                match self.starts[axis] {
+                    0 => scaled,
+                    start => scaled + start,
+                }
+            });
+            Expr::Load(x, read.collect())
+        })])
+    }
 }

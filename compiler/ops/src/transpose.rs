@@ -1,6 +1,9 @@
 //! Permutation of axes.
 
-use crate::operator::{FusionClass, OpError, Operator, named, pending, required};
+use crate::express::{input, only_output};
+use crate::operator::{FusionClass, OpError, Operator, named, required};
+use crate::shape::output_type;
+use crate::strided::{copy_strided, row_major};
 use hone_graph::InferError;
 use hone_tensor::{BufferId, Builder, Expr};
 use hone_types::{Tensor, TensorType};
@@ -37,5 +40,28 @@ impl Operator for Transpose {
         FusionClass::Injective
     }
 
-    pending!();
+    fn reference(&self, inputs: &[Option<&Tensor>]) -> Result<Vec<Tensor>, OpError> {
+        let input = required(Self::NAME, inputs, 0)?;
+        let output = output_type(self, inputs)?;
+        let own = row_major(input.shape());
+        let strides: Vec<isize> = self.permutation.iter().map(|axis| own[*axis]).collect();
+        let bytes = copy_strided(input.bytes(), output.dtype.bytes(), &output.shape, 0, &strides);
+        Ok(vec![Tensor::from_bytes(output, bytes)?])
+    }
+
+    fn expression(
+        &self,
+        builder: &mut Builder,
+        inputs: &[Option<BufferId>],
+    ) -> Option<Vec<BufferId>> {
+        let x = input(inputs, 0)?;
+        let output = only_output(self, builder, inputs)?;
+        Some(vec![builder.map("transpose", &output, |point| {
+            let mut read = point.to_vec();
+            for (index, axis) in point.iter().zip(&self.permutation) {
+                read[*axis] = index.clone();
+            }
+            Expr::Load(x, read)
+        })])
+    }
 }
