@@ -1,0 +1,110 @@
+//! Products, reductions, normalizations.
+
+use super::{Case, case, f32s, tensor};
+use hone_ops::*;
+use hone_types::{DataType, Tensor};
+
+pub fn cases() -> Vec<Case> {
+    let mut cases = products();
+    cases.extend(reductions());
+    cases.extend(normalizations());
+    cases
+}
+
+fn products() -> Vec<Case> {
+    let pairs: [(&[usize], &[usize]); 9] = [
+        (&[3, 4], &[4, 5]),
+        (&[2, 1, 3, 4], &[5, 4, 2]),
+        (&[4], &[4]),
+        (&[4], &[2, 4, 3]),
+        (&[2, 3, 4], &[4]),
+        (&[9, 7], &[7, 1]),
+        (&[2, 0], &[0, 3]),
+        (&[0, 2], &[2, 3]),
+        (&[1, 1], &[1, 1]),
+    ];
+    let types = [DataType::F32, DataType::F64, DataType::F16, DataType::I32, DataType::I8];
+    pairs
+        .iter()
+        .flat_map(|(left, right)| {
+            types.map(|dtype| case(MatMul {}, &[tensor(dtype, *left), tensor(dtype, *right)]))
+        })
+        .collect()
+}
+
+fn reductions() -> Vec<Case> {
+    use ReduceFunction::*;
+    let mut cases = Vec::new();
+    for function in [Sum, Mean, Maximum, Minimum, Product, L1, L2, SumSquare, LogSumExp, LogSum] {
+        for (axes, keep_axes) in [(vec![1], true), (vec![2, 0], false), (vec![], true)] {
+            let reduce = Reduce { function, axes, keep_axes };
+            for dtype in [DataType::F32, DataType::I32] {
+                // The logarithm of a negative sum is not a number.
+                let positive = Unary::new(UnaryFunction::Abs)
+                    .reference(&[Some(&tensor(dtype, [2, 3, 4]))])
+                    .unwrap();
+                cases.push(case(reduce.clone(), &positive));
+            }
+            cases.push(case(reduce, &[tensor(DataType::F64, [3, 1, 2])]));
+        }
+        let none = Reduce { function, axes: vec![1], keep_axes: false };
+        cases.push(case(none, &[f32s([2, 0])]));
+    }
+    let infinite =
+        Tensor::from_elements([2, 2], &[f32::INFINITY, 1.0, f32::NEG_INFINITY, f32::NEG_INFINITY]);
+    let log_sum = Reduce { function: LogSumExp, axes: vec![1], keep_axes: false };
+    cases.push(case(log_sum, &[infinite.unwrap()]));
+    for (maximum, select_last) in [(true, false), (true, true), (false, false), (false, true)] {
+        let reduce =
+            |axis: usize, keep_axis: bool| ArgReduce { maximum, axis, keep_axis, select_last };
+        cases.push(case(reduce(1, true), &[f32s([2, 5, 3])]));
+        cases.push(case(reduce(0, false), &[tensor(DataType::Bool, [6, 2])]));
+        let strange = [1.0_f32, f32::NAN, 2.0, f32::NAN, 2.0, 2.0];
+        cases.push(case(reduce(1, false), &[Tensor::from_elements([2, 3], &strange).unwrap()]));
+    }
+    for (exclusive, reverse) in [(false, false), (true, false), (false, true), (true, true)] {
+        let sum = CumulativeSum { axis: 1, exclusive, reverse };
+        cases.push(case(sum.clone(), &[f32s([2, 4, 3])]));
+        cases.push(case(sum.clone(), &[tensor(DataType::I32, [1, 5])]));
+        cases.push(case(sum, &[f32s([1, 0])]));
+    }
+    cases
+}
+
+fn normalizations() -> Vec<Case> {
+    let x = || f32s([2, 6, 3, 2]);
+    let six = || f32s([6]);
+    let positive = || Tensor::from_elements([6], &[0.5_f32, 1.0, 2.0, 3.0, 0.1, 0.7]).unwrap();
+    let epsilon = 1e-5;
+    let group = |groups: usize| GroupNormalization { groups, epsilon };
+    let mut cases = vec![
+        case(LayerNormalization { axis: 1, epsilon }, &[f32s([2, 3, 4]), f32s([3, 4]), f32s([4])]),
+        case(LayerNormalization { axis: 2, epsilon }, &[f32s([2, 3, 5]), f32s([5])]),
+        case(
+            LayerNormalization { axis: 1, epsilon },
+            &[DataType::F16, DataType::F16].map(|dtype| tensor(dtype, [3, 7])),
+        ),
+        case(InstanceNormalization { epsilon }, &[x(), six(), six()]),
+        case(group(1), &[x(), six(), six()]),
+        case(group(3), &[x(), six(), six()]),
+        case(group(6), &[f32s([1, 6, 4]), six(), six()]),
+        case(BatchNormalization { epsilon }, &[x(), six(), six(), six(), positive()]),
+        case(BatchNormalization { epsilon }, &[f32s([3, 6]), six(), six(), six(), positive()]),
+        case(LpNormalization { axis: 1, order: 1 }, &[f32s([2, 3, 2])]),
+        case(LpNormalization { axis: 0, order: 2 }, &[f32s([4, 1])]),
+        case(
+            LpNormalization { axis: 0, order: 2 },
+            &[Tensor::zeros(f32s([4]).tensor_type().clone())],
+        ),
+    ];
+    for size in [1, 2, 3, 5, 20] {
+        let normalization = LocalResponseNormalization { size, alpha: 0.3, beta: 0.75, bias: 2.0 };
+        cases.push(case(normalization, &[x()]));
+    }
+    for log in [false, true] {
+        cases.push(case(Softmax { axis: 1, log }, &[f32s([2, 5, 3])]));
+        cases.push(case(Softmax { axis: 0, log }, &[tensor(DataType::F16, [9])]));
+        cases.push(case(Softmax { axis: 2, log }, &[tensor(DataType::F64, [2, 0, 1])]));
+    }
+    cases
+}

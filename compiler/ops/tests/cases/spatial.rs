@@ -1,0 +1,98 @@
+//! Operators over windows.
+
+use super::{Case, case, f32s, tensor};
+use hone_ops::*;
+use hone_types::DataType;
+
+pub fn cases() -> Vec<Case> {
+    let mut cases = convolutions();
+    cases.extend(pools());
+    cases
+}
+
+fn window(
+    strides: [usize; 2],
+    dilations: [usize; 2],
+    begin: [usize; 2],
+    end: [usize; 2],
+) -> Window {
+    Window {
+        strides: strides.to_vec(),
+        dilations: dilations.to_vec(),
+        pads_begin: begin.to_vec(),
+        pads_end: end.to_vec(),
+    }
+}
+
+fn convolutions() -> Vec<Case> {
+    let padded = || window([2, 1], [1, 2], [1, 2], [1, 0]);
+    let transpose = |window: Window, groups: usize, output_padding: [usize; 2]| {
+        ConvolutionTranspose { window, groups, output_padding: output_padding.to_vec() }
+    };
+    vec![
+        case(
+            Convolution { window: padded(), groups: 2 },
+            &[f32s([2, 4, 7, 6]), f32s([6, 2, 3, 2]), f32s([6])],
+        ),
+        case(
+            Convolution { window: Window::plain(1), groups: 1 },
+            &[f32s([1, 2, 5]), f32s([3, 2, 2])],
+        ),
+        case(
+            PackedConvolution { strides: [2, 1], dilations: [1, 1], groups: 1 },
+            &[f32s([1, 2, 5, 4, 4]), f32s([3, 2, 3, 2, 4, 2]), f32s([3, 2])],
+        ),
+        case(
+            PackedDepthwise { strides: [1, 2], dilations: [1, 1] },
+            &[f32s([1, 2, 5, 5, 4]), f32s([2, 3, 3, 4])],
+        ),
+        case(transpose(padded(), 1, [0, 0]), &[f32s([2, 4, 5, 4]), f32s([4, 3, 3, 2]), f32s([3])]),
+        case(transpose(padded(), 2, [1, 0]), &[f32s([1, 4, 3, 4]), f32s([4, 3, 3, 3])]),
+        case(
+            transpose(window([3, 2], [1, 1], [0, 0], [0, 0]), 1, [2, 1]),
+            &[f32s([1, 2, 2, 3]), f32s([2, 2, 2, 2])],
+        ),
+        case(
+            transpose(window([2, 2], [1, 1], [0, 0], [0, 0]), 2, [0, 0]),
+            &[f32s([1, 4, 3, 2]), f32s([4, 1, 2, 2]), f32s([2])],
+        ),
+        case(
+            ConvolutionTranspose { window: Window::plain(1), groups: 1, output_padding: vec![0] },
+            &[f32s([1, 2, 4]), f32s([2, 1, 3])],
+        ),
+    ]
+}
+
+fn pools() -> Vec<Case> {
+    let windows = [
+        (vec![2, 2], window([2, 2], [1, 1], [0, 0], [0, 0])),
+        (vec![3, 2], window([2, 1], [1, 2], [1, 1], [1, 2])),
+        (vec![3, 3], window([2, 2], [2, 1], [2, 0], [2, 1])),
+        (vec![1, 1], Window::plain(2)),
+        (vec![2, 2], window([2, 2], [1, 1], [3, 0], [0, 3])),
+    ];
+    let kinds =
+        [PoolKind::Maximum, PoolKind::Average, PoolKind::Lp(1), PoolKind::Lp(2), PoolKind::Lp(3)];
+    let mut cases = Vec::new();
+    for (kernel, window) in &windows {
+        for kind in kinds {
+            for count_padding in [false, true] {
+                let (kernel, window) = (kernel.clone(), window.clone());
+                let pool = Pool { kind, kernel, window, count_padding };
+                let Pool { kernel, window, .. } = pool.clone();
+                cases.push(case(pool, &[f32s([2, 3, 7, 5])]));
+                let packed = PackedPool { kind, kernel, window, count_padding };
+                cases.push(case(packed, &[f32s([1, 2, 6, 5, 4])]));
+            }
+        }
+    }
+    let line = |kind: PoolKind| Pool {
+        kind,
+        kernel: vec![3],
+        window: Window { pads_begin: vec![1], ..Window::plain(1) },
+        count_padding: false,
+    };
+    cases.push(case(line(PoolKind::Maximum), &[tensor(DataType::I8, [1, 2, 6])]));
+    cases.push(case(line(PoolKind::Average), &[tensor(DataType::F16, [1, 2, 6])]));
+    cases
+}
