@@ -61,13 +61,13 @@ setup_node() {
   build pause "$GO/pause" . -ldflags '-s -w'
   setup_images
   mkdir -p "$IMAGES"
-  "$BIN/ociimage" -out "$IMAGES/pause.tar" -ref localhost/hone/pause:1 -entrypoint /pause -add "$BIN/pause:/pause"
+  "$BIN/ociimage" -out "$IMAGES/pause.tar" -ref localhost/hone/pause:1 -entrypoint /pause -add "$BIN/pause:/pause" >/dev/null
   # A shell and its tools for tests, and curl: the static busybox cannot look names up.
   local busybox applets=() applet
   busybox=$(command -v busybox)
   while read -r applet; do [ "$applet" = busybox ] || applets+=(-link "/bin/busybox:/bin/$applet"); done < <("$busybox" --list)
   "$BIN/ociimage" -out "$IMAGES/toolbox.tar" -ref localhost/hone/toolbox:1 -user 0:0 \
-    -env PATH=/bin -add "$busybox:/bin/busybox" "${applets[@]}" -binary "$(command -v curl):/bin/curl"
+    -env PATH=/bin -add "$busybox:/bin/busybox" "${applets[@]}" -binary "$(command -v curl):/bin/curl" >/dev/null
 }
 
 setup_kwok() { install_go kwok "sigs.k8s.io/kwok/cmd/kwok@$KWOK"; }

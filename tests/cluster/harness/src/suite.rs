@@ -205,6 +205,7 @@ fn run_in_namespace(cluster: &Cluster, name: &str, body: Body) -> Result<()> {
 /// A namespace with its default service account, without which no pod can be made.
 fn create_namespace(cluster: &Cluster, name: &str) -> Result<String> {
     let prefix: String = name
+        .replace("::", "-")
         .to_lowercase()
         .chars()
         .map(|c| if c.is_ascii_alphanumeric() { c } else { '-' })
