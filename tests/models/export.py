@@ -2,14 +2,15 @@
 
     export.py FOLDER [NAME ...]
 
-For each name: FOLDER/NAME.onnx, NAME.inputs.npz and NAME.outputs.npz, whose arrays are named as the
-model's inputs and outputs. A name ending in `.dynamo` uses torch's newer exporter (opset 18), the
+For each name: FOLDER/NAME.onnx, NAME.facts.json, NAME.inputs.npz and NAME.outputs.npz, whose arrays
+are named as the model's inputs and outputs. A name ending in `.dynamo` uses torch's newer exporter (opset 18), the
 others the tracing one (opset 17). What exists is kept. `--operators FILE` writes the operators of
 every model in FOLDER as a table.
 """
 
 import argparse
 import collections
+import json
 import pathlib
 import sys
 import time
@@ -19,6 +20,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 import zoo
 
@@ -53,8 +55,17 @@ def export(name, folder):
         difference = np.abs(outputs[key] - value.numpy()).max()
         scale = np.abs(outputs[key]).max()
         print(f"  {key}: largest {scale:.4g}, torch differs by {difference:.3g}")
+    facts = {"gflop": floating_point_operations(model, inputs) / 1e9}
+    (folder / f"{name}.facts.json").write_text(json.dumps(facts) + "\n")
     # Last, so that a file of outputs means a finished export.
     np.savez(folder / f"{name}.outputs.npz", **outputs)
+
+
+def floating_point_operations(model, inputs):
+    """Additions and multiplications in the convolutions and matrix products of one run."""
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        model(*inputs.values())
+    return counter.get_total_flops()
 
 
 def operators(folder, target):

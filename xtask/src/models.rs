@@ -18,12 +18,29 @@ pub struct Arguments {
 
 /// Exports what is missing to `.hone/models`.
 pub fn run(arguments: &Arguments) -> Result<()> {
-    let folder = repository::root().join("tests/models");
-    let mut command = Command::new(python::environment("models")?);
-    command.arg(folder.join("export.py")).arg(repository::scratch().join("models"));
-    command.args(&arguments.names);
+    let mut command = exporter(&arguments.names)?;
     if arguments.operators {
-        command.arg("--operators").arg(folder.join("operators.md"));
+        command.arg("--operators").arg(repository::root().join("tests/models/operators.md"));
     }
     python::check("export models", &mut command)
+}
+
+/// Exports those of `names` that are missing to `.hone/models`.
+pub fn export(names: &[String]) -> Result<()> {
+    let folder = repository::scratch().join("models");
+    let missing = |name: &&String| !folder.join(format!("{name}.outputs.npz")).exists();
+    let names: Vec<String> = names.iter().filter(missing).cloned().collect();
+    if names.is_empty() {
+        return Ok(());
+    }
+    python::check("export models", &mut exporter(&names)?)
+}
+
+fn exporter(names: &[String]) -> Result<Command> {
+    let mut command = Command::new(python::environment("models")?);
+    command
+        .arg(repository::root().join("tests/models/export.py"))
+        .arg(repository::scratch().join("models"))
+        .args(names);
+    Ok(command)
 }

@@ -62,6 +62,11 @@ pub fn check(what: &str, command: &mut Command) -> Result<()> {
     Ok(())
 }
 
+/// Writes `text` to `path`.
+pub fn write(path: &Path, text: &str) -> Result<()> {
+    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}
+
 /// The requirements before and after the line `# no-deps`.
 fn split(text: &str) -> (String, String) {
     match text.split_once("# no-deps\n") {

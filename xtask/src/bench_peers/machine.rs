@@ -1,0 +1,92 @@
+//! Facts of the machine that a comparison ran on.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+
+use crate::{python, repository};
+
+/// What the machine is.
+#[derive(Debug, Serialize)]
+pub struct Machine {
+    /// The processor's name.
+    pub processor: String,
+    /// Processors that may be used.
+    pub processors: usize,
+    /// Its vector features.
+    pub features: Vec<String>,
+    /// Memory, in bytes.
+    pub memory: u64,
+    /// The kernel's version.
+    pub kernel: String,
+    /// Seconds since 1970 when the comparison began.
+    pub began: u64,
+    /// The highest average of runnable processes over a minute seen meanwhile: well over the
+    /// number of threads means that others were using the machine.
+    pub load: f64,
+    #[serde(skip)]
+    probe: PathBuf,
+}
+
+impl Machine {
+    /// Reads the facts and compiles the probe.
+    pub fn probe() -> Result<Self> {
+        let facts = fs::read_to_string("/proc/cpuinfo").context("cannot read /proc/cpuinfo")?;
+        let fact = |key: &str| {
+            let line = facts.lines().find(|line| line.starts_with(key));
+            line.and_then(|line| line.split_once(':')).map_or("", |(_, value)| value.trim())
+        };
+        let wanted = |feature: &&str| {
+            ["avx", "fma", "amx", "asimd", "sve", "f16c"].iter().any(|p| feature.starts_with(p))
+        };
+        let memory = fs::read_to_string("/proc/meminfo")?;
+        let memory = memory.split_whitespace().nth(1).and_then(|kb| kb.parse::<u64>().ok());
+        let features = [fact("flags"), fact("Features")].join(" ");
+        let kernel = fs::read_to_string("/proc/sys/kernel/osrelease")?;
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?;
+        Ok(Self {
+            processor: fact("model name").to_owned(),
+            processors: std::thread::available_parallelism()?.get(),
+            features: features.split_whitespace().filter(wanted).map(str::to_owned).collect(),
+            memory: memory.unwrap_or(0) * 1024,
+            kernel: kernel.trim().to_owned(),
+            began: now.as_secs(),
+            load: 0.0,
+            probe: compile()?,
+        })
+    }
+
+    /// The peak rate of fused multiply-adds of `threads` threads now, in GFLOP/s.
+    pub fn fma_peak(&mut self, threads: usize) -> Result<f64> {
+        let pinned = format!("{}-{}", self.processors - threads, self.processors - 1);
+        let output = Command::new("taskset")
+            .args(["--cpu-list", &pinned])
+            .arg(&self.probe)
+            .args([threads.to_string(), "100".to_owned()])
+            .output()
+            .context("cannot start taskset (from the package util-linux)")?;
+        let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+        let load = load.split_whitespace().next().and_then(|load| load.parse().ok());
+        self.load = self.load.max(load.unwrap_or(0.0));
+        let text = String::from_utf8_lossy(&output.stdout);
+        text.trim().parse().with_context(|| format!("not a rate: {text}"))
+    }
+}
+
+fn compile() -> Result<PathBuf> {
+    let folder = repository::scratch().join("bench-peers");
+    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let probe = folder.join("fma_probe");
+    python::check(
+        "compile the probe of the peak rate",
+        Command::new("cc")
+            .args(["-O2", "-march=native", "-ffp-contract=fast", "-pthread"])
+            .arg(repository::root().join("tests/peers/fma_probe.c"))
+            .arg("-o")
+            .arg(&probe),
+    )?;
+    Ok(probe)
+}

@@ -1,0 +1,181 @@
+//! Measuring the peers on one model with one number of threads.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use serde::Serialize;
+
+use super::machine::Machine;
+use super::peer::Peer;
+use super::process::{Process, Ready};
+use super::statistics::median;
+use crate::{python, repository};
+
+/// How much to measure.
+#[derive(Debug)]
+pub struct Settings {
+    /// Rounds, each with every peer once.
+    pub rounds: usize,
+    /// What a peer may take in a round, in milliseconds, beyond one run.
+    pub turn: u64,
+}
+
+/// One model with one number of threads.
+#[derive(Debug, Serialize)]
+pub struct Group {
+    /// The model's name.
+    pub model: String,
+    /// Threads, each on a processor of its own.
+    pub threads: usize,
+    /// Work of one run in 10⁹ floating-point operations, where it is known.
+    pub gflop: Option<f64>,
+    /// The probed peak rates of fused multiply-adds, one a round, in GFLOP/s.
+    pub fma_peaks: Vec<f64>,
+    /// What came out, in the order of the peers.
+    pub results: Vec<Measured>,
+    /// Peers that could not run this, and why.
+    pub left_out: Vec<(String, String)>,
+}
+
+/// One peer's figures.
+#[derive(Debug, Serialize)]
+pub struct Measured {
+    /// The peer's name.
+    pub peer: String,
+    /// What it said of itself.
+    #[serde(flatten)]
+    pub ready: Ready,
+    /// The first run, in milliseconds.
+    pub first_ms: f64,
+    /// Latencies in milliseconds, one list a round.
+    pub rounds: Vec<Vec<f64>>,
+    /// Peak resident memory, in bytes; compiling in the same process included.
+    pub peak_memory: u64,
+    /// The largest difference from the reference's outputs, over the reference's largest output.
+    pub error: f64,
+}
+
+impl Measured {
+    /// The median of all latencies, in milliseconds.
+    pub fn latency(&self) -> f64 {
+        median(&self.rounds.concat()).unwrap_or(f64::NAN)
+    }
+
+    /// The lowest and highest round's median, in milliseconds.
+    pub fn spread(&self) -> (f64, f64) {
+        let medians = self.rounds.iter().filter_map(|round| median(round));
+        medians.fold((f64::INFINITY, 0.0), |(low, high), m| (low.min(m), high.max(m)))
+    }
+}
+
+/// Measures `peers` in interleaved rounds.
+pub fn group(
+    models: &Path,
+    model: &str,
+    threads: usize,
+    peers: Vec<Peer>,
+    settings: &Settings,
+    machine: &mut Machine,
+) -> Result<Group> {
+    let mut group = Group {
+        model: model.to_owned(),
+        threads,
+        gflop: gflop(models, model),
+        fma_peaks: Vec::new(),
+        results: Vec::new(),
+        left_out: Vec::new(),
+    };
+    let mut running = Vec::new();
+    for peer in peers {
+        eprintln!("bench-peers: {model}, {threads} threads: starting {}", peer.name);
+        match start(models, model, threads, &peer, machine.processors) {
+            Ok((process, measured)) => {
+                running.push(process);
+                group.results.push(measured);
+            }
+            Err(error) => {
+                eprintln!("bench-peers: {} is left out: {error:#}", peer.name);
+                group.left_out.push((peer.name, format!("{error:#}")));
+            }
+        }
+    }
+    if running.is_empty() {
+        bail!("no peer can run {model} with {threads} threads");
+    }
+    for round in 0..settings.rounds {
+        eprintln!("bench-peers: {model}, {threads} threads: round {}", round + 1);
+        group.fma_peaks.push(machine.fma_peak(threads)?);
+        for turn in 0..running.len() {
+            let index = (round + turn) % running.len();
+            let measured = &mut group.results[index];
+            let latencies = take_turn(&mut running[index], measured.first_ms, settings.turn)
+                .with_context(|| format!("{} failed in round {round}", measured.peer))?;
+            measured.rounds.push(latencies);
+        }
+    }
+    for (process, measured) in running.iter().zip(&mut group.results) {
+        measured.peak_memory = measured.peak_memory.max(process.peak_memory()?);
+    }
+    Ok(group)
+}
+
+/// Starts a peer, takes its first run and checks its answer.
+fn start(
+    models: &Path,
+    model: &str,
+    threads: usize,
+    peer: &Peer,
+    processors: usize,
+) -> Result<(Process, Measured)> {
+    let file = |kind: &str| models.join(format!("{model}.{kind}"));
+    let scratch = repository::scratch().join("bench-peers");
+    let messages = scratch.join(format!("{}.log", peer.name));
+    let (onnx, inputs) = (file("onnx"), file("inputs.npz"));
+    let mut process = Process::start(peer, &onnx, &inputs, threads, processors, &messages)?;
+    let first = process.run(1)?[0] as f64 / 1e6;
+    let peak_memory = process.peak_memory()?;
+    let outputs = scratch.join(format!("{}.npz", peer.name));
+    process.outputs(&outputs)?;
+    let error = compare(&outputs, &file("outputs.npz"))?;
+    let measured = Measured {
+        peer: peer.name.clone(),
+        ready: process.ready.clone(),
+        first_ms: first,
+        rounds: Vec::new(),
+        peak_memory,
+        error,
+    };
+    Ok((process, measured))
+}
+
+/// A warm-up and as many runs as fit in `turn` milliseconds, in milliseconds.
+fn take_turn(process: &mut Process, first_ms: f64, turn: u64) -> Result<Vec<f64>> {
+    // Threads of the peer before this one may spin a little before they sleep.
+    std::thread::sleep(Duration::from_millis(100));
+    // What takes seconds needs no warming, and there would be no time for it.
+    let warm = if first_ms < 1000.0 { process.run(1)?[0] as f64 / 1e6 } else { first_ms };
+    let count = (turn as f64 / warm.max(1e-3)).clamp(1.0, 1000.0) as usize;
+    Ok(process.run(count)?.into_iter().map(|latency| latency as f64 / 1e6).collect())
+}
+
+/// The largest difference of two files of arrays, over the second one's largest number.
+fn compare(outputs: &Path, reference: &Path) -> Result<f64> {
+    let script: PathBuf = repository::root().join("tests/peers/compare.py");
+    let output = Command::new(python::environment("onnx")?)
+        .args([&script, outputs, reference])
+        .output()?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        bail!("outputs cannot be compared: {}", said.lines().last().unwrap_or(""));
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    text.trim().parse().with_context(|| format!("not a number: {text}"))
+}
+
+fn gflop(models: &Path, model: &str) -> Option<f64> {
+    let text = std::fs::read_to_string(models.join(format!("{model}.facts.json"))).ok()?;
+    let facts: serde_json::Value = serde_json::from_str(&text).ok()?;
+    facts["gflop"].as_f64().filter(|&gflop| gflop > 0.0)
+}
