@@ -3,7 +3,7 @@
     export.py FOLDER [NAME ...]
 
 For each name: FOLDER/NAME.onnx, NAME.facts.json, NAME.inputs.npz and NAME.outputs.npz, whose arrays
-are named as the model's inputs and outputs. A name ending in `.dynamo` uses torch's newer exporter (opset 18), the
+are named as the inputs and outputs. A name ending in `.dynamo` uses torch's newer exporter (opset 18), the
 others the tracing one (opset 17). What exists is kept. `--operators FILE` writes the operators of
 every model in FOLDER as a table.
 """

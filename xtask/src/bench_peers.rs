@@ -4,6 +4,9 @@
 //! `tests/peers/serve.py`. Rounds are interleaved (A B C, B C A, …), so that what the machine does
 //! meanwhile meets everyone; the machine's peak rate of fused multiply-adds is probed in the same
 //! rounds. Results go to `docs/benchmarks/` as a table, JSON and a plot.
+//!
+//! Where others use the machine, `nice -n -19 cargo xtask bench-peers` (as root) keeps most of them
+//! out; the results say how loaded the machine was.
 
 use std::path::{Path, PathBuf};
 
@@ -61,8 +64,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
             }
             let peers = peer::all(&arguments.peers, &arguments.hone)?;
             let settings = measure::Settings { rounds: arguments.rounds, turn: arguments.turn };
-            let group =
-                measure::group(&models, model, threads, peers, &settings, &mut machine)?;
+            let group = measure::group(&models, model, threads, peers, &settings, &mut machine)?;
             println!("{}", report::table(&group));
             groups.push(group);
             // After each group: a long comparison that is cut off keeps what it has.

@@ -4,6 +4,7 @@
 
 use clap::Parser;
 
+mod bench_peers;
 mod generate;
 mod models;
 mod onnx_proto;
@@ -15,6 +16,8 @@ mod repository;
 #[derive(Parser)]
 #[command(name = "xtask", about = "Chores of the Hone repository")]
 enum Chore {
+    /// Measure Hone beside other ways to run the same models; results in `docs/benchmarks`.
+    BenchPeers(bench_peers::Arguments),
     /// Export the models of the benchmarks to `.hone/models`.
     Models(models::Arguments),
     /// Generate the importer's protobuf types from the pinned onnx package.
@@ -29,6 +32,7 @@ enum Chore {
 
 fn main() -> anyhow::Result<()> {
     match Chore::parse() {
+        Chore::BenchPeers(arguments) => bench_peers::run(&arguments),
         Chore::Models(arguments) => models::run(&arguments),
         Chore::OnnxProto => onnx_proto::run(),
         Chore::OnnxTests => onnx_tests::run(),

@@ -163,9 +163,8 @@ fn take_turn(process: &mut Process, first_ms: f64, turn: u64) -> Result<Vec<f64>
 /// The largest difference of two files of arrays, over the second one's largest number.
 fn compare(outputs: &Path, reference: &Path) -> Result<f64> {
     let script: PathBuf = repository::root().join("tests/peers/compare.py");
-    let output = Command::new(python::environment("onnx")?)
-        .args([&script, outputs, reference])
-        .output()?;
+    let output =
+        Command::new(python::environment("onnx")?).args([&script, outputs, reference]).output()?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
         bail!("outputs cannot be compared: {}", said.lines().last().unwrap_or(""));

@@ -9,16 +9,8 @@ use super::absolute;
 use crate::{python, repository};
 
 /// The peers' names, in the order that the first round takes.
-pub const NAMES: [&str; 8] = [
-    "hone",
-    "onnxruntime",
-    "openvino",
-    "openvino-default",
-    "torch",
-    "iree",
-    "tract",
-    "tvm",
-];
+pub const NAMES: [&str; 8] =
+    ["hone", "onnxruntime", "openvino", "openvino-default", "torch", "iree", "tract", "tvm"];
 
 /// A way to run a model.
 #[derive(Debug)]

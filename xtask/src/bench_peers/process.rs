@@ -35,8 +35,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts `peer` on the first `threads` processors, counted from the last one down, which has
-    /// less of the system's own work.
+    /// Starts `peer` on the last `threads` processors: the first has more of the system's own work.
     pub fn start(
         peer: &Peer,
         model: &Path,
