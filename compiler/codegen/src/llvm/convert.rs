@@ -1,0 +1,178 @@
+//! Conversions between element types, and between memory and computation.
+
+use super::emitter::Emitter;
+use super::ir::{T, V, scalar_of};
+use crate::error::Result;
+use hone_types::DataType;
+use inkwell::values::InstructionOpcode as Op;
+use inkwell::{FloatPredicate, IntPredicate};
+
+impl<'c> Emitter<'c, '_> {
+    /// Elements as they lie in memory, in the type they are computed in.
+    pub(crate) fn computed(&self, dtype: DataType, raw: V<'c>) -> Result<V<'c>> {
+        let ir = self.ir;
+        match dtype {
+            DataType::Bool => ir.compare_int(IntPredicate::NE, raw, ir.int(raw.get_type(), 0)),
+            DataType::F16 => self.half_to_float(raw),
+            DataType::BF16 => {
+                let wide = ir.convert(Op::ZExt, raw, ir.context.i32_type().into())?;
+                let bits = ir.binary(Op::Shl, wide, ir.int(wide.get_type(), 16))?;
+                ir.convert(Op::BitCast, bits, ir.context.f32_type().into())
+            }
+            _ => Ok(raw),
+        }
+    }
+
+    /// Computed elements as they lie in memory.
+    pub(crate) fn stored(&self, dtype: DataType, value: V<'c>) -> Result<V<'c>> {
+        let ir = self.ir;
+        match dtype {
+            DataType::Bool => ir.convert(Op::ZExt, value, ir.context.i8_type().into()),
+            DataType::F16 => self.float_to_half(value),
+            DataType::BF16 => self.float_to_bfloat(value),
+            _ => Ok(value),
+        }
+    }
+
+    /// Conversion as ONNX `Cast` does it.
+    pub(crate) fn cast(&self, from: DataType, to: DataType, value: V<'c>) -> Result<V<'c>> {
+        if from == to {
+            return Ok(value);
+        }
+        let ir = self.ir;
+        let target = ir.compute_type(to);
+        match (from, to) {
+            (_, DataType::Bool) if from.is_float() => {
+                ir.compare_float(FloatPredicate::UNE, value, ir.float(value.get_type(), 0.0))
+            }
+            (_, DataType::Bool) => {
+                ir.compare_int(IntPredicate::NE, value, ir.int(value.get_type(), 0))
+            }
+            _ if from.is_float() && to.is_float() => self.cast_float(to, value),
+            _ if from.is_float() => self.float_to_integer(to, value),
+            _ if to.is_float() => {
+                let op = if from.is_signed_integer() { Op::SIToFP } else { Op::UIToFP };
+                let value = ir.convert(op, value, target)?;
+                self.round_to(to, value)
+            }
+            _ if from.bytes() > to.bytes() => ir.convert(Op::Trunc, value, target),
+            _ if from != DataType::Bool && from.bytes() == to.bytes() => Ok(value),
+            _ if from.is_signed_integer() => ir.convert(Op::SExt, value, target),
+            _ => ir.convert(Op::ZExt, value, target),
+        }
+    }
+
+    fn cast_float(&self, to: DataType, value: V<'c>) -> Result<V<'c>> {
+        let ir = self.ir;
+        let wide = scalar_of(value.get_type()) == ir.context.f64_type().into();
+        let value = match (wide, to == DataType::F64) {
+            (true, false) => ir.convert(Op::FPTrunc, value, ir.context.f32_type().into())?,
+            (false, true) => ir.convert(Op::FPExt, value, ir.context.f64_type().into())?,
+            _ => value,
+        };
+        self.round_to(to, value)
+    }
+
+    /// A value computed in `f32`, rounded to what `to` can hold.
+    fn round_to(&self, to: DataType, value: V<'c>) -> Result<V<'c>> {
+        match to {
+            DataType::F16 | DataType::BF16 => {
+                let stored = self.stored(to, value)?;
+                self.computed(to, stored)
+            }
+            _ => Ok(value),
+        }
+    }
+
+    /// Towards zero, saturating; NaN gives 0.
+    fn float_to_integer(&self, to: DataType, value: V<'c>) -> Result<V<'c>> {
+        let name = if to.is_signed_integer() { "llvm.fptosi.sat" } else { "llvm.fptoui.sat" };
+        let ty = self.ir.shaped(self.ir.compute_type(to), value);
+        self.ir.intrinsic(name, &[ty, value.get_type()], &[value])
+    }
+
+    /// `f32` to bfloat16 bits, to nearest, ties to even; NaN stays NaN.
+    fn float_to_bfloat(&self, value: V<'c>) -> Result<V<'c>> {
+        let ir = self.ir;
+        let bits = ir.convert(Op::BitCast, value, ir.context.i32_type().into())?;
+        let ty = bits.get_type();
+        let high = ir.binary(Op::LShr, bits, ir.int(ty, 16))?;
+        let odd = ir.binary(Op::And, high, ir.int(ty, 1))?;
+        let bias = ir.binary(Op::Add, odd, ir.int(ty, 0x7fff))?;
+        let rounded = ir.binary(Op::Add, bits, bias)?;
+        let rounded = ir.binary(Op::LShr, rounded, ir.int(ty, 16))?;
+        let quiet = ir.binary(Op::Or, high, ir.int(ty, 0x40))?;
+        let nan = ir.compare_float(FloatPredicate::UNO, value, value)?;
+        let chosen = ir.select(nan, quiet, rounded)?;
+        ir.convert(Op::Trunc, chosen, ir.context.i16_type().into())
+    }
+
+    fn half_type(&self) -> T<'c> {
+        self.ir.context.f16_type().into()
+    }
+
+    fn half_to_float(&self, raw: V<'c>) -> Result<V<'c>> {
+        let ir = self.ir;
+        let float = ir.context.f32_type().into();
+        if self.target.half_conversion {
+            let half = ir.convert(Op::BitCast, raw, self.half_type())?;
+            return ir.convert(Op::FPExt, half, float);
+        }
+        // Moving exponent and fraction up by 13 bits and multiplying by 2^112 corrects the bias,
+        // subnormals included; infinities and NaN have the largest exponent in both forms.
+        let wide = ir.convert(Op::ZExt, raw, ir.context.i32_type().into())?;
+        let ty = wide.get_type();
+        let magnitude = ir.binary(Op::And, wide, ir.int(ty, 0x7fff))?;
+        let sign = ir.binary(Op::And, wide, ir.int(ty, 0x8000))?;
+        let sign = ir.binary(Op::Shl, sign, ir.int(ty, 16))?;
+        let moved = ir.binary(Op::Shl, magnitude, ir.int(ty, 13))?;
+        let scaled = ir.convert(Op::BitCast, moved, float)?;
+        let scale = ir.float(scaled.get_type(), 2f64.powi(112));
+        let scaled = ir.binary(Op::FMul, scaled, scale)?;
+        let bits = ir.convert(Op::BitCast, scaled, ir.context.i32_type().into())?;
+        let special = ir.binary(Op::Or, moved, ir.int(ty, 0x7f80_0000))?;
+        let is_special = ir.compare_int(IntPredicate::UGE, magnitude, ir.int(ty, 0x7c00))?;
+        let bits = ir.select(is_special, special, bits)?;
+        let bits = ir.binary(Op::Or, bits, sign)?;
+        ir.convert(Op::BitCast, bits, float)
+    }
+
+    fn float_to_half(&self, value: V<'c>) -> Result<V<'c>> {
+        let ir = self.ir;
+        let short = ir.context.i16_type().into();
+        if self.target.half_conversion {
+            let half = ir.convert(Op::FPTrunc, value, self.half_type())?;
+            return ir.convert(Op::BitCast, half, short);
+        }
+        let bits = ir.convert(Op::BitCast, value, ir.context.i32_type().into())?;
+        let ty = bits.get_type();
+        let sign = ir.binary(Op::LShr, bits, ir.int(ty, 16))?;
+        let sign = ir.binary(Op::And, sign, ir.int(ty, 0x8000))?;
+        let magnitude = ir.binary(Op::And, bits, ir.int(ty, 0x7fff_ffff))?;
+        // Normal numbers: rebias, then round the 13 bits away, ties to even.
+        let odd = ir.binary(Op::LShr, magnitude, ir.int(ty, 13))?;
+        let odd = ir.binary(Op::And, odd, ir.int(ty, 1))?;
+        let bias = ir.int(ty, 0xfff - (112 << 23));
+        let normal = ir.binary(Op::Add, magnitude, bias)?;
+        let normal = ir.binary(Op::Add, normal, odd)?;
+        let normal = ir.binary(Op::LShr, normal, ir.int(ty, 13))?;
+        // Subnormal ones: adding 0.5 lines the fraction up and rounds it.
+        let float = ir.convert(Op::BitCast, magnitude, ir.context.f32_type().into())?;
+        let half = ir.float(float.get_type(), 0.5);
+        let lined = ir.binary(Op::FAdd, float, half)?;
+        let lined = ir.convert(Op::BitCast, lined, ir.context.i32_type().into())?;
+        let subnormal = ir.binary(Op::Sub, lined, ir.int(ty, 0x3f00_0000))?;
+        let is_subnormal = ir.compare_int(IntPredicate::ULT, magnitude, ir.int(ty, 0x3880_0000))?;
+        let finite = ir.select(is_subnormal, subnormal, normal)?;
+        // From 65520 on the nearest is infinity; NaN keeps its upper bits and becomes quiet.
+        let infinite = ir.compare_int(IntPredicate::UGE, magnitude, ir.int(ty, 0x477f_f000))?;
+        let bounded = ir.select(infinite, ir.int(ty, 0x7c00), finite)?;
+        let payload = ir.binary(Op::LShr, magnitude, ir.int(ty, 13))?;
+        let payload = ir.binary(Op::And, payload, ir.int(ty, 0x3ff))?;
+        let quiet = ir.binary(Op::Or, payload, ir.int(ty, 0x7e00))?;
+        let nan = ir.compare_float(FloatPredicate::UNO, value, value)?;
+        let magnitude = ir.select(nan, quiet, bounded)?;
+        let whole = ir.binary(Op::Or, magnitude, sign)?;
+        ir.convert(Op::Trunc, whole, short)
+    }
+}

@@ -1,0 +1,392 @@
+//! Addresses, loads and stores.
+//!
+//! An access is brought to a sum of terms. Terms are added to the buffer's start outermost variable
+//! first, so that what a loop does not change can be computed before it, and the constant last, so
+//! that it ends in the instruction's displacement.
+
+use super::emitter::Emitter;
+use super::environment::Lanes;
+use super::ir::{V, lanes};
+use crate::error::{CodegenError, Result};
+use crate::linear::{Linear, flatten};
+use hone_tensor::{BufferId, Expr, Range, Scope};
+use hone_types::DataType;
+use inkwell::values::{PointerValue, VectorValue};
+
+/// Base addresses of buffers are multiples of this many bytes.
+pub(crate) const BUFFER_ALIGNMENT: u64 = 64;
+
+/// Where the lanes of an access lie from lane 0's element.
+#[derive(Clone, Debug)]
+enum Along<'c> {
+    /// All lanes at the same element, or no lanes.
+    Uniform,
+    /// One after the other.
+    Contiguous,
+    /// At these element offsets.
+    Offsets(Vec<i64>),
+    /// At these elements, from the buffer's start.
+    Elements(VectorValue<'c>),
+}
+
+/// One element, or one per lane.
+#[derive(Clone, Debug)]
+pub(crate) struct Access<'c> {
+    dtype: DataType,
+    address: PointerValue<'c>,
+    align: u32,
+    along: Along<'c>,
+    register: bool,
+    /// Whether every lane, active or not, is inside the buffer.
+    safe: bool,
+    lanes: Option<Lanes>,
+}
+
+impl Access<'_> {
+    /// Whether all lanes are at one element.
+    pub(crate) fn is_uniform(&self) -> bool {
+        matches!(self.along, Along::Uniform)
+    }
+}
+
+impl<'c> Emitter<'c, '_> {
+    /// The access to `buffer[indices]`; the indices are simplified.
+    pub(crate) fn access(&mut self, buffer: BufferId, indices: &[Expr]) -> Result<Access<'c>> {
+        let own = &self.program.buffers[buffer];
+        let (dtype, bytes) = (own.dtype, own.dtype.bytes() as i64);
+        let register = own.scope == Scope::Register;
+        let flat = self.environment.simplify(&flatten(indices, &own.shape));
+        let linear = Linear::of(&flat);
+        let lanes = self.environment.lanes();
+        let (varying, uniform): (Vec<_>, Vec<_>) = linear
+            .terms
+            .into_iter()
+            .partition(|(term, _)| lanes.is_some_and(|lanes| self.varies(term, lanes)));
+        if register && !uniform.is_empty() {
+            return Err(self.not_constant(buffer, &flat));
+        }
+        let safe = self
+            .environment
+            .bounds(&flat)
+            .is_some_and(|range| range.min >= 0 && range.max < own.elements() as i64);
+        let start = self.start_of(buffer)?;
+        let (along, first) = match lanes {
+            Some(lanes) if !varying.is_empty() => self.along(&varying, lanes)?,
+            _ => (Some(Along::Uniform), 0),
+        };
+        let Some(along) = along else {
+            if register {
+                return Err(self.not_constant(buffer, &flat));
+            }
+            let elements = self.value(&flat)?;
+            let V::VectorValue(elements) = elements else {
+                return Err(self.unsupported("an index varies by lane but has one value"));
+            };
+            let along = Along::Elements(elements);
+            let align = bytes as u32;
+            return Ok(Access { dtype, address: start, align, along, register, safe, lanes });
+        };
+        let constant = linear.constant + first;
+        let align = alignment(&uniform, constant, bytes);
+        let address = self.address(start, uniform, constant, bytes)?;
+        Ok(Access { dtype, address, align, along, register, safe, lanes })
+    }
+
+    fn not_constant(&self, buffer: BufferId, flat: &Expr) -> CodegenError {
+        CodegenError::RegisterIndex {
+            buffer: self.program.buffers[buffer].name.clone(),
+            index: crate::text::index(self.program, flat),
+        }
+    }
+
+    fn start_of(&self, buffer: BufferId) -> Result<PointerValue<'c>> {
+        self.buffers.get(&buffer).copied().ok_or_else(|| {
+            let name = &self.program.buffers[buffer].name;
+            self.unsupported(format!("buffer '{name}' has no place in this kernel"))
+        })
+    }
+
+    /// Whether a term's value depends on the lane: by the variable itself, or by a loaded index.
+    fn varies(&self, term: &Expr, lanes: Lanes) -> bool {
+        term.mentions(lanes.var)
+    }
+
+    /// How the lanes lie, and lane 0's element offset; no layout where it is known only at run time.
+    fn along(&self, varying: &[(Expr, i64)], own: Lanes) -> Result<(Option<Along<'c>>, i64)> {
+        let offset = |lane: u32| -> Option<i64> {
+            let value = own.first + i64::from(lane);
+            let known = |var| (var == own.var).then_some(Range::point(value));
+            varying.iter().try_fold(0i64, |sum, (term, factor)| {
+                let term = self.environment.simplify_under(term, &known).as_integer()?;
+                Some(sum + term * factor)
+            })
+        };
+        let Some(offsets) = (0..own.count).map(offset).collect::<Option<Vec<i64>>>() else {
+            return Ok((None, 0));
+        };
+        let first = offsets.first().copied().unwrap_or(0);
+        let stepped = |step: i64| {
+            offsets.iter().enumerate().all(|(lane, offset)| offset - first == step * lane as i64)
+        };
+        let along = if stepped(0) {
+            Along::Uniform
+        } else if stepped(1) {
+            Along::Contiguous
+        } else {
+            let last = offsets.last().copied().unwrap_or(0);
+            let padded =
+                (0..own.width as usize).map(|lane| offsets.get(lane).unwrap_or(&last) - first);
+            Along::Offsets(padded.collect())
+        };
+        Ok((Some(along), first))
+    }
+
+    fn address(
+        &mut self,
+        start: PointerValue<'c>,
+        mut terms: Vec<(Expr, i64)>,
+        constant: i64,
+        bytes: i64,
+    ) -> Result<PointerValue<'c>> {
+        terms.sort_by_key(|(term, _)| self.environment.depth(term));
+        let mut address = start;
+        for (term, factor) in terms {
+            let value = self.index(&term)?;
+            let scaled = match factor * bytes {
+                1 => value,
+                factor => self.ir.builder.build_int_nsw_mul(value, self.ir.i64(factor), "")?,
+            };
+            address = self.ir.offset(address, scaled)?;
+        }
+        match constant * bytes {
+            0 => Ok(address),
+            bytes => self.ir.offset(address, self.ir.i64(bytes)),
+        }
+    }
+
+    /// Reads an access, in the type that its elements are computed in.
+    pub(crate) fn load_access(&mut self, access: &Access<'c>) -> Result<V<'c>> {
+        let scalar = self.ir.memory_type(access.dtype);
+        let raw = match (&access.along, access.lanes) {
+            (Along::Uniform, _) if self.uniform_is_safe(access) => {
+                self.ir.load(scalar, access.address, access.align)?
+            }
+            (Along::Contiguous, Some(own)) if access.register => self.load_register(access, own)?,
+            (Along::Contiguous, Some(own)) => {
+                let ty = self.ir.with_lanes(scalar, Some(own.width));
+                match self.mask.filter(|_| !self.reads_all(access, own)) {
+                    None => self.ir.load(ty, access.address, access.align)?,
+                    Some(mask) => self.masked_load(ty, access, mask)?,
+                }
+            }
+            (Along::Offsets(offsets), Some(own)) if access.register => {
+                self.load_each(access, offsets, own)?
+            }
+            (_, Some(own)) => self.gather(access, own)?,
+            (_, None) => self.ir.load(scalar, access.address, access.align)?,
+        };
+        self.computed(access.dtype, raw)
+    }
+
+    /// Whether reading every lane is inside the buffer, so that no mask is needed.
+    fn reads_all(&self, access: &Access<'c>, own: Lanes) -> bool {
+        access.safe && own.count == own.width
+    }
+
+    /// Whether an access at one element may be read although a mask is on.
+    fn uniform_is_safe(&self, access: &Access<'c>) -> bool {
+        !self.conditional || access.safe || access.register
+    }
+
+    fn masked_load(
+        &self,
+        ty: super::ir::T<'c>,
+        access: &Access<'c>,
+        mask: VectorValue<'c>,
+    ) -> Result<V<'c>> {
+        let align: V<'c> = self.ir.i32(access.align as i32).into();
+        let types = [ty, access.address.get_type().into()];
+        let passthrough = self.zero(ty);
+        let args = [access.address.into(), align, mask.into(), passthrough];
+        self.ir.intrinsic("llvm.masked.load", &types, &args)
+    }
+
+    /// Part of a vector in registers: exactly its lanes, so that the buffer can be taken apart.
+    fn load_register(&self, access: &Access<'c>, own: Lanes) -> Result<V<'c>> {
+        let scalar = self.ir.memory_type(access.dtype);
+        let value = self.ir.load(
+            self.ir.with_lanes(scalar, Some(own.count)),
+            access.address,
+            access.align,
+        )?;
+        match value {
+            V::VectorValue(vector) if own.count < own.width => {
+                let picks: Vec<u32> = (0..own.width).collect();
+                Ok(self.ir.shuffle(vector, &picks)?.into())
+            }
+            value => Ok(value),
+        }
+    }
+
+    fn load_each(&self, access: &Access<'c>, offsets: &[i64], own: Lanes) -> Result<V<'c>> {
+        let scalar = self.ir.memory_type(access.dtype);
+        let ty = self.ir.with_lanes(scalar, Some(own.width));
+        let mut vector = self.zero(ty).into_vector_value();
+        let bytes = access.dtype.bytes() as i64;
+        for (lane, offset) in offsets.iter().enumerate().take(own.count as usize) {
+            let address = self.ir.offset(access.address, self.ir.i64(offset * bytes))?;
+            let value = self.ir.load(scalar, address, bytes as u32)?;
+            vector = self.ir.insert(vector, value, lane as u32)?;
+        }
+        Ok(vector.into())
+    }
+
+    fn gather(&self, access: &Access<'c>, own: Lanes) -> Result<V<'c>> {
+        let addresses = self.addresses(access, own)?;
+        let scalar = self.ir.memory_type(access.dtype);
+        let ty = self.ir.with_lanes(scalar, Some(own.width));
+        let mask = self.mask_or_all(own);
+        let align: V<'c> = self.ir.i32(access.dtype.bytes() as i32).into();
+        let types = [ty, addresses.get_type()];
+        let args = [addresses, align, mask.into(), self.zero(ty)];
+        self.ir.intrinsic("llvm.masked.gather", &types, &args)
+    }
+
+    fn mask_or_all(&self, own: Lanes) -> VectorValue<'c> {
+        self.mask.unwrap_or_else(|| self.ir.prefix_mask(own.width, own.width))
+    }
+
+    /// The address of every lane's element.
+    fn addresses(&self, access: &Access<'c>, own: Lanes) -> Result<V<'c>> {
+        let elements: V<'c> = match &access.along {
+            Along::Elements(elements) => (*elements).into(),
+            Along::Offsets(offsets) => {
+                let offsets: Vec<V<'c>> =
+                    offsets.iter().map(|offset| self.ir.i64(*offset).into()).collect();
+                self.ir.constant_vector(&offsets)
+            }
+            Along::Contiguous => self.ir.iota(0, own.width),
+            Along::Uniform => self.ir.int(self.ir.iota(0, own.width).get_type(), 0),
+        };
+        self.ir.offsets(
+            self.ir.memory_type(access.dtype),
+            access.address,
+            elements.into_vector_value(),
+        )
+    }
+
+    /// `buffer[indices] = value`
+    pub(crate) fn store_element(
+        &mut self,
+        buffer: BufferId,
+        indices: &[Expr],
+        value: V<'c>,
+    ) -> Result<()> {
+        let access = self.access(buffer, indices)?;
+        if access.is_uniform() {
+            let value = match (value, access.lanes) {
+                (V::VectorValue(vector), Some(own)) => self.ir.extract(vector, own.count - 1)?,
+                (value, _) => value,
+            };
+            return self.store_uniform(&access, value);
+        }
+        self.store_access(&access, value)
+    }
+
+    /// Writes one element; under a condition that differs by lane, where any lane holds it.
+    pub(crate) fn store_uniform(&mut self, access: &Access<'c>, value: V<'c>) -> Result<()> {
+        let raw = self.stored(access.dtype, value)?;
+        let (address, align) = (access.address, access.align);
+        match self.mask.filter(|_| self.conditional) {
+            None => self.ir.store(address, raw, align),
+            Some(mask) => {
+                let any = self.ir.unary_intrinsic("llvm.vector.reduce.or", mask.into())?;
+                self.guarded(any, |emitter| emitter.ir.store(address, raw, align))
+            }
+        }
+    }
+
+    /// Writes an access.
+    pub(crate) fn store_access(&mut self, access: &Access<'c>, value: V<'c>) -> Result<()> {
+        let Some(own) = access.lanes.filter(|_| !access.is_uniform()) else {
+            if lanes(value).is_some() {
+                return Err(self.unsupported("a vector is stored to one element"));
+            }
+            return self.store_uniform(access, value);
+        };
+        let raw = self.stored(access.dtype, value)?;
+        let raw = self.ir.to_lanes(raw, Some(own.width))?;
+        match (&access.along, self.mask) {
+            (Along::Contiguous, None) => self.ir.store(access.address, raw, access.align),
+            (Along::Contiguous, Some(_)) if access.register => {
+                self.store_register(access, own, raw)
+            }
+            (Along::Contiguous, Some(mask)) => {
+                let align: V<'c> = self.ir.i32(access.align as i32).into();
+                let types = [raw.get_type(), access.address.get_type().into()];
+                let args = [raw, access.address.into(), align, mask.into()];
+                self.ir.intrinsic_call("llvm.masked.store", &types, &args).map(drop)
+            }
+            (Along::Offsets(offsets), _) if access.register => {
+                self.store_each(access, offsets, own, raw)
+            }
+            _ => {
+                let addresses = self.addresses(access, own)?;
+                let align: V<'c> = self.ir.i32(access.dtype.bytes() as i32).into();
+                let types = [raw.get_type(), addresses.get_type()];
+                let args = [raw, addresses, align, self.mask_or_all(own).into()];
+                self.ir.intrinsic_call("llvm.masked.scatter", &types, &args).map(drop)
+            }
+        }
+    }
+
+    fn store_register(&self, access: &Access<'c>, own: Lanes, raw: V<'c>) -> Result<()> {
+        let V::VectorValue(vector) = raw else { return Ok(()) };
+        let picks: Vec<u32> = (0..own.count).collect();
+        let mut part = self.ir.shuffle(vector, &picks)?;
+        if let Some(mask) = self.mask.filter(|_| self.conditional) {
+            let before = self.ir.load(part.get_type().into(), access.address, access.align)?;
+            let mask = self.ir.shuffle(mask, &picks)?;
+            part = self.ir.select(mask.into(), part.into(), before)?.into_vector_value();
+        }
+        self.ir.store(access.address, part.into(), access.align)
+    }
+
+    fn store_each(
+        &mut self,
+        access: &Access<'c>,
+        offsets: &[i64],
+        own: Lanes,
+        raw: V<'c>,
+    ) -> Result<()> {
+        let V::VectorValue(vector) = raw else { return Ok(()) };
+        let bytes = access.dtype.bytes() as i64;
+        for (lane, offset) in offsets.iter().enumerate().take(own.count as usize) {
+            let address = self.ir.offset(access.address, self.ir.i64(offset * bytes))?;
+            let mut value = self.ir.extract(vector, lane as u32)?;
+            if let Some(mask) = self.mask.filter(|_| self.conditional) {
+                let before = self.ir.load(value.get_type(), address, bytes as u32)?;
+                let active = self.ir.extract(mask, lane as u32)?;
+                value = self.ir.select(active, value, before)?;
+            }
+            self.ir.store(address, value, bytes as u32)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn zero(&self, ty: super::ir::T<'c>) -> V<'c> {
+        match super::ir::scalar_of(ty) {
+            super::ir::T::FloatType(_) => self.ir.float(ty, 0.0),
+            _ => self.ir.int(ty, 0),
+        }
+    }
+}
+
+/// The largest power of two, up to that of buffers, that divides every address in bytes.
+fn alignment(terms: &[(Expr, i64)], constant: i64, bytes: i64) -> u32 {
+    let factors = terms.iter().map(|(_, factor)| factor * bytes).chain([constant * bytes]);
+    factors.fold(BUFFER_ALIGNMENT, |align, factor| match factor {
+        0 => align,
+        factor => align.min(1 << factor.trailing_zeros().min(6)),
+    }) as u32
+}

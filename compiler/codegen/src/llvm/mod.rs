@@ -1,0 +1,15 @@
+//! LLVM code straight from the loop tree.
+//!
+//! The emitter walks a kernel's statements with what is known of every variable: a constant, a
+//! running value with its range, or the vector's lanes. Tiling, unrolling and vectors are the
+//! schedule's; LLVM selects instructions and allocates registers.
+
+mod convert;
+mod emitter;
+mod environment;
+pub(crate) mod ir;
+mod loops;
+mod math;
+mod memory;
+pub(crate) mod module;
+mod value;

@@ -1,0 +1,377 @@
+//! Expressions to values.
+//!
+//! A value that is the same in all lanes stays a scalar until it meets one that is not.
+
+use super::emitter::Emitter;
+use super::environment::Binding;
+use super::ir::{T, V, lanes, scalar_of};
+use crate::error::Result;
+use hone_tensor::{BinaryOp, Expr, UnaryOp};
+use hone_types::DataType;
+use inkwell::values::{BasicValue, InstructionOpcode as Op, IntValue};
+use inkwell::{FloatPredicate, IntPredicate};
+
+impl<'c> Emitter<'c, '_> {
+    /// A simplified index whose value is the same in all lanes.
+    pub(crate) fn index(&mut self, expr: &Expr) -> Result<IntValue<'c>> {
+        match self.value(expr)? {
+            V::IntValue(value) => Ok(value),
+            _ => {
+                let index = crate::text::index(self.program, expr);
+                Err(self.unsupported(format!("the index '{index}' has no single integer value")))
+            }
+        }
+    }
+
+    /// The value of a simplified expression, in the type its elements are computed in.
+    pub(crate) fn value(&mut self, expr: &Expr) -> Result<V<'c>> {
+        match expr {
+            Expr::Integer(value) => Ok(self.ir.i64(*value).into()),
+            Expr::Constant(value, dtype) => {
+                Ok(self.literal(self.ir.compute_type(*dtype), *value, *dtype))
+            }
+            Expr::Var(var) => match self.environment.get(*var) {
+                Some(Binding::Constant(value)) => Ok(self.ir.i64(value).into()),
+                Some(Binding::Running(value, _)) => Ok(value.into()),
+                Some(Binding::Lanes(own)) => Ok(self.ir.iota(own.first, own.width)),
+                None => Err(self.unsupported(format!(
+                    "variable '{}' is used outside its loop",
+                    crate::text::index(self.program, expr)
+                ))),
+            },
+            Expr::Load(buffer, indices) => {
+                let access = self.access(*buffer, indices)?;
+                self.load_access(&access)
+            }
+            Expr::Unary(op, operand) => {
+                let dtype = operand.dtype(self.program);
+                let operand = self.value(operand)?;
+                self.unary(*op, dtype, operand)
+            }
+            Expr::Binary(op, left, right) => self.binary(*op, left, right),
+            Expr::Select(condition, then, otherwise) => self.choose(condition, then, otherwise),
+            Expr::Cast(to, operand) => {
+                let from = operand.dtype(self.program);
+                let operand = self.value(operand)?;
+                self.cast(from, *to, operand)
+            }
+        }
+    }
+
+    /// `value`, of element type `dtype`, in every lane of `ty`.
+    pub(crate) fn literal(&self, ty: T<'c>, value: f64, dtype: DataType) -> V<'c> {
+        match dtype {
+            DataType::F16 => self.ir.float(ty, crate::round::to_f16(value)),
+            DataType::BF16 => self.ir.float(ty, crate::round::to_bf16(value)),
+            _ if dtype.is_float() => self.ir.float(ty, value),
+            DataType::Bool => self.ir.int(ty, i64::from(value != 0.0)),
+            DataType::U64 => self.ir.int(ty, (value as u64).cast_signed()),
+            _ => self.ir.int(ty, value as i64),
+        }
+    }
+
+    fn binary(&mut self, op: BinaryOp, left: &Expr, right: &Expr) -> Result<V<'c>> {
+        let dtype = left.dtype(self.program);
+        if let Some(fused) = self.fused(op, dtype, left, right)? {
+            return Ok(fused);
+        }
+        let unsigned = matches!(op, BinaryOp::FloorDivide | BinaryOp::Modulo)
+            && dtype == DataType::I64
+            && right.as_integer().is_some_and(|divisor| divisor > 0)
+            && self.environment.bounds(left).is_some_and(|range| range.min >= 0);
+        let (a, b) = (self.value(left)?, self.value(right)?);
+        if unsigned {
+            let op = if op == BinaryOp::FloorDivide { Op::UDiv } else { Op::URem };
+            return self.ir.binary(op, a, b);
+        }
+        self.arithmetic(op, dtype, a, b)
+    }
+
+    /// `a * b + c` and `c + a * b` of floats, in one instruction.
+    fn fused(
+        &mut self,
+        op: BinaryOp,
+        dtype: DataType,
+        left: &Expr,
+        right: &Expr,
+    ) -> Result<Option<V<'c>>> {
+        if op != BinaryOp::Add || !dtype.is_float() {
+            return Ok(None);
+        }
+        let (a, b, addend) = match (left, right) {
+            (Expr::Binary(BinaryOp::Multiply, a, b), addend)
+            | (addend, Expr::Binary(BinaryOp::Multiply, a, b)) => (a, b, addend),
+            _ => return Ok(None),
+        };
+        let (a, b, addend) = (self.value(a)?, self.value(b)?, self.value(addend)?);
+        self.ir.multiply_add(a, b, addend).map(Some)
+    }
+
+    /// `if condition { then } else { otherwise }`; a side whose reads might leave their buffer is
+    /// evaluated only where it is chosen.
+    fn choose(&mut self, condition: &Expr, then: &Expr, otherwise: &Expr) -> Result<V<'c>> {
+        let known = self.value(condition)?;
+        let safe = self.is_safe(then) && self.is_safe(otherwise);
+        if let V::VectorValue(mask) = known {
+            if safe {
+                let (then, otherwise) = (self.value(then)?, self.value(otherwise)?);
+                return self.ir.select(known, then, otherwise);
+            }
+            let then = self.masked(mask, |emitter| emitter.value(then))?;
+            let inverse = self.ir.builder.build_not(mask, "")?;
+            let otherwise = self.masked(inverse, |emitter| emitter.value(otherwise))?;
+            return self.ir.select(known, then, otherwise);
+        }
+        if safe && Self::is_cheap(then) && Self::is_cheap(otherwise) {
+            let (then, otherwise) = (self.value(then)?, self.value(otherwise)?);
+            return self.ir.select(known, then, otherwise);
+        }
+        self.branch(known.into_int_value(), then, otherwise)
+    }
+
+    fn branch(&mut self, condition: IntValue<'c>, then: &Expr, otherwise: &Expr) -> Result<V<'c>> {
+        let start = self.ir.block(self.function, "then");
+        let other = self.ir.block(self.function, "else");
+        let after = self.ir.block(self.function, "chosen");
+        self.ir.builder.build_conditional_branch(condition, start, other)?;
+        self.ir.builder.position_at_end(start);
+        let mut chosen = self.value(then)?;
+        let mut chosen_end = self.ir.here()?;
+        self.ir.builder.position_at_end(other);
+        let mut rejected = self.value(otherwise)?;
+        let rejected_end = self.ir.here()?;
+        rejected = self.ir.to_lanes(rejected, lanes(chosen))?;
+        self.ir.builder.build_unconditional_branch(after)?;
+        self.ir.builder.position_at_end(chosen_end);
+        chosen = self.ir.to_lanes(chosen, lanes(rejected))?;
+        chosen_end = self.ir.here()?;
+        self.ir.builder.build_unconditional_branch(after)?;
+        self.ir.builder.position_at_end(after);
+        let phi = self.ir.builder.build_phi(chosen.get_type(), "")?;
+        phi.add_incoming(&[
+            (&chosen as &dyn BasicValue<'c>, chosen_end),
+            (&rejected as &dyn BasicValue<'c>, rejected_end),
+        ]);
+        Ok(phi.as_basic_value())
+    }
+
+    /// An operation on one value of element type `dtype`.
+    pub(crate) fn unary(&self, op: UnaryOp, dtype: DataType, a: V<'c>) -> Result<V<'c>> {
+        let ir = self.ir;
+        let float = dtype.is_float();
+        match op {
+            UnaryOp::Negate if float => ir.negate(a),
+            UnaryOp::Negate => ir.binary(Op::Sub, ir.int(a.get_type(), 0), a),
+            UnaryOp::Abs if float => ir.unary_intrinsic("llvm.fabs", a),
+            UnaryOp::Abs if dtype.is_signed_integer() => {
+                let bit = ir.context.bool_type().const_zero().into();
+                ir.intrinsic("llvm.abs", &[a.get_type()], &[a, bit])
+            }
+            UnaryOp::Abs => Ok(a),
+            UnaryOp::Not => {
+                let ones = ir.int(a.get_type(), -1);
+                ir.binary(Op::Xor, a, ones)
+            }
+            UnaryOp::IsNan if float => ir.compare_float(FloatPredicate::UNO, a, a),
+            UnaryOp::IsInfinite if float => {
+                let magnitude = ir.unary_intrinsic("llvm.fabs", a)?;
+                let infinity = ir.float(a.get_type(), f64::INFINITY);
+                ir.compare_float(FloatPredicate::OEQ, magnitude, infinity)
+            }
+            UnaryOp::IsNan | UnaryOp::IsInfinite => {
+                let bit = ir.context.bool_type().into();
+                Ok(ir.int(ir.shaped(bit, a), 0))
+            }
+            UnaryOp::Floor | UnaryOp::Ceil | UnaryOp::Round | UnaryOp::Truncate if !float => Ok(a),
+            _ if !float => Err(self.unsupported(format!("{op:?} of {dtype} values: cast first"))),
+            _ => self.math(op, a),
+        }
+    }
+
+    /// An operation on two values of element type `dtype`.
+    pub(crate) fn arithmetic(
+        &self,
+        op: BinaryOp,
+        dtype: DataType,
+        a: V<'c>,
+        b: V<'c>,
+    ) -> Result<V<'c>> {
+        let (a, b) = self.ir.unify(a, b)?;
+        if dtype.is_float() {
+            self.float_arithmetic(op, a, b)
+        } else {
+            self.integer_arithmetic(op, dtype, a, b)
+        }
+    }
+
+    fn float_arithmetic(&self, op: BinaryOp, a: V<'c>, b: V<'c>) -> Result<V<'c>> {
+        let ir = self.ir;
+        match op {
+            BinaryOp::Add => ir.binary(Op::FAdd, a, b),
+            BinaryOp::Subtract => ir.binary(Op::FSub, a, b),
+            BinaryOp::Multiply => ir.binary(Op::FMul, a, b),
+            BinaryOp::Divide => ir.binary(Op::FDiv, a, b),
+            BinaryOp::FloorDivide => {
+                let quotient = ir.binary(Op::FDiv, a, b)?;
+                self.math(UnaryOp::Floor, quotient)
+            }
+            BinaryOp::Remainder => self.float_remainder(a, b),
+            BinaryOp::Modulo => self.float_modulo(a, b),
+            BinaryOp::Minimum => self.float_extreme(FloatPredicate::OLT, "llvm.minimum", a, b),
+            BinaryOp::Maximum => self.float_extreme(FloatPredicate::OGT, "llvm.maximum", a, b),
+            BinaryOp::Power => self.power(a, b),
+            BinaryOp::Equal => ir.compare_float(FloatPredicate::OEQ, a, b),
+            BinaryOp::Less => ir.compare_float(FloatPredicate::OLT, a, b),
+            BinaryOp::LessEqual => ir.compare_float(FloatPredicate::OLE, a, b),
+            _ => Err(self.unsupported(format!("{op:?} of floating-point values: cast first"))),
+        }
+    }
+
+    /// The smaller or larger; NaN where either is NaN. On x86 the processor's own instruction gives
+    /// its second operand where either is NaN, which is right when the first is a known number.
+    fn float_extreme(
+        &self,
+        better: FloatPredicate,
+        name: &str,
+        a: V<'c>,
+        b: V<'c>,
+    ) -> Result<V<'c>> {
+        let ir = self.ir;
+        if !self.target.triple.starts_with("x86_64") {
+            return ir.binary_intrinsic(name, a, b);
+        }
+        let (a, b) = if is_constant(b) { (b, a) } else { (a, b) };
+        let chosen = ir.select(ir.compare_float(better, a, b)?, a, b)?;
+        if is_constant(a) {
+            return Ok(chosen);
+        }
+        let nan = ir.compare_float(FloatPredicate::UNO, a, a)?;
+        ir.select(nan, a, chosen)
+    }
+
+    fn integer_arithmetic(
+        &self,
+        op: BinaryOp,
+        dtype: DataType,
+        a: V<'c>,
+        b: V<'c>,
+    ) -> Result<V<'c>> {
+        let ir = self.ir;
+        let signed = dtype.is_signed_integer();
+        let pick = |signed_op, unsigned_op| if signed { signed_op } else { unsigned_op };
+        match op {
+            BinaryOp::Add if dtype == DataType::Bool => ir.binary(Op::Or, a, b),
+            BinaryOp::Multiply if dtype == DataType::Bool => ir.binary(Op::And, a, b),
+            BinaryOp::Add => ir.binary(Op::Add, a, b),
+            BinaryOp::Subtract => ir.binary(Op::Sub, a, b),
+            BinaryOp::Multiply => ir.binary(Op::Mul, a, b),
+            BinaryOp::Divide | BinaryOp::Remainder | BinaryOp::FloorDivide | BinaryOp::Modulo => {
+                self.integer_division(op, signed, a, b)
+            }
+            BinaryOp::Minimum => {
+                let less = pick(IntPredicate::SLT, IntPredicate::ULT);
+                ir.select(ir.compare_int(less, a, b)?, a, b)
+            }
+            BinaryOp::Maximum => {
+                let more = pick(IntPredicate::SGT, IntPredicate::UGT);
+                ir.select(ir.compare_int(more, a, b)?, a, b)
+            }
+            BinaryOp::Equal => ir.compare_int(IntPredicate::EQ, a, b),
+            BinaryOp::Less => ir.compare_int(pick(IntPredicate::SLT, IntPredicate::ULT), a, b),
+            BinaryOp::LessEqual => ir.compare_int(pick(IntPredicate::SLE, IntPredicate::ULE), a, b),
+            BinaryOp::And => ir.binary(Op::And, a, b),
+            BinaryOp::Or => ir.binary(Op::Or, a, b),
+            BinaryOp::Xor => ir.binary(Op::Xor, a, b),
+            BinaryOp::ShiftLeft => self.shift(Op::Shl, a, b),
+            BinaryOp::ShiftRight => self.shift(if signed { Op::AShr } else { Op::LShr }, a, b),
+            BinaryOp::Power => self.integer_power(a, b),
+        }
+    }
+
+    /// Shifts by the width and more give 0 (all copies of the sign, to the right).
+    fn shift(&self, op: Op, a: V<'c>, b: V<'c>) -> Result<V<'c>> {
+        let ir = self.ir;
+        let T::IntType(int) = scalar_of(a.get_type()) else { return Ok(a) };
+        let bits = i64::from(int.get_bit_width());
+        let inside = ir.compare_int(IntPredicate::ULT, b, ir.int(b.get_type(), bits))?;
+        let amount = ir.select(inside, b, ir.int(b.get_type(), bits - 1))?;
+        let shifted = ir.binary(op, a, amount)?;
+        if op == Op::AShr {
+            Ok(shifted)
+        } else {
+            ir.select(inside, shifted, ir.int(a.get_type(), 0))
+        }
+    }
+
+    /// Division without traps: by zero gives 0 (remainders: the dividend); the least number by -1
+    /// wraps to itself.
+    fn integer_division(&self, op: BinaryOp, signed: bool, a: V<'c>, b: V<'c>) -> Result<V<'c>> {
+        let ir = self.ir;
+        let ty = a.get_type();
+        let (zero, one) = (ir.int(ty, 0), ir.int(ty, 1));
+        let by_zero = ir.compare_int(IntPredicate::EQ, b, zero)?;
+        let mut bad = by_zero;
+        if signed {
+            let by_minus_one = ir.compare_int(IntPredicate::EQ, b, ir.int(ty, -1))?;
+            let T::IntType(int) = scalar_of(ty) else { return Ok(a) };
+            let least = ir.int(ty, i64::MIN >> (64 - int.get_bit_width()));
+            let is_least = ir.compare_int(IntPredicate::EQ, a, least)?;
+            let overflow = ir.binary(Op::And, by_minus_one, is_least)?;
+            bad = ir.binary(Op::Or, bad, overflow)?;
+        }
+        let divisor = ir.select(bad, one, b)?;
+        let quotient = ir.binary(if signed { Op::SDiv } else { Op::UDiv }, a, divisor)?;
+        let remainder = || -> Result<V<'c>> {
+            let product = ir.binary(Op::Mul, quotient, b)?;
+            ir.binary(Op::Sub, a, product)
+        };
+        let floored = |quotient: V<'c>| -> Result<(V<'c>, V<'c>)> {
+            let remainder = remainder()?;
+            let inexact = ir.compare_int(IntPredicate::NE, remainder, zero)?;
+            let signs = ir.binary(Op::Xor, remainder, b)?;
+            let opposed = ir.compare_int(IntPredicate::SLT, signs, zero)?;
+            let down = ir.binary(Op::And, inexact, opposed)?;
+            let lower = ir.binary(Op::Sub, quotient, one)?;
+            let moved = ir.binary(Op::Add, remainder, b)?;
+            Ok((ir.select(down, lower, quotient)?, ir.select(down, moved, remainder)?))
+        };
+        match op {
+            BinaryOp::Divide => ir.select(by_zero, zero, quotient),
+            BinaryOp::Remainder => remainder(),
+            BinaryOp::FloorDivide => {
+                let quotient = if signed { floored(quotient)?.0 } else { quotient };
+                ir.select(by_zero, zero, quotient)
+            }
+            _ if signed => Ok(floored(quotient)?.1),
+            _ => remainder(),
+        }
+    }
+
+    /// Wrapping power by repeated squaring; a negative exponent gives 0, or ±1 of ±1.
+    fn integer_power(&self, a: V<'c>, b: V<'c>) -> Result<V<'c>> {
+        let ir = self.ir;
+        let ty = a.get_type();
+        let T::IntType(int) = scalar_of(ty) else { return Ok(a) };
+        let (zero, one) = (ir.int(ty, 0), ir.int(ty, 1));
+        let (mut result, mut square) = (one, a);
+        for bit in 0..int.get_bit_width() {
+            let set = ir.binary(Op::And, b, ir.int(ty, 1i64.wrapping_shl(bit)))?;
+            let set = ir.compare_int(IntPredicate::NE, set, zero)?;
+            let product = ir.binary(Op::Mul, result, square)?;
+            result = ir.select(set, product, result)?;
+            square = ir.binary(Op::Mul, square, square)?;
+        }
+        Ok(result)
+    }
+}
+
+/// Whether a value is a constant (of which the programs here have no NaN but by intent).
+fn is_constant(value: V) -> bool {
+    match value {
+        V::FloatValue(value) => {
+            value.is_const() && !value.get_constant().is_none_or(|(v, _)| v.is_nan())
+        }
+        V::VectorValue(value) => value.is_const(),
+        _ => false,
+    }
+}

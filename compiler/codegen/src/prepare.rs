@@ -1,0 +1,190 @@
+//! Moves the initial value of a reduction in front of its outermost reduction loop.
+//!
+//! A block that was not decomposed sets its initial value "where all reduction iterators are at
+//! their first value". Tested inside the loops that would cost a branch per point; written out as a
+//! block of its own before the loops it costs nothing. Where a loop binds spatial and reduction
+//! iterators alike, the test remains, as a predicate of the initial block.
+
+use hone_tensor::{
+    Block, BlockBody, BlockId, Expr, IteratorKind, Loop, Program, Realize, Statement, VarId,
+};
+use hone_types::DataType;
+use std::collections::HashMap;
+
+/// The program with explicit initial blocks, and the statements of each top-level statement.
+pub(crate) fn prepare(program: &Program) -> (Program, Vec<Vec<Statement>>) {
+    let mut program = program.clone();
+    let body = std::mem::take(&mut program.body);
+    let kernels = body
+        .into_iter()
+        .map(|statement| {
+            let mut kernel = Vec::new();
+            place(&mut program, statement, &mut kernel);
+            kernel
+        })
+        .collect();
+    (program, kernels)
+}
+
+/// Puts `statement` into `out`, after the initial blocks that belong before it.
+fn place(program: &mut Program, statement: Statement, out: &mut Vec<Statement>) {
+    match statement {
+        Statement::Loop(mut outer) => {
+            for realize in started_by(program, &outer) {
+                if let Some(initial) = initial_nest(program, &outer, &realize) {
+                    out.push(initial);
+                    forget_initial(program, realize.block);
+                }
+            }
+            let body = std::mem::take(&mut outer.body);
+            for inner in body {
+                place(program, inner, &mut outer.body);
+            }
+            out.push(Statement::Loop(outer));
+        }
+        Statement::Realize(realize) => {
+            if let Some(initial) = guarded_initial(program, &realize) {
+                out.push(initial);
+                forget_initial(program, realize.block);
+            }
+            out.push(Statement::Realize(realize));
+        }
+    }
+}
+
+/// The realizations in `outer` whose reduction starts with it: it binds reduction iterators only.
+fn started_by(program: &Program, outer: &Loop) -> Vec<Realize> {
+    let mut found = Vec::new();
+    realizations(&outer.body, &mut |realize| {
+        let starts = has_initial(&program.blocks[realize.block])
+            && mentioned(program, realize, IteratorKind::Reduction, outer.var)
+            && !mentioned(program, realize, IteratorKind::Spatial, outer.var);
+        if starts {
+            found.push(realize.clone());
+        }
+    });
+    found
+}
+
+fn realizations(statements: &[Statement], visit: &mut dyn FnMut(&Realize)) {
+    for statement in statements {
+        match statement {
+            Statement::Loop(inner) => realizations(&inner.body, visit),
+            Statement::Realize(realize) => visit(realize),
+        }
+    }
+}
+
+fn has_initial(block: &Block) -> bool {
+    matches!(&block.body, BlockBody::Reduce { initial: Some(_), .. })
+}
+
+fn mentioned(program: &Program, realize: &Realize, kind: IteratorKind, var: VarId) -> bool {
+    let iterators = &program.blocks[realize.block].iterators;
+    iterators
+        .iter()
+        .zip(&realize.bindings)
+        .any(|(iterator, binding)| iterator.kind == kind && binding.mentions(var))
+}
+
+fn forget_initial(program: &mut Program, block: BlockId) {
+    if let BlockBody::Reduce { initial, .. } = &mut program.blocks[block].body {
+        *initial = None;
+    }
+}
+
+/// The loops inside `outer` that `realize` stands in, without those of its reduction, around a store
+/// of the initial value. `None` where a loop serves both kinds of iterators.
+fn initial_nest(program: &mut Program, outer: &Loop, realize: &Realize) -> Option<Statement> {
+    let path = path_to(&outer.body, realize.block)?;
+    let (kept, dropped): (Vec<&Loop>, Vec<&Loop>) = path
+        .into_iter()
+        .partition(|inner| mentioned(program, realize, IteratorKind::Spatial, inner.var));
+    let shared = |inner: &&Loop| mentioned(program, realize, IteratorKind::Reduction, inner.var);
+    let gone: Vec<VarId> = dropped.iter().map(|inner| inner.var).chain([outer.var]).collect();
+    let depends = |inner: &&Loop| gone.iter().any(|var| inner.extent.mentions(*var));
+    if kept.iter().any(shared) || kept.iter().any(depends) {
+        return None;
+    }
+    let mut renamed: HashMap<VarId, Expr> =
+        gone.iter().map(|var| (*var, Expr::Integer(0))).collect();
+    let mut shells = Vec::new();
+    for inner in kept {
+        let name = format!("{}_initial", program.vars[inner.var].name);
+        let var = program.add_var(name);
+        let extent = substitute(&inner.extent, &renamed);
+        renamed.insert(inner.var, Expr::Var(var));
+        shells.push(Loop { var, extent, kind: inner.kind, body: vec![] });
+    }
+    let predicate = realize.predicate.as_ref().map(|predicate| substitute(predicate, &renamed));
+    let initial = initial_realize(program, realize, predicate, &renamed)?;
+    Some(shells.into_iter().rev().fold(Statement::Realize(initial), |body, mut shell| {
+        shell.body = vec![body];
+        Statement::Loop(Box::new(shell))
+    }))
+}
+
+/// The initial value where it stands, under the test that all reduction iterators are at 0.
+fn guarded_initial(program: &mut Program, realize: &Realize) -> Option<Statement> {
+    let zero = |binding: &Expr| binding.clone().equal(Expr::Integer(0));
+    let iterators = &program.blocks[realize.block].iterators;
+    let tests = iterators
+        .iter()
+        .zip(&realize.bindings)
+        .filter(|(iterator, binding)| {
+            iterator.kind == IteratorKind::Reduction && binding.as_integer() != Some(0)
+        })
+        .map(|(_, binding)| zero(binding));
+    let predicate = realize.predicate.clone().into_iter().chain(tests).reduce(Expr::and);
+    initial_realize(program, realize, predicate, &HashMap::new()).map(Statement::Realize)
+}
+
+/// A new block that stores the initial value, realized at `realize`'s spatial bindings.
+fn initial_realize(
+    program: &mut Program,
+    realize: &Realize,
+    predicate: Option<Expr>,
+    renamed: &HashMap<VarId, Expr>,
+) -> Option<Realize> {
+    let block = &program.blocks[realize.block];
+    let BlockBody::Reduce { initial: Some(initial), .. } = &block.body else { return None };
+    let spatial = |kind: IteratorKind| kind == IteratorKind::Spatial;
+    let bindings = block
+        .iterators
+        .iter()
+        .zip(&realize.bindings)
+        .filter(|(iterator, _)| spatial(iterator.kind))
+        .map(|(_, binding)| substitute(binding, renamed))
+        .collect();
+    let block = Block {
+        name: format!("{}.initial", block.name),
+        iterators: block.iterators.iter().filter(|own| spatial(own.kind)).cloned().collect(),
+        buffer: block.buffer,
+        indices: block.indices.clone(),
+        body: BlockBody::Map(initial.clone()),
+    };
+    Some(Realize { block: program.blocks.push(block), bindings, predicate })
+}
+
+fn substitute(expr: &Expr, renamed: &HashMap<VarId, Expr>) -> Expr {
+    expr.substitute(&|var| renamed.get(&var).cloned())
+}
+
+/// The loops from `statements` down to the one place of `block`, outermost first.
+fn path_to(statements: &[Statement], block: BlockId) -> Option<Vec<&Loop>> {
+    statements.iter().find_map(|statement| match statement {
+        Statement::Realize(realize) => (realize.block == block).then(Vec::new),
+        Statement::Loop(inner) => path_to(&inner.body, block).map(|mut path| {
+            path.insert(0, inner);
+            path
+        }),
+    })
+}
+
+/// The truth of a simplified condition, where it is known.
+pub(crate) fn truth(expr: &Expr) -> Option<bool> {
+    match expr {
+        Expr::Constant(value, DataType::Bool) => Some(*value != 0.0),
+        _ => None,
+    }
+}

@@ -1,0 +1,157 @@
+//! The machines that code is made for. A target is a file here and a line in [`FAMILIES`].
+
+mod aarch64;
+mod riscv64;
+mod x86_64;
+
+use crate::error::{CodegenError, Result};
+use inkwell::OptimizationLevel;
+use inkwell::targets::{CodeModel, RelocMode, TargetMachine, TargetTriple};
+
+/// What one instruction-set family brings to a [`Target`].
+pub(crate) struct Family {
+    /// Names of the architecture: the API's first, then LLVM's and the usual others.
+    names: &'static [&'static str],
+    /// Registers the family's code generator with LLVM.
+    initialize: fn(),
+    /// The processor meant where none is named.
+    default_cpu: &'static str,
+    /// Width of a vector register in bytes under these features.
+    vector_bytes: fn(cpu: &str, features: &Features) -> usize,
+    /// Whether loads and stores of part of a vector are single instructions.
+    masks: fn(features: &Features) -> bool,
+}
+
+/// Every family.
+const FAMILIES: [&Family; 3] = [&x86_64::FAMILY, &aarch64::FAMILY, &riscv64::FAMILY];
+
+/// Features by LLVM's names, as LLVM resolved them for a processor.
+pub(crate) struct Features<'a>(&'a [String]);
+
+impl Features<'_> {
+    /// Whether `name` is switched on.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.0.iter().any(|feature| feature.strip_prefix('+') == Some(name))
+    }
+}
+
+/// A machine to make code for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// LLVM's target triple.
+    pub triple: String,
+    /// LLVM's name of the processor.
+    pub cpu: String,
+    /// Features switched on (`+name`) and off (`-name`), by LLVM's names, on top of the
+    /// processor's own; sorted.
+    pub features: Vec<String>,
+    /// Width of a vector register in bytes.
+    pub vector_bytes: usize,
+    /// Whether loads and stores of part of a vector are single instructions.
+    pub masks: bool,
+    /// Whether `f32` converts to and from binary16 by instruction.
+    pub half_conversion: bool,
+}
+
+impl Target {
+    /// This machine, by what its processor reports.
+    pub fn host() -> Result<Self> {
+        initialize();
+        let triple = TargetMachine::get_default_triple();
+        let text = |string: inkwell::support::LLVMString| string.to_string();
+        let features = text(TargetMachine::get_host_cpu_features());
+        let features = features.split(',').map(str::to_string).collect();
+        Self::new(
+            &triple.as_str().to_string_lossy(),
+            &text(TargetMachine::get_host_cpu_name()),
+            features,
+        )
+    }
+
+    /// The machine that a platform names: `os` is `linux`, `arch` as Kubernetes or LLVM spells it,
+    /// `cpu` LLVM's name of a processor, or empty for the architecture's common ground.
+    pub fn for_platform(os: &str, arch: &str, cpu: &str) -> Result<Self> {
+        initialize();
+        let unavailable =
+            |message: String| CodegenError::Target { target: format!("{os}/{arch}"), message };
+        let family = family(arch).ok_or_else(|| {
+            let known: Vec<&str> = FAMILIES.iter().map(|family| family.names[0]).collect();
+            unavailable(format!("known architectures are {}", known.join(", ")))
+        })?;
+        if os != "linux" {
+            return Err(unavailable("the operating system must be linux".to_string()));
+        }
+        let cpu = if cpu.is_empty() { family.default_cpu } else { cpu };
+        Self::new(&format!("{}-unknown-linux-gnu", family.names[1]), cpu, vec![])
+    }
+
+    /// A target of the given triple, processor and features.
+    pub fn new(triple: &str, cpu: &str, mut features: Vec<String>) -> Result<Self> {
+        initialize();
+        let arch = triple.split('-').next().unwrap_or_default();
+        let family = family(arch).ok_or_else(|| CodegenError::Target {
+            target: triple.to_string(),
+            message: format!("there is no code generator for '{arch}'"),
+        })?;
+        features.sort_unstable();
+        let resolved = resolved_features(triple, cpu, &features)?;
+        let known = Features(&resolved);
+        let vector_bytes = (family.vector_bytes)(cpu, &known);
+        let masks = (family.masks)(&known);
+        let half_conversion = known.has("f16c") || known.has("fullfp16") || arch == "aarch64";
+        Ok(Self {
+            triple: triple.to_string(),
+            cpu: cpu.to_string(),
+            features,
+            vector_bytes,
+            masks,
+            half_conversion,
+        })
+    }
+
+    /// Whether `name` is among the features given (not among those the processor implies).
+    pub fn has_feature(&self, name: &str) -> bool {
+        Features(&self.features).has(name)
+    }
+
+    /// A machine of LLVM's for this target. Each thread needs its own.
+    pub(crate) fn machine(&self) -> Result<TargetMachine> {
+        initialize();
+        let triple = TargetTriple::create(&self.triple);
+        let failed =
+            |message: String| CodegenError::Target { target: self.triple.clone(), message };
+        inkwell::targets::Target::from_triple(&triple)
+            .map_err(|message| failed(message.to_string()))?
+            .create_target_machine(
+                &triple,
+                &self.cpu,
+                &self.features.join(","),
+                OptimizationLevel::Default,
+                RelocMode::PIC,
+                CodeModel::Default,
+            )
+            .ok_or_else(|| failed("LLVM cannot make code for it".to_string()))
+    }
+}
+
+fn family(arch: &str) -> Option<&'static Family> {
+    FAMILIES.into_iter().find(|family| family.names.contains(&arch))
+}
+
+fn initialize() {
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    ONCE.call_once(|| FAMILIES.iter().for_each(|family| (family.initialize)()));
+}
+
+/// The features given, and those that the processor's name stands for where a family asks by name.
+fn resolved_features(triple: &str, cpu: &str, features: &[String]) -> Result<Vec<String>> {
+    let mut resolved = features.to_vec();
+    if triple.starts_with("x86_64") {
+        resolved.extend(x86_64::implied(cpu).iter().map(|name| format!("+{name}")));
+        resolved.retain(|feature| {
+            let off = feature.strip_prefix('+').map(|name| format!("-{name}"));
+            off.is_none_or(|off| !features.contains(&off))
+        });
+    }
+    Ok(resolved)
+}

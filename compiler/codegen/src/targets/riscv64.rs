@@ -1,0 +1,12 @@
+//! 64-bit RISC-V. With the V extension, vectors of the 16 bytes that every such machine has.
+
+use super::Family;
+use inkwell::targets::{InitializationConfig, Target};
+
+pub(crate) const FAMILY: Family = Family {
+    names: &["riscv64", "riscv64"],
+    initialize: || Target::initialize_riscv(&InitializationConfig::default()),
+    default_cpu: "generic-rv64",
+    vector_bytes: |_, _| 16,
+    masks: |features| features.has("v"),
+};

@@ -1,0 +1,57 @@
+//! 64-bit x86.
+
+use super::{Family, Features};
+use inkwell::targets::{InitializationConfig, Target};
+
+pub(crate) const FAMILY: Family = Family {
+    names: &["amd64", "x86_64", "x64"],
+    initialize: || Target::initialize_x86(&InitializationConfig::default()),
+    default_cpu: "x86-64-v3",
+    vector_bytes: |_, features| {
+        if features.has("avx512f") {
+            64
+        } else if features.has("avx") {
+            32
+        } else {
+            16
+        }
+    },
+    masks: |features: &Features| features.has("avx512bw") && features.has("avx512vl"),
+};
+
+/// Processors that bring AVX-512 (F, BW, VL) by name alone.
+const AVX512: [&str; 16] = [
+    "x86-64-v4",
+    "skylake-avx512",
+    "skx",
+    "cascadelake",
+    "cooperlake",
+    "cannonlake",
+    "icelake-client",
+    "icelake-server",
+    "tigerlake",
+    "rocketlake",
+    "sapphirerapids",
+    "emeraldrapids",
+    "graniterapids",
+    "graniterapids-d",
+    "znver4",
+    "znver5",
+];
+
+/// Processors without AVX by name.
+const PLAIN: [&str; 7] =
+    ["x86-64", "x86-64-v2", "generic", "nehalem", "westmere", "core2", "silvermont"];
+
+/// Features, of those this room asks about, that a processor's name stands for.
+pub(super) fn implied(cpu: &str) -> &'static [&'static str] {
+    if cpu == "knl" || cpu == "knm" {
+        &["avx", "avx2", "fma", "f16c", "avx512f"]
+    } else if AVX512.contains(&cpu) {
+        &["avx", "avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512vl"]
+    } else if PLAIN.contains(&cpu) {
+        &[]
+    } else {
+        &["avx", "avx2", "fma", "f16c"]
+    }
+}
