@@ -1,3 +1,55 @@
-//! import: see ARCHITECTURE.md.
+//! Model files to graphs: the only room that knows foreign formats.
+//!
+//! [`import`] reads an ONNX file and gives a graph of our operators in which everything is static:
+//! symbolic dimensions are bound by the caller, and what a node needs to know at compile time (the
+//! target of a reshape, the axes of a reduction) is computed while importing. Nothing is guessed:
+//! what is not supported is an error that names the node.
+//!
+//! The bytes are not trusted. Counts and sizes are checked before anything is allocated for them,
+//! and external data is read only from regular files inside the given folder.
 
+mod error;
+mod limits;
 pub mod onnx;
+mod signature;
+
+pub use error::{ImportError, NodeError, UnboundInput, UnsupportedOperator};
+pub use limits::Limits;
+pub use onnx::{import, signature};
+pub use signature::{Dimension, PortSignature, Signature};
+
+use hone_types::DataType;
+use std::path::PathBuf;
+
+/// What the importer is told besides the file.
+#[derive(Clone, Debug, Default)]
+pub struct ImportOptions {
+    /// The folder in which tensors stored outside the file may lie; without one they are refused.
+    pub folder: Option<PathBuf>,
+    /// Shapes of inputs, where the model leaves them open.
+    pub bindings: Vec<InputBinding>,
+    /// Sizes beyond which a model is refused.
+    pub limits: Limits,
+}
+
+/// The shape that an input shall have.
+#[derive(Clone, Debug, PartialEq)]
+pub struct InputBinding {
+    /// Name of the input.
+    pub name: String,
+    /// Extent of each axis.
+    pub shape: Vec<usize>,
+    /// Element type, checked against the model's.
+    pub dtype: Option<DataType>,
+}
+
+/// An imported model.
+#[derive(Clone, Debug)]
+pub struct Imported {
+    /// The model in our operators; all shapes are static.
+    pub graph: hone_ops::Graph,
+    /// Inputs and outputs as the file declares them.
+    pub signature: Signature,
+    /// What a person may want to know and that hinders nothing.
+    pub warnings: Vec<String>,
+}

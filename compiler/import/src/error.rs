@@ -1,0 +1,269 @@
+//! Why a model cannot be imported.
+
+use crate::PortSignature;
+use hone_graph::{InferError, VerifyError};
+use hone_ops::OpError;
+use hone_types::TensorError;
+use std::fmt;
+use thiserror::Error;
+
+/// Why a model file cannot be imported: the object, what failed, what to do.
+#[derive(Debug, Error)]
+pub enum ImportError {
+    /// The bytes are no ONNX model.
+    #[error("the file is not an ONNX model: {reason}; give the .onnx file itself")]
+    NotOnnx {
+        /// What shows it.
+        reason: String,
+    },
+    /// The bytes end too early.
+    #[error(
+        "the file is cut short: at byte {offset} it announces {needed} bytes and holds {left}; fetch \
+         it again"
+    )]
+    Truncated {
+        /// Where in the file.
+        offset: usize,
+        /// Bytes announced.
+        needed: u64,
+        /// Bytes there are.
+        left: usize,
+    },
+    /// The protobuf decoder refused the bytes.
+    #[error("the file is not an ONNX model: it does not decode; export it again")]
+    Decode(#[source] prost::DecodeError),
+    /// A bound was passed.
+    #[error("{what} is {actual}, the limit is {limit}; raise the limit if the model is trusted")]
+    TooLarge {
+        /// What was counted.
+        what: String,
+        /// What was found.
+        actual: u64,
+        /// What is allowed.
+        limit: u64,
+    },
+    /// The file uses a version that is not known.
+    #[error("{what}; export the model with opset {oldest} to {newest}")]
+    Version {
+        /// The version found, and of what.
+        what: String,
+        /// Oldest supported opset.
+        oldest: i64,
+        /// Newest supported opset.
+        newest: i64,
+    },
+    /// Inputs have dimensions that nothing binds.
+    #[error("{}", unbound(.0))]
+    Unbound(Vec<UnboundInput>),
+    /// A binding does not fit the model.
+    #[error("the shape given for input '{input}' does not fit: {reason}")]
+    Binding {
+        /// Name of the input.
+        input: String,
+        /// Why.
+        reason: String,
+    },
+    /// An input or output is declared in a way that is not supported.
+    #[error("{kind} '{name}': {reason}")]
+    Port {
+        /// `input` or `output`.
+        kind: &'static str,
+        /// Its name.
+        name: String,
+        /// Why.
+        reason: String,
+    },
+    /// A stored tensor is malformed.
+    #[error("tensor '{name}': {reason}; export the model again")]
+    Tensor {
+        /// Its name.
+        name: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A tensor stored outside the file cannot be read.
+    #[error("tensor '{name}' is stored in '{location}': {reason}")]
+    External {
+        /// Its name.
+        name: String,
+        /// Where it is said to lie.
+        location: String,
+        /// Why it is not read, and what to do.
+        reason: String,
+        /// What the system said.
+        #[source]
+        source: Option<std::io::Error>,
+    },
+    /// A name is defined twice.
+    #[error("{what} '{name}' is defined twice; export the model again")]
+    Duplicate {
+        /// What kind of thing.
+        what: &'static str,
+        /// The name.
+        name: String,
+    },
+    /// A node reads what is not there.
+    #[error(
+        "{reader} reads '{value}', which is no input, no initializer and no output of an earlier \
+         node; the model is incomplete, out of order or has a cycle"
+    )]
+    Undefined {
+        /// Who reads.
+        reader: String,
+        /// The name.
+        value: String,
+    },
+    /// Operators that are not supported, all of them.
+    #[error("{}", unsupported(.0))]
+    Unsupported(Vec<UnsupportedOperator>),
+    /// A node is refused.
+    #[error("node '{node}' ({operator}, opset {opset})")]
+    Node {
+        /// Its name.
+        node: String,
+        /// Its operator, with the domain unless it is ONNX's own.
+        operator: String,
+        /// The version of the operator set.
+        opset: i64,
+        /// Why.
+        #[source]
+        source: NodeError,
+    },
+    /// The graph that was built does not hold together: a bug of the importer.
+    #[error("the imported graph does not verify; report this with the model")]
+    Verify(#[from] VerifyError),
+}
+
+/// Why a node is refused.
+#[derive(Debug, Error)]
+pub enum NodeError {
+    /// Something is wrong with an attribute, an input or their combination.
+    #[error("{0}")]
+    Invalid(String),
+    /// Valid ONNX that this importer does not support.
+    #[error("{0} is not supported")]
+    Unsupported(String),
+    /// An input must be known at compile time.
+    #[error(
+        "input '{input}' (number {place}) must be a constant: it decides a shape, and shapes are fixed \
+         when compiling; export the model with fixed shapes"
+    )]
+    NotConstant {
+        /// Name of the value.
+        input: String,
+        /// Its place among the node's inputs, from 0.
+        place: usize,
+    },
+    /// An operator refuses the types of its inputs.
+    #[error("its inputs do not fit: {0}")]
+    Infer(InferError),
+    /// A constant could not be computed.
+    #[error("its constant result could not be computed")]
+    Fold(#[from] OpError),
+    /// A constant is malformed.
+    #[error("a constant is malformed")]
+    Tensor(#[from] TensorError),
+    /// Something around the node failed.
+    #[error("its body could not be imported")]
+    Inner(#[source] Box<ImportError>),
+}
+
+impl NodeError {
+    /// A refusal in words.
+    pub(crate) fn invalid(message: impl Into<String>) -> Self {
+        Self::Invalid(message.into())
+    }
+
+    /// Valid, but not supported; `what` is a noun phrase.
+    pub(crate) fn unsupported(what: impl Into<String>) -> Self {
+        Self::Unsupported(what.into())
+    }
+}
+
+impl From<InferError> for NodeError {
+    fn from(error: InferError) -> Self {
+        Self::Infer(error)
+    }
+}
+
+impl From<ImportError> for NodeError {
+    fn from(error: ImportError) -> Self {
+        Self::Inner(Box::new(error))
+    }
+}
+
+/// An operator that is not supported, where it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnsupportedOperator {
+    /// Name of the node.
+    pub node: String,
+    /// The operator set; empty for ONNX's own.
+    pub domain: String,
+    /// Name of the operator.
+    pub operator: String,
+    /// The version of the operator set.
+    pub opset: i64,
+}
+
+impl fmt::Display for UnsupportedOperator {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let separator = if self.domain.is_empty() { "" } else { "." };
+        let Self { node, domain, operator, opset } = self;
+        write!(formatter, "node '{node}' ({domain}{separator}{operator}, opset {opset})")
+    }
+}
+
+/// An input with dimensions that nothing binds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct UnboundInput {
+    /// The input as declared.
+    pub declared: PortSignature,
+    /// Names of its open dimensions; `?` where one has no name.
+    pub open: Vec<String>,
+}
+
+/// Unsupported operators shown in one message; more are counted.
+const SHOWN: usize = 50;
+
+fn unsupported(operators: &[UnsupportedOperator]) -> String {
+    let mut kinds: Vec<&str> =
+        operators.iter().map(|operator| operator.operator.as_str()).collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    let mut message = format!("unsupported operators ({}):", kinds.join(", "));
+    for operator in operators.iter().take(SHOWN) {
+        message.push_str(&format!("\n  {operator}"));
+    }
+    if operators.len() > SHOWN {
+        message.push_str(&format!("\n  and {} more nodes", operators.len() - SHOWN));
+    }
+    message.push_str("\nexport the model without them, or as functions of ONNX's own operators");
+    message
+}
+
+fn unbound(inputs: &[UnboundInput]) -> String {
+    let mut message = String::from("dimensions are open: say how large they are\n");
+    for input in inputs {
+        let PortSignature { name, .. } = &input.declared;
+        let open = input.open.join(", ");
+        message.push_str(&format!("  input '{name}' is {}: {open}\n", input.declared));
+    }
+    let lines: Vec<String> = inputs.iter().map(binding_line).collect();
+    message.push_str(&format!("in the YAML file: inputs: [{}]", lines.join(", ")));
+    message
+}
+
+fn binding_line(input: &UnboundInput) -> String {
+    let shape: Vec<String> = match &input.declared.shape {
+        Some(shape) => shape
+            .iter()
+            .map(|dimension| match dimension {
+                crate::Dimension::Fixed(extent) => extent.to_string(),
+                crate::Dimension::Symbol(name) => format!("<{name}>"),
+                crate::Dimension::Unknown => "<?>".to_string(),
+            })
+            .collect(),
+        None => vec!["<...>".to_string()],
+    };
+    format!("{{name: {}, shape: [{}]}}", input.declared.name, shape.join(", "))
+}

@@ -1,0 +1,506 @@
+//! The walk over a model's nodes.
+
+use super::binding;
+use super::builder::{Builder, Operand};
+use super::liveness::{check_names, label, live};
+use super::node::Node;
+use super::operators::{self, Import};
+use super::proto::{
+    AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto,
+    TensorProto,
+};
+use super::{NEWEST_OPSET, OLDEST_OPSET};
+use crate::{
+    Dimension, ImportError, ImportOptions, Imported, Limits, NodeError, Signature,
+    UnsupportedOperator,
+};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::rc::Rc;
+
+/// Functions and branches nested deeper than this are refused.
+const DEPTH: usize = 32;
+
+/// A function's domain, name and overload.
+type FunctionKey = (String, String, String);
+
+/// Names of values in one graph or function body.
+#[derive(Default)]
+struct Scope {
+    values: HashMap<String, Operand>,
+    /// Stored tensors that no node has read yet.
+    stored: HashMap<String, TensorProto>,
+    /// Whether names of the enclosing scopes are hidden, as in a function.
+    isolated: bool,
+    /// Versions of the operator sets.
+    opsets: Rc<HashMap<String, i64>>,
+}
+
+struct Importer {
+    builder: Builder,
+    functions: HashMap<FunctionKey, Rc<FunctionProto>>,
+    scopes: Vec<Scope>,
+    limits: Limits,
+    nodes: usize,
+}
+
+/// Builds the graph of a decoded model.
+pub(super) fn import_model(
+    model: ModelProto,
+    options: &ImportOptions,
+) -> Result<Imported, ImportError> {
+    let graph = model.graph.unwrap_or_default();
+    let signature = binding::signature(&graph, &options.limits)?;
+    if signature.outputs.is_empty() {
+        return Err(ImportError::NotOnnx { reason: "its graph has no outputs".into() });
+    }
+    let opsets = Rc::new(opsets(&model.opset_import)?);
+    let types = binding::bind(&signature, &options.bindings, &options.limits)?;
+    let mut importer = Importer {
+        builder: Builder::new(options.folder.as_deref(), &options.limits),
+        functions: functions(model.functions)?,
+        scopes: vec![Scope { opsets, ..Scope::default() }],
+        limits: options.limits.clone(),
+        nodes: 0,
+    };
+    for (port, tensor_type) in signature.inputs.iter().zip(types) {
+        let operand = importer.builder.add_input(&port.name, tensor_type);
+        importer.bind(&port.name, operand);
+    }
+    let names: Vec<String> = signature.outputs.iter().map(|port| port.name.clone()).collect();
+    let outputs = importer.import_graph(graph, &names)?;
+    let mut builder = importer.builder;
+    for (name, operand) in names.iter().zip(outputs) {
+        builder.add_output(name, operand);
+    }
+    let (graph, mut warnings) = builder.finish();
+    check_outputs(&signature, &graph, &mut warnings)?;
+    graph.verify()?;
+    Ok(Imported { graph, signature, warnings })
+}
+
+fn opsets(imports: &[OperatorSetIdProto]) -> Result<HashMap<String, i64>, ImportError> {
+    let mut opsets = HashMap::new();
+    for import in imports {
+        let domain = normal_domain(import.domain.as_deref().unwrap_or_default());
+        let version = import.version.unwrap_or(0);
+        if domain.is_empty() && !(OLDEST_OPSET..=NEWEST_OPSET).contains(&version) {
+            let what = format!("the model uses opset {version}");
+            return Err(ImportError::Version { what, oldest: OLDEST_OPSET, newest: NEWEST_OPSET });
+        }
+        if opsets.insert(domain.to_string(), version).is_some_and(|other| other != version) {
+            return Err(ImportError::Duplicate { what: "operator set", name: domain.to_string() });
+        }
+    }
+    Ok(opsets)
+}
+
+fn normal_domain(domain: &str) -> &str {
+    if domain == "ai.onnx" { "" } else { domain }
+}
+
+fn functions(
+    protos: Vec<FunctionProto>,
+) -> Result<HashMap<FunctionKey, Rc<FunctionProto>>, ImportError> {
+    let mut functions = HashMap::new();
+    for function in protos {
+        let domain = normal_domain(function.domain.as_deref().unwrap_or_default());
+        let name = function.name.clone().unwrap_or_default();
+        let key = (domain.to_string(), name.clone(), function.overload.clone().unwrap_or_default());
+        if functions.insert(key, Rc::new(function)).is_some() {
+            return Err(ImportError::Duplicate { what: "function", name });
+        }
+    }
+    Ok(functions)
+}
+
+/// Compares the outputs with their declarations.
+fn check_outputs(
+    signature: &Signature,
+    graph: &hone_ops::Graph,
+    warnings: &mut Vec<String>,
+) -> Result<(), ImportError> {
+    for (declared, port) in signature.outputs.iter().zip(graph.outputs()) {
+        let actual = graph.tensor_type(port.value);
+        if declared.dtype.is_some_and(|dtype| dtype != actual.dtype) {
+            let reason = format!("it is declared as {declared}, but the nodes make {actual}");
+            let name = port.name.clone();
+            return Err(ImportError::Port { kind: "output", name, reason });
+        }
+        let Some(shape) = &declared.shape else { continue };
+        let fits = shape.len() == actual.rank()
+            && shape.iter().zip(&actual.shape).all(|(dimension, extent)| match dimension {
+                Dimension::Fixed(fixed) => fixed == extent,
+                _ => true,
+            });
+        if !fits {
+            let name = &port.name;
+            warnings.push(format!("output '{name}' is declared as {declared} and is {actual}"));
+        }
+    }
+    Ok(())
+}
+
+impl Importer {
+    fn bind(&mut self, name: &str, operand: Operand) {
+        if let Some(scope) = self.scopes.last_mut() {
+            scope.values.insert(name.to_string(), operand);
+        }
+    }
+
+    /// The scopes that can be seen, innermost first.
+    fn visible(&self) -> impl Iterator<Item = usize> {
+        let outermost = self.scopes.iter().rposition(|scope| scope.isolated).unwrap_or(0);
+        (outermost..self.scopes.len()).rev()
+    }
+
+    fn knows(&self, name: &str) -> bool {
+        self.visible().any(|place| {
+            let scope = &self.scopes[place];
+            scope.values.contains_key(name) || scope.stored.contains_key(name)
+        })
+    }
+
+    /// The operand of a name; a stored tensor is read when it is first asked for.
+    fn lookup(&mut self, name: &str) -> Result<Option<Operand>, ImportError> {
+        let places: Vec<usize> = self.visible().collect();
+        for place in places {
+            let scope = &mut self.scopes[place];
+            if let Some(operand) = scope.values.get(name) {
+                return Ok(Some(*operand));
+            }
+            if let Some(proto) = scope.stored.remove(name) {
+                let operand = self.builder.load(proto)?;
+                self.scopes[place].values.insert(name.to_string(), operand);
+                return Ok(Some(operand));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Imports a graph into the innermost scope; returns its outputs.
+    fn import_graph(
+        &mut self,
+        graph: GraphProto,
+        outputs: &[String],
+    ) -> Result<Vec<Operand>, ImportError> {
+        if let Some(sparse) = graph.sparse_initializer.first() {
+            let values = sparse.values.as_ref().and_then(|values| values.name.clone());
+            return Err(ImportError::Tensor {
+                name: values.unwrap_or_default(),
+                reason: "it is sparse, which is not supported".into(),
+            });
+        }
+        let mut stored = HashMap::new();
+        for tensor in graph.initializer {
+            let name = tensor.name.clone().unwrap_or_default();
+            if stored.insert(name.clone(), tensor).is_some() {
+                return Err(ImportError::Duplicate { what: "initializer", name });
+            }
+        }
+        if let Some(scope) = self.scopes.last_mut() {
+            scope.stored = stored;
+        }
+        self.import_nodes(graph.node, outputs)
+    }
+
+    /// Imports those of `nodes` that `outputs` need; returns the outputs.
+    fn import_nodes(
+        &mut self,
+        nodes: Vec<NodeProto>,
+        outputs: &[String],
+    ) -> Result<Vec<Operand>, ImportError> {
+        self.count_nodes(nodes.len())?;
+        check_names(
+            &nodes,
+            |name| self.knows(name),
+            |name| {
+                let scope = self.scopes.last();
+                scope.is_some_and(|scope| {
+                    scope.values.contains_key(name) || scope.stored.contains_key(name)
+                })
+            },
+        )?;
+        let (read, live) = live(&nodes, outputs.iter().map(String::as_str));
+        self.check_supported(
+            nodes.iter().zip(&live).filter(|(_, live)| **live).map(|(node, _)| node),
+        )?;
+        for (node, live) in nodes.into_iter().zip(live) {
+            if live {
+                self.import_node(node, &read)?;
+            }
+        }
+        let mut operands = Vec::with_capacity(outputs.len());
+        for name in outputs {
+            let operand = self.lookup(name)?.ok_or_else(|| ImportError::Undefined {
+                reader: "the output of the graph".into(),
+                value: name.clone(),
+            })?;
+            operands.push(operand);
+        }
+        Ok(operands)
+    }
+
+    fn count_nodes(&mut self, nodes: usize) -> Result<(), ImportError> {
+        self.nodes = self.nodes.saturating_add(nodes);
+        if self.nodes <= self.limits.nodes {
+            return Ok(());
+        }
+        Err(ImportError::TooLarge {
+            what: "the number of nodes".into(),
+            actual: self.nodes as u64,
+            limit: self.limits.nodes as u64,
+        })
+    }
+
+    fn opset(&self, domain: &str) -> Option<i64> {
+        self.scopes.last().and_then(|scope| scope.opsets.get(domain).copied())
+    }
+
+    /// Refuses operators that are not supported, in `nodes` and the functions they call, all at once.
+    fn check_supported<'a>(
+        &self,
+        nodes: impl Iterator<Item = &'a NodeProto>,
+    ) -> Result<(), ImportError> {
+        let mut found = Vec::new();
+        let mut seen = HashSet::new();
+        for node in nodes {
+            self.find_unsupported(node, "", &|domain| self.opset(domain), &mut seen, &mut found);
+        }
+        if found.is_empty() { Ok(()) } else { Err(ImportError::Unsupported(found)) }
+    }
+
+    fn find_unsupported(
+        &self,
+        node: &NodeProto,
+        caller: &str,
+        opset: &dyn Fn(&str) -> Option<i64>,
+        seen: &mut HashSet<FunctionKey>,
+        found: &mut Vec<UnsupportedOperator>,
+    ) {
+        let key = function_key(node);
+        if let Some(function) = self.functions.get(&key) {
+            // Each function is looked into once; the depth is that of calls, bounded as they are.
+            if !seen.insert(key) || caller.split('/').count() > DEPTH {
+                return;
+            }
+            let caller = format!("{caller}{}/", label(node));
+            let own = |domain: &str| {
+                let imports = function.opset_import.iter();
+                let mut versions = imports.filter(|import| {
+                    normal_domain(import.domain.as_deref().unwrap_or_default()) == domain
+                });
+                versions.next().and_then(|import| import.version).or_else(|| opset(domain))
+            };
+            for inner in &function.node {
+                self.find_unsupported(inner, &caller, &own, seen, found);
+            }
+            return;
+        }
+        if operators::find(&key.0, &key.1).is_none() {
+            found.push(UnsupportedOperator {
+                node: format!("{caller}{}", label(node)),
+                opset: opset(&key.0).unwrap_or(0),
+                domain: key.0,
+                operator: key.1,
+            });
+        }
+    }
+
+    fn import_node(&mut self, proto: NodeProto, read: &HashSet<String>) -> Result<(), ImportError> {
+        let (domain, operator, overload) = function_key(&proto);
+        let opset = match self.opset(&domain) {
+            Some(opset) => opset,
+            None if !domain.is_empty() => 1,
+            None => {
+                let what = "the model names no version of ONNX's own operator set".into();
+                let (oldest, newest) = (OLDEST_OPSET, NEWEST_OPSET);
+                return Err(ImportError::Version { what, oldest, newest });
+            }
+        };
+        let mut node = Node {
+            name: label(&proto),
+            operator: operator.clone(),
+            opset,
+            inputs: Vec::with_capacity(proto.input.len()),
+            wanted: proto.output.iter().map(|output| read.contains(output)).collect(),
+            input_names: proto.input,
+            attributes: BTreeMap::new(),
+        };
+        for name in &node.input_names {
+            let operand = if name.is_empty() { None } else { self.lookup(name)? };
+            node.inputs.push(operand);
+        }
+        let names = proto.output;
+        let full =
+            if domain.is_empty() { operator.clone() } else { format!("{domain}.{operator}") };
+        let name = node.name.clone();
+        let outputs = collect_attributes(proto.attribute)
+            .and_then(|attributes| {
+                node.attributes = attributes;
+                let key = (domain, operator, overload);
+                self.import_operator(&key, &mut node)
+            })
+            .and_then(|outputs| check_results(&node, outputs))
+            .map_err(|source| ImportError::Node { node: name, operator: full, opset, source })?;
+        for (name, operand) in names.iter().zip(outputs) {
+            if !name.is_empty() {
+                self.builder.name_value(operand, name);
+                self.bind(name, operand);
+            }
+        }
+        Ok(())
+    }
+
+    fn import_operator(
+        &mut self,
+        key: &FunctionKey,
+        node: &mut Node,
+    ) -> Result<Vec<Operand>, NodeError> {
+        if let Some(function) = self.functions.get(key) {
+            let function = Rc::clone(function);
+            return self.inline(&function, node);
+        }
+        self.builder.name_nodes(&node.name);
+        match operators::find(&key.0, &key.1) {
+            Some(Import::Function(import)) => import(&mut self.builder, node),
+            Some(Import::Unary(function)) => {
+                let input = node.input(0)?;
+                Ok(vec![self.builder.unary(function, input)?])
+            }
+            Some(Import::Binary(function)) => {
+                let (left, right) = (node.input(0)?, node.input(1)?);
+                Ok(vec![self.builder.binary(function, left, right)?])
+            }
+            Some(Import::If) => self.branch(node),
+            None => Err(NodeError::unsupported(format!("operator {}", key.1))),
+        }
+    }
+
+    /// The outputs of the branch that a constant condition takes.
+    fn branch(&mut self, node: &mut Node) -> Result<Vec<Operand>, NodeError> {
+        let condition = self.builder.integers_of(node, 0)?;
+        let taken = condition.first().is_some_and(|condition| *condition != 0);
+        let (then, otherwise) = (node.graph("then_branch")?, node.graph("else_branch")?);
+        let graph = if taken { then } else { otherwise };
+        let graph = graph.ok_or_else(|| NodeError::invalid("a branch is left out"))?;
+        let outputs: Vec<String> =
+            graph.output.iter().map(|output| output.name.clone().unwrap_or_default()).collect();
+        let opsets = self.scopes.last().map(|scope| Rc::clone(&scope.opsets)).unwrap_or_default();
+        self.enter(Scope { opsets, ..Scope::default() })?;
+        let imported = self.import_graph(graph, &outputs);
+        self.scopes.pop();
+        Ok(imported?)
+    }
+
+    fn enter(&mut self, scope: Scope) -> Result<(), NodeError> {
+        if self.scopes.len() > DEPTH {
+            return Err(NodeError::invalid(format!(
+                "functions and branches are nested deeper than {DEPTH}"
+            )));
+        }
+        self.scopes.push(scope);
+        Ok(())
+    }
+
+    /// Imports the body of a function in place of the node that calls it.
+    fn inline(
+        &mut self,
+        function: &FunctionProto,
+        node: &mut Node,
+    ) -> Result<Vec<Operand>, NodeError> {
+        let opsets = Rc::new(opsets(&function.opset_import)?);
+        let mut scope = Scope { isolated: true, opsets, ..Scope::default() };
+        for (name, operand) in function.input.iter().zip(&node.inputs) {
+            if let Some(operand) = operand {
+                scope.values.insert(name.clone(), *operand);
+            }
+        }
+        let given = std::mem::take(&mut node.attributes);
+        let mut body = function.node.clone();
+        for inner in &mut body {
+            // An input of the function that the caller leaves out is left out inside, too.
+            for input in &mut inner.input {
+                if function.input.contains(input) && !scope.values.contains_key(input) {
+                    input.clear();
+                }
+            }
+            substitute(&mut inner.attribute, &given, &function.attribute_proto, 0);
+            inner.name = Some(format!("{}/{}", node.name, label(inner)));
+        }
+        self.enter(scope)?;
+        let imported = self.import_nodes(body, &function.output);
+        self.scopes.pop();
+        Ok(imported?)
+    }
+}
+
+/// Replaces references to a function's attributes by what the caller gave or the function's default.
+fn substitute(
+    attributes: &mut Vec<AttributeProto>,
+    given: &BTreeMap<String, AttributeProto>,
+    defaults: &[AttributeProto],
+    depth: usize,
+) {
+    attributes.retain_mut(|attribute| {
+        for graph in attribute.g.iter_mut().chain(&mut attribute.graphs) {
+            if depth < DEPTH {
+                graph.node.iter_mut().for_each(|node| {
+                    substitute(&mut node.attribute, given, defaults, depth + 1);
+                });
+            }
+        }
+        let Some(reference) = attribute.ref_attr_name.as_deref().filter(|name| !name.is_empty())
+        else {
+            return true;
+        };
+        let default = defaults.iter().find(|default| default.name.as_deref() == Some(reference));
+        match given.get(reference).or(default) {
+            Some(value) => {
+                *attribute = AttributeProto { name: attribute.name.clone(), ..value.clone() };
+                true
+            }
+            None => false,
+        }
+    });
+}
+
+fn function_key(node: &NodeProto) -> FunctionKey {
+    (
+        normal_domain(node.domain.as_deref().unwrap_or_default()).to_string(),
+        node.op_type.clone().unwrap_or_default(),
+        node.overload.clone().unwrap_or_default(),
+    )
+}
+
+fn collect_attributes(
+    attributes: Vec<AttributeProto>,
+) -> Result<BTreeMap<String, AttributeProto>, NodeError> {
+    let mut collected = BTreeMap::new();
+    for attribute in attributes {
+        let name = attribute.name.clone().unwrap_or_default();
+        if attribute.ref_attr_name.as_deref().is_some_and(|reference| !reference.is_empty()) {
+            return Err(NodeError::invalid(format!(
+                "attribute '{name}' refers to an attribute of a function, but is in none"
+            )));
+        }
+        if collected.insert(name.clone(), attribute).is_some() {
+            return Err(NodeError::invalid(format!("attribute '{name}' is given twice")));
+        }
+    }
+    Ok(collected)
+}
+
+/// Refuses attributes that were not read, and results that are missing.
+fn check_results(node: &Node, outputs: Vec<Operand>) -> Result<Vec<Operand>, NodeError> {
+    if let Some(name) = node.attributes.keys().next() {
+        return Err(NodeError::invalid(format!(
+            "attribute '{name}' is unknown in this version of the operator"
+        )));
+    }
+    match node.wanted.iter().skip(outputs.len()).position(|wanted| *wanted) {
+        Some(place) => {
+            Err(NodeError::unsupported(format!("output number {}", outputs.len() + place)))
+        }
+        None => Ok(outputs),
+    }
+}

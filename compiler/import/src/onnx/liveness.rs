@@ -1,0 +1,74 @@
+//! Which nodes matter, and whether names are defined as they must be.
+
+use super::proto::{GraphProto, NodeProto};
+use crate::ImportError;
+use std::collections::HashSet;
+
+/// Checks that each value has one definition and that nodes read only what is defined before them.
+/// `defined` says which names are defined outside the list.
+pub(super) fn check_names(
+    nodes: &[NodeProto],
+    defined: impl Fn(&str) -> bool,
+    taken: impl Fn(&str) -> bool,
+) -> Result<(), ImportError> {
+    let mut own: HashSet<&str> = HashSet::new();
+    for node in nodes {
+        for input in node.input.iter().filter(|input| !input.is_empty()) {
+            if !own.contains(input.as_str()) && !defined(input) {
+                let reader = format!("node '{}'", label(node));
+                return Err(ImportError::Undefined { reader, value: input.clone() });
+            }
+        }
+        for output in node.output.iter().filter(|output| !output.is_empty()) {
+            if taken(output) || !own.insert(output) {
+                return Err(ImportError::Duplicate { what: "value", name: output.clone() });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A node's name, or one made from its operator and first output.
+pub(super) fn label(node: &NodeProto) -> String {
+    match node.name.as_deref() {
+        Some(name) if !name.is_empty() => name.to_string(),
+        _ => {
+            let operator = node.op_type.as_deref().unwrap_or_default();
+            let output = node.output.first().map_or("", String::as_str);
+            format!("{operator} of {output}")
+        }
+    }
+}
+
+/// The names that are read on the way to `outputs`, and for each node whether it is on that way.
+pub(super) fn live<'a>(
+    nodes: &'a [NodeProto],
+    outputs: impl Iterator<Item = &'a str>,
+) -> (HashSet<String>, Vec<bool>) {
+    let mut read: HashSet<&str> = outputs.collect();
+    let mut live = vec![false; nodes.len()];
+    for (place, node) in nodes.iter().enumerate().rev() {
+        live[place] = node.output.iter().any(|output| read.contains(output.as_str()));
+        if live[place] {
+            read.extend(node.input.iter().map(String::as_str));
+            let inner = node.attribute.iter();
+            inner
+                .flat_map(|attribute| attribute.g.iter().chain(&attribute.graphs))
+                .for_each(|graph| names_read(graph, &mut read));
+        }
+    }
+    read.remove("");
+    (read.into_iter().map(str::to_string).collect(), live)
+}
+
+/// Every name that a nested graph reads, its own ones included.
+fn names_read<'a>(graph: &'a GraphProto, read: &mut HashSet<&'a str>) {
+    read.extend(graph.output.iter().filter_map(|output| output.name.as_deref()));
+    for node in &graph.node {
+        read.extend(node.input.iter().map(String::as_str));
+        for attribute in &node.attribute {
+            let inner = attribute.g.iter().chain(&attribute.graphs);
+            inner.for_each(|graph| names_read(graph, read));
+        }
+    }
+}

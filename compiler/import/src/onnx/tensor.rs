@@ -1,0 +1,146 @@
+//! Stored tensors to host tensors.
+
+use super::external::ExternalFiles;
+use super::proto::{TensorProto, tensor_proto::DataLocation, tensor_proto::DataType as OnnxType};
+use crate::{ImportError, Limits};
+use half::{bf16, f16};
+use hone_types::{DataType, Element, Tensor, TensorType};
+
+/// Our element type for the number that ONNX uses, or what is wrong with it.
+pub(super) fn element_type(number: i32) -> Result<DataType, String> {
+    Ok(match OnnxType::try_from(number) {
+        Ok(OnnxType::Float) => DataType::F32,
+        Ok(OnnxType::Double) => DataType::F64,
+        Ok(OnnxType::Float16) => DataType::F16,
+        Ok(OnnxType::Bfloat16) => DataType::BF16,
+        Ok(OnnxType::Int8) => DataType::I8,
+        Ok(OnnxType::Int16) => DataType::I16,
+        Ok(OnnxType::Int32) => DataType::I32,
+        Ok(OnnxType::Int64) => DataType::I64,
+        Ok(OnnxType::Uint8) => DataType::U8,
+        Ok(OnnxType::Uint16) => DataType::U16,
+        Ok(OnnxType::Uint32) => DataType::U32,
+        Ok(OnnxType::Uint64) => DataType::U64,
+        Ok(OnnxType::Bool) => DataType::Bool,
+        Ok(OnnxType::Undefined) => return Err("the element type is left out".into()),
+        Ok(other) => {
+            return Err(format!("element type {} is not supported", other.as_str_name()));
+        }
+        Err(_) => return Err(format!("element type number {number} is unknown")),
+    })
+}
+
+/// The type of a stored tensor.
+fn tensor_type(proto: &TensorProto, limits: &Limits) -> Result<TensorType, String> {
+    let dtype = element_type(proto.data_type.unwrap_or(0))?;
+    if proto.dims.len() > limits.rank {
+        return Err(format!("it has {} axes, the limit is {}", proto.dims.len(), limits.rank));
+    }
+    let shape: Result<Vec<usize>, _> = proto.dims.iter().map(|dim| usize::try_from(*dim)).collect();
+    let shape = shape.map_err(|_| format!("its shape {:?} has a negative extent", proto.dims))?;
+    let tensor_type = TensorType::new(dtype, shape);
+    match checked_bytes(&tensor_type) {
+        Some(bytes) if bytes <= limits.tensor_bytes => Ok(tensor_type),
+        _ => Err(format!(
+            "its shape {:?} takes more than the {} bytes that are allowed",
+            proto.dims, limits.tensor_bytes
+        )),
+    }
+}
+
+/// Size of a type whose non-zero extents multiply without overflow. A zero extent must not hide the
+/// others: shapes are multiplied in parts elsewhere.
+pub(super) fn checked_bytes(tensor_type: &TensorType) -> Option<usize> {
+    let mut spread = tensor_type.shape.iter().filter(|extent| **extent > 0);
+    let largest =
+        spread.try_fold(tensor_type.dtype.bytes(), |bytes, extent| bytes.checked_mul(*extent));
+    largest.filter(|bytes| *bytes <= isize::MAX as usize)?;
+    tensor_type.checked_bytes()
+}
+
+/// The tensor that a file stores. Raw data is taken over without a copy where nothing else holds it.
+pub(super) fn load(
+    mut proto: TensorProto,
+    files: &mut ExternalFiles,
+    limits: &Limits,
+) -> Result<Tensor, ImportError> {
+    let name = proto.name.take().unwrap_or_default();
+    let malformed = |reason: String| ImportError::Tensor { name: name.clone(), reason };
+    let tensor_type = tensor_type(&proto, limits).map_err(malformed)?;
+    if proto.segment.is_some() {
+        return Err(malformed("it is stored in segments, which is not supported".into()));
+    }
+    let bytes = if proto.data_location == Some(DataLocation::External as i32) {
+        files.read(&name, &proto.external_data, tensor_type.bytes())?
+    } else {
+        stored_bytes(&mut proto, &tensor_type).map_err(malformed)?
+    };
+    let bytes = if tensor_type.dtype == DataType::Bool { truth(bytes) } else { bytes };
+    Tensor::from_bytes(tensor_type, bytes).map_err(|error| malformed(error.to_string()))
+}
+
+fn truth(mut bytes: Vec<u8>) -> Vec<u8> {
+    bytes.iter_mut().for_each(|byte| *byte = u8::from(*byte != 0));
+    bytes
+}
+
+fn stored_bytes(proto: &mut TensorProto, tensor_type: &TensorType) -> Result<Vec<u8>, String> {
+    if let Some(raw) = proto.raw_data.take() {
+        return match raw.len() == tensor_type.bytes() {
+            true => Ok(Vec::from(raw)),
+            false => Err(format!(
+                "{tensor_type} needs {} bytes, {} are stored",
+                tensor_type.bytes(),
+                raw.len()
+            )),
+        };
+    }
+    match tensor_type.dtype {
+        DataType::F32 => from_field(tensor_type, &proto.float_data, |value| Some(*value)),
+        DataType::F64 => from_field(tensor_type, &proto.double_data, |value| Some(*value)),
+        DataType::I64 => from_field(tensor_type, &proto.int64_data, |value| Some(*value)),
+        DataType::U64 => from_field(tensor_type, &proto.uint64_data, |value| Some(*value)),
+        DataType::U32 => {
+            from_field(tensor_type, &proto.uint64_data, |value| u32::try_from(*value).ok())
+        }
+        DataType::I32 => from_field(tensor_type, &proto.int32_data, |value| Some(*value)),
+        DataType::I16 => {
+            from_field(tensor_type, &proto.int32_data, |value| i16::try_from(*value).ok())
+        }
+        DataType::I8 => {
+            from_field(tensor_type, &proto.int32_data, |value| i8::try_from(*value).ok())
+        }
+        DataType::U16 => {
+            from_field(tensor_type, &proto.int32_data, |value| u16::try_from(*value).ok())
+        }
+        DataType::U8 => {
+            from_field(tensor_type, &proto.int32_data, |value| u8::try_from(*value).ok())
+        }
+        DataType::Bool => from_field(tensor_type, &proto.int32_data, |value| Some(*value != 0)),
+        DataType::F16 => from_field(tensor_type, &proto.int32_data, |value| {
+            u16::try_from(*value).ok().map(f16::from_bits)
+        }),
+        DataType::BF16 => from_field(tensor_type, &proto.int32_data, |value| {
+            u16::try_from(*value).ok().map(bf16::from_bits)
+        }),
+    }
+}
+
+fn from_field<S, T: Element>(
+    tensor_type: &TensorType,
+    stored: &[S],
+    convert: impl Fn(&S) -> Option<T>,
+) -> Result<Vec<u8>, String> {
+    let needed = tensor_type.elements();
+    if stored.len() != needed {
+        return Err(format!("{tensor_type} needs {needed} elements, {} are stored", stored.len()));
+    }
+    let mut bytes = Vec::with_capacity(tensor_type.bytes());
+    for value in stored {
+        let element = convert(value);
+        element
+            .ok_or_else(|| format!("a value is out of range for {tensor_type}"))?
+            .put(&mut bytes);
+    }
+    Ok(bytes)
+}

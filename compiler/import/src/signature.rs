@@ -1,0 +1,61 @@
+//! Inputs and outputs as a model file declares them, before anything is bound.
+
+use hone_types::DataType;
+use std::fmt;
+
+/// Inputs and outputs of a model file.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Signature {
+    /// Inputs that a caller gives, in the model's order.
+    pub inputs: Vec<PortSignature>,
+    /// Outputs, in the model's order.
+    pub outputs: Vec<PortSignature>,
+}
+
+/// An input or output as declared.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PortSignature {
+    /// Its name.
+    pub name: String,
+    /// Its element type, where declared and known to us.
+    pub dtype: Option<DataType>,
+    /// Its dimensions, where declared.
+    pub shape: Option<Vec<Dimension>>,
+}
+
+/// The extent of one axis as declared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Dimension {
+    /// A number.
+    Fixed(usize),
+    /// A name; the same name means the same extent.
+    Symbol(String),
+    /// Left open.
+    Unknown,
+}
+
+impl fmt::Display for Dimension {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Dimension::Fixed(extent) => write!(formatter, "{extent}"),
+            Dimension::Symbol(name) => formatter.write_str(name),
+            Dimension::Unknown => formatter.write_str("?"),
+        }
+    }
+}
+
+impl fmt::Display for PortSignature {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.dtype {
+            Some(dtype) => write!(formatter, "{dtype}")?,
+            None => formatter.write_str("?")?,
+        }
+        match &self.shape {
+            Some(shape) => {
+                let shape: Vec<String> = shape.iter().map(Dimension::to_string).collect();
+                write!(formatter, "[{}]", shape.join(", "))
+            }
+            None => formatter.write_str("[...]"),
+        }
+    }
+}

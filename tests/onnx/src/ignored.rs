@@ -1,0 +1,47 @@
+//! The list of cases that are expected to fail, with reasons.
+//!
+//! A line is `operator NAME: reason` (every case with that operator in its graph), or `case PATTERN:
+//! reason`, where a pattern may end in `*`.
+
+use crate::Case;
+
+/// The list.
+pub struct Ignored {
+    rules: Vec<(Rule, &'static str)>,
+}
+
+enum Rule {
+    Operator(&'static str),
+    Case(&'static str),
+    Prefix(&'static str),
+}
+
+impl Ignored {
+    /// The list in `ignored.txt`.
+    pub fn read() -> Self {
+        let lines = include_str!("../ignored.txt").lines().map(str::trim);
+        let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
+        Self { rules: lines.filter_map(rule).collect() }
+    }
+
+    /// Why a case is expected to fail.
+    pub fn reason(&self, case: &Case) -> Option<&'static str> {
+        let matches = |rule: &Rule| match rule {
+            Rule::Operator(name) => case.operators.iter().any(|operator| operator == name),
+            Rule::Case(name) => case.name == *name,
+            Rule::Prefix(prefix) => case.name.starts_with(prefix),
+        };
+        self.rules.iter().find(|(rule, _)| matches(rule)).map(|(_, reason)| *reason)
+    }
+}
+
+fn rule(line: &'static str) -> Option<(Rule, &'static str)> {
+    let (what, reason) = line.split_once(": ")?;
+    let (kind, name) = what.split_once(' ')?;
+    let rule = match (kind, name.strip_suffix('*')) {
+        ("operator", _) => Rule::Operator(name),
+        ("case", Some(prefix)) => Rule::Prefix(prefix),
+        _ => Rule::Case(name),
+    };
+    Some((rule, reason))
+}

@@ -1,0 +1,145 @@
+//! Runs the official ONNX operator cases, which `cargo xtask onnx-tests` writes.
+//!
+//! A case is a model with inputs and expected outputs. It is imported, run by a [`Backend`], and
+//! compared under the case's own tolerance. A case that fails must stand in `ignored.txt` with a
+//! reason, and a case that stands there must fail: the list cannot grow stale.
+
+mod case;
+mod compare;
+mod ignored;
+mod report;
+
+pub use case::{Case, load};
+pub use ignored::Ignored;
+pub use report::{Outcome, Report};
+
+use anyhow::{Context, Result};
+use hone_import::{ImportError, ImportOptions, InputBinding, NodeError};
+use hone_ops::Graph;
+use hone_types::Tensor;
+use std::error::Error;
+use std::path::{Path, PathBuf};
+
+/// Something that computes a graph.
+pub trait Backend {
+    /// Name for the report.
+    fn name(&self) -> &'static str;
+
+    /// The outputs of `graph` for `inputs`, both in the graph's order.
+    fn run(&self, graph: &Graph, inputs: &[Tensor]) -> Result<Vec<Tensor>>;
+}
+
+/// The reference interpreter.
+pub struct Interpreter;
+
+impl Backend for Interpreter {
+    fn name(&self) -> &'static str {
+        "interpreter"
+    }
+
+    fn run(&self, graph: &Graph, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        Ok(hone_ops::evaluate(graph, inputs)?)
+    }
+}
+
+/// The folder of the cases: `HONE_ONNX_TESTS`, or where `cargo xtask onnx-tests` puts them.
+pub fn folder() -> PathBuf {
+    let default = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.hone/onnx-node-tests");
+    std::env::var_os("HONE_ONNX_TESTS").map_or(default, PathBuf::from)
+}
+
+/// Names of the operators whose cases the shorter suite runs.
+pub fn shorter_suite() -> Vec<&'static str> {
+    let lines = include_str!("../operators.txt").lines().map(str::trim);
+    lines.filter(|line| !line.is_empty() && !line.starts_with('#')).collect()
+}
+
+/// Runs those of `cases` that `chosen` names, and reports.
+pub fn run(backend: &dyn Backend, cases: &[Case], chosen: impl Fn(&Case) -> bool) -> Report {
+    let ignored = Ignored::read();
+    let mut report = Report::default();
+    for case in cases.iter().filter(|case| chosen(case)) {
+        let outcome = match case.values() {
+            Err(reason) => Outcome::NotApplicable(format!("{reason:#}")),
+            Ok((inputs, outputs)) => match attempt(backend, case, &inputs, &outputs) {
+                Ok(fixed) => Outcome::Passed { fixed },
+                Err(reason) => Outcome::Failed(format!("{reason:#}")),
+            },
+        };
+        report.add(case, outcome, ignored.reason(case));
+    }
+    report
+}
+
+/// Imports, runs and compares a case. Returns the number of inputs that had to be made constants.
+fn attempt(
+    backend: &dyn Backend,
+    case: &Case,
+    inputs: &[Option<Tensor>],
+    expected: &[Option<Tensor>],
+) -> Result<usize> {
+    let (graph, fixed) = import(case, inputs)?;
+    let mut given = Vec::new();
+    for port in graph.inputs() {
+        let place = case.inputs.iter().position(|name| *name == port.name);
+        let tensor = place.and_then(|place| inputs[place].clone());
+        given.push(tensor.with_context(|| format!("input '{}' has no value", port.name))?);
+    }
+    let results = backend.run(&graph, &given)?;
+    let stated =
+        case.outputs.iter().zip(expected).filter_map(|(name, value)| Some((name, value.as_ref()?)));
+    for ((name, expected), result) in stated.zip(&results) {
+        compare::compare(result, expected, case.rtol, case.atol)
+            .with_context(|| format!("output '{name}'"))?;
+    }
+    Ok(fixed)
+}
+
+/// Imports a case's model. Every input of these models is one of the graph, even those that decide
+/// shapes: an input that the importer needs to know is stored in the model, as exporters do.
+fn import(case: &Case, inputs: &[Option<Tensor>]) -> Result<(Graph, usize)> {
+    let mut stored: Vec<usize> = Vec::new();
+    loop {
+        let bindings = case.inputs.iter().zip(inputs).enumerate();
+        let bindings = bindings.filter(|(place, _)| !stored.contains(place));
+        let bindings = bindings.filter_map(|(_, (name, tensor))| {
+            let shape = tensor.as_ref()?.shape().to_vec();
+            Some(InputBinding { name: name.clone(), shape, dtype: None })
+        });
+        let options = ImportOptions { bindings: bindings.collect(), ..ImportOptions::default() };
+        let error = match hone_import::import(&case.model_with(&stored)?, &options) {
+            Ok(imported) => return Ok((imported.graph, stored.len())),
+            Err(error) => error,
+        };
+        let Some(needed) = not_constant(&error) else { return Err(error.into()) };
+        let named = case.inputs.iter().position(|name| *name == needed);
+        // Inside a function the name is another: then whatever is not floating-point is stored, and
+        // last everything.
+        let integers: Vec<usize> = (0..inputs.len())
+            .filter(|place| inputs[*place].as_ref().is_some_and(|input| !input.dtype().is_float()))
+            .collect();
+        let more: Vec<usize> = [named.into_iter().collect(), integers, (0..inputs.len()).collect()]
+            .into_iter()
+            .map(|places: Vec<usize>| {
+                places.into_iter().filter(|place| !stored.contains(place)).collect::<Vec<usize>>()
+            })
+            .find(|places| !places.is_empty())
+            .unwrap_or_default();
+        if more.is_empty() {
+            return Err(error.into());
+        }
+        stored.extend(more);
+    }
+}
+
+/// The value that an import failed on because it is not constant.
+fn not_constant(error: &ImportError) -> Option<String> {
+    let mut source: Option<&(dyn Error + 'static)> = Some(error);
+    while let Some(error) = source {
+        if let Some(NodeError::NotConstant { input, .. }) = error.downcast_ref() {
+            return Some(input.clone());
+        }
+        source = error.source();
+    }
+    None
+}

@@ -1,0 +1,14 @@
+//! The official operator cases on the reference interpreter.
+
+#![allow(clippy::unwrap_used)]
+
+use hone_onnx_tests::{Interpreter, folder, load, run, shorter_suite};
+
+#[test]
+fn cases_of_the_shorter_suite() {
+    let operators = shorter_suite();
+    let cases = load(&folder()).unwrap();
+    let report = run(&Interpreter, &cases, |case| operators.contains(&case.operator.as_str()));
+    println!("{report}");
+    assert!(report.is_good(), "{report}");
+}
