@@ -4,9 +4,6 @@
 //! `tests/peers/serve.py`. Rounds are interleaved (A B C, B C A, …), so that what the machine does
 //! meanwhile meets everyone; the machine's peak rate of fused multiply-adds is probed in the same
 //! rounds. Results go to `docs/benchmarks/` as a table, JSON and a plot.
-//!
-//! Where others use the machine, `nice -n -19 cargo xtask bench-peers` (as root) keeps most of them
-//! out; the results say how loaded the machine was.
 
 use std::path::{Path, PathBuf};
 
@@ -43,6 +40,10 @@ pub struct Arguments {
     /// Milliseconds that a peer measures for in each round (at least one run).
     #[arg(long, default_value_t = 1000)]
     turn: u64,
+    /// Let a peer precede all other work on its processors during its turns (root only): for a
+    /// machine that others use meanwhile.
+    #[arg(long)]
+    realtime: bool,
     /// The `hone` program; left out of the comparison where it is missing.
     #[arg(long, default_value = "target/release/hone")]
     hone: PathBuf,
@@ -55,7 +56,7 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> Result<()> {
     let models = repository::scratch().join("models");
     crate::models::export(&arguments.models)?;
-    let mut machine = Machine::probe()?;
+    let mut machine = Machine::probe(arguments.realtime)?;
     let mut groups = Vec::new();
     for model in &arguments.models {
         for &threads in &arguments.threads {
@@ -63,7 +64,11 @@ pub fn run(arguments: &Arguments) -> Result<()> {
                 bail!("{threads} threads asked for, this machine has {}", machine.processors);
             }
             let peers = peer::all(&arguments.peers, &arguments.hone)?;
-            let settings = measure::Settings { rounds: arguments.rounds, turn: arguments.turn };
+            let settings = measure::Settings {
+                rounds: arguments.rounds,
+                turn: arguments.turn,
+                realtime: arguments.realtime,
+            };
             let group = measure::group(&models, model, threads, peers, &settings, &mut machine)?;
             println!("{}", report::table(&group));
             groups.push(group);

@@ -27,13 +27,15 @@ pub struct Machine {
     /// The highest average of runnable processes over a minute seen meanwhile: well over the
     /// number of threads means that others were using the machine.
     pub load: f64,
+    /// Whether the measured processes preceded all other work.
+    pub realtime: bool,
     #[serde(skip)]
     probe: PathBuf,
 }
 
 impl Machine {
     /// Reads the facts and compiles the probe.
-    pub fn probe() -> Result<Self> {
+    pub fn probe(realtime: bool) -> Result<Self> {
         let facts = fs::read_to_string("/proc/cpuinfo").context("cannot read /proc/cpuinfo")?;
         let fact = |key: &str| {
             let line = facts.lines().find(|line| line.starts_with(key));
@@ -55,6 +57,7 @@ impl Machine {
             kernel: kernel.trim().to_owned(),
             began: now.as_secs(),
             load: 0.0,
+            realtime,
             probe: compile()?,
         })
     }
@@ -62,8 +65,12 @@ impl Machine {
     /// The peak rate of fused multiply-adds of `threads` threads now, in GFLOP/s.
     pub fn fma_peak(&mut self, threads: usize) -> Result<f64> {
         let pinned = format!("{}-{}", self.processors - threads, self.processors - 1);
-        let output = Command::new("taskset")
-            .args(["--cpu-list", &pinned])
+        let mut command = Command::new("taskset");
+        command.args(["--cpu-list", &pinned]);
+        if self.realtime {
+            command.args(["chrt", "--rr", "1"]);
+        }
+        let output = command
             .arg(&self.probe)
             .args([threads.to_string(), "100".to_owned()])
             .output()

@@ -20,6 +20,8 @@ pub struct Settings {
     pub rounds: usize,
     /// What a peer may take in a round, in milliseconds, beyond one run.
     pub turn: u64,
+    /// Whether a peer precedes all other work on its processors during its turns.
+    pub realtime: bool,
 }
 
 /// One model with one number of threads.
@@ -90,7 +92,7 @@ pub fn group(
     let mut running = Vec::new();
     for peer in peers {
         eprintln!("bench-peers: {model}, {threads} threads: starting {}", peer.name);
-        match start(models, model, threads, &peer, machine.processors) {
+        match start(models, model, threads, &peer, settings, machine.processors) {
             Ok((process, measured)) => {
                 running.push(process);
                 group.results.push(measured);
@@ -110,7 +112,7 @@ pub fn group(
         for turn in 0..running.len() {
             let index = (round + turn) % running.len();
             let measured = &mut group.results[index];
-            let latencies = take_turn(&mut running[index], measured.first_ms, settings.turn)
+            let latencies = take_turn(&mut running[index], measured.first_ms, settings)
                 .with_context(|| format!("{} failed in round {round}", measured.peer))?;
             measured.rounds.push(latencies);
         }
@@ -127,6 +129,7 @@ fn start(
     model: &str,
     threads: usize,
     peer: &Peer,
+    settings: &Settings,
     processors: usize,
 ) -> Result<(Process, Measured)> {
     let file = |kind: &str| models.join(format!("{model}.{kind}"));
@@ -134,7 +137,7 @@ fn start(
     let messages = scratch.join(format!("{}.log", peer.name));
     let (onnx, inputs) = (file("onnx"), file("inputs.npz"));
     let mut process = Process::start(peer, &onnx, &inputs, threads, processors, &messages)?;
-    let first = process.run(1)?[0] as f64 / 1e6;
+    let first = run_once(&mut process, settings)?;
     let peak_memory = process.peak_memory()?;
     let outputs = scratch.join(format!("{}.npz", peer.name));
     process.outputs(&outputs)?;
@@ -150,14 +153,33 @@ fn start(
     Ok((process, measured))
 }
 
-/// A warm-up and as many runs as fit in `turn` milliseconds, in milliseconds.
-fn take_turn(process: &mut Process, first_ms: f64, turn: u64) -> Result<Vec<f64>> {
+/// The latency of one run, in milliseconds.
+fn run_once(process: &mut Process, settings: &Settings) -> Result<f64> {
+    if settings.realtime {
+        process.precede(true)?;
+    }
+    let latency = process.run(1)?[0] as f64 / 1e6;
+    if settings.realtime {
+        process.precede(false)?;
+    }
+    Ok(latency)
+}
+
+/// A warm-up and as many runs as fit in a turn, in milliseconds.
+fn take_turn(process: &mut Process, first_ms: f64, settings: &Settings) -> Result<Vec<f64>> {
     // Threads of the peer before this one may spin a little before they sleep.
     std::thread::sleep(Duration::from_millis(100));
+    if settings.realtime {
+        process.precede(true)?;
+    }
     // What takes seconds needs no warming, and there would be no time for it.
     let warm = if first_ms < 1000.0 { process.run(1)?[0] as f64 / 1e6 } else { first_ms };
-    let count = (turn as f64 / warm.max(1e-3)).clamp(1.0, 1000.0) as usize;
-    Ok(process.run(count)?.into_iter().map(|latency| latency as f64 / 1e6).collect())
+    let count = (settings.turn as f64 / warm.max(1e-3)).clamp(1.0, 1000.0) as usize;
+    let latencies = process.run(count)?;
+    if settings.realtime {
+        process.precede(false)?;
+    }
+    Ok(latencies.into_iter().map(|latency| latency as f64 / 1e6).collect())
 }
 
 /// The largest difference of two files of arrays, over the second one's largest number.

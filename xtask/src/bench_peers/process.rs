@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::peer::Peer;
+use crate::python;
 
 /// What a peer says when its model is ready.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -87,6 +88,18 @@ impl Process {
             bail!("asked for {count} runs, got {} latencies", latencies.len());
         }
         Ok(latencies)
+    }
+
+    /// Gives the process precedence over everything else on its processors, or takes it back.
+    ///
+    /// Needs the right to do so (root).
+    pub fn precede(&self, precede: bool) -> Result<()> {
+        let policy: &[&str] =
+            if precede { &["--rr", "--pid", "1"] } else { &["--other", "--pid", "0"] };
+        python::check(
+            "set the scheduling of a peer",
+            Command::new("chrt").arg("--all-tasks").args(policy).arg(self.child.id().to_string()),
+        )
     }
 
     /// Writes the last run's outputs.

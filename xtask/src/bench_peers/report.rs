@@ -41,11 +41,7 @@ pub fn markdown(name: &str, machine: &Machine, groups: &[Group]) -> String {
         machine.kernel,
         machine.features.join(" "),
         machine.load,
-        if machine.load > machine.processors as f64 + 1.0 {
-            " (**others were using the machine: read ratios, not milliseconds**)"
-        } else {
-            ""
-        },
+        disturbance(machine),
         machine.began,
     );
     for group in groups {
@@ -53,6 +49,17 @@ pub fn markdown(name: &str, machine: &Machine, groups: &[Group]) -> String {
     }
     let _ = write!(page, "\n![Latencies]({name}.svg)\n");
     page
+}
+
+/// What the load meant for the measurements.
+fn disturbance(machine: &Machine) -> &'static str {
+    if machine.load <= machine.processors as f64 + 1.0 {
+        ""
+    } else if machine.realtime {
+        " (others used the machine: runs preceded them, compiling and loading did not)"
+    } else {
+        " (**others used the machine: read ratios, not milliseconds**)"
+    }
 }
 
 /// What a group is of.
