@@ -72,7 +72,7 @@ pub(crate) fn substitute(
     for statement in body {
         match statement {
             Statement::Loop(own) => {
-                own.extent = renew(&own.extent, domain);
+                own.extent = domain.simplify_extent(&own.extent.substitute(change));
                 let mut inner = domain.clone();
                 inner.push(own.var, &own.extent);
                 substitute(program, &mut own.body, &inner, change);

@@ -26,7 +26,7 @@ pub(crate) fn apply(program: &mut Program, outer: VarId, inner: VarId) -> Outcom
     let name = format!("{}_{}", program.vars[outer].name, program.vars[inner].name);
     let fused = program.add_var(name);
     let mut domain = program.domain_at(&path);
-    let extent = domain.simplify(&(first.extent * count));
+    let extent = domain.simplify_extent(&(first.extent * count));
     domain.push(fused, &extent);
     let mut body = second.body;
     let quotient = Expr::Var(fused).floor_divide(Expr::Integer(count));

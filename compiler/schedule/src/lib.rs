@@ -24,17 +24,23 @@ mod schedule;
 mod step;
 mod trace;
 
+mod cache_read;
+mod cache_write;
 mod compute_at;
 mod compute_inline;
+mod decompose_padding;
 mod decompose_reduction;
 mod fuse;
 mod parallel;
+mod partition;
 mod reorder;
 mod reverse_compute_at;
+mod reverse_compute_inline;
 mod rfactor;
 mod serial;
 mod set_scope;
 mod split;
+mod transform_layout;
 mod unroll;
 mod vectorize;
 
@@ -43,6 +49,7 @@ pub use error::ScheduleError;
 pub use schedule::Schedule;
 pub use step::Step;
 pub use trace::{Entry, Trace};
+pub use transform_layout::{AxisPart, Layout};
 
 #[cfg(test)]
 mod tests;

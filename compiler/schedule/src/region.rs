@@ -66,7 +66,7 @@ impl Span {
             fold(&self.outer.closest(extents.collect(), true), Expr::minimum)
         });
         let extents = self.outer.closest(extents.collect(), false);
-        self.outer.simplify(&fold(&extents, Expr::maximum))
+        self.outer.simplify_extent(&fold(&extents, Expr::maximum))
     }
 
     /// The largest extent over all iterations of the outer loops, at least 1.

@@ -26,9 +26,9 @@ pub(crate) fn apply(
     let inner = program.add_var(format!("{name}_i"));
     let mut domain = program.domain_at(&path);
     let (outer_extent, inner_extent) = extents(&own.extent, outer, step);
-    let outer_extent = domain.simplify(&outer_extent);
+    let outer_extent = domain.simplify_extent(&outer_extent);
     domain.push(outer, &outer_extent);
-    let inner_extent = domain.simplify(&inner_extent);
+    let inner_extent = domain.simplify_extent(&inner_extent);
     domain.push(inner, &inner_extent);
     let mut body = own.body;
     let index = Expr::Var(outer) * step + Expr::Var(inner);

@@ -1,9 +1,10 @@
 //! The list of primitives: each line makes a step of the trace and a method of the schedule.
 
+use crate::Layout;
 use crate::argument::{Argument, Handle, Results};
 use crate::error::{Outcome, ScheduleError};
 use crate::schedule::Schedule;
-use hone_tensor::{BlockId, Program, Scope, VarId};
+use hone_tensor::{BlockId, BufferId, Program, Scope, VarId};
 use std::fmt;
 
 macro_rules! steps {
@@ -93,12 +94,28 @@ steps! {
     ReverseComputeAt = reverse_compute_at(block: BlockId as BlockId, target: VarId as VarId) -> ();
     /// Says where the buffer that a block computes lies.
     SetScope = set_scope(block: BlockId as BlockId, scope: Scope as Scope) -> ();
+    /// Puts a map into the map it reads from; the block goes.
+    ReverseComputeInline = reverse_compute_inline(block: BlockId as BlockId) -> ();
+    /// Puts a copy between a buffer and a block that reads it; returns the copying block.
+    CacheRead = cache_read(block: BlockId as BlockId, buffer: BufferId as BufferId, scope: Scope as Scope) -> BlockId;
+    /// Lets a block compute into a buffer of its own, and copies from there; returns the copying
+    /// block.
+    CacheWrite = cache_write(block: BlockId as BlockId, scope: Scope as Scope) -> BlockId;
     /// Makes setting a reduction's initial value a block of its own, in front of a loop.
     DecomposeReduction =
         decompose_reduction(block: BlockId as BlockId, target: VarId as VarId) -> BlockId;
     /// Computes a reduction in parts, one per iteration of a loop, and then reduces the parts;
     /// returns the block of the parts.
     Rfactor = rfactor(block: BlockId as BlockId, target: VarId as VarId) -> BlockId;
+    /// Separates filling a border with a constant from copying the inside, in front of a loop;
+    /// returns the filling block.
+    DecomposePadding =
+        decompose_padding(block: BlockId as BlockId, target: VarId as VarId) -> BlockId;
+    /// Separates the iterations of a loop in which the loops below have their full extent from the
+    /// last ones; returns the loop over the last ones.
+    Partition = partition(target: VarId as VarId) -> VarId;
+    /// Changes the order in which the elements of a temporary lie in memory.
+    TransformLayout = transform_layout(buffer: BufferId as BufferId, layout: Layout as &Layout) -> ();
 }
 
 fn print<T: Argument>(name: &str, argument: &T) -> String {

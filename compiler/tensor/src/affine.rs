@@ -280,17 +280,28 @@ impl Sum {
         self
     }
 
+    /// Terms that are added, then those that are subtracted, the constant where it reads best.
     pub(crate) fn into_expr(self) -> Expr {
-        let mut terms = self.terms.into_iter().map(|(atom, factor)| match factor {
-            1 => atom,
-            _ => atom * factor,
-        });
-        match terms.next() {
-            None => Expr::Integer(self.constant),
-            Some(first) => {
-                let sum = terms.fold(first, |sum, term| sum + term);
-                if self.constant == 0 { sum } else { sum + self.constant }
-            }
+        let Sum { constant, terms } = self;
+        let (added, subtracted): (Vec<_>, Vec<_>) =
+            terms.into_iter().partition(|(_, factor)| *factor > 0);
+        let product = |(atom, factor): (Expr, i64)| if factor == 1 { atom } else { atom * factor };
+        let mut sum = added.into_iter().map(product).reduce(|sum, term| sum + term);
+        let leads = sum.is_none() && (constant > 0 || subtracted.is_empty());
+        if leads {
+            sum = Some(Expr::Integer(constant));
+        }
+        for (atom, factor) in subtracted {
+            sum = Some(match sum {
+                Some(sum) => sum - product((atom, factor.saturating_neg())),
+                None => atom * factor,
+            });
+        }
+        match sum {
+            Some(sum) if leads || constant == 0 => sum,
+            Some(sum) if constant < 0 => sum - constant.saturating_neg(),
+            Some(sum) => sum + constant,
+            None => Expr::Integer(constant),
         }
     }
 }

@@ -79,6 +79,24 @@ impl Domain {
         simplify_by(expr, &|index| self.bounds(index))
     }
 
+    /// An equal expression in simplest form, for an extent: loops that run once are put in as 0, and
+    /// an expression of only one value becomes that value.
+    pub fn simplify_extent(&self, expr: &Expr) -> Expr {
+        let once = |var: VarId| self.range(var).is_some_and(|own| own.min == 0 && own.max == 0);
+        let expr = self.simplify(&expr.substitute(&|var| once(var).then_some(Expr::Integer(0))));
+        match self.bounds(&expr) {
+            Some(Range { min, max }) if min == max => Expr::Integer(min),
+            _ => expr,
+        }
+    }
+
+    /// An index as a constant and terms with their factors; the terms are variables and what is not
+    /// a sum.
+    pub fn terms(&self, expr: &Expr) -> (i64, Vec<(Expr, i64)>) {
+        let sum = Sum::of(&self.simplify(expr));
+        (sum.constant, sum.terms)
+    }
+
     /// Upper bounds of an index over all values of the loops inside the outermost `depth`, in terms
     /// of the variables of those: each holds, the least of them is the closest. `None` where there
     /// is none.

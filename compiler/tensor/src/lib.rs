@@ -37,6 +37,7 @@ mod expr;
 mod independence;
 mod interpret;
 mod program;
+mod text;
 mod tree;
 mod verify;
 
@@ -49,4 +50,5 @@ pub use program::{
     Block, BlockBody, BlockId, Buffer, BufferId, Combiner, Iterator, IteratorKind, Loop, LoopKind,
     Program, Realize, Role, Scope, Statement, Var, VarId,
 };
+pub use text::{ParseError, parse};
 pub use verify::{VerifyError, verify, verify_registers};

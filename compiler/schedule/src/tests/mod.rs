@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod kernels;
+mod random;
 mod refusals;
 
 use crate::Schedule;
@@ -53,7 +54,10 @@ fn assert_same(plain: &Program, scheduled: &Program, tolerance: f64) {
 /// The schedule's program computes what the plain one does, and its trace gives it again, through
 /// text and JSON.
 fn assert_right(plain: &Program, schedule: &Schedule, tolerance: f64) {
-    assert_same(plain, schedule.program(), tolerance);
+    let judged = std::panic::catch_unwind(|| assert_same(plain, schedule.program(), tolerance));
+    if judged.is_err() {
+        panic!("wrong after\n{}\n{}", schedule.trace(), schedule.program());
+    }
     let text: crate::Trace = schedule.trace().to_string().parse().unwrap();
     assert_eq!(&text, schedule.trace());
     let json = serde_json::to_string(schedule.trace()).unwrap();
