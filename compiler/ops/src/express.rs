@@ -2,7 +2,7 @@
 
 use crate::operator::Operator;
 use hone_tensor::{BufferId, Builder, Combiner, Expr};
-use hone_types::{DataType, TensorType};
+use hone_types::{DataType, Tensor, TensorType};
 
 /// The buffer of input `place`, where it is given.
 pub(crate) fn input(inputs: &[Option<BufferId>], place: usize) -> Option<BufferId> {
@@ -71,6 +71,12 @@ pub(crate) fn reduce_in(
         return builder.map(name, &output, |_| combiner.identity(dtype));
     }
     builder.reduce(name, &output, reduction, combiner, value)
+}
+
+/// A constant, cut and saturated to its type as stored values are.
+pub(crate) fn constant(value: f64, dtype: DataType) -> Expr {
+    let stored = Tensor::from_f64(dtype, [], &[value]).map(|scalar| scalar.to_f64());
+    Expr::Constant(stored.map_or(value, |stored| stored[0]), dtype)
 }
 
 /// Conditions under which a value is read.

@@ -7,7 +7,7 @@ use crate::operator::{FusionClass, OpError, Operator, named, required};
 use crate::shape::check_channels;
 use crate::shape::{around, output_type};
 use hone_graph::InferError;
-use hone_tensor::{BufferId, Builder, Combiner, Expr};
+use hone_tensor::{BufferId, Builder};
 use hone_types::{Tensor, TensorType};
 use serde::{Deserialize, Serialize};
 

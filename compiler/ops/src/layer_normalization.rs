@@ -10,7 +10,7 @@ use crate::operator::{FusionClass, OpError, Operator, named, required};
 use crate::shape::output_type;
 use crate::shape::{check_axis, check_float, check_same_type};
 use hone_graph::InferError;
-use hone_tensor::{BufferId, Builder, Combiner, Expr};
+use hone_tensor::{BufferId, Builder};
 use hone_types::{Tensor, TensorType};
 use serde::{Deserialize, Serialize};
 

@@ -1,9 +1,15 @@
 //! Long short-term memory.
 
-use crate::operator::{FusionClass, OpError, Operator, named, pending, required};
-use crate::recurrent::{Activation, Direction, Form, expect};
+use crate::BinaryFunction as B;
+use crate::matmul::MatMul;
+use crate::operator::Graph;
+use crate::operator::{FusionClass, OpError, Operator, named, required};
+use crate::recurrent::{Activation, Direction, Form, LONGEST, expect};
+use crate::recurrent_nodes::{CellValues, Nodes, Unroll};
+use crate::recurrent_reference::{Cell, Walk};
 use crate::shape::check_same_type;
 use hone_graph::InferError;
+use hone_graph::ValueId;
 use hone_tensor::{BufferId, Builder};
 use hone_types::{Tensor, TensorType};
 use serde::{Deserialize, Serialize};
@@ -33,6 +39,67 @@ pub struct Lstm {
 impl Lstm {
     /// Name in text forms.
     pub const NAME: &'static str = "lstm";
+
+    fn step(&self, cell: &Cell<'_>, products: &[f64], states: &mut [Vec<f64>]) {
+        let hidden = self.hidden;
+        let old = states[0].clone();
+        for unit in 0..hidden {
+            let gate = |place: usize| {
+                let row = place * hidden + unit;
+                products[row] + cell.recurrent(row, &old)
+            };
+            let peephole = |place: usize| cell.peepholes[place * hidden + unit];
+            let memory = states[1][unit];
+            let input = cell.activate(0, gate(0) + peephole(0) * memory);
+            let forget = match self.input_forget {
+                true => 1.0 - input,
+                false => cell.activate(0, gate(2) + peephole(2) * memory),
+            };
+            let memory = forget * memory + input * cell.activate(1, gate(3));
+            let output = cell.activate(0, gate(1) + peephole(1) * memory);
+            states[1][unit] = memory;
+            states[0][unit] = output * cell.activate(2, memory);
+        }
+    }
+
+    fn step_nodes(
+        &self,
+        nodes: &mut Nodes<'_>,
+        cell: &CellValues,
+        products: ValueId,
+        states: &[ValueId],
+    ) -> Result<Vec<ValueId>, InferError> {
+        let (hidden, memory) = (cell.hidden, states[1]);
+        let recurrent = nodes.add(MatMul {}, &[states[0], cell.recurrence])?;
+        let gates = nodes.binary(B::Add, products, recurrent)?;
+        let gate = |nodes: &mut Nodes<'_>, place: usize, memory: Option<ValueId>| {
+            let gate = nodes.slice(gates, 1, place * hidden, hidden)?;
+            let Some((peepholes, memory)) = cell.peepholes.zip(memory) else { return Ok(gate) };
+            let peephole = nodes.slice(peepholes, 0, place * hidden, hidden)?;
+            let seen = nodes.binary(B::Multiply, peephole, memory)?;
+            nodes.binary(B::Add, gate, seen)
+        };
+        let activate = |nodes: &mut Nodes<'_>, place: usize, x: ValueId| {
+            nodes.activate(cell.activations[place], cell.clip, x)
+        };
+        let input = gate(nodes, 0, Some(memory))?;
+        let input = activate(nodes, 0, input)?;
+        let forget = if self.input_forget {
+            nodes.complement(input)?
+        } else {
+            let forget = gate(nodes, 2, Some(memory))?;
+            activate(nodes, 0, forget)?
+        };
+        let candidate = gate(nodes, 3, None)?;
+        let candidate = activate(nodes, 1, candidate)?;
+        let kept = nodes.binary(B::Multiply, forget, memory)?;
+        let added = nodes.binary(B::Multiply, input, candidate)?;
+        let memory = nodes.binary(B::Add, kept, added)?;
+        let output = gate(nodes, 1, Some(memory))?;
+        let output = activate(nodes, 0, output)?;
+        let shown = activate(nodes, 2, memory)?;
+        Ok(vec![nodes.binary(B::Multiply, output, shown)?, memory])
+    }
 
     fn form(&self) -> Form {
         Form {
@@ -68,5 +135,52 @@ impl Operator for Lstm {
         FusionClass::Opaque
     }
 
-    pending!();
+    fn reference(&self, inputs: &[Option<&Tensor>]) -> Result<Vec<Tensor>, OpError> {
+        let types: Vec<Option<&TensorType>> =
+            inputs.iter().map(|input| input.map(Tensor::tensor_type)).collect();
+        let walk = Walk {
+            name: Self::NAME,
+            extents: self.form().check(&types, 3)?,
+            gates: 4,
+            direction: self.direction,
+            activations: &self.activations,
+            clip: self.clip,
+            states: 2,
+        };
+        walk.run(inputs, &self.infer(&types)?, &|cell, products, states| {
+            self.step(cell, products, states);
+        })
+    }
+
+    /// Taken apart into nodes of simpler operators.
+    fn expression(&self, _: &mut Builder, _: &[Option<BufferId>]) -> Option<Vec<BufferId>> {
+        None
+    }
+
+    fn decompose(
+        &self,
+        graph: &mut Graph,
+        inputs: &[Option<ValueId>],
+    ) -> Result<Option<Vec<ValueId>>, InferError> {
+        let types: Vec<Option<&TensorType>> =
+            inputs.iter().map(|input| input.map(|value| graph.tensor_type(value))).collect();
+        let extents = self.form().check(&types, 3)?;
+        if extents.steps == 0 || extents.steps > LONGEST {
+            return Ok(None);
+        }
+        let unroll = Unroll {
+            name: Self::NAME,
+            extents,
+            gates: 4,
+            direction: self.direction,
+            activations: &self.activations,
+            clip: self.clip,
+            states: 2,
+            keeps_bias: false,
+        };
+        let outputs = unroll.run(graph, inputs, &|nodes, cell, products, states| {
+            self.step_nodes(nodes, cell, products, states)
+        })?;
+        Ok(Some(outputs))
+    }
 }

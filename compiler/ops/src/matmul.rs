@@ -9,7 +9,7 @@ use crate::shape::output_type;
 use crate::shape::{bounded, check_same_type};
 use crate::strided::{Points, broadcast_strides};
 use hone_graph::InferError;
-use hone_tensor::{BufferId, Builder, Combiner, Expr};
+use hone_tensor::{BufferId, Builder, Combiner};
 use hone_types::{Tensor, TensorType};
 use serde::{Deserialize, Serialize};
 

@@ -8,8 +8,6 @@ use hone_types::{DataType, Tensor, TensorType};
 pub(crate) trait Number: Copy + PartialOrd {
     /// Changes nothing when added.
     const ZERO: Self;
-    /// Changes nothing when multiplied.
-    const ONE: Self;
 
     /// The elements of a tensor.
     fn read(tensor: &Tensor) -> Vec<Self>;
@@ -38,7 +36,6 @@ pub(crate) trait Number: Copy + PartialOrd {
 
 impl Number for f64 {
     const ZERO: Self = 0.0;
-    const ONE: Self = 1.0;
 
     fn read(tensor: &Tensor) -> Vec<Self> {
         tensor.to_f64()
@@ -73,7 +70,6 @@ macro_rules! integer {
     ($($integer:ident => |$value:ident| $magnitude:expr),*) => {$(
         impl Number for $integer {
             const ZERO: Self = 0;
-            const ONE: Self = 1;
 
             fn read(tensor: &Tensor) -> Vec<Self> {
                 tensor.to_i64().into_iter().map(|value| value as $integer).collect()

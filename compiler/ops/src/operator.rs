@@ -147,6 +147,16 @@ pub(crate) fn required<'a, T: ?Sized>(
     input.ok_or_else(|| InferError::new(format!("{operator} needs input {place}")))
 }
 
+/// The value of input `place`, or a refusal that names the operator.
+pub(crate) fn required_value(
+    operator: &str,
+    inputs: &[Option<ValueId>],
+    place: usize,
+) -> Result<ValueId, InferError> {
+    let input = inputs.get(place).copied().flatten();
+    input.ok_or_else(|| InferError::new(format!("{operator} needs input {place}")))
+}
+
 /// The list of operators: each is a type that derives `Serialize` and `Deserialize` and has a
 /// constant `NAME`. Makes the constructor from name and attributes that the text form needs.
 macro_rules! operators {
@@ -183,24 +193,3 @@ macro_rules! named {
     };
 }
 pub(crate) use named;
-
-/// An operator whose result cannot be computed yet.
-macro_rules! pending {
-    () => {
-        fn reference(
-            &self,
-            _inputs: &[Option<&hone_types::Tensor>],
-        ) -> Result<Vec<hone_types::Tensor>, crate::OpError> {
-            Err(crate::OpError::Value(format!("{} has no reference result yet", Self::NAME)))
-        }
-
-        fn expression(
-            &self,
-            _builder: &mut hone_tensor::Builder,
-            _inputs: &[Option<hone_tensor::BufferId>],
-        ) -> Option<Vec<hone_tensor::BufferId>> {
-            None
-        }
-    };
-}
-pub(crate) use pending;

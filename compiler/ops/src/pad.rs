@@ -1,6 +1,6 @@
 //! Elements added around a tensor, or cut off.
 
-use crate::express::{Guard, input, only_output};
+use crate::express::{Guard, constant, input, only_output};
 use crate::operator::{FusionClass, OpError, Operator, named, required};
 use crate::shape::bounded;
 use crate::shape::output_type;
@@ -141,7 +141,7 @@ impl Operator for Pad {
         let output = only_output(self, builder, inputs)?;
         let own = builder.tensor_type(x);
         if own.elements() == 0 {
-            let value = Expr::Constant(self.value, own.dtype);
+            let value = constant(self.value, own.dtype);
             return Some(vec![builder.map("pad", &output, |_| value)]);
         }
         Some(vec![builder.map("pad", &output, |point| {
@@ -150,7 +150,7 @@ impl Operator for Pad {
             let read: Vec<Expr> = read
                 .map(|(axis, index)| self.place(axis, index, own.shape[axis], &mut guard))
                 .collect();
-            guard.value(Expr::Load(x, read), Expr::Constant(self.value, own.dtype))
+            guard.value(Expr::Load(x, read), constant(self.value, own.dtype))
         })])
     }
 }

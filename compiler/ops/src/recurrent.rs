@@ -77,6 +77,46 @@ pub enum Activation {
     Softplus,
 }
 
+impl Activation {
+    /// The function's value.
+    pub(crate) fn evaluate(self, x: f64) -> f64 {
+        match self {
+            Activation::Relu => x.max(0.0),
+            Activation::Tanh => x.tanh(),
+            Activation::Sigmoid => 1.0 / (1.0 + (-x).exp()),
+            Activation::Affine { alpha, beta } => alpha * x + beta,
+            Activation::LeakyRelu { alpha } => {
+                if x >= 0.0 {
+                    x
+                } else {
+                    alpha * x
+                }
+            }
+            Activation::ThresholdedRelu { alpha } => {
+                if x >= alpha {
+                    x
+                } else {
+                    0.0
+                }
+            }
+            Activation::ScaledTanh { alpha, beta } => alpha * (beta * x).tanh(),
+            Activation::HardSigmoid { alpha, beta } => (alpha * x + beta).max(0.0).min(1.0),
+            Activation::Elu { alpha } => {
+                if x >= 0.0 {
+                    x
+                } else {
+                    alpha * x.exp_m1()
+                }
+            }
+            Activation::Softsign => x / (1.0 + x.abs()),
+            Activation::Softplus => x.max(0.0) + (-x.abs()).exp().ln_1p(),
+        }
+    }
+}
+
+/// Most steps that are taken apart: each becomes nodes of its own.
+pub(crate) const LONGEST: usize = 1 << 14;
+
 /// Extents of a recurrent operator.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Extents {

@@ -1,8 +1,14 @@
 //! The plain recurrent unit.
 
-use crate::operator::{FusionClass, OpError, Operator, named, pending, required};
-use crate::recurrent::{Activation, Direction, Form};
+use crate::BinaryFunction as B;
+use crate::matmul::MatMul;
+use crate::operator::Graph;
+use crate::operator::{FusionClass, OpError, Operator, named, required};
+use crate::recurrent::{Activation, Direction, Form, LONGEST};
+use crate::recurrent_nodes::Unroll;
+use crate::recurrent_reference::Walk;
 use hone_graph::InferError;
+use hone_graph::ValueId;
 use hone_tensor::{BufferId, Builder};
 use hone_types::{Tensor, TensorType};
 use serde::{Deserialize, Serialize};
@@ -54,5 +60,56 @@ impl Operator for Rnn {
         FusionClass::Opaque
     }
 
-    pending!();
+    fn reference(&self, inputs: &[Option<&Tensor>]) -> Result<Vec<Tensor>, OpError> {
+        let types: Vec<Option<&TensorType>> =
+            inputs.iter().map(|input| input.map(Tensor::tensor_type)).collect();
+        let walk = Walk {
+            name: Self::NAME,
+            extents: self.form().check(&types, 1)?,
+            gates: 1,
+            direction: self.direction,
+            activations: &self.activations,
+            clip: self.clip,
+            states: 1,
+        };
+        walk.run(inputs, &self.infer(&types)?, &|cell, products, states| {
+            let old = &states[0];
+            let row = |row: usize| cell.activate(0, products[row] + cell.recurrent(row, old));
+            states[0] = (0..self.hidden).map(row).collect();
+        })
+    }
+
+    /// Taken apart into nodes of simpler operators.
+    fn expression(&self, _: &mut Builder, _: &[Option<BufferId>]) -> Option<Vec<BufferId>> {
+        None
+    }
+
+    fn decompose(
+        &self,
+        graph: &mut Graph,
+        inputs: &[Option<ValueId>],
+    ) -> Result<Option<Vec<ValueId>>, InferError> {
+        let types: Vec<Option<&TensorType>> =
+            inputs.iter().map(|input| input.map(|value| graph.tensor_type(value))).collect();
+        let extents = self.form().check(&types, 1)?;
+        if extents.steps == 0 || extents.steps > LONGEST {
+            return Ok(None);
+        }
+        let unroll = Unroll {
+            name: Self::NAME,
+            extents,
+            gates: 1,
+            direction: self.direction,
+            activations: &self.activations,
+            clip: self.clip,
+            states: 1,
+            keeps_bias: false,
+        };
+        let outputs = unroll.run(graph, inputs, &|nodes, cell, products, states| {
+            let recurrent = nodes.add(MatMul {}, &[states[0], cell.recurrence])?;
+            let sum = nodes.binary(B::Add, products, recurrent)?;
+            Ok(vec![nodes.activate(cell.activations[0], cell.clip, sum)?])
+        })?;
+        Ok(Some(outputs))
+    }
 }

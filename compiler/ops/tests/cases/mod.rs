@@ -2,6 +2,7 @@
 //! other element types than `f32`.
 
 mod movement;
+mod recurrent;
 mod reductions;
 mod spatial;
 
@@ -35,6 +36,7 @@ pub fn cases() -> Vec<Case> {
     let mut cases = movement::cases();
     cases.extend(reductions::cases());
     cases.extend(spatial::cases());
+    cases.extend(recurrent::cases());
     cases
 }
 

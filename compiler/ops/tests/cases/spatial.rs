@@ -7,6 +7,7 @@ use hone_types::DataType;
 pub fn cases() -> Vec<Case> {
     let mut cases = convolutions();
     cases.extend(pools());
+    cases.extend(resizes());
     cases
 }
 
@@ -94,5 +95,58 @@ fn pools() -> Vec<Case> {
     };
     cases.push(case(line(PoolKind::Maximum), &[tensor(DataType::I8, [1, 2, 6])]));
     cases.push(case(line(PoolKind::Average), &[tensor(DataType::F16, [1, 2, 6])]));
+    cases
+}
+
+fn resizes() -> Vec<Case> {
+    use CoordinateMode::*;
+    let cubic = |exclude_outside: bool| ResizeMode::Cubic { coefficient_a: -0.75, exclude_outside };
+    let mut modes = vec![ResizeMode::Linear, cubic(false), cubic(true)];
+    for rounding in [
+        NearestRounding::RoundPreferFloor,
+        NearestRounding::RoundPreferCeil,
+        NearestRounding::Floor,
+        NearestRounding::Ceil,
+    ] {
+        modes.push(ResizeMode::Nearest { rounding });
+    }
+    let sizes: [&[usize]; 6] =
+        [&[1, 2, 6, 8], &[1, 2, 5, 3], &[1, 2, 1, 4], &[1, 1, 3, 1], &[2, 2, 3, 4], &[1, 2, 0, 4]];
+    let input = [1, 2, 3, 4];
+    let mut cases = Vec::new();
+    for mode in modes {
+        for coordinates in [
+            HalfPixel,
+            PytorchHalfPixel,
+            AlignCorners,
+            Asymmetric,
+            HalfPixelSymmetric,
+            TfCropAndResize,
+        ] {
+            for sizes in sizes {
+                let is_cropped = coordinates == TfCropAndResize;
+                let extents = sizes.iter().zip(input);
+                let scales = extents.map(|(size, input)| (*size as f64 / input as f64).max(0.1));
+                let region = [0.0, 0.0, 0.2, -0.1, 1.0, 1.0, 0.9, 1.3];
+                let resize = Resize {
+                    mode,
+                    coordinates,
+                    scales: scales.collect(),
+                    sizes: sizes.to_vec(),
+                    antialias: false,
+                    extrapolation: -7.0,
+                    region: if is_cropped { region.to_vec() } else { vec![] },
+                };
+                let is_nearest = matches!(mode, ResizeMode::Nearest { .. });
+                cases.push(case(resize.clone(), &[f32s(input)]));
+                if is_nearest {
+                    cases.push(case(resize, &[tensor(DataType::U8, input)]));
+                } else if !is_cropped {
+                    let resize = Resize { antialias: true, ..resize };
+                    cases.push(Case { is_folded: true, ..case(resize, &[f32s(input)]) });
+                }
+            }
+        }
+    }
     cases
 }
