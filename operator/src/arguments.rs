@@ -1,0 +1,74 @@
+//! The command line; each option is an environment variable as well.
+
+use std::net::SocketAddr;
+
+use clap::Parser;
+
+use crate::config::Config;
+
+/// Reconciles `hone.dev` resources.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "hone-operator", version, about)]
+pub struct Arguments {
+    /// Image of the worker pods.
+    #[arg(long, env = "HONE_WORKER_IMAGE")]
+    pub worker_image: String,
+    /// Pull policy of that image.
+    #[arg(long, env = "HONE_WORKER_IMAGE_PULL_POLICY")]
+    pub worker_image_pull_policy: Option<String>,
+    /// Version of the compiler in that image: results of another version are not reused.
+    #[arg(long, env = "HONE_COMPILER_VERSION", default_value = env!("CARGO_PKG_VERSION"))]
+    pub compiler_version: String,
+    /// Hosts, networks and buckets that workers may fetch from although they are private.
+    #[arg(long, env = "HONE_FETCH_ALLOW", value_delimiter = ',')]
+    pub fetch_allow: Vec<String>,
+    /// Persistent volume claim, in each namespace, behind `file://`.
+    #[arg(long, env = "HONE_SHARED_VOLUME_CLAIM")]
+    pub shared_volume_claim: Option<String>,
+    /// Where that claim is mounted in workers.
+    #[arg(long, env = "HONE_SHARED_VOLUME_PATH", default_value = "/models")]
+    pub shared_volume_path: String,
+    /// Seconds that a finished Job and its log are kept.
+    #[arg(long, env = "HONE_JOB_TTL", default_value_t = 600)]
+    pub job_ttl: i32,
+    /// Only watch this namespace; all when absent.
+    #[arg(long, env = "HONE_WATCH_NAMESPACE")]
+    pub watch_namespace: Option<String>,
+    /// Namespace of the operator's own Lease.
+    #[arg(long, env = "POD_NAMESPACE", default_value = "default")]
+    pub namespace: String,
+    /// Name of this replica.
+    #[arg(long, env = "POD_NAME")]
+    pub identity: Option<String>,
+    /// Work without a Lease: only where there is never a second replica.
+    #[arg(long, env = "HONE_NO_LEADER_ELECTION")]
+    pub no_leader_election: bool,
+    /// Objects of a kind that are worked on at once.
+    #[arg(long, env = "HONE_CONCURRENCY", default_value_t = 16)]
+    pub concurrency: u16,
+    /// Where /metrics, /healthz and /readyz are served.
+    #[arg(long, env = "HONE_LISTEN", default_value = "0.0.0.0:8080")]
+    pub listen: SocketAddr,
+    /// Where /loglevel is served: loopback, so that only who may enter the pod changes it.
+    #[arg(long, env = "HONE_ADMIN_LISTEN", default_value = "127.0.0.1:8081")]
+    pub admin_listen: SocketAddr,
+    /// What is logged, such as `info,hone_operator=debug`.
+    #[arg(long, env = "HONE_LOG", default_value = "info")]
+    pub log: String,
+}
+
+impl Arguments {
+    /// The settings that planning depends on.
+    pub fn config(&self) -> Config {
+        Config {
+            worker_image: self.worker_image.clone(),
+            worker_image_pull_policy: self.worker_image_pull_policy.clone(),
+            compiler_version: self.compiler_version.clone(),
+            fetch_allow: self.fetch_allow.clone(),
+            shared_volume_claim: self.shared_volume_claim.clone(),
+            shared_volume_path: self.shared_volume_path.clone(),
+            job_ttl_seconds: self.job_ttl,
+            ..Config::default()
+        }
+    }
+}

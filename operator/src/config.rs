@@ -1,0 +1,53 @@
+//! What the administrator sets: read once, the same for every object.
+
+use serde::{Deserialize, Serialize};
+
+/// Settings that planning depends on. They are values, so that plans can be tested from text.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct Config {
+    /// Image of the worker pods.
+    pub worker_image: String,
+    /// Its pull policy; Kubernetes' default when absent.
+    pub worker_image_pull_policy: Option<String>,
+    /// Version of the compiler in that image: part of the key of the result cache.
+    pub compiler_version: String,
+    /// Hosts, networks and buckets that workers may fetch from although they are private; handed
+    /// to them as they stand.
+    pub fetch_allow: Vec<String>,
+    /// Claim mounted into workers at `shared_volume_path`, for `file://` URIs.
+    pub shared_volume_claim: Option<String>,
+    /// Where that claim is mounted.
+    pub shared_volume_path: String,
+    /// Seconds that a finished Job is kept for its log.
+    pub job_ttl_seconds: i32,
+    /// Seconds that deleting stored artifacts may hold up the deletion of an object.
+    pub cleanup_deadline_seconds: i64,
+    /// Seconds after which an object at work is looked at again even if nothing happened.
+    pub resync_seconds: u64,
+    /// What a worker asks for where the spec says nothing.
+    pub default_cpu: String,
+    /// As `default_cpu`, for memory.
+    pub default_memory: String,
+    /// Size of a worker's scratch space.
+    pub scratch_size: String,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            worker_image: "hone-worker".to_owned(),
+            worker_image_pull_policy: None,
+            compiler_version: env!("CARGO_PKG_VERSION").to_owned(),
+            fetch_allow: Vec::new(),
+            shared_volume_claim: None,
+            shared_volume_path: "/models".to_owned(),
+            job_ttl_seconds: 600,
+            cleanup_deadline_seconds: 600,
+            resync_seconds: 300,
+            default_cpu: "1".to_owned(),
+            default_memory: "2Gi".to_owned(),
+            scratch_size: "20Gi".to_owned(),
+        }
+    }
+}

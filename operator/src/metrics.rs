@@ -1,0 +1,311 @@
+//! What is counted. Names of the first three families are those of other operators, so that
+//! existing dashboards show this one too.
+
+use std::time::Duration;
+
+use hone_crds::status::Cache;
+use hone_crds::{ModelCompilationStatus, Phase};
+use prometheus::{
+    Encoder, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec, Opts, Registry,
+    TextEncoder,
+};
+
+/// All metrics; a clone counts into the same.
+#[derive(Clone)]
+pub struct Metrics {
+    registry: Registry,
+    reconcile_total: IntCounterVec,
+    reconcile_errors: IntCounterVec,
+    reconcile_time: HistogramVec,
+    active_workers: IntGaugeVec,
+    max_concurrent: IntGaugeVec,
+    queue_adds: IntCounterVec,
+    queue_depth: IntGaugeVec,
+    queue_duration: HistogramVec,
+    queue_work: HistogramVec,
+    queue_retries: IntCounterVec,
+    requests: IntCounterVec,
+    finished: IntCounterVec,
+    wait: HistogramVec,
+    compile: HistogramVec,
+    latency: HistogramVec,
+    cache_hits: IntCounter,
+    jobs: IntCounter,
+    leader: IntGaugeVec,
+}
+
+/// Makes metrics and registers them.
+struct Maker(Registry);
+
+impl Maker {
+    fn counters(
+        &self,
+        name: &str,
+        help: &str,
+        labels: &[&str],
+    ) -> prometheus::Result<IntCounterVec> {
+        let made = IntCounterVec::new(Opts::new(name, help), labels)?;
+        self.0.register(Box::new(made.clone()))?;
+        Ok(made)
+    }
+
+    fn counter(&self, name: &str, help: &str) -> prometheus::Result<IntCounter> {
+        let made = IntCounter::new(name, help)?;
+        self.0.register(Box::new(made.clone()))?;
+        Ok(made)
+    }
+
+    fn gauges(&self, name: &str, help: &str, labels: &[&str]) -> prometheus::Result<IntGaugeVec> {
+        let made = IntGaugeVec::new(Opts::new(name, help), labels)?;
+        self.0.register(Box::new(made.clone()))?;
+        Ok(made)
+    }
+
+    /// `count` buckets from `start` seconds on, each `factor` times the one before.
+    fn histograms(
+        &self,
+        name: &str,
+        help: &str,
+        labels: &[&str],
+        (start, factor, count): (f64, f64, usize),
+    ) -> prometheus::Result<HistogramVec> {
+        let buckets = prometheus::exponential_buckets(start, factor, count)?;
+        let made = HistogramVec::new(HistogramOpts::new(name, help).buckets(buckets), labels)?;
+        self.0.register(Box::new(made.clone()))?;
+        Ok(made)
+    }
+}
+
+/// From a millisecond to about two minutes.
+const SHORT: (f64, f64, usize) = (0.001, 2.0, 18);
+/// From a tenth of a second to about ten hours.
+const LONG: (f64, f64, usize) = (0.1, 2.5, 15);
+/// From ten microseconds to about eighty seconds.
+const LATENCY: (f64, f64, usize) = (1e-5, 2.2, 21);
+
+impl Metrics {
+    /// Fresh metrics in a registry of their own.
+    ///
+    /// # Errors
+    /// When two have one name, which a test rules out.
+    pub fn new() -> prometheus::Result<Self> {
+        let make = Maker(Registry::new());
+        let controller: &[&str] = &["controller"];
+        let queue: &[&str] = &["name", "controller"];
+        Ok(Self {
+            reconcile_total: make.counters(
+                "controller_runtime_reconcile_total",
+                "Reconciles by controller and result.",
+                &["controller", "result"],
+            )?,
+            reconcile_errors: make.counters(
+                "controller_runtime_reconcile_errors_total",
+                "Reconciles that failed.",
+                controller,
+            )?,
+            reconcile_time: make.histograms(
+                "controller_runtime_reconcile_time_seconds",
+                "Time of one reconcile.",
+                controller,
+                SHORT,
+            )?,
+            active_workers: make.gauges(
+                "controller_runtime_active_workers",
+                "Reconciles under way.",
+                controller,
+            )?,
+            max_concurrent: make.gauges(
+                "controller_runtime_max_concurrent_reconciles",
+                "Most reconciles at once.",
+                controller,
+            )?,
+            queue_adds: make.counters("workqueue_adds_total", "Events queued.", queue)?,
+            queue_depth: make.gauges("workqueue_depth", "Objects that wait.", queue)?,
+            queue_duration: make.histograms(
+                "workqueue_queue_duration_seconds",
+                "Time from an event to the start of its reconcile.",
+                queue,
+                SHORT,
+            )?,
+            queue_work: make.histograms(
+                "workqueue_work_duration_seconds",
+                "Time of the work on one object.",
+                queue,
+                SHORT,
+            )?,
+            queue_retries: make.counters(
+                "workqueue_retries_total",
+                "Objects tried again.",
+                queue,
+            )?,
+            requests: make.counters(
+                "rest_client_requests_total",
+                "Requests to the API server.",
+                &["code", "method", "host"],
+            )?,
+            finished: make.counters(
+                "hone_compilations_finished_total",
+                "Compilations that ended, by phase and reason.",
+                &["phase", "reason"],
+            )?,
+            wait: make.histograms(
+                "hone_queue_wait_seconds",
+                "Time that a compilation waited for a device.",
+                &[],
+                LONG,
+            )?,
+            compile: make.histograms(
+                "hone_compile_seconds",
+                "Time that a worker took for one target.",
+                &[],
+                LONG,
+            )?,
+            latency: make.histograms(
+                "hone_artifact_latency_seconds",
+                "Median latency of the artifacts made.",
+                &["pool"],
+                LATENCY,
+            )?,
+            cache_hits: make
+                .counter("hone_cache_hits_total", "Targets whose result was there already.")?,
+            jobs: make.counter("hone_jobs_created_total", "Jobs made.")?,
+            leader: make.gauges(
+                "leader_election_master_status",
+                "Whether this replica leads.",
+                &["name"],
+            )?,
+            registry: make.0,
+        })
+    }
+
+    /// All of it in the text form of Prometheus; empty where that fails.
+    pub fn text(&self) -> String {
+        let mut text = Vec::new();
+        let encoded = TextEncoder::new().encode(&self.registry.gather(), &mut text);
+        if let Err(error) = encoded {
+            tracing::warn!(%error, "metrics cannot be written");
+        }
+        String::from_utf8(text).unwrap_or_default()
+    }
+
+    /// A controller starts with this bound.
+    pub fn controller(&self, controller: &str, concurrency: u16) {
+        let gauge = self.max_concurrent.with_label_values(&[controller]);
+        gauge.set(i64::from(concurrency));
+    }
+
+    /// A reconcile starts, `waited` after its first event.
+    pub fn started(&self, controller: &str, waited: Option<Duration>, depth: usize) {
+        self.active_workers.with_label_values(&[controller]).inc();
+        let queue = [controller, controller];
+        if let Some(waited) = waited {
+            let histogram = self.queue_duration.with_label_values(&queue);
+            histogram.observe(waited.as_secs_f64());
+        }
+        let depth = i64::try_from(depth).unwrap_or(i64::MAX);
+        self.queue_depth.with_label_values(&queue).set(depth);
+    }
+
+    /// A reconcile ended, with `result` `success`, `requeue_after` or `error`.
+    pub fn ended(&self, controller: &str, result: &str, took: Duration) {
+        self.active_workers.with_label_values(&[controller]).dec();
+        let total = self.reconcile_total.with_label_values(&[controller, result]);
+        total.inc();
+        let seconds = took.as_secs_f64();
+        self.reconcile_time.with_label_values(&[controller]).observe(seconds);
+        let queue = [controller, controller];
+        self.queue_work.with_label_values(&queue).observe(seconds);
+        if result == "error" {
+            self.reconcile_errors.with_label_values(&[controller]).inc();
+            self.queue_retries.with_label_values(&queue).inc();
+        }
+    }
+
+    /// An event came in.
+    pub fn queued(&self, controller: &str) {
+        let queue = [controller, controller];
+        self.queue_adds.with_label_values(&queue).inc();
+    }
+
+    /// The API server answered.
+    pub fn request(&self, code: &str, method: &str, host: &str) {
+        self.requests.with_label_values(&[code, method, host]).inc();
+    }
+
+    /// A Job was made.
+    pub fn jobs_created(&self) {
+        self.jobs.inc();
+    }
+
+    /// Whether this replica leads.
+    pub fn leads(&self, leads: bool) {
+        let gauge = self.leader.with_label_values(&["hone-operator"]);
+        gauge.set(i64::from(leads));
+    }
+
+    /// A compilation's status changed.
+    pub fn transition(
+        &self,
+        before: Option<&ModelCompilationStatus>,
+        now: &ModelCompilationStatus,
+    ) {
+        let was = before.map(|status| status.phase);
+        if was == Some(now.phase) {
+            return;
+        }
+        if now.phase == Phase::Running
+            && let Some(start) = &now.start_time
+        {
+            let waited = jiff::Timestamp::now().duration_since(start.0).as_secs_f64();
+            let empty: [&str; 0] = [];
+            self.wait.with_label_values(&empty).observe(waited);
+        }
+        if matches!(now.phase, Phase::Succeeded | Phase::Failed) {
+            let reason = now.failure.as_ref().map_or("", |f| f.reason.as_str());
+            let finished = self.finished.with_label_values(&[now.phase.as_str(), reason]);
+            finished.inc();
+            now.targets.iter().for_each(|target| self.target(target));
+        }
+    }
+
+    fn target(&self, target: &hone_crds::TargetStatus) {
+        if target.cache == Some(Cache::Hit) {
+            self.cache_hits.inc();
+        }
+        if let Some(time) = target.compile_time {
+            let empty: [&str; 0] = [];
+            let histogram = self.compile.with_label_values(&empty);
+            histogram.observe(time.to_std().as_secs_f64());
+        }
+        if let Some(latency) = &target.latency {
+            let pool = target.pool.as_deref().unwrap_or_default();
+            let histogram = self.latency.with_label_values(&[pool]);
+            histogram.observe(latency.p50.to_std().as_secs_f64());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_existing_dashboards() {
+        let metrics = Metrics::new().unwrap();
+        metrics.controller("modelcompilation", 16);
+        metrics.queued("modelcompilation");
+        metrics.started("modelcompilation", Some(Duration::from_millis(3)), 1);
+        metrics.ended("modelcompilation", "error", Duration::from_millis(5));
+        metrics.request("200", "PATCH", "localhost");
+        let text = metrics.text();
+        for line in [
+            r#"controller_runtime_reconcile_total{controller="modelcompilation",result="error"} 1"#,
+            r#"controller_runtime_reconcile_errors_total{controller="modelcompilation"} 1"#,
+            r#"workqueue_adds_total{controller="modelcompilation",name="modelcompilation"} 1"#,
+            r#"rest_client_requests_total{code="200",host="localhost",method="PATCH"} 1"#,
+        ] {
+            assert!(text.contains(line), "missing {line} in {text}");
+        }
+    }
+}

@@ -1,0 +1,316 @@
+//! The Job of a plan as an object: a restricted pod, and retries by exit code.
+
+use std::collections::BTreeMap;
+
+use hone_artifact::exit_code;
+use hone_artifact::request::{REQUEST_VARIABLE, Request};
+use hone_crds::ModelCompilation;
+use hone_crds::device_pool::{DeviceKind, DevicePoolSpec, Exclusivity};
+use hone_crds::model_compilation::Worker;
+use k8s_openapi::api::batch::v1::{Job, JobSpec, PodFailurePolicy};
+use k8s_openapi::api::core::v1::{
+    Affinity, Container, PodSpec, PodTemplateSpec, ResourceRequirements,
+};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use kube::Resource;
+use serde_json::{Value, json};
+
+use super::model::{JobPlan, PoolView, Purpose};
+use super::names;
+use super::request::{CREDENTIALS, secrets};
+use crate::config::Config;
+
+/// Why a Job cannot be written down.
+#[derive(Debug, thiserror::Error)]
+#[error("the Job '{name}' cannot be written: please report this")]
+pub struct JobError {
+    name: String,
+    #[source]
+    source: serde_json::Error,
+}
+
+/// The Job of `plan` for `object`.
+///
+/// # Errors
+/// [`JobError`] when our own values have no JSON form, which would be our bug.
+pub fn manifest(
+    config: &Config,
+    object: &ModelCompilation,
+    plan: &JobPlan,
+) -> Result<Job, JobError> {
+    let labels = labels(object, plan);
+    let pod =
+        pod(config, object, plan).map_err(|source| JobError { name: plan.name.clone(), source })?;
+    Ok(Job {
+        metadata: ObjectMeta {
+            name: Some(plan.name.clone()),
+            namespace: object.metadata.namespace.clone(),
+            labels: Some(labels.clone()),
+            owner_references: Some(vec![owner(object)]),
+            ..ObjectMeta::default()
+        },
+        spec: Some(JobSpec {
+            active_deadline_seconds: Some(plan.bounds.active_deadline_seconds),
+            backoff_limit: Some(plan.bounds.backoff_limit),
+            completions: Some(1),
+            parallelism: Some(1),
+            pod_failure_policy: Some(
+                failure_policy().map_err(|source| JobError { name: plan.name.clone(), source })?,
+            ),
+            // A pod is replaced only when it has ended: a device is never asked for twice.
+            pod_replacement_policy: Some("Failed".to_owned()),
+            ttl_seconds_after_finished: Some(config.job_ttl_seconds),
+            template: PodTemplateSpec {
+                metadata: Some(ObjectMeta { labels: Some(labels), ..ObjectMeta::default() }),
+                spec: Some(pod),
+            },
+            ..JobSpec::default()
+        }),
+        status: None,
+    })
+}
+
+fn owner(object: &ModelCompilation) -> OwnerReference {
+    OwnerReference {
+        api_version: ModelCompilation::api_version(&()).into_owned(),
+        kind: ModelCompilation::kind(&()).into_owned(),
+        name: object.metadata.name.clone().unwrap_or_default(),
+        uid: object.metadata.uid.clone().unwrap_or_default(),
+        controller: Some(true),
+        block_owner_deletion: Some(true),
+    }
+}
+
+fn labels(object: &ModelCompilation, plan: &JobPlan) -> BTreeMap<String, String> {
+    let metadata = &object.metadata;
+    let copied = metadata.labels.iter().flatten();
+    let mut labels: BTreeMap<String, String> = copied
+        .filter(|(key, _)| key.starts_with(names::COPIED_LABELS))
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect();
+    let mut set = |key: &str, value: &str| {
+        // Names may be longer than labels; what does not fit is found by the uid.
+        if value.len() <= 63 {
+            labels.insert(key.to_owned(), value.to_owned());
+        }
+    };
+    set(names::MANAGED_BY, names::MANAGER);
+    set(names::UID_LABEL, metadata.uid.as_deref().unwrap_or_default());
+    set(names::NAME_LABEL, metadata.name.as_deref().unwrap_or_default());
+    set(
+        names::PURPOSE_LABEL,
+        match plan.purpose {
+            Purpose::Compile => names::PURPOSE_COMPILE,
+            Purpose::Cleanup => names::PURPOSE_CLEANUP,
+        },
+    );
+    if let Some(target) = &plan.target {
+        set(names::TARGET_LABEL, target);
+    }
+    if let (Some(pool), Purpose::Compile) = (&plan.pool, plan.purpose) {
+        set(names::POOL_LABEL, &pool.name);
+    }
+    labels
+}
+
+/// The user's mistakes and our bugs end the Job; evictions do not count; the rest is tried again.
+fn failure_policy() -> Result<PodFailurePolicy, serde_json::Error> {
+    serde_json::from_value(json!({"rules": [
+        {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
+        {"action": "FailJob", "onExitCodes": {
+            "containerName": names::CONTAINER,
+            "operator": "In",
+            "values": exit_code::terminal_codes(),
+        }},
+    ]}))
+}
+
+fn pod(
+    config: &Config,
+    object: &ModelCompilation,
+    plan: &JobPlan,
+) -> Result<PodSpec, serde_json::Error> {
+    let worker = object.spec.worker.clone().unwrap_or_default();
+    let device = plan.purpose == Purpose::Compile;
+    let pool = plan.pool.as_ref();
+    let (volumes, mounts) = volumes(config, object);
+    let container = json!({
+        "name": names::CONTAINER,
+        "image": config.worker_image,
+        "imagePullPolicy": config.worker_image_pull_policy,
+        "args": ["worker"],
+        "env": environment(config, &plan.request)?,
+        "volumeMounts": mounts,
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "securityContext": {
+            "allowPrivilegeEscalation": false,
+            "capabilities": {"drop": ["ALL"]},
+            "readOnlyRootFilesystem": true,
+            "runAsNonRoot": true,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+    });
+    let mut container: Container = serde_json::from_value(container)?;
+    let spec = pool.map(|pool| &pool.spec).filter(|_| device);
+    container.resources = Some(resources(config, &worker, spec, device));
+    let mut pod: PodSpec = serde_json::from_value(json!({
+        "containers": [],
+        "volumes": volumes,
+        "restartPolicy": "Never",
+        "automountServiceAccountToken": false,
+        "enableServiceLinks": false,
+        "terminationGracePeriodSeconds": 10,
+        "securityContext": {
+            "runAsNonRoot": true,
+            "runAsUser": 65532,
+            "runAsGroup": 65532,
+            "fsGroup": 65532,
+            "fsGroupChangePolicy": "OnRootMismatch",
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+    }))?;
+    pod.containers = vec![container];
+    pod.service_account_name = worker.service_account_name;
+    pod.priority_class_name = worker.priority_class_name;
+    if let Some(pool) = pool {
+        place(&mut pod, object, plan, pool, device)?;
+    }
+    Ok(pod)
+}
+
+/// Where the pod may run, and with which devices.
+fn place(
+    pod: &mut PodSpec,
+    object: &ModelCompilation,
+    plan: &JobPlan,
+    pool: &PoolView,
+    device: bool,
+) -> Result<(), serde_json::Error> {
+    let spec = &pool.spec;
+    pod.tolerations = Some(serde_json::from_value(json!(spec.tolerations))?);
+    let mut selector = spec.node_selector.clone().unwrap_or_default();
+    let mut targets = object.spec.targets.iter();
+    let target = targets.find(|target| Some(&target.name) == plan.target.as_ref());
+    let platform = target.and_then(|target| target.platform.as_ref()).or(spec.platform.as_ref());
+    if let Some(platform) = platform.filter(|_| device) {
+        selector.entry("kubernetes.io/arch".to_owned()).or_insert_with(|| platform.arch.clone());
+    }
+    if !selector.is_empty() {
+        pod.node_selector = Some(selector);
+    }
+    if !device {
+        return Ok(());
+    }
+    pod.runtime_class_name.clone_from(&spec.runtime_class_name);
+    if let Some(template) = &spec.resource_claim_template {
+        pod.resource_claims = Some(serde_json::from_value(json!([
+            {"name": "device", "resourceClaimTemplateName": template.name}
+        ]))?);
+    }
+    if alone_on_node(spec) {
+        pod.affinity = Some(anti_affinity()?);
+    }
+    Ok(())
+}
+
+/// Whether a worker has its node to itself, as far as other workers go.
+fn alone_on_node(spec: &DevicePoolSpec) -> bool {
+    match spec.exclusivity {
+        Exclusivity::Node => true,
+        Exclusivity::Device => spec.kind == DeviceKind::Cpu,
+        Exclusivity::Shared => false,
+    }
+}
+
+/// Keeps workers of every namespace apart.
+fn anti_affinity() -> Result<Affinity, serde_json::Error> {
+    serde_json::from_value(json!({"podAntiAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": [{
+            "topologyKey": "kubernetes.io/hostname",
+            "namespaceSelector": {},
+            "labelSelector": {"matchLabels": {
+                names::MANAGED_BY: names::MANAGER,
+                names::PURPOSE_LABEL: names::PURPOSE_COMPILE,
+            }},
+        }],
+    }}))
+}
+
+fn resources(
+    config: &Config,
+    worker: &Worker,
+    pool: Option<&DevicePoolSpec>,
+    device: bool,
+) -> ResourceRequirements {
+    let asked = worker.resources.clone().unwrap_or_default();
+    let quantity = |value: &IntOrString| match value {
+        IntOrString::Int(number) => Quantity(number.to_string()),
+        IntOrString::String(text) => Quantity(text.clone()),
+    };
+    let convert = |map: &BTreeMap<String, IntOrString>| -> BTreeMap<String, Quantity> {
+        map.iter().map(|(key, value)| (key.clone(), quantity(value))).collect()
+    };
+    let (mut requests, mut limits) = (convert(&asked.requests), convert(&asked.limits));
+    for (key, value) in [("cpu", &config.default_cpu), ("memory", &config.default_memory)] {
+        if !requests.contains_key(key) && !limits.contains_key(key) && device {
+            requests.insert(key.to_owned(), Quantity(value.clone()));
+        }
+    }
+    if let Some(resource) = pool.and_then(|pool| pool.extended_resource.as_ref()) {
+        limits.insert(resource.name.clone(), Quantity(resource.count.to_string()));
+        requests.insert(resource.name.clone(), Quantity(resource.count.to_string()));
+    }
+    let claimed = pool.is_some_and(|pool| pool.resource_claim_template.is_some());
+    ResourceRequirements {
+        claims: claimed.then(|| {
+            vec![k8s_openapi::api::core::v1::ResourceClaim {
+                name: "device".to_owned(),
+                request: None,
+            }]
+        }),
+        limits: (!limits.is_empty()).then_some(limits),
+        requests: (!requests.is_empty()).then_some(requests),
+    }
+}
+
+/// Scratch space, credentials and the shared volume: volumes and their mounts.
+fn volumes(config: &Config, object: &ModelCompilation) -> (Vec<Value>, Vec<Value>) {
+    let mut volumes = vec![json!({
+        "name": "scratch", "emptyDir": {"sizeLimit": config.scratch_size},
+    })];
+    let mut mounts = vec![
+        json!({"name": "scratch", "mountPath": "/scratch"}),
+        json!({"name": "scratch", "mountPath": "/tmp", "subPath": "tmp"}),
+    ];
+    for (use_, secret) in secrets(object) {
+        let name = format!("credentials-{use_}");
+        volumes.push(json!({
+            "name": name, "secret": {"secretName": secret, "defaultMode": 0o440},
+        }));
+        mounts.push(json!({
+            "name": name, "mountPath": format!("{CREDENTIALS}/{use_}"), "readOnly": true,
+        }));
+    }
+    if let Some(claim) = &config.shared_volume_claim {
+        volumes.push(json!({
+            "name": "shared", "persistentVolumeClaim": {"claimName": claim},
+        }));
+        mounts.push(json!({"name": "shared", "mountPath": config.shared_volume_path}));
+    }
+    (volumes, mounts)
+}
+
+fn environment(config: &Config, request: &Request) -> Result<Vec<Value>, serde_json::Error> {
+    let mut environment = vec![
+        json!({"name": REQUEST_VARIABLE, "value": request.to_json()?}),
+        json!({"name": "HONE_SCRATCH", "value": "/scratch"}),
+        json!({"name": "HOME", "value": "/scratch"}),
+    ];
+    if !config.fetch_allow.is_empty() {
+        let allow = config.fetch_allow.join(",");
+        environment.push(json!({"name": "HONE_FETCH_ALLOW", "value": allow}));
+    }
+    Ok(environment)
+}

@@ -1,0 +1,237 @@
+//! What planning reads and what it answers: plain values that also have a text form, so that a
+//! case of the planner is a file.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use hone_artifact::request::Request;
+use hone_artifact::termination::Termination;
+use hone_crds::device_pool::{DevicePoolSpec, DevicePoolStatus};
+use hone_crds::{ModelCompilation, ModelCompilationStatus, TargetStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use serde::{Deserialize, Serialize};
+
+/// Everything that a plan depends on, besides the [`crate::config::Config`].
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Observed {
+    /// The clock.
+    pub now: Time,
+    /// A random number in `[0, 1)`, to spread what is done again later.
+    #[serde(default)]
+    pub random: f64,
+    /// The object itself.
+    pub object: ModelCompilation,
+    /// Its child Jobs.
+    #[serde(default)]
+    pub jobs: Vec<JobView>,
+    /// What the pods of finished Jobs left behind, by the Job's name. A finished Job that is
+    /// absent here has not been looked at.
+    #[serde(default)]
+    pub outcomes: BTreeMap<String, Outcome>,
+    /// Every DevicePool.
+    #[serde(default)]
+    pub pools: Vec<PoolView>,
+    /// The namespace.
+    #[serde(default)]
+    pub namespace: NamespaceView,
+    /// Results of other compilations that may be used, by content key.
+    #[serde(default)]
+    pub cached: BTreeMap<String, TargetStatus>,
+    /// URIs of artifacts that other compilations name; looked up only for a deletion.
+    #[serde(default)]
+    pub shared_artifacts: BTreeSet<String>,
+}
+
+/// A child Job, as far as planning needs it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct JobView {
+    /// Its name.
+    pub name: String,
+    /// Whether it compiles or cleans up.
+    #[serde(default)]
+    pub purpose: Purpose,
+    /// When it was made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub created: Option<Time>,
+    /// Whether it is being deleted.
+    #[serde(default)]
+    pub deleting: bool,
+    /// Pods that run and are ready.
+    #[serde(default)]
+    pub ready: i32,
+    /// Pods that failed.
+    #[serde(default)]
+    pub failed: i32,
+    /// How it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finish: Option<Finish>,
+    /// Its deadline, in seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub active_deadline_seconds: Option<i64>,
+    /// Its retries.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backoff_limit: Option<i32>,
+}
+
+/// What a Job is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Purpose {
+    /// Compiles one target.
+    #[default]
+    Compile,
+    /// Deletes what was stored.
+    Cleanup,
+}
+
+/// How a Job ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Finish {
+    /// Its pod succeeded.
+    Complete,
+    /// It failed, for the reason that the Job controller gives, such as `DeadlineExceeded`.
+    Failed(String),
+}
+
+/// What the decisive pod of a finished Job left behind.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub enum Outcome {
+    /// No pod is left to look at.
+    NoPod,
+    /// A worker ended.
+    Ended(Ended),
+}
+
+/// How a worker ended.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Ended {
+    /// Its exit code.
+    #[serde(default)]
+    pub exit_code: i32,
+    /// The container's or the pod's reason, such as `OOMKilled` or `Evicted`.
+    #[serde(default)]
+    pub reason: String,
+    /// Its report.
+    #[serde(default)]
+    pub report: Option<Termination>,
+    /// The message that is no report.
+    #[serde(default)]
+    pub other_message: String,
+}
+
+/// A DevicePool.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PoolView {
+    /// Its name.
+    pub name: String,
+    /// Its spec.
+    pub spec: DevicePoolSpec,
+    /// Its status, for free devices.
+    #[serde(default)]
+    pub status: DevicePoolStatus,
+}
+
+/// The namespace.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct NamespaceView {
+    /// Its labels.
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
+    /// Whether it is going away.
+    #[serde(default)]
+    pub terminating: bool,
+}
+
+/// What to do, in order, and what to say.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Plan {
+    /// What to do.
+    pub actions: Vec<Action>,
+    /// The status to be written; `None` leaves it as it is.
+    pub status: Option<ModelCompilationStatus>,
+    /// Seconds until the next look, where time alone can change the plan.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub again_seconds: Option<u64>,
+}
+
+/// One thing to do.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Action {
+    /// Add our finalizer.
+    AddFinalizer,
+    /// Remove our finalizer.
+    RemoveFinalizer,
+    /// Make a Job.
+    CreateJob(Box<JobPlan>),
+    /// Delete a Job and its pods.
+    DeleteJob(String),
+    /// Change the bounds of a Job that is under way.
+    AdjustJob(JobBounds),
+    /// Delete the compilation: its time is over.
+    DeleteSelf,
+    /// Publish an event.
+    Event(EventPlan),
+}
+
+/// A Job to be made.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct JobPlan {
+    /// Its name.
+    pub name: String,
+    /// What it is for.
+    pub purpose: Purpose,
+    /// The target that it compiles.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target: Option<String>,
+    /// The pool that it runs in, name and spec.
+    #[serde(skip)]
+    pub pool: Option<PoolView>,
+    /// What the worker is asked to do.
+    #[serde(skip)]
+    pub request: Request,
+    /// Bounds on time and retries.
+    pub bounds: JobBounds,
+}
+
+/// The bounds of a Job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct JobBounds {
+    /// The Job.
+    pub name: String,
+    /// Its deadline, in seconds.
+    pub active_deadline_seconds: i64,
+    /// Its retries.
+    pub backoff_limit: i32,
+}
+
+/// An event to be published.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct EventPlan {
+    /// Whether a person should look.
+    pub warning: bool,
+    /// One word.
+    pub reason: String,
+    /// What happened.
+    pub note: String,
+}
+
+impl EventPlan {
+    /// Something went as it should.
+    pub fn normal(reason: &str, note: impl Into<String>) -> Action {
+        Action::Event(Self { warning: false, reason: reason.to_owned(), note: note.into() })
+    }
+
+    /// Something that a person should look at.
+    pub fn warning(reason: &str, note: impl Into<String>) -> Action {
+        Action::Event(Self { warning: true, reason: reason.to_owned(), note: note.into() })
+    }
+}

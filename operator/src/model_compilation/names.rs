@@ -1,0 +1,30 @@
+//! Labels, annotations, finalizers and events' words of a `ModelCompilation` and its children.
+
+/// Who writes what: the field manager of server-side apply, and the events' source.
+pub const MANAGER: &str = "hone-operator";
+/// Label of everything that the operator makes.
+pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
+/// Label: the compilation's uid.
+pub const UID_LABEL: &str = "hone.dev/compilation-uid";
+/// Label: the compilation's name, where it fits a label.
+pub const NAME_LABEL: &str = "hone.dev/compilation";
+/// Label: the target's name.
+pub const TARGET_LABEL: &str = "hone.dev/target";
+/// Label: the pool's name.
+pub const POOL_LABEL: &str = "hone.dev/pool";
+/// Label: what a Job is for.
+pub const PURPOSE_LABEL: &str = "hone.dev/purpose";
+/// Value of [`PURPOSE_LABEL`]: compiles one target.
+pub const PURPOSE_COMPILE: &str = "compile";
+/// Value of [`PURPOSE_LABEL`]: deletes what was stored.
+pub const PURPOSE_CLEANUP: &str = "cleanup";
+/// Annotation that a person changes to have failed targets tried again.
+pub const RETRY_ANNOTATION: &str = "hone.dev/retry";
+/// Holds deletion up until stored artifacts are gone; only with `deletionPolicy: Delete`.
+pub const FINALIZER: &str = "hone.dev/artifacts";
+/// Labels of these families are copied to child Jobs.
+pub const COPIED_LABELS: &str = "kueue.x-k8s.io/";
+/// Node label that says what processor a node has, as LLVM names it.
+pub const CPU_LABEL: &str = "hone.dev/cpu";
+/// The worker's container.
+pub const CONTAINER: &str = "worker";

@@ -1,0 +1,135 @@
+//! Decides what to do for one `ModelCompilation`, from values alone.
+//!
+//! No client, no clock, no randomness: they come in with [`Observed`]. Planning again over the
+//! state that a plan leads to changes nothing; the runner of `tests/plans` says so for each case.
+
+use hone_crds::model_compilation::DeletionPolicy;
+use hone_crds::{ModelCompilationStatus, Phase, TargetStatus};
+
+use super::model::{Action, EventPlan, Observed, Plan};
+use super::names::FINALIZER;
+use super::{deletion, refusal, summary, target};
+use crate::config::Config;
+
+/// What the plan of one target or of the whole is made of.
+#[derive(Debug, Default)]
+pub struct Draft {
+    /// What to do, in order.
+    pub actions: Vec<Action>,
+    again_seconds: Option<u64>,
+}
+
+impl Draft {
+    /// Asks for another look after `seconds` at the latest.
+    pub fn again(&mut self, seconds: u64) {
+        let soonest = self.again_seconds.map_or(seconds, |other| other.min(seconds));
+        self.again_seconds = Some(soonest.max(1));
+    }
+}
+
+/// The plan for what was observed.
+pub fn plan(config: &Config, observed: &Observed) -> Plan {
+    if observed.object.metadata.deletion_timestamp.is_some() {
+        return deletion::plan(config, observed);
+    }
+    let mut draft = Draft::default();
+    finalizer(observed, &mut draft);
+
+    let refusal = refusal::find(config, &observed.object.spec);
+    let context = target::Context {
+        config,
+        observed,
+        refusal: refusal.as_ref(),
+        start: start_time(observed),
+    };
+    let targets: Vec<TargetStatus> = observed
+        .object
+        .spec
+        .targets
+        .iter()
+        .map(|target| target::plan(&context, target, &mut draft))
+        .collect();
+    let wanted: Vec<String> = observed
+        .object
+        .spec
+        .targets
+        .iter()
+        .map(|target| super::digest::job_name(&observed.object, target))
+        .collect();
+    drop_stale_jobs(observed, &wanted, &mut draft);
+
+    let status = summary::status(observed, targets, context.start.clone());
+    finish(observed, &status, &mut draft);
+    Plan {
+        actions: draft.actions,
+        status: (observed.object.status.as_ref() != Some(&status)).then_some(status),
+        again_seconds: draft.again_seconds,
+    }
+}
+
+/// Holds deletion up only where it must.
+fn finalizer(observed: &Observed, draft: &mut Draft) {
+    let metadata = &observed.object.metadata;
+    let has = metadata.finalizers.iter().flatten().any(|f| f == FINALIZER);
+    let wants = observed.object.spec.output.deletion_policy == DeletionPolicy::Delete;
+    match (has, wants) {
+        (false, true) => draft.actions.push(Action::AddFinalizer),
+        (true, false) => draft.actions.push(Action::RemoveFinalizer),
+        _ => {}
+    }
+}
+
+/// When the work under way was taken up: kept while it is the same work.
+fn start_time(observed: &Observed) -> k8s_openapi::apimachinery::pkg::apis::meta::v1::Time {
+    let status = observed.object.status.as_ref();
+    let same = status.is_some_and(|status| {
+        status.observed_generation == observed.object.metadata.generation
+            && !matches!(status.phase, Phase::Succeeded | Phase::Failed)
+    });
+    status
+        .filter(|_| same)
+        .and_then(|status| status.start_time.clone())
+        .unwrap_or_else(|| observed.now.clone())
+}
+
+/// Deletes Jobs of earlier specs that still run. Finished ones are left to their own time.
+fn drop_stale_jobs(observed: &Observed, wanted: &[String], draft: &mut Draft) {
+    for job in &observed.jobs {
+        if !wanted.contains(&job.name) && job.finish.is_none() && !job.deleting {
+            draft.actions.push(Action::DeleteJob(job.name.clone()));
+        }
+    }
+}
+
+/// Events of the end, and the end of the object's own time.
+fn finish(observed: &Observed, status: &ModelCompilationStatus, draft: &mut Draft) {
+    let before = observed.object.status.as_ref().map(|status| status.phase);
+    if before != Some(status.phase) {
+        match status.phase {
+            Phase::Succeeded => {
+                draft.actions.push(EventPlan::normal("Succeeded", summary::success_note(status)))
+            }
+            Phase::Failed => {
+                let failure = status.failure.as_ref();
+                draft.actions.push(EventPlan::warning(
+                    failure.map_or("Failed", |failure| &failure.reason),
+                    failure.map_or("", |failure| &failure.message),
+                ));
+            }
+            Phase::Suspended => {
+                draft.actions.push(EventPlan::normal("Suspended", "work stopped by spec.suspend"))
+            }
+            Phase::Pending | Phase::Running => {}
+        }
+    }
+    let (Some(retention), Some(end)) = (&observed.object.spec.retention, &status.completion_time)
+    else {
+        return;
+    };
+    let ttl = i64::try_from(retention.ttl_after_finished.as_secs_ceil()).unwrap_or(i64::MAX);
+    let left = end.0.as_second().saturating_add(ttl).saturating_sub(observed.now.0.as_second());
+    match u64::try_from(left) {
+        Ok(left) if left > 0 => draft.again(left),
+        _ => draft.actions.push(Action::DeleteSelf),
+    }
+}

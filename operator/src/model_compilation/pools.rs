@@ -1,0 +1,188 @@
+//! Chooses the DevicePool that a target is worked on in.
+
+use std::collections::BTreeMap;
+
+use hone_crds::Platform;
+use hone_crds::device_pool::DeviceKind;
+use hone_crds::model_compilation::Target;
+
+use super::model::{NamespaceView, PoolView};
+use super::names::CPU_LABEL;
+
+/// Why a target has no pool yet. None of these is terminal: a pool may be made or changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NoPool {
+    /// One word.
+    pub reason: &'static str,
+    /// What is missing and what to do.
+    pub message: String,
+}
+
+/// The architecture and so on that a pool offers; `None` where neither field nor label says.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Offer<'a> {
+    /// Operating system.
+    pub os: Option<&'a str>,
+    /// Architecture.
+    pub arch: Option<&'a str>,
+    /// Processor.
+    pub cpu: Option<&'a str>,
+}
+
+/// What `pool` offers: its `platform`, else the labels of its nodes.
+pub fn offer(pool: &PoolView) -> Offer<'_> {
+    let labels = pool.spec.node_selector.as_ref();
+    let label = |name: &str| labels.and_then(|all| all.get(name)).map(String::as_str);
+    let platform = pool.spec.platform.as_ref();
+    Offer {
+        os: platform.map(|p| p.os.as_str()).or_else(|| label("kubernetes.io/os")),
+        arch: platform.map(|p| p.arch.as_str()).or_else(|| label("kubernetes.io/arch")),
+        cpu: platform.and_then(|p| p.cpu.as_deref()).or_else(|| label(CPU_LABEL)),
+    }
+}
+
+/// The labels that nodes for `platform` carry.
+pub fn wanted_labels(platform: &Platform) -> BTreeMap<&'static str, &str> {
+    let mut labels = BTreeMap::from([("kubernetes.io/arch", platform.arch.as_str())]);
+    if platform.os != "none" {
+        labels.insert("kubernetes.io/os", &platform.os);
+    }
+    if let Some(cpu) = &platform.cpu {
+        labels.insert(CPU_LABEL, cpu);
+    }
+    labels
+}
+
+/// Whether `pool` may be used from the namespace.
+fn allows(pool: &PoolView, name: &str, namespace: &NamespaceView) -> bool {
+    let Some(allowed) = &pool.spec.allowed_namespaces else {
+        return true;
+    };
+    let named = allowed.names.iter().flatten().any(|n| n == name);
+    let labelled = allowed.match_labels.as_ref().is_some_and(|wanted| {
+        wanted.iter().all(|(key, value)| namespace.labels.get(key) == Some(value))
+    });
+    named || labelled
+}
+
+/// Whether the pool's devices run what is built for `platform`.
+fn fits(pool: &PoolView, platform: &Platform) -> bool {
+    let offer = offer(pool);
+    let same = |wanted: &str, has: Option<&str>| has.is_none_or(|has| has == wanted);
+    let cpu = platform.cpu.as_deref().is_none_or(|cpu| cpu == "generic" || offer.cpu == Some(cpu));
+    same(&platform.arch, offer.arch)
+        && (platform.os == "none" || same(&platform.os, offer.os))
+        && cpu
+}
+
+/// Devices that no worker holds; unknown counts as one.
+fn free(pool: &PoolView) -> i64 {
+    let capacity = pool.status.capacity.as_ref();
+    capacity.map_or(1, |c| c.total.map_or(1, |total| total - c.leased))
+}
+
+/// The pool for `target`: the one it names, else the one that `before` names while it fits,
+/// else the fitting one with most devices free.
+///
+/// # Errors
+/// [`NoPool`], saying what is missing.
+pub fn choose<'a>(
+    pools: &'a [PoolView],
+    target: &Target,
+    before: Option<&str>,
+    namespace_name: &str,
+    namespace: &NamespaceView,
+) -> Result<&'a PoolView, NoPool> {
+    if let Some(name) = &target.pool {
+        return named(pools, target, name, namespace_name, namespace);
+    }
+    let Some(platform) = &target.platform else {
+        // The schema asks for one of both.
+        return Err(missing("NoMatchingPool", target, "it names no platform"));
+    };
+    let usable = |pool: &&PoolView| {
+        pool.spec.kind == DeviceKind::Cpu
+            && fits(pool, platform)
+            && allows(pool, namespace_name, namespace)
+    };
+    let mut candidates: Vec<&PoolView> = pools.iter().filter(usable).collect();
+    candidates
+        .sort_by_key(|pool| (before != Some(pool.name.as_str()), -free(pool), pool.name.clone()));
+    candidates.first().copied().ok_or_else(|| no_match(pools, target, platform, namespace_name))
+}
+
+fn missing(reason: &'static str, target: &Target, why: &str) -> NoPool {
+    NoPool { reason, message: format!("target '{}' has no pool: {why}", target.name) }
+}
+
+fn named<'a>(
+    pools: &'a [PoolView],
+    target: &Target,
+    name: &str,
+    namespace_name: &str,
+    namespace: &NamespaceView,
+) -> Result<&'a PoolView, NoPool> {
+    let Some(pool) = pools.iter().find(|pool| pool.name == name) else {
+        let why = format!("there is no DevicePool '{name}': make it or name another");
+        return Err(missing("PoolNotFound", target, &why));
+    };
+    if pool.spec.kind == DeviceKind::External {
+        let why = format!(
+            "DevicePool '{name}' is of kind External, which arrives in a later release: name another"
+        );
+        return Err(missing("PoolNotSupported", target, &why));
+    }
+    if !allows(pool, namespace_name, namespace) {
+        let why = format!(
+            "DevicePool '{name}' does not allow namespace '{namespace_name}': ask its administrator to add it to allowedNamespaces"
+        );
+        return Err(missing("PoolNotAllowed", target, &why));
+    }
+    if let Some(platform) = &target.platform
+        && !fits(pool, platform)
+    {
+        let why = format!(
+            "DevicePool '{name}' offers {}, the target needs {}: name another pool or correct the platform",
+            describe(&offer(pool)),
+            labels_text(platform),
+        );
+        return Err(missing("PoolMismatch", target, &why));
+    }
+    Ok(pool)
+}
+
+fn no_match(pools: &[PoolView], target: &Target, platform: &Platform, namespace: &str) -> NoPool {
+    let there: Vec<String> = pools
+        .iter()
+        .take(8)
+        .map(|pool| format!("'{}' ({})", pool.name, describe(&offer(pool))))
+        .collect();
+    let there = match pools.len() {
+        0 => "there is no DevicePool at all".to_owned(),
+        n if n > 8 => format!("of {n} pools none does, such as {}", there.join(", ")),
+        _ => format!("there are {}", there.join(", ")),
+    };
+    let why = format!(
+        "it needs a DevicePool of kind CPU that allows namespace '{namespace}' and whose nodeSelector or platform says {}; {there}",
+        labels_text(platform),
+    );
+    missing("NoMatchingPool", target, &why)
+}
+
+fn labels_text(platform: &Platform) -> String {
+    let labels: Vec<String> =
+        wanted_labels(platform).into_iter().map(|(key, value)| format!("{key}={value}")).collect();
+    labels.join(", ")
+}
+
+fn describe(offer: &Offer<'_>) -> String {
+    let parts: Vec<String> = [
+        ("kubernetes.io/os", offer.os),
+        ("kubernetes.io/arch", offer.arch),
+        (CPU_LABEL, offer.cpu),
+    ]
+    .into_iter()
+    .filter_map(|(key, value)| value.map(|value| format!("{key}={value}")))
+    .collect();
+    if parts.is_empty() { "no platform labels".to_owned() } else { parts.join(", ") }
+}

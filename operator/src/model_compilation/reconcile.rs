@@ -1,0 +1,58 @@
+//! The steps, in order.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hone_crds::ModelCompilation;
+use kube::runtime::controller::Action;
+
+use super::apply::{self, ApplyError};
+use super::observe::{self, ObserveError};
+use super::{plan, status};
+use crate::context::Context;
+
+/// Why a reconcile is tried again.
+#[derive(Debug, thiserror::Error)]
+pub enum ReconcileError {
+    /// The state could not be read.
+    #[error(transparent)]
+    Observe(#[from] ObserveError),
+    /// Something could not be done or written.
+    #[error(transparent)]
+    Apply(#[from] ApplyError),
+}
+
+impl ReconcileError {
+    /// Whether this is everyday: another writer was first, or this replica does not lead.
+    pub fn is_expected(&self) -> bool {
+        match self {
+            Self::Apply(ApplyError::NotLeading) => true,
+            Self::Apply(ApplyError::Kube { source, .. }) => {
+                matches!(&**source, kube::Error::Api(status) if status.code == 409)
+            }
+            Self::Apply(ApplyError::Job(_)) | Self::Observe(_) => false,
+        }
+    }
+}
+
+/// Brings one object a step on.
+///
+/// # Errors
+/// [`ReconcileError`]; the caller tries again with back-off.
+pub async fn reconcile(
+    object: Arc<ModelCompilation>,
+    context: Arc<Context>,
+) -> Result<Action, ReconcileError> {
+    let observed = observe::observe(&context, &object).await?;
+    let plan = plan::plan(&context.config, &observed);
+    let again = plan.again_seconds;
+    let applied = apply::apply(&context, &object, plan).await?;
+    let refused = !applied.refused.is_empty();
+    status::write(&context, &object, applied).await?;
+    Ok(match again {
+        // What the API server refuses may be let in later: a quota, an admission policy.
+        _ if refused => Action::requeue(Duration::from_secs(15)),
+        Some(seconds) => Action::requeue(Duration::from_secs(seconds)),
+        None => Action::await_change(),
+    })
+}

@@ -1,0 +1,145 @@
+//! What a worker is asked to do, from the spec.
+
+use hone_artifact::request::{
+    Compile, CorrectnessRequest, Delete, Destination, Input, REQUEST_VERSION, Request, Source,
+    Subject, TargetRequest, TuningRequest, Work,
+};
+use hone_crds::ModelCompilation;
+use hone_crds::common::{LocalSecretRef, SampleSource};
+use hone_crds::model_compilation::{Target, Tuning, TuningPolicy};
+
+use super::model::PoolView;
+use super::pools;
+
+/// Where credentials are mounted in the worker, a folder each.
+pub const CREDENTIALS: &str = "/etc/hone/credentials";
+
+/// The folder of one of [`secrets`]' Secrets.
+fn folder(use_: &str, secret: Option<&LocalSecretRef>) -> Option<String> {
+    secret.map(|_| format!("{CREDENTIALS}/{use_}"))
+}
+
+/// The Secrets that a worker needs: the folder's name and the Secret's.
+pub fn secrets(object: &ModelCompilation) -> Vec<(&'static str, &str)> {
+    let spec = &object.spec;
+    let samples = spec.correctness.samples.as_ref();
+    let calibration = spec.precision.as_ref().and_then(|p| p.calibration.as_ref());
+    [
+        ("model", spec.model.credentials_secret_ref.as_ref()),
+        ("output", spec.output.credentials_secret_ref.as_ref()),
+        ("samples", samples.and_then(|s| s.credentials_secret_ref.as_ref())),
+        ("calibration", calibration.and_then(|s| s.credentials_secret_ref.as_ref())),
+    ]
+    .into_iter()
+    .filter_map(|(use_, secret)| secret.map(|secret| (use_, secret.name.as_str())))
+    .collect()
+}
+
+fn subject(object: &ModelCompilation) -> Subject {
+    let metadata = &object.metadata;
+    Subject {
+        namespace: metadata.namespace.clone().unwrap_or_default(),
+        name: metadata.name.clone().unwrap_or_default(),
+        uid: metadata.uid.clone().unwrap_or_default(),
+    }
+}
+
+fn samples(use_: &str, source: &SampleSource) -> Source {
+    Source {
+        uri: source.uri.clone(),
+        digest: source.digest.clone(),
+        credentials: folder(use_, source.credentials_secret_ref.as_ref()),
+    }
+}
+
+/// The request to compile `target` in `pool`.
+pub fn compile(object: &ModelCompilation, target: &Target, pool: &PoolView) -> Request {
+    let spec = &object.spec;
+    let precision = spec.precision.as_ref();
+    let allowed = precision.map(|p| p.allow.iter().map(ToString::to_string).collect());
+    let compile = Compile {
+        model: Source {
+            uri: spec.model.uri.clone(),
+            digest: spec.model.digest.clone(),
+            credentials: folder("model", spec.model.credentials_secret_ref.as_ref()),
+        },
+        inputs: spec
+            .inputs
+            .iter()
+            .map(|input| Input {
+                name: input.name.clone(),
+                shape: input.shape.clone(),
+                dtype: input.dtype.map(|dtype| dtype.to_string()),
+            })
+            .collect(),
+        target: target_request(target, pool),
+        precision: allowed.unwrap_or_else(|| vec!["f32".to_owned()]),
+        max_relative_error: precision
+            .and_then(|p| p.max_relative_error.as_ref())
+            .map(hone_crds::Decimal::value),
+        calibration: precision
+            .and_then(|p| p.calibration.as_ref())
+            .map(|source| samples("calibration", source)),
+        tuning: tuning(spec.tuning.as_ref()),
+        correctness: CorrectnessRequest {
+            rtol: spec.correctness.rtol.value(),
+            atol: spec.correctness.atol.value(),
+            samples: spec.correctness.samples.as_ref().map(|source| samples("samples", source)),
+        },
+        output: Destination {
+            uri: spec.output.uri.clone(),
+            credentials: folder("output", spec.output.credentials_secret_ref.as_ref()),
+        },
+    };
+    Request {
+        version: REQUEST_VERSION,
+        subject: subject(object),
+        work: Work::Compile(Box::new(compile)),
+    }
+}
+
+fn target_request(target: &Target, pool: &PoolView) -> TargetRequest {
+    let offer = pools::offer(pool);
+    let platform = target.platform.as_ref();
+    let or_offer = |own: Option<&str>, offered: Option<&str>| {
+        own.or(offered).map(str::to_owned).unwrap_or_default()
+    };
+    // A target without a platform is for the pool's devices, down to their processor.
+    let cpu = match platform {
+        Some(platform) => platform.cpu.clone(),
+        None => offer.cpu.map(str::to_owned),
+    };
+    let os = or_offer(platform.map(|p| p.os.as_str()), offer.os);
+    TargetRequest {
+        name: target.name.clone(),
+        os: if os.is_empty() { "linux".to_owned() } else { os },
+        arch: or_offer(platform.map(|p| p.arch.as_str()), offer.arch),
+        cpu,
+        features: platform.and_then(|p| p.features.clone()).unwrap_or_default(),
+        pool: Some(pool.name.clone()),
+        noise_budget: pool.spec.noise_budget.as_ref().map(hone_crds::Decimal::value),
+    }
+}
+
+fn tuning(tuning: Option<&Tuning>) -> TuningRequest {
+    let policy = tuning.map_or(TuningPolicy::Never, |tuning| tuning.policy);
+    TuningRequest {
+        policy: format!("{policy:?}"),
+        max_trials: tuning
+            .and_then(|tuning| tuning.max_trials)
+            .and_then(|trials| u64::try_from(trials).ok()),
+        max_seconds: tuning
+            .and_then(|tuning| tuning.max_duration)
+            .map(hone_crds::Duration::as_secs_ceil),
+    }
+}
+
+/// The request to delete what was stored.
+pub fn delete(object: &ModelCompilation, uris: &[String]) -> Request {
+    let secret = object.spec.output.credentials_secret_ref.as_ref();
+    Request {
+        version: REQUEST_VERSION,
+        subject: subject(object),
+        work: Work::Delete(Delete { uris: uris.to_vec(), credentials: folder("output", secret) }),
+    }
+}

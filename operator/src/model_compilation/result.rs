@@ -1,0 +1,137 @@
+//! Reads a finished worker's report into a target's status.
+
+use hone_artifact::exit_code::{ErrorClass, Reason};
+use hone_artifact::termination::Termination;
+use hone_crds::status::{Artifact, Cache, CorrectnessStatus, Failure, Latency};
+use hone_crds::{Decimal, Duration, Phase, TargetStatus};
+
+use super::model::{Ended, JobView};
+use super::target::failure;
+
+/// What is known of work that failed.
+#[derive(Debug)]
+pub struct Failed {
+    /// Why.
+    pub failure: Failure,
+    /// How far from the reference it was, where that is why.
+    pub correctness: Option<CorrectnessStatus>,
+    /// The model that it failed on.
+    pub model_digest: Option<String>,
+}
+
+/// Whether a status holds a result that stands, whatever the goals say of it.
+pub fn is_complete(status: &TargetStatus) -> bool {
+    let passed = status.correctness.as_ref().is_none_or(|c| c.passed);
+    status.artifact.is_some() && passed
+}
+
+/// The result in what a worker left behind.
+///
+/// # Errors
+/// [`Failed`] when it failed or left no result.
+pub fn read(ended: &Ended, job: &JobView) -> Result<TargetStatus, Box<Failed>> {
+    let Some(report) = &ended.report else {
+        return Err(Box::new(Failed {
+            failure: without_report(ended, job),
+            correctness: None,
+            model_digest: None,
+        }));
+    };
+    let failed = |failure| {
+        Box::new(Failed {
+            failure,
+            correctness: correctness(report),
+            model_digest: report.model_digest.clone(),
+        })
+    };
+    if let Some(why) = &report.failure {
+        let retried = match why.class {
+            ErrorClass::Transient => format!(" (after {} tries)", job.failed.max(1)),
+            ErrorClass::User | ErrorClass::Bug => String::new(),
+        };
+        let reproducer = match &why.reproducer {
+            Some(uri) => format!("; reproducer: {uri}"),
+            None => String::new(),
+        };
+        let message = format!("{}{retried}{reproducer}", why.message);
+        return Err(failed(failure(why.reason.as_str(), &message)));
+    }
+    let Some(artifact) = &report.artifact else {
+        let message = "the worker says that it succeeded but names no artifact: please report this";
+        return Err(failed(failure("NoReport", message)));
+    };
+    if report.correctness.as_ref().is_some_and(|c| !c.passed) {
+        let message =
+            "the answers are further from the reference than correctness.rtol and atol allow";
+        return Err(failed(failure(Reason::CorrectnessBreach.as_str(), message)));
+    }
+    Ok(TargetStatus {
+        phase: Phase::Succeeded,
+        artifact: Some(Artifact {
+            uri: artifact.uri.clone(),
+            digest: artifact.digest.clone(),
+            size_bytes: i64::try_from(artifact.size_bytes).unwrap_or(i64::MAX),
+        }),
+        model_digest: report.model_digest.clone(),
+        fingerprint: report.fingerprint.clone(),
+        latency: report.latency.as_ref().map(|latency| Latency {
+            p50: Duration::from_nanos(latency.p50),
+            p90: latency.p90.map(Duration::from_nanos),
+            ci_low: latency.ci_low.map(Duration::from_nanos),
+            ci_high: latency.ci_high.map(Duration::from_nanos),
+            untuned: latency.untuned.map(Duration::from_nanos),
+        }),
+        correctness: correctness(report),
+        cache: Some(if report.cache_hit { Cache::Hit } else { Cache::Miss }),
+        tuned: report.tuned,
+        compile_time: Some(seconds(report.compile_seconds)),
+        ..TargetStatus::default()
+    })
+}
+
+/// Seconds as a duration of whole milliseconds; nonsense counts as zero.
+fn seconds(seconds: f64) -> Duration {
+    let milliseconds = (seconds.clamp(0.0, 1e9) * 1e3).round();
+    Duration::from_nanos(milliseconds as u64 * 1_000_000)
+}
+
+/// The error against the reference; what is not a number has no form in the API and is left out.
+fn correctness(report: &Termination) -> Option<CorrectnessStatus> {
+    let correctness = report.correctness.as_ref()?;
+    Some(CorrectnessStatus {
+        max_abs: Decimal::from_f64(correctness.max_abs)?,
+        max_rel: Decimal::from_f64(correctness.max_rel)?,
+        passed: correctness.passed,
+    })
+}
+
+/// Why a worker that left no report ended.
+fn without_report(ended: &Ended, job: &JobView) -> Failure {
+    let tail = match ended.other_message.trim() {
+        "" => "it left no message: look at its log".to_owned(),
+        text => format!("its last words: {}", hone_crds::conditions::bounded(text, 1000)),
+    };
+    if ended.reason == "OOMKilled" {
+        let message = format!(
+            "the worker of Job '{}' was killed for memory {} times: raise worker.resources.limits.memory",
+            job.name,
+            job.failed.max(1)
+        );
+        return failure(Reason::OutOfMemory.as_str(), &message);
+    }
+    if ended.exit_code == 0 && ended.reason != "Evicted" {
+        return failure("NoReport", &format!("the worker ended without a report; {tail}"));
+    }
+    let reason =
+        u8::try_from(ended.exit_code).ok().filter(|code| *code != 0).and_then(Reason::from_code);
+    let word = reason.map_or("WorkerFailed", Reason::as_str);
+    let cause =
+        if ended.reason.is_empty() { String::new() } else { format!(" ({})", ended.reason) };
+    failure(
+        word,
+        &format!(
+            "the worker of Job '{}' ended with exit code {}{cause}; {tail}",
+            job.name, ended.exit_code
+        ),
+    )
+}

@@ -1,0 +1,148 @@
+//! From the targets' statuses to the object's: phase and conditions.
+
+use hone_crds::conditions::{
+    FINISHED, READY, RECONCILING, STALLED, SUCCEEDED, State, TUNED, VERIFIED, set,
+};
+use hone_crds::status::Failure;
+use hone_crds::{ModelCompilationStatus, Phase, TargetStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use super::model::Observed;
+use super::target::failure;
+
+/// The whole status.
+pub fn status(
+    observed: &Observed,
+    targets: Vec<TargetStatus>,
+    start: Time,
+) -> ModelCompilationStatus {
+    let before = observed.object.status.clone().unwrap_or_default();
+    let generation = observed.object.metadata.generation;
+    let phase = phase(&targets);
+    let finished = matches!(phase, Phase::Succeeded | Phase::Failed);
+    let was_finished = matches!(before.phase, Phase::Succeeded | Phase::Failed);
+    let ready = targets.iter().filter(|t| t.phase == Phase::Succeeded).count();
+    let mut status = ModelCompilationStatus {
+        observed_generation: generation,
+        phase,
+        targets_ready: Some(format!("{ready}/{}", targets.len())),
+        start_time: if finished && was_finished { before.start_time } else { Some(start) },
+        completion_time: match (finished, was_finished) {
+            (true, true) => before.completion_time,
+            (true, false) => Some(observed.now.clone()),
+            (false, _) => None,
+        },
+        conditions: before.conditions,
+        failure: first_failure(&targets),
+        targets,
+    };
+    conditions(&mut status, generation, &observed.now);
+    status
+}
+
+/// One word for all targets.
+fn phase(targets: &[TargetStatus]) -> Phase {
+    let any = |phase: Phase| targets.iter().any(|target| target.phase == phase);
+    if any(Phase::Running) {
+        Phase::Running
+    } else if any(Phase::Suspended) {
+        Phase::Suspended
+    } else if any(Phase::Pending) {
+        Phase::Pending
+    } else if any(Phase::Failed) {
+        Phase::Failed
+    } else {
+        Phase::Succeeded
+    }
+}
+
+/// The failure of the first target that failed for good.
+fn first_failure(targets: &[TargetStatus]) -> Option<Failure> {
+    let failed = targets.iter().find(|target| target.phase == Phase::Failed)?;
+    let why = failed.failure.as_ref()?;
+    Some(failure(&why.reason, &format!("target '{}': {}", failed.name, why.message)))
+}
+
+/// Why the object is where it is: reason and message of `Ready`.
+fn why(status: &ModelCompilationStatus) -> (String, String) {
+    if status.phase == Phase::Succeeded {
+        return ("Succeeded".into(), success_note(status));
+    }
+    if status.phase == Phase::Failed
+        && let Some(failure) = &status.failure
+    {
+        return (failure.reason.clone(), failure.message.clone());
+    }
+    let waiting = status
+        .targets
+        .iter()
+        .filter(|target| target.phase == Phase::Pending)
+        .find_map(|target| target.failure.as_ref());
+    match (waiting, status.phase) {
+        (Some(waiting), _) => (waiting.reason.clone(), waiting.message.clone()),
+        (None, Phase::Suspended) => ("Suspended".into(), "spec.suspend is set".into()),
+        (None, Phase::Running) => ("Running".into(), "a worker is at work".into()),
+        (None, _) => ("Pending".into(), "waiting for a device".into()),
+    }
+}
+
+/// What came out, in words.
+pub fn success_note(status: &ModelCompilationStatus) -> String {
+    let parts: Vec<String> = status
+        .targets
+        .iter()
+        .map(|target| match &target.latency {
+            Some(latency) => format!("{}: {}", target.name, latency.p50),
+            None => format!("{}: not measured", target.name),
+        })
+        .collect();
+    hone_crds::conditions::bounded(&parts.join(", "), 900).to_owned()
+}
+
+fn conditions(status: &mut ModelCompilationStatus, generation: Option<i64>, now: &Time) {
+    let (reason, message) = why(status);
+    let succeeded = status.phase == Phase::Succeeded;
+    let failed = status.phase == Phase::Failed;
+    let finished = succeeded || failed;
+    let suspended = status.phase == Phase::Suspended;
+    let decided = |state: bool| {
+        if finished { State::from(state) } else { State::Unknown }
+    };
+    let list = [
+        (READY, State::from(succeeded), reason.as_str(), message.as_str()),
+        (RECONCILING, State::from(!finished && !suspended), reason.as_str(), message.as_str()),
+        (STALLED, State::from(failed), reason.as_str(), message.as_str()),
+        (FINISHED, State::from(finished), reason.as_str(), message.as_str()),
+        (SUCCEEDED, decided(succeeded), reason.as_str(), message.as_str()),
+    ];
+    let verified = verified(&status.targets);
+    let tuned = tuned(&status.targets, finished);
+    for (kind, state, reason, message) in list.into_iter().chain([verified, tuned]) {
+        set(&mut status.conditions, kind, state, reason, message, generation, now);
+    }
+}
+
+type Row = (&'static str, State, &'static str, &'static str);
+
+fn verified(targets: &[TargetStatus]) -> Row {
+    let checked = |passed: bool| {
+        move |target: &TargetStatus| target.correctness.as_ref().map(|c| c.passed) == Some(passed)
+    };
+    if targets.iter().any(checked(false)) {
+        (VERIFIED, State::False, "CorrectnessBreach", "a target's answers are out of tolerance")
+    } else if targets.iter().all(checked(true)) {
+        (VERIFIED, State::True, "Passed", "every target's answers are within tolerance")
+    } else {
+        (VERIFIED, State::Unknown, "NotChecked", "not every target has been checked")
+    }
+}
+
+fn tuned(targets: &[TargetStatus], finished: bool) -> Row {
+    if targets.iter().all(|target| target.tuned) {
+        (TUNED, State::True, "Tuned", "every target was tuned")
+    } else if finished {
+        (TUNED, State::False, "NotTuned", "not every target was tuned")
+    } else {
+        (TUNED, State::Unknown, "NotFinished", "the work is not finished")
+    }
+}

@@ -1,0 +1,73 @@
+//! Since when each object waits for its reconcile.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// First event of each object since its last reconcile, and failures in a row.
+#[derive(Debug, Default)]
+pub struct Waiting {
+    since: Mutex<HashMap<String, Instant>>,
+    failures: Mutex<HashMap<String, u32>>,
+}
+
+/// The map behind a lock, even where a thread that held it panicked: it holds only hints.
+fn open<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
+    lock.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Waiting {
+    /// An event for `key` came in.
+    pub fn event(&self, key: String) {
+        open(&self.since).entry(key).or_insert_with(Instant::now);
+    }
+
+    /// The reconcile of `key` starts: how long it waited, and how many others wait.
+    pub fn start(&self, key: &str) -> (Option<Duration>, usize) {
+        let mut since = open(&self.since);
+        let waited = since.remove(key).map(|at| at.elapsed());
+        (waited, since.len())
+    }
+
+    /// The reconcile of `key` went well.
+    pub fn succeeded(&self, key: &str) {
+        open(&self.failures).remove(key);
+    }
+
+    /// The reconcile of `key` failed: how long to wait, doubled for each failure in a row up to
+    /// a minute and spread by `random` in `[0, 1)`.
+    pub fn failed(&self, key: &str, random: f64) -> Duration {
+        let mut failures = open(&self.failures);
+        let count = failures.entry(key.to_owned()).or_insert(0);
+        let base = 0.25 * f64::from(1 << (*count).min(8));
+        *count += 1;
+        Duration::from_secs_f64(base.min(60.0) * (0.5 + random))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn back_off_grows_and_resets() {
+        let waiting = Waiting::default();
+        let first = waiting.failed("a", 0.5);
+        let second = waiting.failed("a", 0.5);
+        assert!(second > first);
+        for _ in 0..20 {
+            assert!(waiting.failed("a", 0.99) <= Duration::from_secs(96));
+        }
+        waiting.succeeded("a");
+        assert_eq!(waiting.failed("a", 0.5), first);
+    }
+
+    #[test]
+    fn waits_from_the_first_event() {
+        let waiting = Waiting::default();
+        waiting.event("a".into());
+        waiting.event("a".into());
+        assert!(waiting.start("a").0.is_some());
+        assert!(waiting.start("a").0.is_none());
+    }
+}
