@@ -28,6 +28,9 @@ pub struct Arguments {
     /// Where that claim is mounted in workers.
     #[arg(long, env = "HONE_SHARED_VOLUME_PATH", default_value = "/models")]
     pub shared_volume_path: String,
+    /// Prefixes of annotations that are copied from a compilation to its pods.
+    #[arg(long, env = "HONE_COPY_ANNOTATIONS", value_delimiter = ',')]
+    pub copy_annotations: Vec<String>,
     /// Seconds that a finished Job and its log are kept.
     #[arg(long, env = "HONE_JOB_TTL", default_value_t = 600)]
     pub job_ttl: i32,
@@ -67,6 +70,7 @@ impl Arguments {
             fetch_allow: self.fetch_allow.clone(),
             shared_volume_claim: self.shared_volume_claim.clone(),
             shared_volume_path: self.shared_volume_path.clone(),
+            copied_annotations: self.copy_annotations.clone(),
             job_ttl_seconds: self.job_ttl,
             ..Config::default()
         }

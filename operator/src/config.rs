@@ -19,6 +19,9 @@ pub struct Config {
     pub shared_volume_claim: Option<String>,
     /// Where that claim is mounted.
     pub shared_volume_path: String,
+    /// Prefixes of annotations that are copied from a compilation to its pods, for meshes,
+    /// autoscalers and simulated nodes.
+    pub copied_annotations: Vec<String>,
     /// Seconds that a finished Job is kept for its log.
     pub job_ttl_seconds: i32,
     /// Seconds that deleting stored artifacts may hold up the deletion of an object.
@@ -42,6 +45,7 @@ impl Default for Config {
             fetch_allow: Vec::new(),
             shared_volume_claim: None,
             shared_volume_path: "/models".to_owned(),
+            copied_annotations: Vec::new(),
             job_ttl_seconds: 600,
             cleanup_deadline_seconds: 600,
             resync_seconds: 300,

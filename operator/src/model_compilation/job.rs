@@ -63,7 +63,11 @@ pub fn manifest(
             pod_replacement_policy: Some("Failed".to_owned()),
             ttl_seconds_after_finished: Some(config.job_ttl_seconds),
             template: PodTemplateSpec {
-                metadata: Some(ObjectMeta { labels: Some(labels), ..ObjectMeta::default() }),
+                metadata: Some(ObjectMeta {
+                    labels: Some(labels),
+                    annotations: annotations(config, object),
+                    ..ObjectMeta::default()
+                }),
                 spec: Some(pod),
             },
             ..JobSpec::default()
@@ -113,6 +117,17 @@ fn labels(object: &ModelCompilation, plan: &JobPlan) -> BTreeMap<String, String>
         set(names::POOL_LABEL, &pool.name);
     }
     labels
+}
+
+/// Annotations of the object that the administrator wants on its pods.
+fn annotations(config: &Config, object: &ModelCompilation) -> Option<BTreeMap<String, String>> {
+    let all = object.metadata.annotations.iter().flatten();
+    let wanted = |key: &str| config.copied_annotations.iter().any(|prefix| key.starts_with(prefix));
+    let copied: BTreeMap<String, String> = all
+        .filter(|(key, _)| wanted(key))
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect();
+    (!copied.is_empty()).then_some(copied)
 }
 
 /// The user's mistakes and our bugs end the Job; evictions do not count; the rest is tried again.

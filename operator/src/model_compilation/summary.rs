@@ -118,6 +118,9 @@ fn conditions(status: &mut ModelCompilationStatus, generation: Option<i64>, now:
     let verified = verified(&status.targets);
     let tuned = tuned(&status.targets, finished);
     for (kind, state, reason, message) in list.into_iter().chain([verified, tuned]) {
+        // A long message is said once where people look, and where kstatus does.
+        let said = kind == READY || state == State::True || [VERIFIED, TUNED].contains(&kind);
+        let message = if said { message } else { "" };
         set(&mut status.conditions, kind, state, reason, message, generation, now);
     }
 }

@@ -81,7 +81,9 @@ impl Planner<'_> {
         match job {
             Some(job) if job.deleting => {
                 draft.again(2);
-                self.at(Phase::Pending)
+                // Why it goes is in the status already.
+                let waiting = self.prior.filter(|prior| prior.phase == Phase::Pending);
+                waiting.cloned().unwrap_or_else(|| self.at(Phase::Pending))
             }
             Some(job) => match &job.finish {
                 Some(_) if self.failed_before() => {

@@ -1,0 +1,158 @@
+//! Runs the cases of the planner in `tests/plans`: what was observed, then what is planned.
+//!
+//! A case is one YAML document with `observed` (and `config` where it differs), then a line
+//! `--- # plan` and the plan. `@JOB@`, `@SPEC@`, `@KEY@` and `@CLEAN@` stand for the first target's
+//! Job name, spec digest and content key, and for the name of the clean-up Job.
+//! `HONE_UPDATE_EXPECT=1` rewrites the plan. Two things are said of every case besides: planning
+//! over the state that the plan leads to changes nothing, and what is written fits the schema.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::path::{Path, PathBuf};
+
+use hone_crds::{ModelCompilation, generate, schema_check};
+use hone_operator::config::Config;
+use hone_operator::model_compilation::digest;
+use hone_operator::model_compilation::model::{Action, JobView, Observed, Plan};
+use hone_operator::model_compilation::names::FINALIZER;
+use hone_operator::model_compilation::plan::plan;
+use serde::Deserialize;
+use serde_json::Value;
+
+const MARK: &str = "--- # plan\n";
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Case {
+    #[serde(default)]
+    config: Config,
+    observed: Observed,
+}
+
+fn cases() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/plans");
+    let mut paths: Vec<PathBuf> =
+        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    assert!(paths.len() > 10, "few cases");
+    paths
+}
+
+/// What the placeholders of a case stand for.
+fn names(case: &Case) -> [(&'static str, String); 4] {
+    let object = &case.observed.object;
+    let target = &object.spec.targets[0];
+    let status = object.status.iter().flat_map(|status| &status.targets);
+    let uris: Vec<String> =
+        status.filter_map(|target| Some(target.artifact.as_ref()?.uri.clone())).collect();
+    let key = digest::content_key(&case.config, object, target);
+    [
+        ("@JOB@", digest::job_name(object, target)),
+        ("@SPEC@", digest::spec_digest(object, target)),
+        ("@KEY@", key.unwrap_or_else(|| "none".to_owned())),
+        ("@CLEAN@", digest::cleanup_name(object, &uris)),
+    ]
+}
+
+/// Reads a case as the API server would hand it on: with the schema's defaults.
+fn read(text: &str, path: &Path) -> Case {
+    let mut value: Value =
+        serde_yaml::from_str(text).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    let schema = generate::schema_of::<ModelCompilation>();
+    let object = &mut value["observed"]["object"];
+    *object = kube::core::cel::apply_defaults(&schema, object);
+    let faults = schema_check::check(&schema["properties"]["spec"], &object["spec"], "spec");
+    assert!(faults.is_empty(), "{}: {faults:?}", path.display());
+    serde_json::from_value(value).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+/// The state after the plan was carried out, and before anything else happens.
+fn carry_out(mut observed: Observed, plan: &Plan) -> Option<Observed> {
+    if let Some(status) = &plan.status {
+        observed.object.status = Some(status.clone());
+    }
+    let finalizers = observed.object.metadata.finalizers.get_or_insert_default();
+    for action in &plan.actions {
+        match action {
+            Action::AddFinalizer => finalizers.push(FINALIZER.to_owned()),
+            Action::RemoveFinalizer => finalizers.retain(|name| name != FINALIZER),
+            Action::CreateJob(job) => observed.jobs.push(JobView {
+                name: job.name.clone(),
+                purpose: job.purpose,
+                created: Some(observed.now.clone()),
+                deleting: false,
+                ready: 0,
+                failed: 0,
+                finish: None,
+                active_deadline_seconds: Some(job.bounds.active_deadline_seconds),
+                backoff_limit: Some(job.bounds.backoff_limit),
+            }),
+            Action::DeleteJob(name) => {
+                let job = observed.jobs.iter_mut().find(|job| job.name == *name);
+                job.expect("a Job that is there is deleted").deleting = true;
+            }
+            Action::AdjustJob(bounds) => {
+                let job = observed.jobs.iter_mut().find(|job| job.name == bounds.name);
+                let job = job.expect("a Job that is there is changed");
+                job.active_deadline_seconds = Some(bounds.active_deadline_seconds);
+                job.backoff_limit = Some(bounds.backoff_limit);
+            }
+            Action::DeleteSelf => return None,
+            Action::Event(_) => {}
+        }
+    }
+    Some(observed)
+}
+
+#[test]
+fn plans() {
+    let update = std::env::var_os("HONE_UPDATE_EXPECT").is_some();
+    let mut differing = Vec::new();
+    for path in cases() {
+        let text = std::fs::read_to_string(&path).unwrap();
+        let (given, expected) = text.split_once(MARK).unwrap_or((&text, ""));
+        let names = names(&read(given, &path));
+        let mut text = given.to_owned();
+        for (placeholder, name) in &names {
+            text = text.replace(placeholder, name);
+        }
+        let case = read(&text, &path);
+        let planned = plan(&case.config, &case.observed);
+        check_schema(&planned, &path);
+        check_stable(&case, &planned, &path);
+        // By way of JSON, whose form of an enum is a map.
+        let planned = serde_json::to_value(&planned).unwrap();
+        let mut got = serde_yaml::to_string(&planned).unwrap();
+        for (placeholder, name) in &names {
+            got = got.replace(name.as_str(), placeholder);
+        }
+        if update {
+            std::fs::write(&path, format!("{given}{MARK}{got}")).unwrap();
+        } else if got != expected {
+            differing.push(format!("{}:\n{got}", path.display()));
+        }
+    }
+    assert!(differing.is_empty(), "{}", differing.join("\n"));
+}
+
+fn check_schema(planned: &Plan, path: &Path) {
+    let Some(status) = &planned.status else {
+        return;
+    };
+    let schema = generate::schema_of::<ModelCompilation>();
+    let status = serde_json::to_value(status).unwrap();
+    let faults = schema_check::check(&schema["properties"]["status"], &status, "status");
+    assert!(faults.is_empty(), "{}: {faults:?}", path.display());
+}
+
+fn check_stable(case: &Case, planned: &Plan, path: &Path) {
+    let Some(after) = carry_out(case.observed.clone(), planned) else {
+        return;
+    };
+    let again = plan(&case.config, &after);
+    assert!(
+        again.actions.is_empty() && again.status.is_none(),
+        "{}: planning again changes something: {}",
+        path.display(),
+        serde_yaml::to_string(&again).unwrap()
+    );
+}
