@@ -11,6 +11,8 @@ mod onnx_proto;
 mod onnx_tests;
 mod python;
 mod repository;
+mod setup;
+mod tidy;
 
 /// Chores of the Hone repository.
 #[derive(Parser)]
@@ -28,6 +30,10 @@ enum Chore {
     Generate,
     /// Make a Python environment from its pinned requirements and print where its interpreter is.
     Python(python::Arguments),
+    /// Install the system packages that building and testing need.
+    Setup(setup::Arguments),
+    /// Check the repository's own rules.
+    Tidy,
 }
 
 fn main() -> anyhow::Result<()> {
@@ -38,5 +44,7 @@ fn main() -> anyhow::Result<()> {
         Chore::OnnxTests => onnx_tests::run(),
         Chore::Generate => generate::run(),
         Chore::Python(arguments) => python::run(&arguments),
+        Chore::Setup(arguments) => setup::run(&arguments),
+        Chore::Tidy => tidy::run(),
     }
 }

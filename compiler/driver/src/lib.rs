@@ -1,1 +1,19 @@
-//! driver: see ARCHITECTURE.md.
+//! The only room that sees every stage: order, options and dumps; no algorithms. The whole path is
+//! in `pipeline`.
+
+mod artifact;
+mod error;
+mod kernels;
+mod options;
+mod pipeline;
+mod steps;
+mod storage;
+
+pub use error::CompileError;
+pub use hone_codegen::Target;
+pub use hone_import::{ImportOptions, InputBinding};
+pub use hone_ops::{Graph, evaluate};
+pub use hone_types::{Tensor, TensorType};
+pub use kernels::{CompiledKernels, KernelInfo};
+pub use options::{Options, SchedulePolicy};
+pub use pipeline::{Compiled, Statistics, compile, prepare};

@@ -1,1 +1,70 @@
-//! lower: see ARCHITECTURE.md.
+//! Graph to tensor programs: the only crossing.
+//!
+//! A group of nodes becomes one program in the plain loop order: each node's expression in turn, the
+//! group's inputs and outputs as parameters. Two clean-ups belong to the crossing itself: constants
+//! of one element become literals, and neighbouring axes that are always walked together become one.
+//! No better loop order is sought here.
+
+mod collapse;
+mod literals;
+
+pub use collapse::collapse_axes;
+
+use hone_graph::{NodeId, ValueId};
+use hone_ops::Graph;
+use hone_tensor::{BufferId, Builder, Program};
+use literals::inline_scalars;
+use std::collections::HashMap;
+use thiserror::Error;
+
+/// Why a group could not be lowered.
+#[derive(Debug, Error)]
+pub enum LowerError {
+    /// An operator has no tensor expression.
+    #[error(
+        "node '{node}' ({operation}) cannot be compiled: it has no tensor expression for these inputs"
+    )]
+    NoExpression {
+        /// Name of the node.
+        node: String,
+        /// Its operation.
+        operation: &'static str,
+    },
+}
+
+/// A program and the values its parameters stand for.
+#[derive(Debug)]
+pub struct Lowered {
+    /// The program, in the plain loop order.
+    pub program: Program,
+    /// The value of each parameter, in the order of their numbers: inputs, then outputs.
+    pub parameters: Vec<ValueId>,
+}
+
+/// The program of `nodes` (in topological order), whose results leave through `outputs`.
+pub fn lower(graph: &Graph, nodes: &[NodeId], outputs: &[ValueId]) -> Result<Lowered, LowerError> {
+    let mut builder = Builder::new();
+    let mut buffers: HashMap<ValueId, BufferId> = HashMap::new();
+    let mut inputs = Vec::new();
+    for id in nodes {
+        let node = &graph.nodes()[*id];
+        for value in node.inputs.iter().flatten() {
+            buffers.entry(*value).or_insert_with(|| {
+                inputs.push(*value);
+                builder.input(&format!("p{}", inputs.len() - 1), graph.tensor_type(*value))
+            });
+        }
+        let operands: Vec<Option<BufferId>> =
+            node.inputs.iter().map(|input| input.map(|value| buffers[&value])).collect();
+        let results = node.operation.expression(&mut builder, &operands);
+        let results = results.ok_or_else(|| LowerError::NoExpression {
+            node: node.name.clone(),
+            operation: hone_graph::Operation::name(&node.operation),
+        })?;
+        buffers.extend(node.outputs.iter().copied().zip(results));
+    }
+    outputs.iter().for_each(|value| builder.output(buffers[value]));
+    let parameters: Vec<ValueId> = inputs.iter().chain(outputs).copied().collect();
+    let (program, parameters) = inline_scalars(graph, builder.finish(), parameters);
+    Ok(Lowered { program: collapse_axes(program), parameters })
+}

@@ -31,6 +31,7 @@ mod one_hot;
 mod operator;
 mod packed_convolution;
 mod packed_depthwise;
+mod packed_matmul;
 mod packed_pool;
 mod packing;
 mod pad;
@@ -79,6 +80,7 @@ pub use one_hot::OneHot;
 pub use operator::{FusionClass, Graph, Op, OpError, Operator};
 pub use packed_convolution::PackedConvolution;
 pub use packed_depthwise::PackedDepthwise;
+pub use packed_matmul::PackedMatMul;
 pub use packed_pool::PackedPool;
 pub use packing::{Pack, Unpack};
 pub use pad::{Pad, PadMode};
@@ -123,6 +125,7 @@ operator::operators! {
     Pack,
     PackedConvolution,
     PackedDepthwise,
+    PackedMatMul,
     PackedPool,
     Pad,
     Pool,

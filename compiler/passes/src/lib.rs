@@ -1,1 +1,25 @@
-//! passes: see ARCHITECTURE.md.
+//! Graph to equivalent graph, one file per pass, and what is decided about a graph without changing
+//! it: which nodes become one kernel. A pass reads a graph and builds a new one; nodes that nothing
+//! needs are dropped on the way.
+
+mod decompose;
+mod fold;
+mod fold_batch_norm;
+mod fuse;
+mod layout;
+mod memory_plan;
+mod pack_matmul;
+mod rewrite;
+mod separate_outputs;
+mod simplify;
+
+pub use decompose::decompose;
+pub use fold::fold_constants;
+pub use fold_batch_norm::fold_batch_norm;
+pub use fuse::{Group, fuse};
+pub use layout::{LayoutOptions, choose_layouts};
+pub use memory_plan::{Lifetime, MemoryPlan, plan_memory};
+pub use pack_matmul::pack_matmul_weights;
+pub use rewrite::{PassError, Rewriter};
+pub use separate_outputs::separate_outputs;
+pub use simplify::simplify;

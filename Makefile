@@ -1,0 +1,22 @@
+# The front doors. Everything they do is in `cargo xtask`.
+.PHONY: demo test demo-cluster bench-peers
+
+# The main job: one YAML file to a measured native artifact, on this machine.
+demo:
+	cargo xtask setup
+	cargo xtask demo
+
+# Everything that is checked before a change lands.
+test:
+	cargo xtask setup --tests
+	cargo xtask test
+
+# A control plane and a node on this machine; the example applied; its status as it changes.
+demo-cluster:
+	cargo xtask setup
+	cargo xtask demo-cluster
+
+# Hone against its peers, interleaved; writes docs/benchmarks/.
+bench-peers:
+	cargo xtask setup
+	cargo xtask bench-peers

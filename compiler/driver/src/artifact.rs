@@ -1,0 +1,140 @@
+//! Puts code, weights and the step table into one file.
+
+use crate::kernels::CompiledKernels;
+use crate::steps::StepPlan;
+use crate::{CompileError, Options};
+use hone_artifact::{
+    DataType, Inspect, KernelText, Manifest, SCHEMA_VERSION, Target, TensorInfo, Variant, Writer,
+    c_header,
+};
+use hone_graph::Port;
+use hone_ops::Graph;
+use sha2::{Digest, Sha256};
+
+/// The artifact's bytes.
+pub(crate) fn assemble(
+    model: &[u8],
+    graph: &Graph,
+    kernels: &CompiledKernels,
+    plan: &StepPlan,
+    options: &Options,
+) -> Result<Vec<u8>, CompileError> {
+    let mut writer = Writer::new();
+    let code = writer.code(kernels.shared_object.as_slice());
+    let weights = writer.weights(plan.weights.as_slice());
+    let scratch = kernels.kernels.iter().flat_map(|kernel| &kernel.functions);
+    let variant = Variant {
+        target: manifest_target(&options.target),
+        code,
+        weights,
+        weights_bytes: plan.weights.len() as u64,
+        arena_bytes: plan.arena_bytes,
+        scratch_bytes_per_thread: scratch.map(|function| function.scratch_bytes).max().unwrap_or(0),
+        steps: plan.steps.clone(),
+    };
+    let manifest = Manifest {
+        schema_version: SCHEMA_VERSION,
+        model_digest: format!("sha256:{}", hex(&Sha256::digest(model))),
+        compiler_version: env!("CARGO_PKG_VERSION").to_string(),
+        records_digest: None,
+        inputs: ports("input", graph, graph.inputs())?,
+        outputs: ports("output", graph, graph.outputs())?,
+        variants: vec![variant],
+    };
+    writer.header(c_header(&manifest, "model"));
+    if options.keep_inspection {
+        writer.inspect(inspection(kernels));
+    }
+    Ok(writer.to_bytes(&manifest)?)
+}
+
+/// Features that kernels may execute; the others that a processor has are of no use to them.
+const KERNEL_FEATURES: &[&str] = &[
+    "sse4.1",
+    "sse4.2",
+    "popcnt",
+    "avx",
+    "avx2",
+    "fma",
+    "f16c",
+    "bmi",
+    "bmi2",
+    "lzcnt",
+    "movbe",
+    "avx512f",
+    "avx512bw",
+    "avx512cd",
+    "avx512dq",
+    "avx512vl",
+    "avx512vnni",
+    "avx512bf16",
+    "avx512fp16",
+    "avx512ifma",
+    "avx512vbmi",
+    "avx512vbmi2",
+    "avxvnni",
+    "neon",
+    "dotprod",
+    "fullfp16",
+    "bf16",
+    "i8mm",
+    "sve",
+];
+
+fn manifest_target(target: &hone_codegen::Target) -> Target {
+    let features = target.features.iter().filter_map(|feature| feature.strip_prefix('+'));
+    let mut features: Vec<String> =
+        features.filter(|own| KERNEL_FEATURES.contains(own)).map(String::from).collect();
+    features.sort_unstable();
+    Target { triple: target.triple.clone(), cpu: target.cpu.clone(), features }
+}
+
+fn ports(
+    kind: &'static str,
+    graph: &Graph,
+    ports: &[Port],
+) -> Result<Vec<TensorInfo>, CompileError> {
+    let describe = |port: &Port| {
+        let tensor_type = graph.tensor_type(port.value);
+        let shape = tensor_type.shape.iter().map(|extent| *extent as u64).collect();
+        TensorInfo::new(&port.name, data_type(tensor_type.dtype), shape).ok_or_else(|| {
+            let (name, tensor_type) = (port.name.clone(), tensor_type.clone());
+            CompileError::TooLarge { kind, name, tensor_type }
+        })
+    };
+    ports.iter().map(describe).collect()
+}
+
+fn inspection(kernels: &CompiledKernels) -> Inspect {
+    let texts = kernels.kernels.iter().map(|kernel| KernelText {
+        variant: 0,
+        kernel: kernel.symbol.clone(),
+        trace: format!("template {}\n{}", kernel.template, kernel.trace),
+        program: format!("{:#?}", kernel.program),
+    });
+    Inspect { kernels: texts.collect() }
+}
+
+/// The artifact's own name of an element type; artifacts depend on nothing of the compiler.
+fn data_type(dtype: hone_types::DataType) -> DataType {
+    use hone_types::DataType as Own;
+    match dtype {
+        Own::F32 => DataType::F32,
+        Own::F64 => DataType::F64,
+        Own::F16 => DataType::F16,
+        Own::BF16 => DataType::Bf16,
+        Own::I8 => DataType::I8,
+        Own::I16 => DataType::I16,
+        Own::I32 => DataType::I32,
+        Own::I64 => DataType::I64,
+        Own::U8 => DataType::U8,
+        Own::U16 => DataType::U16,
+        Own::U32 => DataType::U32,
+        Own::U64 => DataType::U64,
+        Own::Bool => DataType::Bool,
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

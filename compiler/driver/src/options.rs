@@ -1,0 +1,30 @@
+//! What a compilation may be asked.
+
+use hone_codegen::Target;
+
+/// How schedules are chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SchedulePolicy {
+    /// The plain loop order, spread over threads; the baseline that speed-ups are counted from.
+    Naive,
+    /// By the analytic model, without measuring.
+    Analytic,
+}
+
+/// Options of a compilation; equal options and models give bit-identical artifacts.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The machine to compile for.
+    pub target: Target,
+    /// How schedules are chosen.
+    pub schedules: SchedulePolicy,
+    /// Keep schedules, loop programs and assembly of each kernel in the artifact, for `hone inspect`.
+    pub keep_inspection: bool,
+}
+
+impl Options {
+    /// Analytic schedules for `target`, with inspection texts.
+    pub fn new(target: Target) -> Self {
+        Self { target, schedules: SchedulePolicy::Analytic, keep_inspection: true }
+    }
+}

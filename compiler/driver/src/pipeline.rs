@@ -1,0 +1,116 @@
+//! The whole path, in order: model file, graph, passes, tensor programs, schedules, machine code,
+//! artifact.
+
+use crate::artifact::assemble;
+use crate::kernels::{CompiledKernels, compile_kernels};
+use crate::steps::plan_steps;
+use crate::{CompileError, Options};
+use hone_import::{ImportOptions, import};
+use hone_ops::Graph;
+use hone_passes as passes;
+use hone_passes::{LayoutOptions, PassError, fuse};
+use std::time::{Duration, Instant};
+
+/// A compiled model.
+#[derive(Debug)]
+pub struct Compiled {
+    /// The artifact file's bytes.
+    pub artifact: Vec<u8>,
+    /// The model as imported, before any pass: the reference for verification.
+    pub reference: Graph,
+    /// What the compilation did.
+    pub statistics: Statistics,
+}
+
+/// Facts about a compilation for reports; never part of the artifact.
+#[derive(Clone, Debug, Default)]
+pub struct Statistics {
+    /// Each stage and how long it took.
+    pub stages: Vec<(&'static str, Duration)>,
+    /// Nodes in the imported model.
+    pub nodes: usize,
+    /// Kernel calls in one run.
+    pub steps: usize,
+    /// Distinct kernels.
+    pub kernels: usize,
+    /// Bytes of the arena.
+    pub arena_bytes: u64,
+    /// Bytes that any arena needs at least.
+    pub arena_lower_bound: u64,
+    /// Bytes of packed weights.
+    pub weight_bytes: u64,
+    /// Floating-point operations of one run.
+    pub flops: u64,
+}
+
+/// Compiles a model: `model` holds the file's bytes.
+pub fn compile(
+    model: &[u8],
+    import_options: &ImportOptions,
+    options: &Options,
+) -> Result<Compiled, CompileError> {
+    let mut clock = Clock::default();
+    let imported = import(model, import_options)?;
+    clock.lap("import");
+    let graph = prepare(&imported.graph, options)?;
+    clock.lap("passes");
+    let groups = fuse(&graph);
+    let kernels = compile_kernels(&graph, &groups, options, &mut |stage| clock.lap(stage))?;
+    let plan = plan_steps(&graph, &kernels);
+    clock.lap("memory plan");
+    let artifact = assemble(model, &graph, &kernels, &plan, options)?;
+    clock.lap("artifact");
+    let statistics = Statistics {
+        stages: clock.laps,
+        nodes: imported.graph.nodes().len(),
+        steps: plan.steps.len(),
+        kernels: kernels.kernels.len(),
+        arena_bytes: plan.arena_bytes,
+        arena_lower_bound: plan.arena_lower_bound,
+        weight_bytes: plan.weights.len() as u64,
+        flops: plan.steps.iter().map(|step| step.flops).sum(),
+    };
+    Ok(Compiled { artifact, reference: imported.graph, statistics })
+}
+
+/// Runs the passes in order, checking the graph after each.
+pub fn prepare(graph: &Graph, options: &Options) -> Result<Graph, CompileError> {
+    let lanes = options.target.vector_bytes / 4;
+    type Pass<'a> = (&'static str, &'a dyn Fn(&Graph) -> Result<Graph, PassError>);
+    let list: &[Pass] = &[
+        ("decompose", &passes::decompose),
+        ("fold_constants", &passes::fold_constants),
+        ("fold_batch_norm", &passes::fold_batch_norm),
+        ("simplify", &passes::simplify),
+        ("choose_layouts", &|graph| passes::choose_layouts(graph, LayoutOptions { block: lanes })),
+        ("pack_matmul_weights", &|graph| passes::pack_matmul_weights(graph, 2 * lanes)),
+        ("fold_constants", &passes::fold_constants),
+        ("simplify", &passes::simplify),
+        ("separate_outputs", &passes::separate_outputs),
+    ];
+    let mut graph = graph.clone();
+    for (pass, run) in list {
+        graph = run(&graph).map_err(|source| CompileError::Pass { pass, source })?;
+        graph.verify().map_err(|source| CompileError::Verify { pass, source })?;
+    }
+    Ok(graph)
+}
+
+/// Times the stages.
+struct Clock {
+    since: Instant,
+    laps: Vec<(&'static str, Duration)>,
+}
+
+impl Default for Clock {
+    fn default() -> Self {
+        Self { since: Instant::now(), laps: Vec::new() }
+    }
+}
+
+impl Clock {
+    fn lap(&mut self, stage: &'static str) {
+        self.laps.push((stage, self.since.elapsed()));
+        self.since = Instant::now();
+    }
+}

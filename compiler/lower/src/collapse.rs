@@ -1,0 +1,283 @@
+//! Makes one axis of neighbouring axes that every access walks together.
+//!
+//! Two neighbouring iterators of a block are *joined* when each access that mentions either of them
+//! uses both, bare and in order, on neighbouring axes of exactly their extents. An element-wise
+//! kernel becomes one flat loop this way, and a convolution with a 1x1 window and stride 1 walks its
+//! pixels as one axis, whatever the image's shape.
+
+use hone_tensor::{Block, BlockBody, BufferId, Builder, Expr, IteratorKind, Program, Role, VarId};
+use hone_types::TensorType;
+use std::collections::{HashMap, HashSet};
+
+/// An axis boundary of a buffer: between axis `.1` and the next.
+type Seam = (BufferId, usize);
+
+/// The program with all joinable axes joined. Blocks must stand in the plain loop order, as a
+/// [`Builder`] leaves them.
+pub fn collapse_axes(program: Program) -> Program {
+    let mut program = program;
+    loop {
+        let seams = joinable_seams(&program);
+        let Some(seams) = first_connected(&program, &seams) else { return program };
+        program = rebuild(&program, &seams);
+    }
+}
+
+/// Every seam that may close: the largest set in which all accesses agree.
+fn joinable_seams(program: &Program) -> HashSet<Seam> {
+    let mut seams: HashSet<Seam> = program
+        .buffers
+        .iter()
+        .flat_map(|(id, buffer)| (1..buffer.shape.len()).map(move |axis| (id, axis - 1)))
+        .collect();
+    loop {
+        let before = seams.len();
+        for (_, block) in program.blocks.iter() {
+            let pairs = joined_pairs(program, block, &seams);
+            for (buffer, indices) in accesses(block) {
+                for axis in 1..indices.len() {
+                    let holds = match pair_of(&indices[axis - 1], &indices[axis]) {
+                        Some(pair) => pairs.contains(&pair),
+                        None => both_zero(program, buffer, axis, &indices),
+                    };
+                    if !holds {
+                        seams.remove(&(buffer, axis - 1));
+                    }
+                }
+            }
+        }
+        if seams.len() == before {
+            return seams;
+        }
+    }
+}
+
+fn both_zero(program: &Program, buffer: BufferId, axis: usize, indices: &[Expr]) -> bool {
+    let shape = &program.buffers[buffer].shape;
+    let zero = |axis: usize| shape[axis] == 1 && indices[axis] == Expr::Integer(0);
+    zero(axis - 1) && zero(axis)
+}
+
+fn pair_of(first: &Expr, second: &Expr) -> Option<(VarId, VarId)> {
+    match (first, second) {
+        (Expr::Var(first), Expr::Var(second)) => Some((*first, *second)),
+        _ => None,
+    }
+}
+
+/// Neighbouring iterators of a block that occur only as pairs across seams in `seams`.
+fn joined_pairs(
+    program: &Program,
+    block: &Block,
+    seams: &HashSet<Seam>,
+) -> HashSet<(VarId, VarId)> {
+    let neighbours = block.iterators.windows(2).filter(|pair| pair[0].kind == pair[1].kind);
+    neighbours
+        .filter(|pair| {
+            let (first, second) = (pair[0].var, pair[1].var);
+            let mut paired = 0;
+            for (buffer, indices) in accesses(block) {
+                for axis in 1..indices.len() {
+                    let shape = &program.buffers[buffer].shape;
+                    let whole = shape[axis - 1] == pair[0].extent && shape[axis] == pair[1].extent;
+                    let same = pair_of(&indices[axis - 1], &indices[axis]) == Some((first, second));
+                    if same && whole && seams.contains(&(buffer, axis - 1)) {
+                        paired += 1;
+                    }
+                }
+            }
+            mentions(block, first) == paired && mentions(block, second) == paired
+        })
+        .map(|pair| (pair[0].var, pair[1].var))
+        .collect()
+}
+
+/// How often a block's expressions mention a variable.
+fn mentions(block: &Block, var: VarId) -> usize {
+    let mut count = 0;
+    let mut visit = |expr: &Expr| {
+        expr.visit(&mut |part| {
+            count += usize::from(matches!(part, Expr::Var(other) if *other == var))
+        });
+    };
+    block.indices.iter().for_each(&mut visit);
+    match &block.body {
+        BlockBody::Map(value) => visit(value),
+        BlockBody::Reduce { value, initial, .. } => {
+            visit(value);
+            initial.iter().for_each(visit);
+        }
+    }
+    count
+}
+
+/// Every access of a block: its store, then its loads.
+fn accesses(block: &Block) -> Vec<(BufferId, Vec<Expr>)> {
+    let mut accesses = vec![(block.buffer, block.indices.clone())];
+    let mut visit = |expr: &Expr| {
+        if let Expr::Load(buffer, indices) = expr {
+            accesses.push((*buffer, indices.clone()));
+        }
+    };
+    match &block.body {
+        BlockBody::Map(value) => value.visit(&mut visit),
+        BlockBody::Reduce { value, initial, .. } => {
+            value.visit(&mut visit);
+            initial.iter().for_each(|initial| initial.visit(&mut visit));
+        }
+    }
+    accesses
+}
+
+/// The first set of linked seams that can close at once.
+fn first_connected(program: &Program, seams: &HashSet<Seam>) -> Option<HashSet<Seam>> {
+    let mut order: Vec<Seam> = seams.iter().copied().collect();
+    order.sort_unstable();
+    order.into_iter().map(|seam| connected(program, seam)).find(is_plain)
+}
+
+/// All seams that accesses link, directly or not, to `seam`.
+fn connected(program: &Program, seam: Seam) -> HashSet<Seam> {
+    let mut closed: HashSet<Seam> = HashSet::from([seam]);
+    loop {
+        let before = closed.len();
+        for (_, block) in program.blocks.iter() {
+            let linked: HashSet<(VarId, VarId)> = accesses(block)
+                .iter()
+                .flat_map(|(buffer, indices)| pairs_at(*buffer, indices, &closed))
+                .collect();
+            for (buffer, indices) in accesses(block) {
+                for axis in 1..indices.len() {
+                    let pair = pair_of(&indices[axis - 1], &indices[axis]);
+                    if pair.is_some_and(|pair| linked.contains(&pair)) {
+                        closed.insert((buffer, axis - 1));
+                    }
+                }
+            }
+        }
+        if closed.len() == before {
+            return closed;
+        }
+    }
+}
+
+fn pairs_at(buffer: BufferId, indices: &[Expr], seams: &HashSet<Seam>) -> Vec<(VarId, VarId)> {
+    (1..indices.len())
+        .filter(|axis| seams.contains(&(buffer, axis - 1)))
+        .filter_map(|axis| pair_of(&indices[axis - 1], &indices[axis]))
+        .collect()
+}
+
+/// Whether no buffer closes two seams in a row; such a set is left open.
+fn is_plain(seams: &HashSet<Seam>) -> bool {
+    seams.iter().all(|(buffer, axis)| {
+        !axis.checked_sub(1).is_some_and(|before| seams.contains(&(*buffer, before)))
+    })
+}
+
+/// The program with the given seams closed.
+fn rebuild(program: &Program, seams: &HashSet<Seam>) -> Program {
+    let mut builder = Builder::new();
+    let mut buffers: HashMap<BufferId, BufferId> = HashMap::new();
+    for parameter in program.parameters() {
+        let buffer = &program.buffers[parameter];
+        if matches!(buffer.role, Role::Input(_)) {
+            let closed = closed_type(program, parameter, seams);
+            buffers.insert(parameter, builder.input(&buffer.name, &closed));
+        }
+    }
+    for (_, block) in program.blocks.iter() {
+        let rebuilt = rebuild_block(program, block, seams, &buffers, &mut builder);
+        buffers.insert(block.buffer, rebuilt);
+    }
+    for parameter in program.parameters() {
+        if matches!(program.buffers[parameter].role, Role::Output(_)) {
+            builder.output(buffers[&parameter]);
+        }
+    }
+    builder.finish()
+}
+
+fn closed_type(program: &Program, id: BufferId, seams: &HashSet<Seam>) -> TensorType {
+    let buffer = &program.buffers[id];
+    let mut shape: Vec<usize> = Vec::new();
+    for (axis, extent) in buffer.shape.iter().enumerate() {
+        match shape.last_mut() {
+            Some(last) if seams.contains(&(id, axis - 1)) => *last *= extent,
+            _ => shape.push(*extent),
+        }
+    }
+    TensorType::new(buffer.dtype, shape)
+}
+
+fn rebuild_block(
+    program: &Program,
+    block: &Block,
+    seams: &HashSet<Seam>,
+    buffers: &HashMap<BufferId, BufferId>,
+    builder: &mut Builder,
+) -> BufferId {
+    let pairs: HashSet<(VarId, VarId)> = accesses(block)
+        .iter()
+        .flat_map(|(buffer, indices)| pairs_at(*buffer, indices, seams))
+        .collect();
+    // For each old iterator: the new one's place among its kind, or `None` for the second of a pair.
+    let mut places: HashMap<VarId, Option<usize>> = HashMap::new();
+    let mut extents: [Vec<usize>; 2] = [vec![], vec![]];
+    for (place, iterator) in block.iterators.iter().enumerate() {
+        let list = &mut extents[usize::from(iterator.kind == IteratorKind::Reduction)];
+        let before = place.checked_sub(1).map(|before| block.iterators[before].var);
+        if before.is_some_and(|before| pairs.contains(&(before, iterator.var))) {
+            if let Some(last) = list.last_mut() {
+                *last *= iterator.extent;
+            }
+            places.insert(iterator.var, None);
+        } else {
+            places.insert(iterator.var, Some(list.len()));
+            list.push(iterator.extent);
+        }
+    }
+    let reduction_vars: HashSet<VarId> = block
+        .iterators
+        .iter()
+        .filter(|iterator| iterator.kind == IteratorKind::Reduction)
+        .map(|iterator| iterator.var)
+        .collect();
+    let translate = |expr: &Expr, spatial: &[Expr], reduced: &[Expr]| {
+        let vars = |var: VarId| {
+            let list = if reduction_vars.contains(&var) { reduced } else { spatial };
+            places.get(&var).copied().flatten().map(|place| list[place].clone())
+        };
+        translate(expr, seams, buffers, &vars)
+    };
+    let output = closed_type(program, block.buffer, seams);
+    match &block.body {
+        BlockBody::Map(value) => {
+            builder.map(&block.name, &output, |point| translate(value, point, &[]))
+        }
+        BlockBody::Reduce { combiner, value, .. } => {
+            builder.reduce(&block.name, &output, &extents[1], *combiner, |point, reduced| {
+                translate(value, point, reduced)
+            })
+        }
+    }
+}
+
+fn translate(
+    expr: &Expr,
+    seams: &HashSet<Seam>,
+    buffers: &HashMap<BufferId, BufferId>,
+    vars: &dyn Fn(VarId) -> Option<Expr>,
+) -> Expr {
+    match expr {
+        Expr::Var(var) => vars(*var).unwrap_or_else(|| expr.clone()),
+        Expr::Load(buffer, indices) => {
+            let kept = indices.iter().enumerate().filter(|(axis, _)| {
+                !axis.checked_sub(1).is_some_and(|before| seams.contains(&(*buffer, before)))
+            });
+            let indices = kept.map(|(_, index)| translate(index, seams, buffers, vars)).collect();
+            Expr::Load(buffers[buffer], indices)
+        }
+        _ => expr.map_operands(&mut |operand| translate(operand, seams, buffers, vars)),
+    }
+}

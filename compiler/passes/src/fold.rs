@@ -1,0 +1,37 @@
+//! Constant folding: nodes all of whose inputs are constants are computed now.
+
+use crate::{PassError, Rewriter};
+use hone_ops::Graph;
+use hone_types::Tensor;
+
+/// Computes what does not depend on the graph's inputs.
+pub fn fold_constants(graph: &Graph) -> Result<Graph, PassError> {
+    let mut rewriter = Rewriter::new(graph);
+    for (id, node) in graph.nodes().iter() {
+        if !rewriter.is_needed(id) {
+            continue;
+        }
+        let inputs: Vec<_> =
+            node.inputs.iter().map(|input| input.map(|value| rewriter.value(value))).collect();
+        let target = rewriter.target();
+        let operands: Vec<Option<&Tensor>> =
+            inputs.iter().map(|input| input.and_then(|value| target.constant(value))).collect();
+        let is_constant = inputs
+            .iter()
+            .zip(&operands)
+            .all(|(input, operand)| input.is_some() == operand.is_some());
+        if !is_constant || inputs.is_empty() {
+            rewriter.copy(node)?;
+            continue;
+        }
+        let results = node
+            .operation
+            .reference(&operands)
+            .map_err(|source| PassError::Constant { node: node.name.clone(), source })?;
+        for (old, result) in node.outputs.iter().zip(results) {
+            let new = rewriter.constant(&node.name, result);
+            rewriter.replace(*old, new);
+        }
+    }
+    Ok(rewriter.finish())
+}

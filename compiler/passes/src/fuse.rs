@@ -1,0 +1,218 @@
+//! Which nodes become one kernel, by the four fusion classes (TVM, OSDI 2018, section 3).
+//!
+//! A group has at most one *anchor*: a node that is not injective. Injective nodes join the group of
+//! the value they read when they are its only reader, so no path leaves a group and comes back. An
+//! injective node may also join its only reader, when that reader is injective or a reduction. A value
+//! with several readers keeps its group open when all paths from it meet again in one node by way of
+//! element-wise nodes alone (`x * sigmoid(x)`).
+
+use hone_graph::{NodeId, ValueId};
+use hone_ops::{FusionClass, Graph};
+use hone_types::Id;
+
+/// Nodes that become one kernel, in topological order.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Group {
+    /// The nodes; every value that leaves the group is an output of the last one.
+    pub nodes: Vec<NodeId>,
+    /// The node that is not injective, if there is one.
+    pub anchor: Option<NodeId>,
+}
+
+/// Divides the nodes of a graph into groups, in an order in which they can run.
+pub fn fuse(graph: &Graph) -> Vec<Group> {
+    let mut fuser = Fuser::new(graph);
+    graph.nodes().ids().for_each(|node| fuser.join_diamond(node));
+    graph.nodes().ids().for_each(|node| fuser.join_producer(node));
+    graph.nodes().ids().rev().for_each(|node| fuser.join_consumer(node));
+    fuser.into_groups()
+}
+
+/// Most element-wise nodes between a value and the node where its paths meet.
+const LARGEST_DIAMOND: usize = 16;
+
+struct Fuser<'a> {
+    graph: &'a Graph,
+    /// For each value, the nodes that read it; a graph output counts as unknown readers.
+    readers: Vec<Vec<NodeId>>,
+    escapes: Vec<bool>,
+    /// The group of each node, named by one of its nodes.
+    group: Vec<usize>,
+}
+
+impl<'a> Fuser<'a> {
+    fn new(graph: &'a Graph) -> Self {
+        let mut escapes = vec![false; graph.values().len()];
+        graph.outputs().iter().for_each(|port| escapes[port.value.index()] = true);
+        let mut readers = graph.consumers();
+        readers.iter_mut().for_each(|nodes| nodes.dedup());
+        Self { graph, readers, escapes, group: (0..graph.nodes().len()).collect() }
+    }
+
+    /// Joins an injective node to the group that makes one of its inputs, where it is the only reader.
+    fn join_producer(&mut self, node: NodeId) {
+        if self.class(node) != FusionClass::Injective
+            || self.members(self.group[node.index()])[0] != node
+        {
+            return;
+        }
+        let candidates = self.inputs(node).into_iter().filter(|value| {
+            let producer = self.graph.producer(*value);
+            producer.is_some_and(|producer| self.accepts(producer, node, *value))
+        });
+        // The heaviest producer gains most from keeping its result in registers.
+        let best = candidates.max_by_key(|value| self.weight(*value));
+        if let Some(producer) = best.and_then(|value| self.graph.producer(value)) {
+            self.merge(producer, node);
+        }
+    }
+
+    /// Joins the element-wise nodes between a node and the one where all paths from it meet again.
+    fn join_diamond(&mut self, node: NodeId) {
+        let source = &self.graph.nodes()[node];
+        if self.class(node) == FusionClass::Opaque || source.outputs.len() != 1 {
+            return;
+        }
+        let value = source.outputs[0];
+        if self.escapes[value.index()] || self.readers[value.index()].len() < 2 {
+            return;
+        }
+        if let Some(region) = self.diamond(value) {
+            region.into_iter().for_each(|member| self.merge(node, member));
+        }
+    }
+
+    /// The element-wise nodes that read `value`, directly or not, up to the first through which all
+    /// paths go; `None` where there is no such node near.
+    fn diamond(&self, value: ValueId) -> Option<Vec<NodeId>> {
+        let mut region: Vec<NodeId> = Vec::new();
+        let mut values = vec![value];
+        while region.len() < LARGEST_DIAMOND {
+            let outside = |value: &ValueId| {
+                let readers = self.readers[value.index()].iter();
+                readers.copied().filter(|reader| !region.contains(reader)).min()
+            };
+            let open: Vec<ValueId> = values
+                .iter()
+                .copied()
+                .filter(|value| self.escapes[value.index()] || outside(value).is_some())
+                .collect();
+            if let [last] = open[..]
+                && region.last().is_some_and(|node| self.graph.nodes()[*node].outputs == [last])
+            {
+                return Some(region);
+            }
+            if open.iter().any(|value| self.escapes[value.index()]) {
+                return None;
+            }
+            let next = open.iter().filter_map(outside).min()?;
+            if !self.keeps_shape(value, next) || self.is_joined(next) {
+                return None;
+            }
+            region.push(next);
+            values.extend(&self.graph.nodes()[next].outputs);
+        }
+        None
+    }
+
+    /// Whether a node shares its group with another.
+    fn is_joined(&self, node: NodeId) -> bool {
+        self.group.iter().filter(|group| **group == self.group[node.index()]).count() > 1
+    }
+
+    fn accepts(&self, producer: NodeId, node: NodeId, value: ValueId) -> bool {
+        let anchored = self.anchor(self.group[producer.index()]);
+        let fits = match anchored.map(|anchor| self.class(anchor)) {
+            None => true,
+            Some(FusionClass::Opaque) => false,
+            Some(_) => self.keeps_shape(value, node),
+        };
+        fits && self.is_only_reader(value, node) && self.class(producer) != FusionClass::Opaque
+    }
+
+    /// Whether a node's result has the shape of `value`, element for element.
+    fn keeps_shape(&self, value: ValueId, node: NodeId) -> bool {
+        let output = self.graph.nodes()[node].outputs[0];
+        let elementwise = matches!(
+            hone_graph::Operation::name(&self.graph.nodes()[node].operation),
+            "unary" | "binary" | "cast" | "select"
+        );
+        elementwise && self.graph.tensor_type(output).shape == self.graph.tensor_type(value).shape
+    }
+
+    /// Joins an injective group to its only reader, where that is injective or a reduction.
+    fn join_consumer(&mut self, node: NodeId) {
+        if self.anchor(self.group[node.index()]).is_some() {
+            return;
+        }
+        let output = self.graph.nodes()[node].outputs[0];
+        let [reader] = self.readers[output.index()][..] else { return };
+        if self.escapes[output.index()] || self.group[reader.index()] == self.group[node.index()] {
+            return;
+        }
+        let takes_in =
+            matches!(self.class(reader), FusionClass::Injective | FusionClass::Reduction);
+        let injective_group = self.anchor(self.group[reader.index()]).is_none();
+        let reads_once = self.class(reader) == FusionClass::Injective && injective_group;
+        if takes_in && (reads_once || self.class(reader) == FusionClass::Reduction) {
+            self.merge(reader, node);
+        }
+    }
+
+    fn class(&self, node: NodeId) -> FusionClass {
+        self.graph.nodes()[node].operation.fusion_class()
+    }
+
+    fn inputs(&self, node: NodeId) -> Vec<ValueId> {
+        self.graph.nodes()[node].inputs.iter().copied().flatten().collect()
+    }
+
+    fn is_only_reader(&self, value: ValueId, node: NodeId) -> bool {
+        !self.escapes[value.index()] && self.readers[value.index()] == [node]
+    }
+
+    /// Work behind a value, to choose between two producers.
+    fn weight(&self, value: ValueId) -> u64 {
+        let Some(producer) = self.graph.producer(value) else { return 0 };
+        let members = self.members(self.group[producer.index()]);
+        members.into_iter().map(|node| self.flops(node)).sum()
+    }
+
+    fn flops(&self, node: NodeId) -> u64 {
+        let node = &self.graph.nodes()[node];
+        let inputs: Vec<_> = node
+            .inputs
+            .iter()
+            .map(|input| input.map(|value| self.graph.tensor_type(value)))
+            .collect();
+        let outputs: Vec<_> =
+            node.outputs.iter().map(|value| self.graph.tensor_type(*value).clone()).collect();
+        node.operation.flops(&inputs, &outputs)
+    }
+
+    fn members(&self, group: usize) -> Vec<NodeId> {
+        self.graph.nodes().ids().filter(|node| self.group[node.index()] == group).collect()
+    }
+
+    fn anchor(&self, group: usize) -> Option<NodeId> {
+        self.members(group).into_iter().find(|node| self.class(*node) != FusionClass::Injective)
+    }
+
+    fn merge(&mut self, into: NodeId, from: NodeId) {
+        let (into, from) = (self.group[into.index()], self.group[from.index()]);
+        self.group.iter_mut().filter(|group| **group == from).for_each(|group| *group = into);
+    }
+
+    /// The groups, each placed where its last node stands: all it reads is made before that.
+    fn into_groups(self) -> Vec<Group> {
+        let mut groups: Vec<Group> = Vec::new();
+        for node in self.graph.nodes().ids() {
+            let group = self.group[node.index()];
+            let members = self.members(group);
+            if members.last() == Some(&node) {
+                groups.push(Group { anchor: self.anchor(group), nodes: members });
+            }
+        }
+        groups
+    }
+}

@@ -1,0 +1,390 @@
+//! Chooses the channel-packed layout for convolutions and what lies between them.
+//!
+//! A value of shape `[N, C, H, W]` may exist plain, packed as `[N, C / c, H, W, c]`, or both. A
+//! convolution makes its result packed; nodes that compute channel by channel take and give packed
+//! values; every other node gets plain ones. The places past the last channel of a packed value hold
+//! numbers that never reach a result: weights there are zero. They must stay finite, so functions
+//! with poles are left to plain values unless the channels fill their blocks.
+
+use crate::{PassError, Rewriter};
+use hone_graph::{Node, ValueId};
+use hone_ops::{
+    Binary, BinaryFunction, Concat, Convolution, Graph, Op, OpError, Operator, Pack,
+    PackedConvolution, PackedDepthwise, PackedPool, Pad, PadMode, Pool, Reduce, Reshape, Resize,
+    Unary, UnaryFunction, Unpack,
+};
+use hone_types::{DataType, Tensor, TensorType};
+use std::collections::HashMap;
+
+/// What the target asks of a layout.
+#[derive(Clone, Copy, Debug)]
+pub struct LayoutOptions {
+    /// Channels in a block: the lanes of one vector.
+    pub block: usize,
+}
+
+/// Rewrites convolutions and their neighbours to packed layouts.
+pub fn choose_layouts(graph: &Graph, options: LayoutOptions) -> Result<Graph, PassError> {
+    let mut layout = Layout::new(graph, options.block);
+    for (id, node) in graph.nodes().iter() {
+        if layout.rewriter.is_needed(id) && !layout.pack_node(node)? {
+            layout.copy_plain(node)?;
+        }
+    }
+    for port in graph.outputs() {
+        layout.plain(port.value, "output")?;
+    }
+    Ok(layout.rewriter.finish())
+}
+
+struct Layout<'a> {
+    graph: &'a Graph,
+    rewriter: Rewriter<'a>,
+    block: usize,
+    /// New values that hold an old one packed.
+    packed: HashMap<ValueId, ValueId>,
+    /// Old values that exist plain in the new graph (constants and inputs always do).
+    plain: HashMap<ValueId, ValueId>,
+}
+
+impl<'a> Layout<'a> {
+    fn new(graph: &'a Graph, block: usize) -> Self {
+        let rewriter = Rewriter::new(graph);
+        Self { graph, rewriter, block, packed: HashMap::new(), plain: HashMap::new() }
+    }
+
+    /// Rewrites a node on packed values where that is possible and worth it; says whether it did.
+    fn pack_node(&mut self, node: &Node<Op>) -> Result<bool, PassError> {
+        let operation = &node.operation;
+        if let Some(convolution) = operation.downcast::<Convolution>() {
+            return self.convolution(node, convolution);
+        }
+        if let Some(unary) = operation.downcast::<Unary>() {
+            return self.unary(node, unary);
+        }
+        if let Some(binary) = operation.downcast::<Binary>() {
+            return self.binary(node, binary);
+        }
+        if let Some(pool) = operation.downcast::<Pool>() {
+            return self.pool(node, pool);
+        }
+        if let Some(reduce) = operation.downcast::<Reduce>() {
+            return self.reduce(node, reduce);
+        }
+        if let Some(concat) = operation.downcast::<Concat>() {
+            return self.concat(node, concat);
+        }
+        if let Some(resize) = operation.downcast::<Resize>() {
+            return self.resize(node, resize);
+        }
+        if let Some(pad) = operation.downcast::<Pad>() {
+            return self.pad(node, pad);
+        }
+        Ok(false)
+    }
+
+    fn copy_plain(&mut self, node: &Node<Op>) -> Result<(), PassError> {
+        for input in node.inputs.iter().flatten() {
+            self.plain(*input, &node.name)?;
+        }
+        self.rewriter.copy(node)?;
+        for output in &node.outputs {
+            let value = self.rewriter.value(*output);
+            self.plain.insert(*output, value);
+        }
+        Ok(())
+    }
+
+    /// The plain form of an old value, unpacked when first asked for.
+    fn plain(&mut self, old: ValueId, node: &str) -> Result<ValueId, PassError> {
+        if let Some(plain) = self.plain.get(&old) {
+            return Ok(*plain);
+        }
+        let plain = match self.packed.get(&old) {
+            None => self.rewriter.value(old),
+            Some(packed) => {
+                let extent = self.shape(old)[1];
+                let plain =
+                    self.rewriter.add_simple(node, Unpack { axis: 1, extent }, &[*packed])?;
+                self.rewriter.replace(old, plain);
+                plain
+            }
+        };
+        self.plain.insert(old, plain);
+        Ok(plain)
+    }
+
+    /// The packed form of an old value of four axes, packed when first asked for. Fewer channels
+    /// than a block make a block of their own size.
+    fn packed(&mut self, old: ValueId, block: usize, node: &str) -> Result<ValueId, PassError> {
+        if let Some(packed) = self.packed.get(&old) {
+            return Ok(*packed);
+        }
+        let plain = self.plain(old, node)?;
+        let packed = self.rewriter.add_simple(node, Pack { axis: 1, block }, &[plain])?;
+        self.packed.insert(old, packed);
+        Ok(packed)
+    }
+
+    fn shape(&self, old: ValueId) -> &'a [usize] {
+        &self.graph.tensor_type(old).shape
+    }
+
+    /// Whether an old value exists packed in blocks of the target's width.
+    fn is_packed(&self, old: ValueId) -> bool {
+        let packed = self.packed.get(&old);
+        packed.is_some_and(|new| {
+            self.rewriter.target().tensor_type(*new).shape.last() == Some(&self.block)
+        })
+    }
+
+    fn fills_blocks(&self, old: ValueId) -> bool {
+        self.shape(old).get(1).is_some_and(|channels| channels.is_multiple_of(self.block))
+    }
+
+    fn finish(&mut self, node: &Node<Op>, packed: ValueId) -> bool {
+        self.packed.insert(node.outputs[0], packed);
+        true
+    }
+
+    fn convolution(
+        &mut self,
+        node: &Node<Op>,
+        convolution: &Convolution,
+    ) -> Result<bool, PassError> {
+        let Some(operands) = ConstantOperands::of(self.graph, node) else { return Ok(false) };
+        let (w, groups) = (operands.weights.shape(), convolution.groups);
+        let channels = self.shape(operands.input)[1];
+        let depthwise = groups > 1 && groups == channels && groups == w[0];
+        let whole_blocks =
+            w[1].is_multiple_of(self.block) && (w[0] / groups).is_multiple_of(self.block);
+        if groups > 1 && !depthwise && !whole_blocks {
+            return Ok(false);
+        }
+        let block = if depthwise { self.block } else { self.block.min(channels) };
+        let mut input = self.packed(operands.input, block, &node.name)?;
+        let block = self.rewriter.target().tensor_type(input).shape[4];
+        let window = &convolution.window;
+        if window.is_padded() {
+            let pads = |spatial: &[usize]| vec![0, 0, spatial[0] as i64, spatial[1] as i64, 0];
+            let (begin, end) = (pads(&window.pads_begin), pads(&window.pads_end));
+            let pad = Pad { begin, end, mode: PadMode::Constant, value: 0.0 };
+            input = self.rewriter.add_simple(&node.name, pad, &[input])?;
+        }
+        let strides = [window.strides[0], window.strides[1]];
+        let dilations = [window.dilations[0], window.dilations[1]];
+        let operation: Op = if depthwise {
+            PackedDepthwise { strides, dilations }.into()
+        } else {
+            PackedConvolution { strides, dilations, groups }.into()
+        };
+        let constant = |source| PassError::Constant { node: node.name.clone(), source };
+        let weights = if depthwise {
+            pack_depthwise_weights(operands.weights, self.block)
+        } else {
+            pack_weights(operands.weights, block, self.block)
+        };
+        let weights = self.rewriter.constant(&node.name, weights.map_err(constant)?);
+        let mut inputs = vec![Some(input), Some(weights)];
+        if let Some(bias) = operands.bias {
+            let packed =
+                Pack { axis: 0, block: self.block }.reference(&[Some(bias)]).map_err(constant)?;
+            inputs.push(Some(self.rewriter.constant(&node.name, packed[0].clone())));
+        }
+        let output = self.rewriter.add(&node.name, operation, &inputs)?[0];
+        Ok(self.finish(node, output))
+    }
+
+    fn unary(&mut self, node: &Node<Op>, unary: &Unary) -> Result<bool, PassError> {
+        let Some(input) = node.inputs[0] else { return Ok(false) };
+        let has_pole = matches!(unary.function, UnaryFunction::Log | UnaryFunction::Reciprocal);
+        if !self.is_packed(input) || (has_pole && !self.fills_blocks(input)) {
+            return Ok(false);
+        }
+        let input = self.packed(input, self.block, &node.name)?;
+        let output = self.rewriter.add_simple(&node.name, node.operation.clone(), &[input])?;
+        Ok(self.finish(node, output))
+    }
+
+    fn binary(&mut self, node: &Node<Op>, binary: &Binary) -> Result<bool, PassError> {
+        let (Some(left), Some(right)) = (node.inputs[0], node.inputs[1]) else { return Ok(false) };
+        let output_shape = self.shape(node.outputs[0]);
+        let leads = |old: ValueId| self.is_packed(old) && self.shape(old) == output_shape;
+        let has_pole = matches!(
+            binary.function,
+            BinaryFunction::Divide
+                | BinaryFunction::Power
+                | BinaryFunction::Modulo
+                | BinaryFunction::Remainder
+        ) && self
+            .graph
+            .constant(right)
+            .is_none_or(|divisor| divisor.tensor_type().elements() != 1);
+        let safe = !has_pole || self.fills_blocks(node.outputs[0]);
+        let fits = |old: ValueId| self.operand_form(old, output_shape).is_some();
+        if !safe || !(leads(left) || leads(right)) || !fits(left) || !fits(right) {
+            return Ok(false);
+        }
+        let left = self.packed_operand(left, output_shape, &node.name)?;
+        let right = self.packed_operand(right, output_shape, &node.name)?;
+        let output =
+            self.rewriter.add_simple(&node.name, node.operation.clone(), &[left, right])?;
+        Ok(self.finish(node, output))
+    }
+
+    /// How an operand that broadcasts to `output` (four axes) is given to a packed node.
+    fn operand_form(&self, old: ValueId, output: &[usize]) -> Option<OperandForm> {
+        let shape = self.shape(old);
+        if output.len() != 4 || shape.len() > 4 {
+            return None;
+        }
+        let mut full = vec![1; 4 - shape.len()];
+        full.extend_from_slice(shape);
+        if full.iter().all(|extent| *extent == 1) {
+            return Some(OperandForm::Scalar);
+        }
+        if full[1] == 1 {
+            return Some(OperandForm::PerPlace(full));
+        }
+        (full[1] == output[1]).then_some(OperandForm::PerChannel(full))
+    }
+
+    fn packed_operand(
+        &mut self,
+        old: ValueId,
+        output: &[usize],
+        node: &str,
+    ) -> Result<ValueId, PassError> {
+        match self.operand_form(old, output) {
+            Some(OperandForm::PerChannel(full)) if self.shape(old).len() < 4 => {
+                let plain = self.plain(old, node)?;
+                let full = self.rewriter.add_simple(node, Reshape { shape: full }, &[plain])?;
+                self.rewriter.add_simple(node, Pack { axis: 1, block: self.block }, &[full])
+            }
+            Some(OperandForm::PerChannel(_)) => self.packed(old, self.block, node),
+            Some(OperandForm::PerPlace(mut full)) => {
+                full.push(1);
+                let plain = self.plain(old, node)?;
+                self.rewriter.add_simple(node, Reshape { shape: full }, &[plain])
+            }
+            Some(OperandForm::Scalar) | None => {
+                let plain = self.plain(old, node)?;
+                self.rewriter.add_simple(node, Reshape { shape: vec![1] }, &[plain])
+            }
+        }
+    }
+
+    fn pool(&mut self, node: &Node<Op>, pool: &Pool) -> Result<bool, PassError> {
+        let Some(input) = node.inputs[0] else { return Ok(false) };
+        if !self.is_packed(input) || node.outputs.len() != 1 || pool.kernel.len() != 2 {
+            return Ok(false);
+        }
+        let input = self.packed(input, self.block, &node.name)?;
+        let Pool { kind, kernel, window, count_padding } = pool.clone();
+        let packed = PackedPool { kind, kernel, window, count_padding };
+        let output = self.rewriter.add_simple(&node.name, packed, &[input])?;
+        Ok(self.finish(node, output))
+    }
+
+    fn reduce(&mut self, node: &Node<Op>, reduce: &Reduce) -> Result<bool, PassError> {
+        let Some(input) = node.inputs[0] else { return Ok(false) };
+        let spatial = reduce.axes.iter().all(|axis| matches!(axis, 2 | 3));
+        if !self.is_packed(input) || !spatial || !reduce.keep_axes || self.shape(input).len() != 4 {
+            return Ok(false);
+        }
+        let input = self.packed(input, self.block, &node.name)?;
+        let output = self.rewriter.add_simple(&node.name, reduce.clone(), &[input])?;
+        Ok(self.finish(node, output))
+    }
+
+    fn concat(&mut self, node: &Node<Op>, concat: &Concat) -> Result<bool, PassError> {
+        let inputs: Vec<ValueId> = node.inputs.iter().copied().flatten().collect();
+        let packed = inputs.iter().filter(|input| self.is_packed(**input)).count();
+        let whole =
+            inputs.iter().all(|input| self.fills_blocks(*input) && self.shape(*input).len() == 4);
+        if concat.axis != 1 || !whole || packed * 2 < inputs.len().max(1) {
+            return Ok(false);
+        }
+        let mut parts = Vec::with_capacity(inputs.len());
+        for input in inputs {
+            parts.push(self.packed(input, self.block, &node.name)?);
+        }
+        let output = self.rewriter.add_simple(&node.name, concat.clone(), &parts)?;
+        Ok(self.finish(node, output))
+    }
+
+    fn resize(&mut self, node: &Node<Op>, resize: &Resize) -> Result<bool, PassError> {
+        let Some(input) = node.inputs[0] else { return Ok(false) };
+        let shape = self.shape(input);
+        let spatial =
+            shape.len() == 4 && resize.sizes[..2] == shape[..2] && resize.region.is_empty();
+        if !self.is_packed(input) || !spatial {
+            return Ok(false);
+        }
+        let packed = self.packed(input, self.block, &node.name)?;
+        let mut resize = resize.clone();
+        resize.sizes[1] = self.rewriter.target().tensor_type(packed).shape[1];
+        resize.sizes.push(self.block);
+        resize.scales.push(1.0);
+        let output = self.rewriter.add_simple(&node.name, resize, &[packed])?;
+        Ok(self.finish(node, output))
+    }
+
+    fn pad(&mut self, node: &Node<Op>, pad: &Pad) -> Result<bool, PassError> {
+        let Some(input) = node.inputs[0] else { return Ok(false) };
+        let spatial = pad.begin.len() == 4
+            && pad.begin[..2].iter().chain(&pad.end[..2]).all(|amount| *amount == 0);
+        if !self.is_packed(input) || !spatial {
+            return Ok(false);
+        }
+        let input = self.packed(input, self.block, &node.name)?;
+        let mut pad = pad.clone();
+        pad.begin.push(0);
+        pad.end.push(0);
+        let output = self.rewriter.add_simple(&node.name, pad, &[input])?;
+        Ok(self.finish(node, output))
+    }
+}
+
+/// How an operand takes part in a packed element-wise node; full shapes have four axes.
+enum OperandForm {
+    /// One element.
+    Scalar,
+    /// The same for every channel.
+    PerPlace(Vec<usize>),
+    /// Has the channels of the output.
+    PerChannel(Vec<usize>),
+}
+
+/// The operands of a two-dimensional `f32` convolution whose weights are constants.
+struct ConstantOperands<'a> {
+    input: ValueId,
+    weights: &'a Tensor,
+    bias: Option<&'a Tensor>,
+}
+
+impl<'a> ConstantOperands<'a> {
+    fn of(graph: &'a Graph, node: &Node<Op>) -> Option<Self> {
+        let input = node.inputs[0]?;
+        let weights = graph.constant(node.inputs[1]?)?;
+        let bias = match node.inputs.get(2).copied().flatten() {
+            None => None,
+            Some(bias) => Some(graph.constant(bias)?),
+        };
+        let TensorType { dtype, shape } = graph.tensor_type(input);
+        (*dtype == DataType::F32 && shape.len() == 4).then_some(Self { input, weights, bias })
+    }
+}
+
+/// `[O, C, KH, KW]` to `[O / o, C / c, KH, KW, c, o]`.
+fn pack_weights(weights: &Tensor, c: usize, o: usize) -> Result<Tensor, OpError> {
+    let inputs = Pack { axis: 1, block: c }.reference(&[Some(weights)])?;
+    Ok(Pack { axis: 0, block: o }.reference(&[Some(&inputs[0])])?.remove(0))
+}
+
+/// `[C, 1, KH, KW]` to `[C / c, KH, KW, c]`.
+fn pack_depthwise_weights(weights: &Tensor, c: usize) -> Result<Tensor, OpError> {
+    let shape = weights.shape();
+    let filters = weights.reshaped([shape[0], shape[2], shape[3]])?;
+    Ok(Pack { axis: 0, block: c }.reference(&[Some(&filters)])?.remove(0))
+}

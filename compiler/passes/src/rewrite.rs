@@ -1,0 +1,157 @@
+//! Builds the graph that a pass returns, value by value.
+
+use hone_graph::{Definition, InferError, Node, NodeId, ValueId};
+use hone_ops::{Graph, Op, OpError};
+use hone_types::{Id, Tensor};
+use std::collections::HashMap;
+use thiserror::Error;
+
+/// Why a pass could not rewrite a graph; always a mistake of the pass, not of the model.
+#[derive(Debug, Error)]
+pub enum PassError {
+    /// A node that the pass made, or copied, refuses its inputs.
+    #[error("node '{node}' refuses its inputs after rewriting")]
+    Infer {
+        /// Name of the node in the graph before the pass.
+        node: String,
+        /// Why.
+        source: InferError,
+    },
+    /// A constant could not be computed.
+    #[error("the constant result of node '{node}' could not be computed")]
+    Constant {
+        /// Name of the node in the graph before the pass.
+        node: String,
+        /// Why.
+        source: OpError,
+    },
+}
+
+/// Copies a graph node by node; a pass copies what it leaves alone and adds what it changes.
+pub struct Rewriter<'a> {
+    source: &'a Graph,
+    target: Graph,
+    values: HashMap<ValueId, ValueId>,
+    needed: Vec<bool>,
+}
+
+impl<'a> Rewriter<'a> {
+    /// A rewriter of `source`, its inputs already copied.
+    pub fn new(source: &'a Graph) -> Self {
+        let mut target = Graph::new();
+        let mut values = HashMap::new();
+        for port in source.inputs() {
+            let input = target.add_input(&port.name, source.tensor_type(port.value).clone());
+            values.insert(port.value, input);
+        }
+        Self { source, target, values, needed: needed_nodes(source) }
+    }
+
+    /// Whether some output of the source depends on a node.
+    pub fn is_needed(&self, node: NodeId) -> bool {
+        self.needed[node.index()]
+    }
+
+    /// The graph being built.
+    pub fn target(&self) -> &Graph {
+        &self.target
+    }
+
+    /// The new value of an old one; constants are copied when first asked for.
+    pub fn value(&mut self, old: ValueId) -> ValueId {
+        if let Some(new) = self.values.get(&old) {
+            return *new;
+        }
+        let value = &self.source.values()[old];
+        let Definition::Constant(tensor) = &value.definition else {
+            unreachable!("topological order puts the definition of {old} before its uses")
+        };
+        let new = self.target.add_constant(&value.name, tensor.clone());
+        self.values.insert(old, new);
+        new
+    }
+
+    /// Says that `new` stands for `old` from here on.
+    pub fn replace(&mut self, old: ValueId, new: ValueId) {
+        self.values.insert(old, new);
+    }
+
+    /// Adds a constant to the new graph.
+    pub fn constant(&mut self, name: &str, tensor: Tensor) -> ValueId {
+        self.target.add_constant(name, tensor)
+    }
+
+    /// Adds a node to the new graph; `name` is that of the old node it serves.
+    pub fn add(
+        &mut self,
+        name: &str,
+        operation: impl Into<Op>,
+        inputs: &[Option<ValueId>],
+    ) -> Result<Vec<ValueId>, PassError> {
+        let added = self.target.add_node(name, operation.into(), inputs);
+        added.map_err(|source| PassError::Infer { node: name.to_string(), source })
+    }
+
+    /// Adds a node with one output and no optional inputs, and returns that output.
+    pub fn add_simple(
+        &mut self,
+        name: &str,
+        operation: impl Into<Op>,
+        inputs: &[ValueId],
+    ) -> Result<ValueId, PassError> {
+        let inputs: Vec<Option<ValueId>> = inputs.iter().copied().map(Some).collect();
+        Ok(self.add(name, operation, &inputs)?[0])
+    }
+
+    /// Adds the simpler nodes that an operation is made of, if it is; `inputs` are new values.
+    pub fn decompose(
+        &mut self,
+        name: &str,
+        operation: &Op,
+        inputs: &[Option<ValueId>],
+    ) -> Result<Option<Vec<ValueId>>, PassError> {
+        let decomposed = operation.decompose(&mut self.target, inputs);
+        decomposed.map_err(|source| PassError::Infer { node: name.to_string(), source })
+    }
+
+    /// Copies a node as it is, on the new values of its inputs.
+    pub fn copy(&mut self, node: &Node<Op>) -> Result<(), PassError> {
+        let inputs: Vec<Option<ValueId>> =
+            node.inputs.iter().map(|input| input.map(|value| self.value(value))).collect();
+        let outputs = self.add(&node.name, node.operation.clone(), &inputs)?;
+        for (old, new) in node.outputs.iter().zip(outputs) {
+            self.target.name_value(new, &self.source.values()[*old].name);
+            self.values.insert(*old, new);
+        }
+        Ok(())
+    }
+
+    /// The new graph, with the outputs of the old one.
+    pub fn finish(mut self) -> Graph {
+        let outputs: Vec<ValueId> =
+            self.source.outputs().iter().map(|port| self.value(port.value)).collect();
+        self.finish_with(&outputs)
+    }
+
+    /// The new graph, with `outputs` under the names of the old ones.
+    pub fn finish_with(mut self, outputs: &[ValueId]) -> Graph {
+        for (port, value) in self.source.outputs().iter().zip(outputs) {
+            self.target.add_output(&port.name, *value);
+        }
+        self.target
+    }
+}
+
+/// For each node, whether some output depends on it.
+fn needed_nodes(graph: &Graph) -> Vec<bool> {
+    let mut needed = vec![false; graph.nodes().len()];
+    let mut pending: Vec<NodeId> =
+        graph.outputs().iter().filter_map(|port| graph.producer(port.value)).collect();
+    while let Some(node) = pending.pop() {
+        if !std::mem::replace(&mut needed[node.index()], true) {
+            let inputs = graph.nodes()[node].inputs.iter().flatten();
+            pending.extend(inputs.filter_map(|value| graph.producer(*value)));
+        }
+    }
+    needed
+}

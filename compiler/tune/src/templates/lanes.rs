@@ -1,0 +1,125 @@
+//! A reduction whose last axis is a vector that every operand is read along, such as a depthwise
+//! convolution or a pooling on channel-packed values: neighbouring results stay in registers.
+
+use super::outer::spread;
+use super::unfit;
+use crate::Machine;
+use crate::access::{Use, is_reduction, loads, usage, value, vector_axis};
+use hone_schedule::{Schedule, ScheduleError};
+use hone_tensor::{BlockId, Expr, IteratorKind, Scope};
+
+/// Most vectors of results at a time.
+const VECTORS: usize = 14;
+
+/// Most points of the reduction written out.
+const UNROLLED: usize = 9;
+
+/// Tiles the axis before the vector and reduces in registers.
+pub(super) fn apply(schedule: &mut Schedule, machine: &Machine) -> Result<(), ScheduleError> {
+    let (reduction, output) = form(schedule)?;
+    let loops = schedule.loops(output);
+    let (vector, outer) = loops.split_last().ok_or_else(|| unfit("lanes", "no loops"))?;
+    let mut outer = outer.to_vec();
+    let mut inner = Vec::new();
+    let mut vector = *vector;
+    if schedule.extent(vector).unwrap_or(1) > machine.lanes {
+        let (blocks, lanes) = schedule.split(vector, machine.lanes)?;
+        outer.push(blocks);
+        vector = lanes;
+    } else if let Some(tiled) = outer.pop() {
+        let size = best_size(schedule.extent(tiled).unwrap_or(1));
+        let (tiles, places) = schedule.split(tiled, size)?;
+        outer.push(tiles);
+        inner.push(places);
+    }
+    let at = *outer.last().ok_or_else(|| unfit("lanes", "no loop to compute at"))?;
+    schedule.compute_at(reduction, at)?;
+    schedule.set_scope(reduction, Scope::Register)?;
+    reduce_in_registers(schedule, reduction, outer.len())?;
+    for places in &inner {
+        schedule.unroll(*places)?;
+    }
+    schedule.vectorize(vector)?;
+    spread(schedule, &outer[..outer.len() - 1])
+}
+
+/// The reduction and the map that stores its result.
+fn form(schedule: &Schedule) -> Result<(BlockId, BlockId), ScheduleError> {
+    let program = schedule.program();
+    let blocks = program.blocks_in_order();
+    let [reduction, output] = blocks[..] else {
+        return Err(unfit("lanes", "not one reduction and one map"));
+    };
+    let (reducing, storing) = (&program.blocks[reduction], &program.blocks[output]);
+    if !is_reduction(reducing) || is_reduction(storing) {
+        return Err(unfit("lanes", "not one reduction and one map"));
+    }
+    let place = vector_axis(reducing).ok_or_else(|| unfit("lanes", "no vector axis"))?;
+    let var = reducing.iterators[place].var;
+    let along = loads(value(reducing)).into_iter().map(|load| usage(load, var));
+    let stores = vector_axis(storing) == Some(storing.iterators.len() - 1);
+    let same = storing.iterators.len()
+        == reducing.iterators.iter().filter(|own| own.kind == IteratorKind::Spatial).count()
+        && reads_in_place(value(storing), reducing.buffer, storing);
+    if !stores || !same || along.clone().any(|own| own == Use::Strided) {
+        return Err(unfit("lanes", "an operand is not read along the vector axis"));
+    }
+    Ok((reduction, output))
+}
+
+/// Whether a map reads a buffer only at its own place.
+pub(super) fn reads_in_place(
+    value: &Expr,
+    buffer: hone_tensor::BufferId,
+    block: &hone_tensor::Block,
+) -> bool {
+    let own: Vec<Expr> = block.iterators.iter().map(|own| Expr::Var(own.var)).collect();
+    loads(value).into_iter().all(|load| match load {
+        Expr::Load(read, indices) => *read != buffer || *indices == own,
+        _ => true,
+    })
+}
+
+/// The tile size that covers an extent with fewest places left over, larger ones first.
+fn best_size(extent: usize) -> usize {
+    let most = extent.min(VECTORS);
+    let waste = |size: usize| extent.div_ceil(size) * size - extent;
+    (most.div_ceil(2)..=most).rev().min_by_key(|size| waste(*size)).unwrap_or(1)
+}
+
+/// Puts the reduction's loops outside its tile, with the initial value in front; writes out the
+/// innermost ones while that stays small.
+fn reduce_in_registers(
+    schedule: &mut Schedule,
+    reduction: BlockId,
+    outer: usize,
+) -> Result<(), ScheduleError> {
+    let loops = schedule.loops(reduction)[outer..].to_vec();
+    let iterators = schedule.program().blocks[reduction].iterators.clone();
+    let spatial =
+        iterators.iter().filter(|iterator| iterator.kind == IteratorKind::Spatial).count();
+    let (tile, reduced) = loops.split_at(spatial);
+    schedule.reorder(&[reduced, tile].concat())?;
+    let initial = match reduced.first() {
+        Some(first) => Some(schedule.decompose_reduction(reduction, *first)?),
+        None => None,
+    };
+    let mut points = 1;
+    for own in reduced.iter().rev() {
+        points *= schedule.extent(*own).unwrap_or(usize::MAX);
+        if points > UNROLLED {
+            break;
+        }
+        schedule.unroll(*own)?;
+    }
+    for block in initial.into_iter().chain([reduction]) {
+        let loops = schedule.loops(block);
+        let tile = &loops[loops.len() - spatial..];
+        let (vector, places) = tile.split_last().ok_or_else(|| unfit("lanes", "no loops"))?;
+        for place in places {
+            schedule.unroll(*place)?;
+        }
+        schedule.vectorize(*vector)?;
+    }
+    Ok(())
+}
