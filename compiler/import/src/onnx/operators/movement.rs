@@ -244,8 +244,14 @@ pub(super) fn space_to_depth(builder: &mut Builder, node: &mut Node) -> Outputs 
             "{h} by {w} elements do not make blocks of {size}"
         )));
     }
+    // Which comes first in the new channels: the place within the block, or the old channel.
+    let permutation = match node.string_or("mode", "DCR")?.as_str() {
+        "DCR" => vec![0, 3, 5, 1, 2, 4],
+        "CRD" => vec![0, 1, 3, 5, 2, 4],
+        other => return Err(NodeError::invalid(format!("mode '{other}' is unknown"))),
+    };
     let seen = vec![n, c, h / size, size, w / size, size];
     let result = c.checked_mul(size * size).map(|depth| vec![n, depth, h / size, w / size]);
     let result = result.ok_or_else(|| NodeError::invalid("the block is too large"))?;
-    Ok(vec![shuffle(builder, input, seen, vec![0, 3, 5, 1, 2, 4], result)?])
+    Ok(vec![shuffle(builder, input, seen, permutation, result)?])
 }
