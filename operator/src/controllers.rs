@@ -32,6 +32,11 @@ pub async fn run(
     stop: Receiver<bool>,
 ) {
     let tasks: Vec<_> = sources.tasks.into_iter().map(tokio::spawn).collect();
+    // Nothing is decided before everything that exists is known.
+    tokio::select! {
+        () = context.stores.ready() => {}
+        () = stopped(stop.clone()) => return,
+    }
     let all: [BoxFuture<'static, ()>; 3] = [
         compilations(
             Arc::clone(&context),
@@ -81,7 +86,6 @@ fn compilations(
         .graceful_shutdown_on(stopped(stop))
         .run(
             |object, context| async move {
-                context.stores.ready().await;
                 let work = model_compilation::reconcile::reconcile(
                     Arc::clone(&object),
                     Arc::clone(&context),
@@ -104,7 +108,6 @@ fn device_pools(context: Arc<Context>, stop: Receiver<bool>) -> BoxFuture<'stati
         .graceful_shutdown_on(stopped(stop))
         .run(
             |object, context| async move {
-                context.stores.ready().await;
                 let work = device_pool::reconcile(Arc::clone(&object), Arc::clone(&context));
                 measured(NAME, &*object, &context, work).await
             },

@@ -195,15 +195,17 @@ impl Metrics {
     }
 
     /// A reconcile starts, `waited` after its first event.
-    pub fn started(&self, controller: &str, waited: Option<Duration>, depth: usize) {
+    pub fn started(&self, controller: &str, waited: Option<Duration>, depth: Option<usize>) {
         self.active_workers.with_label_values(&[controller]).inc();
         let queue = [controller, controller];
         if let Some(waited) = waited {
             let histogram = self.queue_duration.with_label_values(&queue);
             histogram.observe(waited.as_secs_f64());
         }
-        let depth = i64::try_from(depth).unwrap_or(i64::MAX);
-        self.queue_depth.with_label_values(&queue).set(depth);
+        if let Some(depth) = depth {
+            let depth = i64::try_from(depth).unwrap_or(i64::MAX);
+            self.queue_depth.with_label_values(&queue).set(depth);
+        }
     }
 
     /// A reconcile ended, with `result` `success`, `requeue_after` or `error`.
@@ -295,7 +297,7 @@ mod tests {
         let metrics = Metrics::new().unwrap();
         metrics.controller("modelcompilation", 16);
         metrics.queued("modelcompilation");
-        metrics.started("modelcompilation", Some(Duration::from_millis(3)), 1);
+        metrics.started("modelcompilation", Some(Duration::from_millis(3)), Some(1));
         metrics.ended("modelcompilation", "error", Duration::from_millis(5));
         metrics.request("200", "PATCH", "localhost");
         let text = metrics.text();

@@ -22,11 +22,12 @@ impl Waiting {
         open(&self.since).entry(key).or_insert_with(Instant::now);
     }
 
-    /// The reconcile of `key` starts: how long it waited, and how many others wait.
-    pub fn start(&self, key: &str) -> (Option<Duration>, usize) {
+    /// The reconcile of `key` starts: how long it waited, and how many others wait; nothing for
+    /// objects whose events are not told.
+    pub fn start(&self, key: &str) -> (Option<Duration>, Option<usize>) {
         let mut since = open(&self.since);
         let waited = since.remove(key).map(|at| at.elapsed());
-        (waited, since.len())
+        (waited, waited.map(|_| since.len()))
     }
 
     /// The reconcile of `key` went well.
