@@ -4,11 +4,13 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// First event of each object since its last reconcile, and failures in a row.
+/// First event of each object since its last reconcile, failures in a row, and what was written
+/// and has not come back from the watch.
 #[derive(Debug, Default)]
 pub struct Waiting {
     since: Mutex<HashMap<String, Instant>>,
     failures: Mutex<HashMap<String, u32>>,
+    written: Mutex<HashMap<String, u64>>,
 }
 
 /// The map behind a lock, even where a thread that held it panicked: it holds only hints.
@@ -46,6 +48,30 @@ impl Waiting {
     }
 }
 
+impl Waiting {
+    /// The object `uid` was written and has this resource version now.
+    pub fn wrote(&self, uid: &str, resource_version: Option<&str>) {
+        if let Some(version) = resource_version.and_then(|version| version.parse().ok()) {
+            open(&self.written).insert(uid.to_owned(), version);
+        }
+    }
+
+    /// Whether `resource_version` is older than what was written last: planning from it would
+    /// only end in a conflict. The watch brings the newer one and wakes the object again.
+    pub fn is_stale(&self, uid: &str, resource_version: Option<&str>) -> bool {
+        let mut written = open(&self.written);
+        let seen: Option<u64> = resource_version.and_then(|version| version.parse().ok());
+        match (written.get(uid), seen) {
+            (Some(written), Some(seen)) if seen < *written => true,
+            (Some(_), _) => {
+                written.remove(uid);
+                false
+            }
+            (None, _) => false,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -61,6 +87,16 @@ mod tests {
         }
         waiting.succeeded("a");
         assert_eq!(waiting.failed("a", 0.5), first);
+    }
+
+    #[test]
+    fn what_was_written_is_waited_for() {
+        let waiting = Waiting::default();
+        assert!(!waiting.is_stale("a", Some("7")));
+        waiting.wrote("a", Some("9"));
+        assert!(waiting.is_stale("a", Some("7")));
+        assert!(!waiting.is_stale("a", Some("9")));
+        assert!(open(&waiting.written).is_empty());
     }
 
     #[test]

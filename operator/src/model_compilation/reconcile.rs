@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hone_crds::ModelCompilation;
+use kube::ResourceExt;
 use kube::runtime::controller::Action;
 
 use super::apply::{self, ApplyError};
@@ -43,6 +44,11 @@ pub async fn reconcile(
     object: Arc<ModelCompilation>,
     context: Arc<Context>,
 ) -> Result<Action, ReconcileError> {
+    let uid = object.uid().unwrap_or_default();
+    if context.waiting.is_stale(&uid, object.resource_version().as_deref()) {
+        // The watch wakes it; the second look is for a watch that was cut off meanwhile.
+        return Ok(Action::requeue(Duration::from_secs(5)));
+    }
     let observed = observe::observe(&context, &object).await?;
     let plan = plan::plan(&context.config, &observed);
     let again = plan.again_seconds;

@@ -48,7 +48,9 @@ pub async fn write(
     let params = PatchParams::apply(names::MANAGER).force();
     let written = api.patch_status(&name, &params, &Patch::Apply(&patch)).await;
     match written {
-        Ok(_) => {
+        Ok(written) => {
+            let uid = written.uid().unwrap_or_default();
+            context.waiting.wrote(&uid, written.resource_version().as_deref());
             context.metrics.transition(object.status.as_ref(), &status);
             Ok(())
         }
