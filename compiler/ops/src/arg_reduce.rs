@@ -34,9 +34,12 @@ impl ArgReduce {
         for step in 1..extent {
             let (old, new) = (value(best), value(step));
             let (old_nan, new_nan) = (old.real().is_nan(), new.real().is_nan());
-            let exceeds = if self.maximum { new > old } else { new < old };
-            let equals = new == old || (old_nan && new_nan);
-            if (new_nan && !old_nan) || (exceeds && !old_nan) || (equals && self.select_last) {
+            let exceeds = new_nan || if self.maximum { new > old } else { new < old };
+            let replaces = match old_nan {
+                true => new_nan && self.select_last,
+                false => exceeds || (new == old && self.select_last),
+            };
+            if replaces {
                 best = step;
             }
         }
@@ -80,7 +83,6 @@ impl Operator for ArgReduce {
     }
 
     /// The extreme of each line, then the first or last place that has it.
-
     fn expression(
         &self,
         builder: &mut Builder,

@@ -221,7 +221,6 @@ impl Operator for ConvolutionTranspose {
 
     /// Windows that do not overlap give a product per output element; else the input is spread out
     /// with zeros between its elements, and convolved with the weights reversed.
-
     fn expression(
         &self,
         builder: &mut Builder,

@@ -61,7 +61,6 @@ impl Operator for CumulativeSum {
     }
 
     /// A triangular reduction: every element sums all of its axis that counts for it.
-
     fn expression(
         &self,
         builder: &mut Builder,

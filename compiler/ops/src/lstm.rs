@@ -41,24 +41,22 @@ impl Lstm {
     pub const NAME: &'static str = "lstm";
 
     fn step(&self, cell: &Cell<'_>, products: &[f64], states: &mut [Vec<f64>]) {
-        let hidden = self.hidden;
-        let old = states[0].clone();
-        for unit in 0..hidden {
+        let [shown, memory] = states else { return };
+        let (hidden, old) = (self.hidden, shown.clone());
+        for (unit, (shown, memory)) in shown.iter_mut().zip(memory).enumerate() {
             let gate = |place: usize| {
                 let row = place * hidden + unit;
                 products[row] + cell.recurrent(row, &old)
             };
             let peephole = |place: usize| cell.peepholes[place * hidden + unit];
-            let memory = states[1][unit];
-            let input = cell.activate(0, gate(0) + peephole(0) * memory);
+            let input = cell.activate(0, gate(0) + peephole(0) * *memory);
             let forget = match self.input_forget {
                 true => 1.0 - input,
-                false => cell.activate(0, gate(2) + peephole(2) * memory),
+                false => cell.activate(0, gate(2) + peephole(2) * *memory),
             };
-            let memory = forget * memory + input * cell.activate(1, gate(3));
-            let output = cell.activate(0, gate(1) + peephole(1) * memory);
-            states[1][unit] = memory;
-            states[0][unit] = output * cell.activate(2, memory);
+            *memory = forget * *memory + input * cell.activate(1, gate(3));
+            let output = cell.activate(0, gate(1) + peephole(1) * *memory);
+            *shown = output * cell.activate(2, *memory);
         }
     }
 

@@ -48,7 +48,7 @@ impl Lines {
             Expr::Load(sums, point.to_vec()) * Expr::Constant(1.0 / count, dtype)
         };
         let value = |point: &[Expr], by: &[Expr]| load_wide(self.x, read(point, by), own);
-        let sums = reduce_in(builder, "sum", dtype, kept, reduced, Combiner::Sum, &value);
+        let sums = reduce_in(builder, "sum", dtype, kept, reduced, Combiner::Sum, value);
         let mean = builder.map("mean", &lines, |point| over(sums, point));
         let squares =
             reduce_in(builder, "squares", dtype, kept, reduced, Combiner::Sum, |point, by| {

@@ -54,7 +54,6 @@ impl Operator for PackedPool {
     }
 
     /// Unpacks, pools plainly, and packs again.
-
     fn reference(&self, inputs: &[Option<&Tensor>]) -> Result<Vec<Tensor>, OpError> {
         let input = required(Self::NAME, inputs, 0)?;
         let (shape, block) = (input.shape(), input.shape()[4]);

@@ -100,7 +100,7 @@ impl Activation {
                 }
             }
             Activation::ScaledTanh { alpha, beta } => alpha * (beta * x).tanh(),
-            Activation::HardSigmoid { alpha, beta } => (alpha * x + beta).max(0.0).min(1.0),
+            Activation::HardSigmoid { alpha, beta } => (alpha * x + beta).clamp(0.0, 1.0),
             Activation::Elu { alpha } => {
                 if x >= 0.0 {
                     x

@@ -181,7 +181,6 @@ impl Operator for Resize {
     }
 
     /// Axis by axis, each a product with a sparse matrix of weights.
-
     fn reference(&self, inputs: &[Option<&Tensor>]) -> Result<Vec<Tensor>, OpError> {
         let input = required(Self::NAME, inputs, 0)?;
         let output = output_type(self, inputs)?;
@@ -197,7 +196,6 @@ impl Operator for Resize {
     }
 
     /// One block per axis, or one for all where the nearest element is taken.
-
     fn expression(
         &self,
         builder: &mut Builder,
