@@ -104,7 +104,10 @@ impl BinaryFunction {
                 }
             }
             F::Modulo if b == 0.0 && !dtype.is_float() => 0.0,
-            F::Modulo => a - b * (a / b).floor(),
+            F::Modulo => {
+                let rest = a % b;
+                if rest != 0.0 && (rest < 0.0) != (b < 0.0) { rest + b } else { rest }
+            }
             F::Remainder if b == 0.0 && !dtype.is_float() => 0.0,
             F::Remainder => a % b,
             F::Equal => truth(a == b),

@@ -1,5 +1,6 @@
 //! What every operator says of itself.
 
+use crate::shape::check_size;
 use hone_graph::{InferError, Operation, ValueId};
 use hone_tensor::{BufferId, Builder};
 use hone_types::{Tensor, TensorError, TensorType};
@@ -132,8 +133,12 @@ impl Operation for Op {
         self.0.attributes()
     }
 
+    /// No tensor is larger than a bound, so that operators may multiply extents freely.
     fn infer(&self, inputs: &[Option<&TensorType>]) -> Result<Vec<TensorType>, InferError> {
-        self.0.infer(inputs)
+        inputs.iter().flatten().try_for_each(|input| check_size(input))?;
+        let outputs = self.0.infer(inputs)?;
+        outputs.iter().try_for_each(check_size)?;
+        Ok(outputs)
     }
 }
 

@@ -108,7 +108,8 @@ impl Operator for PackedConvolution {
 
     fn flops(&self, inputs: &[Option<&TensorType>], outputs: &[TensorType]) -> u64 {
         let taps = inputs.get(1).copied().flatten().map_or(0, |w| w.shape[1..5].iter().product());
-        outputs.iter().map(|output| 2 * output.elements() as u64 * taps as u64).sum()
+        let each = (taps as u64).saturating_mul(2);
+        outputs.iter().map(|output| each.saturating_mul(output.elements() as u64)).sum()
     }
 }
 

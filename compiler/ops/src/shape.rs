@@ -7,19 +7,25 @@ use hone_types::{DataType, Tensor, TensorType};
 /// No tensor of a graph may be larger; keeps every later product of extents inside `usize`.
 const LARGEST_TENSOR: usize = 1 << 40;
 
-/// A tensor type whose size stays within bounds. Extents of zero count as one, so that strides stay
-/// within bounds too.
+/// A tensor type whose size stays within bounds.
 pub(crate) fn bounded(
     dtype: DataType,
     shape: impl Into<Vec<usize>>,
 ) -> Result<TensorType, InferError> {
     let tensor_type = TensorType::new(dtype, shape);
+    check_size(&tensor_type)?;
+    Ok(tensor_type)
+}
+
+/// Refuses a tensor larger than the bound. Extents of zero count as one, so that strides stay within
+/// bounds too.
+pub(crate) fn check_size(tensor_type: &TensorType) -> Result<(), InferError> {
     let bytes = tensor_type
         .shape
         .iter()
-        .try_fold(dtype.bytes(), |bytes, extent| bytes.checked_mul((*extent).max(1)));
+        .try_fold(tensor_type.dtype.bytes(), |bytes, extent| bytes.checked_mul((*extent).max(1)));
     match bytes {
-        Some(bytes) if bytes <= LARGEST_TENSOR => Ok(tensor_type),
+        Some(bytes) if bytes <= LARGEST_TENSOR => Ok(()),
         _ => Err(InferError::new(format!("{tensor_type} is larger than 1 TiB"))),
     }
 }

@@ -1,6 +1,8 @@
 //! Operators on small seeded inputs: extents of one and zero, such that do not divide, negative steps,
 //! other element types than `f32`.
 
+#![allow(dead_code)]
+
 mod movement;
 mod recurrent;
 mod reductions;
