@@ -60,8 +60,7 @@ impl Domain {
     /// ends need not be reached.
     pub fn bounds(&self, expr: &Expr) -> Option<Range> {
         let loose = bounds(expr, &|var| self.range(var));
-        let plain = self.loops.iter().all(|own| own.extent.as_integer().is_some());
-        if plain && !has_ends(expr) {
+        if self.is_plain(expr) {
             return loose;
         }
         let constants = |candidates: Option<Vec<Expr>>| {
@@ -149,6 +148,18 @@ impl Domain {
         (!candidates.is_empty()).then_some(candidates)
     }
 
+    /// Whether intervals lose nothing: no minimum or maximum, and no variable whose extent depends on
+    /// another.
+    fn is_plain(&self, expr: &Expr) -> bool {
+        let mut plain = true;
+        expr.visit(&mut |part| match part {
+            Expr::Binary(BinaryOp::Minimum | BinaryOp::Maximum, ..) => plain = false,
+            Expr::Var(var) => plain &= self.constant_extent(*var),
+            _ => {}
+        });
+        plain
+    }
+
     fn loosely(&self, expr: &Expr) -> Expr {
         simplify(expr, &|var| self.range(var))
     }
@@ -233,13 +244,6 @@ impl Domain {
     }
 }
 
-fn has_ends(expr: &Expr) -> bool {
-    let mut found = false;
-    expr.visit(&mut |part| {
-        found |= matches!(part, Expr::Binary(BinaryOp::Minimum | BinaryOp::Maximum, ..));
-    });
-    found
-}
 
 #[cfg(test)]
 mod tests {
