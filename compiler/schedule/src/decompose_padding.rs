@@ -49,7 +49,8 @@ pub(crate) fn apply(program: &mut Program, block: BlockId, target: VarId) -> Out
     let depth = target_path.len() - 1;
     let loops = loops_from(program, &path, depth);
     let bindings = realize.bindings.clone();
-    let statement = copy_nest(program, &loops, "_fill", |change| {
+    let statement = copy_nest(program, &loops, "_fill", |program, change| {
+        program.blocks[fill].map_expressions(&mut |expr| expr.substitute(change));
         let bindings = bindings.iter().map(|binding| binding.substitute(change)).collect();
         Statement::Realize(Realize { block: fill, bindings, predicate: None })
     });

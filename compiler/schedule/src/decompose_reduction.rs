@@ -4,7 +4,8 @@
 //! gets copies, with their annotations, of the loops from that one inwards that its place depends on.
 //! The old block then only updates.
 //!
-//! Legal: the loop is around the block, and no loop outside it is one that the block reduces over.
+//! Legal: the loop is around the block, no loop outside it is one that the block reduces over, and
+//! no element is computed again in other iterations of the loops from there inwards.
 //! Buys: no test for the first update in the innermost loop, and accumulators that stay in registers.
 
 use crate::edit::{
@@ -43,10 +44,18 @@ pub(crate) fn apply(program: &mut Program, block: BlockId, target: VarId) -> Out
         let reason = format!("{} is outside and reduced over", loop_name(program, var));
         return refuse_block(program, block, reason);
     }
+    if let Err(var) = program.updates_once(block, target_path.len() - 1) {
+        let reason = format!(
+            "it computes elements again in other iterations of {}",
+            loop_name(program, var)
+        );
+        return refuse_block(program, block, reason);
+    }
     let init = init_block(program, &own, initial);
     let loops = spatial_loops(program, &own, &realize, &path, target_path.len() - 1);
     let spatial: Vec<Expr> = bindings_of(&own, &realize, IteratorKind::Spatial).cloned().collect();
-    let statement = copy_nest(program, &loops, "_init", |change| {
+    let statement = copy_nest(program, &loops, "_init", |program, change| {
+        program.blocks[init].map_expressions(&mut |expr| expr.substitute(change));
         let bindings = spatial.iter().map(|binding| binding.substitute(change)).collect();
         Statement::Realize(Realize { block: init, bindings, predicate: None })
     });

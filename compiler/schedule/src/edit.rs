@@ -141,7 +141,7 @@ pub(crate) fn copy_nest(
     program: &mut Program,
     loops: &[Loop],
     suffix: &str,
-    inside: impl FnOnce(&dyn Fn(VarId) -> Option<Expr>) -> Statement,
+    inside: impl FnOnce(&mut Program, &dyn Fn(VarId) -> Option<Expr>) -> Statement,
 ) -> Statement {
     let pairs: Vec<(VarId, VarId)> = loops
         .iter()
@@ -152,7 +152,7 @@ pub(crate) fn copy_nest(
         .collect();
     let change =
         |var: VarId| pairs.iter().find(|(old, _)| *old == var).map(|(_, new)| Expr::Var(*new));
-    let inside = inside(&change);
+    let inside = inside(program, &change);
     loops.iter().zip(&pairs).rev().fold(inside, |body, (own, (_, var))| {
         let extent = own.extent.substitute(&change);
         Statement::Loop(Box::new(Loop { var: *var, extent, kind: own.kind, body: vec![body] }))

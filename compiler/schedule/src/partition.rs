@@ -2,18 +2,21 @@
 //!
 //! The loop keeps those of its first iterations in which every extent below that depends on it is
 //! constant. The others go to a loop behind it, with copies (`_tail` added to their names) of the
-//! blocks below and of the temporaries used only there.
+//! blocks below and of the temporaries used only there. Where the loop is one that a block reduces
+//! over, the copy goes on from what the first iterations have reduced.
 //!
 //! Legal: the loop is serial, and there are such iterations and others.
 //! Buys: constant extents, which can be vectorized and unrolled. Costs: the code twice.
 
 use crate::edit::{
-    block_domain, insert, loop_at, loop_path, map_loads, must_be_serial, must_hold, replace,
-    substitute, unique_name,
+    block_domain, insert, loop_at, loop_path, map_loads, must_be_serial, must_hold, reduces_over,
+    replace, substitute, unique_name,
 };
 use crate::error::{Outcome, refuse_loop};
 use crate::region;
-use hone_tensor::{Block, BlockId, BufferId, Domain, Expr, Loop, Program, Role, Statement, VarId};
+use hone_tensor::{
+    Block, BlockBody, BlockId, BufferId, Domain, Expr, Loop, Program, Role, Statement, VarId,
+};
 
 pub(crate) fn apply(program: &mut Program, target: VarId) -> Outcome<VarId> {
     let path = loop_path(program, target)?;
@@ -45,7 +48,8 @@ pub(crate) fn apply(program: &mut Program, target: VarId) -> Outcome<VarId> {
     }
     let name = format!("{}_tail", program.vars[target].name);
     let tail = program.add_var(name);
-    let mut copies = Copies { buffers: vec![], vars: vec![(target, Expr::Var(tail) + some)] };
+    let mut copies =
+        Copies { target, buffers: vec![], vars: vec![(target, Expr::Var(tail) + some)] };
     copies.own_buffers(program, &path);
     let rest = Expr::Integer(count - some);
     let body = copies.statements(program, &own.body);
@@ -86,6 +90,7 @@ fn constant_below(body: &[Statement], target: VarId, domain: &Domain) -> bool {
 
 /// What the copies of variables and buffers are.
 struct Copies {
+    target: VarId,
     buffers: Vec<(BufferId, BufferId)>,
     vars: Vec<(VarId, Expr)>,
 }
@@ -134,7 +139,13 @@ impl Copies {
             }
             Statement::Realize(realize) => {
                 let mut realize = realize.clone();
+                let goes_on = reduces_over(&program.blocks[realize.block], &realize, self.target);
                 realize.block = self.block(program, realize.block);
+                if let (true, BlockBody::Reduce { initial, .. }) =
+                    (goes_on, &mut program.blocks[realize.block].body)
+                {
+                    *initial = None;
+                }
                 Statement::Realize(realize)
             }
         });

@@ -2,13 +2,14 @@
 //!
 //! Legal: the loops lie one inside the other with nothing beside them from the first to the last; a
 //! loop whose extent mentions another stays inside it; parallel loops stay outermost and vectorized
-//! ones innermost. Loops of the nest that are not named keep their places. The order of a reduction's
+//! ones innermost; and a loop in whose iterations a moved block computes the same elements again stays
+//! outside the loops which that block reduces over. Loops of the nest that are not named keep their places. The order of a reduction's
 //! updates may change, and with it the rounding of floating-point sums.
 //! Buys: reuse in caches and registers, and unit stride in the innermost loop.
 
-use crate::edit::{loop_path, replace};
+use crate::edit::{loop_path, reduces_over, replace};
 use crate::error::{Outcome, loop_name, refuse_loop};
-use hone_tensor::{Loop, LoopKind, Program, Statement, VarId};
+use hone_tensor::{BlockId, Loop, LoopKind, Program, Statement, VarId};
 
 pub(crate) fn apply(program: &mut Program, loops: Vec<VarId>) -> Outcome<()> {
     let mut paths = Vec::new();
@@ -36,10 +37,10 @@ pub(crate) fn apply(program: &mut Program, loops: Vec<VarId>) -> Outcome<()> {
         own.body = body;
         body = vec![Statement::Loop(Box::new(own))];
     }
-    if let Some(nest) = body.pop() {
-        replace(program, &outermost, nest);
-    }
-    Ok(())
+    let Some(nest) = body.pop() else { return Ok(()) };
+    let blocks = nest.blocks();
+    replace(program, &outermost, nest);
+    blocks.into_iter().try_for_each(|block| updates_stay_single(program, block))
 }
 
 /// The loops from the one at `path` to the last of `wanted`, without their bodies, and what the last
@@ -70,6 +71,29 @@ fn perfect_nest(
         }
     }
     Ok((chain, body))
+}
+
+/// Inside the outermost loop that a block reduces over no element may be computed again: it would be
+/// combined twice.
+fn updates_stay_single(program: &Program, block: BlockId) -> Outcome<()> {
+    let own = &program.blocks[block];
+    let (Some(path), Some(realize)) = (program.find_block(block), program.realize_of(block)) else {
+        return Ok(());
+    };
+    let loops = program.enclosing(&path);
+    let Some(depth) = loops.iter().position(|around| reduces_over(own, realize, around.var)) else {
+        return Ok(());
+    };
+    match program.updates_once(block, depth) {
+        Ok(()) => Ok(()),
+        Err(var) => {
+            let (name, reduced) = (&own.name, loop_name(program, loops[depth].var));
+            let reason = format!(
+                "it repeats elements of '{name}' and would be inside {reduced}, over which they are reduced"
+            );
+            refuse_loop(program, var, reason)
+        }
+    }
 }
 
 fn check(

@@ -7,7 +7,8 @@
 //!
 //! Legal: what the block reads below the loop is read at one iterator per axis (apart from an
 //! offset), is reduced to the end in an iteration of the loop, and every point of the block lies in
-//! some box; its reduction iterators are not cut.
+//! some box; its reduction iterators are not cut. A block that is below a loop around the target
+//! already cannot move further in.
 //! Buys: the producer's elements are used while they are in cache or registers.
 
 use crate::compact::compact;
@@ -33,6 +34,7 @@ pub(crate) fn apply(program: &mut Program, block: BlockId, target: VarId) -> Out
     if realize_at(program, block)?.predicate.is_some() {
         return refuse_block(program, block, "it runs under a condition");
     }
+    stands_apart(program, block, &path)?;
     let producers = producers_below(program, block, &path);
     if producers.is_empty() {
         let reason =
@@ -54,6 +56,29 @@ pub(crate) fn apply(program: &mut Program, block: BlockId, target: VarId) -> Out
     place(program, block, target, first)?;
     producers.into_iter().for_each(|buffer| compact(program, buffer, target));
     must_hold(program, block)
+}
+
+/// Refuses a block that a loop around the target has a part of already: the rest of its points is
+/// visited in other iterations, and must not be visited here too.
+fn stands_apart(program: &Program, block: BlockId, path: &[usize]) -> Outcome<()> {
+    let own_path = block_path(program, block)?;
+    let realize = realize_at(program, block)?;
+    let shared = path.iter().zip(&own_path).take_while(|(a, b)| a == b).count();
+    let around = program.enclosing(&own_path);
+    match around.iter().take(shared).find(|around| {
+        let mut uses = realize.bindings.iter().chain(program.blocks[block].expressions());
+        uses.any(|expr| expr.mentions(around.var))
+    }) {
+        None => Ok(()),
+        Some(around) => {
+            let name = loop_name(program, around.var);
+            refuse_block(
+                program,
+                block,
+                format!("it is below {name}, which is around that loop too"),
+            )
+        }
+    }
 }
 
 /// The buffers that the block reads and that are written below the loop at `path`.

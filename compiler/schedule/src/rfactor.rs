@@ -196,7 +196,8 @@ impl Parts<'_> {
         program.blocks[block].iterators = iterators;
         program.blocks[block].body = BlockBody::Reduce { combiner, initial: Some(initial), value };
         let count = Expr::from(self.count);
-        copy_nest(program, loops, "_final", |change| {
+        copy_nest(program, loops, "_final", |program, change| {
+            program.blocks[block].map_expressions(&mut |expr| expr.substitute(change));
             let bindings = spatial.iter().map(|(_, binding)| binding.substitute(change));
             let bindings = bindings.chain([Expr::Var(around)]).collect();
             let realize = Statement::Realize(Realize { block, bindings, predicate: None });

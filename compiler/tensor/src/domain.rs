@@ -244,7 +244,6 @@ impl Domain {
     }
 }
 
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -305,3 +305,23 @@ fn max_pool_computes_only_rows_that_exist() {
     schedule.parallel(w).unwrap();
     assert_right(&plain, &schedule, 0.0);
 }
+
+#[test]
+fn two_levels_of_tiles_that_divide_nothing() {
+    let plain = convolution(31);
+    let mut schedule = Schedule::new(plain.clone());
+    let (conv, relu) = (schedule.block("conv").unwrap(), schedule.block("relu").unwrap());
+    let [_, oc_o, oh, ow, _] = schedule.loops(relu)[..] else { panic!() };
+    let (outer, inner) = schedule.tile(&[oc_o, oh, ow], &[3, 3, 14]).unwrap();
+    let (outer, _) = {
+        let (parts, rest) = schedule.tile(&inner, &[2, 2, 4]).unwrap();
+        ([outer, parts].concat(), rest)
+    };
+    schedule.compute_at(conv, outer[5]).unwrap();
+    let loops = schedule.loops(conv);
+    let [.., c_h, c_w, c_c, k, _, _, _] = loops[..] else { panic!() };
+    schedule.split(c_w, 3).unwrap();
+    schedule.decompose_reduction(conv, k).unwrap();
+    assert_right(&plain, &schedule, 0.0);
+    assert!(schedule.extent(c_h).is_none() && schedule.extent(c_c) == Some(8));
+}

@@ -5,13 +5,24 @@ use super::evaluate::{Float, Int, Value};
 use super::{Address, InterpretError};
 use crate::affine::Sum;
 use crate::{
-    BinaryOp, Block, BlockBody, BlockId, BufferId, Combiner, Domain, Expr, IteratorKind, Program,
-    Realize, Statement, UnaryOp,
+    BinaryOp, Block, BlockBody, BlockId, BufferId, Combiner, Domain, Expr, IteratorKind, LoopKind,
+    Program, Realize, Scope, Statement, UnaryOp,
 };
 use hone_types::{DataType, Id};
 
 pub(super) enum Node {
-    Loop { slot: usize, extent: Int, body: Vec<Node> },
+    Loop {
+        slot: usize,
+        extent: Int,
+        body: Vec<Node>,
+    },
+    /// A parallel loop, and the memory of one thread used in it.
+    Parallel {
+        slot: usize,
+        extent: Int,
+        private: Vec<BufferId>,
+        body: Vec<Node>,
+    },
     Action(Box<Action>),
 }
 
@@ -52,7 +63,12 @@ impl Compiler<'_> {
                 let mut inner = domain.clone();
                 inner.push(own.var, &own.extent);
                 let body = self.statements(&own.body, &inner)?;
-                Ok(Node::Loop { slot: own.var.index(), extent, body })
+                let slot = own.var.index();
+                if own.kind == LoopKind::Parallel {
+                    let private = self.private(statement);
+                    return Ok(Node::Parallel { slot, extent, private, body });
+                }
+                Ok(Node::Loop { slot, extent, body })
             }
             Statement::Realize(realize) => {
                 let block = &self.program.blocks[realize.block];
@@ -62,6 +78,16 @@ impl Compiler<'_> {
                 Ok(Node::Action(Box::new(action)))
             }
         }
+    }
+
+    /// The memory of one thread that is written below a statement.
+    fn private(&self, statement: &Statement) -> Vec<BufferId> {
+        let written = statement.blocks().into_iter().map(|block| self.program.blocks[block].buffer);
+        let mut private: Vec<BufferId> =
+            written.filter(|own| self.program.buffers[*own].scope != Scope::Global).collect();
+        private.sort_unstable();
+        private.dedup();
+        private
     }
 
     fn action(&self, realize: &Realize, block: &Block, domain: &Domain) -> Result<Action, String> {

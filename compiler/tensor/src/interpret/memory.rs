@@ -44,6 +44,11 @@ impl Memory {
         Ok(memory)
     }
 
+    /// Makes a buffer unwritten again.
+    pub(super) fn forget(&mut self, program: &Program, buffer: BufferId) {
+        self.buffers[buffer.index()] = unwritten(&program.buffers[buffer]);
+    }
+
     pub(super) fn float(&self, buffer: BufferId, place: usize) -> f64 {
         match &self.buffers[buffer.index()] {
             Data::Float(_, values) => values[place],

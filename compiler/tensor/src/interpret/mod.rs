@@ -7,7 +7,9 @@
 //! - integers are `i64`, cut to their type after every operation; `u64` values are its bit patterns;
 //! - a reduction's initial value is stored at the point where all reduction iterators are zero,
 //!   before that point's own update;
-//! - loops run in order whatever their kind; an extent of zero or less runs nothing;
+//! - loops run in order, but parallel ones from the last iteration to the first, and each of their
+//!   iterations finds the memory of its thread unwritten: what threads may not share shows up;
+//! - an extent of zero or less runs nothing;
 //! - temporaries start as NaN (integers: a pattern that is easy to see), so that reading what was
 //!   never written shows up in the result;
 //! - an access outside its buffer is an error that names the block.
@@ -108,6 +110,18 @@ impl Run<'_> {
                     self.state.int(extent).map_err(|fault| self.explain("a loop", fault))?;
                 for value in 0..extent {
                     self.state.vars[*slot] = value;
+                    self.all(body)?;
+                }
+                Ok(())
+            }
+            Node::Parallel { slot, extent, private, body } => {
+                let extent =
+                    self.state.int(extent).map_err(|fault| self.explain("a loop", fault))?;
+                for value in (0..extent).rev() {
+                    self.state.vars[*slot] = value;
+                    private
+                        .iter()
+                        .for_each(|buffer| self.state.memory.forget(self.program, *buffer));
                     self.all(body)?;
                 }
                 Ok(())

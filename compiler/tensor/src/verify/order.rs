@@ -32,6 +32,12 @@ fn computed_before(
         let buffer = program.buffers[buffer].name.clone();
         return Err(VerifyError::NeverWritten { reader: name(reader), buffer });
     }
+    if program.blocks[reader].buffer == buffer {
+        // A reduction goes on from what some block has set; others may go on from it.
+        if writers.iter().any(|writer| complete(program, *writer, reader)) {
+            return Ok(());
+        }
+    }
     match writers.into_iter().find(|writer| !complete(program, *writer, reader)) {
         Some(writer) => {
             let buffer = program.buffers[buffer].name.clone();
