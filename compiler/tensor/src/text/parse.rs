@@ -481,6 +481,21 @@ unused v5 "spare", v6 "other"
     }
 
     #[test]
+    fn damaged_text_is_an_error_or_another_program() {
+        for cut in 0..SUM.len() {
+            // Whatever comes out prints and parses again; nothing panics.
+            for text in [SUM[..cut].to_string(), format!("{}{}", &SUM[..cut], &SUM[cut + 1..])] {
+                if let Ok(program) = parse(&text) {
+                    assert_eq!(
+                        parse(&program.to_string()).unwrap().to_string(),
+                        program.to_string()
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
     fn errors_name_the_place() {
         let error = |text: &str| parse(text).unwrap_err().to_string();
         assert_eq!(error("input 0 b0 x"), "line 1, column 12: expected '\"'");
