@@ -7,6 +7,9 @@
 //!
 //! Always true: no cluster call, no compiler type, no logic beyond defaults and rules.
 
+// Columns and rules repeat keys such as `type_` on purpose.
+#![allow(clippy::duplicated_attributes)]
+
 pub mod common;
 pub mod conditions;
 pub mod decimal;

@@ -267,11 +267,8 @@ async fn pool_task(
     wake: UnboundedSender<ObjectRef<ModelCompilation>>,
 ) {
     let mut generations = HashMap::new();
-    let stream = watch(api, lists())
-        .default_backoff()
-        .modify(|pool| strip_meta(pool))
-        .reflect(writer)
-        .inspect(move |event| {
+    let stream = watch(api, lists()).default_backoff().modify(strip_meta).reflect(writer).inspect(
+        move |event| {
             let Ok(Event::Apply(pool) | Event::InitApply(pool)) = event else {
                 return;
             };
@@ -285,6 +282,7 @@ async fn pool_task(
                     let _ = wake.unbounded_send(ObjectRef::from_obj(&*object));
                 }
             }
-        });
+        },
+    );
     drain(stream, "device pools").await;
 }

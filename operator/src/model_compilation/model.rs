@@ -100,7 +100,7 @@ pub enum Outcome {
     /// No pod is left to look at.
     NoPod,
     /// A worker ended.
-    Ended(Ended),
+    Ended(Box<Ended>),
 }
 
 /// How a worker ended.

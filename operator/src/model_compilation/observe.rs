@@ -147,7 +147,7 @@ fn outcome(pods: &[Pod], complete: bool) -> Outcome {
     let pod_reason = pod.status.as_ref().and_then(|status| status.reason.clone());
     let message = end.and_then(|end| end.message.clone()).unwrap_or_default();
     let report = Termination::from_message(&message).ok();
-    Outcome::Ended(Ended {
+    Outcome::Ended(Box::new(Ended {
         exit_code: end.map_or(0, |end| end.exit_code),
         reason: end
             .and_then(|end| end.reason.clone())
@@ -156,7 +156,7 @@ fn outcome(pods: &[Pod], complete: bool) -> Outcome {
             .unwrap_or_default(),
         other_message: if report.is_some() { String::new() } else { message },
         report,
-    })
+    }))
 }
 
 fn terminated(pod: &Pod) -> Option<&ContainerStateTerminated> {

@@ -73,8 +73,7 @@ impl Planner<'_> {
             return hit;
         }
         let job = self.job();
-        if self.context.observed.object.spec.suspend && !job.is_some_and(|job| job.finish.is_some())
-        {
+        if self.context.observed.object.spec.suspend && job.is_none_or(|job| job.finish.is_none()) {
             self.stop_job(draft);
             return self.at(Phase::Suspended);
         }
