@@ -1,13 +1,14 @@
 //! The ONNX format.
 //!
-//! The way of a model: `scan` bounds what decoding will take; `proto` decodes; `signature` reads and
-//! binds inputs; `importer` walks the nodes in order, inlines functions and takes constant branches;
+//! The way of a model: `scan` bounds what decoding will take; `proto` decodes; `binding` reads and
+//! binds inputs; `importer` walks the nodes in order and takes constant branches; `functions` inlines;
 //! `operators` has one file per operator or family, each a function from an ONNX node to operands;
 //! `builder` holds the graph and folds what is constant.
 
 mod binding;
 mod builder;
 mod external;
+mod functions;
 mod importer;
 mod liveness;
 mod node;

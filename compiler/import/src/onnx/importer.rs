@@ -2,6 +2,7 @@
 
 use super::binding;
 use super::builder::{Builder, Operand};
+use super::functions::{FunctionKey, function_key, functions};
 use super::liveness::{check_names, label, live};
 use super::node::Node;
 use super::operators::{self, Import};
@@ -10,35 +11,30 @@ use super::proto::{
     TensorProto,
 };
 use super::{NEWEST_OPSET, OLDEST_OPSET};
-use crate::{
-    Dimension, ImportError, ImportOptions, Imported, Limits, NodeError, Signature,
-    UnsupportedOperator,
-};
+use crate::{Dimension, ImportError, ImportOptions, Imported, Limits, NodeError, Signature};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::rc::Rc;
 
 /// Functions and branches nested deeper than this are refused.
-const DEPTH: usize = 32;
-
-/// A function's domain, name and overload.
-type FunctionKey = (String, String, String);
+pub(super) const DEPTH: usize = 32;
 
 /// Names of values in one graph or function body.
 #[derive(Default)]
-struct Scope {
-    values: HashMap<String, Operand>,
+pub(super) struct Scope {
+    pub values: HashMap<String, Operand>,
     /// Stored tensors that no node has read yet.
-    stored: HashMap<String, TensorProto>,
+    pub stored: HashMap<String, TensorProto>,
     /// Whether names of the enclosing scopes are hidden, as in a function.
-    isolated: bool,
+    pub isolated: bool,
     /// Versions of the operator sets.
-    opsets: Rc<HashMap<String, i64>>,
+    pub opsets: Rc<HashMap<String, i64>>,
 }
 
-struct Importer {
+/// The state of an import.
+pub(super) struct Importer {
     builder: Builder,
-    functions: HashMap<FunctionKey, Rc<FunctionProto>>,
-    scopes: Vec<Scope>,
+    pub(super) functions: HashMap<FunctionKey, Rc<FunctionProto>>,
+    pub(super) scopes: Vec<Scope>,
     limits: Limits,
     nodes: usize,
 }
@@ -78,7 +74,8 @@ pub(super) fn import_model(
     Ok(Imported { graph, signature, warnings })
 }
 
-fn opsets(imports: &[OperatorSetIdProto]) -> Result<HashMap<String, i64>, ImportError> {
+/// The versions of operator sets that a model or function names.
+pub(super) fn opsets(imports: &[OperatorSetIdProto]) -> Result<HashMap<String, i64>, ImportError> {
     let mut opsets = HashMap::new();
     for import in imports {
         let domain = normal_domain(import.domain.as_deref().unwrap_or_default());
@@ -94,23 +91,9 @@ fn opsets(imports: &[OperatorSetIdProto]) -> Result<HashMap<String, i64>, Import
     Ok(opsets)
 }
 
-fn normal_domain(domain: &str) -> &str {
+/// ONNX's own operator set has two names.
+pub(super) fn normal_domain(domain: &str) -> &str {
     if domain == "ai.onnx" { "" } else { domain }
-}
-
-fn functions(
-    protos: Vec<FunctionProto>,
-) -> Result<HashMap<FunctionKey, Rc<FunctionProto>>, ImportError> {
-    let mut functions = HashMap::new();
-    for function in protos {
-        let domain = normal_domain(function.domain.as_deref().unwrap_or_default());
-        let name = function.name.clone().unwrap_or_default();
-        let key = (domain.to_string(), name.clone(), function.overload.clone().unwrap_or_default());
-        if functions.insert(key, Rc::new(function)).is_some() {
-            return Err(ImportError::Duplicate { what: "function", name });
-        }
-    }
-    Ok(functions)
 }
 
 /// Compares the outputs with their declarations.
@@ -204,7 +187,7 @@ impl Importer {
     }
 
     /// Imports those of `nodes` that `outputs` need; returns the outputs.
-    fn import_nodes(
+    pub(super) fn import_nodes(
         &mut self,
         nodes: Vec<NodeProto>,
         outputs: &[String],
@@ -252,58 +235,8 @@ impl Importer {
         })
     }
 
-    fn opset(&self, domain: &str) -> Option<i64> {
+    pub(super) fn opset(&self, domain: &str) -> Option<i64> {
         self.scopes.last().and_then(|scope| scope.opsets.get(domain).copied())
-    }
-
-    /// Refuses operators that are not supported, in `nodes` and the functions they call, all at once.
-    fn check_supported<'a>(
-        &self,
-        nodes: impl Iterator<Item = &'a NodeProto>,
-    ) -> Result<(), ImportError> {
-        let mut found = Vec::new();
-        let mut seen = HashSet::new();
-        for node in nodes {
-            self.find_unsupported(node, "", &|domain| self.opset(domain), &mut seen, &mut found);
-        }
-        if found.is_empty() { Ok(()) } else { Err(ImportError::Unsupported(found)) }
-    }
-
-    fn find_unsupported(
-        &self,
-        node: &NodeProto,
-        caller: &str,
-        opset: &dyn Fn(&str) -> Option<i64>,
-        seen: &mut HashSet<FunctionKey>,
-        found: &mut Vec<UnsupportedOperator>,
-    ) {
-        let key = function_key(node);
-        if let Some(function) = self.functions.get(&key) {
-            // Each function is looked into once; the depth is that of calls, bounded as they are.
-            if !seen.insert(key) || caller.split('/').count() > DEPTH {
-                return;
-            }
-            let caller = format!("{caller}{}/", label(node));
-            let own = |domain: &str| {
-                let imports = function.opset_import.iter();
-                let mut versions = imports.filter(|import| {
-                    normal_domain(import.domain.as_deref().unwrap_or_default()) == domain
-                });
-                versions.next().and_then(|import| import.version).or_else(|| opset(domain))
-            };
-            for inner in &function.node {
-                self.find_unsupported(inner, &caller, &own, seen, found);
-            }
-            return;
-        }
-        if operators::find(&key.0, &key.1).is_none() {
-            found.push(UnsupportedOperator {
-                node: format!("{caller}{}", label(node)),
-                opset: opset(&key.0).unwrap_or(0),
-                domain: key.0,
-                operator: key.1,
-            });
-        }
     }
 
     fn import_node(&mut self, proto: NodeProto, read: &HashSet<String>) -> Result<(), ImportError> {
@@ -392,7 +325,7 @@ impl Importer {
         Ok(imported?)
     }
 
-    fn enter(&mut self, scope: Scope) -> Result<(), NodeError> {
+    pub(super) fn enter(&mut self, scope: Scope) -> Result<(), NodeError> {
         if self.scopes.len() > DEPTH {
             return Err(NodeError::invalid(format!(
                 "functions and branches are nested deeper than {DEPTH}"
@@ -401,75 +334,6 @@ impl Importer {
         self.scopes.push(scope);
         Ok(())
     }
-
-    /// Imports the body of a function in place of the node that calls it.
-    fn inline(
-        &mut self,
-        function: &FunctionProto,
-        node: &mut Node,
-    ) -> Result<Vec<Operand>, NodeError> {
-        let opsets = Rc::new(opsets(&function.opset_import)?);
-        let mut scope = Scope { isolated: true, opsets, ..Scope::default() };
-        for (name, operand) in function.input.iter().zip(&node.inputs) {
-            if let Some(operand) = operand {
-                scope.values.insert(name.clone(), *operand);
-            }
-        }
-        let given = std::mem::take(&mut node.attributes);
-        let mut body = function.node.clone();
-        for inner in &mut body {
-            // An input of the function that the caller leaves out is left out inside, too.
-            for input in &mut inner.input {
-                if function.input.contains(input) && !scope.values.contains_key(input) {
-                    input.clear();
-                }
-            }
-            substitute(&mut inner.attribute, &given, &function.attribute_proto, 0);
-            inner.name = Some(format!("{}/{}", node.name, label(inner)));
-        }
-        self.enter(scope)?;
-        let imported = self.import_nodes(body, &function.output);
-        self.scopes.pop();
-        Ok(imported?)
-    }
-}
-
-/// Replaces references to a function's attributes by what the caller gave or the function's default.
-fn substitute(
-    attributes: &mut Vec<AttributeProto>,
-    given: &BTreeMap<String, AttributeProto>,
-    defaults: &[AttributeProto],
-    depth: usize,
-) {
-    attributes.retain_mut(|attribute| {
-        for graph in attribute.g.iter_mut().chain(&mut attribute.graphs) {
-            if depth < DEPTH {
-                graph.node.iter_mut().for_each(|node| {
-                    substitute(&mut node.attribute, given, defaults, depth + 1);
-                });
-            }
-        }
-        let Some(reference) = attribute.ref_attr_name.as_deref().filter(|name| !name.is_empty())
-        else {
-            return true;
-        };
-        let default = defaults.iter().find(|default| default.name.as_deref() == Some(reference));
-        match given.get(reference).or(default) {
-            Some(value) => {
-                *attribute = AttributeProto { name: attribute.name.clone(), ..value.clone() };
-                true
-            }
-            None => false,
-        }
-    });
-}
-
-fn function_key(node: &NodeProto) -> FunctionKey {
-    (
-        normal_domain(node.domain.as_deref().unwrap_or_default()).to_string(),
-        node.op_type.clone().unwrap_or_default(),
-        node.overload.clone().unwrap_or_default(),
-    )
 }
 
 fn collect_attributes(

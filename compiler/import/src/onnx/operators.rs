@@ -5,6 +5,7 @@
 //! `node.opset`. To add one: a function in a file here, and a line in the list.
 
 mod activation;
+mod attention;
 mod constant;
 mod convolution;
 mod einsum;
@@ -55,6 +56,7 @@ pub(super) const OPERATORS: &[(&str, &str, Import)] = &[
     ("", "Asinh", Unary(U::Asinh)),
     ("", "Atan", Unary(U::Atan)),
     ("", "Atanh", Unary(U::Atanh)),
+    ("", "Attention", Function(attention::attention)),
     ("", "AveragePool", Function(pool::average)),
     ("", "BatchNormalization", Function(normalization::batch)),
     ("", "BitShift", Function(elementwise::bit_shift)),
@@ -147,6 +149,7 @@ pub(super) const OPERATORS: &[(&str, &str, Import)] = &[
     ("", "Relu", Unary(U::Relu)),
     ("", "Reshape", Function(shape::reshape)),
     ("", "Resize", Function(resize::resize)),
+    ("", "RotaryEmbedding", Function(attention::rotary)),
     ("", "Round", Unary(U::Round)),
     ("", "Scatter", Function(indexing::scatter_elements)),
     ("", "ScatterElements", Function(indexing::scatter_elements)),

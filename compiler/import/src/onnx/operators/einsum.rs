@@ -6,6 +6,9 @@ use crate::onnx::node::{Node, Outputs};
 use crate::onnx::shorthands::Step;
 use hone_ops::{BinaryFunction as B, ReduceFunction, Slice};
 
+/// No equation has more terms: each is compared with all that follow.
+const MOST_TERMS: usize = 52;
+
 /// An axis' label: a letter, or a place in the ellipsis counted from its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Label {
@@ -28,6 +31,9 @@ pub(super) fn einsum(builder: &mut Builder, node: &mut Node) -> Outputs {
         None => (equation.clone(), None),
     };
     let texts: Vec<&str> = left.split(',').collect();
+    if inputs.len() > MOST_TERMS {
+        return Err(NodeError::unsupported(format!("an equation of {} terms", inputs.len())));
+    }
     if texts.len() != inputs.len() {
         return Err(NodeError::invalid(format!(
             "equation '{equation}' is for {} inputs, there are {}",
