@@ -53,6 +53,12 @@ pub enum BinaryFunction {
     Xor,
     /// `a` where `a >= 0`, else `a * b` (PRelu).
     LeakyMultiply,
+    /// And of each bit, of integers.
+    BitAnd,
+    /// Or of each bit, of integers.
+    BitOr,
+    /// Exclusive or of each bit, of integers.
+    BitXor,
 }
 
 use BinaryFunction as F;
@@ -125,6 +131,7 @@ impl BinaryFunction {
                     a
                 }
             }
+            F::BitAnd | F::BitOr | F::BitXor => self.evaluate_integers(a as i64, b as i64) as f64,
         }
     }
 
@@ -147,6 +154,9 @@ impl BinaryFunction {
             F::LessEqual => (a <= b).into(),
             F::Greater => (a > b).into(),
             F::GreaterEqual => (a >= b).into(),
+            F::BitAnd => a & b,
+            F::BitOr => a | b,
+            F::BitXor => a ^ b,
             F::Power | F::And | F::Or | F::Xor | F::LeakyMultiply => {
                 self.evaluate(a as f64, b as f64, DataType::I64) as i64
             }
@@ -170,9 +180,9 @@ impl BinaryFunction {
             F::LessEqual => BinaryOp::LessEqual,
             F::Greater => return b.less(a),
             F::GreaterEqual => return b.less_equal(a),
-            F::And => BinaryOp::And,
-            F::Or => BinaryOp::Or,
-            F::Xor => BinaryOp::Xor,
+            F::And | F::BitAnd => BinaryOp::And,
+            F::Or | F::BitOr => BinaryOp::Or,
+            F::Xor | F::BitXor => BinaryOp::Xor,
             F::LeakyMultiply => {
                 let negative = a.clone().less(Expr::Constant(0.0, dtype));
                 return negative.select(a.clone() * b, a);
@@ -199,6 +209,10 @@ impl Operator for Binary {
         let (left, right) = (required(Self::NAME, inputs, 0)?, required(Self::NAME, inputs, 1)?);
         if left.dtype != right.dtype {
             return Err(InferError::new(format!("operands differ in type: {left} and {right}")));
+        }
+        let is_bitwise = matches!(self.function, F::BitAnd | F::BitOr | F::BitXor);
+        if is_bitwise && !left.dtype.is_integer() {
+            return Err(InferError::new(format!("{left} has no bits to combine")));
         }
         let shape = broadcast_shapes(&left.shape, &right.shape)
             .ok_or_else(|| InferError::new(format!("{left} and {right} do not broadcast")))?;

@@ -53,6 +53,7 @@ mod slice;
 mod softmax;
 mod strided;
 mod tile;
+mod top_k;
 mod transpose;
 mod trilu;
 mod unary;
@@ -96,6 +97,7 @@ pub use select::Select;
 pub use slice::Slice;
 pub use softmax::Softmax;
 pub use tile::Tile;
+pub use top_k::TopK;
 pub use transpose::Transpose;
 pub use trilu::Trilu;
 pub use unary::{Unary, UnaryFunction};
@@ -139,6 +141,7 @@ operator::operators! {
     Slice,
     Softmax,
     Tile,
+    TopK,
     Transpose,
     Trilu,
     Unary,

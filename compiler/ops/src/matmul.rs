@@ -150,19 +150,26 @@ impl Extents {
         output
     }
 
-    /// One product, a row of the right operand at a time; four rows of the left share its read.
+    /// One product. A block of rows and a panel of columns stay in the cache while the right operand
+    /// passes by once.
     fn one_product<N: Number>(&self, left: &[N], right: &[N], output: &mut [N]) {
+        const ROWS: usize = 16;
+        const PANEL: usize = 256;
         if self.reduced == 0 {
             return;
         }
-        let blocks = left.chunks(4 * self.reduced).zip(output.chunks_mut(4 * self.columns));
+        let blocks = left.chunks(ROWS * self.reduced).zip(output.chunks_mut(ROWS * self.columns));
         for (left, output) in blocks {
-            for (step, right) in right.chunks_exact(self.columns).enumerate() {
-                let rows = left.chunks_exact(self.reduced);
-                for (left, sums) in rows.zip(output.chunks_exact_mut(self.columns)) {
-                    let factor = left[step];
-                    for (sum, value) in sums.iter_mut().zip(right) {
-                        *sum = sum.plus(factor.times(*value));
+            for first in (0..self.columns).step_by(PANEL) {
+                let width = PANEL.min(self.columns - first);
+                for (step, right) in right.chunks_exact(self.columns).enumerate() {
+                    let right = &right[first..first + width];
+                    let rows = left.chunks_exact(self.reduced);
+                    for (left, sums) in rows.zip(output.chunks_exact_mut(self.columns)) {
+                        let factor = left[step];
+                        for (sum, value) in sums[first..first + width].iter_mut().zip(right) {
+                            *sum = sum.plus(factor.times(*value));
+                        }
                     }
                 }
             }

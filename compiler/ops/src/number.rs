@@ -64,6 +64,10 @@ impl Number for f64 {
     fn real(self) -> f64 {
         self
     }
+    /// Stored values are rounded later.
+    fn constant(value: f64, _dtype: DataType) -> Result<Self, OpError> {
+        Ok(value)
+    }
 }
 
 macro_rules! integer {

@@ -71,44 +71,38 @@ impl Pool {
             Expr::Constant(value, dtype) => N::constant(value, dtype)?,
             _ => N::ZERO,
         };
+        let windows = Windows::new(&taps, &strides, outputs);
         let mut values = Vec::with_capacity(output.elements());
         for x in x.chunks_exact(plane.max(1)) {
-            let mut points = Points::new(outputs);
-            for _ in 0..outputs.iter().product::<usize>() {
-                let windows: Vec<&[usize]> =
-                    points.index().iter().zip(&taps).map(|(at, taps)| &taps[*at][..]).collect();
-                values.push(self.one(x, &windows, &strides, least, output.dtype)?);
-                points.advance();
+            for places in windows.iter() {
+                values.push(self.one(x, places, least, output.dtype)?);
             }
         }
         Ok(values)
     }
 
-    /// The value of one window.
+    /// The value of the window that lies at `places`.
     fn one<N: Number>(
         &self,
         x: &[N],
-        windows: &[&[usize]],
-        strides: &[isize],
+        places: &[usize],
         least: N,
         dtype: DataType,
     ) -> Result<N, OpError> {
-        let (mut largest, mut sum, mut count) = (least, 0.0, 0_usize);
-        visit(windows, strides, 0, &mut |place| {
-            count += 1;
-            match self.kind {
-                PoolKind::Maximum => largest = largest.larger(x[place]),
-                PoolKind::Average => sum += x[place].real(),
-                PoolKind::Lp(order) => sum += x[place].real().abs().powi(order.cast_signed()),
-            }
-        });
+        let reals = || places.iter().map(|place| x[*place].real());
         match self.kind {
-            PoolKind::Maximum => Ok(largest),
-            PoolKind::Average if self.count_padding => {
-                N::constant(sum / self.kernel.iter().product::<usize>() as f64, dtype)
+            PoolKind::Maximum => {
+                Ok(places.iter().fold(least, |largest, place| largest.larger(x[*place])))
             }
-            PoolKind::Average => N::constant(sum / count as f64, dtype),
-            PoolKind::Lp(order) => N::constant(sum.powf(1.0 / f64::from(order)), dtype),
+            PoolKind::Average => {
+                let whole = self.kernel.iter().product::<usize>();
+                let count = if self.count_padding { whole } else { places.len() };
+                N::constant(reals().sum::<f64>() / count as f64, dtype)
+            }
+            PoolKind::Lp(order) => {
+                let sum: f64 = reals().map(|value| value.abs().powi(order.cast_signed())).sum();
+                N::constant(sum.powf(1.0 / f64::from(order)), dtype)
+            }
         }
     }
 
@@ -263,15 +257,43 @@ impl Pool {
     }
 }
 
-/// Calls `each` with the flat place of every combination of indices.
-fn visit(windows: &[&[usize]], strides: &[isize], place: usize, each: &mut dyn FnMut(usize)) {
-    match windows.split_first() {
-        None => each(place),
-        Some((own, rest)) => {
-            for index in *own {
-                visit(rest, &strides[1..], place + index * strides[0] as usize, each);
+/// The flat places of each window's elements in a plane.
+struct Windows {
+    places: Vec<usize>,
+    ends: Vec<usize>,
+}
+
+impl Windows {
+    /// `taps` has the indices of each output index along each axis.
+    fn new(taps: &[Vec<Vec<usize>>], strides: &[isize], outputs: &[usize]) -> Self {
+        let mut windows = Self { places: Vec::new(), ends: Vec::new() };
+        let mut points = Points::new(outputs);
+        for _ in 0..outputs.iter().product::<usize>() {
+            let own: Vec<&[usize]> =
+                points.index().iter().zip(taps).map(|(at, taps)| &taps[*at][..]).collect();
+            windows.add(&own, strides, 0);
+            windows.ends.push(windows.places.len());
+            points.advance();
+        }
+        windows
+    }
+
+    /// Adds the flat place of every combination of indices.
+    fn add(&mut self, indices: &[&[usize]], strides: &[isize], place: usize) {
+        match indices.split_first() {
+            None => self.places.push(place),
+            Some((own, rest)) => {
+                for index in *own {
+                    self.add(rest, &strides[1..], place + index * strides[0] as usize);
+                }
             }
         }
+    }
+
+    /// Each window's places.
+    fn iter(&self) -> impl Iterator<Item = &[usize]> {
+        let starts = std::iter::once(&0).chain(&self.ends);
+        starts.zip(&self.ends).map(|(start, end)| &self.places[*start..*end])
     }
 }
 

@@ -256,11 +256,13 @@ fn weighted(input: &Tensor, axes: &[Axis], output: &TensorType) -> Result<Tensor
         let (outer, extent, inner) = around(&shape, axis.place);
         let weights = axis.weights();
         let mut sums = vec![0.0; outer * axis.output * inner];
-        for (line, sums) in sums.chunks_exact_mut(inner).enumerate() {
-            let (slice, place) = (line / axis.output, line % axis.output);
-            for (source, weight) in &weights[place] {
-                let source = &values[(slice * extent + source) * inner..][..inner];
-                sums.iter_mut().zip(source).for_each(|(sum, value)| *sum += value * weight);
+        let slices = sums.chunks_exact_mut(axis.output * inner);
+        for (sums, values) in slices.zip(values.chunks_exact(extent * inner)) {
+            for (sums, weights) in sums.chunks_exact_mut(inner).zip(&weights) {
+                for (source, weight) in weights {
+                    let source = &values[source * inner..][..inner];
+                    sums.iter_mut().zip(source).for_each(|(sum, value)| *sum += value * weight);
+                }
             }
         }
         shape[axis.place] = axis.output;

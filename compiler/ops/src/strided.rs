@@ -15,19 +15,49 @@ pub(crate) fn copy_strided(
         return bytes;
     }
     let (axes, run) = runs(shape, strides);
-    let (inner_extent, inner_stride) = axes.last().copied().unwrap_or((1, 0));
-    let outer = &axes[..axes.len().saturating_sub(1)];
-    let mut index = vec![0; outer.len()];
-    let mut place = start as isize;
-    let length = run * width;
-    loop {
-        let mut read = place;
-        for _ in 0..inner_extent {
-            bytes.extend_from_slice(&source[read as usize * width..][..length]);
-            read += inner_stride;
-        }
-        if !advance(outer, &mut index, &mut place) {
-            return bytes;
+    let read = Reader { source, start, axes: &axes };
+    // Single elements are copied by their width, which the compiler then knows.
+    match (run, width) {
+        (1, 1) => read.append::<1>(&mut bytes),
+        (1, 2) => read.append::<2>(&mut bytes),
+        (1, 4) => read.append::<4>(&mut bytes),
+        (1, 8) => read.append::<8>(&mut bytes),
+        _ => read.each(|place| {
+            bytes.extend_from_slice(&source[place * width..][..run * width]);
+        }),
+    }
+    bytes
+}
+
+/// Reads places along strides.
+struct Reader<'a> {
+    source: &'a [u8],
+    start: usize,
+    axes: &'a [(usize, isize)],
+}
+
+impl Reader<'_> {
+    /// Appends elements of `WIDTH` bytes.
+    fn append<const WIDTH: usize>(&self, bytes: &mut Vec<u8>) {
+        let (elements, _) = self.source.as_chunks::<WIDTH>();
+        self.each(|place| bytes.extend_from_slice(&elements[place]));
+    }
+
+    /// Calls `visit` with each place in row-major order of the axes.
+    fn each(&self, mut visit: impl FnMut(usize)) {
+        let (inner_extent, inner_stride) = self.axes.last().copied().unwrap_or((1, 0));
+        let outer = &self.axes[..self.axes.len().saturating_sub(1)];
+        let mut index = vec![0; outer.len()];
+        let mut place = self.start as isize;
+        loop {
+            let mut read = place;
+            for _ in 0..inner_extent {
+                visit(read as usize);
+                read += inner_stride;
+            }
+            if !advance(outer, &mut index, &mut place) {
+                return;
+            }
         }
     }
 }

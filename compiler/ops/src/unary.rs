@@ -69,6 +69,8 @@ pub enum UnaryFunction {
     Sign,
     /// Logical complement.
     Not,
+    /// Complement of each bit, of integers.
+    BitNot,
     /// Whether `x` is not a number.
     IsNan,
     /// Whether `x` is infinite.
@@ -99,6 +101,9 @@ impl Operator for Unary {
 
     fn infer(&self, inputs: &[Option<&TensorType>]) -> Result<Vec<TensorType>, InferError> {
         let input = required(Self::NAME, inputs, 0)?;
+        if self.function == F::BitNot && !input.dtype.is_integer() {
+            return Err(InferError::new(format!("{input} has no bits to complement")));
+        }
         Ok(vec![TensorType::new(self.output_type(input.dtype), input.shape.clone())])
     }
 
@@ -109,6 +114,10 @@ impl Operator for Unary {
     fn reference(&self, inputs: &[Option<&Tensor>]) -> Result<Vec<Tensor>, OpError> {
         let input = required(Self::NAME, inputs, 0)?;
         let dtype = self.output_type(input.dtype());
+        if self.function == F::BitNot {
+            let bytes = input.bytes().iter().map(|byte| !byte).collect();
+            return Ok(vec![Tensor::from_bytes(input.tensor_type().clone(), bytes)?]);
+        }
         if input.dtype() == DataType::I64 && matches!(self.function, F::Negate | F::Abs) {
             let function =
                 if self.function == F::Abs { i64::wrapping_abs } else { i64::wrapping_neg };
@@ -177,6 +186,7 @@ impl UnaryFunction {
                 }
             }
             F::Not => f64::from(u8::from(x == 0.0)),
+            F::BitNot => -1.0 - x,
             F::IsNan => f64::from(u8::from(x.is_nan())),
             F::IsInfinite => f64::from(u8::from(x.is_infinite())),
         }
@@ -224,7 +234,7 @@ impl UnaryFunction {
             F::Floor => UnaryOp::Floor,
             F::Ceil => UnaryOp::Ceil,
             F::Round => UnaryOp::Round,
-            F::Not => UnaryOp::Not,
+            F::Not | F::BitNot => UnaryOp::Not,
             F::IsNan => UnaryOp::IsNan,
             F::IsInfinite => UnaryOp::IsInfinite,
             F::Reciprocal | F::Relu | F::Sign => return None,

@@ -26,6 +26,13 @@ fn element_wise() -> Vec<Case> {
         case(Trilu { upper: true, diagonal: i64::MAX }, &[tensor(DataType::I64, [2, 2])]),
         case(Trilu { upper: false, diagonal: i64::MIN }, &[f32s([2, 0, 3])]),
     ];
+    for dtype in DataType::all().filter(|dtype| dtype.is_integer()) {
+        let (left, right) = (tensor(dtype, [2, 3]), tensor(dtype, [3]));
+        for function in [BinaryFunction::BitAnd, BinaryFunction::BitOr, BinaryFunction::BitXor] {
+            cases.push(case(Binary::new(function), &[left.clone(), right.clone()]));
+        }
+        cases.push(case(Unary::new(UnaryFunction::BitNot), &[left]));
+    }
     for from in DataType::all() {
         for to in DataType::all() {
             cases.push(case(Cast { to }, &[tensor(from, [7, 3])]));

@@ -6,6 +6,8 @@ use hone_types::{DataType, Tensor};
 
 pub fn cases() -> Vec<Case> {
     let mut cases = products();
+    cases.extend(packed_products());
+    cases.extend(tops());
     cases.extend(reductions());
     cases.extend(normalizations());
     cases
@@ -30,6 +32,28 @@ fn products() -> Vec<Case> {
             types.map(|dtype| case(MatMul {}, &[tensor(dtype, *left), tensor(dtype, *right)]))
         })
         .collect()
+}
+
+fn packed_products() -> Vec<Case> {
+    let packed = |columns: usize, left: &[usize], right: &[usize]| {
+        case(PackedMatMul { columns }, &[f32s(left), f32s(right)])
+    };
+    vec![
+        packed(5, &[2, 3, 4], &[2, 4, 3]),
+        packed(8, &[4], &[1, 4, 8]),
+        packed(1, &[0, 2], &[1, 2, 4]),
+    ]
+}
+
+fn tops() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for largest in [false, true] {
+        cases.push(case(TopK { k: 2, axis: 1, largest }, &[f32s([2, 5, 3])]));
+        cases.push(case(TopK { k: 6, axis: 0, largest }, &[tensor(DataType::Bool, [6])]));
+        cases.push(case(TopK { k: 3, axis: 1, largest }, &[tensor(DataType::U64, [1, 4])]));
+        cases.push(case(TopK { k: 0, axis: 0, largest }, &[f32s([3, 2])]));
+    }
+    cases
 }
 
 fn reductions() -> Vec<Case> {
