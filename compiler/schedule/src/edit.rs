@@ -2,8 +2,8 @@
 
 use crate::error::{Outcome, Refusal, refuse_block, refuse_loop};
 use hone_tensor::{
-    Block, BlockId, BufferId, Domain, Expr, IteratorKind, Loop, LoopKind, Program, Realize,
-    Statement, VarId,
+    Block, BlockBody, BlockId, BufferId, Domain, Expr, IteratorKind, Loop, LoopKind, Program,
+    Realize, Statement, VarId,
 };
 
 /// The place of a loop.
@@ -193,6 +193,15 @@ pub(crate) fn bindings_of<'a>(
 /// Whether a block's reduction goes over the loop `var`.
 pub(crate) fn reduces_over(block: &Block, realize: &Realize, var: VarId) -> bool {
     bindings_of(block, realize, IteratorKind::Reduction).any(|binding| binding.mentions(var))
+}
+
+/// Whether the loop `var` runs over elements and over what is reduced into them alike, as a fused one
+/// may, in a block that sets its own initial value: then only the order as it is visits the first
+/// point of a reduction first.
+pub(crate) fn runs_over_both(block: &Block, realize: &Realize, var: VarId) -> bool {
+    let sets = matches!(block.body, BlockBody::Reduce { initial: Some(_), .. });
+    let mut spatial = bindings_of(block, realize, IteratorKind::Spatial);
+    sets && reduces_over(block, realize, var) && spatial.any(|binding| binding.mentions(var))
 }
 
 /// Makes a refusal of what the verifier finds after a block was moved.

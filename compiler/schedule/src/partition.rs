@@ -9,8 +9,8 @@
 //! Buys: constant extents, which can be vectorized and unrolled. Costs: the code twice.
 
 use crate::edit::{
-    block_domain, insert, loop_at, loop_path, map_loads, must_be_serial, must_hold, reduces_over,
-    replace, substitute, unique_name,
+    block_domain, insert, loop_at, loop_path, map_loads, must_be_serial, must_hold, realize_at,
+    reduces_over, replace, runs_over_both, substitute, unique_name,
 };
 use crate::error::{Outcome, refuse_loop};
 use crate::region;
@@ -25,6 +25,15 @@ pub(crate) fn apply(program: &mut Program, target: VarId) -> Outcome<VarId> {
     let Some(count) = own.extent.as_integer() else {
         return refuse_loop(program, target, "its extent is not constant");
     };
+    for block in program.statement(&path).map(Statement::blocks).unwrap_or_default() {
+        let realize = realize_at(program, block)?;
+        if runs_over_both(&program.blocks[block], &realize, target) {
+            let name = &program.blocks[block].name;
+            let reason =
+                format!("it runs over elements and over what is reduced into them in '{name}'");
+            return refuse_loop(program, target, reason);
+        }
+    }
     let outer = program.domain_at(&path);
     let full = |first: i64| {
         let mut domain = outer.clone();

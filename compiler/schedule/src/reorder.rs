@@ -3,11 +3,12 @@
 //! Legal: the loops lie one inside the other with nothing beside them from the first to the last; a
 //! loop whose extent mentions another stays inside it; parallel loops stay outermost and vectorized
 //! ones innermost; and a loop in whose iterations a moved block computes the same elements again stays
-//! outside the loops which that block reduces over. Loops of the nest that are not named keep their places. The order of a reduction's
+//! outside the loops which that block reduces over; loops that run over elements and reduced points
+//! alike (fused ones) keep their order among themselves until that reduction is decomposed. Loops of the nest that are not named keep their places. The order of a reduction's
 //! updates may change, and with it the rounding of floating-point sums.
 //! Buys: reuse in caches and registers, and unit stride in the innermost loop.
 
-use crate::edit::{loop_path, reduces_over, replace};
+use crate::edit::{loop_path, reduces_over, replace, runs_over_both};
 use crate::error::{Outcome, loop_name, refuse_loop};
 use hone_tensor::{BlockId, Loop, LoopKind, Program, Statement, VarId};
 
@@ -40,6 +41,8 @@ pub(crate) fn apply(program: &mut Program, loops: Vec<VarId>) -> Outcome<()> {
     let Some(nest) = body.pop() else { return Ok(()) };
     let blocks = nest.blocks();
     replace(program, &outermost, nest);
+    let order: Vec<VarId> = old.iter().map(|own| own.var).collect();
+    blocks.iter().try_for_each(|block| first_stays_first(program, *block, &order))?;
     blocks.into_iter().try_for_each(|block| updates_stay_single(program, block))
 }
 
@@ -71,6 +74,28 @@ fn perfect_nest(
         }
     }
     Ok((chain, body))
+}
+
+/// Loops that run over elements and reduced points alike keep their order among themselves.
+fn first_stays_first(program: &Program, block: BlockId, old: &[VarId]) -> Outcome<()> {
+    let own = &program.blocks[block];
+    let (Some(path), Some(realize)) = (program.find_block(block), program.realize_of(block)) else {
+        return Ok(());
+    };
+    let both = |var: &VarId| runs_over_both(own, realize, *var);
+    let before: Vec<VarId> = old.iter().copied().filter(both).collect();
+    let loops = program.enclosing(&path).into_iter().map(|own| own.var);
+    let after = loops.filter(|var| before.contains(var));
+    match before.iter().zip(after).find(|(before, after)| *before != after) {
+        None => Ok(()),
+        Some((var, _)) => {
+            let reason = format!(
+                "it runs over elements and over what is reduced into them in '{}': decompose that reduction first",
+                own.name
+            );
+            refuse_loop(program, *var, reason)
+        }
+    }
 }
 
 /// Inside the outermost loop that a block reduces over no element may be computed again: it would be
