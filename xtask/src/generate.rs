@@ -1,4 +1,5 @@
-//! Writes every file that is generated from the types. What is committed is compared by a test.
+//! Writes every file that is generated from the types. What is committed is compared by tests:
+//! `crds/tests/generated.rs` and `tests/cluster/harness/tests/chart.rs`.
 
 use std::process::Command;
 
@@ -6,7 +7,9 @@ use anyhow::{Context, ensure};
 
 use crate::repository;
 
-/// Runs the chore.
+mod manifests;
+
+/// Runs the chore: CRDs from the types, the chart's CRDs from these, manifests from the chart.
 ///
 /// The generator is an example of `hone-crds`, run through cargo, so that the other chores do
 /// not wait for the Kubernetes types to build.
@@ -19,5 +22,6 @@ pub fn run() -> anyhow::Result<()> {
         .status()
         .context("start cargo to generate the CRDs")?;
     ensure!(status.success(), "generating the CRDs failed: {status}");
-    Ok(())
+    manifests::copy_crds(&root)?;
+    manifests::render(&root)
 }

@@ -34,6 +34,7 @@
 mod capability;
 mod cluster;
 mod evidence;
+mod helm;
 mod kubectl;
 mod scripts;
 mod suite;
@@ -41,6 +42,7 @@ mod wait;
 
 pub use capability::{Capabilities, Capability, State};
 pub use cluster::{Cluster, ClusterOptions};
+pub use helm::{Helm, chart, render, repository};
 pub use kubectl::Kubectl;
 pub use scripts::{program, scripts_dir, tool};
 pub use suite::{Context, Suite};

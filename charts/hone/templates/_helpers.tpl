@@ -1,0 +1,53 @@
+{{- define "hone.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 52 | trimSuffix "-" -}}
+{{- else -}}
+{{- $name := default .Chart.Name .Values.nameOverride -}}
+{{- if contains $name .Release.Name -}}
+{{- .Release.Name | trunc 52 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name $name | trunc 52 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "hone.selector" -}}
+app.kubernetes.io/name: {{ default .Chart.Name .Values.nameOverride }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: operator
+{{- end -}}
+
+{{- define "hone.labels" -}}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+{{ include "hone.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end -}}
+
+{{- define "hone.serviceAccount" -}}
+{{- if .Values.serviceAccount.create -}}
+{{- default (include "hone.fullname" .) .Values.serviceAccount.name -}}
+{{- else -}}
+{{- default "default" .Values.serviceAccount.name -}}
+{{- end -}}
+{{- end -}}
+
+{{/* An image's full name, from a dictionary of the image and the default tag. */}}
+{{- define "hone.image" -}}
+{{- $name := .image.repository -}}
+{{- if .image.registry -}}{{- $name = printf "%s/%s" .image.registry $name -}}{{- end -}}
+{{- if .image.digest -}}
+{{- printf "%s@%s" $name .image.digest -}}
+{{- else -}}
+{{- printf "%s:%s" $name (default .tag .image.tag) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Names of cluster-scoped objects: two releases in two namespaces do not collide. */}}
+{{- define "hone.clusterName" -}}
+{{- if eq .Release.Namespace (include "hone.fullname" .) -}}
+{{- include "hone.fullname" . -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Namespace (include "hone.fullname" .) | trunc 63 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
