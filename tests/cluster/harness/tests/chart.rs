@@ -38,10 +38,9 @@ fn same(what: &str, found: &str, expected: &str) -> Result<()> {
     }
     let mut lines = found.lines().zip(expected.lines()).enumerate();
     match lines.find(|(_, (found, expected))| found != expected) {
-        Some((number, (found, expected))) => bail!(
-            "{what}: line {} is {found:?}, expected {expected:?}",
-            number + 1
-        ),
+        Some((number, (found, expected))) => {
+            bail!("{what}: line {} is {found:?}, expected {expected:?}", number + 1)
+        }
         None => bail!("{what}: one is longer than the other"),
     }
 }
@@ -106,9 +105,8 @@ fn wrong_values_are_refused(_: &Context<'_>) -> Result<()> {
 fn dashboards_ask_for_metrics_that_exist(_: &Context<'_>) -> Result<()> {
     let root = repository();
     let source = fs::read_to_string(root.join("operator/src/metrics.rs"))?;
-    let word = Regex::new(
-        r"\b(?:hone|workqueue|controller_runtime|rest_client|leader_election)_[a-z_]+",
-    )?;
+    let word =
+        Regex::new(r"\b(?:hone|workqueue|controller_runtime|rest_client|leader_election)_[a-z_]+")?;
     let mut asked = BTreeSet::new();
     for file in ["dashboards/hone.json", "alerts.yaml"] {
         let text = fs::read_to_string(root.join("charts/hone/files").join(file))?;
@@ -148,11 +146,7 @@ fn kubeconform_finds_nothing(context: &Context<'_>) -> Result<()> {
 }
 
 /// Installs nothing but the CRDs, and takes them away again: the tests share a cluster.
-fn with_crds(
-    helm: &Helm,
-    context: &Context<'_>,
-    body: impl FnOnce() -> Result<()>,
-) -> Result<()> {
+fn with_crds(helm: &Helm, context: &Context<'_>, body: impl FnOnce() -> Result<()>) -> Result<()> {
     remove_crds(context)?;
     let crds = render(&["--show-only", "templates/crds.yaml"])?;
     context.kubectl.run_with(&["apply", "--server-side", "-f", "-"], &crds)?;
@@ -181,6 +175,8 @@ fn server_accepts_everything(context: &Context<'_>) -> Result<()> {
             "template",
             "hone",
             &chart(),
+            "--kube-version",
+            "1.35.0",
             "--values",
             &values.to_string_lossy(),
             "--set",
@@ -352,6 +348,8 @@ fn operator_pod_is_restricted(context: &Context<'_>) -> Result<()> {
         "template",
         "hone",
         &chart(),
+        "--kube-version",
+        "1.35.0",
         "--show-only",
         "templates/deployment.yaml",
         "--set",
@@ -361,7 +359,8 @@ fn operator_pod_is_restricted(context: &Context<'_>) -> Result<()> {
     // Only a pod is refused; of a Deployment the server merely warns.
     eventually("a pod of the operator", SOON, || {
         let pods = context.kubectl.text("pods", "{.items[*].metadata.name}")?;
-        let refused = context.kubectl.text("events", "{.items[?(@.reason=='FailedCreate')].message}")?;
+        let refused =
+            context.kubectl.text("events", "{.items[?(@.reason=='FailedCreate')].message}")?;
         ensure!(refused.is_empty(), "{refused}");
         Ok((!pods.is_empty()).then_some(()))
     })
