@@ -28,8 +28,11 @@ fn yaml(path: &str) -> Result<Value> {
     serde_yaml::from_str(&text(path)?).with_context(|| format!("{path} is no YAML"))
 }
 
+/// A file's name, the object in it, and what each tool is to say of it.
+type HealthCase = (String, String, BTreeMap<String, String>);
+
 /// The objects of `tests/pipelines`, with what their first lines expect: `# argo=… kstatus=… flux=…`.
-fn health_cases() -> Result<Vec<(String, String, BTreeMap<String, String>)>> {
+fn health_cases() -> Result<Vec<HealthCase>> {
     let mut cases = Vec::new();
     for entry in fs::read_dir(repository().join("tests/pipelines"))? {
         let path = entry?.path();
