@@ -4,7 +4,7 @@ use crate::NodeError;
 use crate::onnx::builder::Builder;
 use crate::onnx::node::{Node, Outputs};
 use crate::onnx::shorthands::{axes, axis};
-use hone_ops::{ArgReduce, ReduceFunction as R};
+use hone_ops::{ArgReduce, ReduceFunction as R, TopK};
 use hone_types::DataType;
 
 /// `ReduceSum` and the others of its kind.
@@ -61,4 +61,19 @@ pub(super) fn arg_reduce(builder: &mut Builder, node: &mut Node) -> Outputs {
         select_last: node.flag("select_last_index", false)?,
     };
     Ok(vec![builder.apply(operator, &[input])?])
+}
+
+/// `TopK`: the number is an attribute before opset 10, an input since.
+pub(super) fn top_k(builder: &mut Builder, node: &mut Node) -> Outputs {
+    let input = node.input(0)?;
+    let number =
+        if node.opset < 10 { node.int_or("k", -1)? } else { builder.integer_of(node, 1)? };
+    let k = usize::try_from(number).map_err(|_| {
+        NodeError::invalid(format!("k is {number}, which is no number of elements"))
+    })?;
+    let axis = axis(node.int_or("axis", -1)?, builder.rank(input))?;
+    let largest = node.flag("largest", true)?;
+    // Without `sorted` any order will do.
+    node.ignore(&["sorted"]);
+    builder.apply_all(TopK { k, axis, largest }, &[Some(input)])
 }
