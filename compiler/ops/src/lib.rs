@@ -3,7 +3,7 @@
 //!
 //! The reference results are the oracle of every later stage: plain loops, sums in `f64`. The tensor
 //! expression defines the same result as a loop program; it says nothing of loop order or machine.
-//! To add an operator: a file here, a line in the list below, a case in `tests/models/`.
+//! To add an operator: a file here, a line in the list below, a case in `tests/cases/`.
 
 mod arg_reduce;
 mod batch_normalization;
