@@ -160,8 +160,9 @@ fn initial_realize(
         name: format!("{}.initial", block.name),
         iterators: block.iterators.iter().filter(|own| spatial(own.kind)).cloned().collect(),
         buffer: block.buffer,
-        indices: block.indices.clone(),
-        body: BlockBody::Map(initial.clone()),
+        // Indices into a shrunk buffer speak of loops around the block as well.
+        indices: block.indices.iter().map(|index| substitute(index, renamed)).collect(),
+        body: BlockBody::Map(substitute(initial, renamed)),
     };
     Some(Realize { block: program.blocks.push(block), bindings, predicate })
 }

@@ -40,19 +40,23 @@ fn inner_loop(text: &str) -> Vec<String> {
 #[test]
 fn the_inner_loop_is_ideal() {
     let target = Target::new("x86_64-unknown-linux-gnu", "skylake-avx512", vec![]).unwrap();
-    for (rows, vectors) in [(14, 2), (12, 2)] {
+    // Unrolled further, LLVM moves loads of the next step up and spills one or two of the largest
+    // tiles' accumulators.
+    for (rows, vectors, unroll) in
+        [(14, 2, 1), (14, 2, 4), (12, 2, 4), (9, 3, 1), (8, 3, 2), (6, 4, 4), (5, 5, 1), (28, 1, 1)]
+    {
         let sizes =
-            Sizes { m: rows * 5, n: 16 * vectors * 3, k: 256, rows, lanes: 16, vectors, unroll: 4 };
+            Sizes { m: rows * 5, n: 16 * vectors * 3, k: 256, rows, lanes: 16, vectors, unroll };
         let text = assembly(&scheduled(sizes), &target).unwrap();
         let body = inner_loop(&text);
         let count = |start: &str| body.iter().filter(|own| own.starts_with(start)).count();
         let stack =
             body.iter().filter(|own| own.contains("(%rsp") || own.contains("(%rbp")).count();
         let listing = body.join("\n");
-        assert_eq!(count("vfmadd"), rows * vectors * 4, "{listing}");
+        assert_eq!(count("vfmadd"), rows * vectors * unroll, "{listing}");
         assert_eq!(stack, 0, "spills in the loop:\n{listing}");
         assert!(
-            body.len() <= (rows * vectors + rows + vectors) * 4 + 6,
+            body.len() <= (rows * vectors + rows + vectors) * unroll + 6,
             "{}\n{listing}",
             body.len()
         );

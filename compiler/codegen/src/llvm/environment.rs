@@ -97,18 +97,26 @@ impl<'c> Environment<'c> {
         let constant = |var| {
             range(var).filter(|range| range.min == range.max).map(|range| Expr::Integer(range.min))
         };
-        let simple = simplify(&expr.substitute(&constant), &range);
-        if self.atoms.is_empty() {
-            return simple;
+        let mut simple = simplify(&expr.substitute(&constant), &range);
+        // Naming one atom may make another; each round names at least one, so this ends.
+        for _ in 0..=self.atoms.len() {
+            let named = self.name_atoms(&simple);
+            if named == simple {
+                break;
+            }
+            simple = simplify(&named.substitute(&constant), &range);
         }
-        let named = self.name_atoms(&simple);
-        simplify(&named.substitute(&constant), &range)
+        simple
     }
 
     fn name_atoms(&self, expr: &Expr) -> Expr {
-        match self.atoms.iter().find(|(atom, _)| atom == expr) {
+        if self.atoms.is_empty() {
+            return expr.clone();
+        }
+        let expr = expr.map_operands(&mut |operand| self.name_atoms(operand));
+        match self.atoms.iter().find(|(atom, _)| *atom == expr) {
             Some((_, var)) => Expr::Var(*var),
-            None => expr.map_operands(&mut |operand| self.name_atoms(operand)),
+            None => expr,
         }
     }
 
@@ -142,10 +150,20 @@ impl<'c> Environment<'c> {
         depth
     }
 
+    /// Whether an atom has a variable already.
+    pub(crate) fn is_named(&self, atom: &Expr) -> bool {
+        self.atoms.iter().any(|(own, _)| own == atom)
+    }
+
+    /// A variable that the program does not have.
+    pub(crate) fn fresh(&mut self) -> VarId {
+        self.next += 1;
+        VarId::from_index(self.next - 1)
+    }
+
     /// Gives a quotient or remainder a variable of its own; the caller binds it.
     pub(crate) fn define_atom(&mut self, atom: Expr) -> VarId {
-        let var = VarId::from_index(self.next);
-        self.next += 1;
+        let var = self.fresh();
         self.atoms.push((atom, var));
         var
     }

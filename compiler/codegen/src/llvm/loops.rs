@@ -7,9 +7,15 @@
 use super::emitter::Emitter;
 use super::environment::{Binding, Lanes, is_atom};
 use crate::error::Result;
-use hone_tensor::{Expr, Loop, LoopKind, Range, Statement, VarId};
+use hone_tensor::{
+    BlockBody, BufferId, Expr, Loop, LoopKind, Range, Realize, Scope, Statement, VarId,
+};
 use inkwell::IntPredicate;
 use inkwell::values::{BasicValue, InstructionValue, IntValue};
+
+/// A vectorized loop of up to this many registers is written out; a longer one runs over single
+/// registers.
+const WRITTEN_OUT: i64 = 8;
 
 impl<'c> Emitter<'c, '_> {
     pub(crate) fn statements(&mut self, statements: &[Statement]) -> Result<()> {
@@ -121,6 +127,13 @@ impl<'c> Emitter<'c, '_> {
         bound: Option<IntValue<'c>>,
     ) -> Result<()> {
         let native = (self.target.vector_bytes / self.widest(&inner.body)).max(1) as i64;
+        if extent > native * WRITTEN_OUT
+            && bound.is_none()
+            && self.can_strip(inner.var, &inner.body)
+        {
+            let rolled = self.strip(inner, extent, native);
+            return self.loop_statement(&rolled);
+        }
         let mut first = 0;
         while first < extent {
             let left = extent - first;
@@ -136,6 +149,42 @@ impl<'c> Emitter<'c, '_> {
             first += count;
         }
         Ok(())
+    }
+
+    /// A vectorized loop of many vectors as a running loop over single ones.
+    fn strip(&mut self, inner: &Loop, extent: i64, native: i64) -> Loop {
+        let (outer, lane) = (self.environment.fresh(), self.environment.fresh());
+        let rest = Expr::Integer(extent) - Expr::Var(outer) * native;
+        let index = Expr::Var(outer) * native + Expr::Var(lane);
+        let replace = |var: VarId| (var == inner.var).then(|| index.clone());
+        let body = inner.body.iter().map(|own| substitute(own, &replace)).collect();
+        let width = Expr::Integer(native).minimum(rest);
+        let lanes = Loop { var: lane, extent: width, kind: LoopKind::Vectorized, body };
+        let count = Expr::Integer((extent + native - 1) / native);
+        let body = vec![Statement::Loop(Box::new(lanes))];
+        Loop { var: outer, extent: count, kind: LoopKind::Serial, body }
+    }
+
+    /// Whether the blocks below get along without constant indices and speak of `var` by their
+    /// bindings only: they use no registers and no buffer shrunk to one value of `var`.
+    fn can_strip(&self, var: VarId, statements: &[Statement]) -> bool {
+        let in_registers = |buffer: BufferId| self.program.buffers[buffer].scope == Scope::Register;
+        statements.iter().all(|statement| match statement {
+            Statement::Loop(inner) => self.can_strip(var, &inner.body),
+            Statement::Realize(realize) => {
+                let block = &self.program.blocks[realize.block];
+                let (BlockBody::Map(value) | BlockBody::Reduce { value, .. }) = &block.body;
+                let mut fits = !in_registers(block.buffer);
+                for expr in block.indices.iter().chain([value]) {
+                    expr.visit(&mut |part| match part {
+                        Expr::Load(buffer, _) => fits &= !in_registers(*buffer),
+                        Expr::Var(own) => fits &= *own != var,
+                        _ => {}
+                    });
+                }
+                fits
+            }
+        })
     }
 
     fn part(
@@ -321,7 +370,8 @@ impl<'c> Emitter<'c, '_> {
             expressions(body, &mut |expr| {
                 let simple = self.environment.simplify(expr);
                 simple.visit(&mut |part| {
-                    let new = is_atom(part) && !found.contains(part);
+                    let new =
+                        is_atom(part) && !found.contains(part) && !self.environment.is_named(part);
                     if new
                         && part.operands().iter().all(|operand| self.environment.is_bound(operand))
                     {
@@ -342,6 +392,23 @@ impl<'c> Emitter<'c, '_> {
                 fresh.push(var);
             }
         }
+    }
+}
+
+/// The statement with variables replaced in its extents, bindings and predicates.
+fn substitute(statement: &Statement, replace: &dyn Fn(VarId) -> Option<Expr>) -> Statement {
+    match statement {
+        Statement::Loop(own) => Statement::Loop(Box::new(Loop {
+            var: own.var,
+            extent: own.extent.substitute(replace),
+            kind: own.kind,
+            body: own.body.iter().map(|inner| substitute(inner, replace)).collect(),
+        })),
+        Statement::Realize(own) => Statement::Realize(Realize {
+            block: own.block,
+            bindings: own.bindings.iter().map(|own| own.substitute(replace)).collect(),
+            predicate: own.predicate.as_ref().map(|own| own.substitute(replace)),
+        }),
     }
 }
 

@@ -48,7 +48,7 @@ impl<'c> Ir<'c> {
 
     /// e^(x + low), `low` a small correction of `x`.
     fn exp_sum(&self, x: V<'c>, low: V<'c>) -> Result<V<'c>> {
-        let bounded = self.clamp(x, -746.0, 710.0)?;
+        let bounded = self.clamp(x, -760.0, 720.0)?;
         let (whole, n) = self.nearest(self.mul(bounded, self.like(x, LOG2_E))?)?;
         let minus = self.negate(whole)?;
         let r = self.multiply_add(minus, self.like(x, LN2[0]), bounded)?;
@@ -76,7 +76,7 @@ impl<'c> Ir<'c> {
         let high = self.mul(exponent, self.like(x, LN2[0]))?;
         let (sum, error) = self.two_sum(high, f)?;
         let (sum, second) = self.two_sum(sum, self.negate(half)?)?;
-        Ok((sum, self.add(low, self.add(error, second)?)?))
+        self.two_sum(sum, self.add(low, self.add(error, second)?)?)
     }
 
     /// `a + b` and what its rounding lost.
@@ -252,7 +252,8 @@ impl<'c> Ir<'c> {
         let root = self.square_root(self.multiply_add(t, t, self.add(t, t)?)?)?;
         let near = self.log_plus_one(self.add(t, root)?)?;
         let far = self.add(self.log_f64(x)?, self.like(x, LN_2))?;
-        self.select(self.less(x, 1e9)?, near, far)
+        let value = self.select(self.less(x, 1e9)?, near, far)?;
+        self.select(self.less(x, 1.0)?, self.like(x, f64::NAN), value)
     }
 
     fn atanh(&self, x: V<'c>) -> Result<V<'c>> {
@@ -285,6 +286,9 @@ impl<'c> Ir<'c> {
         let bounded = self.less(self.magnitude(correction)?, 1.0)?;
         let correction = self.select(bounded, correction, zero)?;
         let power = self.exp_sum(product, correction)?;
+        // ±1 to an infinite power is 1, though the logarithm's product is undefined.
+        let unit_size = self.compare_float(FloatPredicate::OEQ, size, one)?;
+        let power = self.select(unit_size, one, power)?;
         let whole =
             self.compare_float(FloatPredicate::OEQ, self.unary_intrinsic("llvm.trunc", b)?, b)?;
         let halved = self.mul(b, self.like(b, 0.5))?;

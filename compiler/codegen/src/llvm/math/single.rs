@@ -79,11 +79,11 @@ impl<'c> Ir<'c> {
         let size = self.magnitude(x)?;
         let square = self.mul(x, x)?;
         let near = self.multiply_add(self.polynomial(square, &ERF_F32)?, size, size)?;
-        let bounded = self.clamp(size, 0.9, 4.0)?;
+        let bounded = self.clamp(size, 1.25, 4.0)?;
         let t = self.sub(bounded, self.like(x, 2.4))?;
         let complement = self.exp_of_number_f32(self.negate(self.polynomial(t, &ERFC_F32)?)?)?;
         let far = self.sub(self.like(x, 1.0), complement)?;
-        let chosen = self.select(self.less(size, 0.9)?, near, far)?;
+        let chosen = self.select(self.less(size, 1.25)?, near, far)?;
         self.unless_nan(x, self.with_sign(chosen, x)?)
     }
 }

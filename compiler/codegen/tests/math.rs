@@ -1,0 +1,267 @@
+//! Accuracy of the functions against the platform's, in `f32` and `f64`, in lanes and one by one.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+#[path = "support/common.rs"]
+mod common;
+
+use common::run;
+use hone_tensor::{BinaryOp, Builder, Expr, LoopKind, Program, Statement, UnaryOp};
+use hone_types::DataType::{F32, F64};
+use hone_types::{DataType, Tensor, TensorType};
+
+/// Distance in units in the last place of the expected `f32`; 0 for equal specials.
+fn ulps(actual: f64, expected: f64) -> f64 {
+    let rounded = expected as f32;
+    if actual.is_nan() || expected.is_nan() {
+        return if actual.is_nan() && expected.is_nan() { 0.0 } else { f64::INFINITY };
+    }
+    if f64::from(rounded) == actual {
+        return 0.0;
+    }
+    if rounded.is_infinite() || actual.is_infinite() {
+        return f64::INFINITY;
+    }
+    let size = rounded.abs().max(f32::MIN_POSITIVE);
+    let unit = f64::from(f32::from_bits(size.to_bits() + 1)) - f64::from(size);
+    (actual - expected).abs() / unit
+}
+
+fn vectorized(mut program: Program) -> Program {
+    for statement in &mut program.body {
+        if let Statement::Loop(own) = statement {
+            own.kind = LoopKind::Vectorized;
+        }
+    }
+    program
+}
+
+/// Values at the ends, of every magnitude, and dense in between.
+fn samples(dtype: DataType, low: f64, high: f64) -> Vec<f64> {
+    let mut values = vec![
+        0.0,
+        -0.0,
+        1.0,
+        -1.0,
+        0.5,
+        -0.5,
+        2.0,
+        f64::INFINITY,
+        f64::NEG_INFINITY,
+        f64::NAN,
+        88.72,
+        88.73,
+        -87.34,
+        -103.97,
+        -104.1,
+        709.7,
+        -745.0,
+        1e-45,
+        -1e-45,
+        1e-40,
+        1.1754944e-38,
+        3.4e38,
+        -3.4e38,
+        1e30,
+        1e-30,
+        0.625,
+        0.9,
+        4.0,
+        0.99999994,
+        1.0000001,
+        0.41421356,
+        2.41421356,
+    ];
+    let steps = 600;
+    values.extend((0..=steps).map(|step| low + (high - low) * f64::from(step) / f64::from(steps)));
+    for power in -120..120 {
+        values.extend([1.37 * 2f64.powi(power), -1.73 * 2f64.powi(power)]);
+    }
+    if dtype == F32 { values.iter().map(|own| f64::from(*own as f32)).collect() } else { values }
+}
+
+struct Case {
+    op: UnaryOp,
+    exact: fn(f64) -> f64,
+    low: f64,
+    high: f64,
+    /// Largest magnitude the bound holds for.
+    limit: f64,
+    ulps: f64,
+}
+
+fn sigmoid(x: f64) -> f64 {
+    1.0 / (1.0 + (-x).exp())
+}
+
+fn cases() -> Vec<Case> {
+    let case =
+        |op, exact, low, high, ulps| Case { op, exact, low, high, limit: f64::INFINITY, ulps };
+    let mut cases = vec![
+        case(UnaryOp::Exp, f64::exp, -105.0, 90.0, 2.0),
+        case(UnaryOp::Log, f64::ln, 0.0, 40.0, 2.0),
+        case(UnaryOp::Sqrt, f64::sqrt, 0.0, 40.0, 0.51),
+        case(UnaryOp::Tanh, f64::tanh, -10.0, 10.0, 2.0),
+        case(UnaryOp::Erf, libm::erf, -5.0, 5.0, 2.0),
+        case(UnaryOp::Sigmoid, sigmoid, -110.0, 30.0, 2.0),
+        case(UnaryOp::Sin, f64::sin, -20.0, 20.0, 1.0),
+        case(UnaryOp::Cos, f64::cos, -20.0, 20.0, 1.0),
+        case(UnaryOp::Tan, f64::tan, -20.0, 20.0, 1.0),
+        case(UnaryOp::Asin, f64::asin, -1.0, 1.0, 1.0),
+        case(UnaryOp::Acos, f64::acos, -1.0, 1.0, 1.0),
+        case(UnaryOp::Atan, f64::atan, -10.0, 10.0, 1.0),
+        case(UnaryOp::Sinh, f64::sinh, -90.0, 90.0, 1.0),
+        case(UnaryOp::Cosh, f64::cosh, -90.0, 90.0, 1.0),
+        case(UnaryOp::Asinh, libm::asinh, -10.0, 10.0, 1.0),
+        case(UnaryOp::Acosh, |x| if x < 1.0 { f64::NAN } else { libm::acosh(x) }, 1.0, 10.0, 1.0),
+        case(UnaryOp::Atanh, libm::atanh, -1.0, 1.0, 1.0),
+        case(UnaryOp::Floor, f64::floor, -5.0, 5.0, 0.0),
+        case(UnaryOp::Ceil, f64::ceil, -5.0, 5.0, 0.0),
+        case(UnaryOp::Round, f64::round_ties_even, -5.0, 5.0, 0.0),
+        case(UnaryOp::Truncate, f64::trunc, -5.0, 5.0, 0.0),
+        case(UnaryOp::Abs, f64::abs, -5.0, 5.0, 0.0),
+        case(UnaryOp::Negate, |x| -x, -5.0, 5.0, 0.0),
+    ];
+    for own in &mut cases {
+        if matches!(own.op, UnaryOp::Sin | UnaryOp::Cos | UnaryOp::Tan) {
+            own.limit = 2f64.powi(30);
+        }
+    }
+    cases
+}
+
+#[test]
+fn functions_keep_their_bounds() {
+    let mut worst = Vec::new();
+    for dtype in [F32, F64] {
+        let cases = cases();
+        let mut builder = Builder::new();
+        let mut inputs = Vec::new();
+        for case in &cases {
+            let values = samples(dtype, case.low, case.high);
+            let own = TensorType::new(dtype, [values.len()]);
+            let x = builder.input("x", &own);
+            let y = builder.map("y", &own, |i| Expr::Load(x, i.to_vec()).unary(case.op));
+            builder.output(y);
+            inputs.push(Tensor::from_f64(dtype, [values.len()], &values).unwrap());
+        }
+        let plain = builder.finish();
+        let bytes: Vec<Vec<u8>> = inputs.iter().map(|own| own.bytes().to_vec()).collect();
+        for program in [plain.clone(), vectorized(plain)] {
+            for ((case, input), result) in cases.iter().zip(&inputs).zip(run(&program, &bytes)) {
+                let result = Tensor::from_bytes(input.tensor_type().clone(), result).unwrap();
+                let largest = check(case, dtype, &input.to_f64(), &result.to_f64());
+                worst.push(format!("{dtype} {:?} {largest:.3e}", case.op));
+            }
+        }
+    }
+    println!("{}", worst.join("\n"));
+}
+
+/// The largest error: in units in the last place for `f32`, relative for `f64`.
+fn check(case: &Case, dtype: DataType, inputs: &[f64], results: &[f64]) -> f64 {
+    let mut largest: f64 = 0.0;
+    for (x, actual) in inputs.iter().zip(results) {
+        let expected = (case.exact)(*x);
+        if x.is_finite() && x.abs() > case.limit {
+            continue;
+        }
+        let (error, bound) = if dtype == F32 {
+            (ulps(*actual, expected), case.ulps)
+        } else {
+            let same = *actual == expected || (actual.is_nan() && expected.is_nan());
+            let least = if case.limit.is_finite() { 1.0 } else { 1e-300 };
+            let error = (actual - expected).abs() / expected.abs().max(least);
+            (if same { 0.0 } else { error }, 1e-12)
+        };
+        assert!(
+            error <= bound,
+            "{dtype} {:?}({x:e}) = {actual:e}, not {expected:e}: {error}",
+            case.op
+        );
+        largest = largest.max(error);
+    }
+    largest
+}
+
+#[test]
+fn powers_and_remainders() {
+    let points = [
+        0.0,
+        -0.0,
+        1.0,
+        -1.0,
+        2.0,
+        -2.0,
+        0.5,
+        -0.5,
+        3.0,
+        -3.0,
+        2.5,
+        -2.5,
+        10.0,
+        1e-3,
+        1e10,
+        -1e10,
+        127.0,
+        1e30,
+        f64::INFINITY,
+        f64::NEG_INFINITY,
+        f64::NAN,
+        0.333,
+        1.0000001,
+        7.25,
+    ];
+    let pairs: Vec<(f64, f64)> =
+        points.iter().flat_map(|a| points.iter().map(move |b| (*a, *b))).collect();
+    for dtype in [F32, F64] {
+        let round = |x: f64| if dtype == F32 { f64::from(x as f32) } else { x };
+        let pairs: Vec<(f64, f64)> = pairs.iter().map(|(a, b)| (round(*a), round(*b))).collect();
+        let own = TensorType::new(dtype, [pairs.len()]);
+        let mut builder = Builder::new();
+        let (a, b) = (builder.input("a", &own), builder.input("b", &own));
+        let ops = [BinaryOp::Power, BinaryOp::Remainder, BinaryOp::Minimum, BinaryOp::Maximum];
+        for op in ops {
+            let y = builder.map("y", &own, |i| {
+                Expr::Load(a, i.to_vec()).binary(op, Expr::Load(b, i.to_vec()))
+            });
+            builder.output(y);
+        }
+        let plain = builder.finish();
+        let tensor = |pick: fn(&(f64, f64)) -> f64| {
+            let values: Vec<f64> = pairs.iter().map(pick).collect();
+            Tensor::from_f64(dtype, [pairs.len()], &values).unwrap().bytes().to_vec()
+        };
+        let inputs = [tensor(|own| own.0), tensor(|own| own.1)];
+        for program in [plain.clone(), vectorized(plain)] {
+            for (op, result) in ops.into_iter().zip(run(&program, &inputs)) {
+                let result = Tensor::from_bytes(own.clone(), result).unwrap().to_f64();
+                for ((a, b), actual) in pairs.iter().zip(&result) {
+                    let extreme = |own: fn(f64, f64) -> f64| {
+                        if a.is_nan() || b.is_nan() { f64::NAN } else { own(*a, *b) }
+                    };
+                    let expected = match op {
+                        BinaryOp::Power => a.powf(*b),
+                        BinaryOp::Minimum => extreme(f64::min),
+                        BinaryOp::Maximum => extreme(f64::max),
+                        // Quotients beyond 2^53 are outside the stated bound.
+                        _ if (a / b).abs() > 2f64.powi(53) && a.is_finite() && *b != 0.0 => {
+                            continue;
+                        }
+                        _ => a % b,
+                    };
+                    if dtype == F32 {
+                        let own = ulps(*actual, expected);
+                        assert!(own <= 1.0, "{op:?}({a:e}, {b:e}) = {actual:e}, not {expected:e}");
+                    } else {
+                        let same = *actual == expected || (actual.is_nan() && expected.is_nan());
+                        let error = (actual - expected).abs() / expected.abs();
+                        assert!(
+                            same || error < 1e-12,
+                            "{op:?}({a:e}, {b:e}) = {actual:e}, not {expected:e}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+}
