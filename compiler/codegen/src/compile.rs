@@ -62,6 +62,13 @@ fn compile_one(
     Ok(ObjectCode { bytes, kernels })
 }
 
+/// The object file of a module that was made by hand.
+pub(crate) fn object(module: &Module, target: &Target, symbol: &str) -> Result<Vec<u8>> {
+    let machine = target.machine()?;
+    optimize(module, &machine, symbol)?;
+    write(module, &machine, FileType::Object, symbol)
+}
+
 fn optimize(module: &Module, machine: &TargetMachine, symbol: &str) -> Result<()> {
     module.set_triple(&machine.get_triple());
     module.set_data_layout(&machine.get_target_data().get_data_layout());

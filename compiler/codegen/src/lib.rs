@@ -20,6 +20,7 @@ mod linear;
 mod link;
 mod llvm;
 mod prepare;
+mod probe;
 mod round;
 mod targets;
 mod text;
@@ -27,6 +28,7 @@ mod text;
 pub use compile::{assembly, compile, kernels, llvm_ir};
 pub use error::CodegenError;
 pub use link::link;
+pub use probe::{Cache, Machine, probe};
 pub use targets::Target;
 
 use hone_tensor::{BufferId, Program};

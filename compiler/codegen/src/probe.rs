@@ -1,0 +1,247 @@
+//! What this machine can do, measured with code made here: the figures that schedules reckon with.
+
+use crate::error::{CodegenError, Result};
+use crate::llvm::ir::{Ir, T, V};
+use crate::{ObjectCode, Target, compile, link};
+use inkwell::AddressSpace;
+use inkwell::IntPredicate;
+use inkwell::context::Context;
+use inkwell::values::{BasicValue, IntValue, PhiValue, PointerValue};
+use std::ffi::c_void;
+use std::time::{Duration, Instant};
+
+/// Measured and reported properties of this machine, for one core.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Machine {
+    /// `f32` multiply-adds, in 10^9 operations (two each) a second.
+    pub f32_gflops: f64,
+    /// 8-bit integer dot products (VNNI), in 10^9 operations (two for each product) a second.
+    pub int8_gops: Option<f64>,
+    /// bfloat16 dot products, in 10^9 operations a second.
+    pub bf16_gflops: Option<f64>,
+    /// Data caches, innermost first.
+    pub caches: Vec<Cache>,
+    /// Bytes that one core reads from memory, in 10^9 a second.
+    pub memory_gbytes: f64,
+}
+
+/// A data cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cache {
+    /// 1 is nearest to the core.
+    pub level: u32,
+    /// Size in bytes.
+    pub bytes: u64,
+}
+
+/// Independent chains that hide the latency of an instruction on every known core.
+const CHAINS: usize = 24;
+/// Rounds of one measured call: some tens of microseconds.
+const ROUNDS: i64 = 10_000;
+
+/// Measures this machine; takes about half a second.
+pub fn probe() -> Result<Machine> {
+    let target = Target::host()?;
+    let lanes = (target.vector_bytes / 4) as u32;
+    let wide = target.vector_bytes == 64;
+    let rate = |peak: Peak, operations: f64| -> Result<f64> {
+        let kernel = Loaded::new(&target, |ir| chains(ir, peak, lanes))?;
+        let seconds = kernel.best_seconds(&mut [0u64; 8], ROUNDS);
+        Ok(operations * CHAINS as f64 * ROUNDS as f64 / seconds / 1e9)
+    };
+    let f32_gflops = rate(Peak::MultiplyAdd, 2.0 * f64::from(lanes))?;
+    let dot = |feature: &str, peak: Peak, per_lane: f64| -> Result<Option<f64>> {
+        match wide && target.has_feature(feature) {
+            true => rate(peak, per_lane * f64::from(lanes)).map(Some),
+            false => Ok(None),
+        }
+    };
+    let int8_gops = dot("avx512vnni", Peak::Int8Dot, 8.0)?;
+    let bf16_gflops = dot("avx512bf16", Peak::BfloatDot, 4.0)?;
+    let caches = caches();
+    let memory_gbytes = memory_rate(&target, lanes, &caches)?;
+    Ok(Machine { f32_gflops, int8_gops, bf16_gflops, caches, memory_gbytes })
+}
+
+/// Which instruction a peak is measured of.
+#[derive(Clone, Copy)]
+enum Peak {
+    MultiplyAdd,
+    Int8Dot,
+    BfloatDot,
+}
+
+fn memory_rate(target: &Target, lanes: u32, caches: &[Cache]) -> Result<f64> {
+    let largest = caches.iter().map(|cache| cache.bytes).max().unwrap_or(32 << 20);
+    let bytes = (4 * largest).clamp(64 << 20, 512 << 20) as usize;
+    let mut memory = vec![0u64; bytes / 8 + 8];
+    let kernel = Loaded::new(target, |ir| reader(ir, lanes))?;
+    let step = STREAM * lanes as usize * 4;
+    let rounds = (bytes / step) as i64;
+    let seconds = kernel.best_seconds(&mut memory, rounds);
+    Ok(rounds as f64 * step as f64 / seconds / 1e9)
+}
+
+/// Vectors that one round of the reader loads.
+const STREAM: usize = 8;
+
+/// `void probe(memory, rounds)`: chains of one instruction, `rounds` long.
+fn chains<'c>(ir: &Ir<'c>, peak: Peak, lanes: u32) -> Result<()> {
+    let context = ir.context;
+    let (accumulator, factor): (T<'c>, T<'c>) = match peak {
+        Peak::MultiplyAdd => {
+            let ty = context.f32_type().vec_type(lanes).into();
+            (ty, ty)
+        }
+        Peak::Int8Dot => {
+            let ty = context.i32_type().vec_type(lanes).into();
+            (ty, ty)
+        }
+        Peak::BfloatDot => (
+            context.f32_type().vec_type(lanes).into(),
+            context.bf16_type().vec_type(2 * lanes).into(),
+        ),
+    };
+    counted(ir, accumulator, CHAINS, |ir, memory, _, before| {
+        let a = ir.load(factor, memory, 8)?;
+        before
+            .iter()
+            .map(|own| match peak {
+                Peak::MultiplyAdd => ir.multiply_add(a, a, *own),
+                Peak::Int8Dot => ir.intrinsic("llvm.x86.avx512.vpdpbusd.512", &[], &[*own, a, a]),
+                Peak::BfloatDot => {
+                    ir.intrinsic("llvm.x86.avx512bf16.dpbf16ps.512", &[], &[*own, a, a])
+                }
+            })
+            .collect()
+    })
+}
+
+/// `void probe(memory, rounds)`: adds up all of `memory`.
+fn reader<'c>(ir: &Ir<'c>, lanes: u32) -> Result<()> {
+    let ty: T<'c> = ir.context.i32_type().vec_type(lanes).into();
+    let bytes = i64::from(lanes) * 4;
+    counted(ir, ty, STREAM, |ir, memory, round, before| {
+        let step = ir.builder.build_int_mul(round, ir.i64(bytes * STREAM as i64), "")?;
+        let start = ir.offset(memory, step)?;
+        before
+            .iter()
+            .zip(0..)
+            .map(|(own, place)| {
+                let value = ir.load(ty, ir.offset(start, ir.i64(place * bytes))?, 8)?;
+                ir.binary(inkwell::values::InstructionOpcode::Add, *own, value)
+            })
+            .collect()
+    })
+}
+
+/// `void probe(memory, rounds)`: a loop that carries `count` vectors, stored at the end so that none
+/// is left out.
+fn counted<'c>(
+    ir: &Ir<'c>,
+    ty: T<'c>,
+    count: usize,
+    body: impl FnOnce(&Ir<'c>, PointerValue<'c>, IntValue<'c>, &[V<'c>]) -> Result<Vec<V<'c>>>,
+) -> Result<()> {
+    let context = ir.context;
+    let (pointer, number) = (context.ptr_type(AddressSpace::default()), context.i64_type());
+    let signature = context.void_type().fn_type(&[pointer.into(), number.into()], false);
+    let function = ir.module.add_function("probe", signature, None);
+    let [memory, rounds] = function.get_params()[..] else { return Ok(()) };
+    let (memory, rounds) = (memory.into_pointer_value(), rounds.into_int_value());
+    let (entry, head, after) =
+        (ir.block(function, "entry"), ir.block(function, "loop"), ir.block(function, "done"));
+    ir.builder.position_at_end(entry);
+    ir.builder.build_unconditional_branch(head)?;
+    ir.builder.position_at_end(head);
+    let zero = match super::llvm::ir::scalar_of(ty) {
+        T::FloatType(_) => ir.float(ty, 0.0),
+        _ => ir.int(ty, 0),
+    };
+    let round = ir.builder.build_phi(number, "")?;
+    round.add_incoming(&[(&ir.i64(0), entry)]);
+    let carried: Vec<PhiValue<'c>> =
+        (0..count).map(|_| ir.builder.build_phi(ty, "")).collect::<std::result::Result<_, _>>()?;
+    let before: Vec<V<'c>> = carried.iter().map(|own| own.as_basic_value()).collect();
+    let place = round.as_basic_value().into_int_value();
+    let results = body(ir, memory, place, &before)?;
+    for (phi, result) in carried.iter().zip(&results) {
+        phi.add_incoming(&[(&zero as &dyn BasicValue<'c>, entry), (result, head)]);
+    }
+    let next = ir.builder.build_int_add(place, ir.i64(1), "")?;
+    round.add_incoming(&[(&next, head)]);
+    let again = ir.builder.build_int_compare(IntPredicate::SLT, next, rounds, "")?;
+    ir.builder.build_conditional_branch(again, head, after)?;
+    ir.builder.position_at_end(after);
+    for result in results {
+        let store = ir.builder.build_store(memory, result)?;
+        let _ = store.set_volatile(true);
+        let _ = store.set_alignment(8);
+    }
+    ir.builder.build_return(None)?;
+    Ok(())
+}
+
+/// A probe's code in this process.
+struct Loaded {
+    entry: unsafe extern "C" fn(*mut c_void, i64),
+    _library: libloading::Library,
+}
+
+impl Loaded {
+    fn new(target: &Target, build: impl FnOnce(&Ir<'_>) -> Result<()>) -> Result<Self> {
+        let context = Context::create();
+        let ir = Ir::new(&context, "probe");
+        build(&ir)?;
+        let bytes = compile::object(&ir.module, target, "probe")?;
+        let object = ObjectCode { bytes, kernels: vec![] };
+        let file = tempfile::NamedTempFile::new()?;
+        std::fs::write(file.path(), link(&[object], target)?)?;
+        let failed = |error: libloading::Error| CodegenError::Link { message: error.to_string() };
+        // SAFETY: the object was made above; it has no initializers, and `probe` has this interface.
+        unsafe {
+            let library = libloading::Library::new(file.path()).map_err(failed)?;
+            let entry = *library.get(b"probe").map_err(failed)?;
+            Ok(Self { entry, _library: library })
+        }
+    }
+
+    /// The shortest of many runs: the machine's own speed, other work on it left out.
+    fn best_seconds(&self, memory: &mut [u64], rounds: i64) -> f64 {
+        let until = Instant::now() + Duration::from_millis(80);
+        let mut best = f64::INFINITY;
+        for run in 0.. {
+            let start = Instant::now();
+            // SAFETY: the code reads as much memory as the rounds say, or one vector, and writes one.
+            unsafe { (self.entry)(memory.as_mut_ptr().cast(), rounds) };
+            best = best.min(start.elapsed().as_secs_f64());
+            if run >= 3 && Instant::now() > until {
+                break;
+            }
+        }
+        best
+    }
+}
+
+/// The data caches of the first core as the operating system reports them; none where it does not.
+fn caches() -> Vec<Cache> {
+    let mut caches = Vec::new();
+    for index in 0..8 {
+        let read = |name: &str| {
+            let path = format!("/sys/devices/system/cpu/cpu0/cache/index{index}/{name}");
+            std::fs::read_to_string(path).map(|text| text.trim().to_string()).ok()
+        };
+        let (Some(kind), Some(level), Some(size)) = (read("type"), read("level"), read("size"))
+        else {
+            continue;
+        };
+        let kilobytes = size.strip_suffix('K').and_then(|own| own.parse::<u64>().ok());
+        if let (Ok(level), Some(kilobytes)) = (level.parse(), kilobytes)
+            && kind != "Instruction"
+        {
+            caches.push(Cache { level, bytes: kilobytes << 10 });
+        }
+    }
+    caches.sort_by_key(|cache| cache.level);
+    caches
+}
