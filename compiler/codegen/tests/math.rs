@@ -265,3 +265,47 @@ fn powers_and_remainders() {
         }
     }
 }
+
+/// Without the instruction for it, rounding is done by additions; with it off, this machine runs that.
+#[test]
+fn rounding_without_an_instruction() {
+    let host = hone_codegen::Target::host().unwrap();
+    let target = hone_codegen::Target { rounding: false, half_conversion: false, ..host };
+    let values = samples(F32, -5.0, 5.0);
+    let own = TensorType::new(F32, [values.len()]);
+    let mut builder = Builder::new();
+    let x = builder.input("x", &own);
+    type Exact = fn(f64) -> f64;
+    let ops: [(UnaryOp, Exact); 4] = [
+        (UnaryOp::Floor, f64::floor),
+        (UnaryOp::Ceil, f64::ceil),
+        (UnaryOp::Truncate, f64::trunc),
+        (UnaryOp::Round, f64::round_ties_even),
+    ];
+    for (op, _) in ops {
+        let y = builder.map("y", &own, |i| Expr::Load(x, i.to_vec()).unary(op));
+        builder.output(y);
+    }
+    let half = builder.map("half", &TensorType::new(DataType::F16, [values.len()]), |i| {
+        Expr::Load(x, i.to_vec()).cast(DataType::F16)
+    });
+    builder.output(half);
+    let back = builder.map("back", &own, |i| Expr::Load(half, i.to_vec()).cast(F32));
+    builder.output(back);
+    let program = vectorized(builder.finish());
+    let input = Tensor::from_f64(F32, [values.len()], &values).unwrap();
+    let results = common::run_on(&program, &[input.bytes().to_vec()], &target);
+    for ((op, exact), result) in ops.into_iter().zip(&results) {
+        let result = Tensor::from_bytes(own.clone(), result.clone()).unwrap().to_f64();
+        for (x, actual) in values.iter().zip(&result) {
+            let expected = exact(*x);
+            assert!(ulps(*actual, expected) == 0.0, "{op:?}({x:e}) = {actual:e}, not {expected:e}");
+        }
+    }
+    let expected = Tensor::from_f64(DataType::F16, [values.len()], &values).unwrap().to_f64();
+    let result = Tensor::from_bytes(own, results[5].clone()).unwrap().to_f64();
+    for ((x, actual), expected) in values.iter().zip(&result).zip(&expected) {
+        let same = actual == expected || (actual.is_nan() && expected.is_nan());
+        assert!(same, "{x:e} in binary16 is {actual:e}, not {expected:e}");
+    }
+}

@@ -66,8 +66,9 @@ impl<'c> Ir<'c> {
         match dtype {
             DataType::F32 => self.context.f32_type().into(),
             DataType::F64 => self.context.f64_type().into(),
-            DataType::F16 => self.context.f16_type().into(),
-            DataType::BF16 | DataType::I16 | DataType::U16 => self.context.i16_type().into(),
+            DataType::F16 | DataType::BF16 | DataType::I16 | DataType::U16 => {
+                self.context.i16_type().into()
+            }
             DataType::I8 | DataType::U8 | DataType::Bool => self.context.i8_type().into(),
             DataType::I32 | DataType::U32 => self.context.i32_type().into(),
             DataType::I64 | DataType::U64 => self.context.i64_type().into(),

@@ -7,6 +7,8 @@ pub(crate) const FAMILY: Family = Family {
     names: &["arm64", "aarch64"],
     initialize: || Target::initialize_aarch64(&InitializationConfig::default()),
     default_cpu: "generic",
+    common_features: &[],
+    abi: None,
     vector_bytes: |_, _| 16,
     masks: |_| false,
 };

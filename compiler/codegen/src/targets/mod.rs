@@ -6,16 +6,20 @@ mod x86_64;
 
 use crate::error::{CodegenError, Result};
 use inkwell::OptimizationLevel;
-use inkwell::targets::{CodeModel, RelocMode, TargetMachine, TargetTriple};
+use inkwell::targets::{CodeModel, RelocMode, TargetMachine, TargetMachineOptions, TargetTriple};
 
 /// What one instruction-set family brings to a [`Target`].
 pub(crate) struct Family {
-    /// Names of the architecture: the API's first, then LLVM's and the usual others.
+    /// Names of the architecture: the API's first, LLVM's last.
     names: &'static [&'static str],
     /// Registers the family's code generator with LLVM.
     initialize: fn(),
     /// The processor meant where none is named.
     default_cpu: &'static str,
+    /// Features that every Linux machine of the family has, where LLVM does not imply them.
+    common_features: &'static [&'static str],
+    /// Name of the calling convention, where LLVM's own choice is not that of Linux.
+    abi: Option<&'static str>,
     /// Width of a vector register in bytes under these features.
     vector_bytes: fn(cpu: &str, features: &Features) -> usize,
     /// Whether loads and stores of part of a vector are single instructions.
@@ -51,6 +55,8 @@ pub struct Target {
     pub masks: bool,
     /// Whether `f32` converts to and from binary16 by instruction.
     pub half_conversion: bool,
+    /// Whether floats round to whole numbers by instruction.
+    pub rounding: bool,
 }
 
 impl Target {
@@ -82,7 +88,8 @@ impl Target {
             return Err(unavailable("the operating system must be linux".to_string()));
         }
         let cpu = if cpu.is_empty() { family.default_cpu } else { cpu };
-        Self::new(&format!("{}-unknown-linux-gnu", family.names[1]), cpu, vec![])
+        let arch = family.names.last().unwrap_or(&arch);
+        Self::new(&format!("{arch}-unknown-linux-gnu"), cpu, vec![])
     }
 
     /// A target of the given triple, processor and features.
@@ -93,7 +100,9 @@ impl Target {
             target: triple.to_string(),
             message: format!("there is no code generator for '{arch}'"),
         })?;
+        features.extend(family.common_features.iter().map(|own| own.to_string()));
         features.sort_unstable();
+        features.dedup();
         let resolved = resolved_features(triple, cpu, &features)?;
         let known = Features(&resolved);
         let vector_bytes = (family.vector_bytes)(cpu, &known);
@@ -106,6 +115,7 @@ impl Target {
             vector_bytes,
             masks,
             half_conversion,
+            rounding: arch != "x86_64" || known.has("sse4.1"),
         })
     }
 
@@ -120,16 +130,19 @@ impl Target {
         let triple = TargetTriple::create(&self.triple);
         let failed =
             |message: String| CodegenError::Target { target: self.triple.clone(), message };
+        let mut options = TargetMachineOptions::new()
+            .set_cpu(&self.cpu)
+            .set_features(&self.features.join(","))
+            .set_level(OptimizationLevel::Default)
+            .set_reloc_mode(RelocMode::PIC)
+            .set_code_model(CodeModel::Default);
+        let arch = self.triple.split('-').next().unwrap_or_default();
+        if let Some(abi) = family(arch).and_then(|family| family.abi) {
+            options = options.set_abi(abi);
+        }
         inkwell::targets::Target::from_triple(&triple)
             .map_err(|message| failed(message.to_string()))?
-            .create_target_machine(
-                &triple,
-                &self.cpu,
-                &self.features.join(","),
-                OptimizationLevel::Default,
-                RelocMode::PIC,
-                CodeModel::Default,
-            )
+            .create_target_machine_from_options(&triple, options)
             .ok_or_else(|| failed("LLVM cannot make code for it".to_string()))
     }
 }

@@ -4,9 +4,11 @@ use super::Family;
 use inkwell::targets::{InitializationConfig, Target};
 
 pub(crate) const FAMILY: Family = Family {
-    names: &["riscv64", "riscv64"],
+    names: &["riscv64"],
     initialize: || Target::initialize_riscv(&InitializationConfig::default()),
     default_cpu: "generic-rv64",
+    common_features: &["+m", "+a", "+f", "+d", "+c"],
+    abi: Some("lp64d"),
     vector_bytes: |_, _| 16,
     masks: |features| features.has("v"),
 };

@@ -4,9 +4,11 @@ use super::{Family, Features};
 use inkwell::targets::{InitializationConfig, Target};
 
 pub(crate) const FAMILY: Family = Family {
-    names: &["amd64", "x86_64", "x64"],
+    names: &["amd64", "x64", "x86_64"],
     initialize: || Target::initialize_x86(&InitializationConfig::default()),
     default_cpu: "x86-64-v3",
+    common_features: &[],
+    abi: None,
     vector_bytes: |_, features| {
         if features.has("avx512f") {
             64
@@ -39,19 +41,19 @@ const AVX512: [&str; 16] = [
     "znver5",
 ];
 
-/// Processors without AVX by name.
-const PLAIN: [&str; 7] =
-    ["x86-64", "x86-64-v2", "generic", "nehalem", "westmere", "core2", "silvermont"];
+/// Processors without AVX by name, and those of them without SSE 4.1.
+const NO_AVX: [&str; 4] = ["x86-64-v2", "nehalem", "westmere", "silvermont"];
+const PLAIN: [&str; 3] = ["x86-64", "generic", "core2"];
 
 /// Features, of those this room asks about, that a processor's name stands for.
 pub(super) fn implied(cpu: &str) -> &'static [&'static str] {
-    if cpu == "knl" || cpu == "knm" {
-        &["avx", "avx2", "fma", "f16c", "avx512f"]
-    } else if AVX512.contains(&cpu) {
-        &["avx", "avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512vl"]
+    if AVX512.contains(&cpu) {
+        &["sse4.1", "avx", "avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512vl"]
     } else if PLAIN.contains(&cpu) {
         &[]
+    } else if NO_AVX.contains(&cpu) {
+        &["sse4.1"]
     } else {
-        &["avx", "avx2", "fma", "f16c"]
+        &["sse4.1", "avx", "avx2", "fma", "f16c"]
     }
 }

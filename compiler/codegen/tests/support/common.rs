@@ -57,16 +57,19 @@ pub struct Loaded {
     _directory: tempfile::TempDir,
 }
 
-pub fn build(program: &Program) -> ObjectCode {
-    let target = Target::host().unwrap();
+pub fn build(program: &Program, target: &Target) -> ObjectCode {
     let unit = Unit { symbol: "kernel", program };
-    compile(&[unit], &target, &Options::default()).unwrap().remove(0)
+    compile(&[unit], target, &Options::default()).unwrap().remove(0)
 }
 
 pub fn load(program: &Program) -> Loaded {
-    let object = build(program);
+    load_for(program, &Target::host().unwrap())
+}
+
+pub fn load_for(program: &Program, target: &Target) -> Loaded {
+    let object = build(program, target);
     let kernels = object.kernels.clone();
-    let bytes = link(&[object], &Target::host().unwrap()).unwrap();
+    let bytes = link(&[object], target).unwrap();
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("kernels.so");
     std::fs::write(&path, bytes).unwrap();
@@ -101,7 +104,12 @@ impl Loaded {
 
 /// Runs `program` on inputs given as bytes; gives every output's bytes.
 pub fn run(program: &Program, inputs: &[Vec<u8>]) -> Vec<Vec<u8>> {
-    let loaded = load(program);
+    run_on(program, inputs, &Target::host().unwrap())
+}
+
+/// [`run`] with code for `target`, which this machine can execute.
+pub fn run_on(program: &Program, inputs: &[Vec<u8>], target: &Target) -> Vec<Vec<u8>> {
+    let loaded = load_for(program, target);
     let mut inputs = inputs.iter();
     let mut memories: Vec<(bool, Memory)> = Vec::new();
     for id in program.parameters() {

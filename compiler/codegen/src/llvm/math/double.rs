@@ -139,7 +139,7 @@ impl<'c> Ir<'c> {
 
     /// Sine and cosine: x = n π/2 + r, and n's last two bits pick the quadrant.
     fn circular(&self, x: V<'c>) -> Result<(V<'c>, V<'c>)> {
-        let bounded = self.clamp(x, -1e18, 1e18)?;
+        let bounded = self.clamp(x, -1e15, 1e15)?;
         let (whole, n) = self.nearest(self.mul(bounded, self.like(x, FRAC_2_PI))?)?;
         let minus = self.negate(whole)?;
         let r = PI_2
@@ -267,7 +267,11 @@ impl<'c> Ir<'c> {
     }
 
     /// `a` to the power of `b`: e^(b ln a), with C's results at the ends.
-    pub(super) fn double_power(&self, a: V<'c>, b: V<'c>) -> Result<V<'c>> {
+    pub(super) fn double_power(&self, a: V<'c>, b: V<'c>, rounding: bool) -> Result<V<'c>> {
+        let truncate = |x: V<'c>| match rounding {
+            true => self.unary_intrinsic("llvm.trunc", x),
+            false => self.whole_number(UnaryOp::Truncate, x),
+        };
         let (a, b) = self.unify(a, b)?;
         let (zero, one) = (self.like(a, 0.0), self.like(a, 1.0));
         let infinity = self.like(a, f64::INFINITY);
@@ -289,10 +293,9 @@ impl<'c> Ir<'c> {
         // ±1 to an infinite power is 1, though the logarithm's product is undefined.
         let unit_size = self.compare_float(FloatPredicate::OEQ, size, one)?;
         let power = self.select(unit_size, one, power)?;
-        let whole =
-            self.compare_float(FloatPredicate::OEQ, self.unary_intrinsic("llvm.trunc", b)?, b)?;
+        let whole = self.compare_float(FloatPredicate::OEQ, truncate(b)?, b)?;
         let halved = self.mul(b, self.like(b, 0.5))?;
-        let halved_whole = self.unary_intrinsic("llvm.trunc", halved)?;
+        let halved_whole = truncate(halved)?;
         let is_odd = self.compare_float(FloatPredicate::ONE, halved_whole, halved)?;
         let odd = self.binary(Op::And, whole, is_odd)?;
         let signed = self.select(odd, self.with_sign(power, a)?, power)?;

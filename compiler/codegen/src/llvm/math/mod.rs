@@ -111,12 +111,36 @@ impl<'c> Ir<'c> {
         self.mul(self.mul(x, power(half)?)?, power(rest)?)
     }
 
-    /// The whole number nearest to `x`, as a float and as an integer of the same width; `x` is small
-    /// enough for it and no NaN.
+    /// The whole number nearest to `x`, as a float and as an integer of the same width, for |x| up
+    /// to 2^22 (`f64`: 2^51): adding 1.5 times the power of two from which on floats are whole.
     fn nearest(&self, x: V<'c>) -> Result<(V<'c>, V<'c>)> {
-        let whole = self.unary_intrinsic("llvm.rint", x)?;
-        let ty = if self.is_double(x) { self.context.i64_type() } else { self.context.i32_type() };
-        Ok((whole, self.convert(Op::FPToSI, whole, ty.into())?))
+        let large = if self.is_double(x) { 1.5 * 2f64.powi(52) } else { 1.5 * 2f64.powi(23) };
+        let large = self.like(x, large);
+        let moved = self.add(x, large)?;
+        let n = self.binary(Op::Sub, self.bits_of(moved)?, self.bits_of(large)?)?;
+        Ok((self.sub(moved, large)?, n))
+    }
+
+    /// Floor, ceiling, truncation or rounding to even by additions alone, for processors without an
+    /// instruction for it.
+    fn whole_number(&self, op: UnaryOp, x: V<'c>) -> Result<V<'c>> {
+        let large = self.like(x, if self.is_double(x) { 2f64.powi(52) } else { 2f64.powi(23) });
+        let size = self.magnitude(x)?;
+        let near = self.sub(self.add(size, large)?, large)?;
+        let one = self.like(x, 1.0);
+        let above = self.compare_float(FloatPredicate::OGT, near, size)?;
+        let cut = self.select(above, self.sub(near, one)?, near)?;
+        let below = self.compare_float(FloatPredicate::OLT, cut, size)?;
+        let raised = self.select(below, self.add(cut, one)?, cut)?;
+        let negative = self.less(x, 0.0)?;
+        let rounded = match op {
+            UnaryOp::Floor => self.select(negative, raised, cut)?,
+            UnaryOp::Ceil => self.select(negative, cut, raised)?,
+            UnaryOp::Truncate => cut,
+            _ => near,
+        };
+        let fraction = self.compare_float(FloatPredicate::OLT, size, large)?;
+        self.select(fraction, self.with_sign(rounded, x)?, x)
     }
 
     /// `x = mantissa * 2^exponent` with the mantissa in [√½, √2), for positive finite `x`,
@@ -166,10 +190,10 @@ impl<'c> Emitter<'c, '_> {
         let ir = self.ir;
         match op {
             UnaryOp::Sqrt => return ir.square_root(x),
-            UnaryOp::Floor => return self.rounding("llvm.floor", x),
-            UnaryOp::Ceil => return self.rounding("llvm.ceil", x),
-            UnaryOp::Truncate => return self.rounding("llvm.trunc", x),
-            UnaryOp::Round => return self.rounding("llvm.roundeven", x),
+            UnaryOp::Floor => return self.rounding(op, "llvm.floor", x),
+            UnaryOp::Ceil => return self.rounding(op, "llvm.ceil", x),
+            UnaryOp::Truncate => return self.rounding(op, "llvm.trunc", x),
+            UnaryOp::Round => return self.rounding(op, "llvm.roundeven", x),
             _ => {}
         }
         if ir.is_double(x) {
@@ -191,19 +215,22 @@ impl<'c> Emitter<'c, '_> {
         self.ir.convert(Op::FPTrunc, result, self.ir.context.f32_type().into())
     }
 
-    fn rounding(&self, name: &str, x: V<'c>) -> Result<V<'c>> {
-        self.ir.unary_intrinsic(name, x)
+    fn rounding(&self, op: UnaryOp, name: &str, x: V<'c>) -> Result<V<'c>> {
+        match self.target.rounding {
+            true => self.ir.unary_intrinsic(name, x),
+            false => self.ir.whole_number(op, x),
+        }
     }
 
     /// `a` to the power of `b`, with C's results at the ends.
     pub(crate) fn power(&self, a: V<'c>, b: V<'c>) -> Result<V<'c>> {
         let ir = self.ir;
         if ir.is_double(a) {
-            return ir.double_power(a, b);
+            return ir.double_power(a, b, self.target.rounding);
         }
         let double = ir.context.f64_type().into();
         let wide = ir.convert(Op::FPExt, b, double)?;
-        self.in_double(a, |a| ir.double_power(a, wide))
+        self.in_double(a, |a| ir.double_power(a, wide, self.target.rounding))
     }
 
     /// `a - b * trunc(a / b)`, exact where the quotient is below 2^53.
@@ -213,7 +240,7 @@ impl<'c> Emitter<'c, '_> {
             let wide = ir.convert(Op::FPExt, b, ir.context.f64_type().into())?;
             return self.in_double(a, |a| self.float_remainder(a, wide));
         }
-        let quotient = self.rounding("llvm.trunc", ir.div(a, b)?)?;
+        let quotient = self.math(UnaryOp::Truncate, ir.div(a, b)?)?;
         let rest = ir.multiply_add(ir.negate(quotient)?, b, a)?;
         // The quotient may have been rounded up to the next whole number.
         let size = ir.magnitude(b)?;
