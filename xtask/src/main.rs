@@ -5,6 +5,7 @@
 use clap::Parser;
 
 mod bench_peers;
+mod demo;
 mod generate;
 mod models;
 mod onnx_proto;
@@ -20,6 +21,8 @@ mod tidy;
 enum Chore {
     /// Measure Hone beside other ways to run the same models; results in `docs/benchmarks`.
     BenchPeers(bench_peers::Arguments),
+    /// The main job on this machine: two networks, from a file to measured code.
+    Demo(demo::Arguments),
     /// Export the models of the benchmarks to `.hone/models`.
     Models(models::Arguments),
     /// Generate the importer's protobuf types from the pinned onnx package.
@@ -39,6 +42,7 @@ enum Chore {
 fn main() -> anyhow::Result<()> {
     match Chore::parse() {
         Chore::BenchPeers(arguments) => bench_peers::run(&arguments),
+        Chore::Demo(arguments) => demo::run(&arguments),
         Chore::Models(arguments) => models::run(&arguments),
         Chore::OnnxProto => onnx_proto::run(),
         Chore::OnnxTests => onnx_tests::run(),

@@ -10,10 +10,11 @@ mod steps;
 mod storage;
 
 pub use error::CompileError;
-pub use hone_codegen::Target;
-pub use hone_import::{ImportOptions, InputBinding};
-pub use hone_ops::{Graph, evaluate};
-pub use hone_types::{Tensor, TensorType};
+pub use hone_codegen::{CodegenError, Machine, Target, probe};
+pub use hone_graph::Port;
+pub use hone_import::{ImportError, ImportOptions, InputBinding, NodeError, import};
+pub use hone_ops::{EvaluateError, Graph, evaluate};
+pub use hone_types::{DataType, Tensor, TensorType};
 pub use kernels::{CompiledKernels, KernelInfo};
 pub use options::{Options, SchedulePolicy};
 pub use pipeline::{Compiled, Statistics, compile, prepare};

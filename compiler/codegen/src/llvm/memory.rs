@@ -9,7 +9,7 @@ use super::environment::Lanes;
 use super::ir::{V, lanes};
 use crate::error::{CodegenError, Result};
 use crate::linear::{Linear, flatten};
-use hone_tensor::{BufferId, Expr, Range, Scope};
+use hone_tensor::{BufferId, Expr, Range, Role, Scope};
 use hone_types::DataType;
 use inkwell::values::{PointerValue, VectorValue};
 
@@ -87,7 +87,11 @@ impl<'c> Emitter<'c, '_> {
             return Ok(Access { dtype, address: start, align, along, register, safe, lanes });
         };
         let constant = linear.constant + first;
-        let align = alignment(&uniform, constant, bytes);
+        // Inputs and outputs may be the caller's, who aligns them to their elements and no more.
+        let align = match own.role {
+            Role::Temporary => alignment(&uniform, constant, bytes),
+            Role::Input(_) | Role::Output(_) => bytes as u32,
+        };
         let address = self.address(start, uniform, constant, bytes)?;
         Ok(Access { dtype, address, align, along, register, safe, lanes })
     }

@@ -96,7 +96,13 @@ impl<'c> Unit<'_, 'c> {
             if !may_alias {
                 function.add_attribute(location, self.attribute("noalias", 0));
             }
-            function.add_attribute(location, self.attribute("align", BUFFER_ALIGNMENT));
+            let own = shared.get(place).map(|id| &self.program.buffers[*id]);
+            // Inputs and outputs may be the caller's, who aligns them to their elements and no more.
+            let align = match own.filter(|buffer| buffer.role != Role::Temporary) {
+                Some(buffer) => buffer.dtype.bytes() as u64,
+                None => BUFFER_ALIGNMENT,
+            };
+            function.add_attribute(location, self.attribute("align", align));
         }
         function
     }

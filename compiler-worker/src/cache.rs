@@ -1,0 +1,146 @@
+//! What was compiled and measured before, by content: equal work is done once.
+//!
+//! An entry is a file named after its key. Keys hold everything that decides the content, this
+//! program's own bytes included, so that a new build of the compiler never answers with an old one's
+//! code. Entries appear whole or not at all; whoever loses one compiles again.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use hone_artifact::write_atomically;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::failure::{Failure, Result};
+
+/// The folder of entries.
+#[derive(Clone, Debug)]
+pub struct Cache {
+    folder: PathBuf,
+    /// Whether entries may be taken; they are written in any case.
+    answers: bool,
+}
+
+/// The name of an entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Key(String);
+
+impl Key {
+    /// The key of a value: equal values have equal keys.
+    pub fn of(value: &impl Serialize) -> Self {
+        // Plain data always has a JSON form.
+        let text = serde_json::to_string(value).unwrap_or_default();
+        Self(blake3::hash(text.as_bytes()).to_hex().to_string())
+    }
+
+    /// The key of this one and more.
+    pub fn with(&self, value: &impl Serialize) -> Self {
+        Self::of(&json!([self.0, serde_json::to_value(value).unwrap_or_default()]))
+    }
+}
+
+impl Cache {
+    /// Opens the folder, by default `$HONE_CACHE`, `$XDG_CACHE_HOME/hone` or `~/.cache/hone`. Without
+    /// `answers` nothing is taken from it.
+    ///
+    /// # Errors
+    /// Where the folder cannot be made.
+    pub fn open(folder: Option<&Path>, answers: bool) -> Result<Self> {
+        let folder = folder.map_or_else(default_folder, Path::to_path_buf);
+        fs::create_dir_all(&folder).map_err(|error| {
+            let name = folder.display();
+            Failure::io(
+                format!("cache '{name}' cannot be made: choose another with --cache"),
+                error,
+            )
+        })?;
+        Ok(Self { folder, answers })
+    }
+
+    /// The file of an artifact, whether or not it is there.
+    pub fn artifact_path(&self, key: &Key) -> PathBuf {
+        self.folder.join(format!("{}.hone", key.0))
+    }
+
+    /// The file of an artifact that is there and may be taken.
+    pub fn artifact(&self, key: &Key) -> Option<PathBuf> {
+        let path = self.artifact_path(key);
+        (self.answers && path.is_file()).then_some(path)
+    }
+
+    /// Keeps an artifact and gives its file.
+    ///
+    /// # Errors
+    /// A full disk, and what else the file system refuses.
+    pub fn keep_artifact(&self, key: &Key, bytes: &[u8]) -> Result<PathBuf> {
+        let path = self.artifact_path(key);
+        write_atomically(&path, std::iter::once(bytes))?;
+        Ok(path)
+    }
+
+    /// What was kept under `key`, if it may be taken and can be read.
+    pub fn result<T: for<'de> Deserialize<'de>>(&self, key: &Key) -> Option<T> {
+        if !self.answers {
+            return None;
+        }
+        serde_json::from_slice(&fs::read(self.result_path(key)).ok()?).ok()
+    }
+
+    /// Keeps a result.
+    ///
+    /// # Errors
+    /// As for [`Cache::keep_artifact`].
+    pub fn keep_result(&self, key: &Key, value: &impl Serialize) -> Result<()> {
+        let bytes = serde_json::to_vec(value).unwrap_or_default();
+        write_atomically(&self.result_path(key), std::iter::once(bytes.as_slice()))?;
+        Ok(())
+    }
+
+    fn result_path(&self, key: &Key) -> PathBuf {
+        self.folder.join(format!("{}.json", key.0))
+    }
+}
+
+fn default_folder() -> PathBuf {
+    let variable = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    variable("HONE_CACHE")
+        .or_else(|| variable("XDG_CACHE_HOME").map(|folder| folder.join("hone")))
+        .or_else(|| variable("HOME").map(|home| home.join(".cache/hone")))
+        .unwrap_or_else(|| env::temp_dir().join("hone-cache"))
+}
+
+/// What this compiler is: its version, and a digest of its own program, because two builds of one
+/// version may make different code.
+pub fn compiler_identity() -> String {
+    let program = env::current_exe().ok().and_then(|path| {
+        let mut hasher = blake3::Hasher::new();
+        let mut file = fs::File::open(path).ok()?;
+        std::io::copy(&mut file, &mut hasher).ok()?;
+        Some(hasher.finalize().to_hex().to_string())
+    });
+    format!("{} {}", env!("CARGO_PKG_VERSION"), program.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn entries_are_found_by_content_unless_answers_are_unwanted() {
+        let folder = tempfile::tempdir().unwrap();
+        let key = Key::of(&json!({"model": 1}));
+        assert_ne!(key, Key::of(&json!({"model": 2})));
+        let cache = Cache::open(Some(folder.path()), true).unwrap();
+        assert!(cache.artifact(&key).is_none());
+        let path = cache.keep_artifact(&key, b"code").unwrap();
+        assert_eq!(cache.artifact(&key), Some(path));
+        cache.keep_result(&key, &7).unwrap();
+        assert_eq!(cache.result(&key), Some(7));
+        let silent = Cache::open(Some(folder.path()), false).unwrap();
+        assert!(silent.artifact(&key).is_none() && silent.result::<u32>(&key).is_none());
+        fs::write(cache.result_path(&key), b"{").unwrap();
+        assert_eq!(cache.result::<u32>(&key), None);
+    }
+}

@@ -1,0 +1,203 @@
+//! `hone bench`: how long a run takes.
+
+use std::io::{BufRead, Write, stdin};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use hone_artifact::exit_code::Reason;
+use serde_json::json;
+
+use super::common::{CacheArguments, print, print_json, subject};
+use crate::device;
+use crate::failure::{Failure, Result};
+use crate::measure::{Effort, interleaved, summarize};
+use crate::npz::{self, Array};
+use crate::show::{table, units};
+use crate::work::measure::Subject;
+use crate::work::verify::arrange;
+use crate::work::{Details, steps};
+
+/// What `hone bench` takes.
+#[derive(Args, Debug)]
+pub struct Arguments {
+    /// An artifact, or a model, which is then compiled for this machine.
+    pub subject: PathBuf,
+    /// With --serve: arrays to run on.
+    #[arg(requires = "serve")]
+    pub inputs: Option<PathBuf>,
+    /// With --serve: threads.
+    #[arg(requires = "serve")]
+    pub serve_threads: Option<usize>,
+    /// Threads; 0 for all.
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    pub threads: usize,
+    /// Show each step and what bounds it.
+    #[arg(long)]
+    pub per_op: bool,
+    /// Seconds to measure for.
+    #[arg(long, default_value_t = 2.0)]
+    pub seconds: f64,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// Answer lines of standard input, as the runners of `cargo xtask bench-peers` do.
+    #[arg(long)]
+    pub serve: bool,
+    /// The shape of an input with open dimensions; for models.
+    #[arg(long, value_name = "NAME=1,2,…")]
+    pub shape: Vec<String>,
+    /// What is kept between calls.
+    #[command(flatten)]
+    pub cache: CacheArguments,
+}
+
+/// Measures, or serves.
+///
+/// # Errors
+/// As for `hone run`.
+pub fn run(arguments: &Arguments) -> Result<()> {
+    if arguments.serve {
+        return serve(arguments);
+    }
+    let found = subject(&arguments.subject, &arguments.shape, &arguments.cache)?;
+    let begin = Instant::now();
+    let mut subject = Subject::load(&found.path, arguments.threads)?;
+    let load = begin.elapsed();
+    subject.run()?;
+    let first = begin.elapsed();
+    let effort = Effort {
+        budget: Duration::try_from_secs_f64(arguments.seconds).unwrap_or_default(),
+        most: usize::MAX,
+        ..Effort::default()
+    };
+    let (latencies, _) = interleaved(effort, || subject.run(), None)?;
+    let details = details(&found.path, &mut subject, latencies)?;
+    tell(arguments, &details, load, first)
+}
+
+fn details(path: &Path, subject: &mut Subject, latencies: Vec<u64>) -> Result<Details> {
+    let variant = subject.model.variant();
+    let mut details = Details {
+        target: variant.target.clone(),
+        threads: subject.model.threads(),
+        latencies,
+        weights_bytes: variant.weights_bytes,
+        arena_bytes: variant.arena_bytes,
+        steps: steps(variant),
+        peaks: device::peaks(subject.model.threads()),
+        ..Details::default()
+    };
+    let times = subject.profile(9)?;
+    details.step_times(&times);
+    let bytes = std::fs::metadata(path).map_or(0, |metadata| metadata.len());
+    details.code_bytes = bytes.saturating_sub(details.weights_bytes);
+    Ok(details)
+}
+
+fn tell(arguments: &Arguments, details: &Details, load: Duration, first: Duration) -> Result<()> {
+    let Some(summary) = summarize(&details.latencies) else { return Ok(()) };
+    if arguments.json {
+        return print_json(&json!({
+            "latency": summary.report(None),
+            "runs": summary.runs,
+            "loadNanoseconds": load.as_nanos() as u64,
+            "firstResultNanoseconds": first.as_nanos() as u64,
+            "shareOfPeak": details.share_of_peak(summary.p50),
+            "details": details,
+        }));
+    }
+    let mut table = table::table(&["", "value"]);
+    let (low, high) = summary.interval;
+    table.add_row(vec!["median".to_owned(), units::time(summary.p50)]);
+    table.add_row(vec![
+        "95 % sure within".to_owned(),
+        format!("{} – {}", units::time(low), units::time(high)),
+    ]);
+    table.add_row(vec!["90th percentile".to_owned(), units::time(summary.p90)]);
+    table.add_row(vec!["runs".to_owned(), summary.runs.to_string()]);
+    table.add_row(vec!["threads".to_owned(), details.threads.to_string()]);
+    table.add_row(vec!["load".to_owned(), units::time(load.as_nanos() as u64)]);
+    table.add_row(vec!["load to first result".to_owned(), units::time(first.as_nanos() as u64)]);
+    let rate = details.flops() as f64 / (summary.p50 as f64 * 1e-9);
+    table.add_row(vec!["rate".to_owned(), units::rate(rate, "FLOP")]);
+    if let (Some(share), Some(peaks)) = (details.share_of_peak(summary.p50), details.peaks) {
+        let peak = units::rate(peaks.flops, "FLOP");
+        table.add_row(vec![format!("of the FMA peak ({peak})"), units::share(share)]);
+    }
+    let mut text = table.to_string();
+    if arguments.per_op {
+        text.push_str(&format!("\n{}", table::steps(details)));
+    }
+    print(&text)
+}
+
+/// Answers `run N` with latencies and `outputs PATH` by writing the last run's outputs.
+fn serve(arguments: &Arguments) -> Result<()> {
+    let threads = arguments.serve_threads.unwrap_or(arguments.threads);
+    let found = subject(&arguments.subject, &arguments.shape, &arguments.cache)?;
+    let begin = Instant::now();
+    let mut subject = Subject::load(&found.path, threads)?;
+    let load = begin.elapsed();
+    if let Some(path) = &arguments.inputs {
+        let name = path.display().to_string();
+        subject.inputs = arrange(subject.model.inputs(), npz::read(path)?, &name)?;
+    }
+    let milliseconds = |time: Duration| (time.as_secs_f64() * 1e6).round() / 1e3;
+    let settings =
+        format!("{}, {} threads", subject.model.variant().target.cpu, subject.model.threads());
+    answer(&json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "settings": settings,
+        "compile_ms": milliseconds(found.compile),
+        "load_ms": milliseconds(load),
+    }))?;
+    for line in stdin().lock().lines() {
+        let line = line.map_err(|error| Failure::io("standard input cannot be read", error))?;
+        match line.trim().split_once(' ') {
+            Some(("run", count)) => answer(&json!(latencies(&mut subject, count)?))?,
+            Some(("outputs", path)) => {
+                npz::write(Path::new(path.trim()), &outputs(&subject))?;
+                answer(&json!({}))?;
+            }
+            _ => {
+                let message = format!("'{line}' is not understood: use 'run N' or 'outputs PATH'");
+                return Err(Failure::new(Reason::Usage, message));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn answer(value: &serde_json::Value) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    let written = writeln!(out, "{value}").and_then(|()| out.flush());
+    written.map_err(|error| Failure::io("standard output cannot be written", error))
+}
+
+fn latencies(subject: &mut Subject, count: &str) -> Result<Vec<u64>> {
+    let count: usize = count.trim().parse().map_err(|_| {
+        Failure::new(
+            Reason::Usage,
+            format!("'run {count}' is not understood: give a number of runs"),
+        )
+    })?;
+    let mut latencies = Vec::new();
+    for _ in 0..count {
+        let begin = Instant::now();
+        subject.run()?;
+        latencies.push(begin.elapsed().as_nanos() as u64);
+    }
+    Ok(latencies)
+}
+
+fn outputs(subject: &Subject) -> Vec<Array> {
+    let outputs = subject.model.outputs().iter().zip(&subject.outputs);
+    let array = |(tensor, bytes): (&hone_artifact::TensorInfo, &Vec<u8>)| Array {
+        name: tensor.name.clone(),
+        dtype: tensor.dtype,
+        shape: tensor.shape.clone(),
+        bytes: bytes.clone(),
+    };
+    outputs.map(array).collect()
+}

@@ -1,0 +1,163 @@
+//! `hone inspect`: what is inside an artifact.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use clap::Args;
+use hone_artifact::exit_code::Reason;
+use hone_artifact::{Inspect, KernelText, Manifest, Reader, Slot, TensorInfo, Variant};
+use serde_json::json;
+
+use super::common::{print, print_json, reader};
+use crate::failure::{Failure, Result};
+use crate::npz;
+use crate::show::{table, units};
+use crate::storage::local;
+
+/// What `hone inspect` takes.
+#[derive(Args, Debug)]
+pub struct Arguments {
+    /// The artifact.
+    pub artifact: PathBuf,
+    /// Show one kernel: its schedule as a trace, and its loop program.
+    #[arg(long, value_name = "NAME")]
+    pub kernel: Option<String>,
+    /// Show where in the arena each step reads and writes.
+    #[arg(long)]
+    pub memory: bool,
+    /// Print the manifest as JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Shows it.
+///
+/// # Errors
+/// An artifact that is damaged; a kernel that is not in it.
+pub fn run(arguments: &Arguments) -> Result<()> {
+    let bytes = local::read(&arguments.artifact, u64::MAX)?;
+    let reader = reader(&arguments.artifact, &bytes)?;
+    if let Some(name) = &arguments.kernel {
+        return kernel(&reader, name);
+    }
+    if arguments.json {
+        return print_json(&json!({"digest": reader.digest(), "manifest": reader.manifest()}));
+    }
+    let mut text = head(&reader);
+    for (index, variant) in reader.manifest().variants.iter().enumerate() {
+        text.push_str(&format!("\nvariant {index}\n{}\n", summary(&reader, variant)));
+        text.push_str(&match arguments.memory {
+            true => memory(variant),
+            false => steps(variant),
+        });
+        text.push('\n');
+    }
+    print(&text)
+}
+
+fn head(reader: &Reader<'_>) -> String {
+    let Manifest { model_digest, compiler_version, inputs, outputs, .. } = reader.manifest();
+    let ports = |kind: &str, tensors: &[TensorInfo]| -> String {
+        let line =
+            |t: &TensorInfo| format!("{kind:<9}{} {}\n", t.name, npz::describe(t.dtype, &t.shape));
+        tensors.iter().map(line).collect()
+    };
+    let mut text = format!(
+        "digest   {}\nmodel    {model_digest}\ncompiler {compiler_version}\n",
+        reader.digest()
+    );
+    text.push_str(&ports("input", inputs));
+    text.push_str(&ports("output", outputs));
+    for section in reader.sections() {
+        let (kind, length) = (section.kind.name(), units::bytes(section.length));
+        text.push_str(&format!("section  {kind} {length} at byte {}\n", section.offset));
+    }
+    text
+}
+
+fn summary(reader: &Reader<'_>, variant: &Variant) -> String {
+    let code = reader.code(variant.code).map_or(0, |code| code.len() as u64);
+    let flops: u64 = variant.steps.iter().map(|step| step.flops).sum();
+    let kernels: BTreeMap<&str, ()> =
+        variant.steps.iter().map(|step| (step.kernel.as_str(), ())).collect();
+    format!(
+        "  target   {} {}\n  features {}\n  steps    {} by {} kernels, {} MFLOP\n  code     {}\n  weights  {}\n  arena    {}\n  scratch  {} a thread",
+        variant.target.triple,
+        variant.target.cpu,
+        variant.target.features.join(" "),
+        variant.steps.len(),
+        kernels.len(),
+        units::digits(flops as f64 / 1e6),
+        units::bytes(code),
+        units::bytes(variant.weights_bytes),
+        units::bytes(variant.arena_bytes),
+        units::bytes(variant.scratch_bytes_per_thread),
+    )
+}
+
+fn steps(variant: &Variant) -> String {
+    let mut table = table::table(&["nodes", "kernel", "tasks", "work", "reads", "writes"]);
+    for step in &variant.steps {
+        table.add_row(vec![
+            table::short(&step.nodes),
+            step.kernel.clone(),
+            step.tasks.to_string(),
+            units::digits(step.flops as f64 / 1e6) + " MFLOP",
+            units::bytes(step.bytes_read),
+            units::bytes(step.bytes_written),
+        ]);
+    }
+    table.to_string()
+}
+
+/// The memory plan: which bytes of which memory each step touches.
+fn memory(variant: &Variant) -> String {
+    let mut table = table::table(&["step", "nodes", "access", "memory", "from", "bytes"]);
+    for (number, step) in variant.steps.iter().enumerate() {
+        for argument in &step.arguments {
+            let (memory, from) = match argument.slot {
+                Slot::Input { index, offset } => (format!("input {index}"), offset),
+                Slot::Output { index, offset } => (format!("output {index}"), offset),
+                Slot::Arena { offset } => ("arena".to_owned(), offset),
+                Slot::Weight { offset } => ("weights".to_owned(), offset),
+            };
+            table.add_row(vec![
+                number.to_string(),
+                table::short(&step.nodes),
+                format!("{:?}", argument.access),
+                memory,
+                from.to_string(),
+                argument.bytes.to_string(),
+            ]);
+        }
+    }
+    table.to_string()
+}
+
+fn kernel(reader: &Reader<'_>, name: &str) -> Result<()> {
+    let damaged =
+        |error| Failure::because(Reason::InvalidArtifact, "the artifact cannot be shown", error);
+    let Inspect { kernels, .. } = reader.inspect().map_err(damaged)?.unwrap_or_default();
+    // A step's kernel may be one function of a program of several, numbered behind its stem.
+    let stem = |kernel: &&KernelText| {
+        name == kernel.kernel
+            || name
+                .strip_prefix(&kernel.kernel)
+                .and_then(|rest| rest.strip_prefix('_'))
+                .is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_digit()))
+    };
+    let found: Vec<&KernelText> = kernels.iter().filter(stem).collect();
+    if found.is_empty() {
+        let some: Vec<&str> = kernels.iter().take(5).map(|k| k.kernel.as_str()).collect();
+        let message = match some.is_empty() {
+            true => "the artifact was compiled without texts of its kernels".to_owned(),
+            false => format!("the artifact has no kernel '{name}': it has {}, …", some.join(", ")),
+        };
+        return Err(Failure::new(Reason::Usage, message));
+    }
+    let texts = found.iter().map(|kernel| {
+        let KernelText { variant, kernel, trace, program, .. } = kernel;
+        format!("kernel {kernel} of variant {variant}\n\nschedule\n{trace}\n\nprogram\n{program}\n")
+    });
+    print(&texts.collect::<String>())
+}

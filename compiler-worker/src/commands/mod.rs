@@ -1,0 +1,74 @@
+//! The subcommands, one a file.
+
+mod bench;
+mod common;
+mod compile;
+mod devices;
+mod diff;
+mod inspect;
+mod plan;
+mod run;
+mod verify;
+mod worker;
+
+use clap::{Parser, Subcommand};
+
+use crate::failure::Result;
+
+/// The whole command line.
+#[derive(Debug, Parser)]
+#[command(
+    name = "hone",
+    version,
+    about = "Compiles machine-learning models into native code that is measured to be fast and checked to be right.",
+    after_help = "Exit codes are listed in docs/cli.md.",
+    max_term_width = 100
+)]
+pub struct Arguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What `hone` can do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Compile a model: fetch, compile, verify against the reference, measure, store.
+    Compile(compile::Arguments),
+    /// Run a model on arrays from an .npz file.
+    Run(run::Arguments),
+    /// Measure how long a run takes, as a whole and step by step.
+    Bench(bench::Arguments),
+    /// Check an artifact: whole, for this machine, and near enough to the reference.
+    Verify(verify::Arguments),
+    /// Show what is inside an artifact.
+    Inspect(inspect::Arguments),
+    /// Compare two artifacts: targets, steps, sizes, latency, accuracy.
+    Diff(diff::Arguments),
+    /// Say what `compile` would do, without doing it.
+    Plan(plan::Arguments),
+    /// Show this machine: fingerprint, features, caches, and what it was measured to reach.
+    Devices(devices::Arguments),
+    /// Do one piece of work for the operator; what a pod runs.
+    Worker(worker::Arguments),
+}
+
+impl Command {
+    /// Does it.
+    ///
+    /// # Errors
+    /// What the command says; the reason decides the exit code.
+    pub fn run(&self) -> Result<()> {
+        match self {
+            Self::Compile(arguments) => compile::run(arguments),
+            Self::Run(arguments) => run::run(arguments),
+            Self::Bench(arguments) => bench::run(arguments),
+            Self::Verify(arguments) => verify::run(arguments),
+            Self::Inspect(arguments) => inspect::run(arguments),
+            Self::Diff(arguments) => diff::run(arguments),
+            Self::Plan(arguments) => plan::run(arguments),
+            Self::Devices(arguments) => devices::run(arguments),
+            Self::Worker(arguments) => worker::run(arguments),
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! `hone plan`: what `hone compile -f` would do.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use hone_artifact::request::Compile;
+use hone_driver::SchedulePolicy;
+use serde::Serialize;
+
+use super::common::{AccessArguments, CacheArguments, print, print_json};
+use crate::compiler;
+use crate::failure::Result;
+use crate::show::{Progress, table, units};
+use crate::spec;
+use crate::work::{WorkOptions, Worker};
+
+/// What `hone plan` takes.
+#[derive(Args, Debug)]
+pub struct Arguments {
+    /// A ModelCompilation in YAML.
+    #[arg(short, long, value_name = "FILE")]
+    pub file: PathBuf,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// What may be fetched.
+    #[command(flatten)]
+    pub access: AccessArguments,
+    /// What is kept between calls.
+    #[command(flatten)]
+    pub cache: CacheArguments,
+}
+
+/// What would be done for a target.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Planned {
+    target: String,
+    code_for: String,
+    model_digest: String,
+    model_bytes: u64,
+    nodes: usize,
+    cache: &'static str,
+    runs_here: bool,
+    trials: u64,
+    output: String,
+}
+
+/// Fetches and imports the model, so that its errors show, and says what would follow.
+///
+/// # Errors
+/// Those of `hone compile` up to the import.
+pub fn run(arguments: &Arguments) -> Result<()> {
+    let spec = spec::from_file(&arguments.file)?;
+    let access = arguments.access.access(&spec.folder);
+    let (cache, progress) = (arguments.cache.open()?, Progress::silent());
+    let options = WorkOptions::default();
+    let worker = Worker { access: &access, cache: &cache, progress: &progress, options };
+    let planned: Vec<Planned> =
+        spec.requests.iter().map(|request| plan(&worker, request)).collect::<Result<_>>()?;
+    if arguments.json {
+        return print_json(&planned);
+    }
+    let mut table = table::table(&[
+        "target",
+        "code for",
+        "model",
+        "nodes",
+        "cache",
+        "trials",
+        "measured here",
+        "output",
+    ]);
+    for plan in &planned {
+        table.add_row(vec![
+            plan.target.clone(),
+            plan.code_for.clone(),
+            units::bytes(plan.model_bytes),
+            plan.nodes.to_string(),
+            plan.cache.to_owned(),
+            plan.trials.to_string(),
+            if plan.runs_here { "yes" } else { "no" }.to_owned(),
+            plan.output.clone(),
+        ]);
+    }
+    let notes: String = spec.notes.iter().map(|note| format!("note: {note}\n")).collect();
+    print(&format!("{table}\n{notes}"))
+}
+
+fn plan(worker: &Worker<'_>, request: &Compile) -> Result<Planned> {
+    let model = worker.fetch(request)?;
+    let target = compiler::target(&request.target)?;
+    let graph = compiler::reference(&model, &request.inputs)?;
+    let known = worker.known(&model, &request.inputs, &target, SchedulePolicy::Analytic);
+    Ok(Planned {
+        target: request.target.name.clone(),
+        code_for: format!("{} {}", target.triple, target.cpu),
+        model_digest: model.digest.clone(),
+        model_bytes: model.bytes.len() as u64,
+        nodes: graph.nodes().len(),
+        cache: if known.is_some() { "Hit" } else { "Miss" },
+        runs_here: target.triple.starts_with(std::env::consts::ARCH),
+        trials: 0,
+        output: request.output.uri.clone(),
+    })
+}

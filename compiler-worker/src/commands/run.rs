@@ -1,0 +1,119 @@
+//! `hone run`: arrays in, arrays out.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use hone_artifact::TensorInfo;
+use hone_artifact::exit_code::Reason;
+use hone_runtime::{Model, Options};
+
+use super::common::{CacheArguments, is_artifact, model, print, subject};
+use crate::compare::value;
+use crate::compiler;
+use crate::failure::{Failure, Result};
+use crate::npz::{self, Array};
+use crate::show::{table, units};
+use crate::work::verify::{arrange, random_inputs, run as run_once};
+
+/// What `hone run` takes.
+#[derive(Args, Debug)]
+pub struct Arguments {
+    /// An artifact, or a model, which is then compiled for this machine.
+    pub subject: PathBuf,
+    /// Arrays named as the model's inputs are.
+    #[arg(long, value_name = "FILE.npz", required_unless_present = "random")]
+    pub inputs: Option<PathBuf>,
+    /// Random inputs from this seed instead.
+    #[arg(long, value_name = "SEED", conflicts_with = "inputs")]
+    pub random: Option<u64>,
+    /// Where to write arrays named as the model's outputs are; a summary is printed without it.
+    #[arg(long, value_name = "FILE.npz")]
+    pub outputs: Option<PathBuf>,
+    /// Compute by the reference interpreter, slowly; takes a model.
+    #[arg(long)]
+    pub reference: bool,
+    /// Threads; 0 for all.
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    pub threads: usize,
+    /// The shape of an input with open dimensions; for models.
+    #[arg(long, value_name = "NAME=1,2,…")]
+    pub shape: Vec<String>,
+    /// What is kept between calls.
+    #[command(flatten)]
+    pub cache: CacheArguments,
+}
+
+/// Runs once.
+///
+/// # Errors
+/// Inputs that do not fit, an artifact that cannot be used, a file that cannot be written.
+pub fn run(arguments: &Arguments) -> Result<()> {
+    let (tensors, outputs) = match arguments.reference {
+        true => by_reference(arguments)?,
+        false => by_artifact(arguments)?,
+    };
+    let arrays = tensors.into_iter().zip(outputs).map(|(tensor, bytes)| Array {
+        name: tensor.name,
+        dtype: tensor.dtype,
+        shape: tensor.shape,
+        bytes,
+    });
+    let arrays: Vec<Array> = arrays.collect();
+    match &arguments.outputs {
+        Some(path) => npz::write(path, &arrays),
+        None => print(&summary(&arrays)),
+    }
+}
+
+type Outputs = (Vec<TensorInfo>, Vec<Vec<u8>>);
+
+fn by_artifact(arguments: &Arguments) -> Result<Outputs> {
+    let subject = subject(&arguments.subject, &arguments.shape, &arguments.cache)?;
+    let options = Options { threads: arguments.threads, ..Options::default() };
+    let mut model = Model::load(&subject.path, &options)?;
+    let inputs = inputs(arguments, model.inputs())?;
+    let outputs = run_once(&mut model, &inputs)?;
+    Ok((model.outputs().to_vec(), outputs))
+}
+
+fn by_reference(arguments: &Arguments) -> Result<Outputs> {
+    if is_artifact(&arguments.subject)? {
+        let message = format!(
+            "'{}' is an artifact, which holds no reference: give the model that it was compiled from",
+            arguments.subject.display()
+        );
+        return Err(Failure::new(Reason::Usage, message));
+    }
+    let (model, shapes) = model(&arguments.subject, &arguments.shape)?;
+    let graph = compiler::reference(&model, &shapes)?;
+    let inputs = inputs(arguments, &compiler::ports(&graph, false)?)?;
+    Ok((compiler::ports(&graph, true)?, compiler::evaluate(&graph, &inputs)?))
+}
+
+fn inputs(arguments: &Arguments, ports: &[TensorInfo]) -> Result<Vec<Vec<u8>>> {
+    match &arguments.inputs {
+        Some(path) => arrange(ports, npz::read(path)?, &path.display().to_string()),
+        None => Ok(random_inputs(ports, arguments.random.unwrap_or_default())),
+    }
+}
+
+/// Least, most and mean of each output.
+fn summary(arrays: &[Array]) -> String {
+    let mut table = table::table(&["output", "type", "least", "mean", "most"]);
+    for array in arrays {
+        let size = (array.dtype.bits() / 8) as usize;
+        let values: Vec<f64> =
+            array.bytes.chunks_exact(size).map(|bytes| value(array.dtype, bytes)).collect();
+        let mean = values.iter().sum::<f64>() / values.len().max(1) as f64;
+        let least = values.iter().copied().fold(f64::INFINITY, f64::min);
+        let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        table.add_row(vec![
+            array.name.clone(),
+            array.description(),
+            units::significant(least),
+            units::significant(mean),
+            units::significant(most),
+        ]);
+    }
+    table.to_string()
+}

@@ -1,0 +1,178 @@
+//! `hone worker`: one request in, one artifact and one report out. What a pod runs.
+//!
+//! No retries and no policy: the exit code says what kind of end it was, the termination message
+//! what came out, and the operator decides.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use clap::Args;
+use hone_artifact::exit_code::Reason;
+use hone_artifact::report::Report;
+use hone_artifact::request::{Delete, REQUEST_VARIABLE, Request, Work};
+use hone_artifact::termination::{DEFAULT_PATH, PATH_VARIABLE, Termination};
+
+use super::common::AccessArguments;
+use crate::cache::Cache;
+use crate::failure::{Failure, Result};
+use crate::show::Progress;
+use crate::storage::{Access, Destination, Guard, Places, local};
+use crate::work::{Outcome, WorkOptions, Worker};
+
+/// What `hone worker` takes.
+#[derive(Args, Debug)]
+pub struct Arguments {
+    /// The request as a file of JSON; without it, the environment variable HONE_REQUEST.
+    #[arg(long, value_name = "FILE")]
+    pub request: Option<PathBuf>,
+    /// Where to leave the termination message.
+    #[arg(long, env = PATH_VARIABLE, default_value = DEFAULT_PATH, value_name = "FILE")]
+    pub termination: PathBuf,
+    /// A writable folder for what lies between.
+    #[arg(long, env = "HONE_SCRATCH", value_name = "DIR")]
+    pub scratch: Option<PathBuf>,
+    /// Where file:// may lead: the mounted volume.
+    #[arg(long, env = "HONE_FILE_ROOT", default_value = "/models", value_name = "DIR")]
+    pub file_root: PathBuf,
+    /// Threads to measure on; 0 for all.
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    pub threads: usize,
+    /// What may be fetched.
+    #[command(flatten)]
+    pub access: AccessArguments,
+}
+
+/// Largest request that is read.
+const LARGEST_REQUEST: u64 = 1 << 20;
+
+/// Does the work and leaves the termination message, however it ends.
+///
+/// # Errors
+/// The work's.
+pub fn run(arguments: &Arguments) -> Result<()> {
+    let report =
+        Arc::new(Mutex::new(Report::new(Default::default(), "", env!("CARGO_PKG_VERSION"))));
+    end_when_told(arguments.termination.clone(), report.clone());
+    let done = work(arguments, &report);
+    let report = match report.lock() {
+        Ok(report) => report.clone(),
+        Err(poisoned) => poisoned.into_inner().clone(),
+    };
+    let report = match &done {
+        Ok(()) => report,
+        Err(failure) => report.fail(failure.reason, failure.chain()),
+    };
+    leave(&arguments.termination, &report);
+    done
+}
+
+fn work(arguments: &Arguments, report: &Mutex<Report>) -> Result<()> {
+    let request = request(arguments)?;
+    let access = Access {
+        places: Places {
+            folder: arguments.file_root.clone(),
+            roots: Some(vec![arguments.file_root.clone()]),
+        },
+        guard: Guard::new(&arguments.access.fetch_allow),
+        limit: arguments.access.max_bytes,
+    };
+    match &request.work {
+        Work::Delete(delete) => {
+            note(report, |report| report.subject = request.subject.clone());
+            self::delete(delete, &access)
+        }
+        Work::Compile(compile) => {
+            let scratch = arguments.scratch.clone().unwrap_or_else(std::env::temp_dir);
+            let cache = Cache::open(Some(&scratch.join("hone-cache")), true)?;
+            let progress = Progress::new(&compile.target.name);
+            let options = WorkOptions { threads: arguments.threads, ..WorkOptions::default() };
+            let worker = Worker { access: &access, cache: &cache, progress: &progress, options };
+            let mut outcome = Outcome::new(request.subject.clone(), &compile.target.name);
+            note(report, |report| *report = outcome.report.clone());
+            let done = worker.run(compile, &mut outcome);
+            note(report, |report| *report = outcome.report.clone());
+            done
+        }
+    }
+}
+
+fn note(report: &Mutex<Report>, change: impl FnOnce(&mut Report)) {
+    if let Ok(mut report) = report.lock() {
+        change(&mut report);
+    }
+}
+
+fn request(arguments: &Arguments) -> Result<Request> {
+    let text = match &arguments.request {
+        Some(path) => {
+            let bytes = local::read(path, LARGEST_REQUEST)?;
+            String::from_utf8_lossy(&bytes).into_owned()
+        }
+        None => std::env::var(REQUEST_VARIABLE).map_err(|_| {
+            let message = format!("there is no request: set {REQUEST_VARIABLE} or give --request");
+            Failure::new(Reason::InvalidSpec, message)
+        })?,
+    };
+    Request::from_json(&text)
+        .map_err(|error| Failure::because(Reason::InvalidSpec, "the work cannot be begun", error))
+}
+
+/// Deletes artifacts and the reports beside them, as many as go, and fails for the first that does not.
+fn delete(delete: &Delete, access: &Access) -> Result<()> {
+    let mut failed = None;
+    for uri in &delete.uris {
+        let stem = uri.strip_suffix(".hone").unwrap_or(uri);
+        // The artifact last: while it is there, another try finds everything by it.
+        let files = [format!("{stem}.json"), format!("{stem}.html"), uri.clone()];
+        for file in files {
+            match Destination::delete(&file, delete.credentials.as_deref(), access) {
+                Ok(()) => eprintln!("deleted {file}"),
+                Err(failure) => {
+                    eprintln!("error[{}]: {}", failure.reason, failure.chain());
+                    failed.get_or_insert(failure);
+                    break;
+                }
+            }
+        }
+    }
+    failed.map_or(Ok(()), Err)
+}
+
+/// Writes the message. Kubernetes made the file and reads it in place, so it is not renamed over.
+fn leave(path: &Path, report: &Report) {
+    let message = Termination::from(report).to_message();
+    if let Err(error) = std::fs::write(path, message) {
+        // Without the message the operator still has the exit code and the log.
+        eprintln!("termination message '{}' cannot be written: {error}", path.display());
+    }
+}
+
+/// Ends in good order when the pod is told to: the first process of a container has no default for
+/// signals, and would be killed after the grace period without a word.
+fn end_when_told(termination: PathBuf, report: Arc<Mutex<Report>>) {
+    use tokio::signal::unix::{SignalKind, signal};
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let Ok(runtime) = runtime else { return };
+        let reason = runtime.block_on(async {
+            let (Ok(mut terminate), Ok(mut interrupt)) =
+                (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
+            else {
+                return None;
+            };
+            Some(tokio::select! {
+                _ = terminate.recv() => Reason::Terminated,
+                _ = interrupt.recv() => Reason::Interrupted,
+            })
+        });
+        let Some(reason) = reason else { return };
+        let report = report.lock().map(|report| report.clone());
+        if let Ok(report) = report {
+            leave(
+                &termination,
+                &report.fail(reason, "the worker was told to end; it is tried again"),
+            );
+        }
+        std::process::exit(i32::from(reason.code()));
+    });
+}

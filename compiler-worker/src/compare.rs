@@ -1,0 +1,150 @@
+//! Answers held against the reference.
+
+use half::{bf16, f16};
+use hone_artifact::report::CorrectnessReport;
+use hone_artifact::{DataType, TensorInfo};
+
+/// What comparing gave, over all outputs and inputs so far.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Comparison {
+    /// Largest absolute error.
+    pub max_abs: f64,
+    /// Largest relative error of elements whose magnitude is above the absolute tolerance; errors of
+    /// smaller ones say nothing relative to them.
+    pub max_rel: f64,
+    /// Elements out of tolerance.
+    pub outside: u64,
+    /// Elements compared.
+    pub elements: u64,
+    /// The element that is furthest out of tolerance, in words.
+    pub worst: Option<String>,
+    /// The first element at which the reference itself is not finite, in words.
+    pub not_finite: Option<String>,
+    excess: f64,
+}
+
+/// An element passes where `|got - want| <= atol + rtol * |want|`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tolerance {
+    /// Relative.
+    pub rtol: f64,
+    /// Absolute.
+    pub atol: f64,
+}
+
+impl Comparison {
+    /// Nothing compared yet.
+    pub fn new() -> Self {
+        Self {
+            max_abs: 0.0,
+            max_rel: 0.0,
+            outside: 0,
+            elements: 0,
+            worst: None,
+            not_finite: None,
+            excess: 0.0,
+        }
+    }
+
+    /// Adds one output: its bytes and the reference's, of the tensor's type and shape.
+    pub fn add(&mut self, tensor: &TensorInfo, got: &[u8], want: &[u8], tolerance: Tolerance) {
+        let size = (tensor.dtype.bits() / 8) as usize;
+        let pairs = got.chunks_exact(size).zip(want.chunks_exact(size));
+        for (index, (got, want)) in pairs.enumerate() {
+            let (got, want) = (value(tensor.dtype, got), value(tensor.dtype, want));
+            self.element(tensor, index, got, want, tolerance);
+        }
+    }
+
+    fn element(&mut self, tensor: &TensorInfo, index: usize, got: f64, want: f64, t: Tolerance) {
+        self.elements += 1;
+        if !want.is_finite() {
+            let place = || format!("output '{}', element {index}: {want}", tensor.name);
+            self.not_finite.get_or_insert_with(place);
+            return;
+        }
+        let error = (got - want).abs();
+        // A result that is not a number must not vanish in a comparison.
+        let error = if error.is_nan() { f64::INFINITY } else { error };
+        self.max_abs = self.max_abs.max(error);
+        if want.abs() > t.atol {
+            self.max_rel = self.max_rel.max(error / want.abs());
+        }
+        let allowed = t.atol + t.rtol * want.abs();
+        if error <= allowed {
+            return;
+        }
+        self.outside += 1;
+        if error - allowed > self.excess || self.worst.is_none() {
+            self.excess = error - allowed;
+            self.worst = Some(format!(
+                "output '{}', element {index}: {got} where the reference gives {want}",
+                tensor.name
+            ));
+        }
+    }
+
+    /// Whether every element is within tolerance.
+    pub fn passed(&self) -> bool {
+        self.outside == 0 && self.not_finite.is_none()
+    }
+
+    /// As it stands in reports.
+    pub fn report(&self) -> CorrectnessReport {
+        CorrectnessReport { max_abs: self.max_abs, max_rel: self.max_rel, passed: self.passed() }
+    }
+}
+
+/// One little-endian element as a double.
+pub fn value(dtype: DataType, bytes: &[u8]) -> f64 {
+    let mut raw = [0; 8];
+    raw[..bytes.len().min(8)].copy_from_slice(&bytes[..bytes.len().min(8)]);
+    let bits = u64::from_le_bytes(raw);
+    match dtype {
+        DataType::F32 => f64::from(f32::from_bits(bits as u32)),
+        DataType::F64 => f64::from_bits(bits),
+        DataType::F16 => f16::from_bits(bits as u16).to_f64(),
+        DataType::Bf16 => bf16::from_bits(bits as u16).to_f64(),
+        DataType::I8 => f64::from(bits as u8 as i8),
+        DataType::I16 => f64::from(bits as u16 as i16),
+        DataType::I32 => f64::from(bits as u32 as i32),
+        DataType::I64 => bits as i64 as f64,
+        _ => bits as f64,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    const T: Tolerance = Tolerance { rtol: 1e-3, atol: 1e-4 };
+
+    fn compare(got: &[f32], want: &[f32]) -> Comparison {
+        let tensor = TensorInfo::new("y", DataType::F32, vec![got.len() as u64]).unwrap();
+        let bytes = |values: &[f32]| -> Vec<u8> {
+            values.iter().flat_map(|value| value.to_le_bytes()).collect()
+        };
+        let mut comparison = Comparison::new();
+        comparison.add(&tensor, &bytes(got), &bytes(want), T);
+        comparison
+    }
+
+    #[test]
+    fn the_tolerance_decides() {
+        assert!(compare(&[1.0005, 0.00005], &[1.0, 0.0]).passed());
+        let outside = compare(&[1.0, 2.0], &[1.0, 2.5]);
+        assert!(!outside.passed());
+        assert_eq!(outside.outside, 1);
+        assert!(outside.worst.unwrap().contains("element 1: 2 where the reference gives 2.5"));
+    }
+
+    #[test]
+    fn what_is_not_a_number_never_passes() {
+        assert!(!compare(&[f32::NAN], &[1.0]).passed());
+        assert_eq!(compare(&[f32::NAN], &[1.0]).max_abs, f64::INFINITY);
+        let nan = compare(&[f32::NAN], &[f32::NAN]);
+        assert!(!nan.passed() && nan.outside == 0);
+        assert!(nan.not_finite.unwrap().contains("NaN"));
+    }
+}

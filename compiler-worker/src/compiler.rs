@@ -1,0 +1,203 @@
+//! The compiler, as this program uses it: requests in, bytes and reasons out.
+
+use std::path::Path;
+
+use hone_artifact::exit_code::Reason;
+use hone_artifact::request::{Input, TargetRequest};
+use hone_driver::{
+    CodegenError, CompileError, Compiled, Graph, ImportError, ImportOptions, InputBinding,
+    NodeError, Options, SchedulePolicy, Target, Tensor, TensorType,
+};
+
+use crate::device;
+use crate::failure::{Failure, Result};
+
+/// A model's file.
+#[derive(Clone, Debug)]
+pub struct Model {
+    /// What messages call it.
+    pub name: String,
+    /// The file.
+    pub bytes: Vec<u8>,
+    /// `sha256:` of it.
+    pub digest: String,
+    /// Where tensors stored outside of it may lie; local models only.
+    pub folder: Option<std::path::PathBuf>,
+}
+
+impl Model {
+    /// Whether tensors are stored outside of the file, so that its digest does not say what it is:
+    /// then the key of an entry of ONNX's `external_data` is among the bytes.
+    pub fn has_external_data(&self) -> bool {
+        const KEY: &[u8] = b"\x0a\x08location\x12";
+        self.bytes.windows(KEY.len()).any(|window| window == KEY)
+    }
+}
+
+/// What code is made for.
+///
+/// # Errors
+/// `TargetMismatch` for what the compiler does not know.
+pub fn target(request: &TargetRequest) -> Result<Target> {
+    let TargetRequest { name, os, arch, cpu, features, .. } = request;
+    let arch = if arch.is_empty() { device::arch() } else { arch };
+    let named = || format!("target '{name}' cannot be compiled for");
+    let unknown = |error: CodegenError| Failure::because(Reason::TargetMismatch, named(), error);
+    let target = match cpu.as_deref() {
+        Some("host") if arch != device::arch() || os != std::env::consts::OS => {
+            let message = format!(
+                "target '{name}' is {os}/{arch} with cpu 'host', this machine is {}/{}: name the processor instead",
+                std::env::consts::OS,
+                device::arch()
+            );
+            return Err(Failure::new(Reason::TargetMismatch, message));
+        }
+        Some("host") => Target::host().map_err(unknown)?,
+        cpu => Target::for_platform(os, arch, cpu.unwrap_or_default()).map_err(unknown)?,
+    };
+    match features.is_empty() {
+        true => Ok(target),
+        false => {
+            let all = target.features.iter().chain(features).cloned().collect();
+            Target::new(&target.triple, &target.cpu, all).map_err(unknown)
+        }
+    }
+}
+
+/// What the importer is told.
+///
+/// # Errors
+/// `InvalidSpec` for an element type that is none.
+pub fn import_options(inputs: &[Input], folder: Option<&Path>) -> Result<ImportOptions> {
+    let bindings = inputs.iter().map(binding).collect::<Result<_>>()?;
+    Ok(ImportOptions {
+        folder: folder.map(Path::to_path_buf),
+        bindings,
+        ..ImportOptions::default()
+    })
+}
+
+fn binding(input: &Input) -> Result<InputBinding> {
+    let dtype = match &input.dtype {
+        None => None,
+        Some(name) => {
+            let known = hone_driver::DataType::all().find(|dtype| dtype.name() == name);
+            Some(known.ok_or_else(|| {
+                let message = format!("input '{}': '{name}' is no element type", input.name);
+                Failure::new(Reason::InvalidSpec, message)
+            })?)
+        }
+    };
+    let shape = input.shape.iter().map(|extent| usize::try_from(*extent));
+    let shape = shape.collect::<std::result::Result<_, _>>().map_err(|_| {
+        let message = format!("input '{}': extents must not be negative", input.name);
+        Failure::new(Reason::InvalidShape, message)
+    })?;
+    Ok(InputBinding { name: input.name.clone(), shape, dtype })
+}
+
+/// Compiles.
+///
+/// # Errors
+/// Every reason of a model's, a target's and of our own fault.
+pub fn compile(
+    model: &Model,
+    inputs: &[Input],
+    target: &Target,
+    policy: SchedulePolicy,
+) -> Result<Compiled> {
+    let import = import_options(inputs, model.folder.as_deref())?;
+    let options = Options { schedules: policy, ..Options::new(target.clone()) };
+    hone_driver::compile(&model.bytes, &import, &options).map_err(|error| {
+        let reason = compile_reason(&error);
+        Failure::because(reason, format!("model '{}' cannot be compiled", model.name), error)
+    })
+}
+
+/// Imports only: the reference that answers are held against.
+///
+/// # Errors
+/// As for [`compile`], of the model.
+pub fn reference(model: &Model, inputs: &[Input]) -> Result<Graph> {
+    let import = import_options(inputs, model.folder.as_deref())?;
+    let imported = hone_driver::import(&model.bytes, &import).map_err(|error| {
+        let reason = import_reason(&error);
+        Failure::because(reason, format!("model '{}' cannot be imported", model.name), error)
+    })?;
+    Ok(imported.graph)
+}
+
+/// The reference's outputs for `inputs`, all as bytes in the model's order.
+///
+/// # Errors
+/// `InternalError` where the interpreter cannot compute a node.
+pub fn evaluate(graph: &Graph, inputs: &[Vec<u8>]) -> Result<Vec<Vec<u8>>> {
+    let failed = |error: Box<dyn std::error::Error + Send + Sync>| {
+        let message = "the reference cannot be computed; please report this with the model";
+        Failure::because(Reason::InternalError, message, error)
+    };
+    let ports = graph.inputs().iter().zip(inputs);
+    let tensors = ports.map(|(port, bytes)| {
+        Tensor::from_bytes(graph.tensor_type(port.value).clone(), bytes.clone())
+    });
+    let tensors: Vec<Tensor> =
+        tensors.collect::<std::result::Result<_, _>>().map_err(|error| failed(error.into()))?;
+    let outputs = hone_driver::evaluate(graph, &tensors).map_err(|error| failed(error.into()))?;
+    Ok(outputs.iter().map(|tensor| tensor.bytes().to_vec()).collect())
+}
+
+/// Inputs or outputs of a graph, as an artifact describes them.
+///
+/// # Errors
+/// `InternalError` for sizes beyond any memory, which the importer refuses.
+pub fn ports(graph: &Graph, outputs: bool) -> Result<Vec<hone_artifact::TensorInfo>> {
+    let ports = if outputs { graph.outputs() } else { graph.inputs() };
+    let describe = |port: &hone_driver::Port| {
+        let TensorType { dtype, shape } = graph.tensor_type(port.value);
+        let name = dtype.name();
+        let dtype = hone_artifact::DataType::ALL.into_iter().find(|known| known.name() == name)?;
+        let shape = shape.iter().map(|extent| *extent as u64).collect();
+        hone_artifact::TensorInfo::new(&port.name, dtype, shape)
+    };
+    let all: Option<Vec<_>> = ports.iter().map(describe).collect();
+    all.ok_or_else(|| {
+        let message = "an input or output is too large; please report this with the model";
+        Failure::new(Reason::InternalError, message)
+    })
+}
+
+fn compile_reason(error: &CompileError) -> Reason {
+    match error {
+        CompileError::Import(error) => import_reason(error),
+        CompileError::Verify { .. } => Reason::VerifierError,
+        CompileError::Codegen(CodegenError::Target { .. }) => Reason::TargetMismatch,
+        CompileError::TooLarge { .. } => Reason::TooLarge,
+        _ => Reason::CompilerError,
+    }
+}
+
+/// The reason behind what the importer refuses.
+pub fn import_reason(error: &ImportError) -> Reason {
+    match error {
+        ImportError::Unbound(_) | ImportError::Binding { .. } => Reason::InvalidShape,
+        ImportError::Unsupported(_) => Reason::UnsupportedOperator,
+        ImportError::TooLarge { .. } => Reason::TooLarge,
+        ImportError::Verify(_) => Reason::VerifierError,
+        ImportError::External { source: Some(source), .. }
+            if source.kind() == std::io::ErrorKind::NotFound =>
+        {
+            Reason::NotFound
+        }
+        ImportError::Node { source, .. } => node_reason(source),
+        _ => Reason::InvalidModel,
+    }
+}
+
+fn node_reason(error: &NodeError) -> Reason {
+    match error {
+        NodeError::Unsupported(_) => Reason::UnsupportedOperator,
+        NodeError::Infer(_) => Reason::InvalidShape,
+        NodeError::Inner(inner) => import_reason(inner),
+        _ => Reason::InvalidModel,
+    }
+}

@@ -1,0 +1,110 @@
+//! Reads `.npz`.
+
+use std::fs::File;
+use std::io::{Cursor, Read, Seek};
+use std::path::Path;
+
+use hone_artifact::exit_code::Reason;
+use zip::ZipArchive;
+
+use super::Array;
+use super::header::{self, Header};
+use crate::failure::{Failure, Result};
+
+/// Most bytes that one array may unpack to.
+const LARGEST_ARRAY: u64 = 16 << 30;
+
+/// The arrays of a file in its order, plain or compressed.
+///
+/// # Errors
+/// `InvalidInput` for what is no `.npz`; the file system's word for what cannot be read.
+pub fn read(path: &Path) -> Result<Vec<Array>> {
+    let named = || format!("inputs '{}' cannot be read", path.display());
+    let file = File::open(path).map_err(|error| Failure::io(named(), error))?;
+    from(file).map_err(|why| invalid(named(), why))
+}
+
+/// The same from memory; `name` is for messages.
+///
+/// # Errors
+/// As for [`read`].
+pub fn read_bytes(bytes: &[u8], name: &str) -> Result<Vec<Array>> {
+    from(Cursor::new(bytes)).map_err(|why| invalid(format!("samples '{name}' cannot be read"), why))
+}
+
+fn invalid(message: String, why: String) -> Failure {
+    let why = format!("{why}; write it with numpy.savez");
+    Failure::because(Reason::InvalidInput, message, why)
+}
+
+fn from(file: impl Read + Seek) -> std::result::Result<Vec<Array>, String> {
+    let mut archive =
+        ZipArchive::new(file).map_err(|error| format!("it is not an .npz file ({error})"))?;
+    let mut arrays = Vec::new();
+    for index in 0..archive.len() {
+        let entry = archive.by_index(index).map_err(|error| error.to_string())?;
+        let name = entry.name().map_err(|error| error.to_string())?.into_owned();
+        let Some(name) = name.strip_suffix(".npy") else { continue };
+        let mut bytes = Vec::new();
+        let read = entry.take(LARGEST_ARRAY).read_to_end(&mut bytes);
+        let array = match read {
+            Ok(_) => array(name, &bytes),
+            Err(error) => Err(error.to_string()),
+        };
+        arrays.push(array.map_err(|why| format!("array '{name}': {why}"))?);
+    }
+    Ok(arrays)
+}
+
+fn array(name: &str, bytes: &[u8]) -> std::result::Result<Array, String> {
+    let (header, data) = header::parse(bytes)?;
+    let Header { dtype, big_endian, fortran_order, shape } = header;
+    let expected = dtype.bytes_of(&shape).ok_or("its shape is too large")?;
+    if data.len() as u64 != expected {
+        return Err(format!("it holds {} bytes where its shape needs {expected}", data.len()));
+    }
+    let size = (dtype.bits() / 8) as usize;
+    let mut bytes = match fortran_order {
+        true => row_major(data, &shape, size),
+        false => data.to_vec(),
+    };
+    if big_endian {
+        bytes.chunks_exact_mut(size).for_each(<[u8]>::reverse);
+    }
+    Ok(Array { name: name.to_owned(), dtype, shape, bytes })
+}
+
+/// Elements of `size` bytes from first-axis-fastest to last-axis-fastest.
+fn row_major(data: &[u8], shape: &[u64], size: usize) -> Vec<u8> {
+    let mut strides = Vec::with_capacity(shape.len());
+    let mut stride = 1;
+    for extent in shape {
+        strides.push(stride);
+        stride *= *extent as usize;
+    }
+    let mut place = vec![0; shape.len()];
+    let mut bytes = Vec::with_capacity(data.len());
+    for _ in 0..data.len() / size {
+        let from: usize = place.iter().zip(&strides).map(|(at, stride)| at * stride).sum();
+        bytes.extend_from_slice(&data[from * size..(from + 1) * size]);
+        for axis in (0..shape.len()).rev() {
+            place[axis] += 1;
+            if place[axis] < shape[axis] as usize {
+                break;
+            }
+            place[axis] = 0;
+        }
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fortran_order_becomes_row_major() {
+        // Columns of [[1, 2, 3], [4, 5, 6]].
+        assert_eq!(row_major(&[1, 4, 2, 5, 3, 6], &[2, 3], 1), [1, 2, 3, 4, 5, 6]);
+    }
+}

@@ -1,0 +1,61 @@
+//! Seeded random inputs, equal on every machine: what verification and measurement run on.
+
+use half::{bf16, f16};
+use hone_artifact::{DataType, TensorInfo};
+
+/// A small generator of good spread (splitmix64), enough for inputs and for resampling.
+#[derive(Clone, Debug)]
+pub struct Random {
+    state: u64,
+}
+
+impl Random {
+    /// Starts from a seed.
+    pub fn new(seed: u64) -> Self {
+        Self { state: seed }
+    }
+
+    /// The next 64 bits.
+    pub fn bits(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.state;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A whole number below `bound`, which is not 0.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        ((u128::from(self.bits()) * u128::from(bound)) >> 64) as u64
+    }
+
+    /// A real number between -1 and 1.
+    pub fn signed_unit(&mut self) -> f64 {
+        (self.bits() >> 11) as f64 / (1u64 << 52) as f64 - 1.0
+    }
+}
+
+/// Random content for a tensor: reals between -1 and 1; integers of 0 and 1, because they are most often
+/// indices or masks, whose bounds the model alone knows, and both are within any but the smallest.
+pub fn content(tensor: &TensorInfo, random: &mut Random) -> Vec<u8> {
+    let size = tensor.dtype.bytes_of(&[]).unwrap_or(1).max(1);
+    let count = tensor.bytes / size;
+    let mut bytes = Vec::with_capacity(tensor.bytes as usize);
+    for _ in 0..count {
+        element(tensor.dtype, random, &mut bytes);
+    }
+    bytes
+}
+
+fn element(dtype: DataType, random: &mut Random, bytes: &mut Vec<u8>) {
+    match dtype {
+        DataType::F32 => bytes.extend((random.signed_unit() as f32).to_le_bytes()),
+        DataType::F64 => bytes.extend(random.signed_unit().to_le_bytes()),
+        DataType::F16 => bytes.extend(f16::from_f64(random.signed_unit()).to_le_bytes()),
+        DataType::Bf16 => bytes.extend(bf16::from_f64(random.signed_unit()).to_le_bytes()),
+        other => {
+            let size = other.bytes_of(&[]).unwrap_or(1) as usize;
+            bytes.extend(&random.below(2).to_le_bytes()[..size]);
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! `file://`: relative paths stay inside a folder, absolute ones inside the roots, where there are any.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use hone_artifact::exit_code::Reason;
+
+use crate::failure::{Failure, Result};
+
+/// Where local files may lie.
+#[derive(Clone, Debug)]
+pub struct Places {
+    /// What relative paths start at, and stay inside of.
+    pub folder: PathBuf,
+    /// What absolute paths stay inside of; `None` where a person at this machine chose them.
+    pub roots: Option<Vec<PathBuf>>,
+}
+
+impl Places {
+    /// Relative paths from `folder`, absolute ones anywhere.
+    pub fn at(folder: impl Into<PathBuf>) -> Self {
+        Self { folder: folder.into(), roots: None }
+    }
+
+    /// The file of a `file://` URI, links resolved.
+    ///
+    /// # Errors
+    /// `NotFound`; `SourceForbidden` for what lies outside.
+    pub fn existing(&self, uri: &str) -> Result<PathBuf> {
+        let (path, inside) = self.path(uri);
+        let real = path.canonicalize().map_err(|error| {
+            Failure::io(format!("file '{}' cannot be opened", path.display()), error)
+        })?;
+        self.confine(uri, &real, inside)?;
+        Ok(real)
+    }
+
+    /// The folder of a `file://` URI, made where it is missing.
+    ///
+    /// # Errors
+    /// As for [`Places::existing`], and what the file system refuses.
+    pub fn folder(&self, uri: &str) -> Result<PathBuf> {
+        let (path, inside) = self.path(uri);
+        // What exists of the path decides where it leads; the rest may not climb.
+        let climbs = path.components().any(|part| part == std::path::Component::ParentDir);
+        let mut there = path.as_path();
+        while !there.exists() {
+            there = there.parent().unwrap_or(Path::new("."));
+        }
+        let real = there.canonicalize();
+        let real = real.map_err(|error| Failure::io(format!("'{uri}' cannot be opened"), error))?;
+        if climbs && inside.is_some() {
+            return Err(outside(uri, "it climbs with '..'"));
+        }
+        self.confine(uri, &real, inside)?;
+        let made = std::fs::create_dir_all(&path);
+        made.map_err(|error| {
+            Failure::io(format!("folder '{}' of '{uri}' cannot be made", path.display()), error)
+        })?;
+        Ok(path)
+    }
+
+    /// The path of a URI, and the folder that it must stay in, if only one.
+    fn path(&self, uri: &str) -> (PathBuf, Option<&Path>) {
+        let text = uri.strip_prefix("file://").unwrap_or(uri);
+        match text.starts_with('/') {
+            true => (PathBuf::from(text), None),
+            false => (self.folder.join(text), Some(&self.folder)),
+        }
+    }
+
+    fn confine(&self, uri: &str, real: &Path, inside: Option<&Path>) -> Result<()> {
+        let roots: Vec<&Path> = match (inside, &self.roots) {
+            (Some(folder), _) => vec![folder],
+            (None, Some(roots)) => roots.iter().map(PathBuf::as_path).collect(),
+            (None, None) => return Ok(()),
+        };
+        let held = |root: &&Path| root.canonicalize().is_ok_and(|root| real.starts_with(root));
+        if roots.iter().any(held) {
+            return Ok(());
+        }
+        let shown: Vec<String> = roots.iter().map(|root| root.display().to_string()).collect();
+        Err(outside(uri, &format!("it leads outside of '{}'", shown.join("', '"))))
+    }
+}
+
+fn outside(uri: &str, why: &str) -> Failure {
+    let message = format!("'{uri}' is refused: {why}; put the file inside, or name it absolutely");
+    Failure::new(Reason::SourceForbidden, message)
+}
+
+/// All bytes of a regular file of at most `limit` bytes.
+///
+/// # Errors
+/// `NotFound` and the like; `TooLarge`; `InvalidInput` for what is no regular file.
+pub fn read(path: &Path, limit: u64) -> Result<Vec<u8>> {
+    let cannot = |error| Failure::io(format!("file '{}' cannot be read", path.display()), error);
+    // Opening a pipe would wait for ever, so the kind is looked at first.
+    let metadata = std::fs::metadata(path).map_err(cannot)?;
+    if !metadata.is_file() {
+        let message = format!("'{}' is not a regular file: name the file itself", path.display());
+        return Err(Failure::new(Reason::InvalidInput, message));
+    }
+    if metadata.len() > limit {
+        return Err(too_large(&path.display().to_string(), metadata.len(), limit));
+    }
+    let mut bytes = Vec::with_capacity(metadata.len() as usize);
+    let file = File::open(path).map_err(cannot)?;
+    file.take(limit.saturating_add(1)).read_to_end(&mut bytes).map_err(cannot)?;
+    match bytes.len() as u64 > limit {
+        true => Err(too_large(&path.display().to_string(), bytes.len() as u64, limit)),
+        false => Ok(bytes),
+    }
+}
+
+/// The refusal of something larger than allowed.
+pub fn too_large(name: &str, found: u64, limit: u64) -> Failure {
+    let message = format!(
+        "'{name}' has {found} bytes or more, the limit is {limit}: raise it with --max-bytes if it is trusted"
+    );
+    Failure::new(Reason::TooLarge, message)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn relative_paths_stay_inside_links_included() {
+        let outer = tempfile::tempdir().unwrap();
+        let folder = outer.path().join("in");
+        std::fs::create_dir(&folder).unwrap();
+        std::fs::write(outer.path().join("secret"), b"x").unwrap();
+        std::fs::write(folder.join("model"), b"x").unwrap();
+        std::os::unix::fs::symlink(outer.path().join("secret"), folder.join("link")).unwrap();
+        let places = Places::at(&folder);
+        assert!(places.existing("file://./model").is_ok());
+        assert!(places.existing("file://model").is_ok());
+        for uri in ["file://../secret", "file://./link", "file://./../in/../secret"] {
+            assert_eq!(places.existing(uri).unwrap_err().reason, Reason::SourceForbidden, "{uri}");
+        }
+        assert_eq!(places.existing("file://nothing").unwrap_err().reason, Reason::NotFound);
+        let absolute = format!("file://{}/secret", outer.path().display());
+        assert!(places.existing(&absolute).is_ok());
+        let rooted = Places { roots: Some(vec![folder.clone()]), ..Places::at(&folder) };
+        assert_eq!(rooted.existing(&absolute).unwrap_err().reason, Reason::SourceForbidden);
+        assert_eq!(places.folder("file://./../out").unwrap_err().reason, Reason::SourceForbidden);
+        assert!(places.folder("file://./a/b").unwrap().is_dir());
+    }
+}

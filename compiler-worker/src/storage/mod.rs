@@ -1,0 +1,119 @@
+//! Where models come from and where results go: local files, `https://`, and object stores.
+
+mod destination;
+mod guard;
+mod https;
+pub mod local;
+mod object;
+
+use std::error::Error;
+use std::path::Path;
+
+use hone_artifact::exit_code::Reason;
+use hone_artifact::request::Source;
+use sha2::{Digest, Sha256};
+
+pub use destination::Destination;
+pub use guard::{Forbidden, Guard};
+pub use local::Places;
+
+use crate::failure::{Failure, Result};
+
+/// Everything that decides what may be read, and how.
+#[derive(Clone, Debug)]
+pub struct Access {
+    /// Where local files may lie.
+    pub places: Places,
+    /// Which addresses may be fetched from.
+    pub guard: Guard,
+    /// Most bytes of one file.
+    pub limit: u64,
+}
+
+/// `sha256:` and the digest of `bytes`.
+pub fn sha256(bytes: &[u8]) -> String {
+    format!("sha256:{:x}", Sha256::digest(bytes))
+}
+
+impl Access {
+    /// Fetches a source and checks its digest, before anything is parsed.
+    ///
+    /// # Errors
+    /// What the place refuses; `DigestMismatch` where the content is another.
+    pub fn fetch(&self, source: &Source) -> Result<Vec<u8>> {
+        let uri = source.uri.as_str();
+        let bytes = match uri.split_once("://").map(|(scheme, _)| scheme) {
+            Some("file") => local::read(&self.places.existing(uri)?, self.limit)?,
+            Some("https") => self.https(source)?,
+            Some("s3" | "gs" | "az") => {
+                let credentials = source.credentials.as_deref().map(Path::new);
+                object::Place::open(uri, credentials, &self.guard)?.get(self.limit)?
+            }
+            _ => {
+                let message = format!("'{uri}' has no known scheme: use s3, gs, az, https or file");
+                return Err(Failure::new(Reason::InvalidSpec, message));
+            }
+        };
+        check_digest(uri, source.digest.as_deref(), &bytes)?;
+        Ok(bytes)
+    }
+
+    fn https(&self, source: &Source) -> Result<Vec<u8>> {
+        if source.digest.is_none() {
+            let message = format!(
+                "'{}' is fetched over https and has no digest: set digest to sha256:<64 hex digits>",
+                source.uri
+            );
+            return Err(Failure::new(Reason::InvalidSpec, message));
+        }
+        https::get(&source.uri, &self.guard, self.limit, true)
+    }
+}
+
+fn check_digest(uri: &str, expected: Option<&str>, bytes: &[u8]) -> Result<()> {
+    let Some(expected) = expected else { return Ok(()) };
+    let found = sha256(bytes);
+    if found == expected {
+        return Ok(());
+    }
+    let message = format!(
+        "'{uri}' is not the file that was meant: its digest is {found}, the spec says {expected}; correct the digest or fetch the right file"
+    );
+    Err(Failure::new(Reason::DigestMismatch, message))
+}
+
+/// Runs a request to its end on this thread.
+fn block_on<T>(future: impl Future<Output = T>) -> Result<T> {
+    // One provider for the whole process; a second call finds it set.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::io("the network cannot be used", error))?;
+    Ok(runtime.block_on(future))
+}
+
+/// Whether the guard's refusal is somewhere among the causes.
+fn forbidden(error: &(dyn Error + 'static)) -> bool {
+    let mut next = Some(error);
+    while let Some(cause) = next {
+        if cause.is::<Forbidden>() {
+            return true;
+        }
+        next = cause.source();
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn another_digest_is_refused_before_parsing() {
+        let digest = sha256(b"model");
+        assert!(check_digest("m", Some(&digest), b"model").is_ok());
+        let failure = check_digest("m", Some(&digest), b"modem").unwrap_err();
+        assert_eq!(failure.reason, Reason::DigestMismatch);
+        assert!(failure.to_string().contains(&sha256(b"modem")));
+    }
+}

@@ -1,0 +1,283 @@
+//! Object stores: `s3://`, `gs://` and `az://`, with credentials from a mounted folder or the environment.
+
+use std::fs;
+use std::path::Path;
+use std::pin::Pin;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use hone_artifact::exit_code::Reason;
+use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
+use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
+use object_store::client::{
+    HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpService,
+};
+use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
+use object_store::path::Path as Key;
+use object_store::{
+    ClientOptions, Error, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload, RetryConfig,
+};
+
+use super::{Guard, block_on, forbidden, https, local};
+use crate::failure::{Failure, Result};
+
+/// An object, or a folder of objects, of a store.
+#[derive(Debug)]
+pub struct Place {
+    uri: String,
+    store: Arc<dyn ObjectStore>,
+    key: Key,
+}
+
+/// Whether a conditional write found the object there already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Put {
+    /// It was written.
+    Created,
+    /// It was there.
+    Existed,
+}
+
+/// Connects through a client that the guard watches over.
+#[derive(Debug)]
+struct Guarded(Guard);
+
+impl HttpConnector for Guarded {
+    fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
+        let key = object_store::ClientConfigKey::AllowHttp;
+        let plain = options.get_config_value(&key).is_some_and(|value| value == "true");
+        let client = https::client(&self.0, !plain)
+            .map_err(|error| Error::Generic { store: "http", source: Box::new(error) })?;
+        Ok(HttpClient::new(Watched { guard: self.0.clone(), client }))
+    }
+}
+
+/// Checks hosts that are addresses themselves, which no resolver sees: endpoints from a Secret, and
+/// the metadata services that stores ask for credentials when there are no others.
+#[derive(Debug)]
+struct Watched {
+    guard: Guard,
+    client: reqwest::Client,
+}
+
+impl HttpService for Watched {
+    fn call<'s, 'a>(
+        &'s self,
+        request: HttpRequest,
+    ) -> Pin<Box<dyn Future<Output = std::result::Result<HttpResponse, HttpError>> + Send + 'a>>
+    where
+        's: 'a,
+        Self: 'a,
+    {
+        let literal = url::Url::parse(&request.uri().to_string());
+        if let Ok(Err(refused)) = literal.map(|url| self.guard.check_literal(&url)) {
+            let refused = HttpError::new(HttpErrorKind::Unknown, refused);
+            return Box::pin(async { Err(refused) });
+        }
+        self.client.call(request)
+    }
+}
+
+impl Place {
+    /// Opens what `uri` names. `credentials` is a folder with one file per option of the store, named
+    /// as the option is; without one the environment's are used.
+    ///
+    /// # Errors
+    /// `InvalidSpec` for a URI or options that the store does not know what to do with.
+    pub fn open(uri: &str, credentials: Option<&Path>, guard: &Guard) -> Result<Self> {
+        let named = || format!("'{uri}' cannot be opened");
+        let invalid = |why: String| Failure::because(Reason::InvalidSpec, named(), why);
+        let url = url::Url::parse(uri).map_err(|error| invalid(error.to_string()))?;
+        let bucket = url.host_str().ok_or_else(|| invalid("it names no bucket".into()))?;
+        let key = Key::from_url_path(url.path()).map_err(|error| invalid(error.to_string()))?;
+        let options = options(credentials).map_err(|error| Failure::io(named(), error))?;
+        let guard = guard.for_bucket(&format!("{}://{bucket}", url.scheme()));
+        let store = build(url.scheme(), bucket, options, guard)
+            .map_err(|error| Failure::because(Reason::InvalidSpec, named(), error))?;
+        Ok(Self { uri: uri.to_owned(), store, key })
+    }
+
+    /// The object's bytes, at most `limit`.
+    ///
+    /// # Errors
+    /// `NotFound`, `AccessDenied`, `TooLarge`, `StorageFault`.
+    pub fn get(&self, limit: u64) -> Result<Vec<u8>> {
+        block_on(self.download(limit))?
+    }
+
+    async fn download(&self, limit: u64) -> Result<Vec<u8>> {
+        let fault = |error| failure(format!("'{}' cannot be read", self.uri), error);
+        let found = self.store.get(&self.key).await.map_err(fault)?;
+        if found.meta.size > limit {
+            return Err(local::too_large(&self.uri, found.meta.size, limit));
+        }
+        let mut bytes = Vec::with_capacity(found.meta.size as usize);
+        let mut chunks = found.into_stream();
+        while let Some(chunk) = chunks.next().await {
+            let chunk = chunk.map_err(fault)?;
+            if bytes.len() as u64 + chunk.len() as u64 > limit {
+                return Err(local::too_large(&self.uri, limit + 1, limit));
+            }
+            bytes.extend_from_slice(&chunk);
+        }
+        Ok(bytes)
+    }
+
+    /// Writes `name` inside this folder if nothing is there.
+    ///
+    /// # Errors
+    /// `AccessDenied`, `NotFound` for the bucket, `StorageFault`.
+    pub fn create(&self, name: &str, bytes: Vec<u8>) -> Result<Put> {
+        match block_on(self.put(name, bytes, PutMode::Create))? {
+            Ok(()) => Ok(Put::Created),
+            Err(Error::AlreadyExists { .. } | Error::Precondition { .. }) => Ok(Put::Existed),
+            Err(error) => Err(failure(format!("'{}/{name}' cannot be written", self.uri), error)),
+        }
+    }
+
+    /// Writes `name` inside this folder over what is there.
+    ///
+    /// # Errors
+    /// As for [`Place::create`].
+    pub fn overwrite(&self, name: &str, bytes: Vec<u8>) -> Result<()> {
+        block_on(self.put(name, bytes, PutMode::Overwrite))?
+            .map_err(|error| failure(format!("'{}/{name}' cannot be written", self.uri), error))
+    }
+
+    async fn put(&self, name: &str, bytes: Vec<u8>, mode: PutMode) -> object_store::Result<()> {
+        let key = self.key.clone().join(name);
+        let options = PutOptions { mode, ..PutOptions::default() };
+        self.store.put_opts(&key, PutPayload::from(bytes), options).await.map(|_| ())
+    }
+
+    /// Deletes the object; one that is gone already counts as deleted.
+    ///
+    /// # Errors
+    /// `AccessDenied`, `StorageFault`.
+    pub fn delete(&self) -> Result<()> {
+        match block_on(self.store.delete(&self.key))? {
+            Ok(()) | Err(Error::NotFound { .. }) => Ok(()),
+            Err(error) => Err(failure(format!("'{}' cannot be deleted", self.uri), error)),
+        }
+    }
+}
+
+fn failure(message: String, error: Error) -> Failure {
+    let reason = match &error {
+        error if forbidden(error) => Reason::SourceForbidden,
+        Error::NotFound { .. } => Reason::NotFound,
+        Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => Reason::AccessDenied,
+        Error::NotImplemented { .. } | Error::NotSupported { .. } => Reason::NotSupportedYet,
+        _ => Reason::StorageFault,
+    };
+    Failure::because(reason, message, error)
+}
+
+/// The options in a folder: names as the files are, without a line's end that an editor left.
+fn options(folder: Option<&Path>) -> std::io::Result<Vec<(String, String)>> {
+    let mut options = Vec::new();
+    let Some(folder) = folder else { return Ok(options) };
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        // Mounted Secrets keep folders of their own beside the links to files.
+        if let Some(name) = path.file_name().and_then(|name| name.to_str())
+            && path.is_file()
+        {
+            let value = fs::read_to_string(&path)?;
+            options
+                .push((name.to_ascii_lowercase(), value.trim_end_matches(['\n', '\r']).to_owned()));
+        }
+    }
+    options.sort();
+    Ok(options)
+}
+
+fn build(
+    scheme: &str,
+    bucket: &str,
+    options: Vec<(String, String)>,
+    guard: Guard,
+) -> object_store::Result<Arc<dyn ObjectStore>> {
+    let retry = RetryConfig {
+        max_retries: 4,
+        retry_timeout: Duration::from_secs(60),
+        ..RetryConfig::default()
+    };
+    // A store's options that another store has too are not an error: one Secret may serve several.
+    Ok(match scheme {
+        "s3" => {
+            let builder =
+                options.iter().fold(AmazonS3Builder::from_env(), |builder, (key, value)| {
+                    match AmazonS3ConfigKey::from_str(key) {
+                        Ok(key) => builder.with_config(key, value),
+                        Err(_) => builder,
+                    }
+                });
+            let builder = builder.with_bucket_name(bucket).with_retry(retry);
+            Arc::new(builder.with_http_connector(Guarded(guard)).build()?)
+        }
+        "gs" => {
+            let start = GoogleCloudStorageBuilder::from_env();
+            let builder =
+                options.iter().fold(
+                    start,
+                    |builder, (key, value)| match GoogleConfigKey::from_str(key) {
+                        Ok(key) => builder.with_config(key, value),
+                        Err(_) => builder,
+                    },
+                );
+            let builder = builder.with_bucket_name(bucket).with_retry(retry);
+            Arc::new(builder.with_http_connector(Guarded(guard)).build()?)
+        }
+        _ => {
+            let start = MicrosoftAzureBuilder::from_env();
+            let builder =
+                options.iter().fold(start, |builder, (key, value)| match AzureConfigKey::from_str(
+                    key,
+                ) {
+                    Ok(key) => builder.with_config(key, value),
+                    Err(_) => builder,
+                });
+            let builder = builder.with_container_name(bucket).with_retry(retry);
+            Arc::new(builder.with_http_connector(Guarded(guard)).build()?)
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_mounted_secret_is_read_as_options() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("..data")).unwrap();
+        fs::write(folder.path().join("..data/AWS_REGION"), "eu-west-1\n").unwrap();
+        std::os::unix::fs::symlink("..data/AWS_REGION", folder.path().join("AWS_REGION")).unwrap();
+        let found = options(Some(folder.path())).unwrap();
+        assert_eq!(found, [("aws_region".to_owned(), "eu-west-1".to_owned())]);
+    }
+
+    #[test]
+    fn a_store_at_a_private_address_is_refused_unless_allowed() {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, value) in [
+            ("AWS_ENDPOINT", "http://127.0.0.1:9"),
+            ("AWS_ALLOW_HTTP", "true"),
+            ("AWS_ACCESS_KEY_ID", "a"),
+            ("AWS_SECRET_ACCESS_KEY", "b"),
+        ] {
+            fs::write(folder.path().join(name), value).unwrap();
+        }
+        let place = Place::open("s3://models/a.onnx", Some(folder.path()), &Guard::default());
+        let failure = place.and_then(|place| place.get(10)).unwrap_err();
+        assert_eq!(failure.reason, Reason::SourceForbidden, "{}", failure.chain());
+        let allowed = Guard::new(["s3://models"]);
+        let place = Place::open("s3://models/a.onnx", Some(folder.path()), &allowed);
+        let failure = place.and_then(|place| place.get(10)).unwrap_err();
+        assert_eq!(failure.reason, Reason::StorageFault, "{}", failure.chain());
+    }
+}

@@ -1,0 +1,93 @@
+//! From a model to an artifact on this machine, by compiling or from the cache.
+
+use std::path::PathBuf;
+
+use hone_artifact::Reader;
+use hone_artifact::request::Input;
+use hone_driver::{Graph, SchedulePolicy, Statistics, Target};
+
+use super::{Worker, artifact_key};
+use crate::cache::Key;
+use crate::compiler::{self, Model};
+use crate::failure::{Failure, Result};
+
+/// An artifact on this machine.
+#[derive(Debug)]
+pub struct Build {
+    /// Where it lies.
+    pub path: PathBuf,
+    /// What it was found under, or would be.
+    pub key: Key,
+    /// Whether it was there already.
+    pub hit: bool,
+    /// The model as imported, where it was.
+    pub reference: Option<Graph>,
+    /// What the compiler did, where it did.
+    pub statistics: Option<Statistics>,
+}
+
+impl Build {
+    /// The artifact.
+    ///
+    /// # Errors
+    /// What the file system refuses.
+    pub fn bytes(&self) -> Result<Vec<u8>> {
+        std::fs::read(&self.path).map_err(|error| {
+            Failure::io(format!("artifact '{}' cannot be read", self.path.display()), error)
+        })
+    }
+}
+
+/// Takes the artifact from the cache or compiles it into it.
+///
+/// # Errors
+/// As for [`compiler::compile`]; a full disk.
+pub fn build(
+    worker: &Worker<'_>,
+    model: &Model,
+    inputs: &[Input],
+    target: &Target,
+    policy: SchedulePolicy,
+) -> Result<Build> {
+    let key = artifact_key(model, inputs, target, policy);
+    if let Some(path) = known(worker, model, &key).filter(|path| is_sound(path)) {
+        return Ok(Build { path, key, hit: true, reference: None, statistics: None });
+    }
+    worker.progress.stage(match policy {
+        SchedulePolicy::Naive => "compile naively",
+        SchedulePolicy::Analytic => "compile",
+    });
+    let compiled = compiler::compile(model, inputs, target, policy)?;
+    let path = worker.cache.keep_artifact(&key, &compiled.artifact)?;
+    Ok(Build {
+        path,
+        key,
+        hit: false,
+        reference: Some(compiled.reference),
+        statistics: Some(compiled.statistics),
+    })
+}
+
+impl Worker<'_> {
+    /// Where the artifact is kept, if it may be taken.
+    pub fn known(
+        &self,
+        model: &Model,
+        inputs: &[Input],
+        target: &Target,
+        policy: SchedulePolicy,
+    ) -> Option<PathBuf> {
+        known(self, model, &artifact_key(model, inputs, target, policy))
+    }
+}
+
+/// Its digest says nothing of what a model keeps elsewhere, so that is never taken from the cache.
+fn known(worker: &Worker<'_>, model: &Model, key: &Key) -> Option<PathBuf> {
+    worker.cache.artifact(key).filter(|_| !model.has_external_data())
+}
+
+/// Whether a kept artifact is whole; one that is not is made again.
+fn is_sound(path: &std::path::Path) -> bool {
+    let Ok(bytes) = std::fs::read(path) else { return false };
+    Reader::new(&bytes).is_ok_and(|reader| reader.verify().is_ok())
+}

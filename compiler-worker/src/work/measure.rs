@@ -1,0 +1,134 @@
+//! How fast the artifact is on this machine, against naive schedules where asked for.
+
+use std::time::Duration;
+
+use hone_artifact::exit_code::Reason;
+use hone_artifact::request::Compile;
+use hone_driver::{SchedulePolicy, Target};
+use hone_runtime::{Options, Profile, RunError};
+
+use super::verify::{SEED, random_inputs};
+use super::{Build, Outcome, Worker, build};
+use crate::compiler::Model;
+use crate::device;
+use crate::failure::{Failure, Result};
+use crate::measure::{interleaved, summarize};
+
+/// Measures and writes latencies, steps and peaks into `outcome`.
+///
+/// # Errors
+/// `NoisyDevice` where the target bounds the noise and two tries are beyond it.
+pub fn measure(
+    worker: &Worker<'_>,
+    request: &Compile,
+    model: &Model,
+    built: &Build,
+    target: &Target,
+    outcome: &mut Outcome,
+) -> Result<()> {
+    let naive = match worker.options.baseline {
+        true => Some(build(worker, model, &request.inputs, target, SchedulePolicy::Naive)?),
+        false => None,
+    };
+    worker.progress.stage("measure");
+    let mut subject = Subject::load(&built.path, worker.options.threads)?;
+    let mut rival = match &naive {
+        Some(naive) => Some(Subject::load(&naive.path, worker.options.threads)?),
+        None => None,
+    };
+    let budget = request.target.noise_budget;
+    for last in [false, true] {
+        let mut naive_run = rival.as_mut().map(|rival| || rival.run());
+        let naive_run = naive_run.as_mut().map(|run| run as &mut dyn FnMut() -> _);
+        let (ours, theirs) = interleaved(worker.options.effort, || subject.run(), naive_run)?;
+        let Some(summary) = summarize(&ours) else { continue };
+        let untuned = summarize(&theirs).map(|summary| summary.p50);
+        outcome.report.latency = Some(summary.report(untuned));
+        outcome.details.latencies = ours;
+        outcome.details.naive_latencies = theirs;
+        match budget {
+            Some(budget) if summary.spread() > budget && last => {
+                return Err(noisy(&request.target.name, summary.spread(), budget));
+            }
+            Some(budget) if summary.spread() > budget => {}
+            _ => break,
+        }
+    }
+    outcome.report.fingerprint = Some(device::fingerprint(&device::Facts::here()));
+    outcome.details.threads = subject.model.threads();
+    outcome.details.step_times(&subject.profile(9)?);
+    outcome.details.peaks = device::peaks(subject.model.threads());
+    Ok(())
+}
+
+fn noisy(target: &str, spread: f64, budget: f64) -> Failure {
+    let message = format!(
+        "target '{target}': latencies spread by {:.1} %, the pool's noise budget is {:.1} %: quieten the machine, or raise the budget",
+        spread * 1e2,
+        budget * 1e2
+    );
+    Failure::new(Reason::NoisyDevice, message)
+}
+
+/// A loaded model with inputs and outputs of its own.
+#[derive(Debug)]
+pub struct Subject {
+    /// The model.
+    pub model: hone_runtime::Model,
+    /// Its inputs.
+    pub inputs: Vec<Vec<u8>>,
+    /// What the last run gave.
+    pub outputs: Vec<Vec<u8>>,
+}
+
+impl Subject {
+    /// Loads an artifact with random inputs.
+    ///
+    /// # Errors
+    /// As for [`hone_runtime::Model::load`].
+    pub fn load(path: &std::path::Path, threads: usize) -> Result<Self> {
+        let options = Options { threads, ..Options::default() };
+        let model = hone_runtime::Model::load(path, &options)?;
+        let inputs = random_inputs(model.inputs(), SEED);
+        let outputs = model.outputs().iter().map(|t| vec![0; t.bytes as usize]).collect();
+        Ok(Self { model, inputs, outputs })
+    }
+
+    /// One run.
+    ///
+    /// # Errors
+    /// Inputs that do not fit.
+    pub fn run(&mut self) -> std::result::Result<(), RunError> {
+        let (inputs, mut outputs) = slices(&self.inputs, &mut self.outputs);
+        self.model.run(&inputs, &mut outputs)
+    }
+
+    /// The median time of each step over some runs.
+    ///
+    /// # Errors
+    /// As for [`Subject::run`].
+    pub fn profile(&mut self, runs: usize) -> Result<Vec<Duration>> {
+        let mut profile = Profile::new(&self.model);
+        let mut times = vec![Vec::with_capacity(runs); profile.steps.len()];
+        for _ in 0..runs {
+            let (inputs, mut outputs) = slices(&self.inputs, &mut self.outputs);
+            self.model.run_profiled(&inputs, &mut outputs, &mut profile)?;
+            for (times, step) in times.iter_mut().zip(&profile.steps) {
+                times.push(step.time);
+            }
+        }
+        let median = |mut times: Vec<Duration>| {
+            times.sort_unstable();
+            times.get(times.len() / 2).copied().unwrap_or_default()
+        };
+        Ok(times.into_iter().map(median).collect())
+    }
+}
+
+fn slices<'a>(
+    inputs: &'a [Vec<u8>],
+    outputs: &'a mut [Vec<u8>],
+) -> (Vec<&'a [u8]>, Vec<&'a mut [u8]>) {
+    let inputs = inputs.iter().map(Vec::as_slice).collect();
+    (inputs, outputs.iter_mut().map(Vec::as_mut_slice).collect())
+}

@@ -1,0 +1,254 @@
+//! One target from request to stored artifact: fetch, compile, verify, measure, store.
+//!
+//! The same for `hone compile` and for `hone worker`, so that both give the same bytes.
+
+mod build;
+pub mod measure;
+mod result;
+pub mod verify;
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use hone_artifact::exit_code::Reason;
+use hone_artifact::report::{ArtifactReport, Report};
+use hone_artifact::request::{Compile, TuningRequest};
+use serde_json::json;
+
+pub use build::{Build, build};
+pub use result::{Details, StepDetail, StoredResult, steps};
+
+use crate::cache::{Cache, Key, compiler_identity};
+use crate::compiler::{self, Model};
+use crate::device;
+use crate::failure::{Failure, Result};
+use crate::measure::Effort;
+use crate::show::{Progress, html};
+use crate::storage::{Access, Destination, sha256};
+
+/// What one call of the program does for all its targets.
+#[derive(Debug)]
+pub struct Worker<'a> {
+    /// What may be read and written.
+    pub access: &'a Access,
+    /// What was done before.
+    pub cache: &'a Cache,
+    /// Whom to tell how far it is.
+    pub progress: &'a Progress,
+    /// How the work is done.
+    pub options: WorkOptions,
+}
+
+/// How the work is done.
+#[derive(Clone, Debug)]
+pub struct WorkOptions {
+    /// Threads to measure on; 0 for all.
+    pub threads: usize,
+    /// Whether to hold answers against the reference.
+    pub verify: bool,
+    /// Whether to measure.
+    pub measure: bool,
+    /// Whether to measure naive schedules as well.
+    pub baseline: bool,
+    /// How long to measure.
+    pub effort: Effort,
+}
+
+impl Default for WorkOptions {
+    fn default() -> Self {
+        Self { threads: 0, verify: true, measure: true, baseline: false, effort: Effort::default() }
+    }
+}
+
+/// What came out for a target; on failure, what is known of it.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The contract with whoever asked.
+    pub report: Report,
+    /// What people and programs look at beside it.
+    pub details: Details,
+    /// The artifact on this machine.
+    pub artifact: Option<PathBuf>,
+    /// Where the page for people was stored.
+    pub page: Option<String>,
+}
+
+impl Worker<'_> {
+    /// Does all of it and fills in `outcome` as far as it comes.
+    ///
+    /// # Errors
+    /// Every reason that [`Reason`] has for a compilation.
+    pub fn run(&self, request: &Compile, outcome: &mut Outcome) -> Result<()> {
+        let begin = Instant::now();
+        let done = self.steps(request, outcome);
+        outcome.report.compile_seconds = begin.elapsed().as_secs_f64();
+        outcome.report.finished =
+            Some(jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
+        self.progress.finish();
+        done?;
+        self.store_report(request, outcome)
+    }
+
+    fn steps(&self, request: &Compile, outcome: &mut Outcome) -> Result<()> {
+        refuse_unsupported(request)?;
+        // Whether results can be stored is known before hours of work, not after.
+        let destination = self.destination(request)?;
+        self.progress.stage("fetch");
+        let model = self.fetch(request)?;
+        outcome.report.model_digest = Some(model.digest.clone());
+        let target = compiler::target(&request.target)?;
+        let build =
+            build(self, &model, &request.inputs, &target, hone_driver::SchedulePolicy::Analytic)?;
+        let key = self.result_key(request, &build.key);
+        match self.cache.result::<StoredResult>(&key) {
+            Some(stored) if build.hit => stored.fill(outcome),
+            _ => {
+                self.examine(request, &model, &build, &target, outcome)?;
+                self.cache.keep_result(&key, &StoredResult::of(outcome))?;
+            }
+        }
+        outcome.report.cache_hit = build.hit;
+        self.store_artifact(&destination, request, &build, outcome)
+    }
+
+    /// Everything about the artifact that is found out by running it.
+    fn examine(
+        &self,
+        request: &Compile,
+        model: &Model,
+        build: &Build,
+        target: &hone_driver::Target,
+        outcome: &mut Outcome,
+    ) -> Result<()> {
+        outcome.details.describe(build)?;
+        let runnable = hone_runtime::cpu::refusal(&outcome.details.target).is_none();
+        if !runnable {
+            let here = "this machine cannot run it: neither verified nor measured";
+            outcome.details.notes.push(here.to_owned());
+            return Ok(());
+        }
+        if self.options.verify {
+            self.progress.stage("verify");
+            verify::verify(self, request, model, build, outcome)?;
+        }
+        if self.options.measure {
+            measure::measure(self, request, model, build, target, outcome)?;
+        }
+        Ok(())
+    }
+
+    /// Fetches the model, its digest checked.
+    ///
+    /// # Errors
+    /// What the place refuses.
+    pub fn fetch(&self, request: &Compile) -> Result<Model> {
+        let bytes = self.access.fetch(&request.model)?;
+        let digest = sha256(&bytes);
+        let uri = &request.model.uri;
+        let local =
+            uri.starts_with("file://").then(|| self.access.places.existing(uri)).transpose()?;
+        let folder = local.as_deref().and_then(Path::parent).map(Path::to_path_buf);
+        let name = uri.rsplit('/').next().unwrap_or(uri).to_owned();
+        Ok(Model { name, bytes, digest, folder })
+    }
+
+    fn destination(&self, request: &Compile) -> Result<Destination> {
+        let credentials = request.output.credentials.as_deref();
+        Destination::open(&request.output.uri, credentials, self.access)
+    }
+
+    /// The key of what was found out about an artifact: everything that it depends on beside it.
+    fn result_key(&self, request: &Compile, artifact: &Key) -> Key {
+        let WorkOptions { threads, verify, measure, baseline, effort: _ } = self.options;
+        artifact.with(&json!({
+            "correctness": request.correctness,
+            "threads": threads, "verify": verify, "measure": measure, "baseline": baseline,
+            "machine": device::fingerprint(&device::Facts::here()),
+        }))
+    }
+
+    fn store_artifact(
+        &self,
+        destination: &Destination,
+        request: &Compile,
+        build: &Build,
+        outcome: &mut Outcome,
+    ) -> Result<()> {
+        self.progress.stage("store");
+        let bytes = build.bytes()?;
+        let digest = sha256(&bytes);
+        let stem = stem(&request.target.name, &digest);
+        destination.create(&format!("{stem}.hone"), &bytes)?;
+        outcome.report.artifact = Some(ArtifactReport {
+            uri: destination.uri(&format!("{stem}.hone")),
+            digest,
+            size_bytes: bytes.len() as u64,
+        });
+        outcome.artifact = Some(build.path.clone());
+        Ok(())
+    }
+
+    /// Stores the report beside the artifact, for programs and for people.
+    fn store_report(&self, request: &Compile, outcome: &mut Outcome) -> Result<()> {
+        let Some(artifact) = &outcome.report.artifact else { return Ok(()) };
+        let destination = self.destination(request)?;
+        let stem = stem(&request.target.name, &artifact.digest);
+        let json = result::to_json(&outcome.report, &outcome.details);
+        destination.overwrite(&format!("{stem}.json"), json.as_bytes())?;
+        let page = html::page(&outcome.report, &outcome.details);
+        destination.overwrite(&format!("{stem}.html"), page.as_bytes())?;
+        outcome.page = Some(destination.uri(&format!("{stem}.html")));
+        Ok(())
+    }
+}
+
+/// The name of a target's files: content-addressed, so that no artifact is stored twice.
+fn stem(target: &str, digest: &str) -> String {
+    let hex = digest.strip_prefix("sha256:").unwrap_or(digest);
+    format!("{target}-{}", &hex[..hex.len().min(16)])
+}
+
+/// Requests of another origin may ask for what this release cannot do.
+fn refuse_unsupported(request: &Compile) -> Result<()> {
+    let mut refused = Vec::new();
+    if request.precision.iter().any(|precision| precision != "f32") || request.calibration.is_some()
+    {
+        refused.push("arithmetic below f32 arrives in a later release: leave only f32");
+    }
+    let TuningRequest { policy, max_trials, max_seconds } = &request.tuning;
+    if policy != "Never" || max_trials.is_some() || max_seconds.is_some() {
+        refused.push("tuning arrives in a later release: set policy to Never");
+    }
+    match refused.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::new(Reason::NotSupportedYet, refused.join("; "))),
+    }
+}
+
+impl Outcome {
+    /// Nothing done yet.
+    pub fn new(subject: hone_artifact::request::Subject, target: &str) -> Self {
+        Self {
+            report: Report::new(subject, target, env!("CARGO_PKG_VERSION")),
+            details: Details::default(),
+            artifact: None,
+            page: None,
+        }
+    }
+}
+
+/// The key of an artifact: everything that decides its bytes.
+fn artifact_key(
+    model: &Model,
+    inputs: &[hone_artifact::request::Input],
+    target: &hone_driver::Target,
+    policy: hone_driver::SchedulePolicy,
+) -> Key {
+    Key::of(&json!({
+        "model": model.digest,
+        "inputs": inputs,
+        "target": [&target.triple, &target.cpu, &target.features],
+        "schedules": format!("{policy:?}"),
+        "compiler": compiler_identity(),
+    }))
+}

@@ -1,0 +1,158 @@
+//! The artifact's answers held against the reference interpreter.
+
+use hone_artifact::TensorInfo;
+use hone_artifact::exit_code::Reason;
+use hone_artifact::request::Compile;
+use hone_driver::Graph;
+use hone_runtime::Options;
+
+use super::{Build, Outcome, Worker};
+use crate::compare::{Comparison, Tolerance};
+use crate::compiler::{self, Model};
+use crate::failure::{Failure, Result};
+use crate::npz::{self, Array};
+use crate::random::{self, Random};
+
+/// The seed of the inputs that answers are compared on; fixed, so that everybody compares on the same.
+pub const SEED: u64 = 0x686f_6e65;
+
+/// Runs both on the same inputs and writes the errors into `outcome`.
+///
+/// # Errors
+/// `NonFiniteOutput` where the reference itself is not finite, `CorrectnessBreach` where the answers
+/// are out of tolerance.
+pub fn verify(
+    worker: &Worker<'_>,
+    request: &Compile,
+    model: &Model,
+    build: &Build,
+    outcome: &mut Outcome,
+) -> Result<()> {
+    let imported;
+    let graph = match &build.reference {
+        Some(graph) => graph,
+        None => {
+            imported = compiler::reference(model, &request.inputs)?;
+            &imported
+        }
+    };
+    let inputs = inputs(worker, request, graph)?;
+    let tolerance = Tolerance { rtol: request.correctness.rtol, atol: request.correctness.atol };
+    let comparison = compare(&build.path, graph, &inputs, tolerance)?;
+    outcome.report.correctness = Some(comparison.report());
+    outcome.details.elements_compared = comparison.elements;
+    judge(&model.name, &comparison, tolerance)
+}
+
+/// The model's inputs: samples where there are some, else seeded random ones.
+fn inputs(worker: &Worker<'_>, request: &Compile, graph: &Graph) -> Result<Vec<Vec<u8>>> {
+    let ports = compiler::ports(graph, false)?;
+    match &request.correctness.samples {
+        None => Ok(random_inputs(&ports, SEED)),
+        Some(samples) => {
+            let bytes = worker.access.fetch(samples)?;
+            let arrays = npz::read_bytes(&bytes, &samples.uri)?;
+            arrange(&ports, arrays, &samples.uri)
+        }
+    }
+}
+
+/// Random content for every input, from one seed.
+pub fn random_inputs(ports: &[TensorInfo], seed: u64) -> Vec<Vec<u8>> {
+    let mut random = Random::new(seed);
+    ports.iter().map(|port| random::content(port, &mut random)).collect()
+}
+
+/// Arrays by name in the model's order.
+///
+/// # Errors
+/// `InvalidInput` naming the array that is missing, of another type, of another shape, or unknown.
+pub fn arrange(ports: &[TensorInfo], arrays: Vec<Array>, file: &str) -> Result<Vec<Vec<u8>>> {
+    let refuse = |why: String| {
+        Failure::because(Reason::InvalidInput, format!("'{file}' does not fit the model"), why)
+    };
+    let mut arrays: Vec<Option<Array>> = arrays.into_iter().map(Some).collect();
+    let mut ordered = Vec::new();
+    for port in ports {
+        let place = arrays.iter_mut().find(|a| a.as_ref().is_some_and(|a| a.name == port.name));
+        let wanted = npz::describe(port.dtype, &port.shape);
+        let found = place.and_then(Option::take);
+        let array = found.ok_or_else(|| {
+            refuse(format!("it has no array '{}', which the model takes as {wanted}", port.name))
+        })?;
+        // A bool may be written as any byte, and bfloat16 crosses as two raw bytes.
+        if array.dtype != port.dtype || array.shape != port.shape {
+            let found = array.description();
+            return Err(refuse(format!(
+                "array '{}' is {found}, the model takes {wanted}: convert it before saving",
+                port.name
+            )));
+        }
+        ordered.push(array.bytes);
+    }
+    if let Some(extra) = arrays.into_iter().flatten().next() {
+        let names: Vec<&str> = ports.iter().map(|port| port.name.as_str()).collect();
+        return Err(refuse(format!(
+            "array '{}' is no input of the model: those are {}",
+            extra.name,
+            names.join(", ")
+        )));
+    }
+    Ok(ordered)
+}
+
+/// The artifact's answers against the reference's.
+///
+/// # Errors
+/// Where either cannot be run.
+pub fn compare(
+    artifact: &std::path::Path,
+    graph: &Graph,
+    inputs: &[Vec<u8>],
+    tolerance: Tolerance,
+) -> Result<Comparison> {
+    let mut model = hone_runtime::Model::load(artifact, &Options::default())?;
+    let got = run(&mut model, inputs)?;
+    let want = compiler::evaluate(graph, inputs)?;
+    let mut comparison = Comparison::new();
+    for ((tensor, got), want) in model.outputs().iter().zip(&got).zip(&want) {
+        comparison.add(tensor, got, want, tolerance);
+    }
+    Ok(comparison)
+}
+
+/// One run with outputs of its own.
+///
+/// # Errors
+/// Inputs that do not fit.
+pub fn run(model: &mut hone_runtime::Model, inputs: &[Vec<u8>]) -> Result<Vec<Vec<u8>>> {
+    let mut outputs: Vec<Vec<u8>> =
+        model.outputs().iter().map(|tensor| vec![0; tensor.bytes as usize]).collect();
+    let borrowed: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
+    let mut places: Vec<&mut [u8]> = outputs.iter_mut().map(Vec::as_mut_slice).collect();
+    model.run(&borrowed, &mut places)?;
+    Ok(outputs)
+}
+
+/// Turns a comparison that fails into a failure.
+///
+/// # Errors
+/// See [`verify`].
+pub fn judge(name: &str, comparison: &Comparison, tolerance: Tolerance) -> Result<()> {
+    if let Some(place) = &comparison.not_finite {
+        let message = format!(
+            "model '{name}' gives no finite answer, by the reference interpreter itself: {place}; correct the model, or give inputs for which it is finite (correctness.samples)"
+        );
+        return Err(Failure::new(Reason::NonFiniteOutput, message));
+    }
+    if comparison.passed() {
+        return Ok(());
+    }
+    let Tolerance { rtol, atol } = tolerance;
+    let Comparison { outside, elements, worst, .. } = comparison;
+    let worst = worst.as_deref().unwrap_or("no element named");
+    let message = format!(
+        "model '{name}' compiles to answers out of tolerance (rtol {rtol}, atol {atol}): {outside} of {elements} elements, worst at {worst}; loosen spec.correctness if that is near enough, else please report this"
+    );
+    Err(Failure::new(Reason::CorrectnessBreach, message))
+}

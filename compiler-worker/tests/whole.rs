@@ -1,0 +1,238 @@
+//! The program from end to end, with what cannot be written down as text.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod common;
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use common::{Place, onnx, repository};
+use serde_json::Value;
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+/// Copies an example, so that its output lands in the test's folder.
+fn example(place: &Place, name: &str) {
+    for entry in std::fs::read_dir(repository(&format!("examples/{name}"))).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_file() {
+            place.write(path.file_name().unwrap().to_str().unwrap(), std::fs::read(&path).unwrap());
+        }
+    }
+}
+
+#[test]
+fn the_digits_go_from_yaml_to_answers_and_from_the_cache_the_second_time() {
+    let place = Place::new();
+    example(&place, "digits");
+    let first = place.hone(&["compile", "-f", "compile.yaml", "--json"]);
+    assert_eq!(first.code, 0, "{}", first.err);
+    let first = json(&first.out);
+    let report = &first["targets"][0]["report"];
+    assert_eq!(report["correctness"]["passed"], true);
+    assert_eq!(report["cacheHit"], false);
+    assert!(report["latency"]["p50"].as_u64().unwrap() > 0);
+    let artifact = std::fs::read(place.only("out", "hone")).unwrap();
+    let names = place.names("out");
+    assert_eq!(names.len(), 3, "artifact, report and page: {names:?}");
+
+    let begin = Instant::now();
+    let second = place.hone(&["compile", "-f", "compile.yaml", "--json", "--out", "again"]);
+    let took = begin.elapsed();
+    assert_eq!(second.code, 0, "{}", second.err);
+    let second = json(&second.out);
+    assert_eq!(second["targets"][0]["report"]["cacheHit"], true);
+    assert_eq!(second["targets"][0]["report"]["latency"], report["latency"]);
+    assert!(took < Duration::from_secs(5), "{took:?} from the cache");
+    assert_eq!(std::fs::read(place.only("again", "hone")).unwrap(), artifact);
+
+    // Compiled again from nothing it is the same to the bit.
+    let third = place.hone(&[
+        "compile",
+        "-f",
+        "compile.yaml",
+        "--force",
+        "--out",
+        "forced",
+        "--no-measure",
+        "--no-verify",
+    ]);
+    assert_eq!(third.code, 0, "{}", third.err);
+    assert_eq!(std::fs::read(place.only("forced", "hone")).unwrap(), artifact);
+}
+
+/// The elements of a file's one array, which is not compressed.
+fn scores(place: &Place, name: &str) -> Vec<f32> {
+    let bytes = std::fs::read(place.path(name)).unwrap();
+    let start = bytes.windows(6).position(|window| window == b"\x93NUMPY").unwrap();
+    let data = &bytes[start + 128..start + 128 + 360 * 10 * 4];
+    data.chunks_exact(4).map(|raw| f32::from_le_bytes(raw.try_into().unwrap())).collect()
+}
+
+#[test]
+fn run_gives_what_the_reference_gives() {
+    let place = Place::new();
+    example(&place, "digits");
+    for (file, extra) in [("ours.npz", None), ("reference.npz", Some("--reference"))] {
+        let mut arguments =
+            vec!["run", "digits.onnx", "--inputs", "test-images.npz", "--outputs", file];
+        arguments.extend(extra);
+        let ended = place.hone(&arguments);
+        assert_eq!(ended.code, 0, "{}", ended.err);
+    }
+    let (ours, reference) = (scores(&place, "ours.npz"), scores(&place, "reference.npz"));
+    assert_eq!(ours.len(), 360 * 10);
+    for (ours, reference) in ours.iter().zip(&reference) {
+        assert!((ours - reference).abs() <= 1e-4 + 1e-3 * reference.abs(), "{ours} {reference}");
+    }
+    assert!(reference.iter().any(|score| score.abs() > 1.0));
+}
+
+#[test]
+fn a_model_that_gives_no_number_is_told_apart_from_a_wrong_answer() {
+    let place = Place::new();
+    place.write("nan.onnx", onnx::unary("Sqrt", &["1", "8"]));
+    let ended = place.hone(&["compile", "nan.onnx"]);
+    assert_eq!(ended.code, 31, "{}", ended.err);
+    assert!(ended.err.contains("error[NonFiniteOutput]: model 'nan.onnx' gives no finite answer"));
+    assert!(ended.err.contains("output 'y', element"));
+    assert_eq!(place.names("out"), Vec::<String>::new());
+}
+
+#[test]
+fn a_missed_goal_keeps_the_artifact() {
+    let place = Place::new();
+    place.write("relu.onnx", onnx::unary("Relu", &["1", "8"]));
+    place.write(
+        "goal.yaml",
+        "apiVersion: hone.dev/v1alpha1\nkind: ModelCompilation\nmetadata: {name: relu}\nspec:\n  model: {uri: file://./relu.onnx}\n  targets: [{name: here, pool: any}]\n  goals: [{metric: latency-p50, max: 1ns}]\n  output: {uri: file://./out}\n",
+    );
+    let ended = place.hone(&["compile", "-f", "goal.yaml", "--status"]);
+    assert_eq!(ended.code, 32, "{}", ended.err);
+    assert!(ended.err.contains("note: target 'here': pool 'any' is a cluster's"));
+    assert!(ended.out.contains("phase: Failed"), "{}", ended.out);
+    assert!(ended.out.contains("reason: GoalMissed"), "{}", ended.out);
+    assert!(place.only("out", "hone").is_file());
+}
+
+/// A limit on the size of files stands for the full disk.
+#[test]
+fn a_full_disk_leaves_nothing_behind() {
+    let place = Place::new();
+    example(&place, "digits");
+    let script =
+        r#"trap "" XFSZ; ulimit -f 100; exec "$0" compile digits.onnx --no-measure --no-verify"#;
+    let mut command = Command::new("sh");
+    command.args(["-c", script]).arg(env!("CARGO_BIN_EXE_hone"));
+    command.current_dir(place.path("")).env("HONE_CACHE", place.path(".cache"));
+    let ended = place.ended(command.output().unwrap());
+    assert_eq!(ended.code, 42, "{}", ended.err);
+    assert!(ended.err.contains("error[DiskFull]"), "{}", ended.err);
+    assert!(ended.err.contains("no room for"), "{}", ended.err);
+    for folder in ["out", ".cache"] {
+        let left = place.names(folder);
+        assert!(
+            left.iter().all(|name| !name.contains("partial") && !name.ends_with(".hone")),
+            "{left:?}"
+        );
+    }
+}
+
+#[test]
+fn bench_serves_the_peers_protocol() {
+    use std::io::{BufRead, BufReader, Write};
+    let place = Place::new();
+    example(&place, "digits");
+    let mut command = place.command();
+    command.args(["bench", "--serve", "digits.onnx", "test-images.npz", "1"]);
+    command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut requests = child.stdin.take().unwrap();
+    let mut answers = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut answer = || json(&answers.next().unwrap().unwrap());
+    assert!(answer()["compile_ms"].as_f64().unwrap() > 0.0);
+    writeln!(requests, "run 3").unwrap();
+    assert_eq!(answer().as_array().unwrap().len(), 3);
+    writeln!(requests, "outputs {}", place.path("scores.npz").display()).unwrap();
+    assert_eq!(answer(), serde_json::json!({}));
+    drop(requests);
+    assert!(child.wait().unwrap().success());
+    assert!(place.path("scores.npz").is_file());
+}
+
+#[test]
+fn a_worker_does_one_request_and_leaves_its_message() {
+    let place = Place::new();
+    place.write("models/relu.onnx", onnx::unary("Relu", &["1", "8"]));
+    let root = place.path("models");
+    let request = serde_json::json!({
+        "version": 1,
+        "subject": {"namespace": "team", "name": "relu", "uid": "1"},
+        "work": {
+            "kind": "compile",
+            "model": {"uri": format!("file://{}/relu.onnx", root.display())},
+            "target": {"name": "amx", "os": "linux", "arch": "", "cpu": "host"},
+            "precision": ["f32"],
+            "tuning": {"policy": "Never"},
+            "correctness": {"rtol": 1e-3, "atol": 1e-4},
+            "output": {"uri": format!("file://{}/out", root.display())},
+        },
+    });
+    let worker = |request: &Value, root: &std::path::Path| {
+        let mut command = place.command();
+        command
+            .args(["worker", "--termination", "message"])
+            .env("HONE_REQUEST", request.to_string());
+        command.env("HONE_FILE_ROOT", root).env("HONE_SCRATCH", place.path("scratch"));
+        std::fs::create_dir_all(place.path("scratch")).unwrap();
+        let ended = place.ended(command.output().unwrap());
+        let message = std::fs::read_to_string(place.path("message")).unwrap();
+        assert!(message.len() <= 4000);
+        (ended, json(&message))
+    };
+    let (ended, message) = worker(&request, &root);
+    assert_eq!(ended.code, 0, "{}", ended.err);
+    let uri = message["artifact"]["uri"].as_str().unwrap().to_owned();
+    let digest = message["artifact"]["digest"].as_str().unwrap();
+    assert!(uri.contains(&digest["sha256:".len()..][..16]), "{uri}");
+    assert_eq!(message["correctness"]["passed"], true);
+    assert_eq!(place.names("models/out").len(), 3);
+
+    // The same request stores nothing twice, and the same bytes.
+    let (ended, again) = worker(&request, &root);
+    assert_eq!(ended.code, 0, "{}", ended.err);
+    assert_eq!(again["artifact"], message["artifact"]);
+    assert_eq!(place.names("models/out").len(), 3);
+
+    // Outside of the mounted volume nothing is read.
+    let (ended, refused) = worker(&request, &place.path("scratch"));
+    assert_eq!(ended.code, 21, "{}", ended.err);
+    assert_eq!(refused["failure"]["reason"], "SourceForbidden");
+    assert_eq!(refused["failure"]["class"], "User");
+
+    let delete = serde_json::json!({
+        "version": 1, "subject": {"name": "relu"}, "work": {"kind": "delete", "uris": [uri]},
+    });
+    for _ in 0..2 {
+        let (ended, _) = worker(&delete, &root);
+        assert_eq!(ended.code, 0, "{}", ended.err);
+        assert_eq!(place.names("models/out"), Vec::<String>::new());
+    }
+    let (ended, refused) = worker(&serde_json::json!({"version": 99}), &root);
+    assert_eq!((ended.code, &refused["failure"]["reason"]), (10, &Value::from("InvalidSpec")));
+}
+
+#[test]
+fn this_machine_has_one_fingerprint() {
+    let place = Place::new();
+    let fingerprint = || {
+        let ended = place.hone(&["devices", "--json", "--no-probe"]);
+        assert_eq!(ended.code, 0, "{}", ended.err);
+        json(&ended.out)["fingerprint"].as_str().unwrap().to_owned()
+    };
+    assert!(fingerprint().starts_with("sha256:"));
+    assert_eq!(fingerprint(), fingerprint());
+}
