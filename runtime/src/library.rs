@@ -20,6 +20,9 @@ pub(crate) type Kernel =
 #[derive(Debug)]
 pub(crate) struct Library {
     handle: NonNull<c_void>,
+    /// Keeps the number of the memory file taken: the loader knows objects by their path, and would
+    /// answer for the next one under the same number with this one.
+    _file: Option<File>,
 }
 
 // SAFETY: the loader's functions may be called from any thread.
@@ -33,7 +36,10 @@ impl Library {
     pub(crate) fn load(code: &[u8]) -> Result<Self, LoadError> {
         let first = match in_memory(code) {
             Ok(file) => match open(Path::new(&format!("/proc/self/fd/{}", file.as_raw_fd()))) {
-                Ok(library) => return Ok(library),
+                Ok(mut library) => {
+                    library._file = Some(file);
+                    return Ok(library);
+                }
                 Err(reason) => reason,
             },
             Err(error) => error.to_string(),
@@ -100,7 +106,7 @@ fn open(path: &Path) -> Result<Library, String> {
     // SAFETY: the path ends with a zero. Initialisers of the object run here: loading an artifact is
     // trusting it, as the crate's documentation says.
     let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
-    NonNull::new(handle).map(|handle| Library { handle }).ok_or_else(last_error)
+    NonNull::new(handle).map(|handle| Library { handle, _file: None }).ok_or_else(last_error)
 }
 
 fn last_error() -> String {
