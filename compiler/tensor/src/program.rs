@@ -177,6 +177,25 @@ pub struct Loop {
     pub body: Vec<Statement>,
 }
 
+impl Loop {
+    /// The largest extent the loop can have, where its form shows one: it is an integer, or a minimum
+    /// with one.
+    pub fn most(&self) -> Option<i64> {
+        most(&self.extent)
+    }
+}
+
+fn most(extent: &Expr) -> Option<i64> {
+    match extent {
+        Expr::Integer(value) => Some(*value),
+        Expr::Binary(crate::BinaryOp::Minimum, left, right) => match (most(left), most(right)) {
+            (Some(left), Some(right)) => Some(left.min(right)),
+            (left, right) => left.or(right),
+        },
+        _ => None,
+    }
+}
+
 /// A node of the loop tree.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Statement {

@@ -21,13 +21,13 @@ fn check_statement(
 }
 
 fn check_loop(program: &Program, own: &Loop, depth: usize) -> Result<(), String> {
-    let constant = own.extent.as_integer().is_some();
+    let bounded = own.most().is_some();
     match own.kind {
         LoopKind::Serial => Ok(()),
         LoopKind::Parallel if depth > 0 => Err("it is not outermost".into()),
         LoopKind::Parallel => program.threads_apart(own.var),
-        LoopKind::Unrolled | LoopKind::Vectorized if !constant => {
-            Err("its extent is not constant".into())
+        LoopKind::Unrolled | LoopKind::Vectorized if !bounded => {
+            Err("its extent has no constant bound".into())
         }
         LoopKind::Unrolled => Ok(()),
         LoopKind::Vectorized => {
