@@ -67,6 +67,14 @@ fn main() -> Result<()> {
             step.nodes.join(" + ").chars().take(90).collect::<String>()
         );
     }
+    if let Some(inspect) = hone_artifact::Reader::new(&compiled.artifact)?.inspect()? {
+        for kernel in inspect.kernels.iter().filter(|own| {
+            std::env::var("SHOW").is_ok_and(|name| own.kernel.ends_with(&name))
+                || own.trace.starts_with("template plain")
+        }) {
+            println!("{}: {}\n{}", kernel.kernel, kernel.trace, kernel.program);
+        }
+    }
     if std::env::var_os("SKIP_REFERENCE").is_some() {
         return Ok(());
     }

@@ -110,7 +110,7 @@ fn inspection(kernels: &CompiledKernels) -> Inspect {
         variant: 0,
         kernel: kernel.symbol.clone(),
         trace: format!("template {}\n{}", kernel.template, kernel.trace),
-        program: format!("{:#?}", kernel.program),
+        program: kernel.program.to_string(),
     });
     Inspect { kernels: texts.collect() }
 }

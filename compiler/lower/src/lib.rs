@@ -12,7 +12,7 @@ pub use collapse::collapse_axes;
 
 use hone_graph::{NodeId, ValueId};
 use hone_ops::Graph;
-use hone_tensor::{BufferId, Builder, Program};
+use hone_tensor::{BufferId, Builder, Expr, Program};
 use literals::inline_scalars;
 use std::collections::HashMap;
 use thiserror::Error;
@@ -63,8 +63,20 @@ pub fn lower(graph: &Graph, nodes: &[NodeId], outputs: &[ValueId]) -> Result<Low
         })?;
         buffers.extend(node.outputs.iter().copied().zip(results));
     }
-    outputs.iter().for_each(|value| builder.output(buffers[value]));
+    for value in outputs {
+        let stored = stored(&mut builder, buffers[value]);
+        builder.output(stored);
+    }
     let parameters: Vec<ValueId> = inputs.iter().chain(outputs).copied().collect();
     let (program, parameters) = inline_scalars(graph, builder.finish(), parameters);
     Ok(Lowered { program: collapse_axes(program), parameters })
+}
+
+/// A buffer that a map computes, so that a schedule can reduce in registers and store when done.
+fn stored(builder: &mut Builder, buffer: BufferId) -> BufferId {
+    if !builder.is_reduced(buffer) {
+        return buffer;
+    }
+    let tensor_type = builder.tensor_type(buffer);
+    builder.map("store", &tensor_type, |point| Expr::Load(buffer, point.to_vec()))
 }

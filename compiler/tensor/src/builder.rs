@@ -44,6 +44,13 @@ impl Builder {
         TensorType::new(buffer.dtype, buffer.shape.clone())
     }
 
+    /// Whether a buffer is the result of a reduction.
+    pub fn is_reduced(&self, buffer: BufferId) -> bool {
+        let mut blocks = self.program.blocks.iter();
+        let own = blocks.find(|(_, block)| block.buffer == buffer);
+        own.is_some_and(|(_, block)| matches!(block.body, BlockBody::Reduce { .. }))
+    }
+
     /// Element type of an expression.
     pub fn dtype(&self, expr: &Expr) -> DataType {
         expr.dtype(&self.program)

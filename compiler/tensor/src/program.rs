@@ -178,20 +178,28 @@ pub struct Loop {
 }
 
 impl Loop {
-    /// The largest extent the loop can have, where its form shows one: it is an integer, or a minimum
-    /// with one.
+    /// The largest extent the loop can have, where its form shows one: arithmetic that grows with
+    /// integers, and minima with them.
     pub fn most(&self) -> Option<i64> {
         most(&self.extent)
     }
 }
 
 fn most(extent: &Expr) -> Option<i64> {
-    match extent {
-        Expr::Integer(value) => Some(*value),
-        Expr::Binary(crate::BinaryOp::Minimum, left, right) => match (most(left), most(right)) {
+    use crate::BinaryOp::{Add, FloorDivide, Minimum, Multiply, Subtract};
+    let Expr::Binary(op, left, right) = extent else { return extent.as_integer() };
+    let (bound, constant) = (most(left), right.as_integer());
+    match op {
+        Minimum => match (bound, most(right)) {
             (Some(left), Some(right)) => Some(left.min(right)),
             (left, right) => left.or(right),
         },
+        Add => Some(bound? + most(right)?),
+        Subtract => Some(bound? - constant?),
+        Multiply => constant.filter(|factor| *factor >= 0).and_then(|factor| Some(bound? * factor)),
+        FloorDivide => {
+            constant.filter(|divisor| *divisor > 0).and_then(|own| Some(bound?.div_euclid(own)))
+        }
         _ => None,
     }
 }
