@@ -52,7 +52,25 @@ pub fn compile(
     let mut clock = Clock::default();
     let imported = import(model, import_options)?;
     clock.lap("import");
-    let graph = prepare(&imported.graph, options)?;
+    compile_from(imported.graph, model, options, clock)
+}
+
+/// Compiles a graph; `identity` stands for the model's bytes in its digest.
+pub fn compile_graph(
+    graph: Graph,
+    identity: &[u8],
+    options: &Options,
+) -> Result<Compiled, CompileError> {
+    compile_from(graph, identity, options, Clock::default())
+}
+
+fn compile_from(
+    reference: Graph,
+    model: &[u8],
+    options: &Options,
+    mut clock: Clock,
+) -> Result<Compiled, CompileError> {
+    let graph = prepare(&reference, options)?;
     clock.lap("passes");
     let groups = fuse(&graph);
     let kernels = compile_kernels(&graph, &groups, options, &mut |stage| clock.lap(stage))?;
@@ -62,7 +80,7 @@ pub fn compile(
     clock.lap("artifact");
     let statistics = Statistics {
         stages: clock.laps,
-        nodes: imported.graph.nodes().len(),
+        nodes: reference.nodes().len(),
         steps: plan.steps.len(),
         kernels: kernels.kernels.len(),
         arena_bytes: plan.arena_bytes,
@@ -70,7 +88,7 @@ pub fn compile(
         weight_bytes: plan.weights.len() as u64,
         flops: plan.steps.iter().map(|step| step.flops).sum(),
     };
-    Ok(Compiled { artifact, reference: imported.graph, statistics })
+    Ok(Compiled { artifact, reference, statistics })
 }
 
 /// Runs the passes in order, checking the graph after each.

@@ -1,0 +1,250 @@
+//! Small graphs through the whole path: what the artifact computes is what the reference computes.
+//! Scheduled programs are interpreted first, so that a wrong schedule is told apart from wrong code.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use hone_driver::{Graph, Options, Target, Tensor, TensorType, compile_graph, evaluate, prepare};
+use hone_graph::ValueId;
+use hone_ops::{
+    Binary, BinaryFunction, Convolution, MatMul, Op, Pool, PoolKind, Reduce, ReduceFunction,
+    Softmax, Transpose, Unary, UnaryFunction, Window,
+};
+use hone_tune::Machine;
+use hone_types::DataType;
+
+fn seeded(seed: usize, shape: &[usize]) -> Tensor {
+    let mut state = seed as u64 * 977 + 13;
+    let values: Vec<f64> = (0..shape.iter().product::<usize>())
+        .map(|_| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (state >> 40) as f64 / (1u64 << 23) as f64 - 1.0
+        })
+        .collect();
+    Tensor::from_f64(DataType::F32, shape, &values).unwrap()
+}
+
+/// Builds a graph over inputs of the given shapes.
+struct Case {
+    graph: Graph,
+    seed: usize,
+}
+
+impl Case {
+    fn new() -> Self {
+        Self { graph: Graph::new(), seed: 0 }
+    }
+
+    fn input(&mut self, shape: &[usize]) -> ValueId {
+        let name = format!("input{}", self.graph.inputs().len());
+        self.graph.add_input(name, TensorType::new(DataType::F32, shape))
+    }
+
+    fn constant(&mut self, shape: &[usize]) -> ValueId {
+        self.seed += 1;
+        self.graph.add_constant("constant", seeded(self.seed, shape))
+    }
+
+    fn node(&mut self, operation: impl Into<Op>, inputs: &[ValueId]) -> ValueId {
+        let inputs: Vec<Option<ValueId>> = inputs.iter().copied().map(Some).collect();
+        let name = format!("node{}", self.graph.nodes().len());
+        self.graph.add_node(name, operation.into(), &inputs).unwrap()[0]
+    }
+
+    fn unary(&mut self, function: UnaryFunction, input: ValueId) -> ValueId {
+        self.node(Unary::new(function), &[input])
+    }
+
+    fn binary(&mut self, function: BinaryFunction, left: ValueId, right: ValueId) -> ValueId {
+        self.node(Binary::new(function), &[left, right])
+    }
+
+    fn check(mut self, output: ValueId) {
+        self.graph.add_output("output", output);
+        interpret_schedules(&self.graph);
+        let types: Vec<TensorType> = self
+            .graph
+            .inputs()
+            .iter()
+            .map(|port| self.graph.tensor_type(port.value).clone())
+            .collect();
+        let inputs: Vec<Tensor> =
+            types.iter().enumerate().map(|(n, own)| seeded(100 + n, &own.shape)).collect();
+        let expected = evaluate(&self.graph, &inputs).unwrap();
+        let options = Options::new(Target::host().unwrap());
+        let compiled = compile_graph(self.graph, b"case", &options).unwrap();
+        for threads in [1, 2] {
+            let actual = run(&compiled.artifact, &inputs, threads);
+            compare(&expected[0], &actual, &format!("compiled code, {threads} threads"));
+        }
+    }
+}
+
+fn run(artifact: &[u8], inputs: &[Tensor], threads: usize) -> Tensor {
+    let options = hone_runtime::Options { threads, ..Default::default() };
+    let mut model = hone_runtime::Model::load_memory(artifact.to_vec(), &options).unwrap();
+    let info = model.outputs()[0].clone();
+    let mut output = vec![0u8; info.bytes as usize];
+    let inputs: Vec<&[u8]> = inputs.iter().map(Tensor::bytes).collect();
+    model.run(&inputs, &mut [&mut output]).unwrap();
+    let shape: Vec<usize> = info.shape.iter().map(|extent| *extent as usize).collect();
+    Tensor::from_bytes(TensorType::new(DataType::F32, shape), output).unwrap()
+}
+
+/// Every group's scheduled program computes what its plain one does.
+fn interpret_schedules(graph: &Graph) {
+    let options = Options::new(Target::host().unwrap());
+    let graph = prepare(graph, &options).unwrap();
+    for group in hone_passes::fuse(&graph) {
+        let last = &graph.nodes()[*group.nodes.last().unwrap()];
+        let program = hone_lower::lower(&graph, &group.nodes, &last.outputs).unwrap().program;
+        let machine = Machine::with_vectors(options.target.vector_bytes);
+        let scheduled = hone_tune::schedule(program.clone(), &machine).unwrap();
+        let inputs: Vec<Tensor> = program
+            .parameters()
+            .into_iter()
+            .map(|id| &program.buffers[id])
+            .filter(|buffer| matches!(buffer.role, hone_tensor::Role::Input(_)))
+            .enumerate()
+            .map(|(n, buffer)| seeded(n, &buffer.shape))
+            .collect();
+        let expected = hone_tensor::interpret(&program, &inputs).unwrap();
+        let template = scheduled.template;
+        let actual =
+            hone_tensor::interpret(scheduled.schedule.program(), &inputs).unwrap_or_else(|error| {
+                panic!("{template}: {error:?}\n{}", scheduled.schedule.program())
+            });
+        compare(&expected[0], &actual[0], &format!("schedule by {template}"));
+    }
+}
+
+fn compare(expected: &Tensor, actual: &Tensor, what: &str) {
+    assert_eq!(expected.tensor_type(), actual.tensor_type(), "{what}");
+    let (expected, actual) = (expected.to_f64(), actual.to_f64());
+    let largest = expected.iter().fold(1e-6f64, |most, value| most.max(value.abs()));
+    for (place, (expected, actual)) in expected.iter().zip(&actual).enumerate() {
+        let error = (expected - actual).abs();
+        assert!(error <= 1e-4 * largest, "{what}: element {place} is {actual}, not {expected}");
+    }
+}
+
+fn window(stride: usize, pad: usize) -> Window {
+    Window {
+        strides: vec![stride; 2],
+        dilations: vec![1; 2],
+        pads_begin: vec![pad; 2],
+        pads_end: vec![pad; 2],
+    }
+}
+
+fn convolution(shape: [usize; 4], outputs: usize, kernel: usize, stride: usize, groups: usize) {
+    let mut case = Case::new();
+    let x = case.input(&shape);
+    let w = case.constant(&[outputs, shape[1] / groups, kernel, kernel]);
+    let bias = case.constant(&[outputs]);
+    let operation = Convolution { window: window(stride, kernel / 2), groups };
+    let y = case.node(operation, &[x, w, bias]);
+    let y = case.unary(UnaryFunction::Relu, y);
+    case.check(y);
+}
+
+#[test]
+fn convolutions_of_many_shapes() {
+    convolution([1, 3, 17, 19], 24, 3, 2, 1);
+    convolution([1, 20, 9, 11], 40, 3, 1, 1);
+    convolution([2, 64, 7, 7], 48, 1, 1, 1);
+    convolution([1, 32, 29, 31], 17, 1, 1, 1);
+    convolution([1, 32, 13, 13], 64, 1, 2, 1);
+    convolution([1, 64, 8, 8], 64, 3, 1, 2);
+    convolution([1, 5, 6, 7], 1, 5, 1, 1);
+}
+
+#[test]
+fn depthwise_convolutions() {
+    convolution([1, 24, 15, 15], 24, 3, 1, 24);
+    convolution([1, 32, 14, 14], 32, 5, 2, 32);
+    convolution([1, 7, 9, 30], 7, 3, 1, 7);
+}
+
+#[test]
+fn residual_sum_and_activation() {
+    let mut case = Case::new();
+    let x = case.input(&[1, 32, 15, 15]);
+    let w = case.constant(&[32, 32, 1, 1]);
+    let y = case.node(Convolution { window: Window::plain(2), groups: 1 }, &[x, w]);
+    let sum = case.binary(BinaryFunction::Add, y, x);
+    let gate = case.unary(UnaryFunction::Sigmoid, sum);
+    let output = case.binary(BinaryFunction::Multiply, sum, gate);
+    case.check(output);
+}
+
+#[test]
+fn products_with_constant_weights() {
+    for (rows, depth, columns) in
+        [(1, 40, 1000), (5, 33, 70), (128, 64, 96), (15, 16, 3), (31, 7, 33)]
+    {
+        let mut case = Case::new();
+        let x = case.input(&[rows, depth]);
+        let w = case.constant(&[depth, columns]);
+        let bias = case.constant(&[columns]);
+        let product = case.node(MatMul {}, &[x, w]);
+        let y = case.binary(BinaryFunction::Add, product, bias);
+        let y = case.unary(UnaryFunction::Tanh, y);
+        case.check(y);
+    }
+}
+
+#[test]
+fn batched_products_of_two_inputs() {
+    for (rows, depth, columns) in [(17, 20, 30), (16, 64, 64), (3, 5, 100), (1, 8, 40)] {
+        let mut case = Case::new();
+        let a = case.input(&[3, rows, depth]);
+        let b = case.input(&[3, depth, columns]);
+        let y = case.node(MatMul {}, &[a, b]);
+        case.check(y);
+    }
+}
+
+#[test]
+fn attention_scores_with_transposed_keys() {
+    let mut case = Case::new();
+    let q = case.input(&[1, 2, 19, 16]);
+    let k = case.input(&[1, 19, 2, 16]);
+    let k = case.node(Transpose { permutation: vec![0, 2, 3, 1] }, &[k]);
+    let scores = case.node(MatMul {}, &[q, k]);
+    let y = case.node(Softmax { axis: 3, log: false }, &[scores]);
+    case.check(y);
+}
+
+#[test]
+fn softmax_and_means_of_rows() {
+    for length in [5, 16, 37, 128, 200] {
+        let mut case = Case::new();
+        let x = case.input(&[6, length]);
+        let y = case.node(Softmax { axis: 1, log: false }, &[x]);
+        case.check(y);
+        let mut case = Case::new();
+        let x = case.input(&[6, length]);
+        let reduce = Reduce { function: ReduceFunction::Mean, axes: vec![1], keep_axes: true };
+        let mean = case.node(reduce, &[x]);
+        let y = case.binary(BinaryFunction::Subtract, x, mean);
+        case.check(y);
+    }
+}
+
+#[test]
+fn pools_and_transposes() {
+    let mut case = Case::new();
+    let x = case.input(&[1, 16, 13, 15]);
+    let w = case.constant(&[16, 16, 1, 1]);
+    let y = case.node(Convolution { window: Window::plain(2), groups: 1 }, &[x, w]);
+    let pool = Pool {
+        kind: PoolKind::Maximum,
+        kernel: vec![3, 3],
+        window: window(2, 1),
+        count_padding: false,
+    };
+    let y = case.node(pool, &[y]);
+    let y = case.node(Transpose { permutation: vec![0, 2, 3, 1] }, &[y]);
+    case.check(y);
+}
