@@ -6,8 +6,8 @@
 //! void symbol(void *const *buffers, int64_t begin, int64_t end, void *scratch);
 //! ```
 //!
-//! `buffers` are the program's parameters in order, then its temporaries in the arena in order of
-//! their handles; each at a multiple of 64 bytes. Where the outermost loop is parallel, `begin..end`
+//! `buffers` are the program's parameters in order, each aligned for its elements, then its
+//! temporaries in the arena in order of their handles, each at a multiple of 64 bytes. Where the outermost loop is parallel, `begin..end`
 //! is the part of its iterations to run; else the range is ignored. `scratch` is
 //! [`Kernel::scratch_bytes`] of memory of the calling thread, at a multiple of 64 bytes.
 //!

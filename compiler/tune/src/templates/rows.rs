@@ -108,7 +108,32 @@ fn reduce_in_vectors(
     let (_, lanes) = schedule.split(last, width)?;
     let partial = schedule.rfactor(block, lanes)?;
     schedule.set_scope(partial, Scope::Register)?;
-    write_partial(schedule, partial, width, machine)
+    write_partial(schedule, partial, width, machine)?;
+    combine(schedule, block, width, machine)
+}
+
+/// Reduces the partial results: vectors into one, then its lanes, all written out.
+fn combine(
+    schedule: &mut Schedule,
+    block: BlockId,
+    width: usize,
+    machine: &Machine,
+) -> Result<(), ScheduleError> {
+    let innermost = |schedule: &Schedule, block: BlockId| schedule.loops(block).last().copied();
+    if width > machine.lanes
+        && let Some(last) = innermost(schedule, block)
+    {
+        let (_, lanes) = schedule.split(last, machine.lanes)?;
+        let partial = schedule.rfactor(block, lanes)?;
+        schedule.set_scope(partial, Scope::Register)?;
+        write_partial(schedule, partial, machine.lanes, machine)?;
+        let loops = schedule.loops(partial);
+        schedule.unroll(loops[loops.len() - 2])?;
+    }
+    match innermost(schedule, block) {
+        Some(last) => schedule.unroll(last),
+        None => Ok(()),
+    }
 }
 
 /// Orders the loops of partial results with the lanes innermost.
