@@ -42,7 +42,8 @@ fn the_digits_go_from_yaml_to_answers_and_from_the_cache_the_second_time() {
     assert_eq!(names.len(), 3, "artifact, report and page: {names:?}");
 
     let begin = Instant::now();
-    let second = place.hone(&["compile", "-f", "compile.yaml", "--json", "--baseline", "--out", "again"]);
+    let second =
+        place.hone(&["compile", "-f", "compile.yaml", "--json", "--baseline", "--out", "again"]);
     let took = begin.elapsed();
     assert_eq!(second.code, 0, "{}", second.err);
     let second = json(&second.out);

@@ -13,6 +13,7 @@ mod onnx_tests;
 mod python;
 mod repository;
 mod setup;
+mod test;
 mod tidy;
 
 /// Chores of the Hone repository.
@@ -35,6 +36,8 @@ enum Chore {
     Python(python::Arguments),
     /// Install the system packages that building and testing need.
     Setup(setup::Arguments),
+    /// Run everything that is checked before a change lands.
+    Test(test::Arguments),
     /// Check the repository's own rules.
     Tidy,
 }
@@ -49,6 +52,7 @@ fn main() -> anyhow::Result<()> {
         Chore::Generate => generate::run(),
         Chore::Python(arguments) => python::run(&arguments),
         Chore::Setup(arguments) => setup::run(&arguments),
+        Chore::Test(arguments) => test::run(&arguments),
         Chore::Tidy => tidy::run(),
     }
 }

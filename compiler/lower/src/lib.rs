@@ -7,6 +7,7 @@
 
 mod collapse;
 mod literals;
+mod unit;
 
 pub use collapse::collapse_axes;
 
@@ -16,6 +17,7 @@ use hone_tensor::{BufferId, Builder, Expr, Program};
 use literals::inline_scalars;
 use std::collections::HashMap;
 use thiserror::Error;
+use unit::fix_unit_axes;
 
 /// Why a group could not be lowered.
 #[derive(Debug, Error)]
@@ -69,7 +71,7 @@ pub fn lower(graph: &Graph, nodes: &[NodeId], outputs: &[ValueId]) -> Result<Low
     }
     let parameters: Vec<ValueId> = inputs.iter().chain(outputs).copied().collect();
     let (program, parameters) = inline_scalars(graph, builder.finish(), parameters);
-    Ok(Lowered { program: collapse_axes(program), parameters })
+    Ok(Lowered { program: fix_unit_axes(collapse_axes(program)), parameters })
 }
 
 /// A buffer that a map computes, so that a schedule can reduce in registers and store when done.

@@ -73,9 +73,13 @@ pub(super) fn reads_in_place(
     buffer: hone_tensor::BufferId,
     block: &hone_tensor::Block,
 ) -> bool {
-    let own: Vec<Expr> = block.iterators.iter().map(|own| Expr::Var(own.var)).collect();
+    let in_place = |indices: &[Expr]| {
+        indices.iter().zip(&block.iterators).all(|(index, own)| {
+            *index == Expr::Var(own.var) || (own.extent == 1 && *index == Expr::Integer(0))
+        })
+    };
     loads(value).into_iter().all(|load| match load {
-        Expr::Load(read, indices) => *read != buffer || *indices == own,
+        Expr::Load(read, indices) => *read != buffer || in_place(indices),
         _ => true,
     })
 }
