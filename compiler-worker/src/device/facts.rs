@@ -45,8 +45,8 @@ const PROCESSORS: &str = "/sys/devices/system/cpu";
 impl Facts {
     /// Asks this machine.
     pub fn here() -> Self {
-        let online = read(&format!("{PROCESSORS}/online"));
-        let siblings = read(&format!("{PROCESSORS}/cpu0/topology/thread_siblings_list"));
+        let online = read(format!("{PROCESSORS}/online"));
+        let siblings = read(format!("{PROCESSORS}/cpu0/topology/thread_siblings_list"));
         Self {
             arch: arch().to_owned(),
             os: std::env::consts::OS.to_owned(),

@@ -8,7 +8,7 @@ use crate::work::Details;
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Drawn = Result<(), DrawingAreaErrorKind<std::io::Error>>;
 
-const SIZE: (u32, u32) = (720, 360);
+const SIZE: (u32, u32) = (540, 300);
 const OURS: RGBColor = RGBColor(0, 108, 117);
 const NAIVE: RGBColor = RGBColor(201, 134, 43);
 const INK: RGBColor = RGBColor(40, 48, 56);
@@ -92,7 +92,10 @@ pub fn distribution(details: &Details) -> Option<String> {
             .label_style(font())
             .x_desc(if unit == 1e3 { "latency, µs" } else { "latency, ms" })
             .y_desc("% of runs at most")
+            .x_labels(5)
+            .y_labels(6)
             .x_label_formatter(&|value| short(*value))
+            .y_label_formatter(&|value| short(*value))
             .draw()?;
         for (list, colour) in [(ours, OURS), (naive, NAIVE)] {
             chart.draw_series(LineSeries::new(steps(list, unit), colour.stroke_width(2)))?;
@@ -122,6 +125,7 @@ fn font() -> TextStyle<'static> {
 fn short(value: f64) -> String {
     match value {
         value if value >= 10.0 => format!("{value:.0}"),
+        0.0 => "0".to_owned(),
         value if value >= 0.1 => format!("{value:.1}"),
         value => format!("{value:.0e}"),
     }
