@@ -27,15 +27,17 @@ RUN printf '%s\n' '#!/bin/sh' 'set -eu' 'root=$1; shift' 'cp -a /root-common/. "
 
 FROM build AS build-operator
 RUN --mount=type=cache,target=/hone/target --mount=type=cache,target=/usr/local/cargo/registry \
-    cargo build --locked --profile operator --bin hone-operator \
- && mkdir /root-operator && with-libraries /root-operator target/operator/hone-operator
+    cargo build --locked --release --package hone-operator \
+ && strip target/release/hone-operator -o /tmp/hone-operator \
+ && mkdir /root-operator && with-libraries /root-operator /tmp/hone-operator
 
 FROM build AS build-worker
-# LLVM comes from its own project's packages, Debian 12 has an older one.
+# LLVM 19 and lld, as for building on any machine.
 RUN --mount=type=cache,target=/var/cache/apt cargo run --package xtask -- setup
 RUN --mount=type=cache,target=/hone/target --mount=type=cache,target=/usr/local/cargo/registry \
-    cargo build --locked --release --bin hone \
- && mkdir /root-worker && with-libraries /root-worker target/release/hone "$(command -v ld.lld-19)"
+    cargo build --locked --release --package hone-worker --no-default-features --features static-llvm \
+ && strip target/release/hone -o /tmp/hone \
+ && mkdir /root-worker && with-libraries /root-worker /tmp/hone "$(command -v ld.lld-19)"
 
 FROM scratch AS operator
 COPY --from=build-operator /root-operator /

@@ -1,5 +1,5 @@
 # The front doors. Everything they do is in `cargo xtask`.
-.PHONY: demo test demo-cluster bench-peers
+.PHONY: demo test demo-cluster bench-peers scale chaos
 
 # The main job: one YAML file to a measured native artifact, on this machine.
 demo:
@@ -20,3 +20,17 @@ demo-cluster:
 bench-peers:
 	cargo xtask setup
 	cargo xtask bench-peers
+
+# 10,000 compilations over 1,000 simulated nodes; docs/suites.md.
+scale:
+	cargo xtask setup
+	cargo xtask shipped
+	tests/cluster/setup.sh plane kwok helm
+	cargo xtask scale
+
+# 200 kills at random moments; docs/suites.md.
+chaos:
+	cargo xtask setup
+	cargo xtask shipped
+	tests/cluster/setup.sh node s3 images helm
+	cargo xtask chaos

@@ -8,6 +8,7 @@
 # node         a real node               kwok         simulated nodes
 # s3 clouds    object stores             images       the image writer
 # helm kubeconform kstatus argohealth    programs
+# product      our own programs as they ship, for images
 set -uo pipefail
 . "$(dirname "$0")/parts/lib.sh"
 
@@ -53,3 +54,9 @@ program clouds clouds "$BIN/fake-gcs-server" "$BIN/azurite-blob"
 program images images "$BIN/ociimage"
 program kubeconform tools "$BIN/kubeconform" "$BIN/schemas"
 for tool in helm kstatus argohealth; do program $tool tools "$BIN/$tool"; done
+built=${CARGO_TARGET_DIR:-$CLUSTER_DIR/../../target}/${HONE_PROFILE:-release}
+if [ -x "$built/hone" ] && [ -x "$built/hone-operator" ]; then
+  line product yes ""
+else
+  line product missing "cargo xtask shipped"
+fi

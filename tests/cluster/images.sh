@@ -8,13 +8,15 @@
 # env: CARGO_TARGET_DIR    where cargo built (default target/); its release/hone-operator and
 #                          release/hone are taken. HONE_PROFILE=debug takes those of a debug build.
 #      HONE_IMAGE_TAG      default dev
+#      HONE_IMAGE_OUT      the folder for the archives
 #      HONE_WORKER_TOOLS   programs that the worker calls, as paths; default: ld.lld-19 where present
 set -euo pipefail
 . "$(dirname "$0")/parts/lib.sh"
 OUT=${CARGO_TARGET_DIR:-$CLUSTER_DIR/../../target}/${HONE_PROFILE:-release}
 TAG=${HONE_IMAGE_TAG:-dev}
+ARCHIVES=${HONE_IMAGE_OUT:-$IMAGES}
 [ -x "$BIN/ociimage" ] || "$CLUSTER_DIR/setup.sh" images
-mkdir -p "$IMAGES"
+mkdir -p "$ARCHIVES"
 
 # Both run as an unprivileged user on a read-only root, with nothing but what is listed here.
 COMMON=(
@@ -29,15 +31,18 @@ CERTIFICATES=/etc/ssl/certs/ca-certificates.crt
 [ -f "$CERTIFICATES" ] || fail "no CA certificates in $CERTIFICATES: install ca-certificates"
 COMMON+=(-add "$CERTIFICATES:$CERTIFICATES")
 
+# program NAME: the path of what cargo built, without its symbols.
 program() {
-  [ -x "$OUT/$1" ] || fail "no $OUT/$1: build it (cargo build --release --bin $1), or set CARGO_TARGET_DIR"
-  echo "$OUT/$1"
+  [ -x "$OUT/$1" ] || fail "no $OUT/$1: build it (cargo xtask shipped), or set CARGO_TARGET_DIR"
+  mkdir -p "$ARCHIVES/programs"
+  strip -o "$ARCHIVES/programs/$1" "$OUT/$1"
+  echo "$ARCHIVES/programs/$1"
 }
 
 build_operator() {
   local operator
   operator=$(program hone-operator)
-  "$BIN/ociimage" -out "$IMAGES/operator.tar" -ref "localhost/hone/operator:$TAG" \
+  "$BIN/ociimage" -out "$ARCHIVES/operator.tar" -ref "localhost/hone/operator:$TAG" \
     -entrypoint /usr/bin/hone-operator -env PATH=/usr/bin -env "SSL_CERT_FILE=$CERTIFICATES" \
     "${COMMON[@]}" -layer -binary "$operator:/usr/bin/hone-operator"
 }
@@ -50,7 +55,7 @@ build_worker() {
     say "worker: with $tool"
     tools+=(-binary "$tool:/usr/bin/$(basename "$tool")")
   done
-  "$BIN/ociimage" -out "$IMAGES/worker.tar" -ref "localhost/hone/worker:$TAG" \
+  "$BIN/ociimage" -out "$ARCHIVES/worker.tar" -ref "localhost/hone/worker:$TAG" \
     -entrypoint /usr/bin/hone -env PATH=/usr/bin -env "SSL_CERT_FILE=$CERTIFICATES" \
     "${COMMON[@]}" "${tools[@]}" -layer -binary "$worker:/usr/bin/hone"
 }

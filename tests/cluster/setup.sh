@@ -8,6 +8,7 @@
 #   kwok    simulated nodes
 #   s3      an S3 server with conditional writes
 #   tools   helm, kubeconform, kstatus, Argo CD's Lua health engine
+#   helm    helm alone
 #   clouds  servers that speak Google Cloud Storage and Azure Blob Storage (the longer suite)
 #   images  the image writer alone (images.sh builds images with it)
 #
@@ -73,8 +74,10 @@ setup_node() {
 setup_kwok() { install_go kwok "sigs.k8s.io/kwok/cmd/kwok@$KWOK"; }
 setup_s3() { install_go versitygw "github.com/versity/versitygw/cmd/versitygw@$VERSITYGW"; }
 
+setup_helm() { build helm "$GO/helm" helm.sh/helm/v3/cmd/helm -tags grpcnotrace -ldflags '-s -w'; }
+
 setup_tools() {
-  build helm "$GO/helm" helm.sh/helm/v3/cmd/helm -tags grpcnotrace -ldflags '-s -w'
+  setup_helm
   install_go kubeconform "github.com/yannh/kubeconform/cmd/kubeconform@$KUBECONFORM"
   build schemas "$GO/schemas" . -ldflags '-s -w'
   build kstatus "$GO/kstatus" . -ldflags '-s -w'

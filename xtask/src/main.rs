@@ -5,14 +5,18 @@
 use clap::Parser;
 
 mod bench_peers;
+mod chaos;
 mod demo;
+mod demo_cluster;
 mod generate;
 mod models;
 mod onnx_proto;
 mod onnx_tests;
 mod python;
 mod repository;
+mod scale;
 mod setup;
+mod shipped;
 mod test;
 mod tidy;
 
@@ -24,6 +28,10 @@ enum Chore {
     BenchPeers(bench_peers::Arguments),
     /// The main job on this machine: two networks, from a file to measured code.
     Demo(demo::Arguments),
+    /// Kill things at random moments while compilations run, and judge what is left.
+    Chaos(chaos::Arguments),
+    /// Bring a control plane and a node up, install Hone, compile the example, show its status.
+    DemoCluster(demo_cluster::Arguments),
     /// Export the models of the benchmarks to `.hone/models`.
     Models(models::Arguments),
     /// Generate the importer's protobuf types from the pinned onnx package.
@@ -34,10 +42,14 @@ enum Chore {
     Generate,
     /// Make a Python environment from its pinned requirements and print where its interpreter is.
     Python(python::Arguments),
+    /// Many compilations over many simulated nodes; prints rates, memory, API writes.
+    Scale(scale::Arguments),
     /// Install the system packages that building and testing need.
     Setup(setup::Arguments),
     /// Run everything that is checked before a change lands.
     Test(test::Arguments),
+    /// Build the operator and `hone` as they ship, for images.
+    Shipped,
     /// Check the repository's own rules.
     Tidy,
 }
@@ -46,13 +58,17 @@ fn main() -> anyhow::Result<()> {
     match Chore::parse() {
         Chore::BenchPeers(arguments) => bench_peers::run(&arguments),
         Chore::Demo(arguments) => demo::run(&arguments),
+        Chore::DemoCluster(arguments) => demo_cluster::run(&arguments),
+        Chore::Chaos(arguments) => chaos::run(&arguments),
         Chore::Models(arguments) => models::run(&arguments),
         Chore::OnnxProto => onnx_proto::run(),
         Chore::OnnxTests => onnx_tests::run(),
         Chore::Generate => generate::run(),
         Chore::Python(arguments) => python::run(&arguments),
+        Chore::Scale(arguments) => scale::run(&arguments),
         Chore::Setup(arguments) => setup::run(&arguments),
         Chore::Test(arguments) => test::run(&arguments),
+        Chore::Shipped => shipped::run(),
         Chore::Tidy => tidy::run(),
     }
 }

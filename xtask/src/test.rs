@@ -25,6 +25,7 @@ const CHECKS: &[Check] = &[
 /// Checks on a real control plane and node.
 const CLUSTER_CHECKS: &[Check] = &[
     ("test cluster", &["tests/cluster/setup.sh"]),
+    ("programs as they ship", &["cargo", "xtask", "shipped"]),
     ("cluster tests", &["cargo", "test", "-p", "hone-cluster-tests"]),
 ];
 

@@ -9,6 +9,9 @@ use hone_crds::model_compilation::Target;
 use super::model::{NamespaceView, PoolView};
 use super::names::CPU_LABEL;
 
+/// The processor of the machine that compiles.
+pub const HOST_CPU: &str = "host";
+
 /// Why a target has no pool yet. None of these is terminal: a pool may be made or changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoPool {
@@ -47,10 +50,16 @@ pub fn wanted_labels(platform: &Platform) -> BTreeMap<&'static str, &str> {
     if platform.os != "none" {
         labels.insert("kubernetes.io/os", &platform.os);
     }
-    if let Some(cpu) = &platform.cpu {
+    if let Some(cpu) = platform.cpu.as_deref().filter(|cpu| !any_node(cpu)) {
         labels.insert(CPU_LABEL, cpu);
     }
     labels
+}
+
+/// Whether `cpu` names no particular processor: `generic` runs anywhere, and `host` is whatever
+/// the worker's node has.
+fn any_node(cpu: &str) -> bool {
+    cpu == "generic" || cpu == HOST_CPU
 }
 
 /// Whether `pool` may be used from the namespace.
@@ -69,7 +78,7 @@ fn allows(pool: &PoolView, name: &str, namespace: &NamespaceView) -> bool {
 fn fits(pool: &PoolView, platform: &Platform) -> bool {
     let offer = offer(pool);
     let same = |wanted: &str, has: Option<&str>| has.is_none_or(|has| has == wanted);
-    let cpu = platform.cpu.as_deref().is_none_or(|cpu| cpu == "generic" || offer.cpu == Some(cpu));
+    let cpu = platform.cpu.as_deref().is_none_or(|cpu| any_node(cpu) || offer.cpu == Some(cpu));
     same(&platform.arch, offer.arch)
         && (platform.os == "none" || same(&platform.os, offer.os))
         && cpu

@@ -104,10 +104,11 @@ fn target_request(target: &Target, pool: &PoolView) -> TargetRequest {
     let or_offer = |own: Option<&str>, offered: Option<&str>| {
         own.or(offered).map(str::to_owned).unwrap_or_default()
     };
-    // A target without a platform is for the pool's devices, down to their processor.
+    // A target without a platform is for the pool's devices, down to their processor: that of the
+    // worker's node where the pool does not say.
     let cpu = match platform {
         Some(platform) => platform.cpu.clone(),
-        None => offer.cpu.map(str::to_owned),
+        None => Some(offer.cpu.unwrap_or(pools::HOST_CPU).to_owned()),
     };
     let os = or_offer(platform.map(|p| p.os.as_str()), offer.os);
     TargetRequest {

@@ -32,6 +32,8 @@ pub enum Capability {
     Kstatus,
     /// Argo CD's engine for health scripts.
     Argohealth,
+    /// Our own programs as they ship, for images.
+    Product,
 }
 
 impl fmt::Display for Capability {
@@ -48,6 +50,7 @@ impl fmt::Display for Capability {
             Self::Kubeconform => "kubeconform",
             Self::Kstatus => "kstatus",
             Self::Argohealth => "argohealth",
+            Self::Product => "product",
         })
     }
 }

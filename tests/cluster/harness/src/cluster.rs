@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-use crate::scripts::script;
+use crate::scripts::{script, script_with};
 use crate::{Capabilities, Capability, Kubectl, State};
 
 /// What a cluster consists of. The default is a control plane alone.
@@ -20,6 +20,8 @@ pub struct ClusterOptions {
     pub clouds: bool,
     /// OCI archives to import on the real node.
     pub images: Vec<PathBuf>,
+    /// Environment variables of `up.sh`, such as `HONE_SCHEDULER_ARGS`.
+    pub settings: Vec<(&'static str, String)>,
 }
 
 impl ClusterOptions {
@@ -76,7 +78,7 @@ impl Cluster {
         arguments.push(path);
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         let mut cluster = Self::at(directory, true);
-        if let Err(error) = script("up.sh", &arguments) {
+        if let Err(error) = script_with("up.sh", &arguments, &options.settings) {
             // up.sh has ended what it had started; the logs are worth keeping.
             cluster.ours = false;
             let shown = cluster.directory.display();

@@ -36,6 +36,7 @@ mod cluster;
 mod evidence;
 mod helm;
 mod kubectl;
+pub mod product;
 mod scripts;
 mod suite;
 mod wait;

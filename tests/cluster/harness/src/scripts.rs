@@ -35,8 +35,17 @@ pub fn tool(name: &str, arguments: &[&str], input: &str) -> Result<String> {
 
 /// Runs one of the scripts of `tests/cluster`.
 pub(crate) fn script(name: &str, arguments: &[&str]) -> Result<String> {
+    script_with(name, arguments, &[])
+}
+
+/// The same, with further environment variables.
+pub(crate) fn script_with(
+    name: &str,
+    arguments: &[&str],
+    environment: &[(&str, String)],
+) -> Result<String> {
     let mut command = Command::new(scripts_dir().join(name));
-    command.args(arguments);
+    command.args(arguments).envs(environment.iter().map(|(name, value)| (name, value)));
     run(command, "")
 }
 

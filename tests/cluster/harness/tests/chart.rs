@@ -2,7 +2,7 @@
 //! of it. Nothing of the product runs here; `product.rs` installs the chart with real images.
 //!
 //! Cases are files of `tests/chart`: `rendered/NAME.values.yaml` renders to `NAME.expected.yaml`
-//! (`HONE_UPDATE=1` writes these), `refused/NAME.yaml` is refused with what its first line says.
+//! (`HONE_UPDATE_EXPECT=1` writes these), `refused/NAME.yaml` is refused with what its first line says.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -55,11 +55,12 @@ fn renders_as_committed(_: &Context<'_>) -> Result<()> {
         let name = values.to_string_lossy().into_owned();
         let found = render(&["--values", &name, "--set", "crds.install=false"])?;
         let expected = PathBuf::from(name.replace(".values.yaml", ".expected.yaml"));
-        if std::env::var_os("HONE_UPDATE").is_some() {
+        if std::env::var_os("HONE_UPDATE_EXPECT").is_some() {
             fs::write(&expected, &found)?;
         }
-        let expected = fs::read_to_string(&expected)
-            .with_context(|| format!("read {}; HONE_UPDATE=1 writes it", expected.display()))?;
+        let expected = fs::read_to_string(&expected).with_context(|| {
+            format!("read {}; HONE_UPDATE_EXPECT=1 writes it", expected.display())
+        })?;
         same(&name, &found, &expected)?;
     }
     Ok(())
