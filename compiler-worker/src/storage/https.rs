@@ -19,6 +19,8 @@ const SILENCE: Duration = Duration::from_secs(30);
 /// # Errors
 /// Where the system has no certificates to trust.
 pub fn client(guard: &Guard, https_only: bool) -> reqwest::Result<Client> {
+    // One provider for the whole process, before the first client; a second call finds it set.
+    let _ = rustls::crypto::ring::default_provider().install_default();
     let at_redirect = guard.clone();
     ClientBuilder::new()
         .no_proxy()

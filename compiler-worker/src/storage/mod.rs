@@ -84,8 +84,6 @@ fn check_digest(uri: &str, expected: Option<&str>, bytes: &[u8]) -> Result<()> {
 
 /// Runs a request to its end on this thread.
 fn block_on<T>(future: impl Future<Output = T>) -> Result<T> {
-    // One provider for the whole process; a second call finds it set.
-    let _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::io("the network cannot be used", error))?;
     Ok(runtime.block_on(future))
