@@ -37,6 +37,9 @@ pub struct Arguments {
     /// Reconciles at once.
     #[arg(long, default_value_t = 16)]
     concurrency: u16,
+    /// Seconds of steady state after the burst.
+    #[arg(long, default_value_t = 60)]
+    steady: u64,
     /// Longest time for each of both, in seconds.
     #[arg(long, default_value_t = 3600)]
     limit: u64,
@@ -54,6 +57,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let mut operator = Operator::start(&cluster, arguments)?;
     std::thread::sleep(Duration::from_secs(5));
     let idle = operator.memory("VmRSS:")?;
+    let before = Metrics::read(&operator.address)?;
     let start = Instant::now();
     let objects = (0..arguments.compilations).map(objects::compilation);
     create(&cluster, "compilations", objects)?;
@@ -69,12 +73,13 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let took = start.elapsed();
     let metrics = Metrics::read(&operator.address)?;
     let peak = operator.memory("VmHWM:")?;
-    let writes_before = metrics.writes();
+    let rate = arguments.compilations as f64 / took.as_secs_f64();
+    let steady = steady(&cluster, &operator, arguments, rate)?;
+    let writes_before = Metrics::read(&operator.address)?.writes();
     std::thread::sleep(Duration::from_secs(30));
     let idle_writes = Metrics::read(&operator.address)?.writes() - writes_before;
     operator.stop()?;
 
-    let rate = arguments.compilations as f64 / took.as_secs_f64();
     println!("\ncompilations        {} over {} nodes", arguments.compilations, arguments.nodes);
     println!("created in          {:.1} s", created.as_secs_f64());
     println!("all succeeded after {:.1} s", took.as_secs_f64());
@@ -87,11 +92,32 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         idle_writes / 30.0
     );
     println!(
-        "event to reconcile  p50 under {} s, p99 under {} s",
-        metrics.wait(0.5),
-        metrics.wait(0.99)
+        "event to reconcile  burst: p50 under {} s, p99 under {} s",
+        metrics.wait(&before, 0.5),
+        metrics.wait(&before, 0.99)
     );
+    println!("                    steady at {:.1} /s: p99 under {steady} s", rate / 3.0);
     Ok(())
+}
+
+/// The 99th percentile of the wait for a reconcile while compilations come at a third of the rate that
+/// the burst reached.
+fn steady(cluster: &Cluster, operator: &Operator, arguments: &Arguments, rate: f64) -> Result<f64> {
+    println!("steady state for {} s", arguments.steady);
+    let before = Metrics::read(&operator.address)?;
+    let start = Instant::now();
+    let mut made = 0;
+    while start.elapsed() < Duration::from_secs(arguments.steady) {
+        let due = (start.elapsed().as_secs_f64() * rate / 3.0) as usize;
+        if due > made {
+            let first = arguments.compilations + made;
+            let objects = (first..first + due - made).map(objects::compilation);
+            create(cluster, "steady", objects)?;
+            made = due;
+        }
+        std::thread::sleep(Duration::from_millis(500));
+    }
+    Ok(Metrics::read(&operator.address)?.wait(&before, 0.99))
 }
 
 fn mib(bytes: u64) -> f64 {
@@ -159,7 +185,7 @@ fn control_plane_bound(cluster: &Cluster, arguments: &Arguments, limit: Duration
 
 /// Creates objects by several kubectls at once.
 fn create(cluster: &Cluster, what: &str, objects: impl Iterator<Item = String>) -> Result<()> {
-    const PARTS: usize = 6;
+    const PARTS: usize = 4;
     let folder = repository::scratch().join("scale").join(what);
     fs::create_dir_all(&folder)?;
     let mut parts = vec![String::new(); PARTS];

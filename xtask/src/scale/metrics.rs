@@ -40,8 +40,21 @@ impl Metrics {
     }
 
     /// The upper end, in seconds, of the bucket that holds a quantile of the wait from an event to the
-    /// start of its reconcile.
-    pub fn wait(&self, quantile: f64) -> f64 {
+    /// start of its reconcile, of the reconciles since `before`.
+    pub fn wait(&self, before: &Self, quantile: f64) -> f64 {
+        let counts: Vec<(f64, f64)> = self
+            .buckets()
+            .iter()
+            .zip(before.buckets().iter().map(|bucket| bucket.1).chain(std::iter::repeat(0.0)))
+            .map(|((end, now), then)| (*end, now - then))
+            .collect();
+        let total = counts.last().map_or(0.0, |bucket| bucket.1);
+        let found = counts.iter().find(|bucket| bucket.1 >= quantile * total);
+        found.map_or(f64::NAN, |bucket| bucket.0)
+    }
+
+    /// Upper ends and cumulative counts, in rising order.
+    fn buckets(&self) -> Vec<(f64, f64)> {
         let mut buckets: Vec<(f64, f64)> = self
             .samples("workqueue_queue_duration_seconds_bucket")
             .filter(|(labels, _)| labels.contains("name=\"modelcompilation\""))
@@ -52,9 +65,7 @@ impl Metrics {
             })
             .collect();
         buckets.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let total = buckets.last().map_or(0.0, |bucket| bucket.1);
-        let found = buckets.iter().find(|bucket| bucket.1 >= quantile * total);
-        found.map_or(f64::NAN, |bucket| bucket.0)
+        buckets
     }
 }
 
@@ -77,8 +88,11 @@ workqueue_queue_duration_seconds_bucket{controller=\"c\",name=\"devicepool\",le=
     fn writes_and_waits_are_found() {
         let metrics = Metrics(TEXT.to_owned());
         assert!((metrics.writes() - 9.0).abs() < 1e-9);
-        assert!((metrics.wait(0.5) - 0.1).abs() < 1e-9);
-        assert!((metrics.wait(0.99) - 1.0).abs() < 1e-9);
-        assert!(metrics.wait(0.999).is_infinite());
+        let nothing = Metrics(String::new());
+        assert!((metrics.wait(&nothing, 0.5) - 0.1).abs() < 1e-9);
+        assert!((metrics.wait(&nothing, 0.99) - 1.0).abs() < 1e-9);
+        assert!(metrics.wait(&nothing, 0.999).is_infinite());
+        let earlier = Metrics(TEXT.replace("le=\"0.1\"} 50", "le=\"0.1\"} 49"));
+        assert!((metrics.wait(&earlier, 0.99) - 0.1).abs() < 1e-9);
     }
 }
