@@ -170,7 +170,9 @@ fn compile_reason(error: &CompileError) -> Reason {
     match error {
         CompileError::Import(error) => import_reason(error),
         CompileError::Verify { .. } => Reason::VerifierError,
-        CompileError::Codegen(CodegenError::Target { .. }) => Reason::TargetMismatch,
+        CompileError::Codegen(error) if matches!(**error, CodegenError::Target { .. }) => {
+            Reason::TargetMismatch
+        }
         CompileError::TooLarge { .. } => Reason::TooLarge,
         _ => Reason::CompilerError,
     }

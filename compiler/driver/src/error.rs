@@ -7,7 +7,7 @@ use thiserror::Error;
 pub enum CompileError {
     /// The model could not be read.
     #[error("the model could not be imported")]
-    Import(#[from] hone_import::ImportError),
+    Import(#[source] Box<hone_import::ImportError>),
     /// A pass failed, or broke the graph.
     #[error("the pass '{pass}' failed")]
     Pass {
@@ -22,7 +22,7 @@ pub enum CompileError {
         /// Name of the pass.
         pass: &'static str,
         /// What does not hold.
-        source: hone_graph::VerifyError,
+        source: Box<hone_graph::VerifyError>,
     },
     /// A group of nodes could not become a loop program.
     #[error("a kernel could not be lowered")]
@@ -33,14 +33,14 @@ pub enum CompileError {
         /// Names of its nodes.
         nodes: String,
         /// Why.
-        source: hone_schedule::ScheduleError,
+        source: Box<hone_schedule::ScheduleError>,
     },
     /// Machine code could not be made.
     #[error("machine code could not be generated")]
-    Codegen(#[from] hone_codegen::CodegenError),
+    Codegen(#[source] Box<hone_codegen::CodegenError>),
     /// The artifact could not be assembled.
     #[error("the artifact could not be assembled")]
-    Artifact(#[from] hone_artifact::WriteError),
+    Artifact(#[source] Box<hone_artifact::WriteError>),
     /// An input or output has a type that an artifact cannot carry.
     #[error("the {kind} '{name}' of type {tensor_type} is too large for an artifact")]
     TooLarge {
@@ -52,3 +52,20 @@ pub enum CompileError {
         tensor_type: hone_types::TensorType,
     },
 }
+
+/// Errors of the stages are boxed: they are large, and results that hold them are returned often.
+macro_rules! boxed {
+    ($($variant:ident: $error:ty),* $(,)?) => {$(
+        impl From<$error> for CompileError {
+            fn from(source: $error) -> Self {
+                CompileError::$variant(Box::new(source))
+            }
+        }
+    )*};
+}
+
+boxed!(
+    Import: hone_import::ImportError,
+    Codegen: hone_codegen::CodegenError,
+    Artifact: hone_artifact::WriteError,
+);

@@ -168,7 +168,10 @@ fn schedule_all(
                 scope.spawn(move || {
                     let scheduled = chunk.iter().map(|(program, nodes)| {
                         schedule_one(program.clone(), options).map_err(|source| {
-                            CompileError::Schedule { nodes: nodes.clone(), source }
+                            CompileError::Schedule {
+                                nodes: nodes.clone(),
+                                source: Box::new(source),
+                            }
                         })
                     });
                     scheduled.collect::<Vec<_>>()

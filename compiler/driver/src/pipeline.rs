@@ -2,7 +2,7 @@
 //! artifact.
 
 use crate::artifact::assemble;
-use crate::kernels::{CompiledKernels, compile_kernels};
+use crate::kernels::compile_kernels;
 use crate::steps::plan_steps;
 use crate::{CompileError, Options};
 use hone_import::{ImportOptions, import};
@@ -109,7 +109,7 @@ pub fn prepare(graph: &Graph, options: &Options) -> Result<Graph, CompileError> 
     let mut graph = graph.clone();
     for (pass, run) in list {
         graph = run(&graph).map_err(|source| CompileError::Pass { pass, source })?;
-        graph.verify().map_err(|source| CompileError::Verify { pass, source })?;
+        graph.verify().map_err(|source| CompileError::Verify { pass, source: Box::new(source) })?;
     }
     Ok(graph)
 }

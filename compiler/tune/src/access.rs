@@ -105,8 +105,6 @@ pub(crate) struct Contraction {
     pub(crate) rows: Option<usize>,
     /// Place of the axis along which the other operand is used again.
     pub(crate) columns: Option<usize>,
-    /// Number of points that are summed.
-    pub(crate) depth: usize,
 }
 
 impl Contraction {
@@ -139,12 +137,10 @@ impl Contraction {
                 .for_each(|(place, _)| last = Some(place));
             last
         };
-        let reductions = block.iterators.iter().filter(|own| own.kind == IteratorKind::Reduction);
         Some(Self {
             vector,
             rows: reused(broadcast, streamed),
             columns: reused(streamed, broadcast),
-            depth: reductions.map(|iterator| iterator.extent).product(),
         })
     }
 }

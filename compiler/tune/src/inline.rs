@@ -32,5 +32,5 @@ fn may_inline(schedule: &Schedule, id: BlockId) -> bool {
         return matches!(value, Expr::Load(..)) && mapping.is_empty();
     }
     let repeated = readers.len() > 1;
-    !is_guarded(value) && !(repeated && is_costly(value))
+    !(is_guarded(value) || repeated && is_costly(value))
 }
