@@ -1,5 +1,5 @@
 # The front doors. Everything they do is in `cargo xtask`.
-.PHONY: demo test demo-cluster bench-peers scale chaos
+.PHONY: demo test test-product demo-cluster bench-peers scale chaos
 
 # The main job: one YAML file to a measured native artifact, on this machine.
 demo:
@@ -10,6 +10,11 @@ demo:
 test:
 	cargo xtask setup --tests
 	cargo xtask test
+
+# The same, and the product from end to end on a real node with release images; takes longer.
+test-product:
+	cargo xtask setup --tests
+	cargo xtask test --product
 
 # A control plane and a node on this machine; the example applied; its status as it changes.
 demo-cluster:

@@ -26,8 +26,46 @@ const CHECKS: &[Check] = &[
 const CLUSTER_CHECKS: &[Check] = &[
     ("test cluster", &["tests/cluster/setup.sh"]),
     ("programs as they ship", &["cargo", "xtask", "shipped"]),
-    ("cluster tests", &["cargo", "test", "-p", "hone-cluster-tests"]),
+    (
+        "cluster tests",
+        &[
+            "cargo",
+            "test",
+            "-p",
+            "hone-cluster-tests",
+            "--lib",
+            "--test",
+            "plane",
+            "--test",
+            "node",
+            "--test",
+            "simulated",
+            "--test",
+            "tools",
+            "--test",
+            "chart",
+            "--test",
+            "pipelines",
+        ],
+    ),
 ];
+
+/// The chart, the pipelines' examples, and the product from end to end on a real node.
+const PRODUCT_CHECKS: &[Check] = &[(
+    "product tests",
+    &[
+        "cargo",
+        "test",
+        "-p",
+        "hone-cluster-tests",
+        "--test",
+        "chart",
+        "--test",
+        "pipelines",
+        "--test",
+        "product",
+    ],
+)];
 
 /// Arguments of `test`.
 #[derive(clap::Args)]
@@ -35,12 +73,16 @@ pub struct Arguments {
     /// Leave out what needs a control plane.
     #[arg(long)]
     no_cluster: bool,
+    /// Also build the release images and test the product on a real node.
+    #[arg(long)]
+    product: bool,
 }
 
 /// Runs every check and stops at the first that fails.
 pub fn run(arguments: &Arguments) -> Result<()> {
     let cluster = if arguments.no_cluster { &[] } else { CLUSTER_CHECKS };
-    for (name, command) in CHECKS.iter().chain(cluster) {
+    let product = if arguments.product { PRODUCT_CHECKS } else { &[] };
+    for (name, command) in CHECKS.iter().chain(cluster).chain(product) {
         let start = Instant::now();
         println!("== {name}: {}", command.join(" "));
         let status = Command::new(command[0])
