@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn rows_divide_evenly_where_they_can() {
-        let tile = choose_tile(7, 4, 1, &Machine::with_vectors(64));
-        assert_eq!(7 % tile.rows, 0, "{tile:?}");
+        let tile = choose_tile(28, 2, 1, &Machine::with_vectors(64));
+        assert_eq!(28 % tile.rows, 0, "{tile:?}");
     }
 }
