@@ -4,11 +4,11 @@
 use crate::artifact::assemble;
 use crate::kernels::compile_kernels;
 use crate::steps::plan_steps;
-use crate::{CompileError, Options};
+use crate::{CompileError, Options, SchedulePolicy};
 use hone_import::{ImportOptions, import};
 use hone_ops::Graph;
 use hone_passes as passes;
-use hone_passes::{LayoutOptions, PassError, fuse};
+use hone_passes::{LayoutOptions, PassError, Speeds, fuse};
 use std::time::{Duration, Instant};
 
 /// A compiled model.
@@ -94,13 +94,16 @@ fn compile_from(
 /// Runs the passes in order, checking the graph after each.
 pub fn prepare(graph: &Graph, options: &Options) -> Result<Graph, CompileError> {
     let lanes = options.target.vector_bytes / 4;
+    let speeds = (options.schedules == SchedulePolicy::Analytic).then(|| typical_speeds(lanes));
     type Pass<'a> = (&'static str, &'a dyn Fn(&Graph) -> Result<Graph, PassError>);
     let list: &[Pass] = &[
         ("decompose", &passes::decompose),
         ("fold_constants", &passes::fold_constants),
         ("fold_batch_norm", &passes::fold_batch_norm),
         ("simplify", &passes::simplify),
-        ("choose_layouts", &|graph| passes::choose_layouts(graph, LayoutOptions { block: lanes })),
+        ("choose_layouts", &|graph| {
+            passes::choose_layouts(graph, LayoutOptions { block: lanes, speeds })
+        }),
         ("pack_matmul_weights", &|graph| passes::pack_matmul_weights(graph, 2 * lanes)),
         ("fold_constants", &passes::fold_constants),
         ("simplify", &passes::simplify),
@@ -112,6 +115,13 @@ pub fn prepare(graph: &Graph, options: &Options) -> Result<Graph, CompileError> 
         graph.verify().map_err(|source| CompileError::Verify { pass, source: Box::new(source) })?;
     }
     Ok(graph)
+}
+
+/// Speeds typical of a core with vectors of `lanes` elements and two multiply-adds a cycle.
+fn typical_speeds(lanes: usize) -> Speeds {
+    const CYCLES_PER_NS: f64 = 3.5;
+    let flops_per_ns = (2 * 2 * lanes) as f64 * CYCLES_PER_NS;
+    Speeds { flops_per_ns, memory_bytes_per_ns: 10.0, cache_bytes_per_ns: 40.0 }
 }
 
 /// Times the stages.

@@ -57,6 +57,10 @@ mod top_k;
 mod transpose;
 mod trilu;
 mod unary;
+mod winograd;
+mod winograd_input;
+mod winograd_multiply;
+mod winograd_output;
 
 pub use arg_reduce::ArgReduce;
 pub use batch_normalization::BatchNormalization;
@@ -101,6 +105,10 @@ pub use top_k::TopK;
 pub use transpose::Transpose;
 pub use trilu::Trilu;
 pub use unary::{Unary, UnaryFunction};
+pub use winograd::{WINOGRAD_TILES, winograd_weights};
+pub use winograd_input::WinogradInput;
+pub use winograd_multiply::WinogradMultiply;
+pub use winograd_output::WinogradOutput;
 
 operator::operators! {
     ArgReduce,
@@ -146,4 +154,7 @@ operator::operators! {
     Trilu,
     Unary,
     Unpack,
+    WinogradInput,
+    WinogradMultiply,
+    WinogradOutput,
 }

@@ -6,12 +6,14 @@
 //! numbers that never reach a result: weights there are zero. They must stay finite, so functions
 //! with poles are left to plain values unless the channels fill their blocks.
 
+use crate::winograd::{Extents, Speeds, choose_tile};
 use crate::{PassError, Rewriter};
 use hone_graph::{Node, ValueId};
 use hone_ops::{
     Binary, BinaryFunction, Concat, Convolution, Graph, Op, OpError, Operator, Pack,
     PackedConvolution, PackedDepthwise, PackedPool, Pad, PadMode, Pool, Reduce, Reshape, Resize,
-    Unary, UnaryFunction, Unpack,
+    Unary, UnaryFunction, Unpack, WinogradInput, WinogradMultiply, WinogradOutput,
+    winograd_weights,
 };
 use hone_types::{DataType, Tensor, TensorType};
 use std::collections::HashMap;
@@ -21,11 +23,13 @@ use std::collections::HashMap;
 pub struct LayoutOptions {
     /// Channels in a block: the lanes of one vector.
     pub block: usize,
+    /// Figures by which minimal filtering is chosen; `None` leaves every convolution direct.
+    pub speeds: Option<Speeds>,
 }
 
 /// Rewrites convolutions and their neighbours to packed layouts.
 pub fn choose_layouts(graph: &Graph, options: LayoutOptions) -> Result<Graph, PassError> {
-    let mut layout = Layout::new(graph, options.block);
+    let mut layout = Layout::new(graph, options);
     for (id, node) in graph.nodes().iter() {
         if layout.rewriter.is_needed(id) && !layout.pack_node(node)? {
             layout.copy_plain(node)?;
@@ -41,6 +45,7 @@ struct Layout<'a> {
     graph: &'a Graph,
     rewriter: Rewriter<'a>,
     block: usize,
+    speeds: Option<Speeds>,
     /// New values that hold an old one packed.
     packed: HashMap<ValueId, ValueId>,
     /// Old values that exist plain in the new graph (constants and inputs always do).
@@ -48,9 +53,10 @@ struct Layout<'a> {
 }
 
 impl<'a> Layout<'a> {
-    fn new(graph: &'a Graph, block: usize) -> Self {
+    fn new(graph: &'a Graph, options: LayoutOptions) -> Self {
+        let LayoutOptions { block, speeds } = options;
         let rewriter = Rewriter::new(graph);
-        Self { graph, rewriter, block, packed: HashMap::new(), plain: HashMap::new() }
+        Self { graph, rewriter, block, speeds, packed: HashMap::new(), plain: HashMap::new() }
     }
 
     /// Rewrites a node on packed values where that is possible and worth it; says whether it did.
@@ -171,28 +177,106 @@ impl<'a> Layout<'a> {
             let pad = Pad { begin, end, mode: PadMode::Constant, value: 0.0 };
             input = self.rewriter.add_simple(&node.name, pad, &[input])?;
         }
-        let strides = [window.strides[0], window.strides[1]];
-        let dilations = [window.dilations[0], window.dilations[1]];
-        let operation: Op = if depthwise {
-            PackedDepthwise { strides, dilations }.into()
+        let packed =
+            PackedOperands { input, block, weights: operands.weights, bias: operands.bias };
+        let output = if depthwise {
+            self.depthwise(node, convolution, packed)?
+        } else if let Some(tile) = self.winograd_tile(node, convolution, &packed) {
+            self.winograd(node, tile, packed)?
         } else {
-            PackedConvolution { strides, dilations, groups }.into()
+            self.direct(node, convolution, packed)?
         };
-        let constant = |source| PassError::Constant { node: node.name.clone(), source };
-        let weights = if depthwise {
-            pack_depthwise_weights(operands.weights, self.block)
-        } else {
-            pack_weights(operands.weights, block, self.block)
-        };
-        let weights = self.rewriter.constant(&node.name, weights.map_err(constant)?);
-        let mut inputs = vec![Some(input), Some(weights)];
-        if let Some(bias) = operands.bias {
-            let packed =
-                Pack { axis: 0, block: self.block }.reference(&[Some(bias)]).map_err(constant)?;
-            inputs.push(Some(self.rewriter.constant(&node.name, packed[0].clone())));
-        }
-        let output = self.rewriter.add(&node.name, operation, &inputs)?[0];
         Ok(self.finish(node, output))
+    }
+
+    fn depthwise(
+        &mut self,
+        node: &Node<Op>,
+        convolution: &Convolution,
+        operands: PackedOperands,
+    ) -> Result<ValueId, PassError> {
+        let weights = pack_depthwise_weights(operands.weights, self.block);
+        let [strides, dilations] = steps(convolution);
+        self.convolve(node, PackedDepthwise { strides, dilations }, weights, operands)
+    }
+
+    fn direct(
+        &mut self,
+        node: &Node<Op>,
+        convolution: &Convolution,
+        operands: PackedOperands,
+    ) -> Result<ValueId, PassError> {
+        let weights = pack_weights(operands.weights, operands.block, self.block);
+        let ([strides, dilations], groups) = (steps(convolution), convolution.groups);
+        self.convolve(node, PackedConvolution { strides, dilations, groups }, weights, operands)
+    }
+
+    /// Adds a convolution of packed operands.
+    fn convolve(
+        &mut self,
+        node: &Node<Op>,
+        operation: impl Into<Op>,
+        weights: Result<Tensor, OpError>,
+        operands: PackedOperands,
+    ) -> Result<ValueId, PassError> {
+        let weights = self.packed_constant(node, weights)?;
+        let mut inputs = vec![Some(operands.input), Some(weights)];
+        if let Some(bias) = operands.bias {
+            inputs.push(Some(self.packed_bias(node, bias)?));
+        }
+        Ok(self.rewriter.add(&node.name, operation, &inputs)?[0])
+    }
+
+    fn winograd_tile(
+        &self,
+        node: &Node<Op>,
+        convolution: &Convolution,
+        operands: &PackedOperands,
+    ) -> Option<usize> {
+        let (output, weights) = (self.shape(node.outputs[0]), operands.weights.shape());
+        let extents = Extents {
+            batch: output[0],
+            channels: weights[1],
+            outputs: weights[0],
+            spatial: [output[2], output[3]],
+        };
+        let whole = weights[1].is_multiple_of(operands.block);
+        choose_tile(convolution, &weights[2..], extents, self.speeds.as_ref().filter(|_| whole)?)
+    }
+
+    /// A convolution in three parts, by tiles.
+    fn winograd(
+        &mut self,
+        node: &Node<Op>,
+        tile: usize,
+        operands: PackedOperands,
+    ) -> Result<ValueId, PassError> {
+        let weights = winograd_weights(operands.weights, tile, operands.block, self.block);
+        let weights = self.packed_constant(node, weights)?;
+        let tiles =
+            self.rewriter.add_simple(&node.name, WinogradInput { tile }, &[operands.input])?;
+        let products =
+            self.rewriter.add_simple(&node.name, WinogradMultiply {}, &[tiles, weights])?;
+        let mut inputs = vec![Some(products)];
+        if let Some(bias) = operands.bias {
+            inputs.push(Some(self.packed_bias(node, bias)?));
+        }
+        Ok(self.rewriter.add(&node.name, WinogradOutput { tile }, &inputs)?[0])
+    }
+
+    fn packed_constant(
+        &mut self,
+        node: &Node<Op>,
+        tensor: Result<Tensor, OpError>,
+    ) -> Result<ValueId, PassError> {
+        let tensor =
+            tensor.map_err(|source| PassError::Constant { node: node.name.clone(), source })?;
+        Ok(self.rewriter.constant(&node.name, tensor))
+    }
+
+    fn packed_bias(&mut self, node: &Node<Op>, bias: &Tensor) -> Result<ValueId, PassError> {
+        let packed = Pack { axis: 0, block: self.block }.reference(&[Some(bias)]);
+        self.packed_constant(node, packed.map(|mut packed| packed.remove(0)))
     }
 
     fn unary(&mut self, node: &Node<Op>, unary: &Unary) -> Result<bool, PassError> {
@@ -374,6 +458,21 @@ impl<'a> ConstantOperands<'a> {
         let TensorType { dtype, shape } = graph.tensor_type(input);
         (*dtype == DataType::F32 && shape.len() == 4).then_some(Self { input, weights, bias })
     }
+}
+
+/// What a convolution computes on, its input packed and padded.
+struct PackedOperands<'a> {
+    input: ValueId,
+    /// Channels in a block of the input.
+    block: usize,
+    weights: &'a Tensor,
+    bias: Option<&'a Tensor>,
+}
+
+/// Strides and dilations of a convolution over two axes.
+fn steps(convolution: &Convolution) -> [[usize; 2]; 2] {
+    let window = &convolution.window;
+    [[window.strides[0], window.strides[1]], [window.dilations[0], window.dilations[1]]]
 }
 
 /// `[O, C, KH, KW]` to `[O / o, C / c, KH, KW, c, o]`.

@@ -12,6 +12,7 @@ mod pack_matmul;
 mod rewrite;
 mod separate_outputs;
 mod simplify;
+mod winograd;
 
 pub use decompose::decompose;
 pub use fold::fold_constants;
@@ -23,3 +24,4 @@ pub use pack_matmul::pack_matmul_weights;
 pub use rewrite::{PassError, Rewriter};
 pub use separate_outputs::separate_outputs;
 pub use simplify::simplify;
+pub use winograd::Speeds;

@@ -1,8 +1,8 @@
 //! Puts point-wise stages into their readers, where that repeats no real work.
 
-use crate::access::{Contraction, is_costly, is_guarded, is_reduction, value};
+use crate::access::{Contraction, is_costly, is_guarded, is_reduction, loads, value};
 use hone_schedule::{Schedule, ScheduleError};
-use hone_tensor::{BlockId, Expr, Role};
+use hone_tensor::{BlockId, BufferId, Expr, Program, Role};
 
 /// Inlines every stage that may be.
 pub(crate) fn inline_stages(schedule: &mut Schedule) -> Result<(), ScheduleError> {
@@ -12,6 +12,21 @@ pub(crate) fn inline_stages(schedule: &mut Schedule) -> Result<(), ScheduleError
         }
     }
     Ok(())
+}
+
+/// Loads of a stage that may be repeated for each place at which it is read.
+const CHEAP_LOADS: usize = 2;
+
+/// Whether one of the readers reads a buffer at several places.
+fn is_read_apart(program: &Program, readers: &[BlockId], buffer: BufferId) -> bool {
+    readers.iter().any(|reader| {
+        let places = loads(value(&program.blocks[*reader])).into_iter().filter_map(|load| {
+            let Expr::Load(read, indices) = load else { return None };
+            (*read == buffer).then_some(indices)
+        });
+        let places: Vec<_> = places.collect();
+        places.windows(2).any(|pair| pair[0] != pair[1])
+    })
 }
 
 fn may_inline(schedule: &Schedule, id: BlockId) -> bool {
@@ -26,7 +41,8 @@ fn may_inline(schedule: &Schedule, id: BlockId) -> bool {
     let (reducing, mapping): (Vec<BlockId>, Vec<BlockId>) =
         readers.iter().partition(|reader| is_reduction(&program.blocks[**reader]));
     if reducing.is_empty() {
-        return true;
+        return !is_read_apart(program, &mapping, block.buffer)
+            || loads(value).len() <= CHEAP_LOADS;
     }
     if reducing.iter().any(|reader| Contraction::of(program, *reader).is_some()) {
         return matches!(value, Expr::Load(..)) && mapping.is_empty();

@@ -5,6 +5,7 @@ mod lanes;
 mod outer;
 mod pointwise;
 mod rows;
+mod tiles;
 
 use crate::Machine;
 use crate::inline::inline_stages;
@@ -23,10 +24,11 @@ pub struct Scheduled {
 type Template = fn(&mut Schedule, &Machine) -> Result<(), ScheduleError>;
 
 /// Templates in the order in which they are tried: each refuses what has not its form.
-const TEMPLATES: [(&str, Template); 4] = [
+const TEMPLATES: [(&str, Template); 5] = [
     ("contraction", contraction::apply),
     ("lanes", lanes::apply),
     ("rows", rows::apply),
+    ("tiles", tiles::apply),
     ("pointwise", pointwise::apply),
 ];
 

@@ -1,0 +1,97 @@
+//! The second of the three parts of a convolution by Winograd's minimal filtering.
+
+use crate::operator::{FusionClass, OpError, Operator, named, required};
+use hone_graph::InferError;
+use hone_tensor::{BufferId, Builder, Combiner, Expr};
+use hone_types::{Tensor, TensorType};
+use serde::{Deserialize, Serialize};
+
+/// One matrix product for each place of a tile: v `[a, a, C / c, N, rows, columns, c]`, u `[a, a,
+/// O / o, C / c, c, o]`; the result is `[a, a, O / o, N, rows, columns, o]`. Its floating-point
+/// operations are counted as those of the convolution it stands for.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct WinogradMultiply {}
+
+impl WinogradMultiply {
+    /// Name in text forms.
+    pub const NAME: &'static str = "winograd_multiply";
+}
+
+impl Operator for WinogradMultiply {
+    named!();
+
+    fn infer(&self, inputs: &[Option<&TensorType>]) -> Result<Vec<TensorType>, InferError> {
+        let (v, u) = (required(Self::NAME, inputs, 0)?, required(Self::NAME, inputs, 1)?);
+        let fits = v.rank() == 7
+            && u.rank() == 6
+            && v.dtype == u.dtype
+            && v.shape[..2] == u.shape[..2]
+            && v.shape[2] == u.shape[3]
+            && v.shape[6] == u.shape[4];
+        if !fits {
+            return Err(InferError::new(format!("tiles {v} and weights {u} do not match")));
+        }
+        let mut shape = v.shape.clone();
+        (shape[2], shape[6]) = (u.shape[2], u.shape[5]);
+        Ok(vec![TensorType::new(v.dtype, shape)])
+    }
+
+    fn fusion_class(&self) -> FusionClass {
+        FusionClass::ComplexOutFusable
+    }
+
+    fn reference(&self, inputs: &[Option<&Tensor>]) -> Result<Vec<Tensor>, OpError> {
+        let (v, u) = (required(Self::NAME, inputs, 0)?, required(Self::NAME, inputs, 1)?);
+        let output = self.infer(&[Some(v.tensor_type()), Some(u.tensor_type())])?.remove(0);
+        let (blocks, lanes) = (u.shape()[3], u.shape()[4]);
+        let (wide, out_lanes) = (u.shape()[2], u.shape()[5]);
+        let tiles: usize = v.shape()[3..6].iter().product();
+        let (left, right) = (v.to_f64(), u.to_f64());
+        let result: Vec<f64> = (0..output.elements())
+            .map(|flat| {
+                let (o, tile) = (flat % out_lanes, flat / out_lanes % tiles);
+                let (block, plane) =
+                    (flat / (out_lanes * tiles) % wide, flat / (out_lanes * tiles * wide));
+                let term = |k: usize| {
+                    let (outer, c) = (k / lanes, k % lanes);
+                    left[((plane * blocks + outer) * tiles + tile) * lanes + c]
+                        * right[(((plane * wide + block) * blocks + outer) * lanes + c) * out_lanes
+                            + o]
+                };
+                (0..blocks * lanes).map(term).sum()
+            })
+            .collect();
+        Ok(vec![Tensor::from_f64(output.dtype, output.shape, &result)?])
+    }
+
+    fn expression(
+        &self,
+        builder: &mut Builder,
+        inputs: &[Option<BufferId>],
+    ) -> Option<Vec<BufferId>> {
+        let (v, u) = (inputs.first().copied().flatten()?, inputs.get(1).copied().flatten()?);
+        let (v_type, u_type) = (builder.tensor_type(v), builder.tensor_type(u));
+        let output = self.infer(&[Some(&v_type), Some(&u_type)]).ok()?.remove(0);
+        let depth = [u_type.shape[3], u_type.shape[4]];
+        let sums = builder.reduce("products", &output, &depth, Combiner::Sum, |point, reduced| {
+            let mut tile = point[..2].to_vec();
+            tile.push(reduced[0].clone());
+            tile.extend_from_slice(&point[3..6]);
+            tile.push(reduced[1].clone());
+            let mut weight = point[..3].to_vec();
+            weight.extend([reduced[0].clone(), reduced[1].clone(), point[6].clone()]);
+            Expr::Load(v, tile) * Expr::Load(u, weight)
+        });
+        Some(vec![builder.map("store", &output, |point| Expr::Load(sums, point.to_vec()))])
+    }
+
+    fn flops(&self, inputs: &[Option<&TensorType>], outputs: &[TensorType]) -> u64 {
+        let depth = inputs.get(1).copied().flatten().map_or(0, |u| u.shape[3] * u.shape[4]);
+        let direct = |output: &TensorType| {
+            let side = output.shape[0] as u64;
+            let planes = output.elements() as u64 / (side * side).max(1);
+            2 * 9 * side.saturating_sub(2).pow(2) * planes * depth as u64
+        };
+        outputs.iter().map(direct).sum()
+    }
+}

@@ -1,0 +1,117 @@
+//! Which convolutions are computed by Winograd's minimal filtering, and with which tile: where the
+//! time predicted from the target's figures is clearly less than that of the direct way.
+
+use hone_ops::{Convolution, WINOGRAD_TILES};
+
+/// Figures of a target that the choice depends on.
+#[derive(Clone, Copy, Debug)]
+pub struct Speeds {
+    /// `f32` operations in a nanosecond, one core.
+    pub flops_per_ns: f64,
+    /// Bytes in a nanosecond that come from memory in order, one core.
+    pub memory_bytes_per_ns: f64,
+    /// Bytes in a nanosecond between the outer caches and one core.
+    pub cache_bytes_per_ns: f64,
+}
+
+/// Share of the direct way's time that must be won before the rounding errors are worth it.
+const LEAST_GAIN: f64 = 0.15;
+
+/// Share of the peak that products of tiles reach.
+const EFFICIENCY: f64 = 0.9;
+
+/// Share of the shorter of computing and loading weights that the longer does not hide.
+const EXPOSED: f64 = 0.3;
+
+/// Results and depth of a convolution.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Extents {
+    /// Images.
+    pub(crate) batch: usize,
+    /// Channels of the input.
+    pub(crate) channels: usize,
+    /// Channels of the result.
+    pub(crate) outputs: usize,
+    /// Rows and columns of the result.
+    pub(crate) spatial: [usize; 2],
+}
+
+/// The side of the tiles to use; `None` where the direct way is as good or the only one.
+pub(crate) fn choose_tile(
+    convolution: &Convolution,
+    window: &[usize],
+    extents: Extents,
+    speeds: &Speeds,
+) -> Option<usize> {
+    let steps = convolution.window.strides.iter().chain(&convolution.window.dilations);
+    if window != [3, 3] || convolution.groups != 1 || steps.into_iter().any(|step| *step != 1) {
+        return None;
+    }
+    let fits = |tile: &&usize| extents.spatial.iter().all(|own| own.is_multiple_of(**tile));
+    let timed =
+        WINOGRAD_TILES.iter().filter(fits).map(|tile| (*tile, predicted(*tile, extents, speeds)));
+    let (tile, time) = timed.min_by(|left, right| left.1.total_cmp(&right.1))?;
+    (time < direct(extents, speeds) * (1.0 - LEAST_GAIN)).then_some(tile)
+}
+
+/// Multiply-adds of the direct way, in operations.
+fn flops(extents: Extents) -> f64 {
+    let Extents { batch, channels, outputs, spatial } = extents;
+    (2 * 9 * batch * channels * outputs * spatial[0] * spatial[1]) as f64
+}
+
+/// Nanoseconds of the direct way.
+fn direct(extents: Extents, speeds: &Speeds) -> f64 {
+    let weights = (9 * extents.channels * extents.outputs * size_of::<f32>()) as f64;
+    overlapped(flops(extents) / speeds.flops_per_ns, weights / speeds.memory_bytes_per_ns)
+}
+
+/// Nanoseconds with tiles of `tile` results a side.
+fn predicted(tile: usize, extents: Extents, speeds: &Speeds) -> f64 {
+    let Extents { batch, channels, outputs, spatial } = extents;
+    let places = (tile + 2) * (tile + 2);
+    let share = places as f64 / (9 * tile * tile) as f64;
+    let weights = (places * channels * outputs * size_of::<f32>()) as f64;
+    let tiles = batch * (spatial[0] / tile) * (spatial[1] / tile);
+    // Tiles and products are each written once and read once.
+    let moved = (2 * places * tiles * (channels + outputs) * size_of::<f32>()) as f64;
+    let multiplied = flops(extents) * share / (EFFICIENCY * speeds.flops_per_ns);
+    overlapped(multiplied, weights / speeds.memory_bytes_per_ns) + moved / speeds.cache_bytes_per_ns
+}
+
+fn overlapped(computing: f64, loading: f64) -> f64 {
+    computing.max(loading) + EXPOSED * computing.min(loading)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hone_ops::Window;
+
+    const SPEEDS: Speeds =
+        Speeds { flops_per_ns: 240.0, memory_bytes_per_ns: 10.0, cache_bytes_per_ns: 40.0 };
+
+    fn chosen(channels: usize, side: usize, window: &[usize], stride: usize) -> Option<usize> {
+        let window_steps = Window { strides: vec![stride; 2], ..Window::plain(2) };
+        let convolution = Convolution { window: window_steps, groups: 1 };
+        let extents = Extents { batch: 1, channels, outputs: channels, spatial: [side; 2] };
+        choose_tile(&convolution, window, extents, &SPEEDS)
+    }
+
+    #[test]
+    fn wide_images_take_large_tiles() {
+        assert_eq!(chosen(64, 56, &[3, 3], 1), Some(4));
+    }
+
+    #[test]
+    fn odd_sides_strides_and_other_windows_stay_direct() {
+        assert_eq!(chosen(512, 7, &[3, 3], 1), None);
+        assert_eq!(chosen(64, 56, &[3, 3], 2), None);
+        assert_eq!(chosen(64, 56, &[5, 5], 1), None);
+    }
+
+    #[test]
+    fn few_channels_stay_direct() {
+        assert_eq!(chosen(1, 56, &[3, 3], 1), None);
+    }
+}
