@@ -159,6 +159,14 @@ fn convolutions_of_many_shapes() {
     convolution([1, 5, 6, 7], 1, 5, 1, 1);
 }
 
+/// Shapes whose convolution is computed by minimal filtering on every vector width.
+#[test]
+fn convolutions_by_tiles() {
+    convolution([1, 64, 16, 24], 64, 3, 1, 1);
+    convolution([2, 128, 12, 12], 80, 3, 1, 1);
+    convolution([1, 128, 14, 14], 128, 3, 1, 1);
+}
+
 #[test]
 fn depthwise_convolutions() {
     convolution([1, 24, 15, 15], 24, 3, 1, 24);
