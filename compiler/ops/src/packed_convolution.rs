@@ -92,9 +92,15 @@ impl Operator for PackedConvolution {
                 let group = point[1].clone().floor_divide(group_outputs.into());
                 let first =
                     if self.groups == 1 { Expr::Integer(0) } else { group * w_type.shape[1] };
+                // Written bare where it is, so that neighbouring axes can be joined.
                 let place = |axis: usize| {
-                    let start = point[axis + 2].clone() * self.strides[axis];
-                    start + reduced[axis + 1].clone() * self.dilations[axis]
+                    let own = point[axis + 2].clone();
+                    let start =
+                        if self.strides[axis] == 1 { own } else { own * self.strides[axis] };
+                    match w_type.shape[axis + 2] {
+                        1 => start,
+                        _ => start + reduced[axis + 1].clone() * self.dilations[axis],
+                    }
                 };
                 let block = first + reduced[0].clone();
                 let read = vec![point[0].clone(), block, place(0), place(1), reduced[3].clone()];

@@ -33,6 +33,7 @@ mod decompose_reduction;
 mod fuse;
 mod parallel;
 mod partition;
+mod prefetch;
 mod reorder;
 mod reverse_compute_at;
 mod reverse_compute_inline;

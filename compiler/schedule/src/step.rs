@@ -84,6 +84,9 @@ steps! {
     Vectorize = vectorize(target: VarId as VarId) -> ();
     /// Spreads an outermost loop over threads.
     Parallel = parallel(target: VarId as VarId) -> ();
+    /// Brings near, while one iteration of a loop runs, what a block reads of a buffer in the next.
+    Prefetch =
+        prefetch(block: BlockId as BlockId, buffer: BufferId as BufferId, target: VarId as VarId) -> ();
     /// Makes a loop an ordinary one again.
     Serial = serial(target: VarId as VarId) -> ();
     /// Puts a map's value in place of every load of it; the block goes.

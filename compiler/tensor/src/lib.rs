@@ -48,7 +48,7 @@ pub use expr::{BinaryOp, Expr, UnaryOp};
 pub use interpret::{InterpretError, interpret};
 pub use program::{
     Block, BlockBody, BlockId, Buffer, BufferId, Combiner, Iterator, IteratorKind, Loop, LoopKind,
-    Program, Realize, Role, Scope, Statement, Var, VarId,
+    Prefetch, Program, Realize, Role, Scope, Statement, Var, VarId,
 };
 pub use text::{ParseError, parse};
 pub use verify::{VerifyError, verify, verify_registers};

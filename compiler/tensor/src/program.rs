@@ -225,6 +225,20 @@ pub struct Program {
     pub blocks: Table<BlockId, Block>,
     /// The loop tree.
     pub body: Vec<Statement>,
+    /// What is worth bringing near ahead of its use; it changes no result.
+    pub prefetches: Vec<Prefetch>,
+}
+
+/// While one iteration of a loop runs, what a block reads of a buffer in the next one is brought
+/// near. Without effect where the loop or the block no longer stands in the tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Prefetch {
+    /// The block that reads.
+    pub block: BlockId,
+    /// What it reads.
+    pub buffer: BufferId,
+    /// The loop, around the block.
+    pub target: VarId,
 }
 
 impl Program {

@@ -2,8 +2,8 @@
 //! an operand be used again.
 
 use hone_tensor::{
-    BinaryOp, Block, BlockBody, BlockId, Combiner, Expr, Iterator, IteratorKind, Program, UnaryOp,
-    VarId,
+    BinaryOp, Block, BlockBody, BlockId, BufferId, Combiner, Expr, Iterator, IteratorKind, Program,
+    UnaryOp, VarId,
 };
 
 /// Every load in an expression.
@@ -105,6 +105,8 @@ pub(crate) struct Contraction {
     pub(crate) rows: Option<usize>,
     /// Place of the axis along which the other operand is used again.
     pub(crate) columns: Option<usize>,
+    /// The operand read along the vector axis.
+    pub(crate) streamed: Option<BufferId>,
 }
 
 impl Contraction {
@@ -141,6 +143,10 @@ impl Contraction {
             vector,
             rows: reused(broadcast, streamed),
             columns: reused(streamed, broadcast),
+            streamed: match streamed {
+                Expr::Load(buffer, _) => Some(*buffer),
+                _ => None,
+            },
         })
     }
 }

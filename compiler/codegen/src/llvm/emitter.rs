@@ -2,6 +2,7 @@
 
 use super::environment::Environment;
 use super::ir::{Ir, V};
+use super::prefetch::Stream;
 use crate::Target;
 use crate::error::{CodegenError, Result};
 use crate::prepare::truth;
@@ -20,6 +21,8 @@ pub(crate) struct Emitter<'c, 'p> {
     pub(crate) environment: Environment<'c>,
     /// Start of each buffer that the kernel uses.
     pub(crate) buffers: HashMap<BufferId, PointerValue<'c>>,
+    /// What is brought near ahead of its use here.
+    pub(crate) streams: Vec<Stream<'c>>,
     /// Lanes that are active, where not all are.
     pub(crate) mask: Option<VectorValue<'c>>,
     /// Whether the mask may be off in lane 0 too: it comes from a condition.

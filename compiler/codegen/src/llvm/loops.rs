@@ -34,7 +34,7 @@ impl<'c> Emitter<'c, '_> {
         let (begin, end) = self.tasks;
         let range = Range::extent(extent.max(1));
         self.counted(outer.var, begin, end, range, true, |emitter| {
-            emitter.bound(outer.var, true, &outer.body)
+            emitter.ahead(outer, |emitter| emitter.bound(outer.var, true, &outer.body))
         })
     }
 
@@ -77,7 +77,7 @@ impl<'c> Emitter<'c, '_> {
         } else {
             let (begin, end) = (self.ir.i64(0), self.ir.i64(rolled));
             self.counted(inner.var, begin, end, Range::extent(rolled), false, |emitter| {
-                emitter.bound(inner.var, false, &inner.body)
+                emitter.ahead(inner, |emitter| emitter.bound(inner.var, false, &inner.body))
             })?;
         }
         if peel { self.one_value(inner, extent - 1) } else { Ok(()) }

@@ -12,4 +12,5 @@ mod loops;
 mod math;
 mod memory;
 pub(crate) mod module;
+mod prefetch;
 mod value;

@@ -154,6 +154,7 @@ impl<'c> Unit<'_, 'c> {
             function,
             environment: Environment::new(self.program.vars.len()),
             buffers,
+            streams: vec![],
             mask: None,
             conditional: false,
             tasks: (begin, end),

@@ -3,7 +3,7 @@
 use super::names::{CALLS, COMBINERS, INFIX, KINDS, SCOPES, UNARY, entry};
 use crate::{
     Block, BlockBody, BlockId, Buffer, BufferId, Expr, Iterator, IteratorKind, Loop, LoopKind,
-    Program, Realize, Role, Scope, Statement, Var, VarId,
+    Prefetch, Program, Realize, Role, Scope, Statement, Var, VarId,
 };
 use hone_types::{DataType, Id, Table};
 use std::collections::BTreeMap;
@@ -150,7 +150,7 @@ impl<'a> Parser<'a> {
 
     fn program(&mut self) -> Parsed<Program> {
         while self.buffer()? {}
-        let mut body = Vec::new();
+        let (mut body, mut prefetches) = (Vec::new(), Vec::new());
         loop {
             self.skip_space();
             if self.rest().is_empty() {
@@ -158,18 +158,39 @@ impl<'a> Parser<'a> {
             }
             if self.accept("unused") {
                 self.unused()?;
+            } else if self.accept("prefetch") {
+                prefetches.push(self.prefetch()?);
             } else if self.accept("removed") {
                 self.block()?;
             } else {
                 body.push(self.statement()?);
             }
         }
-        Ok(Program {
+        let program = Program {
             vars: self.table("variable v", |own| std::mem::take(&mut own.vars))?,
             buffers: self.table("buffer b", |own| std::mem::take(&mut own.buffers))?,
             blocks: self.table("block", |own| std::mem::take(&mut own.blocks))?,
             body,
-        })
+            prefetches,
+        };
+        let known = |own: &Prefetch| {
+            program.blocks.get(own.block).is_some()
+                && program.buffers.get(own.buffer).is_some()
+                && program.vars.get(own.target).is_some()
+        };
+        match program.prefetches.iter().all(known) {
+            true => Ok(program),
+            false => self.error("a prefetch names what is never defined"),
+        }
+    }
+
+    fn prefetch(&mut self) -> Parsed<Prefetch> {
+        let buffer = self.handle("b")?;
+        self.expect("of")?;
+        let block = self.handle("block")?;
+        self.expect("ahead")?;
+        self.expect("of")?;
+        Ok(Prefetch { block, buffer, target: self.handle("v")? })
     }
 
     fn table<I: Id, T>(

@@ -111,6 +111,13 @@ impl Printer<'_, '_, '_> {
             write!(self.formatter, "removed ")?;
             self.block(id, None, "")?;
         }
+        for own in &self.program.prefetches {
+            writeln!(
+                self.formatter,
+                "prefetch {} of {} ahead of {}",
+                own.buffer, own.block, own.target
+            )?;
+        }
         let unused = self.program.vars.ids().filter(|var| !self.bound.contains(var));
         let texts: Vec<String> = unused.map(|var| format!("{var} {}", self.name(var))).collect();
         if texts.is_empty() {

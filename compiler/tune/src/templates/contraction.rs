@@ -45,7 +45,21 @@ pub(super) fn apply(schedule: &mut Schedule, machine: &Machine) -> Result<(), Sc
         schedule.unroll(*own)?;
     }
     schedule.vectorize(tiles.vector)?;
-    spread_tiles(schedule, &tiles.outer)
+    spread_tiles(schedule, &tiles.outer)?;
+    fetch_ahead(schedule, &form)
+}
+
+/// Brings the operand that rows of tiles share near while the tiles before it are computed.
+fn fetch_ahead(schedule: &mut Schedule, form: &Form) -> Result<(), ScheduleError> {
+    let (Some(target), Some(streamed)) =
+        (schedule.loops(form.sum).first().copied(), form.contraction.streamed)
+    else {
+        return Ok(());
+    };
+    match schedule.program().writers(streamed).is_empty() {
+        true => schedule.prefetch(form.sum, streamed, target),
+        false => Ok(()),
+    }
 }
 
 /// How the output walks the sum's columns.
