@@ -1,7 +1,8 @@
 //! Coefficients of the polynomials, constant term first.
 //!
-//! Each is the Chebyshev interpolation of the stated function over the stated interval, computed
-//! with 50 decimal digits; the error is the largest difference from the function there.
+//! Where nothing else is said, each is the Chebyshev interpolation of the stated function over the
+//! stated interval, computed with 50 decimal digits; the error is the largest difference from the
+//! function there.
 
 /// `(e^r - 1 - r - r²/2) / r³` in `r`, |r| ≤ ln(2)/2. Error 4e-07.
 pub(super) const EXP_F32: [f64; 4] =
@@ -73,17 +74,25 @@ pub(super) const TANH_F64: [f64; 13] = [
     -2.4030435460377594e-06,
 ];
 
-/// `erf(x)/x - 1` in `x²`, |x| ≤ 1.25. Error 4e-11.
-pub(super) const ERF_F32: [f64; 9] = [
-    0.12837916705298272,
-    -0.37612638468800197,
-    0.1128378434008519,
-    -0.026865692266075967,
-    0.005222405050877338,
-    -0.0008519045069057988,
-    0.00011730539061974681,
-    -1.2768239427865423e-05,
-    8.217819887472787e-07,
+/// `erf(x)/x` in `x²`, |x| ≤ 3.9: the upper polynomial of a quotient of relative error 2e-8, fitted by
+/// reweighted least squares.
+pub(super) const ERF_TOP_F32: [f64; 6] = [
+    1.1283791476352947,
+    0.18966661142909683,
+    0.052668051196677564,
+    0.003738336724877386,
+    0.0002850619693602342,
+    2.06647421145629e-06,
+];
+
+/// The lower polynomial of [`ERF_TOP_F32`].
+pub(super) const ERF_BOTTOM_F32: [f64; 6] = [
+    1.0,
+    0.5014204395682974,
+    0.11381886727947105,
+    0.014914257369171603,
+    0.0011573739236482867,
+    3.827001973302712e-05,
 ];
 
 /// `erf(x)/x - 1` in `x²`, |x| ≤ 0.9. Error 2e-22.
@@ -102,18 +111,6 @@ pub(super) const ERF_F64: [f64; 14] = [
     -1.2214581277733874e-09,
     8.906870293300663e-11,
     -4.577476059154932e-12,
-];
-
-/// `-ln(erfc(t))` in `t - 2.4`, `t` in [1.25, 4]. Error 2e-07.
-pub(super) const ERFC_F32: [f64; 8] = [
-    7.280975100086216,
-    5.164237568444698,
-    0.9405011684332945,
-    0.01176276251391903,
-    -0.002384565639177992,
-    0.0004769559060061172,
-    -9.094813846740948e-05,
-    1.1623643956461768e-05,
 ];
 
 /// `ln(erfc(x) e^(x²) / t)` in `t - 0.45`, `t = 2/(2+x)`, `x` in [0.9, 6]. Error 4e-15.

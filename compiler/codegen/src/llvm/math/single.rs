@@ -1,6 +1,6 @@
 //! Functions computed in `f32`.
 
-use super::coefficients::{ERF_F32, ERFC_F32, EXP_F32, LOG_F32, TANH_F32};
+use super::coefficients::{ERF_BOTTOM_F32, ERF_TOP_F32, EXP_F32, LOG_F32, TANH_F32};
 use crate::error::Result;
 use crate::llvm::ir::{Ir, V};
 use hone_tensor::UnaryOp;
@@ -75,15 +75,12 @@ impl<'c> Ir<'c> {
         self.unless_nan(x, self.div(top, self.add(one, power)?)?)
     }
 
+    /// A quotient of polynomials up to where the function is 1 in `f32`.
     fn erf_f32(&self, x: V<'c>) -> Result<V<'c>> {
-        let size = self.magnitude(x)?;
-        let square = self.mul(x, x)?;
-        let near = self.multiply_add(self.polynomial(square, &ERF_F32)?, size, size)?;
-        let bounded = self.clamp(size, 1.25, 4.0)?;
-        let t = self.sub(bounded, self.like(x, 2.4))?;
-        let complement = self.exp_of_number_f32(self.negate(self.polynomial(t, &ERFC_F32)?)?)?;
-        let far = self.sub(self.like(x, 1.0), complement)?;
-        let chosen = self.select(self.less(size, 1.25)?, near, far)?;
-        self.unless_nan(x, self.with_sign(chosen, x)?)
+        let bounded = self.clamp(x, -3.9, 3.9)?;
+        let square = self.mul(bounded, bounded)?;
+        let top = self.mul(bounded, self.polynomial(square, &ERF_TOP_F32)?)?;
+        let quotient = self.div(top, self.polynomial(square, &ERF_BOTTOM_F32)?)?;
+        self.unless_nan(x, self.clamp(quotient, -1.0, 1.0)?)
     }
 }
