@@ -13,6 +13,9 @@ fn main() -> Result<()> {
     let start = Instant::now();
     let compiled = compile(&model, &ImportOptions::default(), &Options::new(Target::host()?))?;
     println!("compiled in {:?}: {:#?}", start.elapsed(), compiled.statistics);
+    if let Some(path) = std::env::var_os("DUMP") {
+        std::fs::write(path, &compiled.artifact)?;
+    }
     let graph = &compiled.reference;
     let types: Vec<TensorType> =
         graph.inputs().iter().map(|port| graph.tensor_type(port.value).clone()).collect();
@@ -55,7 +58,8 @@ fn main() -> Result<()> {
     let steps = &loaded.variant().steps;
     let mut order: Vec<usize> = (0..steps.len()).collect();
     order.sort_by(|a, b| least[*b].total_cmp(&least[*a]));
-    for own in order.into_iter().take(40) {
+    let shown = std::env::var("STEPS").ok().and_then(|text| text.parse().ok()).unwrap_or(40);
+    for own in order.into_iter().take(shown) {
         let (step, time) = (&steps[own], least[own]);
         println!(
             "{:>9.1} us {:>7.1} GFLOP/s {:>6.1} GB/s {:>5} tasks  {} {}",

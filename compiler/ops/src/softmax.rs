@@ -88,12 +88,18 @@ impl Operator for Softmax {
             reduce_in(builder, "sum", dtype, &lines, &extents, Combiner::Sum, |point, by| {
                 Expr::Load(powers, along(point, by))
             });
+        // One division or logarithm per line.
+        let line_type = TensorType::new(dtype, lines.clone());
+        let finish = builder.map("finish", &line_type, |place| {
+            let sum = Expr::Load(sums, place.to_vec());
+            if self.log { sum.unary(UnaryOp::Log) } else { Expr::Constant(1.0, dtype) / sum }
+        });
         Some(vec![builder.map("normalize", &output, |point| {
-            let sum = Expr::Load(sums, line(point));
+            let finish = Expr::Load(finish, line(point));
             let value = if self.log {
-                shifted(point) - sum.unary(UnaryOp::Log)
+                shifted(point) - finish
             } else {
-                Expr::Load(powers, point.to_vec()) / sum
+                Expr::Load(powers, point.to_vec()) * finish
             };
             converted(value, dtype, output.dtype)
         })])

@@ -2,7 +2,7 @@
 
 use crate::access::{Contraction, is_costly, is_guarded, is_reduction, loads, value};
 use hone_schedule::{Schedule, ScheduleError};
-use hone_tensor::{BlockId, BufferId, Expr, Program, Role};
+use hone_tensor::{BinaryOp, BlockId, BufferId, Expr, Program, Role};
 
 /// Inlines every stage that may be.
 pub(crate) fn inline_stages(schedule: &mut Schedule) -> Result<(), ScheduleError> {
@@ -41,12 +41,35 @@ fn may_inline(schedule: &Schedule, id: BlockId) -> bool {
     let (reducing, mapping): (Vec<BlockId>, Vec<BlockId>) =
         readers.iter().partition(|reader| is_reduction(&program.blocks[**reader]));
     if reducing.is_empty() {
-        return !is_read_apart(program, &mapping, block.buffer)
-            || loads(value).len() <= CHEAP_LOADS;
+        let repeated = follows_reduction(program, value) && is_repeated(program, id, &mapping);
+        let apart = is_read_apart(program, &mapping, block.buffer);
+        return !repeated && (!apart || loads(value).len() <= CHEAP_LOADS);
     }
     if reducing.iter().any(|reader| Contraction::of(program, *reader).is_some()) {
         return matches!(value, Expr::Load(..)) && mapping.is_empty();
     }
     let repeated = readers.len() > 1;
     !(is_guarded(value) || repeated && is_costly(value))
+}
+
+/// Whether a value is a division or a costly function of what a reduction made.
+fn follows_reduction(program: &Program, value: &Expr) -> bool {
+    let mut divides = false;
+    value.visit(&mut |part| divides |= matches!(part, Expr::Binary(BinaryOp::Divide, ..)));
+    let reduced = |buffer: BufferId| {
+        program.writers(buffer).iter().any(|writer| is_reduction(&program.blocks[*writer]))
+    };
+    let reads = loads(value).into_iter().any(|load| match load {
+        Expr::Load(buffer, _) => reduced(*buffer),
+        _ => false,
+    });
+    reads && (divides || is_costly(value))
+}
+
+/// Whether a reader has more elements than the stage itself.
+fn is_repeated(program: &Program, id: BlockId, readers: &[BlockId]) -> bool {
+    let points = |id: BlockId| -> usize {
+        program.blocks[id].iterators.iter().map(|own| own.extent).product()
+    };
+    readers.iter().any(|reader| points(*reader) > points(id))
 }

@@ -27,6 +27,8 @@ pub(crate) struct Emitter<'c, 'p> {
     pub(crate) mask: Option<VectorValue<'c>>,
     /// Whether the mask may be off in lane 0 too: it comes from a condition.
     pub(crate) conditional: bool,
+    /// Whether the lanes are those of several registers.
+    pub(crate) group: bool,
     /// The range of parallel iterations to run, as the kernel was given it.
     pub(crate) tasks: (inkwell::values::IntValue<'c>, inkwell::values::IntValue<'c>),
 }

@@ -28,6 +28,8 @@ pub(crate) struct Ir<'c> {
     pub(crate) context: &'c Context,
     pub(crate) module: Module<'c>,
     pub(crate) builder: Builder<'c>,
+    /// Whether the target scales vectors and estimates reciprocals by instruction.
+    pub(crate) scaling: bool,
 }
 
 /// Number of lanes of a vector; `None` for a scalar.
@@ -47,8 +49,9 @@ pub(crate) fn scalar_of<'c>(ty: T<'c>) -> T<'c> {
 }
 
 impl<'c> Ir<'c> {
-    pub(crate) fn new(context: &'c Context, name: &str) -> Self {
-        Self { context, module: context.create_module(name), builder: context.create_builder() }
+    pub(crate) fn new(context: &'c Context, name: &str, scaling: bool) -> Self {
+        let (module, builder) = (context.create_module(name), context.create_builder());
+        Self { context, module, builder, scaling }
     }
 
     /// The type in which values of `dtype` are computed: 16-bit floats as `f32`, truth values as one
@@ -328,6 +331,19 @@ impl<'c> Ir<'c> {
         lane: u32,
     ) -> Result<VectorValue<'c>> {
         Ok(self.builder.build_insert_element(vector, value, self.i32(lane as i32), "")?)
+    }
+
+    /// Two vectors of one type as one of twice the lanes.
+    pub(crate) fn join(
+        &self,
+        low: VectorValue<'c>,
+        high: VectorValue<'c>,
+    ) -> Result<VectorValue<'c>> {
+        let size = low.get_type().get_size() + high.get_type().get_size();
+        let lane = self.context.i32_type();
+        let picks: Vec<IntValue<'c>> =
+            (0..size).map(|pick| lane.const_int(u64::from(pick), false)).collect();
+        Ok(self.builder.build_shuffle_vector(low, high, VectorType::const_vector(&picks), "")?)
     }
 
     /// The lanes of `vector` at `picks`; those beyond its width have no defined value.

@@ -45,6 +45,9 @@ impl<'c> Emitter<'c, '_> {
             (_, Some(..=0)) => Ok(()),
             (_, Some(1)) => self.one_value(inner, 0),
             (LoopKind::Unrolled, Some(extent)) => {
+                if let Some(merged) = self.merged(inner, extent) {
+                    return self.loop_statement(&merged);
+                }
                 (0..extent).try_for_each(|value| self.one_value(inner, value))
             }
             (LoopKind::Vectorized, Some(extent)) if self.environment.lanes().is_none() => {
@@ -127,17 +130,21 @@ impl<'c> Emitter<'c, '_> {
         bound: Option<IntValue<'c>>,
     ) -> Result<()> {
         let native = (self.target.vector_bytes / self.widest(&inner.body)).max(1) as i64;
+        let group = if bound.is_none() { self.group_lanes(&inner.body, native) } else { native };
         if extent > native * WRITTEN_OUT
             && bound.is_none()
             && self.can_strip(inner.var, &inner.body)
         {
-            let rolled = self.strip(inner, extent, native);
+            let rolled = self.strip(inner, extent, group);
             return self.loop_statement(&rolled);
         }
         let mut first = 0;
         while first < extent {
             let left = extent - first;
-            let (count, width) = if left >= native {
+            self.group = group > native && left >= group;
+            let (count, width) = if left >= group {
+                (group, group)
+            } else if left >= native {
                 (native, native)
             } else if self.target.masks {
                 (left, (left as u64).next_power_of_two() as i64)
@@ -145,7 +152,9 @@ impl<'c> Emitter<'c, '_> {
                 let power = 1 << left.ilog2();
                 (power, power)
             };
-            self.part(inner, first, count as u32, width as u32, bound)?;
+            let result = self.part(inner, first, count as u32, width as u32, bound);
+            self.group = false;
+            result?;
             first += count;
         }
         Ok(())
@@ -396,7 +405,10 @@ impl<'c> Emitter<'c, '_> {
 }
 
 /// The statement with variables replaced in its extents, bindings and predicates.
-fn substitute(statement: &Statement, replace: &dyn Fn(VarId) -> Option<Expr>) -> Statement {
+pub(crate) fn substitute(
+    statement: &Statement,
+    replace: &dyn Fn(VarId) -> Option<Expr>,
+) -> Statement {
     match statement {
         Statement::Loop(own) => Statement::Loop(Box::new(Loop {
             var: own.var,

@@ -286,6 +286,17 @@ impl<'c> Emitter<'c, '_> {
         indices: &[Expr],
         value: V<'c>,
     ) -> Result<()> {
+        if let (Some(own), V::VectorValue(vector)) = (self.grouped(), value) {
+            let native = vector.get_type().get_size() / (own.width / self.register_lanes());
+            let store = |emitter: &mut Self, place: u32| {
+                let picks: Vec<u32> = (place * native..(place + 1) * native).collect();
+                let part = emitter.ir.shuffle(vector, &picks)?;
+                let indices: Vec<Expr> =
+                    indices.iter().map(|index| emitter.environment.simplify(index)).collect();
+                emitter.store_element(buffer, &indices, part.into())
+            };
+            return self.by_register(own, store).map(drop);
+        }
         let access = self.access(buffer, indices)?;
         if access.is_uniform() {
             let value = match (value, access.lanes) {

@@ -7,6 +7,7 @@
 mod convert;
 mod emitter;
 mod environment;
+mod group;
 pub(crate) mod ir;
 mod loops;
 mod math;

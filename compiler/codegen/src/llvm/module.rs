@@ -27,7 +27,7 @@ pub(crate) fn emit<'c>(
     target: &Target,
     options: &Options,
 ) -> Result<(Ir<'c>, Vec<Kernel>)> {
-    let ir = Ir::new(context, "kernel");
+    let ir = Ir::new(context, "kernel", target.scaling);
     ir.module.set_source_file_name("kernel");
     let slots = slots(program);
     let (program, bodies) = prepare(program);
@@ -157,6 +157,7 @@ impl<'c> Unit<'_, 'c> {
             streams: vec![],
             mask: None,
             conditional: false,
+            group: false,
             tasks: (begin, end),
         };
         match body {

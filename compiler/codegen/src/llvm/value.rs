@@ -39,6 +39,11 @@ impl<'c> Emitter<'c, '_> {
                     crate::text::index(self.program, expr)
                 ))),
             },
+            Expr::Load(_, indices) if self.parts_differ(indices) => {
+                let Some(own) = self.grouped() else { return self.element(expr) };
+                let parts = self.by_register(own, |emitter, _| emitter.element(expr))?;
+                self.joined(parts)
+            }
             Expr::Load(buffer, indices) => {
                 let access = self.access(*buffer, indices)?;
                 self.load_access(&access)
@@ -75,6 +80,13 @@ impl<'c> Emitter<'c, '_> {
         if let Some(fused) = self.fused(op, dtype, left, right)? {
             return Ok(fused);
         }
+        if let (BinaryOp::Power, Expr::Constant(exponent, _)) = (op, right)
+            && dtype.is_float()
+            && matches!(*exponent, 1.0 | 2.0 | 3.0 | 4.0)
+        {
+            let a = self.value(left)?;
+            return self.small_power(a, *exponent as u32);
+        }
         let unsigned = matches!(op, BinaryOp::FloorDivide | BinaryOp::Modulo)
             && dtype == DataType::I64
             && right.as_integer().is_some_and(|divisor| divisor > 0)
@@ -85,6 +97,19 @@ impl<'c> Emitter<'c, '_> {
             return self.ir.binary(op, a, b);
         }
         self.arithmetic(op, dtype, a, b)
+    }
+
+    /// `a` to the power of 1 to 4, by products: within two units in the last place.
+    fn small_power(&self, a: V<'c>, exponent: u32) -> Result<V<'c>> {
+        if exponent == 1 {
+            return Ok(a);
+        }
+        let square = self.ir.mul(a, a)?;
+        match exponent {
+            2 => Ok(square),
+            3 => self.ir.mul(square, a),
+            _ => self.ir.mul(square, square),
+        }
     }
 
     /// `a * b + c` and `c + a * b` of floats, in one instruction.
@@ -241,12 +266,35 @@ impl<'c> Emitter<'c, '_> {
             return ir.binary_intrinsic(name, a, b);
         }
         let (a, b) = if is_constant(b) { (b, a) } else { (a, b) };
-        let chosen = ir.select(ir.compare_float(better, a, b)?, a, b)?;
+        let chosen = match self.own_extreme(better, a, b)? {
+            Some(chosen) => chosen,
+            None => ir.select(ir.compare_float(better, a, b)?, a, b)?,
+        };
         if is_constant(a) {
             return Ok(chosen);
         }
         let nan = ir.compare_float(FloatPredicate::UNO, a, a)?;
         ir.select(nan, a, chosen)
+    }
+
+    /// The x86 instruction for the extreme of two registers, by its own name: written as a choice, it
+    /// would be merged with the one that follows it.
+    fn own_extreme(&self, better: FloatPredicate, a: V<'c>, b: V<'c>) -> Result<Option<V<'c>>> {
+        let (a, b) = self.ir.unify(a, b)?;
+        let single = scalar_of(a.get_type()) == self.ir.context.f32_type().into();
+        let bytes = 4 * lanes(a).unwrap_or(0) as usize;
+        if !single || is_constant(a) || bytes > self.target.vector_bytes {
+            return Ok(None);
+        }
+        let kind = if better == FloatPredicate::OGT { "max" } else { "min" };
+        let default_rounding: V<'c> = self.ir.i32(4).into();
+        let (name, args) = match bytes {
+            64 => (format!("llvm.x86.avx512.{kind}.ps.512"), vec![a, b, default_rounding]),
+            32 => (format!("llvm.x86.avx.{kind}.ps.256"), vec![a, b]),
+            16 => (format!("llvm.x86.sse.{kind}.ps"), vec![a, b]),
+            _ => return Ok(None),
+        };
+        self.ir.intrinsic(&name, &[], &args).map(Some)
     }
 
     fn integer_arithmetic(

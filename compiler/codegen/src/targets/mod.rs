@@ -57,6 +57,9 @@ pub struct Target {
     pub half_conversion: bool,
     /// Whether floats round to whole numbers by instruction.
     pub rounding: bool,
+    /// Whether vectors of floats are multiplied by powers of two, and their reciprocals estimated, by
+    /// instruction, as AVX-512 does.
+    pub scaling: bool,
 }
 
 impl Target {
@@ -116,6 +119,7 @@ impl Target {
             masks,
             half_conversion,
             rounding: arch != "x86_64" || known.has("sse4.1"),
+            scaling: arch == "x86_64" && known.has("avx512f") && known.has("avx512vl"),
         })
     }
 

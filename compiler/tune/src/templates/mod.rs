@@ -8,9 +8,10 @@ mod rows;
 mod tiles;
 
 use crate::Machine;
+use crate::access::{is_costly, value};
 use crate::inline::inline_stages;
 use hone_schedule::{Schedule, ScheduleError};
-use hone_tensor::Program;
+use hone_tensor::{BlockId, Program};
 
 /// A schedule and the template that made it.
 #[derive(Debug)]
@@ -56,6 +57,13 @@ pub fn schedule_naively(program: Program) -> Result<Scheduled, ScheduleError> {
     let mut schedule = Schedule::new(program);
     outer::apply(&mut schedule)?;
     Ok(Scheduled { schedule, template: "naive" })
+}
+
+/// Elements of a map to compute at a time: several registers where a function is a long chain of
+/// instructions, so that neighbours fill its gaps.
+fn vector_width(schedule: &Schedule, block: BlockId, machine: &Machine) -> usize {
+    let costly = is_costly(value(&schedule.program().blocks[block]));
+    if costly { machine.lanes * machine.registers.div_ceil(8) } else { machine.lanes }
 }
 
 /// A template's word that a program has not its form.

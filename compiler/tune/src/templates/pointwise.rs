@@ -1,7 +1,7 @@
 //! One map over contiguous elements: flat, in vectors.
 
 use super::outer::spread;
-use super::unfit;
+use super::{unfit, vector_width};
 use crate::Machine;
 use crate::access::{is_reduction, vector_axis};
 use hone_schedule::{Schedule, ScheduleError};
@@ -30,8 +30,9 @@ pub(super) fn apply(schedule: &mut Schedule, machine: &Machine) -> Result<(), Sc
             outer.push(chunks);
             last = inner;
         }
-        if extent > machine.lanes {
-            last = schedule.split(last, machine.lanes)?.1;
+        let width = vector_width(schedule, block, machine);
+        if extent > width {
+            last = schedule.split(last, width)?.1;
         }
         schedule.vectorize(last)?;
         spread(schedule, &outer)?;

@@ -2,7 +2,7 @@
 //! it is in cache. Reductions along the row are done in vectors of partial results.
 
 use super::outer::spread;
-use super::unfit;
+use super::{unfit, vector_width};
 use crate::Machine;
 use crate::access::{Use, is_reduction, loads, usage, value};
 use hone_schedule::{Schedule, ScheduleError};
@@ -37,12 +37,12 @@ fn row_loops(
     stages: &[BlockId],
 ) -> Result<Vec<VarId>, ScheduleError> {
     let program = schedule.program();
-    let reduced: Vec<_> = stages
-        .iter()
-        .map(|stage| &program.blocks[*stage])
-        .filter(|stage| is_reduction(stage))
-        .map(|stage| stage.buffer)
-        .collect();
+    let elements = |block: BlockId| program.buffers[program.blocks[block].buffer].elements();
+    let of_rows = |stage: &&BlockId| {
+        is_reduction(&program.blocks[**stage]) || elements(**stage) < elements(output)
+    };
+    let reduced: Vec<_> =
+        stages.iter().filter(of_rows).map(|stage| program.blocks[*stage].buffer).collect();
     let storing = &program.blocks[output];
     let mut rows = 0;
     for load in loads(value(storing)) {
@@ -79,14 +79,15 @@ fn write_stage(
         || own.indices.last().is_some_and(|index| index.mentions(var));
     let extent = schedule.extent(*last).unwrap_or(1);
     if contiguous && extent > 1 {
-        let vector =
-            if extent > machine.lanes { schedule.split(*last, machine.lanes)?.1 } else { *last };
+        let width = vector_width(schedule, block, machine);
+        let vector = if extent > width { schedule.split(*last, width)?.1 } else { *last };
         schedule.vectorize(vector)?;
     }
     Ok(())
 }
 
-/// Splits the summed axis into vectors of partial results in registers, where its length allows.
+/// Splits the reduced axis into vectors of partial results in registers; the last vectors may be
+/// shorter.
 fn reduce_in_vectors(
     schedule: &mut Schedule,
     block: BlockId,
@@ -100,40 +101,39 @@ fn reduce_in_vectors(
     let contiguous =
         loads(value(own)).into_iter().all(|load| usage(load, axis.var) != Use::Strided);
     let extent = schedule.extent(last).unwrap_or(1);
-    let width = (1..=PARTS)
-        .rev()
-        .map(|parts| parts * machine.lanes)
-        .find(|width| extent.is_multiple_of(*width) && extent > *width);
-    let (true, Some(width)) = (contiguous, width) else { return Ok(()) };
-    let (_, lanes) = schedule.split(last, width)?;
-    let partial = schedule.rfactor(block, lanes)?;
-    schedule.set_scope(partial, Scope::Register)?;
-    write_partial(schedule, partial, width, machine)?;
-    combine(schedule, block, width, machine)
-}
-
-/// Reduces the partial results: vectors into one, then its lanes, all written out.
-fn combine(
-    schedule: &mut Schedule,
-    block: BlockId,
-    width: usize,
-    machine: &Machine,
-) -> Result<(), ScheduleError> {
-    let innermost = |schedule: &Schedule, block: BlockId| schedule.loops(block).last().copied();
-    if width > machine.lanes
-        && let Some(last) = innermost(schedule, block)
-    {
-        let (_, lanes) = schedule.split(last, machine.lanes)?;
+    if !contiguous || extent < 4 {
+        return Ok(());
+    }
+    let mut last = last;
+    let mut width = parts_width(extent, machine);
+    loop {
+        let (_, lanes) = schedule.split(last, width)?;
         let partial = schedule.rfactor(block, lanes)?;
         schedule.set_scope(partial, Scope::Register)?;
-        write_partial(schedule, partial, machine.lanes, machine)?;
-        let loops = schedule.loops(partial);
-        schedule.unroll(loops[loops.len() - 2])?;
+        write_partial(schedule, partial, width, machine)?;
+        let Some(next) = schedule.loops(block).last().copied() else { return Ok(()) };
+        if width <= 2 {
+            return schedule.unroll(next);
+        }
+        last = next;
+        width = if width > machine.lanes { machine.lanes } else { half(width) };
     }
-    match innermost(schedule, block) {
-        Some(last) => schedule.unroll(last),
-        None => Ok(()),
+}
+
+/// Partial results of the first round: whole vectors, several where that leaves each enough to do.
+fn parts_width(extent: usize, machine: &Machine) -> usize {
+    let lanes = machine.lanes.max(2);
+    if extent <= lanes {
+        return half(extent);
     }
+    let most = (extent / (2 * lanes)).clamp(1, PARTS);
+    let even = (most.div_ceil(2)..=most).rev().find(|parts| extent.is_multiple_of(parts * lanes));
+    even.unwrap_or(most) * lanes
+}
+
+/// The largest power of two below `extent`.
+fn half(extent: usize) -> usize {
+    extent.next_power_of_two() / 2
 }
 
 /// Orders the loops of partial results with the lanes innermost.
@@ -147,21 +147,23 @@ fn write_partial(
     let iterators = &schedule.program().blocks[partial].iterators;
     let reduced = iterators.iter().filter(|own| own.kind == IteratorKind::Reduction).count();
     let nest = &loops[loops.len() - reduced - 1..];
-    let (lanes, steps) =
-        nest.iter().partition::<Vec<VarId>, _>(|own| schedule.extent(**own) == Some(width));
+    // The loop over lanes feeds the one element axis that the parts have more.
+    let path = schedule.program().realize_of(partial).map(|own| own.bindings.clone());
+    let spatial = iterators.iter().rposition(|own| own.kind == IteratorKind::Spatial);
+    let binding = path.zip(spatial).and_then(|(bindings, place)| bindings.get(place).cloned());
+    let feeds = |own: &&VarId| binding.as_ref().is_some_and(|binding| binding.mentions(**own));
+    let (lanes, steps) = nest.iter().partition::<Vec<VarId>, _>(feeds);
     let [lanes] = lanes[..] else { return Ok(()) };
     schedule.reorder(&[steps.clone(), vec![lanes]].concat())?;
     let first = *steps.first().ok_or_else(|| unfit("rows", "nothing is summed"))?;
+    let rounds = schedule.extent(first).unwrap_or(usize::MAX);
     let initial = schedule.decompose_reduction(partial, first)?;
+    if width <= machine.lanes && rounds <= PARTS {
+        schedule.unroll(first)?;
+    }
     for block in [initial, partial] {
         let loops = schedule.loops(block);
-        let mut vector = loops[loops.len() - 1];
-        if width > machine.lanes {
-            let (parts, lanes) = schedule.split(vector, machine.lanes)?;
-            schedule.unroll(parts)?;
-            vector = lanes;
-        }
-        schedule.vectorize(vector)?;
+        schedule.vectorize(loops[loops.len() - 1])?;
     }
     Ok(())
 }

@@ -54,11 +54,21 @@ impl<'c> Ir<'c> {
         })
     }
 
-    /// `x` brought into `low..=high`; NaN becomes `low`.
+    /// `x` brought into `low..=high`; NaN stays NaN.
     fn clamp(&self, x: V<'c>, low: f64, high: f64) -> Result<V<'c>> {
-        let (low, high) = (self.like(x, low), self.like(x, high));
-        let above = self.select(self.compare_float(FloatPredicate::OGT, x, low)?, x, low)?;
-        self.select(self.compare_float(FloatPredicate::OLT, above, high)?, above, high)
+        self.at_most(self.at_least(x, low)?, high)
+    }
+
+    /// `x`, but at least `low`; NaN stays NaN.
+    fn at_least(&self, x: V<'c>, low: f64) -> Result<V<'c>> {
+        let low = self.like(x, low);
+        self.select(self.compare_float(FloatPredicate::OGT, low, x)?, low, x)
+    }
+
+    /// `x`, but at most `high`; NaN stays NaN.
+    fn at_most(&self, x: V<'c>, high: f64) -> Result<V<'c>> {
+        let high = self.like(x, high);
+        self.select(self.compare_float(FloatPredicate::OLT, high, x)?, high, x)
     }
 
     /// `chosen` where `x` is a number, else `x`.

@@ -2,8 +2,9 @@
 
 use super::coefficients::{ERF_BOTTOM_F32, ERF_TOP_F32, EXP_F32, LOG_F32, TANH_F32};
 use crate::error::Result;
-use crate::llvm::ir::{Ir, V};
+use crate::llvm::ir::{Ir, V, lanes};
 use hone_tensor::UnaryOp;
+use inkwell::values::InstructionOpcode as Op;
 use std::f64::consts::LOG2_E;
 
 /// ln(2) in two parts, the first with zeros at its end so that multiples of it are exact.
@@ -24,20 +25,21 @@ impl<'c> Ir<'c> {
     }
 
     fn exp_f32(&self, x: V<'c>) -> Result<V<'c>> {
-        self.unless_nan(x, self.exp_of_number_f32(x)?)
+        self.exp_below_f32(self.at_most(x, 89.0)?)
     }
 
-    /// e^x with x = n ln 2 + r; NaN gives some number.
-    fn exp_of_number_f32(&self, x: V<'c>) -> Result<V<'c>> {
-        let bounded = self.clamp(x, -104.0, 89.0)?;
-        let (whole, n) = self.nearest(self.mul(bounded, self.like(x, LOG2_E))?)?;
+    /// e^x with x = n ln 2 + r, for x up to 89; NaN stays NaN.
+    fn exp_below_f32(&self, x: V<'c>) -> Result<V<'c>> {
+        let bounded = self.at_least(x, -104.0)?;
+        let (whole, n) = self.nearest_multiple(bounded, LOG2_E)?;
         let minus = self.negate(whole)?;
         let r = self.multiply_add(minus, self.like(x, LN2[0]), bounded)?;
         let r = self.multiply_add(minus, self.like(x, LN2[1]), r)?;
         let p = self.polynomial(r, &EXP_F32)?;
-        let p = self.multiply_add(p, r, self.like(x, 0.5))?;
-        let p = self.multiply_add(p, self.mul(r, r)?, r)?;
-        self.scale(self.add(p, self.like(x, 1.0))?, n)
+        let p = [0.5, 1.0, 1.0]
+            .iter()
+            .try_fold(p, |p, coefficient| self.multiply_add(p, r, self.like(x, *coefficient)))?;
+        self.scale_whole(p, whole, n)
     }
 
     /// ln x = e ln 2 + ln(1 + f).
@@ -59,20 +61,21 @@ impl<'c> Ir<'c> {
         let square = self.mul(x, x)?;
         let p = self.mul(self.polynomial(square, &TANH_F32)?, square)?;
         let near = self.multiply_add(p, size, size)?;
-        let power = self.exp_of_number_f32(self.add(size, size)?)?;
+        // From 10 on the result is 1.
+        let power = self.exp_below_f32(self.at_most(self.add(size, size)?, 20.0)?)?;
         let one = self.like(x, 1.0);
-        let part = self.div(self.like(x, -2.0), self.add(power, one)?)?;
+        let part = self.divide_bounded(self.like(x, -2.0), self.add(power, one)?)?;
         let far = self.add(one, part)?;
         let chosen = self.select(self.less(size, 0.625)?, near, far)?;
-        self.unless_nan(x, self.with_sign(chosen, x)?)
+        self.with_sign(chosen, x)
     }
 
     fn sigmoid_f32(&self, x: V<'c>) -> Result<V<'c>> {
         let size = self.magnitude(x)?;
-        let power = self.exp_of_number_f32(self.negate(size)?)?;
+        let power = self.exp_below_f32(self.negate(size)?)?;
         let one = self.like(x, 1.0);
         let top = self.select(self.less(x, 0.0)?, power, one)?;
-        self.unless_nan(x, self.div(top, self.add(one, power)?)?)
+        self.divide_bounded(top, self.add(one, power)?)
     }
 
     /// A quotient of polynomials up to where the function is 1 in `f32`.
@@ -80,7 +83,85 @@ impl<'c> Ir<'c> {
         let bounded = self.clamp(x, -3.9, 3.9)?;
         let square = self.mul(bounded, bounded)?;
         let top = self.mul(bounded, self.polynomial(square, &ERF_TOP_F32)?)?;
-        let quotient = self.div(top, self.polynomial(square, &ERF_BOTTOM_F32)?)?;
-        self.unless_nan(x, self.clamp(quotient, -1.0, 1.0)?)
+        let bottom = self.polynomial(square, &ERF_BOTTOM_F32)?;
+        self.clamp(self.divide_bounded(top, bottom)?, -1.0, 1.0)
+    }
+
+    /// The whole number nearest to `x * factor`, as [`Ir::nearest`] gives it.
+    fn nearest_multiple(&self, x: V<'c>, factor: f64) -> Result<(V<'c>, V<'c>)> {
+        let large = self.like(x, 1.5 * 2f64.powi(23));
+        let moved = self.multiply_add(x, self.like(x, factor), large)?;
+        let n = self.binary(Op::Sub, self.bits_of(moved)?, self.bits_of(large)?)?;
+        Ok((self.sub(moved, large)?, n))
+    }
+
+    /// `x * 2^n`; `whole` is `n` as a float.
+    fn scale_whole(&self, x: V<'c>, whole: V<'c>, n: V<'c>) -> Result<V<'c>> {
+        if let Some((low, high)) = self.halves(x)? {
+            let (whole_low, whole_high) = self.halves(whole)?.unwrap_or((whole, whole));
+            let low = self.scale_whole(low, whole_low, n)?.into_vector_value();
+            let high = self.scale_whole(high, whole_high, n)?.into_vector_value();
+            return Ok(self.join(low, high)?.into());
+        }
+        match self.of_width(x, "llvm.x86.avx512.mask.scalef.ps") {
+            Some((name, all)) => {
+                let mut args = vec![x, whole, self.like(x, 0.0), all];
+                if lanes(x) == Some(16) {
+                    // The rounding that is set.
+                    args.push(self.i32(4).into());
+                }
+                self.intrinsic(&name, &[], &args)
+            }
+            None => self.scale(x, n),
+        }
+    }
+
+    /// `a / b` within 1.5 units in the last place, for `b` of a magnitude in 2^-100..2^100.
+    fn divide_bounded(&self, a: V<'c>, b: V<'c>) -> Result<V<'c>> {
+        let Some(near) = self.reciprocal_estimate(b)? else {
+            return self.div(a, b);
+        };
+        let error = self.multiply_add(self.negate(near)?, b, self.like(b, 1.0))?;
+        let reciprocal = self.multiply_add(near, error, near)?;
+        self.mul(a, reciprocal)
+    }
+
+    /// `1 / b` within 2^-14, where the target has an instruction for it.
+    fn reciprocal_estimate(&self, b: V<'c>) -> Result<Option<V<'c>>> {
+        if let Some((low, high)) = self.halves(b)? {
+            let halves = (self.reciprocal_estimate(low)?, self.reciprocal_estimate(high)?);
+            let (Some(low), Some(high)) = halves else { return Ok(None) };
+            let joined = self.join(low.into_vector_value(), high.into_vector_value())?;
+            return Ok(Some(joined.into()));
+        }
+        let Some((name, all)) = self.of_width(b, "llvm.x86.avx512.rcp14.ps") else {
+            return Ok(None);
+        };
+        self.intrinsic(&name, &[], &[b, self.like(b, 0.0), all]).map(Some)
+    }
+
+    /// The two halves of a vector wider than any register, where the target has instructions for
+    /// registers.
+    fn halves(&self, x: V<'c>) -> Result<Option<(V<'c>, V<'c>)>> {
+        match (x, lanes(x)) {
+            (V::VectorValue(vector), Some(count)) if self.scaling && count > 16 => {
+                let picks: Vec<u32> = (0..count).collect();
+                let (low, high) = picks.split_at(count as usize / 2);
+                let low = self.shuffle(vector, low)?;
+                Ok(Some((low.into(), self.shuffle(vector, high)?.into())))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Name of an AVX-512 instruction for vectors as wide as `x`, and its mask with all lanes on.
+    fn of_width(&self, x: V<'c>, name: &str) -> Option<(String, V<'c>)> {
+        if !self.scaling {
+            return None;
+        }
+        let count = lanes(x)?;
+        let bits = if count == 16 { self.context.i16_type() } else { self.context.i8_type() };
+        matches!(count, 4 | 8 | 16)
+            .then(|| (format!("{name}.{}", 32 * count), bits.const_all_ones().into()))
     }
 }
