@@ -3,10 +3,11 @@
 use crate::convolution::Window;
 use crate::express::{Guard, input, load_wide, only_output, reduce};
 use crate::number::Number;
-use crate::operator::{FusionClass, OpError, Operator, named, required};
+use crate::operator::{FusionClass, Graph, OpError, Operator, named, required};
+use crate::phases;
 use crate::shape::output_type;
 use crate::shape::{bounded, check_same_type};
-use hone_graph::InferError;
+use hone_graph::{InferError, ValueId};
 use hone_tensor::{BufferId, Builder, Combiner, Expr};
 use hone_types::{Tensor, TensorType};
 use serde::{Deserialize, Serialize};
@@ -134,7 +135,7 @@ impl ConvolutionTranspose {
     }
 
     /// Output extent along a spatial axis; `None` where there is none.
-    fn extent(&self, axis: usize, input: usize, kernel: usize) -> Option<usize> {
+    pub(crate) fn extent(&self, axis: usize, input: usize, kernel: usize) -> Option<usize> {
         let spread = input.checked_sub(1)?.checked_mul(self.window.strides[axis])?;
         let span = kernel.checked_sub(1)?.checked_mul(self.window.dilations[axis])?;
         let full = spread.checked_add(span)?.checked_add(1)?;
@@ -238,6 +239,15 @@ impl Operator for ConvolutionTranspose {
         Some(vec![builder.map("bias", &output, |point| {
             Expr::Load(sums, point.to_vec()) + Expr::Load(bias, vec![point[1].clone()])
         })])
+    }
+
+    /// A plain convolution per phase of the stride.
+    fn decompose(
+        &self,
+        graph: &mut Graph,
+        inputs: &[Option<ValueId>],
+    ) -> Result<Option<Vec<ValueId>>, InferError> {
+        phases::decompose(self, graph, inputs)
     }
 
     fn flops(&self, inputs: &[Option<&TensorType>], _outputs: &[TensorType]) -> u64 {

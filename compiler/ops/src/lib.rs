@@ -35,6 +35,7 @@ mod packed_matmul;
 mod packed_pool;
 mod packing;
 mod pad;
+mod phases;
 mod pool;
 mod recurrent;
 mod recurrent_nodes;

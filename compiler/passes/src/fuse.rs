@@ -150,6 +150,9 @@ impl<'a> Fuser<'a> {
         if self.escapes[output.index()] || self.group[reader.index()] == self.group[node.index()] {
             return;
         }
+        if self.class(reader) == FusionClass::Reduction && self.selects(node) {
+            return;
+        }
         let takes_in =
             matches!(self.class(reader), FusionClass::Injective | FusionClass::Reduction);
         let injective_group = self.anchor(self.group[reader.index()]).is_none();
@@ -157,6 +160,15 @@ impl<'a> Fuser<'a> {
         if takes_in && (reads_once || self.class(reader) == FusionClass::Reduction) {
             self.merge(reader, node);
         }
+    }
+
+    /// Whether a node's group chooses for each element which tensor it comes from. A reduction would
+    /// choose again for each element of each window.
+    fn selects(&self, node: NodeId) -> bool {
+        self.members(self.group[node.index()]).into_iter().any(|member| {
+            let name = hone_graph::Operation::name(&self.graph.nodes()[member].operation);
+            matches!(name, "concat" | "pad")
+        })
     }
 
     fn class(&self, node: NodeId) -> FusionClass {

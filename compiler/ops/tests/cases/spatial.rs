@@ -66,6 +66,14 @@ fn convolutions() -> Vec<Case> {
             ConvolutionTranspose { window: Window::plain(1), groups: 1, output_padding: vec![0] },
             &[f32s([1, 2, 4]), f32s([2, 1, 3])],
         ),
+        case(
+            ConvolutionTranspose {
+                window: window([2, 3], [1, 1], [1, 2], [0, 1]),
+                groups: 2,
+                output_padding: vec![1, 2],
+            },
+            &[f32s([2, 4, 3, 5]), f32s([4, 3, 3, 4]), f32s([6])],
+        ),
     ]
 }
 
