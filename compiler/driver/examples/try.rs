@@ -16,6 +16,9 @@ fn main() -> Result<()> {
     if let Some(path) = std::env::var_os("DUMP") {
         std::fs::write(path, &compiled.artifact)?;
     }
+    if let Some(path) = std::env::var_os("SAVE") {
+        std::fs::write(path, &compiled.artifact)?;
+    }
     let graph = &compiled.reference;
     let types: Vec<TensorType> =
         graph.inputs().iter().map(|port| graph.tensor_type(port.value).clone()).collect();

@@ -106,7 +106,9 @@ pub(crate) struct Contraction {
     /// Place of the axis along which the other operand is used again.
     pub(crate) columns: Option<usize>,
     /// The operand read along the vector axis.
-    pub(crate) streamed: Option<BufferId>,
+    pub(crate) streamed: BufferId,
+    /// The other operand.
+    pub(crate) broadcast: BufferId,
 }
 
 impl Contraction {
@@ -143,11 +145,16 @@ impl Contraction {
             vector,
             rows: reused(broadcast, streamed),
             columns: reused(streamed, broadcast),
-            streamed: match streamed {
-                Expr::Load(buffer, _) => Some(*buffer),
-                _ => None,
-            },
+            streamed: loaded(streamed)?,
+            broadcast: loaded(broadcast)?,
         })
+    }
+}
+
+fn loaded(load: &Expr) -> Option<BufferId> {
+    match load {
+        Expr::Load(buffer, _) => Some(*buffer),
+        _ => None,
     }
 }
 

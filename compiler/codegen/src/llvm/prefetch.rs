@@ -1,8 +1,9 @@
 //! Bringing near what the next iteration of a loop will read.
 //!
-//! The elements that a block reads in one iteration of the loop lie in one stretch of memory. The
-//! stretch of the next iteration is cut into as many steps as the loops between run rounds, and each
-//! round asks for one step, so that the requests are spread evenly.
+//! The elements that a block reads in one iteration of the loop lie in stretches of memory, one for
+//! each round of the outer loops between that jump. A stretch of the next iteration is cut into as
+//! many steps as the loops further in run rounds, and each round asks for one step, so that the
+//! requests are spread evenly.
 
 use super::emitter::Emitter;
 use super::ir::V;
@@ -14,8 +15,14 @@ use inkwell::values::PointerValue;
 /// Bytes that one request brings.
 const LINE: i64 = 64;
 
-/// Stretches smaller than this stay in the first cache from one use to the next.
-const SMALLEST: i64 = 16 << 10;
+/// Less than this in one iteration is not worth the instructions.
+const SMALLEST: i64 = 4 << 10;
+
+/// Up to this much is brought to the first cache, more to the second.
+const FIRST_CACHE: i64 = 16 << 10;
+
+/// A loop jumps where it steps over so many times what the loops inside it read.
+const JUMP: i64 = 2;
 
 /// Most requests in one round.
 const MOST: i64 = 4;
@@ -31,6 +38,8 @@ pub(crate) struct Stream<'c> {
     offset: Expr,
     /// Bytes of a step.
     step: i64,
+    /// LLVM's number for the cache to bring it to.
+    locality: i32,
 }
 
 impl<'c> Emitter<'c, '_> {
@@ -62,9 +71,10 @@ impl<'c> Emitter<'c, '_> {
             let place = self.ir.offset(stream.start, offset)?;
             for line in 0..(stream.step + LINE - 1) / LINE {
                 let address = self.ir.offset(place, self.ir.i64(line * LINE))?;
-                // For reading, to the second cache, data.
-                let [read, near, data] = [0, 2, 1].map(|own| V::from(self.ir.i32(own)));
-                let args = [address.into(), read, near, data];
+                // For reading; of data.
+                let [read, cache, data] =
+                    [0, stream.locality, 1].map(|own| V::from(self.ir.i32(own)));
+                let args = [address.into(), read, cache, data];
                 self.ir.intrinsic_call("llvm.prefetch", &[address.get_type().into()], &args)?;
             }
         }
@@ -83,7 +93,9 @@ impl<'c> Emitter<'c, '_> {
         let flat = flatten(indices, &buffer.shape) * bytes;
         let flat = self.environment.simplify(&resolved(&flat, block, realize));
         let same = iterations_alike(&flat, own.var);
-        let Some(Rounds { innermost, offset, step }) = rounds(&flat, own.var, same, &loops) else {
+        let Some(Rounds { innermost, offset, step, locality }) =
+            rounds(&flat, own.var, same, &loops)
+        else {
             return Ok(None);
         };
         let next = flat.substitute(&|var| match var == own.var {
@@ -93,15 +105,49 @@ impl<'c> Emitter<'c, '_> {
         let Some(base) = self.buffers.get(&prefetch.buffer).copied() else { return Ok(None) };
         let next = self.environment.simplify(&next);
         let next = self.index(&next)?;
-        Ok(Some(Stream { start: self.ir.offset(base, next)?, innermost, offset, step }))
+        let start = self.ir.offset(base, next)?;
+        Ok(Some(Stream { start, innermost, offset, step, locality }))
     }
 }
 
-/// How a stretch is spread over the rounds of the loops in which it is asked for.
+/// How stretches are spread over the rounds of the loops in which they are asked for.
 struct Rounds {
     innermost: VarId,
     offset: Expr,
     step: i64,
+    locality: i32,
+}
+
+/// A loop between, and what it adds to the address, in bytes, in each round.
+struct Walk {
+    var: VarId,
+    extent: i64,
+    factor: i64,
+    runs: bool,
+}
+
+impl Walk {
+    fn reach(&self) -> i64 {
+        self.factor.abs() * (self.extent - 1)
+    }
+}
+
+/// How `loops` walk along an address; `None` where that is not known.
+fn walks(address: &Expr, loops: &[&Loop]) -> Option<Vec<Walk>> {
+    let terms = Linear::of(address).terms;
+    let known = |term: &Expr| {
+        let mentions = |inner: &&&Loop| term.mentions(inner.var);
+        loops.iter().find(mentions).is_none_or(|inner| *term == Expr::Var(inner.var))
+    };
+    if !terms.iter().all(|(term, _)| known(term)) {
+        return None;
+    }
+    let walk = |inner: &&Loop| {
+        let factor = terms.iter().find(|(term, _)| *term == Expr::Var(inner.var));
+        let (factor, runs) = (factor.map_or(0, |(_, own)| *own), inner.kind == LoopKind::Serial);
+        Some(Walk { var: inner.var, extent: inner.most()?.max(1), factor, runs })
+    };
+    loops.iter().map(walk).collect()
 }
 
 /// Iterations one after another of the loop `var` for which an address is the same: a fused loop
@@ -122,35 +168,39 @@ fn iterations_alike(address: &Expr, var: VarId) -> i64 {
 /// The rounds for an address in bytes below `loops`, where it is the `same` for so many iterations of
 /// `target`; `None` where it is not worth it, or not known.
 fn rounds(address: &Expr, target: VarId, same: i64, loops: &[&Loop]) -> Option<Rounds> {
-    let mut bytes = 0;
-    for (term, factor) in Linear::of(address).terms {
-        match loops.iter().find(|inner| term.mentions(inner.var)) {
-            Some(inner) if term == Expr::Var(inner.var) => {
-                bytes += factor.abs() * (inner.most()? - 1);
-            }
-            Some(_) => return None,
-            None => {}
+    let mut walks = walks(address, loops)?;
+    walks.retain(|own| own.extent > 1);
+    let innermost = walks.iter().rfind(|own| own.runs)?.var;
+    // The target's own rounds are outermost; they never jump.
+    let again = Walk { var: target, extent: same, factor: 0, runs: true };
+    let mut offset = Expr::Integer(0);
+    let mut pieces = 1;
+    while let Some(place) = walks.iter().position(|own| own.runs && own.var != innermost) {
+        let rest: i64 = walks.iter().map(Walk::reach).sum::<i64>() - walks[place].reach();
+        if walks[place].factor.abs() <= JUMP * rest {
+            break;
         }
+        let jumping = walks.remove(place);
+        offset = Expr::Var(jumping.var) * jumping.factor + offset;
+        pieces *= jumping.extent;
     }
-    let running: Vec<(VarId, i64)> = loops
-        .iter()
-        .filter(|inner| inner.kind == LoopKind::Serial)
-        .filter_map(|inner| Some((inner.var, inner.most().filter(|most| *most > 1)?)))
-        .collect();
-    let count: i64 = same * running.iter().map(|(_, extent)| extent).product::<i64>();
+    let bytes = walks.iter().map(Walk::reach).sum::<i64>() + LINE;
+    let running: Vec<&Walk> =
+        [&again].into_iter().chain(walks.iter().filter(|own| own.runs)).collect();
+    let count: i64 = running.iter().map(|own| own.extent).product();
     let step = (bytes + count - 1) / count;
-    if bytes < SMALLEST || step > MOST * LINE {
+    if bytes * pieces < SMALLEST || step > MOST * LINE {
         return None;
     }
-    let (mut offset, mut inside) = (Expr::Integer(0), step);
-    for (var, extent) in running.iter().rev() {
-        offset = Expr::Var(*var) * inside + offset;
-        inside *= extent;
+    let mut inside = step;
+    for own in running.iter().rev().filter(|own| own.extent > 1) {
+        let var = Expr::Var(own.var);
+        let round = if own.var == target { var.modulo(own.extent.into()) } else { var };
+        offset = round * inside + offset;
+        inside *= own.extent;
     }
-    if same > 1 {
-        offset = Expr::Var(target).modulo(same.into()) * inside + offset;
-    }
-    Some(Rounds { innermost: running.last()?.0, offset, step })
+    let locality = if bytes * pieces <= FIRST_CACHE { 3 } else { 2 };
+    Some(Rounds { innermost, offset, step, locality })
 }
 
 /// An expression of a block over loop variables.

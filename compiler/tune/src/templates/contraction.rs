@@ -9,7 +9,7 @@ use crate::Machine;
 use crate::access::{Contraction, is_reduction, loads, value, vector_axis};
 use crate::tile::{Tile, choose_tile};
 use hone_schedule::{Schedule, ScheduleError};
-use hone_tensor::{BinaryOp, Block, BlockId, Expr, IteratorKind, Scope, VarId};
+use hone_tensor::{BinaryOp, Block, BlockId, Expr, Iterator, IteratorKind, Scope, VarId};
 
 /// Tasks that a kernel is cut into at least, where it has that many tiles.
 const TASKS: usize = 16;
@@ -46,20 +46,36 @@ pub(super) fn apply(schedule: &mut Schedule, machine: &Machine) -> Result<(), Sc
     }
     schedule.vectorize(tiles.vector)?;
     spread_tiles(schedule, &tiles.outer)?;
-    fetch_ahead(schedule, &form)
+    fetch_ahead(schedule, &form, tile, machine)
 }
 
-/// Brings the operand that rows of tiles share near while the tiles before it are computed.
-fn fetch_ahead(schedule: &mut Schedule, form: &Form) -> Result<(), ScheduleError> {
-    let (Some(target), Some(streamed)) =
-        (schedule.loops(form.sum).first().copied(), form.contraction.streamed)
-    else {
-        return Ok(());
-    };
-    match schedule.program().writers(streamed).is_empty() {
-        true => schedule.prefetch(form.sum, streamed, target),
-        false => Ok(()),
+/// Brings operands near while the tiles before them are computed: the one that rows of tiles share,
+/// where there are several columns of tiles, and the one of the next tile.
+fn fetch_ahead(
+    schedule: &mut Schedule,
+    form: &Form,
+    tile: Tile,
+    machine: &Machine,
+) -> Result<(), ScheduleError> {
+    let around = schedule.loops(form.output);
+    let shared = schedule.loops(form.sum).into_iter().take_while(|own| around.contains(own));
+    let shared: Vec<VarId> = shared.collect();
+    let (Some(first), Some(last)) = (shared.first(), shared.last()) else { return Ok(()) };
+    let Contraction { streamed, broadcast, .. } = form.contraction;
+    let program = schedule.program();
+    let is_input = |buffer| program.writers(buffer).is_empty();
+    let reduced = program.blocks[form.sum].iterators.iter();
+    let depth = reduced.filter(|own| own.kind == IteratorKind::Reduction);
+    let panel = depth.map(|own| own.extent).product::<usize>() * tile.vectors * machine.lanes;
+    let next_panel = is_input(streamed) && panel < program.buffers[streamed].elements();
+    let next_rows = is_input(broadcast) && form.rows.is_some();
+    if next_panel {
+        schedule.prefetch(form.sum, streamed, *first)?;
     }
+    if next_rows {
+        schedule.prefetch(form.sum, broadcast, *last)?;
+    }
+    Ok(())
 }
 
 /// How the output walks the sum's columns.
@@ -254,7 +270,7 @@ fn sum_in_registers(
     let iterators = schedule.program().blocks[form.sum].iterators.clone();
     let spatial = iterators.iter().filter(|own| own.kind == IteratorKind::Spatial).count();
     let (tile, reduced) = loops.split_at(spatial);
-    schedule.reorder(&[reduced, tile].concat())?;
+    schedule.reorder(&[reduced, &rows_first(form, &iterators, tile)].concat())?;
     let Some(first) = reduced.first() else {
         return Err(unfit("contraction", "nothing is summed"));
     };
@@ -264,6 +280,18 @@ fn sum_in_registers(
         write_out(schedule, &loops[loops.len() - spatial..], machine)?;
     }
     Ok(())
+}
+
+/// A tile's loops with the rows outermost: one broadcast at a time is held, beside one vector for each
+/// column, and not the broadcasts of all rows.
+fn rows_first(form: &Form, iterators: &[Iterator], tile: &[VarId]) -> Vec<VarId> {
+    let is_rows = |place: usize| {
+        form.rows.is_some() && form.contraction.rows == Some(place) && iterators[place].extent > 1
+    };
+    let (mut rows, others): (Vec<_>, Vec<_>) =
+        tile.iter().enumerate().partition(|(place, _)| is_rows(*place));
+    rows.extend(others);
+    rows.into_iter().map(|(_, own)| *own).collect()
 }
 
 /// Unrolls a tile's loops and makes the last one a vector.
