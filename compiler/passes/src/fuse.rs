@@ -7,7 +7,7 @@
 //! element-wise nodes alone (`x * sigmoid(x)`).
 
 use hone_graph::{NodeId, ValueId};
-use hone_ops::{FusionClass, Graph};
+use hone_ops::{FusionClass, Graph, Pad, PadMode};
 use hone_types::Id;
 
 /// Nodes that become one kernel, in topological order.
@@ -156,6 +156,10 @@ impl<'a> Fuser<'a> {
         let takes_in =
             matches!(self.class(reader), FusionClass::Injective | FusionClass::Reduction);
         let injective_group = self.anchor(self.group[reader.index()]).is_none();
+        if self.pads_lanes(node, reader) {
+            self.merge(reader, node);
+            return;
+        }
         let reads_once = self.class(reader) == FusionClass::Injective && injective_group;
         if takes_in && (reads_once || self.class(reader) == FusionClass::Reduction) {
             self.merge(reader, node);
@@ -169,6 +173,17 @@ impl<'a> Fuser<'a> {
             let name = hone_graph::Operation::name(&self.graph.nodes()[member].operation);
             matches!(name, "concat" | "pad")
         })
+    }
+
+    /// Whether `node` alone pads, with a constant, what `reader` walks in vectors of channels: there a
+    /// tested read costs no more than a plain one.
+    fn pads_lanes(&self, node: NodeId, reader: NodeId) -> bool {
+        let name = |node: NodeId| hone_graph::Operation::name(&self.graph.nodes()[node].operation);
+        let alone = self.members(self.group[node.index()]).len() == 1;
+        let constant = self.graph.nodes()[node].operation.downcast::<Pad>();
+        alone
+            && name(reader) == "packed_depthwise"
+            && constant.is_some_and(|pad| pad.mode == PadMode::Constant)
     }
 
     fn class(&self, node: NodeId) -> FusionClass {

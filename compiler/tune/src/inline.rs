@@ -1,6 +1,8 @@
 //! Puts point-wise stages into their readers, where that repeats no real work.
 
-use crate::access::{Contraction, is_costly, is_guarded, is_reduction, loads, value};
+use crate::access::{
+    Contraction, Use, is_costly, is_guarded, is_reduction, loads, usage, value, vector_axis,
+};
 use hone_schedule::{Schedule, ScheduleError};
 use hone_tensor::{BinaryOp, BlockId, BufferId, Expr, Program, Role};
 
@@ -49,7 +51,28 @@ fn may_inline(schedule: &Schedule, id: BlockId) -> bool {
         return matches!(value, Expr::Load(..)) && mapping.is_empty();
     }
     let repeated = readers.len() > 1;
+    if let ([reader], true) = (&reducing[..], is_guarded(value)) {
+        return !repeated && guards_whole_vectors(program, id, *reader);
+    }
     !(is_guarded(value) || repeated && is_costly(value))
+}
+
+/// Whether a reduction reads a guarded stage in vectors, each of which is read as a whole or not at
+/// all.
+fn guards_whole_vectors(program: &Program, id: BlockId, reader: BlockId) -> bool {
+    let (stage, reading) = (&program.blocks[id], &program.blocks[reader]);
+    let (Some(place), Some(lane)) = (vector_axis(reading), stage.iterators.last()) else {
+        return false;
+    };
+    let var = reading.iterators[place].var;
+    let along = loads(value(reading)).into_iter().all(|load| usage(load, var) != Use::Strided);
+    let mut whole = stage.indices.last() == Some(&Expr::Var(lane.var));
+    value(stage).visit(&mut |part| {
+        if let Expr::Select(condition, _, otherwise) = part {
+            whole &= !condition.mentions(lane.var) && matches!(**otherwise, Expr::Constant(..));
+        }
+    });
+    along && whole && loads(value(stage)).into_iter().all(|load| usage(load, lane.var) == Use::Unit)
 }
 
 /// Whether a value is a division or a costly function of what a reduction made.

@@ -192,6 +192,44 @@ impl<'c> Emitter<'c, '_> {
         self.computed(access.dtype, raw)
     }
 
+    /// Neighbouring elements, where one condition for all lanes holds; else any numbers, read without
+    /// a branch. `None` where the elements are not neighbours, or not all of them are read.
+    pub(crate) fn load_where(
+        &mut self,
+        condition: V<'c>,
+        buffer: BufferId,
+        indices: &[Expr],
+    ) -> Result<Option<V<'c>>> {
+        let Some(own) = self.environment.lanes() else { return Ok(None) };
+        let elements = self.program.buffers[buffer].elements();
+        let fits = self.mask.is_none() && own.count == own.width && elements >= own.width as usize;
+        if !fits || self.group {
+            return Ok(None);
+        }
+        let mut access = self.access(buffer, indices)?;
+        if access.register || !matches!(access.along, Along::Contiguous) {
+            return Ok(None);
+        }
+        let scalar = self.ir.memory_type(access.dtype);
+        let raw = if self.target.masks {
+            let mask = self.ir.splat(condition, own.width)?.into_vector_value();
+            let ty = self.ir.with_lanes(scalar, Some(own.width));
+            self.masked_load(ty, &access, mask)?
+        } else {
+            // The start of the buffer can be read in any case.
+            let start = self.start_of(buffer)?;
+            let address = self.ir.select(condition, access.address.into(), start.into())?;
+            access.address = address.into_pointer_value();
+            access.align = access.dtype.bytes() as u32;
+            self.ir.load(
+                self.ir.with_lanes(scalar, Some(own.width)),
+                access.address,
+                access.align,
+            )?
+        };
+        self.computed(access.dtype, raw).map(Some)
+    }
+
     /// Whether reading every lane is inside the buffer, so that no mask is needed.
     fn reads_all(&self, access: &Access<'c>, own: Lanes) -> bool {
         access.safe && own.count == own.width

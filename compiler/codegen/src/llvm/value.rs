@@ -147,6 +147,13 @@ impl<'c> Emitter<'c, '_> {
             let otherwise = self.masked(inverse, |emitter| emitter.value(otherwise))?;
             return self.ir.select(known, then, otherwise);
         }
+        if let (Expr::Load(buffer, indices), Expr::Constant(..), false) = (then, otherwise, safe)
+            && let Some(read) = self.load_where(known, *buffer, indices)?
+        {
+            let otherwise = self.value(otherwise)?;
+            let known = self.ir.to_lanes(known, lanes(read))?;
+            return self.ir.select(known, read, otherwise);
+        }
         if safe && Self::is_cheap(then) && Self::is_cheap(otherwise) {
             let (then, otherwise) = (self.value(then)?, self.value(otherwise)?);
             return self.ir.select(known, then, otherwise);
