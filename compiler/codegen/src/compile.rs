@@ -13,7 +13,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// What is left to LLVM's optimizer: registers, common subexpressions, hoisting. Tiling, unrolling
 /// and vectors are made before.
-const PASSES: &str = "function(sroa,early-cse,instcombine,loop-mssa(licm),simplifycfg)";
+const PASSES: &str =
+    "function(sroa,early-cse,instcombine<no-verify-fixpoint>,loop-mssa(licm),simplifycfg)";
 
 /// Compiles every unit; the result is in the units' order and does not depend on the number of
 /// threads.
