@@ -105,7 +105,7 @@ pub fn prepare(graph: &Graph, options: &Options) -> Result<Graph, CompileError> 
         ("choose_layouts", &|graph| {
             passes::choose_layouts(graph, LayoutOptions { block: lanes, speeds })
         }),
-        ("pack_matmul_weights", &|graph| passes::pack_matmul_weights(graph, 2 * lanes)),
+        ("pack_matmul_operands", &|graph| passes::pack_matmul_operands(graph, lanes)),
         ("fold_constants", &passes::fold_constants),
         ("simplify", &passes::simplify),
         ("separate_outputs", &passes::separate_outputs),

@@ -1,4 +1,4 @@
-//! Matrix product whose right operand was packed at compile time.
+//! Matrix product whose right operand is packed: at compile time where it is a constant.
 
 use crate::matmul::MatMul;
 use crate::operator::{FusionClass, OpError, Operator, named, required};
@@ -8,8 +8,9 @@ use hone_tensor::{BufferId, Builder, Combiner, Expr};
 use hone_types::{Tensor, TensorType};
 use serde::{Deserialize, Serialize};
 
-/// `y[.., m, j] = sum over k of a[.., m, k] * b[j / n, k, j % n]`: a `[.., M, K]`, b `[ceil(N / n),
-/// K, n]` filled up with zeros; the result is `[.., M, N]`.
+/// `y[.., m, j] = sum over k of a[.., m, k] * b[.., j / n, k, j % n]`: a `[.., M, K]`, b `[..,
+/// ceil(N / n), K, n]` filled up with zeros, with the leading axes of a or with none; the result is
+/// `[.., M, N]`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PackedMatMul {
     /// Columns of the result, N.
@@ -26,12 +27,15 @@ impl Operator for PackedMatMul {
 
     fn infer(&self, inputs: &[Option<&TensorType>]) -> Result<Vec<TensorType>, InferError> {
         let (a, b) = (required(Self::NAME, inputs, 0)?, required(Self::NAME, inputs, 1)?);
-        let fits = a.rank() >= 1
-            && b.rank() == 3
-            && a.dtype == b.dtype
-            && a.shape[a.rank() - 1] == b.shape[1]
-            && b.shape[2] > 0
-            && self.columns.div_ceil(b.shape[2]) == b.shape[0];
+        let [batch @ .., blocks, depth, width] = &b.shape[..] else {
+            return Err(InferError::new(format!("{b} is not packed")));
+        };
+        let fits = a.dtype == b.dtype
+            && a.shape.last() == Some(depth)
+            && (batch.is_empty()
+                || a.shape.len() == b.shape.len() - 1 && a.shape.starts_with(batch))
+            && *width > 0
+            && self.columns.div_ceil(*width) == *blocks;
         if !fits {
             return Err(InferError::new(format!("operands {a} and {b} do not match")));
         }
@@ -46,10 +50,12 @@ impl Operator for PackedMatMul {
 
     fn reference(&self, inputs: &[Option<&Tensor>]) -> Result<Vec<Tensor>, OpError> {
         let (a, b) = (required(Self::NAME, inputs, 0)?, required(Self::NAME, inputs, 1)?);
-        // [N / n, K, n] is the packing of [N, K] at axis 0.
-        let rows = Unpack { axis: 0, extent: self.columns }.reference(&[Some(b)])?;
-        let transpose = crate::Transpose { permutation: vec![1, 0] };
-        let b = transpose.reference(&[Some(&rows[0])])?;
+        // [.., N / n, K, n] is the packing of [.., N, K] at axis N.
+        let axis = b.shape().len() - 3;
+        let rows = Unpack { axis, extent: self.columns }.reference(&[Some(b)])?;
+        let mut permutation: Vec<usize> = (0..rows[0].shape().len()).collect();
+        permutation.swap(axis, axis + 1);
+        let b = crate::Transpose { permutation }.reference(&[Some(&rows[0])])?;
         MatMul {}.reference(&[Some(a), Some(&b[0])])
     }
 
@@ -61,16 +67,18 @@ impl Operator for PackedMatMul {
         let (a, b) = (inputs.first().copied().flatten()?, inputs.get(1).copied().flatten()?);
         let (a_type, b_type) = (builder.tensor_type(a), builder.tensor_type(b));
         let output = self.infer(&[Some(&a_type), Some(&b_type)]).ok()?.remove(0);
-        let (depth, block) = (b_type.shape[1], b_type.shape[2]);
+        let batch = b_type.rank() - 3;
+        let (depth, block) = (b_type.shape[batch + 1], b_type.shape[batch + 2]);
         let rows = &a_type.shape[..a_type.rank() - 1];
         let mut shape = rows.to_vec();
-        shape.extend([b_type.shape[0], block]);
+        shape.extend([b_type.shape[batch], block]);
         let sums_type = TensorType::new(a_type.dtype, shape);
         let sums = builder.reduce("matmul", &sums_type, &[depth], Combiner::Sum, |point, k| {
             let (outer, columns) = point.split_at(rows.len());
             let mut read = outer.to_vec();
             read.push(k[0].clone());
-            let weight = vec![columns[0].clone(), k[0].clone(), columns[1].clone()];
+            let mut weight = outer[..batch].to_vec();
+            weight.extend([columns[0].clone(), k[0].clone(), columns[1].clone()]);
             Expr::Load(a, read) * Expr::Load(b, weight)
         });
         Some(vec![builder.map("unblock", &output, |point| {
@@ -83,7 +91,7 @@ impl Operator for PackedMatMul {
     }
 
     fn flops(&self, inputs: &[Option<&TensorType>], outputs: &[TensorType]) -> u64 {
-        let depth = inputs.get(1).copied().flatten().map_or(0, |b| b.shape[1]);
+        let depth = inputs.get(1).copied().flatten().map_or(0, |b| b.shape[b.rank() - 2]);
         outputs.iter().map(|output| 2 * output.elements() as u64 * depth as u64).sum()
     }
 }

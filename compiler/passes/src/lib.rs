@@ -21,7 +21,7 @@ pub use fold_batch_norm::fold_batch_norm;
 pub use fuse::{Group, fuse};
 pub use layout::{LayoutOptions, choose_layouts};
 pub use memory_plan::{Lifetime, MemoryPlan, plan_memory};
-pub use pack_matmul::pack_matmul_weights;
+pub use pack_matmul::pack_matmul_operands;
 pub use reciprocals::divide_by_multiplying;
 pub use rewrite::{PassError, Rewriter};
 pub use separate_outputs::separate_outputs;

@@ -1,33 +1,84 @@
-//! Packs the constant right operand of matrix products: `[K, N]` becomes `[ceil(N / n), K, n]`, so
-//! that a kernel reads it as one stream.
+//! Packs the right operand of matrix products: `[.., K, N]` becomes `[.., ceil(N / n), K, n]`, so
+//! that a kernel reads it as one stream. A constant is packed now; another operand by nodes of its
+//! own, where enough rows share it.
 
 use crate::{PassError, Rewriter};
 use hone_graph::{Node, ValueId};
 use hone_ops::{Graph, MatMul, Op, OpError, Operator, Pack, PackedMatMul, Transpose};
 use hone_types::{DataType, Tensor};
 
-/// Packs constant right operands in blocks of `block` columns.
-pub fn pack_matmul_weights(graph: &Graph, block: usize) -> Result<Graph, PassError> {
+/// Rows from which packing an operand that is no constant is worth a pass over it.
+const ROWS: usize = 16;
+
+/// Packs right operands: constants in blocks of two vectors of `lanes` columns, others of one vector.
+pub fn pack_matmul_operands(graph: &Graph, lanes: usize) -> Result<Graph, PassError> {
     let mut rewriter = Rewriter::new(graph);
     for (id, node) in graph.nodes().iter() {
         if !rewriter.is_needed(id) {
             continue;
         }
-        match packable(graph, node) {
-            None => rewriter.copy(node)?,
-            Some((left, weights)) => {
-                let columns = weights.shape()[1];
-                let packed = pack(weights, block)
-                    .map_err(|source| PassError::Constant { node: node.name.clone(), source })?;
-                let packed = rewriter.constant(&node.name, packed);
-                let left = rewriter.value(left);
-                let product =
-                    rewriter.add_simple(&node.name, PackedMatMul { columns }, &[left, packed])?;
-                rewriter.replace(node.outputs[0], product);
-            }
+        if let Some((left, weights)) = packable(graph, node) {
+            let columns = weights.shape()[1];
+            let packed = pack(weights, 2 * lanes)
+                .map_err(|source| PassError::Constant { node: node.name.clone(), source })?;
+            let packed = rewriter.constant(&node.name, packed);
+            multiply(&mut rewriter, node, left, packed, columns)?;
+        } else if let Some((left, right)) = worth_packing(graph, node, lanes) {
+            let shape = &graph.tensor_type(right).shape;
+            let columns = shape[shape.len() - 1];
+            let packed = pack_by_nodes(&mut rewriter, node, right, shape.len(), lanes)?;
+            multiply(&mut rewriter, node, left, packed, columns)?;
+        } else {
+            rewriter.copy(node)?;
         }
     }
     Ok(rewriter.finish())
+}
+
+/// Puts a product with a packed operand in a node's place.
+fn multiply(
+    rewriter: &mut Rewriter,
+    node: &Node<Op>,
+    left: ValueId,
+    packed: ValueId,
+    columns: usize,
+) -> Result<(), PassError> {
+    let left = rewriter.value(left);
+    let product = rewriter.add_simple(&node.name, PackedMatMul { columns }, &[left, packed])?;
+    rewriter.replace(node.outputs[0], product);
+    Ok(())
+}
+
+/// The operands of a product of two values whose right one, of as many axes and the same batch, is
+/// not already one stream of whole vectors.
+fn worth_packing(graph: &Graph, node: &Node<Op>, lanes: usize) -> Option<(ValueId, ValueId)> {
+    node.operation.downcast::<MatMul>()?;
+    let (left, right) = (node.inputs[0]?, node.inputs[1]?);
+    let (a, b) = (graph.tensor_type(left), graph.tensor_type(right));
+    let rank = a.rank();
+    let fits = rank >= 2
+        && rank == b.rank()
+        && a.dtype == DataType::F32
+        && a.shape[..rank - 2] == b.shape[..rank - 2]
+        && a.shape[rank - 2] >= ROWS;
+    let columns = *b.shape.last()?;
+    let streams = columns.is_multiple_of(lanes) && columns <= 4 * lanes;
+    (fits && !streams && columns > lanes).then_some((left, right))
+}
+
+/// Adds nodes that pack an operand of `rank` axes.
+fn pack_by_nodes(
+    rewriter: &mut Rewriter,
+    node: &Node<Op>,
+    right: ValueId,
+    rank: usize,
+    block: usize,
+) -> Result<ValueId, PassError> {
+    let mut permutation: Vec<usize> = (0..rank).collect();
+    permutation.swap(rank - 2, rank - 1);
+    let right = rewriter.value(right);
+    let rows = rewriter.add_simple(&node.name, Transpose { permutation }, &[right])?;
+    rewriter.add_simple(&node.name, Pack { axis: rank - 2, block }, &[rows])
 }
 
 /// The left operand and the constant `[K, N]` of a product that can be packed.

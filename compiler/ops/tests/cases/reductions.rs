@@ -40,6 +40,7 @@ fn packed_products() -> Vec<Case> {
     };
     vec![
         packed(5, &[2, 3, 4], &[2, 4, 3]),
+        packed(5, &[2, 3, 4], &[2, 2, 4, 3]),
         packed(8, &[4], &[1, 4, 8]),
         packed(1, &[0, 2], &[1, 2, 4]),
     ]

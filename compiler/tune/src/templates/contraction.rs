@@ -7,7 +7,7 @@
 use super::unfit;
 use crate::Machine;
 use crate::access::{Contraction, is_reduction, loads, value, vector_axis};
-use crate::tile::{Tile, choose_tile};
+use crate::tile::{Extents, Tile, choose_tile};
 use hone_schedule::{Schedule, ScheduleError};
 use hone_tensor::{BinaryOp, Block, BlockId, Expr, Iterator, IteratorKind, Scope, VarId};
 
@@ -137,15 +137,17 @@ impl Form {
         let width: usize = extent(Some(self.contraction.vector));
         let vectors = width.div_ceil(machine.lanes);
         let rows = if self.rows.is_some() { extent(self.contraction.rows) } else { 1 };
-        match self.columns {
-            Columns::Joined { .. } => {
-                choose_tile(rows, vectors * extent(self.contraction.columns), vectors, machine)
-            }
+        let reduced = block.iterators.iter().filter(|own| own.kind == IteratorKind::Reduction);
+        let depth = reduced.map(|own| own.extent).product();
+        let blocks = extent(self.contraction.columns);
+        let (columns, unit) = match self.columns {
+            Columns::Joined { .. } => (vectors * blocks, vectors),
             Columns::Same if self.blocks.is_some() && width <= 2 * machine.lanes => {
-                choose_tile(rows, vectors * extent(self.contraction.columns), vectors, machine)
+                (vectors * blocks, vectors)
             }
-            Columns::Same => choose_tile(rows, vectors, 1, machine),
-        }
+            Columns::Same => (vectors, 1),
+        };
+        choose_tile(Extents { rows, vectors: columns, depth }, unit, machine)
     }
 }
 
