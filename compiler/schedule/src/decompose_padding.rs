@@ -6,7 +6,9 @@
 //! without testing it.
 //!
 //! Legal: the condition is a conjunction of comparisons of one iterator each with constants; the loops
-//! from the given one inwards hold only this block, and each feeds one iterator by itself.
+//! from the given one inwards hold only this block, and each feeds one iterator by itself. What the
+//! condition asks of iterators that only outer loops feed becomes the condition under which the old
+//! block runs.
 //! Buys: inner loops without tests, as plain copies. Costs: the inside is stored twice.
 
 use crate::edit::{
@@ -129,6 +131,21 @@ fn narrowed(
         }
         let feeding: Vec<usize> =
             (0..loops.len()).filter(|depth| binding.mentions(loops[*depth].var)).collect();
+        if feeding.is_empty() {
+            let extent = own.iterators[place].extent as i64;
+            for (matters, test) in [
+                (*first > 0, Expr::Integer(*first).less_equal(binding.clone())),
+                (*behind < extent, binding.clone().less(Expr::Integer(*behind))),
+            ] {
+                if matters {
+                    realize.predicate = Some(match realize.predicate.take() {
+                        None => test,
+                        Some(others) => others.and(test),
+                    });
+                }
+            }
+            continue;
+        }
         let [depth] = feeding[..] else {
             return Err(format!(
                 "several loops, or none, feed its iterator {}",

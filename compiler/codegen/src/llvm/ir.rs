@@ -346,6 +346,24 @@ impl<'c> Ir<'c> {
         Ok(self.builder.build_shuffle_vector(low, high, VectorType::const_vector(&picks), "")?)
     }
 
+    /// For each lane one of `low`'s, or of `high`'s counted on from there, or none in particular.
+    pub(crate) fn choose_lanes(
+        &self,
+        low: VectorValue<'c>,
+        high: VectorValue<'c>,
+        picks: &[Option<u32>],
+    ) -> Result<VectorValue<'c>> {
+        let lane = self.context.i32_type();
+        let picks: Vec<IntValue<'c>> = picks
+            .iter()
+            .map(|pick| match pick {
+                Some(pick) => lane.const_int(u64::from(*pick), false),
+                None => lane.get_poison(),
+            })
+            .collect();
+        Ok(self.builder.build_shuffle_vector(low, high, VectorType::const_vector(&picks), "")?)
+    }
+
     /// The lanes of `vector` at `picks`; those beyond its width have no defined value.
     pub(crate) fn shuffle(
         &self,

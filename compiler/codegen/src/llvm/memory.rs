@@ -284,6 +284,11 @@ impl<'c> Emitter<'c, '_> {
     }
 
     fn gather(&self, access: &Access<'c>, own: Lanes) -> Result<V<'c>> {
+        if let Along::Offsets(offsets) = &access.along
+            && let Some(value) = self.gather_by_windows(access, offsets, own)?
+        {
+            return Ok(value);
+        }
         let addresses = self.addresses(access, own)?;
         let scalar = self.ir.memory_type(access.dtype);
         let ty = self.ir.with_lanes(scalar, Some(own.width));
@@ -292,6 +297,55 @@ impl<'c> Emitter<'c, '_> {
         let types = [ty, addresses.get_type()];
         let args = [addresses, align, mask.into(), self.zero(ty)];
         self.ir.intrinsic("llvm.masked.gather", &types, &args)
+    }
+
+    /// Lanes at known distances that lie in a few stretches: plain loads of those, and shuffles.
+    fn gather_by_windows(
+        &self,
+        access: &Access<'c>,
+        offsets: &[i64],
+        own: Lanes,
+    ) -> Result<Option<V<'c>>> {
+        let (bytes, width) = (access.dtype.bytes(), own.width as usize);
+        let fits = width > 2 && width * bytes <= self.target.vector_bytes;
+        if !fits || self.mask.is_some() && self.conditional && !access.safe {
+            return Ok(None);
+        }
+        let Some(windows) = windows(offsets, own.width) else { return Ok(None) };
+        if !self.target.masks && windows.iter().any(|window| window.count != own.width) {
+            return Ok(None);
+        }
+        let scalar = self.ir.memory_type(access.dtype);
+        let ty = self.ir.with_lanes(scalar, Some(own.width));
+        let mut parts: Vec<(VectorValue<'c>, Vec<Option<u32>>)> = Vec::new();
+        for (place, window) in windows.iter().enumerate() {
+            let start = self.ir.i64(window.start * bytes as i64);
+            let mut part = access.clone();
+            (part.address, part.align) = (self.ir.offset(access.address, start)?, bytes as u32);
+            let value = if window.count == own.width {
+                self.ir.load(ty, part.address, part.align)?
+            } else {
+                self.masked_load(ty, &part, self.ir.prefix_mask(window.count, own.width))?
+            };
+            let lane = |offset: &i64| {
+                let inside = window_of(&windows, *offset) == Some(place);
+                inside.then(|| (offset - window.start) as u32)
+            };
+            parts.push((value.into_vector_value(), offsets.iter().map(lane).collect()));
+        }
+        while parts.len() > 1 {
+            let (high, high_lanes) = parts.remove(1);
+            let (low, low_lanes) = parts.remove(0);
+            let lanes = low_lanes.iter().zip(&high_lanes);
+            let picks = lanes.map(|(low, high)| low.or(high.map(|lane| lane + own.width)));
+            let joined = self.ir.choose_lanes(low, high, &picks.collect::<Vec<_>>())?;
+            let known = low_lanes.iter().zip(&high_lanes).zip(0..);
+            let lanes = known.map(|((low, high), lane)| low.or(*high).map(|_| lane)).collect();
+            parts.push((joined, lanes));
+        }
+        let (value, lanes) = parts.remove(0);
+        let picks: Vec<u32> = lanes.iter().map(|lane| lane.unwrap_or(own.width)).collect();
+        Ok(Some(self.ir.shuffle(value, &picks)?.into()))
     }
 
     fn mask_or_all(&self, own: Lanes) -> VectorValue<'c> {
@@ -433,6 +487,39 @@ impl<'c> Emitter<'c, '_> {
             _ => self.ir.int(ty, 0),
         }
     }
+}
+
+/// Neighbouring elements that hold some of the lanes.
+struct Window {
+    start: i64,
+    count: u32,
+}
+
+/// Most windows that beat reading each lane by itself.
+const WINDOWS: usize = 4;
+
+/// The fewest windows of up to `width` elements that hold all offsets, where they are few.
+fn windows(offsets: &[i64], width: u32) -> Option<Vec<Window>> {
+    let mut sorted = offsets.to_vec();
+    sorted.sort_unstable();
+    let mut windows: Vec<Window> = Vec::new();
+    for offset in sorted {
+        match windows.last_mut() {
+            Some(last) if offset < last.start + i64::from(width) => {
+                last.count = (offset - last.start) as u32 + 1;
+            }
+            _ => windows.push(Window { start: offset, count: 1 }),
+        }
+        if windows.len() > WINDOWS {
+            return None;
+        }
+    }
+    Some(windows)
+}
+
+/// The window that holds an offset.
+fn window_of(windows: &[Window], offset: i64) -> Option<usize> {
+    windows.iter().position(|own| (own.start..own.start + i64::from(own.count)).contains(&offset))
 }
 
 /// The largest power of two, up to that of buffers, that divides every address in bytes.

@@ -3,6 +3,7 @@
 mod contraction;
 mod lanes;
 mod outer;
+mod padding;
 mod pointwise;
 mod rows;
 mod tiles;
@@ -25,11 +26,12 @@ pub struct Scheduled {
 type Template = fn(&mut Schedule, &Machine) -> Result<(), ScheduleError>;
 
 /// Templates in the order in which they are tried: each refuses what has not its form.
-const TEMPLATES: [(&str, Template); 5] = [
+const TEMPLATES: [(&str, Template); 6] = [
     ("contraction", contraction::apply),
     ("lanes", lanes::apply),
     ("rows", rows::apply),
     ("tiles", tiles::apply),
+    ("padding", padding::apply),
     ("pointwise", pointwise::apply),
 ];
 
