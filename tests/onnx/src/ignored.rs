@@ -1,7 +1,8 @@
 //! The list of cases that are expected to fail, with reasons.
 //!
 //! A line is `operator NAME: reason` (every case with that operator in its graph), or `case PATTERN:
-//! reason`, where a pattern may end in `*`.
+//! reason`, where a pattern may end in `*`. Behind a line `[BACKEND]` stand cases that only that
+//! backend fails.
 
 use crate::Case;
 
@@ -17,11 +18,19 @@ enum Rule {
 }
 
 impl Ignored {
-    /// The list in `ignored.txt`.
-    pub fn read() -> Self {
+    /// The list in `ignored.txt`, for a backend of this name.
+    pub fn read(backend: &str) -> Self {
         let lines = include_str!("../ignored.txt").lines().map(str::trim);
         let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
-        Self { rules: lines.filter_map(rule).collect() }
+        let (mut rules, mut holds) = (Vec::new(), true);
+        for line in lines {
+            match line.strip_prefix('[').and_then(|line| line.strip_suffix(']')) {
+                Some(name) => holds = name == backend,
+                None if holds => rules.extend(rule(line)),
+                None => {}
+            }
+        }
+        Self { rules }
     }
 
     /// Why a case is expected to fail.

@@ -6,10 +6,12 @@
 
 mod case;
 mod compare;
+mod compiled;
 mod ignored;
 mod report;
 
 pub use case::{Case, load};
+pub use compiled::Compiled;
 pub use ignored::Ignored;
 pub use report::{Outcome, Report};
 
@@ -21,7 +23,7 @@ use std::error::Error;
 use std::path::{Path, PathBuf};
 
 /// Something that computes a graph.
-pub trait Backend {
+pub trait Backend: Sync {
     /// Name for the report.
     fn name(&self) -> &'static str;
 
@@ -54,11 +56,34 @@ pub fn shorter_suite() -> Vec<&'static str> {
     lines.filter(|line| !line.is_empty() && !line.starts_with('#')).collect()
 }
 
-/// Runs those of `cases` that `chosen` names, and reports.
+/// Runs those of `cases` that `chosen` names, on all processors, and reports.
 pub fn run(backend: &dyn Backend, cases: &[Case], chosen: impl Fn(&Case) -> bool) -> Report {
-    let ignored = Ignored::read();
+    let chosen: Vec<&Case> = cases.iter().filter(|case| chosen(case)).collect();
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    // Each takes every so manieth case: neighbours are of one operator and cost alike.
+    std::thread::scope(|scope| {
+        let started: Vec<_> = (0..threads)
+            .map(|first| {
+                let share: Vec<&Case> =
+                    chosen.iter().skip(first).step_by(threads).copied().collect();
+                scope.spawn(move || run_share(backend, &share))
+            })
+            .collect();
+        let mut report = Report::default();
+        for thread in started {
+            match thread.join() {
+                Ok(share) => report.merge(share),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        report
+    })
+}
+
+fn run_share(backend: &dyn Backend, cases: &[&Case]) -> Report {
+    let ignored = Ignored::read(backend.name());
     let mut report = Report::default();
-    for case in cases.iter().filter(|case| chosen(case)) {
+    for case in cases {
         let outcome = match case.values() {
             Err(reason) => Outcome::NotApplicable(format!("{reason:#}")),
             Ok((inputs, outputs)) => match attempt(backend, case, &inputs, &outputs) {

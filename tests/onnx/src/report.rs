@@ -50,6 +50,20 @@ impl Report {
         }
     }
 
+    /// Adds what came of other cases.
+    pub fn merge(&mut self, other: Report) {
+        self.passed += other.passed;
+        self.fixed += other.fixed;
+        for (reason, count) in other.not_applicable {
+            *self.not_applicable.entry(reason).or_default() += count;
+        }
+        for (reason, count) in other.ignored {
+            *self.ignored.entry(reason).or_default() += count;
+        }
+        self.failed.extend(other.failed);
+        self.stale.extend(other.stale);
+    }
+
     /// Number of cases that passed.
     pub fn passed(&self) -> usize {
         self.passed
