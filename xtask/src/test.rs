@@ -43,6 +43,8 @@ const CLUSTER_CHECKS: &[Check] = &[
             "--test",
             "tools",
             "--test",
+            "admission",
+            "--test",
             "chart",
             "--test",
             "pipelines",
