@@ -211,6 +211,14 @@ fn divide(op: BinaryOp, sum: Sum, divisor: i64, range: Known) -> Expr {
             rest.terms.push((atom, factor));
         }
     }
+    if let Some((shared, whole, below)) = common_factor(&rest, divisor, range) {
+        // (whole * shared + below) by (divisor / shared * shared), `below` less than `shared`.
+        let inner = divide(op, whole, divisor / shared, range);
+        return match op {
+            BinaryOp::FloorDivide => quotient.plus(Sum::of(&inner), 1).into_expr(),
+            _ => Sum::of(&inner).scaled(shared).plus(below, 1).into_expr(),
+        };
+    }
     let rest = rest.into_expr();
     let within = range(&rest)
         .map(|bounds| (bounds.min.div_euclid(divisor), bounds.max.div_euclid(divisor)))
@@ -228,6 +236,30 @@ fn divide(op: BinaryOp, sum: Sum, divisor: i64, range: Known) -> Expr {
         (_, Some(whole)) => Sum::of(&rest).plus(Sum::constant(whole * divisor), -1).into_expr(),
         (_, None) => rest.modulo(Expr::Integer(divisor)),
     }
+}
+
+/// A factor of `divisor`, the part of `sum` that is a multiple of it (divided by it), and what is left,
+/// where that is never negative and always less than the factor.
+fn common_factor(sum: &Sum, divisor: i64, range: Known) -> Option<(i64, Sum, Sum)> {
+    let mut factors: Vec<i64> =
+        sum.terms.iter().map(|(_, factor)| common_divisor(*factor, divisor)).collect();
+    factors.sort_unstable_by_key(|factor| -factor);
+    factors.dedup();
+    factors.retain(|factor| (2..divisor).contains(factor));
+    factors.into_iter().find_map(|shared| {
+        let (whole, below): (Vec<_>, Vec<_>) =
+            sum.terms.iter().cloned().partition(|(_, factor)| factor % shared == 0);
+        let whole = whole.into_iter().map(|(atom, factor)| (atom, factor / shared)).collect();
+        let whole = Sum { constant: sum.constant.div_euclid(shared), terms: whole };
+        let below = Sum { constant: sum.constant.rem_euclid(shared), terms: below };
+        let bounds = range(&below.clone().into_expr())?;
+        (bounds.min >= 0 && bounds.max < shared).then_some((shared, whole, below))
+    })
+}
+
+/// The largest number that divides both.
+fn common_divisor(a: i64, b: i64) -> i64 {
+    if b == 0 { a.saturating_abs() } else { common_divisor(b, a % b) }
 }
 
 /// A sum of atoms with integer factors, plus a constant.
@@ -325,6 +357,19 @@ mod tests {
         let fused = var(0) * 8 + var(1);
         assert_eq!(simplify(&fused.clone().floor_divide(Expr::Integer(8)), &octet), var(0));
         assert_eq!(simplify(&fused.modulo(Expr::Integer(8)), &octet), var(1));
+    }
+
+    #[test]
+    fn a_common_factor_divides_out() {
+        let index = var(0) * 8 + var(1) + 16;
+        let by = Expr::Integer(32);
+        let expected = (var(0) + 2).floor_divide(Expr::Integer(4));
+        assert_eq!(simplify(&index.clone().floor_divide(by.clone()), &octet), expected);
+        let expected = (var(0) + 2).modulo(Expr::Integer(4)) * 8 + var(1);
+        assert_eq!(simplify(&index.modulo(by), &octet), expected);
+        // Nine is no factor of 32.
+        let odd = (var(0) * 9 + var(1)).floor_divide(Expr::Integer(32));
+        assert_eq!(simplify(&odd, &octet), odd);
     }
 
     #[test]
