@@ -20,28 +20,34 @@ impl Concat {
     /// Name in text forms.
     pub const NAME: &'static str = "concat";
 
-    /// The element at `point`: each part is read where the index is before its end.
+    /// The element at `point`. Few tests lead to each part: the parts are halved again and again.
     fn chosen(&self, parts: &[BufferId], extents: &[usize], point: &[Expr]) -> Expr {
-        let mut begin: usize = extents.iter().sum();
-        let mut value: Option<Expr> = None;
-        for (part, extent) in parts.iter().zip(extents).rev() {
-            let end = begin;
-            begin -= extent;
-            if *extent == 0 {
-                continue;
+        let mut places: Vec<(BufferId, usize)> = Vec::new();
+        let mut begin = 0;
+        for (part, extent) in parts.iter().zip(extents) {
+            if *extent > 0 {
+                places.push((*part, begin));
             }
+            begin += extent;
+        }
+        // Nothing is read of an output that has no elements.
+        self.among(&places, point).unwrap_or_else(|| Expr::Load(parts[0], point.to_vec()))
+    }
+
+    /// The element at `point` of one of the parts that start at the given places.
+    fn among(&self, parts: &[(BufferId, usize)], point: &[Expr]) -> Option<Expr> {
+        let (part, begin) = *parts.first()?;
+        if parts.len() == 1 {
             let mut read = point.to_vec();
             if begin > 0 {
                 read[self.axis] = point[self.axis].clone() - begin;
             }
-            let own = Expr::Load(*part, read);
-            value = Some(match value {
-                None => own,
-                Some(later) => point[self.axis].clone().less(end.into()).select(own, later),
-            });
+            return Some(Expr::Load(part, read));
         }
-        // Nothing is read of an output that has no elements.
-        value.unwrap_or_else(|| Expr::Load(parts[0], point.to_vec()))
+        let (before, behind) = parts.split_at(parts.len().div_ceil(2));
+        let first_behind = behind.first()?.1;
+        let condition = point[self.axis].clone().less(first_behind.into());
+        Some(condition.select(self.among(before, point)?, self.among(behind, point)?))
     }
 }
 

@@ -84,6 +84,9 @@ fn joined(rewriter: &mut Rewriter, graph: &Graph, node: &Node<Op>) -> Option<(Op
     if node.operation.downcast::<Unpack>().is_some() {
         return unpack_as_reshape(graph, node).map(|shape| (Reshape { shape }.into(), new));
     }
+    if let Some(shape) = transpose_as_reshape(graph, node) {
+        return Some((Reshape { shape }.into(), new));
+    }
     let before = &target.nodes()[target.producer(new)?];
     let source = before.inputs.first().copied().flatten()?;
     if let (Some(_), Some(reshape)) =
@@ -95,6 +98,14 @@ fn joined(rewriter: &mut Rewriter, graph: &Graph, node: &Node<Op>) -> Option<(Op
     let second = node.operation.downcast::<Transpose>()?;
     let permutation = second.permutation.iter().map(|axis| first.permutation[*axis]).collect();
     Some((Transpose { permutation }.into(), source))
+}
+
+/// The shape of a transposition that moves nothing: the axes longer than one keep their order.
+fn transpose_as_reshape(graph: &Graph, node: &Node<Op>) -> Option<Vec<usize>> {
+    let transpose = node.operation.downcast::<Transpose>()?;
+    let shape = &graph.tensor_type(node.inputs.first().copied().flatten()?).shape;
+    let long = transpose.permutation.iter().filter(|axis| shape[**axis] > 1);
+    long.is_sorted().then(|| graph.tensor_type(node.outputs[0]).shape.clone())
 }
 
 /// The shape of an unpacking that moves nothing: full blocks, and nothing between the cut axis and
