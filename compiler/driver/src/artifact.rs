@@ -82,10 +82,11 @@ const KERNEL_FEATURES: &[&str] = &[
 ];
 
 fn manifest_target(target: &hone_codegen::Target) -> Target {
-    let features = target.features.iter().filter_map(|feature| feature.strip_prefix('+'));
+    let features = target.resolved.iter().filter_map(|feature| feature.strip_prefix('+'));
     let mut features: Vec<String> =
         features.filter(|own| KERNEL_FEATURES.contains(own)).map(String::from).collect();
     features.sort_unstable();
+    features.dedup();
     Target { triple: target.triple.clone(), cpu: target.cpu.clone(), features }
 }
 

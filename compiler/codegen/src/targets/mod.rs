@@ -49,6 +49,9 @@ pub struct Target {
     /// Features switched on (`+name`) and off (`-name`), by LLVM's names, on top of the
     /// processor's own; sorted.
     pub features: Vec<String>,
+    /// Features that code may use (`+name`): those switched on, and those that the processor has as
+    /// far as its name says.
+    pub resolved: Vec<String>,
     /// Width of a vector register in bytes.
     pub vector_bytes: usize,
     /// Whether loads and stores of part of a vector are single instructions.
@@ -111,6 +114,8 @@ impl Target {
         let vector_bytes = (family.vector_bytes)(cpu, &known);
         let masks = (family.masks)(&known);
         let half_conversion = known.has("f16c") || known.has("fullfp16") || arch == "aarch64";
+        let scaling = arch == "x86_64" && known.has("avx512f") && known.has("avx512vl");
+        let rounding = arch != "x86_64" || known.has("sse4.1");
         Ok(Self {
             triple: triple.to_string(),
             cpu: cpu.to_string(),
@@ -118,8 +123,9 @@ impl Target {
             vector_bytes,
             masks,
             half_conversion,
-            rounding: arch != "x86_64" || known.has("sse4.1"),
-            scaling: arch == "x86_64" && known.has("avx512f") && known.has("avx512vl"),
+            rounding,
+            scaling,
+            resolved,
         })
     }
 
@@ -163,12 +169,15 @@ fn initialize() {
 /// The features given, and those that the processor's name stands for where a family asks by name.
 fn resolved_features(triple: &str, cpu: &str, features: &[String]) -> Result<Vec<String>> {
     let mut resolved = features.to_vec();
-    if triple.starts_with("x86_64") {
-        resolved.extend(x86_64::implied(cpu).iter().map(|name| format!("+{name}")));
-        resolved.retain(|feature| {
-            let off = feature.strip_prefix('+').map(|name| format!("-{name}"));
-            off.is_none_or(|off| !features.contains(&off))
-        });
-    }
+    let implied = match triple.split('-').next() {
+        Some("x86_64") => x86_64::implied(cpu).to_vec(),
+        Some("aarch64") => aarch64::implied(cpu).to_vec(),
+        _ => vec![],
+    };
+    resolved.extend(implied.iter().map(|name| format!("+{name}")));
+    resolved.retain(|feature| {
+        let off = feature.strip_prefix('+').map(|name| format!("-{name}"));
+        off.is_none_or(|off| !features.contains(&off))
+    });
     Ok(resolved)
 }

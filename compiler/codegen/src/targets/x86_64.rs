@@ -48,12 +48,18 @@ const PLAIN: [&str; 3] = ["x86-64", "generic", "core2"];
 /// Features, of those this room asks about, that a processor's name stands for.
 pub(super) fn implied(cpu: &str) -> &'static [&'static str] {
     if AVX512.contains(&cpu) {
-        &["sse4.1", "avx", "avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512vl"]
+        &[
+            "sse4.1", "sse4.2", "popcnt", "avx", "avx2", "fma", "f16c", "bmi", "bmi2", "lzcnt",
+            "movbe", "avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl",
+        ]
     } else if PLAIN.contains(&cpu) {
         &[]
     } else if NO_AVX.contains(&cpu) {
         &["sse4.1"]
     } else {
-        &["sse4.1", "avx", "avx2", "fma", "f16c"]
+        &[
+            "sse4.1", "sse4.2", "popcnt", "avx", "avx2", "fma", "f16c", "bmi", "bmi2", "lzcnt",
+            "movbe",
+        ]
     }
 }
