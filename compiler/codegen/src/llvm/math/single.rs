@@ -1,6 +1,6 @@
 //! Functions computed in `f32`.
 
-use super::coefficients::{ERF_BOTTOM_F32, ERF_TOP_F32, EXP_F32, LOG_F32, TANH_F32};
+use super::coefficients::{ERF_BOTTOM_F32, ERF_TOP_F32, EXP_F32, EXP_MINUS_F32, LOG_F32, TANH_F32};
 use crate::error::Result;
 use crate::llvm::ir::{Ir, V, lanes};
 use hone_tensor::UnaryOp;
@@ -70,12 +70,20 @@ impl<'c> Ir<'c> {
         self.with_sign(chosen, x)
     }
 
+    /// `1 / (1 + e^-x)` with -x = n ln 2 - r. Below -87.3, where the result would be smaller than
+    /// normal numbers are, it is the least of those.
     fn sigmoid_f32(&self, x: V<'c>) -> Result<V<'c>> {
-        let size = self.magnitude(x)?;
-        let power = self.exp_below_f32(self.negate(size)?)?;
+        let bounded = self.clamp(x, -87.3, 104.0)?;
+        let (whole, n) = self.nearest_multiple(bounded, -LOG2_E)?;
+        let r = self.multiply_add(whole, self.like(x, LN2[0]), bounded)?;
+        let r = self.multiply_add(whole, self.like(x, LN2[1]), r)?;
+        let power = self.scale_whole(self.polynomial(r, &EXP_MINUS_F32)?, whole, n)?;
         let one = self.like(x, 1.0);
-        let top = self.select(self.less(x, 0.0)?, power, one)?;
-        self.divide_bounded(top, self.add(one, power)?)
+        let below = self.add(power, one)?;
+        match self.reciprocal(below)? {
+            Some(reciprocal) => Ok(reciprocal),
+            None => self.div(one, below),
+        }
     }
 
     /// A quotient of polynomials up to where the function is 1 in `f32`.
@@ -118,12 +126,18 @@ impl<'c> Ir<'c> {
 
     /// `a / b` within 1.5 units in the last place, for `b` of a magnitude in 2^-100..2^100.
     fn divide_bounded(&self, a: V<'c>, b: V<'c>) -> Result<V<'c>> {
-        let Some(near) = self.reciprocal_estimate(b)? else {
-            return self.div(a, b);
-        };
+        match self.reciprocal(b)? {
+            Some(reciprocal) => self.mul(a, reciprocal),
+            None => self.div(a, b),
+        }
+    }
+
+    /// `1 / b` within one unit in the last place, for `b` of a magnitude in 2^-126..2^126, where the
+    /// target has an instruction to start from.
+    fn reciprocal(&self, b: V<'c>) -> Result<Option<V<'c>>> {
+        let Some(near) = self.reciprocal_estimate(b)? else { return Ok(None) };
         let error = self.multiply_add(self.negate(near)?, b, self.like(b, 1.0))?;
-        let reciprocal = self.multiply_add(near, error, near)?;
-        self.mul(a, reciprocal)
+        self.multiply_add(near, error, near).map(Some)
     }
 
     /// `1 / b` within 2^-14, where the target has an instruction for it.
