@@ -11,7 +11,7 @@ test:
 	cargo xtask setup --tests
 	cargo xtask test
 
-# The same, and the product from end to end on a real node with release images; takes longer.
+# Of that only the product from end to end, on a real node with release images.
 test-product:
 	cargo xtask setup --tests
 	cargo xtask test --product

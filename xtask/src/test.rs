@@ -48,26 +48,18 @@ const CLUSTER_CHECKS: &[Check] = &[
             "chart",
             "--test",
             "pipelines",
+            "--test",
+            "product",
         ],
     ),
 ];
 
-/// The chart, the pipelines' examples, and the product from end to end on a real node.
-const PRODUCT_CHECKS: &[Check] = &[(
-    "product tests",
-    &[
-        "cargo",
-        "test",
-        "-p",
-        "hone-cluster-tests",
-        "--test",
-        "chart",
-        "--test",
-        "pipelines",
-        "--test",
-        "product",
-    ],
-)];
+/// The product from end to end on a real node, with images of the release builds.
+const PRODUCT_CHECKS: &[Check] = &[
+    ("test cluster", &["tests/cluster/setup.sh"]),
+    ("programs as they ship", &["cargo", "xtask", "shipped"]),
+    ("product tests", &["cargo", "test", "-p", "hone-cluster-tests", "--test", "product"]),
+];
 
 /// Arguments of `test`.
 #[derive(clap::Args)]
@@ -75,16 +67,19 @@ pub struct Arguments {
     /// Leave out what needs a control plane.
     #[arg(long)]
     no_cluster: bool,
-    /// Also build the release images and test the product on a real node.
-    #[arg(long)]
+    /// Only the product with release images on a real node.
+    #[arg(long, conflicts_with = "no_cluster")]
     product: bool,
 }
 
 /// Runs every check and stops at the first that fails.
 pub fn run(arguments: &Arguments) -> Result<()> {
-    let cluster = if arguments.no_cluster { &[] } else { CLUSTER_CHECKS };
-    let product = if arguments.product { PRODUCT_CHECKS } else { &[] };
-    for (name, command) in CHECKS.iter().chain(cluster).chain(product) {
+    let checks = match (arguments.product, arguments.no_cluster) {
+        (true, _) => PRODUCT_CHECKS.to_vec(),
+        (false, true) => CHECKS.to_vec(),
+        (false, false) => [CHECKS, CLUSTER_CHECKS].concat(),
+    };
+    for (name, command) in checks {
         let start = Instant::now();
         println!("== {name}: {}", command.join(" "));
         let status = Command::new(command[0])

@@ -11,6 +11,8 @@ use hone_cluster_tests::product::{self, SYSTEM};
 use hone_cluster_tests::{Capability, Context, Suite, eventually, repository, tool};
 use serde_json::Value;
 
+mod changes;
+
 const SOON: Duration = Duration::from_secs(60);
 const LONG: Duration = Duration::from_secs(300);
 
@@ -433,6 +435,12 @@ fn main() {
         .test("suspended_work_waits", suspended_work_waits)
         .test("worker_pod_has_no_token", worker_pod_has_no_token)
         .test("metrics_are_served", metrics_are_served)
+        .test("an_edit_replaces_running_work", changes::an_edit_replaces_running_work)
+        .test("targets_come_and_go", changes::targets_come_and_go)
+        .test("retention_ends", changes::retention_ends)
+        .test("a_deadline_ends_the_work", changes::a_deadline_ends_the_work)
+        .test("waiting_for_a_device_ends", changes::waiting_for_a_device_ends)
+        .test("log_level_changes_at_run_time", changes::log_level_changes_at_run_time)
         .alone("second_apply_needs_no_pod", second_apply_needs_no_pod)
         .alone("operator_is_small", operator_is_small)
         .alone("another_replica_takes_over", another_replica_takes_over)
