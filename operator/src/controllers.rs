@@ -13,6 +13,7 @@ use kube::runtime::controller::{Action, Config};
 use kube::runtime::reflector::ObjectRef;
 use kube::runtime::{Controller, watcher};
 use kube::{Api, Resource, ResourceExt};
+use tokio::sync::Semaphore;
 use tokio::sync::watch::Receiver;
 
 use crate::context::Context;
@@ -22,6 +23,10 @@ use crate::{device_pool, model_compilation, tuning_run};
 
 /// Longest time of one reconcile: an API server that hangs must not hold a place for ever.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
+
+/// Objects that stand in line for a reconcile. The library takes what waits beyond these in no order,
+/// so that under load one object could wait for ever; within the line it is first come, first served.
+const IN_LINE: u16 = 8192;
 
 /// Runs every controller until `stop` says true and what is under way has ended.
 pub async fn run(
@@ -54,6 +59,12 @@ pub async fn run(
     }
 }
 
+/// The object as it is now that its turn has come; what came in is that of when it got in line.
+fn newest(context: &Context, object: Arc<ModelCompilation>) -> Arc<ModelCompilation> {
+    let now = context.stores.compilations.get(&ObjectRef::from_obj(&*object));
+    now.filter(|now| now.uid() == object.uid()).unwrap_or(object)
+}
+
 /// Ends when `stop` says true.
 async fn stopped(mut stop: Receiver<bool>) {
     // A sender that is gone means that the process ends, too.
@@ -80,17 +91,30 @@ fn compilations(
         woken.waiting.event(format!("{NAME}/{namespace}/{}", object.name));
     });
     let reader = context.stores.compilations.clone();
+    let turns = Arc::new(Semaphore::new(usize::from(concurrency)));
+    let ending = stop.clone();
     Controller::for_stream(stream, reader)
-        .with_config(Config::default().concurrency(concurrency))
+        .with_config(Config::default().concurrency(concurrency.max(IN_LINE)))
         .reconcile_on(wake)
         .graceful_shutdown_on(stopped(stop))
         .run(
-            |object, context| async move {
-                let work = model_compilation::reconcile::reconcile(
-                    Arc::clone(&object),
-                    Arc::clone(&context),
-                );
-                measured(NAME, &*object, &context, work).await
+            move |object, context| {
+                let (turns, ending) = (Arc::clone(&turns), ending.clone());
+                async move {
+                    // It is never closed, so a turn always comes, in the order of asking.
+                    let _turn = turns.acquire().await;
+                    // A hand-over waits for what is under way, not for all that stand in line.
+                    if *ending.borrow() {
+                        return Ok(Action::await_change());
+                    }
+                    let object = newest(&context, object);
+                    // On the heap, so that those in line are small.
+                    let work = Box::pin(model_compilation::reconcile::reconcile(
+                        Arc::clone(&object),
+                        Arc::clone(&context),
+                    ));
+                    Box::pin(measured(NAME, &*object, &context, work)).await
+                }
             },
             |object, error, context| retry(NAME, &*object, error, &context),
             context,
