@@ -5,8 +5,8 @@
 use hone_driver::{Graph, Options, Target, Tensor, TensorType, compile_graph, evaluate, prepare};
 use hone_graph::ValueId;
 use hone_ops::{
-    Binary, BinaryFunction, Convolution, MatMul, Op, Pool, PoolKind, Reduce, ReduceFunction,
-    Softmax, Transpose, Unary, UnaryFunction, Window,
+    Binary, BinaryFunction, Convolution, ConvolutionTranspose, LayerNormalization, MatMul, Op,
+    Pool, PoolKind, Reduce, ReduceFunction, Softmax, Transpose, Unary, UnaryFunction, Window,
 };
 use hone_tune::Machine;
 use hone_types::DataType;
@@ -255,4 +255,75 @@ fn pools_and_transposes() {
     let y = case.node(pool, &[y]);
     let y = case.node(Transpose { permutation: vec![0, 2, 3, 1] }, &[y]);
     case.check(y);
+}
+
+/// Lengths around one, several and many vectors; a single row; everything at once.
+#[test]
+fn reductions_of_any_length() {
+    for length in [1, 3, 7, 15, 17, 33, 65, 197, 1001] {
+        let softmax = |rows: usize, log: bool| {
+            let mut case = Case::new();
+            let x = case.input(&[rows, length]);
+            let y = case.node(Softmax { axis: 1, log }, &[x]);
+            case.check(y);
+        };
+        softmax(3, true);
+        softmax(1, false);
+        let mut case = Case::new();
+        let x = case.input(&[length, 3]);
+        let axes = vec![0, 1];
+        let reduce = Reduce { function: ReduceFunction::Maximum, axes, keep_axes: false };
+        let y = case.node(reduce, &[x]);
+        case.check(y);
+        let mut case = Case::new();
+        let [x, scale, bias] = [&[5, length][..], &[length], &[length]].map(|own| case.input(own));
+        let y = case.node(LayerNormalization { axis: 1, epsilon: 1e-2 }, &[x, scale, bias]);
+        case.check(y);
+    }
+}
+
+#[test]
+fn softmax_over_channels() {
+    for (channels, places) in [(3, 5), (21, 70), (19, 64), (300, 33)] {
+        let mut case = Case::new();
+        let x = case.input(&[2, channels, places]);
+        let y = case.node(Softmax { axis: 1, log: false }, &[x]);
+        case.check(y);
+    }
+}
+
+/// Padding is read as zeros within the kernel, in each stride and at each border.
+#[test]
+fn depthwise_convolutions_with_padding() {
+    for (stride, extent) in [(1, 5), (1, 29), (2, 14), (2, 31)] {
+        let mut case = Case::new();
+        let x = case.input(&[1, 16, 6, 9]);
+        let w = case.constant(&[32, 16, 1, 1]);
+        let x = case.node(Convolution { window: Window::plain(2), groups: 1 }, &[x, w]);
+        let w = case.constant(&[32, 1, 3, 3]);
+        let y = case.node(Convolution { window: window(stride, 1), groups: 32 }, &[x, w]);
+        let y = case.unary(UnaryFunction::Sigmoid, y);
+        case.check(y);
+        let mut case = Case::new();
+        let x = case.input(&[1, 32, 4, extent]);
+        let w = case.constant(&[32, 1, 5, 5]);
+        let y = case.node(Convolution { window: window(stride, 2), groups: 32 }, &[x, w]);
+        case.check(y);
+    }
+}
+
+#[test]
+fn transposed_convolutions() {
+    for (kernel, stride, groups) in [(2, 2, 1), (3, 2, 1), (4, 3, 2), (3, 1, 1)] {
+        let mut case = Case::new();
+        let x = case.input(&[1, 32, 7, 6]);
+        let w = case.constant(&[32, 16, kernel, kernel]);
+        let transposed = ConvolutionTranspose {
+            window: window(stride, 1),
+            groups,
+            output_padding: vec![0, stride - 1],
+        };
+        let y = case.node(transposed, &[x, w]);
+        case.check(y);
+    }
 }

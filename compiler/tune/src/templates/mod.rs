@@ -1,5 +1,6 @@
 //! The templates, and the choice between them.
 
+mod columns;
 mod contraction;
 mod lanes;
 mod outer;
@@ -26,9 +27,10 @@ pub struct Scheduled {
 type Template = fn(&mut Schedule, &Machine) -> Result<(), ScheduleError>;
 
 /// Templates in the order in which they are tried: each refuses what has not its form.
-const TEMPLATES: [(&str, Template); 6] = [
+const TEMPLATES: [(&str, Template); 7] = [
     ("contraction", contraction::apply),
     ("lanes", lanes::apply),
+    ("columns", columns::apply),
     ("rows", rows::apply),
     ("tiles", tiles::apply),
     ("padding", padding::apply),

@@ -19,6 +19,10 @@ pub(super) fn apply(schedule: &mut Schedule, machine: &Machine) -> Result<(), Sc
     if !stages.iter().any(|stage| is_reduction(&schedule.program().blocks[*stage])) {
         return Err(unfit("rows", "nothing is reduced"));
     }
+    if schedule.loops(*output).is_empty() {
+        // One result: there is no row to finish while it is near.
+        return blocks.iter().try_for_each(|block| write_stage(schedule, *block, 0, machine));
+    }
     let rows = row_loops(schedule, *output, stages)?;
     let at = *rows.last().ok_or_else(|| unfit("rows", "there is one row only"))?;
     for stage in stages.iter().rev() {
@@ -55,6 +59,9 @@ fn row_loops(
         }
     }
     let loops = schedule.loops(output);
+    if rows == 0 && loops.first().is_some_and(|first| schedule.extent(*first) == Some(1)) {
+        rows = 1;
+    }
     if rows == 0 {
         return Err(unfit("rows", "the result does not depend on rows"));
     }
@@ -71,7 +78,7 @@ fn write_stage(
     let loops = schedule.loops(block)[outer..].to_vec();
     let Some(last) = loops.last() else { return Ok(()) };
     if is_reduction(&schedule.program().blocks[block]) {
-        return reduce_in_vectors(schedule, block, *last, machine);
+        return reduce_in_vectors(schedule, block, *last, outer > 0, machine);
     }
     let own = &schedule.program().blocks[block];
     let var = own.iterators[own.iterators.len() - 1].var;
@@ -86,12 +93,13 @@ fn write_stage(
     Ok(())
 }
 
-/// Splits the reduced axis into vectors of partial results in registers; the last vectors may be
-/// shorter.
+/// Splits the reduced axis into vectors of partial results, within a row in registers; the last
+/// vectors may be shorter.
 fn reduce_in_vectors(
     schedule: &mut Schedule,
     block: BlockId,
     last: VarId,
+    in_row: bool,
     machine: &Machine,
 ) -> Result<(), ScheduleError> {
     let own = &schedule.program().blocks[block];
@@ -109,7 +117,9 @@ fn reduce_in_vectors(
     loop {
         let (_, lanes) = schedule.split(last, width)?;
         let partial = schedule.rfactor(block, lanes)?;
-        schedule.set_scope(partial, Scope::Register)?;
+        if in_row {
+            schedule.set_scope(partial, Scope::Register)?;
+        }
         write_partial(schedule, partial, width, machine)?;
         let Some(next) = schedule.loops(block).last().copied() else { return Ok(()) };
         if width <= 2 {
