@@ -1,6 +1,6 @@
 //! `hone inspect`: what is inside an artifact.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use clap::Args;
@@ -19,7 +19,7 @@ use crate::storage::local;
 pub struct Arguments {
     /// The artifact.
     pub artifact: PathBuf,
-    /// Show one kernel: its schedule as a trace, and its loop program.
+    /// Show one kernel: its schedule as a trace, its loop program, and its machine code.
     #[arg(long, value_name = "NAME")]
     pub kernel: Option<String>,
     /// Show where in the arena each step reads and writes.
@@ -138,15 +138,8 @@ fn kernel(reader: &Reader<'_>, name: &str) -> Result<()> {
     let damaged =
         |error| Failure::because(Reason::InvalidArtifact, "the artifact cannot be shown", error);
     let Inspect { kernels, .. } = reader.inspect().map_err(damaged)?.unwrap_or_default();
-    // A step's kernel may be one function of a program of several, numbered behind its stem.
-    let stem = |kernel: &&KernelText| {
-        name == kernel.kernel
-            || name
-                .strip_prefix(&kernel.kernel)
-                .and_then(|rest| rest.strip_prefix('_'))
-                .is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_digit()))
-    };
-    let found: Vec<&KernelText> = kernels.iter().filter(stem).collect();
+    let found: Vec<&KernelText> =
+        kernels.iter().filter(|kernel| is_of_stem(name, &kernel.kernel)).collect();
     if found.is_empty() {
         let some: Vec<&str> = kernels.iter().take(5).map(|k| k.kernel.as_str()).collect();
         let message = match some.is_empty() {
@@ -155,9 +148,45 @@ fn kernel(reader: &Reader<'_>, name: &str) -> Result<()> {
         };
         return Err(Failure::new(Reason::Usage, message));
     }
-    let texts = found.iter().map(|kernel| {
-        let KernelText { variant, kernel, trace, program, .. } = kernel;
-        format!("kernel {kernel} of variant {variant}\n\nschedule\n{trace}\n\nprogram\n{program}\n")
-    });
-    print(&texts.collect::<String>())
+    let mut text = String::new();
+    for own in &found {
+        let KernelText { variant, kernel, trace, program, .. } = own;
+        text.push_str(&format!(
+            "kernel {kernel} of variant {variant}\n\nschedule\n{trace}\n\nprogram\n{program}\n"
+        ));
+        text.push_str(&instructions(reader, own)?);
+    }
+    print(&text)
+}
+
+/// The machine code of a kernel, function by function.
+fn instructions(reader: &Reader<'_>, kernel: &KernelText) -> Result<String> {
+    let variant = reader.manifest().variants.get(kernel.variant as usize);
+    let Some((variant, code)) = variant.and_then(|own| Some((own, reader.code(own.code)?))) else {
+        return Ok(String::new());
+    };
+    let hone_artifact::Target { triple, cpu, features } = &variant.target;
+    let features = features.iter().map(|own| format!("+{own}")).collect();
+    let shown = |error: hone_driver::CodegenError| {
+        Failure::because(Reason::InvalidArtifact, "the artifact's code cannot be shown", error)
+    };
+    let target = hone_driver::Target::new(triple, cpu, features).map_err(shown)?;
+    let functions: BTreeSet<&str> = variant
+        .steps
+        .iter()
+        .map(|step| step.kernel.as_str())
+        .filter(|name| is_of_stem(name, &kernel.kernel))
+        .collect();
+    let mut text = String::new();
+    for function in functions {
+        let code = hone_driver::disassemble(code, &target, function).map_err(shown)?;
+        text.push_str(&format!("code of {function}\n{}\n", code.unwrap_or_default()));
+    }
+    Ok(text)
+}
+
+/// Whether a function is a kernel's: its only one, or one of several, numbered behind its stem.
+fn is_of_stem(name: &str, stem: &str) -> bool {
+    let number = name.strip_prefix(stem).and_then(|rest| rest.strip_prefix('_'));
+    name == stem || number.is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_digit()))
 }

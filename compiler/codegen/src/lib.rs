@@ -15,6 +15,7 @@
 //! needs nothing; it never traps on integer division; equal input gives equal bytes.
 
 mod compile;
+mod disassemble;
 mod error;
 mod linear;
 mod link;
@@ -26,6 +27,7 @@ mod targets;
 mod text;
 
 pub use compile::{assembly, compile, kernels, llvm_ir};
+pub use disassemble::disassemble;
 pub use error::CodegenError;
 pub use link::link;
 pub use probe::{Cache, Machine, probe};

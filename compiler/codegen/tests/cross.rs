@@ -1,7 +1,7 @@
 //! Code for other processors: emitted and linked here, run by an emulator where there is one.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use hone_codegen::{Options, Target, Unit, assembly, compile, link};
+use hone_codegen::{Options, Target, Unit, assembly, compile, disassemble, link};
 use hone_tensor::{Builder, Combiner, Expr, LoopKind, Program, Statement, UnaryOp};
 use hone_types::{DataType, TensorType};
 use std::process::Command;
@@ -50,6 +50,10 @@ fn every_architecture_links() {
         assert_eq!(&bytes[..4], b"\x7fELF");
         assert_eq!(u16::from_le_bytes([bytes[18], bytes[19]]), machine, "{arch}");
         assert_eq!(bytes, shared_object(&target), "{arch}: equal input, equal bytes");
+        let text = disassemble(&bytes, &target, "kernel_1").unwrap().unwrap();
+        assert!(text.contains("ret") && !text.contains('?'), "{arch}: {text}");
+        assert!(text.lines().count() > 10, "{arch}: the body is missing: {text}");
+        assert!(disassemble(&bytes, &target, "nothing").unwrap().is_none());
     }
 }
 

@@ -10,7 +10,7 @@ mod steps;
 mod storage;
 
 pub use error::CompileError;
-pub use hone_codegen::{CodegenError, Machine, Target, probe};
+pub use hone_codegen::{CodegenError, Machine, Target, disassemble, probe};
 pub use hone_graph::Port;
 pub use hone_import::{ImportError, ImportOptions, InputBinding, NodeError, import};
 pub use hone_ops::{EvaluateError, Graph, evaluate};
