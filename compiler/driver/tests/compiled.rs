@@ -327,3 +327,14 @@ fn transposed_convolutions() {
         case.check(y);
     }
 }
+
+#[test]
+fn transpositions_in_squares() {
+    for shape in [[1, 32, 48], [2, 37, 65], [3, 100, 33]] {
+        let mut case = Case::new();
+        let x = case.input(&shape);
+        let y = case.node(Transpose { permutation: vec![0, 2, 1] }, &[x]);
+        let y = case.unary(UnaryFunction::Tanh, y);
+        case.check(y);
+    }
+}

@@ -3,8 +3,9 @@
 use super::outer::spread;
 use super::{unfit, vector_width};
 use crate::Machine;
-use crate::access::{is_reduction, vector_axis};
+use crate::access::{Use, is_reduction, loads, usage, value, vector_axis};
 use hone_schedule::{Schedule, ScheduleError};
+use hone_tensor::{BlockId, Iterator, VarId};
 
 /// Elements of a task of a flat loop.
 const CHUNK: usize = 4096;
@@ -20,6 +21,10 @@ pub(super) fn apply(schedule: &mut Schedule, machine: &Machine) -> Result<(), Sc
         let Some((last, outer)) = loops.split_last() else { continue };
         if vector_axis(&schedule.program().blocks[block]) != Some(loops.len() - 1) {
             spread(schedule, &loops)?;
+            continue;
+        }
+        if let Some(place) = read_across(schedule, block, &loops, machine) {
+            write_tiles(schedule, &loops, place, machine)?;
             continue;
         }
         let extent = schedule.extent(*last).unwrap_or(1);
@@ -38,4 +43,43 @@ pub(super) fn apply(schedule: &mut Schedule, machine: &Machine) -> Result<(), Sc
         spread(schedule, &outer)?;
     }
     Ok(())
+}
+
+/// The place of the axis along which an operand lies, where it is another than the last: a
+/// transposition of extents of several vectors.
+fn read_across(
+    schedule: &Schedule,
+    block: BlockId,
+    loops: &[VarId],
+    machine: &Machine,
+) -> Option<usize> {
+    let own = &schedule.program().blocks[block];
+    let (last, others) = own.iterators.split_last()?;
+    let long = |extent: usize| extent >= 2 * machine.lanes;
+    if loops.len() != own.iterators.len() || !long(last.extent) {
+        return None;
+    }
+    let reads = loads(value(own));
+    reads.into_iter().find_map(|load| {
+        let along = |other: &Iterator| usage(load, other.var) == Use::Unit && long(other.extent);
+        (usage(load, last.var) == Use::Strided).then(|| others.iter().position(along)).flatten()
+    })
+}
+
+/// Goes through squares of both axes, so that the lines that are read are used up while they are
+/// near.
+fn write_tiles(
+    schedule: &mut Schedule,
+    loops: &[VarId],
+    place: usize,
+    machine: &Machine,
+) -> Result<(), ScheduleError> {
+    let Some((last, others)) = loops.split_last() else { return Ok(()) };
+    let mut outer: Vec<VarId> = others.to_vec();
+    let (tiles, rows) = schedule.split(outer.remove(place), machine.lanes)?;
+    let (columns, lanes) = schedule.split(*last, machine.lanes)?;
+    outer.extend([tiles, columns]);
+    schedule.reorder(&[outer.clone(), vec![rows, lanes]].concat())?;
+    schedule.vectorize(lanes)?;
+    spread(schedule, &outer)
 }
