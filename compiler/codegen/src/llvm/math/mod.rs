@@ -1,10 +1,10 @@
 //! Mathematical functions as our own code, on scalars and vectors alike: nothing calls a library.
 //!
-//! In `f32`: exp, log, tanh and erf have code of their own, within 2 units in the last place, and
-//! sigmoid, within 3 down to the least normal number, which stands for all smaller results; every
-//! other function is computed in `f64` and rounded, within 1. In `f64`: relative error below 1e-12
-//! (absolute, for sine and cosine). Arguments of sine, cosine and tangent are reduced
-//! exactly up to 2^30 in magnitude; beyond that their error grows with the argument.
+//! In `f32`: exp, log and tanh have code of their own, within 2 units in the last place; sigmoid,
+//! within 3 down to the least normal number, which stands for all smaller results; and erf, within 6.
+//! Every other function is computed in `f64` and rounded, within 1. In `f64`: relative error below
+//! 1e-12 (absolute, for sine and cosine). Arguments of sine, cosine and tangent are reduced exactly
+//! up to 2^30 in magnitude; beyond that their error grows with the argument.
 
 mod coefficients;
 mod double;
