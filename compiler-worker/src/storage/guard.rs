@@ -64,6 +64,14 @@ impl Guard {
         }
     }
 
+    /// Lets through what a name resolved to, for a connection to exactly these addresses; all or none.
+    pub fn pass(&self, host: &str, found: Vec<SocketAddr>) -> Result<Addrs, Forbidden> {
+        for address in &found {
+            self.check(host, address.ip())?;
+        }
+        Ok(Box::new(found.into_iter()))
+    }
+
     /// Checks the host of a URL where it is an address itself; names are checked when resolved.
     pub fn check_literal(&self, url: &url::Url) -> Result<(), Forbidden> {
         match url.host() {
@@ -80,12 +88,7 @@ impl Resolve for Guard {
         Box::pin(async move {
             let host = name.as_str().to_owned();
             let found = tokio::net::lookup_host((host.as_str(), 0)).await?;
-            let found: Vec<SocketAddr> = found.collect();
-            for address in &found {
-                guard.check(&host, address.ip())?;
-            }
-            let addresses: Addrs = Box::new(found.into_iter());
-            Ok::<_, Box<dyn Error + Send + Sync>>(addresses)
+            Ok::<_, Box<dyn Error + Send + Sync>>(guard.pass(&host, found.collect())?)
         })
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hone_artifact::exit_code::Reason;
+use reqwest::dns::Resolve;
 use reqwest::redirect::{Attempt, Policy};
 use reqwest::{Client, ClientBuilder, StatusCode};
 
@@ -19,6 +20,14 @@ const SILENCE: Duration = Duration::from_secs(30);
 /// # Errors
 /// Where the system has no certificates to trust.
 pub fn client(guard: &Guard, https_only: bool) -> reqwest::Result<Client> {
+    client_with(guard, Arc::new(guard.clone()), https_only)
+}
+
+fn client_with<R: Resolve + 'static>(
+    guard: &Guard,
+    resolver: Arc<R>,
+    https_only: bool,
+) -> reqwest::Result<Client> {
     // One provider for the whole process, before the first client; a second call finds it set.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let at_redirect = guard.clone();
@@ -28,7 +37,7 @@ pub fn client(guard: &Guard, https_only: bool) -> reqwest::Result<Client> {
         .connect_timeout(CONNECT)
         .read_timeout(SILENCE)
         .user_agent(concat!("hone/", env!("CARGO_PKG_VERSION")))
-        .dns_resolver(Arc::new(guard.clone()))
+        .dns_resolver(resolver)
         .redirect(Policy::custom(move |attempt| follow(&at_redirect, attempt)))
         .build()
 }
@@ -98,7 +107,10 @@ mod tests {
     #![allow(clippy::unwrap_used, clippy::expect_used)]
     use super::*;
     use std::io::{Read, Write};
-    use std::net::TcpListener;
+    use std::net::{SocketAddr, TcpListener};
+    use std::sync::Mutex;
+
+    use reqwest::dns::{Name, Resolving};
 
     /// Serves one answer a connection, for as long as the test lives; gives the port.
     fn serve(answers: Vec<String>) -> u16 {
@@ -142,6 +154,39 @@ mod tests {
             let failure = get(url, &Guard::default(), 100, true).unwrap_err();
             assert_eq!(failure.reason, Reason::SourceForbidden, "{url}: {}", failure.chain());
         }
+    }
+
+    /// A name server that answers differently every time, behind the guard.
+    struct Changing {
+        guard: Guard,
+        answers: Mutex<Vec<&'static str>>,
+    }
+
+    impl Resolve for Changing {
+        fn resolve(&self, name: Name) -> Resolving {
+            let next = self.answers.lock().unwrap().pop().expect("asked more often than answered");
+            let found = vec![SocketAddr::new(next.parse().unwrap(), 0)];
+            let passed = self.guard.pass(name.as_str(), found);
+            Box::pin(async move { Ok(passed?) })
+        }
+    }
+
+    /// The name is asked once a connection, and the connection is to the address that was checked; when
+    /// it leads elsewhere at the next one, that is refused.
+    #[test]
+    fn a_name_that_changes_its_answer_gains_nothing() {
+        let port = serve(vec![redirect("http://other.example/secret")]);
+        let guard = Guard::new(["127.0.0.1"]);
+        let answers = Mutex::new(vec!["169.254.169.254", "127.0.0.1"]);
+        let resolver = Arc::new(Changing { guard: guard.clone(), answers });
+        let client = client_with(&guard, Arc::clone(&resolver), false).unwrap();
+        let url = format!("http://changing.example:{port}/model");
+        let error = block_on(async { client.get(&url).send().await }).unwrap().unwrap_err();
+        assert!(forbidden(&error), "{error:?}");
+        assert!(
+            resolver.answers.lock().unwrap().is_empty(),
+            "the second address was not asked for"
+        );
     }
 
     #[test]
