@@ -3,6 +3,7 @@
 //! Nothing in here ships. A chore is one file with a `run` function and one line in [`Chore`].
 
 use clap::Parser;
+use std::process::ExitCode;
 
 mod bench_peers;
 mod chaos;
@@ -54,20 +55,31 @@ enum Chore {
     Tidy,
 }
 
-fn main() -> anyhow::Result<()> {
-    match Chore::parse() {
-        Chore::BenchPeers(arguments) => bench_peers::run(&arguments),
-        Chore::Demo(arguments) => demo::run(&arguments),
-        Chore::DemoCluster(arguments) => demo_cluster::run(&arguments),
-        Chore::Chaos(arguments) => chaos::run(&arguments),
-        Chore::Models(arguments) => models::run(&arguments),
+/// What failed is the last line printed, without a backtrace: where only the end of the output is kept, it is there.
+fn main() -> ExitCode {
+    match run(&Chore::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(chore: &Chore) -> anyhow::Result<()> {
+    match chore {
+        Chore::BenchPeers(arguments) => bench_peers::run(arguments),
+        Chore::Demo(arguments) => demo::run(arguments),
+        Chore::DemoCluster(arguments) => demo_cluster::run(arguments),
+        Chore::Chaos(arguments) => chaos::run(arguments),
+        Chore::Models(arguments) => models::run(arguments),
         Chore::OnnxProto => onnx_proto::run(),
         Chore::OnnxTests => onnx_tests::run(),
         Chore::Generate => generate::run(),
-        Chore::Python(arguments) => python::run(&arguments),
-        Chore::Scale(arguments) => scale::run(&arguments),
-        Chore::Setup(arguments) => setup::run(&arguments),
-        Chore::Test(arguments) => test::run(&arguments),
+        Chore::Python(arguments) => python::run(arguments),
+        Chore::Scale(arguments) => scale::run(arguments),
+        Chore::Setup(arguments) => setup::run(arguments),
+        Chore::Test(arguments) => test::run(arguments),
         Chore::Shipped => shipped::run(),
         Chore::Tidy => tidy::run(),
     }

@@ -1,7 +1,8 @@
 //! Everything that is checked before a change lands, in the order in which it fails soonest.
 
 use anyhow::{Context, Result, bail};
-use std::process::Command;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::Instant;
 
 /// One check: what it is called, and the command.
@@ -72,7 +73,7 @@ pub struct Arguments {
     product: bool,
 }
 
-/// Runs every check and stops at the first that fails.
+/// Runs every check and stops at the first that fails; what failed in it is told once more at the end.
 pub fn run(arguments: &Arguments) -> Result<()> {
     let checks = match (arguments.product, arguments.no_cluster) {
         (true, _) => PRODUCT_CHECKS.to_vec(),
@@ -82,16 +83,80 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     for (name, command) in checks {
         let start = Instant::now();
         println!("== {name}: {}", command.join(" "));
-        let status = Command::new(command[0])
-            .args(&command[1..])
-            .current_dir(crate::repository::root())
-            .env("HONE_CLUSTER_TESTS", "required")
-            .status()
-            .with_context(|| format!("{} could not be started", command[0]))?;
+        let (status, failures) = check(command)?;
         if !status.success() {
+            println!("== {name}: what failed in it\n{failures}");
             bail!("{name} failed: {status}");
         }
         println!("== {name}: passed in {:.0} s", start.elapsed().as_secs_f64());
     }
     Ok(())
+}
+
+/// Runs one command, passing its output on; its status and the last of what it said about failures.
+fn check(command: &[&str]) -> Result<(ExitStatus, String)> {
+    let mut child = Command::new(command[0])
+        .args(&command[1..])
+        .current_dir(crate::repository::root())
+        .env("HONE_CLUSTER_TESTS", "required")
+        .stdout(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("{} could not be started", command[0]))?;
+    let output = child.stdout.take().context("the output was asked for")?;
+    let mut failures = Failures::default();
+    for line in BufReader::new(output).split(b'\n') {
+        let line = String::from_utf8_lossy(&line?).into_owned();
+        println!("{line}");
+        failures.see(line);
+    }
+    Ok((child.wait()?, failures.said()))
+}
+
+/// Most lines of failures told again.
+const LINES: usize = 80;
+
+/// The parts of a test runner's output that speak of failures: from `failures:` to `test result:`.
+#[derive(Default)]
+struct Failures {
+    lines: Vec<String>,
+    within: bool,
+}
+
+impl Failures {
+    fn see(&mut self, line: String) {
+        self.within |= line == "failures:";
+        // A backtrace would push out what the test said.
+        let frame = line.trim_start().starts_with("at ") || is_frame(&line);
+        if (self.within && !frame && !line.is_empty()) || line.ends_with("FAILED") {
+            self.lines.push(line.chars().take(400).collect());
+        }
+        self.within &= !self.lines.last().is_some_and(|last| last.starts_with("test result:"));
+    }
+
+    fn said(&self) -> String {
+        self.lines[self.lines.len().saturating_sub(LINES)..].join("\n")
+    }
+}
+
+/// A numbered line of a backtrace: `  12: name`.
+fn is_frame(line: &str) -> bool {
+    let Some((number, _)) = line.split_once(": ") else { return false };
+    line.starts_with(' ') && number.trim_start().bytes().all(|byte| byte.is_ascii_digit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_are_kept_without_backtraces() {
+        let mut failures = Failures::default();
+        let output = "test a ... ok\ntest b ... FAILED\nfailures:\n---- b stdout ----\nleft: 1\n   3: main\n      at lib.rs\n\
+                      test result: FAILED. 1 passed\nanother";
+        output.lines().for_each(|line| failures.see(line.into()));
+        assert_eq!(
+            failures.said(),
+            "test b ... FAILED\nfailures:\n---- b stdout ----\nleft: 1\ntest result: FAILED. 1 passed"
+        );
+    }
 }
