@@ -1,42 +1,64 @@
-//! The operator's metrics, as a Prometheus would read them.
+//! Metrics, as a Prometheus would read them.
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
-use std::time::Duration;
+use anyhow::Result;
 
-use anyhow::{Context, Result};
+use super::api::request;
 
 /// The text of `/metrics` at one moment.
 pub struct Metrics(String);
 
+/// One line of it.
+pub struct Sample<'a> {
+    labels: &'a str,
+    /// Its value.
+    pub value: f64,
+}
+
+impl<'a> Sample<'a> {
+    /// The value of a label.
+    pub fn label(&self, name: &str) -> Option<&'a str> {
+        let mut rest = self.labels;
+        loop {
+            let (key, after) = rest.split_once("=\"")?;
+            let (value, after) = after.split_once('"')?;
+            if key.trim_start_matches(',') == name {
+                return Some(value);
+            }
+            rest = after;
+        }
+    }
+}
+
 impl Metrics {
-    /// Reads them off `address`.
-    pub fn read(address: &str) -> Result<Self> {
-        let mut stream = TcpStream::connect(address)?;
-        stream.set_read_timeout(Some(Duration::from_secs(10)))?;
-        write!(stream, "GET /metrics HTTP/1.0\r\nHost: {address}\r\n\r\n")?;
-        let mut text = String::new();
-        stream.read_to_string(&mut text)?;
-        let (_, body) = text.split_once("\r\n\r\n").context("no body")?;
-        Ok(Self(body.to_owned()))
+    /// Those in a text.
+    pub fn of(text: String) -> Self {
+        Self(text)
     }
 
-    /// Samples of a metric: labels as they stand, value.
-    fn samples<'a>(&'a self, name: &'a str) -> impl Iterator<Item = (&'a str, f64)> {
+    /// Reads them off `address`.
+    pub fn read(address: &str) -> Result<Self> {
+        Ok(Self(request(address, "GET", "/metrics", "")?))
+    }
+
+    /// Samples of a metric.
+    pub fn samples<'a>(&'a self, name: &'a str) -> impl Iterator<Item = Sample<'a>> {
         self.0.lines().filter_map(move |line| {
             let (labels, value) = line.strip_prefix(name)?.strip_prefix('{')?.rsplit_once("} ")?;
-            Some((labels, value.parse().ok()?))
+            Some(Sample { labels, value: value.parse().ok()? })
         })
     }
 
-    /// Requests that change something, other than those for the lease.
+    /// The sum of a metric over the samples whose `label` has `value`.
+    pub fn sum(&self, name: &str, label: &str, value: &str) -> f64 {
+        let samples = self.samples(name).filter(|sample| sample.label(label) == Some(value));
+        samples.map(|sample| sample.value).sum()
+    }
+
+    /// Requests of the operator that change something, other than those for the lease.
     pub fn writes(&self) -> f64 {
         let writes = ["POST", "PUT", "PATCH", "DELETE"];
-        let samples = self.samples("rest_client_requests_total");
-        let writing = samples.filter(|(labels, _)| {
-            writes.iter().any(|method| labels.contains(&format!("method=\"{method}\"")))
-        });
-        writing.map(|(_, value)| value).sum()
+        let sum = |method| self.sum("rest_client_requests_total", "method", method);
+        writes.into_iter().map(sum).sum()
     }
 
     /// The upper end, in seconds, of the bucket that holds a quantile of the wait from an event to the
@@ -57,11 +79,10 @@ impl Metrics {
     fn buckets(&self) -> Vec<(f64, f64)> {
         let mut buckets: Vec<(f64, f64)> = self
             .samples("workqueue_queue_duration_seconds_bucket")
-            .filter(|(labels, _)| labels.contains("name=\"modelcompilation\""))
-            .filter_map(|(labels, count)| {
-                let (_, end) = labels.split_once("le=\"")?;
-                let end = end.split('"').next()?;
-                Some((end.parse().unwrap_or(f64::INFINITY), count))
+            .filter(|sample| sample.label("name") == Some("modelcompilation"))
+            .filter_map(|sample| {
+                let end = sample.label("le")?;
+                Some((end.parse().unwrap_or(f64::INFINITY), sample.value))
             })
             .collect();
         buckets.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -94,5 +115,12 @@ workqueue_queue_duration_seconds_bucket{controller=\"c\",name=\"devicepool\",le=
         assert!(metrics.wait(&nothing, 0.999).is_infinite());
         let earlier = Metrics(TEXT.replace("le=\"0.1\"} 50", "le=\"0.1\"} 49"));
         assert!((metrics.wait(&earlier, 0.99) - 0.1).abs() < 1e-9);
+    }
+
+    #[test]
+    fn labels_are_found_by_their_whole_name() {
+        let sample = Sample { labels: "subresource=\"status\",resource=\"jobs\"", value: 1.0 };
+        assert_eq!(sample.label("resource"), Some("jobs"));
+        assert_eq!(sample.label("source"), None);
     }
 }

@@ -1,6 +1,8 @@
-//! The objects of the suite as YAML documents.
+//! The objects of the suite.
 
-/// A pool of all simulated nodes.
+use serde_json::{Value, json};
+
+/// A pool of all simulated nodes, as YAML.
 pub fn pool(exclusive: bool) -> String {
     let exclusivity = if exclusive { "Device" } else { "Shared" };
     format!(
@@ -14,51 +16,167 @@ spec: {{kind: CPU, nodeSelector: {{type: simulated}}, exclusivity: {exclusivity}
 }
 
 /// A compilation that no other equals, so that none is found in the cache.
-pub fn compilation(number: usize) -> String {
-    format!(
-        "---
-apiVersion: hone.dev/v1alpha1
-kind: ModelCompilation
-metadata: {{name: c{number}}}
-spec:
-  model: {{uri: 's3://models/{number}.onnx', digest: 'sha256:{number:064x}'}}
-  targets: [{{name: main, pool: simulated}}]
-  output: {{uri: 's3://artifacts/{number}'}}
-"
-    )
+pub fn compilation(number: usize) -> Value {
+    json!({
+        "apiVersion": "hone.dev/v1alpha1",
+        "kind": "ModelCompilation",
+        "metadata": {"name": format!("c{number}")},
+        "spec": {
+            "model": {
+                "uri": format!("s3://models/{number}.onnx"),
+                "digest": format!("sha256:{number:064x}"),
+            },
+            "targets": [{"name": "main", "pool": "simulated"}],
+            "output": {"uri": format!("s3://artifacts/{number}")},
+        },
+    })
 }
 
-/// A Job whose pod has the form of a worker's.
-pub fn job(number: usize, exclusive: bool) -> String {
-    let affinity = "
-      affinity:
-        podAntiAffinity:
-          requiredDuringSchedulingIgnoredDuringExecution:
-          - {topologyKey: kubernetes.io/hostname, namespaceSelector: {}, labelSelector: {matchLabels: {plain: 'true'}}}";
-    let affinity = if exclusive { affinity } else { "" };
-    format!(
-        "---
-apiVersion: batch/v1
-kind: Job
-metadata: {{name: j{number}}}
-spec:
-  backoffLimit: 3
-  podReplacementPolicy: Failed
-  podFailurePolicy:
-    rules:
-    - {{action: FailJob, onExitCodes: {{containerName: worker, operator: In, values: [1, 2]}}}}
-  template:
-    metadata: {{labels: {{plain: 'true'}}}}
-    spec:
-      restartPolicy: Never
-      automountServiceAccountToken: false
-      nodeSelector: {{type: simulated}}{affinity}
-      containers:
-      - name: worker
-        image: simulated
-        resources: {{requests: {{cpu: '1', memory: 2Gi}}}}
-        volumeMounts: [{{name: scratch, mountPath: /scratch}}]
-      volumes: [{{name: scratch, emptyDir: {{sizeLimit: 20Gi}}}}]
-"
-    )
+/// A status of the size of the operator's: that of work that waits, or that is done.
+pub fn status(number: usize, done: bool) -> Value {
+    let now = "2026-01-01T00:00:00Z";
+    let (reason, message) =
+        if done { ("Succeeded", "main: 1.31ms") } else { ("Pending", "waiting for a device") };
+    let condition = |kind: &str| {
+        let truth = if kind == "Ready" && done { "True" } else { "False" };
+        json!({
+            "type": kind, "status": truth, "reason": reason, "message": message,
+            "observedGeneration": 1, "lastTransitionTime": now,
+        })
+    };
+    let kinds = ["Ready", "Reconciling", "Stalled", "Finished", "Succeeded", "Verified", "Tuned"];
+    let mut target = json!({
+        "name": "main", "phase": reason, "pool": "simulated",
+        "specDigest": format!("sha256:{number:064x}"),
+        "contentKey": format!("sha256:{number:064x}"),
+        "jobRef": {"name": format!("j{number}-main-0123456789")},
+    });
+    let mut status = json!({
+        "observedGeneration": 1, "phase": reason, "startTime": now,
+        "targetsReady": if done { "1/1" } else { "0/1" },
+        "conditions": kinds.map(condition),
+    });
+    if done {
+        target["artifact"] = json!({
+            "uri": format!("s3://artifacts/{number}.hone"),
+            "digest": format!("sha256:{number:064x}"), "sizeBytes": 4096,
+        });
+        target["fingerprint"] = json!(format!("sha256:{number:064x}"));
+        target["latency"] = json!({"p50": "1.31ms"});
+        target["correctness"] = json!({"maxAbs": "1e-5", "maxRel": "1e-4", "passed": true});
+        target["cache"] = json!("Miss");
+        target["compileTime"] = json!("1s");
+        status["completionTime"] = json!(now);
+    }
+    status["targets"] = json!([target]);
+    status
+}
+
+/// A Job of the form and size of the operator's, with an owner or without.
+pub fn job(number: usize, owner: Option<&Value>, exclusive: bool) -> Value {
+    // The label by which the simulation knows whose pods end with a report.
+    let labels = json!({
+        "plain": "true", "hone.dev/purpose": "compile", "hone.dev/compilation": format!("c{number}"),
+        "hone.dev/compilation-uid": format!("00000000-0000-0000-0000-{number:012}"),
+        "hone.dev/target": "main", "hone.dev/pool": "simulated",
+    });
+    let owners = owner.map(|owner| {
+        json!([{
+            "apiVersion": owner["apiVersion"], "kind": owner["kind"],
+            "name": owner["metadata"]["name"], "uid": owner["metadata"]["uid"],
+            "controller": true, "blockOwnerDeletion": true,
+        }])
+    });
+    let mut job = json!({
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": format!("j{number}-main-0123456789"), "labels": labels},
+        "spec": {
+            "activeDeadlineSeconds": 14400,
+            "backoffLimit": 3,
+            "completions": 1,
+            "parallelism": 1,
+            "podReplacementPolicy": "Failed",
+            "ttlSecondsAfterFinished": 86400,
+            "podFailurePolicy": {"rules": [
+                {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
+                {"action": "FailJob", "onExitCodes": {
+                    "containerName": "worker", "operator": "In", "values": [1, 2],
+                }},
+            ]},
+            "template": {"metadata": {"labels": labels}, "spec": pod(number, exclusive)},
+        },
+    });
+    if let Some(owners) = owners {
+        job["metadata"]["ownerReferences"] = owners;
+    }
+    job
+}
+
+fn pod(number: usize, exclusive: bool) -> Value {
+    let request = json!({
+        "version": 1,
+        "subject": {
+            "namespace": "default", "name": format!("c{number}"),
+            "uid": format!("00000000-0000-0000-0000-{number:012}"),
+        },
+        "work": {"compile": {
+            "model": {
+                "uri": format!("s3://models/{number}.onnx"),
+                "digest": format!("sha256:{number:064x}"),
+            },
+            "inputs": [],
+            "target": {
+                "name": "main", "os": "linux", "arch": "amd64", "cpu": "host", "features": [],
+                "pool": "simulated",
+            },
+            "precision": ["f32"],
+            "tuning": {"policy": "Never"},
+            "correctness": {"rtol": 1e-3, "atol": 1e-4},
+            "output": {"uri": format!("s3://artifacts/{number}")},
+        }},
+    });
+    let mut pod = json!({
+        "restartPolicy": "Never",
+        "automountServiceAccountToken": false,
+        "enableServiceLinks": false,
+        "terminationGracePeriodSeconds": 10,
+        "nodeSelector": {"type": "simulated"},
+        "securityContext": {
+            "runAsNonRoot": true, "runAsUser": 65532, "runAsGroup": 65532, "fsGroup": 65532,
+            "fsGroupChangePolicy": "OnRootMismatch", "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "containers": [{
+            "name": "worker",
+            "image": "simulated",
+            "imagePullPolicy": "IfNotPresent",
+            "args": ["worker"],
+            "env": [
+                {"name": "HONE_REQUEST", "value": request.to_string()},
+                {"name": "HONE_SCRATCH", "value": "/scratch"},
+                {"name": "HOME", "value": "/scratch"},
+            ],
+            "resources": {"requests": {"cpu": "1", "memory": "2Gi"}},
+            "terminationMessagePolicy": "FallbackToLogsOnError",
+            "securityContext": {
+                "allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]},
+                "readOnlyRootFilesystem": true, "runAsNonRoot": true,
+                "seccompProfile": {"type": "RuntimeDefault"},
+            },
+            "volumeMounts": [
+                {"name": "scratch", "mountPath": "/scratch"},
+                {"name": "scratch", "mountPath": "/tmp", "subPath": "tmp"},
+            ],
+        }],
+        "volumes": [{"name": "scratch", "emptyDir": {"sizeLimit": "20Gi"}}],
+    });
+    if exclusive {
+        pod["affinity"] = json!({"podAntiAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [{
+                "topologyKey": "kubernetes.io/hostname", "namespaceSelector": {},
+                "labelSelector": {"matchLabels": {"plain": "true"}},
+            }],
+        }});
+    }
+    pod
 }
