@@ -27,7 +27,7 @@ pub struct Context {
     /// Events.
     pub recorder: Recorder,
     /// Who waits since when.
-    pub waiting: Waiting,
+    pub waiting: Arc<Waiting>,
 }
 
 impl Context {

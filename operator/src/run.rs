@@ -115,7 +115,9 @@ fn context(
     fence: Arc<Fence>,
     identity: &str,
 ) -> (Arc<Context>, stores::Sources) {
-    let (stores, sources) = stores::open(&client, arguments.watch_namespace.as_deref());
+    let waiting = Arc::new(Waiting::default());
+    let namespace = arguments.watch_namespace.as_deref();
+    let (stores, sources) = stores::open(&client, namespace, Arc::clone(&waiting));
     let reporter = Reporter { controller: MANAGER.to_owned(), instance: Some(identity.to_owned()) };
     let context = Context {
         recorder: Recorder::new(client.clone(), reporter),
@@ -124,7 +126,7 @@ fn context(
         stores,
         metrics,
         fence,
-        waiting: Waiting::default(),
+        waiting,
     };
     (Arc::new(context), sources)
 }

@@ -4,34 +4,40 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
-use futures::{Stream, StreamExt};
+use futures::{Stream, StreamExt, TryStreamExt};
 use hone_crds::{DevicePool, ModelCompilation, Phase};
-use k8s_openapi::api::batch::v1::{Job, JobSpec};
-use k8s_openapi::api::core::v1::{Namespace, Node, NodeSpec, NodeStatus};
+use k8s_openapi::api::core::v1::Namespace;
 use kube::core::PartialObjectMeta;
 use kube::runtime::reflector::{ObjectRef, Store, store::Writer};
 use kube::runtime::watcher::{self, Event};
 use kube::runtime::{WatchStreamExt, reflector, watcher as watch};
 use kube::{Api, Client, Resource, ResourceExt};
 
+use crate::facts::Facts;
 use crate::index::Index;
 use crate::model_compilation::{names, result};
+use crate::running::Running;
+use crate::seen::{SeenCompilation, SeenJob, SeenNode, SeenPod};
+use crate::waiting::Waiting;
+use crate::watched::{self, JobFacts, NodeFacts, PodFacts};
 
 /// Readers of every watched kind.
 #[derive(Clone)]
 pub struct Stores {
     /// Compilations.
     pub compilations: Store<ModelCompilation>,
-    /// Our own Jobs.
-    pub jobs: Store<Job>,
+    /// Our own Jobs, by the uid of their compilation.
+    pub jobs: Arc<Facts<JobFacts>>,
+    /// Those of them whose worker runs for some time already.
+    pub running: Arc<Running>,
+    /// Workers' pods that succeeded, by [`watched::pods_of`].
+    pub pods: Arc<Facts<PodFacts>>,
     /// Pools.
     pub pools: Store<DevicePool>,
     /// Nodes: labels, taints, capacity, readiness.
-    pub nodes: Store<Node>,
+    pub nodes: Arc<Facts<NodeFacts>>,
     /// Namespaces: labels and whether they are going away.
     pub namespaces: Store<PartialObjectMeta<Namespace>>,
-    /// Names of Jobs by the uid of their compilation.
-    pub job_index: Arc<Index>,
     /// Names of compilations by `namespace/content key` of their results.
     pub result_index: Arc<Index>,
     /// Wakes compilations.
@@ -49,9 +55,8 @@ pub struct Sources {
 }
 
 /// Watches everything, in one namespace or in all.
-pub fn open(client: &Client, namespace: Option<&str>) -> (Stores, Sources) {
+pub fn open(client: &Client, namespace: Option<&str>, waiting: Arc<Waiting>) -> (Stores, Sources) {
     let (wake, woken) = unbounded();
-    let job_index = Arc::new(Index::default());
     let result_index = Arc::new(Index::default());
 
     let (compilations, compilation_writer) = reflector::store();
@@ -60,31 +65,32 @@ pub fn open(client: &Client, namespace: Option<&str>) -> (Stores, Sources) {
         compilation_writer,
         Arc::clone(&result_index),
     );
-    let (jobs, job_writer) = reflector::store();
+    let jobs = Arc::new(Facts::default());
+    let running = Arc::new(Running::new(waiting, wake.clone()));
     let job_task =
-        job_task(scoped(client, namespace), job_writer, Arc::clone(&job_index), wake.clone());
+        job_task(scoped(client, namespace), Arc::clone(&jobs), Arc::clone(&running), wake.clone());
+    let pods = Arc::new(Facts::default());
+    let pod_task = pod_task(scoped(client, namespace), Arc::clone(&pods));
     let (pools, pool_writer) = reflector::store();
     let pool_task =
         pool_task(Api::all(client.clone()), pool_writer, compilations.clone(), wake.clone());
-    let (nodes, node_writer) = reflector::store();
-    let node_stream = watch(Api::<Node>::all(client.clone()), lists())
-        .default_backoff()
-        .modify(strip_node)
-        .reflect(node_writer);
+    let nodes = Arc::new(Facts::default());
+    let node_task = node_task(Api::all(client.clone()), Arc::clone(&nodes));
     let (namespaces, namespace_writer) = reflector::store();
     let namespace_stream = watch(Api::<PartialObjectMeta<Namespace>>::all(client.clone()), lists())
         .default_backoff()
         .modify(|namespace| namespace.managed_fields_mut().clear())
         .reflect(namespace_writer);
     let stores =
-        Stores { compilations, jobs, pools, nodes, namespaces, job_index, result_index, wake };
+        Stores { compilations, jobs, running, pods, pools, nodes, namespaces, result_index, wake };
     let sources = Sources {
         compilations: compilation_stream,
         wake: woken,
         tasks: vec![
             Box::pin(job_task),
+            Box::pin(pod_task),
             Box::pin(pool_task),
-            Box::pin(drain(node_stream, "nodes")),
+            Box::pin(node_task),
             Box::pin(drain(namespace_stream, "namespaces")),
         ],
     };
@@ -95,13 +101,14 @@ impl Stores {
     /// Returns once every store but that of compilations, which its controller fills, is complete.
     pub async fn ready(&self) {
         let ready = (
-            self.jobs.wait_until_ready(),
             self.pools.wait_until_ready(),
             self.namespaces.wait_until_ready(),
-            self.nodes.wait_until_ready(),
+            self.jobs.ready(),
+            self.pods.ready(),
+            self.nodes.ready(),
         );
         // A writer is dropped only when the process ends.
-        let _ = futures::join!(ready.0, ready.1, ready.2, ready.3);
+        let _ = futures::join!(ready.0, ready.1, ready.2, ready.3, ready.4);
     }
 }
 
@@ -146,13 +153,14 @@ pub fn chain(error: &dyn std::error::Error) -> String {
 }
 
 fn compilation_stream(
-    api: Api<ModelCompilation>,
+    api: Api<SeenCompilation>,
     writer: Writer<ModelCompilation>,
     index: Arc<Index>,
 ) -> futures::stream::BoxStream<'static, Result<ModelCompilation, watcher::Error>> {
     watch(api, lists())
         .default_backoff()
-        .modify(strip_compilation)
+        .map_ok(|event| map(event, ModelCompilation::from))
+        .modify(strip_meta)
         .reflect(writer)
         .inspect(move |event| match event {
             Ok(Event::Apply(object) | Event::InitApply(object)) => {
@@ -190,73 +198,59 @@ fn strip_meta<K: Resource>(object: &mut K) {
     }
 }
 
-fn strip_compilation(object: &mut ModelCompilation) {
-    strip_meta(object);
-}
-
-fn strip_job(job: &mut Job) {
-    strip_meta(job);
-    job.metadata.annotations = None;
-    if let Some(spec) = job.spec.take() {
-        job.spec = Some(JobSpec {
-            active_deadline_seconds: spec.active_deadline_seconds,
-            backoff_limit: spec.backoff_limit,
-            ..JobSpec::default()
-        });
+/// An event about an object as one about what it becomes.
+fn map<A, B>(event: Event<A>, into: impl Fn(A) -> B) -> Event<B> {
+    match event {
+        Event::Apply(object) => Event::Apply(into(object)),
+        Event::Delete(object) => Event::Delete(into(object)),
+        Event::Init => Event::Init,
+        Event::InitApply(object) => Event::InitApply(into(object)),
+        Event::InitDone => Event::InitDone,
     }
 }
 
-fn strip_node(node: &mut Node) {
-    strip_meta(node);
-    node.metadata.annotations = None;
-    if let Some(spec) = node.spec.take() {
-        node.spec = Some(NodeSpec {
-            taints: spec.taints,
-            unschedulable: spec.unschedulable,
-            ..NodeSpec::default()
-        });
-    }
-    if let Some(status) = node.status.take() {
-        let ready = status.conditions.into_iter().flatten();
-        node.status = Some(NodeStatus {
-            allocatable: status.allocatable,
-            conditions: Some(ready.filter(|c| c.type_ == "Ready").collect()),
-            ..NodeStatus::default()
-        });
-    }
-}
-
-/// The compilation that owns a Job.
-fn owner(job: &Job) -> Option<ObjectRef<ModelCompilation>> {
-    let owners = job.owner_references().iter();
-    let mut owners = owners.filter(|owner| owner.kind == ModelCompilation::kind(&()));
-    let name = &owners.next()?.name;
-    Some(ObjectRef::new(name).within(&job.namespace().unwrap_or_default()))
-}
-
-/// Keeps Jobs and their index, and wakes their owners.
+/// Keeps Jobs, and wakes their owners.
 async fn job_task(
-    api: Api<Job>,
-    writer: Writer<Job>,
-    index: Arc<Index>,
+    api: Api<SeenJob>,
+    jobs: Arc<Facts<JobFacts>>,
+    running: Arc<Running>,
     wake: UnboundedSender<ObjectRef<ModelCompilation>>,
 ) {
     let ours = lists().labels(&format!("{}={}", names::MANAGED_BY, names::MANAGER));
-    let stream =
-        watch(api, ours).default_backoff().modify(strip_job).reflect(writer).inspect(|event| {
-            let (job, there) = match event {
-                Ok(Event::Apply(job) | Event::InitApply(job)) => (job, true),
-                Ok(Event::Delete(job)) => (job, false),
-                Ok(Event::Init | Event::InitDone) | Err(_) => return,
-            };
-            let uid = job.labels().get(names::UID_LABEL);
-            let keys = uid.filter(|_| there).cloned().into_iter().collect();
-            index.set(&identity(job), &job.name_any(), keys);
-            if let Some(owner) = owner(job) {
-                let _ = wake.unbounded_send(owner);
-            }
-        });
-    drain(stream, "jobs").await;
+    let stream = watch(api, ours).default_backoff();
+    let changed = |job: &SeenJob, facts: Option<&JobFacts>| {
+        let Some(owner) = watched::owner(job) else {
+            return;
+        };
+        let (uid, name) = (watched::uid(job), job.name_any());
+        if facts.is_some_and(JobFacts::runs) {
+            running.began(uid, name, owner);
+        } else {
+            running.ended(&uid, &name);
+            let _ = wake.unbounded_send(owner);
+        }
+    };
+    jobs.keep("jobs", stream, watched::job, changed).await;
+}
+
+/// Keeps workers' pods that succeeded. They wake nobody: the Job that finishes after its pod does.
+async fn pod_task(api: Api<SeenPod>, pods: Arc<Facts<PodFacts>>) {
+    let labels = format!(
+        "{}={},{}={}",
+        names::MANAGED_BY,
+        names::MANAGER,
+        names::PURPOSE_LABEL,
+        names::PURPOSE_COMPILE
+    );
+    let ended = lists().labels(&labels).fields("status.phase=Succeeded");
+    let stream = watch(api, ended).default_backoff();
+    pods.keep("pods", stream, watched::pod, |_, _| {}).await;
+}
+
+/// Keeps nodes.
+async fn node_task(api: Api<SeenNode>, nodes: Arc<Facts<NodeFacts>>) {
+    let stream = watch(api, lists()).default_backoff();
+    nodes.keep("nodes", stream, watched::node, |_, _| {}).await;
 }
 
 /// Keeps pools, and wakes who waits when one is made or changed.

@@ -24,6 +24,11 @@ impl Waiting {
         open(&self.since).entry(key).or_insert_with(Instant::now);
     }
 
+    /// How many objects wait.
+    pub fn depth(&self) -> usize {
+        open(&self.since).len()
+    }
+
     /// The reconcile of `key` starts: how long it waited, and how many others wait; nothing for
     /// objects whose events are not told.
     pub fn start(&self, key: &str) -> (Option<Duration>, Option<usize>) {

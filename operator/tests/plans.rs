@@ -81,6 +81,7 @@ fn carry_out(mut observed: Observed, plan: &Plan) -> Option<Observed> {
                 created: Some(observed.now.clone()),
                 deleting: false,
                 ready: 0,
+                fresh: false,
                 failed: 0,
                 finish: None,
                 active_deadline_seconds: Some(job.bounds.active_deadline_seconds),

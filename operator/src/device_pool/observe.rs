@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use hone_crds::DevicePool;
-use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{Node, Taint};
+use k8s_openapi::api::core::v1::Taint;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 use serde::Deserialize;
 
 use crate::context::Context;
-use crate::model_compilation::names::{POOL_LABEL, PURPOSE_COMPILE, PURPOSE_LABEL};
+use crate::model_compilation::model::Purpose;
+use crate::watched::{JobFacts, NodeFacts};
 
 /// What a pool's status depends on.
 #[derive(Clone, Debug, Deserialize)]
@@ -65,52 +65,38 @@ pub struct WorkerView {
 pub fn observe(context: &Context, object: &DevicePool) -> Observed {
     let name = object.name_any();
     let selector = object.spec.node_selector.clone().unwrap_or_default();
-    let nodes = context.stores.nodes.state();
-    let matching = nodes
-        .iter()
-        .filter(|node| selector.iter().all(|(key, value)| node.labels().get(key) == Some(value)));
-    let jobs = context.stores.jobs.state();
-    let workers = jobs.iter().filter(|job| runs_in(job, &name));
+    let matches =
+        |node: &NodeFacts| selector.iter().all(|(key, value)| node.labels.get(key) == Some(value));
+    let view = |node: &NodeFacts| matches(node).then(|| node_view(node, object));
     Observed {
         now: Time(jiff::Timestamp::now()),
-        nodes: matching.map(|node| node_view(node, object)).collect(),
-        workers: workers.map(|job| worker_view(job)).collect(),
+        nodes: context.stores.nodes.pick(view),
+        workers: context.stores.jobs.pick(|job| worker_view(job, &name)),
         fingerprints: fingerprints(context, &name),
         object: object.clone(),
     }
 }
 
-/// Whether a Job has a worker that runs in the pool.
-fn runs_in(job: &Job, pool: &str) -> bool {
-    let labels = job.labels();
-    let is = |key: &str, value: &str| labels.get(key).map(String::as_str) == Some(value);
-    let ready = job.status.as_ref().and_then(|status| status.ready);
-    is(POOL_LABEL, pool) && is(PURPOSE_LABEL, PURPOSE_COMPILE) && ready.unwrap_or(0) > 0
+/// A Job that has a worker that runs in the pool.
+fn worker_view(job: &JobFacts, pool: &str) -> Option<WorkerView> {
+    let runs = job.view.purpose == Purpose::Compile && job.view.ready > 0;
+    (runs && job.pool.as_deref() == Some(pool)).then(|| WorkerView {
+        namespace: job.namespace.clone(),
+        job: job.view.name.clone(),
+        since: job.since.clone(),
+    })
 }
 
-fn worker_view(job: &Job) -> WorkerView {
-    WorkerView {
-        namespace: job.namespace().unwrap_or_default(),
-        job: job.name_any(),
-        since: job.status.as_ref().and_then(|s| s.start_time.clone()),
-    }
-}
-
-fn node_view(node: &Node, pool: &DevicePool) -> NodeView {
-    let spec = node.spec.as_ref();
-    let status = node.status.as_ref();
-    let ready = status
-        .and_then(|status| status.conditions.as_ref())
-        .is_some_and(|all| all.iter().any(|c| c.type_ == "Ready" && c.status == "True"));
-    let cordoned = spec.and_then(|spec| spec.unschedulable).unwrap_or(false);
+fn node_view(node: &NodeFacts, pool: &DevicePool) -> NodeView {
     let resource = pool.spec.extended_resource.as_ref();
-    let devices = resource
-        .and_then(|resource| status?.allocatable.as_ref()?.get(&resource.name))
-        .and_then(|quantity| quantity.0.parse().ok());
+    let devices = resource.and_then(|resource| {
+        let mut devices = node.devices.iter();
+        devices.find(|(name, _)| *name == resource.name).map(|(_, count)| *count)
+    });
     NodeView {
-        name: node.name_any(),
-        usable: ready && !cordoned,
-        taints: spec.and_then(|spec| spec.taints.clone()).unwrap_or_default(),
+        name: node.name.clone(),
+        usable: node.usable,
+        taints: node.taints.clone(),
         devices: devices.unwrap_or(0),
     }
 }

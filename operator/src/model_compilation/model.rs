@@ -60,6 +60,9 @@ pub struct JobView {
     /// Pods that run and are ready.
     #[serde(default)]
     pub ready: i32,
+    /// Whether they run since a moment only, which is not worth a status yet.
+    #[serde(default)]
+    pub fresh: bool,
     /// Pods that failed.
     #[serde(default)]
     pub failed: i32,

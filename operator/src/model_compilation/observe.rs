@@ -1,20 +1,19 @@
 //! Gathers what a plan depends on: from the watched caches, and for finished Jobs from their pods.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use hone_artifact::termination::Termination;
 use hone_crds::{ModelCompilation, Phase, TargetStatus};
-use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{ContainerStateTerminated, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::ListParams;
 use kube::runtime::reflector::ObjectRef;
 use kube::{Api, ResourceExt};
 
-use super::model::{Ended, Finish, JobView, NamespaceView, Observed, Outcome, PoolView, Purpose};
-use super::{digest, names};
+use super::digest;
+use super::model::{Ended, Finish, JobView, NamespaceView, Observed, Outcome, PoolView};
 use crate::context::Context;
+use crate::seen::SeenPod;
+use crate::watched::{self, JOB_LABEL, JobFacts, PodFacts};
 
 /// Why the state cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -30,7 +29,7 @@ pub enum ObserveError {
     },
 }
 
-/// What there is for `object`. Reads the cluster only for Jobs that finished and are not in the status yet.
+/// What there is for `object`. Reads the cluster only for Jobs that failed and are not in the status yet.
 ///
 /// # Errors
 /// [`ObserveError`].
@@ -39,7 +38,7 @@ pub async fn observe(
     object: &ModelCompilation,
 ) -> Result<Observed, ObserveError> {
     let namespace = object.namespace().unwrap_or_default();
-    let jobs = jobs(context, object, &namespace);
+    let jobs = jobs(context, object);
     let outcomes = outcomes(context, object, &jobs, &namespace).await?;
     let deleting = object.metadata.deletion_timestamp.is_some();
     Ok(Observed {
@@ -59,47 +58,13 @@ pub async fn observe(
     })
 }
 
-fn jobs(context: &Context, object: &ModelCompilation, namespace: &str) -> Vec<JobView> {
+fn jobs(context: &Context, object: &ModelCompilation) -> Vec<JobView> {
     let uid = object.uid().unwrap_or_default();
-    let names = context.stores.job_index.get(&uid);
-    let get = |name: &String| {
-        let key = ObjectRef::<Job>::new(name).within(namespace);
-        context.stores.jobs.get(&key)
+    let view = |job: JobFacts| JobView {
+        fresh: job.runs() && !context.stores.running.is_settled(&uid, &job.view.name),
+        ..job.view
     };
-    names.iter().filter_map(get).map(|job| view(&job)).collect()
-}
-
-/// A Job as planning sees it.
-fn view(job: &Arc<Job>) -> JobView {
-    let labels = job.labels();
-    let cleanup =
-        labels.get(names::PURPOSE_LABEL).map(String::as_str) == Some(names::PURPOSE_CLEANUP);
-    let status = job.status.as_ref();
-    let spec = job.spec.as_ref();
-    JobView {
-        name: job.name_any(),
-        purpose: if cleanup { Purpose::Cleanup } else { Purpose::Compile },
-        created: job.metadata.creation_timestamp.clone(),
-        deleting: job.metadata.deletion_timestamp.is_some(),
-        ready: status.and_then(|s| s.ready).unwrap_or(0),
-        failed: status.and_then(|s| s.failed).unwrap_or(0),
-        finish: finish(job),
-        active_deadline_seconds: spec.and_then(|s| s.active_deadline_seconds),
-        backoff_limit: spec.and_then(|s| s.backoff_limit),
-    }
-}
-
-/// How a Job ended; `None` while it is under way.
-fn finish(job: &Job) -> Option<Finish> {
-    let conditions = job.status.as_ref()?.conditions.as_ref()?;
-    let is = |kind: &str| {
-        conditions.iter().find(|condition| condition.type_ == kind && condition.status == "True")
-    };
-    if is("Complete").is_some() {
-        return Some(Finish::Complete);
-    }
-    let failed = is("Failed")?;
-    Some(Finish::Failed(failed.reason.clone().unwrap_or_default()))
+    context.stores.jobs.group(&uid).into_iter().map(view).collect()
 }
 
 /// What the pods of finished compile Jobs left, for those that the status does not tell of yet.
@@ -122,47 +87,46 @@ async fn outcomes(
         if job.finish.is_none() || told {
             continue;
         }
-        let pods: Api<Pod> = Api::namespaced(context.client.clone(), namespace);
-        let selector = format!("batch.kubernetes.io/job-name={name}");
-        let list = pods.list(&ListParams::default().labels(&selector)).await;
-        let list = list
-            .map_err(|source| ObserveError::Pods { job: name.clone(), source: Box::new(source) })?;
-        outcomes.insert(name, outcome(&list.items, job.finish == Some(Finish::Complete)));
+        let complete = job.finish == Some(Finish::Complete);
+        let mut ended = context.stores.pods.group(&watched::pods_of(namespace, &name));
+        // The watch brings those that succeeded, nearly always before the Job that counts them. Why a Job
+        // failed is told by the last of several pods, so none may be missing.
+        if !complete || ended.is_empty() {
+            ended = list(context, namespace, &name).await?;
+        }
+        outcomes.insert(name, outcome(&ended, complete));
     }
     Ok(outcomes)
 }
 
-/// The decisive pod: the one that succeeded, else the one that ended last.
-fn outcome(pods: &[Pod], complete: bool) -> Outcome {
-    let ended = pods.iter().filter_map(|pod| {
-        let phase = pod.status.as_ref()?.phase.as_deref()?;
-        let wanted = if complete { "Succeeded" } else { "Failed" };
-        let end = terminated(pod);
-        let at = end.and_then(|end| end.finished_at.clone()).map(|time| time.0);
-        (phase == wanted).then_some((at, pod, end))
-    });
-    let Some((_, pod, end)) = ended.max_by_key(|(at, ..)| *at) else {
-        return Outcome::NoPod;
-    };
-    let pod_reason = pod.status.as_ref().and_then(|status| status.reason.clone());
-    let message = end.and_then(|end| end.message.clone()).unwrap_or_default();
-    let report = Termination::from_message(&message).ok();
-    Outcome::Ended(Box::new(Ended {
-        exit_code: end.map_or(0, |end| end.exit_code),
-        reason: end
-            .and_then(|end| end.reason.clone())
-            .filter(|reason| reason != "Error" && reason != "Completed")
-            .or(pod_reason)
-            .unwrap_or_default(),
-        other_message: if report.is_some() { String::new() } else { message },
-        report,
-    }))
+/// The pods of a Job, from the API server.
+async fn list(
+    context: &Context,
+    namespace: &str,
+    job: &str,
+) -> Result<Vec<PodFacts>, ObserveError> {
+    let pods: Api<SeenPod> = Api::namespaced(context.client.clone(), namespace);
+    let selector = format!("{JOB_LABEL}={job}");
+    let list = pods.list(&ListParams::default().labels(&selector)).await;
+    let list = list
+        .map_err(|source| ObserveError::Pods { job: job.to_owned(), source: Box::new(source) })?;
+    let ended = list.items.iter().filter(|pod| pod.has_ended());
+    Ok(ended.map(|pod| watched::pod(pod).1).collect())
 }
 
-fn terminated(pod: &Pod) -> Option<&ContainerStateTerminated> {
-    let containers = pod.status.as_ref()?.container_statuses.as_ref()?;
-    let worker = containers.iter().find(|c| c.name == names::CONTAINER)?;
-    worker.state.as_ref()?.terminated.as_ref()
+/// The decisive pod: the one that succeeded, else the one that ended last.
+fn outcome(pods: &[PodFacts], complete: bool) -> Outcome {
+    let ended = pods.iter().filter(|pod| pod.succeeded == complete);
+    let Some(pod) = ended.max_by_key(|pod| pod.at.as_ref().map(|time| time.0)) else {
+        return Outcome::NoPod;
+    };
+    let report = Termination::from_message(&pod.message).ok();
+    Outcome::Ended(Box::new(Ended {
+        exit_code: pod.exit_code,
+        reason: pod.reason.clone(),
+        other_message: if report.is_some() { String::new() } else { pod.message.clone() },
+        report,
+    }))
 }
 
 fn pools(context: &Context) -> Vec<PoolView> {

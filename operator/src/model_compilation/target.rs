@@ -234,9 +234,8 @@ impl Planner<'_> {
         let differ = job.active_deadline_seconds != Some(bounds.active_deadline_seconds)
             || job.backoff_limit != Some(bounds.backoff_limit);
         // A Job that never ran keeps waiting; one that ran once counts as running to its end.
-        let ran = job.ready > 0
-            || job.failed > 0
-            || self.prior.is_some_and(|prior| prior.phase == Phase::Running);
+        let prior_runs = self.prior.is_some_and(|prior| prior.phase == Phase::Running);
+        let ran = job.ready > 0 || job.failed > 0 || prior_runs;
         if !ran {
             let since = job.created.as_ref().unwrap_or(&self.context.start);
             if let Some(late) = self.past_pending_deadline(since, draft) {
@@ -254,7 +253,8 @@ impl Planner<'_> {
         }
         let resync = self.context.config.resync_seconds as f64;
         draft.again((resync * (1.0 + self.context.observed.random / 2.0)) as u64);
-        self.at(if ran { Phase::Running } else { Phase::Pending })
+        let told = ran && (!job.fresh || prior_runs);
+        self.at(if told { Phase::Running } else { Phase::Pending })
     }
 
     fn finished(&self, job: &JobView, finish: &Finish, draft: &mut Draft) -> TargetStatus {

@@ -329,6 +329,7 @@ fn account_has_least_rights(context: &Context<'_>) -> Result<()> {
             "patch modelcompilations.hone.dev --subresource=status -n default",
             "create jobs.batch -n default",
             "list pods -n default",
+            "watch pods -n default",
             "watch nodes",
             "create events.events.k8s.io -n default",
             "create leases.coordination.k8s.io",
