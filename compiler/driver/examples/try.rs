@@ -10,8 +10,12 @@ fn main() -> Result<()> {
     let path = arguments.next().context("give a model")?;
     let threads: usize = arguments.next().map_or(Ok(1), |text| text.parse())?;
     let model = std::fs::read(&path)?;
+    let mut options = Options::new(Target::host()?);
+    if let Ok(precision) = std::env::var("PRECISION") {
+        options.precision = precision.parse().map_err(anyhow::Error::msg)?;
+    }
     let start = Instant::now();
-    let compiled = compile(&model, &ImportOptions::default(), &Options::new(Target::host()?))?;
+    let compiled = compile(&model, &ImportOptions::default(), &options)?;
     println!("compiled in {:?}: {:#?}", start.elapsed(), compiled.statistics);
     if let Some(path) = std::env::var_os("DUMP") {
         std::fs::write(path, &compiled.artifact)?;

@@ -1,6 +1,7 @@
 //! What a compilation may be asked.
 
 use hone_codegen::Target;
+use hone_types::DataType;
 
 /// How schedules are chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +19,9 @@ pub struct Options {
     pub target: Target,
     /// How schedules are chosen.
     pub schedules: SchedulePolicy,
+    /// The element type in which kernels hand numbers to one another, and multiply them where the
+    /// target has instructions for it: [`DataType::F32`] or [`DataType::BF16`].
+    pub precision: DataType,
     /// Keep schedules, loop programs and assembly of each kernel in the artifact, for `hone inspect`.
     pub keep_inspection: bool,
 }
@@ -25,6 +29,11 @@ pub struct Options {
 impl Options {
     /// Analytic schedules for `target`, with inspection texts.
     pub fn new(target: Target) -> Self {
-        Self { target, schedules: SchedulePolicy::Analytic, keep_inspection: true }
+        Self {
+            target,
+            schedules: SchedulePolicy::Analytic,
+            precision: DataType::F32,
+            keep_inspection: true,
+        }
     }
 }

@@ -9,6 +9,7 @@ use hone_import::{ImportOptions, import};
 use hone_ops::Graph;
 use hone_passes as passes;
 use hone_passes::{LayoutOptions, PassError, Speeds, fuse};
+use hone_types::DataType;
 use std::time::{Duration, Instant};
 
 /// A compiled model.
@@ -109,6 +110,10 @@ pub fn prepare(graph: &Graph, options: &Options) -> Result<Graph, CompileError> 
         ("fold_constants", &passes::fold_constants),
         ("simplify", &passes::simplify),
         ("separate_outputs", &passes::separate_outputs),
+        ("narrow", &|graph| match options.precision {
+            DataType::F32 => Ok(graph.clone()),
+            precision => passes::narrow(graph, precision, &|_| false),
+        }),
     ];
     let mut graph = graph.clone();
     for (pass, run) in list {

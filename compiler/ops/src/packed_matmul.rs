@@ -1,5 +1,7 @@
 //! Matrix product whose right operand is packed: at compile time where it is a constant.
 
+use crate::Cast;
+use crate::interleave::{at, dot_of, place, places, plain_type, product, separate, sum_type};
 use crate::matmul::MatMul;
 use crate::operator::{FusionClass, OpError, Operator, named, required};
 use crate::packing::Unpack;
@@ -10,7 +12,8 @@ use serde::{Deserialize, Serialize};
 
 /// `y[.., m, j] = sum over k of a[.., m, k] * b[.., j / n, k, j % n]`: a `[.., M, K]`, b `[..,
 /// ceil(N / n), K, n]` filled up with zeros, with the leading axes of a or with none; the result is
-/// `[.., M, N]`.
+/// `[.., M, N]`. An operand b of a narrow type is interleaved, `[.., ceil(N / n), K / d, n, d]`; the
+/// result has then the type of the sums.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PackedMatMul {
     /// Columns of the result, N.
@@ -27,13 +30,13 @@ impl Operator for PackedMatMul {
 
     fn infer(&self, inputs: &[Option<&TensorType>]) -> Result<Vec<TensorType>, InferError> {
         let (a, b) = (required(Self::NAME, inputs, 0)?, required(Self::NAME, inputs, 1)?);
-        let [batch @ .., blocks, depth, width] = &b.shape[..] else {
+        let plain = plain_type(b);
+        let [batch @ .., blocks, depth, width] = &plain.shape[..] else {
             return Err(InferError::new(format!("{b} is not packed")));
         };
         let fits = a.dtype == b.dtype
             && a.shape.last() == Some(depth)
-            && (batch.is_empty()
-                || a.shape.len() == b.shape.len() - 1 && a.shape.starts_with(batch))
+            && (batch.is_empty() || a.shape.len() == batch.len() + 2 && a.shape.starts_with(batch))
             && *width > 0
             && self.columns.div_ceil(*width) == *blocks;
         if !fits {
@@ -41,7 +44,7 @@ impl Operator for PackedMatMul {
         }
         let mut shape = a.shape.clone();
         shape[a.rank() - 1] = self.columns;
-        Ok(vec![TensorType::new(a.dtype, shape)])
+        Ok(vec![TensorType::new(sum_type(a.dtype), shape)])
     }
 
     fn fusion_class(&self) -> FusionClass {
@@ -50,6 +53,11 @@ impl Operator for PackedMatMul {
 
     fn reference(&self, inputs: &[Option<&Tensor>]) -> Result<Vec<Tensor>, OpError> {
         let (a, b) = (required(Self::NAME, inputs, 0)?, required(Self::NAME, inputs, 1)?);
+        if dot_of(b.dtype()).is_some() {
+            let a = Cast { to: sum_type(a.dtype()) }.reference(&[Some(a)])?;
+            let b = separate(b)?;
+            return self.reference(&[Some(&a[0]), Some(&b)]);
+        }
         // [.., N / n, K, n] is the packing of [.., N, K] at axis N.
         let axis = b.shape().len() - 3;
         let rows = Unpack { axis, extent: self.columns }.reference(&[Some(b)])?;
@@ -67,19 +75,21 @@ impl Operator for PackedMatMul {
         let (a, b) = (inputs.first().copied().flatten()?, inputs.get(1).copied().flatten()?);
         let (a_type, b_type) = (builder.tensor_type(a), builder.tensor_type(b));
         let output = self.infer(&[Some(&a_type), Some(&b_type)]).ok()?.remove(0);
-        let batch = b_type.rank() - 3;
-        let (depth, block) = (b_type.shape[batch + 1], b_type.shape[batch + 2]);
+        let plain = plain_type(&b_type);
+        let (batch, depth) = (plain.rank() - 3, places(&b_type));
+        let block = plain.shape[batch + 2];
         let rows = &a_type.shape[..a_type.rank() - 1];
         let mut shape = rows.to_vec();
         shape.extend([b_type.shape[batch], block]);
-        let sums_type = TensorType::new(a_type.dtype, shape);
-        let sums = builder.reduce("matmul", &sums_type, &[depth], Combiner::Sum, |point, k| {
+        let sums_type = TensorType::new(output.dtype, shape);
+        let sums = builder.reduce("matmul", &sums_type, &depth, Combiner::Sum, |point, k| {
             let (outer, columns) = point.split_at(rows.len());
             let mut read = outer.to_vec();
-            read.push(k[0].clone());
+            read.push(place(&b_type, k));
             let mut weight = outer[..batch].to_vec();
-            weight.extend([columns[0].clone(), k[0].clone(), columns[1].clone()]);
-            Expr::Load(a, read) * Expr::Load(b, weight)
+            weight.push(columns[0].clone());
+            weight.extend(at(k, &columns[1]));
+            product(Expr::Load(a, read), Expr::Load(b, weight), a_type.dtype)
         });
         Some(vec![builder.map("unblock", &output, |point| {
             let (column, outer) = (&point[rows.len()], &point[..rows.len()]);
@@ -91,7 +101,8 @@ impl Operator for PackedMatMul {
     }
 
     fn flops(&self, inputs: &[Option<&TensorType>], outputs: &[TensorType]) -> u64 {
-        let depth = inputs.get(1).copied().flatten().map_or(0, |b| b.shape[b.rank() - 2]);
+        let b = inputs.get(1).copied().flatten();
+        let depth = b.map_or(0, |b| plain_type(b).shape.iter().rev().nth(1).copied().unwrap_or(0));
         outputs.iter().map(|output| 2 * output.elements() as u64 * depth as u64).sum()
     }
 }

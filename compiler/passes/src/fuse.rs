@@ -4,16 +4,18 @@
 //! the value they read when they are its only reader, so no path leaves a group and comes back. An
 //! injective node may also join its only reader, when that reader is injective or a reduction. A value
 //! with several readers keeps its group open when all paths from it meet again in one node by way of
-//! element-wise nodes alone (`x * sigmoid(x)`).
+//! element-wise nodes alone (`x * sigmoid(x)`). Widening a narrow value costs next to nothing: every
+//! group that reads the wide one does it for itself.
 
 use hone_graph::{NodeId, ValueId};
-use hone_ops::{FusionClass, Graph, Pad, PadMode};
-use hone_types::Id;
+use hone_ops::{Cast, FusionClass, Graph, Pad, PadMode};
+use hone_types::{DataType, Id};
 
 /// Nodes that become one kernel, in topological order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Group {
-    /// The nodes; every value that leaves the group is an output of the last one.
+    /// The nodes; every value that leaves the group is an output of the last one. A node that widens
+    /// a narrow value may belong to several groups.
     pub nodes: Vec<NodeId>,
     /// The node that is not injective, if there is one.
     pub anchor: Option<NodeId>,
@@ -49,8 +51,23 @@ impl<'a> Fuser<'a> {
         Self { graph, readers, escapes, group: (0..graph.nodes().len()).collect() }
     }
 
+    /// Whether a node widens 16-bit numbers for other nodes, which they can do for themselves.
+    fn is_free(&self, node: NodeId) -> bool {
+        let own = &self.graph.nodes()[node];
+        let Some(cast) = own.operation.downcast::<Cast>() else { return false };
+        let (input, output) = (own.inputs[0], own.outputs[0]);
+        let narrow = input.map(|input| self.graph.tensor_type(input).dtype);
+        cast.to == DataType::F32
+            && matches!(narrow, Some(DataType::BF16 | DataType::F16))
+            && !self.escapes[output.index()]
+            && !self.readers[output.index()].is_empty()
+    }
+
     /// Joins an injective node to the group that makes one of its inputs, where it is the only reader.
     fn join_producer(&mut self, node: NodeId) {
+        if self.is_free(node) {
+            return;
+        }
         if self.class(node) != FusionClass::Injective
             || self.members(self.group[node.index()])[0] != node
         {
@@ -58,7 +75,8 @@ impl<'a> Fuser<'a> {
         }
         let candidates = self.inputs(node).into_iter().filter(|value| {
             let producer = self.graph.producer(*value);
-            producer.is_some_and(|producer| self.accepts(producer, node, *value))
+            let taken = |producer| !self.is_free(producer) && self.accepts(producer, node, *value);
+            producer.is_some_and(taken)
         });
         // The heaviest producer gains most from keeping its result in registers.
         let best = candidates.max_by_key(|value| self.weight(*value));
@@ -70,7 +88,10 @@ impl<'a> Fuser<'a> {
     /// Joins the element-wise nodes between a node and the one where all paths from it meet again.
     fn join_diamond(&mut self, node: NodeId) {
         let source = &self.graph.nodes()[node];
-        if self.class(node) == FusionClass::Opaque || source.outputs.len() != 1 {
+        if self.class(node) == FusionClass::Opaque
+            || source.outputs.len() != 1
+            || self.is_free(node)
+        {
             return;
         }
         let value = source.outputs[0];
@@ -106,7 +127,7 @@ impl<'a> Fuser<'a> {
                 return None;
             }
             let next = open.iter().filter_map(outside).min()?;
-            if !self.keeps_shape(value, next) || self.is_joined(next) {
+            if !self.keeps_shape(value, next) || self.is_joined(next) || self.is_free(next) {
                 return None;
             }
             region.push(next);
@@ -147,7 +168,8 @@ impl<'a> Fuser<'a> {
         }
         let output = self.graph.nodes()[node].outputs[0];
         let [reader] = self.readers[output.index()][..] else { return };
-        if self.escapes[output.index()] || self.group[reader.index()] == self.group[node.index()] {
+        let joined = self.group[reader.index()] == self.group[node.index()];
+        if self.escapes[output.index()] || joined || self.is_free(node) || self.is_free(reader) {
             return;
         }
         if self.class(reader) == FusionClass::Reduction && self.selects(node) {
@@ -230,14 +252,26 @@ impl<'a> Fuser<'a> {
         self.group.iter_mut().filter(|group| **group == from).for_each(|group| *group = into);
     }
 
+    /// A group's nodes with those that widen what they read in front.
+    fn with_free(&self, members: Vec<NodeId>) -> Vec<NodeId> {
+        let inputs = members.iter().flat_map(|node| self.inputs(*node));
+        let producers = inputs.filter_map(|value| self.graph.producer(value));
+        let mut nodes: Vec<NodeId> = producers.filter(|node| self.is_free(*node)).collect();
+        nodes.extend(members);
+        nodes.sort_unstable();
+        nodes.dedup();
+        nodes
+    }
+
     /// The groups, each placed where its last node stands: all it reads is made before that.
     fn into_groups(self) -> Vec<Group> {
         let mut groups: Vec<Group> = Vec::new();
         for node in self.graph.nodes().ids() {
             let group = self.group[node.index()];
             let members = self.members(group);
-            if members.last() == Some(&node) {
-                groups.push(Group { anchor: self.anchor(group), nodes: members });
+            if members.last() == Some(&node) && !self.is_free(node) {
+                let anchor = self.anchor(group);
+                groups.push(Group { anchor, nodes: self.with_free(members) });
             }
         }
         groups

@@ -1,6 +1,6 @@
 //! Arguments and results of steps, as text.
 
-use hone_tensor::{BlockId, BufferId, Scope, VarId};
+use hone_tensor::{BlockId, BufferId, Intrinsic, Scope, VarId};
 use hone_types::Id;
 use std::fmt;
 
@@ -81,6 +81,16 @@ impl Argument for Scope {
     }
     fn parse(text: &str) -> Option<Self> {
         SCOPES.iter().find(|(_, name)| *name == text).map(|(scope, _)| *scope)
+    }
+}
+
+impl Argument for Intrinsic {
+    const POSITIONAL: bool = false;
+    fn print(&self) -> String {
+        self.name().to_string()
+    }
+    fn parse(text: &str) -> Option<Self> {
+        Intrinsic::ALL.iter().find(|(_, name)| *name == text).map(|(own, _)| *own)
     }
 }
 

@@ -22,6 +22,7 @@ mod error;
 mod region;
 mod schedule;
 mod step;
+mod tensorize;
 mod trace;
 
 mod cache_read;

@@ -4,7 +4,7 @@ use crate::Layout;
 use crate::argument::{Argument, Handle, Results};
 use crate::error::{Outcome, ScheduleError};
 use crate::schedule::Schedule;
-use hone_tensor::{BlockId, BufferId, Program, Scope, VarId};
+use hone_tensor::{BlockId, BufferId, Intrinsic, Program, Scope, VarId};
 use std::fmt;
 
 macro_rules! steps {
@@ -82,6 +82,8 @@ steps! {
     Unroll = unroll(target: VarId as VarId) -> ();
     /// Makes an innermost loop the lanes of a vector.
     Vectorize = vectorize(target: VarId as VarId) -> ();
+    /// Makes a loop and the one inside it one instruction, the loop being its lanes.
+    Tensorize = tensorize(target: VarId as VarId, intrinsic: Intrinsic as Intrinsic) -> ();
     /// Spreads an outermost loop over threads.
     Parallel = parallel(target: VarId as VarId) -> ();
     /// Brings near, while one iteration of a loop runs, what a block reads of a buffer in the next.

@@ -19,7 +19,8 @@
 //!   computes the same elements again;
 //! - loops of kind [`LoopKind::Parallel`] are outermost in a top-level statement, and their
 //!   iterations are independent;
-//! - buffers in registers are indexed by unrolled and vectorized loops and constants only.
+//! - loops of kind [`LoopKind::Tensorized`] contain just the nest that their intrinsic stands for;
+//! - buffers in registers are indexed by unrolled, vectorized and tensorized loops and constants only.
 //!
 //! A loop's extent is a constant, or `min(factor, bound - outer * factor)` style expressions for the
 //! last part of a split that does not divide; where it comes to zero or less, the loop does not run.
@@ -36,6 +37,7 @@ mod domain;
 mod expr;
 mod independence;
 mod interpret;
+mod intrinsic;
 mod program;
 mod text;
 mod tree;
@@ -46,6 +48,7 @@ pub use builder::{Builder, Indices};
 pub use domain::Domain;
 pub use expr::{BinaryOp, Expr, UnaryOp};
 pub use interpret::{InterpretError, interpret};
+pub use intrinsic::{Dot, Intrinsic};
 pub use program::{
     Block, BlockBody, BlockId, Buffer, BufferId, Combiner, Iterator, IteratorKind, Loop, LoopKind,
     Prefetch, Program, Realize, Role, Scope, Statement, Var, VarId,

@@ -1,6 +1,6 @@
 //! Loop programs; the crate's head says what always holds.
 
-use crate::Expr;
+use crate::{Expr, Intrinsic};
 use hone_types::{DataType, Table};
 
 hone_types::define_id!(
@@ -162,6 +162,8 @@ pub enum LoopKind {
     Unrolled,
     /// As lanes of a vector; the extent is the number of lanes.
     Vectorized,
+    /// As the lanes of an instruction that also computes the loop inside.
+    Tensorized(Intrinsic),
 }
 
 /// A loop over `0..extent`.

@@ -2,8 +2,8 @@
 //! an operand be used again.
 
 use hone_tensor::{
-    BinaryOp, Block, BlockBody, BlockId, BufferId, Combiner, Expr, Iterator, IteratorKind, Program,
-    UnaryOp, VarId,
+    BinaryOp, Block, BlockBody, BlockId, BufferId, Combiner, Expr, Intrinsic, Iterator,
+    IteratorKind, Program, UnaryOp, VarId,
 };
 
 /// Every load in an expression.
@@ -109,6 +109,9 @@ pub(crate) struct Contraction {
     pub(crate) streamed: BufferId,
     /// The other operand.
     pub(crate) broadcast: BufferId,
+    /// The instruction that sums short runs of products, where the operands lie for it; the run is
+    /// the last iterator.
+    pub(crate) intrinsic: Option<Intrinsic>,
 }
 
 impl Contraction {
@@ -122,6 +125,11 @@ impl Contraction {
         let (left, right) = (single_load(left)?, single_load(right)?);
         let vector = vector_axis(block)?;
         let var = block.iterators[vector].var;
+        let intrinsic = intrinsic_of(program, block, [left, right]);
+        let usage = |load: &Expr, var: VarId| match intrinsic {
+            Some(_) => usage(&without_run(load, block), var),
+            None => usage(load, var),
+        };
         let (broadcast, streamed) = match (usage(left, var), usage(right, var)) {
             (Use::None, Use::Unit) => (left, right),
             (Use::Unit, Use::None) => (right, left),
@@ -147,8 +155,34 @@ impl Contraction {
             columns: reused(streamed, broadcast),
             streamed: loaded(streamed)?,
             broadcast: loaded(broadcast)?,
+            intrinsic,
         })
     }
+}
+
+/// The instruction for products of these loads, summed over a last iterator of just its length.
+fn intrinsic_of(program: &Program, block: &Block, loads: [&Expr; 2]) -> Option<Intrinsic> {
+    let run = block.iterators.last().filter(|own| own.kind == IteratorKind::Reduction)?;
+    let types = loads.map(|load| load.dtype(program));
+    let sum = program.buffers[block.buffer].dtype;
+    let fits = |own: &Intrinsic| {
+        let [a, b] = own.factors();
+        (types == [a, b] || types == [b, a])
+            && sum == own.sum()
+            && run.extent == own.depth() as usize
+    };
+    Intrinsic::ALL.into_iter().map(|(own, _)| own).find(fits)
+}
+
+/// A load without its last index, where that is the block's last iterator alone.
+fn without_run(load: &Expr, block: &Block) -> Expr {
+    if let (Expr::Load(buffer, indices), Some(run)) = (load, block.iterators.last())
+        && let Some((Expr::Var(var), outer)) = indices.split_last()
+        && *var == run.var
+    {
+        return Expr::Load(*buffer, outer.to_vec());
+    }
+    load.clone()
 }
 
 fn loaded(load: &Expr) -> Option<BufferId> {

@@ -48,13 +48,21 @@ fn may_inline(schedule: &Schedule, id: BlockId) -> bool {
         return !repeated && (!apart || loads(value).len() <= CHEAP_LOADS);
     }
     if reducing.iter().any(|reader| Contraction::of(program, *reader).is_some()) {
-        return matches!(value, Expr::Load(..)) && mapping.is_empty();
+        return is_plain(value) && mapping.is_empty();
     }
     let repeated = readers.len() > 1;
     if let ([reader], true) = (&reducing[..], is_guarded(value)) {
         return !repeated && guards_whole_vectors(program, id, *reader);
     }
     !(is_guarded(value) || repeated && is_costly(value))
+}
+
+/// Whether a value is an element, perhaps of another type.
+fn is_plain(value: &Expr) -> bool {
+    match value {
+        Expr::Cast(_, operand) => is_plain(operand),
+        _ => matches!(value, Expr::Load(..)),
+    }
 }
 
 /// Whether a reduction reads a guarded stage in vectors, each of which is read as a whole or not at

@@ -91,9 +91,14 @@ impl<'c> Emitter<'c, '_> {
         self.ir.intrinsic(name, &[ty, value.get_type()], &[value])
     }
 
-    /// `f32` to bfloat16 bits, to nearest, ties to even; NaN stays NaN.
+    /// `f32` to bfloat16 bits, to nearest, ties to even; NaN stays NaN. The instruction for it takes
+    /// subnormal numbers for zero.
     fn float_to_bfloat(&self, value: V<'c>) -> Result<V<'c>> {
         let ir = self.ir;
+        if self.target.bfloat_conversion && super::ir::lanes(value).is_some() {
+            let narrow = ir.convert(Op::FPTrunc, value, ir.context.bf16_type().into())?;
+            return ir.convert(Op::BitCast, narrow, ir.context.i16_type().into());
+        }
         let bits = ir.convert(Op::BitCast, value, ir.context.i32_type().into())?;
         let ty = bits.get_type();
         let high = ir.binary(Op::LShr, bits, ir.int(ty, 16))?;

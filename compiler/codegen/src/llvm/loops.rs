@@ -38,7 +38,7 @@ impl<'c> Emitter<'c, '_> {
         })
     }
 
-    fn loop_statement(&mut self, inner: &Loop) -> Result<()> {
+    pub(crate) fn loop_statement(&mut self, inner: &Loop) -> Result<()> {
         let extent = self.environment.simplify(&inner.extent);
         let constant = extent.as_integer();
         match (inner.kind, constant) {
@@ -56,8 +56,12 @@ impl<'c> Emitter<'c, '_> {
             (LoopKind::Vectorized, Some(extent)) => {
                 (0..extent).try_for_each(|value| self.one_value(inner, value))
             }
+            (LoopKind::Tensorized(intrinsic), Some(extent)) => {
+                self.tensorized(inner, intrinsic, extent)
+            }
             (LoopKind::Serial | LoopKind::Parallel, Some(extent)) => self.serial(inner, extent),
             (LoopKind::Serial | LoopKind::Parallel, None) => self.serial_dynamic(inner, &extent),
+            (LoopKind::Tensorized(_), None) => self.serial_dynamic(inner, &extent),
             (LoopKind::Unrolled | LoopKind::Vectorized, None) => self.guarded_part(inner, &extent),
         }
     }

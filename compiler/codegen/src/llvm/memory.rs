@@ -42,7 +42,12 @@ pub(crate) struct Access<'c> {
     lanes: Option<Lanes>,
 }
 
-impl Access<'_> {
+impl<'c> Access<'c> {
+    /// The address of lane 0's element, and its alignment in bytes.
+    pub(crate) fn start(&self) -> (PointerValue<'c>, u32) {
+        (self.address, self.align)
+    }
+
     /// Whether all lanes are at one element.
     pub(crate) fn is_uniform(&self) -> bool {
         matches!(self.along, Along::Uniform)

@@ -14,4 +14,5 @@ mod math;
 mod memory;
 pub(crate) mod module;
 mod prefetch;
+mod tensorize;
 mod value;

@@ -5,6 +5,7 @@ mod riscv64;
 mod x86_64;
 
 use crate::error::{CodegenError, Result};
+use hone_tensor::Intrinsic;
 use inkwell::OptimizationLevel;
 use inkwell::targets::{CodeModel, RelocMode, TargetMachine, TargetMachineOptions, TargetTriple};
 
@@ -58,6 +59,8 @@ pub struct Target {
     pub masks: bool,
     /// Whether `f32` converts to and from binary16 by instruction.
     pub half_conversion: bool,
+    /// Whether `f32` converts to bfloat16 by instruction.
+    pub bfloat_conversion: bool,
     /// Whether floats round to whole numbers by instruction.
     pub rounding: bool,
     /// Whether vectors of floats are multiplied by powers of two, and their reciprocals estimated, by
@@ -114,6 +117,8 @@ impl Target {
         let vector_bytes = (family.vector_bytes)(cpu, &known);
         let masks = (family.masks)(&known);
         let half_conversion = known.has("f16c") || known.has("fullfp16") || arch == "aarch64";
+        let bfloat_conversion =
+            arch == "x86_64" && known.has("avx512bf16") && known.has("avx512vl");
         let scaling = arch == "x86_64" && known.has("avx512f") && known.has("avx512vl");
         let rounding = arch != "x86_64" || known.has("sse4.1");
         Ok(Self {
@@ -123,10 +128,22 @@ impl Target {
             vector_bytes,
             masks,
             half_conversion,
+            bfloat_conversion,
             rounding,
             scaling,
             resolved,
         })
+    }
+
+    /// Whether an instruction computes the nest that `intrinsic` stands for.
+    pub fn has_intrinsic(&self, intrinsic: Intrinsic) -> bool {
+        let arch = self.triple.split('-').next().unwrap_or_default();
+        let feature = match intrinsic {
+            Intrinsic::DotBf16 => "avx512bf16",
+            Intrinsic::DotU8I8 => "avx512vnni",
+        };
+        let known = Features(&self.resolved);
+        arch == "x86_64" && known.has(feature) && known.has("avx512vl")
     }
 
     /// Whether `name` is among the features given (not among those the processor implies).
@@ -170,7 +187,7 @@ fn initialize() {
 fn resolved_features(triple: &str, cpu: &str, features: &[String]) -> Result<Vec<String>> {
     let mut resolved = features.to_vec();
     let implied = match triple.split('-').next() {
-        Some("x86_64") => x86_64::implied(cpu).to_vec(),
+        Some("x86_64") => x86_64::implied(cpu),
         Some("aarch64") => aarch64::implied(cpu).to_vec(),
         _ => vec![],
     };

@@ -45,8 +45,36 @@ const AVX512: [&str; 16] = [
 const NO_AVX: [&str; 4] = ["x86-64-v2", "nehalem", "westmere", "silvermont"];
 const PLAIN: [&str; 3] = ["x86-64", "generic", "core2"];
 
+/// Those of [`AVX512`] that sum products of bytes, and those that sum products of bfloat16, too.
+const VNNI: [&str; 11] = [
+    "cascadelake",
+    "cooperlake",
+    "icelake-client",
+    "icelake-server",
+    "tigerlake",
+    "rocketlake",
+    "sapphirerapids",
+    "emeraldrapids",
+    "graniterapids",
+    "znver4",
+    "znver5",
+];
+const BF16: [&str; 6] =
+    ["cooperlake", "sapphirerapids", "emeraldrapids", "graniterapids", "znver4", "znver5"];
+
 /// Features, of those this room asks about, that a processor's name stands for.
-pub(super) fn implied(cpu: &str) -> &'static [&'static str] {
+pub(super) fn implied(cpu: &str) -> Vec<&'static str> {
+    let mut features = base(cpu).to_vec();
+    if VNNI.contains(&cpu) {
+        features.push("avx512vnni");
+    }
+    if BF16.contains(&cpu) {
+        features.push("avx512bf16");
+    }
+    features
+}
+
+fn base(cpu: &str) -> &'static [&'static str] {
     if AVX512.contains(&cpu) {
         &[
             "sse4.1", "sse4.2", "popcnt", "avx", "avx2", "fma", "f16c", "bmi", "bmi2", "lzcnt",

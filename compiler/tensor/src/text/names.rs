@@ -1,6 +1,6 @@
 //! Words of the text form, shared by printer and parser.
 
-use crate::{BinaryOp, Combiner, LoopKind, Scope, UnaryOp};
+use crate::{BinaryOp, Combiner, Intrinsic, LoopKind, Scope, UnaryOp};
 
 pub(super) const UNARY: [(UnaryOp, &str); 28] = [
     (UnaryOp::Negate, "neg"),
@@ -68,10 +68,12 @@ pub(super) const COMBINERS: [(Combiner, &str); 4] = [
 ];
 
 /// Serial loops carry no word.
-pub(super) const KINDS: [(LoopKind, &str); 3] = [
+pub(super) const KINDS: [(LoopKind, &str); 5] = [
     (LoopKind::Parallel, "parallel"),
     (LoopKind::Unrolled, "unrolled"),
     (LoopKind::Vectorized, "vectorized"),
+    (LoopKind::Tensorized(Intrinsic::DotBf16), "dot_bf16"),
+    (LoopKind::Tensorized(Intrinsic::DotU8I8), "dot_u8_i8"),
 ];
 
 /// Global buffers carry no word.

@@ -30,6 +30,7 @@ fn check_loop(program: &Program, own: &Loop, depth: usize) -> Result<(), String>
             Err("its extent has no constant bound".into())
         }
         LoopKind::Unrolled => Ok(()),
+        LoopKind::Tensorized(intrinsic) => program.dot(own, intrinsic).map(drop),
         LoopKind::Vectorized => {
             if own.body.iter().any(|statement| matches!(statement, Statement::Loop(_))) {
                 return Err("it is not innermost".into());
@@ -72,7 +73,7 @@ fn check_registers(program: &Program, block: BlockId) -> Result<(), VerifyError>
         let indices: Vec<Expr> =
             indices.iter().map(|index| realize.resolve(own, index, &domain)).collect();
         let rolled = loops.iter().find(|own| {
-            !matches!(own.kind, LoopKind::Unrolled | LoopKind::Vectorized)
+            !matches!(own.kind, LoopKind::Unrolled | LoopKind::Vectorized | LoopKind::Tensorized(_))
                 && indices.iter().any(|index| index.mentions(own.var))
         });
         match rolled {

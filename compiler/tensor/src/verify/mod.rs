@@ -8,10 +8,11 @@
 //!   of the loops decide it. What a guard or a predicate protects is left to the interpreter;
 //! - order: what a block reads was computed before, by the last update of its reduction;
 //! - loops: parallel ones are outermost and their iterations independent, vectorized ones innermost
-//!   with independent lanes, and both vectorized and unrolled ones have a constant extent.
+//!   with independent lanes, and both vectorized and unrolled ones have a constant extent; tensorized
+//!   ones contain the nest that their intrinsic stands for.
 //!
-//! Checked by [`verify_registers`], before code is made: register buffers are indexed by unrolled
-//! and vectorized loops and constants only, and memory of one thread is used within one statement.
+//! Checked by [`verify_registers`], before code is made: register buffers are indexed by unrolled,
+//! vectorized and tensorized loops and constants only, and memory of one thread is used within one statement.
 
 mod bounds;
 mod form;
@@ -148,6 +149,7 @@ fn kind_name(kind: LoopKind) -> &'static str {
         LoopKind::Parallel => "parallel",
         LoopKind::Unrolled => "unrolled",
         LoopKind::Vectorized => "vectorized",
+        LoopKind::Tensorized(intrinsic) => intrinsic.name(),
     }
 }
 

@@ -9,7 +9,9 @@ use crate::Machine;
 use crate::access::{Contraction, is_reduction, loads, value, vector_axis};
 use crate::tile::{Extents, Tile, choose_tile};
 use hone_schedule::{Schedule, ScheduleError};
-use hone_tensor::{BinaryOp, Block, BlockId, Expr, Iterator, IteratorKind, Scope, VarId};
+use hone_tensor::{
+    BinaryOp, Block, BlockId, Expr, Intrinsic, Iterator, IteratorKind, Scope, VarId,
+};
 
 /// Tasks that a kernel is cut into at least, where it has that many tiles.
 const TASKS: usize = 16;
@@ -138,7 +140,9 @@ impl Form {
         let vectors = width.div_ceil(machine.lanes);
         let rows = if self.rows.is_some() { extent(self.contraction.rows) } else { 1 };
         let reduced = block.iterators.iter().filter(|own| own.kind == IteratorKind::Reduction);
-        let depth = reduced.map(|own| own.extent).product();
+        // What one instruction sums fills the place of one multiply-add.
+        let run = self.contraction.intrinsic.map_or(1, |own| own.depth() as usize);
+        let depth = reduced.map(|own| own.extent).product::<usize>() / run;
         let blocks = extent(self.contraction.columns);
         let (columns, unit) = match self.columns {
             Columns::Joined { .. } => (vectors * blocks, vectors),
@@ -272,16 +276,18 @@ fn sum_in_registers(
     let iterators = schedule.program().blocks[form.sum].iterators.clone();
     let spatial = iterators.iter().filter(|own| own.kind == IteratorKind::Spatial).count();
     let (tile, reduced) = loops.split_at(spatial);
-    schedule.reorder(&[reduced, &rows_first(form, &iterators, tile)].concat())?;
-    let Some(first) = reduced.first() else {
+    let run = usize::from(form.contraction.intrinsic.is_some());
+    let (reduced, run) = reduced.split_at(reduced.len().saturating_sub(run));
+    schedule.reorder(&[reduced, &rows_first(form, &iterators, tile), run].concat())?;
+    let Some(first) = reduced.first().or(run.first()) else {
         return Err(unfit("contraction", "nothing is summed"));
     };
     let initial = schedule.decompose_reduction(form.sum, *first)?;
-    for block in [initial, form.sum] {
-        let loops = schedule.loops(block);
-        write_out(schedule, &loops[loops.len() - spatial..], machine)?;
-    }
-    Ok(())
+    let loops = schedule.loops(initial);
+    write_out(schedule, &loops[loops.len() - spatial..], None, machine)?;
+    let loops = schedule.loops(form.sum);
+    let inner = loops.len() - run.len();
+    write_out(schedule, &loops[inner - spatial..inner], form.contraction.intrinsic, machine)
 }
 
 /// A tile's loops with the rows outermost: one broadcast at a time is held, beside one vector for each
@@ -296,10 +302,11 @@ fn rows_first(form: &Form, iterators: &[Iterator], tile: &[VarId]) -> Vec<VarId>
     rows.into_iter().map(|(_, own)| *own).collect()
 }
 
-/// Unrolls a tile's loops and makes the last one a vector.
+/// Unrolls a tile's loops and makes the last one a vector, or the lanes of an instruction.
 fn write_out(
     schedule: &mut Schedule,
     tile: &[VarId],
+    intrinsic: Option<Intrinsic>,
     machine: &Machine,
 ) -> Result<(), ScheduleError> {
     let (vector, places) = tile.split_last().ok_or_else(|| unfit("contraction", "no loops"))?;
@@ -312,7 +319,10 @@ fn write_out(
     for place in places {
         schedule.unroll(*place)?;
     }
-    schedule.vectorize(vector)
+    match intrinsic {
+        Some(intrinsic) => schedule.tensorize(vector, intrinsic),
+        None => schedule.vectorize(vector),
+    }
 }
 
 /// Spreads tiles over threads: all loops but the last are fused, and where they are too few, a part
