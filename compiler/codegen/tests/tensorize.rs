@@ -1,0 +1,97 @@
+//! Tensorized loops: what the machine code computes is what the nest computes, on machines with the
+//! instruction and without it.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+#[path = "support/common.rs"]
+mod common;
+
+use common::run;
+use hone_codegen::{Target, assembly};
+use hone_schedule::Schedule;
+use hone_tensor::{Builder, Combiner, Expr, Intrinsic, Program, Scope, interpret};
+use hone_types::{DataType, Tensor, TensorType};
+
+const ROWS: usize = 5;
+const BLOCKS: usize = 3;
+const STEPS: usize = 7;
+
+/// `y[m, j] = sum of a[m, k] * b[j / 16, k / d, j % 16, k % d]` in registers, tensorized.
+fn product(intrinsic: Intrinsic, lanes: usize) -> (Program, Program) {
+    let run = intrinsic.depth() as usize;
+    let ([a_type, b_type], sum) = (intrinsic.factors(), intrinsic.sum());
+    let mut builder = Builder::new();
+    let a = builder.input("a", &TensorType::new(a_type, [ROWS, STEPS * run]));
+    let b = builder.input("b", &TensorType::new(b_type, [BLOCKS, STEPS, lanes, run]));
+    let output = TensorType::new(sum, [ROWS, BLOCKS, lanes]);
+    let sums = builder.reduce("sums", &output, &[STEPS, run], Combiner::Sum, |point, k| {
+        let place = k[0].clone() * run + k[1].clone();
+        let left = Expr::Load(a, vec![point[0].clone(), place]);
+        let right = vec![point[1].clone(), k[0].clone(), point[2].clone(), k[1].clone()];
+        left.cast(sum) * Expr::Load(b, right).cast(sum)
+    });
+    let stored = builder.map("store", &output, |point| Expr::Load(sums, point.to_vec()));
+    builder.output(stored);
+    let plain = builder.finish();
+    let mut schedule = Schedule::new(plain.clone());
+    let (sums, store) = (schedule.block("sums").unwrap(), schedule.block("store").unwrap());
+    let at = schedule.loops(store)[1];
+    schedule.compute_at(sums, at).unwrap();
+    schedule.set_scope(sums, Scope::Register).unwrap();
+    let loops = schedule.loops(sums)[2..].to_vec();
+    let (lane, steps, run) =
+        (loops[loops.len() - 3], loops[loops.len() - 2], loops[loops.len() - 1]);
+    schedule.reorder(&[steps, lane, run]).unwrap();
+    let initial = schedule.decompose_reduction(sums, steps).unwrap();
+    schedule.tensorize(lane, intrinsic).unwrap();
+    schedule.vectorize(*schedule.loops(initial).last().unwrap()).unwrap();
+    schedule.vectorize(*schedule.loops(store).last().unwrap()).unwrap();
+    (plain, schedule.into_program())
+}
+
+fn inputs(program: &Program) -> Vec<Tensor> {
+    let parameters = program.parameters();
+    let inputs = parameters.iter().map(|id| &program.buffers[*id]).take(parameters.len() - 1);
+    inputs
+        .enumerate()
+        .map(|(place, buffer)| {
+            // Whole numbers, so that no order of additions makes a difference; bytes use their range.
+            let low = if buffer.dtype == DataType::U8 { 0.0 } else { -100.0 };
+            let values = common::random(buffer.elements(), place as u64 + 5);
+            let values: Vec<f64> =
+                values.iter().map(|own| (f64::from(*own).abs() * 220.0 + low).floor()).collect();
+            Tensor::from_f64(buffer.dtype, buffer.shape.clone(), &values).unwrap()
+        })
+        .collect()
+}
+
+#[test]
+fn instructions_compute_what_their_nest_does() {
+    for (intrinsic, name) in Intrinsic::ALL {
+        for lanes in [4, 8, 12, 16, 24, 32] {
+            let (plain, tensorized) = product(intrinsic, lanes);
+            let inputs = inputs(&plain);
+            let expected = interpret(&plain, &inputs).unwrap();
+            assert_eq!(interpret(&tensorized, &inputs).unwrap(), expected, "{name}, {lanes} lanes");
+            let bytes: Vec<Vec<u8>> = inputs.iter().map(|own| own.bytes().to_vec()).collect();
+            let actual = run(&tensorized, &bytes);
+            assert_eq!(expected[0].bytes(), actual[0], "{name}, {lanes} lanes");
+        }
+    }
+}
+
+#[test]
+fn only_machines_that_have_it_get_the_instruction() {
+    let cases = [
+        (Intrinsic::DotBf16, "vdpbf16ps", "sapphirerapids", "icelake-server"),
+        (Intrinsic::DotU8I8, "vpdpbusd", "icelake-server", "skylake-avx512"),
+    ];
+    for (intrinsic, instruction, with, without) in cases {
+        let (_, program) = product(intrinsic, 16);
+        for (cpu, expected) in [(with, 1), (without, 0), ("haswell", 0)] {
+            let target = Target::new("x86_64-unknown-linux-gnu", cpu, vec![]).unwrap();
+            let text = assembly(&program, &target).unwrap();
+            let count = text.lines().filter(|line| line.trim().starts_with(instruction)).count();
+            assert_eq!(count, expected, "{cpu}:\n{text}");
+        }
+    }
+}
