@@ -95,6 +95,7 @@ fn compile_from(
 /// Runs the passes in order, checking the graph after each.
 pub fn prepare(graph: &Graph, options: &Options) -> Result<Graph, CompileError> {
     let lanes = options.target.vector_bytes / 4;
+    let products = hone_ops::products_of(options.precision).unwrap_or(1);
     let speeds = (options.schedules == SchedulePolicy::Analytic).then(|| typical_speeds(lanes));
     type Pass<'a> = (&'static str, &'a dyn Fn(&Graph) -> Result<Graph, PassError>);
     let list: &[Pass] = &[
@@ -104,7 +105,7 @@ pub fn prepare(graph: &Graph, options: &Options) -> Result<Graph, CompileError> 
         ("simplify", &passes::simplify),
         ("divide_by_multiplying", &passes::divide_by_multiplying),
         ("choose_layouts", &|graph| {
-            passes::choose_layouts(graph, LayoutOptions { block: lanes, speeds })
+            passes::choose_layouts(graph, LayoutOptions { block: lanes, products, speeds })
         }),
         ("pack_matmul_operands", &|graph| passes::pack_matmul_operands(graph, lanes)),
         ("fold_constants", &passes::fold_constants),
@@ -127,7 +128,7 @@ pub fn prepare(graph: &Graph, options: &Options) -> Result<Graph, CompileError> 
 fn typical_speeds(lanes: usize) -> Speeds {
     const CYCLES_PER_NS: f64 = 3.5;
     let flops_per_ns = (2 * 2 * lanes) as f64 * CYCLES_PER_NS;
-    Speeds { flops_per_ns, memory_bytes_per_ns: 10.0, cache_bytes_per_ns: 40.0 }
+    Speeds { flops_per_ns, memory_bytes_per_ns: 10.0, cache_bytes_per_ns: 80.0 }
 }
 
 /// Times the stages.

@@ -42,7 +42,7 @@ impl Operator for WinogradInput {
     }
 
     fn fusion_class(&self) -> FusionClass {
-        FusionClass::Opaque
+        FusionClass::ComplexOutFusable
     }
 
     fn reference(&self, inputs: &[Option<&Tensor>]) -> Result<Vec<Tensor>, OpError> {

@@ -1,5 +1,7 @@
 //! The second of the three parts of a convolution by Winograd's minimal filtering.
 
+use crate::Cast;
+use crate::interleave::{at, dot_of, place, places, plain_type, product, separate, sum_type};
 use crate::operator::{FusionClass, OpError, Operator, named, required};
 use hone_graph::InferError;
 use hone_tensor::{BufferId, Builder, Combiner, Expr};
@@ -7,8 +9,9 @@ use hone_types::{Tensor, TensorType};
 use serde::{Deserialize, Serialize};
 
 /// One matrix product for each place of a tile: v `[a, a, C / c, N, rows, columns, c]`, u `[a, a,
-/// O / o, C / c, c, o]`; the result is `[a, a, O / o, N, rows, columns, o]`. Its floating-point
-/// operations are counted as those of the convolution it stands for.
+/// O / o, C / c, c, o]`; the result is `[a, a, O / o, N, rows, columns, o]`. Weights of a narrow type are
+/// interleaved, `[a, a, O / o, C / c, c / d, o, d]`; the result has then the type of the sums. Its
+/// floating-point operations are counted as those of the convolution it stands for.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct WinogradMultiply {}
 
@@ -22,18 +25,20 @@ impl Operator for WinogradMultiply {
 
     fn infer(&self, inputs: &[Option<&TensorType>]) -> Result<Vec<TensorType>, InferError> {
         let (v, u) = (required(Self::NAME, inputs, 0)?, required(Self::NAME, inputs, 1)?);
+        let narrow = usize::from(dot_of(v.dtype).is_some());
+        let plain = plain_type(u);
         let fits = v.rank() == 7
-            && u.rank() == 6
+            && u.rank() == 6 + narrow
             && v.dtype == u.dtype
             && v.shape[..2] == u.shape[..2]
             && v.shape[2] == u.shape[3]
-            && v.shape[6] == u.shape[4];
+            && v.shape[6] == plain.shape[4];
         if !fits {
             return Err(InferError::new(format!("tiles {v} and weights {u} do not match")));
         }
         let mut shape = v.shape.clone();
-        (shape[2], shape[6]) = (u.shape[2], u.shape[5]);
-        Ok(vec![TensorType::new(v.dtype, shape)])
+        (shape[2], shape[6]) = (u.shape[2], plain.shape[5]);
+        Ok(vec![TensorType::new(sum_type(v.dtype), shape)])
     }
 
     fn fusion_class(&self) -> FusionClass {
@@ -43,6 +48,10 @@ impl Operator for WinogradMultiply {
     fn reference(&self, inputs: &[Option<&Tensor>]) -> Result<Vec<Tensor>, OpError> {
         let (v, u) = (required(Self::NAME, inputs, 0)?, required(Self::NAME, inputs, 1)?);
         let output = self.infer(&[Some(v.tensor_type()), Some(u.tensor_type())])?.remove(0);
+        if dot_of(u.dtype()).is_some() {
+            let v = Cast { to: sum_type(v.dtype()) }.reference(&[Some(v)])?;
+            return self.reference(&[Some(&v[0]), Some(&separate(u)?)]);
+        }
         let (blocks, lanes) = (u.shape()[3], u.shape()[4]);
         let (wide, out_lanes) = (u.shape()[2], u.shape()[5]);
         let tiles: usize = v.shape()[3..6].iter().product();
@@ -72,21 +81,26 @@ impl Operator for WinogradMultiply {
         let (v, u) = (inputs.first().copied().flatten()?, inputs.get(1).copied().flatten()?);
         let (v_type, u_type) = (builder.tensor_type(v), builder.tensor_type(u));
         let output = self.infer(&[Some(&v_type), Some(&u_type)]).ok()?.remove(0);
-        let depth = [u_type.shape[3], u_type.shape[4]];
+        let depth = [&[u_type.shape[3]], &places(&u_type)[..]].concat();
         let sums = builder.reduce("products", &output, &depth, Combiner::Sum, |point, reduced| {
             let mut tile = point[..2].to_vec();
             tile.push(reduced[0].clone());
             tile.extend_from_slice(&point[3..6]);
-            tile.push(reduced[1].clone());
+            tile.push(place(&u_type, &reduced[1..]));
             let mut weight = point[..3].to_vec();
-            weight.extend([reduced[0].clone(), reduced[1].clone(), point[6].clone()]);
-            Expr::Load(v, tile) * Expr::Load(u, weight)
+            weight.push(reduced[0].clone());
+            weight.extend(at(&reduced[1..], &point[6]));
+            product(Expr::Load(v, tile), Expr::Load(u, weight), v_type.dtype)
         });
         Some(vec![builder.map("store", &output, |point| Expr::Load(sums, point.to_vec()))])
     }
 
     fn flops(&self, inputs: &[Option<&TensorType>], outputs: &[TensorType]) -> u64 {
-        let depth = inputs.get(1).copied().flatten().map_or(0, |u| u.shape[3] * u.shape[4]);
+        let depth = inputs
+            .get(1)
+            .copied()
+            .flatten()
+            .map_or(0, |u| plain_type(u).shape[3..5].iter().product::<usize>());
         let direct = |output: &TensorType| {
             let side = output.shape[0] as u64;
             let planes = output.elements() as u64 / (side * side).max(1);

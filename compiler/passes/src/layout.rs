@@ -23,6 +23,9 @@ use std::collections::HashMap;
 pub struct LayoutOptions {
     /// Channels in a block: the lanes of one vector.
     pub block: usize,
+    /// Products that one instruction sums in each lane: more than one where they will be narrow
+    /// ([`crate::narrow()`]).
+    pub products: usize,
     /// Figures by which minimal filtering is chosen; `None` leaves every convolution direct.
     pub speeds: Option<Speeds>,
 }
@@ -45,6 +48,7 @@ struct Layout<'a> {
     graph: &'a Graph,
     rewriter: Rewriter<'a>,
     block: usize,
+    products: usize,
     speeds: Option<Speeds>,
     /// New values that hold an old one packed.
     packed: HashMap<ValueId, ValueId>,
@@ -54,9 +58,17 @@ struct Layout<'a> {
 
 impl<'a> Layout<'a> {
     fn new(graph: &'a Graph, options: LayoutOptions) -> Self {
-        let LayoutOptions { block, speeds } = options;
+        let LayoutOptions { block, products, speeds } = options;
         let rewriter = Rewriter::new(graph);
-        Self { graph, rewriter, block, speeds, packed: HashMap::new(), plain: HashMap::new() }
+        Self {
+            graph,
+            rewriter,
+            block,
+            products,
+            speeds,
+            packed: HashMap::new(),
+            plain: HashMap::new(),
+        }
     }
 
     /// Rewrites a node on packed values where that is possible and worth it; says whether it did.
@@ -167,7 +179,8 @@ impl<'a> Layout<'a> {
         if groups > 1 && !depthwise && !whole_blocks {
             return Ok(false);
         }
-        let block = if depthwise { self.block } else { self.block.min(channels) };
+        let whole = channels.next_multiple_of(self.products);
+        let block = if depthwise { self.block } else { self.block.min(whole) };
         let mut input = self.packed(operands.input, block, &node.name)?;
         let block = self.rewriter.target().tensor_type(input).shape[4];
         let window = &convolution.window;
@@ -239,6 +252,7 @@ impl<'a> Layout<'a> {
             channels: weights[1],
             outputs: weights[0],
             spatial: [output[2], output[3]],
+            products: self.products,
         };
         let whole = weights[1].is_multiple_of(operands.block);
         choose_tile(convolution, &weights[2..], extents, self.speeds.as_ref().filter(|_| whole)?)

@@ -10,11 +10,15 @@
 use crate::{Group, PassError, Rewriter, fuse};
 use hone_graph::{Node, NodeId, ValueId};
 use hone_ops::{
-    Cast, FusionClass, Graph, Op, Operator, PackedConvolution, PackedMatMul, interleave,
-    products_of,
+    Cast, FusionClass, Graph, Op, Operator, PackedConvolution, PackedMatMul, WinogradMultiply,
+    interleave, products_of,
 };
 use hone_types::{DataType, Id};
 use std::collections::{HashMap, HashSet};
+
+/// Largest side of Winograd's tiles whose products may be narrow: with larger ones the
+/// transformations magnify what rounding takes.
+pub(crate) const NARROW_TILE: usize = 2;
 
 /// Stores what passes between kernels as `narrow`, an element type of 16 bits, and multiplies by
 /// instructions for it. Nodes for which `keep` holds, and what they read and make, stay in `f32`.
@@ -127,6 +131,9 @@ fn is_product(graph: &Graph, node: &Node<Op>, narrow: DataType) -> bool {
         shape.get(4)
     } else if node.operation.downcast::<PackedMatMul>().is_some() && shape.len() == 3 {
         shape.get(1)
+    } else if node.operation.downcast::<WinogradMultiply>().is_some() && shape[0] == NARROW_TILE + 2
+    {
+        shape.get(4)
     } else {
         None
     };

@@ -1,6 +1,7 @@
 //! Which convolutions are computed by Winograd's minimal filtering, and with which tile: where the
 //! time predicted from the target's figures is clearly less than that of the direct way.
 
+use crate::narrow::NARROW_TILE;
 use hone_ops::{Convolution, WINOGRAD_TILES};
 
 /// Figures of a target that the choice depends on.
@@ -34,6 +35,8 @@ pub(crate) struct Extents {
     pub(crate) outputs: usize,
     /// Rows and columns of the result.
     pub(crate) spatial: [usize; 2],
+    /// Products that one instruction sums in each lane where they are narrow.
+    pub(crate) products: usize,
 }
 
 /// The side of the tiles to use; `None` where the direct way is as good or the only one.
@@ -56,26 +59,31 @@ pub(crate) fn choose_tile(
 
 /// Multiply-adds of the direct way, in operations.
 fn flops(extents: Extents) -> f64 {
-    let Extents { batch, channels, outputs, spatial } = extents;
+    let Extents { batch, channels, outputs, spatial, .. } = extents;
     (2 * 9 * batch * channels * outputs * spatial[0] * spatial[1]) as f64
 }
 
 /// Nanoseconds of the direct way.
 fn direct(extents: Extents, speeds: &Speeds) -> f64 {
-    let weights = (9 * extents.channels * extents.outputs * size_of::<f32>()) as f64;
-    overlapped(flops(extents) / speeds.flops_per_ns, weights / speeds.memory_bytes_per_ns)
+    let bytes = size_of::<f32>() / extents.products;
+    let weights = (9 * extents.channels * extents.outputs * bytes) as f64;
+    let computing = flops(extents) / (speeds.flops_per_ns * extents.products as f64);
+    overlapped(computing, weights / speeds.memory_bytes_per_ns)
 }
 
 /// Nanoseconds with tiles of `tile` results a side.
 fn predicted(tile: usize, extents: Extents, speeds: &Speeds) -> f64 {
-    let Extents { batch, channels, outputs, spatial } = extents;
+    let Extents { batch, channels, outputs, spatial, .. } = extents;
+    let products = if tile <= NARROW_TILE { extents.products } else { 1 };
+    let bytes = size_of::<f32>() / products;
     let places = (tile + 2) * (tile + 2);
     let share = places as f64 / (9 * tile * tile) as f64;
-    let weights = (places * channels * outputs * size_of::<f32>()) as f64;
+    let weights = (places * channels * outputs * bytes) as f64;
     let tiles = batch * (spatial[0] / tile) * (spatial[1] / tile);
     // Tiles and products are each written once and read once.
-    let moved = (2 * places * tiles * (channels + outputs) * size_of::<f32>()) as f64;
-    let multiplied = flops(extents) * share / (EFFICIENCY * speeds.flops_per_ns);
+    let moved = (2 * places * tiles * (channels * bytes + outputs * size_of::<f32>())) as f64;
+    let speed = EFFICIENCY * speeds.flops_per_ns * products as f64;
+    let multiplied = flops(extents) * share / speed;
     overlapped(multiplied, weights / speeds.memory_bytes_per_ns) + moved / speeds.cache_bytes_per_ns
 }
 
@@ -94,7 +102,8 @@ mod tests {
     fn chosen(channels: usize, side: usize, window: &[usize], stride: usize) -> Option<usize> {
         let window_steps = Window { strides: vec![stride; 2], ..Window::plain(2) };
         let convolution = Convolution { window: window_steps, groups: 1 };
-        let extents = Extents { batch: 1, channels, outputs: channels, spatial: [side; 2] };
+        let extents =
+            Extents { batch: 1, channels, outputs: channels, spatial: [side; 2], products: 1 };
         choose_tile(&convolution, window, extents, &SPEEDS)
     }
 
