@@ -33,6 +33,9 @@ pub struct Report {
     /// Time of one run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency: Option<LatencyReport>,
+    /// The element type of its arithmetic, `f32` or the narrower one that was chosen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub precision: Option<String>,
     /// Error against the reference.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub correctness: Option<CorrectnessReport>,
@@ -132,6 +135,7 @@ impl Report {
             artifact: None,
             fingerprint: None,
             latency: None,
+            precision: None,
             correctness: None,
             cache_hit: false,
             tuned: false,

@@ -35,6 +35,9 @@ pub struct Termination {
     /// Time of one run, in nanoseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency: Option<LatencyReport>,
+    /// The element type of its arithmetic.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub precision: Option<String>,
     /// Error against the reference.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub correctness: Option<CorrectnessReport>,
@@ -79,6 +82,7 @@ impl From<&Report> for Termination {
             artifact: report.artifact.clone(),
             fingerprint: report.fingerprint.clone(),
             latency: report.latency.clone(),
+            precision: report.precision.clone(),
             correctness: report.correctness.clone(),
             cache_hit: report.cache_hit,
             tuned: report.tuned,

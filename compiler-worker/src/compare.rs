@@ -12,6 +12,8 @@ pub struct Comparison {
     /// Largest relative error of elements whose magnitude is above the absolute tolerance; errors of
     /// smaller ones say nothing relative to them.
     pub max_rel: f64,
+    /// Largest absolute error of any element as a share of the largest magnitude in its output.
+    pub max_share: f64,
     /// Elements out of tolerance.
     pub outside: u64,
     /// Elements compared.
@@ -23,13 +25,16 @@ pub struct Comparison {
     excess: f64,
 }
 
-/// An element passes where `|got - want| <= atol + rtol * |want|`.
+/// An element passes where `|got - want| <= atol + rtol * |want| + share * largest`, the largest being
+/// that of the magnitudes in its output.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tolerance {
     /// Relative.
     pub rtol: f64,
     /// Absolute.
     pub atol: f64,
+    /// Relative to the output's largest magnitude; 0 but for arithmetic below `f32`.
+    pub share: f64,
 }
 
 impl Comparison {
@@ -38,6 +43,7 @@ impl Comparison {
         Self {
             max_abs: 0.0,
             max_rel: 0.0,
+            max_share: 0.0,
             outside: 0,
             elements: 0,
             worst: None,
@@ -49,11 +55,19 @@ impl Comparison {
     /// Adds one output: its bytes and the reference's, of the tensor's type and shape.
     pub fn add(&mut self, tensor: &TensorInfo, got: &[u8], want: &[u8], tolerance: Tolerance) {
         let size = (tensor.dtype.bits() / 8) as usize;
+        let magnitudes = want.chunks_exact(size).map(|bytes| value(tensor.dtype, bytes).abs());
+        let largest = magnitudes.filter(|own| own.is_finite()).fold(0.0, f64::max);
+        let atol = tolerance.atol + tolerance.share * largest;
+        let before = std::mem::replace(&mut self.max_abs, 0.0);
         let pairs = got.chunks_exact(size).zip(want.chunks_exact(size));
         for (index, (got, want)) in pairs.enumerate() {
             let (got, want) = (value(tensor.dtype, got), value(tensor.dtype, want));
-            self.element(tensor, index, got, want, tolerance);
+            self.element(tensor, index, got, want, Tolerance { atol, ..tolerance });
         }
+        if self.max_abs > 0.0 {
+            self.max_share = self.max_share.max(self.max_abs / largest);
+        }
+        self.max_abs = self.max_abs.max(before);
     }
 
     fn element(&mut self, tensor: &TensorInfo, index: usize, got: f64, want: f64, t: Tolerance) {
@@ -118,7 +132,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    const T: Tolerance = Tolerance { rtol: 1e-3, atol: 1e-4 };
+    const T: Tolerance = Tolerance { rtol: 1e-3, atol: 1e-4, share: 0.0 };
 
     fn compare(got: &[f32], want: &[f32]) -> Comparison {
         let tensor = TensorInfo::new("y", DataType::F32, vec![got.len() as u64]).unwrap();

@@ -5,8 +5,8 @@ use std::path::Path;
 use hone_artifact::exit_code::Reason;
 use hone_artifact::request::{Input, TargetRequest};
 use hone_driver::{
-    CodegenError, CompileError, Compiled, Graph, ImportError, ImportOptions, InputBinding,
-    NodeError, Options, SchedulePolicy, Target, Tensor, TensorType,
+    CodegenError, CompileError, Compiled, DataType, Graph, ImportError, ImportOptions,
+    InputBinding, NodeError, Options, SchedulePolicy, Target, Tensor, TensorType,
 };
 
 use crate::device;
@@ -81,7 +81,7 @@ fn binding(input: &Input) -> Result<InputBinding> {
     let dtype = match &input.dtype {
         None => None,
         Some(name) => {
-            let known = hone_driver::DataType::all().find(|dtype| dtype.name() == name);
+            let known = DataType::all().find(|dtype| dtype.name() == name);
             Some(known.ok_or_else(|| {
                 let message = format!("input '{}': '{name}' is no element type", input.name);
                 Failure::new(Reason::InvalidSpec, message)
@@ -105,9 +105,10 @@ pub fn compile(
     inputs: &[Input],
     target: &Target,
     policy: SchedulePolicy,
+    precision: DataType,
 ) -> Result<Compiled> {
     let import = import_options(inputs, model.folder.as_deref())?;
-    let options = Options { schedules: policy, ..Options::new(target.clone()) };
+    let options = Options { schedules: policy, precision, ..Options::new(target.clone()) };
     hone_driver::compile(&model.bytes, &import, &options).map_err(|error| {
         let reason = compile_reason(&error);
         Failure::because(reason, format!("model '{}' cannot be compiled", model.name), error)

@@ -6,6 +6,7 @@ use hone_artifact::exit_code::Reason;
 use hone_artifact::request::{
     Compile, CorrectnessRequest, Destination, Input, Source, TargetRequest, TuningRequest,
 };
+use hone_crds::Decimal;
 use hone_crds::common::SampleSource;
 use hone_crds::model_compilation::{Correctness, Goal, ModelCompilationSpec, Target, TuningPolicy};
 use hone_crds::not_yet::not_yet;
@@ -72,8 +73,15 @@ fn request(spec: &ModelCompilationSpec, target: &Target) -> Compile {
         },
         inputs: spec.inputs.iter().map(input).collect(),
         target: target_request(target),
-        precision: vec!["f32".to_owned()],
-        max_relative_error: None,
+        precision: spec.precision.as_ref().map_or_else(
+            || vec!["f32".to_owned()],
+            |own| own.allow.iter().map(ToString::to_string).collect(),
+        ),
+        max_relative_error: spec
+            .precision
+            .as_ref()
+            .and_then(|own| own.max_relative_error.as_ref())
+            .map(Decimal::value),
         calibration: None,
         tuning: never_tuned(),
         correctness: CorrectnessRequest {

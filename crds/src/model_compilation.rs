@@ -114,14 +114,15 @@ pub struct Target {
         "arithmetic below f32 needs a bound on its error: set maxRelativeError, such as \"1e-2\""),
 )]
 pub struct Precision {
-    /// What may be used.
+    /// What may be used; f32 in any case, where nothing narrower is near enough and faster.
     #[schemars(length(min = 1, max = 4))]
     #[x_kube(merge_strategy = ListMerge::Set)]
     pub allow: Vec<PrecisionType>,
     /// Inputs to calibrate with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calibration: Option<SampleSource>,
-    /// Largest relative error of any output element against the f32 reference.
+    /// Largest error of any output element against the f32 reference, as a share of the largest
+    /// magnitude in its output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_relative_error: Option<Decimal>,
 }

@@ -20,10 +20,10 @@ pub fn not_yet(spec: &ModelCompilationSpec) -> Vec<NotYet> {
     let mut found = Vec::new();
     let mut refuse = |field, advice| found.push(NotYet { field, advice });
     if let Some(precision) = &spec.precision {
-        if precision.allow.iter().any(|p| *p != PrecisionType::F32) {
+        if precision.allow.iter().any(|p| matches!(p, PrecisionType::F16 | PrecisionType::Int8)) {
             refuse(
                 "spec.precision.allow",
-                "arithmetic below f32 arrives in a later release: leave only f32",
+                "f16 and int8 arrive in a later release: leave f32 and bf16",
             );
         }
         if precision.calibration.is_some() {

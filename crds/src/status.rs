@@ -112,6 +112,10 @@ pub struct TargetStatus {
     /// How fast it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency: Option<Latency>,
+    /// The arithmetic that was chosen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 16))]
+    pub precision: Option<String>,
     /// How near to the reference it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub correctness: Option<CorrectnessStatus>,

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use hone_artifact::exit_code::Reason;
 use hone_artifact::{MAGIC, Reader};
-use hone_driver::SchedulePolicy;
+use hone_driver::{DataType, SchedulePolicy};
 use serde::Serialize;
 
 use crate::cache::Cache;
@@ -105,7 +105,7 @@ pub fn subject(path: &Path, shapes: &[String], cache: &CacheArguments) -> Result
     let access = Access { places: Places::at("."), guard: Guard::default(), limit: u64::MAX };
     let options = WorkOptions::default();
     let worker = Worker { access: &access, cache: &cache, progress: &progress, options };
-    let built = build(&worker, &model, &inputs, &target, SchedulePolicy::Analytic)?;
+    let built = build(&worker, &model, &inputs, &target, SchedulePolicy::Analytic, DataType::F32)?;
     Ok(Subject { path: built.path, compile: begin.elapsed() })
 }
 

@@ -29,6 +29,12 @@ pub struct Arguments {
     /// The shape of an input with open dimensions, such as x=1,3,224,224. May be repeated.
     #[arg(long, value_name = "NAME=1,2,…", conflicts_with = "file")]
     pub shape: Vec<String>,
+    /// Arithmetic below f32 that may be used where it is faster: bf16.
+    #[arg(long, value_name = "TYPE", conflicts_with = "file", requires = "max_relative_error")]
+    pub precision: Option<String>,
+    /// Largest error that narrower arithmetic may have, as a share of the largest output.
+    #[arg(long, value_name = "SHARE", conflicts_with = "file", requires = "precision")]
+    pub max_relative_error: Option<f64>,
     /// The folder for artifacts and reports; by default that of the YAML file, or `out`.
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
@@ -104,7 +110,12 @@ fn spec(arguments: &Arguments) -> Result<Spec> {
         (None, Some(model)) => {
             let target = arguments.target.as_deref().unwrap_or("host");
             let out = arguments.out.clone().unwrap_or_else(|| PathBuf::from("out"));
-            return spec::from_model(model, target, &arguments.shape, &out);
+            let mut spec = spec::from_model(model, target, &arguments.shape, &out)?;
+            for request in &mut spec.requests {
+                request.precision.extend(arguments.precision.clone());
+                request.max_relative_error = arguments.max_relative_error;
+            }
+            return Ok(spec);
         }
         (None, None) => return Err(Failure::new(Reason::Usage, "give a model or -f FILE.yaml")),
     };

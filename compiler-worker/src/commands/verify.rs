@@ -36,6 +36,9 @@ pub struct Arguments {
     /// Absolute tolerance.
     #[arg(long, default_value_t = 1e-4)]
     pub atol: f64,
+    /// Tolerance relative to the largest magnitude in an output, for arithmetic below f32.
+    #[arg(long, default_value_t = 0.0)]
+    pub max_relative_error: f64,
 }
 
 /// Checks and says each thing that holds.
@@ -86,7 +89,8 @@ fn answers(
         Some(path) => arrange(&ports, npz::read(path)?, &path.display().to_string())?,
         None => random_inputs(&ports, arguments.seed),
     };
-    let tolerance = Tolerance { rtol: arguments.rtol, atol: arguments.atol };
+    let Arguments { rtol, atol, max_relative_error: share, .. } = *arguments;
+    let tolerance = Tolerance { rtol, atol, share };
     let comparison = compare(&arguments.artifact, &graph, &inputs, tolerance)?;
     judge(&model.name, &comparison, tolerance)?;
     Ok(format!(

@@ -58,6 +58,7 @@ fn target(report: &Report, goals: &[Goal]) -> TargetStatus {
             ci_high: latency.ci_high.map(Duration::from_nanos),
             untuned: latency.untuned.map(Duration::from_nanos),
         }),
+        precision: report.precision.clone(),
         correctness: report.correctness.as_ref().and_then(|correctness| {
             Some(CorrectnessStatus {
                 max_abs: Decimal::from_f64(correctness.max_abs)?,

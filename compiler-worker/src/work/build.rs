@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use hone_artifact::Reader;
 use hone_artifact::request::Input;
-use hone_driver::{Graph, SchedulePolicy, Statistics, Target};
+use hone_driver::{DataType, Graph, SchedulePolicy, Statistics, Target};
 
 use super::{Worker, artifact_key};
 use crate::cache::Key;
@@ -48,16 +48,18 @@ pub fn build(
     inputs: &[Input],
     target: &Target,
     policy: SchedulePolicy,
+    precision: DataType,
 ) -> Result<Build> {
-    let key = artifact_key(model, inputs, target, policy);
+    let key = artifact_key(model, inputs, target, policy, precision);
     if let Some(path) = known(worker, model, &key).filter(|path| is_sound(path)) {
         return Ok(Build { path, key, hit: true, reference: None, statistics: None });
     }
-    worker.progress.stage(match policy {
-        SchedulePolicy::Naive => "compile naively",
-        SchedulePolicy::Analytic => "compile",
+    worker.progress.stage(match (policy, precision) {
+        (SchedulePolicy::Naive, _) => "compile naively",
+        (SchedulePolicy::Analytic, DataType::F32) => "compile",
+        (SchedulePolicy::Analytic, _) => "compile with narrow numbers",
     });
-    let compiled = compiler::compile(model, inputs, target, policy)?;
+    let compiled = compiler::compile(model, inputs, target, policy, precision)?;
     let path = worker.cache.keep_artifact(&key, &compiled.artifact)?;
     Ok(Build {
         path,
@@ -77,7 +79,7 @@ impl Worker<'_> {
         target: &Target,
         policy: SchedulePolicy,
     ) -> Option<PathBuf> {
-        known(self, model, &artifact_key(model, inputs, target, policy))
+        known(self, model, &artifact_key(model, inputs, target, policy, DataType::F32))
     }
 }
 

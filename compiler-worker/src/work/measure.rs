@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use hone_artifact::exit_code::Reason;
 use hone_artifact::request::Compile;
-use hone_driver::{SchedulePolicy, Target};
+use hone_driver::{DataType, SchedulePolicy, Target};
 use hone_runtime::{Options, Profile, RunError};
 
 use super::verify::{SEED, random_inputs};
@@ -27,7 +27,10 @@ pub fn measure(
     outcome: &mut Outcome,
 ) -> Result<()> {
     let naive = match worker.options.baseline {
-        true => Some(build(worker, model, &request.inputs, target, SchedulePolicy::Naive)?),
+        true => {
+            let policy = SchedulePolicy::Naive;
+            Some(build(worker, model, &request.inputs, target, policy, DataType::F32)?)
+        }
         false => None,
     };
     worker.progress.stage("measure");

@@ -4,6 +4,7 @@
 
 mod build;
 pub mod measure;
+mod precision;
 mod result;
 pub mod verify;
 
@@ -13,6 +14,7 @@ use std::time::Instant;
 use hone_artifact::exit_code::Reason;
 use hone_artifact::report::{ArtifactReport, Report};
 use hone_artifact::request::{Compile, TuningRequest};
+use hone_driver::{DataType, SchedulePolicy, Target};
 use serde_json::json;
 
 pub use build::{Build, build};
@@ -97,27 +99,46 @@ impl Worker<'_> {
         let model = self.fetch(request)?;
         outcome.report.model_digest = Some(model.digest.clone());
         let target = compiler::target(&request.target)?;
-        let build =
-            build(self, &model, &request.inputs, &target, hone_driver::SchedulePolicy::Analytic)?;
-        let key = self.result_key(request, &build.key);
-        match self.cache.result::<StoredResult>(&key) {
-            Some(stored) if build.hit => stored.fill(outcome),
-            _ => {
-                self.examine(request, &model, &build, &target, outcome)?;
-                self.cache.keep_result(&key, &StoredResult::of(outcome))?;
+        let wide = self.build(request, &model, &target, DataType::F32)?;
+        let key = self.result_key(request, &wide.key);
+        let build = match self.cache.result::<StoredResult>(&key).filter(|_| wide.hit) {
+            Some(stored) => {
+                let build = match stored.precision() {
+                    DataType::F32 => wide,
+                    precision => self.build(request, &model, &target, precision)?,
+                };
+                stored.fill(outcome);
+                build
             }
-        }
+            None => {
+                let build = self.choose(request, &model, wide, &target, outcome)?;
+                self.cache.keep_result(&key, &StoredResult::of(outcome))?;
+                build
+            }
+        };
         outcome.report.cache_hit = build.hit;
         self.store_artifact(&destination, request, &build, outcome)
     }
 
-    /// Everything about the artifact that is found out by running it.
+    fn build(
+        &self,
+        request: &Compile,
+        model: &Model,
+        target: &Target,
+        precision: DataType,
+    ) -> Result<Build> {
+        build(self, model, &request.inputs, target, SchedulePolicy::Analytic, precision)
+    }
+
+    /// Everything about the artifact that is found out by running it. Errors may be `share` of an
+    /// output's largest magnitude beside what was asked for.
     fn examine(
         &self,
         request: &Compile,
         model: &Model,
         build: &Build,
-        target: &hone_driver::Target,
+        target: &Target,
+        share: f64,
         outcome: &mut Outcome,
     ) -> Result<()> {
         outcome.details.describe(build)?;
@@ -129,7 +150,7 @@ impl Worker<'_> {
         }
         if self.options.verify {
             self.progress.stage("verify");
-            verify::verify(self, request, model, build, outcome)?;
+            verify::verify(self, request, model, build, share, outcome)?;
         }
         if self.options.measure {
             measure::measure(self, request, model, build, target, outcome)?;
@@ -162,6 +183,7 @@ impl Worker<'_> {
         let WorkOptions { threads, verify, measure, baseline, effort: _ } = self.options;
         artifact.with(&json!({
             "correctness": request.correctness,
+            "precision": [json!(request.precision), json!(request.max_relative_error)],
             "threads": threads, "verify": verify, "measure": measure, "baseline": baseline,
             "machine": device::fingerprint(&device::Facts::here()),
         }))
@@ -211,9 +233,9 @@ fn stem(target: &str, digest: &str) -> String {
 /// Requests of another origin may ask for what this release cannot do.
 fn refuse_unsupported(request: &Compile) -> Result<()> {
     let mut refused = Vec::new();
-    if request.precision.iter().any(|precision| precision != "f32") || request.calibration.is_some()
-    {
-        refused.push("arithmetic below f32 arrives in a later release: leave only f32");
+    let known = |own: &String| matches!(own.as_str(), "f32" | "bf16");
+    if !request.precision.iter().all(known) || request.calibration.is_some() {
+        refused.push("f16 and int8 arrive in a later release: leave f32 and bf16");
     }
     let TuningRequest { policy, max_trials, max_seconds } = &request.tuning;
     if policy != "Never" || max_trials.is_some() || max_seconds.is_some() {
@@ -241,14 +263,16 @@ impl Outcome {
 fn artifact_key(
     model: &Model,
     inputs: &[hone_artifact::request::Input],
-    target: &hone_driver::Target,
-    policy: hone_driver::SchedulePolicy,
+    target: &Target,
+    policy: SchedulePolicy,
+    precision: DataType,
 ) -> Key {
     Key::of(&json!({
         "model": model.digest,
         "inputs": inputs,
         "target": [&target.triple, &target.cpu, &target.features],
         "schedules": format!("{policy:?}"),
+        "precision": precision.name(),
         "compiler": compiler_identity(),
     }))
 }

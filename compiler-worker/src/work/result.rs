@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use hone_artifact::report::Report;
 use hone_artifact::{Reader, Target, Variant};
+use hone_driver::DataType;
 use serde::{Deserialize, Serialize};
 
 use super::{Build, Outcome};
@@ -34,6 +35,9 @@ pub struct Details {
     pub code_bytes: u64,
     /// Output elements that were compared with the reference.
     pub elements_compared: u64,
+    /// Largest error as a share of the largest magnitude in its output.
+    #[serde(default)]
+    pub max_share: f64,
     /// What the machine was measured to reach on those threads.
     pub peaks: Option<Peaks>,
     /// What a person should know.
@@ -70,6 +74,7 @@ impl Default for Details {
             arena_bytes: 0,
             code_bytes: 0,
             elements_compared: 0,
+            max_share: 0.0,
             peaks: None,
             notes: Vec::new(),
         }
@@ -144,13 +149,21 @@ impl StoredResult {
         Self { report: outcome.report.clone(), details: outcome.details.clone() }
     }
 
+    /// The precision that was chosen then.
+    pub fn precision(&self) -> DataType {
+        let name = self.report.precision.as_deref();
+        name.and_then(|name| name.parse().ok()).unwrap_or(DataType::F32)
+    }
+
     /// Takes over what was found out then. For whom, what was stored and when is this call's own.
     pub fn fill(self, outcome: &mut Outcome) {
-        let Report { fingerprint, latency, correctness, tuned, records, .. } = self.report;
+        let Report { fingerprint, latency, correctness, precision, tuned, records, .. } =
+            self.report;
         let report = &mut outcome.report;
         report.fingerprint = fingerprint;
         report.latency = latency;
         report.correctness = correctness;
+        report.precision = precision;
         report.tuned = tuned;
         report.records = records;
         outcome.details = self.details;

@@ -2,7 +2,7 @@
 
 use hone_artifact::TensorInfo;
 use hone_artifact::exit_code::Reason;
-use hone_artifact::request::Compile;
+use hone_artifact::request::{Compile, CorrectnessRequest};
 use hone_driver::Graph;
 use hone_runtime::Options;
 
@@ -16,7 +16,8 @@ use crate::random::{self, Random};
 /// The seed of the inputs that answers are compared on; fixed, so that everybody compares on the same.
 pub const SEED: u64 = 0x686f_6e65;
 
-/// Runs both on the same inputs and writes the errors into `outcome`.
+/// Runs both on the same inputs and writes the errors into `outcome`. Beside the tolerance that was
+/// asked for, errors may be `share` of an output's largest magnitude.
 ///
 /// # Errors
 /// `NonFiniteOutput` where the reference itself is not finite, `CorrectnessBreach` where the answers
@@ -26,6 +27,7 @@ pub fn verify(
     request: &Compile,
     model: &Model,
     build: &Build,
+    share: f64,
     outcome: &mut Outcome,
 ) -> Result<()> {
     let imported;
@@ -37,10 +39,12 @@ pub fn verify(
         }
     };
     let inputs = inputs(worker, request, graph)?;
-    let tolerance = Tolerance { rtol: request.correctness.rtol, atol: request.correctness.atol };
+    let CorrectnessRequest { rtol, atol, .. } = request.correctness;
+    let tolerance = Tolerance { rtol, atol, share };
     let comparison = compare(&build.path, graph, &inputs, tolerance)?;
     outcome.report.correctness = Some(comparison.report());
     outcome.details.elements_compared = comparison.elements;
+    outcome.details.max_share = comparison.max_share;
     judge(&model.name, &comparison, tolerance)
 }
 
@@ -148,7 +152,7 @@ pub fn judge(name: &str, comparison: &Comparison, tolerance: Tolerance) -> Resul
     if comparison.passed() {
         return Ok(());
     }
-    let Tolerance { rtol, atol } = tolerance;
+    let Tolerance { rtol, atol, .. } = tolerance;
     let Comparison { outside, elements, worst, .. } = comparison;
     let worst = worst.as_deref().unwrap_or("no element named");
     let message = format!(

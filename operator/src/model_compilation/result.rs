@@ -81,6 +81,7 @@ pub fn read(ended: &Ended, job: &JobView) -> Result<TargetStatus, Box<Failed>> {
             ci_high: latency.ci_high.map(Duration::from_nanos),
             untuned: latency.untuned.map(Duration::from_nanos),
         }),
+        precision: report.precision.clone(),
         correctness: correctness(report),
         cache: Some(if report.cache_hit { Cache::Hit } else { Cache::Miss }),
         tuned: report.tuned,

@@ -6,6 +6,7 @@ mod x86_64;
 
 use crate::error::{CodegenError, Result};
 use hone_tensor::Intrinsic;
+use hone_types::DataType;
 use inkwell::OptimizationLevel;
 use inkwell::targets::{CodeModel, RelocMode, TargetMachine, TargetMachineOptions, TargetTriple};
 
@@ -133,6 +134,13 @@ impl Target {
             scaling,
             resolved,
         })
+    }
+
+    /// Whether there is an instruction that sums products of elements of type `narrow`.
+    pub fn multiplies(&self, narrow: DataType) -> bool {
+        Intrinsic::ALL
+            .iter()
+            .any(|(own, _)| own.factors().contains(&narrow) && self.has_intrinsic(*own))
     }
 
     /// Whether an instruction computes the nest that `intrinsic` stands for.
