@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use hone_artifact::exit_code::Reason;
+use hone_driver::DataType;
 use serde_json::json;
 
-use super::common::{CacheArguments, print, print_json, subject};
+use super::common::{CacheArguments, precision, print, print_json, subject};
 use crate::device;
 use crate::failure::{Failure, Result};
 use crate::measure::{Effort, interleaved, summarize};
@@ -47,6 +48,9 @@ pub struct Arguments {
     /// The shape of an input with open dimensions; for models.
     #[arg(long, value_name = "NAME=1,2,…")]
     pub shape: Vec<String>,
+    /// Arithmetic to compile a model with: f32 or bf16.
+    #[arg(long, value_name = "TYPE", default_value = "f32", value_parser = precision)]
+    pub precision: DataType,
     /// What is kept between calls.
     #[command(flatten)]
     pub cache: CacheArguments,
@@ -60,7 +64,8 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     if arguments.serve {
         return serve(arguments);
     }
-    let found = subject(&arguments.subject, &arguments.shape, &arguments.cache)?;
+    let found =
+        subject(&arguments.subject, &arguments.shape, arguments.precision, &arguments.cache)?;
     let begin = Instant::now();
     let mut subject = Subject::load(&found.path, arguments.threads)?;
     let load = begin.elapsed();
@@ -135,7 +140,8 @@ fn tell(arguments: &Arguments, details: &Details, load: Duration, first: Duratio
 /// Answers `run N` with latencies and `outputs PATH` by writing the last run's outputs.
 fn serve(arguments: &Arguments) -> Result<()> {
     let threads = arguments.serve_threads.unwrap_or(arguments.threads);
-    let found = subject(&arguments.subject, &arguments.shape, &arguments.cache)?;
+    let found =
+        subject(&arguments.subject, &arguments.shape, arguments.precision, &arguments.cache)?;
     let begin = Instant::now();
     let mut subject = Subject::load(&found.path, threads)?;
     let load = begin.elapsed();

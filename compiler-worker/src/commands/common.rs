@@ -89,11 +89,27 @@ pub fn is_artifact(path: &Path) -> Result<bool> {
     Ok(path.extension().is_some_and(|extension| extension == "hone") || (whole && head == MAGIC))
 }
 
+/// The arithmetic that a word of the command line names.
+///
+/// # Errors
+/// In words, for one that code cannot be made for.
+pub fn precision(text: &str) -> std::result::Result<DataType, String> {
+    match text.parse() {
+        Ok(known @ (DataType::F32 | DataType::BF16)) => Ok(known),
+        _ => Err("use f32 or bf16".to_owned()),
+    }
+}
+
 /// The artifact itself, or what a model compiles to for this machine.
 ///
 /// # Errors
 /// As for compiling.
-pub fn subject(path: &Path, shapes: &[String], cache: &CacheArguments) -> Result<Subject> {
+pub fn subject(
+    path: &Path,
+    shapes: &[String],
+    precision: DataType,
+    cache: &CacheArguments,
+) -> Result<Subject> {
     if is_artifact(path)? {
         return Ok(Subject { path: path.to_path_buf(), compile: Duration::ZERO });
     }
@@ -105,7 +121,7 @@ pub fn subject(path: &Path, shapes: &[String], cache: &CacheArguments) -> Result
     let access = Access { places: Places::at("."), guard: Guard::default(), limit: u64::MAX };
     let options = WorkOptions::default();
     let worker = Worker { access: &access, cache: &cache, progress: &progress, options };
-    let built = build(&worker, &model, &inputs, &target, SchedulePolicy::Analytic, DataType::F32)?;
+    let built = build(&worker, &model, &inputs, &target, SchedulePolicy::Analytic, precision)?;
     Ok(Subject { path: built.path, compile: begin.elapsed() })
 }
 

@@ -1,5 +1,6 @@
 //! `hone run`: arrays in, arrays out.
 
+use hone_driver::DataType;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -68,7 +69,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 type Outputs = (Vec<TensorInfo>, Vec<Vec<u8>>);
 
 fn by_artifact(arguments: &Arguments) -> Result<Outputs> {
-    let subject = subject(&arguments.subject, &arguments.shape, &arguments.cache)?;
+    let subject = subject(&arguments.subject, &arguments.shape, DataType::F32, &arguments.cache)?;
     let options = Options { threads: arguments.threads, ..Options::default() };
     let mut model = Model::load(&subject.path, &options)?;
     let inputs = inputs(arguments, model.inputs())?;

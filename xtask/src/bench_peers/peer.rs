@@ -9,8 +9,17 @@ use super::absolute;
 use crate::{python, repository};
 
 /// The peers' names, in the order that the first round takes.
-pub const NAMES: [&str; 8] =
-    ["hone", "onnxruntime", "openvino", "openvino-default", "torch", "iree", "tract", "tvm"];
+pub const NAMES: [&str; 9] = [
+    "hone",
+    "hone-bf16",
+    "onnxruntime",
+    "openvino",
+    "openvino-default",
+    "torch",
+    "iree",
+    "tract",
+    "tvm",
+];
 
 /// A way to run a model.
 #[derive(Debug)]
@@ -41,7 +50,8 @@ pub fn all(names: &[String], hone: &Path) -> Result<Vec<Peer>> {
 fn find(name: &str, hone: &Path) -> Result<Peer> {
     // Name, environment, script, last argument.
     let (environment, script, last): (_, _, &[&str]) = match name {
-        "hone" => return ours(hone),
+        "hone" => return ours(name, hone, "f32"),
+        "hone-bf16" => return ours(name, hone, "bf16"),
         "onnxruntime" => ("onnxruntime", "onnxruntime_peer.py", &[]),
         "openvino" => ("openvino", "openvino_peer.py", &["f32"]),
         "openvino-default" => ("openvino", "openvino_peer.py", &["default"]),
@@ -60,11 +70,12 @@ fn find(name: &str, hone: &Path) -> Result<Peer> {
     })
 }
 
-fn ours(hone: &Path) -> Result<Peer> {
+fn ours(name: &str, hone: &Path, precision: &str) -> Result<Peer> {
     let program = absolute(hone);
     if !program.exists() {
         bail!("{} does not exist: build it with cargo build --release", program.display());
     }
-    let program = vec![program.into(), "bench".into(), "--serve".into()];
-    Ok(Peer { name: "hone".to_owned(), program, last: Vec::new() })
+    let options = ["bench", "--serve", "--precision", precision].map(OsString::from);
+    let program = [program.into()].into_iter().chain(options).collect();
+    Ok(Peer { name: name.to_owned(), program, last: Vec::new() })
 }
