@@ -95,6 +95,7 @@ fn compile_from(
 /// Runs the passes in order, checking the graph after each.
 pub fn prepare(graph: &Graph, options: &Options) -> Result<Graph, CompileError> {
     let lanes = options.target.vector_bytes / 4;
+    let bytes = options.target.multiplies(DataType::I8);
     let products = hone_ops::products_of(options.precision).unwrap_or(1);
     let speeds = (options.schedules == SchedulePolicy::Analytic).then(|| typical_speeds(lanes));
     type Pass<'a> = (&'static str, &'a dyn Fn(&Graph) -> Result<Graph, PassError>);
@@ -106,6 +107,10 @@ pub fn prepare(graph: &Graph, options: &Options) -> Result<Graph, CompileError> 
         ("divide_by_multiplying", &passes::divide_by_multiplying),
         ("choose_layouts", &|graph| {
             passes::choose_layouts(graph, LayoutOptions { block: lanes, products, speeds })
+        }),
+        ("multiply_bytes", &|graph| match bytes {
+            true => passes::multiply_bytes(graph, 2 * lanes),
+            false => Ok(graph.clone()),
         }),
         ("pack_matmul_operands", &|graph| passes::pack_matmul_operands(graph, lanes)),
         ("fold_constants", &passes::fold_constants),

@@ -5,12 +5,18 @@ use crate::{Cast, Transpose};
 use hone_tensor::{Expr, Intrinsic};
 use hone_types::{DataType, Tensor, TensorType};
 
-/// The instruction whose operands are of type `narrow`, if there is one.
+/// The instruction whose weights are of type `narrow`, if there is one.
 pub(crate) fn dot_of(narrow: DataType) -> Option<Intrinsic> {
     match narrow {
         DataType::BF16 => Some(Intrinsic::DotBf16),
+        DataType::I8 => Some(Intrinsic::DotU8I8),
         _ => None,
     }
+}
+
+/// Whether elements of these types are multiplied: equal ones, or those of an instruction.
+pub(crate) fn multiply(x: DataType, weights: DataType) -> bool {
+    dot_of(weights).map_or(x == weights, |dot| dot.factors() == [x, weights])
 }
 
 /// Products of elements of type `narrow` that the instruction for them sums, where there is one.
@@ -37,9 +43,9 @@ pub fn interleave(weights: &Tensor, narrow: DataType) -> Result<Tensor, OpError>
     swap_last(&parts)
 }
 
-/// The inverse of [`interleave`], in `f32`.
+/// The inverse of [`interleave`], in the type of the sums.
 pub(crate) fn separate(weights: &Tensor) -> Result<Tensor, OpError> {
-    let wide = Cast { to: DataType::F32 }.reference(&[Some(weights)])?.remove(0);
+    let wide = Cast { to: sum_type(weights.dtype()) }.reference(&[Some(weights)])?.remove(0);
     let parts = swap_last(&wide)?;
     let [outer @ .., k, depth, o] = parts.shape() else {
         return Err(OpError::Value("interleaved weights have three axes at least".to_string()));
@@ -54,7 +60,7 @@ fn swap_last(tensor: &Tensor) -> Result<Tensor, OpError> {
     Ok(Transpose { permutation }.reference(&[Some(tensor)])?.remove(0))
 }
 
-/// The type in which products of elements of type `dtype` are summed.
+/// The type in which products with weights of type `dtype` are summed.
 pub(crate) fn sum_type(dtype: DataType) -> DataType {
     dot_of(dtype).map_or(dtype, Intrinsic::sum)
 }
@@ -94,7 +100,7 @@ pub(crate) fn at(indices: &[Expr], column: &Expr) -> Vec<Expr> {
     last
 }
 
-/// The product of two elements in the type they are summed in.
+/// The product of an element and a weight of type `dtype`, in the type it is summed in.
 pub(crate) fn product(left: Expr, right: Expr, dtype: DataType) -> Expr {
     let sum = sum_type(dtype);
     if sum == dtype { left * right } else { left.cast(sum) * right.cast(sum) }

@@ -2,7 +2,9 @@
 
 use crate::Cast;
 use crate::convolution::{Convolution, Window};
-use crate::interleave::{at, dot_of, place, places, plain_type, product, separate, sum_type};
+use crate::interleave::{
+    at, dot_of, multiply, place, places, plain_type, product, separate, sum_type,
+};
 use crate::operator::{FusionClass, OpError, Operator, named, required};
 use crate::packing::{Pack, Unpack};
 use hone_graph::InferError;
@@ -42,11 +44,11 @@ impl Operator for PackedConvolution {
 
     fn infer(&self, inputs: &[Option<&TensorType>]) -> Result<Vec<TensorType>, InferError> {
         let (x, w) = (required(Self::NAME, inputs, 0)?, required(Self::NAME, inputs, 1)?);
-        let narrow = usize::from(dot_of(x.dtype).is_some());
+        let narrow = usize::from(dot_of(w.dtype).is_some());
         let plain = plain_type(w);
         let fits = x.rank() == 5
             && w.rank() == 6 + narrow
-            && x.dtype == w.dtype
+            && multiply(x.dtype, w.dtype)
             && x.shape[4] == plain.shape[4]
             && self.groups > 0
             && w.shape[0].is_multiple_of(self.groups)
@@ -56,7 +58,7 @@ impl Operator for PackedConvolution {
         }
         let spatial = self.window().output(&x.shape[2..4], &w.shape[2..4])?;
         let shape = [x.shape[0], w.shape[0], spatial[0], spatial[1], plain.shape[5]];
-        Ok(vec![TensorType::new(sum_type(x.dtype), shape)])
+        Ok(vec![TensorType::new(sum_type(w.dtype), shape)])
     }
 
     fn fusion_class(&self) -> FusionClass {
@@ -67,7 +69,7 @@ impl Operator for PackedConvolution {
     fn reference(&self, inputs: &[Option<&Tensor>]) -> Result<Vec<Tensor>, OpError> {
         let (x, w) = (required(Self::NAME, inputs, 0)?, required(Self::NAME, inputs, 1)?);
         if dot_of(w.dtype()).is_some() {
-            let x = Cast { to: sum_type(x.dtype()) }.reference(&[Some(x)])?;
+            let x = Cast { to: sum_type(w.dtype()) }.reference(&[Some(x)])?;
             let w = separate(w)?;
             return self.reference(&[Some(&x[0]), Some(&w), inputs.get(2).copied().flatten()]);
         }
@@ -118,7 +120,7 @@ impl Operator for PackedConvolution {
                 let mut weight = vec![point[1].clone()];
                 weight.extend_from_slice(&reduced[..3]);
                 weight.extend(at(&reduced[3..], &point[4]));
-                product(Expr::Load(x, read), Expr::Load(w, weight), x_type.dtype)
+                product(Expr::Load(x, read), Expr::Load(w, weight), w_type.dtype)
             });
         Some(vec![add_bias(builder, sums, inputs.get(2).copied().flatten(), &output)])
     }

@@ -1,7 +1,9 @@
 //! Matrix product whose right operand is packed: at compile time where it is a constant.
 
 use crate::Cast;
-use crate::interleave::{at, dot_of, place, places, plain_type, product, separate, sum_type};
+use crate::interleave::{
+    at, dot_of, multiply, place, places, plain_type, product, separate, sum_type,
+};
 use crate::matmul::MatMul;
 use crate::operator::{FusionClass, OpError, Operator, named, required};
 use crate::packing::Unpack;
@@ -34,7 +36,7 @@ impl Operator for PackedMatMul {
         let [batch @ .., blocks, depth, width] = &plain.shape[..] else {
             return Err(InferError::new(format!("{b} is not packed")));
         };
-        let fits = a.dtype == b.dtype
+        let fits = multiply(a.dtype, b.dtype)
             && a.shape.last() == Some(depth)
             && (batch.is_empty() || a.shape.len() == batch.len() + 2 && a.shape.starts_with(batch))
             && *width > 0
@@ -44,7 +46,7 @@ impl Operator for PackedMatMul {
         }
         let mut shape = a.shape.clone();
         shape[a.rank() - 1] = self.columns;
-        Ok(vec![TensorType::new(sum_type(a.dtype), shape)])
+        Ok(vec![TensorType::new(sum_type(b.dtype), shape)])
     }
 
     fn fusion_class(&self) -> FusionClass {
@@ -54,7 +56,7 @@ impl Operator for PackedMatMul {
     fn reference(&self, inputs: &[Option<&Tensor>]) -> Result<Vec<Tensor>, OpError> {
         let (a, b) = (required(Self::NAME, inputs, 0)?, required(Self::NAME, inputs, 1)?);
         if dot_of(b.dtype()).is_some() {
-            let a = Cast { to: sum_type(a.dtype()) }.reference(&[Some(a)])?;
+            let a = Cast { to: sum_type(b.dtype()) }.reference(&[Some(a)])?;
             let b = separate(b)?;
             return self.reference(&[Some(&a[0]), Some(&b)]);
         }
@@ -89,7 +91,7 @@ impl Operator for PackedMatMul {
             let mut weight = outer[..batch].to_vec();
             weight.push(columns[0].clone());
             weight.extend(at(k, &columns[1]));
-            product(Expr::Load(a, read), Expr::Load(b, weight), a_type.dtype)
+            product(Expr::Load(a, read), Expr::Load(b, weight), b_type.dtype)
         });
         Some(vec![builder.map("unblock", &output, |point| {
             let (column, outer) = (&point[rows.len()], &point[..rows.len()]);

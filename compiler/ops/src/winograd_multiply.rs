@@ -1,7 +1,9 @@
 //! The second of the three parts of a convolution by Winograd's minimal filtering.
 
 use crate::Cast;
-use crate::interleave::{at, dot_of, place, places, plain_type, product, separate, sum_type};
+use crate::interleave::{
+    at, dot_of, multiply, place, places, plain_type, product, separate, sum_type,
+};
 use crate::operator::{FusionClass, OpError, Operator, named, required};
 use hone_graph::InferError;
 use hone_tensor::{BufferId, Builder, Combiner, Expr};
@@ -25,11 +27,11 @@ impl Operator for WinogradMultiply {
 
     fn infer(&self, inputs: &[Option<&TensorType>]) -> Result<Vec<TensorType>, InferError> {
         let (v, u) = (required(Self::NAME, inputs, 0)?, required(Self::NAME, inputs, 1)?);
-        let narrow = usize::from(dot_of(v.dtype).is_some());
+        let narrow = usize::from(dot_of(u.dtype).is_some());
         let plain = plain_type(u);
         let fits = v.rank() == 7
             && u.rank() == 6 + narrow
-            && v.dtype == u.dtype
+            && multiply(v.dtype, u.dtype)
             && v.shape[..2] == u.shape[..2]
             && v.shape[2] == u.shape[3]
             && v.shape[6] == plain.shape[4];
@@ -38,7 +40,7 @@ impl Operator for WinogradMultiply {
         }
         let mut shape = v.shape.clone();
         (shape[2], shape[6]) = (u.shape[2], plain.shape[5]);
-        Ok(vec![TensorType::new(sum_type(v.dtype), shape)])
+        Ok(vec![TensorType::new(sum_type(u.dtype), shape)])
     }
 
     fn fusion_class(&self) -> FusionClass {
@@ -49,7 +51,7 @@ impl Operator for WinogradMultiply {
         let (v, u) = (required(Self::NAME, inputs, 0)?, required(Self::NAME, inputs, 1)?);
         let output = self.infer(&[Some(v.tensor_type()), Some(u.tensor_type())])?.remove(0);
         if dot_of(u.dtype()).is_some() {
-            let v = Cast { to: sum_type(v.dtype()) }.reference(&[Some(v)])?;
+            let v = Cast { to: sum_type(u.dtype()) }.reference(&[Some(v)])?;
             return self.reference(&[Some(&v[0]), Some(&separate(u)?)]);
         }
         let (blocks, lanes) = (u.shape()[3], u.shape()[4]);
@@ -90,7 +92,7 @@ impl Operator for WinogradMultiply {
             let mut weight = point[..3].to_vec();
             weight.push(reduced[0].clone());
             weight.extend(at(&reduced[1..], &point[6]));
-            product(Expr::Load(v, tile), Expr::Load(u, weight), v_type.dtype)
+            product(Expr::Load(v, tile), Expr::Load(u, weight), u_type.dtype)
         });
         Some(vec![builder.map("store", &output, |point| Expr::Load(sums, point.to_vec()))])
     }

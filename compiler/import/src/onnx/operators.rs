@@ -120,6 +120,7 @@ pub(super) const OPERATORS: &[(&str, &str, Import)] = &[
     ("", "LpNormalization", Function(normalization::lp)),
     ("", "LpPool", Function(pool::lp)),
     ("", "MatMul", Function(matrix::matmul)),
+    ("", "MatMulInteger", Function(matrix::matmul_integer)),
     ("", "Max", Function(elementwise::variadic)),
     ("", "MaxPool", Function(pool::maximum)),
     ("", "Mean", Function(elementwise::variadic)),

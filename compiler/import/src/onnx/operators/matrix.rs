@@ -5,10 +5,33 @@ use crate::onnx::builder::{Builder, Operand};
 use crate::onnx::node::{Node, Outputs};
 use crate::onnx::shorthands::Step;
 use hone_ops::BinaryFunction as B;
+use hone_types::DataType;
 
 /// `MatMul`.
 pub(super) fn matmul(builder: &mut Builder, node: &mut Node) -> Outputs {
     Ok(vec![builder.matmul(node.input(0)?, node.input(1)?)?])
+}
+
+/// `MatMulInteger`: `(A - a_zero_point) * (B - b_zero_point)` of bytes, in 32 bits. A zero point is one
+/// number, or one for each row of A or column of B.
+pub(super) fn matmul_integer(builder: &mut Builder, node: &mut Node) -> Outputs {
+    let (a, b) = (node.input(0)?, node.input(1)?);
+    let (a_zero, b_zero) = (node.optional(2), node.optional(3));
+    let a = centered(builder, a, a_zero, true)?;
+    let b = centered(builder, b, b_zero, false)?;
+    Ok(vec![builder.matmul(a, b)?])
+}
+
+/// Bytes in 32 bits, their zero point taken off.
+fn centered(builder: &mut Builder, x: Operand, zero: Option<Operand>, of_rows: bool) -> Step {
+    let wide = builder.cast(x, DataType::I32)?;
+    let Some(zero) = zero else { return Ok(wide) };
+    let mut zero = builder.cast(zero, DataType::I32)?;
+    let count = builder.tensor_type(zero).elements();
+    if of_rows && builder.rank(zero) == 1 && count > 1 {
+        zero = builder.reshape(zero, vec![count, 1])?;
+    }
+    builder.subtract(wide, zero)
 }
 
 /// `Gemm`: `alpha * A' * B' + beta * C`.

@@ -1,0 +1,110 @@
+//! Products of bytes: where the right operand is a constant of signed bytes in 32 bits and the left one
+//! unsigned bytes widened to 32, perhaps less a zero point, the bytes themselves are multiplied, by
+//! the instruction that sums fours of such products. What the zero point adds is one number for each
+//! column: `(x - z) b = x b - z * (sum of b's column)`.
+
+use crate::{PassError, Rewriter};
+use hone_graph::{Node, ValueId};
+use hone_ops::{
+    Binary, BinaryFunction, Cast, Graph, MatMul, Op, OpError, Operator, Pack, PackedMatMul,
+    Transpose, interleave, products_of,
+};
+use hone_types::{DataType, Tensor};
+
+/// Multiplies bytes as bytes; `block` columns of the right operand lie side by side.
+pub fn multiply_bytes(graph: &Graph, block: usize) -> Result<Graph, PassError> {
+    let mut rewriter = Rewriter::new(graph);
+    for (id, node) in graph.nodes().iter() {
+        if !rewriter.is_needed(id) {
+            continue;
+        }
+        match Product::of(graph, node) {
+            Some(product) => product.write(&mut rewriter, node, block)?,
+            None => rewriter.copy(node)?,
+        }
+    }
+    Ok(rewriter.finish())
+}
+
+struct Product<'a> {
+    /// Unsigned bytes `[.., M, K]`.
+    bytes: ValueId,
+    /// What is taken off them.
+    zero: i64,
+    /// Signed bytes `[K, N]`, in 32 bits.
+    weights: &'a Tensor,
+}
+
+impl<'a> Product<'a> {
+    fn of(graph: &'a Graph, node: &Node<Op>) -> Option<Self> {
+        node.operation.downcast::<MatMul>()?;
+        let (left, right) = (node.inputs[0]?, node.inputs[1]?);
+        let weights = graph.constant(right)?;
+        let whole = products_of(DataType::I8)?;
+        let fits = weights.dtype() == DataType::I32
+            && weights.shape().len() == 2
+            && weights.shape()[0].is_multiple_of(whole)
+            && weights.to_i64().iter().all(|own| i8::try_from(*own).is_ok());
+        if !fits {
+            return None;
+        }
+        let (wide, zero) = less_zero(graph, left);
+        let cast = graph.producer(wide).map(|id| &graph.nodes()[id])?;
+        let bytes = cast.operation.downcast::<Cast>().and(cast.inputs[0])?;
+        (graph.tensor_type(bytes).dtype == DataType::U8).then_some(Self { bytes, zero, weights })
+    }
+
+    fn write(
+        &self,
+        rewriter: &mut Rewriter,
+        node: &Node<Op>,
+        block: usize,
+    ) -> Result<(), PassError> {
+        let constant = |tensor: Result<Tensor, OpError>| {
+            tensor.map_err(|source| PassError::Constant { node: node.name.clone(), source })
+        };
+        let packed = rewriter.constant(&node.name, constant(self.packed(block))?);
+        let columns = self.weights.shape()[1];
+        let bytes = rewriter.value(self.bytes);
+        let mut product =
+            rewriter.add_simple(&node.name, PackedMatMul { columns }, &[bytes, packed])?;
+        if self.zero != 0 {
+            let offsets = rewriter.constant(&node.name, constant(self.offsets())?);
+            let take = Binary::new(BinaryFunction::Subtract);
+            product = rewriter.add_simple(&node.name, take, &[product, offsets])?;
+        }
+        rewriter.replace(node.outputs[0], product);
+        Ok(())
+    }
+
+    fn packed(&self, block: usize) -> Result<Tensor, OpError> {
+        let rows = Transpose { permutation: vec![1, 0] }.reference(&[Some(self.weights)])?;
+        let packed = Pack { axis: 0, block }.reference(&[Some(&rows[0])])?;
+        interleave(&packed[0], DataType::I8)
+    }
+
+    /// The zero point times the sum of each column.
+    fn offsets(&self) -> Result<Tensor, OpError> {
+        let columns = self.weights.shape()[1];
+        let mut sums = vec![0i32; columns];
+        for (place, weight) in self.weights.to_i64().into_iter().enumerate() {
+            let sum = &mut sums[place % columns];
+            *sum = sum.wrapping_add((weight as i32).wrapping_mul(self.zero as i32));
+        }
+        Ok(Tensor::from_elements([columns], &sums)?)
+    }
+}
+
+/// A value that a single constant is taken off, and that constant; else the value itself and 0.
+fn less_zero(graph: &Graph, value: ValueId) -> (ValueId, i64) {
+    let split = || {
+        let node = &graph.nodes()[graph.producer(value)?];
+        let binary = node.operation.downcast::<Binary>()?;
+        let (left, right) = (node.inputs[0]?, node.inputs[1]?);
+        let zero = graph.constant(right)?.to_i64();
+        let kept = graph.tensor_type(left).shape == graph.tensor_type(value).shape;
+        let single = binary.function == BinaryFunction::Subtract && zero.len() == 1 && kept;
+        single.then(|| (left, zero[0]))
+    };
+    split().unwrap_or((value, 0))
+}
