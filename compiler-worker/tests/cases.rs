@@ -57,7 +57,7 @@ fn specs(place: &Place) {
         )
     };
     place.write("unknown-field.yaml", spec("  goalz: []\n"));
-    place.write("not-yet.yaml", spec("  tuning: {maxTrials: 100}\n  precision: {allow: [f32, bf16], maxRelativeError: \"1e-2\"}\n"));
+    place.write("not-yet.yaml", spec("  tuning: {maxTrials: 100}\n  precision: {allow: [f32, f16], maxRelativeError: \"1e-2\"}\n"));
     let digest = "0".repeat(64);
     let wrong = spec("").replace("relu.onnx}", &format!("relu.onnx, digest: 'sha256:{digest}'}}"));
     place.write("wrong-digest.yaml", wrong);

@@ -67,6 +67,40 @@ fn the_digits_go_from_yaml_to_answers_and_from_the_cache_the_second_time() {
     assert_eq!(std::fs::read(place.only("forced", "hone")).unwrap(), artifact);
 }
 
+#[test]
+fn narrower_arithmetic_is_used_only_within_its_bound() {
+    let place = Place::new();
+    example(&place, "digits");
+    let spec = std::fs::read_to_string(place.path("compile.yaml")).unwrap();
+    for (name, bound) in [("tight", "1e-9"), ("loose", "0.5")] {
+        let precision =
+            format!("spec:\n  precision: {{allow: [f32, bf16], maxRelativeError: \"{bound}\"}}");
+        place.write("narrow.yaml", spec.replacen("spec:", &precision, 1));
+        let compile = |out: &str| {
+            let ended = place.hone(&["compile", "-f", "narrow.yaml", "--json", "--out", out]);
+            assert_eq!(ended.code, 0, "{}", ended.err);
+            json(&ended.out)["targets"][0].clone()
+        };
+        let first = compile(name);
+        let chosen = first["report"]["precision"].as_str().unwrap();
+        let share = first["details"]["maxShare"].as_f64().unwrap();
+        let note = first["details"]["notes"].to_string();
+        match chosen {
+            "bf16" => {
+                assert!(name == "loose" && share <= 0.5 && note.contains("bf16 is kept"), "{first}");
+            }
+            _ => assert!(chosen == "f32" && note.contains("bf16 is not used"), "{first}"),
+        }
+        // What was measured once decides from then on.
+        let again = format!("{name}-again");
+        let second = compile(&again);
+        assert_eq!(second["report"]["cacheHit"], true);
+        assert_eq!(second["report"]["precision"], first["report"]["precision"]);
+        let bytes = |folder: &str| std::fs::read(place.only(folder, "hone")).unwrap();
+        assert_eq!(bytes(name), bytes(&again));
+    }
+}
+
 /// The elements of a file's one array, which is not compressed.
 fn scores(place: &Place, name: &str) -> Vec<f32> {
     let bytes = std::fs::read(place.path(name)).unwrap();
