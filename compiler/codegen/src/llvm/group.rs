@@ -32,12 +32,14 @@ impl<'c> Emitter<'c, '_> {
     fn is_chain(&self, body: &[Statement]) -> bool {
         let [Statement::Realize(realize)] = body else { return false };
         let block = &self.program.blocks[realize.block];
-        let single = |buffer: BufferId| self.program.buffers[buffer].dtype == DataType::F32;
+        let computed = |dtype: DataType| matches!(dtype, DataType::F32 | DataType::BF16);
+        let single = |buffer: BufferId| computed(self.program.buffers[buffer].dtype);
         let BlockBody::Map(value) = &block.body else { return false };
         let (mut plain, mut chain) = (single(block.buffer) && realize.predicate.is_none(), false);
         value.visit(&mut |part| match part {
             Expr::Load(buffer, _) => plain &= single(*buffer),
-            Expr::Select(..) | Expr::Cast(..) => plain = false,
+            Expr::Cast(to, _) => plain &= computed(*to),
+            Expr::Select(..) => plain = false,
             Expr::Unary(op, _) => {
                 chain |= matches!(
                     op,

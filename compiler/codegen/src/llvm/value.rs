@@ -147,9 +147,16 @@ impl<'c> Emitter<'c, '_> {
             let otherwise = self.masked(inverse, |emitter| emitter.value(otherwise))?;
             return self.ir.select(known, then, otherwise);
         }
-        if let (Expr::Load(buffer, indices), Expr::Constant(..), false) = (then, otherwise, safe)
-            && let Some(read) = self.load_where(known, *buffer, indices)?
+        let (load, widened) = match then {
+            Expr::Cast(to, load) => (&**load, Some(*to)),
+            load => (load, None),
+        };
+        if let (Expr::Load(buffer, indices), Expr::Constant(..), false) = (load, otherwise, safe)
+            && let Some(mut read) = self.load_where(known, *buffer, indices)?
         {
+            if let Some(to) = widened {
+                read = self.cast(load.dtype(self.program), to, read)?;
+            }
             let otherwise = self.value(otherwise)?;
             let known = self.ir.to_lanes(known, lanes(read))?;
             return self.ir.select(known, read, otherwise);
