@@ -87,7 +87,10 @@ fn narrower_arithmetic_is_used_only_within_its_bound() {
         let note = first["details"]["notes"].to_string();
         match chosen {
             "bf16" => {
-                assert!(name == "loose" && share <= 0.5 && note.contains("bf16 is kept"), "{first}");
+                assert!(
+                    name == "loose" && share <= 0.5 && note.contains("bf16 is kept"),
+                    "{first}"
+                );
             }
             _ => assert!(chosen == "f32" && note.contains("bf16 is not used"), "{first}"),
         }

@@ -553,8 +553,15 @@ fn casts_between_all_types() {
                 for ((from_value, actual), expected) in
                     input.to_f64().iter().zip(actual.to_f64()).zip(expected.to_f64())
                 {
+                    // The instruction for it takes subnormal numbers for zero.
+                    let flushed = to == DataType::BF16
+                        && actual == 0.0
+                        && expected.abs() < f64::from(f32::MIN_POSITIVE);
                     let same = actual == expected || (actual.is_nan() && expected.is_nan());
-                    assert!(same, "{from} {from_value} to {to}: {actual}, not {expected}");
+                    assert!(
+                        same || flushed,
+                        "{from} {from_value} to {to}: {actual}, not {expected}"
+                    );
                 }
             }
         }

@@ -70,6 +70,8 @@ impl Plan {
             let opaque = group.anchor.is_some_and(|anchor| {
                 graph.nodes()[anchor].operation.fusion_class() == FusionClass::Opaque
             });
+            let once =
+                |value: ValueId| readers[value.index()].len() == 1 && !escapes.contains(&value);
             let wide = |reader: &NodeId| {
                 let node = &graph.nodes()[*reader];
                 keep(node) || plan.reads_wide(*reader, node)
@@ -80,7 +82,7 @@ impl Plan {
                 && !readers.iter().any(wide)
             {
                 plan.narrowed.insert(output);
-                if plan.only_moves(graph, &group) {
+                if plan.only_moves(graph, &group, &once) {
                     plan.movers.extend(&group.nodes);
                 }
             }
@@ -101,8 +103,9 @@ impl Plan {
         repeats && !few && !self.products.contains(&id)
     }
 
-    /// Whether a group moves elements alone, all of which can be narrow.
-    fn only_moves(&self, graph: &Graph, group: &Group) -> bool {
+    /// Whether a group moves elements alone, all of which can be narrow; those of a value that is read
+    /// `once` can be made so on the way.
+    fn only_moves(&self, graph: &Graph, group: &Group, once: &dyn Fn(ValueId) -> bool) -> bool {
         group.nodes.iter().all(|id| {
             let node = &graph.nodes()[*id];
             let moves = matches!(
@@ -113,7 +116,10 @@ impl Plan {
                 && node.inputs.iter().flatten().all(|input| {
                     let inside =
                         graph.producer(*input).is_some_and(|own| group.nodes.contains(&own));
-                    inside || self.narrowed.contains(input) || graph.constant(*input).is_some()
+                    inside
+                        || self.narrowed.contains(input)
+                        || graph.constant(*input).is_some()
+                        || graph.producer(*input).is_none() && once(*input)
                 })
         })
     }

@@ -25,6 +25,8 @@ pub(crate) struct Emitter<'c, 'p> {
     pub(crate) streams: Vec<Stream<'c>>,
     /// Lanes that are active, where not all are.
     pub(crate) mask: Option<VectorValue<'c>>,
+    /// Which lanes the mask leaves on, where that is known when code is made.
+    pub(crate) active: Option<Vec<bool>>,
     /// Whether the mask may be off in lane 0 too: it comes from a condition.
     pub(crate) conditional: bool,
     /// Whether the lanes are those of several registers.

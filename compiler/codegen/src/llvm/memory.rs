@@ -290,7 +290,7 @@ impl<'c> Emitter<'c, '_> {
 
     fn gather(&self, access: &Access<'c>, own: Lanes) -> Result<V<'c>> {
         if let Along::Offsets(offsets) = &access.along
-            && let Some(value) = self.gather_by_windows(access, offsets, own)?
+            && let Some(value) = self.gather_by_windows(access, &self.needed(offsets), own)?
         {
             return Ok(value);
         }
@@ -304,6 +304,15 @@ impl<'c> Emitter<'c, '_> {
         self.ir.intrinsic("llvm.masked.gather", &types, &args)
     }
 
+    /// Offsets of lanes; those that are off read where one that is on does.
+    fn needed(&self, offsets: &[i64]) -> Vec<i64> {
+        let Some(active) = &self.active else { return offsets.to_vec() };
+        let on = |lane: usize| active.get(lane).copied().unwrap_or(false);
+        let first = (0..offsets.len()).find(|lane| on(*lane)).map_or(0, |lane| offsets[lane]);
+        let own = offsets.iter().enumerate();
+        own.map(|(lane, offset)| if on(lane) { *offset } else { first }).collect()
+    }
+
     /// Lanes at known distances that lie in a few stretches: plain loads of those, and shuffles.
     fn gather_by_windows(
         &self,
@@ -313,7 +322,8 @@ impl<'c> Emitter<'c, '_> {
     ) -> Result<Option<V<'c>>> {
         let (bytes, width) = (access.dtype.bytes(), own.width as usize);
         let fits = width > 2 && width * bytes <= self.target.vector_bytes;
-        if !fits || self.mask.is_some() && self.conditional && !access.safe {
+        let partly = self.mask.is_some() && self.conditional && self.active.is_none();
+        if !fits || partly && !access.safe {
             return Ok(None);
         }
         let Some(windows) = windows(offsets, own.width) else { return Ok(None) };

@@ -156,6 +156,7 @@ impl<'c> Unit<'_, 'c> {
             buffers,
             streams: vec![],
             mask: None,
+            active: None,
             conditional: false,
             group: false,
             tasks: (begin, end),

@@ -6,9 +6,10 @@ use super::emitter::Emitter;
 use super::environment::Binding;
 use super::ir::{T, V, lanes, scalar_of};
 use crate::error::Result;
-use hone_tensor::{BinaryOp, Expr, UnaryOp};
+use crate::prepare::truth;
+use hone_tensor::{BinaryOp, Expr, Range, UnaryOp};
 use hone_types::DataType;
-use inkwell::values::{BasicValue, InstructionOpcode as Op, IntValue};
+use inkwell::values::{BasicValue, InstructionOpcode as Op, IntValue, VectorValue};
 use inkwell::{FloatPredicate, IntPredicate};
 
 impl<'c> Emitter<'c, '_> {
@@ -142,7 +143,7 @@ impl<'c> Emitter<'c, '_> {
                 let (then, otherwise) = (self.value(then)?, self.value(otherwise)?);
                 return self.ir.select(known, then, otherwise);
             }
-            let then = self.masked(mask, |emitter| emitter.value(then))?;
+            let then = self.chosen_lanes(condition, mask, then)?;
             let inverse = self.ir.builder.build_not(mask, "")?;
             let otherwise = self.masked(inverse, |emitter| emitter.value(otherwise))?;
             return self.ir.select(known, then, otherwise);
@@ -166,6 +167,32 @@ impl<'c> Emitter<'c, '_> {
             return self.ir.select(known, then, otherwise);
         }
         self.branch(known.into_int_value(), then, otherwise)
+    }
+
+    /// A value in the lanes where a condition holds.
+    fn chosen_lanes(
+        &mut self,
+        condition: &Expr,
+        mask: VectorValue<'c>,
+        then: &Expr,
+    ) -> Result<V<'c>> {
+        self.active = if self.mask.is_none() { self.known_lanes(condition) } else { None };
+        let value = self.masked(mask, |emitter| emitter.value(then));
+        self.active = None;
+        value
+    }
+
+    /// The lanes in which a condition holds, where that does not depend on running variables.
+    fn known_lanes(&self, condition: &Expr) -> Option<Vec<bool>> {
+        let own = self.environment.lanes()?;
+        let holds = |lane: u32| {
+            let value = own.first + i64::from(lane);
+            let known = |var| (var == own.var).then(|| Range::point(value));
+            truth(&self.environment.simplify_under(condition, &known))
+        };
+        let mut lanes: Vec<bool> = (0..own.count).map(holds).collect::<Option<_>>()?;
+        lanes.resize(own.width as usize, false);
+        lanes.contains(&true).then_some(lanes)
     }
 
     fn branch(&mut self, condition: IntValue<'c>, then: &Expr, otherwise: &Expr) -> Result<V<'c>> {
