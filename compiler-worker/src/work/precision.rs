@@ -33,15 +33,17 @@ impl Worker<'_> {
             let bound = request.max_relative_error.unwrap_or(0.0);
             let mut notes = Vec::new();
             match self.try_narrow(request, model, (&best, &*outcome), target, precision) {
-                Ok(Tried::Kept(build, mut found, gain)) => {
+                Ok(Tried::Kept(kept, gain)) => {
+                    let (build, found) = *kept;
                     let share = found.details.max_share;
                     notes.push(format!(
                         "{precision} is kept: {gain:.2} times as fast, largest error {share:.1e} of the largest output (bound {bound:.1e})"
                     ));
-                    std::mem::swap(outcome, &mut found);
+                    *outcome = found;
                     best = build;
                 }
                 Ok(Tried::Left(why)) => notes.push(format!("{precision} is not used: {why}")),
+                Err(failure) if failure.reason != Reason::NoisyDevice => return Err(failure),
                 Err(failure) => {
                     notes.push(format!("{precision} is not used: {}", failure.chain()));
                 }
@@ -89,7 +91,7 @@ impl Worker<'_> {
         }
         found.details.notes.splice(0..0, known.details.notes.iter().cloned());
         found.details.stages.splice(0..0, known.details.stages.iter().cloned());
-        Ok(Tried::Kept(build, Box::new(found), gain))
+        Ok(Tried::Kept(Box::new((build, found)), gain))
     }
 
     /// How many times as fast one build is as another, measured in turns.
@@ -108,7 +110,7 @@ impl Worker<'_> {
 /// What became of a narrower arithmetic.
 enum Tried {
     /// It is faster, by this factor, and near enough.
-    Kept(Build, Box<Outcome>, f64),
+    Kept(Box<(Build, Outcome)>, f64),
     /// It is not used, for this reason.
     Left(String),
 }
