@@ -5,28 +5,32 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures::channel::mpsc::UnboundedReceiver;
 use futures::future::BoxFuture;
-use futures::{FutureExt, StreamExt, TryStreamExt};
+use futures::stream::BoxStream;
+use futures::{FutureExt, StreamExt};
 use hone_crds::{DevicePool, ModelCompilation, TuningRun};
 use k8s_openapi::NamespaceResourceScope;
 use kube::runtime::controller::{Action, Config};
 use kube::runtime::reflector::ObjectRef;
 use kube::runtime::{Controller, watcher};
 use kube::{Api, Resource, ResourceExt};
-use tokio::sync::Semaphore;
 use tokio::sync::watch::Receiver;
 
 use crate::context::Context;
 use crate::model_compilation::reconcile::ReconcileError;
+use crate::queue::Queue;
 use crate::stores::{Sources, chain};
 use crate::{device_pool, model_compilation, tuning_run};
 
 /// Longest time of one reconcile: an API server that hangs must not hold a place for ever.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
 
-/// Objects that stand in line for a reconcile. The library takes what waits beyond these in no order,
-/// so that under load one object could wait for ever; within the line it is first come, first served.
-const IN_LINE: u16 = 8192;
+/// The controller of compilations, in metrics and logs.
+const COMPILATIONS: &str = "modelcompilation";
+
+/// A compilation in the queue.
+type Key = ObjectRef<ModelCompilation>;
 
 /// Runs every controller until `stop` says true and what is under way has ended.
 pub async fn run(
@@ -49,7 +53,8 @@ pub async fn run(
             sources.wake,
             concurrency,
             stop.clone(),
-        ),
+        )
+        .boxed(),
         device_pools(Arc::clone(&context), stop.clone()),
         tuning_runs(Arc::clone(&context), namespace, stop.clone()),
     ];
@@ -59,68 +64,102 @@ pub async fn run(
     }
 }
 
-/// The object as it is now that its turn has come; what came in is that of when it got in line.
-fn newest(context: &Context, object: Arc<ModelCompilation>) -> Arc<ModelCompilation> {
-    let now = context.stores.compilations.get(&ObjectRef::from_obj(&*object));
-    now.filter(|now| now.uid() == object.uid()).unwrap_or(object)
-}
-
 /// Ends when `stop` says true.
 async fn stopped(mut stop: Receiver<bool>) {
     // A sender that is gone means that the process ends, too.
     let _ = stop.wait_for(|stop| *stop).await;
 }
 
-fn compilations(
+/// Reconciles compilations, `concurrency` at once: who is in line is seen by [`Queue`].
+async fn compilations(
     context: Arc<Context>,
-    stream: futures::stream::BoxStream<'static, Result<ModelCompilation, watcher::Error>>,
-    wake: futures::channel::mpsc::UnboundedReceiver<ObjectRef<ModelCompilation>>,
+    stream: BoxStream<'static, Result<ModelCompilation, watcher::Error>>,
+    wake: UnboundedReceiver<Key>,
     concurrency: u16,
     stop: Receiver<bool>,
-) -> BoxFuture<'static, ()> {
-    const NAME: &str = "modelcompilation";
-    context.metrics.controller(NAME, concurrency);
-    let (seen, woken) = (Arc::clone(&context), Arc::clone(&context));
-    let stream = stream.inspect_ok(move |object| {
-        seen.metrics.queued(NAME);
-        seen.waiting.event(key(NAME, object));
+) {
+    context.metrics.controller(COMPILATIONS, concurrency);
+    let queue = Arc::new(Queue::default());
+    let feed = tokio::spawn(feed(Arc::clone(&context), stream, wake, Arc::clone(&queue)));
+    // A store that is not complete says of objects that they are gone.
+    tokio::select! {
+        _ = context.stores.compilations.wait_until_ready() => {}
+        () = stopped(stop.clone()) => {}
+    }
+    let workers = (0..concurrency).map(|_| work(Arc::clone(&context), Arc::clone(&queue)));
+    let workers = futures::future::join_all(workers);
+    let close = async {
+        stopped(stop).await;
+        queue.close();
+        feed.abort();
+    };
+    // What is under way ends; what stands in line is the next leader's.
+    futures::future::join(workers, close).await;
+}
+
+/// Puts in line what changed, and what is to be looked at for another object's sake.
+async fn feed(
+    context: Arc<Context>,
+    stream: BoxStream<'static, Result<ModelCompilation, watcher::Error>>,
+    wake: UnboundedReceiver<Key>,
+    queue: Arc<Queue<Key>>,
+) {
+    let changed = stream.filter_map(|event| {
+        let found = match event {
+            Ok(object) => Some(ObjectRef::from_obj(&object)),
+            Err(error) => {
+                tracing::warn!(what = COMPILATIONS, error = %chain(&error), "watch interrupted");
+                None
+            }
+        };
+        futures::future::ready(found)
     });
-    let wake = wake.inspect(move |object| {
-        woken.metrics.queued(NAME);
-        let namespace = object.namespace.as_deref().unwrap_or_default();
-        woken.waiting.event(format!("{NAME}/{namespace}/{}", object.name));
-    });
-    let reader = context.stores.compilations.clone();
-    let turns = Arc::new(Semaphore::new(usize::from(concurrency)));
-    let ending = stop.clone();
-    Controller::for_stream(stream, reader)
-        .with_config(Config::default().concurrency(concurrency.max(IN_LINE)))
-        .reconcile_on(wake)
-        .graceful_shutdown_on(stopped(stop))
-        .run(
-            move |object, context| {
-                let (turns, ending) = (Arc::clone(&turns), ending.clone());
-                async move {
-                    // It is never closed, so a turn always comes, in the order of asking.
-                    let _turn = turns.acquire().await;
-                    // A hand-over waits for what is under way, not for all that stand in line.
-                    if *ending.borrow() {
-                        return Ok(Action::await_change());
-                    }
-                    let object = newest(&context, object);
-                    // On the heap, so that those in line are small.
-                    let work = Box::pin(model_compilation::reconcile::reconcile(
-                        Arc::clone(&object),
-                        Arc::clone(&context),
-                    ));
-                    Box::pin(measured(NAME, &*object, &context, work)).await
+    let mut asked = futures::stream::select(changed, wake);
+    while let Some(mut key) = asked.next().await {
+        // What else is known of it now is looked up when its turn comes.
+        key.extra = Default::default();
+        context.metrics.queued(COMPILATIONS);
+        context.waiting.event(text(&key));
+        queue.add(key);
+    }
+}
+
+/// The key by which the time is taken that it waits.
+fn text(key: &Key) -> String {
+    let namespace = key.namespace.as_deref().unwrap_or_default();
+    format!("{COMPILATIONS}/{namespace}/{}", key.name)
+}
+
+/// One after the other, as it is now that its turn has come.
+async fn work(context: Arc<Context>, queue: Arc<Queue<Key>>) {
+    while let Some(key) = queue.next().await {
+        match context.stores.compilations.get(&key) {
+            Some(object) => {
+                let again = turn(&context, object).await;
+                if let Some(delay) = again {
+                    queue.add_after(key.clone(), delay);
                 }
-            },
-            |object, error, context| retry(NAME, &*object, error, &context),
-            context,
-        )
-        .for_each(|_| futures::future::ready(()))
-        .boxed()
+            }
+            None => context.waiting.gone(&text(&key)),
+        }
+        queue.done(&key);
+    }
+}
+
+/// One reconcile: after which time to look again. In a task of its own, so that a bug that panics over
+/// one object stops neither the others nor the process.
+async fn turn(context: &Arc<Context>, object: Arc<ModelCompilation>) -> Option<Duration> {
+    let (own, seen) = (Arc::clone(context), Arc::clone(&object));
+    let task = tokio::spawn(async move {
+        let work = model_compilation::reconcile::reconcile(Arc::clone(&seen), Arc::clone(&own));
+        measured(COMPILATIONS, &*seen, &own, work, Option::is_some).await
+    });
+    let error = match task.await {
+        Ok(Ok(again)) => return again,
+        Ok(Err(error)) => error,
+        Err(panic) => Ended::Panicked(panic),
+    };
+    Some(retry(COMPILATIONS, &*object, &error, context))
 }
 
 fn device_pools(context: Arc<Context>, stop: Receiver<bool>) -> BoxFuture<'static, ()> {
@@ -133,9 +172,9 @@ fn device_pools(context: Arc<Context>, stop: Receiver<bool>) -> BoxFuture<'stati
         .run(
             |object, context| async move {
                 let work = device_pool::reconcile(Arc::clone(&object), Arc::clone(&context));
-                measured(NAME, &*object, &context, work).await
+                measured(NAME, &*object, &context, work, comes_again).await
             },
-            |object, error, context| retry(NAME, &*object, error, &context),
+            |object, error, context| Action::requeue(retry(NAME, &*object, error, &context)),
             context,
         )
         .for_each(|_| futures::future::ready(()))
@@ -156,9 +195,9 @@ fn tuning_runs(
         .run(
             |object, context| async move {
                 let work = tuning_run::reconcile(Arc::clone(&object), Arc::clone(&context));
-                measured(NAME, &*object, &context, work).await
+                measured(NAME, &*object, &context, work, comes_again).await
             },
-            |object, error, context| retry(NAME, &*object, error, &context),
+            |object, error, context| Action::requeue(retry(NAME, &*object, error, &context)),
             context,
         )
         .for_each(|_| futures::future::ready(()))
@@ -189,15 +228,24 @@ pub enum Ended<E: std::error::Error + 'static> {
     /// It took too long.
     #[error("the reconcile took longer than {} s", TIME_LIMIT.as_secs())]
     TooLong,
+    /// It panicked.
+    #[error("the reconcile panicked: please report this")]
+    Panicked(#[source] tokio::task::JoinError),
 }
 
-/// Runs `work` within the time limit and counts it.
-async fn measured<K: ResourceExt, E: std::error::Error + 'static>(
+/// Whether an action asks for another look.
+fn comes_again(action: &Action) -> bool {
+    *action != Action::await_change()
+}
+
+/// Runs `work` within the time limit and counts it. `again` tells whether its result asks for another look.
+async fn measured<K: ResourceExt, T, E: std::error::Error + 'static>(
     controller: &str,
     object: &K,
     context: &Context,
-    work: impl Future<Output = Result<Action, E>>,
-) -> Result<Action, Ended<E>> {
+    work: impl Future<Output = Result<T, E>>,
+    again: impl Fn(&T) -> bool,
+) -> Result<T, Ended<E>> {
     let key = key(controller, object);
     let (waited, depth) = context.waiting.start(&key);
     context.metrics.started(controller, waited, depth);
@@ -207,8 +255,8 @@ async fn measured<K: ResourceExt, E: std::error::Error + 'static>(
         Err(_) => Err(Ended::TooLong),
     };
     let result = match &done {
-        Ok(action) if *action == Action::await_change() => "success",
-        Ok(_) => "requeue_after",
+        Ok(result) if again(result) => "requeue_after",
+        Ok(_) => "success",
         Err(_) => "error",
     };
     if done.is_ok() {
@@ -218,13 +266,13 @@ async fn measured<K: ResourceExt, E: std::error::Error + 'static>(
     done
 }
 
-/// Says what failed and when to try again.
+/// Says what failed, and after which time to try again.
 fn retry<K: ResourceExt, E: Expected + std::error::Error + 'static>(
     controller: &str,
     object: &K,
     error: &Ended<E>,
     context: &Context,
-) -> Action {
+) -> Duration {
     let delay = context.waiting.failed(&key(controller, object), context.random());
     let (name, namespace) = (object.name_any(), object.namespace());
     let expected = matches!(error, Ended::Failed(error) if error.is_expected());
@@ -234,7 +282,7 @@ fn retry<K: ResourceExt, E: Expected + std::error::Error + 'static>(
     } else {
         tracing::warn!(controller, name, namespace, error, ?delay, "reconcile failed");
     }
-    Action::requeue(delay)
+    delay
 }
 
 /// Tells everyday failures, which are not worth a warning, from others.

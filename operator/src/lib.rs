@@ -18,6 +18,7 @@ pub mod leader;
 pub mod logging;
 pub mod metrics;
 pub mod model_compilation;
+pub mod queue;
 pub mod run;
 pub mod running;
 pub mod seen;

@@ -37,6 +37,12 @@ impl Waiting {
         (waited, waited.map(|_| since.len()))
     }
 
+    /// The object is gone.
+    pub fn gone(&self, key: &str) {
+        self.start(key);
+        self.succeeded(key);
+    }
+
     /// The reconcile of `key` went well.
     pub fn succeeded(&self, key: &str) {
         open(&self.failures).remove(key);

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use hone_crds::ModelCompilation;
 use kube::ResourceExt;
-use kube::runtime::controller::Action;
 
 use super::apply::{self, ApplyError};
 use super::observe::{self, ObserveError};
@@ -36,18 +35,18 @@ impl ReconcileError {
     }
 }
 
-/// Brings one object a step on.
+/// Brings one object a step on: after which time to look again, unless something changes sooner.
 ///
 /// # Errors
 /// [`ReconcileError`]; the caller tries again with back-off.
 pub async fn reconcile(
     object: Arc<ModelCompilation>,
     context: Arc<Context>,
-) -> Result<Action, ReconcileError> {
+) -> Result<Option<Duration>, ReconcileError> {
     let uid = object.uid().unwrap_or_default();
     if context.waiting.is_stale(&uid, object.resource_version().as_deref()) {
         // The watch wakes it; the second look is for a watch that was cut off meanwhile.
-        return Ok(Action::requeue(Duration::from_secs(5)));
+        return Ok(Some(Duration::from_secs(5)));
     }
     let observed = observe::observe(&context, &object).await?;
     let plan = plan::plan(&context.config, &observed);
@@ -55,10 +54,7 @@ pub async fn reconcile(
     let applied = apply::apply(&context, &object, plan).await?;
     let refused = !applied.refused.is_empty();
     status::write(&context, &object, applied).await?;
-    Ok(match again {
-        // What the API server refuses may be let in later: a quota, an admission policy.
-        _ if refused => Action::requeue(Duration::from_secs(15)),
-        Some(seconds) => Action::requeue(Duration::from_secs(seconds)),
-        None => Action::await_change(),
-    })
+    // What the API server refuses may be let in later: a quota, an admission policy.
+    let again = if refused { Some(15) } else { again };
+    Ok(again.map(Duration::from_secs))
 }
