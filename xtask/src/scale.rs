@@ -14,9 +14,9 @@ mod operator;
 mod plane;
 
 use api::{Api, parallel};
-use load::Load;
+use load::{Load, PROXY, SUITE};
 use operator::Operator;
-use plane::Round;
+use plane::{Figures, Round};
 
 /// Where the objects are.
 const NAMESPACE: &str = "default";
@@ -60,7 +60,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     std::thread::sleep(Duration::from_secs(5));
     let idle = operator.memory("VmRSS:")?;
     let burst = burst(&cluster, &api, &operator, arguments)?;
-    let steady = steady(&api, &operator, arguments, burst.rate)?;
+    let steady = steady(&api, &operator, arguments, burst.figures.rate)?;
     let writes_before = operator.metrics()?.writes();
     std::thread::sleep(Duration::from_secs(30));
     let idle_writes = operator.metrics()?.writes() - writes_before;
@@ -68,9 +68,9 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     println!("\ncompilations        {} over {} nodes", arguments.compilations, arguments.nodes);
     println!("created in          {:.1} s", burst.created);
     println!("all succeeded after {:.1} s", burst.took);
-    println!("rate                {:.1} /s", burst.rate);
-    println!("control plane alone {jobs:.1} Jobs/s; ratio {:.2}", burst.rate / jobs);
-    println!("  and compilations  {floor:.1} /s; ratio {:.2}", burst.rate / floor);
+    print_rate("rate", burst.figures, None);
+    print_rate("Jobs alone", jobs, Some(burst.figures));
+    print_rate("and compilations", floor, Some(burst.figures));
     println!("operator memory     {:.1} MiB idle, {:.1} MiB at most", mib(idle), mib(burst.peak));
     println!(
         "API writes          {:.2} a compilation; {:.2} /s afterwards",
@@ -78,15 +78,32 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         idle_writes / 30.0
     );
     println!("event to reconcile  burst: p50 under {} s, p99 under {} s", burst.p50, burst.p99);
-    println!("                    steady at {:.1} /s: p99 under {steady} s", burst.rate / 3.0);
+    let third = burst.figures.rate / 3.0;
+    println!("                    steady at {third:.1} /s: p99 under {steady} s");
     Ok(())
+}
+
+/// A rate by the clock, and the one that this machine could do were nothing else running on it. The
+/// ratios are those of the operator's rates to these.
+fn print_rate(what: &str, figures: Figures, operator: Option<Figures>) {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from) as f64;
+    let Figures { rate, seconds } = figures;
+    print!(
+        "{what:<19} {rate:.1} /s; {:.1} ms of processor time each, so {:.1} /s at most",
+        seconds * 1000.0,
+        processors / seconds
+    );
+    match operator {
+        Some(own) => println!("; ratios {:.2}, {:.2}", own.rate / rate, seconds / own.seconds),
+        None => println!(),
+    }
 }
 
 /// What was measured while all compilations were made at once.
 struct Burst {
     created: f64,
     took: f64,
-    rate: f64,
+    figures: Figures,
     peak: u64,
     writes: f64,
     p50: f64,
@@ -101,11 +118,7 @@ fn burst(
 ) -> Result<Burst> {
     let count = arguments.compilations;
     println!("{count} compilations");
-    let others = [
-        ("kubectl proxy", api.id()),
-        ("this suite", std::process::id()),
-        ("hone-operator", operator.id()),
-    ];
+    let others = [(PROXY, api.id()), (SUITE, std::process::id()), ("hone-operator", operator.id())];
     let load = Load::read(cluster, api, &others)?;
     let before = operator.metrics()?;
     let start = Instant::now();
@@ -117,7 +130,7 @@ fn burst(
     let took = start.elapsed().as_secs_f64();
     let metrics = operator.metrics()?;
     let peak = operator.memory("VmHWM:")?;
-    Load::read(cluster, api, &others)?.print_since(&load, count);
+    let seconds = Load::read(cluster, api, &others)?.print_since(&load, count);
     // What the operator counts must be what everybody else sees.
     let phases = cluster.kubectl().in_namespace(NAMESPACE);
     let phases = phases.text("modelcompilations", "{.items[*].status.phase}")?;
@@ -126,7 +139,7 @@ fn burst(
     Ok(Burst {
         created,
         took,
-        rate: count as f64 / took,
+        figures: Figures { rate: count as f64 / took, seconds },
         peak,
         writes: (metrics.writes() - before.writes()) / count as f64,
         p50: metrics.wait(&before, 0.5),

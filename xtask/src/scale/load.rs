@@ -13,6 +13,15 @@ use super::metrics::Metrics;
 /// Ticks of `/proc` a second, on every Linux that Rust runs on.
 const TICKS: f64 = 100.0;
 
+/// What makes the load is not what carries it.
+const NOT_THE_PLANE: [&str; 4] = [ELSE, SUITE, PROXY, "owner"];
+/// Everything on this machine that is not the suite's.
+const ELSE: &str = "everything else";
+/// The suite itself.
+pub const SUITE: &str = "this suite";
+/// What carries its requests.
+pub const PROXY: &str = "kubectl proxy";
+
 /// Seconds of processor time and numbers of requests up to a moment.
 pub struct Load {
     seconds: BTreeMap<String, f64>,
@@ -42,15 +51,20 @@ impl Load {
             seconds.insert((*name).to_owned(), process(*id)?);
         }
         let known: f64 = seconds.values().sum();
-        seconds.insert("everything else".to_owned(), machine()? - known);
+        seconds.insert(ELSE.to_owned(), machine()? - known);
         Ok(Self { seconds, requests: requests(&Metrics::of(api.get("/metrics")?)) })
     }
 
-    /// Prints what was added since `before`, in all and for each of `count`.
-    pub fn print_since(&self, before: &Self, count: usize) {
+    /// Prints what was added since `before`, in all and for each of `count`. Returns the seconds of
+    /// processor time that control plane and operator took for each.
+    pub fn print_since(&self, before: &Self, count: usize) -> f64 {
         let each = |value: f64| value / count.max(1) as f64;
         println!("  processor time, in milliseconds each:");
+        let mut plane = 0.0;
         for (name, seconds) in falling(&self.seconds, &before.seconds) {
+            if !NOT_THE_PLANE.contains(&name.as_str()) {
+                plane += each(seconds);
+            }
             println!("    {:9.2}  {name} ({seconds:.1} s)", each(seconds) * 1000.0);
         }
         println!("  requests each:");
@@ -59,6 +73,7 @@ impl Load {
                 println!("    {:9.2}  {name}", each(requests));
             }
         }
+        plane
     }
 }
 
