@@ -194,6 +194,7 @@ fn convolutions_by_tiles() {
     convolution([1, 64, 16, 24], 64, 3, 1, 1);
     convolution([2, 128, 12, 12], 80, 3, 1, 1);
     convolution([1, 128, 14, 14], 128, 3, 1, 1);
+    convolution([1, 64, 35, 29], 64, 3, 1, 1);
 }
 
 #[test]

@@ -9,12 +9,14 @@ use hone_types::{Tensor, TensorType};
 use serde::{Deserialize, Serialize};
 
 /// Transforms tiles of products `[m + 2, m + 2, O / o, N, rows, columns, o]` by `A^T p A` and puts
-/// the results in their places: `[N, O / o, rows * m, columns * m, o]`. Adds a bias `[O / o, o]`,
-/// where there is one.
+/// the results in their places: `[N, O / o, P, Q, o]`, leaving out what the last tiles have beyond
+/// `P` and `Q`. Adds a bias `[O / o, o]`, where there is one.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct WinogradOutput {
     /// Results a side of a tile, `m`.
     pub tile: usize,
+    /// Rows and columns of the result, `P` and `Q`.
+    pub spatial: [usize; 2],
 }
 
 impl WinogradOutput {
@@ -28,7 +30,10 @@ impl Operator for WinogradOutput {
     fn infer(&self, inputs: &[Option<&TensorType>]) -> Result<Vec<TensorType>, InferError> {
         let p = required(Self::NAME, inputs, 0)?;
         let side = output_matrix(self.tile).map(|matrix| matrix[0].len());
-        let fits = p.rank() == 7 && side.is_some_and(|side| p.shape[..2] == [side, side]);
+        let tiles = self.spatial.map(|own| own.div_ceil(self.tile.max(1)));
+        let fits = p.rank() == 7
+            && side.is_some_and(|side| p.shape[..2] == [side, side])
+            && p.shape[4..6] == tiles;
         if !fits {
             return Err(InferError::new(format!("{p} holds no tiles of {}", self.tile)));
         }
@@ -37,7 +42,7 @@ impl Operator for WinogradOutput {
         {
             return Err(InferError::new(format!("bias {bias} does not match {p}")));
         }
-        let (rows, columns) = (p.shape[4] * self.tile, p.shape[5] * self.tile);
+        let [rows, columns] = self.spatial;
         let shape = [p.shape[3], p.shape[2], rows, columns, p.shape[6]];
         Ok(vec![TensorType::new(p.dtype, shape)])
     }
@@ -67,8 +72,11 @@ impl Operator for WinogradOutput {
             let offset = bias.as_ref().map_or(0.0, |bias| bias[block * lanes + lane]);
             for (n, value) in transform(matrix, &tile).into_iter().enumerate() {
                 let (y, x) = (row * self.tile + n / self.tile, column * self.tile + n % self.tile);
-                let line = (image * blocks + block) * rows * self.tile + y;
-                result[(line * columns * self.tile + x) * lanes + lane] = value + offset;
+                if y >= self.spatial[0] || x >= self.spatial[1] {
+                    continue;
+                }
+                let line = (image * blocks + block) * self.spatial[0] + y;
+                result[(line * self.spatial[1] + x) * lanes + lane] = value + offset;
             }
         }
         Ok(vec![Tensor::from_f64(output.dtype, output.shape, &result)?])

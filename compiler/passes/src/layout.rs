@@ -183,10 +183,20 @@ impl<'a> Layout<'a> {
         let block = if depthwise { self.block } else { self.block.min(whole) };
         let mut input = self.packed(operands.input, block, &node.name)?;
         let block = self.rewriter.target().tensor_type(input).shape[4];
-        let window = &convolution.window;
-        if window.is_padded() {
-            let pads = |spatial: &[usize]| vec![0, 0, spatial[0] as i64, spatial[1] as i64, 0];
-            let (begin, end) = (pads(&window.pads_begin), pads(&window.pads_end));
+        let tile = match depthwise {
+            true => None,
+            false => self.winograd_tile(node, convolution, operands.weights, block),
+        };
+        let [begin, mut end] = [&convolution.window.pads_begin, &convolution.window.pads_end]
+            .map(|pads| vec![0, 0, pads[0] as i64, pads[1] as i64, 0]);
+        if let Some(tile) = tile {
+            // The last tiles are whole: what they have too much is left out of the result.
+            for axis in [2, 3] {
+                let extent = self.shape(node.outputs[0])[axis];
+                end[axis] += (extent.next_multiple_of(tile) - extent) as i64;
+            }
+        }
+        if begin.iter().chain(&end).any(|pad| *pad > 0) {
             let pad = Pad { begin, end, mode: PadMode::Constant, value: 0.0 };
             input = self.rewriter.add_simple(&node.name, pad, &[input])?;
         }
@@ -194,7 +204,7 @@ impl<'a> Layout<'a> {
             PackedOperands { input, block, weights: operands.weights, bias: operands.bias };
         let output = if depthwise {
             self.depthwise(node, convolution, packed)?
-        } else if let Some(tile) = self.winograd_tile(node, convolution, &packed) {
+        } else if let Some(tile) = tile {
             self.winograd(node, tile, packed)?
         } else {
             self.direct(node, convolution, packed)?
@@ -244,9 +254,10 @@ impl<'a> Layout<'a> {
         &self,
         node: &Node<Op>,
         convolution: &Convolution,
-        operands: &PackedOperands,
+        weights: &Tensor,
+        block: usize,
     ) -> Option<usize> {
-        let (output, weights) = (self.shape(node.outputs[0]), operands.weights.shape());
+        let (output, weights) = (self.shape(node.outputs[0]), weights.shape());
         let extents = Extents {
             batch: output[0],
             channels: weights[1],
@@ -254,7 +265,7 @@ impl<'a> Layout<'a> {
             spatial: [output[2], output[3]],
             products: self.products,
         };
-        let whole = weights[1].is_multiple_of(operands.block);
+        let whole = weights[1].is_multiple_of(block);
         choose_tile(convolution, &weights[2..], extents, self.speeds.as_ref().filter(|_| whole)?)
     }
 
@@ -275,7 +286,9 @@ impl<'a> Layout<'a> {
         if let Some(bias) = operands.bias {
             inputs.push(Some(self.packed_bias(node, bias)?));
         }
-        Ok(self.rewriter.add(&node.name, WinogradOutput { tile }, &inputs)?[0])
+        let shape = self.shape(node.outputs[0]);
+        let spatial = [shape[2], shape[3]];
+        Ok(self.rewriter.add(&node.name, WinogradOutput { tile, spatial }, &inputs)?[0])
     }
 
     fn packed_constant(

@@ -50,9 +50,7 @@ pub(crate) fn choose_tile(
     if window != [3, 3] || convolution.groups != 1 || steps.into_iter().any(|step| *step != 1) {
         return None;
     }
-    let fits = |tile: &&usize| extents.spatial.iter().all(|own| own.is_multiple_of(**tile));
-    let timed =
-        WINOGRAD_TILES.iter().filter(fits).map(|tile| (*tile, predicted(*tile, extents, speeds)));
+    let timed = WINOGRAD_TILES.iter().map(|tile| (*tile, predicted(*tile, extents, speeds)));
     let (tile, time) = timed.min_by(|left, right| left.1.total_cmp(&right.1))?;
     (time < direct(extents, speeds) * (1.0 - LEAST_GAIN)).then_some(tile)
 }
@@ -77,13 +75,12 @@ fn predicted(tile: usize, extents: Extents, speeds: &Speeds) -> f64 {
     let products = if tile <= NARROW_TILE { extents.products } else { 1 };
     let bytes = size_of::<f32>() / products;
     let places = (tile + 2) * (tile + 2);
-    let share = places as f64 / (9 * tile * tile) as f64;
     let weights = (places * channels * outputs * bytes) as f64;
-    let tiles = batch * (spatial[0] / tile) * (spatial[1] / tile);
+    let tiles = batch * spatial[0].div_ceil(tile) * spatial[1].div_ceil(tile);
     // Tiles and products are each written once and read once.
     let moved = (2 * places * tiles * (channels * bytes + outputs * size_of::<f32>())) as f64;
     let speed = EFFICIENCY * speeds.flops_per_ns * products as f64;
-    let multiplied = flops(extents) * share / speed;
+    let multiplied = (2 * places * tiles * channels * outputs) as f64 / speed;
     overlapped(multiplied, weights / speeds.memory_bytes_per_ns) + moved / speeds.cache_bytes_per_ns
 }
 
@@ -110,10 +107,11 @@ mod tests {
     #[test]
     fn wide_images_take_large_tiles() {
         assert_eq!(chosen(64, 56, &[3, 3], 1), Some(4));
+        assert_eq!(chosen(96, 35, &[3, 3], 1), Some(4));
     }
 
     #[test]
-    fn odd_sides_strides_and_other_windows_stay_direct() {
+    fn strides_other_windows_and_few_tiles_stay_direct() {
         assert_eq!(chosen(512, 7, &[3, 3], 1), None);
         assert_eq!(chosen(64, 56, &[3, 3], 2), None);
         assert_eq!(chosen(64, 56, &[5, 5], 1), None);
