@@ -96,6 +96,34 @@ fn binding(input: &Input) -> Result<InputBinding> {
     Ok(InputBinding { name: input.name.clone(), shape, dtype })
 }
 
+/// How a model is compiled, beside the target.
+#[derive(Clone, Debug)]
+pub struct Recipe {
+    /// How schedules are chosen.
+    pub schedules: SchedulePolicy,
+    /// The arithmetic.
+    pub precision: DataType,
+    /// Names of nodes that stay in `f32` all the same.
+    pub wide: Vec<String>,
+}
+
+impl Recipe {
+    /// Schedules by the analytic model, in one arithmetic.
+    pub fn analytic(precision: DataType) -> Self {
+        Self { schedules: SchedulePolicy::Analytic, precision, wide: Vec::new() }
+    }
+
+    /// Schedules in the plain loop order, in `f32`.
+    pub fn naive() -> Self {
+        Self { schedules: SchedulePolicy::Naive, ..Self::analytic(DataType::F32) }
+    }
+
+    fn options(&self, target: &Target) -> Options {
+        let Self { schedules, precision, wide } = self.clone();
+        Options { schedules, precision, wide, ..Options::new(target.clone()) }
+    }
+}
+
 /// Compiles.
 ///
 /// # Errors
@@ -104,14 +132,22 @@ pub fn compile(
     model: &Model,
     inputs: &[Input],
     target: &Target,
-    policy: SchedulePolicy,
-    precision: DataType,
+    recipe: &Recipe,
 ) -> Result<Compiled> {
     let import = import_options(inputs, model.folder.as_deref())?;
-    let options = Options { schedules: policy, precision, ..Options::new(target.clone()) };
-    hone_driver::compile(&model.bytes, &import, &options).map_err(|error| {
+    hone_driver::compile(&model.bytes, &import, &recipe.options(target)).map_err(|error| {
         let reason = compile_reason(&error);
         Failure::because(reason, format!("model '{}' cannot be compiled", model.name), error)
+    })
+}
+
+/// Names of the nodes of a model whose products are narrow under a recipe, in order.
+///
+/// # Errors
+/// As for [`compile`].
+pub fn narrow_nodes(graph: &Graph, target: &Target, recipe: &Recipe) -> Result<Vec<String>> {
+    hone_driver::narrow_nodes(graph, &recipe.options(target)).map_err(|error| {
+        Failure::because(compile_reason(&error), "the model cannot be compiled", error)
     })
 }
 

@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use hone_artifact::exit_code::Reason;
 use hone_artifact::{MAGIC, Reader};
-use hone_driver::{DataType, SchedulePolicy};
+use hone_driver::DataType;
 use serde::Serialize;
 
 use crate::cache::Cache;
-use crate::compiler::{self, Model};
+use crate::compiler::{self, Model, Recipe};
 use crate::failure::{Failure, Result};
 use crate::show::Progress;
 use crate::spec;
@@ -121,7 +121,7 @@ pub fn subject(
     let access = Access { places: Places::at("."), guard: Guard::default(), limit: u64::MAX };
     let options = WorkOptions::default();
     let worker = Worker { access: &access, cache: &cache, progress: &progress, options };
-    let built = build(&worker, &model, &inputs, &target, SchedulePolicy::Analytic, precision)?;
+    let built = build(&worker, &model, &inputs, &target, &Recipe::analytic(precision))?;
     Ok(Subject { path: built.path, compile: begin.elapsed() })
 }
 

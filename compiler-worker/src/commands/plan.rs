@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use clap::Args;
 use hone_artifact::request::Compile;
-use hone_driver::SchedulePolicy;
+use hone_driver::DataType;
 use serde::Serialize;
 
 use super::common::{AccessArguments, CacheArguments, print, print_json};
-use crate::compiler;
+use crate::compiler::{self, Recipe};
 use crate::failure::Result;
 use crate::show::{Progress, table, units};
 use crate::spec;
@@ -91,7 +91,7 @@ fn plan(worker: &Worker<'_>, request: &Compile) -> Result<Planned> {
     let model = worker.fetch(request)?;
     let target = compiler::target(&request.target)?;
     let graph = compiler::reference(&model, &request.inputs)?;
-    let known = worker.known(&model, &request.inputs, &target, SchedulePolicy::Analytic);
+    let known = worker.known(&model, &request.inputs, &target, &Recipe::analytic(DataType::F32));
     Ok(Planned {
         target: request.target.name.clone(),
         code_for: format!("{} {}", target.triple, target.cpu),

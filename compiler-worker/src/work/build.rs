@@ -8,7 +8,7 @@ use hone_driver::{DataType, Graph, SchedulePolicy, Statistics, Target};
 
 use super::{Worker, artifact_key};
 use crate::cache::Key;
-use crate::compiler::{self, Model};
+use crate::compiler::{self, Model, Recipe};
 use crate::failure::{Failure, Result};
 
 /// An artifact on this machine.
@@ -47,19 +47,18 @@ pub fn build(
     model: &Model,
     inputs: &[Input],
     target: &Target,
-    policy: SchedulePolicy,
-    precision: DataType,
+    recipe: &Recipe,
 ) -> Result<Build> {
-    let key = artifact_key(model, inputs, target, policy, precision);
+    let key = artifact_key(model, inputs, target, recipe);
     if let Some(path) = known(worker, model, &key).filter(|path| is_sound(path)) {
         return Ok(Build { path, key, hit: true, reference: None, statistics: None });
     }
-    worker.progress.stage(match (policy, precision) {
+    worker.progress.stage(match (recipe.schedules, recipe.precision) {
         (SchedulePolicy::Naive, _) => "compile naively",
         (SchedulePolicy::Analytic, DataType::F32) => "compile",
         (SchedulePolicy::Analytic, _) => "compile with narrow numbers",
     });
-    let compiled = compiler::compile(model, inputs, target, policy, precision)?;
+    let compiled = compiler::compile(model, inputs, target, recipe)?;
     let path = worker.cache.keep_artifact(&key, &compiled.artifact)?;
     Ok(Build {
         path,
@@ -77,9 +76,9 @@ impl Worker<'_> {
         model: &Model,
         inputs: &[Input],
         target: &Target,
-        policy: SchedulePolicy,
+        recipe: &Recipe,
     ) -> Option<PathBuf> {
-        known(self, model, &artifact_key(model, inputs, target, policy, DataType::F32))
+        known(self, model, &artifact_key(model, inputs, target, recipe))
     }
 }
 

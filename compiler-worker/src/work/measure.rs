@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use hone_artifact::exit_code::Reason;
 use hone_artifact::request::Compile;
-use hone_driver::{DataType, SchedulePolicy, Target};
+use hone_driver::Target;
 use hone_runtime::{Options, Profile, RunError};
 
 use super::verify::{SEED, random_inputs};
 use super::{Build, Outcome, Worker, build};
-use crate::compiler::Model;
+use crate::compiler::{Model, Recipe};
 use crate::device;
 use crate::failure::{Failure, Result};
 use crate::measure::{interleaved, summarize};
@@ -27,10 +27,7 @@ pub fn measure(
     outcome: &mut Outcome,
 ) -> Result<()> {
     let naive = match worker.options.baseline {
-        true => {
-            let policy = SchedulePolicy::Naive;
-            Some(build(worker, model, &request.inputs, target, policy, DataType::F32)?)
-        }
+        true => Some(build(worker, model, &request.inputs, target, &Recipe::naive())?),
         false => None,
     };
     worker.progress.stage("measure");

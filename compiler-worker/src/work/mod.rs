@@ -3,6 +3,7 @@
 //! The same for `hone compile` and for `hone worker`, so that both give the same bytes.
 
 mod build;
+mod guard;
 pub mod measure;
 mod precision;
 mod result;
@@ -14,14 +15,14 @@ use std::time::Instant;
 use hone_artifact::exit_code::Reason;
 use hone_artifact::report::{ArtifactReport, Report};
 use hone_artifact::request::{Compile, TuningRequest};
-use hone_driver::{DataType, SchedulePolicy, Target};
+use hone_driver::{DataType, Target};
 use serde_json::json;
 
 pub use build::{Build, build};
 pub use result::{Details, StepDetail, StoredResult, steps};
 
 use crate::cache::{Cache, Key, compiler_identity};
-use crate::compiler::{self, Model};
+use crate::compiler::{self, Model, Recipe};
 use crate::device;
 use crate::failure::{Failure, Result};
 use crate::measure::Effort;
@@ -99,13 +100,14 @@ impl Worker<'_> {
         let model = self.fetch(request)?;
         outcome.report.model_digest = Some(model.digest.clone());
         let target = compiler::target(&request.target)?;
-        let wide = self.build(request, &model, &target, DataType::F32)?;
+        let wide = self.build(request, &model, &target, &Recipe::analytic(DataType::F32))?;
         let key = self.result_key(request, &wide.key);
         let build = match self.cache.result::<StoredResult>(&key).filter(|_| wide.hit) {
             Some(stored) => {
-                let build = match stored.precision() {
+                let recipe = stored.recipe();
+                let build = match recipe.precision {
                     DataType::F32 => wide,
-                    precision => self.build(request, &model, &target, precision)?,
+                    _ => self.build(request, &model, &target, &recipe)?,
                 };
                 stored.fill(outcome);
                 build
@@ -125,9 +127,9 @@ impl Worker<'_> {
         request: &Compile,
         model: &Model,
         target: &Target,
-        precision: DataType,
+        recipe: &Recipe,
     ) -> Result<Build> {
-        build(self, model, &request.inputs, target, SchedulePolicy::Analytic, precision)
+        build(self, model, &request.inputs, target, recipe)
     }
 
     /// Everything about the artifact that is found out by running it. Errors may be `share` of an
@@ -264,15 +266,14 @@ fn artifact_key(
     model: &Model,
     inputs: &[hone_artifact::request::Input],
     target: &Target,
-    policy: SchedulePolicy,
-    precision: DataType,
+    recipe: &Recipe,
 ) -> Key {
     Key::of(&json!({
         "model": model.digest,
         "inputs": inputs,
         "target": [&target.triple, &target.cpu, &target.features],
-        "schedules": format!("{policy:?}"),
-        "precision": precision.name(),
+        "schedules": format!("{:?}", recipe.schedules),
+        "precision": [json!(recipe.precision.name()), json!(recipe.wide)],
         "compiler": compiler_identity(),
     }))
 }

@@ -8,7 +8,7 @@ use hone_driver::{DataType, Target};
 
 use super::measure::Subject;
 use super::{Build, Outcome, Worker};
-use crate::compiler::Model;
+use crate::compiler::{Model, Recipe};
 use crate::failure::Result;
 use crate::measure::{interleaved, summarize};
 
@@ -30,25 +30,17 @@ impl Worker<'_> {
         outcome.report.precision = Some(DataType::F32.name().to_owned());
         let mut best = wide;
         for precision in narrower(request) {
-            let bound = request.max_relative_error.unwrap_or(0.0);
-            let mut notes = Vec::new();
             match self.try_narrow(request, model, (&best, &*outcome), target, precision) {
-                Ok(Tried::Kept(kept, gain)) => {
-                    let (build, found) = *kept;
-                    let share = found.details.max_share;
-                    notes.push(format!(
-                        "{precision} is kept: {gain:.2} times as fast, largest error {share:.1e} of the largest output (bound {bound:.1e})"
-                    ));
-                    *outcome = found;
-                    best = build;
+                Ok(Tried::Kept(kept)) => (best, *outcome) = *kept,
+                Ok(Tried::Left(why)) => {
+                    outcome.details.notes.push(format!("{precision} is not used: {why}"));
                 }
-                Ok(Tried::Left(why)) => notes.push(format!("{precision} is not used: {why}")),
                 Err(failure) if failure.reason != Reason::NoisyDevice => return Err(failure),
                 Err(failure) => {
-                    notes.push(format!("{precision} is not used: {}", failure.chain()));
+                    let why = failure.chain();
+                    outcome.details.notes.push(format!("{precision} is not used: {why}"));
                 }
             }
-            outcome.details.notes.extend(notes);
         }
         Ok(best)
     }
@@ -70,20 +62,25 @@ impl Worker<'_> {
             return left("only verifying and measuring on the target tells whether it pays");
         };
         debug_assert!(correctness.passed);
-        let build = self.build(request, model, target, precision)?;
-        let mut found = Outcome::new(known.report.subject.clone(), &known.report.target);
-        found.report.model_digest = known.report.model_digest.clone();
-        found.report.precision = Some(precision.name().to_owned());
         let bound = request.max_relative_error.unwrap_or(0.0);
-        match self.examine(request, model, &build, target, bound, &mut found) {
-            Err(failure) if failure.reason != Reason::CorrectnessBreach => return Err(failure),
-            _ => {}
-        }
-        if found.details.max_share > bound {
+        let mut recipe = Recipe::analytic(precision);
+        let (mut build, mut found) = self.examined(request, model, target, &recipe, known)?;
+        let mut kept_wide = String::new();
+        if !within(&found, bound) {
             let share = found.details.max_share;
-            return left(&format!(
+            let spoiled = format!(
                 "its largest error is {share:.1e} of the largest output, the bound {bound:.1e}"
-            ));
+            );
+            let Some(guarded) = self.guarded(request, model, target, &recipe, bound)? else {
+                return left(&spoiled);
+            };
+            recipe = guarded.recipe;
+            (build, found) = self.examined(request, model, target, &recipe, known)?;
+            if !within(&found, bound) {
+                return left(&spoiled);
+            }
+            kept_wide = format!(", {} of {} nodes in f32", recipe.wide.len(), guarded.nodes);
+            found.details.wide = recipe.wide;
         }
         let gain = self.gain(&build, best)?;
         if gain < 1.0 + LEAST_GAIN {
@@ -91,7 +88,32 @@ impl Worker<'_> {
         }
         found.details.notes.splice(0..0, known.details.notes.iter().cloned());
         found.details.stages.splice(0..0, known.details.stages.iter().cloned());
-        Ok(Tried::Kept(Box::new((build, found)), gain))
+        let share = found.details.max_share;
+        let note = format!(
+            "{precision} is kept: {gain:.2} times as fast{kept_wide}, largest error {share:.1e} of the largest output (bound {bound:.1e})"
+        );
+        found.details.notes.push(note);
+        Ok(Tried::Kept(Box::new((build, found))))
+    }
+
+    /// A build and what running it tells; answers that are too far from the reference are told like others.
+    fn examined(
+        &self,
+        request: &Compile,
+        model: &Model,
+        target: &Target,
+        recipe: &Recipe,
+        known: &Outcome,
+    ) -> Result<(Build, Outcome)> {
+        let build = self.build(request, model, target, recipe)?;
+        let mut found = Outcome::new(known.report.subject.clone(), &known.report.target);
+        found.report.model_digest = known.report.model_digest.clone();
+        found.report.precision = Some(recipe.precision.name().to_owned());
+        let bound = request.max_relative_error.unwrap_or(0.0);
+        match self.examine(request, model, &build, target, bound, &mut found) {
+            Err(failure) if failure.reason != Reason::CorrectnessBreach => Err(failure),
+            _ => Ok((build, found)),
+        }
     }
 
     /// How many times as fast one build is as another, measured in turns.
@@ -107,10 +129,16 @@ impl Worker<'_> {
     }
 }
 
+/// Whether a build was verified, and its errors are within a bound.
+fn within(found: &Outcome, bound: f64) -> bool {
+    let passed = found.report.correctness.as_ref().is_some_and(|own| own.passed);
+    passed && found.details.max_share <= bound
+}
+
 /// What became of a narrower arithmetic.
 enum Tried {
-    /// It is faster, by this factor, and near enough.
-    Kept(Box<(Build, Outcome)>, f64),
+    /// It is faster and near enough.
+    Kept(Box<(Build, Outcome)>),
     /// It is not used, for this reason.
     Left(String),
 }

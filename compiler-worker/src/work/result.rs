@@ -8,6 +8,7 @@ use hone_driver::DataType;
 use serde::{Deserialize, Serialize};
 
 use super::{Build, Outcome};
+use crate::compiler::Recipe;
 use crate::device::Peaks;
 use crate::failure::{Failure, Result};
 
@@ -38,6 +39,9 @@ pub struct Details {
     /// Largest error as a share of the largest magnitude in its output.
     #[serde(default)]
     pub max_share: f64,
+    /// Names of nodes that stay in `f32`, where a narrower arithmetic would spoil the answers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub wide: Vec<String>,
     /// What the machine was measured to reach on those threads.
     pub peaks: Option<Peaks>,
     /// What a person should know.
@@ -75,6 +79,7 @@ impl Default for Details {
             code_bytes: 0,
             elements_compared: 0,
             max_share: 0.0,
+            wide: Vec::new(),
             peaks: None,
             notes: Vec::new(),
         }
@@ -149,10 +154,11 @@ impl StoredResult {
         Self { report: outcome.report.clone(), details: outcome.details.clone() }
     }
 
-    /// The precision that was chosen then.
-    pub fn precision(&self) -> DataType {
+    /// How the artifact that was chosen then is made.
+    pub fn recipe(&self) -> Recipe {
         let name = self.report.precision.as_deref();
-        name.and_then(|name| name.parse().ok()).unwrap_or(DataType::F32)
+        let precision = name.and_then(|name| name.parse().ok()).unwrap_or(DataType::F32);
+        Recipe { wide: self.details.wide.clone(), ..Recipe::analytic(precision) }
     }
 
     /// Takes over what was found out then. For whom, what was stored and when is this call's own.

@@ -49,7 +49,11 @@ pub fn verify(
 }
 
 /// The model's inputs: samples where there are some, else seeded random ones.
-fn inputs(worker: &Worker<'_>, request: &Compile, graph: &Graph) -> Result<Vec<Vec<u8>>> {
+pub(super) fn inputs(
+    worker: &Worker<'_>,
+    request: &Compile,
+    graph: &Graph,
+) -> Result<Vec<Vec<u8>>> {
     let ports = compiler::ports(graph, false)?;
     match &request.correctness.samples {
         None => Ok(random_inputs(&ports, SEED)),
@@ -116,10 +120,23 @@ pub fn compare(
     tolerance: Tolerance,
 ) -> Result<Comparison> {
     let mut model = hone_runtime::Model::load(artifact, &Options::default())?;
-    let got = run(&mut model, inputs)?;
     let want = compiler::evaluate(graph, inputs)?;
+    compare_with(&mut model, &want, inputs, tolerance)
+}
+
+/// A loaded model's answers against those of the reference.
+///
+/// # Errors
+/// Inputs that do not fit.
+pub(super) fn compare_with(
+    model: &mut hone_runtime::Model,
+    want: &[Vec<u8>],
+    inputs: &[Vec<u8>],
+    tolerance: Tolerance,
+) -> Result<Comparison> {
+    let got = run(model, inputs)?;
     let mut comparison = Comparison::new();
-    for ((tensor, got), want) in model.outputs().iter().zip(&got).zip(&want) {
+    for ((tensor, got), want) in model.outputs().iter().zip(&got).zip(want) {
         comparison.add(tensor, got, want, tolerance);
     }
     Ok(comparison)

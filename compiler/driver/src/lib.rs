@@ -17,4 +17,4 @@ pub use hone_ops::{EvaluateError, Graph, evaluate};
 pub use hone_types::{DataType, Tensor, TensorType};
 pub use kernels::{CompiledKernels, KernelInfo};
 pub use options::{Options, SchedulePolicy};
-pub use pipeline::{Compiled, Statistics, compile, compile_graph, prepare};
+pub use pipeline::{Compiled, Statistics, compile, compile_graph, narrow_nodes, prepare};

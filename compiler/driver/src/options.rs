@@ -22,6 +22,8 @@ pub struct Options {
     /// The element type in which kernels hand numbers to one another, and multiply them where the
     /// target has instructions for it: [`DataType::F32`] or [`DataType::BF16`].
     pub precision: DataType,
+    /// Names of nodes that stay in `f32` whatever the precision.
+    pub wide: Vec<String>,
     /// Keep schedules, loop programs and assembly of each kernel in the artifact, for `hone inspect`.
     pub keep_inspection: bool,
 }
@@ -33,6 +35,7 @@ impl Options {
             target,
             schedules: SchedulePolicy::Analytic,
             precision: DataType::F32,
+            wide: Vec::new(),
             keep_inspection: true,
         }
     }

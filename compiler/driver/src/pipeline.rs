@@ -5,8 +5,9 @@ use crate::artifact::assemble;
 use crate::kernels::compile_kernels;
 use crate::steps::plan_steps;
 use crate::{CompileError, Options, SchedulePolicy};
+use hone_graph::Node;
 use hone_import::{ImportOptions, import};
-use hone_ops::Graph;
+use hone_ops::{FusionClass, Graph, Op};
 use hone_passes as passes;
 use hone_passes::{LayoutOptions, PassError, Speeds, fuse};
 use hone_types::DataType;
@@ -118,7 +119,10 @@ pub fn prepare(graph: &Graph, options: &Options) -> Result<Graph, CompileError> 
         ("separate_outputs", &passes::separate_outputs),
         ("narrow", &|graph| match options.precision {
             DataType::F32 => Ok(graph.clone()),
-            precision => passes::narrow(graph, precision, &|_| false),
+            precision => {
+                let wide = |node: &Node<Op>| options.wide.contains(&node.name);
+                passes::narrow(graph, precision, &wide)
+            }
         }),
     ];
     let mut graph = graph.clone();
@@ -127,6 +131,20 @@ pub fn prepare(graph: &Graph, options: &Options) -> Result<Graph, CompileError> 
         graph.verify().map_err(|source| CompileError::Verify { pass, source: Box::new(source) })?;
     }
     Ok(graph)
+}
+
+/// Names of the nodes whose products are narrow under these options, in the order in which they run.
+pub fn narrow_nodes(graph: &Graph, options: &Options) -> Result<Vec<String>, CompileError> {
+    let graph = prepare(graph, options)?;
+    let is_narrow = |node: &Node<Op>| {
+        let weights = node.inputs.get(1).copied().flatten();
+        node.operation.fusion_class() == FusionClass::ComplexOutFusable
+            && weights.is_some_and(|own| graph.tensor_type(own).dtype == options.precision)
+    };
+    let nodes = graph.nodes().iter().map(|(_, node)| node).filter(|node| is_narrow(node));
+    let mut names: Vec<String> = nodes.map(|node| node.name.clone()).collect();
+    names.dedup();
+    Ok(names)
 }
 
 /// Speeds typical of a core with vectors of `lanes` elements and two multiply-adds a cycle.
