@@ -188,6 +188,16 @@ fn convolutions_of_many_shapes() {
     convolution([1, 5, 6, 7], 1, 5, 1, 1);
 }
 
+/// Groups that fill no vectors.
+#[test]
+fn grouped_convolutions() {
+    convolution([1, 64, 9, 9], 64, 3, 1, 16);
+    convolution([1, 104, 7, 8], 104, 3, 2, 13);
+    convolution([2, 16, 6, 6], 32, 3, 1, 16);
+    convolution([1, 15, 6, 6], 21, 1, 1, 3);
+    convolution([1, 40, 5, 5], 40, 3, 1, 2);
+}
+
 /// Shapes whose convolution is computed by minimal filtering on every vector width.
 #[test]
 fn convolutions_by_tiles() {

@@ -6,6 +6,7 @@
 //! numbers that never reach a result: weights there are zero. They must stay finite, so functions
 //! with poles are left to plain values unless the channels fill their blocks.
 
+use crate::merge_groups::Merged;
 use crate::winograd::{Extents, Speeds, choose_tile};
 use crate::{PassError, Rewriter};
 use hone_graph::{Node, ValueId};
@@ -176,16 +177,26 @@ impl<'a> Layout<'a> {
         let depthwise = groups > 1 && groups == channels && groups == w[0];
         let whole_blocks =
             w[1].is_multiple_of(self.block) && (w[0] / groups).is_multiple_of(self.block);
-        if groups > 1 && !depthwise && !whole_blocks {
-            return Ok(false);
-        }
+        let merged;
+        let (weights, groups) = if groups > 1 && !depthwise && !whole_blocks {
+            let Some(wider) = Merged::of(groups, [w[1], w[0] / groups], self.block) else {
+                return Ok(false);
+            };
+            let weights = wider.weights(operands.weights, groups);
+            merged = weights
+                .map_err(|source| PassError::Constant { node: node.name.clone(), source })?;
+            (&merged, wider.groups)
+        } else {
+            (operands.weights, groups)
+        };
+        let convolution = &Convolution { groups, ..convolution.clone() };
         let whole = channels.next_multiple_of(self.products);
         let block = if depthwise { self.block } else { self.block.min(whole) };
         let mut input = self.packed(operands.input, block, &node.name)?;
         let block = self.rewriter.target().tensor_type(input).shape[4];
         let tile = match depthwise {
             true => None,
-            false => self.winograd_tile(node, convolution, operands.weights, block),
+            false => self.winograd_tile(node, convolution, weights, block),
         };
         let [begin, mut end] = [&convolution.window.pads_begin, &convolution.window.pads_end]
             .map(|pads| vec![0, 0, pads[0] as i64, pads[1] as i64, 0]);
@@ -200,8 +211,7 @@ impl<'a> Layout<'a> {
             let pad = Pad { begin, end, mode: PadMode::Constant, value: 0.0 };
             input = self.rewriter.add_simple(&node.name, pad, &[input])?;
         }
-        let packed =
-            PackedOperands { input, block, weights: operands.weights, bias: operands.bias };
+        let packed = PackedOperands { input, block, weights, bias: operands.bias };
         let output = if depthwise {
             self.depthwise(node, convolution, packed)?
         } else if let Some(tile) = tile {

@@ -9,6 +9,7 @@ mod fuse;
 mod integer_products;
 mod layout;
 mod memory_plan;
+mod merge_groups;
 mod narrow;
 mod pack_matmul;
 mod reciprocals;
