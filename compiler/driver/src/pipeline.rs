@@ -105,6 +105,7 @@ pub fn prepare(graph: &Graph, options: &Options) -> Result<Graph, CompileError> 
         ("fold_constants", &passes::fold_constants),
         ("fold_batch_norm", &passes::fold_batch_norm),
         ("simplify", &passes::simplify),
+        ("separate_taps", &passes::separate_taps),
         ("divide_by_multiplying", &passes::divide_by_multiplying),
         ("choose_layouts", &|graph| {
             passes::choose_layouts(graph, LayoutOptions { block: lanes, products, speeds })

@@ -167,14 +167,33 @@ fn window(stride: usize, pad: usize) -> Window {
 }
 
 fn convolution(shape: [usize; 4], outputs: usize, kernel: usize, stride: usize, groups: usize) {
+    convolution_by(&shape, outputs, &[kernel; 2], window(stride, kernel / 2), groups);
+}
+
+fn convolution_by(
+    shape: &[usize],
+    outputs: usize,
+    kernel: &[usize],
+    window: Window,
+    groups: usize,
+) {
     let mut case = Case::new();
-    let x = case.input(&shape);
-    let w = case.constant(&[outputs, shape[1] / groups, kernel, kernel]);
+    let x = case.input(shape);
+    let w = case.constant(&[&[outputs, shape[1] / groups], kernel].concat());
     let bias = case.constant(&[outputs]);
-    let operation = Convolution { window: window(stride, kernel / 2), groups };
-    let y = case.node(operation, &[x, w, bias]);
+    let y = case.node(Convolution { window, groups }, &[x, w, bias]);
     let y = case.unary(UnaryFunction::Relu, y);
     case.check(y);
+}
+
+/// A window over `axes` axes that leaves room for its dilation.
+fn dilated(axes: usize, dilation: usize) -> Window {
+    Window {
+        strides: vec![1; axes],
+        dilations: vec![dilation; axes],
+        pads_begin: vec![dilation; axes],
+        pads_end: vec![dilation; axes],
+    }
 }
 
 #[test]
@@ -212,6 +231,44 @@ fn depthwise_convolutions() {
     convolution([1, 24, 15, 15], 24, 3, 1, 24);
     convolution([1, 32, 14, 14], 32, 5, 2, 32);
     convolution([1, 7, 9, 30], 7, 3, 1, 7);
+}
+
+/// Convolutions over one axis and over three.
+#[test]
+fn convolutions_over_other_axes() {
+    convolution_by(&[1, 40, 50], 24, &[3], dilated(1, 4), 1);
+    let long = Window { strides: vec![5], ..Window::plain(1) };
+    convolution_by(&[2, 1, 400], 32, &[10], long, 1);
+    convolution_by(&[1, 64, 30], 64, &[4], Window::plain(1), 4);
+    convolution_by(&[1, 20, 30], 20, &[3], dilated(1, 1), 20);
+    convolution_by(&[1, 3, 5, 12, 11], 16, &[3, 3, 3], dilated(3, 1), 1);
+    convolution_by(&[1, 16, 4, 7, 7], 40, &[3, 1, 1], Window::plain(3), 1);
+    convolution_by(&[1, 32, 4, 7, 7], 32, &[3, 3, 3], dilated(3, 1), 32);
+}
+
+#[test]
+fn pools_over_other_axes() {
+    for (shape, axes) in [(vec![1, 24, 20], 1), (vec![1, 24, 6, 8, 8], 3)] {
+        let mut case = Case::new();
+        let x = case.input(&shape);
+        let w = case.constant(&[&[40, 24], &vec![1; axes][..]].concat());
+        let y = case.node(Convolution { window: Window::plain(axes), groups: 1 }, &[x, w]);
+        let window = Window { strides: vec![2; axes], ..dilated(axes, 1) };
+        let kernel = vec![3; axes];
+        let y =
+            case.node(Pool { kind: PoolKind::Average, kernel, window, count_padding: false }, &[y]);
+        case.check(y);
+    }
+}
+
+/// Windows that mostly read padding, and images apart.
+#[test]
+fn dilated_convolutions() {
+    convolution_by(&[1, 64, 20, 17], 64, &[3, 3], dilated(2, 2), 1);
+    convolution_by(&[2, 128, 16, 16], 64, &[3, 3], dilated(2, 4), 1);
+    convolution_by(&[1, 32, 14, 13], 48, &[3, 3], dilated(2, 10), 1);
+    convolution_by(&[1, 32, 8, 9], 16, &[3, 3], dilated(2, 9), 1);
+    convolution_by(&[1, 32, 1, 5], 16, &[3, 3], dilated(2, 1), 1);
 }
 
 #[test]

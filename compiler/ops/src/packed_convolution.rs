@@ -1,4 +1,4 @@
-//! Two-dimensional convolution on channel-packed operands (NCHWc, as in NeoCPU, ATC 2019).
+//! Convolution on channel-packed operands (NCHWc, as in NeoCPU, ATC 2019), over any number of axes.
 
 use crate::Cast;
 use crate::convolution::{Convolution, Window};
@@ -12,16 +12,16 @@ use hone_tensor::{BufferId, Builder, Combiner, Expr};
 use hone_types::{Tensor, TensorType};
 use serde::{Deserialize, Serialize};
 
-/// Convolution without padding on packed operands: x `[N, C / c, H, W, c]`, w `[O / o, C / g / c,
-/// KH, KW, c, o]`, optionally bias `[O / o, o]`; the result is `[N, O / o, P, Q, o]`. With groups,
-/// each group has whole blocks of both kinds. Weights of a narrow type are interleaved, `[O / o,
-/// C / g / c, KH, KW, c / d, o, d]`; bias and result have then the type of the sums.
+/// Convolution without padding on packed operands: x `[N, C / c, X.., c]`, w `[O / o, C / g / c, K..,
+/// c, o]`, optionally bias `[O / o, o]`; the result is `[N, O / o, Y.., o]`. With groups, each group has
+/// whole blocks of both kinds. Weights of a narrow type are interleaved, `[O / o, C / g / c, K.., c / d,
+/// o, d]`; bias and result have then the type of the sums.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PackedConvolution {
     /// Steps between windows, per spatial axis.
-    pub strides: [usize; 2],
+    pub strides: Vec<usize>,
     /// Distance between the window's own elements, per spatial axis.
-    pub dilations: [usize; 2],
+    pub dilations: Vec<usize>,
     /// Number of groups the channels are divided into.
     pub groups: usize,
 }
@@ -32,9 +32,9 @@ impl PackedConvolution {
 
     fn window(&self) -> Window {
         Window {
-            strides: self.strides.to_vec(),
-            dilations: self.dilations.to_vec(),
-            ..Window::plain(2)
+            strides: self.strides.clone(),
+            dilations: self.dilations.clone(),
+            ..Window::plain(self.strides.len())
         }
     }
 }
@@ -46,18 +46,20 @@ impl Operator for PackedConvolution {
         let (x, w) = (required(Self::NAME, inputs, 0)?, required(Self::NAME, inputs, 1)?);
         let narrow = usize::from(dot_of(w.dtype).is_some());
         let plain = plain_type(w);
-        let fits = x.rank() == 5
-            && w.rank() == 6 + narrow
+        let axes = self.strides.len();
+        let fits = self.dilations.len() == axes
+            && x.rank() == 3 + axes
+            && w.rank() == 4 + axes + narrow
             && multiply(x.dtype, w.dtype)
-            && x.shape[4] == plain.shape[4]
+            && x.shape[2 + axes] == plain.shape[2 + axes]
             && self.groups > 0
             && w.shape[0].is_multiple_of(self.groups)
             && w.shape[1].checked_mul(self.groups) == Some(x.shape[1]);
         if !fits {
             return Err(InferError::new(format!("input {x} and weights {w} do not match")));
         }
-        let spatial = self.window().output(&x.shape[2..4], &w.shape[2..4])?;
-        let shape = [x.shape[0], w.shape[0], spatial[0], spatial[1], plain.shape[5]];
+        let spatial = self.window().output(&x.shape[2..2 + axes], &w.shape[2..2 + axes])?;
+        let shape = [&[x.shape[0], w.shape[0]], &spatial[..], &[plain.shape[3 + axes]]].concat();
         Ok(vec![TensorType::new(sum_type(w.dtype), shape)])
     }
 
@@ -73,7 +75,8 @@ impl Operator for PackedConvolution {
             let w = separate(w)?;
             return self.reference(&[Some(&x[0]), Some(&w), inputs.get(2).copied().flatten()]);
         }
-        let (c, o) = (w.shape()[4], w.shape()[5]);
+        let axes = self.strides.len();
+        let (c, o) = (w.shape()[2 + axes], w.shape()[3 + axes]);
         let outputs = w.shape()[0] * o;
         let x = Unpack { axis: 1, extent: x.shape()[1] * c }.reference(&[Some(x)])?;
         let w = Unpack { axis: 0, extent: outputs }.reference(&[Some(w)])?;
@@ -97,8 +100,9 @@ impl Operator for PackedConvolution {
         let (x_type, w_type) = (builder.tensor_type(x), builder.tensor_type(w));
         let output = self.infer(&[Some(&x_type), Some(&w_type)]).ok()?.remove(0);
         let group_outputs = w_type.shape[0] / self.groups;
-        // Reduction order: input block, kernel row, kernel column, place within the block.
-        let reduction = [&w_type.shape[1..4], &places(&w_type)[..]].concat();
+        let axes = self.strides.len();
+        // Reduction order: input block, the window's axes, place within the block.
+        let reduction = [&w_type.shape[1..2 + axes], &places(&w_type)[..]].concat();
         let sums =
             builder.reduce("convolution", &output, &reduction, Combiner::Sum, |point, reduced| {
                 let group = point[1].clone().floor_divide(group_outputs.into());
@@ -115,11 +119,13 @@ impl Operator for PackedConvolution {
                     }
                 };
                 let block = first + reduced[0].clone();
-                let within = place(&w_type, &reduced[3..]);
-                let read = vec![point[0].clone(), block, start(0), start(1), within];
+                let (window, within) = reduced.split_at(1 + axes);
+                let mut read = vec![point[0].clone(), block];
+                read.extend((0..axes).map(start));
+                read.push(place(&w_type, within));
                 let mut weight = vec![point[1].clone()];
-                weight.extend_from_slice(&reduced[..3]);
-                weight.extend(at(&reduced[3..], &point[4]));
+                weight.extend_from_slice(window);
+                weight.extend(at(within, &point[2 + axes]));
                 product(Expr::Load(x, read), Expr::Load(w, weight), w_type.dtype)
             });
         Some(vec![add_bias(builder, sums, inputs.get(2).copied().flatten(), &output)])
@@ -127,7 +133,8 @@ impl Operator for PackedConvolution {
 
     fn flops(&self, inputs: &[Option<&TensorType>], outputs: &[TensorType]) -> u64 {
         let weights = inputs.get(1).copied().flatten();
-        let taps = weights.map_or(0, |w| plain_type(w).shape[1..5].iter().product());
+        let taps =
+            weights.map_or(0, |w| plain_type(w).shape[1..3 + self.strides.len()].iter().product());
         let each = (taps as u64).saturating_mul(2);
         outputs.iter().map(|output| each.saturating_mul(output.elements() as u64)).sum()
     }
@@ -142,7 +149,7 @@ pub(crate) fn add_bias(
 ) -> BufferId {
     let Some(bias) = bias else { return sums };
     builder.map("bias", output, |point| {
-        let place = vec![point[1].clone(), point[4].clone()];
+        let place = vec![point[1].clone(), point[point.len() - 1].clone()];
         Expr::Load(sums, point.to_vec()) + Expr::Load(bias, place)
     })
 }

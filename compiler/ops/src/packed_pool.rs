@@ -1,8 +1,9 @@
-//! Two-dimensional pooling on channel-packed operands.
+//! Pooling on channel-packed operands, over any number of axes.
 
 use crate::convolution::Window;
 use crate::express::{input, only_output};
 use crate::operator::{FusionClass, OpError, Operator, named, required};
+use crate::packing::Pack;
 use crate::pool::{Pool, PoolKind, check_kind};
 use crate::shape::bounded;
 use crate::transpose::Transpose;
@@ -11,7 +12,7 @@ use hone_tensor::{BufferId, Builder};
 use hone_types::{Tensor, TensorType};
 use serde::{Deserialize, Serialize};
 
-/// [`Pool`] on x `[N, C / c, H, W, c]`; the result is `[N, C / c, P, Q, c]`.
+/// [`Pool`] on x `[N, C / c, X.., c]`; the result is `[N, C / c, Y.., c]`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PackedPool {
     /// How a window's elements are combined.
@@ -39,13 +40,14 @@ impl Operator for PackedPool {
 
     fn infer(&self, inputs: &[Option<&TensorType>]) -> Result<Vec<TensorType>, InferError> {
         let x = required(Self::NAME, inputs, 0)?;
-        if x.rank() != 5 {
+        let axes = self.kernel.len();
+        if x.rank() != 3 + axes {
             return Err(InferError::new(format!("{x} is not packed")));
         }
         check_kind(self.kind, x)?;
         bounded(x.dtype, self.kernel.clone())?;
-        let spatial = self.window.output(&x.shape[2..4], &self.kernel)?;
-        let shape = [x.shape[0], x.shape[1], spatial[0], spatial[1], x.shape[4]];
+        let spatial = self.window.output(&x.shape[2..2 + axes], &self.kernel)?;
+        let shape = [&x.shape[..2], &spatial[..], &x.shape[2 + axes..]].concat();
         Ok(vec![bounded(x.dtype, shape)?])
     }
 
@@ -56,13 +58,14 @@ impl Operator for PackedPool {
     /// Unpacks, pools plainly, and packs again.
     fn reference(&self, inputs: &[Option<&Tensor>]) -> Result<Vec<Tensor>, OpError> {
         let input = required(Self::NAME, inputs, 0)?;
-        let (shape, block) = (input.shape(), input.shape()[4]);
-        let apart = Transpose { permutation: vec![0, 1, 4, 2, 3] }.reference(inputs)?.remove(0);
-        let plain = apart.reshaped([shape[0], shape[1] * block, shape[2], shape[3]])?;
+        let (shape, axes) = (input.shape(), self.kernel.len());
+        let block = shape[2 + axes];
+        let permutation = [&[0, 1, 2 + axes], &(2..2 + axes).collect::<Vec<_>>()[..]].concat();
+        let apart = Transpose { permutation }.reference(inputs)?.remove(0);
+        let channels = [shape[0], shape[1] * block];
+        let plain = apart.reshaped([&channels, &shape[2..2 + axes]].concat())?;
         let pooled = self.plain().reference(&[Some(&plain)])?.remove(0);
-        let pooled =
-            pooled.reshaped([shape[0], shape[1], block, pooled.shape()[2], pooled.shape()[3]])?;
-        Transpose { permutation: vec![0, 1, 3, 4, 2] }.reference(&[Some(&pooled)])
+        Pack { axis: 1, block }.reference(&[Some(&pooled)])
     }
 
     fn expression(

@@ -1,22 +1,26 @@
 //! Chooses the channel-packed layout for convolutions and what lies between them.
 //!
-//! A value of shape `[N, C, H, W]` may exist plain, packed as `[N, C / c, H, W, c]`, or both. A
+//! A value of shape `[N, C, X..]` may exist plain, packed as `[N, C / c, X.., c]`, or both. A
 //! convolution makes its result packed; nodes that compute channel by channel take and give packed
 //! values; every other node gets plain ones. The places past the last channel of a packed value hold
 //! numbers that never reach a result: weights there are zero. They must stay finite, so functions
 //! with poles are left to plain values unless the channels fill their blocks.
 
+use crate::dilation::{images_apart, images_together};
 use crate::merge_groups::Merged;
+use crate::packed_operands::{
+    ConstantOperands, OperandForm, PackedOperands, pack_depthwise_weights, pack_weights,
+};
 use crate::winograd::{Extents, Speeds, choose_tile};
 use crate::{PassError, Rewriter};
 use hone_graph::{Node, ValueId};
 use hone_ops::{
     Binary, BinaryFunction, Concat, Convolution, Graph, Op, OpError, Operator, Pack,
     PackedConvolution, PackedDepthwise, PackedPool, Pad, PadMode, Pool, Reduce, Reshape, Resize,
-    Unary, UnaryFunction, Unpack, WinogradInput, WinogradMultiply, WinogradOutput,
+    Unary, UnaryFunction, Unpack, Window, WinogradInput, WinogradMultiply, WinogradOutput,
     winograd_weights,
 };
-use hone_types::{DataType, Tensor, TensorType};
+use hone_types::Tensor;
 use std::collections::HashMap;
 
 /// What the target asks of a layout.
@@ -133,7 +137,7 @@ impl<'a> Layout<'a> {
         Ok(plain)
     }
 
-    /// The packed form of an old value of four axes, packed when first asked for. Fewer channels
+    /// The packed form of an old value, packed when first asked for. Fewer channels
     /// than a block make a block of their own size.
     fn packed(&mut self, old: ValueId, block: usize, node: &str) -> Result<ValueId, PassError> {
         if let Some(packed) = self.packed.get(&old) {
@@ -193,18 +197,20 @@ impl<'a> Layout<'a> {
         let whole = channels.next_multiple_of(self.products);
         let block = if depthwise { self.block } else { self.block.min(whole) };
         let mut input = self.packed(operands.input, block, &node.name)?;
-        let block = self.rewriter.target().tensor_type(input).shape[4];
+        let block = self.rewriter.target().tensor_type(input).shape.last().copied().unwrap_or(1);
         let tile = match depthwise {
             true => None,
             false => self.winograd_tile(node, convolution, weights, block),
         };
+        let dilations = tile.map_or([1, 1], |_| dilations(convolution));
         let [begin, mut end] = [&convolution.window.pads_begin, &convolution.window.pads_end]
-            .map(|pads| vec![0, 0, pads[0] as i64, pads[1] as i64, 0]);
+            .map(|pads| [&[0, 0], pads.as_slice(), &[0]].concat())
+            .map(|pads| pads.into_iter().map(|pad| pad as i64).collect::<Vec<_>>());
         if let Some(tile) = tile {
             // The last tiles are whole: what they have too much is left out of the result.
-            for axis in [2, 3] {
+            for (axis, dilation) in [2, 3].into_iter().zip(dilations) {
                 let extent = self.shape(node.outputs[0])[axis];
-                end[axis] += (extent.next_multiple_of(tile) - extent) as i64;
+                end[axis] += (extent.next_multiple_of(tile * dilation) - extent) as i64;
             }
         }
         if begin.iter().chain(&end).any(|pad| *pad > 0) {
@@ -215,7 +221,7 @@ impl<'a> Layout<'a> {
         let output = if depthwise {
             self.depthwise(node, convolution, packed)?
         } else if let Some(tile) = tile {
-            self.winograd(node, tile, packed)?
+            self.winograd(node, tile, dilations, packed)?
         } else {
             self.direct(node, convolution, packed)?
         };
@@ -229,7 +235,7 @@ impl<'a> Layout<'a> {
         operands: PackedOperands,
     ) -> Result<ValueId, PassError> {
         let weights = pack_depthwise_weights(operands.weights, self.block);
-        let [strides, dilations] = steps(convolution);
+        let Window { strides, dilations, .. } = convolution.window.clone();
         self.convolve(node, PackedDepthwise { strides, dilations }, weights, operands)
     }
 
@@ -240,7 +246,8 @@ impl<'a> Layout<'a> {
         operands: PackedOperands,
     ) -> Result<ValueId, PassError> {
         let weights = pack_weights(operands.weights, operands.block, self.block);
-        let ([strides, dilations], groups) = (steps(convolution), convolution.groups);
+        let Window { strides, dilations, .. } = convolution.window.clone();
+        let groups = convolution.groups;
         self.convolve(node, PackedConvolution { strides, dilations, groups }, weights, operands)
     }
 
@@ -267,29 +274,34 @@ impl<'a> Layout<'a> {
         weights: &Tensor,
         block: usize,
     ) -> Option<usize> {
-        let (output, weights) = (self.shape(node.outputs[0]), weights.shape());
+        let [batch, _, rows, columns] = *self.shape(node.outputs[0]) else { return None };
+        let (weights, [down, across]) = (weights.shape(), dilations(convolution));
         let extents = Extents {
-            batch: output[0],
+            batch: batch * down * across,
             channels: weights[1],
             outputs: weights[0],
-            spatial: [output[2], output[3]],
+            spatial: [rows.div_ceil(down), columns.div_ceil(across)],
             products: self.products,
         };
         let whole = weights[1].is_multiple_of(block);
         choose_tile(convolution, &weights[2..], extents, self.speeds.as_ref().filter(|_| whole)?)
     }
 
-    /// A convolution in three parts, by tiles.
+    /// A convolution in three parts, by tiles; of several images where it is dilated.
     fn winograd(
         &mut self,
         node: &Node<Op>,
         tile: usize,
+        dilations: [usize; 2],
         operands: PackedOperands,
     ) -> Result<ValueId, PassError> {
         let weights = winograd_weights(operands.weights, tile, operands.block, self.block);
         let weights = self.packed_constant(node, weights)?;
-        let tiles =
-            self.rewriter.add_simple(&node.name, WinogradInput { tile }, &[operands.input])?;
+        let (dilated, mut input) = (dilations != [1, 1], operands.input);
+        if dilated {
+            input = images_apart(&mut self.rewriter, &node.name, input, dilations)?;
+        }
+        let tiles = self.rewriter.add_simple(&node.name, WinogradInput { tile }, &[input])?;
         let products =
             self.rewriter.add_simple(&node.name, WinogradMultiply {}, &[tiles, weights])?;
         let mut inputs = vec![Some(products)];
@@ -297,8 +309,13 @@ impl<'a> Layout<'a> {
             inputs.push(Some(self.packed_bias(node, bias)?));
         }
         let shape = self.shape(node.outputs[0]);
-        let spatial = [shape[2], shape[3]];
-        Ok(self.rewriter.add(&node.name, WinogradOutput { tile, spatial }, &inputs)?[0])
+        let kept = [shape[2], shape[3]];
+        let spatial = [kept[0].div_ceil(dilations[0]), kept[1].div_ceil(dilations[1])];
+        let sums = self.rewriter.add(&node.name, WinogradOutput { tile, spatial }, &inputs)?[0];
+        match dilated {
+            true => images_together(&mut self.rewriter, &node.name, sums, dilations, kept),
+            false => Ok(sums),
+        }
     }
 
     fn packed_constant(
@@ -353,13 +370,13 @@ impl<'a> Layout<'a> {
         Ok(self.finish(node, output))
     }
 
-    /// How an operand that broadcasts to `output` (four axes) is given to a packed node.
+    /// How an operand that broadcasts to `output` is given to a packed node.
     fn operand_form(&self, old: ValueId, output: &[usize]) -> Option<OperandForm> {
         let shape = self.shape(old);
-        if output.len() != 4 || shape.len() > 4 {
+        if output.len() < 3 || shape.len() > output.len() {
             return None;
         }
-        let mut full = vec![1; 4 - shape.len()];
+        let mut full = vec![1; output.len() - shape.len()];
         full.extend_from_slice(shape);
         if full.iter().all(|extent| *extent == 1) {
             return Some(OperandForm::Scalar);
@@ -377,7 +394,7 @@ impl<'a> Layout<'a> {
         node: &str,
     ) -> Result<ValueId, PassError> {
         match self.operand_form(old, output) {
-            Some(OperandForm::PerChannel(full)) if self.shape(old).len() < 4 => {
+            Some(OperandForm::PerChannel(full)) if self.shape(old).len() < output.len() => {
                 let plain = self.plain(old, node)?;
                 let full = self.rewriter.add_simple(node, Reshape { shape: full }, &[plain])?;
                 self.rewriter.add_simple(node, Pack { axis: 1, block: self.block }, &[full])
@@ -397,7 +414,7 @@ impl<'a> Layout<'a> {
 
     fn pool(&mut self, node: &Node<Op>, pool: &Pool) -> Result<bool, PassError> {
         let Some(input) = node.inputs[0] else { return Ok(false) };
-        if !self.is_packed(input) || node.outputs.len() != 1 || pool.kernel.len() != 2 {
+        if !self.is_packed(input) || node.outputs.len() != 1 {
             return Ok(false);
         }
         let input = self.packed(input, self.block, &node.name)?;
@@ -409,8 +426,8 @@ impl<'a> Layout<'a> {
 
     fn reduce(&mut self, node: &Node<Op>, reduce: &Reduce) -> Result<bool, PassError> {
         let Some(input) = node.inputs[0] else { return Ok(false) };
-        let spatial = reduce.axes.iter().all(|axis| matches!(axis, 2 | 3));
-        if !self.is_packed(input) || !spatial || !reduce.keep_axes || self.shape(input).len() != 4 {
+        let spatial = reduce.axes.iter().all(|axis| (2..self.shape(input).len()).contains(axis));
+        if !self.is_packed(input) || !spatial || !reduce.keep_axes {
             return Ok(false);
         }
         let input = self.packed(input, self.block, &node.name)?;
@@ -422,7 +439,7 @@ impl<'a> Layout<'a> {
         let inputs: Vec<ValueId> = node.inputs.iter().copied().flatten().collect();
         let packed = inputs.iter().filter(|input| self.is_packed(**input)).count();
         let whole =
-            inputs.iter().all(|input| self.fills_blocks(*input) && self.shape(*input).len() == 4);
+            inputs.iter().all(|input| self.fills_blocks(*input) && self.shape(*input).len() > 2);
         if concat.axis != 1 || !whole || packed * 2 < inputs.len().max(1) {
             return Ok(false);
         }
@@ -438,7 +455,7 @@ impl<'a> Layout<'a> {
         let Some(input) = node.inputs[0] else { return Ok(false) };
         let shape = self.shape(input);
         let spatial =
-            shape.len() == 4 && resize.sizes[..2] == shape[..2] && resize.region.is_empty();
+            shape.len() > 2 && resize.sizes[..2] == shape[..2] && resize.region.is_empty();
         if !self.is_packed(input) || !spatial {
             return Ok(false);
         }
@@ -453,7 +470,7 @@ impl<'a> Layout<'a> {
 
     fn pad(&mut self, node: &Node<Op>, pad: &Pad) -> Result<bool, PassError> {
         let Some(input) = node.inputs[0] else { return Ok(false) };
-        let spatial = pad.begin.len() == 4
+        let spatial = pad.begin.len() > 2
             && pad.begin[..2].iter().chain(&pad.end[..2]).all(|amount| *amount == 0);
         if !self.is_packed(input) || !spatial {
             return Ok(false);
@@ -467,60 +484,10 @@ impl<'a> Layout<'a> {
     }
 }
 
-/// How an operand takes part in a packed element-wise node; full shapes have four axes.
-enum OperandForm {
-    /// One element.
-    Scalar,
-    /// The same for every channel.
-    PerPlace(Vec<usize>),
-    /// Has the channels of the output.
-    PerChannel(Vec<usize>),
-}
-
-/// The operands of a two-dimensional `f32` convolution whose weights are constants.
-struct ConstantOperands<'a> {
-    input: ValueId,
-    weights: &'a Tensor,
-    bias: Option<&'a Tensor>,
-}
-
-impl<'a> ConstantOperands<'a> {
-    fn of(graph: &'a Graph, node: &Node<Op>) -> Option<Self> {
-        let input = node.inputs[0]?;
-        let weights = graph.constant(node.inputs[1]?)?;
-        let bias = match node.inputs.get(2).copied().flatten() {
-            None => None,
-            Some(bias) => Some(graph.constant(bias)?),
-        };
-        let TensorType { dtype, shape } = graph.tensor_type(input);
-        (*dtype == DataType::F32 && shape.len() == 4).then_some(Self { input, weights, bias })
+/// Distances between the elements of a window over two axes.
+fn dilations(convolution: &Convolution) -> [usize; 2] {
+    match convolution.window.dilations[..] {
+        [down, across] => [down, across],
+        _ => [1, 1],
     }
-}
-
-/// What a convolution computes on, its input packed and padded.
-struct PackedOperands<'a> {
-    input: ValueId,
-    /// Channels in a block of the input.
-    block: usize,
-    weights: &'a Tensor,
-    bias: Option<&'a Tensor>,
-}
-
-/// Strides and dilations of a convolution over two axes.
-fn steps(convolution: &Convolution) -> [[usize; 2]; 2] {
-    let window = &convolution.window;
-    [[window.strides[0], window.strides[1]], [window.dilations[0], window.dilations[1]]]
-}
-
-/// `[O, C, KH, KW]` to `[O / o, C / c, KH, KW, c, o]`.
-fn pack_weights(weights: &Tensor, c: usize, o: usize) -> Result<Tensor, OpError> {
-    let inputs = Pack { axis: 1, block: c }.reference(&[Some(weights)])?;
-    Ok(Pack { axis: 0, block: o }.reference(&[Some(&inputs[0])])?.remove(0))
-}
-
-/// `[C, 1, KH, KW]` to `[C / c, KH, KW, c]`.
-fn pack_depthwise_weights(weights: &Tensor, c: usize) -> Result<Tensor, OpError> {
-    let shape = weights.shape();
-    let filters = weights.reshaped([shape[0], shape[2], shape[3]])?;
-    Ok(Pack { axis: 0, block: c }.reference(&[Some(&filters)])?.remove(0))
 }

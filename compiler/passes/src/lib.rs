@@ -3,6 +3,7 @@
 //! needs are dropped on the way.
 
 mod decompose;
+mod dilation;
 mod fold;
 mod fold_batch_norm;
 mod fuse;
@@ -12,10 +13,12 @@ mod memory_plan;
 mod merge_groups;
 mod narrow;
 mod pack_matmul;
+mod packed_operands;
 mod reciprocals;
 mod rewrite;
 mod separate_outputs;
 mod simplify;
+mod windows;
 mod winograd;
 
 pub use decompose::decompose;
@@ -31,4 +34,5 @@ pub use reciprocals::divide_by_multiplying;
 pub use rewrite::{PassError, Rewriter};
 pub use separate_outputs::separate_outputs;
 pub use simplify::simplify;
+pub use windows::separate_taps;
 pub use winograd::Speeds;

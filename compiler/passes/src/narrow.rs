@@ -134,7 +134,7 @@ fn is_product(graph: &Graph, node: &Node<Op>, narrow: DataType) -> bool {
     };
     let shape = weights.shape();
     let summed = if node.operation.downcast::<PackedConvolution>().is_some() {
-        shape.get(4)
+        shape.get(shape.len() - 2)
     } else if node.operation.downcast::<PackedMatMul>().is_some() && shape.len() == 3 {
         shape.get(1)
     } else if node.operation.downcast::<WinogradMultiply>().is_some() && shape[0] == NARROW_TILE + 2

@@ -39,15 +39,16 @@ pub(crate) struct Extents {
     pub(crate) products: usize,
 }
 
-/// The side of the tiles to use; `None` where the direct way is as good or the only one.
+/// The side of the tiles to use; `None` where the direct way is as good or the only one. Dilated windows
+/// are taken as plain ones of more images.
 pub(crate) fn choose_tile(
     convolution: &Convolution,
     window: &[usize],
     extents: Extents,
     speeds: &Speeds,
 ) -> Option<usize> {
-    let steps = convolution.window.strides.iter().chain(&convolution.window.dilations);
-    if window != [3, 3] || convolution.groups != 1 || steps.into_iter().any(|step| *step != 1) {
+    let plain = convolution.window.strides.iter().all(|stride| *stride == 1);
+    if window != [3, 3] || convolution.groups != 1 || !plain {
         return None;
     }
     let timed = WINOGRAD_TILES.iter().map(|tile| (*tile, predicted(*tile, extents, speeds)));

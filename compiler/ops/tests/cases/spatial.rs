@@ -40,11 +40,11 @@ fn convolutions() -> Vec<Case> {
             &[f32s([1, 2, 5]), f32s([3, 2, 2])],
         ),
         case(
-            PackedConvolution { strides: [2, 1], dilations: [1, 1], groups: 1 },
+            PackedConvolution { strides: vec![2, 1], dilations: vec![1, 1], groups: 1 },
             &[f32s([1, 2, 5, 4, 4]), f32s([3, 2, 3, 2, 4, 2]), f32s([3, 2])],
         ),
         case(
-            PackedDepthwise { strides: [1, 2], dilations: [1, 1] },
+            PackedDepthwise { strides: vec![1, 2], dilations: vec![1, 1] },
             &[f32s([1, 2, 5, 5, 4]), f32s([2, 3, 3, 4])],
         ),
         case(WinogradInput { tile: 2 }, &[f32s([2, 2, 6, 8, 3])]),
