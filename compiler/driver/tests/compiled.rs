@@ -261,6 +261,20 @@ fn pools_over_other_axes() {
     }
 }
 
+#[test]
+fn reductions_of_channels_in_blocks() {
+    for (axes, keep_axes) in [(vec![2, 3], true), (vec![2, 3], false), (vec![3], false)] {
+        let mut case = Case::new();
+        let x = case.input(&[2, 24, 6, 9]);
+        let w = case.constant(&[40, 24, 1, 1]);
+        let y = case.node(Convolution { window: Window::plain(2), groups: 1 }, &[x, w]);
+        let maximum = Reduce { function: ReduceFunction::Maximum, axes, keep_axes };
+        let y = case.node(maximum, &[y]);
+        let y = case.unary(UnaryFunction::Relu, y);
+        case.check(y);
+    }
+}
+
 /// Windows that mostly read padding, and images apart.
 #[test]
 fn dilated_convolutions() {

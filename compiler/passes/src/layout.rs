@@ -427,7 +427,7 @@ impl<'a> Layout<'a> {
     fn reduce(&mut self, node: &Node<Op>, reduce: &Reduce) -> Result<bool, PassError> {
         let Some(input) = node.inputs[0] else { return Ok(false) };
         let spatial = reduce.axes.iter().all(|axis| (2..self.shape(input).len()).contains(axis));
-        if !self.is_packed(input) || !spatial || !reduce.keep_axes {
+        if !self.is_packed(input) || !spatial {
             return Ok(false);
         }
         let input = self.packed(input, self.block, &node.name)?;
