@@ -8,7 +8,7 @@
 //! group that reads the wide one does it for itself.
 
 use hone_graph::{NodeId, ValueId};
-use hone_ops::{Cast, FusionClass, Graph, Pad, PadMode};
+use hone_ops::{Cast, FusionClass, Graph, Pad, PadMode, Resize, ResizeMode, Unpack};
 use hone_types::{DataType, Id};
 
 /// Nodes that become one kernel, in topological order.
@@ -148,7 +148,20 @@ impl<'a> Fuser<'a> {
             Some(FusionClass::Opaque) => false,
             Some(_) => self.keeps_shape(value, node),
         };
-        fits && self.is_only_reader(value, node) && self.class(producer) != FusionClass::Opaque
+        fits && self.is_only_reader(value, node)
+            && self.class(producer) != FusionClass::Opaque
+            && !self.scatters_samples(producer, node)
+    }
+
+    /// Whether `reader` takes channels out of their vectors that `node` samples between places: what
+    /// each place takes to find is then no longer shared by the channels.
+    fn scatters_samples(&self, node: NodeId, reader: NodeId) -> bool {
+        let sampled = |member: &NodeId| {
+            let resize = self.graph.nodes()[*member].operation.downcast::<Resize>();
+            resize.is_some_and(|own| !matches!(own.mode, ResizeMode::Nearest { .. }))
+        };
+        self.graph.nodes()[reader].operation.downcast::<Unpack>().is_some()
+            && self.members(self.group[node.index()]).iter().any(sampled)
     }
 
     /// Whether a node's result has the shape of `value`, element for element.
@@ -170,6 +183,9 @@ impl<'a> Fuser<'a> {
         let [reader] = self.readers[output.index()][..] else { return };
         let joined = self.group[reader.index()] == self.group[node.index()];
         if self.escapes[output.index()] || joined || self.is_free(node) || self.is_free(reader) {
+            return;
+        }
+        if self.scatters_samples(node, reader) {
             return;
         }
         if self.class(reader) == FusionClass::Reduction && self.selects(node) {
