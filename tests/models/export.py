@@ -1,4 +1,5 @@
-"""Exports the models of zoo.py to ONNX with seeded inputs and onnxruntime's outputs.
+"""Exports the models of zoo.py, and those named of others.py, to ONNX with seeded inputs and
+onnxruntime's outputs.
 
     export.py FOLDER [NAME ...]
 

@@ -11,6 +11,8 @@ import torchvision
 import transformers
 from torch import nn
 
+import others
+
 
 def calibrated(model, shape):
     """`model` in evaluation mode, its batch normalisations fed with two batches of noise."""
@@ -192,9 +194,9 @@ def unlike_each_other(model):
 
 
 def make(name):
-    """The module and its inputs (name to tensor) for `name`, from a fixed seed."""
+    """The module and its inputs (name to tensor) for `name`, here or in others.py, from a fixed seed."""
     torch.manual_seed(20)
     np.random.seed(20)
-    model, inputs = MODELS[name]()
+    model, inputs = {**others.MODELS, **MODELS}[name]()
     unlike_each_other(model)
     return model, inputs

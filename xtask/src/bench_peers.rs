@@ -25,7 +25,7 @@ use measure::Group;
 /// What `cargo xtask bench-peers` takes.
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// Models of `tests/models/zoo.py`, exported if they are missing.
+    /// Models of `tests/models/zoo.py` and `others.py`, exported if they are missing.
     #[arg(long, value_delimiter = ',', default_value = "resnet50,mobilenet_v2,bert-base")]
     models: Vec<String>,
     /// Which peers, by name.

@@ -9,7 +9,7 @@ use crate::{python, repository};
 /// What `cargo xtask models` takes.
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// Which models of `tests/models/zoo.py`; all of them if none is named.
+    /// Which models of `tests/models/zoo.py` (all of them if none is named) and `others.py`.
     names: Vec<String>,
     /// Also write the table of the exported models' operators, `tests/models/operators.md`.
     #[arg(long)]

@@ -88,7 +88,7 @@ fn known(worker: &Worker<'_>, model: &Model, key: &Key) -> Option<PathBuf> {
 }
 
 /// Whether a kept artifact is whole; one that is not is made again.
-fn is_sound(path: &std::path::Path) -> bool {
+pub fn is_sound(path: &std::path::Path) -> bool {
     let Ok(bytes) = std::fs::read(path) else { return false };
     Reader::new(&bytes).is_ok_and(|reader| reader.verify().is_ok())
 }

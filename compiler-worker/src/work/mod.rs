@@ -18,7 +18,7 @@ use hone_artifact::request::{Compile, TuningRequest};
 use hone_driver::{DataType, Target};
 use serde_json::json;
 
-pub use build::{Build, build};
+pub use build::{Build, build, is_sound};
 pub use result::{Details, StepDetail, StoredResult, steps};
 
 use crate::cache::{Cache, Key, compiler_identity};

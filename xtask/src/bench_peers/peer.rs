@@ -30,6 +30,8 @@ pub struct Peer {
     pub program: Vec<OsString>,
     /// Arguments after model, inputs and threads.
     pub last: Vec<OsString>,
+    /// Whether a process of its own compiles, and those that run find the result.
+    pub ahead: bool,
 }
 
 /// The peers called `names`; one that cannot be set up is said aloud and left out.
@@ -67,6 +69,7 @@ fn find(name: &str, hone: &Path) -> Result<Peer> {
         name: name.to_owned(),
         program: vec![interpreter.into(), script.into()],
         last: last.iter().map(OsString::from).collect(),
+        ahead: false,
     })
 }
 
@@ -77,5 +80,5 @@ fn ours(name: &str, hone: &Path, precision: &str) -> Result<Peer> {
     }
     let options = ["bench", "--serve", "--precision", precision].map(OsString::from);
     let program = [program.into()].into_iter().chain(options).collect();
-    Ok(Peer { name: name.to_owned(), program, last: Vec::new() })
+    Ok(Peer { name: name.to_owned(), program, last: Vec::new(), ahead: true })
 }

@@ -37,7 +37,8 @@ pub fn markdown(name: &str, machine: &Machine, groups: &[Group]) -> String {
          Latency is the median of all calls; the spread is that of the rounds' medians, lowest to \
          highest. The ratio is to the fastest of those \
          whose error is at most 1e-3: reduced precision races, but does not set the mark. Peak memory includes \
-         compiling where the peer does it in its own process. The error is the largest difference \
+         compiling where the peer does it in the process that runs; Hone does it in one before that, or finds \
+         it done. The error is the largest difference \
          from onnxruntime's outputs over their largest value.\n",
         machine.processor,
         machine.processors,
