@@ -4,12 +4,11 @@ use hone_crds::ModelCompilation;
 use hone_crds::status::Failure;
 use k8s_openapi::api::batch::v1::Job;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions, PropagationPolicy};
-use kube::runtime::events::{Event, EventType};
 use kube::{Api, Resource, ResourceExt};
 use serde_json::json;
 
 use super::job::{self, JobError};
-use super::model::{Action, EventPlan, JobBounds, JobPlan, Plan};
+use super::model::{Action, JobBounds, JobPlan, Plan};
 use super::names;
 use super::target::failure;
 use crate::context::Context;
@@ -87,7 +86,7 @@ pub async fn apply(
             }
             // A Job that was refused has not started.
             Action::Event(event) if event.reason == "Started" && !applied.refused.is_empty() => {}
-            Action::Event(event) => publish(context, object, event).await,
+            Action::Event(event) => context.events.send(event, object.object_ref(&())),
         }
     }
     Ok(applied)
@@ -202,20 +201,5 @@ async fn delete_self(context: &Context, object: &ModelCompilation) -> Result<(),
         Ok(_) => Ok(()),
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
         Err(error) => Err(kube_error(format!("delete ModelCompilation '{name}'"))(error)),
-    }
-}
-
-/// Publishes an event. One that is lost changes nothing, so a failure is only logged.
-async fn publish(context: &Context, object: &ModelCompilation, event: EventPlan) {
-    let event = Event {
-        type_: if event.warning { EventType::Warning } else { EventType::Normal },
-        reason: event.reason,
-        note: Some(event.note),
-        action: "Reconcile".to_owned(),
-        secondary: None,
-    };
-    let reference = object.object_ref(&());
-    if let Err(error) = context.recorder.publish(&event, &reference).await {
-        tracing::debug!(%error, reason = event.reason, "an event could not be published");
     }
 }
