@@ -3,7 +3,7 @@
 use hone_crds::ModelCompilation;
 use hone_crds::status::Failure;
 use k8s_openapi::api::batch::v1::Job;
-use kube::api::{DeleteParams, Patch, PatchParams, Preconditions, PropagationPolicy};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy};
 use kube::{Api, Resource, ResourceExt};
 use serde_json::json;
 
@@ -131,20 +131,23 @@ async fn set_finalizer(
     }
 }
 
-/// Makes the Job; the failure where the API server refuses it for what is in it.
+/// Makes the Job, which its name identifies; the failure where the API server refuses it for what is
+/// in it. Made and not applied: that costs the API server a fraction, and nothing of it is changed later.
 async fn create_job(
     context: &Context,
     object: &ModelCompilation,
     plan: &JobPlan,
 ) -> Result<Option<Failure>, ApplyError> {
     let manifest = job::manifest(&context.config, object, plan)?;
-    let params = PatchParams::apply(names::MANAGER).force();
-    let api = jobs(context, object);
-    match api.patch(&plan.name, &params, &Patch::Apply(&manifest)).await {
+    let params =
+        PostParams { field_manager: Some(names::MANAGER.to_owned()), ..PostParams::default() };
+    match jobs(context, object).create(&params, &manifest).await {
         Ok(_) => {
             context.metrics.jobs_created();
             Ok(None)
         }
+        // Made already, by this reconcile cut short or by the replica before.
+        Err(kube::Error::Api(status)) if status.code == 409 => Ok(None),
         Err(kube::Error::Api(status)) if matches!(status.code, 400 | 403 | 422) => {
             let message = format!("the API server refuses Job '{}': {}", plan.name, status.message);
             Ok(Some(failure("JobRefused", &message)))

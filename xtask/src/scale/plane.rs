@@ -41,7 +41,6 @@ pub fn start(arguments: &Arguments) -> Result<Cluster> {
         ("HONE_SCHEDULER_ARGS", "--kube-api-qps=5000 --kube-api-burst=5000".to_owned()),
         // All of these are in Go, and spent a third of their time on looking for garbage.
         ("GOGC", "400".to_owned()),
-        ("GOMEMLIMIT", "4GiB".to_owned()),
     ];
     println!("starting a control plane with {nodes} simulated nodes");
     let options =
