@@ -4,9 +4,9 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
 use kube::Client;
-use kube::runtime::events::Recorder;
 
 use crate::config::Config;
+use crate::events::Events;
 use crate::fence::Fence;
 use crate::metrics::Metrics;
 use crate::stores::Stores;
@@ -25,7 +25,7 @@ pub struct Context {
     /// Whether this replica may write.
     pub fence: Arc<Fence>,
     /// Events.
-    pub recorder: Recorder,
+    pub events: Events,
     /// Who waits since when.
     pub waiting: Arc<Waiting>,
 }

@@ -11,6 +11,7 @@ pub mod context;
 pub mod controllers;
 pub mod device_pool;
 pub mod endpoints;
+pub mod events;
 pub mod facts;
 pub mod fence;
 pub mod index;

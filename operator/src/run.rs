@@ -5,17 +5,16 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use kube::Client;
-use kube::runtime::events::{Recorder, Reporter};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use crate::arguments::Arguments;
 use crate::context::Context;
 use crate::endpoints::{self, Readiness};
+use crate::events::Events;
 use crate::fence::Fence;
 use crate::leader::Election;
 use crate::metrics::Metrics;
-use crate::model_compilation::names::MANAGER;
 use crate::waiting::Waiting;
 use crate::{client, controllers, logging, stores};
 
@@ -118,9 +117,8 @@ fn context(
     let waiting = Arc::new(Waiting::default());
     let namespace = arguments.watch_namespace.as_deref();
     let (stores, sources) = stores::open(&client, namespace, Arc::clone(&waiting));
-    let reporter = Reporter { controller: MANAGER.to_owned(), instance: Some(identity.to_owned()) };
     let context = Context {
-        recorder: Recorder::new(client.clone(), reporter),
+        events: Events::publish_with(client.clone(), identity),
         client,
         config: arguments.config(),
         stores,

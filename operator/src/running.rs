@@ -5,6 +5,7 @@
 //! it runs. And while objects wait for their turn, theirs come first.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -42,13 +43,19 @@ impl Running {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The first pod of Job `name`, of the compilation `owner` with this uid, runs.
+    /// There is news of Job `name`, of the compilation `owner` with this uid: its first pod runs.
     pub fn began(self: &Arc<Self>, uid: String, name: String, owner: ObjectRef<ModelCompilation>) {
         let key = (uid, name);
-        if self.jobs().contains_key(&key) {
-            return;
-        }
-        self.jobs().insert(key.clone(), false);
+        match self.jobs().entry(key.clone()) {
+            Entry::Occupied(told) => {
+                // It is told already, so this is other news of it.
+                if *told.get() {
+                    let _ = self.wake.unbounded_send(owner);
+                }
+                return;
+            }
+            Entry::Vacant(place) => place.insert(false),
+        };
         let running = Arc::clone(self);
         tokio::spawn(async move {
             for _ in 0..ROUNDS {
@@ -93,6 +100,8 @@ mod tests {
         assert_eq!(woken.next().await.unwrap().name, "a");
         assert_eq!(start.elapsed().as_secs(), 2);
         assert!(running.is_settled("u", "quiet"));
+        running.began("u".into(), "quiet".into(), ObjectRef::new("again"));
+        assert_eq!(woken.next().await.unwrap().name, "again");
         running.ended("u", "quiet");
         assert!(!running.is_settled("u", "quiet"));
 

@@ -3,13 +3,12 @@
 use hone_crds::ModelCompilation;
 use hone_crds::status::Failure;
 use k8s_openapi::api::batch::v1::Job;
-use kube::api::{DeleteParams, Patch, PatchParams, Preconditions, PropagationPolicy};
-use kube::runtime::events::{Event, EventType};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy};
 use kube::{Api, Resource, ResourceExt};
 use serde_json::json;
 
 use super::job::{self, JobError};
-use super::model::{Action, EventPlan, JobBounds, JobPlan, Plan};
+use super::model::{Action, JobBounds, JobPlan, Plan};
 use super::names;
 use super::target::failure;
 use crate::context::Context;
@@ -87,7 +86,7 @@ pub async fn apply(
             }
             // A Job that was refused has not started.
             Action::Event(event) if event.reason == "Started" && !applied.refused.is_empty() => {}
-            Action::Event(event) => publish(context, object, event).await,
+            Action::Event(event) => context.events.send(event, object.object_ref(&())),
         }
     }
     Ok(applied)
@@ -132,20 +131,23 @@ async fn set_finalizer(
     }
 }
 
-/// Makes the Job; the failure where the API server refuses it for what is in it.
+/// Makes the Job, which its name identifies; the failure where the API server refuses it for what is
+/// in it. Made and not applied: that costs the API server a fraction, and nothing of it is changed later.
 async fn create_job(
     context: &Context,
     object: &ModelCompilation,
     plan: &JobPlan,
 ) -> Result<Option<Failure>, ApplyError> {
     let manifest = job::manifest(&context.config, object, plan)?;
-    let params = PatchParams::apply(names::MANAGER).force();
-    let api = jobs(context, object);
-    match api.patch(&plan.name, &params, &Patch::Apply(&manifest)).await {
+    let params =
+        PostParams { field_manager: Some(names::MANAGER.to_owned()), ..PostParams::default() };
+    match jobs(context, object).create(&params, &manifest).await {
         Ok(_) => {
             context.metrics.jobs_created();
             Ok(None)
         }
+        // Made already, by this reconcile cut short or by the replica before.
+        Err(kube::Error::Api(status)) if status.code == 409 => Ok(None),
         Err(kube::Error::Api(status)) if matches!(status.code, 400 | 403 | 422) => {
             let message = format!("the API server refuses Job '{}': {}", plan.name, status.message);
             Ok(Some(failure("JobRefused", &message)))
@@ -202,20 +204,5 @@ async fn delete_self(context: &Context, object: &ModelCompilation) -> Result<(),
         Ok(_) => Ok(()),
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
         Err(error) => Err(kube_error(format!("delete ModelCompilation '{name}'"))(error)),
-    }
-}
-
-/// Publishes an event. One that is lost changes nothing, so a failure is only logged.
-async fn publish(context: &Context, object: &ModelCompilation, event: EventPlan) {
-    let event = Event {
-        type_: if event.warning { EventType::Warning } else { EventType::Normal },
-        reason: event.reason,
-        note: Some(event.note),
-        action: "Reconcile".to_owned(),
-        secondary: None,
-    };
-    let reference = object.object_ref(&());
-    if let Err(error) = context.recorder.publish(&event, &reference).await {
-        tracing::debug!(%error, reason = event.reason, "an event could not be published");
     }
 }
