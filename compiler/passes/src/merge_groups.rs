@@ -21,7 +21,8 @@ impl Merged {
     /// How `groups` groups of so many channels each are merged to fill blocks of `block` channels; `None`
     /// where that would cost too much.
     pub(crate) fn of(groups: usize, channels: [usize; 2], block: usize) -> Option<Self> {
-        let whole = |together: usize| channels.iter().all(|own| (together * own) % block == 0);
+        let whole =
+            |together: usize| channels.iter().all(|own| (together * own).is_multiple_of(block));
         let together = (1..groups).find(|together| whole(*together)).unwrap_or(groups);
         let merged = Self { together, groups: groups.div_ceil(together) };
         let same_blocks = channels.iter().all(|own| {
