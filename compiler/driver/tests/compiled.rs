@@ -5,8 +5,8 @@
 use hone_driver::{Graph, Options, Target, Tensor, TensorType, compile_graph, evaluate, prepare};
 use hone_graph::ValueId;
 use hone_ops::{
-    Binary, BinaryFunction, Convolution, ConvolutionTranspose, LayerNormalization, MatMul, Op,
-    Pool, PoolKind, Reduce, ReduceFunction, Softmax, Transpose, Unary, UnaryFunction, Window,
+    Binary, BinaryFunction, Cast, Convolution, ConvolutionTranspose, LayerNormalization, MatMul,
+    Op, Pool, PoolKind, Reduce, ReduceFunction, Softmax, Transpose, Unary, UnaryFunction, Window,
 };
 use hone_tune::Machine;
 use hone_types::DataType;
@@ -295,6 +295,43 @@ fn residual_sum_and_activation() {
     let gate = case.unary(UnaryFunction::Sigmoid, sum);
     let output = case.binary(BinaryFunction::Multiply, sum, gate);
     case.check(output);
+}
+
+/// Products of bytes less a zero point, which is a constant or made from the input.
+#[test]
+fn products_of_bytes() {
+    use BinaryFunction::{Add, Multiply, Subtract};
+    for computed in [false, true] {
+        let mut case = Case::new();
+        let cast = |case: &mut Case, to: DataType, value: ValueId| case.node(Cast { to }, &[value]);
+        let number = |case: &mut Case, value: f64, dtype: DataType| {
+            let number = Tensor::from_f64(dtype, [1], &[value]).unwrap();
+            case.graph.add_constant("number", number)
+        };
+        let x = case.input(&[7, 64]);
+        let (scale, middle) = (number(&mut case, 127.0, DataType::F32), 128.0);
+        let scaled = case.binary(Multiply, x, scale);
+        let shift = number(&mut case, middle, DataType::F32);
+        let shifted = case.binary(Add, scaled, shift);
+        let bytes = cast(&mut case, DataType::U8, shifted);
+        let zero = if computed {
+            let axes = vec![0, 1];
+            let most = Reduce { function: ReduceFunction::Maximum, axes, keep_axes: false };
+            let most = case.node(most, &[shifted]);
+            cast(&mut case, DataType::I32, most)
+        } else {
+            number(&mut case, middle, DataType::I32)
+        };
+        let wide = cast(&mut case, DataType::I32, bytes);
+        let centered = case.binary(Subtract, wide, zero);
+        let weights: Vec<f64> =
+            (0..64 * 50).map(|place| f64::from(place * 37 % 255 - 127)).collect();
+        let weights = Tensor::from_f64(DataType::I32, [64, 50], &weights).unwrap();
+        let weights = case.graph.add_constant("weights", weights);
+        let sums = case.node(MatMul {}, &[centered, weights]);
+        let y = cast(&mut case, DataType::F32, sums);
+        case.check(y);
+    }
 }
 
 #[test]

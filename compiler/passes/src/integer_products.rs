@@ -1,13 +1,13 @@
 //! Products of bytes: where the right operand is a constant of signed bytes in 32 bits and the left one
 //! unsigned bytes widened to 32, perhaps less a zero point, the bytes themselves are multiplied, by
 //! the instruction that sums fours of such products. What the zero point adds is one number for each
-//! column: `(x - z) b = x b - z * (sum of b's column)`.
+//! column: `(x - z) b = x b - z * (sum of b's column)`, whether `z` is a constant or computed.
 
 use crate::{PassError, Rewriter};
 use hone_graph::{Node, ValueId};
 use hone_ops::{
     Binary, BinaryFunction, Cast, Graph, MatMul, Op, OpError, Operator, Pack, PackedMatMul,
-    Transpose, interleave, products_of,
+    Reshape, Transpose, interleave, products_of,
 };
 use hone_types::{DataType, Tensor};
 
@@ -29,8 +29,8 @@ pub fn multiply_bytes(graph: &Graph, block: usize) -> Result<Graph, PassError> {
 struct Product<'a> {
     /// Unsigned bytes `[.., M, K]`.
     bytes: ValueId,
-    /// What is taken off them.
-    zero: i64,
+    /// One number in 32 bits that is taken off them.
+    zero: Option<ValueId>,
     /// Signed bytes `[K, N]`, in 32 bits.
     weights: &'a Tensor,
 }
@@ -68,8 +68,12 @@ impl<'a> Product<'a> {
         let bytes = rewriter.value(self.bytes);
         let mut product =
             rewriter.add_simple(&node.name, PackedMatMul { columns }, &[bytes, packed])?;
-        if self.zero != 0 {
-            let offsets = rewriter.constant(&node.name, constant(self.offsets())?);
+        if let Some(zero) = self.zero {
+            let sums = rewriter.constant(&node.name, constant(self.sums())?);
+            let zero = rewriter.value(zero);
+            let zero = rewriter.add_simple(&node.name, Reshape { shape: vec![1] }, &[zero])?;
+            let times = Binary::new(BinaryFunction::Multiply);
+            let offsets = rewriter.add_simple(&node.name, times, &[sums, zero])?;
             let take = Binary::new(BinaryFunction::Subtract);
             product = rewriter.add_simple(&node.name, take, &[product, offsets])?;
         }
@@ -83,28 +87,27 @@ impl<'a> Product<'a> {
         interleave(&packed[0], DataType::I8)
     }
 
-    /// The zero point times the sum of each column.
-    fn offsets(&self) -> Result<Tensor, OpError> {
+    /// The sum of each column.
+    fn sums(&self) -> Result<Tensor, OpError> {
         let columns = self.weights.shape()[1];
         let mut sums = vec![0i32; columns];
         for (place, weight) in self.weights.to_i64().into_iter().enumerate() {
             let sum = &mut sums[place % columns];
-            *sum = sum.wrapping_add((weight as i32).wrapping_mul(self.zero as i32));
+            *sum = sum.wrapping_add(weight as i32);
         }
         Ok(Tensor::from_elements([columns], &sums)?)
     }
 }
 
-/// A value that a single constant is taken off, and that constant; else the value itself and 0.
-fn less_zero(graph: &Graph, value: ValueId) -> (ValueId, i64) {
+/// A value that a single number is taken off, and that number; else the value itself.
+fn less_zero(graph: &Graph, value: ValueId) -> (ValueId, Option<ValueId>) {
     let split = || {
         let node = &graph.nodes()[graph.producer(value)?];
         let binary = node.operation.downcast::<Binary>()?;
         let (left, right) = (node.inputs[0]?, node.inputs[1]?);
-        let zero = graph.constant(right)?.to_i64();
         let kept = graph.tensor_type(left).shape == graph.tensor_type(value).shape;
-        let single = binary.function == BinaryFunction::Subtract && zero.len() == 1 && kept;
-        single.then(|| (left, zero[0]))
+        let one = graph.tensor_type(right).elements() == 1;
+        (binary.function == BinaryFunction::Subtract && one && kept).then_some((left, Some(right)))
     };
-    split().unwrap_or((value, 0))
+    split().unwrap_or((value, None))
 }

@@ -15,6 +15,7 @@ mod matrix;
 mod movement;
 mod normalization;
 mod pool;
+mod quantization;
 mod recurrent;
 mod reduction;
 mod resize;
@@ -73,13 +74,16 @@ pub(super) const OPERATORS: &[(&str, &str, Import)] = &[
     ("", "Constant", Function(constant::constant)),
     ("", "ConstantOfShape", Function(constant::constant_of_shape)),
     ("", "Conv", Function(convolution::convolution)),
+    ("", "ConvInteger", Function(quantization::convolve_integers)),
     ("", "ConvTranspose", Function(convolution::transposed)),
     ("", "Cos", Unary(U::Cos)),
     ("", "Cosh", Unary(U::Cosh)),
     ("", "CumSum", Function(movement::cumulative_sum)),
     ("", "DepthToSpace", Function(movement::depth_to_space)),
+    ("", "DequantizeLinear", Function(quantization::dequantize)),
     ("", "Div", Binary(B::Divide)),
     ("", "Dropout", Function(shape::dropout)),
+    ("", "DynamicQuantizeLinear", Function(quantization::quantize_dynamically)),
     ("", "Einsum", Function(einsum::einsum)),
     ("", "Elu", Function(activation::elu)),
     ("", "Equal", Binary(B::Equal)),
@@ -137,6 +141,9 @@ pub(super) const OPERATORS: &[(&str, &str, Import)] = &[
     ("", "PRelu", Binary(B::LeakyMultiply)),
     ("", "Pad", Function(movement::pad)),
     ("", "Pow", Function(elementwise::pow)),
+    ("", "QLinearConv", Function(quantization::convolve)),
+    ("", "QLinearMatMul", Function(quantization::matmul)),
+    ("", "QuantizeLinear", Function(quantization::quantize)),
     ("", "RMSNormalization", Function(normalization::root_mean_square)),
     ("", "RNN", Function(recurrent::rnn)),
     ("", "Range", Function(constant::range)),

@@ -2,8 +2,9 @@
 
 use super::window::{AutoPad, auto_pad, check_kernel, halves, pads, per_axis, window};
 use crate::NodeError;
-use crate::onnx::builder::Builder;
+use crate::onnx::builder::{Builder, Operand};
 use crate::onnx::node::{Node, Outputs};
+use crate::onnx::shorthands::Step;
 use hone_ops::{Convolution, ConvolutionTranspose, Window};
 
 fn groups(node: &mut Node) -> Result<usize, NodeError> {
@@ -12,8 +13,12 @@ fn groups(node: &mut Node) -> Result<usize, NodeError> {
 }
 
 /// Spatial extents of the input and of the weights.
-fn spatial(builder: &Builder, node: &Node) -> Result<(Vec<usize>, Vec<usize>), NodeError> {
-    let (x, w) = (builder.shape(node.input(0)?), builder.shape(node.input(1)?));
+fn spatial(
+    builder: &Builder,
+    x: Operand,
+    w: Operand,
+) -> Result<(Vec<usize>, Vec<usize>), NodeError> {
+    let (x, w) = (builder.shape(x), builder.shape(w));
     if x.len() < 3 || x.len() != w.len() {
         return Err(NodeError::invalid(format!("input {x:?} and weights {w:?} do not match")));
     }
@@ -22,17 +27,29 @@ fn spatial(builder: &Builder, node: &Node) -> Result<(Vec<usize>, Vec<usize>), N
 
 /// `Conv`.
 pub(super) fn convolution(builder: &mut Builder, node: &mut Node) -> Outputs {
-    let (input, kernel) = spatial(builder, node)?;
+    let inputs = [Some(node.input(0)?), Some(node.input(1)?), node.optional(2)];
+    Ok(vec![convolve(builder, node, inputs)?])
+}
+
+/// A convolution of input, weights and bias, by the attributes of `Conv`.
+pub(super) fn convolve(
+    builder: &mut Builder,
+    node: &mut Node,
+    inputs: [Option<Operand>; 3],
+) -> Step {
+    let [Some(x), Some(w), _] = inputs else {
+        return Err(NodeError::invalid("input or weights are left out"));
+    };
+    let (input, kernel) = spatial(builder, x, w)?;
     check_kernel(node, &kernel)?;
     let window = window(node, &input, &kernel)?;
     let operator = Convolution { window, groups: groups(node)? };
-    let inputs = [node.optional(0), node.optional(1), node.optional(2)];
-    Ok(vec![builder.apply_optional(operator, &inputs)?])
+    builder.apply_optional(operator, &inputs)
 }
 
 /// `ConvTranspose`; with `output_shape` the padding follows from it.
 pub(super) fn transposed(builder: &mut Builder, node: &mut Node) -> Outputs {
-    let (input, kernel) = spatial(builder, node)?;
+    let (input, kernel) = spatial(builder, node.input(0)?, node.input(1)?)?;
     let axes = input.len();
     check_kernel(node, &kernel)?;
     let strides = per_axis(node, "strides", axes, 1)?;
