@@ -102,13 +102,17 @@ pub fn prepare(graph: &Graph, options: &Options) -> Result<Graph, CompileError> 
     type Pass<'a> = (&'static str, &'a dyn Fn(&Graph) -> Result<Graph, PassError>);
     let list: &[Pass] = &[
         ("decompose", &passes::decompose),
+        ("multiply_quantized", &|graph| match bytes {
+            true => passes::multiply_quantized(graph),
+            false => Ok(graph.clone()),
+        }),
         ("fold_constants", &passes::fold_constants),
         ("fold_batch_norm", &passes::fold_batch_norm),
         ("simplify", &passes::simplify),
         ("separate_taps", &passes::separate_taps),
         ("divide_by_multiplying", &passes::divide_by_multiplying),
         ("choose_layouts", &|graph| {
-            passes::choose_layouts(graph, LayoutOptions { block: lanes, products, speeds })
+            passes::choose_layouts(graph, LayoutOptions { block: lanes, products, bytes, speeds })
         }),
         ("multiply_bytes", &|graph| match bytes {
             true => passes::multiply_bytes(graph, 2 * lanes),

@@ -59,6 +59,53 @@ impl Case {
         self.node(Binary::new(function), &[left, right])
     }
 
+    fn cast(&mut self, to: DataType, value: ValueId) -> ValueId {
+        self.node(Cast { to }, &[value])
+    }
+
+    /// A constant of one element.
+    fn number(&mut self, value: f64, dtype: DataType) -> ValueId {
+        let number = Tensor::from_f64(dtype, [1], &[value]).unwrap();
+        self.graph.add_constant("number", number)
+    }
+
+    /// Constant integers of eight bits.
+    fn integers(&mut self, dtype: DataType, shape: &[usize]) -> ValueId {
+        let count = shape.iter().product::<usize>();
+        let values: Vec<f64> = (0..count).map(|place| (place * 37 % 255) as f64 - 127.0).collect();
+        self.graph.add_constant("integers", Tensor::from_f64(dtype, shape, &values).unwrap())
+    }
+
+    /// Unsigned bytes of an input, and the numbers that they are rounded from.
+    fn bytes(&mut self, shape: &[usize]) -> (ValueId, ValueId) {
+        let x = self.input(shape);
+        let scale = self.number(127.0, DataType::F32);
+        let scaled = self.binary(BinaryFunction::Multiply, x, scale);
+        let middle = self.number(128.0, DataType::F32);
+        let shifted = self.binary(BinaryFunction::Add, scaled, middle);
+        (self.cast(DataType::U8, shifted), shifted)
+    }
+
+    /// Bytes less `zero`, times a scale.
+    fn scaled(&mut self, bytes: ValueId, zero: f64) -> ValueId {
+        let scale = self.number(0.013, DataType::F32);
+        self.scaled_by(bytes, zero, scale)
+    }
+
+    /// Bytes times one scale for each channel.
+    fn scaled_by_channels(&mut self, bytes: ValueId, channels: usize) -> ValueId {
+        let scales = self.constant(&[channels, 1, 1, 1]);
+        self.scaled_by(bytes, 0.0, scales)
+    }
+
+    fn scaled_by(&mut self, bytes: ValueId, zero: f64, scale: ValueId) -> ValueId {
+        let wide = self.cast(DataType::I32, bytes);
+        let zero = self.number(zero, DataType::I32);
+        let centered = self.binary(BinaryFunction::Subtract, wide, zero);
+        let number = self.cast(DataType::F32, centered);
+        self.binary(BinaryFunction::Multiply, number, scale)
+    }
+
     fn check(mut self, output: ValueId) {
         self.graph.add_output("output", output);
         for precision in [DataType::F32, DataType::BF16] {
@@ -300,38 +347,63 @@ fn residual_sum_and_activation() {
 /// Products of bytes less a zero point, which is a constant or made from the input.
 #[test]
 fn products_of_bytes() {
-    use BinaryFunction::{Add, Multiply, Subtract};
     for computed in [false, true] {
         let mut case = Case::new();
-        let cast = |case: &mut Case, to: DataType, value: ValueId| case.node(Cast { to }, &[value]);
-        let number = |case: &mut Case, value: f64, dtype: DataType| {
-            let number = Tensor::from_f64(dtype, [1], &[value]).unwrap();
-            case.graph.add_constant("number", number)
-        };
-        let x = case.input(&[7, 64]);
-        let (scale, middle) = (number(&mut case, 127.0, DataType::F32), 128.0);
-        let scaled = case.binary(Multiply, x, scale);
-        let shift = number(&mut case, middle, DataType::F32);
-        let shifted = case.binary(Add, scaled, shift);
-        let bytes = cast(&mut case, DataType::U8, shifted);
+        let (bytes, shifted) = case.bytes(&[7, 64]);
         let zero = if computed {
             let axes = vec![0, 1];
             let most = Reduce { function: ReduceFunction::Maximum, axes, keep_axes: false };
             let most = case.node(most, &[shifted]);
-            cast(&mut case, DataType::I32, most)
+            case.cast(DataType::I32, most)
         } else {
-            number(&mut case, middle, DataType::I32)
+            case.number(128.0, DataType::I32)
         };
-        let wide = cast(&mut case, DataType::I32, bytes);
-        let centered = case.binary(Subtract, wide, zero);
-        let weights: Vec<f64> =
-            (0..64 * 50).map(|place| f64::from(place * 37 % 255 - 127)).collect();
-        let weights = Tensor::from_f64(DataType::I32, [64, 50], &weights).unwrap();
-        let weights = case.graph.add_constant("weights", weights);
+        let wide = case.cast(DataType::I32, bytes);
+        let centered = case.binary(BinaryFunction::Subtract, wide, zero);
+        let weights = case.integers(DataType::I32, &[64, 50]);
         let sums = case.node(MatMul {}, &[centered, weights]);
-        let y = cast(&mut case, DataType::F32, sums);
+        let y = case.cast(DataType::F32, sums);
         case.check(y);
     }
+}
+
+/// Sums of products of bytes, each less a zero point and times a scale, and what reads such bytes beside.
+#[test]
+fn products_of_scaled_bytes() {
+    for (shape, outputs, stride) in [([1, 32, 9, 8], 40, 1), ([2, 3, 10, 11], 32, 2)] {
+        let mut case = Case::new();
+        let (bytes, _) = case.bytes(&shape);
+        let x = case.scaled(bytes, 128.0);
+        let w = case.integers(DataType::I8, &[outputs, shape[1], 3, 3]);
+        let w = case.scaled_by_channels(w, outputs);
+        let bias = case.constant(&[outputs]);
+        let y = case.node(Convolution { window: window(stride, 1), groups: 1 }, &[x, w, bias]);
+        let y = case.unary(UnaryFunction::Relu, y);
+        case.check(y);
+    }
+    let mut case = Case::new();
+    let (bytes, _) = case.bytes(&[5, 64]);
+    let x = case.scaled(bytes, 100.0);
+    let w = case.integers(DataType::I8, &[64, 24]);
+    let w = case.scaled(w, 0.0);
+    let y = case.node(MatMul {}, &[x, w]);
+    case.check(y);
+}
+
+/// Bytes that several nodes make numbers of.
+#[test]
+fn sums_of_scaled_bytes() {
+    let mut case = Case::new();
+    let (bytes, _) = case.bytes(&[1, 32, 9, 8]);
+    let x = case.scaled(bytes, 128.0);
+    let w = case.integers(DataType::I8, &[32, 32, 1, 1]);
+    let w = case.scaled_by_channels(w, 32);
+    let y = case.node(Convolution { window: Window::plain(2), groups: 1 }, &[x, w]);
+    let sum = case.binary(BinaryFunction::Add, y, x);
+    let w = case.constant(&[32, 1, 3, 3]);
+    let depthwise = case.node(Convolution { window: window(1, 1), groups: 32 }, &[x, w]);
+    let y = case.binary(BinaryFunction::Add, sum, depthwise);
+    case.check(y);
 }
 
 #[test]

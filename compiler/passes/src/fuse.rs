@@ -4,11 +4,13 @@
 //! the value they read when they are its only reader, so no path leaves a group and comes back. An
 //! injective node may also join its only reader, when that reader is injective or a reduction. A value
 //! with several readers keeps its group open when all paths from it meet again in one node by way of
-//! element-wise nodes alone (`x * sigmoid(x)`). Widening a narrow value costs next to nothing: every
-//! group that reads the wide one does it for itself.
+//! element-wise nodes alone (`x * sigmoid(x)`). Widening a narrow value, or making a number of a byte,
+//! costs next to nothing: every group that reads the wide one does it for itself.
 
 use hone_graph::{NodeId, ValueId};
-use hone_ops::{Cast, FusionClass, Graph, Pad, PadMode, Resize, ResizeMode, Unpack};
+use hone_ops::{
+    Binary, BinaryFunction, Cast, FusionClass, Graph, Pad, PadMode, Resize, ResizeMode, Unpack,
+};
 use hone_types::{DataType, Id};
 
 /// Nodes that become one kernel, in topological order.
@@ -51,16 +53,55 @@ impl<'a> Fuser<'a> {
         Self { graph, readers, escapes, group: (0..graph.nodes().len()).collect() }
     }
 
-    /// Whether a node widens 16-bit numbers for other nodes, which they can do for themselves.
+    /// Whether a node widens narrow numbers for other nodes, which they can do for themselves.
     fn is_free(&self, node: NodeId) -> bool {
         let own = &self.graph.nodes()[node];
+        let output = own.outputs[0];
+        if self.escapes[output.index()] || self.readers[output.index()].is_empty() {
+            return false;
+        }
+        self.widens(node) || (self.dequantizes(node) && self.readers_take_in(output))
+    }
+
+    /// Whether a node makes 32-bit numbers of 16-bit ones.
+    fn widens(&self, node: NodeId) -> bool {
+        let own = &self.graph.nodes()[node];
         let Some(cast) = own.operation.downcast::<Cast>() else { return false };
-        let (input, output) = (own.inputs[0], own.outputs[0]);
-        let narrow = input.map(|input| self.graph.tensor_type(input).dtype);
-        cast.to == DataType::F32
-            && matches!(narrow, Some(DataType::BF16 | DataType::F16))
-            && !self.escapes[output.index()]
-            && !self.readers[output.index()].is_empty()
+        let narrow = own.inputs[0].map(|input| self.graph.tensor_type(input).dtype);
+        cast.to == DataType::F32 && matches!(narrow, Some(DataType::BF16 | DataType::F16))
+    }
+
+    /// Whether a node is one of those that make numbers of bytes: wider, less a constant, times one.
+    fn dequantizes(&self, node: NodeId) -> bool {
+        let own = &self.graph.nodes()[node];
+        let Some(input) = own.inputs[0] else { return false };
+        let wide = |dtype: DataType| matches!(dtype, DataType::I32 | DataType::F32);
+        if !wide(self.graph.tensor_type(own.outputs[0]).dtype) {
+            return false;
+        }
+        if own.operation.downcast::<Cast>().is_some() {
+            let from = self.graph.tensor_type(input).dtype;
+            return matches!(from, DataType::U8 | DataType::I8) || self.dequantizes_into(input);
+        }
+        let by_constant = |value: ValueId| {
+            let own = self.graph.constant(value);
+            own.is_some_and(|own| own.tensor_type().elements() == 1)
+        };
+        let simple = own.operation.downcast::<Binary>().is_some_and(|own| {
+            matches!(own.function, BinaryFunction::Subtract | BinaryFunction::Multiply)
+        });
+        simple && own.inputs[1].is_some_and(by_constant) && self.dequantizes_into(input)
+    }
+
+    fn dequantizes_into(&self, value: ValueId) -> bool {
+        self.graph.producer(value).is_some_and(|node| self.dequantizes(node))
+    }
+
+    /// Whether all who read a value compute it in place for nothing: who sums its products does not.
+    fn readers_take_in(&self, value: ValueId) -> bool {
+        self.readers[value.index()].iter().all(|reader| {
+            matches!(self.class(*reader), FusionClass::Injective | FusionClass::Reduction)
+        })
     }
 
     /// Joins an injective node to the group that makes one of its inputs, where it is the only reader.
@@ -270,12 +311,19 @@ impl<'a> Fuser<'a> {
 
     /// A group's nodes with those that widen what they read in front.
     fn with_free(&self, members: Vec<NodeId>) -> Vec<NodeId> {
-        let inputs = members.iter().flat_map(|node| self.inputs(*node));
-        let producers = inputs.filter_map(|value| self.graph.producer(value));
-        let mut nodes: Vec<NodeId> = producers.filter(|node| self.is_free(*node)).collect();
-        nodes.extend(members);
+        let mut nodes = members.clone();
+        let mut pending = members;
+        while let Some(node) = pending.pop() {
+            let producers =
+                self.inputs(node).into_iter().filter_map(|own| self.graph.producer(own));
+            for free in producers.filter(|own| self.is_free(*own)) {
+                if !nodes.contains(&free) {
+                    nodes.push(free);
+                    pending.push(free);
+                }
+            }
+        }
         nodes.sort_unstable();
-        nodes.dedup();
         nodes
     }
 

@@ -100,7 +100,7 @@ impl<'a> Product<'a> {
 }
 
 /// A value that a single number is taken off, and that number; else the value itself.
-fn less_zero(graph: &Graph, value: ValueId) -> (ValueId, Option<ValueId>) {
+pub(crate) fn less_zero(graph: &Graph, value: ValueId) -> (ValueId, Option<ValueId>) {
     let split = || {
         let node = &graph.nodes()[graph.producer(value)?];
         let binary = node.operation.downcast::<Binary>()?;

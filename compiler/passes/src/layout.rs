@@ -15,7 +15,7 @@ use crate::winograd::{Extents, Speeds, choose_tile};
 use crate::{PassError, Rewriter};
 use hone_graph::{Node, ValueId};
 use hone_ops::{
-    Binary, BinaryFunction, Concat, Convolution, Graph, Op, OpError, Operator, Pack,
+    Binary, BinaryFunction, Cast, Concat, Convolution, Graph, Op, OpError, Operator, Pack,
     PackedConvolution, PackedDepthwise, PackedPool, Pad, PadMode, Pool, Reduce, Reshape, Resize,
     Unary, UnaryFunction, Unpack, Window, WinogradInput, WinogradMultiply, WinogradOutput,
     winograd_weights,
@@ -31,6 +31,8 @@ pub struct LayoutOptions {
     /// Products that one instruction sums in each lane: more than one where they will be narrow
     /// ([`crate::narrow()`]).
     pub products: usize,
+    /// Whether bytes are multiplied as such.
+    pub bytes: bool,
     /// Figures by which minimal filtering is chosen; `None` leaves every convolution direct.
     pub speeds: Option<Speeds>,
 }
@@ -49,11 +51,14 @@ pub fn choose_layouts(graph: &Graph, options: LayoutOptions) -> Result<Graph, Pa
     Ok(layout.rewriter.finish())
 }
 
-struct Layout<'a> {
-    graph: &'a Graph,
-    rewriter: Rewriter<'a>,
-    block: usize,
+/// A graph while its layouts are chosen.
+pub(crate) struct Layout<'a> {
+    pub(crate) graph: &'a Graph,
+    pub(crate) rewriter: Rewriter<'a>,
+    /// Channels in a block.
+    pub(crate) block: usize,
     products: usize,
+    bytes: bool,
     speeds: Option<Speeds>,
     /// New values that hold an old one packed.
     packed: HashMap<ValueId, ValueId>,
@@ -63,13 +68,14 @@ struct Layout<'a> {
 
 impl<'a> Layout<'a> {
     fn new(graph: &'a Graph, options: LayoutOptions) -> Self {
-        let LayoutOptions { block, products, speeds } = options;
+        let LayoutOptions { block, products, bytes, speeds } = options;
         let rewriter = Rewriter::new(graph);
         Self {
             graph,
             rewriter,
             block,
             products,
+            bytes,
             speeds,
             packed: HashMap::new(),
             plain: HashMap::new(),
@@ -80,7 +86,11 @@ impl<'a> Layout<'a> {
     fn pack_node(&mut self, node: &Node<Op>) -> Result<bool, PassError> {
         let operation = &node.operation;
         if let Some(convolution) = operation.downcast::<Convolution>() {
-            return self.convolution(node, convolution);
+            let done = self.bytes && self.byte_convolution(node, convolution)?;
+            return if done { Ok(true) } else { self.convolution(node, convolution) };
+        }
+        if operation.downcast::<Cast>().is_some() {
+            return self.cast(node);
         }
         if let Some(unary) = operation.downcast::<Unary>() {
             return self.unary(node, unary);
@@ -139,7 +149,12 @@ impl<'a> Layout<'a> {
 
     /// The packed form of an old value, packed when first asked for. Fewer channels
     /// than a block make a block of their own size.
-    fn packed(&mut self, old: ValueId, block: usize, node: &str) -> Result<ValueId, PassError> {
+    pub(crate) fn packed(
+        &mut self,
+        old: ValueId,
+        block: usize,
+        node: &str,
+    ) -> Result<ValueId, PassError> {
         if let Some(packed) = self.packed.get(&old) {
             return Ok(*packed);
         }
@@ -149,7 +164,7 @@ impl<'a> Layout<'a> {
         Ok(packed)
     }
 
-    fn shape(&self, old: ValueId) -> &'a [usize] {
+    pub(crate) fn shape(&self, old: ValueId) -> &'a [usize] {
         &self.graph.tensor_type(old).shape
     }
 
@@ -165,7 +180,8 @@ impl<'a> Layout<'a> {
         self.shape(old).get(1).is_some_and(|channels| channels.is_multiple_of(self.block))
     }
 
-    fn finish(&mut self, node: &Node<Op>, packed: ValueId) -> bool {
+    /// Says that `packed` is a node's result.
+    pub(crate) fn finish(&mut self, node: &Node<Op>, packed: ValueId) -> bool {
         self.packed.insert(node.outputs[0], packed);
         true
     }
@@ -331,6 +347,15 @@ impl<'a> Layout<'a> {
     fn packed_bias(&mut self, node: &Node<Op>, bias: &Tensor) -> Result<ValueId, PassError> {
         let packed = Pack { axis: 0, block: self.block }.reference(&[Some(bias)]);
         self.packed_constant(node, packed.map(|mut packed| packed.remove(0)))
+    }
+
+    fn cast(&mut self, node: &Node<Op>) -> Result<bool, PassError> {
+        let Some(input) = node.inputs[0].filter(|input| self.is_packed(*input)) else {
+            return Ok(false);
+        };
+        let input = self.packed(input, self.block, &node.name)?;
+        let output = self.rewriter.add_simple(&node.name, node.operation.clone(), &[input])?;
+        Ok(self.finish(node, output))
     }
 
     fn unary(&mut self, node: &Node<Op>, unary: &Unary) -> Result<bool, PassError> {

@@ -2,6 +2,7 @@
 //! it: which nodes become one kernel. A pass reads a graph and builds a new one; nodes that nothing
 //! needs are dropped on the way.
 
+mod byte_convolution;
 mod decompose;
 mod dilation;
 mod fold;
@@ -14,6 +15,7 @@ mod merge_groups;
 mod narrow;
 mod pack_matmul;
 mod packed_operands;
+mod quantized;
 mod reciprocals;
 mod rewrite;
 mod separate_outputs;
@@ -30,6 +32,7 @@ pub use layout::{LayoutOptions, choose_layouts};
 pub use memory_plan::{Lifetime, MemoryPlan, plan_memory};
 pub use narrow::narrow;
 pub use pack_matmul::pack_matmul_operands;
+pub use quantized::multiply_quantized;
 pub use reciprocals::divide_by_multiplying;
 pub use rewrite::{PassError, Rewriter};
 pub use separate_outputs::separate_outputs;

@@ -86,6 +86,36 @@ impl<'c> Emitter<'c, '_> {
 
     /// Towards zero, saturating; NaN gives 0.
     fn float_to_integer(&self, to: DataType, value: V<'c>) -> Result<V<'c>> {
+        match to {
+            DataType::I8 => self.float_within(to, value, [-128.0, 127.0]),
+            DataType::U8 => self.float_within(to, value, [0.0, 255.0]),
+            DataType::I16 => self.float_within(to, value, [-32_768.0, 32_767.0]),
+            DataType::U16 => self.float_within(to, value, [0.0, 65_535.0]),
+            _ => self.float_to_wide_integer(to, value),
+        }
+    }
+
+    /// By way of 32 bits, which there is one instruction for when the value is known to be within bounds;
+    /// LLVM's own saturating conversion to fewer goes element by element.
+    fn float_within(&self, to: DataType, value: V<'c>, bounds: [f64; 2]) -> Result<V<'c>> {
+        let ir = self.ir;
+        let ty = value.get_type();
+        let [least, most] = bounds.map(|bound| ir.float(ty, bound));
+        // In this form they are one instruction each; NaN becomes the smallest.
+        let is_above = ir.compare_float(FloatPredicate::OGT, value, least)?;
+        let above = ir.select(is_above, value, least)?;
+        let is_below = ir.compare_float(FloatPredicate::OLT, above, most)?;
+        let within = ir.select(is_below, above, most)?;
+        let wide = ir.convert(Op::FPToSI, within, ir.context.i32_type().into())?;
+        let integer = ir.convert(Op::Trunc, wide, ir.compute_type(to))?;
+        if bounds[0] == 0.0 {
+            return Ok(integer);
+        }
+        let is_nan = ir.compare_float(FloatPredicate::UNO, value, value)?;
+        ir.select(is_nan, ir.int(integer.get_type(), 0), integer)
+    }
+
+    fn float_to_wide_integer(&self, to: DataType, value: V<'c>) -> Result<V<'c>> {
         let name = if to.is_signed_integer() { "llvm.fptosi.sat" } else { "llvm.fptoui.sat" };
         let ty = self.ir.shaped(self.ir.compute_type(to), value);
         self.ir.intrinsic(name, &[ty, value.get_type()], &[value])

@@ -131,6 +131,12 @@ impl Builder {
         }
     }
 
+    /// An operand that nothing is folded of, though it may be a constant.
+    pub fn as_computed(&mut self, operand: Operand) -> Operand {
+        let value = self.value(operand);
+        self.operands.push(Source::Value(value))
+    }
+
     /// The one result of `operator` on `inputs`.
     pub fn apply(
         &mut self,

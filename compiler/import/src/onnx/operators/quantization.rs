@@ -112,6 +112,8 @@ pub(super) fn dequantize(builder: &mut Builder, node: &mut Node) -> Outputs {
     let scale = spread(builder, scale, &shape, axis, block)?;
     let zero = node.optional(2);
     let zero = zero.map(|zero| spread(builder, zero, &shape, axis, block)).transpose()?;
+    // Not folded here, so that products are still seen to be of bytes.
+    let x = if builder.rank(x) > 1 { builder.as_computed(x) } else { x };
     let centered = centered(builder, x, zero)?;
     let number = builder.cast(centered, DataType::F32)?;
     let product = builder.multiply(number, scale)?;
