@@ -14,6 +14,8 @@ pub struct Comparison {
     pub max_rel: f64,
     /// Largest absolute error of any element as a share of the largest magnitude in its output.
     pub max_share: f64,
+    /// The share of its output's largest magnitude that an error may have, in the end.
+    pub granted: f64,
     /// Elements out of tolerance.
     pub outside: u64,
     /// Elements compared.
@@ -33,7 +35,8 @@ pub struct Tolerance {
     pub rtol: f64,
     /// Absolute.
     pub atol: f64,
-    /// Relative to the output's largest magnitude; 0 but for arithmetic below `f32`.
+    /// Relative to the output's largest magnitude; 0 but for arithmetic below `f32`, and for models that
+    /// round to integers themselves.
     pub share: f64,
 }
 
@@ -44,6 +47,7 @@ impl Comparison {
             max_abs: 0.0,
             max_rel: 0.0,
             max_share: 0.0,
+            granted: 0.0,
             outside: 0,
             elements: 0,
             worst: None,

@@ -9,6 +9,7 @@ use hone_driver::{
     InputBinding, NodeError, Options, SchedulePolicy, Target, Tensor, TensorType,
 };
 
+use crate::compare::{Comparison, Tolerance};
 use crate::device;
 use crate::failure::{Failure, Result};
 
@@ -181,6 +182,31 @@ pub fn evaluate(graph: &Graph, inputs: &[Vec<u8>]) -> Result<Vec<Vec<u8>>> {
         tensors.collect::<std::result::Result<_, _>>().map_err(|error| failed(error.into()))?;
     let outputs = hone_driver::evaluate(graph, &tensors).map_err(|error| failed(error.into()))?;
     Ok(outputs.iter().map(|tensor| tensor.bytes().to_vec()).collect())
+}
+
+/// By how much a model's constants are moved to see what it makes of rounding: the last bit of `f32`.
+const NUDGE: f64 = f32::EPSILON as f64;
+
+/// The share of an output's largest magnitude by which the reference's own answers move when the model's
+/// constants do in their last bits; 0 for a model that does not round to integers inside.
+///
+/// # Errors
+/// `InternalError` where the interpreter cannot compute a node.
+pub fn unsteadiness(graph: &Graph, inputs: &[Vec<u8>], want: &[Vec<u8>]) -> Result<f64> {
+    if !hone_driver::rounds_inside(graph) {
+        return Ok(0.0);
+    }
+    let moved = hone_driver::nudge(graph, NUDGE).map_err(|error| {
+        let message = "the reference cannot be computed; please report this with the model";
+        Failure::because(Reason::InternalError, message, error)
+    })?;
+    let got = evaluate(&moved, inputs)?;
+    let everything = Tolerance { rtol: 0.0, atol: f64::INFINITY, share: 0.0 };
+    let mut comparison = Comparison::new();
+    for ((tensor, got), want) in ports(graph, true)?.iter().zip(&got).zip(want) {
+        comparison.add(tensor, got, want, everything);
+    }
+    Ok(comparison.max_share)
 }
 
 /// Inputs or outputs of a graph, as an artifact describes them.

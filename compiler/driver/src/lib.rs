@@ -14,6 +14,7 @@ pub use hone_codegen::{CodegenError, Machine, Target, disassemble, probe};
 pub use hone_graph::Port;
 pub use hone_import::{ImportError, ImportOptions, InputBinding, NodeError, import};
 pub use hone_ops::{EvaluateError, Graph, evaluate};
+pub use hone_passes::{PassError, nudge, rounds_inside};
 pub use hone_types::{DataType, Tensor, TensorType};
 pub use kernels::{CompiledKernels, KernelInfo};
 pub use options::{Options, SchedulePolicy};
