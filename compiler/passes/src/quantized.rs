@@ -8,8 +8,12 @@ use crate::{PassError, Rewriter};
 use hone_graph::{Node, ValueId};
 use hone_ops::{
     Binary, BinaryFunction, Cast, Convolution, Graph, MatMul, Op, OpError, Operator, Reshape,
+    products_of,
 };
 use hone_types::{DataType, Tensor};
+
+/// Most products that fit a sum of 32 bits.
+const LONGEST: usize = (i32::MAX as usize) / (255 * 128);
 
 /// Takes scales out of sums of products of bytes.
 pub fn multiply_quantized(graph: &Graph) -> Result<Graph, PassError> {
@@ -47,11 +51,15 @@ impl Scaled {
         fits.then_some(Self { integers, scale })
     }
 
-    /// The bytes themselves.
-    fn bytes(&self, graph: &Graph) -> Option<ValueId> {
-        let (wide, _) = less_zero(graph, self.integers);
-        let cast = &graph.nodes()[graph.producer(wide)?];
-        cast.operation.downcast::<Cast>().and(cast.inputs[0])
+    /// Whether the bytes are unsigned, and, for a convolution, their zero point a constant: it becomes the
+    /// padding.
+    fn are_unsigned(&self, graph: &Graph, is_convolution: bool) -> bool {
+        let (wide, zero) = less_zero(graph, self.integers);
+        let cast = graph.producer(wide).map(|id| &graph.nodes()[id]);
+        let bytes = cast.and_then(|own| own.operation.downcast::<Cast>().and(own.inputs[0]));
+        let known = zero.is_none_or(|zero| graph.constant(zero).is_some());
+        bytes.is_some_and(|bytes| graph.tensor_type(bytes).dtype == DataType::U8)
+            && (known || !is_convolution)
     }
 }
 
@@ -75,7 +83,12 @@ impl Product {
         let [left, right] =
             [Scaled::of(graph, node.inputs[0]?)?, Scaled::of(graph, node.inputs[1]?)?];
         let weights = integers(graph, right.integers)?;
-        let unsigned = graph.tensor_type(left.bytes(graph)?).dtype == DataType::U8;
+        let depth = products_of(DataType::I8)?;
+        if weights.shape().len() < 2 {
+            return None;
+        }
+        let summed = weights.tensor_type().elements() / weights.shape()[usize::from(!plain)].max(1);
+        let unsigned = left.are_unsigned(graph, plain) && summed <= LONGEST;
         let single = graph.tensor_type(left.scale).elements() == 1;
         // Scales that differ along what is summed cannot be taken out.
         let along = if plain { 0 } else { weights.shape().len() - 1 };
@@ -85,7 +98,7 @@ impl Product {
             && scale.shape.iter().rev().nth(weights.shape().len() - 1 - along) == Some(&columns);
         let fits = unsigned
             && single
-            && (plain || weights.shape().len() == 2)
+            && (plain || (weights.shape().len() == 2 && summed.is_multiple_of(depth)))
             && (whole || scale.elements() == 1)
             && weights.to_i64().iter().all(|own| i8::try_from(*own).is_ok());
         let mut scales = vec![1; graph.tensor_type(node.outputs[0]).rank()];
