@@ -20,7 +20,7 @@ use hone_ops::{
     Unary, UnaryFunction, Unpack, Window, WinogradInput, WinogradMultiply, WinogradOutput,
     winograd_weights,
 };
-use hone_types::Tensor;
+use hone_types::{DataType, Tensor};
 use std::collections::HashMap;
 
 /// What the target asks of a layout.
@@ -176,6 +176,10 @@ impl<'a> Layout<'a> {
         })
     }
 
+    fn is_float(&self, old: ValueId) -> bool {
+        self.graph.tensor_type(old).dtype == DataType::F32
+    }
+
     fn fills_blocks(&self, old: ValueId) -> bool {
         self.shape(old).get(1).is_some_and(|channels| channels.is_multiple_of(self.block))
     }
@@ -299,7 +303,7 @@ impl<'a> Layout<'a> {
             spatial: [rows.div_ceil(down), columns.div_ceil(across)],
             products: self.products,
         };
-        let whole = weights[1].is_multiple_of(block);
+        let whole = weights[1].is_multiple_of(block) && self.is_float(node.outputs[0]);
         choose_tile(convolution, &weights[2..], extents, self.speeds.as_ref().filter(|_| whole)?)
     }
 

@@ -14,7 +14,7 @@ pub(crate) enum OperandForm {
     PerChannel(Vec<usize>),
 }
 
-/// The operands of a `f32` convolution whose weights are constants.
+/// The operands of a convolution, of `f32` or 32-bit integers, whose weights are constants.
 pub(crate) struct ConstantOperands<'a> {
     /// What is convolved, plain.
     pub(crate) input: ValueId,
@@ -34,7 +34,11 @@ impl<'a> ConstantOperands<'a> {
             Some(bias) => Some(graph.constant(bias)?),
         };
         let TensorType { dtype, shape } = graph.tensor_type(input);
-        (*dtype == DataType::F32 && shape.len() > 2).then_some(Self { input, weights, bias })
+        (matches!(dtype, DataType::F32 | DataType::I32) && shape.len() > 2).then_some(Self {
+            input,
+            weights,
+            bias,
+        })
     }
 }
 

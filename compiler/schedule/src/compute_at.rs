@@ -15,7 +15,7 @@ use crate::compact::compact;
 use crate::compute_inline::axes_of_iterators;
 use crate::edit::{below, block_path, detach, insert, loop_path, must_hold, nest, realize_at};
 use crate::error::{Outcome, loop_name, refuse_block};
-use crate::region;
+use crate::region::{self, Span};
 use hone_tensor::{BlockId, Expr, IteratorKind, Program, Realize, Role, Statement, VarId};
 
 pub(crate) fn apply(program: &mut Program, block: BlockId, target: VarId) -> Outcome<()> {
@@ -37,7 +37,7 @@ pub(crate) fn apply(program: &mut Program, block: BlockId, target: VarId) -> Out
             (IteratorKind::Spatial, Some((axis, offset))) => {
                 let span =
                     spans[*axis].moved(&(Expr::Integer(0) - offset.clone()), iterator.extent);
-                (span.minimum(), span.extent())
+                whole_where_needed(&span, iterator.extent)
             }
             _ => (Expr::Integer(0), Expr::from(iterator.extent)),
         };
@@ -58,6 +58,17 @@ pub(crate) fn apply(program: &mut Program, block: BlockId, target: VarId) -> Out
     insert(program, &path, place, nest(loops, Statement::Realize(realize)));
     compact(program, buffer, target);
     must_hold(program, block)
+}
+
+/// Start and extent of a span. One that always starts with the axis, and takes it whole in some iteration,
+/// takes it whole in all: what the last one computes too much costs less than loops of two extents.
+fn whole_where_needed(span: &Span, axis: usize) -> (Expr, Expr) {
+    let (start, extent) = (span.minimum(), span.extent());
+    let from_first = start == Expr::Integer(0) && extent.as_integer().is_none();
+    if from_first && span.limit(axis) == axis {
+        return (start, Expr::from(axis));
+    }
+    (start, extent)
 }
 
 fn check(
