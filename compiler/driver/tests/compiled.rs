@@ -5,8 +5,9 @@
 use hone_driver::{Graph, Options, Target, Tensor, TensorType, compile_graph, evaluate, prepare};
 use hone_graph::ValueId;
 use hone_ops::{
-    Binary, BinaryFunction, Cast, Convolution, ConvolutionTranspose, LayerNormalization, MatMul,
-    Op, Pool, PoolKind, Reduce, ReduceFunction, Softmax, Transpose, Unary, UnaryFunction, Window,
+    Binary, BinaryFunction, Cast, Convolution, ConvolutionTranspose, InstanceNormalization,
+    LayerNormalization, MatMul, Op, Pool, PoolKind, Reduce, ReduceFunction, Softmax, Transpose,
+    Unary, UnaryFunction, Window,
 };
 use hone_tune::Machine;
 use hone_types::DataType;
@@ -317,6 +318,20 @@ fn reductions_of_channels_in_blocks() {
         let y = case.node(Convolution { window: Window::plain(2), groups: 1 }, &[x, w]);
         let maximum = Reduce { function: ReduceFunction::Maximum, axes, keep_axes };
         let y = case.node(maximum, &[y]);
+        let y = case.unary(UnaryFunction::Relu, y);
+        case.check(y);
+    }
+}
+
+#[test]
+fn instances_are_normalized_in_blocks() {
+    for channels in [32, 21] {
+        let mut case = Case::new();
+        let x = case.input(&[2, 24, 6, 9]);
+        let w = case.constant(&[channels, 24, 1, 1]);
+        let y = case.node(Convolution { window: Window::plain(2), groups: 1 }, &[x, w]);
+        let (scale, bias) = (case.constant(&[channels]), case.constant(&[channels]));
+        let y = case.node(InstanceNormalization { epsilon: 1e-5 }, &[y, scale, bias]);
         let y = case.unary(UnaryFunction::Relu, y);
         case.check(y);
     }

@@ -15,10 +15,10 @@ use crate::winograd::{Extents, Speeds, choose_tile};
 use crate::{PassError, Rewriter};
 use hone_graph::{Node, ValueId};
 use hone_ops::{
-    Binary, BinaryFunction, Cast, Concat, Convolution, Graph, Op, OpError, Operator, Pack,
-    PackedConvolution, PackedDepthwise, PackedPool, Pad, PadMode, Pool, Reduce, Reshape, Resize,
-    Unary, UnaryFunction, Unpack, Window, WinogradInput, WinogradMultiply, WinogradOutput,
-    winograd_weights,
+    Binary, BinaryFunction, Cast, Concat, Convolution, Graph, InstanceNormalization, Op, OpError,
+    Operator, Pack, PackedConvolution, PackedDepthwise, PackedPool, Pad, PadMode, Pool, Reduce,
+    Reshape, Resize, Unary, UnaryFunction, Unpack, Window, WinogradInput, WinogradMultiply,
+    WinogradOutput, winograd_weights,
 };
 use hone_types::{DataType, Tensor};
 use std::collections::HashMap;
@@ -92,6 +92,9 @@ impl<'a> Layout<'a> {
         if operation.downcast::<Cast>().is_some() {
             return self.cast(node);
         }
+        if let Some(normalization) = operation.downcast::<InstanceNormalization>() {
+            return self.instance_normalization(node, normalization);
+        }
         if let Some(unary) = operation.downcast::<Unary>() {
             return self.unary(node, unary);
         }
@@ -129,7 +132,7 @@ impl<'a> Layout<'a> {
     }
 
     /// The plain form of an old value, unpacked when first asked for.
-    fn plain(&mut self, old: ValueId, node: &str) -> Result<ValueId, PassError> {
+    pub(crate) fn plain(&mut self, old: ValueId, node: &str) -> Result<ValueId, PassError> {
         if let Some(plain) = self.plain.get(&old) {
             return Ok(*plain);
         }
@@ -169,7 +172,7 @@ impl<'a> Layout<'a> {
     }
 
     /// Whether an old value exists packed in blocks of the target's width.
-    fn is_packed(&self, old: ValueId) -> bool {
+    pub(crate) fn is_packed(&self, old: ValueId) -> bool {
         let packed = self.packed.get(&old);
         packed.is_some_and(|new| {
             self.rewriter.target().tensor_type(*new).shape.last() == Some(&self.block)

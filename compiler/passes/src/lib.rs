@@ -15,6 +15,7 @@ mod merge_groups;
 mod narrow;
 mod nudge;
 mod pack_matmul;
+mod packed_normalization;
 mod packed_operands;
 mod quantized;
 mod reciprocals;

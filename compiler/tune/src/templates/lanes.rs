@@ -6,7 +6,7 @@ use super::unfit;
 use crate::Machine;
 use crate::access::{Use, is_reduction, loads, usage, value, vector_axis};
 use hone_schedule::{Schedule, ScheduleError};
-use hone_tensor::{BlockId, Expr, IteratorKind, Scope};
+use hone_tensor::{Block, BlockId, BufferId, Expr, Iterator, IteratorKind, Scope};
 
 /// Most vectors of results at a time.
 const VECTORS: usize = 14;
@@ -58,28 +58,25 @@ fn form(schedule: &Schedule) -> Result<(BlockId, BlockId), ScheduleError> {
     let var = reducing.iterators[place].var;
     let along = loads(value(reducing)).into_iter().map(|load| usage(load, var));
     let stores = vector_axis(storing) == Some(storing.iterators.len() - 1);
-    let same = storing.iterators.len()
-        == reducing.iterators.iter().filter(|own| own.kind == IteratorKind::Spatial).count()
-        && reads_in_place(value(storing), reducing.buffer, storing);
+    let same = reads_in_order(value(storing), reducing.buffer, storing);
     if !stores || !same || along.clone().any(|own| own == Use::Strided) {
         return Err(unfit("lanes", "an operand is not read along the vector axis"));
     }
     Ok((reduction, output))
 }
 
-/// Whether a map reads a buffer only at its own place.
-pub(super) fn reads_in_place(
-    value: &Expr,
-    buffer: hone_tensor::BufferId,
-    block: &hone_tensor::Block,
-) -> bool {
-    let in_place = |indices: &[Expr]| {
-        indices.iter().zip(&block.iterators).all(|(index, own)| {
-            *index == Expr::Var(own.var) || (own.extent == 1 && *index == Expr::Integer(0))
-        })
+/// Whether a map reads a buffer only at its own place, axes of extent 1 aside.
+fn reads_in_order(value: &Expr, buffer: BufferId, block: &Block) -> bool {
+    let long: Vec<_> = block.iterators.iter().filter(|own| own.extent > 1).collect();
+    let is_unit = |index: &Expr| {
+        let unit = |own: &Iterator| own.extent == 1 && *index == Expr::Var(own.var);
+        *index == Expr::Integer(0) || block.iterators.iter().any(unit)
     };
     loads(value).into_iter().all(|load| match load {
-        Expr::Load(read, indices) => *read != buffer || in_place(indices),
+        Expr::Load(read, indices) if *read == buffer => {
+            let indices = indices.iter().filter(|index| !is_unit(index));
+            indices.cloned().eq(long.iter().map(|own| Expr::Var(own.var)))
+        }
         _ => true,
     })
 }
