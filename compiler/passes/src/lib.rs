@@ -10,6 +10,7 @@ mod fold_batch_norm;
 mod fuse;
 mod integer_products;
 mod layout;
+mod layout_between;
 mod memory_plan;
 mod merge_groups;
 mod narrow;
