@@ -5,6 +5,7 @@ use hone_graph::InferError;
 use hone_tensor::{BufferId, Builder, Combiner, Expr};
 use hone_types::{Tensor, TensorType};
 use serde::{Deserialize, Serialize};
+use std::thread;
 
 /// How a window slides over the spatial axes; one entry per axis in each list.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -116,11 +117,23 @@ impl Operator for Convolution {
         let planes = Planes::new(self, x, w, &output);
         let plane = planes.outputs.iter().product::<usize>();
         let mut values = vec![0.0; output.elements()];
-        for (index, sums) in values.chunks_exact_mut(plane.max(1)).enumerate() {
-            let (batch, channel) = (index / output.shape[1], index % output.shape[1]);
-            sums.fill(bias.as_ref().map_or(0.0, |bias| bias[channel]));
-            planes.accumulate(batch, channel, sums);
-        }
+        let compute = |first: usize, sums: &mut [f64]| {
+            for (index, sums) in sums.chunks_exact_mut(plane.max(1)).enumerate() {
+                let index = first + index;
+                let (batch, channel) = (index / output.shape[1], index % output.shape[1]);
+                sums.fill(bias.as_ref().map_or(0.0, |bias| bias[channel]));
+                planes.accumulate(batch, channel, sums);
+            }
+        };
+        // Each plane is computed by one thread, so that their number changes no sum.
+        let threads = thread::available_parallelism().map_or(1, |count| count.get());
+        let share = (values.len() / plane.max(1)).div_ceil(threads).max(1);
+        thread::scope(|scope| {
+            for (index, sums) in values.chunks_mut(share * plane.max(1)).enumerate() {
+                let compute = &compute;
+                scope.spawn(move || compute(index * share, sums));
+            }
+        });
         Ok(vec![Tensor::from_f64(output.dtype, output.shape, &values)?])
     }
 
