@@ -1,11 +1,11 @@
 //! Convolution over any number of spatial axes, with groups.
 
 use crate::operator::{FusionClass, OpError, Operator, named, required};
+use crate::planes::convolve;
 use hone_graph::InferError;
 use hone_tensor::{BufferId, Builder, Combiner, Expr};
 use hone_types::{Tensor, TensorType};
 use serde::{Deserialize, Serialize};
-use std::thread;
 
 /// How a window slides over the spatial axes; one entry per axis in each list.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -114,26 +114,7 @@ impl Operator for Convolution {
         let output = self.infer(&types)?.remove(0);
         let (x, w) = (required(Self::NAME, inputs, 0)?, required(Self::NAME, inputs, 1)?);
         let bias = inputs.get(2).copied().flatten().map(Tensor::to_f64);
-        let planes = Planes::new(self, x, w, &output);
-        let plane = planes.outputs.iter().product::<usize>();
-        let mut values = vec![0.0; output.elements()];
-        let compute = |first: usize, sums: &mut [f64]| {
-            for (index, sums) in sums.chunks_exact_mut(plane.max(1)).enumerate() {
-                let index = first + index;
-                let (batch, channel) = (index / output.shape[1], index % output.shape[1]);
-                sums.fill(bias.as_ref().map_or(0.0, |bias| bias[channel]));
-                planes.accumulate(batch, channel, sums);
-            }
-        };
-        // Each plane is computed by one thread, so that their number changes no sum.
-        let threads = thread::available_parallelism().map_or(1, |count| count.get());
-        let share = (values.len() / plane.max(1)).div_ceil(threads).max(1);
-        thread::scope(|scope| {
-            for (index, sums) in values.chunks_mut(share * plane.max(1)).enumerate() {
-                let compute = &compute;
-                scope.spawn(move || compute(index * share, sums));
-            }
-        });
+        let values = convolve(self, x, w, bias.as_deref(), &output);
         Ok(vec![Tensor::from_f64(output.dtype, output.shape, &values)?])
     }
 
@@ -210,102 +191,6 @@ fn pad(builder: &mut Builder, x: BufferId, window: &Window) -> BufferId {
             None => value,
         }
     })
-}
-
-/// The operands of a reference convolution, in `f64`.
-struct Planes<'a> {
-    window: &'a Window,
-    groups: usize,
-    x: Vec<f64>,
-    w: Vec<f64>,
-    x_shape: Vec<usize>,
-    w_shape: Vec<usize>,
-    outputs: Vec<usize>,
-}
-
-impl<'a> Planes<'a> {
-    fn new(operator: &'a Convolution, x: &Tensor, w: &Tensor, output: &TensorType) -> Self {
-        Self {
-            window: &operator.window,
-            groups: operator.groups,
-            x: x.to_f64(),
-            w: w.to_f64(),
-            x_shape: x.shape().to_vec(),
-            w_shape: w.shape().to_vec(),
-            outputs: output.shape[2..].to_vec(),
-        }
-    }
-
-    /// Adds to `sums`, one output plane, what all input channels of its group contribute.
-    fn accumulate(&self, batch: usize, output_channel: usize, sums: &mut [f64]) {
-        let group_channels = self.w_shape[1];
-        let group = output_channel * self.groups / self.w_shape[0];
-        let plane: usize = self.x_shape[2..].iter().product();
-        let taps: usize = self.w_shape[2..].iter().product();
-        for channel in 0..group_channels {
-            let x_channel = batch * self.x_shape[1] + group * group_channels + channel;
-            let x = &self.x[x_channel * plane..][..plane];
-            let w = &self.w[(output_channel * group_channels + channel) * taps..][..taps];
-            for (tap, weight) in w.iter().enumerate() {
-                self.accumulate_tap(x, tap, *weight, sums);
-            }
-        }
-    }
-
-    /// Adds one tap's products, a row of the innermost axis at a time.
-    fn accumulate_tap(&self, x: &[f64], tap: usize, weight: f64, sums: &mut [f64]) {
-        let axes = self.outputs.len();
-        let offsets = self.offsets(tap);
-        let width = self.outputs[axes - 1];
-        for (row, sums) in sums.chunks_exact_mut(width).enumerate() {
-            let Some(start) = self.row_start(row, &offsets) else { continue };
-            let extent = self.x_shape[axes + 1] as isize;
-            let (stride, offset) = (self.window.strides[axes - 1] as isize, offsets[axes - 1]);
-            let first =
-                (-offset).max(0).cast_unsigned().div_ceil(stride.cast_unsigned()).cast_signed();
-            let last = (extent - 1 - offset).div_euclid(stride).min(width as isize - 1);
-            if last < first {
-                continue;
-            }
-            let (first, last) = (first as usize, last as usize);
-            let begin = (start as isize + first as isize * stride + offset) as usize;
-            let read = x[begin..].iter().step_by(stride as usize);
-            for (sum, value) in sums[first..=last].iter_mut().zip(read) {
-                *sum += value * weight;
-            }
-        }
-    }
-
-    /// Where a tap reads relative to the window's start, minus the padding, per spatial axis.
-    fn offsets(&self, tap: usize) -> Vec<isize> {
-        let mut rest = tap;
-        let mut offsets = vec![0; self.outputs.len()];
-        for axis in (0..offsets.len()).rev() {
-            let place = rest % self.w_shape[axis + 2];
-            rest /= self.w_shape[axis + 2];
-            let dilated = (place * self.window.dilations[axis]) as isize;
-            offsets[axis] = dilated - self.window.pads_begin[axis] as isize;
-        }
-        offsets
-    }
-
-    /// Flat place of the input row that output row `row` reads; `None` in the padding.
-    fn row_start(&self, row: usize, offsets: &[isize]) -> Option<usize> {
-        let axes = self.outputs.len();
-        let (mut rest, mut start) = (row, 0);
-        let mut stride = self.x_shape[axes + 1];
-        for axis in (0..axes - 1).rev() {
-            let place = (rest % self.outputs[axis]) * self.window.strides[axis];
-            rest /= self.outputs[axis];
-            let read = place as isize + offsets[axis];
-            if read < 0 || read >= self.x_shape[axis + 2] as isize {
-                return None;
-            }
-            start += read as usize * stride;
-            stride *= self.x_shape[axis + 2];
-        }
-        Some(start)
-    }
 }
 
 #[cfg(test)]

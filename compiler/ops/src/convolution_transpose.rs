@@ -7,6 +7,7 @@ use crate::operator::{FusionClass, Graph, OpError, Operator, named, required};
 use crate::phases;
 use crate::shape::output_type;
 use crate::shape::{bounded, check_same_type};
+use crate::sums::for_each_chunk;
 use hone_graph::{InferError, ValueId};
 use hone_tensor::{BufferId, Builder, Combiner, Expr};
 use hone_types::{Tensor, TensorType};
@@ -204,7 +205,7 @@ impl Operator for ConvolutionTranspose {
         let (channels, outputs) = (x.shape()[1], w.shape()[1]);
         let out_plane: usize = scatter.output.iter().product();
         let mut values = vec![0.0; output.elements()];
-        for (index, sums) in values.chunks_exact_mut(out_plane).enumerate() {
+        for_each_chunk(&mut values, out_plane, |index, sums| {
             let (batch, channel) = (index / output.shape[1], index % output.shape[1]);
             sums.fill(bias.as_ref().map_or(0.0, |bias| bias[channel]));
             let group_channels = channels / self.groups;
@@ -216,7 +217,7 @@ impl Operator for ConvolutionTranspose {
                     scatter.add(x, tap, *weight, sums);
                 }
             }
-        }
+        });
         Ok(vec![f64::write(&output, &values)?])
     }
 

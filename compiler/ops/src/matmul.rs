@@ -8,6 +8,7 @@ use crate::operator::{FusionClass, OpError, Operator, named, required};
 use crate::shape::output_type;
 use crate::shape::{bounded, check_same_type};
 use crate::strided::{Points, broadcast_strides};
+use crate::sums::{COLUMNS, Products, for_each_chunk};
 use hone_graph::InferError;
 use hone_tensor::{BufferId, Builder, Combiner};
 use hone_types::{Tensor, TensorType};
@@ -44,8 +45,10 @@ impl Operator for MatMul {
         let Some(extents) = Extents::of(left.shape(), right.shape()) else {
             return Err(OpError::Value("operands have no matrix product".into()));
         };
-        Ok(vec![with_number!(output.dtype, Own => {
-            Own::write(&output, &extents.product(left.shape(), right.shape(), &Own::read(left), &Own::read(right)))?
+        let shapes = [left.shape(), right.shape()];
+        Ok(vec![with_number!(output.dtype, Scalar => {
+            let operands = [&Scalar::read(left)[..], &Scalar::read(right)];
+            Scalar::write(&output, &extents.products(shapes, operands))?
         })])
     }
 
@@ -92,6 +95,78 @@ fn batches<'a>(left: &'a [usize], right: &'a [usize]) -> (&'a [usize], &'a [usiz
     (batch(left), batch(right))
 }
 
+/// A number whose matrices have a product.
+trait Factor: Number {
+    /// Adds to `output`, `[rows, columns]`, the product of `left`, `[rows, reduced]`, and `right`,
+    /// `[reduced, columns]`.
+    fn product(extents: &Extents, left: &[Self], right: &[Self], output: &mut [Self]);
+}
+
+impl Factor for f64 {
+    /// The right operand is packed into panels of [`COLUMNS`] columns, which stay in the cache.
+    fn product(extents: &Extents, left: &[f64], right: &[f64], output: &mut [f64]) {
+        /// Rows that one thread computes with a panel.
+        const ROWS: usize = 32;
+        /// Products that are not worth a second thread.
+        const SMALL: usize = 1 << 18;
+        let Extents { reduced, columns, rows, .. } = *extents;
+        let panels = pack_panels(right, columns);
+        let offsets: Vec<usize> = (0..reduced).map(|k| k * COLUMNS).collect();
+        let small = rows * columns * reduced < SMALL;
+        let rows = if small { rows } else { ROWS };
+        for_each_chunk(output, rows * columns, |index, output| {
+            let left = &left[index * rows * reduced..][..output.len() / columns * reduced];
+            let mut sums = vec![0.0; output.len() / columns * COLUMNS];
+            for (panel, terms) in panels.chunks_exact(reduced * COLUMNS).enumerate() {
+                sums.fill(0.0);
+                Products { factors: left, terms, offsets: &offsets }.add_to(&mut sums, COLUMNS);
+                let first = panel * COLUMNS;
+                let width = COLUMNS.min(columns - first);
+                for (row, sums) in output.chunks_exact_mut(columns).zip(sums.chunks(COLUMNS)) {
+                    row[first..first + width].copy_from_slice(&sums[..width]);
+                }
+            }
+        });
+    }
+}
+
+/// `[reduced, columns]` as `[ceil(columns / COLUMNS), reduced, COLUMNS]`, filled up with zeros.
+fn pack_panels(matrix: &[f64], columns: usize) -> Vec<f64> {
+    let reduced = matrix.len() / columns.max(1);
+    let mut panels = vec![0.0; columns.div_ceil(COLUMNS) * reduced * COLUMNS];
+    for (panel, first) in panels.chunks_mut(reduced * COLUMNS).zip((0..).step_by(COLUMNS)) {
+        let width = COLUMNS.min(columns - first);
+        for (packed, row) in panel.chunks_mut(COLUMNS).zip(matrix.chunks(columns)) {
+            packed[..width].copy_from_slice(&row[first..first + width]);
+        }
+    }
+    panels
+}
+
+/// Sums of integers wrap around, so their order is free.
+fn integer_product<N: Number>(extents: &Extents, left: &[N], right: &[N], output: &mut [N]) {
+    let rows = left.chunks_exact(extents.reduced);
+    for (left, output) in rows.zip(output.chunks_exact_mut(extents.columns)) {
+        for (factor, right) in left.iter().zip(right.chunks_exact(extents.columns)) {
+            for (sum, value) in output.iter_mut().zip(right) {
+                *sum = sum.plus(factor.times(*value));
+            }
+        }
+    }
+}
+
+impl Factor for i64 {
+    fn product(extents: &Extents, left: &[i64], right: &[i64], output: &mut [i64]) {
+        integer_product(extents, left, right, output);
+    }
+}
+
+impl Factor for u64 {
+    fn product(extents: &Extents, left: &[u64], right: &[u64], output: &mut [u64]) {
+        integer_product(extents, left, right, output);
+    }
+}
+
 /// Extents of a product.
 struct Extents {
     batch: Vec<usize>,
@@ -123,57 +198,26 @@ impl Extents {
     }
 
     /// All products of the batch.
-    fn product<N: Number>(
-        &self,
-        left_shape: &[usize],
-        right_shape: &[usize],
-        left: &[N],
-        right: &[N],
-    ) -> Vec<N> {
+    fn products<N: Factor>(&self, shapes: [&[usize]; 2], operands: [&[N]; 2]) -> Vec<N> {
         let sizes = [self.rows * self.reduced, self.reduced * self.columns];
         let size = self.rows * self.columns;
         let count: usize = self.batch.iter().product();
         let mut output = vec![N::ZERO; count * size];
-        if size == 0 {
+        if size == 0 || self.reduced == 0 {
             return output;
         }
-        let (left_batch, right_batch) = batches(left_shape, right_shape);
+        let (left_batch, right_batch) = batches(shapes[0], shapes[1]);
         let strides =
             [left_batch, right_batch].map(|batch| broadcast_strides(batch, self.batch.len()));
         let mut points = Points::new(&self.batch);
         for output in output.chunks_exact_mut(size) {
-            let places = [0, 1].map(|operand| points.place(&strides[operand]) * sizes[operand]);
-            let (left, right) = (&left[places[0]..][..sizes[0]], &right[places[1]..][..sizes[1]]);
-            self.one_product(left, right, output);
+            let starts = [0, 1].map(|operand| points.place(&strides[operand]) * sizes[operand]);
+            let (left, right) =
+                (&operands[0][starts[0]..][..sizes[0]], &operands[1][starts[1]..][..sizes[1]]);
+            N::product(self, left, right, output);
             points.advance();
         }
         output
-    }
-
-    /// One product. A block of rows and a panel of columns stay in the cache while the right operand
-    /// passes by once.
-    fn one_product<N: Number>(&self, left: &[N], right: &[N], output: &mut [N]) {
-        const ROWS: usize = 16;
-        const PANEL: usize = 256;
-        if self.reduced == 0 {
-            return;
-        }
-        let blocks = left.chunks(ROWS * self.reduced).zip(output.chunks_mut(ROWS * self.columns));
-        for (left, output) in blocks {
-            for first in (0..self.columns).step_by(PANEL) {
-                let width = PANEL.min(self.columns - first);
-                for (step, right) in right.chunks_exact(self.columns).enumerate() {
-                    let right = &right[first..first + width];
-                    let rows = left.chunks_exact(self.reduced);
-                    for (left, sums) in rows.zip(output.chunks_exact_mut(self.columns)) {
-                        let factor = left[step];
-                        for (sum, value) in sums[first..first + width].iter_mut().zip(right) {
-                            *sum = sum.plus(factor.times(*value));
-                        }
-                    }
-                }
-            }
-        }
     }
 
     fn output(&self, left_rank: usize, right_rank: usize) -> Vec<usize> {

@@ -5,6 +5,7 @@ use crate::interleave::{
     at, dot_of, multiply, place, places, plain_type, product, separate, sum_type,
 };
 use crate::operator::{FusionClass, OpError, Operator, named, required};
+use crate::sums::{COLUMNS, Products, for_each_chunk};
 use hone_graph::InferError;
 use hone_tensor::{BufferId, Builder, Combiner, Expr};
 use hone_types::{Tensor, TensorType};
@@ -57,21 +58,18 @@ impl Operator for WinogradMultiply {
         let (blocks, lanes) = (u.shape()[3], u.shape()[4]);
         let (wide, out_lanes) = (u.shape()[2], u.shape()[5]);
         let tiles: usize = v.shape()[3..6].iter().product();
-        let (left, right) = (v.to_f64(), u.to_f64());
-        let result: Vec<f64> = (0..output.elements())
-            .map(|flat| {
-                let (o, tile) = (flat % out_lanes, flat / out_lanes % tiles);
-                let (block, plane) =
-                    (flat / (out_lanes * tiles) % wide, flat / (out_lanes * tiles * wide));
-                let term = |k: usize| {
-                    let (outer, c) = (k / lanes, k % lanes);
-                    left[((plane * blocks + outer) * tiles + tile) * lanes + c]
-                        * right[(((plane * wide + block) * blocks + outer) * lanes + c) * out_lanes
-                            + o]
-                };
-                (0..blocks * lanes).map(term).sum()
-            })
-            .collect();
+        let depth = blocks * lanes;
+        let left = rows_of_tiles(&v.to_f64(), [blocks, tiles, lanes]);
+        let mut right = u.to_f64();
+        // What is read past the last column of the last block is left out of the sums.
+        right.resize(right.len() + COLUMNS, 0.0);
+        let offsets: Vec<usize> = (0..depth).map(|k| k * out_lanes).collect();
+        let mut result = vec![0.0; output.elements()];
+        for_each_chunk(&mut result, tiles * out_lanes, |index, sums| {
+            let factors = &left[index / wide * tiles * depth..][..tiles * depth];
+            let terms = &right[index * depth * out_lanes..];
+            Products { factors, terms, offsets: &offsets }.add_to(sums, out_lanes);
+        });
         Ok(vec![Tensor::from_f64(output.dtype, output.shape, &result)?])
     }
 
@@ -110,4 +108,16 @@ impl Operator for WinogradMultiply {
         };
         outputs.iter().map(direct).sum()
     }
+}
+/// `[.., blocks, tiles, lanes]` as `[.., tiles, blocks, lanes]`.
+fn rows_of_tiles(values: &[f64], [blocks, tiles, lanes]: [usize; 3]) -> Vec<f64> {
+    let mut rows = Vec::with_capacity(values.len());
+    for plane in values.chunks_exact((blocks * tiles * lanes).max(1)) {
+        for tile in 0..tiles {
+            for block in 0..blocks {
+                rows.extend_from_slice(&plane[(block * tiles + tile) * lanes..][..lanes]);
+            }
+        }
+    }
+    rows
 }
