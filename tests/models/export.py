@@ -1,4 +1,4 @@
-"""Exports the models of zoo.py, and those named of others.py, to ONNX with seeded inputs and
+"""Exports the models of zoo.py, and those named of others.py, more.py and sets.QUANTIZED, to ONNX with seeded inputs and
 onnxruntime's outputs.
 
     export.py FOLDER [NAME ...]
@@ -23,6 +23,8 @@ import onnxruntime
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+import quantize
+import sets
 import zoo
 
 DYNAMO = ["resnet50", "mobilenet_v3_large", "bert-base", "lstm", "unet_bilinear"]
@@ -60,6 +62,14 @@ def export(name, folder):
     (folder / f"{name}.facts.json").write_text(json.dumps(facts) + "\n")
     # Last, so that a file of outputs means a finished export.
     np.savez(folder / f"{name}.outputs.npz", **outputs)
+
+
+def export_quantized(name, folder):
+    """Quantizes the plain model, which is exported first where it is missing."""
+    plain = name.rsplit(".", 1)[0]
+    if not (folder / f"{plain}.outputs.npz").exists():
+        export(plain, folder)
+    quantize.make(folder, name)
 
 
 def floating_point_operations(model, inputs):
@@ -111,9 +121,12 @@ def main():
     arguments.folder.mkdir(parents=True, exist_ok=True)
     warnings.filterwarnings("ignore")
     torch.set_num_threads(1)
-    failed = []
+    failed, quantized = [], []
     for name in arguments.names or EVERYTHING:
         if (arguments.folder / f"{name}.outputs.npz").exists():
+            continue
+        if name in sets.QUANTIZED:
+            quantized.append(name)
             continue
         started = time.monotonic()
         print(f"{name}: exporting", flush=True)
@@ -124,6 +137,8 @@ def main():
             failed.append(name)
             continue
         print(f"{name}: {time.monotonic() - started:.1f} s", flush=True)
+    for name in quantized:
+        export_quantized(name, arguments.folder)
     if arguments.operators:
         operators(arguments.folder, arguments.operators)
     sys.exit(f"not exported: {', '.join(failed)}" if failed else 0)

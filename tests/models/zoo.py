@@ -11,6 +11,7 @@ import torchvision
 import transformers
 from torch import nn
 
+import more
 import others
 
 
@@ -186,17 +187,21 @@ MODELS = {
 
 
 def unlike_each_other(model):
-    """Moves vectors of equal numbers apart: an exporter shares what is equal, training never is."""
+    """Moves equal numbers apart: an exporter shares what is equal, training never is. Matrices of zeros,
+    as the heads of some networks begin, get random numbers: what a zero matrix gives shows nothing."""
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.dim() == 1 and (parameter == parameter[0]).all():
                 parameter.add_(0.02 * torch.randn_like(parameter))
+            if parameter.dim() > 1 and (parameter == 0).all():
+                parameter.normal_(0.0, 0.02)
 
 
 def make(name):
-    """The module and its inputs (name to tensor) for `name`, here or in others.py, from a fixed seed."""
+    """The module and its inputs (name to tensor) for `name`, here, in others.py or more.py, from a fixed
+    seed."""
     torch.manual_seed(20)
     np.random.seed(20)
-    model, inputs = {**others.MODELS, **MODELS}[name]()
+    model, inputs = {**others.MODELS, **more.MODELS, **MODELS}[name]()
     unlike_each_other(model)
     return model, inputs

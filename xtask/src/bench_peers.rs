@@ -3,7 +3,8 @@
 //! One process per peer, each pinned to the same processors and answering the protocol of
 //! `tests/peers/serve.py`. Rounds are interleaved (A B C, B C A, …), so that what the machine does
 //! meanwhile meets everyone; the machine's peak rate of fused multiply-adds is probed in the same
-//! rounds. Results go to `docs/benchmarks/` as a table, JSON and a plot.
+//! rounds, and rounds in which it is low are left out. Every run is kept in
+//! `docs/benchmarks/PROCESSOR/SET.json`; the table there is made of three runs or more.
 
 use std::path::{Path, PathBuf};
 
@@ -17,19 +18,23 @@ mod peer;
 mod plot;
 mod process;
 mod report;
+mod runs;
 mod statistics;
 
 use machine::Machine;
-use measure::Group;
+use runs::{Run, Runs};
 
 /// What `cargo xtask bench-peers` takes.
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// Models of `tests/models/zoo.py` and `others.py`, exported if they are missing.
-    #[arg(long, value_delimiter = ',', default_value = "resnet50,mobilenet_v2,bert-base")]
+    /// Which set of `tests/models/sets.py`: public, development, sealed or quantized.
+    #[arg(long, default_value = "public")]
+    set: String,
+    /// Only these of its models; nothing is kept then.
+    #[arg(long, value_delimiter = ',')]
     models: Vec<String>,
-    /// Which peers, by name.
-    #[arg(long, value_delimiter = ',', default_values = peer::NAMES)]
+    /// Which peers, by name; iree, tract and tvm are further ones.
+    #[arg(long, value_delimiter = ',', default_values = peer::USUAL)]
     peers: Vec<String>,
     /// Numbers of threads; each is pinned to as many processors.
     #[arg(long, value_delimiter = ',', default_values_t = [1, 2])]
@@ -47,18 +52,20 @@ pub struct Arguments {
     /// The `hone` program; left out of the comparison where it is missing.
     #[arg(long, default_value = "target/release/hone")]
     hone: PathBuf,
-    /// The name of the result's files.
-    #[arg(long, default_value = "peers")]
-    name: String,
 }
 
 /// Runs the comparison and writes its results.
 pub fn run(arguments: &Arguments) -> Result<()> {
     let models = repository::scratch().join("models");
-    crate::models::export(&arguments.models)?;
+    let names = match arguments.models.is_empty() {
+        true => set(&arguments.set)?,
+        false => arguments.models.clone(),
+    };
+    crate::models::export(&names)?;
     let mut machine = Machine::probe(arguments.realtime)?;
+    let code = runs::code(machine.began)?;
     let mut groups = Vec::new();
-    for model in &arguments.models {
+    for model in &names {
         for &threads in &arguments.threads {
             if threads == 0 || threads > machine.processors {
                 bail!("{threads} threads asked for, this machine has {}", machine.processors);
@@ -69,25 +76,46 @@ pub fn run(arguments: &Arguments) -> Result<()> {
                 turn: arguments.turn,
                 realtime: arguments.realtime,
             };
-            let group = measure::group(&models, model, threads, peers, &settings, &mut machine)?;
-            println!("{}", report::table(&group));
-            groups.push(group);
+            groups.push(measure::group(&models, model, threads, peers, &settings, &mut machine)?);
+            let run = Run { machine: machine.clone(), code: code.clone(), groups };
             // After each group: a long comparison that is cut off keeps what it has.
-            write(&arguments.name, &machine, &groups)?;
+            groups = show(arguments, run)?.groups;
         }
     }
     Ok(())
 }
 
-fn write(name: &str, machine: &Machine, groups: &[Group]) -> Result<()> {
-    let folder = repository::root().join("docs/benchmarks");
-    std::fs::create_dir_all(&folder)?;
-    let save = |extension: &str, text: String| -> Result<()> {
-        python::write(&folder.join(format!("{name}.{extension}")), &text)
-    };
-    save("json", report::json(machine, groups)?)?;
-    save("md", report::markdown(name, machine, groups))?;
-    save("svg", plot::svg(groups))
+/// Prints the newest group, and writes the files where the whole set is measured.
+fn show(arguments: &Arguments, run: Run) -> Result<Run> {
+    let processor = run.machine.processor.clone();
+    let set = &arguments.set;
+    let whole = arguments.models.is_empty();
+    let mut runs = if whole { Runs::read(&processor, set)? } else { Runs::default() };
+    runs.keep(run);
+    let Some(run) = runs.all().last() else { bail!("a run that was kept is gone") };
+    if let Some(group) = run.groups.last() {
+        let key = (group.model.clone(), group.threads);
+        println!("## {}\n\n{}", report::title(group), report::table(set, &runs, &key, group));
+    }
+    if whole {
+        runs.write(&processor, set)?;
+        let folder = runs::folder(&processor);
+        python::write(&folder.join(format!("{set}.md")), &report::markdown(set, &runs))?;
+        python::write(&folder.join(format!("{set}.svg")), &plot::svg(&run.groups))?;
+    }
+    runs.into_newest()
+}
+
+/// The names of a set's models.
+fn set(name: &str) -> Result<Vec<String>> {
+    let script = repository::root().join("tests/models/sets.py");
+    let output = std::process::Command::new(python::environment("models")?)
+        .args([script.as_os_str(), name.as_ref()])
+        .output()?;
+    if !output.status.success() {
+        bail!("{}", String::from_utf8_lossy(&output.stderr).trim());
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect())
 }
 
 /// `path` as an argument for a process that runs elsewhere.

@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{python, repository};
 
 /// What the machine is.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Machine {
     /// The processor's name.
     pub processor: String,
@@ -80,6 +80,24 @@ impl Machine {
         self.load = self.load.max(load.unwrap_or(0.0));
         let text = String::from_utf8_lossy(&output.stdout);
         text.trim().parse().with_context(|| format!("not a rate: {text}"))
+    }
+}
+
+#[cfg(test)]
+impl Machine {
+    /// A machine that is nothing but its name.
+    pub fn named(processor: &str, began: u64) -> Self {
+        Self {
+            processor: processor.into(),
+            processors: 1,
+            features: Vec::new(),
+            memory: 0,
+            kernel: String::new(),
+            began,
+            load: 0.0,
+            realtime: false,
+            probe: PathBuf::new(),
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::machine::Machine;
 use super::peer::Peer;
@@ -25,7 +25,7 @@ pub struct Settings {
 }
 
 /// One model with one number of threads.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Group {
     /// The model's name.
     pub model: String,
@@ -42,7 +42,7 @@ pub struct Group {
 }
 
 /// One peer's figures.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Measured {
     /// The peer's name.
     pub peer: String,
@@ -59,10 +59,27 @@ pub struct Measured {
     pub error: f64,
 }
 
+/// The least rate that the probe must reach in a round that counts, as a fraction of the run's best.
+const UNDISTURBED: f64 = 0.95;
+
+impl Group {
+    /// The best probed rate, in GFLOP/s.
+    pub fn peak(&self) -> f64 {
+        self.fma_peaks.iter().copied().fold(0.0, f64::max)
+    }
+
+    /// For each round, whether the machine was undisturbed as far as the probe can tell.
+    pub fn undisturbed(&self) -> Vec<bool> {
+        let least = UNDISTURBED * self.peak();
+        self.fma_peaks.iter().map(|rate| *rate >= least).collect()
+    }
+}
+
 impl Measured {
-    /// The median of all latencies, in milliseconds.
-    pub fn latency(&self) -> f64 {
-        median(&self.rounds.concat()).unwrap_or(f64::NAN)
+    /// The median of all latencies in the rounds to keep, in milliseconds; `None` where there are none.
+    pub fn latency(&self, keep: &[bool]) -> Option<f64> {
+        let rounds = self.rounds.iter().zip(keep).filter(|(_, keep)| **keep);
+        median(&rounds.flat_map(|(round, _)| round.iter().copied()).collect::<Vec<_>>())
     }
 
     /// The lowest and highest round's median, in milliseconds.
@@ -137,11 +154,7 @@ fn start(
     let messages = scratch.join(format!("{}.log", peer.name));
     let (onnx, inputs) = (file("onnx"), file("inputs.npz"));
     let launch = || Process::start(peer, &onnx, &inputs, threads, processors, &messages);
-    let compiled = if peer.ahead { Some(launch()?.ready.compile_ms) } else { None };
     let mut process = launch()?;
-    if let Some(milliseconds) = compiled {
-        process.ready.compile_ms = milliseconds;
-    }
     let first = run_once(&mut process, settings)?;
     let peak_memory = process.peak_memory()?;
     let outputs = scratch.join(format!("{}.npz", peer.name));
@@ -184,7 +197,8 @@ fn take_turn(process: &mut Process, first_ms: f64, settings: &Settings) -> Resul
     if settings.realtime {
         process.precede(false)?;
     }
-    Ok(latencies.into_iter().map(|latency| latency as f64 / 1e6).collect())
+    // To a microsecond: what is finer than that is not kept.
+    Ok(latencies.into_iter().map(|latency| (latency as f64 / 1e3).round() / 1e3).collect())
 }
 
 /// The largest difference of two files of arrays, over the second one's largest number.

@@ -1,17 +1,23 @@
 //! The peers: what runs them.
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Result, bail};
 
 use super::absolute;
 use crate::{python, repository};
 
-/// The peers' names, in the order that the first round takes.
-pub const NAMES: [&str; 9] = [
+/// The peers that are compared unless others are named, in the order that the first round takes.
+pub const USUAL: [&str; 7] =
+    ["hone", "hone-bf16", "hone-avx2", "onnxruntime", "openvino", "openvino-default", "torch"];
+
+/// All peers.
+const NAMES: [&str; 10] = [
     "hone",
     "hone-bf16",
+    "hone-avx2",
     "onnxruntime",
     "openvino",
     "openvino-default",
@@ -30,8 +36,6 @@ pub struct Peer {
     pub program: Vec<OsString>,
     /// Arguments after model, inputs and threads.
     pub last: Vec<OsString>,
-    /// Whether a process of its own compiles, and those that run find the result.
-    pub ahead: bool,
 }
 
 /// The peers called `names`; one that cannot be set up is said aloud and left out.
@@ -52,8 +56,9 @@ pub fn all(names: &[String], hone: &Path) -> Result<Vec<Peer>> {
 fn find(name: &str, hone: &Path) -> Result<Peer> {
     // Name, environment, script, last argument.
     let (environment, script, last): (_, _, &[&str]) = match name {
-        "hone" => return ours(name, hone, "f32"),
-        "hone-bf16" => return ours(name, hone, "bf16"),
+        "hone" => return ours(name, hone, "host", "f32"),
+        "hone-bf16" => return ours(name, hone, "host", "bf16"),
+        "hone-avx2" => return ours(name, hone, "linux/amd64:x86-64-v3", "f32"),
         "onnxruntime" => ("onnxruntime", "onnxruntime_peer.py", &[]),
         "openvino" => ("openvino", "openvino_peer.py", &["f32"]),
         "openvino-default" => ("openvino", "openvino_peer.py", &["default"]),
@@ -69,16 +74,29 @@ fn find(name: &str, hone: &Path) -> Result<Peer> {
         name: name.to_owned(),
         program: vec![interpreter.into(), script.into()],
         last: last.iter().map(OsString::from).collect(),
-        ahead: false,
     })
 }
 
-fn ours(name: &str, hone: &Path, precision: &str) -> Result<Peer> {
+/// Hone through its shared library, from Python as the others.
+fn ours(name: &str, hone: &Path, target: &str, precision: &str) -> Result<Peer> {
     let program = absolute(hone);
     if !program.exists() {
         bail!("{} does not exist: build it with cargo build --release", program.display());
     }
-    let options = ["bench", "--serve", "--precision", precision].map(OsString::from);
-    let program = [program.into()].into_iter().chain(options).collect();
-    Ok(Peer { name: name.to_owned(), program, last: Vec::new(), ahead: true })
+    let interpreter = python::environment("onnxruntime")?;
+    let script = repository::root().join("tests/peers/hone_peer.py");
+    let last: [OsString; 4] = [program.into(), library()?.into(), target.into(), precision.into()];
+    let program = vec![interpreter.into(), script.into()];
+    Ok(Peer { name: name.to_owned(), program, last: last.into() })
+}
+
+/// The runtime's shared library as it ships, built where it is missing or old.
+fn library() -> Result<PathBuf> {
+    let mut command = Command::new(env!("CARGO"));
+    command.args(["rustc", "--quiet", "-p", "hone-runtime", "--profile", "runtime"]);
+    command.args(["--crate-type", "cdylib"]).current_dir(repository::root());
+    python::check("build the runtime's library", &mut command)?;
+    let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
+    let target = target.unwrap_or_else(|| repository::root().join("target"));
+    Ok(absolute(&target.join("runtime/libhone_runtime.so")))
 }

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use super::measure::{Group, Measured};
 use super::report::title;
+use super::runs::is_ours;
 
 const WIDTH: f64 = 900.0;
 const NAMES: f64 = 150.0;
@@ -39,7 +40,9 @@ fn draw(picture: &mut String, group: &Group, mut top: f64) -> f64 {
         escaped(&title(group))
     );
     top += HEAD;
-    let latencies: Vec<f64> = group.results.iter().map(Measured::latency).collect();
+    let kept = group.undisturbed();
+    let latency = |result: &Measured| result.latency(&kept).unwrap_or(f64::NAN);
+    let latencies: Vec<f64> = group.results.iter().map(latency).collect();
     let best = latencies.iter().copied().fold(f64::INFINITY, f64::min);
     let longest = latencies.iter().copied().filter(|&l| l <= 10.0 * best).fold(best, f64::max);
     let scale = (WIDTH - NAMES - NUMBERS) / longest;
@@ -47,7 +50,7 @@ fn draw(picture: &mut String, group: &Group, mut top: f64) -> f64 {
         let width = latency.min(longest) * scale;
         let colour = match result.peer.as_str() {
             _ if latency > longest => "url(#cut)",
-            "hone" => "#d9480f",
+            peer if is_ours(peer) => "#d9480f",
             _ => "#9aa5b1",
         };
         let (low, high) = result.spread();

@@ -1,0 +1,46 @@
+"""The sets of networks that are compared, and how a network comes into one.
+
+public       The six networks that most comparisons of compilers show.
+development  Networks that may be looked at step by step while the compiler is made faster: all that
+             were measured before there was a sealed set, and half of those added later.
+sealed       The other half: never profiled, never inspected, only measured as a whole. They show what
+             the work on the others is worth for a network that nobody looked at.
+quantized    Networks with 8-bit integers, as quantize.py writes them.
+
+Which half a network of more.py belongs to is decided by the digest of its name, not by anybody:
+sealed where the first byte of SHA-256 is even.
+
+    sets.py SET     prints the names, one a line
+"""
+
+import hashlib
+import sys
+
+PUBLIC = ["resnet50", "resnet101", "mobilenet_v2", "efficientnet_b0", "bert-base", "vit_b_16"]
+QUANTIZED = [
+    "resnet50.qdq", "resnet50.qdq-signed", "resnet50.qoperator", "mobilenet_v2.qdq", "bert-base.dynamic"
+]
+
+
+def is_sealed(name):
+    return hashlib.sha256(name.encode()).digest()[0] % 2 == 0
+
+
+def names(which):
+    if which == "public":
+        return PUBLIC
+    if which == "quantized":
+        return QUANTIZED
+    import more
+    import others
+
+    sealed = [name for name in more.MODELS if is_sealed(name)]
+    if which == "sealed":
+        return sealed
+    if which == "development":
+        return [*others.MODELS, *(name for name in more.MODELS if name not in sealed)]
+    sys.exit(f"no set called {which}: public, development, sealed or quantized")
+
+
+if __name__ == "__main__":
+    print("\n".join(names(sys.argv[1])))

@@ -1,0 +1,249 @@
+//! Runs of a comparison, kept per processor and set, and pooled.
+//!
+//! Always true: runs are pooled only where they measured the same code on the same processor, and they
+//! count as different ones only where an hour lies between their beginnings.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+
+use super::machine::Machine;
+use super::measure::{Group, Measured};
+use super::statistics::median;
+use crate::{python, repository};
+
+/// Runs that a table needs.
+pub const WANTED: usize = 3;
+/// Seconds between the beginnings of runs that count as different ones.
+const APART: u64 = 3600;
+
+/// One run of the comparison.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Run {
+    /// The machine, and when.
+    pub machine: Machine,
+    /// What was measured: the versions of the compiler's and the runtime's folders.
+    pub code: String,
+    /// What came out.
+    pub groups: Vec<Group>,
+}
+
+/// All runs of a set on a processor, the newest last.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Runs {
+    schema: u32,
+    runs: Vec<Run>,
+}
+
+impl Default for Runs {
+    fn default() -> Self {
+        Self { schema: 2, runs: Vec::new() }
+    }
+}
+
+impl Runs {
+    /// Those that were kept of `set` on `processor`; none where there is no file.
+    pub fn read(processor: &str, set: &str) -> Result<Self> {
+        let path = folder(processor).join(format!("{set}.json"));
+        if !path.exists() {
+            return Ok(Self::default());
+        }
+        let text = fs::read_to_string(&path)?;
+        let runs: Self = serde_json::from_str(&text)
+            .with_context(|| format!("{} is no file of runs", path.display()))?;
+        if runs.schema != 2 {
+            bail!("{} has schema {}, this program writes 2", path.display(), runs.schema);
+        }
+        Ok(runs)
+    }
+
+    /// Adds a run, or brings the one that began at the same second up to date. Runs of other code than the
+    /// newest are given up: they say nothing of it, and the history keeps them.
+    pub fn keep(&mut self, run: Run) {
+        self.runs.retain(|old| old.machine.began != run.machine.began && old.code == run.code);
+        self.runs.push(run);
+    }
+
+    /// The runs.
+    pub fn all(&self) -> &[Run] {
+        &self.runs
+    }
+
+    /// The newest run.
+    pub fn into_newest(self) -> Result<Run> {
+        self.runs.into_iter().last().context("no run was kept")
+    }
+
+    /// Writes the file.
+    pub fn write(&self, processor: &str, set: &str) -> Result<()> {
+        let folder = folder(processor);
+        fs::create_dir_all(&folder)?;
+        let text = serde_json::to_string(self)? + "\n";
+        python::write(&folder.join(format!("{set}.json")), &text)
+    }
+
+    /// How many runs lie an hour apart.
+    pub fn apart(&self) -> usize {
+        let mut begins: Vec<u64> = self.runs.iter().map(|run| run.machine.began).collect();
+        begins.sort_unstable();
+        let mut last: Option<u64> = None;
+        begins
+            .into_iter()
+            .filter(|&begin| {
+                let counts = last.is_none_or(|last| begin >= last + APART);
+                last = if counts { Some(begin) } else { last };
+                counts
+            })
+            .count()
+    }
+
+    /// Models and numbers of threads that every run has, in the newest one's order.
+    pub fn keys(&self) -> Vec<(String, usize)> {
+        let newest = self.runs.last().map_or(&[][..], |run| &run.groups);
+        let keys = newest.iter().map(|group| (group.model.clone(), group.threads));
+        keys.filter(|key| self.runs.iter().all(|run| run.group(key).is_some())).collect()
+    }
+}
+
+impl Run {
+    /// Rounds that are left out because the machine was disturbed.
+    pub fn dropped(&self) -> usize {
+        let kept = self.groups.iter().flat_map(Group::undisturbed);
+        kept.filter(|kept| !kept).count()
+    }
+
+    /// The group of a model and a number of threads.
+    pub fn group(&self, (model, threads): &(String, usize)) -> Option<&Group> {
+        self.groups.iter().find(|group| group.model == *model && group.threads == *threads)
+    }
+}
+
+/// One peer's figures over all runs.
+pub struct Pooled<'a> {
+    /// The newest run's, for what does not change: versions, memory, error.
+    pub newest: &'a Measured,
+    /// Median of the runs' medians, in milliseconds.
+    pub latency: f64,
+    /// The lowest and the highest run's median.
+    pub spread: (f64, f64),
+    /// How many times faster the fastest exact peer was, in each run; below 1 where this one was faster.
+    pub behind: Vec<f64>,
+}
+
+/// The peers of one model and number of threads over all runs. `exact` is the largest error of a peer that
+/// others are compared with.
+pub fn pool<'a>(runs: &'a Runs, key: &(String, usize), exact: f64) -> Vec<Pooled<'a>> {
+    let groups: Vec<&Group> = runs.runs.iter().filter_map(|run| run.group(key)).collect();
+    let Some(newest) = groups.last() else { return Vec::new() };
+    let of = |group: &'a Group, peer: &str| group.results.iter().find(|r| r.peer == peer);
+    let pooled = newest.results.iter().filter_map(|result| {
+        let mut latencies = Vec::new();
+        let mut behind = Vec::new();
+        for group in &groups {
+            let kept = group.undisturbed();
+            let latency = of(group, &result.peer)?.latency(&kept)?;
+            let others = group.results.iter().filter(|r| !is_ours(&r.peer) && r.error <= exact);
+            let best = others.filter_map(|r| r.latency(&kept)).fold(f64::INFINITY, f64::min);
+            latencies.push(latency);
+            behind.push(latency / best);
+        }
+        let bounds = |f: fn(f64, f64) -> f64, start: f64| latencies.iter().copied().fold(start, f);
+        Some(Pooled {
+            newest: result,
+            latency: median(&latencies)?,
+            spread: (bounds(f64::min, f64::INFINITY), bounds(f64::max, 0.0)),
+            behind,
+        })
+    });
+    pooled.collect()
+}
+
+/// Whether a peer is a form of Hone.
+pub fn is_ours(peer: &str) -> bool {
+    peer.split('-').next() == Some("hone")
+}
+
+/// Where a processor's results lie.
+pub fn folder(processor: &str) -> PathBuf {
+    repository::root().join("docs/benchmarks").join(slug(processor))
+}
+
+/// What can name a folder: letters and digits of the processor's name, joined by hyphens.
+pub fn slug(processor: &str) -> String {
+    let words = processor.split(|letter: char| !letter.is_ascii_alphanumeric());
+    let words = words.filter(|word| !word.is_empty()).map(str::to_lowercase);
+    words.collect::<Vec<_>>().join("-")
+}
+
+/// What is measured: the versions of the folders that decide it. Uncommitted changes are named, so that
+/// such a run is pooled with nothing.
+pub fn code(began: u64) -> Result<String> {
+    let git = |arguments: &[&str]| -> Result<String> {
+        let output =
+            Command::new("git").args(arguments).current_dir(repository::root()).output()?;
+        Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    };
+    let trees = git(&["rev-parse", "HEAD:compiler", "HEAD:runtime"])?;
+    let short: Vec<String> = trees.lines().map(|tree| tree.chars().take(12).collect()).collect();
+    let changed = !git(&["status", "--porcelain", "--", "compiler", "runtime"])?.is_empty();
+    Ok(short.join("-") + &if changed { format!("-changed-{began}") } else { String::new() })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::bench_peers::process::Ready;
+
+    fn measured(peer: &str, rounds: &[f64], error: f64) -> Measured {
+        let ready = Ready {
+            version: String::new(),
+            settings: String::new(),
+            compile_ms: 0.0,
+            load_ms: 0.0,
+        };
+        let rounds = rounds.iter().map(|latency| vec![*latency]).collect();
+        Measured { peer: peer.into(), ready, first_ms: 1.0, rounds, peak_memory: 0, error }
+    }
+
+    fn run(began: u64, hone: f64) -> Run {
+        let results = vec![
+            // The second round was disturbed: its probe is low.
+            measured("hone", &[hone, 100.0], 0.0),
+            measured("exact", &[3.0, 0.1], 1e-5),
+            measured("rough", &[1.0, 1.0], 1e-1),
+        ];
+        let group = Group {
+            model: "net".into(),
+            threads: 1,
+            gflop: None,
+            fma_peaks: vec![100.0, 90.0],
+            results,
+            left_out: Vec::new(),
+        };
+        let machine = Machine::named("Some CPU @ 3", began);
+        Run { machine, code: "a".into(), groups: vec![group] }
+    }
+
+    #[test]
+    fn runs_are_pooled_without_disturbed_rounds_and_rough_peers() {
+        let mut runs = Runs { schema: 2, runs: Vec::new() };
+        for (began, hone) in [(0, 2.0), (10, 1.0), (4000, 1.5)] {
+            runs.keep(run(began, hone));
+        }
+        assert_eq!((runs.all().len(), runs.apart()), (3, 2));
+        let pooled = pool(&runs, &runs.keys()[0], 1e-3);
+        assert_eq!((pooled[0].latency, pooled[0].spread), (1.5, (1.0, 2.0)));
+        assert_eq!(pooled[0].behind, [2.0 / 3.0, 1.0 / 3.0, 0.5]);
+        runs.keep(Run { code: "b".into(), ..run(9000, 1.0) });
+        assert_eq!(runs.all().len(), 1);
+    }
+
+    #[test]
+    fn processors_name_folders() {
+        assert_eq!(slug("Intel(R) Xeon(R) @ 2.1GHz"), "intel-r-xeon-r-2-1ghz");
+    }
+}
