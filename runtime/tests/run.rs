@@ -107,6 +107,25 @@ fn a_step_too_small_stays_on_the_callers_thread() {
     assert_eq!(profile.steps[0].threads, 1);
 }
 
+/// Both ends of a range of tasks lie in one word: more than fit there are one thread's.
+#[test]
+fn a_step_of_more_tasks_than_can_be_divided_stays_on_the_callers_thread() {
+    let mut manifest = affine(6);
+    let mut huge = step("nothing", 1 << 32, vec![]);
+    let mut large = step("nothing", u32::MAX as usize, vec![]);
+    for step in [&mut huge, &mut large] {
+        step.arguments = manifest.variants[0].steps[0].arguments.clone();
+    }
+    manifest.variants[0].steps.extend([huge, large]);
+    let mut model = Model::load_memory(pack(&manifest), &threads(2)).unwrap();
+    let (x, mut y) = (ramp(6), ramp(6));
+    let mut profile = Profile::new(&model);
+    model.run_profiled(&[as_bytes(&x)], &mut [as_bytes_mut(&mut y)], &mut profile).unwrap();
+    assert_eq!(profile.steps[2].threads, 1);
+    assert_eq!(profile.steps[3].threads, model.threads());
+    assert_eq!(y, expected(&x));
+}
+
 #[test]
 fn weights_are_used_where_the_file_is_mapped() {
     let mut manifest = affine(1);
