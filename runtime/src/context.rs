@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use hone_artifact::BUFFER_ALIGNMENT;
 
@@ -11,7 +11,7 @@ use crate::claim::{self, TaskRange};
 use crate::memory::Region;
 use crate::plan::{Call, Plan, reserve};
 use crate::pool::{Entry, Pool};
-use crate::profile::Profile;
+use crate::profile::{Profile, StepProfile};
 use crate::seat::{Job, Seat};
 
 /// See the module's documentation.
@@ -121,14 +121,42 @@ impl Context {
     unsafe fn run_timed(&self, plan: &Plan, entry: &Entry<'_>, profile: &mut Profile) {
         let start = Instant::now();
         let mut last = start;
-        for (call, step) in plan.calls.iter().zip(&mut profile.steps) {
-            // SAFETY: the caller's promise.
-            step.threads = unsafe { self.step(call, entry) };
+        for (index, call) in plan.calls.iter().enumerate() {
+            let parts = profile.parts_mut(index);
+            let threads = match parts.is_empty() {
+                // SAFETY: the caller's promise.
+                true => unsafe { self.step(call, entry) },
+                // SAFETY: as above.
+                false => unsafe { self.step_in_parts(call, parts) },
+            };
             let now = Instant::now();
-            step.time = now - last;
+            if let Some(step) = profile.steps.get_mut(index) {
+                *step = StepProfile { time: now - last, threads };
+            }
             last = now;
         }
         profile.total = last - start;
+    }
+
+    /// Runs one step on this thread in as many calls as there are `times`, and writes down how long each
+    /// took.
+    ///
+    /// # Safety
+    /// As for `step`.
+    unsafe fn step_in_parts(&self, call: &Call, times: &mut [Duration]) -> usize {
+        let buffers = self.table.as_ptr().wrapping_add(call.first);
+        let parts = times.len() as i128;
+        let bound = |part: usize| (i128::from(call.tasks) * part as i128 / parts) as i64;
+        for (part, time) in times.iter_mut().enumerate() {
+            let start = Instant::now();
+            let (begin, end) = (bound(part), bound(part + 1));
+            if begin < end {
+                // SAFETY: the caller's promise.
+                unsafe { (call.kernel)(buffers, begin, end, self.scratch.cast()) };
+            }
+            *time = start.elapsed();
+        }
+        1
     }
 
     /// Claims free seats, as many as this run may use, and wakes those who sleep on them.

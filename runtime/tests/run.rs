@@ -95,6 +95,25 @@ fn the_profile_has_a_time_for_each_step() {
 }
 
 #[test]
+fn a_profile_in_parts_runs_every_task_and_times_each_part() {
+    for rows in [3, 4096] {
+        let (_folder, path) = file(&affine(rows));
+        let mut model = Model::load(&path, &threads(2)).unwrap();
+        let (x, mut y) = (ramp(rows), ramp(rows));
+        let mut profile = Profile::in_parts(&model, 10);
+        model.run_profiled(&[as_bytes(&x)], &mut [as_bytes_mut(&mut y)], &mut profile).unwrap();
+        assert_eq!(y, expected(&x));
+        for (index, step) in profile.steps.iter().enumerate() {
+            let parts = profile.parts(index);
+            assert_eq!((parts.len(), step.threads), (10, 1));
+            assert!(parts.iter().sum::<Duration>() <= step.time);
+            assert!(rows < 10 || parts.iter().all(|time| *time > Duration::ZERO));
+        }
+        assert!(profile.parts(2).is_empty());
+    }
+}
+
+#[test]
 fn a_step_too_small_stays_on_the_callers_thread() {
     let mut manifest = affine(6);
     manifest.variants[0].steps[0].min_tasks_per_thread = 4;
