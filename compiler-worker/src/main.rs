@@ -10,6 +10,7 @@ mod measure;
 mod npz;
 mod random;
 mod show;
+mod simulate;
 mod spec;
 mod storage;
 mod work;

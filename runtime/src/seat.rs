@@ -5,8 +5,9 @@
 //!
 //! - `IDLE` → `POSTED` by the run, after it wrote the job, → `TAKEN` by the worker, → `IDLE` by the worker
 //!   when it is done;
-//! - `POSTED` → `IDLE` by a run that has done its own part and finds the worker not there yet (asleep, or
-//!   off its processor): it does the job itself, so a busy machine costs little more than one thread does;
+//! - `POSTED` → `IDLE` by a run that finds no task left and the worker not there yet (asleep, or off its
+//!   processor): others have taken over the job's tasks ([`claim`]), so a busy machine costs little more
+//!   than one thread does;
 //! - `IDLE` → `SLEEPING` by a worker that has spun in vain, → `POSTED` (or `IDLE`, to warm it up) by the
 //!   run, which then wakes it;
 //! - `TAKEN` → `AWAITED` by a run that has spun in vain and sleeps, → `IDLE` by the worker, which wakes it;
@@ -17,6 +18,7 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::claim::{self, TaskRange};
 use crate::futex;
 use crate::library::Kernel;
 
@@ -42,24 +44,33 @@ const AWAIT_MOST: Duration = Duration::from_micros(100);
 /// within this.
 const LOOKS: u32 = 64;
 
-/// A range of a step's tasks for one thread.
+/// One thread's part in a step. The run that posts it keeps what it points to until the job is settled.
 #[derive(Clone, Copy)]
 pub(crate) struct Job {
     pub(crate) kernel: Kernel,
     pub(crate) buffers: *const *mut c_void,
-    pub(crate) begin: i64,
-    pub(crate) end: i64,
     pub(crate) scratch: *mut c_void,
+    /// What each thread of the step has not begun; as many as there are threads.
+    pub(crate) ranges: *const [TaskRange],
+    /// Which of them is this thread's.
+    pub(crate) index: u32,
+    /// Fewest tasks of a claim.
+    pub(crate) grain: u32,
 }
 
 impl Job {
-    /// Calls the kernel.
+    /// Calls the kernel for tasks of this thread's range and then of others', until there are none.
     ///
     /// # Safety
-    /// The buffers must be what the kernel's step says, and no other thread may run the same tasks.
+    /// The buffers must be what the kernel's step says, the ranges alive and filled with tasks that no
+    /// other step's threads run, and index and scratch nobody else's.
     pub(crate) unsafe fn run(&self) {
         // SAFETY: the caller's promise.
-        unsafe { (self.kernel)(self.buffers, self.begin, self.end, self.scratch) };
+        let ranges = unsafe { &*self.ranges };
+        while let Some((begin, end)) = claim::next(ranges, self.index as usize, self.grain) {
+            // SAFETY: the caller's promise; only this thread has claimed these tasks.
+            unsafe { (self.kernel)(self.buffers, begin.into(), end.into(), self.scratch) };
+        }
     }
 }
 
@@ -108,8 +119,9 @@ impl Seat {
     /// Hands a job to the worker.
     ///
     /// # Safety
-    /// The caller has claimed the seat, has settled the last job, keeps the promise of [`Job::run`], and
-    /// settles this job before anything that it points to goes away.
+    /// The caller has claimed the seat, has settled the last job, and keeps the promise of [`Job::run`]. It
+    /// runs the step's tasks itself until none is left to claim, and then settles this job before anything
+    /// that it points to goes away or the ranges are filled again.
     pub(crate) unsafe fn post(&self, job: Job) {
         // SAFETY: the word is IDLE or SLEEPING, so the worker does not look at the job.
         unsafe { *self.job.get() = Some(job) };
@@ -118,17 +130,10 @@ impl Seat {
         }
     }
 
-    /// Sees the posted job done: by the worker, or here where the worker has not begun.
+    /// Ends a posted job of which no task is left to claim: takes it back where the worker has not begun,
+    /// else waits until it is done.
     pub(crate) fn settle(&self) {
-        if look(|| self.is_free()) {
-            return;
-        }
-        if self.step(POSTED, IDLE) {
-            // SAFETY: the worker reads the job only after it has made POSTED into TAKEN.
-            if let Some(job) = unsafe { *self.job.get() } {
-                // SAFETY: the promise of `post`.
-                unsafe { job.run() };
-            }
+        if look(|| self.is_free()) || self.step(POSTED, IDLE) {
             return;
         }
         self.wait();
@@ -236,6 +241,9 @@ mod tests {
 
     use super::*;
 
+    const THREADS: usize = 9;
+    const TASKS: u32 = 90;
+
     /// Adds every task's number to the sum that the first buffer is.
     unsafe extern "C" fn add(buffers: *const *mut c_void, begin: i64, end: i64, _: *mut c_void) {
         // SAFETY: the test below hands over one buffer, an atomic.
@@ -243,19 +251,48 @@ mod tests {
         sum.fetch_add((begin..end).sum::<i64>() as u64, Ordering::Relaxed);
     }
 
-    /// Far more workers than cores, so that they are caught in every state.
+    /// The same, and some calls take as long as a worker that was taken off its processor.
+    unsafe extern "C" fn add_slowly(b: *const *mut c_void, begin: i64, end: i64, s: *mut c_void) {
+        if (begin..end).contains(&45) {
+            thread::sleep(AWAIT_MOST * 3);
+        } else if (begin..end).contains(&20) {
+            thread::yield_now();
+        }
+        // SAFETY: the caller's promise.
+        unsafe { add(b, begin, end, s) };
+    }
+
+    /// One step on nine threads, eight of them workers.
+    fn step(seats: &[Seat], kernel: Kernel, ranges: &[TaskRange], buffers: &[*mut c_void]) {
+        for (index, range) in ranges.iter().enumerate() {
+            range.fill(claim::part(TASKS, index as u32, THREADS as u32));
+        }
+        let job = |index: usize| Job {
+            kernel,
+            buffers: buffers.as_ptr(),
+            scratch: std::ptr::null_mut(),
+            ranges,
+            index: index as u32,
+            grain: 1,
+        };
+        for (index, seat) in seats.iter().enumerate() {
+            // SAFETY: nobody else uses the seats, and what the job points to outlives it.
+            unsafe { seat.post(job(index + 1)) };
+        }
+        // SAFETY: as above.
+        unsafe { job(0).run() };
+        seats.iter().for_each(Seat::settle);
+    }
+
+    /// Far more workers than cores, so that they are caught in every state: asleep, warmed up, too late
+    /// for their job, at work, and awaited by a run that sleeps.
     #[test]
-    fn every_job_is_done_once() {
-        let seats: Vec<Seat> = (0..8).map(|_| Seat::new()).collect();
+    fn every_task_is_done_once_and_before_its_step_ends() {
+        let seats: Vec<Seat> = (1..THREADS).map(|_| Seat::new()).collect();
+        let ranges: Vec<TaskRange> = (0..THREADS).map(|_| TaskRange::default()).collect();
         let sum = AtomicU64::new(0);
         let buffers = [(&raw const sum).cast_mut().cast::<c_void>()];
-        let job = |index: i64| Job {
-            kernel: add,
-            buffers: buffers.as_ptr(),
-            begin: 10 * index,
-            end: 10 * index + 10,
-            scratch: std::ptr::null_mut(),
-        };
+        let once = u64::from(TASKS * (TASKS - 1) / 2);
         thread::scope(|scope| {
             for seat in &seats {
                 scope.spawn(|| seat.work());
@@ -267,14 +304,32 @@ mod tests {
                     thread::sleep(Duration::from_millis(5));
                     seats.iter().step_by(2).for_each(Seat::warm_up);
                 }
-                for (index, seat) in seats.iter().enumerate() {
-                    // SAFETY: nobody else uses the seats, and what the job points to outlives them.
-                    unsafe { seat.post(job(index as i64)) };
-                }
-                seats.iter().for_each(Seat::settle);
-                assert_eq!(sum.load(Ordering::Relaxed), round * (79 * 80 / 2));
+                let kernel = if round % 50 == 0 { add_slowly } else { add };
+                step(&seats, kernel, &ranges, &buffers);
+                assert_eq!(sum.swap(0, Ordering::Relaxed), once, "round {round}");
             }
             seats.iter().for_each(Seat::dismiss);
         });
+    }
+
+    /// No worker ever comes, as after a fork or on a busy machine: the caller does all, and waits for
+    /// nobody.
+    #[test]
+    fn a_step_needs_no_worker() {
+        let seats: Vec<Seat> = (1..THREADS).map(|_| Seat::new()).collect();
+        // As a worker that sits down would leave it.
+        seats.iter().for_each(Seat::finish);
+        let ranges: Vec<TaskRange> = (0..THREADS).map(|_| TaskRange::default()).collect();
+        let sum = AtomicU64::new(0);
+        let buffers = [(&raw const sum).cast_mut().cast::<c_void>()];
+        for _ in 0..3 {
+            step(&seats, add, &ranges, &buffers);
+            assert_eq!(sum.swap(0, Ordering::Relaxed), u64::from(TASKS * (TASKS - 1) / 2));
+        }
+    }
+
+    #[test]
+    fn a_job_moves_with_its_word_in_one_line() {
+        assert!(size_of::<AtomicU32>() + 4 + size_of::<Option<Job>>() <= 64);
     }
 }

@@ -314,3 +314,33 @@ fn rounding_without_an_instruction() {
         assert!(same, "{x:e} in binary16 is {actual:e}, not {expected:e}");
     }
 }
+
+/// Subnormal numbers of 16 bits are normal ones of 32: they survive where kernels run with subnormal
+/// numbers flushed, with the processor's conversions and with those by arithmetic.
+#[test]
+fn every_half_survives_where_subnormal_floats_are_flushed() {
+    let host = hone_codegen::Target::host().unwrap();
+    let halves: Vec<u16> = (0..=u16::MAX).collect();
+    let bytes: Vec<u8> = halves.iter().flat_map(|half| half.to_ne_bytes()).collect();
+    let own = TensorType::new(DataType::F16, [halves.len()]);
+    let mut builder = Builder::new();
+    let x = builder.input("x", &own);
+    let float = builder.map("float", &TensorType::new(F32, [halves.len()]), |i| {
+        Expr::Load(x, i.to_vec()).cast(F32)
+    });
+    builder.output(float);
+    let back = builder.map("back", &own, |i| Expr::Load(float, i.to_vec()).cast(DataType::F16));
+    builder.output(back);
+    let program = vectorized(builder.finish());
+    for half_conversion in [true, false] {
+        let half_conversion = half_conversion && host.half_conversion;
+        let target = hone_codegen::Target { half_conversion, ..host.clone() };
+        let results =
+            common::with_subnormals_flushed(|| common::run_on(&program, &[bytes.clone()], &target));
+        for (half, back) in halves.iter().zip(results[1].chunks_exact(2)) {
+            let back = u16::from_ne_bytes([back[0], back[1]]);
+            let is_nan = half & 0x7fff > 0x7c00;
+            assert!(back == *half || (is_nan && back & 0x7fff > 0x7c00), "{half:#x}: {back:#x}");
+        }
+    }
+}
