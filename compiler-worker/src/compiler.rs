@@ -5,7 +5,7 @@ use std::path::Path;
 use hone_artifact::exit_code::Reason;
 use hone_artifact::request::{Input, TargetRequest};
 use hone_driver::{
-    CodegenError, CompileError, Compiled, DataType, Graph, ImportError, ImportOptions,
+    CodegenError, CompileError, Compiled, DataType, Graph, ImportError, ImportOptions, LowerError,
     InputBinding, NodeError, Options, SchedulePolicy, Target, Tensor, TensorType,
 };
 
@@ -236,7 +236,9 @@ fn compile_reason(error: &CompileError) -> Reason {
         CompileError::Codegen(error) if matches!(**error, CodegenError::Target { .. }) => {
             Reason::TargetMismatch
         }
-        CompileError::TooLarge { .. } => Reason::TooLarge,
+        CompileError::TooLarge { .. } | CompileError::Lower(LowerError::TooLarge { .. }) => {
+            Reason::TooLarge
+        }
         _ => Reason::CompilerError,
     }
 }
