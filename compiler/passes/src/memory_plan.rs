@@ -26,9 +26,9 @@ pub struct MemoryPlan {
 }
 
 /// Pairs of values alive together that best fit may look at. It covers every network we know many times
-/// over; beyond it, as where five thousand values are alive at once, the smaller values are placed in
+/// over; beyond it, as where three thousand values are alive at once, the smaller values are placed in
 /// order of time.
-const PAIRS: usize = 10_000_000;
+const PAIRS: usize = 4_000_000;
 
 /// Places the largest values first, each in the smallest gap that fits among those alive with it
 /// (greedy by size: Pisarchyk and Lee, 2020). Offsets are multiples of `alignment` bytes. Takes time in
