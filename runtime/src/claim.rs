@@ -17,6 +17,7 @@
 //! The functions that decide how much is taken are public: `hone bench --simulate-threads` runs them on
 //! virtual threads.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Most tasks that a step on several threads may have: both ends of a range lie in one word.
@@ -29,6 +30,16 @@ const CLAIM_FRACTION: u32 = 4;
 /// A claim has at least this fraction of the tasks that are worth a thread of their own, so that the
 /// cost of claiming (some 0.1 µs where a line moves between processors) stays below a tenth of the work.
 const GRAIN_FRACTION: u64 = 4;
+
+/// Threads that one thread hands a step to. Four posts take about as long as one takes to arrive.
+const FAN_OUT: u32 = 4;
+
+/// The threads of a step that thread `index` hands it to, and awaits: a tree whose root is thread 0, the
+/// caller. Those below a thread have higher numbers than it.
+pub fn below(index: u32, threads: u32) -> Range<u32> {
+    let first = index.saturating_mul(FAN_OUT).saturating_add(1);
+    first.min(threads)..first.saturating_add(FAN_OUT).min(threads)
+}
 
 /// The `index`-th of `parts` contiguous parts of `tasks`; sizes differ by one at most.
 pub fn part(tasks: u32, index: u32, parts: u32) -> (u32, u32) {
@@ -76,6 +87,12 @@ impl TaskRange {
     /// while it is empty.
     pub(crate) fn fill(&self, (begin, end): (u32, u32)) {
         self.0.store(pack(begin, end), Ordering::Relaxed);
+    }
+
+    /// Whether no task is left.
+    pub(crate) fn is_empty(&self) -> bool {
+        let (begin, end) = unpack(self.0.load(Ordering::Relaxed));
+        begin >= end
     }
 
     /// Takes tasks from the front, as [`claimed`] says; none where the range is empty.
@@ -152,6 +169,16 @@ mod tests {
                 let sizes = || parts.iter().map(|(begin, end)| end - begin);
                 assert!(sizes().max().unwrap() - sizes().min().unwrap() <= 1);
             }
+        }
+    }
+
+    /// Every thread but the caller is below exactly one other.
+    #[test]
+    fn the_threads_form_a_tree() {
+        for threads in [1, 2, 5, 6, 12, 64, 256] {
+            let all: Vec<u32> = (0..threads).flat_map(|index| below(index, threads)).collect();
+            assert_eq!(all, (1..threads).collect::<Vec<_>>());
+            assert!((0..threads).all(|index| below(index, threads).all(|below| below > index)));
         }
     }
 

@@ -12,7 +12,7 @@ use crate::memory::Region;
 use crate::plan::{Call, Plan, reserve};
 use crate::pool::{Entry, Pool};
 use crate::profile::{Profile, StepProfile};
-use crate::seat::{Job, Seat};
+use crate::seat::{Job, Seat, Team};
 
 /// See the module's documentation.
 pub(crate) struct Context {
@@ -193,26 +193,24 @@ impl Context {
         for (index, range) in ranges.iter().enumerate() {
             range.fill(claim::part(call.tasks as u32, index as u32, threads as u32));
         }
-        let job = |index: usize| {
-            let scratch = self.scratch.wrapping_add(index * self.scratch_stride).cast();
-            Job {
-                kernel: call.kernel,
-                buffers,
-                scratch,
-                ranges,
-                index: index as u32,
-                grain: call.grain,
-            }
+        let team = Team {
+            seats: &raw const *self.seats,
+            claimed: &raw const *self.claimed,
+            scratch: self.scratch,
+            scratch_stride: self.scratch_stride,
         };
-        for (number, &index) in self.claimed.iter().take(threads - 1).enumerate() {
-            // SAFETY: the seat is claimed, the ranges are filled and disjoint, and it is settled below.
-            unsafe { self.seats[index].post(job(number + 1)) };
-        }
-        // SAFETY: the caller's promise; thread 0 of the step is this one.
-        unsafe { job(0).run() };
-        for &index in self.claimed.iter().take(threads - 1) {
-            self.seats[index].settle();
-        }
+        let job = Job {
+            kernel: call.kernel,
+            buffers,
+            ranges: ranges.as_ptr(),
+            team: &raw const team,
+            threads: threads as u32,
+            index: 0,
+            grain: call.grain,
+        };
+        // SAFETY: the caller's promise. As many seats are claimed as there are threads beside this one, and
+        // the ranges were filled just now; both stay until this returns.
+        unsafe { job.run() };
         threads
     }
 }

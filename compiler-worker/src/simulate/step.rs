@@ -9,11 +9,11 @@ use hone_runtime::claim;
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Costs {
-    /// The caller's, to hand a step to one worker.
+    /// A thread's, to hand a step to one worker.
     pub post: f64,
     /// From handing over to the worker's first claim.
     pub start: f64,
-    /// The caller's, to see that one worker is done.
+    /// A thread's, to see that one worker is done.
     pub settle: f64,
     /// To claim tasks of the thread's own range, and to call the kernel.
     pub claim: f64,
@@ -101,27 +101,44 @@ pub fn simulate(times: &TaskTimes, threads: usize, grain: u32, costs: Costs) -> 
     if threads <= 1 {
         return times.total();
     }
-    let mut running: Vec<Thread> = (0..threads)
-        .map(|index| Thread {
-            now: match index {
-                0 => costs.post * (threads - 1) as f64,
-                _ => costs.post * index as f64 + costs.start,
-            },
-            range: claim::part(tasks, index as u32, threads as u32),
-            done: false,
-        })
-        .collect();
-    let starts: Vec<f64> = running.iter().map(|thread| thread.now).collect();
+    let starts = starts(threads as u32, costs);
+    let part = |index: usize| claim::part(tasks, index as u32, threads as u32);
+    let thread =
+        |(index, now): (usize, &f64)| Thread { now: *now, range: part(index), done: false };
+    let mut running: Vec<Thread> = starts.iter().enumerate().map(thread).collect();
+    for (index, thread) in running.iter_mut().enumerate() {
+        thread.now += costs.post * claim::below(index as u32, threads as u32).len() as f64;
+    }
     while let Some(index) = first(&running) {
         act(&mut running, index, times, grain, costs);
     }
-    let caller = running.first().map_or(0.0, |thread| thread.now);
-    let workers = running.iter().zip(starts).skip(1);
-    workers.fold(caller, |now, (worker, start)| {
-        // A worker that has not begun when nothing is left is not waited for.
-        let end = if start > now { now } else { now.max(worker.now) };
-        end + costs.settle
-    })
+    end(&running, &starts, costs)
+}
+
+/// When each thread gets the step, handed down the runtime's tree.
+fn starts(threads: u32, costs: Costs) -> Vec<f64> {
+    let mut starts = vec![0.0; threads as usize];
+    for index in 0..threads {
+        for (place, below) in claim::below(index, threads).enumerate() {
+            starts[below as usize] =
+                starts[index as usize] + costs.post * (place + 1) as f64 + costs.start;
+        }
+    }
+    starts
+}
+
+/// When the caller sees the step done, awaited up the tree.
+fn end(running: &[Thread], starts: &[f64], costs: Costs) -> f64 {
+    let mut ends: Vec<f64> = running.iter().map(|thread| thread.now).collect();
+    for index in (0..running.len()).rev() {
+        for below in claim::below(index as u32, running.len() as u32) {
+            let below = below as usize;
+            // A worker that has not begun when nothing is left is not waited for.
+            let awaited = if starts[below] > ends[index] { 0.0 } else { ends[below] };
+            ends[index] = ends[index].max(awaited) + costs.settle;
+        }
+    }
+    ends.first().copied().unwrap_or(0.0)
 }
 
 /// The thread that acts next: the first in time.
