@@ -173,7 +173,9 @@ mod tests {
             let single: f64 = table.concat().iter().map(|step| step.times.total()).sum();
             let sum = single / threads as f64 + run.lost.total();
             assert!((sum - run.nanoseconds).abs() < 1e-6 * single, "{threads}: {run:?}");
-            assert!(run.lost.causes().iter().all(|(_, lost)| *lost >= -1e-6 * single), "{run:?}");
+            // Costs move the moments of claims, which can by chance fall better.
+            let gain = -0.01 * run.nanoseconds;
+            assert!(run.lost.causes().iter().all(|(_, lost)| *lost >= gain), "{run:?}");
         }
     }
 

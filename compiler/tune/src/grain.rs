@@ -134,3 +134,141 @@ impl Work<'_> {
         count.saturating_mul(buffer.dtype.bytes() as u64).min(buffer.bytes() as u64)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+    use super::*;
+    use crate::{Machine, schedule};
+    use hone_tensor::{BinaryOp, Builder, Combiner, LoopKind};
+    use hone_types::{DataType::F32, TensorType};
+
+    fn tensor(shape: &[usize]) -> TensorType {
+        TensorType::new(F32, shape)
+    }
+
+    /// `y[i..] = x[i..] + x[i..]`
+    fn sum(shape: &[usize]) -> Program {
+        let mut builder = Builder::new();
+        let x = builder.input("x", &tensor(shape));
+        let y = builder
+            .map("y", &tensor(shape), |i| Expr::Load(x, i.to_vec()) + Expr::Load(x, i.to_vec()));
+        builder.output(y);
+        builder.finish()
+    }
+
+    /// `y[b, m, n] = sum over k of x[b, m, k] * w[k, n]`
+    fn product(batch: usize, m: usize, k: usize, n: usize) -> Program {
+        let mut builder = Builder::new();
+        let x = builder.input("x", &tensor(&[batch, m, k]));
+        let w = builder.input("w", &tensor(&[k, n]));
+        let s = builder.reduce("s", &tensor(&[batch, m, n]), &[k], Combiner::Sum, |i, r| {
+            let x = Expr::Load(x, vec![i[0].clone(), i[1].clone(), r[0].clone()]);
+            let w = Expr::Load(w, vec![r[0].clone(), i[2].clone()]);
+            x.binary(BinaryOp::Multiply, w)
+        });
+        let y = builder.map("y", &tensor(&[batch, m, n]), |i| {
+            Expr::Load(s, i.to_vec()).binary(BinaryOp::Maximum, Expr::Constant(0.0, F32))
+        });
+        builder.output(y);
+        builder.finish()
+    }
+
+    /// The largest number of rows, less the rest: softmax without the exponential.
+    fn rows(count: usize, length: usize) -> Program {
+        let mut builder = Builder::new();
+        let x = builder.input("x", &tensor(&[12, count / 12, length]));
+        let most = tensor(&[12, count / 12]);
+        let most = builder.reduce("most", &most, &[length], Combiner::Maximum, |i, r| {
+            Expr::Load(x, vec![i[0].clone(), i[1].clone(), r[0].clone()])
+        });
+        let y = builder.map("y", &tensor(&[12, count / 12, length]), |i| {
+            Expr::Load(x, i.to_vec()) - Expr::Load(most, i[..2].to_vec())
+        });
+        builder.output(y);
+        builder.finish()
+    }
+
+    /// Tasks of the scheduled program's only statement.
+    fn tasks(program: Program) -> usize {
+        let scheduled = schedule(program, &Machine::with_vectors(64)).unwrap();
+        let program = scheduled.schedule.program();
+        let [Statement::Loop(outer)] = &program.body[..] else { panic!("{program}") };
+        if outer.kind != LoopKind::Parallel {
+            return 1;
+        }
+        usize::try_from(outer.extent.as_integer().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn work_counts_arithmetic_or_traffic_whichever_takes_longer() {
+        let time = |program: &Program| nanoseconds(program, &program.body[0]);
+        // 2 x 1 MiB at 8 bytes a nanosecond; reading twice what lies near does not count.
+        assert_eq!(time(&sum(&[512, 512])), 2 * 4 * 512 * 512 / 8);
+        let product = product(1, 128, 768, 768);
+        // A multiply and an add for each term.
+        assert_eq!(nanoseconds(&product, &product.body[0]), 2 * 128 * 768 * 768 / 32);
+    }
+
+    /// A table of which little is read is not traffic.
+    #[test]
+    fn a_buffer_counts_as_far_as_it_is_read() {
+        let mut builder = Builder::new();
+        let x = builder.input("x", &tensor(&[30_000, 768]));
+        let y = builder.map("y", &tensor(&[4, 768]), |i| {
+            Expr::Load(x, vec![i[0].clone() * Expr::from(7), i[1].clone()])
+        });
+        builder.output(y);
+        let program = builder.finish();
+        assert_eq!(nanoseconds(&program, &program.body[0]), 2 * 4 * 4 * 768 / 8);
+    }
+
+    #[test]
+    fn large_kernels_have_tasks_for_many_threads() {
+        let many = MOST_TASKS as usize;
+        for batch in [1, 2, 8, 32] {
+            assert!(tasks(product(batch, 128, 768, 3072)) >= many, "product, batch {batch}");
+        }
+        assert!(tasks(product(1, 128, 768, 768)) >= many);
+        assert!(tasks(sum(&[8, 64, 112, 112])) >= many);
+        assert!(tasks(rows(12 * 1024, 1024)) >= many);
+    }
+
+    /// Batch and rows are one after another in memory: either alone is too few tasks.
+    #[test]
+    fn tasks_come_from_as_many_axes_as_it_takes() {
+        for batch in [1, 2, 4, 8, 16, 32] {
+            let found = tasks(sum(&[batch, 2048, 1024 / batch]));
+            assert!((MOST_TASKS as usize..=65536).contains(&found), "batch {batch}: {found}");
+        }
+    }
+
+    #[test]
+    fn small_kernels_are_not_cut() {
+        assert!(tasks(sum(&[4, 256])) <= 4);
+        assert!(tasks(product(1, 8, 16, 64)) <= 4);
+    }
+
+    #[test]
+    fn parts_are_even() {
+        for extent in 1..200 {
+            for wanted in 1..300 {
+                let parts = even_parts(extent, wanted);
+                assert!(extent.is_multiple_of(parts) && parts >= wanted.min(extent));
+            }
+        }
+        assert_eq!(even_parts(0, 5), 1);
+        assert_eq!(even_parts(0, 0), 1);
+    }
+
+    #[test]
+    fn a_thread_gets_five_microseconds_or_all_there_is() {
+        let program = sum(&[512, 512]);
+        let time = 2 * 4 * 512 * 512 / 8;
+        assert_eq!(min_tasks_per_thread(&program, &program.body[0], 512), 5000 / (time / 512));
+        assert_eq!(min_tasks_per_thread(&program, &program.body[0], 1), 1);
+        assert_eq!(min_tasks_per_thread(&program, &program.body[0], 0), 1);
+        let small = sum(&[4, 4]);
+        assert_eq!(min_tasks_per_thread(&small, &small.body[0], 4), 4);
+    }
+}
