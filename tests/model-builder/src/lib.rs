@@ -6,14 +6,18 @@
 mod bert;
 mod graph;
 mod mobilenet;
+mod quantized;
 mod random;
 mod resnet;
+mod tagger;
 
 pub use bert::{BertSizes, bert};
 pub use graph::{Builder, Value};
 pub use mobilenet::mobilenet_v2;
+pub use quantized::quantized;
 pub use random::Random;
 pub use resnet::{ResNetDepth, resnet};
+pub use tagger::{TaggerSizes, tagger};
 
 use hone_import::onnx::proto::ModelProto;
 
@@ -41,7 +45,9 @@ mod tests {
     use hone_import::onnx::proto::ModelProto;
     use prost::Message;
 
-    use super::{BertSizes, ResNetDepth, bert, mobilenet_v2, resnet};
+    use super::{
+        BertSizes, ResNetDepth, TaggerSizes, bert, mobilenet_v2, quantized, resnet, tagger,
+    };
 
     fn small() -> Vec<ModelProto> {
         let sizes = BertSizes { tokens: 8, words: 50, width: 32, heads: 4, inner: 64, layers: 2 };
@@ -50,6 +56,8 @@ mod tests {
             resnet(ResNetDepth::D50, 32, 10, 3),
             mobilenet_v2(32, 10, 3),
             bert(&sizes, 3),
+            quantized(16, 3),
+            tagger(TaggerSizes { steps: 3, features: 5, hidden: 4, tags: 2 }, 3),
         ]
     }
 
