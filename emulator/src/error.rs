@@ -75,15 +75,21 @@ pub enum EmulatorError {
         /// What it has.
         found: u64,
     },
-    /// Another number of buffers than the model or the step has.
-    #[error("{found} {what} given, {expected} are needed")]
+    /// Another number of inputs than the model has.
+    #[error("{found} inputs given, {expected} are needed")]
     Count {
-        /// The buffers.
-        what: &'static str,
         /// How many there should be.
         expected: usize,
         /// How many there are.
         found: usize,
+    },
+    /// The variant has no such step, or the step no such argument.
+    #[error("there is no step {step}{}", argument.map_or(String::new(), |own| format!(" with an argument {own}")))]
+    Step {
+        /// Its position.
+        step: usize,
+        /// The argument's, where one was asked for.
+        argument: Option<usize>,
     },
 }
 

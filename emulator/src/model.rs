@@ -4,7 +4,7 @@ use crate::emulator::Emulator;
 use crate::error::{EmulatorError, Result};
 use crate::image::Image;
 use crate::machine::Machine;
-use hone_artifact::{Access, BUFFER_ALIGNMENT, Manifest, Reader, Slot, Step, TensorInfo, Variant};
+use hone_artifact::{BUFFER_ALIGNMENT, Manifest, Reader, Slot, Step, TensorInfo, Variant};
 
 /// An artifact's code and memory in an emulated process of its own.
 #[derive(Debug)]
@@ -69,7 +69,10 @@ impl Model {
     /// Inputs that do not fit, code that crashes.
     pub fn run(&mut self, inputs: &[&[u8]]) -> Result<Vec<Vec<u8>>> {
         let Self { machine, manifest, memory, .. } = self;
-        count("inputs", manifest.inputs.len(), inputs.len())?;
+        let (expected, found) = (manifest.inputs.len(), inputs.len());
+        if expected != found {
+            return Err(EmulatorError::Count { expected, found });
+        }
         for ((tensor, bytes), address) in manifest.inputs.iter().zip(inputs).zip(&memory.inputs) {
             size(|| format!("input '{}'", tensor.name), tensor.bytes, bytes.len())?;
             machine.write(*address, bytes)?;
@@ -82,32 +85,34 @@ impl Model {
         outputs.map(|(tensor, address)| machine.read(*address, tensor.bytes, "a run")).collect()
     }
 
-    /// Runs one step on buffers of its own: each argument's bytes, in the step's order, are written
-    /// where the step finds them, and hold afterwards what the step left there.
+    /// Writes the bytes of a step's argument, as large as the step table says, where the step reads it.
     ///
     /// # Errors
-    /// Arguments that do not fit, code that crashes.
-    pub fn run_step(&mut self, index: usize, arguments: &mut [Vec<u8>]) -> Result<()> {
-        let wanted = self.steps().get(index).map_or(&[][..], |step| &step.arguments).to_vec();
-        count("arguments", wanted.len(), arguments.len())?;
-        for (place, (argument, bytes)) in wanted.iter().zip(arguments.iter()).enumerate() {
-            size(|| format!("argument {place} of step {index}"), argument.bytes, bytes.len())?;
-            self.machine.write(self.memory.address(argument.slot), bytes)?;
-        }
-        self.call(index)?;
-        for (argument, bytes) in wanted.iter().zip(arguments) {
-            if argument.access != Access::Read {
-                let address = self.memory.address(argument.slot);
-                *bytes = self.machine.read(address, argument.bytes, &format!("step {index}"))?;
-            }
-        }
-        Ok(())
+    /// No such argument, another size, an emulated process that has ended.
+    pub fn write_argument(&mut self, step: usize, argument: usize, bytes: &[u8]) -> Result<()> {
+        let (address, expected) = self.argument(step, argument)?;
+        size(|| format!("argument {argument} of step {step}"), expected, bytes.len())?;
+        self.machine.write(address, bytes)
     }
 
-    /// Calls the kernel of a step. Its tasks are done in two parts, the later one first, as those of
-    /// several threads may be.
-    fn call(&mut self, index: usize) -> Result<()> {
-        let step = &self.manifest.variants[self.variant].steps[index];
+    /// Reads the bytes of a step's argument from where the step leaves it.
+    ///
+    /// # Errors
+    /// No such argument; code that crashed in the step that was called last.
+    pub fn read_argument(&mut self, step: usize, argument: usize) -> Result<Vec<u8>> {
+        let (address, bytes) = self.argument(step, argument)?;
+        self.machine.read(address, bytes, &format!("step {step}"))
+    }
+
+    /// Runs a step on its arguments as they are. Its tasks are done in two parts, the later one first,
+    /// as those of several threads may be.
+    ///
+    /// # Errors
+    /// No such step. That its code crashed shows at the latest when something is read.
+    pub fn call(&mut self, index: usize) -> Result<()> {
+        let Some(step) = self.manifest.variants[self.variant].steps.get(index) else {
+            return Err(EmulatorError::Step { step: index, argument: None });
+        };
         let during = format!("step {index}, kernel '{}'", step.kernel);
         let (function, table) = self.calls[index];
         let middle = step.tasks / 2;
@@ -118,6 +123,14 @@ impl Model {
             }
         }
         Ok(())
+    }
+
+    /// Address and size of a step's argument.
+    fn argument(&self, step: usize, argument: usize) -> Result<(u64, u64)> {
+        let found = self.steps().get(step).and_then(|step| step.arguments.get(argument));
+        let missing = || EmulatorError::Step { step, argument: Some(argument) };
+        let found = found.ok_or_else(missing)?;
+        Ok((self.memory.address(found.slot), found.bytes))
     }
 }
 
@@ -169,13 +182,6 @@ fn tables(
     machine.write(base, &pointers)?;
     calls.iter_mut().for_each(|(_, table)| *table += base);
     Ok(calls)
-}
-
-fn count(what: &'static str, expected: usize, found: usize) -> Result<()> {
-    match expected == found {
-        true => Ok(()),
-        false => Err(EmulatorError::Count { what, expected, found }),
-    }
 }
 
 fn size(what: impl Fn() -> String, expected: u64, found: usize) -> Result<()> {
