@@ -3,6 +3,7 @@
 //! The same for `hone compile` and for `hone worker`, so that both give the same bytes.
 
 mod build;
+pub mod executor;
 mod guard;
 pub mod measure;
 mod precision;
