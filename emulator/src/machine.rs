@@ -42,9 +42,7 @@ impl Machine {
     /// Reserves zeroed memory at a multiple of 4096 bytes that can be read, written and executed.
     pub(crate) fn map(&mut self, bytes: u64) -> Result<u64> {
         self.request(Operation::Map, [bytes.max(1), 0, 0, 0, 0], "reserving memory")?;
-        let mut answer = [0; 8];
-        self.receive(&mut answer, "reserving memory")?;
-        match i64::from_le_bytes(answer) {
+        match self.number("reserving memory")? {
             address if address > 0 => Ok(address.cast_unsigned()),
             _ => Err(EmulatorError::Memory { bytes }),
         }
@@ -58,20 +56,28 @@ impl Machine {
     }
 
     /// Reads memory.
-    pub(crate) fn read(&mut self, address: u64, bytes: u64, during: &str) -> Result<Vec<u8>> {
-        self.request(Operation::Read, [address, bytes, 0, 0, 0], during)?;
+    pub(crate) fn read(&mut self, address: u64, bytes: u64) -> Result<Vec<u8>> {
+        self.request(Operation::Read, [address, bytes, 0, 0, 0], "reading memory")?;
         let mut content = vec![0; bytes as usize];
-        self.receive(&mut content, during)?;
+        self.receive(&mut content, "reading memory")?;
         Ok(content)
     }
 
-    /// Calls a kernel over a range of its tasks. That it crashed shows at the next answer.
+    /// Calls a kernel over a range of its tasks and waits for its end.
     pub(crate) fn call(
         &mut self,
         [function, buffers, begin, end, scratch]: [u64; 5],
         during: &str,
     ) -> Result<()> {
-        self.request(Operation::Call, [function, buffers, begin, end, scratch], during)
+        self.request(Operation::Call, [function, buffers, begin, end, scratch], during)?;
+        self.number(during).map(drop)
+    }
+
+    /// An answer of one number.
+    fn number(&mut self, during: &str) -> Result<i64> {
+        let mut answer = [0; 8];
+        self.receive(&mut answer, during)?;
+        Ok(i64::from_le_bytes(answer))
     }
 
     fn request(&mut self, operation: Operation, operands: [u64; 5], during: &str) -> Result<()> {

@@ -82,7 +82,7 @@ impl Model {
         }
         let Self { machine, manifest, memory, .. } = self;
         let outputs = manifest.outputs.iter().zip(&memory.outputs);
-        outputs.map(|(tensor, address)| machine.read(*address, tensor.bytes, "a run")).collect()
+        outputs.map(|(tensor, address)| machine.read(*address, tensor.bytes)).collect()
     }
 
     /// Writes the bytes of a step's argument, as large as the step table says, where the step reads it.
@@ -98,17 +98,17 @@ impl Model {
     /// Reads the bytes of a step's argument from where the step leaves it.
     ///
     /// # Errors
-    /// No such argument; code that crashed in the step that was called last.
+    /// No such argument, an emulated process that has ended.
     pub fn read_argument(&mut self, step: usize, argument: usize) -> Result<Vec<u8>> {
         let (address, bytes) = self.argument(step, argument)?;
-        self.machine.read(address, bytes, &format!("step {step}"))
+        self.machine.read(address, bytes)
     }
 
     /// Runs a step on its arguments as they are. Its tasks are done in two parts, the later one first,
     /// as those of several threads may be.
     ///
     /// # Errors
-    /// No such step. That its code crashed shows at the latest when something is read.
+    /// No such step; code that crashes.
     pub fn call(&mut self, index: usize) -> Result<()> {
         let Some(step) = self.manifest.variants[self.variant].steps.get(index) else {
             return Err(EmulatorError::Step { step: index, argument: None });

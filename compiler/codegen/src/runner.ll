@@ -9,7 +9,7 @@
 ;   2  unmap   address, bytes
 ;   3  write   address, bytes                            the bytes follow the request
 ;   4  read    address, bytes                            answers the bytes
-;   5  call    function, buffers, begin, end, scratch    as a kernel is called
+;   5  call    function, buffers, begin, end, scratch    as a kernel is called; answers 0 when it is done
 ;
 ; It ends with status 2 on a request that is none of these, and with 3 where the other side is gone.
 ; What stands in braces is filled in for the architecture.
@@ -102,6 +102,8 @@ call:
   %buffers = inttoptr i64 %b to ptr
   %scratch = inttoptr i64 %e to ptr
   call void %function(ptr %buffers, i64 %c, i64 %d, ptr %scratch)
+  store volatile i64 0, ptr %answer
+  call void @transfer(i64 {write}, i64 1, i64 %answer_address, i64 8)
   br label %next
 wrong:
   call void @exit(i64 2)

@@ -1,6 +1,7 @@
-//! `hone-instruction-sets [--cases PREFIX] [NAME...]`: on every instruction set that Hone makes code
-//! for, or the named ones, all official ONNX operator cases and whole networks are compiled, run and
-//! compared with what they should give.
+//! On every instruction set that Hone makes code for, or the named ones, all official ONNX operator
+//! cases and whole networks are compiled, run and compared with what they should give:
+//!
+//!     cargo test -p hone-instruction-set-tests --test instruction-sets -- [--cases PREFIX] [NAME...]
 //!
 //! Code for this machine's own architecture runs on it, with no more features than the set has; code
 //! for another runs in an emulator. What nothing here can run is compiled, and counted apart.
