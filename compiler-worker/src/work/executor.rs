@@ -9,7 +9,7 @@ use crate::failure::Result;
 
 /// Something that runs one artifact's code. Verification needs no more than this.
 pub trait Executor {
-    /// What runs the code, in a few words for reports: `this machine`, or an emulator and its version.
+    /// What runs the code, for reports: `native`, or an emulator and its version.
     fn description(&self) -> String;
 
     /// One run of the model: its outputs for `inputs`, both in the manifest's order, each dense and little
@@ -25,11 +25,7 @@ pub trait Executor {
     ///
     /// # Errors
     /// Arguments that do not fit; a kernel that stores outside of its buffers, where that is noticed.
-    fn run_steps(
-        &mut self,
-        steps: Range<usize>,
-        arguments: &mut [StepArgument<'_>],
-    ) -> Result<()>;
+    fn run_steps(&mut self, steps: Range<usize>, arguments: &mut [StepArgument<'_>]) -> Result<()>;
 }
 
 /// The runtime in this process.
@@ -50,7 +46,7 @@ impl Native {
 
 impl Executor for Native {
     fn description(&self) -> String {
-        "this machine".to_owned()
+        super::emulated::NATIVE.to_owned()
     }
 
     fn run(&mut self, inputs: &[Vec<u8>]) -> Result<Vec<Vec<u8>>> {
@@ -62,11 +58,7 @@ impl Executor for Native {
         Ok(outputs)
     }
 
-    fn run_steps(
-        &mut self,
-        steps: Range<usize>,
-        arguments: &mut [StepArgument<'_>],
-    ) -> Result<()> {
+    fn run_steps(&mut self, steps: Range<usize>, arguments: &mut [StepArgument<'_>]) -> Result<()> {
         Ok(self.model.run_steps(steps, arguments)?)
     }
 }
