@@ -5,8 +5,8 @@ use std::path::Path;
 use hone_artifact::exit_code::Reason;
 use hone_artifact::request::{Input, TargetRequest};
 use hone_driver::{
-    CodegenError, CompileError, Compiled, DataType, Graph, ImportError, ImportOptions, LowerError,
-    InputBinding, NodeError, Options, SchedulePolicy, Target, Tensor, TensorType,
+    CodegenError, CompileError, Compiled, DataType, Graph, ImportError, ImportOptions,
+    InputBinding, LowerError, NodeError, Options, SchedulePolicy, Target, Tensor, TensorType,
 };
 
 use crate::compare::{Comparison, Tolerance};

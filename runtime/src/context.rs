@@ -1,6 +1,7 @@
 //! What one run at a time needs for itself: arena, scratch, the table of pointers, its seats.
 
 use std::ffi::c_void;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -28,7 +29,7 @@ pub(crate) struct Context {
     pool: Arc<Pool>,
     /// Whether any step is worth a second thread.
     parallel: bool,
-    _memory: Region,
+    memory: Region,
     bytes: usize,
 }
 
@@ -59,9 +60,14 @@ impl Context {
             parallel: plan.calls.iter().any(|call| call.threads > 1),
             seats,
             pool,
-            _memory: memory,
+            memory,
             bytes,
         })
+    }
+
+    /// The first byte of the arena.
+    pub(crate) fn arena(&self) -> *mut u8 {
+        self.memory.base()
     }
 
     /// Bytes reserved for arena and scratch.
@@ -91,13 +97,7 @@ impl Context {
         outputs: &[*mut c_void],
         profile: Option<&mut Profile>,
     ) {
-        for patch in &plan.patches {
-            let base = match patch.output {
-                true => outputs[patch.index],
-                false => inputs[patch.index].cast_mut(),
-            };
-            self.table[patch.entry] = base.wrapping_byte_add(patch.offset);
-        }
+        self.patch(plan, inputs, outputs);
         let pool = self.pool.clone();
         let entry = pool.enter();
         self.claim(&entry);
@@ -113,6 +113,41 @@ impl Context {
         }
         for &index in &self.claimed {
             self.seats[index].release();
+        }
+    }
+
+    /// Runs some of the steps. The first of them finds in its buffers what was put there before.
+    ///
+    /// # Safety
+    /// As for `run`, for the inputs and outputs that these steps touch; the others may be anything.
+    pub(crate) unsafe fn run_calls(
+        &mut self,
+        plan: &Plan,
+        calls: Range<usize>,
+        inputs: &[*const c_void],
+        outputs: &[*mut c_void],
+    ) {
+        self.patch(plan, inputs, outputs);
+        let pool = self.pool.clone();
+        let entry = pool.enter();
+        self.claim(&entry);
+        for call in &plan.calls[calls] {
+            // SAFETY: the manifest was validated against the sizes that the caller promises.
+            unsafe { self.step(call, &entry) };
+        }
+        for &index in &self.claimed {
+            self.seats[index].release();
+        }
+    }
+
+    /// Sets the pointers that change from run to run.
+    fn patch(&mut self, plan: &Plan, inputs: &[*const c_void], outputs: &[*mut c_void]) {
+        for patch in &plan.patches {
+            let base = match patch.output {
+                true => outputs[patch.index],
+                false => inputs[patch.index].cast_mut(),
+            };
+            self.table[patch.entry] = base.wrapping_byte_add(patch.offset);
         }
     }
 

@@ -28,9 +28,11 @@ mod pool;
 mod profile;
 mod seat;
 mod source;
+mod step;
 
 pub use error::{LoadError, RunError, VariantRefusal};
 pub use hone_artifact::{DataType, Manifest, Step, TensorInfo, Variant};
 pub use model::{Memory, Model};
 pub use options::{Affinity, HugePages, Options};
 pub use profile::{Profile, StepProfile};
+pub use step::StepArgument;

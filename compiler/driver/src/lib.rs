@@ -10,6 +10,7 @@ mod schedule;
 mod steps;
 mod storage;
 
+pub use artifact::manifest_target;
 pub use error::CompileError;
 pub use hone_codegen::{CodegenError, Machine, Target, disassemble, probe};
 pub use hone_graph::Port;

@@ -7,15 +7,19 @@ mod bert;
 mod graph;
 mod masked_attention;
 mod mobilenet;
+mod quantized;
 mod random;
 mod resnet;
+mod tagger;
 
 pub use bert::{BertSizes, bert};
 pub use graph::{Builder, Value};
 pub use masked_attention::masked_attention;
 pub use mobilenet::mobilenet_v2;
+pub use quantized::quantized;
 pub use random::Random;
 pub use resnet::{ResNetDepth, resnet};
+pub use tagger::{TaggerSizes, tagger};
 
 use hone_import::onnx::proto::ModelProto;
 
@@ -45,7 +49,10 @@ mod tests {
     use hone_import::onnx::proto::ModelProto;
     use prost::Message;
 
-    use super::{BertSizes, ResNetDepth, bert, masked_attention, mobilenet_v2, resnet};
+    use super::{
+        BertSizes, ResNetDepth, TaggerSizes, bert, masked_attention, mobilenet_v2, quantized,
+        resnet, tagger,
+    };
 
     fn small() -> Vec<ModelProto> {
         let sizes = BertSizes { tokens: 8, words: 50, width: 32, heads: 4, inner: 64, layers: 2 };
@@ -54,7 +61,10 @@ mod tests {
             resnet(ResNetDepth::D50, 32, 10, 3),
             mobilenet_v2(32, 10, 3),
             bert(&sizes, 3),
-            masked_attention(3),
+            use super::{
+                BertSizes, ResNetDepth, TaggerSizes, bert, masked_attention, mobilenet_v2,
+                quantized, resnet, tagger,
+            };,
         ]
     }
 
