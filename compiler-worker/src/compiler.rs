@@ -268,3 +268,20 @@ fn node_reason(error: &NodeError) -> Reason {
         _ => Reason::InvalidModel,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_buffer_beyond_the_limit_has_a_reason_of_its_own() {
+        let error = LowerError::TooLarge {
+            node: "pad".to_string(),
+            operation: "convolution",
+            buffer: "pad".to_string(),
+            tensor_type: TensorType::new(DataType::F32, [1 << 40]),
+            limit: 16 << 30,
+        };
+        assert_eq!(compile_reason(&CompileError::Lower(error)), Reason::TooLarge);
+    }
+}

@@ -6,6 +6,7 @@ use crate::{PassError, Rewriter};
 use hone_graph::{Node, ValueId};
 use hone_ops::{Graph, MatMul, Op, OpError, Operator, Pack, PackedMatMul, Transpose};
 use hone_types::{DataType, Tensor};
+use std::collections::HashMap;
 
 /// Rows from which packing an operand that is no constant is worth a pass over it.
 const ROWS: usize = 16;
@@ -13,16 +14,24 @@ const ROWS: usize = 16;
 /// Packs right operands: constants in blocks of two vectors of `lanes` columns, others of one vector.
 pub fn pack_matmul_operands(graph: &Graph, lanes: usize) -> Result<Graph, PassError> {
     let mut rewriter = Rewriter::new(graph);
+    // Constants that several products read are packed once.
+    let mut packed_constants: HashMap<ValueId, ValueId> = HashMap::new();
     for (id, node) in graph.nodes().iter() {
         if !rewriter.is_needed(id) {
             continue;
         }
-        if let Some((left, weights)) = packable(graph, node) {
-            let columns = weights.shape()[1];
-            let packed = pack(weights, 2 * lanes)
-                .map_err(|source| PassError::Constant { node: node.name.clone(), source })?;
-            let packed = rewriter.constant(&node.name, packed);
-            multiply(&mut rewriter, node, left, packed, columns)?;
+        if let Some((left, right, weights)) = packable(graph, node) {
+            let packed = match packed_constants.get(&right) {
+                Some(packed) => *packed,
+                None => {
+                    let packed = pack(weights, 2 * lanes).map_err(|source| {
+                        PassError::Constant { node: node.name.clone(), source }
+                    })?;
+                    rewriter.constant(&node.name, packed)
+                }
+            };
+            packed_constants.insert(right, packed);
+            multiply(&mut rewriter, node, left, packed, weights.shape()[1])?;
         } else if let Some((left, right)) = worth_packing(graph, node, lanes) {
             let shape = &graph.tensor_type(right).shape;
             let columns = shape[shape.len() - 1];
@@ -81,8 +90,8 @@ fn pack_by_nodes(
     rewriter.add_simple(&node.name, Pack { axis: rank - 2, block }, &[rows])
 }
 
-/// The left operand and the constant `[K, N]` of a product that can be packed.
-fn packable<'a>(graph: &'a Graph, node: &Node<Op>) -> Option<(ValueId, &'a Tensor)> {
+/// The operands of a product that can be packed, and the constant `[K, N]` that the right one is.
+fn packable<'a>(graph: &'a Graph, node: &Node<Op>) -> Option<(ValueId, ValueId, &'a Tensor)> {
     node.operation.downcast::<MatMul>()?;
     let (left, right) = (node.inputs[0]?, node.inputs[1]?);
     let weights = graph.constant(right)?;
@@ -90,7 +99,7 @@ fn packable<'a>(graph: &'a Graph, node: &Node<Op>) -> Option<(ValueId, &'a Tenso
         && weights.dtype() == DataType::F32
         && graph.constant(left).is_none()
         && graph.tensor_type(left).rank() >= 1;
-    fits.then_some((left, weights))
+    fits.then_some((left, right, weights))
 }
 
 fn pack(weights: &Tensor, block: usize) -> Result<Tensor, OpError> {
