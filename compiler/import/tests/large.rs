@@ -22,9 +22,8 @@ fn run(nodes: Vec<NodeProto>) -> Vec<f32> {
 #[test]
 fn a_chain() {
     let name = |link: usize| if link == 0 { "x".to_string() } else { format!("v{link}") };
-    let mut nodes: Vec<NodeProto> = (0..NODES)
-        .map(|link| node("Add", &[&name(link), "small"], &[&name(link + 1)]))
-        .collect();
+    let mut nodes: Vec<NodeProto> =
+        (0..NODES).map(|link| node("Add", &[&name(link), "small"], &[&name(link + 1)])).collect();
     nodes.push(node("Relu", &[&name(NODES)], &["y"]));
     let added = NODES as f32 / 2.0;
     assert_eq!(run(nodes), [1.0 + added, 2.0 + added, 3.0 + added]);
