@@ -83,7 +83,7 @@ fn narrower_arithmetic_is_used_only_within_its_bound() {
         };
         let first = compile(name);
         let chosen = first["report"]["precision"].as_str().unwrap();
-        let share = first["details"]["maxShare"].as_f64().unwrap();
+        let share = first["details"]["maxFraction"].as_f64().unwrap();
         let note = first["details"]["notes"].to_string();
         match chosen {
             "bf16" => {
