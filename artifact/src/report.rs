@@ -135,8 +135,8 @@ pub struct KernelsReport {
     pub worst_error: f64,
     /// Elements that kernels gave an integer step off, where the reference lies between two steps.
     pub steps_off: u64,
-    /// How near to the boundary between two steps it must lie for that, in multiples of what rounding
-    /// explains of a result.
+    /// How near to the boundary between two steps it must lie for that, as a fraction of the scale of what
+    /// is rounded.
     pub step_margin: f64,
 }
 

@@ -143,6 +143,28 @@ fn a_model_that_gives_no_number_is_told_apart_from_a_wrong_answer() {
 }
 
 #[test]
+fn verifying_again_lists_the_worst_kernels_and_says_what_holds() {
+    let place = Place::new();
+    place.write("tanh.onnx", onnx::unary("Tanh", &["1", "8"]));
+    let compiled = place.hone(&["compile", "tanh.onnx", "--json", "--no-measure"]);
+    assert_eq!(compiled.code, 0, "{}", compiled.err);
+    let compiled = json(&compiled.out);
+    let correctness = &compiled["targets"][0]["report"]["correctness"];
+    assert_eq!(correctness["kernels"]["checked"], 1, "{correctness}");
+    assert_eq!(correctness["passes"], "f32");
+    assert_eq!(correctness["samples"].as_array().unwrap().len(), 4, "{correctness}");
+    let artifact = place.only("out", "hone");
+    let artifact = artifact.to_str().unwrap();
+    let ended = place.hone(&["verify", artifact, "--model", "tanh.onnx", "--kernels"]);
+    assert_eq!(ended.code, 0, "{}", ended.err);
+    for words in ["of its bound", "right", "kernels: 1 kernel calls", "weights: ", "passes: "] {
+        assert!(ended.out.contains(words), "'{words}' is missing: {}", ended.out);
+    }
+    let once = place.hone(&["verify", artifact, "--model", "tanh.onnx", "--seed", "5"]);
+    assert!(once.out.contains("samples: seed 0x5, edge values, seed 0x5"), "{}", once.out);
+}
+
+#[test]
 fn a_missed_goal_keeps_the_artifact() {
     let place = Place::new();
     place.write("relu.onnx", onnx::unary("Relu", &["1", "8"]));

@@ -8,11 +8,16 @@ use std::collections::{HashMap, HashSet};
 use hone_driver::ops::{Binary, BinaryFunction, Cast, Unary, UnaryFunction};
 use hone_driver::{DataType, Graph, Node, NodeId, Op, Operation, Tensor, ValueId};
 
-use super::tolerance::{Bound, scale};
+use super::tolerance::{ABSOLUTE_F32, Bound, RELATIVE_F32, scale};
 
-/// What rounding explains of what is decided on, in parts of what it explains of a result: it is near the
-/// beginning of a kernel's work or follows few operations.
-pub const MARGIN: f64 = 0.1;
+/// What rounding explains of what is decided on, in parts of what it explains of a result: no function whose
+/// polynomial errs relative to its value comes before a quantization in practice, while sums do.
+const RELATIVE_MARGIN: f64 = 0.1;
+const ABSOLUTE_MARGIN: f64 = 0.5;
+
+/// How near to the boundary what is decided on must lie for an element to be decided the other way, as a
+/// fraction of the scale of what is decided on, in `f32`.
+pub const MARGIN: f64 = RELATIVE_MARGIN * RELATIVE_F32 + ABSOLUTE_MARGIN * ABSOLUTE_F32;
 
 /// One chosen index in so many may be another, and one in any case: where two candidates are equal but for
 /// their last bits, the reference does not tell.
@@ -148,7 +153,7 @@ pub fn steps(
             steps.chooses = true;
             continue;
         }
-        for by in [MARGIN, -MARGIN] {
+        for by in [1.0, -1.0] {
             let other = again(graph, nodes, decision.node, by, output, lookup)?.to_f64();
             for ((size, other), want) in steps.sizes.iter_mut().zip(&other).zip(want) {
                 let moved = (other - want).abs();
@@ -187,11 +192,17 @@ fn again(
     computed.remove(&output)
 }
 
-/// Every element moved by `by` times its bound, and at least to the next number of its type.
+/// Every element moved by `by` times what rounding explains of it.
 fn moved(tensor: &Tensor, by: f64, bound: Bound) -> Option<Tensor> {
     let values = tensor.to_f64();
-    let absolute = bound.absolute * scale(&values) + bound.floor;
-    let turn = |value: &f64| value + by * (absolute + bound.relative * value.abs());
+    // Numbers of 16 bits are rounded by the reference at every node.
+    let (relative, absolute) = match bound.relative > RELATIVE_F32 {
+        true => (1.0, 1.0),
+        false => (RELATIVE_MARGIN, ABSOLUTE_MARGIN),
+    };
+    let relative = relative * bound.relative;
+    let absolute = absolute * bound.absolute * scale(&values) + bound.floor;
+    let turn = |value: &f64| value + by * (absolute + relative * value.abs());
     let values: Vec<f64> = values.iter().map(turn).collect();
     Tensor::from_f64(tensor.dtype(), tensor.shape(), &values).ok()
 }

@@ -18,10 +18,12 @@ pub struct Bound {
 /// For `f32`. A polynomial for `exp` or `erf` ends within 4 units in the last place, an exponent of 88
 /// multiplies the rounding of its argument by as much, and a sum of 10,000 products of one sign, added in any
 /// order, is within 1e-5: together well below this.
-const RELATIVE_F32: f64 = 1e-4;
+pub(super) const RELATIVE_F32: f64 = 5e-5;
 /// For `f32`: sums cancel, and what was rounded before is relative to the terms. A sum of n products
-/// of random signs errs by some sqrt(n) / 20 units in the last place of the largest sums.
-const ABSOLUTE_F32: f64 = 1e-5;
+/// of random signs errs by some sqrt(n) / 20 units in the last place of the largest sums. Winograd's output
+/// transformation magnifies most: 7e-7 was the largest error found in ResNet-50, MobileNetV2 and the digits
+/// network.
+pub(super) const ABSOLUTE_F32: f64 = 5e-6;
 /// The same for `f64`, with units in the last place that are 2^-29 of those of `f32`.
 const RELATIVE_F64: f64 = 1e-11;
 const ABSOLUTE_F64: f64 = 1e-12;
@@ -165,7 +167,7 @@ mod tests {
     #[test]
     fn rounding_is_within_and_a_wrong_element_is_not() {
         let want = floats(&[1.0, -2.0, 1e-4, 0.0]);
-        let near = compare(&floats(&[1.000_01, -2.0, 1.1e-4, 1e-37]), &want, F32);
+        let near = compare(&floats(&[1.000_01, -2.0, 1.05e-4, 1e-37]), &want, F32);
         assert!(near.beyond.is_empty() && near.within > 0.1 && near.within < 1.0, "{near:?}");
         let far = compare(&floats(&[1.0, -2.0, 1e-4, 1e-3]), &want, F32);
         assert_eq!(far.beyond.len(), 1);
