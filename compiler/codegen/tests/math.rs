@@ -385,8 +385,9 @@ fn every_half_survives_where_subnormal_floats_are_flushed() {
     for half_conversion in [true, false] {
         let half_conversion = half_conversion && host.half_conversion;
         let target = hone_codegen::Target { half_conversion, ..host.clone() };
-        let results =
-            common::with_subnormals_flushed(|| common::run_on(&program, &[bytes.clone()], &target));
+        let results = common::with_subnormals_flushed(|| {
+            common::run_on(&program, std::slice::from_ref(&bytes), &target)
+        });
         for (half, back) in halves.iter().zip(results[1].chunks_exact(2)) {
             let back = u16::from_ne_bytes([back[0], back[1]]);
             let is_nan = half & 0x7fff > 0x7c00;

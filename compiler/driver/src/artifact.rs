@@ -81,6 +81,10 @@ const KERNEL_FEATURES: &[&str] = &[
     "i8mm",
     "sve",
     "v",
+    // Vectors that are wider than V's least: code for them is wrong on narrower ones.
+    "zvl256b",
+    "zvl512b",
+    "zvl1024b",
 ];
 
 /// A target as a manifest describes it: with the features that kernels may execute, and no others.
