@@ -23,6 +23,11 @@ const THREAD_NANOSECONDS: u64 = 5_000;
 /// Tasks in the least work of a thread.
 const TASKS_PER_THREAD: u64 = 4;
 
+/// With fewer tasks than these, a loop is cut into single iterations for more. That leaves no loop inside a
+/// task, and made a product of 128 x 768 by 768 x 3072 with a GELU, of 48 tasks without it, 13 % slower on one
+/// thread; others by up to 2 %.
+pub(crate) const FEW_TASKS: usize = 32;
+
 /// Arithmetic operations in a nanosecond on one core: a sixth of what AVX-512 and a third of what AVX2
 /// cores reach in products of matrices, and about what vectors of four reach.
 const OPERATIONS_PER_NANOSECOND: u64 = 32;
@@ -227,7 +232,8 @@ mod tests {
     fn large_kernels_have_tasks_for_many_threads() {
         let many = MOST_TASKS as usize;
         for batch in [1, 2, 8, 32] {
-            assert!(tasks(product(batch, 128, 768, 3072)) >= many, "product, batch {batch}");
+            let least = if batch < 8 { FEW_TASKS } else { many };
+            assert!(tasks(product(batch, 128, 768, 3072)) >= least, "product, batch {batch}");
         }
         assert!(tasks(product(1, 128, 768, 768)) >= many);
         assert!(tasks(sum(&[8, 64, 112, 112])) >= many);

@@ -7,7 +7,7 @@
 use super::unfit;
 use crate::Machine;
 use crate::access::{Contraction, is_reduction, loads, value, vector_axis};
-use crate::grain::{even_parts, tasks_worth};
+use crate::grain::{FEW_TASKS, even_parts, tasks_worth};
 use crate::tile::{Extents, Tile, choose_tile};
 use hone_schedule::{Schedule, ScheduleError};
 use hone_tensor::{
@@ -336,7 +336,8 @@ fn spread_tiles(schedule: &mut Schedule, outer: &[VarId]) -> Result<(), Schedule
     }
     let parts = even_parts(tiles, worth.div_ceil(tasks.max(1)));
     if parts == tiles {
-        return spread_all(schedule, outer);
+        let whole = tasks >= FEW_TASKS && !fewer.is_empty();
+        return spread_all(schedule, if whole { fewer } else { outer });
     }
     let (parts, _) = schedule.split(*last, tiles / parts)?;
     spread_all(schedule, &[fewer, &[parts]].concat())
