@@ -1,5 +1,5 @@
 # The front doors. Everything they do is in `cargo xtask`.
-.PHONY: demo test test-product demo-cluster bench-peers scale chaos
+.PHONY: demo test test-product demo-cluster bench-peers scale chaos mutants
 
 # The main job: one YAML file to a measured native artifact, on this machine.
 demo:
@@ -39,3 +39,8 @@ chaos:
 	cargo xtask shipped
 	tests/cluster/setup.sh node s3 images helm
 	cargo xtask chaos
+
+# How many small changes of the code the tests catch; hours. docs/suites.md.
+mutants:
+	cargo xtask setup
+	cargo xtask mutants

@@ -12,17 +12,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use hone_artifact::{DataType, TensorInfo};
 
+use crate::model::Shared;
 use crate::{Affinity, HugePages, Model, Options};
 
 thread_local! {
     static LAST_ERROR: RefCell<CString> = RefCell::default();
 }
 
-/// `hone_model`: a model and what its introspection hands out.
-#[derive(Debug)]
+/// `hone_model`: a model and what its introspection hands out. Only the one run that holds `running`
+/// makes a reference to the model itself; everything else reads what stands beside it.
 pub struct HoneModel {
     model: UnsafeCell<Model>,
     running: AtomicBool,
+    shared: Shared,
     inputs: Vec<HoneTensor>,
     outputs: Vec<HoneTensor>,
     /// What the tensors' names point to.
@@ -112,9 +114,7 @@ pub unsafe extern "C" fn hone_share(model: *const HoneModel) -> *mut HoneModel {
     let Some(model) = (unsafe { model.as_ref() }) else {
         return refuse("hone_share: the model is null");
     };
-    // SAFETY: sharing reads only what no run changes.
-    let shared = unsafe { &*model.model.get() }.share();
-    give(shared.map_err(|e| chain(&e)))
+    give(model.shared.model().map_err(|e| chain(&e)))
 }
 
 /// `hone_free`.
@@ -179,10 +179,9 @@ pub unsafe extern "C" fn hone_output(model: *const HoneModel, index: usize) -> *
 /// `model` is null or a model that was not freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hone_memory_bytes(model: *const HoneModel) -> u64 {
-    // SAFETY: the caller's promise; no run changes these numbers.
+    // SAFETY: the caller's promise.
     unsafe { model.as_ref() }.map_or(0, |model| {
-        // SAFETY: as above.
-        let memory = unsafe { &*model.model.get() }.memory();
+        let memory = model.shared.memory();
         memory.weights + memory.reserved
     })
 }
@@ -296,6 +295,7 @@ impl HoneModel {
         };
         let (inputs, outputs) = (describe(model.inputs()), describe(model.outputs()));
         Self {
+            shared: model.shared(),
             model: UnsafeCell::new(model),
             running: AtomicBool::new(false),
             inputs,
@@ -336,4 +336,17 @@ fn refuse(message: &str) -> *mut HoneModel {
 fn fail(message: &str) -> c_int {
     remember(message);
     -1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn crosses_threads<T: Sync>() {}
+
+    /// What other threads may use while a run holds the model.
+    #[test]
+    fn what_models_share_crosses_threads() {
+        crosses_threads::<Shared>();
+    }
 }

@@ -12,6 +12,7 @@ use hone_artifact::{Manifest, TensorInfo, Variant};
 use crate::context::Context;
 use crate::plan::Plan;
 use crate::pool::Pool;
+use crate::seat::Seat;
 use crate::source::Source;
 use crate::{LoadError, Options, Profile, RunError};
 
@@ -38,6 +39,28 @@ pub struct Memory {
     pub arena: u64,
     /// Arena and all threads' scratch.
     pub reserved: u64,
+}
+
+/// What models over the same code and weights have in common, which no run changes. It makes further
+/// models while another thread runs the one it came from.
+pub(crate) struct Shared {
+    plan: Arc<Plan>,
+    pool: Arc<Pool>,
+    seats: Vec<Arc<Seat>>,
+    memory: Memory,
+}
+
+impl Shared {
+    /// As [`Model::share`].
+    pub(crate) fn model(&self) -> Result<Model, LoadError> {
+        let context = Context::new(&self.plan, self.pool.clone(), self.seats.clone())?;
+        Ok(Model::with(context, self.plan.clone()))
+    }
+
+    /// What each of the models holds in memory.
+    pub(crate) fn memory(&self) -> Memory {
+        self.memory
+    }
 }
 
 impl Model {
@@ -83,9 +106,12 @@ impl Model {
     /// # Errors
     /// Where there is no memory for another arena.
     pub fn share(&self) -> Result<Self, LoadError> {
+        self.shared().model()
+    }
+
+    pub(crate) fn shared(&self) -> Shared {
         let (pool, seats) = self.context.crew();
-        let context = Context::new(&self.plan, pool, seats)?;
-        Ok(Self::with(context, self.plan.clone()))
+        Shared { plan: self.plan.clone(), pool, seats, memory: self.memory() }
     }
 
     /// The artifact's manifest.

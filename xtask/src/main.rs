@@ -11,6 +11,7 @@ mod demo;
 mod demo_cluster;
 mod generate;
 mod models;
+mod mutants;
 mod onnx_proto;
 mod onnx_tests;
 mod python;
@@ -35,6 +36,9 @@ enum Chore {
     DemoCluster(demo_cluster::Arguments),
     /// Export the models of the benchmarks to `.hone/models`.
     Models(models::Arguments),
+    /// Change the planner, the schedule primitives, the verifier and the memory plan in small ways, and
+    /// count what the tests catch. Takes hours.
+    Mutants(mutants::Arguments),
     /// Generate the importer's protobuf types from the pinned onnx package.
     OnnxProto,
     /// Generate the official ONNX operator tests in `.hone/onnx-node-tests` and print where.
@@ -73,6 +77,7 @@ fn run(chore: &Chore) -> anyhow::Result<()> {
         Chore::DemoCluster(arguments) => demo_cluster::run(arguments),
         Chore::Chaos(arguments) => chaos::run(arguments),
         Chore::Models(arguments) => models::run(arguments),
+        Chore::Mutants(arguments) => mutants::run(arguments),
         Chore::OnnxProto => onnx_proto::run(),
         Chore::OnnxTests => onnx_tests::run(),
         Chore::Generate => generate::run(),

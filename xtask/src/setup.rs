@@ -12,6 +12,7 @@ const PACKAGES: &[(&str, &str, &str)] = &[
     ("/usr/include/zlib.h", "zlib1g-dev", "linking LLVM statically"),
     ("/usr/bin/ld.lld-19", "lld-19", "linking kernels"),
     ("/usr/bin/cc", "gcc", "the C example"),
+    ("/usr/bin/c++", "g++", "reading the table of targets of LLVM"),
 ];
 
 /// What the cross-compilation tests need besides.

@@ -5,7 +5,7 @@
 #[path = "support/common.rs"]
 mod common;
 
-use common::run;
+use common::{run, run_on};
 use hone_codegen::{Target, assembly};
 use hone_schedule::Schedule;
 use hone_tensor::{Builder, Combiner, Expr, Intrinsic, Program, Scope, interpret};
@@ -87,11 +87,36 @@ fn only_machines_that_have_it_get_the_instruction() {
     ];
     for (intrinsic, instruction, with, without) in cases {
         let (_, program) = product(intrinsic, 16);
-        for (cpu, expected) in [(with, 1), (without, 0), ("haswell", 0)] {
+        // AVX-VNNI takes half of the lanes at a time.
+        let halves = if intrinsic == Intrinsic::DotU8I8 { 2 } else { 0 };
+        for (cpu, expected) in [(with, 1), (without, 0), ("haswell", 0), ("alderlake", halves)] {
             let target = Target::new("x86_64-unknown-linux-gnu", cpu, vec![]).unwrap();
             let text = assembly(&program, &target).unwrap();
-            let count = text.lines().filter(|line| line.trim().starts_with(instruction)).count();
+            let count = text.lines().filter(|line| line.contains(instruction)).count();
             assert_eq!(count, expected, "{cpu}:\n{text}");
         }
+    }
+}
+
+/// This machine without AVX-512, where it has the instruction of AVX-VNNI.
+#[test]
+fn bytes_are_multiplied_with_avx_vnni() {
+    let host = Target::host().unwrap();
+    let off = vec!["-avx512f".to_string(), "-evex512".to_string()];
+    let features = [host.features.clone(), off].concat();
+    let target = match Target::new(&host.triple, &host.cpu, features) {
+        Ok(target) if target.has_intrinsic(Intrinsic::DotU8I8) => target,
+        _ => return eprintln!("SKIPPED: this machine has no AVX-VNNI"),
+    };
+    assert_eq!(target.vector_bytes, 32);
+    for lanes in [4, 8, 12, 16] {
+        let (plain, tensorized) = product(Intrinsic::DotU8I8, lanes);
+        let text = assembly(&tensorized, &target).unwrap();
+        assert!(text.contains("vpdpbusd") && !text.contains("zmm"), "{lanes} lanes:\n{text}");
+        let inputs = inputs(&plain);
+        let expected = interpret(&plain, &inputs).unwrap();
+        let bytes: Vec<Vec<u8>> = inputs.iter().map(|own| own.bytes().to_vec()).collect();
+        let actual = run_on(&tensorized, &bytes, &target);
+        assert_eq!(expected[0].bytes(), actual[0], "{lanes} lanes");
     }
 }

@@ -30,12 +30,16 @@ pub(crate) fn schedule_all(
 }
 
 fn schedule_one(program: Program, options: &Options) -> Result<Scheduled, ScheduleError> {
-    match options.schedules {
+    let scheduled = match options.schedules {
         SchedulePolicy::Naive => hone_tune::schedule_naively(program),
         SchedulePolicy::Analytic => {
-            hone_tune::schedule(program, &Machine::with_vectors(options.target.vector_bytes))
+            let target = &options.target;
+            let machine = Machine::with_vectors(target.vector_bytes, target.vector_registers);
+            hone_tune::schedule(program, &machine)
         }
-    }
+    }?;
+    scheduled.schedule.verify()?;
+    Ok(scheduled)
 }
 
 /// `work` of each item, computed on as many threads as the machine has, in the order of the items.

@@ -169,7 +169,8 @@ fn interpret_schedules(graph: &Graph, precision: DataType) {
     for group in hone_passes::fuse(&graph) {
         let last = &graph.nodes()[*group.nodes.last().unwrap()];
         let program = hone_lower::lower(&graph, &group.nodes, &last.outputs).unwrap().program;
-        let machine = Machine::with_vectors(options.target.vector_bytes);
+        let target = &options.target;
+        let machine = Machine::with_vectors(target.vector_bytes, target.vector_registers);
         let scheduled = hone_tune::schedule(program.clone(), &machine).unwrap();
         let inputs: Vec<Tensor> = program
             .parameters()
@@ -265,7 +266,7 @@ fn grouped_convolutions() {
     convolution([1, 40, 5, 5], 40, 3, 1, 2);
 }
 
-/// Shapes whose convolution is computed by minimal filtering on every vector width.
+/// Shapes whose convolution is computed by minimal filtering, on vectors of this machine's width.
 #[test]
 fn convolutions_by_tiles() {
     convolution([1, 64, 16, 24], 64, 3, 1, 1);

@@ -124,8 +124,10 @@ impl Operator for TopK {
             rank.equal(point[axis].clone()).select(by[0].clone(), 0.into())
         });
         let top = builder.map("top", &TensorType::new(own.dtype, shape), |point| {
-            // Inside already, unless an element is not a number and so has no rank.
-            let place = Expr::Load(places, point.to_vec()).minimum((extent as i64 - 1).into());
+            // Inside already, unless an element is not a number and so has no rank: bounded, so that
+            // no result of comparisons leads outside.
+            let last = Expr::Integer(extent as i64 - 1);
+            let place = Expr::Load(places, point.to_vec()).maximum(0.into()).minimum(last);
             Expr::Load(x, at(point, place.cast(DataType::I64)))
         });
         Some(vec![top, places])

@@ -41,6 +41,16 @@ impl Schedule {
         self.program
     }
 
+    /// Checks the program as it is now in full, its register buffers too: before code is made of it.
+    ///
+    /// # Errors
+    /// [`ScheduleError::Unsound`] with what the verifier found.
+    pub fn verify(&self) -> Result<(), ScheduleError> {
+        hone_tensor::verify(&self.program)
+            .and_then(|()| hone_tensor::verify_registers(&self.program))
+            .map_err(ScheduleError::Unsound)
+    }
+
     /// The steps taken.
     pub fn trace(&self) -> &Trace {
         &self.trace

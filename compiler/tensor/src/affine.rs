@@ -3,7 +3,9 @@
 //! An index expression is made of integers, variables, conversions to `i64`, and `+ - *`, floor
 //! division, modulo, minimum and maximum over those. It is brought to a sum of *atoms* with integer
 //! factors; division and modulo by a constant are resolved where the ranges of the variables allow.
+//! All arithmetic is checked: what does not fit `i64` is left as it is, and has no known range.
 
+use crate::sum::Sum;
 use crate::{BinaryOp, Expr, VarId};
 use hone_types::DataType;
 
@@ -27,20 +29,21 @@ impl Range {
 
     /// `0..extent`; `extent` is at least 1.
     pub const fn extent(extent: i64) -> Self {
-        Self { min: 0, max: extent - 1 }
+        Self { min: 0, max: extent.saturating_sub(1) }
     }
 
-    fn add(self, other: Self) -> Self {
-        Self { min: self.min.saturating_add(other.min), max: self.max.saturating_add(other.max) }
+    fn add(self, other: Self) -> Option<Self> {
+        Some(Self { min: self.min.checked_add(other.min)?, max: self.max.checked_add(other.max)? })
     }
 
-    fn scale(self, factor: i64) -> Self {
-        let (a, b) = (self.min.saturating_mul(factor), self.max.saturating_mul(factor));
-        Self { min: a.min(b), max: a.max(b) }
+    fn scale(self, factor: i64) -> Option<Self> {
+        let (a, b) = (self.min.checked_mul(factor)?, self.max.checked_mul(factor)?);
+        Some(Self { min: a.min(b), max: a.max(b) })
     }
 }
 
-/// The range of an index expression, given those of variables; `None` where it is unknown.
+/// The range of an index expression, given those of variables; `None` where it is unknown or does
+/// not fit `i64`.
 pub fn bounds(expr: &Expr, range: &dyn Fn(VarId) -> Option<Range>) -> Option<Range> {
     match expr {
         Expr::Integer(value) => Some(Range::point(*value)),
@@ -56,10 +59,10 @@ pub fn bounds(expr: &Expr, range: &dyn Fn(VarId) -> Option<Range>) -> Option<Ran
 fn binary_bounds(op: BinaryOp, left: Range, right: Range) -> Option<Range> {
     let constant = (right.min == right.max).then_some(right.min);
     match op {
-        BinaryOp::Add => Some(left.add(right)),
-        BinaryOp::Subtract => Some(left.add(right.scale(-1))),
+        BinaryOp::Add => left.add(right),
+        BinaryOp::Subtract => left.add(right.scale(-1)?),
         BinaryOp::Multiply => {
-            let ends = [left.scale(right.min), left.scale(right.max)];
+            let ends = [left.scale(right.min)?, left.scale(right.max)?];
             Some(Range { min: ends[0].min.min(ends[1].min), max: ends[0].max.max(ends[1].max) })
         }
         BinaryOp::FloorDivide => {
@@ -140,16 +143,16 @@ fn simplify_logic(op: BinaryOp, left: &Expr, right: &Expr) -> Option<Expr> {
 
 fn simplify_binary(op: BinaryOp, left: &Expr, right: &Expr, range: Known) -> Option<Expr> {
     match op {
-        BinaryOp::Add => Some(Sum::of(left).plus(Sum::of(right), 1).into_expr()),
-        BinaryOp::Subtract => Some(Sum::of(left).plus(Sum::of(right), -1).into_expr()),
+        BinaryOp::Add => Some(Sum::of(left).plus(Sum::of(right), 1)?.into_expr()),
+        BinaryOp::Subtract => Some(Sum::of(left).plus(Sum::of(right), -1)?.into_expr()),
         BinaryOp::Multiply => match (left.as_integer(), right.as_integer()) {
-            (_, Some(factor)) => Some(Sum::of(left).scaled(factor).into_expr()),
-            (Some(factor), _) => Some(Sum::of(right).scaled(factor).into_expr()),
+            (_, Some(factor)) => Some(Sum::of(left).scaled(factor)?.into_expr()),
+            (Some(factor), _) => Some(Sum::of(right).scaled(factor)?.into_expr()),
             _ => None,
         },
         BinaryOp::FloorDivide | BinaryOp::Modulo => {
             let divisor = right.as_integer().filter(|divisor| *divisor > 0)?;
-            Some(divide(op, Sum::of(left), divisor, range))
+            divide(op, Sum::of(left), divisor, range)
         }
         BinaryOp::Divide | BinaryOp::Remainder => {
             let (left, right) = (left.as_integer()?, right.as_integer()?);
@@ -182,7 +185,7 @@ fn ordered<'a>(left: &'a Expr, right: &'a Expr, range: Known) -> Option<(&'a Exp
 }
 
 fn difference(left: &Expr, right: &Expr, range: Known) -> Option<Range> {
-    range(&Sum::of(left).plus(Sum::of(right), -1).into_expr())
+    range(&Sum::of(left).plus(Sum::of(right), -1)?.into_expr())
 }
 
 fn compare(op: BinaryOp, left: &Expr, right: &Expr, range: Known) -> Option<bool> {
@@ -199,8 +202,8 @@ fn compare(op: BinaryOp, left: &Expr, right: &Expr, range: Known) -> Option<bool
 }
 
 /// `sum / divisor` or `sum % divisor`: multiples of the divisor are taken out, and what remains is
-/// resolved where its range lies within one quotient.
-fn divide(op: BinaryOp, sum: Sum, divisor: i64, range: Known) -> Expr {
+/// resolved where its range lies within one quotient. `None` where a factor does not fit `i64`.
+fn divide(op: BinaryOp, sum: Sum, divisor: i64, range: Known) -> Option<Expr> {
     let (mut quotient, mut rest) = (Sum::default(), Sum::default());
     quotient.constant = sum.constant.div_euclid(divisor);
     rest.constant = sum.constant.rem_euclid(divisor);
@@ -213,29 +216,30 @@ fn divide(op: BinaryOp, sum: Sum, divisor: i64, range: Known) -> Expr {
     }
     if let Some((shared, whole, below)) = common_factor(&rest, divisor, range) {
         // (whole * shared + below) by (divisor / shared * shared), `below` less than `shared`.
-        let inner = divide(op, whole, divisor / shared, range);
-        return match op {
-            BinaryOp::FloorDivide => quotient.plus(Sum::of(&inner), 1).into_expr(),
-            _ => Sum::of(&inner).scaled(shared).plus(below, 1).into_expr(),
+        let inner = divide(op, whole, divisor / shared, range)?;
+        let sum = match op {
+            BinaryOp::FloorDivide => quotient.plus(Sum::of(&inner), 1)?,
+            _ => Sum::of(&inner).scaled(shared)?.plus(below, 1)?,
         };
+        return Some(sum.into_expr());
     }
     let rest = rest.into_expr();
     let within = range(&rest)
         .map(|bounds| (bounds.min.div_euclid(divisor), bounds.max.div_euclid(divisor)))
         .filter(|(first, last)| first == last)
         .map(|(first, _)| first);
-    match (op, within) {
-        (BinaryOp::FloorDivide, Some(whole)) => {
-            quotient.constant += whole;
-            quotient.into_expr()
-        }
+    Some(match (op, within) {
+        (BinaryOp::FloorDivide, Some(whole)) => quotient.plus(Sum::constant(whole), 1)?.into_expr(),
         (BinaryOp::FloorDivide, None) => {
             let rest = Sum::atom(rest.floor_divide(Expr::Integer(divisor)));
-            quotient.plus(rest, 1).into_expr()
+            quotient.plus(rest, 1)?.into_expr()
         }
-        (_, Some(whole)) => Sum::of(&rest).plus(Sum::constant(whole * divisor), -1).into_expr(),
+        (_, Some(whole)) => {
+            let multiple = Sum::constant(whole.checked_mul(divisor)?);
+            Sum::of(&rest).plus(multiple, -1)?.into_expr()
+        }
         (_, None) => rest.modulo(Expr::Integer(divisor)),
-    }
+    })
 }
 
 /// A factor of `divisor`, the part of `sum` that is a multiple of it (divided by it), and what is left,
@@ -243,7 +247,7 @@ fn divide(op: BinaryOp, sum: Sum, divisor: i64, range: Known) -> Expr {
 fn common_factor(sum: &Sum, divisor: i64, range: Known) -> Option<(i64, Sum, Sum)> {
     let mut factors: Vec<i64> =
         sum.terms.iter().map(|(_, factor)| common_divisor(*factor, divisor)).collect();
-    factors.sort_unstable_by_key(|factor| -factor);
+    factors.sort_unstable_by_key(|factor| std::cmp::Reverse(*factor));
     factors.dedup();
     factors.retain(|factor| (2..divisor).contains(factor));
     factors.into_iter().find_map(|shared| {
@@ -260,82 +264,6 @@ fn common_factor(sum: &Sum, divisor: i64, range: Known) -> Option<(i64, Sum, Sum
 /// The largest number that divides both.
 fn common_divisor(a: i64, b: i64) -> i64 {
     if b == 0 { a.saturating_abs() } else { common_divisor(b, a % b) }
-}
-
-/// A sum of atoms with integer factors, plus a constant.
-#[derive(Clone, Default)]
-pub(crate) struct Sum {
-    pub(crate) constant: i64,
-    pub(crate) terms: Vec<(Expr, i64)>,
-}
-
-impl Sum {
-    pub(crate) fn constant(constant: i64) -> Self {
-        Self { constant, terms: vec![] }
-    }
-
-    pub(crate) fn atom(atom: Expr) -> Self {
-        Self { constant: 0, terms: vec![(atom, 1)] }
-    }
-
-    pub(crate) fn of(expr: &Expr) -> Self {
-        match expr {
-            Expr::Integer(value) => Self::constant(*value),
-            Expr::Binary(BinaryOp::Add, left, right) => Self::of(left).plus(Self::of(right), 1),
-            Expr::Binary(BinaryOp::Subtract, left, right) => {
-                Self::of(left).plus(Self::of(right), -1)
-            }
-            Expr::Binary(BinaryOp::Multiply, left, right) => match right.as_integer() {
-                Some(factor) => Self::of(left).scaled(factor),
-                None => Self::atom(expr.clone()),
-            },
-            _ => Self::atom(expr.clone()),
-        }
-    }
-
-    pub(crate) fn scaled(mut self, factor: i64) -> Self {
-        self.constant *= factor;
-        self.terms.iter_mut().for_each(|(_, own)| *own *= factor);
-        self.terms.retain(|(_, own)| *own != 0);
-        self
-    }
-
-    pub(crate) fn plus(mut self, other: Self, factor: i64) -> Self {
-        self.constant += other.constant * factor;
-        for (atom, own) in other.terms {
-            match self.terms.iter_mut().find(|(existing, _)| *existing == atom) {
-                Some((_, existing)) => *existing += own * factor,
-                None => self.terms.push((atom, own * factor)),
-            }
-        }
-        self.terms.retain(|(_, own)| *own != 0);
-        self
-    }
-
-    /// Terms that are added, then those that are subtracted, the constant where it reads best.
-    pub(crate) fn into_expr(self) -> Expr {
-        let Sum { constant, terms } = self;
-        let (added, subtracted): (Vec<_>, Vec<_>) =
-            terms.into_iter().partition(|(_, factor)| *factor > 0);
-        let product = |(atom, factor): (Expr, i64)| if factor == 1 { atom } else { atom * factor };
-        let mut sum = added.into_iter().map(product).reduce(|sum, term| sum + term);
-        let leads = sum.is_none() && (constant > 0 || subtracted.is_empty());
-        if leads {
-            sum = Some(Expr::Integer(constant));
-        }
-        for (atom, factor) in subtracted {
-            sum = Some(match sum {
-                Some(sum) => sum - product((atom, factor.saturating_neg())),
-                None => atom * factor,
-            });
-        }
-        match sum {
-            Some(sum) if leads || constant == 0 => sum,
-            Some(sum) if constant < 0 => sum - constant.saturating_neg(),
-            Some(sum) => sum + constant,
-            None => Expr::Integer(constant),
-        }
-    }
 }
 
 #[cfg(test)]
@@ -367,6 +295,10 @@ mod tests {
         assert_eq!(simplify(&index.clone().floor_divide(by.clone()), &octet), expected);
         let expected = (var(0) + 2).modulo(Expr::Integer(4)) * 8 + var(1);
         assert_eq!(simplify(&index.modulo(by), &octet), expected);
+        let one = |_: VarId| Some(Range::point(1));
+        assert_eq!(simplify(&(var(0) * 20).modulo(Expr::Integer(16)), &one), var(0) * 20 - 16);
+        let quotient = (var(0) * 20).floor_divide(Expr::Integer(16));
+        assert_eq!(simplify(&quotient, &one), Expr::Integer(1));
         // Nine is no factor of 32.
         let odd = (var(0) * 9 + var(1)).floor_divide(Expr::Integer(32));
         assert_eq!(simplify(&odd, &octet), odd);
@@ -387,5 +319,102 @@ mod tests {
         assert_eq!(truth(var(0).less(Expr::Integer(8))), Some(true));
         assert_eq!(truth(var(0).less(Expr::Integer(7))), None);
         assert_eq!(truth(Expr::Integer(9).less_equal(var(0))), Some(false));
+    }
+
+    #[test]
+    fn arithmetic_beyond_64_bits_is_left_alone() {
+        for value in [i64::MIN, i64::MAX] {
+            let sum = Expr::Integer(value) + value;
+            assert_eq!(simplify(&sum, &octet), sum);
+            let product = var(0) * value * 4;
+            assert_eq!(simplify(&product, &octet), product);
+            let cancelled = product.clone() - product.clone();
+            assert_eq!(simplify(&cancelled, &octet), Expr::Integer(0));
+            assert_eq!(bounds(&(Expr::Integer(value) * 2), &octet), None);
+            let back = (var(0) + value + 1 + value) - value;
+            let range = bounds(&back, &octet);
+            assert!(range.is_none_or(|range| range.min <= value && value <= range.max), "{back:?}");
+        }
+        assert_eq!(bounds(&(Expr::Integer(0) - i64::MIN), &octet), None);
+        let quotient = Expr::Integer(i64::MIN).floor_divide(Expr::Integer(3));
+        assert_eq!(simplify(&quotient, &octet), Expr::Integer(i64::MIN.div_euclid(3)));
+        assert_eq!(Range::extent(i64::MIN).max, i64::MIN);
+    }
+
+    fn truth_value(value: bool) -> Expr {
+        Expr::Constant(value.into(), DataType::Bool)
+    }
+
+    #[test]
+    fn known_truth_values_decide() {
+        let open = var(0).less(Expr::Integer(3));
+        let join = |op, known| simplify(&open.clone().binary(op, truth_value(known)), &octet);
+        assert_eq!(join(BinaryOp::And, true), open);
+        assert_eq!(join(BinaryOp::And, false), truth_value(false));
+        assert_eq!(join(BinaryOp::Or, true), truth_value(true));
+        assert_eq!(join(BinaryOp::Or, false), open);
+        let chosen = |known: bool| simplify(&truth_value(known).select(var(0), var(1)), &octet);
+        assert_eq!((chosen(true), chosen(false)), (var(0), var(1)));
+    }
+
+    #[test]
+    fn constants_are_computed() {
+        let of = |op, left: i64, right: i64| {
+            simplify(&Expr::Integer(left).binary(op, Expr::Integer(right)), &octet)
+        };
+        assert_eq!(of(BinaryOp::Divide, -7, 2), Expr::Integer(-3));
+        assert_eq!(of(BinaryOp::Remainder, -7, 2), Expr::Integer(-1));
+        assert_eq!(of(BinaryOp::FloorDivide, -7, 2), Expr::Integer(-4));
+        assert_eq!(of(BinaryOp::Modulo, -7, 2), Expr::Integer(1));
+        assert_eq!(of(BinaryOp::Multiply, -7, 2), Expr::Integer(-14));
+        let by_zero = Expr::Integer(1).binary(BinaryOp::Divide, Expr::Integer(0));
+        assert_eq!(simplify(&by_zero, &octet), by_zero);
+        assert_eq!(simplify(&(Expr::Integer(3) * (var(0) + 2)), &octet), var(0) * 3 + 6);
+        assert_eq!(simplify(&((var(0) + 2) * 3), &octet), var(0) * 3 + 6);
+        let open = var(0) * var(1);
+        assert_eq!(simplify(&open, &octet), open);
+    }
+
+    #[test]
+    fn comparisons_resolve_by_range() {
+        let of =
+            |op, left: Expr, right: i64| simplify(&left.binary(op, Expr::Integer(right)), &octet);
+        for (op, right, known) in [
+            (BinaryOp::Less, 8, Some(true)),
+            (BinaryOp::Less, 7, None),
+            (BinaryOp::Less, 1, None),
+            (BinaryOp::Less, 0, Some(false)),
+            (BinaryOp::LessEqual, 7, Some(true)),
+            (BinaryOp::LessEqual, 6, None),
+            (BinaryOp::LessEqual, 0, None),
+            (BinaryOp::LessEqual, -1, Some(false)),
+            (BinaryOp::Equal, 8, Some(false)),
+            (BinaryOp::Equal, 7, None),
+            (BinaryOp::Equal, 0, None),
+            (BinaryOp::Equal, -1, Some(false)),
+        ] {
+            let expected = match known {
+                Some(known) => truth_value(known),
+                None => var(0).binary(op, Expr::Integer(right)),
+            };
+            assert_eq!(of(op, var(0), right), expected, "{op:?} {right}");
+        }
+        assert_eq!(of(BinaryOp::Equal, var(0) - var(0), 0), truth_value(true));
+    }
+
+    #[test]
+    fn ranges_are_those_of_all_values() {
+        let range = |min, max| Some(Range { min, max });
+        let of = |expr: Expr| bounds(&expr, &octet);
+        assert_eq!(of(var(0) * -3 + 1), range(-20, 1));
+        assert_eq!(of((var(0) - 2) * (var(1) - 5)), range(-25, 10));
+        assert_eq!(of((var(0) - 2).floor_divide(Expr::Integer(3))), range(-1, 1));
+        assert_eq!(of((var(0) + 8).modulo(Expr::Integer(16))), range(8, 15));
+        assert_eq!(of((var(0) + 9).modulo(Expr::Integer(16))), range(0, 15));
+        assert_eq!(of(var(0).floor_divide(Expr::Integer(0))), None);
+        assert_eq!(of(var(0).modulo(Expr::Integer(-2))), None);
+        assert_eq!(of((var(0) + 2).minimum(var(1))), range(0, 7));
+        assert_eq!(of((var(0) + 2).maximum(var(1))), range(2, 9));
+        assert_eq!(of(var(0).less(var(1))), None);
     }
 }

@@ -4,7 +4,8 @@
 //! and `i` in `0..min(14, 100 - o * 14)` they put `o * 14 + i` below 112. A [`Domain`] removes
 //! variables from the innermost out, putting in for each the ends of its own extent, and finds 100.
 
-use crate::affine::{Sum, bounds, simplify, simplify_by};
+use crate::affine::{bounds, simplify, simplify_by};
+use crate::sum::Sum;
 use crate::{BinaryOp, Expr, Range, VarId};
 
 /// More candidates for one bound than this are not followed; the first ones are valid by themselves.
@@ -38,6 +39,25 @@ impl Domain {
     /// Whether there is no loop.
     pub fn is_empty(&self) -> bool {
         self.loops.is_empty()
+    }
+
+    /// The number of loops around the one over `var`.
+    pub(crate) fn position(&self, var: VarId) -> Option<usize> {
+        self.loops.iter().position(|axis| axis.var == var)
+    }
+
+    /// The variables, outermost first.
+    pub(crate) fn variables(&self) -> impl Iterator<Item = VarId> {
+        self.loops.iter().map(|axis| axis.var)
+    }
+
+    /// Whether every variable of an expression is one of these loops'.
+    pub(crate) fn covers(&self, expr: &Expr) -> bool {
+        let mut covered = true;
+        expr.visit(&mut |part| {
+            covered &= !matches!(part, Expr::Var(var) if self.position(*var).is_none());
+        });
+        covered
     }
 
     /// The outermost `depth` loops.
@@ -182,7 +202,7 @@ impl Domain {
                 .iter()
                 .flat_map(|sum| ends.iter().map(|end| sum.clone().plus(Sum::of(end), factor)))
                 .take(CANDIDATES)
-                .collect();
+                .collect::<Option<_>>()?;
         }
         Some(sums.into_iter().map(|sum| self.loosely(&sum.into_expr())).collect())
     }
@@ -237,8 +257,11 @@ impl Domain {
         let mut rest = sum.clone();
         let (atom, factor) = rest.terms.remove(place);
         let operands = atom.operands().into_iter();
-        let each = operands.map(|own| rest.clone().plus(Sum::of(own), factor).into_expr());
-        each.flat_map(|own| self.alternatives(self.loosely(&own), up, subtracted))
+        let each: Option<Vec<Sum>> =
+            operands.map(|operand| rest.clone().plus(Sum::of(operand), factor)).collect();
+        let Some(each) = each else { return vec![expr] };
+        each.into_iter()
+            .flat_map(|sum| self.alternatives(self.loosely(&sum.into_expr()), up, subtracted))
             .take(CANDIDATES)
             .collect()
     }
@@ -284,5 +307,18 @@ mod tests {
         let lower = domain.lower(&index, 1).unwrap_or_default();
         assert_eq!(lower, vec![outer * 7]);
         assert_eq!(domain.bounds(&index), Some(Range { min: 0, max: 49 }));
+    }
+
+    #[test]
+    fn only_the_closest_bounds_stay() {
+        let (domain, outer, _) = tiles();
+        let integers = |values: &[i64]| values.iter().copied().map(Expr::Integer).collect();
+        let closest = |values: &[i64], up| domain.closest(integers(values), up);
+        assert_eq!(closest(&[3, 5, 3], true), vec![Expr::Integer(3)]);
+        assert_eq!(closest(&[3, 5, 5], false), vec![Expr::Integer(5)]);
+        // Neither is always the closer one.
+        let open = vec![Expr::Integer(3), outer];
+        assert_eq!(domain.closest(open.clone(), true), open);
+        assert_eq!(domain.closest(open.clone(), false), open);
     }
 }

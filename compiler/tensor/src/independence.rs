@@ -1,18 +1,21 @@
-//! Whether the iterations of a loop write different elements, or visit different points.
+//! Whether the iterations of a loop write different elements, read none that another iteration
+//! writes, or visit different points.
 //!
-//! A block's store indices, over the loops around it, are read as sums of atoms (variables, quotients
+//! A block's store indices, over the loops around it, are taken as sums of atoms (variables, quotients
 //! and remainders). Where each atom's factor exceeds the span of all smaller ones together, the index
 //! determines every atom; a quotient and a remainder by the same number determine what was divided.
-//! An iteration is independent where the indices determine the loop's variable.
+//! An iteration is independent where the indices determine the loop's variable, and where a load and a
+//! store of one element mean the same value of it.
 
-use crate::affine::Sum;
+use crate::sum::Sum;
 use crate::{
-    BinaryOp, BlockId, BufferId, Domain, Expr, IteratorKind, Program, Scope, Statement, VarId,
+    BinaryOp, BlockId, BufferId, Domain, Expr, IteratorKind, Program, Realize, Scope, Statement,
+    VarId,
 };
 
 impl Program {
-    /// Whether no two iterations of the loop over `var` write the same element; the reason where
-    /// this cannot be shown. A loop that runs at most once always is.
+    /// Whether no iteration of the loop over `var` writes an element that another one writes or reads;
+    /// the reason where this cannot be shown. A loop that runs at most once always is independent.
     pub fn independent(&self, var: VarId) -> Result<(), String> {
         self.apart(var, false)
     }
@@ -30,13 +33,20 @@ impl Program {
         if extent.is_some_and(|extent| extent.max <= 1) {
             return Ok(());
         }
-        for block in statement.blocks() {
-            let buffer = self.blocks[block].buffer;
+        let blocks = statement.blocks();
+        for block in &blocks {
+            let buffer = self.blocks[*block].buffer;
             if threads && self.buffers[buffer].scope != Scope::Global {
                 self.stays_below(buffer, &path)?;
                 continue;
             }
-            self.writes_apart(block, var)?;
+            self.writes_apart(*block, var)?;
+            for other in &blocks {
+                let stores_too = other != block && self.blocks[*other].buffer == buffer;
+                if stores_too || self.blocks[*other].reads(buffer) {
+                    self.reads_apart(*block, *other, var)?;
+                }
+            }
         }
         Ok(())
     }
@@ -70,6 +80,55 @@ impl Program {
         Err(format!(
             "several iterations may write the same element of '{buffer}' in block '{name}'"
         ))
+    }
+}
+
+/// A block where it stands.
+struct Site<'a> {
+    program: &'a Program,
+    block: BlockId,
+    realize: &'a Realize,
+    domain: Domain,
+}
+
+impl Site<'_> {
+    fn resolved(&self, indices: &[Expr]) -> Vec<Expr> {
+        let block = &self.program.blocks[self.block];
+        let resolve = |index| self.realize.resolve(block, index, &self.domain);
+        indices.iter().map(resolve).collect()
+    }
+}
+
+impl Program {
+    fn site(&self, block: BlockId) -> Option<Site<'_>> {
+        let domain = self.domain_at(&self.find_block(block)?);
+        Some(Site { program: self, block, realize: self.realize_of(block)?, domain })
+    }
+
+    /// Whether an element that `writer` stores in one iteration of the loop over `var` is neither
+    /// loaded nor stored by `other` in another one.
+    fn reads_apart(&self, writer: BlockId, other: BlockId, var: VarId) -> Result<(), String> {
+        let (Some(first), Some(second)) = (self.site(writer), self.site(other)) else {
+            return Ok(());
+        };
+        let (block, buffer) = (&self.blocks[writer], self.blocks[writer].buffer);
+        let stores = first.resolved(&block.indices);
+        let mut accesses: Vec<&[Expr]> = self.blocks[other].loads(buffer);
+        if writer != other && self.blocks[other].buffer == buffer {
+            accesses.push(&self.blocks[other].indices);
+        }
+        for indices in accesses {
+            let accessed = second.resolved(indices);
+            if !same_iteration((&stores, &first.domain), (&accessed, &second.domain), var) {
+                let (name, other) = (&block.name, &self.blocks[other].name);
+                let buffer = &self.buffers[buffer].name;
+                return Err(format!(
+                    "block '{other}' may access elements of '{buffer}' that block '{name}' writes \
+                     in other iterations"
+                ));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -112,6 +171,12 @@ fn determines(
     for index in indices {
         atoms(index, domain, fixed, &mut known);
     }
+    combine(&mut known, domain, fixed);
+    known.contains(&Expr::Var(var))
+}
+
+/// Adds what is divided where its quotient and its remainder by the same number are known.
+fn combine(known: &mut Vec<Expr>, domain: &Domain, fixed: &dyn Fn(&Expr) -> bool) {
     let mut place = 0;
     while place < known.len() {
         let atom = known[place].clone();
@@ -119,27 +184,117 @@ fn determines(
             && known.contains(&(**whole).clone().modulo((**divisor).clone()))
             && !known.contains(whole)
         {
-            atoms(whole, domain, fixed, &mut known);
+            atoms(whole, domain, fixed, known);
             known.push((**whole).clone());
             place = 0;
             continue;
         }
         place += 1;
     }
+}
+
+/// Whether equal indices of two accesses, each over the loops around it, mean equal values of `var`.
+/// Variables of loops around the one over `var` have one value; those of loops inside are apart.
+fn same_iteration(
+    (first, first_domain): (&[Expr], &Domain),
+    (second, second_domain): (&[Expr], &Domain),
+    var: VarId,
+) -> bool {
+    let depth = first_domain.position(var).unwrap_or_default();
+    let outer = first_domain.outer(depth);
+    let with_var = first_domain.outer(depth + 1);
+    let mut known: Vec<Expr> = Vec::new();
+    for (first, second) in first.iter().zip(second) {
+        let pair = Pair::of((first, first_domain), (second, second_domain), var, &with_var);
+        if let Some(pair) = pair {
+            known.extend(pair.determined(&with_var));
+        }
+    }
+    let fixed = |atom: &Expr| !atom.mentions(var) && outer.covers(atom);
+    combine(&mut known, &with_var, &fixed);
     known.contains(&Expr::Var(var))
+}
+
+/// One axis of two accesses: the same terms in a loop's variable, and how far the rest may differ.
+struct Pair {
+    terms: Vec<(Expr, i64)>,
+    reach: i64,
+}
+
+impl Pair {
+    fn of(
+        (first, first_domain): (&Expr, &Domain),
+        (second, second_domain): (&Expr, &Domain),
+        var: VarId,
+        with_var: &Domain,
+    ) -> Option<Self> {
+        let outer_only = |atom: &Expr| !atom.mentions(var) && with_var.covers(atom);
+        let of_var = |atom: &Expr| atom.mentions(var) && with_var.covers(atom);
+        let (mut terms, mut rest) = (Vec::new(), [Sum::default(), Sum::default()]);
+        let mut fixed = Sum::default();
+        for (side, index) in [first, second].into_iter().enumerate() {
+            let sum = Sum::of(index);
+            rest[side].constant = sum.constant;
+            let mut own_terms = Vec::new();
+            for (atom, factor) in sum.terms {
+                if of_var(&atom) {
+                    own_terms.push((atom, factor));
+                } else if outer_only(&atom) {
+                    let term = Sum { constant: 0, terms: vec![(atom, factor)] };
+                    fixed = fixed.plus(term, if side == 0 { 1 } else { -1 })?;
+                } else {
+                    rest[side].terms.push((atom, factor));
+                }
+            }
+            own_terms.sort_by_key(|(_, factor)| factor.saturating_abs());
+            terms.push(own_terms);
+        }
+        let same = |a: &[(Expr, i64)], b: &[(Expr, i64)]| {
+            a.len() == b.len() && a.iter().all(|term| b.contains(term))
+        };
+        if !same(&terms[0], &terms[1]) {
+            return None;
+        }
+        let [first, second] = rest;
+        let first = first_domain.bounds(&first.into_expr())?;
+        let second = second_domain.bounds(&second.into_expr())?;
+        let fixed = with_var.bounds(&fixed.into_expr())?;
+        let most = first.max.checked_sub(second.min)?.checked_add(fixed.max)?;
+        let least = first.min.checked_sub(second.max)?.checked_add(fixed.min)?;
+        let reach = most.checked_abs()?.max(least.checked_abs()?);
+        Some(Self { terms: terms.swap_remove(0), reach })
+    }
+
+    /// The atoms whose values are equal where the two indices are.
+    fn determined(self, domain: &Domain) -> Vec<Expr> {
+        let mut reach = self.reach;
+        for (atom, factor) in &self.terms {
+            let (Some(factor), Some(range)) = (factor.checked_abs(), domain.bounds(atom)) else {
+                return vec![];
+            };
+            let span = range.max.checked_sub(range.min).and_then(|span| span.checked_mul(factor));
+            let next = span.and_then(|span| reach.checked_add(span));
+            match next {
+                Some(next) if reach < factor => reach = next,
+                _ => return vec![],
+            }
+        }
+        self.terms.into_iter().map(|(atom, _)| atom).collect()
+    }
 }
 
 /// Adds the atoms that the value of `index` determines.
 fn atoms(index: &Expr, domain: &Domain, fixed: &dyn Fn(&Expr) -> bool, known: &mut Vec<Expr>) {
     let mut terms = Sum::of(index).terms;
     terms.retain(|(atom, _)| !fixed(atom));
-    terms.sort_by_key(|(_, factor)| factor.abs());
+    terms.sort_by_key(|(_, factor)| factor.saturating_abs());
     for place in 0..terms.len() {
         let (rest, own) = (&terms[..place], &terms[place]);
         let rest =
             rest.iter().fold(Expr::Integer(0), |sum, (atom, factor)| sum + atom.clone() * *factor);
         let Some(range) = domain.bounds(&domain.simplify(&rest)) else { return };
-        if range.max - range.min >= own.1.abs() {
+        let span = range.max.checked_sub(range.min);
+        if span.zip(own.1.checked_abs()).is_none_or(|(span, factor)| span >= factor) {
             return;
         }
     }

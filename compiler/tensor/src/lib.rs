@@ -7,24 +7,31 @@
 //! over the enclosing loops' variables. Operators *define* by adding blocks through a [`Builder`]; a
 //! schedule then reshapes loops and moves blocks without changing what is computed.
 //!
-//! Always holds (the verifier checks it):
+//! Always holds (the verifier checks it; `tests/programs` has a refused case of each):
 //! - each block stands once in the tree (or no longer, once it was inlined); each loop variable
 //!   belongs to one loop;
-//! - over all values of the loops around it, a block's bindings cover every point of its iterators'
-//!   domain that a later reader needs, and never leave it;
-//! - every buffer access is inside the buffer's shape;
+//! - a block's bindings never leave its iterators' domain. They leave out nothing that is needed: what
+//!   a later reader certainly reads, every element of an output, every point of a reduction. The
+//!   verifier compares with the box around what is written and with the number of elements that can
+//!   have been written. A hole inside the box that the number does not show is left to the
+//!   interpreter, whose fresh memory is NaN; so is what is read under a condition;
+//! - every buffer access is inside the buffer's shape where it is executed: under its predicate, on
+//!   its side of a `Select`, below loops that may not run where they do. What cannot be shown to be
+//!   inside is refused;
 //! - a reduction's first update at a point comes after its initial value there; readers come after
 //!   the last update. The initial value is stored where all reduction iterators are 0, directly before
 //!   that update; loops count up from 0, so that this comes first, and again where a moved block
 //!   computes the same elements again;
-//! - loops of kind [`LoopKind::Parallel`] are outermost in a top-level statement, and their
-//!   iterations are independent;
+//! - loops of kind [`LoopKind::Parallel`] are outermost in a top-level statement, those of kind
+//!   [`LoopKind::Vectorized`] innermost. No iteration of them reads or writes an element that another
+//!   one writes, except in memory of one thread, which is used below the parallel loop only;
 //! - loops of kind [`LoopKind::Tensorized`] contain just the nest that their intrinsic stands for;
-//! - buffers in registers are indexed by unrolled, vectorized and tensorized loops and constants only.
+//! - buffers in registers are indexed by unrolled, vectorized and tensorized loops and constants only
+//!   ([`verify_registers`], once a schedule is complete).
 //!
 //! A loop's extent is a constant, or `min(factor, bound - outer * factor)` style expressions for the
 //! last part of a split that does not divide; where it comes to zero or less, the loop does not run.
-//! Index arithmetic is in `i64`.
+//! Index arithmetic is in `i64`; what does not fit is not simplified, and refused as an index.
 //!
 //! A block's expressions speak of its iterators. Where a buffer was shrunk to what one iteration of a
 //! loop uses, the indices into it may also mention variables of loops around the block, to count from
@@ -39,6 +46,7 @@ mod independence;
 mod interpret;
 mod intrinsic;
 mod program;
+mod sum;
 mod text;
 mod tree;
 mod verify;

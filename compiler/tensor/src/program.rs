@@ -196,9 +196,9 @@ fn most(extent: &Expr) -> Option<i64> {
             (Some(left), Some(right)) => Some(left.min(right)),
             (left, right) => left.or(right),
         },
-        Add => Some(bound? + most(right)?),
-        Subtract => Some(bound? - constant?),
-        Multiply => constant.filter(|factor| *factor >= 0).and_then(|factor| Some(bound? * factor)),
+        Add => bound?.checked_add(most(right)?),
+        Subtract => bound?.checked_sub(constant?),
+        Multiply => bound?.checked_mul(constant.filter(|factor| *factor >= 0)?),
         FloorDivide => {
             constant.filter(|divisor| *divisor > 0).and_then(|own| Some(bound?.div_euclid(own)))
         }

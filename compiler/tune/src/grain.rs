@@ -196,7 +196,7 @@ mod tests {
 
     /// Tasks of the scheduled program's only statement.
     fn tasks(program: Program) -> usize {
-        let scheduled = schedule(program, &Machine::with_vectors(64)).unwrap();
+        let scheduled = schedule(program, &Machine::with_vectors(64, 32)).unwrap();
         let program = scheduled.schedule.program();
         let [Statement::Loop(outer)] = &program.body[..] else { panic!("{program}") };
         if outer.kind != LoopKind::Parallel {

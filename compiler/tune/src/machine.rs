@@ -20,11 +20,11 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Figures typical of a processor with vectors of `vector_bytes` bytes.
-    pub fn with_vectors(vector_bytes: usize) -> Self {
+    /// Figures typical of a processor with `registers` vector registers of `vector_bytes` bytes.
+    pub fn with_vectors(vector_bytes: usize, registers: usize) -> Self {
         Self {
             lanes: (vector_bytes / 4).max(1),
-            registers: if vector_bytes == 32 { 16 } else { 32 },
+            registers,
             fma_per_cycle: 2,
             fma_latency: 4,
             loads_per_cycle: 2,

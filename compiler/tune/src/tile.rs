@@ -96,26 +96,26 @@ mod tests {
 
     #[test]
     fn long_sums_take_panels_that_stay_in_cache() {
-        let machine = Machine::with_vectors(64);
+        let machine = Machine::with_vectors(64, 32);
         let tile = choose_tile(extents(196, 48, 4096), 1, &machine);
         assert!(tile.vectors * 4096 * 64 <= machine.l2_bytes, "{tile:?}");
     }
 
     #[test]
     fn wide_problems_fill_the_registers() {
-        let tile = choose_tile(extents(196, 16, 64), 1, &Machine::with_vectors(64));
+        let tile = choose_tile(extents(196, 16, 64), 1, &Machine::with_vectors(64, 32));
         assert!(area(tile) >= 24, "{tile:?}");
     }
 
     #[test]
     fn one_row_takes_many_vectors() {
-        let tile = choose_tile(extents(1, 64, 64), 1, &Machine::with_vectors(64));
+        let tile = choose_tile(extents(1, 64, 64), 1, &Machine::with_vectors(64, 32));
         assert!(tile.rows == 1 && tile.vectors >= 8, "{tile:?}");
     }
 
     #[test]
     fn rows_divide_evenly_where_they_can() {
-        let tile = choose_tile(extents(28, 2, 64), 1, &Machine::with_vectors(64));
+        let tile = choose_tile(extents(28, 2, 64), 1, &Machine::with_vectors(64, 32));
         assert_eq!(28 % tile.rows, 0, "{tile:?}");
     }
 }

@@ -4,20 +4,54 @@ use anyhow::{Result, ensure};
 use hone_types::{DataType, Tensor};
 
 /// Refuses a result that is of another type than expected, or differs by more than `atol + rtol *
-/// |expected|` anywhere. What 16-bit floats cannot tell apart counts as equal.
+/// |expected|` anywhere. A 16-bit float may be one unit in the last place off: sums are rounded to 16
+/// bits in another order than in the case.
 pub(crate) fn compare(result: &Tensor, expected: &Tensor, rtol: f64, atol: f64) -> Result<()> {
     let (found, wanted) = (result.tensor_type(), expected.tensor_type());
     ensure!(found == wanted, "is {found}, expected {wanted}");
-    let rounding = match wanted.dtype {
-        DataType::F16 => 2f64.powi(-9),
-        DataType::BF16 => 2f64.powi(-6),
-        _ => 0.0,
-    };
-    let rtol = rtol.max(rounding);
-    let atol = atol.max(rounding / 16.0);
     for (place, (a, b)) in result.to_f64().into_iter().zip(expected.to_f64()).enumerate() {
-        let equal = a == b || (a.is_nan() && b.is_nan()) || (a - b).abs() <= atol + rtol * b.abs();
+        let tolerance = (atol + rtol * b.abs()).max(unit(wanted.dtype, b));
+        let equal = a == b || (a.is_nan() && b.is_nan()) || (a - b).abs() <= tolerance;
         ensure!(equal, "element {place} of {wanted} is {a}, expected {b}");
     }
     Ok(())
+}
+
+/// The unit in the last place of `value` in a 16-bit floating-point type; 0 for other types.
+fn unit(dtype: DataType, value: f64) -> f64 {
+    // Bits of the significand behind the point, and the exponent of the least normal number.
+    let (bits, least) = match dtype {
+        DataType::F16 => (10, -14),
+        DataType::BF16 => (7, -126),
+        _ => return 0.0,
+    };
+    match value.is_finite() && value != 0.0 {
+        true => 2f64.powi((value.abs().log2().floor() as i32).max(least) - bits),
+        false => 2f64.powi(least - bits),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+    use super::*;
+
+    fn tensor(dtype: DataType, value: f64) -> Tensor {
+        Tensor::from_f64(dtype, [1], &[value]).unwrap()
+    }
+
+    #[test]
+    fn one_unit_in_the_last_place_passes_and_two_do_not() {
+        for (dtype, one) in [(DataType::F16, 2f64.powi(-10)), (DataType::BF16, 2f64.powi(-7))] {
+            for value in [1.0, -1.5, 3.0, 1024.0] {
+                let unit = one * 2f64.powi(f64::log2(f64::abs(value)).floor() as i32);
+                let expected = tensor(dtype, value);
+                let compared = |off: f64| compare(&tensor(dtype, value + off), &expected, 0.0, 0.0);
+                assert!(compared(0.0).is_ok() && compared(unit).is_ok(), "{dtype} {value}");
+                assert!(compared(2.0 * unit).is_err(), "{dtype} {value}");
+            }
+        }
+        let exact = |value: f64| tensor(DataType::F32, value);
+        assert!(compare(&exact(1.0 + 2f64.powi(-20)), &exact(1.0), 0.0, 0.0).is_err());
+    }
 }

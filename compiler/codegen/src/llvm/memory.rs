@@ -60,7 +60,9 @@ impl<'c> Emitter<'c, '_> {
         let own = &self.program.buffers[buffer];
         let (dtype, bytes) = (own.dtype, own.dtype.bytes() as i64);
         let register = own.scope == Scope::Register;
-        let flat = self.environment.simplify(&flatten(indices, &own.shape));
+        let flat = flatten(indices, &own.shape)
+            .ok_or_else(|| self.unsupported(format!("buffer '{}' is too large", own.name)))?;
+        let flat = self.environment.simplify(&flat);
         let linear = Linear::of(&flat);
         let lanes = self.environment.lanes();
         let (varying, uniform): (Vec<_>, Vec<_>) = linear

@@ -90,7 +90,8 @@ impl<'c> Emitter<'c, '_> {
             return Ok(None);
         };
         let bytes = Expr::from(buffer.dtype.bytes());
-        let flat = flatten(indices, &buffer.shape) * bytes;
+        let Some(flat) = flatten(indices, &buffer.shape) else { return Ok(None) };
+        let flat = flat * bytes;
         let flat = self.environment.simplify(&resolved(&flat, block, realize));
         let same = iterations_alike(&flat, own.var);
         let Some(Rounds { innermost, offset, step, locality }) =

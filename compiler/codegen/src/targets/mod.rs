@@ -2,6 +2,7 @@
 
 mod aarch64;
 mod riscv64;
+mod table;
 mod x86_64;
 
 use crate::error::{CodegenError, Result};
@@ -20,10 +21,15 @@ pub(crate) struct Family {
     default_cpu: &'static str,
     /// Features that every Linux machine of the family has, where LLVM does not imply them.
     common_features: &'static [&'static str],
+    /// The feature without which a processor cannot run code of the family, where LLVM lists such
+    /// processors.
+    needed_feature: Option<&'static str>,
     /// Name of the calling convention, where LLVM's own choice is not that of Linux.
     abi: Option<&'static str>,
     /// Width of a vector register in bytes under these features.
-    vector_bytes: fn(cpu: &str, features: &Features) -> usize,
+    vector_bytes: fn(features: &Features) -> usize,
+    /// Number of vector registers under these features.
+    vector_registers: fn(features: &Features) -> usize,
     /// Whether loads and stores of part of a vector are single instructions.
     masks: fn(features: &Features) -> bool,
 }
@@ -31,7 +37,7 @@ pub(crate) struct Family {
 /// Every family.
 const FAMILIES: [&Family; 3] = [&x86_64::FAMILY, &aarch64::FAMILY, &riscv64::FAMILY];
 
-/// Features by LLVM's names, as LLVM resolved them for a processor.
+/// Features by LLVM's names (`+name`), as LLVM resolved them for a processor.
 pub(crate) struct Features<'a>(&'a [String]);
 
 impl Features<'_> {
@@ -51,11 +57,13 @@ pub struct Target {
     /// Features switched on (`+name`) and off (`-name`), by LLVM's names, on top of the
     /// processor's own; sorted.
     pub features: Vec<String>,
-    /// Features that code may use (`+name`): those switched on, and those that the processor has as
-    /// far as its name says.
+    /// Features that code may use (`+name`): those of the processor and those switched on, with what
+    /// they imply, by LLVM's own table.
     pub resolved: Vec<String>,
     /// Width of a vector register in bytes.
     pub vector_bytes: usize,
+    /// Number of vector registers.
+    pub vector_registers: usize,
     /// Whether loads and stores of part of a vector are single instructions.
     pub masks: bool,
     /// Whether `f32` converts to and from binary16 by instruction.
@@ -102,7 +110,10 @@ impl Target {
         Self::new(&format!("{arch}-unknown-linux-gnu"), cpu, vec![])
     }
 
-    /// A target of the given triple, processor and features.
+    /// A target of the given triple, processor and features, all by LLVM's names.
+    ///
+    /// # Errors
+    /// A triple, a processor or a feature that LLVM does not know, with the nearest known names.
     pub fn new(triple: &str, cpu: &str, mut features: Vec<String>) -> Result<Self> {
         initialize();
         let arch = triple.split('-').next().unwrap_or_default();
@@ -113,9 +124,10 @@ impl Target {
         features.extend(family.common_features.iter().map(|own| own.to_string()));
         features.sort_unstable();
         features.dedup();
-        let resolved = resolved_features(triple, cpu, &features)?;
+        let resolved = resolved_features(family, triple, cpu, &features)?;
         let known = Features(&resolved);
-        let vector_bytes = (family.vector_bytes)(cpu, &known);
+        let vector_bytes = (family.vector_bytes)(&known);
+        let vector_registers = (family.vector_registers)(&known);
         let masks = (family.masks)(&known);
         let half_conversion = known.has("f16c") || known.has("fullfp16") || arch == "aarch64";
         let bfloat_conversion =
@@ -133,6 +145,7 @@ impl Target {
             cpu: cpu.to_string(),
             features,
             vector_bytes,
+            vector_registers,
             masks,
             half_conversion,
             bfloat_conversion,
@@ -152,12 +165,16 @@ impl Target {
     /// Whether an instruction computes the nest that `intrinsic` stands for.
     pub fn has_intrinsic(&self, intrinsic: Intrinsic) -> bool {
         let arch = self.triple.split('-').next().unwrap_or_default();
-        let feature = match intrinsic {
-            Intrinsic::DotBf16 => "avx512bf16",
-            Intrinsic::DotU8I8 => "avx512vnni",
-        };
         let known = Features(&self.resolved);
-        arch == "x86_64" && known.has(feature) && known.has("avx512vl")
+        let with_avx512 = |feature: &str| known.has(feature) && known.has("avx512vl");
+        let present = match intrinsic {
+            Intrinsic::DotBf16 => with_avx512("avx512bf16"),
+            // AVX-VNNI has the same instruction for vectors of up to 32 bytes.
+            Intrinsic::DotU8I8 => {
+                with_avx512("avx512vnni") || (known.has("avxvnni") && self.vector_bytes <= 32)
+            }
+        };
+        arch == "x86_64" && present
     }
 
     /// Whether `name` is among the features given (not among those the processor implies).
@@ -197,18 +214,42 @@ fn initialize() {
     ONCE.call_once(|| FAMILIES.iter().for_each(|family| (family.initialize)()));
 }
 
-/// The features given, and those that the processor's name stands for where a family asks by name.
-fn resolved_features(triple: &str, cpu: &str, features: &[String]) -> Result<Vec<String>> {
-    let mut resolved = features.to_vec();
-    let implied = match triple.split('-').next() {
-        Some("x86_64") => x86_64::implied(cpu),
-        Some("aarch64") => aarch64::implied(cpu).to_vec(),
-        _ => vec![],
-    };
-    resolved.extend(implied.iter().map(|name| format!("+{name}")));
-    resolved.retain(|feature| {
-        let off = feature.strip_prefix('+').map(|name| format!("-{name}"));
-        off.is_none_or(|off| !features.contains(&off))
-    });
-    Ok(resolved)
+/// The features that LLVM's table gives a processor under changes (`+name`, `-name`), each `+name`.
+fn resolved_features(
+    family: &Family,
+    triple: &str,
+    cpu: &str,
+    changes: &[String],
+) -> Result<Vec<String>> {
+    let refused = |message| CodegenError::Target { target: format!("{triple}, {cpu}"), message };
+    let processors = table::processors(triple)?;
+    let known = |name: &String| usable(family, triple, name);
+    if !processors.iter().any(|name| name == cpu) {
+        let usable: Vec<String> = processors.into_iter().filter(known).collect();
+        let nearest = table::nearest(cpu, &usable);
+        return Err(refused(format!("LLVM knows no processor '{cpu}'; {nearest}")));
+    }
+    if !usable(family, triple, cpu) {
+        let needed = family.needed_feature.unwrap_or_default();
+        return Err(refused(format!("the processor has not '{needed}', which all code needs")));
+    }
+    let features = table::features(triple)?;
+    for change in changes {
+        let name = change.strip_prefix(['+', '-']).ok_or_else(|| {
+            refused(format!("feature '{change}' begins with neither '+' (on) nor '-' (off)"))
+        })?;
+        if features.binary_search_by(|known| known.as_str().cmp(name)).is_err() {
+            let nearest = table::nearest(name, &features);
+            return Err(refused(format!("LLVM knows no feature '{name}'; {nearest}")));
+        }
+    }
+    let resolved = table::features_of(triple, cpu, changes)?;
+    Ok(resolved.into_iter().map(|name| format!("+{name}")).collect())
+}
+
+/// Whether a processor that LLVM knows can run code of the family.
+fn usable(family: &Family, triple: &str, cpu: &str) -> bool {
+    let Some(needed) = family.needed_feature else { return true };
+    let features = table::features_of(triple, cpu, &[]);
+    features.is_ok_and(|features| features.iter().any(|name| name == needed))
 }

@@ -8,7 +8,9 @@ pub(crate) const FAMILY: Family = Family {
     initialize: || Target::initialize_riscv(&InitializationConfig::default()),
     default_cpu: "generic-rv64",
     common_features: &["+m", "+a", "+f", "+d", "+c"],
+    needed_feature: Some("64bit"),
     abi: Some("lp64d"),
-    vector_bytes: |_, _| 16,
+    vector_bytes: |_| 16,
+    vector_registers: |_| 32,
     masks: |features| features.has("v"),
 };

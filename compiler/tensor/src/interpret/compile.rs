@@ -3,7 +3,7 @@
 
 use super::evaluate::{Float, Int, Value};
 use super::{Address, InterpretError};
-use crate::affine::Sum;
+use crate::sum::Sum;
 use crate::{
     BinaryOp, Block, BlockBody, BlockId, BufferId, Combiner, Domain, Expr, IteratorKind, LoopKind,
     Program, Realize, Scope, Statement, UnaryOp,

@@ -2,11 +2,13 @@
 
 use super::VerifyError;
 use crate::{
-    BinaryOp, Block, BlockBody, Expr, IteratorKind, Program, Realize, Statement, UnaryOp, VarId,
+    BinaryOp, Block, BlockBody, Buffer, Expr, IteratorKind, Program, Realize, Statement, UnaryOp,
+    VarId,
 };
 use hone_types::{DataType, Id};
 
 pub(super) fn check(program: &Program) -> Result<(), VerifyError> {
+    program.buffers.iter().try_for_each(|(_, buffer)| size_fits(buffer))?;
     let mut form = Form {
         program,
         bound: vec![false; program.vars.len()],
@@ -14,6 +16,17 @@ pub(super) fn check(program: &Program) -> Result<(), VerifyError> {
         scope: Vec::new(),
     };
     program.body.iter().try_for_each(|statement| form.statement(statement))
+}
+
+/// Element numbers and byte offsets are `i64`.
+fn size_fits(buffer: &Buffer) -> Result<(), VerifyError> {
+    let mut extents = buffer.shape.iter();
+    let elements = extents.try_fold(1usize, |count, extent| count.checked_mul(*extent));
+    let bytes = elements.and_then(|count| count.checked_mul(buffer.dtype.bytes()));
+    match bytes.is_some_and(|bytes| i64::try_from(bytes).is_ok()) {
+        true => Ok(()),
+        false => Err(VerifyError::TooLarge { buffer: buffer.name.clone() }),
+    }
 }
 
 struct Form<'a> {

@@ -1,20 +1,27 @@
 //! Checks that a program is well formed.
 //!
-//! Checked by [`verify`], at every seam and after every schedule primitive in debug builds:
+//! Checked by [`verify`], after every schedule primitive in debug builds, and before code is made:
 //! - form: a block stands at most once in the tree, a variable is bound by one loop or iterator,
-//!   only variables of enclosing loops and own iterators are mentioned; ranks, counts and element
-//!   types fit; spatial iterators come before reduction ones; a map has no reduction iterators;
-//! - bounds: bindings stay in their iterator's domain and accesses in their buffer, where the extents
-//!   of the loops decide it. What a guard or a predicate protects is left to the interpreter;
+//!   only variables of enclosing loops and the block's iterators are mentioned; ranks, counts and
+//!   element types fit; spatial iterators come before reduction ones; a map has no reduction
+//!   iterators; a buffer's size fits the index arithmetic;
+//! - bounds: bindings stay in their iterator's domain and accesses in their buffer. What a predicate,
+//!   the condition of a `Select` or an extent that may be zero protects is inside where these hold.
+//!   What cannot be shown is refused;
 //! - order: what a block reads was computed before, by the last update of its reduction;
-//! - loops: parallel ones are outermost and their iterations independent, vectorized ones innermost
-//!   with independent lanes, and both vectorized and unrolled ones have a constant extent; tensorized
-//!   ones contain the nest that their intrinsic stands for.
+//! - coverage: what a block certainly reads, and every element of an output, lies in the box around
+//!   what is written before and is no larger than what can have been written; a reduction visits as
+//!   many points, the first one first;
+//! - loops: parallel ones are outermost, vectorized ones innermost, and in both no iteration accesses
+//!   what another one writes; vectorized and unrolled ones have a constant extent; tensorized ones
+//!   contain the nest that their intrinsic stands for.
 //!
 //! Checked by [`verify_registers`], before code is made: register buffers are indexed by unrolled,
 //! vectorized and tensorized loops and constants only, and memory of one thread is used within one statement.
 
 mod bounds;
+mod coverage;
+mod facts;
 mod form;
 mod loops;
 mod order;
@@ -69,6 +76,31 @@ pub enum VerifyError {
         /// The iterator's extent.
         extent: usize,
     },
+    /// A binding of which it cannot be shown that it stays in the iterator's domain.
+    #[error("block '{block}': it cannot be shown that the binding of {var} stays in 0..{extent}")]
+    BindingUnshown {
+        /// The block.
+        block: String,
+        /// The iterator.
+        var: VarId,
+        /// The iterator's extent.
+        extent: usize,
+    },
+    /// An access of which it cannot be shown that it is inside its buffer.
+    #[error(
+        "block '{block}': it cannot be shown that its access to '{buffer}' is inside axis {axis} of \
+         extent {extent}"
+    )]
+    AccessUnshown {
+        /// The block.
+        block: String,
+        /// The buffer.
+        buffer: String,
+        /// The axis.
+        axis: usize,
+        /// The axis' extent.
+        extent: usize,
+    },
     /// An access outside a buffer.
     #[error(
         "block '{block}' accesses '{buffer}' at {min}..={max} on axis {axis} of extent {extent}"
@@ -102,6 +134,60 @@ pub enum VerifyError {
     NeverWritten {
         /// The reader.
         reader: String,
+        /// The buffer.
+        buffer: String,
+    },
+    /// A block reads what nothing computes before.
+    #[error(
+        "block '{reader}' reads {needed} on axis {axis} of '{buffer}'; written before: {written}"
+    )]
+    NotCovered {
+        /// The reader.
+        reader: String,
+        /// The buffer.
+        buffer: String,
+        /// The axis.
+        axis: usize,
+        /// What is written, in words.
+        written: String,
+        /// The indices read.
+        needed: String,
+    },
+    /// A part of an output is not computed.
+    #[error("output '{buffer}' has {needed} on axis {axis}; written: {written}")]
+    OutputNotCovered {
+        /// The output.
+        buffer: String,
+        /// The axis.
+        axis: usize,
+        /// What is written, in words.
+        written: String,
+        /// The indices of the axis.
+        needed: String,
+    },
+    /// A reduction leaves points out.
+    #[error("block '{block}' reduces over {var} in {needed}; visited: {written}")]
+    ReductionNotCovered {
+        /// The block.
+        block: String,
+        /// The reduction iterator.
+        var: VarId,
+        /// What is visited, in words.
+        written: String,
+        /// The iterator's domain.
+        needed: String,
+    },
+    /// A reduction does not begin with the point at which its initial value is stored.
+    #[error("block '{block}': the first iteration does not bind {var} to 0")]
+    InitialLate {
+        /// The block.
+        block: String,
+        /// The reduction iterator.
+        var: VarId,
+    },
+    /// A buffer that is too large for index arithmetic.
+    #[error("buffer '{buffer}' has more bytes than 64-bit indices count")]
+    TooLarge {
         /// The buffer.
         buffer: String,
     },
@@ -140,6 +226,7 @@ pub fn verify(program: &Program) -> Result<(), VerifyError> {
     form::check(program)?;
     bounds::check(program)?;
     order::check(program)?;
+    coverage::check(program)?;
     loops::check(program)
 }
 
