@@ -15,7 +15,7 @@ use std::collections::HashMap;
 /// Replaces operators on 16-bit floats by such on `f32`, with conversions of the graph's inputs and
 /// outputs. Constants are converted here, but for tables of which a [`Gather`] reads a few rows.
 pub fn extend_precision(graph: &Graph) -> Result<Graph, PassError> {
-    if !graph.values().ids().any(|value| is_half(graph, value)) {
+    if !graph.nodes().iter().any(|(_, node)| computes_in_half(graph, node)) {
         return Ok(graph.clone());
     }
     let mut pass =
@@ -28,6 +28,14 @@ pub fn extend_precision(graph: &Graph) -> Result<Graph, PassError> {
     let outputs = graph.outputs().iter().map(|port| pass.output(port.value));
     let outputs: Vec<ValueId> = outputs.collect::<Result<_, _>>()?;
     Ok(pass.rewriter.finish_with(&outputs))
+}
+
+/// Whether a node does more with 16-bit floats than to convert or gather them.
+fn computes_in_half(graph: &Graph, node: &Node<Op>) -> bool {
+    let operation = &node.operation;
+    let moves = operation.downcast::<Cast>().is_some() || operation.downcast::<Gather>().is_some();
+    let mut values = node.inputs.iter().flatten().chain(&node.outputs);
+    !moves && values.any(|value| is_half(graph, *value))
 }
 
 fn is_half(graph: &Graph, value: ValueId) -> bool {
