@@ -23,8 +23,8 @@ fn program(sum: bool) -> Program {
     builder.output(result);
     let mut program = builder.finish();
     for statement in &mut program.body {
-        if let Statement::Loop(own) = statement {
-            own.kind = LoopKind::Vectorized;
+        if let Statement::Loop(loop_) = statement {
+            loop_.kind = LoopKind::Vectorized;
         }
     }
     program

@@ -118,10 +118,10 @@ fn compare(expected: &Tensor, actual: &Tensor, [relative, scaled]: [f64; 2]) {
     let (expected, actual) = (expected.to_f64(), actual.to_f64());
     let largest = expected.iter().fold(0.0f64, |most, value| most.max(value.abs()));
     assert!(largest > 0.0, "the answer is zero");
-    for (place, (expected, actual)) in expected.iter().zip(&actual).enumerate() {
+    for (index, (expected, actual)) in expected.iter().zip(&actual).enumerate() {
         let error = (expected - actual).abs();
         let allowed = relative * expected.abs() + scaled * largest;
-        assert!(error <= allowed, "element {place} is {actual}, not {expected}");
+        assert!(error <= allowed, "element {index} is {actual}, not {expected}");
     }
 }
 
@@ -170,7 +170,7 @@ fn products() {
 fn an_encoder_layer() {
     for dtype in TYPES {
         let mut case = Case::new(dtype);
-        let tokens: Vec<i64> = (0..24).map(|place| place * 7 % 50).collect();
+        let tokens: Vec<i64> = (0..24).map(|position| position * 7 % 50).collect();
         let tokens = case.given(Tensor::from_elements([1, 24], &tokens).unwrap());
         let table = case.constant(&[50, 32], 1.0);
         let x = case.node(Gather { axis: 0 }, &[table, tokens]);

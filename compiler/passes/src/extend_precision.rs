@@ -99,7 +99,7 @@ impl ExtendPrecision<'_> {
     /// Gathers in 16 bits and converts what was gathered.
     fn gather(&mut self, node: &Node<Op>, table: ValueId) -> Result<(), PassError> {
         let table = self.rewriter.value(table);
-        let indices = node.inputs.get(1).copied().flatten().map(|own| self.rewriter.value(own));
+        let indices = node.inputs.get(1).copied().flatten().map(|input| self.rewriter.value(input));
         let rows =
             self.rewriter.add(&node.name, node.operation.clone(), &[Some(table), indices])?;
         let extended =
