@@ -1,10 +1,15 @@
 # The front doors. Everything they do is in `cargo xtask`.
-.PHONY: demo test test-product demo-cluster bench-peers scale chaos mutants
+.PHONY: demo install test test-product demo-cluster bench-peers scale chaos mutants
 
 # The main job: one YAML file to a measured native artifact, on this machine.
 demo:
 	cargo xtask setup
 	cargo xtask demo
+
+# The program `hone`, into ~/.cargo/bin.
+install:
+	cargo xtask setup
+	cargo install --locked --path compiler-worker
 
 # Everything that is checked before a change lands.
 test:

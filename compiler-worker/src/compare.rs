@@ -61,6 +61,8 @@ impl Comparison {
         let magnitudes = want.chunks_exact(size).map(|bytes| value(tensor.dtype, bytes).abs());
         let largest = magnitudes.filter(|own| own.is_finite()).fold(0.0, f64::max);
         self.note_largest(tensor, largest);
+        let rtol = tolerance.rtol.max(spacing(tensor.dtype));
+        let tolerance = Tolerance { rtol, ..tolerance };
         let allowed = tolerance.atol + tolerance.fraction * largest;
         let before = std::mem::replace(&mut self.max_abs, 0.0);
         let pairs = got.chunks_exact(size).zip(want.chunks_exact(size));
@@ -132,6 +134,16 @@ impl Comparison {
     }
 }
 
+/// The distance to the next number of a 16-bit type, relative: two results that differ in the last bit
+/// of `f32` may be rounded to both. Of wider types it is below any tolerance that makes sense.
+fn spacing(dtype: DataType) -> f64 {
+    match dtype {
+        DataType::F16 => 2f64.powi(-10),
+        DataType::Bf16 => 2f64.powi(-7),
+        _ => 0.0,
+    }
+}
+
 /// One little-endian element as a double.
 pub fn value(dtype: DataType, bytes: &[u8]) -> f64 {
     let mut raw = [0; 8];
@@ -174,6 +186,22 @@ mod tests {
         assert!(!outside.passed());
         assert_eq!(outside.outside, 1);
         assert!(outside.worst.unwrap().contains("element 1: 2 where the reference gives 2.5"));
+    }
+
+    #[test]
+    fn neighbouring_numbers_of_16_bits_are_equal() {
+        let types = [DataType::F16, DataType::Bf16];
+        for (dtype, one) in types.into_iter().zip([f16::ONE.to_bits(), bf16::ONE.to_bits()]) {
+            let tensor = TensorInfo::new("y", dtype, vec![1]).unwrap();
+            let passed = |apart: u16| {
+                let mut comparison = Comparison::new();
+                let got = (one + apart).to_le_bytes();
+                let exact = Tolerance { rtol: 0.0, atol: 0.0, fraction: 0.0 };
+                comparison.add(&tensor, &got, &one.to_le_bytes(), exact);
+                comparison.passed()
+            };
+            assert!(passed(1) && !passed(2), "{dtype}");
+        }
     }
 
     #[test]

@@ -6,7 +6,8 @@ use hone_artifact::exit_code::Reason;
 use hone_artifact::request::{Input, TargetRequest};
 use hone_driver::{
     CodegenError, CompileError, Compiled, DataType, Graph, ImportError, ImportOptions,
-    InputBinding, LowerError, NodeError, Options, SchedulePolicy, Target, Tensor, TensorType,
+    InputBinding, LowerError, NodeError, Options, SchedulePolicy, Signature, Target, Tensor,
+    TensorType,
 };
 
 use crate::device;
@@ -159,10 +160,21 @@ pub fn narrow_nodes(graph: &Graph, target: &Target, recipe: &Recipe) -> Result<V
 pub fn reference(model: &Model, inputs: &[Input]) -> Result<Graph> {
     let import = import_options(inputs, model.folder.as_deref())?;
     let imported = hone_driver::import(&model.bytes, &import).map_err(|error| {
-        let reason = import_reason(&error);
-        Failure::because(reason, format!("model '{}' cannot be imported", model.name), error)
+        let (reason, name) = (compile_reason(&error), &model.name);
+        Failure::because(reason, format!("model '{name}' cannot be used"), error)
     })?;
     Ok(imported.graph)
+}
+
+/// Inputs and outputs as a model declares them, before anything is bound.
+///
+/// # Errors
+/// Where the file is no model, or declares an input or output wrongly.
+pub fn signature(model: &Model) -> Result<Signature> {
+    hone_driver::signature(&model.bytes).map_err(|error| {
+        let reason = import_reason(&error);
+        Failure::because(reason, format!("model '{}' cannot be imported", model.name), error)
+    })
 }
 
 /// The reference's outputs for `inputs`, all as bytes in the model's order.

@@ -1,6 +1,7 @@
 //! What the program `hone` is made of, as a library, so that tests and chores call the same functions.
 //! See ARCHITECTURE.md and docs/cli.md.
 
+mod binding;
 mod cache;
 pub mod commands;
 pub mod compare;

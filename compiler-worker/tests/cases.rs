@@ -10,7 +10,7 @@ mod common;
 
 use std::fmt::Write;
 
-use common::{Place, onnx, repository};
+use common::{Place, npz, onnx, repository};
 
 /// A folder with every kind of good and bad input.
 fn place() -> Place {
@@ -22,10 +22,32 @@ fn place() -> Place {
     place.write("relu.onnx", onnx::unary("Relu", &["1", "8"]));
     place.write("open.onnx", onnx::unary("Relu", &["batch", "8"]));
     place.write("nan.onnx", onnx::unary("Sqrt", &["1", "8"]));
+    place.write("pair.onnx", pair());
+    given(&place);
     broken_models(&place);
     specs(&place);
     artifacts(&place);
     place
+}
+
+/// The sum of two inputs with a common open dimension.
+fn pair() -> Vec<u8> {
+    let add = onnx::node("sum", "Add", &["x", "y"], &["z"]);
+    let port = |name: &str| onnx::port(name, &["batch", "8"]);
+    onnx::model(&[add], &[], &[port("x"), port("y")], &[port("z")])
+}
+
+/// Arrays for models, good and bad.
+fn given(place: &Place) {
+    let both = |x: &[usize], y: &[usize]| npz::f32s(&[("x", x), ("y", y)]);
+    place.write("two.npz", both(&[2, 8], &[2, 8]));
+    place.write("three.npz", both(&[3, 8], &[3, 8]));
+    place.write("differ.npz", both(&[2, 8], &[3, 8]));
+    place.write("missing.npz", npz::f32s(&[("x", &[2, 8])]));
+    place.write("unknown.npz", npz::f32s(&[("x", &[2, 8]), ("y", &[2, 8]), ("mask", &[2])]));
+    place.write("double.npz", npz::zeros("x", "<f8", &[2, 8], 128));
+    place.write("rank.npz", npz::f32s(&[("x", &[8])]));
+    place.write("narrow.npz", npz::f32s(&[("x", &[1, 7])]));
 }
 
 fn broken_models(place: &Place) {
@@ -41,6 +63,12 @@ fn broken_models(place: &Place) {
     let z = onnx::port("z", &["3", "5"]);
     let shape = onnx::model(&add, &[], &[x.clone(), z], std::slice::from_ref(&y));
     place.write("shape.onnx", shape);
+    let circle =
+        [onnx::node("one", "Relu", &["b"], &["a"]), onnx::node("two", "Relu", &["a"], &["b"])];
+    let last = onnx::node("last", "Relu", &["b"], &["y"]);
+    let nodes = [&circle[..], &[last]].concat();
+    let cycle = onnx::model(&nodes, &[], std::slice::from_ref(&x), std::slice::from_ref(&y));
+    place.write("cycle.onnx", cycle);
     place.write("secret.bin", [0; 32]);
     for (name, location) in [("outside", "../secret.bin"), ("link", "link.bin")] {
         let stored = [onnx::external("z", 8, location)];
@@ -56,6 +84,7 @@ fn specs(place: &Place) {
             "apiVersion: hone.dev/v1alpha1\nkind: ModelCompilation\nmetadata: {{name: relu}}\nspec:\n  model: {{uri: file://./relu.onnx}}\n  targets: [{{name: host, platform: {{arch: amd64, cpu: host}}}}]\n  output: {{uri: file://./out}}\n{rest}"
         )
     };
+    place.write("open.yaml", spec("").replace("./relu.onnx", "./open.onnx"));
     place.write("unknown-field.yaml", spec("  goalz: []\n"));
     place.write("not-yet.yaml", spec("  tuning: {maxTrials: 100}\n  precision: {allow: [f32, f16], maxRelativeError: \"1e-2\"}\n"));
     let digest = "0".repeat(64);

@@ -1,4 +1,4 @@
-//! The table of exit codes in `docs/cli.md` is that of the constants.
+//! What the documentation shows is so: the table of exit codes, and what commands print.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -6,7 +6,7 @@ mod common;
 
 use std::fmt::Write;
 
-use common::repository;
+use common::{Place, repository};
 use hone_artifact::exit_code::{ErrorClass, Reason};
 
 const BEGIN: &str = "<!-- exit codes:";
@@ -48,5 +48,59 @@ fn exit_codes_are_documented() {
         std::fs::write(&path, &expected).unwrap();
     } else {
         assert_eq!(text, expected, "run with HONE_UPDATE_EXPECT=1 to write it anew");
+    }
+}
+
+/// The commands of a page's console blocks, each with what it prints.
+fn examples(page: &str) -> Vec<(String, String)> {
+    let mut examples: Vec<(String, String)> = Vec::new();
+    let mut shown = false;
+    for line in page.lines() {
+        match (line, line.strip_prefix("$ ")) {
+            ("```console", _) => shown = true,
+            ("```", _) => shown = false,
+            (_, Some(command)) if shown => examples.push((command.to_owned(), String::new())),
+            _ if shown => {
+                if let Some((_, output)) = examples.last_mut() {
+                    output.push_str(line);
+                    output.push('\n');
+                }
+            }
+            _ => {}
+        }
+    }
+    examples
+}
+
+/// Text without what differs from machine to machine: numbers with their units, digests, widths, folders.
+fn masked(text: &str) -> String {
+    let rules = [
+        (r"(\S*/)(out/)", "$2"),
+        (r"\b[0-9a-f]{16,64}\b", "#"),
+        (r"-?\d+(\.\d+)?(e-?\d+)?( (ns|µs|us|ms|s|KiB|MiB|[MGT]FLOP/s)\b)?", "#"),
+        (r"─+", "─"),
+        (r"[ \t]+", " "),
+        (r" *\n *", "\n"),
+    ];
+    let masked = rules.iter().fold(text.to_owned(), |text, (pattern, with)| {
+        regex::Regex::new(pattern).unwrap().replace_all(&text, *with).into_owned()
+    });
+    masked.trim().to_owned()
+}
+
+#[test]
+fn the_first_model_of_the_readme_goes_as_shown() {
+    let place = Place::new();
+    for name in ["digits.onnx", "test-images.npz"] {
+        place.write(name, std::fs::read(repository("examples/digits").join(name)).unwrap());
+    }
+    let readme = std::fs::read_to_string(repository("README.md")).unwrap();
+    let examples = examples(&readme);
+    assert!(examples.len() >= 3, "{examples:?}");
+    for (command, shown) in examples {
+        let arguments: Vec<&str> = command.split_whitespace().skip(1).collect();
+        let ended = place.hone(&arguments);
+        assert_eq!(ended.code, 0, "{command}: {}", ended.err);
+        assert_eq!(masked(&ended.out), masked(&shown), "{command}");
     }
 }

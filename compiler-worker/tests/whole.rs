@@ -7,7 +7,7 @@ mod common;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use common::{Place, onnx, repository};
+use common::{Place, npz, onnx, repository};
 use serde_json::Value;
 
 fn json(text: &str) -> Value {
@@ -21,6 +21,46 @@ fn example(place: &Place, name: &str) {
         if path.is_file() {
             place.write(path.file_name().unwrap().to_str().unwrap(), std::fs::read(&path).unwrap());
         }
+    }
+}
+
+#[test]
+fn what_is_proposed_for_open_dimensions_works_when_pasted() {
+    let place = Place::new();
+    let port = |name: &str, shape: &[&str]| onnx::port(name, shape);
+    let node = onnx::node("sum", "Add", &["an input", "mask"], &["y"]);
+    let inputs = [port("an input", &["batch", "sequence"]), port("mask", &["batch", "sequence"])];
+    let model = onnx::model(&[node], &[], &inputs, &[port("y", &["batch", "sequence"])]);
+    place.write("it's open.onnx", model);
+    let shell = |script: &str| {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).current_dir(place.path(""));
+        place.ended(command.env("HONE_CACHE", place.path(".cache")).output().unwrap())
+    };
+    let calls =
+        [r"compile 'it'\''s open.onnx' --no-measure", r#"bench "it's open.onnx" --seconds 0.01"#];
+    for call in calls {
+        let refused = shell(&format!("{} {call}", env!("CARGO_BIN_EXE_hone")));
+        assert_eq!(refused.code, 13, "{}", refused.err);
+        let (_, proposed) = refused.err.split_once("or on the command line:\n").unwrap();
+        assert!(proposed.contains("--shape 'an input=1,128' --shape mask=1,128"), "{proposed}");
+        let ended = shell(proposed.trim());
+        assert_eq!(ended.code, 0, "{}", ended.err);
+    }
+}
+
+#[test]
+fn arrays_bind_open_dimensions_for_runs_and_measurements() {
+    let place = Place::new();
+    place.write("open.onnx", onnx::unary("Relu", &["batch", "8"]));
+    for batch in [1, 3] {
+        place.write("x.npz", npz::f32s(&[("x", &[batch, 8])]));
+        let ran = place.hone(&["run", "open.onnx", "--inputs", "x.npz", "--outputs", "y.npz"]);
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        let measured =
+            place.hone(&["bench", "open.onnx", "--inputs", "x.npz", "--seconds", "0.01", "--json"]);
+        assert_eq!(measured.code, 0, "{}", measured.err);
+        assert!(json(&measured.out)["latency"]["p50"].as_u64().unwrap() > 0);
     }
 }
 

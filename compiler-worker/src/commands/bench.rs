@@ -9,8 +9,9 @@ use hone_artifact::exit_code::Reason;
 use hone_driver::DataType;
 use serde_json::json;
 
-use super::common::{CacheArguments, precision, print, print_json, subject};
+use super::common::{self, CacheArguments, precision, print, print_json, subject};
 use super::simulate::{self, Simulation};
+use crate::binding::Arrays;
 use crate::device;
 use crate::failure::{Failure, Result};
 use crate::measure::{Effort, interleaved, summarize};
@@ -25,9 +26,9 @@ use crate::work::{Details, steps};
 pub struct Arguments {
     /// An artifact, or a model, which is then compiled for this machine.
     pub subject: PathBuf,
-    /// With --serve: arrays to run on.
-    #[arg(requires = "serve")]
-    pub inputs: Option<PathBuf>,
+    /// With --serve: arrays to run on, as --inputs.
+    #[arg(requires = "serve", conflicts_with = "inputs", value_name = "FILE.npz")]
+    pub serve_inputs: Option<PathBuf>,
     /// With --serve: threads.
     #[arg(requires = "serve")]
     pub serve_threads: Option<usize>,
@@ -54,7 +55,10 @@ pub struct Arguments {
     /// Answer lines of standard input, as the runners of `cargo xtask bench-peers` do.
     #[arg(long)]
     pub serve: bool,
-    /// The shape of an input with open dimensions; for models.
+    /// Arrays named as the model's inputs are, to run on instead of random ones.
+    #[arg(long, value_name = "FILE.npz")]
+    pub inputs: Option<PathBuf>,
+    /// The shape of an input with open dimensions; for models. Arrays bind them without it.
     #[arg(long, value_name = "NAME=1,2,…")]
     pub shape: Vec<String>,
     /// Arithmetic to compile a model with: f32 or bf16.
@@ -87,8 +91,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     if arguments.serve {
         return serve(arguments);
     }
-    let found =
-        subject(&arguments.subject, &arguments.shape, arguments.precision, &arguments.cache)?;
+    let (found, arrays) = artifact(arguments)?;
     let budget = Duration::try_from_secs_f64(arguments.seconds).unwrap_or_default();
     if !arguments.simulate_threads.is_empty() {
         return simulate::run(&Simulation {
@@ -99,15 +102,37 @@ pub fn run(arguments: &Arguments) -> Result<()> {
             json: arguments.json,
         });
     }
+    let (mut subject, load) = load(&found, arrays, arguments.threads)?;
     let begin = Instant::now();
-    let mut subject = Subject::load(&found.path, arguments.threads)?;
-    let load = begin.elapsed();
     subject.run()?;
-    let first = begin.elapsed();
+    let first = load + begin.elapsed();
     let effort = Effort { budget, most: usize::MAX, ..Effort::default() };
     let (latencies, _) = interleaved(effort, || subject.run(), None)?;
     let details = details(&found.path, &mut subject, latencies)?;
     tell(arguments, &details, load, first)
+}
+
+/// The artifact to measure, and the arrays to run it on where some are given.
+fn artifact(arguments: &Arguments) -> Result<(common::Subject, Option<Arrays>)> {
+    let path = arguments.inputs.as_ref().or(arguments.serve_inputs.as_ref());
+    let arrays = path.map(|path| Arrays::read(path)).transpose()?;
+    let Arguments { subject: path, shape, precision, cache, .. } = arguments;
+    Ok((subject(path, shape, arrays.as_ref(), *precision, cache)?, arrays))
+}
+
+/// Loads an artifact, with the arrays given or random ones; how long loading took.
+fn load(
+    found: &common::Subject,
+    arrays: Option<Arrays>,
+    threads: usize,
+) -> Result<(Subject, Duration)> {
+    let begin = Instant::now();
+    let mut subject = Subject::load(&found.path, threads)?;
+    let load = begin.elapsed();
+    if let Some(Arrays { arrays, file }) = arrays {
+        subject.inputs = arrange(subject.model.inputs(), arrays, &file)?;
+    }
+    Ok((subject, load))
 }
 
 fn details(path: &Path, subject: &mut Subject, latencies: Vec<u64>) -> Result<Details> {
@@ -169,15 +194,8 @@ fn tell(arguments: &Arguments, details: &Details, load: Duration, first: Duratio
 /// Answers `run N` with latencies and `outputs PATH` by writing the last run's outputs.
 fn serve(arguments: &Arguments) -> Result<()> {
     let threads = arguments.serve_threads.unwrap_or(arguments.threads);
-    let found =
-        subject(&arguments.subject, &arguments.shape, arguments.precision, &arguments.cache)?;
-    let begin = Instant::now();
-    let mut subject = Subject::load(&found.path, threads)?;
-    let load = begin.elapsed();
-    if let Some(path) = &arguments.inputs {
-        let name = path.display().to_string();
-        subject.inputs = arrange(subject.model.inputs(), npz::read(path)?, &name)?;
-    }
+    let (found, arrays) = artifact(arguments)?;
+    let (mut subject, load) = load(&found, arrays, threads)?;
     let milliseconds = |time: Duration| (time.as_secs_f64() * 1e6).round() / 1e3;
     let settings =
         format!("{}, {} threads", subject.model.variant().target.cpu, subject.model.threads());

@@ -11,6 +11,7 @@ use hone_artifact::{MAGIC, Reader};
 use hone_driver::DataType;
 use serde::Serialize;
 
+use crate::binding::Arrays;
 use crate::cache::Cache;
 use crate::compiler::{self, Model, Recipe};
 use crate::failure::{Failure, Result};
@@ -100,13 +101,14 @@ pub fn precision(text: &str) -> std::result::Result<DataType, String> {
     }
 }
 
-/// The artifact itself, or what a model compiles to for this machine.
+/// The artifact itself, or what a model compiles to for this machine; `arrays` bind its open dimensions.
 ///
 /// # Errors
 /// As for compiling.
 pub fn subject(
     path: &Path,
     shapes: &[String],
+    arrays: Option<&Arrays>,
     precision: DataType,
     cache: &CacheArguments,
 ) -> Result<Subject> {
@@ -122,25 +124,26 @@ pub fn subject(
     let worker = Worker { access: &access, cache: &cache, progress: &progress, options };
     let recipe = Recipe::analytic(precision);
     let kept = {
-        let (model, inputs) = model(path, shapes)?;
+        let (model, inputs) = model(path, shapes, arrays)?;
         worker.known(&model, &inputs, &target, &recipe)
     };
     // Looked at when the model's bytes are gone: together they would be most of what a run holds.
     if let Some(path) = kept.filter(|path| is_sound(path)) {
         return Ok(Subject { path, compile: begin.elapsed() });
     }
-    let (model, inputs) = model(path, shapes)?;
+    let (model, inputs) = model(path, shapes, arrays)?;
     let built = build(&worker, &model, &inputs, &target, &recipe)?;
     Ok(Subject { path: built.path, compile: begin.elapsed() })
 }
 
-/// A model's file, and the shapes that bind its inputs.
+/// A model's file, and the shapes that bind its inputs: those of `shapes`, and of `arrays` for others.
 ///
 /// # Errors
-/// Where it cannot be read, or a shape is not understood.
+/// Where it cannot be read, a shape is not understood, or the arrays do not fit.
 pub fn model(
     path: &Path,
     shapes: &[String],
+    arrays: Option<&Arrays>,
 ) -> Result<(Model, Vec<hone_artifact::request::Input>)> {
     let bytes = local::read(path, u64::MAX)?;
     let spec = spec::from_model(path, "host", shapes, Path::new("."))?;
@@ -152,7 +155,12 @@ pub fn model(
     let name =
         path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     let digest = sha256(&bytes);
-    Ok((Model { name, bytes, digest, folder: Some(folder) }, inputs))
+    let model = Model { name, bytes, digest, folder: Some(folder) };
+    let inputs = match arrays {
+        Some(arrays) => arrays.bind(&compiler::signature(&model)?, inputs)?,
+        None => inputs,
+    };
+    Ok((model, inputs))
 }
 
 /// Opens and checks an artifact's bytes.

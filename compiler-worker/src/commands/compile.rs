@@ -16,6 +16,9 @@ use crate::work::{Outcome, WorkOptions, Worker};
 
 /// What `hone compile` takes.
 #[derive(Args, Debug)]
+#[command(
+    override_usage = "hone compile [OPTIONS] <MODEL.onnx>\n       hone compile [OPTIONS] -f <FILE.yaml>"
+)]
 pub struct Arguments {
     /// The model, an ONNX file; the alternative to a YAML file.
     #[arg(required_unless_present = "file", conflicts_with = "file")]

@@ -7,6 +7,7 @@ mod devices;
 mod diff;
 mod inspect;
 mod plan;
+mod proposal;
 mod run;
 mod simulate;
 mod verify;
@@ -14,7 +15,7 @@ mod worker;
 
 use clap::{Parser, Subcommand};
 
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 
 /// The whole command line.
 #[derive(Debug, Parser)]
@@ -71,5 +72,15 @@ impl Command {
             Self::Devices(arguments) => devices::run(arguments),
             Self::Worker(arguments) => worker::run(arguments),
         }
+    }
+
+    /// This call with shapes for the dimensions that its model leaves open, where that is why it failed.
+    pub fn corrected(&self, failure: &Failure) -> Option<String> {
+        let takes_shapes = match self {
+            Self::Compile(arguments) => arguments.model.is_some(),
+            Self::Run(_) | Self::Bench(_) => true,
+            _ => false,
+        };
+        takes_shapes.then(|| proposal::with_shapes(std::env::args(), failure)).flatten()
     }
 }

@@ -9,6 +9,7 @@ use hone_artifact::exit_code::Reason;
 use hone_runtime::{Model, Options};
 
 use super::common::{CacheArguments, is_artifact, model, print, subject};
+use crate::binding::Arrays;
 use crate::compare::value;
 use crate::compiler;
 use crate::failure::{Failure, Result};
@@ -18,6 +19,9 @@ use crate::work::verify::{arrange, random_inputs, run as run_once};
 
 /// What `hone run` takes.
 #[derive(Args, Debug)]
+#[command(
+    override_usage = "hone run [OPTIONS] <SUBJECT> --inputs <FILE.npz>\n       hone run [OPTIONS] <SUBJECT> --random <SEED>"
+)]
 pub struct Arguments {
     /// An artifact, or a model, which is then compiled for this machine.
     pub subject: PathBuf,
@@ -36,7 +40,7 @@ pub struct Arguments {
     /// Threads; 0 for all.
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub threads: usize,
-    /// The shape of an input with open dimensions; for models.
+    /// The shape of an input with open dimensions; for models. Arrays bind them without it.
     #[arg(long, value_name = "NAME=1,2,…")]
     pub shape: Vec<String>,
     /// What is kept between calls.
@@ -49,9 +53,10 @@ pub struct Arguments {
 /// # Errors
 /// Inputs that do not fit, an artifact that cannot be used, a file that cannot be written.
 pub fn run(arguments: &Arguments) -> Result<()> {
+    let arrays = arguments.inputs.as_deref().map(Arrays::read).transpose()?;
     let (tensors, outputs) = match arguments.reference {
-        true => by_reference(arguments)?,
-        false => by_artifact(arguments)?,
+        true => by_reference(arguments, arrays)?,
+        false => by_artifact(arguments, arrays)?,
     };
     let arrays = tensors.into_iter().zip(outputs).map(|(tensor, bytes)| Array {
         name: tensor.name,
@@ -68,16 +73,17 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 
 type Outputs = (Vec<TensorInfo>, Vec<Vec<u8>>);
 
-fn by_artifact(arguments: &Arguments) -> Result<Outputs> {
-    let subject = subject(&arguments.subject, &arguments.shape, DataType::F32, &arguments.cache)?;
+fn by_artifact(arguments: &Arguments, arrays: Option<Arrays>) -> Result<Outputs> {
+    let Arguments { subject: path, shape, cache, .. } = arguments;
+    let subject = subject(path, shape, arrays.as_ref(), DataType::F32, cache)?;
     let options = Options { threads: arguments.threads, ..Options::default() };
     let mut model = Model::load(&subject.path, &options)?;
-    let inputs = inputs(arguments, model.inputs())?;
+    let inputs = inputs(arguments, arrays, model.inputs())?;
     let outputs = run_once(&mut model, &inputs)?;
     Ok((model.outputs().to_vec(), outputs))
 }
 
-fn by_reference(arguments: &Arguments) -> Result<Outputs> {
+fn by_reference(arguments: &Arguments, arrays: Option<Arrays>) -> Result<Outputs> {
     if is_artifact(&arguments.subject)? {
         let message = format!(
             "'{}' is an artifact, which holds no reference: give the model that it was compiled from",
@@ -85,15 +91,19 @@ fn by_reference(arguments: &Arguments) -> Result<Outputs> {
         );
         return Err(Failure::new(Reason::Usage, message));
     }
-    let (model, shapes) = model(&arguments.subject, &arguments.shape)?;
+    let (model, shapes) = model(&arguments.subject, &arguments.shape, arrays.as_ref())?;
     let graph = compiler::reference(&model, &shapes)?;
-    let inputs = inputs(arguments, &compiler::ports(&graph, false)?)?;
+    let inputs = inputs(arguments, arrays, &compiler::ports(&graph, false)?)?;
     Ok((compiler::ports(&graph, true)?, compiler::evaluate(&graph, &inputs)?))
 }
 
-fn inputs(arguments: &Arguments, ports: &[TensorInfo]) -> Result<Vec<Vec<u8>>> {
-    match &arguments.inputs {
-        Some(path) => arrange(ports, npz::read(path)?, &path.display().to_string()),
+fn inputs(
+    arguments: &Arguments,
+    arrays: Option<Arrays>,
+    ports: &[TensorInfo],
+) -> Result<Vec<Vec<u8>>> {
+    match arrays {
+        Some(Arrays { arrays, file }) => arrange(ports, arrays, &file),
         None => Ok(random_inputs(ports, arguments.random.unwrap_or_default())),
     }
 }

@@ -88,7 +88,7 @@ fn answers(
     executor: &mut dyn Executor,
 ) -> Result<Vec<String>> {
     let manifest = reader.manifest();
-    let (model, _) = model(path, &[])?;
+    let (model, _) = model(path, &[], None)?;
     if model.digest != manifest.model_digest {
         let message = format!(
             "artifact '{}' was compiled from {}, model '{}' is {}: give the model that it was compiled from",

@@ -2,8 +2,10 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, dead_code)]
 
+pub mod npz;
 pub mod onnx;
 
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -40,7 +42,7 @@ impl Place {
     /// `hone` in this folder.
     pub fn command(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_hone"));
-        command.current_dir(self.folder.path()).env("HONE_CACHE", self.path(".cache"));
+        command.arg0("hone").current_dir(self.folder.path()).env("HONE_CACHE", self.path(".cache"));
         for name in ["HONE_REQUEST", "HONE_FETCH_ALLOW", "HONE_SCRATCH", "HONE_FILE_ROOT"] {
             command.env_remove(name);
         }

@@ -16,7 +16,10 @@ pub use artifact::manifest_target;
 pub use error::CompileError;
 pub use hone_codegen::{CodegenError, Machine, Target, disassemble, probe};
 pub use hone_graph::{Definition, Node, NodeId, Operation, Port, ValueId};
-pub use hone_import::{ImportError, ImportOptions, InputBinding, NodeError, import};
+pub use hone_import::{
+    Dimension, ImportError, ImportOptions, InputBinding, NodeError, PortSignature, Signature,
+    UnboundInput, signature,
+};
 pub use hone_lower::LowerError;
 pub use hone_ops as ops;
 pub use hone_ops::{EvaluateError, Evaluation, Graph, Op, evaluate};
@@ -26,6 +29,6 @@ pub use kernels::{CompiledKernels, KernelInfo};
 pub use lift::{LiftError, lift, lift_tensor, rounds_to_integers, same_structure};
 pub use options::{Options, SchedulePolicy};
 pub use pipeline::{
-    Compiled, Statistics, compile, compile_graph, narrow_nodes, prepare, prepare_exactly,
+    Compiled, Statistics, compile, compile_graph, import, narrow_nodes, prepare, prepare_exactly,
 };
 pub use step_map::{MappedCall, StepMap, StepMapError, map_steps};

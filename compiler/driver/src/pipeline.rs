@@ -6,7 +6,7 @@ use crate::kernels::compile_kernels;
 use crate::steps::plan_steps;
 use crate::{CompileError, Options, SchedulePolicy};
 use hone_graph::Node;
-use hone_import::{ImportOptions, import};
+use hone_import::{ImportOptions, Imported};
 use hone_ops::{FusionClass, Graph, Op};
 use hone_passes as passes;
 use hone_passes::{LayoutOptions, PassError, Speeds, fuse};
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 pub struct Compiled {
     /// The artifact file's bytes.
     pub artifact: Vec<u8>,
-    /// The model as imported, before any pass: the reference for verification.
+    /// The model as [`import`] gives it: the reference for verification.
     pub reference: Graph,
     /// What the compilation did.
     pub statistics: Statistics,
@@ -44,6 +44,17 @@ pub struct Statistics {
     pub weight_bytes: u64,
     /// Floating-point operations of one run.
     pub flops: u64,
+}
+
+/// Imports a model. Where it computes with 16-bit floats, the graph computes in `f32`: this is what
+/// answers are compared with.
+pub fn import(model: &[u8], options: &ImportOptions) -> Result<Imported, CompileError> {
+    let imported = hone_import::import(model, options)?;
+    let pass = "extend_precision";
+    let graph = passes::extend_precision(&imported.graph)
+        .map_err(|source| CompileError::Pass { pass, source })?;
+    graph.verify().map_err(|source| CompileError::Verify { pass, source: Box::new(source) })?;
+    Ok(Imported { graph, ..imported })
 }
 
 /// Compiles a model: `model` holds the file's bytes.
@@ -123,6 +134,7 @@ pub fn prepare_exactly(
     let layout = LayoutOptions { block, products, bytes, speeds, working };
     type Pass<'a> = (&'static str, &'a dyn Fn(&Graph) -> Result<Graph, PassError>);
     let list: &[Pass] = &[
+        ("extend_precision", &passes::extend_precision),
         ("decompose", &passes::decompose),
         ("multiply_quantized", &|graph| match bytes {
             true => passes::multiply_quantized(graph),

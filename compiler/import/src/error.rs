@@ -104,14 +104,20 @@ pub enum ImportError {
     },
     /// A node reads what is not there.
     #[error(
-        "{reader} reads '{value}', which is no input, no initializer and no output of an earlier \
-         node; the model is incomplete, out of order or has a cycle"
+        "{reader} reads '{value}', which is no input, no initializer and no output of a node; the \
+         model is incomplete; export it again"
     )]
     Undefined {
         /// Who reads.
         reader: String,
         /// The name.
         value: String,
+    },
+    /// Nodes form a cycle.
+    #[error("{}", cycle(.nodes))]
+    Cycle {
+        /// Their names, each before one that reads its results; the first reads those of the last.
+        nodes: Vec<String>,
     },
     /// Operators that are not supported, all of them.
     #[error("{}", unsupported(.0))]
@@ -218,8 +224,10 @@ impl fmt::Display for UnsupportedOperator {
 pub struct UnboundInput {
     /// The input as declared.
     pub declared: PortSignature,
-    /// Names of its open dimensions; `?` where one has no name.
+    /// Its open dimensions in words.
     pub open: Vec<String>,
+    /// A shape that it could have: extents that its names and rank suggest, equal ones for equal names.
+    pub proposed: Vec<usize>,
 }
 
 /// Unsupported operators shown in one message; more are counted.
@@ -241,6 +249,21 @@ fn unsupported(operators: &[UnsupportedOperator]) -> String {
     message
 }
 
+fn cycle(nodes: &[String]) -> String {
+    let mut shown: Vec<String> = nodes.iter().take(SHOWN).map(|node| format!("'{node}'")).collect();
+    if nodes.len() > SHOWN {
+        shown.push(format!("{} more", nodes.len() - SHOWN));
+    }
+    match &shown[..] {
+        [one] => format!("node {one} reads its own result; export the model again"),
+        _ => format!(
+            "nodes {} form a cycle: each reads a result of the one before it, the first of the \
+             last; export the model again",
+            shown.join(", ")
+        ),
+    }
+}
+
 fn unbound(inputs: &[UnboundInput]) -> String {
     let mut message = String::from("dimensions are open: say how large they are\n");
     for input in inputs {
@@ -249,21 +272,12 @@ fn unbound(inputs: &[UnboundInput]) -> String {
         message.push_str(&format!("  input '{name}' is {}: {open}\n", input.declared));
     }
     let lines: Vec<String> = inputs.iter().map(binding_line).collect();
-    message.push_str(&format!("in the YAML file: inputs: [{}]", lines.join(", ")));
+    message.push_str(&format!("for example, in the YAML file: inputs: [{}]", lines.join(", ")));
     message
 }
 
+/// One entry of `inputs`; names are quoted, since YAML reads some of them as something else.
 fn binding_line(input: &UnboundInput) -> String {
-    let shape: Vec<String> = match &input.declared.shape {
-        Some(shape) => shape
-            .iter()
-            .map(|dimension| match dimension {
-                crate::Dimension::Fixed(extent) => extent.to_string(),
-                crate::Dimension::Symbol(name) => format!("<{name}>"),
-                crate::Dimension::Unknown => "<?>".to_string(),
-            })
-            .collect(),
-        None => vec!["<...>".to_string()],
-    };
-    format!("{{name: {}, shape: [{}]}}", input.declared.name, shape.join(", "))
+    let name = input.declared.name.replace('\\', "\\\\").replace('"', "\\\"");
+    format!("{{name: \"{name}\", shape: {:?}}}", input.proposed)
 }

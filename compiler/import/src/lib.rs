@@ -1,7 +1,7 @@
 //! Model files to graphs: the only room that knows foreign formats.
 //!
 //! [`import`] reads an ONNX file and gives a graph of our operators in which everything is static:
-//! symbolic dimensions are bound by the caller, and what a node needs to know at compile time (the
+//! symbolic dimensions are bound by the caller, nodes out of order are sorted, and what a node needs to know at compile time (the
 //! target of a reshape, the axes of a reduction) is computed while importing. Nothing is guessed:
 //! what is not supported is an error that names the node.
 //!
@@ -11,6 +11,7 @@
 mod error;
 mod limits;
 pub mod onnx;
+mod propose;
 mod signature;
 
 pub use error::{ImportError, NodeError, UnboundInput, UnsupportedOperator};

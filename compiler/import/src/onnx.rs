@@ -1,7 +1,7 @@
 //! The ONNX format.
 //!
 //! The way of a model: `scan` bounds what decoding will take; `proto` decodes; `binding` reads and
-//! binds inputs; `importer` walks the nodes in order and takes constant branches; `functions` inlines;
+//! binds inputs; `order` sorts nodes; `importer` walks them in that order and takes constant branches; `functions` inlines;
 //! `operators` has one file per operator or family, each a function from an ONNX node to operands;
 //! `builder` holds the graph and folds what is constant.
 
@@ -13,6 +13,7 @@ mod importer;
 mod liveness;
 mod node;
 mod operators;
+mod order;
 mod scan;
 mod shorthands;
 mod tensor;
@@ -47,9 +48,10 @@ pub fn import(bytes: &[u8], options: &ImportOptions) -> Result<Imported, ImportE
 /// # Errors
 /// Where the bytes are no model or declare an input or output wrongly.
 pub fn signature(bytes: &[u8]) -> Result<Signature, ImportError> {
-    let model = decode(bytes, &Limits::default())?;
-    let graph = model.graph.as_ref();
-    graph.map_or(Ok(Signature::default()), |graph| binding::signature(graph, &Limits::default()))
+    let limits = Limits::default();
+    scan::check(bytes, &limits)?;
+    let model = binding::ModelPorts::decode(bytes).map_err(ImportError::Decode)?;
+    binding::signature(&model.into_graph(), &limits)
 }
 
 /// Names of the supported operators: the operator set (empty for ONNX's own) and the operator.

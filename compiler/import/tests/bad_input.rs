@@ -69,7 +69,9 @@ fn all_unsupported_operators_at_once() {
 fn names_that_do_not_hold_together() {
     let relu = |from: &str, to: &str| node("Relu", &[from], &[to]);
     refused(&with(vec![relu("none", "y")], vec![]), &["node 'make_y' reads 'none'"]);
-    refused(&with(vec![relu("b", "y"), relu("y", "b")], vec![]), &["'b'", "cycle"]);
+    let cycle = vec![relu("x", "a"), relu("b", "y"), relu("y", "b"), relu("a", "c")];
+    refused(&with(cycle, vec![]), &["nodes 'make_b', 'make_y' form a cycle"]);
+    refused(&with(vec![relu("y", "y")], vec![]), &["node 'make_y' reads its own result"]);
     refused(&with(vec![relu("x", "y"), relu("x", "y")], vec![]), &["'y' is defined twice"]);
     refused(&with(vec![relu("x", "x")], vec![]), &["'x' is defined twice"]);
     refused(&with(vec![relu("x", "a")], vec![]), &["output", "'y'"]);
@@ -139,6 +141,21 @@ fn shapes_that_only_the_input_decides() {
     let nodes =
         vec![node("Cast", &["x"], &["i"]).int("to", 7), node("Reshape", &["i", "i"], &["y"])];
     refused(&with(nodes, vec![]), &["'make_y' (Reshape, opset 17)", "input 'i' (number 1)"]);
+}
+
+#[test]
+fn branches_that_only_the_input_decides() {
+    let branch = || graph(vec![], vec![], vec![node("Relu", &["x"], &["r"])], &["r"]);
+    let nodes = vec![
+        node("ReduceMax", &["x"], &["largest"]).int("keepdims", 0),
+        node("Cast", &["largest"], &["is_large"]).int("to", i64::from(BOOL)),
+        node("If", &["is_large"], &["y"])
+            .graph("then_branch", branch())
+            .graph("else_branch", branch()),
+    ];
+    let parts =
+        ["'make_y' (If, opset 17)", "'is_large' decides when the model runs is not supported"];
+    refused(&with(nodes, vec![]), &parts);
 }
 
 #[test]

@@ -5,6 +5,7 @@
 mod build;
 
 use build::*;
+use hone_import::onnx::proto::TensorProto;
 use hone_import::{Dimension, ImportError, ImportOptions, InputBinding};
 use hone_types::{DataType, Tensor};
 use prost::Message;
@@ -106,7 +107,72 @@ fn open_dimensions_are_all_named_with_the_line_that_binds_them() {
     let text = chain(&error);
     assert!(matches!(error, ImportError::Unbound(ref inputs) if inputs.len() == 2), "{text}");
     assert!(text.contains("'batch'") && text.contains("'length'"), "{text}");
-    assert!(text.contains("inputs: [{name: tokens, shape: [<batch>, <length>]}"), "{text}");
+    let proposed = r#"inputs: [{name: "tokens", shape: [1, 128]}, {name: "mask", shape: [128]}]"#;
+    assert!(text.contains(proposed), "{text}");
+}
+
+#[test]
+fn what_is_proposed_for_open_dimensions_works() {
+    let Err(ImportError::Unbound(unbound)) = import(&attention()) else { panic!("it is bound") };
+    let bindings = unbound.into_iter().map(|input| InputBinding {
+        name: input.declared.name,
+        shape: input.proposed,
+        dtype: None,
+    });
+    let options = ImportOptions { bindings: bindings.collect(), ..ImportOptions::default() };
+    hone_import::import(&attention().encode_to_vec(), &options).unwrap();
+}
+
+#[test]
+fn dimensions_without_a_name_differ_from_each_other() {
+    for name in ["?", "", "None", "-1", "unk__7"] {
+        let inputs = vec![port("x", F32, &[name, name]), port("y", F32, &[name])];
+        let model =
+            model(graph(inputs, vec![], vec![node("Add", &["x", "y"], &["z"])], &["z"]), 17);
+        let options = bound(&[("x", &[2, 3]), ("y", &[1])]);
+        let imported = hone_import::import(&model.encode_to_vec(), &options).unwrap();
+        let z = imported.graph.outputs()[0].value;
+        assert_eq!(imported.graph.tensor_type(z).shape, [2, 3], "'{name}'");
+    }
+}
+
+#[test]
+fn nodes_out_of_order_are_sorted() {
+    for built in [convolutional(), assorted()] {
+        let straight = import(&built).unwrap();
+        let mut shuffled = built.clone();
+        let nodes = &mut shuffled.graph.as_mut().unwrap().node;
+        // Every order is reached sooner or later; these are far from the file's.
+        nodes.reverse();
+        let middle = nodes.len() / 3;
+        nodes.rotate_left(middle);
+        let sorted = import(&shuffled).unwrap();
+        assert_eq!(sorted.graph.nodes().len(), straight.graph.nodes().len());
+        let inputs: Vec<Tensor> = straight
+            .graph
+            .inputs()
+            .iter()
+            .map(|port| Tensor::zeros(straight.graph.tensor_type(port.value).clone()))
+            .collect();
+        let outputs = |imported: &hone_import::Imported| {
+            hone_ops::evaluate(&imported.graph, &inputs).unwrap()
+        };
+        assert_eq!(outputs(&sorted), outputs(&straight));
+    }
+}
+
+#[test]
+fn what_a_branch_reads_comes_before_it() {
+    let then = graph(vec![], vec![], vec![node("Neg", &["later"], &["t"])], &["t"]);
+    let otherwise = graph(vec![], vec![], vec![node("Abs", &["later"], &["e"])], &["e"]);
+    let branch =
+        node("If", &["yes"], &["y"]).graph("then_branch", then).graph("else_branch", otherwise);
+    let nodes = vec![branch, node("Relu", &["x"], &["later"])];
+    let yes = TensorProto { data_type: Some(BOOL), int64_data: vec![], ..integers("yes", &[1]) };
+    let yes = TensorProto { dims: vec![], raw_data: Some(vec![1].into()), ..yes };
+    let imported =
+        import(&model(graph(vec![port("x", F32, &["2"])], vec![yes], nodes, &["y"]), 17)).unwrap();
+    assert_eq!(imported.graph.nodes().len(), 2);
 }
 
 #[test]
@@ -115,7 +181,10 @@ fn bindings_are_checked() {
     let refused: [(Shapes<'_>, &str); 5] = [
         (&[("none", &[1])], "no such input"),
         (&[("tokens", &[1])], "1 extents are given"),
-        (&[("tokens", &[1, 4]), ("mask", &[5])], "extent 4, 5 is given"),
+        (
+            &[("tokens", &[1, 4]), ("mask", &[5])],
+            "'mask' does not fit: axis 0 ('length') is given as 5, and as 4 for input 'tokens'",
+        ),
         (&[("tokens", &[1, 4]), ("tokens", &[1, 4])], "twice"),
         (&[("tokens", &[1 << 40, 1 << 40])], "too large"),
     ];

@@ -1,5 +1,6 @@
 //! Convolution over any number of spatial axes, with groups.
 
+use crate::express::{converted, load_wide, wide};
 use crate::operator::{FusionClass, OpError, Operator, named, required};
 use crate::planes::convolve;
 use hone_graph::InferError;
@@ -129,9 +130,12 @@ impl Operator for Convolution {
         let output = self.infer(&[Some(&x_type), Some(&w_type)]).ok()?.remove(0);
         let padded = if self.window.is_padded() { pad(builder, x, &self.window) } else { x };
         let group_outputs = output.shape[1] / self.groups;
+        let dtype = output.dtype;
+        let accumulated = wide(dtype);
+        let summed = TensorType::new(accumulated, output.shape.clone());
         let sums = builder.reduce(
             "convolution",
-            &output,
+            &summed,
             &w_type.shape[1..],
             Combiner::Sum,
             |point, reduction| {
@@ -145,13 +149,17 @@ impl Operator for Convolution {
                 }
                 let mut weight = vec![point[1].clone()];
                 weight.extend_from_slice(reduction);
-                Expr::Load(padded, read) * Expr::Load(w, weight)
+                load_wide(padded, read, dtype) * load_wide(w, weight, dtype)
             },
         );
         Some(vec![match bias {
-            None => sums,
+            None if accumulated == dtype => sums,
+            None => builder.map("round", &output, |point| {
+                converted(Expr::Load(sums, point.to_vec()), accumulated, dtype)
+            }),
             Some(bias) => builder.map("bias", &output, |point| {
-                Expr::Load(sums, point.to_vec()) + Expr::Load(bias, vec![point[1].clone()])
+                let bias = load_wide(bias, vec![point[1].clone()], dtype);
+                converted(Expr::Load(sums, point.to_vec()) + bias, accumulated, dtype)
             }),
         }])
     }

@@ -6,6 +6,7 @@ mod alive_index;
 mod byte_convolution;
 mod decompose;
 mod dilation;
+mod extend_precision;
 mod filler;
 mod fold;
 mod fold_batch_norm;
@@ -31,6 +32,7 @@ mod windows;
 mod winograd;
 
 pub use decompose::decompose;
+pub use extend_precision::extend_precision;
 pub use fold::fold_constants;
 pub use fold_batch_norm::fold_batch_norm;
 pub use fuse::{Group, fuse};

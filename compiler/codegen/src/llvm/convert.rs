@@ -76,6 +76,11 @@ impl<'c> Emitter<'c, '_> {
     /// A value computed in `f32`, rounded to what `to` can hold.
     fn round_to(&self, to: DataType, value: V<'c>) -> Result<V<'c>> {
         match to {
+            // Without a fence: storing the result needs no second conversion.
+            DataType::F16 if self.target.half_conversion => {
+                let half = self.ir.convert(Op::FPTrunc, value, self.half_type())?;
+                self.ir.convert(Op::FPExt, half, self.ir.context.f32_type().into())
+            }
             DataType::F16 | DataType::BF16 => {
                 let stored = self.stored(to, value)?;
                 self.computed(to, stored)
@@ -169,7 +174,10 @@ impl<'c> Emitter<'c, '_> {
         let float = ir.context.f32_type().into();
         if self.target.half_conversion {
             let half = ir.convert(Op::BitCast, raw, self.half_type())?;
-            return ir.convert(Op::FPExt, half, float);
+            let float = ir.convert(Op::FPExt, half, float)?;
+            // Without the fence LLVM compares and adds in `half` where that gives the same, and then has
+            // no vector instructions for it.
+            return ir.unary_intrinsic("llvm.arithmetic.fence", float);
         }
         // Normal numbers: exponent and fraction move up by 13 bits, and the bias changes by 112. Subnormal
         // ones are the fraction of a number from 2^-14 on, less 2^-14; no subnormal `f32` occurs on the

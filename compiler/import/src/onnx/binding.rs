@@ -1,13 +1,49 @@
 //! Declared inputs and outputs, and the binding of open dimensions.
 
 use super::proto::{
-    GraphProto, ValueInfoProto, tensor_shape_proto::dimension::Value as Extent,
+    GraphProto, TensorProto, ValueInfoProto, tensor_shape_proto::dimension::Value as Extent,
     type_proto::Value as TypeValue,
 };
 use super::tensor::{checked_bytes, element_type};
+use crate::propose::propose;
 use crate::{Dimension, ImportError, InputBinding, Limits, PortSignature, Signature, UnboundInput};
 use hone_types::TensorType;
 use std::collections::{HashMap, HashSet};
+
+/// The part of a model that declares inputs and outputs; decoding it copies no weights.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct ModelPorts {
+    #[prost(message, optional, tag = "7")]
+    graph: Option<GraphPorts>,
+}
+
+/// The part of a graph that declares inputs and outputs.
+#[derive(Clone, PartialEq, prost::Message)]
+struct GraphPorts {
+    #[prost(message, repeated, tag = "5")]
+    initializer: Vec<TensorName>,
+    #[prost(message, repeated, tag = "11")]
+    input: Vec<ValueInfoProto>,
+    #[prost(message, repeated, tag = "12")]
+    output: Vec<ValueInfoProto>,
+}
+
+/// A stored tensor without its elements.
+#[derive(Clone, PartialEq, prost::Message)]
+struct TensorName {
+    #[prost(string, optional, tag = "8")]
+    name: Option<String>,
+}
+
+impl ModelPorts {
+    /// A graph that declares the same and holds nothing else.
+    pub(super) fn into_graph(self) -> GraphProto {
+        let GraphPorts { initializer, input, output } = self.graph.unwrap_or_default();
+        let named = |TensorName { name }| TensorProto { name, ..TensorProto::default() };
+        let initializer = initializer.into_iter().map(named).collect();
+        GraphProto { initializer, input, output, ..GraphProto::default() }
+    }
+}
 
 /// Inputs (without those that initializers fill) and outputs as declared.
 pub(super) fn signature(graph: &GraphProto, limits: &Limits) -> Result<Signature, ImportError> {
@@ -67,11 +103,18 @@ fn port(
         Some(Extent::DimValue(extent)) => {
             usize::try_from(*extent).map_or(Dimension::Unknown, Dimension::Fixed)
         }
-        Some(Extent::DimParam(symbol)) if !symbol.is_empty() => Dimension::Symbol(symbol.clone()),
+        Some(Extent::DimParam(symbol)) if is_name(symbol) => Dimension::Symbol(symbol.clone()),
         _ => Dimension::Unknown,
     });
     let shape = Some(shape.collect());
     Ok(PortSignature { name, dtype, shape })
+}
+
+/// Whether a dimension's symbol names it, so that equal symbols mean equal extents. Exporters write
+/// some symbols for every dimension of which they know nothing.
+fn is_name(symbol: &str) -> bool {
+    let symbol = symbol.trim();
+    !matches!(symbol, "" | "?" | "-1" | "None" | "none") && !symbol.starts_with("unk__")
 }
 
 /// Static types of all inputs.
@@ -81,7 +124,7 @@ pub(super) fn bind(
     limits: &Limits,
 ) -> Result<Vec<TensorType>, ImportError> {
     let bindings = by_name(signature, bindings)?;
-    let mut symbols = HashMap::new();
+    let mut symbols = Symbols::new();
     for port in &signature.inputs {
         if let Some(binding) = bindings.get(port.name.as_str()) {
             fit(port, binding, &mut symbols)
@@ -95,11 +138,23 @@ pub(super) fn bind(
             Some(binding) => types.push(typed(port, binding.shape.clone(), limits)?),
             None => match resolve(port, &symbols) {
                 Ok(shape) => types.push(typed(port, shape, limits)?),
-                Err(open) => unbound.push(UnboundInput { declared: port.clone(), open }),
+                Err(open) => unbound.push((port, open)),
             },
         }
     }
-    if unbound.is_empty() { Ok(types) } else { Err(ImportError::Unbound(unbound)) }
+    if unbound.is_empty() { Ok(types) } else { Err(open_inputs(unbound, &symbols)) }
+}
+
+/// The refusal of inputs whose dimensions nothing binds, with shapes that would do.
+fn open_inputs(unbound: Vec<(&PortSignature, Vec<String>)>, symbols: &Symbols<'_>) -> ImportError {
+    let known = symbols.iter().map(|(symbol, (extent, _))| (symbol.to_string(), *extent));
+    let mut known: HashMap<String, usize> = known.collect();
+    let unbound = unbound.into_iter().map(|(port, open)| UnboundInput {
+        declared: port.clone(),
+        open,
+        proposed: propose(port, &mut known),
+    });
+    ImportError::Unbound(unbound.collect())
 }
 
 fn by_name<'a>(
@@ -126,11 +181,14 @@ fn by_name<'a>(
     Ok(found)
 }
 
+/// Extents of named dimensions, each with the input that gave it.
+type Symbols<'a> = HashMap<&'a str, (usize, &'a str)>;
+
 /// Checks a binding against the declaration and learns what it says of symbols.
 fn fit<'a>(
     port: &'a PortSignature,
     binding: &InputBinding,
-    symbols: &mut HashMap<&'a str, usize>,
+    symbols: &mut Symbols<'a>,
 ) -> Result<(), String> {
     if let (Some(declared), Some(given)) = (port.dtype, binding.dtype)
         && declared != given
@@ -143,25 +201,27 @@ fn fit<'a>(
         return Err(format!("it is {port}, {} extents are given", given.len()));
     }
     for (axis, (dimension, extent)) in shape.iter().zip(given).enumerate() {
-        let expected = match dimension {
-            Dimension::Fixed(expected) => *expected,
-            Dimension::Symbol(symbol) => *symbols.entry(symbol).or_insert(*extent),
-            Dimension::Unknown => *extent,
+        let (expected, by) = match dimension {
+            Dimension::Fixed(expected) => (*expected, "the model"),
+            Dimension::Symbol(symbol) => *symbols.entry(symbol).or_insert((*extent, &port.name)),
+            Dimension::Unknown => (*extent, ""),
         };
-        if expected != *extent {
-            return Err(format!(
-                "axis {axis} ({dimension}) has extent {expected}, {extent} is given"
-            ));
+        if expected == *extent {
+            continue;
         }
+        return Err(match dimension {
+            Dimension::Fixed(_) => format!("axis {axis} has extent {expected}, {extent} is given"),
+            _ => format!(
+                "axis {axis} ('{dimension}') is given as {extent}, and as {expected} for input \
+                 '{by}'"
+            ),
+        });
     }
     Ok(())
 }
 
 /// The shape of an input that no binding names, or its open dimensions.
-fn resolve(
-    port: &PortSignature,
-    symbols: &HashMap<&str, usize>,
-) -> Result<Vec<usize>, Vec<String>> {
+fn resolve(port: &PortSignature, symbols: &Symbols<'_>) -> Result<Vec<usize>, Vec<String>> {
     let Some(shape) = &port.shape else { return Err(vec!["its rank".into()]) };
     let mut open = Vec::new();
     let mut extents = Vec::new();
@@ -169,7 +229,7 @@ fn resolve(
         match dimension {
             Dimension::Fixed(extent) => extents.push(*extent),
             Dimension::Symbol(symbol) => match symbols.get(symbol.as_str()) {
-                Some(extent) => extents.push(*extent),
+                Some((extent, _)) => extents.push(*extent),
                 None => open.push(format!("axis {axis} ('{symbol}')")),
             },
             Dimension::Unknown => open.push(format!("axis {axis} (without a name)")),

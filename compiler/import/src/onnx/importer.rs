@@ -6,6 +6,7 @@ use super::functions::{FunctionKey, function_key, functions};
 use super::liveness::{check_names, label, live};
 use super::node::Node;
 use super::operators::{self, Import};
+use super::order::sorted;
 use super::proto::{
     AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto,
     TensorProto,
@@ -193,6 +194,7 @@ impl Importer {
         outputs: &[String],
     ) -> Result<Vec<Operand>, ImportError> {
         self.count_nodes(nodes.len())?;
+        let nodes = sorted(nodes, |name| self.knows(name))?;
         check_names(
             &nodes,
             |name| self.knows(name),
@@ -311,7 +313,13 @@ impl Importer {
 
     /// The outputs of the branch that a constant condition takes.
     fn branch(&mut self, node: &mut Node) -> Result<Vec<Operand>, NodeError> {
-        let condition = self.builder.integers_of(node, 0)?;
+        let condition = match self.builder.integers_of(node, 0) {
+            Err(NodeError::NotConstant { input, .. }) => {
+                let what = format!("a branch that '{input}' decides when the model runs");
+                return Err(NodeError::unsupported(what));
+            }
+            condition => condition?,
+        };
         let taken = condition.first().is_some_and(|condition| *condition != 0);
         let (then, otherwise) = (node.graph("then_branch")?, node.graph("else_branch")?);
         let graph = if taken { then } else { otherwise };

@@ -39,6 +39,9 @@ fn convolutions() -> Vec<Case> {
             Convolution { window: Window::plain(1), groups: 1 },
             &[f32s([1, 2, 5]), f32s([3, 2, 2])],
         ),
+        half(DataType::F16, true),
+        half(DataType::F16, false),
+        half(DataType::BF16, true),
         case(
             PackedConvolution { strides: vec![2, 1], dilations: vec![1, 1], groups: 1 },
             &[f32s([1, 2, 5, 4, 4]), f32s([3, 2, 3, 2, 4, 2]), f32s([3, 2])],
@@ -78,6 +81,14 @@ fn convolutions() -> Vec<Case> {
             &[f32s([2, 4, 3, 5]), f32s([4, 3, 3, 4]), f32s([6])],
         ),
     ]
+}
+
+/// A convolution in 16 bits whose sums have so many terms that they must be kept in more.
+fn half(dtype: DataType, has_bias: bool) -> Case {
+    let mut inputs = vec![tensor(dtype, [1, 64, 4, 5]), tensor(dtype, [2, 64, 3, 3])];
+    inputs.extend(has_bias.then(|| tensor(dtype, [2])));
+    let window = window([1, 1], [1, 1], [1, 1], [1, 1]);
+    case(Convolution { window, groups: 1 }, &inputs)
 }
 
 fn pools() -> Vec<Case> {

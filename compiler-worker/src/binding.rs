@@ -1,0 +1,210 @@
+//! Open dimensions of a model, bound by the shapes of the arrays that it is given.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use hone_artifact::exit_code::Reason;
+use hone_artifact::request::Input;
+use hone_driver::{Dimension, PortSignature, Signature};
+
+use crate::failure::{Failure, Result};
+use crate::npz::{self, Array};
+
+/// Arrays for a model's inputs, and the file that they come from.
+#[derive(Debug)]
+pub struct Arrays {
+    /// The arrays, in the file's order.
+    pub arrays: Vec<Array>,
+    /// The file, for messages.
+    pub file: String,
+}
+
+impl Arrays {
+    /// Reads an `.npz` file.
+    ///
+    /// # Errors
+    /// As for [`npz::read`].
+    pub fn read(path: &Path) -> Result<Self> {
+        Ok(Self { arrays: npz::read(path)?, file: path.display().to_string() })
+    }
+
+    /// `given`, and the shapes of the arrays for all other inputs with open dimensions.
+    ///
+    /// # Errors
+    /// `InvalidInput` naming the array that is missing, unknown, of another type or rank, or that
+    /// contradicts `given` or another array.
+    pub fn bind(&self, signature: &Signature, given: Vec<Input>) -> Result<Vec<Input>> {
+        let refuse = |why: String| {
+            let message = format!("'{}' does not fit the model", self.file);
+            Failure::because(Reason::InvalidInput, message, why)
+        };
+        self.refuse_unknown(signature).map_err(refuse)?;
+        let mut symbols = HashMap::new();
+        let mut bound = given;
+        for port in &signature.inputs {
+            let array = self.arrays.iter().find(|array| array.name == port.name);
+            let array = array.ok_or_else(|| {
+                refuse(format!("it has no array '{}', which the model takes as {port}", port.name))
+            })?;
+            fits(port, array).map_err(refuse)?;
+            learn(port, array, &mut symbols).map_err(refuse)?;
+            match bound.iter().find(|input| input.name == port.name) {
+                Some(input) => agrees(input, array).map_err(refuse)?,
+                None if is_open(port) => bound.push(Input {
+                    name: port.name.clone(),
+                    shape: array.shape.iter().map(|extent| *extent as i64).collect(),
+                    dtype: None,
+                }),
+                None => {}
+            }
+        }
+        Ok(bound)
+    }
+
+    fn refuse_unknown(&self, signature: &Signature) -> std::result::Result<(), String> {
+        let known = |array: &&Array| signature.inputs.iter().any(|port| port.name == array.name);
+        let Some(unknown) = self.arrays.iter().find(|array| !known(array)) else { return Ok(()) };
+        let names: Vec<&str> = signature.inputs.iter().map(|port| port.name.as_str()).collect();
+        Err(format!(
+            "array '{}' is no input of the model: those are {}",
+            unknown.name,
+            names.join(", ")
+        ))
+    }
+}
+
+fn is_open(port: &PortSignature) -> bool {
+    let open = |dimension: &Dimension| !matches!(dimension, Dimension::Fixed(_));
+    port.shape.as_ref().is_none_or(|shape| shape.iter().any(open))
+}
+
+/// Whether an array has the declared type, rank and fixed extents.
+fn fits(port: &PortSignature, array: &Array) -> std::result::Result<(), String> {
+    let found = array.description();
+    if let Some(dtype) = port.dtype.filter(|dtype| dtype.name() != array.dtype.name()) {
+        return Err(format!(
+            "array '{}' is {found}, the model takes {port}: convert it before saving{}",
+            port.name,
+            conversion(dtype.name())
+        ));
+    }
+    let Some(shape) = &port.shape else { return Ok(()) };
+    let same = |(dimension, extent): (&Dimension, &u64)| match dimension {
+        Dimension::Fixed(fixed) => *fixed as u64 == *extent,
+        _ => true,
+    };
+    if shape.len() == array.shape.len() && shape.iter().zip(&array.shape).all(same) {
+        return Ok(());
+    }
+    Err(format!("array '{}' is {found}, the model takes {port}: give it that shape", port.name))
+}
+
+/// How numpy converts to an element type, where it has it.
+fn conversion(dtype: &str) -> String {
+    let bits = |text: &str| text.parse::<u32>().is_ok();
+    let long = match dtype.split_at_checked(1) {
+        _ if dtype == "bool" => "bool".to_owned(),
+        Some(("f", size)) if bits(size) => format!("float{size}"),
+        Some(("i", size)) if bits(size) => format!("int{size}"),
+        Some(("u", size)) if bits(size) => format!("uint{size}"),
+        _ => return String::new(),
+    };
+    format!(", with .astype(\"{long}\")")
+}
+
+/// Extents of named dimensions, each with the array that gave it.
+type Symbols<'a> = HashMap<&'a str, (u64, &'a str)>;
+
+fn learn<'a>(
+    port: &'a PortSignature,
+    array: &Array,
+    symbols: &mut Symbols<'a>,
+) -> std::result::Result<(), String> {
+    let shape = port.shape.iter().flatten().zip(&array.shape).enumerate();
+    for (axis, (dimension, extent)) in shape {
+        let Dimension::Symbol(symbol) = dimension else { continue };
+        let (known, by) = *symbols.entry(symbol).or_insert((*extent, &port.name));
+        if known != *extent {
+            return Err(format!(
+                "dimension '{symbol}' is {known} in array '{by}' and {extent} in array '{}' (axis {axis}): \
+                 it must be the same",
+                port.name
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn agrees(input: &Input, array: &Array) -> std::result::Result<(), String> {
+    let same = input.shape.iter().map(|extent| u64::try_from(*extent).ok());
+    if same.eq(array.shape.iter().map(|extent| Some(*extent))) {
+        return Ok(());
+    }
+    let given: Vec<String> = input.shape.iter().map(i64::to_string).collect();
+    Err(format!(
+        "array '{}' is {}, and --shape says {}={}: leave --shape out, the array decides",
+        input.name,
+        array.description(),
+        input.name,
+        given.join(",")
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use hone_artifact::DataType;
+
+    fn signature(inputs: &[(&str, &[&str])]) -> Signature {
+        let port = |(name, dimensions): &(&str, &[&str])| {
+            let shape = dimensions.iter().map(|text| match (text.parse(), *text) {
+                (Ok(extent), _) => Dimension::Fixed(extent),
+                (_, "?") => Dimension::Unknown,
+                _ => Dimension::Symbol((*text).to_owned()),
+            });
+            let dtype = Some(hone_driver::DataType::F32);
+            PortSignature { name: (*name).to_owned(), dtype, shape: Some(shape.collect()) }
+        };
+        Signature { inputs: inputs.iter().map(port).collect(), outputs: Vec::new() }
+    }
+
+    fn arrays(all: &[(&str, &[u64])]) -> Arrays {
+        let arrays = all.iter().map(|(name, shape)| Array {
+            name: (*name).to_owned(),
+            dtype: DataType::F32,
+            shape: shape.to_vec(),
+            bytes: Vec::new(),
+        });
+        Arrays { arrays: arrays.collect(), file: "a.npz".into() }
+    }
+
+    fn shapes(bound: Vec<Input>) -> Vec<(String, Vec<i64>)> {
+        bound.into_iter().map(|input| (input.name, input.shape)).collect()
+    }
+
+    #[test]
+    fn arrays_bind_what_is_open() {
+        let signature = signature(&[("x", &["n", "3"]), ("fixed", &["2"]), ("z", &["?", "?"])]);
+        let arrays = arrays(&[("fixed", &[2]), ("z", &[5, 6]), ("x", &[4, 3])]);
+        let bound = arrays.bind(&signature, Vec::new()).unwrap();
+        let expected = [("x".to_owned(), vec![4, 3]), ("z".to_owned(), vec![5, 6])];
+        assert_eq!(shapes(bound), expected);
+        // What is given by hand stays, where it agrees.
+        let given = vec![Input { name: "z".into(), shape: vec![5, 6], dtype: None }];
+        assert_eq!(shapes(arrays.bind(&signature, given).unwrap()).len(), 2);
+    }
+
+    #[test]
+    fn contradictions_name_both() {
+        let signature = signature(&[("x", &["n", "3"]), ("y", &["n"])]);
+        let refused = |all: &[(&str, &[u64])], given: Vec<Input>| {
+            arrays(all).bind(&signature, given).unwrap_err().chain()
+        };
+        let both = refused(&[("x", &[4, 3]), ("y", &[5])], Vec::new());
+        assert!(both.contains("'n' is 4 in array 'x' and 5 in array 'y'"), "{both}");
+        let given = vec![Input { name: "y".into(), shape: vec![9], dtype: None }];
+        let flag = refused(&[("x", &[4, 3]), ("y", &[4])], given);
+        assert!(flag.contains("'y' is f32[4], and --shape says y=9"), "{flag}");
+    }
+}
