@@ -22,10 +22,13 @@ use kube::runtime::watcher::Event;
 use kube::{Client, Resource};
 use serde_json::{Value, json};
 
+/// How a fake API server answers a request: status code and body.
+type Answer = Box<dyn Fn(&Method, &str, &Value) -> (u16, Value) + Send + Sync>;
+
 /// What the fake API server was asked, and how it answers.
 struct Api {
     requests: Mutex<Vec<(Method, String, Value)>>,
-    answer: Box<dyn Fn(&Method, &str, &Value) -> (u16, Value) + Send + Sync>,
+    answer: Answer,
 }
 
 impl Api {
