@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 
 use crate::children::jobs::{self, JobFacts};
 use crate::children::load::Load;
-use crate::children::pods::{self, PodFacts};
+use crate::children::pods::{self, PodFacts, Waiting};
 use crate::children::running::{Running, SETTLED};
 use crate::children::{names, owner};
 use crate::index::Index;
@@ -226,7 +226,9 @@ impl Wake {
         let stream = watch(api, ours).default_backoff().boxed();
         let changed = |before: Option<&PodFacts>, after: Option<&PodFacts>| {
             let Some(pod) = after.filter(|pod| pod.waiting.is_some()) else { return };
-            if before.is_some_and(|before| before.waiting == pod.waiting) {
+            let explains = |waiting: &Waiting| waiting.scheduled || waiting.classify().is_some();
+            let unchanged = before.is_some_and(|before| before.waiting == pod.waiting);
+            if unchanged || !pod.waiting.as_ref().is_some_and(explains) {
                 return;
             }
             let jobs = self.stores.jobs.group(&owner::group(&pod.namespace, &pod.owner_uid));

@@ -33,6 +33,9 @@ pub struct JobView {
     /// When it was started, which is after each resumption.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started: Option<Time>,
+    /// Since when its pod has a node and has not started, or lacks one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting_since: Option<Time>,
     /// Pods that wait or run.
     #[serde(default)]
     pub active: i32,
@@ -139,6 +142,7 @@ fn view(job: &SeenJob) -> JobView {
         deleting: job.meta().deletion_timestamp.is_some(),
         suspended: job.spec.suspend && finish.is_none(),
         started: job.status.start_time.clone(),
+        waiting_since: None,
         active: job.status.active.unwrap_or(0),
         ready: job.status.ready.unwrap_or(0),
         fresh: false,

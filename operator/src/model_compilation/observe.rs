@@ -70,7 +70,9 @@ pub async fn observe(
 
 fn view(context: &Context, job: JobFacts) -> JobView {
     let fresh = job.runs() && !context.stores.running.is_settled(&job.uid);
-    JobView { fresh, ..job.view }
+    let pods = known_pods(context, &job);
+    let waiting_since = pods.iter().find_map(|pod| pod.waiting.as_ref()?.since.clone());
+    JobView { fresh, waiting_since, ..job.view }
 }
 
 /// The pods of a Job that the cache knows: those that wait or succeeded.
@@ -102,7 +104,7 @@ async fn waits(context: &Context, jobs: &[JobFacts], now: &Time) -> BTreeMap<Str
     waits
 }
 
-/// What the newest telling event about an object says. An API server that does not answer leaves it unsaid.
+/// What the newest event about an object that explains its wait says. Where they cannot be listed there is none.
 async fn events(context: &Context, namespace: &str, uid: &str) -> Option<Wait> {
     let api: Api<Event> = Api::namespaced(context.client.clone(), namespace);
     let about = format!("involvedObject.uid={uid},type=Warning");
@@ -117,11 +119,11 @@ async fn events(context: &Context, namespace: &str, uid: &str) -> Option<Wait> {
         let last = event.last_timestamp.as_ref().map(|time| time.0);
         last.or_else(|| event.event_time.as_ref().map(|time| time.0))
     };
-    let told = |event: &Event| {
+    let explained = |event: &Event| {
         let wait = pods::classify_event(event.reason.as_deref()?, event.message.as_deref()?)?;
         Some((time(event), wait))
     };
-    list.iter().filter_map(told).max_by_key(|(time, _)| *time).map(|(_, wait)| wait)
+    list.iter().filter_map(explained).max_by_key(|(time, _)| *time).map(|(_, wait)| wait)
 }
 
 /// What the pods of finished compile Jobs left, for those that the status does not tell of yet.

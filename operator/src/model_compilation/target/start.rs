@@ -240,19 +240,15 @@ impl Planner<'_> {
             Some(wait) => {
                 let why = self.words(wait);
                 self.announce(wait.reason, &why, draft);
-                let known = self.prior.filter(|prior| {
-                    let said = prior.failure.as_ref();
-                    prior.phase == Phase::Pending
-                        && said.is_some_and(|f| f.reason == wait.reason.as_str())
-                        && said.is_some_and(|f| same_words(&f.message, &why))
+                let prior = self.prior.filter(|prior| prior.phase == Phase::Pending);
+                let known = prior.and_then(|prior| prior.failure.as_ref()).filter(|known| {
+                    known.reason == wait.reason.as_str() && same_words(&known.message, &why)
                 });
-                match known.and_then(|prior| prior.failure.as_ref()) {
-                    Some(known) => self.waiting(wait.reason, &known.message),
-                    None => self.waiting(wait.reason, &why),
-                }
+                self.waiting(wait.reason, known.map_or(&why, |known| &known.message))
             }
             None => {
                 // Nothing is known yet: soon again at first, then more and more rarely.
+                let since = job.waiting_since.as_ref().unwrap_or(since);
                 let age = self.context.observed.now.0.as_second() - since.0.as_second();
                 draft.again(u64::try_from(age).unwrap_or(1).clamp(1, LONGEST_LOOK));
                 TargetStatus { failure: self.known_failure(), ..self.at(Phase::Pending) }
