@@ -118,6 +118,11 @@ fn improper(report: &Termination, output: &str) -> Option<String> {
             let long = report.precision.as_ref().is_some_and(|precision| precision.len() > 16);
             long.then(|| "precision is longer than 16 bytes".to_owned())
         })
+        .or_else(|| {
+            let executed_by = report.correctness.as_ref().and_then(|c| c.executed_by.as_ref());
+            let long = executed_by.is_some_and(|text| text.len() > 96);
+            long.then(|| "correctness.executedBy is longer than 96 bytes".to_owned())
+        })
         .or_else(|| artifact.and_then(|artifact| outside(&artifact.uri, output)))
 }
 
