@@ -19,6 +19,7 @@
 //! | 20 | `AccessDenied` | user |
 //! | 21 | `SourceForbidden` | user |
 //! | 22 | `TooLarge` | user |
+//! | 23 | `ArtifactConflict` | user |
 //! | 30 | `CorrectnessBreach` | user |
 //! | 31 | `NonFiniteOutput` | user |
 //! | 32 | `GoalMissed` | user |
@@ -86,6 +87,8 @@ pub enum Reason {
     SourceForbidden,
     /// The model is larger than allowed.
     TooLarge,
+    /// Other bytes lie where the artifact is to be stored.
+    ArtifactConflict,
     /// Answers are further from the reference than the tolerance.
     CorrectnessBreach,
     /// The reference itself gives NaN or infinity.
@@ -115,7 +118,7 @@ pub enum Reason {
 }
 
 /// Each reason with its exit code and class, in order of codes.
-const TABLE: [(Reason, u8, Option<ErrorClass>); 29] = {
+const TABLE: [(Reason, u8, Option<ErrorClass>); 30] = {
     use ErrorClass::{Bug, Transient, User};
     [
         (Reason::Success, 0, None),
@@ -134,6 +137,7 @@ const TABLE: [(Reason, u8, Option<ErrorClass>); 29] = {
         (Reason::AccessDenied, 20, Some(User)),
         (Reason::SourceForbidden, 21, Some(User)),
         (Reason::TooLarge, 22, Some(User)),
+        (Reason::ArtifactConflict, 23, Some(User)),
         (Reason::CorrectnessBreach, 30, Some(User)),
         (Reason::NonFiniteOutput, 31, Some(User)),
         (Reason::GoalMissed, 32, Some(User)),
@@ -204,6 +208,7 @@ impl Reason {
             Self::AccessDenied => "AccessDenied",
             Self::SourceForbidden => "SourceForbidden",
             Self::TooLarge => "TooLarge",
+            Self::ArtifactConflict => "ArtifactConflict",
             Self::CorrectnessBreach => "CorrectnessBreach",
             Self::NonFiniteOutput => "NonFiniteOutput",
             Self::GoalMissed => "GoalMissed",

@@ -299,7 +299,7 @@ fn a_worker_does_one_request_and_leaves_its_message() {
     assert_eq!(ended.code, 0, "{}", ended.err);
     let uri = message["artifact"]["uri"].as_str().unwrap().to_owned();
     let digest = message["artifact"]["digest"].as_str().unwrap();
-    assert!(uri.contains(&digest["sha256:".len()..][..16]), "{uri}");
+    assert!(uri.contains(&digest["sha256:".len()..][..]), "{uri}");
     assert_eq!(message["correctness"]["passed"], true);
     assert_eq!(place.names("models/out").len(), 3);
 
@@ -309,19 +309,36 @@ fn a_worker_does_one_request_and_leaves_its_message() {
     assert_eq!(again["artifact"], message["artifact"]);
     assert_eq!(place.names("models/out").len(), 3);
 
+    // Another compilation with equal bytes shares the artifact, and leaves its own reports beside it.
+    let mut other = request.clone();
+    other["subject"]["uid"] = "2".into();
+    let (ended, shared) = worker(&other, &root);
+    assert_eq!(ended.code, 0, "{}", ended.err);
+    assert_eq!(shared["artifact"]["uri"], message["artifact"]["uri"]);
+    assert_eq!(place.names("models/out").len(), 5);
+
+    // What somebody else put under the artifact's name is not taken for it.
+    let stored = std::path::PathBuf::from(uri.strip_prefix("file://").unwrap());
+    let bytes = std::fs::read(&stored).unwrap();
+    std::fs::write(&stored, b"other code").unwrap();
+    let (ended, refused) = worker(&request, &root);
+    assert_eq!((ended.code, &refused["failure"]["reason"]), (23, &"ArtifactConflict".into()));
+    std::fs::write(&stored, bytes).unwrap();
+
     // Outside of the mounted volume nothing is read.
     let (ended, refused) = worker(&request, &place.path("scratch"));
     assert_eq!(ended.code, 21, "{}", ended.err);
     assert_eq!(refused["failure"]["reason"], "SourceForbidden");
     assert_eq!(refused["failure"]["class"], "User");
 
-    let delete = serde_json::json!({
-        "version": 1, "subject": {"name": "relu"}, "work": {"kind": "delete", "uris": [uri]},
-    });
-    for _ in 0..2 {
+    for (uid, left) in [("1", 2), ("1", 2), ("2", 0)] {
+        let delete = serde_json::json!({
+            "version": 1, "subject": {"name": "relu", "uid": uid},
+            "work": {"kind": "delete", "uris": [uri]},
+        });
         let (ended, _) = worker(&delete, &root);
         assert_eq!(ended.code, 0, "{}", ended.err);
-        assert_eq!(place.names("models/out"), Vec::<String>::new());
+        assert_eq!(place.names("models/out").len(), left);
     }
     let (ended, refused) = worker(&serde_json::json!({"version": 99}), &root);
     assert_eq!((ended.code, &refused["failure"]["reason"]), (10, &Value::from("InvalidSpec")));

@@ -33,6 +33,8 @@ pub struct LocalSecretRef {
         "a model fetched over https needs a digest: set digest to sha256:<64 hex digits>"),
     validation = ("!self.uri.matches('^[a-z0-9]+://[^/]*@')",
         "a URI must not carry a user or password: use credentialsSecretRef"),
+    validation = ("!self.uri.matches('(?i)[?&](x-amz-signature|x-goog-signature|x-amz-security-token|signature|sig|token)=')",
+        "a URI must not carry a signature: use credentialsSecretRef"),
     validation = ("!self.uri.startsWith('file://') || !has(self.credentialsSecretRef)",
         "credentialsSecretRef has no meaning for file://: remove it"),
 )]
@@ -58,6 +60,8 @@ pub struct ModelSource {
         "samples fetched over https need a digest: set digest to sha256:<64 hex digits>"),
     validation = ("!self.uri.matches('^[a-z0-9]+://[^/]*@')",
         "a URI must not carry a user or password: use credentialsSecretRef"),
+    validation = ("!self.uri.matches('(?i)[?&](x-amz-signature|x-goog-signature|x-amz-security-token|signature|sig|token)=')",
+        "a URI must not carry a signature: use credentialsSecretRef"),
 )]
 pub struct SampleSource {
     /// Where the file is; schemes as for the model.

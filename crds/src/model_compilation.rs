@@ -233,6 +233,8 @@ pub enum DeletionPolicy {
         "output cannot be https: use s3, gs, az or file"),
     validation = ("!self.uri.matches('^[a-z0-9]+://[^/]*@')",
         "a URI must not carry a user or password: use credentialsSecretRef"),
+    validation = ("!self.uri.matches('(?i)[?&](x-amz-signature|x-goog-signature|x-amz-security-token|signature|sig|token)=')",
+        "a URI must not carry a signature: use credentialsSecretRef"),
 )]
 pub struct Output {
     /// A folder of `s3://`, `gs://`, `az://` or `file://`.

@@ -68,6 +68,12 @@ pub struct ModelCompilationStatus {
     #[schemars(length(max = 16))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub targets: Vec<TargetStatus>,
+    /// Artifacts of earlier specs and of removed targets, newest last, which go with the object where
+    /// `output.deletionPolicy` is Delete.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32), inner(length(max = 2048)))]
+    #[x_kube(merge_strategy = ListMerge::Atomic)]
+    pub superseded: Vec<String>,
     /// Why it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<Failure>,
@@ -91,6 +97,9 @@ pub struct TargetStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 71))]
     pub content_key: Option<String>,
+    /// That its Job could not start, and when it is made again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry: Option<Retry>,
     /// The DevicePool that was used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
@@ -212,6 +221,17 @@ pub struct ObjectRef {
     /// Its name.
     #[schemars(length(max = 253))]
     pub name: String,
+}
+
+/// Work that could not be started and is tried again.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Retry {
+    /// How often it was tried in vain.
+    pub attempts: i32,
+    /// Not before then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<Time>,
 }
 
 /// Why something failed.

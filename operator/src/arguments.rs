@@ -16,6 +16,9 @@ pub struct Arguments {
     /// Pull policy of that image.
     #[arg(long, env = "HONE_WORKER_IMAGE_PULL_POLICY")]
     pub worker_image_pull_policy: Option<String>,
+    /// Secrets in each namespace that the worker's image is pulled with.
+    #[arg(long, env = "HONE_WORKER_IMAGE_PULL_SECRETS", value_delimiter = ',')]
+    pub worker_image_pull_secrets: Vec<String>,
     /// Version of the compiler in that image: results of another version are not reused.
     #[arg(long, env = "HONE_COMPILER_VERSION", default_value = env!("CARGO_PKG_VERSION"))]
     pub compiler_version: String,
@@ -66,6 +69,7 @@ impl Arguments {
         Config {
             worker_image: self.worker_image.clone(),
             worker_image_pull_policy: self.worker_image_pull_policy.clone(),
+            worker_image_pull_secrets: self.worker_image_pull_secrets.clone(),
             compiler_version: self.compiler_version.clone(),
             fetch_allow: self.fetch_allow.clone(),
             shared_volume_claim: self.shared_volume_claim.clone(),

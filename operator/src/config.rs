@@ -10,6 +10,8 @@ pub struct Config {
     pub worker_image: String,
     /// Its pull policy; Kubernetes' default when absent.
     pub worker_image_pull_policy: Option<String>,
+    /// Secrets that the image is pulled with, in each namespace that compiles.
+    pub worker_image_pull_secrets: Vec<String>,
     /// Version of the compiler in that image: part of the key of the result cache.
     pub compiler_version: String,
     /// Hosts, networks and buckets that workers may fetch from although they are private; handed
@@ -30,8 +32,12 @@ pub struct Config {
     pub resync_seconds: u64,
     /// What a worker asks for where the spec says nothing.
     pub default_cpu: String,
-    /// As `default_cpu`, for memory.
+    /// As `default_cpu`, for memory; without a limit in the spec it is also the limit.
     pub default_memory: String,
+    /// What a clean-up asks for.
+    pub cleanup_cpu: String,
+    /// As `cleanup_cpu`, for memory.
+    pub cleanup_memory: String,
     /// Size of a worker's scratch space.
     pub scratch_size: String,
 }
@@ -41,6 +47,7 @@ impl Default for Config {
         Self {
             worker_image: "hone-worker".to_owned(),
             worker_image_pull_policy: None,
+            worker_image_pull_secrets: Vec::new(),
             compiler_version: env!("CARGO_PKG_VERSION").to_owned(),
             fetch_allow: Vec::new(),
             shared_volume_claim: None,
@@ -51,6 +58,8 @@ impl Default for Config {
             resync_seconds: 300,
             default_cpu: "1".to_owned(),
             default_memory: "2Gi".to_owned(),
+            cleanup_cpu: "50m".to_owned(),
+            cleanup_memory: "128Mi".to_owned(),
             scratch_size: "20Gi".to_owned(),
         }
     }

@@ -2,74 +2,73 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context as _;
 use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::get;
+use futures::future::BoxFuture;
 use tokio::net::TcpListener;
 use tracing_subscriber::EnvFilter;
 
 use crate::logging::Handle;
 use crate::metrics::Metrics;
+use crate::runtime::health::Health;
+use crate::runtime::queue::WorkQueue;
 
-/// Whether the replica does what it is there for: it leads with full caches, or stands by.
-#[derive(Clone, Debug, Default)]
-pub struct Readiness(Arc<AtomicBool>);
-
-impl Readiness {
-    /// Sets it.
-    pub fn set(&self, ready: bool) {
-        self.0.store(ready, Ordering::Relaxed);
-    }
-}
-
-/// Serves to everybody until the process ends.
+/// Binds the address and returns what serves to everybody on it.
 ///
 /// # Errors
 /// When the address cannot be bound.
-pub async fn serve(
+pub async fn server(
     address: SocketAddr,
     metrics: Metrics,
-    readiness: Readiness,
-) -> anyhow::Result<()> {
+    health: Health,
+    queue: Arc<WorkQueue>,
+) -> anyhow::Result<BoxFuture<'static, ()>> {
+    let text = move || async move {
+        for kind in queue.kinds() {
+            metrics.queue_depth(kind, queue.depth(kind));
+        }
+        metrics.text()
+    };
     let router = Router::new()
-        .route("/metrics", get(move || async move { metrics.text() }))
-        .route("/healthz", get(|| async { "ok" }))
-        .route("/readyz", get(ready))
-        .with_state(readiness);
-    spawn(address, router).await
+        .route("/metrics", get(text))
+        .route("/healthz", get(|State(health): State<Health>| async move { answer(health.live()) }))
+        .route("/readyz", get(|State(health): State<Health>| async move { answer(health.ready()) }))
+        .with_state(health);
+    listen(address, router).await
 }
 
-/// Serves the log filter: GET says it, PUT with a filter as body changes it.
+/// Serves the log filter: GET returns it, PUT with a filter as body changes it.
 ///
 /// # Errors
 /// When the address cannot be bound.
-pub async fn serve_admin(address: SocketAddr, handle: Handle) -> anyhow::Result<()> {
+pub async fn admin_server(
+    address: SocketAddr,
+    handle: Handle,
+) -> anyhow::Result<BoxFuture<'static, ()>> {
     let router =
         Router::new().route("/loglevel", get(log_level).put(set_log_level)).with_state(handle);
-    spawn(address, router).await
+    listen(address, router).await
 }
 
-async fn spawn(address: SocketAddr, router: Router) -> anyhow::Result<()> {
+async fn listen(address: SocketAddr, router: Router) -> anyhow::Result<BoxFuture<'static, ()>> {
     let listener = TcpListener::bind(address)
         .await
         .with_context(|| format!("listen on {address}: choose a free address"))?;
-    tokio::spawn(async move {
+    Ok(Box::pin(async move {
         if let Err(error) = axum::serve(listener, router).await {
             tracing::error!(%error, %address, "serving stopped");
         }
-    });
-    Ok(())
+    }))
 }
 
-async fn ready(State(readiness): State<Readiness>) -> (StatusCode, &'static str) {
-    if readiness.0.load(Ordering::Relaxed) {
-        (StatusCode::OK, "ok")
-    } else {
-        (StatusCode::SERVICE_UNAVAILABLE, "not ready")
+fn answer(state: Result<(), String>) -> (StatusCode, String) {
+    match state {
+        Ok(()) => (StatusCode::OK, "ok".to_owned()),
+        Err(why) => (StatusCode::SERVICE_UNAVAILABLE, why),
     }
 }
 

@@ -31,7 +31,7 @@ pub struct Election {
 }
 
 impl Election {
-    /// Prepares to lead: makes the Lease where there is none, and watches it to move the fence.
+    /// Prepares to lead: makes the Lease where there is none. The task that is returned watches it to move the fence.
     ///
     /// # Errors
     /// When the Lease can neither be read nor made.
@@ -40,20 +40,21 @@ impl Election {
         namespace: &str,
         identity: &str,
         fence: Arc<Fence>,
-    ) -> anyhow::Result<Self> {
+    ) -> anyhow::Result<(Self, impl Future<Output = ()> + use<>)> {
         let manager = manager(&client, namespace, identity).await?;
-        tokio::spawn(watch(
+        let watch = watch(
             Api::namespaced(client.clone(), namespace),
             identity.to_owned(),
             Arc::clone(&fence),
-        ));
-        Ok(Self {
+        );
+        let election = Self {
             client,
             namespace: namespace.to_owned(),
             identity: identity.to_owned(),
             fence,
             manager,
-        })
+        };
+        Ok((election, watch))
     }
 
     /// Returns once this replica leads.

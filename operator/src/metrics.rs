@@ -10,6 +10,8 @@ use prometheus::{
     TextEncoder,
 };
 
+use crate::children::reasons::Reason;
+
 /// All metrics; a clone counts into the same.
 #[derive(Clone)]
 pub struct Metrics {
@@ -119,7 +121,11 @@ impl Metrics {
                 "Most reconciles at once.",
                 controller,
             )?,
-            queue_adds: make.counters("workqueue_adds_total", "Events queued.", queue)?,
+            queue_adds: make.counters(
+                "workqueue_adds_total",
+                "Objects handed to a worker.",
+                queue,
+            )?,
             queue_depth: make.gauges("workqueue_depth", "Objects that wait.", queue)?,
             queue_duration: make.histograms(
                 "workqueue_queue_duration_seconds",
@@ -194,18 +200,19 @@ impl Metrics {
         gauge.set(i64::from(concurrency));
     }
 
-    /// A reconcile starts, `waited` after its first event.
-    pub fn started(&self, controller: &str, waited: Option<Duration>, depth: Option<usize>) {
+    /// A reconcile starts that was queued for `waited`; `depth` others of its kind still are.
+    pub fn started(&self, controller: &str, waited: Duration, depth: usize) {
         self.active_workers.with_label_values(&[controller]).inc();
         let queue = [controller, controller];
-        if let Some(waited) = waited {
-            let histogram = self.queue_duration.with_label_values(&queue);
-            histogram.observe(waited.as_secs_f64());
-        }
-        if let Some(depth) = depth {
-            let depth = i64::try_from(depth).unwrap_or(i64::MAX);
-            self.queue_depth.with_label_values(&queue).set(depth);
-        }
+        self.queue_adds.with_label_values(&queue).inc();
+        self.queue_duration.with_label_values(&queue).observe(waited.as_secs_f64());
+        self.queue_depth(controller, depth);
+    }
+
+    /// So many objects are queued.
+    pub fn queue_depth(&self, controller: &str, depth: usize) {
+        let depth = i64::try_from(depth).unwrap_or(i64::MAX);
+        self.queue_depth.with_label_values(&[controller, controller]).set(depth);
     }
 
     /// A reconcile ended, with `result` `success`, `requeue_after` or `error`.
@@ -221,12 +228,6 @@ impl Metrics {
             self.reconcile_errors.with_label_values(&[controller]).inc();
             self.queue_retries.with_label_values(&queue).inc();
         }
-    }
-
-    /// An event came in.
-    pub fn queued(&self, controller: &str) {
-        let queue = [controller, controller];
-        self.queue_adds.with_label_values(&queue).inc();
     }
 
     /// The API server answered.
@@ -255,7 +256,10 @@ impl Metrics {
         if was == Some(now.phase) {
             return;
         }
-        if now.phase == Phase::Running
+        // One that waited in vain waited longest.
+        let late = Reason::PendingDeadlineExceeded.as_str();
+        let in_vain = now.failure.as_ref().is_some_and(|failure| failure.reason == late);
+        if (now.phase == Phase::Running || in_vain)
             && let Some(start) = &now.start_time
         {
             let waited = jiff::Timestamp::now().duration_since(start.0).as_secs_f64();
@@ -296,8 +300,7 @@ mod tests {
     fn names_are_those_of_existing_dashboards() {
         let metrics = Metrics::new().unwrap();
         metrics.controller("modelcompilation", 16);
-        metrics.queued("modelcompilation");
-        metrics.started("modelcompilation", Some(Duration::from_millis(3)), Some(1));
+        metrics.started("modelcompilation", Duration::from_millis(3), 1);
         metrics.ended("modelcompilation", "error", Duration::from_millis(5));
         metrics.request("200", "PATCH", "localhost");
         let text = metrics.text();

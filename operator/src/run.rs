@@ -4,19 +4,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use futures::future::BoxFuture;
 use kube::Client;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::watch;
 
 use crate::arguments::Arguments;
+use crate::children::events::Events;
 use crate::context::Context;
-use crate::endpoints::{self, Readiness};
-use crate::events::Events;
+use crate::endpoints;
 use crate::fence::Fence;
 use crate::leader::Election;
 use crate::metrics::Metrics;
-use crate::waiting::Waiting;
-use crate::{client, controllers, logging, stores};
+use crate::runtime::health::{Health, Stage};
+use crate::runtime::queue::WorkQueue;
+use crate::runtime::supervisor::{Supervisor, TaskEnded};
+use crate::runtime::worker::Workers;
+use crate::stores::Stores;
+use crate::{client, controllers, logging};
 
 /// Longest time that work under way may hold up a stop.
 const DRAIN: Duration = Duration::from_millis(1500);
@@ -24,78 +28,39 @@ const DRAIN: Duration = Duration::from_millis(1500);
 /// Stands by until this replica leads, then leads until it is told to stop or loses the lease.
 ///
 /// # Errors
-/// What keeps it from starting, and the loss of the lease: a fresh process then stands by again.
+/// What keeps it from starting, the loss of the lease, and the end of any task: a fresh process then stands by.
 pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let log = logging::start(&arguments.log)?;
     let metrics = Metrics::new().context("make the metrics")?;
-    let readiness = Readiness::default();
-    endpoints::serve(arguments.listen, metrics.clone(), readiness.clone()).await?;
-    endpoints::serve_admin(arguments.admin_listen, log).await?;
+    let (health, queue) = (Health::default(), Arc::new(WorkQueue::default()));
+    let mut tasks = Supervisor::default();
+    let server =
+        endpoints::server(arguments.listen, metrics.clone(), health.clone(), Arc::clone(&queue));
+    tasks.spawn("server of metrics and health", server.await?);
+    let admin = endpoints::admin_server(arguments.admin_listen, log);
+    tasks.spawn("server of the log level", admin.await?);
 
     let config = kube::Config::infer()
         .await
         .context("find the cluster: set KUBECONFIG, or run in a pod with a service account")?;
-    let client = client::counted(config.clone(), &metrics)?;
+    let client = client::observed(config.clone(), &metrics, &health)?;
+    let lease_client = Client::try_from(config).context("make the lease's client")?;
     let identity = identity(&arguments);
+    let replica = Replica { arguments, client, metrics, health, queue, identity };
+    let stop = asked_to_stop()?;
+    match replica.arguments.no_leader_election {
+        true => replica.lead(Arc::new(Fence::open()), None, tasks, stop).await,
+        false => replica.stand_by(lease_client, tasks, stop).await,
+    }
+}
+
+/// Completes when the process is told to end.
+fn asked_to_stop() -> anyhow::Result<BoxFuture<'static, ()>> {
     let mut stop = signal(SignalKind::terminate()).context("listen for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("listen for SIGINT")?;
-    let mut asked_to_stop = Box::pin(async move {
+    Ok(Box::pin(async move {
         tokio::select! { _ = stop.recv() => {}, _ = interrupt.recv() => {} }
-    });
-
-    if arguments.no_leader_election {
-        let fence = Arc::new(Fence::open());
-        let (context, sources) = context(&arguments, client, metrics, fence, &identity);
-        readiness.set(true);
-        let (tell, told) = watch::channel(false);
-        let work = controllers::run(
-            context,
-            sources,
-            arguments.concurrency,
-            arguments.watch_namespace.clone(),
-            told,
-        );
-        let work = tokio::spawn(work);
-        asked_to_stop.await;
-        let _ = tell.send(true);
-        let _ = tokio::time::timeout(DRAIN, work).await;
-        return Ok(());
-    }
-
-    let fence = Arc::new(Fence::closed());
-    let lease_client = Client::try_from(config).context("make the lease's client")?;
-    let mut election =
-        Election::new(lease_client, &arguments.namespace, &identity, Arc::clone(&fence)).await?;
-    readiness.set(true);
-    tracing::info!(identity, "standing by");
-    tokio::select! {
-        won = election.won() => won?,
-        () = &mut asked_to_stop => return Ok(()),
-    }
-    tracing::info!(identity, "leading");
-    metrics.leads(true);
-    let (context, sources) = context(&arguments, client, metrics, Arc::clone(&fence), &identity);
-    let (tell, told) = watch::channel(false);
-    let work = tokio::spawn(controllers::run(
-        context,
-        sources,
-        arguments.concurrency,
-        arguments.watch_namespace.clone(),
-        told,
-    ));
-    let lost = tokio::select! {
-        () = &mut asked_to_stop => false,
-        () = election.lost() => true,
-    };
-    if lost {
-        fence.close();
-        bail!("another replica holds the lease: starting over");
-    }
-    let _ = tell.send(true);
-    let drained = tokio::time::timeout(DRAIN, work).await;
-    tracing::info!(drained = drained.is_ok(), "stopped");
-    election.release().await;
-    Ok(())
+    }))
 }
 
 /// This replica's name: the pod's, or the machine's and the process's.
@@ -107,24 +72,133 @@ fn identity(arguments: &Arguments) -> String {
     })
 }
 
-fn context(
-    arguments: &Arguments,
+/// One replica of the operator.
+struct Replica {
+    arguments: Arguments,
     client: Client,
     metrics: Metrics,
-    fence: Arc<Fence>,
-    identity: &str,
-) -> (Arc<Context>, stores::Sources) {
-    let waiting = Arc::new(Waiting::default());
-    let namespace = arguments.watch_namespace.as_deref();
-    let (stores, sources) = stores::open(&client, namespace, Arc::clone(&waiting));
-    let context = Context {
-        events: Events::publish_with(client.clone(), identity),
-        client,
-        config: arguments.config(),
-        stores,
-        metrics,
-        fence,
-        waiting,
-    };
-    (Arc::new(context), sources)
+    health: Health,
+    queue: Arc<WorkQueue>,
+    identity: String,
+}
+
+/// Why a leader stops.
+enum End {
+    Asked,
+    LeaseLost,
+    Task(TaskEnded),
+}
+
+impl Replica {
+    async fn stand_by(
+        self,
+        lease_client: Client,
+        mut tasks: Supervisor,
+        mut stop: BoxFuture<'static, ()>,
+    ) -> anyhow::Result<()> {
+        let fence = Arc::new(Fence::closed());
+        let namespace = &self.arguments.namespace;
+        let (mut election, watch) =
+            Election::new(lease_client, namespace, &self.identity, Arc::clone(&fence)).await?;
+        tasks.spawn("watch of the lease", watch);
+        self.health.enter(Stage::StandingBy);
+        self.metrics.leads(false);
+        tracing::info!(identity = self.identity, "standing by");
+        tokio::select! {
+            won = election.won() => won?,
+            ended = tasks.ended() => return Err(ended.into()),
+            () = &mut stop => return Ok(()),
+        }
+        tracing::info!(identity = self.identity, "leading");
+        self.lead(fence, Some(election), tasks, stop).await
+    }
+
+    async fn lead(
+        self,
+        fence: Arc<Fence>,
+        election: Option<Election>,
+        mut tasks: Supervisor,
+        mut stop: BoxFuture<'static, ()>,
+    ) -> anyhow::Result<()> {
+        self.metrics.leads(true);
+        self.health.enter(Stage::Syncing);
+        let mut workers = self.start(&fence, &mut tasks);
+        let lost = async {
+            match &election {
+                Some(election) => election.lost().await,
+                None => std::future::pending().await,
+            }
+        };
+        let end = tokio::select! {
+            () = &mut stop => End::Asked,
+            () = lost => End::LeaseLost,
+            ended = tasks.ended() => End::Task(ended),
+            ended = workers.ended() => End::Task(ended),
+        };
+        match end {
+            End::LeaseLost => {
+                fence.close();
+                bail!("another replica holds the lease: starting over");
+            }
+            End::Task(ended) => {
+                // Nothing more is written, and another replica need not wait for the lease to run out.
+                fence.close();
+                if let Some(election) = &election {
+                    election.release().await;
+                }
+                Err(ended.into())
+            }
+            End::Asked => {
+                self.queue.close();
+                let drained = tokio::time::timeout(DRAIN, workers.drained()).await;
+                tracing::info!(drained = drained.is_ok(), "stopped");
+                if let Some(election) = &election {
+                    election.release().await;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Starts watches, and workers that begin once all caches are complete.
+    fn start(&self, fence: &Arc<Fence>, tasks: &mut Supervisor) -> Supervisor {
+        let stores = Stores::default();
+        let namespace = self.arguments.watch_namespace.as_deref();
+        for (name, watch) in stores.watches(&self.client, namespace, &self.queue) {
+            tasks.spawn(name, watch);
+        }
+        let (events, publish) = Events::new(self.client.clone(), &self.identity);
+        tasks.spawn("publisher of events", publish);
+        let context = Arc::new(Context {
+            client: self.client.clone(),
+            config: self.arguments.config(),
+            stores,
+            queue: Arc::clone(&self.queue),
+            metrics: self.metrics.clone(),
+            fence: Arc::clone(fence),
+            events,
+        });
+        tasks.spawn("full resync", controllers::resync(Arc::clone(&context)));
+        let shared = Arc::new(Workers {
+            queue: Arc::clone(&self.queue),
+            fence: Arc::clone(fence),
+            metrics: self.metrics.clone(),
+            controllers: controllers::all(&context),
+        });
+        let concurrency = self.arguments.concurrency.max(1);
+        for controller in &shared.controllers {
+            self.metrics.controller(controller.name, concurrency);
+        }
+        let mut workers = Supervisor::default();
+        for number in 0..concurrency {
+            let (shared, context) = (Arc::clone(&shared), Arc::clone(&context));
+            let health = self.health.clone();
+            workers.spawn(&format!("worker {number}"), async move {
+                context.stores.synced().await;
+                health.enter(Stage::Leading);
+                shared.run().await;
+            });
+        }
+        workers
+    }
 }

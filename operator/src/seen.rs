@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use hone_crds::model_compilation::ModelCompilationSpec;
 use hone_crds::{ModelCompilation, ModelCompilationStatus};
 use k8s_openapi::api::batch::v1::JobStatus;
-use k8s_openapi::api::core::v1::{ContainerStatus, NodeCondition, Taint};
+use k8s_openapi::api::core::v1::{ContainerStatus, NodeCondition, PodCondition, Taint};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 use kube::Resource;
@@ -54,6 +54,9 @@ pub struct JobBounds {
     /// Its retries.
     #[serde(default)]
     pub backoff_limit: Option<i32>,
+    /// Whether no pod is made for it.
+    #[serde(default)]
+    pub suspend: bool,
 }
 
 /// A pod.
@@ -67,13 +70,6 @@ pub struct SeenPod {
     pub status: PodEnd,
 }
 
-impl SeenPod {
-    /// Whether all of its containers have ended for good.
-    pub fn has_ended(&self) -> bool {
-        self.status.phase == "Succeeded" || self.status.phase == "Failed"
-    }
-}
-
 /// What the status of a pod says.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -84,6 +80,9 @@ pub struct PodEnd {
     /// Why, such as `Evicted`.
     #[serde(default)]
     pub reason: Option<String>,
+    /// Where it stands, such as whether it has a node.
+    #[serde(default)]
+    pub conditions: Vec<PodCondition>,
     /// Its containers.
     #[serde(default)]
     pub container_statuses: Vec<ContainerStatus>,

@@ -1,114 +1,91 @@
-//! Watched objects, kept without what nobody reads.
+//! The watches of every kind, and who is queued for what changes.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
-use futures::{Stream, StreamExt, TryStreamExt};
-use hone_crds::{DevicePool, ModelCompilation, Phase};
+use futures::future::BoxFuture;
+use futures::{FutureExt, StreamExt, TryStreamExt};
+use hone_crds::{DevicePool, ModelCompilation, Phase, TuningRun};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::core::PartialObjectMeta;
-use kube::runtime::reflector::{ObjectRef, Store, store::Writer};
 use kube::runtime::watcher::{self, Event};
-use kube::runtime::{WatchStreamExt, reflector, watcher as watch};
+use kube::runtime::{WatchStreamExt, watcher as watch};
 use kube::{Api, Client, Resource, ResourceExt};
+use serde::de::DeserializeOwned;
 
-use crate::facts::Facts;
+use crate::children::jobs::{self, JobFacts};
+use crate::children::load::Load;
+use crate::children::pods::{self, PodFacts, Waiting};
+use crate::children::running::{Running, SETTLED};
+use crate::children::{names, owner};
 use crate::index::Index;
-use crate::model_compilation::{names, result};
-use crate::running::Running;
+use crate::model_compilation::result;
+use crate::nodes::{self, NodeFacts};
+use crate::runtime::cache::{self, Cache, Object};
+use crate::runtime::health::{LIST_PAGE, WATCH_TIMEOUT};
+use crate::runtime::queue::{Key, Priority, WorkQueue};
 use crate::seen::{SeenCompilation, SeenJob, SeenNode, SeenPod};
-use crate::waiting::Waiting;
-use crate::watched::{self, JobFacts, NodeFacts, PodFacts};
+use crate::{device_pool, model_compilation, tuning_run};
 
-/// Readers of every watched kind.
-#[derive(Clone)]
+/// A task that keeps one cache current, with its name.
+pub type Watch = (&'static str, BoxFuture<'static, ()>);
+
+/// The informer caches of every watched kind.
+#[derive(Clone, Default)]
 pub struct Stores {
     /// Compilations.
-    pub compilations: Store<ModelCompilation>,
-    /// Our own Jobs, by the uid of their compilation.
-    pub jobs: Arc<Facts<JobFacts>>,
-    /// Those of them whose worker runs for some time already.
-    pub running: Arc<Running>,
-    /// Workers' pods that succeeded, by [`watched::pods_of`].
-    pub pods: Arc<Facts<PodFacts>>,
+    pub compilations: Arc<Cache<Object<ModelCompilation>>>,
     /// Pools.
-    pub pools: Store<DevicePool>,
-    /// Nodes: labels, taints, capacity, readiness.
-    pub nodes: Arc<Facts<NodeFacts>>,
+    pub pools: Arc<Cache<Object<DevicePool>>>,
+    /// Tuning runs.
+    pub tuning_runs: Arc<Cache<Object<TuningRun>>>,
     /// Namespaces: labels and whether they are going away.
-    pub namespaces: Store<PartialObjectMeta<Namespace>>,
+    pub namespaces: Arc<Cache<Object<PartialObjectMeta<Namespace>>>>,
+    /// Our Jobs, by their owner.
+    pub jobs: Arc<Cache<JobFacts>>,
+    /// Since when each of them runs.
+    pub running: Arc<Running>,
+    /// How many of them are under way in each pool.
+    pub load: Arc<Load>,
+    /// Pods of our Jobs that wait or succeeded, by their Job.
+    pub pods: Arc<Cache<PodFacts>>,
+    /// Nodes: labels, taints, capacity, readiness.
+    pub nodes: Arc<Cache<NodeFacts>>,
     /// Names of compilations by `namespace/content key` of their results.
-    pub result_index: Arc<Index>,
-    /// Wakes compilations.
-    pub wake: UnboundedSender<ObjectRef<ModelCompilation>>,
-}
-
-/// What drives the stores: to be polled by the controllers and by tasks.
-pub struct Sources {
-    /// Compilations, for their controller.
-    pub compilations: futures::stream::BoxStream<'static, Result<ModelCompilation, watcher::Error>>,
-    /// Compilations to be looked at for another object's sake.
-    pub wake: UnboundedReceiver<ObjectRef<ModelCompilation>>,
-    /// Tasks that keep the other stores current.
-    pub tasks: Vec<futures::future::BoxFuture<'static, ()>>,
-}
-
-/// Watches everything, in one namespace or in all.
-pub fn open(client: &Client, namespace: Option<&str>, waiting: Arc<Waiting>) -> (Stores, Sources) {
-    let (wake, woken) = unbounded();
-    let result_index = Arc::new(Index::default());
-
-    let (compilations, compilation_writer) = reflector::store();
-    let compilation_stream = compilation_stream(
-        scoped(client, namespace),
-        compilation_writer,
-        Arc::clone(&result_index),
-    );
-    let jobs = Arc::new(Facts::default());
-    let running = Arc::new(Running::new(waiting, wake.clone()));
-    let job_task =
-        job_task(scoped(client, namespace), Arc::clone(&jobs), Arc::clone(&running), wake.clone());
-    let pods = Arc::new(Facts::default());
-    let pod_task = pod_task(scoped(client, namespace), Arc::clone(&pods));
-    let (pools, pool_writer) = reflector::store();
-    let pool_task =
-        pool_task(Api::all(client.clone()), pool_writer, compilations.clone(), wake.clone());
-    let nodes = Arc::new(Facts::default());
-    let node_task = node_task(Api::all(client.clone()), Arc::clone(&nodes));
-    let (namespaces, namespace_writer) = reflector::store();
-    let namespace_stream = watch(Api::<PartialObjectMeta<Namespace>>::all(client.clone()), lists())
-        .default_backoff()
-        .modify(|namespace| namespace.managed_fields_mut().clear())
-        .reflect(namespace_writer);
-    let stores =
-        Stores { compilations, jobs, running, pods, pools, nodes, namespaces, result_index, wake };
-    let sources = Sources {
-        compilations: compilation_stream,
-        wake: woken,
-        tasks: vec![
-            Box::pin(job_task),
-            Box::pin(pod_task),
-            Box::pin(pool_task),
-            Box::pin(node_task),
-            Box::pin(drain(namespace_stream, "namespaces")),
-        ],
-    };
-    (stores, sources)
+    pub results: Arc<Index>,
 }
 
 impl Stores {
-    /// Returns once every store but that of compilations, which its controller fills, is complete.
-    pub async fn ready(&self) {
-        let ready = (
-            self.pools.wait_until_ready(),
-            self.namespaces.wait_until_ready(),
-            self.jobs.ready(),
-            self.pods.ready(),
-            self.nodes.ready(),
+    /// Returns once every cache is complete: nothing is decided before everything that exists is known.
+    pub async fn synced(&self) {
+        futures::join!(
+            self.compilations.synced(),
+            self.pools.synced(),
+            self.tuning_runs.synced(),
+            self.namespaces.synced(),
+            self.jobs.synced(),
+            self.pods.synced(),
+            self.nodes.synced(),
         );
-        // A writer is dropped only when the process ends.
-        let _ = futures::join!(ready.0, ready.1, ready.2, ready.3, ready.4);
+    }
+
+    /// The watches of everything, in one namespace or in all.
+    pub fn watches(
+        &self,
+        client: &Client,
+        namespace: Option<&str>,
+        queue: &Arc<WorkQueue>,
+    ) -> Vec<Watch> {
+        let wake = Wake { stores: self.clone(), queue: Arc::clone(queue) };
+        let all = client.clone();
+        vec![
+            ("watch of compilations", wake.clone().compilations(scoped(client, namespace)).boxed()),
+            ("watch of tuning runs", wake.clone().tuning_runs(scoped(client, namespace)).boxed()),
+            ("watch of pools", wake.clone().pools(Api::all(all.clone())).boxed()),
+            ("watch of jobs", wake.clone().jobs(scoped(client, namespace)).boxed()),
+            ("watch of pods", wake.clone().pods(scoped(client, namespace)).boxed()),
+            ("watch of namespaces", wake.clone().namespaces(Api::all(all.clone())).boxed()),
+            ("watch of nodes", wake.nodes(Api::all(all)).boxed()),
+        ]
     }
 }
 
@@ -122,61 +99,159 @@ where
     }
 }
 
-/// Pages keep memory flat when a large cluster is listed.
 fn lists() -> watcher::Config {
-    watcher::Config::default().any_semantic().page_size(500)
+    let timeout = u32::try_from(WATCH_TIMEOUT.as_secs()).unwrap_or(290);
+    watcher::Config::default().any_semantic().page_size(LIST_PAGE).timeout(timeout)
 }
 
-/// Runs a stream for its side effects.
-async fn drain<K>(stream: impl Stream<Item = Result<K, watcher::Error>>, what: &str) {
-    futures::pin_mut!(stream);
-    while let Some(event) = stream.next().await {
-        if let Err(error) = event {
-            tracing::warn!(what, error = %chain(&error), "watch interrupted");
-        }
+/// Queues objects when something changes that they depend on.
+#[derive(Clone)]
+struct Wake {
+    stores: Stores,
+    queue: Arc<WorkQueue>,
+}
+
+impl Wake {
+    fn change(&self, key: Key) {
+        self.queue.add(key, Priority::Change);
+    }
+
+    /// Queues compilations that wait for a device, in one namespace or in all.
+    fn pending(&self, namespace: Option<&str>) {
+        let waits = |object: &Object<ModelCompilation>| {
+            let object = &object.0;
+            let here = namespace.is_none_or(|name| object.namespace().as_deref() == Some(name));
+            let pending = object.status.as_ref().is_some_and(|s| s.phase == Phase::Pending);
+            (here && pending).then(|| Key::of(model_compilation::CONTROLLER, &**object))
+        };
+        self.stores.compilations.pick(waits).into_iter().for_each(|key| self.change(key));
+    }
+
+    async fn compilations(self, api: Api<SeenCompilation>) {
+        let stream = watch(api, lists())
+            .default_backoff()
+            .map_ok(|event| map(event, ModelCompilation::from))
+            .modify(strip_meta)
+            .boxed();
+        let changed = |before: Option<&_>, after: Option<&Object<ModelCompilation>>| {
+            let Some(object) = after.or(before).map(|object| &object.0) else { return };
+            let keys = if after.is_some() { result_keys(object) } else { Vec::new() };
+            let group =
+                cache::object_group(&object.namespace().unwrap_or_default(), &object.name_any());
+            self.stores.results.set(&group, &object.name_any(), keys);
+            self.change(Key::of(model_compilation::CONTROLLER, &**object));
+        };
+        self.stores.compilations.follow("compilations", stream, cache::object, changed).await;
+    }
+
+    async fn tuning_runs(self, api: Api<TuningRun>) {
+        self.objects(tuning_run::CONTROLLER, api, &self.stores.tuning_runs, |_, _| {}).await;
+    }
+
+    /// Pools. Who waits for one looks again when one is made, edited or deleted.
+    async fn pools(self, api: Api<DevicePool>) {
+        let changed = |before: Option<&Object<DevicePool>>, after: Option<&Object<DevicePool>>| {
+            let generation = |object: Option<&Object<DevicePool>>| {
+                object.map(|object| object.0.metadata.generation)
+            };
+            if generation(before) != generation(after) {
+                self.pending(None);
+            }
+        };
+        self.objects(device_pool::CONTROLLER, api, &self.stores.pools, changed).await;
+    }
+
+    /// Namespaces. Labels decide which pools may be used.
+    async fn namespaces(self, api: Api<PartialObjectMeta<Namespace>>) {
+        type Entry = Object<PartialObjectMeta<Namespace>>;
+        let changed = |before: Option<&Entry>, after: Option<&Entry>| {
+            let labels = |entry: Option<&Entry>| entry.map(|e| e.0.metadata.labels.clone());
+            if let (Some(after), true) =
+                (after, before.is_some() && labels(before) != labels(after))
+            {
+                self.pending(Some(&after.0.name_any()));
+            }
+        };
+        let stream = watch(api, lists()).default_backoff().modify(strip_meta).boxed();
+        self.stores.namespaces.follow("namespaces", stream, cache::object, changed).await;
+    }
+
+    /// Whole objects of a controller's kind: each is queued when it changes.
+    async fn objects<K>(
+        &self,
+        controller: &'static str,
+        api: Api<K>,
+        cache: &Cache<Object<K>>,
+        also: impl Fn(Option<&Object<K>>, Option<&Object<K>>),
+    ) where
+        K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug + Send + 'static,
+    {
+        let stream = watch(api, lists()).default_backoff().modify(strip_meta).boxed();
+        let changed = |before: Option<&Object<K>>, after: Option<&Object<K>>| {
+            if let Some(object) = after.or(before) {
+                self.change(Key::of(controller, &*object.0));
+            }
+            also(before, after);
+        };
+        cache.follow(controller, stream, cache::object, changed).await;
+    }
+
+    /// Jobs. Their owner looks again when one changes; a little later where it has only begun to run.
+    async fn jobs(self, api: Api<SeenJob>) {
+        let ours = lists().labels(&format!("{}={}", names::MANAGED_BY, names::MANAGER));
+        let stream = watch(api, ours).default_backoff().boxed();
+        let kind = ModelCompilation::kind(&());
+        let view = |job: &SeenJob| jobs::facts(job, &kind);
+        let changed = |before: Option<&JobFacts>, after: Option<&JobFacts>| {
+            let Some(job) = after.or(before) else { return };
+            self.stores.load.changed(before, after);
+            let owner = owner_of(job);
+            if after.is_none_or(|job| !job.runs()) {
+                self.stores.running.ended(&job.uid);
+                self.change(owner);
+            } else if self.stores.running.began(&job.uid) {
+                self.queue.add_after(owner, SETTLED);
+            } else {
+                self.change(owner);
+            }
+        };
+        self.stores.jobs.follow("jobs", stream, view, changed).await;
+    }
+
+    /// Pods that wait or succeeded. Those that succeeded wake nobody: the Job that finishes after its pod does.
+    async fn pods(self, api: Api<SeenPod>) {
+        let ours = lists()
+            .labels(&format!("{}={}", names::MANAGED_BY, names::MANAGER))
+            .fields("status.phase!=Running,status.phase!=Failed");
+        let stream = watch(api, ours).default_backoff().boxed();
+        let changed = |before: Option<&PodFacts>, after: Option<&PodFacts>| {
+            let Some(pod) = after.filter(|pod| pod.waiting.is_some()) else { return };
+            let explains = |waiting: &Waiting| waiting.scheduled || waiting.classify().is_some();
+            let unchanged = before.is_some_and(|before| before.waiting == pod.waiting);
+            if unchanged || !pod.waiting.as_ref().is_some_and(explains) {
+                return;
+            }
+            let jobs = self.stores.jobs.group(&owner::group(&pod.namespace, &pod.owner_uid));
+            if let Some(job) = jobs.iter().find(|job| job.uid == pod.job_uid) {
+                self.change(owner_of(job));
+            }
+        };
+        self.stores.pods.follow("pods", stream, pods::facts, changed).await;
+    }
+
+    async fn nodes(self, api: Api<SeenNode>) {
+        let stream = watch(api, lists()).default_backoff().boxed();
+        self.stores.nodes.follow("nodes", stream, nodes::facts, |_, _| {}).await;
     }
 }
 
-/// An error and its causes in one line.
-pub fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(inner) = cause {
-        let inner_text = inner.to_string();
-        if !text.ends_with(&inner_text) {
-            text.push_str(": ");
-            text.push_str(&inner_text);
-        }
-        cause = inner.source();
+/// The compilation that a Job belongs to.
+fn owner_of(job: &JobFacts) -> Key {
+    Key {
+        kind: model_compilation::CONTROLLER,
+        namespace: job.namespace.clone(),
+        name: job.owner.clone(),
     }
-    text
-}
-
-fn compilation_stream(
-    api: Api<SeenCompilation>,
-    writer: Writer<ModelCompilation>,
-    index: Arc<Index>,
-) -> futures::stream::BoxStream<'static, Result<ModelCompilation, watcher::Error>> {
-    watch(api, lists())
-        .default_backoff()
-        .map_ok(|event| map(event, ModelCompilation::from))
-        .modify(strip_meta)
-        .reflect(writer)
-        .inspect(move |event| match event {
-            Ok(Event::Apply(object) | Event::InitApply(object)) => {
-                index.set(&identity(object), &object.name_any(), result_keys(object));
-            }
-            Ok(Event::Delete(object)) => {
-                index.set(&identity(object), &object.name_any(), Vec::new());
-            }
-            Ok(Event::Init | Event::InitDone) | Err(_) => {}
-        })
-        .touched_objects()
-        .boxed()
-}
-
-fn identity<K: ResourceExt>(object: &K) -> String {
-    format!("{}/{}", object.namespace().unwrap_or_default(), object.name_any())
 }
 
 /// The content keys under which others find the results of `object`.
@@ -207,76 +282,4 @@ fn map<A, B>(event: Event<A>, into: impl Fn(A) -> B) -> Event<B> {
         Event::InitApply(object) => Event::InitApply(into(object)),
         Event::InitDone => Event::InitDone,
     }
-}
-
-/// Keeps Jobs, and wakes their owners.
-async fn job_task(
-    api: Api<SeenJob>,
-    jobs: Arc<Facts<JobFacts>>,
-    running: Arc<Running>,
-    wake: UnboundedSender<ObjectRef<ModelCompilation>>,
-) {
-    let ours = lists().labels(&format!("{}={}", names::MANAGED_BY, names::MANAGER));
-    let stream = watch(api, ours).default_backoff();
-    let changed = |job: &SeenJob, facts: Option<&JobFacts>| {
-        let Some(owner) = watched::owner(job) else {
-            return;
-        };
-        let (uid, name) = (watched::uid(job), job.name_any());
-        if facts.is_some_and(JobFacts::runs) {
-            running.began(uid, name, owner);
-        } else {
-            running.ended(&uid, &name);
-            let _ = wake.unbounded_send(owner);
-        }
-    };
-    jobs.keep("jobs", stream, watched::job, changed).await;
-}
-
-/// Keeps workers' pods that succeeded. They wake nobody: the Job that finishes after its pod does.
-async fn pod_task(api: Api<SeenPod>, pods: Arc<Facts<PodFacts>>) {
-    let labels = format!(
-        "{}={},{}={}",
-        names::MANAGED_BY,
-        names::MANAGER,
-        names::PURPOSE_LABEL,
-        names::PURPOSE_COMPILE
-    );
-    let ended = lists().labels(&labels).fields("status.phase=Succeeded");
-    let stream = watch(api, ended).default_backoff();
-    pods.keep("pods", stream, watched::pod, |_, _| {}).await;
-}
-
-/// Keeps nodes.
-async fn node_task(api: Api<SeenNode>, nodes: Arc<Facts<NodeFacts>>) {
-    let stream = watch(api, lists()).default_backoff();
-    nodes.keep("nodes", stream, watched::node, |_, _| {}).await;
-}
-
-/// Keeps pools, and wakes who waits when one is made or changed.
-async fn pool_task(
-    api: Api<DevicePool>,
-    writer: Writer<DevicePool>,
-    compilations: Store<ModelCompilation>,
-    wake: UnboundedSender<ObjectRef<ModelCompilation>>,
-) {
-    let mut generations = HashMap::new();
-    let stream = watch(api, lists()).default_backoff().modify(strip_meta).reflect(writer).inspect(
-        move |event| {
-            let Ok(Event::Apply(pool) | Event::InitApply(pool)) = event else {
-                return;
-            };
-            let generation = pool.metadata.generation;
-            if generations.insert(pool.name_any(), generation) == Some(generation) {
-                return;
-            }
-            for object in compilations.state() {
-                let waits = object.status.as_ref().is_some_and(|s| s.phase == Phase::Pending);
-                if waits {
-                    let _ = wake.unbounded_send(ObjectRef::from_obj(&*object));
-                }
-            }
-        },
-    );
-    drain(stream, "device pools").await;
 }

@@ -10,11 +10,11 @@
 use std::path::{Path, PathBuf};
 
 use hone_crds::{ModelCompilation, generate, schema_check};
+use hone_operator::children::names::FINALIZER;
 use hone_operator::config::Config;
-use hone_operator::model_compilation::digest;
 use hone_operator::model_compilation::model::{Action, JobView, Observed, Plan};
-use hone_operator::model_compilation::names::FINALIZER;
 use hone_operator::model_compilation::plan::plan;
+use hone_operator::model_compilation::{deletion, digest};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -41,9 +41,7 @@ fn cases() -> Vec<PathBuf> {
 fn names(case: &Case) -> [(&'static str, String); 4] {
     let object = &case.observed.object;
     let target = &object.spec.targets[0];
-    let status = object.status.iter().flat_map(|status| &status.targets);
-    let uris: Vec<String> =
-        status.filter_map(|target| Some(target.artifact.as_ref()?.uri.clone())).collect();
+    let uris = deletion::uris(&case.observed);
     let key = digest::content_key(&case.config, object, target);
     [
         ("@JOB@", digest::job_name(object, target)),
@@ -78,14 +76,11 @@ fn carry_out(mut observed: Observed, plan: &Plan) -> Option<Observed> {
             Action::CreateJob(job) => observed.jobs.push(JobView {
                 name: job.name.clone(),
                 purpose: job.purpose,
+                pool: job.pool.as_ref().map(|pool| pool.name.clone()),
                 created: Some(observed.now.clone()),
-                deleting: false,
-                ready: 0,
-                fresh: false,
-                failed: 0,
-                finish: None,
                 active_deadline_seconds: Some(job.bounds.active_deadline_seconds),
                 backoff_limit: Some(job.bounds.backoff_limit),
+                ..JobView::default()
             }),
             Action::DeleteJob(name) => {
                 let job = observed.jobs.iter_mut().find(|job| job.name == *name);

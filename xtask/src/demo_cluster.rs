@@ -101,7 +101,7 @@ fn compare(cluster: &Cluster, yaml: &Path, status: &Value) -> Result<()> {
         .arg(folder.join("local"))
         .args(["--no-measure", "--json"])
         .envs(product::store_options(cluster, "HONE_S3_ENDPOINT")?)
-        .env("HONE_FETCH_ALLOW", "s3://models,s3://artifacts")
+        .env("HONE_FETCH_ALLOW", product::fetch_allow(cluster, "HONE_S3_ENDPOINT")?.join(","))
         .output()
         .context("run hone compile")?;
     let said = String::from_utf8_lossy(&local.stderr);

@@ -35,6 +35,12 @@ const MAY_USE: &[(&str, &[&str])] = &[
 /// Rooms where `unsafe` is part of the work.
 const UNSAFE_ROOMS: &[&str] = &["compiler/codegen/", "runtime/"];
 
+/// The operator's kinds, a folder each. A kind never imports another; what they share is in the folders below, which
+/// import no kind.
+const KINDS: &[&str] = &["model_compilation", "device_pool", "tuning_run"];
+/// What kinds share.
+const SHARED_BY_KINDS: &[&str] = &["children", "runtime"];
+
 /// Past this many lines a file must be looked at for a second concept.
 const LONGEST_FILE: usize = 600;
 
@@ -119,6 +125,7 @@ fn check_file(file: &str, text: &str) -> Vec<String> {
         if file.ends_with(".rs") {
             let code = line.split("//").next().unwrap_or_default();
             complaints.extend(check_code(file, code).map(|what| format!("{place}: {what}")));
+            complaints.extend(check_kinds(file, code).map(|what| format!("{place}: {what}")));
         }
     }
     complaints
@@ -134,6 +141,20 @@ fn check_code(file: &str, code: &str) -> Option<&'static str> {
         .any(|folder| file.starts_with(folder) || file.contains(&format!("/{folder}")));
     let may = is_test || UNSAFE_ROOMS.iter().any(|room| file.starts_with(room));
     (is_unsafe && !may).then_some("unsafe outside codegen and runtime")
+}
+
+/// The complaint where a kind of the operator imports another, or where what they share imports one.
+fn check_kinds(file: &str, code: &str) -> Option<String> {
+    let room = file.strip_prefix("operator/src/")?.split('/').next()?;
+    if !KINDS.contains(&room) && !SHARED_BY_KINDS.contains(&room) {
+        return None;
+    }
+    let others = KINDS.iter().filter(|kind| **kind != room);
+    let mut used = others.filter(|kind| {
+        let by_path = code.contains(&format!("crate::{kind}"));
+        by_path || code.trim_start().starts_with("use crate::{") && code.contains(*kind)
+    });
+    used.next().map(|kind| format!("'{room}' must not import kind '{kind}' (see ARCHITECTURE.md)"))
 }
 
 fn is_source(file: &str) -> bool {
@@ -166,4 +187,22 @@ fn dead_links(root: &Path, files: &[String]) -> Result<Vec<String>> {
         }
     }
     Ok(complaints)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_do_not_import_kinds() {
+        let import = "use crate::model_compilation::model::Purpose;";
+        assert!(check_kinds("operator/src/device_pool/observe.rs", import).is_some());
+        assert!(check_kinds("operator/src/children/jobs.rs", import).is_some());
+        let list = "use crate::{device_pool, model_compilation};";
+        assert!(check_kinds("operator/src/runtime/worker.rs", list).is_some());
+        assert!(check_kinds("operator/src/model_compilation/plan.rs", import).is_none());
+        // What joins the kinds may.
+        assert!(check_kinds("operator/src/stores.rs", import).is_none());
+        assert!(check_kinds("operator/src/controllers.rs", list).is_none());
+    }
 }

@@ -17,7 +17,7 @@ use crate::cache::Cache;
 use crate::failure::{Failure, Result};
 use crate::show::Progress;
 use crate::storage::{Access, Destination, Guard, Places, local};
-use crate::work::{Outcome, WorkOptions, Worker};
+use crate::work::{Outcome, WorkOptions, Worker, report_stem};
 
 /// What `hone worker` takes.
 #[derive(Args, Debug)]
@@ -79,7 +79,7 @@ fn work(arguments: &Arguments, report: &Mutex<Report>) -> Result<()> {
     match &request.work {
         Work::Delete(delete) => {
             note(report, |report| report.subject = request.subject.clone());
-            self::delete(delete, &access)
+            self::delete(delete, &request.subject.uid, &access)
         }
         Work::Compile(compile) => {
             let scratch = arguments.scratch.clone().unwrap_or_else(std::env::temp_dir);
@@ -117,11 +117,12 @@ fn request(arguments: &Arguments) -> Result<Request> {
         .map_err(|error| Failure::because(Reason::InvalidSpec, "the work cannot be begun", error))
 }
 
-/// Deletes artifacts and the reports beside them, as many as go, and fails for the first that does not.
-fn delete(delete: &Delete, access: &Access) -> Result<()> {
+/// Deletes artifacts and the reports of compilation `uid` beside them, as many as go, and fails for the first that does
+/// not.
+fn delete(delete: &Delete, uid: &str, access: &Access) -> Result<()> {
     let mut failed = None;
     for uri in &delete.uris {
-        let stem = uri.strip_suffix(".hone").unwrap_or(uri);
+        let stem = report_stem(uri.strip_suffix(".hone").unwrap_or(uri), uid);
         // The artifact last: while it is there, another try finds everything by it.
         let files = [format!("{stem}.json"), format!("{stem}.html"), uri.clone()];
         for file in files {

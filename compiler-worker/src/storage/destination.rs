@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use hone_artifact::exit_code::Reason;
 use hone_artifact::write_atomically;
 
-use super::object::{Place, Put};
+use super::object::{Place, Put, conflict};
 use super::{Access, local};
 use crate::failure::{Failure, Result};
 
@@ -49,21 +49,23 @@ impl Destination {
         }
     }
 
-    /// Writes what is named after its content: where it is there already it is not written again.
+    /// Writes what is named after its content: where the same bytes are there already they are not written again.
     ///
     /// # Errors
-    /// What the place refuses; nothing is half-written then.
+    /// `ArtifactConflict` where other bytes are there; what the place refuses. Nothing is half-written then.
     pub fn create(&self, name: &str, bytes: &[u8]) -> Result<Put> {
         match self {
             Self::Folder(folder) => {
                 let path = folder.join(name);
-                if local::read(&path, u64::MAX).is_ok_and(|found| found == bytes) {
-                    return Ok(Put::Existed);
+                match local::read(&path, u64::MAX) {
+                    Ok(found) if found == bytes => return Ok(Put::Existed),
+                    Ok(_) => return Err(conflict(&path.display().to_string())),
+                    Err(_) => {}
                 }
                 write_atomically(&path, std::iter::once(bytes))?;
                 Ok(Put::Created)
             }
-            Self::Store(_, place) => place.create(name, bytes.to_vec()),
+            Self::Store(_, place) => place.create(name, bytes),
         }
     }
 

@@ -14,21 +14,25 @@ use url::Host;
 #[derive(Clone, Debug, Default)]
 pub struct Guard {
     allowed: Vec<Allowed>,
-    everything: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Allowed {
     Host(String),
     Network(IpAddr, u8),
-    /// `s3://bucket`: whatever endpoint that bucket is reached at.
-    Bucket(String),
+    /// `s3://bucket@host`: that bucket, and for it that endpoint alone.
+    Bucket {
+        bucket: String,
+        endpoint: String,
+    },
+    /// What a bucket entry opens once the bucket is known: its endpoint.
+    Endpoint(String),
 }
 
 /// An address that may not be fetched from.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "'{host}' is at {address}, which is {kind}; allow it by name or network (--fetch-allow or HONE_FETCH_ALLOW) if that is meant"
+    "'{host}' is at {address}, which is {kind}; allow it by name, by network, or for one bucket as s3://BUCKET@HOST (--fetch-allow or HONE_FETCH_ALLOW) if that is meant"
 )]
 pub struct Forbidden {
     host: String,
@@ -37,27 +41,37 @@ pub struct Forbidden {
 }
 
 impl Guard {
-    /// Reads entries: a host name, an address, a network such as `10.0.0.0/8`, or a bucket such as
-    /// `s3://models`.
+    /// Reads entries: a host name, an address, a network such as `10.0.0.0/8`, or a bucket with the host of its
+    /// endpoint, such as `s3://models@store.example`. A bucket without a host opens nothing: the endpoint comes from
+    /// the Secret of whoever compiles.
     pub fn new(entries: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
         let entries = entries.into_iter();
         let allowed = entries.filter_map(|entry| entry_of(entry.as_ref().trim())).collect();
-        Self { allowed, everything: false }
+        Self { allowed }
     }
 
-    /// The guard for requests to a bucket (`s3://name`): all are let through where it is allowed.
-    pub fn for_bucket(&self, bucket: &str) -> Self {
-        let wanted = bucket.trim_end_matches('/');
-        let everything =
-            self.allowed.iter().any(|a| matches!(a, Allowed::Bucket(b) if b == wanted));
-        Self { allowed: self.allowed.clone(), everything: everything || self.everything }
+    /// The guard for requests to a bucket (`s3://name`): its endpoint is let through where an entry names both.
+    pub fn for_bucket(&self, wanted: &str) -> Self {
+        let wanted = wanted.trim_end_matches('/');
+        let name = wanted.rsplit('/').next().unwrap_or_default();
+        let mut allowed = self.allowed.clone();
+        for entry in &self.allowed {
+            if let Allowed::Bucket { bucket, endpoint } = entry
+                && bucket == wanted
+            {
+                allowed.push(Allowed::Endpoint(endpoint.clone()));
+                // The bucket may be part of the host's name.
+                allowed.push(Allowed::Endpoint(format!("{name}.{endpoint}")));
+            }
+        }
+        Self { allowed }
     }
 
     /// Checks one address that `host` stands for.
     pub fn check(&self, host: &str, address: IpAddr) -> Result<(), Forbidden> {
         let address = plain(address);
         let Some(kind) = not_public(address) else { return Ok(()) };
-        let allowed = self.everything || self.allowed.iter().any(|a| a.covers(host, address));
+        let allowed = self.allowed.iter().any(|a| a.covers(host, address));
         match allowed {
             true => Ok(()),
             false => Err(Forbidden { host: host.to_owned(), address, kind }),
@@ -96,9 +110,12 @@ impl Resolve for Guard {
 impl Allowed {
     fn covers(&self, host: &str, address: IpAddr) -> bool {
         match self {
-            Self::Host(allowed) => allowed.eq_ignore_ascii_case(host.trim_end_matches('.')),
+            // Metadata services have link-local addresses: a name must not lead there, whoever resolves it.
+            Self::Host(allowed) | Self::Endpoint(allowed) => {
+                allowed.eq_ignore_ascii_case(host.trim_end_matches('.')) && !is_metadata(address)
+            }
             Self::Network(network, prefix) => within(address, *network, *prefix),
-            Self::Bucket(_) => false,
+            Self::Bucket { .. } => false,
         }
     }
 }
@@ -108,7 +125,10 @@ fn entry_of(text: &str) -> Option<Allowed> {
         return None;
     }
     if text.contains("://") {
-        return Some(Allowed::Bucket(text.trim_end_matches('/').to_owned()));
+        let (bucket, endpoint) = text.split_once('@')?;
+        let endpoint = endpoint.trim_end_matches(['/', '.']).trim_matches(['[', ']']);
+        let (bucket, endpoint) = (bucket.trim_end_matches('/').to_owned(), endpoint.to_owned());
+        return (!endpoint.is_empty()).then_some(Allowed::Bucket { bucket, endpoint });
     }
     let (base, prefix) = match text.split_once('/') {
         Some((base, prefix)) => (base, Some(prefix)),
@@ -121,6 +141,18 @@ fn entry_of(text: &str) -> Option<Allowed> {
             (prefix <= bits).then_some(Allowed::Network(address, prefix))
         }
         Err(_) => Some(Allowed::Host(text.trim_end_matches('.').to_owned())),
+    }
+}
+
+/// Whether metadata services of cloud providers have such addresses.
+fn is_metadata(address: IpAddr) -> bool {
+    match plain(address) {
+        IpAddr::V4(v4) => {
+            v4.is_link_local() || matches!(v4.octets(), [100, 100, 100, 200] | [192, 0, 0, 192])
+        }
+        IpAddr::V6(v6) => {
+            v6.is_unicast_link_local() || v6.segments() == [0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254]
+        }
     }
 }
 
@@ -242,16 +274,50 @@ mod tests {
 
     #[test]
     fn names_networks_and_buckets_are_allowed() {
-        let guard =
-            Guard::new(["10.0.0.0/8", "store.internal", "fd00::/8", "s3://models", "junk/99"]);
+        let guard = Guard::new(["10.0.0.0/8", "store.internal", "fd00::/8", "junk/99"]);
         assert!(!refused(&guard, "10.9.9.9"));
         assert!(!refused(&guard, "fd12::1"));
         assert!(refused(&guard, "192.168.0.1"));
         let inside = "192.168.0.1".parse().unwrap();
         assert!(guard.check("Store.Internal", inside).is_ok());
         assert!(guard.check("other.internal", inside).is_err());
-        assert!(guard.for_bucket("s3://models").check("any", inside).is_ok());
-        assert!(guard.for_bucket("s3://others").check("any", inside).is_err());
         assert!(!refused(&Guard::new(["0.0.0.0/0"]), "127.0.0.1"));
+    }
+
+    /// The endpoint comes from a tenant's Secret: naming an allowed bucket must open no other host.
+    #[test]
+    fn a_bucket_opens_its_endpoint_and_nothing_else() {
+        let guard = Guard::new(["s3://models@store.svc", "s3://open"]);
+        let passes = |bucket: &str, host: &str, address: &str| {
+            guard.for_bucket(bucket).check(host, address.parse().unwrap()).is_ok()
+        };
+        assert!(passes("s3://models", "store.svc", "10.1.2.3"));
+        assert!(passes("s3://models/", "Models.store.svc", "10.1.2.3"));
+        for (host, address) in [
+            ("kubernetes.default.svc", "10.96.0.1"),
+            ("169.254.169.254", "169.254.169.254"),
+            ("127.0.0.1", "127.0.0.1"),
+            ("other.store.svc", "10.1.2.3"),
+            // A name server that answers for the endpoint gains nothing either.
+            ("store.svc", "169.254.169.254"),
+            ("store.svc", "fd00:ec2::254"),
+            ("store.svc", "100.100.100.200"),
+        ] {
+            assert!(!passes("s3://models", host, address), "{host} at {address}");
+        }
+        assert!(!passes("s3://others", "store.svc", "10.1.2.3"));
+        assert!(!passes("gs://models", "store.svc", "10.1.2.3"));
+        // A bucket without its endpoint opens nothing.
+        assert!(!passes("s3://open", "store.svc", "10.1.2.3"));
+        // Nor does the entry open its endpoint to plain URLs.
+        assert!(guard.check("store.svc", "10.1.2.3".parse().unwrap()).is_err());
+    }
+
+    #[test]
+    fn a_name_never_opens_a_metadata_service() {
+        let guard = Guard::new(["store.internal"]);
+        assert!(guard.check("store.internal", "169.254.169.254".parse().unwrap()).is_err());
+        // Whoever means it names the address.
+        assert!(!refused(&Guard::new(["169.254.169.254"]), "169.254.169.254"));
     }
 }

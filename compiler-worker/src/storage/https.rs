@@ -8,7 +8,7 @@ use reqwest::dns::Resolve;
 use reqwest::redirect::{Attempt, Policy};
 use reqwest::{Client, ClientBuilder, StatusCode};
 
-use super::{Guard, block_on, forbidden, local};
+use super::{Guard, block_on, forbidden, local, without_query};
 use crate::failure::{Failure, Result};
 
 const MOST_REDIRECTS: usize = 5;
@@ -57,34 +57,37 @@ fn follow(guard: &Guard, attempt: Attempt) -> reqwest::redirect::Action {
 /// # Errors
 /// `SourceForbidden`, `NotFound`, `AccessDenied`, `TooLarge`, `NetworkFault`.
 pub fn get(url: &str, guard: &Guard, limit: u64, https_only: bool) -> Result<Vec<u8>> {
+    // A query may hold what nobody else should read.
+    let shown = without_query(url);
     let parsed = url::Url::parse(url).map_err(|error| {
-        Failure::because(Reason::InvalidSpec, format!("'{url}' is not a URL"), error)
+        Failure::because(Reason::InvalidSpec, format!("'{shown}' is not a URL"), error)
     })?;
     guard.check_literal(&parsed).map_err(|refused| {
-        Failure::because(Reason::SourceForbidden, format!("'{url}' cannot be fetched"), refused)
+        Failure::because(Reason::SourceForbidden, format!("'{shown}' cannot be fetched"), refused)
     })?;
     block_on(download(url, guard, limit, https_only))?
 }
 
 async fn download(url: &str, guard: &Guard, limit: u64, https_only: bool) -> Result<Vec<u8>> {
+    let shown = without_query(url);
     let fault = |error: reqwest::Error| {
         let reason = match forbidden(&error) {
             true => Reason::SourceForbidden,
             false => Reason::NetworkFault,
         };
-        Failure::because(reason, format!("'{url}' cannot be fetched"), error.without_url())
+        Failure::because(reason, format!("'{shown}' cannot be fetched"), error.without_url())
     };
     // A client that names no host yet: its certificates are what can be missing.
     let client = client(guard, https_only).map_err(fault)?;
     let mut response = client.get(url).send().await.map_err(fault)?;
-    check_status(url, response.status())?;
+    check_status(shown, response.status())?;
     if response.content_length().is_some_and(|length| length > limit) {
-        return Err(local::too_large(url, response.content_length().unwrap_or(0), limit));
+        return Err(local::too_large(shown, response.content_length().unwrap_or(0), limit));
     }
     let mut bytes = Vec::new();
     while let Some(chunk) = response.chunk().await.map_err(fault)? {
         if bytes.len() as u64 + chunk.len() as u64 > limit {
-            return Err(local::too_large(url, limit + 1, limit));
+            return Err(local::too_large(shown, limit + 1, limit));
         }
         bytes.extend_from_slice(&chunk);
     }

@@ -1,5 +1,6 @@
 //! Where models come from and where results go: local files, `https://`, and object stores.
 
+mod answer;
 mod destination;
 mod guard;
 mod https;
@@ -42,6 +43,7 @@ impl Access {
     /// What the place refuses; `DigestMismatch` where the content is another.
     pub fn fetch(&self, source: &Source) -> Result<Vec<u8>> {
         let uri = source.uri.as_str();
+        refuse_signed(uri)?;
         let bytes = match uri.split_once("://").map(|(scheme, _)| scheme) {
             Some("file") => local::read(&self.places.existing(uri)?, self.limit)?,
             Some("https") => self.https(source)?,
@@ -70,12 +72,39 @@ impl Access {
     }
 }
 
+/// Query parameters that carry a signature or a token.
+const SIGNATURES: &[&str] =
+    &["x-amz-signature", "x-goog-signature", "signature", "sig", "token", "x-amz-security-token"];
+
+/// Refuses URLs that are credentials themselves: they would stand in the spec, in reports and in logs.
+fn refuse_signed(uri: &str) -> Result<()> {
+    let query = uri.split_once('?').map_or("", |(_, query)| query);
+    let names = query.split('&').filter_map(|part| part.split('=').next());
+    let mut names = names.map(str::to_ascii_lowercase);
+    match names.any(|name| SIGNATURES.contains(&name.as_str())) {
+        true => {
+            let message = format!(
+                "'{}' carries a signature: name the object without it and give credentialsSecretRef",
+                without_query(uri)
+            );
+            Err(Failure::new(Reason::InvalidSpec, message))
+        }
+        false => Ok(()),
+    }
+}
+
+/// A URI as it may be repeated.
+fn without_query(uri: &str) -> &str {
+    uri.split(['?', '#']).next().unwrap_or(uri)
+}
+
 fn check_digest(uri: &str, expected: Option<&str>, bytes: &[u8]) -> Result<()> {
     let Some(expected) = expected else { return Ok(()) };
     let found = sha256(bytes);
     if found == expected {
         return Ok(());
     }
+    let uri = without_query(uri);
     let message = format!(
         "'{uri}' is not the file that was meant: its digest is {found}, the spec says {expected}; correct the digest or fetch the right file"
     );
@@ -105,6 +134,20 @@ fn forbidden(error: &(dyn Error + 'static)) -> bool {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+
+    #[test]
+    fn signed_urls_are_refused_and_not_repeated() {
+        for uri in [
+            "https://b.s3.amazonaws.com/x?X-Amz-Expires=9&X-Amz-Signature=deadbeef",
+            "https://a.blob.core.windows.net/c/x?sv=1&sig=deadbeef",
+        ] {
+            let failure = refuse_signed(uri).unwrap_err();
+            assert_eq!(failure.reason, Reason::InvalidSpec);
+            assert!(!failure.chain().contains("deadbeef"), "{}", failure.chain());
+        }
+        assert!(refuse_signed("https://example.org/x?download=true").is_ok());
+        assert!(refuse_signed("s3://models/x.onnx").is_ok());
+    }
 
     #[test]
     fn another_digest_is_refused_before_parsing() {

@@ -20,6 +20,7 @@ use object_store::{
     ClientOptions, Error, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload, RetryConfig,
 };
 
+use super::answer::LastRefusal;
 use super::{Guard, block_on, forbidden, https, local};
 use crate::failure::{Failure, Result};
 
@@ -29,6 +30,7 @@ pub struct Place {
     uri: String,
     store: Arc<dyn ObjectStore>,
     key: Key,
+    refusal: LastRefusal,
 }
 
 /// Whether a conditional write found the object there already.
@@ -41,8 +43,8 @@ pub enum Put {
 }
 
 /// Connects through a client that the guard watches over.
-#[derive(Debug)]
-struct Guarded(Guard);
+#[derive(Clone, Debug)]
+struct Guarded(Guard, LastRefusal);
 
 impl HttpConnector for Guarded {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
@@ -50,7 +52,8 @@ impl HttpConnector for Guarded {
         let plain = options.get_config_value(&key).is_some_and(|value| value == "true");
         let client = https::client(&self.0, !plain)
             .map_err(|error| Error::Generic { store: "http", source: Box::new(error) })?;
-        Ok(HttpClient::new(Watched { guard: self.0.clone(), client }))
+        let refusal = self.1.clone();
+        Ok(HttpClient::new(Watched { guard: self.0.clone(), client, refusal }))
     }
 }
 
@@ -60,6 +63,7 @@ impl HttpConnector for Guarded {
 struct Watched {
     guard: Guard,
     client: reqwest::Client,
+    refusal: LastRefusal,
 }
 
 impl HttpService for Watched {
@@ -76,7 +80,8 @@ impl HttpService for Watched {
             let refused = HttpError::new(HttpErrorKind::Unknown, refused);
             return Box::pin(async { Err(refused) });
         }
-        self.client.call(request)
+        let (answer, refusal) = (self.client.call(request), self.refusal.clone());
+        Box::pin(async move { refusal.note(answer.await?).await })
     }
 }
 
@@ -94,9 +99,10 @@ impl Place {
         let key = Key::from_url_path(url.path()).map_err(|error| invalid(error.to_string()))?;
         let options = options(credentials).map_err(|error| Failure::io(named(), error))?;
         let guard = guard.for_bucket(&format!("{}://{bucket}", url.scheme()));
-        let store = build(url.scheme(), bucket, options, guard)
+        let refusal = LastRefusal::default();
+        let store = build(url.scheme(), bucket, options, Guarded(guard, refusal.clone()))
             .map_err(|error| Failure::because(Reason::InvalidSpec, named(), error))?;
-        Ok(Self { uri: uri.to_owned(), store, key })
+        Ok(Self { uri: uri.to_owned(), store, key, refusal })
     }
 
     /// The object's bytes, at most `limit`.
@@ -108,8 +114,12 @@ impl Place {
     }
 
     async fn download(&self, limit: u64) -> Result<Vec<u8>> {
-        let fault = |error| failure(format!("'{}' cannot be read", self.uri), error);
-        let found = self.store.get(&self.key).await.map_err(fault)?;
+        self.download_object(&self.key, limit).await
+    }
+
+    async fn download_object(&self, key: &Key, limit: u64) -> Result<Vec<u8>> {
+        let fault = |error| self.failure(format!("'{}' cannot be read", self.uri), error);
+        let found = self.store.get(key).await.map_err(fault)?;
         if found.meta.size > limit {
             return Err(local::too_large(&self.uri, found.meta.size, limit));
         }
@@ -125,15 +135,26 @@ impl Place {
         Ok(bytes)
     }
 
-    /// Writes `name` inside this folder if nothing is there.
+    /// Writes `name` inside this folder if nothing is there. What is there already counts only where it is the same
+    /// byte for byte: others may write to the folder, and names can be computed beforehand.
     ///
     /// # Errors
-    /// `AccessDenied`, `NotFound` for the bucket, `StorageFault`.
-    pub fn create(&self, name: &str, bytes: Vec<u8>) -> Result<Put> {
-        match block_on(self.put(name, bytes, PutMode::Create))? {
+    /// `ArtifactConflict` where other bytes are there; `AccessDenied`, `NotFound` for the bucket, `StorageFault`.
+    pub fn create(&self, name: &str, bytes: &[u8]) -> Result<Put> {
+        match block_on(self.put(name, bytes.to_vec(), PutMode::Create))? {
             Ok(()) => Ok(Put::Created),
-            Err(Error::AlreadyExists { .. } | Error::Precondition { .. }) => Ok(Put::Existed),
-            Err(error) => Err(failure(format!("'{}/{name}' cannot be written", self.uri), error)),
+            Err(Error::AlreadyExists { .. } | Error::Precondition { .. }) => {
+                let key = self.key.clone().join(name);
+                let limit = bytes.len() as u64;
+                match block_on(self.download_object(&key, limit))? {
+                    Ok(found) if found == bytes => Ok(Put::Existed),
+                    Err(error) if error.reason != Reason::TooLarge => Err(error),
+                    Ok(_) | Err(_) => Err(conflict(&format!("{}/{name}", self.uri))),
+                }
+            }
+            Err(error) => {
+                Err(self.failure(format!("'{}/{name}' cannot be written", self.uri), error))
+            }
         }
     }
 
@@ -142,8 +163,9 @@ impl Place {
     /// # Errors
     /// As for [`Place::create`].
     pub fn overwrite(&self, name: &str, bytes: Vec<u8>) -> Result<()> {
-        block_on(self.put(name, bytes, PutMode::Overwrite))?
-            .map_err(|error| failure(format!("'{}/{name}' cannot be written", self.uri), error))
+        block_on(self.put(name, bytes, PutMode::Overwrite))?.map_err(|error| {
+            self.failure(format!("'{}/{name}' cannot be written", self.uri), error)
+        })
     }
 
     async fn put(&self, name: &str, bytes: Vec<u8>, mode: PutMode) -> object_store::Result<()> {
@@ -159,20 +181,29 @@ impl Place {
     pub fn delete(&self) -> Result<()> {
         match block_on(self.store.delete(&self.key))? {
             Ok(()) | Err(Error::NotFound { .. }) => Ok(()),
-            Err(error) => Err(failure(format!("'{}' cannot be deleted", self.uri), error)),
+            Err(error) => Err(self.failure(format!("'{}' cannot be deleted", self.uri), error)),
         }
+    }
+
+    /// The failure behind an error of the library, whose own text repeats what servers said.
+    fn failure(&self, message: String, error: Error) -> Failure {
+        let reason = match &error {
+            error if forbidden(error) => Reason::SourceForbidden,
+            Error::NotFound { .. } => Reason::NotFound,
+            Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => Reason::AccessDenied,
+            Error::NotImplemented { .. } | Error::NotSupported { .. } => Reason::NotSupportedYet,
+            _ => Reason::StorageFault,
+        };
+        Failure::new(reason, format!("{message}: {}", self.refusal.words(&error)))
     }
 }
 
-fn failure(message: String, error: Error) -> Failure {
-    let reason = match &error {
-        error if forbidden(error) => Reason::SourceForbidden,
-        Error::NotFound { .. } => Reason::NotFound,
-        Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => Reason::AccessDenied,
-        Error::NotImplemented { .. } | Error::NotSupported { .. } => Reason::NotSupportedYet,
-        _ => Reason::StorageFault,
-    };
-    Failure::because(reason, message, error)
+/// Other bytes lie where an artifact is to be stored.
+pub(super) fn conflict(uri: &str) -> Failure {
+    let message = format!(
+        "'{uri}' exists and holds other bytes than this artifact: find out who wrote it, delete it, or choose another output"
+    );
+    Failure::new(Reason::ArtifactConflict, message)
 }
 
 /// The options in a folder: names as the files are, without a line's end that an editor left.
@@ -198,7 +229,7 @@ fn build(
     scheme: &str,
     bucket: &str,
     options: Vec<(String, String)>,
-    guard: Guard,
+    connector: Guarded,
 ) -> object_store::Result<Arc<dyn ObjectStore>> {
     let retry = RetryConfig {
         max_retries: 4,
@@ -216,7 +247,7 @@ fn build(
                     }
                 });
             let builder = builder.with_bucket_name(bucket).with_retry(retry);
-            Arc::new(builder.with_http_connector(Guarded(guard)).build()?)
+            Arc::new(builder.with_http_connector(connector).build()?)
         }
         "gs" => {
             let start = GoogleCloudStorageBuilder::from_env();
@@ -229,7 +260,7 @@ fn build(
                     },
                 );
             let builder = builder.with_bucket_name(bucket).with_retry(retry);
-            Arc::new(builder.with_http_connector(Guarded(guard)).build()?)
+            Arc::new(builder.with_http_connector(connector).build()?)
         }
         _ => {
             let start = MicrosoftAzureBuilder::from_env();
@@ -241,7 +272,7 @@ fn build(
                     Err(_) => builder,
                 });
             let builder = builder.with_container_name(bucket).with_retry(retry);
-            Arc::new(builder.with_http_connector(Guarded(guard)).build()?)
+            Arc::new(builder.with_http_connector(connector).build()?)
         }
     })
 }
@@ -275,9 +306,76 @@ mod tests {
         let place = Place::open("s3://models/a.onnx", Some(folder.path()), &Guard::default());
         let failure = place.and_then(|place| place.get(10)).unwrap_err();
         assert_eq!(failure.reason, Reason::SourceForbidden, "{}", failure.chain());
-        let allowed = Guard::new(["s3://models"]);
+        let allowed = Guard::new(["s3://models@127.0.0.1"]);
         let place = Place::open("s3://models/a.onnx", Some(folder.path()), &allowed);
         let failure = place.and_then(|place| place.get(10)).unwrap_err();
         assert_eq!(failure.reason, Reason::StorageFault, "{}", failure.chain());
+    }
+
+    /// A store on this machine that gives each of these answers to one connection; its port.
+    fn store(answers: Vec<String>) -> u16 {
+        use std::io::{Read, Write};
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        std::thread::spawn(move || {
+            for answer in answers {
+                let (mut stream, _) = listener.accept().unwrap();
+                let mut request = vec![0; 1 << 16];
+                let _ = stream.read(&mut request);
+                let _ = stream.write_all(answer.as_bytes());
+            }
+        });
+        port
+    }
+
+    fn answer(status: &str, body: &str) -> String {
+        format!(
+            "HTTP/1.1 {status}\r\nContent-Length: {}\r\nETag: \"e\"\r\nLast-Modified: Thu, 01 Jan 2026 00:00:00 GMT\r\nConnection: close\r\n\r\n{body}",
+            body.len()
+        )
+    }
+
+    fn place(port: u16) -> Place {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, value) in [
+            ("AWS_ENDPOINT", format!("http://127.0.0.1:{port}").as_str()),
+            ("AWS_ALLOW_HTTP", "true"),
+            ("AWS_ACCESS_KEY_ID", "a"),
+            ("AWS_SECRET_ACCESS_KEY", "b"),
+        ] {
+            fs::write(folder.path().join(name), value).unwrap();
+        }
+        let guard = Guard::new(["s3://models@127.0.0.1"]);
+        Place::open("s3://models/x", Some(folder.path()), &guard).unwrap()
+    }
+
+    #[test]
+    fn nothing_of_a_servers_answer_is_repeated_but_status_and_code() {
+        const SECRET: &str = "<Error><Code>AccessDenied</Code><Message>token eyJhbGciOi</Message><AWSAccessKeyId>AKIA123</AWSAccessKeyId></Error>";
+        for (status, reason) in [
+            ("403 Forbidden", Reason::AccessDenied),
+            ("404 Not Found", Reason::NotFound),
+            ("418 eyJhbGciOi", Reason::StorageFault),
+        ] {
+            let place = place(store(vec![answer(status, SECRET)]));
+            let text = place.get(100).map_err(|failure| (failure.reason, failure.chain()));
+            let (found, text) = text.unwrap_err();
+            assert_eq!(found, reason, "{text}");
+            assert!(text.contains(&status[..3]) && text.contains("AccessDenied"), "{text}");
+            assert!(!text.contains("eyJ") && !text.contains("AKIA"), "{text}");
+        }
+    }
+
+    /// S3: an object that is there already is ours only where its bytes are.
+    #[test]
+    fn what_is_there_already_is_compared() {
+        let exists = || answer("412 Precondition Failed", "");
+        let same = place(store(vec![exists(), answer("200 OK", "code")]));
+        assert_eq!(same.create("a.hone", b"code").unwrap(), Put::Existed);
+        for other in ["evil", "more than the code", ""] {
+            let other = place(store(vec![exists(), answer("200 OK", other)]));
+            let failure = other.create("a.hone", b"code").unwrap_err();
+            assert_eq!(failure.reason, Reason::ArtifactConflict, "{}", failure.chain());
+        }
     }
 }

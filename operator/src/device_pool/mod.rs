@@ -10,9 +10,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hone_crds::DevicePool;
-use kube::runtime::controller::Action;
 
 use crate::context::Context;
+
+/// The controller's name in keys, metrics and logs.
+pub const CONTROLLER: &str = "devicepool";
 
 /// Time between two looks: devices come, go and change hands without touching the pool itself.
 const EVERY: Duration = Duration::from_secs(10);
@@ -24,9 +26,9 @@ const EVERY: Duration = Duration::from_secs(10);
 pub async fn reconcile(
     object: Arc<DevicePool>,
     context: Arc<Context>,
-) -> Result<Action, status::StatusError> {
+) -> Result<Option<Duration>, status::StatusError> {
     let observed = observe::observe(&context, &object);
     let wanted = plan::plan(&observed);
     status::write(&context, &object, wanted).await?;
-    Ok(Action::requeue(EVERY))
+    Ok(Some(EVERY))
 }

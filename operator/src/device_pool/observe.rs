@@ -8,9 +8,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 use serde::Deserialize;
 
+use crate::children::jobs::{JobFacts, Purpose};
 use crate::context::Context;
-use crate::model_compilation::model::Purpose;
-use crate::watched::{JobFacts, NodeFacts};
+use crate::nodes::NodeFacts;
 
 /// What a pool's status depends on.
 #[derive(Clone, Debug, Deserialize)]
@@ -80,10 +80,10 @@ pub fn observe(context: &Context, object: &DevicePool) -> Observed {
 /// A Job that has a worker that runs in the pool.
 fn worker_view(job: &JobFacts, pool: &str) -> Option<WorkerView> {
     let runs = job.view.purpose == Purpose::Compile && job.view.ready > 0;
-    (runs && job.pool.as_deref() == Some(pool)).then(|| WorkerView {
+    (runs && job.view.pool.as_deref() == Some(pool)).then(|| WorkerView {
         namespace: job.namespace.clone(),
         job: job.view.name.clone(),
-        since: job.since.clone(),
+        since: job.view.started.clone(),
     })
 }
 
@@ -103,7 +103,7 @@ fn node_view(node: &NodeFacts, pool: &DevicePool) -> NodeView {
 
 fn fingerprints(context: &Context, pool: &str) -> BTreeMap<String, i64> {
     let mut counts = BTreeMap::new();
-    for object in context.stores.compilations.state() {
+    for object in context.stores.compilations.all() {
         let targets = object.status.iter().flat_map(|status| &status.targets);
         let measured = targets.filter(|target| target.pool.as_deref() == Some(pool));
         for fingerprint in measured.filter_map(|target| target.fingerprint.as_ref()) {

@@ -5,9 +5,9 @@ use kube::api::{Patch, PatchParams};
 use kube::{Api, Resource, ResourceExt};
 use serde_json::json;
 
+use crate::children::names::MANAGER;
 use crate::context::Context;
-use crate::controllers::Expected;
-use crate::model_compilation::names::MANAGER;
+use crate::runtime::worker::{FailureClass, ReconcileFailure, class_of};
 
 /// Why the status could not be written.
 #[derive(Debug, thiserror::Error)]
@@ -18,9 +18,9 @@ pub struct StatusError {
     source: Box<kube::Error>,
 }
 
-impl Expected for StatusError {
-    fn is_expected(&self) -> bool {
-        matches!(&*self.source, kube::Error::Api(status) if status.code == 409)
+impl ReconcileFailure for StatusError {
+    fn class(&self) -> FailureClass {
+        class_of(&self.source)
     }
 }
 

@@ -1,16 +1,18 @@
 //! Does what a plan says. Each action may be done again harmlessly.
 
+use std::collections::BTreeMap;
+
 use hone_crds::ModelCompilation;
-use hone_crds::status::Failure;
 use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy};
 use kube::{Api, Resource, ResourceExt};
 use serde_json::json;
 
 use super::job::{self, JobError};
-use super::model::{Action, JobBounds, JobPlan, Plan};
-use super::names;
-use super::target::failure;
+use super::model::{Action, JobBounds, JobPlan, Plan, Refusal};
+use crate::children::reasons::Reason;
+use crate::children::{names, owner};
 use crate::context::Context;
 
 /// Why an action failed in a way that is worth trying again.
@@ -40,8 +42,10 @@ pub struct Applied {
     pub plan: Plan,
     /// The resource version to which the status belongs.
     pub resource_version: Option<String>,
-    /// Targets whose Job the API server refused, and why.
-    pub refused: Vec<(Option<String>, Failure)>,
+    /// Jobs that the API server refused, by name.
+    pub refusals: BTreeMap<String, Refusal>,
+    /// The pools of Jobs that were there already, by name.
+    pub pools: BTreeMap<String, String>,
     /// Whether the object is on its way out, so that no status is written.
     pub gone: bool,
 }
@@ -58,9 +62,11 @@ pub async fn apply(
     let mut applied = Applied {
         resource_version: object.resource_version(),
         plan,
-        refused: Vec::new(),
+        refusals: BTreeMap::new(),
+        pools: BTreeMap::new(),
         gone: false,
     };
+    let mut failed = None;
     for action in applied.plan.actions.clone() {
         if !context.fence.leads() {
             return Err(ApplyError::NotLeading);
@@ -73,11 +79,11 @@ pub async fn apply(
                 applied.resource_version = set_finalizer(context, object, false).await?;
                 applied.gone |= object.metadata.deletion_timestamp.is_some();
             }
-            Action::CreateJob(plan) => {
-                if let Some(why) = create_job(context, object, &plan).await? {
-                    applied.refused.push((plan.target.clone(), why));
-                }
-            }
+            // One target's Job that cannot be made does not keep the others from theirs.
+            Action::CreateJob(plan) => match create_job(context, object, &plan).await {
+                Ok(made) => note(&mut applied, plan.name, made),
+                Err(error) => failed = failed.or(Some(error)),
+            },
             Action::DeleteJob(name) => delete_job(context, object, &name).await?,
             Action::AdjustJob(bounds) => adjust_job(context, object, &bounds).await?,
             Action::DeleteSelf => {
@@ -85,11 +91,28 @@ pub async fn apply(
                 applied.gone = true;
             }
             // A Job that was refused has not started.
-            Action::Event(event) if event.reason == "Started" && !applied.refused.is_empty() => {}
+            Action::Event(event)
+                if event.reason == Reason::Started.as_str()
+                    && applied.refusals.keys().any(|job| event.note.contains(job)) => {}
             Action::Event(event) => context.events.send(event, object.object_ref(&())),
         }
     }
-    Ok(applied)
+    failed.map_or(Ok(applied), Err)
+}
+
+/// What became of a Job that was to be made.
+enum Made {
+    /// It is there. Where it was before: the pool that it names.
+    There(Option<String>),
+    Refused(Refusal),
+}
+
+fn note(applied: &mut Applied, job: String, made: Made) {
+    match made {
+        Made::There(Some(pool)) => drop(applied.pools.insert(job, pool)),
+        Made::There(None) => {}
+        Made::Refused(why) => drop(applied.refusals.insert(job, why)),
+    }
 }
 
 fn kube_error(what: String) -> impl FnOnce(kube::Error) -> ApplyError {
@@ -131,28 +154,48 @@ async fn set_finalizer(
     }
 }
 
-/// Makes the Job, which its name identifies; the failure where the API server refuses it for what is
-/// in it. Made and not applied: that costs the API server a fraction, and nothing of it is changed later.
+/// Makes the Job, which its name identifies. Made and not applied: that costs the API server a fraction, and nothing
+/// of it is changed later.
 async fn create_job(
     context: &Context,
     object: &ModelCompilation,
     plan: &JobPlan,
-) -> Result<Option<Failure>, ApplyError> {
+) -> Result<Made, ApplyError> {
     let manifest = job::manifest(&context.config, object, plan)?;
     let params =
         PostParams { field_manager: Some(names::MANAGER.to_owned()), ..PostParams::default() };
-    match jobs(context, object).create(&params, &manifest).await {
+    let api = jobs(context, object);
+    match api.create(&params, &manifest).await {
         Ok(_) => {
             context.metrics.jobs_created();
-            Ok(None)
+            Ok(Made::There(None))
         }
-        // Made already, by this reconcile cut short or by the replica before.
-        Err(kube::Error::Api(status)) if status.code == 409 => Ok(None),
+        // Made already, by this reconcile cut short or by the replica before; or by somebody else.
+        Err(kube::Error::Api(status)) if status.code == 409 => {
+            match api.get_metadata_opt(&plan.name).await {
+                Ok(found) => Ok(existing(object, found.map(|found| found.metadata))),
+                Err(error) => Err(kube_error(format!("read Job '{}'", plan.name))(error)),
+            }
+        }
         Err(kube::Error::Api(status)) if matches!(status.code, 400 | 403 | 422) => {
-            let message = format!("the API server refuses Job '{}': {}", plan.name, status.message);
-            Ok(Some(failure("JobRefused", &message)))
+            Ok(Made::Refused(Refusal { code: status.code, message: status.message.clone() }))
         }
         Err(error) => Err(kube_error(format!("make Job '{}'", plan.name))(error)),
+    }
+}
+
+/// A Job of the wanted name is there: ours by its owner's uid, or another's.
+fn existing(object: &ModelCompilation, found: Option<ObjectMeta>) -> Made {
+    let Some(found) = found else { return Made::There(None) };
+    let kind = ModelCompilation::kind(&());
+    let owner = owner::controller(&found, hone_crds::GROUP, &kind);
+    match owner.is_some_and(|owner| Some(&owner.uid) == object.metadata.uid.as_ref()) {
+        true => {
+            let pool = found.annotations.iter().flatten();
+            let mut pool = pool.filter(|(key, _)| *key == names::POOL_ANNOTATION);
+            Made::There(pool.next().map(|(_, pool)| pool.clone()))
+        }
+        false => Made::Refused(Refusal { code: 409, message: "another owns it".to_owned() }),
     }
 }
 

@@ -3,85 +3,130 @@
 use hone_crds::model_compilation::DeletionPolicy;
 
 use super::model::{
-    Action, EventPlan, Finish, JobBounds, JobPlan, Observed, Plan, PoolView, Purpose,
+    Action, EventPlan, Finish, JobBounds, JobPlan, JobView, Observed, Outcome, Plan, PoolView,
+    Purpose,
 };
-use super::names::FINALIZER;
-use super::{digest, pools, request};
+use super::{digest, pools, request, result};
+use crate::children::bounds::{EVENT_NOTE, bounded};
+use crate::children::names::FINALIZER;
+use crate::children::reasons::Reason;
 use crate::config::Config;
 
-/// Stored artifacts first, then the finalizer; the finalizer alone where they stay or cannot go.
+/// The pods of the compilation first, then what they stored, then the finalizer; the finalizer alone where that stays
+/// or cannot go.
 pub fn plan(config: &Config, observed: &Observed) -> Plan {
     let metadata = &observed.object.metadata;
     if !metadata.finalizers.iter().flatten().any(|f| f == FINALIZER) {
         return done(Vec::new());
     }
-    let uris = uris(observed);
-    if observed.object.spec.output.deletion_policy != DeletionPolicy::Delete || uris.is_empty() {
+    if observed.object.spec.output.deletion_policy != DeletionPolicy::Delete {
         return done(vec![Action::RemoveFinalizer]);
-    }
-    let give_up = |why: &str| {
-        let note = format!("{why}; still stored: {}", uris.join(", "));
-        let note = hone_crds::conditions::bounded(&note, 1000).to_owned();
-        done(vec![EventPlan::warning("ArtifactsLeft", note), Action::RemoveFinalizer])
-    };
-    if observed.namespace.terminating {
-        return give_up("the namespace is going away: no pod is made in it to delete artifacts");
     }
     let since = metadata.deletion_timestamp.as_ref();
     let since = since.map_or(0, |time| time.0.as_second());
     let left = since + config.cleanup_deadline_seconds - observed.now.0.as_second();
+    let (shared, uris): (Vec<String>, Vec<String>) =
+        uris(observed).into_iter().partition(|uri| observed.shared_artifacts.contains(uri));
+    let give_up = |why: &str| give_up(why, &uris);
+    if !observed.namespace.terminating && left > 0 {
+        // While a worker runs it may store more, and while another compilation of the same folder is at work it may
+        // come to name the same artifacts.
+        if let Some(actions) = stop_workers(observed) {
+            return wait(actions, 2);
+        }
+        if !uris.is_empty() && !observed.in_flight.is_empty() {
+            return wait(Vec::new(), u64::try_from(left).unwrap_or(1).min(10));
+        }
+    }
+    if uris.is_empty() {
+        let left = shared.len();
+        return match left {
+            0 => done(vec![Action::RemoveFinalizer]),
+            _ => leave_shared(&shared),
+        };
+    }
+    if observed.namespace.terminating {
+        return give_up("the namespace is going away: no pod is made in it to delete artifacts");
+    }
     if left <= 0 {
         return give_up("deleting the artifacts took too long");
     }
-    let name = digest::cleanup_name(&observed.object, &uris);
-    let mut actions: Vec<Action> = observed
-        .jobs
-        .iter()
-        .filter(|job| job.purpose == Purpose::Compile && job.finish.is_none() && !job.deleting)
-        .map(|job| Action::DeleteJob(job.name.clone()))
-        .collect();
+    clean_up(observed, &uris, left)
+}
+
+/// Deletes Jobs that compile; `None` when none is left.
+fn stop_workers(observed: &Observed) -> Option<Vec<Action>> {
+    let compiles = |job: &&JobView| job.purpose == Purpose::Compile && job.finish.is_none();
+    let workers: Vec<&JobView> = observed.jobs.iter().filter(compiles).collect();
+    let to_delete = workers.iter().filter(|job| !job.deleting);
+    let actions = to_delete.map(|job| Action::DeleteJob(job.name.clone())).collect();
+    (!workers.is_empty()).then_some(actions)
+}
+
+/// The Job that deletes what was stored, and what follows from how it ends.
+fn clean_up(observed: &Observed, uris: &[String], left: i64) -> Plan {
+    let name = digest::cleanup_name(&observed.object, uris);
     let again = u64::try_from(left).unwrap_or(1).min(30);
-    match observed.jobs.iter().find(|job| job.name == name) {
-        Some(job) => match &job.finish {
-            Some(Finish::Complete) => {
-                actions.push(EventPlan::normal(
-                    "ArtifactsDeleted",
-                    format!("{} artifacts deleted", uris.len()),
-                ));
-                actions.push(Action::RemoveFinalizer);
-                done(actions)
-            }
-            Some(Finish::Failed(reason)) => {
-                give_up(&format!("Job '{name}' could not delete the artifacts ({reason})"))
-            }
-            None => wait(actions, again),
-        },
-        None => {
-            actions.push(Action::CreateJob(Box::new(JobPlan {
-                bounds: JobBounds {
-                    name: name.clone(),
-                    active_deadline_seconds: left.max(1),
-                    backoff_limit: 3,
-                },
-                name,
-                purpose: Purpose::Cleanup,
-                target: None,
-                pool: any_pool(observed),
-                request: request::delete(&observed.object, &uris),
-            })));
-            wait(actions, again)
+    let Some(job) = observed.jobs.iter().find(|job| job.name == name) else {
+        let plan = JobPlan {
+            bounds: JobBounds {
+                name: name.clone(),
+                active_deadline_seconds: left.max(1),
+                backoff_limit: 3,
+            },
+            name,
+            purpose: Purpose::Cleanup,
+            target: None,
+            pool: any_pool(observed),
+            request: request::delete(&observed.object, uris),
+        };
+        return wait(vec![Action::CreateJob(Box::new(plan))], again);
+    };
+    match &job.finish {
+        Some(Finish::Complete) => {
+            let note = format!("{} artifacts deleted", uris.len());
+            let event = EventPlan::of(Reason::ArtifactsDeleted, note);
+            done(vec![Action::Event(event), Action::RemoveFinalizer])
         }
+        Some(Finish::Failed(reason)) => {
+            give_up(&format!("Job '{name}' could not delete the artifacts ({reason})"), uris)
+        }
+        None => match observed.waits.get(&name).filter(|wait| wait.reason.is_hopeless()) {
+            Some(why) => give_up(
+                &format!("Job '{name}' cannot start ({}): {}", why.reason, why.message),
+                uris,
+            ),
+            None => wait(Vec::new(), again),
+        },
     }
 }
 
-/// Artifacts of this object that no other names.
-fn uris(observed: &Observed) -> Vec<String> {
-    let targets = observed.object.status.iter().flat_map(|s| &s.targets);
-    let mut uris: Vec<String> = targets
-        .filter_map(|target| target.artifact.as_ref())
-        .map(|artifact| artifact.uri.clone())
-        .filter(|uri| !observed.shared_artifacts.contains(uri))
-        .collect();
+fn give_up(why: &str, uris: &[String]) -> Plan {
+    let note = format!("{why}; still stored: {}", uris.join(", "));
+    let event = EventPlan::of(Reason::ArtifactsLeft, bounded(&note, EVENT_NOTE));
+    done(vec![Action::Event(event), Action::RemoveFinalizer])
+}
+
+fn leave_shared(uris: &[String]) -> Plan {
+    let note =
+        format!("other compilations name the same artifacts, which stay: {}", uris.join(", "));
+    let event = EventPlan::of(Reason::ArtifactsShared, bounded(&note, EVENT_NOTE));
+    done(vec![Action::Event(event), Action::RemoveFinalizer])
+}
+
+/// Artifacts that this object stored: those of its targets, those of workers whose status is not written yet, and
+/// those of earlier specs and removed targets.
+pub fn uris(observed: &Observed) -> Vec<String> {
+    let status = observed.object.status.as_ref();
+    let targets = status.into_iter().flat_map(|status| &status.targets);
+    let of_targets = targets.filter_map(|target| target.artifact.as_ref()).map(|a| a.uri.clone());
+    let superseded = status.into_iter().flat_map(|status| status.superseded.clone());
+    let output = &observed.object.spec.output.uri;
+    let unwritten = observed.outcomes.values().filter_map(|outcome| match outcome {
+        Outcome::Ended(ended) => result::stored(ended, output),
+        Outcome::NoPod => None,
+    });
+    let mut uris: Vec<String> = of_targets.chain(superseded).chain(unwritten).collect();
     uris.sort();
     uris.dedup();
     uris

@@ -15,7 +15,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use super::names::RETRY_ANNOTATION;
+use crate::children::names::RETRY_ANNOTATION;
 use crate::config::Config;
 
 /// `sha256:` of the value's JSON, whose keys are sorted.

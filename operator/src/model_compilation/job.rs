@@ -9,17 +9,16 @@ use hone_crds::device_pool::{DeviceKind, DevicePoolSpec, Exclusivity};
 use hone_crds::model_compilation::Worker;
 use k8s_openapi::api::batch::v1::{Job, JobSpec, PodFailurePolicy};
 use k8s_openapi::api::core::v1::{
-    Affinity, Container, PodSpec, PodTemplateSpec, ResourceRequirements,
+    Affinity, Container, LocalObjectReference, PodSpec, PodTemplateSpec, ResourceRequirements,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
-use kube::Resource;
 use serde_json::{Value, json};
 
 use super::model::{JobPlan, PoolView, Purpose};
-use super::names;
 use super::request::{CREDENTIALS, secrets};
+use crate::children::{bounds, names, owner};
 use crate::config::Config;
 
 /// Why a Job cannot be written down.
@@ -48,7 +47,8 @@ pub fn manifest(
             name: Some(plan.name.clone()),
             namespace: object.metadata.namespace.clone(),
             labels: Some(labels.clone()),
-            owner_references: Some(vec![owner(object)]),
+            annotations: pool_annotation(plan),
+            owner_references: Some(vec![owner::reference(object)]),
             ..ObjectMeta::default()
         },
         spec: Some(JobSpec {
@@ -76,17 +76,6 @@ pub fn manifest(
     })
 }
 
-fn owner(object: &ModelCompilation) -> OwnerReference {
-    OwnerReference {
-        api_version: ModelCompilation::api_version(&()).into_owned(),
-        kind: ModelCompilation::kind(&()).into_owned(),
-        name: object.metadata.name.clone().unwrap_or_default(),
-        uid: object.metadata.uid.clone().unwrap_or_default(),
-        controller: Some(true),
-        block_owner_deletion: Some(true),
-    }
-}
-
 fn labels(object: &ModelCompilation, plan: &JobPlan) -> BTreeMap<String, String> {
     let metadata = &object.metadata;
     let copied = metadata.labels.iter().flatten();
@@ -95,10 +84,8 @@ fn labels(object: &ModelCompilation, plan: &JobPlan) -> BTreeMap<String, String>
         .map(|(key, value)| (key.clone(), value.clone()))
         .collect();
     let mut set = |key: &str, value: &str| {
-        // Names may be longer than labels; what does not fit is found by the uid.
-        if value.len() <= 63 {
-            labels.insert(key.to_owned(), value.to_owned());
-        }
+        // Names may be longer than labels.
+        labels.insert(key.to_owned(), bounds::label(value));
     };
     set(names::MANAGED_BY, names::MANAGER);
     set(names::UID_LABEL, metadata.uid.as_deref().unwrap_or_default());
@@ -117,6 +104,12 @@ fn labels(object: &ModelCompilation, plan: &JobPlan) -> BTreeMap<String, String>
         set(names::POOL_LABEL, &pool.name);
     }
     labels
+}
+
+/// The name of the pool, whatever its length.
+fn pool_annotation(plan: &JobPlan) -> Option<BTreeMap<String, String>> {
+    let pool = plan.pool.as_ref().filter(|_| plan.purpose == Purpose::Compile)?;
+    Some(BTreeMap::from([(names::POOL_ANNOTATION.to_owned(), pool.name.clone())]))
 }
 
 /// Annotations of the object that the administrator wants on its pods.
@@ -150,7 +143,7 @@ fn pod(
     let worker = object.spec.worker.clone().unwrap_or_default();
     let device = plan.purpose == Purpose::Compile;
     let pool = plan.pool.as_ref();
-    let (volumes, mounts) = volumes(config, object);
+    let (volumes, mounts) = volumes(config, object, plan.purpose);
     let container = json!({
         "name": names::CONTAINER,
         "image": config.worker_image,
@@ -187,8 +180,13 @@ fn pod(
         },
     }))?;
     pod.containers = vec![container];
+    let pull = config.worker_image_pull_secrets.iter();
+    let pull: Vec<LocalObjectReference> =
+        pull.map(|name| LocalObjectReference { name: name.clone() }).collect();
+    pod.image_pull_secrets = (!pull.is_empty()).then_some(pull);
+    // A clean-up needs the identity that wrote what it deletes, and nobody waits for it.
     pod.service_account_name = worker.service_account_name;
-    pod.priority_class_name = worker.priority_class_name;
+    pod.priority_class_name = worker.priority_class_name.filter(|_| device);
     if let Some(pool) = pool {
         place(&mut pod, object, plan, pool, device)?;
     }
@@ -205,18 +203,19 @@ fn place(
 ) -> Result<(), serde_json::Error> {
     let spec = &pool.spec;
     pod.tolerations = Some(serde_json::from_value(json!(spec.tolerations))?);
+    if !device {
+        // A clean-up runs on any node: those of the pool may be scaled down to none.
+        return Ok(());
+    }
     let mut selector = spec.node_selector.clone().unwrap_or_default();
     let mut targets = object.spec.targets.iter();
     let target = targets.find(|target| Some(&target.name) == plan.target.as_ref());
     let platform = target.and_then(|target| target.platform.as_ref()).or(spec.platform.as_ref());
-    if let Some(platform) = platform.filter(|_| device) {
+    if let Some(platform) = platform {
         selector.entry("kubernetes.io/arch".to_owned()).or_insert_with(|| platform.arch.clone());
     }
     if !selector.is_empty() {
         pod.node_selector = Some(selector);
-    }
-    if !device {
-        return Ok(());
     }
     pod.runtime_class_name.clone_from(&spec.runtime_class_name);
     if let Some(template) = &spec.resource_claim_template {
@@ -259,7 +258,8 @@ fn resources(
     pool: Option<&DevicePoolSpec>,
     device: bool,
 ) -> ResourceRequirements {
-    let asked = worker.resources.clone().unwrap_or_default();
+    // The resources are those of compiling.
+    let asked = worker.resources.clone().filter(|_| device).unwrap_or_default();
     let quantity = |value: &IntOrString| match value {
         IntOrString::Int(number) => Quantity(number.to_string()),
         IntOrString::String(text) => Quantity(text.clone()),
@@ -268,10 +268,18 @@ fn resources(
         map.iter().map(|(key, value)| (key.clone(), quantity(value))).collect()
     };
     let (mut requests, mut limits) = (convert(&asked.requests), convert(&asked.limits));
-    for (key, value) in [("cpu", &config.default_cpu), ("memory", &config.default_memory)] {
-        if !requests.contains_key(key) && !limits.contains_key(key) && device {
+    let defaults = match device {
+        true => [("cpu", &config.default_cpu), ("memory", &config.default_memory)],
+        false => [("cpu", &config.cleanup_cpu), ("memory", &config.cleanup_memory)],
+    };
+    for (key, value) in defaults {
+        if !requests.contains_key(key) && !limits.contains_key(key) {
             requests.insert(key.to_owned(), Quantity(value.clone()));
         }
+    }
+    // What is not bounded takes memory from neighbours: without a limit the request is one.
+    if let (Some(memory), false) = (requests.get("memory"), limits.contains_key("memory")) {
+        limits.insert("memory".to_owned(), memory.clone());
     }
     if let Some(resource) = pool.and_then(|pool| pool.extended_resource.as_ref()) {
         limits.insert(resource.name.clone(), Quantity(resource.count.to_string()));
@@ -291,7 +299,11 @@ fn resources(
 }
 
 /// Scratch space, credentials and the shared volume: volumes and their mounts.
-fn volumes(config: &Config, object: &ModelCompilation) -> (Vec<Value>, Vec<Value>) {
+fn volumes(
+    config: &Config,
+    object: &ModelCompilation,
+    purpose: Purpose,
+) -> (Vec<Value>, Vec<Value>) {
     let mut volumes = vec![json!({
         "name": "scratch", "emptyDir": {"sizeLimit": config.scratch_size},
     })];
@@ -299,7 +311,7 @@ fn volumes(config: &Config, object: &ModelCompilation) -> (Vec<Value>, Vec<Value
         json!({"name": "scratch", "mountPath": "/scratch"}),
         json!({"name": "scratch", "mountPath": "/tmp", "subPath": "tmp"}),
     ];
-    for (use_, secret) in secrets(object) {
+    for (use_, secret) in secrets(object, purpose) {
         let name = format!("credentials-{use_}");
         volumes.push(json!({
             "name": name, "secret": {"secretName": secret, "defaultMode": 0o440},
@@ -308,7 +320,8 @@ fn volumes(config: &Config, object: &ModelCompilation) -> (Vec<Value>, Vec<Value
             "name": name, "mountPath": format!("{CREDENTIALS}/{use_}"), "readOnly": true,
         }));
     }
-    if let Some(claim) = &config.shared_volume_claim {
+    let local = purpose == Purpose::Compile || object.spec.output.uri.starts_with("file://");
+    if let Some(claim) = config.shared_volume_claim.as_ref().filter(|_| local) {
         volumes.push(json!({
             "name": "shared", "persistentVolumeClaim": {"claimName": claim},
         }));
@@ -323,6 +336,10 @@ fn environment(config: &Config, request: &Request) -> Result<Vec<Value>, serde_j
         json!({"name": "HONE_SCRATCH", "value": "/scratch"}),
         json!({"name": "HOME", "value": "/scratch"}),
     ];
+    if config.shared_volume_claim.is_some() {
+        // Where `file://` may lead is where the volume is.
+        environment.push(json!({"name": "HONE_FILE_ROOT", "value": config.shared_volume_path}));
+    }
     if !config.fetch_allow.is_empty() {
         let allow = config.fetch_allow.join(",");
         environment.push(json!({"name": "HONE_FETCH_ALLOW", "value": allow}));

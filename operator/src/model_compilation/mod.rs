@@ -6,10 +6,10 @@ pub mod digest;
 pub mod goals;
 pub mod job;
 pub mod model;
-pub mod names;
 pub mod observe;
 pub mod plan;
 pub mod pools;
+pub mod quantity;
 pub mod reconcile;
 pub mod refusal;
 pub mod request;
@@ -17,3 +17,6 @@ pub mod result;
 pub mod status;
 pub mod summary;
 pub mod target;
+
+/// The controller's name in keys, metrics and logs.
+pub const CONTROLLER: &str = "modelcompilation";

@@ -10,6 +10,10 @@ use hone_crds::{ModelCompilation, ModelCompilationStatus, TargetStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::{Deserialize, Serialize};
 
+pub use crate::children::events::EventPlan;
+pub use crate::children::jobs::{Finish, JobView, Purpose};
+use crate::children::pods::Wait;
+
 /// Everything that a plan depends on, besides the [`crate::config::Config`].
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -28,6 +32,12 @@ pub struct Observed {
     /// absent here has not been looked at.
     #[serde(default)]
     pub outcomes: BTreeMap<String, Outcome>,
+    /// Why the workers of Jobs do not start, by the Job's name.
+    #[serde(default)]
+    pub waits: BTreeMap<String, Wait>,
+    /// Jobs that the API server has just refused, by name.
+    #[serde(default)]
+    pub refusals: BTreeMap<String, Refusal>,
     /// Every DevicePool.
     #[serde(default)]
     pub pools: Vec<PoolView>,
@@ -37,63 +47,23 @@ pub struct Observed {
     /// Results of other compilations that may be used, by content key.
     #[serde(default)]
     pub cached: BTreeMap<String, TargetStatus>,
-    /// URIs of artifacts that other compilations name; looked up only for a deletion.
+    /// URIs of artifacts that other compilations of any namespace name; looked up only for a deletion.
     #[serde(default)]
     pub shared_artifacts: BTreeSet<String>,
+    /// Names of other compilations that are at work on the same output folder, and so may come to name the same
+    /// artifacts; looked up only for a deletion.
+    #[serde(default)]
+    pub in_flight: BTreeSet<String>,
 }
 
-/// A child Job, as far as planning needs it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// An answer of the API server that refuses a Job.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct JobView {
-    /// Its name.
-    pub name: String,
-    /// Whether it compiles or cleans up.
-    #[serde(default)]
-    pub purpose: Purpose,
-    /// When it was made.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub created: Option<Time>,
-    /// Whether it is being deleted.
-    #[serde(default)]
-    pub deleting: bool,
-    /// Pods that run and are ready.
-    #[serde(default)]
-    pub ready: i32,
-    /// Whether they run since a moment only, which is not worth a status yet.
-    #[serde(default)]
-    pub fresh: bool,
-    /// Pods that failed.
-    #[serde(default)]
-    pub failed: i32,
-    /// How it ended.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub finish: Option<Finish>,
-    /// Its deadline, in seconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub active_deadline_seconds: Option<i64>,
-    /// Its retries.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub backoff_limit: Option<i32>,
-}
-
-/// What a Job is for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Purpose {
-    /// Compiles one target.
-    #[default]
-    Compile,
-    /// Deletes what was stored.
-    Cleanup,
-}
-
-/// How a Job ended.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Finish {
-    /// Its pod succeeded.
-    Complete,
-    /// It failed, for the reason that the Job controller gives, such as `DeadlineExceeded`.
-    Failed(String),
+pub struct Refusal {
+    /// The status code, such as 422; 409 where another owns the name.
+    pub code: u16,
+    /// The API server's words.
+    pub message: String,
 }
 
 /// What the decisive pod of a finished Job left behind.
@@ -132,6 +102,9 @@ pub struct PoolView {
     pub name: String,
     /// Its spec.
     pub spec: DevicePoolSpec,
+    /// Jobs that compile or wait in it now, which its status tells later or, while they wait, not at all.
+    #[serde(default)]
+    pub assigned: i64,
     /// Its status, for free devices.
     #[serde(default)]
     pub status: DevicePoolStatus,
@@ -213,28 +186,4 @@ pub struct JobBounds {
     pub active_deadline_seconds: i64,
     /// Its retries.
     pub backoff_limit: i32,
-}
-
-/// An event to be published.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct EventPlan {
-    /// Whether a person should look.
-    pub warning: bool,
-    /// One word.
-    pub reason: String,
-    /// What happened.
-    pub note: String,
-}
-
-impl EventPlan {
-    /// Something went as it should.
-    pub fn normal(reason: &str, note: impl Into<String>) -> Action {
-        Action::Event(Self { warning: false, reason: reason.to_owned(), note: note.into() })
-    }
-
-    /// Something that a person should look at.
-    pub fn warning(reason: &str, note: impl Into<String>) -> Action {
-        Action::Event(Self { warning: true, reason: reason.to_owned(), note: note.into() })
-    }
 }

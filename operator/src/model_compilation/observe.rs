@@ -2,18 +2,21 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hone_artifact::termination::Termination;
+use hone_crds::model_compilation::ModelCompilationSpec;
 use hone_crds::{ModelCompilation, Phase, TargetStatus};
+use k8s_openapi::api::core::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::ListParams;
-use kube::runtime::reflector::ObjectRef;
 use kube::{Api, ResourceExt};
 
 use super::digest;
 use super::model::{Ended, Finish, JobView, NamespaceView, Observed, Outcome, PoolView};
+use crate::children::jobs::JobFacts;
+use crate::children::owner;
+use crate::children::pods::{self, JOB_UID_LABEL, PodFacts, Wait};
 use crate::context::Context;
+use crate::runtime::worker::random;
 use crate::seen::SeenPod;
-use crate::watched::{self, JOB_LABEL, JobFacts, PodFacts};
 
 /// Why the state cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -23,13 +26,14 @@ pub enum ObserveError {
     Pods {
         /// The Job.
         job: String,
-        /// What the API server said.
+        /// What the API server returned.
         #[source]
         source: Box<kube::Error>,
     },
 }
 
-/// What there is for `object`. Reads the cluster only for Jobs that failed and are not in the status yet.
+/// What there is for `object`. Reads the cluster only for Jobs that failed and are not in the status yet, and for
+/// events of those whose pod does not start.
 ///
 /// # Errors
 /// [`ObserveError`].
@@ -38,80 +42,131 @@ pub async fn observe(
     object: &ModelCompilation,
 ) -> Result<Observed, ObserveError> {
     let namespace = object.namespace().unwrap_or_default();
-    let jobs = jobs(context, object);
-    let outcomes = outcomes(context, object, &jobs, &namespace).await?;
+    let uid = object.uid().unwrap_or_default();
+    let jobs = context.stores.jobs.group(&owner::group(&namespace, &uid));
+    let now = Time(jiff::Timestamp::now());
+    let outcomes = outcomes(context, object, &jobs).await?;
+    let waits = waits(context, &jobs, &now).await;
     let deleting = object.metadata.deletion_timestamp.is_some();
+    let (shared_artifacts, in_flight) = match deleting {
+        true => shared(context, object),
+        false => Default::default(),
+    };
     Ok(Observed {
-        now: Time(jiff::Timestamp::now()),
-        random: context.random(),
-        jobs,
+        now,
+        random: random(),
+        jobs: jobs.into_iter().map(|job| view(context, job)).collect(),
         outcomes,
+        waits,
+        refusals: BTreeMap::new(),
         pools: pools(context),
         namespace: namespace_view(context, &namespace),
         cached: cached(context, object, &namespace),
-        shared_artifacts: if deleting {
-            shared_artifacts(context, object, &namespace)
-        } else {
-            BTreeSet::new()
-        },
+        shared_artifacts,
+        in_flight,
         object: object.clone(),
     })
 }
 
-fn jobs(context: &Context, object: &ModelCompilation) -> Vec<JobView> {
-    let uid = object.uid().unwrap_or_default();
-    let view = |job: JobFacts| JobView {
-        fresh: job.runs() && !context.stores.running.is_settled(&uid, &job.view.name),
-        ..job.view
+fn view(context: &Context, job: JobFacts) -> JobView {
+    let fresh = job.runs() && !context.stores.running.is_settled(&job.uid);
+    let pods = known_pods(context, &job);
+    let waiting_since = pods.iter().find_map(|pod| pod.waiting.as_ref()?.since.clone());
+    JobView { fresh, waiting_since, ..job.view }
+}
+
+/// The pods of a Job that the cache knows: those that wait or succeeded.
+fn known_pods(context: &Context, job: &JobFacts) -> Vec<PodFacts> {
+    context.stores.pods.group(&owner::group(&job.namespace, &job.uid))
+}
+
+/// A pod or its absence is looked into after so many seconds.
+const PATIENCE: i64 = 1;
+
+/// Why workers do not start: from their pods, else from what the Job controller and the kubelet say in events.
+async fn waits(context: &Context, jobs: &[JobFacts], now: &Time) -> BTreeMap<String, Wait> {
+    let mut waits = BTreeMap::new();
+    for job in jobs.iter().filter(|job| job.waits()) {
+        let pods = known_pods(context, job);
+        let pod = pods.iter().find_map(|pod| Some((pod, pod.waiting.as_ref()?)));
+        let (about, since, status) = match pod {
+            Some((pod, waiting)) => (&pod.uid, waiting.since.as_ref(), waiting.classify()),
+            None => (&job.uid, job.view.started.as_ref().or(job.view.created.as_ref()), None),
+        };
+        let age = since.map_or(0, |since| now.0.as_second() - since.0.as_second());
+        let wait = match status {
+            Some(wait) => Some(wait),
+            None if age >= PATIENCE => events(context, &job.namespace, about).await,
+            None => None,
+        };
+        waits.extend(wait.map(|wait| (job.view.name.clone(), wait)));
+    }
+    waits
+}
+
+/// What the newest event about an object that explains its wait says. Where they cannot be listed there is none.
+async fn events(context: &Context, namespace: &str, uid: &str) -> Option<Wait> {
+    let api: Api<Event> = Api::namespaced(context.client.clone(), namespace);
+    let about = format!("involvedObject.uid={uid},type=Warning");
+    let list = match api.list(&ListParams::default().fields(&about).limit(50)).await {
+        Ok(list) => list.items,
+        Err(error) => {
+            tracing::debug!(%error, uid, "events cannot be listed");
+            return None;
+        }
     };
-    context.stores.jobs.group(&uid).into_iter().map(view).collect()
+    let time = |event: &Event| {
+        let last = event.last_timestamp.as_ref().map(|time| time.0);
+        last.or_else(|| event.event_time.as_ref().map(|time| time.0))
+    };
+    let explained = |event: &Event| {
+        let wait = pods::classify_event(event.reason.as_deref()?, event.message.as_deref()?)?;
+        Some((time(event), wait))
+    };
+    list.iter().filter_map(explained).max_by_key(|(time, _)| *time).map(|(_, wait)| wait)
 }
 
 /// What the pods of finished compile Jobs left, for those that the status does not tell of yet.
 async fn outcomes(
     context: &Context,
     object: &ModelCompilation,
-    jobs: &[JobView],
-    namespace: &str,
+    jobs: &[JobFacts],
 ) -> Result<BTreeMap<String, Outcome>, ObserveError> {
     let mut outcomes = BTreeMap::new();
     for target in &object.spec.targets {
         let name = digest::job_name(object, target);
-        let Some(job) = jobs.iter().find(|job| job.name == name) else {
+        let Some(job) = jobs.iter().find(|job| job.view.name == name) else {
             continue;
         };
-        let told = object.status.iter().flat_map(|s| &s.targets).any(|status| {
+        let reported = object.status.iter().flat_map(|s| &s.targets).any(|status| {
             status.job_ref.as_ref().is_some_and(|job| job.name == name)
                 && matches!(status.phase, Phase::Succeeded | Phase::Failed)
         });
-        if job.finish.is_none() || told {
+        if job.view.finish.is_none() || reported {
             continue;
         }
-        let complete = job.finish == Some(Finish::Complete);
-        let mut ended = context.stores.pods.group(&watched::pods_of(namespace, &name));
+        let complete = job.view.finish == Some(Finish::Complete);
+        let mut ended = known_pods(context, job);
+        ended.retain(|pod| pod.ended);
         // The watch brings those that succeeded, nearly always before the Job that counts them. Why a Job
         // failed is told by the last of several pods, so none may be missing.
         if !complete || ended.is_empty() {
-            ended = list(context, namespace, &name).await?;
+            ended = list(context, job).await?;
         }
         outcomes.insert(name, outcome(&ended, complete));
     }
     Ok(outcomes)
 }
 
-/// The pods of a Job, from the API server.
-async fn list(
-    context: &Context,
-    namespace: &str,
-    job: &str,
-) -> Result<Vec<PodFacts>, ObserveError> {
-    let pods: Api<SeenPod> = Api::namespaced(context.client.clone(), namespace);
-    let selector = format!("{JOB_LABEL}={job}");
-    let list = pods.list(&ListParams::default().labels(&selector)).await;
-    let list = list
-        .map_err(|source| ObserveError::Pods { job: job.to_owned(), source: Box::new(source) })?;
-    let ended = list.items.iter().filter(|pod| pod.has_ended());
-    Ok(ended.map(|pod| watched::pod(pod).1).collect())
+/// The pods of a Job that ended, from the API server: those that the Job controls, not those that carry its labels.
+async fn list(context: &Context, job: &JobFacts) -> Result<Vec<PodFacts>, ObserveError> {
+    let api: Api<SeenPod> = Api::namespaced(context.client.clone(), &job.namespace);
+    let selector = format!("{JOB_UID_LABEL}={}", job.uid);
+    let list = api.list(&ListParams::default().labels(&selector)).await.map_err(|source| {
+        ObserveError::Pods { job: job.view.name.clone(), source: Box::new(source) }
+    })?;
+    let owned = list.items.iter().filter_map(pods::facts).map(|(_, pod)| pod);
+    Ok(owned.filter(|pod| pod.ended && pod.job_uid == job.uid).collect())
 }
 
 /// The decisive pod: the one that succeeded, else the one that ended last.
@@ -120,7 +175,7 @@ fn outcome(pods: &[PodFacts], complete: bool) -> Outcome {
     let Some(pod) = ended.max_by_key(|pod| pod.at.as_ref().map(|time| time.0)) else {
         return Outcome::NoPod;
     };
-    let report = Termination::from_message(&pod.message).ok();
+    let report = pod.report();
     Outcome::Ended(Box::new(Ended {
         exit_code: pod.exit_code,
         reason: pod.reason.clone(),
@@ -133,11 +188,12 @@ fn pools(context: &Context) -> Vec<PoolView> {
     let mut pools: Vec<PoolView> = context
         .stores
         .pools
-        .state()
+        .all()
         .iter()
         .filter(|pool| pool.metadata.deletion_timestamp.is_none())
         .map(|pool| PoolView {
             name: pool.name_any(),
+            assigned: context.stores.load.of(&pool.name_any()),
             spec: pool.spec.clone(),
             status: pool.status.clone().unwrap_or_default(),
         })
@@ -147,8 +203,7 @@ fn pools(context: &Context) -> Vec<PoolView> {
 }
 
 fn namespace_view(context: &Context, name: &str) -> NamespaceView {
-    let key = ObjectRef::new(name);
-    let Some(namespace) = context.stores.namespaces.get(&key) else {
+    let Some(namespace) = context.stores.namespaces.get("", name) else {
         return NamespaceView::default();
     };
     NamespaceView {
@@ -171,10 +226,9 @@ fn cached(
         .filter_map(|target| digest::content_key(&context.config, object, target));
     let find = |key: String| {
         let scoped = format!("{namespace}/{key}");
-        let owners = context.stores.result_index.get(&scoped);
+        let owners = context.stores.results.get(&scoped);
         owners.iter().filter(|owner| **owner != own).find_map(|owner| {
-            let owner =
-                context.stores.compilations.get(&ObjectRef::new(owner).within(namespace))?;
+            let owner = context.stores.compilations.get(namespace, owner)?;
             // What is about to be deleted may take its artifact along.
             if owner.metadata.deletion_timestamp.is_some() {
                 return None;
@@ -189,20 +243,32 @@ fn cached(
     keys.filter_map(find).collect()
 }
 
-/// Artifacts that other compilations of the namespace name.
-fn shared_artifacts(
-    context: &Context,
-    object: &ModelCompilation,
-    namespace: &str,
-) -> BTreeSet<String> {
-    let own = object.name_any();
-    let others = context.stores.compilations.state();
-    others
-        .iter()
-        .filter(|other| other.namespace().as_deref() == Some(namespace) && other.name_any() != own)
-        .filter(|other| other.metadata.deletion_timestamp.is_none())
-        .flat_map(|other| other.status.iter().flat_map(|status| &status.targets))
-        .filter_map(|target| target.artifact.as_ref())
-        .map(|artifact| artifact.uri.clone())
-        .collect()
+/// Whether two specs may give the same artifact: artifacts are named by target and content.
+fn may_equal(a: &ModelCompilationSpec, b: &ModelCompilationSpec) -> bool {
+    let target = |name: &str| b.targets.iter().any(|target| target.name == name);
+    let digests = a.model.digest.is_some() && a.model.digest == b.model.digest;
+    (digests || a.model.uri == b.model.uri) && a.targets.iter().any(|t| target(&t.name))
+}
+
+/// Artifacts that other compilations name, whatever their namespace, and the names of those that are at work on the
+/// same output folder.
+fn shared(context: &Context, object: &ModelCompilation) -> (BTreeSet<String>, BTreeSet<String>) {
+    let (mut named, mut in_flight) = (BTreeSet::new(), BTreeSet::new());
+    let folder = object.spec.output.uri.trim_end_matches('/');
+    for other in context.stores.compilations.all() {
+        if other.uid() == object.uid() || other.metadata.deletion_timestamp.is_some() {
+            continue;
+        }
+        let status = other.status.as_ref();
+        let targets = status.into_iter().flat_map(|status| &status.targets);
+        named.extend(targets.filter_map(|target| Some(target.artifact.as_ref()?.uri.clone())));
+        let phase = status.map_or(Phase::Pending, |status| status.phase);
+        let at_work = matches!(phase, Phase::Pending | Phase::Running);
+        let same_folder = other.spec.output.uri.trim_end_matches('/') == folder;
+        if at_work && same_folder && may_equal(&object.spec, &other.spec) {
+            let namespace = other.namespace().unwrap_or_default();
+            in_flight.insert(format!("{namespace}/{}", other.name_any()));
+        }
+    }
+    (named, in_flight)
 }

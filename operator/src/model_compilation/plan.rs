@@ -7,8 +7,9 @@ use hone_crds::model_compilation::DeletionPolicy;
 use hone_crds::{ModelCompilationStatus, Phase, TargetStatus};
 
 use super::model::{Action, EventPlan, Observed, Plan};
-use super::names::FINALIZER;
 use super::{deletion, refusal, summary, target};
+use crate::children::names::FINALIZER;
+use crate::children::reasons::Reason;
 use crate::config::Config;
 
 /// What the plan of one target or of the whole is made of.
@@ -20,6 +21,11 @@ pub struct Draft {
 }
 
 impl Draft {
+    /// Publishes an event.
+    pub fn event(&mut self, event: EventPlan) {
+        self.actions.push(Action::Event(event));
+    }
+
     /// Asks for another look after `seconds` at the latest.
     pub fn again(&mut self, seconds: u64) {
         let soonest = self.again_seconds.map_or(seconds, |other| other.min(seconds));
@@ -105,21 +111,15 @@ fn drop_stale_jobs(observed: &Observed, wanted: &[String], draft: &mut Draft) {
 fn finish(observed: &Observed, status: &ModelCompilationStatus, draft: &mut Draft) {
     let before = observed.object.status.as_ref().map(|status| status.phase);
     if before != Some(status.phase) {
-        match status.phase {
-            Phase::Succeeded => {
-                draft.actions.push(EventPlan::normal("Succeeded", summary::success_note(status)))
+        match (status.phase, &status.failure) {
+            (Phase::Succeeded, _) => {
+                draft.event(EventPlan::of(Reason::Succeeded, summary::success_note(status)));
             }
-            Phase::Failed => {
-                let failure = status.failure.as_ref();
-                draft.actions.push(EventPlan::warning(
-                    failure.map_or("Failed", |failure| &failure.reason),
-                    failure.map_or("", |failure| &failure.message),
-                ));
+            (Phase::Failed, Some(failure)) => draft.event(EventPlan::failure(failure)),
+            (Phase::Suspended, _) => {
+                draft.event(EventPlan::of(Reason::Suspended, "work stopped by spec.suspend"));
             }
-            Phase::Suspended => {
-                draft.actions.push(EventPlan::normal("Suspended", "work stopped by spec.suspend"))
-            }
-            Phase::Pending | Phase::Running => {}
+            (Phase::Failed | Phase::Pending | Phase::Running, _) => {}
         }
     }
     let (Some(retention), Some(end)) = (&observed.object.spec.retention, &status.completion_time)

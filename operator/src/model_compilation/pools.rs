@@ -7,7 +7,8 @@ use hone_crds::device_pool::DeviceKind;
 use hone_crds::model_compilation::Target;
 
 use super::model::{NamespaceView, PoolView};
-use super::names::CPU_LABEL;
+use crate::children::names::CPU_LABEL;
+use crate::children::reasons::Reason;
 
 /// The processor of the machine that compiles.
 pub const HOST_CPU: &str = "host";
@@ -15,8 +16,8 @@ pub const HOST_CPU: &str = "host";
 /// Why a target has no pool yet. None of these is terminal: a pool may be made or changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoPool {
-    /// One word.
-    pub reason: &'static str,
+    /// The word.
+    pub reason: Reason,
     /// What is missing and what to do.
     pub message: String,
 }
@@ -84,10 +85,11 @@ fn fits(pool: &PoolView, platform: &Platform) -> bool {
         && cpu
 }
 
-/// Devices that no worker holds; unknown counts as one.
+/// Devices that no worker holds or waits for, which may be less than none; unknown counts as one device.
 fn free(pool: &PoolView) -> i64 {
     let capacity = pool.status.capacity.as_ref();
-    capacity.map_or(1, |c| c.total.map_or(1, |total| total - c.leased))
+    let held = capacity.map_or(0, |capacity| capacity.leased).max(pool.assigned);
+    capacity.and_then(|capacity| capacity.total).unwrap_or(1) - held
 }
 
 /// The pool for `target`: the one it names, else the one that `before` names while it fits,
@@ -107,7 +109,7 @@ pub fn choose<'a>(
     }
     let Some(platform) = &target.platform else {
         // The schema asks for one of both.
-        return Err(missing("NoMatchingPool", target, "it names no platform"));
+        return Err(missing(Reason::NoMatchingPool, target, "it names no platform"));
     };
     let usable = |pool: &&PoolView| {
         pool.spec.kind == DeviceKind::Cpu
@@ -120,7 +122,7 @@ pub fn choose<'a>(
     candidates.first().copied().ok_or_else(|| no_match(pools, target, platform, namespace_name))
 }
 
-fn missing(reason: &'static str, target: &Target, why: &str) -> NoPool {
+fn missing(reason: Reason, target: &Target, why: &str) -> NoPool {
     NoPool { reason, message: format!("target '{}' has no pool: {why}", target.name) }
 }
 
@@ -133,19 +135,19 @@ fn named<'a>(
 ) -> Result<&'a PoolView, NoPool> {
     let Some(pool) = pools.iter().find(|pool| pool.name == name) else {
         let why = format!("there is no DevicePool '{name}': make it or name another");
-        return Err(missing("PoolNotFound", target, &why));
+        return Err(missing(Reason::PoolNotFound, target, &why));
     };
     if pool.spec.kind == DeviceKind::External {
         let why = format!(
             "DevicePool '{name}' is of kind External, which arrives in a later release: name another"
         );
-        return Err(missing("PoolNotSupported", target, &why));
+        return Err(missing(Reason::PoolNotSupported, target, &why));
     }
     if !allows(pool, namespace_name, namespace) {
         let why = format!(
             "DevicePool '{name}' does not allow namespace '{namespace_name}': ask its administrator to add it to allowedNamespaces"
         );
-        return Err(missing("PoolNotAllowed", target, &why));
+        return Err(missing(Reason::PoolNotAllowed, target, &why));
     }
     if let Some(platform) = &target.platform
         && !fits(pool, platform)
@@ -155,7 +157,7 @@ fn named<'a>(
             describe(&offer(pool)),
             labels_text(platform),
         );
-        return Err(missing("PoolMismatch", target, &why));
+        return Err(missing(Reason::PoolMismatch, target, &why));
     }
     Ok(pool)
 }
@@ -175,7 +177,7 @@ fn no_match(pools: &[PoolView], target: &Target, platform: &Platform, namespace:
         "it needs a DevicePool of kind CPU that allows namespace '{namespace}' and whose nodeSelector or platform says {}; {there}",
         labels_text(platform),
     );
-    missing("NoMatchingPool", target, &why)
+    missing(Reason::NoMatchingPool, target, &why)
 }
 
 fn labels_text(platform: &Platform) -> String {

@@ -8,8 +8,10 @@ use kube::ResourceExt;
 
 use super::apply::{self, ApplyError};
 use super::observe::{self, ObserveError};
-use super::{plan, status};
+use super::{CONTROLLER, plan, status};
 use crate::context::Context;
+use crate::runtime::queue::Key;
+use crate::runtime::worker::{FailureClass, ReconcileFailure, class_of};
 
 /// Why a reconcile is tried again.
 #[derive(Debug, thiserror::Error)]
@@ -22,15 +24,12 @@ pub enum ReconcileError {
     Apply(#[from] ApplyError),
 }
 
-impl ReconcileError {
-    /// Whether this is everyday: another writer was first, or this replica does not lead.
-    pub fn is_expected(&self) -> bool {
+impl ReconcileFailure for ReconcileError {
+    fn class(&self) -> FailureClass {
         match self {
-            Self::Apply(ApplyError::NotLeading) => true,
-            Self::Apply(ApplyError::Kube { source, .. }) => {
-                matches!(&**source, kube::Error::Api(status) if status.code == 409)
-            }
-            Self::Apply(ApplyError::Job(_)) | Self::Observe(_) => false,
+            Self::Apply(ApplyError::NotLeading) => FailureClass::NotLeading,
+            Self::Apply(ApplyError::Kube { source, .. }) => class_of(source),
+            Self::Apply(ApplyError::Job(_)) | Self::Observe(_) => FailureClass::Fault,
         }
     }
 }
@@ -43,18 +42,25 @@ pub async fn reconcile(
     object: Arc<ModelCompilation>,
     context: Arc<Context>,
 ) -> Result<Option<Duration>, ReconcileError> {
-    let uid = object.uid().unwrap_or_default();
-    if context.waiting.is_stale(&uid, object.resource_version().as_deref()) {
-        // The watch wakes it; the second look is for a watch that was cut off meanwhile.
+    let key = Key::of(CONTROLLER, &*object);
+    if context.queue.is_stale(&key, object.resource_version().as_deref()) {
+        // The watch queues it; the second look is for a watch that was cut off meanwhile.
         return Ok(Some(Duration::from_secs(5)));
     }
-    let observed = observe::observe(&context, &object).await?;
+    let mut observed = observe::observe(&context, &object).await?;
     let plan = plan::plan(&context.config, &observed);
-    let again = plan.again_seconds;
-    let applied = apply::apply(&context, &object, plan).await?;
-    let refused = !applied.refused.is_empty();
+    let done = plan.actions.clone();
+    let mut applied = apply::apply(&context, &object, plan).await?;
+    if !applied.refusals.is_empty() {
+        // What the API server refused is part of what is seen, so the plan says what follows from it.
+        observed.refusals = std::mem::take(&mut applied.refusals);
+        let mut plan = plan::plan(&context.config, &observed);
+        plan.actions.retain(|action| !done.contains(action));
+        let version = applied.resource_version;
+        applied = apply::apply(&context, &object, plan).await?;
+        applied.resource_version = version;
+    }
+    let again = applied.plan.again_seconds;
     status::write(&context, &object, applied).await?;
-    // What the API server refuses may be let in later: a quota, an admission policy.
-    let again = if refused { Some(15) } else { again };
     Ok(again.map(Duration::from_secs))
 }

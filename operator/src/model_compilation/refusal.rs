@@ -1,10 +1,12 @@
 //! Refuses, before any pod is made, what a spec asks for in vain.
 
 use hone_artifact::exit_code::Reason;
-use hone_crds::model_compilation::ModelCompilationSpec;
+use hone_crds::model_compilation::{ModelCompilationSpec, Resources};
 use hone_crds::not_yet::not_yet;
 use hone_crds::status::Failure;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
+use super::quantity;
 use crate::config::Config;
 
 /// Why no pod can do what `spec` asks for; `None` where one can.
@@ -26,8 +28,27 @@ pub fn find(config: &Config, spec: &ModelCompilationSpec) -> Option<Failure> {
             }
         }
     }
-    (!lines.is_empty()).then(|| Failure {
-        reason: Reason::NotSupportedYet.as_str().to_owned(),
-        message: lines.join("; "),
-    })
+    if !lines.is_empty() {
+        return Some(failure(Reason::NotSupportedYet, &lines));
+    }
+    let resources = spec.worker.as_ref().and_then(|worker| worker.resources.as_ref());
+    let lines = resources.map(over_limits).unwrap_or_default();
+    (!lines.is_empty()).then(|| failure(Reason::InvalidSpec, &lines))
+}
+
+fn failure(reason: Reason, lines: &[String]) -> Failure {
+    super::target::failure(reason.as_str(), &lines.join("; "))
+}
+
+/// A line for each request that is more than its limit, which the API server would refuse in a pod.
+fn over_limits(resources: &Resources) -> Vec<String> {
+    let over = |(name, request): (&String, &IntOrString)| {
+        let limit = resources.limits.get(name)?;
+        let is_over = quantity::value(request)? > quantity::value(limit)?;
+        is_over.then(|| {
+            let (request, limit) = (quantity::text(request), quantity::text(limit));
+            format!("spec.worker.resources: requests.{name} of {request} is more than limits.{name} of {limit}: lower the one or raise the other")
+        })
+    };
+    resources.requests.iter().filter_map(over).collect()
 }

@@ -8,7 +8,7 @@ use hone_crds::ModelCompilation;
 use hone_crds::common::{LocalSecretRef, SampleSource};
 use hone_crds::model_compilation::{Target, Tuning, TuningPolicy};
 
-use super::model::PoolView;
+use super::model::{PoolView, Purpose};
 use super::pools;
 
 /// Where credentials are mounted in the worker, a folder each.
@@ -19,8 +19,9 @@ fn folder(use_: &str, secret: Option<&LocalSecretRef>) -> Option<String> {
     secret.map(|_| format!("{CREDENTIALS}/{use_}"))
 }
 
-/// The Secrets that a worker needs: the folder's name and the Secret's.
-pub fn secrets(object: &ModelCompilation) -> Vec<(&'static str, &str)> {
+/// The Secrets that a worker needs for its purpose: the folder's name and the Secret's. To delete what was
+/// stored, those of the output are enough.
+pub fn secrets(object: &ModelCompilation, purpose: Purpose) -> Vec<(&'static str, &str)> {
     let spec = &object.spec;
     let samples = spec.correctness.samples.as_ref();
     let calibration = spec.precision.as_ref().and_then(|p| p.calibration.as_ref());
@@ -31,6 +32,7 @@ pub fn secrets(object: &ModelCompilation) -> Vec<(&'static str, &str)> {
         ("calibration", calibration.and_then(|s| s.credentials_secret_ref.as_ref())),
     ]
     .into_iter()
+    .filter(|(use_, _)| purpose == Purpose::Compile || *use_ == "output")
     .filter_map(|(use_, secret)| secret.map(|secret| (use_, secret.name.as_str())))
     .collect()
 }

@@ -7,6 +7,8 @@ use hone_crds::{Decimal, Duration, Phase, TargetStatus};
 
 use super::model::{Ended, JobView};
 use super::target::failure;
+use crate::children::bounds::bounded;
+use crate::children::reasons;
 
 /// What is known of work that failed.
 #[derive(Debug)]
@@ -25,11 +27,11 @@ pub fn is_complete(status: &TargetStatus) -> bool {
     status.artifact.is_some() && passed
 }
 
-/// The result in what a worker left behind.
+/// The result in what a worker left behind. `output` is the folder that the artifact must lie in.
 ///
 /// # Errors
-/// [`Failed`] when it failed or left no result.
-pub fn read(ended: &Ended, job: &JobView) -> Result<TargetStatus, Box<Failed>> {
+/// [`Failed`] when it failed, left no result, or left one that cannot be its own.
+pub fn read(ended: &Ended, job: &JobView, output: &str) -> Result<TargetStatus, Box<Failed>> {
     let Some(report) = &ended.report else {
         return Err(Box::new(Failed {
             failure: without_report(ended, job),
@@ -37,6 +39,14 @@ pub fn read(ended: &Ended, job: &JobView) -> Result<TargetStatus, Box<Failed>> {
             model_digest: None,
         }));
     };
+    if let Some(why) = improper(report, output) {
+        let message = format!("the worker's report is refused: {why}; please report this");
+        return Err(Box::new(Failed {
+            failure: failure(reasons::Reason::InvalidReport.as_str(), &message),
+            correctness: None,
+            model_digest: None,
+        }));
+    }
     let failed = |failure| {
         Box::new(Failed {
             failure,
@@ -58,7 +68,7 @@ pub fn read(ended: &Ended, job: &JobView) -> Result<TargetStatus, Box<Failed>> {
     }
     let Some(artifact) = &report.artifact else {
         let message = "the worker says that it succeeded but names no artifact: please report this";
-        return Err(failed(failure("NoReport", message)));
+        return Err(failed(failure(reasons::Reason::NoReport.as_str(), message)));
     };
     if report.correctness.as_ref().is_some_and(|c| !c.passed) {
         let message =
@@ -90,6 +100,55 @@ pub fn read(ended: &Ended, job: &JobView) -> Result<TargetStatus, Box<Failed>> {
     })
 }
 
+/// What is wrong with the fields of a report, which come from a pod that a user's model ran in. Whatever the
+/// schema of the status would refuse, or what would make another object's artifact look like this one's, is here.
+fn improper(report: &Termination, output: &str) -> Option<String> {
+    let digest = |name: &str, value: Option<&String>| {
+        let is_digest = value.is_none_or(|value| {
+            let digits = value.strip_prefix("sha256:").unwrap_or_default();
+            digits.len() == 64 && digits.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+        });
+        (!is_digest).then(|| format!("{name} is no SHA-256 digest"))
+    };
+    let artifact = report.artifact.as_ref();
+    digest("modelDigest", report.model_digest.as_ref())
+        .or_else(|| digest("fingerprint", report.fingerprint.as_ref()))
+        .or_else(|| digest("artifact.digest", artifact.map(|artifact| &artifact.digest)))
+        .or_else(|| {
+            let long = report.precision.as_ref().is_some_and(|precision| precision.len() > 16);
+            long.then(|| "precision is longer than 16 bytes".to_owned())
+        })
+        .or_else(|| {
+            let executed_by = report.correctness.as_ref().and_then(|c| c.executed_by.as_ref());
+            let long = executed_by.is_some_and(|text| text.len() > 96);
+            long.then(|| "correctness.executedBy is longer than 96 bytes".to_owned())
+        })
+        .or_else(|| artifact.and_then(|artifact| outside(&artifact.uri, output)))
+}
+
+/// The artifact that a worker stored, where its report is proper.
+pub fn stored(ended: &Ended, output: &str) -> Option<String> {
+    let report = ended.report.as_ref().filter(|report| improper(report, output).is_none())?;
+    report.artifact.as_ref().map(|artifact| artifact.uri.clone())
+}
+
+/// Most bytes of a URI in a status.
+const URI: usize = 2048;
+
+/// Why `uri` is no object directly in the folder `output`.
+fn outside(uri: &str, output: &str) -> Option<String> {
+    let folder = output.trim_end_matches('/');
+    let name = uri.strip_prefix(folder).and_then(|rest| rest.strip_prefix('/'));
+    let is_inside = name.is_some_and(|name| {
+        !name.is_empty() && !name.contains(['/', '?', '#', '%', '\\']) && name != ".."
+    });
+    let fits = uri.len() <= URI && !uri.contains(char::is_whitespace);
+    // A local folder may be reached by another path inside the worker.
+    let is_local = output.starts_with("file://") && uri.starts_with("file://");
+    let is_fine = fits && (is_inside || is_local);
+    (!is_fine).then(|| format!("its artifact '{}' does not lie in '{output}'", bounded(uri, 200)))
+}
+
 /// Seconds as a duration of whole milliseconds; nonsense counts as zero.
 fn seconds(seconds: f64) -> Duration {
     let milliseconds = (seconds.clamp(0.0, 1e9) * 1e3).round();
@@ -116,7 +175,7 @@ fn correctness(report: &Termination) -> Option<CorrectnessStatus> {
 fn without_report(ended: &Ended, job: &JobView) -> Failure {
     let tail = match ended.other_message.trim() {
         "" => "it left no message: look at its log".to_owned(),
-        text => format!("its last words: {}", hone_crds::conditions::bounded(text, 1000)),
+        text => format!("the end of its log: {}", bounded(text, 1000)),
     };
     if ended.reason == "OOMKilled" {
         let message = format!(
@@ -127,11 +186,12 @@ fn without_report(ended: &Ended, job: &JobView) -> Failure {
         return failure(Reason::OutOfMemory.as_str(), &message);
     }
     if ended.exit_code == 0 && ended.reason != "Evicted" {
-        return failure("NoReport", &format!("the worker ended without a report; {tail}"));
+        let message = format!("the worker ended without a report; {tail}");
+        return failure(reasons::Reason::NoReport.as_str(), &message);
     }
     let reason =
         u8::try_from(ended.exit_code).ok().filter(|code| *code != 0).and_then(Reason::from_code);
-    let word = reason.map_or("WorkerFailed", Reason::as_str);
+    let word = reason.map_or(reasons::Reason::WorkerFailed.as_str(), Reason::as_str);
     let cause =
         if ended.reason.is_empty() { String::new() } else { format!(" ({})", ended.reason) };
     failure(

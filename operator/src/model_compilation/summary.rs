@@ -3,12 +3,14 @@
 use hone_crds::conditions::{
     FINISHED, READY, RECONCILING, STALLED, SUCCEEDED, State, TUNED, VERIFIED, set,
 };
+use hone_crds::model_compilation::DeletionPolicy;
 use hone_crds::status::Failure;
 use hone_crds::{ModelCompilationStatus, Phase, TargetStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::model::Observed;
 use super::target::failure;
+use crate::children::reasons::Reason;
 
 /// The whole status.
 pub fn status(
@@ -32,12 +34,35 @@ pub fn status(
             (true, false) => Some(observed.now.clone()),
             (false, _) => None,
         },
+        superseded: superseded(observed, &targets),
         conditions: before.conditions,
         failure: first_failure(&targets),
         targets,
     };
     conditions(&mut status, generation, &observed.now);
     status
+}
+
+/// Most artifacts of earlier specs that a status lists.
+const SUPERSEDED: usize = 32;
+
+/// Artifacts that the status named and that no target names any more. Only where they are to be deleted with the
+/// object, as nobody else needs the list.
+fn superseded(observed: &Observed, targets: &[TargetStatus]) -> Vec<String> {
+    let object = &observed.object;
+    let Some(before) = &object.status else { return Vec::new() };
+    if object.spec.output.deletion_policy != DeletionPolicy::Delete {
+        return Vec::new();
+    }
+    let uri = |target: &TargetStatus| target.artifact.as_ref().map(|artifact| artifact.uri.clone());
+    let current: Vec<String> = targets.iter().filter_map(uri).collect();
+    let mut list: Vec<String> = Vec::new();
+    for uri in before.superseded.iter().cloned().chain(before.targets.iter().filter_map(uri)) {
+        if !current.contains(&uri) && !list.contains(&uri) {
+            list.push(uri);
+        }
+    }
+    list.split_off(list.len().saturating_sub(SUPERSEDED))
 }
 
 /// One word for all targets.
@@ -66,7 +91,7 @@ fn first_failure(targets: &[TargetStatus]) -> Option<Failure> {
 /// Why the object is where it is: reason and message of `Ready`.
 fn why(status: &ModelCompilationStatus) -> (String, String) {
     if status.phase == Phase::Succeeded {
-        return ("Succeeded".into(), success_note(status));
+        return (Reason::Succeeded.as_str().to_owned(), success_note(status));
     }
     if status.phase == Phase::Failed
         && let Some(failure) = &status.failure
@@ -78,12 +103,13 @@ fn why(status: &ModelCompilationStatus) -> (String, String) {
         .iter()
         .filter(|target| target.phase == Phase::Pending)
         .find_map(|target| target.failure.as_ref());
-    match (waiting, status.phase) {
-        (Some(waiting), _) => (waiting.reason.clone(), waiting.message.clone()),
-        (None, Phase::Suspended) => ("Suspended".into(), "spec.suspend is set".into()),
-        (None, Phase::Running) => ("Running".into(), "a worker is at work".into()),
-        (None, _) => ("Pending".into(), "waiting for a device".into()),
-    }
+    let (reason, message) = match (waiting, status.phase) {
+        (Some(waiting), _) => return (waiting.reason.clone(), waiting.message.clone()),
+        (None, Phase::Suspended) => (Reason::Suspended, "spec.suspend is set"),
+        (None, Phase::Running) => (Reason::Running, "a worker is at work"),
+        (None, _) => (Reason::Pending, "waiting for a device"),
+    };
+    (reason.as_str().to_owned(), message.to_owned())
 }
 
 /// What came out, in words.

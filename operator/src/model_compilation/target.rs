@@ -2,15 +2,17 @@
 
 use hone_crds::model_compilation::Target;
 use hone_crds::status::{Cache, Failure, ObjectRef};
-use hone_crds::{Duration, Phase, TargetStatus};
+use hone_crds::{Phase, TargetStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::model::{
-    Action, EventPlan, Finish, JobBounds, JobPlan, JobView, Observed, Outcome, Purpose,
-};
+use super::model::{Action, Finish, JobBounds, JobView, Observed, Outcome};
 use super::plan::Draft;
-use super::{digest, goals, pools, request, result};
+use super::{digest, goals, result};
+use crate::children::bounds::{FAILURE_MESSAGE, FAILURE_REASON, bounded};
+use crate::children::reasons::Reason;
 use crate::config::Config;
+
+mod start;
 
 /// What is the same for all targets of an object.
 pub struct Context<'a> {
@@ -43,12 +45,18 @@ pub fn plan(context: &Context<'_>, target: &Target, draft: &mut Draft) -> Target
     let prior = object.status.iter().flat_map(|status| &status.targets).find(|prior| {
         prior.name == target.name && prior.spec_digest.as_ref() == Some(&spec_digest)
     });
+    let job_ref = Some(ObjectRef { name: job_name.clone() });
+    let job = context.observed.jobs.iter().find(|job| job.name == job_name);
     let base = TargetStatus {
         name: target.name.clone(),
         spec_digest: Some(spec_digest),
         content_key: digest::content_key(context.config, object, target),
-        pool: prior.and_then(|prior| prior.pool.clone()),
-        job_ref: Some(ObjectRef { name: job_name.clone() }),
+        // A Job says itself which pool it runs in: the status may have missed it.
+        pool: job
+            .and_then(|job| job.pool.clone())
+            .or_else(|| prior.and_then(|prior| prior.pool.clone())),
+        retry: prior.filter(|prior| prior.job_ref == job_ref).and_then(|prior| prior.retry.clone()),
+        job_ref,
         ..TargetStatus::default()
     };
     let planner = Planner { context, target, job_name, prior, base };
@@ -63,7 +71,7 @@ impl Planner<'_> {
         }
         if let Some(refusal) = self.context.refusal {
             self.stop_job(draft);
-            return self.fail(&refusal.reason, &refusal.message);
+            return TargetStatus { failure: Some(refusal.clone()), ..self.at(Phase::Failed) };
         }
         if let Some(failed) = self.still_failed() {
             return failed;
@@ -98,6 +106,11 @@ impl Planner<'_> {
         }
     }
 
+    /// The folder that results must lie in.
+    fn output(&self) -> &str {
+        &self.context.observed.object.spec.output.uri
+    }
+
     fn job(&self) -> Option<&JobView> {
         let jobs = &self.context.observed.jobs;
         jobs.iter().find(|job| job.name == self.job_name)
@@ -116,12 +129,18 @@ impl Planner<'_> {
         TargetStatus { phase, ..self.base.clone() }
     }
 
-    fn waiting(&self, reason: &str, message: &str) -> TargetStatus {
-        TargetStatus { failure: Some(failure(reason, message)), ..self.at(Phase::Pending) }
+    fn waiting(&self, reason: Reason, message: &str) -> TargetStatus {
+        TargetStatus { failure: Some(failure(reason.as_str(), message)), ..self.at(Phase::Pending) }
     }
 
-    fn fail(&self, reason: &str, message: &str) -> TargetStatus {
-        TargetStatus { failure: Some(failure(reason, message)), ..self.at(Phase::Failed) }
+    fn fail(&self, reason: Reason, message: &str) -> TargetStatus {
+        self.fail_with(reason.as_str(), message)
+    }
+
+    /// As [`Self::fail`], for a word of the worker or of the Job controller.
+    fn fail_with(&self, reason: &str, message: &str) -> TargetStatus {
+        let failure = Some(failure(reason, message));
+        TargetStatus { failure, retry: None, ..self.at(Phase::Failed) }
     }
 
     /// Whether the status says that this very work failed.
@@ -162,107 +181,12 @@ impl Planner<'_> {
         }
     }
 
-    /// No Job yet: one is made where there is a pool for it.
-    fn start(&self, draft: &mut Draft) -> TargetStatus {
-        let observed = self.context.observed;
-        if observed.namespace.terminating {
-            return self.waiting(
-                "NamespaceTerminating",
-                "the namespace is going away: no pod is made in it",
-            );
-        }
-        let namespace = observed.object.metadata.namespace.as_deref();
-        let chosen = pools::choose(
-            &observed.pools,
-            self.target,
-            self.base.pool.as_deref(),
-            namespace.unwrap_or_default(),
-            &observed.namespace,
-        );
-        let pool = match chosen {
-            Ok(pool) => pool,
-            Err(none) => return self.no_pool(&none, draft),
-        };
-        let mut status = self.at(Phase::Pending);
-        status.pool = Some(pool.name.clone());
-        draft.actions.push(Action::CreateJob(Box::new(JobPlan {
-            name: self.job_name.clone(),
-            purpose: Purpose::Compile,
-            target: Some(self.target.name.clone()),
-            pool: Some(pool.clone()),
-            request: request::compile(&observed.object, self.target, pool),
-            bounds: self.bounds(),
-        })));
-        draft.actions.push(EventPlan::normal(
-            "Started",
-            format!(
-                "target '{}' goes to pool '{}' as Job '{}'",
-                self.target.name, pool.name, self.job_name
-            ),
-        ));
-        status
-    }
-
-    fn no_pool(&self, none: &pools::NoPool, draft: &mut Draft) -> TargetStatus {
-        if let Some(late) = self.past_pending_deadline(&self.context.start, draft) {
-            return self.fail("PendingDeadlineExceeded", &format!("{late}: {}", none.message));
-        }
-        let known = self.prior.and_then(|prior| prior.failure.as_ref());
-        if known.is_none_or(|known| known.reason != none.reason) {
-            draft.actions.push(EventPlan::warning(none.reason, none.message.clone()));
-        }
-        self.waiting(none.reason, &none.message)
-    }
-
-    /// The words for a target that waited too long since `since`; else another look is asked for.
-    fn past_pending_deadline(&self, since: &Time, draft: &mut Draft) -> Option<String> {
-        let deadline: Duration = self.context.observed.object.spec.limits.pending_deadline;
-        let limit = i64::try_from(deadline.as_secs_ceil()).unwrap_or(i64::MAX);
-        let end = since.0.as_second().saturating_add(limit);
-        match u64::try_from(end - self.context.observed.now.0.as_second()) {
-            Ok(left) if left > 0 => {
-                draft.again(left);
-                None
-            }
-            _ => Some(format!("no device was free within limits.pendingDeadline of {deadline}")),
-        }
-    }
-
-    /// A Job waits or runs.
-    fn active(&self, job: &JobView, draft: &mut Draft) -> TargetStatus {
-        let bounds = self.bounds();
-        let differ = job.active_deadline_seconds != Some(bounds.active_deadline_seconds)
-            || job.backoff_limit != Some(bounds.backoff_limit);
-        // A Job that never ran keeps waiting; one that ran once counts as running to its end.
-        let prior_runs = self.prior.is_some_and(|prior| prior.phase == Phase::Running);
-        let ran = job.ready > 0 || job.failed > 0 || prior_runs;
-        if !ran {
-            let since = job.created.as_ref().unwrap_or(&self.context.start);
-            if let Some(late) = self.past_pending_deadline(since, draft) {
-                draft.actions.push(Action::DeleteJob(job.name.clone()));
-                let pool = self.base.pool.as_deref().unwrap_or("?");
-                let advice = "raise limits.pendingDeadline or add devices to the pool";
-                return self.fail(
-                    "PendingDeadlineExceeded",
-                    &format!("{late} in pool '{pool}': {advice}"),
-                );
-            }
-        }
-        if differ {
-            draft.actions.push(Action::AdjustJob(bounds));
-        }
-        let resync = self.context.config.resync_seconds as f64;
-        draft.again((resync * (1.0 + self.context.observed.random / 2.0)) as u64);
-        let told = ran && (!job.fresh || prior_runs);
-        self.at(if told { Phase::Running } else { Phase::Pending })
-    }
-
     fn finished(&self, job: &JobView, finish: &Finish, draft: &mut Draft) -> TargetStatus {
         let deadline = matches!(finish, Finish::Failed(reason) if reason == "DeadlineExceeded");
         if deadline {
             let limit = self.context.observed.object.spec.limits.active_deadline;
             return self.fail(
-                "DeadlineExceeded",
+                Reason::DeadlineExceeded,
                 &format!("the work took longer than limits.activeDeadline of {limit}: raise it"),
             );
         }
@@ -271,7 +195,7 @@ impl Planner<'_> {
             return self.at(Phase::Running);
         };
         match (finish, outcome) {
-            (_, Outcome::Ended(ended)) => match result::read(ended, job) {
+            (_, Outcome::Ended(ended)) => match result::read(ended, job, self.output()) {
                 Ok(found) => TargetStatus {
                     name: self.base.name.clone(),
                     spec_digest: self.base.spec_digest.clone(),
@@ -283,20 +207,16 @@ impl Planner<'_> {
                 Err(why) => TargetStatus {
                     correctness: why.correctness,
                     model_digest: why.model_digest,
-                    ..self.fail(&why.failure.reason, &why.failure.message)
+                    ..self.fail_with(&why.failure.reason, &why.failure.message)
                 },
             },
             (Finish::Complete, Outcome::NoPod) => {
                 // The pod's message is gone. The worker finds its artifact in the store again.
                 draft.actions.push(Action::DeleteJob(job.name.clone()));
-                draft.actions.push(EventPlan::warning(
-                    "ResultLost",
-                    format!("the pod of Job '{}' is gone before it was read: running again", job.name),
-                ));
-                draft.again(2);
-                self.waiting("ResultLost", "the pod's report is lost: running again")
+                let why = format!("the pod of Job '{}' is gone before it was read", job.name);
+                self.start_again(Reason::ResultLost, &why, draft)
             }
-            (Finish::Failed(reason), Outcome::NoPod) => self.fail(
+            (Finish::Failed(reason), Outcome::NoPod) => self.fail_with(
                 reason,
                 &format!(
                     "Job '{}' failed ({reason}) and no pod is left to say why: look at the pool's nodes, then set annotation hone.dev/retry",
@@ -310,7 +230,7 @@ impl Planner<'_> {
 /// A failure whose texts fit the schema.
 pub fn failure(reason: &str, message: &str) -> Failure {
     Failure {
-        reason: hone_crds::conditions::bounded(reason, 64).to_owned(),
-        message: hone_crds::conditions::bounded(message, 2000).to_owned(),
+        reason: bounded(reason, FAILURE_REASON).to_owned(),
+        message: bounded(message, FAILURE_MESSAGE).to_owned(),
     }
 }

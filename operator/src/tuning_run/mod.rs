@@ -2,18 +2,21 @@
 //! every run ends at once with a condition that says so, so that nobody waits in vain.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use hone_crds::conditions::{FINISHED, READY, RECONCILING, STALLED, SUCCEEDED, State, set};
 use hone_crds::{Phase, TuningRun, TuningRunStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::{Patch, PatchParams};
-use kube::runtime::controller::Action;
 use kube::{Api, Resource, ResourceExt};
 use serde_json::json;
 
+use crate::children::names::MANAGER;
 use crate::context::Context;
-use crate::controllers::Expected;
-use crate::model_compilation::names::MANAGER;
+use crate::runtime::worker::{FailureClass, ReconcileFailure, class_of};
+
+/// The controller's name in keys, metrics and logs.
+pub const CONTROLLER: &str = "tuningrun";
 
 /// Why the status could not be written.
 #[derive(Debug, thiserror::Error)]
@@ -24,9 +27,9 @@ pub struct TuningRunError {
     source: Box<kube::Error>,
 }
 
-impl Expected for TuningRunError {
-    fn is_expected(&self) -> bool {
-        matches!(&*self.source, kube::Error::Api(status) if status.code == 409)
+impl ReconcileFailure for TuningRunError {
+    fn class(&self) -> FailureClass {
+        class_of(&self.source)
     }
 }
 
@@ -58,11 +61,11 @@ pub fn plan(object: &TuningRun, now: &Time) -> TuningRunStatus {
 pub async fn reconcile(
     object: Arc<TuningRun>,
     context: Arc<Context>,
-) -> Result<Action, TuningRunError> {
+) -> Result<Option<Duration>, TuningRunError> {
     let status = plan(&object, &Time(jiff::Timestamp::now()));
     let deleting = object.metadata.deletion_timestamp.is_some();
     if deleting || object.status.as_ref() == Some(&status) || !context.fence.leads() {
-        return Ok(Action::await_change());
+        return Ok(None);
     }
     let name = object.name_any();
     let namespace = object.namespace().unwrap_or_default();
@@ -75,8 +78,8 @@ pub async fn reconcile(
     });
     let params = PatchParams::apply(MANAGER).force();
     match api.patch_status(&name, &params, &Patch::Apply(&patch)).await {
-        Ok(_) => Ok(Action::await_change()),
-        Err(kube::Error::Api(error)) if error.code == 404 => Ok(Action::await_change()),
+        Ok(_) => Ok(None),
+        Err(kube::Error::Api(error)) if error.code == 404 => Ok(None),
         Err(source) => Err(TuningRunError { name, source: Box::new(source) }),
     }
 }

@@ -73,7 +73,8 @@ pub fn install(cluster: &Cluster) -> Result<()> {
         values.path(),
         format!(
             "operator: {{image: {image}, log: 'info,hone_operator=debug'}}\n\
-             worker: {{image: {image}, fetchAllow: ['s3://models', 's3://artifacts']}}\n"
+             worker: {{image: {image}, fetchAllow: {}}}\n",
+            serde_json::json!(fetch_allow(cluster, "HONE_S3_ENDPOINT_IN_CLUSTER")?),
         ),
     )?;
     let path = values.path().to_string_lossy();
@@ -109,6 +110,17 @@ pub fn store_secret(cluster: &Cluster, kubectl: &Kubectl) -> Result<()> {
     }
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     kubectl.run(&words).map(drop)
+}
+
+/// The entries that allow workers the store of the tests, at the address of the variable `endpoint`.
+///
+/// # Errors
+/// When the cluster has no store.
+pub fn fetch_allow(cluster: &Cluster, endpoint: &str) -> Result<Vec<String>> {
+    let address = cluster.variable(endpoint)?;
+    let host = address.split("://").last().unwrap_or_default();
+    let host = host.split(['/', ':']).next().unwrap_or_default().to_owned();
+    Ok(["models", "artifacts"].iter().map(|bucket| format!("s3://{bucket}@{host}")).collect())
 }
 
 /// The store's options as `object_store` names them; `endpoint` is the variable of the address.

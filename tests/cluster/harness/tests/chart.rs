@@ -332,6 +332,7 @@ fn account_has_least_rights(context: &Context<'_>) -> Result<()> {
             "watch pods -n default",
             "watch nodes",
             "create events.events.k8s.io -n default",
+            "list events -n default",
             "create leases.coordination.k8s.io",
             "patch leases.coordination.k8s.io/hone-operator",
         ] {

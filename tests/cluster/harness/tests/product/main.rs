@@ -55,10 +55,10 @@ fn succeeded(context: &Context<'_>, name: &str) -> Result<Value> {
 /// `hone` on this machine, with the store's options in its environment.
 fn hone(context: &Context<'_>, arguments: &[&str]) -> Result<String> {
     let mut command = Command::new(product::shipped("hone"));
-    command
-        .args(arguments)
-        .envs(product::store_options(context.cluster, "HONE_S3_ENDPOINT")?)
-        .env("HONE_FETCH_ALLOW", "s3://models,s3://artifacts");
+    command.args(arguments).envs(product::store_options(context.cluster, "HONE_S3_ENDPOINT")?).env(
+        "HONE_FETCH_ALLOW",
+        product::fetch_allow(context.cluster, "HONE_S3_ENDPOINT")?.join(","),
+    );
     let output = command.output().context("cannot run hone")?;
     let said = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "hone {}: {said}", arguments.join(" "));
@@ -84,7 +84,8 @@ fn yaml_to_verified_artifact(context: &Context<'_>) -> Result<()> {
     product::download(context.cluster, uri, Path::new(&file("cluster.hone")))?;
     let size = fs::metadata(file("cluster.hone"))?.len();
     ensure!(target["artifact"]["sizeBytes"] == size, "{size} bytes, {target}");
-    let report = format!("{}.json", uri.strip_suffix(".hone").context("another name")?);
+    let uid = context.kubectl.text("modelcompilation/digits", "{.metadata.uid}")?;
+    let report = format!("{}.{uid}.json", uri.strip_suffix(".hone").context("another name")?);
     ensure!(product::stored(context.cluster, &report)?, "no report at {report}");
 
     fs::write(file("digits.yaml"), &yaml)?;
@@ -270,9 +271,11 @@ fn deletion_takes_the_artifact_along(context: &Context<'_>) -> Result<()> {
     let status = succeeded(context, "short-lived")?;
     let uri = status["targets"][0]["artifact"]["uri"].as_str().context("no uri")?.to_owned();
     ensure!(product::stored(context.cluster, &uri)?, "{uri} is not stored");
+    let uid = context.kubectl.text("modelcompilation/short-lived", "{.metadata.uid}")?;
+    let report = uri.replace(".hone", &format!(".{uid}.json"));
+    ensure!(product::stored(context.cluster, &report)?, "{report} is not stored");
     context.kubectl.run(&["delete", "modelcompilation", "short-lived", "--timeout=120s"])?;
     ensure!(!product::stored(context.cluster, &uri)?, "{uri} is still stored");
-    let report = uri.replace(".hone", ".json");
     ensure!(!product::stored(context.cluster, &report)?, "{report} is still stored");
     Ok(())
 }

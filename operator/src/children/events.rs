@@ -15,8 +15,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use kube::api::PostParams;
 use kube::{Api, Client};
 
-use crate::model_compilation::model::EventPlan;
-use crate::model_compilation::names::MANAGER;
+use hone_crds::status::Failure;
+use serde::Serialize;
+
+use super::bounds::{EVENT_NOTE, REASON, bounded};
+use super::names::MANAGER;
+use super::reasons::{EventType, Reason};
 
 /// Events that wait at most.
 const WAITING: usize = 1000;
@@ -24,6 +28,31 @@ const WAITING: usize = 1000;
 const AT_ONCE: usize = 4;
 /// Longest part of an event's name that comes from its object's.
 const NAME: usize = 200;
+
+/// An event to be published.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct EventPlan {
+    /// Whether a person should look.
+    pub warning: bool,
+    /// One word.
+    pub reason: String,
+    /// What happened.
+    pub note: String,
+}
+
+impl EventPlan {
+    /// The event of one of our reasons, of the type that the table says.
+    pub fn of(reason: Reason, note: impl Into<String>) -> Self {
+        let warning = reason.event() == EventType::Warning;
+        Self { warning, reason: reason.as_str().to_owned(), note: note.into() }
+    }
+
+    /// The event of a failure.
+    pub fn failure(failure: &Failure) -> Self {
+        Self { warning: true, reason: failure.reason.clone(), note: failure.message.clone() }
+    }
+}
 
 /// Where events are left.
 #[derive(Clone, Debug)]
@@ -34,11 +63,12 @@ pub struct Events {
 }
 
 impl Events {
-    /// Publishes in a task of its own, until the last clone of this is gone. `instance` is this replica.
-    pub fn publish_with(client: Client, instance: &str) -> Self {
+    /// Where to leave events, and the task that publishes them until the last clone of this is gone. `instance` is
+    /// this replica.
+    pub fn new(client: Client, instance: &str) -> (Self, impl Future<Output = ()> + use<>) {
         let (sender, receiver) = channel(WAITING);
-        tokio::spawn(publish(client, receiver));
-        Self { sender: Arc::new(Mutex::new(sender)), instance: instance.to_owned() }
+        let sender = Arc::new(Mutex::new(sender));
+        (Self { sender, instance: instance.to_owned() }, publish(client, receiver))
     }
 
     /// An event about an object is to be published.
@@ -53,7 +83,7 @@ impl Events {
 
 fn event(plan: EventPlan, about: ObjectReference, instance: &str, now: Timestamp) -> Event {
     let name = about.name.as_deref().unwrap_or(MANAGER);
-    let name = hone_crds::conditions::bounded(name, NAME).trim_end_matches('.');
+    let name = bounded(name, NAME).trim_end_matches('.');
     Event {
         metadata: ObjectMeta {
             namespace: about.namespace.clone(),
@@ -61,8 +91,8 @@ fn event(plan: EventPlan, about: ObjectReference, instance: &str, now: Timestamp
             ..ObjectMeta::default()
         },
         type_: Some(if plan.warning { "Warning" } else { "Normal" }.to_owned()),
-        reason: Some(plan.reason),
-        note: Some(plan.note),
+        reason: Some(bounded(&plan.reason, REASON).to_owned()),
+        note: Some(bounded(&plan.note, EVENT_NOTE).to_owned()),
         action: Some("Reconcile".to_owned()),
         event_time: Some(MicroTime(now)),
         regarding: Some(about),
@@ -78,7 +108,7 @@ async fn publish(client: Client, events: Receiver<Event>) {
         let api: Api<Event> = Api::namespaced(client.clone(), namespace);
         async move {
             if let Err(error) = api.create(&PostParams::default(), &event).await {
-                tracing::debug!(%error, reason = event.reason, "an event could not be published");
+                tracing::warn!(%error, reason = event.reason, "an event could not be published");
             }
         }
     };
@@ -97,7 +127,12 @@ mod tests {
             namespace: Some("n".to_owned()),
             ..ObjectReference::default()
         };
-        let plan = EventPlan { warning: true, reason: "Why".to_owned(), note: "what".to_owned() };
+        let plan = EventPlan {
+            warning: true,
+            reason: "Why".to_owned(),
+            // The API server refuses an event whose note is longer than 1,024 bytes.
+            note: "operator 'Ünsupported', ".repeat(100),
+        };
         let at = |second| {
             let now = Timestamp::from_second(second).unwrap();
             event(plan.clone(), about.clone(), "one", now)
@@ -105,6 +140,8 @@ mod tests {
         let (first, second) = (at(1), at(2));
         assert!(first.metadata.name.as_ref().unwrap().len() <= 253);
         assert_ne!(first.metadata.name, second.metadata.name);
+        let note = first.note.unwrap();
+        assert!(note.len() <= 1024 && note.len() > 1000, "{}", note.len());
         assert_eq!(first.type_.as_deref(), Some("Warning"));
         assert_eq!(first.metadata.namespace.as_deref(), Some("n"));
     }

@@ -1,6 +1,6 @@
-//! Labels, annotations, finalizers and events' words of a `ModelCompilation` and its children.
+//! Labels, annotations and finalizers of what the operator makes.
 
-/// Who writes what: the field manager of server-side apply, and the events' source.
+/// The field manager of what is written, and the source of events.
 pub const MANAGER: &str = "hone-operator";
 /// Label of everything that the operator makes.
 pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
@@ -10,8 +10,10 @@ pub const UID_LABEL: &str = "hone.dev/compilation-uid";
 pub const NAME_LABEL: &str = "hone.dev/compilation";
 /// Label: the target's name.
 pub const TARGET_LABEL: &str = "hone.dev/target";
-/// Label: the pool's name.
+/// Label: the pool's name, shortened where it is longer than a label.
 pub const POOL_LABEL: &str = "hone.dev/pool";
+/// Annotation: the pool's name.
+pub const POOL_ANNOTATION: &str = "hone.dev/pool";
 /// Label: what a Job is for.
 pub const PURPOSE_LABEL: &str = "hone.dev/purpose";
 /// Value of [`PURPOSE_LABEL`]: compiles one target.

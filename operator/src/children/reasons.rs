@@ -1,0 +1,544 @@
+//! Why something is as it is: every word that the operator writes into conditions, `status.targets[].failure` and
+//! events, in one table. The page `docs/kubernetes/reasons.md` is generated from it and from the workers' reasons
+//! ([`hone_artifact::exit_code`]); a test compares them.
+
+use std::fmt::Write;
+
+use hone_artifact::exit_code::{self, ErrorClass};
+use serde::{Deserialize, Serialize};
+
+/// A word of the operator's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[allow(missing_docs)] // The table says what each means.
+pub enum Reason {
+    Pending,
+    Running,
+    Suspended,
+    Succeeded,
+    Started,
+    Queued,
+    ArtifactsDeleted,
+    ArtifactsLeft,
+    ArtifactsShared,
+    NamespaceTerminating,
+    NoMatchingPool,
+    PoolNotFound,
+    PoolNotAllowed,
+    PoolNotSupported,
+    PoolMismatch,
+    Unschedulable,
+    QuotaExceeded,
+    JobForbidden,
+    JobInvalid,
+    JobNameTaken,
+    SecretNotFound,
+    ConfigMapNotFound,
+    ServiceAccountNotFound,
+    PriorityClassNotFound,
+    RuntimeClassNotFound,
+    VolumeClaimNotFound,
+    ResourceClaimMissing,
+    VolumeNotMounted,
+    SandboxFailed,
+    ImagePullFailed,
+    InvalidImageName,
+    ContainerConfigInvalid,
+    PodSecurityViolation,
+    PodInvalid,
+    PodRefused,
+    PendingDeadlineExceeded,
+    DeadlineExceeded,
+    ResultLost,
+    NoReport,
+    InvalidReport,
+    WorkerFailed,
+}
+
+/// Who has to act.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// Nobody: this is how it should be, or it passes.
+    Nobody,
+    /// Whoever wrote the object.
+    User,
+    /// Whoever runs the cluster.
+    Administrator,
+    /// The project: a bug.
+    Project,
+}
+
+/// What becomes of a target for this reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// The work goes on, or has ended well.
+    None,
+    /// It waits, until `limits.pendingDeadline` at the latest.
+    Waits,
+    /// Its Job is deleted at once, so that its device is free, and made again after a back-off; after so many starts
+    /// it has failed.
+    FailsAfter(i32),
+    /// It has failed.
+    Fails,
+}
+
+/// Which event goes with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventType {
+    /// None.
+    None,
+    /// `Normal`.
+    Normal,
+    /// `Warning`.
+    Warning,
+}
+
+/// One line of the table.
+struct Row(Reason, Class, &'static str, EventType, Ending, &'static str);
+
+const TABLE: &[Row] = {
+    use Class::{Administrator, Nobody, Project, User};
+    use Ending::{Fails, FailsAfter, Waits};
+    use EventType::{Normal, Warning};
+    use Reason as R;
+    const READY: &str = "Ready";
+    const STALLED: &str = "Stalled";
+    const QUIET: EventType = EventType::None;
+    const GOES_ON: Ending = Ending::None;
+    &[
+        Row(R::Pending, Nobody, READY, QUIET, Waits, "A Job is made and waits for a device."),
+        Row(R::Running, Nobody, READY, QUIET, GOES_ON, "A worker is at work."),
+        Row(R::Suspended, User, READY, Normal, GOES_ON, "`spec.suspend` is set."),
+        Row(R::Succeeded, Nobody, READY, Normal, GOES_ON, "Every target has its artifact."),
+        Row(R::Started, Nobody, "", Normal, GOES_ON, "A Job is made for a target."),
+        Row(
+            R::Queued,
+            Nobody,
+            READY,
+            QUIET,
+            GOES_ON,
+            "The Job is suspended, such as by Kueue until there is quota. The time does not count against `limits.pendingDeadline`.",
+        ),
+        Row(
+            R::ArtifactsDeleted,
+            Nobody,
+            "",
+            Normal,
+            GOES_ON,
+            "What was stored is deleted, as `output.deletionPolicy` says.",
+        ),
+        Row(
+            R::ArtifactsLeft,
+            User,
+            "",
+            Warning,
+            GOES_ON,
+            "What was stored could not be deleted. The note lists it.",
+        ),
+        Row(
+            R::ArtifactsShared,
+            Nobody,
+            "",
+            Normal,
+            GOES_ON,
+            "What was stored stays, as other compilations name it.",
+        ),
+        Row(
+            R::NamespaceTerminating,
+            Nobody,
+            READY,
+            QUIET,
+            Waits,
+            "The namespace is being deleted: no pod is made in it.",
+        ),
+        Row(
+            R::NoMatchingPool,
+            Administrator,
+            READY,
+            Warning,
+            Waits,
+            "No DevicePool offers what the target asks for. The message says which labels are missing.",
+        ),
+        Row(
+            R::PoolNotFound,
+            User,
+            READY,
+            Warning,
+            Waits,
+            "The DevicePool that the target names does not exist.",
+        ),
+        Row(
+            R::PoolNotAllowed,
+            Administrator,
+            READY,
+            Warning,
+            Waits,
+            "The DevicePool does not allow the namespace.",
+        ),
+        Row(
+            R::PoolNotSupported,
+            User,
+            READY,
+            Warning,
+            Waits,
+            "The DevicePool is of a kind that this release does not compile in.",
+        ),
+        Row(
+            R::PoolMismatch,
+            User,
+            READY,
+            Warning,
+            Waits,
+            "The DevicePool offers another platform than the target asks for.",
+        ),
+        Row(
+            R::Unschedulable,
+            Nobody,
+            READY,
+            QUIET,
+            Waits,
+            "The scheduler finds no node for the pod. The message is the scheduler's.",
+        ),
+        Row(
+            R::QuotaExceeded,
+            Administrator,
+            READY,
+            Warning,
+            Waits,
+            "A ResourceQuota of the namespace is used up.",
+        ),
+        Row(
+            R::JobForbidden,
+            Administrator,
+            READY,
+            Warning,
+            Waits,
+            "The API server forbids the Job (403): a quota, an admission policy or missing rights. It is tried again with exponential back-off.",
+        ),
+        Row(
+            R::JobInvalid,
+            User,
+            STALLED,
+            Warning,
+            Fails,
+            "The API server refuses the Job as invalid (400 or 422), such as `requests` over `limits`.",
+        ),
+        Row(
+            R::JobNameTaken,
+            User,
+            STALLED,
+            Warning,
+            Fails,
+            "A Job of the same name exists that this compilation does not own.",
+        ),
+        Row(
+            R::SecretNotFound,
+            User,
+            STALLED,
+            Warning,
+            FailsAfter(2),
+            "A Secret that `credentialsSecretRef` names does not exist.",
+        ),
+        Row(
+            R::ConfigMapNotFound,
+            User,
+            STALLED,
+            Warning,
+            FailsAfter(2),
+            "A ConfigMap that the pod needs does not exist.",
+        ),
+        Row(
+            R::ServiceAccountNotFound,
+            User,
+            STALLED,
+            Warning,
+            FailsAfter(2),
+            "`worker.serviceAccountName` names no ServiceAccount of the namespace.",
+        ),
+        Row(
+            R::PriorityClassNotFound,
+            User,
+            STALLED,
+            Warning,
+            FailsAfter(2),
+            "`worker.priorityClassName` names no PriorityClass.",
+        ),
+        Row(
+            R::RuntimeClassNotFound,
+            Administrator,
+            STALLED,
+            Warning,
+            FailsAfter(2),
+            "The pool's `runtimeClassName` names no RuntimeClass.",
+        ),
+        Row(
+            R::VolumeClaimNotFound,
+            Administrator,
+            STALLED,
+            Warning,
+            FailsAfter(2),
+            "The shared volume's claim does not exist in the namespace.",
+        ),
+        Row(
+            R::ResourceClaimMissing,
+            Administrator,
+            STALLED,
+            Warning,
+            FailsAfter(2),
+            "The pool's ResourceClaimTemplate does not exist in the namespace.",
+        ),
+        Row(
+            R::VolumeNotMounted,
+            Administrator,
+            READY,
+            Warning,
+            Waits,
+            "The node cannot mount a volume of the pod. The message is the kubelet's.",
+        ),
+        Row(
+            R::SandboxFailed,
+            Administrator,
+            READY,
+            Warning,
+            Waits,
+            "The node cannot start the pod's sandbox. The message is the kubelet's.",
+        ),
+        Row(
+            R::ImagePullFailed,
+            Administrator,
+            STALLED,
+            Warning,
+            FailsAfter(3),
+            "The worker's image cannot be pulled.",
+        ),
+        Row(
+            R::InvalidImageName,
+            Administrator,
+            STALLED,
+            Warning,
+            Fails,
+            "The worker's image has no valid name.",
+        ),
+        Row(
+            R::ContainerConfigInvalid,
+            User,
+            STALLED,
+            Warning,
+            FailsAfter(2),
+            "The node cannot make the container. The message is the kubelet's.",
+        ),
+        Row(
+            R::PodSecurityViolation,
+            Administrator,
+            STALLED,
+            Warning,
+            FailsAfter(2),
+            "The namespace's pod security standard refuses the pod.",
+        ),
+        Row(
+            R::PodInvalid,
+            User,
+            STALLED,
+            Warning,
+            Fails,
+            "The API server refuses the pod as invalid.",
+        ),
+        Row(
+            R::PodRefused,
+            Administrator,
+            READY,
+            Warning,
+            Waits,
+            "The API server refuses the pod for another reason. The message is its own.",
+        ),
+        Row(
+            R::PendingDeadlineExceeded,
+            User,
+            STALLED,
+            Warning,
+            Fails,
+            "The target waited longer than `limits.pendingDeadline`. The message says what for.",
+        ),
+        Row(
+            R::DeadlineExceeded,
+            User,
+            STALLED,
+            Warning,
+            Fails,
+            "The work took longer than `limits.activeDeadline`.",
+        ),
+        Row(
+            R::ResultLost,
+            Administrator,
+            READY,
+            Warning,
+            FailsAfter(3),
+            "The pod of a finished Job was deleted before its report was read. The work is done again.",
+        ),
+        Row(R::NoReport, Project, STALLED, Warning, Fails, "The worker ended without a report."),
+        Row(
+            R::InvalidReport,
+            Project,
+            STALLED,
+            Warning,
+            Fails,
+            "The worker's report does not belong to the compilation, or a field of it is out of bounds.",
+        ),
+        Row(
+            R::WorkerFailed,
+            Administrator,
+            STALLED,
+            Warning,
+            Fails,
+            "The worker ended with an exit code of no meaning, such as after an eviction.",
+        ),
+    ]
+};
+
+impl Reason {
+    fn row(self) -> &'static Row {
+        // Every reason has a row: a test shows it. The first row is never used in place of another.
+        TABLE.iter().find(|row| row.0 == self).unwrap_or(&TABLE[0])
+    }
+
+    /// The word as it stands in conditions and events.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "Pending",
+            Self::Running => "Running",
+            Self::Suspended => "Suspended",
+            Self::Succeeded => "Succeeded",
+            Self::Started => "Started",
+            Self::Queued => "Queued",
+            Self::ArtifactsDeleted => "ArtifactsDeleted",
+            Self::ArtifactsLeft => "ArtifactsLeft",
+            Self::ArtifactsShared => "ArtifactsShared",
+            Self::NamespaceTerminating => "NamespaceTerminating",
+            Self::NoMatchingPool => "NoMatchingPool",
+            Self::PoolNotFound => "PoolNotFound",
+            Self::PoolNotAllowed => "PoolNotAllowed",
+            Self::PoolNotSupported => "PoolNotSupported",
+            Self::PoolMismatch => "PoolMismatch",
+            Self::Unschedulable => "Unschedulable",
+            Self::QuotaExceeded => "QuotaExceeded",
+            Self::JobForbidden => "JobForbidden",
+            Self::JobInvalid => "JobInvalid",
+            Self::JobNameTaken => "JobNameTaken",
+            Self::SecretNotFound => "SecretNotFound",
+            Self::ConfigMapNotFound => "ConfigMapNotFound",
+            Self::ServiceAccountNotFound => "ServiceAccountNotFound",
+            Self::PriorityClassNotFound => "PriorityClassNotFound",
+            Self::RuntimeClassNotFound => "RuntimeClassNotFound",
+            Self::VolumeClaimNotFound => "VolumeClaimNotFound",
+            Self::ResourceClaimMissing => "ResourceClaimMissing",
+            Self::VolumeNotMounted => "VolumeNotMounted",
+            Self::SandboxFailed => "SandboxFailed",
+            Self::ImagePullFailed => "ImagePullFailed",
+            Self::InvalidImageName => "InvalidImageName",
+            Self::ContainerConfigInvalid => "ContainerConfigInvalid",
+            Self::PodSecurityViolation => "PodSecurityViolation",
+            Self::PodInvalid => "PodInvalid",
+            Self::PodRefused => "PodRefused",
+            Self::PendingDeadlineExceeded => "PendingDeadlineExceeded",
+            Self::DeadlineExceeded => "DeadlineExceeded",
+            Self::ResultLost => "ResultLost",
+            Self::NoReport => "NoReport",
+            Self::InvalidReport => "InvalidReport",
+            Self::WorkerFailed => "WorkerFailed",
+        }
+    }
+
+    /// What becomes of a target for this reason.
+    pub fn ending(self) -> Ending {
+        self.row().4
+    }
+
+    /// Whether waiting cannot help, so that a worker that does not start for it holds its device in vain.
+    pub fn is_hopeless(self) -> bool {
+        matches!(self.ending(), Ending::Fails | Ending::FailsAfter(_))
+    }
+
+    /// The type of its event.
+    pub fn event(self) -> EventType {
+        self.row().3
+    }
+}
+
+impl std::fmt::Display for Reason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// The page of all reasons, as Markdown.
+pub fn page() -> String {
+    let mut page = String::from(
+        "# Reasons\n\nGenerated from the operator's table: `HONE_UPDATE_EXPECT=1 cargo test -p hone-operator --test reasons`.\n\n\
+        The words in `status.conditions[].reason`, `status.targets[].failure.reason` and events.\n\n\
+        ## Of the operator\n\n\
+        | reason | who acts | condition | event | what follows | meaning |\n|---|---|---|---|---|---|\n",
+    );
+    for Row(reason, class, condition, event, ending, meaning) in TABLE {
+        let class = match class {
+            Class::Nobody => "nobody",
+            Class::User => "user",
+            Class::Administrator => "administrator",
+            Class::Project => "project: report a bug",
+        };
+        let event = match event {
+            EventType::None => "",
+            EventType::Normal => "Normal",
+            EventType::Warning => "Warning",
+        };
+        let ending = match ending {
+            Ending::None => "–".to_owned(),
+            Ending::Waits => "waits up to `limits.pendingDeadline`".to_owned(),
+            Ending::Fails => "fails at once".to_owned(),
+            Ending::FailsAfter(starts) => format!("fails after {starts} starts"),
+        };
+        let _ = writeln!(
+            page,
+            "| `{reason}` | {class} | {condition} | {event} | {ending} | {meaning} |"
+        );
+    }
+    page.push_str(
+        "\n## Of the workers\n\nA worker's reason stands in the condition `Stalled` and in an event of type Warning.\n\n\
+        | reason | who acts | what follows |\n|---|---|---|\n",
+    );
+    for reason in exit_code::Reason::all() {
+        let (class, ending) = match reason.class() {
+            None => continue,
+            Some(ErrorClass::User) => ("user", "fails at once"),
+            Some(ErrorClass::Transient) => ("nobody", "fails after `limits.retries` retries"),
+            Some(ErrorClass::Bug) => ("project: report a bug", "fails at once"),
+        };
+        let _ = writeln!(page, "| `{reason}` | {class} | {ending} |");
+    }
+    page
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reason_has_one_row_and_its_own_name() {
+        let source = include_str!("reasons.rs");
+        let words = source.matches("Self::").count();
+        assert_eq!(words, TABLE.len() + 1, "rows and words differ");
+        for row in TABLE {
+            let rows = TABLE.iter().filter(|other| other.0 == row.0).count();
+            assert_eq!(rows, 1, "{}", row.0);
+            assert_eq!(serde_json::json!(row.0), row.0.as_str());
+        }
+    }
+
+    /// What waiting cannot cure is explained where kstatus looks for failures.
+    #[test]
+    fn what_fails_is_stalled_and_warned_of() {
+        for Row(reason, _, condition, event, ending, _) in TABLE {
+            if matches!(ending, Ending::Fails) {
+                assert_eq!((*condition, *event), ("Stalled", EventType::Warning), "{reason}");
+            }
+        }
+    }
+}

@@ -1,0 +1,293 @@
+//! From no Job to a worker that runs: the pool, the Job, and why its worker does not start.
+
+use hone_crds::status::Retry;
+use hone_crds::{Duration, Phase, TargetStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+
+use super::Planner;
+use crate::children::pods::Wait;
+use crate::children::reasons::{Ending, EventType, Reason};
+use crate::model_compilation::model::{Action, EventPlan, JobPlan, JobView, Purpose, Refusal};
+use crate::model_compilation::plan::Draft;
+use crate::model_compilation::{pools, request};
+
+/// The first wait before a Job is made again, in seconds; doubled for each further one.
+const FIRST_RETRY: u64 = 10;
+/// The longest such wait, in seconds.
+const LONGEST_RETRY: u64 = 300;
+/// The longest time between two looks at a Job of whose pod nothing is known, in seconds.
+const LONGEST_LOOK: u64 = 60;
+
+impl Planner<'_> {
+    /// No Job yet: one is made where there is a pool for it.
+    pub(super) fn start(&self, draft: &mut Draft) -> TargetStatus {
+        let observed = self.context.observed;
+        if observed.namespace.terminating {
+            let why = "the namespace is going away: no pod is made in it";
+            return self.waiting(Reason::NamespaceTerminating, why);
+        }
+        if let Some(waiting) = self.not_yet(draft) {
+            return waiting;
+        }
+        let namespace = observed.object.metadata.namespace.as_deref();
+        let chosen = pools::choose(
+            &observed.pools,
+            self.target,
+            self.base.pool.as_deref(),
+            namespace.unwrap_or_default(),
+            &observed.namespace,
+        );
+        let pool = match chosen {
+            Ok(pool) => pool,
+            Err(none) => return self.no_pool(&none, draft),
+        };
+        if let Some(refusal) = observed.refusals.get(&self.job_name) {
+            return self.refused(refusal, draft);
+        }
+        let mut status = self.at(Phase::Pending);
+        status.pool = Some(pool.name.clone());
+        status.failure = self.known_failure();
+        draft.actions.push(Action::CreateJob(Box::new(JobPlan {
+            name: self.job_name.clone(),
+            purpose: Purpose::Compile,
+            target: Some(self.target.name.clone()),
+            pool: Some(pool.clone()),
+            request: request::compile(&observed.object, self.target, pool),
+            bounds: self.bounds(),
+        })));
+        let note = format!(
+            "target '{}' goes to pool '{}' as Job '{}'",
+            self.target.name, pool.name, self.job_name
+        );
+        draft.event(EventPlan::of(Reason::Started, note));
+        status
+    }
+
+    /// The status while the time to make the Job again has not come.
+    fn not_yet(&self, draft: &mut Draft) -> Option<TargetStatus> {
+        let prior = self.prior.filter(|prior| prior.phase == Phase::Pending)?;
+        let after = self.base.retry.as_ref()?.after.as_ref()?;
+        let now = self.context.observed.now.0;
+        let left = u64::try_from(after.0.as_second() - now.as_second()).ok().filter(|s| *s > 0)?;
+        if let Some(late) = self.past_pending_deadline(&self.context.start, draft) {
+            let why = prior.failure.as_ref().map_or("", |failure| &failure.message);
+            return Some(self.fail(Reason::PendingDeadlineExceeded, &format!("{late}: {why}")));
+        }
+        draft.again(left);
+        Some(prior.clone())
+    }
+
+    /// Why the Job did not start before, while it is made again.
+    fn known_failure(&self) -> Option<hone_crds::status::Failure> {
+        let prior = self.prior.filter(|prior| prior.phase == Phase::Pending);
+        self.base.retry.as_ref().and(prior).and_then(|prior| prior.failure.clone())
+    }
+
+    fn no_pool(&self, none: &pools::NoPool, draft: &mut Draft) -> TargetStatus {
+        if let Some(late) = self.past_pending_deadline(&self.context.start, draft) {
+            let why = format!("{late}: {}", none.message);
+            return self.fail(Reason::PendingDeadlineExceeded, &why);
+        }
+        self.announce(none.reason, &none.message, draft);
+        self.waiting(none.reason, &none.message)
+    }
+
+    /// An event where the status does not name `reason` yet.
+    fn announce(&self, reason: Reason, message: &str, draft: &mut Draft) {
+        let known = self.prior.and_then(|prior| prior.failure.as_ref());
+        let is_known = known.is_some_and(|known| known.reason == reason.as_str());
+        if !is_known && reason.event() != EventType::None {
+            draft.event(EventPlan::of(reason, message));
+        }
+    }
+
+    /// The API server refused the Job.
+    fn refused(&self, refusal: &Refusal, draft: &mut Draft) -> TargetStatus {
+        let Refusal { code, message } = refusal;
+        let job = &self.job_name;
+        match code {
+            403 => {
+                let why = format!("the API server forbids Job '{job}': {message}");
+                if let Some(late) = self.past_pending_deadline(&self.context.start, draft) {
+                    let why = format!("{late}: {why}");
+                    return self.fail(Reason::PendingDeadlineExceeded, &why);
+                }
+                self.announce(Reason::JobForbidden, &why, draft);
+                self.later(Reason::JobForbidden, &why, draft)
+            }
+            409 => self.fail(
+                Reason::JobNameTaken,
+                &format!("there is a Job '{job}' that this compilation does not own: delete it, then set annotation hone.dev/retry"),
+            ),
+            _ => self.fail(
+                Reason::JobInvalid,
+                &format!("the API server refuses Job '{job}': {message}: correct spec.worker"),
+            ),
+        }
+    }
+
+    /// The target waits, and its Job is made again after a back-off.
+    fn later(&self, reason: Reason, message: &str, draft: &mut Draft) -> TargetStatus {
+        let attempts = self.attempts() + 1;
+        let doubled = FIRST_RETRY << (attempts - 1).clamp(0, 8);
+        let random = self.context.observed.random;
+        let seconds = (doubled.min(LONGEST_RETRY) as f64 * (1.0 + random / 4.0)) as u64;
+        draft.again(seconds);
+        let after = after(&self.context.observed.now, seconds);
+        let retry = Some(Retry { attempts, after: Some(after) });
+        TargetStatus { retry, ..self.waiting(reason, message) }
+    }
+
+    /// How often the Job was made in vain.
+    fn attempts(&self) -> i32 {
+        self.base.retry.as_ref().map_or(0, |retry| retry.attempts)
+    }
+
+    /// The Job is made again later, or has failed too often.
+    pub(super) fn start_again(
+        &self,
+        reason: Reason,
+        message: &str,
+        draft: &mut Draft,
+    ) -> TargetStatus {
+        let attempts = self.attempts() + 1;
+        match reason.ending() {
+            Ending::FailsAfter(most) if attempts < most => {
+                self.announce(reason, message, draft);
+                self.later(reason, message, draft)
+            }
+            _ => {
+                let advice = "correct that, then set annotation hone.dev/retry";
+                let tries = match attempts {
+                    1 => String::new(),
+                    attempts => format!(" ({attempts} times)"),
+                };
+                self.fail(reason, &format!("{message}{tries}: {advice}"))
+            }
+        }
+    }
+
+    /// The words for a target that waited too long since `since`; else another look is asked for.
+    fn past_pending_deadline(&self, since: &Time, draft: &mut Draft) -> Option<String> {
+        let deadline: Duration = self.context.observed.object.spec.limits.pending_deadline;
+        let limit = i64::try_from(deadline.as_secs_ceil()).unwrap_or(i64::MAX);
+        let end = since.0.as_second().saturating_add(limit);
+        match u64::try_from(end - self.context.observed.now.0.as_second()) {
+            Ok(left) if left > 0 => {
+                draft.again(left);
+                None
+            }
+            _ => Some(format!("no device was free within limits.pendingDeadline of {deadline}")),
+        }
+    }
+
+    /// A Job waits or runs.
+    pub(super) fn active(&self, job: &JobView, draft: &mut Draft) -> TargetStatus {
+        let bounds = self.bounds();
+        let differ = job.active_deadline_seconds != Some(bounds.active_deadline_seconds)
+            || job.backoff_limit != Some(bounds.backoff_limit);
+        // A Job that never ran keeps waiting; one that ran once counts as running to its end.
+        let prior_runs = self.prior.is_some_and(|prior| prior.phase == Phase::Running);
+        let ran = job.ready > 0 || job.failed > 0 || prior_runs;
+        let waiting = match ran {
+            true => None,
+            false => Some(self.not_running(job, draft)),
+        };
+        if waiting.as_ref().is_some_and(|status| status.phase == Phase::Failed)
+            || draft.actions.contains(&Action::DeleteJob(job.name.clone()))
+        {
+            return waiting.unwrap_or_else(|| self.at(Phase::Pending));
+        }
+        if differ {
+            draft.actions.push(Action::AdjustJob(bounds));
+        }
+        let resync = self.context.config.resync_seconds as f64;
+        draft.again((resync * (1.0 + self.context.observed.random / 2.0)) as u64);
+        match waiting {
+            Some(status) => status,
+            None if job.fresh && !prior_runs => {
+                draft.again(1);
+                self.at(Phase::Pending)
+            }
+            None => self.at(Phase::Running),
+        }
+    }
+
+    /// The status of a target whose Job has no worker yet, and what is done about it.
+    fn not_running(&self, job: &JobView, draft: &mut Draft) -> TargetStatus {
+        if job.suspended {
+            let why = format!(
+                "Job '{}' is suspended, such as by Kueue until there is quota; this does not count against limits.pendingDeadline",
+                job.name
+            );
+            return self.waiting(Reason::Queued, &why);
+        }
+        let wait = self.context.observed.waits.get(&job.name);
+        if let Some(wait) = wait.filter(|wait| wait.reason.is_hopeless()) {
+            // It would hold its device in vain.
+            draft.actions.push(Action::DeleteJob(job.name.clone()));
+            let why = format!("the worker cannot start: {}", wait.message);
+            return self.start_again(wait.reason, &why, draft);
+        }
+        let since = job.started.as_ref().or(job.created.as_ref());
+        let since = since.unwrap_or(&self.context.start);
+        if let Some(late) = self.past_pending_deadline(since, draft) {
+            draft.actions.push(Action::DeleteJob(job.name.clone()));
+            return self.fail(Reason::PendingDeadlineExceeded, &self.late(&late, wait));
+        }
+        match wait {
+            Some(wait) => {
+                let why = self.words(wait);
+                self.announce(wait.reason, &why, draft);
+                let prior = self.prior.filter(|prior| prior.phase == Phase::Pending);
+                let known = prior.and_then(|prior| prior.failure.as_ref()).filter(|known| {
+                    known.reason == wait.reason.as_str() && same_words(&known.message, &why)
+                });
+                self.waiting(wait.reason, known.map_or(&why, |known| &known.message))
+            }
+            None => {
+                // Nothing is known yet: soon again at first, then more and more rarely.
+                let since = job.waiting_since.as_ref().unwrap_or(since);
+                let age = self.context.observed.now.0.as_second() - since.0.as_second();
+                draft.again(u64::try_from(age).unwrap_or(1).clamp(1, LONGEST_LOOK));
+                TargetStatus { failure: self.known_failure(), ..self.at(Phase::Pending) }
+            }
+        }
+    }
+
+    /// Why a worker waits, in words.
+    fn words(&self, wait: &Wait) -> String {
+        let pool = self.base.pool.as_deref().unwrap_or("?");
+        match wait.reason {
+            Reason::Unschedulable => {
+                format!("the scheduler finds no node for pool '{pool}': {}", wait.message)
+            }
+            _ => wait.message.clone(),
+        }
+    }
+
+    fn late(&self, late: &str, wait: Option<&Wait>) -> String {
+        let pool = self.base.pool.as_deref().unwrap_or("?");
+        match wait {
+            Some(wait) => format!("{late} in pool '{pool}': {}", self.words(wait)),
+            None => format!(
+                "{late} in pool '{pool}': raise limits.pendingDeadline or add devices to the pool"
+            ),
+        }
+    }
+}
+
+/// Whether two messages differ in their numbers alone. The scheduler counts nodes anew all the time: that is not worth
+/// a status for each of thousands that wait.
+fn same_words(a: &str, b: &str) -> bool {
+    let words = |text: &str| -> String { text.chars().filter(|c| !c.is_ascii_digit()).collect() };
+    words(a) == words(b)
+}
+
+/// `seconds` after `now`, in whole seconds as the API server keeps them.
+fn after(now: &Time, seconds: u64) -> Time {
+    let seconds = SignedDuration::from_secs(i64::try_from(seconds).unwrap_or(i64::MAX));
+    let end = now.0.checked_add(seconds).unwrap_or(Timestamp::MAX);
+    Time(Timestamp::from_second(end.as_second()).unwrap_or(end))
+}

@@ -1,0 +1,45 @@
+//! What is kept of each node.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::Taint;
+use kube::ResourceExt;
+
+use crate::runtime::cache::Cached;
+use crate::seen::SeenNode;
+
+/// A node. Its group is its name.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NodeFacts {
+    /// Its name.
+    pub name: String,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+    /// Whether it is ready and takes pods.
+    pub usable: bool,
+    /// What keeps pods away.
+    pub taints: Vec<Taint>,
+    /// How many it has of each resource that is counted in whole pieces and is not every node's.
+    pub devices: Vec<(String, i64)>,
+}
+
+impl Cached for NodeFacts {
+    fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+/// Group and facts of a node.
+pub fn facts(node: &SeenNode) -> Option<(String, NodeFacts)> {
+    let ready = node.status.conditions.iter().any(|c| c.type_ == "Ready" && c.status == "True");
+    let extended = node.status.allocatable.iter().filter(|(name, _)| name.contains('/'));
+    let devices = extended.filter_map(|(name, count)| Some((name.clone(), count.0.parse().ok()?)));
+    let facts = NodeFacts {
+        name: node.name_any(),
+        labels: node.labels().clone(),
+        usable: ready && !node.spec.unschedulable,
+        taints: node.spec.taints.clone(),
+        devices: devices.collect(),
+    };
+    Some((facts.name.clone(), facts))
+}
