@@ -11,6 +11,7 @@ mod demo;
 mod demo_cluster;
 mod generate;
 mod models;
+mod mutate;
 mod onnx_proto;
 mod onnx_tests;
 mod python;
@@ -35,6 +36,8 @@ enum Chore {
     DemoCluster(demo_cluster::Arguments),
     /// Export the models of the benchmarks to `.hone/models`.
     Models(models::Arguments),
+    /// Put single faults into generated code and packed weights and count those that verification catches.
+    Mutate(mutate::Arguments),
     /// Generate the importer's protobuf types from the pinned onnx package.
     OnnxProto,
     /// Generate the official ONNX operator tests in `.hone/onnx-node-tests` and print where.
@@ -73,6 +76,7 @@ fn run(chore: &Chore) -> anyhow::Result<()> {
         Chore::DemoCluster(arguments) => demo_cluster::run(arguments),
         Chore::Chaos(arguments) => chaos::run(arguments),
         Chore::Models(arguments) => models::run(arguments),
+        Chore::Mutate(arguments) => mutate::run(arguments),
         Chore::OnnxProto => onnx_proto::run(),
         Chore::OnnxTests => onnx_tests::run(),
         Chore::Generate => generate::run(),
