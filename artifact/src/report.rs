@@ -101,6 +101,9 @@ pub struct CorrectnessReport {
     pub max_rel: f64,
     /// Whether every element is within tolerance.
     pub passed: bool,
+    /// What ran the code: `native`, or an emulator and its version, such as `qemu-aarch64 7.2.22`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub executed_by: Option<String>,
 }
 
 /// JSON has no word for NaN and infinity: they are written as null.

@@ -109,7 +109,12 @@ impl Comparison {
 
     /// As it stands in reports.
     pub fn report(&self) -> CorrectnessReport {
-        CorrectnessReport { max_abs: self.max_abs, max_rel: self.max_rel, passed: self.passed() }
+        CorrectnessReport {
+            max_abs: self.max_abs,
+            max_rel: self.max_rel,
+            passed: self.passed(),
+            executed_by: None,
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use hone_artifact::exit_code::Reason;
 use hone_artifact::request::{Input, TargetRequest};
 use hone_driver::{
     CodegenError, CompileError, Compiled, DataType, Graph, ImportError, ImportOptions,
-    InputBinding, NodeError, Options, SchedulePolicy, Target, Tensor, TensorType,
+    InputBinding, LowerError, NodeError, Options, SchedulePolicy, Target, Tensor, TensorType,
 };
 
 use crate::compare::{Comparison, Tolerance};
@@ -236,7 +236,9 @@ fn compile_reason(error: &CompileError) -> Reason {
         CompileError::Codegen(error) if matches!(**error, CodegenError::Target { .. }) => {
             Reason::TargetMismatch
         }
-        CompileError::TooLarge { .. } => Reason::TooLarge,
+        CompileError::TooLarge { .. } | CompileError::Lower(LowerError::TooLarge { .. }) => {
+            Reason::TooLarge
+        }
         _ => Reason::CompilerError,
     }
 }

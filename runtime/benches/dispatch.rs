@@ -28,6 +28,10 @@ fn main() {
     }
     wake_cost();
     mixed_cost();
+    uneven_cost();
+    for (name, spread) in [("small differences", 1.0), ("results that are subnormal", 100.0)] {
+        softmax_cost(name, spread);
+    }
     for huge_pages in [HugePages::Arena, HugePages::ArenaAndWeights] {
         for verify in [true, false] {
             load_cost(huge_pages, verify);
@@ -102,6 +106,59 @@ fn mixed_cost() {
             quantiles(times)
         );
     }
+}
+
+/// One step whose tasks grow by their number: parts of equal numbers of tasks are not equal work.
+fn uneven_cost() {
+    let mut manifest = affine(1);
+    manifest.variants[0].arena_bytes = 64 << 10;
+    let touched = vec![argument(Slot::Arena { offset: 0 }, 64 << 10, Access::Write)];
+    manifest.variants[0].steps = vec![step("burn_more_and_more", 256, touched)];
+    let artifact = pack(&manifest);
+    for threads in [1, 2] {
+        let options = Options { threads, ..Options::default() };
+        let mut model = Model::load_memory(artifact.clone(), &options).unwrap();
+        let (x, mut y) = (ramp(1), ramp(1));
+        let mut times = Vec::new();
+        for _ in 0..ROUNDS {
+            let start = Instant::now();
+            model.run(&[as_bytes(&x)], &mut [as_bytes_mut(&mut y)]).unwrap();
+            times.push(start.elapsed());
+        }
+        println!("256 tasks of growing cost on {threads} thread(s): {}", quantiles(times));
+    }
+}
+
+/// Softmax of 1,536 rows of 128 numbers between 0 and minus `spread`. Both take the same time where
+/// subnormal numbers cost nothing.
+fn softmax_cost(name: &str, spread: f32) {
+    const SHAPE: [usize; 2] = [1536, 128];
+    let elements = SHAPE[0] * SHAPE[1];
+    let mut manifest = affine(elements / ROW);
+    manifest.variants[0].steps = vec![step(
+        "softmax",
+        SHAPE[0],
+        vec![
+            argument(Slot::Input { index: 0, offset: 0 }, elements * 4, Access::Read),
+            argument(Slot::Output { index: 0, offset: 0 }, elements * 4, Access::Write),
+        ],
+    )];
+    let options = Options { threads: 1, ..Options::default() };
+    let mut model = Model::load_memory(pack(&manifest), &options).unwrap();
+    // The first of each row is 0, the others fill the last eighth before minus `spread`.
+    let x = |i: usize| match i % SHAPE[1] {
+        0 => 0.0,
+        place => -spread * (1.0 - place as f32 / (8 * SHAPE[1]) as f32),
+    };
+    let x: Vec<f32> = (0..elements).map(x).collect();
+    let mut y = vec![0f32; elements];
+    let mut times = Vec::new();
+    for _ in 0..ROUNDS {
+        let start = Instant::now();
+        model.run(&[as_bytes(&x)], &mut [as_bytes_mut(&mut y)]).unwrap();
+        times.push(start.elapsed());
+    }
+    println!("softmax of {SHAPE:?}, {name}: {}", quantiles(times));
 }
 
 /// As many weights as ResNet-50 has, and kernels that read little of them: the cost of loading alone.

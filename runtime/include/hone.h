@@ -105,7 +105,8 @@ uint64_t hone_memory_bytes(const hone_model *model);
 
 /* Reads the inputs and fills the outputs. Each list has the model's number of pointers, each to its
  * tensor's bytes, aligned to its element; outputs overlap nothing. Allocates nothing. One run of a model
- * at a time: a second one is refused. 0 on success. */
+ * at a time: a second one is refused. While it runs, subnormal numbers count as zero; the calling thread's
+ * floating-point mode is restored before it returns. 0 on success. */
 int hone_run(hone_model *model, const void *const *inputs, void *const *outputs);
 
 #ifdef __cplusplus

@@ -1,17 +1,19 @@
 //! What one run at a time needs for itself: arena, scratch, the table of pointers, its seats.
 
 use std::ffi::c_void;
+use std::ops::Range;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use hone_artifact::BUFFER_ALIGNMENT;
 
 use crate::LoadError;
+use crate::claim::{self, TaskRange};
 use crate::memory::Region;
 use crate::plan::{Call, Plan, reserve};
 use crate::pool::{Entry, Pool};
-use crate::profile::Profile;
-use crate::seat::{Job, Seat};
+use crate::profile::{Profile, StepProfile};
+use crate::seat::{Job, Seat, Team};
 
 /// See the module's documentation.
 pub(crate) struct Context {
@@ -22,10 +24,12 @@ pub(crate) struct Context {
     seats: Vec<Arc<Seat>>,
     /// Which of `seats` the run under way has claimed.
     claimed: Vec<usize>,
+    /// What each thread of the step under way has not begun.
+    ranges: Vec<TaskRange>,
     pool: Arc<Pool>,
     /// Whether any step is worth a second thread.
     parallel: bool,
-    _memory: Region,
+    memory: Region,
     bytes: usize,
 }
 
@@ -52,12 +56,18 @@ impl Context {
             scratch_stride: stride as usize,
             scratch: memory.base().wrapping_add(arena as usize),
             claimed: Vec::with_capacity(seats.len()),
+            ranges: (0..=seats.len()).map(|_| TaskRange::default()).collect(),
             parallel: plan.calls.iter().any(|call| call.threads > 1),
             seats,
             pool,
-            _memory: memory,
+            memory,
             bytes,
         })
+    }
+
+    /// The first byte of the arena.
+    pub(crate) fn arena(&self) -> *mut u8 {
+        self.memory.base()
     }
 
     /// Bytes reserved for arena and scratch.
@@ -87,13 +97,7 @@ impl Context {
         outputs: &[*mut c_void],
         profile: Option<&mut Profile>,
     ) {
-        for patch in &plan.patches {
-            let base = match patch.output {
-                true => outputs[patch.index],
-                false => inputs[patch.index].cast_mut(),
-            };
-            self.table[patch.entry] = base.wrapping_byte_add(patch.offset);
-        }
+        self.patch(plan, inputs, outputs);
         let pool = self.pool.clone();
         let entry = pool.enter();
         self.claim(&entry);
@@ -112,19 +116,82 @@ impl Context {
         }
     }
 
+    /// Runs some of the steps. The first of them finds in its buffers what was put there before.
+    ///
+    /// # Safety
+    /// As for `run`, for the inputs and outputs that these steps touch; the others may be anything.
+    pub(crate) unsafe fn run_calls(
+        &mut self,
+        plan: &Plan,
+        calls: Range<usize>,
+        inputs: &[*const c_void],
+        outputs: &[*mut c_void],
+    ) {
+        self.patch(plan, inputs, outputs);
+        let pool = self.pool.clone();
+        let entry = pool.enter();
+        self.claim(&entry);
+        for call in &plan.calls[calls] {
+            // SAFETY: the manifest was validated against the sizes that the caller promises.
+            unsafe { self.step(call, &entry) };
+        }
+        for &index in &self.claimed {
+            self.seats[index].release();
+        }
+    }
+
+    /// Sets the pointers that change from run to run.
+    fn patch(&mut self, plan: &Plan, inputs: &[*const c_void], outputs: &[*mut c_void]) {
+        for patch in &plan.patches {
+            let base = match patch.output {
+                true => outputs[patch.index],
+                false => inputs[patch.index].cast_mut(),
+            };
+            self.table[patch.entry] = base.wrapping_byte_add(patch.offset);
+        }
+    }
+
     /// # Safety
     /// As for `step`.
     unsafe fn run_timed(&self, plan: &Plan, entry: &Entry<'_>, profile: &mut Profile) {
         let start = Instant::now();
         let mut last = start;
-        for (call, step) in plan.calls.iter().zip(&mut profile.steps) {
-            // SAFETY: the caller's promise.
-            step.threads = unsafe { self.step(call, entry) };
+        for (index, call) in plan.calls.iter().enumerate() {
+            let parts = profile.parts_mut(index);
+            let threads = match parts.is_empty() {
+                // SAFETY: the caller's promise.
+                true => unsafe { self.step(call, entry) },
+                // SAFETY: as above.
+                false => unsafe { self.step_in_parts(call, parts) },
+            };
             let now = Instant::now();
-            step.time = now - last;
+            if let Some(step) = profile.steps.get_mut(index) {
+                *step = StepProfile { time: now - last, threads };
+            }
             last = now;
         }
         profile.total = last - start;
+    }
+
+    /// Runs one step on this thread in as many calls as there are `times`, and writes down how long each
+    /// took.
+    ///
+    /// # Safety
+    /// As for `step`.
+    unsafe fn step_in_parts(&self, call: &Call, times: &mut [Duration]) -> usize {
+        let buffers = self.table.as_ptr().wrapping_add(call.first);
+        let parts = times.len() as i128;
+        let bound = |part: usize| (i128::from(call.tasks) * part as i128 / parts) as i64;
+        for (part, time) in times.iter_mut().enumerate() {
+            let start = Instant::now();
+            let (begin, end) = (bound(part), bound(part + 1));
+            if begin < end {
+                // SAFETY: the caller's promise.
+                unsafe { (call.kernel)(buffers, begin, end, self.scratch.cast()) };
+            }
+            *time = start.elapsed();
+        }
+        1
     }
 
     /// Claims free seats, as many as this run may use, and wakes those who sleep on them.
@@ -152,46 +219,33 @@ impl Context {
         if threads > 1 {
             threads = threads.min(entry.share());
         }
-        let job = |index: usize| {
-            let (begin, end) = share(call.tasks, index as i64, threads as i64);
-            let scratch = self.scratch.wrapping_add(index * self.scratch_stride).cast();
-            Job { kernel: call.kernel, buffers, begin, end, scratch }
+        if threads == 1 {
+            // SAFETY: the caller's promise.
+            unsafe { (call.kernel)(buffers, 0, call.tasks, self.scratch.cast()) };
+            return 1;
+        }
+        let ranges = &self.ranges[..threads];
+        for (index, range) in ranges.iter().enumerate() {
+            range.fill(claim::part(call.tasks as u32, index as u32, threads as u32));
+        }
+        let team = Team {
+            seats: &raw const *self.seats,
+            claimed: &raw const *self.claimed,
+            scratch: self.scratch,
+            scratch_stride: self.scratch_stride,
         };
-        for (number, &index) in self.claimed.iter().take(threads - 1).enumerate() {
-            // SAFETY: the seat is claimed, the shares are disjoint, and it is settled below.
-            unsafe { self.seats[index].post(job(number + 1)) };
-        }
-        // SAFETY: the caller's promise; share 0 is nobody else's.
-        unsafe { job(0).run() };
-        for &index in self.claimed.iter().take(threads - 1) {
-            self.seats[index].settle();
-        }
+        let job = Job {
+            kernel: call.kernel,
+            buffers,
+            ranges: ranges.as_ptr(),
+            team: &raw const team,
+            threads: threads as u32,
+            index: 0,
+            grain: call.grain,
+        };
+        // SAFETY: the caller's promise. As many seats are claimed as there are threads beside this one, and
+        // the ranges were filled just now; both stay until this returns.
+        unsafe { job.run() };
         threads
-    }
-}
-
-/// The `index`-th of `parts` contiguous shares of `tasks`; sizes differ by one at most.
-fn share(tasks: i64, index: i64, parts: i64) -> (i64, i64) {
-    let (each, rest) = (tasks / parts, tasks % parts);
-    let begin = index * each + index.min(rest);
-    (begin, begin + each + i64::from(index < rest))
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used, clippy::expect_used)]
-    use super::share;
-
-    #[test]
-    fn shares_are_contiguous_and_even() {
-        for tasks in [0, 1, 2, 7, 64, i64::MAX] {
-            for parts in [1, 2, 3, 64] {
-                let shares: Vec<_> = (0..parts).map(|i| share(tasks, i, parts)).collect();
-                assert_eq!((shares[0].0, shares[shares.len() - 1].1), (0, tasks));
-                assert!(shares.windows(2).all(|pair| pair[0].1 == pair[1].0));
-                let sizes = || shares.iter().map(|(begin, end)| end - begin);
-                assert!(sizes().max().unwrap() - sizes().min().unwrap() <= 1);
-            }
-        }
     }
 }

@@ -97,7 +97,7 @@ impl fmt::Display for Refusals<'_> {
     }
 }
 
-/// Why a run was refused. No kernel has run and no output was touched.
+/// Why a run was refused. But for [`RunError::Stray`] no kernel has run and no output was touched.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
@@ -136,5 +136,23 @@ pub enum RunError {
         alignment: u64,
         /// Where the buffer lies.
         address: usize,
+    },
+    /// Steps that the model does not have, or that have not the same arguments.
+    #[error(
+        "steps {first} to {end} cannot run alone: name steps of one kernel among the model's {known}"
+    )]
+    Steps {
+        /// The first.
+        first: usize,
+        /// The one behind the last.
+        end: usize,
+        /// How many steps the model has.
+        known: usize,
+    },
+    /// Steps that ran alone changed memory beside their buffers.
+    #[error("step {step} stores outside of its buffers; compile the model again and report this")]
+    Stray {
+        /// The first of the steps.
+        step: usize,
     },
 }

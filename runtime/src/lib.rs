@@ -2,18 +2,22 @@
 //!
 //! [`Model::load`] maps the file, checks it, takes the first variant that this processor can execute,
 //! and plans everything that a run needs. [`Model::run`] then walks the step table: no allocation, no
-//! lock that another model's run could hold for long, one barrier between steps. Weights are used where
-//! they lie in the mapped file; values between steps live in one arena.
+//! lock that another model's run could hold for long, one barrier between steps. The tasks of a step are
+//! divided over the threads, and a thread that is done takes over tasks of another ([`claim`]). Weights
+//! are used where they lie in the mapped file; values between steps live in one arena. While a run lasts,
+//! subnormal numbers count as zero (`float_mode`); the caller's floating-point mode is restored after it.
 //!
 //! The C interface is `include/hone.h`, kept by hand beside [`capi`].
 //!
 //! An artifact holds machine code that runs in this process: load only what you trust.
 
 pub mod capi;
+pub mod claim;
 pub mod cpu;
 
 mod context;
 mod error;
+mod float_mode;
 mod futex;
 mod library;
 mod memory;
@@ -24,9 +28,11 @@ mod pool;
 mod profile;
 mod seat;
 mod source;
+mod step;
 
 pub use error::{LoadError, RunError, VariantRefusal};
 pub use hone_artifact::{DataType, Manifest, Step, TensorInfo, Variant};
 pub use model::{Memory, Model};
 pub use options::{Affinity, HugePages, Options};
 pub use profile::{Profile, StepProfile};
+pub use step::StepArgument;

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::ffi::c_void;
 use std::fmt;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -196,6 +197,27 @@ impl Model {
         // SAFETY: the caller's promise, and the checks above.
         unsafe { self.context.run(&self.plan, inputs, outputs, None) };
         Ok(())
+    }
+}
+
+impl Model {
+    /// The first byte of the arena.
+    pub(crate) fn arena(&self) -> *mut u8 {
+        self.context.arena()
+    }
+
+    /// Runs some of the steps over raw pointers.
+    ///
+    /// # Safety
+    /// As for [`Model::run_pointers`], for the inputs and outputs that these steps touch.
+    pub(crate) unsafe fn run_calls(
+        &mut self,
+        calls: Range<usize>,
+        inputs: &[*const c_void],
+        outputs: &[*mut c_void],
+    ) {
+        // SAFETY: the caller's promise.
+        unsafe { self.context.run_calls(&self.plan, calls, inputs, outputs) };
     }
 }
 

@@ -6,6 +6,7 @@ use std::path::Path;
 use hone_artifact::{Manifest, Reader, Slot, TensorInfo, Variant};
 
 use crate::LoadError;
+use crate::claim;
 use crate::cpu;
 use crate::library::{Kernel, Library};
 use crate::memory::Region;
@@ -21,8 +22,11 @@ pub(crate) struct Call {
     /// Where its arguments begin in a context's table of pointers.
     pub(crate) first: usize,
     pub(crate) tasks: i64,
-    /// Most threads that the step is worth; at least 1.
+    /// Most threads that the step is worth; at least 1. A step of more tasks than [`claim::MAX_TASKS`]
+    /// stays on one thread: none that is worth its tasks has as many.
     pub(crate) threads: usize,
+    /// Fewest tasks that a thread claims at a time.
+    pub(crate) grain: u32,
 }
 
 /// An entry of the table of pointers that every run sets anew.
@@ -113,12 +117,16 @@ fn calls(variant: &Variant, library: &Library) -> Result<Vec<Call>, LoadError> {
         let kernel = library
             .kernel(&step.kernel)
             .ok_or_else(|| LoadError::NoKernel { kernel: step.kernel.clone(), step: index })?;
-        let worth = step.tasks / step.min_tasks_per_thread;
+        let worth = match step.tasks <= claim::MAX_TASKS {
+            true => step.tasks / step.min_tasks_per_thread,
+            false => 1,
+        };
         calls.push(Call {
             kernel,
             first,
             tasks: step.tasks as i64,
             threads: usize::try_from(worth).unwrap_or(usize::MAX).max(1),
+            grain: claim::grain(step.min_tasks_per_thread),
         });
         first += step.arguments.len();
     }

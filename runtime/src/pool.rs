@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
 
+use crate::float_mode::FloatMode;
 use crate::options::Affinity;
 use crate::seat::Seat;
 
@@ -68,10 +69,11 @@ impl Pool {
         Ok((pool, seats))
     }
 
-    /// Notes that a run begins; its end is the guard's drop.
+    /// Notes that a run begins on this thread, and puts the thread into the kernels' floating-point mode;
+    /// both end with the guard's drop.
     pub(crate) fn enter(&self) -> Entry<'_> {
         self.runs.fetch_add(1, Ordering::Relaxed);
-        Entry { pool: self }
+        Entry { pool: self, _mode: FloatMode::enter() }
     }
 
     /// Whether the workers live in this process and not in one that it was forked from.
@@ -102,6 +104,7 @@ impl Drop for Pool {
 /// A run under way.
 pub(crate) struct Entry<'a> {
     pool: &'a Pool,
+    _mode: FloatMode,
 }
 
 impl Entry<'_> {
@@ -126,6 +129,7 @@ impl Worker {
             .stack_size(1 << 20)
             .spawn(move || {
                 block_signals();
+                FloatMode::enter_forever();
                 its.work();
             })?;
         Ok(Self { seat, thread: Some(thread) })

@@ -95,6 +95,25 @@ fn the_profile_has_a_time_for_each_step() {
 }
 
 #[test]
+fn a_profile_in_parts_runs_every_task_and_times_each_part() {
+    for rows in [3, 4096] {
+        let (_folder, path) = file(&affine(rows));
+        let mut model = Model::load(&path, &threads(2)).unwrap();
+        let (x, mut y) = (ramp(rows), ramp(rows));
+        let mut profile = Profile::in_parts(&model, 10);
+        model.run_profiled(&[as_bytes(&x)], &mut [as_bytes_mut(&mut y)], &mut profile).unwrap();
+        assert_eq!(y, expected(&x));
+        for (index, step) in profile.steps.iter().enumerate() {
+            let parts = profile.parts(index);
+            assert_eq!((parts.len(), step.threads), (10, 1));
+            assert!(parts.iter().sum::<Duration>() <= step.time);
+            assert!(rows < 10 || parts.iter().all(|time| *time > Duration::ZERO));
+        }
+        assert!(profile.parts(2).is_empty());
+    }
+}
+
+#[test]
 fn a_step_too_small_stays_on_the_callers_thread() {
     let mut manifest = affine(6);
     manifest.variants[0].steps[0].min_tasks_per_thread = 4;
@@ -105,6 +124,25 @@ fn a_step_too_small_stays_on_the_callers_thread() {
     model.run_profiled(&[as_bytes(&x)], &mut [as_bytes_mut(&mut y)], &mut profile).unwrap();
     assert_eq!(y, expected(&x));
     assert_eq!(profile.steps[0].threads, 1);
+}
+
+/// Both ends of a range of tasks lie in one word: more than fit there are one thread's.
+#[test]
+fn a_step_of_more_tasks_than_can_be_divided_stays_on_the_callers_thread() {
+    let mut manifest = affine(6);
+    let mut huge = step("nothing", 1 << 32, vec![]);
+    let mut large = step("nothing", u32::MAX as usize, vec![]);
+    for step in [&mut huge, &mut large] {
+        step.arguments = manifest.variants[0].steps[0].arguments.clone();
+    }
+    manifest.variants[0].steps.extend([huge, large]);
+    let mut model = Model::load_memory(pack(&manifest), &threads(2)).unwrap();
+    let (x, mut y) = (ramp(6), ramp(6));
+    let mut profile = Profile::new(&model);
+    model.run_profiled(&[as_bytes(&x)], &mut [as_bytes_mut(&mut y)], &mut profile).unwrap();
+    assert_eq!(profile.steps[2].threads, 1);
+    assert_eq!(profile.steps[3].threads, model.threads());
+    assert_eq!(y, expected(&x));
 }
 
 #[test]

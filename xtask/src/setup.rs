@@ -16,7 +16,7 @@ const PACKAGES: &[(&str, &str, &str)] = &[
 
 /// What the cross-compilation tests need besides.
 const CROSS_PACKAGES: &[(&str, &str, &str)] = &[
-    ("/usr/bin/qemu-aarch64", "qemu-user", "running aarch64 code in the tests"),
+    ("/usr/bin/qemu-aarch64", "qemu-user", "running code for other processors in the tests"),
     ("/usr/bin/aarch64-linux-gnu-gcc", "gcc-aarch64-linux-gnu", "the tests' aarch64 host program"),
     (
         "/usr/aarch64-linux-gnu/lib/libc.so.6",

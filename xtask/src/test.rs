@@ -21,6 +21,19 @@ const CHECKS: &[Check] = &[
         "tests",
         &["cargo", "test", "--workspace", "--exclude", "hone-cluster-tests", "--no-fail-fast"],
     ),
+    // Of the whole workspace, so that nothing is built again with other features.
+    (
+        "instruction sets",
+        &[
+            "cargo",
+            "test",
+            "--workspace",
+            "--exclude",
+            "hone-cluster-tests",
+            "--test",
+            "instruction-sets",
+        ],
+    ),
 ];
 
 /// Checks on a real control plane and node.
@@ -112,6 +125,7 @@ fn check(command: &[&str]) -> Result<(ExitStatus, String)> {
         .args(&command[1..])
         .current_dir(crate::repository::root())
         .env("HONE_CLUSTER_TESTS", "required")
+        .env("HONE_EMULATORS", "required")
         .stdout(Stdio::piped())
         .spawn()
         .with_context(|| format!("{} could not be started", command[0]))?;

@@ -27,7 +27,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("hone-artifact", &[]),
     ("hone-crds", &[]),
     ("hone-runtime", &["artifact"]),
-    ("hone-worker", &["driver", "artifact", "runtime", "crds"]),
+    ("hone-emulator", &["artifact", "codegen"]),
+    ("hone-worker", &["driver", "artifact", "runtime", "emulator", "crds"]),
     ("hone-operator", &["crds", "artifact"]),
 ];
 

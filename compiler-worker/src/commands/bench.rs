@@ -10,6 +10,7 @@ use hone_driver::DataType;
 use serde_json::json;
 
 use super::common::{CacheArguments, precision, print, print_json, subject};
+use super::simulate::{self, Simulation};
 use crate::device;
 use crate::failure::{Failure, Result};
 use crate::measure::{Effort, interleaved, summarize};
@@ -39,6 +40,14 @@ pub struct Arguments {
     /// Seconds to measure for.
     #[arg(long, default_value_t = 2.0)]
     pub seconds: f64,
+    /// Predict what a run would take on these numbers of threads, by a simulation from times on one thread.
+    #[arg(long, value_name = "N,N,…", value_delimiter = ',', conflicts_with = "serve")]
+    #[arg(value_parser = simulated_threads)]
+    pub simulate_threads: Vec<usize>,
+    /// Bandwidth of memory for all simulated threads together, in GB/s; by default eight times what one
+    /// core of this machine reads.
+    #[arg(long, value_name = "GB/S", requires = "simulate_threads", value_parser = bandwidth)]
+    pub simulate_bandwidth: Option<f64>,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
@@ -56,7 +65,21 @@ pub struct Arguments {
     pub cache: CacheArguments,
 }
 
-/// Measures, or serves.
+fn simulated_threads(text: &str) -> std::result::Result<usize, String> {
+    match text.parse() {
+        Ok(threads @ 1..=1024) => Ok(threads),
+        _ => Err("give numbers of threads from 1 to 1024, with commas between them".to_owned()),
+    }
+}
+
+fn bandwidth(text: &str) -> std::result::Result<f64, String> {
+    match text.parse() {
+        Ok(rate) if f64::is_finite(rate) && rate > 0.0 => Ok(rate),
+        _ => Err("give a positive number of GB/s".to_owned()),
+    }
+}
+
+/// Measures, simulates, or serves.
 ///
 /// # Errors
 /// As for `hone run`.
@@ -66,16 +89,22 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     }
     let found =
         subject(&arguments.subject, &arguments.shape, arguments.precision, &arguments.cache)?;
+    let budget = Duration::try_from_secs_f64(arguments.seconds).unwrap_or_default();
+    if !arguments.simulate_threads.is_empty() {
+        return simulate::run(&Simulation {
+            path: &found.path,
+            threads: &arguments.simulate_threads,
+            bandwidth: arguments.simulate_bandwidth,
+            budget,
+            json: arguments.json,
+        });
+    }
     let begin = Instant::now();
     let mut subject = Subject::load(&found.path, arguments.threads)?;
     let load = begin.elapsed();
     subject.run()?;
     let first = begin.elapsed();
-    let effort = Effort {
-        budget: Duration::try_from_secs_f64(arguments.seconds).unwrap_or_default(),
-        most: usize::MAX,
-        ..Effort::default()
-    };
+    let effort = Effort { budget, most: usize::MAX, ..Effort::default() };
     let (latencies, _) = interleaved(effort, || subject.run(), None)?;
     let details = details(&found.path, &mut subject, latencies)?;
     tell(arguments, &details, load, first)

@@ -8,6 +8,7 @@ mod diff;
 mod inspect;
 mod plan;
 mod run;
+mod simulate;
 mod verify;
 mod worker;
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use hone_artifact::exit_code::Reason;
 use hone_artifact::request::Input;
-use hone_runtime::{Model, Options};
+use hone_runtime::Options;
 
 use super::common::{model, print, reader};
 use crate::compare::Tolerance;
@@ -14,6 +14,8 @@ use crate::failure::{Failure, Result};
 use crate::npz;
 use crate::show::units;
 use crate::storage::local;
+use crate::work::Machine;
+use crate::work::executor::{Executor, Native};
 use crate::work::verify::{arrange, compare, judge, random_inputs};
 
 /// What `hone verify` takes.
@@ -52,11 +54,20 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         format!("whole: {} sections match their checksums", reader.sections().len()),
         format!("digest: {}", reader.digest()),
     ];
-    let loaded = Model::load(&arguments.artifact, &Options::default())?;
-    let target = &loaded.variant().target;
-    lines.push(format!("runs here: {} ({})", target.triple, target.cpu));
+    let machine = Machine::for_artifact(reader.manifest());
+    let mut executor = match machine.load(&arguments.artifact)? {
+        Some(executor) => executor,
+        // Says what this machine lacks.
+        None => Box::new(Native::load(&arguments.artifact, &Options::default())?),
+    };
+    let target = &reader.manifest().variants[0].target;
+    let runs = match &machine {
+        Machine::Emulated(emulator) => format!("runs by {}", emulator.name()),
+        Machine::Here | Machine::Missing(_) => "runs here".to_owned(),
+    };
+    lines.push(format!("{runs}: {} ({})", target.triple, target.cpu));
     if let Some(path) = &arguments.model {
-        lines.push(answers(arguments, path, reader.manifest())?);
+        lines.push(answers(arguments, path, reader.manifest(), &mut *executor)?);
     }
     print(&lines.join("\n"))
 }
@@ -65,6 +76,7 @@ fn answers(
     arguments: &Arguments,
     path: &std::path::Path,
     manifest: &hone_artifact::Manifest,
+    executor: &mut dyn Executor,
 ) -> Result<String> {
     let (model, _) = model(path, &[])?;
     if model.digest != manifest.model_digest {
@@ -91,7 +103,7 @@ fn answers(
     };
     let Arguments { rtol, atol, max_relative_error: share, .. } = *arguments;
     let tolerance = Tolerance { rtol, atol, share };
-    let comparison = compare(&arguments.artifact, &graph, &inputs, tolerance)?;
+    let comparison = compare(executor, &graph, &inputs, tolerance)?;
     judge(&model.name, &comparison, tolerance)?;
     Ok(format!(
         "answers: {} elements within rtol {} and atol {} of the reference; largest error {} absolute, {} relative",

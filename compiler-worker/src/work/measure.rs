@@ -103,6 +103,15 @@ impl Subject {
         self.model.run(&inputs, &mut outputs)
     }
 
+    /// One run, with the times that `profile` asks for.
+    ///
+    /// # Errors
+    /// As for [`Subject::run`].
+    pub fn run_profiled(&mut self, profile: &mut Profile) -> std::result::Result<(), RunError> {
+        let (inputs, mut outputs) = slices(&self.inputs, &mut self.outputs);
+        self.model.run_profiled(&inputs, &mut outputs, profile)
+    }
+
     /// The median time of each step over some runs.
     ///
     /// # Errors
@@ -111,8 +120,7 @@ impl Subject {
         let mut profile = Profile::new(&self.model);
         let mut times = vec![Vec::with_capacity(runs); profile.steps.len()];
         for _ in 0..runs {
-            let (inputs, mut outputs) = slices(&self.inputs, &mut self.outputs);
-            self.model.run_profiled(&inputs, &mut outputs, &mut profile)?;
+            self.run_profiled(&mut profile)?;
             for (times, step) in times.iter_mut().zip(&profile.steps) {
                 times.push(step.time);
             }

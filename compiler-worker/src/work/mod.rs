@@ -3,6 +3,8 @@
 //! The same for `hone compile` and for `hone worker`, so that both give the same bytes.
 
 mod build;
+pub mod emulated;
+pub mod executor;
 mod guard;
 pub mod measure;
 mod precision;
@@ -19,6 +21,7 @@ use hone_driver::{DataType, Target};
 use serde_json::json;
 
 pub use build::{Build, build, is_sound};
+pub use emulated::Machine;
 pub use result::{Details, StepDetail, StoredResult, steps};
 
 use crate::cache::{Cache, Key, compiler_identity};
@@ -101,7 +104,7 @@ impl Worker<'_> {
         outcome.report.model_digest = Some(model.digest.clone());
         let target = compiler::target(&request.target)?;
         let wide = self.build(request, &model, &target, &Recipe::analytic(DataType::F32))?;
-        let key = self.result_key(request, &wide.key);
+        let key = self.result_key(request, &target, &wide.key);
         let build = match self.cache.result::<StoredResult>(&key).filter(|_| wide.hit) {
             Some(stored) => {
                 let recipe = stored.recipe();
@@ -144,17 +147,16 @@ impl Worker<'_> {
         outcome: &mut Outcome,
     ) -> Result<()> {
         outcome.details.describe(build)?;
-        let runnable = hone_runtime::cpu::refusal(&outcome.details.target).is_none();
-        if !runnable {
-            let here = "this machine cannot run it: neither verified nor measured";
-            outcome.details.notes.push(here.to_owned());
-            return Ok(());
-        }
-        if self.options.verify {
+        let machine = Machine::of(&outcome.details.target);
+        if self.options.verify
+            && let Some(mut executor) = machine.load(&build.path)?
+        {
             self.progress.stage("verify");
-            verify::verify(self, request, model, build, share, outcome)?;
+            verify::verify(self, request, model, build, (&mut *executor, share), outcome)?;
         }
-        if self.options.measure {
+        if !machine.is_here() {
+            outcome.details.notes.push(not_measured(&machine, self.options.verify));
+        } else if self.options.measure {
             measure::measure(self, request, model, build, target, outcome)?;
         }
         Ok(())
@@ -181,13 +183,15 @@ impl Worker<'_> {
     }
 
     /// The key of what was found out about an artifact: everything that it depends on beside it.
-    fn result_key(&self, request: &Compile, artifact: &Key) -> Key {
+    fn result_key(&self, request: &Compile, target: &Target, artifact: &Key) -> Key {
+        let machine = Machine::of(&hone_driver::manifest_target(target));
         let WorkOptions { threads, verify, measure, baseline, effort: _ } = self.options;
         artifact.with(&json!({
             "correctness": request.correctness,
             "precision": [json!(request.precision), json!(request.max_relative_error)],
             "threads": threads, "verify": verify, "measure": measure, "baseline": baseline,
             "machine": device::fingerprint(&device::Facts::here()),
+            "executedBy": machine.name(),
         }))
     }
 
@@ -223,6 +227,19 @@ impl Worker<'_> {
         destination.overwrite(&format!("{stem}.html"), page.as_bytes())?;
         outcome.page = Some(destination.uri(&format!("{stem}.html")));
         Ok(())
+    }
+}
+
+/// What a person should know of an artifact that this machine cannot run.
+fn not_measured(machine: &Machine, verify: bool) -> String {
+    match machine {
+        Machine::Emulated(emulator) if verify => {
+            format!("this machine cannot run it: verified by {}, not measured", emulator.name())
+        }
+        Machine::Missing(why) if verify => {
+            format!("this machine cannot run it: neither verified nor measured ({why})")
+        }
+        _ => "this machine cannot run it: neither verified nor measured".to_owned(),
     }
 }
 

@@ -2,10 +2,11 @@
 
 use hone_artifact::TensorInfo;
 use hone_artifact::exit_code::Reason;
+use hone_artifact::report::CorrectnessReport;
 use hone_artifact::request::{Compile, CorrectnessRequest};
 use hone_driver::Graph;
-use hone_runtime::Options;
 
+use super::executor::Executor;
 use super::{Build, Outcome, Worker};
 use crate::compare::{Comparison, Tolerance};
 use crate::compiler::{self, Model};
@@ -32,7 +33,7 @@ pub fn verify(
     request: &Compile,
     model: &Model,
     build: &Build,
-    share: f64,
+    (executor, share): (&mut dyn Executor, f64),
     outcome: &mut Outcome,
 ) -> Result<()> {
     let imported;
@@ -46,8 +47,9 @@ pub fn verify(
     let inputs = inputs(worker, request, graph)?;
     let CorrectnessRequest { rtol, atol, .. } = request.correctness;
     let tolerance = Tolerance { rtol, atol, share };
-    let comparison = compare(&build.path, graph, &inputs, tolerance)?;
-    outcome.report.correctness = Some(comparison.report());
+    let comparison = compare(executor, graph, &inputs, tolerance)?;
+    let executed_by = Some(executor.description());
+    outcome.report.correctness = Some(CorrectnessReport { executed_by, ..comparison.report() });
     outcome.details.elements_compared = comparison.elements;
     outcome.details.max_share = comparison.max_share;
     if comparison.granted > share {
@@ -125,17 +127,17 @@ pub fn arrange(ports: &[TensorInfo], arrays: Vec<Array>, file: &str) -> Result<V
 /// # Errors
 /// Where either cannot be run.
 pub fn compare(
-    artifact: &std::path::Path,
+    executor: &mut dyn Executor,
     graph: &Graph,
     inputs: &[Vec<u8>],
     tolerance: Tolerance,
 ) -> Result<Comparison> {
-    let mut model = hone_runtime::Model::load(artifact, &Options::default())?;
     let want = compiler::evaluate(graph, inputs)?;
     let own = UNSTEADY * compiler::unsteadiness(graph, inputs, &want)?;
     let own = own.min(MOST_GRANTED);
     let tolerance = Tolerance { share: tolerance.share.max(own), ..tolerance };
-    compare_with(&mut model, &want, inputs, tolerance)
+    let got = executor.run(inputs)?;
+    Ok(compare_outputs(&compiler::ports(graph, true)?, &got, &want, tolerance))
 }
 
 /// A loaded model's answers against those of the reference.
@@ -149,12 +151,21 @@ pub(super) fn compare_with(
     tolerance: Tolerance,
 ) -> Result<Comparison> {
     let got = run(model, inputs)?;
+    Ok(compare_outputs(model.outputs(), &got, want, tolerance))
+}
+
+fn compare_outputs(
+    tensors: &[TensorInfo],
+    got: &[Vec<u8>],
+    want: &[Vec<u8>],
+    tolerance: Tolerance,
+) -> Comparison {
     let mut comparison = Comparison::new();
     comparison.granted = tolerance.share;
-    for ((tensor, got), want) in model.outputs().iter().zip(&got).zip(want) {
+    for ((tensor, got), want) in tensors.iter().zip(got).zip(want) {
         comparison.add(tensor, got, want, tolerance);
     }
-    Ok(comparison)
+    comparison
 }
 
 /// One run with outputs of its own.

@@ -23,6 +23,7 @@ mod llvm;
 mod prepare;
 mod probe;
 mod round;
+mod runner;
 mod targets;
 mod text;
 
@@ -31,6 +32,7 @@ pub use disassemble::disassemble;
 pub use error::CodegenError;
 pub use link::link;
 pub use probe::{Cache, Machine, probe};
+pub use runner::runner;
 pub use targets::Target;
 
 use hone_tensor::{BufferId, Program};

@@ -1,4 +1,4 @@
-//! Object files to one shared object.
+//! Object files to one shared object, or to a program that needs no library.
 
 use crate::error::{CodegenError, Result};
 use crate::{ObjectCode, Target};
@@ -16,12 +16,23 @@ const LINKERS: [(&str, &[&str]); 4] = [
 /// Links objects to one shared object that needs no library. Equal objects give equal bytes. Symbols
 /// that nothing defines are an error.
 pub fn link(objects: &[ObjectCode], target: &Target) -> Result<Vec<u8>> {
+    let objects: Vec<&[u8]> = objects.iter().map(|object| object.bytes.as_slice()).collect();
+    let options = ["-shared", "-z", "defs", "-z", "relro", "--hash-style=gnu"];
+    run_linker(&objects, target, &options)
+}
+
+/// Links an object to a static executable that begins at `_start`.
+pub(crate) fn link_executable(object: &[u8], target: &Target) -> Result<Vec<u8>> {
+    run_linker(&[object], target, &["-static", "--entry=_start"])
+}
+
+fn run_linker(objects: &[&[u8]], target: &Target, options: &[&str]) -> Result<Vec<u8>> {
     let directory = tempfile::tempdir()?;
-    let output = directory.path().join("kernels.so");
+    let output = directory.path().join("linked");
     let mut inputs = Vec::new();
     for (place, object) in objects.iter().enumerate() {
         let input = directory.path().join(format!("{place:06}.o"));
-        std::fs::write(&input, &object.bytes)?;
+        std::fs::write(&input, object)?;
         inputs.push(input);
     }
     // A response file, as thousands of objects do not fit a command line.
@@ -32,8 +43,9 @@ pub fn link(objects: &[ObjectCode], target: &Target) -> Result<Vec<u8>> {
     let (program, flavor) = linker()?;
     let run = Command::new(program)
         .args(flavor)
-        .args(["-shared", "-z", "defs", "-z", "noexecstack", "-z", "relro", "--build-id=none"])
-        .args(["--strip-all", "--hash-style=gnu", "--no-dynamic-linker", "--threads=1"])
+        .args(options)
+        .args(["-z", "noexecstack", "--build-id=none", "--strip-all", "--no-dynamic-linker"])
+        .arg("--threads=1")
         .args(emulation(target))
         .arg(format!("@{}", list.display()))
         .arg("-o")

@@ -191,7 +191,7 @@ struct Loaded {
 impl Loaded {
     fn new(target: &Target, build: impl FnOnce(&Ir<'_>) -> Result<()>) -> Result<Self> {
         let context = Context::create();
-        let ir = Ir::new(&context, "probe", target.scaling);
+        let ir = Ir::new(&context, "probe", target);
         build(&ir)?;
         let bytes = compile::object(&ir.module, target, "probe")?;
         let object = ObjectCode { bytes, kernels: vec![] };

@@ -4,7 +4,8 @@
 #[path = "support/common.rs"]
 mod common;
 
-use common::run;
+use common::run_on;
+use hone_codegen::Target;
 use hone_tensor::{BinaryOp, Builder, Expr, LoopKind, Program, Statement, UnaryOp};
 use hone_types::DataType::{F32, F64};
 use hone_types::{DataType, Tensor, TensorType};
@@ -129,10 +130,22 @@ fn cases() -> Vec<Case> {
     cases
 }
 
+/// This machine as it is, and with the plainest instructions of its architecture: on x86-64 without
+/// fused multiply-adds and without rounding.
+fn targets() -> Vec<Target> {
+    let plainest = match std::env::consts::ARCH {
+        "x86_64" => ("amd64", "x86-64"),
+        arch => (arch, ""),
+    };
+    let (arch, cpu) = plainest;
+    vec![Target::host().unwrap(), Target::for_platform("linux", arch, cpu).unwrap()]
+}
+
 #[test]
 fn functions_keep_their_bounds() {
     let mut worst = Vec::new();
-    for dtype in [F32, F64] {
+    let both = targets();
+    for (dtype, target) in [F32, F64].iter().flat_map(|dtype| both.iter().map(|t| (*dtype, t))) {
         let cases = cases();
         let mut builder = Builder::new();
         let mut inputs = Vec::new();
@@ -147,7 +160,9 @@ fn functions_keep_their_bounds() {
         let plain = builder.finish();
         let bytes: Vec<Vec<u8>> = inputs.iter().map(|own| own.bytes().to_vec()).collect();
         for program in [plain.clone(), vectorized(plain)] {
-            for ((case, input), result) in cases.iter().zip(&inputs).zip(run(&program, &bytes)) {
+            for ((case, input), result) in
+                cases.iter().zip(&inputs).zip(run_on(&program, &bytes, target))
+            {
                 let result = Tensor::from_bytes(input.tensor_type().clone(), result).unwrap();
                 let largest = check(case, dtype, &input.to_f64(), &result.to_f64());
                 worst.push(format!("{dtype} {:?} {largest:.3e}", case.op));
@@ -237,8 +252,11 @@ fn powers_and_remainders() {
             Tensor::from_f64(dtype, [pairs.len()], &values).unwrap().bytes().to_vec()
         };
         let inputs = [tensor(|own| own.0), tensor(|own| own.1)];
-        for program in [plain.clone(), vectorized(plain)] {
-            for (op, result) in ops.into_iter().zip(run(&program, &inputs)) {
+        let programs = [plain.clone(), vectorized(plain)];
+        let both = targets();
+        for (program, target) in programs.iter().flat_map(|own| both.iter().map(move |t| (own, t)))
+        {
+            for (op, result) in ops.into_iter().zip(run_on(program, &inputs, target)) {
                 let result = Tensor::from_bytes(own.clone(), result).unwrap().to_f64();
                 for ((a, b), actual) in pairs.iter().zip(&result) {
                     let extreme = |own: fn(f64, f64) -> f64| {
@@ -267,6 +285,38 @@ fn powers_and_remainders() {
                     }
                 }
             }
+        }
+    }
+}
+
+/// Whole powers of whole numbers are exact: `Pow` of integers is computed in `f64` and cut off.
+#[test]
+fn whole_powers_are_exact() {
+    let bases = (-15..=15).map(f64::from);
+    let pairs: Vec<(f64, f64)> = bases
+        .flat_map(|a| (0..50).map(move |b| (a, f64::from(b))))
+        .filter(|(a, b)| a.abs().powf(*b) < 2f64.powi(50))
+        .collect();
+    let own = TensorType::new(F64, [pairs.len()]);
+    let mut builder = Builder::new();
+    let (a, b) = (builder.input("a", &own), builder.input("b", &own));
+    let y = builder.map("y", &own, |i| {
+        Expr::Load(a, i.to_vec()).binary(BinaryOp::Power, Expr::Load(b, i.to_vec()))
+    });
+    builder.output(y);
+    let program = vectorized(builder.finish());
+    let tensor =
+        |values: Vec<f64>| Tensor::from_f64(F64, [pairs.len()], &values).unwrap().bytes().to_vec();
+    let inputs = [
+        tensor(pairs.iter().map(|own| own.0).collect()),
+        tensor(pairs.iter().map(|own| own.1).collect()),
+    ];
+    for target in targets() {
+        let result = run_on(&program, &inputs, &target).remove(0);
+        let result = Tensor::from_bytes(own.clone(), result).unwrap().to_f64();
+        for ((a, b), actual) in pairs.iter().zip(&result) {
+            let expected = (*a as i64).pow(*b as u32) as f64;
+            assert!(*actual == expected, "{a} to {b} is {actual}, not {expected}: {}", target.cpu);
         }
     }
 }
@@ -312,5 +362,35 @@ fn rounding_without_an_instruction() {
     for ((x, actual), expected) in values.iter().zip(&result).zip(&expected) {
         let same = actual == expected || (actual.is_nan() && expected.is_nan());
         assert!(same, "{x:e} in binary16 is {actual:e}, not {expected:e}");
+    }
+}
+
+/// Subnormal numbers of 16 bits are normal ones of 32: they survive where kernels run with subnormal
+/// numbers flushed, with the processor's conversions and with those by arithmetic.
+#[test]
+fn every_half_survives_where_subnormal_floats_are_flushed() {
+    let host = hone_codegen::Target::host().unwrap();
+    let halves: Vec<u16> = (0..=u16::MAX).collect();
+    let bytes: Vec<u8> = halves.iter().flat_map(|half| half.to_ne_bytes()).collect();
+    let own = TensorType::new(DataType::F16, [halves.len()]);
+    let mut builder = Builder::new();
+    let x = builder.input("x", &own);
+    let float = builder.map("float", &TensorType::new(F32, [halves.len()]), |i| {
+        Expr::Load(x, i.to_vec()).cast(F32)
+    });
+    builder.output(float);
+    let back = builder.map("back", &own, |i| Expr::Load(float, i.to_vec()).cast(DataType::F16));
+    builder.output(back);
+    let program = vectorized(builder.finish());
+    for half_conversion in [true, false] {
+        let half_conversion = half_conversion && host.half_conversion;
+        let target = hone_codegen::Target { half_conversion, ..host.clone() };
+        let results =
+            common::with_subnormals_flushed(|| common::run_on(&program, &[bytes.clone()], &target));
+        for (half, back) in halves.iter().zip(results[1].chunks_exact(2)) {
+            let back = u16::from_ne_bytes([back[0], back[1]]);
+            let is_nan = half & 0x7fff > 0x7c00;
+            assert!(back == *half || (is_nan && back & 0x7fff > 0x7c00), "{half:#x}: {back:#x}");
+        }
     }
 }

@@ -79,9 +79,11 @@ const KERNEL_FEATURES: &[&str] = &[
     "bf16",
     "i8mm",
     "sve",
+    "v",
 ];
 
-fn manifest_target(target: &hone_codegen::Target) -> Target {
+/// A target as a manifest describes it: with the features that kernels may execute, and no others.
+pub fn manifest_target(target: &hone_codegen::Target) -> Target {
     let features = target.resolved.iter().filter_map(|feature| feature.strip_prefix('+'));
     let mut features: Vec<String> =
         features.filter(|own| KERNEL_FEATURES.contains(own)).map(String::from).collect();

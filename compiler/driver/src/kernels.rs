@@ -1,15 +1,17 @@
 //! Groups to kernels: lower, schedule, generate code. Equal programs are compiled once.
 
-use crate::{CompileError, Options, SchedulePolicy};
+use crate::schedule::{Unscheduled, schedule_all};
+use crate::{CompileError, Options};
+use blake3::{Hash, Hasher};
 use hone_codegen::{Kernel, Unit};
 use hone_graph::ValueId;
-use hone_lower::{Lowered, lower};
+use hone_lower::{Expressed, Lowered};
 use hone_ops::{Graph, Reshape};
 use hone_passes::Group;
 use hone_tensor::{Program, Role, Scope};
-use hone_tune::{Machine, Scheduled};
-use std::collections::HashMap;
-use std::thread;
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
+use std::fmt::{self, Debug, Write};
 
 /// Everything the code generator made, and which group uses what.
 #[derive(Debug)]
@@ -59,28 +61,11 @@ pub(crate) fn compile_kernels(
     options: &Options,
     lap: &mut dyn FnMut(&'static str),
 ) -> Result<CompiledKernels, CompileError> {
-    let mut distinct: HashMap<[u8; 32], usize> = HashMap::new();
-    let mut programs: Vec<(Program, String)> = Vec::new();
-    let (mut calls, mut aliases) = (Vec::new(), Vec::new());
-    for group in groups {
-        if let Some(alias) = alias(graph, group) {
-            aliases.push(alias);
-            continue;
-        }
-        let last = &graph.nodes()[*group.nodes.last().unwrap_or(&group.nodes[0])];
-        let Lowered { program, parameters } = lower(graph, &group.nodes, &last.outputs)?;
-        let nodes = node_names(graph, group);
-        let kernel = match distinct.entry(digest(&program)) {
-            std::collections::hash_map::Entry::Occupied(known) => *known.get(),
-            std::collections::hash_map::Entry::Vacant(new) => {
-                programs.push((program, nodes.join(", ")));
-                *new.insert(programs.len() - 1)
-            }
-        };
-        calls.push(Call { kernel, parameters, nodes, flops: group_flops(graph, group) });
-    }
+    let mut lowering = Lowering::new(graph);
+    groups.iter().try_for_each(|group| lowering.group(group))?;
+    let Lowering { programs, calls, aliases, .. } = lowering;
     lap("lower");
-    let scheduled = schedule_all(programs, options)?;
+    let scheduled = schedule_all(&programs, options)?;
     lap("schedule");
     let symbols: Vec<String> = (0..scheduled.len()).map(|index| format!("hone_k{index}")).collect();
     let units: Vec<Unit> = symbols
@@ -106,6 +91,75 @@ pub(crate) fn compile_kernels(
         })
         .collect();
     Ok(CompiledKernels { kernels, shared_object, calls, aliases })
+}
+
+/// Groups of the same form with different scalar constants that get a program each, with the constants in
+/// its code. More of them share one program that reads the constants from memory: code for each would
+/// take milliseconds to generate and gain a load outside the loops.
+const LITERAL_VARIANTS: usize = 32;
+
+/// Lowers groups one after another.
+struct Lowering<'a> {
+    graph: &'a Graph,
+    /// Number of each program, by digest.
+    distinct: HashMap<Hash, usize>,
+    /// Digests of the scalar constants that came with a program, by digest of the program before they
+    /// became literals.
+    literals: HashMap<Hash, HashSet<Hash>>,
+    programs: Vec<Unscheduled>,
+    calls: Vec<Call>,
+    aliases: Vec<(ValueId, ValueId)>,
+}
+
+impl<'a> Lowering<'a> {
+    fn new(graph: &'a Graph) -> Self {
+        Self {
+            graph,
+            distinct: HashMap::new(),
+            literals: HashMap::new(),
+            programs: Vec::new(),
+            calls: Vec::new(),
+            aliases: Vec::new(),
+        }
+    }
+
+    fn group(&mut self, group: &Group) -> Result<(), CompileError> {
+        let graph = self.graph;
+        if let Some(alias) = alias(graph, group) {
+            self.aliases.push(alias);
+            return Ok(());
+        }
+        let last = &graph.nodes()[*group.nodes.last().unwrap_or(&group.nodes[0])];
+        let expressed = Expressed::new(graph, &group.nodes, &last.outputs)?;
+        let Lowered { program, parameters } = match self.is_worth_literals(&expressed) {
+            true => expressed.with_literals(graph),
+            false => expressed.with_parameters(),
+        };
+        let nodes = node_names(graph, group);
+        let kernel = match self.distinct.entry(digest(&program)) {
+            Entry::Occupied(known) => *known.get(),
+            Entry::Vacant(new) => {
+                self.programs.push(Unscheduled { program, nodes: nodes.join(", ") });
+                *new.insert(self.programs.len() - 1)
+            }
+        };
+        self.calls.push(Call { kernel, parameters, nodes, flops: group_flops(graph, group) });
+        Ok(())
+    }
+
+    /// Whether a program gets its scalar constants as literals.
+    fn is_worth_literals(&mut self, expressed: &Expressed) -> bool {
+        let literals = expressed.literals(self.graph);
+        if literals.is_empty() {
+            return true;
+        }
+        let variants = self.literals.entry(digest(expressed.program())).or_default();
+        let literals = digest(&literals);
+        variants.contains(&literals) || {
+            let is_worth = variants.len() < LITERAL_VARIANTS;
+            is_worth && variants.insert(literals)
+        }
+    }
 }
 
 impl KernelInfo {
@@ -149,48 +203,20 @@ fn group_flops(graph: &Graph, group: &Group) -> u64 {
     flops.sum()
 }
 
-/// Programs are equal when their plain forms are.
-fn digest(program: &Program) -> [u8; 32] {
-    *blake3::hash(format!("{program:?}").as_bytes()).as_bytes()
+/// Digest of a value's `Debug` form, which shows all of it.
+fn digest(value: &impl Debug) -> Hash {
+    let mut digest = Digest(Hasher::new());
+    // Writing to a hasher cannot fail.
+    let _ = write!(digest, "{value:?}");
+    digest.0.finalize()
 }
 
-/// Schedules on as many threads as the machine has, in order.
-fn schedule_all(
-    programs: Vec<(Program, String)>,
-    options: &Options,
-) -> Result<Vec<Scheduled>, CompileError> {
-    let threads = thread::available_parallelism().map_or(1, |count| count.get());
-    let share = programs.len().div_ceil(threads).max(1);
-    let scheduled: Vec<Result<Scheduled, CompileError>> = thread::scope(|scope| {
-        let handles: Vec<_> = programs
-            .chunks(share)
-            .map(|chunk| {
-                scope.spawn(move || {
-                    let scheduled = chunk.iter().map(|(program, nodes)| {
-                        schedule_one(program.clone(), options).map_err(|source| {
-                            CompileError::Schedule {
-                                nodes: nodes.clone(),
-                                source: Box::new(source),
-                            }
-                        })
-                    });
-                    scheduled.collect::<Vec<_>>()
-                })
-            })
-            .collect();
-        handles.into_iter().flat_map(|handle| handle.join().unwrap_or_default()).collect()
-    });
-    scheduled.into_iter().collect()
-}
+/// Hashes text as it is written.
+struct Digest(Hasher);
 
-fn schedule_one(
-    program: Program,
-    options: &Options,
-) -> Result<Scheduled, hone_schedule::ScheduleError> {
-    match options.schedules {
-        SchedulePolicy::Naive => hone_tune::schedule_naively(program),
-        SchedulePolicy::Analytic => {
-            hone_tune::schedule(program, &Machine::with_vectors(options.target.vector_bytes))
-        }
+impl Write for Digest {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.0.update(text.as_bytes());
+        Ok(())
     }
 }

@@ -11,6 +11,7 @@ use hone_ops::{FusionClass, Graph, Op};
 use hone_passes as passes;
 use hone_passes::{LayoutOptions, PassError, Speeds, fuse};
 use hone_types::DataType;
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 /// A compiled model.
@@ -125,7 +126,8 @@ pub fn prepare(graph: &Graph, options: &Options) -> Result<Graph, CompileError> 
         ("narrow", &|graph| match options.precision {
             DataType::F32 => Ok(graph.clone()),
             precision => {
-                let wide = |node: &Node<Op>| options.wide.contains(&node.name);
+                let names: HashSet<&str> = options.wide.iter().map(String::as_str).collect();
+                let wide = |node: &Node<Op>| names.contains(node.name.as_str());
                 passes::narrow(graph, precision, &wide)
             }
         }),

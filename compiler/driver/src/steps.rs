@@ -7,6 +7,7 @@ use hone_graph::ValueId;
 use hone_ops::Graph;
 use hone_passes::{Lifetime, plan_memory};
 use hone_tensor::Role;
+use hone_tune::min_tasks_per_thread;
 use std::collections::HashMap;
 
 /// Steps with their memory.
@@ -92,7 +93,8 @@ fn operands(
 
 /// One step for each of the kernel's functions.
 fn call_steps(kernels: &CompiledKernels, call: &Call, arguments: &[Argument]) -> Vec<Step> {
-    let functions = &kernels.kernels[call.kernel].functions;
+    let kernel = &kernels.kernels[call.kernel];
+    let functions = &kernel.functions;
     let sum = |access: &[Access]| -> u64 {
         let matching = arguments.iter().filter(|argument| access.contains(&argument.access));
         matching.map(|argument| argument.bytes).sum()
@@ -100,28 +102,18 @@ fn call_steps(kernels: &CompiledKernels, call: &Call, arguments: &[Argument]) ->
     let (read, written) =
         (sum(&[Access::Read, Access::ReadWrite]), sum(&[Access::Write, Access::ReadWrite]));
     let share = functions.len().max(1) as u64;
-    let steps = functions.iter().map(|function| Step {
+    let statements = functions.iter().zip(&kernel.program.body);
+    let steps = statements.map(|(function, statement)| Step {
         nodes: call.nodes.clone(),
         kernel: function.symbol.clone(),
         tasks: function.tasks,
-        min_tasks_per_thread: min_tasks(
-            call.flops / share,
-            (read + written) / share,
-            function.tasks,
-        ),
+        min_tasks_per_thread: min_tasks_per_thread(&kernel.program, statement, function.tasks),
         arguments: arguments.to_vec(),
         flops: call.flops / share,
         bytes_read: read,
         bytes_written: written,
     });
     steps.collect()
-}
-
-/// Tasks that make some 5 µs of work, at 32 operations or 8 bytes a nanosecond.
-fn min_tasks(flops: u64, bytes: u64, tasks: u64) -> u64 {
-    let nanoseconds = (flops / 32).max(bytes / 8);
-    let per_task = nanoseconds / tasks.max(1);
-    (5_000 / per_task.max(1)).clamp(1, tasks.max(1))
 }
 
 fn slot(memory: Memory, arena: &ArenaPlan, weights: &Weights) -> Slot {

@@ -20,18 +20,25 @@ pub(crate) enum Home {
 /// Finds the home of values; values that only rename another's memory share its home.
 pub(crate) struct Storage<'a> {
     graph: &'a Graph,
-    aliases: HashMap<ValueId, ValueId>,
+    /// The value whose memory an alias is.
+    roots: HashMap<ValueId, ValueId>,
     outputs: HashMap<ValueId, usize>,
 }
 
 impl<'a> Storage<'a> {
-    /// The storage of `graph`, each output of which has memory of its own.
+    /// The storage of `graph`, each output of which has memory of its own; `aliases` are values and
+    /// the values whose memory they are, in topological order.
     pub(crate) fn new(graph: &'a Graph, aliases: &[(ValueId, ValueId)]) -> Self {
-        let aliases = aliases.iter().copied().collect();
-        let mut storage = Self { graph, aliases, outputs: HashMap::new() };
-        for (place, port) in graph.outputs().iter().enumerate() {
+        // The source of an alias comes first, so that a chain of aliases has one root.
+        let mut roots: HashMap<ValueId, ValueId> = HashMap::new();
+        for (value, source) in aliases {
+            let root = roots.get(source).copied().unwrap_or(*source);
+            roots.insert(*value, root);
+        }
+        let mut storage = Self { graph, roots, outputs: HashMap::new() };
+        for (index, port) in graph.outputs().iter().enumerate() {
             let root = storage.root(port.value);
-            storage.outputs.insert(root, place);
+            storage.outputs.insert(root, index);
         }
         storage
     }
@@ -48,10 +55,7 @@ impl<'a> Storage<'a> {
         }
     }
 
-    fn root(&self, mut value: ValueId) -> ValueId {
-        while let Some(source) = self.aliases.get(&value) {
-            value = *source;
-        }
-        value
+    fn root(&self, value: ValueId) -> ValueId {
+        self.roots.get(&value).copied().unwrap_or(value)
     }
 }

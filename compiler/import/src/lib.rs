@@ -14,6 +14,7 @@ pub mod onnx;
 mod signature;
 
 pub use error::{ImportError, NodeError, UnboundInput, UnsupportedOperator};
+pub use hone_ops::FoldingLimits;
 pub use limits::Limits;
 pub use onnx::{import, signature};
 pub use signature::{Dimension, PortSignature, Signature};

@@ -1,5 +1,7 @@
 //! Sizes beyond which a model is refused.
 
+use hone_ops::{FoldingLimits, LARGEST_BUFFER};
+
 /// Bounds on what an import may allocate and compute.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Limits {
@@ -16,12 +18,8 @@ pub struct Limits {
     pub tensor_bytes: usize,
     /// Bytes of all constants together, files beside the model included.
     pub constant_bytes: usize,
-    /// Bytes of a constant that is computed while importing, where its inputs are smaller.
-    pub folded_bytes: usize,
-    /// Elementary operations of one computation done while importing.
-    pub folded_operations: u64,
-    /// Elementary operations of all computations done while importing.
-    pub all_folded_operations: u64,
+    /// What may be computed of constants while importing.
+    pub folding: FoldingLimits,
 }
 
 impl Default for Limits {
@@ -31,11 +29,9 @@ impl Default for Limits {
             structure_bytes: 512 << 20,
             nodes: 1_000_000,
             rank: 32,
-            tensor_bytes: 16 << 30,
+            tensor_bytes: LARGEST_BUFFER,
             constant_bytes: 32 << 30,
-            folded_bytes: 64 << 20,
-            folded_operations: 1 << 28,
-            all_folded_operations: 1 << 32,
+            folding: FoldingLimits::default(),
         }
     }
 }

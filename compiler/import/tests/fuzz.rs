@@ -9,7 +9,7 @@ mod build;
 use build::*;
 use cap::Cap;
 use hone_import::onnx::proto::*;
-use hone_import::{ImportOptions, InputBinding, Limits};
+use hone_import::{FoldingLimits, ImportOptions, InputBinding, Limits};
 use prost::Message;
 use std::alloc::System;
 use std::panic::catch_unwind;
@@ -80,9 +80,11 @@ fn options() -> ImportOptions {
         limits: Limits {
             structure_bytes: 16 << 20,
             constant_bytes: 32 << 20,
-            folded_bytes: 1 << 20,
-            folded_operations: 1 << 20,
-            all_folded_operations: 1 << 22,
+            folding: FoldingLimits {
+                result_bytes: 1 << 20,
+                operations: 1 << 20,
+                all_operations: 1 << 22,
+            },
             nodes: 10_000,
             ..Limits::default()
         },

@@ -12,9 +12,10 @@ mod unit;
 pub use collapse::collapse_axes;
 
 use hone_graph::{NodeId, ValueId};
-use hone_ops::Graph;
+use hone_ops::{Graph, LARGEST_BUFFER};
 use hone_tensor::{BufferId, Builder, Expr, Program};
-use literals::inline_scalars;
+use hone_types::TensorType;
+use literals::{inline_scalars, literal};
 use std::collections::HashMap;
 use thiserror::Error;
 use unit::fix_unit_axes;
@@ -32,6 +33,23 @@ pub enum LowerError {
         /// Its operation.
         operation: &'static str,
     },
+    /// A buffer is larger than any tensor may be, such as the padded input of a convolution.
+    #[error(
+        "node '{node}' ({operation}) needs a buffer '{buffer}' of {tensor_type}, more than the limit of \
+         {limit} bytes; make its padding, stride or sizes smaller"
+    )]
+    TooLarge {
+        /// Name of the node.
+        node: String,
+        /// Its operation.
+        operation: &'static str,
+        /// Name of the buffer in the program.
+        buffer: String,
+        /// Its type.
+        tensor_type: TensorType,
+        /// Bytes that a buffer may have.
+        limit: usize,
+    },
 }
 
 /// A program and the values its parameters stand for.
@@ -43,35 +61,107 @@ pub struct Lowered {
     pub parameters: Vec<ValueId>,
 }
 
-/// The program of `nodes` (in topological order), whose results leave through `outputs`.
+/// The program of `nodes` (in topological order), whose results leave through `outputs`; scalar
+/// constants are literals.
 pub fn lower(graph: &Graph, nodes: &[NodeId], outputs: &[ValueId]) -> Result<Lowered, LowerError> {
-    let mut builder = Builder::new();
-    let mut buffers: HashMap<ValueId, BufferId> = HashMap::new();
-    let mut inputs = Vec::new();
-    for id in nodes {
-        let node = &graph.nodes()[*id];
-        for value in node.inputs.iter().flatten() {
-            buffers.entry(*value).or_insert_with(|| {
-                inputs.push(*value);
-                builder.input(&format!("p{}", inputs.len() - 1), graph.tensor_type(*value))
-            });
+    Ok(Expressed::new(graph, nodes, outputs)?.with_literals(graph))
+}
+
+/// A group's program as its operators express it, before the clean-ups of this crate.
+#[derive(Debug)]
+pub struct Expressed {
+    program: Program,
+    parameters: Vec<ValueId>,
+}
+
+impl Expressed {
+    /// The program of `nodes` (in topological order), whose results leave through `outputs`.
+    pub fn new(graph: &Graph, nodes: &[NodeId], outputs: &[ValueId]) -> Result<Self, LowerError> {
+        let mut builder = Builder::new();
+        let mut buffers: HashMap<ValueId, BufferId> = HashMap::new();
+        let mut inputs = Vec::new();
+        // For each node, the highest buffer that it may have added.
+        let mut last_buffers = Vec::with_capacity(nodes.len());
+        for id in nodes {
+            let node = &graph.nodes()[*id];
+            for value in node.inputs.iter().flatten() {
+                buffers.entry(*value).or_insert_with(|| {
+                    inputs.push(*value);
+                    builder.input(&format!("p{}", inputs.len() - 1), graph.tensor_type(*value))
+                });
+            }
+            let operands: Vec<Option<BufferId>> =
+                node.inputs.iter().map(|input| input.map(|value| buffers[&value])).collect();
+            let results = node.operation.expression(&mut builder, &operands);
+            let results = results.ok_or_else(|| LowerError::NoExpression {
+                node: node.name.clone(),
+                operation: node.operation.name(),
+            })?;
+            last_buffers.push((results.iter().max().copied(), *id));
+            buffers.extend(node.outputs.iter().copied().zip(results));
         }
-        let operands: Vec<Option<BufferId>> =
-            node.inputs.iter().map(|input| input.map(|value| buffers[&value])).collect();
-        let results = node.operation.expression(&mut builder, &operands);
-        let results = results.ok_or_else(|| LowerError::NoExpression {
+        for value in outputs {
+            let stored = stored(&mut builder, buffers[value]);
+            builder.output(stored);
+        }
+        let parameters = inputs.iter().chain(outputs).copied().collect();
+        let program = builder.finish();
+        check_sizes(graph, &program, &last_buffers)?;
+        Ok(Self { program, parameters })
+    }
+
+    /// The program before the clean-ups.
+    pub fn program(&self) -> &Program {
+        &self.program
+    }
+
+    /// The scalar constants among the parameters, in order.
+    pub fn literals(&self, graph: &Graph) -> Vec<Expr> {
+        self.parameters.iter().filter_map(|value| literal(graph, *value)).collect()
+    }
+
+    /// The program with its scalar constants as literals, and neighbouring axes joined.
+    pub fn with_literals(self, graph: &Graph) -> Lowered {
+        let (program, parameters) = inline_scalars(graph, self.program, self.parameters);
+        Self { program, parameters }.with_parameters()
+    }
+
+    /// The program with its scalar constants as parameters, and neighbouring axes joined: one program
+    /// for all groups that differ in these constants alone.
+    pub fn with_parameters(self) -> Lowered {
+        let program = fix_unit_axes(collapse_axes(self.program));
+        Lowered { program, parameters: self.parameters }
+    }
+}
+
+/// Refuses buffers beyond the limit; `last_buffers` has the highest buffer that each node added.
+fn check_sizes(
+    graph: &Graph,
+    program: &Program,
+    last_buffers: &[(Option<BufferId>, NodeId)],
+) -> Result<(), LowerError> {
+    for (id, buffer) in program.buffers.iter() {
+        let tensor_type = TensorType::new(buffer.dtype, buffer.shape.clone());
+        // Extents of zero count as one, so that strides stay within bounds too.
+        let extents = tensor_type.shape.iter().map(|extent| (*extent).max(1));
+        let bytes = extents.fold(Some(buffer.dtype.bytes()), |bytes, extent| {
+            bytes.and_then(|all| all.checked_mul(extent))
+        });
+        if bytes.is_some_and(|bytes| bytes <= LARGEST_BUFFER) {
+            continue;
+        }
+        let added = |(last, _): &&(Option<BufferId>, NodeId)| last.is_some_and(|last| last >= id);
+        let node = last_buffers.iter().find(added).or(last_buffers.last());
+        let Some(node) = node.map(|(_, node)| &graph.nodes()[*node]) else { continue };
+        return Err(LowerError::TooLarge {
             node: node.name.clone(),
-            operation: hone_graph::Operation::name(&node.operation),
-        })?;
-        buffers.extend(node.outputs.iter().copied().zip(results));
+            operation: node.operation.name(),
+            buffer: buffer.name.clone(),
+            tensor_type,
+            limit: LARGEST_BUFFER,
+        });
     }
-    for value in outputs {
-        let stored = stored(&mut builder, buffers[value]);
-        builder.output(stored);
-    }
-    let parameters: Vec<ValueId> = inputs.iter().chain(outputs).copied().collect();
-    let (program, parameters) = inline_scalars(graph, builder.finish(), parameters);
-    Ok(Lowered { program: fix_unit_axes(collapse_axes(program)), parameters })
+    Ok(())
 }
 
 /// A buffer that a map computes, so that a schedule can reduce in registers and store when done.

@@ -39,7 +39,8 @@ pub(crate) fn inline_scalars(
     (without_buffers(program, &literals, &kept), kept.into_iter().map(|(_, value)| value).collect())
 }
 
-fn literal(graph: &Graph, value: ValueId) -> Option<Expr> {
+/// The literal of a one-element constant that a literal can hold.
+pub(crate) fn literal(graph: &Graph, value: ValueId) -> Option<Expr> {
     let tensor = graph.constant(value).filter(|tensor| tensor.tensor_type().elements() == 1)?;
     let number = *tensor.to_f64().first()?;
     let exact = match tensor.dtype() {

@@ -1,10 +1,10 @@
 //! Inputs one after another along an axis.
 
 use crate::express::only_output;
-use crate::operator::{FusionClass, OpError, Operator, named, required};
+use crate::operator::{FusionClass, Graph, OpError, Operator, named, required};
 use crate::shape::{around, output_type};
 use crate::shape::{bounded, check_axis, check_same_type};
-use hone_graph::InferError;
+use hone_graph::{InferError, ValueId};
 use hone_tensor::{BufferId, Builder, Expr};
 use hone_types::{Tensor, TensorType};
 use serde::{Deserialize, Serialize};
@@ -15,6 +15,9 @@ pub struct Concat {
     /// The axis that grows.
     pub axis: usize,
 }
+
+/// Most inputs that one kernel joins.
+const MOST_INPUTS: usize = 64;
 
 impl Concat {
     /// Name in text forms.
@@ -89,6 +92,26 @@ impl Operator for Concat {
             }
         }
         Ok(vec![Tensor::from_bytes(output, bytes)?])
+    }
+
+    /// A tree of shorter concatenations: the code of each tests every input.
+    fn decompose(
+        &self,
+        graph: &mut Graph,
+        inputs: &[Option<ValueId>],
+    ) -> Result<Option<Vec<ValueId>>, InferError> {
+        if inputs.len() <= MOST_INPUTS {
+            return Ok(None);
+        }
+        let mut parts = inputs.to_vec();
+        while parts.len() > MOST_INPUTS {
+            let mut joined = Vec::with_capacity(parts.len().div_ceil(MOST_INPUTS));
+            for some in parts.chunks(MOST_INPUTS) {
+                joined.push(graph.add_node("concat", self.clone().into(), some)?.first().copied());
+            }
+            parts = joined;
+        }
+        graph.add_node("concat", self.clone().into(), &parts).map(Some)
     }
 
     fn expression(

@@ -4,6 +4,10 @@ use crate::operator::{OpError, Operator};
 use hone_graph::InferError;
 use hone_types::{DataType, Tensor, TensorType};
 
+/// Bytes of the largest buffer of a compiled model: a tensor of the imported model, or what an operator
+/// keeps while it computes, such as a padded input.
+pub const LARGEST_BUFFER: usize = 16 << 30;
+
 /// No tensor of a graph may be larger; keeps every later product of extents inside `usize`.
 const LARGEST_TENSOR: usize = 1 << 40;
 

@@ -1,12 +1,14 @@
 //! Constant folding: nodes all of whose inputs are constants are computed now.
 
 use crate::{PassError, Rewriter};
-use hone_ops::Graph;
-use hone_types::Tensor;
+use hone_ops::{FoldingBudget, FoldingLimits, Graph};
+use hone_types::{Tensor, TensorType};
 
-/// Computes what does not depend on the graph's inputs.
+/// Computes what does not depend on the graph's inputs. A node beyond [`FoldingLimits`] stays, and is
+/// computed in every run.
 pub fn fold_constants(graph: &Graph) -> Result<Graph, PassError> {
     let mut rewriter = Rewriter::new(graph);
+    let mut budget = FoldingBudget::new(FoldingLimits::default());
     for (id, node) in graph.nodes().iter() {
         if !rewriter.is_needed(id) {
             continue;
@@ -20,7 +22,14 @@ pub fn fold_constants(graph: &Graph) -> Result<Graph, PassError> {
             .iter()
             .zip(&operands)
             .all(|(input, operand)| input.is_some() == operand.is_some());
-        if !is_constant || inputs.is_empty() {
+        let mut is_cheap = || {
+            let types: Vec<Option<&TensorType>> =
+                operands.iter().map(|operand| operand.map(Tensor::tensor_type)).collect();
+            let results: Vec<TensorType> =
+                node.outputs.iter().map(|output| graph.tensor_type(*output).clone()).collect();
+            budget.take(&node.operation, &types, &results)
+        };
+        if !is_constant || inputs.is_empty() || !is_cheap() {
             rewriter.copy(node)?;
             continue;
         }

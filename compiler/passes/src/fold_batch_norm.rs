@@ -5,10 +5,12 @@ use crate::{PassError, Rewriter};
 use hone_graph::{Node, ValueId};
 use hone_ops::{BatchNormalization, Binary, BinaryFunction, Convolution, Graph, Op, OpError};
 use hone_types::{Id, Tensor};
+use std::collections::HashSet;
 
 /// Removes every batch normalisation whose parameters are constants.
 pub fn fold_batch_norm(graph: &Graph) -> Result<Graph, PassError> {
     let readers = graph.consumers();
+    let outputs: HashSet<ValueId> = graph.outputs().iter().map(|port| port.value).collect();
     let mut rewriter = Rewriter::new(graph);
     for (id, node) in graph.nodes().iter() {
         if !rewriter.is_needed(id) {
@@ -19,8 +21,7 @@ pub fn fold_batch_norm(graph: &Graph) -> Result<Graph, PassError> {
             continue;
         };
         let convolution = node.inputs[0].and_then(|input| {
-            let only_reader = readers[input.index()].len() == 1
-                && graph.outputs().iter().all(|port| port.value != input);
+            let only_reader = readers[input.index()].len() == 1 && !outputs.contains(&input);
             graph.producer(input).filter(|_| only_reader)
         });
         let folded = convolution

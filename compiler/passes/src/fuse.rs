@@ -4,20 +4,22 @@
 //! the value they read when they are its only reader, so no path leaves a group and comes back. An
 //! injective node may also join its only reader, when that reader is injective or a reduction. A value
 //! with several readers keeps its group open when all paths from it meet again in one node by way of
-//! element-wise nodes alone (`x * sigmoid(x)`). Widening a narrow value, or making a number of a byte,
-//! costs next to nothing: every group that reads the wide one does it for itself.
+//! element-wise nodes alone (`x * sigmoid(x)`). Nodes that only convert a reduced-precision number
+//! (`free_nodes.rs`) are repeated by every group that reads their result. Groups are bounded
+//! (`groups.rs`), and every step takes time in proportion to the nodes and edges of the graph.
 
+use crate::free_nodes::free_nodes;
+use crate::groups::Groups;
 use hone_graph::{NodeId, ValueId};
-use hone_ops::{
-    Binary, BinaryFunction, Cast, FusionClass, Graph, Pad, PadMode, Resize, ResizeMode, Unpack,
-};
-use hone_types::{DataType, Id};
+use hone_ops::{FusionClass, Graph, Pad, PadMode, Unpack};
+use hone_types::Id;
+use std::collections::BTreeSet;
 
 /// Nodes that become one kernel, in topological order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Group {
-    /// The nodes; every value that leaves the group is an output of the last one. A node that widens
-    /// a narrow value may belong to several groups.
+    /// The nodes; every value that leaves the group is an output of the last one. A free node
+    /// (`free_nodes.rs`) belongs to every group that reads its result.
     pub nodes: Vec<NodeId>,
     /// The node that is not injective, if there is one.
     pub anchor: Option<NodeId>,
@@ -35,13 +37,22 @@ pub fn fuse(graph: &Graph) -> Vec<Group> {
 /// Most element-wise nodes between a value and the node where its paths meet.
 const LARGEST_DIAMOND: usize = 16;
 
+/// Most nodes of a chain in which each reads the one before. Scheduling a kernel takes time that grows with
+/// the third power of its stages, and a kernel of this many is bound by arithmetic: one more gains nothing.
+const LONGEST_CHAIN: usize = 32;
+
+/// Most nodes of a branch, whose result a longer chain reads. A branch may join the group of a chain that
+/// takes in no further node for itself.
+const LARGEST_BRANCH: usize = 8;
+
 struct Fuser<'a> {
     graph: &'a Graph,
-    /// For each value, the nodes that read it; a graph output counts as unknown readers.
+    /// For each value, the nodes that read it in order; a graph output counts as unknown readers.
     readers: Vec<Vec<NodeId>>,
     escapes: Vec<bool>,
-    /// The group of each node, named by one of its nodes.
-    group: Vec<usize>,
+    /// For each node, whether its readers repeat it.
+    free: Vec<bool>,
+    groups: Groups<'a>,
 }
 
 impl<'a> Fuser<'a> {
@@ -50,79 +61,32 @@ impl<'a> Fuser<'a> {
         graph.outputs().iter().for_each(|port| escapes[port.value.index()] = true);
         let mut readers = graph.consumers();
         readers.iter_mut().for_each(|nodes| nodes.dedup());
-        Self { graph, readers, escapes, group: (0..graph.nodes().len()).collect() }
+        let free = free_nodes(graph, &readers, &escapes);
+        Self { graph, readers, escapes, free, groups: Groups::new(graph) }
     }
 
-    /// Whether a node widens narrow numbers for other nodes, which they can do for themselves.
     fn is_free(&self, node: NodeId) -> bool {
-        let own = &self.graph.nodes()[node];
-        let output = own.outputs[0];
-        if self.escapes[output.index()] || self.readers[output.index()].is_empty() {
-            return false;
-        }
-        self.widens(node) || (self.dequantizes(node) && self.readers_take_in(output))
-    }
-
-    /// Whether a node makes 32-bit numbers of 16-bit ones.
-    fn widens(&self, node: NodeId) -> bool {
-        let own = &self.graph.nodes()[node];
-        let Some(cast) = own.operation.downcast::<Cast>() else { return false };
-        let narrow = own.inputs[0].map(|input| self.graph.tensor_type(input).dtype);
-        cast.to == DataType::F32 && matches!(narrow, Some(DataType::BF16 | DataType::F16))
-    }
-
-    /// Whether a node is one of those that make numbers of bytes: wider, less a constant, times one.
-    fn dequantizes(&self, node: NodeId) -> bool {
-        let own = &self.graph.nodes()[node];
-        let Some(input) = own.inputs[0] else { return false };
-        let wide = |dtype: DataType| matches!(dtype, DataType::I32 | DataType::F32);
-        if !wide(self.graph.tensor_type(own.outputs[0]).dtype) {
-            return false;
-        }
-        if own.operation.downcast::<Cast>().is_some() {
-            let from = self.graph.tensor_type(input).dtype;
-            return matches!(from, DataType::U8 | DataType::I8) || self.dequantizes_into(input);
-        }
-        let by_constant = |value: ValueId| {
-            let own = self.graph.constant(value);
-            own.is_some_and(|own| own.tensor_type().elements() == 1)
-        };
-        let simple = own.operation.downcast::<Binary>().is_some_and(|own| {
-            matches!(own.function, BinaryFunction::Subtract | BinaryFunction::Multiply)
-        });
-        simple && own.inputs[1].is_some_and(by_constant) && self.dequantizes_into(input)
-    }
-
-    fn dequantizes_into(&self, value: ValueId) -> bool {
-        self.graph.producer(value).is_some_and(|node| self.dequantizes(node))
-    }
-
-    /// Whether all who read a value compute it in place for nothing: who sums its products does not.
-    fn readers_take_in(&self, value: ValueId) -> bool {
-        self.readers[value.index()].iter().all(|reader| {
-            matches!(self.class(*reader), FusionClass::Injective | FusionClass::Reduction)
-        })
+        self.free[node.index()]
     }
 
     /// Joins an injective node to the group that makes one of its inputs, where it is the only reader.
     fn join_producer(&mut self, node: NodeId) {
-        if self.is_free(node) {
-            return;
-        }
-        if self.class(node) != FusionClass::Injective
-            || self.members(self.group[node.index()])[0] != node
+        if self.is_free(node)
+            || self.class(node) != FusionClass::Injective
+            || self.groups.members(node)[0] != node
         {
             return;
         }
-        let candidates = self.inputs(node).into_iter().filter(|value| {
-            let producer = self.graph.producer(*value);
-            let taken = |producer| !self.is_free(producer) && self.accepts(producer, node, *value);
-            producer.is_some_and(taken)
+        let candidates = self.graph.nodes()[node].inputs.iter().flatten().filter_map(|value| {
+            let producer = self.graph.producer(*value)?;
+            let fits = self.makes_chain(producer, node)
+                && !self.is_free(producer)
+                && self.accepts(producer, node, *value);
+            fits.then_some(producer)
         });
         // The heaviest producer gains most from keeping its result in registers.
-        let best = candidates.max_by_key(|value| self.weight(*value));
-        if let Some(producer) = best.and_then(|value| self.graph.producer(value)) {
-            self.merge(producer, node);
+        if let Some(producer) = candidates.max_by_key(|producer| self.groups.flops(*producer)) {
+            self.groups.join(&[producer, node]);
         }
     }
 
@@ -139,8 +103,9 @@ impl<'a> Fuser<'a> {
         if self.escapes[value.index()] || self.readers[value.index()].len() < 2 {
             return;
         }
-        if let Some(region) = self.diamond(value) {
-            region.into_iter().for_each(|member| self.merge(node, member));
+        if let Some(mut region) = self.diamond(value) {
+            region.push(node);
+            self.groups.join(&region);
         }
     }
 
@@ -151,8 +116,8 @@ impl<'a> Fuser<'a> {
         let mut values = vec![value];
         while region.len() < LARGEST_DIAMOND {
             let outside = |value: &ValueId| {
-                let readers = self.readers[value.index()].iter();
-                readers.copied().filter(|reader| !region.contains(reader)).min()
+                let mut readers = self.readers[value.index()].iter().copied();
+                readers.find(|reader| !region.contains(reader))
             };
             let open: Vec<ValueId> = values
                 .iter()
@@ -168,7 +133,8 @@ impl<'a> Fuser<'a> {
                 return None;
             }
             let next = open.iter().filter_map(outside).min()?;
-            if !self.keeps_shape(value, next) || self.is_joined(next) || self.is_free(next) {
+            let is_joined = self.groups.members(next).len() > 1;
+            if !self.keeps_shape(value, next) || is_joined || self.is_free(next) {
                 return None;
             }
             region.push(next);
@@ -177,14 +143,15 @@ impl<'a> Fuser<'a> {
         None
     }
 
-    /// Whether a node shares its group with another.
-    fn is_joined(&self, node: NodeId) -> bool {
-        self.group.iter().filter(|group| **group == self.group[node.index()]).count() > 1
+    /// Whether the groups of two nodes are together no longer than a chain may be.
+    fn makes_chain(&self, producer: NodeId, reader: NodeId) -> bool {
+        let [one, other] = [producer, reader].map(|node| self.groups.members(node).len());
+        one + other <= LONGEST_CHAIN
     }
 
     fn accepts(&self, producer: NodeId, node: NodeId, value: ValueId) -> bool {
-        let anchored = self.anchor(self.group[producer.index()]);
-        let fits = match anchored.map(|anchor| self.class(anchor)) {
+        let anchor = self.groups.anchor(producer);
+        let fits = match anchor.map(|anchor| self.class(anchor)) {
             None => true,
             Some(FusionClass::Opaque) => false,
             Some(_) => self.keeps_shape(value, node),
@@ -194,15 +161,11 @@ impl<'a> Fuser<'a> {
             && !self.scatters_samples(producer, node)
     }
 
-    /// Whether `reader` takes channels out of their vectors that `node` samples between places: what
-    /// each place takes to find is then no longer shared by the channels.
+    /// Whether `reader` takes channels out of their vectors after `node` interpolated them: finding the
+    /// samples would then no longer be done once for all channels of a vector.
     fn scatters_samples(&self, node: NodeId, reader: NodeId) -> bool {
-        let sampled = |member: &NodeId| {
-            let resize = self.graph.nodes()[*member].operation.downcast::<Resize>();
-            resize.is_some_and(|own| !matches!(own.mode, ResizeMode::Nearest { .. }))
-        };
         self.graph.nodes()[reader].operation.downcast::<Unpack>().is_some()
-            && self.members(self.group[node.index()]).iter().any(sampled)
+            && self.groups.interpolates(node)
     }
 
     /// Whether a node's result has the shape of `value`, element for element.
@@ -217,51 +180,39 @@ impl<'a> Fuser<'a> {
 
     /// Joins an injective group to its only reader, where that is injective or a reduction.
     fn join_consumer(&mut self, node: NodeId) {
-        if self.anchor(self.group[node.index()]).is_some() {
+        if self.groups.anchor(node).is_some() {
             return;
         }
         let output = self.graph.nodes()[node].outputs[0];
         let [reader] = self.readers[output.index()][..] else { return };
-        let joined = self.group[reader.index()] == self.group[node.index()];
-        if self.escapes[output.index()] || joined || self.is_free(node) || self.is_free(reader) {
+        let is_branch = self.groups.members(node).len() <= LARGEST_BRANCH;
+        if self.escapes[output.index()]
+            || !(is_branch || self.makes_chain(node, reader))
+            || self.groups.are_joined(node, reader)
+            || self.is_free(node)
+            || self.is_free(reader)
+            || self.scatters_samples(node, reader)
+        {
             return;
         }
-        if self.scatters_samples(node, reader) {
-            return;
-        }
-        if self.class(reader) == FusionClass::Reduction && self.selects(node) {
-            return;
-        }
-        let takes_in =
-            matches!(self.class(reader), FusionClass::Injective | FusionClass::Reduction);
-        let injective_group = self.anchor(self.group[reader.index()]).is_none();
-        if self.pads_lanes(node, reader) {
-            self.merge(reader, node);
-            return;
-        }
-        let reads_once = self.class(reader) == FusionClass::Injective && injective_group;
-        if takes_in && (reads_once || self.class(reader) == FusionClass::Reduction) {
-            self.merge(reader, node);
+        let joins = match self.class(reader) {
+            // A reduction would select again for each element of each window.
+            FusionClass::Reduction => !self.groups.selects(node),
+            FusionClass::Injective => self.groups.anchor(reader).is_none(),
+            FusionClass::ComplexOutFusable | FusionClass::Opaque => self.pads_lanes(node, reader),
+        };
+        if joins {
+            self.groups.join(&[reader, node]);
         }
     }
 
-    /// Whether a node's group chooses for each element which tensor it comes from. A reduction would
-    /// choose again for each element of each window.
-    fn selects(&self, node: NodeId) -> bool {
-        self.members(self.group[node.index()]).into_iter().any(|member| {
-            let name = hone_graph::Operation::name(&self.graph.nodes()[member].operation);
-            matches!(name, "concat" | "pad")
-        })
-    }
-
-    /// Whether `node` alone pads, with a constant, what `reader` walks in vectors of channels: there a
-    /// tested read costs no more than a plain one.
+    /// Whether `node` alone pads, with a constant, what `reader` reads in vectors of channels: there a
+    /// guarded read costs no more than a plain one.
     fn pads_lanes(&self, node: NodeId, reader: NodeId) -> bool {
-        let name = |node: NodeId| hone_graph::Operation::name(&self.graph.nodes()[node].operation);
-        let alone = self.members(self.group[node.index()]).len() == 1;
+        let reads_vectors = self.graph.nodes()[reader].operation.name() == "packed_depthwise";
         let constant = self.graph.nodes()[node].operation.downcast::<Pad>();
-        alone
-            && name(reader) == "packed_depthwise"
+        reads_vectors
+            && self.groups.members(node).len() == 1
             && constant.is_some_and(|pad| pad.mode == PadMode::Constant)
     }
 
@@ -269,75 +220,33 @@ impl<'a> Fuser<'a> {
         self.graph.nodes()[node].operation.fusion_class()
     }
 
-    fn inputs(&self, node: NodeId) -> Vec<ValueId> {
-        self.graph.nodes()[node].inputs.iter().copied().flatten().collect()
-    }
-
     fn is_only_reader(&self, value: ValueId, node: NodeId) -> bool {
         !self.escapes[value.index()] && self.readers[value.index()] == [node]
     }
 
-    /// Work behind a value, to choose between two producers.
-    fn weight(&self, value: ValueId) -> u64 {
-        let Some(producer) = self.graph.producer(value) else { return 0 };
-        let members = self.members(self.group[producer.index()]);
-        members.into_iter().map(|node| self.flops(node)).sum()
-    }
-
-    fn flops(&self, node: NodeId) -> u64 {
-        let node = &self.graph.nodes()[node];
-        let inputs: Vec<_> = node
-            .inputs
-            .iter()
-            .map(|input| input.map(|value| self.graph.tensor_type(value)))
-            .collect();
-        let outputs: Vec<_> =
-            node.outputs.iter().map(|value| self.graph.tensor_type(*value).clone()).collect();
-        node.operation.flops(&inputs, &outputs)
-    }
-
-    fn members(&self, group: usize) -> Vec<NodeId> {
-        self.graph.nodes().ids().filter(|node| self.group[node.index()] == group).collect()
-    }
-
-    fn anchor(&self, group: usize) -> Option<NodeId> {
-        self.members(group).into_iter().find(|node| self.class(*node) != FusionClass::Injective)
-    }
-
-    fn merge(&mut self, into: NodeId, from: NodeId) {
-        let (into, from) = (self.group[into.index()], self.group[from.index()]);
-        self.group.iter_mut().filter(|group| **group == from).for_each(|group| *group = into);
-    }
-
-    /// A group's nodes with those that widen what they read in front.
-    fn with_free(&self, members: Vec<NodeId>) -> Vec<NodeId> {
-        let mut nodes = members.clone();
-        let mut pending = members;
+    /// A group's nodes with the free ones that they read in front.
+    fn with_free(&self, members: &[NodeId]) -> Vec<NodeId> {
+        let mut nodes: BTreeSet<NodeId> = members.iter().copied().collect();
+        let mut pending = members.to_vec();
         while let Some(node) = pending.pop() {
-            let producers =
-                self.inputs(node).into_iter().filter_map(|own| self.graph.producer(own));
-            for free in producers.filter(|own| self.is_free(*own)) {
-                if !nodes.contains(&free) {
-                    nodes.push(free);
-                    pending.push(free);
+            let inputs = self.graph.nodes()[node].inputs.iter().flatten();
+            for producer in inputs.filter_map(|input| self.graph.producer(*input)) {
+                if self.is_free(producer) && nodes.insert(producer) {
+                    pending.push(producer);
                 }
             }
         }
-        nodes.sort_unstable();
-        nodes
+        nodes.into_iter().collect()
     }
 
     /// The groups, each placed where its last node stands: all it reads is made before that.
     fn into_groups(self) -> Vec<Group> {
-        let mut groups: Vec<Group> = Vec::new();
-        for node in self.graph.nodes().ids() {
-            let group = self.group[node.index()];
-            let members = self.members(group);
-            if members.last() == Some(&node) && !self.is_free(node) {
-                let anchor = self.anchor(group);
-                groups.push(Group { anchor, nodes: self.with_free(members) });
-            }
-        }
-        groups
+        let is_last = |node: &NodeId| self.groups.members(*node).last() == Some(node);
+        let last = self.graph.nodes().ids().filter(|node| is_last(node) && !self.is_free(*node));
+        last.map(|node| Group {
+            nodes: self.with_free(self.groups.members(node)),
+            anchor: self.groups.anchor(node),
+        })
+        .collect()
     }
 }

@@ -3,10 +3,11 @@
 //! A value of shape `[N, C, X..]` may exist plain, packed as `[N, C / c, X.., c]`, or both. A
 //! convolution makes its result packed; nodes that compute channel by channel take and give packed
 //! values; every other node gets plain ones. The places past the last channel of a packed value hold
-//! numbers that never reach a result: weights there are zero. They must stay finite, so functions
-//! with poles are left to plain values unless the channels fill their blocks.
+//! numbers that never reach a result: weights there are zero. They must stay finite (`filler.rs`), so
+//! other functions are left to plain values unless the channels fill their blocks.
 
 use crate::dilation::{images_apart, images_together};
+use crate::filler::Filler;
 use crate::merge_groups::Merged;
 use crate::packed_operands::{
     ConstantOperands, PackedOperands, pack_depthwise_weights, pack_weights,
@@ -61,6 +62,8 @@ pub(crate) struct Layout<'a> {
     speeds: Option<Speeds>,
     /// New values that hold an old one packed.
     packed: HashMap<ValueId, ValueId>,
+    /// What the filler of packed values holds, by old value; zero where nothing is noted.
+    fillers: HashMap<ValueId, Filler>,
     /// Old values that exist plain in the new graph (constants and inputs always do).
     plain: HashMap<ValueId, ValueId>,
 }
@@ -77,6 +80,7 @@ impl<'a> Layout<'a> {
             bytes,
             speeds,
             packed: HashMap::new(),
+            fillers: HashMap::new(),
             plain: HashMap::new(),
         }
     }
@@ -187,10 +191,28 @@ impl<'a> Layout<'a> {
         self.shape(old).get(1).is_some_and(|channels| channels.is_multiple_of(self.block))
     }
 
-    /// Says that `packed` is a node's result.
+    /// What the filler of an old value holds when it is packed.
+    pub(crate) fn filler(&self, old: ValueId) -> Filler {
+        self.fillers.get(&old).copied().unwrap_or(Filler::ZERO)
+    }
+
+    /// What the filler of a node's result holds, if it was computed as `filler`; `None` where that may not
+    /// be finite.
+    pub(crate) fn finite(&self, node: &Node<Op>, filler: Option<Filler>) -> Option<Filler> {
+        let has_none = self.fills_blocks(node.outputs[0]);
+        if has_none { Some(Filler::ZERO) } else { filler }
+    }
+
+    /// Says that `packed` is a node's result, with zeros as filler.
     pub(crate) fn finish(&mut self, node: &Node<Op>, packed: ValueId) -> bool {
         self.packed.insert(node.outputs[0], packed);
         true
+    }
+
+    /// Says that `packed` is a node's result, and what its filler holds.
+    pub(crate) fn finish_with(&mut self, node: &Node<Op>, packed: ValueId, filler: Filler) -> bool {
+        self.fillers.insert(node.outputs[0], filler);
+        self.finish(node, packed)
     }
 
     fn convolution(

@@ -1,59 +1,78 @@
 //! What lies between convolutions, on packed channels: nodes that compute channel by channel.
 
 use crate::PassError;
+use crate::filler::Filler;
 use crate::layout::Layout;
 use crate::packed_operands::OperandForm;
 use hone_graph::{Node, ValueId};
 use hone_ops::{
-    Binary, BinaryFunction, Concat, Op, Pack, PackedPool, Pad, Pool, Reduce, Reshape, Resize,
-    Unary, UnaryFunction,
+    Binary, Concat, Op, Pack, PackedPool, Pad, PadMode, Pool, PoolKind, Reduce, Reshape, Resize,
+    ResizeMode, Unary,
 };
+
+/// More than interpolation by cubics over three axes can magnify an element.
+const LARGEST_GAIN: f64 = 64.0;
 
 impl Layout<'_> {
     pub(crate) fn cast(&mut self, node: &Node<Op>) -> Result<bool, PassError> {
-        let Some(input) = node.inputs[0].filter(|input| self.is_packed(*input)) else {
+        let Some(old) = node.inputs[0].filter(|input| self.is_packed(*input)) else {
             return Ok(false);
         };
-        let input = self.packed(input, self.block, &node.name)?;
+        let [from, to] = [old, node.outputs[0]].map(|value| self.graph.tensor_type(value).dtype);
+        let Some(filler) = self.finite(node, self.filler(old).cast(from, to)) else {
+            return Ok(false);
+        };
+        let input = self.packed(old, self.block, &node.name)?;
         let output = self.rewriter.add_simple(&node.name, node.operation.clone(), &[input])?;
-        Ok(self.finish(node, output))
+        Ok(self.finish_with(node, output, filler))
     }
 
     pub(crate) fn unary(&mut self, node: &Node<Op>, unary: &Unary) -> Result<bool, PassError> {
-        let Some(input) = node.inputs[0] else { return Ok(false) };
-        let has_pole = matches!(unary.function, UnaryFunction::Log | UnaryFunction::Reciprocal);
-        if !self.is_packed(input) || (has_pole && !self.fills_blocks(input)) {
+        let Some(input) = node.inputs[0].filter(|input| self.is_packed(*input)) else {
             return Ok(false);
-        }
+        };
+        let dtype = self.graph.tensor_type(input).dtype;
+        let filler = Filler::unary(unary.function, self.filler(input), dtype);
+        let Some(filler) = self.finite(node, filler) else { return Ok(false) };
         let input = self.packed(input, self.block, &node.name)?;
         let output = self.rewriter.add_simple(&node.name, node.operation.clone(), &[input])?;
-        Ok(self.finish(node, output))
+        Ok(self.finish_with(node, output, filler))
     }
 
     pub(crate) fn binary(&mut self, node: &Node<Op>, binary: &Binary) -> Result<bool, PassError> {
         let (Some(left), Some(right)) = (node.inputs[0], node.inputs[1]) else { return Ok(false) };
         let output_shape = self.shape(node.outputs[0]);
         let leads = |old: ValueId| self.is_packed(old) && self.shape(old) == output_shape;
-        let has_pole = matches!(
-            binary.function,
-            BinaryFunction::Divide
-                | BinaryFunction::Power
-                | BinaryFunction::Modulo
-                | BinaryFunction::Remainder
-        ) && self
-            .graph
-            .constant(right)
-            .is_none_or(|divisor| divisor.tensor_type().elements() != 1);
-        let safe = !has_pole || self.fills_blocks(node.outputs[0]);
         let fits = |old: ValueId| self.operand_form(old, output_shape).is_some();
-        if !safe || !(leads(left) || leads(right)) || !fits(left) || !fits(right) {
+        if !(leads(left) || leads(right)) || !fits(left) || !fits(right) {
             return Ok(false);
         }
+        let dtype = self.graph.tensor_type(left).dtype;
+        let [a, b] = [left, right].map(|old| self.operand_filler(old, output_shape));
+        let filler = Filler::binary(binary.function, a, b, dtype);
+        let Some(filler) = self.finite(node, filler) else { return Ok(false) };
         let left = self.packed_operand(left, output_shape, &node.name)?;
         let right = self.packed_operand(right, output_shape, &node.name)?;
         let output =
             self.rewriter.add_simple(&node.name, node.operation.clone(), &[left, right])?;
-        Ok(self.finish(node, output))
+        Ok(self.finish_with(node, output, filler))
+    }
+
+    /// What the filler lanes of a packed node read of an operand.
+    fn operand_filler(&self, old: ValueId, output: &[usize]) -> Filler {
+        match self.operand_form(old, output) {
+            // It is packed anew, with another axis as its channels.
+            Some(OperandForm::PerChannel(_)) if self.shape(old).len() < output.len() => {
+                Filler::ZERO
+            }
+            Some(OperandForm::PerChannel(_)) => self.filler(old),
+            _ => self.graph.constant(old).map_or(Filler::Finite, |constant| {
+                let values = constant.to_f64();
+                let low = values.iter().copied().fold(f64::INFINITY, f64::min);
+                let high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+                Filler::Within(low, high)
+            }),
+        }
     }
 
     /// How an operand that broadcasts to `output` is given to a packed node.
@@ -103,11 +122,19 @@ impl Layout<'_> {
         if !self.is_packed(input) || node.outputs.len() != 1 {
             return Ok(false);
         }
+        let dtype = self.graph.tensor_type(input).dtype;
+        let filler = match pool.kind {
+            PoolKind::Maximum => Some(self.filler(input)),
+            PoolKind::Average => self.filler(input).or(Filler::ZERO).rounded(dtype),
+            // Powers of the elements are summed before the root is taken.
+            PoolKind::Lp(_) => (self.filler(input) == Filler::ZERO).then_some(Filler::ZERO),
+        };
+        let Some(filler) = self.finite(node, filler) else { return Ok(false) };
         let input = self.packed(input, self.block, &node.name)?;
         let Pool { kind, kernel, window, count_padding } = pool.clone();
         let packed = PackedPool { kind, kernel, window, count_padding };
         let output = self.rewriter.add_simple(&node.name, packed, &[input])?;
-        Ok(self.finish(node, output))
+        Ok(self.finish_with(node, output, filler))
     }
 
     pub(crate) fn reduce(&mut self, node: &Node<Op>, reduce: &Reduce) -> Result<bool, PassError> {
@@ -116,9 +143,15 @@ impl Layout<'_> {
         if !self.is_packed(input) || !spatial {
             return Ok(false);
         }
+        let (count, dtype) = (
+            reduce.axes.iter().map(|axis| self.shape(input)[*axis]).product(),
+            self.graph.tensor_type(input).dtype,
+        );
+        let filler = Filler::reduce(reduce.function, self.filler(input), count, dtype);
+        let Some(filler) = self.finite(node, filler) else { return Ok(false) };
         let input = self.packed(input, self.block, &node.name)?;
         let output = self.rewriter.add_simple(&node.name, reduce.clone(), &[input])?;
-        Ok(self.finish(node, output))
+        Ok(self.finish_with(node, output, filler))
     }
 
     pub(crate) fn concat(&mut self, node: &Node<Op>, concat: &Concat) -> Result<bool, PassError> {
@@ -145,13 +178,19 @@ impl Layout<'_> {
         if !self.is_packed(input) || !spatial {
             return Ok(false);
         }
+        let dtype = self.graph.tensor_type(input).dtype;
+        let filler = match resize.mode {
+            ResizeMode::Nearest { .. } => Some(self.filler(input)),
+            _ => self.filler(input).scaled(LARGEST_GAIN, dtype),
+        };
+        let Some(filler) = self.finite(node, filler) else { return Ok(false) };
         let packed = self.packed(input, self.block, &node.name)?;
         let mut resize = resize.clone();
         resize.sizes[1] = self.rewriter.target().tensor_type(packed).shape[1];
         resize.sizes.push(self.block);
         resize.scales.push(1.0);
         let output = self.rewriter.add_simple(&node.name, resize, &[packed])?;
-        Ok(self.finish(node, output))
+        Ok(self.finish_with(node, output, filler))
     }
 
     pub(crate) fn pad(&mut self, node: &Node<Op>, pad: &Pad) -> Result<bool, PassError> {
@@ -161,11 +200,18 @@ impl Layout<'_> {
         if !self.is_packed(input) || !spatial {
             return Ok(false);
         }
+        let padding = match pad.mode {
+            PadMode::Constant => Filler::Within(pad.value, pad.value),
+            PadMode::Reflect | PadMode::Edge | PadMode::Wrap => self.filler(input),
+        };
+        let dtype = self.graph.tensor_type(input).dtype;
+        let filler = self.filler(input).or(padding).rounded(dtype);
+        let Some(filler) = self.finite(node, filler) else { return Ok(false) };
         let input = self.packed(input, self.block, &node.name)?;
         let mut pad = pad.clone();
         pad.begin.push(0);
         pad.end.push(0);
         let output = self.rewriter.add_simple(&node.name, pad, &[input])?;
-        Ok(self.finish(node, output))
+        Ok(self.finish_with(node, output, filler))
     }
 }

@@ -2,12 +2,17 @@
 //! it: which nodes become one kernel. A pass reads a graph and builds a new one; nodes that nothing
 //! needs are dropped on the way.
 
+mod alive_index;
 mod byte_convolution;
 mod decompose;
 mod dilation;
+mod filler;
 mod fold;
 mod fold_batch_norm;
+mod free_list;
+mod free_nodes;
 mod fuse;
+mod groups;
 mod integer_products;
 mod layout;
 mod layout_between;

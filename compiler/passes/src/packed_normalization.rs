@@ -2,6 +2,7 @@
 //! the rest is one product and one sum for each element.
 
 use crate::PassError;
+use crate::filler::Filler;
 use crate::layout::Layout;
 use hone_graph::{Node, ValueId};
 use hone_ops::{
@@ -9,6 +10,9 @@ use hone_ops::{
     Unary, UnaryFunction,
 };
 use hone_types::{DataType, Tensor};
+
+/// Least epsilon whose root is clearly a number above zero.
+const LEAST_EPSILON: f64 = 1e-30;
 
 impl Layout<'_> {
     /// Rewrites an instance normalization of a packed value; says whether it did. With `a = scale /
@@ -21,6 +25,12 @@ impl Layout<'_> {
         let [Some(input), Some(scale), Some(bias)] = node.inputs[..] else { return Ok(false) };
         let rank = self.shape(input).len();
         if !self.is_packed(input) || self.graph.tensor_type(input).dtype != DataType::F32 {
+            return Ok(false);
+        }
+        // The scale's filler is zero, and so is the result's, where the deviation is a number above zero.
+        let is_bounded = matches!(self.filler(input), Filler::Within(..));
+        let filler = (is_bounded && own.epsilon >= LEAST_EPSILON).then_some(Filler::ZERO);
+        if self.finite(node, filler).is_none() {
             return Ok(false);
         }
         let x = self.packed(input, self.block, &node.name)?;

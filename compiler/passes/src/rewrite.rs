@@ -3,7 +3,6 @@
 use hone_graph::{Definition, InferError, Node, NodeId, ValueId};
 use hone_ops::{Graph, Op, OpError};
 use hone_types::{Id, Tensor};
-use std::collections::HashMap;
 use thiserror::Error;
 
 /// Why a pass could not rewrite a graph; always a mistake of the pass, not of the model.
@@ -31,7 +30,8 @@ pub enum PassError {
 pub struct Rewriter<'a> {
     source: &'a Graph,
     target: Graph,
-    values: HashMap<ValueId, ValueId>,
+    /// The new value of each old one, by index.
+    values: Vec<Option<ValueId>>,
     needed: Vec<bool>,
 }
 
@@ -39,10 +39,10 @@ impl<'a> Rewriter<'a> {
     /// A rewriter of `source`, its inputs already copied.
     pub fn new(source: &'a Graph) -> Self {
         let mut target = Graph::new();
-        let mut values = HashMap::new();
+        let mut values = vec![None; source.values().len()];
         for port in source.inputs() {
             let input = target.add_input(&port.name, source.tensor_type(port.value).clone());
-            values.insert(port.value, input);
+            values[port.value.index()] = Some(input);
         }
         Self { source, target, values, needed: needed_nodes(source) }
     }
@@ -59,21 +59,21 @@ impl<'a> Rewriter<'a> {
 
     /// The new value of an old one; constants are copied when first asked for.
     pub fn value(&mut self, old: ValueId) -> ValueId {
-        if let Some(new) = self.values.get(&old) {
-            return *new;
+        if let Some(new) = self.values[old.index()] {
+            return new;
         }
         let value = &self.source.values()[old];
         let Definition::Constant(tensor) = &value.definition else {
             unreachable!("topological order puts the definition of {old} before its uses")
         };
         let new = self.target.add_constant(&value.name, tensor.clone());
-        self.values.insert(old, new);
+        self.values[old.index()] = Some(new);
         new
     }
 
     /// Says that `new` stands for `old` from here on.
     pub fn replace(&mut self, old: ValueId, new: ValueId) {
-        self.values.insert(old, new);
+        self.values[old.index()] = Some(new);
     }
 
     /// Adds a constant to the new graph.
@@ -121,7 +121,7 @@ impl<'a> Rewriter<'a> {
         let outputs = self.add(&node.name, node.operation.clone(), &inputs)?;
         for (old, new) in node.outputs.iter().zip(outputs) {
             self.target.name_value(new, &self.source.values()[*old].name);
-            self.values.insert(*old, new);
+            self.values[old.index()] = Some(new);
         }
         Ok(())
     }

@@ -4,6 +4,7 @@
 use crate::{PassError, Rewriter};
 use hone_graph::{Definition, ValueId};
 use hone_ops::{Cast, Graph, Reshape};
+use hone_types::Id;
 use std::collections::HashSet;
 
 /// Adds a copy before each output that would share memory.
@@ -14,10 +15,11 @@ pub fn separate_outputs(graph: &Graph) -> Result<Graph, PassError> {
             rewriter.copy(node)?;
         }
     }
+    let roots = roots(graph);
     let mut taken: HashSet<ValueId> = HashSet::new();
     let mut outputs = Vec::with_capacity(graph.outputs().len());
     for port in graph.outputs() {
-        let root = root(graph, port.value);
+        let root = roots[port.value.index()];
         let computed = matches!(graph.values()[root].definition, Definition::Output(..));
         let value = rewriter.value(port.value);
         let own = computed && taken.insert(root);
@@ -31,14 +33,13 @@ pub fn separate_outputs(graph: &Graph) -> Result<Graph, PassError> {
     Ok(rewriter.finish_with(&outputs))
 }
 
-/// The value whose memory a value is.
-fn root(graph: &Graph, mut value: ValueId) -> ValueId {
-    while let Some(node) = graph.producer(value) {
-        let node = &graph.nodes()[node];
-        match (node.operation.downcast::<Reshape>(), node.inputs[0]) {
-            (Some(_), Some(input)) => value = input,
-            _ => break,
+/// For each value (by index), the value whose memory it is.
+fn roots(graph: &Graph) -> Vec<ValueId> {
+    let mut roots: Vec<ValueId> = graph.values().ids().collect();
+    for (_, node) in graph.nodes().iter() {
+        if let (Some(_), Some(input)) = (node.operation.downcast::<Reshape>(), node.inputs[0]) {
+            roots[node.outputs[0].index()] = roots[input.index()];
         }
     }
-    value
+    roots
 }

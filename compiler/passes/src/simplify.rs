@@ -9,7 +9,7 @@ use std::collections::HashMap;
 /// computes equal nodes once.
 pub fn simplify(graph: &Graph) -> Result<Graph, PassError> {
     let mut rewriter = Rewriter::new(graph);
-    let mut known: HashMap<String, Vec<ValueId>> = HashMap::new();
+    let mut known: HashMap<Computation, Vec<ValueId>> = HashMap::new();
     for (id, node) in graph.nodes().iter() {
         if !rewriter.is_needed(id) {
             continue;
@@ -27,17 +27,26 @@ pub fn simplify(graph: &Graph) -> Result<Graph, PassError> {
     Ok(rewriter.finish())
 }
 
+/// What makes two nodes give equal results: operator, attributes as JSON text, and inputs.
+#[derive(PartialEq, Eq, Hash)]
+struct Computation {
+    operator: &'static str,
+    attributes: String,
+    inputs: Vec<Option<ValueId>>,
+}
+
 /// Copies a node, or takes the outputs of an equal one on the same inputs.
 fn copy_once(
     rewriter: &mut Rewriter,
     node: &Node<Op>,
-    known: &mut HashMap<String, Vec<ValueId>>,
+    known: &mut HashMap<Computation, Vec<ValueId>>,
 ) -> Result<(), PassError> {
     let inputs: Vec<Option<ValueId>> =
         node.inputs.iter().map(|input| input.map(|value| rewriter.value(value))).collect();
-    let name = hone_graph::Operation::name(&node.operation);
-    let key = format!("{name} {} {inputs:?}", hone_graph::Operation::attributes(&node.operation));
-    if let Some(outputs) = known.get(&key) {
+    let operator = hone_graph::Operation::name(&node.operation);
+    let attributes = hone_graph::Operation::attributes(&node.operation).to_string();
+    let computation = Computation { operator, attributes, inputs };
+    if let Some(outputs) = known.get(&computation) {
         for (old, new) in node.outputs.iter().zip(outputs) {
             rewriter.replace(*old, *new);
         }
@@ -45,7 +54,7 @@ fn copy_once(
     }
     rewriter.copy(node)?;
     let outputs = node.outputs.iter().map(|value| rewriter.value(*value)).collect();
-    known.insert(key, outputs);
+    known.insert(computation, outputs);
     Ok(())
 }
 

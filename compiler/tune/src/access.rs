@@ -35,17 +35,20 @@ pub(crate) fn is_reduction(block: &Block) -> bool {
 /// Whether an expression has a function that costs more than a few cycles.
 pub(crate) fn is_costly(expr: &Expr) -> bool {
     let mut costly = false;
-    expr.visit(&mut |part| {
-        costly |= match part {
-            Expr::Unary(op, _) => !matches!(
-                op,
-                UnaryOp::Negate | UnaryOp::Abs | UnaryOp::Not | UnaryOp::Floor | UnaryOp::Ceil
-            ),
-            Expr::Binary(op, ..) => matches!(op, BinaryOp::Power),
-            _ => false,
-        }
-    });
+    expr.visit(&mut |part| costly |= is_function(part));
     costly
+}
+
+/// Whether an expression's outermost operation is a function that costs more than a few cycles.
+pub(crate) fn is_function(expr: &Expr) -> bool {
+    match expr {
+        Expr::Unary(op, _) => !matches!(
+            op,
+            UnaryOp::Negate | UnaryOp::Abs | UnaryOp::Not | UnaryOp::Floor | UnaryOp::Ceil
+        ),
+        Expr::Binary(op, ..) => matches!(op, BinaryOp::Power),
+        _ => false,
+    }
 }
 
 /// Whether a load is guarded by a condition.

@@ -5,10 +5,12 @@
 //! template may refuse; the last one, plain loops, never does.
 
 mod access;
+mod grain;
 mod inline;
 mod machine;
 mod templates;
 mod tile;
 
+pub use grain::min_tasks_per_thread;
 pub use machine::Machine;
 pub use templates::{Scheduled, schedule, schedule_naively};

@@ -5,6 +5,8 @@
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
+#[cfg(target_arch = "riscv64")]
+mod riscv64;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 
@@ -16,16 +18,18 @@ use crate::VariantRefusal;
 
 #[cfg(target_arch = "aarch64")]
 use aarch64::{has, names};
+#[cfg(target_arch = "riscv64")]
+use riscv64::{has, names};
 #[cfg(target_arch = "x86_64")]
 use x86_64::{has, names};
 
 /// On other architectures only the baseline is known to be there.
-#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")))]
 fn has(_: &str) -> bool {
     false
 }
 
-#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")))]
 fn names() -> impl Iterator<Item = &'static str> {
     std::iter::empty()
 }

@@ -15,7 +15,8 @@ use tempfile::TempDir;
 pub const ROW: usize = 16;
 
 /// The kernels: `scale` goes through scratch, `add_bias` works on the arena, `where_weights` gives away
-/// an address, `burn_*` take some 2 and 100 µs a task, `nothing` does nothing.
+/// an address, `burn_*` take some 2 and 100 µs a task, `nothing` does nothing, `float_mode` writes the
+/// floating-point mode that each task runs in.
 const KERNELS: &str = r#"
 #include <stdint.h>
 enum { ROW = 16 };
@@ -43,7 +44,50 @@ static void burn(float *y, int64_t begin, int64_t end, int n) {
 }
 void burn_little(void *const *b, int64_t begin, int64_t end, void *scratch) { burn(b[0], begin, end, 1000); }
 void burn_much(void *const *b, int64_t begin, int64_t end, void *scratch) { burn(b[0], begin, end, 50000); }
+void burn_more_and_more(void *const *b, int64_t begin, int64_t end, void *scratch) {
+  for (int64_t t = begin; t < end; t++) burn(b[0], t, t + 1, 100 * t);
+}
 void nothing(void *const *b, int64_t begin, int64_t end, void *scratch) {}
+void halve(void *const *b, int64_t begin, int64_t end, void *scratch) {
+  const float *x = b[0]; float *y = b[1];
+  for (int64_t t = begin; t < end; t++)
+    for (int i = 0; i < ROW; i++) y[t * ROW + i] = x[t * ROW + i] * 0.5f;
+}
+void float_mode(void *const *b, int64_t begin, int64_t end, void *scratch) {
+  uint64_t *y = b[0];
+  for (int64_t t = begin; t < end; t++) {
+    uint64_t mode = 0;
+#if defined(__x86_64__)
+    uint32_t word;
+    __asm__ volatile("stmxcsr %0" : "=m"(word));
+    mode = word;
+#elif defined(__aarch64__)
+    __asm__ volatile("mrs %0, fpcr" : "=r"(mode));
+#endif
+    y[t] = mode;
+    // Long enough for the other threads to come for tasks.
+    for (int i = 0; i < 20000; i++) __asm__ volatile("" ::: "memory");
+  }
+}
+/* Softmax along rows of 128 by the sum of x^n / n!; so that what underflows does so in the product with
+   2^n, as in compiled code. */
+static float power_of_e(float x) {
+  float n = __builtin_floorf(x * 1.44269504f + 0.5f), r = x - n * 0.693147181f;
+  float p = 1 + r * (1 + r * (1 / 2.f + r * (1 / 6.f + r * (1 / 24.f + r * (1 / 120.f)))));
+  int k = (int)n, half = k / 2;
+  union { uint32_t u; float f; } a = {(uint32_t)(half + 127) << 23}, c = {(uint32_t)(k - half + 127) << 23};
+  return p * a.f * c.f;
+}
+void softmax(void *const *b, int64_t begin, int64_t end, void *scratch) {
+  enum { LONG = 128 };
+  const float *x = b[0]; float *y = b[1];
+  for (int64_t t = begin; t < end; t++) {
+    const float *in = x + t * LONG; float *out = y + t * LONG, most = in[0], sum = 0;
+    for (int i = 1; i < LONG; i++) most = in[i] > most ? in[i] : most;
+    for (int i = 0; i < LONG; i++) sum += out[i] = power_of_e(in[i] - most < -104 ? -104 : in[i] - most);
+    for (int i = 0; i < LONG; i++) out[i] *= 1 / sum;
+  }
+}
 "#;
 
 /// Compiles C into a shared object.

@@ -69,6 +69,28 @@ impl Builder {
         self.initializer(name, tensor_proto::DataType::Float, &[count], raw)
     }
 
+    /// A constant vector of 32-bit floats.
+    pub fn floats(&mut self, name: &str, numbers: &[f32]) -> Value {
+        let raw = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+        self.initializer(name, tensor_proto::DataType::Float, &[numbers.len()], raw)
+    }
+
+    /// A constant of 8-bit integers, `element` saying of which kind.
+    pub fn bytes(
+        &mut self,
+        name: &str,
+        element: tensor_proto::DataType,
+        shape: &[usize],
+        raw: Vec<u8>,
+    ) -> Value {
+        self.initializer(name, element, shape, raw)
+    }
+
+    /// Random bytes, all equally likely.
+    pub fn random_bytes(&mut self, count: usize) -> Vec<u8> {
+        (0..count).map(|_| (self.random.bits() >> 56) as u8).collect()
+    }
+
     /// A constant of 64-bit integers.
     pub fn integers(&mut self, name: &str, numbers: &[i64]) -> Value {
         let raw = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
@@ -150,6 +172,11 @@ pub fn integer(name: &str, number: i64) -> AttributeProto {
 /// An attribute that is one number.
 pub fn number(name: &str, number: f32) -> AttributeProto {
     AttributeProto { f: Some(number), ..attribute(name, AttributeType::Float) }
+}
+
+/// An attribute that is a word.
+pub fn text(name: &str, word: &str) -> AttributeProto {
+    AttributeProto { s: Some(word.as_bytes().to_vec()), ..attribute(name, AttributeType::String) }
 }
 
 fn attribute(name: &str, kind: AttributeType) -> AttributeProto {

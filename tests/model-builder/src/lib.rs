@@ -5,20 +5,27 @@
 
 mod bert;
 mod graph;
+mod masked_attention;
 mod mobilenet;
+mod quantized;
 mod random;
 mod resnet;
+mod tagger;
 
 pub use bert::{BertSizes, bert};
 pub use graph::{Builder, Value};
+pub use masked_attention::masked_attention;
 pub use mobilenet::mobilenet_v2;
+pub use quantized::quantized;
 pub use random::Random;
 pub use resnet::{ResNetDepth, resnet};
+pub use tagger::{TaggerSizes, tagger};
 
 use hone_import::onnx::proto::ModelProto;
 
 /// The names that [`build`] knows.
-pub const NAMES: [&str; 5] = ["resnet18", "resnet50", "resnet101", "mobilenet_v2", "bert-base"];
+pub const NAMES: [&str; 6] =
+    ["resnet18", "resnet50", "resnet101", "mobilenet_v2", "bert-base", "masked-attention"];
 
 /// The model called `name`, its weights drawn from `seed`; `None` if there is none of that name.
 pub fn build(name: &str, seed: u64) -> Option<ModelProto> {
@@ -28,6 +35,7 @@ pub fn build(name: &str, seed: u64) -> Option<ModelProto> {
         "resnet101" => resnet(ResNetDepth::D101, 224, 1000, seed),
         "mobilenet_v2" => mobilenet_v2(224, 1000, seed),
         "bert-base" => bert(&BertSizes::default(), seed),
+        "masked-attention" => masked_attention(seed),
         _ => return None,
     })
 }
@@ -41,7 +49,10 @@ mod tests {
     use hone_import::onnx::proto::ModelProto;
     use prost::Message;
 
-    use super::{BertSizes, ResNetDepth, bert, mobilenet_v2, resnet};
+    use super::{
+        BertSizes, ResNetDepth, TaggerSizes, bert, masked_attention, mobilenet_v2, quantized,
+        resnet, tagger,
+    };
 
     fn small() -> Vec<ModelProto> {
         let sizes = BertSizes { tokens: 8, words: 50, width: 32, heads: 4, inner: 64, layers: 2 };
@@ -50,6 +61,10 @@ mod tests {
             resnet(ResNetDepth::D50, 32, 10, 3),
             mobilenet_v2(32, 10, 3),
             bert(&sizes, 3),
+            use super::{
+                BertSizes, ResNetDepth, TaggerSizes, bert, masked_attention, mobilenet_v2,
+                quantized, resnet, tagger,
+            };,
         ]
     }
 

@@ -9,7 +9,7 @@ use prost::Message;
 /// Writes a model with seeded random weights.
 #[derive(Parser)]
 struct Arguments {
-    /// Which model: resnet18, resnet50, resnet101, mobilenet_v2 or bert-base.
+    /// Which model: resnet18, resnet50, resnet101, mobilenet_v2, bert-base or masked-attention.
     name: String,
     /// The file to write.
     file: PathBuf,

@@ -1,22 +1,70 @@
-//! Compiled code: the whole path from graph to artifact to runtime.
+//! Compiled code: the whole path from graph to artifact, run on this machine or in an emulator.
 
 use crate::Backend;
 use anyhow::Result;
 use hone_driver::{Options, Target, compile_graph};
+use hone_emulator::Emulator;
 use hone_ops::Graph;
 use hone_runtime::Model;
 use hone_types::Tensor;
 
-/// Code for this machine, run by the runtime on one thread.
+/// Code for one target, on one thread.
 pub struct Compiled {
     options: Options,
+    machine: Machine,
+}
+
+/// What runs the code.
+pub enum Machine {
+    /// This machine.
+    Here,
+    /// An emulator of another.
+    Emulated(Emulator),
+    /// Nothing at hand: the code is made and not run.
+    None,
 }
 
 impl Compiled {
     /// Code for the processor that this runs on.
     pub fn for_host() -> Result<Self> {
-        Ok(Self { options: Options::new(Target::host()?) })
+        Ok(Self::new(Target::host()?, Machine::Here))
     }
+
+    /// Code for `target`, run by `machine`.
+    pub fn new(target: Target, machine: Machine) -> Self {
+        Self { options: Options::new(target), machine }
+    }
+
+    /// What runs the code.
+    pub fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
+    /// Compiles a graph and runs it; `None` where nothing runs it.
+    pub fn run_graph(&self, graph: &Graph, inputs: &[Tensor]) -> Result<Option<Vec<Tensor>>> {
+        let artifact = compile_graph(graph.clone(), b"case", &self.options)?.artifact;
+        let given: Vec<&[u8]> = inputs.iter().map(Tensor::bytes).collect();
+        let outputs = match &self.machine {
+            Machine::Here => run_here(artifact, &given)?,
+            Machine::Emulated(emulator) => {
+                hone_emulator::Model::load(&artifact, 0, emulator)?.run(&given)?
+            }
+            Machine::None => return Ok(None),
+        };
+        let types = graph.outputs().iter().map(|port| graph.tensor_type(port.value).clone());
+        let tensors = types.zip(outputs).map(|(own, bytes)| Ok(Tensor::from_bytes(own, bytes)?));
+        tensors.collect::<Result<_>>().map(Some)
+    }
+}
+
+fn run_here(artifact: Vec<u8>, inputs: &[&[u8]]) -> Result<Vec<Vec<u8>>> {
+    let options = hone_runtime::Options { threads: 1, ..Default::default() };
+    let mut model = Model::load_memory(artifact, &options)?;
+    let mut outputs: Vec<Vec<u8>> =
+        model.outputs().iter().map(|info| vec![0; info.bytes as usize]).collect();
+    let mut slots: Vec<&mut [u8]> = outputs.iter_mut().map(Vec::as_mut_slice).collect();
+    model.run(inputs, &mut slots)?;
+    Ok(outputs)
 }
 
 impl Backend for Compiled {
@@ -24,16 +72,7 @@ impl Backend for Compiled {
         "compiled code"
     }
 
-    fn run(&self, graph: &Graph, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
-        let artifact = compile_graph(graph.clone(), b"case", &self.options)?.artifact;
-        let options = hone_runtime::Options { threads: 1, ..Default::default() };
-        let mut model = Model::load_memory(artifact, &options)?;
-        let mut outputs: Vec<Vec<u8>> =
-            model.outputs().iter().map(|info| vec![0; info.bytes as usize]).collect();
-        let given: Vec<&[u8]> = inputs.iter().map(Tensor::bytes).collect();
-        let mut places: Vec<&mut [u8]> = outputs.iter_mut().map(Vec::as_mut_slice).collect();
-        model.run(&given, &mut places)?;
-        let types = graph.outputs().iter().map(|port| graph.tensor_type(port.value).clone());
-        types.zip(outputs).map(|(own, bytes)| Ok(Tensor::from_bytes(own, bytes)?)).collect()
+    fn run(&self, graph: &Graph, inputs: &[Tensor]) -> Result<Option<Vec<Tensor>>> {
+        self.run_graph(graph, inputs)
     }
 }

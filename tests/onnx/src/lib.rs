@@ -11,7 +11,7 @@ mod ignored;
 mod report;
 
 pub use case::{Case, load};
-pub use compiled::Compiled;
+pub use compiled::{Compiled, Machine};
 pub use ignored::Ignored;
 pub use report::{Outcome, Report};
 
@@ -27,8 +27,9 @@ pub trait Backend: Sync {
     /// Name for the report.
     fn name(&self) -> &'static str;
 
-    /// The outputs of `graph` for `inputs`, both in the graph's order.
-    fn run(&self, graph: &Graph, inputs: &[Tensor]) -> Result<Vec<Tensor>>;
+    /// The outputs of `graph` for `inputs`, both in the graph's order; `None` where the graph can be
+    /// compiled but nothing can run the code.
+    fn run(&self, graph: &Graph, inputs: &[Tensor]) -> Result<Option<Vec<Tensor>>>;
 }
 
 /// The reference interpreter.
@@ -39,8 +40,8 @@ impl Backend for Interpreter {
         "interpreter"
     }
 
-    fn run(&self, graph: &Graph, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
-        Ok(hone_ops::evaluate(graph, inputs)?)
+    fn run(&self, graph: &Graph, inputs: &[Tensor]) -> Result<Option<Vec<Tensor>>> {
+        Ok(Some(hone_ops::evaluate(graph, inputs)?))
     }
 }
 
@@ -87,7 +88,8 @@ fn run_share(backend: &dyn Backend, cases: &[&Case]) -> Report {
         let outcome = match case.values() {
             Err(reason) => Outcome::NotApplicable(format!("{reason:#}")),
             Ok((inputs, outputs)) => match attempt(backend, case, &inputs, &outputs) {
-                Ok(fixed) => Outcome::Passed { fixed },
+                Ok(Some(fixed)) => Outcome::Passed { fixed },
+                Ok(None) => Outcome::Compiled,
                 Err(reason) => Outcome::Failed(format!("{reason:#}")),
             },
         };
@@ -96,13 +98,14 @@ fn run_share(backend: &dyn Backend, cases: &[&Case]) -> Report {
     report
 }
 
-/// Imports, runs and compares a case. Returns the number of inputs that had to be made constants.
+/// Imports, runs and compares a case. Returns the number of inputs that had to be made constants, or
+/// `None` where it could not be run.
 fn attempt(
     backend: &dyn Backend,
     case: &Case,
     inputs: &[Option<Tensor>],
     expected: &[Option<Tensor>],
-) -> Result<usize> {
+) -> Result<Option<usize>> {
     let (graph, fixed) = import(case, inputs)?;
     let mut given = Vec::new();
     for port in graph.inputs() {
@@ -110,14 +113,14 @@ fn attempt(
         let tensor = place.and_then(|place| inputs[place].clone());
         given.push(tensor.with_context(|| format!("input '{}' has no value", port.name))?);
     }
-    let results = backend.run(&graph, &given)?;
+    let Some(results) = backend.run(&graph, &given)? else { return Ok(None) };
     let stated =
         case.outputs.iter().zip(expected).filter_map(|(name, value)| Some((name, value.as_ref()?)));
     for ((name, expected), result) in stated.zip(&results) {
         compare::compare(result, expected, case.rtol, case.atol)
             .with_context(|| format!("output '{name}'"))?;
     }
-    Ok(fixed)
+    Ok(Some(fixed))
 }
 
 /// Imports a case's model. Every input of these models is one of the graph, even those that decide

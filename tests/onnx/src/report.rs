@@ -12,6 +12,8 @@ pub enum Outcome {
         /// Inputs that had to be stored in the model.
         fixed: usize,
     },
+    /// The code was made, and there is nothing to run it on.
+    Compiled,
     /// They are not, or there are none.
     Failed(String),
     /// The case has values of a kind that Hone does not have.
@@ -23,6 +25,7 @@ pub enum Outcome {
 pub struct Report {
     passed: usize,
     fixed: usize,
+    compiled: usize,
     not_applicable: BTreeMap<String, usize>,
     ignored: BTreeMap<&'static str, usize>,
     /// Cases that failed and are not expected to, with why.
@@ -44,6 +47,9 @@ impl Report {
                 self.passed += 1;
                 self.fixed += usize::from(fixed > 0);
             }
+            (Outcome::Compiled, None) => self.compiled += 1,
+            // Whether it fails as it should shows only where it runs.
+            (Outcome::Compiled, Some(reason)) => *self.ignored.entry(reason).or_default() += 1,
             (Outcome::Passed { .. }, Some(_)) => self.stale.push(case.name.clone()),
             (Outcome::Failed(_), Some(reason)) => *self.ignored.entry(reason).or_default() += 1,
             (Outcome::Failed(reason), None) => self.failed.push((case.name.clone(), reason)),
@@ -54,6 +60,7 @@ impl Report {
     pub fn merge(&mut self, other: Report) {
         self.passed += other.passed;
         self.fixed += other.fixed;
+        self.compiled += other.compiled;
         for (reason, count) in other.not_applicable {
             *self.not_applicable.entry(reason).or_default() += count;
         }
@@ -69,9 +76,14 @@ impl Report {
         self.passed
     }
 
+    /// Number of cases that were compiled and could not be run.
+    pub fn compiled(&self) -> usize {
+        self.compiled
+    }
+
     /// Whether every case came out as expected.
     pub fn is_good(&self) -> bool {
-        self.failed.is_empty() && self.stale.is_empty() && self.passed > 0
+        self.failed.is_empty() && self.stale.is_empty() && self.passed + self.compiled > 0
     }
 }
 
@@ -91,6 +103,9 @@ impl fmt::Display for Report {
         }
         let ignored: usize = self.ignored.values().sum();
         let not_applicable: usize = self.not_applicable.values().sum();
+        if self.compiled > 0 {
+            write!(formatter, "{} compiled and not run, ", self.compiled)?;
+        }
         write!(
             formatter,
             "{} passed ({} with inputs stored in the model), {} failed, {ignored} ignored, {} stale, \

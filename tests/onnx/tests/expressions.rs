@@ -19,7 +19,13 @@ impl Backend for Expressions {
         "expressions"
     }
 
-    fn run(&self, graph: &Graph, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+    fn run(&self, graph: &Graph, inputs: &[Tensor]) -> Result<Option<Vec<Tensor>>> {
+        self.evaluate(graph, inputs).map(Some)
+    }
+}
+
+impl Expressions {
+    fn evaluate(&self, graph: &Graph, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         let mut computed: Vec<Option<Tensor>> = vec![None; graph.values().len()];
         let value = |computed: &[Option<Tensor>], id: ValueId| match &graph.values()[id].definition
         {
@@ -40,9 +46,7 @@ impl Backend for Expressions {
         let outputs = graph.outputs().iter();
         Ok(outputs.filter_map(|port| value(&computed, port.value)).collect())
     }
-}
 
-impl Expressions {
     fn node(&self, operation: &Op, operands: &[Option<Tensor>]) -> Result<Vec<Tensor>> {
         let given: Vec<Tensor> = operands.iter().flatten().cloned().collect();
         let mut builder = Builder::new();
@@ -66,7 +70,7 @@ impl Expressions {
         match operation.decompose(&mut graph, &values)? {
             Some(outputs) => {
                 outputs.iter().for_each(|output| graph.add_output("output", *output));
-                self.run(&graph, &given)
+                self.evaluate(&graph, &given)
             }
             None => {
                 let borrowed: Vec<Option<&Tensor>> = operands.iter().map(Option::as_ref).collect();

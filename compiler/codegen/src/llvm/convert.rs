@@ -153,18 +153,23 @@ impl<'c> Emitter<'c, '_> {
             let half = ir.convert(Op::BitCast, raw, self.half_type())?;
             return ir.convert(Op::FPExt, half, float);
         }
-        // Moving exponent and fraction up by 13 bits and multiplying by 2^112 corrects the bias,
-        // subnormals included; infinities and NaN have the largest exponent in both forms.
+        // Normal numbers: exponent and fraction move up by 13 bits, and the bias changes by 112. Subnormal
+        // ones are the fraction of a number from 2^-14 on, less 2^-14; no subnormal `f32` occurs on the
+        // way, which kernels flush to zero. Infinities and NaN have the largest exponent in both forms.
         let wide = ir.convert(Op::ZExt, raw, ir.context.i32_type().into())?;
         let ty = wide.get_type();
         let magnitude = ir.binary(Op::And, wide, ir.int(ty, 0x7fff))?;
         let sign = ir.binary(Op::And, wide, ir.int(ty, 0x8000))?;
         let sign = ir.binary(Op::Shl, sign, ir.int(ty, 16))?;
         let moved = ir.binary(Op::Shl, magnitude, ir.int(ty, 13))?;
-        let scaled = ir.convert(Op::BitCast, moved, float)?;
-        let scale = ir.float(scaled.get_type(), 2f64.powi(112));
-        let scaled = ir.binary(Op::FMul, scaled, scale)?;
-        let bits = ir.convert(Op::BitCast, scaled, ir.context.i32_type().into())?;
+        let normal = ir.binary(Op::Add, moved, ir.int(ty, 112 << 23))?;
+        let above = ir.binary(Op::Add, moved, ir.int(ty, 113 << 23))?;
+        let above = ir.convert(Op::BitCast, above, float)?;
+        let least = ir.float(above.get_type(), 2f64.powi(-14));
+        let fraction = ir.binary(Op::FSub, above, least)?;
+        let fraction = ir.convert(Op::BitCast, fraction, ir.context.i32_type().into())?;
+        let is_subnormal = ir.compare_int(IntPredicate::ULT, magnitude, ir.int(ty, 0x400))?;
+        let bits = ir.select(is_subnormal, fraction, normal)?;
         let special = ir.binary(Op::Or, moved, ir.int(ty, 0x7f80_0000))?;
         let is_special = ir.compare_int(IntPredicate::UGE, magnitude, ir.int(ty, 0x7c00))?;
         let bits = ir.select(is_special, special, bits)?;

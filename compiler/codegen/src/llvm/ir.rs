@@ -3,6 +3,7 @@
 //! A value is a [`V`]: a scalar or a vector of scalars. Operations take operands of one shape; where
 //! one is a scalar and the other a vector, [`Ir::unify`] spreads the scalar first.
 
+use crate::Target;
 use crate::error::{CodegenError, Result};
 use hone_types::DataType;
 use inkwell::basic_block::BasicBlock;
@@ -30,6 +31,8 @@ pub(crate) struct Ir<'c> {
     pub(crate) builder: Builder<'c>,
     /// Whether the target scales vectors and estimates reciprocals by instruction.
     pub(crate) scaling: bool,
+    /// Whether a product is added to a number with one rounding, by instruction.
+    pub(crate) fused: bool,
 }
 
 /// Number of lanes of a vector; `None` for a scalar.
@@ -49,9 +52,11 @@ pub(crate) fn scalar_of<'c>(ty: T<'c>) -> T<'c> {
 }
 
 impl<'c> Ir<'c> {
-    pub(crate) fn new(context: &'c Context, name: &str, scaling: bool) -> Self {
+    pub(crate) fn new(context: &'c Context, name: &str, target: &Target) -> Self {
         let (module, builder) = (context.create_module(name), context.create_builder());
-        Self { context, module, builder, scaling }
+        let has_fma = || target.resolved.iter().any(|feature| feature == "+fma");
+        let fused = !target.triple.starts_with("x86_64") || has_fma();
+        Self { context, module, builder, scaling: target.scaling, fused }
     }
 
     /// The type in which values of `dtype` are computed: 16-bit floats as `f32`, truth values as one

@@ -27,7 +27,7 @@ pub(crate) fn emit<'c>(
     target: &Target,
     options: &Options,
 ) -> Result<(Ir<'c>, Vec<Kernel>)> {
-    let ir = Ir::new(context, "kernel", target.scaling);
+    let ir = Ir::new(context, "kernel", target);
     ir.module.set_source_file_name("kernel");
     let slots = slots(program);
     let (program, bodies) = prepare(program);

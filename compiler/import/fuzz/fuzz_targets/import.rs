@@ -2,16 +2,18 @@
 
 #![no_main]
 
-use hone_import::{ImportOptions, Limits};
+use hone_import::{FoldingLimits, ImportOptions, Limits};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
     let limits = Limits {
         structure_bytes: 16 << 20,
         constant_bytes: 32 << 20,
-        folded_bytes: 1 << 20,
-        folded_operations: 1 << 20,
-        all_folded_operations: 1 << 22,
+        folding: FoldingLimits {
+            result_bytes: 1 << 20,
+            operations: 1 << 20,
+            all_operations: 1 << 22,
+        },
         nodes: 10_000,
         ..Limits::default()
     };

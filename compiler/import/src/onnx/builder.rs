@@ -9,7 +9,7 @@ use super::proto::TensorProto;
 use super::tensor::{self, checked_bytes};
 use crate::{ImportError, Limits, NodeError};
 use hone_graph::ValueId;
-use hone_ops::{Graph, Op, Operator};
+use hone_ops::{FoldingBudget, Graph, Op, Operator};
 use hone_types::{DataType, Table, Tensor, TensorType};
 use std::path::Path;
 
@@ -34,7 +34,7 @@ pub(super) struct Builder {
     files: ExternalFiles,
     /// Name given to the graph's nodes: that of the ONNX node being imported.
     node_name: String,
-    operations_left: u64,
+    folding: FoldingBudget,
     constant_bytes: usize,
     /// Things worth telling.
     pub warnings: Vec<String>,
@@ -49,7 +49,7 @@ impl Builder {
             limits: limits.clone(),
             files: ExternalFiles::new(folder, limits),
             node_name: String::new(),
-            operations_left: limits.all_folded_operations,
+            folding: FoldingBudget::new(limits.folding.clone()),
             constant_bytes: 0,
             warnings: Vec::new(),
         }
@@ -166,14 +166,16 @@ impl Builder {
         inputs: &[Option<Operand>],
     ) -> Result<Vec<Operand>, NodeError> {
         let operator = Op::new(operator);
-        let types: Vec<Option<&TensorType>> =
-            inputs.iter().map(|input| input.map(|input| self.tensor_type(input))).collect();
+        let types: Vec<Option<TensorType>> =
+            inputs.iter().map(|input| input.map(|input| self.tensor_type(input).clone())).collect();
+        let types: Vec<Option<&TensorType>> = types.iter().map(Option::as_ref).collect();
         let results = operator.infer(&types)?;
         for result in &results {
             self.check_size(result)?;
         }
-        if let Some(operations) = self.foldable(&operator, inputs, &types, &results) {
-            return self.fold(&operator, inputs, operations);
+        let is_constant = inputs.iter().flatten().all(|input| self.tensor(*input).is_some());
+        if is_constant && self.folding.take(&operator, &types, &results) {
+            return self.fold(&operator, inputs);
         }
         let inputs: Vec<Option<ValueId>> =
             inputs.iter().map(|input| input.map(|input| self.value(input))).collect();
@@ -200,33 +202,11 @@ impl Builder {
         )))
     }
 
-    /// The operations that folding takes, where all inputs are constants and it is cheap enough.
-    fn foldable(
-        &self,
-        operator: &Op,
-        inputs: &[Option<Operand>],
-        types: &[Option<&TensorType>],
-        results: &[TensorType],
-    ) -> Option<u64> {
-        let constant = inputs.iter().flatten().all(|input| self.tensor(*input).is_some());
-        if !constant {
-            return None;
-        }
-        let taken: usize = types.iter().flatten().map(|input| input.bytes()).sum();
-        let made: usize = results.iter().map(TensorType::bytes).sum();
-        let elements: usize = types.iter().flatten().map(|input| input.elements()).sum();
-        let operations = operator.flops(types, results).saturating_add(elements as u64);
-        let cheap = operations <= self.limits.folded_operations.min(self.operations_left);
-        (cheap && made <= taken.max(self.limits.folded_bytes)).then_some(operations)
-    }
-
     fn fold(
         &mut self,
         operator: &Op,
         inputs: &[Option<Operand>],
-        operations: u64,
     ) -> Result<Vec<Operand>, NodeError> {
-        self.operations_left -= operations;
         let tensors: Vec<Option<&Tensor>> =
             inputs.iter().map(|input| input.and_then(|input| self.tensor(input))).collect();
         let results = operator.reference(&tensors)?;

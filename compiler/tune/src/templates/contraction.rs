@@ -7,14 +7,12 @@
 use super::unfit;
 use crate::Machine;
 use crate::access::{Contraction, is_reduction, loads, value, vector_axis};
+use crate::grain::{even_parts, tasks_worth};
 use crate::tile::{Extents, Tile, choose_tile};
 use hone_schedule::{Schedule, ScheduleError};
 use hone_tensor::{
     BinaryOp, Block, BlockId, Expr, Intrinsic, Iterator, IteratorKind, Scope, VarId,
 };
-
-/// Tasks that a kernel is cut into at least, where it has that many tiles.
-const TASKS: usize = 16;
 
 /// The loops of the output map, cut into tiles.
 struct Tiles {
@@ -331,15 +329,16 @@ fn spread_tiles(schedule: &mut Schedule, outer: &[VarId]) -> Result<(), Schedule
     let Some((last, fewer)) = outer.split_last() else { return Ok(()) };
     let extent = |schedule: &Schedule, own: VarId| schedule.extent(own).unwrap_or(1);
     let tasks: usize = fewer.iter().map(|own| extent(schedule, *own)).product();
-    if tasks >= TASKS || extent(schedule, *last) == 1 {
+    let worth = tasks_worth(schedule, *last);
+    let tiles = extent(schedule, *last);
+    if tasks >= worth || tiles == 1 {
         return spread_all(schedule, if fewer.is_empty() { outer } else { fewer });
     }
-    let parts = TASKS.div_ceil(tasks.max(1)).min(extent(schedule, *last));
-    let share = extent(schedule, *last).div_ceil(parts);
-    if share == 1 {
+    let parts = even_parts(tiles, worth.div_ceil(tasks.max(1)));
+    if parts == tiles {
         return spread_all(schedule, outer);
     }
-    let (parts, _) = schedule.split(*last, share)?;
+    let (parts, _) = schedule.split(*last, tiles / parts)?;
     spread_all(schedule, &[fewer, &[parts]].concat())
 }
 

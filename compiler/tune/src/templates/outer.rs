@@ -1,10 +1,8 @@
 //! Spreads outermost loops over threads; also the whole of the plain schedule.
 
+use crate::grain::{even_parts, tasks_worth};
 use hone_schedule::{Schedule, ScheduleError};
 use hone_tensor::{IteratorKind, VarId};
-
-/// Tasks that a kernel is cut into at least, where it has that many iterations to give.
-const TASKS: usize = 16;
 
 /// Spreads the outermost spatial loops of every top-level nest.
 pub(super) fn apply(schedule: &mut Schedule) -> Result<(), ScheduleError> {
@@ -20,19 +18,25 @@ pub(super) fn apply(schedule: &mut Schedule) -> Result<(), ScheduleError> {
     Ok(())
 }
 
-/// Fuses the fewest of `loops`, the outermost of a nest, that give enough tasks, and makes the
-/// result parallel.
+/// Makes `loops`, the outermost of a nest, parallel as far as the nest's work is worth tasks: fuses the
+/// fewest that give enough, the last of them only in part where it has an even one.
 pub(super) fn spread(schedule: &mut Schedule, loops: &[VarId]) -> Result<(), ScheduleError> {
     let Some((first, rest)) = loops.split_first() else { return Ok(()) };
+    let worth = tasks_worth(schedule, *first);
     let mut fused = *first;
     let mut tasks = schedule.extent(fused).unwrap_or(1);
     for inner in rest {
         let Some(extent) = schedule.extent(*inner) else { break };
-        if tasks >= TASKS {
+        if tasks >= worth {
             break;
         }
-        fused = schedule.fuse(fused, *inner)?;
-        tasks *= extent;
+        let parts = even_parts(extent, worth.div_ceil(tasks.max(1)));
+        let outer = match parts < extent {
+            true => schedule.split(*inner, extent / parts)?.0,
+            false => *inner,
+        };
+        fused = schedule.fuse(fused, outer)?;
+        tasks *= parts;
     }
     schedule.parallel(fused)
 }

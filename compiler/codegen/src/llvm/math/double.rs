@@ -68,10 +68,9 @@ impl<'c> Ir<'c> {
         let s = self.div(f, self.add(f, self.like(x, 2.0))?)?;
         let z = self.mul(s, s)?;
         let p = self.mul(self.polynomial(z, &LOG_F64)?, z)?;
-        let half = self.mul(self.mul(f, f)?, self.like(x, 0.5))?;
+        // The square of f loses digits that are kept apart.
+        let (half, lost) = self.exact_product(self.mul(f, self.like(x, 0.5))?, f)?;
         let tail = self.mul(s, self.add(half, p)?)?;
-        // The square of f loses digits that the product keeps apart.
-        let lost = self.multiply_add(self.mul(f, self.like(x, 0.5))?, f, self.negate(half)?)?;
         let low = self.multiply_add(exponent, self.like(x, LN2[1]), self.sub(tail, lost)?)?;
         let high = self.mul(exponent, self.like(x, LN2[0]))?;
         let (sum, error) = self.two_sum(high, f)?;
@@ -85,6 +84,37 @@ impl<'c> Ir<'c> {
         let part = self.sub(sum, a)?;
         let error = self.add(self.sub(a, self.sub(sum, part)?)?, self.sub(b, part)?)?;
         Ok((sum, error))
+    }
+
+    /// `a * b` and what its rounding lost, in `f64`. Where no instruction keeps it, by Dekker's
+    /// splitting ("A floating-point technique for extending the available precision", 1971), which
+    /// keeps nothing for factors beyond 2^996.
+    pub(super) fn exact_product(&self, a: V<'c>, b: V<'c>) -> Result<(V<'c>, V<'c>)> {
+        let product = self.mul(a, b)?;
+        if self.fused {
+            return Ok((product, self.multiply_add(a, b, self.negate(product)?)?));
+        }
+        let split = |x: V<'c>| -> Result<(V<'c>, V<'c>)> {
+            let large = self.mul(x, self.like(x, 2f64.powi(27) + 1.0))?;
+            let high = self.sub(large, self.sub(large, x)?)?;
+            Ok((high, self.sub(x, high)?))
+        };
+        let ((a_high, a_low), (b_high, b_low)) = (split(a)?, split(b)?);
+        let lost = self.sub(self.mul(a_high, b_high)?, product)?;
+        let lost = self.add(lost, self.mul(a_high, b_low)?)?;
+        let lost = self.add(lost, self.mul(a_low, b_high)?)?;
+        let lost = self.add(lost, self.mul(a_low, b_low)?)?;
+        let finite = self.less(self.magnitude(lost)?, f64::INFINITY)?;
+        Ok((product, self.select(finite, lost, self.like(a, 0.0))?))
+    }
+
+    /// `c + a * b` in `f64`, for a sum that cancels: what the product's rounding lost is added last.
+    pub(super) fn cancelling_sum(&self, a: V<'c>, b: V<'c>, c: V<'c>) -> Result<V<'c>> {
+        if self.fused {
+            return self.multiply_add(a, b, c);
+        }
+        let (product, lost) = self.exact_product(a, b)?;
+        self.add(self.add(c, product)?, lost)
     }
 
     fn log_f64(&self, x: V<'c>) -> Result<V<'c>> {
@@ -144,7 +174,7 @@ impl<'c> Ir<'c> {
         let minus = self.negate(whole)?;
         let r = PI_2
             .into_iter()
-            .try_fold(bounded, |r, part| self.multiply_add(minus, self.like(x, part), r))?;
+            .try_fold(bounded, |r, part| self.cancelling_sum(minus, self.like(x, part), r))?;
         let square = self.mul(r, r)?;
         let s = self.mul(self.polynomial(square, &SIN)?, square)?;
         let sine = self.multiply_add(s, r, r)?;
@@ -283,9 +313,8 @@ impl<'c> Ir<'c> {
         let end = self.select(at_zero, self.like(a, f64::NEG_INFINITY), infinity)?;
         let high = self.select(special, end, high)?;
         let low = self.select(special, zero, low)?;
-        let product = self.mul(high, b)?;
         // What the product's rounding lost, and the logarithm's small part.
-        let lost = self.multiply_add(high, b, self.negate(product)?)?;
+        let (product, lost) = self.exact_product(high, b)?;
         let correction = self.multiply_add(low, b, lost)?;
         let bounded = self.less(self.magnitude(correction)?, 1.0)?;
         let correction = self.select(bounded, correction, zero)?;
@@ -294,6 +323,8 @@ impl<'c> Ir<'c> {
         let unit_size = self.compare_float(FloatPredicate::OEQ, size, one)?;
         let power = self.select(unit_size, one, power)?;
         let whole = self.compare_float(FloatPredicate::OEQ, truncate(b)?, b)?;
+        let whole_base = self.compare_float(FloatPredicate::OEQ, truncate(a)?, a)?;
+        let power = self.whole_power(self.binary(Op::And, whole, whole_base)?, b, power)?;
         let halved = self.mul(b, self.like(b, 0.5))?;
         let halved_whole = truncate(halved)?;
         let is_odd = self.compare_float(FloatPredicate::ONE, halved_whole, halved)?;
@@ -310,5 +341,14 @@ impl<'c> Ir<'c> {
         let unit_base = self.compare_float(FloatPredicate::OEQ, a, one)?;
         let unit = self.binary(Op::Or, unit_exponent, unit_base)?;
         self.select(unit, one, value)
+    }
+
+    /// A whole power, of an exponent `b` that is not negative, of a whole number is whole: so that a
+    /// cast to integers cuts nothing off, it is rounded to the nearest where that is exact.
+    fn whole_power(&self, whole: V<'c>, b: V<'c>, power: V<'c>) -> Result<V<'c>> {
+        let rising = self.compare_float(FloatPredicate::OGE, b, self.like(b, 0.0))?;
+        let exact = self.binary(Op::And, rising, self.less(power, 2f64.powi(50))?)?;
+        let (nearest, _) = self.nearest(power)?;
+        self.select(self.binary(Op::And, whole, exact)?, nearest, power)
     }
 }

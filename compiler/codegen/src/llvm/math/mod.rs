@@ -252,7 +252,7 @@ impl<'c> Emitter<'c, '_> {
             return self.in_double(a, |a| self.float_remainder(a, wide));
         }
         let quotient = self.math(UnaryOp::Truncate, ir.div(a, b)?)?;
-        let rest = ir.multiply_add(ir.negate(quotient)?, b, a)?;
+        let rest = ir.cancelling_sum(ir.negate(quotient)?, b, a)?;
         // The quotient may have been rounded up to the next whole number.
         let size = ir.magnitude(b)?;
         let opposite = ir.compare_float(FloatPredicate::OLT, ir.mul(rest, a)?, ir.like(a, 0.0))?;

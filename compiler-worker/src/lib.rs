@@ -1,0 +1,17 @@
+//! What the program `hone` is made of, as a library, so that tests and chores call the same functions.
+//! See ARCHITECTURE.md and docs/cli.md.
+
+mod cache;
+pub mod commands;
+pub mod compare;
+pub mod compiler;
+mod device;
+pub mod failure;
+mod measure;
+mod npz;
+pub mod random;
+mod show;
+mod simulate;
+mod spec;
+mod storage;
+pub mod work;

@@ -1,0 +1,144 @@
+//! Running an artifact for another processor in an emulator, and who can run an artifact at all.
+
+use std::ops::Range;
+use std::path::Path;
+
+use hone_artifact::exit_code::Reason;
+use hone_artifact::{Manifest, Target};
+use hone_emulator::{Emulator, EmulatorError, Model};
+use hone_runtime::{Options, StepArgument};
+
+use super::executor::{Executor, Native};
+use crate::failure::{Failure, Result};
+
+/// What can run code for a target.
+#[derive(Debug)]
+pub enum Machine {
+    /// This machine, as it is.
+    Here,
+    /// An emulator that is installed here; its speed means nothing.
+    Emulated(Emulator),
+    /// Nothing, for this reason.
+    Missing(String),
+}
+
+impl Machine {
+    /// The machine for a target: this one before any emulator.
+    pub fn of(target: &Target) -> Self {
+        if hone_runtime::cpu::refusal(target).is_none() {
+            return Self::Here;
+        }
+        match Emulator::find(target) {
+            Ok(emulator) => Self::Emulated(emulator),
+            Err(error) => Self::Missing(error.to_string()),
+        }
+    }
+
+    /// The machine for an artifact: that of its first variant that this one can run, else of its first.
+    pub fn for_artifact(manifest: &Manifest) -> Self {
+        let mut targets = manifest.variants.iter().map(|variant| &variant.target);
+        let mut runnable = targets.clone();
+        match (runnable.find(|own| hone_runtime::cpu::refusal(own).is_none()), targets.next()) {
+            (Some(_), _) => Self::Here,
+            (None, Some(first)) => Self::of(first),
+            (None, None) => Self::Missing("the artifact has no code".to_owned()),
+        }
+    }
+
+    /// Whether it is this machine, so that times mean something.
+    pub fn is_here(&self) -> bool {
+        matches!(self, Self::Here)
+    }
+
+    /// What reports call it: `native`, or the emulator with its version; `None` where nothing runs the code.
+    pub fn name(&self) -> Option<&str> {
+        match self {
+            Self::Here => Some(NATIVE),
+            Self::Emulated(emulator) => Some(emulator.name()),
+            Self::Missing(_) => None,
+        }
+    }
+
+    /// Loads an artifact to run it; `None` where nothing can.
+    ///
+    /// # Errors
+    /// An artifact that cannot be loaded.
+    pub fn load(&self, artifact: &Path) -> Result<Option<Box<dyn Executor>>> {
+        Ok(match self {
+            Self::Here => Some(Box::new(Native::load(artifact, &Options::default())?)),
+            Self::Emulated(emulator) => Some(Box::new(Emulated::load(artifact, emulator)?)),
+            Self::Missing(_) => None,
+        })
+    }
+}
+
+/// What reports call this machine.
+pub const NATIVE: &str = "native";
+
+/// The first variant of an artifact in an emulated process.
+#[derive(Debug)]
+pub struct Emulated {
+    model: Model,
+    name: String,
+}
+
+impl Emulated {
+    /// Loads an artifact.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or is no sound artifact; an emulator that does not start.
+    pub fn load(artifact: &Path, emulator: &Emulator) -> Result<Self> {
+        let bytes = std::fs::read(artifact).map_err(|error| {
+            Failure::io(format!("artifact '{}' cannot be read", artifact.display()), error)
+        })?;
+        let model = Model::load(&bytes, 0, emulator)?;
+        Ok(Self { model, name: emulator.name().to_owned() })
+    }
+}
+
+impl Executor for Emulated {
+    fn description(&self) -> String {
+        self.name.clone()
+    }
+
+    fn run(&mut self, inputs: &[Vec<u8>]) -> Result<Vec<Vec<u8>>> {
+        let inputs: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
+        Ok(self.model.run(&inputs)?)
+    }
+
+    fn run_steps(&mut self, steps: Range<usize>, arguments: &mut [StepArgument<'_>]) -> Result<()> {
+        let first = steps.start;
+        for (place, argument) in arguments.iter().enumerate() {
+            match argument {
+                StepArgument::Leave => {}
+                StepArgument::Fill(bytes) => self.model.write_argument(first, place, bytes)?,
+                StepArgument::Exchange(bytes) => self.model.write_argument(first, place, bytes)?,
+            }
+        }
+        for step in steps {
+            self.model.call(step)?;
+        }
+        for (place, argument) in arguments.iter_mut().enumerate() {
+            if let StepArgument::Exchange(bytes) = argument {
+                bytes.copy_from_slice(&self.model.read_argument(first, place)?);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl From<EmulatorError> for Failure {
+    fn from(error: EmulatorError) -> Self {
+        use EmulatorError as E;
+        let reason = match &error {
+            E::Missing { .. } | E::Features { .. } => Reason::TargetMismatch,
+            E::Artifact(_) | E::Variant { .. } | E::Code { .. } => Reason::InvalidArtifact,
+            E::Size { .. } | E::Count { .. } | E::Step { .. } => Reason::InvalidInput,
+            E::Memory { .. } => Reason::OutOfMemory,
+            // The code itself crashed, or the program beside it cannot be made: neither is the user's.
+            E::Ended { .. } | E::Runner(_) => Reason::CompilerError,
+            E::Start { .. } | E::File(_) => Reason::InternalError,
+        };
+        Self::because(reason, "the artifact cannot be run in an emulator", error)
+    }
+}

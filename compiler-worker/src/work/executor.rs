@@ -1,0 +1,64 @@
+//! Running an artifact, whole and by single steps: on this machine, or by whatever else can run its code.
+
+use std::ops::Range;
+use std::path::Path;
+
+use hone_runtime::{Model, Options, StepArgument};
+
+use crate::failure::Result;
+
+/// Something that runs one artifact's code. Verification needs no more than this.
+pub trait Executor {
+    /// What runs the code, for reports: `native`, or an emulator and its version.
+    fn description(&self) -> String;
+
+    /// One run of the model: its outputs for `inputs`, both in the manifest's order, each dense and little
+    /// endian.
+    ///
+    /// # Errors
+    /// Inputs that do not fit; an emulator that fails.
+    fn run(&mut self, inputs: &[Vec<u8>]) -> Result<Vec<Vec<u8>>>;
+
+    /// Runs the consecutive steps `steps` of the variant alone; all of them have the same arguments (they
+    /// are the functions of one kernel), and `arguments` says what becomes of each, in the order of the
+    /// step table. Offsets in the arena and weights are those of the artifact.
+    ///
+    /// # Errors
+    /// Arguments that do not fit; a kernel that stores outside of its buffers, where that is noticed.
+    fn run_steps(&mut self, steps: Range<usize>, arguments: &mut [StepArgument<'_>]) -> Result<()>;
+}
+
+/// The runtime in this process.
+#[derive(Debug)]
+pub struct Native {
+    model: Model,
+}
+
+impl Native {
+    /// Loads an artifact.
+    ///
+    /// # Errors
+    /// As for [`Model::load`].
+    pub fn load(artifact: &Path, options: &Options) -> Result<Self> {
+        Ok(Self { model: Model::load(artifact, options)? })
+    }
+}
+
+impl Executor for Native {
+    fn description(&self) -> String {
+        super::emulated::NATIVE.to_owned()
+    }
+
+    fn run(&mut self, inputs: &[Vec<u8>]) -> Result<Vec<Vec<u8>>> {
+        let sizes = self.model.outputs().iter().map(|tensor| tensor.bytes as usize);
+        let mut outputs: Vec<Vec<u8>> = sizes.map(|bytes| vec![0; bytes]).collect();
+        let read: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
+        let mut written: Vec<&mut [u8]> = outputs.iter_mut().map(Vec::as_mut_slice).collect();
+        self.model.run(&read, &mut written)?;
+        Ok(outputs)
+    }
+
+    fn run_steps(&mut self, steps: Range<usize>, arguments: &mut [StepArgument<'_>]) -> Result<()> {
+        Ok(self.model.run_steps(steps, arguments)?)
+    }
+}

@@ -1,0 +1,70 @@
+//! Nodes that convert a reduced-precision number and that every reader can repeat for itself at next to
+//! no cost: casts from 16 bits, and the steps from a byte to a number (cast, subtract the zero point,
+//! multiply by the scale).
+
+use hone_graph::{Node, NodeId, ValueId};
+use hone_ops::{Binary, BinaryFunction, Cast, FusionClass, Graph, Op};
+use hone_types::{DataType, Id};
+
+/// Most steps from a byte to a number that are repeated; what exporters write has four.
+const LONGEST_DEQUANTIZATION: u8 = 8;
+
+/// For each node (by index), whether its readers repeat it; `readers` and `escapes` are by value.
+pub(crate) fn free_nodes(graph: &Graph, readers: &[Vec<NodeId>], escapes: &[bool]) -> Vec<bool> {
+    let steps = dequantization_steps(graph);
+    let is_free = |(id, node): (NodeId, &Node<Op>)| {
+        let output = node.outputs[0];
+        if escapes[output.index()] || readers[output.index()].is_empty() {
+            return false;
+        }
+        let fuses = |reader: &NodeId| {
+            let class = graph.nodes()[*reader].operation.fusion_class();
+            matches!(class, FusionClass::Injective | FusionClass::Reduction)
+        };
+        // A sum of products would convert each element many times.
+        let all_fuse = || readers[output.index()].iter().all(fuses);
+        extends_float(graph, node) || (steps[id.index()] > 0 && all_fuse())
+    };
+    graph.nodes().iter().map(is_free).collect()
+}
+
+/// Whether a node makes 32-bit numbers of 16-bit ones.
+fn extends_float(graph: &Graph, node: &Node<Op>) -> bool {
+    let Some(cast) = node.operation.downcast::<Cast>() else { return false };
+    let from = node.inputs[0].map(|input| graph.tensor_type(input).dtype);
+    cast.to == DataType::F32 && matches!(from, Some(DataType::BF16 | DataType::F16))
+}
+
+/// For each node, how many steps of dequantization end in it; zero where it is not such a step.
+fn dequantization_steps(graph: &Graph) -> Vec<u8> {
+    let mut steps = vec![0; graph.nodes().len()];
+    for (id, node) in graph.nodes().iter() {
+        let Some(input) = node.inputs.first().copied().flatten() else { continue };
+        let dtype = graph.tensor_type(node.outputs[0]).dtype;
+        if !matches!(dtype, DataType::I32 | DataType::F32) {
+            continue;
+        }
+        let from = graph.tensor_type(input).dtype;
+        let before = graph.producer(input).map_or(0, |producer| steps[producer.index()]);
+        let continues = before > 0 && before < LONGEST_DEQUANTIZATION;
+        let is_cast = node.operation.downcast::<Cast>().is_some();
+        steps[id.index()] = match is_cast {
+            true if matches!(from, DataType::U8 | DataType::I8) => 1,
+            true if continues => before + 1,
+            false if continues && scales_or_shifts(graph, node) => before + 1,
+            _ => 0,
+        };
+    }
+    steps
+}
+
+/// Whether a node subtracts one constant from every element, or multiplies every element by one.
+fn scales_or_shifts(graph: &Graph, node: &Node<Op>) -> bool {
+    let is_number = |value: ValueId| {
+        graph.constant(value).is_some_and(|constant| constant.tensor_type().elements() == 1)
+    };
+    let is_simple = node.operation.downcast::<Binary>().is_some_and(|binary| {
+        matches!(binary.function, BinaryFunction::Subtract | BinaryFunction::Multiply)
+    });
+    is_simple && node.inputs[1].is_some_and(is_number)
+}

@@ -1,0 +1,274 @@
+//! The parallel grain: into how many tasks a kernel is cut, and how many of them are worth a thread.
+//!
+//! An artifact does not know on how many threads it will run, and the same model for the same target
+//! must give the same artifact. So every kernel is cut into as many tasks as its work is worth, up to a
+//! number that serves many threads; the runtime then gives each thread a contiguous range of them, and
+//! one that is done takes over tasks of another. Neighbouring tasks read the same operands.
+//!
+//! All figures are nominal: they only have to be right within a small factor.
+
+use crate::access::is_function;
+use hone_schedule::Schedule;
+use hone_tensor::{BlockBody, BufferId, Expr, Program, Scope, Statement, VarId};
+use std::collections::HashMap;
+
+/// Tasks that a kernel with enough work is cut into at least: four for each of 64 threads, so that the
+/// threads that end last do so within a quarter of their part, however unequal tasks or threads are.
+const MOST_TASKS: u64 = 256;
+
+/// Least work of a thread in nanoseconds: handing a step to a worker and awaiting it costs up to half a
+/// microsecond for each worker (`cargo bench -p hone-runtime`).
+const THREAD_NANOSECONDS: u64 = 5_000;
+
+/// Tasks in the least work of a thread.
+const TASKS_PER_THREAD: u64 = 4;
+
+/// Arithmetic operations in a nanosecond on one core: a sixth of what AVX-512 and a third of what AVX2
+/// cores reach in products of matrices, and about what vectors of four reach.
+const OPERATIONS_PER_NANOSECOND: u64 = 32;
+
+/// Bytes in a nanosecond that one core streams from or to memory.
+const BYTES_PER_NANOSECOND: u64 = 8;
+
+/// Operations that a function such as the exponential counts as; it is a polynomial.
+const FUNCTION_OPERATIONS: u64 = 16;
+
+/// Fewest tasks worth a thread of their own, where a statement of a program is cut into `tasks` equal
+/// ones; at least 1, at most all of them.
+pub fn min_tasks_per_thread(program: &Program, statement: &Statement, tasks: u64) -> u64 {
+    let task = nanoseconds(program, statement) / tasks.max(1);
+    (THREAD_NANOSECONDS / task.max(1)).clamp(1, tasks.max(1))
+}
+
+/// Tasks to cut the nest around a loop into; 1 where the nest is not worth a second thread.
+pub(crate) fn tasks_worth(schedule: &Schedule, inside: VarId) -> usize {
+    let program = schedule.program();
+    let nest = program.body.iter().find(|statement| contains(statement, inside));
+    let work = nest.map_or(0, |statement| nanoseconds(program, statement));
+    if work < 2 * THREAD_NANOSECONDS {
+        return 1;
+    }
+    (work * TASKS_PER_THREAD / THREAD_NANOSECONDS).min(MOST_TASKS) as usize
+}
+
+/// The least divisor of `extent` that is at least `parts`: parts of a loop that are all alike need no
+/// code of their own for a shorter last one.
+pub(crate) fn even_parts(extent: usize, parts: usize) -> usize {
+    (parts.max(1)..=extent).find(|parts| extent.is_multiple_of(*parts)).unwrap_or(extent.max(1))
+}
+
+fn contains(statement: &Statement, var: VarId) -> bool {
+    match statement {
+        Statement::Loop(inner) => {
+            inner.var == var || inner.body.iter().any(|inside| contains(inside, var))
+        }
+        Statement::Realize(_) => false,
+    }
+}
+
+/// Nominal time of a statement on one core: the larger of arithmetic and memory traffic.
+fn nanoseconds(program: &Program, statement: &Statement) -> u64 {
+    let mut work = Work { program, operations: 0, accesses: HashMap::new() };
+    work.add(statement, 1);
+    let bytes: u64 = work.accesses.iter().map(|(buffer, count)| work.bytes(*buffer, *count)).sum();
+    (work.operations / OPERATIONS_PER_NANOSECOND).max(bytes / BYTES_PER_NANOSECOND)
+}
+
+/// What a statement does; sums saturate, as extents come from the model.
+struct Work<'a> {
+    program: &'a Program,
+    operations: u64,
+    /// Elements that are read or written, counted each time.
+    accesses: HashMap<BufferId, u64>,
+}
+
+impl Work<'_> {
+    fn add(&mut self, statement: &Statement, times: u64) {
+        match statement {
+            Statement::Loop(inner) => {
+                let extent = inner.most().map_or(1, |extent| u64::try_from(extent).unwrap_or(0));
+                for inside in &inner.body {
+                    self.add(inside, times.saturating_mul(extent));
+                }
+            }
+            Statement::Realize(realize) => {
+                let block = &self.program.blocks[realize.block];
+                let (value, combining) = match &block.body {
+                    BlockBody::Map(value) => (value, 0),
+                    BlockBody::Reduce { value, .. } => (value, 1),
+                };
+                self.access(block.buffer, times);
+                let operations = combining + self.value(value, times);
+                self.operations = self.operations.saturating_add(operations.saturating_mul(times));
+            }
+        }
+    }
+
+    /// Operations of one evaluation, index arithmetic aside; notes what it reads.
+    fn value(&mut self, value: &Expr, times: u64) -> u64 {
+        let outermost = match value {
+            Expr::Load(buffer, _) => {
+                self.access(*buffer, times);
+                return 0;
+            }
+            _ if is_function(value) => FUNCTION_OPERATIONS,
+            Expr::Unary(..) | Expr::Binary(..) | Expr::Select(..) => 1,
+            _ => 0,
+        };
+        value
+            .operands()
+            .into_iter()
+            .fold(outermost, |sum, operand| sum + self.value(operand, times))
+    }
+
+    fn access(&mut self, buffer: BufferId, times: u64) {
+        if self.program.buffers[buffer].scope == Scope::Global {
+            let count = self.accesses.entry(buffer).or_default();
+            *count = count.saturating_add(times);
+        }
+    }
+
+    /// Bytes of memory behind so many accesses: no more than the buffer has.
+    fn bytes(&self, buffer: BufferId, count: u64) -> u64 {
+        let buffer = &self.program.buffers[buffer];
+        count.saturating_mul(buffer.dtype.bytes() as u64).min(buffer.bytes() as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+    use super::*;
+    use crate::{Machine, schedule};
+    use hone_tensor::{BinaryOp, Builder, Combiner, LoopKind};
+    use hone_types::{DataType::F32, TensorType};
+
+    fn tensor(shape: &[usize]) -> TensorType {
+        TensorType::new(F32, shape)
+    }
+
+    /// `y[i..] = x[i..] + x[i..]`
+    fn sum(shape: &[usize]) -> Program {
+        let mut builder = Builder::new();
+        let x = builder.input("x", &tensor(shape));
+        let y = builder
+            .map("y", &tensor(shape), |i| Expr::Load(x, i.to_vec()) + Expr::Load(x, i.to_vec()));
+        builder.output(y);
+        builder.finish()
+    }
+
+    /// `y[b, m, n] = sum over k of x[b, m, k] * w[k, n]`
+    fn product(batch: usize, m: usize, k: usize, n: usize) -> Program {
+        let mut builder = Builder::new();
+        let x = builder.input("x", &tensor(&[batch, m, k]));
+        let w = builder.input("w", &tensor(&[k, n]));
+        let s = builder.reduce("s", &tensor(&[batch, m, n]), &[k], Combiner::Sum, |i, r| {
+            let x = Expr::Load(x, vec![i[0].clone(), i[1].clone(), r[0].clone()]);
+            let w = Expr::Load(w, vec![r[0].clone(), i[2].clone()]);
+            x.binary(BinaryOp::Multiply, w)
+        });
+        let y = builder.map("y", &tensor(&[batch, m, n]), |i| {
+            Expr::Load(s, i.to_vec()).binary(BinaryOp::Maximum, Expr::Constant(0.0, F32))
+        });
+        builder.output(y);
+        builder.finish()
+    }
+
+    /// The largest number of rows, less the rest: softmax without the exponential.
+    fn rows(count: usize, length: usize) -> Program {
+        let mut builder = Builder::new();
+        let x = builder.input("x", &tensor(&[12, count / 12, length]));
+        let most = tensor(&[12, count / 12]);
+        let most = builder.reduce("most", &most, &[length], Combiner::Maximum, |i, r| {
+            Expr::Load(x, vec![i[0].clone(), i[1].clone(), r[0].clone()])
+        });
+        let y = builder.map("y", &tensor(&[12, count / 12, length]), |i| {
+            Expr::Load(x, i.to_vec()) - Expr::Load(most, i[..2].to_vec())
+        });
+        builder.output(y);
+        builder.finish()
+    }
+
+    /// Tasks of the scheduled program's only statement.
+    fn tasks(program: Program) -> usize {
+        let scheduled = schedule(program, &Machine::with_vectors(64)).unwrap();
+        let program = scheduled.schedule.program();
+        let [Statement::Loop(outer)] = &program.body[..] else { panic!("{program}") };
+        if outer.kind != LoopKind::Parallel {
+            return 1;
+        }
+        usize::try_from(outer.extent.as_integer().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn work_counts_arithmetic_or_traffic_whichever_takes_longer() {
+        let time = |program: &Program| nanoseconds(program, &program.body[0]);
+        // 2 x 1 MiB at 8 bytes a nanosecond; reading twice what lies near does not count.
+        assert_eq!(time(&sum(&[512, 512])), 2 * 4 * 512 * 512 / 8);
+        let product = product(1, 128, 768, 768);
+        // A multiply and an add for each term.
+        assert_eq!(nanoseconds(&product, &product.body[0]), 2 * 128 * 768 * 768 / 32);
+    }
+
+    /// A table of which little is read is not traffic.
+    #[test]
+    fn a_buffer_counts_as_far_as_it_is_read() {
+        let mut builder = Builder::new();
+        let x = builder.input("x", &tensor(&[30_000, 768]));
+        let y = builder.map("y", &tensor(&[4, 768]), |i| {
+            Expr::Load(x, vec![i[0].clone() * Expr::from(7), i[1].clone()])
+        });
+        builder.output(y);
+        let program = builder.finish();
+        assert_eq!(nanoseconds(&program, &program.body[0]), 2 * 4 * 4 * 768 / 8);
+    }
+
+    #[test]
+    fn large_kernels_have_tasks_for_many_threads() {
+        let many = MOST_TASKS as usize;
+        for batch in [1, 2, 8, 32] {
+            assert!(tasks(product(batch, 128, 768, 3072)) >= many, "product, batch {batch}");
+        }
+        assert!(tasks(product(1, 128, 768, 768)) >= many);
+        assert!(tasks(sum(&[8, 64, 112, 112])) >= many);
+        assert!(tasks(rows(12 * 1024, 1024)) >= many);
+    }
+
+    /// Batch and rows are one after another in memory: either alone is too few tasks.
+    #[test]
+    fn tasks_come_from_as_many_axes_as_it_takes() {
+        for batch in [1, 2, 4, 8, 16, 32] {
+            let found = tasks(sum(&[batch, 2048, 1024 / batch]));
+            assert!((MOST_TASKS as usize..=65536).contains(&found), "batch {batch}: {found}");
+        }
+    }
+
+    #[test]
+    fn small_kernels_are_not_cut() {
+        assert!(tasks(sum(&[4, 256])) <= 4);
+        assert!(tasks(product(1, 8, 16, 64)) <= 4);
+    }
+
+    #[test]
+    fn parts_are_even() {
+        for extent in 1..200 {
+            for wanted in 1..300 {
+                let parts = even_parts(extent, wanted);
+                assert!(extent.is_multiple_of(parts) && parts >= wanted.min(extent));
+            }
+        }
+        assert_eq!(even_parts(0, 5), 1);
+        assert_eq!(even_parts(0, 0), 1);
+    }
+
+    #[test]
+    fn a_thread_gets_five_microseconds_or_all_there_is() {
+        let program = sum(&[512, 512]);
+        let time = 2 * 4 * 512 * 512 / 8;
+        assert_eq!(min_tasks_per_thread(&program, &program.body[0], 512), 5000 / (time / 512));
+        assert_eq!(min_tasks_per_thread(&program, &program.body[0], 1), 1);
+        assert_eq!(min_tasks_per_thread(&program, &program.body[0], 0), 1);
+        let small = sum(&[4, 4]);
+        assert_eq!(min_tasks_per_thread(&small, &small.body[0], 4), 4);
+    }
+}
