@@ -61,10 +61,9 @@ mod tests {
             resnet(ResNetDepth::D50, 32, 10, 3),
             mobilenet_v2(32, 10, 3),
             bert(&sizes, 3),
-            use super::{
-                BertSizes, ResNetDepth, TaggerSizes, bert, masked_attention, mobilenet_v2,
-                quantized, resnet, tagger,
-            };,
+            masked_attention(3),
+            quantized(16, 3),
+            tagger(TaggerSizes { steps: 3, features: 5, hidden: 4, tags: 2 }, 3),
         ]
     }
 
