@@ -29,8 +29,8 @@ pub use data_type::DataType;
 pub use inspect::{Inspect, KernelText};
 pub use layout::{FORMAT_VERSION, MAGIC, PAGE, Section, SectionKind};
 pub use manifest::{
-    Access, Argument, BUFFER_ALIGNMENT, Manifest, SCHEMA_VERSION, Slot, Step, Target, TensorInfo,
-    Variant,
+    Access, Argument, BUFFER_ALIGNMENT, Manifest, Recipe, SCHEMA_VERSION, Slot, Step, Target,
+    TensorInfo, Variant,
 };
 pub use reader::{ReadError, Reader};
 pub use validate::ManifestError;

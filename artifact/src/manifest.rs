@@ -92,6 +92,27 @@ pub struct Variant {
     pub scratch_bytes_per_thread: u64,
     /// The steps in order.
     pub steps: Vec<Step>,
+    /// How the compiler was asked to make the variant; absent in older artifacts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recipe: Option<Recipe>,
+}
+
+/// What a variant was compiled with beside its model: enough for the same compiler to find again which
+/// value of the model each buffer of a step holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Recipe {
+    /// `analytic`, or `naive` for schedules in the plain loop order.
+    pub schedules: String,
+    /// The element type of the arithmetic, such as `f32` or `bf16`.
+    pub precision: String,
+    /// Names of nodes that stay in `f32` all the same.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub wide: Vec<String>,
+    /// Features switched on (`+name`) and off (`-name`) beside those of the target's processor, by LLVM's
+    /// names.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub features: Vec<String>,
 }
 
 /// One kernel call. The numbers are static facts of the shapes, never measurements.

@@ -99,11 +99,49 @@ pub struct CorrectnessReport {
     /// Largest relative error; not a number where an output was not.
     #[serde(deserialize_with = "not_a_number_when_null")]
     pub max_rel: f64,
-    /// Whether every element is within tolerance.
+    /// Whether nothing is wrong: by kernels, by passes, and end to end where that counts.
     pub passed: bool,
     /// What ran the code: `native`, or an emulator and its version, such as `qemu-aarch64 7.2.22`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub executed_by: Option<String>,
+    /// Whether the errors above had to be within the tolerance. They are information for a model that rounds
+    /// to integers, unless `maxRelativeError` bounds them.
+    #[serde(default = "yes")]
+    pub end_to_end_counts: bool,
+    /// What checking kernel by kernel gave; absent where only whole runs were compared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernels: Option<KernelsReport>,
+    /// The arithmetic in which the optimised graph was found to give the imported graph's answers, `f32` or
+    /// `f64`; absent where it was not checked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub passes: Option<String>,
+    /// What was compared on: seeds, edge values, the user's samples.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub samples: Vec<String>,
+}
+
+/// What checking every kernel on the reference's own values gave.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct KernelsReport {
+    /// Kernel calls checked: all that the artifact has.
+    pub checked: u64,
+    /// Elements compared, over all samples.
+    pub elements: u64,
+    /// The nodes of the kernel with the largest error relative to its bound, cut to some hundred bytes.
+    pub worst: String,
+    /// That error relative to its bound: 1 is as much as rounding explains.
+    #[serde(deserialize_with = "not_a_number_when_null")]
+    pub worst_error: f64,
+    /// Elements that kernels gave an integer step off, where the reference lies between two steps.
+    pub steps_off: u64,
+    /// How near to the boundary between two steps it must lie for that, as a fraction of the scale of what
+    /// is rounded.
+    pub step_margin: f64,
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// JSON has no word for NaN and infinity: they are written as null.

@@ -147,6 +147,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::exit_code::Reason;
+    use crate::report::KernelsReport;
     use crate::request::Subject;
 
     #[test]
@@ -172,6 +173,32 @@ mod tests {
         };
         let read = Termination::from_message(&termination.to_message()).unwrap();
         assert_eq!(read, termination);
+    }
+
+    #[test]
+    fn what_was_verified_crosses() {
+        let kernels = KernelsReport {
+            checked: 57,
+            worst: "x".repeat(96),
+            steps_off: 3,
+            ..KernelsReport::default()
+        };
+        let correctness = CorrectnessReport {
+            kernels: Some(kernels),
+            samples: vec!["y".repeat(96); 4],
+            passes: Some("f64".to_owned()),
+            ..CorrectnessReport::default()
+        };
+        let mut report = Report::new(Subject::default(), "amx", "0.1.0")
+            .fail(Reason::CorrectnessBreach, "z".repeat(9000));
+        report.correctness = Some(correctness.clone());
+        let message = Termination::from(&report).to_message();
+        assert!(message.len() <= LIMIT_BYTES, "{}", message.len());
+        assert_eq!(Termination::from_message(&message).unwrap().correctness, Some(correctness));
+        // A report of before says nothing of kernels, and every error counted.
+        let old = r#"{"version":1,"correctness":{"maxAbs":1e-5,"maxRel":1e-4,"passed":true}}"#;
+        let old = Termination::from_message(old).unwrap().correctness.unwrap();
+        assert!(old.end_to_end_counts && old.kernels.is_none());
     }
 
     #[test]

@@ -9,6 +9,8 @@ use crate::manifest::{
     Access, Argument, BUFFER_ALIGNMENT, Manifest, SCHEMA_VERSION, Slot, Step, TensorInfo, Variant,
 };
 
+use std::collections::HashSet;
+
 /// Largest size in bytes that a manifest may declare: the user half of a 48-bit address space.
 const MAX_BYTES: u64 = 1 << 47;
 
@@ -164,7 +166,8 @@ fn tensors(role: &'static str, list: &[TensorInfo]) -> Result<(), ManifestError>
     let fault = |tensor: &TensorInfo, what: String| {
         Err(ManifestError::Tensor { role, name: tensor.name.clone(), what })
     };
-    for (index, tensor) in list.iter().enumerate() {
+    let mut names: HashSet<&str> = HashSet::with_capacity(list.len());
+    for tensor in list {
         match tensor.dtype.bytes_of(&tensor.shape) {
             Some(bytes) if bytes <= MAX_BYTES => {
                 if bytes != tensor.bytes {
@@ -182,7 +185,7 @@ fn tensors(role: &'static str, list: &[TensorInfo]) -> Result<(), ManifestError>
         if tensor.name.contains('\0') {
             return fault(tensor, "its name holds a zero byte".into());
         }
-        if list[..index].iter().any(|other| other.name == tensor.name) {
+        if !names.insert(&tensor.name) {
             return fault(tensor, "the name occurs twice".into());
         }
     }

@@ -28,6 +28,7 @@ fn manifest() -> Manifest {
             weights_bytes: WEIGHTS as u64,
             arena_bytes: 256,
             scratch_bytes_per_thread: 64,
+            recipe: None,
             steps: vec![Step {
                 nodes: vec!["gemm".into()],
                 kernel: "k0".into(),

@@ -1,7 +1,6 @@
 //! Answers held against the reference.
 
 use half::{bf16, f16};
-use hone_artifact::report::CorrectnessReport;
 use hone_artifact::{DataType, TensorInfo};
 
 /// What comparing gave, over all outputs and inputs so far.
@@ -12,10 +11,8 @@ pub struct Comparison {
     /// Largest relative error of elements whose magnitude is above the absolute tolerance; errors of
     /// smaller ones say nothing relative to them.
     pub max_rel: f64,
-    /// Largest absolute error of any element as a share of the largest magnitude in its output.
-    pub max_share: f64,
-    /// The share of its output's largest magnitude that an error may have, in the end.
-    pub granted: f64,
+    /// Largest absolute error of any element as a fraction of the largest magnitude in its output.
+    pub max_fraction: f64,
     /// Elements out of tolerance.
     pub outside: u64,
     /// Elements compared.
@@ -25,9 +22,11 @@ pub struct Comparison {
     /// The first element at which the reference itself is not finite, in words.
     pub not_finite: Option<String>,
     excess: f64,
+    /// Each floating-point output, and the largest magnitude in it over all samples.
+    largest: Vec<(String, f64)>,
 }
 
-/// An element passes where `|got - want| <= atol + rtol * |want| + share * largest`, the largest being
+/// An element passes where `|got - want| <= atol + rtol * |want| + fraction * largest`, the largest being
 /// that of the magnitudes in its output.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tolerance {
@@ -36,8 +35,8 @@ pub struct Tolerance {
     /// Absolute.
     pub atol: f64,
     /// Relative to the output's largest magnitude; 0 but for arithmetic below `f32`, and for models that
-    /// round to integers themselves.
-    pub share: f64,
+    /// round to integers where the user bounds their error so.
+    pub fraction: f64,
 }
 
 impl Comparison {
@@ -46,13 +45,13 @@ impl Comparison {
         Self {
             max_abs: 0.0,
             max_rel: 0.0,
-            max_share: 0.0,
-            granted: 0.0,
+            max_fraction: 0.0,
             outside: 0,
             elements: 0,
             worst: None,
             not_finite: None,
             excess: 0.0,
+            largest: Vec::new(),
         }
     }
 
@@ -61,20 +60,45 @@ impl Comparison {
         let size = (tensor.dtype.bits() / 8) as usize;
         let magnitudes = want.chunks_exact(size).map(|bytes| value(tensor.dtype, bytes).abs());
         let largest = magnitudes.filter(|own| own.is_finite()).fold(0.0, f64::max);
-        let atol = tolerance.atol + tolerance.share * largest;
+        self.note_largest(tensor, largest);
+        let allowed = tolerance.atol + tolerance.fraction * largest;
         let before = std::mem::replace(&mut self.max_abs, 0.0);
         let pairs = got.chunks_exact(size).zip(want.chunks_exact(size));
         for (index, (got, want)) in pairs.enumerate() {
             let (got, want) = (value(tensor.dtype, got), value(tensor.dtype, want));
-            self.element(tensor, index, got, want, Tolerance { atol, ..tolerance });
+            self.element(tensor, index, (got, want), tolerance, allowed);
         }
         if self.max_abs > 0.0 {
-            self.max_share = self.max_share.max(self.max_abs / largest);
+            self.max_fraction = self.max_fraction.max(self.max_abs / largest);
         }
         self.max_abs = self.max_abs.max(before);
     }
 
-    fn element(&mut self, tensor: &TensorInfo, index: usize, got: f64, want: f64, t: Tolerance) {
+    fn note_largest(&mut self, tensor: &TensorInfo, largest: f64) {
+        use DataType::{Bf16, F16, F32, F64};
+        if !matches!(tensor.dtype, F16 | Bf16 | F32 | F64) || tensor.bytes == 0 {
+            return;
+        }
+        match self.largest.iter_mut().find(|(name, _)| *name == tensor.name) {
+            Some((_, known)) => *known = known.max(largest),
+            None => self.largest.push((tensor.name.clone(), largest)),
+        }
+    }
+
+    /// The first floating-point output in which no magnitude reaches `bound`, and the largest in it.
+    pub fn smallest_output(&self, bound: f64) -> Option<(&str, f64)> {
+        let small = self.largest.iter().find(|(_, largest)| *largest < bound);
+        small.map(|(name, largest)| (name.as_str(), *largest))
+    }
+
+    fn element(
+        &mut self,
+        tensor: &TensorInfo,
+        index: usize,
+        (got, want): (f64, f64),
+        tolerance: Tolerance,
+        absolute: f64,
+    ) {
         self.elements += 1;
         if !want.is_finite() {
             let place = || format!("output '{}', element {index}: {want}", tensor.name);
@@ -85,10 +109,10 @@ impl Comparison {
         // A result that is not a number must not vanish in a comparison.
         let error = if error.is_nan() { f64::INFINITY } else { error };
         self.max_abs = self.max_abs.max(error);
-        if want.abs() > t.atol {
+        if want.abs() > tolerance.atol {
             self.max_rel = self.max_rel.max(error / want.abs());
         }
-        let allowed = t.atol + t.rtol * want.abs();
+        let allowed = absolute + tolerance.rtol * want.abs();
         if error <= allowed {
             return;
         }
@@ -105,16 +129,6 @@ impl Comparison {
     /// Whether every element is within tolerance.
     pub fn passed(&self) -> bool {
         self.outside == 0 && self.not_finite.is_none()
-    }
-
-    /// As it stands in reports.
-    pub fn report(&self) -> CorrectnessReport {
-        CorrectnessReport {
-            max_abs: self.max_abs,
-            max_rel: self.max_rel,
-            passed: self.passed(),
-            executed_by: None,
-        }
     }
 }
 
@@ -141,7 +155,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    const T: Tolerance = Tolerance { rtol: 1e-3, atol: 1e-4, share: 0.0 };
+    const T: Tolerance = Tolerance { rtol: 1e-3, atol: 1e-4, fraction: 0.0 };
 
     fn compare(got: &[f32], want: &[f32]) -> Comparison {
         let tensor = TensorInfo::new("y", DataType::F32, vec![got.len() as u64]).unwrap();
@@ -169,5 +183,24 @@ mod tests {
         let nan = compare(&[f32::NAN], &[f32::NAN]);
         assert!(!nan.passed() && nan.outside == 0);
         assert!(nan.not_finite.unwrap().contains("NaN"));
+    }
+
+    #[test]
+    fn relative_errors_are_those_above_the_users_own_tolerance() {
+        let tensor = TensorInfo::new("y", DataType::F32, vec![2]).unwrap();
+        let bytes = |values: [f32; 2]| values.map(f32::to_le_bytes).concat();
+        let mut comparison = Comparison::new();
+        let loose = Tolerance { fraction: 0.5, ..T };
+        comparison.add(&tensor, &bytes([1.0, 0.15]), &bytes([1.0, 0.1]), loose);
+        // Within the tolerance, and not hidden by it.
+        assert!(comparison.passed());
+        assert!((comparison.max_rel - 0.5).abs() < 1e-6, "{}", comparison.max_rel);
+    }
+
+    #[test]
+    fn an_output_as_small_as_its_tolerance_is_named() {
+        let comparison = compare(&[1e-3], &[1e-3]);
+        assert_eq!(comparison.smallest_output(1e-2).unwrap().0, "y");
+        assert!(compare(&[1.0], &[1.0]).smallest_output(1e-2).is_none());
     }
 }

@@ -9,7 +9,6 @@ use hone_driver::{
     InputBinding, LowerError, NodeError, Options, SchedulePolicy, Target, Tensor, TensorType,
 };
 
-use crate::compare::{Comparison, Tolerance};
 use crate::device;
 use crate::failure::{Failure, Result};
 
@@ -119,7 +118,8 @@ impl Recipe {
         Self { schedules: SchedulePolicy::Naive, ..Self::analytic(DataType::F32) }
     }
 
-    fn options(&self, target: &Target) -> Options {
+    /// The compiler's options for a target.
+    pub fn options(&self, target: &Target) -> Options {
         let Self { schedules, precision, wide } = self.clone();
         Options { schedules, precision, wide, ..Options::new(target.clone()) }
     }
@@ -170,43 +170,35 @@ pub fn reference(model: &Model, inputs: &[Input]) -> Result<Graph> {
 /// # Errors
 /// `InternalError` where the interpreter cannot compute a node.
 pub fn evaluate(graph: &Graph, inputs: &[Vec<u8>]) -> Result<Vec<Vec<u8>>> {
-    let failed = |error: Box<dyn std::error::Error + Send + Sync>| {
-        let message = "the reference cannot be computed; please report this with the model";
-        Failure::because(Reason::InternalError, message, error)
-    };
+    let outputs = evaluate_tensors(graph, &tensors(graph, inputs)?)?;
+    Ok(outputs.iter().map(|tensor| tensor.bytes().to_vec()).collect())
+}
+
+/// The same of tensors.
+///
+/// # Errors
+/// As for [`evaluate`].
+pub fn evaluate_tensors(graph: &Graph, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+    hone_driver::evaluate(graph, inputs).map_err(|error| reference_failed(error.into()))
+}
+
+/// The graph's inputs as tensors, from their bytes in the model's order.
+///
+/// # Errors
+/// `InternalError` for bytes of another size.
+pub fn tensors(graph: &Graph, inputs: &[Vec<u8>]) -> Result<Vec<Tensor>> {
     let ports = graph.inputs().iter().zip(inputs);
     let tensors = ports.map(|(port, bytes)| {
         Tensor::from_bytes(graph.tensor_type(port.value).clone(), bytes.clone())
     });
-    let tensors: Vec<Tensor> =
-        tensors.collect::<std::result::Result<_, _>>().map_err(|error| failed(error.into()))?;
-    let outputs = hone_driver::evaluate(graph, &tensors).map_err(|error| failed(error.into()))?;
-    Ok(outputs.iter().map(|tensor| tensor.bytes().to_vec()).collect())
+    let tensors: std::result::Result<Vec<Tensor>, _> = tensors.collect();
+    tensors.map_err(|error| reference_failed(error.into()))
 }
 
-/// By how much a model's constants are moved to see what it makes of rounding: the last bit of `f32`.
-const NUDGE: f64 = f32::EPSILON as f64;
-
-/// The share of an output's largest magnitude by which the reference's own answers move when the model's
-/// constants do in their last bits; 0 for a model that does not round to integers inside.
-///
-/// # Errors
-/// `InternalError` where the interpreter cannot compute a node.
-pub fn unsteadiness(graph: &Graph, inputs: &[Vec<u8>], want: &[Vec<u8>]) -> Result<f64> {
-    if !hone_driver::rounds_inside(graph) {
-        return Ok(0.0);
-    }
-    let moved = hone_driver::nudge(graph, NUDGE).map_err(|error| {
-        let message = "the reference cannot be computed; please report this with the model";
-        Failure::because(Reason::InternalError, message, error)
-    })?;
-    let got = evaluate(&moved, inputs)?;
-    let everything = Tolerance { rtol: 0.0, atol: f64::INFINITY, share: 0.0 };
-    let mut comparison = Comparison::new();
-    for ((tensor, got), want) in ports(graph, true)?.iter().zip(&got).zip(want) {
-        comparison.add(tensor, got, want, everything);
-    }
-    Ok(comparison.max_share)
+/// A reference that cannot be computed.
+pub fn reference_failed(error: Box<dyn std::error::Error + Send + Sync>) -> Failure {
+    let message = "the reference cannot be computed; please report this with the model";
+    Failure::because(Reason::InternalError, message, error)
 }
 
 /// Inputs or outputs of a graph, as an artifact describes them.
@@ -266,5 +258,22 @@ fn node_reason(error: &NodeError) -> Reason {
         NodeError::Infer(_) => Reason::InvalidShape,
         NodeError::Inner(inner) => import_reason(inner),
         _ => Reason::InvalidModel,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_buffer_beyond_the_limit_has_a_reason_of_its_own() {
+        let error = LowerError::TooLarge {
+            node: "pad".to_string(),
+            operation: "convolution",
+            buffer: "pad".to_string(),
+            tensor_type: TensorType::new(DataType::F32, [1 << 40]),
+            limit: 16 << 30,
+        };
+        assert_eq!(compile_reason(&CompileError::Lower(error)), Reason::TooLarge);
     }
 }

@@ -35,6 +35,11 @@ impl Failure {
         Self { reason, message: message.into(), source: Some(source.into()) }
     }
 
+    /// A mistake of this program itself.
+    pub fn internal(message: &str) -> Self {
+        Self::new(Reason::InternalError, format!("{message}; please report this"))
+    }
+
     /// What the file system refused, classed by what the system said.
     pub fn io(message: impl Into<String>, error: io::Error) -> Self {
         Self::because(io_reason(&error), message, error)

@@ -35,8 +35,8 @@ impl Random {
     }
 }
 
-/// Random content for a tensor: reals between -1 and 1; integers of 0 and 1, because they are most often
-/// indices or masks, whose bounds the model alone knows, and both are within any but the smallest.
+/// Random content for a tensor of an artifact, whose model is not at hand: reals between -1 and 1, integers of
+/// 0 and 1, which are indices and masks of nearly every model ([`crate::inputs`] knows more).
 pub fn content(tensor: &TensorInfo, random: &mut Random) -> Vec<u8> {
     let size = tensor.dtype.bytes_of(&[]).unwrap_or(1).max(1);
     let count = tensor.bytes / size;
@@ -49,13 +49,25 @@ pub fn content(tensor: &TensorInfo, random: &mut Random) -> Vec<u8> {
 
 fn element(dtype: DataType, random: &mut Random, bytes: &mut Vec<u8>) {
     match dtype {
-        DataType::F32 => bytes.extend((random.signed_unit() as f32).to_le_bytes()),
-        DataType::F64 => bytes.extend(random.signed_unit().to_le_bytes()),
-        DataType::F16 => bytes.extend(f16::from_f64(random.signed_unit()).to_le_bytes()),
-        DataType::Bf16 => bytes.extend(bf16::from_f64(random.signed_unit()).to_le_bytes()),
-        other => {
-            let size = other.bytes_of(&[]).unwrap_or(1) as usize;
-            bytes.extend(&random.below(2).to_le_bytes()[..size]);
+        DataType::F32 | DataType::F64 | DataType::F16 | DataType::Bf16 => {
+            real(dtype, random.signed_unit(), bytes);
         }
+        other => whole(other, random.below(2) as i64, bytes),
     }
+}
+
+/// Appends a real number of a floating-point type, rounded.
+pub fn real(dtype: DataType, value: f64, bytes: &mut Vec<u8>) {
+    match dtype {
+        DataType::F64 => bytes.extend(value.to_le_bytes()),
+        DataType::F16 => bytes.extend(f16::from_f64(value).to_le_bytes()),
+        DataType::Bf16 => bytes.extend(bf16::from_f64(value).to_le_bytes()),
+        _ => bytes.extend((value as f32).to_le_bytes()),
+    }
+}
+
+/// Appends a whole number of any other type, cut to its size.
+pub fn whole(dtype: DataType, value: i64, bytes: &mut Vec<u8>) {
+    let size = dtype.bytes_of(&[]).unwrap_or(1) as usize;
+    bytes.extend(&value.to_le_bytes()[..size.min(8)]);
 }

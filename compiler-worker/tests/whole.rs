@@ -83,7 +83,7 @@ fn narrower_arithmetic_is_used_only_within_its_bound() {
         };
         let first = compile(name);
         let chosen = first["report"]["precision"].as_str().unwrap();
-        let share = first["details"]["maxShare"].as_f64().unwrap();
+        let share = first["details"]["maxFraction"].as_f64().unwrap();
         let note = first["details"]["notes"].to_string();
         match chosen {
             "bf16" => {
@@ -140,6 +140,28 @@ fn a_model_that_gives_no_number_is_told_apart_from_a_wrong_answer() {
     assert!(ended.err.contains("error[NonFiniteOutput]: model 'nan.onnx' gives no finite answer"));
     assert!(ended.err.contains("output 'y', element"));
     assert_eq!(place.names("out"), Vec::<String>::new());
+}
+
+#[test]
+fn verifying_again_lists_the_worst_kernels_and_says_what_holds() {
+    let place = Place::new();
+    place.write("tanh.onnx", onnx::unary("Tanh", &["1", "8"]));
+    let compiled = place.hone(&["compile", "tanh.onnx", "--json", "--no-measure"]);
+    assert_eq!(compiled.code, 0, "{}", compiled.err);
+    let compiled = json(&compiled.out);
+    let correctness = &compiled["targets"][0]["report"]["correctness"];
+    assert_eq!(correctness["kernels"]["checked"], 1, "{correctness}");
+    assert_eq!(correctness["passes"], "f32");
+    assert_eq!(correctness["samples"].as_array().unwrap().len(), 4, "{correctness}");
+    let artifact = place.only("out", "hone");
+    let artifact = artifact.to_str().unwrap();
+    let ended = place.hone(&["verify", artifact, "--model", "tanh.onnx", "--kernels"]);
+    assert_eq!(ended.code, 0, "{}", ended.err);
+    for words in ["of its bound", "right", "kernels: 1 kernel calls", "weights: ", "passes: "] {
+        assert!(ended.out.contains(words), "'{words}' is missing: {}", ended.out);
+    }
+    let once = place.hone(&["verify", artifact, "--model", "tanh.onnx", "--seed", "5"]);
+    assert!(once.out.contains("samples: seed 0x5, edge values, seed 0x5"), "{}", once.out);
 }
 
 #[test]

@@ -158,7 +158,9 @@ pub struct Tuning {
     pub max_duration: Option<Duration>,
 }
 
-/// How near to the reference every output element must be: `|got - want| <= atol + rtol * |want|`.
+/// How near to the reference every output element must be: `|got - want| <= atol + rtol * |want|`. Every kernel
+/// is checked on the reference's values besides. Of a model that rounds to integers, that and the passes decide;
+/// the error of its outputs is information, unless `precision.maxRelativeError` bounds it.
 #[derive(KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Correctness {
@@ -168,7 +170,7 @@ pub struct Correctness {
     /// Absolute tolerance.
     #[serde(default = "default_atol")]
     pub atol: Decimal,
-    /// Inputs to compare on; seeded random ones when absent.
+    /// Inputs to compare on; seeded ones from what the model takes when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub samples: Option<SampleSource>,
 }

@@ -176,10 +176,23 @@ pub struct Latency {
 pub struct CorrectnessStatus {
     /// Largest absolute error of any output element.
     pub max_abs: Decimal,
-    /// Largest relative error of any output element.
+    /// Largest relative error of any output element above `correctness.atol`.
     pub max_rel: Decimal,
-    /// Whether every element is within tolerance.
+    /// Whether nothing was found wrong.
     pub passed: bool,
+    /// Kernel calls that were checked one by one on the reference's values.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernels: Option<i64>,
+    /// Largest error of a kernel relative to what rounding explains.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel_error: Option<Decimal>,
+    /// Elements that kernels gave an integer step off, all where the reference lies between two steps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub steps_off: Option<i64>,
+    /// What ran the code.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 96))]
+    pub executed_by: Option<String>,
 }
 
 /// Whether a result was there already.

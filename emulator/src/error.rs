@@ -44,6 +44,14 @@ pub enum EmulatorError {
         /// Its status and what the emulator printed.
         end: String,
     },
+    /// The emulator ended on a mistake of its own.
+    #[error("the emulator itself failed during {during}: {end}; a newer version of it may not")]
+    Failed {
+        /// What it was asked for last.
+        during: String,
+        /// Its status and what it printed.
+        end: String,
+    },
     /// The emulated system has no memory left.
     #[error("{bytes} bytes could not be reserved in the emulator")]
     Memory {

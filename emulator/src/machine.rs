@@ -114,7 +114,13 @@ impl Machine {
         };
         let printed = printed.trim();
         let end = if printed.is_empty() { status } else { format!("{status}, {printed}") };
-        EmulatorError::Ended { during: during.to_string(), end }
+        let during = during.to_string();
+        // QEMU is a program of C and GLib: so do their assertions speak.
+        let failed = printed.contains("Assertion `") || printed.contains("ERROR:../");
+        match failed {
+            true => EmulatorError::Failed { during, end },
+            false => EmulatorError::Ended { during, end },
+        }
     }
 }
 

@@ -134,12 +134,15 @@ impl TaskRange {
 pub(crate) fn next(ranges: &[TaskRange], index: usize, grain: u32) -> Option<(u32, u32)> {
     let (before, rest) = ranges.split_at_checked(index)?;
     let (range, after) = rest.split_first()?;
-    loop {
-        if let Some(tasks) = range.claim(grain) {
-            return Some(tasks);
-        }
-        range.fill(after.iter().chain(before).find_map(|other| other.steal(grain))?);
+    if let Some(tasks) = range.claim(grain) {
+        return Some(tasks);
     }
+    let (begin, end) = after.iter().chain(before).find_map(|other| other.steal(grain))?;
+    // Only what this thread does not begin at once can be taken over in turn: otherwise two threads could
+    // take the last task from each other for ever.
+    let next = begin + claimed(end - begin, grain);
+    range.fill((next, end));
+    Some((begin, next))
 }
 
 #[cfg(test)]

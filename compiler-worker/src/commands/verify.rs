@@ -5,18 +5,21 @@ use std::path::PathBuf;
 use clap::Args;
 use hone_artifact::exit_code::Reason;
 use hone_artifact::request::Input;
+use hone_artifact::{Manifest, Reader};
+use hone_driver::Graph;
 use hone_runtime::Options;
 
 use super::common::{model, print, reader};
-use crate::compare::Tolerance;
 use crate::compiler;
 use crate::failure::{Failure, Result};
+use crate::inputs::SEEDS;
 use crate::npz;
-use crate::show::units;
+use crate::show::table;
 use crate::storage::local;
+use crate::verify::{Sample, Settings, Subject, verify};
 use crate::work::Machine;
 use crate::work::executor::{Executor, Native};
-use crate::work::verify::{arrange, compare, judge, random_inputs};
+use crate::work::verify::{arrange, sentences, standard_samples};
 
 /// What `hone verify` takes.
 #[derive(Args, Debug)]
@@ -29,18 +32,22 @@ pub struct Arguments {
     /// Arrays to compare on; random ones without it.
     #[arg(long, value_name = "FILE.npz", requires = "model")]
     pub inputs: Option<PathBuf>,
-    /// The seed of random inputs.
-    #[arg(long, default_value_t = crate::work::verify::SEED, conflicts_with = "inputs")]
-    pub seed: u64,
+    /// The seed of random inputs, and of edge values among them; three fixed ones without it.
+    #[arg(long, conflicts_with = "inputs")]
+    pub seed: Option<u64>,
     /// Relative tolerance.
     #[arg(long, default_value_t = 1e-3)]
     pub rtol: f64,
     /// Absolute tolerance.
     #[arg(long, default_value_t = 1e-4)]
     pub atol: f64,
-    /// Tolerance relative to the largest magnitude in an output, for arithmetic below f32.
-    #[arg(long, default_value_t = 0.0)]
-    pub max_relative_error: f64,
+    /// Tolerance relative to the largest magnitude in an output, for arithmetic below f32 and for models that
+    /// round to integers.
+    #[arg(long)]
+    pub max_relative_error: Option<f64>,
+    /// Print the kernels with the largest errors.
+    #[arg(long, requires = "model")]
+    pub kernels: bool,
 }
 
 /// Checks and says each thing that holds.
@@ -67,17 +74,20 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     };
     lines.push(format!("{runs}: {} ({})", target.triple, target.cpu));
     if let Some(path) = &arguments.model {
-        lines.push(answers(arguments, path, reader.manifest(), &mut *executor)?);
+        lines.extend(answers(arguments, path, &bytes, &reader, &mut *executor)?);
     }
     print(&lines.join("\n"))
 }
 
+/// What holds of the artifact's answers, or the failure that they are.
 fn answers(
     arguments: &Arguments,
     path: &std::path::Path,
-    manifest: &hone_artifact::Manifest,
+    artifact: &[u8],
+    reader: &Reader<'_>,
     executor: &mut dyn Executor,
-) -> Result<String> {
+) -> Result<Vec<String>> {
+    let manifest = reader.manifest();
     let (model, _) = model(path, &[])?;
     if model.digest != manifest.model_digest {
         let message = format!(
@@ -96,21 +106,44 @@ fn answers(
         dtype: None,
     });
     let graph = compiler::reference(&model, &bound.collect::<Vec<_>>())?;
-    let ports = compiler::ports(&graph, false)?;
-    let inputs = match &arguments.inputs {
-        Some(path) => arrange(&ports, npz::read(path)?, &path.display().to_string())?,
-        None => random_inputs(&ports, arguments.seed),
-    };
-    let Arguments { rtol, atol, max_relative_error: share, .. } = *arguments;
-    let tolerance = Tolerance { rtol, atol, share };
-    let comparison = compare(executor, &graph, &inputs, tolerance)?;
-    judge(&model.name, &comparison, tolerance)?;
-    Ok(format!(
-        "answers: {} elements within rtol {} and atol {} of the reference; largest error {} absolute, {} relative",
-        comparison.elements,
-        tolerance.rtol,
-        tolerance.atol,
-        units::error(comparison.max_abs),
-        units::error(comparison.max_rel)
-    ))
+    let samples = samples(arguments, &graph)?;
+    let Arguments { rtol, atol, max_relative_error, .. } = *arguments;
+    let settings = Settings { rtol, atol, max_relative_error };
+    let known = options(manifest);
+    let options = known.as_ref().map_err(String::clone);
+    let subject = Subject { name: &model.name, artifact, imported: &graph, options };
+    let found = verify(&subject, &samples, settings, executor)?;
+    if arguments.kernels {
+        print(&table::kernels(&found.kernels, KERNELS_SHOWN))?;
+    }
+    found.judge(&model.name, settings)?;
+    Ok(sentences(&found, settings))
+}
+
+/// Most kernels in the table of the worst.
+const KERNELS_SHOWN: usize = 20;
+
+fn samples(arguments: &Arguments, graph: &Graph) -> Result<Vec<Sample>> {
+    let ports = compiler::ports(graph, false)?;
+    match (&arguments.inputs, arguments.seed) {
+        (Some(path), _) => {
+            let name = path.display().to_string();
+            let inputs = arrange(&ports, npz::read(path)?, &name)?;
+            Ok(vec![Sample { name, inputs, edges: false }])
+        }
+        (None, Some(seed)) => Ok(standard_samples(graph, &ports, &[seed], true)),
+        (None, None) => Ok(standard_samples(graph, &ports, &SEEDS, true)),
+    }
+}
+
+/// What the artifact was compiled with, or why that cannot be known.
+fn options(manifest: &Manifest) -> std::result::Result<hone_driver::Options, String> {
+    let ours = env!("CARGO_PKG_VERSION");
+    if manifest.compiler_version != ours {
+        let theirs = &manifest.compiler_version;
+        return Err(format!("it was compiled by version {theirs}, this is {ours}"));
+    }
+    let variant = manifest.variants.first();
+    let options = variant.and_then(hone_driver::Options::of_variant);
+    options.ok_or_else(|| "its manifest does not say how it was compiled".to_owned())
 }

@@ -1,6 +1,6 @@
 //! The same result as the status that the cluster shows.
 
-use hone_artifact::report::Report;
+use hone_artifact::report::{CorrectnessReport, Report};
 use hone_crds::conditions::{self, State};
 use hone_crds::model_compilation::{Goal, Metric};
 use hone_crds::status::{Artifact, Cache, CorrectnessStatus, Failure, Latency};
@@ -59,19 +59,27 @@ fn target(report: &Report, goals: &[Goal]) -> TargetStatus {
             untuned: latency.untuned.map(Duration::from_nanos),
         }),
         precision: report.precision.clone(),
-        correctness: report.correctness.as_ref().and_then(|correctness| {
-            Some(CorrectnessStatus {
-                max_abs: Decimal::from_f64(correctness.max_abs)?,
-                max_rel: Decimal::from_f64(correctness.max_rel)?,
-                passed: correctness.passed,
-            })
-        }),
+        correctness: report.correctness.as_ref().and_then(correctness),
         cache: Some(if report.cache_hit { Cache::Hit } else { Cache::Miss }),
         tuned: report.tuned,
         compile_time: Some(Duration::from_nanos((report.compile_seconds * 1e3) as u64 * 1_000_000)),
         failure,
         ..TargetStatus::default()
     }
+}
+
+fn correctness(correctness: &CorrectnessReport) -> Option<CorrectnessStatus> {
+    let kernels = correctness.kernels.as_ref();
+    let count = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+    Some(CorrectnessStatus {
+        max_abs: Decimal::from_f64(correctness.max_abs)?,
+        max_rel: Decimal::from_f64(correctness.max_rel)?,
+        passed: correctness.passed,
+        kernels: kernels.map(|kernels| count(kernels.checked)),
+        kernel_error: kernels.and_then(|kernels| Decimal::from_f64(kernels.worst_error)),
+        steps_off: kernels.map(|kernels| count(kernels.steps_off)),
+        executed_by: correctness.executed_by.clone(),
+    })
 }
 
 /// The goals that a result misses, in words; `None` where it reaches all.

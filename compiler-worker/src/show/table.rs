@@ -3,6 +3,7 @@
 use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
 
 use super::units;
+use crate::verify::KernelCheck;
 use crate::work::{Details, Outcome, StepDetail};
 
 /// An empty table with a head; all columns but the first are to the right.
@@ -90,6 +91,26 @@ pub fn steps(details: &Details) -> String {
             units::rate(step.bytes as f64 / seconds, "B"),
             roofline.as_ref().map_or(NONE.into(), |r| units::share(r.seconds / seconds)),
             roofline.as_ref().map_or(NONE, |r| r.bound_by).to_owned(),
+        ]);
+    }
+    table.to_string()
+}
+
+/// One line a kernel call, those with the largest errors first, `most` at most.
+pub fn kernels(checks: &[KernelCheck], most: usize) -> String {
+    let mut table =
+        table(&["nodes", "step", "kernel", "elements", "error", "a step off", "verdict"]);
+    let mut checks: Vec<&KernelCheck> = checks.iter().collect();
+    checks.sort_by(|a, b| b.error.total_cmp(&a.error));
+    for check in checks.into_iter().take(most) {
+        table.add_row(vec![
+            short(&check.nodes),
+            check.step.to_string(),
+            check.kernel.clone(),
+            check.elements.to_string(),
+            format!("{} of its bound", units::error(check.error)),
+            check.steps_off.to_string(),
+            if check.fault.is_some() { "wrong" } else { "right" }.to_owned(),
         ]);
     }
     table.to_string()

@@ -149,23 +149,22 @@ fn first(running: &[Thread]) -> Option<usize> {
 
 /// One claim of a thread, after it has taken over tasks where it had none.
 fn act(running: &mut [Thread], index: usize, times: &TaskTimes, grain: u32, costs: Costs) {
-    let (begin, end) = running[index].range;
-    if begin < end {
-        let next = begin + claim::claimed(end - begin, grain);
-        running[index].range = (next, end);
-        running[index].now += costs.claim + times.between(begin, next);
-        return;
-    }
     let threads = running.len();
-    for distance in 1..threads {
+    for distance in 0..threads {
         let victim = (index + distance) % threads;
-        running[index].now += costs.look;
+        running[index].now += if distance > 0 { costs.look } else { 0.0 };
         let (begin, end) = running[victim].range;
         if begin < end {
-            let cut = end - claim::stolen(end - begin, grain);
-            running[victim].range = (begin, cut);
-            running[index].range = (cut, end);
-            running[index].now += costs.look;
+            if distance > 0 {
+                let cut = end - claim::stolen(end - begin, grain);
+                running[victim].range = (begin, cut);
+                running[index].range = (cut, end);
+                running[index].now += costs.look;
+            }
+            let (begin, end) = running[index].range;
+            let next = begin + claim::claimed(end - begin, grain);
+            running[index].range = (next, end);
+            running[index].now += costs.claim + times.between(begin, next);
             return;
         }
     }
@@ -214,6 +213,19 @@ mod tests {
         // Caller: post, claim, task. Worker: start of its task 50 later.
         assert!(time >= 100.0 + 50.0 + 1000.0 + 10.0, "{time}");
         assert!(time <= 100.0 + 50.0 + 1000.0 + 10.0 + 5.0 + 2.0 * 20.0, "{time}");
+    }
+
+    /// Threads that look for tasks at the same time do not take the last ones from each other for ever.
+    #[test]
+    fn every_simulation_ends() {
+        let costs = Costs { post: 60.0, start: 100.0, settle: 40.0, claim: 20.0, look: 50.0 };
+        for threads in 2..70 {
+            for tasks in [1, 2, 3, 16, 63, 65, 1000] {
+                let each = 37.0 * (1 + threads % 5) as f64;
+                let time = simulate(&equal(tasks, each), threads, 1, costs);
+                assert!(time >= each && time <= tasks as f64 * (each + 20.0) + 1e5, "{time}");
+            }
+        }
     }
 
     #[test]

@@ -137,7 +137,7 @@ impl From<EmulatorError> for Failure {
             E::Memory { .. } => Reason::OutOfMemory,
             // The code itself crashed, or the program beside it cannot be made: neither is the user's.
             E::Ended { .. } | E::Runner(_) => Reason::CompilerError,
-            E::Start { .. } | E::File(_) => Reason::InternalError,
+            E::Start { .. } | E::File(_) | E::Failed { .. } => Reason::InternalError,
         };
         Self::because(reason, "the artifact cannot be run in an emulator", error)
     }

@@ -42,6 +42,14 @@ impl Native {
     pub fn load(artifact: &Path, options: &Options) -> Result<Self> {
         Ok(Self { model: Model::load(artifact, options)? })
     }
+
+    /// Loads an artifact from memory.
+    ///
+    /// # Errors
+    /// As for [`Model::load_memory`].
+    pub fn from_bytes(artifact: Vec<u8>, options: &Options) -> Result<Self> {
+        Ok(Self { model: Model::load_memory(artifact, options)? })
+    }
 }
 
 impl Executor for Native {

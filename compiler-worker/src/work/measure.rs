@@ -7,11 +7,12 @@ use hone_artifact::request::Compile;
 use hone_driver::Target;
 use hone_runtime::{Options, Profile, RunError};
 
-use super::verify::{SEED, random_inputs};
+use super::verify::random_inputs;
 use super::{Build, Outcome, Worker, build};
 use crate::compiler::{Model, Recipe};
 use crate::device;
 use crate::failure::{Failure, Result};
+use crate::inputs::SEEDS;
 use crate::measure::{interleaved, summarize};
 
 /// Measures and writes latencies, steps and peaks into `outcome`.
@@ -89,7 +90,7 @@ impl Subject {
     pub fn load(path: &std::path::Path, threads: usize) -> Result<Self> {
         let options = Options { threads, ..Options::default() };
         let model = hone_runtime::Model::load(path, &options)?;
-        let inputs = random_inputs(model.inputs(), SEED);
+        let inputs = random_inputs(model.inputs(), SEEDS[0]);
         let outputs = model.outputs().iter().map(|t| vec![0; t.bytes as usize]).collect();
         Ok(Self { model, inputs, outputs })
     }

@@ -135,15 +135,14 @@ impl Worker<'_> {
         build(self, model, &request.inputs, target, recipe)
     }
 
-    /// Everything about the artifact that is found out by running it. Errors may be `share` of an
-    /// output's largest magnitude beside what was asked for.
+    /// Everything about the artifact, made by `recipe`, that is found out by running it.
     fn examine(
         &self,
         request: &Compile,
         model: &Model,
         build: &Build,
         target: &Target,
-        share: f64,
+        recipe: &Recipe,
         outcome: &mut Outcome,
     ) -> Result<()> {
         outcome.details.describe(build)?;
@@ -152,7 +151,9 @@ impl Worker<'_> {
             && let Some(mut executor) = machine.load(&build.path)?
         {
             self.progress.stage("verify");
-            verify::verify(self, request, model, build, (&mut *executor, share), outcome)?;
+            let (options, bound) = (recipe.options(target), request.max_relative_error);
+            let subject = (model, build);
+            verify::verify(self, request, subject, &options, bound, &mut *executor, outcome)?;
         }
         if !machine.is_here() {
             outcome.details.notes.push(not_measured(&machine, self.options.verify));

@@ -26,7 +26,7 @@ impl Worker<'_> {
         target: &Target,
         outcome: &mut Outcome,
     ) -> Result<Build> {
-        self.examine(request, model, &wide, target, 0.0, outcome)?;
+        self.examine(request, model, &wide, target, &Recipe::analytic(DataType::F32), outcome)?;
         outcome.report.precision = Some(DataType::F32.name().to_owned());
         let mut best = wide;
         for precision in narrower(request) {
@@ -67,9 +67,9 @@ impl Worker<'_> {
         let (mut build, mut found) = self.examined(request, model, target, &recipe, known)?;
         let mut kept_wide = String::new();
         if !within(&found, bound) {
-            let share = found.details.max_share;
+            let fraction = found.details.max_fraction;
             let spoiled = format!(
-                "its largest error is {share:.1e} of the largest output, the bound {bound:.1e}"
+                "its largest error is {fraction:.1e} of the largest output, the bound {bound:.1e}"
             );
             let Some(guarded) = self.guarded(request, model, target, &recipe, bound)? else {
                 return left(&spoiled);
@@ -88,9 +88,9 @@ impl Worker<'_> {
         }
         found.details.notes.splice(0..0, known.details.notes.iter().cloned());
         found.details.stages.splice(0..0, known.details.stages.iter().cloned());
-        let share = found.details.max_share;
+        let fraction = found.details.max_fraction;
         let note = format!(
-            "{precision} is kept: {gain:.2} times as fast{kept_wide}, largest error {share:.1e} of the largest output (bound {bound:.1e})"
+            "{precision} is kept: {gain:.2} times as fast{kept_wide}, largest error {fraction:.1e} of the largest output (bound {bound:.1e})"
         );
         found.details.notes.push(note);
         Ok(Tried::Kept(Box::new((build, found))))
@@ -109,8 +109,7 @@ impl Worker<'_> {
         let mut found = Outcome::new(known.report.subject.clone(), &known.report.target);
         found.report.model_digest = known.report.model_digest.clone();
         found.report.precision = Some(recipe.precision.name().to_owned());
-        let bound = request.max_relative_error.unwrap_or(0.0);
-        match self.examine(request, model, &build, target, bound, &mut found) {
+        match self.examine(request, model, &build, target, recipe, &mut found) {
             Err(failure) if failure.reason != Reason::CorrectnessBreach => Err(failure),
             _ => Ok((build, found)),
         }
@@ -132,7 +131,7 @@ impl Worker<'_> {
 /// Whether a build was verified, and its errors are within a bound.
 fn within(found: &Outcome, bound: f64) -> bool {
     let passed = found.report.correctness.as_ref().is_some_and(|own| own.passed);
-    passed && found.details.max_share <= bound
+    passed && found.details.max_fraction <= bound
 }
 
 /// What became of a narrower arithmetic.

@@ -36,9 +36,9 @@ pub struct Details {
     pub code_bytes: u64,
     /// Output elements that were compared with the reference.
     pub elements_compared: u64,
-    /// Largest error as a share of the largest magnitude in its output.
+    /// Largest error as a fraction of the largest magnitude in its output.
     #[serde(default)]
-    pub max_share: f64,
+    pub max_fraction: f64,
     /// Names of nodes that stay in `f32`, where a narrower arithmetic would spoil the answers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub wide: Vec<String>,
@@ -78,7 +78,7 @@ impl Default for Details {
             arena_bytes: 0,
             code_bytes: 0,
             elements_compared: 0,
-            max_share: 0.0,
+            max_fraction: 0.0,
             wide: Vec::new(),
             peaks: None,
             notes: Vec::new(),

@@ -1,39 +1,37 @@
-//! The artifact's answers held against the reference interpreter.
+//! The verification of one build, and what the report says of it.
 
 use hone_artifact::TensorInfo;
 use hone_artifact::exit_code::Reason;
-use hone_artifact::report::CorrectnessReport;
+use hone_artifact::report::{CorrectnessReport, KernelsReport};
 use hone_artifact::request::{Compile, CorrectnessRequest};
-use hone_driver::Graph;
+use hone_driver::{Graph, Options};
 
 use super::executor::Executor;
 use super::{Build, Outcome, Worker};
-use crate::compare::{Comparison, Tolerance};
 use crate::compiler::{self, Model};
 use crate::failure::{Failure, Result};
+use crate::inputs::{CHEAP_FLOPS, SEEDS, edges, seeded};
 use crate::npz::{self, Array};
 use crate::random::{self, Random};
+use crate::show::units;
+use crate::verify::{self, MARGIN, Sample, Settings, Subject, Verification};
 
-/// The seed of the inputs that answers are compared on; fixed, so that everybody compares on the same.
-pub const SEED: u64 = 0x686f_6e65;
+/// Most bytes of the name of a kernel's nodes in a report.
+const LONGEST_NAME: usize = 96;
 
-/// What is granted to a model that rounds to integers inside, in multiples of what its own answers move by
-/// when its constants move in their last bits, and at most.
-const UNSTEADY: f64 = 3.0;
-const MOST_GRANTED: f64 = 0.5;
-
-/// Runs both on the same inputs and writes the errors into `outcome`. Beside the tolerance that was
-/// asked for, errors may be `share` of an output's largest magnitude.
+/// Verifies a build by what `executor` runs, and writes what was found into `outcome`. `bound` is the largest
+/// error as a fraction of the largest magnitude in an output, where one is set.
 ///
 /// # Errors
-/// `NonFiniteOutput` where the reference itself is not finite, `CorrectnessBreach` where the answers
-/// are out of tolerance.
+/// `NonFiniteOutput` where the reference itself is not finite, `CorrectnessBreach` where the artifact is
+/// wrong or its answers are out of tolerance.
 pub fn verify(
     worker: &Worker<'_>,
     request: &Compile,
-    model: &Model,
-    build: &Build,
-    (executor, share): (&mut dyn Executor, f64),
+    (model, build): (&Model, &Build),
+    options: &Options,
+    bound: Option<f64>,
+    executor: &mut dyn Executor,
     outcome: &mut Outcome,
 ) -> Result<()> {
     let imported;
@@ -44,41 +42,139 @@ pub fn verify(
             &imported
         }
     };
-    let inputs = inputs(worker, request, graph)?;
+    let bytes = build.bytes()?;
+    let cheap = outcome.details.flops() < CHEAP_FLOPS;
+    let samples = samples(worker, request, graph, cheap)?;
     let CorrectnessRequest { rtol, atol, .. } = request.correctness;
-    let tolerance = Tolerance { rtol, atol, share };
-    let comparison = compare(executor, graph, &inputs, tolerance)?;
-    let executed_by = Some(executor.description());
-    outcome.report.correctness = Some(CorrectnessReport { executed_by, ..comparison.report() });
-    outcome.details.elements_compared = comparison.elements;
-    outcome.details.max_share = comparison.max_share;
-    if comparison.granted > share {
-        outcome.details.notes.push(format!(
-            "the model rounds to integers inside, and its own answers move when its constants do in their last bits: errors may be {:.1e} of an output's largest magnitude",
-            comparison.granted
-        ));
-    }
-    judge(&model.name, &comparison, tolerance)
+    let settings = Settings { rtol, atol, max_relative_error: bound };
+    let subject =
+        Subject { name: &model.name, artifact: &bytes, imported: graph, options: Ok(options) };
+    let found = verify::verify(&subject, &samples, settings, executor)?;
+    outcome.details.elements_compared = found.end_to_end.elements;
+    outcome.details.max_fraction = found.end_to_end.max_fraction;
+    outcome.details.notes.extend(found.notes.iter().cloned());
+    outcome.report.correctness = Some(report(&found));
+    found.judge(&model.name, settings)
 }
 
-/// The model's inputs: samples where there are some, else seeded random ones.
+/// The model's inputs: samples where there are some, else seeded ones; one seed where a run takes long.
+fn samples(
+    worker: &Worker<'_>,
+    request: &Compile,
+    graph: &Graph,
+    cheap: bool,
+) -> Result<Vec<Sample>> {
+    let ports = compiler::ports(graph, false)?;
+    if let Some(source) = &request.correctness.samples {
+        let bytes = worker.access.fetch(source)?;
+        let inputs = arrange(&ports, npz::read_bytes(&bytes, &source.uri)?, &source.uri)?;
+        return Ok(vec![Sample { name: "correctness.samples".to_owned(), inputs, edges: false }]);
+    }
+    Ok(standard_samples(graph, &ports, &SEEDS[..if cheap { SEEDS.len() } else { 1 }], cheap))
+}
+
+/// A sample of each seed, and one with edge values where `with_edges`.
+pub fn standard_samples(
+    graph: &Graph,
+    ports: &[TensorInfo],
+    seeds: &[u64],
+    with_edges: bool,
+) -> Vec<Sample> {
+    let mut samples: Vec<Sample> = seeds.iter().map(|seed| seeded(graph, ports, *seed)).collect();
+    if with_edges {
+        samples.push(edges(graph, ports, seeds.first().copied().unwrap_or(SEEDS[0])));
+    }
+    samples
+}
+
+/// The first sample's inputs: what precisions are compared on.
 pub(super) fn inputs(
     worker: &Worker<'_>,
     request: &Compile,
     graph: &Graph,
 ) -> Result<Vec<Vec<u8>>> {
-    let ports = compiler::ports(graph, false)?;
-    match &request.correctness.samples {
-        None => Ok(random_inputs(&ports, SEED)),
-        Some(samples) => {
-            let bytes = worker.access.fetch(samples)?;
-            let arrays = npz::read_bytes(&bytes, &samples.uri)?;
-            arrange(&ports, arrays, &samples.uri)
-        }
+    let samples = samples(worker, request, graph, false)?;
+    Ok(samples.into_iter().next().map(|sample| sample.inputs).unwrap_or_default())
+}
+
+/// What was found, as it stands in reports.
+pub fn report(found: &Verification) -> CorrectnessReport {
+    let kernels = found.worst_kernel().map(|worst| KernelsReport {
+        checked: found.kernels.len() as u64,
+        elements: found.kernels.iter().map(|kernel| kernel.elements).sum(),
+        worst: bounded(&worst.nodes.join(", ")),
+        worst_error: worst.error,
+        steps_off: found.steps_off(),
+        step_margin: MARGIN,
+    });
+    let passes = found.passes.as_ref().filter(|passes| passes.unchecked.is_none());
+    let passes = passes.map(|passes| if passes.lifted { "f64" } else { "f32" }.to_owned());
+    CorrectnessReport {
+        max_abs: found.end_to_end.max_abs,
+        max_rel: found.end_to_end.max_rel,
+        passed: found.passed(),
+        end_to_end_counts: found.end_to_end_counts,
+        kernels,
+        passes,
+        samples: found.samples.iter().map(|name| bounded(name)).collect(),
+        executed_by: Some(bounded(&found.executor)),
     }
 }
 
-/// Random content for every input, from one seed.
+fn bounded(text: &str) -> String {
+    let mut end = text.len().min(LONGEST_NAME);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text[..end].to_owned()
+}
+
+/// What holds, in sentences for a terminal.
+pub fn sentences(found: &Verification, settings: Settings) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let Some(worst) = found.worst_kernel() {
+        let elements: u64 = found.kernels.iter().map(|kernel| kernel.elements).sum();
+        lines.push(format!(
+            "kernels: {} kernel calls, {elements} elements, each within its bound of the reference on the reference's own operands; the worst error is {} of its bound ({})",
+            found.kernels.len(),
+            units::error(worst.error),
+            bounded(&worst.nodes.join(", "))
+        ));
+        if found.steps_off() > 0 {
+            lines.push(format!(
+                "rounding: {} elements are a step off where the reference itself lies between two steps",
+                found.steps_off()
+            ));
+        }
+        lines.push("weights: equal to the model's constants byte for byte; no value is overwritten before it is read".to_owned());
+    }
+    if let Some(passes) = found.passes.as_ref().filter(|passes| passes.unchecked.is_none()) {
+        let arithmetic = if passes.lifted { ", computed in f64" } else { "" };
+        lines.push(format!(
+            "passes: the optimised graph gives the imported graph's answers{arithmetic}; largest error {} of the largest output",
+            units::error(passes.error)
+        ));
+    }
+    let end = &found.end_to_end;
+    let Settings { rtol, atol, max_relative_error } = settings;
+    let bound =
+        max_relative_error.map_or(String::new(), |own| format!(" and maxRelativeError {own}"));
+    let verdict = match found.end_to_end_counts {
+        true => format!("within rtol {rtol}, atol {atol}{bound} of the reference"),
+        false => "compared for information, since the model rounds to integers".to_owned(),
+    };
+    lines.push(format!(
+        "answers: {} elements {verdict}; largest error {} absolute, {} relative",
+        end.elements,
+        units::error(end.max_abs),
+        units::error(end.max_rel)
+    ));
+    lines.push(format!("samples: {}; run by {}", found.samples.join(", "), found.executor));
+    lines.extend(found.notes.iter().map(|note| format!("note: {note}")));
+    lines
+}
+
+/// Random content for every input of an artifact whose model is not at hand, from one seed.
 pub fn random_inputs(ports: &[TensorInfo], seed: u64) -> Vec<Vec<u8>> {
     let mut random = Random::new(seed);
     ports.iter().map(|port| random::content(port, &mut random)).collect()
@@ -122,53 +218,7 @@ pub fn arrange(ports: &[TensorInfo], arrays: Vec<Array>, file: &str) -> Result<V
     Ok(ordered)
 }
 
-/// The artifact's answers against the reference's.
-///
-/// # Errors
-/// Where either cannot be run.
-pub fn compare(
-    executor: &mut dyn Executor,
-    graph: &Graph,
-    inputs: &[Vec<u8>],
-    tolerance: Tolerance,
-) -> Result<Comparison> {
-    let want = compiler::evaluate(graph, inputs)?;
-    let own = UNSTEADY * compiler::unsteadiness(graph, inputs, &want)?;
-    let own = own.min(MOST_GRANTED);
-    let tolerance = Tolerance { share: tolerance.share.max(own), ..tolerance };
-    let got = executor.run(inputs)?;
-    Ok(compare_outputs(&compiler::ports(graph, true)?, &got, &want, tolerance))
-}
-
-/// A loaded model's answers against those of the reference.
-///
-/// # Errors
-/// Inputs that do not fit.
-pub(super) fn compare_with(
-    model: &mut hone_runtime::Model,
-    want: &[Vec<u8>],
-    inputs: &[Vec<u8>],
-    tolerance: Tolerance,
-) -> Result<Comparison> {
-    let got = run(model, inputs)?;
-    Ok(compare_outputs(model.outputs(), &got, want, tolerance))
-}
-
-fn compare_outputs(
-    tensors: &[TensorInfo],
-    got: &[Vec<u8>],
-    want: &[Vec<u8>],
-    tolerance: Tolerance,
-) -> Comparison {
-    let mut comparison = Comparison::new();
-    comparison.granted = tolerance.share;
-    for ((tensor, got), want) in tensors.iter().zip(got).zip(want) {
-        comparison.add(tensor, got, want, tolerance);
-    }
-    comparison
-}
-
-/// One run with outputs of its own.
+/// One run, its outputs allocated here.
 ///
 /// # Errors
 /// Inputs that do not fit.
@@ -179,27 +229,4 @@ pub fn run(model: &mut hone_runtime::Model, inputs: &[Vec<u8>]) -> Result<Vec<Ve
     let mut places: Vec<&mut [u8]> = outputs.iter_mut().map(Vec::as_mut_slice).collect();
     model.run(&borrowed, &mut places)?;
     Ok(outputs)
-}
-
-/// Turns a comparison that fails into a failure.
-///
-/// # Errors
-/// See [`verify`].
-pub fn judge(name: &str, comparison: &Comparison, tolerance: Tolerance) -> Result<()> {
-    if let Some(place) = &comparison.not_finite {
-        let message = format!(
-            "model '{name}' gives no finite answer, by the reference interpreter itself: {place}; correct the model, or give inputs for which it is finite (correctness.samples)"
-        );
-        return Err(Failure::new(Reason::NonFiniteOutput, message));
-    }
-    if comparison.passed() {
-        return Ok(());
-    }
-    let Tolerance { rtol, atol, .. } = tolerance;
-    let Comparison { outside, elements, worst, .. } = comparison;
-    let worst = worst.as_deref().unwrap_or("no element named");
-    let message = format!(
-        "model '{name}' compiles to answers out of tolerance (rtol {rtol}, atol {atol}): {outside} of {elements} elements, worst at {worst}; loosen spec.correctness if that is near enough, else please report this"
-    );
-    Err(Failure::new(Reason::CorrectnessBreach, message))
 }

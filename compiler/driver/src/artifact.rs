@@ -31,6 +31,7 @@ pub(crate) fn assemble(
         arena_bytes: plan.arena_bytes,
         scratch_bytes_per_thread: scratch.map(|function| function.scratch_bytes).max().unwrap_or(0),
         steps: plan.steps.clone(),
+        recipe: Some(options.recipe()),
     };
     let manifest = Manifest {
         schema_version: SCHEMA_VERSION,

@@ -46,8 +46,12 @@ pub struct KernelInfo {
 pub struct Call {
     /// Index of the kernel.
     pub kernel: usize,
+    /// Index of the group of nodes that it computes.
+    pub group: usize,
     /// Values of the kernel's parameters.
     pub parameters: Vec<ValueId>,
+    /// How many of the parameters are read; the others are written.
+    pub inputs: usize,
     /// Names of the nodes it computes.
     pub nodes: Vec<String>,
     /// Floating-point operations.
@@ -61,13 +65,11 @@ pub(crate) fn compile_kernels(
     options: &Options,
     lap: &mut dyn FnMut(&'static str),
 ) -> Result<CompiledKernels, CompileError> {
-    let mut lowering = Lowering::new(graph);
-    groups.iter().try_for_each(|group| lowering.group(group))?;
-    let Lowering { programs, calls, aliases, .. } = lowering;
+    let Lowering { programs, calls, aliases, .. } = lower_groups(graph, groups)?;
     lap("lower");
     let scheduled = schedule_all(&programs, options)?;
     lap("schedule");
-    let symbols: Vec<String> = (0..scheduled.len()).map(|index| format!("hone_k{index}")).collect();
+    let symbols: Vec<String> = (0..scheduled.len()).map(symbol_stem).collect();
     let units: Vec<Unit> = symbols
         .iter()
         .zip(&scheduled)
@@ -99,7 +101,7 @@ pub(crate) fn compile_kernels(
 const LITERAL_VARIANTS: usize = 32;
 
 /// Lowers groups one after another.
-struct Lowering<'a> {
+pub(crate) struct Lowering<'a> {
     graph: &'a Graph,
     /// Number of each program, by digest.
     distinct: HashMap<Hash, usize>,
@@ -107,8 +109,8 @@ struct Lowering<'a> {
     /// became literals.
     literals: HashMap<Hash, HashSet<Hash>>,
     programs: Vec<Unscheduled>,
-    calls: Vec<Call>,
-    aliases: Vec<(ValueId, ValueId)>,
+    pub(crate) calls: Vec<Call>,
+    pub(crate) aliases: Vec<(ValueId, ValueId)>,
 }
 
 impl<'a> Lowering<'a> {
@@ -123,7 +125,7 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    fn group(&mut self, group: &Group) -> Result<(), CompileError> {
+    fn group(&mut self, number: usize, group: &Group) -> Result<(), CompileError> {
         let graph = self.graph;
         if let Some(alias) = alias(graph, group) {
             self.aliases.push(alias);
@@ -143,7 +145,9 @@ impl<'a> Lowering<'a> {
                 *new.insert(self.programs.len() - 1)
             }
         };
-        self.calls.push(Call { kernel, parameters, nodes, flops: group_flops(graph, group) });
+        let inputs = parameters.len() - last.outputs.len();
+        let flops = group_flops(graph, group);
+        self.calls.push(Call { kernel, group: number, parameters, inputs, nodes, flops });
         Ok(())
     }
 
@@ -160,6 +164,22 @@ impl<'a> Lowering<'a> {
             is_worth && variants.insert(literals)
         }
     }
+}
+
+/// Lowers every group; equal programs count as one kernel.
+pub(crate) fn lower_groups<'a>(
+    graph: &'a Graph,
+    groups: &[Group],
+) -> Result<Lowering<'a>, CompileError> {
+    let mut lowering = Lowering::new(graph);
+    let mut numbered = groups.iter().enumerate();
+    numbered.try_for_each(|(number, group)| lowering.group(number, group))?;
+    Ok(lowering)
+}
+
+/// What the symbols of a kernel's functions begin with.
+pub(crate) fn symbol_stem(kernel: usize) -> String {
+    format!("hone_k{kernel}")
 }
 
 impl KernelInfo {

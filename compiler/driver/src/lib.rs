@@ -4,21 +4,28 @@
 mod artifact;
 mod error;
 mod kernels;
+mod lift;
 mod options;
 mod pipeline;
 mod schedule;
+mod step_map;
 mod steps;
 mod storage;
 
 pub use artifact::manifest_target;
 pub use error::CompileError;
 pub use hone_codegen::{CodegenError, Machine, Target, disassemble, probe};
-pub use hone_graph::Port;
+pub use hone_graph::{Definition, Node, NodeId, Operation, Port, ValueId};
 pub use hone_import::{ImportError, ImportOptions, InputBinding, NodeError, import};
 pub use hone_lower::LowerError;
-pub use hone_ops::{EvaluateError, Graph, evaluate};
-pub use hone_passes::{PassError, nudge, rounds_inside};
-pub use hone_types::{DataType, Tensor, TensorType};
+pub use hone_ops as ops;
+pub use hone_ops::{EvaluateError, Evaluation, Graph, Op, evaluate};
+pub use hone_passes::PassError;
+pub use hone_types::{DataType, Id, Tensor, TensorType};
 pub use kernels::{CompiledKernels, KernelInfo};
+pub use lift::{LiftError, lift, lift_tensor, rounds_to_integers, same_structure};
 pub use options::{Options, SchedulePolicy};
-pub use pipeline::{Compiled, Statistics, compile, compile_graph, narrow_nodes, prepare};
+pub use pipeline::{
+    Compiled, Statistics, compile, compile_graph, narrow_nodes, prepare, prepare_exactly,
+};
+pub use step_map::{MappedCall, StepMap, StepMapError, map_steps};

@@ -1,5 +1,6 @@
 //! What a compilation may be asked.
 
+use hone_artifact::{Recipe, Variant};
 use hone_codegen::Target;
 use hone_types::DataType;
 
@@ -38,5 +39,34 @@ impl Options {
             wide: Vec::new(),
             keep_inspection: true,
         }
+    }
+
+    /// What an artifact's manifest says of these options.
+    pub fn recipe(&self) -> Recipe {
+        let schedules = match self.schedules {
+            SchedulePolicy::Naive => "naive",
+            SchedulePolicy::Analytic => "analytic",
+        };
+        Recipe {
+            schedules: schedules.to_owned(),
+            precision: self.precision.name().to_owned(),
+            wide: self.wide.clone(),
+            features: self.target.features.clone(),
+        }
+    }
+
+    /// The options that a variant of an artifact was compiled with; `None` where its manifest does not say
+    /// so, or says what this compiler does not know.
+    pub fn of_variant(variant: &Variant) -> Option<Self> {
+        let Recipe { schedules, precision, wide, features } = variant.recipe.clone()?;
+        let schedules = match schedules.as_str() {
+            "naive" => SchedulePolicy::Naive,
+            "analytic" => SchedulePolicy::Analytic,
+            _ => return None,
+        };
+        let hone_artifact::Target { triple, cpu, .. } = &variant.target;
+        let target = Target::new(triple, cpu, features).ok()?;
+        let precision = precision.parse().ok()?;
+        Some(Self { schedules, precision, wide, ..Self::new(target) })
     }
 }

@@ -96,10 +96,31 @@ fn compile_from(
 
 /// Runs the passes in order, checking the graph after each.
 pub fn prepare(graph: &Graph, options: &Options) -> Result<Graph, CompileError> {
-    let lanes = options.target.vector_bytes / 4;
+    let exact = prepare_exactly(graph, options, DataType::F32, &mut |_, _| {})?;
+    match options.precision {
+        DataType::F32 => Ok(exact),
+        precision => {
+            let names: HashSet<&str> = options.wide.iter().map(String::as_str).collect();
+            let wide = |node: &Node<Op>| names.contains(node.name.as_str());
+            checked("narrow", passes::narrow(&exact, precision, &wide))
+        }
+    }
+}
+
+/// Runs the passes that keep every value but for the rounding of arithmetic: all but `narrow`, which is the
+/// last. `working` is `f32`, or `f64` for a graph that was lifted to it. `observe` gets the name of
+/// each pass and the graph that it left.
+pub fn prepare_exactly(
+    graph: &Graph,
+    options: &Options,
+    working: DataType,
+    observe: &mut dyn FnMut(&'static str, &Graph),
+) -> Result<Graph, CompileError> {
+    let block = options.target.vector_bytes / 4;
     let bytes = options.target.multiplies(DataType::I8);
     let products = hone_ops::products_of(options.precision).unwrap_or(1);
-    let speeds = (options.schedules == SchedulePolicy::Analytic).then(|| typical_speeds(lanes));
+    let speeds = (options.schedules == SchedulePolicy::Analytic).then(|| typical_speeds(block));
+    let layout = LayoutOptions { block, products, bytes, speeds, working };
     type Pass<'a> = (&'static str, &'a dyn Fn(&Graph) -> Result<Graph, PassError>);
     let list: &[Pass] = &[
         ("decompose", &passes::decompose),
@@ -112,31 +133,28 @@ pub fn prepare(graph: &Graph, options: &Options) -> Result<Graph, CompileError> 
         ("simplify", &passes::simplify),
         ("separate_taps", &passes::separate_taps),
         ("divide_by_multiplying", &passes::divide_by_multiplying),
-        ("choose_layouts", &|graph| {
-            passes::choose_layouts(graph, LayoutOptions { block: lanes, products, bytes, speeds })
-        }),
+        ("choose_layouts", &|graph| passes::choose_layouts(graph, layout)),
         ("multiply_bytes", &|graph| match bytes {
-            true => passes::multiply_bytes(graph, 2 * lanes),
+            true => passes::multiply_bytes(graph, 2 * block),
             false => Ok(graph.clone()),
         }),
-        ("pack_matmul_operands", &|graph| passes::pack_matmul_operands(graph, lanes)),
+        ("pack_matmul_operands", &|graph| passes::pack_matmul_operands(graph, block, working)),
         ("fold_constants", &passes::fold_constants),
         ("simplify", &passes::simplify),
         ("separate_outputs", &passes::separate_outputs),
-        ("narrow", &|graph| match options.precision {
-            DataType::F32 => Ok(graph.clone()),
-            precision => {
-                let names: HashSet<&str> = options.wide.iter().map(String::as_str).collect();
-                let wide = |node: &Node<Op>| names.contains(node.name.as_str());
-                passes::narrow(graph, precision, &wide)
-            }
-        }),
     ];
     let mut graph = graph.clone();
     for (pass, run) in list {
-        graph = run(&graph).map_err(|source| CompileError::Pass { pass, source })?;
-        graph.verify().map_err(|source| CompileError::Verify { pass, source: Box::new(source) })?;
+        graph = checked(pass, run(&graph))?;
+        observe(pass, &graph);
     }
+    Ok(graph)
+}
+
+/// What a pass left, verified.
+fn checked(pass: &'static str, left: Result<Graph, PassError>) -> Result<Graph, CompileError> {
+    let graph = left.map_err(|source| CompileError::Pass { pass, source })?;
+    graph.verify().map_err(|source| CompileError::Verify { pass, source: Box::new(source) })?;
     Ok(graph)
 }
 

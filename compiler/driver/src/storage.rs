@@ -55,7 +55,8 @@ impl<'a> Storage<'a> {
         }
     }
 
-    fn root(&self, value: ValueId) -> ValueId {
+    /// The value whose memory a value is.
+    pub(crate) fn root(&self, value: ValueId) -> ValueId {
         self.roots.get(&value).copied().unwrap_or(value)
     }
 }

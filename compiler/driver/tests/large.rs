@@ -189,3 +189,22 @@ fn a_fan_that_is_concatenated() {
     growing.graph.add_output("y", all);
     check("concatenated fan", growing);
 }
+
+#[test]
+fn large_products_of_constants() {
+    let mut growing = Growing::new();
+    let square = [1_000, 1_000];
+    let [left, right] = [0, 1].map(|seed| growing.constant(&square, seed));
+    let mut product = left;
+    for _ in 0..200 {
+        product = growing.node(MatMul {}, &[product, right]);
+    }
+    let function = ReduceFunction::Mean;
+    let mean = growing.node(Reduce { function, axes: vec![0, 1], keep_axes: false }, &[product]);
+    let sum = growing.binary(BinaryFunction::Add, growing.x, mean);
+    growing.graph.add_output("y", sum);
+    let options = Options::new(Target::host().unwrap());
+    // It finishes, with the products left to the runs; one of them takes two billion operations.
+    let compiled = compile_graph(growing.graph, b"large", &options).unwrap();
+    assert!(compiled.statistics.steps > 200);
+}

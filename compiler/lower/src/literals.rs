@@ -64,13 +64,14 @@ fn without_buffers(
     kept: &[(BufferId, ValueId)],
 ) -> Program {
     let old = std::mem::take(&mut program.buffers);
+    let places: HashMap<BufferId, usize> =
+        kept.iter().enumerate().map(|(place, (parameter, _))| (*parameter, place)).collect();
     let mut renamed: HashMap<BufferId, BufferId> = HashMap::new();
     for (id, buffer) in old.iter().filter(|(id, _)| !dropped.contains_key(id)) {
         let mut buffer = buffer.clone();
-        let place = kept.iter().position(|(parameter, _)| *parameter == id);
-        buffer.role = match (buffer.role, place) {
-            (Role::Input(_), Some(place)) => Role::Input(place),
-            (Role::Output(_), Some(place)) => Role::Output(place),
+        buffer.role = match (buffer.role, places.get(&id)) {
+            (Role::Input(_), Some(place)) => Role::Input(*place),
+            (Role::Output(_), Some(place)) => Role::Output(*place),
             _ => Role::Temporary,
         };
         renamed.insert(id, program.buffers.push(buffer));

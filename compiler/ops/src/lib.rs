@@ -99,7 +99,7 @@ pub use pad::{Pad, PadMode};
 pub use pool::{Pool, PoolKind};
 pub use recurrent::{Activation, Direction};
 pub use reduce::{Reduce, ReduceFunction};
-pub use reference::{EvaluateError, evaluate};
+pub use reference::{EvaluateError, Evaluation, evaluate};
 pub use reshape::Reshape;
 pub use resize::{CoordinateMode, NearestRounding, Resize, ResizeMode};
 pub use rnn::Rnn;

@@ -1,7 +1,7 @@
 //! The reference interpreter: runs a graph node by node on the operators' reference results.
 
 use crate::{Graph, OpError};
-use hone_graph::{Definition, ValueId};
+use hone_graph::{Definition, NodeId, ValueId};
 use hone_types::{Id, Tensor, TensorType};
 use thiserror::Error;
 
@@ -40,34 +40,83 @@ pub enum EvaluateError {
 
 /// The outputs of `graph` for `inputs`, in the graph's order. Values are freed after their last use.
 pub fn evaluate(graph: &Graph, inputs: &[Tensor]) -> Result<Vec<Tensor>, EvaluateError> {
-    check_inputs(graph, inputs)?;
-    let mut uses = remaining_uses(graph);
-    let mut computed: Vec<Option<Tensor>> = vec![None; graph.values().len()];
-    for (_, node) in graph.nodes().iter() {
-        let operands: Vec<Option<Tensor>> = node
-            .inputs
-            .iter()
-            .map(|input| input.and_then(|value| lookup(graph, inputs, &computed, value)))
-            .collect();
-        let borrowed: Vec<Option<&Tensor>> = operands.iter().map(Option::as_ref).collect();
+    let mut evaluation = Evaluation::new(graph, inputs)?;
+    graph.nodes().ids().try_for_each(|node| evaluation.compute(node))?;
+    Ok(evaluation.outputs())
+}
+
+/// An evaluation under way, node by node, whose values can be looked at. A value is freed when all nodes
+/// that read it are computed, unless it is kept.
+#[derive(Debug)]
+pub struct Evaluation<'a> {
+    graph: &'a Graph,
+    inputs: &'a [Tensor],
+    computed: Vec<Option<Tensor>>,
+    /// Reads that are still to come, by value.
+    uses: Vec<usize>,
+}
+
+impl<'a> Evaluation<'a> {
+    /// An evaluation of which no node is computed yet.
+    ///
+    /// # Errors
+    /// Inputs that are not the graph's.
+    pub fn new(graph: &'a Graph, inputs: &'a [Tensor]) -> Result<Self, EvaluateError> {
+        check_inputs(graph, inputs)?;
+        let computed = vec![None; graph.values().len()];
+        Ok(Self { graph, inputs, computed, uses: remaining_uses(graph) })
+    }
+
+    /// Keeps a value until a [`Evaluation::release`] for each time that it was kept.
+    pub fn keep(&mut self, value: ValueId) {
+        self.uses[value.index()] += 1;
+    }
+
+    /// Gives up a value that was kept.
+    pub fn release(&mut self, value: ValueId) {
+        self.uses[value.index()] -= 1;
+        if self.uses[value.index()] == 0 {
+            self.computed[value.index()] = None;
+        }
+    }
+
+    /// Computes a node. All nodes before it in the graph's order must have been computed.
+    ///
+    /// # Errors
+    /// What the operator refuses.
+    pub fn compute(&mut self, id: NodeId) -> Result<(), EvaluateError> {
+        let node = &self.graph.nodes()[id];
+        let operands: Vec<Option<&Tensor>> =
+            node.inputs.iter().map(|input| input.and_then(|value| self.value(value))).collect();
         let results =
-            node.operation.reference(&borrowed).map_err(|source| EvaluateError::Node {
+            node.operation.reference(&operands).map_err(|source| EvaluateError::Node {
                 name: node.name.clone(),
                 operation: node.operation.name(),
                 source,
             })?;
         for (value, result) in node.outputs.iter().zip(results) {
-            computed[value.index()] = Some(result);
-        }
-        for value in node.inputs.iter().flatten() {
-            uses[value.index()] -= 1;
-            if uses[value.index()] == 0 {
-                computed[value.index()] = None;
+            if self.uses[value.index()] > 0 {
+                self.computed[value.index()] = Some(result);
             }
         }
+        node.inputs.iter().flatten().for_each(|value| self.release(*value));
+        Ok(())
     }
-    let outputs = graph.outputs().iter();
-    Ok(outputs.filter_map(|port| lookup(graph, inputs, &computed, port.value)).collect())
+
+    /// A value: an input, a constant, or what was computed and not freed.
+    pub fn value(&self, value: ValueId) -> Option<&Tensor> {
+        match &self.graph.values()[value].definition {
+            Definition::Input(place) => self.inputs.get(*place),
+            Definition::Constant(tensor) => Some(tensor),
+            Definition::Output(..) => self.computed[value.index()].as_ref(),
+        }
+    }
+
+    /// The graph's outputs, when all nodes are computed.
+    pub fn outputs(&self) -> Vec<Tensor> {
+        let outputs = self.graph.outputs().iter();
+        outputs.filter_map(|port| self.value(port.value).cloned()).collect()
+    }
 }
 
 fn check_inputs(graph: &Graph, inputs: &[Tensor]) -> Result<(), EvaluateError> {
@@ -93,17 +142,4 @@ fn remaining_uses(graph: &Graph) -> Vec<usize> {
     let mut uses: Vec<usize> = graph.consumers().iter().map(Vec::len).collect();
     graph.outputs().iter().for_each(|port| uses[port.value.index()] += 1);
     uses
-}
-
-fn lookup(
-    graph: &Graph,
-    inputs: &[Tensor],
-    computed: &[Option<Tensor>],
-    value: ValueId,
-) -> Option<Tensor> {
-    match &graph.values()[value].definition {
-        Definition::Input(place) => inputs.get(*place).cloned(),
-        Definition::Constant(tensor) => Some(tensor.clone()),
-        Definition::Output(..) => computed[value.index()].clone(),
-    }
 }

@@ -44,3 +44,31 @@ pub fn fold_constants(graph: &Graph) -> Result<Graph, PassError> {
     }
     Ok(rewriter.finish())
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use hone_ops::MatMul;
+    use hone_types::DataType;
+
+    /// Nodes that are left of `count` products of constants in a row.
+    fn products_left(extent: usize, count: usize) -> usize {
+        let mut graph = Graph::new();
+        let square = TensorType::new(DataType::F32, [extent, extent]);
+        let constant = graph.add_constant("c", Tensor::zeros(square));
+        let mut value = constant;
+        for _ in 0..count {
+            let inputs = [Some(value), Some(constant)];
+            value = graph.add_node("product", MatMul {}.into(), &inputs).unwrap()[0];
+        }
+        graph.add_output("y", value);
+        fold_constants(&graph).unwrap().nodes().len()
+    }
+
+    #[test]
+    fn cheap_products_are_computed_and_others_stay() {
+        assert_eq!(products_left(10, 20), 0);
+        assert_eq!(products_left(2_000, 20), 20);
+    }
+}

@@ -11,7 +11,7 @@ const LARGEST_GROUP: usize = 64;
 
 /// Most operations in the expression of one element after every element-wise node was put into its
 /// readers. A chain of nodes that read their input twice doubles it with every link.
-const LARGEST_EXPRESSION: u64 = 4096;
+const LARGEST_EXPRESSION: u64 = 512;
 
 /// The groups of a graph's nodes; at first each node is a group.
 pub(crate) struct Groups<'a> {

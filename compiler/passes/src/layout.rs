@@ -35,6 +35,8 @@ pub struct LayoutOptions {
     pub bytes: bool,
     /// Figures by which minimal filtering is chosen; `None` leaves every convolution direct.
     pub speeds: Option<Speeds>,
+    /// The element type of the values that are packed: `f32`, or `f64` in a model that was lifted to it.
+    pub working: DataType,
 }
 
 /// Rewrites convolutions and their neighbours to packed layouts.
@@ -60,6 +62,8 @@ pub(crate) struct Layout<'a> {
     products: usize,
     bytes: bool,
     speeds: Option<Speeds>,
+    /// As [`LayoutOptions::working`].
+    pub(crate) working: DataType,
     /// New values that hold an old one packed.
     packed: HashMap<ValueId, ValueId>,
     /// What the filler of packed values holds, by old value; zero where nothing is noted.
@@ -70,7 +74,7 @@ pub(crate) struct Layout<'a> {
 
 impl<'a> Layout<'a> {
     fn new(graph: &'a Graph, options: LayoutOptions) -> Self {
-        let LayoutOptions { block, products, bytes, speeds } = options;
+        let LayoutOptions { block, products, bytes, speeds, working } = options;
         let rewriter = Rewriter::new(graph);
         Self {
             graph,
@@ -79,6 +83,7 @@ impl<'a> Layout<'a> {
             products,
             bytes,
             speeds,
+            working,
             packed: HashMap::new(),
             fillers: HashMap::new(),
             plain: HashMap::new(),
@@ -183,7 +188,7 @@ impl<'a> Layout<'a> {
     }
 
     fn is_float(&self, old: ValueId) -> bool {
-        self.graph.tensor_type(old).dtype == DataType::F32
+        self.graph.tensor_type(old).dtype == self.working
     }
 
     /// Whether an old value's channels fill their blocks.
@@ -220,7 +225,9 @@ impl<'a> Layout<'a> {
         node: &Node<Op>,
         convolution: &Convolution,
     ) -> Result<bool, PassError> {
-        let Some(operands) = ConstantOperands::of(self.graph, node) else { return Ok(false) };
+        let Some(operands) = ConstantOperands::of(self.graph, node, self.working) else {
+            return Ok(false);
+        };
         let (w, groups) = (operands.weights.shape(), convolution.groups);
         let channels = self.shape(operands.input)[1];
         let depthwise = groups > 1 && groups == channels && groups == w[0];

@@ -9,7 +9,7 @@ use hone_ops::{
     Binary, BinaryFunction, InstanceNormalization, Op, Pack, Reduce, ReduceFunction, Reshape,
     Unary, UnaryFunction,
 };
-use hone_types::{DataType, Tensor};
+use hone_types::Tensor;
 
 /// Least epsilon whose root is clearly a number above zero.
 const LEAST_EPSILON: f64 = 1e-30;
@@ -24,7 +24,7 @@ impl Layout<'_> {
     ) -> Result<bool, PassError> {
         let [Some(input), Some(scale), Some(bias)] = node.inputs[..] else { return Ok(false) };
         let rank = self.shape(input).len();
-        if !self.is_packed(input) || self.graph.tensor_type(input).dtype != DataType::F32 {
+        if !self.is_packed(input) || self.graph.tensor_type(input).dtype != self.working {
             return Ok(false);
         }
         // The scale's filler is zero, and so is the result's, where the deviation is a number above zero.
@@ -40,7 +40,7 @@ impl Layout<'_> {
         let centered = self.binary_of(node, BinaryFunction::Subtract, x, mean)?;
         let squares = self.binary_of(node, BinaryFunction::Multiply, centered, centered)?;
         let variance = self.mean(node, squares, rank)?;
-        let epsilon = Tensor::from_f64(DataType::F32, [1], &[own.epsilon]).map_err(|error| {
+        let epsilon = Tensor::from_f64(self.working, [1], &[own.epsilon]).map_err(|error| {
             PassError::Constant { node: node.name.clone(), source: error.into() }
         })?;
         let epsilon = self.rewriter.constant(&node.name, epsilon);

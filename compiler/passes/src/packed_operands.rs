@@ -26,7 +26,7 @@ pub(crate) struct ConstantOperands<'a> {
 
 impl<'a> ConstantOperands<'a> {
     /// `None` where a node's operands are others.
-    pub(crate) fn of(graph: &'a Graph, node: &Node<Op>) -> Option<Self> {
+    pub(crate) fn of(graph: &'a Graph, node: &Node<Op>, working: DataType) -> Option<Self> {
         let input = node.inputs[0]?;
         let weights = graph.constant(node.inputs[1]?)?;
         let bias = match node.inputs.get(2).copied().flatten() {
@@ -34,7 +34,7 @@ impl<'a> ConstantOperands<'a> {
             Some(bias) => Some(graph.constant(bias)?),
         };
         let TensorType { dtype, shape } = graph.tensor_type(input);
-        (matches!(dtype, DataType::F32 | DataType::I32) && shape.len() > 2).then_some(Self {
+        ((*dtype == working || *dtype == DataType::I32) && shape.len() > 2).then_some(Self {
             input,
             weights,
             bias,

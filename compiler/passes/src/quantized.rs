@@ -45,7 +45,7 @@ impl Scaled {
         let cast = &graph.nodes()[graph.producer(number)?];
         let integers = cast.operation.downcast::<Cast>().and(cast.inputs[0])?;
         let fits = times.function == BinaryFunction::Multiply
-            && graph.tensor_type(value).dtype == DataType::F32
+            && matches!(graph.tensor_type(value).dtype, DataType::F32 | DataType::F64)
             && graph.tensor_type(integers).dtype == DataType::I32
             && graph.tensor_type(integers).shape == graph.tensor_type(value).shape;
         fits.then_some(Self { integers, scale })
@@ -112,8 +112,9 @@ impl Product {
         let integers = rewriter.value(self.left.integers);
         let weights = rewriter.constant(name, self.weights.clone());
         let sums = rewriter.add_simple(name, node.operation.clone(), &[integers, weights])?;
-        let sums = rewriter.add_simple(name, Cast { to: DataType::F32 }, &[sums])?;
         let left = rewriter.value(self.left.scale);
+        let to = rewriter.target().tensor_type(left).dtype;
+        let sums = rewriter.add_simple(name, Cast { to }, &[sums])?;
         let left = rewriter.add_simple(name, Reshape { shape: vec![1] }, &[left])?;
         let right = rewriter.value(self.right.scale);
         let right = rewriter.add_simple(name, Reshape { shape: self.scales.clone() }, &[right])?;

@@ -30,12 +30,13 @@ fn reciprocals(graph: &Graph, node: &Node<Op>) -> Option<(ValueId, Tensor)> {
     let division = node.operation.downcast::<Binary>()?;
     let (left, right) = (node.inputs[0]?, node.inputs[1]?);
     let divisor = graph.constant(right)?;
-    if division.function != BinaryFunction::Divide || divisor.dtype() != DataType::F32 {
+    let working = matches!(divisor.dtype(), DataType::F32 | DataType::F64);
+    if division.function != BinaryFunction::Divide || !working {
         return None;
     }
     let values: Vec<f64> = divisor.to_f64().into_iter().map(f64::recip).collect();
     let normal = values.iter().all(|value| (*value as f32).is_normal());
-    let reciprocals = Tensor::from_f64(DataType::F32, divisor.shape().to_vec(), &values).ok()?;
+    let reciprocals = Tensor::from_f64(divisor.dtype(), divisor.shape().to_vec(), &values).ok()?;
     normal.then_some((left, reciprocals))
 }
 

@@ -84,7 +84,8 @@ impl Taps {
         let Some(weights) = graph.constant(w) else { return Ok(None) };
         let [input, results] = [x, node.outputs[0]].map(|own| &graph.tensor_type(own).shape[2..]);
         let kernel = &weights.shape()[2..];
-        if weights.dtype() != DataType::F32 || !convolution.window.is_padded() {
+        let working = matches!(weights.dtype(), DataType::F32 | DataType::F64);
+        if !working || !convolution.window.is_padded() {
             return Ok(None);
         }
         let window = &convolution.window;

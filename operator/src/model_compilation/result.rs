@@ -99,10 +99,16 @@ fn seconds(seconds: f64) -> Duration {
 /// The error against the reference; what is not a number has no form in the API and is left out.
 fn correctness(report: &Termination) -> Option<CorrectnessStatus> {
     let correctness = report.correctness.as_ref()?;
+    let kernels = correctness.kernels.as_ref();
+    let count = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
     Some(CorrectnessStatus {
         max_abs: Decimal::from_f64(correctness.max_abs)?,
         max_rel: Decimal::from_f64(correctness.max_rel)?,
         passed: correctness.passed,
+        kernels: kernels.map(|kernels| count(kernels.checked)),
+        kernel_error: kernels.and_then(|kernels| Decimal::from_f64(kernels.worst_error)),
+        steps_off: kernels.map(|kernels| count(kernels.steps_off)),
+        executed_by: correctness.executed_by.clone(),
     })
 }
 

@@ -117,7 +117,9 @@ fn conditions(status: &mut ModelCompilationStatus, generation: Option<i64>, now:
     ];
     let verified = verified(&status.targets);
     let tuned = tuned(&status.targets, finished);
-    for (kind, state, reason, message) in list.into_iter().chain([verified, tuned]) {
+    let found = [&verified, &tuned];
+    let found = found.map(|(kind, state, reason, message)| (*kind, *state, *reason, &**message));
+    for (kind, state, reason, message) in list.into_iter().chain(found) {
         // A long message is said once where people look, and where kstatus does.
         let said = kind == READY || state == State::True || [VERIFIED, TUNED].contains(&kind);
         let message = if said { message } else { "" };
@@ -125,27 +127,47 @@ fn conditions(status: &mut ModelCompilationStatus, generation: Option<i64>, now:
     }
 }
 
-type Row = (&'static str, State, &'static str, &'static str);
+type Row = (&'static str, State, &'static str, String);
 
 fn verified(targets: &[TargetStatus]) -> Row {
     let checked = |passed: bool| {
         move |target: &TargetStatus| target.correctness.as_ref().map(|c| c.passed) == Some(passed)
     };
     if targets.iter().any(checked(false)) {
-        (VERIFIED, State::False, "CorrectnessBreach", "a target's answers are out of tolerance")
+        let message = "a target's answers are out of tolerance".to_owned();
+        (VERIFIED, State::False, "CorrectnessBreach", message)
     } else if targets.iter().all(checked(true)) {
-        (VERIFIED, State::True, "Passed", "every target's answers are within tolerance")
+        (VERIFIED, State::True, "Passed", how_verified(targets))
     } else {
-        (VERIFIED, State::Unknown, "NotChecked", "not every target has been checked")
+        (VERIFIED, State::Unknown, "NotChecked", "not every target has been checked".to_owned())
     }
+}
+
+/// How the targets were verified, all of which passed.
+fn how_verified(targets: &[TargetStatus]) -> String {
+    let correctness = || targets.iter().filter_map(|target| target.correctness.as_ref());
+    let kernels: i64 = correctness().filter_map(|found| found.kernels).sum();
+    let off: i64 = correctness().filter_map(|found| found.steps_off).sum();
+    let mut message = "every target's answers are within tolerance".to_owned();
+    if kernels > 0 {
+        message.push_str(&format!("; {kernels} kernels agree with the reference one by one"));
+    }
+    if off > 0 {
+        message
+            .push_str(&format!(", {off} elements a step off where the reference lies between two"));
+    }
+    if kernels > 0 && correctness().any(|found| found.kernels.is_none()) {
+        message.push_str("; some targets were compared end to end only");
+    }
+    message
 }
 
 fn tuned(targets: &[TargetStatus], finished: bool) -> Row {
     if targets.iter().all(|target| target.tuned) {
-        (TUNED, State::True, "Tuned", "every target was tuned")
+        (TUNED, State::True, "Tuned", "every target was tuned".to_owned())
     } else if finished {
-        (TUNED, State::False, "NotTuned", "not every target was tuned")
+        (TUNED, State::False, "NotTuned", "not every target was tuned".to_owned())
     } else {
-        (TUNED, State::Unknown, "NotFinished", "the work is not finished")
+        (TUNED, State::Unknown, "NotFinished", "the work is not finished".to_owned())
     }
 }

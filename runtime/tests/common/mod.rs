@@ -150,6 +150,7 @@ pub fn affine(rows: usize) -> Manifest {
             weights_bytes: 2 * row as u64,
             arena_bytes: 64 + all as u64,
             scratch_bytes_per_thread: row as u64,
+            recipe: None,
             steps: vec![
                 step(
                     "scale",

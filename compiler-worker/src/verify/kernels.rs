@@ -1,0 +1,178 @@
+//! Every kernel of an artifact by itself: it gets the reference's values as operands, through the
+//! artifact's own code, weights and offsets, and what it stores is compared with what the reference gives.
+
+use std::error::Error;
+
+use hone_artifact::{Slot, Variant};
+use hone_driver::{Evaluation, MappedCall, NodeId, StepMap, Tensor, ValueId};
+use hone_runtime::{RunError, StepArgument};
+
+use super::decisions::{CHOSEN_PER_OTHER, decisions, steps};
+use super::tolerance::{Beyond, Bound, Compared, compare};
+use crate::compiler::reference_failed;
+use crate::failure::{Failure, Result};
+use crate::work::executor::Executor;
+
+/// What checking one kernel call gave, over all samples.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct KernelCheck {
+    /// Position of its first step.
+    pub step: usize,
+    /// The symbol of its first function.
+    pub kernel: String,
+    /// Names of the nodes that it computes.
+    pub nodes: Vec<String>,
+    /// Elements compared.
+    pub elements: u64,
+    /// Largest error relative to what the element's may be; above 1 the kernel is wrong.
+    pub error: f64,
+    /// Elements that are beyond their bound because the kernel decided otherwise by a last bit.
+    pub steps_off: u64,
+    /// What is wrong, at the first sample where something is.
+    pub fault: Option<String>,
+}
+
+/// No check of any call yet.
+pub fn unchecked(map: &StepMap, variant: &Variant) -> Vec<KernelCheck> {
+    let check = |call: &MappedCall| {
+        let step = &variant.steps[call.steps.start];
+        KernelCheck {
+            step: call.steps.start,
+            kernel: step.kernel.clone(),
+            nodes: step.nodes.clone(),
+            ..KernelCheck::default()
+        }
+    };
+    map.calls.iter().map(check).collect()
+}
+
+/// Checks all kernels on one sample, adds to `checks` (one for each call), and returns the outputs of the
+/// prepared graph.
+///
+/// # Errors
+/// A reference that cannot be computed; an executor that fails.
+pub fn check(
+    map: &StepMap,
+    variant: &Variant,
+    inputs: &[Tensor],
+    executor: &mut dyn Executor,
+    checks: &mut [KernelCheck],
+) -> Result<Vec<Tensor>> {
+    let failed = |error| reference_failed(Box::new(error));
+    let mut evaluation = Evaluation::new(&map.graph, inputs).map_err(failed)?;
+    for value in map.calls.iter().flat_map(|call| &call.parameters) {
+        evaluation.keep(*value);
+    }
+    let mut calls = map.calls.iter().zip(checks).peekable();
+    for node in map.graph.nodes().ids() {
+        evaluation.compute(node).map_err(failed)?;
+        let is_next = |(call, _): &(&MappedCall, _)| call.nodes.last() == Some(&node);
+        while let Some((call, check)) = calls.next_if(|next| is_next(next)) {
+            check_call(map, call, variant, &evaluation, executor, check)?;
+            call.parameters.iter().for_each(|value| evaluation.release(*value));
+        }
+    }
+    Ok(evaluation.outputs())
+}
+
+fn check_call(
+    map: &StepMap,
+    call: &MappedCall,
+    variant: &Variant,
+    evaluation: &Evaluation<'_>,
+    executor: &mut dyn Executor,
+    check: &mut KernelCheck,
+) -> Result<()> {
+    let computed = |value: ValueId| {
+        let missing = || Failure::internal("the reference lost a value that a kernel reads");
+        evaluation.value(value).ok_or_else(missing)
+    };
+    let step = &variant.steps[call.steps.start];
+    let mut results = Vec::new();
+    for value in &call.parameters[call.inputs..] {
+        // Nothing of what is wanted may lie there before.
+        results.push(computed(*value)?.bytes().iter().map(|byte| !byte).collect::<Vec<u8>>());
+    }
+    let temporaries = &step.arguments[call.parameters.len()..];
+    let poison: Vec<Vec<u8>> =
+        temporaries.iter().map(|argument| vec![0xFF; argument.bytes as usize]).collect();
+    let mut arguments = Vec::with_capacity(step.arguments.len());
+    for (value, argument) in call.parameters[..call.inputs].iter().zip(&step.arguments) {
+        arguments.push(match argument.slot {
+            Slot::Weight { .. } => StepArgument::Leave,
+            _ => StepArgument::Fill(computed(*value)?.bytes()),
+        });
+    }
+    arguments.extend(results.iter_mut().map(|bytes| StepArgument::Exchange(bytes)));
+    arguments.extend(poison.iter().map(|bytes| StepArgument::Fill(bytes)));
+    match executor.run_steps(call.steps.clone(), &mut arguments) {
+        Err(failure) if is_stray(&failure) => {
+            check.fail("it stores outside of its buffers".to_owned());
+            return Ok(());
+        }
+        other => other?,
+    }
+    drop(arguments);
+    for (value, bytes) in call.parameters[call.inputs..].iter().zip(results) {
+        let want = computed(*value)?;
+        let got = Tensor::from_bytes(want.tensor_type().clone(), bytes)
+            .map_err(|error| reference_failed(Box::new(error)))?;
+        let bound = Bound::of(&map.graph, &call.nodes, want.dtype());
+        let compared = compare(&got, want, bound);
+        check.elements += want.tensor_type().elements() as u64;
+        check.error = check.error.max(compared.within);
+        if !compared.beyond.is_empty() {
+            judge(map, call, *value, evaluation, (want, &compared), check);
+        }
+    }
+    Ok(())
+}
+
+/// Whether elements beyond their bound are decisions the other way, few enough.
+fn judge(
+    map: &StepMap,
+    call: &MappedCall,
+    output: ValueId,
+    evaluation: &Evaluation<'_>,
+    (want, compared): (&Tensor, &Compared),
+    check: &mut KernelCheck,
+) {
+    let nodes: &[NodeId] = &call.nodes;
+    let decided = decisions(&map.graph, nodes);
+    let lookup = |value: ValueId| evaluation.value(value).cloned();
+    let values = want.to_f64();
+    let steps = match decided.is_empty() {
+        true => None,
+        false => steps(&map.graph, nodes, &decided, output, &values, &lookup),
+    };
+    let name = &map.graph.values()[output].name;
+    let (count, elements) = (compared.beyond.len(), values.len());
+    let explained = |element: &&Beyond| {
+        let size = steps.as_ref().map_or(0.0, |steps| steps.sizes[element.index]);
+        size > 0.0 && element.error() <= size * (1.0 + 1e-4) + element.bound
+    };
+    let chooses = steps.as_ref().is_some_and(|steps| steps.chooses);
+    let few = chooses && count <= (elements / CHOSEN_PER_OTHER).max(1);
+    match compared.beyond.iter().find(|element| !explained(element)).filter(|_| !few) {
+        None => check.steps_off += count as u64,
+        Some(Beyond { index, bound, got, want }) => {
+            let error = (got - want).abs() / bound;
+            check.error = check.error.max(if error.is_nan() { f64::INFINITY } else { error });
+            check.fail(format!(
+                "{count} of {elements} elements of '{name}' differ, and rounding does not explain element {index}: {got} where the reference gives {want}, and may differ by {bound:.1e}"
+            ));
+        }
+    }
+}
+
+impl KernelCheck {
+    fn fail(&mut self, fault: String) {
+        self.fault.get_or_insert(fault);
+        self.error = self.error.max(1.0 + f64::EPSILON);
+    }
+}
+
+fn is_stray(failure: &Failure) -> bool {
+    let cause = failure.source().and_then(|cause| cause.downcast_ref::<RunError>());
+    matches!(cause, Some(RunError::Stray { .. }))
+}

@@ -1,0 +1,201 @@
+//! A model with its `f32` arithmetic lifted to `f64`: how passes are checked on models that round to
+//! integers. There a last bit of `f32` decides whether a value becomes 3 or 4, and what follows differs by
+//! whole steps although both are right. In `f64` the same decision is taken but for exact ties.
+//!
+//! Exact ties are common (an average of four equal steps lies between two), and a pass that multiplies by
+//! a reciprocal may turn them around even in `f64`. So constants are moved by a millionth of themselves,
+//! differently for each kind of use, which leaves no ties; whole numbers and powers of two stay, with them
+//! arithmetic is exact.
+
+use hone_graph::{Definition, InferError, Node, Operation, ValueId};
+use hone_ops::{Cast, Graph, Op, Unary, UnaryFunction};
+use hone_types::{DataType, Id, Tensor, TensorError, TensorType};
+use std::collections::HashMap;
+use thiserror::Error;
+
+/// Why a model cannot be lifted.
+#[derive(Debug, Error)]
+pub enum LiftError {
+    /// An operator refuses `f64`.
+    #[error("node '{node}' has no f64 form")]
+    Node {
+        /// Name of the node.
+        node: String,
+        /// Why.
+        source: InferError,
+    },
+    /// A constant cannot be converted.
+    #[error("a constant has no f64 form")]
+    Constant(#[from] TensorError),
+}
+
+/// Whether a model rounds floating-point numbers to whole ones of which a last bit decides: by `round`, or by
+/// a cast to an integer of 8 or 16 bits.
+pub fn rounds_to_integers(graph: &Graph) -> bool {
+    graph.nodes().iter().any(|(_, node)| {
+        let from = node.inputs.first().copied().flatten();
+        let is_float = from.is_some_and(|value| graph.tensor_type(value).dtype.is_float());
+        let cast = node.operation.downcast::<Cast>();
+        let narrow = cast.is_some_and(|cast| cast.to.is_integer() && cast.to.bytes() <= 2);
+        let round = node.operation.downcast::<Unary>();
+        is_float && (narrow || round.is_some_and(|unary| unary.function == UnaryFunction::Round))
+    })
+}
+
+/// The model with every `f32` value as `f64`, and its constants moved a little (see the module's head).
+pub fn lift(graph: &Graph) -> Result<Graph, LiftError> {
+    let mut lifted = Graph::new();
+    let mut values: HashMap<ValueId, ValueId> = HashMap::new();
+    let mut constants: HashMap<(ValueId, &'static str, usize), ValueId> = HashMap::new();
+    for port in graph.inputs() {
+        let TensorType { dtype, shape } = graph.tensor_type(port.value).clone();
+        let input = lifted.add_input(&port.name, TensorType::new(wide(dtype), shape));
+        values.insert(port.value, input);
+    }
+    for (_, node) in graph.nodes().iter() {
+        let name = Operation::name(&node.operation);
+        let mut inputs = Vec::with_capacity(node.inputs.len());
+        for (place, input) in node.inputs.iter().enumerate() {
+            inputs.push(match input {
+                None => None,
+                Some(value) => Some(match graph.constant(*value) {
+                    None => values[value],
+                    Some(tensor) => match constants.get(&(*value, name, place)) {
+                        Some(known) => *known,
+                        None => {
+                            let moved = moved(tensor, seed(*value, name, place))?;
+                            let added = lifted.add_constant(&graph.values()[*value].name, moved);
+                            constants.insert((*value, name, place), added);
+                            added
+                        }
+                    },
+                }),
+            });
+        }
+        let outputs = lifted
+            .add_node(&node.name, lifted_operation(node), &inputs)
+            .map_err(|source| LiftError::Node { node: node.name.clone(), source })?;
+        values.extend(node.outputs.iter().copied().zip(outputs));
+    }
+    for port in graph.outputs() {
+        let value = match graph.constant(port.value) {
+            Some(tensor) => lifted.add_constant(&port.name, lift_tensor(tensor)?),
+            None => values[&port.value],
+        };
+        lifted.add_output(&port.name, value);
+    }
+    Ok(lifted)
+}
+
+/// A tensor with `f32` elements as `f64`; others as they are.
+pub fn lift_tensor(tensor: &Tensor) -> Result<Tensor, TensorError> {
+    match tensor.dtype() {
+        DataType::F32 => Tensor::from_f64(DataType::F64, tensor.shape(), &tensor.to_f64()),
+        _ => Ok(tensor.clone()),
+    }
+}
+
+/// Whether two graphs have the same nodes on the same values, one in `f32` and the other lifted before the
+/// passes, and constants that differ by no more than rounding and lifting explain.
+///
+/// # Errors
+/// What differs first, in words.
+pub fn same_structure(graph: &Graph, lifted: &Graph) -> Result<(), String> {
+    if graph.nodes().len() != lifted.nodes().len() {
+        let (ours, theirs) = (graph.nodes().len(), lifted.nodes().len());
+        return Err(format!("{ours} nodes instead of {theirs}"));
+    }
+    for ((_, node), (_, other)) in graph.nodes().iter().zip(lifted.nodes().iter()) {
+        let differs = |what: &str| Err(format!("node '{}' has {what}", node.name));
+        if lifted_operation(node) != other.operation || node.inputs.len() != other.inputs.len() {
+            return differs("another operation");
+        }
+        for (input, other) in node.inputs.iter().zip(&other.inputs) {
+            let same = match (input, other) {
+                (None, None) => true,
+                (Some(a), Some(b)) => same_value(graph, *a, lifted, *b),
+                _ => false,
+            };
+            if !same {
+                return differs("another input");
+            }
+        }
+    }
+    let same = graph.outputs().iter().zip(lifted.outputs());
+    match same.clone().all(|(a, b)| same_value(graph, a.value, lifted, b.value)) {
+        true => Ok(()),
+        false => Err("another output".to_owned()),
+    }
+}
+
+fn wide(dtype: DataType) -> DataType {
+    if dtype == DataType::F32 { DataType::F64 } else { dtype }
+}
+
+fn lifted_operation(node: &Node<Op>) -> Op {
+    match node.operation.downcast::<Cast>() {
+        Some(cast) => Cast { to: wide(cast.to) }.into(),
+        None => node.operation.clone(),
+    }
+}
+
+fn same_value(graph: &Graph, a: ValueId, lifted: &Graph, b: ValueId) -> bool {
+    match (&graph.values()[a].definition, &lifted.values()[b].definition) {
+        (Definition::Constant(a), Definition::Constant(b)) => same_constant(a, b),
+        (Definition::Input(a), Definition::Input(b)) => a == b,
+        (Definition::Output(a, i), Definition::Output(b, j)) => a.index() == b.index() && i == j,
+        _ => false,
+    }
+}
+
+/// Constants may differ by the rounding of what was folded and by what [`lift`] moves; integers that were
+/// folded out of floating-point numbers by one step, at one of a thousand elements.
+fn same_constant(tensor: &Tensor, lifted: &Tensor) -> bool {
+    if tensor.shape() != lifted.shape() || wide(tensor.dtype()) != lifted.dtype() {
+        return false;
+    }
+    if tensor.bytes() == lifted.bytes() {
+        return true;
+    }
+    let (a, b) = (tensor.to_f64(), lifted.to_f64());
+    let largest =
+        b.iter().map(|value| value.abs()).filter(|own| own.is_finite()).fold(0.0, f64::max);
+    if !tensor.dtype().is_float() {
+        let apart = a.iter().zip(&b).filter(|(a, b)| a != b);
+        let steps = a.iter().zip(&b).all(|(a, b)| (a - b).abs() <= 1.0);
+        return steps && apart.count() <= (a.len() / 1000).max(1);
+    }
+    let near = |(a, b): (&f64, &f64)| {
+        a == b || (a.is_nan() && b.is_nan()) || (a - b).abs() <= 3e-5 * b.abs() + 3e-6 * largest
+    };
+    a.iter().zip(&b).all(near)
+}
+
+/// A number that depends on a constant and on how it is used.
+fn seed(value: ValueId, operation: &str, place: usize) -> u64 {
+    let mut hash = 0xcbf2_9ce4_8422_2325u64;
+    let numbers = [value.index() as u64, place as u64];
+    let bytes = operation.bytes().map(u64::from);
+    for number in numbers.into_iter().chain(bytes) {
+        hash = (hash ^ number).wrapping_mul(0x0000_0100_0000_01b3);
+    }
+    hash ^ (hash >> 31)
+}
+
+/// An `f32` constant as `f64`, moved by between half and one and a half millionths.
+fn moved(tensor: &Tensor, seed: u64) -> Result<Tensor, TensorError> {
+    if tensor.dtype() != DataType::F32 {
+        return Ok(tensor.clone());
+    }
+    let fraction = (seed % 1_000_003) as f64 / 1_000_003.0;
+    let factor = 1.0 + (0.5 + fraction) * 1e-6;
+    let exact = |value: f64| {
+        let whole = value.fract() == 0.0;
+        let power_of_two = value.to_bits() & ((1 << 52) - 1) == 0;
+        whole || power_of_two || !value.is_finite()
+    };
+    let values: Vec<f64> = tensor.to_f64();
+    let values: Vec<f64> =
+        values.into_iter().map(|value| if exact(value) { value } else { value * factor }).collect();
+    Tensor::from_f64(DataType::F64, tensor.shape(), &values)
+}

@@ -1,0 +1,134 @@
+//! What the buffers of an artifact's steps hold: passes, fusion and lowering are done again, without
+//! making code, and laid beside the step table.
+
+use crate::kernels::{Call, Lowering, lower_groups, symbol_stem};
+use crate::storage::Storage;
+use crate::{CompileError, Options, prepare};
+use hone_artifact::{Access, Step};
+use hone_graph::{NodeId, ValueId};
+use hone_ops::Graph;
+use hone_passes::fuse;
+use std::ops::Range;
+use thiserror::Error;
+
+/// Which value of the prepared graph each argument of the artifact's steps is.
+#[derive(Debug)]
+pub struct StepMap {
+    /// The graph after all passes.
+    pub graph: Graph,
+    /// The kernel calls in order; their steps cover the step table.
+    pub calls: Vec<MappedCall>,
+    /// For each value of the graph, by index, the one whose memory it is: itself, unless it only gives
+    /// another shape to it.
+    pub roots: Vec<ValueId>,
+}
+
+/// One call of a kernel.
+#[derive(Clone, Debug)]
+pub struct MappedCall {
+    /// Its steps: one for each function of the kernel. All of them have the same arguments.
+    pub steps: Range<usize>,
+    /// The nodes that it computes, in topological order.
+    pub nodes: Vec<NodeId>,
+    /// The value of each of the first arguments; those that follow are temporaries.
+    pub parameters: Vec<ValueId>,
+    /// How many of them are read; the others are written.
+    pub inputs: usize,
+}
+
+/// Why a step table cannot be laid beside a model.
+#[derive(Debug, Error)]
+pub enum StepMapError {
+    /// The model cannot be compiled under these options.
+    #[error("the model cannot be prepared again")]
+    Compile(#[from] CompileError),
+    /// The step table is that of another compiler, or of other options.
+    #[error(
+        "step {step} of the artifact is not what this compiler makes of the model: {found} instead of {expected}"
+    )]
+    Differs {
+        /// Position of the step.
+        step: usize,
+        /// What this compiler makes.
+        expected: String,
+        /// What the artifact has.
+        found: String,
+    },
+}
+
+/// Lays `steps`, of an artifact that was compiled from `imported` with `options`, beside the graph.
+pub fn map_steps(
+    imported: &Graph,
+    options: &Options,
+    steps: &[Step],
+) -> Result<StepMap, StepMapError> {
+    let graph = prepare(imported, options)?;
+    let groups = fuse(&graph);
+    let Lowering { calls, aliases, .. } = lower_groups(&graph, &groups)?;
+    let storage = Storage::new(&graph, &aliases);
+    let roots = graph.values().ids().map(|value| storage.root(value)).collect();
+    let mut mapped = Vec::with_capacity(calls.len());
+    let mut next = 0;
+    for call in calls {
+        let range = steps_of(&call, steps, next)?;
+        check_arguments(&graph, &call, &steps[next], next)?;
+        next = range.end;
+        let nodes = groups[call.group].nodes.clone();
+        let Call { parameters, inputs, .. } = call;
+        mapped.push(MappedCall { steps: range, nodes, parameters, inputs });
+    }
+    match steps.get(next) {
+        None => Ok(StepMap { graph, calls: mapped, roots }),
+        Some(extra) => Err(differs(next, "the end", &extra.kernel)),
+    }
+}
+
+/// The steps of a call, which begin at `first`.
+fn steps_of(call: &Call, steps: &[Step], first: usize) -> Result<Range<usize>, StepMapError> {
+    let stem = symbol_stem(call.kernel);
+    let expected = || format!("kernel {stem} of {}", call.nodes.join(", "));
+    let matches = |index: usize, symbol: &str| {
+        steps.get(index).is_some_and(|step| step.kernel == symbol && step.nodes == call.nodes)
+    };
+    if matches(first, &stem) {
+        return Ok(first..first + 1);
+    }
+    let mut end = first;
+    while matches(end, &format!("{stem}_{}", end - first)) {
+        end += 1;
+    }
+    let same = |pair: &[Step]| pair[0].arguments == pair[1].arguments;
+    if end > first && steps[first..end].windows(2).all(same) {
+        return Ok(first..end);
+    }
+    let found =
+        steps.get(first).map(|step| format!("{} of {}", step.kernel, step.nodes.join(", ")));
+    Err(differs(first, &expected(), &found.unwrap_or_else(|| "the end".to_owned())))
+}
+
+/// Whether a step has an argument for each parameter of a call, of its value's size, read or written as
+/// the call does.
+fn check_arguments(
+    graph: &Graph,
+    call: &Call,
+    step: &Step,
+    index: usize,
+) -> Result<(), StepMapError> {
+    let outputs = call.parameters.len() - call.inputs;
+    for (place, value) in call.parameters.iter().enumerate() {
+        let bytes = graph.tensor_type(*value).bytes() as u64;
+        let reads = place < call.inputs;
+        let fits = step.arguments.get(place).is_some_and(|argument| {
+            argument.bytes == bytes && (argument.access == Access::Read) == reads
+        });
+        if !fits {
+            let expected = format!("{} inputs and {outputs} outputs", call.inputs);
+            return Err(differs(index, &expected, &format!("another argument {place}")));
+        }
+    }
+    Ok(())
+}
+
+fn differs(step: usize, expected: &str, found: &str) -> StepMapError {
+    StepMapError::Differs { step, expected: expected.to_owned(), found: found.to_owned() }
+}

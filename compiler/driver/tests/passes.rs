@@ -1,0 +1,181 @@
+//! Every pass keeps a model's answers: the graph is evaluated after each, and the first that changes them is
+//! named. A model that rounds to integers is computed in `f64` (see `hone_driver::lift`).
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use hone_driver::{
+    DataType, Graph, Options, Target, Tensor, TensorType, ValueId, evaluate, lift, lift_tensor,
+    prepare_exactly, rounds_to_integers, same_structure,
+};
+use hone_ops::{
+    BatchNormalization, Binary, BinaryFunction, Cast, Convolution, MatMul, Op, Pool, PoolKind,
+    Unary, UnaryFunction, Window,
+};
+
+struct Net {
+    graph: Graph,
+    state: u64,
+}
+
+impl Net {
+    fn new(shape: &[usize]) -> (Self, ValueId) {
+        let mut net = Self { graph: Graph::new(), state: 3 };
+        let x = net.graph.add_input("x", TensorType::new(DataType::F32, shape));
+        (net, x)
+    }
+
+    fn node(&mut self, operation: impl Into<Op>, inputs: &[ValueId]) -> ValueId {
+        let inputs: Vec<Option<ValueId>> = inputs.iter().copied().map(Some).collect();
+        let name = format!("node{}", self.graph.nodes().len());
+        self.graph.add_node(name, operation.into(), &inputs).unwrap()[0]
+    }
+
+    fn random(&mut self, dtype: DataType, shape: &[usize], least: f64, most: f64) -> Tensor {
+        let mut next = || {
+            self.state = self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(99);
+            least + (self.state >> 33) as f64 / f64::from(1u32 << 31) * (most - least)
+        };
+        let values: Vec<f64> = (0..shape.iter().product()).map(|_| next()).collect();
+        Tensor::from_f64(dtype, shape, &values).unwrap()
+    }
+
+    fn constant(&mut self, dtype: DataType, shape: &[usize], least: f64, most: f64) -> ValueId {
+        let tensor = self.random(dtype, shape, least, most);
+        self.graph.add_constant("constant", tensor)
+    }
+
+    fn by(&mut self, function: BinaryFunction, left: ValueId, dtype: DataType, by: f64) -> ValueId {
+        let number = Tensor::from_f64(dtype, [1], &[by]).unwrap();
+        let number = self.graph.add_constant("number", number);
+        self.node(Binary::new(function), &[left, number])
+    }
+
+    /// Rounds to bytes and back.
+    fn through_bytes(&mut self, x: ValueId, scale: f64) -> ValueId {
+        let x = self.by(BinaryFunction::Divide, x, DataType::F32, scale);
+        let x = self.node(Unary::new(UnaryFunction::Round), &[x]);
+        let x = self.by(BinaryFunction::Add, x, DataType::F32, 120.0);
+        let x = self.by(BinaryFunction::Maximum, x, DataType::F32, 0.0);
+        let x = self.by(BinaryFunction::Minimum, x, DataType::F32, 255.0);
+        let bytes = self.node(Cast { to: DataType::U8 }, &[x]);
+        self.dequantized(bytes, 120.0, scale)
+    }
+
+    fn dequantized(&mut self, bytes: ValueId, zero: f64, scale: f64) -> ValueId {
+        let x = self.node(Cast { to: DataType::I32 }, &[bytes]);
+        let x = self.by(BinaryFunction::Subtract, x, DataType::I32, zero);
+        let x = self.node(Cast { to: DataType::F32 }, &[x]);
+        self.by(BinaryFunction::Multiply, x, DataType::F32, scale)
+    }
+
+    fn convolution(&mut self, x: ValueId, weights: ValueId) -> ValueId {
+        let window = Window { pads_begin: vec![1, 1], pads_end: vec![1, 1], ..Window::plain(2) };
+        self.node(Convolution { window, groups: 1 }, &[x, weights])
+    }
+
+    fn output(mut self, value: ValueId) -> Graph {
+        self.graph.add_output("y", value);
+        self.graph
+    }
+}
+
+fn convolutions() -> Graph {
+    let (mut net, x) = Net::new(&[1, 32, 12, 12]);
+    let weights = net.constant(DataType::F32, &[64, 32, 3, 3], -0.1, 0.1);
+    let mut y = net.convolution(x, weights);
+    let mut of = |least| net.constant(DataType::F32, &[64], least, 1.0);
+    let [scale, shift, mean, variance] = [of(0.5), of(-1.0), of(-1.0), of(0.5)];
+    let normalize = BatchNormalization { epsilon: 1e-5 };
+    y = net.node(normalize, &[y, scale, shift, mean, variance]);
+    y = net.node(Unary::new(UnaryFunction::Relu), &[y]);
+    let weights = net.constant(DataType::F32, &[24, 64, 3, 3], -0.1, 0.1);
+    y = net.convolution(y, weights);
+    y = net.by(BinaryFunction::Divide, y, DataType::F32, 3.0);
+    let right = net.constant(DataType::F32, &[12, 40], -1.0, 1.0);
+    y = net.node(MatMul {}, &[y, right]);
+    net.output(y)
+}
+
+/// Quantized convolutions, with a pool between them whose sums lie exactly between two steps one time in
+/// four.
+fn quantized() -> Graph {
+    let (mut net, x) = Net::new(&[1, 16, 12, 12]);
+    let mut y = net.through_bytes(x, 0.011);
+    for _ in 0..3 {
+        let weights = net.constant(DataType::I8, &[16, 16, 3, 3], -127.0, 127.0);
+        let weights = net.dequantized(weights, 0.0, 0.003);
+        y = net.convolution(y, weights);
+        y = net.through_bytes(y, 0.05);
+        let (kernel, window) = (vec![2, 2], Window::plain(2));
+        let pool = Pool { kind: PoolKind::Average, kernel, window, count_padding: false };
+        y = net.node(pool, &[y]);
+        y = net.through_bytes(y, 0.05);
+    }
+    net.output(y)
+}
+
+fn largest_error(got: &Tensor, want: &Tensor) -> f64 {
+    let (got, want) = (got.to_f64(), want.to_f64());
+    let largest = want.iter().map(|own| own.abs()).fold(0.0, f64::max);
+    let errors = got.iter().zip(&want).map(|(got, want)| (got - want).abs());
+    errors.fold(0.0, f64::max) / largest
+}
+
+/// Evaluates the graph after each pass, for processors with and without products of bytes.
+fn check(graph: &Graph) {
+    let (mut net, _) = Net::new(&[1]);
+    let input = graph.tensor_type(graph.inputs()[0].value).shape.clone();
+    let input = net.random(DataType::F32, &input, -1.0, 1.0);
+    let rounds = rounds_to_integers(graph);
+    let (checked, input, working, bound) = match rounds {
+        true => (lift(graph).unwrap(), lift_tensor(&input).unwrap(), DataType::F64, 1e-9),
+        false => (graph.clone(), input, DataType::F32, 1e-5),
+    };
+    let want = evaluate(&checked, std::slice::from_ref(&input)).unwrap().remove(0);
+    for cpu in ["x86-64-v3", "cascadelake"] {
+        let target = Target::for_platform("linux", "amd64", cpu).unwrap();
+        let options = Options::new(target);
+        let mut passes = 0;
+        let prepared = prepare_exactly(&checked, &options, working, &mut |pass, graph| {
+            let got = evaluate(graph, std::slice::from_ref(&input)).unwrap().remove(0);
+            let error = largest_error(&got, &want);
+            assert!(error <= bound, "{cpu}: the pass '{pass}' changes answers by {error:.1e}");
+            passes += 1;
+        });
+        assert!(passes > 10);
+        let compiled = prepare_exactly(graph, &options, DataType::F32, &mut |_, _| {}).unwrap();
+        if rounds {
+            same_structure(&compiled, &prepared.unwrap()).unwrap();
+        }
+    }
+}
+
+#[test]
+fn passes_keep_the_answers_of_convolutions() {
+    check(&convolutions());
+}
+
+#[test]
+fn passes_keep_the_answers_of_a_quantized_model() {
+    let graph = quantized();
+    assert!(rounds_to_integers(&graph));
+    check(&graph);
+}
+
+#[test]
+fn a_constant_that_differs_is_noticed() {
+    let graph = quantized();
+    let options = Options::new(Target::for_platform("linux", "amd64", "cascadelake").unwrap());
+    let prepare =
+        |graph: &Graph, working| prepare_exactly(graph, &options, working, &mut |_, _| {}).unwrap();
+    let lifted = prepare(&lift(&graph).unwrap(), DataType::F64);
+    assert_eq!(same_structure(&prepare(&graph, DataType::F32), &lifted), Ok(()));
+    // Another scale at one place.
+    let (mut net, x) = Net::new(&[1, 16, 12, 12]);
+    let y = net.through_bytes(x, 0.012);
+    let other = net.output(y);
+    let (mut net, x) = Net::new(&[1, 16, 12, 12]);
+    let y = net.through_bytes(x, 0.0121);
+    let another = net.output(y);
+    let lifted = prepare(&lift(&other).unwrap(), DataType::F64);
+    assert!(same_structure(&prepare(&another, DataType::F32), &lifted).is_err());
+}
