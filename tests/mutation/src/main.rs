@@ -19,7 +19,7 @@ use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use hone_model_builder::Random;
 use hone_tensor::Program;
-use hone_worker::inputs::samples;
+use hone_worker::inputs::{SEEDS, edges, seeded};
 use hone_worker::verify::{Settings, verify};
 use hone_worker::work::executor::Native;
 use subjects::Subject;
@@ -180,12 +180,13 @@ fn refusal(subject: &Subject, artifact: &[u8]) -> Result<Option<String>> {
     };
     // As `hone compile --precision bf16 --max-relative-error 0.1` would ask for reduced precision.
     let reduced = subject.options.precision != hone_driver::DataType::F32;
-    let settings = Settings {
-        rtol: 1e-3,
-        atol: 1e-4,
-        max_relative_error: reduced.then_some(0.1),
-    };
+    let settings = Settings { rtol: 1e-3, atol: 1e-4, max_relative_error: reduced.then_some(0.1) };
+    let ports = hone_worker::compiler::ports(&subject.graph, false)?;
+    // What `hone verify` compares on, without its options.
+    let mut samples: Vec<_> =
+        SEEDS.iter().map(|seed| seeded(&subject.graph, &ports, *seed)).collect();
+    samples.push(edges(&subject.graph, &ports, SEEDS[0]));
     let mut executor = Native::from_bytes(artifact.to_vec(), &hone_runtime::Options::default())?;
-    let verification = verify(&what, &samples(&subject.graph, 1)?, settings, &mut executor)?;
-    Ok(verification.judge(&subject.name).err().map(|failure| failure.to_string()))
+    let verification = verify(&what, &samples, settings, &mut executor)?;
+    Ok(verification.judge(&subject.name, settings).err().map(|failure| failure.to_string()))
 }

@@ -53,7 +53,9 @@ pub fn changes(program: &Program, faulty: &Program, random: &mut Random) -> bool
     want.iter().zip(&got).any(|(want, got)| {
         let pairs = want.to_f64().into_iter().zip(got.to_f64());
         // What the interpreter's unwritten memory shows is a NaN.
-        pairs.into_iter().any(|(want, got)| got.is_nan() || (want - got).abs() > 1e-3 * (want.abs() + 1e-3))
+        pairs
+            .into_iter()
+            .any(|(want, got)| got.is_nan() || (want - got).abs() > 1e-3 * (want.abs() + 1e-3))
     })
 }
 
@@ -61,7 +63,9 @@ pub fn changes(program: &Program, faulty: &Program, random: &mut Random) -> bool
 fn shorter_loop(program: &Program, random: &mut Random) -> Option<Fault> {
     let mut program = program.clone();
     let mut count = 0;
-    each_extent(&mut program.body, &mut |extent| count += usize::from(extent.as_integer() > Some(1)));
+    each_extent(&mut program.body, &mut |extent| {
+        count += usize::from(extent.as_integer() > Some(1))
+    });
     let chosen = below(random, count.max(1));
     let (mut place, mut description) = (0, None);
     each_extent(&mut program.body, &mut |extent| {
@@ -174,9 +178,10 @@ fn alter(node: &Expr, kind: u64) -> Option<(Expr, &'static str)> {
     use BinaryOp::{Add, Divide, Less, LessEqual, Maximum, Minimum, Multiply, Subtract};
     let up = kind.is_multiple_of(2);
     Some(match node {
-        Expr::Integer(value) => {
-            (Expr::Integer(if up { value + 1 } else { value - 1 }), "an index or a bound is off by one")
-        }
+        Expr::Integer(value) => (
+            Expr::Integer(if up { value + 1 } else { value - 1 }),
+            "an index or a bound is off by one",
+        ),
         Expr::Constant(value, dtype) if dtype.is_float() && up => {
             (Expr::Constant(value * 1.25, *dtype), "a scale is a quarter too large")
         }

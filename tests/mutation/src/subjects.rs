@@ -41,7 +41,10 @@ pub fn all(seed: u64) -> Result<Vec<Subject>> {
         };
         for &precision in precisions {
             let options = Options { precision, ..Options::new(target.clone()) };
-            let name = format!("{name} in {}", if name == "quantized" { "bytes" } else { precision.name() });
+            let name = format!(
+                "{name} in {}",
+                if name == "quantized" { "bytes" } else { precision.name() }
+            );
             let (model, graph) = (model.clone(), graph.clone());
             subjects.push(Subject { name, model, graph, options });
         }
