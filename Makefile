@@ -1,5 +1,5 @@
 # The front doors. Everything they do is in `cargo xtask`.
-.PHONY: demo install test test-product demo-cluster bench-peers scale chaos mutants
+.PHONY: demo install test test-product demo-cluster bench-peers scale chaos mutate mutants
 
 # The main job: one YAML file to a measured native artifact, on this machine.
 demo:
@@ -30,6 +30,11 @@ demo-cluster:
 bench-peers:
 	cargo xtask setup
 	cargo xtask bench-peers
+
+# 200 single faults in generated code and packed weights: how many `hone verify` catches; docs/suites.md.
+mutate:
+	cargo xtask setup
+	cargo xtask mutate --seed 1 --faults 200
 
 # 10,000 compilations over 1,000 simulated nodes; docs/suites.md.
 scale:

@@ -12,6 +12,7 @@ mod demo_cluster;
 mod generate;
 mod models;
 mod mutants;
+mod mutate;
 mod onnx_proto;
 mod onnx_tests;
 mod python;
@@ -39,6 +40,8 @@ enum Chore {
     /// Change the planner, the schedule primitives, the verifier and the memory plan in small ways, and
     /// count what the tests catch. Takes hours.
     Mutants(mutants::Arguments),
+    /// Put single faults into generated code and packed weights and count those that verification catches.
+    Mutate(mutate::Arguments),
     /// Generate the importer's protobuf types from the pinned onnx package.
     OnnxProto,
     /// Generate the official ONNX operator tests in `.hone/onnx-node-tests` and print where.
@@ -78,6 +81,7 @@ fn run(chore: &Chore) -> anyhow::Result<()> {
         Chore::Chaos(arguments) => chaos::run(arguments),
         Chore::Models(arguments) => models::run(arguments),
         Chore::Mutants(arguments) => mutants::run(arguments),
+        Chore::Mutate(arguments) => mutate::run(arguments),
         Chore::OnnxProto => onnx_proto::run(),
         Chore::OnnxTests => onnx_tests::run(),
         Chore::Generate => generate::run(),

@@ -58,40 +58,44 @@ pub struct Call {
     pub flops: u64,
 }
 
+/// What may change scheduled programs before code is made of them; gets each with its number.
+pub(crate) type Edit<'a> = &'a mut dyn FnMut(usize, &mut Program);
+
 /// Lowers, schedules and compiles every group. `lap` is told the name of each finished stage.
 pub(crate) fn compile_kernels(
     graph: &Graph,
     groups: &[Group],
     options: &Options,
+    edit: Edit<'_>,
     lap: &mut dyn FnMut(&'static str),
 ) -> Result<CompiledKernels, CompileError> {
     let Lowering { programs, calls, aliases, .. } = lower_groups(graph, groups)?;
     lap("lower");
-    let scheduled = schedule_all(&programs, options)?;
+    let mut kernels: Vec<KernelInfo> = schedule_all(&programs, options)?
+        .into_iter()
+        .enumerate()
+        .map(|(number, scheduled)| KernelInfo {
+            symbol: symbol_stem(number),
+            template: scheduled.template,
+            trace: scheduled.schedule.trace().to_string(),
+            program: scheduled.schedule.into_program(),
+            functions: Vec::new(),
+        })
+        .collect();
+    kernels.iter_mut().enumerate().for_each(|(number, kernel)| edit(number, &mut kernel.program));
     lap("schedule");
-    let symbols: Vec<String> = (0..scheduled.len()).map(symbol_stem).collect();
-    let units: Vec<Unit> = symbols
+    let units: Vec<Unit> = kernels
         .iter()
-        .zip(&scheduled)
-        .map(|(symbol, scheduled)| Unit { symbol, program: scheduled.schedule.program() })
+        .map(|kernel| Unit { symbol: &kernel.symbol, program: &kernel.program })
         .collect();
     let objects =
         hone_codegen::compile(&units, &options.target, &hone_codegen::Options::default())?;
     lap("code generation");
     let shared_object = hone_codegen::link(&objects, &options.target)?;
     lap("link");
-    let kernels = symbols
-        .into_iter()
-        .zip(scheduled)
-        .zip(objects)
-        .map(|((symbol, scheduled), object)| KernelInfo {
-            symbol,
-            template: scheduled.template,
-            trace: scheduled.schedule.trace().to_string(),
-            program: scheduled.schedule.into_program(),
-            functions: object.kernels,
-        })
-        .collect();
+    for (kernel, object) in kernels.iter_mut().zip(objects) {
+        kernel.functions = object.kernels;
+    }
     Ok(CompiledKernels { kernels, shared_object, calls, aliases })
 }
 

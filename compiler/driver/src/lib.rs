@@ -29,6 +29,7 @@ pub use kernels::{CompiledKernels, KernelInfo};
 pub use lift::{LiftError, lift, lift_tensor, rounds_to_integers, same_structure};
 pub use options::{Options, SchedulePolicy};
 pub use pipeline::{
-    Compiled, Statistics, compile, compile_graph, import, narrow_nodes, prepare, prepare_exactly,
+    Compiled, Statistics, compile, compile_edited, compile_graph, import, narrow_nodes, prepare,
+    prepare_exactly,
 };
 pub use step_map::{MappedCall, StepMap, StepMapError, map_steps};

@@ -2,7 +2,7 @@
 //! artifact.
 
 use crate::artifact::assemble;
-use crate::kernels::compile_kernels;
+use crate::kernels::{Edit, compile_kernels};
 use crate::steps::plan_steps;
 use crate::{CompileError, Options, SchedulePolicy};
 use hone_graph::Node;
@@ -10,6 +10,7 @@ use hone_import::{ImportOptions, Imported};
 use hone_ops::{FusionClass, Graph, Op};
 use hone_passes as passes;
 use hone_passes::{LayoutOptions, PassError, Speeds, fuse};
+use hone_tensor::Program;
 use hone_types::DataType;
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -66,7 +67,7 @@ pub fn compile(
     let mut clock = Clock::default();
     let imported = import(model, import_options)?;
     clock.lap("import");
-    compile_from(imported.graph, model, options, clock)
+    compile_from(imported.graph, model, options, &mut |_, _| {}, clock)
 }
 
 /// Compiles a graph; `identity` stands for the model's bytes in its digest.
@@ -75,19 +76,32 @@ pub fn compile_graph(
     identity: &[u8],
     options: &Options,
 ) -> Result<Compiled, CompileError> {
-    compile_from(graph, identity, options, Clock::default())
+    compile_edited(graph, identity, options, &mut |_, _| {})
+}
+
+/// Compiles a graph whose scheduled programs are changed before code is made of them: `edit` gets the number
+/// of each kernel and its program. What comes out computes something else than the graph: it is for
+/// tests of what verification notices.
+pub fn compile_edited(
+    graph: Graph,
+    identity: &[u8],
+    options: &Options,
+    edit: &mut dyn FnMut(usize, &mut Program),
+) -> Result<Compiled, CompileError> {
+    compile_from(graph, identity, options, edit, Clock::default())
 }
 
 fn compile_from(
     reference: Graph,
     model: &[u8],
     options: &Options,
+    edit: Edit<'_>,
     mut clock: Clock,
 ) -> Result<Compiled, CompileError> {
     let graph = prepare(&reference, options)?;
     clock.lap("passes");
     let groups = fuse(&graph);
-    let kernels = compile_kernels(&graph, &groups, options, &mut |stage| clock.lap(stage))?;
+    let kernels = compile_kernels(&graph, &groups, options, edit, &mut |stage| clock.lap(stage))?;
     let plan = plan_steps(&graph, &kernels);
     clock.lap("memory plan");
     let artifact = assemble(model, &graph, &kernels, &plan, options)?;

@@ -37,7 +37,10 @@ impl Backend for Verified {
         ensure!(found.end_to_end_only.is_none(), "not by kernels: {:?}", found.end_to_end_only);
         let types = graph.outputs().iter().map(|port| graph.tensor_type(port.value).clone());
         let outputs = types.zip(native.run(&inputs)?);
-        outputs.map(|(own, bytes)| Ok(Tensor::from_bytes(own, bytes)?)).collect::<Result<_>>().map(Some)
+        outputs
+            .map(|(own, bytes)| Ok(Tensor::from_bytes(own, bytes)?))
+            .collect::<Result<_>>()
+            .map(Some)
     }
 }
 
