@@ -143,10 +143,8 @@ fn check_sizes(
     for (id, buffer) in program.buffers.iter() {
         let tensor_type = TensorType::new(buffer.dtype, buffer.shape.clone());
         // Extents of zero count as one, so that strides stay within bounds too.
-        let extents = tensor_type.shape.iter().map(|extent| (*extent).max(1));
-        let bytes = extents.fold(Some(buffer.dtype.bytes()), |bytes, extent| {
-            bytes.and_then(|all| all.checked_mul(extent))
-        });
+        let mut extents = tensor_type.shape.iter().map(|extent| (*extent).max(1));
+        let bytes = extents.try_fold(buffer.dtype.bytes(), usize::checked_mul);
         if bytes.is_some_and(|bytes| bytes <= LARGEST_BUFFER) {
             continue;
         }
