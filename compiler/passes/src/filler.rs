@@ -361,7 +361,8 @@ mod tests {
         let (low, high) = (-0.9, 0.8);
         let samples = (0..=20).map(|step| low + (high - low) * f64::from(step) / 20.0);
         let samples: Vec<f64> = samples.collect();
-        let functions: [(U, fn(f64) -> f64); 9] = [
+        type Exact = fn(f64) -> f64;
+        let functions: [(U, Exact); 9] = [
             (U::Abs, f64::abs),
             (U::Acos, f64::acos),
             (U::Asin, f64::asin),

@@ -110,6 +110,7 @@ fn steps(lifetimes: &[Lifetime]) -> usize {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
 
     fn chain(sizes: &[u64]) -> Vec<Lifetime> {
