@@ -23,9 +23,9 @@ const THREAD_NANOSECONDS: u64 = 5_000;
 /// Tasks in the least work of a thread.
 const TASKS_PER_THREAD: u64 = 4;
 
-/// With fewer tasks than these, a loop is cut into single iterations for more. That leaves no loop inside a
-/// task, and made a product of 128 x 768 by 768 x 3072 with a GELU, of 48 tasks without it, 13 % slower on one
-/// thread; others by up to 2 %.
+/// Only where there are fewer tasks than these is the loop over rows of tiles cut, over which a panel of
+/// weights is used again. Cut into parts of two tiles, a product of 128 x 768 by 768 x 3072 with a GELU, of
+/// 48 tasks without that, took 7 to 13 % longer on one thread; products of 24 tasks did not.
 pub(crate) const FEW_TASKS: usize = 32;
 
 /// Arithmetic operations in a nanosecond on one core: a sixth of what AVX-512 and a third of what AVX2

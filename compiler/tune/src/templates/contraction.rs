@@ -331,13 +331,12 @@ fn spread_tiles(schedule: &mut Schedule, outer: &[VarId]) -> Result<(), Schedule
     let tasks: usize = fewer.iter().map(|own| extent(schedule, *own)).product();
     let worth = tasks_worth(schedule, *last);
     let tiles = extent(schedule, *last);
-    if tasks >= worth || tiles == 1 {
+    if tasks >= worth.min(FEW_TASKS) || tiles == 1 {
         return spread_all(schedule, if fewer.is_empty() { outer } else { fewer });
     }
     let parts = even_parts(tiles, worth.div_ceil(tasks.max(1)));
     if parts == tiles {
-        let whole = tasks >= FEW_TASKS && !fewer.is_empty();
-        return spread_all(schedule, if whole { fewer } else { outer });
+        return spread_all(schedule, outer);
     }
     let (parts, _) = schedule.split(*last, tiles / parts)?;
     spread_all(schedule, &[fewer, &[parts]].concat())
