@@ -107,8 +107,12 @@ fn measure(suite: &Suite, arguments: &Arguments) -> Result<f64> {
     let mut command = Command::new("cargo");
     command.current_dir(crate::repository::root()).args(["mutants", "--no-shuffle", "--jobs"]);
     command.arg(&arguments.jobs).arg("--output").arg(&folder);
-    suite.files.iter().for_each(|file| drop(command.args(["--file", file])));
-    suite.tests.iter().for_each(|package| drop(command.args(["--test-package", package])));
+    for file in suite.files {
+        command.args(["--file", file]);
+    }
+    for package in suite.tests {
+        command.args(["--test-package", package]);
+    }
     if let Some(shard) = &arguments.shard {
         command.args(["--shard", shard, "--sharding", "round-robin"]);
     }
