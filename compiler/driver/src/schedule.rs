@@ -33,7 +33,9 @@ fn schedule_one(program: Program, options: &Options) -> Result<Scheduled, Schedu
     match options.schedules {
         SchedulePolicy::Naive => hone_tune::schedule_naively(program),
         SchedulePolicy::Analytic => {
-            hone_tune::schedule(program, &Machine::with_vectors(options.target.vector_bytes))
+            let target = &options.target;
+            let machine = Machine::with_vectors(target.vector_bytes).of_processor(&target.cpu);
+            hone_tune::schedule(program, &machine)
         }
     }
 }
