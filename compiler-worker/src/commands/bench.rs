@@ -144,7 +144,7 @@ fn details(path: &Path, subject: &mut Subject, latencies: Vec<u64>) -> Result<De
         weights_bytes: variant.weights_bytes,
         arena_bytes: variant.arena_bytes,
         steps: steps(variant),
-        peaks: device::peaks(subject.model.threads()),
+        peaks: device::peaks_of(&variant.target, subject.model.threads()),
         ..Details::default()
     };
     let times = subject.profile(9)?;

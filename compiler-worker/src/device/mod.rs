@@ -4,7 +4,7 @@ mod facts;
 mod peaks;
 
 pub use facts::{Facts, arch};
-pub use peaks::{Peaks, peaks};
+pub use peaks::{Peaks, peaks, peaks_of};
 
 use crate::storage::sha256;
 

@@ -53,15 +53,26 @@ impl Peaks {
 /// every thread has a core, and for memory where one core cannot use all of its bandwidth. `None` where
 /// this machine has no probe.
 pub fn peaks(threads: usize) -> Option<Peaks> {
-    let machine = hone_driver::probe().ok()?;
+    Some(for_threads(&hone_driver::probe().ok()?, threads))
+}
+
+/// The same of code for the target of an artifact that runs here: its vectors may be narrower than this
+/// machine's, and so is its peak.
+pub fn peaks_of(target: &hone_artifact::Target, threads: usize) -> Option<Peaks> {
+    let features = target.features.iter().map(|name| format!("+{name}")).collect();
+    let target = hone_driver::Target::new(&target.triple, &target.cpu, features).ok()?;
+    Some(for_threads(&hone_driver::probe_as(&target).ok()?, threads))
+}
+
+fn for_threads(machine: &hone_driver::Machine, threads: usize) -> Peaks {
     let all = threads as f64 * 1e9;
-    Some(Peaks {
+    Peaks {
         threads,
         flops: machine.f32_gflops * all,
         bandwidth: machine.memory_gbytes * all,
         int8: machine.int8_gops.map(|rate| rate * all),
         bf16: machine.bf16_gflops.map(|rate| rate * all),
-    })
+    }
 }
 
 #[cfg(test)]

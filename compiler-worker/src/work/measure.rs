@@ -58,7 +58,8 @@ pub fn measure(
     outcome.report.fingerprint = Some(device::fingerprint(&device::Facts::here()));
     outcome.details.threads = subject.model.threads();
     outcome.details.step_times(&subject.profile(9)?);
-    outcome.details.peaks = device::peaks(subject.model.threads());
+    outcome.details.peaks =
+        device::peaks_of(&subject.model.variant().target, subject.model.threads());
     Ok(())
 }
 

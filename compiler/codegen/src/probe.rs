@@ -34,20 +34,31 @@ pub struct Cache {
     pub bytes: u64,
 }
 
-/// Independent chains that hide the latency of an instruction on every known core.
-const CHAINS: usize = 24;
+/// Independent chains for vectors of `vector_bytes`: at least ten hide the latency of an instruction on
+/// every known core (five cycles, two a cycle), and all of them stay in registers, of which x86 has 16
+/// where its vectors are no longer than 32 bytes.
+fn chains_for(vector_bytes: usize) -> usize {
+    if vector_bytes < 64 { 12 } else { 24 }
+}
+
 /// Rounds of one measured call: some tens of microseconds.
 const ROUNDS: i64 = 10_000;
 
-/// Measures this machine; takes about half a second.
+/// Measures this machine with the widest vectors it has; takes about half a second.
 pub fn probe() -> Result<Machine> {
-    let target = Target::host()?;
+    probe_as(&Target::host()?)
+}
+
+/// Measures what code for `target` reaches on this machine, which must be able to execute it: code with
+/// narrower vectors than the machine's has a lower peak.
+pub fn probe_as(target: &Target) -> Result<Machine> {
+    let chains_kept = chains_for(target.vector_bytes);
     let lanes = (target.vector_bytes / 4) as u32;
     let wide = target.vector_bytes == 64;
     let rate = |peak: Peak, operations: f64| -> Result<f64> {
-        let kernel = Loaded::new(&target, |ir| chains(ir, peak, lanes))?;
+        let kernel = Loaded::new(target, |ir| chains(ir, peak, lanes, chains_kept))?;
         let seconds = kernel.best_seconds(&mut [0u64; 8], ROUNDS);
-        Ok(operations * CHAINS as f64 * ROUNDS as f64 / seconds / 1e9)
+        Ok(operations * chains_kept as f64 * ROUNDS as f64 / seconds / 1e9)
     };
     let f32_gflops = rate(Peak::MultiplyAdd, 2.0 * f64::from(lanes))?;
     let dot = |feature: &str, peak: Peak, per_lane: f64| -> Result<Option<f64>> {
@@ -59,7 +70,7 @@ pub fn probe() -> Result<Machine> {
     let int8_gops = dot("avx512vnni", Peak::Int8Dot, 8.0)?;
     let bf16_gflops = dot("avx512bf16", Peak::BfloatDot, 4.0)?;
     let caches = caches();
-    let memory_gbytes = memory_rate(&target, lanes, &caches)?;
+    let memory_gbytes = memory_rate(target, lanes, &caches)?;
     Ok(Machine { f32_gflops, int8_gops, bf16_gflops, caches, memory_gbytes })
 }
 
@@ -85,8 +96,8 @@ fn memory_rate(target: &Target, lanes: u32, caches: &[Cache]) -> Result<f64> {
 /// Vectors that one round of the reader loads.
 const STREAM: usize = 8;
 
-/// `void probe(memory, rounds)`: chains of one instruction, `rounds` long.
-fn chains<'c>(ir: &Ir<'c>, peak: Peak, lanes: u32) -> Result<()> {
+/// `void probe(memory, rounds)`: `count` chains of one instruction, `rounds` long.
+fn chains<'c>(ir: &Ir<'c>, peak: Peak, lanes: u32, count: usize) -> Result<()> {
     let context = ir.context;
     let (accumulator, factor): (T<'c>, T<'c>) = match peak {
         Peak::MultiplyAdd => {
@@ -102,7 +113,7 @@ fn chains<'c>(ir: &Ir<'c>, peak: Peak, lanes: u32) -> Result<()> {
             context.bf16_type().vec_type(2 * lanes).into(),
         ),
     };
-    counted(ir, accumulator, CHAINS, |ir, memory, _, before| {
+    counted(ir, accumulator, count, |ir, memory, _, before| {
         let a = ir.load(factor, memory, 8)?;
         before
             .iter()

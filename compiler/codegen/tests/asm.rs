@@ -6,13 +6,24 @@ mod support {
     pub mod gemm;
 }
 use hone_codegen::{Target, assembly};
+use hone_schedule::Schedule;
+use hone_tensor::{Builder, Combiner, Expr, Program, Scope};
+use hone_types::{DataType, TensorType};
 use support::gemm::{Sizes, scheduled};
 
-/// The instructions of the innermost loop: between the last label before the multiply-adds and the
-/// jump back to it.
+/// The instructions of the innermost loop with most multiply-adds.
 fn inner_loop(text: &str) -> Vec<String> {
+    inner_loops(text).into_iter().max_by_key(|body| multiply_adds(body)).unwrap_or_default()
+}
+
+fn multiply_adds(lines: &[String]) -> usize {
+    lines.iter().filter(|own| own.starts_with("vfmadd")).count()
+}
+
+/// The instructions of each loop without a jump inside: between a label and the jump back to it.
+fn inner_loops(text: &str) -> Vec<Vec<String>> {
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
-    let mut best: Vec<String> = Vec::new();
+    let mut found = Vec::new();
     for (place, line) in lines.iter().enumerate() {
         let Some(label) = line.strip_suffix(':').filter(|label| label.starts_with(".L")) else {
             continue;
@@ -28,13 +39,9 @@ fn inner_loop(text: &str) -> Vec<String> {
         if body.iter().any(|own| own.ends_with(':')) {
             continue;
         }
-        let count = |lines: &[String]| lines.iter().filter(|own| own.starts_with("vfmadd")).count();
-        let body: Vec<String> = body.iter().map(|own| own.to_string()).collect();
-        if count(&body) > count(&best) {
-            best = body;
-        }
+        found.push(body.iter().map(|own| own.to_string()).collect());
     }
-    best
+    found
 }
 
 #[test]
@@ -60,5 +67,51 @@ fn the_inner_loop_is_ideal() {
             "{}\n{listing}",
             body.len()
         );
+    }
+}
+
+/// Rows of a product in tiles of 6, two tiles to each task; the last tile of the last task is shorter.
+fn rows_in_tasks(rows: usize) -> Program {
+    let float = |shape: &[usize]| TensorType::new(DataType::F32, shape);
+    let mut builder = Builder::new();
+    let a = builder.input("a", &float(&[rows, 64]));
+    let b = builder.input("b", &float(&[64, 8]));
+    let out = float(&[rows, 8]);
+    let sum = builder.reduce("sum", &out, &[64], Combiner::Sum, |i, r| {
+        Expr::Load(a, vec![i[0].clone(), r[0].clone()])
+            * Expr::Load(b, vec![r[0].clone(), i[1].clone()])
+    });
+    let twice =
+        builder.map("twice", &out, |i| Expr::Load(sum, i.to_vec()) + Expr::Load(sum, i.to_vec()));
+    builder.output(twice);
+    let mut schedule = Schedule::new(builder.finish());
+    let (sum, twice) = (schedule.block("sum").unwrap(), schedule.block("twice").unwrap());
+    let [row, lane] = schedule.loops(twice)[..] else { panic!("two loops") };
+    let (tiles, within) = schedule.split(row, 6).unwrap();
+    schedule.compute_at(sum, tiles).unwrap();
+    schedule.set_scope(sum, Scope::Register).unwrap();
+    let [_, sum_row, sum_lane, depth] = schedule.loops(sum)[..] else { panic!("four loops") };
+    schedule.reorder(&[depth, sum_row, sum_lane]).unwrap();
+    let initial = schedule.decompose_reduction(sum, depth).unwrap();
+    let [.., initial_row, initial_lane] = schedule.loops(initial)[..] else { panic!("loops") };
+    for unrolled in [within, sum_row, initial_row] {
+        schedule.unroll(unrolled).unwrap();
+    }
+    for vector in [lane, sum_lane, initial_lane] {
+        schedule.vectorize(vector).unwrap();
+    }
+    let (tasks, _) = schedule.split(tiles, 2).unwrap();
+    schedule.parallel(tasks).unwrap();
+    schedule.into_program()
+}
+
+#[test]
+fn a_shorter_last_tile_tests_nothing_in_the_inner_loop() {
+    let target = Target::new("x86_64-unknown-linux-gnu", "haswell", vec![]).unwrap();
+    for rows in [128, 45] {
+        let text = assembly(&rows_in_tasks(rows), &target).unwrap();
+        let all: Vec<String> = text.lines().map(|line| line.trim().to_string()).collect();
+        let straight: usize = inner_loops(&text).iter().map(|body| multiply_adds(body)).sum();
+        assert!(straight > 0 && straight == multiply_adds(&all), "{rows} rows:\n{text}");
     }
 }

@@ -11,3 +11,18 @@ fn figures_are_plausible() {
     }
     assert!(machine.caches.iter().all(|cache| cache.bytes >= 1024), "{machine:?}");
 }
+
+/// What was measured for code with the given vectors, where this machine executes it.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn narrower_vectors_have_a_lower_peak() {
+    let target = |cpu: &str| hone_codegen::Target::for_platform("linux", "amd64", cpu).unwrap();
+    if !std::arch::is_x86_feature_detected!("fma") {
+        return;
+    }
+    let [sse, avx2] =
+        ["x86-64", "x86-64-v3"].map(|cpu| hone_codegen::probe_as(&target(cpu)).unwrap());
+    assert!(sse.f32_gflops > 1.0, "{sse:?}");
+    // Twice the lanes, and one instruction for a multiplication and an addition.
+    assert!(avx2.f32_gflops > 2.0 * sse.f32_gflops, "{avx2:?} {sse:?}");
+}

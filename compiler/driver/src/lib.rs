@@ -14,7 +14,7 @@ mod storage;
 
 pub use artifact::manifest_target;
 pub use error::CompileError;
-pub use hone_codegen::{CodegenError, Machine, Target, disassemble, probe};
+pub use hone_codegen::{CodegenError, Machine, Target, disassemble, probe, probe_as};
 pub use hone_graph::{Definition, Node, NodeId, Operation, Port, ValueId};
 pub use hone_import::{
     Dimension, ImportError, ImportOptions, InputBinding, NodeError, PortSignature, Signature,

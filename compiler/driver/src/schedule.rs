@@ -34,7 +34,8 @@ fn schedule_one(program: Program, options: &Options) -> Result<Scheduled, Schedu
         SchedulePolicy::Naive => hone_tune::schedule_naively(program),
         SchedulePolicy::Analytic => {
             let target = &options.target;
-            let machine = Machine::with_vectors(target.vector_bytes, target.vector_registers);
+            let machine = Machine::with_vectors(target.vector_bytes, target.vector_registers)
+                .of_processor(&target.cpu);
             hone_tune::schedule(program, &machine)
         }
     }?;

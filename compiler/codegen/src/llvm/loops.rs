@@ -354,22 +354,27 @@ impl<'c> Emitter<'c, '_> {
         Ok(())
     }
 
-    /// Whether some loop extent below, not constant over `range`, is constant without its last value.
+    /// Whether some loop extent below, not constant over `range`, is constant without its last value,
+    /// whatever the values of the loops between.
     fn last_differs(&self, var: VarId, range: Range, body: &[Statement]) -> bool {
         if range.max <= range.min {
             return false;
         }
-        let whole = |own: VarId| (own == var).then_some(range);
-        let shorter =
-            |own: VarId| (own == var).then_some(Range { min: range.min, max: range.max - 1 });
+        let shorter = Range { min: range.min, max: range.max - 1 };
         let mut differs = false;
-        extents(body, &mut |extent| {
+        extents(body, &mut Vec::new(), &mut |extent, between| {
             if differs || extent.as_integer().is_some() {
                 return;
             }
-            let open = self.environment.simplify_under(extent, &whole);
+            let under = |range: Range| {
+                self.environment.simplify_under(extent, &|own: VarId| {
+                    let inner = || between.iter().find(|(inner, _)| *inner == own);
+                    if own == var { Some(range) } else { inner().map(|(_, range)| *range) }
+                })
+            };
+            let open = under(range);
             if open.as_integer().is_none() && open.mentions(var) {
-                let full = self.environment.simplify_under(extent, &shorter);
+                let full = under(shorter);
                 differs = full.as_integer().is_some() || !full.mentions(var);
             }
         });
@@ -434,12 +439,20 @@ fn contains_atom(expr: &Expr) -> bool {
     found
 }
 
-/// Every loop extent in the statements.
-fn extents(statements: &[Statement], visit: &mut dyn FnMut(&Expr)) {
+/// Every loop extent in the statements, with the loops of constant extent around it.
+fn extents(
+    statements: &[Statement],
+    around: &mut Vec<(VarId, Range)>,
+    visit: &mut dyn FnMut(&Expr, &[(VarId, Range)]),
+) {
     for statement in statements {
         if let Statement::Loop(inner) = statement {
-            visit(&inner.extent);
-            extents(&inner.body, visit);
+            visit(&inner.extent, around);
+            let known = around.len();
+            let extent = inner.extent.as_integer().filter(|extent| *extent > 0);
+            around.extend(extent.map(|extent| (inner.var, Range::extent(extent))));
+            extents(&inner.body, around, visit);
+            around.truncate(known);
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::grain::{FEW_TASKS, even_parts, tasks_worth};
 use crate::tile::{Extents, Tile, choose_tile};
 use hone_schedule::{Schedule, ScheduleError};
 use hone_tensor::{
-    BinaryOp, Block, BlockId, Expr, Intrinsic, Iterator, IteratorKind, Scope, VarId,
+    BinaryOp, Block, BlockId, Domain, Expr, Intrinsic, Iterator, IteratorKind, Scope, VarId,
 };
 
 /// The loops of the output map, cut into tiles.
@@ -149,7 +149,29 @@ impl Form {
             }
             Columns::Same => (vectors, 1),
         };
-        choose_tile(Extents { rows, vectors: columns, depth }, unit, machine)
+        let row_bytes = if rows > 1 { self.row_bytes(schedule) } else { 0 };
+        choose_tile(Extents { rows, vectors: columns, depth, row_bytes }, unit, machine)
+    }
+
+    /// Bytes from a row of the broadcast operand to the next; 0 where that is not the same for all.
+    fn row_bytes(&self, schedule: &Schedule) -> usize {
+        let program = schedule.program();
+        let (block, buffer) = (&program.blocks[self.sum], self.contraction.broadcast);
+        let Some(row) = self.contraction.rows.map(|place| block.iterators[place].var) else {
+            return 0;
+        };
+        let Some(indices) = block.loads(buffer).into_iter().next() else { return 0 };
+        let buffer = &program.buffers[buffer];
+        let element = |value: i64| {
+            let at = |index: &Expr| {
+                let only = |var| Some(Expr::Integer(if var == row { value } else { 0 }));
+                Domain::default().simplify(&index.substitute(&only)).as_integer()
+            };
+            let mut pairs = indices.iter().zip(&buffer.shape);
+            pairs.try_fold(0, |sum, (index, extent)| Some(sum * *extent as i64 + at(index)?))
+        };
+        let step = element(0).zip(element(1)).map_or(0, |(first, second)| second - first);
+        step.unsigned_abs() as usize * buffer.dtype.bytes()
     }
 }
 

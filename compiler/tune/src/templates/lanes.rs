@@ -8,8 +8,11 @@ use crate::access::{Use, is_reduction, loads, usage, value, vector_axis};
 use hone_schedule::{Schedule, ScheduleError};
 use hone_tensor::{Block, BlockId, BufferId, Expr, Iterator, IteratorKind, Scope};
 
-/// Most vectors of results at a time.
-const VECTORS: usize = 14;
+/// Most vectors of results at a time: neighbouring results read overlapping windows, so that beside a
+/// sum for each of them the values that they read stay in registers, and one weight.
+fn most_vectors(machine: &Machine) -> usize {
+    (machine.registers.saturating_sub(2) / 2).max(1)
+}
 
 /// Most points of the reduction written out.
 const UNROLLED: usize = 9;
@@ -27,7 +30,7 @@ pub(super) fn apply(schedule: &mut Schedule, machine: &Machine) -> Result<(), Sc
         outer.push(blocks);
         vector = lanes;
     } else if let Some(tiled) = outer.pop() {
-        let size = best_size(schedule.extent(tiled).unwrap_or(1));
+        let size = best_size(schedule.extent(tiled).unwrap_or(1), most_vectors(machine));
         let (tiles, places) = schedule.split(tiled, size)?;
         outer.push(tiles);
         inner.push(places);
@@ -82,8 +85,8 @@ fn reads_in_order(value: &Expr, buffer: BufferId, block: &Block) -> bool {
 }
 
 /// The tile size that covers an extent with fewest places left over, larger ones first.
-fn best_size(extent: usize) -> usize {
-    let most = extent.min(VECTORS);
+fn best_size(extent: usize, most: usize) -> usize {
+    let most = extent.min(most);
     let waste = |size: usize| extent.div_ceil(size) * size - extent;
     (most.div_ceil(2)..=most).rev().min_by_key(|size| waste(*size)).unwrap_or(1)
 }
