@@ -4,7 +4,7 @@ use half::{bf16, f16};
 use hone_artifact::{DataType, TensorInfo};
 
 /// What comparing gave, over all outputs and inputs so far.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Comparison {
     /// Largest absolute error.
     pub max_abs: f64,
@@ -40,21 +40,6 @@ pub struct Tolerance {
 }
 
 impl Comparison {
-    /// Nothing compared yet.
-    pub fn new() -> Self {
-        Self {
-            max_abs: 0.0,
-            max_rel: 0.0,
-            max_fraction: 0.0,
-            outside: 0,
-            elements: 0,
-            worst: None,
-            not_finite: None,
-            excess: 0.0,
-            largest: Vec::new(),
-        }
-    }
-
     /// Adds one output: its bytes and the reference's, of the tensor's type and shape.
     pub fn add(&mut self, tensor: &TensorInfo, got: &[u8], want: &[u8], tolerance: Tolerance) {
         let size = (tensor.dtype.bits() / 8) as usize;
@@ -174,7 +159,7 @@ mod tests {
         let bytes = |values: &[f32]| -> Vec<u8> {
             values.iter().flat_map(|value| value.to_le_bytes()).collect()
         };
-        let mut comparison = Comparison::new();
+        let mut comparison = Comparison::default();
         comparison.add(&tensor, &bytes(got), &bytes(want), T);
         comparison
     }
@@ -194,7 +179,7 @@ mod tests {
         for (dtype, one) in types.into_iter().zip([f16::ONE.to_bits(), bf16::ONE.to_bits()]) {
             let tensor = TensorInfo::new("y", dtype, vec![1]).unwrap();
             let passed = |apart: u16| {
-                let mut comparison = Comparison::new();
+                let mut comparison = Comparison::default();
                 let got = (one + apart).to_le_bytes();
                 let exact = Tolerance { rtol: 0.0, atol: 0.0, fraction: 0.0 };
                 comparison.add(&tensor, &got, &one.to_le_bytes(), exact);
@@ -217,7 +202,7 @@ mod tests {
     fn relative_errors_are_those_above_the_users_own_tolerance() {
         let tensor = TensorInfo::new("y", DataType::F32, vec![2]).unwrap();
         let bytes = |values: [f32; 2]| values.map(f32::to_le_bytes).concat();
-        let mut comparison = Comparison::new();
+        let mut comparison = Comparison::default();
         let loose = Tolerance { fraction: 0.5, ..T };
         comparison.add(&tensor, &bytes([1.0, 0.15]), &bytes([1.0, 0.1]), loose);
         // Within the tolerance, and not hidden by it.

@@ -5,7 +5,7 @@ use std::process::Command;
 fn main() {
     println!("cargo::rerun-if-changed=src/targets/table.cpp");
     let config = std::env::var("DEP_LLVM_19_CONFIG_PATH")
-        .expect("llvm-sys tells where llvm-config is; it is a dependency");
+        .unwrap_or_else(|_| panic!("llvm-sys, a dependency, does not say where llvm-config is"));
     let output = Command::new(&config)
         .arg("--includedir")
         .output()

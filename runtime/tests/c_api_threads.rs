@@ -64,8 +64,9 @@ fn a_running_model_is_shared_and_asked_about() {
         let sharers: Vec<_> = (0..2)
             .map(|_| {
                 scope.spawn(|| {
+                    // The whole handle, which may cross threads, and not the pointer in it.
+                    let model = &model;
                     for _ in 0..SHARES {
-                        let model = model;
                         // SAFETY: sharing and asking are allowed while another thread runs the model.
                         let (shared, size) =
                             unsafe { (hone_share(model.0), hone_memory_bytes(model.0)) };

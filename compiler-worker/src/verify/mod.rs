@@ -161,7 +161,7 @@ pub fn verify(
 impl Verification {
     fn new(executor: String) -> Self {
         Self {
-            end_to_end: Comparison::new(),
+            end_to_end: Comparison::default(),
             end_to_end_counts: true,
             kernels: Vec::new(),
             passes: None,

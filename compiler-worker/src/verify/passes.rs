@@ -34,7 +34,7 @@ pub fn check(
     got: &[Tensor],
     tolerance: Tolerance,
 ) -> Result<PassCheck> {
-    let mut comparison = Comparison::new();
+    let mut comparison = Comparison::default();
     for ((port, want), got) in ports(imported, true)?.iter().zip(want).zip(got) {
         comparison.add(port, got.bytes(), want, tolerance);
     }

@@ -34,8 +34,10 @@ fn schedule_one(program: Program, options: &Options) -> Result<Scheduled, Schedu
         SchedulePolicy::Naive => hone_tune::schedule_naively(program),
         SchedulePolicy::Analytic => {
             let target = &options.target;
-            let machine = Machine::with_vectors(target.vector_bytes, target.vector_registers)
-                .of_processor(&target.cpu);
+            // A product that is not fused with its sum needs a register for itself.
+            let registers = target.vector_registers - usize::from(!target.fuses_multiply_add());
+            let machine =
+                Machine::with_vectors(target.vector_bytes, registers).of_processor(&target.cpu);
             hone_tune::schedule(program, &machine)
         }
     }?;

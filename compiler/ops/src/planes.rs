@@ -28,7 +28,8 @@ pub(crate) fn convolve(
     let group_outputs = outputs / operator.groups.max(1);
     let depth = group_channels * layout.window.len();
     // Chunks may not span groups, whose inputs differ.
-    let channels = (1..=CHANNELS.min(group_outputs)).rev().find(|n| group_outputs % n == 0);
+    let channels =
+        (1..=CHANNELS.min(group_outputs)).rev().find(|n| group_outputs.is_multiple_of(*n));
     let channels = channels.unwrap_or(1);
     for_each_chunk(&mut values, channels * plane, |index, chunk| {
         let first = index * channels;

@@ -31,11 +31,11 @@ pub enum ScheduleError {
         step: String,
         /// What the verifier found.
         #[source]
-        source: hone_tensor::VerifyError,
+        source: Box<hone_tensor::VerifyError>,
     },
     /// The program that code was to be made from is not well formed: a defect of a primitive.
     #[error("the scheduled program is not well formed")]
-    Unsound(#[source] hone_tensor::VerifyError),
+    Unsound(#[source] Box<hone_tensor::VerifyError>),
     /// A replayed step gave other handles than the recorded one: another program or another version.
     #[error(
         "step {place} of the trace gave {actual}, the trace has {expected}: it is of another program"

@@ -48,7 +48,7 @@ impl Schedule {
     pub fn verify(&self) -> Result<(), ScheduleError> {
         hone_tensor::verify(&self.program)
             .and_then(|()| hone_tensor::verify_registers(&self.program))
-            .map_err(ScheduleError::Unsound)
+            .map_err(|source| ScheduleError::Unsound(Box::new(source)))
     }
 
     /// The steps taken.
@@ -149,8 +149,10 @@ impl Schedule {
             reason: refusal.reason,
         })?;
         if cfg!(debug_assertions) {
-            hone_tensor::verify(&program)
-                .map_err(|source| ScheduleError::Broken { step: step.to_string(), source })?;
+            hone_tensor::verify(&program).map_err(|source| ScheduleError::Broken {
+                step: step.to_string(),
+                source: Box::new(source),
+            })?;
         }
         self.program = program;
         self.trace.record(step, handles);

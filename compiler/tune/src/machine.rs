@@ -105,17 +105,17 @@ mod tests {
 
     #[test]
     fn a_named_processor_has_its_own_caches_and_latency() {
-        let generic = Machine::with_vectors(32);
+        let generic = Machine::with_vectors(32, 16);
         assert_eq!(generic.of_processor("x86-64-v3"), generic);
         let rome = generic.of_processor("znver2");
         assert_eq!((rome.fma_latency, rome.l2_bytes), (5, 512 << 10));
-        let sapphire_rapids = Machine::with_vectors(64).of_processor("sapphirerapids");
+        let sapphire_rapids = Machine::with_vectors(64, 32).of_processor("sapphirerapids");
         assert_eq!((sapphire_rapids.l1_ways, sapphire_rapids.l2_bytes), (12, 2 << 20));
     }
 
     #[test]
     fn vectors_longer_than_a_unit_take_it_twice() {
-        let genoa = |bytes| Machine::with_vectors(bytes).of_processor("znver4");
+        let genoa = |bytes| Machine::with_vectors(bytes, bytes / 2).of_processor("znver4");
         assert_eq!((genoa(64).fma_per_cycle, genoa(32).fma_per_cycle), (1, 2));
     }
 

@@ -172,20 +172,20 @@ mod tests {
     #[test]
     fn chains_are_more_than_the_latency_asks_for() {
         // 4 x 2 divides 128 rows, but its 8 chains are just as many as 4 cycles take.
-        let tile = choose_tile(extents(128, 96, 3072), 2, &Machine::with_vectors(32));
+        let tile = choose_tile(extents(128, 96, 3072), 2, &Machine::with_vectors(32, 16));
         assert!(area(tile) >= 12, "{tile:?}");
     }
 
     #[test]
     fn sixteen_registers_hold_four_by_three() {
         // Rows of 7 in tiles of two vectors are 4 + 3: a third vector fills the chains.
-        let tile = choose_tile(extents(7, 64, 4608), 1, &Machine::with_vectors(32));
+        let tile = choose_tile(extents(7, 64, 4608), 1, &Machine::with_vectors(32, 16));
         assert_eq!(tile, Tile { rows: 4, vectors: 3 });
     }
 
     #[test]
     fn rows_that_meet_in_one_set_of_the_first_cache_are_few() {
-        let machine = Machine::with_vectors(64);
+        let machine = Machine::with_vectors(64, 32);
         let tile = |row_bytes| {
             let extents = Extents { row_bytes, ..extents(14 * 9, 2, 3072) };
             choose_tile(extents, 2, &machine)

@@ -54,8 +54,7 @@ pub(crate) fn scalar_of<'c>(ty: T<'c>) -> T<'c> {
 impl<'c> Ir<'c> {
     pub(crate) fn new(context: &'c Context, name: &str, target: &Target) -> Self {
         let (module, builder) = (context.create_module(name), context.create_builder());
-        let has_fma = || target.resolved.iter().any(|feature| feature == "+fma");
-        let fused = !target.triple.starts_with("x86_64") || has_fma();
+        let fused = target.fuses_multiply_add();
         Self { context, module, builder, scaling: target.scaling, fused }
     }
 

@@ -439,12 +439,11 @@ fn contains_atom(expr: &Expr) -> bool {
     found
 }
 
+/// Gets an expression, and the loops of constant extent around it.
+type Visit<'a> = dyn FnMut(&Expr, &[(VarId, Range)]) + 'a;
+
 /// Every loop extent in the statements, with the loops of constant extent around it.
-fn extents(
-    statements: &[Statement],
-    around: &mut Vec<(VarId, Range)>,
-    visit: &mut dyn FnMut(&Expr, &[(VarId, Range)]),
-) {
+fn extents(statements: &[Statement], around: &mut Vec<(VarId, Range)>, visit: &mut Visit<'_>) {
     for statement in statements {
         if let Statement::Loop(inner) = statement {
             visit(&inner.extent, around);

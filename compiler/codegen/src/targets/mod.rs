@@ -155,6 +155,11 @@ impl Target {
         })
     }
 
+    /// Whether a product and its sum are one instruction, rounded once.
+    pub fn fuses_multiply_add(&self) -> bool {
+        !self.triple.starts_with("x86_64") || Features(&self.resolved).has("fma")
+    }
+
     /// Whether there is an instruction that sums products of elements of type `narrow`.
     pub fn multiplies(&self, narrow: DataType) -> bool {
         Intrinsic::ALL
