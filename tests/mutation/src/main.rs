@@ -147,10 +147,15 @@ fn one(seed: u64, index: u64) -> Result<i32> {
 /// program's buffers, or cannot be compiled.
 fn faulty_code(subject: &Subject, random: &mut Random) -> Option<(Vec<u8>, String)> {
     let mut programs: Vec<Program> = Vec::new();
-    compile(subject, &mut |_, program| programs.push(program.clone())).ok()?;
+    let sound = compile(subject, &mut |_, program| programs.push(program.clone())).ok()?;
     let chosen = program::below(random, programs.len());
     let fault = program::draw(&programs[chosen], random)?;
-    if !program::changes(&programs[chosen], &fault.program, random) {
+    let calls = weights::of_kernel(&sound, chosen).ok()?;
+    let is_fault = calls.iter().any(|weights| {
+        let weights: Vec<Option<&[u8]>> = weights.iter().map(Option::as_deref).collect();
+        program::changes(&programs[chosen], &fault.program, &weights, random)
+    });
+    if !is_fault {
         return None;
     }
     let mut edit = |kernel: usize, program: &mut Program| {

@@ -1,8 +1,10 @@
 //! Single faults in loop programs: what a bug of a schedule or of the code generator would compute.
 
 use hone_model_builder::Random;
-use hone_tensor::{BinaryOp, BlockBody, Combiner, Expr, Program, Statement, interpret};
-use hone_types::{DataType, Tensor};
+use hone_tensor::{
+    BinaryOp, BlockBody, Buffer, Combiner, Expr, Program, Role, Statement, interpret,
+};
+use hone_types::{DataType, Tensor, TensorError, TensorType};
 
 /// A fault, and where.
 pub struct Fault {
@@ -28,35 +30,50 @@ pub fn draw(program: &Program, random: &mut Random) -> Option<Fault> {
 }
 
 /// Whether the fault changes what the program computes, and computes it inside of its buffers: judged by
-/// the interpreter on random inputs.
-pub fn changes(program: &Program, faulty: &Program, random: &mut Random) -> bool {
-    let inputs: Vec<Tensor> = program
-        .parameters()
-        .into_iter()
-        .map(|id| &program.buffers[id])
-        .filter(|buffer| matches!(buffer.role, hone_tensor::Role::Input(_)))
-        .filter_map(|buffer| {
-            let mut element = || match buffer.dtype {
-                dtype if dtype.is_float() => f64::from(random.normal()),
-                DataType::U8 => below(random, 256) as f64,
-                DataType::I8 => below(random, 256) as f64 - 128.0,
-                // Indices: small ones are inside of any table.
-                _ => below(random, 2) as f64,
-            };
-            let values: Vec<f64> = (0..buffer.elements()).map(|_| element()).collect();
-            Tensor::from_f64(buffer.dtype, buffer.shape.clone(), &values).ok()
-        })
-        .collect();
+/// the interpreter on random inputs. `weights` has the bytes of each parameter that is a constant.
+pub fn changes(
+    program: &Program,
+    faulty: &Program,
+    weights: &[Option<&[u8]>],
+    random: &mut Random,
+) -> bool {
+    let mut inputs = Vec::new();
+    for (position, id) in program.parameters().into_iter().enumerate() {
+        let buffer = &program.buffers[id];
+        if !matches!(buffer.role, Role::Input(_)) {
+            continue;
+        }
+        let tensor = match weights.get(position).copied().flatten() {
+            Some(bytes) => {
+                let tensor_type = TensorType::new(buffer.dtype, buffer.shape.clone());
+                Tensor::from_bytes(tensor_type, bytes.to_vec())
+            }
+            None => random_tensor(buffer, random),
+        };
+        let Ok(tensor) = tensor else { return false };
+        inputs.push(tensor);
+    }
     let (Ok(want), Ok(got)) = (interpret(program, &inputs), interpret(faulty, &inputs)) else {
         return false;
     };
     want.iter().zip(&got).any(|(want, got)| {
-        let pairs = want.to_f64().into_iter().zip(got.to_f64());
+        let mut pairs = want.to_f64().into_iter().zip(got.to_f64());
         // What the interpreter's unwritten memory shows is a NaN.
-        pairs
-            .into_iter()
-            .any(|(want, got)| got.is_nan() || (want - got).abs() > 1e-3 * (want.abs() + 1e-3))
+        pairs.any(|(want, got)| got.is_nan() || (want - got).abs() > 1e-3 * (want.abs() + 1e-3))
     })
+}
+
+/// Random content of the kind that a buffer takes.
+fn random_tensor(buffer: &Buffer, random: &mut Random) -> Result<Tensor, TensorError> {
+    let mut element = || match buffer.dtype {
+        dtype if dtype.is_float() => f64::from(random.normal()),
+        DataType::U8 => below(random, 256) as f64,
+        DataType::I8 => below(random, 256) as f64 - 128.0,
+        // Indices: small ones are inside of any table.
+        _ => below(random, 2) as f64,
+    };
+    let values: Vec<f64> = (0..buffer.elements()).map(|_| element()).collect();
+    Tensor::from_f64(buffer.dtype, buffer.shape.clone(), &values)
 }
 
 /// A loop that leaves out its last iteration: a wrong tail.

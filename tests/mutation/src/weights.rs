@@ -1,10 +1,27 @@
 //! Single faults in the packed weights of an artifact.
 
 use anyhow::{Context, Result};
-use hone_artifact::{Reader, Slot, Writer};
+use hone_artifact::{Argument, Reader, Slot, Writer};
 use hone_model_builder::Random;
 
 use crate::program::below;
+
+/// For each call of the kernel of number `kernel`, the bytes of each argument that is a constant.
+pub fn of_kernel(artifact: &[u8], kernel: usize) -> Result<Vec<Vec<Option<Vec<u8>>>>> {
+    let reader = Reader::new(artifact)?;
+    let variant = reader.manifest().variants.first().context("an artifact has a variant")?;
+    let weights = reader.weights(variant.weights).context("its weights")?;
+    // A kernel of several functions has a step for each, of the same arguments.
+    let symbols = [format!("hone_k{kernel}"), format!("hone_k{kernel}_0")];
+    let calls = variant.steps.iter().filter(|step| symbols.contains(&step.kernel));
+    let constant = |argument: &Argument| match argument.slot {
+        Slot::Weight { offset } => {
+            weights.get(offset as usize..(offset + argument.bytes) as usize).map(<[u8]>::to_vec)
+        }
+        _ => None,
+    };
+    Ok(calls.map(|step| step.arguments.iter().map(constant).collect()).collect())
+}
 
 /// The artifact with one fault in the weights that a step reads, and what it is; the file is whole again,
 /// with checksums that fit. `None` where the drawn fault changes nothing.
