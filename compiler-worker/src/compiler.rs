@@ -266,7 +266,9 @@ pub fn import_reason(error: &ImportError) -> Reason {
 
 fn node_reason(error: &NodeError) -> Reason {
     match error {
-        NodeError::Unsupported(_) => Reason::UnsupportedOperator,
+        NodeError::Unsupported(_) | NodeError::UndecidedBranch { .. } => {
+            Reason::UnsupportedOperator
+        }
         NodeError::Infer(_) => Reason::InvalidShape,
         NodeError::Inner(inner) => import_reason(inner),
         _ => Reason::InvalidModel,

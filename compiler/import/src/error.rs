@@ -160,6 +160,12 @@ pub enum NodeError {
         /// Its place among the node's inputs, from 0.
         place: usize,
     },
+    /// An `If` that is decided only when the model runs.
+    #[error("a branch that '{condition}' decides when the model runs is not supported")]
+    UndecidedBranch {
+        /// Name of the condition.
+        condition: String,
+    },
     /// An operator refuses the types of its inputs.
     #[error("its inputs do not fit: {0}")]
     Infer(InferError),

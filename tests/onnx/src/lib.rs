@@ -164,8 +164,10 @@ fn import(case: &Case, inputs: &[Option<Tensor>]) -> Result<(Graph, usize)> {
 fn not_constant(error: &ImportError) -> Option<String> {
     let mut source: Option<&(dyn Error + 'static)> = Some(error);
     while let Some(error) = source {
-        if let Some(NodeError::NotConstant { input, .. }) = error.downcast_ref() {
-            return Some(input.clone());
+        match error.downcast_ref() {
+            Some(NodeError::NotConstant { input, .. }) => return Some(input.clone()),
+            Some(NodeError::UndecidedBranch { condition }) => return Some(condition.clone()),
+            _ => {}
         }
         source = error.source();
     }

@@ -315,8 +315,7 @@ impl Importer {
     fn branch(&mut self, node: &mut Node) -> Result<Vec<Operand>, NodeError> {
         let condition = match self.builder.integers_of(node, 0) {
             Err(NodeError::NotConstant { input, .. }) => {
-                let what = format!("a branch that '{input}' decides when the model runs");
-                return Err(NodeError::unsupported(what));
+                return Err(NodeError::UndecidedBranch { condition: input });
             }
             condition => condition?,
         };
