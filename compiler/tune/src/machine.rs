@@ -80,12 +80,14 @@ const fn core(
 
 /// Known cores. Sources: Intel 64 and IA-32 Architectures Optimization Reference Manual, chapter 2;
 /// AMD's Software Optimization Guides for families 17h, 19h and 1Ah.
-const CORES: [Core; 11] = [
+const CORES: [Core; 12] = [
     core(&["haswell", "broadwell", "core-avx2"], 32, 5, [32, 8, 256]),
     core(&["skylake"], 32, 4, [32, 8, 256]),
     core(&["skylake-avx512", "cascadelake", "cooperlake"], 64, 4, [32, 8, 1024]),
-    core(&["icelake-client", "rocketlake"], 64, 4, [48, 12, 512]),
-    core(&["icelake-server", "tigerlake", "alderlake"], 64, 4, [48, 12, 1280]),
+    // The client cores of this generation have one unit for vectors of 64 bytes, the servers' two.
+    core(&["icelake-client", "rocketlake"], 32, 4, [48, 12, 512]),
+    core(&["tigerlake"], 32, 4, [48, 12, 1280]),
+    core(&["icelake-server", "alderlake"], 64, 4, [48, 12, 1280]),
     core(
         &["sapphirerapids", "emeraldrapids", "graniterapids", "raptorlake"],
         64,
@@ -117,6 +119,8 @@ mod tests {
     fn vectors_longer_than_a_unit_take_it_twice() {
         let genoa = |bytes| Machine::with_vectors(bytes, bytes / 2).of_processor("znver4");
         assert_eq!((genoa(64).fma_per_cycle, genoa(32).fma_per_cycle), (1, 2));
+        let with_avx512 = |cpu| Machine::with_vectors(64, 32).of_processor(cpu).fma_per_cycle;
+        assert_eq!((with_avx512("tigerlake"), with_avx512("icelake-server")), (1, 2));
     }
 
     #[test]

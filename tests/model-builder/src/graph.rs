@@ -75,17 +75,6 @@ impl Builder {
         self.initializer(name, tensor_proto::DataType::Float, &[numbers.len()], raw)
     }
 
-    /// A constant of 8-bit integers, `element` saying of which kind.
-    pub fn bytes(
-        &mut self,
-        name: &str,
-        element: tensor_proto::DataType,
-        shape: &[usize],
-        raw: Vec<u8>,
-    ) -> Value {
-        self.initializer(name, element, shape, raw)
-    }
-
     /// Random bytes, all equally likely.
     pub fn random_bytes(&mut self, count: usize) -> Vec<u8> {
         (0..count).map(|_| (self.random.bits() >> 56) as u8).collect()
@@ -141,7 +130,8 @@ impl Builder {
         Value(name.to_owned())
     }
 
-    fn initializer(
+    /// A constant of elements of type `element`, `raw` being their bytes, row major and little endian.
+    pub fn initializer(
         &mut self,
         name: &str,
         element: tensor_proto::DataType,

@@ -32,7 +32,7 @@ pub fn quantized(size: usize, seed: u64) -> ModelProto {
 /// `x` rounded to bytes and back.
 fn rounded(b: &mut Builder, name: &str, x: &Value, scale: f32, zero: u8) -> Value {
     let scale = b.scalar(&format!("{name}.scale"), scale);
-    let zero = b.bytes(&format!("{name}.zero"), DataType::Uint8, &[], vec![zero]);
+    let zero = b.initializer(&format!("{name}.zero"), DataType::Uint8, &[], vec![zero]);
     let bytes = b.node("QuantizeLinear", &[x, &scale, &zero], Vec::new());
     b.node("DequantizeLinear", &[&bytes, &scale, &zero], Vec::new())
 }
@@ -48,13 +48,13 @@ fn convolution(
     let shape = [after, before / group, kernel, kernel];
     let terms = shape[1..].iter().product::<usize>();
     let bytes = b.random_bytes(after * terms);
-    let weight = b.bytes(&format!("{name}.weight"), DataType::Int8, &shape, bytes);
+    let weight = b.initializer(&format!("{name}.weight"), DataType::Int8, &shape, bytes);
     // Sums of so many products of numbers spread evenly have a deviation near that of one input.
     let scales: Vec<f32> = (0..after)
         .map(|channel| (1.0 + 0.1 * (channel % 5) as f32) / (74.0 * (terms as f32).sqrt()))
         .collect();
     let scales = b.floats(&format!("{name}.scales"), &scales);
-    let zeros = b.bytes(&format!("{name}.zeros"), DataType::Int8, &[after], vec![0; after]);
+    let zeros = b.initializer(&format!("{name}.zeros"), DataType::Int8, &[after], vec![0; after]);
     let weight = b.node("DequantizeLinear", &[&weight, &scales, &zeros], vec![integer("axis", 0)]);
     let bias = b.weight(&format!("{name}.bias"), &[after], 0.0, 0.1);
     b.node("Conv", &[x, &weight, &bias], convolution_attributes(kernel, stride, group))

@@ -229,7 +229,6 @@ fn alter(node: &Expr, kind: u64) -> Option<(Expr, &'static str)> {
             Expr::Select(condition.clone(), otherwise.clone(), then.clone()),
             "the sides of a condition are swapped",
         ),
-        Expr::Cast(_, operand) if matches!(**operand, Expr::Load(..)) => return None,
         _ => return None,
     })
 }

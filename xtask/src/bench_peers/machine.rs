@@ -50,7 +50,7 @@ impl Machine {
         let kernel = fs::read_to_string("/proc/sys/kernel/osrelease")?;
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?;
         Ok(Self {
-            processor: fact("model name").to_owned(),
+            processor: name(&[fact("model name"), fact("cpu family"), fact("model\t")]),
             processors: std::thread::available_parallelism()?.get(),
             features: features.split_whitespace().filter(wanted).map(str::to_owned).collect(),
             memory: memory.unwrap_or(0) * 1024,
@@ -80,6 +80,14 @@ impl Machine {
         self.load = self.load.max(load.unwrap_or(0.0));
         let text = String::from_utf8_lossy(&output.stdout);
         text.trim().parse().with_context(|| format!("not a rate: {text}"))
+    }
+}
+
+/// A processor's name with its family and model: virtual machines often hide which generation they run on.
+fn name([name, family, model]: &[&str; 3]) -> String {
+    match family.is_empty() {
+        true => (*name).to_owned(),
+        false => format!("{name} (family {family}, model {model})"),
     }
 }
 
