@@ -19,9 +19,10 @@ use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use hone_model_builder::Random;
 use hone_tensor::Program;
-use hone_worker::inputs::{SEEDS, edges, seeded};
+use hone_worker::inputs::SEEDS;
 use hone_worker::verify::{Settings, verify};
 use hone_worker::work::executor::Native;
+use hone_worker::work::verify::standard_samples;
 use subjects::Subject;
 
 /// Fewest faults caught, in percent.
@@ -188,9 +189,7 @@ fn refusal(subject: &Subject, artifact: &[u8]) -> Result<Option<String>> {
     let settings = Settings { rtol: 1e-3, atol: 1e-4, max_relative_error: reduced.then_some(0.1) };
     let ports = hone_worker::compiler::ports(&subject.graph, false)?;
     // What `hone verify` compares on, without its options.
-    let mut samples: Vec<_> =
-        SEEDS.iter().map(|seed| seeded(&subject.graph, &ports, *seed)).collect();
-    samples.push(edges(&subject.graph, &ports, SEEDS[0]));
+    let samples = standard_samples(&subject.graph, &ports, &SEEDS, true);
     let mut executor = Native::from_bytes(artifact.to_vec(), &hone_runtime::Options::default())?;
     let verification = verify(&what, &samples, settings, &mut executor)?;
     Ok(verification.judge(&subject.name, settings).err().map(|failure| failure.to_string()))
