@@ -78,12 +78,13 @@ class Model:
         return {name: array for (name, _, _), array in zip(self.outputs, given)}
 
 
-def compile_ahead(hone, model, target, precision, folder):
-    """The artifact's path and the milliseconds that making it took, without verifying and measuring."""
-    command = [hone, "compile", model, "--out", folder, "--target", target, "--no-verify", "--no-measure", "--json"]
-    if precision != "f32":
-        # Which arithmetic pays is decided by measuring; the peers' defaults decide by themselves as well.
-        command = [word for word in command if word != "--no-measure"]
+def compile_ahead(hone, model, target, precision, threads, folder):
+    """The artifact's path, the precision that it has, and the milliseconds that making it took."""
+    command = [hone, "compile", model, "--out", folder, "--target", target, "--threads", str(threads), "--json"]
+    if precision == "f32":
+        command += ["--no-verify", "--no-measure"]
+    else:
+        # A narrower arithmetic is used only where verifying and measuring show that it pays.
         command += ["--precision", precision, "--max-relative-error", "1"]
     start = time.perf_counter()
     done = subprocess.run(command, capture_output=True, text=True)
@@ -91,13 +92,13 @@ def compile_ahead(hone, model, target, precision, folder):
     if done.returncode:
         sys.exit(done.stderr.strip() or f"hone ended with {done.returncode}")
     report = json.loads(done.stdout)["targets"][0]["report"]
-    return report["artifact"]["uri"].removeprefix("file://"), milliseconds(start, end)
+    return report["artifact"]["uri"].removeprefix("file://"), report["precision"], milliseconds(start, end)
 
 
 def load(model, _arrays, threads):
     hone, library, target, precision = sys.argv[4:8]
     folder = tempfile.TemporaryDirectory()
-    artifact, compile_ms = compile_ahead(hone, model, target, precision, folder.name)
+    artifact, precision, compile_ms = compile_ahead(hone, model, target, precision, threads, folder.name)
     start = time.perf_counter()
     library = open_library(library)
     loaded = Model(library, artifact, threads)
