@@ -31,6 +31,7 @@
 //! | 45 | `OutOfMemory` | transient |
 //! | 50 | `CompilerError` | bug |
 //! | 51 | `VerifierError` | bug |
+//! | 52 | `WrongCode` | bug |
 //! | 130 | `Interrupted` | transient |
 //! | 143 | `Terminated` | transient |
 //!
@@ -89,7 +90,7 @@ pub enum Reason {
     TooLarge,
     /// Other bytes lie where the artifact is to be stored.
     ArtifactConflict,
-    /// Answers are further from the reference than the tolerance.
+    /// Answers of code that is right part by part are further from the reference than the tolerance.
     CorrectnessBreach,
     /// The reference itself gives NaN or infinity.
     NonFiniteOutput,
@@ -111,6 +112,8 @@ pub enum Reason {
     CompilerError,
     /// A verifier refused what a pass made.
     VerifierError,
+    /// A kernel, packed weights, the memory plan or a pass gives other values than the reference.
+    WrongCode,
     /// A person pressed Ctrl-C.
     Interrupted,
     /// The pod was asked to end.
@@ -118,7 +121,7 @@ pub enum Reason {
 }
 
 /// Each reason with its exit code and class, in order of codes.
-const TABLE: [(Reason, u8, Option<ErrorClass>); 30] = {
+const TABLE: [(Reason, u8, Option<ErrorClass>); 31] = {
     use ErrorClass::{Bug, Transient, User};
     [
         (Reason::Success, 0, None),
@@ -149,6 +152,7 @@ const TABLE: [(Reason, u8, Option<ErrorClass>); 30] = {
         (Reason::OutOfMemory, 45, Some(Transient)),
         (Reason::CompilerError, 50, Some(Bug)),
         (Reason::VerifierError, 51, Some(Bug)),
+        (Reason::WrongCode, 52, Some(Bug)),
         (Reason::Interrupted, 130, Some(Transient)),
         (Reason::Terminated, 143, Some(Transient)),
     ]
@@ -220,6 +224,7 @@ impl Reason {
             Self::OutOfMemory => "OutOfMemory",
             Self::CompilerError => "CompilerError",
             Self::VerifierError => "VerifierError",
+            Self::WrongCode => "WrongCode",
             Self::Interrupted => "Interrupted",
             Self::Terminated => "Terminated",
         }
@@ -280,7 +285,7 @@ mod tests {
         for code in [0, 40, 41, 42, 43, 44, 45, 130, 137, 143] {
             assert!(!terminal.contains(&code), "{code}");
         }
-        for code in [1, 2, 12, 30, 50, 101, 134, 139] {
+        for code in [1, 2, 12, 30, 50, 52, 101, 134, 139] {
             assert!(terminal.contains(&code), "{code}");
         }
     }

@@ -146,8 +146,9 @@ pub struct TuningRequest {
 pub struct CorrectnessRequest {
     /// Relative tolerance.
     pub rtol: f64,
-    /// Absolute tolerance.
-    pub atol: f64,
+    /// Absolute tolerance; a thousandth of an output's largest magnitude when absent.
+    #[serde(default)]
+    pub atol: Option<f64>,
     /// Inputs to compare on; seeded random ones when absent.
     #[serde(default)]
     pub samples: Option<Source>,

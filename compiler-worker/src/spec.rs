@@ -86,7 +86,7 @@ fn request(spec: &ModelCompilationSpec, target: &Target) -> Compile {
         tuning: never_tuned(),
         correctness: CorrectnessRequest {
             rtol: rtol.value(),
-            atol: atol.value(),
+            atol: atol.as_ref().map(Decimal::value),
             samples: samples.as_ref().map(source),
         },
         output: Destination { uri: spec.output.uri.clone(), credentials: None },
@@ -180,7 +180,7 @@ pub fn from_model(model: &Path, target: &str, shapes: &[String], output: &Path) 
         tuning: never_tuned(),
         correctness: CorrectnessRequest {
             rtol: correctness.rtol.value(),
-            atol: correctness.atol.value(),
+            atol: correctness.atol.as_ref().map(Decimal::value),
             samples: None,
         },
         output: Destination {

@@ -135,7 +135,7 @@ fn options(precision: DataType) -> Options {
     Options { precision, ..Options::new(Target::host().unwrap()) }
 }
 
-const SETTINGS: Settings = Settings { rtol: 1e-3, atol: 1e-4, max_relative_error: None };
+const SETTINGS: Settings = Settings { rtol: 1e-3, atol: Some(1e-4), max_relative_error: None };
 
 /// An artifact and the model that it is verified against.
 struct Case {

@@ -158,7 +158,8 @@ pub struct Tuning {
     pub max_duration: Option<Duration>,
 }
 
-/// How near to the reference every output element must be: `|got - want| <= atol + rtol * |want|`. Every kernel
+/// How near to the reference every output element must be: `|got - want| <= atol + rtol * |want|`, and a
+/// thousandth of the output's largest magnitude in place of `atol` where that is absent. Every kernel
 /// is checked on the reference's values besides. Of a model that rounds to integers, that and the passes decide;
 /// the error of its outputs is information, unless `precision.maxRelativeError` bounds it.
 #[derive(KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -167,9 +168,9 @@ pub struct Correctness {
     /// Relative tolerance.
     #[serde(default = "default_rtol")]
     pub rtol: Decimal,
-    /// Absolute tolerance.
-    #[serde(default = "default_atol")]
-    pub atol: Decimal,
+    /// Absolute tolerance; a thousandth of an output's largest magnitude when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub atol: Option<Decimal>,
     /// Inputs to compare on; seeded ones from what the model takes when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub samples: Option<SampleSource>,
@@ -180,14 +181,9 @@ fn default_rtol() -> Decimal {
     "1e-3".parse().expect("a constant decimal")
 }
 
-#[allow(clippy::expect_used)] // Constants that a test reads.
-fn default_atol() -> Decimal {
-    "1e-4".parse().expect("a constant decimal")
-}
-
 impl Default for Correctness {
     fn default() -> Self {
-        Self { rtol: default_rtol(), atol: default_atol(), samples: None }
+        Self { rtol: default_rtol(), atol: None, samples: None }
     }
 }
 

@@ -185,7 +185,7 @@ pub struct Latency {
 pub struct CorrectnessStatus {
     /// Largest absolute error of any output element.
     pub max_abs: Decimal,
-    /// Largest relative error of any output element above `correctness.atol`.
+    /// Largest relative error of any output element above the absolute tolerance.
     pub max_rel: Decimal,
     /// Whether nothing was found wrong.
     pub passed: bool,

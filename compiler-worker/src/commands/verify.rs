@@ -38,9 +38,9 @@ pub struct Arguments {
     /// Relative tolerance.
     #[arg(long, default_value_t = 1e-3)]
     pub rtol: f64,
-    /// Absolute tolerance.
-    #[arg(long, default_value_t = 1e-4)]
-    pub atol: f64,
+    /// Absolute tolerance; a thousandth of an output's largest magnitude without it.
+    #[arg(long)]
+    pub atol: Option<f64>,
     /// Tolerance relative to the largest magnitude in an output, for arithmetic below f32 and for models that
     /// round to integers.
     #[arg(long)]

@@ -12,6 +12,8 @@ mod layout;
 mod passes;
 mod tolerance;
 
+use std::fmt;
+
 use hone_artifact::Reader;
 use hone_artifact::exit_code::Reason;
 use hone_driver::{DataType, Graph, Options, Tensor, map_steps, rounds_to_integers};
@@ -20,7 +22,7 @@ pub use decisions::MARGIN;
 pub use kernels::KernelCheck;
 pub use passes::PassCheck;
 
-use crate::compare::{Comparison, Tolerance};
+use crate::compare::{Comparison, DEFAULT_ATOL, Tolerance};
 use crate::compiler::{self, reference_failed};
 use crate::failure::{Failure, Result};
 use crate::work::executor::Executor;
@@ -44,10 +46,24 @@ pub struct Subject<'a> {
 pub struct Settings {
     /// Relative tolerance.
     pub rtol: f64,
-    /// Absolute tolerance, in the outputs' units.
-    pub atol: f64,
+    /// Absolute tolerance, in the outputs' units; [`DEFAULT_ATOL`] of an output's largest magnitude where absent.
+    pub atol: Option<f64>,
     /// Largest error as a fraction of the largest magnitude in an output, where the user set one.
     pub max_relative_error: Option<f64>,
+}
+
+impl fmt::Display for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "rtol {}", self.rtol)?;
+        match self.atol {
+            Some(atol) => write!(f, ", atol {atol}")?,
+            None => write!(f, ", atol {DEFAULT_ATOL} of the output's largest magnitude")?,
+        }
+        match self.max_relative_error {
+            Some(bound) => write!(f, ", maxRelativeError {bound}"),
+            None => Ok(()),
+        }
+    }
 }
 
 /// One set of inputs.
@@ -223,8 +239,9 @@ impl Verification {
     }
 
     fn note_tolerance(&mut self, settings: Settings) {
-        let Settings { atol, .. } = settings;
-        if let Some((name, largest)) = self.end_to_end.smallest_output(100.0 * atol) {
+        if let Some(atol) = settings.atol
+            && let Some((name, largest)) = self.end_to_end.smallest_output(100.0 * atol)
+        {
             self.notes.push(format!(
                 "the largest magnitude of output '{name}' is {largest:.1e}, where errors up to atol {atol:.1e} pass end to end: set atol to a hundredth of it or less"
             ));
@@ -276,7 +293,8 @@ impl Verification {
     /// Turns what is wrong into a failure.
     ///
     /// # Errors
-    /// `NonFiniteOutput` where the reference itself is not finite, `CorrectnessBreach` for everything else.
+    /// `NonFiniteOutput` where the reference itself is not finite, `WrongCode` where a part of the artifact does
+    /// not compute what the model says, `CorrectnessBreach` where its parts do and its answers are out of tolerance.
     pub fn judge(&self, name: &str, settings: Settings) -> Result<()> {
         if let Some(place) = &self.end_to_end.not_finite {
             let message = format!(
@@ -287,18 +305,15 @@ impl Verification {
         if let Some(fault) = self.fault() {
             let message =
                 format!("model '{name}' compiles to wrong code: {fault}; please report this");
-            return Err(Failure::new(Reason::CorrectnessBreach, message));
+            return Err(Failure::new(Reason::WrongCode, message));
         }
         if self.passed() {
             return Ok(());
         }
-        let Settings { rtol, atol, max_relative_error } = settings;
-        let bound =
-            max_relative_error.map_or(String::new(), |bound| format!(", maxRelativeError {bound}"));
         let Comparison { outside, elements, worst, .. } = &self.end_to_end;
         let worst = worst.as_deref().unwrap_or("no element named");
         let message = format!(
-            "model '{name}' compiles to answers out of tolerance (rtol {rtol}, atol {atol}{bound}): {outside} of {elements} elements, worst at {worst}; loosen spec.correctness if that is near enough, else please report this"
+            "model '{name}' compiles to answers out of tolerance ({settings}): {outside} of {elements} elements, worst at {worst}; loosen spec.correctness if that is near enough, else please report this"
         );
         Err(Failure::new(Reason::CorrectnessBreach, message))
     }

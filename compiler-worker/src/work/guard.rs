@@ -50,7 +50,7 @@ impl Worker<'_> {
             let recipe = Recipe { wide, ..recipe.clone() };
             let compiled = compiler::compile(model, &request.inputs, target, &recipe)?;
             let mut loaded = Native::from_bytes(compiled.artifact, &Options::default())?;
-            let none = Tolerance { rtol: 0.0, atol: 0.0, fraction: 0.0 };
+            let none = Tolerance { rtol: 0.0, atol: Some(0.0), fraction: 0.0 };
             let mut comparison = Comparison::default();
             let got = loaded.run(&inputs)?;
             for ((port, got), want) in compiler::ports(&graph, true)?.iter().zip(&got).zip(&want) {

@@ -23,8 +23,8 @@ const LONGEST_NAME: usize = 96;
 /// error as a fraction of the largest magnitude in an output, where one is set.
 ///
 /// # Errors
-/// `NonFiniteOutput` where the reference itself is not finite, `CorrectnessBreach` where the artifact is
-/// wrong or its answers are out of tolerance.
+/// `NonFiniteOutput` where the reference itself is not finite, `WrongCode` where the artifact is wrong,
+/// `CorrectnessBreach` where its answers are out of tolerance.
 pub fn verify(
     worker: &Worker<'_>,
     request: &Compile,
@@ -156,11 +156,8 @@ pub fn sentences(found: &Verification, settings: Settings) -> Vec<String> {
         ));
     }
     let end = &found.end_to_end;
-    let Settings { rtol, atol, max_relative_error } = settings;
-    let bound =
-        max_relative_error.map_or(String::new(), |own| format!(" and maxRelativeError {own}"));
     let verdict = match found.end_to_end_counts {
-        true => format!("within rtol {rtol}, atol {atol}{bound} of the reference"),
+        true => format!("within {settings} of the reference"),
         false => "compared for information, since the model rounds to integers".to_owned(),
     };
     lines.push(format!(

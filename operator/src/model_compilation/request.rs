@@ -85,7 +85,7 @@ pub fn compile(object: &ModelCompilation, target: &Target, pool: &PoolView) -> R
         tuning: tuning(spec.tuning.as_ref()),
         correctness: CorrectnessRequest {
             rtol: spec.correctness.rtol.value(),
-            atol: spec.correctness.atol.value(),
+            atol: spec.correctness.atol.as_ref().map(hone_crds::Decimal::value),
             samples: spec.correctness.samples.as_ref().map(|source| samples("samples", source)),
         },
         output: Destination {

@@ -186,7 +186,8 @@ fn refusal(subject: &Subject, artifact: &[u8]) -> Result<Option<String>> {
     };
     // As `hone compile --precision bf16 --max-relative-error 0.1` would ask for reduced precision.
     let reduced = subject.options.precision != hone_driver::DataType::F32;
-    let settings = Settings { rtol: 1e-3, atol: 1e-4, max_relative_error: reduced.then_some(0.1) };
+    let settings =
+        Settings { rtol: 1e-3, atol: Some(1e-4), max_relative_error: reduced.then_some(0.1) };
     let ports = hone_worker::compiler::ports(&subject.graph, false)?;
     // What `hone verify` compares on, without its options.
     let samples = standard_samples(&subject.graph, &ports, &SEEDS, true);

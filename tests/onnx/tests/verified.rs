@@ -30,7 +30,7 @@ impl Backend for Verified {
             imported: graph,
             options: Ok(&self.options),
         };
-        let settings = Settings { rtol: 1e-3, atol: 1e-3, max_relative_error: None };
+        let settings = Settings { rtol: 1e-3, atol: Some(1e-3), max_relative_error: None };
         let found = verify(&subject, &[sample], settings, &mut native)?;
         // Some cases give infinities on purpose.
         ensure!(found.passed() || found.end_to_end.not_finite.is_some(), "refused: {found:#?}");
