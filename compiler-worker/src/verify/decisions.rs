@@ -173,6 +173,24 @@ fn again(
     output: ValueId,
     lookup: &dyn Fn(ValueId) -> Option<Tensor>,
 ) -> Option<Tensor> {
+    recompute(graph, nodes, output, lookup, &mut |id, inputs| {
+        if id == decided {
+            let first = inputs.first_mut()?.as_mut()?;
+            *first = moved(first, by, Bound::of(graph, nodes, first.dtype()))?;
+        }
+        Some(())
+    })
+}
+
+/// `output` of `nodes`, computed again by the reference on `lookup`'s values of what they read, after `alter` has
+/// changed the inputs of each; `None` where an operator or `alter` refuses.
+pub fn recompute(
+    graph: &Graph,
+    nodes: &[NodeId],
+    output: ValueId,
+    lookup: &dyn Fn(ValueId) -> Option<Tensor>,
+    alter: &mut dyn FnMut(NodeId, &mut [Option<Tensor>]) -> Option<()>,
+) -> Option<Tensor> {
     let mut computed: HashMap<ValueId, Tensor> = HashMap::new();
     for &id in nodes {
         let node = &graph.nodes()[id];
@@ -181,10 +199,7 @@ fn again(
             .iter()
             .map(|input| input.and_then(|own| computed.get(&own).cloned().or_else(|| lookup(own))))
             .collect();
-        if id == decided {
-            let first = inputs.first_mut()?.as_mut()?;
-            *first = moved(first, by, Bound::of(graph, nodes, first.dtype()))?;
-        }
+        alter(id, &mut inputs)?;
         let inputs: Vec<Option<&Tensor>> = inputs.iter().map(Option::as_ref).collect();
         let results = node.operation.reference(&inputs).ok()?;
         computed.extend(node.outputs.iter().copied().zip(results));

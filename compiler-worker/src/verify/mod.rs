@@ -10,6 +10,7 @@ mod decisions;
 mod kernels;
 mod layout;
 mod passes;
+mod sensitivity;
 mod tolerance;
 
 use std::fmt;

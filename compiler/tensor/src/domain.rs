@@ -46,6 +46,11 @@ impl Domain {
         self.loops.iter().position(|axis| axis.var == var)
     }
 
+    /// The loops' variables and extents, outermost first.
+    pub(crate) fn axes(&self) -> impl Iterator<Item = (VarId, &Expr)> {
+        self.loops.iter().map(|axis| (axis.var, &axis.extent))
+    }
+
     /// The variables, outermost first.
     pub(crate) fn variables(&self) -> impl Iterator<Item = VarId> {
         self.loops.iter().map(|axis| axis.var)

@@ -5,6 +5,7 @@
 //! shown not to be negative by its own range, or by its difference to a fact, for the operands of
 //! minima and maxima in it apart.
 
+use super::enumerate;
 use crate::sum::Sum;
 use crate::{BinaryOp, Domain, Expr, Program, UnaryOp};
 use hone_types::DataType;
@@ -83,9 +84,10 @@ impl Facts {
         }
         let (least, largest) = ends(index, program, domain);
         let shown = |expr: Expr| self.not_negative(&expr, SPLITS, program, domain);
-        (least.is_some_and(|least| least >= 0) || shown(index.clone()))
+        let follows = (least.is_some_and(|least| least >= 0) || shown(index.clone()))
             && (largest.is_some_and(|largest| largest <= last)
-                || shown(Expr::Integer(last) - index.clone()))
+                || shown(Expr::Integer(last) - index.clone()));
+        follows || enumerate::within(index, extent, &self.at_least_zero, domain)
     }
 
     /// Whether `expr >= 0` follows. Where `expr` adds a minimum or subtracts a maximum it has to follow

@@ -21,6 +21,7 @@
 
 mod bounds;
 mod coverage;
+mod enumerate;
 mod facts;
 mod form;
 mod loops;

@@ -1,0 +1,185 @@
+//! The last resort of showing that an index is inside: all values of its loop variables, one by one.
+//!
+//! Quotients and remainders of sums, such as shuffled channels make, are beyond intervals and differences,
+//! but depend on few variables of constant extent.
+
+use crate::{BinaryOp, Domain, Expr, UnaryOp, VarId};
+
+/// Combinations of values that are tried: some tens of milliseconds.
+const MOST: i64 = 1 << 18;
+
+/// Whether `0 <= index < extent` for all values of the loop variables for which none of `not_negative` is
+/// negative; false where there are too many of them, or the index is none that is known here. Of
+/// `not_negative` only those over the variables of the index count.
+pub(super) fn within(index: &Expr, extent: usize, not_negative: &[Expr], domain: &Domain) -> bool {
+    let Some(loops) = loops_of(index, domain) else { return false };
+    let combinations = loops.iter().try_fold(1i64, |product, (var, _)| {
+        let values = domain.range(*var)?.max.checked_add(1)?.max(1);
+        product.checked_mul(values).filter(|product| *product <= MOST)
+    });
+    if combinations.is_none() {
+        return false;
+    }
+    let covered = |fact: &&Expr| {
+        let mut covered = true;
+        fact.visit(&mut |part| {
+            covered &= !matches!(part, Expr::Var(var) if !loops.iter().any(|own| own.0 == *var));
+        });
+        covered
+    };
+    let facts: Vec<&Expr> = not_negative.iter().filter(covered).collect();
+    let extent = i64::try_from(extent).unwrap_or(i64::MAX);
+    let mut inside = |values: &Values| -> Option<bool> {
+        for fact in &facts {
+            if values.integer(fact)? < 0 {
+                return Some(true);
+            }
+        }
+        values.integer(index).map(|index| (0..extent).contains(&index))
+    };
+    every(&loops, &mut Values::default(), &mut inside) == Some(true)
+}
+
+/// The loops whose variables an index depends on, those of their extents among them, outermost first.
+fn loops_of<'a>(index: &Expr, domain: &'a Domain) -> Option<Vec<(VarId, &'a Expr)>> {
+    let mut needed: Vec<VarId> = Vec::new();
+    let collect = |expr: &Expr, needed: &mut Vec<VarId>| {
+        expr.visit(&mut |part| {
+            if let Expr::Var(var) = part
+                && !needed.contains(var)
+            {
+                needed.push(*var);
+            }
+        });
+    };
+    collect(index, &mut needed);
+    let mut loops = Vec::new();
+    let axes: Vec<(VarId, &Expr)> = domain.axes().collect();
+    for (var, extent) in axes.into_iter().rev() {
+        if needed.contains(&var) {
+            collect(extent, &mut needed);
+            loops.push((var, extent));
+        }
+    }
+    loops.reverse();
+    (loops.len() == needed.len()).then_some(loops)
+}
+
+/// Whether `holds` for all values of `loops`; `None` where something cannot be evaluated.
+fn every(
+    loops: &[(VarId, &Expr)],
+    values: &mut Values,
+    holds: &mut dyn FnMut(&Values) -> Option<bool>,
+) -> Option<bool> {
+    let Some(((var, extent), inner)) = loops.split_first() else { return holds(values) };
+    let extent = values.integer(extent)?;
+    for value in 0..extent {
+        values.0.push((*var, value));
+        let all = every(inner, values, holds);
+        values.0.pop();
+        if all != Some(true) {
+            return all;
+        }
+    }
+    Some(true)
+}
+
+/// One value for each variable so far.
+#[derive(Default)]
+struct Values(Vec<(VarId, i64)>);
+
+impl Values {
+    /// The value of an index; `None` where it overflows, or is made of loads or of floating-point numbers.
+    fn integer(&self, expr: &Expr) -> Option<i64> {
+        match expr {
+            Expr::Integer(value) => Some(*value),
+            Expr::Var(var) => self.0.iter().find(|own| own.0 == *var).map(|own| own.1),
+            Expr::Select(condition, then, otherwise) => {
+                self.integer(if self.truth(condition)? { then } else { otherwise })
+            }
+            Expr::Binary(op, left, right) => {
+                let (left, right) = (self.integer(left)?, self.integer(right)?);
+                match op {
+                    BinaryOp::Add => left.checked_add(right),
+                    BinaryOp::Subtract => left.checked_sub(right),
+                    BinaryOp::Multiply => left.checked_mul(right),
+                    BinaryOp::FloorDivide if right > 0 => Some(left.div_euclid(right)),
+                    BinaryOp::Modulo if right > 0 => Some(left.rem_euclid(right)),
+                    BinaryOp::Minimum => Some(left.min(right)),
+                    BinaryOp::Maximum => Some(left.max(right)),
+                    _ => None,
+                }
+            }
+            _ => None,
+        }
+    }
+
+    fn truth(&self, condition: &Expr) -> Option<bool> {
+        match condition {
+            Expr::Unary(UnaryOp::Not, inner) => self.truth(inner).map(|own| !own),
+            Expr::Binary(BinaryOp::And, left, right) => {
+                Some(self.truth(left)? && self.truth(right)?)
+            }
+            Expr::Binary(BinaryOp::Or, left, right) => {
+                Some(self.truth(left)? || self.truth(right)?)
+            }
+            Expr::Binary(op, left, right) if op.is_comparison() => {
+                let (left, right) = (self.integer(left)?, self.integer(right)?);
+                Some(match op {
+                    BinaryOp::Equal => left == right,
+                    BinaryOp::Less => left < right,
+                    _ => left <= right,
+                })
+            }
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hone_types::Id;
+
+    /// A domain of loops of constant extents, and their variables.
+    fn domain(extents: &[i64]) -> (Domain, Vec<VarId>) {
+        let mut domain = Domain::default();
+        let mut vars = Vec::new();
+        for (place, extent) in extents.iter().enumerate() {
+            let var = VarId::from_index(place);
+            domain.push(var, &Expr::Integer(*extent));
+            vars.push(var);
+        }
+        (domain, vars)
+    }
+
+    #[test]
+    fn a_shuffled_channel_is_inside() {
+        // Channel 29 * (c % 2) + c / 2 of 58, from blocks of 8: its block is below 8, and not below 7.
+        let (domain, vars) = domain(&[58]);
+        let channel = Expr::Var(vars[0]);
+        let shuffled = channel.clone().modulo(Expr::Integer(2)) * Expr::Integer(29)
+            + channel.floor_divide(Expr::Integer(2));
+        let block = shuffled.floor_divide(Expr::Integer(8));
+        assert!(within(&block, 8, &[], &domain));
+        assert!(!within(&block, 7, &[], &domain));
+    }
+
+    #[test]
+    fn what_cannot_be_tried_is_not_shown() {
+        let (domain, vars) = domain(&[1 << 20]);
+        let index = Expr::Var(vars[0]).modulo(Expr::Integer(3));
+        assert!(!within(&index, 3, &[], &domain), "too many values");
+        let stranger = Expr::Var(VarId::from_index(9));
+        assert!(!within(&stranger, 3, &[], &domain), "of no loop");
+    }
+
+    #[test]
+    fn facts_over_the_same_variables_count() {
+        let (domain, vars) = domain(&[10]);
+        let index = Expr::Var(vars[0]);
+        let fact = Expr::Integer(4) - index.clone();
+        assert!(!within(&index, 5, &[], &domain));
+        assert!(within(&index, 5, &[fact], &domain));
+    }
+}
