@@ -149,16 +149,21 @@ fn without_quotient(rest: Sum, factor: i64, dividend: Sum, divisor: i64) -> Opti
     }
 }
 
-/// Whether a sum or product in an expression may leave `i64`, as one of loaded numbers may.
+/// Whether a sum or product that an expression is made of may leave `i64`, as one of loaded numbers may. What
+/// is computed inside of a load, of a choice or of a conversion is a value of its own, whatever it is.
 fn may_wrap(expr: &Expr, program: &Program, domain: &Domain) -> bool {
-    let mut found = false;
-    expr.visit(&mut |part| {
-        found |= matches!(
-            part,
-            Expr::Binary(BinaryOp::Add | BinaryOp::Subtract | BinaryOp::Multiply, ..)
-        ) && ends(part, program, domain).0.is_none();
-    });
-    found
+    match expr {
+        Expr::Cast(DataType::I64, inner) if inner.dtype(program) == DataType::I64 => {
+            may_wrap(inner, program, domain)
+        }
+        Expr::Binary(op, left, right) => {
+            let computes = matches!(op, BinaryOp::Add | BinaryOp::Subtract | BinaryOp::Multiply);
+            (computes && ends(expr, program, domain).0.is_none())
+                || may_wrap(left, program, domain)
+                || may_wrap(right, program, domain)
+        }
+        _ => false,
+    }
 }
 
 /// The least and the largest value of an integer expression, each where it is known.
