@@ -7,12 +7,16 @@
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 
 use hone_artifact::write_atomically;
+use hone_driver::Target;
+use hone_search::Record;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::failure::{Failure, Result};
+use crate::tune::store::{self, Recorded};
 
 /// The folder of entries.
 #[derive(Clone, Debug)]
@@ -20,6 +24,10 @@ pub struct Cache {
     folder: PathBuf,
     /// Whether entries may be taken; they are written in any case.
     answers: bool,
+    /// Where tuning records lie, where that was said.
+    records: Option<PathBuf>,
+    /// The records, once they were read.
+    read: Arc<OnceLock<Vec<Record>>>,
 }
 
 /// The name of an entry.
@@ -55,7 +63,33 @@ impl Cache {
                 error,
             )
         })?;
-        Ok(Self { folder, answers })
+        Ok(Self { folder, answers, records: None, read: Arc::default() })
+    }
+
+    /// The same with tuning records in another folder than `records` beside the entries.
+    pub fn with_records(self, folder: Option<&Path>) -> Self {
+        let records = folder.filter(|own| !own.as_os_str().is_empty()).map(Path::to_path_buf);
+        Self { records, read: Arc::default(), ..self }
+    }
+
+    /// The folder of tuning records, which need not be there.
+    pub fn records_folder(&self) -> PathBuf {
+        self.records.clone().unwrap_or_else(|| self.folder.join("records"))
+    }
+
+    /// The schedules that tuning records have for a target, by the structural digest of programs.
+    ///
+    /// # Errors
+    /// Records that cannot be read.
+    pub fn recorded(&self, target: &Target) -> Result<Recorded> {
+        let records = match self.read.get() {
+            Some(records) => records,
+            None => {
+                let records = store::read(&self.records_folder())?;
+                self.read.get_or_init(|| records)
+            }
+        };
+        Ok(Arc::new(store::winners(records, target).by_program))
     }
 
     /// The file of an artifact, whether or not it is there.

@@ -12,6 +12,7 @@ use hone_driver::{
 
 use crate::device;
 use crate::failure::{Failure, Result};
+use crate::tune::store::Recorded;
 
 /// A model's file.
 #[derive(Clone, Debug)]
@@ -126,7 +127,7 @@ impl Recipe {
     }
 }
 
-/// Compiles.
+/// Compiles; `records` have schedules that go before those of the recipe.
 ///
 /// # Errors
 /// Every reason of a model's, a target's and of our own fault.
@@ -135,9 +136,11 @@ pub fn compile(
     inputs: &[Input],
     target: &Target,
     recipe: &Recipe,
+    records: &Recorded,
 ) -> Result<Compiled> {
     let import = import_options(inputs, model.folder.as_deref())?;
-    hone_driver::compile(&model.bytes, &import, &recipe.options(target)).map_err(|error| {
+    let options = Options { records: records.clone(), ..recipe.options(target) };
+    hone_driver::compile(&model.bytes, &import, &options).map_err(|error| {
         let reason = compile_reason(&error);
         Failure::because(reason, format!("model '{}' cannot be compiled", model.name), error)
     })

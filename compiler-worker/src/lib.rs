@@ -16,5 +16,6 @@ mod show;
 mod simulate;
 mod spec;
 mod storage;
+pub mod tune;
 pub mod verify;
 pub mod work;

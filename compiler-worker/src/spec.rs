@@ -8,7 +8,9 @@ use hone_artifact::request::{
 };
 use hone_crds::Decimal;
 use hone_crds::common::SampleSource;
-use hone_crds::model_compilation::{Correctness, Goal, ModelCompilationSpec, Target, TuningPolicy};
+use hone_crds::model_compilation::{
+    Correctness, Goal, ModelCompilationSpec, Target, Tuning, TuningPolicy,
+};
 use hone_crds::not_yet::not_yet;
 use hone_crds::{InputBinding, ModelCompilation};
 
@@ -45,7 +47,9 @@ pub fn from_file(path: &Path) -> Result<Spec> {
     };
     let text = String::from_utf8(bytes).map_err(|error| invalid(error.into()))?;
     let object = ModelCompilation::from_yaml(&text).map_err(|error| invalid(error.into()))?;
-    let refused = not_yet(&object.spec);
+    let mut refused = not_yet(&object.spec);
+    // A cluster cannot do it yet, this machine can.
+    refused.retain(|own| own.field != "spec.tuning");
     if !refused.is_empty() {
         let lines: Vec<String> =
             refused.iter().map(|field| format!("\n  {}: {}", field.field, field.advice)).collect();
@@ -83,7 +87,7 @@ fn request(spec: &ModelCompilationSpec, target: &Target) -> Compile {
             .and_then(|own| own.max_relative_error.as_ref())
             .map(Decimal::value),
         calibration: None,
-        tuning: never_tuned(),
+        tuning: spec.tuning.as_ref().map_or_else(never_tuned, tuning),
         correctness: CorrectnessRequest {
             rtol: rtol.value(),
             atol: atol.as_ref().map(Decimal::value),
@@ -110,6 +114,14 @@ fn never_tuned() -> TuningRequest {
         policy: format!("{:?}", TuningPolicy::Never),
         max_trials: None,
         max_seconds: None,
+    }
+}
+
+fn tuning(own: &Tuning) -> TuningRequest {
+    TuningRequest {
+        policy: format!("{:?}", own.policy),
+        max_trials: own.max_trials.and_then(|most| u64::try_from(most).ok()),
+        max_seconds: own.max_duration.map(|most| most.as_secs_ceil().max(1)),
     }
 }
 

@@ -28,7 +28,7 @@ pub use common::{
 };
 pub use decimal::Decimal;
 pub use device_pool::{DevicePool, DevicePoolSpec, DevicePoolStatus};
-pub use duration::Duration;
+pub use duration::{Duration, DurationError};
 pub use model_compilation::{ModelCompilation, ModelCompilationSpec};
 pub use parse::SpecError;
 pub use status::{ModelCompilationStatus, Phase, TargetStatus};

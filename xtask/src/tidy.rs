@@ -16,6 +16,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("hone-lower", &["types", "graph", "ops", "tensor"]),
     ("hone-schedule", &["types", "tensor"]),
     ("hone-tune", &["types", "tensor", "schedule"]),
+    ("hone-search", &["tensor", "schedule", "tune"]),
     ("hone-codegen", &["types", "tensor", "artifact"]),
     (
         "hone-driver",
@@ -28,7 +29,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("hone-crds", &[]),
     ("hone-runtime", &["artifact"]),
     ("hone-emulator", &["artifact", "codegen"]),
-    ("hone-worker", &["driver", "artifact", "runtime", "emulator", "crds"]),
+    ("hone-worker", &["driver", "search", "artifact", "runtime", "emulator", "crds"]),
     ("hone-operator", &["crds", "artifact"]),
 ];
 

@@ -51,6 +51,9 @@ pub struct CacheArguments {
     /// Do the work even where its result is known.
     #[arg(long)]
     pub force: bool,
+    /// Where tuning records lie; by default $HONE_RECORDS, or records in the cache's folder.
+    #[arg(long, env = "HONE_RECORDS", value_name = "DIR")]
+    pub records: Option<PathBuf>,
 }
 
 impl CacheArguments {
@@ -59,7 +62,8 @@ impl CacheArguments {
     /// # Errors
     /// Where the folder cannot be made.
     pub fn open(&self) -> Result<Cache> {
-        Cache::open(self.cache.as_deref(), !self.force)
+        let cache = Cache::open(self.cache.as_deref(), !self.force)?;
+        Ok(cache.with_records(self.records.as_deref()))
     }
 }
 

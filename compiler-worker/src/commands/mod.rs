@@ -6,10 +6,13 @@ mod compile;
 mod devices;
 mod diff;
 mod inspect;
+mod measure;
 mod plan;
 mod proposal;
+mod records;
 mod run;
 mod simulate;
+mod tune;
 mod verify;
 mod worker;
 
@@ -51,6 +54,13 @@ pub enum Command {
     Plan(plan::Arguments),
     /// Show this machine: fingerprint, features, caches, and what it was measured to reach.
     Devices(devices::Arguments),
+    /// Search for faster schedules of a model by measuring, and keep what was found.
+    Tune(tune::Arguments),
+    /// List, merge, export and import tuning records.
+    Records(records::Arguments),
+    /// The process in which `hone tune` measures.
+    #[command(hide = true)]
+    Measure(measure::Arguments),
     /// Do one piece of work for the operator; what a pod runs.
     Worker(worker::Arguments),
 }
@@ -70,6 +80,9 @@ impl Command {
             Self::Diff(arguments) => diff::run(arguments),
             Self::Plan(arguments) => plan::run(arguments),
             Self::Devices(arguments) => devices::run(arguments),
+            Self::Tune(arguments) => tune::run(arguments),
+            Self::Records(arguments) => records::run(arguments),
+            Self::Measure(arguments) => measure::run(arguments),
             Self::Worker(arguments) => worker::run(arguments),
         }
     }
@@ -78,7 +91,7 @@ impl Command {
     pub fn corrected(&self, failure: &Failure) -> Option<String> {
         let takes_shapes = match self {
             Self::Compile(arguments) => arguments.model.is_some(),
-            Self::Run(_) | Self::Bench(_) => true,
+            Self::Run(_) | Self::Bench(_) | Self::Tune(_) => true,
             _ => false,
         };
         takes_shapes.then(|| proposal::with_shapes(std::env::args(), failure)).flatten()

@@ -93,7 +93,10 @@ fn plots(body: &mut String, details: &Details) {
         };
         (svg, caption)
     });
-    let drawn: Vec<_> = roofline.into_iter().chain(distribution).collect();
+    let tuning = details.tuning.as_ref().and_then(|own| plot::tuning(&own.curve)).map(|svg| {
+        (svg, "Time of a run that was expected after so many trials of the last search for faster schedules.")
+    });
+    let drawn: Vec<_> = roofline.into_iter().chain(distribution).chain(tuning).collect();
     if drawn.is_empty() {
         return;
     }

@@ -104,6 +104,36 @@ pub fn distribution(details: &Details) -> Option<String> {
     })
 }
 
+/// The time that a run was expected to take after so many trials of a search; `None` for fewer than two points.
+pub fn tuning(curve: &[(usize, f64)]) -> Option<String> {
+    let points: Vec<(f64, f64)> = curve.iter().map(|own| (own.0 as f64, own.1 / 1e6)).collect();
+    let (first, last) = (points.first()?, points.last()?);
+    if points.len() < 2 || !(last.1 > 0.0 && first.1.is_finite()) {
+        return None;
+    }
+    let low = points.iter().fold(f64::MAX, |low, own| low.min(own.1));
+    drawn(|area| {
+        let mut chart = ChartBuilder::on(area)
+            .margin(12)
+            .x_label_area_size(42)
+            .y_label_area_size(64)
+            .build_cartesian_2d(0.0..last.0.max(1.0), low * 0.97..first.1 * 1.02)?;
+        chart
+            .configure_mesh()
+            .light_line_style(WHITE)
+            .bold_line_style(FAINT)
+            .axis_style(INK)
+            .label_style(font())
+            .x_desc("trials")
+            .y_desc("expected latency, ms")
+            .x_label_formatter(&|value| format!("{value:.0}"))
+            .y_label_formatter(&|value| format!("{value:.3}"))
+            .draw()?;
+        chart.draw_series(LineSeries::new(points.iter().copied(), OURS.stroke_width(2)))?;
+        Ok(())
+    })
+}
+
 /// The share of values up to each, in percent.
 fn steps(values: &[u64], unit: f64) -> Vec<(f64, f64)> {
     let mut sorted = values.to_vec();

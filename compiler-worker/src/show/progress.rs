@@ -6,8 +6,9 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 
 /// Each stage and its usual share of the whole, in percent: what the remaining time is guessed from.
-const STAGES: [(&str, u64); 6] = [
+const STAGES: [(&str, u64); 7] = [
     ("fetch", 2),
+    ("tune", 0),
     ("compile", 55),
     ("compile naively", 3),
     ("verify", 20),

@@ -182,6 +182,9 @@ fn again(
     })
 }
 
+/// Changes the inputs of a node before it is computed again; `None` where that cannot be.
+pub type Alter<'a> = dyn FnMut(NodeId, &mut [Option<Tensor>]) -> Option<()> + 'a;
+
 /// `output` of `nodes`, computed again by the reference on `lookup`'s values of what they read, after `alter` has
 /// changed the inputs of each; `None` where an operator or `alter` refuses.
 pub fn recompute(
@@ -189,7 +192,7 @@ pub fn recompute(
     nodes: &[NodeId],
     output: ValueId,
     lookup: &dyn Fn(ValueId) -> Option<Tensor>,
-    alter: &mut dyn FnMut(NodeId, &mut [Option<Tensor>]) -> Option<()>,
+    alter: &mut Alter<'_>,
 ) -> Option<Tensor> {
     let mut computed: HashMap<ValueId, Tensor> = HashMap::new();
     for &id in nodes {

@@ -10,6 +10,7 @@ use super::{Worker, artifact_key};
 use crate::cache::Key;
 use crate::compiler::{self, Model, Recipe};
 use crate::failure::{Failure, Result};
+use crate::tune::store::Recorded;
 
 /// An artifact on this machine.
 #[derive(Debug)]
@@ -49,7 +50,8 @@ pub fn build(
     target: &Target,
     recipe: &Recipe,
 ) -> Result<Build> {
-    let key = artifact_key(model, inputs, target, recipe);
+    let records = worker.records(target, recipe)?;
+    let key = artifact_key(model, inputs, target, recipe, &records);
     if let Some(path) = known(worker, model, &key).filter(|path| is_sound(path)) {
         return Ok(Build { path, key, hit: true, reference: None, statistics: None });
     }
@@ -58,7 +60,7 @@ pub fn build(
         (SchedulePolicy::Analytic, DataType::F32) => "compile",
         (SchedulePolicy::Analytic, _) => "compile with narrow numbers",
     });
-    let compiled = compiler::compile(model, inputs, target, recipe)?;
+    let compiled = compiler::compile(model, inputs, target, recipe, &records)?;
     let path = worker.cache.keep_artifact(&key, &compiled.artifact)?;
     Ok(Build {
         path,
@@ -78,7 +80,17 @@ impl Worker<'_> {
         target: &Target,
         recipe: &Recipe,
     ) -> Option<PathBuf> {
-        known(self, model, &artifact_key(model, inputs, target, recipe))
+        // Records that cannot be read are a matter of building.
+        let records = self.records(target, recipe).ok()?;
+        known(self, model, &artifact_key(model, inputs, target, recipe, &records))
+    }
+
+    /// The schedules from tuning records that a recipe uses.
+    fn records(&self, target: &Target, recipe: &Recipe) -> Result<Recorded> {
+        match recipe.schedules {
+            SchedulePolicy::Naive => Ok(Recorded::default()),
+            SchedulePolicy::Analytic => self.cache.recorded(target),
+        }
     }
 }
 

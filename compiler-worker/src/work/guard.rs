@@ -48,7 +48,8 @@ impl Worker<'_> {
         for part in &parts {
             let wide = names.iter().filter(|name| !part.contains(name)).cloned().collect();
             let recipe = Recipe { wide, ..recipe.clone() };
-            let compiled = compiler::compile(model, &request.inputs, target, &recipe)?;
+            let records = self.cache.recorded(target)?;
+            let compiled = compiler::compile(model, &request.inputs, target, &recipe, &records)?;
             let mut loaded = Native::from_bytes(compiled.artifact, &Options::default())?;
             let none = Tolerance { rtol: 0.0, atol: Some(0.0), fraction: 0.0 };
             let mut comparison = Comparison::default();

@@ -9,6 +9,7 @@ mod guard;
 pub mod measure;
 mod precision;
 mod result;
+mod tune;
 pub mod verify;
 
 use std::path::{Path, PathBuf};
@@ -16,7 +17,7 @@ use std::time::Instant;
 
 use hone_artifact::exit_code::Reason;
 use hone_artifact::report::{ArtifactReport, Report};
-use hone_artifact::request::{Compile, TuningRequest};
+use hone_artifact::request::Compile;
 use hone_driver::{DataType, Target};
 use serde_json::json;
 
@@ -31,6 +32,8 @@ use crate::failure::{Failure, Result};
 use crate::measure::Effort;
 use crate::show::{Progress, html};
 use crate::storage::{Access, Destination, sha256};
+use crate::tune::Summary;
+use crate::tune::store::Recorded;
 
 /// What one call of the program does for all its targets.
 #[derive(Debug)]
@@ -103,6 +106,7 @@ impl Worker<'_> {
         let model = self.fetch(request)?;
         outcome.report.model_digest = Some(model.digest.clone());
         let target = compiler::target(&request.target)?;
+        self.tune(request, &model, &target, outcome)?;
         let wide = self.build(request, &model, &target, &Recipe::analytic(DataType::F32))?;
         let key = self.result_key(request, &target, &wide.key);
         let build = match self.cache.result::<StoredResult>(&key).filter(|_| wide.hit) {
@@ -122,6 +126,8 @@ impl Worker<'_> {
             }
         };
         outcome.report.cache_hit = build.hit;
+        let folder = self.cache.records_folder();
+        outcome.details.tuning = Summary::read(&folder, &model, &request.inputs, &target);
         self.store_artifact(&destination, request, &build, outcome)
     }
 
@@ -268,9 +274,8 @@ fn refuse_unsupported(request: &Compile) -> Result<()> {
     if !request.precision.iter().all(known) || request.calibration.is_some() {
         refused.push("f16 and int8 arrive in a later release: leave f32 and bf16");
     }
-    let TuningRequest { policy, max_trials, max_seconds } = &request.tuning;
-    if policy != "Never" || max_trials.is_some() || max_seconds.is_some() {
-        refused.push("tuning arrives in a later release: set policy to Never");
+    if !matches!(request.tuning.policy.as_str(), "Never" | "IfNotCached" | "Always") {
+        refused.push("this tuning policy is of another release: set Never, IfNotCached or Always");
     }
     match refused.is_empty() {
         true => Ok(()),
@@ -296,6 +301,7 @@ fn artifact_key(
     inputs: &[hone_artifact::request::Input],
     target: &Target,
     recipe: &Recipe,
+    records: &Recorded,
 ) -> Key {
     Key::of(&json!({
         "model": model.digest,
@@ -304,5 +310,6 @@ fn artifact_key(
         "schedules": format!("{:?}", recipe.schedules),
         "precision": [json!(recipe.precision.name()), json!(recipe.wide)],
         "compiler": compiler_identity(),
+        "records": **records,
     }))
 }

@@ -11,6 +11,7 @@ use super::{Build, Outcome};
 use crate::compiler::Recipe;
 use crate::device::Peaks;
 use crate::failure::{Failure, Result};
+use crate::tune::Summary;
 
 /// What people and programs look at beside the report. It lies in the same JSON, under `details`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -44,6 +45,9 @@ pub struct Details {
     pub wide: Vec<String>,
     /// What the machine was measured to reach on those threads.
     pub peaks: Option<Peaks>,
+    /// The last search for faster schedules of the model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tuning: Option<Summary>,
     /// What a person should know.
     pub notes: Vec<String>,
 }
@@ -81,6 +85,7 @@ impl Default for Details {
             max_fraction: 0.0,
             wide: Vec::new(),
             peaks: None,
+            tuning: None,
             notes: Vec::new(),
         }
     }

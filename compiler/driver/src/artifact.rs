@@ -37,7 +37,7 @@ pub(crate) fn assemble(
         schema_version: SCHEMA_VERSION,
         model_digest: format!("sha256:{}", hex(&Sha256::digest(model))),
         compiler_version: env!("CARGO_PKG_VERSION").to_string(),
-        records_digest: None,
+        records_digest: kernels.records_digest.clone(),
         inputs: ports("input", graph, graph.inputs())?,
         outputs: ports("output", graph, graph.outputs())?,
         variants: vec![variant],
@@ -124,7 +124,7 @@ fn inspection(kernels: &CompiledKernels) -> Inspect {
 }
 
 /// The artifact's own name of an element type; artifacts depend on nothing of the compiler.
-fn data_type(dtype: hone_types::DataType) -> DataType {
+pub(crate) fn data_type(dtype: hone_types::DataType) -> DataType {
     use hone_types::DataType as Own;
     match dtype {
         Own::F32 => DataType::F32,

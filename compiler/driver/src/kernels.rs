@@ -9,6 +9,8 @@ use hone_lower::{Expressed, Lowered};
 use hone_ops::{Graph, Reshape};
 use hone_passes::Group;
 use hone_tensor::{Program, Role, Scope};
+use hone_tune::Scheduled;
+use sha2::{Digest as _, Sha256};
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::fmt::{self, Debug, Write};
@@ -24,6 +26,8 @@ pub struct CompiledKernels {
     pub calls: Vec<Call>,
     /// Groups that only rename memory: the value they make, and the one it is.
     pub aliases: Vec<(ValueId, ValueId)>,
+    /// `sha256:` of the recorded schedules that were used; `None` where none was.
+    pub records_digest: Option<String>,
 }
 
 /// A distinct kernel: one scheduled program, which may be several functions run in turn.
@@ -71,7 +75,9 @@ pub(crate) fn compile_kernels(
 ) -> Result<CompiledKernels, CompileError> {
     let Lowering { programs, calls, aliases, .. } = lower_groups(graph, groups)?;
     lap("lower");
-    let mut kernels: Vec<KernelInfo> = schedule_all(&programs, options)?
+    let scheduled = schedule_all(&programs, options)?;
+    let records_digest = records_digest(&scheduled);
+    let mut kernels: Vec<KernelInfo> = scheduled
         .into_iter()
         .enumerate()
         .map(|(number, scheduled)| KernelInfo {
@@ -96,7 +102,19 @@ pub(crate) fn compile_kernels(
     for (kernel, object) in kernels.iter_mut().zip(objects) {
         kernel.functions = object.kernels;
     }
-    Ok(CompiledKernels { kernels, shared_object, calls, aliases })
+    Ok(CompiledKernels { kernels, shared_object, calls, aliases, records_digest })
+}
+
+/// The digest of the recorded schedules that were used, in the order of the kernels.
+fn records_digest(scheduled: &[Scheduled]) -> Option<String> {
+    let mut hasher = Sha256::new();
+    let mut recorded = scheduled.iter().filter(|own| own.recorded).peekable();
+    recorded.peek()?;
+    for own in recorded {
+        hasher.update(format!("{}\n{:?}\n", own.template, own.choices()));
+    }
+    let hex: String = hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    Some(format!("sha256:{hex}"))
 }
 
 /// Groups of the same form with different scalar constants that get a program each, with the constants in
@@ -112,7 +130,7 @@ pub(crate) struct Lowering<'a> {
     /// Digests of the scalar constants that came with a program, by digest of the program before they
     /// became literals.
     literals: HashMap<Hash, HashSet<Hash>>,
-    programs: Vec<Unscheduled>,
+    pub(crate) programs: Vec<Unscheduled>,
     pub(crate) calls: Vec<Call>,
     pub(crate) aliases: Vec<(ValueId, ValueId)>,
 }

@@ -11,6 +11,7 @@ mod schedule;
 mod step_map;
 mod steps;
 mod storage;
+mod tuning;
 
 pub use artifact::manifest_target;
 pub use error::CompileError;
@@ -24,6 +25,7 @@ pub use hone_lower::LowerError;
 pub use hone_ops as ops;
 pub use hone_ops::{EvaluateError, Evaluation, Graph, Op, evaluate};
 pub use hone_passes::PassError;
+pub use hone_tune::{Choice, Machine as TuningMachine, Prescription};
 pub use hone_types::{DataType, Id, Tensor, TensorType};
 pub use kernels::{CompiledKernels, KernelInfo};
 pub use lift::{LiftError, lift, lift_tensor, rounds_to_integers, same_structure};
@@ -33,3 +35,4 @@ pub use pipeline::{
     prepare_exactly,
 };
 pub use step_map::{MappedCall, StepMap, StepMapError, map_steps};
+pub use tuning::{Trial, TrialArtifact, TuningTask, trial_artifact, tuning_tasks};

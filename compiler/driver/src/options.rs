@@ -2,7 +2,10 @@
 
 use hone_artifact::{Recipe, Variant};
 use hone_codegen::Target;
+use hone_tune::Prescription;
 use hone_types::DataType;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// How schedules are chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +28,9 @@ pub struct Options {
     pub precision: DataType,
     /// Names of nodes that stay in `f32` whatever the precision.
     pub wide: Vec<String>,
+    /// Schedules of programs by their structural digest, which go before those of the analytic model; from
+    /// tuning records.
+    pub records: Arc<BTreeMap<String, Prescription>>,
     /// Keep schedules, loop programs and assembly of each kernel in the artifact, for `hone inspect`.
     pub keep_inspection: bool,
 }
@@ -37,6 +43,7 @@ impl Options {
             schedules: SchedulePolicy::Analytic,
             precision: DataType::F32,
             wide: Vec::new(),
+            records: Arc::default(),
             keep_inspection: true,
         }
     }

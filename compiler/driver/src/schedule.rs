@@ -1,9 +1,10 @@
 //! Schedules all programs on all cores.
 
 use crate::{CompileError, Options, SchedulePolicy};
+use hone_codegen::Target;
 use hone_schedule::ScheduleError;
 use hone_tensor::Program;
-use hone_tune::{Machine, Scheduled};
+use hone_tune::{Machine, Prescription, Replay, Scheduled, structural_digest};
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -33,16 +34,52 @@ fn schedule_one(program: Program, options: &Options) -> Result<Scheduled, Schedu
     let scheduled = match options.schedules {
         SchedulePolicy::Naive => hone_tune::schedule_naively(program),
         SchedulePolicy::Analytic => {
-            let target = &options.target;
-            // A product that is not fused with its sum needs a register for itself.
-            let registers = target.vector_registers - usize::from(!target.fuses_multiply_add());
-            let machine =
-                Machine::with_vectors(target.vector_bytes, registers).of_processor(&target.cpu);
-            hone_tune::schedule(program, &machine)
+            let machine = machine_of(&options.target);
+            match recorded(&program, &machine, options) {
+                Some(recorded) => return Ok(recorded),
+                None => hone_tune::schedule(program, &machine),
+            }
         }
     }?;
     scheduled.schedule.verify()?;
     Ok(scheduled)
+}
+
+/// The schedule that a record has for a program. A record whose decisions do not fit, because it is of
+/// another version of the template, counts as none.
+fn recorded(program: &Program, machine: &Machine, options: &Options) -> Option<Scheduled> {
+    if options.records.is_empty() {
+        return None;
+    }
+    let prescription = options.records.get(&structural_digest(program))?;
+    let scheduled = prescribed(program.clone(), machine, prescription).ok()?;
+    scheduled.schedule.verify().ok()?;
+    Some(Scheduled { recorded: true, ..scheduled })
+}
+
+/// The schedule that a prescription asks for.
+pub(crate) fn prescribed(
+    program: Program,
+    machine: &Machine,
+    prescription: &Prescription,
+) -> Result<Scheduled, ScheduleError> {
+    let mut replay = Replay::new(&prescription.choices);
+    let scheduled = hone_tune::schedule_as(program, machine, &prescription.template, &mut replay)?;
+    match replay.misfit() {
+        None => Ok(scheduled),
+        Some(name) => Err(ScheduleError::Refused {
+            primitive: "replay",
+            object: format!("decision '{name}'"),
+            reason: "the template asks for others: the record is of another version".to_owned(),
+        }),
+    }
+}
+
+/// What the analytic model knows of a target.
+pub(crate) fn machine_of(target: &Target) -> Machine {
+    // A product that is not fused with its sum needs a register for itself.
+    let registers = target.vector_registers - usize::from(!target.fuses_multiply_add());
+    Machine::with_vectors(target.vector_bytes, registers).of_processor(&target.cpu)
 }
 
 /// `work` of each item, computed on as many threads as the machine has, in the order of the items.

@@ -8,6 +8,7 @@
 //! All figures are nominal: they only have to be right within a small factor.
 
 use crate::access::is_function;
+use crate::decisions::Decisions;
 use hone_schedule::Schedule;
 use hone_tensor::{BlockBody, BufferId, Expr, Program, Scope, Statement, VarId};
 use std::collections::HashMap;
@@ -45,8 +46,17 @@ pub fn min_tasks_per_thread(program: &Program, statement: &Statement, tasks: u64
     (THREAD_NANOSECONDS / task.max(1)).clamp(1, tasks.max(1))
 }
 
-/// Tasks to cut the nest around a loop into; 1 where the nest is not worth a second thread.
-pub(crate) fn tasks_worth(schedule: &Schedule, inside: VarId) -> usize {
+/// Tasks to cut the nest around a loop into: what its work is worth, or fewer or more of them, but always
+/// some for each of several threads where there is work for them.
+pub(crate) fn tasks(schedule: &Schedule, inside: VarId, decisions: &mut Decisions<'_>) -> usize {
+    let worth = tasks_worth(schedule, inside);
+    let fewest = worth.min(FEW_TASKS);
+    let others = [worth / 4, worth / 2, worth * 2, worth * 4];
+    decisions.number("tasks", others.into_iter().filter(|own| *own >= fewest && worth > 1), worth)
+}
+
+/// Tasks that the nest around a loop is worth; 1 where the nest is not worth a second thread.
+fn tasks_worth(schedule: &Schedule, inside: VarId) -> usize {
     let program = schedule.program();
     let nest = program.body.iter().find(|statement| contains(statement, inside));
     let work = nest.map_or(0, |statement| nanoseconds(program, statement));

@@ -1,16 +1,23 @@
-//! Chooses schedules: templates emit traces with knobs, an analytic model sets the knobs.
+//! Chooses schedules: templates emit traces; a source of decisions sets their knobs, by default an
+//! analytic model.
 //!
 //! A template is a function that takes a plain program and applies primitives to it; which one fits
 //! is read off the program's own form (its accesses and iterators), never off operator names. Every
 //! template may refuse; the last one, plain loops, never does.
 
 mod access;
+mod decisions;
+mod digest;
 mod grain;
 mod inline;
 mod machine;
 mod templates;
 mod tile;
 
+pub use decisions::{
+    Choice, Decision, Preferred, Prescription, Question, Randomly, Replay, Source,
+};
+pub use digest::structural_digest;
 pub use grain::min_tasks_per_thread;
 pub use machine::Machine;
-pub use templates::{Scheduled, schedule, schedule_naively};
+pub use templates::{Scheduled, alternatives, schedule, schedule_as, schedule_naively};

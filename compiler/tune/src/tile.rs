@@ -1,6 +1,7 @@
 //! The register tile of a contraction, by an analytic model of the inner loop.
 
 use crate::Machine;
+use crate::decisions::Decisions;
 
 /// Rows and vectors of results that stay in registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +65,28 @@ pub(crate) fn choose_tile(extents: Extents, unit: usize, machine: &Machine) -> T
         }
     }
     best.1
+}
+
+/// A tile that fits the registers: its vectors are decided first, then its rows, by default those with the
+/// least predicted time.
+pub(crate) fn decide_tile(
+    extents: Extents,
+    unit: usize,
+    machine: &Machine,
+    decisions: &mut Decisions<'_>,
+) -> Tile {
+    let best = choose_tile(extents, unit, machine);
+    let one_row = |vectors: &usize| fits(Tile { rows: 1, vectors: *vectors }, machine);
+    let all = (unit..=extents.vectors.max(unit)).step_by(unit).take_while(one_row);
+    let vectors = decisions.number("vectors", all, best.vectors);
+    let all =
+        (1..=extents.rows.max(1)).take_while(|rows| fits(Tile { rows: *rows, vectors }, machine));
+    let least = |rows: usize| predicted(extents, Tile { rows, vectors }, machine);
+    let rows = match vectors == best.vectors {
+        true => best.rows,
+        false => all.clone().min_by(|a, b| least(*a).total_cmp(&least(*b))).unwrap_or(1),
+    };
+    Tile { rows: decisions.number("rows", all, rows), vectors }
 }
 
 fn area(tile: Tile) -> usize {

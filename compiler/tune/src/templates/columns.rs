@@ -5,6 +5,7 @@ use super::outer::spread;
 use super::unfit;
 use crate::Machine;
 use crate::access::{Use, is_reduction, loads, usage, value, vector_axis};
+use crate::decisions::Decisions;
 use hone_schedule::{Schedule, ScheduleError};
 use hone_tensor::{BlockId, Expr, IteratorKind, Program, VarId};
 
@@ -12,7 +13,11 @@ use hone_tensor::{BlockId, Expr, IteratorKind, Program, VarId};
 const VECTORS: usize = 4;
 
 /// Computes every stage for the same vectors of places.
-pub(super) fn apply(schedule: &mut Schedule, machine: &Machine) -> Result<(), ScheduleError> {
+pub(super) fn apply(
+    schedule: &mut Schedule,
+    machine: &Machine,
+    decisions: &mut Decisions<'_>,
+) -> Result<(), ScheduleError> {
     let blocks = schedule.program().blocks_in_order();
     let (output, stages) =
         blocks.split_last().ok_or_else(|| unfit("columns", "the program is empty"))?;
@@ -38,8 +43,10 @@ pub(super) fn apply(schedule: &mut Schedule, machine: &Machine) -> Result<(), Sc
     }
     let points: usize = inner.iter().map(|own| schedule.extent(*own).unwrap_or(1)).product();
     let fits = points * VECTORS * machine.lanes * 8 <= machine.l1_bytes;
-    let width = if fits { VECTORS * machine.lanes } else { machine.lanes };
     let extent = schedule.extent(*vector).unwrap_or(1);
+    let most = extent.div_ceil(machine.lanes);
+    let vectors = if fits { VECTORS } else { 1 };
+    let width = decisions.factor("vectors", most, &[1, 2, 4, 8], vectors) * machine.lanes;
     let (places, lanes) = schedule.split(*vector, width.min(extent))?;
     outer.push(places);
     schedule.reorder(&[outer.clone(), inner, vec![lanes]].concat())?;
@@ -50,7 +57,7 @@ pub(super) fn apply(schedule: &mut Schedule, machine: &Machine) -> Result<(), Sc
         write_stage(schedule, *stage, outer.len())?;
     }
     schedule.vectorize(lanes)?;
-    spread(schedule, &outer)
+    spread(schedule, &outer, decisions)
 }
 
 /// Whether a block's last axis is one that every operand is read along, or not at all.

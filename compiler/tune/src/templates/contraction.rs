@@ -1,14 +1,19 @@
 //! Sums of products: matrix products and convolutions. A tile of results stays in registers over the
 //! whole sum; the point-wise rest of the kernel is computed on the tile before it is stored.
 //!
+//! Decided are the rows and vectors of the tile, whether rows or columns of tiles are walked first and
+//! in blocks of how many rows of tiles, the order of the summed axes and how many of their points are
+//! written out, what is fetched ahead, and the number of tasks.
+//!
 //! The output map walks the results either axis by axis as the sum does, or with the blocks of the
 //! sum's last two axes unrolled into one (`column = block * width + lane`).
 
 use super::unfit;
 use crate::Machine;
 use crate::access::{Contraction, is_reduction, loads, value, vector_axis};
-use crate::grain::{FEW_TASKS, even_parts, tasks_worth};
-use crate::tile::{Extents, Tile, choose_tile};
+use crate::decisions::Decisions;
+use crate::grain::{FEW_TASKS, even_parts, tasks};
+use crate::tile::{Extents, Tile, decide_tile};
 use hone_schedule::{Schedule, ScheduleError};
 use hone_tensor::{
     BinaryOp, Block, BlockId, Domain, Expr, Intrinsic, Iterator, IteratorKind, Scope, VarId,
@@ -25,13 +30,17 @@ struct Tiles {
 }
 
 /// Tiles the output, computes the sum at the tile, and reduces in registers.
-pub(super) fn apply(schedule: &mut Schedule, machine: &Machine) -> Result<(), ScheduleError> {
+pub(super) fn apply(
+    schedule: &mut Schedule,
+    machine: &Machine,
+    decisions: &mut Decisions<'_>,
+) -> Result<(), ScheduleError> {
     let form = Form::of(schedule)?;
-    let tile = form.choose_tile(schedule, machine);
+    let tile = form.decide_tile(schedule, machine, decisions);
     let tiles = match form.columns {
-        Columns::Same => tile_same(schedule, &form, tile, machine)?,
+        Columns::Same => tile_same(schedule, &form, tile, machine, decisions)?,
         Columns::Joined { axis, width } => {
-            tile_joined(schedule, &form, tile, axis, width, machine)?
+            tile_joined(schedule, &form, tile, (axis, width), machine, decisions)?
         }
     };
     let order: Vec<VarId> =
@@ -40,13 +49,13 @@ pub(super) fn apply(schedule: &mut Schedule, machine: &Machine) -> Result<(), Sc
     let at = *tiles.outer.last().ok_or_else(|| unfit("contraction", "no loop to compute at"))?;
     schedule.compute_at(form.sum, at)?;
     schedule.set_scope(form.sum, Scope::Register)?;
-    sum_in_registers(schedule, &form, tiles.outer.len(), machine)?;
+    sum_in_registers(schedule, &form, tiles.outer.len(), machine, decisions)?;
     for own in &tiles.unrolled {
         schedule.unroll(*own)?;
     }
     schedule.vectorize(tiles.vector)?;
-    spread_tiles(schedule, &tiles.outer)?;
-    fetch_ahead(schedule, &form, tile, machine)
+    spread_tiles(schedule, &tiles.outer, decisions)?;
+    fetch_ahead(schedule, &form, tile, machine, decisions)
 }
 
 /// Brings operands near while the tiles before them are computed: the one that rows of tiles share,
@@ -56,6 +65,7 @@ fn fetch_ahead(
     form: &Form,
     tile: Tile,
     machine: &Machine,
+    decisions: &mut Decisions<'_>,
 ) -> Result<(), ScheduleError> {
     let around = schedule.loops(form.output);
     let shared = schedule.loops(form.sum).into_iter().take_while(|own| around.contains(own));
@@ -69,11 +79,23 @@ fn fetch_ahead(
     let panel = depth.map(|own| own.extent).product::<usize>() * tile.vectors * machine.lanes;
     let next_panel = is_input(streamed) && panel < program.buffers[streamed].elements();
     let next_rows = is_input(broadcast) && form.rows.is_some();
-    if next_panel {
-        schedule.prefetch(form.sum, streamed, *first)?;
-    }
-    if next_rows {
-        schedule.prefetch(form.sum, broadcast, *last)?;
+    let inputs = [is_input(streamed), is_input(broadcast)];
+    // 0 fetches nothing, 1 at the innermost loop around the tile, 2 at the outermost.
+    let distance = [None, Some(*last), Some(*first)];
+    let operands = [
+        ("fetch panel", streamed, if next_panel { 2 } else { 0 }),
+        ("fetch rows", broadcast, usize::from(next_rows)),
+    ];
+    for ((name, buffer, preferred), is_input) in operands.into_iter().zip(inputs) {
+        let alternatives = match (is_input, first == last) {
+            (false, _) => 1,
+            (true, true) => 2,
+            (true, false) => 3,
+        };
+        let preferred = preferred.min(alternatives - 1);
+        if let Some(target) = distance[decisions.choose(name, alternatives, preferred)] {
+            schedule.prefetch(form.sum, buffer, target)?;
+        }
     }
     Ok(())
 }
@@ -131,7 +153,12 @@ impl Form {
         Ok(Self { sum, output, contraction, rows, blocks, columns })
     }
 
-    fn choose_tile(&self, schedule: &Schedule, machine: &Machine) -> Tile {
+    fn decide_tile(
+        &self,
+        schedule: &Schedule,
+        machine: &Machine,
+        decisions: &mut Decisions<'_>,
+    ) -> Tile {
         let block = &schedule.program().blocks[self.sum];
         let extent = |place: Option<usize>| place.map_or(1, |place| block.iterators[place].extent);
         let width: usize = extent(Some(self.contraction.vector));
@@ -150,7 +177,8 @@ impl Form {
             Columns::Same => (vectors, 1),
         };
         let row_bytes = if rows > 1 { self.row_bytes(schedule) } else { 0 };
-        choose_tile(Extents { rows, vectors: columns, depth, row_bytes }, unit, machine)
+        let extents = Extents { rows, vectors: columns, depth, row_bytes };
+        decide_tile(extents, unit, machine, decisions)
     }
 
     /// Bytes from a row of the broadcast operand to the next; 0 where that is not the same for all.
@@ -211,6 +239,7 @@ fn tile_same(
     form: &Form,
     tile: Tile,
     machine: &Machine,
+    decisions: &mut Decisions<'_>,
 ) -> Result<Tiles, ScheduleError> {
     let loops = schedule.loops(form.output);
     let (mut first, mut outer, mut last, mut unrolled) = (vec![], vec![], vec![], vec![]);
@@ -243,11 +272,34 @@ fn tile_same(
     // Blocks of columns outermost, so that their operand stays in cache while rows stream by; axes
     // that neither operand shares (a batch) stay outside.
     let split = usize::from(outer.len() > 1);
-    let mut order: Vec<VarId> = outer.drain(..split).collect();
-    order.extend(first);
-    order.extend(outer);
-    order.extend(last);
-    Ok(Tiles { outer: order, unrolled, vector })
+    let head: Vec<VarId> = outer.drain(..split).collect();
+    let columns = [first, outer].concat();
+    let walk = [head, walk_tiles(schedule, columns, last, decisions)?].concat();
+    Ok(Tiles { outer: walk, unrolled, vector })
+}
+
+/// Loops over tiles, outermost first: columns before rows, so that the operand of a column of tiles stays in
+/// cache while rows stream by. In blocks of rows of tiles, those of a block are walked for every column
+/// before the next block begins.
+fn walk_tiles(
+    schedule: &mut Schedule,
+    columns: Vec<VarId>,
+    rows: Vec<VarId>,
+    decisions: &mut Decisions<'_>,
+) -> Result<Vec<VarId>, ScheduleError> {
+    let [rows] = rows[..] else { return Ok([columns, rows].concat()) };
+    let tiles = schedule.extent(rows).unwrap_or(1);
+    let several = columns.iter().any(|own| schedule.extent(*own).is_some_and(|own| own > 1));
+    if !several || tiles < 2 {
+        return Ok([columns, vec![rows]].concat());
+    }
+    // As many as there are: all columns are walked for one block.
+    let block = decisions.factor("block of rows", tiles, &[1, 2, 4, 8, 16], tiles);
+    if block == tiles {
+        return Ok([columns, vec![rows]].concat());
+    }
+    let (blocks, within) = schedule.split(rows, block)?;
+    Ok([vec![blocks], columns, vec![within]].concat())
 }
 
 /// Tiles for an output whose last axis walks blocks of columns one after another.
@@ -255,9 +307,9 @@ fn tile_joined(
     schedule: &mut Schedule,
     form: &Form,
     tile: Tile,
-    axis: usize,
-    width: usize,
+    (axis, width): (usize, usize),
     machine: &Machine,
+    decisions: &mut Decisions<'_>,
 ) -> Result<Tiles, ScheduleError> {
     let loops = schedule.loops(form.output);
     let blocks = (tile.vectors * machine.lanes / width).max(1);
@@ -279,8 +331,7 @@ fn tile_joined(
         unrolled.push(parts);
         vector = lanes;
     }
-    outer.push(column_tiles);
-    outer.extend(last);
+    outer.extend(walk_tiles(schedule, vec![column_tiles], last, decisions)?);
     Ok(Tiles { outer, unrolled, vector })
 }
 
@@ -291,6 +342,7 @@ fn sum_in_registers(
     form: &Form,
     outer: usize,
     machine: &Machine,
+    decisions: &mut Decisions<'_>,
 ) -> Result<(), ScheduleError> {
     let loops = schedule.loops(form.sum)[outer..].to_vec();
     let iterators = schedule.program().blocks[form.sum].iterators.clone();
@@ -298,16 +350,46 @@ fn sum_in_registers(
     let (tile, reduced) = loops.split_at(spatial);
     let run = usize::from(form.contraction.intrinsic.is_some());
     let (reduced, run) = reduced.split_at(reduced.len().saturating_sub(run));
+    let points = reduced.len();
+    let reduced = &order_points(schedule, reduced, decisions)?[..];
     schedule.reorder(&[reduced, &rows_first(form, &iterators, tile), run].concat())?;
     let Some(first) = reduced.first().or(run.first()) else {
         return Err(unfit("contraction", "nothing is summed"));
     };
     let initial = schedule.decompose_reduction(form.sum, *first)?;
+    if reduced.len() > points {
+        schedule.unroll(reduced[reduced.len() - 1])?;
+    }
     let loops = schedule.loops(initial);
     write_out(schedule, &loops[loops.len() - spatial..], None, machine)?;
     let loops = schedule.loops(form.sum);
     let inner = loops.len() - run.len();
     write_out(schedule, &loops[inner - spatial..inner], form.contraction.intrinsic, machine)
+}
+
+/// The loops over the points of a sum in the order in which they are walked: another one may come
+/// innermost, and its last steps may be written out, where they divide it.
+fn order_points(
+    schedule: &mut Schedule,
+    reduced: &[VarId],
+    decisions: &mut Decisions<'_>,
+) -> Result<Vec<VarId>, ScheduleError> {
+    let mut order = reduced.to_vec();
+    let innermost = decisions.choose("innermost sum", order.len().max(1), order.len().max(1) - 1);
+    if innermost < order.len() {
+        let moved = order.remove(innermost);
+        order.push(moved);
+    }
+    let Some(last) = order.last().copied() else { return Ok(order) };
+    let extent = schedule.extent(last).unwrap_or(1);
+    let divides = [2, 3, 4, 5, 7, 8].into_iter().filter(|own| extent.is_multiple_of(*own));
+    let points = decisions.number("written out points", divides, 1);
+    if points > 1 {
+        order.pop();
+        let (steps, within) = schedule.split(last, points)?;
+        order.extend([steps, within]);
+    }
+    Ok(order)
 }
 
 /// A tile's loops with the rows outermost: one broadcast at a time is held, beside one vector for each
@@ -347,16 +429,20 @@ fn write_out(
 
 /// Spreads tiles over threads: all loops but the last are fused, and where they are too few, a part
 /// of the last.
-fn spread_tiles(schedule: &mut Schedule, outer: &[VarId]) -> Result<(), ScheduleError> {
+fn spread_tiles(
+    schedule: &mut Schedule,
+    outer: &[VarId],
+    decisions: &mut Decisions<'_>,
+) -> Result<(), ScheduleError> {
     let Some((last, fewer)) = outer.split_last() else { return Ok(()) };
     let extent = |schedule: &Schedule, own: VarId| schedule.extent(own).unwrap_or(1);
-    let tasks: usize = fewer.iter().map(|own| extent(schedule, *own)).product();
-    let worth = tasks_worth(schedule, *last);
+    let found: usize = fewer.iter().map(|own| extent(schedule, *own)).product();
+    let worth = tasks(schedule, *last, decisions);
     let tiles = extent(schedule, *last);
-    if tasks >= worth.min(FEW_TASKS) || tiles == 1 {
+    if found >= worth.min(FEW_TASKS) || tiles == 1 {
         return spread_all(schedule, if fewer.is_empty() { outer } else { fewer });
     }
-    let parts = even_parts(tiles, worth.div_ceil(tasks.max(1)));
+    let parts = even_parts(tiles, worth.div_ceil(found.max(1)));
     if parts == tiles {
         return spread_all(schedule, outer);
     }

@@ -5,6 +5,7 @@ use super::outer::spread;
 use super::unfit;
 use crate::Machine;
 use crate::access::{Use, is_reduction, loads, usage, value, vector_axis};
+use crate::decisions::Decisions;
 use hone_schedule::{Schedule, ScheduleError};
 use hone_tensor::{Block, BlockId, BufferId, Expr, Iterator, IteratorKind, Scope};
 
@@ -18,7 +19,11 @@ fn most_vectors(machine: &Machine) -> usize {
 const UNROLLED: usize = 9;
 
 /// Tiles the axis before the vector and reduces in registers.
-pub(super) fn apply(schedule: &mut Schedule, machine: &Machine) -> Result<(), ScheduleError> {
+pub(super) fn apply(
+    schedule: &mut Schedule,
+    machine: &Machine,
+    decisions: &mut Decisions<'_>,
+) -> Result<(), ScheduleError> {
     let (reduction, output) = form(schedule)?;
     let loops = schedule.loops(output);
     let (vector, outer) = loops.split_last().ok_or_else(|| unfit("lanes", "no loops"))?;
@@ -30,7 +35,11 @@ pub(super) fn apply(schedule: &mut Schedule, machine: &Machine) -> Result<(), Sc
         outer.push(blocks);
         vector = lanes;
     } else if let Some(tiled) = outer.pop() {
-        let size = best_size(schedule.extent(tiled).unwrap_or(1), most_vectors(machine));
+        let extent = schedule.extent(tiled).unwrap_or(1);
+        let most = extent.min(most_vectors(machine));
+        let size = best_size(extent, most_vectors(machine));
+        let sizes: Vec<usize> = (1..=most).collect();
+        let size = decisions.factor("vectors", most, &sizes, size);
         let (tiles, places) = schedule.split(tiled, size)?;
         outer.push(tiles);
         inner.push(places);
@@ -38,12 +47,13 @@ pub(super) fn apply(schedule: &mut Schedule, machine: &Machine) -> Result<(), Sc
     let at = *outer.last().ok_or_else(|| unfit("lanes", "no loop to compute at"))?;
     schedule.compute_at(reduction, at)?;
     schedule.set_scope(reduction, Scope::Register)?;
-    reduce_in_registers(schedule, reduction, outer.len())?;
+    let unrolled = decisions.number("unrolled", [1, 3, 5, 9, 25], UNROLLED);
+    reduce_in_registers(schedule, reduction, outer.len(), unrolled)?;
     for places in &inner {
         schedule.unroll(*places)?;
     }
     schedule.vectorize(vector)?;
-    spread(schedule, &outer[..outer.len() - 1])
+    spread(schedule, &outer[..outer.len() - 1], decisions)
 }
 
 /// The reduction and the map that stores its result.
@@ -97,6 +107,7 @@ fn reduce_in_registers(
     schedule: &mut Schedule,
     reduction: BlockId,
     outer: usize,
+    most_points: usize,
 ) -> Result<(), ScheduleError> {
     let loops = schedule.loops(reduction)[outer..].to_vec();
     let iterators = schedule.program().blocks[reduction].iterators.clone();
@@ -111,7 +122,7 @@ fn reduce_in_registers(
     let mut points = 1;
     for own in reduced.iter().rev() {
         points *= schedule.extent(*own).unwrap_or(usize::MAX);
-        if points > UNROLLED {
+        if points > most_points {
             break;
         }
         schedule.unroll(*own)?;

@@ -11,6 +11,7 @@ mod tiles;
 
 use crate::Machine;
 use crate::access::{is_costly, value};
+use crate::decisions::{Choice, Decision, Decisions, Preferred, Source};
 use crate::inline::inline_stages;
 use hone_schedule::{Schedule, ScheduleError};
 use hone_tensor::{BlockId, Program};
@@ -22,12 +23,24 @@ pub struct Scheduled {
     pub schedule: Schedule,
     /// Name of the template.
     pub template: &'static str,
+    /// What was decided, in order.
+    pub decisions: Vec<Decision>,
+    /// Whether a tuning record decided, and not the analytic model.
+    pub recorded: bool,
 }
 
-type Template = fn(&mut Schedule, &Machine) -> Result<(), ScheduleError>;
+impl Scheduled {
+    /// The decisions as records keep them.
+    pub fn choices(&self) -> Vec<Choice> {
+        self.decisions.iter().map(Decision::choice).collect()
+    }
+}
+
+/// A template reads the program's form and applies primitives; where there are alternatives it asks.
+type Template = fn(&mut Schedule, &Machine, &mut Decisions<'_>) -> Result<(), ScheduleError>;
 
 /// Templates in the order in which they are tried: each refuses what has not its form.
-const TEMPLATES: [(&str, Template); 7] = [
+const TEMPLATES: [(&str, Template); 8] = [
     ("contraction", contraction::apply),
     ("lanes", lanes::apply),
     ("columns", columns::apply),
@@ -35,39 +48,87 @@ const TEMPLATES: [(&str, Template); 7] = [
     ("tiles", tiles::apply),
     ("padding", padding::apply),
     ("pointwise", pointwise::apply),
+    ("plain", |schedule, _, decisions| outer::apply(schedule, decisions)),
 ];
 
-/// Schedules a plain program by the first template that takes it.
+/// Schedules a plain program by the first template that takes it, with the analytic model's decisions.
 pub fn schedule(program: Program, machine: &Machine) -> Result<Scheduled, ScheduleError> {
     let mut plain = Schedule::new(program);
     inline_stages(&mut plain)?;
+    let mut refusal = unfit("template", "there is none");
     for (template, apply) in TEMPLATES {
-        let mut schedule = plain.clone();
-        match apply(&mut schedule, machine) {
-            Ok(()) => return Ok(Scheduled { schedule, template }),
-            Err(refusal) => {
+        match applied(&plain, machine, (template, apply), &mut Preferred) {
+            Ok(scheduled) => return Ok(scheduled),
+            Err(reason) => {
                 if std::env::var_os("HONE_EXPLAIN_SCHEDULES").is_some() {
-                    eprintln!("{template} refuses: {refusal}");
+                    eprintln!("{template} refuses: {reason}");
                 }
+                refusal = reason;
             }
         }
     }
-    outer::apply(&mut plain)?;
-    Ok(Scheduled { schedule: plain, template: "plain" })
+    Err(refusal)
+}
+
+/// Schedules a plain program by one template, with the decisions of `source`.
+///
+/// # Errors
+/// A name that no template has; what the template refuses.
+pub fn schedule_as(
+    program: Program,
+    machine: &Machine,
+    template: &str,
+    source: &mut dyn Source,
+) -> Result<Scheduled, ScheduleError> {
+    let known = TEMPLATES.into_iter().find(|(name, _)| *name == template);
+    let known = known.ok_or_else(|| unfit("template", format!("none is named '{template}'")))?;
+    let mut plain = Schedule::new(program);
+    inline_stages(&mut plain)?;
+    applied(&plain, machine, known, source)
+}
+
+/// Names of the templates that take a program, in the order in which they are tried.
+pub fn alternatives(program: &Program, machine: &Machine) -> Vec<&'static str> {
+    let mut plain = Schedule::new(program.clone());
+    if inline_stages(&mut plain).is_err() {
+        return Vec::new();
+    }
+    let takes = |own: &(&'static str, Template)| {
+        applied(&plain, machine, *own, &mut Preferred)
+            .is_ok_and(|own| own.schedule.verify().is_ok())
+    };
+    TEMPLATES.into_iter().filter(takes).map(|(name, _)| name).collect()
+}
+
+fn applied(
+    plain: &Schedule,
+    machine: &Machine,
+    (template, apply): (&'static str, Template),
+    source: &mut dyn Source,
+) -> Result<Scheduled, ScheduleError> {
+    let (mut schedule, mut decisions) = (plain.clone(), Decisions::new(source));
+    apply(&mut schedule, machine, &mut decisions)?;
+    Ok(Scheduled { schedule, template, decisions: decisions.taken(), recorded: false })
 }
 
 /// The plain loop order, spread over threads: the baseline that speed-ups are counted from.
 pub fn schedule_naively(program: Program) -> Result<Scheduled, ScheduleError> {
     let mut schedule = Schedule::new(program);
-    outer::apply(&mut schedule)?;
-    Ok(Scheduled { schedule, template: "naive" })
+    outer::apply(&mut schedule, &mut Decisions::new(&mut Preferred))?;
+    Ok(Scheduled { schedule, template: "naive", decisions: Vec::new(), recorded: false })
 }
 
 /// Elements of a map to compute at a time: several registers where a function is a long chain of
 /// instructions, so that neighbours fill its gaps.
-fn vector_width(schedule: &Schedule, block: BlockId, machine: &Machine) -> usize {
+fn vector_width(
+    schedule: &Schedule,
+    block: BlockId,
+    machine: &Machine,
+    decisions: &mut Decisions<'_>,
+) -> usize {
     let costly = is_costly(value(&schedule.program().blocks[block]));
-    if costly { machine.lanes * machine.registers.div_ceil(8) } else { machine.lanes }
+    let vectors = if costly { machine.registers.div_ceil(8) } else { 1 };
+    machine.lanes * decisions.number("map vectors", [1, 2, 4, 8], vectors)
 }
 
 /// A template's word that a program has not its form.

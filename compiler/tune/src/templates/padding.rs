@@ -5,38 +5,44 @@ use super::outer::spread;
 use super::unfit;
 use crate::Machine;
 use crate::access::value;
+use crate::decisions::Decisions;
 use hone_schedule::{Schedule, ScheduleError};
 use hone_tensor::{BlockId, Expr, VarId};
 
-/// Elements of a row at least, where there are as many.
+/// Elements of a row at least, where there are as many and nothing else is decided.
 const ROW: usize = 256;
 
 /// Vectors at a time in a row.
 const VECTORS: usize = 4;
 
 /// Separates the border from the inside, row by row.
-pub(super) fn apply(schedule: &mut Schedule, machine: &Machine) -> Result<(), ScheduleError> {
+pub(super) fn apply(
+    schedule: &mut Schedule,
+    machine: &Machine,
+    decisions: &mut Decisions<'_>,
+) -> Result<(), ScheduleError> {
     let blocks = schedule.program().blocks_in_order();
     let [block] = blocks[..] else { return Err(unfit("padding", "not one map")) };
     if !matches!(value(&schedule.program().blocks[block]), Expr::Select(..)) {
         return Err(unfit("padding", "nothing is chosen"));
     }
     let loops = schedule.loops(block);
-    let rows = row_start(schedule, &loops);
+    let row = decisions.number("row", [64, 1024, 4096], ROW);
+    let rows = row_start(schedule, &loops, row);
     let at = *loops.get(rows).ok_or_else(|| unfit("padding", "there are no rows"))?;
     let fill = schedule.decompose_padding(block, at)?;
     for own in [fill, block] {
         write_row(schedule, own, rows, machine)?;
     }
-    spread(schedule, &loops[..rows])
+    spread(schedule, &loops[..rows], decisions)
 }
 
 /// The first of the loops over a row.
-fn row_start(schedule: &Schedule, loops: &[VarId]) -> usize {
+fn row_start(schedule: &Schedule, loops: &[VarId], least: usize) -> usize {
     let mut elements = 1;
     for place in (1..loops.len()).rev() {
         elements *= schedule.extent(loops[place]).unwrap_or(1);
-        if elements >= ROW {
+        if elements >= least {
             return place;
         }
     }

@@ -4,6 +4,7 @@ use super::outer::spread;
 use super::{unfit, vector_width};
 use crate::Machine;
 use crate::access::{Use, is_reduction, loads, usage, value, vector_axis};
+use crate::decisions::Decisions;
 use hone_schedule::{Schedule, ScheduleError};
 use hone_tensor::{BlockId, Iterator, VarId};
 
@@ -11,7 +12,11 @@ use hone_tensor::{BlockId, Iterator, VarId};
 const CHUNK: usize = 4096;
 
 /// Vectorizes the last axis of each map and spreads the others.
-pub(super) fn apply(schedule: &mut Schedule, machine: &Machine) -> Result<(), ScheduleError> {
+pub(super) fn apply(
+    schedule: &mut Schedule,
+    machine: &Machine,
+    decisions: &mut Decisions<'_>,
+) -> Result<(), ScheduleError> {
     let blocks = schedule.program().blocks_in_order();
     if blocks.iter().any(|block| is_reduction(&schedule.program().blocks[*block])) {
         return Err(unfit("pointwise", "a block reduces"));
@@ -20,27 +25,31 @@ pub(super) fn apply(schedule: &mut Schedule, machine: &Machine) -> Result<(), Sc
         let loops = schedule.loops(block);
         let Some((last, outer)) = loops.split_last() else { continue };
         if vector_axis(&schedule.program().blocks[block]) != Some(loops.len() - 1) {
-            spread(schedule, &loops)?;
+            spread(schedule, &loops, decisions)?;
             continue;
         }
         if let Some(place) = read_across(schedule, block, &loops, machine) {
-            write_tiles(schedule, &loops, place, machine)?;
+            write_tiles(schedule, &loops, place, machine, decisions)?;
             continue;
         }
         let extent = schedule.extent(*last).unwrap_or(1);
         let mut outer = outer.to_vec();
         let mut last = *last;
+        let chunk = match extent > 2 * CHUNK {
+            true => decisions.factor("chunk", extent, &[1024, 2048, 8192, 16384], CHUNK),
+            false => CHUNK,
+        };
         if extent > 2 * CHUNK {
-            let (chunks, inner) = schedule.split(last, CHUNK)?;
+            let (chunks, inner) = schedule.split(last, chunk)?;
             outer.push(chunks);
             last = inner;
         }
-        let width = vector_width(schedule, block, machine);
+        let width = vector_width(schedule, block, machine, decisions);
         if extent > width {
             last = schedule.split(last, width)?.1;
         }
         schedule.vectorize(last)?;
-        spread(schedule, &outer)?;
+        spread(schedule, &outer, decisions)?;
     }
     Ok(())
 }
@@ -73,13 +82,18 @@ fn write_tiles(
     loops: &[VarId],
     place: usize,
     machine: &Machine,
+    decisions: &mut Decisions<'_>,
 ) -> Result<(), ScheduleError> {
     let Some((last, others)) = loops.split_last() else { return Ok(()) };
     let mut outer: Vec<VarId> = others.to_vec();
-    let (tiles, rows) = schedule.split(outer.remove(place), machine.lanes)?;
+    let read = outer.remove(place);
+    let most = schedule.extent(read).unwrap_or(1);
+    let side = machine.lanes;
+    let side = decisions.factor("side", most, &[side / 2, side, 2 * side, 4 * side], side);
+    let (tiles, rows) = schedule.split(read, side)?;
     let (columns, lanes) = schedule.split(*last, machine.lanes)?;
     outer.extend([tiles, columns]);
     schedule.reorder(&[outer.clone(), vec![rows, lanes]].concat())?;
     schedule.vectorize(lanes)?;
-    spread(schedule, &outer)
+    spread(schedule, &outer, decisions)
 }

@@ -5,6 +5,7 @@ use super::outer::spread;
 use super::{unfit, vector_width};
 use crate::Machine;
 use crate::access::{Use, is_reduction, loads, usage, value};
+use crate::decisions::Decisions;
 use hone_schedule::{Schedule, ScheduleError};
 use hone_tensor::{BlockId, Expr, IteratorKind, Scope, VarId};
 
@@ -12,7 +13,11 @@ use hone_tensor::{BlockId, Expr, IteratorKind, Scope, VarId};
 const PARTS: usize = 4;
 
 /// Computes every stage at the row loop of the output.
-pub(super) fn apply(schedule: &mut Schedule, machine: &Machine) -> Result<(), ScheduleError> {
+pub(super) fn apply(
+    schedule: &mut Schedule,
+    machine: &Machine,
+    decisions: &mut Decisions<'_>,
+) -> Result<(), ScheduleError> {
     let blocks = schedule.program().blocks_in_order();
     let (output, stages) =
         blocks.split_last().ok_or_else(|| unfit("rows", "the program is empty"))?;
@@ -21,7 +26,9 @@ pub(super) fn apply(schedule: &mut Schedule, machine: &Machine) -> Result<(), Sc
     }
     if schedule.loops(*output).is_empty() {
         // One result: there is no row to finish while it is near.
-        return blocks.iter().try_for_each(|block| write_stage(schedule, *block, 0, machine));
+        return blocks
+            .iter()
+            .try_for_each(|block| write_stage(schedule, *block, 0, machine, decisions));
     }
     let rows = row_loops(schedule, *output, stages)?;
     let at = *rows.last().ok_or_else(|| unfit("rows", "there is one row only"))?;
@@ -29,9 +36,9 @@ pub(super) fn apply(schedule: &mut Schedule, machine: &Machine) -> Result<(), Sc
         schedule.compute_at(*stage, at)?;
     }
     for block in &blocks {
-        write_stage(schedule, *block, rows.len(), machine)?;
+        write_stage(schedule, *block, rows.len(), machine, decisions)?;
     }
-    spread(schedule, &rows)
+    spread(schedule, &rows, decisions)
 }
 
 /// The output's loops along which each stage's result is another one; they must be the outermost.
@@ -74,11 +81,12 @@ fn write_stage(
     block: BlockId,
     outer: usize,
     machine: &Machine,
+    decisions: &mut Decisions<'_>,
 ) -> Result<(), ScheduleError> {
     let loops = schedule.loops(block)[outer..].to_vec();
     let Some(last) = loops.last() else { return Ok(()) };
     if is_reduction(&schedule.program().blocks[block]) {
-        return reduce_in_vectors(schedule, block, *last, outer > 0, machine);
+        return reduce_in_vectors(schedule, block, *last, outer > 0, machine, decisions);
     }
     let own = &schedule.program().blocks[block];
     let var = own.iterators[own.iterators.len() - 1].var;
@@ -86,7 +94,7 @@ fn write_stage(
         || own.indices.last().is_some_and(|index| index.mentions(var));
     let extent = schedule.extent(*last).unwrap_or(1);
     if contiguous && extent > 1 {
-        let width = vector_width(schedule, block, machine);
+        let width = vector_width(schedule, block, machine, decisions);
         let vector = if extent > width { schedule.split(*last, width)?.1 } else { *last };
         schedule.vectorize(vector)?;
     }
@@ -101,6 +109,7 @@ fn reduce_in_vectors(
     last: VarId,
     in_row: bool,
     machine: &Machine,
+    decisions: &mut Decisions<'_>,
 ) -> Result<(), ScheduleError> {
     let own = &schedule.program().blocks[block];
     let Some(axis) = own.iterators.last().filter(|own| own.kind == IteratorKind::Reduction) else {
@@ -114,6 +123,11 @@ fn reduce_in_vectors(
     }
     let mut last = last;
     let mut width = parts_width(extent, machine);
+    let lanes = machine.lanes.max(2);
+    if extent > lanes {
+        let most = extent / (2 * lanes);
+        width = decisions.factor("partial vectors", most, &[1, 2, 4, 8], width / lanes) * lanes;
+    }
     loop {
         let (_, lanes) = schedule.split(last, width)?;
         let partial = schedule.rfactor(block, lanes)?;

@@ -6,6 +6,7 @@ use super::outer::spread;
 use super::unfit;
 use crate::Machine;
 use crate::access::{is_reduction, loads, value, vector_axis};
+use crate::decisions::Decisions;
 use hone_schedule::{Schedule, ScheduleError};
 use hone_tensor::{BinaryOp, Block, BlockId, Expr, Program, Scope, VarId};
 
@@ -13,7 +14,11 @@ use hone_tensor::{BinaryOp, Block, BlockId, Expr, Program, Scope, VarId};
 const LARGEST: usize = 8;
 
 /// Computes all stages of a tile after one another, written out.
-pub(super) fn apply(schedule: &mut Schedule, machine: &Machine) -> Result<(), ScheduleError> {
+pub(super) fn apply(
+    schedule: &mut Schedule,
+    machine: &Machine,
+    decisions: &mut Decisions<'_>,
+) -> Result<(), ScheduleError> {
     let (output, stages) = form(schedule, machine)?;
     let loops = schedule.loops(output);
     let (mut outer, mut inner) = (Vec::new(), Vec::new());
@@ -42,7 +47,7 @@ pub(super) fn apply(schedule: &mut Schedule, machine: &Machine) -> Result<(), Sc
         write_out(schedule, *stage, outer.len())?;
     }
     write_out(schedule, output, outer.len())?;
-    spread(schedule, &outer[..outer.len() - 1])
+    spread(schedule, &outer[..outer.len() - 1], decisions)
 }
 
 /// The output and the stages before it, if all are maps over whole vectors.

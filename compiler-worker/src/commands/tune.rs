@@ -1,0 +1,269 @@
+//! `hone tune`: a search for faster schedules.
+
+use std::cell::Cell;
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use hone_artifact::exit_code::Reason;
+use hone_search::STRATEGIES;
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::common::{CacheArguments, is_artifact, model, print, print_json};
+use crate::compiler;
+use crate::failure::{Failure, Result};
+use crate::show::{table, units};
+use crate::spec;
+use crate::tune::{Interrupt, Outcome, Session, Settings};
+
+/// What `hone tune` takes.
+#[derive(Args, Debug)]
+pub struct Arguments {
+    /// The model, an ONNX file.
+    pub model: PathBuf,
+    /// Most candidates to measure.
+    #[arg(long, value_name = "N")]
+    pub trials: Option<usize>,
+    /// Longest time to search for, such as 10m, 90s or 1h; 10m where neither it nor --trials is given.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub budget: Option<Duration>,
+    /// End when a run is expected to take no longer than this, such as 2ms.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub goal: Option<Duration>,
+    /// Threads to measure on; 0 for all.
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub threads: usize,
+    /// Where random numbers start.
+    #[arg(long, default_value_t = 1, value_name = "SEED")]
+    pub seed: u64,
+    /// Who proposes candidates: learned, genetic, annealing, random or grid.
+    #[arg(long, default_value = "learned", value_name = "NAME", value_parser = strategy)]
+    pub strategy: String,
+    /// Seconds to measure each batch of candidates for.
+    #[arg(long, default_value_t = 0.3, value_name = "SECONDS", value_parser = seconds)]
+    pub seconds: f64,
+    /// Take nothing from records: neither trials of earlier runs nor what was learned of other models.
+    #[arg(long)]
+    pub cold: bool,
+    /// The shape of an input with open dimensions.
+    #[arg(long, value_name = "NAME=1,2,…")]
+    pub shape: Vec<String>,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// What is kept between calls.
+    #[command(flatten)]
+    pub cache: CacheArguments,
+}
+
+/// A time above zero with its unit.
+fn duration(text: &str) -> std::result::Result<Duration, String> {
+    let parsed: hone_crds::Duration =
+        text.parse().map_err(|error: hone_crds::DurationError| error.to_string())?;
+    match parsed.to_std() {
+        zero if zero.is_zero() => Err("give a time above zero".to_owned()),
+        time => Ok(time),
+    }
+}
+
+fn strategy(text: &str) -> std::result::Result<String, String> {
+    let names: Vec<&str> = STRATEGIES.iter().map(|(name, _)| *name).collect();
+    match names.contains(&text) {
+        true => Ok(text.to_owned()),
+        false => Err(format!("there are {}", names.join(", "))),
+    }
+}
+
+fn seconds(text: &str) -> std::result::Result<f64, String> {
+    match text.parse() {
+        Ok(seconds) if (0.001..=60.0).contains(&seconds) => Ok(seconds),
+        _ => Err("give seconds from 0.001 to 60".to_owned()),
+    }
+}
+
+/// Tunes and tells what came out.
+///
+/// # Errors
+/// As for compiling; records that another run writes; a goal that was missed.
+pub fn run(arguments: &Arguments) -> Result<()> {
+    if is_artifact(&arguments.model)? {
+        let message = format!(
+            "'{}' is an artifact, whose schedules are fixed: give the model that it was compiled from",
+            arguments.model.display()
+        );
+        return Err(Failure::new(Reason::Usage, message));
+    }
+    if arguments.trials == Some(0) {
+        return Err(Failure::new(Reason::Usage, "--trials 0 measures nothing: give at least 1"));
+    }
+    let (model, inputs) = model(&arguments.model, &arguments.shape, None)?;
+    let target = compiler::target(&spec::target_from_text("host")?)?;
+    let cache = arguments.cache.open()?;
+    let shown = Shown::new(&model.name);
+    let session = Session {
+        model: &model,
+        inputs: &inputs,
+        target: &target,
+        cache: &cache,
+        settings: settings(arguments),
+        interrupt: Interrupt::on_ctrl_c(),
+        tell: &|outcome, used| shown.tell(outcome, used),
+    };
+    let outcome = session.run()?;
+    shown.finish();
+    match arguments.json {
+        true => print_json(&outcome)?,
+        false => print(&text(&outcome, &cache.records_folder().display().to_string()))?,
+    }
+    reached(arguments, &outcome)
+}
+
+fn settings(arguments: &Arguments) -> Settings {
+    let unbounded = arguments.trials.is_none() && arguments.budget.is_none();
+    Settings {
+        trials: arguments.trials,
+        budget: arguments.budget.or(unbounded.then_some(Duration::from_secs(600))),
+        goal: arguments.goal.map(|goal| goal.as_secs_f64() * 1e9),
+        threads: arguments.threads,
+        seed: arguments.seed,
+        strategy: arguments.strategy.clone(),
+        seconds: arguments.seconds,
+        warm: !arguments.cold,
+    }
+}
+
+fn reached(arguments: &Arguments, outcome: &Outcome) -> Result<()> {
+    let (Some(goal), Some(verdict)) = (arguments.goal, &outcome.verdict) else { return Ok(()) };
+    let best = if outcome.winners > 0 { verdict.after } else { verdict.before };
+    match u128::from(best) <= goal.as_nanos() {
+        true => Ok(()),
+        false => {
+            let (best, goal) = (units::time(best), units::time(goal.as_nanos() as u64));
+            let message = format!("a run takes {best}, the goal is {goal}; what was found is kept");
+            Err(Failure::new(Reason::GoalMissed, message))
+        }
+    }
+}
+
+/// Rows of the table of programs.
+const SHOWN: usize = 12;
+
+fn text(outcome: &Outcome, records: &str) -> String {
+    let mut table =
+        table::table(&["program", "uses", "time", "trials", "best alone", "template", "kept"]);
+    for task in outcome.tasks.iter().take(SHOWN) {
+        let nodes: String = task.nodes.chars().take(40).collect();
+        table.add_row(vec![
+            nodes,
+            task.uses.to_string(),
+            units::time(task.nanoseconds as u64),
+            task.trials.to_string(),
+            units::share(task.best),
+            task.template.clone(),
+            if task.won { "yes" } else { "" }.to_owned(),
+        ]);
+    }
+    let mut text = table.to_string();
+    let rest = outcome.tasks.len().saturating_sub(SHOWN);
+    if rest > 0 {
+        text.push_str(&format!("\nand {rest} more programs"));
+    }
+    let failed: usize = outcome.failed.values().sum();
+    text.push_str(&format!(
+        "\n{} trials in {:.0} s ({:.1} a second), {failed} failed, {} from records; the search ended because {}\n",
+        outcome.trials,
+        outcome.seconds,
+        outcome.trials as f64 / outcome.seconds.max(1e-9),
+        outcome.resumed,
+        outcome.ended,
+    ));
+    text.push_str(&match (&outcome.verdict, outcome.winners) {
+        (Some(verdict), winners) if winners > 0 => format!(
+            "{} before, {} after: {:.3} of the time (95 % sure within {:.3} and {:.3}), {winners} new schedules\n",
+            units::time(verdict.before),
+            units::time(verdict.after),
+            verdict.ratio,
+            verdict.interval.0,
+            verdict.interval.1,
+        ),
+        _ => "nothing that is surely faster in the whole network; schedules stay as they are\n".to_owned(),
+    });
+    text.push_str(&format!("records   {records}\n"));
+    text
+}
+
+/// How far the search is.
+struct Shown {
+    name: String,
+    bar: Option<ProgressBar>,
+    begin: Instant,
+    last: Cell<Option<Instant>>,
+}
+
+/// Time between two lines where there is no terminal.
+const BETWEEN_LINES: Duration = Duration::from_secs(10);
+
+impl Shown {
+    fn new(name: &str) -> Self {
+        let bar = std::io::stderr().is_terminal().then(|| {
+            let bar = ProgressBar::new(1000);
+            if let Ok(style) = ProgressStyle::with_template("{prefix} {bar:28} {msg}") {
+                bar.set_style(style);
+            }
+            bar.set_prefix(name.to_owned());
+            bar
+        });
+        Self { name: name.to_owned(), bar, begin: Instant::now(), last: Cell::new(None) }
+    }
+
+    fn tell(&self, outcome: &Outcome, used: f64) {
+        let time =
+            |place: Option<&(usize, f64)>| units::time(place.map_or(0.0, |own| own.1) as u64);
+        let left = match used > 0.0 {
+            true => {
+                let left = self.begin.elapsed().as_secs_f64() * (1.0 - used) / used;
+                format!(", about {left:.0} s left")
+            }
+            false => String::new(),
+        };
+        let message = format!(
+            "{} trials, {} expected, {} at first{left}",
+            outcome.trials,
+            time(outcome.curve.last()),
+            time(outcome.curve.first()),
+        );
+        match &self.bar {
+            Some(bar) => {
+                bar.set_position((used * 1000.0) as u64);
+                bar.set_message(message);
+            }
+            None if self.last.get().is_none_or(|last| last.elapsed() >= BETWEEN_LINES) => {
+                self.last.set(Some(Instant::now()));
+                eprintln!("{}: {message}", self.name);
+            }
+            None => {}
+        }
+    }
+
+    fn finish(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn times_have_units() {
+        assert_eq!(duration("10m").unwrap(), Duration::from_secs(600));
+        assert_eq!(duration("1.5ms").unwrap(), Duration::from_micros(1500));
+        for wrong in ["", "10", "ms", "-3s", "0s", "3 weeks", "infs", "99999999999999h"] {
+            assert!(duration(wrong).is_err(), "{wrong}");
+        }
+    }
+}

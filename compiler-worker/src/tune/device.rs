@@ -1,0 +1,206 @@
+//! The measuring process as the tuner sees it: started when it is needed, ended when it hangs, and started
+//! anew where a candidate ended it. Time counts from when execution starts, not from when work is asked for.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use hone_artifact::exit_code::Reason;
+use hone_driver::Target;
+use hone_search::Class;
+use serde_json::json;
+
+use super::protocol::{Answer, Ask, Compare, Compared, Measured, Trials};
+use crate::failure::{Failure, Result};
+
+/// Longest time that code of one request is made in.
+const BUILDING: Duration = Duration::from_secs(120);
+/// Longest time that a request executes beyond the seconds it asks for.
+const EXECUTING: Duration = Duration::from_secs(30);
+
+/// The environment variable that carries what is measured for into the process.
+pub const DEVICE_VARIABLE: &str = "HONE_MEASURE";
+
+/// This machine, behind a process.
+pub struct Device {
+    target: Target,
+    threads: usize,
+    process: Option<Process>,
+    /// Where the time went.
+    pub building: Duration,
+    /// The same of executing.
+    pub executing: Duration,
+    /// Processes that ended although nobody asked them to.
+    pub lost: usize,
+}
+
+struct Process {
+    child: Child,
+    ask: ChildStdin,
+    answers: Receiver<Answer>,
+}
+
+/// How a request ended without an answer.
+enum Ended {
+    /// The process ended before anything was executed.
+    Building,
+    /// The process ended while it executed.
+    Executing,
+    /// It executed longer than allowed.
+    TooLong,
+    /// It said why.
+    Said(String),
+}
+
+impl Device {
+    /// Nothing runs yet.
+    pub fn new(target: &Target, threads: usize) -> Self {
+        Self {
+            target: target.clone(),
+            threads,
+            process: None,
+            building: Duration::ZERO,
+            executing: Duration::ZERO,
+            lost: 0,
+        }
+    }
+
+    /// What became of each candidate. Where a request ends the process, its halves are tried apart, so that one
+    /// candidate's fault is not another's.
+    ///
+    /// # Errors
+    /// A process that cannot be started.
+    pub fn trials(&mut self, trials: Trials) -> Result<Vec<Measured>> {
+        let count = trials.candidates.len();
+        let ended = match self.request(&Ask::Trials(trials.clone()), trials.seconds)? {
+            Ok(Answer::Trials { trials }) if trials.len() == count => return Ok(trials),
+            Ok(_) => Ended::Said("the measuring process answered something else".to_owned()),
+            Err(ended) => ended,
+        };
+        if count > 1 {
+            let (one, other) = trials.candidates.split_at(count / 2);
+            let mut found = Vec::with_capacity(count);
+            for part in [one, other] {
+                found.extend(self.trials(Trials { candidates: part.to_vec(), ..trials.clone() })?);
+            }
+            return Ok(found);
+        }
+        let measured = match ended {
+            Ended::Building => {
+                Measured::failed(Class::CompileError, "making code ended the process")
+            }
+            Ended::Executing => Measured::failed(Class::DeviceLost, "running it ended the process"),
+            Ended::TooLong => Measured::failed(Class::Timeout, "it ran longer than allowed"),
+            Ended::Said(cause) => Measured::failed(Class::CompileError, cause),
+        };
+        Ok(vec![measured; count])
+    }
+
+    /// Times of two artifacts in turn.
+    ///
+    /// # Errors
+    /// `DeviceLost` where the process ends or hangs.
+    pub fn compare(&mut self, compare: &Compare) -> Result<Compared> {
+        let cause = match self.request(&Ask::Compare(compare.clone()), compare.seconds)? {
+            Ok(Answer::Compared(compared)) => return Ok(compared),
+            Ok(_) => "the measuring process answered something else".to_owned(),
+            Err(Ended::Said(cause)) => cause,
+            Err(Ended::TooLong) => "it ran longer than allowed".to_owned(),
+            Err(_) => "the measuring process ended".to_owned(),
+        };
+        let message = format!("two artifacts cannot be compared: {cause}");
+        Err(Failure::new(Reason::DeviceLost, message))
+    }
+
+    fn request(&mut self, ask: &Ask, seconds: f64) -> Result<std::result::Result<Answer, Ended>> {
+        let process = match self.process.take() {
+            Some(process) => process,
+            None => Process::start(&self.target, self.threads)?,
+        };
+        let mut process = process;
+        let mut begin = Instant::now();
+        let mut started = false;
+        let mut limit = BUILDING;
+        // Plain data always has a JSON form.
+        let line = serde_json::to_string(ask).unwrap_or_default();
+        let asked = writeln!(process.ask, "{line}").and_then(|()| process.ask.flush());
+        let ended = loop {
+            if asked.is_err() {
+                break Ended::Building;
+            }
+            match process.answers.recv_timeout(limit.saturating_sub(begin.elapsed())) {
+                Ok(Answer::Started) => {
+                    self.building += begin.elapsed();
+                    (begin, started) = (Instant::now(), true);
+                    limit = EXECUTING + Duration::from_secs_f64(4.0 * seconds);
+                }
+                Ok(answer) => {
+                    *(if started { &mut self.executing } else { &mut self.building }) +=
+                        begin.elapsed();
+                    self.process = Some(process);
+                    return Ok(match answer {
+                        Answer::Failed { cause } => Err(Ended::Said(cause)),
+                        answer => Ok(answer),
+                    });
+                }
+                Err(RecvTimeoutError::Timeout) if started => break Ended::TooLong,
+                Err(_) if started => break Ended::Executing,
+                Err(_) => break Ended::Building,
+            }
+        };
+        self.lost += 1;
+        process.end();
+        Ok(Err(ended))
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        if let Some(process) = self.process.take() {
+            process.end();
+        }
+    }
+}
+
+impl Process {
+    fn start(target: &Target, threads: usize) -> Result<Self> {
+        let cannot = |error| Failure::io("the measuring process cannot be started", error);
+        let program = std::env::current_exe().map_err(cannot)?;
+        let device = json!({
+            "triple": target.triple, "cpu": target.cpu, "features": target.features,
+            "threads": threads,
+        });
+        let mut child = Command::new(program)
+            .arg("measure")
+            .env(DEVICE_VARIABLE, device.to_string())
+            // Ctrl-C is for the tuner, which ends this process when it is done with it.
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(cannot)?;
+        let missing = || Failure::internal("the measuring process has no pipes");
+        let ask = child.stdin.take().ok_or_else(missing)?;
+        let out = child.stdout.take().ok_or_else(missing)?;
+        let (send, answers) = channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(out).lines() {
+                let Ok(line) = line else { return };
+                let Ok(answer) = serde_json::from_str(&line) else { return };
+                if send.send(answer).is_err() {
+                    return;
+                }
+            }
+        });
+        Ok(Self { child, ask, answers })
+    }
+
+    fn end(mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,64 @@
+//! What a search found, for people and programs.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::confirm::Verdict;
+
+/// What a search found.
+#[derive(Clone, Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Outcome {
+    /// The programs, those that take longest first.
+    pub tasks: Vec<TaskOutcome>,
+    /// Candidates measured by this call.
+    pub trials: usize,
+    /// Those that failed, by class.
+    pub failed: BTreeMap<String, usize>,
+    /// Rounds that were too noisy and were measured once more.
+    pub noisy: usize,
+    /// Trials taken over from records.
+    pub resumed: usize,
+    /// Seconds of the search without its confirmation.
+    pub seconds: f64,
+    /// Seconds in which code of candidates was made.
+    pub building: f64,
+    /// Seconds in which they were executed.
+    pub executing: f64,
+    /// Seconds in which candidates were proposed and the model learned.
+    pub proposing: f64,
+    /// After so many trials, the nanoseconds that a run is expected to take.
+    pub curve: Vec<(usize, f64)>,
+    /// The network with the schedules so far and with the new ones; `None` where no candidate came so far. The
+    /// last of the rounds.
+    pub verdict: Option<Verdict>,
+    /// Every comparison in the network.
+    pub rounds: Vec<Verdict>,
+    /// New schedules that were kept.
+    pub winners: usize,
+    /// Why the search ended.
+    pub ended: &'static str,
+}
+
+/// What was found for one program.
+#[derive(Clone, Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TaskOutcome {
+    /// Its nodes.
+    pub nodes: String,
+    /// Its digest.
+    pub program: String,
+    /// How often a run computes it.
+    pub uses: usize,
+    /// Nanoseconds of a run that it takes without tuning.
+    pub nanoseconds: f64,
+    /// Trials, those of earlier calls too.
+    pub trials: usize,
+    /// Time of the best candidate over that of the schedule without tuning, measured alone.
+    pub best: f64,
+    /// Template of the best candidate.
+    pub template: String,
+    /// Whether the network is faster with it.
+    pub won: bool,
+}

@@ -1,0 +1,489 @@
+//! The loop of a search: which program next, which candidates of it, measure, learn, and at the end confirm.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use hone_artifact::exit_code::Reason;
+use hone_artifact::request::Input;
+use hone_driver::{DataType, Prescription, Target, TuningTask, tuning_tasks};
+use hone_search::{
+    Allocator, Candidate, Class, CostModel, FEATURES, Kind, Learned, Log, Progress, Random, Record,
+    SCHEMA, Sample, Space, Strategy, Task, Trial, strategy,
+};
+
+use super::confirm::Confirm;
+use super::device::Device;
+use super::interrupt::Interrupt;
+use super::outcome::{Outcome, TaskOutcome};
+use super::protocol::{Measured, Trials};
+use super::store::{self, Recorded};
+use super::summary::Summary;
+use crate::cache::Cache;
+use crate::compiler::{self, Model, Recipe};
+use crate::failure::{Failure, Result};
+
+/// How to search.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Most trials of this call.
+    pub trials: Option<usize>,
+    /// Longest time of searching.
+    pub budget: Option<Duration>,
+    /// Nanoseconds of a run at which the search ends.
+    pub goal: Option<f64>,
+    /// Threads; 0 for all.
+    pub threads: usize,
+    /// Where random numbers start.
+    pub seed: u64,
+    /// Name of the strategy.
+    pub strategy: String,
+    /// Seconds of measuring for each batch of candidates.
+    pub seconds: f64,
+    /// Whether trials of earlier calls and of other models are used.
+    pub warm: bool,
+}
+
+/// Candidates that are measured side by side.
+const BATCH: usize = 16;
+/// The search ends where a round is expected to gain less than this share of a run.
+const LEAST_GAIN: f64 = 1e-5;
+/// Candidates of a task that are compared once more before the network decides.
+const FINALISTS: usize = 4;
+/// A candidate must be surely this much faster alone to be tried in the network.
+const WORTH: f64 = 0.99;
+/// Seconds of each comparison in the network.
+const IN_NETWORK: f64 = 8.0;
+/// Decisions of other tasks that a task's first round tries.
+const SEEDS: usize = 4;
+/// Widest confidence interval of a round's candidates, as a share, at the median.
+const NOISE: f64 = 0.15;
+/// Samples beyond which the model learns in every fourth round only.
+const MANY_SAMPLES: usize = 1500;
+
+/// One search.
+pub struct Session<'a> {
+    /// The model.
+    pub model: &'a Model,
+    /// Shapes of its inputs.
+    pub inputs: &'a [Input],
+    /// What code is made for; this machine.
+    pub target: &'a Target,
+    /// Where records lie.
+    pub cache: &'a Cache,
+    /// How to search.
+    pub settings: Settings,
+    /// Whether a person wants it to end.
+    pub interrupt: Interrupt,
+    /// Is told after each round: the outcome so far, and the share of the budget that is used up.
+    pub tell: &'a dyn Fn(&Outcome, f64),
+}
+
+/// A program and everything that is known of it.
+struct Searched {
+    task: TuningTask,
+    space: Space,
+    strategy: Box<dyn Strategy>,
+    trials: Vec<Trial>,
+    known: HashSet<[u8; 32]>,
+    progress: Progress,
+    text: String,
+}
+
+impl Searched {
+    fn best(&self) -> Option<&Trial> {
+        self.trials.iter().min_by(|a, b| a.ratio.total_cmp(&b.ratio))
+    }
+
+    /// Takes up a trial.
+    fn add(&mut self, candidate: Candidate, ratio: f64) {
+        self.known.insert(candidate.identity);
+        self.trials.push(Trial { candidate, ratio });
+        self.progress.trials = self.trials.len() - 1;
+    }
+
+    /// A round is over.
+    fn close_round(&mut self) {
+        self.progress.best.push(self.best().map_or(1.0, |own| own.ratio.min(1.0)));
+    }
+}
+
+impl Session<'_> {
+    /// Searches, confirms, and keeps what won.
+    ///
+    /// # Errors
+    /// A model that cannot be compiled, records that cannot be written or that another run writes, a process that
+    /// cannot be started.
+    pub fn run(&self) -> Result<Outcome> {
+        let folder = self.cache.records_folder();
+        let records = store::read(&folder)?;
+        let machine = store::machine_key();
+        let name = machine.trim_start_matches("sha256:").chars().take(16).collect::<String>();
+        let mut log = Log::open(&folder, &format!("{name}.jsonl")).map_err(store::failed)?;
+        let so_far: Recorded = Arc::new(store::winners(&records, self.target).by_program);
+        let mut device = Device::new(self.target, self.settings.threads);
+        let folder = tempfile::tempdir()
+            .map_err(|error| Failure::io("a temporary folder cannot be made", error))?;
+        let Self { model, inputs, target, .. } = *self;
+        let confirm = Confirm { model, inputs, target, folder };
+        let mut searched = self.tasks(&confirm, &mut device)?;
+        let mut outcome = Outcome::default();
+        let mut samples = self.take_over(&records, &machine, &mut searched, &mut outcome);
+        self.search(&mut searched, &mut samples, &mut device, &mut log, &mut outcome)?;
+        self.confirm(&searched, &so_far, &confirm, &mut device, &mut log, &mut outcome)?;
+        let folder = self.cache.records_folder();
+        Summary::of(&outcome).keep(&folder, self.model, self.inputs, self.target)?;
+        Ok(outcome)
+    }
+
+    /// The model's programs with their times in the network.
+    fn tasks(&self, confirm: &Confirm<'_>, device: &mut Device) -> Result<Vec<Searched>> {
+        let reference = compiler::reference(self.model, self.inputs)?;
+        let options = Recipe::analytic(DataType::F32).options(self.target);
+        let (tasks, machine) = tuning_tasks(&reference, &options).map_err(|error| {
+            let message = format!("model '{}' cannot be tuned", self.model.name);
+            Failure::because(Reason::CompilerError, message, error)
+        })?;
+        let times = confirm.task_times(device, &tasks, 2.0)?;
+        let mut searched = Vec::new();
+        for (task, weight) in tasks.into_iter().zip(times) {
+            let Some(space) = Space::new(task.program.clone(), machine) else { continue };
+            let Ok(untuned) = space.untuned() else { continue };
+            let strategy = strategy(&self.settings.strategy).ok_or_else(|| {
+                let message = format!("no strategy is named '{}'", self.settings.strategy);
+                Failure::new(Reason::Usage, message)
+            })?;
+            let progress = Progress { weight, best: Vec::new(), trials: 0, exhausted: false };
+            let (text, known) = (task.program.to_string(), HashSet::new());
+            let trials = Vec::new();
+            let mut own = Searched { task, space, strategy, trials, known, progress, text };
+            own.add(untuned, 1.0);
+            searched.push(own);
+        }
+        Ok(searched)
+    }
+
+    /// Takes up the trials of earlier calls; what the model learns from records, those of other networks too.
+    fn take_over(
+        &self,
+        records: &[Record],
+        machine: &str,
+        searched: &mut [Searched],
+        outcome: &mut Outcome,
+    ) -> Vec<Sample> {
+        let mut samples = Vec::new();
+        if !self.settings.warm {
+            return samples;
+        }
+        let target = store::target_key(self.target);
+        let places: BTreeMap<String, usize> = searched
+            .iter()
+            .enumerate()
+            .map(|(place, own)| (own.task.digest.clone(), place))
+            .collect();
+        for record in records.iter().filter(|own| own.kind == Kind::Trial && own.target == target) {
+            let ratio = record.ratio.unwrap_or(f64::INFINITY);
+            if record.features.len() == FEATURES.len() {
+                let (features, task) = (record.features.clone(), record.program.clone());
+                samples.push(Sample { features, ratio, task });
+            }
+            let is_own = record.machine == machine && record.threads == self.settings.threads;
+            let Some(place) = places.get(&record.program).filter(|_| is_own) else { continue };
+            let own = &mut searched[*place];
+            let candidate = own.space.with_choices(&record.template, &record.decisions);
+            if let Some(candidate) = candidate.ok().filter(|new| !own.known.contains(&new.identity))
+            {
+                own.add(candidate, ratio);
+                outcome.resumed += 1;
+            }
+        }
+        for own in searched.iter_mut() {
+            for _ in 0..own.progress.trials.div_ceil(BATCH) {
+                own.close_round();
+            }
+        }
+        samples
+    }
+
+    fn search(
+        &self,
+        searched: &mut [Searched],
+        samples: &mut Vec<Sample>,
+        device: &mut Device,
+        log: &mut Log,
+        outcome: &mut Outcome,
+    ) -> Result<()> {
+        let mut random = Random::new(self.settings.seed);
+        let mut model = Learned::default();
+        model.learn(samples);
+        let begin = Instant::now();
+        let total: f64 = searched.iter().map(|own| own.progress.weight).sum();
+        let mut rounds = 0;
+        loop {
+            let expected = expected(searched);
+            outcome.curve.push((outcome.trials, expected));
+            outcome.seconds = begin.elapsed().as_secs_f64();
+            outcome.building = device.building.as_secs_f64();
+            outcome.executing = device.executing.as_secs_f64();
+            (self.tell)(outcome, self.used(outcome));
+            if let Some(why) = self.ends(outcome, expected) {
+                outcome.ended = why;
+                break;
+            }
+            let progress: Vec<Progress> = searched.iter().map(|own| own.progress.clone()).collect();
+            let Some(place) = Allocator.next(&progress, LEAST_GAIN * total) else {
+                outcome.ended = "more trials are expected to gain nothing";
+                break;
+            };
+            let proposing = Instant::now();
+            let left = self.settings.trials.map_or(BATCH, |most| most - outcome.trials);
+            let seeds = self.seeds(searched, place);
+            let own = &mut searched[place];
+            let proposed = propose(own, &model, seeds, BATCH.min(left), &mut random);
+            outcome.proposing += proposing.elapsed().as_secs_f64();
+            if proposed.is_empty() {
+                own.progress.exhausted = true;
+                continue;
+            }
+            let measured = self.measured(own, &proposed, device, outcome)?;
+            for (candidate, measured) in proposed.into_iter().zip(measured) {
+                log.append(&self.record(own, &candidate, &measured)).map_err(store::failed)?;
+                let ratio = measured.ratio.map_or(f64::INFINITY, |own| own.0);
+                if measured.class != Class::Ok {
+                    *outcome.failed.entry(format!("{:?}", measured.class)).or_default() += 1;
+                }
+                let (features, task) = (candidate.features.clone(), own.task.digest.clone());
+                samples.push(Sample { features, ratio, task });
+                own.add(candidate, ratio);
+                outcome.trials += 1;
+            }
+            own.close_round();
+            rounds += 1;
+            let proposing = Instant::now();
+            if samples.len() < MANY_SAMPLES || rounds % 4 == 0 {
+                model.learn(samples);
+            }
+            outcome.proposing += proposing.elapsed().as_secs_f64();
+        }
+        outcome.tasks = searched.iter().map(task_outcome).collect();
+        Ok(())
+    }
+
+    /// What became of the candidates of a round. One that is too noisy is measured once more, for longer.
+    fn measured(
+        &self,
+        own: &Searched,
+        proposed: &[Candidate],
+        device: &mut Device,
+        outcome: &mut Outcome,
+    ) -> Result<Vec<Measured>> {
+        let mut trials = Trials {
+            program: own.text.clone(),
+            digest: own.task.digest.clone(),
+            candidates: proposed.iter().map(prescription).collect(),
+            seconds: self.settings.seconds,
+        };
+        let measured = device.trials(trials.clone())?;
+        if spread(&measured) <= NOISE {
+            return Ok(measured);
+        }
+        outcome.noisy += 1;
+        trials.seconds *= 3.0;
+        device.trials(trials)
+    }
+
+    /// Decisions that won in other tasks, for a task's first round.
+    fn seeds(&self, searched: &[Searched], place: usize) -> Vec<Candidate> {
+        let own = &searched[place];
+        if !own.progress.best.is_empty() || self.settings.strategy != "learned" {
+            return Vec::new();
+        }
+        let mut others: Vec<&Trial> = searched.iter().filter_map(Searched::best).collect();
+        others.sort_by(|a, b| a.ratio.total_cmp(&b.ratio));
+        let fits = |own: &&&Trial| own.ratio < WORTH;
+        let seeds = others.iter().filter(fits).take(SEEDS).filter_map(|trial| {
+            own.space.with_choices(&trial.candidate.template, &trial.candidate.choices()).ok()
+        });
+        seeds.collect()
+    }
+
+    /// Why the search is over, where it is.
+    fn ends(&self, outcome: &Outcome, expected: f64) -> Option<&'static str> {
+        let Settings { trials, budget, goal, .. } = &self.settings;
+        if self.interrupt.is_asked() {
+            return Some("it was interrupted");
+        }
+        if goal.is_some_and(|goal| expected <= goal) {
+            return Some("the goal is expected to be reached");
+        }
+        if trials.is_some_and(|most| outcome.trials >= most) {
+            return Some("all trials are done");
+        }
+        let is_over = budget.is_some_and(|budget| outcome.seconds >= budget.as_secs_f64());
+        is_over.then_some("the time is over")
+    }
+
+    /// Share of the budget that is used up.
+    fn used(&self, outcome: &Outcome) -> f64 {
+        let trials = self.settings.trials.map(|most| outcome.trials as f64 / most.max(1) as f64);
+        let time = self.settings.budget.map(|most| outcome.seconds / most.as_secs_f64().max(1e-9));
+        trials.into_iter().chain(time).fold(0.0, f64::max).min(1.0)
+    }
+
+    fn record(&self, own: &Searched, candidate: &Candidate, measured: &Measured) -> Record {
+        let round = |value: f32| (f64::from(value) * 1e3).round() as f32 / 1e3;
+        Record {
+            schema: SCHEMA,
+            kind: Kind::Trial,
+            time: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |own| own.as_secs()),
+            program: own.task.digest.clone(),
+            target: store::target_key(self.target),
+            machine: store::machine_key(),
+            threads: self.settings.threads,
+            template: candidate.template.clone(),
+            decisions: candidate.choices(),
+            class: measured.class,
+            nanoseconds: measured.nanoseconds,
+            ratio: measured.ratio.map(|own| own.0),
+            interval: measured.ratio.map(|own| (own.1, own.2)),
+            features: candidate.features.iter().copied().map(round).collect(),
+            nodes: own.task.nodes.chars().take(200).collect(),
+            cause: measured.cause.as_ref().map(|own| own.chars().take(300).collect()),
+        }
+    }
+
+    /// Compares the best candidates once more, and lets the network decide.
+    fn confirm(
+        &self,
+        searched: &[Searched],
+        so_far: &Recorded,
+        confirm: &Confirm<'_>,
+        device: &mut Device,
+        log: &mut Log,
+        outcome: &mut Outcome,
+    ) -> Result<()> {
+        let mut proposed = BTreeMap::new();
+        let mut records = BTreeMap::new();
+        for own in searched {
+            let Some((candidate, measured)) = self.finalist(own, so_far, device)? else { continue };
+            let record = Record { kind: Kind::Winner, ..self.record(own, &candidate, &measured) };
+            let digest = own.task.digest.clone();
+            proposed.insert(digest.clone(), prescription(&candidate));
+            records.insert(digest, Record { features: Vec::new(), ..record });
+        }
+        let tasks: Vec<TuningTask> = searched.iter().map(|own| own.task.clone()).collect();
+        let (won, rounds) = confirm.winners(device, &tasks, so_far, &proposed, IN_NETWORK)?;
+        for digest in won.keys() {
+            if let Some(record) = records.get(digest) {
+                log.append(record).map_err(store::failed)?;
+            }
+        }
+        log.sync().map_err(store::failed)?;
+        for task in &mut outcome.tasks {
+            task.won = won.contains_key(&task.program);
+        }
+        outcome.tasks.sort_by(|a, b| b.nanoseconds.total_cmp(&a.nanoseconds));
+        outcome.winners = won.len();
+        outcome.verdict = rounds.last().cloned();
+        outcome.rounds = rounds;
+        Ok(())
+    }
+
+    /// The best candidate of a task, where it is surely faster than the schedule that is used so far.
+    fn finalist(
+        &self,
+        own: &Searched,
+        so_far: &Recorded,
+        device: &mut Device,
+    ) -> Result<Option<(Candidate, Measured)>> {
+        let mut trials: Vec<&Trial> =
+            own.trials.iter().filter(|trial| trial.ratio < WORTH).collect();
+        trials.sort_by(|a, b| a.ratio.total_cmp(&b.ratio));
+        trials.truncate(FINALISTS);
+        if trials.is_empty() {
+            return Ok(None);
+        }
+        let mut candidates: Vec<Candidate> =
+            trials.into_iter().map(|trial| trial.candidate.clone()).collect();
+        let incumbent = so_far.get(&own.task.digest);
+        let incumbent = incumbent.and_then(|used| {
+            own.space.with_choices(&used.template, &used.choices).ok().map(|own| own.identity)
+        });
+        let incumbent = match incumbent {
+            None => None,
+            Some(used) => {
+                candidates.retain(|own| own.identity != used);
+                let used = own.trials.iter().find(|own| own.candidate.identity == used);
+                candidates.extend(used.map(|own| own.candidate.clone()));
+                used.map(|_| candidates.len() - 1)
+            }
+        };
+        let measured = device.trials(Trials {
+            program: own.text.clone(),
+            digest: own.task.digest.clone(),
+            candidates: candidates.iter().map(prescription).collect(),
+            seconds: 3.0 * self.settings.seconds,
+        })?;
+        let ratio = |place: usize| {
+            let own: &Measured = &measured[place];
+            own.ratio
+                .filter(|_| own.class == Class::Ok)
+                .map_or((f64::INFINITY, f64::INFINITY), |own| (own.0, own.2))
+        };
+        let best = (0..candidates.len()).min_by(|a, b| ratio(*a).0.total_cmp(&ratio(*b).0));
+        let Some(best) = best.filter(|best| ratio(*best).1 < WORTH) else { return Ok(None) };
+        if incumbent.is_some_and(|used| ratio(used).0 * WORTH < ratio(best).0) {
+            return Ok(None);
+        }
+        Ok(Some((candidates.swap_remove(best), measured[best].clone())))
+    }
+}
+
+fn propose(
+    own: &mut Searched,
+    model: &dyn CostModel,
+    seeds: Vec<Candidate>,
+    count: usize,
+    random: &mut Random,
+) -> Vec<Candidate> {
+    let mut known = own.known.clone();
+    let mut proposed: Vec<Candidate> =
+        seeds.into_iter().filter(|seed| known.insert(seed.identity)).take(count).collect();
+    let task = Task { space: &own.space, trials: &own.trials, known: &known, model };
+    let more = own.strategy.propose(&task, count - proposed.len(), random);
+    proposed.extend(more);
+    proposed
+}
+
+/// Median width of the candidates' confidence intervals, as a share of the ratio.
+fn spread(measured: &[Measured]) -> f64 {
+    let ratios = measured.iter().filter_map(|own| own.ratio);
+    let mut widths: Vec<f64> = ratios.map(|(ratio, low, high)| (high - low) / ratio).collect();
+    widths.sort_unstable_by(f64::total_cmp);
+    widths.get(widths.len() / 2).copied().unwrap_or_default()
+}
+
+fn prescription(candidate: &Candidate) -> Prescription {
+    Prescription { template: candidate.template.clone(), choices: candidate.choices() }
+}
+
+/// Nanoseconds that a run is expected to take with the best candidates.
+fn expected(searched: &[Searched]) -> f64 {
+    let of =
+        |own: &Searched| own.progress.weight * own.best().map_or(1.0, |best| best.ratio.min(1.0));
+    searched.iter().map(of).sum()
+}
+
+fn task_outcome(own: &Searched) -> TaskOutcome {
+    let best = own.best();
+    TaskOutcome {
+        nodes: own.task.nodes.clone(),
+        program: own.task.digest.clone(),
+        uses: own.task.uses,
+        nanoseconds: own.progress.weight,
+        trials: own.progress.trials,
+        best: best.map_or(1.0, |own| own.ratio),
+        template: best.map_or(String::new(), |own| own.candidate.template.clone()),
+        won: false,
+    }
+}

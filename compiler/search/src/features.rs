@@ -1,0 +1,295 @@
+//! What the cost model sees of a scheduled program: counts of instructions, of moved bytes and of loop
+//! rounds, read off the loop nest. Logarithms of them, so that programs of all sizes compare.
+
+use hone_tensor::{
+    BinaryOp, Block, BlockBody, BufferId, Expr, LoopKind, Program, Realize, Scope, Statement, VarId,
+};
+use hone_tune::Machine;
+
+/// Names of the features, in their order.
+pub const FEATURES: [&str; 24] = [
+    "arithmetic",
+    "scalar arithmetic",
+    "functions",
+    "vector loads",
+    "broadcasts",
+    "strided loads",
+    "stores",
+    "bytes from the second cache",
+    "bytes from behind it",
+    "distinct bytes",
+    "accumulators",
+    "largest body",
+    "loop rounds",
+    "innermost rounds",
+    "tasks",
+    "loops with a tail",
+    "rounds with a tail",
+    "prefetches",
+    "scratch bytes",
+    "predicted cycles",
+    "arithmetic for each load",
+    "traffic over distinct bytes",
+    "chains",
+    "cycles of the largest block",
+];
+
+/// Bytes a cycle from the second-level cache and from behind it, as in the analytic model.
+const NEAR_BYTES: f64 = 48.0;
+const FAR_BYTES: f64 = 12.8;
+const LINE: f64 = 64.0;
+
+/// The features of a scheduled program, in the order of [`FEATURES`].
+pub fn features(program: &Program, machine: &Machine) -> Vec<f32> {
+    let mut counts = Counts { program, machine, sum: [0.0; FEATURES.len()] };
+    let mut loops = Vec::new();
+    program.body.iter().for_each(|statement| counts.statement(statement, &mut loops));
+    let scratch = program.buffers.iter().filter(|(_, own)| own.scope == Scope::Scratch);
+    counts.sum[18] = scratch.map(|(_, own)| own.bytes() as f64).sum();
+    counts.sum[17] = program.prefetches.len() as f64;
+    let distinct = program.parameters().into_iter().map(|own| program.buffers[own].bytes() as f64);
+    counts.sum[9] = distinct.sum();
+    let sum = &mut counts.sum;
+    sum[19] += (sum[7] / NEAR_BYTES) + (sum[8] / FAR_BYTES);
+    sum[20] = sum[0] / (sum[3] + sum[4] + sum[5]).max(1.0);
+    sum[21] = sum[8] / sum[9].max(1.0);
+    sum.iter().map(|value| (1.0 + value.max(0.0)).log2() as f32).collect()
+}
+
+/// A loop around a block.
+#[derive(Clone, Copy)]
+struct Around {
+    var: VarId,
+    extent: f64,
+    kind: LoopKind,
+    /// Whether the extent is constant.
+    constant: bool,
+}
+
+/// An access of a block: how far a round of each loop moves it, in elements.
+struct Access {
+    steps: Vec<i64>,
+    bytes: f64,
+    buffer_bytes: f64,
+    scope: Scope,
+    is_store: bool,
+}
+
+struct Counts<'a> {
+    program: &'a Program,
+    machine: &'a Machine,
+    sum: [f64; FEATURES.len()],
+}
+
+impl Counts<'_> {
+    fn statement(&mut self, statement: &Statement, loops: &mut Vec<Around>) {
+        match statement {
+            Statement::Loop(inner) => {
+                let extent = inner.most().unwrap_or(1).max(1) as f64;
+                let constant = inner.extent.as_integer().is_some();
+                loops.push(Around { var: inner.var, extent, kind: inner.kind, constant });
+                if inner.kind == LoopKind::Parallel {
+                    self.sum[14] = self.sum[14].max(extent);
+                }
+                self.sum[15] += f64::from(u8::from(!constant));
+                inner.body.iter().for_each(|inside| self.statement(inside, loops));
+                loops.pop();
+            }
+            Statement::Realize(realize) => self.block(realize, loops),
+        }
+    }
+
+    fn block(&mut self, realize: &Realize, loops: &[Around]) {
+        let block = &self.program.blocks[realize.block];
+        let is_lane =
+            |own: &Around| matches!(own.kind, LoopKind::Vectorized | LoopKind::Tensorized(_));
+        let points: f64 = loops.iter().map(|own| own.extent).product();
+        let lanes: f64 = loops.iter().filter(|own| is_lane(own)).map(|own| own.extent).product();
+        let unrolled: f64 = loops
+            .iter()
+            .filter(|own| own.kind == LoopKind::Unrolled)
+            .map(|own| own.extent)
+            .product();
+        // Registers that a vector takes.
+        let registers = (lanes / self.machine.lanes as f64).ceil().max(1.0);
+        let rounds = points / (lanes * unrolled);
+        let accesses = self.accesses(block, realize, loops);
+        let (operations, functions) = operations(block.value());
+        let is_sum = matches!(block.body, BlockBody::Reduce { .. });
+        // A product and its sum are one instruction.
+        let operations = if is_sum { operations.max(1.0) } else { operations };
+        let arithmetic = points / lanes * registers * (operations + 16.0 * functions);
+        self.sum[if lanes > 1.0 { 0 } else { 1 }] += arithmetic;
+        self.sum[2] += points / lanes * registers * functions;
+        let mut loads = 0.0;
+        let mut accumulators: f64 = 0.0;
+        for access in &accesses {
+            let distinct: f64 = loops
+                .iter()
+                .zip(&access.steps)
+                .filter(|(own, step)| own.kind == LoopKind::Unrolled && **step != 0)
+                .map(|(own, _)| own.extent)
+                .product();
+            if access.scope == Scope::Register {
+                accumulators = accumulators.max(distinct * registers);
+                continue;
+            }
+            let lane = loops.iter().zip(&access.steps).rfind(|(own, _)| is_lane(own));
+            let (place, each) = match lane.map_or(0, |(_, step)| *step) {
+                _ if lanes <= 1.0 => (5, 1.0),
+                0 => (4, 1.0),
+                1 => (3, registers),
+                _ => (5, lanes),
+            };
+            let issued = rounds * distinct * each;
+            self.sum[if access.is_store { 6 } else { place }] += issued;
+            loads += issued;
+        }
+        self.traffic(&accesses, loops);
+        let chain = match is_sum {
+            true => rounds * self.machine.fma_latency as f64,
+            false => 0.0,
+        };
+        let arithmetic = arithmetic / self.machine.fma_per_cycle as f64;
+        let loads = loads / self.machine.loads_per_cycle as f64;
+        let cycles = arithmetic.max(loads).max(chain) + 0.1 * arithmetic.min(loads) + 0.5 * rounds;
+        self.sum[10] = self.sum[10].max(accumulators);
+        self.sum[11] = self.sum[11].max(unrolled * registers);
+        self.sum[12] += rounds;
+        let innermost = loops.iter().rfind(|own| own.kind == LoopKind::Serial);
+        self.sum[13] = self.sum[13].max(innermost.map_or(0.0, |own| own.extent));
+        if loops.iter().any(|own| !own.constant) {
+            self.sum[16] += rounds;
+        }
+        self.sum[19] += cycles;
+        self.sum[22] = self.sum[22].max(unrolled * registers / self.machine.fma_latency as f64);
+        self.sum[23] = self.sum[23].max(cycles);
+    }
+
+    fn accesses(&self, block: &Block, realize: &Realize, loops: &[Around]) -> Vec<Access> {
+        let resolved = |indices: &[Expr]| -> Vec<Expr> {
+            let bound = |var: VarId| {
+                let place = block.iterators.iter().position(|own| own.var == var)?;
+                realize.bindings.get(place).cloned()
+            };
+            indices.iter().map(|index| index.substitute(&bound)).collect()
+        };
+        let mut found = Vec::new();
+        block.value().visit(&mut |part| {
+            if let Expr::Load(buffer, indices) = part {
+                found.push((*buffer, resolved(indices), false));
+            }
+        });
+        found.push((block.buffer, resolved(&block.indices), true));
+        let accesses = found
+            .into_iter()
+            .map(|(buffer, indices, is_store)| self.access(buffer, &indices, is_store, loops));
+        accesses.collect()
+    }
+
+    fn access(
+        &self,
+        buffer: BufferId,
+        indices: &[Expr],
+        is_store: bool,
+        loops: &[Around],
+    ) -> Access {
+        let own = &self.program.buffers[buffer];
+        let step = |var: VarId| {
+            let mut stride = 1i64;
+            let mut sum = 0i64;
+            for (index, extent) in indices.iter().zip(&own.shape).rev() {
+                sum = sum.saturating_add(coefficient(index, var).saturating_mul(stride));
+                stride = stride.saturating_mul(*extent as i64);
+            }
+            sum
+        };
+        Access {
+            steps: loops.iter().map(|around| step(around.var)).collect(),
+            bytes: own.dtype.bytes() as f64,
+            buffer_bytes: own.bytes() as f64,
+            scope: own.scope,
+            is_store,
+        }
+    }
+
+    /// Bytes from the second cache and from behind it: what the loops inside the outermost one whose data
+    /// fit a cache read is loaded in each round of the loops outside.
+    fn traffic(&mut self, accesses: &[Access], loops: &[Around]) {
+        for (place, cache) in [(7, self.machine.l1_bytes), (8, self.machine.l2_bytes)] {
+            let cache = cache as f64;
+            let touched = |depth: usize| -> f64 {
+                accesses.iter().map(|own| own.touched(&loops[depth..], depth)).sum()
+            };
+            let depth = (0..=loops.len()).find(|depth| touched(*depth) <= cache);
+            let depth = depth.unwrap_or(loops.len());
+            for access in accesses.iter().filter(|own| own.scope != Scope::Register) {
+                let bytes = access.touched(&loops[depth..], depth);
+                let mut outside = depth;
+                // What the next loop leaves alone stays, where it is small.
+                while outside > 0 && access.steps[outside - 1] == 0 && bytes < cache / 4.0 {
+                    outside -= 1;
+                }
+                let rounds: f64 = loops[..outside].iter().map(|own| own.extent).product();
+                self.sum[place] += rounds * bytes;
+            }
+        }
+    }
+}
+
+impl Access {
+    /// Bytes of cache that all rounds of some inner loops, which begin at a depth, touch.
+    fn touched(&self, inner: &[Around], depth: usize) -> f64 {
+        if self.scope == Scope::Register {
+            return 0.0;
+        }
+        let moving = inner.iter().zip(&self.steps[depth..]).filter(|(_, step)| **step != 0);
+        let elements: f64 = moving.clone().map(|(own, _)| own.extent).product();
+        let least = moving.map(|(_, step)| step.unsigned_abs()).min().unwrap_or(1);
+        let each = (least as f64 * self.bytes).min(LINE).max(self.bytes);
+        (elements * each).min(self.buffer_bytes)
+    }
+}
+
+/// How much an index grows with a variable; 1 where that is not the same everywhere.
+fn coefficient(index: &Expr, var: VarId) -> i64 {
+    match index {
+        Expr::Var(own) => i64::from(*own == var),
+        Expr::Binary(BinaryOp::Add, left, right) => {
+            coefficient(left, var).saturating_add(coefficient(right, var))
+        }
+        Expr::Binary(BinaryOp::Subtract, left, right) => {
+            coefficient(left, var).saturating_sub(coefficient(right, var))
+        }
+        Expr::Binary(BinaryOp::Multiply, left, right) => {
+            match (left.as_integer(), right.as_integer()) {
+                (_, Some(factor)) => coefficient(left, var).saturating_mul(factor),
+                (Some(factor), _) => coefficient(right, var).saturating_mul(factor),
+                _ => i64::from(index.mentions(var)),
+            }
+        }
+        other => i64::from(other.mentions(var)),
+    }
+}
+
+/// Arithmetic operations and functions of a value, those of indices aside.
+fn operations(value: &Expr) -> (f64, f64) {
+    let own = match value {
+        Expr::Load(..) => return (0.0, 0.0),
+        Expr::Unary(op, _) => {
+            use hone_tensor::UnaryOp::{Abs, Ceil, Floor, Negate, Not, Round, Truncate};
+            match op {
+                Negate | Abs | Not | Floor | Ceil | Round | Truncate => (1.0, 0.0),
+                _ => (0.0, 1.0),
+            }
+        }
+        Expr::Binary(BinaryOp::Power, ..) => (0.0, 1.0),
+        Expr::Binary(..) | Expr::Select(..) | Expr::Cast(..) => (1.0, 0.0),
+        _ => (0.0, 0.0),
+    };
+    value
+        .operands()
+        .into_iter()
+        .map(operations)
+        .fold(own, |sum, part| (sum.0 + part.0, sum.1 + part.1))
+}

@@ -1,0 +1,25 @@
+//! Searches for faster schedules: candidates of a task, strategies that propose them, a cost model that
+//! learns from measurements, and the records that are kept. It measures nothing itself and makes no code.
+//!
+//! A *task* is one program of a network and how often a run needs it. A *candidate* is a template and its
+//! decisions. A *trial* is a candidate that was measured, or found to be wrong. Everything here is
+//! deterministic: equal seeds and equal measurements give equal proposals.
+
+mod allocate;
+mod candidate;
+mod features;
+mod model;
+mod random;
+mod records;
+mod strategy;
+mod trees;
+
+pub use allocate::{Allocator, Progress};
+pub use candidate::{Candidate, Space, Trial};
+pub use features::{FEATURES, features};
+pub use model::{CostModel, Learned, Sample};
+pub use random::Random;
+pub use records::{
+    Class, Kind, Log, Record, RecordsError, SCHEMA, Skipped, Winners, read_file, read_folder,
+};
+pub use strategy::{STRATEGIES, Strategy, Task, strategy};
