@@ -6,6 +6,7 @@ development  Networks that may be looked at step by step while the compiler is m
 sealed       The other half: never profiled, never inspected, only measured as a whole. They show what
              the work on the others is worth for a network that nobody looked at.
 quantized    Networks with 8-bit integers, as quantize.py writes them.
+cliffs       Single nodes that a compiler is easily slow at, and short chains of them.
 
 Which half a network of more.py belongs to is decided by the digest of its name, not by anybody:
 sealed where the first byte of SHA-256 is even.
@@ -31,15 +32,18 @@ def names(which):
         return PUBLIC
     if which == "quantized":
         return QUANTIZED
+    import cliffs
     import more
     import others
 
+    if which == "cliffs":
+        return [*cliffs.MODELS]
     sealed = [name for name in more.MODELS if is_sealed(name)]
     if which == "sealed":
         return sealed
     if which == "development":
         return [*others.MODELS, *(name for name in more.MODELS if name not in sealed)]
-    sys.exit(f"no set called {which}: public, development, sealed or quantized")
+    sys.exit(f"no set called {which}: public, development, sealed, quantized or cliffs")
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import torchvision
 import transformers
 from torch import nn
 
+import cliffs
 import more
 import others
 
@@ -198,10 +199,10 @@ def unlike_each_other(model):
 
 
 def make(name):
-    """The module and its inputs (name to tensor) for `name`, here, in others.py or more.py, from a fixed
-    seed."""
+    """The module and its inputs (name to tensor) for `name`, here, in others.py, more.py or cliffs.py, from a
+    fixed seed."""
     torch.manual_seed(20)
     np.random.seed(20)
-    model, inputs = {**others.MODELS, **more.MODELS, **MODELS}[name]()
+    model, inputs = {**others.MODELS, **more.MODELS, **cliffs.MODELS, **MODELS}[name]()
     unlike_each_other(model)
     return model, inputs

@@ -27,7 +27,7 @@ use runs::{Run, Runs};
 /// What `cargo xtask bench-peers` takes.
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// Which set of `tests/models/sets.py`: public, development, sealed or quantized.
+    /// Which set of `tests/models/sets.py`: public, development, sealed, quantized or cliffs.
     #[arg(long, default_value = "public")]
     set: String,
     /// Only these of its models; nothing is kept then.

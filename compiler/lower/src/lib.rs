@@ -129,7 +129,12 @@ impl Expressed {
     /// The program with its scalar constants as parameters, and neighbouring axes joined: one program
     /// for all groups that differ in these constants alone.
     pub fn with_parameters(self) -> Lowered {
-        let program = fix_unit_axes(collapse_axes(self.program));
+        // Axes are joined where every block has a nest of its own.
+        let program = match self.program.has_steps() {
+            true => self.program,
+            false => collapse_axes(self.program),
+        };
+        let program = fix_unit_axes(program);
         Lowered { program, parameters: self.parameters }
     }
 }

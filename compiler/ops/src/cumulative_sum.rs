@@ -1,6 +1,6 @@
 //! Running sums.
 
-use crate::express::{input, load_wide, only_output, reduce, wide};
+use crate::express::{converted, input, load_wide, only_output, wide};
 use crate::number::{Number, with_number};
 use crate::operator::{FusionClass, OpError, Operator, named, required};
 use crate::shape::check_axis;
@@ -24,6 +24,41 @@ pub struct CumulativeSum {
 impl CumulativeSum {
     /// Name in text forms.
     pub const NAME: &'static str = "cumulative_sum";
+
+    /// The sums, each from the one before.
+    fn walk(&self, builder: &mut Builder, x: BufferId, output: &TensorType) -> BufferId {
+        let (axis, dtype) = (self.axis, wide(output.dtype));
+        let last = output.shape[axis] as i64 - 1;
+        let sums =
+            builder.scan("sums", &TensorType::new(dtype, &output.shape[..]), |point, own| {
+                let at = |place: Expr| {
+                    let mut read = point.to_vec();
+                    read[axis] = place;
+                    read
+                };
+                let place = point[axis].clone();
+                let (before, is_later) = (place.clone() - 1, Expr::Integer(0).less(place.clone()));
+                let turned = |place: Expr| match self.reverse {
+                    true => Expr::Integer(last) - place,
+                    false => place,
+                };
+                let added = if self.exclusive { before.clone() } else { place };
+                let added = load_wide(x, at(turned(added)), output.dtype);
+                let sum = Expr::Load(own, at(before)) + added.clone();
+                let first = if self.exclusive { Expr::Constant(0.0, dtype) } else { added };
+                is_later.select(sum, first)
+            });
+        if !self.reverse && dtype == output.dtype {
+            return sums;
+        }
+        builder.map("cumulative_sum", output, |point| {
+            let mut read = point.to_vec();
+            if self.reverse {
+                read[axis] = Expr::Integer(last) - point[axis].clone();
+            }
+            converted(Expr::Load(sums, read), dtype, output.dtype)
+        })
+    }
 }
 
 impl Operator for CumulativeSum {
@@ -36,7 +71,7 @@ impl Operator for CumulativeSum {
     }
 
     fn fusion_class(&self) -> FusionClass {
-        FusionClass::Reduction
+        FusionClass::Opaque
     }
 
     fn reference(&self, inputs: &[Option<&Tensor>]) -> Result<Vec<Tensor>, OpError> {
@@ -60,7 +95,9 @@ impl Operator for CumulativeSum {
         })])
     }
 
-    /// A triangular reduction: every element sums all of its axis that counts for it.
+    /// Sums of short parts of a line, each by itself; a running sum of what the parts come to; and both
+    /// together. So neighbours are summed at once, and fewer roundings follow one another than from end
+    /// to end.
     fn expression(
         &self,
         builder: &mut Builder,
@@ -68,21 +105,67 @@ impl Operator for CumulativeSum {
     ) -> Option<Vec<BufferId>> {
         let x = input(inputs, 0)?;
         let output = only_output(self, builder, inputs)?;
-        let extent = output.shape[self.axis];
-        let zero = Expr::Constant(0.0, wide(output.dtype));
-        let sums =
-            reduce(builder, "cumulative_sum", &output, &[extent], Combiner::Sum, |point, by| {
-                let mut read = point.to_vec();
-                read[self.axis] = by[0].clone();
-                let (own, other) = (point[self.axis].clone(), by[0].clone());
-                let counts = match (self.reverse, self.exclusive) {
-                    (false, false) => other.less_equal(own),
-                    (false, true) => other.less(own),
-                    (true, false) => own.less_equal(other),
-                    (true, true) => own.less(other),
-                };
-                counts.select(load_wide(x, read, output.dtype), zero)
-            });
-        Some(vec![sums])
+        let (_, extent, inner) = around(&output.shape, self.axis);
+        let dtype = wide(output.dtype);
+        if extent <= PART || inner > 1 {
+            return Some(vec![self.walk(builder, x, &output)]);
+        }
+        let parts = extent.div_ceil(PART);
+        let zero = Expr::Constant(0.0, dtype);
+        let rest = self.axis;
+        let line = |point: &[Expr], place: Expr| {
+            let mut read = point[..rest].to_vec();
+            read.push(place);
+            read.resize(output.shape.len(), Expr::Integer(0));
+            load_wide(x, read, output.dtype)
+        };
+        // Place `i` of part `p`, counted in the direction of the sum, and past the end perhaps.
+        let place = |part: &Expr, within: &Expr| {
+            let forward = part.clone() * PART + within.clone();
+            if self.reverse { Expr::from(extent - 1) - forward } else { forward }
+        };
+        let inside = |place: &Expr| match self.reverse {
+            false => place.clone().less(extent.into()),
+            true => Expr::Integer(-1).less(place.clone()),
+        };
+        let lead = &output.shape[..rest];
+        let within = TensorType::new(dtype, [lead, &[parts, PART]].concat());
+        let sums = builder.reduce("part", &within, &[PART], Combiner::Sum, |point, by| {
+            let own = place(&point[rest], &by[0]);
+            let value = line(point, own.clone());
+            let earlier = by[0].clone().less_equal(point[rest + 1].clone());
+            let value = match extent.is_multiple_of(PART) {
+                true => value,
+                false => inside(&own).select(value, zero.clone()),
+            };
+            earlier.select(value, zero.clone())
+        });
+        let totals = TensorType::new(dtype, [lead, &[parts]].concat());
+        let totals = builder.scan("before", &totals, |point, own| {
+            let mut last = point.to_vec();
+            last[rest] = point[rest].clone() - 1;
+            let part = [&last[..], &[Expr::from(PART - 1)]].concat();
+            let sum = Expr::Load(own, last) + Expr::Load(sums, part);
+            Expr::Integer(0).less(point[rest].clone()).select(sum, zero.clone())
+        });
+        Some(vec![builder.map("cumulative_sum", &output, |point| {
+            let own = &point[rest];
+            let step = match self.reverse {
+                true => Expr::from(extent - 1) - own.clone(),
+                false => own.clone(),
+            };
+            let (part, within) = (step.clone().floor_divide(PART.into()), step.modulo(PART.into()));
+            let at = |more: &[Expr]| [&point[..rest], more].concat();
+            let total = Expr::Load(totals, at(std::slice::from_ref(&part)));
+            let upto = Expr::Load(sums, at(&[part, within]));
+            let sum = match self.exclusive {
+                false => total + upto,
+                true => total + upto - load_wide(x, point.to_vec(), output.dtype),
+            };
+            converted(sum, dtype, output.dtype)
+        })])
     }
 }
+
+/// Elements that are summed at once.
+const PART: usize = 16;

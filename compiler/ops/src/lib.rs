@@ -13,6 +13,7 @@ mod concat;
 mod convolution;
 mod convolution_transpose;
 mod cumulative_sum;
+mod dot_products;
 mod expand;
 mod express;
 mod folding;
@@ -40,6 +41,7 @@ mod pad;
 mod phases;
 mod planes;
 mod pool;
+mod recurrence;
 mod recurrent;
 mod recurrent_nodes;
 mod recurrent_reference;
@@ -59,6 +61,7 @@ mod strided;
 mod sums;
 mod tile;
 mod top_k;
+mod top_k_nodes;
 mod transpose;
 mod trilu;
 mod unary;
@@ -75,6 +78,7 @@ pub use concat::Concat;
 pub use convolution::{Convolution, Window};
 pub use convolution_transpose::ConvolutionTranspose;
 pub use cumulative_sum::CumulativeSum;
+pub use dot_products::DotProducts;
 pub use expand::Expand;
 pub use folding::{FoldingBudget, FoldingLimits};
 pub use gather::Gather;
@@ -97,6 +101,7 @@ pub use packed_pool::PackedPool;
 pub use packing::{Pack, Unpack};
 pub use pad::{Pad, PadMode};
 pub use pool::{Pool, PoolKind};
+pub use recurrence::{Recurrence, StepNode};
 pub use recurrent::{Activation, Direction};
 pub use reduce::{Reduce, ReduceFunction};
 pub use reference::{EvaluateError, Evaluation, evaluate};
@@ -127,6 +132,7 @@ operator::operators! {
     Convolution,
     ConvolutionTranspose,
     CumulativeSum,
+    DotProducts,
     Expand,
     Gather,
     GatherElements,
@@ -147,6 +153,7 @@ operator::operators! {
     PackedPool,
     Pad,
     Pool,
+    Recurrence,
     Reduce,
     Reshape,
     Resize,

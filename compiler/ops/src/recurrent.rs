@@ -114,9 +114,6 @@ impl Activation {
     }
 }
 
-/// Most steps that are taken apart: each becomes nodes of its own.
-pub(crate) const LONGEST: usize = 1 << 14;
-
 /// Extents of a recurrent operator.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Extents {

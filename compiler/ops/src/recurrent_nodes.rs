@@ -1,12 +1,14 @@
-//! Recurrent operators taken apart: nodes of simpler operators for every step.
+//! Recurrent operators taken apart: the products with all inputs at once, and a recurrence over a step of
+//! simpler operators.
 
 use crate::operator::{Graph, Op, required_value};
 use crate::recurrent::{Activation, Direction, Extents};
 use crate::{
-    Binary, BinaryFunction, Concat, MatMul, Reshape, Select, Slice, Transpose, Unary, UnaryFunction,
+    Binary, BinaryFunction, Cast, Concat, MatMul, Recurrence, Reshape, Select, Slice, Transpose,
+    Unary, UnaryFunction,
 };
 use hone_graph::{InferError, ValueId};
-use hone_types::{DataType, Tensor};
+use hone_types::{DataType, Tensor, TensorType};
 
 use BinaryFunction as B;
 use UnaryFunction as U;
@@ -32,6 +34,14 @@ impl Nodes<'_> {
     /// A number of the operator's type.
     pub fn number(&mut self, value: f64) -> Result<ValueId, InferError> {
         let tensor = Tensor::from_f64(self.dtype, [], &[value])
+            .map_err(|error| InferError::new(error.to_string()))?;
+        Ok(self.graph.add_constant(self.name, tensor))
+    }
+
+    /// The places of a sequence, `0..steps`.
+    fn places(&mut self, steps: usize) -> Result<ValueId, InferError> {
+        let places: Vec<i64> = (0..steps as i64).collect();
+        let tensor = Tensor::from_elements([steps], &places)
             .map_err(|error| InferError::new(error.to_string()))?;
         Ok(self.graph.add_constant(self.name, tensor))
     }
@@ -263,31 +273,47 @@ impl Unroll<'_> {
                 }
                 Some(initial) => nodes.part(initial, direction)?,
                 None => {
-                    let zeros = hone_types::TensorType::new(nodes.dtype, [batch, hidden]);
+                    let zeros = TensorType::new(nodes.dtype, [batch, hidden]);
                     nodes.graph.add_constant(self.name, Tensor::zeros(zeros))
                 }
             });
         }
-        let is_backwards = self.direction == Direction::Reverse || direction == 1;
-        let mut sequence = vec![None; steps];
-        for turn in 0..steps {
-            let at = if is_backwards { steps - 1 - turn } else { turn };
-            let gates = nodes.part(products, at)?;
-            let mut new = step(nodes, &cell, gates, &states)?;
-            let mut output = new[0];
-            if let Some(lengths) = optional(4) {
-                let running = running(nodes, lengths, at)?;
-                let zero = nodes.number(0.0)?;
-                output = nodes.add(Select {}, &[running, output, zero])?;
-                for (new, old) in new.iter_mut().zip(&states) {
-                    *new = nodes.add(Select {}, &[running, *new, *old])?;
-                }
-            }
-            sequence[at] = Some(output);
-            states = new;
+        let backwards = self.direction == Direction::Reverse || direction == 1;
+        let mut step_graph = StepGraph::new(self.name, nodes.dtype);
+        for state in &states {
+            step_graph.input(nodes.graph, *state);
         }
-        let sequence: Vec<ValueId> = sequence.into_iter().flatten().collect();
-        Ok((nodes.stack(&sequence)?, states))
+        let gates = step_graph.element(nodes.graph, products);
+        let at = match optional(4) {
+            Some(_) => Some(step_graph.element_of(nodes.places(steps)?, DataType::I64)),
+            None => None,
+        };
+        let lengths = optional(4).map(|lengths| step_graph.input(nodes.graph, lengths));
+        let recurrence = step_graph.input(nodes.graph, cell.recurrence);
+        let mut own = |value: Option<ValueId>| value.map(|own| step_graph.input(nodes.graph, own));
+        let recurrence_bias = own(cell.recurrence_bias);
+        let peepholes = own(cell.peepholes);
+        let cell = CellValues { recurrence, recurrence_bias, peepholes, ..cell };
+        let inner: Vec<ValueId> =
+            step_graph.graph.inputs()[..self.states].iter().map(|port| port.value).collect();
+        let mut inside = step_graph.nodes();
+        let mut new = step(&mut inside, &cell, gates, &inner)?;
+        let mut output = new[0];
+        if let Some((at, lengths)) = at.zip(lengths) {
+            let running = running(&mut inside, lengths, at)?;
+            let zero = inside.number(0.0)?;
+            output = inside.add(Select {}, &[running, output, zero])?;
+            for (new, old) in new.iter_mut().zip(&inner) {
+                *new = inside.add(Select {}, &[running, *new, *old])?;
+            }
+        }
+        let sequences = 1 + usize::from(at.is_some());
+        // The states are given, too: each step can be checked by itself (`Recurrence::follow`).
+        let mut given = vec![output];
+        given.extend(new.iter().copied().filter(|own| *own != output));
+        let counts = Counts { states: self.states, sequences, backwards };
+        let results = step_graph.finish(nodes, &[&new[..], &given].concat(), counts)?;
+        Ok((results[0], results[given.len()..].to_vec()))
     }
 
     /// A direction's operands, and its input products of all steps `[steps, batch, gates * hidden]`.
@@ -332,11 +358,70 @@ impl Unroll<'_> {
 }
 
 /// Truth values `[batch, 1]`: whether each sample's sequence reaches step `at`.
-fn running(nodes: &mut Nodes<'_>, lengths: ValueId, at: usize) -> Result<ValueId, InferError> {
-    let own = nodes.graph.tensor_type(lengths).clone();
-    let at = Tensor::from_f64(own.dtype, [], &[at as f64])
-        .map_err(|error| InferError::new(error.to_string()))?;
-    let at = nodes.graph.add_constant(nodes.name, at);
+fn running(nodes: &mut Nodes<'_>, lengths: ValueId, at: ValueId) -> Result<ValueId, InferError> {
+    let samples = nodes.graph.tensor_type(lengths).elements();
+    let lengths = nodes.add(Cast { to: DataType::I64 }, &[lengths])?;
     let running = nodes.binary(B::Less, at, lengths)?;
-    nodes.reshape(running, &[own.elements(), 1])
+    nodes.reshape(running, &[samples, 1])
+}
+
+/// A step while its nodes are added, and the outer values that its inputs stand for.
+struct StepGraph {
+    name: &'static str,
+    dtype: DataType,
+    graph: Graph,
+    outer: Vec<ValueId>,
+}
+
+/// How a recurrence reads its inputs.
+struct Counts {
+    states: usize,
+    sequences: usize,
+    backwards: bool,
+}
+
+impl StepGraph {
+    fn new(name: &'static str, dtype: DataType) -> Self {
+        Self { name, dtype, graph: Graph::new(), outer: vec![] }
+    }
+
+    fn nodes(&mut self) -> Nodes<'_> {
+        Nodes { graph: &mut self.graph, name: self.name, dtype: self.dtype }
+    }
+
+    /// An input that stands for a value in every step.
+    fn input(&mut self, outer: &Graph, value: ValueId) -> ValueId {
+        self.outer.push(value);
+        self.graph.add_input(self.name, outer.tensor_type(value).clone())
+    }
+
+    /// An input that stands for an element of a sequence.
+    fn element(&mut self, outer: &Graph, sequence: ValueId) -> ValueId {
+        let own = outer.tensor_type(sequence);
+        self.outer.push(sequence);
+        self.graph.add_input(self.name, TensorType::new(own.dtype, &own.shape[1..]))
+    }
+
+    /// An input that stands for a number of a sequence of numbers.
+    fn element_of(&mut self, sequence: ValueId, dtype: DataType) -> ValueId {
+        self.outer.push(sequence);
+        self.graph.add_input(self.name, TensorType::new(dtype, []))
+    }
+
+    /// Adds the recurrence to the outer graph; its results are the new states and what each step gives.
+    fn finish(
+        mut self,
+        nodes: &mut Nodes<'_>,
+        results: &[ValueId],
+        counts: Counts,
+    ) -> Result<Vec<ValueId>, InferError> {
+        results.iter().for_each(|value| self.graph.add_output(self.name, *value));
+        let Counts { states, sequences, backwards } = counts;
+        let (operator, constants) = Recurrence::of_step(&self.graph, states, sequences, backwards);
+        for constant in constants {
+            self.outer.push(nodes.graph.add_constant(self.name, constant));
+        }
+        let inputs: Vec<Option<ValueId>> = self.outer.into_iter().map(Some).collect();
+        nodes.graph.add_node(self.name, operator.into(), &inputs)
+    }
 }

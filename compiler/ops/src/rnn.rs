@@ -4,7 +4,7 @@ use crate::BinaryFunction as B;
 use crate::matmul::MatMul;
 use crate::operator::Graph;
 use crate::operator::{FusionClass, OpError, Operator, named, required};
-use crate::recurrent::{Activation, Direction, Form, LONGEST};
+use crate::recurrent::{Activation, Direction, Form};
 use crate::recurrent_nodes::Unroll;
 use crate::recurrent_reference::Walk;
 use hone_graph::InferError;
@@ -92,7 +92,7 @@ impl Operator for Rnn {
         let types: Vec<Option<&TensorType>> =
             inputs.iter().map(|input| input.map(|value| graph.tensor_type(value))).collect();
         let extents = self.form().check(&types, 1)?;
-        if extents.steps == 0 || extents.steps > LONGEST {
+        if extents.steps == 0 {
             return Ok(None);
         }
         let unroll = Unroll {

@@ -2,9 +2,11 @@
 
 use crate::express::input;
 use crate::number::{Number, with_number};
-use crate::operator::{FusionClass, OpError, Operator, named, required};
+use crate::operator::{FusionClass, Graph, OpError, Operator, named, required, required_value};
+use crate::recurrent_nodes::Nodes;
 use crate::shape::{around, bounded, check_axis, output_types};
-use hone_graph::InferError;
+use crate::top_k_nodes::{divide, is_divided};
+use hone_graph::{InferError, ValueId};
 use hone_tensor::{BinaryOp, BufferId, Builder, Combiner, Expr};
 use hone_types::{DataType, Tensor, TensorType};
 use serde::{Deserialize, Serialize};
@@ -36,6 +38,74 @@ impl TopK {
         places.sort_by(order);
         places.truncate(self.k);
         places
+    }
+}
+
+/// Most elements that are found one after another; more are found by counting ranks.
+const ROUNDS: usize = 8;
+
+impl TopK {
+    /// The first element of each line, the first of those after it, and so on.
+    fn rounds(&self, builder: &mut Builder, x: BufferId, own: &TensorType) -> Vec<BufferId> {
+        let (axis, extent) = (self.axis, own.shape[self.axis]);
+        let mut lines = own.shape.clone();
+        lines.remove(axis);
+        let with = |line: &[Expr], place: &Expr| {
+            let mut read = line.to_vec();
+            read.insert(axis, place.clone());
+            Expr::Load(x, read)
+        };
+        let combiner = if self.largest { Combiner::Maximum } else { Combiner::Minimum };
+        let none = combiner.identity(own.dtype);
+        let last = Expr::Integer(extent as i64 - 1);
+        let mut found: Vec<(BufferId, BufferId)> = Vec::new();
+        for _ in 0..self.k {
+            let before = found.last().copied();
+            // Whether an element comes after the last one found.
+            let after = |line: &[Expr], place: &Expr| {
+                let (value, at) = before?;
+                let (value, at) = (Expr::Load(value, line.to_vec()), Expr::Load(at, line.to_vec()));
+                let x = with(line, place);
+                let follows = match self.largest {
+                    true => x.clone().less(value.clone()),
+                    false => value.clone().less(x.clone()),
+                };
+                let later = x.equal(value).and(at.less(place.clone()));
+                Some(follows.binary(BinaryOp::Or, later))
+            };
+            let values = TensorType::new(own.dtype, lines.clone());
+            let value = builder.reduce("value", &values, &[extent], combiner, |line, by| {
+                let x = with(line, &by[0]);
+                match after(line, &by[0]) {
+                    Some(after) => after.select(x, none.clone()),
+                    None => x,
+                }
+            });
+            let places = TensorType::new(DataType::I64, lines.clone());
+            let place = Combiner::Minimum;
+            let place = builder.reduce("place", &places, &[extent], place, |line, by| {
+                let mut is_it = with(line, &by[0]).equal(Expr::Load(value, line.to_vec()));
+                if let Some(after) = after(line, &by[0]) {
+                    is_it = is_it.and(after);
+                }
+                is_it.select(by[0].clone(), last.clone())
+            });
+            found.push((value, place));
+        }
+        let mut shape = own.shape.clone();
+        shape[axis] = self.k;
+        let mut gather = |name: &str, dtype: DataType, of: &dyn Fn(usize) -> BufferId| {
+            builder.map(name, &TensorType::new(dtype, shape.clone()), |point| {
+                let mut line = point.to_vec();
+                let rank = line.remove(axis);
+                let one = |round: usize| Expr::Load(of(round), line.clone());
+                (0..self.k - 1).rev().fold(one(self.k - 1), |rest, round| {
+                    rank.clone().equal(round.into()).select(one(round), rest)
+                })
+            })
+        };
+        let top = gather("top", own.dtype, &|round| found[round].0);
+        vec![top, gather("places", DataType::I64, &|round| found[round].1)]
     }
 }
 
@@ -83,7 +153,23 @@ impl Operator for TopK {
         Ok(vec![top, i64::write(&outputs[1], &indices)?])
     }
 
-    /// Every element's rank is counted; the element of each rank is then found.
+    /// Long lines are divided into blocks.
+    fn decompose(
+        &self,
+        graph: &mut Graph,
+        inputs: &[Option<ValueId>],
+    ) -> Result<Option<Vec<ValueId>>, InferError> {
+        let x = required_value(Self::NAME, inputs, 0)?;
+        let own = graph.tensor_type(x).clone();
+        if !is_divided(own.shape[self.axis], self.k) {
+            return Ok(None);
+        }
+        let mut nodes = Nodes { graph, name: Self::NAME, dtype: own.dtype };
+        Ok(Some(divide(&mut nodes, x, self)?.to_vec()))
+    }
+
+    /// Few elements are found one after another. For more, every element's rank is counted, and the element
+    /// of each rank is then found.
     fn expression(
         &self,
         builder: &mut Builder,
@@ -101,12 +187,16 @@ impl Operator for TopK {
             let places = TensorType::new(DataType::I64, shape);
             return Some(vec![value, builder.map("places", &places, |_| Expr::Integer(0))]);
         }
+        if self.k <= ROUNDS && self.k < extent {
+            return Some(self.rounds(builder, x, &own));
+        }
         let at = |point: &[Expr], place: Expr| {
             let mut read = point.to_vec();
             read[axis] = place;
             read
         };
-        let ranks = TensorType::new(DataType::I64, own.shape.clone());
+        // Extents of compared lines fit 32 bits by far: their squares are counted.
+        let ranks = TensorType::new(DataType::I32, own.shape.clone());
         let ranks = builder.reduce("rank", &ranks, &[extent], Combiner::Sum, |point, by| {
             let value = Expr::Load(x, point.to_vec());
             let other = Expr::Load(x, at(point, by[0].clone()));
@@ -116,19 +206,24 @@ impl Operator for TopK {
             };
             let earlier = other.equal(value).and(by[0].clone().less(point[axis].clone()));
             let precedes = exceeds.binary(BinaryOp::Or, earlier);
-            precedes.select(1.into(), 0.into())
+            let number = |value: f64| Expr::Constant(value, DataType::I32);
+            precedes.select(number(1.0), number(0.0))
+        });
+        let found = TensorType::new(DataType::I32, shape.clone());
+        let found = builder.reduce("found", &found, &[extent], Combiner::Sum, |point, by| {
+            let rank = Expr::Load(ranks, at(point, by[0].clone()));
+            let is_it = rank.equal(point[axis].clone().cast(DataType::I32));
+            is_it.select(by[0].clone().cast(DataType::I32), Expr::Constant(0.0, DataType::I32))
         });
         let places = TensorType::new(DataType::I64, shape.clone());
-        let places = builder.reduce("places", &places, &[extent], Combiner::Sum, |point, by| {
-            let rank = Expr::Load(ranks, at(point, by[0].clone()));
-            rank.equal(point[axis].clone()).select(by[0].clone(), 0.into())
-        });
+        let places = builder
+            .map("places", &places, |point| Expr::Load(found, point.to_vec()).cast(DataType::I64));
         let top = builder.map("top", &TensorType::new(own.dtype, shape), |point| {
             // Inside already, unless an element is not a number and so has no rank: bounded, so that
             // no result of comparisons leads outside.
             let last = Expr::Integer(extent as i64 - 1);
             let place = Expr::Load(places, point.to_vec()).maximum(0.into()).minimum(last);
-            Expr::Load(x, at(point, place.cast(DataType::I64)))
+            Expr::Load(x, at(point, place))
         });
         Some(vec![top, places])
     }

@@ -10,15 +10,16 @@ use crate::dilation::{images_apart, images_together};
 use crate::filler::Filler;
 use crate::merge_groups::Merged;
 use crate::packed_operands::{
-    ConstantOperands, PackedOperands, pack_depthwise_weights, pack_weights,
+    Operands, PackedOperands, Weights, pack_depthwise_weights, pack_weights,
 };
 use crate::winograd::{Extents, Speeds, choose_tile};
 use crate::{PassError, Rewriter};
 use hone_graph::{Node, ValueId};
 use hone_ops::{
-    Binary, Cast, Concat, Convolution, Graph, InstanceNormalization, Op, OpError, Operator, Pack,
-    PackedConvolution, PackedDepthwise, Pad, PadMode, Pool, Reduce, Resize, Unary, Unpack, Window,
-    WinogradInput, WinogradMultiply, WinogradOutput, winograd_weights,
+    Binary, Cast, Concat, Convolution, Graph, InstanceNormalization, LARGEST_BUFFER, Op, OpError,
+    Operator, Pack, PackedConvolution, PackedDepthwise, Pad, PadMode, Pool, Reduce, Reshape,
+    Resize, Unary, Unpack, Window, WinogradInput, WinogradMultiply, WinogradOutput,
+    winograd_weights,
 };
 use hone_types::{DataType, Tensor};
 use std::collections::HashMap;
@@ -225,23 +226,29 @@ impl<'a> Layout<'a> {
         node: &Node<Op>,
         convolution: &Convolution,
     ) -> Result<bool, PassError> {
-        let Some(operands) = ConstantOperands::of(self.graph, node, self.working) else {
+        let Some(operands) = Operands::of(self.graph, node, self.working) else {
             return Ok(false);
         };
-        let (w, groups) = (operands.weights.shape(), convolution.groups);
+        if !padded_fits(self.shape(operands.input), &convolution.window) {
+            // Lowering refuses it by name.
+            return Ok(false);
+        }
+        let (w, groups) = (operands.shape, convolution.groups);
         let channels = self.shape(operands.input)[1];
         let depthwise = groups > 1 && groups == channels && groups == w[0];
         let whole_blocks =
             w[1].is_multiple_of(self.block) && (w[0] / groups).is_multiple_of(self.block);
         let merged;
         let (weights, groups) = if groups > 1 && !depthwise && !whole_blocks {
-            let Some(wider) = Merged::of(groups, [w[1], w[0] / groups], self.block) else {
+            let wider = Merged::of(groups, [w[1], w[0] / groups], self.block);
+            // Weights that are computed are not merged: that would write zeros in every run.
+            let Some((wider, weights)) = wider.zip(operands.weights.constant()) else {
                 return Ok(false);
             };
-            let weights = wider.weights(operands.weights, groups);
+            let weights = wider.weights(weights, groups);
             merged = weights
                 .map_err(|source| PassError::Constant { node: node.name.clone(), source })?;
-            (&merged, wider.groups)
+            (Weights::Constant(&merged), wider.groups)
         } else {
             (operands.weights, groups)
         };
@@ -250,9 +257,9 @@ impl<'a> Layout<'a> {
         let block = if depthwise { self.block } else { self.block.min(whole) };
         let mut input = self.packed(operands.input, block, &node.name)?;
         let block = self.rewriter.target().tensor_type(input).shape.last().copied().unwrap_or(1);
-        let tile = match depthwise {
-            true => None,
-            false => self.winograd_tile(node, convolution, weights, block),
+        let tile = match weights.constant().filter(|_| !depthwise) {
+            None => None,
+            Some(weights) => self.winograd_tile(node, convolution, weights, block),
         };
         let dilations = tile.map_or([1, 1], |_| dilations(convolution));
         let [begin, mut end] = [&convolution.window.pads_begin, &convolution.window.pads_end]
@@ -272,8 +279,8 @@ impl<'a> Layout<'a> {
         let packed = PackedOperands { input, block, weights, bias: operands.bias };
         let output = if depthwise {
             self.depthwise(node, convolution, packed)?
-        } else if let Some(tile) = tile {
-            self.winograd(node, tile, dilations, packed)?
+        } else if let Some((tile, weights)) = tile.zip(weights.constant()) {
+            self.winograd(node, tile, dilations, weights, packed)?
         } else {
             self.direct(node, convolution, packed)?
         };
@@ -286,7 +293,20 @@ impl<'a> Layout<'a> {
         convolution: &Convolution,
         operands: PackedOperands,
     ) -> Result<ValueId, PassError> {
-        let weights = pack_depthwise_weights(operands.weights, self.block);
+        let weights = match operands.weights {
+            Weights::Constant(weights) => {
+                self.packed_constant(node, pack_depthwise_weights(weights, self.block))?
+            }
+            Weights::Computed(weights) => {
+                let shape = self.shape(weights);
+                let shape = [&shape[..1], &shape[2..]].concat();
+                let weights = self.plain(weights, &node.name)?;
+                let filters =
+                    self.rewriter.add_simple(&node.name, Reshape { shape }, &[weights])?;
+                let pack = Pack { axis: 0, block: self.block };
+                self.rewriter.add_simple(&node.name, pack, &[filters])?
+            }
+        };
         let Window { strides, dilations, .. } = convolution.window.clone();
         self.convolve(node, PackedDepthwise { strides, dilations }, weights, operands)
     }
@@ -297,7 +317,18 @@ impl<'a> Layout<'a> {
         convolution: &Convolution,
         operands: PackedOperands,
     ) -> Result<ValueId, PassError> {
-        let weights = pack_weights(operands.weights, operands.block, self.block);
+        let weights = match operands.weights {
+            Weights::Constant(weights) => {
+                self.packed_constant(node, pack_weights(weights, operands.block, self.block))?
+            }
+            Weights::Computed(weights) => {
+                let weights = self.plain(weights, &node.name)?;
+                let pack = Pack { axis: 1, block: operands.block };
+                let inputs = self.rewriter.add_simple(&node.name, pack, &[weights])?;
+                let pack = Pack { axis: 0, block: self.block };
+                self.rewriter.add_simple(&node.name, pack, &[inputs])?
+            }
+        };
         let Window { strides, dilations, .. } = convolution.window.clone();
         let groups = convolution.groups;
         self.convolve(node, PackedConvolution { strides, dilations, groups }, weights, operands)
@@ -308,10 +339,9 @@ impl<'a> Layout<'a> {
         &mut self,
         node: &Node<Op>,
         operation: impl Into<Op>,
-        weights: Result<Tensor, OpError>,
+        weights: ValueId,
         operands: PackedOperands,
     ) -> Result<ValueId, PassError> {
-        let weights = self.packed_constant(node, weights)?;
         let mut inputs = vec![Some(operands.input), Some(weights)];
         if let Some(bias) = operands.bias {
             inputs.push(Some(self.packed_bias(node, bias)?));
@@ -345,9 +375,10 @@ impl<'a> Layout<'a> {
         node: &Node<Op>,
         tile: usize,
         dilations: [usize; 2],
+        weights: &Tensor,
         operands: PackedOperands,
     ) -> Result<ValueId, PassError> {
-        let weights = winograd_weights(operands.weights, tile, operands.block, self.block);
+        let weights = winograd_weights(weights, tile, operands.block, self.block);
         let weights = self.packed_constant(node, weights)?;
         let (dilated, mut input) = (dilations != [1, 1], operands.input);
         if dilated {
@@ -380,10 +411,30 @@ impl<'a> Layout<'a> {
         Ok(self.rewriter.constant(&node.name, tensor))
     }
 
-    fn packed_bias(&mut self, node: &Node<Op>, bias: &Tensor) -> Result<ValueId, PassError> {
-        let packed = Pack { axis: 0, block: self.block }.reference(&[Some(bias)]);
-        self.packed_constant(node, packed.map(|mut packed| packed.remove(0)))
+    fn packed_bias(&mut self, node: &Node<Op>, bias: Weights) -> Result<ValueId, PassError> {
+        let pack = Pack { axis: 0, block: self.block };
+        match bias {
+            Weights::Constant(bias) => {
+                let packed = pack.reference(&[Some(bias)]);
+                self.packed_constant(node, packed.map(|mut packed| packed.remove(0)))
+            }
+            Weights::Computed(bias) => {
+                let bias = self.plain(bias, &node.name)?;
+                self.rewriter.add_simple(&node.name, pack, &[bias])
+            }
+        }
     }
+}
+
+/// Whether a padded input is no larger than a buffer may be.
+fn padded_fits(shape: &[usize], window: &Window) -> bool {
+    let pads = window.pads_begin.iter().zip(&window.pads_end);
+    let pads = [None, None].into_iter().chain(pads.map(Some));
+    let padded = shape.iter().zip(pads).try_fold(size_of::<f64>(), |bytes, (extent, pads)| {
+        let (begin, end) = pads.map_or((0, 0), |(begin, end)| (*begin, *end));
+        bytes.checked_mul(extent.checked_add(begin)?.checked_add(end)?.max(1))
+    });
+    padded.is_some_and(|bytes| bytes <= LARGEST_BUFFER)
 }
 
 /// Distances between the elements of a window over two axes.

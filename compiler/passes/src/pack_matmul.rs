@@ -1,17 +1,21 @@
 //! Packs the right operand of matrix products: `[.., K, N]` becomes `[.., ceil(N / n), K, n]`, so
 //! that a kernel reads it as one stream. A constant is packed now; another operand by nodes of its
-//! own, where enough rows share it.
+//! own, where enough rows share it. What has few rows or columns and lies along the sum already becomes
+//! dot products of rows.
 
 use crate::{PassError, Rewriter};
 use hone_graph::{Node, ValueId};
-use hone_ops::{Graph, MatMul, Op, OpError, Operator, Pack, PackedMatMul, Transpose};
+use hone_ops::{
+    DotProducts, Graph, MatMul, Op, OpError, Operator, Pack, PackedMatMul, Reshape, Transpose,
+};
 use hone_types::{DataType, Tensor};
 use std::collections::HashMap;
 
 /// Rows from which packing an operand that is no constant is worth a pass over it.
 const ROWS: usize = 16;
 
-/// Packs right operands: constants in blocks of two vectors of `lanes` columns, others of one vector.
+/// Packs right operands: constants in blocks of two vectors of `lanes` columns, others of two where they are
+/// long and filled, else of one vector.
 pub fn pack_matmul_operands(
     graph: &Graph,
     lanes: usize,
@@ -24,7 +28,9 @@ pub fn pack_matmul_operands(
         if !rewriter.is_needed(id) {
             continue;
         }
-        if let Some((left, right, weights)) = packable(graph, node, working) {
+        if let Some(dots) = Dots::of(graph, node, working) {
+            dots.multiply(&mut rewriter, node)?;
+        } else if let Some((left, right, weights)) = packable(graph, node, working) {
             let packed = match packed_constants.get(&right) {
                 Some(packed) => *packed,
                 None => {
@@ -39,13 +45,97 @@ pub fn pack_matmul_operands(
         } else if let Some((left, right)) = worth_packing(graph, node, lanes, working) {
             let shape = &graph.tensor_type(right).shape;
             let columns = shape[shape.len() - 1];
-            let packed = pack_by_nodes(&mut rewriter, node, right, shape.len(), lanes)?;
+            // Long panels meet in the same sets of a cache: panels of two vectors are half as many.
+            let is_long = shape[shape.len() - 2] >= LONG_PANEL;
+            let twice = is_long && columns.is_multiple_of(2 * lanes);
+            let block = if twice { 2 * lanes } else { lanes };
+            let packed = pack_by_nodes(&mut rewriter, node, right, shape.len(), block)?;
             multiply(&mut rewriter, node, left, packed, columns)?;
         } else {
             rewriter.copy(node)?;
         }
     }
     Ok(rewriter.finish())
+}
+
+/// Rows of a panel from which panels of two vectors are made: a product of 128 x 768 by 768 x 768 with panels
+/// of one vector reached half of the peak; what panels of two vectors gain is not measured yet.
+const LONG_PANEL: usize = 256;
+
+/// Columns up to which a product is computed as dot products of rows: more fill a vector well enough.
+const FEW_COLUMNS: usize = 4;
+
+/// Elements of a row from which dot products of rows are worth it: adding up the lanes of a vector costs as
+/// much as several vectors of products.
+const LONG_ROW: usize = 32;
+
+/// A product whose operands, as they lie in memory, are both read along the sum: few columns, or few rows
+/// with a transposed matrix. The matrix is streamed once, where it would have to be transposed first.
+struct Dots {
+    /// The matrix `[.., N, K]`.
+    matrix: ValueId,
+    /// The few rows `[.., M, K]`, or columns `[.., K, M]`.
+    few: ValueId,
+    /// Whether `few` are columns, and the matrix stands on the left.
+    are_columns: bool,
+}
+
+impl Dots {
+    fn of(graph: &Graph, node: &Node<Op>, working: DataType) -> Option<Self> {
+        node.operation.downcast::<MatMul>()?;
+        let (left, right) = (node.inputs[0]?, node.inputs[1]?);
+        let (a, b) = (graph.tensor_type(left), graph.tensor_type(right));
+        let rank = a.rank();
+        let alike = rank >= 2 && rank == b.rank() && a.shape[..rank - 2] == b.shape[..rank - 2];
+        if !alike || a.dtype != working || a.shape[rank - 1] < LONG_ROW {
+            return None;
+        }
+        let (rows, columns) = (a.shape[rank - 2], b.shape[rank - 1]);
+        if columns <= FEW_COLUMNS && rows >= ROWS {
+            return Some(Self { matrix: left, few: right, are_columns: true });
+        }
+        let matrix = transposed(graph, right).filter(|_| rows < ROWS && columns >= ROWS)?;
+        Some(Self { matrix, few: left, are_columns: false })
+    }
+
+    fn multiply(&self, rewriter: &mut Rewriter, node: &Node<Op>) -> Result<(), PassError> {
+        let (matrix, few) = (rewriter.value(self.matrix), rewriter.value(self.few));
+        let product = match self.are_columns {
+            true => {
+                let rows = turned(rewriter, node, few)?;
+                rewriter.add_simple(&node.name, DotProducts {}, &[matrix, rows])?
+            }
+            false => {
+                let product = rewriter.add_simple(&node.name, DotProducts {}, &[matrix, few])?;
+                turned(rewriter, node, product)?
+            }
+        };
+        rewriter.replace(node.outputs[0], product);
+        Ok(())
+    }
+}
+
+/// What a value is the transposition of, by its last two axes.
+fn transposed(graph: &Graph, value: ValueId) -> Option<ValueId> {
+    let node = &graph.nodes()[graph.producer(value)?];
+    let Transpose { permutation } = node.operation.downcast::<Transpose>()?;
+    let mut swapped: Vec<usize> = (0..permutation.len()).collect();
+    let last = swapped.len().checked_sub(2)?;
+    swapped.swap(last, last + 1);
+    node.inputs[0].filter(|_| *permutation == swapped)
+}
+
+/// A matrix with its last two axes swapped: another shape where one of them has extent 1.
+fn turned(rewriter: &mut Rewriter, node: &Node<Op>, value: ValueId) -> Result<ValueId, PassError> {
+    let mut shape = rewriter.target().tensor_type(value).shape.clone();
+    let rank = shape.len();
+    if shape[rank - 2..].contains(&1) {
+        shape.swap(rank - 2, rank - 1);
+        return rewriter.add_simple(&node.name, Reshape { shape }, &[value]);
+    }
+    let mut permutation: Vec<usize> = (0..rank).collect();
+    permutation.swap(rank - 2, rank - 1);
+    rewriter.add_simple(&node.name, Transpose { permutation }, &[value])
 }
 
 /// Puts a product with a packed operand in a node's place.

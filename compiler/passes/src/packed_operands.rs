@@ -14,30 +14,52 @@ pub(crate) enum OperandForm {
     PerChannel(Vec<usize>),
 }
 
-/// The operands of a convolution, of `f32` or 32-bit integers, whose weights are constants.
-pub(crate) struct ConstantOperands<'a> {
+/// An operand of a convolution beside what is convolved.
+#[derive(Clone, Copy)]
+pub(crate) enum Weights<'a> {
+    /// Known now: packed now.
+    Constant(&'a Tensor),
+    /// Computed, or an input of the model: packed by nodes in every run.
+    Computed(ValueId),
+}
+
+impl<'a> Weights<'a> {
+    fn of(graph: &'a Graph, value: ValueId) -> Self {
+        graph.constant(value).map_or(Weights::Computed(value), Weights::Constant)
+    }
+
+    /// The tensor, where it is known.
+    pub(crate) fn constant(self) -> Option<&'a Tensor> {
+        match self {
+            Weights::Constant(tensor) => Some(tensor),
+            Weights::Computed(_) => None,
+        }
+    }
+}
+
+/// The operands of a convolution of the working type or of 32-bit integers.
+pub(crate) struct Operands<'a> {
     /// What is convolved, plain.
     pub(crate) input: ValueId,
     /// `[O, C / g, K..]`.
-    pub(crate) weights: &'a Tensor,
+    pub(crate) weights: Weights<'a>,
+    /// The shape of the weights.
+    pub(crate) shape: &'a [usize],
     /// `[O]`.
-    pub(crate) bias: Option<&'a Tensor>,
+    pub(crate) bias: Option<Weights<'a>>,
 }
 
-impl<'a> ConstantOperands<'a> {
+impl<'a> Operands<'a> {
     /// `None` where a node's operands are others.
     pub(crate) fn of(graph: &'a Graph, node: &Node<Op>, working: DataType) -> Option<Self> {
-        let input = node.inputs[0]?;
-        let weights = graph.constant(node.inputs[1]?)?;
-        let bias = match node.inputs.get(2).copied().flatten() {
-            None => None,
-            Some(bias) => Some(graph.constant(bias)?),
-        };
+        let (input, weights) = (node.inputs[0]?, node.inputs[1]?);
+        let bias = node.inputs.get(2).copied().flatten();
         let TensorType { dtype, shape } = graph.tensor_type(input);
-        ((*dtype == working || *dtype == DataType::I32) && shape.len() > 2).then_some(Self {
+        ((*dtype == working || *dtype == DataType::I32) && shape.len() > 2).then(|| Self {
             input,
-            weights,
-            bias,
+            weights: Weights::of(graph, weights),
+            shape: &graph.tensor_type(weights).shape,
+            bias: bias.map(|bias| Weights::of(graph, bias)),
         })
     }
 }
@@ -47,8 +69,8 @@ pub(crate) struct PackedOperands<'a> {
     pub(crate) input: ValueId,
     /// Channels in a block of the input.
     pub(crate) block: usize,
-    pub(crate) weights: &'a Tensor,
-    pub(crate) bias: Option<&'a Tensor>,
+    pub(crate) weights: Weights<'a>,
+    pub(crate) bias: Option<Weights<'a>>,
 }
 
 /// `[O, C, K..]` to `[O / o, C / c, K.., c, o]`.

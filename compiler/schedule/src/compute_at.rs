@@ -88,6 +88,9 @@ fn check(
     if readers.is_empty() {
         return refuse_block(program, block, "no block reads it");
     }
+    if program.blocks[block].reads(buffer) {
+        return refuse_block(program, block, "it reads what earlier iterations of it stored");
+    }
     if program.buffers[buffer].role != Role::Temporary {
         return refuse_block(
             program,

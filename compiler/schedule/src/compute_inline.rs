@@ -1,7 +1,8 @@
 //! `compute_inline`: the value of a map stands in place of every load of it.
 //!
 //! Legal: for a map that alone computes a temporary, at indices that are one iterator each (apart
-//! from an offset), and that depends on no loop but those around its readers.
+//! from an offset), that depends on no loop but those around its readers, and all of whose readers
+//! stand after it: later iterations of a loop need what earlier ones stored.
 //! Buys: no buffer and no pass over it. Costs: the value is computed once per load.
 
 use crate::edit::{block_domain, block_path, detach, map_loads, must_hold, realize_at};
@@ -26,6 +27,11 @@ pub(crate) fn apply(program: &mut Program, block: BlockId) -> Outcome<()> {
     let readers = program.readers(own.buffer);
     if readers.is_empty() {
         return refuse_block(program, block, "no block reads it");
+    }
+    let order = program.blocks_in_order();
+    let mut before = order.iter().take_while(|other| **other != block);
+    if readers.contains(&block) || before.any(|other| readers.contains(other)) {
+        return refuse_block(program, block, "later iterations of a loop read what it stores");
     }
     let axes = match axes_of_iterators(&own) {
         Ok(axes) => axes,

@@ -4,11 +4,12 @@
 //! loop whose extent mentions another stays inside it; parallel loops stay outermost and vectorized
 //! ones innermost; and a loop in whose iterations a moved block computes the same elements again stays
 //! outside the loops which that block reduces over; loops that run over elements and reduced points
-//! alike (fused ones) keep their order among themselves until that reduction is decomposed. Loops of the nest that are not named keep their places. The order of a reduction's
+//! alike (fused ones) keep their order among themselves until that reduction is decomposed; what a block
+//! reads of earlier iterations is still stored in earlier ones. Loops of the nest that are not named keep their places. The order of a reduction's
 //! updates may change, and with it the rounding of floating-point sums.
 //! Buys: reuse in caches and registers, and unit stride in the innermost loop.
 
-use crate::edit::{loop_path, reduces_over, replace, runs_over_both};
+use crate::edit::{loop_path, must_hold, reduces_over, replace, runs_over_both};
 use crate::error::{Outcome, loop_name, refuse_loop};
 use hone_tensor::{BlockId, Loop, LoopKind, Program, Statement, VarId};
 
@@ -43,7 +44,13 @@ pub(crate) fn apply(program: &mut Program, loops: Vec<VarId>) -> Outcome<()> {
     replace(program, &outermost, nest);
     let order: Vec<VarId> = old.iter().map(|own| own.var).collect();
     blocks.iter().try_for_each(|block| first_stays_first(program, *block, &order))?;
-    blocks.into_iter().try_for_each(|block| updates_stay_single(program, block))
+    blocks.iter().try_for_each(|block| updates_stay_single(program, *block))?;
+    // What a loop leaves to its later iterations is stored before it is read.
+    match blocks.iter().find(|block| program.blocks[**block].reads(program.blocks[**block].buffer))
+    {
+        Some(block) => must_hold(program, *block),
+        None => Ok(()),
+    }
 }
 
 /// The loops from the one at `path` to the last of `wanted`, without their bodies, and what the last

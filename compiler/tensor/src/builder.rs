@@ -17,6 +17,8 @@ pub struct Builder {
     program: Program,
     parameters: usize,
     block_names: HashMap<String, usize>,
+    /// Loops that are open, outermost first, with what stands in them.
+    open: Vec<(VarId, usize, Vec<Statement>)>,
 }
 
 impl Builder {
@@ -86,9 +88,76 @@ impl Builder {
         self.add_block(name, tensor_type, spatial, reduced, body)
     }
 
-    /// The program.
-    pub fn finish(self) -> Program {
+    /// Opens a loop: blocks that are added until [`Builder::end_loop`] stand in it, one after another,
+    /// and are computed anew in each of its iterations. Gives its variable, which their expressions
+    /// may mention.
+    pub fn begin_loop(&mut self, name: &str, extent: usize) -> Expr {
+        let var = self.program.add_var(name);
+        self.open.push((var, extent, vec![]));
+        Expr::Var(var)
+    }
+
+    /// Closes the loop that was opened last.
+    pub fn end_loop(&mut self) {
+        if let Some((var, extent, body)) = self.open.pop() {
+            let (extent, kind) = (Expr::from(extent), LoopKind::Serial);
+            self.place(Statement::Loop(Box::new(Loop { var, extent, kind, body })));
+        }
+    }
+
+    /// Adds a buffer that [`Builder::store`] computes later: blocks before may read what earlier
+    /// iterations of an open loop store in it.
+    pub fn reserve(&mut self, name: &str, tensor_type: &TensorType) -> BufferId {
+        self.add_buffer(name, tensor_type, Role::Temporary)
+    }
+
+    /// Computes, in each iteration of the open loops, one slice of a reserved buffer:
+    /// `buffer[at, i...] = value(i...)` for all `i` in `shape`.
+    pub fn store(
+        &mut self,
+        name: &str,
+        buffer: BufferId,
+        at: Expr,
+        shape: &[usize],
+        value: impl FnOnce(Indices) -> Expr,
+    ) {
+        let spatial = self.iterators(shape, IteratorKind::Spatial, "i");
+        let points = variables(&spatial);
+        let value = value(&points);
+        let indices = std::iter::once(at).chain(points).collect();
+        self.add_nest(name, buffer, spatial, indices, BlockBody::Map(value));
+    }
+
+    /// Computes a new buffer point by point, in order: `buffer[i...] = value(i..., buffer)`, where the
+    /// value may read what earlier points stored.
+    pub fn scan(
+        &mut self,
+        name: &str,
+        tensor_type: &TensorType,
+        value: impl FnOnce(Indices, BufferId) -> Expr,
+    ) -> BufferId {
+        let buffer = self.add_buffer(name, tensor_type, Role::Temporary);
+        let spatial = self.iterators(&tensor_type.shape, IteratorKind::Spatial, "i");
+        let points = variables(&spatial);
+        let value = value(&points, buffer);
+        self.add_nest(name, buffer, spatial, points, BlockBody::Map(value));
+        buffer
+    }
+
+    /// The program; loops that are still open are closed.
+    pub fn finish(mut self) -> Program {
+        while !self.open.is_empty() {
+            self.end_loop();
+        }
         self.program
+    }
+
+    /// Puts a statement after all others.
+    fn place(&mut self, statement: Statement) {
+        match self.open.last_mut() {
+            Some((_, _, body)) => body.push(statement),
+            None => self.program.body.push(statement),
+        }
     }
 
     fn add_buffer(&mut self, name: &str, tensor_type: &TensorType, role: Role) -> BufferId {
@@ -123,6 +192,19 @@ impl Builder {
         let buffer = self.add_buffer(name, tensor_type, Role::Temporary);
         let indices = variables(&spatial);
         let iterators: Vec<Iterator> = spatial.into_iter().chain(reduction).collect();
+        self.add_nest(name, buffer, iterators, indices, body);
+        buffer
+    }
+
+    /// Adds a block under one loop for each iterator.
+    fn add_nest(
+        &mut self,
+        name: &str,
+        buffer: BufferId,
+        iterators: Vec<Iterator>,
+        indices: Vec<Expr>,
+        body: BlockBody,
+    ) {
         let name = self.unique_block_name(name);
         let loops: Vec<(VarId, usize)> = iterators
             .iter()
@@ -138,8 +220,7 @@ impl Builder {
             let (extent, kind) = (Expr::from(extent), LoopKind::Serial);
             Statement::Loop(Box::new(Loop { var, extent, kind, body: vec![body] }))
         });
-        self.program.body.push(nest);
-        buffer
+        self.place(nest);
     }
 
     fn unique_block_name(&mut self, name: &str) -> String {

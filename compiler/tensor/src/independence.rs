@@ -195,7 +195,7 @@ fn combine(known: &mut Vec<Expr>, domain: &Domain, fixed: &dyn Fn(&Expr) -> bool
 
 /// Whether equal indices of two accesses, each over the loops around it, mean equal values of `var`.
 /// Variables of loops around the one over `var` have one value; those of loops inside are apart.
-fn same_iteration(
+pub(crate) fn same_iteration(
     (first, first_domain): (&[Expr], &Domain),
     (second, second_domain): (&[Expr], &Domain),
     var: VarId,

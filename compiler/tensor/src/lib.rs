@@ -22,6 +22,10 @@
 //!   the last update. The initial value is stored where all reduction iterators are 0, directly before
 //!   that update; loops count up from 0, so that this comes first, and again where a moved block
 //!   computes the same elements again;
+//! - a map may read what earlier iterations of a loop around it stored, its own buffer included: a
+//!   recurrence or a running sum. The indices show that the iteration is an earlier one, so that no
+//!   primitive that keeps this changes a result; what the first iteration reads instead stands
+//!   under a condition. Such a loop is neither parallel nor vectorized;
 //! - loops of kind [`LoopKind::Parallel`] are outermost in a top-level statement, those of kind
 //!   [`LoopKind::Vectorized`] innermost. No iteration of them reads or writes an element that another
 //!   one writes, except in memory of one thread, which is used below the parallel loop only;

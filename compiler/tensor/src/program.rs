@@ -258,6 +258,14 @@ impl Program {
         parameters.into_iter().map(|(_, id)| id).collect()
     }
 
+    /// Whether blocks share loops, or one reads what it stored itself: a program that goes in steps.
+    pub fn has_steps(&self) -> bool {
+        let shares = |statement: &Statement| statement.blocks().len() > 1;
+        let blocks = self.blocks_in_order();
+        let reads_itself = |id: BlockId| self.blocks[id].reads(self.blocks[id].buffer);
+        self.body.iter().any(shares) || blocks.into_iter().any(reads_itself)
+    }
+
     /// Adds a variable.
     pub fn add_var(&mut self, name: impl Into<String>) -> VarId {
         self.vars.push(Var { name: name.into() })

@@ -4,13 +4,17 @@ use crate::access::{
     Contraction, Use, is_costly, is_guarded, is_reduction, loads, usage, value, vector_axis,
 };
 use hone_schedule::{Schedule, ScheduleError};
-use hone_tensor::{BinaryOp, BlockId, BufferId, Expr, Program, Role};
+use hone_tensor::{BinaryOp, Block, BlockId, BufferId, Expr, Program, Role};
 
 /// Inlines every stage that may be.
 pub(crate) fn inline_stages(schedule: &mut Schedule) -> Result<(), ScheduleError> {
     for block in schedule.program().blocks_in_order() {
         if may_inline(schedule, block) {
-            schedule.compute_inline(block)?;
+            match schedule.compute_inline(block) {
+                // A refused stage stays a stage of its own.
+                Ok(()) | Err(ScheduleError::Refused { .. }) => {}
+                Err(error) => return Err(error),
+            }
         }
     }
     Ok(())
@@ -40,6 +44,17 @@ fn may_inline(schedule: &Schedule, id: BlockId) -> bool {
         return false;
     }
     let value = value(block);
+    if program.has_steps() {
+        // What later iterations read is stored. What several blocks of a step read is not repeated.
+        let order = program.blocks_in_order();
+        let mut before = order.iter().take_while(|other| **other != id);
+        if before.any(|other| readers.contains(other)) || block.reads(block.buffer) {
+            return false;
+        }
+        if readers.len() > 1 && is_costly(value) {
+            return false;
+        }
+    }
     let (reducing, mapping): (Vec<BlockId>, Vec<BlockId>) =
         readers.iter().partition(|reader| is_reduction(&program.blocks[**reader]));
     if reducing.is_empty() {
@@ -51,10 +66,29 @@ fn may_inline(schedule: &Schedule, id: BlockId) -> bool {
         return is_plain(value) && mapping.is_empty();
     }
     let repeated = readers.len() > 1;
+    if repeated && reducing.iter().any(|reader| is_turned(program, block, *reader)) {
+        return false;
+    }
     if let ([reader], true) = (&reducing[..], is_guarded(value)) {
         return !repeated && guards_whole_vectors(program, id, *reader);
     }
     !(is_guarded(value) || repeated && is_costly(value))
+}
+
+/// Whether a stage brings elements into another order that a reduction reads in vectors: done once, every
+/// reader has whole vectors.
+fn is_turned(program: &Program, stage: &Block, reader: BlockId) -> bool {
+    let reading = &program.blocks[reader];
+    let (Some(lane), Some(place)) = (stage.iterators.last(), vector_axis(reading)) else {
+        return false;
+    };
+    let var = reading.iterators[place].var;
+    let read = loads(value(reading)).into_iter().any(|load| match load {
+        Expr::Load(buffer, _) => *buffer == stage.buffer && usage(load, var) == Use::Unit,
+        _ => false,
+    });
+    read && is_plain(value(stage))
+        && loads(value(stage)).into_iter().any(|load| usage(load, lane.var) == Use::Strided)
 }
 
 /// Whether a value is an element, perhaps of another type.

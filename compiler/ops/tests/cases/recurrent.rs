@@ -37,7 +37,37 @@ pub fn cases() -> Vec<Case> {
     ] {
         cases.push(form.rnn(activation));
     }
+    cases.extend([false, true].map(recurrence));
     cases
+}
+
+/// Two states and two sequences: `a' = a + x * w`, `b' = max(b, a')`; both steps' values are given.
+fn recurrence(backwards: bool) -> Case {
+    let node = |function: BinaryFunction, inputs: [usize; 2]| {
+        let operator = Op::new(Binary::new(function));
+        StepNode {
+            operator: operator.name().to_string(),
+            attributes: operator.attributes(),
+            inputs: inputs.map(Some).to_vec(),
+        }
+    };
+    // 0: a, 1: b, 2: x, 3: y, 4: w.
+    let nodes = vec![
+        node(BinaryFunction::Multiply, [2, 4]),
+        node(BinaryFunction::Add, [0, 5]),
+        node(BinaryFunction::Maximum, [1, 6]),
+        node(BinaryFunction::Subtract, [7, 3]),
+    ];
+    let operator = Recurrence {
+        states: 2,
+        sequences: 2,
+        backwards,
+        nodes,
+        new_states: vec![6, 7],
+        given: vec![8, 6],
+    };
+    let inputs = [f32s([3]), f32s([3]), f32s([STEPS, 3]), f32s([STEPS, 3]), f32s([3])];
+    super::case(operator, &inputs)
 }
 
 /// What the cases differ in.

@@ -8,6 +8,7 @@ pub fn cases() -> Vec<Case> {
     let mut cases = products();
     cases.extend(packed_products());
     cases.extend(tops());
+    cases.extend(dot_products());
     cases.extend(reductions());
     cases.extend(normalizations());
     cases
@@ -46,6 +47,18 @@ fn packed_products() -> Vec<Case> {
     ]
 }
 
+fn dot_products() -> Vec<Case> {
+    let dots = |left: &[usize], right: &[usize], dtype: DataType| {
+        case(DotProducts {}, &[tensor(dtype, left), tensor(dtype, right)])
+    };
+    vec![
+        dots(&[5, 70], &[1, 70], DataType::F32),
+        dots(&[2, 3, 33], &[2, 4, 33], DataType::F32),
+        dots(&[3, 7], &[2, 7], DataType::F16),
+        dots(&[3, 0], &[2, 0], DataType::F32),
+    ]
+}
+
 fn tops() -> Vec<Case> {
     let mut cases = Vec::new();
     for largest in [false, true] {
@@ -53,6 +66,10 @@ fn tops() -> Vec<Case> {
         cases.push(case(TopK { k: 6, axis: 0, largest }, &[tensor(DataType::Bool, [6])]));
         cases.push(case(TopK { k: 3, axis: 1, largest }, &[tensor(DataType::U64, [1, 4])]));
         cases.push(case(TopK { k: 0, axis: 0, largest }, &[f32s([3, 2])]));
+        // Few of long lines, which are divided into blocks; integers have equal elements.
+        cases.push(case(TopK { k: 3, axis: 1, largest }, &[f32s([2, 391, 2])]));
+        cases.push(case(TopK { k: 12, axis: 0, largest }, &[tensor(DataType::I32, [1152])]));
+        cases.push(case(TopK { k: 9, axis: 0, largest }, &[f32s([20, 3])]));
     }
     cases
 }

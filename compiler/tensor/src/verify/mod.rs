@@ -8,7 +8,8 @@
 //! - bounds: bindings stay in their iterator's domain and accesses in their buffer. What a predicate,
 //!   the condition of a `Select` or an extent that may be zero protects is inside where these hold.
 //!   What cannot be shown is refused;
-//! - order: what a block reads was computed before, by the last update of its reduction;
+//! - order: what a block reads was computed before, by the last update of its reduction; or it was stored
+//!   in an earlier iteration of a loop around both, which its indices have to show;
 //! - coverage: what a block certainly reads, and every element of an output, lies in the box around
 //!   what is written before and is no larger than what can have been written; a reduction visits as
 //!   many points, the first one first;
@@ -20,6 +21,7 @@
 //! vectorized and tensorized loops and constants only, and memory of one thread is used within one statement.
 
 mod bounds;
+mod carried;
 mod coverage;
 mod enumerate;
 mod facts;

@@ -1,6 +1,8 @@
-//! What a block reads was computed before.
+//! What a block reads was computed before: by blocks that stand before it, or in earlier iterations of
+//! a loop around both (`carried`).
 
 use super::VerifyError;
+use super::carried::is_carried;
 use crate::{BlockBody, BlockId, BufferId, IteratorKind, Program, Role};
 
 pub(super) fn check(program: &Program) -> Result<(), VerifyError> {
@@ -28,17 +30,23 @@ fn computed_before(
     let mut writers = program.writers(buffer);
     writers.retain(|writer| *writer != reader);
     let name = |block: BlockId| program.blocks[block].name.clone();
-    if writers.is_empty() {
+    let own = &program.blocks[reader];
+    let reads_itself = own.buffer == buffer && own.reads(buffer);
+    if writers.is_empty() && !reads_itself {
         let buffer = program.buffers[buffer].name.clone();
         return Err(VerifyError::NeverWritten { reader: name(reader), buffer });
     }
-    if program.blocks[reader].buffer == buffer {
+    if own.buffer == buffer && !reads_itself {
         // A reduction goes on from what some block has set; others may go on from it.
         if writers.iter().any(|writer| complete(program, *writer, reader)) {
             return Ok(());
         }
     }
-    match writers.into_iter().find(|writer| !complete(program, *writer, reader)) {
+    writers.extend(reads_itself.then_some(reader));
+    let late = |writer: &BlockId| {
+        !complete(program, *writer, reader) && !is_carried(program, *writer, reader, buffer)
+    };
+    match writers.into_iter().find(late) {
         Some(writer) => {
             let buffer = program.buffers[buffer].name.clone();
             Err(VerifyError::Order { reader: name(reader), buffer, writer: name(writer) })

@@ -1,5 +1,6 @@
 //! The templates, and the choice between them.
 
+mod blocks;
 mod columns;
 mod contraction;
 mod lanes;
@@ -40,7 +41,7 @@ impl Scheduled {
 type Template = fn(&mut Schedule, &Machine, &mut Decisions<'_>) -> Result<(), ScheduleError>;
 
 /// Templates in the order in which they are tried: each refuses what has not its form.
-const TEMPLATES: [(&str, Template); 8] = [
+const TEMPLATES: [(&str, Template); 9] = [
     ("contraction", contraction::apply),
     ("lanes", lanes::apply),
     ("columns", columns::apply),
@@ -48,15 +49,25 @@ const TEMPLATES: [(&str, Template); 8] = [
     ("tiles", tiles::apply),
     ("padding", padding::apply),
     ("pointwise", pointwise::apply),
+    (BLOCKS, blocks::apply),
     ("plain", |schedule, _, decisions| outer::apply(schedule, decisions)),
 ];
+
+/// The template that takes programs that go in steps.
+const BLOCKS: &str = "blocks";
+
+/// The templates that may take a program: the others take those whose blocks have nests of their own.
+fn templates(program: &Program) -> impl Iterator<Item = (&'static str, Template)> {
+    let in_steps = program.has_steps();
+    TEMPLATES.into_iter().filter(move |(name, _)| !in_steps || *name == BLOCKS)
+}
 
 /// Schedules a plain program by the first template that takes it, with the analytic model's decisions.
 pub fn schedule(program: Program, machine: &Machine) -> Result<Scheduled, ScheduleError> {
     let mut plain = Schedule::new(program);
     inline_stages(&mut plain)?;
     let mut refusal = unfit("template", "there is none");
-    for (template, apply) in TEMPLATES {
+    for (template, apply) in templates(plain.program()) {
         match applied(&plain, machine, (template, apply), &mut Preferred) {
             Ok(scheduled) => return Ok(scheduled),
             Err(reason) => {
@@ -80,8 +91,10 @@ pub fn schedule_as(
     template: &str,
     source: &mut dyn Source,
 ) -> Result<Scheduled, ScheduleError> {
-    let known = TEMPLATES.into_iter().find(|(name, _)| *name == template);
-    let known = known.ok_or_else(|| unfit("template", format!("none is named '{template}'")))?;
+    let known = templates(&program).find(|(name, _)| *name == template);
+    let known = known.ok_or_else(|| {
+        unfit("template", format!("none that takes this program is named '{template}'"))
+    })?;
     let mut plain = Schedule::new(program);
     inline_stages(&mut plain)?;
     applied(&plain, machine, known, source)
@@ -97,7 +110,7 @@ pub fn alternatives(program: &Program, machine: &Machine) -> Vec<&'static str> {
         applied(&plain, machine, *own, &mut Preferred)
             .is_ok_and(|own| own.schedule.verify().is_ok())
     };
-    TEMPLATES.into_iter().filter(takes).map(|(name, _)| name).collect()
+    templates(program).filter(takes).map(|(name, _)| name).collect()
 }
 
 fn applied(

@@ -30,12 +30,16 @@ pub(super) fn spread(
     decisions: &mut Decisions<'_>,
 ) -> Result<(), ScheduleError> {
     let Some((first, rest)) = loops.split_first() else { return Ok(()) };
+    if schedule.program().threads_apart(*first).is_err() {
+        // What iterations leave to later ones keeps them in order.
+        return Ok(());
+    }
     let worth = tasks(schedule, *first, decisions);
     let mut fused = *first;
     let mut parallel = schedule.extent(fused).unwrap_or(1);
     for inner in rest {
         let Some(extent) = schedule.extent(*inner) else { break };
-        if parallel >= worth {
+        if parallel >= worth || schedule.program().threads_apart(*inner).is_err() {
             break;
         }
         let parts = even_parts(extent, worth.div_ceil(parallel.max(1)));

@@ -65,6 +65,20 @@ fn row_loops(
             rows = rows.max(mentioned.max().map_or(0, |last| last + 1));
         }
     }
+    // An axis that no reduced value depends on lies between those that they do: each of them would be
+    // computed again for all of it.
+    let repeated = storing.iterators[..rows].iter().any(|own| {
+        let depends = |load: &&Expr| match load {
+            Expr::Load(buffer, indices) => {
+                reduced.contains(buffer) && indices.iter().any(|index| index.mentions(own.var))
+            }
+            _ => false,
+        };
+        own.extent > 1 && !loads(value(storing)).iter().any(depends)
+    });
+    if repeated {
+        return Err(unfit("rows", "what is reduced does not depend on an outer axis"));
+    }
     let loops = schedule.loops(output);
     if rows == 0 && loops.first().is_some_and(|first| schedule.extent(*first) == Some(1)) {
         rows = 1;
@@ -103,7 +117,7 @@ fn write_stage(
 
 /// Splits the reduced axis into vectors of partial results, within a row in registers; the last
 /// vectors may be shorter.
-fn reduce_in_vectors(
+pub(super) fn reduce_in_vectors(
     schedule: &mut Schedule,
     block: BlockId,
     last: VarId,

@@ -1,0 +1,212 @@
+//! Each block by itself, where it stands: what programs get that no other template takes, and those that
+//! go in steps, such as recurrences, whose blocks stand in one loop over time.
+//!
+//! ```text
+//! for step                         (in order: a step reads what the one before stored)
+//!   map         the state before   ->  vectors along the last axis
+//!   for columns, rows              reductions: a tile stays in registers over the whole reduction
+//!     for depth: row, column, lane
+//!   map         the new state      ->  vectors along the last axis
+//! ```
+//!
+//! A reduction of which no axis of the result is a vector is computed in vectors of partial results. Outer
+//! loops are spread over threads where their iterations are independent.
+
+use super::outer::spread;
+use super::rows::reduce_in_vectors;
+use super::{unfit, vector_width};
+use crate::Machine;
+use crate::access::{Contraction, Use, is_reduction, loads, usage, value, vector_axis};
+use crate::decisions::Decisions;
+use crate::tile::{Extents, Tile, choose_tile};
+use hone_schedule::{Schedule, ScheduleError};
+use hone_tensor::{BlockId, IteratorKind, Program, Scope, VarId};
+
+/// Schedules each block where it stands.
+pub(super) fn apply(
+    schedule: &mut Schedule,
+    machine: &Machine,
+    decisions: &mut Decisions<'_>,
+) -> Result<(), ScheduleError> {
+    for block in schedule.program().blocks_in_order() {
+        let around = loops_around(schedule, block);
+        if !is_reduction(&schedule.program().blocks[block]) {
+            map(schedule, block, around, machine, decisions)?;
+        } else if let Some(form) = Form::of(schedule.program(), block) {
+            reduce(schedule, block, form, (around, machine), decisions)?;
+        } else {
+            reduce_along(schedule, block, around, machine, decisions)?;
+        }
+    }
+    Ok(())
+}
+
+/// The number of loops around a block that other blocks share.
+fn loops_around(schedule: &Schedule, block: BlockId) -> usize {
+    let iterators = schedule.program().blocks[block].iterators.len();
+    schedule.loops(block).len().saturating_sub(iterators)
+}
+
+/// Vectorizes a map along its last axis, and spreads its outer ones where it stands alone.
+fn map(
+    schedule: &mut Schedule,
+    block: BlockId,
+    around: usize,
+    machine: &Machine,
+    decisions: &mut Decisions<'_>,
+) -> Result<(), ScheduleError> {
+    let loops = schedule.loops(block);
+    let Some((last, outer)) = loops[around..].split_last() else { return Ok(()) };
+    let own = &schedule.program().blocks[block];
+    let is_vector = vector_axis(own) == Some(own.iterators.len() - 1);
+    let mut outer = outer.to_vec();
+    if is_vector && schedule.program().independent(*last).is_ok() {
+        let width = vector_width(schedule, block, machine, decisions);
+        let mut lanes = *last;
+        if schedule.extent(*last).unwrap_or(1) > width {
+            let (vectors, rest) = schedule.split(*last, width)?;
+            outer.push(vectors);
+            lanes = rest;
+        }
+        schedule.vectorize(lanes)?;
+    }
+    if around == 0 { spread_independent(schedule, &outer, decisions) } else { Ok(()) }
+}
+
+/// Spreads the first of `loops` that may run in any order.
+fn spread_independent(
+    schedule: &mut Schedule,
+    loops: &[VarId],
+    decisions: &mut Decisions<'_>,
+) -> Result<(), ScheduleError> {
+    let may = |own: &&VarId| schedule.program().threads_apart(**own).is_ok();
+    let several: Vec<VarId> = loops.iter().take_while(may).copied().collect();
+    spread(schedule, &several, decisions)
+}
+
+/// A reduction that is computed in vectors along its last axis.
+struct Form {
+    /// Extents of the spatial axes.
+    spatial: Vec<usize>,
+    /// Points that are reduced into each element.
+    depth: usize,
+    /// Place of the axis along which an operand that is read along the vector is used again.
+    rows: Option<usize>,
+    /// Whether it is a sum of products.
+    is_contraction: bool,
+}
+
+impl Form {
+    fn of(program: &Program, block: BlockId) -> Option<Self> {
+        let own = &program.blocks[block];
+        let contraction = Contraction::of(program, block);
+        let extents = |kind| own.iterators.iter().filter(move |own| own.kind == kind);
+        let spatial: Vec<usize> =
+            extents(IteratorKind::Spatial).map(|iterator| iterator.extent).collect();
+        let depth = extents(IteratorKind::Reduction).map(|iterator| iterator.extent).product();
+        let vector = vector_axis(own).filter(|place| place + 1 == spatial.len())?;
+        let along = own.iterators[vector].var;
+        let fits = loads(value(own)).into_iter().all(|load| usage(load, along) != Use::Strided)
+            && contraction.as_ref().is_none_or(|own| own.intrinsic.is_none());
+        let rows = contraction.as_ref().and_then(|own| own.rows);
+        fits.then_some(Self { spatial, depth, rows, is_contraction: contraction.is_some() })
+    }
+
+    fn tile(&self, machine: &Machine) -> Tile {
+        let vectors = self.spatial.last().map_or(1, |extent| extent.div_ceil(machine.lanes));
+        if !self.is_contraction {
+            return Tile { rows: 1, vectors: vectors.min(machine.registers / 4).max(1) };
+        }
+        let rows = self.rows.map_or(1, |place| self.spatial[place]);
+        choose_tile(Extents { rows, vectors, depth: self.depth, row_bytes: 0 }, 1, machine)
+    }
+}
+
+/// A reduction along the axis on which its operands lie: each result from vectors of partial ones.
+fn reduce_along(
+    schedule: &mut Schedule,
+    block: BlockId,
+    around: usize,
+    machine: &Machine,
+    decisions: &mut Decisions<'_>,
+) -> Result<(), ScheduleError> {
+    let iterators = &schedule.program().blocks[block].iterators;
+    let spatial = iterators.iter().filter(|own| own.kind == IteratorKind::Spatial).count();
+    if spatial == 0 || iterators.len() != spatial + 1 {
+        return Ok(());
+    }
+    let copy = schedule.cache_write(block, Scope::Register)?;
+    let outer = schedule.loops(copy)[around..].to_vec();
+    let at = *outer.last().ok_or_else(|| unfit("blocks", "no loop to compute at"))?;
+    schedule.compute_at(block, at)?;
+    if let Some(last) = schedule.loops(block).last().copied() {
+        reduce_in_vectors(schedule, block, last, true, machine, decisions)?;
+    }
+    if around == 0 { spread_independent(schedule, &outer, decisions) } else { Ok(()) }
+}
+
+/// Points of a reduction that are unrolled.
+const UNROLLED: usize = 16;
+
+/// A reduction in register tiles.
+fn reduce(
+    schedule: &mut Schedule,
+    block: BlockId,
+    form: Form,
+    (around, machine): (usize, &Machine),
+    decisions: &mut Decisions<'_>,
+) -> Result<(), ScheduleError> {
+    let (tile, spatial) = (form.tile(machine), &form.spatial);
+    let copy = schedule.cache_write(block, Scope::Register)?;
+    let loops = schedule.loops(copy)[around..].to_vec();
+    let Some((columns, others)) = loops.split_last() else { return Ok(()) };
+    let (column_tiles, columns) = schedule.split(*columns, tile.vectors * machine.lanes)?;
+    let (mut outer, mut inner) = (vec![column_tiles], vec![]);
+    for (place, axis) in others.iter().enumerate() {
+        if form.rows == Some(place) {
+            let (tiles, rows) = schedule.split(*axis, tile.rows)?;
+            outer.push(tiles);
+            inner.push(rows);
+        } else {
+            outer.push(*axis);
+        }
+    }
+    schedule.reorder(&[&outer[..], &inner, &[columns]].concat())?;
+    let at = *outer.last().ok_or_else(|| unfit("blocks", "no loop to compute at"))?;
+    schedule.compute_at(block, at)?;
+    let depth = around + outer.len();
+    let loops = schedule.loops(block)[depth..].to_vec();
+    let (tile_loops, sums) = loops.split_at(spatial.len());
+    schedule.reorder(&[sums, tile_loops].concat())?;
+    let first = *sums.first().ok_or_else(|| unfit("blocks", "nothing is summed"))?;
+    let initial = schedule.decompose_reduction(block, first)?;
+    if let ([only], true) = (sums, form.depth <= UNROLLED) {
+        schedule.unroll(*only)?;
+    }
+    for own in [initial, block] {
+        let loops = schedule.loops(own);
+        write_out(schedule, &loops[loops.len() - spatial.len()..], machine)?;
+    }
+    let loops = schedule.loops(copy)[depth..].to_vec();
+    write_out(schedule, &loops, machine)?;
+    if around == 0 { spread_independent(schedule, &outer, decisions) } else { Ok(()) }
+}
+
+/// Unrolls a tile's loops and makes the last one a vector.
+fn write_out(
+    schedule: &mut Schedule,
+    tile: &[VarId],
+    machine: &Machine,
+) -> Result<(), ScheduleError> {
+    let Some((vector, others)) = tile.split_last() else { return Ok(()) };
+    let mut vector = *vector;
+    if schedule.extent(vector).unwrap_or(usize::MAX) > machine.lanes {
+        let (parts, lanes) = schedule.split(vector, machine.lanes)?;
+        schedule.unroll(parts)?;
+        vector = lanes;
+    }
+    for own in others {
+        schedule.unroll(*own)?;
+    }
+    schedule.vectorize(vector)
+}
