@@ -159,6 +159,10 @@ pub fn prepare_exactly(
         ("simplify", &passes::simplify),
         ("separate_taps", &passes::separate_taps),
         ("divide_by_multiplying", &passes::divide_by_multiplying),
+        ("fuse_attention", &|graph| match options.schedules {
+            SchedulePolicy::Analytic => passes::fuse_attention(graph, block, working),
+            SchedulePolicy::Naive => Ok(graph.clone()),
+        }),
         ("choose_layouts", &|graph| passes::choose_layouts(graph, layout)),
         ("multiply_bytes", &|graph| match bytes {
             true => passes::multiply_bytes(graph, 2 * block),

@@ -6,6 +6,7 @@
 //! To add an operator: a file here, a line in the list below, a case in `tests/cases/`.
 
 mod arg_reduce;
+mod attention;
 mod batch_normalization;
 mod binary;
 mod cast;
@@ -71,6 +72,7 @@ mod winograd_multiply;
 mod winograd_output;
 
 pub use arg_reduce::ArgReduce;
+pub use attention::{Attention, EmptyRows, ScoreStep};
 pub use batch_normalization::BatchNormalization;
 pub use binary::{Binary, BinaryFunction, broadcast_indices, broadcast_shapes};
 pub use cast::Cast;
@@ -125,6 +127,7 @@ pub use winograd_output::WinogradOutput;
 
 operator::operators! {
     ArgReduce,
+    Attention,
     BatchNormalization,
     Binary,
     Cast,

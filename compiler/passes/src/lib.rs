@@ -3,6 +3,8 @@
 //! needs are dropped on the way.
 
 mod alive_index;
+mod attention;
+mod attention_operands;
 mod byte_convolution;
 mod decompose;
 mod dilation;
@@ -31,6 +33,7 @@ mod simplify;
 mod windows;
 mod winograd;
 
+pub use attention::fuse_attention;
 pub use decompose::decompose;
 pub use extend_precision::extend_precision;
 pub use fold::fold_constants;

@@ -3,6 +3,7 @@
 
 #![allow(dead_code)]
 
+mod attention;
 mod movement;
 mod recurrent;
 mod reductions;
@@ -36,6 +37,7 @@ impl Case {
 /// All cases.
 pub fn cases() -> Vec<Case> {
     let mut cases = movement::cases();
+    cases.extend(attention::cases());
     cases.extend(reductions::cases());
     cases.extend(spatial::cases());
     cases.extend(recurrent::cases());

@@ -102,7 +102,7 @@ fn fetch_ahead(
 
 /// How the output walks the sum's columns.
 #[derive(Clone, Copy, Debug)]
-enum Columns {
+pub(super) enum Columns {
     /// The output's last axis is the sum's vector axis.
     Same,
     /// The output's axis of this place walks blocks of `width` lanes one after another.
@@ -110,15 +110,15 @@ enum Columns {
 }
 
 /// What the template needs to know of its program.
-struct Form {
+pub(super) struct Form {
     sum: BlockId,
     output: BlockId,
     contraction: Contraction,
     /// Place of the output's axis that walks along the rows.
-    rows: Option<usize>,
+    pub(super) rows: Option<usize>,
     /// Place of the output's axis that walks blocks of columns, where columns are walked the same.
     blocks: Option<usize>,
-    columns: Columns,
+    pub(super) columns: Columns,
 }
 
 impl Form {
@@ -128,6 +128,16 @@ impl Form {
         let [sum, output] = blocks[..] else {
             return Err(unfit("contraction", "not one sum and one map"));
         };
+        Self::of_pair(schedule, sum, output)
+    }
+
+    /// The form of a sum and the map that reads it.
+    pub(super) fn of_pair(
+        schedule: &Schedule,
+        sum: BlockId,
+        output: BlockId,
+    ) -> Result<Self, ScheduleError> {
+        let program = schedule.program();
         let (summing, storing) = (&program.blocks[sum], &program.blocks[output]);
         let contraction =
             Contraction::of(program, sum).filter(|_| !is_reduction(storing)).ok_or_else(|| {
@@ -182,7 +192,7 @@ impl Form {
     }
 
     /// Bytes from a row of the broadcast operand to the next; 0 where that is not the same for all.
-    fn row_bytes(&self, schedule: &Schedule) -> usize {
+    pub(super) fn row_bytes(&self, schedule: &Schedule) -> usize {
         let program = schedule.program();
         let (block, buffer) = (&program.blocks[self.sum], self.contraction.broadcast);
         let Some(row) = self.contraction.rows.map(|place| block.iterators[place].var) else {
@@ -337,7 +347,7 @@ fn tile_joined(
 
 /// Orders the sum's loops with the summed axes outside its tile, sets the initial value in front, and
 /// writes the tile out.
-fn sum_in_registers(
+pub(super) fn sum_in_registers(
     schedule: &mut Schedule,
     form: &Form,
     outer: usize,

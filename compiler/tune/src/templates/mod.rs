@@ -1,5 +1,6 @@
 //! The templates, and the choice between them.
 
+mod attention;
 mod blocks;
 mod columns;
 mod contraction;
@@ -41,7 +42,8 @@ impl Scheduled {
 type Template = fn(&mut Schedule, &Machine, &mut Decisions<'_>) -> Result<(), ScheduleError>;
 
 /// Templates in the order in which they are tried: each refuses what has not its form.
-const TEMPLATES: [(&str, Template); 9] = [
+const TEMPLATES: [(&str, Template); 10] = [
+    (ATTENTION, attention::apply),
     ("contraction", contraction::apply),
     ("lanes", lanes::apply),
     ("columns", columns::apply),
@@ -52,6 +54,9 @@ const TEMPLATES: [(&str, Template); 9] = [
     (BLOCKS, blocks::apply),
     ("plain", |schedule, _, decisions| outer::apply(schedule, decisions)),
 ];
+
+/// The template that keeps point-wise stages apart: in their readers, scores would be computed for each.
+const ATTENTION: &str = "attention";
 
 /// The template that takes programs that go in steps.
 const BLOCKS: &str = "blocks";
@@ -64,10 +69,9 @@ fn templates(program: &Program) -> impl Iterator<Item = (&'static str, Template)
 
 /// Schedules a plain program by the first template that takes it, with the analytic model's decisions.
 pub fn schedule(program: Program, machine: &Machine) -> Result<Scheduled, ScheduleError> {
-    let mut plain = Schedule::new(program);
-    inline_stages(&mut plain)?;
+    let plain = Plain::of(program)?;
     let mut refusal = unfit("template", "there is none");
-    for (template, apply) in templates(plain.program()) {
+    for (template, apply) in templates(plain.whole.program()) {
         match applied(&plain, machine, (template, apply), &mut Preferred) {
             Ok(scheduled) => return Ok(scheduled),
             Err(reason) => {
@@ -95,17 +99,12 @@ pub fn schedule_as(
     let known = known.ok_or_else(|| {
         unfit("template", format!("none that takes this program is named '{template}'"))
     })?;
-    let mut plain = Schedule::new(program);
-    inline_stages(&mut plain)?;
-    applied(&plain, machine, known, source)
+    applied(&Plain::of(program)?, machine, known, source)
 }
 
 /// Names of the templates that take a program, in the order in which they are tried.
 pub fn alternatives(program: &Program, machine: &Machine) -> Vec<&'static str> {
-    let mut plain = Schedule::new(program.clone());
-    if inline_stages(&mut plain).is_err() {
-        return Vec::new();
-    }
+    let Ok(plain) = Plain::of(program.clone()) else { return Vec::new() };
     let takes = |own: &(&'static str, Template)| {
         applied(&plain, machine, *own, &mut Preferred)
             .is_ok_and(|own| own.schedule.verify().is_ok())
@@ -113,12 +112,30 @@ pub fn alternatives(program: &Program, machine: &Machine) -> Vec<&'static str> {
     templates(program).filter(takes).map(|(name, _)| name).collect()
 }
 
+/// A program as templates get it.
+struct Plain {
+    /// As it came.
+    whole: Schedule,
+    /// With point-wise stages in their readers.
+    inlined: Schedule,
+}
+
+impl Plain {
+    fn of(program: Program) -> Result<Self, ScheduleError> {
+        let whole = Schedule::new(program);
+        let mut inlined = whole.clone();
+        inline_stages(&mut inlined)?;
+        Ok(Self { whole, inlined })
+    }
+}
+
 fn applied(
-    plain: &Schedule,
+    plain: &Plain,
     machine: &Machine,
     (template, apply): (&'static str, Template),
     source: &mut dyn Source,
 ) -> Result<Scheduled, ScheduleError> {
+    let plain = if template == ATTENTION { &plain.whole } else { &plain.inlined };
     let (mut schedule, mut decisions) = (plain.clone(), Decisions::new(source));
     apply(&mut schedule, machine, &mut decisions)?;
     Ok(Scheduled { schedule, template, decisions: decisions.taken(), recorded: false })

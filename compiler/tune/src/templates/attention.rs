@@ -1,0 +1,327 @@
+//! Attention: a product, a softmax along its rows and a product with that, for some queries at a time.
+//! What is computed of them lies in the thread's own memory, from the caches' point of view always near.
+//!
+//! The plain program is one nest after another, over `batch.., keys, queries` (scores, weights) or
+//! `batch.., queries, width` (the result). The nest that this template makes:
+//!
+//! ```text
+//! parallel batch.., query_tile:
+//!     queries   size, [query]                               scaled, and turned
+//!     scores    key_tile, query_part: size, key, [query]    in registers, changed, stored
+//!     maximum   key, [query]                                in registers
+//!     exp       key, [query]
+//!     sum       key, [query]                                in registers
+//!     finish    [query]
+//!     values    width_part, row_tile: key, row, [width]     in registers, divided, stored
+//! ```
+//!
+//! Axes in brackets are vectors. Queries are the vectors of the scores: nothing is summed across a vector,
+//! keys are read one number at a time and values in vectors, both in whatever order their axes lie.
+
+use super::contraction::{Columns, Form, sum_in_registers};
+use super::outer::spread;
+use super::{unfit, vector_width};
+use crate::Machine;
+use crate::access::{Contraction, is_costly, is_reduction, value};
+use crate::decisions::Decisions;
+use crate::tile::{Extents, decide_tile};
+use hone_schedule::{Schedule, ScheduleError};
+use hone_tensor::{BlockId, IteratorKind, Scope, VarId};
+
+/// Most vectors of queries at a time.
+const VECTORS: usize = 4;
+
+/// Computes everything at a tile of queries.
+pub(super) fn apply(
+    schedule: &mut Schedule,
+    machine: &Machine,
+    decisions: &mut Decisions<'_>,
+) -> Result<(), ScheduleError> {
+    let stages = Stages::of(schedule)?;
+    // The forms are read before anything moves: indices then count from a tile's first query.
+    let scores = Form::of_pair(schedule, stages.scores, stages.changed)?;
+    let row_bytes = scores.row_bytes(schedule);
+    let values = Form::of_pair(schedule, stages.values, stages.output)?;
+    let result = tile_queries(schedule, &stages, &values, machine, decisions)?;
+    let at = *result.outer.last().ok_or_else(|| unfit("attention", "no loop over queries"))?;
+    let before = [stages.changed, stages.scores, stages.queries];
+    for stage in [&[stages.values], &stages.rows[..], &before].concat() {
+        schedule.compute_at(stage, at)?;
+    }
+    let depth = result.outer.len();
+    schedule_values(schedule, &stages, &values, &result, machine, decisions)?;
+    for stage in &stages.rows {
+        write_stage(schedule, *stage, depth, machine, decisions)?;
+    }
+    schedule_scores(schedule, &stages, (&scores, row_bytes), depth, machine, decisions)?;
+    turn_queries(schedule, stages.queries, depth)?;
+    spread(schedule, &result.outer, decisions)
+}
+
+/// The blocks by what they are.
+struct Stages {
+    /// The turned queries.
+    queries: BlockId,
+    /// The sum of products that gives scores.
+    scores: BlockId,
+    /// What becomes of the scores before the softmax.
+    changed: BlockId,
+    /// The softmax's stages, the last first.
+    rows: Vec<BlockId>,
+    /// The sum of products with the values.
+    values: BlockId,
+    /// The result.
+    output: BlockId,
+}
+
+impl Stages {
+    /// Reads the stages off the program; puts conversions in front and maps behind into their readers.
+    fn of(schedule: &mut Schedule) -> Result<Self, ScheduleError> {
+        let program = schedule.program();
+        let blocks = program.blocks_in_order();
+        let is_product = |block: &BlockId| Contraction::of(program, *block).is_some();
+        let place = |from: usize| {
+            let found = blocks[from..].iter().position(is_product).map(|place| place + from);
+            found.ok_or_else(|| unfit("attention", "not two sums of products"))
+        };
+        let first = place(0)?;
+        let second = place(first + 1)?;
+        if first == 0 || second < first + 3 || second + 1 == blocks.len() {
+            return Err(unfit("attention", "no softmax between two sums of products"));
+        }
+        let stages = Self {
+            queries: blocks[first - 1],
+            scores: blocks[first],
+            changed: blocks[first + 1],
+            rows: blocks[first + 2..second].iter().rev().copied().collect(),
+            values: blocks[second],
+            output: blocks[blocks.len() - 1],
+        };
+        let (before, behind) = (&blocks[..first - 1], &blocks[second + 1..blocks.len() - 1]);
+        stages.check(schedule, blocks[second + 1])?;
+        for block in before.iter().chain(behind) {
+            schedule.compute_inline(*block)?;
+        }
+        Ok(stages)
+    }
+
+    /// `divided` is the map that reads the product with the values.
+    fn check(&self, schedule: &Schedule, divided: BlockId) -> Result<(), ScheduleError> {
+        let program = schedule.program();
+        let block = |id: BlockId| &program.blocks[id];
+        let form = |id: BlockId| Contraction::of(program, id);
+        let (Some(scores), Some(values)) = (form(self.scores), form(self.values)) else {
+            return Err(unfit("attention", "not two sums of products"));
+        };
+        let reads = |id: BlockId, of: BlockId| block(id).reads(block(of).buffer);
+        let maps = [self.queries, self.changed, self.output];
+        let exponential = self.rows.iter().find(|own| block(**own).buffer == values.broadcast);
+        let softmax = exponential.is_some_and(|own| {
+            is_costly(value(block(*own))) && !is_reduction(block(*own)) && reads(*own, self.changed)
+        });
+        let fits = block(self.queries).buffer == scores.streamed
+            && maps.iter().all(|own| !is_reduction(block(*own)))
+            && schedule.consumers(self.scores) == [self.changed]
+            && reads(self.changed, self.scores)
+            && reads(divided, self.values)
+            && self.rows.iter().any(|own| is_reduction(block(*own)))
+            && softmax
+            && scores.rows.is_some()
+            && values.rows.is_some();
+        if !fits {
+            return Err(unfit("attention", "the stages between the products are not a softmax"));
+        }
+        Ok(())
+    }
+}
+
+/// The loops of the result.
+struct ResultLoops {
+    /// Around a tile of queries.
+    outer: Vec<VarId>,
+    /// Over the queries of a tile.
+    queries: VarId,
+    /// Along a row.
+    width: VarId,
+    /// Queries in a tile.
+    size: usize,
+}
+
+/// Cuts the result into tiles of queries, the innermost of the outer loops.
+fn tile_queries(
+    schedule: &mut Schedule,
+    stages: &Stages,
+    form: &Form,
+    machine: &Machine,
+    decisions: &mut Decisions<'_>,
+) -> Result<ResultLoops, ScheduleError> {
+    let (Some(row), Columns::Same) = (form.rows, form.columns) else {
+        return Err(unfit("attention", "the result does not walk the queries"));
+    };
+    let mut outer = schedule.loops(stages.output);
+    let (Some(width), query) = (outer.pop(), outer.remove(row)) else {
+        return Err(unfit("attention", "the result has one axis"));
+    };
+    let queries = schedule.extent(query).unwrap_or(1);
+    let size = query_tile(queries, reduced(schedule, stages.values), machine, decisions);
+    let (tiles, queries) = schedule.split(query, size)?;
+    outer.push(tiles);
+    schedule.reorder(&[&outer[..], &[queries, width]].concat())?;
+    Ok(ResultLoops { outer, queries, width, size })
+}
+
+/// Queries at a time. Whole vectors, in tiles of one size: as many, up to [`VECTORS`], as keep the scores in
+/// half of the second-level cache, where they are twice, before and after the exponential. Queries that do not
+/// fill their last vector are one tile: a shorter last one would have loops whose extents no kernel knows.
+fn query_tile(
+    queries: usize,
+    keys: usize,
+    machine: &Machine,
+    decisions: &mut Decisions<'_>,
+) -> usize {
+    if !queries.is_multiple_of(machine.lanes) {
+        return queries;
+    }
+    let row = 2 * keys * machine.lanes * size_of::<f32>();
+    let most = (machine.l2_bytes / 2 / row.max(1)).clamp(1, VECTORS);
+    let vectors = queries / machine.lanes;
+    let even = (1..=most).rev().find(|count| vectors.is_multiple_of(*count));
+    let divisors = [1, 2, 3, 4, 6, 8].into_iter().filter(|count| vectors.is_multiple_of(*count));
+    decisions.number("query vectors", divisors, even.unwrap_or(1)) * machine.lanes
+}
+
+/// Points that a block sums.
+fn reduced(schedule: &Schedule, block: BlockId) -> usize {
+    let iterators = schedule.program().blocks[block].iterators.iter();
+    let reduced = iterators.filter(|own| own.kind == IteratorKind::Reduction);
+    reduced.map(|own| own.extent).product()
+}
+
+/// The product with the values, in registers.
+fn schedule_values(
+    schedule: &mut Schedule,
+    stages: &Stages,
+    form: &Form,
+    result: &ResultLoops,
+    machine: &Machine,
+    decisions: &mut Decisions<'_>,
+) -> Result<(), ScheduleError> {
+    let width = schedule.extent(result.width).unwrap_or(1);
+    let vectors = width.div_ceil(machine.lanes);
+    let depth = reduced(schedule, stages.values);
+    let extents = Extents { rows: result.size, vectors, depth, row_bytes: 0 };
+    let tile = decide_tile(extents, 1, machine, decisions);
+    let (row_tiles, rows) = schedule.split(result.queries, tile.rows)?;
+    let (parts, columns) = schedule.split(result.width, tile.vectors * machine.lanes)?;
+    let (vectors, lanes) = schedule.split(columns, machine.lanes)?;
+    schedule.reorder(&[parts, row_tiles, rows, vectors, lanes])?;
+    schedule.compute_at(stages.values, row_tiles)?;
+    schedule.set_scope(stages.values, Scope::Register)?;
+    sum_in_registers(schedule, form, result.outer.len() + 2, machine, decisions)?;
+    schedule.unroll(rows)?;
+    schedule.unroll(vectors)?;
+    schedule.vectorize(lanes)
+}
+
+/// The scores in register tiles, changed before they are stored.
+fn schedule_scores(
+    schedule: &mut Schedule,
+    stages: &Stages,
+    (form, row_bytes): (&Form, usize),
+    depth: usize,
+    machine: &Machine,
+    decisions: &mut Decisions<'_>,
+) -> Result<(), ScheduleError> {
+    let loops = schedule.loops(stages.changed)[depth..].to_vec();
+    let place = form.rows.filter(|place| place + 1 < loops.len());
+    let (Some(place), Some(query)) = (place, loops.last()) else {
+        return Err(unfit("attention", "the scores do not walk the keys"));
+    };
+    let keys = schedule.extent(loops[place]).unwrap_or(1);
+    let queries = schedule.program().buffers[schedule.buffer(stages.changed)].shape.last().copied();
+    let tile = decide_tile(
+        Extents {
+            rows: keys,
+            vectors: queries.unwrap_or(1).div_ceil(machine.lanes),
+            depth: reduced(schedule, stages.scores),
+            row_bytes,
+        },
+        1,
+        machine,
+        decisions,
+    );
+    let (key_tiles, rows) = schedule.split(loops[place], tile.rows)?;
+    let (parts, columns) = schedule.split(*query, tile.vectors * machine.lanes)?;
+    let (vectors, lanes) = schedule.split(columns, machine.lanes)?;
+    let mut order: Vec<VarId> = loops[..loops.len() - 1].to_vec();
+    order.remove(place);
+    order.extend([key_tiles, parts, rows, vectors, lanes]);
+    schedule.reorder(&order)?;
+    schedule.compute_at(stages.scores, parts)?;
+    schedule.set_scope(stages.scores, Scope::Register)?;
+    sum_in_registers(schedule, form, depth + order.len() - 3, machine, decisions)?;
+    schedule.unroll(rows)?;
+    schedule.unroll(vectors)?;
+    schedule.vectorize(lanes)
+}
+
+/// Elements of a query that are turned at a time.
+const TURNED: usize = 8;
+
+/// Copies a tile's queries with their axes swapped, number by number: a vector would be gathered, which
+/// takes longer than to store its lanes.
+fn turn_queries(
+    schedule: &mut Schedule,
+    block: BlockId,
+    depth: usize,
+) -> Result<(), ScheduleError> {
+    let loops = schedule.loops(block)[depth..].to_vec();
+    let [units @ .., size, query] = &loops[..] else {
+        return Err(unfit("attention", "the queries have one axis"));
+    };
+    let (parts, elements) = schedule.split(*size, TURNED)?;
+    schedule.reorder(&[units, &[*query, parts, elements]].concat())?;
+    schedule.unroll(elements)
+}
+
+/// Vectorizes a stage within a tile along the queries.
+fn write_stage(
+    schedule: &mut Schedule,
+    block: BlockId,
+    depth: usize,
+    machine: &Machine,
+    decisions: &mut Decisions<'_>,
+) -> Result<(), ScheduleError> {
+    if is_reduction(&schedule.program().blocks[block]) {
+        return reduce_down(schedule, block, depth, machine);
+    }
+    let Some(query) = schedule.loops(block).last().copied() else { return Ok(()) };
+    let (_, lanes) = schedule.split(query, vector_width(schedule, block, machine, decisions))?;
+    schedule.vectorize(lanes)
+}
+
+/// Reduces over the keys with the results of all queries in registers.
+fn reduce_down(
+    schedule: &mut Schedule,
+    block: BlockId,
+    depth: usize,
+    machine: &Machine,
+) -> Result<(), ScheduleError> {
+    let loops = schedule.loops(block)[depth..].to_vec();
+    let count = schedule.program().blocks[block].iterators.iter();
+    let count = count.filter(|own| own.kind == IteratorKind::Reduction).count();
+    let (spatial, reduced) = loops.split_at(loops.len() - count);
+    let (Some((query, units)), Some(first)) = (spatial.split_last(), reduced.first()) else {
+        return Err(unfit("attention", "a row has no keys"));
+    };
+    schedule.reorder(&[units, reduced, &[*query]].concat())?;
+    let copy = schedule.cache_write(block, Scope::Register)?;
+    let initial = schedule.decompose_reduction(block, *first)?;
+    for own in [initial, block, copy] {
+        let Some(query) = schedule.loops(own).last().copied() else { continue };
+        let (vectors, lanes) = schedule.split(query, machine.lanes)?;
+        schedule.unroll(vectors)?;
+        schedule.vectorize(lanes)?;
+    }
+    Ok(())
+}
