@@ -1,6 +1,7 @@
 //! The manifest: what a model takes and gives, and the step table that computes it.
 //!
-//! A run of a variant is its steps in order, with a barrier between any two. A step calls one kernel
+//! A run of a variant is its steps in order, with a barrier between any two, or what its program says of them
+//! ([`crate::Part`]). A step calls one kernel
 //! over `tasks` independent tasks; threads get disjoint ranges of them. The ABI of a kernel is
 //! `void kernel(void *const *buffers, int64_t begin, int64_t end, void *scratch)`, where `buffers[i]`
 //! is the step's i-th argument and `scratch` is private to the thread, of `scratchBytesPerThread` bytes
@@ -11,10 +12,16 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::DataType;
+use crate::{DataType, OutputExtent, Part};
 
-/// Version of the manifest's schema. Readers refuse another; a new optional field does not change it.
-pub const SCHEMA_VERSION: u32 = 1;
+/// Version of the manifest's schema. Readers refuse newer ones; a new optional field changes it only where a
+/// reader that does not know the field would run the model wrongly.
+///
+/// Version 2 has programs ([`Variant::program`]) and extents that are decided at run time.
+pub const SCHEMA_VERSION: u32 = 2;
+
+/// The oldest version that readers take.
+pub const OLDEST_SCHEMA_VERSION: u32 = 1;
 
 /// Alignment in bytes of the arena, the weights, thread scratch, and every offset into the first two.
 pub const BUFFER_ALIGNMENT: u64 = 64;
@@ -23,7 +30,7 @@ pub const BUFFER_ALIGNMENT: u64 = 64;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Manifest {
-    /// [`SCHEMA_VERSION`].
+    /// [`SCHEMA_VERSION`], or 1 where nothing of the second version is used.
     pub schema_version: u32,
     /// `sha256:…` of the model's content.
     pub model_digest: String,
@@ -47,7 +54,8 @@ pub struct TensorInfo {
     pub name: String,
     /// Element type.
     pub dtype: DataType,
-    /// Extent of each axis; empty for a scalar.
+    /// Extent of each axis; empty for a scalar. Of an output's axis that is decided at run time
+    /// ([`Variant::extents`]), the most that it may be.
     pub shape: Vec<u64>,
     /// Size in bytes; always what `dtype` and `shape` give.
     pub bytes: u64,
@@ -92,6 +100,12 @@ pub struct Variant {
     pub scratch_bytes_per_thread: u64,
     /// The steps in order.
     pub steps: Vec<Step>,
+    /// In which order the steps run, where that is decided at run time; empty where they run one after another.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub program: Vec<Part>,
+    /// Axes of outputs whose extent is decided at run time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub extents: Vec<OutputExtent>,
     /// How the compiler was asked to make the variant; absent in older artifacts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recipe: Option<Recipe>,

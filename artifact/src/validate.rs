@@ -3,10 +3,11 @@
 //!
 //! Checked: the schema's version; that there is a variant; every tensor's size against its type and
 //! shape; unique input and output names; every step's tasks; every argument's index, alignment, end and
-//! access; that all sizes fit the address space.
+//! access; the program ([`crate::Part`]); that all sizes fit the address space.
 
 use crate::manifest::{
-    Access, Argument, BUFFER_ALIGNMENT, Manifest, SCHEMA_VERSION, Slot, Step, TensorInfo, Variant,
+    Access, Argument, BUFFER_ALIGNMENT, Manifest, OLDEST_SCHEMA_VERSION, SCHEMA_VERSION, Slot,
+    Step, TensorInfo, Variant,
 };
 
 use std::collections::HashSet;
@@ -20,7 +21,7 @@ const MAX_BYTES: u64 = 1 << 47;
 pub enum ManifestError {
     /// Written for another version of the schema.
     #[error(
-        "manifest has schema version {found}, this program reads version {SCHEMA_VERSION}; compile the model again or use the matching version of hone"
+        "manifest has schema version {found}, this program reads version {OLDEST_SCHEMA_VERSION} to {SCHEMA_VERSION}; compile the model again or use the matching version of hone"
     )]
     SchemaVersion {
         /// The version found.
@@ -69,7 +70,7 @@ impl Manifest {
     /// # Errors
     /// The first fault found, with the object it is in.
     pub fn validate(&self) -> Result<(), ManifestError> {
-        if self.schema_version != SCHEMA_VERSION {
+        if !(OLDEST_SCHEMA_VERSION..=SCHEMA_VERSION).contains(&self.schema_version) {
             return Err(ManifestError::SchemaVersion { found: self.schema_version });
         }
         tensors("input", &self.inputs)?;
@@ -79,6 +80,7 @@ impl Manifest {
         }
         for (index, variant) in self.variants.iter().enumerate() {
             self.check_variant(variant)
+                .and_then(|()| self.check_program(variant))
                 .map_err(|what| ManifestError::Variant { variant: index, what })?;
             for (position, step) in variant.steps.iter().enumerate() {
                 self.check_step(variant, step).map_err(|what| ManifestError::Step {
@@ -127,8 +129,19 @@ impl Manifest {
     }
 
     fn check_argument(&self, variant: &Variant, argument: &Argument) -> Result<(), String> {
-        let reads_only = argument.access == Access::Read;
-        let (place, offset, limit, alignment) = match argument.slot {
+        self.check_slot(variant, argument.slot, argument.bytes, argument.access)
+    }
+
+    /// Whether `bytes` from a slot on lie inside of what the slot is in, aligned, and may be accessed so.
+    pub(crate) fn check_slot(
+        &self,
+        variant: &Variant,
+        slot: Slot,
+        bytes: u64,
+        access: Access,
+    ) -> Result<(), String> {
+        let reads_only = access == Access::Read;
+        let (place, offset, limit, alignment) = match slot {
             Slot::Input { index, offset } => {
                 let tensor = self.inputs.get(index as usize).ok_or_else(|| {
                     format!("there is no input {index} (the model has {})", self.inputs.len())
@@ -152,11 +165,10 @@ impl Manifest {
                 "offset {offset} in the {place} is not a multiple of {alignment} bytes"
             ));
         }
-        match offset.checked_add(argument.bytes) {
+        match offset.checked_add(bytes) {
             Some(end) if end <= limit => Ok(()),
             _ => Err(format!(
-                "{} bytes at offset {offset} reach outside of the {place} of {limit} bytes",
-                argument.bytes
+                "{bytes} bytes at offset {offset} reach outside of the {place} of {limit} bytes"
             )),
         }
     }

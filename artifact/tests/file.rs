@@ -2,7 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use hone_artifact::{
-    Access, Argument, DataType, Inspect, KernelText, Manifest, PAGE, ReadError, Reader,
+    Access, Argument, Carried, Collected, DataType, Host, HostFunction, HostTensor, HostType, If,
+    Inspect, KernelText, Loop, Manifest, OutputExtent, PAGE, Part, ReadError, Reader,
     SCHEMA_VERSION, Slot, Step, Target, TensorInfo, Variant, WriteError, Writer, c_header,
 };
 
@@ -29,6 +30,13 @@ fn manifest() -> Manifest {
             arena_bytes: 256,
             scratch_bytes_per_thread: 64,
             recipe: None,
+            program: vec![Part::If(If {
+                node: "choice".into(),
+                condition: Slot::Input { index: 0, offset: 0 },
+                then: vec![Part::Loop(Box::new(own_loop()))],
+                otherwise: vec![Part::Host(host())],
+            })],
+            extents: vec![OutputExtent { output: 0, axis: 0, slot: Slot::Arena { offset: 64 } }],
             steps: vec![Step {
                 nodes: vec!["gemm".into()],
                 kernel: "k0".into(),
@@ -45,6 +53,54 @@ fn manifest() -> Manifest {
                 bytes_written: 32,
             }],
         }],
+    }
+}
+
+/// Places of what is not zero in the input.
+fn host() -> Host {
+    let tensor = |slot, dtype, shape: &[u64]| {
+        let of = HostType { dtype, shape: shape.to_vec() };
+        HostTensor { slot, of }
+    };
+    let input = Slot::Input { index: 0, offset: 0 };
+    let [places, count] = [0, 64].map(|offset| Slot::Arena { offset });
+    Host {
+        node: "places".into(),
+        function: HostFunction::NonZero,
+        inputs: vec![Some(tensor(input, DataType::F32, &[2, 8]))],
+        outputs: vec![tensor(places, DataType::I64, &[2, 16]), tensor(count, DataType::I64, &[])],
+    }
+}
+
+/// The part of the program that the runtime computes.
+fn host_of(manifest: &mut Manifest) -> &mut Host {
+    match &mut manifest.variants[0].program[0] {
+        Part::If(own) => match &mut own.otherwise[0] {
+            Part::Host(own) => own,
+            other => panic!("{other:?}"),
+        },
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A loop over the one step.
+fn own_loop() -> Loop {
+    let arena = |offset| Slot::Arena { offset };
+    let initial = Slot::Input { index: 0, offset: 0 };
+    let (current, next, result) = (arena(0), arena(64), arena(0));
+    let output = Slot::Output { index: 0, offset: 0 };
+    Loop {
+        node: "loop".into(),
+        most: Some(3),
+        trips: Some(Slot::Input { index: 0, offset: 8 }),
+        condition: Some(initial),
+        goes_on: Some(arena(64)),
+        capacity: Some(2),
+        number: arena(128),
+        count: arena(192),
+        carried: vec![Carried { initial, current, next, result, bytes: 16 }],
+        collected: vec![Collected { from: arena(128), all: output, bytes: 16, reversed: false }],
+        body: vec![Part::Steps { first: 0, count: 1 }],
     }
 }
 
@@ -156,7 +212,7 @@ fn a_hostile_section_table_is_refused() {
 #[test]
 fn an_impossible_manifest_is_refused_naming_the_object() {
     type Change = fn(&mut Manifest);
-    let cases: [(&str, Change); 16] = [
+    let cases: [(&str, Change); 19] = [
         ("schema version 9", |m| m.schema_version = 9),
         ("no target variant", |m| m.variants.clear()),
         ("output 'y': says 31 bytes", |m| m.outputs[0].bytes = 31),
@@ -181,6 +237,15 @@ fn an_impossible_manifest_is_refused_naming_the_object() {
         }),
         ("would write the weights", |m| {
             m.variants[0].steps[0].arguments[1].access = Access::ReadWrite;
+        }),
+        ("results have other types", |m| host_of(m).outputs[0].of.shape = vec![2, 15]),
+        ("operand 0 is missing", |m| host_of(m).inputs = vec![None]),
+        ("node 'places': 80 bytes at offset 0 reach outside of the input", |m| {
+            let own = host_of(m);
+            own.function = HostFunction::Unique { axis: None, sorted: true };
+            if let Some(input) = &mut own.inputs[0] {
+                input.of.shape = vec![20];
+            }
         }),
         ("would write the input", |m| {
             m.variants[0].steps[0].arguments[0].access = Access::Write;

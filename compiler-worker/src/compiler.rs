@@ -189,6 +189,29 @@ pub fn evaluate(graph: &Graph, inputs: &[Vec<u8>]) -> Result<Vec<Vec<u8>>> {
     Ok(outputs.iter().map(|tensor| tensor.bytes().to_vec()).collect())
 }
 
+/// The bytes of each output, and the shape of each.
+pub type Shaped = (Vec<Vec<u8>>, Vec<Vec<u64>>);
+
+/// The same, and the shape that each output has: that of its type, but for extents that are decided at run time.
+///
+/// # Errors
+/// As for [`evaluate`].
+pub fn evaluate_shaped(graph: &Graph, inputs: &[Vec<u8>]) -> Result<Shaped> {
+    let failed = |error: hone_driver::EvaluateError| reference_failed(error.into());
+    let inputs = tensors(graph, inputs)?;
+    let mut evaluation = hone_driver::Evaluation::new(graph, &inputs).map_err(failed)?;
+    graph.nodes().ids().try_for_each(|node| evaluation.compute(node)).map_err(failed)?;
+    let shape = |port: &hone_driver::Port| -> Vec<u64> {
+        graph.tensor_type(port.value).shape.iter().map(|extent| *extent as u64).collect()
+    };
+    let mut shapes: Vec<Vec<u64>> = graph.outputs().iter().map(shape).collect();
+    for (extent, actual) in graph.extents().iter().zip(evaluation.extents()) {
+        shapes[extent.output][extent.axis] = actual;
+    }
+    let outputs = evaluation.outputs().iter().map(|tensor| tensor.bytes().to_vec()).collect();
+    Ok((outputs, shapes))
+}
+
 /// The same of tensors.
 ///
 /// # Errors
@@ -269,9 +292,9 @@ pub fn import_reason(error: &ImportError) -> Reason {
 
 fn node_reason(error: &NodeError) -> Reason {
     match error {
-        NodeError::Unsupported(_) | NodeError::UndecidedBranch { .. } => {
-            Reason::UnsupportedOperator
-        }
+        NodeError::Unsupported(_)
+        | NodeError::UndecidedSize { .. }
+        | NodeError::Unbounded { .. } => Reason::UnsupportedOperator,
         NodeError::Infer(_) => Reason::InvalidShape,
         NodeError::Inner(inner) => import_reason(inner),
         _ => Reason::InvalidModel,

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use hone_artifact::{DataType, TensorInfo};
 use hone_driver::ops::{
-    Binary, BinaryFunction, Cast, Concat, Expand, Gather, GatherElements, GatherNd, OneHot,
+    Binary, BinaryFunction, Cast, Concat, Expand, Gather, GatherElements, GatherNd, Loop, OneHot,
     Reshape, ScatterElements, ScatterNd, Select, Slice, Tile, Transpose,
 };
 use hone_driver::{Graph, Id, Node, Op, ValueId};
@@ -111,11 +111,18 @@ fn indices(graph: &Graph, input: ValueId) -> Option<(i64, i64)> {
     range.map(|(low, high)| (low, high.max(low)))
 }
 
+/// Iterations of a loop that nothing else bounds.
+const TRIPS: u64 = 8;
+
 /// How many elements a node chooses among by `value`, if it does.
 fn chosen_among(graph: &Graph, node: &Node<Op>, value: ValueId) -> Option<usize> {
     let operation = &node.operation;
     let is = |place: usize| node.inputs.get(place).copied().flatten() == Some(value);
     let data = &graph.tensor_type(node.inputs.first().copied().flatten()?).shape;
+    if let Some(own) = operation.downcast::<Loop>().filter(|_| is(0)) {
+        let most = own.most.into_iter().chain(own.capacity).min().unwrap_or(TRIPS);
+        return usize::try_from(most).ok()?.checked_add(1);
+    }
     if let Some(gather) = operation.downcast::<Gather>() {
         return is(1).then(|| data.get(gather.axis).copied()).flatten();
     }

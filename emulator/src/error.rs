@@ -91,6 +91,24 @@ pub enum EmulatorError {
         /// How many there are.
         found: usize,
     },
+    /// A loop goes on although there is no more room for what it collects.
+    #[error(
+        "loop '{node}' goes on after {capacity} iterations, and there is no room for more results"
+    )]
+    Overrun {
+        /// Name of the model's node.
+        node: String,
+        /// Iterations for which there is room.
+        capacity: u64,
+    },
+    /// What the runtime computes itself cannot be computed of these operands.
+    #[error("node '{node}' cannot be computed: {reason}")]
+    Host {
+        /// Name of the model's node.
+        node: String,
+        /// Why.
+        reason: String,
+    },
     /// The variant has no such step, or the step no such argument.
     #[error("there is no step {step}{}", argument.map_or(String::new(), |own| format!(" with an argument {own}")))]
     Step {

@@ -11,6 +11,7 @@ mod error;
 mod image;
 mod machine;
 mod model;
+mod program;
 
 pub use emulator::Emulator;
 pub use error::EmulatorError;

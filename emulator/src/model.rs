@@ -9,17 +9,17 @@ use hone_artifact::{BUFFER_ALIGNMENT, Manifest, Reader, Slot, Step, TensorInfo, 
 /// An artifact's code and memory in an emulated process of its own.
 #[derive(Debug)]
 pub struct Model {
-    machine: Machine,
-    manifest: Manifest,
-    variant: usize,
+    pub(crate) machine: Machine,
+    pub(crate) manifest: Manifest,
+    pub(crate) variant: usize,
     /// Of each step: its kernel's address, and that of its table of pointers.
     calls: Vec<(u64, u64)>,
-    memory: Memory,
+    pub(crate) memory: Memory,
 }
 
 /// Addresses in the emulated process.
 #[derive(Debug)]
-struct Memory {
+pub(crate) struct Memory {
     inputs: Vec<u64>,
     outputs: Vec<u64>,
     arena: u64,
@@ -77,12 +77,26 @@ impl Model {
             size(|| format!("input '{}'", tensor.name), tensor.bytes, bytes.len())?;
             machine.write(*address, bytes)?;
         }
-        for index in 0..self.calls.len() {
-            self.call(index)?;
-        }
+        self.run_program()?;
         let Self { machine, manifest, memory, .. } = self;
         let outputs = manifest.outputs.iter().zip(&memory.outputs);
         outputs.map(|(tensor, address)| machine.read(*address, tensor.bytes)).collect()
+    }
+
+    /// Shapes of the outputs as the last run left them: those of [`Model::outputs`], but for axes whose extent is
+    /// decided at run time.
+    ///
+    /// # Errors
+    /// An emulated process that has ended.
+    pub fn output_shapes(&mut self) -> Result<Vec<Vec<u64>>> {
+        let outputs = self.manifest.outputs.iter();
+        let mut shapes: Vec<Vec<u64>> = outputs.map(|output| output.shape.clone()).collect();
+        for extent in self.manifest.variants[self.variant].extents.clone() {
+            let actual = self.number(extent.slot)?.max(0) as u64;
+            let declared = &mut shapes[extent.output as usize][extent.axis as usize];
+            *declared = actual.min(*declared);
+        }
+        Ok(shapes)
     }
 
     /// Writes the bytes of a step's argument, as large as the step table says, where the step reads it.
@@ -154,7 +168,7 @@ impl Memory {
         })
     }
 
-    fn address(&self, slot: Slot) -> u64 {
+    pub(crate) fn address(&self, slot: Slot) -> u64 {
         match slot {
             Slot::Input { index, offset } => self.inputs[index as usize] + offset,
             Slot::Output { index, offset } => self.outputs[index as usize] + offset,

@@ -75,6 +75,8 @@ fn artifact(target: &hone_codegen::Target, weights: &[u8], damage: bool) -> Vec<
     let shape = vec![ROWS as u64, COLUMNS as u64];
     let variant = Variant {
         recipe: None,
+        program: Vec::new(),
+        extents: Vec::new(),
         target: Target { triple: target.triple.clone(), cpu: String::new(), features: vec![] },
         code: writer.code(code),
         weights: writer.weights(weights.to_vec()),

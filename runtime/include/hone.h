@@ -46,7 +46,7 @@ typedef struct hone_tensor {
   const char *name;
   uint32_t dtype;        /* a hone_dtype */
   uint32_t rank;         /* number of axes; 0 for a scalar */
-  const uint64_t *shape; /* rank extents */
+  const uint64_t *shape; /* rank extents; of an axis that a run decides, the most that it may be */
   uint64_t bytes;        /* size of the whole tensor */
 } hone_tensor;
 
@@ -108,6 +108,11 @@ uint64_t hone_memory_bytes(const hone_model *model);
  * at a time: a second one is refused. While it runs, subnormal numbers count as zero; the calling thread's
  * floating-point mode is restored before it returns. 0 on success. */
 int hone_run(hone_model *model, const void *const *inputs, void *const *outputs);
+
+/* Writes the extents of an output as the last run left them: those of its hone_tensor, but for axes that a run
+ * decides (collected values of a loop). Such an output's first bytes are the tensor of this shape, dense and row
+ * major, and all behind them are zero. shape has room for rank extents. 0 on success. */
+int hone_output_shape(const hone_model *model, size_t index, uint64_t *shape);
 
 #ifdef __cplusplus
 }

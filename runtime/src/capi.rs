@@ -173,6 +173,37 @@ pub unsafe extern "C" fn hone_output(model: *const HoneModel, index: usize) -> *
         .map_or(ptr::null(), ptr::from_ref)
 }
 
+/// `hone_output_shape`.
+///
+/// # Safety
+/// `model` is null or a model that was not freed; `shape` has room for as many extents as the output has axes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hone_output_shape(
+    model: *const HoneModel,
+    index: usize,
+    shape: *mut u64,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    let Some(model) = (unsafe { model.as_ref() }) else {
+        return fail("hone_output_shape: the model is null");
+    };
+    let Some(output) = model.outputs.get(index) else {
+        return fail("hone_output_shape: there is no such output");
+    };
+    if shape.is_null() && output.rank > 0 {
+        return fail("hone_output_shape: the shape is null");
+    }
+    if model.running.swap(true, Ordering::Acquire) {
+        return fail("hone_output_shape: the model is running in another thread");
+    }
+    // SAFETY: the flag keeps runs away.
+    let found = unsafe { &(*model.model.get()).output_shapes()[index] };
+    // SAFETY: the caller's promise.
+    unsafe { ptr::copy_nonoverlapping(found.as_ptr(), shape, found.len()) };
+    model.running.store(false, Ordering::Release);
+    0
+}
+
 /// `hone_memory_bytes`.
 ///
 /// # Safety

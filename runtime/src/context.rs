@@ -5,15 +5,32 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hone_artifact::BUFFER_ALIGNMENT;
+use hone_artifact::{BUFFER_ALIGNMENT, HostType, HostValue};
 
-use crate::LoadError;
 use crate::claim::{self, TaskRange};
 use crate::memory::Region;
 use crate::plan::{Call, Plan, reserve};
 use crate::pool::{Entry, Pool};
-use crate::profile::{Profile, StepProfile};
+use crate::profile::Profile;
+use crate::program::{Host, Loop, Part};
 use crate::seat::{Job, Seat, Team};
+use crate::{LoadError, RunError};
+
+/// What a run that is timed writes down.
+struct Clock<'a> {
+    profile: &'a mut Profile,
+    start: Instant,
+    /// When the last step ended.
+    last: Instant,
+}
+
+impl<'a> Clock<'a> {
+    fn start(profile: &'a mut Profile) -> Self {
+        profile.clear();
+        let start = Instant::now();
+        Self { profile, start, last: start }
+    }
+}
 
 /// See the module's documentation.
 pub(crate) struct Context {
@@ -85,7 +102,10 @@ impl Context {
         (self.pool.clone(), self.seats.clone())
     }
 
-    /// Runs all steps. Allocates nothing.
+    /// Runs the program. Allocates nothing, unless it fails or has host functions.
+    ///
+    /// # Errors
+    /// A loop that goes on beyond the room for what it collects, a host function that cannot be computed.
     ///
     /// # Safety
     /// `plan` is the one this context was made for. The pointers are the model's inputs and outputs in
@@ -96,24 +116,213 @@ impl Context {
         inputs: &[*const c_void],
         outputs: &[*mut c_void],
         profile: Option<&mut Profile>,
-    ) {
+    ) -> Result<(), RunError> {
         self.patch(plan, inputs, outputs);
         let pool = self.pool.clone();
         let entry = pool.enter();
         self.claim(&entry);
-        match profile {
-            None => {
-                for call in &plan.calls {
-                    // SAFETY: the manifest was validated against the sizes that the caller promises.
-                    unsafe { self.step(call, &entry) };
-                }
-            }
-            // SAFETY: as above.
-            Some(profile) => unsafe { self.run_timed(plan, &entry, profile) },
+        let mut clock = profile.map(Clock::start);
+        // SAFETY: the manifest was validated against the sizes that the caller promises.
+        let done = unsafe { self.parts(plan, &plan.program, &entry, &mut clock) };
+        if let Some(Clock { profile, start, last }) = clock {
+            profile.total = last - start;
         }
         for &index in &self.claimed {
             self.seats[index].release();
         }
+        done
+    }
+
+    /// # Safety
+    /// As for `step`, of all steps of the parts.
+    unsafe fn parts(
+        &mut self,
+        plan: &Plan,
+        parts: &[Part],
+        entry: &Entry<'_>,
+        clock: &mut Option<Clock<'_>>,
+    ) -> Result<(), RunError> {
+        for part in parts {
+            match part {
+                Part::Calls(range) => match clock {
+                    None => {
+                        for call in &plan.calls[range.clone()] {
+                            // SAFETY: the caller's promise.
+                            unsafe { self.step(call, entry) };
+                        }
+                    }
+                    // SAFETY: as above.
+                    Some(clock) => unsafe { self.run_timed(plan, range.clone(), entry, clock) },
+                },
+                Part::If { condition, then, otherwise } => {
+                    // SAFETY: the manifest was validated: a byte lies there.
+                    let holds = unsafe { self.holds(*condition) };
+                    // SAFETY: the caller's promise.
+                    unsafe {
+                        self.parts(plan, if holds { then } else { otherwise }, entry, clock)?
+                    };
+                }
+                // SAFETY: the caller's promise.
+                Part::Loop(own) => unsafe { self.repeat(plan, own, entry, clock)? },
+                // SAFETY: as above.
+                Part::Host(own) => unsafe { self.host(own)? },
+            }
+        }
+        Ok(())
+    }
+
+    /// Computes what has a size that depends on data; the only part of a run that allocates.
+    ///
+    /// # Safety
+    /// The operands and results lie where the manifest says.
+    unsafe fn host(&self, own: &Host) -> Result<(), RunError> {
+        let read = |input: &Option<(usize, HostType)>| -> Option<Vec<u8>> {
+            let (entry, of) = input.as_ref()?;
+            let mut bytes = vec![0; of.bytes()? as usize];
+            let from = self.table[*entry].cast::<u8>().cast_const();
+            // SAFETY: the manifest was validated. A copy, since results may lie anywhere.
+            unsafe { std::ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), bytes.len()) };
+            Some(bytes)
+        };
+        let contents: Vec<Option<Vec<u8>>> = own.inputs.iter().map(read).collect();
+        let inputs: Vec<Option<HostValue<'_>>> = own
+            .inputs
+            .iter()
+            .zip(&contents)
+            .map(|(input, bytes)| {
+                let (_, of) = input.as_ref()?;
+                Some(HostValue { of, bytes: bytes.as_deref()? })
+            })
+            .collect();
+        let results = own.function.compute(&inputs);
+        let results =
+            results.map_err(|reason| RunError::Host { node: own.node.clone(), reason })?;
+        for (entry, bytes) in own.outputs.iter().zip(results) {
+            let to = self.table[*entry].cast::<u8>();
+            // SAFETY: as above; results have the sizes that were validated.
+            unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
+        }
+        Ok(())
+    }
+
+    /// Runs a loop. The entries that it exchanges are as before at its end.
+    ///
+    /// # Safety
+    /// As for `parts`; the buffers of the loop lie where the manifest says.
+    unsafe fn repeat(
+        &mut self,
+        plan: &Plan,
+        own: &Loop,
+        entry: &Entry<'_>,
+        clock: &mut Option<Clock<'_>>,
+    ) -> Result<(), RunError> {
+        // SAFETY: the manifest was validated, for this and for all that is read and written here.
+        let trips = own.trips.map(|entry| unsafe { self.number(entry) }.max(0) as u64);
+        let most = own.most.into_iter().chain(trips).min().unwrap_or(u64::MAX);
+        // SAFETY: as above.
+        let mut goes_on = own.condition.is_none_or(|entry| unsafe { self.holds(entry) });
+        for carried in &own.carried {
+            // SAFETY: as above.
+            unsafe { self.copy(carried.initial, (carried.current, 0), carried.bytes) };
+        }
+        let mut count = 0;
+        let mut done = Ok(());
+        while goes_on && count < most {
+            if own.capacity.is_some_and(|capacity| count >= capacity) {
+                done = Err(RunError::Overrun { node: own.node.clone(), capacity: count });
+                break;
+            }
+            // SAFETY: as above.
+            unsafe { self.store(own.number, count as i64) };
+            // SAFETY: the caller's promise.
+            done = unsafe { self.parts(plan, &own.body, entry, clock) };
+            if done.is_err() {
+                break;
+            }
+            for collected in &own.collected {
+                let place = match collected.reversed {
+                    true => most - 1 - count,
+                    false => count,
+                };
+                let place = (collected.all, place as usize * collected.bytes);
+                // SAFETY: the place is below the capacity, for which there is room.
+                unsafe { self.copy(collected.from, place, collected.bytes) };
+            }
+            // SAFETY: as above.
+            goes_on = own.goes_on.is_none_or(|entry| unsafe { self.holds(entry) });
+            self.exchange(own, count % 2 == 0);
+            count += 1;
+        }
+        if done.is_ok() {
+            for carried in &own.carried {
+                // SAFETY: as above.
+                unsafe { self.copy(carried.current, (carried.result, 0), carried.bytes) };
+            }
+            for collected in &own.collected {
+                let rest = own.capacity.unwrap_or(count) - count;
+                let place = count as usize * collected.bytes;
+                let behind = self.table[collected.all].wrapping_byte_add(place).cast::<u8>();
+                // SAFETY: as above.
+                unsafe { behind.write_bytes(0, rest as usize * collected.bytes) };
+            }
+            // SAFETY: as above.
+            unsafe { self.store(own.count, count as i64) };
+        }
+        if count % 2 == 1 {
+            self.exchange(own, false);
+        }
+        done
+    }
+
+    /// Leads the entries of carried values to their other buffers: away from their own ones, or back.
+    fn exchange(&mut self, own: &Loop, away: bool) {
+        for (entry, apart) in &own.exchanges {
+            let apart = if away { *apart } else { -*apart };
+            self.table[*entry] = self.table[*entry].wrapping_byte_offset(apart);
+        }
+    }
+
+    /// Whether the byte of an entry is not zero.
+    ///
+    /// # Safety
+    /// The entry leads to a byte.
+    unsafe fn holds(&self, entry: usize) -> bool {
+        // SAFETY: the caller's promise.
+        unsafe { *self.table[entry].cast::<u8>() != 0 }
+    }
+
+    /// # Safety
+    /// The entry leads to a number of 64 bits.
+    unsafe fn number(&self, entry: usize) -> i64 {
+        // SAFETY: the caller's promise.
+        unsafe { self.table[entry].cast::<i64>().read_unaligned() }
+    }
+
+    /// # Safety
+    /// The entry leads to room for a number of 64 bits.
+    unsafe fn store(&self, entry: usize, number: i64) {
+        // SAFETY: the caller's promise.
+        unsafe { self.table[entry].cast::<i64>().write_unaligned(number) };
+    }
+
+    /// Copies what an entry leads to behind the first bytes of what another does.
+    ///
+    /// # Safety
+    /// Both lead to so many bytes.
+    unsafe fn copy(&self, from: usize, (to, offset): (usize, usize), bytes: usize) {
+        let from = self.table[from].cast::<u8>().cast_const();
+        let to = self.table[to].cast::<u8>().wrapping_add(offset);
+        // SAFETY: the caller's promise.
+        unsafe { std::ptr::copy(from, to, bytes) };
+    }
+
+    /// Extents of outputs after a run, in the manifest's order.
+    ///
+    /// # Safety
+    /// `plan` is the one this context was made for, and a run has ended well whose outputs are still there.
+    pub(crate) unsafe fn extents(&self, plan: &Plan) -> impl Iterator<Item = u64> {
+        // SAFETY: the manifest was validated.
+        plan.extents().map(|entry| unsafe { self.number(entry) }.max(0) as u64)
     }
 
     /// Runs some of the steps. The first of them finds in its buffers what was put there before.
@@ -153,10 +362,16 @@ impl Context {
 
     /// # Safety
     /// As for `step`.
-    unsafe fn run_timed(&self, plan: &Plan, entry: &Entry<'_>, profile: &mut Profile) {
-        let start = Instant::now();
-        let mut last = start;
-        for (index, call) in plan.calls.iter().enumerate() {
+    unsafe fn run_timed(
+        &self,
+        plan: &Plan,
+        range: Range<usize>,
+        entry: &Entry<'_>,
+        clock: &mut Clock<'_>,
+    ) {
+        let Clock { profile, last, .. } = clock;
+        for index in range {
+            let call = &plan.calls[index];
             let parts = profile.parts_mut(index);
             let threads = match parts.is_empty() {
                 // SAFETY: the caller's promise.
@@ -166,11 +381,12 @@ impl Context {
             };
             let now = Instant::now();
             if let Some(step) = profile.steps.get_mut(index) {
-                *step = StepProfile { time: now - last, threads };
+                step.time += now - *last;
+                step.threads = step.threads.max(threads);
+                step.runs += 1;
             }
-            last = now;
+            *last = now;
         }
-        profile.total = last - start;
     }
 
     /// Runs one step on this thread in as many calls as there are `times`, and writes down how long each
@@ -189,7 +405,7 @@ impl Context {
                 // SAFETY: the caller's promise.
                 unsafe { (call.kernel)(buffers, begin, end, self.scratch.cast()) };
             }
-            *time = start.elapsed();
+            *time += start.elapsed();
         }
         1
     }

@@ -97,7 +97,9 @@ impl fmt::Display for Refusals<'_> {
     }
 }
 
-/// Why a run was refused. But for [`RunError::Stray`] no kernel has run and no output was touched.
+/// Why a run was refused. But for [`RunError::Stray`], [`RunError::Overrun`] and
+/// [`RunError::Host`] no kernel has run and no output was
+/// touched.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
@@ -148,6 +150,24 @@ pub enum RunError {
         end: usize,
         /// How many steps the model has.
         known: usize,
+    },
+    /// A loop goes on although there is no more room for what it collects. Outputs hold parts of results.
+    #[error(
+        "loop '{node}' goes on after {capacity} iterations, and there is no room for more results; compile the model with a larger bound"
+    )]
+    Overrun {
+        /// Name of the model's node.
+        node: String,
+        /// Iterations for which there is room.
+        capacity: u64,
+    },
+    /// What the runtime computes itself cannot be computed of these operands.
+    #[error("node '{node}' cannot be computed: {reason}")]
+    Host {
+        /// Name of the model's node.
+        node: String,
+        /// Why.
+        reason: String,
     },
     /// Steps that ran alone changed memory beside their buffers.
     #[error("step {step} stores outside of its buffers; compile the model again and report this")]

@@ -26,6 +26,7 @@ mod options;
 mod plan;
 mod pool;
 mod profile;
+mod program;
 mod seat;
 mod source;
 mod step;

@@ -22,6 +22,8 @@ pub struct Model {
     context: Context,
     inputs: Vec<*const c_void>,
     outputs: Vec<*mut c_void>,
+    /// Shapes of the outputs as the last run left them.
+    shapes: Vec<Vec<u64>>,
     plan: Arc<Plan>,
 }
 
@@ -98,7 +100,8 @@ impl Model {
     fn with(context: Context, plan: Arc<Plan>) -> Self {
         let inputs = Vec::with_capacity(plan.manifest.inputs.len());
         let outputs = Vec::with_capacity(plan.manifest.outputs.len());
-        Self { context, inputs, outputs, plan }
+        let shapes = plan.manifest.outputs.iter().map(|output| output.shape.clone()).collect();
+        Self { context, inputs, outputs, shapes, plan }
     }
 
     /// Another model over the same code and weights, with its own arena, to run beside this one.
@@ -134,6 +137,13 @@ impl Model {
         self.plan.tensors(true)
     }
 
+    /// Shapes of the outputs as the last run left them: those of [`Model::outputs`], but for axes whose extent is
+    /// decided at run time ([`Variant::extents`]). Such an output's first bytes are the tensor of this shape, dense
+    /// and row major, and all behind them are zero.
+    pub fn output_shapes(&self) -> &[Vec<u64>] {
+        &self.shapes
+    }
+
     /// Most threads that a run uses, the caller's among them.
     pub fn threads(&self) -> usize {
         self.context.threads()
@@ -153,7 +163,8 @@ impl Model {
     /// major and of its tensor's size. Allocates nothing.
     ///
     /// # Errors
-    /// Buffers that do not fit the model; then nothing has run.
+    /// Buffers that do not fit the model; then nothing has run. A loop that goes on beyond the room for what it
+    /// collects.
     pub fn run(&mut self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> Result<(), RunError> {
         self.run_with(inputs, outputs, None)
     }
@@ -194,7 +205,9 @@ impl Model {
             self.outputs.push(buffer.as_mut_ptr().cast());
         }
         // SAFETY: sizes and alignment were checked just now, and the borrows last until the end.
-        unsafe { self.context.run(&self.plan, &self.inputs, &self.outputs, profile) };
+        unsafe { self.context.run(&self.plan, &self.inputs, &self.outputs, profile)? };
+        // SAFETY: the run has ended well.
+        unsafe { self.note_shapes() };
         Ok(())
     }
 
@@ -221,7 +234,9 @@ impl Model {
             check_address("output", tensor, buffer.addr())?;
         }
         // SAFETY: the caller's promise, and the checks above.
-        unsafe { self.context.run(&self.plan, inputs, outputs, None) };
+        unsafe { self.context.run(&self.plan, inputs, outputs, None)? };
+        // SAFETY: the run has ended well.
+        unsafe { self.note_shapes() };
         Ok(())
     }
 }
@@ -230,6 +245,20 @@ impl Model {
     /// The first byte of the arena.
     pub(crate) fn arena(&self) -> *mut u8 {
         self.context.arena()
+    }
+
+    /// Takes down the extents that the last run decided.
+    ///
+    /// # Safety
+    /// A run has ended well, and its outputs are still there.
+    unsafe fn note_shapes(&mut self) {
+        let declared = &self.plan.variant().extents;
+        // SAFETY: the caller's promise.
+        for (extent, actual) in declared.iter().zip(unsafe { self.context.extents(&self.plan) }) {
+            let (output, axis) = (extent.output as usize, extent.axis as usize);
+            // The manifest was validated: output and axis are there.
+            self.shapes[output][axis] = actual.min(self.plan.manifest.outputs[output].shape[axis]);
+        }
     }
 
     /// Runs some of the steps over raw pointers.

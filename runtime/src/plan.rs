@@ -11,6 +11,7 @@ use crate::cpu;
 use crate::library::{Kernel, Library};
 use crate::memory::Region;
 use crate::options::{HugePages, Options};
+use crate::program::{Part, program};
 use crate::source::Source;
 
 /// Bytes copied at a time when weights move out of the file, so that both copies are never whole.
@@ -42,6 +43,11 @@ pub(crate) struct Plan {
     pub(crate) manifest: Manifest,
     pub(crate) variant: usize,
     pub(crate) calls: Vec<Call>,
+    /// In which order the calls run.
+    pub(crate) program: Vec<Part>,
+    /// Slots of what the program reads and writes itself, and at last of the extents of outputs; their entries in
+    /// the table of pointers are behind those of the steps' arguments.
+    operands: Vec<Slot>,
     pub(crate) patches: Vec<Patch>,
     pub(crate) threads: usize,
     pub(crate) huge_pages: bool,
@@ -70,8 +76,10 @@ impl Plan {
         let variant = &reader.manifest().variants[chosen];
         // The reader has checked that both sections are there.
         let library = Library::load(reader.code(variant.code).unwrap_or_default())?;
-        let calls = calls(variant, &library)?;
-        let patches = patches(variant);
+        let (calls, entries) = calls(variant, &library)?;
+        let (program, mut operands) = program(variant, &entries);
+        operands.extend(variant.extents.iter().map(|extent| extent.slot));
+        let patches = patches(variant, &operands);
         let packed = reader.weights(variant.weights).unwrap_or_default();
         let copy = copy_weights(&source, packed, options.huge_pages)?;
         let weights = copy.as_ref().map_or(packed.as_ptr(), |region| region.base().cast_const());
@@ -79,6 +87,8 @@ impl Plan {
             manifest: reader.into_manifest(),
             variant: chosen,
             calls,
+            program,
+            operands,
             patches,
             threads: options.threads,
             huge_pages: options.huge_pages != HugePages::None,
@@ -95,13 +105,20 @@ impl Plan {
 
     /// The pointers of all steps' arguments in order; those that a run sets are null.
     pub(crate) fn table(&self, arena: *mut u8) -> Vec<*mut c_void> {
-        let arguments = self.variant().steps.iter().flat_map(|step| &step.arguments);
+        let slots = slots(self.variant(), &self.operands);
         let place = |slot| match slot {
             Slot::Arena { offset } => arena.wrapping_add(offset as usize),
             Slot::Weight { offset } => self.weights.cast_mut().wrapping_add(offset as usize),
             Slot::Input { .. } | Slot::Output { .. } => std::ptr::null_mut(),
         };
-        arguments.map(|argument| place(argument.slot).cast()).collect()
+        slots.map(|slot| place(slot).cast()).collect()
+    }
+
+    /// Entries of the table of pointers that lead to the extents of outputs, in the manifest's order.
+    pub(crate) fn extents(&self) -> impl Iterator<Item = usize> + use<> {
+        let arguments = self.variant().steps.iter().map(|step| step.arguments.len());
+        let end = arguments.sum::<usize>() + self.operands.len();
+        end - self.variant().extents.len()..end
     }
 
     /// The inputs, or the outputs.
@@ -110,7 +127,8 @@ impl Plan {
     }
 }
 
-fn calls(variant: &Variant, library: &Library) -> Result<Vec<Call>, LoadError> {
+/// The calls of a variant, and the first entry of each in the table of pointers, with their number at the end.
+fn calls(variant: &Variant, library: &Library) -> Result<(Vec<Call>, Vec<usize>), LoadError> {
     let mut first = 0;
     let mut calls = Vec::with_capacity(variant.steps.len());
     for (index, step) in variant.steps.iter().enumerate() {
@@ -130,13 +148,20 @@ fn calls(variant: &Variant, library: &Library) -> Result<Vec<Call>, LoadError> {
         });
         first += step.arguments.len();
     }
-    Ok(calls)
+    let entries = calls.iter().map(|call| call.first).chain([first]).collect();
+    Ok((calls, entries))
 }
 
-fn patches(variant: &Variant) -> Vec<Patch> {
-    let arguments = variant.steps.iter().flat_map(|step| &step.arguments).enumerate();
-    arguments
-        .filter_map(|(entry, argument)| match argument.slot {
+/// Slots of all entries of the table of pointers in order.
+fn slots<'a>(variant: &'a Variant, operands: &'a [Slot]) -> impl Iterator<Item = Slot> + 'a {
+    let arguments = variant.steps.iter().flat_map(|step| &step.arguments);
+    arguments.map(|argument| argument.slot).chain(operands.iter().copied())
+}
+
+fn patches(variant: &Variant, operands: &[Slot]) -> Vec<Patch> {
+    slots(variant, operands)
+        .enumerate()
+        .filter_map(|(entry, slot)| match slot {
             Slot::Input { index, offset } => Some((entry, false, index, offset)),
             Slot::Output { index, offset } => Some((entry, true, index, offset)),
             Slot::Arena { .. } | Slot::Weight { .. } => None,

@@ -20,10 +20,13 @@ pub struct Profile {
 /// One step of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StepProfile {
-    /// From hand-over to the last thread's end. Reading the clock adds some 30 ns.
+    /// From hand-over to the last thread's end, all times that the step ran in this run together. Reading the
+    /// clock adds some 30 ns to each.
     pub time: Duration,
-    /// Threads that worked on it.
+    /// Threads that worked on it, at most.
     pub threads: usize,
+    /// How many times it ran: once, but for steps of branches and loops.
+    pub runs: u64,
 }
 
 impl Profile {
@@ -39,6 +42,12 @@ impl Profile {
     pub fn in_parts(model: &Model, parts: usize) -> Self {
         let part_times = vec![Duration::ZERO; parts * model.variant().steps.len()];
         Self { parts, part_times, ..Self::new(model) }
+    }
+
+    /// Forgets the times of the last run.
+    pub(crate) fn clear(&mut self) {
+        self.steps.fill(StepProfile::default());
+        self.part_times.fill(Duration::ZERO);
     }
 
     /// Times of a step's parts, in order; empty where the profile is not in parts.

@@ -80,7 +80,8 @@ fn by_artifact(arguments: &Arguments, arrays: Option<Arrays>) -> Result<Outputs>
     let mut model = Model::load(&subject.path, &options)?;
     let inputs = inputs(arguments, arrays, model.inputs())?;
     let outputs = run_once(&mut model, &inputs)?;
-    Ok((model.outputs().to_vec(), outputs))
+    let shapes = model.output_shapes();
+    Ok(cut(model.outputs().to_vec(), outputs, shapes))
 }
 
 fn by_reference(arguments: &Arguments, arrays: Option<Arrays>) -> Result<Outputs> {
@@ -94,7 +95,19 @@ fn by_reference(arguments: &Arguments, arrays: Option<Arrays>) -> Result<Outputs
     let (model, shapes) = model(&arguments.subject, &arguments.shape, arrays.as_ref())?;
     let graph = compiler::reference(&model, &shapes)?;
     let inputs = inputs(arguments, arrays, &compiler::ports(&graph, false)?)?;
-    Ok((compiler::ports(&graph, true)?, compiler::evaluate(&graph, &inputs)?))
+    let (outputs, shapes) = compiler::evaluate_shaped(&graph, &inputs)?;
+    Ok(cut(compiler::ports(&graph, true)?, outputs, &shapes))
+}
+
+/// Outputs in the shapes that the run gave them.
+fn cut(mut tensors: Vec<TensorInfo>, mut outputs: Vec<Vec<u8>>, shapes: &[Vec<u64>]) -> Outputs {
+    for ((tensor, bytes), shape) in tensors.iter_mut().zip(&mut outputs).zip(shapes) {
+        if let Some(actual) = TensorInfo::new(&tensor.name, tensor.dtype, shape.clone()) {
+            bytes.truncate(actual.bytes as usize);
+            *tensor = actual;
+        }
+    }
+    (tensors, outputs)
 }
 
 fn inputs(

@@ -1,11 +1,14 @@
 //! Every kernel of an artifact by itself: it gets the reference's values as operands, through the
 //! artifact's own code, weights and offsets, and what it stores is compared with what the reference gives.
+//!
+//! Kernels of a branch are checked where a sample takes it, those of a loop on the reference's values of its first and
+//! last iteration.
 
 use std::error::Error;
 
 use hone_artifact::{Slot, Variant};
-use hone_driver::ops::Recurrence;
-use hone_driver::{Evaluation, MappedCall, NodeId, StepMap, Tensor, ValueId};
+use hone_driver::ops::{If, Loop, Recurrence};
+use hone_driver::{Evaluation, MappedCall, NodeId, Op, StepMap, Tensor, ValueId, evaluate};
 use hone_runtime::{RunError, StepArgument};
 
 use super::decisions::{CHOSEN_PER_OTHER, decisions, steps};
@@ -24,6 +27,8 @@ pub struct KernelCheck {
     pub kernel: String,
     /// Names of the nodes that it computes.
     pub nodes: Vec<String>,
+    /// Whether any sample came to it.
+    pub reached: bool,
     /// Elements compared.
     pub elements: u64,
     /// Largest error relative to what the element's may be; above 1 the kernel is wrong.
@@ -45,10 +50,15 @@ pub fn unchecked(map: &StepMap, variant: &Variant) -> Vec<KernelCheck> {
             ..KernelCheck::default()
         }
     };
-    map.calls.iter().map(check).collect()
+    let mut checks: Vec<KernelCheck> = map.calls.iter().map(check).collect();
+    for graph in map.regions.iter().flat_map(|regions| &regions.graphs) {
+        checks.extend(unchecked(graph, variant));
+    }
+    checks.sort_by_key(|check| check.step);
+    checks
 }
 
-/// Checks all kernels on one sample, adds to `checks` (one for each call), and returns the outputs of the
+/// Checks all kernels on one sample, adds to `checks` (one for each call, sorted by step), and returns the outputs of the
 /// prepared graph.
 ///
 /// # Errors
@@ -65,16 +75,67 @@ pub fn check(
     for value in map.calls.iter().flat_map(|call| &call.parameters) {
         evaluation.keep(*value);
     }
-    let mut calls = map.calls.iter().zip(checks).peekable();
+    let mut calls = map.calls.iter().peekable();
+    let mut regions = map.regions.iter().peekable();
     for node in map.graph.nodes().ids() {
-        evaluation.compute(node).map_err(failed)?;
-        let is_next = |(call, _): &(&MappedCall, _)| call.nodes.last() == Some(&node);
-        while let Some((call, check)) = calls.next_if(|next| is_next(next)) {
-            check_call(map, call, variant, &evaluation, executor, check)?;
+        match regions.next_if(|regions| regions.node == node) {
+            None => evaluation.compute(node).map_err(failed)?,
+            Some(regions) => {
+                let operation = &map.graph.nodes()[node].operation;
+                let inside = Inside { operation, graphs: &regions.graphs, variant };
+                let results = inside.check(&evaluation.operands(node), executor, checks)?;
+                evaluation.supply(node, results);
+            }
+        }
+        while let Some(call) = calls.next_if(|call| call.nodes.last() == Some(&node)) {
+            if let Ok(place) = checks.binary_search_by_key(&call.steps.start, |check| check.step) {
+                check_call(map, call, variant, &evaluation, executor, &mut checks[place])?;
+            }
             call.parameters.iter().for_each(|value| evaluation.release(*value));
         }
     }
     Ok(evaluation.outputs())
+}
+
+/// A node with graphs inside.
+struct Inside<'a> {
+    operation: &'a Op,
+    graphs: &'a [StepMap],
+    variant: &'a Variant,
+}
+
+impl Inside<'_> {
+    /// Checks the kernels inside, and returns the node's results.
+    fn check(
+        &self,
+        operands: &[Option<&Tensor>],
+        executor: &mut dyn Executor,
+        checks: &mut [KernelCheck],
+    ) -> Result<Vec<Tensor>> {
+        let failed = |error: hone_driver::ops::OpError| reference_failed(Box::new(error));
+        if let (Some(own), [_, _]) = (self.operation.downcast::<If>(), self.graphs) {
+            let (taken, inputs) = own.taken(operands).map_err(failed)?;
+            return check(&self.graphs[taken], self.variant, &inputs, executor, checks);
+        }
+        let (Some(own), [body]) = (self.operation.downcast::<Loop>(), self.graphs) else {
+            return self.operation.reference(operands).map_err(failed);
+        };
+        let mut walk = own.walk(operands).map_err(failed)?;
+        let mut last = None;
+        while let Some(inputs) = walk.next_inputs().map_err(failed)? {
+            let outputs = match last.is_none() {
+                true => check(body, self.variant, &inputs, executor, checks)?,
+                false => evaluate(&body.graph, &inputs)
+                    .map_err(|error| reference_failed(Box::new(error)))?,
+            };
+            walk.take(outputs);
+            last = Some((inputs, last.is_none()));
+        }
+        if let Some((inputs, false)) = last {
+            check(body, self.variant, &inputs, executor, checks)?;
+        }
+        walk.outputs().map_err(failed)
+    }
 }
 
 fn check_call(
@@ -89,6 +150,7 @@ fn check_call(
         let missing = || Failure::internal("the reference lost a value that a kernel reads");
         evaluation.value(value).ok_or_else(missing)
     };
+    check.reached = true;
     let step = &variant.steps[call.steps.start];
     let mut results = Vec::new();
     for value in &call.parameters[call.inputs..] {

@@ -1,10 +1,13 @@
 //! What an artifact holds and where, checked without running it: packed weights byte for byte, and the
 //! memory plan by following each value from its writer to its readers.
+//!
+//! Of graphs inside of nodes, weights and overlaps are checked, and that nothing that is needed later lies where they
+//! write; what they read and give is followed by whole runs alone.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
-use hone_artifact::{Access, Argument, Slot, Variant};
-use hone_driver::{Definition, Id, MappedCall, StepMap, ValueId};
+use hone_artifact::{Access, Argument, Part, Slot, Variant};
+use hone_driver::{Definition, Id, MappedCall, NodeId, StepMap, ValueId};
 
 /// Checks weights and memory plan. `weights` is the section that the variant's steps refer to.
 ///
@@ -12,7 +15,12 @@ use hone_driver::{Definition, Id, MappedCall, StepMap, ValueId};
 /// The first thing that does not hold, in words that name steps and nodes.
 pub fn check(map: &StepMap, variant: &Variant, weights: &[u8]) -> Result<(), String> {
     let mut memory = Memory::new(map);
-    for call in &map.calls {
+    let parts = variant.program.iter().filter(|part| !matches!(part, Part::Steps { .. }));
+    let mut regions = map.regions.iter().zip(parts).peekable();
+    for (number, call) in map.calls.iter().enumerate() {
+        while let Some((_, part)) = regions.next_if(|(own, _)| own.calls_before <= number) {
+            memory.write_part(part, variant);
+        }
         let step = &variant.steps[call.steps.start];
         let at = || format!("step {} ({})", call.steps.start, step.nodes.join(", "));
         overlaps(call, &step.arguments).map_err(|why| format!("{}: {why}", at()))?;
@@ -28,6 +36,10 @@ pub fn check(map: &StepMap, variant: &Variant, weights: &[u8]) -> Result<(), Str
             memory.write(value, argument, call.steps.start);
         }
     }
+    regions.for_each(|(_, part)| memory.write_part(part, variant));
+    for graph in map.regions.iter().flat_map(|regions| &regions.graphs) {
+        check_inside(graph, variant, weights)?;
+    }
     for (index, port) in map.graph.outputs().iter().enumerate() {
         let bytes = map.graph.tensor_type(port.value).bytes() as u64;
         let slot = Slot::Output { index: index as u32, offset: 0 };
@@ -37,6 +49,27 @@ pub fn check(map: &StepMap, variant: &Variant, weights: &[u8]) -> Result<(), Str
             .map_err(|why| format!("output '{}': {why}", port.name))?;
     }
     Ok(())
+}
+
+/// Checks weights and overlaps of the calls of a graph inside of a node.
+fn check_inside(map: &StepMap, variant: &Variant, weights: &[u8]) -> Result<(), String> {
+    for call in &map.calls {
+        let step = &variant.steps[call.steps.start];
+        let at = |why| format!("step {} ({}): {why}", call.steps.start, step.nodes.join(", "));
+        overlaps(call, &step.arguments).map_err(at)?;
+        for (value, argument) in call.parameters.iter().zip(&step.arguments).take(call.inputs) {
+            let root = map.roots[value.index()];
+            match argument.slot {
+                Slot::Weight { offset } => constant(map, *value, weights, offset).map_err(at)?,
+                _ if map.graph.constant(root).is_some() => {
+                    return Err(at("it reads a constant elsewhere than in the weights".to_owned()));
+                }
+                _ => {}
+            }
+        }
+    }
+    let inside = map.regions.iter().flat_map(|regions| &regions.graphs);
+    inside.into_iter().try_for_each(|graph| check_inside(graph, variant, weights))
 }
 
 /// Whether the weights hold a constant at `offset`.
@@ -107,12 +140,15 @@ struct Memory<'a> {
     values: HashMap<ValueId, Region>,
     /// Values that were overwritten, and the step that did.
     lost: HashMap<ValueId, usize>,
+    /// Nodes with graphs inside, whose results are not followed.
+    opaque: HashSet<NodeId>,
 }
 
 impl<'a> Memory<'a> {
     fn new(map: &'a StepMap) -> Self {
         let (regions, values) = (BTreeMap::new(), HashMap::new());
-        let mut memory = Self { map, regions, values, lost: HashMap::new() };
+        let opaque = map.regions.iter().map(|regions| regions.node).collect();
+        let mut memory = Self { map, regions, values, lost: HashMap::new(), opaque };
         for (id, value) in map.graph.values().iter() {
             if let Definition::Input(index) = value.definition {
                 let bytes = value.tensor_type.bytes() as u64;
@@ -124,7 +160,8 @@ impl<'a> Memory<'a> {
 
     /// Whether a value lies whole where an argument reads it.
     fn holds(&self, value: ValueId, argument: &Argument) -> Result<(), String> {
-        if argument.bytes == 0 {
+        let producer = self.map.graph.producer(value);
+        if argument.bytes == 0 || producer.is_some_and(|node| self.opaque.contains(&node)) {
             return Ok(());
         }
         let name = &self.map.graph.values()[value].name;
@@ -150,6 +187,46 @@ impl<'a> Memory<'a> {
         }
         if let Some(value) = value {
             self.put(value, (space, begin, end));
+        }
+    }
+
+    /// Notes everything that a part of a program may write.
+    fn write_part(&mut self, part: &Part, variant: &Variant) {
+        match part {
+            Part::Steps { first, count } => {
+                for index in *first as usize..*first as usize + *count as usize {
+                    let arguments = variant.steps[index].arguments.iter();
+                    let written = arguments.filter(|argument| argument.access != Access::Read);
+                    written.for_each(|argument| self.write(None, argument, index));
+                }
+            }
+            Part::Host(own) => {
+                for output in &own.outputs {
+                    let bytes = output.of.bytes().unwrap_or(0);
+                    let argument = Argument { slot: output.slot, bytes, access: Access::Write };
+                    self.write(None, &argument, 0);
+                }
+            }
+            Part::If(own) => {
+                own.then
+                    .iter()
+                    .chain(&own.otherwise)
+                    .for_each(|part| self.write_part(part, variant));
+            }
+            Part::Loop(own) => {
+                let mut buffers = vec![(own.number, 8), (own.count, 8)];
+                for carried in &own.carried {
+                    let all = [carried.current, carried.next, carried.result];
+                    buffers.extend(all.map(|slot| (slot, carried.bytes)));
+                }
+                let capacity = own.capacity.unwrap_or(0);
+                let collected = own.collected.iter();
+                buffers.extend(collected.map(|own| (own.all, capacity * own.bytes)));
+                for (slot, bytes) in buffers {
+                    self.write(None, &Argument { slot, bytes, access: Access::Write }, 0);
+                }
+                own.body.iter().for_each(|part| self.write_part(part, variant));
+            }
         }
     }
 

@@ -247,6 +247,13 @@ impl Verification {
                 "the largest magnitude of output '{name}' is {largest:.1e}, where errors up to atol {atol:.1e} pass end to end: set atol to a hundredth of it or less"
             ));
         }
+        let missed: Vec<&KernelCheck> = self.kernels.iter().filter(|own| !own.reached).collect();
+        if let Some(first) = missed.first().filter(|_| !self.samples.is_empty()) {
+            let (count, all, nodes) = (missed.len(), self.kernels.len(), first.nodes.join(", "));
+            self.notes.push(format!(
+                "{count} of {all} kernels were not checked, since no sample takes their branch, the first of {nodes}: give samples that do (correctness.samples)"
+            ));
+        }
         if let Some(why) = self.passes.as_ref().and_then(|passes| passes.unchecked.as_ref()) {
             self.notes.push(format!("the passes were not checked: {why}"));
         }

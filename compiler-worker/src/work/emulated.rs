@@ -133,7 +133,11 @@ impl From<EmulatorError> for Failure {
         let reason = match &error {
             E::Missing { .. } | E::Features { .. } => Reason::TargetMismatch,
             E::Artifact(_) | E::Variant { .. } | E::Code { .. } => Reason::InvalidArtifact,
-            E::Size { .. } | E::Count { .. } | E::Step { .. } => Reason::InvalidInput,
+            E::Size { .. }
+            | E::Count { .. }
+            | E::Step { .. }
+            | E::Overrun { .. }
+            | E::Host { .. } => Reason::InvalidInput,
             E::Memory { .. } => Reason::OutOfMemory,
             // The code itself crashed, or the program beside it cannot be made: neither is the user's.
             E::Ended { .. } | E::Runner(_) => Reason::CompilerError,

@@ -4,8 +4,8 @@ use crate::kernels::CompiledKernels;
 use crate::steps::StepPlan;
 use crate::{CompileError, Options};
 use hone_artifact::{
-    DataType, Inspect, KernelText, Manifest, SCHEMA_VERSION, Target, TensorInfo, Variant, Writer,
-    c_header,
+    DataType, Inspect, KernelText, Manifest, OLDEST_SCHEMA_VERSION, SCHEMA_VERSION, Target,
+    TensorInfo, Variant, Writer, c_header,
 };
 use hone_graph::Port;
 use hone_ops::Graph;
@@ -31,10 +31,14 @@ pub(crate) fn assemble(
         arena_bytes: plan.arena_bytes,
         scratch_bytes_per_thread: scratch.map(|function| function.scratch_bytes).max().unwrap_or(0),
         steps: plan.steps.clone(),
+        program: plan.program.clone(),
+        extents: plan.extents.clone(),
         recipe: Some(options.recipe()),
     };
+    // Runtimes that know no programs run what has none.
+    let is_plain = plan.program.is_empty() && plan.extents.is_empty();
     let manifest = Manifest {
-        schema_version: SCHEMA_VERSION,
+        schema_version: if is_plain { OLDEST_SCHEMA_VERSION } else { SCHEMA_VERSION },
         model_digest: format!("sha256:{}", hex(&Sha256::digest(model))),
         compiler_version: env!("CARGO_PKG_VERSION").to_string(),
         records_digest: kernels.records_digest.clone(),

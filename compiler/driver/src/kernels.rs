@@ -1,15 +1,17 @@
 //! Groups to kernels: lower, schedule, generate code. Equal programs are compiled once.
 
+use crate::host::host_function;
 use crate::schedule::{Unscheduled, schedule_all};
 use crate::{CompileError, Options};
 use blake3::{Hash, Hasher};
 use hone_codegen::{Kernel, Unit};
-use hone_graph::ValueId;
+use hone_graph::{NodeId, ValueId};
 use hone_lower::{Expressed, Lowered};
 use hone_ops::{Graph, Reshape};
-use hone_passes::Group;
-use hone_tensor::{Program, Role, Scope};
+use hone_passes::{Group, fuse};
+use hone_tensor::{Builder, Expr, Program, Role, Scope};
 use hone_tune::Scheduled;
+use hone_types::{DataType, TensorType};
 use sha2::{Digest as _, Sha256};
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -22,12 +24,42 @@ pub struct CompiledKernels {
     pub kernels: Vec<KernelInfo>,
     /// One shared object with all kernels.
     pub shared_object: Vec<u8>,
-    /// For each group that computes something: its kernel and its values.
-    pub calls: Vec<Call>,
-    /// Groups that only rename memory: the value they make, and the one it is.
-    pub aliases: Vec<(ValueId, ValueId)>,
+    /// What calls which kernel.
+    pub graph: LoweredGraph,
     /// `sha256:` of the recorded schedules that were used; `None` where none was.
     pub records_digest: Option<String>,
+}
+
+/// A graph's groups and what they became.
+#[derive(Debug)]
+pub struct LoweredGraph {
+    /// The graph's groups, in order.
+    pub groups: Vec<Group>,
+    /// For each group that computes something: its kernel and its values, or the graphs inside of its node.
+    pub items: Vec<LoweredItem>,
+    /// Groups that only rename memory: the value they make, and the one it is.
+    pub aliases: Vec<(ValueId, ValueId)>,
+}
+
+impl LoweredGraph {
+    /// Every call, those of graphs inside of nodes too, in the order of the steps.
+    pub fn calls(&self) -> Vec<&Call> {
+        let calls = self.items.iter().flat_map(|item| match item {
+            LoweredItem::Call(call) => vec![call],
+            LoweredItem::Regions(_, graphs) => graphs.iter().flat_map(Self::calls).collect(),
+        });
+        calls.collect()
+    }
+}
+
+/// What a group that computes something became.
+#[derive(Debug)]
+pub enum LoweredItem {
+    /// A call of a kernel.
+    Call(Call),
+    /// A node with graphs inside: each of them, in the operation's order; or one that the runtime computes itself,
+    /// without any.
+    Regions(NodeId, Vec<LoweredGraph>),
 }
 
 /// A distinct kernel: one scheduled program, which may be several functions run in turn.
@@ -68,12 +100,11 @@ pub(crate) type Edit<'a> = &'a mut dyn FnMut(usize, &mut Program);
 /// Lowers, schedules and compiles every group. `lap` is told the name of each finished stage.
 pub(crate) fn compile_kernels(
     graph: &Graph,
-    groups: &[Group],
     options: &Options,
     edit: Edit<'_>,
     lap: &mut dyn FnMut(&'static str),
 ) -> Result<CompiledKernels, CompileError> {
-    let Lowering { programs, calls, aliases, .. } = lower_groups(graph, groups)?;
+    let (lowered, programs) = lower_groups(graph)?;
     lap("lower");
     let scheduled = schedule_all(&programs, options)?;
     let records_digest = records_digest(&scheduled);
@@ -102,7 +133,7 @@ pub(crate) fn compile_kernels(
     for (kernel, object) in kernels.iter_mut().zip(objects) {
         kernel.functions = object.kernels;
     }
-    Ok(CompiledKernels { kernels, shared_object, calls, aliases, records_digest })
+    Ok(CompiledKernels { kernels, shared_object, graph: lowered, records_digest })
 }
 
 /// The digest of the recorded schedules that were used, in the order of the kernels.
@@ -123,39 +154,45 @@ fn records_digest(scheduled: &[Scheduled]) -> Option<String> {
 const LITERAL_VARIANTS: usize = 32;
 
 /// Lowers groups one after another.
-pub(crate) struct Lowering<'a> {
-    graph: &'a Graph,
+#[derive(Default)]
+struct Lowering {
     /// Number of each program, by digest.
     distinct: HashMap<Hash, usize>,
     /// Digests of the scalar constants that came with a program, by digest of the program before they
     /// became literals.
     literals: HashMap<Hash, HashSet<Hash>>,
-    pub(crate) programs: Vec<Unscheduled>,
-    pub(crate) calls: Vec<Call>,
-    pub(crate) aliases: Vec<(ValueId, ValueId)>,
+    programs: Vec<Unscheduled>,
 }
 
-impl<'a> Lowering<'a> {
-    fn new(graph: &'a Graph) -> Self {
-        Self {
-            graph,
-            distinct: HashMap::new(),
-            literals: HashMap::new(),
-            programs: Vec::new(),
-            calls: Vec::new(),
-            aliases: Vec::new(),
+impl Lowering {
+    fn graph(&mut self, graph: &Graph) -> Result<LoweredGraph, CompileError> {
+        let groups = fuse(graph);
+        let (mut items, mut aliases) = (Vec::new(), Vec::new());
+        for (number, group) in groups.iter().enumerate() {
+            let regions = group.nodes.first().map(|node| graph.nodes()[*node].operation.regions());
+            let by_runtime = group
+                .nodes
+                .first()
+                .is_some_and(|node| host_function(&graph.nodes()[*node].operation).is_some());
+            match regions.filter(|regions| !regions.is_empty() || by_runtime) {
+                Some(regions) => {
+                    let regions = regions.into_iter().map(|region| self.graph(region));
+                    let regions = regions.collect::<Result<_, _>>()?;
+                    items.push(LoweredItem::Regions(group.nodes[0], regions));
+                }
+                None => match alias(graph, group) {
+                    Some(alias) => aliases.push(alias),
+                    None => items.push(LoweredItem::Call(self.group(graph, number, group)?)),
+                },
+            }
         }
+        Ok(LoweredGraph { groups, items, aliases })
     }
 
-    fn group(&mut self, number: usize, group: &Group) -> Result<(), CompileError> {
-        let graph = self.graph;
-        if let Some(alias) = alias(graph, group) {
-            self.aliases.push(alias);
-            return Ok(());
-        }
+    fn group(&mut self, graph: &Graph, number: usize, group: &Group) -> Result<Call, CompileError> {
         let last = &graph.nodes()[*group.nodes.last().unwrap_or(&group.nodes[0])];
         let expressed = Expressed::new(graph, &group.nodes, &last.outputs)?;
-        let Lowered { program, parameters } = match self.is_worth_literals(&expressed) {
+        let Lowered { program, parameters } = match self.is_worth_literals(graph, &expressed) {
             true => expressed.with_literals(graph),
             false => expressed.with_parameters(),
         };
@@ -169,13 +206,12 @@ impl<'a> Lowering<'a> {
         };
         let inputs = parameters.len() - last.outputs.len();
         let flops = group_flops(graph, group);
-        self.calls.push(Call { kernel, group: number, parameters, inputs, nodes, flops });
-        Ok(())
+        Ok(Call { kernel, group: number, parameters, inputs, nodes, flops })
     }
 
     /// Whether a program gets its scalar constants as literals.
-    fn is_worth_literals(&mut self, expressed: &Expressed) -> bool {
-        let literals = expressed.literals(self.graph);
+    fn is_worth_literals(&mut self, graph: &Graph, expressed: &Expressed) -> bool {
+        let literals = expressed.literals(graph);
         if literals.is_empty() {
             return true;
         }
@@ -188,15 +224,27 @@ impl<'a> Lowering<'a> {
     }
 }
 
-/// Lowers every group; equal programs count as one kernel.
-pub(crate) fn lower_groups<'a>(
-    graph: &'a Graph,
-    groups: &[Group],
-) -> Result<Lowering<'a>, CompileError> {
-    let mut lowering = Lowering::new(graph);
-    let mut numbered = groups.iter().enumerate();
-    numbered.try_for_each(|(number, group)| lowering.group(number, group))?;
-    Ok(lowering)
+/// Lowers every group of a graph and of the graphs inside of its nodes, and gives the programs of the kernels;
+/// equal programs count as one kernel.
+pub(crate) fn lower_groups(
+    graph: &Graph,
+) -> Result<(LoweredGraph, Vec<Unscheduled>), CompileError> {
+    let mut lowering = Lowering::default();
+    let lowered = lowering.graph(graph)?;
+    if lowering.programs.is_empty() {
+        lowering.programs.push(Unscheduled { program: copy(), nodes: String::new() });
+    }
+    Ok((lowered, lowering.programs))
+}
+
+/// The kernel of a model that the runtime computes alone: nothing calls it, but code cannot be linked of nothing.
+fn copy() -> Program {
+    let mut builder = Builder::new();
+    let one = TensorType::new(DataType::F32, [1]);
+    let input = builder.input("p0", &one);
+    let output = builder.map("copy", &one, |point| Expr::Load(input, point.to_vec()));
+    builder.output(output);
+    builder.finish()
 }
 
 /// What the symbols of a kernel's functions begin with.

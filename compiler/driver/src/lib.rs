@@ -3,10 +3,12 @@
 
 mod artifact;
 mod error;
+mod host;
 mod kernels;
 mod lift;
 mod options;
 mod pipeline;
+mod plan_regions;
 mod schedule;
 mod step_map;
 mod steps;
@@ -27,12 +29,12 @@ pub use hone_ops::{EvaluateError, Evaluation, Graph, Op, evaluate};
 pub use hone_passes::PassError;
 pub use hone_tune::{Choice, Machine as TuningMachine, Prescription};
 pub use hone_types::{DataType, Id, Tensor, TensorType};
-pub use kernels::{CompiledKernels, KernelInfo};
+pub use kernels::{CompiledKernels, KernelInfo, LoweredGraph, LoweredItem};
 pub use lift::{LiftError, lift, lift_tensor, rounds_to_integers, same_structure};
 pub use options::{Options, SchedulePolicy};
 pub use pipeline::{
     Compiled, Statistics, compile, compile_edited, compile_graph, import, narrow_nodes, prepare,
     prepare_exactly,
 };
-pub use step_map::{MappedCall, StepMap, StepMapError, map_steps};
+pub use step_map::{MappedCall, MappedRegions, StepMap, StepMapError, map_steps};
 pub use tuning::{Trial, TrialArtifact, TuningTask, trial_artifact, tuning_tasks};

@@ -7,7 +7,7 @@
 //! differently for each kind of use, which leaves no ties; whole numbers and powers of two stay, with them
 //! arithmetic is exact.
 
-use hone_graph::{Definition, InferError, Node, Operation, ValueId};
+use hone_graph::{Definition, InferError, Node, Operation, OutputExtent, ValueId};
 use hone_ops::{Cast, Graph, Op, Unary, UnaryFunction};
 use hone_types::{DataType, Id, Tensor, TensorError, TensorType};
 use std::collections::HashMap;
@@ -38,7 +38,9 @@ pub fn rounds_to_integers(graph: &Graph) -> bool {
         let cast = node.operation.downcast::<Cast>();
         let narrow = cast.is_some_and(|cast| cast.to.is_integer() && cast.to.bytes() <= 2);
         let round = node.operation.downcast::<Unary>();
-        is_float && (narrow || round.is_some_and(|unary| unary.function == UnaryFunction::Round))
+        let inside = node.operation.regions().into_iter().any(rounds_to_integers);
+        let rounds = round.is_some_and(|unary| unary.function == UnaryFunction::Round);
+        inside || (is_float && (narrow || rounds))
     })
 }
 
@@ -73,7 +75,7 @@ pub fn lift(graph: &Graph) -> Result<Graph, LiftError> {
             });
         }
         let outputs = lifted
-            .add_node(&node.name, lifted_operation(node), &inputs)
+            .add_node(&node.name, lifted_with_regions(node)?, &inputs)
             .map_err(|source| LiftError::Node { node: node.name.clone(), source })?;
         values.extend(node.outputs.iter().copied().zip(outputs));
     }
@@ -84,7 +86,20 @@ pub fn lift(graph: &Graph) -> Result<Graph, LiftError> {
         };
         lifted.add_output(&port.name, value);
     }
+    for extent in graph.extents() {
+        let value = match graph.constant(extent.value) {
+            Some(tensor) => lifted.add_constant("extent", tensor.clone()),
+            None => values[&extent.value],
+        };
+        lifted.add_extent(OutputExtent { value, ..*extent });
+    }
     Ok(lifted)
+}
+
+/// A node's operation for lifted operands, its regions lifted too.
+fn lifted_with_regions(node: &Node<Op>) -> Result<Op, LiftError> {
+    let regions = node.operation.regions().into_iter().map(lift).collect::<Result<_, _>>()?;
+    Ok(node.operation.with_regions(regions).unwrap_or_else(|| lifted_operation(node)))
 }
 
 /// A tensor with `f32` elements as `f64`; others as they are.
@@ -107,7 +122,16 @@ pub fn same_structure(graph: &Graph, lifted: &Graph) -> Result<(), String> {
     }
     for ((_, node), (_, other)) in graph.nodes().iter().zip(lifted.nodes().iter()) {
         let differs = |what: &str| Err(format!("node '{}' has {what}", node.name));
-        if lifted_operation(node) != other.operation || node.inputs.len() != other.inputs.len() {
+        let (regions, others) = (node.operation.regions(), other.operation.regions());
+        let same = match regions.is_empty() {
+            true => lifted_operation(node) == other.operation,
+            false => {
+                let pairs = regions.iter().zip(&others);
+                regions.len() == others.len()
+                    && pairs.clone().all(|(a, b)| same_structure(a, b).is_ok())
+            }
+        };
+        if !same || node.inputs.len() != other.inputs.len() {
             return differs("another operation");
         }
         for (input, other) in node.inputs.iter().zip(&other.inputs) {

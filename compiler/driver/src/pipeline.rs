@@ -9,7 +9,7 @@ use hone_graph::Node;
 use hone_import::{ImportOptions, Imported};
 use hone_ops::{FusionClass, Graph, Op};
 use hone_passes as passes;
-use hone_passes::{LayoutOptions, PassError, Speeds, fuse};
+use hone_passes::{LayoutOptions, PassError, Speeds, over_regions};
 use hone_tensor::Program;
 use hone_types::DataType;
 use std::collections::HashSet;
@@ -52,7 +52,7 @@ pub struct Statistics {
 pub fn import(model: &[u8], options: &ImportOptions) -> Result<Imported, CompileError> {
     let imported = hone_import::import(model, options)?;
     let pass = "extend_precision";
-    let graph = passes::extend_precision(&imported.graph)
+    let graph = passes::over_regions(&imported.graph, &passes::extend_precision)
         .map_err(|source| CompileError::Pass { pass, source })?;
     graph.verify().map_err(|source| CompileError::Verify { pass, source: Box::new(source) })?;
     Ok(Imported { graph, ..imported })
@@ -100,8 +100,7 @@ fn compile_from(
 ) -> Result<Compiled, CompileError> {
     let graph = prepare(&reference, options)?;
     clock.lap("passes");
-    let groups = fuse(&graph);
-    let kernels = compile_kernels(&graph, &groups, options, edit, &mut |stage| clock.lap(stage))?;
+    let kernels = compile_kernels(&graph, options, edit, &mut |stage| clock.lap(stage))?;
     let plan = plan_steps(&graph, &kernels);
     clock.lap("memory plan");
     let artifact = assemble(model, &graph, &kernels, &plan, options)?;
@@ -119,7 +118,7 @@ fn compile_from(
     Ok(Compiled { artifact, reference, statistics })
 }
 
-/// Runs the passes in order, checking the graph after each.
+/// Runs the passes in order, each over the regions of nodes too, checking the graph after each.
 pub fn prepare(graph: &Graph, options: &Options) -> Result<Graph, CompileError> {
     let exact = prepare_exactly(graph, options, DataType::F32, &mut |_, _| {})?;
     match options.precision {
@@ -127,7 +126,8 @@ pub fn prepare(graph: &Graph, options: &Options) -> Result<Graph, CompileError> 
         precision => {
             let names: HashSet<&str> = options.wide.iter().map(String::as_str).collect();
             let wide = |node: &Node<Op>| names.contains(node.name.as_str());
-            checked("narrow", passes::narrow(&exact, precision, &wide))
+            let narrow = |graph: &Graph| passes::narrow(graph, precision, &wide);
+            checked("narrow", over_regions(&exact, &narrow))
         }
     }
 }
@@ -175,7 +175,7 @@ pub fn prepare_exactly(
     ];
     let mut graph = graph.clone();
     for (pass, run) in list {
-        graph = checked(pass, run(&graph))?;
+        graph = checked(pass, over_regions(&graph, run))?;
         observe(pass, &graph);
     }
     Ok(graph)

@@ -1,13 +1,12 @@
 //! What the buffers of an artifact's steps hold: passes, fusion and lowering are done again, without
 //! making code, and laid beside the step table.
 
-use crate::kernels::{Call, Lowering, lower_groups, symbol_stem};
-use crate::storage::Storage;
+use crate::kernels::{Call, LoweredGraph, LoweredItem, lower_groups, symbol_stem};
+use crate::storage::Roots;
 use crate::{CompileError, Options, prepare};
 use hone_artifact::{Access, Step};
 use hone_graph::{NodeId, ValueId};
 use hone_ops::Graph;
-use hone_passes::fuse;
 use std::ops::Range;
 use thiserror::Error;
 
@@ -16,11 +15,24 @@ use thiserror::Error;
 pub struct StepMap {
     /// The graph after all passes.
     pub graph: Graph,
-    /// The kernel calls in order; their steps cover the step table.
+    /// The kernel calls in order; their steps and those of the regions cover the step table.
     pub calls: Vec<MappedCall>,
+    /// Nodes with graphs inside, in order.
+    pub regions: Vec<MappedRegions>,
     /// For each value of the graph, by index, the one whose memory it is: itself, unless it only gives
     /// another shape to it.
     pub roots: Vec<ValueId>,
+}
+
+/// A node with graphs inside, or one without any that the runtime computes itself.
+#[derive(Debug)]
+pub struct MappedRegions {
+    /// The node.
+    pub node: NodeId,
+    /// How many of the calls come before it.
+    pub calls_before: usize,
+    /// Each of its graphs, in the operation's order.
+    pub graphs: Vec<StepMap>,
 }
 
 /// One call of a kernel.
@@ -63,24 +75,47 @@ pub fn map_steps(
     steps: &[Step],
 ) -> Result<StepMap, StepMapError> {
     let graph = prepare(imported, options)?;
-    let groups = fuse(&graph);
-    let Lowering { calls, aliases, .. } = lower_groups(&graph, &groups)?;
-    let storage = Storage::new(&graph, &aliases);
-    let roots = graph.values().ids().map(|value| storage.root(value)).collect();
-    let mut mapped = Vec::with_capacity(calls.len());
+    let (lowered, _) = lower_groups(&graph)?;
     let mut next = 0;
-    for call in calls {
-        let range = steps_of(&call, steps, next)?;
-        check_arguments(&graph, &call, &steps[next], next)?;
-        next = range.end;
-        let nodes = groups[call.group].nodes.clone();
-        let Call { parameters, inputs, .. } = call;
-        mapped.push(MappedCall { steps: range, nodes, parameters, inputs });
-    }
+    let map = map_graph(graph, lowered, steps, &mut next)?;
     match steps.get(next) {
-        None => Ok(StepMap { graph, calls: mapped, roots }),
+        None => Ok(map),
         Some(extra) => Err(differs(next, "the end", &extra.kernel)),
     }
+}
+
+/// Lays the steps from `next` on beside a graph, and moves `next` behind them.
+fn map_graph(
+    graph: Graph,
+    lowered: LoweredGraph,
+    steps: &[Step],
+    next: &mut usize,
+) -> Result<StepMap, StepMapError> {
+    let LoweredGraph { groups, items, aliases } = lowered;
+    let found = Roots::new(&aliases);
+    let roots = graph.values().ids().map(|value| found.of(value)).collect();
+    let mut map = StepMap { graph, calls: Vec::new(), regions: Vec::new(), roots };
+    for item in items {
+        match item {
+            LoweredItem::Call(call) => {
+                let range = steps_of(&call, steps, *next)?;
+                check_arguments(&map.graph, &call, &steps[*next], *next)?;
+                *next = range.end;
+                let nodes = groups[call.group].nodes.clone();
+                let Call { parameters, inputs, .. } = call;
+                map.calls.push(MappedCall { steps: range, nodes, parameters, inputs });
+            }
+            LoweredItem::Regions(node, lowered) => {
+                let inside = map.graph.nodes()[node].operation.regions().into_iter().cloned();
+                let inside: Vec<Graph> = inside.collect();
+                let graphs = inside.into_iter().zip(lowered);
+                let graphs = graphs.map(|(graph, lowered)| map_graph(graph, lowered, steps, next));
+                let graphs = graphs.collect::<Result<_, _>>()?;
+                map.regions.push(MappedRegions { node, calls_before: map.calls.len(), graphs });
+            }
+        }
+    }
+    Ok(map)
 }
 
 /// The steps of a call, which begin at `first`.

@@ -1,9 +1,13 @@
 //! The step table: which kernel runs when, on which memory.
+//!
+//! Values of all graphs, those inside of nodes too, get their memory in one walk in the order of the steps. Time is
+//! counted in calls. What a branch computes for itself is not alive while the other one runs, so temporaries of both
+//! share their place; what a loop reads again lives until its end ([`crate::plan_regions`]).
 
-use crate::kernels::{Call, CompiledKernels};
-use crate::storage::{Home, Storage};
-use hone_artifact::{Access, Argument, BUFFER_ALIGNMENT, Slot, Step};
-use hone_graph::ValueId;
+use crate::kernels::{Call, CompiledKernels, LoweredGraph, LoweredItem};
+use crate::storage::{Home, Roots};
+use hone_artifact::{Access, Argument, BUFFER_ALIGNMENT, OutputExtent, Part, Slot, Step};
+use hone_graph::{Definition, ValueId};
 use hone_ops::Graph;
 use hone_passes::{Lifetime, plan_memory};
 use hone_tensor::Role;
@@ -13,6 +17,9 @@ use std::collections::HashMap;
 /// Steps with their memory.
 pub(crate) struct StepPlan {
     pub(crate) steps: Vec<Step>,
+    /// Empty where the steps run one after another.
+    pub(crate) program: Vec<Part>,
+    pub(crate) extents: Vec<OutputExtent>,
     pub(crate) weights: Vec<u8>,
     pub(crate) arena_bytes: u64,
     pub(crate) arena_lower_bound: u64,
@@ -20,75 +27,193 @@ pub(crate) struct StepPlan {
 
 /// An argument before the arena is laid out.
 struct Operand {
-    memory: Memory,
+    home: Home,
     bytes: u64,
     access: Access,
 }
 
-/// Memory before the arena is laid out.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum Memory {
-    Home(Home),
-    /// A temporary of a call: the call's number and the temporary's.
-    Temporary(usize, usize),
-}
-
 /// Lays out arena and weights, and lists the steps.
 pub(crate) fn plan_steps(graph: &Graph, kernels: &CompiledKernels) -> StepPlan {
-    let storage = Storage::new(graph, &kernels.aliases);
-    let operands: Vec<Vec<Operand>> = kernels
-        .calls
-        .iter()
-        .enumerate()
-        .map(|(number, call)| operands(graph, kernels, &storage, number, call))
-        .collect();
-    let arena = ArenaPlan::new(&operands);
-    let weights = Weights::new(graph, &operands);
-    let mut steps = Vec::new();
-    for (call, operands) in kernels.calls.iter().zip(&operands) {
-        let arguments: Vec<Argument> = operands
-            .iter()
-            .map(|operand| Argument {
-                slot: slot(operand.memory, &arena, &weights),
-                bytes: operand.bytes,
-                access: operand.access,
-            })
-            .collect();
-        steps.extend(call_steps(kernels, call, &arguments));
+    let mut planner = Planner::new(kernels);
+    let inputs: Vec<Home> = (0..graph.inputs().len()).map(Home::Input).collect();
+    let outputs: Vec<Home> = (0..graph.outputs().len()).map(Home::Output).collect();
+    let mut frame = Frame::new(graph, &kernels.graph, &inputs, &outputs);
+    let mut program = planner.graph(&mut frame);
+    let mut extents = Vec::new();
+    for extent in graph.extents() {
+        let home = planner.home(&mut frame, extent.value);
+        planner.touch(home, planner.time);
+        let (output, axis) = (extent.output as u32, extent.axis as u32);
+        extents.push(OutputExtent { output, axis, slot: planner.slot(home) });
     }
-    StepPlan {
-        steps,
-        weights: weights.bytes,
-        arena_bytes: arena.bytes,
-        arena_lower_bound: arena.lower_bound,
+    if let [Part::Steps { .. }] | [] = program[..] {
+        program.clear();
+    }
+    planner.finish(program, extents)
+}
+
+/// One graph while its values get their memory.
+pub(crate) struct Frame<'a> {
+    pub(crate) graph: &'a Graph,
+    lowered: &'a LoweredGraph,
+    roots: Roots,
+    homes: HashMap<ValueId, Home>,
+}
+
+impl<'a> Frame<'a> {
+    /// A graph whose inputs and outputs lie where it is said; each output has memory of its own.
+    pub(crate) fn new(
+        graph: &'a Graph,
+        lowered: &'a LoweredGraph,
+        inputs: &[Home],
+        outputs: &[Home],
+    ) -> Self {
+        let roots = Roots::new(&lowered.aliases);
+        let given = graph.inputs().iter().zip(inputs).chain(graph.outputs().iter().zip(outputs));
+        let homes = given.map(|(port, home)| (roots.of(port.value), *home)).collect();
+        Self { graph, lowered, roots, homes }
     }
 }
 
-fn operands(
-    graph: &Graph,
-    kernels: &CompiledKernels,
-    storage: &Storage,
-    number: usize,
-    call: &Call,
-) -> Vec<Operand> {
-    let kernel = &kernels.kernels[call.kernel];
-    let buffers = kernel.program.parameters();
-    let parameters = call.parameters.iter().zip(buffers).map(|(value, buffer)| Operand {
-        memory: Memory::Home(storage.home(*value)),
-        bytes: graph.tensor_type(*value).bytes() as u64,
-        access: match kernel.program.buffers[buffer].role {
-            Role::Input(_) => Access::Read,
-            // A kernel of several functions reads back what an earlier one wrote.
-            Role::Output(_) if kernel.functions.len() > 1 => Access::ReadWrite,
-            Role::Output(_) | Role::Temporary => Access::Write,
-        },
-    });
-    let temporaries = kernel.temporaries().into_iter().enumerate().map(|(place, bytes)| Operand {
-        memory: Memory::Temporary(number, place),
-        bytes,
-        access: Access::ReadWrite,
-    });
-    parameters.chain(temporaries).collect()
+/// The walk; see the head of this file.
+pub(crate) struct Planner<'a> {
+    kernels: &'a CompiledKernels,
+    buffers: Vec<Lifetime>,
+    weights: Weights,
+    calls: Vec<(&'a Call, Vec<Operand>)>,
+    /// Steps of the calls so far.
+    steps: usize,
+    /// Now.
+    pub(crate) time: usize,
+}
+
+impl<'a> Planner<'a> {
+    fn new(kernels: &'a CompiledKernels) -> Self {
+        let (buffers, weights) = (Vec::new(), Weights::default());
+        Self { kernels, buffers, weights, calls: Vec::new(), steps: 0, time: 0 }
+    }
+
+    /// Gives the values of a graph their memory; returns what runs. Slots in the arena have the number of their
+    /// buffer in place of an offset.
+    pub(crate) fn graph(&mut self, frame: &mut Frame<'a>) -> Vec<Part> {
+        let mut parts = Vec::new();
+        for item in &frame.lowered.items {
+            match item {
+                LoweredItem::Regions(node, regions) => {
+                    parts.push(self.regions(frame, *node, regions));
+                }
+                LoweredItem::Call(call) => {
+                    let operands = self.operands(frame, call);
+                    let (first, added) =
+                        (self.steps, self.kernels.kernels[call.kernel].functions.len());
+                    self.calls.push((call, operands));
+                    self.steps += added;
+                    self.time += 1;
+                    match parts.last_mut() {
+                        Some(Part::Steps { count, .. }) => *count += added as u32,
+                        _ => parts.push(Part::Steps { first: first as u32, count: added as u32 }),
+                    }
+                }
+            }
+        }
+        parts
+    }
+
+    fn operands(&mut self, frame: &mut Frame<'a>, call: &Call) -> Vec<Operand> {
+        let kernel = &self.kernels.kernels[call.kernel];
+        let mut operands = Vec::new();
+        for (value, buffer) in call.parameters.iter().zip(kernel.program.parameters()) {
+            let home = self.home(frame, *value);
+            self.touch(home, self.time);
+            let access = match kernel.program.buffers[buffer].role {
+                Role::Input(_) => Access::Read,
+                // A kernel of several functions reads back what an earlier one wrote.
+                Role::Output(_) if kernel.functions.len() > 1 => Access::ReadWrite,
+                Role::Output(_) | Role::Temporary => Access::Write,
+            };
+            let bytes = frame.graph.tensor_type(*value).bytes() as u64;
+            operands.push(Operand { home, bytes, access });
+        }
+        for bytes in kernel.temporaries() {
+            let home = self.buffer(bytes);
+            self.touch(home, self.time);
+            operands.push(Operand { home, bytes, access: Access::ReadWrite });
+        }
+        operands
+    }
+
+    /// Where a value lies.
+    pub(crate) fn home(&mut self, frame: &mut Frame<'_>, value: ValueId) -> Home {
+        let root = frame.roots.of(value);
+        if let Some(home) = frame.homes.get(&root) {
+            return *home;
+        }
+        let home = match &frame.graph.values()[root].definition {
+            Definition::Constant(tensor) => Home::Weight(self.weights.place(tensor.bytes())),
+            _ => self.buffer(frame.graph.tensor_type(root).bytes() as u64),
+        };
+        frame.homes.insert(root, home);
+        home
+    }
+
+    /// A new buffer in the arena, alive at no time yet.
+    pub(crate) fn buffer(&mut self, bytes: u64) -> Home {
+        self.buffers.push(Lifetime { bytes, first: usize::MAX, last: 0 });
+        Home::Arena(self.buffers.len() - 1)
+    }
+
+    /// Says that memory is in use at a time.
+    pub(crate) fn touch(&mut self, home: Home, time: usize) {
+        if let Home::Arena(buffer) = home {
+            let life = &mut self.buffers[buffer];
+            (life.first, life.last) = (life.first.min(time), life.last.max(time));
+        }
+    }
+
+    /// The slot of some memory, before the arena is laid out.
+    pub(crate) fn slot(&self, home: Home) -> Slot {
+        match home {
+            Home::Input(place) => Slot::Input { index: place as u32, offset: 0 },
+            Home::Output(place) => Slot::Output { index: place as u32, offset: 0 },
+            Home::Weight(offset) => Slot::Weight { offset },
+            Home::Arena(buffer) => Slot::Arena { offset: buffer as u64 },
+        }
+    }
+
+    /// Lays out the arena.
+    fn finish(mut self, mut program: Vec<Part>, mut extents: Vec<OutputExtent>) -> StepPlan {
+        for life in self.buffers.iter_mut().filter(|life| life.first > life.last) {
+            (life.first, life.last) = (0, 0);
+        }
+        let arena = plan_memory(&self.buffers, BUFFER_ALIGNMENT);
+        let place = |slot: &mut Slot| {
+            if let Slot::Arena { offset } = slot {
+                *offset = arena.offsets[*offset as usize];
+            }
+        };
+        crate::plan_regions::each_slot(&mut program, &place);
+        extents.iter_mut().for_each(|extent| place(&mut extent.slot));
+        let mut steps = Vec::new();
+        for (call, operands) in &self.calls {
+            let arguments: Vec<Argument> = operands
+                .iter()
+                .map(|operand| {
+                    let mut slot = self.slot(operand.home);
+                    place(&mut slot);
+                    Argument { slot, bytes: operand.bytes, access: operand.access }
+                })
+                .collect();
+            steps.extend(call_steps(self.kernels, call, &arguments));
+        }
+        StepPlan {
+            steps,
+            program,
+            extents,
+            weights: self.weights.bytes,
+            arena_bytes: arena.bytes,
+            arena_lower_bound: arena.lower_bound,
+        }
+    }
 }
 
 /// One step for each of the kernel's functions.
@@ -116,74 +241,23 @@ fn call_steps(kernels: &CompiledKernels, call: &Call, arguments: &[Argument]) ->
     steps.collect()
 }
 
-fn slot(memory: Memory, arena: &ArenaPlan, weights: &Weights) -> Slot {
-    match memory {
-        Memory::Home(Home::Input(place)) => Slot::Input { index: place as u32, offset: 0 },
-        Memory::Home(Home::Output(place)) => Slot::Output { index: place as u32, offset: 0 },
-        Memory::Home(Home::Weight(value)) => Slot::Weight { offset: weights.offsets[&value] },
-        Memory::Home(Home::Arena(_)) | Memory::Temporary(..) => {
-            Slot::Arena { offset: arena.offsets[&memory] }
-        }
-    }
-}
-
-/// Offsets of everything that lives in the arena.
-struct ArenaPlan {
-    offsets: HashMap<Memory, u64>,
-    bytes: u64,
-    lower_bound: u64,
-}
-
-impl ArenaPlan {
-    fn new(operands: &[Vec<Operand>]) -> Self {
-        let mut order: Vec<Memory> = Vec::new();
-        let mut lives: HashMap<Memory, Lifetime> = HashMap::new();
-        for (number, operands) in operands.iter().enumerate() {
-            for Operand { memory, bytes, .. } in operands {
-                if !matches!(memory, Memory::Home(Home::Arena(_)) | Memory::Temporary(..)) {
-                    continue;
-                }
-                let life = lives.entry(*memory).or_insert_with(|| {
-                    order.push(*memory);
-                    Lifetime { bytes: *bytes, first: number, last: number }
-                });
-                life.last = number;
-                life.bytes = life.bytes.max(*bytes);
-            }
-        }
-        let lifetimes: Vec<Lifetime> = order.iter().map(|memory| lives[memory]).collect();
-        let plan = plan_memory(&lifetimes, BUFFER_ALIGNMENT);
-        let offsets = order.into_iter().zip(plan.offsets).collect();
-        Self { offsets, bytes: plan.bytes, lower_bound: plan.lower_bound }
-    }
-}
-
-/// The packed weights and where each constant lies; equal constants lie once.
+/// The packed weights; equal constants lie once.
+#[derive(Default)]
 struct Weights {
-    offsets: HashMap<ValueId, u64>,
+    by_content: HashMap<[u8; 32], u64>,
     bytes: Vec<u8>,
 }
 
 impl Weights {
-    fn new(graph: &Graph, operands: &[Vec<Operand>]) -> Self {
-        let mut weights = Self { offsets: HashMap::new(), bytes: Vec::new() };
-        let mut by_content: HashMap<[u8; 32], u64> = HashMap::new();
-        for operand in operands.iter().flatten() {
-            let Memory::Home(Home::Weight(value)) = operand.memory else { continue };
-            let Some(tensor) = graph.constant(value) else { continue };
-            if weights.offsets.contains_key(&value) {
-                continue;
-            }
-            let content = *blake3::hash(tensor.bytes()).as_bytes();
-            let bytes = &mut weights.bytes;
-            let offset = *by_content.entry(content).or_insert_with(|| {
-                bytes.resize(bytes.len().next_multiple_of(BUFFER_ALIGNMENT as usize), 0);
-                let offset = bytes.len() as u64;
-                bytes.extend_from_slice(tensor.bytes());
-                offset
-            });
-            weights.offsets.insert(value, offset);
-        }
-        weights
+    /// Where a constant lies.
+    fn place(&mut self, constant: &[u8]) -> u64 {
+        let content = *blake3::hash(constant).as_bytes();
+        let bytes = &mut self.bytes;
+        *self.by_content.entry(content).or_insert_with(|| {
+            bytes.resize(bytes.len().next_multiple_of(BUFFER_ALIGNMENT as usize), 0);
+            let offset = bytes.len() as u64;
+            bytes.extend_from_slice(constant);
+            offset
+        })
     }
 }

@@ -2,7 +2,7 @@
 //! measure. The search itself is `hone-search`.
 
 use crate::artifact::manifest_target;
-use crate::kernels::{Call, Lowering, lower_groups};
+use crate::kernels::lower_groups;
 use crate::schedule::{machine_of, prescribed};
 use crate::{CompileError, Options, prepare};
 use hone_artifact::{
@@ -11,7 +11,6 @@ use hone_artifact::{
 };
 use hone_codegen::{Kernel, Unit};
 use hone_ops::Graph;
-use hone_passes::fuse;
 use hone_schedule::ScheduleError;
 use hone_tensor::{Builder, Expr, Program, Role, Scope};
 use hone_tune::{Machine, Prescription, min_tasks_per_thread, structural_digest};
@@ -40,8 +39,7 @@ pub fn tuning_tasks(
     options: &Options,
 ) -> Result<(Vec<TuningTask>, Machine), CompileError> {
     let graph = prepare(imported, options)?;
-    let groups = fuse(&graph);
-    let Lowering { calls, programs, .. } = lower_groups(&graph, &groups)?;
+    let (lowered, programs) = lower_groups(&graph)?;
     let mut tasks: Vec<TuningTask> = Vec::new();
     let mut places: HashMap<String, usize> = HashMap::new();
     let mut of_kernel = Vec::with_capacity(programs.len());
@@ -60,9 +58,11 @@ pub fn tuning_tasks(
         tasks[place].kernels.push(kernel);
         of_kernel.push(place);
     }
-    for Call { kernel, .. } in calls {
-        tasks[of_kernel[kernel]].uses += 1;
+    for call in lowered.calls() {
+        tasks[of_kernel[call.kernel]].uses += 1;
     }
+    // A model without a kernel of its own has one that nothing calls.
+    tasks.retain(|task| task.uses > 0);
     Ok((tasks, machine_of(&options.target)))
 }
 
@@ -272,6 +272,8 @@ impl Table {
             arena_bytes: self.arena_bytes,
             scratch_bytes_per_thread: scratch,
             steps: self.steps,
+            program: Vec::new(),
+            extents: Vec::new(),
             recipe: None,
         };
         let manifest = Manifest {

@@ -58,6 +58,18 @@ pub struct Port {
     pub value: ValueId,
 }
 
+/// What is decided at run time of an output's shape. The output's type has the most that the axis may be; its
+/// first elements are those of the actual shape, row-major, and all behind them are zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutputExtent {
+    /// The output's place among the outputs.
+    pub output: usize,
+    /// The axis.
+    pub axis: usize,
+    /// The actual extent: a scalar of `i64`, between 0 and what the output's type says.
+    pub value: ValueId,
+}
+
 /// A model: see the crate's head for what always holds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Graph<O> {
@@ -65,11 +77,18 @@ pub struct Graph<O> {
     nodes: Table<NodeId, Node<O>>,
     inputs: Vec<Port>,
     outputs: Vec<Port>,
+    extents: Vec<OutputExtent>,
 }
 
 impl<O> Default for Graph<O> {
     fn default() -> Self {
-        Self { values: Table::new(), nodes: Table::new(), inputs: Vec::new(), outputs: Vec::new() }
+        Self {
+            values: Table::new(),
+            nodes: Table::new(),
+            inputs: Vec::new(),
+            outputs: Vec::new(),
+            extents: Vec::new(),
+        }
     }
 }
 
@@ -97,6 +116,11 @@ impl<O> Graph<O> {
     /// Outputs in the model's order.
     pub fn outputs(&self) -> &[Port] {
         &self.outputs
+    }
+
+    /// Axes of outputs whose extent is decided at run time.
+    pub fn extents(&self) -> &[OutputExtent] {
+        &self.extents
     }
 
     /// Type of a value.
@@ -152,6 +176,11 @@ impl<O> Graph<O> {
     /// Names a value as the next output.
     pub fn add_output(&mut self, name: impl Into<String>, value: ValueId) {
         self.outputs.push(Port { name: name.into(), value });
+    }
+
+    /// Says that an axis of an output has an extent that is decided at run time.
+    pub fn add_extent(&mut self, extent: OutputExtent) {
+        self.extents.push(extent);
     }
 
     /// Names a value for messages and reports.

@@ -5,7 +5,10 @@
 //!   of earlier nodes;
 //! - every value has one definition and a full static type;
 //! - a node's output types are those its operation infers from its input types;
-//! - names of inputs are unique, and so are names of outputs.
+//! - names of inputs are unique, and so are names of outputs;
+//! - all of this holds of the graphs inside of operations ([`Operation::regions`]), which read nothing
+//!   but their own inputs and constants; that they fit their node is a matter of the operation's types;
+//! - an extent of an output that is decided at run time is a scalar of `i64`.
 //!
 //! A graph is generic over its operation type: this crate knows no operator. A pass reads one graph
 //! and builds another; entries are never removed from a graph.
@@ -14,6 +17,6 @@ mod graph;
 mod operation;
 mod verify;
 
-pub use graph::{Definition, Graph, Node, NodeId, Port, Value, ValueId};
+pub use graph::{Definition, Graph, Node, NodeId, OutputExtent, Port, Value, ValueId};
 pub use operation::{InferError, Operation};
 pub use verify::VerifyError;

@@ -1,5 +1,6 @@
 //! What a graph asks of the operations in its nodes.
 
+use crate::Graph;
 use hone_types::TensorType;
 use std::fmt::Debug;
 use thiserror::Error;
@@ -26,4 +27,13 @@ pub trait Operation: Debug {
 
     /// Types of the outputs, from the types of the inputs; `None` is an optional input left out.
     fn infer(&self, inputs: &[Option<&TensorType>]) -> Result<Vec<TensorType>, InferError>;
+
+    /// The graphs inside of the operation, such as the branches of a condition or the body of a loop. Such a
+    /// region reads nothing but its own inputs: what it needs of the graph around it is an input of the node.
+    fn regions(&self) -> Vec<&Graph<Self>>
+    where
+        Self: Sized,
+    {
+        Vec::new()
+    }
 }

@@ -2,10 +2,12 @@
 //! - each value is defined once, and by what its definition names;
 //! - a node reads only values defined before it;
 //! - a node's output types are those its operation infers;
-//! - inputs and outputs are named once each.
+//! - inputs and outputs are named once each;
+//! - extents of outputs are scalars of `i64` that belong to an axis;
+//! - the same of every region.
 
 use crate::{Definition, Graph, InferError, NodeId, Operation, ValueId};
-use hone_types::{Id, TensorType};
+use hone_types::{DataType, Id, TensorType};
 use std::collections::HashSet;
 use thiserror::Error;
 
@@ -60,6 +62,28 @@ pub enum VerifyError {
         /// The name.
         name: String,
     },
+    /// An extent of an output that is decided at run time is no scalar of `i64`, or of no axis.
+    #[error(
+        "the extent of axis {axis} of output {output} is no 64-bit scalar, or there is no such axis"
+    )]
+    WrongExtent {
+        /// The output's place.
+        output: usize,
+        /// The axis.
+        axis: usize,
+    },
+    /// A graph inside of a node does not hold.
+    #[error("region {region} of node '{name}' ({node})")]
+    Region {
+        /// The node.
+        node: NodeId,
+        /// Its name.
+        name: String,
+        /// The region's place in its operation.
+        region: usize,
+        /// What does not hold in it.
+        source: Box<VerifyError>,
+    },
 }
 
 impl<O: Operation> Graph<O> {
@@ -69,9 +93,37 @@ impl<O: Operation> Graph<O> {
         for id in self.nodes().ids() {
             self.verify_order(id)?;
             self.verify_types(id)?;
+            self.verify_regions(id)?;
         }
+        self.verify_extents()?;
         verify_names("input", self.inputs().iter().map(|port| port.name.as_str()))?;
         verify_names("output", self.outputs().iter().map(|port| port.name.as_str()))
+    }
+
+    fn verify_regions(&self, id: NodeId) -> Result<(), VerifyError> {
+        let node = &self.nodes()[id];
+        for (region, graph) in node.operation.regions().into_iter().enumerate() {
+            graph.verify().map_err(|source| {
+                let (name, source) = (node.name.clone(), Box::new(source));
+                VerifyError::Region { node: id, name, region, source }
+            })?;
+        }
+        Ok(())
+    }
+
+    fn verify_extents(&self) -> Result<(), VerifyError> {
+        let number = TensorType::new(DataType::I64, []);
+        for extent in self.extents() {
+            let output = self.outputs().get(extent.output);
+            let axes = output.map_or(0, |port| self.tensor_type(port.value).rank());
+            let is_scalar =
+                self.values().get(extent.value).is_some_and(|value| value.tensor_type == number);
+            if extent.axis >= axes || !is_scalar {
+                let (output, axis) = (extent.output, extent.axis);
+                return Err(VerifyError::WrongExtent { output, axis });
+            }
+        }
+        Ok(())
     }
 
     fn verify_definitions(&self) -> Result<(), VerifyError> {

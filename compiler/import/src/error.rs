@@ -160,11 +160,21 @@ pub enum NodeError {
         /// Its place among the node's inputs, from 0.
         place: usize,
     },
-    /// An `If` that is decided only when the model runs.
-    #[error("a branch that '{condition}' decides when the model runs is not supported")]
-    UndecidedBranch {
-        /// Name of the condition.
-        condition: String,
+    /// A size that is decided only when the model runs, elsewhere than in an output of the model.
+    #[error(
+        "the size of {what} is decided when the model runs, which is supported for outputs of the model alone"
+    )]
+    UndecidedSize {
+        /// What reads it.
+        what: String,
+    },
+    /// A loop that may give any number of results.
+    #[error(
+        "nothing bounds how many values it collects; give its first input (the number of iterations) as a constant, or declare the shape of output number {output}"
+    )]
+    Unbounded {
+        /// The output.
+        output: usize,
     },
     /// An operator refuses the types of its inputs.
     #[error("its inputs do not fit: {0}")]

@@ -1,12 +1,15 @@
 //! The ONNX format.
 //!
 //! The way of a model: `scan` bounds what decoding will take; `proto` decodes; `binding` reads and
-//! binds inputs; `order` sorts nodes; `importer` walks them in that order and takes constant branches; `functions` inlines;
+//! binds inputs; `order` sorts nodes; `importer` walks them in that order; `control` takes constant branches and makes graphs inside of nodes of
+//! others and of loops; `functions` inlines;
 //! `operators` has one file per operator or family, each a function from an ONNX node to operands;
 //! `builder` holds the graph and folds what is constant.
 
+mod affine;
 mod binding;
 mod builder;
+mod control;
 mod external;
 mod functions;
 mod importer;

@@ -144,21 +144,6 @@ fn shapes_that_only_the_input_decides() {
 }
 
 #[test]
-fn branches_that_only_the_input_decides() {
-    let branch = || graph(vec![], vec![], vec![node("Relu", &["x"], &["r"])], &["r"]);
-    let nodes = vec![
-        node("ReduceMax", &["x"], &["largest"]).int("keepdims", 0),
-        node("Cast", &["largest"], &["is_large"]).int("to", i64::from(BOOL)),
-        node("If", &["is_large"], &["y"])
-            .graph("then_branch", branch())
-            .graph("else_branch", branch()),
-    ];
-    let parts =
-        ["'make_y' (If, opset 17)", "'is_large' decides when the model runs is not supported"];
-    refused(&with(nodes, vec![]), &parts);
-}
-
-#[test]
 fn versions_and_nesting_are_bounded() {
     let old = model(graph(vec![port("x", F32, &["2"])], vec![], vec![], &["x"]), 6);
     refused(&old, &["opset 6", "7 to"]);

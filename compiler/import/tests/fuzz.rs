@@ -272,7 +272,7 @@ fn mutate_node(node: &mut NodeProto, names: &[String], operators: &[&str], rando
 fn mutated_models() {
     let rounds = std::env::var("HONE_FUZZ_ROUNDS").ok().and_then(|text| text.parse().ok());
     let rounds: u64 = rounds.unwrap_or(6000);
-    let seeds = [convolutional(), attention(), assorted()];
+    let seeds = [convolutional(), attention(), assorted(), controlled(), counted()];
     let encoded: Vec<Vec<u8>> = seeds.iter().map(Message::encode_to_vec).collect();
     let options = options();
     let mut imported = 0;

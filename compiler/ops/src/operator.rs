@@ -21,6 +21,9 @@ pub enum OpError {
     /// The values of the inputs are outside what the operator accepts.
     #[error("{0}")]
     Value(String),
+    /// A graph inside of the operator could not be computed.
+    #[error("a graph inside of it could not be computed")]
+    Region(#[source] Box<crate::EvaluateError>),
 }
 
 /// How an operator may be joined with its neighbours into one kernel (the four classes of TVM,
@@ -73,6 +76,23 @@ pub trait Operator: Debug + Send + Sync + Any {
         Ok(None)
     }
 
+    /// Whether the operator becomes part of a kernel. Else it stands alone: a node with graphs inside, or one that
+    /// the runtime computes itself.
+    fn is_compiled(&self) -> bool {
+        true
+    }
+
+    /// The graphs inside of the operator; see [`Operation::regions`].
+    fn regions(&self) -> Vec<&Graph> {
+        Vec::new()
+    }
+
+    /// The same operator with other graphs inside, of the same number and with inputs and outputs of the same
+    /// types. `None` of an operator without any.
+    fn with_regions(&self, _regions: Vec<Graph>) -> Option<Op> {
+        None
+    }
+
     /// Floating-point operations of one execution (a multiply-add counts two).
     fn flops(&self, _inputs: &[Option<&TensorType>], outputs: &[TensorType]) -> u64 {
         outputs.iter().map(|output| output.elements() as u64).sum()
@@ -120,7 +140,9 @@ impl Debug for Op {
 
 impl PartialEq for Op {
     fn eq(&self, other: &Self) -> bool {
-        self.0.name() == other.0.name() && self.0.attributes() == other.0.attributes()
+        self.0.name() == other.0.name()
+            && self.0.attributes() == other.0.attributes()
+            && self.0.regions() == other.0.regions()
     }
 }
 
@@ -131,6 +153,10 @@ impl Operation for Op {
 
     fn attributes(&self) -> serde_json::Value {
         self.0.attributes()
+    }
+
+    fn regions(&self) -> Vec<&Graph> {
+        self.0.regions()
     }
 
     /// No tensor is larger than a bound, so that operators may multiply extents freely.

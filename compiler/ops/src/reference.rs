@@ -86,21 +86,31 @@ impl<'a> Evaluation<'a> {
     /// What the operator refuses.
     pub fn compute(&mut self, id: NodeId) -> Result<(), EvaluateError> {
         let node = &self.graph.nodes()[id];
-        let operands: Vec<Option<&Tensor>> =
-            node.inputs.iter().map(|input| input.and_then(|value| self.value(value))).collect();
-        let results =
-            node.operation.reference(&operands).map_err(|source| EvaluateError::Node {
-                name: node.name.clone(),
-                operation: node.operation.name(),
-                source,
-            })?;
+        let results = node.operation.reference(&self.operands(id));
+        let results = results.map_err(|source| EvaluateError::Node {
+            name: node.name.clone(),
+            operation: node.operation.name(),
+            source,
+        })?;
+        self.supply(id, results);
+        Ok(())
+    }
+
+    /// The operands of a node. All nodes before it in the graph's order must have been computed.
+    pub fn operands(&self, id: NodeId) -> Vec<Option<&Tensor>> {
+        let inputs = self.graph.nodes()[id].inputs.iter();
+        inputs.map(|input| input.and_then(|value| self.value(value))).collect()
+    }
+
+    /// Takes the results of a node, where they were computed elsewhere, instead of [`Evaluation::compute`].
+    pub fn supply(&mut self, id: NodeId, results: Vec<Tensor>) {
+        let node = &self.graph.nodes()[id];
         for (value, result) in node.outputs.iter().zip(results) {
             if self.uses[value.index()] > 0 {
                 self.computed[value.index()] = Some(result);
             }
         }
         node.inputs.iter().flatten().for_each(|value| self.release(*value));
-        Ok(())
     }
 
     /// A value: an input, a constant, or what was computed and not freed.
@@ -116,6 +126,13 @@ impl<'a> Evaluation<'a> {
     pub fn outputs(&self) -> Vec<Tensor> {
         let outputs = self.graph.outputs().iter();
         outputs.filter_map(|port| self.value(port.value).cloned()).collect()
+    }
+
+    /// Extents of outputs that are decided at run time, in the order of [`Graph::extents`], when all nodes are
+    /// computed.
+    pub fn extents(&self) -> Vec<u64> {
+        let extents = self.graph.extents().iter().filter_map(|extent| self.value(extent.value));
+        extents.filter_map(|own| own.to_i64().first().map(|own| *own as u64)).collect()
     }
 }
 
@@ -141,5 +158,6 @@ fn check_inputs(graph: &Graph, inputs: &[Tensor]) -> Result<(), EvaluateError> {
 fn remaining_uses(graph: &Graph) -> Vec<usize> {
     let mut uses: Vec<usize> = graph.consumers().iter().map(Vec::len).collect();
     graph.outputs().iter().for_each(|port| uses[port.value.index()] += 1);
+    graph.extents().iter().for_each(|extent| uses[extent.value.index()] += 1);
     uses
 }

@@ -55,6 +55,9 @@ impl ExtendPrecision<'_> {
         if !values.into_iter().any(|value| is_half(self.graph, *value)) {
             return self.rewriter.copy(node);
         }
+        if !node.operation.regions().is_empty() {
+            return self.keep_types(node);
+        }
         if let Some(table) = self.table(node) {
             return self.gather(node, table);
         }
@@ -67,6 +70,23 @@ impl ExtendPrecision<'_> {
             None => self.rewriter.add(&node.name, node.operation.clone(), &inputs)?,
         };
         for (old, new) in node.outputs.iter().zip(outputs) {
+            self.rewriter.replace(*old, new);
+        }
+        Ok(())
+    }
+
+    /// A node with graphs inside, whose inputs and outputs keep their types.
+    fn keep_types(&mut self, node: &Node<Op>) -> Result<(), PassError> {
+        let mut inputs = Vec::with_capacity(node.inputs.len());
+        for input in &node.inputs {
+            inputs.push(input.map(|input| self.output(input)).transpose()?);
+        }
+        let outputs = self.rewriter.add(&node.name, node.operation.clone(), &inputs)?;
+        for (old, new) in node.outputs.iter().zip(outputs) {
+            let new = match is_half(self.graph, *old) {
+                true => self.rewriter.add_simple(&node.name, Cast { to: DataType::F32 }, &[new])?,
+                false => new,
+            };
             self.rewriter.replace(*old, new);
         }
         Ok(())
@@ -136,7 +156,7 @@ impl ExtendPrecision<'_> {
         Ok(new)
     }
 
-    /// A graph output, in the type that the model declares.
+    /// A graph output or an operand of a node with graphs inside, in the type that the model declares.
     fn output(&mut self, old: ValueId) -> Result<ValueId, PassError> {
         let new = self.rewriter.value(old);
         let declared = self.graph.tensor_type(old).dtype;

@@ -17,6 +17,11 @@ pub(crate) fn free_nodes(graph: &Graph, readers: &[Vec<NodeId>], escapes: &[bool
         if escapes[output.index()] || readers[output.index()].is_empty() {
             return false;
         }
+        // What is no kernel repeats nothing.
+        let compiled = |reader: &NodeId| graph.nodes()[*reader].operation.is_compiled();
+        if !readers[output.index()].iter().all(compiled) {
+            return false;
+        }
         let fuses = |reader: &NodeId| {
             let class = graph.nodes()[*reader].operation.fusion_class();
             matches!(class, FusionClass::Injective | FusionClass::Reduction)

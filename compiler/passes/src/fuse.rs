@@ -59,6 +59,7 @@ impl<'a> Fuser<'a> {
     fn new(graph: &'a Graph) -> Self {
         let mut escapes = vec![false; graph.values().len()];
         graph.outputs().iter().for_each(|port| escapes[port.value.index()] = true);
+        graph.extents().iter().for_each(|extent| escapes[extent.value.index()] = true);
         let mut readers = graph.consumers();
         readers.iter_mut().for_each(|nodes| nodes.dedup());
         let free = free_nodes(graph, &readers, &escapes);

@@ -1,6 +1,6 @@
 //! Builds the graph that a pass returns, value by value.
 
-use hone_graph::{Definition, InferError, Node, NodeId, ValueId};
+use hone_graph::{Definition, InferError, Node, NodeId, OutputExtent, ValueId};
 use hone_ops::{Graph, Op, OpError};
 use hone_types::{Id, Tensor};
 use thiserror::Error;
@@ -138,6 +138,11 @@ impl<'a> Rewriter<'a> {
         for (port, value) in self.source.outputs().iter().zip(outputs) {
             self.target.add_output(&port.name, *value);
         }
+        let source = self.source;
+        for extent in source.extents() {
+            let value = self.value(extent.value);
+            self.target.add_extent(OutputExtent { value, ..*extent });
+        }
         self.target
     }
 }
@@ -147,6 +152,7 @@ fn needed_nodes(graph: &Graph) -> Vec<bool> {
     let mut needed = vec![false; graph.nodes().len()];
     let mut pending: Vec<NodeId> =
         graph.outputs().iter().filter_map(|port| graph.producer(port.value)).collect();
+    pending.extend(graph.extents().iter().filter_map(|extent| graph.producer(extent.value)));
     while let Some(node) = pending.pop() {
         if !std::mem::replace(&mut needed[node.index()], true) {
             let inputs = graph.nodes()[node].inputs.iter().flatten();

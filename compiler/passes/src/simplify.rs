@@ -43,6 +43,10 @@ fn copy_once(
 ) -> Result<(), PassError> {
     let inputs: Vec<Option<ValueId>> =
         node.inputs.iter().map(|input| input.map(|value| rewriter.value(value))).collect();
+    // Regions are not compared.
+    if !node.operation.regions().is_empty() {
+        return rewriter.copy(node);
+    }
     let operator = hone_graph::Operation::name(&node.operation);
     let attributes = hone_graph::Operation::attributes(&node.operation).to_string();
     let computation = Computation { operator, attributes, inputs };

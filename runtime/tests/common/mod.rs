@@ -151,6 +151,8 @@ pub fn affine(rows: usize) -> Manifest {
             arena_bytes: 64 + all as u64,
             scratch_bytes_per_thread: row as u64,
             recipe: None,
+            program: Vec::new(),
+            extents: Vec::new(),
             steps: vec![
                 step(
                     "scale",

@@ -1,12 +1,12 @@
 //! Compiled code: the whole path from graph to artifact, run on this machine or in an emulator.
 
 use crate::Backend;
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use hone_driver::{Options, Target, compile_graph};
 use hone_emulator::Emulator;
 use hone_ops::Graph;
 use hone_runtime::Model;
-use hone_types::Tensor;
+use hone_types::{Tensor, TensorType};
 
 /// Code for one target, on one thread.
 pub struct Compiled {
@@ -44,27 +44,41 @@ impl Compiled {
     pub fn run_graph(&self, graph: &Graph, inputs: &[Tensor]) -> Result<Option<Vec<Tensor>>> {
         let artifact = compile_graph(graph.clone(), b"case", &self.options)?.artifact;
         let given: Vec<&[u8]> = inputs.iter().map(Tensor::bytes).collect();
-        let outputs = match &self.machine {
+        let (outputs, shapes) = match &self.machine {
             Machine::Here => run_here(artifact, &given)?,
             Machine::Emulated(emulator) => {
-                hone_emulator::Model::load(&artifact, 0, emulator)?.run(&given)?
+                let mut model = hone_emulator::Model::load(&artifact, 0, emulator)?;
+                let outputs = model.run(&given)?;
+                let shapes = model.output_shapes()?;
+                (outputs, shapes)
             }
             Machine::None => return Ok(None),
         };
-        let types = graph.outputs().iter().map(|port| graph.tensor_type(port.value).clone());
-        let tensors = types.zip(outputs).map(|(own, bytes)| Ok(Tensor::from_bytes(own, bytes)?));
+        let types = graph.outputs().iter().map(|port| graph.tensor_type(port.value).dtype);
+        let tensors = types.zip(outputs).zip(shapes).map(|((dtype, mut bytes), shape)| {
+            let shape: Vec<usize> = shape.into_iter().map(|extent| extent as usize).collect();
+            let actual = TensorType::new(dtype, shape);
+            // An extent that the run decides leaves zeros behind the tensor.
+            ensure!(bytes[actual.bytes()..].iter().all(|byte| *byte == 0), "it ends in garbage");
+            bytes.truncate(actual.bytes());
+            Ok(Tensor::from_bytes(actual, bytes)?)
+        });
         tensors.collect::<Result<_>>().map(Some)
     }
 }
 
-fn run_here(artifact: Vec<u8>, inputs: &[&[u8]]) -> Result<Vec<Vec<u8>>> {
+/// Outputs and their shapes.
+type Outputs = (Vec<Vec<u8>>, Vec<Vec<u64>>);
+
+fn run_here(artifact: Vec<u8>, inputs: &[&[u8]]) -> Result<Outputs> {
     let options = hone_runtime::Options { threads: 1, ..Default::default() };
     let mut model = Model::load_memory(artifact, &options)?;
     let mut outputs: Vec<Vec<u8>> =
         model.outputs().iter().map(|info| vec![0; info.bytes as usize]).collect();
     let mut slots: Vec<&mut [u8]> = outputs.iter_mut().map(Vec::as_mut_slice).collect();
     model.run(inputs, &mut slots)?;
-    Ok(outputs)
+    let shapes = model.output_shapes().to_vec();
+    Ok((outputs, shapes))
 }
 
 impl Backend for Compiled {

@@ -18,7 +18,7 @@ pub use report::{Outcome, Report};
 use anyhow::{Context, Result};
 use hone_import::{ImportError, ImportOptions, InputBinding, NodeError};
 use hone_ops::Graph;
-use hone_types::Tensor;
+use hone_types::{Tensor, TensorType};
 use std::error::Error;
 use std::path::{Path, PathBuf};
 
@@ -41,7 +41,18 @@ impl Backend for Interpreter {
     }
 
     fn run(&self, graph: &Graph, inputs: &[Tensor]) -> Result<Option<Vec<Tensor>>> {
-        Ok(Some(hone_ops::evaluate(graph, inputs)?))
+        let mut evaluation = hone_ops::Evaluation::new(graph, inputs)?;
+        graph.nodes().ids().try_for_each(|node| evaluation.compute(node))?;
+        let mut outputs = evaluation.outputs();
+        for (extent, actual) in graph.extents().iter().zip(evaluation.extents()) {
+            let output = &mut outputs[extent.output];
+            let mut shape = output.shape().to_vec();
+            shape[extent.axis] = actual as usize;
+            let actual = TensorType::new(output.dtype(), shape);
+            *output =
+                Tensor::from_bytes(actual.clone(), output.bytes()[..actual.bytes()].to_vec())?;
+        }
+        Ok(Some(outputs))
     }
 }
 
@@ -164,10 +175,8 @@ fn import(case: &Case, inputs: &[Option<Tensor>]) -> Result<(Graph, usize)> {
 fn not_constant(error: &ImportError) -> Option<String> {
     let mut source: Option<&(dyn Error + 'static)> = Some(error);
     while let Some(error) = source {
-        match error.downcast_ref() {
-            Some(NodeError::NotConstant { input, .. }) => return Some(input.clone()),
-            Some(NodeError::UndecidedBranch { condition }) => return Some(condition.clone()),
-            _ => {}
+        if let Some(NodeError::NotConstant { input, .. }) = error.downcast_ref() {
+            return Some(input.clone());
         }
         source = error.source();
     }

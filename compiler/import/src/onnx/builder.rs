@@ -3,14 +3,20 @@
 //! An operand is either a constant or a value of the graph. An operation on constants alone is
 //! computed at once by its reference result, so shapes that a model computes are known when they are
 //! needed. A constant enters the graph when a node first reads it.
+//!
+//! Branches and bodies of loops are graphs of their own inside of the one around them: a stack. A graph reads nothing
+//! of another; what it needs of those around it becomes an input of it when it is first read, and an operand of the
+//! node that holds it.
 
+use super::affine::input_place;
 use super::external::ExternalFiles;
 use super::proto::TensorProto;
 use super::tensor::{self, checked_bytes};
 use crate::{ImportError, Limits, NodeError};
-use hone_graph::ValueId;
+use hone_graph::{OutputExtent, ValueId};
 use hone_ops::{FoldingBudget, Graph, Op, Operator};
 use hone_types::{DataType, Table, Tensor, TensorType};
+use std::collections::HashMap;
 use std::path::Path;
 
 hone_types::define_id!(
@@ -21,14 +27,51 @@ hone_types::define_id!(
 
 #[derive(Debug)]
 enum Source {
-    Constant(Tensor, Option<ValueId>),
-    Value(ValueId),
+    /// A constant, and where it lies in the graph that last read it.
+    Constant(Tensor, Option<(GraphNumber, ValueId)>),
+    Value(GraphNumber, ValueId),
+}
+
+/// Which graph of an import, counted from 0.
+type GraphNumber = usize;
+
+/// A graph under construction.
+#[derive(Debug)]
+struct Level {
+    id: GraphNumber,
+    graph: Graph,
+    /// Operands of graphs around this one, and the inputs that they became, in order.
+    captured: Vec<(Operand, ValueId)>,
+    /// The number of the iteration, and below what it stays.
+    number: Option<(usize, u64)>,
+}
+
+impl Level {
+    fn new(number: GraphNumber) -> Self {
+        Self { id: number, graph: Graph::new(), captured: Vec::new(), number: None }
+    }
+}
+
+/// A graph inside of a node, and what it reads of those around it.
+#[derive(Debug)]
+pub(super) struct Region {
+    /// The graph: inputs that were added first, then one for each captured operand.
+    pub graph: Graph,
+    /// Operands of the graphs around.
+    pub captured: Vec<Operand>,
 }
 
 /// See the head of this file.
 #[derive(Debug)]
 pub(super) struct Builder {
-    graph: Graph,
+    /// The model's graph, and those inside of it that are being built, innermost last; never empty.
+    levels: Vec<Level>,
+    /// How many graphs were begun.
+    graphs: usize,
+    /// Nodes of all graphs.
+    nodes: usize,
+    /// Operands whose first extent is the most that it may be, and how many there actually are.
+    extents: HashMap<Operand, (usize, Operand)>,
     operands: Table<Operand, Source>,
     limits: Limits,
     files: ExternalFiles,
@@ -44,7 +87,10 @@ impl Builder {
     /// An empty graph; tensors stored in files are read from `folder`.
     pub fn new(folder: Option<&Path>, limits: &Limits) -> Self {
         Self {
-            graph: Graph::new(),
+            levels: vec![Level::new(0)],
+            graphs: 1,
+            nodes: 0,
+            extents: HashMap::new(),
             operands: Table::new(),
             limits: limits.clone(),
             files: ExternalFiles::new(folder, limits),
@@ -60,10 +106,113 @@ impl Builder {
         self.node_name = name.to_string();
     }
 
-    /// Adds an input of the model.
+    fn level(&mut self) -> &mut Level {
+        // There is always the model's graph.
+        let last = self.levels.len() - 1;
+        &mut self.levels[last]
+    }
+
+    fn operand(&mut self, value: ValueId) -> Operand {
+        let number = self.level().id;
+        self.operands.push(Source::Value(number, value))
+    }
+
+    /// Adds an input of the graph under construction.
     pub fn add_input(&mut self, name: &str, tensor_type: TensorType) -> Operand {
-        let value = self.graph.add_input(name, tensor_type);
-        self.operands.push(Source::Value(value))
+        let value = self.level().graph.add_input(name, tensor_type);
+        self.operand(value)
+    }
+
+    /// Begins a graph inside of the one under construction.
+    pub fn begin_region(&mut self) {
+        let number = self.graphs;
+        self.graphs += 1;
+        self.levels.push(Level::new(number));
+    }
+
+    /// Ends the innermost graph, with these outputs.
+    ///
+    /// # Errors
+    /// An output whose size is decided at run time.
+    pub fn end_region(&mut self, outputs: &[Operand]) -> Result<Region, NodeError> {
+        for (place, output) in outputs.iter().enumerate() {
+            self.check_extent(*output, "an output of a branch or loop")?;
+            let value = self.value(*output);
+            self.level().graph.add_output(format!("output {place}"), value);
+        }
+        let level = self.pop_region();
+        let (captured, _): (Vec<Operand>, Vec<ValueId>) = level.captured.into_iter().unzip();
+        Ok(Region { graph: level.graph, captured })
+    }
+
+    fn pop_region(&mut self) -> Level {
+        let last = if self.levels.len() > 1 { self.levels.pop() } else { None };
+        last.unwrap_or_else(|| Level::new(0))
+    }
+
+    /// The graph under construction.
+    pub fn graph(&self) -> &Graph {
+        &self.levels[self.levels.len() - 1].graph
+    }
+
+    /// Says that an input of the graph under construction is the number of an iteration, below `limit`.
+    pub fn note_limit(&mut self, input: usize, limit: Option<u64>) {
+        self.level().number = limit.map(|limit| (input, limit));
+    }
+
+    /// Below what a value stays that is the number of an iteration.
+    pub fn limit_of(&self, value: ValueId) -> Option<u64> {
+        let level = &self.levels[self.levels.len() - 1];
+        let (input, limit) = level.number?;
+        (input_place(&level.graph, value) == Some(input)).then_some(limit)
+    }
+
+    /// The value of an operand that the graph under construction computes itself.
+    pub fn own_value(&self, operand: Operand) -> Option<ValueId> {
+        let id = self.levels[self.levels.len() - 1].id;
+        match self.operands[operand] {
+            Source::Value(own, value) if own == id => Some(value),
+            _ => None,
+        }
+    }
+
+    /// Says that of an operand's axis only as many are there as `actual` says when the model runs.
+    pub fn set_extent(&mut self, operand: Operand, axis: usize, actual: Operand) {
+        self.extents.insert(operand, (axis, actual));
+    }
+
+    /// An operand of which only `count` are there along an axis, its elements the first ones: cut now where it is a
+    /// constant, else when the model runs.
+    ///
+    /// # Errors
+    /// A count that does not fit.
+    pub fn cut(
+        &mut self,
+        operand: Operand,
+        axis: usize,
+        count: Operand,
+    ) -> Result<Operand, NodeError> {
+        let (Some(tensor), Some(known)) = (self.tensor(operand), self.tensor(count)) else {
+            self.set_extent(operand, axis, count);
+            return Ok(operand);
+        };
+        let mut shape = tensor.shape().to_vec();
+        let known = known.to_i64().first().and_then(|known| usize::try_from(*known).ok());
+        if let (Some(extent), Some(known)) = (shape.get_mut(axis), known) {
+            *extent = known.min(*extent);
+        }
+        let actual = TensorType::new(tensor.dtype(), shape);
+        let bytes = tensor.bytes()[..actual.bytes()].to_vec();
+        let tensor = Tensor::from_bytes(actual, bytes)?;
+        Ok(self.constant(tensor))
+    }
+
+    /// Refuses an operand of which only a part is there; `what` reads it.
+    pub fn check_extent(&self, operand: Operand, what: &str) -> Result<(), NodeError> {
+        match self.extents.contains_key(&operand) {
+            true => Err(NodeError::UndecidedSize { what: what.to_string() }),
+            false => Ok(()),
+        }
     }
 
     /// A constant.
@@ -104,7 +253,11 @@ impl Builder {
     pub fn tensor_type(&self, operand: Operand) -> &TensorType {
         match &self.operands[operand] {
             Source::Constant(tensor, _) => tensor.tensor_type(),
-            Source::Value(value) => self.graph.tensor_type(*value),
+            Source::Value(number, value) => {
+                let level = self.levels.iter().find(|level| level.id == *number);
+                // Operands of a graph that has ended are never used.
+                level.unwrap_or(&self.levels[0]).graph.tensor_type(*value)
+            }
         }
     }
 
@@ -127,14 +280,14 @@ impl Builder {
     pub fn tensor(&self, operand: Operand) -> Option<&Tensor> {
         match &self.operands[operand] {
             Source::Constant(tensor, _) => Some(tensor),
-            Source::Value(_) => None,
+            Source::Value(..) => None,
         }
     }
 
     /// An operand that nothing is folded of, though it may be a constant.
     pub fn as_computed(&mut self, operand: Operand) -> Operand {
         let value = self.value(operand);
-        self.operands.push(Source::Value(value))
+        self.operand(value)
     }
 
     /// The one result of `operator` on `inputs`.
@@ -179,15 +332,17 @@ impl Builder {
         }
         let inputs: Vec<Option<ValueId>> =
             inputs.iter().map(|input| input.map(|input| self.value(input))).collect();
-        if self.graph.nodes().len() >= self.limits.nodes {
+        self.nodes += 1;
+        if self.nodes > self.limits.nodes {
             return Err(NodeError::Inner(Box::new(ImportError::TooLarge {
                 what: "the number of nodes".into(),
                 actual: self.limits.nodes as u64 + 1,
                 limit: self.limits.nodes as u64,
             })));
         }
-        let values = self.graph.add_node(self.node_name.clone(), operator, &inputs)?;
-        Ok(values.into_iter().map(|value| self.operands.push(Source::Value(value))).collect())
+        let name = self.node_name.clone();
+        let values = self.level().graph.add_node(name, operator, &inputs)?;
+        Ok(values.into_iter().map(|value| self.operand(value)).collect())
     }
 
     fn check_size(&self, tensor_type: &TensorType) -> Result<(), NodeError> {
@@ -215,33 +370,66 @@ impl Builder {
         Ok(results.into_iter().map(|result| self.constant(result)).collect())
     }
 
-    /// The operand as a value of the graph.
+    /// The operand as a value of the graph under construction.
     pub fn value(&mut self, operand: Operand) -> ValueId {
-        match &mut self.operands[operand] {
-            Source::Value(value) | Source::Constant(_, Some(value)) => *value,
-            Source::Constant(tensor, place) => {
-                let value = self.graph.add_constant("", tensor.clone());
-                *place = Some(value);
+        let number = self.level().id;
+        match &self.operands[operand] {
+            Source::Value(own, value) if *own == number => *value,
+            Source::Constant(_, Some((own, value))) if *own == number => *value,
+            Source::Constant(tensor, _) => {
+                let tensor = tensor.clone();
+                let value = self.level().graph.add_constant("", tensor.clone());
+                self.operands[operand] = Source::Constant(tensor, Some((number, value)));
                 value
+            }
+            Source::Value(own, _) => {
+                let own = *own;
+                self.capture(operand, own)
             }
         }
     }
 
+    /// Hands a value of graph `own` down to the innermost one, through all between them.
+    fn capture(&mut self, operand: Operand, own: GraphNumber) -> ValueId {
+        let tensor_type = self.tensor_type(operand).clone();
+        let outer = self.levels.iter().position(|level| level.id == own).unwrap_or(0);
+        for level in &mut self.levels[outer + 1..] {
+            if level.captured.iter().all(|(known, _)| *known != operand) {
+                let name = format!("captured {}", level.captured.len());
+                let value = level.graph.add_input(name, tensor_type.clone());
+                level.captured.push((operand, value));
+            }
+        }
+        let captured = &self.level().captured;
+        let found = captured.iter().find(|(known, _)| *known == operand);
+        // It was added just now.
+        found.map_or_else(|| hone_types::Id::from_index(0), |(_, value)| *value)
+    }
+
     /// Names a value of the graph after the model's name for it.
     pub fn name_value(&mut self, operand: Operand, name: &str) {
-        if let Source::Value(value) = self.operands[operand] {
-            self.graph.name_value(value, name);
+        if let Source::Value(number, value) = self.operands[operand]
+            && number == self.level().id
+        {
+            self.level().graph.name_value(value, name);
         }
     }
 
     /// Adds an output of the model.
     pub fn add_output(&mut self, name: &str, operand: Operand) {
         let value = self.value(operand);
-        self.graph.add_output(name, value);
+        let extent = self.extents.get(&operand).copied();
+        let extent = extent.map(|(axis, actual)| (axis, self.value(actual)));
+        let graph = &mut self.level().graph;
+        graph.add_output(name, value);
+        if let Some((axis, value)) = extent {
+            graph.add_extent(OutputExtent { output: graph.outputs().len() - 1, axis, value });
+        }
     }
 
     /// The graph.
-    pub fn finish(self) -> (Graph, Vec<String>) {
-        (self.graph, self.warnings)
+    pub fn finish(mut self) -> (Graph, Vec<String>) {
+        let graph = std::mem::take(&mut self.levels[0].graph);
+        (graph, self.warnings)
     }
 }

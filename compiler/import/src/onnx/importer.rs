@@ -9,7 +9,7 @@ use super::operators::{self, Import};
 use super::order::sorted;
 use super::proto::{
     AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto,
-    TensorProto,
+    TensorProto, ValueInfoProto,
 };
 use super::{NEWEST_OPSET, OLDEST_OPSET};
 use crate::{Dimension, ImportError, ImportOptions, Imported, Limits, NodeError, Signature};
@@ -27,13 +27,15 @@ pub(super) struct Scope {
     pub stored: HashMap<String, TensorProto>,
     /// Whether names of the enclosing scopes are hidden, as in a function.
     pub isolated: bool,
+    /// What the graph declares of the first extents of its values.
+    pub declared: HashMap<String, usize>,
     /// Versions of the operator sets.
     pub opsets: Rc<HashMap<String, i64>>,
 }
 
 /// The state of an import.
 pub(super) struct Importer {
-    builder: Builder,
+    pub(super) builder: Builder,
     pub(super) functions: HashMap<FunctionKey, Rc<FunctionProto>>,
     pub(super) scopes: Vec<Scope>,
     limits: Limits,
@@ -97,6 +99,13 @@ pub(super) fn normal_domain(domain: &str) -> &str {
     if domain == "ai.onnx" { "" } else { domain }
 }
 
+/// The first extents that declarations of values give.
+fn declared<'a>(values: impl Iterator<Item = &'a ValueInfoProto>) -> HashMap<String, usize> {
+    let first =
+        |value: &'a ValueInfoProto| Some((value.name.clone()?, binding::first_extent(value)?));
+    values.filter_map(first).collect()
+}
+
 /// Compares the outputs with their declarations.
 fn check_outputs(
     signature: &Signature,
@@ -125,7 +134,7 @@ fn check_outputs(
 }
 
 impl Importer {
-    fn bind(&mut self, name: &str, operand: Operand) {
+    pub(super) fn bind(&mut self, name: &str, operand: Operand) {
         if let Some(scope) = self.scopes.last_mut() {
             scope.values.insert(name.to_string(), operand);
         }
@@ -162,7 +171,7 @@ impl Importer {
     }
 
     /// Imports a graph into the innermost scope; returns its outputs.
-    fn import_graph(
+    pub(super) fn import_graph(
         &mut self,
         graph: GraphProto,
         outputs: &[String],
@@ -183,6 +192,7 @@ impl Importer {
         }
         if let Some(scope) = self.scopes.last_mut() {
             scope.stored = stored;
+            scope.declared = declared(graph.output.iter().chain(&graph.value_info));
         }
         self.import_nodes(graph.node, outputs)
     }
@@ -259,17 +269,23 @@ impl Importer {
             inputs: Vec::with_capacity(proto.input.len()),
             wanted: proto.output.iter().map(|output| read.contains(output)).collect(),
             input_names: proto.input,
+            output_names: proto.output.clone(),
             attributes: BTreeMap::new(),
         };
         for name in &node.input_names {
             let operand = if name.is_empty() { None } else { self.lookup(name)? };
             node.inputs.push(operand);
         }
+        let forwards = domain.is_empty() && operator == "Identity";
         let names = proto.output;
         let full =
             if domain.is_empty() { operator.clone() } else { format!("{domain}.{operator}") };
         let name = node.name.clone();
-        let outputs = collect_attributes(proto.attribute)
+        let known = node.inputs.iter().flatten().filter(|_| !forwards);
+        let outputs = known
+            .into_iter()
+            .try_for_each(|operand| self.builder.check_extent(*operand, "one of its inputs"))
+            .and_then(|()| collect_attributes(proto.attribute))
             .and_then(|attributes| {
                 node.attributes = attributes;
                 let key = (domain, operator, overload);
@@ -307,29 +323,10 @@ impl Importer {
                 Ok(vec![self.builder.binary(function, left, right)?])
             }
             Some(Import::If) => self.branch(node),
+            Some(Import::Loop) => self.repetition(node),
+            Some(Import::Scan) => self.scan(node),
             None => Err(NodeError::unsupported(format!("operator {}", key.1))),
         }
-    }
-
-    /// The outputs of the branch that a constant condition takes.
-    fn branch(&mut self, node: &mut Node) -> Result<Vec<Operand>, NodeError> {
-        let condition = match self.builder.integers_of(node, 0) {
-            Err(NodeError::NotConstant { input, .. }) => {
-                return Err(NodeError::UndecidedBranch { condition: input });
-            }
-            condition => condition?,
-        };
-        let taken = condition.first().is_some_and(|condition| *condition != 0);
-        let (then, otherwise) = (node.graph("then_branch")?, node.graph("else_branch")?);
-        let graph = if taken { then } else { otherwise };
-        let graph = graph.ok_or_else(|| NodeError::invalid("a branch is left out"))?;
-        let outputs: Vec<String> =
-            graph.output.iter().map(|output| output.name.clone().unwrap_or_default()).collect();
-        let opsets = self.scopes.last().map(|scope| Rc::clone(&scope.opsets)).unwrap_or_default();
-        self.enter(Scope { opsets, ..Scope::default() })?;
-        let imported = self.import_graph(graph, &outputs);
-        self.scopes.pop();
-        Ok(imported?)
     }
 
     pub(super) fn enter(&mut self, scope: Scope) -> Result<(), NodeError> {

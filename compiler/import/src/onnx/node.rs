@@ -20,6 +20,8 @@ pub(super) struct Node {
     pub opset: i64,
     /// Names of the inputs; empty where one is left out.
     pub input_names: Vec<String>,
+    /// Names of the outputs; empty where one is left out.
+    pub output_names: Vec<String>,
     /// Inputs in order; `None` is an optional input left out.
     pub inputs: Vec<Option<Operand>>,
     /// For each output whether anything reads it.

@@ -8,6 +8,7 @@ mod activation;
 mod attention;
 mod constant;
 mod convolution;
+mod dependent;
 mod einsum;
 mod elementwise;
 mod indexing;
@@ -36,8 +37,12 @@ pub(super) enum Import {
     Unary(U),
     /// As one of our functions of two values.
     Binary(B),
-    /// As one of its branches.
+    /// As a node with graphs inside, or as one of its branches.
     If,
+    /// As a node with a graph inside.
+    Loop,
+    /// The same.
+    Scan,
 }
 
 use Import::{Binary, Function, Unary};
@@ -70,6 +75,7 @@ pub(super) const OPERATORS: &[(&str, &str, Import)] = &[
     ("", "Ceil", Unary(U::Ceil)),
     ("", "Celu", Function(activation::celu)),
     ("", "Clip", Function(elementwise::clip)),
+    ("", "Compress", Function(dependent::compress)),
     ("", "Concat", Function(movement::concat)),
     ("", "Constant", Function(constant::constant)),
     ("", "ConstantOfShape", Function(constant::constant_of_shape)),
@@ -121,6 +127,7 @@ pub(super) const OPERATORS: &[(&str, &str, Import)] = &[
     ("", "LessOrEqual", Binary(B::LessEqual)),
     ("", "Log", Unary(U::Log)),
     ("", "LogSoftmax", Function(softmax::softmax)),
+    ("", "Loop", Import::Loop),
     ("", "LpNormalization", Function(normalization::lp)),
     ("", "LpPool", Function(pool::lp)),
     ("", "MatMul", Function(matrix::matmul)),
@@ -134,7 +141,8 @@ pub(super) const OPERATORS: &[(&str, &str, Import)] = &[
     ("", "Mod", Function(elementwise::modulo)),
     ("", "Mul", Binary(B::Multiply)),
     ("", "Neg", Unary(U::Negate)),
-    ("", "NonZero", Function(constant::non_zero)),
+    ("", "NonMaxSuppression", Function(dependent::non_max_suppression)),
+    ("", "NonZero", Function(dependent::non_zero)),
     ("", "Not", Unary(U::Not)),
     ("", "OneHot", Function(indexing::one_hot)),
     ("", "Or", Binary(B::Or)),
@@ -163,6 +171,7 @@ pub(super) const OPERATORS: &[(&str, &str, Import)] = &[
     ("", "Resize", Function(resize::resize)),
     ("", "RotaryEmbedding", Function(attention::rotary)),
     ("", "Round", Unary(U::Round)),
+    ("", "Scan", Import::Scan),
     ("", "Scatter", Function(indexing::scatter_elements)),
     ("", "ScatterElements", Function(indexing::scatter_elements)),
     ("", "ScatterND", Function(indexing::scatter_nd)),
@@ -192,6 +201,7 @@ pub(super) const OPERATORS: &[(&str, &str, Import)] = &[
     ("", "TopK", Function(reduction::top_k)),
     ("", "Transpose", Function(movement::transpose)),
     ("", "Trilu", Function(movement::trilu)),
+    ("", "Unique", Function(dependent::unique)),
     ("", "Unsqueeze", Function(shape::unsqueeze)),
     ("", "Upsample", Function(resize::upsample)),
     ("", "Where", Function(elementwise::select)),

@@ -302,3 +302,122 @@ pub fn assorted() -> ModelProto {
     });
     built
 }
+
+/// A truth value that the model stores.
+pub fn truth(name: &str, value: bool) -> TensorProto {
+    TensorProto {
+        data_type: Some(BOOL),
+        dims: vec![],
+        int64_data: vec![],
+        raw_data: Some(vec![u8::from(value)].into()),
+        ..integers(name, &[1])
+    }
+}
+
+/// A number that the model stores.
+pub fn integer(name: &str, value: i64) -> TensorProto {
+    TensorProto { dims: vec![], ..integers(name, &[value]) }
+}
+
+/// Branches and loops that are decided at run time: a loop whose body holds a condition and reads what is around it,
+/// a loop whose length is an input, and a scan that goes backwards.
+pub fn controlled() -> ModelProto {
+    let branch =
+        |operator: &str| graph(vec![], vec![], vec![node(operator, &["c", "w"], &["b"])], &["b"]);
+    let body = graph(
+        vec![port("i", I64, &[]), port("goes", BOOL, &[]), port("c", F32, &["2", "3"])],
+        vec![integer("one", 1)],
+        vec![
+            node("Equal", &["i", "one"], &["second"]),
+            node("If", &["second"], &["d"])
+                .graph("then_branch", branch("Add"))
+                .graph("else_branch", branch("Mul")),
+            node("Unsqueeze", &["i", "zero"], &["from"]),
+            node("Add", &["i", "one"], &["next"]),
+            node("Unsqueeze", &["next", "zero"], &["to"]),
+            node("Slice", &["x", "from", "to"], &["row"]),
+            node("Add", &["d", "row"], &["e"]),
+            node("Identity", &["goes"], &["on"]),
+            node("Identity", &["e"], &["copy"]),
+        ],
+        &["on", "e", "copy"],
+    );
+    let counted = graph(
+        vec![port("k", I64, &[]), port("go", BOOL, &[]), port("s", F32, &["3"])],
+        vec![],
+        vec![
+            node("Add", &["s", "s"], &["t"]),
+            node("ReduceMax", &["t"], &["largest"]).int("keepdims", 0),
+            node("Less", &["largest", "limit"], &["again"]),
+        ],
+        &["again", "t", "t"],
+    );
+    let scanned = graph(
+        vec![port("h", F32, &["3"]), port("slice", F32, &["3"])],
+        vec![],
+        vec![node("Add", &["h", "slice"], &["h2"]), node("Neg", &["h2"], &["out"])],
+        &["h2", "out"],
+    );
+    let nodes = vec![
+        node("Loop", &["two", "yes", "x"], &["last", "all"]).graph("body", body),
+        node("Loop", &["trips", "yes", "start"], &["doubled", "each"]).graph("body", counted),
+        node("Scan", &["start", "x"], &["sum", "sums"])
+            .graph("body", scanned)
+            .int("num_scan_inputs", 1)
+            .ints("scan_input_directions", &[1])
+            .ints("scan_output_directions", &[1])
+            .ints("scan_output_axes", &[1]),
+    ];
+    let stored = vec![
+        integer("two", 2),
+        truth("yes", true),
+        integers("zero", &[0]),
+        weights("w", &[2, 3]),
+        floats("start", &[3], &[1.0, 2.0, 3.0]),
+        floats("limit", &[], &[20.0]),
+    ];
+    let inputs = vec![port("x", F32, &["2", "3"]), port("trips", I64, &[])];
+    let mut graph = graph(inputs, stored, nodes, &["last", "all", "doubled", "sum", "sums"]);
+    graph.output.push(port("each", F32, &["5", "3"]));
+    model(graph, 17)
+}
+
+/// Results whose size the data decides, inside and outside of a branch.
+pub fn counted() -> ModelProto {
+    let then = graph(
+        vec![],
+        vec![],
+        vec![node("NonZero", &["x"], &["p"]), node("Shape", &["x"], &["t"])],
+        &["t"],
+    );
+    let otherwise = graph(
+        vec![],
+        vec![integers("two", &[2, 2])],
+        vec![node("Identity", &["two"], &["e"])],
+        &["e"],
+    );
+    let nodes = vec![
+        node("If", &["b"], &["shape"]).graph("then_branch", then).graph("else_branch", otherwise),
+        node("NonZero", &["x"], &["places"]),
+        node("Unique", &["x"], &["values", "first", "inverse", "counts"])
+            .int("axis", 1)
+            .int("sorted", 0),
+        node("Compress", &["x", "mask"], &["taken"]).int("axis", 0),
+        node("NonMaxSuppression", &["boxes", "scores", "most", "overlap", "least"], &["chosen"])
+            .int("center_point_box", 1),
+    ];
+    let stored = vec![
+        integer("most", 2),
+        floats("overlap", &[1], &[0.5]),
+        floats("least", &[1], &[0.1]),
+        weights("boxes", &[1, 4, 4]),
+    ];
+    let inputs = vec![
+        port("x", F32, &["2", "3"]),
+        port("b", BOOL, &[]),
+        port("mask", BOOL, &["2"]),
+        port("scores", F32, &["1", "2", "4"]),
+    ];
+    let outputs = ["shape", "places", "values", "first", "inverse", "counts", "taken", "chosen"];
+    model(graph(inputs, stored, nodes, &outputs), 17)
+}

@@ -5,7 +5,7 @@ use crate::onnx::builder::Builder;
 use crate::onnx::node::{Node, Outputs};
 use crate::onnx::shorthands::extents;
 use hone_ops::{BinaryFunction as B, Trilu};
-use hone_types::{DataType, Tensor, TensorType};
+use hone_types::{DataType, Tensor};
 
 /// Most elements that `Range` may have.
 const LONGEST_RANGE: f64 = 16_777_216.0;
@@ -97,18 +97,4 @@ pub(super) fn eye_like(builder: &mut Builder, node: &mut Node) -> Outputs {
     let above = builder.apply(above, &[ones])?;
     let eye = builder.binary(B::Subtract, upper, above)?;
     Ok(vec![builder.cast(eye, dtype)?])
-}
-
-/// `NonZero` of a constant: the indices of what is not zero, one column each.
-pub(super) fn non_zero(builder: &mut Builder, node: &mut Node) -> Outputs {
-    let values = builder.floats_of(node, 0)?;
-    let shape = builder.shape(node.input(0)?);
-    let strides = TensorType::new(DataType::I64, shape.clone()).strides();
-    let places: Vec<usize> = (0..values.len()).filter(|place| values[*place] != 0.0).collect();
-    let mut indices = Vec::with_capacity(places.len().saturating_mul(shape.len()));
-    for (extent, stride) in shape.iter().zip(&strides) {
-        indices.extend(places.iter().map(|place| (place / stride % extent) as i64));
-    }
-    let tensor = Tensor::from_elements([shape.len(), places.len()], &indices)?;
-    Ok(vec![builder.constant(tensor)])
 }

@@ -50,10 +50,19 @@ pub(super) fn slice(builder: &mut Builder, node: &mut Node) -> Outputs {
         let starts = node.ints("starts")?.ok_or_else(missing)?;
         (starts, node.ints("ends")?.ok_or_else(missing)?, node.ints("axes")?, None)
     } else {
+        let named = builder.optional_integers(node, 3)?;
+        let steps = builder.optional_integers(node, 4)?;
+        if steps.as_ref().is_none_or(|steps| steps[..] == [1]) {
+            let along = named.as_ref().map_or(Some(0), |named| named.first().copied());
+            let (start, end) = (node.input(1)?, node.input(2)?);
+            let along = axis(along.unwrap_or(0), builder.rank(input))?;
+            if let Some(slice) = builder.moving_slice(input, along, start, end)? {
+                return Ok(vec![slice]);
+            }
+        }
         let starts = builder.integers_of(node, 1)?;
         let ends = builder.integers_of(node, 2)?;
-        let named = builder.optional_integers(node, 3)?;
-        (starts, ends, named, builder.optional_integers(node, 4)?)
+        (starts, ends, named, steps)
     };
     let shape = builder.shape(input);
     let count = starts.len();

@@ -1,0 +1,301 @@
+//! `If`, `Loop` and `Scan`: a branch that a constant takes is imported in place of its node; all else becomes graphs
+//! inside of a node. Shapes inside are those of the first iteration: a body that gives its carried values another
+//! shape is refused.
+
+use super::builder::{Operand, Region};
+use super::importer::{Importer, Scope};
+use super::node::Node;
+use super::proto::{GraphProto, ValueInfoProto};
+use super::shorthands::axis;
+use crate::NodeError;
+use hone_ops::{Gather, If, Loop};
+use hone_types::{DataType, Tensor, TensorType};
+use std::rc::Rc;
+
+/// Trip counts above this are taken as none: exporters write the largest number there is for `while`.
+const MOST_TRIPS: u64 = u32::MAX as u64;
+
+/// What is imported of an ONNX body.
+type Imported = Result<Vec<Operand>, NodeError>;
+
+impl Importer {
+    /// The outputs of the branch that a constant condition takes, or a node with both.
+    pub(super) fn branch(&mut self, node: &mut Node) -> Imported {
+        let condition = node.input(0)?;
+        let left_out = || NodeError::invalid("a branch is left out");
+        let then = node.graph("then_branch")?.ok_or_else(left_out)?;
+        let otherwise = node.graph("else_branch")?.ok_or_else(left_out)?;
+        if let Some(known) = self.builder.tensor(condition) {
+            let holds = known.bytes().first().is_some_and(|byte| *byte != 0);
+            let taken = if holds { then } else { otherwise };
+            return self.inner(taken, |_| Ok(()));
+        }
+        let [then, otherwise] = [then, otherwise].map(|graph| {
+            self.builder.begin_region();
+            let outputs = self.inner(graph, |_| Ok(()))?;
+            self.builder.end_region(&outputs)
+        });
+        let (then, otherwise) = (then?, otherwise?);
+        let operands = [condition].into_iter().chain(then.captured).chain(otherwise.captured);
+        let operands: Vec<Option<Operand>> = operands.map(Some).collect();
+        self.builder.name_nodes(&node.name);
+        self.builder.apply_all(If { then: then.graph, otherwise: otherwise.graph }, &operands)
+    }
+
+    /// Imports a graph in a scope of its own, in which `begin` may name values.
+    fn inner(
+        &mut self,
+        graph: GraphProto,
+        begin: impl FnOnce(&mut Self) -> Result<(), NodeError>,
+    ) -> Imported {
+        let outputs: Vec<String> =
+            graph.output.iter().map(|output| output.name.clone().unwrap_or_default()).collect();
+        let opsets = self.scopes.last().map(|scope| Rc::clone(&scope.opsets)).unwrap_or_default();
+        self.enter(Scope { opsets, ..Scope::default() })?;
+        let imported = begin(self).and_then(|()| Ok(self.import_graph(graph, &outputs)?));
+        self.scopes.pop();
+        imported
+    }
+
+    /// `Loop`.
+    pub(super) fn repetition(&mut self, node: &mut Node) -> Imported {
+        let body = node.graph("body")?.ok_or_else(|| NodeError::invalid("the body is left out"))?;
+        let first = (2..node.inputs.len()).map(|place| node.input(place));
+        let first: Vec<Operand> = first.collect::<Result<_, _>>()?;
+        let collected = body.output.len().checked_sub(1 + first.len());
+        let collected = collected.filter(|_| body.input.len() == 2 + first.len());
+        let collected = collected.ok_or_else(|| {
+            let (inputs, outputs, carried) = (body.input.len(), body.output.len(), first.len());
+            NodeError::invalid(format!(
+                "the body has {inputs} inputs and {outputs} outputs, which do not fit {carried} carried values"
+            ))
+        })?;
+        let mut bounds = self.bounds(node)?;
+        if collected > 0 {
+            bounds.capacity = self.capacity(node, first.len(), &bounds)?;
+        }
+        let names = input_names(&body);
+        let (inputs, limit) = (first.clone(), bounds.most.into_iter().chain(bounds.capacity).min());
+        self.builder.begin_region();
+        let mut outputs = self.inner(body, |importer| {
+            let number = importer.builder.add_number("iteration", limit);
+            importer.bind(&names[0], number);
+            let holds = importer.builder.constant(Tensor::scalar(true));
+            importer.bind(&names[1], holds);
+            importer.add_carried(&names[2..], &inputs);
+            Ok(())
+        })?;
+        let known = self.builder.tensor(outputs[0]);
+        let tests = known.is_none_or(|known| known.bytes() != [1]);
+        if !tests {
+            outputs.remove(0);
+        }
+        let body = self.builder.end_region(&outputs)?;
+        let form = Form { carried: first.len(), tests, reversed: vec![false; collected] };
+        self.apply_loop(node, body, form, bounds, &first)
+    }
+
+    /// Binds names to inputs of the types of `first`.
+    fn add_carried(&mut self, names: &[String], first: &[Operand]) {
+        for (name, first) in names.iter().zip(first) {
+            let tensor_type = self.builder.tensor_type(*first).clone();
+            let input = self.builder.add_input(name, tensor_type);
+            self.bind(name, input);
+        }
+    }
+
+    /// What the first two inputs of a `Loop` say.
+    fn bounds(&mut self, node: &Node) -> Result<Bounds, NodeError> {
+        let mut bounds = Bounds { trips: None, condition: None, most: None, capacity: None };
+        if let Some(trips) = node.optional(0) {
+            match self.builder.tensor(trips).map(Tensor::to_i64) {
+                Some(known) => {
+                    let known = known.first().copied().unwrap_or(0).max(0) as u64;
+                    bounds.most = Some(known).filter(|known| *known <= MOST_TRIPS);
+                }
+                None => bounds.trips = Some(self.builder.reshape(trips, Vec::new())?),
+            }
+        }
+        if let Some(condition) = node.optional(1) {
+            match self.builder.tensor(condition) {
+                Some(known) if known.bytes() == [0] => bounds.most = Some(0),
+                Some(_) => {}
+                None => bounds.condition = Some(condition),
+            }
+        }
+        Ok(bounds)
+    }
+
+    /// For how many iterations there is room: the model's bound, or what it declares of the outputs.
+    fn capacity(
+        &self,
+        node: &Node,
+        carried: usize,
+        bounds: &Bounds,
+    ) -> Result<Option<u64>, NodeError> {
+        let scope = self.scopes.last();
+        let names = node.output_names.iter().skip(carried);
+        let declared = names.filter_map(|name| scope?.declared.get(name)).min();
+        let declared = declared.map(|extent| *extent as u64);
+        match bounds.most.into_iter().chain(declared).min() {
+            None => Err(NodeError::Unbounded { output: carried }),
+            capacity => Ok(capacity),
+        }
+    }
+
+    /// The node of a loop, and its outputs.
+    fn apply_loop(
+        &mut self,
+        node: &Node,
+        body: Region,
+        form: Form,
+        bounds: Bounds,
+        first: &[Operand],
+    ) -> Imported {
+        let Form { carried, tests, reversed } = form;
+        let Bounds { trips, condition, most, mut capacity } = bounds;
+        let collected = reversed.len();
+        let operator = Loop { body: body.graph, carried, tests, most, capacity, reversed };
+        let is_fixed = operator.is_fixed(trips.is_some(), condition.is_some());
+        // A bound that is the number of iterations itself is no guess of the exporter's.
+        if is_fixed && collected > 0 {
+            capacity = most;
+        }
+        let operator = Loop { capacity, ..operator };
+        let operands = [trips, condition].into_iter().chain(first.iter().copied().map(Some));
+        let operands: Vec<Option<Operand>> =
+            operands.chain(body.captured.into_iter().map(Some)).collect();
+        self.builder.name_nodes(&node.name);
+        let mut outputs = self.builder.apply_all(operator, &operands)?;
+        let count = outputs.pop().ok_or_else(|| NodeError::invalid("the loop has no result"))?;
+        if !is_fixed {
+            outputs[carried..].iter().for_each(|own| self.builder.set_extent(*own, 0, count));
+        }
+        Ok(outputs)
+    }
+
+    /// `Scan`: a loop whose body picks its slices by the number of the iteration.
+    pub(super) fn scan(&mut self, node: &mut Node) -> Imported {
+        if node.opset < 9 {
+            return Err(NodeError::unsupported("Scan before opset 9, over a batch"));
+        }
+        let body = node.graph("body")?.ok_or_else(|| NodeError::invalid("the body is left out"))?;
+        let scanned = node.int_or("num_scan_inputs", 0)?;
+        let scanned =
+            usize::try_from(scanned).ok().filter(|own| (1..=node.inputs.len()).contains(own));
+        let scanned =
+            scanned.ok_or_else(|| NodeError::invalid("num_scan_inputs does not fit the inputs"))?;
+        let operands = (0..node.inputs.len()).map(|place| node.input(place));
+        let operands: Vec<Operand> = operands.collect::<Result<_, _>>()?;
+        let carried = operands.len() - scanned;
+        let collected = body.output.len().checked_sub(carried);
+        let collected = collected.filter(|_| body.input.len() == operands.len());
+        let collected = collected.ok_or_else(|| {
+            NodeError::invalid("the inputs and outputs of the body do not fit those of the node")
+        })?;
+        let mut lists = |name: &str, count: usize| -> Result<Vec<i64>, NodeError> {
+            match node.ints(name)? {
+                None => Ok(vec![0; count]),
+                Some(list) if list.len() == count => Ok(list),
+                Some(list) => Err(NodeError::invalid(format!(
+                    "{name} has {} numbers, not {count}",
+                    list.len()
+                ))),
+            }
+        };
+        let backwards = lists("scan_input_directions", scanned)?;
+        let input_axes = lists("scan_input_axes", scanned)?;
+        let reversed = lists("scan_output_directions", collected)?;
+        let output_axes = lists("scan_output_axes", collected)?;
+        let (first, sequences) = operands.split_at(carried);
+        let mut slices = Vec::new();
+        for ((sequence, number), backwards) in sequences.iter().zip(input_axes).zip(backwards) {
+            let axis = axis(number, self.builder.rank(*sequence))?;
+            slices.push(Slices { sequence: *sequence, axis, backwards: backwards != 0 });
+        }
+        let lengths = slices.iter().map(|own| self.builder.shape(own.sequence)[own.axis]);
+        let lengths: Vec<usize> = lengths.collect();
+        if lengths.windows(2).any(|pair| pair[0] != pair[1]) {
+            return Err(NodeError::invalid(format!("the sequences differ in length: {lengths:?}")));
+        }
+        let length = lengths[0] as u64;
+        let names = input_names(&body);
+        self.builder.begin_region();
+        let outputs = self.inner(body, |importer| {
+            let number = importer.builder.add_number("iteration", Some(length));
+            importer.add_carried(&names[..carried], first);
+            importer.bind_slices(&names[carried..], &slices, number, length)
+        })?;
+        let body = self.builder.end_region(&outputs)?;
+        let reversed = reversed.iter().map(|direction| *direction != 0).collect();
+        let form = Form { carried, tests: false, reversed };
+        let capacity = (collected > 0).then_some(length);
+        let bounds = Bounds { trips: None, condition: None, most: Some(length), capacity };
+        let mut outputs = self.apply_loop(node, body, form, bounds, first)?;
+        for (output, number) in outputs[carried..].iter_mut().zip(output_axes) {
+            let rank = self.builder.rank(*output);
+            let place = axis(number, rank)?;
+            let permutation = (1..=place).chain([0]).chain(place + 1..rank).collect();
+            *output = self.builder.transpose(*output, permutation)?;
+        }
+        Ok(outputs)
+    }
+
+    /// Binds names to the slices of an iteration.
+    fn bind_slices(
+        &mut self,
+        names: &[String],
+        slices: &[Slices],
+        number: Operand,
+        length: u64,
+    ) -> Result<(), NodeError> {
+        for (name, Slices { sequence, axis, backwards }) in names.iter().zip(slices) {
+            let index = match backwards {
+                false => number,
+                true => {
+                    let last = self.builder.constant(Tensor::scalar(length as i64 - 1));
+                    self.builder.subtract(last, number)?
+                }
+            };
+            let slice = self.builder.apply(Gather { axis: *axis }, &[*sequence, index])?;
+            self.bind(name, slice);
+        }
+        Ok(())
+    }
+}
+
+/// How often a loop runs.
+struct Bounds {
+    /// The number of iterations, where it is decided at run time.
+    trips: Option<Operand>,
+    /// Whether there is a first one, where that is.
+    condition: Option<Operand>,
+    /// Iterations after which the loop ends in any case.
+    most: Option<u64>,
+    /// Iterations for which there is room.
+    capacity: Option<u64>,
+}
+
+/// What a loop's outputs are.
+struct Form {
+    carried: usize,
+    tests: bool,
+    reversed: Vec<bool>,
+}
+
+/// A sequence of which each iteration reads a slice.
+struct Slices {
+    sequence: Operand,
+    axis: usize,
+    backwards: bool,
+}
+
+fn input_names(graph: &GraphProto) -> Vec<String> {
+    let name = |input: &ValueInfoProto| input.name.clone().unwrap_or_default();
+    graph.input.iter().map(name).collect()
+}
+
+/// The type of the number of an iteration.
+pub(super) fn number_type() -> TensorType {
+    TensorType::new(DataType::I64, [])
+}
