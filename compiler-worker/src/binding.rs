@@ -164,7 +164,12 @@ mod tests {
                 _ => Dimension::Symbol((*text).to_owned()),
             });
             let dtype = Some(hone_driver::DataType::F32);
-            PortSignature { name: (*name).to_owned(), dtype, shape: Some(shape.collect()) }
+            PortSignature {
+                name: (*name).to_owned(),
+                dtype,
+                shape: Some(shape.collect()),
+                narrow: None,
+            }
         };
         Signature { inputs: inputs.iter().map(port).collect(), outputs: Vec::new() }
     }

@@ -22,6 +22,7 @@ mod setup;
 mod shipped;
 mod test;
 mod tidy;
+mod wheels;
 
 /// Chores of the Hone repository.
 #[derive(Parser)]
@@ -60,6 +61,8 @@ enum Chore {
     Shipped,
     /// Check the repository's own rules.
     Tidy,
+    /// Build the Python wheels `hone` and `hone-runtime`.
+    Wheels(wheels::Arguments),
 }
 
 /// What failed is the last line printed, without a backtrace: where only the end of the output is kept, it is there.
@@ -91,5 +94,6 @@ fn run(chore: &Chore) -> anyhow::Result<()> {
         Chore::Test(arguments) => test::run(arguments),
         Chore::Shipped => shipped::run(),
         Chore::Tidy => tidy::run(),
+        Chore::Wheels(arguments) => wheels::run(arguments),
     }
 }

@@ -21,6 +21,7 @@ const CHECKS: &[Check] = &[
         "tests",
         &["cargo", "test", "--workspace", "--exclude", "hone-cluster-tests", "--no-fail-fast"],
     ),
+    ("Python wheels", &["cargo", "xtask", "wheels", "--test"]),
     // Of the whole workspace, so that nothing is built again with other features.
     (
         "instruction sets",

@@ -31,10 +31,12 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("hone-emulator", &["artifact", "codegen"]),
     ("hone-worker", &["driver", "search", "artifact", "runtime", "emulator", "crds"]),
     ("hone-operator", &["crds", "artifact"]),
+    ("hone-runtime-python", &["runtime"]),
+    ("hone-python", &["driver"]),
 ];
 
 /// Rooms where `unsafe` is part of the work.
-const UNSAFE_ROOMS: &[&str] = &["compiler/codegen/", "runtime/"];
+const UNSAFE_ROOMS: &[&str] = &["compiler/codegen/", "runtime/", "python/runtime/"];
 
 /// The operator's kinds, a folder each. A kind never imports another; what they share is in the folders below, which
 /// import no kind.

@@ -21,7 +21,7 @@ pub use hone_codegen::{CodegenError, Machine, Target, disassemble, probe, probe_
 pub use hone_graph::{Definition, Node, NodeId, Operation, Port, ValueId};
 pub use hone_import::{
     Dimension, ImportError, ImportOptions, InputBinding, NodeError, PortSignature, Signature,
-    UnboundInput, signature,
+    UnboundInput, onnx::supported as supported_operators, signature,
 };
 pub use hone_lower::LowerError;
 pub use hone_ops as ops;

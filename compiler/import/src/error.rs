@@ -159,6 +159,8 @@ pub enum NodeError {
         input: String,
         /// Its place among the node's inputs, from 0.
         place: usize,
+        /// Names of the model's inputs that it is computed from.
+        decided_by: Vec<String>,
     },
     /// A size that is decided only when the model runs, elsewhere than in an output of the model.
     #[error(
@@ -188,6 +190,19 @@ pub enum NodeError {
     /// Something around the node failed.
     #[error("its body could not be imported")]
     Inner(#[source] Box<ImportError>),
+}
+
+impl ImportError {
+    /// Names of the model's inputs whose values decide what must be known when compiling, where this
+    /// error is for the lack of them.
+    pub fn decided_by(&self) -> Option<&[String]> {
+        let Self::Node { source, .. } = self else { return None };
+        match source {
+            NodeError::NotConstant { decided_by, .. } => Some(decided_by),
+            NodeError::Inner(inner) => inner.decided_by(),
+            _ => None,
+        }
+    }
 }
 
 impl NodeError {

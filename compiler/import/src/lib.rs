@@ -17,10 +17,11 @@ mod signature;
 pub use error::{ImportError, NodeError, UnboundInput, UnsupportedOperator};
 pub use hone_ops::FoldingLimits;
 pub use limits::Limits;
+pub use onnx::narrow::NarrowType;
 pub use onnx::{import, signature};
 pub use signature::{Dimension, PortSignature, Signature};
 
-use hone_types::DataType;
+use hone_types::{DataType, Tensor};
 use std::path::PathBuf;
 
 /// What the importer is told besides the file.
@@ -30,6 +31,9 @@ pub struct ImportOptions {
     pub folder: Option<PathBuf>,
     /// Shapes of inputs, where the model leaves them open.
     pub bindings: Vec<InputBinding>,
+    /// Values of inputs that are known when compiling: what is imported computes with them and has no
+    /// such inputs. Of element type and shape as the model declares.
+    pub constants: Vec<(String, Tensor)>,
     /// Sizes beyond which a model is refused.
     pub limits: Limits,
 }

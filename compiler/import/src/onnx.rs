@@ -11,9 +11,12 @@ mod binding;
 mod builder;
 mod control;
 mod external;
+mod flex;
 mod functions;
 mod importer;
+mod legacy;
 mod liveness;
+pub(crate) mod narrow;
 mod node;
 mod operators;
 mod order;
@@ -32,7 +35,7 @@ use crate::{ImportError, ImportOptions, Imported, Limits, Signature};
 use prost::Message;
 
 /// Oldest version of ONNX's operator set that is understood.
-pub const OLDEST_OPSET: i64 = 7;
+pub const OLDEST_OPSET: i64 = 1;
 /// Newest version of ONNX's operator set that is understood.
 pub const NEWEST_OPSET: i64 = 28;
 

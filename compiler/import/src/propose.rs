@@ -94,7 +94,12 @@ mod tests {
             (_, "?") => Dimension::Unknown,
             _ => Dimension::Symbol((*text).to_owned()),
         });
-        PortSignature { name: "x".into(), dtype: Some(dtype), shape: Some(shape.collect()) }
+        PortSignature {
+            name: "x".into(),
+            dtype: Some(dtype),
+            shape: Some(shape.collect()),
+            narrow: None,
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Inputs and outputs as a model file declares them, before anything is bound.
 
+use crate::NarrowType;
 use hone_types::DataType;
 use std::fmt;
 
@@ -21,6 +22,8 @@ pub struct PortSignature {
     pub dtype: Option<DataType>,
     /// Its dimensions, where declared.
     pub shape: Option<Vec<Dimension>>,
+    /// The declared type, where it is one that `dtype` only carries.
+    pub narrow: Option<NarrowType>,
 }
 
 /// The extent of one axis as declared.
@@ -46,9 +49,10 @@ impl fmt::Display for Dimension {
 
 impl fmt::Display for PortSignature {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.dtype {
-            Some(dtype) => write!(formatter, "{dtype}")?,
-            None => formatter.write_str("?")?,
+        match (self.narrow, self.dtype) {
+            (Some(narrow), _) => formatter.write_str(narrow.name())?,
+            (None, Some(dtype)) => write!(formatter, "{dtype}")?,
+            (None, None) => formatter.write_str("?")?,
         }
         match &self.shape {
             Some(shape) => {

@@ -1,4 +1,4 @@
-//! Running sums.
+//! Running sums and products.
 
 use crate::express::{converted, input, load_wide, only_output, wide};
 use crate::number::{Number, with_number};
@@ -10,7 +10,7 @@ use hone_tensor::{BufferId, Builder, Combiner, Expr};
 use hone_types::{Tensor, TensorType};
 use serde::{Deserialize, Serialize};
 
-/// The sum of all elements up to each one along an axis.
+/// The sum, or product, of all elements up to each one along an axis.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CumulativeSum {
     /// The axis summed along.
@@ -19,13 +19,16 @@ pub struct CumulativeSum {
     pub exclusive: bool,
     /// Whether to sum from the end.
     pub reverse: bool,
+    /// Whether elements are multiplied, not added.
+    #[serde(default)]
+    pub product: bool,
 }
 
 impl CumulativeSum {
     /// Name in text forms.
     pub const NAME: &'static str = "cumulative_sum";
 
-    /// The sums, each from the one before.
+    /// The sums or products, each from the one before.
     fn walk(&self, builder: &mut Builder, x: BufferId, output: &TensorType) -> BufferId {
         let (axis, dtype) = (self.axis, wide(output.dtype));
         let last = output.shape[axis] as i64 - 1;
@@ -44,8 +47,12 @@ impl CumulativeSum {
                 };
                 let added = if self.exclusive { before.clone() } else { place };
                 let added = load_wide(x, at(turned(added)), output.dtype);
-                let sum = Expr::Load(own, at(before)) + added.clone();
-                let first = if self.exclusive { Expr::Constant(0.0, dtype) } else { added };
+                let upto = Expr::Load(own, at(before));
+                let (sum, neutral) = match self.product {
+                    true => (upto * added.clone(), 1.0),
+                    false => (upto + added.clone(), 0.0),
+                };
+                let first = if self.exclusive { Expr::Constant(neutral, dtype) } else { added };
                 is_later.select(sum, first)
             });
         if !self.reverse && dtype == output.dtype {
@@ -80,14 +87,15 @@ impl Operator for CumulativeSum {
         let (outer, extent, inner) = around(&output.shape, self.axis);
         Ok(vec![with_number!(output.dtype, Own => {
             let mut values = Own::read(input);
+            let one = Own::read(&Tensor::from_f64(output.dtype, [1], &[1.0])?)[0];
             for line in 0..outer * inner {
                 let first = line / inner * extent * inner + line % inner;
-                let mut sum = Own::ZERO;
+                let mut sum = if self.product { one } else { Own::ZERO };
                 for step in 0..extent {
                     let step = if self.reverse { extent - 1 - step } else { step };
                     let value = &mut values[first + step * inner];
                     let before = sum;
-                    sum = sum.plus(*value);
+                    sum = if self.product { sum.times(*value) } else { sum.plus(*value) };
                     *value = if self.exclusive { before } else { sum };
                 }
             }
@@ -107,7 +115,7 @@ impl Operator for CumulativeSum {
         let output = only_output(self, builder, inputs)?;
         let (_, extent, inner) = around(&output.shape, self.axis);
         let dtype = wide(output.dtype);
-        if extent <= PART || inner > 1 {
+        if extent <= PART || inner > 1 || self.product {
             return Some(vec![self.walk(builder, x, &output)]);
         }
         let parts = extent.div_ceil(PART);

@@ -1,15 +1,17 @@
 //! Elements or slices replaced at given indices.
 
-use crate::gather::checked_place;
+use crate::Reshape;
+use crate::express::{Guard, converted, input, load_wide, only_output, reduce_in, wide};
+use crate::gather::{checked_place, place};
 use crate::gather_nd::flat_place;
 use crate::number::{Number, with_number};
-use crate::operator::{FusionClass, OpError, Operator, named, required};
+use crate::operator::{FusionClass, Graph, OpError, Operator, named, required, required_value};
 use crate::shape::output_type;
 use crate::shape::{bounded, check_axis, check_indices, check_same_type};
 use crate::strided::{Points, row_major};
-use hone_graph::InferError;
-use hone_tensor::{BufferId, Builder};
-use hone_types::{Tensor, TensorType};
+use hone_graph::{InferError, ValueId};
+use hone_tensor::{BufferId, Builder, Combiner, Expr};
+use hone_types::{DataType, Tensor, TensorType};
 use serde::{Deserialize, Serialize};
 
 /// How an update meets the element already there.
@@ -56,6 +58,80 @@ impl ScatterReduction {
             ScatterReduction::Maximum => old.larger(new),
             ScatterReduction::Minimum => old.smaller(new),
         }
+    }
+}
+
+/// What the expressions of both operators share: a list of updates, from which each element takes its own.
+struct Updates<'a> {
+    reduction: ScatterReduction,
+    output: &'a TensorType,
+    data: BufferId,
+    /// How many updates an element looks at.
+    count: usize,
+}
+
+impl Updates<'_> {
+    /// The elements after all updates; `is_own` says whether an update is for a point, `update` loads it.
+    fn meet(
+        &self,
+        builder: &mut Builder,
+        is_own: &dyn Fn(&[Expr], &[Expr]) -> Expr,
+        update: &dyn Fn(&[Expr], Expr) -> Expr,
+    ) -> BufferId {
+        let Self { reduction, output, data, count } = self;
+        let combiner = match reduction {
+            ScatterReduction::None => return self.last(builder, is_own, update),
+            ScatterReduction::Add => Combiner::Sum,
+            ScatterReduction::Multiply => Combiner::Product,
+            ScatterReduction::Maximum => Combiner::Maximum,
+            ScatterReduction::Minimum => Combiner::Minimum,
+        };
+        let (from, to) = (output.dtype, wide(output.dtype));
+        let all =
+            reduce_in(builder, "updates", to, &output.shape, &[*count], combiner, |point, by| {
+                let own = converted(update(point, by[0].clone()), from, to);
+                is_own(point, by).select(own, combiner.identity(to))
+            });
+        builder.map("meet", output, |point| {
+            let old = load_wide(*data, point.to_vec(), from);
+            let new = Expr::Load(all, point.to_vec());
+            let met = match combiner {
+                Combiner::Sum => old + new,
+                Combiner::Product => old * new,
+                Combiner::Maximum => old.maximum(new),
+                _ => old.minimum(new),
+            };
+            converted(met, to, from)
+        })
+    }
+
+    /// Each element becomes the last of its updates, where it has one.
+    fn last(
+        &self,
+        builder: &mut Builder,
+        is_own: &dyn Fn(&[Expr], &[Expr]) -> Expr,
+        update: &dyn Fn(&[Expr], Expr) -> Expr,
+    ) -> BufferId {
+        let Self { output, data, count, .. } = self;
+        if *count == 0 {
+            return builder.map("copy", output, |point| Expr::Load(*data, point.to_vec()));
+        }
+        let none = || Expr::Constant(-1.0, DataType::I64);
+        let shape = &output.shape;
+        let last = reduce_in(
+            builder,
+            "last",
+            DataType::I64,
+            shape,
+            &[*count],
+            Combiner::Maximum,
+            |point, by| is_own(point, by).select(by[0].clone().cast(DataType::I64), none()),
+        );
+        builder.map("replace", output, |point| {
+            let found = || Expr::Load(last, point.to_vec());
+            let new = update(point, place(found().maximum(0.into()), *count));
+            found().less(0.into()).select(Expr::Load(*data, point.to_vec()), new)
+        })
     }
 }
 
@@ -114,9 +190,38 @@ impl Operator for ScatterElements {
         Ok(vec![self.reduction.apply(&output, data, updates, &places, 1)?])
     }
 
-    /// Only folded: updates may meet in one element, which blocks cannot express.
-    fn expression(&self, _: &mut Builder, _: &[Option<BufferId>]) -> Option<Vec<BufferId>> {
-        None
+    /// Every element looks at the updates of its line for those that are its own.
+    fn expression(
+        &self,
+        builder: &mut Builder,
+        inputs: &[Option<BufferId>],
+    ) -> Option<Vec<BufferId>> {
+        let (data, indices, updates) = (input(inputs, 0)?, input(inputs, 1)?, input(inputs, 2)?);
+        let output = only_output(self, builder, inputs)?;
+        let shape = builder.tensor_type(indices).shape;
+        let (axis, extent) = (self.axis, output.shape[self.axis]);
+        // Beside the indices a point has no updates; what is read there instead does not count.
+        let narrower = |other: usize| other != axis && shape[other] < output.shape[other];
+        let at = |point: &[Expr], by: &Expr| {
+            let mut at = point.to_vec();
+            for other in (0..shape.len()).filter(|other| narrower(*other)) {
+                at[other] = at[other].clone().minimum((shape[other] as i64 - 1).into());
+            }
+            at[axis] = by.clone();
+            at
+        };
+        let is_own = |point: &[Expr], by: &[Expr]| {
+            let mut inside = Guard::default();
+            for other in (0..shape.len()).filter(|other| narrower(*other)) {
+                inside.require(point[other].clone().less(shape[other].into()));
+            }
+            let index = Expr::Load(indices, at(point, &by[0]));
+            let own = place(index, extent).equal(point[axis].clone());
+            inside.value(own, Expr::Constant(0.0, DataType::Bool))
+        };
+        let count = if shape.contains(&0) { 0 } else { shape[axis] };
+        let own = Updates { reduction: self.reduction, output: &output, data, count };
+        Some(vec![own.meet(builder, &is_own, &|point, by| Expr::Load(updates, at(point, &by)))])
     }
 }
 
@@ -172,8 +277,52 @@ impl Operator for ScatterNd {
         Ok(vec![self.reduction.apply(&output, data, updates, &places?, slice)?])
     }
 
-    /// Only folded: updates may meet in one element, which blocks cannot express.
-    fn expression(&self, _: &mut Builder, _: &[Option<BufferId>]) -> Option<Vec<BufferId>> {
-        None
+    /// Every slice looks at all updates for those that are its own.
+    fn expression(
+        &self,
+        builder: &mut Builder,
+        inputs: &[Option<BufferId>],
+    ) -> Option<Vec<BufferId>> {
+        let (data, indices, updates) = (input(inputs, 0)?, input(inputs, 1)?, input(inputs, 2)?);
+        let output = only_output(self, builder, inputs)?;
+        let shape = builder.tensor_type(indices).shape;
+        let [count, tuple] = <[usize; 2]>::try_from(shape).ok()?;
+        let is_own = |point: &[Expr], by: &[Expr]| {
+            let mut own = Guard::default();
+            for (entry, own_place) in point[..tuple].iter().enumerate() {
+                let index = Expr::Load(indices, vec![by[0].clone(), entry.into()]);
+                own.require(place(index, output.shape[entry]).equal(own_place.clone()));
+            }
+            own.value(Expr::Constant(1.0, DataType::Bool), Expr::Constant(0.0, DataType::Bool))
+        };
+        let update =
+            |point: &[Expr], by: Expr| Expr::Load(updates, [&[by], &point[tuple..]].concat());
+        let own = Updates { reduction: self.reduction, output: &output, data, count };
+        Some(vec![own.meet(builder, &is_own, &update)])
+    }
+
+    /// The same with all index tuples along one axis.
+    fn decompose(
+        &self,
+        graph: &mut Graph,
+        inputs: &[Option<ValueId>],
+    ) -> Result<Option<Vec<ValueId>>, InferError> {
+        let [data, indices, updates] =
+            [0, 1, 2].map(|place| required_value(Self::NAME, inputs, place));
+        let (data, indices, updates) = (data?, indices?, updates?);
+        let (shape, slice) = (graph.tensor_type(indices).shape.clone(), graph.tensor_type(updates));
+        let Some((tuple, points)) = shape.split_last().filter(|(_, points)| points.len() != 1)
+        else {
+            return Ok(None);
+        };
+        let count: usize = points.iter().product();
+        let own = slice.shape[points.len()..].to_vec();
+        let mut list = |value, shape| -> Result<ValueId, InferError> {
+            Ok(graph.add_node(Self::NAME, Reshape { shape }.into(), &[Some(value)])?.remove(0))
+        };
+        let indices = list(indices, vec![count, *tuple])?;
+        let updates = list(updates, [&[count], &own[..]].concat())?;
+        let inputs = [Some(data), Some(indices), Some(updates)];
+        Ok(Some(graph.add_node(Self::NAME, self.clone().into(), &inputs)?))
     }
 }

@@ -16,10 +16,9 @@ pub use ignored::Ignored;
 pub use report::{Outcome, Report};
 
 use anyhow::{Context, Result};
-use hone_import::{ImportError, ImportOptions, InputBinding, NodeError};
+use hone_import::{ImportOptions, InputBinding};
 use hone_ops::Graph;
 use hone_types::{Tensor, TensorType};
-use std::error::Error;
 use std::path::{Path, PathBuf};
 
 /// Something that computes a graph.
@@ -150,35 +149,13 @@ fn import(case: &Case, inputs: &[Option<Tensor>]) -> Result<(Graph, usize)> {
             Ok(imported) => return Ok((imported.graph, stored.len())),
             Err(error) => error,
         };
-        let Some(needed) = not_constant(&error) else { return Err(error.into()) };
-        let named = case.inputs.iter().position(|name| *name == needed);
-        // Inside a function the name is another: then whatever is not floating-point is stored, and
-        // last everything.
-        let integers: Vec<usize> = (0..inputs.len())
-            .filter(|place| inputs[*place].as_ref().is_some_and(|input| !input.dtype().is_float()))
-            .collect();
-        let more: Vec<usize> = [named.into_iter().collect(), integers, (0..inputs.len()).collect()]
-            .into_iter()
-            .map(|places: Vec<usize>| {
-                places.into_iter().filter(|place| !stored.contains(place)).collect::<Vec<usize>>()
-            })
-            .find(|places| !places.is_empty())
-            .unwrap_or_default();
+        let needed = error.decided_by().unwrap_or_default();
+        let places = (0..inputs.len()).filter(|place| !stored.contains(place));
+        let more: Vec<usize> =
+            places.filter(|place| needed.contains(&case.inputs[*place])).collect();
         if more.is_empty() {
             return Err(error.into());
         }
         stored.extend(more);
     }
-}
-
-/// The value that an import failed on because it is not constant.
-fn not_constant(error: &ImportError) -> Option<String> {
-    let mut source: Option<&(dyn Error + 'static)> = Some(error);
-    while let Some(error) = source {
-        if let Some(NodeError::NotConstant { input, .. }) = error.downcast_ref() {
-            return Some(input.clone());
-        }
-        source = error.source();
-    }
-    None
 }

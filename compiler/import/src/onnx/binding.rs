@@ -4,7 +4,7 @@ use super::proto::{
     GraphProto, TensorProto, ValueInfoProto, tensor_shape_proto::dimension::Value as Extent,
     type_proto::Value as TypeValue,
 };
-use super::tensor::{checked_bytes, element_type};
+use super::tensor::{carrier_type, checked_bytes};
 use crate::propose::propose;
 use crate::{Dimension, ImportError, InputBinding, Limits, PortSignature, Signature, UnboundInput};
 use hone_types::TensorType;
@@ -83,18 +83,22 @@ fn port(
     }
     let tensor = match value.r#type.as_ref().and_then(|declared| declared.value.as_ref()) {
         Some(TypeValue::TensorType(tensor)) => tensor,
-        None if kind == "output" => return Ok(PortSignature { name, dtype: None, shape: None }),
+        None if kind == "output" => {
+            return Ok(PortSignature { name, dtype: None, shape: None, narrow: None });
+        }
         None => return Err(refuse("its type is left out; export the model again".into())),
         Some(_) => {
             return Err(refuse("only tensors are supported, no sequences, maps or options".into()));
         }
     };
-    let dtype = match element_type(tensor.elem_type.unwrap_or(0)) {
-        Ok(dtype) => Some(dtype),
-        Err(_) if kind == "output" && tensor.elem_type.unwrap_or(0) == 0 => None,
+    let (dtype, narrow) = match carrier_type(tensor.elem_type.unwrap_or(0)) {
+        Ok((dtype, narrow)) => (Some(dtype), narrow),
+        Err(_) if kind == "output" && tensor.elem_type.unwrap_or(0) == 0 => (None, None),
         Err(reason) => return Err(refuse(reason)),
     };
-    let Some(shape) = &tensor.shape else { return Ok(PortSignature { name, dtype, shape: None }) };
+    let Some(shape) = &tensor.shape else {
+        return Ok(PortSignature { name, dtype, shape: None, narrow });
+    };
     if shape.dim.len() > limits.rank {
         return Err(refuse(format!("it has more than {} axes", limits.rank)));
     }
@@ -107,7 +111,7 @@ fn port(
         _ => Dimension::Unknown,
     });
     let shape = Some(shape.collect());
-    Ok(PortSignature { name, dtype, shape })
+    Ok(PortSignature { name, dtype, shape, narrow })
 }
 
 /// The first extent that a value's declaration gives.

@@ -10,13 +10,14 @@
 
 use super::affine::input_place;
 use super::external::ExternalFiles;
+use super::narrow::NarrowType;
 use super::proto::TensorProto;
 use super::tensor::{self, checked_bytes};
 use crate::{ImportError, Limits, NodeError};
 use hone_graph::{OutputExtent, ValueId};
 use hone_ops::{FoldingBudget, Graph, Op, Operator};
 use hone_types::{DataType, Table, Tensor, TensorType};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 hone_types::define_id!(
@@ -79,6 +80,10 @@ pub(super) struct Builder {
     node_name: String,
     folding: FoldingBudget,
     constant_bytes: usize,
+    /// Operands of element types that are carried in bytes.
+    narrow: HashMap<Operand, NarrowType>,
+    /// Operands that stand for sequences.
+    sequences: HashMap<Operand, Vec<Operand>>,
     /// Things worth telling.
     pub warnings: Vec<String>,
 }
@@ -97,6 +102,8 @@ impl Builder {
             node_name: String::new(),
             folding: FoldingBudget::new(limits.folding.clone()),
             constant_bytes: 0,
+            narrow: HashMap::new(),
+            sequences: HashMap::new(),
             warnings: Vec::new(),
         }
     }
@@ -220,11 +227,47 @@ impl Builder {
         self.operands.push(Source::Constant(tensor, None))
     }
 
+    /// The narrow type of an operand, where it has one.
+    pub fn narrow_type(&self, operand: Operand) -> Option<NarrowType> {
+        self.narrow.get(&operand).copied()
+    }
+
+    /// Notes that an operand is of a narrow type.
+    pub fn set_narrow(&mut self, operand: Operand, narrow: NarrowType) {
+        self.narrow.insert(operand, narrow);
+    }
+
+    /// A sequence of operands. It stands in lists of operands and is no tensor.
+    pub fn sequence(&mut self, items: Vec<Operand>) -> Operand {
+        let own = self.constant(Tensor::scalar(items.len() as i64));
+        self.sequences.insert(own, items);
+        own
+    }
+
+    /// The operands of a sequence.
+    pub fn items(&self, operand: Operand) -> Option<Vec<Operand>> {
+        self.sequences.get(&operand).cloned()
+    }
+
+    /// Another operand for the same value, of no narrow type.
+    pub fn alias(&mut self, operand: Operand) -> Operand {
+        let source = match &self.operands[operand] {
+            Source::Constant(tensor, place) => Source::Constant(tensor.clone(), *place),
+            Source::Value(graph, value) => Source::Value(*graph, *value),
+        };
+        self.operands.push(source)
+    }
+
     /// A constant that the model stores; counted against the bound on all constants.
     pub fn load(&mut self, proto: TensorProto) -> Result<Operand, ImportError> {
+        let narrow = NarrowType::of_number(proto.data_type.unwrap_or(0));
         let tensor = tensor::load(proto, &mut self.files, &self.limits)?;
         self.count_constant(tensor.bytes().len())?;
-        Ok(self.constant(tensor))
+        let operand = self.constant(tensor);
+        if let Some(narrow) = narrow {
+            self.set_narrow(operand, narrow);
+        }
+        Ok(operand)
     }
 
     fn count_constant(&mut self, bytes: usize) -> Result<(), ImportError> {
@@ -282,6 +325,33 @@ impl Builder {
             Source::Constant(tensor, _) => Some(tensor),
             Source::Value(..) => None,
         }
+    }
+
+    /// Names of the model's inputs that an operand is computed from, in the model's order.
+    pub fn decided_by(&self, operand: Operand) -> Vec<String> {
+        let mut seen: HashSet<(GraphNumber, ValueId)> = HashSet::new();
+        let mut left: Vec<(GraphNumber, ValueId)> = Vec::new();
+        let place = |operand: Operand| match self.operands[operand] {
+            Source::Value(graph, value) => Some((graph, value)),
+            Source::Constant(..) => None,
+        };
+        left.extend(place(operand));
+        while let Some((number, value)) = left.pop() {
+            if !seen.insert((number, value)) {
+                continue;
+            }
+            let Some(level) = self.levels.iter().find(|level| level.id == number) else { continue };
+            if let Some(node) = level.graph.producer(value) {
+                let inputs = level.graph.nodes()[node].inputs.iter().flatten();
+                left.extend(inputs.map(|input| (number, *input)));
+            }
+            let captured = level.captured.iter().filter(|(_, inside)| *inside == value);
+            left.extend(captured.filter_map(|(outside, _)| place(*outside)));
+        }
+        let Some(model) = self.levels.first() else { return Vec::new() };
+        let ports = model.graph.inputs().iter();
+        let ports = ports.filter(|port| seen.contains(&(model.id, port.value)));
+        ports.map(|port| port.name.clone()).collect()
     }
 
     /// An operand that nothing is folded of, though it may be a constant.

@@ -3,16 +3,20 @@
 use super::binding;
 use super::builder::{Builder, Operand};
 use super::functions::{FunctionKey, function_key, functions};
+use super::legacy;
 use super::liveness::{check_names, label, live};
 use super::node::Node;
-use super::operators::{self, Import};
+use super::operators::{self, Import, NarrowRole};
 use super::order::sorted;
 use super::proto::{
     AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto,
     TensorProto, ValueInfoProto,
 };
 use super::{NEWEST_OPSET, OLDEST_OPSET};
-use crate::{Dimension, ImportError, ImportOptions, Imported, Limits, NodeError, Signature};
+use crate::{
+    Dimension, ImportError, ImportOptions, Imported, InputBinding, Limits, NodeError, Signature,
+};
+use hone_types::Tensor;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::rc::Rc;
 
@@ -53,7 +57,8 @@ pub(super) fn import_model(
         return Err(ImportError::NotOnnx { reason: "its graph has no outputs".into() });
     }
     let opsets = Rc::new(opsets(&model.opset_import)?);
-    let types = binding::bind(&signature, &options.bindings, &options.limits)?;
+    let bindings = [&options.bindings[..], &bindings_of(&options.constants)].concat();
+    let types = binding::bind(&signature, &bindings, &options.limits)?;
     let mut importer = Importer {
         builder: Builder::new(options.folder.as_deref(), &options.limits),
         functions: functions(model.functions)?,
@@ -62,19 +67,40 @@ pub(super) fn import_model(
         nodes: 0,
     };
     for (port, tensor_type) in signature.inputs.iter().zip(types) {
-        let operand = importer.builder.add_input(&port.name, tensor_type);
+        let known = options.constants.iter().find(|(name, _)| *name == port.name);
+        let operand = match known {
+            Some((_, tensor)) => importer.builder.constant(tensor.clone()),
+            None => importer.builder.add_input(&port.name, tensor_type),
+        };
+        if let Some(narrow) = port.narrow {
+            importer.builder.set_narrow(operand, narrow);
+        }
         importer.bind(&port.name, operand);
     }
     let names: Vec<String> = signature.outputs.iter().map(|port| port.name.clone()).collect();
     let outputs = importer.import_graph(graph, &names)?;
     let mut builder = importer.builder;
     for (name, operand) in names.iter().zip(outputs) {
+        if builder.items(operand).is_some() {
+            let (name, reason) = (name.clone(), "it is a sequence, which is not supported".into());
+            return Err(ImportError::Port { kind: "output", name, reason });
+        }
         builder.add_output(name, operand);
     }
     let (graph, mut warnings) = builder.finish();
     check_outputs(&signature, &graph, &mut warnings)?;
     graph.verify()?;
     Ok(Imported { graph, signature, warnings })
+}
+
+/// What the values of inputs say of their types.
+fn bindings_of(constants: &[(String, Tensor)]) -> Vec<InputBinding> {
+    let bind = |(name, tensor): &(String, Tensor)| InputBinding {
+        name: name.clone(),
+        shape: tensor.shape().to_vec(),
+        dtype: Some(tensor.dtype()),
+    };
+    constants.iter().map(bind).collect()
 }
 
 /// The versions of operator sets that a model or function names.
@@ -312,6 +338,35 @@ impl Importer {
             return self.inline(&function, node);
         }
         self.builder.name_nodes(&node.name);
+        if node.opset < legacy::ALIGNED_OPSET && key.0.is_empty() {
+            node.ignore(&["consumed_inputs"]);
+        }
+        let sequence = node.inputs.iter().flatten().any(|own| self.builder.items(*own).is_some());
+        if sequence && !operators::takes_sequences(&key.1) {
+            return Err(NodeError::unsupported(format!("operator {} of a sequence", key.1)));
+        }
+        let narrow =
+            node.inputs.iter().flatten().find_map(|input| self.builder.narrow_type(*input));
+        let Some(narrow) = narrow else { return self.import_by_list(key, node) };
+        match operators::narrow_role(&key.1) {
+            NarrowRole::Reads => self.import_by_list(key, node),
+            NarrowRole::Moves => {
+                let outputs = self.import_by_list(key, node)?;
+                outputs.iter().for_each(|output| self.builder.set_narrow(*output, narrow));
+                Ok(outputs)
+            }
+            NarrowRole::None => {
+                Err(NodeError::unsupported(format!("operator {} of {}", key.1, narrow.name())))
+            }
+        }
+    }
+
+    /// The outputs of a node of the list's operators.
+    fn import_by_list(
+        &mut self,
+        key: &FunctionKey,
+        node: &mut Node,
+    ) -> Result<Vec<Operand>, NodeError> {
         match operators::find(&key.0, &key.1) {
             Some(Import::Function(import)) => import(&mut self.builder, node),
             Some(Import::Unary(function)) => {
@@ -319,12 +374,14 @@ impl Importer {
                 Ok(vec![self.builder.unary(function, input)?])
             }
             Some(Import::Binary(function)) => {
-                let (left, right) = (node.input(0)?, node.input(1)?);
+                let left = node.input(0)?;
+                let right = legacy::second_operand(&mut self.builder, node, left)?;
                 Ok(vec![self.builder.binary(function, left, right)?])
             }
             Some(Import::If) => self.branch(node),
             Some(Import::Loop) => self.repetition(node),
             Some(Import::Scan) => self.scan(node),
+            Some(Import::FlexAttention) => self.flex_attention(node),
             None => Err(NodeError::unsupported(format!("operator {}", key.1))),
         }
     }

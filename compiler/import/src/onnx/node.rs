@@ -87,6 +87,16 @@ impl Node {
         Ok(self.take(name, AttributeType::Ints)?.map(|attribute| attribute.ints))
     }
 
+    /// A list of integers that is read again later.
+    pub fn peek_ints(&self, name: &str) -> Vec<i64> {
+        self.attributes.get(name).map(|attribute| attribute.ints.clone()).unwrap_or_default()
+    }
+
+    /// A list of floats that is read again later.
+    pub fn peek_floats(&self, name: &str) -> Vec<f32> {
+        self.attributes.get(name).map(|attribute| attribute.floats.clone()).unwrap_or_default()
+    }
+
     /// A list of floats.
     pub fn floats(&mut self, name: &str) -> Result<Option<Vec<f32>>, NodeError> {
         Ok(self.take(name, AttributeType::Floats)?.map(|attribute| attribute.floats))
@@ -115,6 +125,28 @@ impl Node {
     pub fn tensor(&mut self, name: &str) -> Result<Option<TensorProto>, NodeError> {
         let attribute = self.take(name, AttributeType::Tensor)?;
         Ok(attribute.map(|attribute| attribute.t.unwrap_or_default()))
+    }
+
+    /// A node of `operator` and no attributes, under this one's name.
+    pub fn alike(&self, operator: &str, inputs: Vec<Option<Operand>>) -> Self {
+        Self {
+            name: self.name.clone(),
+            operator: operator.to_string(),
+            opset: super::NEWEST_OPSET,
+            input_names: Vec::new(),
+            inputs,
+            output_names: Vec::new(),
+            wanted: vec![true],
+            attributes: BTreeMap::new(),
+        }
+    }
+
+    /// Gives it an integer attribute.
+    pub fn set_int(&mut self, name: &str, value: i64) {
+        let kind = Some(AttributeType::Int as i32);
+        let attribute =
+            AttributeProto { r#type: kind, i: Some(value), ..AttributeProto::default() };
+        self.attributes.insert(name.to_string(), attribute);
     }
 
     /// A graph.

@@ -5,14 +5,19 @@
 //! `node.opset`. To add one: a function in a file here, and a line in the list.
 
 mod activation;
-mod attention;
+pub(super) mod attention;
 mod constant;
 mod convolution;
 mod dependent;
 mod einsum;
 mod elementwise;
 mod indexing;
+mod losses;
 mod matrix;
+mod microsoft;
+mod microsoft_attention;
+mod microsoft_quantized;
+mod ml;
 mod movement;
 mod normalization;
 mod pool;
@@ -20,9 +25,18 @@ mod quantization;
 mod recurrent;
 mod reduction;
 mod resize;
+mod sampling;
+mod sequence;
+mod sequences;
 mod shape;
+mod shaping;
+mod signal;
 mod softmax;
+mod training;
+mod trees;
 mod window;
+
+pub(super) use normalization::softmax_of;
 
 use super::builder::Builder;
 use super::node::{Node, Outputs};
@@ -43,11 +57,45 @@ pub(super) enum Import {
     Loop,
     /// The same.
     Scan,
+    /// With the graphs that it holds.
+    FlexAttention,
 }
 
 use Import::{Binary, Function, Unary};
 
 const MICROSOFT: &str = "com.microsoft";
+const CLASSICAL: &str = "ai.onnx.ml";
+const TRAINING: &str = "ai.onnx.preview.training";
+
+/// What an operator does with operands of types that are carried in bytes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum NarrowRole {
+    /// It reads their values itself, or only their shapes.
+    Reads,
+    /// It moves elements; its outputs are of its inputs' type.
+    Moves,
+    /// It is not for them.
+    None,
+}
+
+/// What `operator` does with them.
+pub(super) fn narrow_role(operator: &str) -> NarrowRole {
+    match operator {
+        "Cast" | "CastLike" | "QuantizeLinear" | "DequantizeLinear" | "Shape" | "Size" => {
+            NarrowRole::Reads
+        }
+        "Concat" | "Expand" | "Flatten" | "Gather" | "GatherElements" | "GatherND" | "Identity"
+        | "Reshape" | "Slice" | "Split" | "Squeeze" | "Tile" | "Transpose" | "Unsqueeze" => {
+            NarrowRole::Moves
+        }
+        _ => NarrowRole::None,
+    }
+}
+
+/// Whether an operator takes sequences of tensors.
+pub(super) fn takes_sequences(operator: &str) -> bool {
+    operator.contains("Sequence") || operator == "Identity"
+}
 
 /// The list: operator set, operator, how it is imported.
 pub(super) const OPERATORS: &[(&str, &str, Import)] = &[
@@ -55,6 +103,7 @@ pub(super) const OPERATORS: &[(&str, &str, Import)] = &[
     ("", "Acos", Unary(U::Acos)),
     ("", "Acosh", Unary(U::Acosh)),
     ("", "Add", Binary(B::Add)),
+    ("", "AffineGrid", Function(sampling::affine_grid)),
     ("", "And", Binary(B::And)),
     ("", "ArgMax", Function(reduction::arg_reduce)),
     ("", "ArgMin", Function(reduction::arg_reduce)),
@@ -70,23 +119,32 @@ pub(super) const OPERATORS: &[(&str, &str, Import)] = &[
     ("", "BitwiseNot", Unary(U::BitNot)),
     ("", "BitwiseOr", Binary(B::BitOr)),
     ("", "BitwiseXor", Binary(B::BitXor)),
+    ("", "BlackmanWindow", Function(signal::window)),
     ("", "Cast", Function(elementwise::cast)),
     ("", "CastLike", Function(elementwise::cast)),
+    ("", "CausalConvWithState", Function(sequence::causal_convolution)),
     ("", "Ceil", Unary(U::Ceil)),
     ("", "Celu", Function(activation::celu)),
+    ("", "CenterCropPad", Function(shaping::center_crop_pad)),
     ("", "Clip", Function(elementwise::clip)),
     ("", "Compress", Function(dependent::compress)),
+    ("", "Col2Im", Function(shaping::columns_to_image)),
     ("", "Concat", Function(movement::concat)),
     ("", "Constant", Function(constant::constant)),
+    ("", "ConcatFromSequence", Function(sequences::join)),
     ("", "ConstantOfShape", Function(constant::constant_of_shape)),
     ("", "Conv", Function(convolution::convolution)),
     ("", "ConvInteger", Function(quantization::convolve_integers)),
     ("", "ConvTranspose", Function(convolution::transposed)),
     ("", "Cos", Unary(U::Cos)),
     ("", "Cosh", Unary(U::Cosh)),
-    ("", "CumSum", Function(movement::cumulative_sum)),
+    ("", "CumProd", Function(movement::cumulative)),
+    ("", "CumSum", Function(movement::cumulative)),
+    ("", "DFT", Function(signal::dft)),
+    ("", "DeformConv", Function(sampling::deformable)),
     ("", "DepthToSpace", Function(movement::depth_to_space)),
     ("", "DequantizeLinear", Function(quantization::dequantize)),
+    ("", "Det", Function(shaping::determinant)),
     ("", "Div", Binary(B::Divide)),
     ("", "Dropout", Function(shape::dropout)),
     ("", "DynamicQuantizeLinear", Function(quantization::quantize_dynamically)),
@@ -110,7 +168,10 @@ pub(super) const OPERATORS: &[(&str, &str, Import)] = &[
     ("", "GlobalMaxPool", Function(pool::global)),
     ("", "Greater", Binary(B::Greater)),
     ("", "GreaterOrEqual", Binary(B::GreaterEqual)),
+    ("", "GridSample", Function(sampling::grid_sample)),
     ("", "GroupNormalization", Function(normalization::group)),
+    ("", "HammingWindow", Function(signal::window)),
+    ("", "HannWindow", Function(signal::window)),
     ("", "HardSigmoid", Function(activation::hard_sigmoid)),
     ("", "HardSwish", Function(activation::hard_swish)),
     ("", "Hardmax", Function(softmax::softmax)),
@@ -125,6 +186,7 @@ pub(super) const OPERATORS: &[(&str, &str, Import)] = &[
     ("", "LeakyRelu", Function(activation::leaky_relu)),
     ("", "Less", Binary(B::Less)),
     ("", "LessOrEqual", Binary(B::LessEqual)),
+    ("", "LinearAttention", Function(sequence::linear_attention)),
     ("", "Log", Unary(U::Log)),
     ("", "LogSoftmax", Function(softmax::softmax)),
     ("", "Loop", Import::Loop),
@@ -134,17 +196,22 @@ pub(super) const OPERATORS: &[(&str, &str, Import)] = &[
     ("", "MatMulInteger", Function(matrix::matmul_integer)),
     ("", "Max", Function(elementwise::variadic)),
     ("", "MaxPool", Function(pool::maximum)),
+    ("", "MaxUnpool", Function(shaping::unpool)),
     ("", "Mean", Function(elementwise::variadic)),
     ("", "MeanVarianceNormalization", Function(normalization::mean_variance)),
+    ("", "MelWeightMatrix", Function(signal::mel_weights)),
     ("", "Min", Function(elementwise::variadic)),
     ("", "Mish", Function(activation::mish)),
     ("", "Mod", Function(elementwise::modulo)),
     ("", "Mul", Binary(B::Multiply)),
     ("", "Neg", Unary(U::Negate)),
+    ("", "NegativeLogLikelihoodLoss", Function(losses::negative_log_likelihood)),
     ("", "NonMaxSuppression", Function(dependent::non_max_suppression)),
     ("", "NonZero", Function(dependent::non_zero)),
     ("", "Not", Unary(U::Not)),
     ("", "OneHot", Function(indexing::one_hot)),
+    ("", "OptionalGetElement", Function(sequences::element)),
+    ("", "OptionalHasElement", Function(sequences::has_element)),
     ("", "Or", Binary(B::Or)),
     ("", "PRelu", Binary(B::LeakyMultiply)),
     ("", "Pad", Function(movement::pad)),
@@ -169,33 +236,48 @@ pub(super) const OPERATORS: &[(&str, &str, Import)] = &[
     ("", "Relu", Unary(U::Relu)),
     ("", "Reshape", Function(shape::reshape)),
     ("", "Resize", Function(resize::resize)),
+    ("", "ReverseSequence", Function(sequence::reverse)),
+    ("", "RoiAlign", Function(sampling::roi_align)),
     ("", "RotaryEmbedding", Function(attention::rotary)),
     ("", "Round", Unary(U::Round)),
     ("", "Scan", Import::Scan),
+    ("", "STFT", Function(signal::stft)),
     ("", "Scatter", Function(indexing::scatter_elements)),
     ("", "ScatterElements", Function(indexing::scatter_elements)),
     ("", "ScatterND", Function(indexing::scatter_nd)),
     ("", "Selu", Function(activation::selu)),
+    ("", "SequenceAt", Function(sequences::at)),
+    ("", "SequenceConstruct", Function(sequences::construct)),
+    ("", "SequenceEmpty", Function(sequences::construct)),
+    ("", "SequenceErase", Function(sequences::erase)),
+    ("", "SequenceInsert", Function(sequences::insert)),
+    ("", "SequenceLength", Function(sequences::length)),
     ("", "Shape", Function(shape::shape)),
     ("", "Shrink", Function(activation::shrink)),
     ("", "Sigmoid", Unary(U::Sigmoid)),
     ("", "Sign", Unary(U::Sign)),
+    // onnxruntime writes it in ONNX's own operator set.
+    ("", "SimplifiedLayerNormalization", Function(microsoft::root_mean_square)),
     ("", "Sin", Unary(U::Sin)),
     ("", "Sinh", Unary(U::Sinh)),
     ("", "Size", Function(shape::size)),
     ("", "Slice", Function(movement::slice)),
     ("", "Softmax", Function(softmax::softmax)),
+    ("", "SoftmaxCrossEntropyLoss", Function(losses::softmax_cross_entropy)),
     ("", "Softplus", Function(activation::softplus)),
     ("", "Softsign", Function(activation::softsign)),
     ("", "SpaceToDepth", Function(movement::space_to_depth)),
     ("", "Split", Function(movement::split)),
+    ("", "SplitToSequence", Function(sequences::split)),
     ("", "Sqrt", Unary(U::Sqrt)),
     ("", "Squeeze", Function(shape::squeeze)),
     ("", "Sub", Binary(B::Subtract)),
     ("", "Sum", Function(elementwise::variadic)),
+    ("", "SwiGLU", Function(activation::gated_swish)),
     ("", "Swish", Function(activation::swish)),
     ("", "Tan", Unary(U::Tan)),
     ("", "Tanh", Unary(U::Tanh)),
+    ("", "TensorScatter", Function(sequence::tensor_scatter)),
     ("", "ThresholdedRelu", Function(activation::thresholded_relu)),
     ("", "Tile", Function(movement::tile)),
     ("", "TopK", Function(reduction::top_k)),
@@ -206,10 +288,61 @@ pub(super) const OPERATORS: &[(&str, &str, Import)] = &[
     ("", "Upsample", Function(resize::upsample)),
     ("", "Where", Function(elementwise::select)),
     ("", "Xor", Binary(B::Xor)),
+    (CLASSICAL, "ArrayFeatureExtractor", Function(ml::extract)),
+    (CLASSICAL, "Binarizer", Function(ml::binarize)),
+    (CLASSICAL, "FeatureVectorizer", Function(ml::vectorize)),
+    (CLASSICAL, "Imputer", Function(ml::impute)),
+    (CLASSICAL, "LabelEncoder", Function(ml::label)),
+    (CLASSICAL, "LinearClassifier", Function(ml::linear_classifier)),
+    (CLASSICAL, "LinearRegressor", Function(ml::linear_regressor)),
+    (CLASSICAL, "Normalizer", Function(ml::normalize)),
+    (CLASSICAL, "OneHotEncoder", Function(ml::one_hot)),
+    (CLASSICAL, "SVMRegressor", Function(ml::svm_regressor)),
+    (CLASSICAL, "Scaler", Function(ml::scale)),
+    (CLASSICAL, "TreeEnsemble", Function(trees::ensemble)),
+    (CLASSICAL, "TreeEnsembleClassifier", Function(trees::classifier)),
+    (CLASSICAL, "TreeEnsembleRegressor", Function(trees::regressor)),
+    ("ai.onnx.preview", "FlexAttention", Import::FlexAttention),
+    (TRAINING, "Adagrad", Function(training::adagrad)),
+    (TRAINING, "Adam", Function(training::adam)),
+    (TRAINING, "Momentum", Function(training::momentum)),
+    (MICROSOFT, "Attention", Function(microsoft_attention::attention)),
+    (MICROSOFT, "BiasAdd", Function(microsoft::bias_add)),
+    (MICROSOFT, "BiasGelu", Function(microsoft::bias_gelu)),
+    (MICROSOFT, "BiasSplitGelu", Function(microsoft::bias_split_gelu)),
+    (MICROSOFT, "DequantizeLinear", Function(quantization::dequantize)),
+    (MICROSOFT, "DynamicQuantizeLSTM", Function(microsoft_quantized::dynamic_lstm)),
+    (MICROSOFT, "DynamicQuantizeMatMul", Function(microsoft_quantized::dynamic_matmul)),
+    (MICROSOFT, "EmbedLayerNormalization", Function(microsoft::embed)),
+    (MICROSOFT, "ExpandDims", Function(microsoft::expand_dimensions)),
     (MICROSOFT, "FastGelu", Function(activation::fast_gelu)),
+    (MICROSOFT, "FusedConv", Function(microsoft::convolve)),
+    (MICROSOFT, "FusedGemm", Function(microsoft::gemm)),
+    (MICROSOFT, "FusedMatMul", Function(microsoft::matmul)),
     (MICROSOFT, "Gelu", Function(activation::gelu)),
+    (MICROSOFT, "GroupQueryAttention", Function(microsoft_attention::group_query)),
     (MICROSOFT, "LayerNormalization", Function(normalization::layer)),
+    (MICROSOFT, "MatMulIntegerToFloat", Function(microsoft_quantized::matmul_to_float)),
+    (MICROSOFT, "MatMulNBits", Function(microsoft_quantized::matmul_bits)),
+    (MICROSOFT, "MultiHeadAttention", Function(microsoft_attention::multi_head)),
+    (MICROSOFT, "QGemm", Function(microsoft_quantized::gemm)),
+    (MICROSOFT, "QLinearAdd", Function(microsoft_quantized::binary)),
+    (MICROSOFT, "QLinearAveragePool", Function(microsoft_quantized::unary)),
+    (MICROSOFT, "QLinearConcat", Function(microsoft_quantized::concat)),
+    (MICROSOFT, "QLinearGlobalAveragePool", Function(microsoft_quantized::unary)),
+    (MICROSOFT, "QLinearLeakyRelu", Function(microsoft_quantized::unary)),
+    (MICROSOFT, "QLinearMul", Function(microsoft_quantized::binary)),
+    (MICROSOFT, "QLinearReduceMean", Function(microsoft_quantized::unary)),
+    (MICROSOFT, "QLinearSigmoid", Function(microsoft_quantized::unary)),
+    (MICROSOFT, "QLinearSoftmax", Function(microsoft_quantized::unary)),
+    (MICROSOFT, "QLinearWhere", Function(microsoft_quantized::select)),
+    (MICROSOFT, "QuantizeLinear", Function(quantization::quantize)),
+    (MICROSOFT, "QuickGelu", Function(microsoft::quick_gelu)),
+    (MICROSOFT, "RotaryEmbedding", Function(microsoft_attention::rotary_embedding)),
     (MICROSOFT, "SkipLayerNormalization", Function(normalization::skip_layer)),
+    (MICROSOFT, "SkipSimplifiedLayerNormalization", Function(microsoft::skip_root_mean_square)),
+    (MICROSOFT, "TransposeMatMul", Function(microsoft::matmul)),
+    (MICROSOFT, "Trilu", Function(movement::trilu)),
 ];
 
 /// How `operator` of operator set `domain` is imported, where it is supported.

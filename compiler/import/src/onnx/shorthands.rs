@@ -126,7 +126,7 @@ impl Builder {
     /// The values of an input that must be a constant, as integers.
     pub fn integers_of(&self, node: &Node, place: usize) -> Result<Vec<i64>, NodeError> {
         let operand = node.input(place)?;
-        let tensor = self.tensor(operand).ok_or_else(|| not_constant(node, place))?;
+        let tensor = self.tensor(operand).ok_or_else(|| self.not_constant(node, place))?;
         if tensor.shape().len() > 1 {
             return Err(NodeError::invalid(format!(
                 "input number {place} is {}, not a list",
@@ -148,8 +148,14 @@ impl Builder {
     /// The values of an input that must be a constant, as floats.
     pub fn floats_of(&self, node: &Node, place: usize) -> Result<Vec<f64>, NodeError> {
         let operand = node.input(place)?;
-        let tensor = self.tensor(operand).ok_or_else(|| not_constant(node, place))?;
+        let tensor = self.tensor(operand).ok_or_else(|| self.not_constant(node, place))?;
         Ok(tensor.to_f64())
+    }
+
+    fn not_constant(&self, node: &Node, place: usize) -> NodeError {
+        let input = node.input_names.get(place).cloned().unwrap_or_default();
+        let decided_by = node.optional(place).map(|operand| self.decided_by(operand));
+        NodeError::NotConstant { input, place, decided_by: decided_by.unwrap_or_default() }
     }
 
     /// The one value of an input that must be a constant.
@@ -162,11 +168,6 @@ impl Builder {
             ))),
         }
     }
-}
-
-fn not_constant(node: &Node, place: usize) -> NodeError {
-    let input = node.input_names.get(place).cloned().unwrap_or_default();
-    NodeError::NotConstant { input, place }
 }
 
 /// An axis counted from the front; negative ones count from the end.

@@ -1,6 +1,7 @@
 //! Stored tensors to host tensors.
 
 use super::external::ExternalFiles;
+use super::narrow::NarrowType;
 use super::proto::{TensorProto, tensor_proto::DataLocation, tensor_proto::DataType as OnnxType};
 use crate::{ImportError, Limits};
 use half::{bf16, f16};
@@ -23,6 +24,9 @@ pub(super) fn element_type(number: i32) -> Result<DataType, String> {
         Ok(OnnxType::Uint64) => DataType::U64,
         Ok(OnnxType::Bool) => DataType::Bool,
         Ok(OnnxType::Undefined) => return Err("the element type is left out".into()),
+        Ok(other) if NarrowType::of_number(number).is_some() => {
+            return Err(format!("element type {} is not taken here", other.as_str_name()));
+        }
         Ok(other) => {
             return Err(format!("element type {} is not supported", other.as_str_name()));
         }
@@ -30,9 +34,22 @@ pub(super) fn element_type(number: i32) -> Result<DataType, String> {
     })
 }
 
+/// The number of the type called `name`, in capitals.
+pub(super) fn type_number(name: &str) -> Option<i32> {
+    OnnxType::from_str_name(name).map(|known| known as i32)
+}
+
+/// The same, of narrow types the one that carries them.
+pub(super) fn carrier_type(number: i32) -> Result<(DataType, Option<NarrowType>), String> {
+    match NarrowType::of_number(number) {
+        Some(narrow) => Ok((narrow.carrier(), Some(narrow))),
+        None => Ok((element_type(number)?, None)),
+    }
+}
+
 /// The type of a stored tensor.
 fn tensor_type(proto: &TensorProto, limits: &Limits) -> Result<TensorType, String> {
-    let dtype = element_type(proto.data_type.unwrap_or(0))?;
+    let (dtype, _) = carrier_type(proto.data_type.unwrap_or(0))?;
     if proto.dims.len() > limits.rank {
         return Err(format!("it has {} axes, the limit is {}", proto.dims.len(), limits.rank));
     }
@@ -70,13 +87,34 @@ pub(super) fn load(
     if proto.segment.is_some() {
         return Err(malformed("it is stored in segments, which is not supported".into()));
     }
-    let bytes = if proto.data_location == Some(DataLocation::External as i32) {
+    let narrow = NarrowType::of_number(proto.data_type.unwrap_or(0));
+    let bytes = if let Some(narrow) = narrow {
+        let needed = tensor_type.elements().div_ceil(8 / narrow.bits());
+        let packed = match proto.data_location == Some(DataLocation::External as i32) {
+            true => files.read(&name, &proto.external_data, needed)?,
+            false => packed_bytes(&mut proto, needed).map_err(malformed)?,
+        };
+        narrow.unpack(&packed, tensor_type.elements())
+    } else if proto.data_location == Some(DataLocation::External as i32) {
         files.read(&name, &proto.external_data, tensor_type.bytes())?
     } else {
         stored_bytes(&mut proto, &tensor_type).map_err(malformed)?
     };
     let bytes = if tensor_type.dtype == DataType::Bool { truth(bytes) } else { bytes };
     Tensor::from_bytes(tensor_type, bytes).map_err(|error| malformed(error.to_string()))
+}
+
+/// The `needed` bytes of a tensor whose elements are packed.
+fn packed_bytes(proto: &mut TensorProto, needed: usize) -> Result<Vec<u8>, String> {
+    let packed = match proto.raw_data.take() {
+        Some(raw) => Vec::from(raw),
+        // A byte in each number.
+        None => proto.int32_data.iter().map(|byte| *byte as u8).collect(),
+    };
+    match packed.len() == needed {
+        true => Ok(packed),
+        false => Err(format!("it needs {needed} bytes, {} are stored", packed.len())),
+    }
 }
 
 fn truth(mut bytes: Vec<u8>) -> Vec<u8> {

@@ -104,8 +104,9 @@ fn reductions() -> Vec<Case> {
         let strange = [1.0_f32, f32::NAN, 2.0, f32::NAN, 2.0, 2.0];
         cases.push(case(reduce(1, false), &[Tensor::from_elements([2, 3], &strange).unwrap()]));
     }
-    for (exclusive, reverse) in [(false, false), (true, false), (false, true), (true, true)] {
-        let sum = CumulativeSum { axis: 1, exclusive, reverse };
+    for ways in 0..8 {
+        let (exclusive, reverse, product) = (ways & 1 > 0, ways & 2 > 0, ways & 4 > 0);
+        let sum = CumulativeSum { axis: 1, exclusive, reverse, product };
         cases.push(case(sum.clone(), &[f32s([2, 4, 3])]));
         cases.push(case(sum.clone(), &[tensor(DataType::I32, [1, 5])]));
         cases.push(case(sum, &[f32s([1, 0])]));

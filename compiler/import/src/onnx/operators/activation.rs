@@ -67,7 +67,7 @@ pub(super) fn softsign(builder: &mut Builder, node: &mut Node) -> Outputs {
 }
 
 /// `min(max(alpha * x + beta, 0), 1)`
-fn hard_sigmoid_of(b: &mut Builder, x: Operand, alpha: f64, beta: f64) -> Step {
+pub(super) fn hard_sigmoid_of(b: &mut Builder, x: Operand, alpha: f64, beta: f64) -> Step {
     let scaled = b.with_scalar(B::Multiply, x, alpha)?;
     let moved = b.with_scalar(B::Add, scaled, beta)?;
     let above = b.with_scalar(B::Maximum, moved, 0.0)?;
@@ -93,6 +93,12 @@ pub(super) fn swish(builder: &mut Builder, node: &mut Node) -> Outputs {
     let scaled = if alpha == 1.0 { x } else { builder.with_scalar(B::Multiply, x, alpha)? };
     let gate = builder.unary(U::Sigmoid, scaled)?;
     Ok(vec![builder.multiply(x, gate)?])
+}
+
+/// `SwiGLU`: `a * sigmoid(alpha * a) * b`.
+pub(super) fn gated_swish(builder: &mut Builder, node: &mut Node) -> Outputs {
+    let gate = swish(builder, node)?[0];
+    Ok(vec![builder.multiply(gate, node.input(1)?)?])
 }
 
 /// `Mish`: `x * tanh(softplus(x))`.
@@ -144,7 +150,7 @@ pub(super) fn fast_gelu(builder: &mut Builder, node: &mut Node) -> Outputs {
 }
 
 /// `x / 2 * (1 + erf(x / sqrt(2)))`
-fn gelu_exact(b: &mut Builder, x: Operand) -> Step {
+pub(super) fn gelu_exact(b: &mut Builder, x: Operand) -> Step {
     let scaled = b.with_scalar(B::Multiply, x, std::f64::consts::FRAC_1_SQRT_2)?;
     let erf = b.unary(U::Erf, scaled)?;
     half_gate(b, x, erf)

@@ -11,7 +11,7 @@ use hone_types::{DataType, Tensor};
 const LONGEST: usize = 1 << 24;
 
 /// What `Attention` is told.
-struct Settings {
+pub(super) struct Settings {
     causal: bool,
     /// Keys seen before and after a query; `None` is all.
     window: [Option<i64>; 2],
@@ -22,6 +22,12 @@ struct Settings {
 }
 
 impl Settings {
+    /// Nothing hidden, in the operands' own precision.
+    pub(super) fn plain(scale: Option<f64>, softcap: f64) -> Self {
+        let (window, precision) = ([None; 2], None);
+        Self { causal: false, window, softcap, scale, precision, exposed: 0 }
+    }
+
     fn read(node: &mut Node) -> Result<Self, NodeError> {
         let side = |size: i64| (size >= 0).then_some(size);
         let precision = match node.int("softmax_precision")? {
@@ -75,7 +81,7 @@ pub(super) fn attention(builder: &mut Builder, node: &mut Node) -> Outputs {
 }
 
 /// An operand as `[batch, heads, length, size]`.
-fn heads(b: &mut Builder, operand: Operand, heads: Option<i64>) -> Step {
+pub(super) fn heads(b: &mut Builder, operand: Operand, heads: Option<i64>) -> Step {
     let shape = b.shape(operand);
     let heads = heads.and_then(|heads| usize::try_from(heads).ok()).filter(|heads| *heads > 0);
     match (shape.as_slice(), heads) {
@@ -89,7 +95,7 @@ fn heads(b: &mut Builder, operand: Operand, heads: Option<i64>) -> Step {
 }
 
 /// What is cached and what is new, along the length.
-fn joined(b: &mut Builder, past: Option<Operand>, new: Operand) -> Step {
+pub(super) fn joined(b: &mut Builder, past: Option<Operand>, new: Operand) -> Step {
     match past {
         Some(past) => b.concat(&[past, new], 2),
         None => Ok(new),
@@ -97,7 +103,7 @@ fn joined(b: &mut Builder, past: Option<Operand>, new: Operand) -> Step {
 }
 
 /// Each head as often as queries share it.
-fn repeated(b: &mut Builder, operand: Operand, heads: usize) -> Step {
+pub(in crate::onnx) fn repeated(b: &mut Builder, operand: Operand, heads: usize) -> Step {
     let [batch, own, length, size] = <[usize; 4]>::try_from(b.shape(operand))
         .map_err(|shape| NodeError::invalid(format!("shape {shape:?} has not four axes")))?;
     if own == heads {
@@ -206,7 +212,7 @@ fn padded(b: &mut Builder, mask: Operand, keys: usize) -> Step {
 }
 
 /// The scores that the node exposes, and the probabilities.
-fn probabilities(
+pub(super) fn probabilities(
     b: &mut Builder,
     settings: &Settings,
     query: Operand,

@@ -1,5 +1,6 @@
 //! Operators whose results have a size that depends on data.
 
+use super::shaping;
 use crate::NodeError;
 use crate::onnx::builder::{Builder, Operand};
 use crate::onnx::node::{Node, Outputs};
@@ -14,6 +15,10 @@ pub(super) fn non_zero(builder: &mut Builder, node: &mut Node) -> Outputs {
 
 /// `Compress`.
 pub(super) fn compress(builder: &mut Builder, node: &mut Node) -> Outputs {
+    if builder.integers_of(node, 1).is_ok() {
+        // What is kept is known, and so is its size.
+        return shaping::compress(builder, node);
+    }
     let (input, condition) = (node.input(0)?, node.input(1)?);
     let along = along(builder, node, input)?;
     apply(

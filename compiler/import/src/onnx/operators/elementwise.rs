@@ -3,6 +3,8 @@
 
 use crate::NodeError;
 use crate::onnx::builder::{Builder, Operand};
+use crate::onnx::legacy;
+use crate::onnx::narrow::{NarrowType, Rounding};
 use crate::onnx::node::{Node, Outputs};
 use hone_ops::{BinaryFunction as B, UnaryFunction as U};
 use hone_types::DataType;
@@ -27,7 +29,8 @@ pub(super) fn variadic(builder: &mut Builder, node: &mut Node) -> Outputs {
 
 /// `Pow`: the result has the base's type, whatever the exponent's.
 pub(super) fn pow(builder: &mut Builder, node: &mut Node) -> Outputs {
-    let (base, exponent) = (node.input(0)?, node.input(1)?);
+    let base = node.input(0)?;
+    let exponent = legacy::second_operand(builder, node, base)?;
     let (to, from) = (builder.dtype(base), builder.dtype(exponent));
     // An integer to a fractional power needs floating point before it is cut.
     let between = if from.is_float() && !to.is_float() { DataType::F64 } else { to };
@@ -63,35 +66,86 @@ pub(super) fn is_infinite(builder: &mut Builder, node: &mut Node) -> Outputs {
     Ok(vec![infinite])
 }
 
-/// `Cast` and `CastLike`.
+/// `Cast` and `CastLike`; before opset 6 the type is a name.
 pub(super) fn cast(builder: &mut Builder, node: &mut Node) -> Outputs {
-    let to = match node.operator.as_str() {
-        "CastLike" => builder.dtype(node.input(1)?),
+    let (to, narrow) = match node.operator.as_str() {
+        "CastLike" => {
+            let like = node.input(1)?;
+            (builder.dtype(like), builder.narrow_type(like))
+        }
         _ => {
-            let number = node.int("to")?.and_then(|number| i32::try_from(number).ok());
+            let number = match node.opset {
+                ..6 => node.string("to")?.as_deref().and_then(crate::onnx::tensor::type_number),
+                _ => node.int("to")?.and_then(|number| i32::try_from(number).ok()),
+            };
             let number = number.ok_or_else(|| NodeError::invalid("attribute 'to' is missing"))?;
-            crate::onnx::tensor::element_type(number).map_err(NodeError::Invalid)?
+            crate::onnx::tensor::carrier_type(number).map_err(NodeError::Invalid)?
         }
     };
-    // Both decide only about types that are refused above.
-    node.ignore(&["saturate", "round_mode"]);
-    Ok(vec![builder.cast(node.input(0)?, to)?])
+    let saturate = node.flag("saturate", true)?;
+    let mode = rounding(node)?;
+    let input = node.input(0)?;
+    let x = builder.numbers(input)?;
+    Ok(vec![match narrow {
+        Some(_) if builder.narrow_type(input) == narrow => input,
+        Some(narrow) => {
+            let rounding = if narrow == NarrowType::F8E8M0 { mode } else { Rounding::Nearest };
+            builder.narrowed(x, narrow, saturate, rounding)?
+        }
+        None => builder.cast(x, to)?,
+    }])
 }
 
-/// `BitShift`, by a product or quotient with a power of two.
+/// Attribute `round_mode`, of conversions to powers of two.
+fn rounding(node: &mut Node) -> Result<Rounding, NodeError> {
+    Ok(match node.string_or("round_mode", "up")?.as_str() {
+        "up" => Rounding::Up,
+        "down" => Rounding::Down,
+        "nearest" => Rounding::Nearest,
+        other => return Err(NodeError::invalid(format!("round_mode '{other}' is unknown"))),
+    })
+}
+
+/// `BitShift`, by a product or quotient with a power of two; of numbers with a sign the quotient is rounded
+/// down, as a shift that keeps the sign does.
 pub(super) fn bit_shift(builder: &mut Builder, node: &mut Node) -> Outputs {
     let (input, places) = (node.input(0)?, node.input(1)?);
     let dtype = builder.dtype(input);
-    if !dtype.is_integer() || dtype.is_signed_integer() {
-        return Err(NodeError::invalid(format!("{dtype} is no unsigned integer")));
+    if !dtype.is_integer() {
+        return Err(NodeError::invalid(format!("{dtype} is no integer")));
     }
     let function = match node.string_or("direction", "")?.as_str() {
         "LEFT" => B::Multiply,
         "RIGHT" => B::Divide,
         other => return Err(NodeError::invalid(format!("direction '{other}' is unknown"))),
     };
+    if !dtype.is_signed_integer() {
+        let factor = builder.scalar_with(B::Power, 2.0, places)?;
+        return Ok(vec![builder.binary(function, input, factor)?]);
+    }
+    // In 64 bits the power does not reach the sign.
+    let (wide, places) =
+        (builder.cast(input, DataType::I64)?, builder.cast(places, DataType::I64)?);
     let factor = builder.scalar_with(B::Power, 2.0, places)?;
-    Ok(vec![builder.binary(function, input, factor)?])
+    let shifted = match function {
+        B::Multiply => builder.multiply(wide, factor)?,
+        _ => {
+            // Beyond the width, as which a negative number counts, only the sign is left.
+            let least = builder.with_scalar(B::Less, places, 0.0)?;
+            let most = builder.with_scalar(B::Greater, places, 62.0)?;
+            let beyond = builder.binary(B::Or, least, most)?;
+            let one = builder.scalar(DataType::I64, 1.0)?;
+            let factor = builder.select(beyond, one, factor)?;
+            let negative = builder.with_scalar(B::Less, wide, 0.0)?;
+            let sign = builder.cast(negative, DataType::I64)?;
+            let sign = builder.unary(U::Negate, sign)?;
+            let rest = builder.binary(B::Modulo, wide, factor)?;
+            let whole = builder.subtract(wide, rest)?;
+            let shifted = builder.divide(whole, factor)?;
+            builder.select(beyond, sign, shifted)?
+        }
+    };
+    Ok(vec![builder.cast(shifted, dtype)?])
 }
 
 /// `Clip`: bounds are attributes before opset 11, inputs since.

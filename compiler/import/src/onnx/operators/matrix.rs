@@ -37,6 +37,8 @@ fn centered(builder: &mut Builder, x: Operand, zero: Option<Operand>, of_rows: b
 /// `Gemm`: `alpha * A' * B' + beta * C`.
 pub(super) fn gemm(builder: &mut Builder, node: &mut Node) -> Outputs {
     let (alpha, beta) = (node.float_or("alpha", 1.0)?, node.float_or("beta", 1.0)?);
+    // Before opset 7; the shapes say as much.
+    node.ignore(&["broadcast"]);
     let (turn_a, turn_b) = (node.flag("transA", false)?, node.flag("transB", false)?);
     let a = matrix(builder, node.input(0)?, turn_a)?;
     let b = matrix(builder, node.input(1)?, turn_b)?;

@@ -22,8 +22,11 @@ pub(super) fn transpose(builder: &mut Builder, node: &mut Node) -> Outputs {
 /// `Concat`.
 pub(super) fn concat(builder: &mut Builder, node: &mut Node) -> Outputs {
     let inputs = node.variadic()?;
-    let place =
-        node.int("axis")?.ok_or_else(|| NodeError::invalid("attribute 'axis' is missing"))?;
+    let place = match (node.int("axis")?, node.opset) {
+        (Some(place), _) => place,
+        (None, ..4) => 1,
+        (None, _) => return Err(NodeError::invalid("attribute 'axis' is missing")),
+    };
     let place = axis(place, builder.rank(inputs[0]))?;
     Ok(vec![builder.concat(&inputs, place)?])
 }
@@ -156,7 +159,11 @@ pub(super) fn pad(builder: &mut Builder, node: &mut Node) -> Outputs {
     };
     let rank = builder.rank(input);
     let (pads, value, named) = if node.opset < 11 {
-        let pads = node.ints("pads")?.ok_or_else(|| NodeError::invalid("pads are missing"))?;
+        let pads = match node.opset {
+            ..2 => node.ints("paddings")?,
+            _ => node.ints("pads")?,
+        };
+        let pads = pads.ok_or_else(|| NodeError::invalid("pads are missing"))?;
         (pads, node.float_or("value", 0.0)?, None)
     } else {
         let value = match node.optional(2) {
@@ -196,13 +203,14 @@ pub(super) fn trilu(builder: &mut Builder, node: &mut Node) -> Outputs {
     Ok(vec![builder.apply(Trilu { upper, diagonal }, &[node.input(0)?])?])
 }
 
-/// `CumSum`.
-pub(super) fn cumulative_sum(builder: &mut Builder, node: &mut Node) -> Outputs {
+/// `CumSum` and `CumProd`.
+pub(super) fn cumulative(builder: &mut Builder, node: &mut Node) -> Outputs {
     let input = node.input(0)?;
+    let product = node.operator == "CumProd";
     let axis = axis(builder.integer_of(node, 1)?, builder.rank(input))?;
     let exclusive = node.flag("exclusive", false)?;
     let reverse = node.flag("reverse", false)?;
-    Ok(vec![builder.apply(CumulativeSum { axis, exclusive, reverse }, &[input])?])
+    Ok(vec![builder.apply(CumulativeSum { axis, exclusive, reverse, product }, &[input])?])
 }
 
 /// The block size and `[batch, channels, height, width]`.

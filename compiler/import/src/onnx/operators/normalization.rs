@@ -11,23 +11,40 @@ use hone_ops::{
 };
 use hone_types::DataType;
 
-/// `BatchNormalization` as it acts in inference.
+/// `BatchNormalization`; in training mode by the batch's own statistics, which also move the running ones.
 pub(super) fn batch(builder: &mut Builder, node: &mut Node) -> Outputs {
     let epsilon = node.float_or("epsilon", 1e-5)?;
-    node.ignore(&["momentum"]);
+    let momentum = node.float_or("momentum", 0.9)?;
+    node.ignore(&["is_test"]);
     if node.opset < 9 && node.int_or("spatial", 1)? != 1 {
         return Err(NodeError::unsupported("batch normalization per element (spatial = 0)"));
     }
-    if node.flag("training_mode", false)? {
-        return Err(NodeError::unsupported("batch normalization in training mode"));
-    }
+    let training = node.flag("training_mode", false)?;
     let x = node.input(0)?;
     let to = builder.dtype(x);
     let mut inputs = vec![x];
     for place in 1..5 {
         inputs.push(builder.cast(node.input(place)?, to)?);
     }
-    Ok(vec![builder.apply(BatchNormalization { epsilon }, &inputs)?])
+    if !training {
+        return Ok(vec![builder.apply(BatchNormalization { epsilon }, &inputs)?]);
+    }
+    let axes: Vec<usize> = (0..builder.rank(x)).filter(|axis| *axis != 1).collect();
+    let mean = builder.reduce(R::Mean, x, axes.clone(), true)?;
+    let centred = builder.subtract(x, mean)?;
+    let square = builder.multiply(centred, centred)?;
+    let variance = builder.reduce(R::Mean, square, axes, false)?;
+    let channels = builder.shape(variance);
+    let mean = builder.reshape(mean, channels)?;
+    let mut outputs = Vec::new();
+    for (place, own) in [(3, mean), (4, variance)] {
+        let old = builder.with_scalar(B::Multiply, inputs[place], momentum)?;
+        let new = builder.with_scalar(B::Multiply, own, 1.0 - momentum)?;
+        outputs.push(builder.add(old, new)?);
+    }
+    (inputs[3], inputs[4]) = (mean, variance);
+    outputs.insert(0, builder.apply(BatchNormalization { epsilon }, &inputs)?);
+    Ok(outputs)
 }
 
 /// `InstanceNormalization`.
@@ -169,6 +186,11 @@ pub(super) fn lp(builder: &mut Builder, node: &mut Node) -> Outputs {
 }
 
 /// Softmax of an axis, shared by `Softmax` and `LogSoftmax`.
-pub(super) fn softmax_of(builder: &mut Builder, x: Operand, axis: usize, log: bool) -> Step {
+pub(in crate::onnx) fn softmax_of(
+    builder: &mut Builder,
+    x: Operand,
+    axis: usize,
+    log: bool,
+) -> Step {
     builder.apply(hone_ops::Softmax { axis, log }, &[x])
 }

@@ -5,7 +5,10 @@ use crate::NodeError;
 use crate::onnx::builder::{Builder, Operand};
 use crate::onnx::node::{Node, Outputs};
 use crate::onnx::shorthands::Step;
-use hone_ops::{PadMode, Pool, PoolKind, ReduceFunction, Window};
+use hone_ops::{
+    ArgReduce, Gather, GatherElements, PadMode, Pool, PoolKind, ReduceFunction, Window,
+};
+use hone_types::{DataType, Tensor};
 
 /// Spatial extents of the input.
 fn spatial(builder: &Builder, input: Operand) -> Result<Vec<usize>, NodeError> {
@@ -56,18 +59,100 @@ fn pool_window(
     Ok((window, stated))
 }
 
-/// `MaxPool`.
+/// `MaxPool`; the second output says where in the input each element was.
 pub(super) fn maximum(builder: &mut Builder, node: &mut Node) -> Outputs {
-    if node.wants(1) {
-        return Err(NodeError::unsupported("the second output of MaxPool (indices)"));
-    }
-    node.ignore(&["storage_order"]);
+    let by_columns = node.flag("storage_order", false)?;
     let x = node.input(0)?;
     let input = spatial(builder, x)?;
     let kernel = kernel(node, input.len())?;
     let (window, _) = pool_window(node, &input, &kernel)?;
+    let places = match node.wants(1) {
+        true => Some(places(builder, x, &kernel, &window, by_columns)?),
+        false => None,
+    };
     let pool = Pool { kind: PoolKind::Maximum, kernel, window, count_padding: false };
-    Ok(vec![builder.apply(pool, &[x])?])
+    let y = builder.apply(pool, &[x])?;
+    Ok([Some(y), places].into_iter().flatten().collect())
+}
+
+/// Most entries of a table of windows.
+const LARGEST_TABLE: usize = 1 << 26;
+
+/// The place of the largest element of each window, counted through the whole input.
+fn places(
+    b: &mut Builder,
+    x: Operand,
+    kernel: &[usize],
+    window: &Window,
+    by_columns: bool,
+) -> Step {
+    let shape = b.shape(x);
+    let (lead, input) = shape.split_at(2);
+    let (mut padded, mut output) = (Vec::new(), Vec::new());
+    for axis in 0..input.len() {
+        let all = input[axis] + window.pads_begin[axis] + window.pads_end[axis];
+        let span = (kernel[axis] - 1).saturating_mul(window.dilations[axis]).saturating_add(1);
+        let room =
+            all.checked_sub(span).ok_or_else(|| NodeError::invalid("a window does not fit"))?;
+        padded.push(all);
+        output.push(room / window.strides[axis] + 1);
+    }
+    let product = |all: &[usize]| all.iter().try_fold(1usize, |all, own| all.checked_mul(*own));
+    let sizes = product(&output).zip(product(kernel)).zip(product(&padded));
+    let sizes = sizes.filter(|((count, taps), all)| {
+        count.saturating_mul(*taps) <= LARGEST_TABLE && *all <= LARGEST_TABLE
+    });
+    let Some(((count, taps), all)) = sizes else {
+        return Err(NodeError::unsupported("the indices of windows this many or large"));
+    };
+    let (mut reads, mut names) = (Vec::with_capacity(count * taps), Vec::new());
+    for flat in 0..count * taps {
+        let (mut place, mut tap) = (flat / taps, flat % taps);
+        let (mut read, mut name, mut stride, mut own_stride) = (0, 0, 1, 1);
+        let mut at = vec![0; input.len()];
+        for axis in (0..input.len()).rev() {
+            at[axis] = place % output[axis] * window.strides[axis]
+                + tap % kernel[axis] * window.dilations[axis];
+            (place, tap) = (place / output[axis], tap / kernel[axis]);
+            read += at[axis] * stride;
+            stride *= padded[axis];
+        }
+        let order: Vec<usize> =
+            if by_columns { (0..input.len()).collect() } else { (0..input.len()).rev().collect() };
+        for axis in order {
+            name +=
+                at[axis].saturating_sub(window.pads_begin[axis]).min(input[axis].saturating_sub(1))
+                    * own_stride;
+            own_stride *= input[axis];
+        }
+        reads.push(read as i64);
+        names.push(name as i64);
+    }
+    let dtype = b.dtype(x);
+    let least = match dtype {
+        dtype if dtype.is_float() => f64::NEG_INFINITY,
+        DataType::I8 => -128.0,
+        _ => 0.0,
+    };
+    let pads = |pads: &[usize]| -> Vec<i64> {
+        [0, 0].into_iter().chain(pads.iter().map(|pad| *pad as i64)).collect()
+    };
+    let (begin, end) = (pads(&window.pads_begin), pads(&window.pads_end));
+    let wide = b.pad(x, begin, end, PadMode::Constant, least)?;
+    let planes = product(lead).unwrap_or(0);
+    let flat = b.reshape(wide, vec![planes, all])?;
+    let reads = b.constant(Tensor::from_elements([count, taps], &reads)?);
+    let values = b.apply(Gather { axis: 1 }, &[flat, reads])?;
+    let largest = ArgReduce { maximum: true, axis: 2, keep_axis: true, select_last: false };
+    let tap = b.apply(largest, &[values])?;
+    let names = b.constant(Tensor::from_elements([1, count, taps], &names)?);
+    let names = b.expand(names, vec![planes, count, taps])?;
+    let place = b.apply(GatherElements { axis: 2 }, &[names, tap])?;
+    let size = product(input).unwrap_or(0);
+    let first: Vec<i64> = (0..planes).map(|plane| (plane * size) as i64).collect();
+    let first = b.constant(Tensor::from_elements([planes, 1, 1], &first)?);
+    let place = b.add(place, first)?;
+    b.reshape(place, [lead, &output[..]].concat())
 }
 
 /// `AveragePool`.

@@ -3,6 +3,7 @@
 use super::convolution;
 use crate::NodeError;
 use crate::onnx::builder::{Builder, Operand};
+use crate::onnx::narrow::{NarrowType, Rounding};
 use crate::onnx::node::{Node, Outputs};
 use crate::onnx::shorthands::{Step, axis};
 use hone_ops::{BinaryFunction as B, ReduceFunction, UnaryFunction as U};
@@ -21,7 +22,13 @@ fn range(dtype: DataType) -> Result<[f64; 2], NodeError> {
 
 /// A scale or zero point in a form that broadcasts to `shape`: one number, one along `along`, or one for
 /// each `block` elements along it.
-fn spread(b: &mut Builder, own: Operand, shape: &[usize], along: i64, block: usize) -> Step {
+pub(super) fn spread(
+    b: &mut Builder,
+    own: Operand,
+    shape: &[usize],
+    along: i64,
+    block: usize,
+) -> Step {
     let extents = b.shape(own);
     if extents.iter().product::<usize>() == 1 {
         return b.reshape(own, vec![]);
@@ -47,8 +54,24 @@ fn spread(b: &mut Builder, own: Operand, shape: &[usize], along: i64, block: usi
 }
 
 /// `saturate(round(x / scale) + zero)` of type `dtype`; in `f32`, the zero point too.
-fn rounded(b: &mut Builder, scaled: Operand, zero: Option<Operand>, dtype: DataType) -> Step {
-    let [least, most] = range(dtype)?;
+pub(super) fn rounded(
+    b: &mut Builder,
+    scaled: Operand,
+    zero: Option<Operand>,
+    dtype: DataType,
+) -> Step {
+    let within = range(dtype)?;
+    rounded_within(b, scaled, zero, dtype, within)
+}
+
+/// The same within bounds of its own.
+fn rounded_within(
+    b: &mut Builder,
+    scaled: Operand,
+    zero: Option<Operand>,
+    dtype: DataType,
+    [least, most]: [f64; 2],
+) -> Step {
     let mut moved = b.unary(U::Round, scaled)?;
     if let Some(zero) = zero {
         let zero = b.cast(zero, DataType::F32)?;
@@ -60,7 +83,7 @@ fn rounded(b: &mut Builder, scaled: Operand, zero: Option<Operand>, dtype: DataT
 }
 
 /// `x - zero` in 32 bits.
-fn centered(b: &mut Builder, x: Operand, zero: Option<Operand>) -> Step {
+pub(super) fn centered(b: &mut Builder, x: Operand, zero: Option<Operand>) -> Step {
     let wide = b.cast(x, DataType::I32)?;
     let Some(zero) = zero else { return Ok(wide) };
     let zero = b.cast(zero, DataType::I32)?;
@@ -68,13 +91,13 @@ fn centered(b: &mut Builder, x: Operand, zero: Option<Operand>) -> Step {
 }
 
 /// The type that attribute `output_dtype` names, if it does.
-fn asked_type(node: &mut Node) -> Result<Option<DataType>, NodeError> {
+fn asked_type(node: &mut Node) -> Result<Option<(DataType, Option<NarrowType>)>, NodeError> {
     let number = node.int_or("output_dtype", 0)?;
     let number = i32::try_from(number).unwrap_or(-1);
     if number == 0 {
         return Ok(None);
     }
-    crate::onnx::tensor::element_type(number).map(Some).map_err(NodeError::Invalid)
+    crate::onnx::tensor::carrier_type(number).map(Some).map_err(NodeError::Invalid)
 }
 
 /// Attributes `axis` and `block_size`.
@@ -89,17 +112,27 @@ fn places(node: &mut Node) -> Result<(i64, usize), NodeError> {
 pub(super) fn quantize(builder: &mut Builder, node: &mut Node) -> Outputs {
     let (x, scale) = (node.input(0)?, node.input(1)?);
     let ((axis, block), asked) = (places(node)?, asked_type(node)?);
-    // The first decides about types that are refused, the second is what is computed in below.
-    node.ignore(&["saturate", "precision"]);
+    let saturate = node.flag("saturate", true)?;
+    // What is computed in below.
+    node.ignore(&["precision"]);
     let shape = builder.shape(x);
     let zero = node.optional(2);
-    let dtype = zero.map(|zero| builder.dtype(zero)).or(asked).unwrap_or(DataType::U8);
+    let of_zero = zero.map(|zero| (builder.dtype(zero), builder.narrow_type(zero)));
+    let (dtype, narrow) = of_zero.or(asked).unwrap_or((DataType::U8, None));
     let x = builder.cast(x, DataType::F32)?;
+    let scale = builder.numbers(scale)?;
     let scale = builder.cast(scale, DataType::F32)?;
     let scale = spread(builder, scale, &shape, axis, block)?;
     let zero = zero.map(|zero| spread(builder, zero, &shape, axis, block)).transpose()?;
     let scaled = builder.divide(x, scale)?;
-    Ok(vec![rounded(builder, scaled, zero, dtype)?])
+    let Some(narrow) = narrow else { return Ok(vec![rounded(builder, scaled, zero, dtype)?]) };
+    let result = match narrow.range() {
+        Some(within) => rounded_within(builder, scaled, zero, dtype, within)?,
+        // The zero point of floats is zero.
+        None => builder.narrowed(scaled, narrow, saturate, Rounding::Nearest)?,
+    };
+    builder.set_narrow(result, narrow);
+    Ok(vec![result])
 }
 
 /// `DequantizeLinear`.
@@ -107,11 +140,17 @@ pub(super) fn dequantize(builder: &mut Builder, node: &mut Node) -> Outputs {
     let (x, scale) = (node.input(0)?, node.input(1)?);
     let ((axis, block), asked) = (places(node)?, asked_type(node)?);
     let shape = builder.shape(x);
-    let to = asked.unwrap_or(builder.dtype(scale));
+    let scale = builder.numbers(scale)?;
+    let to = asked.map_or(builder.dtype(scale), |(dtype, _)| dtype);
     let scale = builder.cast(scale, DataType::F32)?;
     let scale = spread(builder, scale, &shape, axis, block)?;
     let zero = node.optional(2);
     let zero = zero.map(|zero| spread(builder, zero, &shape, axis, block)).transpose()?;
+    if builder.narrow_type(x).is_some_and(|narrow| !narrow.is_integer()) {
+        let number = builder.numbers(x)?;
+        let product = builder.multiply(number, scale)?;
+        return Ok(vec![builder.cast(product, to)?]);
+    }
     // Not folded here, so that products are still seen to be of bytes.
     let x = if builder.rank(x) > 1 { builder.as_computed(x) } else { x };
     let centered = centered(builder, x, zero)?;

@@ -34,7 +34,10 @@ pub(super) fn dropout(builder: &mut Builder, node: &mut Node) -> Outputs {
 /// `Reshape`: 0 keeps an extent (unless `allowzero`), -1 takes what is left.
 pub(super) fn reshape(builder: &mut Builder, node: &mut Node) -> Outputs {
     let input = node.input(0)?;
-    let target = builder.integers_of(node, 1)?;
+    let target = match node.opset {
+        ..5 => node.ints("shape")?.unwrap_or_default(),
+        _ => builder.integers_of(node, 1)?,
+    };
     let allow_zero = node.flag("allowzero", false)?;
     let from = builder.shape(input);
     let refuse = || NodeError::invalid(format!("shape {from:?} cannot be seen as {target:?}"));

@@ -1,0 +1,291 @@
+//! Operators of `com.microsoft` on quantized tensors, as onnxruntime's quantizer writes them.
+//!
+//! A quantized operand is three inputs: the integers, their scale and their zero point. Element-wise operators
+//! compute on real numbers and round once; products sum integers.
+
+use super::quantization::{centered, rounded, spread};
+use super::{pool, recurrent, reduction, softmax};
+use crate::NodeError;
+use crate::onnx::builder::{Builder, Operand};
+use crate::onnx::node::{Node, Outputs};
+use crate::onnx::shorthands::{Step, axis};
+use hone_ops::{BinaryFunction as B, UnaryFunction as U};
+use hone_types::{DataType, Tensor};
+
+/// The operator set whose rules attributes of these operators follow.
+const RULES: i64 = 21;
+
+/// The numbers of integers `x` of one scale and zero point.
+fn real(b: &mut Builder, x: Operand, scale: Operand, zero: Option<Operand>) -> Step {
+    let zero = zero.map(|zero| b.reshape(zero, vec![])).transpose()?;
+    let centered = centered(b, x, zero)?;
+    let number = b.cast(centered, DataType::F32)?;
+    let scale = b.reshape(scale, vec![])?;
+    b.multiply(number, scale)
+}
+
+/// The numbers of the quantized operand at `place`.
+fn operand(b: &mut Builder, node: &Node, place: usize) -> Step {
+    real(b, node.input(place)?, node.input(place + 1)?, node.optional(place + 2))
+}
+
+/// Numbers as integers with the scale and zero point at `place`; of type `dtype` where there is no zero point.
+fn quantized(b: &mut Builder, x: Operand, node: &Node, place: usize, dtype: DataType) -> Step {
+    let scale = b.reshape(node.input(place)?, vec![])?;
+    let scaled = b.divide(x, scale)?;
+    let zero = node.optional(place + 1).map(|zero| b.reshape(zero, vec![])).transpose()?;
+    let dtype = zero.map_or(dtype, |zero| b.dtype(zero));
+    rounded(b, scaled, zero, dtype)
+}
+
+/// `QLinearAdd` and `QLinearMul`.
+pub(super) fn binary(builder: &mut Builder, node: &mut Node) -> Outputs {
+    let dtype = builder.dtype(node.input(0)?);
+    let (left, right) = (operand(builder, node, 0)?, operand(builder, node, 3)?);
+    let function = if node.operator == "QLinearAdd" { B::Add } else { B::Multiply };
+    let result = builder.binary(function, left, right)?;
+    Ok(vec![quantized(builder, result, node, 6, dtype)?])
+}
+
+/// Operators of one quantized operand: `QLinearSigmoid`, `QLinearLeakyRelu`, `QLinearSoftmax`,
+/// `QLinearAveragePool`, `QLinearGlobalAveragePool`, `QLinearReduceMean`.
+pub(super) fn unary(builder: &mut Builder, node: &mut Node) -> Outputs {
+    let dtype = builder.dtype(node.input(0)?);
+    let mut x = operand(builder, node, 0)?;
+    let inputs = node.inputs.clone();
+    let channels_last = node.flag("channels_last", false)?;
+    let rank = builder.rank(x);
+    if channels_last && rank > 2 {
+        let turn = [0, rank - 1].into_iter().chain(1..rank - 1).collect();
+        x = builder.transpose(x, turn)?;
+    }
+    node.inputs = vec![Some(x)];
+    node.opset = node.int_or("opset", RULES)?;
+    let mut result = match node.operator.as_str() {
+        "QLinearSigmoid" => builder.unary(U::Sigmoid, x)?,
+        "QLinearLeakyRelu" => {
+            let alpha = node.float_or("alpha", 0.01)?;
+            builder.with_scalar(B::LeakyMultiply, x, alpha)?
+        }
+        "QLinearSoftmax" => with_name(builder, node, "Softmax", softmax::softmax)?,
+        "QLinearAveragePool" => with_name(builder, node, "AveragePool", pool::average)?,
+        "QLinearGlobalAveragePool" => with_name(builder, node, "GlobalAveragePool", pool::global)?,
+        _ => {
+            // Its axes are an attribute.
+            node.opset = 13;
+            with_name(builder, node, "ReduceMean", reduction::reduce)?
+        }
+    };
+    if channels_last && rank > 2 {
+        let turn = std::iter::once(0).chain(2..rank).chain([1]).collect();
+        result = builder.transpose(result, turn)?;
+    }
+    node.inputs = inputs;
+    Ok(vec![quantized(builder, result, node, 3, dtype)?])
+}
+
+/// What `import` makes of a node when it is called `name`.
+fn with_name(
+    builder: &mut Builder,
+    node: &mut Node,
+    name: &str,
+    import: fn(&mut Builder, &mut Node) -> Outputs,
+) -> Step {
+    let own = std::mem::replace(&mut node.operator, name.to_string());
+    let outputs = import(builder, node);
+    node.operator = own;
+    outputs?.first().copied().ok_or_else(|| NodeError::invalid("the operator has no result"))
+}
+
+/// `QLinearConcat`: scale and zero point of the result, then each operand.
+pub(super) fn concat(builder: &mut Builder, node: &mut Node) -> Outputs {
+    let count = node.inputs.len().saturating_sub(2) / 3;
+    let place = node.int_or("axis", 0)?;
+    let mut parts = Vec::new();
+    for operand in 0..count {
+        let part = self::operand(builder, node, 2 + 3 * operand)?;
+        parts.push(quantized(builder, part, node, 0, DataType::U8)?);
+    }
+    let first = *parts.first().ok_or_else(|| NodeError::invalid("it has no operands"))?;
+    let place = axis(place, builder.rank(first))?;
+    Ok(vec![builder.concat(&parts, place)?])
+}
+
+/// `QLinearWhere`.
+pub(super) fn select(builder: &mut Builder, node: &mut Node) -> Outputs {
+    let dtype = builder.dtype(node.input(1)?);
+    let (then, otherwise) = (operand(builder, node, 1)?, operand(builder, node, 4)?);
+    let result = builder.select(node.input(0)?, then, otherwise)?;
+    Ok(vec![quantized(builder, result, node, 7, dtype)?])
+}
+
+/// Sums of products of integers less their zero points; scales and zero points of `right` may be per column.
+fn products(
+    b: &mut Builder,
+    [left, right]: [Operand; 2],
+    [left_zero, right_zero]: [Option<Operand>; 2],
+) -> Step {
+    let left_zero = left_zero.map(|zero| b.reshape(zero, vec![])).transpose()?;
+    let shape = b.shape(right);
+    let right_zero = right_zero.map(|zero| spread(b, zero, &shape, -1, 0)).transpose()?;
+    let (left, right) = (centered(b, left, left_zero)?, centered(b, right, right_zero)?);
+    let sums = b.matmul(left, right)?;
+    b.cast(sums, DataType::F32)
+}
+
+/// The product of both scales, along the last axis where the second's is per column.
+fn both_scales(b: &mut Builder, left: Operand, right: Operand) -> Step {
+    let left = b.reshape(left, vec![])?;
+    let elements = b.tensor_type(right).elements();
+    let right = b.reshape(right, if elements == 1 { vec![] } else { vec![elements] })?;
+    b.multiply(left, right)
+}
+
+/// `QGemm`: inputs A, B with scale and zero point each, a bias of 32 bits in the scale of the products, and the scale
+/// and zero point of the result; without those it is of `f32`.
+pub(super) fn gemm(builder: &mut Builder, node: &mut Node) -> Outputs {
+    let b = builder;
+    let alpha = node.float_or("alpha", 1.0)?;
+    let (mut left, mut right) = (node.input(0)?, node.input(3)?);
+    if node.flag("transA", false)? {
+        left = b.transpose(left, vec![1, 0])?;
+    }
+    if node.flag("transB", false)? {
+        right = b.transpose(right, vec![1, 0])?;
+    }
+    let dtype = b.dtype(left);
+    let mut sums = products(b, [left, right], [node.optional(2), node.optional(5)])?;
+    if let Some(bias) = node.optional(6) {
+        let bias = b.cast(bias, DataType::F32)?;
+        sums = b.add(sums, bias)?;
+    }
+    let scale = both_scales(b, node.input(1)?, node.input(4)?)?;
+    let scale = b.with_scalar(B::Multiply, scale, alpha)?;
+    let result = b.multiply(sums, scale)?;
+    match node.optional(7) {
+        None => Ok(vec![result]),
+        Some(_) => Ok(vec![quantized(b, result, node, 7, dtype)?]),
+    }
+}
+
+/// `MatMulIntegerToFloat`: inputs A, B, their scales, their zero points, a bias.
+pub(super) fn matmul_to_float(builder: &mut Builder, node: &mut Node) -> Outputs {
+    let operands = [node.input(0)?, node.input(1)?];
+    let sums = products(builder, operands, [node.optional(4), node.optional(5)])?;
+    let scale = both_scales(builder, node.input(2)?, node.input(3)?)?;
+    let result = builder.multiply(sums, scale)?;
+    Ok(vec![biased(builder, result, node.optional(6))?])
+}
+
+fn biased(b: &mut Builder, x: Operand, bias: Option<Operand>) -> Step {
+    match bias {
+        Some(bias) => b.add(x, bias),
+        None => Ok(x),
+    }
+}
+
+/// `DynamicQuantizeMatMul`: A of `f32` is quantized by its own range; B has a scale and zero point.
+pub(super) fn dynamic_matmul(builder: &mut Builder, node: &mut Node) -> Outputs {
+    let (right, right_scale) = (node.input(1)?, node.input(2)?);
+    let (right_zero, bias) = (node.optional(3), node.optional(4));
+    let outputs = super::quantization::quantize_dynamically(builder, node)?;
+    let [left, left_scale, left_zero] = <[Operand; 3]>::try_from(outputs)
+        .map_err(|_| NodeError::invalid("the operand cannot be quantized"))?;
+    let sums = products(builder, [left, right], [Some(left_zero), right_zero])?;
+    let scale = both_scales(builder, left_scale, right_scale)?;
+    let result = builder.multiply(sums, scale)?;
+    Ok(vec![biased(builder, result, bias)?])
+}
+
+/// `DynamicQuantizeLSTM`: an `LSTM` whose weights are `[directions, inputs, 4 * hidden]` integers. The layer computes in
+/// `f32`: what it reads is not rounded to bytes.
+pub(super) fn dynamic_lstm(builder: &mut Builder, node: &mut Node) -> Outputs {
+    for (weights, scale) in [(1, 8), (2, 10)] {
+        let (own, zero, scale) =
+            (node.input(weights)?, node.optional(scale + 1), node.input(scale)?);
+        let shape = builder.shape(own);
+        let directions = shape.first().copied().unwrap_or(1).max(1);
+        let parameter = |b: &mut Builder, own: Operand| -> Step {
+            let elements = b.tensor_type(own).elements();
+            match elements == 1 {
+                true => b.reshape(own, vec![]),
+                false => b.reshape(own, vec![directions, 1, elements / directions]),
+            }
+        };
+        let zero = zero.map(|zero| parameter(builder, zero)).transpose()?;
+        let centered = centered(builder, own, zero)?;
+        let number = builder.cast(centered, DataType::F32)?;
+        let scale = parameter(builder, scale)?;
+        let number = builder.multiply(number, scale)?;
+        node.inputs[weights] = Some(builder.transpose(number, vec![0, 2, 1])?);
+    }
+    node.inputs.truncate(8);
+    node.opset = RULES;
+    recurrent::lstm(builder, node)
+}
+
+/// `MatMulNBits`: B is stored as `[N, blocks, bytes]`, some bits each, with a scale for each block and zero points
+/// packed alike (in the middle of the range where left out).
+pub(super) fn matmul_bits(builder: &mut Builder, node: &mut Node) -> Outputs {
+    let b = builder;
+    let size = |node: &mut Node, name: &str| -> Result<usize, NodeError> {
+        let number = node.int_or(name, 0)?;
+        usize::try_from(number)
+            .map_err(|_| NodeError::invalid(format!("{name} {number} is negative")))
+    };
+    let (k, n) = (size(node, "K")?, size(node, "N")?);
+    let (bits, block) = (node.int_or("bits", 4)?, size(node, "block_size")?);
+    // It says how exact sums must be at least; they are of f32.
+    node.ignore(&["accuracy_level"]);
+    let bits = usize::try_from(bits).ok().filter(|bits| [2, 4, 8].contains(bits));
+    let bits = bits.ok_or_else(|| NodeError::unsupported("other than 2, 4 or 8 bits"))?;
+    if node.optional(4).is_some() {
+        return Err(NodeError::unsupported("g_idx of MatMulNBits"));
+    }
+    let (packed, scales) = (node.input(1)?, node.input(2)?);
+    let blocks = k.checked_div(block).map_or(0, |_| k.div_ceil(block));
+    if b.shape(packed) != [n, blocks, block.saturating_mul(bits).div_ceil(8)] {
+        let found = b.tensor_type(packed);
+        return Err(NodeError::invalid(format!(
+            "{found} does not hold {n} by {k} in blocks of {block}"
+        )));
+    }
+    let weights = unpacked(b, packed, bits, block)?;
+    let scales = b.reshape(scales, vec![n, blocks, 1])?;
+    let to = b.dtype(node.input(0)?);
+    let zero = match node.optional(3) {
+        None => b.scalar(to, f64::from(1u32 << (bits - 1)))?,
+        Some(zero) if b.dtype(zero) == DataType::U8 => {
+            let row = (blocks * bits).div_ceil(8);
+            let zero = b.reshape(zero, vec![n, 1, row])?;
+            let zero = unpacked(b, zero, bits, blocks)?;
+            let zero = b.reshape(zero, vec![n, blocks, 1])?;
+            b.cast(zero, to)?
+        }
+        Some(zero) => b.reshape(zero, vec![n, blocks, 1])?,
+    };
+    let weights = b.cast(weights, to)?;
+    let weights = b.subtract(weights, zero)?;
+    let weights = b.multiply(weights, scales)?;
+    let weights = b.reshape(weights, vec![n, blocks * block])?;
+    let weights = b.narrow(weights, 1, 0, k)?;
+    let weights = b.transpose(weights, vec![1, 0])?;
+    let result = b.matmul(node.input(0)?, weights)?;
+    Ok(vec![biased(b, result, node.optional(5))?])
+}
+
+/// The first `count` numbers of `bits` each that the bytes along the last of three axes hold, lowest bits first.
+fn unpacked(b: &mut Builder, packed: Operand, bits: usize, count: usize) -> Step {
+    let shape = b.shape(packed);
+    let each = 8 / bits;
+    if each == 1 {
+        return b.narrow(packed, 2, 0, count);
+    }
+    let shifts: Vec<u8> = (0..each).map(|place| 1u8 << (place * bits)).collect();
+    let shifts = b.constant(Tensor::from_elements([each], &shifts)?);
+    let column = b.reshape(packed, [&shape[..], &[1]].concat())?;
+    let moved = b.divide(column, shifts)?;
+    let low = b.with_scalar(B::Modulo, moved, f64::from(1u32 << bits))?;
+    let flat = b.reshape(low, vec![shape[0], shape[1], shape[2] * each])?;
+    b.narrow(flat, 2, 0, count)
+}

@@ -1,0 +1,358 @@
+//! Classical machine learning (`ai.onnx.ml`): features, linear models and kernels, as loops over numbers. Labels that are
+//! strings are not taken; a classifier that has them gives its scores.
+
+use crate::NodeError;
+use crate::onnx::builder::{Builder, Operand};
+use crate::onnx::node::{Node, Outputs};
+use crate::onnx::shorthands::Step;
+use hone_ops::{ArgReduce, BinaryFunction as B, Gather, ReduceFunction as R, UnaryFunction as U};
+use hone_types::{DataType, Tensor};
+
+/// A list of floats as a constant of `dtype`.
+fn row(b: &mut Builder, values: &[f32], dtype: DataType) -> Step {
+    let tensor = Tensor::from_elements([values.len()], values)?;
+    let row = b.constant(tensor);
+    b.cast(row, dtype)
+}
+
+/// `Scaler`: `(x - offset) * scale`.
+pub(super) fn scale(builder: &mut Builder, node: &mut Node) -> Outputs {
+    let mut x = builder.cast(node.input(0)?, DataType::F32)?;
+    for (name, function) in [("offset", B::Subtract), ("scale", B::Multiply)] {
+        if let Some(values) = node.floats(name)? {
+            let values = row(builder, &values, DataType::F32)?;
+            x = builder.binary(function, x, values)?;
+        }
+    }
+    Ok(vec![x])
+}
+
+/// `Normalizer`: rows over their largest element, the sum of their magnitudes, or the root of the sum of squares.
+pub(super) fn normalize(builder: &mut Builder, node: &mut Node) -> Outputs {
+    let x = builder.cast(node.input(0)?, DataType::F32)?;
+    let function = match node.string_or("norm", "MAX")?.as_str() {
+        "MAX" => R::Maximum,
+        "L1" => R::L1,
+        "L2" => R::L2,
+        other => return Err(NodeError::invalid(format!("norm '{other}' is unknown"))),
+    };
+    let last = builder.rank(x).saturating_sub(1);
+    let size = builder.reduce(function, x, vec![last], true)?;
+    let none = builder.with_scalar(B::Equal, size, 0.0)?;
+    let one = builder.scalar(DataType::F32, 1.0)?;
+    let divisor = builder.select(none, one, size)?;
+    Ok(vec![builder.divide(x, divisor)?])
+}
+
+/// `Imputer`: values that stand for missing ones replaced.
+pub(super) fn impute(builder: &mut Builder, node: &mut Node) -> Outputs {
+    let x = node.input(0)?;
+    let dtype = builder.dtype(x);
+    let (floats, integers) =
+        (node.floats("imputed_value_floats")?, node.ints("imputed_value_int64s")?);
+    let missing = match dtype.is_float() {
+        true => node.float_or("replaced_value_float", 0.0)?,
+        false => node.int_or("replaced_value_int64", 0)? as f64,
+    };
+    node.ignore(&["replaced_value_float", "replaced_value_int64"]);
+    let values = match (floats, integers) {
+        (Some(values), _) => row(builder, &values, dtype)?,
+        (None, Some(values)) => {
+            let values = builder.integers(&values)?;
+            builder.cast(values, dtype)?
+        }
+        (None, None) => return Err(NodeError::invalid("there are no imputed values")),
+    };
+    let values = match builder.tensor_type(values).elements() {
+        1 => builder.reshape(values, vec![])?,
+        _ => values,
+    };
+    let is_missing = match missing.is_nan() {
+        true => builder.unary(U::IsNan, x)?,
+        false => builder.with_scalar(B::Equal, x, missing)?,
+    };
+    Ok(vec![builder.select(is_missing, values, x)?])
+}
+
+/// `Binarizer`: 1 above a threshold, else 0.
+pub(super) fn binarize(builder: &mut Builder, node: &mut Node) -> Outputs {
+    let x = node.input(0)?;
+    let threshold = node.float_or("threshold", 0.0)?;
+    let above = builder.with_scalar(B::Greater, x, threshold)?;
+    Ok(vec![builder.cast(above, builder.dtype(x))?])
+}
+
+/// `ArrayFeatureExtractor`: columns by their numbers.
+pub(super) fn extract(builder: &mut Builder, node: &mut Node) -> Outputs {
+    let (mut x, columns) = (node.input(0)?, node.input(1)?);
+    let count = builder.tensor_type(columns).elements();
+    let columns = builder.reshape(columns, vec![count])?;
+    let shape = builder.shape(x);
+    if shape.len() == 1 {
+        x = builder.reshape(x, vec![1, shape[0]])?;
+    }
+    let last = builder.rank(x).saturating_sub(1);
+    Ok(vec![builder.apply(Gather { axis: last }, &[x, columns])?])
+}
+
+/// `FeatureVectorizer`: all operands side by side.
+pub(super) fn vectorize(builder: &mut Builder, node: &mut Node) -> Outputs {
+    node.ignore(&["inputdimensions"]);
+    let mut parts = Vec::new();
+    for own in node.variadic()? {
+        let own = builder.cast(own, DataType::F32)?;
+        let shape = builder.shape(own);
+        let rows = if shape.len() < 2 { 1 } else { shape[0] };
+        let wide = builder.tensor_type(own).elements().checked_div(rows).unwrap_or(0);
+        parts.push(builder.reshape(own, vec![rows, wide])?);
+    }
+    Ok(vec![builder.concat(&parts, 1)?])
+}
+
+/// `OneHotEncoder`: which of the categories an element is.
+pub(super) fn one_hot(builder: &mut Builder, node: &mut Node) -> Outputs {
+    let x = node.input(0)?;
+    let zeros = node.flag("zeros", true)?;
+    if node.strings("cats_strings")?.is_some() || !zeros {
+        return Err(NodeError::unsupported("categories that are strings, or zeros = 0"));
+    }
+    let categories = node.ints("cats_int64s")?.unwrap_or_default();
+    let categories = builder.integers(&categories)?;
+    let x = builder.cast(x, DataType::I64)?;
+    let column = [&builder.shape(x)[..], &[1]].concat();
+    let x = builder.reshape(x, column)?;
+    let same = builder.binary(B::Equal, x, categories)?;
+    Ok(vec![builder.cast(same, DataType::F32)?])
+}
+
+/// One side of a `LabelEncoder`'s table.
+fn side(b: &mut Builder, node: &mut Node, name: &str) -> Result<Option<Operand>, NodeError> {
+    if let Some(values) = node.floats(&format!("{name}_floats"))? {
+        return Ok(Some(row(b, &values, DataType::F32)?));
+    }
+    if let Some(values) = node.ints(&format!("{name}_int64s"))? {
+        return Ok(Some(b.integers(&values)?));
+    }
+    if node.strings(&format!("{name}_strings"))?.is_some() {
+        return Err(NodeError::unsupported("a table of strings"));
+    }
+    Ok(match node.tensor(&format!("{name}_tensor"))? {
+        Some(tensor) => {
+            let own = b.load(tensor)?;
+            let elements = b.tensor_type(own).elements();
+            Some(b.reshape(own, vec![elements])?)
+        }
+        None => None,
+    })
+}
+
+/// `LabelEncoder`: each element is looked up in a table; what is not there becomes a default.
+pub(super) fn label(builder: &mut Builder, node: &mut Node) -> Outputs {
+    let x = node.input(0)?;
+    let missing = || NodeError::unsupported("a table that is not of numbers");
+    let keys = side(builder, node, "keys")?.ok_or_else(missing)?;
+    let values = side(builder, node, "values")?.ok_or_else(missing)?;
+    let dtype = builder.dtype(values);
+    let float = node.float_or("default_float", -0.0)?;
+    let integer = node.int_or("default_int64", -1)?;
+    node.ignore(&["default_string"]);
+    let default = match node.tensor("default_tensor")? {
+        Some(tensor) => {
+            let own = builder.load(tensor)?;
+            builder.reshape(own, vec![])?
+        }
+        None if dtype.is_float() => builder.scalar(dtype, float)?,
+        None => builder.scalar(dtype, integer as f64)?,
+    };
+    let default = builder.cast(default, dtype)?;
+    let keys = builder.cast(keys, builder.dtype(x))?;
+    let shape = builder.shape(x);
+    let column = builder.reshape(x, [&shape[..], &[1]].concat())?;
+    let mut same = builder.binary(B::Equal, column, keys)?;
+    if builder.dtype(x).is_float() {
+        // A key that is no number stands for all that are none.
+        let (one, other) = (builder.unary(U::IsNan, column)?, builder.unary(U::IsNan, keys)?);
+        let both = builder.binary(B::And, one, other)?;
+        same = builder.binary(B::Or, same, both)?;
+    }
+    let same = builder.cast(same, DataType::I32)?;
+    let last = shape.len();
+    let first = ArgReduce { maximum: true, axis: last, keep_axis: false, select_last: false };
+    let place = builder.apply(first, &[same])?;
+    let found = builder.reduce(R::Maximum, same, vec![last], false)?;
+    let found = builder.cast(found, DataType::Bool)?;
+    let value = builder.apply(Gather { axis: 0 }, &[values, place])?;
+    Ok(vec![builder.select(found, value, default)?])
+}
+
+/// What is done to scores at the end.
+pub(super) fn transformed(b: &mut Builder, name: &str, scores: Operand) -> Step {
+    match name {
+        "NONE" => Ok(scores),
+        "LOGISTIC" => b.unary(U::Sigmoid, scores),
+        "SOFTMAX" => super::normalization::softmax_of(b, scores, 1, false),
+        "SOFTMAX_ZERO" => {
+            // What is zero stays so, and has no share.
+            let none = b.with_scalar(B::Equal, scores, 0.0)?;
+            let most = b.reduce(R::Maximum, scores, vec![1], true)?;
+            let less = b.subtract(scores, most)?;
+            let powers = b.unary(U::Exp, less)?;
+            let zero = b.scalar(b.dtype(scores), 0.0)?;
+            let powers = b.select(none, zero, powers)?;
+            let sum = b.reduce(R::Sum, powers, vec![1], true)?;
+            let nothing = b.with_scalar(B::Equal, sum, 0.0)?;
+            let one = b.scalar(b.dtype(scores), 1.0)?;
+            let sum = b.select(nothing, one, sum)?;
+            b.divide(powers, sum)
+        }
+        other => Err(NodeError::unsupported(format!("post_transform {other}"))),
+    }
+}
+
+/// `x` as a matrix of `f32`, a sample in each row.
+pub(super) fn samples(b: &mut Builder, x: Operand) -> Step {
+    let x = b.cast(x, DataType::F32)?;
+    let shape = b.shape(x);
+    if shape.len() == 2 { Ok(x) } else { b.reshape(x, vec![1, shape.iter().product()]) }
+}
+
+/// `x * coefficients' + intercepts`, with a row of coefficients for each result.
+fn linear(b: &mut Builder, node: &mut Node, rows: Option<usize>) -> Step {
+    let x = samples(b, node.input(0)?)?;
+    let features = b.shape(x)[1];
+    let coefficients = node.floats("coefficients")?.unwrap_or_default();
+    let rows = rows.unwrap_or_else(|| coefficients.len().checked_div(features).unwrap_or(0));
+    if rows == 0 || rows.checked_mul(features) != Some(coefficients.len()) {
+        return Err(NodeError::invalid(format!(
+            "{} coefficients for {features} features",
+            coefficients.len()
+        )));
+    }
+    let weights = b.constant(Tensor::from_elements([rows, features], &coefficients)?);
+    let weights = b.transpose(weights, vec![1, 0])?;
+    let sums = b.matmul(x, weights)?;
+    match node.floats("intercepts")? {
+        Some(values) if !values.is_empty() => {
+            let values = row(b, &values, DataType::F32)?;
+            b.add(sums, values)
+        }
+        _ => Ok(sums),
+    }
+}
+
+/// `LinearRegressor`.
+pub(super) fn linear_regressor(builder: &mut Builder, node: &mut Node) -> Outputs {
+    let targets = usize::try_from(node.int_or("targets", 1)?).ok();
+    let transform = node.string_or("post_transform", "NONE")?;
+    let scores = linear(builder, node, targets)?;
+    Ok(vec![transformed(builder, &transform, scores)?])
+}
+
+/// The labels of a classifier: those at the places of the largest scores.
+pub(super) fn labels(b: &mut Builder, node: &mut Node, place: Operand, name: &str) -> Step {
+    let numbers = node.ints(name)?;
+    node.ignore(&["classlabels_strings"]);
+    match numbers {
+        Some(numbers) => {
+            let numbers = b.integers(&numbers)?;
+            b.apply(Gather { axis: 0 }, &[numbers, place])
+        }
+        None if node.wants(0) => Err(NodeError::unsupported("labels that are strings")),
+        None => Ok(place),
+    }
+}
+
+/// The place of the largest score in each row.
+pub(super) fn largest(b: &mut Builder, scores: Operand) -> Step {
+    b.apply(ArgReduce { maximum: true, axis: 1, keep_axis: false, select_last: false }, &[scores])
+}
+
+/// `LinearClassifier`.
+pub(super) fn linear_classifier(builder: &mut Builder, node: &mut Node) -> Outputs {
+    let transform = node.string_or("post_transform", "NONE")?;
+    node.ignore(&["multi_class"]);
+    let mut scores = linear(builder, node, None)?;
+    let place = if builder.shape(scores)[1] == 1 {
+        // The score of the second of two classes.
+        let flat = builder.shape(scores)[0];
+        let above = builder.with_scalar(B::Greater, scores, 0.0)?;
+        let own = transformed(builder, &transform, scores)?;
+        let other = builder.scalar_with(B::Subtract, 1.0, own)?;
+        scores = builder.concat(&[other, own], 1)?;
+        let place = builder.cast(above, DataType::I64)?;
+        builder.reshape(place, vec![flat])?
+    } else {
+        let place = largest(builder, scores)?;
+        scores = transformed(builder, &transform, scores)?;
+        place
+    };
+    let label = labels(builder, node, place, "classlabels_ints")?;
+    Ok(vec![label, scores])
+}
+
+/// Kernels of samples and support vectors, `[samples, vectors]`.
+fn kernels(b: &mut Builder, node: &mut Node, x: Operand, count: usize) -> Step {
+    let features = b.shape(x)[1];
+    let vectors = node.floats("support_vectors")?.unwrap_or_default();
+    if count.checked_mul(features) != Some(vectors.len()) {
+        return Err(NodeError::invalid(format!(
+            "{} numbers are not {count} vectors",
+            vectors.len()
+        )));
+    }
+    let parameters = node.floats("kernel_params")?.unwrap_or_default();
+    let parameter = |place: usize| f64::from(parameters.get(place).copied().unwrap_or(0.0));
+    let (gamma, offset, degree) = (parameter(0), parameter(1), parameter(2));
+    let kind = node.string_or("kernel_type", "LINEAR")?;
+    let vectors = b.constant(Tensor::from_elements([count, features], &vectors)?);
+    if kind == "RBF" {
+        let rows = b.shape(x)[0];
+        let x = b.reshape(x, vec![rows, 1, features])?;
+        let difference = b.subtract(x, vectors)?;
+        let square = b.multiply(difference, difference)?;
+        let distance = b.reduce(R::Sum, square, vec![2], false)?;
+        let scaled = b.with_scalar(B::Multiply, distance, -gamma)?;
+        return b.unary(U::Exp, scaled);
+    }
+    let turned = b.transpose(vectors, vec![1, 0])?;
+    let product = b.matmul(x, turned)?;
+    if kind == "LINEAR" {
+        return Ok(product);
+    }
+    let scaled = b.with_scalar(B::Multiply, product, gamma)?;
+    let moved = b.with_scalar(B::Add, scaled, offset)?;
+    match kind.as_str() {
+        "POLY" => b.with_scalar(B::Power, moved, degree),
+        "SIGMOID" => b.unary(U::Tanh, moved),
+        other => Err(NodeError::invalid(format!("kernel '{other}' is unknown"))),
+    }
+}
+
+/// `SVMRegressor`.
+pub(super) fn svm_regressor(builder: &mut Builder, node: &mut Node) -> Outputs {
+    let x = samples(builder, node.input(0)?)?;
+    let coefficients = node.floats("coefficients")?.unwrap_or_default();
+    let count = usize::try_from(node.int_or("n_supports", 0)?).unwrap_or(0);
+    let rho = node.floats("rho")?.unwrap_or_default();
+    let one_class = node.flag("one_class", false)?;
+    let transform = node.string_or("post_transform", "NONE")?;
+    let read = match count {
+        // Without vectors the coefficients are those of a plane.
+        0 => {
+            node.ignore(&["kernel_type", "kernel_params", "support_vectors"]);
+            x
+        }
+        count => kernels(builder, node, x, count)?,
+    };
+    let weights = builder.constant(Tensor::from_elements([coefficients.len(), 1], &coefficients)?);
+    let sums = builder.matmul(read, weights)?;
+    let rho = f64::from(rho.first().copied().unwrap_or(0.0));
+    let mut scores = builder.with_scalar(B::Add, sums, rho)?;
+    if one_class {
+        let above = builder.with_scalar(B::Greater, scores, 0.0)?;
+        let (one, minus) =
+            (builder.scalar(DataType::F32, 1.0)?, builder.scalar(DataType::F32, -1.0)?);
+        scores = builder.select(above, one, minus)?;
+    }
+    Ok(vec![transformed(builder, &transform, scores)?])
+}

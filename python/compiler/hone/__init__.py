@@ -1,0 +1,65 @@
+"""Compiles ONNX models into native code and runs them.
+
+    import hone
+    model = hone.compile("model.onnx", shapes={"x": (1, 3, 224, 224)}, output="model.hone").load()
+    outputs = hone.load("model.hone").run({"x": x})
+
+A script that uses onnxruntime changes one import: `import hone as onnxruntime`.
+"""
+
+from hone_runtime import (
+    CompileError,
+    HoneError,
+    InputError,
+    LoadError,
+    Model,
+    Port,
+    RunError,
+    UnsupportedError,
+    __version__,
+    load,
+)
+
+from ._compile import Compiled, Signature, compile, signature, supported_operators
+from ._session import (
+    ExecutionMode,
+    GraphOptimizationLevel,
+    InferenceSession,
+    ModelMetadata,
+    NodeArg,
+    RunOptions,
+    SessionOptions,
+    get_available_providers,
+    get_device,
+    set_default_logger_severity,
+)
+from ._specialise import Specialiser
+
+__all__ = [
+    "CompileError",
+    "Compiled",
+    "ExecutionMode",
+    "GraphOptimizationLevel",
+    "HoneError",
+    "InferenceSession",
+    "InputError",
+    "LoadError",
+    "Model",
+    "ModelMetadata",
+    "NodeArg",
+    "Port",
+    "RunError",
+    "RunOptions",
+    "SessionOptions",
+    "Signature",
+    "Specialiser",
+    "UnsupportedError",
+    "__version__",
+    "compile",
+    "get_available_providers",
+    "get_device",
+    "load",
+    "set_default_logger_severity",
+    "signature",
+    "supported_operators",
+]

@@ -1,0 +1,154 @@
+"""From a model to an artifact."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import platform
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from hone_runtime import InputError, Model, load
+from hone_runtime._arrays import as_array, dense, name_of
+
+from . import _compiler
+
+ModelLike = "str | os.PathLike[str] | bytes | onnx.ModelProto"
+
+
+class DeclaredPort(NamedTuple):
+    """An input or output as a model declares it; an extent is a number, a name, or None."""
+
+    name: str
+    dtype: str | None
+    shape: tuple[int | str | None, ...] | None
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether every extent is a number."""
+        return self.shape is not None and all(isinstance(extent, int) for extent in self.shape)
+
+    def __str__(self) -> str:
+        if self.shape is None:
+            return f"{self.dtype or '?'}[...]"
+        return f"{self.dtype or '?'}[{', '.join('?' if e is None else str(e) for e in self.shape)}]"
+
+
+class Signature(NamedTuple):
+    """What a model declares; inputs that it stores a value for are none."""
+
+    inputs: list[DeclaredPort]
+    outputs: list[DeclaredPort]
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """An artifact as bytes, and facts about how it was made."""
+
+    artifact: bytes
+    facts: dict[str, Any]
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the artifact: whole or not at all."""
+        path = pathlib.Path(path)
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
+            try:
+                file.write(self.artifact)
+                file.close()
+                os.replace(file.name, path)
+            except BaseException:
+                os.unlink(file.name)
+                raise
+
+    def load(self, *, threads: int = 0, pinned: bool = False) -> Model:
+        """The artifact, ready to run in this process."""
+        return load(self.artifact, threads=threads, pinned=pinned)
+
+    def __repr__(self) -> str:
+        return f"<hone artifact of {len(self.artifact)} bytes, {self.facts['steps']} steps>"
+
+
+def read(model: Any) -> tuple[bytes, str | None]:
+    """A model's bytes, and the folder in which tensors stored beside it lie."""
+    if isinstance(model, (bytes, bytearray, memoryview)):
+        return bytes(model), None
+    if hasattr(model, "SerializeToString"):
+        return model.SerializeToString(), None
+    path = pathlib.Path(model)
+    return path.read_bytes(), str(path.resolve().parent)
+
+
+def signature(model: ModelLike) -> Signature:
+    """Inputs and outputs as a model declares them."""
+    return signature_of(read(model)[0])
+
+
+def signature_of(data: bytes) -> Signature:
+    """The same of a model's bytes."""
+    ports = [
+        [
+            DeclaredPort(name, dtype, None if shape is None else tuple(shape))
+            for name, dtype, shape in side
+        ]
+        for side in _compiler.signature(data)
+    ]
+    return Signature(*ports)
+
+
+def compile(  # noqa: A001
+    model: ModelLike,
+    *,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    constants: Mapping[str, Any] | None = None,
+    output: str | os.PathLike[str] | None = None,
+    cpu: str = "host",
+    arch: str | None = None,
+    precision: str = "f32",
+    folder: str | os.PathLike[str] | None = None,
+    inspection: bool = False,
+) -> Compiled:
+    """Compiles a model: a path, its bytes, or an `onnx.ModelProto`.
+
+    `shapes` binds the inputs whose dimensions the model leaves open; `constants` gives the values of inputs
+    that are known now, which the artifact then does not have. `output` is a file to write to. `cpu` is
+    `host` or a processor that LLVM knows, of the architecture `arch` (`amd64`, `arm64`, `riscv64`; this
+    machine's by default). `precision` is `f32` or `bf16`. `folder` has the files of tensors that the model
+    stores outside itself (by default where the model lies). `inspection` keeps schedules and assembly.
+    """
+    data, beside = read(model)
+    values = []
+    for name, value in (constants or {}).items():
+        array = dense(as_array(value, name))
+        dtype = name_of(array.dtype)
+        if dtype is None:
+            raise InputError(f"constant '{name}' is of type {array.dtype}, which Hone does not have")
+        values.append((name, dtype, list(array.shape), array.tobytes()))
+    bound = [(name, [int(extent) for extent in shape]) for name, shape in (shapes or {}).items()]
+    artifact, facts = _compiler.compile(
+        data,
+        str(folder) if folder is not None else beside,
+        bound,
+        values,
+        cpu,
+        arch or _architecture(),
+        precision,
+        inspection,
+    )
+    compiled = Compiled(artifact, facts)
+    if output is not None:
+        compiled.save(output)
+    return compiled
+
+
+def supported_operators() -> list[tuple[str, str]]:
+    """Operators that Hone takes: operator set (empty for ONNX's own) and name."""
+    return list(_compiler.supported())
+
+
+def _architecture() -> str:
+    machine = platform.machine()
+    return {"x86_64": "amd64", "aarch64": "arm64"}.get(machine, machine)
+
+

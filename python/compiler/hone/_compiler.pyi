@@ -1,0 +1,18 @@
+from typing import Any
+
+VERSION: str
+
+_Port = tuple[str, str | None, list[int | str | None] | None]
+
+def signature(model: bytes) -> tuple[list[_Port], list[_Port]]: ...
+def compile(
+    model: bytes,
+    folder: str | None,
+    shapes: list[tuple[str, list[int]]],
+    constants: list[tuple[str, str, list[int], bytes]],
+    cpu: str,
+    arch: str,
+    precision: str,
+    inspection: bool,
+) -> tuple[bytes, dict[str, Any]]: ...
+def supported() -> list[tuple[str, str]]: ...

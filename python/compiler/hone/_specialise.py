@@ -1,0 +1,170 @@
+"""Compiled forms of one model for the shapes, and where it must be the values, of its inputs.
+
+Hone's code is for fixed shapes. A model with open dimensions is compiled when a shape is first seen, and the
+form is kept. An input whose *value* decides a shape (the target of a `Reshape`, `k` of a `TopK`) becomes a
+constant of the form: this is specialisation by value. Both kinds of forms share one cache of bounded size,
+from which the one that was not used for longest leaves.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from hone_runtime import CompileError, InputError, Model
+from hone_runtime._arrays import as_array, as_carrier, describe, dtype_of
+
+from ._compile import DeclaredPort, compile, read, signature_of
+
+#: Most elements of an input that forms are specialised for by value: what decides a shape is small.
+LARGEST_VALUE = 1024
+
+
+class Specialiser:
+    """Runs a model, compiling it for what it has not seen. Safe to use from several threads."""
+
+    def __init__(
+        self,
+        model: Any,
+        *,
+        capacity: int = 16,
+        threads: int = 0,
+        by_value: bool = True,
+        **options: Any,
+    ) -> None:
+        """`capacity` bounds the forms that are kept; `by_value` allows forms for values; `options` are those
+        of `hone.compile`."""
+        if capacity < 1:
+            raise ValueError("capacity must be at least 1")
+        self._data, beside = read(model)
+        if options.get("folder") is None:
+            options["folder"] = beside
+        self.signature = signature_of(self._data)
+        self._options = options
+        self._capacity = capacity
+        self._threads = threads
+        self._by_value = by_value
+        self._forms: OrderedDict[Any, Model] = OrderedDict()
+        self._lock = threading.Lock()
+        self._compiling = threading.Lock()
+        #: Names of the inputs that forms are specialised for by value, in the order in which they were found.
+        self.fixed: list[str] = []
+        #: How often a form was compiled.
+        self.compilations = 0
+
+    @property
+    def forms(self) -> int:
+        """How many forms are kept now."""
+        return len(self._forms)
+
+    def run(self, inputs: Mapping[str, Any]) -> dict[str, np.ndarray]:
+        """The outputs by name."""
+        arrays = self._check(inputs)
+        form = self._form(arrays, self._by_value)
+        results = form.run({port.name: arrays[port.name] for port in form.inputs})
+        for port in self.signature.outputs:
+            if port.dtype and results[port.name].dtype != dtype_of(port.dtype):
+                results[port.name] = results[port.name].view(dtype_of(port.dtype))
+        return results
+
+    def prepare(self) -> Model | None:
+        """The form for the shapes that the model fixes; None where it depends on values that are not known
+        yet. What cannot be compiled at all is refused."""
+        zeros = {
+            port.name: as_carrier(np.zeros(port.shape or (), dtype_of(port.dtype or "f32")))
+            for port in self.signature.inputs
+        }
+        try:
+            return self._form(zeros, by_value=False)
+        except CompileError as error:
+            if not error.decided_by or not self._by_value:
+                raise
+            return None
+
+    def _check(self, inputs: Mapping[str, Any]) -> dict[str, np.ndarray]:
+        names = [port.name for port in self.signature.inputs]
+        known = ", ".join(f"'{name}'" for name in names)
+        for name in inputs:
+            if name not in names:
+                raise InputError(f"the model has no input '{name}', only {known}")
+        arrays: dict[str, np.ndarray] = {}
+        symbols: dict[str, tuple[int, str]] = {}
+        for port in self.signature.inputs:
+            if port.name not in inputs:
+                raise InputError(f"input '{port.name}' is missing: the model takes {known}")
+            arrays[port.name] = self._fitting(port, as_array(inputs[port.name], port.name), symbols)
+        return arrays
+
+    @staticmethod
+    def _fitting(
+        port: DeclaredPort, array: np.ndarray, symbols: dict[str, tuple[int, str]]
+    ) -> np.ndarray:
+        dtype = dtype_of(port.dtype) if port.dtype else array.dtype
+        fits = array.dtype == dtype and (port.shape is None or len(port.shape) == array.ndim)
+        if not fits:
+            raise InputError(f"input '{port.name}' is {describe(array)}, the model takes {port}")
+        for axis, (declared, given) in enumerate(zip(port.shape or (), array.shape)):
+            if isinstance(declared, int) and declared != given:
+                raise InputError(
+                    f"input '{port.name}' is {describe(array)}, the model takes {port}: axis {axis} differs"
+                )
+            if isinstance(declared, str):
+                expected, by = symbols.setdefault(declared, (given, port.name))
+                if expected != given:
+                    raise InputError(
+                        f"input '{port.name}' is {describe(array)}: axis {axis} ('{declared}') is {given}, "
+                        f"and {expected} in input '{by}'"
+                    )
+        return as_carrier(array)
+
+    def _key(self, arrays: Mapping[str, np.ndarray]) -> Any:
+        values = tuple((name, arrays[name].tobytes()) for name in self.fixed)
+        return tuple(array.shape for array in arrays.values()), values
+
+    def _form(self, arrays: dict[str, np.ndarray], by_value: bool) -> Model:
+        form = self._kept(self._key(arrays))
+        if form is None:
+            # One at a time: compiling takes all of a core, and the next caller may want the same form.
+            with self._compiling:
+                form = self._kept(self._key(arrays)) or self._make(arrays, by_value)
+        return form
+
+    def _kept(self, key: Any) -> Model | None:
+        with self._lock:
+            form = self._forms.get(key)
+            if form is not None:
+                self._forms.move_to_end(key)
+            return form
+
+    def _make(self, arrays: dict[str, np.ndarray], by_value: bool) -> Model:
+        while True:
+            shapes = {name: array.shape for name, array in arrays.items() if name not in self.fixed}
+            constants = {name: arrays[name] for name in self.fixed}
+            try:
+                compiled = compile(self._data, shapes=shapes, constants=constants, **self._options)
+                break
+            except CompileError as error:
+                if not by_value:
+                    raise
+                self._fix(error, arrays)
+        form = compiled.load(threads=self._threads)
+        with self._lock:
+            self.compilations += 1
+            self._forms[self._key(arrays)] = form
+            while len(self._forms) > self._capacity:
+                self._forms.popitem(last=False)
+        return form
+
+    def _fix(self, error: CompileError, arrays: Mapping[str, np.ndarray]) -> None:
+        """Notes the inputs that `error` asks the values of; raises it again where they may not be fixed."""
+        more = [name for name in error.decided_by or [] if name not in self.fixed]
+        small = all(arrays[name].size <= LARGEST_VALUE for name in more)
+        if not more or not small:
+            raise error
+        with self._lock:
+            # The forms kept so far do not depend on these values, but their keys would not be found again.
+            self._forms.clear()
+            self.fixed.extend(more)

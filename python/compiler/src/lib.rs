@@ -1,0 +1,146 @@
+//! The Python module `hone._compiler`: a model file's bytes to an artifact's.
+//!
+//! Reading files, keeping compiled forms and everything that a person sees is in Python (`hone/*.py`).
+
+use std::path::PathBuf;
+
+use hone_driver::{
+    CompileError, DataType, Dimension, ImportError, ImportOptions, InputBinding, Options,
+    PortSignature, Target, Tensor, TensorType,
+};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+
+/// Shape of an input by name.
+type Shapes = Vec<(String, Vec<usize>)>;
+/// Name, element type, shape and bytes of an input whose value is known.
+type Constants = Vec<(String, String, Vec<usize>, Vec<u8>)>;
+
+/// Inputs and outputs as a model declares them: two lists of name, element type or nothing, and the shape or
+/// nothing; an extent is a number, a name, or nothing.
+#[pyfunction]
+fn signature<'py>(py: Python<'py>, model: &Bound<'py, PyBytes>) -> PyResult<Bound<'py, PyAny>> {
+    let signature = hone_driver::signature(model.as_bytes())
+        .map_err(|error| refuse(py, &error, Some(&error)))?;
+    let ports = |ports: &[PortSignature]| -> PyResult<Vec<Bound<'py, PyAny>>> {
+        ports.iter().map(|own| port(py, own)).collect()
+    };
+    Ok((ports(&signature.inputs)?, ports(&signature.outputs)?).into_pyobject(py)?.into_any())
+}
+
+fn port<'py>(py: Python<'py>, port: &PortSignature) -> PyResult<Bound<'py, PyAny>> {
+    let extent = |dimension: &Dimension| -> PyResult<Bound<'py, PyAny>> {
+        Ok(match dimension {
+            Dimension::Fixed(extent) => extent.into_pyobject(py)?.into_any(),
+            Dimension::Symbol(name) => name.into_pyobject(py)?.into_any(),
+            Dimension::Unknown => py.None().into_bound(py),
+        })
+    };
+    let shape: Option<Vec<_>> =
+        port.shape.as_ref().map(|shape| shape.iter().map(extent).collect()).transpose()?;
+    let narrow = port.narrow.map(|narrow| narrow.name());
+    let own = (port.name.as_str(), narrow.or(port.dtype.map(DataType::name)), shape);
+    Ok(own.into_pyobject(py)?.into_any())
+}
+
+/// Compiles; gives the artifact and a dictionary of facts: `warnings`, `nodes`, `steps`, `kernels`,
+/// `arena_bytes`, `weight_bytes`, `flops`, `seconds`.
+#[pyfunction]
+#[pyo3(signature = (model, folder, shapes, constants, cpu, arch, precision, inspection))]
+#[expect(clippy::too_many_arguments, reason = "keywords of a Python function")]
+fn compile<'py>(
+    py: Python<'py>,
+    model: &Bound<'py, PyBytes>,
+    folder: Option<PathBuf>,
+    shapes: Shapes,
+    constants: Constants,
+    cpu: &str,
+    arch: &str,
+    precision: &str,
+    inspection: bool,
+) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyDict>)> {
+    let import = import_options(folder, shapes, constants)?;
+    let target = match cpu {
+        "host" => Target::host(),
+        cpu => Target::for_platform("linux", arch, cpu),
+    };
+    let target = target.map_err(|error| refuse(py, &error, None))?;
+    let precision: DataType = precision.parse().map_err(invalid)?;
+    let options = Options { precision, keep_inspection: inspection, ..Options::new(target) };
+    let bytes = model.as_bytes();
+    let compiled = py.detach(|| hone_driver::compile(bytes, &import, &options));
+    let compiled = compiled.map_err(|error| {
+        let import = match &error {
+            CompileError::Import(import) => Some(import.as_ref()),
+            _ => None,
+        };
+        refuse(py, &error, import)
+    })?;
+    let (facts, statistics) = (PyDict::new(py), &compiled.statistics);
+    let seconds: f64 = statistics.stages.iter().map(|(_, time)| time.as_secs_f64()).sum();
+    facts.set_item("nodes", statistics.nodes)?;
+    facts.set_item("steps", statistics.steps)?;
+    facts.set_item("kernels", statistics.kernels)?;
+    facts.set_item("arena_bytes", statistics.arena_bytes)?;
+    facts.set_item("weight_bytes", statistics.weight_bytes)?;
+    facts.set_item("flops", statistics.flops)?;
+    facts.set_item("seconds", seconds)?;
+    Ok((PyBytes::new(py, &compiled.artifact), facts))
+}
+
+fn import_options(
+    folder: Option<PathBuf>,
+    shapes: Shapes,
+    constants: Constants,
+) -> PyResult<ImportOptions> {
+    let bind = |(name, shape)| InputBinding { name, shape, dtype: None };
+    let constants = constants.into_iter().map(|(name, dtype, shape, bytes)| {
+        let dtype: DataType = dtype.parse().map_err(invalid)?;
+        let tensor = Tensor::from_bytes(TensorType::new(dtype, shape), bytes);
+        Ok((name, tensor.map_err(|error| invalid(error.to_string()))?))
+    });
+    Ok(ImportOptions {
+        folder,
+        bindings: shapes.into_iter().map(bind).collect(),
+        constants: constants.collect::<PyResult<_>>()?,
+        ..ImportOptions::default()
+    })
+}
+
+fn invalid(message: String) -> PyErr {
+    pyo3::exceptions::PyValueError::new_err(message)
+}
+
+/// The exception of `hone` that says `error` and its causes: `UnsupportedError` where the model is sound, else
+/// `CompileError`; with the inputs whose values are needed, where they are.
+fn refuse(py: Python<'_>, error: &dyn std::error::Error, import: Option<&ImportError>) -> PyErr {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    let decided_by = import.and_then(ImportError::decided_by).map(<[String]>::to_vec);
+    let class = match import {
+        Some(ImportError::Unsupported(_) | ImportError::Version { .. }) => "UnsupportedError",
+        _ => "CompileError",
+    };
+    let make = || py.import("hone")?.getattr(class)?.call1((text, decided_by));
+    make().map_or_else(|error| error, PyErr::from_value)
+}
+
+/// Operators that are taken: the operator set (empty for ONNX's own) and the operator.
+#[pyfunction]
+fn supported() -> Vec<(&'static str, &'static str)> {
+    hone_driver::supported_operators().collect()
+}
+
+/// What `hone` is made of, beside `hone_runtime`.
+#[pymodule]
+fn _compiler(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("VERSION", env!("CARGO_PKG_VERSION"))?;
+    module.add_function(wrap_pyfunction!(signature, module)?)?;
+    module.add_function(wrap_pyfunction!(compile, module)?)?;
+    module.add_function(wrap_pyfunction!(supported, module)?)
+}

@@ -1,0 +1,214 @@
+//! The Python module `hone_runtime._runtime`: a loaded artifact over buffers that Python owns.
+//!
+//! It knows bytes only. Names, element types and shapes are compared in Python (`hone_runtime/_model.py`), which
+//! hands in buffers of the right type; what is checked here is what memory safety needs: number, size,
+//! alignment and contiguity of every buffer, and that an output may be written.
+
+use std::ffi::c_void;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+use hone_runtime::{Affinity, HugePages, Options, RunError, TensorInfo};
+use pyo3::buffer::PyUntypedBuffer;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+/// Name, element type and shape of an input or output.
+type Port = (String, String, Vec<u64>);
+
+/// A loaded artifact. Runs may be asked for from several threads at once: each takes a model of its own that
+/// shares code and weights, and gives it back.
+#[pyclass(frozen, module = "hone_runtime._runtime")]
+struct Model {
+    /// Never run: others are made from it while any number of them run.
+    origin: hone_runtime::Model,
+    idle: Mutex<Vec<hone_runtime::Model>>,
+}
+
+#[pymethods]
+impl Model {
+    /// Loads an artifact file.
+    #[staticmethod]
+    #[pyo3(signature = (path, threads = 0, pinned = false, verify = true))]
+    fn load(
+        py: Python<'_>,
+        path: PathBuf,
+        threads: usize,
+        pinned: bool,
+        verify: bool,
+    ) -> PyResult<Self> {
+        let options = options(threads, pinned, verify);
+        let model = py.detach(|| hone_runtime::Model::load(&path, &options));
+        model.map(Self::new).map_err(|error| refuse(py, "LoadError", &error))
+    }
+
+    /// Loads an artifact from bytes, which are copied.
+    #[staticmethod]
+    #[pyo3(signature = (artifact, threads = 0, pinned = false, verify = true))]
+    fn load_memory(
+        py: Python<'_>,
+        artifact: &Bound<'_, PyBytes>,
+        threads: usize,
+        pinned: bool,
+        verify: bool,
+    ) -> PyResult<Self> {
+        let (options, bytes) = (options(threads, pinned, verify), artifact.as_bytes().to_vec());
+        let model = py.detach(|| hone_runtime::Model::load_memory(bytes, &options));
+        model.map(Self::new).map_err(|error| refuse(py, "LoadError", &error))
+    }
+
+    /// Inputs in the model's order: name, element type, shape.
+    #[getter]
+    fn inputs(&self) -> Vec<Port> {
+        self.origin.inputs().iter().map(port).collect()
+    }
+
+    /// Outputs in the model's order: name, element type, shape.
+    #[getter]
+    fn outputs(&self) -> Vec<Port> {
+        self.origin.outputs().iter().map(port).collect()
+    }
+
+    /// Most threads that a run uses.
+    #[getter]
+    fn threads(&self) -> usize {
+        self.origin.threads()
+    }
+
+    /// The processor that the code which runs here was made for.
+    #[getter]
+    fn cpu(&self) -> String {
+        self.origin.variant().target.cpu.clone()
+    }
+
+    /// Bytes of the weights, and of arena and scratch of one run at a time.
+    #[getter]
+    fn memory(&self) -> (u64, u64) {
+        let memory = self.origin.memory();
+        (memory.weights, memory.reserved)
+    }
+
+    /// Reads `inputs` and fills `outputs`: contiguous buffers in the model's order. Other Python threads
+    /// run meanwhile; they must leave these buffers alone.
+    fn run(
+        &self,
+        py: Python<'_>,
+        inputs: Vec<Bound<'_, PyAny>>,
+        outputs: Vec<Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        let refused = |error: RunError| refuse(py, "RunError", &error);
+        let inputs = buffers(&inputs, "input", self.origin.inputs(), false)
+            .and_then(|given| given.map_err(refused))?;
+        let outputs = buffers(&outputs, "output", self.origin.outputs(), true)
+            .and_then(|given| given.map_err(refused))?;
+        apart(&inputs, &outputs)?;
+        let mut model = self.take(py)?;
+        let sources = Sources(inputs.iter().map(|own| own.buf_ptr().cast_const()).collect());
+        let targets = Targets(outputs.iter().map(PyUntypedBuffer::buf_ptr).collect());
+        let ran = py.detach(|| {
+            let (sources, targets) = (&sources, &targets);
+            // SAFETY: sizes, contiguity and that outputs overlap nothing were checked; the buffers are held
+            // until the end of this function, so Python neither frees nor resizes their memory.
+            unsafe { model.run_pointers(&sources.0, &targets.0) }
+        });
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(model);
+        ran.map_err(refused)
+    }
+}
+
+/// Where inputs lie.
+struct Sources(Vec<*const c_void>);
+/// Where outputs lie.
+struct Targets(Vec<*mut c_void>);
+
+// SAFETY: the memory belongs to buffers that outlive the call they are made for.
+unsafe impl Sync for Sources {}
+// SAFETY: as above.
+unsafe impl Sync for Targets {}
+
+impl Model {
+    fn new(origin: hone_runtime::Model) -> Self {
+        Self { origin, idle: Mutex::default() }
+    }
+
+    fn take(&self, py: Python<'_>) -> PyResult<hone_runtime::Model> {
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        match idle {
+            Some(model) => Ok(model),
+            None => self.origin.share().map_err(|error| refuse(py, "LoadError", &error)),
+        }
+    }
+}
+
+fn options(threads: usize, pinned: bool, verify: bool) -> Options {
+    let affinity = if pinned { Affinity::Pinned } else { Affinity::None };
+    Options { threads, affinity, huge_pages: HugePages::Arena, verify }
+}
+
+fn port(info: &TensorInfo) -> Port {
+    (info.name.clone(), info.dtype.name().to_owned(), info.shape.clone())
+}
+
+/// The memory of `objects`, each as large as its tensor.
+fn buffers(
+    objects: &[Bound<'_, PyAny>],
+    role: &'static str,
+    tensors: &[TensorInfo],
+    written: bool,
+) -> PyResult<Result<Vec<PyUntypedBuffer>, RunError>> {
+    if objects.len() != tensors.len() {
+        return Ok(Err(RunError::Count { role, expected: tensors.len(), found: objects.len() }));
+    }
+    let mut buffers = Vec::with_capacity(objects.len());
+    for (object, tensor) in objects.iter().zip(tensors) {
+        let buffer = PyUntypedBuffer::get(object)?;
+        let name = tensor.name.clone();
+        if buffer.len_bytes() as u64 != tensor.bytes {
+            let found = buffer.len_bytes() as u64;
+            return Ok(Err(RunError::Size { role, name, expected: tensor.bytes, found }));
+        }
+        if !buffer.is_c_contiguous() || (written && buffer.readonly()) {
+            let needed = if written { "contiguous and writable" } else { "contiguous" };
+            let message = format!("the buffer of {role} '{name}' must be {needed}");
+            return Err(pyo3::exceptions::PyBufferError::new_err(message));
+        }
+        buffers.push(buffer);
+    }
+    Ok(Ok(buffers))
+}
+
+/// Refuses outputs that share memory with each other or with an input.
+fn apart(inputs: &[PyUntypedBuffer], outputs: &[PyUntypedBuffer]) -> PyResult<()> {
+    let span =
+        |own: &PyUntypedBuffer| (own.buf_ptr().addr(), own.buf_ptr().addr() + own.len_bytes());
+    for (place, output) in outputs.iter().enumerate() {
+        let (begin, end) = span(output);
+        let others = inputs.iter().chain(&outputs[..place]).map(span);
+        if others.into_iter().any(|(first, last)| begin < last && first < end) {
+            let message =
+                format!("output number {place} shares memory with an input or another output");
+            return Err(pyo3::exceptions::PyValueError::new_err(message));
+        }
+    }
+    Ok(())
+}
+
+/// The exception `class` of `hone_runtime` that says `error` and its causes.
+fn refuse(py: Python<'_>, class: &str, error: &dyn std::error::Error) -> PyErr {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    let made = py.import("hone_runtime").and_then(|module| module.getattr(class)?.call1((text,)));
+    made.map_or_else(|error| error, PyErr::from_value)
+}
+
+/// What `hone_runtime` is made of.
+#[pymodule]
+fn _runtime(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("VERSION", env!("CARGO_PKG_VERSION"))?;
+    module.add_class::<Model>()
+}
