@@ -41,6 +41,9 @@ pub struct Report {
     pub correctness: Option<CorrectnessReport>,
     /// Whether the artifact was there already.
     pub cache_hit: bool,
+    /// Whether the digests of model and samples say all that the result depends on, so that equal work may take it.
+    #[serde(default)]
+    pub reusable: bool,
     /// Whether its schedules were tuned on the device.
     #[serde(default)]
     pub tuned: bool,
@@ -179,6 +182,7 @@ impl Report {
             precision: None,
             correctness: None,
             cache_hit: false,
+            reusable: false,
             tuned: false,
             compile_seconds: 0.0,
             records: Vec::new(),

@@ -4,6 +4,8 @@
 //! Versioned: a worker refuses a request of a newer [`REQUEST_VERSION`] and accepts older ones.
 //! Within a version fields are only added, with a default that keeps the old meaning.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 /// The version that this code writes, and the newest that it reads.
@@ -165,7 +167,7 @@ pub struct Destination {
     pub credentials: Option<String>,
 }
 
-/// Delete what was stored. A file that is gone already counts as deleted.
+/// Give up what was stored: what nobody else owns is deleted. A file that is gone already counts as deleted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Delete {
@@ -174,6 +176,13 @@ pub struct Delete {
     /// As for [`Source::credentials`].
     #[serde(default)]
     pub credentials: Option<String>,
+    /// The folder in which everything is looked for that the subject owns, besides `uris`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub folder: Option<String>,
+    /// Uids of other objects that name an artifact although no worker of theirs stored it, by its URI: they own it
+    /// from now on.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub heirs: BTreeMap<String, Vec<String>>,
 }
 
 /// Why a request cannot be read.
@@ -232,7 +241,12 @@ mod tests {
                 name: "resnet50".into(),
                 uid: "1".into(),
             },
-            work: Work::Delete(Delete { uris: vec!["s3://a/b.hone".into()], credentials: None }),
+            work: Work::Delete(Delete {
+                uris: vec!["s3://a/b.hone".into()],
+                credentials: None,
+                folder: None,
+                heirs: BTreeMap::new(),
+            }),
         }
     }
 

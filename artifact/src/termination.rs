@@ -44,6 +44,9 @@ pub struct Termination {
     /// Whether the artifact was there already.
     #[serde(default)]
     pub cache_hit: bool,
+    /// Whether the digests of model and samples say all that the result depends on, so that equal work may take it.
+    #[serde(default)]
+    pub reusable: bool,
     /// Whether its schedules were tuned on the device.
     #[serde(default)]
     pub tuned: bool,
@@ -85,6 +88,7 @@ impl From<&Report> for Termination {
             precision: report.precision.clone(),
             correctness: report.correctness.clone(),
             cache_hit: report.cache_hit,
+            reusable: report.reusable,
             tuned: report.tuned,
             compile_seconds: report.compile_seconds,
             failure: report.failure.clone(),

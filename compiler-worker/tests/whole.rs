@@ -301,13 +301,14 @@ fn a_worker_does_one_request_and_leaves_its_message() {
     let digest = message["artifact"]["digest"].as_str().unwrap();
     assert!(uri.contains(&digest["sha256:".len()..][..]), "{uri}");
     assert_eq!(message["correctness"]["passed"], true);
-    assert_eq!(place.names("models/out").len(), 3);
+    // The artifact, two reports, and whose it is.
+    assert_eq!(place.names("models/out").len(), 5);
 
     // The same request stores nothing twice, and the same bytes.
     let (ended, again) = worker(&request, &root);
     assert_eq!(ended.code, 0, "{}", ended.err);
     assert_eq!(again["artifact"], message["artifact"]);
-    assert_eq!(place.names("models/out").len(), 3);
+    assert_eq!(place.names("models/out").len(), 5);
 
     // Another compilation with equal bytes shares the artifact, and leaves its own reports beside it.
     let mut other = request.clone();
@@ -315,7 +316,7 @@ fn a_worker_does_one_request_and_leaves_its_message() {
     let (ended, shared) = worker(&other, &root);
     assert_eq!(ended.code, 0, "{}", ended.err);
     assert_eq!(shared["artifact"]["uri"], message["artifact"]["uri"]);
-    assert_eq!(place.names("models/out").len(), 5);
+    assert_eq!(place.names("models/out").len(), 7);
 
     // What somebody else put under the artifact's name is not taken for it.
     let stored = std::path::PathBuf::from(uri.strip_prefix("file://").unwrap());
@@ -331,10 +332,12 @@ fn a_worker_does_one_request_and_leaves_its_message() {
     assert_eq!(refused["failure"]["reason"], "SourceForbidden");
     assert_eq!(refused["failure"]["class"], "User");
 
-    for (uid, left) in [("1", 2), ("1", 2), ("2", 0)] {
+    // The last owner's artifact goes, without its being named: it is found by its owner. What is left is the lock.
+    let folder = format!("file://{}/out", root.display());
+    for (uid, uris, left) in [("1", vec![&uri], 5), ("1", vec![&uri], 5), ("2", vec![], 1)] {
         let delete = serde_json::json!({
             "version": 1, "subject": {"name": "relu", "uid": uid},
-            "work": {"kind": "delete", "uris": [uri]},
+            "work": {"kind": "delete", "uris": uris, "folder": folder},
         });
         let (ended, _) = worker(&delete, &root);
         assert_eq!(ended.code, 0, "{}", ended.err);

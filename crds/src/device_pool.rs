@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{CustomResource, KubeSchema};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
@@ -31,6 +31,7 @@ use crate::{Decimal, Duration};
     ),
     printcolumn(name = "Devices", type_ = "integer", json_path = ".status.capacity.total"),
     printcolumn(name = "Leased", type_ = "integer", json_path = ".status.capacity.leased"),
+    printcolumn(name = "Waiting", type_ = "integer", json_path = ".status.capacity.waiting"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]
@@ -43,6 +44,12 @@ use crate::{Decimal, Duration};
         "a pool of kind CPU has no extendedResource and no resourceClaimTemplate: remove them"),
     validation = ("self.kind != 'External' || !has(self.nodeSelector)",
         "a pool of kind External has no nodes: remove nodeSelector"),
+    validation = ("!has(self.warm)",
+        "warm: pods that are kept ready arrive with tuning in a later release: remove it"),
+    validation = ("!has(self.resourceClaimTemplate) || self.exclusivity == 'Device'",
+        "a claim says itself what is exclusive: set exclusivity to Device with resourceClaimTemplate"),
+    validation = ("!has(self.maxPerNamespace) || self.exclusivity != 'Shared' && !has(self.resourceClaimTemplate)",
+        "maxPerNamespace counts leases, and this pool leases nothing: remove it, or set exclusivity to Device or Node"),
     validation = ("self.kind == oldSelf.kind", "kind is immutable: create another DevicePool"),
 )]
 pub struct DevicePoolSpec {
@@ -70,19 +77,30 @@ pub struct DevicePoolSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253), regex(pattern = SUBDOMAIN_PATTERN))]
     pub runtime_class_name: Option<String>,
-    /// What a worker has to itself.
+    /// What a worker has to itself, among all workers of this operator: other pods are kept away by taints alone.
     #[serde(default)]
     pub exclusivity: Exclusivity,
-    /// Largest relative spread of a measurement that is believed.
+    /// Most devices that one namespace holds at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 100000))]
+    pub max_per_namespace: Option<i64>,
+    /// Namespace of the operator that grants the devices and writes the status, where several are installed; the
+    /// first that finds the pool where absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 63), regex(pattern = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"))]
+    pub managed_by: Option<String>,
+    /// Largest relative spread of a measurement that is believed: a worker that measures a larger one twice fails with
+    /// NoisyDevice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub noise_budget: Option<Decimal>,
-    /// Pods kept ready for tuning.
+    /// Pods kept ready for tuning; not in this release.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warm: Option<Warm>,
     /// Who may use the pool; everybody when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed_namespaces: Option<AllowedNamespaces>,
-    /// What one device costs an hour, in the administrator's currency.
+    /// What one device costs an hour, in the administrator's currency: of several pools with a free device that suit a
+    /// target, the cheapest is taken.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price_per_hour: Option<Decimal>,
 }
@@ -101,16 +119,28 @@ pub enum DeviceKind {
     External,
 }
 
+impl DeviceKind {
+    /// The word as it stands in the spec.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Cpu => "CPU",
+            Self::Gpu => "GPU",
+            Self::Fpga => "FPGA",
+            Self::External => "External",
+        }
+    }
+}
+
 /// What a worker has to itself.
 #[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[schemars(inline)]
 pub enum Exclusivity {
-    /// Its device. On a CPU pool the device is the node.
+    /// Its device, leased for as long as its Job lasts. On a CPU pool the device is the node.
     #[default]
     Device,
-    /// The whole node, as far as other workers go.
+    /// The whole node, leased as well.
     Node,
-    /// Nothing: timings are less sure.
+    /// Nothing, and nothing is leased: timings are less sure.
     Shared,
 }
 
@@ -216,7 +246,7 @@ fn labels(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-/// What the pool has and who holds it.
+/// What the pool has and how much of it is held. Counts only: everybody may read pools.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DevicePoolStatus {
@@ -231,11 +261,10 @@ pub struct DevicePoolStatus {
     #[schemars(length(max = 32))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["digest".into()]))]
     pub fingerprints: Vec<Fingerprint>,
-    /// Who holds a device now, longest first; the rest is only counted.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 64))]
-    #[x_kube(merge_strategy = ListMerge::Atomic)]
-    pub leases: Vec<DeviceLease>,
+    /// Namespace of the operator that wrote this status and grants the devices.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 63))]
+    pub managed_by: Option<String>,
     /// Ready, Reconciling, Stalled.
     #[serde(default)]
     #[schemars(length(max = 16))]
@@ -252,8 +281,11 @@ pub struct Capacity {
     /// Workers that fit at once; for `Shared`, the nodes; absent where only claims know.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total: Option<i64>,
-    /// Workers that run now.
+    /// Devices that are leased; for pools that lease nothing, workers under way.
     pub leased: i64,
+    /// Targets that wait for a device.
+    #[serde(default)]
+    pub waiting: i64,
 }
 
 /// Hardware that results were measured on.
@@ -265,19 +297,4 @@ pub struct Fingerprint {
     pub digest: String,
     /// Results in the cluster that were measured on it.
     pub results: i64,
-}
-
-/// A worker that holds a device.
-#[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct DeviceLease {
-    /// The holder's namespace.
-    #[schemars(length(max = 63))]
-    pub namespace: String,
-    /// The Job that holds it.
-    #[schemars(length(max = 253))]
-    pub job: String,
-    /// Since when.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub since: Option<Time>,
 }

@@ -12,7 +12,7 @@ use crate::{Decimal, Duration};
 #[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[schemars(inline)]
 pub enum Phase {
-    /// Nothing runs yet: waiting for a device or a quota.
+    /// Nothing runs yet: waiting for a device, a quota or a pod.
     #[default]
     Pending,
     /// At least one target's worker runs.

@@ -6,7 +6,7 @@ use clap::Parser;
 
 use crate::config::Config;
 
-/// Reconciles `hone.dev` resources.
+/// Reconciles `hone.dev` resources; as `hone-operator release-objects` takes its finalizer from them instead.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "hone-operator", version, about)]
 pub struct Arguments {
@@ -25,6 +25,9 @@ pub struct Arguments {
     /// Hosts, networks and buckets that workers may fetch from although they are private.
     #[arg(long, env = "HONE_FETCH_ALLOW", value_delimiter = ',')]
     pub fetch_allow: Vec<String>,
+    /// Whether workers may ask the platform for their pod's identity.
+    #[arg(long, env = "HONE_WORKLOAD_IDENTITY")]
+    pub workload_identity: bool,
     /// Persistent volume claim, in each namespace, behind `file://`.
     #[arg(long, env = "HONE_SHARED_VOLUME_CLAIM")]
     pub shared_volume_claim: Option<String>,
@@ -40,7 +43,7 @@ pub struct Arguments {
     /// Only watch this namespace; all when absent.
     #[arg(long, env = "HONE_WATCH_NAMESPACE")]
     pub watch_namespace: Option<String>,
-    /// Namespace of the operator's own Lease.
+    /// The operator's namespace: of its own Lease and of those of devices.
     #[arg(long, env = "POD_NAMESPACE", default_value = "default")]
     pub namespace: String,
     /// Name of this replica.
@@ -63,15 +66,29 @@ pub struct Arguments {
     pub log: String,
 }
 
+/// The first argument by which the program releases objects instead of operating.
+pub const RELEASE_OBJECTS: &str = "release-objects";
+
+/// Takes the operator's finalizer from all compilations, after it was uninstalled: what they stored stays.
+#[derive(Clone, Debug, Parser)]
+#[command(name = RELEASE_OBJECTS, version, about)]
+pub struct ReleaseArguments {
+    /// Only in this namespace; in all when absent.
+    #[arg(long, env = "HONE_WATCH_NAMESPACE")]
+    pub watch_namespace: Option<String>,
+}
+
 impl Arguments {
     /// The settings that planning depends on.
     pub fn config(&self) -> Config {
         Config {
+            namespace: self.namespace.clone(),
             worker_image: self.worker_image.clone(),
             worker_image_pull_policy: self.worker_image_pull_policy.clone(),
             worker_image_pull_secrets: self.worker_image_pull_secrets.clone(),
             compiler_version: self.compiler_version.clone(),
             fetch_allow: self.fetch_allow.clone(),
+            workload_identity: self.workload_identity,
             shared_volume_claim: self.shared_volume_claim.clone(),
             shared_volume_path: self.shared_volume_path.clone(),
             copied_annotations: self.copy_annotations.clone(),

@@ -6,6 +6,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Config {
+    /// The operator's own namespace, where the Leases of devices are, and its name among several operators.
+    pub namespace: String,
     /// Image of the worker pods.
     pub worker_image: String,
     /// Its pull policy; Kubernetes' default when absent.
@@ -17,6 +19,8 @@ pub struct Config {
     /// Hosts, networks and buckets that workers may fetch from although they are private; handed
     /// to them as they stand.
     pub fetch_allow: Vec<String>,
+    /// Whether workers may ask the platform for their pod's identity, where no Secret says who they are.
+    pub workload_identity: bool,
     /// Claim mounted into workers at `shared_volume_path`, for `file://` URIs.
     pub shared_volume_claim: Option<String>,
     /// Where that claim is mounted.
@@ -45,11 +49,13 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         Self {
+            namespace: "default".to_owned(),
             worker_image: "hone-worker".to_owned(),
             worker_image_pull_policy: None,
             worker_image_pull_secrets: Vec::new(),
             compiler_version: env!("CARGO_PKG_VERSION").to_owned(),
             fetch_allow: Vec::new(),
+            workload_identity: false,
             shared_volume_claim: None,
             shared_volume_path: "/models".to_owned(),
             copied_annotations: Vec::new(),

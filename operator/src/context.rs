@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use kube::Client;
 
+use crate::broker::Broker;
 use crate::children::events::Events;
 use crate::config::Config;
+use crate::device_pool::status::Written;
 use crate::fence::Fence;
 use crate::metrics::Metrics;
 use crate::runtime::queue::WorkQueue;
@@ -19,6 +21,10 @@ pub struct Context {
     pub config: Config,
     /// Watched objects.
     pub stores: Stores,
+    /// Who holds which device, and who waits for one.
+    pub broker: Arc<Broker>,
+    /// When the pools' statuses were written.
+    pub pool_statuses: Written,
     /// What is to be reconciled.
     pub queue: Arc<WorkQueue>,
     /// Counters.

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::Taint;
 use kube::ResourceExt;
 
 use crate::runtime::cache::Cached;
-use crate::seen::SeenNode;
+use crate::seen::{NodeIdentity, SeenNode};
 
 /// A node. Its group is its name.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,6 +15,8 @@ pub struct NodeFacts {
     pub name: String,
     /// Its labels.
     pub labels: BTreeMap<String, String>,
+    /// The machine that it is, where the kubelet knows: another one of the same name is told apart.
+    pub machine: Option<String>,
     /// Whether it is ready and takes pods.
     pub usable: bool,
     /// What keeps pods away.
@@ -29,6 +31,12 @@ impl Cached for NodeFacts {
     }
 }
 
+fn machine(info: &NodeIdentity) -> Option<String> {
+    let NodeIdentity { machine_id, system_uuid } = info;
+    let is_known = !machine_id.is_empty() || !system_uuid.is_empty();
+    is_known.then(|| format!("{machine_id}/{system_uuid}"))
+}
+
 /// Group and facts of a node.
 pub fn facts(node: &SeenNode) -> Option<(String, NodeFacts)> {
     let ready = node.status.conditions.iter().any(|c| c.type_ == "Ready" && c.status == "True");
@@ -37,6 +45,7 @@ pub fn facts(node: &SeenNode) -> Option<(String, NodeFacts)> {
     let facts = NodeFacts {
         name: node.name_any(),
         labels: node.labels().clone(),
+        machine: node.status.node_info.as_ref().and_then(machine),
         usable: ready && !node.spec.unschedulable,
         taints: node.spec.taints.clone(),
         devices: devices.collect(),

@@ -11,6 +11,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::arguments::Arguments;
 use crate::children::events::Events;
 use crate::context::Context;
+use crate::device_pool::status::Written;
 use crate::endpoints;
 use crate::fence::Fence;
 use crate::leader::Election;
@@ -19,7 +20,7 @@ use crate::runtime::health::{Health, Stage};
 use crate::runtime::queue::WorkQueue;
 use crate::runtime::supervisor::{Supervisor, TaskEnded};
 use crate::runtime::worker::Workers;
-use crate::stores::Stores;
+use crate::stores::{Scope, Stores};
 use crate::{client, controllers, logging};
 
 /// Longest time that work under way may hold up a stop.
@@ -163,8 +164,11 @@ impl Replica {
     /// Starts watches, and workers that begin once all caches are complete.
     fn start(&self, fence: &Arc<Fence>, tasks: &mut Supervisor) -> Supervisor {
         let stores = Stores::default();
-        let namespace = self.arguments.watch_namespace.as_deref();
-        for (name, watch) in stores.watches(&self.client, namespace, &self.queue) {
+        let scope = Scope {
+            namespace: self.arguments.watch_namespace.clone(),
+            install: self.arguments.namespace.clone(),
+        };
+        for (name, watch) in stores.watches(&self.client, &scope, &self.queue) {
             tasks.spawn(name, watch);
         }
         let (events, publish) = Events::new(self.client.clone(), &self.identity);
@@ -172,7 +176,9 @@ impl Replica {
         let context = Arc::new(Context {
             client: self.client.clone(),
             config: self.arguments.config(),
+            broker: Arc::clone(&stores.broker),
             stores,
+            pool_statuses: Written::default(),
             queue: Arc::clone(&self.queue),
             metrics: self.metrics.clone(),
             fence: Arc::clone(fence),

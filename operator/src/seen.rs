@@ -124,6 +124,21 @@ pub struct NodeState {
     /// How it is.
     #[serde(default)]
     pub conditions: Vec<NodeCondition>,
+    /// Which machine it is.
+    #[serde(default)]
+    pub node_info: Option<NodeIdentity>,
+}
+
+/// Which machine a node is.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeIdentity {
+    /// Of its operating system.
+    #[serde(default, rename = "machineID")]
+    pub machine_id: String,
+    /// Of its hardware.
+    #[serde(default, rename = "systemUUID")]
+    pub system_uuid: String,
 }
 
 /// Those parts of `metadata` that are read here.

@@ -1,22 +1,28 @@
 //! The watches of every kind, and who is queued for what changes.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt, TryStreamExt};
 use hone_crds::{DevicePool, ModelCompilation, Phase, TuningRun};
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube::core::PartialObjectMeta;
 use kube::runtime::watcher::{self, Event};
 use kube::runtime::{WatchStreamExt, watcher as watch};
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 
+use crate::broker::{self, Broker, DeviceLease, lease};
 use crate::children::jobs::{self, JobFacts};
 use crate::children::load::Load;
 use crate::children::pods::{self, PodFacts, Waiting};
 use crate::children::running::{Running, SETTLED};
 use crate::children::{names, owner};
+use crate::device_pool::observe::selects;
+use crate::fingerprints::Fingerprints;
 use crate::index::Index;
 use crate::model_compilation::result;
 use crate::nodes::{self, NodeFacts};
@@ -28,6 +34,15 @@ use crate::{device_pool, model_compilation, tuning_run};
 
 /// A task that keeps one cache current, with its name.
 pub type Watch = (&'static str, BoxFuture<'static, ()>);
+
+/// What is watched.
+#[derive(Clone, Debug, Default)]
+pub struct Scope {
+    /// The one namespace whose compilations are worked on; all when absent.
+    pub namespace: Option<String>,
+    /// The operator's own namespace, where the Leases of devices are.
+    pub install: String,
+}
 
 /// The informer caches of every watched kind.
 #[derive(Clone, Default)]
@@ -50,6 +65,14 @@ pub struct Stores {
     pub pods: Arc<Cache<PodFacts>>,
     /// Nodes: labels, taints, capacity, readiness.
     pub nodes: Arc<Cache<NodeFacts>>,
+    /// Leases of devices.
+    pub leases: Arc<Cache<DeviceLease>>,
+    /// Who holds which device, and who waits for one.
+    pub broker: Arc<Broker>,
+    /// Priority classes.
+    pub priorities: Arc<Cache<Object<PriorityClass>>>,
+    /// On what hardware results were measured.
+    pub fingerprints: Arc<Fingerprints>,
     /// Names of compilations by `namespace/content key` of their results.
     pub results: Arc<Index>,
 }
@@ -65,18 +88,17 @@ impl Stores {
             self.jobs.synced(),
             self.pods.synced(),
             self.nodes.synced(),
+            self.leases.synced(),
+            self.priorities.synced(),
         );
     }
 
-    /// The watches of everything, in one namespace or in all.
-    pub fn watches(
-        &self,
-        client: &Client,
-        namespace: Option<&str>,
-        queue: &Arc<WorkQueue>,
-    ) -> Vec<Watch> {
+    /// The watches of everything.
+    pub fn watches(&self, client: &Client, scope: &Scope, queue: &Arc<WorkQueue>) -> Vec<Watch> {
         let wake = Wake { stores: self.clone(), queue: Arc::clone(queue) };
         let all = client.clone();
+        let namespace = scope.namespace.as_deref();
+        let leases = Api::namespaced(client.clone(), &scope.install);
         vec![
             ("watch of compilations", wake.clone().compilations(scoped(client, namespace)).boxed()),
             ("watch of tuning runs", wake.clone().tuning_runs(scoped(client, namespace)).boxed()),
@@ -84,6 +106,8 @@ impl Stores {
             ("watch of jobs", wake.clone().jobs(scoped(client, namespace)).boxed()),
             ("watch of pods", wake.clone().pods(scoped(client, namespace)).boxed()),
             ("watch of namespaces", wake.clone().namespaces(Api::all(all.clone())).boxed()),
+            ("watch of leases", wake.clone().leases(leases).boxed()),
+            ("watch of priority classes", wake.clone().priorities(Api::all(all.clone())).boxed()),
             ("watch of nodes", wake.nodes(Api::all(all)).boxed()),
         ]
     }
@@ -135,6 +159,18 @@ impl Wake {
             .boxed();
         let changed = |before: Option<&_>, after: Option<&Object<ModelCompilation>>| {
             let Some(object) = after.or(before).map(|object| &object.0) else { return };
+            let whole = |entry: Option<&Object<ModelCompilation>>| entry.map(|e| Arc::clone(&e.0));
+            let (was, is) = (whole(before), whole(after));
+            let pools = self.stores.fingerprints.changed(was.as_deref(), is.as_deref());
+            pools.iter().for_each(|pool| self.pool_later(pool));
+            if after.is_none() {
+                let applicant = broker::Applicant {
+                    namespace: object.namespace().unwrap_or_default(),
+                    name: object.name_any(),
+                    uid: String::new(),
+                };
+                self.stores.broker.ask(&applicant, Vec::new());
+            }
             let keys = if after.is_some() { result_keys(object) } else { Vec::new() };
             let group =
                 cache::object_group(&object.namespace().unwrap_or_default(), &object.name_any());
@@ -156,6 +192,12 @@ impl Wake {
             };
             if generation(before) != generation(after) {
                 self.pending(None);
+            }
+            if let (Some(gone), None) = (before, after) {
+                self.stores.broker.forget_pool(&gone.0.name_any());
+                // Others inherit its slots, and whom it would have served.
+                let wanted = self.stores.broker.wanted_pools();
+                wanted.iter().for_each(|pool| self.pool_soon(pool));
             }
         };
         self.objects(device_pool::CONTROLLER, api, &self.stores.pools, changed).await;
@@ -204,7 +246,12 @@ impl Wake {
         let view = |job: &SeenJob| jobs::facts(job, &kind);
         let changed = |before: Option<&JobFacts>, after: Option<&JobFacts>| {
             let Some(job) = after.or(before) else { return };
-            self.stores.load.changed(before, after);
+            if after.is_none_or(|job| job.view.finish.is_some()) {
+                self.stores.broker.job_ended(&job.namespace, &job.view.name);
+            }
+            if self.stores.load.changed(before, after) {
+                job.view.pool.iter().for_each(|pool| self.pool_soon(pool));
+            }
             let owner = owner_of(job);
             if after.is_none_or(|job| !job.runs()) {
                 self.stores.running.ended(&job.uid);
@@ -239,10 +286,73 @@ impl Wake {
         self.stores.pods.follow("pods", stream, pods::facts, changed).await;
     }
 
+    /// Nodes. The pools that they belong or belonged to have other slots then.
     async fn nodes(self, api: Api<SeenNode>) {
         let stream = watch(api, lists()).default_backoff().boxed();
-        self.stores.nodes.follow("nodes", stream, nodes::facts, |_, _| {}).await;
+        let changed = |before: Option<&NodeFacts>, after: Option<&NodeFacts>| {
+            let concerned = |pool: &Object<DevicePool>| {
+                let is_in = |node: Option<&NodeFacts>| node.is_some_and(|n| selects(&pool.0, n));
+                (is_in(before) || is_in(after)).then(|| pool.0.name_any())
+            };
+            let pools = self.stores.pools.pick(concerned);
+            pools.iter().for_each(|pool| self.pool_soon(pool));
+        };
+        self.stores.nodes.follow("nodes", stream, nodes::facts, changed).await;
     }
+
+    /// Leases of devices. Who was granted one looks, and so does who may be next.
+    async fn leases(self, api: Api<Lease>) {
+        let (label, value) = lease::LEASE_LABEL;
+        let ours = lists().labels(&format!("{label}={value}"));
+        let stream = watch(api, ours).default_backoff().boxed();
+        let changed = |before: Option<&DeviceLease>, after: Option<&DeviceLease>| {
+            match (before, after) {
+                (_, Some(lease)) => drop(self.stores.broker.saw(lease.clone())),
+                (Some(lease), None) => self.stores.broker.gone(&lease.name),
+                (None, None) => {}
+            }
+            let holder = |lease: Option<&DeviceLease>| {
+                lease.and_then(|lease| lease.holder.as_ref().map(|holder| holder.applicant.clone()))
+            };
+            if let Some(applicant) =
+                holder(after).filter(|now| Some(now) != holder(before).as_ref())
+            {
+                self.change(Key {
+                    kind: model_compilation::CONTROLLER,
+                    namespace: applicant.namespace,
+                    name: applicant.name,
+                });
+            }
+            // Pools that overlap share slots.
+            let is_free = |lease: Option<&DeviceLease>| lease.is_none_or(|l| l.holder.is_none());
+            if is_free(after) && !is_free(before) {
+                let wanted = self.stores.broker.wanted_pools();
+                wanted.iter().for_each(|pool| self.pool_soon(pool));
+            }
+            let pools = before.iter().chain(&after).map(|lease| &lease.pool);
+            pools.for_each(|pool| self.pool_later(pool));
+        };
+        self.stores.leases.follow("leases", stream, lease::facts, changed).await;
+    }
+
+    async fn priorities(self, api: Api<PriorityClass>) {
+        let stream = watch(api, lists()).default_backoff().modify(strip_meta).boxed();
+        self.stores.priorities.follow("priority classes", stream, cache::object, |_, _| {}).await;
+    }
+
+    /// Has a pool's devices be granted anew. A burst of changes costs one look.
+    fn pool_soon(&self, pool: &str) {
+        self.queue.add_after(pool_key(pool), Duration::from_millis(20));
+    }
+
+    /// Has a pool's status be brought up to date.
+    fn pool_later(&self, pool: &str) {
+        self.queue.add_after(pool_key(pool), Duration::from_secs(1));
+    }
+}
+
+fn pool_key(name: &str) -> Key {
+    Key { kind: broker::CONTROLLER, namespace: String::new(), name: name.to_owned() }
 }
 
 /// The compilation that a Job belongs to.

@@ -10,12 +10,13 @@ use hone_crds::{DevicePool, ModelCompilation};
 use hone_operator::children::events::Events;
 use hone_operator::config::Config;
 use hone_operator::context::Context;
+use hone_operator::device_pool::status::Written;
 use hone_operator::fence::Fence;
 use hone_operator::metrics::Metrics;
 use hone_operator::model_compilation::{digest, reconcile};
 use hone_operator::runtime::cache::{self, Cache, Object};
 use hone_operator::runtime::worker::{FailureClass, ReconcileFailure};
-use hone_operator::stores::Stores;
+use hone_operator::stores::{Scope, Stores};
 use http::{Method, Request, Response};
 use kube::client::Body;
 use kube::runtime::watcher::Event;
@@ -97,7 +98,8 @@ fn compilation() -> ModelCompilation {
 
 fn pool() -> DevicePool {
     serde_json::from_value(json!({"apiVersion": "hone.dev/v1alpha1", "kind": "DevicePool",
-        "metadata": {"name": "cpus", "resourceVersion": "3"}, "spec": {"kind": "CPU"}}))
+        "metadata": {"name": "cpus", "resourceVersion": "3"},
+        "spec": {"kind": "CPU", "exclusivity": "Shared"}}))
     .unwrap()
 }
 
@@ -116,7 +118,9 @@ async fn context(api: &Arc<Api>) -> Arc<Context> {
     Arc::new(Context {
         client,
         config: Config::default(),
+        broker: Arc::clone(&stores.broker),
         stores,
+        pool_statuses: Written::default(),
         queue: Arc::default(),
         metrics: Metrics::new().unwrap(),
         fence: Arc::new(Fence::open()),
@@ -312,7 +316,7 @@ async fn watched(jobs: Vec<Value>, pods: Vec<Value>, events: Vec<Value>) -> Arc<
         })
     });
     let context = context(&api).await;
-    for (_, watch) in context.stores.watches(&context.client, None, &context.queue) {
+    for (_, watch) in context.stores.watches(&context.client, &Scope::default(), &context.queue) {
         tokio::spawn(watch);
     }
     tokio::time::timeout(Duration::from_secs(20), context.stores.synced()).await.unwrap();
@@ -423,7 +427,7 @@ fn relisting(items: impl Fn(&str, usize) -> Vec<Value> + Send + Sync + 'static) 
 /// The stores of an API server, whose watches run.
 async fn following(api: &Arc<Api>) -> (Stores, Arc<hone_operator::runtime::queue::WorkQueue>) {
     let (stores, queue) = (Stores::default(), Arc::default());
-    for (_, watch) in stores.watches(&api.client(), None, &queue) {
+    for (_, watch) in stores.watches(&api.client(), &Scope::default(), &queue) {
         tokio::spawn(watch);
     }
     tokio::time::timeout(Duration::from_secs(20), stores.synced()).await.unwrap();

@@ -6,7 +6,7 @@ use std::path::Path;
 use hone_crds::{DevicePool, DevicePoolStatus, ModelCompilation};
 use hone_operator::children::jobs;
 use hone_operator::config::Config;
-use hone_operator::model_compilation::model::{JobBounds, JobPlan, PoolView, Purpose};
+use hone_operator::model_compilation::model::{Grant, JobBounds, JobPlan, PoolView, Purpose};
 use hone_operator::model_compilation::{job, request};
 use k8s_openapi::api::batch::v1::Job;
 use kube::ResourceExt;
@@ -14,6 +14,11 @@ use kube::ResourceExt;
 fn read(name: &str) -> String {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/specs/accepted");
     std::fs::read_to_string(folder.join(name)).unwrap()
+}
+
+fn grant() -> Grant {
+    let (pool, slot, node) = ("p".to_owned(), "device-n1".to_owned(), "n1".to_owned());
+    Grant { pool, slot, node, fence: 3 }
 }
 
 fn manifest(object: &str, pool: &str) -> Job {
@@ -29,6 +34,8 @@ fn manifest_for(purpose: Purpose, config: &Config, object: &str, pool: &str) -> 
         name: pool.name_any(),
         spec: pool.spec,
         assigned: 0,
+        foreign: false,
+        machine: None,
         status: DevicePoolStatus::default(),
     };
     let target = &object.spec.targets[0];
@@ -38,6 +45,7 @@ fn manifest_for(purpose: Purpose, config: &Config, object: &str, pool: &str) -> 
         target: (purpose == Purpose::Compile).then(|| target.name.clone()),
         request: request::compile(&object, target, &pool),
         pool: Some(pool),
+        grant: Some(grant()),
         bounds: JobBounds { name: "job".to_owned(), active_deadline_seconds: 60, backoff_limit: 3 },
     };
     job::manifest(config, &object, &plan).unwrap()
@@ -134,6 +142,8 @@ fn the_pool_of_a_job_is_known_whatever_its_names_length() {
         name: name.clone(),
         spec: pool.spec,
         assigned: 0,
+        foreign: false,
+        machine: None,
         status: DevicePoolStatus::default(),
     };
     let plan = JobPlan {
@@ -142,6 +152,7 @@ fn the_pool_of_a_job_is_known_whatever_its_names_length() {
         target: None,
         request: request::compile(&object, &object.spec.targets[0], &pool),
         pool: Some(pool),
+        grant: Some(grant()),
         bounds: JobBounds { name: "job".to_owned(), active_deadline_seconds: 60, backoff_limit: 3 },
     };
     let job = job::manifest(&Config::default(), &object, &plan).unwrap();
@@ -149,6 +160,8 @@ fn the_pool_of_a_job_is_known_whatever_its_names_length() {
     let seen = serde_json::from_value(serde_json::to_value(&job).unwrap()).unwrap();
     let (_, facts) = jobs::facts(&seen, "ModelCompilation").unwrap();
     assert_eq!(facts.view.pool, Some(name));
+    // So is the device that it was granted.
+    assert_eq!(facts.view.slot.as_deref(), Some("device-n1"));
 }
 
 #[test]

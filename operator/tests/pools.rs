@@ -1,9 +1,9 @@
 //! The status of a DevicePool: capacity, leases, fingerprints and conditions, from values.
 #![allow(clippy::unwrap_used)]
 
-use hone_crds::DevicePoolStatus;
+use hone_crds::{DevicePool, DevicePoolStatus};
 use hone_operator::device_pool::observe::Observed;
-use hone_operator::device_pool::plan::plan;
+use hone_operator::device_pool::plan::{is_ours, plan};
 
 /// The plan for a pool of this spec over these nodes and workers, as YAML.
 fn planned(spec: &str, rest: &str) -> DevicePoolStatus {
@@ -38,16 +38,16 @@ fn nodes_that_take_workers_are_capacity() {
         - {name: tolerated, usable: true, taints: [{key: lab, effect: NoSchedule}]}
         - {name: tainted, usable: true, taints: [{key: other, effect: NoSchedule}]}
         - {name: preferred, usable: true, taints: [{key: other, effect: PreferNoSchedule}]}
-workers:
-        - {namespace: b, job: late, since: 2026-01-01T00:00:09Z}
-        - {namespace: a, job: early, since: 2026-01-01T00:00:01Z}",
+install: hone
+leased: 2
+waiting: 5",
     );
     let capacity = status.capacity.clone().unwrap();
-    assert_eq!((capacity.nodes, capacity.total, capacity.leased), (3, Some(3), 2));
+    assert_eq!((capacity.nodes, capacity.total), (3, Some(3)));
+    assert_eq!((capacity.leased, capacity.waiting), (2, 5));
+    assert_eq!(status.managed_by.as_deref(), Some("hone"));
     assert_eq!(condition(&status), ("Ready".to_owned(), true, false));
     assert_eq!(status.observed_generation, Some(3));
-    let jobs: Vec<&str> = status.leases.iter().map(|lease| lease.job.as_str()).collect();
-    assert_eq!(jobs, ["early", "late"]);
 }
 
 #[test]
@@ -80,18 +80,26 @@ fn pools_without_nodes_say_why() {
 
 #[test]
 fn lists_are_bounded_and_the_most_used_hardware_is_first() {
-    let workers: Vec<String> =
-        (0..100).map(|n| format!("- {{namespace: a, job: j{n:03}}}")).collect();
     let prints: Vec<String> = (0..50).map(|n| format!("  f{n:03}: {n}")).collect();
-    let status = planned(
-        CPU,
-        &format!(
-            "nodes: [{{name: a, usable: true}}]\nworkers:\n{}\nfingerprints:\n{}",
-            workers.join("\n"),
-            prints.join("\n")
-        ),
-    );
-    assert_eq!((status.leases.len(), status.fingerprints.len()), (64, 32));
+    let nodes = "nodes: [{name: a, usable: true}]";
+    let status = planned(CPU, &format!("{nodes}\nfingerprints:\n{}", prints.join("\n")));
+    assert_eq!(status.fingerprints.len(), 32);
     assert_eq!(status.fingerprints[0].results, 49);
-    assert_eq!(status.capacity.unwrap().leased, 100);
+}
+
+/// B7: of several operators one writes a pool's status.
+#[test]
+fn a_pool_has_one_manager() {
+    let pool = |spec: &str, status: &str| -> DevicePool {
+        let text = format!(
+            "{{apiVersion: hone.dev/v1alpha1, kind: DevicePool, metadata: {{name: p}}, spec: {{kind: CPU{spec}}}, status: {{{status}}}}}"
+        );
+        serde_yaml::from_str(&text).unwrap()
+    };
+    assert!(is_ours(&pool("", ""), "a"));
+    assert!(is_ours(&pool("", "managedBy: a"), "a"));
+    assert!(!is_ours(&pool("", "managedBy: b"), "a"));
+    // The administrator moves it.
+    assert!(is_ours(&pool(", managedBy: a", "managedBy: b"), "a"));
+    assert!(!is_ours(&pool(", managedBy: b", ""), "a"));
 }

@@ -49,6 +49,7 @@ const SUITES: &[&str] = &[
     "--test=plane",
     "--test=node",
     "--test=simulated",
+    "--test=leases",
     "--test=tools",
     "--test=admission",
     "--test=chart",

@@ -42,7 +42,7 @@ const UNSAFE_ROOMS: &[&str] = &["compiler/codegen/", "runtime/", "python/runtime
 /// import no kind.
 const KINDS: &[&str] = &["model_compilation", "device_pool", "tuning_run"];
 /// What kinds share.
-const SHARED_BY_KINDS: &[&str] = &["children", "runtime"];
+const SHARED_BY_KINDS: &[&str] = &["broker", "children", "runtime"];
 
 /// Past this many lines a file must be looked at for a second concept.
 const LONGEST_FILE: usize = 600;

@@ -32,8 +32,12 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 {{- end -}}
 
-{{/* An image's full name, from a dictionary of the image and the default tag. */}}
+{{/* An image's full name, from a dictionary of the image, the default tag and the value's name. A name without a
+registry is somebody's of the default public one, so it is taken only with a digest. */}}
 {{- define "hone.image" -}}
+{{- if not (or .image.registry .image.digest) -}}
+{{- fail (printf "%s.registry is empty: name the registry that holds your images, such as registry.example.com, or pin %s.digest" .name .name) -}}
+{{- end -}}
 {{- $name := .image.repository -}}
 {{- if .image.registry -}}{{- $name = printf "%s/%s" .image.registry $name -}}{{- end -}}
 {{- if .image.digest -}}

@@ -3,6 +3,7 @@
 //! No retries and no policy: the exit code says what kind of end it was, the termination message
 //! what came out, and the operator decides.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
@@ -16,6 +17,7 @@ use super::common::AccessArguments;
 use crate::cache::Cache;
 use crate::failure::{Failure, Result};
 use crate::show::Progress;
+use crate::storage::shared::{self, GivenUp};
 use crate::storage::{Access, Destination, Guard, Places, local};
 use crate::work::{Outcome, WorkOptions, Worker, report_stem};
 
@@ -37,6 +39,9 @@ pub struct Arguments {
     /// Threads to measure on; 0 for all.
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub threads: usize,
+    /// Let object stores without a Secret ask the platform for the pod's own identity.
+    #[arg(long, env = "HONE_WORKLOAD_IDENTITY")]
+    pub workload_identity: bool,
     /// What may be fetched.
     #[command(flatten)]
     pub access: AccessArguments,
@@ -73,7 +78,7 @@ fn work(arguments: &Arguments, report: &Mutex<Report>) -> Result<()> {
             folder: arguments.file_root.clone(),
             roots: Some(vec![arguments.file_root.clone()]),
         },
-        guard: Guard::new(&arguments.access.fetch_allow),
+        guard: Guard::new(&arguments.access.fetch_allow).with_identity(arguments.workload_identity),
         limit: arguments.access.max_bytes,
     };
     match &request.work {
@@ -117,26 +122,49 @@ fn request(arguments: &Arguments) -> Result<Request> {
         .map_err(|error| Failure::because(Reason::InvalidSpec, "the work cannot be begun", error))
 }
 
-/// Deletes artifacts and the reports of compilation `uid` beside them, as many as go, and fails for the first that does
-/// not.
+/// Gives up what compilation `uid` owns, as much as goes, and fails for the first that does not: the reports of its own
+/// are deleted, and artifacts that nobody else owns.
 fn delete(delete: &Delete, uid: &str, access: &Access) -> Result<()> {
-    let mut failed = None;
-    for uri in &delete.uris {
-        let stem = report_stem(uri.strip_suffix(".hone").unwrap_or(uri), uid);
-        // The artifact last: while it is there, another try finds everything by it.
-        let files = [format!("{stem}.json"), format!("{stem}.html"), uri.clone()];
-        for file in files {
-            match Destination::delete(&file, delete.credentials.as_deref(), access) {
-                Ok(()) => eprintln!("deleted {file}"),
-                Err(failure) => {
-                    eprintln!("error[{}]: {}", failure.reason, failure.chain());
-                    failed.get_or_insert(failure);
-                    break;
-                }
+    let credentials = delete.credentials.as_deref();
+    let mut uris: BTreeSet<String> = delete.uris.iter().cloned().collect();
+    if let Some(folder) = &delete.folder {
+        let place = Destination::open(folder, credentials, access)?;
+        match shared::owned(&place, uid) {
+            Ok(names) => uris.extend(names.iter().map(|name| place.uri(name))),
+            // Who may not list still gives up what the operator knows of.
+            Err(failure) if failure.reason == Reason::AccessDenied && !uris.is_empty() => {
+                eprintln!("warning: {}", failure.chain());
             }
+            Err(failure) => return Err(failure),
+        }
+    }
+    let mut failed = None;
+    for uri in &uris {
+        if let Err(failure) = give_up(uri, delete, uid, access) {
+            eprintln!("error[{}]: {}", failure.reason, failure.chain());
+            failed.get_or_insert(failure);
         }
     }
     failed.map_or(Ok(()), Err)
+}
+
+fn give_up(uri: &str, delete: &Delete, uid: &str, access: &Access) -> Result<()> {
+    let Some((folder, name)) = uri.rsplit_once('/') else {
+        return Err(Failure::new(Reason::InvalidSpec, format!("'{uri}' names no object")));
+    };
+    let place = Destination::open(folder, delete.credentials.as_deref(), access)?;
+    let stem = report_stem(name.strip_suffix(".hone").unwrap_or(name), uid);
+    // The artifact last: while it is there, another try finds everything by it.
+    for report in [format!("{stem}.json"), format!("{stem}.html")] {
+        place.remove(&report)?;
+        eprintln!("deleted {folder}/{report}");
+    }
+    let heirs = delete.heirs.get(uri).map_or(&[][..], Vec::as_slice);
+    match shared::give_up(&place, name, uid, heirs)? {
+        GivenUp::Deleted => eprintln!("deleted {uri}"),
+        GivenUp::Kept => eprintln!("left {uri}, which others own"),
+    }
+    Ok(())
 }
 
 /// Writes the message. Kubernetes made the file and reads it in place, so it is not renamed over.

@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 
 use hone_artifact::exit_code::Reason;
 use hone_artifact::write_atomically;
+use object_store::UpdateVersion;
 
 use super::object::{Place, Put, conflict};
-use super::{Access, local};
+use super::{Access, local, shared};
 use crate::failure::{Failure, Result};
 
 /// An opened folder.
@@ -16,6 +17,15 @@ pub enum Destination {
     Folder(PathBuf),
     /// In a store: its URI, and the opened folder.
     Store(String, Place),
+}
+
+/// What an object held when it was read.
+#[derive(Clone, Debug)]
+pub enum Version {
+    /// As the store tells.
+    Store(UpdateVersion),
+    /// The bytes themselves.
+    Bytes(Vec<u8>),
 }
 
 impl Destination {
@@ -76,27 +86,102 @@ impl Destination {
     pub fn overwrite(&self, name: &str, bytes: &[u8]) -> Result<()> {
         match self {
             Self::Folder(folder) => {
-                write_atomically(&folder.join(name), std::iter::once(bytes))?;
+                let path = folder.join(name);
+                if let Some(parent) = path.parent() {
+                    let cannot = |error| Failure::io(format!("'{name}' cannot be written"), error);
+                    std::fs::create_dir_all(parent).map_err(cannot)?;
+                }
+                write_atomically(&path, std::iter::once(bytes))?;
                 Ok(())
             }
             Self::Store(_, place) => place.overwrite(name, bytes.to_vec()),
         }
     }
 
-    /// Deletes one object by its URI; one that is gone already counts as deleted.
+    /// The bytes of `name` and their version, for [`Destination::swap`]; nothing where there is no such object.
     ///
     /// # Errors
     /// What the place refuses.
-    pub fn delete(uri: &str, credentials: Option<&str>, access: &Access) -> Result<()> {
-        if !uri.starts_with("file://") {
-            return Place::open(uri, credentials.map(Path::new), &access.guard)?.delete();
+    pub fn versioned(&self, name: &str) -> Result<Option<(Vec<u8>, Version)>> {
+        match self {
+            Self::Folder(folder) => match local::read(&folder.join(name), shared::LARGEST) {
+                Ok(bytes) => Ok(Some((bytes.clone(), Version::Bytes(bytes)))),
+                Err(failure) if failure.reason == Reason::NotFound => Ok(None),
+                Err(failure) => Err(failure),
+            },
+            Self::Store(_, place) => {
+                let found = place.versioned(name, shared::LARGEST)?;
+                Ok(found.map(|(bytes, version)| (bytes, Version::Store(version))))
+            }
         }
-        let path = match access.places.existing(uri) {
-            Ok(path) => path,
-            Err(failure) if failure.reason == Reason::NotFound => return Ok(()),
-            Err(failure) => return Err(failure),
-        };
-        std::fs::remove_file(&path)
-            .map_err(|error| Failure::io(format!("'{uri}' cannot be deleted"), error))
+    }
+
+    /// Writes `name` where it still has `version`, or where there is none and `version` is `None`; whether it did.
+    ///
+    /// # Errors
+    /// What the place refuses.
+    pub fn swap(&self, name: &str, bytes: &[u8], version: Option<Version>) -> Result<bool> {
+        match (self, version) {
+            (Self::Folder(folder), version) => {
+                let cannot = |error| Failure::io(format!("'{name}' cannot be locked"), error);
+                let path = folder.join(".owners");
+                std::fs::create_dir_all(&path).map_err(cannot)?;
+                let lock = std::fs::File::create(path.join("lock")).map_err(cannot)?;
+                lock.lock().map_err(cannot)?;
+                let found = self.versioned(name)?.map(|(bytes, _)| bytes);
+                let expected = match version {
+                    Some(Version::Bytes(bytes)) => Some(bytes),
+                    Some(Version::Store(_)) | None => None,
+                };
+                if found != expected {
+                    return Ok(false);
+                }
+                self.overwrite(name, bytes).map(|()| true)
+            }
+            (Self::Store(_, place), Some(Version::Store(version))) => {
+                place.swap(name, bytes, Some(version))
+            }
+            (Self::Store(_, place), _) => place.swap(name, bytes, None),
+        }
+    }
+
+    /// Deletes `name`; what is gone already counts as deleted.
+    ///
+    /// # Errors
+    /// What the place refuses.
+    pub fn remove(&self, name: &str) -> Result<()> {
+        match self {
+            Self::Folder(folder) => match std::fs::remove_file(folder.join(name)) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    Err(Failure::io(format!("'{name}' cannot be deleted"), error))
+                }
+                _ => Ok(()),
+            },
+            Self::Store(_, place) => place.remove(name),
+        }
+    }
+
+    /// The names of the objects in `folder`, a folder of this one; none where there is no such folder.
+    ///
+    /// # Errors
+    /// What the place refuses.
+    pub fn list(&self, folder: &str) -> Result<Vec<String>> {
+        match self {
+            Self::Folder(root) => {
+                let cannot = |error| Failure::io(format!("'{folder}' cannot be listed"), error);
+                let entries = match std::fs::read_dir(root.join(folder)) {
+                    Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                        return Ok(vec![]);
+                    }
+                    entries => entries.map_err(cannot)?,
+                };
+                let names = entries.map(|entry| {
+                    let name = entry.map_err(cannot)?.file_name();
+                    Ok(name.to_string_lossy().into_owned())
+                });
+                names.collect()
+            }
+            Self::Store(_, place) => place.list(folder),
+        }
     }
 }

@@ -14,6 +14,7 @@ use url::Host;
 #[derive(Clone, Debug, Default)]
 pub struct Guard {
     allowed: Vec<Allowed>,
+    identity: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +29,18 @@ enum Allowed {
     /// What a bucket entry opens once the bucket is known: its endpoint.
     Endpoint(String),
 }
+
+/// Where platforms hand out a pod's identity: hosts and the beginnings of paths. EKS Pod Identity, ECS, EC2, Azure, GKE.
+const IDENTITY: &[(&str, &str)] = &[
+    ("169.254.170.23", "/v1/credentials"),
+    ("fd00:ec2::23", "/v1/credentials"),
+    ("169.254.170.2", "/v2/credentials"),
+    ("169.254.169.254", "/latest/api/token"),
+    ("169.254.169.254", "/latest/meta-data/iam/security-credentials"),
+    ("169.254.169.254", "/metadata/identity/oauth2/token"),
+    ("169.254.169.254", "/computeMetadata/v1/instance/service-accounts/"),
+    ("metadata.google.internal", "/computeMetadata/v1/instance/service-accounts/"),
+];
 
 /// An address that may not be fetched from.
 #[derive(Debug, thiserror::Error)]
@@ -47,7 +60,32 @@ impl Guard {
     pub fn new(entries: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
         let entries = entries.into_iter();
         let allowed = entries.filter_map(|entry| entry_of(entry.as_ref().trim())).collect();
-        Self { allowed }
+        Self { allowed, identity: false }
+    }
+
+    /// The same guard; with `on`, stores may ask the platform for the pod's own identity ([`Guard::for_identity`]).
+    pub fn with_identity(self, on: bool) -> Self {
+        Self { identity: on, ..self }
+    }
+
+    /// Whether stores may ask the platform for the pod's own identity.
+    pub fn has_identity(&self) -> bool {
+        self.identity
+    }
+
+    /// The guard for a request to `url` that asks the platform for the pod's identity; none for any other request.
+    ///
+    /// It opens the platforms' addresses for their credential paths and nothing else, so it must never see a URL that
+    /// a user had a part in: a store whose endpoint comes from a Secret is not asked about (`Place::open`).
+    pub fn for_identity(url: &url::Url) -> Option<Self> {
+        let host = url.host_str()?.trim_start_matches('[').trim_end_matches(']');
+        let is_asked =
+            |(address, path): &&(&str, &str)| host == *address && url.path().starts_with(path);
+        IDENTITY.iter().find(is_asked).filter(|_| url.scheme() == "http")?;
+        let networks = IDENTITY.iter().filter_map(|(address, _)| address.parse::<IpAddr>().ok());
+        let whole = |address: IpAddr| if address.is_ipv4() { 32 } else { 128 };
+        let allowed = networks.map(|address| Allowed::Network(address, whole(address))).collect();
+        Some(Self { allowed, identity: false })
     }
 
     /// The guard for requests to a bucket (`s3://name`): its endpoint is let through where an entry names both.
@@ -64,7 +102,7 @@ impl Guard {
                 allowed.push(Allowed::Endpoint(format!("{name}.{endpoint}")));
             }
         }
-        Self { allowed }
+        Self { allowed, identity: self.identity }
     }
 
     /// Checks one address that `host` stands for.
@@ -319,5 +357,28 @@ mod tests {
         assert!(guard.check("store.internal", "169.254.169.254".parse().unwrap()).is_err());
         // Whoever means it names the address.
         assert!(!refused(&Guard::new(["169.254.169.254"]), "169.254.169.254"));
+    }
+
+    /// S9: what asks the platform for the pod's identity is known by its whole address and path.
+    #[test]
+    fn only_questions_for_the_identity_reach_the_platform() {
+        let url = |text: &str| url::Url::parse(text).unwrap();
+        for asked in [
+            "http://169.254.170.23/v1/credentials",
+            "http://[fd00:ec2::23]/v1/credentials",
+            "http://169.254.169.254/latest/api/token",
+            "http://metadata.google.internal/computeMetadata/v1/instance/service-accounts/default/token",
+        ] {
+            let guard = Guard::for_identity(&url(asked)).unwrap();
+            assert!(guard.check_literal(&url(asked)).is_ok(), "{asked}");
+        }
+        for other in [
+            "http://169.254.169.254/latest/user-data",
+            "http://169.254.169.254/computeMetadata/v1/instance/attributes/",
+            "http://10.0.0.1/v1/credentials",
+            "https://169.254.169.254/latest/api/token",
+        ] {
+            assert!(Guard::for_identity(&url(other)).is_none(), "{other}");
+        }
     }
 }

@@ -23,6 +23,21 @@ pub fn client(guard: &Guard, https_only: bool) -> reqwest::Result<Client> {
     client_with(guard, Arc::new(guard.clone()), https_only)
 }
 
+/// A client that asks the platform for the pod's identity: what `guard` lets through, without redirects.
+///
+/// # Errors
+/// As for [`client`].
+pub fn identity_client(guard: &Guard) -> reqwest::Result<Client> {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    ClientBuilder::new()
+        .no_proxy()
+        .connect_timeout(CONNECT)
+        .read_timeout(SILENCE)
+        .dns_resolver(Arc::new(guard.clone()))
+        .redirect(Policy::none())
+        .build()
+}
+
 fn client_with<R: Resolve + 'static>(
     guard: &Guard,
     resolver: Arc<R>,

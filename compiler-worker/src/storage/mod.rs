@@ -6,6 +6,7 @@ mod guard;
 mod https;
 pub mod local;
 mod object;
+pub mod shared;
 
 use std::error::Error;
 use std::path::Path;

@@ -17,7 +17,8 @@ use object_store::client::{
 use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
 use object_store::path::Path as Key;
 use object_store::{
-    ClientOptions, Error, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload, RetryConfig,
+    ClientOptions, Error, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload,
+    RetryConfig, UpdateVersion,
 };
 
 use super::answer::LastRefusal;
@@ -44,16 +45,22 @@ pub enum Put {
 
 /// Connects through a client that the guard watches over.
 #[derive(Clone, Debug)]
-struct Guarded(Guard, LastRefusal);
+struct Guarded {
+    guard: Guard,
+    refusal: LastRefusal,
+    /// Whether the platform may be asked for the pod's identity. Only where no option comes from a user, so that no
+    /// request is anything but the library's own question.
+    identity: bool,
+}
 
 impl HttpConnector for Guarded {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
         let key = object_store::ClientConfigKey::AllowHttp;
         let plain = options.get_config_value(&key).is_some_and(|value| value == "true");
-        let client = https::client(&self.0, !plain)
+        let client = https::client(&self.guard, !plain)
             .map_err(|error| Error::Generic { store: "http", source: Box::new(error) })?;
-        let refusal = self.1.clone();
-        Ok(HttpClient::new(Watched { guard: self.0.clone(), client, refusal }))
+        let (guard, refusal) = (self.guard.clone(), self.refusal.clone());
+        Ok(HttpClient::new(Watched { guard, client, refusal, identity: self.identity }))
     }
 }
 
@@ -64,6 +71,7 @@ struct Watched {
     guard: Guard,
     client: reqwest::Client,
     refusal: LastRefusal,
+    identity: bool,
 }
 
 impl HttpService for Watched {
@@ -76,6 +84,10 @@ impl HttpService for Watched {
         Self: 'a,
     {
         let literal = url::Url::parse(&request.uri().to_string());
+        let asked = literal.as_ref().ok().filter(|_| self.identity).and_then(Guard::for_identity);
+        if let Some(client) = asked.and_then(|guard| https::identity_client(&guard).ok()) {
+            return Box::pin(async move { HttpService::call(&client, request).await });
+        }
         if let Ok(Err(refused)) = literal.map(|url| self.guard.check_literal(&url)) {
             let refused = HttpError::new(HttpErrorKind::Unknown, refused);
             return Box::pin(async { Err(refused) });
@@ -98,10 +110,16 @@ impl Place {
         let bucket = url.host_str().ok_or_else(|| invalid("it names no bucket".into()))?;
         let key = Key::from_url_path(url.path()).map_err(|error| invalid(error.to_string()))?;
         let options = options(credentials).map_err(|error| Failure::io(named(), error))?;
+        let identity = guard.has_identity() && credentials.is_none();
         let guard = guard.for_bucket(&format!("{}://{bucket}", url.scheme()));
         let refusal = LastRefusal::default();
-        let store = build(url.scheme(), bucket, options, Guarded(guard, refusal.clone()))
-            .map_err(|error| Failure::because(Reason::InvalidSpec, named(), error))?;
+        let store = build(
+            url.scheme(),
+            bucket,
+            options,
+            Guarded { guard, refusal: refusal.clone(), identity },
+        )
+        .map_err(|error| Failure::because(Reason::InvalidSpec, named(), error))?;
         Ok(Self { uri: uri.to_owned(), store, key, refusal })
     }
 
@@ -168,21 +186,87 @@ impl Place {
         })
     }
 
-    async fn put(&self, name: &str, bytes: Vec<u8>, mode: PutMode) -> object_store::Result<()> {
-        let key = self.key.clone().join(name);
-        let options = PutOptions { mode, ..PutOptions::default() };
-        self.store.put_opts(&key, PutPayload::from(bytes), options).await.map(|_| ())
+    /// The key of `name`, which may lie in a folder, inside this folder.
+    fn child(&self, name: &str) -> Key {
+        name.split('/').fold(self.key.clone(), Key::join)
     }
 
-    /// Deletes the object; one that is gone already counts as deleted.
+    /// The bytes of `name` inside this folder and their version; nothing where it is not there.
+    ///
+    /// # Errors
+    /// As for [`Place::get`].
+    pub fn versioned(&self, name: &str, limit: u64) -> Result<Option<(Vec<u8>, UpdateVersion)>> {
+        let named = format!("{}/{name}", self.uri);
+        let fault = |error| self.failure(format!("'{named}' cannot be read"), error);
+        block_on(async {
+            let found = match self.store.get(&self.child(name)).await {
+                Ok(found) => found,
+                Err(Error::NotFound { .. }) => return Ok(None),
+                Err(error) => return Err(fault(error)),
+            };
+            if found.meta.size > limit {
+                return Err(local::too_large(&named, found.meta.size, limit));
+            }
+            let (e_tag, version) = (found.meta.e_tag.clone(), found.meta.version.clone());
+            let bytes = found.bytes().await.map_err(fault)?.to_vec();
+            Ok(Some((bytes, UpdateVersion { e_tag, version })))
+        })?
+    }
+
+    /// Writes `name` where it still has `version`, or is not there for `None`; whether it did.
+    ///
+    /// # Errors
+    /// As for [`Place::create`].
+    pub fn swap(&self, name: &str, bytes: &[u8], version: Option<UpdateVersion>) -> Result<bool> {
+        let mode = version.map_or(PutMode::Create, PutMode::Update);
+        match block_on(self.put(name, bytes.to_vec(), mode))? {
+            Ok(()) => Ok(true),
+            // An object that went counts as changed.
+            Err(
+                Error::AlreadyExists { .. } | Error::Precondition { .. } | Error::NotFound { .. },
+            ) => Ok(false),
+            Err(error) => {
+                Err(self.failure(format!("'{}/{name}' cannot be written", self.uri), error))
+            }
+        }
+    }
+
+    /// Deletes `name` inside this folder; one that is gone already counts as deleted.
     ///
     /// # Errors
     /// `AccessDenied`, `StorageFault`.
-    pub fn delete(&self) -> Result<()> {
-        match block_on(self.store.delete(&self.key))? {
+    pub fn remove(&self, name: &str) -> Result<()> {
+        match block_on(self.store.delete(&self.child(name)))? {
             Ok(()) | Err(Error::NotFound { .. }) => Ok(()),
-            Err(error) => Err(self.failure(format!("'{}' cannot be deleted", self.uri), error)),
+            Err(error) => {
+                Err(self.failure(format!("'{}/{name}' cannot be deleted", self.uri), error))
+            }
         }
+    }
+
+    /// The names of the objects in `folder` inside this folder.
+    ///
+    /// # Errors
+    /// `AccessDenied`, `StorageFault`.
+    pub fn list(&self, folder: &str) -> Result<Vec<String>> {
+        let prefix = self.child(folder);
+        block_on(async {
+            let mut names = Vec::new();
+            let mut found = self.store.list(Some(&prefix));
+            while let Some(object) = found.next().await {
+                let object = object.map_err(|error| {
+                    self.failure(format!("'{}/{folder}' cannot be listed", self.uri), error)
+                })?;
+                names.extend(object.location.filename().map(str::to_owned));
+            }
+            Ok(names)
+        })?
+    }
+
+    async fn put(&self, name: &str, bytes: Vec<u8>, mode: PutMode) -> object_store::Result<()> {
+        let key = self.child(name);
+        let options = PutOptions { mode, ..PutOptions::default() };
+        self.store.put_opts(&key, PutPayload::from(bytes), options).await.map(|_| ())
     }
 
     /// The failure behind an error of the library, whose own text repeats what servers said.
@@ -290,6 +374,26 @@ mod tests {
         std::os::unix::fs::symlink("..data/AWS_REGION", folder.path().join("AWS_REGION")).unwrap();
         let found = options(Some(folder.path())).unwrap();
         assert_eq!(found, [("aws_region".to_owned(), "eu-west-1".to_owned())]);
+    }
+
+    /// S9: the pod's identity is asked for where the administrator says so, and never by a URL of a user's making.
+    #[test]
+    fn a_secret_leads_to_no_metadata_service() {
+        // A tenant's Secret makes the metadata service its endpoint, and a bucket of the path.
+        let folder = tempfile::tempdir().unwrap();
+        for (name, value) in [
+            ("AWS_ENDPOINT", "http://169.254.169.254"),
+            ("AWS_ALLOW_HTTP", "true"),
+            ("AWS_ACCESS_KEY_ID", "a"),
+            ("AWS_SECRET_ACCESS_KEY", "b"),
+        ] {
+            fs::write(folder.path().join(name), value).unwrap();
+        }
+        let guard = Guard::default().with_identity(true);
+        let uri = "s3://latest/meta-data/iam/security-credentials/role";
+        let place = Place::open(uri, Some(folder.path()), &guard);
+        let failure = place.and_then(|place| place.get(10)).unwrap_err();
+        assert_eq!(failure.reason, Reason::SourceForbidden, "{}", failure.chain());
     }
 
     #[test]

@@ -31,7 +31,7 @@ use crate::device;
 use crate::failure::{Failure, Result};
 use crate::measure::Effort;
 use crate::show::{Progress, html};
-use crate::storage::{Access, Destination, sha256};
+use crate::storage::{Access, Destination, sha256, shared};
 use crate::tune::Summary;
 use crate::tune::store::Recorded;
 
@@ -128,6 +128,8 @@ impl Worker<'_> {
         outcome.report.cache_hit = build.hit;
         let folder = self.cache.records_folder();
         outcome.details.tuning = Summary::read(&folder, &model, &request.inputs, &target);
+        // What the model keeps elsewhere may change under the same digest.
+        outcome.report.reusable = !model.has_external_data();
         self.store_artifact(&destination, request, &build, outcome)
     }
 
@@ -213,6 +215,11 @@ impl Worker<'_> {
         let bytes = build.bytes()?;
         let digest = sha256(&bytes);
         let stem = stem(&request.target.name, &digest);
+        let uid = &outcome.report.subject.uid;
+        if !uid.is_empty() {
+            // Before it is there, so that no other compilation deletes it.
+            shared::enter(destination, &format!("{stem}.hone"), uid)?;
+        }
         destination.create(&format!("{stem}.hone"), &bytes)?;
         outcome.report.artifact = Some(ArtifactReport {
             uri: destination.uri(&format!("{stem}.hone")),

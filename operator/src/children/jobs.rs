@@ -21,6 +21,9 @@ pub struct JobView {
     /// The pool in which it compiles.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
+    /// The slot that it was granted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slot: Option<String>,
     /// When it was made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created: Option<Time>,
@@ -138,6 +141,7 @@ fn view(job: &SeenJob) -> JobView {
             _ => Purpose::Compile,
         },
         pool: pool.or_else(|| job.labels().get(names::POOL_LABEL)).cloned(),
+        slot: job.annotations().get(names::SLOT_ANNOTATION).cloned(),
         created: job.meta().creation_timestamp.clone(),
         deleting: job.meta().deletion_timestamp.is_some(),
         suspended: job.spec.suspend && finish.is_none(),

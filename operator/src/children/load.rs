@@ -15,11 +15,11 @@ impl Load {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A Job was `before` and is `after` now.
-    pub fn changed(&self, before: Option<&JobFacts>, after: Option<&JobFacts>) {
+    /// A Job was `before` and is `after` now. Returns whether that changes what is under way.
+    pub fn changed(&self, before: Option<&JobFacts>, after: Option<&JobFacts>) -> bool {
         let (before, after) = (before.and_then(pool), after.and_then(pool));
         if before == after {
-            return;
+            return false;
         }
         let mut pools = self.pools();
         if let Some(pool) = before
@@ -33,6 +33,7 @@ impl Load {
         if let Some(pool) = after {
             *pools.entry(pool.to_owned()).or_insert(0) += 1;
         }
+        true
     }
 
     /// The Jobs under way in `pool`.

@@ -14,6 +14,10 @@ pub const TARGET_LABEL: &str = "hone.dev/target";
 pub const POOL_LABEL: &str = "hone.dev/pool";
 /// Annotation: the pool's name.
 pub const POOL_ANNOTATION: &str = "hone.dev/pool";
+/// Annotation of Jobs and pods: the slot that was granted, which is the name of its Lease.
+pub const SLOT_ANNOTATION: &str = "hone.dev/slot";
+/// Annotation of Jobs, pods and Leases: the number of the grant.
+pub const FENCE_ANNOTATION: &str = "hone.dev/fence";
 /// Label: what a Job is for.
 pub const PURPOSE_LABEL: &str = "hone.dev/purpose";
 /// Value of [`PURPOSE_LABEL`]: compiles one target.

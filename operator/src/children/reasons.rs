@@ -36,13 +36,14 @@ words! {
     Queued,
     ArtifactsDeleted,
     ArtifactsLeft,
-    ArtifactsShared,
     NamespaceTerminating,
     NoMatchingPool,
     PoolNotFound,
     PoolNotAllowed,
     PoolNotSupported,
+    PoolManagedElsewhere,
     PoolMismatch,
+    WaitingForDevice,
     Unschedulable,
     QuotaExceeded,
     JobForbidden,
@@ -122,7 +123,14 @@ const TABLE: &[Row] = {
     const QUIET: EventType = EventType::None;
     const GOES_ON: Ending = Ending::None;
     &[
-        Row(R::Pending, Nobody, READY, QUIET, Waits, "A Job is made and waits for a device."),
+        Row(
+            R::Pending,
+            Nobody,
+            READY,
+            QUIET,
+            Waits,
+            "A Job is made, and its worker has not started.",
+        ),
         Row(R::Running, Nobody, READY, QUIET, GOES_ON, "A worker is at work."),
         Row(R::Suspended, User, READY, Normal, GOES_ON, "`spec.suspend` is set."),
         Row(R::Succeeded, Nobody, READY, Normal, GOES_ON, "Every target has its artifact."),
@@ -141,7 +149,7 @@ const TABLE: &[Row] = {
             "",
             Normal,
             GOES_ON,
-            "What was stored is deleted, as `output.deletionPolicy` says.",
+            "What was stored is given up, as `output.deletionPolicy` says: artifacts that no other compilation owns are deleted.",
         ),
         Row(
             R::ArtifactsLeft,
@@ -150,14 +158,6 @@ const TABLE: &[Row] = {
             Warning,
             GOES_ON,
             "What was stored could not be deleted. The note lists it.",
-        ),
-        Row(
-            R::ArtifactsShared,
-            Nobody,
-            "",
-            Normal,
-            GOES_ON,
-            "What was stored stays, as other compilations name it.",
         ),
         Row(
             R::NamespaceTerminating,
@@ -194,10 +194,26 @@ const TABLE: &[Row] = {
         Row(
             R::PoolNotSupported,
             User,
+            STALLED,
+            Warning,
+            Fails,
+            "The DevicePool that the target names is of a kind that this release makes no code for, such as GPU.",
+        ),
+        Row(
+            R::PoolManagedElsewhere,
+            Administrator,
             READY,
             Warning,
             Waits,
-            "The DevicePool is of a kind that this release does not compile in.",
+            "Another operator grants the devices of the DevicePool.",
+        ),
+        Row(
+            R::WaitingForDevice,
+            Nobody,
+            READY,
+            QUIET,
+            Waits,
+            "Every device that would do is leased, or the namespace holds as many as it may. No pod is made before.",
         ),
         Row(
             R::PoolMismatch,

@@ -1,14 +1,18 @@
-//! Gathers a pool's nodes, workers and results from the watched caches.
+//! Gathers a pool's nodes, leases and results from the watched caches.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use hone_crds::DevicePool;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Taint;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 use serde::Deserialize;
 
-use crate::children::jobs::{JobFacts, Purpose};
+use crate::broker::grant::{HolderJob, SLACK, State};
+use crate::broker::{DeviceLease, Slot, slots};
+use crate::children::jobs::JobFacts;
+use crate::children::owner;
 use crate::context::Context;
 use crate::nodes::NodeFacts;
 
@@ -20,12 +24,18 @@ pub struct Observed {
     pub now: Time,
     /// The pool.
     pub object: DevicePool,
+    /// The namespace of this operator.
+    #[serde(default)]
+    pub install: String,
     /// Nodes that carry all its labels.
     #[serde(default)]
     pub nodes: Vec<NodeView>,
-    /// Its workers that run.
+    /// Devices that are leased; Jobs under way where the pool leases nothing.
     #[serde(default)]
-    pub workers: Vec<WorkerView>,
+    pub leased: i64,
+    /// Targets that wait for a device.
+    #[serde(default)]
+    pub waiting: i64,
     /// Results by the fingerprint of what they were measured on.
     #[serde(default)]
     pub fingerprints: BTreeMap<String, i64>,
@@ -48,43 +58,33 @@ pub struct NodeView {
     pub devices: i64,
 }
 
-/// A worker that runs.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct WorkerView {
-    /// Its namespace.
-    pub namespace: String,
-    /// Its Job.
-    pub job: String,
-    /// Since when.
-    #[serde(default)]
-    pub since: Option<Time>,
-}
-
 /// What there is for `object`.
 pub fn observe(context: &Context, object: &DevicePool) -> Observed {
     let name = object.name_any();
-    let selector = object.spec.node_selector.clone().unwrap_or_default();
-    let matches =
-        |node: &NodeFacts| selector.iter().all(|(key, value)| node.labels.get(key) == Some(value));
-    let view = |node: &NodeFacts| matches(node).then(|| node_view(node, object));
+    let (leased, waiting) = match slots::is_leased(&object.spec) {
+        true => (context.broker.held(&name), context.broker.unserved(&name)),
+        false => (context.stores.load.of(&name), 0),
+    };
     Observed {
-        now: Time(jiff::Timestamp::now()),
-        nodes: context.stores.nodes.pick(view),
-        workers: context.stores.jobs.pick(|job| worker_view(job, &name)),
-        fingerprints: fingerprints(context, &name),
+        now: Time(Timestamp::now()),
+        install: context.config.namespace.clone(),
+        nodes: nodes(context, object),
+        leased,
+        waiting,
+        fingerprints: context.stores.fingerprints.of(&name),
         object: object.clone(),
     }
 }
 
-/// A Job that has a worker that runs in the pool.
-fn worker_view(job: &JobFacts, pool: &str) -> Option<WorkerView> {
-    let runs = job.view.purpose == Purpose::Compile && job.view.ready > 0;
-    (runs && job.view.pool.as_deref() == Some(pool)).then(|| WorkerView {
-        namespace: job.namespace.clone(),
-        job: job.view.name.clone(),
-        since: job.view.started.clone(),
-    })
+/// Whether a node carries the labels of a pool.
+pub fn selects(pool: &DevicePool, node: &NodeFacts) -> bool {
+    let selector = pool.spec.node_selector.iter().flatten();
+    selector.into_iter().all(|(key, value)| node.labels.get(key) == Some(value))
+}
+
+fn nodes(context: &Context, object: &DevicePool) -> Vec<NodeView> {
+    let view = |node: &NodeFacts| selects(object, node).then(|| node_view(node, object));
+    context.stores.nodes.pick(view)
 }
 
 fn node_view(node: &NodeFacts, pool: &DevicePool) -> NodeView {
@@ -101,14 +101,84 @@ fn node_view(node: &NodeFacts, pool: &DevicePool) -> NodeView {
     }
 }
 
-fn fingerprints(context: &Context, pool: &str) -> BTreeMap<String, i64> {
-    let mut counts = BTreeMap::new();
-    for object in context.stores.compilations.all() {
-        let targets = object.status.iter().flat_map(|status| &status.targets);
-        let measured = targets.filter(|target| target.pool.as_deref() == Some(pool));
-        for fingerprint in measured.filter_map(|target| target.fingerprint.as_ref()) {
-            *counts.entry(fingerprint.clone()).or_insert(0) += 1;
+/// What decides about the leases of `object`.
+pub fn leases(context: &Context, object: &DevicePool) -> State {
+    let name = object.name_any();
+    let spec = &object.spec;
+    let usable = nodes(context, object);
+    let usable = usable.iter().filter(|n| n.usable && slots::tolerated(spec, &n.taints));
+    let slots: Vec<Slot> = usable
+        .flat_map(|node| {
+            slots::slots(spec, &slots::Node { name: &node.name, devices: node.devices })
+        })
+        .collect();
+    let leases = context.broker.leases();
+    let (jobs, applicants) = holders(context, &leases);
+    let over =
+        leases.iter().filter(|lease| lease.holder.is_some() && context.broker.is_over(lease));
+    let over = over.map(|lease| lease.name.clone()).collect();
+    // With a quota the first may be passed over, so all are looked at.
+    let most = spec.max_per_namespace.map_or(slots.len(), |_| usize::MAX);
+    let mut waiting = context.broker.waiting(&name, most);
+    waiting.retain(|(applicant, request)| {
+        !context.broker.served_better(&applicant.namespace, request, &name)
+    });
+    State {
+        slots,
+        jobs,
+        over,
+        claimed: claimed(context),
+        applicants,
+        waiting,
+        pools: context.stores.pools.pick(|pool| Some(pool.0.name_any())).into_iter().collect(),
+        nodes: context.stores.nodes.pick(|node| Some(node.name.clone())).into_iter().collect(),
+        max_per_namespace: spec.max_per_namespace,
+        pool: name,
+        leases,
+    }
+}
+
+type Jobs = HashMap<(String, String), HolderJob>;
+
+/// The Jobs of all holders, and the uids of those holders that exist.
+fn holders(context: &Context, leases: &[DeviceLease]) -> (Jobs, BTreeSet<String>) {
+    let (mut jobs, mut applicants) = (Jobs::new(), BTreeSet::new());
+    for holder in leases.iter().filter_map(|lease| lease.holder.as_ref()) {
+        let group = owner::group(&holder.namespace, &holder.applicant.uid);
+        let found = context.stores.jobs.group(&group);
+        if let Some(job) = found.iter().find(|job| job.view.name == holder.job) {
+            jobs.insert((holder.namespace.clone(), holder.job.clone()), holder_job(job));
+        }
+        let object = context.stores.compilations.get(&holder.namespace, &holder.applicant.name);
+        let lives = object.is_some_and(|object| {
+            object.metadata.deletion_timestamp.is_none()
+                && object.metadata.uid.as_ref() == Some(&holder.applicant.uid)
+        });
+        if lives {
+            applicants.insert(holder.applicant.uid.clone());
         }
     }
-    counts
+    (jobs, applicants)
+}
+
+/// The slots of Jobs under way, within their deadlines.
+fn claimed(context: &Context) -> BTreeSet<String> {
+    let now = Timestamp::now();
+    let slack = SignedDuration::from_secs(SLACK);
+    let slot = |job: &JobFacts| {
+        let slot = job.view.slot.as_ref().filter(|_| job.view.finish.is_none())?;
+        let end = holder_job(job).deadline.checked_add(slack).unwrap_or(Timestamp::MAX);
+        (now < end).then(|| slot.clone())
+    };
+    context.stores.jobs.pick(slot).into_iter().collect()
+}
+
+fn holder_job(job: &JobFacts) -> HolderJob {
+    let view = &job.view;
+    let start = view.started.as_ref().or(view.created.as_ref()).map_or(Timestamp::MIN, |t| t.0);
+    let limit = SignedDuration::from_secs(view.active_deadline_seconds.unwrap_or(0));
+    HolderJob {
+        finished: view.finish.is_some(),
+        deadline: start.checked_add(limit).unwrap_or(Timestamp::MAX),
+    }
 }

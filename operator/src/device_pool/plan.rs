@@ -1,18 +1,21 @@
 //! Decides a pool's status from values alone.
 
-use hone_crds::DevicePoolStatus;
 use hone_crds::conditions::{READY, RECONCILING, STALLED, State, set};
-use hone_crds::device_pool::{
-    Capacity, DeviceKind, DeviceLease, DevicePoolSpec, Exclusivity, Fingerprint, Toleration,
-};
-use k8s_openapi::api::core::v1::Taint;
+use hone_crds::device_pool::{Capacity, DeviceKind, DevicePoolSpec, Fingerprint};
+use hone_crds::{DevicePool, DevicePoolStatus};
 
 use super::observe::{NodeView, Observed};
+use crate::broker::slots::{self, tolerated};
 
-/// Most leases that a status lists.
-const LEASES: usize = 64;
 /// Most fingerprints that a status lists.
 const FINGERPRINTS: usize = 32;
+
+/// Whether the operator of namespace `install` grants the devices of a pool: the one that the spec names, else the one
+/// that claimed it first.
+pub fn is_ours(pool: &DevicePool, install: &str) -> bool {
+    let claimed = pool.status.as_ref().and_then(|status| status.managed_by.as_deref());
+    pool.spec.managed_by.as_deref().or(claimed).is_none_or(|manager| manager == install)
+}
 
 /// The status.
 pub fn plan(observed: &Observed) -> DevicePoolStatus {
@@ -24,7 +27,8 @@ pub fn plan(observed: &Observed) -> DevicePoolStatus {
     let capacity = Capacity {
         nodes: nodes.len() as i64,
         total: total(spec, &nodes),
-        leased: observed.workers.len() as i64,
+        leased: observed.leased,
+        waiting: observed.waiting,
     };
     let (ready, stalled, reason, message) = judge(observed, &capacity);
     let mut conditions = before.conditions;
@@ -41,7 +45,7 @@ pub fn plan(observed: &Observed) -> DevicePoolStatus {
         observed_generation: generation,
         capacity: (spec.kind != DeviceKind::External).then_some(capacity),
         fingerprints: fingerprints(observed),
-        leases: leases(observed),
+        managed_by: (!observed.install.is_empty()).then(|| observed.install.clone()),
         conditions,
     }
 }
@@ -90,53 +94,7 @@ fn total(spec: &DevicePoolSpec, nodes: &[&NodeView]) -> Option<i64> {
     if spec.resource_claim_template.is_some() {
         return None;
     }
-    let per_node = |node: &&NodeView| match &spec.extended_resource {
-        Some(resource) => {
-            let fit = node.devices / resource.count.max(1);
-            match spec.exclusivity {
-                Exclusivity::Node => fit.min(1),
-                Exclusivity::Device | Exclusivity::Shared => fit,
-            }
-        }
-        None => 1,
-    };
-    Some(nodes.iter().map(per_node).sum())
-}
-
-/// Whether workers may run in spite of the taints.
-fn tolerated(spec: &DevicePoolSpec, taints: &[Taint]) -> bool {
-    let keeps_away = |taint: &&Taint| taint.effect == "NoSchedule" || taint.effect == "NoExecute";
-    taints
-        .iter()
-        .filter(keeps_away)
-        .all(|taint| spec.tolerations.iter().any(|t| tolerates(t, taint)))
-}
-
-fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
-    let exists = toleration.operator.as_deref() == Some("Exists");
-    let key = toleration.key.as_ref().is_none_or(|key| *key == taint.key);
-    let wanted = toleration.value.as_deref().unwrap_or_default();
-    let value = exists || wanted == taint.value.as_deref().unwrap_or_default();
-    let effect = toleration.effect.as_ref().is_none_or(|e| *e == taint.effect);
-    key && value && effect
-}
-
-fn leases(observed: &Observed) -> Vec<DeviceLease> {
-    let mut leases: Vec<DeviceLease> = observed
-        .workers
-        .iter()
-        .map(|worker| DeviceLease {
-            namespace: worker.namespace.clone(),
-            job: worker.job.clone(),
-            since: worker.since.clone(),
-        })
-        .collect();
-    leases.sort_by(|a, b| {
-        let key = |lease: &DeviceLease| lease.since.as_ref().map(|since| since.0);
-        (key(a), &a.namespace, &a.job).cmp(&(key(b), &b.namespace, &b.job))
-    });
-    leases.truncate(LEASES);
-    leases
+    Some(nodes.iter().map(|node| slots::per_node(spec, node.devices)).sum())
 }
 
 fn fingerprints(observed: &Observed) -> Vec<Fingerprint> {

@@ -204,8 +204,9 @@ async fn delete_job(
     object: &ModelCompilation,
     name: &str,
 ) -> Result<(), ApplyError> {
+    // The Job stays until its pods are gone: its device is not free before.
     let params = DeleteParams {
-        propagation_policy: Some(PropagationPolicy::Background),
+        propagation_policy: Some(PropagationPolicy::Foreground),
         ..DeleteParams::default()
     };
     match jobs(context, object).delete(name, &params).await {

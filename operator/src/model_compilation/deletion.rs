@@ -1,5 +1,6 @@
 //! Decides what to do for an object that is being deleted and that holds our finalizer.
 
+use hone_crds::Phase;
 use hone_crds::model_compilation::DeletionPolicy;
 
 use super::model::{
@@ -12,8 +13,8 @@ use crate::children::names::FINALIZER;
 use crate::children::reasons::Reason;
 use crate::config::Config;
 
-/// The pods of the compilation first, then what they stored, then the finalizer; the finalizer alone where that stays
-/// or cannot go.
+/// The pods of the compilation first, then what they stored, then the finalizer; the finalizer alone where nothing was
+/// stored or it cannot go. What others own stays: the worker that cleans up looks at the owners beside each artifact.
 pub fn plan(config: &Config, observed: &Observed) -> Plan {
     let metadata = &observed.object.metadata;
     if !metadata.finalizers.iter().flatten().any(|f| f == FINALIZER) {
@@ -25,33 +26,33 @@ pub fn plan(config: &Config, observed: &Observed) -> Plan {
     let since = metadata.deletion_timestamp.as_ref();
     let since = since.map_or(0, |time| time.0.as_second());
     let left = since + config.cleanup_deadline_seconds - observed.now.0.as_second();
-    let (shared, uris): (Vec<String>, Vec<String>) =
-        uris(observed).into_iter().partition(|uri| observed.shared_artifacts.contains(uri));
-    let give_up = |why: &str| give_up(why, &uris);
+    let uris = uris(observed);
     if !observed.namespace.terminating && left > 0 {
-        // While a worker runs it may store more, and while another compilation of the same folder is at work it may
-        // come to name the same artifacts.
+        // While a worker runs it may store more.
         if let Some(actions) = stop_workers(observed) {
             return wait(actions, 2);
         }
-        if !uris.is_empty() && !observed.in_flight.is_empty() {
-            return wait(Vec::new(), u64::try_from(left).unwrap_or(1).min(10));
-        }
     }
-    if uris.is_empty() {
-        let left = shared.len();
-        return match left {
-            0 => done(vec![Action::RemoveFinalizer]),
-            _ => leave_shared(&shared),
-        };
+    if uris.is_empty() && !may_have_stored(observed) {
+        return done(vec![Action::RemoveFinalizer]);
     }
     if observed.namespace.terminating {
-        return give_up("the namespace is going away: no pod is made in it to delete artifacts");
+        let why = "the namespace is going away: no pod is made in it to delete artifacts";
+        return give_up(why, observed, &uris);
     }
     if left <= 0 {
-        return give_up("deleting the artifacts took too long");
+        return give_up("deleting the artifacts took too long", observed, &uris);
     }
     clean_up(observed, &uris, left)
+}
+
+/// Whether a worker may have stored something that nobody told of: one that ran when the object was deleted.
+fn may_have_stored(observed: &Observed) -> bool {
+    let compiles = |job: &JobView| job.purpose == Purpose::Compile;
+    let status = observed.object.status.as_ref();
+    let ran = status.is_some_and(|s| s.targets.iter().any(|t| t.phase == Phase::Running));
+    let cleans = observed.jobs.iter().any(|job| job.purpose == Purpose::Cleanup);
+    ran || cleans || observed.jobs.iter().any(|job| compiles(job) && job.finish.is_none())
 }
 
 /// Deletes Jobs that compile; `None` when none is left.
@@ -78,22 +79,29 @@ fn clean_up(observed: &Observed, uris: &[String], left: i64) -> Plan {
             purpose: Purpose::Cleanup,
             target: None,
             pool: any_pool(observed),
-            request: request::delete(&observed.object, uris),
+            grant: None,
+            request: request::delete(&observed.object, uris, &observed.heirs),
         };
         return wait(vec![Action::CreateJob(Box::new(plan))], again);
     };
     match &job.finish {
         Some(Finish::Complete) => {
-            let note = format!("{} artifacts deleted", uris.len());
+            let note = format!(
+                "{} artifacts given up: those that nobody else owns are deleted",
+                uris.len()
+            );
             let event = EventPlan::of(Reason::ArtifactsDeleted, note);
             done(vec![Action::Event(event), Action::RemoveFinalizer])
         }
-        Some(Finish::Failed(reason)) => {
-            give_up(&format!("Job '{name}' could not delete the artifacts ({reason})"), uris)
-        }
+        Some(Finish::Failed(reason)) => give_up(
+            &format!("Job '{name}' could not delete the artifacts ({reason})"),
+            observed,
+            uris,
+        ),
         None => match observed.waits.get(&name).filter(|wait| wait.reason.is_hopeless()) {
             Some(why) => give_up(
                 &format!("Job '{name}' cannot start ({}): {}", why.reason, why.message),
+                observed,
                 uris,
             ),
             None => wait(Vec::new(), again),
@@ -101,17 +109,18 @@ fn clean_up(observed: &Observed, uris: &[String], left: i64) -> Plan {
     }
 }
 
-fn give_up(why: &str, uris: &[String]) -> Plan {
-    let note = format!("{why}; still stored: {}", uris.join(", "));
+fn give_up(why: &str, observed: &Observed, uris: &[String]) -> Plan {
+    let left = match uris.is_empty() {
+        true => format!("anything of uid {} in {}", uid(observed), observed.object.spec.output.uri),
+        false => uris.join(", "),
+    };
+    let note = format!("{why}; still stored: {left}");
     let event = EventPlan::of(Reason::ArtifactsLeft, bounded(&note, EVENT_NOTE));
     done(vec![Action::Event(event), Action::RemoveFinalizer])
 }
 
-fn leave_shared(uris: &[String]) -> Plan {
-    let note =
-        format!("other compilations name the same artifacts, which stay: {}", uris.join(", "));
-    let event = EventPlan::of(Reason::ArtifactsShared, bounded(&note, EVENT_NOTE));
-    done(vec![Action::Event(event), Action::RemoveFinalizer])
+fn uid(observed: &Observed) -> &str {
+    observed.object.metadata.uid.as_deref().unwrap_or_default()
 }
 
 /// Artifacts that this object stored: those of its targets, those of workers whose status is not written yet, and
@@ -139,15 +148,17 @@ fn any_pool(observed: &Observed) -> Option<PoolView> {
     let mut targets = observed.object.spec.targets.iter();
     let pool = targets.find_map(|target| {
         let namespace = namespace.unwrap_or_default();
-        pools::choose(&observed.pools, target, None, namespace, &observed.namespace).ok()
+        let found =
+            pools::candidates(&observed.pools, target, None, namespace, &observed.namespace);
+        found.ok()?.first().copied()
     })?;
     Some(pool.clone())
 }
 
 fn done(actions: Vec<Action>) -> Plan {
-    Plan { actions, status: None, again_seconds: None }
+    Plan { actions, requests: Vec::new(), status: None, again_seconds: None }
 }
 
 fn wait(actions: Vec<Action>, seconds: u64) -> Plan {
-    Plan { actions, status: None, again_seconds: Some(seconds) }
+    Plan { actions, requests: Vec::new(), status: None, again_seconds: Some(seconds) }
 }

@@ -5,7 +5,8 @@
 //!   target is done again only when it changes. It does not hold the compiler's version, so that
 //!   upgrading the operator redoes nothing.
 //! - the *content key* says which results are the same: it holds the model's digest in place of
-//!   its URI, and the compiler. Without a digest in the spec there is none.
+//!   its URI, the compiler, and what the code is made for in place of the target's name. There is none where
+//!   the spec does not say enough, and none for what the worker found to depend on more (external data).
 //! - the *Job name* also holds what the pod needs (credentials, resources, the retry mark), so
 //!   that a change of those restarts work that is not done.
 
@@ -15,6 +16,8 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
+use super::model::PoolView;
+use super::pools::{HOST_CPU, fits, offer};
 use crate::children::names::RETRY_ANNOTATION;
 use crate::config::Config;
 
@@ -51,14 +54,55 @@ pub fn spec_digest(object: &ModelCompilation, target: &Target) -> String {
     digest(&json!({"model": model, "rest": decisive(object, target)}))
 }
 
-/// The key under which equal work finds this result; `None` where the model has no digest.
-pub fn content_key(config: &Config, object: &ModelCompilation, target: &Target) -> Option<String> {
-    let model = object.spec.model.digest.as_ref()?;
+/// The key under which equal work finds this result. None where nothing in the spec says that the work is equal: a
+/// model or samples without a digest, or a processor that is known only once a worker looks.
+pub fn content_key(
+    config: &Config,
+    object: &ModelCompilation,
+    target: &Target,
+    pools: &[PoolView],
+) -> Option<String> {
+    let spec = &object.spec;
+    let model = spec.model.digest.as_ref()?;
+    let samples = spec.correctness.samples.as_ref();
+    let calibration = spec.precision.as_ref().and_then(|precision| precision.calibration.as_ref());
+    if samples.into_iter().chain(calibration).any(|source| source.digest.is_none()) {
+        return None;
+    }
     Some(digest(&json!({
         "model": model,
-        "compiler": config.compiler_version,
-        "rest": decisive(object, target),
+        // The image is the compiler; the version tells apart what moves under one tag.
+        "compiler": [&config.worker_image, &config.compiler_version],
+        "inputs": value(&spec.inputs),
+        "processor": processor(target, pools)?,
+        "pool": target.pool,
+        "precision": value(&spec.precision),
+        "tuning": value(&spec.tuning),
+        "correctness": value(&spec.correctness),
+        "output": spec.output.uri,
     })))
+}
+
+/// What the code is made for: the platform of the target or of its pool, down to the processor. `host` is whatever the
+/// worker's node has, so it says something only where the pool is one machine.
+fn processor(target: &Target, pools: &[PoolView]) -> Option<Value> {
+    let platform = target.platform.as_ref();
+    let cpu = platform.and_then(|platform| platform.cpu.as_deref());
+    if let Some(platform) = platform.filter(|_| cpu != Some(HOST_CPU)) {
+        return Some(value(platform));
+    }
+    let named = |pool: &&PoolView| target.pool.as_ref().is_none_or(|name| *name == pool.name);
+    let fitting = |pool: &&PoolView| platform.is_none_or(|platform| fits(pool, platform));
+    let mut pools = pools.iter().filter(named).filter(fitting);
+    let (pool, None) = (pools.next()?, pools.next()) else { return None };
+    let offer = offer(pool);
+    let offered = [offer.os, offer.arch, offer.cpu];
+    let machine = match (offer.cpu, platform) {
+        // The worker compiles for the processor that the pool says.
+        (Some(_), None) => None,
+        _ => Some(pool.machine.as_ref()?),
+    };
+    Some(json!([value(&platform), offered, machine]))
 }
 
 /// The name of the Job that does a target's work.

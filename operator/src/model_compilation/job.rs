@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use hone_artifact::exit_code;
 use hone_artifact::request::{REQUEST_VARIABLE, Request};
 use hone_crds::ModelCompilation;
-use hone_crds::device_pool::{DeviceKind, DevicePoolSpec, Exclusivity};
+use hone_crds::device_pool::DevicePoolSpec;
 use hone_crds::model_compilation::Worker;
 use k8s_openapi::api::batch::v1::{Job, JobSpec, PodFailurePolicy};
 use k8s_openapi::api::core::v1::{
@@ -47,7 +47,7 @@ pub fn manifest(
             name: Some(plan.name.clone()),
             namespace: object.metadata.namespace.clone(),
             labels: Some(labels.clone()),
-            annotations: pool_annotation(plan),
+            annotations: place_annotations(plan),
             owner_references: Some(vec![owner::reference(object)]),
             ..ObjectMeta::default()
         },
@@ -65,7 +65,7 @@ pub fn manifest(
             template: PodTemplateSpec {
                 metadata: Some(ObjectMeta {
                     labels: Some(labels),
-                    annotations: annotations(config, object),
+                    annotations: annotations(config, object, plan),
                     ..ObjectMeta::default()
                 }),
                 spec: Some(pod),
@@ -106,21 +106,36 @@ fn labels(object: &ModelCompilation, plan: &JobPlan) -> BTreeMap<String, String>
     labels
 }
 
-/// The name of the pool, whatever its length.
-fn pool_annotation(plan: &JobPlan) -> Option<BTreeMap<String, String>> {
+/// The name of the pool, whatever its length, and the device that was granted.
+fn place_annotations(plan: &JobPlan) -> Option<BTreeMap<String, String>> {
     let pool = plan.pool.as_ref().filter(|_| plan.purpose == Purpose::Compile)?;
-    Some(BTreeMap::from([(names::POOL_ANNOTATION.to_owned(), pool.name.clone())]))
+    let mut annotations = device_annotations(plan);
+    annotations.insert(names::POOL_ANNOTATION.to_owned(), pool.name.clone());
+    Some(annotations)
 }
 
-/// Annotations of the object that the administrator wants on its pods.
-fn annotations(config: &Config, object: &ModelCompilation) -> Option<BTreeMap<String, String>> {
+/// The device that was granted.
+fn device_annotations(plan: &JobPlan) -> BTreeMap<String, String> {
+    let Some(grant) = &plan.grant else { return BTreeMap::new() };
+    BTreeMap::from([
+        (names::SLOT_ANNOTATION.to_owned(), grant.slot.clone()),
+        (names::FENCE_ANNOTATION.to_owned(), grant.fence.to_string()),
+    ])
+}
+
+/// The device, and annotations of the object that the administrator wants on its pods.
+fn annotations(
+    config: &Config,
+    object: &ModelCompilation,
+    plan: &JobPlan,
+) -> Option<BTreeMap<String, String>> {
     let all = object.metadata.annotations.iter().flatten();
     let wanted = |key: &str| config.copied_annotations.iter().any(|prefix| key.starts_with(prefix));
-    let copied: BTreeMap<String, String> = all
-        .filter(|(key, _)| wanted(key))
-        .map(|(key, value)| (key.clone(), value.clone()))
-        .collect();
-    (!copied.is_empty()).then_some(copied)
+    let copied =
+        all.filter(|(key, _)| wanted(key)).map(|(key, value)| (key.clone(), value.clone()));
+    let mut annotations: BTreeMap<String, String> = copied.collect();
+    annotations.extend(device_annotations(plan));
+    (!annotations.is_empty()).then_some(annotations)
 }
 
 /// The user's mistakes and our bugs end the Job; evictions do not count; the rest is tried again.
@@ -223,32 +238,18 @@ fn place(
             {"name": "device", "resourceClaimTemplateName": template.name}
         ]))?);
     }
-    if alone_on_node(spec) {
-        pod.affinity = Some(anti_affinity()?);
+    if let Some(grant) = &plan.grant {
+        pod.affinity = Some(on_node(&grant.node)?);
     }
     Ok(())
 }
 
-/// Whether a worker has its node to itself, as far as other workers go.
-fn alone_on_node(spec: &DevicePoolSpec) -> bool {
-    match spec.exclusivity {
-        Exclusivity::Node => true,
-        Exclusivity::Device => spec.kind == DeviceKind::Cpu,
-        Exclusivity::Shared => false,
-    }
-}
-
-/// Keeps workers of every namespace apart.
-fn anti_affinity() -> Result<Affinity, serde_json::Error> {
-    serde_json::from_value(json!({"podAntiAffinity": {
-        "requiredDuringSchedulingIgnoredDuringExecution": [{
-            "topologyKey": "kubernetes.io/hostname",
-            "namespaceSelector": {},
-            "labelSelector": {"matchLabels": {
-                names::MANAGED_BY: names::MANAGER,
-                names::PURPOSE_LABEL: names::PURPOSE_COMPILE,
-            }},
-        }],
+/// Keeps a pod on the node of its device. The scheduler still looks whether it fits.
+fn on_node(node: &str) -> Result<Affinity, serde_json::Error> {
+    serde_json::from_value(json!({"nodeAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+            {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]},
+        ]},
     }}))
 }
 
@@ -339,6 +340,9 @@ fn environment(config: &Config, request: &Request) -> Result<Vec<Value>, serde_j
     if config.shared_volume_claim.is_some() {
         // Where `file://` may lead is where the volume is.
         environment.push(json!({"name": "HONE_FILE_ROOT", "value": config.shared_volume_path}));
+    }
+    if config.workload_identity {
+        environment.push(json!({"name": "HONE_WORKLOAD_IDENTITY", "value": "true"}));
     }
     if !config.fetch_allow.is_empty() {
         let allow = config.fetch_allow.join(",");

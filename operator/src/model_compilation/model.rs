@@ -1,15 +1,16 @@
 //! What planning reads and what it answers: plain values that also have a text form, so that a
 //! case of the planner is a file.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use hone_artifact::request::Request;
+use hone_artifact::request;
 use hone_artifact::termination::Termination;
 use hone_crds::device_pool::{DevicePoolSpec, DevicePoolStatus};
 use hone_crds::{ModelCompilation, ModelCompilationStatus, TargetStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::{Deserialize, Serialize};
 
+pub use crate::broker::Request;
 pub use crate::children::events::EventPlan;
 pub use crate::children::jobs::{Finish, JobView, Purpose};
 use crate::children::pods::Wait;
@@ -44,16 +45,19 @@ pub struct Observed {
     /// The namespace.
     #[serde(default)]
     pub namespace: NamespaceView,
+    /// Devices that Jobs may use, by the Job's name.
+    #[serde(default)]
+    pub grants: BTreeMap<String, Grant>,
+    /// The value of the compilation's PriorityClass.
+    #[serde(default)]
+    pub priority: i32,
     /// Results of other compilations that may be used, by content key.
     #[serde(default)]
     pub cached: BTreeMap<String, TargetStatus>,
-    /// URIs of artifacts that other compilations of any namespace name; looked up only for a deletion.
+    /// Uids of other compilations of any namespace that name an artifact of this one, by its URI; looked up only for a
+    /// deletion. Those that took it from the result cache never entered themselves as its owners.
     #[serde(default)]
-    pub shared_artifacts: BTreeSet<String>,
-    /// Names of other compilations that are at work on the same output folder, and so may come to name the same
-    /// artifacts; looked up only for a deletion.
-    #[serde(default)]
-    pub in_flight: BTreeSet<String>,
+    pub heirs: BTreeMap<String, Vec<String>>,
 }
 
 /// An answer of the API server that refuses a Job.
@@ -94,6 +98,20 @@ pub struct Ended {
     pub other_message: String,
 }
 
+/// A device that a Job may use.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Grant {
+    /// The pool that granted it.
+    pub pool: String,
+    /// The slot, which is the name of its Lease.
+    pub slot: String,
+    /// The node that it is on.
+    pub node: String,
+    /// The number of the grant.
+    pub fence: u64,
+}
+
 /// A DevicePool.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -105,6 +123,12 @@ pub struct PoolView {
     /// Jobs that compile or wait in it now, which its status tells later or, while they wait, not at all.
     #[serde(default)]
     pub assigned: i64,
+    /// The machine, where all of the pool is one.
+    #[serde(default)]
+    pub machine: Option<String>,
+    /// Whether another operator grants its devices.
+    #[serde(default)]
+    pub foreign: bool,
     /// Its status, for free devices.
     #[serde(default)]
     pub status: DevicePoolStatus,
@@ -130,6 +154,9 @@ pub struct Plan {
     pub actions: Vec<Action>,
     /// The status to be written; `None` leaves it as it is.
     pub status: Option<ModelCompilationStatus>,
+    /// The devices that the compilation wishes for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub requests: Vec<Request>,
     /// Seconds until the next look, where time alone can change the plan.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub again_seconds: Option<u64>,
@@ -169,9 +196,12 @@ pub struct JobPlan {
     /// The pool that it runs in, name and spec.
     #[serde(skip)]
     pub pool: Option<PoolView>,
+    /// The device that it was granted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub grant: Option<Grant>,
     /// What the worker is asked to do.
     #[serde(skip)]
-    pub request: Request,
+    pub request: request::Request,
     /// Bounds on time and retries.
     pub bounds: JobBounds,
 }

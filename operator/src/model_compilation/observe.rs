@@ -1,20 +1,24 @@
 //! Gathers what a plan depends on: from the watched caches, and for finished Jobs from their pods.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use hone_crds::model_compilation::ModelCompilationSpec;
-use hone_crds::{ModelCompilation, Phase, TargetStatus};
+use hone_crds::{DevicePool, ModelCompilation, Phase, TargetStatus};
 use k8s_openapi::api::core::v1::Event;
+use k8s_openapi::api::scheduling::v1::PriorityClass;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::ListParams;
 use kube::{Api, ResourceExt};
 
 use super::digest;
-use super::model::{Ended, Finish, JobView, NamespaceView, Observed, Outcome, PoolView};
+use super::model::{Ended, Finish, Grant, JobView, NamespaceView, Observed, Outcome, PoolView};
+use crate::broker::DeviceLease;
+use crate::broker::slots::is_leased;
 use crate::children::jobs::JobFacts;
 use crate::children::owner;
 use crate::children::pods::{self, JOB_UID_LABEL, PodFacts, Wait};
 use crate::context::Context;
+use crate::nodes::NodeFacts;
+use crate::runtime::cache::Object;
 use crate::runtime::worker::random;
 use crate::seen::SeenPod;
 
@@ -48,10 +52,9 @@ pub async fn observe(
     let outcomes = outcomes(context, object, &jobs).await?;
     let waits = waits(context, &jobs, &now).await;
     let deleting = object.metadata.deletion_timestamp.is_some();
-    let (shared_artifacts, in_flight) = match deleting {
-        true => shared(context, object),
-        false => Default::default(),
-    };
+    let heirs = if deleting { heirs(context, object) } else { BTreeMap::new() };
+    let pools = pools(context);
+    let cached = cached(context, object, &namespace, &pools);
     Ok(Observed {
         now,
         random: random(),
@@ -59,11 +62,12 @@ pub async fn observe(
         outcomes,
         waits,
         refusals: BTreeMap::new(),
-        pools: pools(context),
+        pools,
+        grants: grants(context, object, &namespace),
+        priority: priority(context, object),
         namespace: namespace_view(context, &namespace),
-        cached: cached(context, object, &namespace),
-        shared_artifacts,
-        in_flight,
+        cached,
+        heirs,
         object: object.clone(),
     })
 }
@@ -193,13 +197,75 @@ fn pools(context: &Context) -> Vec<PoolView> {
         .filter(|pool| pool.metadata.deletion_timestamp.is_none())
         .map(|pool| PoolView {
             name: pool.name_any(),
-            assigned: context.stores.load.of(&pool.name_any()),
+            assigned: assigned(context, pool),
+            machine: machine(context, pool),
+            foreign: is_foreign(pool, &context.config.namespace),
             spec: pool.spec.clone(),
             status: pool.status.clone().unwrap_or_default(),
         })
         .collect();
     pools.sort_by(|a, b| a.name.cmp(&b.name));
     pools
+}
+
+/// Devices that are held or asked for; Jobs under way where nothing is leased.
+fn assigned(context: &Context, pool: &DevicePool) -> i64 {
+    let name = pool.name_any();
+    match is_leased(&pool.spec) {
+        true => context.broker.held(&name) + context.broker.unserved(&name),
+        false => context.stores.load.of(&name),
+    }
+}
+
+/// The machine of a pool that has only one.
+fn machine(context: &Context, pool: &DevicePool) -> Option<String> {
+    let selector = pool.spec.node_selector.iter().flatten();
+    let selector: Vec<(&String, &String)> = selector.collect();
+    let of = |node: &NodeFacts| {
+        let matches = selector.iter().all(|(key, value)| node.labels.get(*key) == Some(*value));
+        matches.then(|| node.machine.clone())
+    };
+    let machines = context.stores.nodes.pick(of);
+    match &machines[..] {
+        [machine] => machine.clone(),
+        _ => None,
+    }
+}
+
+/// Whether another operator grants the pool's devices.
+fn is_foreign(pool: &DevicePool, install: &str) -> bool {
+    let claimed = pool.status.as_ref().and_then(|status| status.managed_by.as_deref());
+    pool.spec.managed_by.as_deref().or(claimed).is_some_and(|manager| manager != install)
+}
+
+/// The devices that the object's Jobs were granted.
+fn grants(
+    context: &Context,
+    object: &ModelCompilation,
+    namespace: &str,
+) -> BTreeMap<String, Grant> {
+    let jobs = object.spec.targets.iter().map(|target| digest::job_name(object, target));
+    let grant = |job: String| {
+        let lease = context.broker.grant(namespace, &job)?;
+        let DeviceLease { name: slot, pool, node, fence, .. } = lease;
+        Some((job, Grant { pool, slot, node, fence }))
+    };
+    jobs.filter_map(grant).collect()
+}
+
+/// The value of the priority class that the workers get.
+fn priority(context: &Context, object: &ModelCompilation) -> i32 {
+    let worker = object.spec.worker.as_ref();
+    let classes = &context.stores.priorities;
+    match worker.and_then(|worker| worker.priority_class_name.as_deref()) {
+        Some(name) => classes.get("", name).map_or(0, |class| class.value),
+        None => {
+            let default = |class: &Object<PriorityClass>| {
+                (class.0.global_default == Some(true)).then_some(class.0.value)
+            };
+            classes.pick(default).first().copied().unwrap_or(0)
+        }
+    }
 }
 
 fn namespace_view(context: &Context, name: &str) -> NamespaceView {
@@ -217,13 +283,14 @@ fn cached(
     context: &Context,
     object: &ModelCompilation,
     namespace: &str,
+    pools: &[PoolView],
 ) -> BTreeMap<String, TargetStatus> {
     let own = object.name_any();
     let keys = object
         .spec
         .targets
         .iter()
-        .filter_map(|target| digest::content_key(&context.config, object, target));
+        .filter_map(|target| digest::content_key(&context.config, object, target, pools));
     let find = |key: String| {
         let scoped = format!("{namespace}/{key}");
         let owners = context.stores.results.get(&scoped);
@@ -243,32 +310,28 @@ fn cached(
     keys.filter_map(find).collect()
 }
 
-/// Whether two specs may give the same artifact: artifacts are named by target and content.
-fn may_equal(a: &ModelCompilationSpec, b: &ModelCompilationSpec) -> bool {
-    let target = |name: &str| b.targets.iter().any(|target| target.name == name);
-    let digests = a.model.digest.is_some() && a.model.digest == b.model.digest;
-    (digests || a.model.uri == b.model.uri) && a.targets.iter().any(|t| target(&t.name))
-}
-
-/// Artifacts that other compilations name, whatever their namespace, and the names of those that are at work on the
-/// same output folder.
-fn shared(context: &Context, object: &ModelCompilation) -> (BTreeSet<String>, BTreeSet<String>) {
-    let (mut named, mut in_flight) = (BTreeSet::new(), BTreeSet::new());
-    let folder = object.spec.output.uri.trim_end_matches('/');
+/// The uids of other compilations that name an artifact in the same output folder, whatever their namespace, by the
+/// artifact's URI.
+fn heirs(context: &Context, object: &ModelCompilation) -> BTreeMap<String, Vec<String>> {
+    let mut heirs: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let folder = format!("{}/", object.spec.output.uri.trim_end_matches('/'));
     for other in context.stores.compilations.all() {
-        if other.uid() == object.uid() || other.metadata.deletion_timestamp.is_some() {
+        let Some(uid) = other.uid().filter(|uid| Some(uid) != object.uid().as_ref()) else {
             continue;
-        }
-        let status = other.status.as_ref();
-        let targets = status.into_iter().flat_map(|status| &status.targets);
-        named.extend(targets.filter_map(|target| Some(target.artifact.as_ref()?.uri.clone())));
-        let phase = status.map_or(Phase::Pending, |status| status.phase);
-        let at_work = matches!(phase, Phase::Pending | Phase::Running);
-        let same_folder = other.spec.output.uri.trim_end_matches('/') == folder;
-        if at_work && same_folder && may_equal(&object.spec, &other.spec) {
-            let namespace = other.namespace().unwrap_or_default();
-            in_flight.insert(format!("{namespace}/{}", other.name_any()));
+        };
+        // What is about to go needs nothing any more, unless its own clean-up has yet to see the owners.
+        let going = other.metadata.deletion_timestamp.is_some() && other.finalizers().is_empty();
+        let targets = other.status.iter().flat_map(|status| &status.targets);
+        let artifacts = targets.filter_map(|target| target.artifact.as_ref());
+        for artifact in artifacts.filter(|a| !going && a.uri.starts_with(&folder)) {
+            let uids = heirs.entry(artifact.uri.clone()).or_default();
+            if !uids.contains(&uid) && uids.len() < HEIRS {
+                uids.push(uid.clone());
+            }
         }
     }
-    (named, in_flight)
+    heirs
 }
+
+/// Most heirs of one artifact: one is enough to keep it.
+const HEIRS: usize = 8;

@@ -6,7 +6,7 @@
 use hone_crds::model_compilation::DeletionPolicy;
 use hone_crds::{ModelCompilationStatus, Phase, TargetStatus};
 
-use super::model::{Action, EventPlan, Observed, Plan};
+use super::model::{Action, EventPlan, Observed, Plan, Request};
 use super::{deletion, refusal, summary, target};
 use crate::children::names::FINALIZER;
 use crate::children::reasons::Reason;
@@ -17,6 +17,8 @@ use crate::config::Config;
 pub struct Draft {
     /// What to do, in order.
     pub actions: Vec<Action>,
+    /// The devices that it wishes for.
+    pub requests: Vec<Request>,
     again_seconds: Option<u64>,
 }
 
@@ -68,6 +70,7 @@ pub fn plan(config: &Config, observed: &Observed) -> Plan {
     finish(observed, &status, &mut draft);
     Plan {
         actions: draft.actions,
+        requests: draft.requests,
         status: (observed.object.status.as_ref() != Some(&status)).then_some(status),
         again_seconds: draft.again_seconds,
     }

@@ -7,13 +7,14 @@ use hone_crds::device_pool::DeviceKind;
 use hone_crds::model_compilation::Target;
 
 use super::model::{NamespaceView, PoolView};
+use crate::broker::slots::is_leased;
 use crate::children::names::CPU_LABEL;
 use crate::children::reasons::Reason;
 
 /// The processor of the machine that compiles.
 pub const HOST_CPU: &str = "host";
 
-/// Why a target has no pool yet. None of these is terminal: a pool may be made or changed.
+/// Why a target has no pool. Only a pool of the wrong kind is terminal: others may be made or changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoPool {
     /// The word.
@@ -76,7 +77,7 @@ fn allows(pool: &PoolView, name: &str, namespace: &NamespaceView) -> bool {
 }
 
 /// Whether the pool's devices run what is built for `platform`.
-fn fits(pool: &PoolView, platform: &Platform) -> bool {
+pub fn fits(pool: &PoolView, platform: &Platform) -> bool {
     let offer = offer(pool);
     let same = |wanted: &str, has: Option<&str>| has.is_none_or(|has| has == wanted);
     let cpu = platform.cpu.as_deref().is_none_or(|cpu| any_node(cpu) || offer.cpu == Some(cpu));
@@ -92,20 +93,20 @@ fn free(pool: &PoolView) -> i64 {
     capacity.and_then(|capacity| capacity.total).unwrap_or(1) - held
 }
 
-/// The pool for `target`: the one it names, else the one that `before` names while it fits,
-/// else the fitting one with most devices free.
+/// The pools that `target` may be worked on in: the one it names, else those that fit, the one that `before` names
+/// first, then the cheapest with a device free, then the one with most devices free.
 ///
 /// # Errors
-/// [`NoPool`], saying what is missing.
-pub fn choose<'a>(
+/// [`NoPool`], saying what is missing, where there is none.
+pub fn candidates<'a>(
     pools: &'a [PoolView],
     target: &Target,
     before: Option<&str>,
     namespace_name: &str,
     namespace: &NamespaceView,
-) -> Result<&'a PoolView, NoPool> {
+) -> Result<Vec<&'a PoolView>, NoPool> {
     if let Some(name) = &target.pool {
-        return named(pools, target, name, namespace_name, namespace);
+        return named(pools, target, name, namespace_name, namespace).map(|pool| vec![pool]);
     }
     let Some(platform) = &target.platform else {
         // The schema asks for one of both.
@@ -113,13 +114,43 @@ pub fn choose<'a>(
     };
     let usable = |pool: &&PoolView| {
         pool.spec.kind == DeviceKind::Cpu
+            && !pool.foreign
             && fits(pool, platform)
             && allows(pool, namespace_name, namespace)
     };
     let mut candidates: Vec<&PoolView> = pools.iter().filter(usable).collect();
-    candidates
-        .sort_by_key(|pool| (before != Some(pool.name.as_str()), -free(pool), pool.name.clone()));
-    candidates.first().copied().ok_or_else(|| no_match(pools, target, platform, namespace_name))
+    candidates.sort_by(|a, b| {
+        let was = |pool: &PoolView| before != Some(pool.name.as_str());
+        let busy = |pool: &PoolView| free(pool) <= 0;
+        (was(a), busy(a))
+            .cmp(&(was(b), busy(b)))
+            .then(price(a).total_cmp(&price(b)))
+            .then(free(b).cmp(&free(a)))
+            .then(a.name.cmp(&b.name))
+    });
+    match candidates.is_empty() {
+        true => Err(no_match(pools, target, platform, namespace_name)),
+        false => Ok(candidates),
+    }
+}
+
+/// What a device costs; nothing where the pool does not say.
+fn price(pool: &PoolView) -> f64 {
+    pool.spec.price_per_hour.as_ref().map_or(0.0, hone_crds::Decimal::value)
+}
+
+/// Of candidates, the one whose worker needs no lease and is made at once: none while a pool that leases its devices,
+/// and so measures better, has one free.
+pub fn without_lease<'a>(candidates: &[&'a PoolView]) -> Option<&'a PoolView> {
+    let better = candidates.iter().any(|pool| is_leased(&pool.spec) && free(pool) > 0);
+    let mut shared = candidates.iter().filter(|pool| !is_leased(&pool.spec) && !better);
+    shared.next().copied()
+}
+
+/// The names of those candidates that lease their devices.
+pub fn leased(candidates: &[&PoolView]) -> Vec<String> {
+    let leased = candidates.iter().filter(|pool| is_leased(&pool.spec));
+    leased.map(|pool| pool.name.clone()).collect()
 }
 
 fn missing(reason: Reason, target: &Target, why: &str) -> NoPool {
@@ -137,11 +168,18 @@ fn named<'a>(
         let why = format!("there is no DevicePool '{name}': make it or name another");
         return Err(missing(Reason::PoolNotFound, target, &why));
     };
-    if pool.spec.kind == DeviceKind::External {
+    if pool.spec.kind != DeviceKind::Cpu {
+        let kind = pool.spec.kind.as_str();
         let why = format!(
-            "DevicePool '{name}' is of kind External, which arrives in a later release: name another"
+            "DevicePool '{name}' is of kind {kind}, and this release makes code for CPUs alone, which would hold a device that it does not use: name a pool of kind CPU"
         );
         return Err(missing(Reason::PoolNotSupported, target, &why));
+    }
+    if pool.foreign {
+        let why = format!(
+            "the devices of DevicePool '{name}' are granted by another operator: name another pool, or set managedBy of this one"
+        );
+        return Err(missing(Reason::PoolManagedElsewhere, target, &why));
     }
     if !allows(pool, namespace_name, namespace) {
         let why = format!(

@@ -7,10 +7,12 @@ use hone_crds::ModelCompilation;
 use kube::ResourceExt;
 
 use super::apply::{self, ApplyError};
+use super::model::Plan;
 use super::observe::{self, ObserveError};
 use super::{CONTROLLER, plan, status};
+use crate::broker::{self, Applicant};
 use crate::context::Context;
-use crate::runtime::queue::Key;
+use crate::runtime::queue::{Key, Priority};
 use crate::runtime::worker::{FailureClass, ReconcileFailure, class_of};
 
 /// Why a reconcile is tried again.
@@ -49,6 +51,7 @@ pub async fn reconcile(
     }
     let mut observed = observe::observe(&context, &object).await?;
     let plan = plan::plan(&context.config, &observed);
+    ask(&context, &object, &plan);
     let done = plan.actions.clone();
     let mut applied = apply::apply(&context, &object, plan).await?;
     if !applied.refusals.is_empty() {
@@ -56,6 +59,7 @@ pub async fn reconcile(
         observed.refusals = std::mem::take(&mut applied.refusals);
         let mut plan = plan::plan(&context.config, &observed);
         plan.actions.retain(|action| !done.contains(action));
+        ask(&context, &object, &plan);
         let version = applied.resource_version;
         applied = apply::apply(&context, &object, plan).await?;
         applied.resource_version = version;
@@ -63,4 +67,20 @@ pub async fn reconcile(
     let again = applied.plan.again_seconds;
     status::write(&context, &object, applied).await?;
     Ok(again.map(Duration::from_secs))
+}
+
+/// Tells the broker what devices are wished for, and has the pools look that may have one.
+fn ask(context: &Context, object: &ModelCompilation, plan: &Plan) {
+    let applicant = Applicant {
+        namespace: object.namespace().unwrap_or_default(),
+        name: object.name_any(),
+        uid: object.uid().unwrap_or_default(),
+    };
+    for pool in context.broker.ask(&applicant, plan.requests.clone()) {
+        let key = Key { kind: broker::CONTROLLER, namespace: String::new(), name: pool };
+        match context.broker.may_have_free(&key.name) {
+            true => context.queue.add(key, Priority::Change),
+            false => context.queue.add_after(key, Duration::from_secs(5)),
+        }
+    }
 }

@@ -32,12 +32,28 @@ pub fn find(config: &Config, spec: &ModelCompilationSpec) -> Option<Failure> {
         return Some(failure(Reason::NotSupportedYet, &lines));
     }
     let resources = spec.worker.as_ref().and_then(|worker| worker.resources.as_ref());
-    let lines = resources.map(over_limits).unwrap_or_default();
+    let lines = resources.map(improper).unwrap_or_default();
     (!lines.is_empty()).then(|| failure(Reason::InvalidSpec, &lines))
 }
 
 fn failure(reason: Reason, lines: &[String]) -> Failure {
     super::target::failure(reason.as_str(), &lines.join("; "))
+}
+
+/// What is wrong with resources.
+fn improper(resources: &Resources) -> Vec<String> {
+    let mut lines = over_limits(resources);
+    // Devices have their pools, which say who may use them and who holds them.
+    let names = resources.requests.keys().chain(resources.limits.keys());
+    let mut devices: Vec<&String> = names.filter(|name| name.contains('/')).collect();
+    devices.sort();
+    devices.dedup();
+    lines.extend(devices.into_iter().map(|name| {
+        format!(
+            "spec.worker.resources: {name} is a device, which only a DevicePool grants: remove it"
+        )
+    }));
+    lines
 }
 
 /// A line for each request that is more than its limit, which the API server would refuse in a pod.

@@ -1,5 +1,7 @@
 //! What a worker is asked to do, from the spec.
 
+use std::collections::BTreeMap;
+
 use hone_artifact::request::{
     Compile, CorrectnessRequest, Delete, Destination, Input, REQUEST_VERSION, Request, Source,
     Subject, TargetRequest, TuningRequest, Work,
@@ -137,12 +139,23 @@ fn tuning(tuning: Option<&Tuning>) -> TuningRequest {
     }
 }
 
-/// The request to delete what was stored.
-pub fn delete(object: &ModelCompilation, uris: &[String]) -> Request {
-    let secret = object.spec.output.credentials_secret_ref.as_ref();
+/// The request to give up what was stored, in the output folder and at `uris`, where `heirs` name some of it too.
+pub fn delete(
+    object: &ModelCompilation,
+    uris: &[String],
+    heirs: &BTreeMap<String, Vec<String>>,
+) -> Request {
+    let output = &object.spec.output;
+    let mut heirs = heirs.clone();
+    heirs.retain(|uri, _| uris.contains(uri));
     Request {
         version: REQUEST_VERSION,
         subject: subject(object),
-        work: Work::Delete(Delete { uris: uris.to_vec(), credentials: folder("output", secret) }),
+        work: Work::Delete(Delete {
+            uris: uris.to_vec(),
+            credentials: folder("output", output.credentials_secret_ref.as_ref()),
+            folder: Some(output.uri.clone()),
+            heirs,
+        }),
     }
 }

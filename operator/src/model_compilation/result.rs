@@ -126,6 +126,11 @@ fn improper(report: &Termination, output: &str) -> Option<String> {
         .or_else(|| artifact.and_then(|artifact| outside(&artifact.uri, output)))
 }
 
+/// Whether equal work has this result: whether the worker found nothing that the spec's digests do not cover.
+pub fn is_reusable(ended: &Ended) -> bool {
+    ended.report.as_ref().is_some_and(|report| report.reusable)
+}
+
 /// The artifact that a worker stored, where its report is proper.
 pub fn stored(ended: &Ended, output: &str) -> Option<String> {
     let report = ended.report.as_ref().filter(|report| improper(report, output).is_none())?;

@@ -107,7 +107,7 @@ fn why(status: &ModelCompilationStatus) -> (String, String) {
         (Some(waiting), _) => return (waiting.reason.clone(), waiting.message.clone()),
         (None, Phase::Suspended) => (Reason::Suspended, "spec.suspend is set"),
         (None, Phase::Running) => (Reason::Running, "a worker is at work"),
-        (None, _) => (Reason::Pending, "waiting for a device"),
+        (None, _) => (Reason::Pending, "waiting for the worker to start"),
     };
     (reason.as_str().to_owned(), message.to_owned())
 }

@@ -50,7 +50,7 @@ pub fn plan(context: &Context<'_>, target: &Target, draft: &mut Draft) -> Target
     let base = TargetStatus {
         name: target.name.clone(),
         spec_digest: Some(spec_digest),
-        content_key: digest::content_key(context.config, object, target),
+        content_key: digest::content_key(context.config, object, target, &context.observed.pools),
         // A Job says itself which pool it runs in: the status may have missed it.
         pool: job
             .and_then(|job| job.pool.clone())
@@ -164,6 +164,7 @@ impl Planner<'_> {
         Some(TargetStatus {
             phase: Phase::Succeeded,
             cache: Some(Cache::Hit),
+            name: self.base.name.clone(),
             spec_digest: self.base.spec_digest.clone(),
             job_ref: None,
             failure: None,
@@ -199,7 +200,7 @@ impl Planner<'_> {
                 Ok(found) => TargetStatus {
                     name: self.base.name.clone(),
                     spec_digest: self.base.spec_digest.clone(),
-                    content_key: self.base.content_key.clone(),
+                    content_key: self.base.content_key.clone().filter(|_| result::is_reusable(ended)),
                     pool: self.base.pool.clone(),
                     job_ref: self.base.job_ref.clone(),
                     ..found

@@ -9,7 +9,10 @@
 //! 3. A key has at most one timer, the earliest that was asked for. Queueing the key cancels it.
 //! 4. Kinds take turns. Within a kind a change is served before a resync, except that every eighth turn serves a
 //!    resync first, so that none waits for ever.
-//! 5. An entry that holds nothing is dropped: memory is bounded by the keys that are queued, timed, failing or
+//! 5. A change of a key that failed is served before its back-off is over, but of all such keys no more than
+//!    [`RETRY_BURST`] at once and one each [`RETRY_EVERY`]: what fails for everybody, such as a webhook that is down, is
+//!    not tried by each event that comes.
+//! 6. An entry that holds nothing is dropped: memory is bounded by the keys that are queued, timed, failing or
 //!    waited for.
 //!
 //! The library's runner polls everything that waits each time that anything moves, so a burst of n objects costs
@@ -126,6 +129,8 @@ struct Inner {
     served: usize,
     timers: BTreeMap<Timer, Key>,
     numbers: u64,
+    /// When the next change of a failed key could be served at the earliest, had there been no burst.
+    next_retry: Option<Instant>,
     closed: bool,
 }
 
@@ -137,6 +142,10 @@ impl Default for WorkQueue {
 
 /// Every so many turns a resync is served before a change.
 const RESYNC_TURN: u32 = 8;
+/// Changes of failed keys that are served at once.
+const RETRY_BURST: u32 = 100;
+/// The time between two of them after that.
+const RETRY_EVERY: Duration = Duration::from_millis(20);
 /// The first back-off, in seconds; doubled for each failure in a row.
 const FIRST_BACK_OFF: f64 = 0.25;
 /// The longest back-off before it is spread, in seconds.
@@ -149,7 +158,13 @@ impl WorkQueue {
 
     /// `key` is to be reconciled as soon as a worker is free.
     pub fn add(&self, key: Key, priority: Priority) {
-        self.inner().queue(key, priority, Instant::now());
+        let now = Instant::now();
+        let mut inner = self.inner();
+        match inner.retry_at(&key, now) {
+            Some(at) => inner.set_timer(key, at),
+            None => inner.queue(key, priority, now),
+        }
+        drop(inner);
         self.changed.notify_one();
     }
 
@@ -241,6 +256,22 @@ impl WorkQueue {
 }
 
 impl Inner {
+    /// When a change of `key` is to be served where it failed and too many such keys change; `None` for now.
+    fn retry_at(&mut self, key: &Key, now: Instant) -> Option<Instant> {
+        let entry = self.entries.get(key)?;
+        if entry.failures == 0 || entry.state != State::Idle {
+            return None;
+        }
+        let next = self.next_retry.map_or(now, |next| next.max(now));
+        let at = next.checked_sub(RETRY_EVERY * RETRY_BURST).filter(|at| *at > now);
+        // One that has its turn before that keeps it.
+        if at.is_some() && entry.timer.is_some_and(|(timer, _)| Some(timer) <= at) {
+            return at;
+        }
+        self.next_retry = Some(next + RETRY_EVERY);
+        at
+    }
+
     fn queue(&mut self, key: Key, priority: Priority, now: Instant) {
         self.cancel_timer(&key);
         let entry = self.entries.entry(key.clone()).or_default();

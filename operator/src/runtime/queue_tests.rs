@@ -239,3 +239,35 @@ async fn many_workers_get_everything() {
     }
     assert_eq!(sum, 200);
 }
+
+/// B24: ten thousand objects that all fail are not tried by each event that comes.
+#[tokio::test(start_paused = true)]
+async fn changes_of_what_fails_are_served_at_a_bounded_rate() {
+    const OBJECTS: usize = 2000;
+    let queue = WorkQueue::default();
+    let keys: Vec<Key> = (0..OBJECTS).map(|number| key(&format!("object-{number}"))).collect();
+    keys.iter().for_each(|key| queue.add(key.clone(), Change));
+    for _ in 0..OBJECTS {
+        let taken = queue.next().await.unwrap();
+        // The longest back-off, so that only events bring it back.
+        queue.inner().entries.get_mut(&taken.key).unwrap().failures = 9;
+        queue.done(&taken.key, Done::Failed(0.5));
+    }
+    let start = Instant::now();
+    let mut served = 0;
+    for key in &keys {
+        queue.add(key.clone(), Change);
+    }
+    while tokio::time::timeout(Duration::from_secs(2), queue.next()).await.is_ok() {
+        served += 1;
+        if start.elapsed() >= Duration::from_secs(10) {
+            break;
+        }
+    }
+    let most = RETRY_BURST as usize + 10 * 50 + 2;
+    assert!(served <= most && served >= most - 20, "{served} in ten seconds");
+    check(&queue);
+    // What did not fail waits for nobody.
+    queue.add(key("new"), Change);
+    assert_eq!(queue.depth("modelcompilation"), 1);
+}

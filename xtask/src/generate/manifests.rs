@@ -10,7 +10,13 @@ use anyhow::{Context, ensure};
 /// `tests/cluster/harness/tests/chart.rs` renders them in the same way and compares.
 const MANIFESTS: [(&str, &[&str]); 2] = [
     ("crds.yaml", &["--show-only", "templates/crds.yaml"]),
-    ("operator.yaml", &["--set", "crds.install=false"]),
+    ("operator.yaml", &["--set", "crds.install=false", "--no-hooks"]),
+];
+
+/// What the manifests' images are named: kustomize replaces them. And no Job of helm's uninstallation.
+const IMAGES: [&str; 2] = [
+    "--set",
+    "operator.image.registry=registry.invalid,worker.image.registry=registry.invalid,uninstall.releaseObjects=false",
 ];
 
 /// Gives the chart the CRDs as they are now; one that is gone goes there, too.
@@ -40,6 +46,7 @@ pub fn render(root: &Path) -> anyhow::Result<()> {
             .args(["template", "hone", "charts/hone", "--namespace", "hone-system"])
             .args(["--kube-version", "1.35.0"])
             .args(further)
+            .args(IMAGES)
             .current_dir(root)
             .output()
             .with_context(|| format!("run {}", helm.display()))?;

@@ -8,7 +8,9 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use super::Planner;
 use crate::children::pods::Wait;
 use crate::children::reasons::{Ending, EventType, Reason};
-use crate::model_compilation::model::{Action, EventPlan, JobPlan, JobView, Purpose, Refusal};
+use crate::model_compilation::model::{
+    Action, EventPlan, Grant, JobPlan, JobView, PoolView, Purpose, Refusal, Request,
+};
 use crate::model_compilation::plan::Draft;
 use crate::model_compilation::{pools, request};
 
@@ -18,6 +20,9 @@ const FIRST_RETRY: u64 = 10;
 const LONGEST_RETRY: u64 = 300;
 /// The longest time between two looks at a Job of whose pod nothing is known, in seconds.
 const LONGEST_LOOK: u64 = 60;
+
+/// After so many seconds a worker that does not start gives its device back.
+const GIVE_BACK: i64 = 5;
 
 impl Planner<'_> {
     /// No Job yet: one is made where there is a pool for it.
@@ -31,20 +36,32 @@ impl Planner<'_> {
             return waiting;
         }
         let namespace = observed.object.metadata.namespace.as_deref();
-        let chosen = pools::choose(
+        let candidates = pools::candidates(
             &observed.pools,
             self.target,
             self.base.pool.as_deref(),
             namespace.unwrap_or_default(),
             &observed.namespace,
         );
-        let pool = match chosen {
-            Ok(pool) => pool,
+        let candidates = match candidates {
+            Ok(candidates) => candidates,
             Err(none) => return self.no_pool(&none, draft),
         };
         if let Some(refusal) = observed.refusals.get(&self.job_name) {
             return self.refused(refusal, draft);
         }
+        let granted = observed.grants.get(&self.job_name).and_then(|grant| {
+            let pool = candidates.iter().find(|pool| pool.name == grant.pool)?;
+            Some((*pool, Some(grant.clone())))
+        });
+        match granted.or_else(|| pools::without_lease(&candidates).map(|pool| (pool, None))) {
+            Some((pool, grant)) => self.make_job(pool, grant, draft),
+            None => self.ask(pools::leased(&candidates), draft),
+        }
+    }
+
+    fn make_job(&self, pool: &PoolView, grant: Option<Grant>, draft: &mut Draft) -> TargetStatus {
+        let observed = self.context.observed;
         let mut status = self.at(Phase::Pending);
         status.pool = Some(pool.name.clone());
         status.failure = self.known_failure();
@@ -53,6 +70,7 @@ impl Planner<'_> {
             purpose: Purpose::Compile,
             target: Some(self.target.name.clone()),
             pool: Some(pool.clone()),
+            grant,
             request: request::compile(&observed.object, self.target, pool),
             bounds: self.bounds(),
         })));
@@ -62,6 +80,37 @@ impl Planner<'_> {
         );
         draft.event(EventPlan::of(Reason::Started, note));
         status
+    }
+
+    /// Asks for a device of one of `pools`. The Job is made when it is granted.
+    fn ask(&self, pools: Vec<String>, draft: &mut Draft) -> TargetStatus {
+        let observed = self.context.observed;
+        let names: Vec<String> = pools.iter().map(|pool| format!("'{pool}'")).collect();
+        let which = match names.len() {
+            1 => format!("pool {}", names[0]),
+            _ => format!("one of the pools {}", names.join(", ")),
+        };
+        let empty = |pool: &&PoolView| {
+            let capacity = pool.status.capacity.as_ref();
+            pools.contains(&pool.name) && capacity.is_some_and(|c| c.total == Some(0))
+        };
+        let none = observed.pools.iter().filter(empty).count() == pools.len();
+        let hint = if none { ", which has no node that takes workers" } else { "" };
+        let why = format!("target '{}' waits for a device of {which}{hint}", self.target.name);
+        if let Some(late) = self.past_pending_deadline(&self.context.start, draft) {
+            let known = self.known_failure().map_or(why, |known| known.message);
+            return self.fail(Reason::PendingDeadlineExceeded, &format!("{late}: {known}"));
+        }
+        draft.requests.push(Request {
+            job: self.job_name.clone(),
+            pools,
+            priority: observed.priority,
+            attempts: self.attempts(),
+            since: self.context.start.0,
+            seconds: self.bounds().active_deadline_seconds,
+        });
+        let waiting = self.waiting(Reason::WaitingForDevice, &why);
+        TargetStatus { failure: self.known_failure().or(waiting.failure.clone()), ..waiting }
     }
 
     /// The status while the time to make the Job again has not come.
@@ -85,6 +134,9 @@ impl Planner<'_> {
     }
 
     fn no_pool(&self, none: &pools::NoPool, draft: &mut Draft) -> TargetStatus {
+        if none.reason.is_hopeless() {
+            return self.fail(none.reason, &none.message);
+        }
         if let Some(late) = self.past_pending_deadline(&self.context.start, draft) {
             let why = format!("{late}: {}", none.message);
             return self.fail(Reason::PendingDeadlineExceeded, &why);
@@ -191,6 +243,8 @@ impl Planner<'_> {
         let prior_runs = self.prior.is_some_and(|prior| prior.phase == Phase::Running);
         let ran = job.ready > 0 || job.failed > 0 || prior_runs;
         let waiting = match ran {
+            // It is to run again, such as after an eviction, and the node of its device takes it no more.
+            true if job.ready == 0 && !job.suspended => self.give_back(job, draft),
             true => None,
             false => Some(self.not_running(job, draft)),
         };
@@ -230,6 +284,9 @@ impl Planner<'_> {
             let why = format!("the worker cannot start: {}", wait.message);
             return self.start_again(wait.reason, &why, draft);
         }
+        if let Some(status) = self.give_back(job, draft) {
+            return status;
+        }
         let since = job.started.as_ref().or(job.created.as_ref());
         let since = since.unwrap_or(&self.context.start);
         if let Some(late) = self.past_pending_deadline(since, draft) {
@@ -238,6 +295,9 @@ impl Planner<'_> {
         }
         match wait {
             Some(wait) => {
+                if job.slot.is_some() {
+                    draft.again(GIVE_BACK.unsigned_abs());
+                }
                 let why = self.words(wait);
                 self.announce(wait.reason, &why, draft);
                 let prior = self.prior.filter(|prior| prior.phase == Phase::Pending);
@@ -254,6 +314,26 @@ impl Planner<'_> {
                 TargetStatus { failure: self.known_failure(), ..self.at(Phase::Pending) }
             }
         }
+    }
+
+    /// Gives a device back whose node does not take the worker: it may do for the next, and another one for this.
+    fn give_back(&self, job: &JobView, draft: &mut Draft) -> Option<TargetStatus> {
+        let wait = self.context.observed.waits.get(&job.name)?;
+        if !self.holds_in_vain(job, wait) {
+            return None;
+        }
+        draft.actions.push(Action::DeleteJob(job.name.clone()));
+        let why = self.words(wait);
+        self.announce(wait.reason, &why, draft);
+        Some(self.later(wait.reason, &why, draft))
+    }
+
+    /// Whether a worker has held its device for [`GIVE_BACK`] without a node that takes it.
+    fn holds_in_vain(&self, job: &JobView, wait: &Wait) -> bool {
+        let since = job.waiting_since.as_ref().or(job.started.as_ref()).or(job.created.as_ref());
+        let now = self.context.observed.now.0.as_second();
+        let waited = since.map_or(0, |since| now - since.0.as_second());
+        job.slot.is_some() && wait.reason.ending() == Ending::Waits && waited >= GIVE_BACK
     }
 
     /// Why a worker waits, in words.

@@ -47,8 +47,14 @@ impl Helm {
     }
 }
 
+/// Where the images are, which no default says; and no Job at the end of an uninstallation, which would need a node.
+pub const IMAGES: &[&str] = &[
+    "--set",
+    "operator.image.registry=registry.invalid,worker.image.registry=registry.invalid,uninstall.releaseObjects=false",
+];
+
 /// The chart rendered without a cluster, as release `hone` in namespace `hone-system`: the way in
-/// which `cargo xtask generate` renders `manifests/`.
+/// which `cargo xtask generate` renders `manifests/`. Without a file of values, with [`IMAGES`].
 ///
 /// # Errors
 /// When helm refuses the values.
@@ -56,5 +62,6 @@ pub fn render(further: &[&str]) -> Result<String> {
     let chart = chart();
     let common =
         ["template", "hone", &chart, "--namespace", "hone-system", "--kube-version", "1.35.0"];
-    tool("helm", &[&common, further].concat(), "")
+    let images: &[&str] = if further.contains(&"--values") { &[] } else { IMAGES };
+    tool("helm", &[&common, further, images].concat(), "")
 }

@@ -43,7 +43,7 @@ mod wait;
 
 pub use capability::{Capabilities, Capability, State};
 pub use cluster::{Cluster, ClusterOptions};
-pub use helm::{Helm, chart, render, repository};
+pub use helm::{Helm, IMAGES, chart, render, repository};
 pub use kubectl::Kubectl;
 pub use scripts::{program, scripts_dir, tool};
 pub use suite::{Context, Suite};

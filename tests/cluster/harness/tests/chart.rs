@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use hone_cluster_tests::{
-    Capability, ClusterOptions, Context, Helm, Suite, chart, eventually, render, repository, tool,
+    Capability, ClusterOptions, Context, Helm, IMAGES, Suite, chart, eventually, render,
+    repository, tool,
 };
 use regex::Regex;
 
@@ -31,6 +32,13 @@ fn files(folder: &Path, end: &str) -> Result<Vec<PathBuf>> {
     files.sort();
     ensure!(!files.is_empty(), "no case *{end} in {}", folder.display());
     Ok(files)
+}
+
+/// Installs the chart as release `hone`, without the CRDs that the test made.
+fn install(helm: &Helm, further: &[&str]) -> Result<()> {
+    let chart = chart();
+    let common = ["install", "hone", &chart, "--set", "crds.install=false"];
+    helm.run(&[&common, IMAGES, further].concat()).map(drop)
 }
 
 /// The first line that differs, for messages that fit a screen.
@@ -71,11 +79,11 @@ fn renders_as_committed(_: &Context<'_>) -> Result<()> {
 fn manifests_are_those_of_the_chart(_: &Context<'_>) -> Result<()> {
     let head = "# Generated from charts/hone by `cargo xtask generate`: do not edit.\n";
     for (file, further) in [
-        ("crds.yaml", ["--show-only", "templates/crds.yaml"]),
-        ("operator.yaml", ["--set", "crds.install=false"]),
+        ("crds.yaml", &["--show-only", "templates/crds.yaml"][..]),
+        ("operator.yaml", &["--set", "crds.install=false", "--no-hooks"][..]),
     ] {
         let found = fs::read_to_string(repository().join("manifests").join(file))?;
-        let expected = format!("{head}{}", render(&further)?);
+        let expected = format!("{head}{}", render(further)?);
         same(&format!("manifests/{file} (cargo xtask generate writes it)"), &found, &expected)?;
     }
     for crd in files(&repository().join("crds"), ".yaml")? {
@@ -198,6 +206,7 @@ fn server_accepts_everything(context: &Context<'_>) -> Result<()> {
             &chart(),
             "--kube-version",
             "1.35.0",
+            "--no-hooks",
             "--values",
             &values.to_string_lossy(),
             "--set",
@@ -243,7 +252,9 @@ fn install_upgrade_uninstall(context: &Context<'_>) -> Result<()> {
         let before = kubectl.text(crd, version)?;
         apply_eventually(context, &compilation("kept", "s3://models/x.onnx"))?;
 
-        helm.run(&["upgrade", "hone", &chart(), "--reset-then-reuse-values"])?;
+        let ours = chart();
+        let upgrade = ["upgrade", "hone", ours.as_str(), "--reset-then-reuse-values"];
+        helm.run(&[&upgrade[..], IMAGES].concat())?;
         let after = kubectl.text(crd, version)?;
         ensure!(before != after, "the CRD was not upgraded: {before}");
         let replicas = kubectl.text("deployment/hone", "{.spec.replicas}")?;
@@ -315,7 +326,7 @@ fn apply_eventually(context: &Context<'_>, yaml: &str) -> Result<()> {
 fn account_has_least_rights(context: &Context<'_>) -> Result<()> {
     let helm = Helm::of(context);
     with_crds(&helm, context, || {
-        helm.run(&["install", "hone", &chart(), "--set", "crds.install=false"])?;
+        install(&helm, &[])?;
         let account = format!("--as=system:serviceaccount:{}:hone", context.namespace);
         let may = |words: &str| {
             let words: Vec<&str> = words.split_whitespace().collect();
@@ -335,6 +346,8 @@ fn account_has_least_rights(context: &Context<'_>) -> Result<()> {
             "list events -n default",
             "create leases.coordination.k8s.io",
             "patch leases.coordination.k8s.io/hone-operator",
+            "delete leases.coordination.k8s.io/device-node",
+            "list priorityclasses.scheduling.k8s.io",
         ] {
             eventually(words, SOON, || Ok(may(words).then_some(())))?;
         }
@@ -350,7 +363,7 @@ fn account_has_least_rights(context: &Context<'_>) -> Result<()> {
             "update devicepools.hone.dev",
             "patch nodes",
             "patch leases.coordination.k8s.io -n default",
-            "patch leases.coordination.k8s.io/other",
+            "get leases.coordination.k8s.io -n kube-system",
             "create serviceaccounts --subresource=token",
             "create clusterrolebindings.rbac.authorization.k8s.io",
             "impersonate users",
@@ -377,6 +390,8 @@ fn operator_pod_is_restricted(context: &Context<'_>) -> Result<()> {
         "templates/deployment.yaml",
         "--set",
         "serviceAccount.create=false",
+        IMAGES[0],
+        IMAGES[1],
     ])?;
     context.kubectl.apply(&yaml)?;
     // Only a pod is refused; of a Deployment the server merely warns.
@@ -394,7 +409,7 @@ fn administrator_limits_uris(context: &Context<'_>) -> Result<()> {
     let helm = Helm::of(context);
     with_crds(&helm, context, || {
         let allowed = "admission.allowedUriPrefixes={s3://models/,s3://artifacts/}";
-        helm.run(&["install", "hone", &chart(), "--set", "crds.install=false", "--set", allowed])?;
+        install(&helm, &["--set", allowed])?;
         // Policies take effect a moment after they are made.
         eventually("the policy to refuse", SOON, || {
             match context.kubectl.apply(&compilation("bad", "s3://other/x.onnx")) {
@@ -413,6 +428,53 @@ fn administrator_limits_uris(context: &Context<'_>) -> Result<()> {
     })
 }
 
+/// What compilations of a namespace may use is the administrator's list for that namespace, Secrets, accounts and
+/// priority classes as well as URIs; other namespaces have their own or none.
+fn administrator_limits_what_a_namespace_uses(context: &Context<'_>) -> Result<()> {
+    let helm = Helm::of(context);
+    with_crds(&helm, context, || {
+        let values = tempfile::NamedTempFile::new()?;
+        let policies = format!(
+            "admission: {{allowedUriPrefixes: ['s3://others/'], policies: [{{name: here, namespaces: [{}], \
+             uriPrefixes: ['s3://here/'], secrets: [store], serviceAccounts: [], priorityClasses: [batch]}}]}}",
+            context.namespace
+        );
+        fs::write(values.path(), policies)?;
+        install(&helm, &["--values", &values.path().to_string_lossy()])?;
+        let with = |model: &str, rest: &str| {
+            format!(
+                "{{apiVersion: hone.dev/v1alpha1, kind: ModelCompilation, metadata: {{name: tried}}, spec: \
+                 {{model: {model}, targets: [{{name: t, pool: p}}], output: {{uri: 's3://here/out'}}{rest}}}}}"
+            )
+        };
+        let good = "{uri: 's3://here/x.onnx', credentialsSecretRef: {name: store}}";
+        for (model, rest, wanted) in [
+            ("{uri: 's3://here-too/x.onnx'}", "", "only URIs that begin with"),
+            ("{uri: 's3://here/../x.onnx'}", "", "only URIs that begin with"),
+            (
+                "{uri: 's3://here/x', credentialsSecretRef: {name: root}}",
+                "",
+                "only the Secrets: store",
+            ),
+            (good, ", worker: {serviceAccountName: cloud}", "only the ServiceAccounts"),
+            (good, ", worker: {priorityClassName: urgent}", "only the PriorityClasses: batch"),
+        ] {
+            eventually(wanted, SOON, || match context.kubectl.apply(&with(model, rest)) {
+                Ok(_) => {
+                    context.kubectl.run(&["delete", "modelcompilation", "tried"])?;
+                    Ok(None)
+                }
+                Err(error) => {
+                    let said = format!("{error:#}");
+                    ensure!(said.contains(wanted), "{said}");
+                    Ok(Some(()))
+                }
+            })?;
+        }
+        apply_eventually(context, &with(good, ", worker: {priorityClassName: batch}"))
+    })
+}
+
 fn main() {
     let plane = Capability::Plane;
     Suite::new("chart", ClusterOptions::default())
@@ -426,6 +488,10 @@ fn main() {
         .alone("install_upgrade_uninstall", install_upgrade_uninstall)
         .alone("account_has_least_rights", account_has_least_rights)
         .alone("administrator_limits_uris", administrator_limits_uris)
+        .alone(
+            "administrator_limits_what_a_namespace_uses",
+            administrator_limits_what_a_namespace_uses,
+        )
         .needs(&[plane, Capability::Helm, Capability::Controllers])
         .test("operator_pod_is_restricted", operator_pod_is_restricted)
         .needs(&[plane])

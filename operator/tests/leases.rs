@@ -1,0 +1,383 @@
+//! Devices are leased: controllers, caches and broker together against a fake API server that keeps Leases as the
+//! real one does, by resource version.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use hone_crds::{DevicePool, ModelCompilation};
+use hone_operator::children::events::Events;
+use hone_operator::config::Config;
+use hone_operator::context::Context;
+use hone_operator::device_pool::{self, status::Written};
+use hone_operator::fence::Fence;
+use hone_operator::metrics::Metrics;
+use hone_operator::model_compilation::{digest, reconcile};
+use hone_operator::nodes;
+use hone_operator::runtime::cache::{self, Cache, Object};
+use hone_operator::stores::Stores;
+use http::{Method, Request, Response};
+use kube::client::Body;
+use kube::runtime::watcher::Event;
+use kube::{Client, Resource, ResourceExt};
+use serde_json::{Value, json};
+
+/// Objects by path, and a count of what was written.
+#[derive(Default)]
+struct Server {
+    objects: Mutex<BTreeMap<String, Value>>,
+    versions: Mutex<u64>,
+    writes: Mutex<Vec<String>>,
+}
+
+fn refusal(code: u16, message: &str) -> (u16, Value) {
+    (
+        code,
+        json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code,
+            "message": message, "reason": "Test"}),
+    )
+}
+
+/// Keeps an object under its path and a new version.
+fn keep(
+    objects: &mut BTreeMap<String, Value>,
+    version: u64,
+    path: String,
+    mut object: Value,
+) -> Value {
+    object["metadata"]["resourceVersion"] = json!(version.to_string());
+    objects.insert(path, object.clone());
+    object
+}
+
+impl Server {
+    fn client(self: &Arc<Self>) -> Client {
+        let server = Arc::clone(self);
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let server = Arc::clone(&server);
+            async move {
+                let (parts, body) = request.into_parts();
+                let bytes = body.collect_bytes().await.unwrap();
+                let value = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
+                let path = parts.uri.path().to_owned();
+                let (code, answer) = server.answer(&parts.method, &path, value);
+                let answer = Response::builder()
+                    .status(code)
+                    .body(Body::from(serde_json::to_vec(&answer).unwrap()));
+                Ok::<_, std::convert::Infallible>(answer.unwrap())
+            }
+        });
+        Client::new(service, "team")
+    }
+
+    fn answer(&self, method: &Method, path: &str, mut body: Value) -> (u16, Value) {
+        let mut objects = self.objects.lock().unwrap();
+        let mut version = self.versions.lock().unwrap();
+        if method != Method::GET {
+            self.writes.lock().unwrap().push(format!("{method} {path}"));
+        }
+        *version += 1;
+        let version = *version;
+        match *method {
+            Method::POST => {
+                let name = body["metadata"]["name"].as_str().unwrap().to_owned();
+                let path = format!("{path}/{name}");
+                match objects.contains_key(&path) {
+                    true => refusal(409, "exists"),
+                    false => (201, keep(&mut objects, version, path, body)),
+                }
+            }
+            Method::PUT => {
+                let known = objects.get(path).map(|o| o["metadata"]["resourceVersion"].clone());
+                match known {
+                    None => refusal(404, "not found"),
+                    Some(known) if known != body["metadata"]["resourceVersion"] => {
+                        refusal(409, "conflict")
+                    }
+                    Some(_) => (200, keep(&mut objects, version, path.to_owned(), body)),
+                }
+            }
+            Method::PATCH => {
+                let path = path.trim_end_matches("/status").to_owned();
+                let Some(known) = objects.get(&path) else { return refusal(404, "not found") };
+                let mut object = known.clone();
+                object["status"] = body["status"].take();
+                (200, keep(&mut objects, version, path, object))
+            }
+            Method::DELETE => match objects.remove(path) {
+                Some(object) => (200, object),
+                None => refusal(404, "not found"),
+            },
+            _ => objects.get(path).map_or_else(|| refusal(404, "none"), |o| (200, o.clone())),
+        }
+    }
+
+    fn count(&self, method: &str, part: &str) -> usize {
+        let writes = self.writes.lock().unwrap();
+        writes.iter().filter(|w| w.starts_with(method) && w.contains(part)).count()
+    }
+
+    /// Holders of leases by the name of the lease.
+    fn holders(&self) -> BTreeMap<String, String> {
+        let objects = self.objects.lock().unwrap();
+        let leases = objects.iter().filter(|(path, _)| path.contains("/leases/"));
+        leases
+            .filter_map(|(path, lease)| {
+                let holder = lease["spec"]["holderIdentity"].as_str()?;
+                Some((path.rsplit('/').next()?.to_owned(), holder.to_owned()))
+            })
+            .collect()
+    }
+}
+
+const POOLS: &str = "/apis/hone.dev/v1alpha1/devicepools";
+const TEAM: &str = "/apis/hone.dev/v1alpha1/namespaces/team/modelcompilations";
+
+fn pool(name: &str, spec: Value) -> DevicePool {
+    serde_json::from_value(json!({"apiVersion": "hone.dev/v1alpha1", "kind": "DevicePool",
+        "metadata": {"name": name, "uid": name}, "spec": spec}))
+    .unwrap()
+}
+
+fn compilation(name: &str, start: &str) -> ModelCompilation {
+    serde_json::from_value(json!({"apiVersion": "hone.dev/v1alpha1", "kind": "ModelCompilation",
+        "metadata": {"name": name, "namespace": "team", "uid": name, "generation": 1},
+        "spec": {"model": {"uri": "s3://models/x.onnx"}, "output": {"uri": "s3://artifacts/x"},
+            "targets": [{"name": "cpu", "pool": "cpus"}], "correctness": {}},
+        "status": {"phase": "Pending", "observedGeneration": 1, "startTime": start}}))
+    .unwrap()
+}
+
+async fn put<K: Resource + Clone>(cache: &Cache<Object<K>>, object: K) {
+    let events = futures::stream::iter([Ok(Event::Apply(object))]);
+    cache.follow("objects", events, cache::object, |_, _| {}).await;
+}
+
+async fn node(stores: &Stores, name: &str) {
+    let seen = serde_json::from_value(json!({"apiVersion": "v1", "kind": "Node",
+        "metadata": {"name": name}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}))
+    .unwrap();
+    let events = futures::stream::iter([Ok(Event::Apply(seen))]);
+    stores.nodes.follow("nodes", events, nodes::facts, |_, _| {}).await;
+}
+
+/// An operator over `server`, without watches: tests bring what changed.
+fn operator(server: &Arc<Server>) -> Arc<Context> {
+    let client = server.client();
+    let stores = Stores::default();
+    let (events, _publish) = Events::new(client.clone(), "one");
+    Arc::new(Context {
+        client,
+        config: Config { namespace: "hone".to_owned(), ..Config::default() },
+        broker: Arc::clone(&stores.broker),
+        stores,
+        pool_statuses: Written::default(),
+        queue: Arc::default(),
+        metrics: Metrics::new().unwrap(),
+        fence: Arc::new(Fence::open()),
+        events,
+    })
+}
+
+/// Brings what the API server has of pools and compilations into the caches, as watches would.
+async fn catch_up(context: &Context, server: &Server) {
+    let objects = server.objects.lock().unwrap().clone();
+    for (path, object) in objects {
+        if path.starts_with(POOLS) {
+            put(&context.stores.pools, serde_json::from_value(object).unwrap()).await;
+        } else if path.starts_with(TEAM) {
+            put(&context.stores.compilations, serde_json::from_value(object).unwrap()).await;
+        } else if path.contains("/jobs/") {
+            let seen = serde_json::from_value(object).unwrap();
+            let events = futures::stream::iter([Ok(Event::Apply(seen))]);
+            let view = |job: &_| hone_operator::children::jobs::facts(job, "ModelCompilation");
+            context.stores.jobs.follow("jobs", events, view, |_, _| {}).await;
+        }
+    }
+}
+
+async fn reconcile_pool(context: &Arc<Context>, server: &Server, name: &str) -> Option<Duration> {
+    catch_up(context, server).await;
+    let object = context.stores.pools.get("", name).unwrap();
+    device_pool::reconcile(object, Arc::clone(context)).await.unwrap()
+}
+
+async fn reconcile_compilation(context: &Arc<Context>, server: &Server, name: &str) {
+    catch_up(context, server).await;
+    let object = context.stores.compilations.get("team", name).unwrap();
+    reconcile::reconcile(object, Arc::clone(context)).await.unwrap();
+    catch_up(context, server).await;
+}
+
+fn add(server: &Server, object: Value) {
+    let name = object["metadata"]["name"].as_str().unwrap().to_owned();
+    let folder = if object["kind"] == "DevicePool" { POOLS } else { TEAM };
+    let mut objects = server.objects.lock().unwrap();
+    let mut object = object;
+    object["metadata"]["resourceVersion"] = json!("1");
+    objects.insert(format!("{folder}/{name}"), object);
+}
+
+/// A server with a pool of these nodes, and an operator that has claimed it.
+async fn pool_of(nodes: &[&str]) -> (Arc<Server>, Arc<Context>) {
+    let server: Arc<Server> = Arc::default();
+    *server.versions.lock().unwrap() = 100;
+    add(&server, serde_json::to_value(pool("cpus", json!({"kind": "CPU"}))).unwrap());
+    for (name, start) in [
+        ("first", "2026-01-01T00:00:01Z"),
+        ("second", "2026-01-01T00:00:02Z"),
+        ("third", "2026-01-01T00:00:03Z"),
+    ] {
+        // Long ago, but within the deadline that the test's objects have.
+        let mut object = serde_json::to_value(compilation(name, start)).unwrap();
+        object["spec"]["limits"] = json!({"pendingDeadline": "87600h"});
+        add(&server, object);
+    }
+    let context = operator(&server);
+    for name in nodes {
+        node(&context.stores, name).await;
+    }
+    reconcile_pool(&context, &server, "cpus").await;
+    (server, context)
+}
+
+fn job_path(name: &str) -> String {
+    let object = compilation(name, "2026-01-01T00:00:01Z");
+    let job = digest::job_name(&object, &object.spec.targets[0]);
+    format!("/apis/batch/v1/namespaces/team/jobs/{job}")
+}
+
+fn has_job(server: &Server, name: &str) -> bool {
+    server.objects.lock().unwrap().contains_key(&job_path(name))
+}
+
+/// The Job of a compilation ends.
+async fn finish(context: &Context, server: &Server, name: &str) {
+    let condition = json!([{"type": "Complete", "status": "True"}]);
+    server.objects.lock().unwrap().get_mut(&job_path(name)).unwrap()["status"]["conditions"] =
+        condition;
+    catch_up(context, server).await;
+}
+
+#[tokio::test]
+async fn a_job_is_made_when_its_device_is_granted_and_the_next_gets_it_after() {
+    let (server, context) = pool_of(&["n1"]).await;
+    for name in ["second", "first", "third"] {
+        reconcile_compilation(&context, &server, name).await;
+        assert!(!has_job(&server, name), "a Job without a device");
+    }
+    reconcile_pool(&context, &server, "cpus").await;
+    // The one that waits longest, whatever the order of asking.
+    let holders = server.holders();
+    assert_eq!(holders.len(), 1);
+    assert!(holders["device-n1"].starts_with("team/first-"), "{holders:?}");
+    for name in ["first", "second", "third"] {
+        reconcile_compilation(&context, &server, name).await;
+    }
+    assert!(has_job(&server, "first") && !has_job(&server, "second"));
+    let job = server.objects.lock().unwrap()[&job_path("first")].clone();
+    let pod = &job["spec"]["template"];
+    assert_eq!(pod["metadata"]["annotations"]["hone.dev/slot"], "device-n1");
+    assert_eq!(pod["metadata"]["annotations"]["hone.dev/fence"], "1");
+    assert!(pod["spec"]["affinity"]["podAntiAffinity"].is_null());
+    let node = pod.pointer("/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms/0/matchFields/0/values/0");
+    assert_eq!(node.unwrap(), "n1");
+    // Looking again changes nothing.
+    let writes = server.count("", "/leases");
+    reconcile_pool(&context, &server, "cpus").await;
+    assert_eq!(server.count("", "/leases"), writes);
+
+    finish(&context, &server, "first").await;
+    reconcile_pool(&context, &server, "cpus").await;
+    assert!(server.holders()["device-n1"].starts_with("team/second-"));
+    reconcile_compilation(&context, &server, "second").await;
+    let job = server.objects.lock().unwrap()[&job_path("second")].clone();
+    assert_eq!(job["metadata"]["annotations"]["hone.dev/fence"], "2");
+    // Given from hand to hand in one write.
+    assert_eq!(server.count("", "/leases"), 2);
+}
+
+/// Nothing is kept but the Leases: who begins to lead knows as much as who led.
+#[tokio::test]
+async fn a_fresh_leader_knows_from_the_leases_who_holds_what() {
+    let (server, context) = pool_of(&["n1"]).await;
+    reconcile_compilation(&context, &server, "first").await;
+    reconcile_pool(&context, &server, "cpus").await;
+    reconcile_compilation(&context, &server, "first").await;
+
+    let fresh = operator(&server);
+    node(&fresh.stores, "n1").await;
+    let lease = "/apis/coordination.k8s.io/v1/namespaces/hone/leases/device-n1";
+    let lease = server.objects.lock().unwrap()[lease].clone();
+    let lease = serde_json::from_value(lease).unwrap();
+    let (_, lease) = hone_operator::broker::lease::facts(&lease).unwrap();
+    fresh.broker.saw(lease);
+    for name in ["first", "second"] {
+        reconcile_compilation(&fresh, &server, name).await;
+    }
+    reconcile_pool(&fresh, &server, "cpus").await;
+    assert!(server.holders()["device-n1"].starts_with("team/first-"));
+    assert!(!has_job(&server, "second"));
+    finish(&fresh, &server, "first").await;
+    reconcile_pool(&fresh, &server, "cpus").await;
+    assert!(server.holders()["device-n1"].starts_with("team/second-"));
+}
+
+/// A replica that was deposed and looks at old Leases is refused by the API server.
+#[tokio::test]
+async fn old_leases_grant_nothing() {
+    let (server, context) = pool_of(&["n1"]).await;
+    let deposed = operator(&server);
+    node(&deposed.stores, "n1").await;
+    reconcile_compilation(&deposed, &server, "second").await;
+    reconcile_compilation(&context, &server, "first").await;
+    reconcile_pool(&context, &server, "cpus").await;
+    catch_up(&deposed, &server).await;
+    let object = deposed.stores.pools.get("", "cpus").unwrap();
+    device_pool::reconcile(object, deposed).await.unwrap_err();
+    assert!(server.holders()["device-n1"].starts_with("team/first-"));
+}
+
+/// B7: two operators do not take turns in writing one pool's status.
+#[tokio::test]
+async fn one_operator_manages_a_pool() {
+    let (server, _context) = pool_of(&["n1"]).await;
+    let other = operator(&server);
+    let mut other = Arc::try_unwrap(other).ok().unwrap();
+    other.config.namespace = "another".to_owned();
+    let other = Arc::new(other);
+    let written = server.count("PATCH", "devicepools");
+    reconcile_pool(&other, &server, "cpus").await;
+    assert_eq!(server.count("PATCH", "devicepools"), written);
+    reconcile_compilation(&other, &server, "first").await;
+    let status = server.objects.lock().unwrap()[&format!("{TEAM}/first")]["status"].clone();
+    assert_eq!(status["targets"][0]["failure"]["reason"], "PoolManagedElsewhere", "{status}");
+}
+
+/// B23: a pool at rest is looked at once and then no more until something changes.
+#[tokio::test]
+async fn a_pool_at_rest_costs_nothing() {
+    let (server, context) = pool_of(&["n1"]).await;
+    // The claim is seen, the status stands.
+    assert_eq!(reconcile_pool(&context, &server, "cpus").await, None);
+    let writes = server.writes.lock().unwrap().len();
+    assert_eq!(reconcile_pool(&context, &server, "cpus").await, None);
+    assert_eq!(server.writes.lock().unwrap().len(), writes);
+}
+
+/// Counts that change with every worker are not written with every worker.
+#[tokio::test]
+async fn counts_are_written_seldom() {
+    let (server, context) = pool_of(&["n1", "n2"]).await;
+    reconcile_pool(&context, &server, "cpus").await;
+    let before = server.count("PATCH", "devicepools");
+    for name in ["first", "second", "third"] {
+        reconcile_compilation(&context, &server, name).await;
+        reconcile_pool(&context, &server, "cpus").await;
+    }
+    let again = reconcile_pool(&context, &server, "cpus").await;
+    assert_eq!(server.count("PATCH", "devicepools"), before);
+    assert!(again.unwrap() <= Duration::from_secs(11), "{again:?}");
+    assert_eq!(context.stores.pools.get("", "cpus").unwrap().name_any(), "cpus");
+}

@@ -1,0 +1,181 @@
+//! Leases of devices: the operator as a process against a real API server, scheduler and controllers, with simulated
+//! nodes, on which a worker takes as long as an annotation says.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use hone_cluster_tests::{
+    Capability, ClusterOptions, Context, Suite, eventually, product, repository,
+};
+use serde_json::Value;
+
+const SOON: Duration = Duration::from_secs(90);
+
+/// An operator of one namespace, ended when this is dropped.
+struct Operator(Child);
+
+impl Operator {
+    fn start(context: &Context<'_>) -> Result<Self> {
+        let child = Command::new(product::shipped("hone-operator"))
+            .env("KUBECONFIG", context.cluster.kubectl().kubeconfig())
+            .env("HONE_WORKER_IMAGE", "simulated")
+            .env("HONE_LISTEN", "127.0.0.1:0")
+            .env("HONE_ADMIN_LISTEN", "127.0.0.1:0")
+            .env("HONE_NO_LEADER_ELECTION", "true")
+            .env("HONE_COPY_ANNOTATIONS", "simulate.hone.dev/")
+            .env("HONE_WATCH_NAMESPACE", &context.namespace)
+            .env("HONE_LOG", "warn")
+            .env("POD_NAMESPACE", &context.namespace)
+            .spawn()
+            .context("run hone-operator")?;
+        Ok(Self(child))
+    }
+}
+
+impl Drop for Operator {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The kinds, a pool of both nodes that is the test's own, and its operator.
+fn begin(context: &Context<'_>, spec: &str) -> Result<Operator> {
+    for kind in ["modelcompilations", "tuningruns", "devicepools"] {
+        let path = repository().join("crds").join(format!("hone.dev_{kind}.yaml"));
+        apply_file(context, &path)?;
+        context.kubectl.wait(&format!("crd/{kind}.hone.dev"), "Established", SOON)?;
+    }
+    let pool = format!(
+        "{{apiVersion: hone.dev/v1alpha1, kind: DevicePool, metadata: {{name: {}}}, spec: \
+         {{kind: CPU, nodeSelector: {{type: simulated}}{spec}}}}}",
+        context.namespace
+    );
+    eventually("the pool", SOON, || context.kubectl.apply(&pool).map(Some))?;
+    Operator::start(context)
+}
+
+fn apply_file(context: &Context<'_>, path: &Path) -> Result<()> {
+    let path = path.to_string_lossy();
+    context.kubectl.run(&["apply", "--server-side", "-f", &path]).map(drop)
+}
+
+fn compilation(context: &Context<'_>, number: usize, duration: &str, rest: &str) -> String {
+    let pool = &context.namespace;
+    format!(
+        "{{apiVersion: hone.dev/v1alpha1, kind: ModelCompilation, metadata: {{name: c{number}, annotations: \
+         {{simulate.hone.dev/duration: {duration}}}}}, spec: {{model: {{uri: 's3://models/{number}.onnx'}}, \
+         targets: [{{name: main, pool: {pool}}}], output: {{uri: 's3://artifacts'}}{rest}}}}}\n"
+    )
+}
+
+fn items(context: &Context<'_>, kind: &str) -> Result<Vec<Value>> {
+    let list = context.kubectl.json(kind)?;
+    Ok(list["items"].as_array().cloned().unwrap_or_default())
+}
+
+/// How many compilations are in `phase`.
+fn count(context: &Context<'_>, phase: &str) -> Result<usize> {
+    let all = items(context, "modelcompilations")?;
+    Ok(all.iter().filter(|object| object["status"]["phase"] == phase).count())
+}
+
+/// The Leases of devices, by who holds them.
+fn holders(context: &Context<'_>) -> Result<Vec<String>> {
+    let leases = items(context, "leases -l hone.dev/lease=device")?;
+    let holder = |lease: &Value| lease["spec"]["holderIdentity"].as_str().map(str::to_owned);
+    Ok(leases.iter().filter_map(holder).filter(|holder| !holder.is_empty()).collect())
+}
+
+/// Never two workers on one node, each as its Lease says, and at the end nobody holds anything.
+fn devices_are_held_one_at_a_time(context: &Context<'_>) -> Result<()> {
+    const COUNT: usize = 8;
+    let _operator = begin(context, "")?;
+    let all: Vec<String> = (0..COUNT).map(|n| compilation(context, n, "1s", "")).collect();
+    context.kubectl.apply(&all.join("---\n"))?;
+    let (mut most, mut wrong) = (0, Vec::new());
+    eventually("all to succeed", SOON, || {
+        let pods = items(context, "pods")?;
+        let ended = |pod: &&Value| pod["status"]["phase"] == "Succeeded";
+        let under_way: Vec<&Value> = pods.iter().filter(|pod| !ended(pod)).collect();
+        let slot = |pod: &&Value| pod["metadata"]["annotations"]["hone.dev/slot"].to_string();
+        let slots: BTreeSet<String> = under_way.iter().map(slot).collect();
+        if slots.len() != under_way.len() {
+            wrong.push(format!("two pods in one slot: {under_way:?}"));
+        }
+        for pod in &pods {
+            let node = pod["spec"]["nodeName"].as_str().unwrap_or_default();
+            let slot = pod["metadata"]["annotations"]["hone.dev/slot"].as_str().unwrap_or_default();
+            if !node.is_empty() && slot != format!("device-{node}") {
+                wrong.push(format!("{slot} on {node}"));
+            }
+        }
+        most = most.max(under_way.len());
+        Ok((count(context, "Succeeded")? == COUNT).then_some(()))
+    })?;
+    ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
+    ensure!(most == 2, "{most} of 2 devices were used at once");
+    eventually("every lease to end", SOON, || Ok(holders(context)?.is_empty().then_some(())))?;
+    let leases = items(context, "leases -l hone.dev/lease=device")?;
+    let grants = leases.iter().filter_map(|lease| lease["spec"]["leaseTransitions"].as_u64());
+    ensure!(grants.sum::<u64>() == COUNT as u64, "{leases:?}");
+    let pool = format!("devicepool/{}", context.namespace);
+    eventually("the pool's counts", SOON, || {
+        let capacity = context.kubectl.json(&pool)?["status"]["capacity"].clone();
+        Ok((capacity["total"] == 2 && capacity["leased"] == 0 && capacity["waiting"] == 0)
+            .then_some(()))
+    })
+}
+
+/// Workers that no node has room for do not stand before one that fits.
+fn what_does_not_fit_delays_nobody(context: &Context<'_>) -> Result<()> {
+    let _operator = begin(context, "")?;
+    let large = ", worker: {resources: {requests: {memory: 900Gi}}}";
+    let bad: Vec<String> = (0..6).map(|n| compilation(context, n, "1s", large)).collect();
+    context.kubectl.apply(&bad.join("---\n"))?;
+    eventually("a device in vain", SOON, || Ok((!holders(context)?.is_empty()).then_some(())))?;
+    let start = Instant::now();
+    context.kubectl.apply(&compilation(context, 9, "100ms", ""))?;
+    context.kubectl.wait("modelcompilation/c9", "Succeeded", SOON)?;
+    let took = start.elapsed();
+    println!("a right one beside six that do not fit: {:.1} s", took.as_secs_f64());
+    ensure!(took < Duration::from_secs(30), "it took {took:?}");
+    eventually("the scheduler's words", SOON, || {
+        let reason = "{.status.targets[0].failure.reason}";
+        let found = context.kubectl.text("modelcompilation/c0", reason)?;
+        Ok((found == "Unschedulable").then_some(()))
+    })
+}
+
+/// An operator that is killed leaves everything in the Leases: the next one neither grants twice nor forgets.
+fn a_fresh_operator_knows_who_holds_what(context: &Context<'_>) -> Result<()> {
+    let operator = begin(context, ", maxPerNamespace: 1")?;
+    context.kubectl.apply(&compilation(context, 0, "8s", ""))?;
+    eventually("the first to run", SOON, || Ok((count(context, "Running")? == 1).then_some(())))?;
+    let before = holders(context)?;
+    ensure!(before.len() == 1, "{before:?}");
+    drop(operator);
+    context.kubectl.apply(&compilation(context, 1, "1s", ""))?;
+    let _operator = Operator::start(context)?;
+    eventually("the second to wait", SOON, || {
+        let reason = "{.status.targets[0].failure.reason}";
+        let found = context.kubectl.text("modelcompilation/c1", reason)?;
+        Ok((found == "WaitingForDevice").then_some(()))
+    })?;
+    ensure!(holders(context)? == before, "{:?}", holders(context)?);
+    eventually("both to succeed", SOON, || Ok((count(context, "Succeeded")? == 2).then_some(())))?;
+    eventually("every lease to end", SOON, || Ok(holders(context)?.is_empty().then_some(())))
+}
+
+fn main() {
+    let options = ClusterOptions { simulated_nodes: Some(2), ..ClusterOptions::default() };
+    Suite::new("leases", options)
+        .needs(&[Capability::Plane, Capability::Kwok, Capability::Product])
+        .alone("devices_are_held_one_at_a_time", devices_are_held_one_at_a_time)
+        .alone("what_does_not_fit_delays_nobody", what_does_not_fit_delays_nobody)
+        .alone("a_fresh_operator_knows_who_holds_what", a_fresh_operator_knows_who_holds_what)
+        .main();
+}
