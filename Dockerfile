@@ -1,9 +1,10 @@
 # syntax=docker/dockerfile:1
-# Two images:
+# Three images:
 #   docker build --target operator -t hone/operator .    no compiler in it, under 30 MB
+#   docker build --target console  -t hone/console .     the page: the program `kubectl-hone`
 #   docker build --target worker   -t hone/worker .      the program `hone`, LLVM linked into it
 #
-# Both hold a program, the shared libraries that it lists, certificates, and an unprivileged user:
+# Each holds a program, the shared libraries that it lists, certificates, and an unprivileged user:
 # no shell, no package manager. tests/cluster/images.sh makes the same content without a daemon, from
 # cargo's outputs; a test compares the two.
 
@@ -11,7 +12,7 @@ FROM rust:1-bookworm AS build
 RUN rm -f /etc/apt/apt.conf.d/docker-clean
 WORKDIR /hone
 COPY . .
-# What both images have around their program.
+# What all images have around their program.
 RUN mkdir -p /root-common/etc/ssl/certs /root-common/tmp /root-common/usr/bin \
  && chmod 1777 /root-common/tmp \
  && cp /etc/ssl/certs/ca-certificates.crt /root-common/etc/ssl/certs/ \
@@ -31,6 +32,12 @@ RUN --mount=type=cache,target=/hone/target --mount=type=cache,target=/usr/local/
  && strip target/release/hone-operator -o /tmp/hone-operator \
  && mkdir /root-operator && with-libraries /root-operator /tmp/hone-operator
 
+FROM build AS build-console
+RUN --mount=type=cache,target=/hone/target --mount=type=cache,target=/usr/local/cargo/registry \
+    cargo build --locked --release --package hone-console \
+ && strip target/release/kubectl-hone -o /tmp/kubectl-hone \
+ && mkdir /root-console && with-libraries /root-console /tmp/kubectl-hone
+
 FROM build AS build-worker
 # LLVM 19 and lld, as for building on any machine.
 RUN --mount=type=cache,target=/var/cache/apt cargo run --package xtask -- setup
@@ -44,6 +51,12 @@ COPY --from=build-operator /root-operator /
 ENV PATH=/usr/bin SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt
 USER 65532:65532
 ENTRYPOINT ["/usr/bin/hone-operator"]
+
+FROM scratch AS console
+COPY --from=build-console /root-console /
+ENV PATH=/usr/bin SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt
+USER 65532:65532
+ENTRYPOINT ["/usr/bin/kubectl-hone"]
 
 FROM scratch AS worker
 COPY --from=build-worker /root-worker /

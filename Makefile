@@ -6,10 +6,11 @@ demo:
 	cargo xtask setup
 	cargo xtask demo
 
-# The program `hone`, into ~/.cargo/bin.
+# The programs `hone` and `kubectl-hone`, into ~/.cargo/bin.
 install:
 	cargo xtask setup
 	cargo install --locked --path compiler-worker
+	cargo install --locked --path console
 
 # Everything that is checked before a change lands.
 test:

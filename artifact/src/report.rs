@@ -52,12 +52,25 @@ pub struct Report {
     /// Digests of the tuning records that were used, in the order of their use.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub records: Vec<String>,
+    /// Best latency so far by candidates measured, in the order of measuring; empty where nothing was searched.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tuning_curve: Vec<CurvePoint>,
     /// When it ended, RFC 3339, in UTC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finished: Option<String>,
     /// Why it failed; absent on success.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<FailureReport>,
+}
+
+/// A point of the tuning curve: a candidate that was better than all before it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CurvePoint {
+    /// Candidates measured up to and with this one.
+    pub trial: u64,
+    /// Its end-to-end median in nanoseconds.
+    pub p50: u64,
 }
 
 /// The stored artifact.
@@ -186,6 +199,7 @@ impl Report {
             tuned: false,
             compile_seconds: 0.0,
             records: Vec::new(),
+            tuning_curve: Vec::new(),
             finished: None,
             failure: None,
         }
@@ -205,5 +219,32 @@ impl Report {
     /// How the program that wrote the report must end.
     pub fn exit_code(&self) -> u8 {
         self.failure.as_ref().map_or(0, |f| f.reason.code())
+    }
+}
+
+/// The name of the reports beside an artifact, from the artifact's name without its ending. Equal artifacts share a
+/// file, but each compilation of a cluster measured for itself, so its reports carry its uid; there is none outside of
+/// a cluster.
+pub fn stem(artifact: &str, uid: &str) -> String {
+    match uid {
+        "" => artifact.to_owned(),
+        uid => format!("{artifact}.{uid}"),
+    }
+}
+
+/// The URI of the report for programs beside the artifact at `artifact`. The page for people has the same name with
+/// `.html`.
+pub fn uri_beside(artifact: &str, uid: &str) -> String {
+    format!("{}.json", stem(artifact.strip_suffix(".hone").unwrap_or(artifact), uid))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::uri_beside;
+
+    #[test]
+    fn reports_of_one_artifact_are_told_apart() {
+        assert_eq!(uri_beside("s3://a/cpu-12.hone", "77"), "s3://a/cpu-12.77.json");
+        assert_eq!(uri_beside("file:///a/cpu-12.hone", ""), "file:///a/cpu-12.json");
     }
 }

@@ -59,6 +59,8 @@ fn examples(page: &str) -> Vec<(String, String)> {
         match (line, line.strip_prefix("$ ")) {
             ("```console", _) => shown = true,
             ("```", _) => shown = false,
+            // What needs a cluster is run by the suites of `tests/cluster`.
+            (_, Some(command)) if shown && !command.starts_with("hone ") => shown = false,
             (_, Some(command)) if shown => examples.push((command.to_owned(), String::new())),
             _ if shown => {
                 if let Some((_, output)) = examples.last_mut() {

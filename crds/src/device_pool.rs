@@ -17,7 +17,7 @@ use crate::{Decimal, Duration};
     version = "v1alpha1",
     kind = "DevicePool",
     plural = "devicepools",
-    shortname = "dp",
+    shortname = "hdp",
     category = "hone",
     status = "DevicePoolStatus",
     derive = "PartialEq",

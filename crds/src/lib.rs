@@ -19,6 +19,7 @@ pub mod generate;
 pub mod model_compilation;
 pub mod not_yet;
 pub mod parse;
+pub mod reference;
 pub mod schema_check;
 pub mod status;
 pub mod tuning_run;

@@ -20,7 +20,7 @@ use crate::{Decimal, Duration, ModelCompilationStatus};
     version = "v1alpha1",
     kind = "ModelCompilation",
     plural = "modelcompilations",
-    shortname = "mc",
+    shortname = "hmc",
     category = "hone",
     namespaced,
     status = "ModelCompilationStatus",
@@ -29,13 +29,26 @@ use crate::{Decimal, Duration, ModelCompilationStatus};
     doc = "Compiles a model into native code for each target, checks it against a reference, measures it and stores it.",
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
     printcolumn(name = "Targets", type_ = "string", json_path = ".status.targetsReady"),
-    printcolumn(name = "Latency", type_ = "string", json_path = ".status.targets[0].latency.p50"),
+    printcolumn(name = "Latency", type_ = "string", json_path = ".status.summary.latency"),
+    printcolumn(name = "Pool", type_ = "string", json_path = ".status.summary.pool"),
+    printcolumn(
+        name = "Verified",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type=='Verified')].status"
+    ),
+    printcolumn(name = "Cache", type_ = "string", json_path = ".status.summary.cache"),
     printcolumn(name = "Reason", type_ = "string", json_path = ".status.failure.reason"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     printcolumn(
         name = "Artifact",
         type_ = "string",
         json_path = ".status.targets[0].artifact.uri",
+        priority = 1
+    ),
+    printcolumn(
+        name = "Report",
+        type_ = "string",
+        json_path = ".status.targets[0].reportUri",
         priority = 1
     )
 )]

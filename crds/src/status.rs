@@ -52,6 +52,9 @@ pub struct ModelCompilationStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 16))]
     pub targets_ready: Option<String>,
+    /// Scalars over all targets, for columns and pipelines.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub summary: Option<Summary>,
     /// When the first worker was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_time: Option<Time>,
@@ -77,6 +80,61 @@ pub struct ModelCompilationStatus {
     /// Why it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<Failure>,
+}
+
+/// What came out over all targets, each as one text.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Summary {
+    /// Median latency: `1.31ms` for one target, `amx 1.31ms, edge 4.2ms` for several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 256))]
+    pub latency: Option<String>,
+    /// The pools that are used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 256))]
+    pub pool: Option<String>,
+    /// `Hit` or `Miss`, or how many of those that are done were there already, such as `Hit 1/2`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 16))]
+    pub cache: Option<String>,
+}
+
+impl Summary {
+    /// Most bytes of a text; columns are no place for more.
+    const BYTES: usize = 256;
+
+    /// The summary of `targets`; `None` where there is nothing to say yet.
+    pub fn of(targets: &[TargetStatus]) -> Option<Self> {
+        let bounded = |text: String| {
+            let text = crate::conditions::bounded(&text, Self::BYTES).to_owned();
+            (!text.is_empty()).then_some(text)
+        };
+        let measured = targets.iter().filter_map(|target| Some((target, target.latency.as_ref()?)));
+        let latencies: Vec<String> = measured
+            .map(|(target, latency)| match targets.len() {
+                1 => latency.p50.to_string(),
+                _ => format!("{} {}", target.name, latency.p50),
+            })
+            .collect();
+        let mut pools: Vec<&str> = targets.iter().filter_map(|t| t.pool.as_deref()).collect();
+        pools.sort_unstable();
+        pools.dedup();
+        let known: Vec<Cache> = targets.iter().filter_map(|target| target.cache).collect();
+        let hits = known.iter().filter(|cache| **cache == Cache::Hit).count();
+        let cache = match (known.len(), hits) {
+            (0, _) => String::new(),
+            (_, 0) => "Miss".to_owned(),
+            (all, hits) if all == hits => "Hit".to_owned(),
+            (all, hits) => format!("Hit {hits}/{all}"),
+        };
+        let summary = Self {
+            latency: bounded(latencies.join(", ")),
+            pool: bounded(pools.join(", ")),
+            cache: bounded(cache),
+        };
+        (summary != Self::default()).then_some(summary)
+    }
 }
 
 /// What came out for one target.
@@ -110,6 +168,10 @@ pub struct TargetStatus {
     /// What was stored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub artifact: Option<Artifact>,
+    /// Where the report for programs is; the page for people lies beside it, with `.html` for `.json`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 2624))]
+    pub report_uri: Option<String>,
     /// SHA-256 of the model that was compiled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 71))]
@@ -244,4 +306,36 @@ pub struct Failure {
     /// What failed, on which object, and what to do.
     #[schemars(length(max = 2048))]
     pub message: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn target(name: &str, nanoseconds: u64, cache: Cache) -> TargetStatus {
+        TargetStatus {
+            name: name.to_owned(),
+            pool: Some("cpus".to_owned()),
+            latency: Some(Latency { p50: Duration::from_nanos(nanoseconds), ..Latency::default() }),
+            cache: Some(cache),
+            ..TargetStatus::default()
+        }
+    }
+
+    #[test]
+    fn a_summary_speaks_of_all_targets() {
+        let (amx, edge) =
+            (target("amx", 1_310_000, Cache::Hit), target("edge", 4_200_000, Cache::Miss));
+        let one = Summary::of(std::slice::from_ref(&amx)).unwrap_or_default();
+        assert_eq!((one.latency.as_deref(), one.cache.as_deref()), (Some("1.31ms"), Some("Hit")));
+        let waiting = TargetStatus { name: "third".to_owned(), ..TargetStatus::default() };
+        let three = Summary::of(&[amx, edge, waiting.clone()]).unwrap_or_default();
+        assert_eq!(three.latency.as_deref(), Some("amx 1.31ms, edge 4.2ms"));
+        assert_eq!(three.pool.as_deref(), Some("cpus"));
+        assert_eq!(three.cache.as_deref(), Some("Hit 1/2"));
+        assert_eq!(Summary::of(&[waiting]), None);
+        let many: Vec<_> =
+            (0..16).map(|n| target(&format!("{n}{}", "x".repeat(60)), 1, Cache::Miss)).collect();
+        assert!(Summary::of(&many).and_then(|s| s.latency).is_some_and(|text| text.len() <= 256));
+    }
 }

@@ -18,7 +18,7 @@ use crate::{Decimal, Duration, Phase};
     version = "v1alpha1",
     kind = "TuningRun",
     plural = "tuningruns",
-    shortname = "tr",
+    shortname = "htr",
     category = "hone",
     namespaced,
     status = "TuningRunStatus",

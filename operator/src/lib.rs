@@ -18,6 +18,7 @@ pub mod device_pool;
 pub mod endpoints;
 pub mod fence;
 pub mod fingerprints;
+pub mod gauges;
 pub mod index;
 pub mod leader;
 pub mod logging;

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use hone_artifact::exit_code;
 use hone_crds::status::Cache;
 use hone_crds::{ModelCompilationStatus, Phase};
 use prometheus::{
@@ -34,6 +35,34 @@ pub struct Metrics {
     cache_hits: IntCounter,
     jobs: IntCounter,
     leader: IntGaugeVec,
+    compilations: IntGaugeVec,
+    oldest: IntGaugeVec,
+    pool_devices: IntGaugeVec,
+    pool_ready: IntGaugeVec,
+}
+
+/// Compilations in one phase.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PhaseCount {
+    /// The phase.
+    pub phase: Phase,
+    /// How many there are.
+    pub count: i64,
+    /// Seconds since the work on the oldest was taken up, 0 where there is none; `None` for phases that are an end.
+    pub oldest_seconds: Option<i64>,
+}
+
+/// Devices of one pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolCount {
+    /// Its name.
+    pub name: String,
+    /// Whether it takes workers.
+    pub ready: bool,
+    /// Workers that fit at once; `None` where only claims know.
+    pub total: Option<i64>,
+    /// Devices that are held.
+    pub held: i64,
 }
 
 /// Makes metrics and registers them.
@@ -94,7 +123,7 @@ impl Metrics {
         let make = Maker(Registry::new());
         let controller: &[&str] = &["controller"];
         let queue: &[&str] = &["name", "controller"];
-        Ok(Self {
+        let metrics = Self {
             reconcile_total: make.counters(
                 "controller_runtime_reconcile_total",
                 "Reconciles by controller and result.",
@@ -180,8 +209,39 @@ impl Metrics {
                 "Whether this replica leads.",
                 &["name"],
             )?,
+            compilations: make.gauges(
+                "hone_compilations",
+                "Compilations there are, by phase.",
+                &["phase"],
+            )?,
+            oldest: make.gauges(
+                "hone_compilations_oldest_seconds",
+                "Age of the compilation that is in a phase for the longest, counted from when its work was taken up.",
+                &["phase"],
+            )?,
+            pool_devices: make.gauges(
+                "hone_pool_devices",
+                "Devices of a pool: all of them, and those that are held.",
+                &["pool", "state"],
+            )?,
+            pool_ready: make.gauges(
+                "hone_pool_ready",
+                "Whether a pool has a node that takes workers.",
+                &["pool"],
+            )?,
             registry: make.0,
-        })
+        };
+        metrics.begin();
+        Ok(metrics)
+    }
+
+    /// Counters of failures begin at zero: Prometheus sees no increase in a series whose first value is one.
+    fn begin(&self) {
+        let worker = exit_code::Reason::all().filter(|reason| reason.class().is_some());
+        let own = Reason::ALL.iter().filter(|reason| reason.is_hopeless()).map(|own| own.as_str());
+        for reason in worker.map(exit_code::Reason::as_str).chain(own) {
+            self.finished.with_label_values(&[Phase::Failed.as_str(), reason]).inc_by(0);
+        }
     }
 
     /// All of it in the text form of Prometheus; empty where that fails.
@@ -246,6 +306,26 @@ impl Metrics {
         gauge.set(i64::from(leads));
     }
 
+    /// What there is now: compilations by phase with the oldest of those at work, and pools. What is gone since the
+    /// last call leaves no number behind.
+    pub fn present(&self, compilations: &[PhaseCount], pools: &[PoolCount]) {
+        for phase in compilations {
+            self.compilations.with_label_values(&[phase.phase.as_str()]).set(phase.count);
+            if let Some(oldest) = phase.oldest_seconds {
+                self.oldest.with_label_values(&[phase.phase.as_str()]).set(oldest);
+            }
+        }
+        self.pool_devices.reset();
+        self.pool_ready.reset();
+        for pool in pools {
+            self.pool_ready.with_label_values(&[&pool.name]).set(i64::from(pool.ready));
+            self.pool_devices.with_label_values(&[pool.name.as_str(), "held"]).set(pool.held);
+            if let Some(total) = pool.total {
+                self.pool_devices.with_label_values(&[pool.name.as_str(), "total"]).set(total);
+            }
+        }
+    }
+
     /// A compilation's status changed.
     pub fn transition(
         &self,
@@ -308,6 +388,8 @@ mod tests {
             r#"controller_runtime_reconcile_total{controller="modelcompilation",result="error"} 1"#,
             r#"controller_runtime_reconcile_errors_total{controller="modelcompilation"} 1"#,
             r#"workqueue_adds_total{controller="modelcompilation",name="modelcompilation"} 1"#,
+            r#"hone_compilations_finished_total{phase="Failed",reason="CorrectnessBreach"} 0"#,
+            r#"hone_compilations_finished_total{phase="Failed",reason="JobInvalid"} 0"#,
             r#"rest_client_requests_total{code="200",host="localhost",method="PATCH"} 1"#,
         ] {
             assert!(text.contains(line), "missing {line} in {text}");

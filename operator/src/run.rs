@@ -21,7 +21,7 @@ use crate::runtime::queue::WorkQueue;
 use crate::runtime::supervisor::{Supervisor, TaskEnded};
 use crate::runtime::worker::Workers;
 use crate::stores::{Scope, Stores};
-use crate::{client, controllers, logging};
+use crate::{client, controllers, gauges, logging};
 
 /// Longest time that work under way may hold up a stop.
 const DRAIN: Duration = Duration::from_millis(1500);
@@ -185,6 +185,7 @@ impl Replica {
             events,
         });
         tasks.spawn("full resync", controllers::resync(Arc::clone(&context)));
+        tasks.spawn("gauges", gauges::count(Arc::clone(&context)));
         let shared = Arc::new(Workers {
             queue: Arc::clone(&self.queue),
             fence: Arc::clone(fence),

@@ -1,9 +1,9 @@
 #!/bin/bash
-# Builds the operator's and the worker's images from cargo's release outputs, without a daemon and
-# without a registry: localhost/hone/operator:dev and localhost/hone/worker:dev, as OCI archives in
-# .build/images/operator.tar and worker.tar. The same programs give the same digests.
+# Builds the operator's, the page's and the worker's images from cargo's release outputs, without a daemon and
+# without a registry: localhost/hone/operator:dev, localhost/hone/console:dev and localhost/hone/worker:dev, as OCI
+# archives in .build/images/operator.tar, console.tar and worker.tar. The same programs give the same digests.
 #
-# usage: images.sh [operator|worker]...       default: both
+# usage: images.sh [operator|console|worker]...       default: operator and worker
 #
 # env: CARGO_TARGET_DIR    where cargo built (default target/); its release/hone-operator and
 #                          release/hone are taken. HONE_PROFILE=debug takes those of a debug build.
@@ -18,7 +18,7 @@ ARCHIVES=${HONE_IMAGE_OUT:-$IMAGES}
 [ -x "$BIN/ociimage" ] || "$CLUSTER_DIR/setup.sh" images
 mkdir -p "$ARCHIVES"
 
-# Both run as an unprivileged user on a read-only root, with nothing but what is listed here.
+# All run as an unprivileged user on a read-only root, with nothing but what is listed here.
 COMMON=(
   -text /tmp/= -text /etc/=
   -text "/etc/passwd=root:x:0:0:root:/:/nologin
@@ -47,6 +47,14 @@ build_operator() {
     "${COMMON[@]}" -layer -binary "$operator:/usr/bin/hone-operator"
 }
 
+build_console() {
+  local console
+  console=$(program kubectl-hone)
+  "$BIN/ociimage" -out "$ARCHIVES/console.tar" -ref "localhost/hone/console:$TAG" \
+    -entrypoint /usr/bin/kubectl-hone -env PATH=/usr/bin -env "SSL_CERT_FILE=$CERTIFICATES" \
+    "${COMMON[@]}" -layer -binary "$console:/usr/bin/kubectl-hone"
+}
+
 # The tools' layer comes first: it is large and seldom changes.
 build_worker() {
   local tools=() tool worker
@@ -62,5 +70,5 @@ build_worker() {
 
 [ $# != 0 ] || set -- operator worker
 for image in "$@"; do
-  case $image in operator | worker) "build_$image" ;; *) fail "unknown image $image: operator or worker" ;; esac
+  case $image in operator | console | worker) "build_$image" ;; *) fail "unknown image $image: operator, console or worker" ;; esac
 done

@@ -9,7 +9,7 @@ use crate::repository;
 
 mod manifests;
 
-/// Runs the chore: CRDs from the types, the chart's CRDs from these, manifests from the chart.
+/// Runs the chore: CRDs and the reference of the API from the types, the chart's CRDs from these, manifests from the chart.
 ///
 /// The generator is an example of `hone-crds`, run through cargo, so that the other chores do
 /// not wait for the Kubernetes types to build.
@@ -18,6 +18,7 @@ pub fn run() -> anyhow::Result<()> {
     let status = Command::new(env!("CARGO"))
         .args(["run", "--quiet", "--package", "hone-crds", "--example", "generate", "--"])
         .arg(root.join("crds"))
+        .arg(root.join("docs/kubernetes/reference.md"))
         .current_dir(&root)
         .status()
         .context("start cargo to generate the CRDs")?;

@@ -15,8 +15,10 @@ const PACKAGES: &[(&str, &str, &str)] = &[
     ("/usr/bin/c++", "g++", "reading the table of targets of LLVM"),
 ];
 
-/// What the cross-compilation tests need besides.
-const CROSS_PACKAGES: &[(&str, &str, &str)] = &[
+/// What the tests need besides.
+const TEST_PACKAGES: &[(&str, &str, &str)] = &[
+    ("/usr/bin/promtool", "prometheus", "the tests of the alerts"),
+    ("/usr/bin/chromium", "chromium", "the tests of the page"),
     ("/usr/bin/qemu-aarch64", "qemu-user", "running code for other processors in the tests"),
     ("/usr/bin/aarch64-linux-gnu-gcc", "gcc-aarch64-linux-gnu", "the tests' aarch64 host program"),
     (
@@ -36,7 +38,7 @@ pub struct Arguments {
 
 /// Installs what is missing, or says what to install where it cannot.
 pub fn run(arguments: &Arguments) -> Result<()> {
-    let lists = if arguments.tests { vec![PACKAGES, CROSS_PACKAGES] } else { vec![PACKAGES] };
+    let lists = if arguments.tests { vec![PACKAGES, TEST_PACKAGES] } else { vec![PACKAGES] };
     let missing: Vec<_> =
         lists.into_iter().flatten().filter(|(file, ..)| !Path::new(file).exists()).collect();
     if missing.is_empty() {

@@ -53,6 +53,7 @@ const SUITES: &[&str] = &[
     "--test=tools",
     "--test=admission",
     "--test=chart",
+    "--test=console",
     "--test=pipelines",
     "--test=product",
 ];
@@ -128,6 +129,8 @@ fn check(command: &[&str]) -> Result<(ExitStatus, String)> {
         .current_dir(crate::repository::root())
         .env("HONE_CLUSTER_TESTS", "required")
         .env("HONE_EMULATORS", "required")
+        .env("HONE_BROWSER_TESTS", "required")
+        .env("HONE_PROMTOOL", "required")
         .stdout(Stdio::piped())
         .spawn()
         .with_context(|| format!("{} could not be started", command[0]))?;

@@ -33,6 +33,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("hone-operator", &["crds", "artifact"]),
     ("hone-runtime-python", &["runtime"]),
     ("hone-python", &["driver"]),
+    ("hone-console", &["crds", "artifact", "operator"]),
 ];
 
 /// Rooms where `unsafe` is part of the work.

@@ -13,6 +13,7 @@ mod records;
 mod run;
 mod simulate;
 mod tune;
+mod ui;
 mod verify;
 mod worker;
 
@@ -61,6 +62,8 @@ pub enum Command {
     /// The process in which `hone tune` measures.
     #[command(hide = true)]
     Measure(measure::Arguments),
+    /// Serve a page over a cluster: compilations, tuning runs and pools as they change.
+    Ui(ui::Arguments),
     /// Do one piece of work for the operator; what a pod runs.
     Worker(worker::Arguments),
 }
@@ -83,6 +86,7 @@ impl Command {
             Self::Tune(arguments) => tune::run(arguments),
             Self::Records(arguments) => records::run(arguments),
             Self::Measure(arguments) => measure::run(arguments),
+            Self::Ui(arguments) => ui::run(arguments),
             Self::Worker(arguments) => worker::run(arguments),
         }
     }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use clap::Args;
 use hone_artifact::exit_code::Reason;
-use hone_artifact::report::Report;
+use hone_artifact::report::{self, Report};
 use hone_artifact::request::{Delete, REQUEST_VARIABLE, Request, Work};
 use hone_artifact::termination::{DEFAULT_PATH, PATH_VARIABLE, Termination};
 
@@ -19,7 +19,7 @@ use crate::failure::{Failure, Result};
 use crate::show::Progress;
 use crate::storage::shared::{self, GivenUp};
 use crate::storage::{Access, Destination, Guard, Places, local};
-use crate::work::{Outcome, WorkOptions, Worker, report_stem};
+use crate::work::{Outcome, WorkOptions, Worker};
 
 /// What `hone worker` takes.
 #[derive(Args, Debug)]
@@ -153,7 +153,7 @@ fn give_up(uri: &str, delete: &Delete, uid: &str, access: &Access) -> Result<()>
         return Err(Failure::new(Reason::InvalidSpec, format!("'{uri}' names no object")));
     };
     let place = Destination::open(folder, delete.credentials.as_deref(), access)?;
-    let stem = report_stem(name.strip_suffix(".hone").unwrap_or(name), uid);
+    let stem = report::stem(name.strip_suffix(".hone").unwrap_or(name), uid);
     // The artifact last: while it is there, another try finds everything by it.
     for report in [format!("{stem}.json"), format!("{stem}.html")] {
         place.remove(&report)?;

@@ -1,9 +1,9 @@
 //! The same result as the status that the cluster shows.
 
-use hone_artifact::report::{CorrectnessReport, Report};
+use hone_artifact::report::{CorrectnessReport, Report, uri_beside};
 use hone_crds::conditions::{self, State};
 use hone_crds::model_compilation::{Goal, Metric};
-use hone_crds::status::{Artifact, Cache, CorrectnessStatus, Failure, Latency};
+use hone_crds::status::{Artifact, Cache, CorrectnessStatus, Failure, Latency, Summary};
 use hone_crds::{Decimal, Duration, ModelCompilationStatus, Phase, TargetStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
@@ -21,6 +21,7 @@ pub fn status(outcomes: &[Outcome], goals: &[Goal]) -> ModelCompilationStatus {
         targets_ready: Some(format!("{ready}/{}", targets.len())),
         completion_time: Some(now()),
         failure,
+        summary: Summary::of(&targets),
         ..ModelCompilationStatus::default()
     };
     set_conditions(&mut status, &targets);
@@ -49,6 +50,10 @@ fn target(report: &Report, goals: &[Goal]) -> TargetStatus {
             digest: artifact.digest.clone(),
             size_bytes: i64::try_from(artifact.size_bytes).unwrap_or(i64::MAX),
         }),
+        report_uri: report
+            .artifact
+            .as_ref()
+            .map(|artifact| uri_beside(&artifact.uri, &report.subject.uid)),
         model_digest: report.model_digest.clone(),
         fingerprint: report.fingerprint.clone(),
         latency: report.latency.as_ref().map(|latency| Latency {

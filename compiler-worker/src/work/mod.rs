@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use hone_artifact::exit_code::Reason;
-use hone_artifact::report::{ArtifactReport, Report};
+use hone_artifact::report::{self, ArtifactReport, Report};
 use hone_artifact::request::Compile;
 use hone_driver::{DataType, Target};
 use serde_json::json;
@@ -235,7 +235,7 @@ impl Worker<'_> {
         let Some(artifact) = &outcome.report.artifact else { return Ok(()) };
         let destination = self.destination(request)?;
         let stem = stem(&request.target.name, &artifact.digest);
-        let stem = report_stem(&stem, &outcome.report.subject.uid);
+        let stem = report::stem(&stem, &outcome.report.subject.uid);
         let json = result::to_json(&outcome.report, &outcome.details);
         destination.overwrite(&format!("{stem}.json"), json.as_bytes())?;
         let page = html::page(&outcome.report, &outcome.details);
@@ -263,15 +263,6 @@ fn not_measured(machine: &Machine, verify: bool) -> String {
 fn stem(target: &str, digest: &str) -> String {
     let hex = digest.strip_prefix("sha256:").unwrap_or(digest);
     format!("{target}-{hex}")
-}
-
-/// The name of the reports beside an artifact. Equal artifacts share a file, but each compilation of a cluster measured
-/// for itself, so its reports carry its uid.
-pub fn report_stem(artifact: &str, uid: &str) -> String {
-    match uid {
-        "" => artifact.to_owned(),
-        uid => format!("{artifact}.{uid}"),
-    }
 }
 
 /// Requests of another origin may ask for what this release cannot do.

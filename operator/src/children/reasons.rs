@@ -443,6 +443,21 @@ impl Reason {
         matches!(self.ending(), Ending::Fails | Ending::FailsAfter(_))
     }
 
+    /// What it means, in a sentence.
+    pub fn meaning(self) -> &'static str {
+        self.row().5
+    }
+
+    /// Who has to act.
+    pub fn class(self) -> Class {
+        self.row().1
+    }
+
+    /// The reason with this name.
+    pub fn named(word: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|reason| reason.as_str() == word)
+    }
+
     /// The type of its event.
     pub fn event(self) -> EventType {
         self.row().3

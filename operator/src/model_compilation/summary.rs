@@ -4,7 +4,7 @@ use hone_crds::conditions::{
     FINISHED, READY, RECONCILING, STALLED, SUCCEEDED, State, TUNED, VERIFIED, set,
 };
 use hone_crds::model_compilation::DeletionPolicy;
-use hone_crds::status::Failure;
+use hone_crds::status::{Failure, Summary};
 use hone_crds::{ModelCompilationStatus, Phase, TargetStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
@@ -37,6 +37,7 @@ pub fn status(
         superseded: superseded(observed, &targets),
         conditions: before.conditions,
         failure: first_failure(&targets),
+        summary: Summary::of(&targets),
         targets,
     };
     conditions(&mut status, generation, &observed.now);

@@ -1,5 +1,6 @@
 //! Decides where one target stands and what to do for it.
 
+use hone_artifact::report;
 use hone_crds::model_compilation::Target;
 use hone_crds::status::{Cache, Failure, ObjectRef};
 use hone_crds::{Phase, TargetStatus};
@@ -106,6 +107,12 @@ impl Planner<'_> {
         }
     }
 
+    /// Where the worker of this compilation stored its report: beside the artifact, as `hone_artifact` says for both.
+    fn report_uri(&self, found: &TargetStatus) -> Option<String> {
+        let uid = self.context.observed.object.metadata.uid.as_deref().unwrap_or_default();
+        found.artifact.as_ref().map(|artifact| report::uri_beside(&artifact.uri, uid))
+    }
+
     /// The folder that results must lie in.
     fn output(&self) -> &str {
         &self.context.observed.object.spec.output.uri
@@ -203,6 +210,7 @@ impl Planner<'_> {
                     content_key: self.base.content_key.clone().filter(|_| result::is_reusable(ended)),
                     pool: self.base.pool.clone(),
                     job_ref: self.base.job_ref.clone(),
+                    report_uri: self.report_uri(&found),
                     ..found
                 },
                 Err(why) => TargetStatus {

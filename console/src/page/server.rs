@@ -1,0 +1,200 @@
+//! The server of the page: files, events, reports. Nothing but GET, nothing that changes anything.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{Path, Request, State as Shared};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
+use axum::middleware::{self, Next};
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use futures::Stream;
+use tokio::net::TcpListener;
+
+use super::state::{Filter, State};
+use super::watch;
+use crate::ConsoleError;
+use crate::cluster::Cluster;
+use crate::reports::{self, ReportError, Reports};
+
+/// What the page may load: its own files. No script of another origin or in the text, no frame around it.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; frame-src 'self'; \
+    img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+/// What a report may do: nothing but look as it does. It was written by a pod that ran beside a foreign model.
+const REPORT_POLICY: &str =
+    "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'self'";
+/// Changes within this time come as one batch.
+const BATCH: Duration = Duration::from_millis(200);
+
+/// What the handlers share.
+#[derive(Clone)]
+struct Page {
+    state: Arc<State>,
+    reports: Arc<Reports>,
+    hosts: Arc<Vec<String>>,
+}
+
+/// Watches the cluster and serves the page on `listener` until the process ends. `namespace` bounds what is watched;
+/// `hosts` are names beside loopback's own under which a page that listens on loopback may be asked for.
+///
+/// # Errors
+/// When serving stops.
+pub async fn serve(
+    cluster: Cluster,
+    namespace: Option<String>,
+    reports: Reports,
+    hosts: Vec<String>,
+    listener: TcpListener,
+) -> Result<(), ConsoleError> {
+    let address = listener.local_addr().map_err(ConsoleError::io("reading the address"))?;
+    let state = Arc::new(State::default());
+    for watched in watch::all() {
+        tokio::spawn(watch::follow(
+            cluster.client.clone(),
+            watched,
+            namespace.clone(),
+            Arc::clone(&state),
+        ));
+    }
+    let page = Page { state, reports: Arc::new(reports), hosts: Arc::new(hosts) };
+    let served = axum::serve(listener, router(page, address));
+    served.await.map_err(ConsoleError::io("serving the page"))
+}
+
+fn router(page: Page, address: SocketAddr) -> Router {
+    let guarded = address.ip().is_loopback();
+    let hosts = Arc::clone(&page.hosts);
+    let file = |kind: &'static str, text: &'static str| {
+        get(move || async move { ([(header::CONTENT_TYPE, kind)], text) })
+    };
+    Router::new()
+        .route("/", file("text/html; charset=utf-8", include_str!("assets/index.html")))
+        .route("/page.js", file("text/javascript; charset=utf-8", include_str!("assets/page.js")))
+        .route("/draw.js", file("text/javascript; charset=utf-8", include_str!("assets/draw.js")))
+        .route("/page.css", file("text/css; charset=utf-8", include_str!("assets/page.css")))
+        .route("/icon.svg", file("image/svg+xml", include_str!("assets/icon.svg")))
+        .route("/healthz", get(|| async { "ok" }))
+        .route("/events", get(events))
+        .route("/report/{namespace}/{name}/{target}/{form}", get(report))
+        .with_state(page)
+        .layer(middleware::from_fn(move |request: Request, next: Next| {
+            let hosts = Arc::clone(&hosts);
+            async move {
+                // Another site's name that resolves to this machine must not read the cluster through a browser.
+                if guarded && !is_own(request.headers(), &hosts) {
+                    return (
+                        StatusCode::FORBIDDEN,
+                        "this name is not served: open http://127.0.0.1, or pass --host\n",
+                    )
+                        .into_response();
+                }
+                secured(next.run(request).await)
+            }
+        }))
+}
+
+/// Whether a request asks for this machine by a name of its own.
+fn is_own(headers: &HeaderMap, hosts: &[String]) -> bool {
+    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    let name = match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => host.split(':').next().unwrap_or_default(),
+    };
+    matches!(name, "127.0.0.1" | "localhost" | "::1") || hosts.iter().any(|own| own == name)
+}
+
+fn secured(mut answer: Response) -> Response {
+    let headers = answer.headers_mut();
+    headers.entry(header::CONTENT_SECURITY_POLICY).or_insert(HeaderValue::from_static(POLICY));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    answer
+}
+
+/// Everything first, then what changed, in batches.
+async fn events(
+    Shared(page): Shared<Page>,
+    uri: Uri,
+) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
+    let query = url::form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes());
+    let text = query.into_owned().find(|(key, _)| key == "filter").map(|(_, text)| text);
+    let filter = Filter::new(&text.unwrap_or_default());
+    let start = (0, page.state.bell());
+    let stream = futures::stream::unfold(start, move |(seen, mut bell)| {
+        let (state, filter) = (Arc::clone(&page.state), filter.clone());
+        async move {
+            if seen > 0 {
+                // An error means that the state is gone, and with it the process.
+                bell.changed().await.ok()?;
+                tokio::time::sleep(BATCH).await;
+            }
+            bell.borrow_and_update();
+            let (seen, batch) = state.after(seen, &filter);
+            let event = Event::default().event("batch").data(batch.to_string());
+            Some((Ok(event), (seen, bell)))
+        }
+    });
+    Sse::new(stream).keep_alive(KeepAlive::new().interval(Duration::from_secs(15)))
+}
+
+/// The report of a target, for programs (`json`) or for people (`html`).
+async fn report(
+    Shared(page): Shared<Page>,
+    Path((namespace, name, target, form)): Path<(String, String, String, String)>,
+) -> Response {
+    let key = ("ModelCompilation".to_owned(), namespace, name);
+    let object = page.state.get(&key).unwrap_or_default();
+    let targets = object.pointer("/status/targets").and_then(|targets| targets.as_array());
+    let found = targets.into_iter().flatten().find(|status| status["name"] == target.as_str());
+    let Some(uri) = found.and_then(|status| status["reportUri"].as_str()) else {
+        return (StatusCode::NOT_FOUND, "this target has no report\n").into_response();
+    };
+    let (uri, kind) = match form.as_str() {
+        "html" => (reports::page_of(uri), "text/html; charset=utf-8"),
+        "json" => (uri.to_owned(), "application/json"),
+        _ => return (StatusCode::NOT_FOUND, "a report is html or json\n").into_response(),
+    };
+    match page.reports.fetch(&uri).await {
+        Ok(bytes) => {
+            let headers =
+                [(header::CONTENT_TYPE, kind), (header::CONTENT_SECURITY_POLICY, REPORT_POLICY)];
+            (headers, bytes).into_response()
+        }
+        Err(error) => {
+            let code = match &error {
+                ReportError::NotFound { .. } => StatusCode::NOT_FOUND,
+                ReportError::NotAllowed { .. } | ReportError::Denied { .. } => {
+                    StatusCode::FORBIDDEN
+                }
+                _ => StatusCode::BAD_GATEWAY,
+            };
+            (code, format!("{error}\n")).into_response()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn only_own_names_are_served_on_loopback() {
+        let asks = |host: &str, hosts: &[String]| {
+            is_own(&HeaderMap::from_iter([(header::HOST, host.parse().unwrap())]), hosts)
+        };
+        for own in ["127.0.0.1:8090", "localhost", "[::1]:8090"] {
+            assert!(asks(own, &[]), "{own}");
+        }
+        for other in ["evil.example:8090", "127.0.0.1.evil.example", ""] {
+            assert!(!asks(other, &[]), "{other}");
+        }
+        assert!(asks("hone.example", &["hone.example".to_owned()]));
+        assert!(!is_own(&HeaderMap::new(), &[]));
+    }
+}
