@@ -88,8 +88,7 @@ async fn why_says_the_reason_who_acts_and_what_follows() {
     api.put(event("pod-digits", "MountVolume.SetUp failed"));
     api.put(event("pod-of-another", "not ours"));
     api.put(json!({"apiVersion": "hone.dev/v1alpha1", "kind": "DevicePool", "metadata": {"name": "cpus"},
-        "spec": {"kind": "CPU"}, "status": {"capacity": {"nodes": 1, "total": 1, "leased": 1},
-            "leases": [{"namespace": "other", "job": "their-job"}]}}));
+        "spec": {"kind": "CPU"}, "status": {"capacity": {"nodes": 1, "total": 1, "leased": 1, "waiting": 2}}}));
     let (fine, text) = hone(&api, &["why", "digits"]).await;
     assert!(fine, "{text}");
     for part in [
@@ -99,8 +98,7 @@ async fn why_says_the_reason_who_acts_and_what_follows() {
         "acts     whoever wrote the compilation",
         "follows  it fails after 2 starts",
         "tried    1 times, not before 2026-01-01T00:01:00Z",
-        "pool 'cpus': 1 of 1 devices held",
-        "other/their-job",
+        "pool 'cpus': 1 of 1 devices held, 2 waiting",
         "MountVolume.SetUp failed",
     ] {
         assert!(text.contains(part), "'{part}' is missing:\n{text}");

@@ -213,7 +213,6 @@ async fn nothing_of_an_object_becomes_markup() {
     object["spec"]["model"]["uri"] = json!(evil);
     api.put(object.clone());
     let mut bad_pool = pool(1);
-    bad_pool["status"]["leases"] = json!([{"namespace": evil, "job": evil}]);
     bad_pool["status"]["conditions"] = json!([condition("Ready", "False", evil, evil)]);
     api.put(bad_pool);
     api.forbid("TuningRun");

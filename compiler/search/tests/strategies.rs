@@ -82,7 +82,7 @@ fn proposals_are_new_and_equal_for_equal_seeds() {
 
 #[test]
 fn what_is_learned_helps() {
-    let mean = |name| (1..=5).map(|seed| search(name, seed).0).sum::<f64>() / 5.0;
+    let mean = |name| (1..=2).map(|seed| search(name, seed).0).sum::<f64>() / 2.0;
     let (learned, random) = (mean("learned"), mean("random"));
     assert!(learned <= random, "learned {learned}, random {random}");
     assert!(learned < 1.15, "{learned}");

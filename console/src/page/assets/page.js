@@ -137,12 +137,10 @@ function poolCard(pool, leases) {
     const state = slot < held ? (own[slot] && expired(own[slot]) ? "held expired" : "held") : "";
     slots.append(el("i", { class: state }));
   }
-  // Leases say who holds which device; where the operator keeps none, the pool's status says who holds one.
-  const holders = own.length
-    ? own.map((lease) => [lease.name, lease.spec.holderIdentity, lease.spec.acquireTime, expired(lease)])
-    : (pool.status?.leases ?? []).map((lease) => ["", `${lease.namespace}/${lease.job}`, lease.since, false]);
-  const lines = holders.map(([device, holder, since, late]) =>
-    el("li", {}, device ? `${device}: ` : "", holder, since ? el("span", { class: "soft" }, ` for ${age(since)}`) : "", late ? badge("expired", "bad") : ""));
+  const lines = own.map((lease) => {
+    const since = lease.spec.acquireTime;
+    return el("li", {}, `${lease.name}: `, lease.spec.holderIdentity, since ? el("span", { class: "soft" }, ` for ${age(since)}`) : "", expired(lease) ? badge("expired", "bad") : "");
+  });
   const free = total === undefined || total === null ? `${held} held` : `${held} of ${total} held`;
   return el("div", { class: "card", "data-pool": pool.name },
     el("h3", {}, pool.name, el("span", { class: "soft" }, pool.spec?.kind ?? ""), ready && ready.status !== "True" ? badge(ready.reason, "bad") : ""),
