@@ -1,14 +1,21 @@
 //! The list of cases that are expected to fail, with reasons.
 //!
 //! A line is `operator NAME: reason` (every case with that operator in its graph), or `case PATTERN:
-//! reason`, where a pattern may end in `*`. Behind a line `[BACKEND]` stand cases that only that
+//! reason`, where a pattern may end in `*`; `perhaps PATTERN: reason` are cases that some machines pass. Behind a line `[BACKEND]` stand cases that only that
 //! backend fails.
 
 use crate::Case;
 
 /// The list.
 pub struct Ignored {
-    rules: Vec<(Rule, &'static str)>,
+    rules: Vec<(Rule, Expected, &'static str)>,
+}
+
+/// Whether a case of the list fails on every machine.
+#[derive(Clone, Copy, PartialEq)]
+enum Expected {
+    Always,
+    Perhaps,
 }
 
 enum Rule {
@@ -33,24 +40,29 @@ impl Ignored {
         Self { rules }
     }
 
-    /// Why a case is expected to fail.
-    pub fn reason(&self, case: &Case) -> Option<&'static str> {
+    /// Why a case is expected to fail; nothing for one that `passed` and may.
+    pub fn reason(&self, case: &Case, passed: bool) -> Option<&'static str> {
         let matches = |rule: &Rule| match rule {
             Rule::Operator(name) => case.operators.iter().any(|operator| operator == name),
             Rule::Case(name) => case.name == *name,
             Rule::Prefix(prefix) => case.name.starts_with(prefix),
         };
-        self.rules.iter().find(|(rule, _)| matches(rule)).map(|(_, reason)| *reason)
+        let mut rules = self.rules.iter();
+        let found = rules.find(|(rule, expected, _)| {
+            matches(rule) && !(passed && *expected == Expected::Perhaps)
+        });
+        found.map(|(_, _, reason)| *reason)
     }
 }
 
-fn rule(line: &'static str) -> Option<(Rule, &'static str)> {
+fn rule(line: &'static str) -> Option<(Rule, Expected, &'static str)> {
     let (what, reason) = line.split_once(": ")?;
     let (kind, name) = what.split_once(' ')?;
     let rule = match (kind, name.strip_suffix('*')) {
         ("operator", _) => Rule::Operator(name),
-        ("case", Some(prefix)) => Rule::Prefix(prefix),
+        (_, Some(prefix)) => Rule::Prefix(prefix),
         _ => Rule::Case(name),
     };
-    Some((rule, reason))
+    let expected = if kind == "perhaps" { Expected::Perhaps } else { Expected::Always };
+    Some((rule, expected, reason))
 }
