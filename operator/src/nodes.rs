@@ -15,7 +15,7 @@ pub struct NodeFacts {
     pub name: String,
     /// Its labels.
     pub labels: BTreeMap<String, String>,
-    /// The machine that it is, where the kubelet knows: another one of the same name is told apart.
+    /// The machine that it is as the kubelet knows it, else the Node's uid: another one of the same name is told apart.
     pub machine: Option<String>,
     /// Whether it is ready and takes pods.
     pub usable: bool,
@@ -45,7 +45,8 @@ pub fn facts(node: &SeenNode) -> Option<(String, NodeFacts)> {
     let facts = NodeFacts {
         name: node.name_any(),
         labels: node.labels().clone(),
-        machine: node.status.node_info.as_ref().and_then(machine),
+        // A kubelet that knows neither identity still has a Node of its own.
+        machine: node.status.node_info.as_ref().and_then(machine).or_else(|| node.uid()),
         usable: ready && !node.spec.unschedulable,
         taints: node.spec.taints.clone(),
         devices: devices.collect(),
