@@ -92,7 +92,11 @@ fn processor(target: &Target, pools: &[PoolView]) -> Option<Value> {
         return Some(value(platform));
     }
     let named = |pool: &&PoolView| target.pool.as_ref().is_none_or(|name| *name == pool.name);
-    let fitting = |pool: &&PoolView| platform.is_none_or(|platform| fits(pool, platform));
+    // Others refuse the code of processors.
+    let fitting = |pool: &&PoolView| {
+        pool.spec.kind == hone_crds::device_pool::DeviceKind::Cpu
+            && platform.is_none_or(|platform| fits(pool, platform))
+    };
     let mut pools = pools.iter().filter(named).filter(fitting);
     let (pool, None) = (pools.next()?, pools.next()) else { return None };
     let offer = offer(pool);
