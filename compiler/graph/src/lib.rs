@@ -1,4 +1,4 @@
-//! The model as plain data: values, nodes, a verifier.
+//! The model as plain data: values, nodes, a verifier, a text form.
 //!
 //! A [`Graph`] is in static single assignment form. Always holds (and [`Graph::verify`] checks):
 //! - the node table is in topological order: a node's inputs are graph inputs, constants, or outputs
@@ -15,8 +15,10 @@
 
 mod graph;
 mod operation;
+mod text;
 mod verify;
 
 pub use graph::{Definition, Graph, Node, NodeId, OutputExtent, Port, Value, ValueId};
 pub use operation::{InferError, Operation};
+pub use text::{Constants, ParseError, parse};
 pub use verify::VerifyError;

@@ -25,6 +25,19 @@ pub trait Operation: Debug {
     /// The attributes as a JSON object (or null where there are none), as the text form shows them.
     fn attributes(&self) -> serde_json::Value;
 
+    /// The operation called `name` with `attributes` (as [`Operation::attributes`] gives them) and with the graphs
+    /// inside of it; the reverse of the text form.
+    ///
+    /// # Errors
+    /// A name, attributes or a number of graphs that no operation has.
+    fn from_text(
+        name: &str,
+        attributes: serde_json::Value,
+        regions: Vec<Graph<Self>>,
+    ) -> Result<Self, InferError>
+    where
+        Self: Sized;
+
     /// Types of the outputs, from the types of the inputs; `None` is an optional input left out.
     fn infer(&self, inputs: &[Option<&TensorType>]) -> Result<Vec<TensorType>, InferError>;
 

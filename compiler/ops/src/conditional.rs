@@ -21,6 +21,17 @@ impl If {
     /// Name in text forms.
     pub const NAME: &'static str = "if";
 
+    /// An `If` of the two branches.
+    ///
+    /// # Errors
+    /// Another number of graphs.
+    pub fn from_regions(regions: Vec<Graph>) -> Result<Self, InferError> {
+        let count = regions.len();
+        let [then, otherwise] = <[Graph; 2]>::try_from(regions)
+            .map_err(|_| InferError::new(format!("if has two branches, not {count}")))?;
+        Ok(Self { then, otherwise })
+    }
+
     /// Which region the condition takes (0 is `then`), and the inputs that it gets.
     ///
     /// # Errors
@@ -93,8 +104,7 @@ impl Operator for If {
     }
 
     fn with_regions(&self, regions: Vec<Graph>) -> Option<Op> {
-        let [then, otherwise] = <[Graph; 2]>::try_from(regions).ok()?;
-        Some(Self { then, otherwise }.into())
+        Self::from_regions(regions).ok().map(Op::from)
     }
 
     /// Those of the dearer branch.

@@ -43,6 +43,32 @@ impl Loop {
     /// Name in text forms.
     pub const NAME: &'static str = "loop";
 
+    /// A loop around a body, with attributes as [`Operator::attributes`] gives them.
+    ///
+    /// # Errors
+    /// Other attributes, or another number of graphs.
+    pub fn from_attributes(
+        attributes: serde_json::Value,
+        regions: Vec<Graph>,
+    ) -> Result<Self, InferError> {
+        #[derive(serde::Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Attributes {
+            carried: usize,
+            tests: bool,
+            most: Option<u64>,
+            capacity: Option<u64>,
+            reversed: Vec<bool>,
+        }
+        let count = regions.len();
+        let [body] = <[Graph; 1]>::try_from(regions)
+            .map_err(|_| InferError::new(format!("a loop has one body, not {count}")))?;
+        let Attributes { carried, tests, most, capacity, reversed } =
+            serde_json::from_value(attributes)
+                .map_err(|error| InferError::new(format!("loop: {error}")))?;
+        Ok(Self { body, carried, tests, most, capacity, reversed })
+    }
+
     /// Whether the number of iterations is known: `most` of them.
     pub fn is_fixed(&self, has_trips: bool, has_condition: bool) -> bool {
         !has_trips && !has_condition && !self.tests && self.most.is_some()

@@ -1,5 +1,7 @@
 //! What every operator says of itself.
 
+use crate::conditional::If;
+use crate::iteration::Loop;
 use crate::shape::check_size;
 use hone_graph::{InferError, Operation, ValueId};
 use hone_tensor::{BufferId, Builder};
@@ -153,6 +155,19 @@ impl Operation for Op {
 
     fn attributes(&self) -> serde_json::Value {
         self.0.attributes()
+    }
+
+    fn from_text(
+        name: &str,
+        attributes: serde_json::Value,
+        regions: Vec<Graph>,
+    ) -> Result<Self, InferError> {
+        match name {
+            If::NAME => If::from_regions(regions).map(Self::new),
+            Loop::NAME => Loop::from_attributes(attributes, regions).map(Self::new),
+            _ if regions.is_empty() => crate::from_attributes(name, attributes),
+            _ => Err(InferError::new(format!("{name} has no graphs inside"))),
+        }
     }
 
     fn regions(&self) -> Vec<&Graph> {

@@ -3,6 +3,7 @@
 use crate::{PassError, Rewriter};
 use hone_graph::{Node, ValueId};
 use hone_ops::{Cast, Concat, Expand, Graph, Op, Pad, Reshape, Slice, Transpose, Unpack};
+use hone_types::TensorType;
 use std::collections::HashMap;
 
 /// Drops nodes that give their input back, joins chains of reshapes and of transpositions, and
@@ -18,7 +19,11 @@ pub fn simplify(graph: &Graph) -> Result<Graph, PassError> {
             let value = rewriter.value(same);
             rewriter.replace(node.outputs[0], value);
         } else if let Some((operation, input)) = joined(&mut rewriter, graph, node) {
-            let value = rewriter.add_simple(&node.name, operation, &[input])?;
+            let before = rewriter.target().tensor_type(input);
+            let value = match gives_back(&operation, before, graph.tensor_type(node.outputs[0])) {
+                true => input,
+                false => rewriter.add_simple(&node.name, operation, &[input])?,
+            };
             rewriter.replace(node.outputs[0], value);
         } else {
             copy_once(&mut rewriter, node, &mut known)?;
@@ -66,14 +71,16 @@ fn copy_once(
 fn unchanged(graph: &Graph, node: &Node<Op>) -> Option<ValueId> {
     let input = node.inputs.first().copied().flatten()?;
     let (before, after) = (graph.tensor_type(input), graph.tensor_type(*node.outputs.first()?));
-    if before != after {
-        return None;
-    }
-    let operation = &node.operation;
+    let alone = node.operation.downcast::<Concat>().is_none() || node.inputs.len() == 1;
+    (alone && gives_back(&node.operation, before, after)).then_some(input)
+}
+
+/// Whether an operation gives its first input back as it is.
+fn gives_back(operation: &Op, before: &TensorType, after: &TensorType) -> bool {
     let same = operation.downcast::<Reshape>().is_some()
         || operation.downcast::<Cast>().is_some()
         || operation.downcast::<Expand>().is_some()
-        || (operation.downcast::<Concat>().is_some() && node.inputs.len() == 1)
+        || operation.downcast::<Concat>().is_some()
         || operation
             .downcast::<Pad>()
             .is_some_and(|pad| pad.begin.iter().chain(&pad.end).all(|amount| *amount == 0))
@@ -83,7 +90,7 @@ fn unchanged(graph: &Graph, node: &Node<Op>) -> Option<ValueId> {
         || operation.downcast::<Transpose>().is_some_and(|transpose| {
             transpose.permutation.iter().enumerate().all(|(place, axis)| place == *axis)
         });
-    same.then_some(input)
+    same && before == after
 }
 
 /// One operation in place of this node and the one before it (in the graph being built).
