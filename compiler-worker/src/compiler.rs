@@ -5,7 +5,7 @@ use std::path::Path;
 use hone_artifact::exit_code::Reason;
 use hone_artifact::request::{Input, TargetRequest};
 use hone_driver::{
-    CodegenError, CompileError, Compiled, DataType, Graph, ImportError, ImportOptions,
+    CodegenError, CompileError, Compiled, Constants, DataType, Graph, ImportError, ImportOptions,
     InputBinding, LowerError, NodeError, Options, SchedulePolicy, Signature, Target, Tensor,
     TensorType,
 };
@@ -154,6 +154,20 @@ pub fn narrow_nodes(graph: &Graph, target: &Target, recipe: &Recipe) -> Result<V
     hone_driver::narrow_nodes(graph, &recipe.options(target)).map_err(|error| {
         Failure::because(compile_reason(&error), "the model cannot be compiled", error)
     })
+}
+
+/// The name of each pass of a compilation in f32, in order, and the text form of the graph that it left.
+///
+/// # Errors
+/// As for [`compile`].
+pub fn passes(graph: &Graph, target: &Target) -> Result<Vec<(&'static str, String)>> {
+    let mut left = Vec::new();
+    let options = Recipe::analytic(DataType::F32).options(target);
+    let mut observe = |pass, graph: &Graph| left.push((pass, graph.to_text(Constants::Digest)));
+    hone_driver::prepare_exactly(graph, &options, DataType::F32, &mut observe).map_err(
+        |error| Failure::because(compile_reason(&error), "the model cannot be compiled", error),
+    )?;
+    Ok(left)
 }
 
 /// Imports only: the reference that answers are held against.

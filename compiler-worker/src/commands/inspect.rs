@@ -1,4 +1,4 @@
-//! `hone inspect`: what is inside an artifact.
+//! `hone inspect`: what is inside an artifact, or the graph of a model.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -6,19 +6,28 @@ use std::path::PathBuf;
 use clap::Args;
 use hone_artifact::exit_code::Reason;
 use hone_artifact::{Inspect, KernelText, Manifest, Reader, Slot, TensorInfo, Variant};
+use hone_driver::Constants;
 use serde_json::json;
 
-use super::common::{print, print_json, reader};
+use super::common::{is_artifact, model, print, print_json, reader};
+use crate::compiler;
 use crate::failure::{Failure, Result};
 use crate::npz;
 use crate::show::{table, units};
+use crate::spec;
 use crate::storage::local;
 
 /// What `hone inspect` takes.
 #[derive(Args, Debug)]
 pub struct Arguments {
-    /// The artifact.
-    pub artifact: PathBuf,
+    /// The artifact, or a model, whose graph is printed in its text form.
+    pub subject: PathBuf,
+    /// Of a model: the shape of an input whose dimensions are open.
+    #[arg(long, value_name = "NAME=1,2,3")]
+    pub shape: Vec<String>,
+    /// Of a model: the graph that a pass leaves, for this machine, in place of the one that the model says.
+    #[arg(long, value_name = "PASS")]
+    pub after: Option<String>,
     /// Show one kernel: its schedule as a trace, its loop program, and its machine code.
     #[arg(long, value_name = "NAME")]
     pub kernel: Option<String>,
@@ -35,8 +44,11 @@ pub struct Arguments {
 /// # Errors
 /// An artifact that is damaged; a kernel that is not in it.
 pub fn run(arguments: &Arguments) -> Result<()> {
-    let bytes = local::read(&arguments.artifact, u64::MAX)?;
-    let reader = reader(&arguments.artifact, &bytes)?;
+    if !is_artifact(&arguments.subject)? {
+        return graph(arguments);
+    }
+    let bytes = local::read(&arguments.subject, u64::MAX)?;
+    let reader = reader(&arguments.subject, &bytes)?;
     if let Some(name) = &arguments.kernel {
         return kernel(&reader, name);
     }
@@ -53,6 +65,29 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         text.push('\n');
     }
     print(&text)
+}
+
+/// Prints a model's graph, long constants as digests.
+fn graph(arguments: &Arguments) -> Result<()> {
+    let (model, inputs) = model(&arguments.subject, &arguments.shape, None)?;
+    let graph = compiler::reference(&model, &inputs)?;
+    let Some(wanted) = &arguments.after else {
+        return print(&graph.to_text(Constants::Digest));
+    };
+    let target = compiler::target(&spec::target_from_text("host")?)?;
+    let passes = compiler::passes(&graph, &target)?;
+    let Some((_, left)) = passes.iter().rev().find(|(pass, _)| pass == wanted) else {
+        // Some run twice.
+        let mut names: Vec<&str> = Vec::new();
+        passes.iter().for_each(|(pass, _)| {
+            if !names.contains(pass) {
+                names.push(pass);
+            }
+        });
+        let message = format!("there is no pass '{wanted}': use one of {}", names.join(", "));
+        return Err(Failure::new(Reason::InvalidInput, message));
+    };
+    print(left)
 }
 
 fn head(reader: &Reader<'_>) -> String {

@@ -18,7 +18,7 @@ mod tuning;
 pub use artifact::manifest_target;
 pub use error::CompileError;
 pub use hone_codegen::{CodegenError, Machine, Target, disassemble, probe, probe_as};
-pub use hone_graph::{Definition, Node, NodeId, Operation, Port, ValueId};
+pub use hone_graph::{Constants, Definition, Node, NodeId, Operation, Port, ValueId};
 pub use hone_import::{
     Dimension, ImportError, ImportOptions, InputBinding, NodeError, PortSignature, Signature,
     UnboundInput, onnx::supported as supported_operators, signature,
