@@ -6,7 +6,7 @@
 #
 # plane        an API server             controllers  with controllers and a scheduler
 # node         a real node               kwok         simulated nodes
-# s3 clouds    object stores             images       the image writer
+# s3 azure     object stores             images       the image writer
 # helm kubeconform kstatus argohealth    programs
 # product      our own programs as they ship, for images
 set -uo pipefail
@@ -50,7 +50,11 @@ else
 fi
 program kwok kwok "$BIN/kwok"
 program s3 s3 "$BIN/versitygw"
-program clouds clouds "$BIN/fake-gcs-server" "$BIN/azurite-blob"
+if command -v npm >/dev/null; then
+  program azure azure "$BIN/azurite-blob"
+else
+  line azure impossible "npm is missing: install Node.js 20 or newer for Azurite"
+fi
 program images images "$BIN/ociimage"
 program kubeconform tools "$BIN/kubeconform" "$BIN/schemas"
 for tool in helm kstatus argohealth; do program $tool tools "$BIN/$tool"; done

@@ -4,7 +4,7 @@
 # usage: service.sh DIR list
 #        service.sh DIR kill|stop|start|restart NAME     kill is SIGKILL, stop is SIGTERM
 # NAME: etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubelet, kube-proxy, containerd,
-#       dns, s3, gcs, azure, kwok, as far as they are up
+#       dns, s3, azure, kwok, as far as they are up
 set -euo pipefail
 . "$(dirname "$0")/parts/lib.sh"
 [ $# -ge 2 ] && [ -d "$1" ] || fail "usage: service.sh DIR list|kill|stop|start|restart [NAME]"

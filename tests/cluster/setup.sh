@@ -1,7 +1,7 @@
 #!/bin/bash
 # Builds and installs what the test cluster needs. A second call takes a second.
 #
-# usage: setup.sh [LEVEL...]          default: plane kwok s3 tools, and node where the machine can
+# usage: setup.sh [LEVEL...]          default: plane kwok s3 tools, node where the machine can, azure where npm is
 #   plane   etcd, API server, controllers, scheduler, kubectl      (not built when KUBEBUILDER_ASSETS or
 #           HONE_TEST_KUBECONFIG brings a control plane)
 #   node    plane + containerd, runc, CNI plugins (packages), DNS, pause and test images
@@ -9,7 +9,7 @@
 #   s3      an S3 server with conditional writes
 #   tools   helm, kubeconform, kstatus, Argo CD's Lua health engine
 #   helm    helm alone
-#   clouds  servers that speak Google Cloud Storage and Azure Blob Storage (the longer suite)
+#   azure   a server that speaks Azure Blob Storage
 #   images  the image writer alone (images.sh builds images with it)
 #
 # env: HONE_CLUSTER_BUILD  where the built things lie (default tests/cluster/.build)
@@ -23,7 +23,6 @@ KUBERNETES=v1.35.4
 KWOK=v0.8.0
 KUBECONFORM=v0.8.0
 VERSITYGW=v1.8.0
-FAKE_GCS=v1.56.1
 AZURITE=3.37.0
 
 setup_pki() { build pki "$GO/pki" . -ldflags '-s -w'; }
@@ -84,9 +83,8 @@ setup_tools() {
   build argohealth "$GO/argohealth" . -ldflags '-s -w'
 }
 
-setup_clouds() {
-  install_go fake-gcs-server "github.com/fsouza/fake-gcs-server@$FAKE_GCS"
-  command -v npm >/dev/null || fail "clouds: npm is missing; install Node.js 20 or newer for Azurite"
+setup_azure() {
+  command -v npm >/dev/null || fail "azure: npm is missing; install Node.js 20 or newer for Azurite"
   local dir=$BUILD/store/azurite-$AZURITE
   [ -x "$dir/node_modules/.bin/azurite-blob" ] || {
     say "installing azurite $AZURITE"
@@ -102,6 +100,7 @@ main() {
   if [ $# = 0 ]; then
     set -- plane kwok s3 tools
     if why=$(have_node); then set -- "$@" node; else say "left out: a real node ($why); simulated nodes serve"; fi
+    if command -v npm >/dev/null; then set -- "$@" azure; else say "left out: Azurite (npm is missing)"; fi
   fi
   for level in "$@"; do
     declare -F "setup_$level" >/dev/null || fail "unknown level \"$level\" (see the head of setup.sh)"

@@ -6,13 +6,13 @@
 #   --kwok COUNT   with COUNT simulated nodes, "fake-0" … (beside a real node they are tainted
 #                  simulated.hone.dev)
 #   --s3           with an S3 server over DIR/s3, buckets models, artifacts and tuning
-#   --clouds       with servers for Google Cloud Storage and Azure Blob Storage
+#   --azure        with a server that speaks Azure Blob Storage
 #   --image FILE   an OCI archive to import on the real node (repeatable)
 #   --owner PID    end it when that process is gone
 #
 # DIR/env holds shell variables: KUBECONFIG, HONE_S3_ENDPOINT (from outside) and
-# HONE_S3_ENDPOINT_IN_CLUSTER (from pods; none without a real node), the same for HONE_GCS_ and
-# HONE_AZURE_, and the S3 keys.
+# HONE_S3_ENDPOINT_IN_CLUSTER (from pods; none without a real node), the same for HONE_AZURE_,
+# and the S3 keys.
 #
 # env: HONE_TEST_KUBECONFIG   a cluster to use in place of one of ours
 #      KUBEBUILDER_ASSETS     a folder with etcd, kube-apiserver (and kubectl) to use in place of ours
@@ -24,20 +24,20 @@ set -euo pipefail
 . "$CLUSTER_DIR/parts/plane.sh"
 . "$CLUSTER_DIR/parts/addons.sh"
 
-node= kwok= s3= clouds= owner= images=()
+node= kwok= s3= azure= owner= images=()
 while [ $# -gt 1 ]; do
   case $1 in
     --node) node=1 ;;
     --kwok) kwok=$2; shift ;;
     --s3) s3=1 ;;
-    --clouds) clouds=1 ;;
+    --azure) azure=1 ;;
     --image) images+=("$(realpath "$2")"); shift ;;
     --owner) owner=$2; shift ;;
     *) fail "unknown option $1 (see the head of up.sh)" ;;
   esac
   shift
 done
-[ $# = 1 ] && [ "${1#-}" = "$1" ] || fail "usage: up.sh [--node] [--kwok COUNT] [--s3] [--clouds] [--image FILE]... [--owner PID] DIR"
+[ $# = 1 ] && [ "${1#-}" = "$1" ] || fail "usage: up.sh [--node] [--kwok COUNT] [--s3] [--azure] [--image FILE]... [--owner PID] DIR"
 mkdir -p "$1"
 DIR=$(cd "$1" && pwd)
 [ ! -e "$DIR/up" ] || fail "$DIR is in use; end it with down.sh $DIR"
@@ -54,7 +54,7 @@ if [ -n "${HONE_TEST_KUBECONFIG:-}" ]; then
 elif [ -n "$node" ]; then
   why=$(have_node) || fail "--node: this machine cannot run one: $why"
   [ -x "$BIN/dns" ] && [ -f "$IMAGES/pause.tar" ] || fail "--node: not built: run $CLUSTER_DIR/setup.sh node"
-  export UP_S3=$s3 UP_CLOUDS=$clouds
+  export UP_S3=$s3 UP_AZURE=$azure
   setsid unshare --mount --net --pid --fork --kill-child --mount-proc --propagation private \
     "$CLUSTER_DIR/parts/node.sh" "$DIR" "${images[@]}" >"$DIR/node.log" 2>&1 </dev/null &
   unshare=$!
@@ -67,7 +67,7 @@ elif [ -n "$node" ]; then
   # The first process of its namespaces, for nsenter.
   pgrep -P "$unshare" >"$DIR/namespace.pid"
   . "$DIR/ports.env"
-  for port in "$API_PORT" ${s3:+"$S3_PORT"} ${clouds:+"$GCS_PORT" "$AZURE_PORT"}; do
+  for port in "$API_PORT" ${s3:+"$S3_PORT"} ${azure:+"$AZURE_PORT"}; do
     start_service "$DIR/outside" "forward-$port" socat "TCP-LISTEN:$port,bind=127.0.0.1,fork,reuseaddr" "UNIX-CONNECT:$DIR/forward/$port"
   done
 else
@@ -78,7 +78,7 @@ else
 fi
 if [ -z "$node" ]; then
   [ -z "$s3" ] || start_s3 "$DIR" "$HOST_ADDRESS"
-  [ -z "$clouds" ] || start_clouds "$DIR" "$HOST_ADDRESS"
+  [ -z "$azure" ] || start_azure "$DIR" "$HOST_ADDRESS"
 fi
 if [ -n "$kwok" ]; then
   # kwok always runs outside of the namespaces: it needs nothing but the API server.
@@ -88,7 +88,7 @@ fi
 
 {
   echo "export KUBECONFIG=$DIR/kubeconfig"
-  for store in ${s3:+S3:$S3_PORT} ${clouds:+GCS:$GCS_PORT AZURE:$AZURE_PORT}; do
+  for store in ${s3:+S3:$S3_PORT} ${azure:+AZURE:$AZURE_PORT}; do
     echo "export HONE_${store%%:*}_ENDPOINT=http://$HOST_ADDRESS:${store#*:}"
     [ -z "$node" ] || echo "export HONE_${store%%:*}_ENDPOINT_IN_CLUSTER=http://10.88.0.1:${store#*:}"
   done

@@ -51,6 +51,7 @@ const SUITES: &[&str] = &[
     "--test=simulated",
     "--test=leases",
     "--test=tools",
+    "--test=stores",
     "--test=admission",
     "--test=chart",
     "--test=console",

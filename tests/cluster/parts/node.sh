@@ -182,9 +182,7 @@ PLANE_SANS=$ADDRESS PLANE_NODES=$NODE=$ADDRESS \
 . "$DIR/ports.env"
 forward "$API_PORT" 127.0.0.1
 if [ -n "${UP_S3:-}" ]; then start_s3 "$DIR" 0.0.0.0; forward "$S3_PORT" 127.0.0.1; fi
-if [ -n "${UP_CLOUDS:-}" ]; then
-  start_clouds "$DIR" 0.0.0.0; forward "$GCS_PORT" 127.0.0.1; forward "$AZURE_PORT" 127.0.0.1
-fi
+if [ -n "${UP_AZURE:-}" ]; then start_azure "$DIR" 0.0.0.0; forward "$AZURE_PORT" 127.0.0.1; fi
 wait "$importing" || { tail -3 "$DIR/images.log"; fail "an image could not be imported"; }
 kubelet
 dns

@@ -21,7 +21,7 @@ pub enum Capability {
     /// An S3 server with conditional writes.
     S3,
     /// Servers that speak Google Cloud Storage and Azure Blob Storage.
-    Clouds,
+    Azure,
     /// The image writer.
     Images,
     /// The program `helm`.
@@ -44,7 +44,7 @@ impl fmt::Display for Capability {
             Self::Node => "node",
             Self::Kwok => "kwok",
             Self::S3 => "s3",
-            Self::Clouds => "clouds",
+            Self::Azure => "azure",
             Self::Images => "images",
             Self::Helm => "helm",
             Self::Kubeconform => "kubeconform",

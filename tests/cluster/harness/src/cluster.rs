@@ -17,7 +17,7 @@ pub struct ClusterOptions {
     /// With an S3 server.
     pub s3: bool,
     /// With servers that speak Google Cloud Storage and Azure Blob Storage.
-    pub clouds: bool,
+    pub azure: bool,
     /// OCI archives to import on the real node.
     pub images: Vec<PathBuf>,
     /// Environment variables of `up.sh`, such as `HONE_SCHEDULER_ARGS`.
@@ -69,8 +69,8 @@ impl Cluster {
         if options.s3 {
             arguments.push("--s3".into());
         }
-        if options.clouds {
-            arguments.push("--clouds".into());
+        if options.azure {
+            arguments.push("--azure".into());
         }
         for image in &options.images {
             arguments.extend(["--image".into(), image.to_string_lossy().into_owned()]);
