@@ -27,6 +27,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         fs::remove_dir_all(&folder)
             .with_context(|| format!("cannot empty {}", folder.display()))?;
     }
+    forget_repaired()?;
     // In the profile of `cargo xtask shipped`, so that nothing is built twice; the runtime in that of its library.
     let runtime = build(&tools, "python/runtime", "runtime", &folder)?;
     let compiler = build(&tools, "python/compiler", "release", &folder)?;
@@ -66,6 +67,25 @@ fn build(tools: &Path, package: &str, profile: &str, folder: &Path) -> Result<Pa
     let files = files.filter_map(|file| Some(file.ok()?.path()));
     let mut wheels = files.filter(|file| file.extension().is_some_and(|own| own == "whl"));
     wheels.next().with_context(|| format!("maturin left no wheel in {}", own.display()))
+}
+
+/// Removes the libraries that an earlier build left. maturin writes the names of the libraries that it puts into the
+/// wheel into the very file that cargo made, which cargo takes to be current: the next build would look for these
+/// names on the machine.
+fn forget_repaired() -> Result<()> {
+    let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
+    let target = target.unwrap_or_else(|| repository::root().join("target"));
+    let libraries = [("release", "lib_compiler.so"), ("runtime", "lib_runtime.so")];
+    for (profile, library) in libraries {
+        for folder in [target.join(profile).join("deps"), target.join("maturin")] {
+            let file = folder.join(library);
+            if file.exists() {
+                fs::remove_file(&file)
+                    .with_context(|| format!("cannot remove {}", file.display()))?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Installs the wheels beside what the tests need, in an environment made for this, and runs the tests.
