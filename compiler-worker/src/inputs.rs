@@ -43,7 +43,7 @@ fn contents(graph: &Graph, ports: &[TensorInfo], seed: u64, edges: bool) -> Vec<
 }
 
 /// One in so many elements of a sample of edge values is one.
-const ORDINARY_PER_EDGE: u64 = 16;
+const ORDINARY_PER_EDGE: usize = 16;
 
 fn content(port: &TensorInfo, range: (i64, i64), edges: bool, random: &mut Random) -> Vec<u8> {
     const EDGES: [f64; 8] = [0.0, -0.0, 1e-40, -1e-40, 1e3, -1e3, 1.0, -1.0];
@@ -53,7 +53,7 @@ fn content(port: &TensorInfo, range: (i64, i64), edges: bool, random: &mut Rando
         let edge = edges && random.below(ORDINARY_PER_EDGE) == 0;
         if matches!(port.dtype, DataType::F16 | DataType::Bf16 | DataType::F32 | DataType::F64) {
             let value = match edge {
-                true => EDGES[random.below(EDGES.len() as u64) as usize],
+                true => EDGES[random.below(EDGES.len())],
                 false => random.signed_unit(),
             };
             real(port.dtype, value, &mut bytes);
@@ -63,7 +63,7 @@ fn content(port: &TensorInfo, range: (i64, i64), edges: bool, random: &mut Rando
             let value = match edge {
                 true if random.below(2) == 0 => low,
                 true => high,
-                false => low + random.below(count) as i64,
+                false => low + random.below(count as usize) as i64,
             };
             whole(port.dtype, value, &mut bytes);
         }

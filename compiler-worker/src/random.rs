@@ -2,38 +2,7 @@
 
 use half::{bf16, f16};
 use hone_artifact::{DataType, TensorInfo};
-
-/// A small generator of good spread (splitmix64), enough for inputs and for resampling.
-#[derive(Clone, Debug)]
-pub struct Random {
-    state: u64,
-}
-
-impl Random {
-    /// Starts from a seed.
-    pub fn new(seed: u64) -> Self {
-        Self { state: seed }
-    }
-
-    /// The next 64 bits.
-    pub fn bits(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.state;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// A whole number below `bound`, which is not 0.
-    pub fn below(&mut self, bound: u64) -> u64 {
-        ((u128::from(self.bits()) * u128::from(bound)) >> 64) as u64
-    }
-
-    /// A real number between -1 and 1.
-    pub fn signed_unit(&mut self) -> f64 {
-        (self.bits() >> 11) as f64 / (1u64 << 52) as f64 - 1.0
-    }
-}
+pub use hone_driver::Random;
 
 /// Random content for a tensor of an artifact, whose model is not at hand: reals between -1 and 1, integers of
 /// 0 and 1, which are indices and masks of nearly every model ([`crate::inputs`] knows more).

@@ -13,10 +13,9 @@ use sha2::{Digest, Sha256};
 use crate::repository;
 
 mod faults;
-mod random;
 
 use faults::Fault;
-use random::Random;
+use hone_types::Random;
 
 /// Compilations that are under way at once.
 const UNDER_WAY: usize = 4;
@@ -56,7 +55,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let start = Instant::now();
     for number in 0..arguments.kills {
         work.top_up()?;
-        std::thread::sleep(Duration::from_millis(random.below(arguments.pause)));
+        std::thread::sleep(Duration::from_millis(random.below(arguments.pause as usize) as u64));
         let fault = Fault::draw(&mut random);
         let hit = fault.strike(&cluster, &kubectl, &mut random)?;
         println!(

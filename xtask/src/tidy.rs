@@ -16,7 +16,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("hone-lower", &["types", "graph", "ops", "tensor"]),
     ("hone-schedule", &["types", "tensor"]),
     ("hone-tune", &["types", "tensor", "schedule"]),
-    ("hone-search", &["tensor", "schedule", "tune"]),
+    ("hone-search", &["types", "tensor", "schedule", "tune"]),
     ("hone-codegen", &["types", "tensor", "artifact"]),
     (
         "hone-driver",

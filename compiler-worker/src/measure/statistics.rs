@@ -66,7 +66,7 @@ fn bootstrap(sorted: &[u64], count: usize) -> (u64, u64) {
     let draws = count.min(RESAMPLED);
     let mut medians: Vec<u64> = (0..RESAMPLES)
         .map(|_| {
-            let draw = |_| random.below(sorted.len() as u64) as usize;
+            let draw = |_| random.below(sorted.len());
             let mut drawn: Vec<usize> = (0..draws).map(draw).collect();
             let middle = drawn.len() / 2;
             let (_, median, _) = drawn.select_nth_unstable(middle);
@@ -86,7 +86,7 @@ mod tests {
     fn the_interval_holds_the_median_and_narrows_with_more_runs() {
         let mut random = Random::new(1);
         let mut sample =
-            |count| -> Vec<u64> { (0..count).map(|_| 1000 + random.below(1000)).collect() };
+            |count| -> Vec<u64> { (0..count).map(|_| 1000 + random.below(1000) as u64).collect() };
         let few = summarize(&sample(20)).unwrap();
         let many = summarize(&sample(2000)).unwrap();
         for summary in [few, many] {

@@ -1,6 +1,8 @@
 //! Plots as SVG text, to stand inside the page.
 
+use plotters::chart::MeshStyle;
 use plotters::coord::Shift;
+use plotters::coord::ranged1d::Ranged;
 use plotters::prelude::*;
 
 use crate::work::Details;
@@ -37,17 +39,9 @@ pub fn roofline(details: &Details) -> Option<String> {
     let y = (least(&mut points.iter().map(|p| p.1)) / 2.0)
         ..(most(&mut points.iter().map(|p| p.1)).max(peak) * 2.0);
     drawn(|area| {
-        let mut chart = ChartBuilder::on(area)
-            .margin(12)
-            .x_label_area_size(42)
-            .y_label_area_size(64)
-            .build_cartesian_2d(x.clone().log_scale(), y.clone().log_scale())?;
-        chart
-            .configure_mesh()
-            .light_line_style(WHITE)
-            .bold_line_style(FAINT)
-            .axis_style(INK)
-            .label_style(font())
+        let mut chart =
+            framed(area).build_cartesian_2d(x.clone().log_scale(), y.clone().log_scale())?;
+        styled(&mut chart.configure_mesh())
             .x_desc("operations per byte")
             .y_desc("GFLOP/s")
             .x_label_formatter(&|value| short(*value))
@@ -79,17 +73,8 @@ pub fn distribution(details: &Details) -> Option<String> {
     let (first, last) = (all[0] as f64 / unit, end(ours).max(end(naive)) as f64 / unit);
     let x = (first * 0.98)..(last * 1.02).max(first * 1.001);
     drawn(|area| {
-        let mut chart = ChartBuilder::on(area)
-            .margin(12)
-            .x_label_area_size(42)
-            .y_label_area_size(64)
-            .build_cartesian_2d(x.clone().log_scale(), 0.0..100.0)?;
-        chart
-            .configure_mesh()
-            .light_line_style(WHITE)
-            .bold_line_style(FAINT)
-            .axis_style(INK)
-            .label_style(font())
+        let mut chart = framed(area).build_cartesian_2d(x.clone().log_scale(), 0.0..100.0)?;
+        styled(&mut chart.configure_mesh())
             .x_desc(if unit == 1e3 { "latency, µs" } else { "latency, ms" })
             .y_desc("% of runs at most")
             .x_labels(5)
@@ -113,17 +98,9 @@ pub fn tuning(curve: &[(usize, f64)]) -> Option<String> {
     }
     let low = points.iter().fold(f64::MAX, |low, own| low.min(own.1));
     drawn(|area| {
-        let mut chart = ChartBuilder::on(area)
-            .margin(12)
-            .x_label_area_size(42)
-            .y_label_area_size(64)
-            .build_cartesian_2d(0.0..last.0.max(1.0), low * 0.97..first.1 * 1.02)?;
-        chart
-            .configure_mesh()
-            .light_line_style(WHITE)
-            .bold_line_style(FAINT)
-            .axis_style(INK)
-            .label_style(font())
+        let mut chart =
+            framed(area).build_cartesian_2d(0.0..last.0.max(1.0), low * 0.97..first.1 * 1.02)?;
+        styled(&mut chart.configure_mesh())
             .x_desc("trials")
             .y_desc("expected latency, ms")
             .x_label_formatter(&|value| format!("{value:.0}"))
@@ -146,6 +123,20 @@ fn steps(values: &[u64], unit: f64) -> Vec<(f64, f64)> {
         line.push((at, (index + 1) as f64 / count * 100.0));
     }
     line
+}
+
+/// A chart with room for its labels.
+fn framed<'a, 'b>(area: &'a Area<'b>) -> ChartBuilder<'a, 'b, SVGBackend<'b>> {
+    let mut chart = ChartBuilder::on(area);
+    chart.margin(12).x_label_area_size(42).y_label_area_size(64);
+    chart
+}
+
+/// Grid and axes as on the rest of the page.
+fn styled<'m, 'a, 'b, X: Ranged, Y: Ranged, B: DrawingBackend>(
+    mesh: &'m mut MeshStyle<'a, 'b, X, Y, B>,
+) -> &'m mut MeshStyle<'a, 'b, X, Y, B> {
+    mesh.light_line_style(WHITE).bold_line_style(FAINT).axis_style(INK).label_style(font())
 }
 
 fn font() -> TextStyle<'static> {

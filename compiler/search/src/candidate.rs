@@ -1,7 +1,7 @@
 //! Candidates of a task, and how others are made of them.
 
+use crate::Random;
 use crate::features::features;
-use crate::random::Random;
 use hone_schedule::ScheduleError;
 use hone_tensor::Program;
 use hone_tune::{Choice, Decision, Machine, Preferred, Randomly, Replay, Source};

@@ -9,7 +9,6 @@ mod allocate;
 mod candidate;
 mod features;
 mod model;
-mod random;
 mod records;
 mod strategy;
 mod trees;
@@ -17,8 +16,8 @@ mod trees;
 pub use allocate::{Allocator, Progress};
 pub use candidate::{Candidate, Space, Trial};
 pub use features::{FEATURES, features};
+pub use hone_types::Random;
 pub use model::{CostModel, Learned, Sample};
-pub use random::Random;
 pub use records::{
     Class, Kind, Log, Record, RecordsError, SCHEMA, Skipped, Winners, read_file, read_folder,
 };

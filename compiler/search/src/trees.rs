@@ -197,7 +197,7 @@ fn leaf_scale(samples: usize) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::random::Random;
+    use crate::Random;
 
     /// Samples whose label is a function of two of four features.
     fn samples(count: usize, seed: u64) -> Vec<(Vec<f32>, f64)> {

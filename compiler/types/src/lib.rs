@@ -1,4 +1,4 @@
-//! What every stage must agree on: element types, tensor types, host tensors, handle tables.
+//! What every stage must agree on: element types, tensor types, host tensors, handle tables, random numbers.
 //!
 //! Always holds:
 //! - a [`TensorType`] has only known, non-negative dimensions; symbolic ones are bound at import;
@@ -6,11 +6,13 @@
 //!   last, in the machine's little-endian order.
 
 mod data_type;
+mod random;
 mod table;
 mod tensor;
 mod tensor_type;
 
 pub use data_type::DataType;
+pub use random::Random;
 pub use table::{Id, Table};
 pub use tensor::{Element, Tensor, TensorError};
 pub use tensor_type::TensorType;

@@ -8,16 +8,15 @@ mod graph;
 mod masked_attention;
 mod mobilenet;
 mod quantized;
-mod random;
 mod resnet;
 mod tagger;
 
 pub use bert::{BertSizes, bert};
 pub use graph::{Builder, Value};
+pub use hone_types::Random;
 pub use masked_attention::masked_attention;
 pub use mobilenet::mobilenet_v2;
 pub use quantized::quantized;
-pub use random::Random;
 pub use resnet::{ResNetDepth, resnet};
 pub use tagger::{TaggerSizes, tagger};
 

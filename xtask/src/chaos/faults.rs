@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use hone_cluster_tests::{Cluster, Kubectl, product};
 
-use super::random::Random;
+use hone_types::Random;
 
 /// A kind of kill. None of them is announced to the victim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,7 +39,7 @@ const ALL: [Fault; 7] = [
 impl Fault {
     /// One of all, each as likely as the other.
     pub fn draw(random: &mut Random) -> Self {
-        ALL[random.below(ALL.len() as u64) as usize]
+        ALL[random.below(ALL.len())]
     }
 
     /// Kills, and says what was hit. That nothing of the kind was there is no error: it is said.
@@ -51,7 +51,7 @@ impl Fault {
     ) -> Result<String> {
         let system = cluster.kubectl().in_namespace(product::SYSTEM);
         // Drawn in any case, so that the sequence does not depend on what was there.
-        let (choice, downtime) = (random.below(u64::MAX), random.below(3000));
+        let (choice, downtime) = (random.bits(), random.below(3000) as u64);
         let hit = match self {
             Self::Leader => product::leader(cluster).and_then(|pod| {
                 product::container(cluster, &pod, "operator", "kill -s SIGKILL")?;

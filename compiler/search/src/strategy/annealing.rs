@@ -2,8 +2,8 @@
 //! step that is worse is taken the more seldom the longer the walk lasts.
 
 use super::{Strategy, Task};
+use crate::Random;
 use crate::candidate::{Candidate, fresh};
-use crate::random::Random;
 use std::collections::HashMap;
 
 #[derive(Default)]

@@ -1,8 +1,8 @@
 //! A genetic algorithm on measured trials alone: the fastest ones are crossed and mutated.
 
 use super::{Strategy, Task};
+use crate::Random;
 use crate::candidate::{Candidate, fresh};
-use crate::random::Random;
 
 pub(super) struct Genetic;
 

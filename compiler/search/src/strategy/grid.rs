@@ -1,8 +1,8 @@
 //! Grid search: all combinations of decisions in order, the last decision changing fastest.
 
 use super::{Strategy, Task};
+use crate::Random;
 use crate::candidate::{Candidate, fresh};
-use crate::random::Random;
 
 #[derive(Default)]
 pub(super) struct Grid {

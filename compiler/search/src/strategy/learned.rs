@@ -4,8 +4,8 @@
 //! (coordinate descent).
 
 use super::{Strategy, Task};
+use crate::Random;
 use crate::candidate::{Candidate, fresh};
-use crate::random::Random;
 use std::collections::HashSet;
 
 pub(super) struct Evolution;

@@ -6,9 +6,9 @@ mod grid;
 mod learned;
 mod random;
 
+use crate::Random;
 use crate::candidate::{Candidate, Space, Trial};
 use crate::model::CostModel;
-use crate::random::Random;
 use std::collections::HashSet;
 
 /// Proposes candidates.

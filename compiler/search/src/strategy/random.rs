@@ -1,8 +1,8 @@
 //! Random search: every decision is drawn alike.
 
 use super::{Strategy, Task};
+use crate::Random;
 use crate::candidate::{Candidate, fresh};
-use crate::random::Random;
 
 pub(super) struct RandomSearch;
 

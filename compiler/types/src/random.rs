@@ -1,7 +1,7 @@
-//! Seeded numbers, the same on every machine.
+//! Seeded random numbers, equal on every machine: inputs, resampling, search, faults.
 
-/// A SplitMix64 generator (Steele, Lea and Flood, "Fast splittable pseudorandom number generators",
-/// 2014).
+/// A SplitMix64 generator (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014). Not for
+/// secrets.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
@@ -14,10 +14,30 @@ impl Random {
     /// The next 64 bits.
     pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A whole number below `bound`; 0 where that is 0.
+    pub fn below(&mut self, bound: usize) -> usize {
+        ((u128::from(self.bits()) * bound as u128) >> 64) as usize
+    }
+
+    /// A number from 0 to below 1.
+    pub fn unit(&mut self) -> f64 {
+        (self.bits() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// A number from -1 to below 1.
+    pub fn signed_unit(&mut self) -> f64 {
+        (self.bits() >> 11) as f64 / (1u64 << 52) as f64 - 1.0
+    }
+
+    /// One of some things; `None` where there are none.
+    pub fn pick<'a, T>(&mut self, things: &'a [T]) -> Option<&'a T> {
+        things.get(self.below(things.len()))
     }
 
     /// About normal, mean 0 and variance 1, between -3.5 and 3.5.
@@ -41,6 +61,16 @@ impl Random {
 #[cfg(test)]
 mod tests {
     use super::Random;
+
+    #[test]
+    fn a_seed_decides() {
+        // The generator's published first value for seed 0.
+        assert_eq!(Random::new(0).bits(), 0xe220_a839_7b1d_cdaf);
+        let mut random = Random::new(7);
+        assert!((0..1000).all(|_| random.below(3) < 3 && (0.0..1.0).contains(&random.unit())));
+        assert!((0..1000).all(|_| (-1.0..1.0).contains(&random.signed_unit())));
+        assert_eq!((random.below(0), random.pick::<u8>(&[])), (0, None));
+    }
 
     #[test]
     fn normals_have_the_asked_mean_and_deviation() {
