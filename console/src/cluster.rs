@@ -1,4 +1,4 @@
-//! The way to the API server: a kubeconfig, or the pod's own ServiceAccount.
+//! The way to the API server: a kubeconfig, or the pod's ServiceAccount.
 
 use std::path::PathBuf;
 

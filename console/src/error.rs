@@ -11,7 +11,7 @@ pub enum ConsoleError {
     /// The API server refused a request.
     #[error("{what} failed: the API server answers {code}: {message}")]
     Refused {
-        /// What was asked for.
+        /// What was requested.
         what: String,
         /// The status code.
         code: u16,
@@ -21,9 +21,9 @@ pub enum ConsoleError {
     /// A request did not reach the API server, or its answer was none.
     #[error("{what} failed")]
     Api {
-        /// What was asked for.
+        /// What was requested.
         what: String,
-        /// What the connection said.
+        /// The error of the connection.
         #[source]
         source: Box<kube::Error>,
     },
@@ -42,7 +42,7 @@ pub enum ConsoleError {
     NoTarget {
         /// The compilation.
         name: String,
-        /// What was asked for.
+        /// What was requested.
         target: String,
         /// What there is.
         there: String,
@@ -58,14 +58,14 @@ pub enum ConsoleError {
     Io {
         /// What was tried.
         what: String,
-        /// What the system said.
+        /// The error of the system.
         #[source]
         source: std::io::Error,
     },
 }
 
 impl ConsoleError {
-    /// The failure of a request, told by what it was for.
+    /// The failure of a request, described by what it was for.
     pub fn api(what: impl Into<String>) -> impl FnOnce(kube::Error) -> Self {
         let what = what.into();
         move |error| match error {

@@ -29,7 +29,7 @@ pub enum ReportError {
         /// The report.
         uri: String,
     },
-    /// It is no place that can be read.
+    /// It is no location that can be read.
     #[error("'{uri}' is no report that can be read: {why}")]
     Malformed {
         /// The report.
@@ -54,7 +54,7 @@ pub enum ReportError {
         uri: String,
     },
     /// It is too large.
-    #[error("'{uri}' is larger than {LIMIT_BYTES} bytes: download it with the store's own program")]
+    #[error("'{uri}' is larger than {LIMIT_BYTES} bytes: download it with the store's client")]
     TooLarge {
         /// The report.
         uri: String,
@@ -103,7 +103,7 @@ pub struct Reports {
 }
 
 impl Reports {
-    /// Whether `uri` lies in a folder that may be read, and has no steps upwards.
+    /// Whether `uri` is in a folder that may be read, and has no steps upwards.
     pub fn allows(&self, uri: &str) -> bool {
         let steps =
             |uri: &str| uri.split('/').any(|part| matches!(part, "." | "..")) || uri.contains('%');
@@ -149,7 +149,7 @@ impl Reports {
             Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => {
                 ReportError::Denied { uri: uri() }
             }
-            // What else a server said may be anything, credentials included.
+            // Other errors of a server may contain anything, credentials included.
             _ => ReportError::Store { uri: uri() },
         };
         let found = store.get(key).await.map_err(fault)?;

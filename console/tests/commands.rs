@@ -157,7 +157,7 @@ async fn report_is_fetched_from_the_store_with_the_outputs_secret() {
     assert!(fine && text == "GET /artifacts/team/cpu-a.uid.json by key", "{text}");
 }
 
-/// A store that answers with what it was asked for and by whom; its address.
+/// A store that responds with what was requested and by whom; its address.
 struct Store;
 
 impl Store {
@@ -165,14 +165,14 @@ impl Store {
         use axum::http::{HeaderMap, Method, Uri};
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
-        let answer = |method: Method, uri: Uri, headers: HeaderMap| async move {
+        let respond = |method: Method, uri: Uri, headers: HeaderMap| async move {
             let signed = headers.get("authorization").map(|h| h.to_str().unwrap().to_owned());
             let signed = signed.unwrap_or_default();
             let who = signed.split("Credential=").nth(1).and_then(|rest| rest.split('/').next());
             let text = format!("{method} {} by {}", uri.path(), who.unwrap_or("nobody"));
             ([("last-modified", "Thu, 01 Jan 2026 00:00:00 GMT"), ("etag", "\"e\"")], text)
         };
-        let router = axum::Router::new().fallback(answer);
+        let router = axum::Router::new().fallback(respond);
         tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
         address
     }
@@ -220,7 +220,7 @@ async fn diff_compares_specs_and_results() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cluster_that_cannot_be_reached_is_said_so() {
+async fn a_cluster_that_cannot_be_reached_is_an_error() {
     let api = Api::start().await;
     api.forbid("ModelCompilation");
     let (fine, text) = hone(&api, &["tree"]).await;

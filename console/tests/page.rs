@@ -227,7 +227,7 @@ async fn nothing_of_an_object_becomes_markup() {
         browser.until(
             "document.getElementById('notices').innerText.includes('TuningRun: may not be read')",
         );
-        // Changes are told in words of the object as well.
+        // Reports of changes quote the object as well.
         object["status"]["conditions"][1]["message"] = json!(format!("{evil} again"));
         object["status"]["conditions"][1]["reason"] = json!(format!("{evil}2"));
         server.put(object);
@@ -238,11 +238,11 @@ async fn nothing_of_an_object_becomes_markup() {
         );
         assert_eq!(browser.value("window.broken === undefined"), true);
         // A report outside of the folders is refused, in words.
-        let answer = browser.value(&format!(
+        let status = browser.value(&format!(
             "fetch('report/team/' + encodeURIComponent({}) + '/cpu/json').then((a) => a.status)",
             json!(evil)
         ));
-        assert_eq!(answer, 403);
+        assert_eq!(status, 403);
         browser.complaints.retain(|complaint| !complaint.contains("403"));
         assert_eq!(browser.complaints, Vec::<String>::new());
     })

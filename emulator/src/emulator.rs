@@ -18,7 +18,7 @@ pub struct Emulator {
 }
 
 /// An architecture and what emulates it.
-struct Known {
+struct KnownEmulator {
     /// By LLVM's name.
     arch: &'static str,
     /// The program.
@@ -30,15 +30,15 @@ struct Known {
 }
 
 /// QEMU 7.2 is the oldest that is counted on: it is the first with AVX2 and version 1.0 of RISC-V's V.
-const KNOWN: [Known; 3] = [
-    Known {
+const KNOWN_EMULATORS: [KnownEmulator; 3] = [
+    KnownEmulator {
         arch: "aarch64",
         program: "qemu-aarch64",
         processor: |_| "max".to_string(),
         missing: &["sve2p", "sme"],
     },
-    Known { arch: "riscv64", program: "qemu-riscv64", processor: riscv, missing: &[] },
-    Known {
+    KnownEmulator { arch: "riscv64", program: "qemu-riscv64", processor: riscv, missing: &[] },
+    KnownEmulator {
         arch: "x86_64",
         program: "qemu-x86_64",
         processor: |_| "max".to_string(),
@@ -46,7 +46,7 @@ const KNOWN: [Known; 3] = [
     },
 ];
 
-/// The file that the runner lies in.
+/// The file of the runner.
 const RUNNER: &str = "runner";
 
 impl Emulator {
@@ -56,7 +56,7 @@ impl Emulator {
     /// None is installed, or it does not have what the code executes; no linker for the runner.
     pub fn find(target: &Target) -> Result<Self> {
         let arch = target.triple.split('-').next().unwrap_or_default();
-        let known = KNOWN.iter().find(|known| known.arch == arch);
+        let known = KNOWN_EMULATORS.iter().find(|known| known.arch == arch);
         let known = known.ok_or_else(|| EmulatorError::Missing {
             arch: arch.to_string(),
             advice: "none is known".to_string(),
@@ -101,7 +101,7 @@ fn riscv(target: &Target) -> String {
     format!("rv64,v=true,vlen={length},vext_spec=v1.0,zba=true,zbb=true,zbs=true")
 }
 
-/// QEMU asks the system whether what it runs may be executed.
+/// Writes an executable file: QEMU refuses others.
 fn write_program(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let mut options = std::fs::OpenOptions::new();
     options.write(true).create_new(true).mode(0o700).open(path)?.write_all(bytes)

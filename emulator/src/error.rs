@@ -30,7 +30,7 @@ pub enum EmulatorError {
     Start {
         /// The emulator.
         program: PathBuf,
-        /// The system's word.
+        /// The system's error.
         source: std::io::Error,
     },
     /// A file for the emulator could not be written.
@@ -39,15 +39,15 @@ pub enum EmulatorError {
     /// The emulated program ended while it was needed, most often because code in it crashed.
     #[error("the emulated program ended during {during}: {end}")]
     Ended {
-        /// What it was asked for last.
+        /// The last request.
         during: String,
         /// Its status and what the emulator printed.
         end: String,
     },
-    /// The emulator ended on a mistake of its own.
+    /// The emulator ended on an internal error.
     #[error("the emulator itself failed during {during}: {end}; a newer version of it may not")]
     Failed {
-        /// What it was asked for last.
+        /// The last request.
         during: String,
         /// Its status and what it printed.
         end: String,
@@ -55,7 +55,7 @@ pub enum EmulatorError {
     /// The emulated system has no memory left.
     #[error("{bytes} bytes could not be reserved in the emulator")]
     Memory {
-        /// How many were asked for.
+        /// How many were requested.
         bytes: u64,
     },
     /// The artifact is damaged.
@@ -110,11 +110,11 @@ pub enum EmulatorError {
         reason: String,
     },
     /// The variant has no such step, or the step no such argument.
-    #[error("there is no step {step}{}", argument.map_or(String::new(), |own| format!(" with an argument {own}")))]
+    #[error("there is no step {step}{}", argument.map_or(String::new(), |number| format!(" with an argument {number}")))]
     Step {
         /// Its position.
         step: usize,
-        /// The argument's, where one was asked for.
+        /// The argument's, where one was requested.
         argument: Option<usize>,
     },
 }

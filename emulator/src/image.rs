@@ -47,14 +47,14 @@ fn relocate(machine: &mut Machine, file: &object::File<'_>, base: u64) -> Result
         Architecture::Riscv64 => elf::R_RISCV_RELATIVE,
         other => return Err(refused(&format!("it is for {other:?}"))),
     };
-    for (place, relocation) in file.dynamic_relocations().into_iter().flatten() {
+    for (offset, relocation) in file.dynamic_relocations().into_iter().flatten() {
         let known = relocation.target() == RelocationTarget::Absolute
             && relocation.flags() == RelocationFlags::Elf { r_type: relative };
         if !known {
-            return Err(refused(&format!("the relocation at {place:#x} is not relative")));
+            return Err(refused(&format!("the relocation at {offset:#x} is not relative")));
         }
         let address = base.wrapping_add_signed(relocation.addend());
-        machine.write(base + place, &address.to_le_bytes())?;
+        machine.write(base + offset, &address.to_le_bytes())?;
     }
     Ok(())
 }

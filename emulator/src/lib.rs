@@ -2,7 +2,7 @@
 //! answers can be compared with the reference, its speed means nothing.
 //!
 //! The emulator is QEMU's for programs (`qemu-aarch64` and its siblings). It runs one small program,
-//! [`hone_codegen::runner`], which does as this process asks over two pipes: reserve memory, read and
+//! [`hone_codegen::runner`], which serves requests of this process over two pipes: reserve memory, read and
 //! write it, call a function. Code, weights, arena and step table are laid out from here, so that
 //! neither a compiler nor a library of the emulated machine is needed.
 

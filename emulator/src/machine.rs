@@ -20,7 +20,7 @@ pub(crate) struct Machine {
     child: Child,
     // Both are there until the process is given up.
     requests: Option<ChildStdin>,
-    answers: Option<ChildStdout>,
+    responses: Option<ChildStdout>,
 }
 
 impl Machine {
@@ -35,8 +35,8 @@ impl Machine {
             .stderr(Stdio::piped())
             .spawn()
             .map_err(start)?;
-        let (requests, answers) = (child.stdin.take(), child.stdout.take());
-        Ok(Self { child, requests, answers })
+        let (requests, responses) = (child.stdin.take(), child.stdout.take());
+        Ok(Self { child, requests, responses })
     }
 
     /// Reserves zeroed memory at a multiple of 4096 bytes that can be read, written and executed.
@@ -83,8 +83,8 @@ impl Machine {
     fn request(&mut self, operation: Operation, operands: [u64; 5], during: &str) -> Result<()> {
         let mut bytes = [0; 64];
         let numbers = std::iter::once(operation as u64).chain(operands);
-        for (place, number) in bytes.chunks_exact_mut(8).zip(numbers) {
-            place.copy_from_slice(&number.to_le_bytes());
+        for (word, number) in bytes.chunks_exact_mut(8).zip(numbers) {
+            word.copy_from_slice(&number.to_le_bytes());
         }
         self.send(&bytes, during)
     }
@@ -95,14 +95,14 @@ impl Machine {
     }
 
     fn receive(&mut self, bytes: &mut [u8], during: &str) -> Result<()> {
-        let received = self.answers.as_mut().is_some_and(|pipe| pipe.read_exact(bytes).is_ok());
+        let received = self.responses.as_mut().is_some_and(|pipe| pipe.read_exact(bytes).is_ok());
         if received { Ok(()) } else { Err(self.ended(during)) }
     }
 
     /// How the process ended, which it has or will as its pipes are closed.
     fn ended(&mut self, during: &str) -> EmulatorError {
         self.requests = None;
-        self.answers = None;
+        self.responses = None;
         let mut printed = String::new();
         if let Some(mut pipe) = self.child.stderr.take() {
             // What cannot be read is not needed to say that it ended.

@@ -6,7 +6,7 @@ use crate::image::Image;
 use crate::machine::Machine;
 use hone_artifact::{BUFFER_ALIGNMENT, Manifest, Reader, Slot, Step, TensorInfo, Variant};
 
-/// An artifact's code and memory in an emulated process of its own.
+/// An artifact's code and memory in a separate emulated process.
 #[derive(Debug)]
 pub struct Model {
     pub(crate) machine: Machine,
@@ -35,15 +35,15 @@ impl Model {
     pub fn load(artifact: &[u8], variant: usize, emulator: &Emulator) -> Result<Self> {
         let reader = Reader::new(artifact)?;
         let manifest = reader.manifest().clone();
-        let own = manifest.variants.get(variant).ok_or(EmulatorError::Variant { variant })?;
+        let selected = manifest.variants.get(variant).ok_or(EmulatorError::Variant { variant })?;
         // The reader has checked that both sections are there.
-        let code = reader.code(own.code).unwrap_or_default();
-        let weights = reader.weights(own.weights).unwrap_or_default();
+        let code = reader.code(selected.code).unwrap_or_default();
+        let weights = reader.weights(selected.weights).unwrap_or_default();
         let mut machine = Machine::start(emulator)?;
         let image = Image::load(&mut machine, code)?;
-        let memory = Memory::reserve(&mut machine, &manifest, own)?;
+        let memory = Memory::reserve(&mut machine, &manifest, selected)?;
         machine.write(memory.weights, weights)?;
-        let calls = tables(&mut machine, &image, &memory, &own.steps)?;
+        let calls = tables(&mut machine, &image, &memory, &selected.steps)?;
         Ok(Self { machine, manifest, variant, calls, memory })
     }
 
@@ -151,12 +151,12 @@ impl Model {
 impl Memory {
     fn reserve(machine: &mut Machine, manifest: &Manifest, variant: &Variant) -> Result<Self> {
         let mut tensors = |tensors: &[TensorInfo]| -> Result<Vec<u64>> {
-            let place = |tensor: &TensorInfo| {
+            let reserve = |tensor: &TensorInfo| {
                 // No better aligned than a caller's buffers have to be.
                 let offset = tensor.dtype.alignment();
                 Ok(machine.map(tensor.bytes + offset)? + offset)
             };
-            tensors.iter().map(place).collect()
+            tensors.iter().map(reserve).collect()
         };
         let (inputs, outputs) = (tensors(&manifest.inputs)?, tensors(&manifest.outputs)?);
         Ok(Self {

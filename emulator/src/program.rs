@@ -1,4 +1,4 @@
-//! Runs a variant's program: what [`hone_artifact::Part`] says, by copying.
+//! Runs a variant's program, the list of [`hone_artifact::Part`]s, with copies where it passes values on.
 
 use crate::error::{EmulatorError, Result};
 use crate::model::Model;
@@ -23,21 +23,21 @@ impl Model {
                     let first = *first as usize;
                     (first..first + *count as usize).try_for_each(|index| self.call(index))?;
                 }
-                Part::If(own) => match self.holds(own.condition)? {
-                    true => self.parts(&own.then)?,
-                    false => self.parts(&own.otherwise)?,
+                Part::If(branch) => match self.is_true(branch.condition)? {
+                    true => self.parts(&branch.then)?,
+                    false => self.parts(&branch.otherwise)?,
                 },
-                Part::Loop(own) => self.repeat(own)?,
-                Part::Host(own) => self.host(own)?,
+                Part::Loop(loop_) => self.repeat(loop_)?,
+                Part::Host(host) => self.host(host)?,
             }
         }
         Ok(())
     }
 
     /// On this machine: no code of the artifact's takes part.
-    fn host(&mut self, own: &Host) -> Result<()> {
-        let mut contents = Vec::with_capacity(own.inputs.len());
-        for input in &own.inputs {
+    fn host(&mut self, host: &Host) -> Result<()> {
+        let mut contents = Vec::with_capacity(host.inputs.len());
+        for input in &host.inputs {
             contents.push(match input {
                 None => None,
                 Some(input) => {
@@ -46,7 +46,7 @@ impl Model {
                 }
             });
         }
-        let inputs: Vec<Option<HostValue<'_>>> = own
+        let inputs: Vec<Option<HostValue<'_>>> = host
             .inputs
             .iter()
             .zip(&contents)
@@ -54,54 +54,54 @@ impl Model {
                 Some(HostValue { of: &input.as_ref()?.of, bytes: bytes.as_deref()? })
             })
             .collect();
-        let results = own.function.compute(&inputs);
+        let results = host.function.compute(&inputs);
         let results =
-            results.map_err(|reason| EmulatorError::Host { node: own.node.clone(), reason })?;
-        for (output, bytes) in own.outputs.iter().zip(results) {
+            results.map_err(|reason| EmulatorError::Host { node: host.node.clone(), reason })?;
+        for (output, bytes) in host.outputs.iter().zip(results) {
             self.machine.write(self.memory.address(output.slot), &bytes)?;
         }
         Ok(())
     }
 
-    fn repeat(&mut self, own: &Loop) -> Result<()> {
-        let trips = own.trips.map(|slot| self.number(slot)).transpose()?;
+    fn repeat(&mut self, loop_: &Loop) -> Result<()> {
+        let trips = loop_.trips.map(|slot| self.number(slot)).transpose()?;
         let trips = trips.map(|trips| trips.max(0) as u64);
-        let most = own.most.into_iter().chain(trips).min().unwrap_or(u64::MAX);
-        let mut goes_on = own.condition.map_or(Ok(true), |slot| self.holds(slot))?;
-        for carried in &own.carried {
+        let bound = loop_.most.into_iter().chain(trips).min().unwrap_or(u64::MAX);
+        let mut goes_on = loop_.condition.map_or(Ok(true), |slot| self.is_true(slot))?;
+        for carried in &loop_.carried {
             self.copy(carried.initial, (carried.current, 0), carried.bytes)?;
         }
         let mut count = 0;
-        while goes_on && count < most {
-            if own.capacity.is_some_and(|capacity| count >= capacity) {
-                return Err(EmulatorError::Overrun { node: own.node.clone(), capacity: count });
+        while goes_on && count < bound {
+            if loop_.capacity.is_some_and(|capacity| count >= capacity) {
+                return Err(EmulatorError::Overrun { node: loop_.node.clone(), capacity: count });
             }
-            self.store(own.number, count)?;
-            self.parts(&own.body)?;
-            for collected in &own.collected {
-                let place = if collected.reversed { most - 1 - count } else { count };
+            self.store(loop_.number, count)?;
+            self.parts(&loop_.body)?;
+            for collected in &loop_.collected {
+                let index = if collected.reversed { bound - 1 - count } else { count };
                 self.copy(
                     collected.from,
-                    (collected.all, place * collected.bytes),
+                    (collected.all, index * collected.bytes),
                     collected.bytes,
                 )?;
             }
-            goes_on = own.goes_on.map_or(Ok(true), |slot| self.holds(slot))?;
-            for carried in &own.carried {
+            goes_on = loop_.goes_on.map_or(Ok(true), |slot| self.is_true(slot))?;
+            for carried in &loop_.carried {
                 self.copy(carried.next, (carried.current, 0), carried.bytes)?;
             }
             count += 1;
         }
-        for carried in &own.carried {
+        for carried in &loop_.carried {
             self.copy(carried.current, (carried.result, 0), carried.bytes)?;
         }
-        for collected in &own.collected {
-            let rest = own.capacity.unwrap_or(count) - count;
+        for collected in &loop_.collected {
+            let rest = loop_.capacity.unwrap_or(count) - count;
             let zeros = vec![0; (rest * collected.bytes) as usize];
             let address = self.memory.address(collected.all) + count * collected.bytes;
             self.machine.write(address, &zeros)?;
         }
-        self.store(own.count, count)
+        self.store(loop_.count, count)
     }
 
     fn copy(&mut self, from: Slot, (to, offset): (Slot, u64), bytes: u64) -> Result<()> {
@@ -110,7 +110,7 @@ impl Model {
         self.machine.write(to, &content)
     }
 
-    fn holds(&mut self, slot: Slot) -> Result<bool> {
+    fn is_true(&mut self, slot: Slot) -> Result<bool> {
         let bytes = self.machine.read(self.memory.address(slot), 1)?;
         Ok(bytes.first().is_some_and(|byte| *byte != 0))
     }

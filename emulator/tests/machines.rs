@@ -101,12 +101,12 @@ fn bytes(values: impl Iterator<Item = f32>) -> Vec<u8> {
     values.flat_map(f32::to_le_bytes).collect()
 }
 
-fn x(place: usize) -> f32 {
-    place as f32 * 0.25 - 7.0
+fn x(index: usize) -> f32 {
+    index as f32 * 0.25 - 7.0
 }
 
-fn w(place: usize) -> f32 {
-    (place % 7) as f32 * 0.5
+fn w(index: usize) -> f32 {
+    (index % 7) as f32 * 0.5
 }
 
 fn count() -> std::ops::Range<usize> {
@@ -142,10 +142,10 @@ fn models_run_on_every_architecture() {
         assert!(version.starts_with(|c: char| c.is_ascii_digit()), "{version}");
         let mut model = Model::load(&artifact, 0, &emulator).unwrap();
         for round in 0..2 {
-            let input = |place| x(place) + round as f32;
+            let input = |index| x(index) + round as f32;
             let outputs = model.run(&[&bytes(count().map(input))]).unwrap();
-            let step = |place: usize, value: f32| value * w(place) + value;
-            let expected = count().map(|place| step(place, step(place, input(place))));
+            let step = |index: usize, value: f32| value * w(index) + value;
+            let expected = count().map(|index| step(index, step(index, input(index))));
             assert_eq!(outputs, [bytes(expected)], "{arch}");
         }
     }
@@ -159,7 +159,7 @@ fn a_step_runs_alone() {
         model.write_argument(1, 0, &bytes(count().map(x))).unwrap();
         model.write_argument(1, 2, &vec![0xff; ROWS * COLUMNS * 4]).unwrap();
         model.call(1).unwrap();
-        let expected = bytes(count().map(|place| x(place) * w(place) + x(place)));
+        let expected = bytes(count().map(|index| x(index) * w(index) + x(index)));
         assert_eq!(model.read_argument(1, 2).unwrap(), expected, "{arch}");
         assert_eq!(model.read_argument(1, 0).unwrap(), bytes(count().map(x)), "{arch}");
         assert_eq!(model.read_argument(1, 1).unwrap(), bytes(count().map(w)), "{arch}");

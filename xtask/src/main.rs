@@ -23,6 +23,7 @@ mod shipped;
 mod test;
 mod tidy;
 mod wheels;
+mod words;
 
 /// Chores of the Hone repository.
 #[derive(Parser)]

@@ -117,6 +117,7 @@ fn check_file(file: &str, text: &str) -> Vec<String> {
     if is_source(file) && !is_generated(text) && lines > LONGEST_FILE {
         complaints.push(format!("{file}: {lines} lines; look for the second concept"));
     }
+    complaints.extend(crate::words::complaints(file, text));
     // This file names what it forbids.
     if file == "xtask/src/tidy.rs" {
         return complaints;

@@ -12,8 +12,8 @@ use std::time::Instant;
 fn main() {
     let target = Target::host().unwrap();
     let programs: Vec<_> = (0..20)
-        .map(|place| {
-            let (m, n) = (97 + place, 75);
+        .map(|index| {
+            let (m, n) = (97 + index, 75);
             scheduled(Sizes { m, n, k: 256, rows: 14, lanes: 16, vectors: 2, unroll: 4 })
         })
         .collect();

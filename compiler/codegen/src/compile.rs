@@ -32,12 +32,12 @@ pub fn compile(units: &[Unit<'_>], target: &Target, options: &Options) -> Result
             scope.spawn(|| {
                 let mut machine = None;
                 loop {
-                    let place = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(unit) = units.get(place) else { break };
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(unit) = units.get(index) else { break };
                     let result = compile_one(unit, target, options, &mut machine);
                     let mut results =
                         results.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-                    results[place] = Some(result);
+                    results[index] = Some(result);
                 }
             });
         }

@@ -22,20 +22,22 @@ pub fn disassemble(code: &[u8], target: &Target, symbol: &str) -> Result<Option<
     let file = object::File::parse(code).map_err(malformed)?;
     let mut functions: Vec<(u64, u64, String)> = file
         .dynamic_symbols()
-        .filter(|own| own.size() > 0)
-        .filter_map(|own| Some((own.address(), own.size(), own.name().ok()?.to_string())))
+        .filter(|symbol| symbol.size() > 0)
+        .filter_map(|symbol| {
+            Some((symbol.address(), symbol.size(), symbol.name().ok()?.to_string()))
+        })
         .collect();
     functions.sort_unstable();
-    let Some(place) = functions.iter().position(|(_, _, name)| name == symbol) else {
+    let Some(index) = functions.iter().position(|(_, _, name)| name == symbol) else {
         return Ok(None);
     };
-    let Some(section) = file.sections().find(|own| own.name() == Ok(".text")) else {
+    let Some(section) = file.sections().find(|section| section.name() == Ok(".text")) else {
         return Ok(None);
     };
-    // The body has no name of its own: it lies behind the function before.
-    let before = place.checked_sub(1).map(|before| functions[before].0 + functions[before].1);
+    // The body has no symbol: it lies behind the function before.
+    let before = index.checked_sub(1).map(|before| functions[before].0 + functions[before].1);
     let start = before.unwrap_or_else(|| section.address());
-    let end = functions[place].0 + functions[place].1;
+    let end = functions[index].0 + functions[index].1;
     let bytes = section.data_range(start, end - start).map_err(malformed)?.unwrap_or_default();
     Decoder::new(target)?.text(bytes, start).map(Some)
 }
@@ -49,7 +51,7 @@ struct Decoder {
 
 impl Decoder {
     fn new(target: &Target) -> Result<Self> {
-        // A machine of LLVM's makes the decoder known, too.
+        // Making a machine of LLVM's registers the decoder, too.
         target.machine()?;
         let failed = || CodegenError::Target {
             target: target.triple.clone(),
@@ -80,10 +82,10 @@ impl Decoder {
 
     fn text(&self, bytes: &[u8], address: u64) -> Result<String> {
         let mut bytes = bytes.to_vec();
-        let (mut place, mut text) = (0, String::new());
-        while place < bytes.len() {
+        let (mut offset, mut text) = (0, String::new());
+        while offset < bytes.len() {
             let mut line = [0; TEXT];
-            let rest = &mut bytes[place..];
+            let rest = &mut bytes[offset..];
             // SAFETY: the context is LLVM's own; bytes and line are valid for the lengths given, and
             // LLVM ends the line with a zero.
             let length = unsafe {
@@ -91,16 +93,16 @@ impl Decoder {
                     self.context,
                     rest.as_mut_ptr(),
                     rest.len() as u64,
-                    address + place as u64,
+                    address + offset as u64,
                     line.as_mut_ptr(),
                     TEXT,
                 )
             };
             // SAFETY: `line` was zeroed and its last byte is never written by LLVM.
-            let said = unsafe { CStr::from_ptr(line.as_ptr()) }.to_string_lossy();
-            let shown = if length == 0 { "\t?" } else { said.as_ref() };
-            let _ = writeln!(text, "{:8x}:{shown}", address + place as u64);
-            place += if length == 0 { self.step } else { length };
+            let decoded = unsafe { CStr::from_ptr(line.as_ptr()) }.to_string_lossy();
+            let shown = if length == 0 { "\t?" } else { decoded.as_ref() };
+            let _ = writeln!(text, "{:8x}:{shown}", address + offset as u64);
+            offset += if length == 0 { self.step } else { length };
         }
         Ok(text)
     }

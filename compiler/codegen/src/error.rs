@@ -61,7 +61,7 @@ pub enum CodegenError {
     /// The linker refused the objects.
     #[error("linking failed: {message}")]
     Link {
-        /// What the linker said.
+        /// What the linker printed.
         message: String,
     },
     /// A file beside the linker could not be written or read.

@@ -7,11 +7,11 @@
 //! ```
 //!
 //! `buffers` are the program's parameters in order, each aligned for its elements, then its
-//! temporaries in the arena in order of their handles, each at a multiple of 64 bytes. Where the outermost loop is parallel, `begin..end`
-//! is the part of its iterations to run; else the range is ignored. `scratch` is
-//! [`Kernel::scratch_bytes`] of memory of the calling thread, at a multiple of 64 bytes.
+//! temporaries in the arena in order of their handles, each at a multiple of 64 bytes. Where the
+//! outermost loop is parallel, `begin..end` is the range of its iterations to run; else it is ignored.
+//! `scratch` is [`Kernel::scratch_bytes`] of memory of the calling thread, at a multiple of 64 bytes.
 //!
-//! Always holds: the code calls nothing (no C library, no mathematics library), so a linked object
+//! Invariants: the code calls nothing (no C library, no mathematics library), so a linked object
 //! needs nothing; it never traps on integer division; equal input gives equal bytes.
 
 mod compile;

@@ -30,8 +30,8 @@ fn run_linker(objects: &[&[u8]], target: &Target, options: &[&str]) -> Result<Ve
     let directory = tempfile::tempdir()?;
     let output = directory.path().join("linked");
     let mut inputs = Vec::new();
-    for (place, object) in objects.iter().enumerate() {
-        let input = directory.path().join(format!("{place:06}.o"));
+    for (index, object) in objects.iter().enumerate() {
+        let input = directory.path().join(format!("{index:06}.o"));
         std::fs::write(&input, object)?;
         inputs.push(input);
     }
@@ -76,7 +76,7 @@ fn linker() -> Result<(PathBuf, &'static [&'static str])> {
         let candidate = if direct.is_absolute() {
             Some(direct).filter(|program| program.is_file())
         } else {
-            std::env::split_paths(&path).map(|folder| folder.join(name)).find(|own| own.is_file())
+            std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
         };
         candidate.map(|program| (program, *flavor))
     });

@@ -1,9 +1,9 @@
 //! Moves the initial value of a reduction in front of its outermost reduction loop.
 //!
 //! A block that was not decomposed sets its initial value "where all reduction iterators are at
-//! their first value". Tested inside the loops that would cost a branch per point; written out as a
-//! block of its own before the loops it costs nothing. Where a loop binds spatial and reduction
-//! iterators alike, the test remains, as a predicate of the initial block.
+//! their first value". Tested inside the loops that would cost a branch per point; as a separate
+//! block before the loops it costs nothing. Where a loop binds both spatial and reduction
+//! axes, the test remains, as a predicate of the initial block.
 
 use hone_tensor::{
     Block, BlockBody, BlockId, Expr, IteratorKind, Loop, Program, Realize, Statement, VarId,
@@ -19,7 +19,7 @@ pub(crate) fn prepare(program: &Program) -> (Program, Vec<Vec<Statement>>) {
         .into_iter()
         .map(|statement| {
             let mut kernel = Vec::new();
-            place(&mut program, statement, &mut kernel);
+            insert(&mut program, statement, &mut kernel);
             kernel
         })
         .collect();
@@ -27,7 +27,7 @@ pub(crate) fn prepare(program: &Program) -> (Program, Vec<Vec<Statement>>) {
 }
 
 /// Puts `statement` into `out`, after the initial blocks that belong before it.
-fn place(program: &mut Program, statement: Statement, out: &mut Vec<Statement>) {
+fn insert(program: &mut Program, statement: Statement, out: &mut Vec<Statement>) {
     match statement {
         Statement::Loop(mut outer) => {
             for realize in started_by(program, &outer) {
@@ -38,7 +38,7 @@ fn place(program: &mut Program, statement: Statement, out: &mut Vec<Statement>) 
             }
             let body = std::mem::take(&mut outer.body);
             for inner in body {
-                place(program, inner, &mut outer.body);
+                insert(program, inner, &mut outer.body);
             }
             out.push(Statement::Loop(outer));
         }
@@ -93,8 +93,8 @@ fn forget_initial(program: &mut Program, block: BlockId) {
     }
 }
 
-/// The loops inside `outer` that `realize` stands in, without those of its reduction, around a store
-/// of the initial value. `None` where a loop serves both kinds of iterators.
+/// The loops inside `outer` around `realize`, without those of its reduction, around a store
+/// of the initial value. `None` where a loop is bound to both kinds of axes.
 fn initial_nest(program: &mut Program, outer: &Loop, realize: &Realize) -> Option<Statement> {
     let path = path_to(&outer.body, realize.block)?;
     let (kept, dropped): (Vec<&Loop>, Vec<&Loop>) = path
@@ -124,7 +124,7 @@ fn initial_nest(program: &mut Program, outer: &Loop, realize: &Realize) -> Optio
     }))
 }
 
-/// The initial value where it stands, under the test that all reduction iterators are at 0.
+/// The initial value inside the loops, under the predicate that all reduction axes are at 0.
 fn guarded_initial(program: &mut Program, realize: &Realize) -> Option<Statement> {
     let zero = |binding: &Expr| binding.clone().equal(Expr::Integer(0));
     let iterators = &program.blocks[realize.block].iterators;
@@ -158,7 +158,12 @@ fn initial_realize(
         .collect();
     let block = Block {
         name: format!("{}.initial", block.name),
-        iterators: block.iterators.iter().filter(|own| spatial(own.kind)).cloned().collect(),
+        iterators: block
+            .iterators
+            .iter()
+            .filter(|iterator| spatial(iterator.kind))
+            .cloned()
+            .collect(),
         buffer: block.buffer,
         // Indices into a shrunk buffer speak of loops around the block as well.
         indices: block.indices.iter().map(|index| substitute(index, renamed)).collect(),
@@ -171,7 +176,7 @@ fn substitute(expr: &Expr, renamed: &HashMap<VarId, Expr>) -> Expr {
     expr.substitute(&|var| renamed.get(&var).cloned())
 }
 
-/// The loops from `statements` down to the one place of `block`, outermost first.
+/// The loops from `statements` down to where `block` is realized, outermost first.
 fn path_to(statements: &[Statement], block: BlockId) -> Option<Vec<&Loop>> {
     statements.iter().find_map(|statement| match statement {
         Statement::Realize(realize) => (realize.block == block).then(Vec::new),
@@ -182,8 +187,8 @@ fn path_to(statements: &[Statement], block: BlockId) -> Option<Vec<&Loop>> {
     })
 }
 
-/// The truth of a simplified condition, where it is known.
-pub(crate) fn truth(expr: &Expr) -> Option<bool> {
+/// The value of a simplified predicate, where it is known.
+pub(crate) fn predicate_value(expr: &Expr) -> Option<bool> {
     match expr {
         Expr::Constant(value, DataType::Bool) => Some(*value != 0.0),
         _ => None,

@@ -50,11 +50,11 @@ pub fn probe() -> Result<Machine> {
 }
 
 /// Measures what code for `target` reaches on this machine, which must be able to execute it: code with
-/// narrower vectors than the machine's has a lower peak.
+/// shorter vectors than the machine's has a lower peak.
 pub fn probe_as(target: &Target) -> Result<Machine> {
     let chains_kept = chains_for(target.vector_bytes);
     let lanes = (target.vector_bytes / 4) as u32;
-    let wide = target.vector_bytes == 64;
+    let has_512_bits = target.vector_bytes == 64;
     let rate = |peak: Peak, operations: f64| -> Result<f64> {
         let kernel = Loaded::new(target, |ir| chains(ir, peak, lanes, chains_kept))?;
         let seconds = kernel.best_seconds(&mut [0u64; 8], ROUNDS);
@@ -62,7 +62,7 @@ pub fn probe_as(target: &Target) -> Result<Machine> {
     };
     let f32_gflops = rate(Peak::MultiplyAdd, 2.0 * f64::from(lanes))?;
     let dot = |feature: &str, peak: Peak, per_lane: f64| -> Result<Option<f64>> {
-        match wide && target.has_feature(feature) {
+        match has_512_bits && target.has_feature(feature) {
             true => rate(peak, per_lane * f64::from(lanes)).map(Some),
             false => Ok(None),
         }
@@ -83,8 +83,8 @@ enum Peak {
 }
 
 fn memory_rate(target: &Target, lanes: u32, caches: &[Cache]) -> Result<f64> {
-    let largest = caches.iter().map(|cache| cache.bytes).max().unwrap_or(32 << 20);
-    let bytes = (4 * largest).clamp(64 << 20, 512 << 20) as usize;
+    let last_level = caches.iter().map(|cache| cache.bytes).max().unwrap_or(32 << 20);
+    let bytes = (4 * last_level).clamp(64 << 20, 512 << 20) as usize;
     let mut memory = vec![0u64; bytes / 8 + 8];
     let kernel = Loaded::new(target, |ir| reader(ir, lanes))?;
     let step = STREAM * lanes as usize * 4;
@@ -117,11 +117,11 @@ fn chains<'c>(ir: &Ir<'c>, peak: Peak, lanes: u32, count: usize) -> Result<()> {
         let a = ir.load(factor, memory, 8)?;
         before
             .iter()
-            .map(|own| match peak {
-                Peak::MultiplyAdd => ir.multiply_add(a, a, *own),
-                Peak::Int8Dot => ir.intrinsic("llvm.x86.avx512.vpdpbusd.512", &[], &[*own, a, a]),
+            .map(|sum| match peak {
+                Peak::MultiplyAdd => ir.multiply_add(a, a, *sum),
+                Peak::Int8Dot => ir.intrinsic("llvm.x86.avx512.vpdpbusd.512", &[], &[*sum, a, a]),
                 Peak::BfloatDot => {
-                    ir.intrinsic("llvm.x86.avx512bf16.dpbf16ps.512", &[], &[*own, a, a])
+                    ir.intrinsic("llvm.x86.avx512bf16.dpbf16ps.512", &[], &[*sum, a, a])
                 }
             })
             .collect()
@@ -138,9 +138,9 @@ fn reader<'c>(ir: &Ir<'c>, lanes: u32) -> Result<()> {
         before
             .iter()
             .zip(0..)
-            .map(|(own, place)| {
-                let value = ir.load(ty, ir.offset(start, ir.i64(place * bytes))?, 8)?;
-                ir.binary(inkwell::values::InstructionOpcode::Add, *own, value)
+            .map(|(sum, index)| {
+                let value = ir.load(ty, ir.offset(start, ir.i64(index * bytes))?, 8)?;
+                ir.binary(inkwell::values::InstructionOpcode::Add, *sum, value)
             })
             .collect()
     })
@@ -173,16 +173,16 @@ fn counted<'c>(
     round.add_incoming(&[(&ir.i64(0), entry)]);
     let carried: Vec<PhiValue<'c>> =
         (0..count).map(|_| ir.builder.build_phi(ty, "")).collect::<std::result::Result<_, _>>()?;
-    let before: Vec<V<'c>> = carried.iter().map(|own| own.as_basic_value()).collect();
-    let place = round.as_basic_value().into_int_value();
-    let results = body(ir, memory, place, &before)?;
+    let before: Vec<V<'c>> = carried.iter().map(|phi| phi.as_basic_value()).collect();
+    let iteration = round.as_basic_value().into_int_value();
+    let results = body(ir, memory, iteration, &before)?;
     for (phi, result) in carried.iter().zip(&results) {
         phi.add_incoming(&[(&zero as &dyn BasicValue<'c>, entry), (result, head)]);
     }
-    let next = ir.builder.build_int_add(place, ir.i64(1), "")?;
+    let next = ir.builder.build_int_add(iteration, ir.i64(1), "")?;
     round.add_incoming(&[(&next, head)]);
-    let again = ir.builder.build_int_compare(IntPredicate::SLT, next, rounds, "")?;
-    ir.builder.build_conditional_branch(again, head, after)?;
+    let continues = ir.builder.build_int_compare(IntPredicate::SLT, next, rounds, "")?;
+    ir.builder.build_conditional_branch(continues, head, after)?;
     ir.builder.position_at_end(after);
     for result in results {
         let store = ir.builder.build_store(memory, result)?;
@@ -217,7 +217,7 @@ impl Loaded {
         }
     }
 
-    /// The shortest of many runs: the machine's own speed, other work on it left out.
+    /// The minimum of many runs: the machine's speed without other work on it.
     fn best_seconds(&self, memory: &mut [u64], rounds: i64) -> f64 {
         let until = Instant::now() + Duration::from_millis(80);
         let mut best = f64::INFINITY;
@@ -246,7 +246,7 @@ fn caches() -> Vec<Cache> {
         else {
             continue;
         };
-        let kilobytes = size.strip_suffix('K').and_then(|own| own.parse::<u64>().ok());
+        let kilobytes = size.strip_suffix('K').and_then(|number| number.parse::<u64>().ok());
         if let (Ok(level), Some(kilobytes)) = (level.parse(), kilobytes)
             && kind != "Instruction"
         {

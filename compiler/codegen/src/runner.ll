@@ -1,18 +1,18 @@
 ; The program that an emulator runs: it holds memory and calls kernels for a process outside.
 ;
-; It reads requests of eight 64-bit numbers from standard input, the operation first, and answers on
+; It reads requests of eight 64-bit numbers from standard input, the operation first, and responds on
 ; standard output. It has no library. What is mapped, where code lies and what is called is decided
 ; outside, by the crate `hone-emulator`.
 ;
 ;   0  exit
-;   1  map     bytes                                     answers the address of zeroed pages, or -errno
+;   1  map     bytes                                     returns the address of zeroed pages, or -errno
 ;   2  unmap   address, bytes
 ;   3  write   address, bytes                            the bytes follow the request
-;   4  read    address, bytes                            answers the bytes
-;   5  call    function, buffers, begin, end, scratch    as a kernel is called; answers 0 when it is done
+;   4  read    address, bytes                            returns the bytes
+;   5  call    function, buffers, begin, end, scratch    as a kernel is called; returns 0 when it is done
 ;
 ; It ends with status 2 on a request that is none of these, and with 3 where the other side is gone.
-; What stands in braces is filled in for the architecture.
+; Words in braces are replaced by those of the architecture.
 
 module asm ".globl _start"
 module asm "_start:"
@@ -35,16 +35,16 @@ define internal void @transfer(i64 %number, i64 %descriptor, i64 %address, i64 %
 entry:
   br label %next
 next:
-  %place = phi i64 [ %address, %entry ], [ %after, %moved ]
+  %current = phi i64 [ %address, %entry ], [ %after, %moved ]
   %left = phi i64 [ %bytes, %entry ], [ %rest, %moved ]
   %done = icmp eq i64 %left, 0
   br i1 %done, label %end, label %move
 move:
-  %count = call i64 @system_call(i64 %number, i64 %descriptor, i64 %place, i64 %left, i64 0, i64 0, i64 0)
+  %count = call i64 @system_call(i64 %number, i64 %descriptor, i64 %current, i64 %left, i64 0, i64 0, i64 0)
   %gone = icmp sle i64 %count, 0
   br i1 %gone, label %leave, label %moved
 moved:
-  %after = add i64 %place, %count
+  %after = add i64 %current, %count
   %rest = sub i64 %left, %count
   br label %next
 leave:
@@ -60,20 +60,20 @@ entry:
   %answer = alloca i64, align 16
   %request_address = ptrtoint ptr %request to i64
   %answer_address = ptrtoint ptr %answer to i64
-  %a_place = getelementptr i64, ptr %request, i64 1
-  %b_place = getelementptr i64, ptr %request, i64 2
-  %c_place = getelementptr i64, ptr %request, i64 3
-  %d_place = getelementptr i64, ptr %request, i64 4
-  %e_place = getelementptr i64, ptr %request, i64 5
+  %a_pointer = getelementptr i64, ptr %request, i64 1
+  %b_pointer = getelementptr i64, ptr %request, i64 2
+  %c_pointer = getelementptr i64, ptr %request, i64 3
+  %d_pointer = getelementptr i64, ptr %request, i64 4
+  %e_pointer = getelementptr i64, ptr %request, i64 5
   br label %next
 next:
   call void @transfer(i64 {read}, i64 0, i64 %request_address, i64 64)
   %operation = load volatile i64, ptr %request
-  %a = load volatile i64, ptr %a_place
-  %b = load volatile i64, ptr %b_place
-  %c = load volatile i64, ptr %c_place
-  %d = load volatile i64, ptr %d_place
-  %e = load volatile i64, ptr %e_place
+  %a = load volatile i64, ptr %a_pointer
+  %b = load volatile i64, ptr %b_pointer
+  %c = load volatile i64, ptr %c_pointer
+  %d = load volatile i64, ptr %d_pointer
+  %e = load volatile i64, ptr %e_pointer
   switch i64 %operation, label %wrong [
     i64 0, label %end
     i64 1, label %map

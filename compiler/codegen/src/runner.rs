@@ -1,6 +1,6 @@
 //! A program that holds memory and calls kernels for a process outside of an emulator.
 //!
-//! Its code is `runner.ll`, whose head says what it answers to; it is compiled and linked here, so
+//! Its code is `runner.ll`, whose head lists the requests that it serves; it is compiled and linked here, so
 //! that running code for another architecture needs no compiler and no library of that architecture.
 
 use crate::Target;
@@ -10,7 +10,7 @@ use crate::link::link_executable;
 use inkwell::context::Context;
 use inkwell::memory_buffer::MemoryBuffer;
 
-/// How an architecture enters a program and asks the system for something. Linux, 64 bits.
+/// How an architecture enters a program and calls the system. Linux, 64 bits.
 struct System {
     /// The architecture, by LLVM's name.
     arch: &'static str,

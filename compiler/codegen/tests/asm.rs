@@ -11,35 +11,34 @@ use hone_tensor::{Builder, Combiner, Expr, Program, Scope};
 use hone_types::{DataType, TensorType};
 use support::gemm::{Sizes, scheduled};
 
-/// The instructions of the innermost loop with most multiply-adds.
+/// The instructions of the innermost loop with the most multiply-adds.
 fn inner_loop(text: &str) -> Vec<String> {
     inner_loops(text).into_iter().max_by_key(|body| multiply_adds(body)).unwrap_or_default()
 }
 
 fn multiply_adds(lines: &[String]) -> usize {
-    lines.iter().filter(|own| own.starts_with("vfmadd")).count()
+    lines.iter().filter(|line| line.starts_with("vfmadd")).count()
 }
 
 /// The instructions of each loop without a jump inside: between a label and the jump back to it.
 fn inner_loops(text: &str) -> Vec<Vec<String>> {
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
     let mut found = Vec::new();
-    for (place, line) in lines.iter().enumerate() {
+    for (index, line) in lines.iter().enumerate() {
         let Some(label) = line.strip_suffix(':').filter(|label| label.starts_with(".L")) else {
             continue;
         };
-        let rest = &lines[place + 1..];
-        let Some(end) = rest
-            .iter()
-            .position(|own| own.starts_with('j') && own.split_whitespace().nth(1) == Some(label))
-        else {
+        let rest = &lines[index + 1..];
+        let Some(end) = rest.iter().position(|line| {
+            line.starts_with('j') && line.split_whitespace().nth(1) == Some(label)
+        }) else {
             continue;
         };
         let body = &rest[..=end];
-        if body.iter().any(|own| own.ends_with(':')) {
+        if body.iter().any(|line| line.ends_with(':')) {
             continue;
         }
-        found.push(body.iter().map(|own| own.to_string()).collect());
+        found.push(body.iter().map(|line| line.to_string()).collect());
     }
     found
 }
@@ -56,9 +55,9 @@ fn the_inner_loop_is_ideal() {
             Sizes { m: rows * 5, n: 16 * vectors * 3, k: 256, rows, lanes: 16, vectors, unroll };
         let text = assembly(&scheduled(sizes), &target).unwrap();
         let body = inner_loop(&text);
-        let count = |start: &str| body.iter().filter(|own| own.starts_with(start)).count();
+        let count = |start: &str| body.iter().filter(|line| line.starts_with(start)).count();
         let stack =
-            body.iter().filter(|own| own.contains("(%rsp") || own.contains("(%rbp")).count();
+            body.iter().filter(|line| line.contains("(%rsp") || line.contains("(%rbp")).count();
         let listing = body.join("\n");
         assert_eq!(count("vfmadd"), rows * vectors * unroll, "{listing}");
         assert_eq!(stack, 0, "spills in the loop:\n{listing}");

@@ -23,8 +23,8 @@ fn program() -> Program {
     builder.output(y);
     let mut program = builder.finish();
     for statement in &mut program.body {
-        if let Statement::Loop(own) = statement {
-            own.kind = LoopKind::Vectorized;
+        if let Statement::Loop(loop_) = statement {
+            loop_.kind = LoopKind::Vectorized;
         }
     }
     program
@@ -81,7 +81,7 @@ fn arm_multiplies_by_lane_without_spilling() {
     assert_eq!(products.len(), rows * vectors * unroll, "{text}");
     let by_lane = |line: &&&str| line.rsplit(',').next().is_some_and(|last| last.contains(".s["));
     let by_lanes = products.iter().filter(by_lane).count();
-    // LLVM may load one of the rows with a broadcast of its own instead.
+    // LLVM may load one of the rows with a separate broadcast instead.
     assert!(by_lanes * 10 >= products.len() * 9, "{by_lanes} of {}:\n{text}", products.len());
     let first = text.find("fmla").unwrap_or_default();
     let last = text.rfind("fmla").unwrap_or_default();

@@ -12,11 +12,11 @@ fn program(sum: bool) -> Program {
     let mut builder = Builder::new();
     let x = builder.input("x", &halves);
     let y = builder.input("y", &halves);
-    let wide = |buffer, i: &[Expr]| Expr::Load(buffer, i.to_vec()).cast(DataType::F32);
+    let extended = |buffer, i: &[Expr]| Expr::Load(buffer, i.to_vec()).cast(DataType::F32);
     let result = builder.map("result", &halves, |i| {
         let result = match sum {
-            true => wide(x, i) + wide(y, i),
-            false => wide(x, i).binary(BinaryOp::Maximum, Expr::Constant(0.0, DataType::F32)),
+            true => extended(x, i) + extended(y, i),
+            false => extended(x, i).binary(BinaryOp::Maximum, Expr::Constant(0.0, DataType::F32)),
         };
         result.cast(DataType::F16)
     });

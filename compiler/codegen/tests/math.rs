@@ -29,8 +29,8 @@ fn ulps(actual: f64, expected: f64) -> f64 {
 
 fn vectorized(mut program: Program) -> Program {
     for statement in &mut program.body {
-        if let Statement::Loop(own) = statement {
-            own.kind = LoopKind::Vectorized;
+        if let Statement::Loop(loop_) = statement {
+            loop_.kind = LoopKind::Vectorized;
         }
     }
     program
@@ -77,7 +77,11 @@ fn samples(dtype: DataType, low: f64, high: f64) -> Vec<f64> {
     for power in -120..120 {
         values.extend([1.37 * 2f64.powi(power), -1.73 * 2f64.powi(power)]);
     }
-    if dtype == F32 { values.iter().map(|own| f64::from(*own as f32)).collect() } else { values }
+    if dtype == F32 {
+        values.iter().map(|value| f64::from(*value as f32)).collect()
+    } else {
+        values
+    }
 }
 
 struct Case {
@@ -85,7 +89,7 @@ struct Case {
     exact: fn(f64) -> f64,
     low: f64,
     high: f64,
-    /// Largest magnitude the bound holds for.
+    /// Maximum magnitude for which the error is bounded.
     limit: f64,
     ulps: f64,
 }
@@ -122,9 +126,9 @@ fn cases() -> Vec<Case> {
         case(UnaryOp::Abs, f64::abs, -5.0, 5.0, 0.0),
         case(UnaryOp::Negate, |x| -x, -5.0, 5.0, 0.0),
     ];
-    for own in &mut cases {
-        if matches!(own.op, UnaryOp::Sin | UnaryOp::Cos | UnaryOp::Tan) {
-            own.limit = 2f64.powi(30);
+    for case in &mut cases {
+        if matches!(case.op, UnaryOp::Sin | UnaryOp::Cos | UnaryOp::Tan) {
+            case.limit = 2f64.powi(30);
         }
     }
     cases
@@ -151,37 +155,37 @@ fn functions_keep_their_bounds() {
         let mut inputs = Vec::new();
         for case in &cases {
             let values = samples(dtype, case.low, case.high);
-            let own = TensorType::new(dtype, [values.len()]);
-            let x = builder.input("x", &own);
-            let y = builder.map("y", &own, |i| Expr::Load(x, i.to_vec()).unary(case.op));
+            let tensor_type = TensorType::new(dtype, [values.len()]);
+            let x = builder.input("x", &tensor_type);
+            let y = builder.map("y", &tensor_type, |i| Expr::Load(x, i.to_vec()).unary(case.op));
             builder.output(y);
             inputs.push(Tensor::from_f64(dtype, [values.len()], &values).unwrap());
         }
         let plain = builder.finish();
-        let bytes: Vec<Vec<u8>> = inputs.iter().map(|own| own.bytes().to_vec()).collect();
+        let bytes: Vec<Vec<u8>> = inputs.iter().map(|input| input.bytes().to_vec()).collect();
         for program in [plain.clone(), vectorized(plain)] {
             for ((case, input), result) in
                 cases.iter().zip(&inputs).zip(run_on(&program, &bytes, target))
             {
                 let result = Tensor::from_bytes(input.tensor_type().clone(), result).unwrap();
-                let largest = check(case, dtype, &input.to_f64(), &result.to_f64());
-                worst.push(format!("{dtype} {:?} {largest:.3e}", case.op));
+                let maximum = check(case, dtype, &input.to_f64(), &result.to_f64());
+                worst.push(format!("{dtype} {:?} {maximum:.3e}", case.op));
             }
         }
     }
     println!("{}", worst.join("\n"));
 }
 
-/// The largest error: in units in the last place for `f32`, relative for `f64`.
+/// The maximum error: in units in the last place for `f32`, relative for `f64`.
 fn check(case: &Case, dtype: DataType, inputs: &[f64], results: &[f64]) -> f64 {
-    let mut largest: f64 = 0.0;
+    let mut maximum: f64 = 0.0;
     for (x, actual) in inputs.iter().zip(results) {
         let expected = (case.exact)(*x);
         if x.is_finite() && x.abs() > case.limit {
             continue;
         }
         if dtype == F32 && matches!(case.op, UnaryOp::Sigmoid) && expected < 1.3e-38 {
-            // Where no normal number is so small, the least of them will do.
+            // Where no normal number is so small, the smallest of them will do.
             assert!((0.0..1.3e-38).contains(actual), "sigmoid({x:e}) = {actual:e}");
             continue;
         }
@@ -189,8 +193,8 @@ fn check(case: &Case, dtype: DataType, inputs: &[f64], results: &[f64]) -> f64 {
             (ulps(*actual, expected), case.ulps)
         } else {
             let same = *actual == expected || (actual.is_nan() && expected.is_nan());
-            let least = if case.limit.is_finite() { 1.0 } else { 1e-300 };
-            let error = (actual - expected).abs() / expected.abs().max(least);
+            let minimum = if case.limit.is_finite() { 1.0 } else { 1e-300 };
+            let error = (actual - expected).abs() / expected.abs().max(minimum);
             (if same { 0.0 } else { error }, 1e-12)
         };
         assert!(
@@ -198,9 +202,9 @@ fn check(case: &Case, dtype: DataType, inputs: &[f64], results: &[f64]) -> f64 {
             "{dtype} {:?}({x:e}) = {actual:e}, not {expected:e}: {error}",
             case.op
         );
-        largest = largest.max(error);
+        maximum = maximum.max(error);
     }
-    largest
+    maximum
 }
 
 #[test]
@@ -236,12 +240,12 @@ fn powers_and_remainders() {
     for dtype in [F32, F64] {
         let round = |x: f64| if dtype == F32 { f64::from(x as f32) } else { x };
         let pairs: Vec<(f64, f64)> = pairs.iter().map(|(a, b)| (round(*a), round(*b))).collect();
-        let own = TensorType::new(dtype, [pairs.len()]);
+        let tensor_type = TensorType::new(dtype, [pairs.len()]);
         let mut builder = Builder::new();
-        let (a, b) = (builder.input("a", &own), builder.input("b", &own));
+        let (a, b) = (builder.input("a", &tensor_type), builder.input("b", &tensor_type));
         let ops = [BinaryOp::Power, BinaryOp::Remainder, BinaryOp::Minimum, BinaryOp::Maximum];
         for op in ops {
-            let y = builder.map("y", &own, |i| {
+            let y = builder.map("y", &tensor_type, |i| {
                 Expr::Load(a, i.to_vec()).binary(op, Expr::Load(b, i.to_vec()))
             });
             builder.output(y);
@@ -251,16 +255,17 @@ fn powers_and_remainders() {
             let values: Vec<f64> = pairs.iter().map(pick).collect();
             Tensor::from_f64(dtype, [pairs.len()], &values).unwrap().bytes().to_vec()
         };
-        let inputs = [tensor(|own| own.0), tensor(|own| own.1)];
+        let inputs = [tensor(|pair| pair.0), tensor(|pair| pair.1)];
         let programs = [plain.clone(), vectorized(plain)];
         let both = targets();
-        for (program, target) in programs.iter().flat_map(|own| both.iter().map(move |t| (own, t)))
+        for (program, target) in
+            programs.iter().flat_map(|program| both.iter().map(move |t| (program, t)))
         {
             for (op, result) in ops.into_iter().zip(run_on(program, &inputs, target)) {
-                let result = Tensor::from_bytes(own.clone(), result).unwrap().to_f64();
+                let result = Tensor::from_bytes(tensor_type.clone(), result).unwrap().to_f64();
                 for ((a, b), actual) in pairs.iter().zip(&result) {
-                    let extreme = |own: fn(f64, f64) -> f64| {
-                        if a.is_nan() || b.is_nan() { f64::NAN } else { own(*a, *b) }
+                    let extreme = |choose: fn(f64, f64) -> f64| {
+                        if a.is_nan() || b.is_nan() { f64::NAN } else { choose(*a, *b) }
                     };
                     let expected = match op {
                         BinaryOp::Power => a.powf(*b),
@@ -273,8 +278,11 @@ fn powers_and_remainders() {
                         _ => a % b,
                     };
                     if dtype == F32 {
-                        let own = ulps(*actual, expected);
-                        assert!(own <= 1.0, "{op:?}({a:e}, {b:e}) = {actual:e}, not {expected:e}");
+                        let error = ulps(*actual, expected);
+                        assert!(
+                            error <= 1.0,
+                            "{op:?}({a:e}, {b:e}) = {actual:e}, not {expected:e}"
+                        );
                     } else {
                         let same = *actual == expected || (actual.is_nan() && expected.is_nan());
                         let error = (actual - expected).abs() / expected.abs();
@@ -297,10 +305,10 @@ fn whole_powers_are_exact() {
         .flat_map(|a| (0..50).map(move |b| (a, f64::from(b))))
         .filter(|(a, b)| a.abs().powf(*b) < 2f64.powi(50))
         .collect();
-    let own = TensorType::new(F64, [pairs.len()]);
+    let tensor_type = TensorType::new(F64, [pairs.len()]);
     let mut builder = Builder::new();
-    let (a, b) = (builder.input("a", &own), builder.input("b", &own));
-    let y = builder.map("y", &own, |i| {
+    let (a, b) = (builder.input("a", &tensor_type), builder.input("b", &tensor_type));
+    let y = builder.map("y", &tensor_type, |i| {
         Expr::Load(a, i.to_vec()).binary(BinaryOp::Power, Expr::Load(b, i.to_vec()))
     });
     builder.output(y);
@@ -308,12 +316,12 @@ fn whole_powers_are_exact() {
     let tensor =
         |values: Vec<f64>| Tensor::from_f64(F64, [pairs.len()], &values).unwrap().bytes().to_vec();
     let inputs = [
-        tensor(pairs.iter().map(|own| own.0).collect()),
-        tensor(pairs.iter().map(|own| own.1).collect()),
+        tensor(pairs.iter().map(|pair| pair.0).collect()),
+        tensor(pairs.iter().map(|pair| pair.1).collect()),
     ];
     for target in targets() {
         let result = run_on(&program, &inputs, &target).remove(0);
-        let result = Tensor::from_bytes(own.clone(), result).unwrap().to_f64();
+        let result = Tensor::from_bytes(tensor_type.clone(), result).unwrap().to_f64();
         for ((a, b), actual) in pairs.iter().zip(&result) {
             let expected = (*a as i64).pow(*b as u32) as f64;
             assert!(*actual == expected, "{a} to {b} is {actual}, not {expected}: {}", target.cpu);
@@ -327,9 +335,9 @@ fn rounding_without_an_instruction() {
     let host = hone_codegen::Target::host().unwrap();
     let target = hone_codegen::Target { rounding: false, half_conversion: false, ..host };
     let values = samples(F32, -5.0, 5.0);
-    let own = TensorType::new(F32, [values.len()]);
+    let tensor_type = TensorType::new(F32, [values.len()]);
     let mut builder = Builder::new();
-    let x = builder.input("x", &own);
+    let x = builder.input("x", &tensor_type);
     type Exact = fn(f64) -> f64;
     let ops: [(UnaryOp, Exact); 4] = [
         (UnaryOp::Floor, f64::floor),
@@ -338,27 +346,27 @@ fn rounding_without_an_instruction() {
         (UnaryOp::Round, f64::round_ties_even),
     ];
     for (op, _) in ops {
-        let y = builder.map("y", &own, |i| Expr::Load(x, i.to_vec()).unary(op));
+        let y = builder.map("y", &tensor_type, |i| Expr::Load(x, i.to_vec()).unary(op));
         builder.output(y);
     }
     let half = builder.map("half", &TensorType::new(DataType::F16, [values.len()]), |i| {
         Expr::Load(x, i.to_vec()).cast(DataType::F16)
     });
     builder.output(half);
-    let back = builder.map("back", &own, |i| Expr::Load(half, i.to_vec()).cast(F32));
+    let back = builder.map("back", &tensor_type, |i| Expr::Load(half, i.to_vec()).cast(F32));
     builder.output(back);
     let program = vectorized(builder.finish());
     let input = Tensor::from_f64(F32, [values.len()], &values).unwrap();
     let results = common::run_on(&program, &[input.bytes().to_vec()], &target);
     for ((op, exact), result) in ops.into_iter().zip(&results) {
-        let result = Tensor::from_bytes(own.clone(), result.clone()).unwrap().to_f64();
+        let result = Tensor::from_bytes(tensor_type.clone(), result.clone()).unwrap().to_f64();
         for (x, actual) in values.iter().zip(&result) {
             let expected = exact(*x);
             assert!(ulps(*actual, expected) == 0.0, "{op:?}({x:e}) = {actual:e}, not {expected:e}");
         }
     }
     let expected = Tensor::from_f64(DataType::F16, [values.len()], &values).unwrap().to_f64();
-    let result = Tensor::from_bytes(own, results[5].clone()).unwrap().to_f64();
+    let result = Tensor::from_bytes(tensor_type, results[5].clone()).unwrap().to_f64();
     for ((x, actual), expected) in values.iter().zip(&result).zip(&expected) {
         let same = actual == expected || (actual.is_nan() && expected.is_nan());
         assert!(same, "{x:e} in binary16 is {actual:e}, not {expected:e}");
@@ -372,14 +380,15 @@ fn every_half_survives_where_subnormal_floats_are_flushed() {
     let host = hone_codegen::Target::host().unwrap();
     let halves: Vec<u16> = (0..=u16::MAX).collect();
     let bytes: Vec<u8> = halves.iter().flat_map(|half| half.to_ne_bytes()).collect();
-    let own = TensorType::new(DataType::F16, [halves.len()]);
+    let tensor_type = TensorType::new(DataType::F16, [halves.len()]);
     let mut builder = Builder::new();
-    let x = builder.input("x", &own);
+    let x = builder.input("x", &tensor_type);
     let float = builder.map("float", &TensorType::new(F32, [halves.len()]), |i| {
         Expr::Load(x, i.to_vec()).cast(F32)
     });
     builder.output(float);
-    let back = builder.map("back", &own, |i| Expr::Load(float, i.to_vec()).cast(DataType::F16));
+    let back =
+        builder.map("back", &tensor_type, |i| Expr::Load(float, i.to_vec()).cast(DataType::F16));
     builder.output(back);
     let program = vectorized(builder.finish());
     for half_conversion in [true, false] {

@@ -14,7 +14,7 @@ fn figures_are_plausible() {
 
 /// What is measured is code for the given processor, whatever more this machine has: one without an
 /// instruction for dot products has no figure for it. How much faster wider vectors are is the machine's affair
-/// (exactly twice where additions and multiplications have units of their own), and no test's.
+/// (exactly twice where additions and multiplications have separate units), and no test's.
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn only_instructions_of_the_target_are_measured() {

@@ -32,11 +32,11 @@ fn inputs(program: &Program) -> Vec<Tensor> {
     inputs
         .filter(|buffer| matches!(buffer.role, hone_tensor::Role::Input(_)))
         .enumerate()
-        .map(|(place, buffer)| {
+        .map(|(index, buffer)| {
             let scale = if buffer.dtype.is_float() { 1.0 } else { 4.0 };
-            let values = random(buffer.elements(), place as u64 + 3);
+            let values = random(buffer.elements(), index as u64 + 3);
             let values: Vec<f64> =
-                values.iter().map(|own| (f64::from(*own) + 1.0) * scale).collect();
+                values.iter().map(|value| (f64::from(*value) + 1.0) * scale).collect();
             Tensor::from_f64(buffer.dtype, buffer.shape.clone(), &values).unwrap()
         })
         .collect()
@@ -52,11 +52,11 @@ fn check(plain: &Program, scheduled: &Program) {
         for (expected, actual) in expected.iter().zip(actual) {
             let actual = Tensor::from_bytes(expected.tensor_type().clone(), actual).unwrap();
             let (expected, actual) = (expected.to_f64(), actual.to_f64());
-            for (place, (expected, actual)) in expected.iter().zip(&actual).enumerate() {
+            for (index, (expected, actual)) in expected.iter().zip(&actual).enumerate() {
                 let close = (expected - actual).abs() <= 2e-6 * expected.abs().max(1.0) * 8.0
                     || expected == actual
                     || (expected.is_nan() && actual.is_nan());
-                assert!(close, "{form}: element {place} is {actual}, not {expected}");
+                assert!(close, "{form}: element {index} is {actual}, not {expected}");
             }
         }
     }
@@ -66,11 +66,11 @@ fn check(plain: &Program, scheduled: &Program) {
 fn mark(program: &mut Program, var: VarId, kind: LoopKind) {
     fn find(statements: &mut [Statement], var: VarId, kind: LoopKind) {
         for statement in statements {
-            if let Statement::Loop(own) = statement {
-                if own.var == var {
-                    own.kind = kind;
+            if let Statement::Loop(loop_) = statement {
+                if loop_.var == var {
+                    loop_.kind = kind;
                 }
-                find(&mut own.body, var, kind);
+                find(&mut loop_.body, var, kind);
             }
         }
     }
@@ -276,11 +276,11 @@ fn softmax_of_several_blocks() {
     let shape = floats(&[4, 21]);
     let x = builder.input("x", &shape);
     let row = floats(&[4]);
-    let most = builder.reduce("most", &row, &[21], Combiner::Maximum, |i, r| {
+    let maximum = builder.reduce("maximum", &row, &[21], Combiner::Maximum, |i, r| {
         load(x, &[i[0].clone(), r[0].clone()])
     });
     let power =
-        builder.map("power", &shape, |i| (load(x, i) - load(most, &i[..1])).unary(UnaryOp::Exp));
+        builder.map("power", &shape, |i| (load(x, i) - load(maximum, &i[..1])).unary(UnaryOp::Exp));
     let sum = builder.reduce("sum", &row, &[21], Combiner::Sum, |i, r| {
         load(power, &[i[0].clone(), r[0].clone()])
     });
@@ -288,19 +288,19 @@ fn softmax_of_several_blocks() {
     builder.output(y);
     let plain = builder.finish();
     let mut schedule = Schedule::new(plain.clone());
-    let [y, sum, power, most] =
-        ["y", "sum", "power", "most"].map(|name| schedule.block(name).unwrap());
+    let [y, sum, power, maximum] =
+        ["y", "sum", "power", "maximum"].map(|name| schedule.block(name).unwrap());
     let [row, column] = schedule.loops(y)[..] else { panic!() };
     schedule.vectorize(column).unwrap();
     let mut inner = Vec::new();
-    for block in [sum, power, most] {
+    for block in [sum, power, maximum] {
         schedule.compute_at(block, row).unwrap();
         inner.push(*schedule.loops(block).last().unwrap());
         schedule.set_scope(block, Scope::Scratch).unwrap();
     }
     schedule.parallel(row).unwrap();
     let mut scheduled = schedule.into_program();
-    inner.into_iter().for_each(|own| lanes(&mut scheduled, own));
+    inner.into_iter().for_each(|loop_| lanes(&mut scheduled, loop_));
     check(&plain, &scheduled);
 }
 
@@ -315,7 +315,7 @@ fn convolution_in_registers() {
         let out = floats(&[4, 5, width, 16]);
         let conv = builder.reduce("conv", &out, &[2, 3, 3, 16], Combiner::Sum, |i, r| {
             let (h, w) = (i[1].clone() + r[1].clone(), i[2].clone() + r[2].clone());
-            let own = load(x, &[r[0].clone(), h, w, r[3].clone()]);
+            let element = load(x, &[r[0].clone(), h, w, r[3].clone()]);
             let part = [
                 i[0].clone(),
                 r[0].clone(),
@@ -324,7 +324,7 @@ fn convolution_in_registers() {
                 r[3].clone(),
                 i[3].clone(),
             ];
-            own * load(weights, &part)
+            element * load(weights, &part)
         });
         let relu = builder.map("relu", &out, |i| {
             (load(conv, i) + load(bias, &[i[0].clone(), i[3].clone()])).maximum(float(0.0))
@@ -348,11 +348,11 @@ fn convolution_in_registers() {
         let fused = schedule.fuse(fused, ow_o).unwrap();
         schedule.parallel(fused).unwrap();
         let mut scheduled = schedule.into_program();
-        for own in [c_ow, c_oc_b, ow_i, oc_b] {
-            mark(&mut scheduled, own, LoopKind::Unrolled);
+        for loop_ in [c_ow, c_oc_b, ow_i, oc_b] {
+            mark(&mut scheduled, loop_, LoopKind::Unrolled);
         }
-        for own in [c_oc_i, oc_i] {
-            lanes(&mut scheduled, own);
+        for loop_ in [c_oc_i, oc_i] {
+            lanes(&mut scheduled, loop_);
         }
         check(&plain, &scheduled);
     }
@@ -410,13 +410,13 @@ fn integer_operations() {
         let bits = dtype.bytes() * 8;
         let signed = dtype.is_signed_integer();
         let limit = if signed { 2f64.powi(bits as i32 - 1) } else { 2f64.powi(bits as i32) };
-        let least = if signed { -limit } else { 0.0 };
+        let minimum = if signed { -limit } else { 0.0 };
         let small = [0.0, 1.0, 2.0, 3.0, 5.0, 7.0, 100.0];
         let mut a: Vec<f64> = small.to_vec();
         if signed {
-            a.extend(small.iter().map(|own| -own));
+            a.extend(small.iter().map(|value| -value));
         }
-        a.extend([least, if bits == 64 { 2f64.powi(52) } else { limit - 1.0 }]);
+        a.extend([minimum, if bits == 64 { 2f64.powi(52) } else { limit - 1.0 }]);
         let pairs: Vec<(f64, f64)> = a
             .iter()
             .flat_map(|x| a.iter().map(move |y| (*x, *y)))
@@ -424,11 +424,11 @@ fn integer_operations() {
             .collect();
         let count = pairs.len();
         let mut builder = Builder::new();
-        let own = TensorType::new(dtype, [count]);
-        let (x, y) = (builder.input("x", &own), builder.input("y", &own));
+        let tensor_type = TensorType::new(dtype, [count]);
+        let (x, y) = (builder.input("x", &tensor_type), builder.input("y", &tensor_type));
         for op in ops {
             let shift = matches!(op, BinaryOp::ShiftLeft | BinaryOp::ShiftRight | BinaryOp::Power);
-            let z = builder.map("z", &own, |i| {
+            let z = builder.map("z", &tensor_type, |i| {
                 let right = load(y, i);
                 let small = Expr::Constant(7.0, dtype);
                 let right = if shift { right.binary(BinaryOp::And, small) } else { right };
@@ -442,13 +442,13 @@ fn integer_operations() {
             let values: Vec<f64> = pairs.iter().map(pick).collect();
             Tensor::from_f64(dtype, [count], &values).unwrap()
         };
-        let inputs = [tensor(|own| own.0), tensor(|own| own.1)];
+        let inputs = [tensor(|pair| pair.0), tensor(|pair| pair.1)];
         let expected = interpret(&plain, &inputs).unwrap();
-        let bytes = inputs.map(|own| own.bytes().to_vec());
+        let bytes = inputs.map(|input| input.bytes().to_vec());
         for program in [&plain, &scheduled] {
             for ((actual, expected), op) in run(program, &bytes).into_iter().zip(&expected).zip(ops)
             {
-                let actual = Tensor::from_bytes(own.clone(), actual).unwrap();
+                let actual = Tensor::from_bytes(tensor_type.clone(), actual).unwrap();
                 let (actual, expected) = (actual.to_i64(), expected.to_i64());
                 for ((pair, actual), expected) in pairs.iter().zip(&actual).zip(&expected) {
                     assert_eq!(actual, expected, "{dtype}: {op:?} of {pair:?}");
@@ -474,16 +474,16 @@ fn division_by_zero_does_not_trap() {
     for dtype in [DataType::I32, I64, DataType::U8] {
         for op in [BinaryOp::Divide, BinaryOp::FloorDivide, BinaryOp::Modulo, BinaryOp::Remainder] {
             let mut builder = Builder::new();
-            let own = TensorType::new(dtype, [3]);
-            let (x, y) = (builder.input("x", &own), builder.input("y", &own));
-            let z = builder.map("z", &own, |i| load(x, i).binary(op, load(y, i)));
+            let tensor_type = TensorType::new(dtype, [3]);
+            let (x, y) = (builder.input("x", &tensor_type), builder.input("y", &tensor_type));
+            let z = builder.map("z", &tensor_type, |i| load(x, i).binary(op, load(y, i)));
             builder.output(z);
             let program = builder.finish();
             let tensor =
                 |values: &[f64]| Tensor::from_f64(dtype, [3], values).unwrap().bytes().to_vec();
             let result =
                 run(&program, &[tensor(&[5.0, 7.0, 0.0]), tensor(&[0.0, 2.0, 0.0])]).remove(0);
-            let result = Tensor::from_bytes(own, result).unwrap().to_i64();
+            let result = Tensor::from_bytes(tensor_type, result).unwrap().to_i64();
             let quotient = matches!(op, BinaryOp::Divide | BinaryOp::FloorDivide);
             assert_eq!(result, if quotient { [0, 3, 0] } else { [5, 1, 0] }, "{dtype} {op:?}");
         }

@@ -1,4 +1,4 @@
-//! Targets as LLVM's own table describes them, and what is refused.
+//! Targets as LLVM's table describes them, and what is refused.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 

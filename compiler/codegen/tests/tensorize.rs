@@ -24,8 +24,8 @@ fn product(intrinsic: Intrinsic, lanes: usize) -> (Program, Program) {
     let b = builder.input("b", &TensorType::new(b_type, [BLOCKS, STEPS, lanes, run]));
     let output = TensorType::new(sum, [ROWS, BLOCKS, lanes]);
     let sums = builder.reduce("sums", &output, &[STEPS, run], Combiner::Sum, |point, k| {
-        let place = k[0].clone() * run + k[1].clone();
-        let left = Expr::Load(a, vec![point[0].clone(), place]);
+        let depth = k[0].clone() * run + k[1].clone();
+        let left = Expr::Load(a, vec![point[0].clone(), depth]);
         let right = vec![point[1].clone(), k[0].clone(), point[2].clone(), k[1].clone()];
         left.cast(sum) * Expr::Load(b, right).cast(sum)
     });
@@ -53,12 +53,14 @@ fn inputs(program: &Program) -> Vec<Tensor> {
     let inputs = parameters.iter().map(|id| &program.buffers[*id]).take(parameters.len() - 1);
     inputs
         .enumerate()
-        .map(|(place, buffer)| {
+        .map(|(index, buffer)| {
             // Whole numbers, so that no order of additions makes a difference; bytes use their range.
             let low = if buffer.dtype == DataType::U8 { 0.0 } else { -100.0 };
-            let values = common::random(buffer.elements(), place as u64 + 5);
-            let values: Vec<f64> =
-                values.iter().map(|own| (f64::from(*own).abs() * 220.0 + low).floor()).collect();
+            let values = common::random(buffer.elements(), index as u64 + 5);
+            let values: Vec<f64> = values
+                .iter()
+                .map(|value| (f64::from(*value).abs() * 220.0 + low).floor())
+                .collect();
             Tensor::from_f64(buffer.dtype, buffer.shape.clone(), &values).unwrap()
         })
         .collect()
@@ -72,7 +74,7 @@ fn instructions_compute_what_their_nest_does() {
             let inputs = inputs(&plain);
             let expected = interpret(&plain, &inputs).unwrap();
             assert_eq!(interpret(&tensorized, &inputs).unwrap(), expected, "{name}, {lanes} lanes");
-            let bytes: Vec<Vec<u8>> = inputs.iter().map(|own| own.bytes().to_vec()).collect();
+            let bytes: Vec<Vec<u8>> = inputs.iter().map(|input| input.bytes().to_vec()).collect();
             let actual = run(&tensorized, &bytes);
             assert_eq!(expected[0].bytes(), actual[0], "{name}, {lanes} lanes");
         }
@@ -115,7 +117,7 @@ fn bytes_are_multiplied_with_avx_vnni() {
         assert!(text.contains("vpdpbusd") && !text.contains("zmm"), "{lanes} lanes:\n{text}");
         let inputs = inputs(&plain);
         let expected = interpret(&plain, &inputs).unwrap();
-        let bytes: Vec<Vec<u8>> = inputs.iter().map(|own| own.bytes().to_vec()).collect();
+        let bytes: Vec<Vec<u8>> = inputs.iter().map(|input| input.bytes().to_vec()).collect();
         let actual = run_on(&tensorized, &bytes, &target);
         assert_eq!(expected[0].bytes(), actual[0], "{lanes} lanes");
     }

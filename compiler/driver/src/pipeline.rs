@@ -9,7 +9,7 @@ use hone_graph::Node;
 use hone_import::{ImportOptions, Imported};
 use hone_ops::{FusionClass, Graph, Op};
 use hone_passes as passes;
-use hone_passes::{LayoutOptions, PassError, Speeds, over_regions};
+use hone_passes::{LayoutOptions, MachineRates, PassError, over_regions};
 use hone_tensor::Program;
 use hone_types::DataType;
 use std::collections::HashSet;
@@ -144,8 +144,8 @@ pub fn prepare_exactly(
     let block = options.target.vector_bytes / 4;
     let bytes = options.target.multiplies(DataType::I8);
     let products = hone_ops::products_of(options.precision).unwrap_or(1);
-    let speeds = (options.schedules == SchedulePolicy::Analytic).then(|| typical_speeds(block));
-    let layout = LayoutOptions { block, products, bytes, speeds, working };
+    let rates = (options.schedules == SchedulePolicy::Analytic).then(|| typical_rates(block));
+    let layout = LayoutOptions { block, products, bytes, rates, working };
     type Pass<'a> = (&'static str, &'a dyn Fn(&Graph) -> Result<Graph, PassError>);
     let list: &[Pass] = &[
         ("extend_precision", &passes::extend_precision),
@@ -202,11 +202,11 @@ pub fn narrow_nodes(graph: &Graph, options: &Options) -> Result<Vec<String>, Com
     Ok(names)
 }
 
-/// Speeds typical of a core with vectors of `lanes` elements and two multiply-adds a cycle.
-fn typical_speeds(lanes: usize) -> Speeds {
+/// Rates typical of a core with vectors of `lanes` elements and two multiply-adds a cycle.
+fn typical_rates(lanes: usize) -> MachineRates {
     const CYCLES_PER_NS: f64 = 3.5;
     let flops_per_ns = (2 * 2 * lanes) as f64 * CYCLES_PER_NS;
-    Speeds { flops_per_ns, memory_bytes_per_ns: 10.0, cache_bytes_per_ns: 80.0 }
+    MachineRates { flops_per_ns, memory_bytes_per_ns: 10.0, cache_bytes_per_ns: 80.0 }
 }
 
 /// Times the stages.

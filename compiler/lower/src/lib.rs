@@ -1,21 +1,21 @@
 //! Graph to tensor programs: the only crossing.
 //!
 //! A group of nodes becomes one program in the plain loop order: each node's expression in turn, the
-//! group's inputs and outputs as parameters. Two clean-ups belong to the crossing itself: constants
-//! of one element become literals, and neighbouring axes that are always walked together become one.
-//! No better loop order is sought here.
+//! group's inputs and outputs as parameters. Two clean-ups belong to the crossing itself: scalar constants are
+//! propagated into the expressions, and neighbouring axes that every access indexes in order are fused. No
+//! better loop order is sought here.
 
-mod collapse;
-mod literals;
+mod fuse_axes;
+mod scalar_constants;
 mod unit;
 
-pub use collapse::collapse_axes;
+pub use fuse_axes::fuse_axes;
 
 use hone_graph::{NodeId, ValueId};
 use hone_ops::{Graph, LARGEST_BUFFER};
 use hone_tensor::{BufferId, Builder, Expr, Program};
 use hone_types::TensorType;
-use literals::{inline_scalars, literal};
+use scalar_constants::{inline_scalars, literal};
 use std::collections::HashMap;
 use thiserror::Error;
 use unit::fix_unit_axes;
@@ -52,7 +52,7 @@ pub enum LowerError {
     },
 }
 
-/// A program and the values its parameters stand for.
+/// A program and the values of its parameters.
 #[derive(Debug)]
 pub struct Lowered {
     /// The program, in the plain loop order.
@@ -120,19 +120,19 @@ impl Expressed {
         self.parameters.iter().filter_map(|value| literal(graph, *value)).collect()
     }
 
-    /// The program with its scalar constants as literals, and neighbouring axes joined.
+    /// The program with its scalar constants as literals, and neighbouring axes fused.
     pub fn with_literals(self, graph: &Graph) -> Lowered {
         let (program, parameters) = inline_scalars(graph, self.program, self.parameters);
         Self { program, parameters }.with_parameters()
     }
 
-    /// The program with its scalar constants as parameters, and neighbouring axes joined: one program
+    /// The program with its scalar constants as parameters, and neighbouring axes fused: one program
     /// for all groups that differ in these constants alone.
     pub fn with_parameters(self) -> Lowered {
-        // Axes are joined where every block has a nest of its own.
+        // Axes are fused where every block has a separate nest.
         let program = match self.program.has_steps() {
             true => self.program,
-            false => collapse_axes(self.program),
+            false => fuse_axes(self.program),
         };
         let program = fix_unit_axes(program);
         Lowered { program, parameters: self.parameters }

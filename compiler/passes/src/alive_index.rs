@@ -62,10 +62,11 @@ mod tests {
         let mut index = AliveIndex::new(17);
         (0..40).for_each(|n| index.insert(n, &life(n)));
         for n in 0..40 {
-            let (own, mut found) = (life(n), Vec::new());
-            index.alive_with(&own, |other| found.push(other));
+            let (queried, mut found) = (life(n), Vec::new());
+            index.alive_with(&queried, |other| found.push(other));
             found.sort_unstable();
-            let overlaps = |other: &Lifetime| own.first <= other.last && other.first <= own.last;
+            let overlaps =
+                |other: &Lifetime| queried.first <= other.last && other.first <= queried.last;
             let expected: Vec<usize> = (0..40).filter(|other| overlaps(&life(*other))).collect();
             assert_eq!(found, expected);
         }

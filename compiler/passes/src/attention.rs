@@ -3,11 +3,11 @@
 //! memory. Transpositions of the operands and of the result, scalar factors of the operands, and heads
 //! that were repeated for several queries go into it, too.
 //!
-//! What is written in another order, or read by somebody else, stays as it is. So do small ones: queries
+//! What is written in another order, or read by further nodes, stays as it is. So do small ones: queries
 //! are the lanes of the kernel's vectors.
 
 use crate::attention_operands::{
-    Operand, key_operand, place_of_axes, query_operand, value_operand,
+    Operand, key_operand, positions_of_axes, query_operand, value_operand,
 };
 use crate::{PassError, Rewriter};
 use hone_graph::{Node, NodeId, ValueId};
@@ -18,15 +18,15 @@ use hone_ops::{
 use hone_types::DataType;
 use std::collections::HashMap;
 
-/// Most nodes between the first product and the softmax.
-const LONGEST_CHAIN: usize = 16;
+/// Maximum nodes between the first product and the softmax.
+const MAX_CHAIN_NODES: usize = 16;
 
-/// Fewest keys: below, a kernel's three stages are too short to be worth their loops.
-const KEYS: usize = 8;
+/// Minimum keys: below, a kernel's three stages are too short to be worth their loops.
+const MIN_KEYS: usize = 8;
 
-/// Most scores of a head whose queries do not fill their last vector: they are computed together, and kept
+/// Maximum scores of a head whose queries do not fill their last vector: they are computed together, and kept
 /// twice, in half of a second-level cache of 1 MiB.
-const UNEVEN: usize = 1 << 16;
+const MAX_UNEVEN_SCORES: usize = 1 << 16;
 
 /// Joins the nodes of each attention of numbers of type `working`, where its queries fill a vector of
 /// `lanes`.
@@ -56,7 +56,7 @@ struct Found {
     operands: Vec<Operand>,
 }
 
-/// Puts an attention in the place of the last of its nodes.
+/// Replaces the last of an attention's nodes by the attention.
 fn replace(
     rewriter: &mut Rewriter,
     graph: &Graph,
@@ -130,11 +130,11 @@ impl<'a> Matcher<'a> {
             return None;
         }
         let rank = shape.len();
-        if rank < 2 || shape[rank - 2] < self.lanes || shape[rank - 1] < KEYS {
+        if rank < 2 || shape[rank - 2] < self.lanes || shape[rank - 1] < MIN_KEYS {
             return None;
         }
         let (queries, keys) = (shape[rank - 2], shape[rank - 1]);
-        if !queries.is_multiple_of(self.lanes) && queries.saturating_mul(keys) > UNEVEN {
+        if !queries.is_multiple_of(self.lanes) && queries.saturating_mul(keys) > MAX_UNEVEN_SCORES {
             return None;
         }
         let batch = &shape[..rank - 2];
@@ -149,21 +149,21 @@ impl<'a> Matcher<'a> {
             steps.remove(0);
         }
         let mut operands = vec![query.clone(), key.clone(), value.clone()];
-        let mut own_steps = Vec::new();
+        let mut score_steps = Vec::new();
         for (step, operand) in steps {
             if let Some((operand, scores)) = operand {
                 operands.push(self.score_operand(operand, &scores)?);
             }
-            own_steps.push(step);
+            score_steps.push(step);
         }
         let (last, output) = self.result(reader)?;
         let operation = Attention {
-            query: query.places,
-            key: key.places,
-            value: value.places,
+            query: query.positions,
+            key: key.positions,
+            value: value.positions,
             output,
             scale,
-            steps: own_steps,
+            steps: score_steps,
             empty_rows,
         };
         let finite = operation.scale.is_finite();
@@ -180,28 +180,28 @@ impl<'a> Matcher<'a> {
     fn product_above(&self, scores: ValueId) -> Option<(NodeId, Steps)> {
         // A sum's scores may be its left or its right operand: both ways are tried, each once.
         let mut pending: Vec<(ValueId, Steps)> = vec![(scores, Vec::new())];
-        for _ in 0..4 * LONGEST_CHAIN {
+        for _ in 0..4 * MAX_CHAIN_NODES {
             let (value, steps) = pending.pop()?;
             let producer = self.graph.producer(value)?;
             let node = &self.graph.nodes()[producer];
             let unshared = self.only_readers(value).is_some_and(|readers| readers.len() == 1);
-            if !unshared || steps.len() > LONGEST_CHAIN {
+            if !unshared || steps.len() > MAX_CHAIN_NODES {
                 continue;
             }
             if node.operation.downcast::<MatMul>().is_some() {
                 return Some((producer, steps));
             }
             for (step, from) in self.steps_of(node) {
-                let own = &self.graph.tensor_type(value).shape;
+                let shape = &self.graph.tensor_type(value).shape;
                 let from_shape = &self.graph.tensor_type(from).shape;
                 let same = match step {
-                    Some(_) => from_shape == own,
-                    None => moves_units(from_shape, own),
+                    Some(_) => from_shape == shape,
+                    None => moves_units(from_shape, shape),
                 };
                 if same {
                     let mut longer = steps.clone();
                     longer.extend(step.map(|(step, operand)| {
-                        (step, operand.map(|operand| (operand, own.clone())))
+                        (step, operand.map(|operand| (operand, shape.clone())))
                     }));
                     pending.push((from, longer));
                 }
@@ -218,7 +218,7 @@ impl<'a> Matcher<'a> {
         if operation.downcast::<Reshape>().is_some() {
             return vec![(None, inputs[0])];
         }
-        let is_tanh = |own: &Unary| own.function == UnaryFunction::Tanh;
+        let is_tanh = |unary: &Unary| unary.function == UnaryFunction::Tanh;
         if operation.downcast::<Unary>().is_some_and(is_tanh) {
             return vec![(Some((ScoreStep::Tanh, None)), inputs[0])];
         }
@@ -271,7 +271,7 @@ impl<'a> Matcher<'a> {
             return None;
         }
         let tested = &self.graph.nodes()[self.graph.producer(condition)?];
-        let is_nan = |own: &Unary| own.function == UnaryFunction::IsNan;
+        let is_nan = |unary: &Unary| unary.function == UnaryFunction::IsNan;
         if tested.operation.downcast::<Unary>().is_some_and(is_nan)
             && tested.inputs[0] == Some(softmax)
             && readers.len() == 2
@@ -288,22 +288,25 @@ impl<'a> Matcher<'a> {
     fn is_hidden_by_bias(&self, node: &Node<Op>, steps: &Steps) -> bool {
         let Some((ScoreStep::Add, Some((bias, _)))) = steps.first() else { return false };
         let equal = node.operation.downcast::<Binary>();
-        let (Some(most), Some(least)) = (node.inputs[0], node.inputs.get(1).copied().flatten())
+        let (Some(maximum), Some(compared)) =
+            (node.inputs[0], node.inputs.get(1).copied().flatten())
         else {
             return false;
         };
-        let Some(producer) = self.graph.producer(most) else { return false };
+        let Some(producer) = self.graph.producer(maximum) else { return false };
         let reduction = &self.graph.nodes()[producer];
         let axis = self.graph.tensor_type(*bias).rank().saturating_sub(1);
-        equal.is_some_and(|own| own.function == BinaryFunction::Equal)
-            && self.number(least) == Some(f64::NEG_INFINITY)
+        equal.is_some_and(|binary| binary.function == BinaryFunction::Equal)
+            && self.number(compared) == Some(f64::NEG_INFINITY)
             && reduction.inputs[0] == Some(*bias)
-            && reduction.operation.downcast::<Reduce>().is_some_and(|own| {
-                own.function == ReduceFunction::Maximum && own.axes == [axis] && own.keep_axes
+            && reduction.operation.downcast::<Reduce>().is_some_and(|reduce| {
+                reduce.function == ReduceFunction::Maximum
+                    && reduce.axes == [axis]
+                    && reduce.keep_axes
             })
     }
 
-    /// The result's node and the places of its axes: that of the second product, or of the transposition
+    /// The result's node and the positions of its axes: that of the second product, or of the transposition
     /// that alone reads it.
     fn result(&self, product: NodeId) -> Option<(NodeId, Vec<usize>)> {
         let value = self.graph.nodes()[product].outputs[0];
@@ -313,22 +316,22 @@ impl<'a> Matcher<'a> {
             && let Some(transpose) = self.graph.nodes()[*reader].operation.downcast::<Transpose>()
             && transpose.permutation.last() == plain.last()
         {
-            return Some((*reader, place_of_axes(&transpose.permutation, shape)));
+            return Some((*reader, positions_of_axes(&transpose.permutation, shape)));
         }
-        Some((product, place_of_axes(&plain, shape)))
+        Some((product, positions_of_axes(&plain, shape)))
     }
 
     /// An operand of the scores of shape `scores`, with queries as neighbours.
     fn score_operand(&self, value: ValueId, scores: &[usize]) -> Option<Operand> {
         let shape = &self.graph.tensor_type(value).shape;
         let missing = scores.len().checked_sub(shape.len())?;
-        let own = [&vec![1; missing][..], shape].concat();
+        let padded = [&vec![1; missing][..], shape].concat();
         let last = scores.len() - 2;
         let kept = (0..scores.len()).filter(|axis| *axis >= last || scores[*axis] != 1);
-        let shape: Vec<usize> = kept.map(|axis| own[axis]).collect();
+        let shape: Vec<usize> = kept.map(|axis| padded[axis]).collect();
         let mut permutation: Vec<usize> = (0..shape.len()).collect();
         permutation.swap(shape.len() - 2, shape.len() - 1);
-        Some(Operand { value, shape, places: vec![], permutation: Some(permutation) })
+        Some(Operand { value, shape, positions: vec![], permutation: Some(permutation) })
     }
 
     fn number(&self, value: ValueId) -> Option<f64> {

@@ -4,8 +4,8 @@
 use hone_graph::ValueId;
 use hone_ops::{Binary, BinaryFunction, Expand, Graph, Reshape, Transpose};
 
-/// Most nodes taken off one operand.
-const LONGEST: usize = 8;
+/// Maximum nodes taken off one operand.
+const MAX_NODES: usize = 8;
 
 /// An operand of an attention.
 #[derive(Clone, Debug)]
@@ -14,15 +14,16 @@ pub(crate) struct Operand {
     pub(crate) value: ValueId,
     /// The shape that it gets by a reshape.
     pub(crate) shape: Vec<usize>,
-    /// Place of each axis of the attention's operand in that shape.
-    pub(crate) places: Vec<usize>,
+    /// Position of each axis of the attention's operand in that shape.
+    pub(crate) positions: Vec<usize>,
     /// A transposition after the reshape.
     pub(crate) permutation: Option<Vec<usize>>,
 }
 
 /// The one element of a constant.
 pub(crate) fn number(graph: &Graph, value: ValueId) -> Option<f64> {
-    let constant = graph.constant(value).filter(|own| own.tensor_type().elements() == 1)?;
+    let constant =
+        graph.constant(value).filter(|constant| constant.tensor_type().elements() == 1)?;
     constant.to_f64().first().copied()
 }
 
@@ -57,14 +58,14 @@ pub(crate) fn value_operand(graph: &Graph, value: ValueId, batch: &[usize]) -> O
     if view.scale == 1.0 { view } else { View::of(graph, value)? }.operand(batch, true)
 }
 
-/// Places of `[batch.., queries, width]` in a result of `permutation`, both without batch axes of one
+/// Positions of the axes `[batch.., queries, width]` in a result of `permutation`, both without batch axes of one
 /// element; `shape` is that before the transposition.
-pub(crate) fn place_of_axes(permutation: &[usize], shape: &[usize]) -> Vec<usize> {
+pub(crate) fn positions_of_axes(permutation: &[usize], shape: &[usize]) -> Vec<usize> {
     let last = shape.len() - 2;
     let kept = |axis: usize| axis >= last || shape[axis] != 1;
     let order: Vec<usize> = permutation.iter().copied().filter(|axis| kept(*axis)).collect();
     let axes = (0..shape.len()).filter(|axis| kept(*axis));
-    axes.filter_map(|axis| order.iter().position(|own| *own == axis)).collect()
+    axes.filter_map(|axis| order.iter().position(|ordered| *ordered == axis)).collect()
 }
 
 /// A value as another one with its axes in another order, times a number.
@@ -72,7 +73,7 @@ pub(crate) fn place_of_axes(permutation: &[usize], shape: &[usize]) -> Vec<usize
 struct View {
     value: ValueId,
     shape: Vec<usize>,
-    /// For each axis of the operand its place in `shape`.
+    /// For each axis of the operand its position in `shape`.
     axes: Vec<usize>,
     scale: f64,
 }
@@ -88,9 +89,9 @@ impl View {
         })
     }
 
-    /// The view of what stands before, as far as `allowed` takes the axes.
+    /// The view of what the value is computed from, as far as `allowed` takes the axes.
     fn taken_apart(mut self, graph: &Graph, allowed: impl Fn(&[usize]) -> bool) -> Self {
-        for _ in 0..LONGEST {
+        for _ in 0..MAX_NODES {
             match self.before(graph).filter(|before| allowed(&before.axes)) {
                 Some(before) => self = before,
                 None => break,
@@ -135,20 +136,20 @@ impl View {
         let expand = &graph.nodes()[graph.producer(expanded)?];
         expand.operation.downcast::<Expand>()?;
         let source = expand.inputs[0]?;
-        let (wide, narrow) = (&graph.tensor_type(expanded).shape, &graph.tensor_type(source).shape);
-        if wide.len() != narrow.len() || wide.len() != self.shape.len() + 1 {
+        let (after, before) =
+            (&graph.tensor_type(expanded).shape, &graph.tensor_type(source).shape);
+        if after.len() != before.len() || after.len() != self.shape.len() + 1 {
             return None;
         }
-        let mut repeated = (0..wide.len()).filter(|axis| wide[*axis] != narrow[*axis]);
+        let mut repeated = (0..after.len()).filter(|axis| after[*axis] != before[*axis]);
         let (axis, None) = (repeated.next()?, repeated.next()) else { return None };
-        let mut joined = wide.clone();
+        let mut joined = after.clone();
         joined.remove(axis);
-        let before = axis.checked_sub(1)?;
-        joined[before] *= wide[axis];
-        if joined != self.shape || narrow[axis] != 1 {
+        joined[axis.checked_sub(1)?] *= after[axis];
+        if joined != self.shape || before[axis] != 1 {
             return None;
         }
-        let mut shape = narrow.clone();
+        let mut shape = before.clone();
         shape.remove(axis);
         Some(Self { value: source, shape, ..self.clone() })
     }
@@ -157,26 +158,29 @@ impl View {
     /// are dropped where all operands have them so; only operands that queries share may have fewer
     /// elements than the batch.
     fn operand(self, batch: &[usize], shared: bool) -> Option<Operand> {
-        let own = self.axes.len() - 2;
-        let missing = batch.len().checked_sub(own)?;
-        // Axes that the operand lacks stand in front.
+        let batch_rank = self.axes.len() - 2;
+        let missing = batch.len().checked_sub(batch_rank)?;
+        // Axes that the operand lacks are leading ones.
         let shape = [&vec![1; missing][..], &self.shape].concat();
-        let places: Vec<usize> =
+        let positions: Vec<usize> =
             (0..missing).chain(self.axes.iter().map(|axis| axis + missing)).collect();
-        for (place, extent) in places.iter().zip(batch) {
-            if shape[*place] != *extent && !shared {
+        for (position, extent) in positions.iter().zip(batch) {
+            if shape[*position] != *extent && !shared {
                 return None;
             }
         }
         let drops: Vec<usize> =
-            (0..batch.len()).filter(|axis| batch[*axis] == 1).map(|axis| places[axis]).collect();
-        if drops.iter().any(|place| shape[*place] != 1) {
+            (0..batch.len()).filter(|axis| batch[*axis] == 1).map(|axis| positions[axis]).collect();
+        if drops.iter().any(|position| shape[*position] != 1) {
             return None;
         }
-        let kept: Vec<usize> = (0..shape.len()).filter(|place| !drops.contains(place)).collect();
-        let places = places.iter().filter(|place| !drops.contains(place));
-        let places = places.filter_map(|place| kept.iter().position(|own| own == place)).collect();
-        let shape = kept.iter().map(|place| shape[*place]).collect();
-        Some(Operand { value: self.value, shape, places, permutation: None })
+        let kept: Vec<usize> =
+            (0..shape.len()).filter(|position| !drops.contains(position)).collect();
+        let positions = positions.iter().filter(|position| !drops.contains(position));
+        let positions = positions
+            .filter_map(|position| kept.iter().position(|axis| axis == position))
+            .collect();
+        let shape = kept.iter().map(|position| shape[*position]).collect();
+        Some(Operand { value: self.value, shape, positions, permutation: None })
     }
 }

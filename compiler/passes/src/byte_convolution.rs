@@ -1,9 +1,9 @@
-//! Convolutions of unsigned bytes less a zero point by constant signed bytes, on packed channels: the bytes
+//! Convolutions of unsigned bytes minus a zero point by constant signed bytes, on packed channels: the bytes
 //! themselves are multiplied, by the instruction that sums fours of such products. Padding is the zero
-//! point, so that it takes the same from every result: `sum (x - z) w = sum x w - z * sum w`.
+//! point, so that it subtracts the same from every result: `sum (x - z) w = sum x w - z * sum w`.
 
 use crate::PassError;
-use crate::integer_products::less_zero;
+use crate::integer_products::minus_zero_point;
 use crate::layout::Layout;
 use crate::packed_operands::pack_weights;
 use hone_graph::{Node, ValueId};
@@ -24,18 +24,18 @@ struct Bytes<'a> {
 impl<'a> Bytes<'a> {
     fn of(graph: &'a Graph, node: &Node<Op>, convolution: &Convolution) -> Option<Self> {
         let weights = graph.constant(node.inputs[1]?)?;
-        let (wide, zero) = less_zero(graph, node.inputs[0]?);
+        let (extended, zero) = minus_zero_point(graph, node.inputs[0]?);
         let zero = match zero {
             None => 0,
             Some(zero) => *graph.constant(zero)?.to_i64().first()?,
         };
-        let cast = &graph.nodes()[graph.producer(wide)?];
+        let cast = &graph.nodes()[graph.producer(extended)?];
         let bytes = cast.operation.downcast::<Cast>().and(cast.inputs[0])?;
         let fits = convolution.groups == 1
             && node.inputs.get(2).copied().flatten().is_none()
             && graph.tensor_type(bytes).dtype == DataType::U8
             && weights.dtype() == DataType::I32
-            && weights.to_i64().iter().all(|own| i8::try_from(*own).is_ok());
+            && weights.to_i64().iter().all(|weight| i8::try_from(*weight).is_ok());
         fits.then_some(Self { bytes, zero, weights })
     }
 
@@ -44,7 +44,7 @@ impl<'a> Bytes<'a> {
         let shape = self.weights.shape();
         let each = shape[1..].iter().product::<usize>().max(1);
         let weights = self.weights.to_i64();
-        let sum = |own: &[i64]| own.iter().sum::<i64>().wrapping_mul(self.zero) as i32;
+        let sum = |filter: &[i64]| filter.iter().sum::<i64>().wrapping_mul(self.zero) as i32;
         let sums: Vec<i32> = weights.chunks_exact(each).map(sum).collect();
         let sums = Tensor::from_elements([sums.len()], &sums)?;
         let packed = Pack { axis: 0, block }.reference(&[Some(&sums)])?.remove(0);
@@ -61,25 +61,25 @@ impl Layout<'_> {
         node: &Node<Op>,
         convolution: &Convolution,
     ) -> Result<bool, PassError> {
-        let Some(own) = Bytes::of(self.graph, node, convolution) else { return Ok(false) };
+        let Some(operands) = Bytes::of(self.graph, node, convolution) else { return Ok(false) };
         let wrong = |source| PassError::Constant { node: node.name.clone(), source };
         let depth = products_of(DataType::I8).unwrap_or(1);
-        let channels = self.shape(own.bytes)[1];
+        let channels = self.shape(operands.bytes)[1];
         let block = self.block.min(channels.next_multiple_of(depth));
-        let input = self.packed(own.bytes, block, &node.name)?;
+        let input = self.packed(operands.bytes, block, &node.name)?;
         let block = self.rewriter.target().tensor_type(input).shape.last().copied().unwrap_or(1);
         if !block.is_multiple_of(depth) {
             return Ok(false);
         }
-        let input = self.padded(node, convolution, own.zero, input)?;
-        let weights = pack_weights(own.weights, block, self.block).map_err(wrong)?;
+        let input = self.padded(node, convolution, operands.zero, input)?;
+        let weights = pack_weights(operands.weights, block, self.block).map_err(wrong)?;
         let weights = interleave(&weights, DataType::I8).map_err(wrong)?;
         let weights = self.rewriter.constant(&node.name, weights);
         let Window { strides, dilations, .. } = convolution.window.clone();
         let operation = PackedConvolution { strides, dilations, groups: 1 };
         let mut sums = self.rewriter.add_simple(&node.name, operation, &[input, weights])?;
-        if own.zero != 0 {
-            let offsets = own.offsets(self.block).map_err(wrong)?;
+        if operands.zero != 0 {
+            let offsets = operands.offsets(self.block).map_err(wrong)?;
             let offsets = self.rewriter.constant(&node.name, offsets);
             let take = Binary::new(BinaryFunction::Subtract);
             sums = self.rewriter.add_simple(&node.name, take, &[sums, offsets])?;
@@ -98,9 +98,9 @@ impl Layout<'_> {
             return Ok(input);
         }
         let [begin, end] =
-            [&convolution.window.pads_begin, &convolution.window.pads_end].map(|own| {
-                let own = own.iter().map(|pad| *pad as i64);
-                [0, 0].into_iter().chain(own).chain([0]).collect::<Vec<i64>>()
+            [&convolution.window.pads_begin, &convolution.window.pads_end].map(|pads| {
+                let pads = pads.iter().map(|pad| *pad as i64);
+                [0, 0].into_iter().chain(pads).chain([0]).collect::<Vec<i64>>()
             });
         let pad = Pad { begin, end, mode: PadMode::Constant, value: zero as f64 };
         self.rewriter.add_simple(&node.name, pad, &[input])

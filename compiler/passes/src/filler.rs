@@ -4,8 +4,8 @@
 //! through the functions that are computed on packed values, by intervals; a function is computed packed
 //! only where its filler is known to be finite.
 //!
-//! Intervals are widened after each rounding by more than the rounding error of any element type, so
-//! that a domain (`sqrt`, `log`) holds for computed filler too. Zero stays exactly zero.
+//! Intervals grow after each rounding by more than the rounding error of any element type, so
+//! that computed filler lies in the domain of `sqrt` and `log`, too. Zero stays exactly zero.
 
 use hone_ops::{BinaryFunction, ReduceFunction, UnaryFunction};
 use hone_types::DataType;
@@ -66,7 +66,7 @@ impl Filler {
         let result = match (function, a, b) {
             (F::Add | F::Subtract, Finite, Within(low, high))
             | (F::Add | F::Subtract, Within(low, high), Finite) => {
-                // Too little to change the largest number of the type.
+                // Too little to change the maximum of the type.
                 (low.abs().max(high.abs()) <= negligible(dtype)).then_some(Finite)?
             }
             (F::Multiply, Finite, other) | (F::Multiply, other, Finite) => match other {
@@ -92,7 +92,7 @@ impl Filler {
         }
     }
 
-    /// Any number of an integer type, or truth value.
+    /// Any number of an integer type, or boolean.
     fn any(dtype: DataType) -> Self {
         match dtype {
             DataType::Bool => Within(0.0, 1.0),
@@ -115,23 +115,26 @@ impl Filler {
         if !dtype.is_float() {
             return Some(Self::any(dtype));
         }
-        let (n, most) = (count as f64, low.abs().max(high.abs()));
+        let (n, magnitude) = (count as f64, low.abs().max(high.abs()));
         let result = match function {
             F::Maximum | F::Minimum => x,
             F::Mean => x,
             F::Sum => Within(low * n, high * n),
-            F::Product if most <= 1.0 => Within(-most, most),
+            F::Product if magnitude <= 1.0 => Within(-magnitude, magnitude),
             F::Product => return None,
-            F::L1 => Within(0.0, most * n),
+            F::L1 => Within(0.0, magnitude * n),
             // The squares are summed before the root is taken.
             F::L2 | F::SumSquare => {
-                Within(0.0, most * most * n).rounded(dtype)?;
-                Within(0.0, if function == F::L2 { most * n } else { most * most * n })
+                Within(0.0, magnitude * magnitude * n).rounded(dtype)?;
+                Within(
+                    0.0,
+                    if function == F::L2 { magnitude * n } else { magnitude * magnitude * n },
+                )
             }
-            F::LogSum if low * n >= least(dtype) => Within((low * n).ln(), (high * n).ln()),
+            F::LogSum if low * n >= safe_minimum(dtype) => Within((low * n).ln(), (high * n).ln()),
             F::LogSum => return None,
             F::LogSumExp => {
-                Within(0.0, most.exp() * n).rounded(dtype)?;
+                Within(0.0, magnitude.exp() * n).rounded(dtype)?;
                 Within(low + n.ln(), high + n.ln())
             }
         };
@@ -139,7 +142,7 @@ impl Filler {
         result.rounded(dtype)?.rounded(dtype)
     }
 
-    /// What holds either of two fillers.
+    /// What contains either of two fillers.
     pub(crate) fn or(self, other: Self) -> Self {
         match (self, other) {
             (Within(low, high), Within(other_low, other_high)) => {
@@ -152,8 +155,8 @@ impl Filler {
     /// The filler times at most `factor`, in either direction.
     pub(crate) fn scaled(self, factor: f64, dtype: DataType) -> Option<Self> {
         let Within(low, high) = self else { return None };
-        let most = low.abs().max(high.abs()) * factor;
-        Within(-most, most).rounded(dtype)
+        let magnitude = low.abs().max(high.abs()) * factor;
+        Within(-magnitude, magnitude).rounded(dtype)
     }
 
     /// After rounding to `dtype`; `None` where that may not be finite.
@@ -161,19 +164,19 @@ impl Filler {
         let Within(low, high) = self else { return Some(self) };
         if !dtype.is_float() {
             // Conversion truncates and saturates, and arithmetic wraps.
-            let most = (2.0f64).powi(8 * dtype.bytes() as i32 - 1) - 1.0;
-            let least = if dtype.is_signed_integer() { -most } else { 0.0 };
-            let fits = dtype.is_integer() && low >= least && high <= most;
+            let maximum = (2.0f64).powi(8 * dtype.bytes() as i32 - 1) - 1.0;
+            let minimum = if dtype.is_signed_integer() { -maximum } else { 0.0 };
+            let fits = dtype.is_integer() && low >= minimum && high <= maximum;
             return Some(if fits { Within(low.floor(), high.ceil()) } else { Self::any(dtype) });
         }
         let slack = low.abs().max(high.abs()) * ROUNDING;
-        let fits = low.is_finite() && high.is_finite() && slack <= ROUNDING * largest(dtype);
+        let fits = low.is_finite() && high.is_finite() && slack <= ROUNDING * safe_maximum(dtype);
         fits.then_some(Within(low - slack, high + slack))
     }
 }
 
-/// A magnitude well below the largest of a type.
-fn largest(dtype: DataType) -> f64 {
+/// A magnitude well below the maximum of a type.
+fn safe_maximum(dtype: DataType) -> f64 {
     match dtype {
         DataType::F64 => 1e300,
         DataType::F16 => 3e4,
@@ -181,7 +184,7 @@ fn largest(dtype: DataType) -> f64 {
     }
 }
 
-/// A magnitude that, added to the largest number of a type, is lost in rounding.
+/// A magnitude that, added to the maximum of a type, is lost in rounding.
 fn negligible(dtype: DataType) -> f64 {
     match dtype {
         DataType::F64 => 1e290,
@@ -190,8 +193,8 @@ fn negligible(dtype: DataType) -> f64 {
     }
 }
 
-/// A magnitude well above the least normal one of a type.
-fn least(dtype: DataType) -> f64 {
+/// A magnitude well above the minimum normal one of a type.
+fn safe_minimum(dtype: DataType) -> f64 {
     match dtype {
         DataType::F64 => 1e-300,
         DataType::F16 => 1e-3,
@@ -207,10 +210,10 @@ fn bounded_unary(function: UnaryFunction, low: f64, high: f64) -> Option<Filler>
     let rising_in = |from: f64, to: f64, f: fn(f64) -> f64| {
         (low >= from && high <= to).then(|| Within(f(low), f(high)))
     };
-    let most = low.abs().max(high.abs());
+    let magnitude = low.abs().max(high.abs());
     match function {
         F::Negate => Some(Within(-high, -low)),
-        F::Abs => Some(Within(low.max(-high).max(0.0), most)),
+        F::Abs => Some(Within(low.max(-high).max(0.0), magnitude)),
         F::Relu => rising(|x| x.max(0.0)),
         F::Floor => rising(f64::floor),
         F::Ceil => rising(f64::ceil),
@@ -222,8 +225,8 @@ fn bounded_unary(function: UnaryFunction, low: f64, high: f64) -> Option<Filler>
         F::Atan => rising(f64::atan),
         F::Sinh => rising(f64::sinh),
         F::Asinh => rising(f64::asinh),
-        F::Cosh => Some(Within(1.0, most.cosh())),
-        F::Erf if most == 0.0 => Some(Filler::ZERO),
+        F::Cosh => Some(Within(1.0, magnitude.cosh())),
+        F::Erf if magnitude == 0.0 => Some(Filler::ZERO),
         F::Erf | F::Sin | F::Cos => Some(Within(-1.0, 1.0)),
         F::Sqrt => rising_in(0.0, f64::MAX, f64::sqrt),
         F::Log => rising_in(1e-30, f64::MAX, f64::ln),
@@ -234,7 +237,7 @@ fn bounded_unary(function: UnaryFunction, low: f64, high: f64) -> Option<Filler>
         F::Atanh => rising_in(-0.99, 0.99, f64::atanh),
         F::Reciprocal => quotient([1.0, 1.0], [low, high]),
         F::Not | F::IsNan | F::IsInfinite => Some(Within(0.0, 1.0)),
-        F::BitNot => Some(Within(-most - 1.0, most + 1.0)),
+        F::BitNot => Some(Within(-magnitude - 1.0, magnitude + 1.0)),
     }
 }
 
@@ -243,7 +246,7 @@ fn bounded_pair(function: BinaryFunction, a: Filler, b: Filler) -> Option<Filler
     use BinaryFunction as F;
     let (Within(a_low, a_high), Within(b_low, b_high)) = (a, b) else { return None };
     let (a, b) = ([a_low, a_high], [b_low, b_high]);
-    let most = |bounds: [f64; 2]| bounds[0].abs().max(bounds[1].abs());
+    let magnitude = |bounds: [f64; 2]| bounds[0].abs().max(bounds[1].abs());
     match function {
         F::Add => Some(Within(a_low + b_low, a_high + b_high)),
         F::Subtract => Some(Within(a_low - b_high, a_high - b_low)),
@@ -253,13 +256,13 @@ fn bounded_pair(function: BinaryFunction, a: Filler, b: Filler) -> Option<Filler
         F::Maximum => Some(Within(a_low.max(b_low), a_high.max(b_high))),
         F::Power => power(a, b),
         F::Modulo | F::Remainder => {
-            let most = most(a).max(most(b));
-            has_no_zero(b).then_some(Within(-most, most))
+            let bound = magnitude(a).max(magnitude(b));
+            has_no_zero(b).then_some(Within(-bound, bound))
         }
         F::LeakyMultiply => Some(Within(a_low, a_high).or(corners(a, b, |x, y| x * y)?)),
         F::BitAnd | F::BitOr | F::BitXor => {
-            let most = 2.0 * (most(a) + most(b)) + 1.0;
-            Some(Within(-most, most))
+            let bound = 2.0 * (magnitude(a) + magnitude(b)) + 1.0;
+            Some(Within(-bound, bound))
         }
         F::Equal | F::Less | F::LessEqual | F::Greater | F::GreaterEqual => Some(Within(0.0, 1.0)),
         F::And | F::Or | F::Xor => Some(Within(0.0, 1.0)),

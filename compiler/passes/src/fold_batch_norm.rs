@@ -46,7 +46,7 @@ struct Affine {
 impl Affine {
     fn of(graph: &Graph, node: &Node<Op>) -> Option<Self> {
         let operation = node.operation.downcast::<BatchNormalization>()?;
-        let constant = |place: usize| graph.constant(node.inputs.get(place).copied()??);
+        let constant = |index: usize| graph.constant(node.inputs.get(index).copied()??);
         let (scale, bias) = (constant(1)?.to_f64(), constant(2)?.to_f64());
         let (mean, variance) = (constant(3)?.to_f64(), constant(4)?.to_f64());
         let factor: Vec<f64> = scale
@@ -54,12 +54,14 @@ impl Affine {
             .zip(&variance)
             .map(|(scale, variance)| scale / (variance + operation.epsilon).sqrt())
             .collect();
-        let offset = (0..factor.len()).map(|own| bias[own] - mean[own] * factor[own]).collect();
+        let offset = (0..factor.len())
+            .map(|channel| bias[channel] - mean[channel] * factor[channel])
+            .collect();
         Some(Self { factor, offset })
     }
 }
 
-/// The convolution with scaled weights and bias, where its own are constants.
+/// The convolution with scaled weights and bias, where those of the convolution are constants.
 fn fold(
     graph: &Graph,
     node: &Node<Op>,
@@ -67,7 +69,7 @@ fn fold(
     rewriter: &mut Rewriter,
 ) -> Result<Option<ValueId>, PassError> {
     let Some(convolution) = node.operation.downcast::<Convolution>() else { return Ok(None) };
-    let operand = |place: usize| node.inputs.get(place).copied().flatten();
+    let operand = |index: usize| node.inputs.get(index).copied().flatten();
     let Some(weights) = operand(1).and_then(|value| graph.constant(value)) else { return Ok(None) };
     let bias = match operand(2) {
         None => None,
@@ -90,15 +92,15 @@ fn scale(
     bias: Option<&Tensor>,
     affine: &Affine,
 ) -> Result<(Tensor, Tensor), OpError> {
-    let taps: usize = weights.shape()[1..].iter().product();
+    let filter_elements: usize = weights.shape()[1..].iter().product();
     let mut values = weights.to_f64();
-    for (filter, factor) in values.chunks_exact_mut(taps.max(1)).zip(&affine.factor) {
+    for (filter, factor) in values.chunks_exact_mut(filter_elements.max(1)).zip(&affine.factor) {
         filter.iter_mut().for_each(|value| *value *= factor);
     }
-    let own = bias.map(Tensor::to_f64);
+    let biases = bias.map(Tensor::to_f64);
     let offsets: Vec<f64> = (0..affine.offset.len())
         .map(|channel| {
-            let before = own.as_ref().map_or(0.0, |own| own[channel]);
+            let before = biases.as_ref().map_or(0.0, |biases| biases[channel]);
             before * affine.factor[channel] + affine.offset[channel]
         })
         .collect();

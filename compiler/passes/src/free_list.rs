@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Places the lifetimes of the given numbers at `base` and above, in order of their first steps; returns
 /// the end of the highest, or `base`. Takes time in proportion to `n log n`.
-pub(crate) fn place_in_time(
+pub(crate) fn allocate_in_time(
     lifetimes: &[Lifetime],
     numbers: &[usize],
     base: u64,

@@ -1,13 +1,13 @@
 //! Nodes that convert a reduced-precision number and that every reader can repeat for itself at next to
-//! no cost: casts from 16 bits, and the steps from a byte to a number (cast, subtract the zero point,
-//! multiply by the scale).
+//! no cost: casts from 16 bits, and the steps of dequantization (cast, subtract the zero point, multiply by the
+//! scale).
 
 use hone_graph::{Node, NodeId, ValueId};
 use hone_ops::{Binary, BinaryFunction, Cast, FusionClass, Graph, Op};
 use hone_types::{DataType, Id};
 
-/// Most steps from a byte to a number that are repeated; what exporters write has four.
-const LONGEST_DEQUANTIZATION: u8 = 8;
+/// Maximum steps of dequantization that are repeated; what exporters write has four.
+const MAX_DEQUANTIZATION_STEPS: u8 = 8;
 
 /// For each node (by index), whether its readers repeat it; `readers` and `escapes` are by value.
 pub(crate) fn free_nodes(graph: &Graph, readers: &[Vec<NodeId>], escapes: &[bool]) -> Vec<bool> {
@@ -33,7 +33,7 @@ pub(crate) fn free_nodes(graph: &Graph, readers: &[Vec<NodeId>], escapes: &[bool
     graph.nodes().iter().map(is_free).collect()
 }
 
-/// Whether a node makes 32-bit numbers of 16-bit ones.
+/// Whether a node extends 16-bit numbers to 32 bits.
 fn extends_float(graph: &Graph, node: &Node<Op>) -> bool {
     let Some(cast) = node.operation.downcast::<Cast>() else { return false };
     let from = node.inputs[0].map(|input| graph.tensor_type(input).dtype);
@@ -51,7 +51,7 @@ fn dequantization_steps(graph: &Graph) -> Vec<u8> {
         }
         let from = graph.tensor_type(input).dtype;
         let before = graph.producer(input).map_or(0, |producer| steps[producer.index()]);
-        let continues = before > 0 && before < LONGEST_DEQUANTIZATION;
+        let continues = before > 0 && before < MAX_DEQUANTIZATION_STEPS;
         let is_cast = node.operation.downcast::<Cast>().is_some();
         steps[id.index()] = match is_cast {
             true if matches!(from, DataType::U8 | DataType::I8) => 1,

@@ -34,16 +34,16 @@ pub fn fuse(graph: &Graph) -> Vec<Group> {
     fuser.into_groups()
 }
 
-/// Most element-wise nodes between a value and the node where its paths meet.
-const LARGEST_DIAMOND: usize = 16;
+/// Maximum element-wise nodes between a value and the node where its paths meet.
+const MAX_DIAMOND_NODES: usize = 16;
 
-/// Most nodes of a chain in which each reads the one before. Scheduling a kernel takes time that grows with
+/// Maximum nodes of a chain in which each reads the one before. Scheduling a kernel takes time that grows with
 /// the third power of its stages, and a kernel of this many is bound by arithmetic: one more gains nothing.
-const LONGEST_CHAIN: usize = 32;
+const MAX_CHAIN_NODES: usize = 32;
 
-/// Most nodes of a branch, whose result a longer chain reads. A branch may join the group of a chain that
+/// Maximum nodes of a branch, whose result a longer chain reads. A branch may join the group of a chain that
 /// takes in no further node for itself.
-const LARGEST_BRANCH: usize = 8;
+const MAX_BRANCH_NODES: usize = 8;
 
 struct Fuser<'a> {
     graph: &'a Graph,
@@ -111,11 +111,11 @@ impl<'a> Fuser<'a> {
     }
 
     /// The element-wise nodes that read `value`, directly or not, up to the first through which all
-    /// paths go; `None` where there is no such node near.
+    /// paths go; `None` where there is no such node within [`MAX_DIAMOND_NODES`].
     fn diamond(&self, value: ValueId) -> Option<Vec<NodeId>> {
         let mut region: Vec<NodeId> = Vec::new();
         let mut values = vec![value];
-        while region.len() < LARGEST_DIAMOND {
+        while region.len() < MAX_DIAMOND_NODES {
             let outside = |value: &ValueId| {
                 let mut readers = self.readers[value.index()].iter().copied();
                 readers.find(|reader| !region.contains(reader))
@@ -147,7 +147,7 @@ impl<'a> Fuser<'a> {
     /// Whether the groups of two nodes are together no longer than a chain may be.
     fn makes_chain(&self, producer: NodeId, reader: NodeId) -> bool {
         let [one, other] = [producer, reader].map(|node| self.groups.members(node).len());
-        one + other <= LONGEST_CHAIN
+        one + other <= MAX_CHAIN_NODES
     }
 
     fn accepts(&self, producer: NodeId, node: NodeId, value: ValueId) -> bool {
@@ -186,7 +186,7 @@ impl<'a> Fuser<'a> {
         }
         let output = self.graph.nodes()[node].outputs[0];
         let [reader] = self.readers[output.index()][..] else { return };
-        let is_branch = self.groups.members(node).len() <= LARGEST_BRANCH;
+        let is_branch = self.groups.members(node).len() <= MAX_BRANCH_NODES;
         if self.escapes[output.index()]
             || !(is_branch || self.makes_chain(node, reader))
             || self.groups.are_joined(node, reader)
@@ -240,7 +240,7 @@ impl<'a> Fuser<'a> {
         nodes.into_iter().collect()
     }
 
-    /// The groups, each placed where its last node stands: all it reads is made before that.
+    /// The groups, each at the position of its last node: all it reads is computed before that.
     fn into_groups(self) -> Vec<Group> {
         let is_last = |node: &NodeId| self.groups.members(*node).last() == Some(node);
         let last = self.graph.nodes().ids().filter(|node| is_last(node) && !self.is_free(*node));

@@ -1,4 +1,4 @@
-//! Disjoint sets of nodes that become one kernel each, with the facts that fusion decides by. Every
+//! Disjoint sets of nodes that become one kernel each, with the properties that fusion decides by. Every
 //! question costs the same however many nodes a graph has; joining two groups costs the size of both,
 //! which is bounded.
 
@@ -6,12 +6,12 @@ use hone_graph::{NodeId, Operation, ValueId};
 use hone_ops::{FusionClass, Graph, Resize, ResizeMode};
 use hone_types::Id;
 
-/// Most nodes in one group, branches of a chain included.
-const LARGEST_GROUP: usize = 64;
+/// Maximum nodes in one group, branches of a chain included.
+const MAX_GROUP_NODES: usize = 64;
 
-/// Most operations in the expression of one element after every element-wise node was put into its
+/// Maximum operations in the expression of one element after every element-wise node was put into its
 /// readers. A chain of nodes that read their input twice doubles it with every link.
-const LARGEST_EXPRESSION: u64 = 512;
+const MAX_EXPRESSION_OPERATIONS: u64 = 512;
 
 /// The groups of a graph's nodes; at first each node is a group.
 pub(crate) struct Groups<'a> {
@@ -84,18 +84,18 @@ impl<'a> Groups<'a> {
         groups.sort_unstable();
         groups.dedup();
         let count: usize = groups.iter().map(|group| self.groups[*group].nodes.len()).sum();
-        if count > LARGEST_GROUP {
+        if count > MAX_GROUP_NODES {
             return false;
         }
         let mut members: Vec<NodeId> =
             groups.iter().flat_map(|group| self.groups[*group].nodes.iter().copied()).collect();
         members.sort_unstable();
-        if self.expression_size(&members) > LARGEST_EXPRESSION {
+        if self.expression_size(&members) > MAX_EXPRESSION_OPERATIONS {
             return false;
         }
         let mut joined = Members::default();
         for group in &groups {
-            joined.add_facts(std::mem::take(&mut self.groups[*group]));
+            joined.add_properties(std::mem::take(&mut self.groups[*group]));
         }
         members.iter().for_each(|node| self.group_of[node.index()] = groups[0]);
         self.groups[groups[0]] = Members { nodes: members, ..joined };
@@ -108,18 +108,18 @@ impl<'a> Groups<'a> {
 
     /// Operations of the largest expression of one element of any of `members` (in topological order).
     fn expression_size(&mut self, members: &[NodeId]) -> u64 {
-        let mut largest = 0;
+        let mut maximum = 0;
         for id in members {
             let node = &self.graph.nodes()[*id];
             let read = node.inputs.iter().flatten();
             let size = read.map(|input| self.operand_size(*input)).fold(1, u64::saturating_add);
-            largest = largest.max(size);
+            maximum = maximum.max(size);
             // What is not injective is stored, and read as an element.
             let is_stored = node.operation.fusion_class() != FusionClass::Injective;
             self.sizes[id.index()] = if is_stored { 1 } else { size };
         }
         members.iter().for_each(|id| self.sizes[id.index()] = 0);
-        largest
+        maximum
     }
 
     fn operand_size(&self, value: ValueId) -> u64 {
@@ -145,7 +145,7 @@ impl Members {
         }
     }
 
-    fn add_facts(&mut self, other: Self) {
+    fn add_properties(&mut self, other: Self) {
         self.anchor = match (self.anchor, other.anchor) {
             (Some(one), Some(other)) => Some(one.min(other)),
             (one, other) => one.or(other),

@@ -1,5 +1,5 @@
 //! Products of bytes: where the right operand is a constant of signed bytes in 32 bits and the left one
-//! unsigned bytes widened to 32, perhaps less a zero point, the bytes themselves are multiplied, by
+//! unsigned bytes extended to 32 bits, perhaps minus a zero point, the bytes themselves are multiplied, by
 //! the instruction that sums fours of such products. What the zero point adds is one number for each
 //! column: `(x - z) b = x b - z * (sum of b's column)`, whether `z` is a constant or computed.
 
@@ -29,7 +29,7 @@ pub fn multiply_bytes(graph: &Graph, block: usize) -> Result<Graph, PassError> {
 struct Product<'a> {
     /// Unsigned bytes `[.., M, K]`.
     bytes: ValueId,
-    /// One number in 32 bits that is taken off them.
+    /// The zero point: one number in 32 bits that is subtracted from them.
     zero: Option<ValueId>,
     /// Signed bytes `[K, N]`, in 32 bits.
     weights: &'a Tensor,
@@ -44,12 +44,12 @@ impl<'a> Product<'a> {
         let fits = weights.dtype() == DataType::I32
             && weights.shape().len() == 2
             && weights.shape()[0].is_multiple_of(whole)
-            && weights.to_i64().iter().all(|own| i8::try_from(*own).is_ok());
+            && weights.to_i64().iter().all(|weight| i8::try_from(*weight).is_ok());
         if !fits {
             return None;
         }
-        let (wide, zero) = less_zero(graph, left);
-        let cast = graph.producer(wide).map(|id| &graph.nodes()[id])?;
+        let (extended, zero) = minus_zero_point(graph, left);
+        let cast = graph.producer(extended).map(|id| &graph.nodes()[id])?;
         let bytes = cast.operation.downcast::<Cast>().and(cast.inputs[0])?;
         (graph.tensor_type(bytes).dtype == DataType::U8).then_some(Self { bytes, zero, weights })
     }
@@ -91,16 +91,16 @@ impl<'a> Product<'a> {
     fn sums(&self) -> Result<Tensor, OpError> {
         let columns = self.weights.shape()[1];
         let mut sums = vec![0i32; columns];
-        for (place, weight) in self.weights.to_i64().into_iter().enumerate() {
-            let sum = &mut sums[place % columns];
+        for (index, weight) in self.weights.to_i64().into_iter().enumerate() {
+            let sum = &mut sums[index % columns];
             *sum = sum.wrapping_add(weight as i32);
         }
         Ok(Tensor::from_elements([columns], &sums)?)
     }
 }
 
-/// A value that a single number is taken off, and that number; else the value itself.
-pub(crate) fn less_zero(graph: &Graph, value: ValueId) -> (ValueId, Option<ValueId>) {
+/// A value from which a single number is subtracted, and that number; else the value itself.
+pub(crate) fn minus_zero_point(graph: &Graph, value: ValueId) -> (ValueId, Option<ValueId>) {
     let split = || {
         let node = &graph.nodes()[graph.producer(value)?];
         let binary = node.operation.downcast::<Binary>()?;

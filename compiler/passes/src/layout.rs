@@ -1,18 +1,18 @@
-//! Chooses the channel-packed layout for convolutions and what lies between them.
+//! Chooses the channel-packed layout for convolutions and the nodes between them.
 //!
 //! A value of shape `[N, C, X..]` may exist plain, packed as `[N, C / c, X.., c]`, or both. A
 //! convolution makes its result packed; nodes that compute channel by channel take and give packed
-//! values; every other node gets plain ones. The places past the last channel of a packed value hold
+//! values; every other node gets plain ones. The filler lanes past the last channel of a packed value hold
 //! numbers that never reach a result: weights there are zero. They must stay finite (`filler.rs`), so
 //! other functions are left to plain values unless the channels fill their blocks.
 
-use crate::dilation::{images_apart, images_together};
+use crate::dilation::{batch_to_space, space_to_batch};
 use crate::filler::Filler;
-use crate::merge_groups::Merged;
+use crate::merge_groups::GroupMerge;
 use crate::packed_operands::{
     Operands, PackedOperands, Weights, pack_depthwise_weights, pack_weights,
 };
-use crate::winograd::{Extents, Speeds, choose_tile};
+use crate::winograd::{Extents, MachineRates, choose_tile};
 use crate::{PassError, Rewriter};
 use hone_graph::{Node, ValueId};
 use hone_ops::{
@@ -29,13 +29,13 @@ use std::collections::HashMap;
 pub struct LayoutOptions {
     /// Channels in a block: the lanes of one vector.
     pub block: usize,
-    /// Products that one instruction sums in each lane: more than one where they will be narrow
+    /// Products that one instruction sums in each lane: more than one where they will be of reduced precision
     /// ([`crate::narrow()`]).
     pub products: usize,
     /// Whether bytes are multiplied as such.
     pub bytes: bool,
-    /// Figures by which minimal filtering is chosen; `None` leaves every convolution direct.
-    pub speeds: Option<Speeds>,
+    /// Figures by which Winograd convolution is chosen; `None` leaves every convolution direct.
+    pub rates: Option<MachineRates>,
     /// The element type of the values that are packed: `f32`, or `f64` in a model that was lifted to it.
     pub working: DataType,
 }
@@ -62,7 +62,7 @@ pub(crate) struct Layout<'a> {
     pub(crate) block: usize,
     products: usize,
     bytes: bool,
-    speeds: Option<Speeds>,
+    rates: Option<MachineRates>,
     /// As [`LayoutOptions::working`].
     pub(crate) working: DataType,
     /// New values that hold an old one packed.
@@ -75,7 +75,7 @@ pub(crate) struct Layout<'a> {
 
 impl<'a> Layout<'a> {
     fn new(graph: &'a Graph, options: LayoutOptions) -> Self {
-        let LayoutOptions { block, products, bytes, speeds, working } = options;
+        let LayoutOptions { block, products, bytes, rates, working } = options;
         let rewriter = Rewriter::new(graph);
         Self {
             graph,
@@ -83,7 +83,7 @@ impl<'a> Layout<'a> {
             block,
             products,
             bytes,
-            speeds,
+            rates,
             working,
             packed: HashMap::new(),
             fillers: HashMap::new(),
@@ -209,13 +209,13 @@ impl<'a> Layout<'a> {
         if has_none { Some(Filler::ZERO) } else { filler }
     }
 
-    /// Says that `packed` is a node's result, with zeros as filler.
+    /// Notes that `packed` is a node's result, with zeros as filler.
     pub(crate) fn finish(&mut self, node: &Node<Op>, packed: ValueId) -> bool {
         self.packed.insert(node.outputs[0], packed);
         true
     }
 
-    /// Says that `packed` is a node's result, and what its filler holds.
+    /// Notes that `packed` is a node's result, and what its filler is.
     pub(crate) fn finish_with(&mut self, node: &Node<Op>, packed: ValueId, filler: Filler) -> bool {
         self.fillers.insert(node.outputs[0], filler);
         self.finish(node, packed)
@@ -240,15 +240,15 @@ impl<'a> Layout<'a> {
             w[1].is_multiple_of(self.block) && (w[0] / groups).is_multiple_of(self.block);
         let merged;
         let (weights, groups) = if groups > 1 && !depthwise && !whole_blocks {
-            let wider = Merged::of(groups, [w[1], w[0] / groups], self.block);
+            let merge = GroupMerge::of(groups, [w[1], w[0] / groups], self.block);
             // Weights that are computed are not merged: that would write zeros in every run.
-            let Some((wider, weights)) = wider.zip(operands.weights.constant()) else {
+            let Some((merge, weights)) = merge.zip(operands.weights.constant()) else {
                 return Ok(false);
             };
-            let weights = wider.weights(weights, groups);
+            let weights = merge.weights(weights, groups);
             merged = weights
                 .map_err(|source| PassError::Constant { node: node.name.clone(), source })?;
-            (Weights::Constant(&merged), wider.groups)
+            (Weights::Constant(&merged), merge.groups)
         } else {
             (operands.weights, groups)
         };
@@ -266,7 +266,7 @@ impl<'a> Layout<'a> {
             .map(|pads| [&[0, 0], pads.as_slice(), &[0]].concat())
             .map(|pads| pads.into_iter().map(|pad| pad as i64).collect::<Vec<_>>());
         if let Some(tile) = tile {
-            // The last tiles are whole: what they have too much is left out of the result.
+            // The last tiles are whole: what they compute beyond the result is left out of it.
             for (axis, dilation) in [2, 3].into_iter().zip(dilations) {
                 let extent = self.shape(node.outputs[0])[axis];
                 end[axis] += (extent.next_multiple_of(tile * dilation) - extent) as i64;
@@ -366,10 +366,10 @@ impl<'a> Layout<'a> {
             products: self.products,
         };
         let whole = weights[1].is_multiple_of(block) && self.is_float(node.outputs[0]);
-        choose_tile(convolution, &weights[2..], extents, self.speeds.as_ref().filter(|_| whole)?)
+        choose_tile(convolution, &weights[2..], extents, self.rates.as_ref().filter(|_| whole)?)
     }
 
-    /// A convolution in three parts, by tiles; of several images where it is dilated.
+    /// A convolution in Winograd's three steps; of several images where it is dilated.
     fn winograd(
         &mut self,
         node: &Node<Op>,
@@ -382,7 +382,7 @@ impl<'a> Layout<'a> {
         let weights = self.packed_constant(node, weights)?;
         let (dilated, mut input) = (dilations != [1, 1], operands.input);
         if dilated {
-            input = images_apart(&mut self.rewriter, &node.name, input, dilations)?;
+            input = space_to_batch(&mut self.rewriter, &node.name, input, dilations)?;
         }
         let tiles = self.rewriter.add_simple(&node.name, WinogradInput { tile }, &[input])?;
         let products =
@@ -396,7 +396,7 @@ impl<'a> Layout<'a> {
         let spatial = [kept[0].div_ceil(dilations[0]), kept[1].div_ceil(dilations[1])];
         let sums = self.rewriter.add(&node.name, WinogradOutput { tile, spatial }, &inputs)?[0];
         match dilated {
-            true => images_together(&mut self.rewriter, &node.name, sums, dilations, kept),
+            true => batch_to_space(&mut self.rewriter, &node.name, sums, dilations, kept),
             false => Ok(sums),
         }
     }

@@ -1,4 +1,4 @@
-//! What lies between convolutions, on packed channels: nodes that compute channel by channel.
+//! The nodes between convolutions, on packed channels, that compute channel by channel.
 
 use crate::PassError;
 use crate::filler::Filler;
@@ -11,7 +11,7 @@ use hone_ops::{
 };
 
 /// More than interpolation by cubics over three axes can magnify an element.
-const LARGEST_GAIN: f64 = 64.0;
+const MAX_GAIN: f64 = 64.0;
 
 impl Layout<'_> {
     pub(crate) fn cast(&mut self, node: &Node<Op>) -> Result<bool, PassError> {
@@ -42,9 +42,10 @@ impl Layout<'_> {
     pub(crate) fn binary(&mut self, node: &Node<Op>, binary: &Binary) -> Result<bool, PassError> {
         let (Some(left), Some(right)) = (node.inputs[0], node.inputs[1]) else { return Ok(false) };
         let output_shape = self.shape(node.outputs[0]);
-        let leads = |old: ValueId| self.is_packed(old) && self.shape(old) == output_shape;
+        let has_output_shape =
+            |old: ValueId| self.is_packed(old) && self.shape(old) == output_shape;
         let fits = |old: ValueId| self.operand_form(old, output_shape).is_some();
-        if !(leads(left) || leads(right)) || !fits(left) || !fits(right) {
+        if !(has_output_shape(left) || has_output_shape(right)) || !fits(left) || !fits(right) {
             return Ok(false);
         }
         let dtype = self.graph.tensor_type(left).dtype;
@@ -87,7 +88,7 @@ impl Layout<'_> {
             return Some(OperandForm::Scalar);
         }
         if full[1] == 1 {
-            return Some(OperandForm::PerPlace(full));
+            return Some(OperandForm::PerPosition(full));
         }
         (full[1] == output[1]).then_some(OperandForm::PerChannel(full))
     }
@@ -105,7 +106,7 @@ impl Layout<'_> {
                 self.rewriter.add_simple(node, Pack { axis: 1, block: self.block }, &[full])
             }
             Some(OperandForm::PerChannel(_)) => self.packed(old, self.block, node),
-            Some(OperandForm::PerPlace(mut full)) => {
+            Some(OperandForm::PerPosition(mut full)) => {
                 full.push(1);
                 let plain = self.plain(old, node)?;
                 self.rewriter.add_simple(node, Reshape { shape: full }, &[plain])
@@ -181,7 +182,7 @@ impl Layout<'_> {
         let dtype = self.graph.tensor_type(input).dtype;
         let filler = match resize.mode {
             ResizeMode::Nearest { .. } => Some(self.filler(input)),
-            _ => self.filler(input).scaled(LARGEST_GAIN, dtype),
+            _ => self.filler(input).scaled(MAX_GAIN, dtype),
         };
         let Some(filler) = self.finite(node, filler) else { return Ok(false) };
         let packed = self.packed(input, self.block, &node.name)?;

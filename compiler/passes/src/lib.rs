@@ -52,4 +52,4 @@ pub use rewrite::{PassError, Rewriter};
 pub use separate_outputs::separate_outputs;
 pub use simplify::simplify;
 pub use windows::separate_taps;
-pub use winograd::Speeds;
+pub use winograd::MachineRates;

@@ -1,7 +1,7 @@
 //! Places values with known lifetimes in one arena.
 
 use crate::alive_index::AliveIndex;
-use crate::free_list::place_in_time;
+use crate::free_list::allocate_in_time;
 
 /// A value that needs memory from step `first` to step `last`, both included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub struct Lifetime {
     pub last: usize,
 }
 
-/// Where each value lies, and how large the arena is.
+/// The offset of each value, and the size of the arena.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryPlan {
     /// Offset of each value in bytes, in the order given.
@@ -25,24 +25,24 @@ pub struct MemoryPlan {
     pub lower_bound: u64,
 }
 
-/// Pairs of values alive together that best fit may look at. It covers every network we know many times
+/// Pairs of values alive together that best fit may examine. It covers every network we know many times
 /// over; beyond it, as where three thousand values are alive at once, the smaller values are placed in
 /// order of time.
-const PAIRS: usize = 4_000_000;
+const MAX_PAIRS: usize = 4_000_000;
 
 /// Places the largest values first, each in the smallest gap that fits among those alive with it
 /// (greedy by size: Pisarchyk and Lee, 2020). Offsets are multiples of `alignment` bytes. Takes time in
-/// proportion to `n log n` and to the pairs of values alive together, of which it looks at [`PAIRS`] at
-/// most; the values left over then lie behind the others ([`place_in_time`]).
+/// proportion to `n log n` and to the pairs of values alive together, of which it examines [`MAX_PAIRS`] at
+/// most; the values left over then lie behind the others ([`allocate_in_time`]).
 pub fn plan_memory(lifetimes: &[Lifetime], alignment: u64) -> MemoryPlan {
     let aligned: Vec<Lifetime> = lifetimes
         .iter()
         .map(|life| Lifetime { bytes: life.bytes.next_multiple_of(alignment), ..*life })
         .collect();
-    plan_within(&aligned, PAIRS)
+    plan_within(&aligned, MAX_PAIRS)
 }
 
-/// Plans lifetimes of aligned sizes, of which best fit looks at about `pairs` pairs.
+/// Plans lifetimes of aligned sizes, of which best fit examines about `pairs` pairs.
 fn plan_within(lifetimes: &[Lifetime], pairs: usize) -> MemoryPlan {
     let mut order: Vec<usize> = (0..lifetimes.len()).collect();
     order.sort_by_key(|index| {
@@ -51,7 +51,7 @@ fn plan_within(lifetimes: &[Lifetime], pairs: usize) -> MemoryPlan {
     });
     let mut offsets = vec![0; lifetimes.len()];
     let mut placed = AliveIndex::new(steps(lifetimes));
-    let (mut looked_at, mut count) = (0, 0);
+    let (mut examined, mut count) = (0, 0);
     for index in &order {
         let life = &lifetimes[*index];
         let mut occupied: Vec<(u64, u64)> = Vec::new();
@@ -62,15 +62,15 @@ fn plan_within(lifetimes: &[Lifetime], pairs: usize) -> MemoryPlan {
         offsets[*index] = best_gap(&occupied, life.bytes);
         placed.insert(*index, life);
         count += 1;
-        looked_at += occupied.len();
-        if looked_at > pairs {
+        examined += occupied.len();
+        if examined > pairs {
             break;
         }
     }
     let (by_size, by_time) = order.split_at(count);
     let end = |index: &usize| offsets[*index] + lifetimes[*index].bytes;
     let mut bytes = by_size.iter().map(end).max().unwrap_or(0);
-    bytes = place_in_time(lifetimes, by_time, bytes, &mut offsets);
+    bytes = allocate_in_time(lifetimes, by_time, bytes, &mut offsets);
     MemoryPlan { offsets, bytes, lower_bound: lower_bound(lifetimes) }
 }
 
@@ -100,7 +100,7 @@ fn lower_bound(lifetimes: &[Lifetime]) -> u64 {
         *alive += change;
         Some(*alive)
     });
-    alive.max().and_then(|most| u64::try_from(most).ok()).unwrap_or(0)
+    alive.max().and_then(|maximum| u64::try_from(maximum).ok()).unwrap_or(0)
 }
 
 /// Number of steps that the lifetimes span.
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_alternates_between_two_places() {
+    fn a_chain_alternates_between_two_offsets() {
         let plan = plan_memory(&chain(&[100, 300, 200, 300, 100]), 64);
         assert_eq!(plan.bytes, plan.lower_bound);
     }
@@ -163,8 +163,8 @@ mod tests {
             let alive = lifetimes.iter().filter(|life| life.first <= step && step <= life.last);
             alive.map(|life| life.bytes.next_multiple_of(64)).sum()
         };
-        let most = (0..steps(&lifetimes)).map(alive).max().unwrap();
-        assert_eq!(plan_memory(&lifetimes, 64).lower_bound, most);
+        let maximum = (0..steps(&lifetimes)).map(alive).max().unwrap();
+        assert_eq!(plan_memory(&lifetimes, 64).lower_bound, maximum);
     }
 
     #[test]

@@ -1,38 +1,39 @@
 //! Grouped convolutions whose groups do not fill blocks of channels. Neighbouring groups are merged until
-//! they do: their weights stand on the diagonal of wider ones, with zeros beside them. That multiplies by
-//! zeros, and is still far faster than groups narrower than a vector.
+//! they do: their weights become the diagonal blocks of larger ones, padded with zeros. That multiplies by
+//! zeros, and is still far faster than groups smaller than a vector.
 
 use hone_ops::OpError;
 use hone_types::{Tensor, TensorType};
 
-/// Most groups that are merged into one where they fill no blocks in any other way.
-const DENSE: usize = 32;
+/// Maximum groups that are merged into one where they fill no blocks in any other way.
+const MAX_DENSE: usize = 32;
 
 /// How groups are merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Merged {
+pub(crate) struct GroupMerge {
     /// Groups that become one.
-    together: usize,
+    factor: usize,
     /// Groups afterwards; the last one may be filled up with zeros.
     pub(crate) groups: usize,
 }
 
-impl Merged {
+impl GroupMerge {
     /// How `groups` groups of so many channels each are merged to fill blocks of `block` channels; `None`
     /// where that would cost too much.
     pub(crate) fn of(groups: usize, channels: [usize; 2], block: usize) -> Option<Self> {
-        let whole =
-            |together: usize| channels.iter().all(|own| (together * own).is_multiple_of(block));
-        let together = (1..groups).find(|together| whole(*together)).unwrap_or(groups);
-        let merged = Self { together, groups: groups.div_ceil(together) };
-        let same_blocks = channels.iter().all(|own| {
-            let all = merged.groups * together * own;
-            merged.groups == 1 || all / block == (groups * own).div_ceil(block)
+        let whole = |factor: usize| {
+            channels.iter().all(|per_group| (factor * per_group).is_multiple_of(block))
+        };
+        let factor = (1..groups).find(|factor| whole(*factor)).unwrap_or(groups);
+        let merged = Self { factor, groups: groups.div_ceil(factor) };
+        let same_blocks = channels.iter().all(|per_group| {
+            let all = merged.groups * factor * per_group;
+            merged.groups == 1 || all / block == (groups * per_group).div_ceil(block)
         });
-        if same_blocks && (merged.groups > 1 || groups <= DENSE) {
+        if same_blocks && (merged.groups > 1 || groups <= MAX_DENSE) {
             return Some(merged);
         }
-        (groups <= DENSE).then_some(Self { together: groups, groups: 1 })
+        (groups <= MAX_DENSE).then_some(Self { factor: groups, groups: 1 })
     }
 
     /// Weights `[O, C / g, ..]` for the merged groups.
@@ -45,15 +46,15 @@ impl Merged {
         };
         let each = outputs / groups.max(1);
         let size = window.iter().product::<usize>() * weights.dtype().bytes();
-        let wide = self.together * inputs;
-        let shape = [&[self.groups * self.together * each, wide], window].concat();
-        let own = TensorType::new(weights.dtype(), shape);
-        let mut bytes = vec![0; own.bytes()];
+        let merged_inputs = self.factor * inputs;
+        let shape = [&[self.groups * self.factor * each, merged_inputs], window].concat();
+        let merged_type = TensorType::new(weights.dtype(), shape);
+        let mut bytes = vec![0; merged_type.bytes()];
         for (output, row) in weights.bytes().chunks_exact((inputs * size).max(1)).enumerate() {
-            let first = output / each.max(1) % self.together * inputs;
-            bytes[(output * wide + first) * size..][..row.len()].copy_from_slice(row);
+            let first = output / each.max(1) % self.factor * inputs;
+            bytes[(output * merged_inputs + first) * size..][..row.len()].copy_from_slice(row);
         }
-        Ok(Tensor::from_bytes(own, bytes)?)
+        Ok(Tensor::from_bytes(merged_type, bytes)?)
     }
 }
 
@@ -64,21 +65,21 @@ mod tests {
 
     #[test]
     fn groups_are_merged_until_they_fill_blocks() {
-        let merged = |groups, channels| Merged::of(groups, channels, 16);
-        assert_eq!(merged(32, [4, 4]), Some(Merged { together: 4, groups: 8 }));
-        assert_eq!(merged(13, [8, 8]), Some(Merged { together: 2, groups: 7 }));
-        assert_eq!(merged(64, [1, 2]), Some(Merged { together: 16, groups: 4 }));
-        assert_eq!(merged(3, [5, 7]), Some(Merged { together: 3, groups: 1 }));
+        let merged = |groups, channels| GroupMerge::of(groups, channels, 16);
+        assert_eq!(merged(32, [4, 4]), Some(GroupMerge { factor: 4, groups: 8 }));
+        assert_eq!(merged(13, [8, 8]), Some(GroupMerge { factor: 2, groups: 7 }));
+        assert_eq!(merged(64, [1, 2]), Some(GroupMerge { factor: 16, groups: 4 }));
+        assert_eq!(merged(3, [5, 7]), Some(GroupMerge { factor: 3, groups: 1 }));
         assert_eq!(merged(100, [5, 7]), None);
     }
 
     #[test]
-    fn weights_stand_on_the_diagonal() {
+    fn weights_become_diagonal_blocks() {
         let weights = Tensor::from_elements([4, 1, 1], &[1.0f32, 2.0, 3.0, 4.0]).unwrap();
-        let merged = Merged { together: 2, groups: 1 };
-        let wide = merged.weights(&weights, 2).unwrap();
-        assert_eq!(wide.shape(), [4, 2, 1]);
+        let merged = GroupMerge { factor: 2, groups: 1 };
+        let merged = merged.weights(&weights, 2).unwrap();
+        assert_eq!(merged.shape(), [4, 2, 1]);
         let expected = [1.0f32, 0.0, 2.0, 0.0, 0.0, 3.0, 0.0, 4.0];
-        assert_eq!(wide.elements::<f32>().unwrap(), expected);
+        assert_eq!(merged.elements::<f32>().unwrap(), expected);
     }
 }

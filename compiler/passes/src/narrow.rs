@@ -1,11 +1,11 @@
-//! Narrow numbers between kernels. What one kernel hands to the next is stored in 16 bits; products
-//! are summed by the instructions for that type where both operands can lie as those read them; all
-//! else widens what it reads and computes in `f32`, as do sums.
+//! Reduced precision between kernels. What one kernel hands to the next is stored in 16 bits; products
+//! are summed by the instructions for that type where both operands can be laid out as those read them; all
+//! else extends what it reads to `f32` and computes in `f32`, as do sums.
 //!
-//! A value is narrowed by the group that makes it, so that its last node costs half the memory
-//! traffic, and widened by each group that reads it ([`crate::fuse()`] repeats widening for free). It
-//! stays wide where a sum of products reads it that is not computed by those instructions, since such
-//! a kernel reads each element many times. Groups that only move elements move narrow ones.
+//! A value is converted to 16 bits by the group that computes it, so that its last node costs half the memory
+//! traffic, and extended by each group that reads it ([`crate::fuse()`] repeats that for free). It stays in
+//! `f32` where a sum of products reads it that is not computed by those instructions, since such a kernel reads
+//! each element many times. Groups that only move elements move those of 16 bits.
 
 use crate::{Group, PassError, Rewriter, fuse};
 use hone_graph::{Node, NodeId, ValueId};
@@ -16,25 +16,25 @@ use hone_ops::{
 use hone_types::{DataType, Id};
 use std::collections::{HashMap, HashSet};
 
-/// Largest side of Winograd's tiles whose products may be narrow: with larger ones the
-/// transformations magnify what rounding takes.
-pub(crate) const NARROW_TILE: usize = 2;
+/// Maximum side of Winograd's tiles whose products may be of reduced precision: with larger ones the
+/// transforms magnify rounding errors.
+pub(crate) const MAX_REDUCED_TILE: usize = 2;
 
-/// Stores what passes between kernels as `narrow`, an element type of 16 bits, and multiplies by
-/// instructions for it. Nodes for which `keep` holds, and what they read and make, stay in `f32`.
+/// Stores what passes between kernels as `reduced`, an element type of 16 bits, and multiplies by
+/// instructions for it. Nodes that satisfy `keep`, what they read and what they compute stay in `f32`.
 pub fn narrow(
     graph: &Graph,
-    narrow: DataType,
+    reduced: DataType,
     keep: &dyn Fn(&Node<Op>) -> bool,
 ) -> Result<Graph, PassError> {
-    let plan = Plan::new(graph, narrow, keep);
-    let mut pass = Narrow {
+    let plan = Plan::new(graph, reduced, keep);
+    let mut pass = ReducedPrecision {
         graph,
-        narrow,
+        reduced,
         plan,
         rewriter: Rewriter::new(graph),
-        slim: HashMap::new(),
-        widened: HashMap::new(),
+        reduced_values: HashMap::new(),
+        extended_values: HashMap::new(),
     };
     for (id, node) in graph.nodes().iter() {
         if pass.rewriter.is_needed(id) {
@@ -46,20 +46,20 @@ pub fn narrow(
 
 /// What is decided before anything is rewritten.
 struct Plan {
-    /// Nodes that become sums of narrow products.
+    /// Nodes that become sums of products of reduced precision.
     products: HashSet<NodeId>,
-    /// Values that are stored narrow.
-    narrowed: HashSet<ValueId>,
-    /// Nodes that move narrow elements.
+    /// Values that are stored in reduced precision.
+    stored_reduced: HashSet<ValueId>,
+    /// Nodes that move elements of reduced precision.
     movers: HashSet<NodeId>,
 }
 
 impl Plan {
-    fn new(graph: &Graph, narrow: DataType, keep: &dyn Fn(&Node<Op>) -> bool) -> Self {
+    fn new(graph: &Graph, reduced: DataType, keep: &dyn Fn(&Node<Op>) -> bool) -> Self {
         let products = graph.nodes().iter();
-        let products = products.filter(|(_, node)| !keep(node) && is_product(graph, node, narrow));
+        let products = products.filter(|(_, node)| !keep(node) && is_product(graph, node, reduced));
         let products = products.map(|(id, _)| id).collect();
-        let mut plan = Self { products, narrowed: HashSet::new(), movers: HashSet::new() };
+        let mut plan = Self { products, stored_reduced: HashSet::new(), movers: HashSet::new() };
         let readers = graph.consumers();
         let escapes: HashSet<ValueId> = graph.outputs().iter().map(|port| port.value).collect();
         for group in fuse(graph) {
@@ -72,16 +72,16 @@ impl Plan {
             });
             let once =
                 |value: ValueId| readers[value.index()].len() == 1 && !escapes.contains(&value);
-            let wide = |reader: &NodeId| {
+            let needs_f32 = |reader: &NodeId| {
                 let node = &graph.nodes()[*reader];
-                keep(node) || plan.reads_wide(*reader, node)
+                keep(node) || plan.reads_often(*reader, node)
             };
             let readers = &readers[output.index()];
             if graph.tensor_type(output).dtype == DataType::F32
                 && !(kept || opaque || escapes.contains(&output) || readers.is_empty())
-                && !readers.iter().any(wide)
+                && !readers.iter().any(needs_f32)
             {
-                plan.narrowed.insert(output);
+                plan.stored_reduced.insert(output);
                 if plan.only_moves(graph, &group, &once) {
                     plan.movers.extend(&group.nodes);
                 }
@@ -91,7 +91,7 @@ impl Plan {
     }
 
     /// Whether a node reads each element many times, in `f32`.
-    fn reads_wide(&self, id: NodeId, node: &Node<Op>) -> bool {
+    fn reads_often(&self, id: NodeId, node: &Node<Op>) -> bool {
         let repeats = matches!(
             node.operation.fusion_class(),
             FusionClass::ComplexOutFusable | FusionClass::Opaque
@@ -103,8 +103,8 @@ impl Plan {
         repeats && !few && !self.products.contains(&id)
     }
 
-    /// Whether a group moves elements alone, all of which can be narrow; those of a value that is read
-    /// `once` can be made so on the way.
+    /// Whether a group moves elements alone, all of which can be of reduced precision; those of a value that is
+    /// read `once` can be converted on the way.
     fn only_moves(&self, graph: &Graph, group: &Group, once: &dyn Fn(ValueId) -> bool) -> bool {
         group.nodes.iter().all(|id| {
             let node = &graph.nodes()[*id];
@@ -114,10 +114,11 @@ impl Plan {
             );
             moves
                 && node.inputs.iter().flatten().all(|input| {
-                    let inside =
-                        graph.producer(*input).is_some_and(|own| group.nodes.contains(&own));
+                    let inside = graph
+                        .producer(*input)
+                        .is_some_and(|producer| group.nodes.contains(&producer));
                     inside
-                        || self.narrowed.contains(input)
+                        || self.stored_reduced.contains(input)
                         || graph.constant(*input).is_some()
                         || graph.producer(*input).is_none() && once(*input)
                 })
@@ -125,10 +126,11 @@ impl Plan {
     }
 }
 
-/// Whether a node can become a sum of narrow products: its weights are constants, and what is summed
-/// comes in whole pairs.
-fn is_product(graph: &Graph, node: &Node<Op>, narrow: DataType) -> bool {
-    let Some(weights) = node.inputs.get(1).copied().flatten().and_then(|own| graph.constant(own))
+/// Whether a node can become a sum of products of reduced precision: its weights are constants, and what is
+/// summed comes in whole pairs.
+fn is_product(graph: &Graph, node: &Node<Op>, reduced: DataType) -> bool {
+    let Some(weights) =
+        node.inputs.get(1).copied().flatten().and_then(|value| graph.constant(value))
     else {
         return false;
     };
@@ -137,47 +139,48 @@ fn is_product(graph: &Graph, node: &Node<Op>, narrow: DataType) -> bool {
         shape.get(shape.len() - 2)
     } else if node.operation.downcast::<PackedMatMul>().is_some() && shape.len() == 3 {
         shape.get(1)
-    } else if node.operation.downcast::<WinogradMultiply>().is_some() && shape[0] == NARROW_TILE + 2
+    } else if node.operation.downcast::<WinogradMultiply>().is_some()
+        && shape[0] == MAX_REDUCED_TILE + 2
     {
         shape.get(4)
     } else {
         None
     };
     let whole = |depth: usize| summed.is_some_and(|summed| summed.is_multiple_of(depth));
-    weights.dtype() == DataType::F32 && products_of(narrow).is_some_and(whole)
+    weights.dtype() == DataType::F32 && products_of(reduced).is_some_and(whole)
 }
 
-struct Narrow<'a> {
+struct ReducedPrecision<'a> {
     graph: &'a Graph,
-    narrow: DataType,
+    reduced: DataType,
     plan: Plan,
     rewriter: Rewriter<'a>,
-    /// New values that hold an old one narrow.
-    slim: HashMap<ValueId, ValueId>,
-    /// New values that hold a narrowed one widened.
-    widened: HashMap<ValueId, ValueId>,
+    /// The new value of reduced precision for each old one.
+    reduced_values: HashMap<ValueId, ValueId>,
+    /// The new `f32` value for each old one that is stored in reduced precision.
+    extended_values: HashMap<ValueId, ValueId>,
 }
 
-impl Narrow<'_> {
+impl ReducedPrecision<'_> {
     fn node(&mut self, id: NodeId, node: &Node<Op>) -> Result<(), PassError> {
         if self.plan.movers.contains(&id) {
             return self.mover(node);
         }
         let product = self.plan.products.contains(&id);
         let mut inputs = Vec::with_capacity(node.inputs.len());
-        for (place, input) in node.inputs.iter().enumerate() {
+        for (index, input) in node.inputs.iter().enumerate() {
             inputs.push(match input {
                 None => None,
-                Some(input) if product && place == 0 => Some(self.slim(*input, &node.name)?),
-                Some(input) if product && place == 1 => Some(self.weights(node, *input)?),
-                Some(input) => Some(self.wide(*input, &node.name)?),
+                Some(input) if product && index == 0 => Some(self.reduced(*input, &node.name)?),
+                Some(input) if product && index == 1 => Some(self.weights(node, *input)?),
+                Some(input) => Some(self.extended(*input, &node.name)?),
             });
         }
         let outputs = self.rewriter.add(&node.name, node.operation.clone(), &inputs)?;
         for (old, new) in node.outputs.iter().zip(outputs) {
             self.rewriter.replace(*old, new);
-            if self.plan.narrowed.contains(old) {
-                self.slim(*old, &node.name)?;
+            if self.plan.stored_reduced.contains(old) {
+                self.reduced(*old, &node.name)?;
             }
         }
         Ok(())
@@ -187,54 +190,54 @@ impl Narrow<'_> {
         let mut inputs = Vec::with_capacity(node.inputs.len());
         for input in node.inputs.iter().flatten() {
             inputs.push(match self.graph.tensor_type(*input).dtype {
-                DataType::F32 => self.slim(*input, &node.name)?,
+                DataType::F32 => self.reduced(*input, &node.name)?,
                 _ => self.rewriter.value(*input),
             });
         }
         let output = self.rewriter.add_simple(&node.name, node.operation.clone(), &inputs)?;
-        self.slim.insert(node.outputs[0], output);
+        self.reduced_values.insert(node.outputs[0], output);
         Ok(())
     }
 
-    /// The narrow form of an old value.
-    fn slim(&mut self, old: ValueId, node: &str) -> Result<ValueId, PassError> {
-        if let Some(slim) = self.slim.get(&old) {
-            return Ok(*slim);
+    /// An old value in reduced precision.
+    fn reduced(&mut self, old: ValueId, node: &str) -> Result<ValueId, PassError> {
+        if let Some(reduced) = self.reduced_values.get(&old) {
+            return Ok(*reduced);
         }
-        let cast = Cast { to: self.narrow };
-        let slim = match self.graph.constant(old) {
+        let cast = Cast { to: self.reduced };
+        let reduced = match self.graph.constant(old) {
             Some(constant) => {
                 let tensor = converted(node, cast.reference(&[Some(constant)]))?.remove(0);
                 self.rewriter.constant(node, tensor)
             }
             None => {
-                let wide = self.rewriter.value(old);
-                self.rewriter.add_simple(node, cast, &[wide])?
+                let exact = self.rewriter.value(old);
+                self.rewriter.add_simple(node, cast, &[exact])?
             }
         };
-        self.slim.insert(old, slim);
-        Ok(slim)
+        self.reduced_values.insert(old, reduced);
+        Ok(reduced)
     }
 
     /// An old value as nodes outside its group read it in `f32`.
-    fn wide(&mut self, old: ValueId, node: &str) -> Result<ValueId, PassError> {
-        if !self.plan.narrowed.contains(&old) {
+    fn extended(&mut self, old: ValueId, node: &str) -> Result<ValueId, PassError> {
+        if !self.plan.stored_reduced.contains(&old) {
             return Ok(self.rewriter.value(old));
         }
-        if let Some(wide) = self.widened.get(&old) {
-            return Ok(*wide);
+        if let Some(extended) = self.extended_values.get(&old) {
+            return Ok(*extended);
         }
-        let slim = self.slim(old, node)?;
-        let wide = self.rewriter.add_simple(node, Cast { to: DataType::F32 }, &[slim])?;
-        self.widened.insert(old, wide);
-        Ok(wide)
+        let reduced = self.reduced(old, node)?;
+        let extended = self.rewriter.add_simple(node, Cast { to: DataType::F32 }, &[reduced])?;
+        self.extended_values.insert(old, extended);
+        Ok(extended)
     }
 
     fn weights(&mut self, node: &Node<Op>, weights: ValueId) -> Result<ValueId, PassError> {
         let Some(constant) = self.graph.constant(weights) else {
-            return self.wide(weights, &node.name);
+            return self.extended(weights, &node.name);
         };
-        let tensor = converted(&node.name, interleave(constant, self.narrow))?;
+        let tensor = converted(&node.name, interleave(constant, self.reduced))?;
         Ok(self.rewriter.constant(&node.name, tensor))
     }
 }

@@ -1,7 +1,7 @@
 //! Packs the right operand of matrix products: `[.., K, N]` becomes `[.., ceil(N / n), K, n]`, so
-//! that a kernel reads it as one stream. A constant is packed now; another operand by nodes of its
-//! own, where enough rows share it. What has few rows or columns and lies along the sum already becomes
-//! dot products of rows.
+//! that a kernel reads it contiguously, panel by panel. A constant is packed now; another operand by nodes that
+//! run with the model, where enough rows share it. What has few rows or columns and is contiguous along the sum
+//! already becomes dot products of rows.
 
 use crate::{PassError, Rewriter};
 use hone_graph::{Node, ValueId};
@@ -12,7 +12,7 @@ use hone_types::{DataType, Tensor};
 use std::collections::HashMap;
 
 /// Rows from which packing an operand that is no constant is worth a pass over it.
-const ROWS: usize = 16;
+const MIN_ROWS: usize = 16;
 
 /// Packs right operands: constants in blocks of two vectors of `lanes` columns, others of two where they are
 /// long and filled, else of one vector.
@@ -45,7 +45,7 @@ pub fn pack_matmul_operands(
         } else if let Some((left, right)) = worth_packing(graph, node, lanes, working) {
             let shape = &graph.tensor_type(right).shape;
             let columns = shape[shape.len() - 1];
-            // Long panels meet in the same sets of a cache: panels of two vectors are half as many.
+            // Long panels map to the same sets of a cache: panels of two vectors are half as many.
             let is_long = shape[shape.len() - 2] >= LONG_PANEL;
             let twice = is_long && columns.is_multiple_of(2 * lanes);
             let block = if twice { 2 * lanes } else { lanes };
@@ -63,20 +63,20 @@ pub fn pack_matmul_operands(
 const LONG_PANEL: usize = 256;
 
 /// Columns up to which a product is computed as dot products of rows: more fill a vector well enough.
-const FEW_COLUMNS: usize = 4;
+const MAX_DOT_COLUMNS: usize = 4;
 
 /// Elements of a row from which dot products of rows are worth it: adding up the lanes of a vector costs as
 /// much as several vectors of products.
-const LONG_ROW: usize = 32;
+const MIN_DOT_LENGTH: usize = 32;
 
-/// A product whose operands, as they lie in memory, are both read along the sum: few columns, or few rows
-/// with a transposed matrix. The matrix is streamed once, where it would have to be transposed first.
+/// A product whose operands are both contiguous along the sum: few columns, or few rows
+/// with a transposed matrix. The matrix is read once, where it would have to be transposed first.
 struct Dots {
     /// The matrix `[.., N, K]`.
     matrix: ValueId,
     /// The few rows `[.., M, K]`, or columns `[.., K, M]`.
     few: ValueId,
-    /// Whether `few` are columns, and the matrix stands on the left.
+    /// Whether `few` are columns, and the matrix is the left operand.
     are_columns: bool,
 }
 
@@ -87,14 +87,15 @@ impl Dots {
         let (a, b) = (graph.tensor_type(left), graph.tensor_type(right));
         let rank = a.rank();
         let alike = rank >= 2 && rank == b.rank() && a.shape[..rank - 2] == b.shape[..rank - 2];
-        if !alike || a.dtype != working || a.shape[rank - 1] < LONG_ROW {
+        if !alike || a.dtype != working || a.shape[rank - 1] < MIN_DOT_LENGTH {
             return None;
         }
         let (rows, columns) = (a.shape[rank - 2], b.shape[rank - 1]);
-        if columns <= FEW_COLUMNS && rows >= ROWS {
+        if columns <= MAX_DOT_COLUMNS && rows >= MIN_ROWS {
             return Some(Self { matrix: left, few: right, are_columns: true });
         }
-        let matrix = transposed(graph, right).filter(|_| rows < ROWS && columns >= ROWS)?;
+        let matrix =
+            transpose_source(graph, right).filter(|_| rows < MIN_ROWS && columns >= MIN_ROWS)?;
         Some(Self { matrix, few: left, are_columns: false })
     }
 
@@ -102,12 +103,12 @@ impl Dots {
         let (matrix, few) = (rewriter.value(self.matrix), rewriter.value(self.few));
         let product = match self.are_columns {
             true => {
-                let rows = turned(rewriter, node, few)?;
+                let rows = add_transpose(rewriter, node, few)?;
                 rewriter.add_simple(&node.name, DotProducts {}, &[matrix, rows])?
             }
             false => {
                 let product = rewriter.add_simple(&node.name, DotProducts {}, &[matrix, few])?;
-                turned(rewriter, node, product)?
+                add_transpose(rewriter, node, product)?
             }
         };
         rewriter.replace(node.outputs[0], product);
@@ -116,7 +117,7 @@ impl Dots {
 }
 
 /// What a value is the transposition of, by its last two axes.
-fn transposed(graph: &Graph, value: ValueId) -> Option<ValueId> {
+fn transpose_source(graph: &Graph, value: ValueId) -> Option<ValueId> {
     let node = &graph.nodes()[graph.producer(value)?];
     let Transpose { permutation } = node.operation.downcast::<Transpose>()?;
     let mut swapped: Vec<usize> = (0..permutation.len()).collect();
@@ -125,8 +126,12 @@ fn transposed(graph: &Graph, value: ValueId) -> Option<ValueId> {
     node.inputs[0].filter(|_| *permutation == swapped)
 }
 
-/// A matrix with its last two axes swapped: another shape where one of them has extent 1.
-fn turned(rewriter: &mut Rewriter, node: &Node<Op>, value: ValueId) -> Result<ValueId, PassError> {
+/// Adds a node that swaps the last two axes of a matrix: another shape where one of them has extent 1.
+fn add_transpose(
+    rewriter: &mut Rewriter,
+    node: &Node<Op>,
+    value: ValueId,
+) -> Result<ValueId, PassError> {
     let mut shape = rewriter.target().tensor_type(value).shape.clone();
     let rank = shape.len();
     if shape[rank - 2..].contains(&1) {
@@ -138,7 +143,7 @@ fn turned(rewriter: &mut Rewriter, node: &Node<Op>, value: ValueId) -> Result<Va
     rewriter.add_simple(&node.name, Transpose { permutation }, &[value])
 }
 
-/// Puts a product with a packed operand in a node's place.
+/// Replaces a node by a product with a packed operand.
 fn multiply(
     rewriter: &mut Rewriter,
     node: &Node<Op>,
@@ -153,7 +158,7 @@ fn multiply(
 }
 
 /// The operands of a product of two values whose right one, of as many axes and the same batch, is
-/// not already one stream of whole vectors.
+/// not already read contiguously in whole vectors.
 fn worth_packing(
     graph: &Graph,
     node: &Node<Op>,
@@ -168,10 +173,10 @@ fn worth_packing(
         && rank == b.rank()
         && a.dtype == working
         && a.shape[..rank - 2] == b.shape[..rank - 2]
-        && a.shape[rank - 2] >= ROWS;
+        && a.shape[rank - 2] >= MIN_ROWS;
     let columns = *b.shape.last()?;
-    let streams = columns.is_multiple_of(lanes) && columns <= 4 * lanes;
-    (fits && !streams && columns > lanes).then_some((left, right))
+    let contiguous = columns.is_multiple_of(lanes) && columns <= 4 * lanes;
+    (fits && !contiguous && columns > lanes).then_some((left, right))
 }
 
 /// Adds nodes that pack an operand of `rank` axes.

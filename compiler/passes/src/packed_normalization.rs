@@ -11,8 +11,8 @@ use hone_ops::{
 };
 use hone_types::Tensor;
 
-/// Least epsilon whose root is clearly a number above zero.
-const LEAST_EPSILON: f64 = 1e-30;
+/// Minimum epsilon whose root is clearly a number above zero.
+const MIN_EPSILON: f64 = 1e-30;
 
 impl Layout<'_> {
     /// Rewrites an instance normalization of a packed value; says whether it did. With `a = scale /
@@ -20,7 +20,7 @@ impl Layout<'_> {
     pub(crate) fn instance_normalization(
         &mut self,
         node: &Node<Op>,
-        own: &InstanceNormalization,
+        normalization: &InstanceNormalization,
     ) -> Result<bool, PassError> {
         let [Some(input), Some(scale), Some(bias)] = node.inputs[..] else { return Ok(false) };
         let rank = self.shape(input).len();
@@ -29,7 +29,7 @@ impl Layout<'_> {
         }
         // The scale's filler is zero, and so is the result's, where the deviation is a number above zero.
         let is_bounded = matches!(self.filler(input), Filler::Within(..));
-        let filler = (is_bounded && own.epsilon >= LEAST_EPSILON).then_some(Filler::ZERO);
+        let filler = (is_bounded && normalization.epsilon >= MIN_EPSILON).then_some(Filler::ZERO);
         if self.finite(node, filler).is_none() {
             return Ok(false);
         }
@@ -40,9 +40,10 @@ impl Layout<'_> {
         let centered = self.binary_of(node, BinaryFunction::Subtract, x, mean)?;
         let squares = self.binary_of(node, BinaryFunction::Multiply, centered, centered)?;
         let variance = self.mean(node, squares, rank)?;
-        let epsilon = Tensor::from_f64(self.working, [1], &[own.epsilon]).map_err(|error| {
-            PassError::Constant { node: node.name.clone(), source: error.into() }
-        })?;
+        let epsilon =
+            Tensor::from_f64(self.working, [1], &[normalization.epsilon]).map_err(|error| {
+                PassError::Constant { node: node.name.clone(), source: error.into() }
+            })?;
         let epsilon = self.rewriter.constant(&node.name, epsilon);
         let positive = self.binary_of(node, BinaryFunction::Add, variance, epsilon)?;
         let root = Unary::new(UnaryFunction::Sqrt);

@@ -9,7 +9,7 @@ pub(crate) enum OperandForm {
     /// One element.
     Scalar,
     /// The same for every channel.
-    PerPlace(Vec<usize>),
+    PerPosition(Vec<usize>),
     /// Has the channels of the output.
     PerChannel(Vec<usize>),
 }

@@ -1,9 +1,9 @@
 //! Products of quantized numbers as products of bytes. Where a convolution or a matrix product reads
-//! unsigned bytes and constant signed ones, each less its zero point and times its scale, the scales are
+//! unsigned bytes and constant signed ones, each minus its zero point and times its scale, the scales are
 //! taken out of the sums: `sum (x - z) s * w t = s * t * sum (x - z) w`. What is left are sums of integers,
 //! which [`crate::choose_layouts`] and [`crate::multiply_bytes`] compute from the bytes.
 
-use crate::integer_products::less_zero;
+use crate::integer_products::minus_zero_point;
 use crate::{PassError, Rewriter};
 use hone_graph::{Node, ValueId};
 use hone_ops::{
@@ -12,8 +12,8 @@ use hone_ops::{
 };
 use hone_types::{DataType, Tensor};
 
-/// Most products that fit a sum of 32 bits.
-const LONGEST: usize = (i32::MAX as usize) / (255 * 128);
+/// Maximum products whose sum fits 32 bits.
+const MAX_SUMMED: usize = (i32::MAX as usize) / (255 * 128);
 
 /// Takes scales out of sums of products of bytes.
 pub fn multiply_quantized(graph: &Graph) -> Result<Graph, PassError> {
@@ -32,7 +32,7 @@ pub fn multiply_quantized(graph: &Graph) -> Result<Graph, PassError> {
 
 /// A value that is made of bytes: `integers * scale`.
 struct Scaled {
-    /// The bytes less their zero point, in 32 bits.
+    /// The bytes minus their zero point, in 32 bits.
     integers: ValueId,
     scale: ValueId,
 }
@@ -54,9 +54,9 @@ impl Scaled {
     /// Whether the bytes are unsigned, and, for a convolution, their zero point a constant: it becomes the
     /// padding.
     fn are_unsigned(&self, graph: &Graph, is_convolution: bool) -> bool {
-        let (wide, zero) = less_zero(graph, self.integers);
-        let cast = graph.producer(wide).map(|id| &graph.nodes()[id]);
-        let bytes = cast.and_then(|own| own.operation.downcast::<Cast>().and(own.inputs[0]));
+        let (extended, zero) = minus_zero_point(graph, self.integers);
+        let cast = graph.producer(extended).map(|id| &graph.nodes()[id]);
+        let bytes = cast.and_then(|cast| cast.operation.downcast::<Cast>().and(cast.inputs[0]));
         let known = zero.is_none_or(|zero| graph.constant(zero).is_some());
         bytes.is_some_and(|bytes| graph.tensor_type(bytes).dtype == DataType::U8)
             && (known || !is_convolution)
@@ -76,7 +76,7 @@ struct Product {
 impl Product {
     fn of(graph: &Graph, node: &Node<Op>) -> Option<Self> {
         let convolution = node.operation.downcast::<Convolution>();
-        let plain = convolution.is_some_and(|own| own.groups == 1);
+        let plain = convolution.is_some_and(|convolution| convolution.groups == 1);
         if !plain && node.operation.downcast::<MatMul>().is_none() {
             return None;
         }
@@ -88,7 +88,7 @@ impl Product {
             return None;
         }
         let summed = weights.tensor_type().elements() / weights.shape()[usize::from(!plain)].max(1);
-        let unsigned = left.are_unsigned(graph, plain) && summed <= LONGEST;
+        let unsigned = left.are_unsigned(graph, plain) && summed <= MAX_SUMMED;
         let single = graph.tensor_type(left.scale).elements() == 1;
         // Scales that differ along what is summed cannot be taken out.
         let along = if plain { 0 } else { weights.shape().len() - 1 };
@@ -100,10 +100,10 @@ impl Product {
             && single
             && (plain || (weights.shape().len() == 2 && summed.is_multiple_of(depth)))
             && (whole || scale.elements() == 1)
-            && weights.to_i64().iter().all(|own| i8::try_from(*own).is_ok());
+            && weights.to_i64().iter().all(|weight| i8::try_from(*weight).is_ok());
         let mut scales = vec![1; graph.tensor_type(node.outputs[0]).rank()];
-        let place = if plain { 1 } else { scales.len() - 1 };
-        scales[place] = scale.elements();
+        let axis = if plain { 1 } else { scales.len() - 1 };
+        scales[axis] = scale.elements();
         fits.then_some(Self { left, right, weights, scales })
     }
 
@@ -134,21 +134,21 @@ impl Product {
     }
 }
 
-/// Constant signed bytes in 32 bits, if `value` is that, less nothing.
+/// Constant signed bytes in 32 bits, if `value` is that, with a zero point of zero.
 fn integers(graph: &Graph, value: ValueId) -> Option<Tensor> {
     let subtracted = graph.producer(value).map(|id| &graph.nodes()[id]);
-    let wide = match subtracted.and_then(|node| node.operation.downcast::<Binary>()) {
+    let extended = match subtracted.and_then(|node| node.operation.downcast::<Binary>()) {
         None => value,
         Some(binary) => {
             let node = subtracted?;
             let zeros = graph.constant(node.inputs[1]?)?.to_i64().iter().all(|zero| *zero == 0);
-            let nothing = binary.function == BinaryFunction::Subtract && zeros;
-            node.inputs[0].filter(|_| nothing)?
+            let unchanged = binary.function == BinaryFunction::Subtract && zeros;
+            node.inputs[0].filter(|_| unchanged)?
         }
     };
-    let cast = &graph.nodes()[graph.producer(wide)?];
+    let cast = &graph.nodes()[graph.producer(extended)?];
     let bytes = cast.operation.downcast::<Cast>().and(cast.inputs[0])?;
-    let widened: Result<Vec<Tensor>, OpError> =
+    let converted: Result<Vec<Tensor>, OpError> =
         Cast { to: DataType::I32 }.reference(&[Some(graph.constant(bytes)?)]);
-    widened.ok().map(|mut tensors| tensors.remove(0))
+    converted.ok().map(|mut tensors| tensors.remove(0))
 }

@@ -5,7 +5,7 @@ use hone_graph::Node;
 use hone_ops::Graph;
 
 /// Runs a pass over the regions of a graph's nodes, innermost first, and then over the graph itself. A pass keeps
-/// the types of inputs and outputs, so that what it makes of a region still fits the node.
+/// the types of inputs and outputs, so that the region it returns still fits the node.
 pub fn over_regions(
     graph: &Graph,
     pass: &dyn Fn(&Graph) -> Result<Graph, PassError>,

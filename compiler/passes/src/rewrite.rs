@@ -71,7 +71,7 @@ impl<'a> Rewriter<'a> {
         new
     }
 
-    /// Says that `new` stands for `old` from here on.
+    /// Replaces `old` by `new` from here on.
     pub fn replace(&mut self, old: ValueId, new: ValueId) {
         self.values[old.index()] = Some(new);
     }

@@ -1,4 +1,4 @@
-//! Gives each output of the graph memory of its own: an output that is an input, a constant, or the
+//! Gives each output of the graph separate memory: an output that is an input, a constant, or the
 //! memory of another output is copied.
 
 use crate::{PassError, Rewriter};
@@ -22,8 +22,8 @@ pub fn separate_outputs(graph: &Graph) -> Result<Graph, PassError> {
         let root = roots[port.value.index()];
         let computed = matches!(graph.values()[root].definition, Definition::Output(..));
         let value = rewriter.value(port.value);
-        let own = computed && taken.insert(root);
-        outputs.push(if own {
+        let unshared = computed && taken.insert(root);
+        outputs.push(if unshared {
             value
         } else {
             let to = graph.tensor_type(port.value).dtype;

@@ -88,12 +88,12 @@ fn gives_back(operation: &Op, before: &TensorType, after: &TensorType) -> bool {
             .downcast::<Slice>()
             .is_some_and(|slice| slice.steps.iter().all(|step| *step == 1))
         || operation.downcast::<Transpose>().is_some_and(|transpose| {
-            transpose.permutation.iter().enumerate().all(|(place, axis)| place == *axis)
+            transpose.permutation.iter().enumerate().all(|(position, axis)| position == *axis)
         });
     same && before == after
 }
 
-/// One operation in place of this node and the one before it (in the graph being built).
+/// One operation that replaces this node and the one before it (in the graph being built).
 fn joined(rewriter: &mut Rewriter, graph: &Graph, node: &Node<Op>) -> Option<(Op, ValueId)> {
     let input = node.inputs.first().copied().flatten()?;
     if graph.constant(input).is_some() {
@@ -129,7 +129,7 @@ fn transpose_as_reshape(graph: &Graph, node: &Node<Op>) -> Option<Vec<usize>> {
 }
 
 /// The shape of an unpacking that moves nothing: full blocks, and nothing between the cut axis and
-/// the places within its blocks.
+/// the axis within its blocks.
 fn unpack_as_reshape(graph: &Graph, node: &Node<Op>) -> Option<Vec<usize>> {
     let unpack = node.operation.downcast::<Unpack>()?;
     let packed = &graph.tensor_type(node.inputs.first().copied().flatten()?).shape;

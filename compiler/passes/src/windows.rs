@@ -1,6 +1,6 @@
-//! Windows that reach past their input. Taps of a convolution that read padding alone are dropped; and
-//! where most of what the others read is padding, as where windows are widely dilated, each tap becomes
-//! a convolution of its own, of the part of the input that it reads.
+//! Windows that reach past their input. Kernel positions of a convolution that read padding alone are dropped;
+//! and where most of what the others read is padding, as where windows are strongly dilated, each position
+//! becomes a separate convolution, of the part of the input that it reads.
 
 use crate::{PassError, Rewriter};
 use hone_graph::{Node, ValueId};
@@ -9,14 +9,14 @@ use hone_ops::{
 };
 use hone_types::{DataType, Tensor};
 
-/// Largest share of the products that is worth computing where taps are convolved one by one.
-const LARGEST_SHARE: f64 = 0.6;
-/// Most taps that are convolved one by one.
-const MOST_TAPS: usize = 27;
+/// Maximum fraction of products with input, and not padding, where positions are convolved one by one.
+const MAX_DENSITY: f64 = 0.6;
+/// Maximum positions that are convolved one by one.
+const MAX_POSITIONS: usize = 27;
 /// Results, and so multiply-adds for each weight, from where computing and not loading them takes time.
-const REUSE: usize = 64;
+const MIN_REUSE: usize = 64;
 
-/// Drops and separates taps of `f32` convolutions with constant weights.
+/// Drops and separates the taps, or kernel positions, of `f32` convolutions with constant weights.
 pub fn separate_taps(graph: &Graph) -> Result<Graph, PassError> {
     let mut rewriter = Rewriter::new(graph);
     for (id, node) in graph.nodes().iter() {
@@ -24,47 +24,48 @@ pub fn separate_taps(graph: &Graph) -> Result<Graph, PassError> {
             continue;
         }
         let wrong = |source| PassError::Constant { node: node.name.clone(), source };
-        let Some(taps) = Taps::of(graph, node).map_err(wrong)? else {
+        let Some(positions) = Positions::of(graph, node).map_err(wrong)? else {
             rewriter.copy(node)?;
             continue;
         };
-        let output = if taps.are_sparse() {
-            taps.one_by_one(&mut rewriter, node)?
+        let output = if positions.are_sparse() {
+            positions.convolve_one_by_one(&mut rewriter, node)?
         } else {
-            taps.together(&mut rewriter, node)?
+            positions.convolve_together(&mut rewriter, node)?
         };
         rewriter.replace(node.outputs[0], output);
     }
     Ok(rewriter.finish())
 }
 
-/// A convolution's taps that read more than padding.
-struct Taps {
-    /// The convolution of these taps alone.
+/// The kernel positions of a convolution that read more than padding.
+struct Positions {
+    /// The convolution with these positions alone.
     convolution: Convolution,
     /// Their weights.
     weights: Tensor,
-    /// Along each axis, the tap's part of the results.
-    parts: Vec<Vec<Part>>,
+    /// Along each axis, the results for which each index reads input.
+    parts: Vec<Vec<WindowPart>>,
     /// Results along each axis.
     results: Vec<usize>,
-    /// Whether some taps were dropped.
-    fewer: bool,
+    /// Whether some positions were dropped.
+    is_smaller: bool,
 }
 
-/// Where a tap reads the input and not padding: results `first..last` read from `from` on.
+/// Where an index along an axis of the kernel reads the input and not padding: results `first..last` read from
+/// `from` on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Part {
+struct WindowPart {
     first: usize,
     last: usize,
     from: usize,
 }
 
-impl Part {
-    /// The part of tap `tap`; empty where it reads padding alone.
-    fn of(window: &Window, axis: usize, tap: usize, extents: [usize; 2]) -> Self {
+impl WindowPart {
+    /// The part of `index` along `axis`; empty where it reads padding alone.
+    fn of(window: &Window, axis: usize, index: usize, extents: [usize; 2]) -> Self {
         let [input, results] = extents;
-        let (stride, offset) = (window.strides[axis], tap * window.dilations[axis]);
+        let (stride, offset) = (window.strides[axis], index * window.dilations[axis]);
         let begin = window.pads_begin[axis];
         let first = begin.saturating_sub(offset).div_ceil(stride).min(results);
         let last = (input + begin).saturating_sub(offset).div_ceil(stride).min(results);
@@ -76,34 +77,36 @@ impl Part {
     }
 }
 
-impl Taps {
+impl Positions {
     /// `None` for other nodes, and where nothing can be gained.
     fn of(graph: &Graph, node: &Node<Op>) -> Result<Option<Self>, OpError> {
         let Some(convolution) = node.operation.downcast::<Convolution>() else { return Ok(None) };
         let (Some(x), Some(w)) = (node.inputs[0], node.inputs[1]) else { return Ok(None) };
         let Some(weights) = graph.constant(w) else { return Ok(None) };
-        let [input, results] = [x, node.outputs[0]].map(|own| &graph.tensor_type(own).shape[2..]);
+        let [input, results] =
+            [x, node.outputs[0]].map(|value| &graph.tensor_type(value).shape[2..]);
         let kernel = &weights.shape()[2..];
         let working = matches!(weights.dtype(), DataType::F32 | DataType::F64);
         if !working || !convolution.window.is_padded() {
             return Ok(None);
         }
         let window = &convolution.window;
-        let part = |axis: usize, tap| Part::of(window, axis, tap, [input[axis], results[axis]]);
-        let all: Vec<Vec<Part>> = (0..kernel.len())
-            .map(|axis| (0..kernel[axis]).map(|tap| part(axis, tap)).collect())
+        let part =
+            |axis: usize, index| WindowPart::of(window, axis, index, [input[axis], results[axis]]);
+        let all: Vec<Vec<WindowPart>> = (0..kernel.len())
+            .map(|axis| (0..kernel[axis]).map(|index| part(axis, index)).collect())
             .collect();
         let Some((window, ranges)) = trimmed(window, &all, input, results) else { return Ok(None) };
-        let weights = taps_of(weights, &ranges)?;
+        let weights = weights_at(weights, &ranges)?;
         let parts = all.iter().zip(&ranges).map(|(parts, range)| parts[range.clone()].to_vec());
-        let taps = Self {
+        let positions = Self {
             convolution: Convolution { window, groups: convolution.groups },
             parts: parts.collect(),
             results: results.to_vec(),
-            fewer: weights.shape()[2..] != *kernel,
+            is_smaller: weights.shape()[2..] != *kernel,
             weights,
         };
-        Ok((taps.fewer || taps.are_sparse()).then_some(taps))
+        Ok((positions.is_smaller || positions.are_sparse()).then_some(positions))
     }
 
     /// Whether most products are with padding, and the rest takes long enough.
@@ -115,36 +118,40 @@ impl Taps {
             read as f64 / (parts.len() * results) as f64
         });
         plain
-            && (2..=MOST_TAPS).contains(&all)
-            && self.results.iter().product::<usize>() >= REUSE
-            && live.product::<f64>() <= LARGEST_SHARE
-            && self.whole().is_some()
+            && (2..=MAX_POSITIONS).contains(&all)
+            && self.results.iter().product::<usize>() >= MIN_REUSE
+            && live.product::<f64>() <= MAX_DENSITY
+            && self.covering_position().is_some()
     }
 
-    /// Each tap's place along the axes.
-    fn places(&self) -> Vec<Vec<usize>> {
-        self.parts.iter().fold(vec![Vec::new()], |places, parts| {
-            let further = |place: &Vec<usize>| {
-                let place = place.clone();
-                (0..parts.len()).map(move |tap| [&place[..], &[tap]].concat())
+    /// Each position, as its index along every axis.
+    fn positions(&self) -> Vec<Vec<usize>> {
+        self.parts.iter().fold(vec![Vec::new()], |positions, parts| {
+            let further = |position: &Vec<usize>| {
+                let position = position.clone();
+                (0..parts.len()).map(move |index| [&position[..], &[index]].concat())
             };
-            places.iter().flat_map(further).collect()
+            positions.iter().flat_map(further).collect()
         })
     }
 
-    fn part(&self, place: &[usize]) -> Vec<Part> {
-        place.iter().zip(&self.parts).map(|(tap, parts)| parts[*tap]).collect()
+    fn parts_at(&self, position: &[usize]) -> Vec<WindowPart> {
+        position.iter().zip(&self.parts).map(|(index, parts)| parts[*index]).collect()
     }
 
-    /// The tap that has a part in every result.
-    fn whole(&self) -> Option<Vec<usize>> {
-        self.places().into_iter().find(|place| {
-            self.part(place).iter().zip(&self.results).all(|(part, all)| part.len() == *all)
+    /// The position that reads input for every result.
+    fn covering_position(&self) -> Option<Vec<usize>> {
+        self.positions().into_iter().find(|position| {
+            self.parts_at(position).iter().zip(&self.results).all(|(part, all)| part.len() == *all)
         })
     }
 
-    /// One convolution of these taps.
-    fn together(&self, rewriter: &mut Rewriter, node: &Node<Op>) -> Result<ValueId, PassError> {
+    /// One convolution with all these positions.
+    fn convolve_together(
+        &self,
+        rewriter: &mut Rewriter,
+        node: &Node<Op>,
+    ) -> Result<ValueId, PassError> {
         let weights = rewriter.constant(&node.name, self.weights.clone());
         let mut inputs: Vec<_> =
             node.inputs.iter().map(|input| input.map(|value| rewriter.value(value))).collect();
@@ -152,53 +159,61 @@ impl Taps {
         Ok(rewriter.add(&node.name, self.convolution.clone(), &inputs)?[0])
     }
 
-    /// The sum of convolutions of one tap each. The bias goes to the one that is part of all results.
-    fn one_by_one(&self, rewriter: &mut Rewriter, node: &Node<Op>) -> Result<ValueId, PassError> {
-        let whole = self.whole().unwrap_or_default();
-        let mut sum = self.tap(rewriter, node, &whole)?;
-        for place in self.places() {
-            let empty = self.part(&place).iter().any(|part| part.len() == 0);
-            if place == whole || empty {
+    /// The sum of convolutions with one position each. The bias goes to the one that reads input for all results.
+    fn convolve_one_by_one(
+        &self,
+        rewriter: &mut Rewriter,
+        node: &Node<Op>,
+    ) -> Result<ValueId, PassError> {
+        let covering = self.covering_position().unwrap_or_default();
+        let mut sum = self.convolve_one(rewriter, node, &covering)?;
+        for position in self.positions() {
+            let empty = self.parts_at(&position).iter().any(|part| part.len() == 0);
+            if position == covering || empty {
                 continue;
             }
-            let own = self.tap(rewriter, node, &place)?;
+            let term = self.convolve_one(rewriter, node, &position)?;
             let add = Binary { function: BinaryFunction::Add };
-            sum = rewriter.add_simple(&node.name, add, &[sum, own])?;
+            sum = rewriter.add_simple(&node.name, add, &[sum, term])?;
         }
         Ok(sum)
     }
 
-    /// What one tap adds to every result.
-    fn tap(
+    /// What one position adds to every result.
+    fn convolve_one(
         &self,
         rewriter: &mut Rewriter,
         node: &Node<Op>,
-        place: &[usize],
+        position: &[usize],
     ) -> Result<ValueId, PassError> {
-        let parts = self.part(place);
-        let ranges: Vec<_> = place.iter().map(|tap| *tap..tap + 1).collect();
-        let weights = taps_of(&self.weights, &ranges)
+        let parts = self.parts_at(position);
+        let ranges: Vec<_> = position.iter().map(|index| *index..index + 1).collect();
+        let weights = weights_at(&self.weights, &ranges)
             .map_err(|source| PassError::Constant { node: node.name.clone(), source })?;
-        let whole = parts.iter().zip(&self.results).all(|(part, all)| part.len() == *all);
+        let covers_all = parts.iter().zip(&self.results).all(|(part, all)| part.len() == *all);
         let (x, bias) = (node.inputs[0], node.inputs.get(2).copied().flatten());
-        let mut inputs: Vec<_> =
-            x.into_iter().chain(bias.filter(|_| whole)).map(|own| rewriter.value(own)).collect();
+        let mut inputs: Vec<_> = x
+            .into_iter()
+            .chain(bias.filter(|_| covers_all))
+            .map(|value| rewriter.value(value))
+            .collect();
         let extents = rewriter.target().tensor_type(inputs[0]).shape[2..].to_vec();
-        let ends = parts.iter().zip(extents).map(|(own, all)| (own.from + own.len()).abs_diff(all));
+        let ends =
+            parts.iter().zip(extents).map(|(part, all)| (part.from + part.len()).abs_diff(all));
         let cut = ends.map(|end| -(end as i64)).collect();
         let begin = parts.iter().map(|part| -(part.from as i64)).collect();
         inputs[0] = padded(rewriter, node, inputs[0], begin, cut)?;
         inputs.insert(1, rewriter.constant(&node.name, weights));
-        let window = Window::plain(place.len());
+        let window = Window::plain(position.len());
         let operation = Convolution { window, groups: self.convolution.groups };
-        let own = rewriter.add_simple(&node.name, operation, &inputs)?;
+        let result = rewriter.add_simple(&node.name, operation, &inputs)?;
         let begin = parts.iter().map(|part| part.first as i64).collect();
         let ends = parts.iter().zip(&self.results).map(|(part, all)| (all - part.last) as i64);
-        padded(rewriter, node, own, begin, ends.collect())
+        padded(rewriter, node, result, begin, ends.collect())
     }
 }
 
-/// A value with zeros around it along its spatial axes, or with less.
+/// A value with zeros added around it along its spatial axes, or with elements cut off.
 fn padded(
     rewriter: &mut Rewriter,
     node: &Node<Op>,
@@ -217,11 +232,11 @@ fn padded(
     )
 }
 
-/// The window of the taps that read more than padding, and which these are along each axis; `None`
+/// The window of the positions that read more than padding, and which these are along each axis; `None`
 /// where there are none, or no such window.
 fn trimmed(
     window: &Window,
-    parts: &[Vec<Part>],
+    parts: &[Vec<WindowPart>],
     input: &[usize],
     results: &[usize],
 ) -> Option<(Window, Vec<std::ops::Range<usize>>)> {
@@ -243,8 +258,8 @@ fn trimmed(
     (trimmed.output(input, &kernel).ok()? == results).then_some((trimmed, ranges))
 }
 
-/// The weights of some taps.
-fn taps_of(weights: &Tensor, ranges: &[std::ops::Range<usize>]) -> Result<Tensor, OpError> {
+/// The weights of some positions.
+fn weights_at(weights: &Tensor, ranges: &[std::ops::Range<usize>]) -> Result<Tensor, OpError> {
     let shape = weights.shape();
     let slice = Slice {
         starts: [0, 0].into_iter().chain(ranges.iter().map(|range| range.start)).collect(),
@@ -268,7 +283,7 @@ mod tests {
 
     /// The names of the nodes after the pass, which changes no result.
     fn separated(input: [usize; 2], window: Window) -> Vec<String> {
-        let number = |place: usize| (place * 7 % 11) as f32 - 5.0;
+        let number = |index: usize| (index * 7 % 11) as f32 - 5.0;
         let tensor = |shape: &[usize]| {
             let elements: Vec<f32> = (0..shape.iter().product()).map(number).collect();
             Tensor::from_elements(shape.to_vec(), &elements).unwrap()
@@ -298,14 +313,14 @@ mod tests {
     }
 
     #[test]
-    fn taps_that_read_padding_alone_are_dropped() {
+    fn positions_that_read_padding_alone_are_dropped() {
         assert_eq!(separated([9, 10], dilated(10, 1)), ["convolution"]);
         assert_eq!(separated([1, 10], dilated(1, 2)), ["convolution"]);
         assert_eq!(separated([2, 1], dilated(1, 1)), ["convolution"]);
     }
 
     #[test]
-    fn taps_that_mostly_read_padding_are_separate() {
+    fn positions_that_mostly_read_padding_are_separate() {
         let nodes = separated([9, 10], dilated(6, 1));
         assert_eq!(nodes.iter().filter(|name| *name == "convolution").count(), 9);
         assert_eq!(separated([9, 10], dilated(2, 1)), ["convolution"]);

@@ -1,12 +1,12 @@
-//! Which convolutions are computed by Winograd's minimal filtering, and with which tile: where the
+//! Which convolutions are computed by Winograd's algorithm, and with which tile: where the
 //! time predicted from the target's figures is clearly less than that of the direct way.
 
-use crate::narrow::NARROW_TILE;
+use crate::narrow::MAX_REDUCED_TILE;
 use hone_ops::{Convolution, WINOGRAD_TILES};
 
 /// Figures of a target that the choice depends on.
 #[derive(Clone, Copy, Debug)]
-pub struct Speeds {
+pub struct MachineRates {
     /// `f32` operations in a nanosecond, one core.
     pub flops_per_ns: f64,
     /// Bytes in a nanosecond that come from memory in order, one core.
@@ -15,13 +15,13 @@ pub struct Speeds {
     pub cache_bytes_per_ns: f64,
 }
 
-/// Share of the direct way's time that must be won before the rounding errors are worth it.
-const LEAST_GAIN: f64 = 0.15;
+/// Fraction of the direct way's time that must be saved before the rounding errors are worth it.
+const MIN_GAIN: f64 = 0.15;
 
-/// Share of the peak that products of tiles reach.
+/// Fraction of the peak that products of tiles reach.
 const EFFICIENCY: f64 = 0.9;
 
-/// Share of the shorter of computing and loading weights that the longer does not hide.
+/// Fraction of the shorter of computing and loading weights that the longer does not hide.
 const EXPOSED: f64 = 0.3;
 
 /// Results and depth of a convolution.
@@ -35,7 +35,7 @@ pub(crate) struct Extents {
     pub(crate) outputs: usize,
     /// Rows and columns of the result.
     pub(crate) spatial: [usize; 2],
-    /// Products that one instruction sums in each lane where they are narrow.
+    /// Products that one instruction sums in each lane where they are of reduced precision.
     pub(crate) products: usize,
 }
 
@@ -45,15 +45,15 @@ pub(crate) fn choose_tile(
     convolution: &Convolution,
     window: &[usize],
     extents: Extents,
-    speeds: &Speeds,
+    rates: &MachineRates,
 ) -> Option<usize> {
     let plain = convolution.window.strides.iter().all(|stride| *stride == 1);
     if window != [3, 3] || convolution.groups != 1 || !plain {
         return None;
     }
-    let timed = WINOGRAD_TILES.iter().map(|tile| (*tile, predicted(*tile, extents, speeds)));
+    let timed = WINOGRAD_TILES.iter().map(|tile| (*tile, predicted(*tile, extents, rates)));
     let (tile, time) = timed.min_by(|left, right| left.1.total_cmp(&right.1))?;
-    (time < direct(extents, speeds) * (1.0 - LEAST_GAIN)).then_some(tile)
+    (time < direct(extents, rates) * (1.0 - MIN_GAIN)).then_some(tile)
 }
 
 /// Multiply-adds of the direct way, in operations.
@@ -63,26 +63,27 @@ fn flops(extents: Extents) -> f64 {
 }
 
 /// Nanoseconds of the direct way.
-fn direct(extents: Extents, speeds: &Speeds) -> f64 {
+fn direct(extents: Extents, rates: &MachineRates) -> f64 {
     let bytes = size_of::<f32>() / extents.products;
     let weights = (9 * extents.channels * extents.outputs * bytes) as f64;
-    let computing = flops(extents) / (speeds.flops_per_ns * extents.products as f64);
-    overlapped(computing, weights / speeds.memory_bytes_per_ns)
+    let computing = flops(extents) / (rates.flops_per_ns * extents.products as f64);
+    overlapped(computing, weights / rates.memory_bytes_per_ns)
 }
 
 /// Nanoseconds with tiles of `tile` results a side.
-fn predicted(tile: usize, extents: Extents, speeds: &Speeds) -> f64 {
+fn predicted(tile: usize, extents: Extents, rates: &MachineRates) -> f64 {
     let Extents { batch, channels, outputs, spatial, .. } = extents;
-    let products = if tile <= NARROW_TILE { extents.products } else { 1 };
+    let products = if tile <= MAX_REDUCED_TILE { extents.products } else { 1 };
     let bytes = size_of::<f32>() / products;
-    let places = (tile + 2) * (tile + 2);
-    let weights = (places * channels * outputs * bytes) as f64;
+    let tile_elements = (tile + 2) * (tile + 2);
+    let weights = (tile_elements * channels * outputs * bytes) as f64;
     let tiles = batch * spatial[0].div_ceil(tile) * spatial[1].div_ceil(tile);
     // Tiles and products are each written once and read once.
-    let moved = (2 * places * tiles * (channels * bytes + outputs * size_of::<f32>())) as f64;
-    let speed = EFFICIENCY * speeds.flops_per_ns * products as f64;
-    let multiplied = (2 * places * tiles * channels * outputs) as f64 / speed;
-    overlapped(multiplied, weights / speeds.memory_bytes_per_ns) + moved / speeds.cache_bytes_per_ns
+    let moved =
+        (2 * tile_elements * tiles * (channels * bytes + outputs * size_of::<f32>())) as f64;
+    let speed = EFFICIENCY * rates.flops_per_ns * products as f64;
+    let multiplied = (2 * tile_elements * tiles * channels * outputs) as f64 / speed;
+    overlapped(multiplied, weights / rates.memory_bytes_per_ns) + moved / rates.cache_bytes_per_ns
 }
 
 fn overlapped(computing: f64, loading: f64) -> f64 {
@@ -94,19 +95,19 @@ mod tests {
     use super::*;
     use hone_ops::Window;
 
-    const SPEEDS: Speeds =
-        Speeds { flops_per_ns: 240.0, memory_bytes_per_ns: 10.0, cache_bytes_per_ns: 40.0 };
+    const RATES: MachineRates =
+        MachineRates { flops_per_ns: 240.0, memory_bytes_per_ns: 10.0, cache_bytes_per_ns: 40.0 };
 
     fn chosen(channels: usize, side: usize, window: &[usize], stride: usize) -> Option<usize> {
         let window_steps = Window { strides: vec![stride; 2], ..Window::plain(2) };
         let convolution = Convolution { window: window_steps, groups: 1 };
         let extents =
             Extents { batch: 1, channels, outputs: channels, spatial: [side; 2], products: 1 };
-        choose_tile(&convolution, window, extents, &SPEEDS)
+        choose_tile(&convolution, window, extents, &RATES)
     }
 
     #[test]
-    fn wide_images_take_large_tiles() {
+    fn large_images_take_large_tiles() {
         assert_eq!(chosen(64, 56, &[3, 3], 1), Some(4));
         assert_eq!(chosen(96, 35, &[3, 3], 1), Some(4));
     }

@@ -37,9 +37,10 @@ const PASSES: &[(&str, Pass)] = &[
 const LANES: usize = 8;
 
 const LAYOUT: LayoutOptions =
-    LayoutOptions { block: LANES, products: 1, bytes: true, speeds: None, working: DataType::F32 };
+    LayoutOptions { block: LANES, products: 1, bytes: true, rates: None, working: DataType::F32 };
 
-/// What the results of a pass may differ by, as a part of the largest result: `narrow` rounds operands to eight bits.
+/// What the results of a pass may differ by, as a fraction of the maximum of the results: `narrow` rounds operands
+/// to eight bits.
 fn tolerance(pass: &str) -> f64 {
     if pass == "narrow" { 1e-2 } else { 1e-5 }
 }
@@ -57,10 +58,10 @@ fn cases() -> Vec<PathBuf> {
 fn inputs(graph: &Graph) -> Vec<Tensor> {
     let tensors = graph.inputs().iter().enumerate().map(|(input, port)| {
         let tensor_type = graph.tensor_type(port.value);
-        let least = if tensor_type.dtype.is_signed_integer() { -3.0 } else { 0.0 };
-        let least = if tensor_type.dtype.is_float() { -3.0 } else { least };
+        let minimum = if tensor_type.dtype.is_signed_integer() { -3.0 } else { 0.0 };
+        let minimum = if tensor_type.dtype.is_float() { -3.0 } else { minimum };
         let values = (0..tensor_type.elements())
-            .map(|index| ((index * 31 + index / 5 + 3 * input) % 7) as f64 + least);
+            .map(|index| ((index * 31 + index / 5 + 3 * input) % 7) as f64 + minimum);
         let values: Vec<f64> = values.collect();
         Tensor::from_f64(tensor_type.dtype, tensor_type.shape.clone(), &values).unwrap()
     });
@@ -81,9 +82,9 @@ fn compare(pass: &str, before: &Graph, after: &Graph) -> Result<(), String> {
         if expected.iter().any(|value| !value.is_finite()) {
             return Err("the case computes numbers that are not finite".to_owned());
         }
-        let largest = expected.iter().fold(0.0, |largest: f64, value| largest.max(value.abs()));
+        let maximum = expected.iter().fold(0.0, |maximum: f64, value| maximum.max(value.abs()));
         let mut pairs = expected.iter().zip(&actual);
-        let allowed = tolerance(pass) * largest;
+        let allowed = tolerance(pass) * maximum;
         let is_far = |old: f64, new: f64| new.is_nan() || (old - new).abs() > allowed;
         if let Some((old, new)) = pairs.find(|(old, new)| is_far(**old, **new)) {
             return Err(format!("an element was {old} and is {new}"));

@@ -18,20 +18,20 @@ pub struct Progress {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Allocator;
 
-/// Share of a task's time that a first round is believed to gain.
+/// Fraction of a task's time that a first round is expected to gain.
 const FIRST_GAIN: f64 = 0.10;
 /// Rounds that the slope of the past is taken over.
 const WINDOW: usize = 3;
-/// Part of the believed gain that comes from the past; the rest comes from how few trials there were.
+/// Fraction of the expected gain that comes from the past; the rest comes from how few trials there were.
 const PAST: f64 = 0.3;
 
 impl Allocator {
-    /// The task to try next; `None` where the best expected gain of a round is below `least` nanoseconds of
+    /// The task to try next; `None` where the best expected gain of a round is below `minimum` nanoseconds of
     /// the network's time, or nothing is left to try.
-    pub fn next(&self, tasks: &[Progress], least: f64) -> Option<usize> {
+    pub fn next(&self, tasks: &[Progress], minimum: f64) -> Option<usize> {
         let gains = tasks.iter().map(expected_gain);
         let best = gains.enumerate().max_by(|a, b| a.1.total_cmp(&b.1).then(b.0.cmp(&a.0)))?;
-        (best.1 > least).then_some(best.0)
+        (best.1 > minimum).then_some(best.0)
     }
 }
 

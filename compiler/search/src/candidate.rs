@@ -27,7 +27,7 @@ impl Candidate {
     }
 }
 
-/// A candidate that was measured: its time as a share of that of the schedule without tuning, measured
+/// A candidate that was measured: its time as a ratio to that of the schedule without tuning, measured
 /// beside it. Infinite for one that failed.
 #[derive(Clone, Debug)]
 pub struct Trial {
@@ -65,7 +65,7 @@ impl Space {
     /// The candidate that a source of decisions gives.
     ///
     /// # Errors
-    /// What the template refuses: some decisions do not go together.
+    /// What the template refuses: some decisions are incompatible.
     pub fn candidate(
         &self,
         template: &str,
@@ -92,7 +92,7 @@ impl Space {
         self.candidate(self.templates.first().copied().unwrap_or_default(), &mut Preferred)
     }
 
-    /// The candidate with these answers; questions that they leave open get the analytic model's.
+    /// The candidate with these decisions; those that are missing are the analytic model's.
     ///
     /// # Errors
     /// As for [`Space::candidate`].
@@ -118,15 +118,15 @@ impl Space {
     pub fn mutation(&self, of: &Candidate, random: &mut Random) -> Option<Candidate> {
         let mut choices = of.choices();
         for _ in 0..1 + usize::from(random.below(3) == 0) {
-            let place = random.below(of.decisions.len());
-            let decision = of.decisions.get(place)?;
+            let index = random.below(of.decisions.len());
+            let decision = of.decisions.get(index)?;
             let count = decision.candidates.len();
             let other = match random.below(2) {
                 0 if random.below(2) == 0 => (decision.chosen + 1) % count,
                 0 => (decision.chosen + count - 1) % count,
                 _ => random.below(count),
             };
-            choices[place].1 = decision.candidates[other];
+            choices[index].1 = decision.candidates[other];
         }
         self.with_choices(&of.template, &choices).ok()
     }
@@ -143,7 +143,7 @@ impl Space {
         if one.template == other.template {
             let others = other.choices();
             for choice in &mut choices {
-                let found = others.iter().find(|own| own.0 == choice.0);
+                let found = others.iter().find(|other| other.0 == choice.0);
                 if let Some(found) = found.filter(|_| random.below(2) == 0) {
                     choice.1 = found.1;
                 }
@@ -155,11 +155,11 @@ impl Space {
     /// All candidates that differ in one decision, from its preferred neighbours outwards.
     pub fn neighbours(&self, of: &Candidate) -> Vec<Candidate> {
         let mut all = Vec::new();
-        for (place, decision) in of.decisions.iter().enumerate() {
+        for (index, decision) in of.decisions.iter().enumerate() {
             for (number, value) in decision.candidates.iter().enumerate() {
                 if number != decision.chosen {
                     let mut choices = of.choices();
-                    choices[place].1 = *value;
+                    choices[index].1 = *value;
                     all.extend(self.with_choices(&of.template, &choices).ok());
                 }
             }
@@ -173,5 +173,5 @@ pub(crate) fn fresh(
     candidates: impl IntoIterator<Item = Candidate>,
     known: &mut HashSet<[u8; 32]>,
 ) -> Vec<Candidate> {
-    candidates.into_iter().filter(|own| known.insert(own.identity)).collect()
+    candidates.into_iter().filter(|candidate| known.insert(candidate.identity)).collect()
 }

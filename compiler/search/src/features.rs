@@ -34,9 +34,9 @@ pub const FEATURES: [&str; 24] = [
     "cycles of the largest block",
 ];
 
-/// Bytes a cycle from the second-level cache and from behind it, as in the analytic model.
-const NEAR_BYTES: f64 = 48.0;
-const FAR_BYTES: f64 = 12.8;
+/// Bytes per cycle from the second-level cache and from behind it, as in the analytic model.
+const L2_BYTES: f64 = 48.0;
+const BEYOND_L2_BYTES: f64 = 12.8;
 const LINE: f64 = 64.0;
 
 /// The features of a scheduled program, in the order of [`FEATURES`].
@@ -44,13 +44,13 @@ pub fn features(program: &Program, machine: &Machine) -> Vec<f32> {
     let mut counts = Counts { program, machine, sum: [0.0; FEATURES.len()] };
     let mut loops = Vec::new();
     program.body.iter().for_each(|statement| counts.statement(statement, &mut loops));
-    let scratch = program.buffers.iter().filter(|(_, own)| own.scope == Scope::Scratch);
-    counts.sum[18] = scratch.map(|(_, own)| own.bytes() as f64).sum();
+    let scratch = program.buffers.iter().filter(|(_, buffer)| buffer.scope == Scope::Scratch);
+    counts.sum[18] = scratch.map(|(_, buffer)| buffer.bytes() as f64).sum();
     counts.sum[17] = program.prefetches.len() as f64;
-    let distinct = program.parameters().into_iter().map(|own| program.buffers[own].bytes() as f64);
+    let distinct = program.parameters().into_iter().map(|id| program.buffers[id].bytes() as f64);
     counts.sum[9] = distinct.sum();
     let sum = &mut counts.sum;
-    sum[19] += (sum[7] / NEAR_BYTES) + (sum[8] / FAR_BYTES);
+    sum[19] += (sum[7] / L2_BYTES) + (sum[8] / BEYOND_L2_BYTES);
     sum[20] = sum[0] / (sum[3] + sum[4] + sum[5]).max(1.0);
     sum[21] = sum[8] / sum[9].max(1.0);
     sum.iter().map(|value| (1.0 + value.max(0.0)).log2() as f32).collect()
@@ -58,7 +58,7 @@ pub fn features(program: &Program, machine: &Machine) -> Vec<f32> {
 
 /// A loop around a block.
 #[derive(Clone, Copy)]
-struct Around {
+struct EnclosingLoop {
     var: VarId,
     extent: f64,
     kind: LoopKind,
@@ -82,12 +82,12 @@ struct Counts<'a> {
 }
 
 impl Counts<'_> {
-    fn statement(&mut self, statement: &Statement, loops: &mut Vec<Around>) {
+    fn statement(&mut self, statement: &Statement, loops: &mut Vec<EnclosingLoop>) {
         match statement {
             Statement::Loop(inner) => {
                 let extent = inner.most().unwrap_or(1).max(1) as f64;
                 let constant = inner.extent.as_integer().is_some();
-                loops.push(Around { var: inner.var, extent, kind: inner.kind, constant });
+                loops.push(EnclosingLoop { var: inner.var, extent, kind: inner.kind, constant });
                 if inner.kind == LoopKind::Parallel {
                     self.sum[14] = self.sum[14].max(extent);
                 }
@@ -99,16 +99,18 @@ impl Counts<'_> {
         }
     }
 
-    fn block(&mut self, realize: &Realize, loops: &[Around]) {
+    fn block(&mut self, realize: &Realize, loops: &[EnclosingLoop]) {
         let block = &self.program.blocks[realize.block];
-        let is_lane =
-            |own: &Around| matches!(own.kind, LoopKind::Vectorized | LoopKind::Tensorized(_));
-        let points: f64 = loops.iter().map(|own| own.extent).product();
-        let lanes: f64 = loops.iter().filter(|own| is_lane(own)).map(|own| own.extent).product();
+        let is_lane = |loop_: &EnclosingLoop| {
+            matches!(loop_.kind, LoopKind::Vectorized | LoopKind::Tensorized(_))
+        };
+        let points: f64 = loops.iter().map(|loop_| loop_.extent).product();
+        let lanes: f64 =
+            loops.iter().filter(|loop_| is_lane(loop_)).map(|loop_| loop_.extent).product();
         let unrolled: f64 = loops
             .iter()
-            .filter(|own| own.kind == LoopKind::Unrolled)
-            .map(|own| own.extent)
+            .filter(|loop_| loop_.kind == LoopKind::Unrolled)
+            .map(|loop_| loop_.extent)
             .product();
         // Registers that a vector takes.
         let registers = (lanes / self.machine.lanes as f64).ceil().max(1.0);
@@ -127,22 +129,22 @@ impl Counts<'_> {
             let distinct: f64 = loops
                 .iter()
                 .zip(&access.steps)
-                .filter(|(own, step)| own.kind == LoopKind::Unrolled && **step != 0)
-                .map(|(own, _)| own.extent)
+                .filter(|(loop_, step)| loop_.kind == LoopKind::Unrolled && **step != 0)
+                .map(|(loop_, _)| loop_.extent)
                 .product();
             if access.scope == Scope::Register {
                 accumulators = accumulators.max(distinct * registers);
                 continue;
             }
-            let lane = loops.iter().zip(&access.steps).rfind(|(own, _)| is_lane(own));
-            let (place, each) = match lane.map_or(0, |(_, step)| *step) {
+            let lane = loops.iter().zip(&access.steps).rfind(|(loop_, _)| is_lane(loop_));
+            let (feature, each) = match lane.map_or(0, |(_, step)| *step) {
                 _ if lanes <= 1.0 => (5, 1.0),
                 0 => (4, 1.0),
                 1 => (3, registers),
                 _ => (5, lanes),
             };
             let issued = rounds * distinct * each;
-            self.sum[if access.is_store { 6 } else { place }] += issued;
+            self.sum[if access.is_store { 6 } else { feature }] += issued;
             loads += issued;
         }
         self.traffic(&accesses, loops);
@@ -156,9 +158,9 @@ impl Counts<'_> {
         self.sum[10] = self.sum[10].max(accumulators);
         self.sum[11] = self.sum[11].max(unrolled * registers);
         self.sum[12] += rounds;
-        let innermost = loops.iter().rfind(|own| own.kind == LoopKind::Serial);
-        self.sum[13] = self.sum[13].max(innermost.map_or(0.0, |own| own.extent));
-        if loops.iter().any(|own| !own.constant) {
+        let innermost = loops.iter().rfind(|loop_| loop_.kind == LoopKind::Serial);
+        self.sum[13] = self.sum[13].max(innermost.map_or(0.0, |loop_| loop_.extent));
+        if loops.iter().any(|loop_| !loop_.constant) {
             self.sum[16] += rounds;
         }
         self.sum[19] += cycles;
@@ -166,11 +168,11 @@ impl Counts<'_> {
         self.sum[23] = self.sum[23].max(cycles);
     }
 
-    fn accesses(&self, block: &Block, realize: &Realize, loops: &[Around]) -> Vec<Access> {
+    fn accesses(&self, block: &Block, realize: &Realize, loops: &[EnclosingLoop]) -> Vec<Access> {
         let resolved = |indices: &[Expr]| -> Vec<Expr> {
             let bound = |var: VarId| {
-                let place = block.iterators.iter().position(|own| own.var == var)?;
-                realize.bindings.get(place).cloned()
+                let axis = block.iterators.iter().position(|iterator| iterator.var == var)?;
+                realize.bindings.get(axis).cloned()
             };
             indices.iter().map(|index| index.substitute(&bound)).collect()
         };
@@ -192,46 +194,46 @@ impl Counts<'_> {
         buffer: BufferId,
         indices: &[Expr],
         is_store: bool,
-        loops: &[Around],
+        loops: &[EnclosingLoop],
     ) -> Access {
-        let own = &self.program.buffers[buffer];
+        let declaration = &self.program.buffers[buffer];
         let step = |var: VarId| {
             let mut stride = 1i64;
             let mut sum = 0i64;
-            for (index, extent) in indices.iter().zip(&own.shape).rev() {
+            for (index, extent) in indices.iter().zip(&declaration.shape).rev() {
                 sum = sum.saturating_add(coefficient(index, var).saturating_mul(stride));
                 stride = stride.saturating_mul(*extent as i64);
             }
             sum
         };
         Access {
-            steps: loops.iter().map(|around| step(around.var)).collect(),
-            bytes: own.dtype.bytes() as f64,
-            buffer_bytes: own.bytes() as f64,
-            scope: own.scope,
+            steps: loops.iter().map(|loop_| step(loop_.var)).collect(),
+            bytes: declaration.dtype.bytes() as f64,
+            buffer_bytes: declaration.bytes() as f64,
+            scope: declaration.scope,
             is_store,
         }
     }
 
     /// Bytes from the second cache and from behind it: what the loops inside the outermost one whose data
     /// fit a cache read is loaded in each round of the loops outside.
-    fn traffic(&mut self, accesses: &[Access], loops: &[Around]) {
-        for (place, cache) in [(7, self.machine.l1_bytes), (8, self.machine.l2_bytes)] {
+    fn traffic(&mut self, accesses: &[Access], loops: &[EnclosingLoop]) {
+        for (feature, cache) in [(7, self.machine.l1_bytes), (8, self.machine.l2_bytes)] {
             let cache = cache as f64;
             let touched = |depth: usize| -> f64 {
-                accesses.iter().map(|own| own.touched(&loops[depth..], depth)).sum()
+                accesses.iter().map(|access| access.touched(&loops[depth..], depth)).sum()
             };
             let depth = (0..=loops.len()).find(|depth| touched(*depth) <= cache);
             let depth = depth.unwrap_or(loops.len());
-            for access in accesses.iter().filter(|own| own.scope != Scope::Register) {
+            for access in accesses.iter().filter(|access| access.scope != Scope::Register) {
                 let bytes = access.touched(&loops[depth..], depth);
                 let mut outside = depth;
                 // What the next loop leaves alone stays, where it is small.
                 while outside > 0 && access.steps[outside - 1] == 0 && bytes < cache / 4.0 {
                     outside -= 1;
                 }
-                let rounds: f64 = loops[..outside].iter().map(|own| own.extent).product();
-                self.sum[place] += rounds * bytes;
+                let rounds: f64 = loops[..outside].iter().map(|loop_| loop_.extent).product();
+                self.sum[feature] += rounds * bytes;
             }
         }
     }
@@ -239,14 +241,14 @@ impl Counts<'_> {
 
 impl Access {
     /// Bytes of cache that all rounds of some inner loops, which begin at a depth, touch.
-    fn touched(&self, inner: &[Around], depth: usize) -> f64 {
+    fn touched(&self, inner: &[EnclosingLoop], depth: usize) -> f64 {
         if self.scope == Scope::Register {
             return 0.0;
         }
         let moving = inner.iter().zip(&self.steps[depth..]).filter(|(_, step)| **step != 0);
-        let elements: f64 = moving.clone().map(|(own, _)| own.extent).product();
-        let least = moving.map(|(_, step)| step.unsigned_abs()).min().unwrap_or(1);
-        let each = (least as f64 * self.bytes).min(LINE).max(self.bytes);
+        let elements: f64 = moving.clone().map(|(loop_, _)| loop_.extent).product();
+        let smallest_step = moving.map(|(_, step)| step.unsigned_abs()).min().unwrap_or(1);
+        let each = (smallest_step as f64 * self.bytes).min(LINE).max(self.bytes);
         (elements * each).min(self.buffer_bytes)
     }
 }
@@ -254,7 +256,7 @@ impl Access {
 /// How much an index grows with a variable; 1 where that is not the same everywhere.
 fn coefficient(index: &Expr, var: VarId) -> i64 {
     match index {
-        Expr::Var(own) => i64::from(*own == var),
+        Expr::Var(other) => i64::from(*other == var),
         Expr::Binary(BinaryOp::Add, left, right) => {
             coefficient(left, var).saturating_add(coefficient(right, var))
         }
@@ -274,7 +276,7 @@ fn coefficient(index: &Expr, var: VarId) -> i64 {
 
 /// Arithmetic operations and functions of a value, those of indices aside.
 fn operations(value: &Expr) -> (f64, f64) {
-    let own = match value {
+    let counts = match value {
         Expr::Load(..) => return (0.0, 0.0),
         Expr::Unary(op, _) => {
             use hone_tensor::UnaryOp::{Abs, Ceil, Floor, Negate, Not, Round, Truncate};
@@ -291,5 +293,5 @@ fn operations(value: &Expr) -> (f64, f64) {
         .operands()
         .into_iter()
         .map(operations)
-        .fold(own, |sum, part| (sum.0 + part.0, sum.1 + part.1))
+        .fold(counts, |sum, part| (sum.0 + part.0, sum.1 + part.1))
 }

@@ -28,20 +28,20 @@ pub struct Learned {
     trees: Trees,
 }
 
-/// Most samples of a task that count, the latest ones: pairs grow with the square.
-const MOST_OF_A_TASK: usize = 160;
+/// Maximum samples of a task that count, the latest ones: the number of pairs grows with the square.
+const MAX_TASK_SAMPLES: usize = 160;
 
 impl CostModel for Learned {
     fn learn(&mut self, samples: &[Sample]) {
         let mut groups: Vec<(&str, Vec<&Sample>)> = Vec::new();
         for sample in samples.iter().rev() {
             let known = groups.iter().position(|(task, _)| *task == sample.task);
-            let place = known.unwrap_or_else(|| {
+            let group = known.unwrap_or_else(|| {
                 groups.push((&sample.task, Vec::new()));
                 groups.len() - 1
             });
-            if groups[place].1.len() < MOST_OF_A_TASK && sample.features.len() == FEATURES.len() {
-                groups[place].1.push(sample);
+            if groups[group].1.len() < MAX_TASK_SAMPLES && sample.features.len() == FEATURES.len() {
+                groups[group].1.push(sample);
             }
         }
         let rows: Vec<Row<'_>> = groups
@@ -70,7 +70,7 @@ fn speed(ratio: f64) -> f64 {
 
 /// The analytic prediction as a score: the negative logarithm of predicted cycles.
 fn prior(features: &[f32]) -> f64 {
-    let place = FEATURES.iter().position(|name| *name == "predicted cycles");
-    let cycles = place.and_then(|place| features.get(place)).copied().unwrap_or_default();
+    let index = FEATURES.iter().position(|name| *name == "predicted cycles");
+    let cycles = index.and_then(|index| features.get(index)).copied().unwrap_or_default();
     -f64::from(cycles)
 }

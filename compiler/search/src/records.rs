@@ -1,6 +1,6 @@
 //! Records: what was measured, as JSON lines in files that only grow.
 //!
-//! Always holds: a line is one record and is written by one call, so that a writer that is killed loses at
+//! Invariants: a line is one record and is written by one call, so that a writer that is killed loses at
 //! most its last line; what is no line of this schema is skipped and named, never guessed at; a file has
 //! one writer at a time. Records say nothing of a model: programs are known by their structure, machines by
 //! their fingerprint.
@@ -17,8 +17,8 @@ use thiserror::Error;
 /// the features of programs do.
 pub const SCHEMA: u32 = 1;
 
-/// Longest line that is read; lines are a few hundred bytes.
-const LONGEST_LINE: u64 = 1 << 16;
+/// Maximum length of a line that is read; lines are a few hundred bytes.
+const MAX_LINE_BYTES: u64 = 1 << 16;
 
 /// What became of a candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -147,8 +147,8 @@ pub fn parse(line: &str) -> Result<Record, String> {
         ));
     }
     let record: Record = serde_json::from_str(line).map_err(|error| error.to_string())?;
-    let finite = [record.nanoseconds, record.ratio].into_iter().flatten().all(|own| own > 0.0);
-    match finite && record.features.iter().all(|own| own.is_finite()) {
+    let finite = [record.nanoseconds, record.ratio].into_iter().flatten().all(|value| value > 0.0);
+    match finite && record.features.iter().all(|feature| feature.is_finite()) {
         true => Ok(record),
         false => Err("its times are not positive numbers".to_owned()),
     }
@@ -164,11 +164,11 @@ pub fn read_file(path: &Path) -> Result<(Vec<Record>, Vec<Skipped>), RecordsErro
     let (mut records, mut skipped) = (Vec::new(), Vec::new());
     for line in 1.. {
         let mut text = Vec::new();
-        let read = reader.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut text);
+        let read = reader.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', &mut text);
         if read.map_err(file_error(path, "read"))? == 0 {
             break;
         }
-        let too_long = text.len() as u64 == LONGEST_LINE && text.last() != Some(&b'\n');
+        let too_long = text.len() as u64 == MAX_LINE_BYTES && text.last() != Some(&b'\n');
         if too_long {
             reader.skip_until(b'\n').map_err(file_error(path, "read"))?;
         }
@@ -196,7 +196,7 @@ pub fn read_folder(folder: &Path) -> Result<(Vec<Record>, Vec<Skipped>), Records
     let mut files = Vec::new();
     for entry in entries {
         let path = entry.map_err(file_error(folder, "read"))?.path();
-        if path.extension().is_some_and(|own| own == "jsonl") {
+        if path.extension().is_some_and(|extension| extension == "jsonl") {
             files.push(path);
         }
     }
@@ -278,9 +278,9 @@ impl Winners {
     /// others.
     pub fn of(records: &[Record], target: &str, machine: &str) -> Self {
         let mut latest: BTreeMap<&str, &Record> = BTreeMap::new();
-        let fits = |own: &&Record| own.kind == Kind::Winner && own.target == target;
+        let fits = |record: &&Record| record.kind == Kind::Winner && record.target == target;
         for record in records.iter().filter(fits) {
-            let rank = |own: &Record| (own.machine == machine, own.time);
+            let rank = |record: &Record| (record.machine == machine, record.time);
             let known = latest.entry(&record.program).or_insert(record);
             if rank(record) >= rank(known) {
                 *known = record;

@@ -9,16 +9,16 @@
 const TREES: usize = 60;
 /// Levels of a tree.
 const DEPTH: usize = 5;
-/// Share of a tree's answer that counts.
-const RATE: f64 = 0.15;
+/// Learning rate: the fraction of a tree's prediction that counts.
+const LEARNING_RATE: f64 = 0.15;
 /// Bins of a feature.
 const BINS: usize = 32;
-/// Added to second derivatives: leaves of few samples answer little.
-const RIDGE: f64 = 1.0;
-/// Least gain of a split.
-const LEAST_GAIN: f64 = 1e-6;
+/// L2 regularization, added to second derivatives: leaves of few samples predict little.
+const REGULARIZATION: f64 = 1.0;
+/// Minimum gain of a split.
+const MIN_GAIN: f64 = 1e-6;
 
-/// A node: a split, or a leaf with its answer.
+/// A node: a split, or a leaf with its prediction.
 #[derive(Clone, Debug, PartialEq)]
 enum Node {
     Split { feature: usize, threshold: f32, below: usize, above: usize },
@@ -41,7 +41,7 @@ pub(crate) struct Row<'a> {
 }
 
 impl Trees {
-    /// Fits trees to samples; those of a group stand side by side.
+    /// Fits trees to samples; those of a group are neighbours.
     pub(crate) fn fit(rows: &[Row<'_>]) -> Self {
         let width = rows.first().map_or(0, |row| row.features.len());
         let edges: Vec<Vec<f32>> = (0..width).map(|feature| quantiles(rows, feature)).collect();
@@ -49,13 +49,13 @@ impl Trees {
         let mut scores: Vec<f64> = rows.iter().map(|row| row.prior).collect();
         let mut trees = Vec::with_capacity(TREES);
         for _ in 0..TREES {
-            let slopes = slopes(rows, &scores);
+            let gradients = gradients(rows, &scores);
             let mut builder =
-                Builder { binned: &binned, edges: &edges, slopes: &slopes, nodes: vec![] };
+                Builder { binned: &binned, edges: &edges, gradients: &gradients, nodes: vec![] };
             builder.grow((0..rows.len()).collect(), DEPTH);
             let tree = builder.nodes;
             for (score, row) in scores.iter_mut().zip(rows) {
-                *score += answer(&tree, row.features);
+                *score += predict(&tree, row.features);
             }
             trees.push(tree);
         }
@@ -64,17 +64,17 @@ impl Trees {
 
     /// What the trees add to the prior's score.
     pub(crate) fn score(&self, features: &[f32]) -> f64 {
-        self.trees.iter().map(|tree| answer(tree, features)).sum()
+        self.trees.iter().map(|tree| predict(tree, features)).sum()
     }
 }
 
-fn answer(tree: &[Node], features: &[f32]) -> f64 {
-    let mut place = 0;
+fn predict(tree: &[Node], features: &[f32]) -> f64 {
+    let mut node = 0;
     loop {
-        match tree.get(place) {
+        match tree.get(node) {
             Some(Node::Split { feature, threshold, below, above }) => {
                 let value = features.get(*feature).copied().unwrap_or_default();
-                place = if value <= *threshold { *below } else { *above };
+                node = if value <= *threshold { *below } else { *above };
             }
             Some(Node::Leaf(value)) => return *value,
             None => return 0.0,
@@ -82,7 +82,7 @@ fn answer(tree: &[Node], features: &[f32]) -> f64 {
     }
 }
 
-/// Distinct values that part a feature's samples evenly.
+/// Distinct values that divide a feature's samples evenly.
 fn quantiles(rows: &[Row<'_>], feature: usize) -> Vec<f32> {
     let mut values: Vec<f32> = rows.iter().map(|row| row.features[feature]).collect();
     values.sort_unstable_by(f32::total_cmp);
@@ -100,8 +100,8 @@ fn bins(features: &[f32], edges: &[Vec<f32>]) -> Vec<u8> {
 }
 
 /// For each sample the sums of first and second derivatives of the loss over its pairs.
-fn slopes(rows: &[Row<'_>], scores: &[f64]) -> Vec<(f64, f64)> {
-    let mut slopes = vec![(0.0, 0.0); rows.len()];
+fn gradients(rows: &[Row<'_>], scores: &[f64]) -> Vec<(f64, f64)> {
+    let mut gradients = vec![(0.0, 0.0); rows.len()];
     let mut begin = 0;
     while begin < rows.len() {
         let group = rows[begin].group;
@@ -111,70 +111,73 @@ fn slopes(rows: &[Row<'_>], scores: &[f64]) -> Vec<(f64, f64)> {
         for one in begin..end {
             for other in begin..end {
                 let ahead = rows[one].label - rows[other].label;
-                // Pairs that are nearly alike say nothing but noise.
+                // Pairs with nearly equal labels are noise.
                 if ahead <= 0.01 {
                     continue;
                 }
                 let weight = ahead.min(1.0) / pairs;
                 let wrong = 1.0 / (1.0 + (scores[one] - scores[other]).exp());
                 let (first, second) = (weight * wrong, weight * wrong * (1.0 - wrong));
-                slopes[one].0 += first;
-                slopes[other].0 -= first;
-                slopes[one].1 += second;
-                slopes[other].1 += second;
+                gradients[one].0 += first;
+                gradients[other].0 -= first;
+                gradients[one].1 += second;
+                gradients[other].1 += second;
             }
         }
         begin = end;
     }
-    slopes
+    gradients
 }
 
 /// Grows one tree.
 struct Builder<'a> {
     binned: &'a [Vec<u8>],
     edges: &'a [Vec<f32>],
-    slopes: &'a [(f64, f64)],
+    gradients: &'a [(f64, f64)],
     nodes: Vec<Node>,
 }
 
 impl Builder<'_> {
-    /// Adds the node of some samples and what is below it; its place.
+    /// Adds the node of some samples and what is below it; returns its index.
     fn grow(&mut self, samples: Vec<usize>, levels: usize) -> usize {
-        let sum = samples.iter().fold((0.0, 0.0), |sum, own| {
-            (sum.0 + self.slopes[*own].0, sum.1 + self.slopes[*own].1)
+        let sum = samples.iter().fold((0.0, 0.0), |sum, sample| {
+            (sum.0 + self.gradients[*sample].0, sum.1 + self.gradients[*sample].1)
         });
-        let place = self.nodes.len();
-        self.nodes.push(Node::Leaf(RATE * sum.0 / (sum.1 + RIDGE) * leaf_scale(samples.len())));
+        let index = self.nodes.len();
+        self.nodes.push(Node::Leaf(
+            LEARNING_RATE * sum.0 / (sum.1 + REGULARIZATION) * leaf_scale(samples.len()),
+        ));
         if levels == 0 || samples.len() < 4 {
-            return place;
+            return index;
         }
-        let Some((feature, bin)) = self.best_split(&samples, sum) else { return place };
+        let Some((feature, bin)) = self.best_split(&samples, sum) else { return index };
         let threshold = self.edges[feature][bin];
-        let (below, above): (Vec<usize>, Vec<usize>) =
-            samples.into_iter().partition(|own| usize::from(self.binned[*own][feature]) <= bin);
+        let (below, above): (Vec<usize>, Vec<usize>) = samples
+            .into_iter()
+            .partition(|sample| usize::from(self.binned[*sample][feature]) <= bin);
         let below = self.grow(below, levels - 1);
         let above = self.grow(above, levels - 1);
-        self.nodes[place] = Node::Split { feature, threshold, below, above };
-        place
+        self.nodes[index] = Node::Split { feature, threshold, below, above };
+        index
     }
 
     /// The feature and bin after which to split, where that gains.
     fn best_split(&self, samples: &[usize], sum: (f64, f64)) -> Option<(usize, usize)> {
-        let quality = |(first, second): (f64, f64)| first * first / (second + RIDGE);
-        let mut best = (LEAST_GAIN, None);
+        let quality = |(first, second): (f64, f64)| first * first / (second + REGULARIZATION);
+        let mut best = (MIN_GAIN, None);
         for (feature, edges) in self.edges.iter().enumerate() {
             let mut bins = [(0.0, 0.0, 0usize); BINS];
-            for own in samples {
-                let bin = &mut bins[usize::from(self.binned[*own][feature])];
-                bin.0 += self.slopes[*own].0;
-                bin.1 += self.slopes[*own].1;
+            for sample in samples {
+                let bin = &mut bins[usize::from(self.binned[*sample][feature])];
+                bin.0 += self.gradients[*sample].0;
+                bin.1 += self.gradients[*sample].1;
                 bin.2 += 1;
             }
             let mut below = (0.0, 0.0);
             let mut count = 0;
-            for (bin, own) in bins.iter().enumerate().take(edges.len()) {
-                below = (below.0 + own.0, below.1 + own.1);
-                count += own.2;
+            for (bin, totals) in bins.iter().enumerate().take(edges.len()) {
+                below = (below.0 + totals.0, below.1 + totals.1);
+                count += totals.2;
                 if count == 0 || count == samples.len() {
                     continue;
                 }
@@ -189,7 +192,7 @@ impl Builder<'_> {
     }
 }
 
-/// Leaves of one or two samples answer less.
+/// Leaves of one or two samples predict less.
 fn leaf_scale(samples: usize) -> f64 {
     (samples as f64 / 3.0).min(1.0)
 }
@@ -211,9 +214,9 @@ mod tests {
     }
 
     fn rows(samples: &[(Vec<f32>, f64)]) -> Vec<Row<'_>> {
-        let row = |place: usize| {
-            let (features, label) = &samples[place];
-            Row { features, label: *label, group: place / 50, prior: 0.0 }
+        let row = |index: usize| {
+            let (features, label) = &samples[index];
+            Row { features, label: *label, group: index / 50, prior: 0.0 }
         };
         (0..samples.len()).map(row).collect()
     }

@@ -33,7 +33,8 @@ fn machine() -> Machine {
 
 /// A time that depends on the decisions: tiles of six rows and two vectors are best.
 fn time(choices: &[Choice]) -> f64 {
-    let value = |name: &str| choices.iter().find(|own| own.0 == name).map_or(0, |own| own.1);
+    let value =
+        |name: &str| choices.iter().find(|choice| choice.0 == name).map_or(0, |choice| choice.1);
     let off = (value("rows") - 6).abs() + 3 * (value("vectors") - 2).abs();
     1.0 + off as f64 / 10.0
 }
@@ -61,15 +62,15 @@ fn search(name: &str, seed: u64) -> (f64, Vec<[u8; 32]>) {
         }
         let samples: Vec<Sample> = trials
             .iter()
-            .map(|own| Sample {
-                features: own.candidate.features.clone(),
-                ratio: own.ratio,
+            .map(|trial| Sample {
+                features: trial.candidate.features.clone(),
+                ratio: trial.ratio,
                 task: "product".to_owned(),
             })
             .collect();
         model.learn(&samples);
     }
-    let best = trials.iter().map(|own| own.ratio * base).fold(f64::INFINITY, f64::min);
+    let best = trials.iter().map(|trial| trial.ratio * base).fold(f64::INFINITY, f64::min);
     (best, proposed)
 }
 
@@ -113,7 +114,7 @@ fn random_candidates_compute_the_product() {
         assert_eq!(features(scheduled.schedule.program(), &machine()), candidate.features);
         assert_eq!(candidate.features.len(), FEATURES.len());
         let tensor = |shape: &[usize], values: &[f32]| {
-            let bytes = values.iter().flat_map(|own| own.to_le_bytes()).collect();
+            let bytes = values.iter().flat_map(|value| value.to_le_bytes()).collect();
             hone_types::Tensor::from_bytes(TensorType::new(DataType::F32, shape), bytes).unwrap()
         };
         let inputs = [tensor(&[13, 10], &a), tensor(&[10, 33], &b)];
@@ -121,7 +122,7 @@ fn random_candidates_compute_the_product() {
         let found: Vec<f32> = outputs[0]
             .bytes()
             .chunks_exact(4)
-            .map(|own| f32::from_le_bytes(own.try_into().unwrap()))
+            .map(|chunk| f32::from_le_bytes(chunk.try_into().unwrap()))
             .collect();
         assert_eq!(found, expected, "{} {:?}", candidate.template, candidate.choices());
         drawn += 1;

@@ -1,5 +1,5 @@
-//! Reads the form of a computation off its block: which iterator is the vector axis, which ones let
-//! an operand be used again.
+//! Reads the form of a computation off its block: which axis is the vector axis, and along which ones an
+//! operand is reused.
 
 use hone_tensor::{
     BinaryOp, Block, BlockBody, BlockId, BufferId, Combiner, Expr, Intrinsic, Iterator,
@@ -62,58 +62,60 @@ pub(crate) fn is_guarded(expr: &Expr) -> bool {
     guarded
 }
 
-/// How a load uses a variable.
+/// How a load's address depends on a variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Use {
+pub(crate) enum Access {
     /// Not at all: the same element for all its values.
-    None,
-    /// Bare, in the last index alone: neighbouring elements.
-    Unit,
+    Invariant,
+    /// By one element per step, in the last index alone: neighbouring elements.
+    Contiguous,
     /// In another way.
     Strided,
 }
 
-/// How a load uses a variable.
-pub(crate) fn usage(load: &Expr, var: VarId) -> Use {
-    let Expr::Load(_, indices) = load else { return Use::None };
-    let Some((last, outer)) = indices.split_last() else { return Use::None };
+/// How a load's address depends on a variable.
+pub(crate) fn access(load: &Expr, var: VarId) -> Access {
+    let Expr::Load(_, indices) = load else { return Access::Invariant };
+    let Some((last, outer)) = indices.split_last() else { return Access::Invariant };
     let in_outer = outer.iter().any(|index| index.mentions(var));
     match (in_outer, last.mentions(var)) {
-        (false, false) => Use::None,
-        (false, true) if is_unit(last, var) => Use::Unit,
-        _ => Use::Strided,
+        (false, false) => Access::Invariant,
+        (false, true) if has_unit_stride(last, var) => Access::Contiguous,
+        _ => Access::Strided,
     }
 }
 
-/// Whether an index grows by one with a variable.
-fn is_unit(index: &Expr, var: VarId) -> bool {
+/// Whether an index grows by one when a variable does.
+fn has_unit_stride(index: &Expr, var: VarId) -> bool {
     match index {
-        Expr::Var(own) => *own == var,
+        Expr::Var(other) => *other == var,
         Expr::Binary(BinaryOp::Add, left, right) => {
-            (is_unit(left, var) && !right.mentions(var))
-                || (is_unit(right, var) && !left.mentions(var))
+            (has_unit_stride(left, var) && !right.mentions(var))
+                || (has_unit_stride(right, var) && !left.mentions(var))
         }
-        Expr::Binary(BinaryOp::Subtract, left, right) => is_unit(left, var) && !right.mentions(var),
+        Expr::Binary(BinaryOp::Subtract, left, right) => {
+            has_unit_stride(left, var) && !right.mentions(var)
+        }
         _ => false,
     }
 }
 
 /// A sum of products in which one operand is read along the vector axis and the other is not: each
-/// is used again along an axis that the other alone has.
+/// is reused along an axis that the other alone has. The names are those of Goto and van de Geijn (2008).
 #[derive(Clone, Debug)]
 pub(crate) struct Contraction {
-    /// Place among the block's iterators of the vector axis.
-    pub(crate) vector: usize,
-    /// Place of the axis along which the vector operand is used again.
-    pub(crate) rows: Option<usize>,
-    /// Place of the axis along which the other operand is used again.
-    pub(crate) columns: Option<usize>,
-    /// The operand read along the vector axis.
-    pub(crate) streamed: BufferId,
-    /// The other operand.
+    /// Index of the vector axis among the block's axes.
+    pub(crate) vector_axis: usize,
+    /// Index of the axis along which a vector of the panel is reused: the rows of the result.
+    pub(crate) row_axis: Option<usize>,
+    /// Index of the axis along which a broadcast element is reused: the columns of the result, or their blocks.
+    pub(crate) column_axis: Option<usize>,
+    /// The operand read along the vector axis, whose packed panel stays in cache: `B` of `A * B`.
+    pub(crate) panel: BufferId,
+    /// The operand of which one element at a time is broadcast to all lanes: `A` of `A * B`.
     pub(crate) broadcast: BufferId,
-    /// The instruction that sums short runs of products, where the operands lie for it; the run is
-    /// the last iterator.
+    /// The instruction that sums short runs of products, where the operands are laid out for it; the run is
+    /// the last axis.
     pub(crate) intrinsic: Option<Intrinsic>,
 }
 
@@ -126,58 +128,58 @@ impl Contraction {
         };
         let Expr::Binary(BinaryOp::Multiply, left, right) = value else { return None };
         let (left, right) = (single_load(left)?, single_load(right)?);
-        let vector = vector_axis(block)?;
-        let var = block.iterators[vector].var;
+        let vector_axis = vector_axis(block)?;
+        let var = block.iterators[vector_axis].var;
         let intrinsic = intrinsic_of(program, block, [left, right]);
-        let usage = |load: &Expr, var: VarId| match intrinsic {
-            Some(_) => usage(&without_run(load, block), var),
-            None => usage(load, var),
+        let access = |load: &Expr, var: VarId| match intrinsic {
+            Some(_) => access(&without_run(load, block), var),
+            None => access(load, var),
         };
-        let (broadcast, streamed) = match (usage(left, var), usage(right, var)) {
-            (Use::None, Use::Unit) => (left, right),
-            (Use::Unit, Use::None) => (right, left),
+        let (broadcast, panel) = match (access(left, var), access(right, var)) {
+            (Access::Invariant, Access::Contiguous) => (left, right),
+            (Access::Contiguous, Access::Invariant) => (right, left),
             _ => return None,
         };
         let reused = |by: &Expr, not_by: &Expr| {
-            let mut spatial = spatial(block).filter(|(place, _)| *place != vector);
+            let mut spatial = spatial(block).filter(|(axis, _)| *axis != vector_axis);
             let fits = |iterator: &Iterator| {
                 iterator.extent > 1
-                    && usage(by, iterator.var) != Use::None
-                    && usage(not_by, iterator.var) == Use::None
+                    && access(by, iterator.var) != Access::Invariant
+                    && access(not_by, iterator.var) == Access::Invariant
             };
             let mut last = None;
             spatial
                 .by_ref()
                 .filter(|(_, iterator)| fits(iterator))
-                .for_each(|(place, _)| last = Some(place));
+                .for_each(|(axis, _)| last = Some(axis));
             last
         };
         Some(Self {
-            vector,
-            rows: reused(broadcast, streamed),
-            columns: reused(streamed, broadcast),
-            streamed: loaded(streamed)?,
+            vector_axis,
+            row_axis: reused(broadcast, panel),
+            column_axis: reused(panel, broadcast),
+            panel: loaded(panel)?,
             broadcast: loaded(broadcast)?,
             intrinsic,
         })
     }
 }
 
-/// The instruction for products of these loads, summed over a last iterator of just its length.
+/// The instruction for products of these loads, summed over a last axis of exactly its length.
 fn intrinsic_of(program: &Program, block: &Block, loads: [&Expr; 2]) -> Option<Intrinsic> {
-    let run = block.iterators.last().filter(|own| own.kind == IteratorKind::Reduction)?;
+    let run = block.iterators.last().filter(|iterator| iterator.kind == IteratorKind::Reduction)?;
     let types = loads.map(|load| load.dtype(program));
     let sum = program.buffers[block.buffer].dtype;
-    let fits = |own: &Intrinsic| {
-        let [a, b] = own.factors();
+    let fits = |intrinsic: &Intrinsic| {
+        let [a, b] = intrinsic.factors();
         (types == [a, b] || types == [b, a])
-            && sum == own.sum()
-            && run.extent == own.depth() as usize
+            && sum == intrinsic.sum()
+            && run.extent == intrinsic.depth() as usize
     };
-    Intrinsic::ALL.into_iter().map(|(own, _)| own).find(fits)
+    Intrinsic::ALL.into_iter().map(|(intrinsic, _)| intrinsic).find(fits)
 }
 
-/// A load without its last index, where that is the block's last iterator alone.
+/// A load without its last index, where that is the block's last axis alone.
 fn without_run(load: &Expr, block: &Block) -> Expr {
     if let (Expr::Load(buffer, indices), Some(run)) = (load, block.iterators.last())
         && let Some((Expr::Var(var), outer)) = indices.split_last()
@@ -205,12 +207,16 @@ fn single_load(expr: &Expr) -> Option<&Expr> {
 }
 
 fn spatial(block: &Block) -> impl std::iter::Iterator<Item = (usize, &Iterator)> {
-    block.iterators.iter().enumerate().filter(|(_, own)| own.kind == IteratorKind::Spatial)
+    block
+        .iterators
+        .iter()
+        .enumerate()
+        .filter(|(_, iterator)| iterator.kind == IteratorKind::Spatial)
 }
 
-/// Place of the spatial iterator that walks the stored buffer's last axis.
+/// Index of the spatial axis along which the block stores the buffer's last axis.
 pub(crate) fn vector_axis(block: &Block) -> Option<usize> {
     let Expr::Var(var) = block.indices.last()? else { return None };
-    let place = block.iterators.iter().position(|iterator| iterator.var == *var)?;
-    (block.iterators[place].extent > 1).then_some(place)
+    let axis = block.iterators.iter().position(|iterator| iterator.var == *var)?;
+    (block.iterators[axis].extent > 1).then_some(axis)
 }

@@ -1,11 +1,11 @@
 //! Decisions: the questions that a template asks while it schedules, and who answers them.
 //!
-//! A template never looks at where an answer comes from. The analytic model's own answer comes with
+//! A template never looks at where an answer comes from. The analytic model's answer comes with
 //! each question, so that [`Preferred`] gives the schedules that are compiled without tuning, a record
 //! replays the answers that won before ([`Replay`]), and a search answers at random ([`Randomly`]) or
 //! replays answers that it changed. Equal answers give equal schedules.
 //!
-//! Always holds: an answer is one of the question's candidates; a question with a single candidate is
+//! Invariants: an answer is one of the question's candidates; a question with a single candidate is
 //! not asked; the questions of a template depend on the program, the machine and the answers so far
 //! alone.
 
@@ -18,13 +18,13 @@ pub struct Question<'a> {
     pub name: &'a str,
     /// The values, ascending and distinct; at least two.
     pub candidates: &'a [i64],
-    /// Place of the value that the analytic model takes.
+    /// Index of the value that the analytic model takes.
     pub preferred: usize,
 }
 
 /// Who answers questions.
 pub trait Source {
-    /// The place of the chosen candidate. A place beyond the last counts as the preferred one.
+    /// The index of the chosen candidate. An index beyond the last counts as the preferred one.
     fn answer(&mut self, question: &Question<'_>) -> usize;
 }
 
@@ -35,7 +35,7 @@ pub struct Decision {
     pub name: String,
     /// Its candidates.
     pub candidates: Vec<i64>,
-    /// Place of the one that was chosen.
+    /// Index of the one that was chosen.
     pub chosen: usize,
 }
 
@@ -82,7 +82,7 @@ impl<'a> Decisions<'a> {
     }
 
     /// A factor of a loop of `extent` iterations: one of `candidates` that are at least 1 and no more than
-    /// the extent, or the analytic model's own.
+    /// the extent, or the one that the analytic model prefers.
     pub(crate) fn factor(
         &mut self,
         name: &str,
@@ -90,18 +90,18 @@ impl<'a> Decisions<'a> {
         candidates: &[usize],
         preferred: usize,
     ) -> usize {
-        let fits = |own: &usize| (1..=extent).contains(own);
+        let fits = |factor: &usize| (1..=extent).contains(factor);
         self.number(name, candidates.iter().copied().filter(fits), preferred)
     }
 
-    /// One of some numbers, or the analytic model's own.
+    /// One of some numbers, or the one that the analytic model prefers.
     pub(crate) fn number(
         &mut self,
         name: &str,
         candidates: impl IntoIterator<Item = usize>,
         preferred: usize,
     ) -> usize {
-        let mut values: Vec<i64> = candidates.into_iter().map(|own| own as i64).collect();
+        let mut values: Vec<i64> = candidates.into_iter().map(|number| number as i64).collect();
         values.push(preferred as i64);
         values.sort_unstable();
         values.dedup();
@@ -114,14 +114,15 @@ impl<'a> Decisions<'a> {
     }
 
     fn ask(&mut self, name: &str, candidates: Vec<i64>, preferred: i64) -> i64 {
-        let place = candidates.iter().position(|own| *own == preferred).unwrap_or_default();
+        let index =
+            candidates.iter().position(|candidate| *candidate == preferred).unwrap_or_default();
         if candidates.len() < 2 {
             return preferred;
         }
         let name = self.unique(name);
-        let question = Question { name: &name, candidates: &candidates, preferred: place };
+        let question = Question { name: &name, candidates: &candidates, preferred: index };
         let answer = self.source.answer(&question);
-        let chosen = if answer < candidates.len() { answer } else { place };
+        let chosen = if answer < candidates.len() { answer } else { index };
         let value = candidates[chosen];
         self.taken.push(Decision { name, candidates, chosen });
         value
@@ -129,7 +130,7 @@ impl<'a> Decisions<'a> {
 
     /// The name itself, or with a number where a question of this name was asked before.
     fn unique(&self, name: &str) -> String {
-        let is_taken = |name: &str| self.taken.iter().any(|own| own.name == name);
+        let is_taken = |name: &str| self.taken.iter().any(|decision| decision.name == name);
         if !is_taken(name) {
             return name.to_owned();
         }
@@ -175,13 +176,13 @@ impl Replay {
 
 impl Source for Replay {
     fn answer(&mut self, question: &Question<'_>) -> usize {
-        let place = self.choices.iter().position(|own| own.0 == question.name);
-        let value = place.map(|place| {
-            self.used[place] = true;
-            self.choices[place].1
+        let index = self.choices.iter().position(|choice| choice.0 == question.name);
+        let value = index.map(|index| {
+            self.used[index] = true;
+            self.choices[index].1
         });
-        let found =
-            value.and_then(|value| question.candidates.iter().position(|own| *own == value));
+        let found = value
+            .and_then(|value| question.candidates.iter().position(|candidate| *candidate == value));
         found.unwrap_or_else(|| {
             self.unanswered.push(question.name.to_owned());
             question.preferred
@@ -257,7 +258,8 @@ mod tests {
         let mut decisions = Decisions::new(&mut model);
         decisions.choose("width", 2, 0);
         decisions.choose("width", 2, 1);
-        let names: Vec<String> = decisions.taken().into_iter().map(|own| own.name).collect();
+        let names: Vec<String> =
+            decisions.taken().into_iter().map(|decision| decision.name).collect();
         assert_eq!(names, ["width", "width 2"]);
     }
 }

@@ -9,8 +9,8 @@ use std::collections::HashMap;
 use std::fmt::Write;
 
 /// The digest of a plain program, as 32 hexadecimal digits. Programs that differ in names or in the numbers
-/// of their tables alone have equal digests: what a table holds is numbered by its first use, walking the
-/// statements in order. Types, shapes, constants, indices and loops all count.
+/// of their tables alone have equal digests: what a table holds is numbered by its first use, in the order
+/// of the statements. Types, shapes, constants, indices and loops all count.
 pub fn structural_digest(program: &Program) -> String {
     let mut form = Form::of(program);
     for buffer in program.parameters() {
@@ -108,13 +108,13 @@ impl<'a> Form<'a> {
         self.word(buffer.dtype.name());
         buffer.shape.iter().for_each(|extent| self.number(*extent));
         match buffer.role {
-            Role::Input(place) => {
+            Role::Input(argument) => {
                 self.word("input");
-                self.number(place);
+                self.number(argument);
             }
-            Role::Output(place) => {
+            Role::Output(argument) => {
                 self.word("output");
-                self.number(place);
+                self.number(argument);
             }
             Role::Temporary => self.word("temporary"),
         }

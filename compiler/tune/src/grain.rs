@@ -15,13 +15,13 @@ use std::collections::HashMap;
 
 /// Tasks that a kernel with enough work is cut into at least: four for each of 64 threads, so that the
 /// threads that end last do so within a quarter of their part, however unequal tasks or threads are.
-const MOST_TASKS: u64 = 256;
+const MANY_TASKS: u64 = 256;
 
-/// Least work of a thread in nanoseconds: handing a step to a worker and awaiting it costs up to half a
+/// Minimum work of a thread in nanoseconds: handing a step to a worker and awaiting it costs up to half a
 /// microsecond for each worker (`cargo bench -p hone-runtime`).
 const THREAD_NANOSECONDS: u64 = 5_000;
 
-/// Tasks in the least work of a thread.
+/// Tasks in the minimum work of a thread.
 const TASKS_PER_THREAD: u64 = 4;
 
 /// Only where there are fewer tasks than these is the loop over rows of tiles cut, over which a panel of
@@ -39,7 +39,7 @@ const BYTES_PER_NANOSECOND: u64 = 8;
 /// Operations that a function such as the exponential counts as; it is a polynomial.
 const FUNCTION_OPERATIONS: u64 = 16;
 
-/// Fewest tasks worth a thread of their own, where a statement of a program is cut into `tasks` equal
+/// Minimum number of tasks that are worth a further thread, where a statement of a program is cut into `tasks` equal
 /// ones; at least 1, at most all of them.
 pub fn min_tasks_per_thread(program: &Program, statement: &Statement, tasks: u64) -> u64 {
     let task = nanoseconds(program, statement) / tasks.max(1);
@@ -50,9 +50,13 @@ pub fn min_tasks_per_thread(program: &Program, statement: &Statement, tasks: u64
 /// some for each of several threads where there is work for them.
 pub(crate) fn tasks(schedule: &Schedule, inside: VarId, decisions: &mut Decisions<'_>) -> usize {
     let worth = tasks_worth(schedule, inside);
-    let fewest = worth.min(FEW_TASKS);
+    let minimum = worth.min(FEW_TASKS);
     let others = [worth / 4, worth / 2, worth * 2, worth * 4];
-    decisions.number("tasks", others.into_iter().filter(|own| *own >= fewest && worth > 1), worth)
+    decisions.number(
+        "tasks",
+        others.into_iter().filter(|count| *count >= minimum && worth > 1),
+        worth,
+    )
 }
 
 /// Tasks that the nest around a loop is worth; 1 where the nest is not worth a second thread.
@@ -63,11 +67,11 @@ fn tasks_worth(schedule: &Schedule, inside: VarId) -> usize {
     if work < 2 * THREAD_NANOSECONDS {
         return 1;
     }
-    (work * TASKS_PER_THREAD / THREAD_NANOSECONDS).min(MOST_TASKS) as usize
+    (work * TASKS_PER_THREAD / THREAD_NANOSECONDS).min(MANY_TASKS) as usize
 }
 
-/// The least divisor of `extent` that is at least `parts`: parts of a loop that are all alike need no
-/// code of their own for a shorter last one.
+/// The smallest divisor of `extent` that is at least `parts`: equal parts of a loop need no further code for a
+/// shorter last one.
 pub(crate) fn even_parts(extent: usize, parts: usize) -> usize {
     (parts.max(1)..=extent).find(|parts| extent.is_multiple_of(*parts)).unwrap_or(extent.max(1))
 }
@@ -189,16 +193,16 @@ mod tests {
         builder.finish()
     }
 
-    /// The largest number of rows, less the rest: softmax without the exponential.
+    /// Rows minus their maximum: softmax without the exponential.
     fn rows(count: usize, length: usize) -> Program {
         let mut builder = Builder::new();
         let x = builder.input("x", &tensor(&[12, count / 12, length]));
-        let most = tensor(&[12, count / 12]);
-        let most = builder.reduce("most", &most, &[length], Combiner::Maximum, |i, r| {
+        let row_type = tensor(&[12, count / 12]);
+        let maximum = builder.reduce("maximum", &row_type, &[length], Combiner::Maximum, |i, r| {
             Expr::Load(x, vec![i[0].clone(), i[1].clone(), r[0].clone()])
         });
         let y = builder.map("y", &tensor(&[12, count / 12, length]), |i| {
-            Expr::Load(x, i.to_vec()) - Expr::Load(most, i[..2].to_vec())
+            Expr::Load(x, i.to_vec()) - Expr::Load(maximum, i[..2].to_vec())
         });
         builder.output(y);
         builder.finish()
@@ -218,7 +222,7 @@ mod tests {
     #[test]
     fn work_counts_arithmetic_or_traffic_whichever_takes_longer() {
         let time = |program: &Program| nanoseconds(program, &program.body[0]);
-        // 2 x 1 MiB at 8 bytes a nanosecond; reading twice what lies near does not count.
+        // 2 x 1 MiB at 8 bytes a nanosecond; a buffer that is read twice counts once.
         assert_eq!(time(&sum(&[512, 512])), 2 * 4 * 512 * 512 / 8);
         let product = product(1, 128, 768, 768);
         // A multiply and an add for each term.
@@ -240,10 +244,10 @@ mod tests {
 
     #[test]
     fn large_kernels_have_tasks_for_many_threads() {
-        let many = MOST_TASKS as usize;
+        let many = MANY_TASKS as usize;
         for batch in [1, 2, 8, 32] {
-            let least = if batch < 8 { FEW_TASKS } else { many };
-            assert!(tasks(product(batch, 128, 768, 3072)) >= least, "product, batch {batch}");
+            let minimum = if batch < 8 { FEW_TASKS } else { many };
+            assert!(tasks(product(batch, 128, 768, 3072)) >= minimum, "product, batch {batch}");
         }
         assert!(tasks(product(1, 128, 768, 768)) >= many);
         assert!(tasks(sum(&[8, 64, 112, 112])) >= many);
@@ -255,7 +259,7 @@ mod tests {
     fn tasks_come_from_as_many_axes_as_it_takes() {
         for batch in [1, 2, 4, 8, 16, 32] {
             let found = tasks(sum(&[batch, 2048, 1024 / batch]));
-            assert!((MOST_TASKS as usize..=65536).contains(&found), "batch {batch}: {found}");
+            assert!((MANY_TASKS as usize..=65536).contains(&found), "batch {batch}: {found}");
         }
     }
 

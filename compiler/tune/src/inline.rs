@@ -1,7 +1,7 @@
-//! Puts point-wise stages into their readers, where that repeats no real work.
+//! Inlines point-wise stages into their readers, where that repeats no expensive work.
 
 use crate::access::{
-    Contraction, Use, is_costly, is_guarded, is_reduction, loads, usage, value, vector_axis,
+    Access, Contraction, access, is_costly, is_guarded, is_reduction, loads, value, vector_axis,
 };
 use hone_schedule::{Schedule, ScheduleError};
 use hone_tensor::{BinaryOp, Block, BlockId, BufferId, Expr, Program, Role};
@@ -11,7 +11,7 @@ pub(crate) fn inline_stages(schedule: &mut Schedule) -> Result<(), ScheduleError
     for block in schedule.program().blocks_in_order() {
         if may_inline(schedule, block) {
             match schedule.compute_inline(block) {
-                // A refused stage stays a stage of its own.
+                // A refused stage stays a separate one.
                 Ok(()) | Err(ScheduleError::Refused { .. }) => {}
                 Err(error) => return Err(error),
             }
@@ -20,18 +20,18 @@ pub(crate) fn inline_stages(schedule: &mut Schedule) -> Result<(), ScheduleError
     Ok(())
 }
 
-/// Loads of a stage that may be repeated for each place at which it is read.
+/// Maximum loads of a stage that is computed again for each index at which it is read.
 const CHEAP_LOADS: usize = 2;
 
-/// Whether one of the readers reads a buffer at several places.
-fn is_read_apart(program: &Program, readers: &[BlockId], buffer: BufferId) -> bool {
+/// Whether one of the readers reads a buffer at several indices.
+fn is_read_at_several_indices(program: &Program, readers: &[BlockId], buffer: BufferId) -> bool {
     readers.iter().any(|reader| {
-        let places = loads(value(&program.blocks[*reader])).into_iter().filter_map(|load| {
+        let reads = loads(value(&program.blocks[*reader])).into_iter().filter_map(|load| {
             let Expr::Load(read, indices) = load else { return None };
             (*read == buffer).then_some(indices)
         });
-        let places: Vec<_> = places.collect();
-        places.windows(2).any(|pair| pair[0] != pair[1])
+        let reads: Vec<_> = reads.collect();
+        reads.windows(2).any(|pair| pair[0] != pair[1])
     })
 }
 
@@ -59,14 +59,14 @@ fn may_inline(schedule: &Schedule, id: BlockId) -> bool {
         readers.iter().partition(|reader| is_reduction(&program.blocks[**reader]));
     if reducing.is_empty() {
         let repeated = follows_reduction(program, value) && is_repeated(program, id, &mapping);
-        let apart = is_read_apart(program, &mapping, block.buffer);
-        return !repeated && (!apart || loads(value).len() <= CHEAP_LOADS);
+        let several = is_read_at_several_indices(program, &mapping, block.buffer);
+        return !repeated && (!several || loads(value).len() <= CHEAP_LOADS);
     }
     if reducing.iter().any(|reader| Contraction::of(program, *reader).is_some()) {
         return is_plain(value) && mapping.is_empty();
     }
     let repeated = readers.len() > 1;
-    if repeated && reducing.iter().any(|reader| is_turned(program, block, *reader)) {
+    if repeated && reducing.iter().any(|reader| is_transposed(program, block, *reader)) {
         return false;
     }
     if let ([reader], true) = (&reducing[..], is_guarded(value)) {
@@ -75,20 +75,20 @@ fn may_inline(schedule: &Schedule, id: BlockId) -> bool {
     !(is_guarded(value) || repeated && is_costly(value))
 }
 
-/// Whether a stage brings elements into another order that a reduction reads in vectors: done once, every
-/// reader has whole vectors.
-fn is_turned(program: &Program, stage: &Block, reader: BlockId) -> bool {
+/// Whether a stage transposes elements that a reduction reads in vectors: done once, every reader has
+/// contiguous vectors.
+fn is_transposed(program: &Program, stage: &Block, reader: BlockId) -> bool {
     let reading = &program.blocks[reader];
-    let (Some(lane), Some(place)) = (stage.iterators.last(), vector_axis(reading)) else {
+    let (Some(lane), Some(axis)) = (stage.iterators.last(), vector_axis(reading)) else {
         return false;
     };
-    let var = reading.iterators[place].var;
+    let var = reading.iterators[axis].var;
     let read = loads(value(reading)).into_iter().any(|load| match load {
-        Expr::Load(buffer, _) => *buffer == stage.buffer && usage(load, var) == Use::Unit,
+        Expr::Load(buffer, _) => *buffer == stage.buffer && access(load, var) == Access::Contiguous,
         _ => false,
     });
     read && is_plain(value(stage))
-        && loads(value(stage)).into_iter().any(|load| usage(load, lane.var) == Use::Strided)
+        && loads(value(stage)).into_iter().any(|load| access(load, lane.var) == Access::Strided)
 }
 
 /// Whether a value is an element, perhaps of another type.
@@ -103,18 +103,20 @@ fn is_plain(value: &Expr) -> bool {
 /// all.
 fn guards_whole_vectors(program: &Program, id: BlockId, reader: BlockId) -> bool {
     let (stage, reading) = (&program.blocks[id], &program.blocks[reader]);
-    let (Some(place), Some(lane)) = (vector_axis(reading), stage.iterators.last()) else {
+    let (Some(axis), Some(lane)) = (vector_axis(reading), stage.iterators.last()) else {
         return false;
     };
-    let var = reading.iterators[place].var;
-    let along = loads(value(reading)).into_iter().all(|load| usage(load, var) != Use::Strided);
+    let var = reading.iterators[axis].var;
+    let along = loads(value(reading)).into_iter().all(|load| access(load, var) != Access::Strided);
     let mut whole = stage.indices.last() == Some(&Expr::Var(lane.var));
     value(stage).visit(&mut |part| {
         if let Expr::Select(condition, _, otherwise) = part {
             whole &= !condition.mentions(lane.var) && matches!(**otherwise, Expr::Constant(..));
         }
     });
-    along && whole && loads(value(stage)).into_iter().all(|load| usage(load, lane.var) == Use::Unit)
+    along
+        && whole
+        && loads(value(stage)).into_iter().all(|load| access(load, lane.var) == Access::Contiguous)
 }
 
 /// Whether a value is a division or a costly function of what a reduction made.
@@ -134,7 +136,7 @@ fn follows_reduction(program: &Program, value: &Expr) -> bool {
 /// Whether a reader has more elements than the stage itself.
 fn is_repeated(program: &Program, id: BlockId, readers: &[BlockId]) -> bool {
     let points = |id: BlockId| -> usize {
-        program.blocks[id].iterators.iter().map(|own| own.extent).product()
+        program.blocks[id].iterators.iter().map(|iterator| iterator.extent).product()
     };
     readers.iter().any(|reader| points(*reader) > points(id))
 }

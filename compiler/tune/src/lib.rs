@@ -2,7 +2,7 @@
 //! analytic model.
 //!
 //! A template is a function that takes a plain program and applies primitives to it; which one fits
-//! is read off the program's own form (its accesses and iterators), never off operator names. Every
+//! is read off the program itself (its accesses and block axes), never off operator names. Every
 //! template may refuse; the last one, plain loops, never does.
 
 mod access;

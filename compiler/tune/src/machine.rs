@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_named_processor_has_its_own_caches_and_latency() {
+    fn a_named_processor_has_the_caches_and_latency_of_its_core() {
         let generic = Machine::with_vectors(32, 16);
         assert_eq!(generic.of_processor("x86-64-v3"), generic);
         let rome = generic.of_processor("znver2");

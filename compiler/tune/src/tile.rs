@@ -3,13 +3,13 @@
 use crate::Machine;
 use crate::decisions::Decisions;
 
-/// Rows and vectors of results that stay in registers.
+/// The register tile of the micro-kernel: results that stay in registers (Goto and van de Geijn, 2008).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tile {
-    /// Rows: results that share a vector operand.
-    pub(crate) rows: usize,
-    /// Vectors of each row: results that share a broadcast operand.
-    pub(crate) vectors: usize,
+    /// Rows: results that share a vector of the panel.
+    pub(crate) mr: usize,
+    /// Vectors of each row: results that share a broadcast element.
+    pub(crate) nr: usize,
 }
 
 /// What is tiled: results, and the length of their sums.
@@ -21,39 +21,39 @@ pub(crate) struct Extents {
     pub(crate) vectors: usize,
     /// Points summed for each result.
     pub(crate) depth: usize,
-    /// Bytes from a row of the broadcast operand to the next; 0 where there is one row.
+    /// Stride between rows of the broadcast operand in bytes; 0 where there is one row.
     pub(crate) row_bytes: usize,
 }
 
-/// Part of the second-level cache that one operand may fill.
-const CACHE_PART: f64 = 0.8;
+/// Fraction of the second-level cache that one operand may fill.
+const CACHE_FRACTION: f64 = 0.8;
 
-/// Bytes a cycle that come from behind the second-level cache.
-const FAR_BYTES: f64 = 12.8;
+/// Bytes per cycle from behind the second-level cache.
+const BEYOND_L2_BYTES: f64 = 12.8;
 
-/// Bytes a cycle that come from the second-level cache: what Intel's optimization manual (2.6.4)
+/// Bytes per cycle from the second-level cache: what Intel's optimization manual (2.6.4)
 /// gives as sustained for Ice Lake.
-const NEAR_BYTES: f64 = 48.0;
+const L2_BYTES: f64 = 48.0;
 
 /// Bytes of a line of a cache.
 const LINE: usize = 64;
 
-/// Chains that keep the multiply-adds busy, as a multiple of those that the latency alone asks for: one
+/// Chains that keep the multiply-adds busy, as a multiple of those that the latency alone requires: one
 /// that waits for a load or an issue slot is made up for only where others are ready. Measured on Zen 5
 /// with data in the first-level cache, of the peak, vectors of 32 and 64 bytes: 8 chains 91 and 90 %, 10
-/// chains 94 and 95 %, 12 chains 99 and 98 %; the latency asks for 8.
+/// chains 94 and 95 %, 12 chains 99 and 98 %; the latency requires 8.
 const SPARE_CHAINS: f64 = 1.5;
 
 /// Cycles lost for each cycle's worth of chains that is missing; by the same measurement.
 const MISSING_CHAIN: f64 = 0.2;
 
-/// The tile with the least predicted time. `unit` is the number of vectors that must stay together.
+/// The tile with the minimum predicted time. `unit` is the number of vectors that must stay together.
 pub(crate) fn choose_tile(extents: Extents, unit: usize, machine: &Machine) -> Tile {
     let Extents { rows, vectors, .. } = extents;
-    let mut best = (f64::INFINITY, Tile { rows: 1, vectors: unit });
-    for tile_vectors in (unit..=vectors.max(unit)).step_by(unit) {
-        for tile_rows in 1..=rows.max(1) {
-            let tile = Tile { rows: tile_rows, vectors: tile_vectors };
+    let mut best = (f64::INFINITY, Tile { mr: 1, nr: unit });
+    for nr in (unit..=vectors.max(unit)).step_by(unit) {
+        for mr in 1..=rows.max(1) {
+            let tile = Tile { mr, nr };
             if !fits(tile, machine) {
                 break;
             }
@@ -67,8 +67,8 @@ pub(crate) fn choose_tile(extents: Extents, unit: usize, machine: &Machine) -> T
     best.1
 }
 
-/// A tile that fits the registers: its vectors are decided first, then its rows, by default those with the
-/// least predicted time.
+/// A tile that fits the registers: `nr` is decided first, then `mr`, by default those with the minimum
+/// predicted time.
 pub(crate) fn decide_tile(
     extents: Extents,
     unit: usize,
@@ -76,43 +76,42 @@ pub(crate) fn decide_tile(
     decisions: &mut Decisions<'_>,
 ) -> Tile {
     let best = choose_tile(extents, unit, machine);
-    let one_row = |vectors: &usize| fits(Tile { rows: 1, vectors: *vectors }, machine);
+    let one_row = |nr: &usize| fits(Tile { mr: 1, nr: *nr }, machine);
     let all = (unit..=extents.vectors.max(unit)).step_by(unit).take_while(one_row);
-    let vectors = decisions.number("vectors", all, best.vectors);
-    let all =
-        (1..=extents.rows.max(1)).take_while(|rows| fits(Tile { rows: *rows, vectors }, machine));
-    let least = |rows: usize| predicted(extents, Tile { rows, vectors }, machine);
-    let rows = match vectors == best.vectors {
-        true => best.rows,
-        false => all.clone().min_by(|a, b| least(*a).total_cmp(&least(*b))).unwrap_or(1),
+    let nr = decisions.number("vectors", all, best.nr);
+    let all = (1..=extents.rows.max(1)).take_while(|mr| fits(Tile { mr: *mr, nr }, machine));
+    let time = |mr: usize| predicted(extents, Tile { mr, nr }, machine);
+    let mr = match nr == best.nr {
+        true => best.mr,
+        false => all.clone().min_by(|a, b| time(*a).total_cmp(&time(*b))).unwrap_or(1),
     };
-    Tile { rows: decisions.number("rows", all, rows), vectors }
+    Tile { mr: decisions.number("rows", all, mr), nr }
 }
 
 fn area(tile: Tile) -> usize {
-    tile.rows * tile.vectors
+    tile.mr * tile.nr
 }
 
-/// Accumulators, one row of vector operands and one broadcast must fit. 4 x 3 with 16 registers is
+/// Accumulators, `nr` vectors of the panel and one broadcast element must fit. 4 x 3 with 16 registers is
 /// compiled without a spill and reaches 98 % of the peak.
 fn fits(tile: Tile, machine: &Machine) -> bool {
-    area(tile) + tile.vectors < machine.registers
+    area(tile) + tile.nr < machine.registers
 }
 
 /// Cycles per summed point over all tiles, the last ones of each axis being smaller.
 fn predicted(extents: Extents, tile: Tile, machine: &Machine) -> f64 {
     let Extents { rows, vectors, depth, row_bytes } = extents;
-    // What rows of tiles share is read again by each of them.
-    let panel = (depth * tile.vectors * machine.lanes * size_of::<f32>()) as f64;
-    let far = rows > tile.rows && panel > CACHE_PART * machine.l2_bytes as f64;
-    let parts = |extent: usize, size: usize| [(extent / size, size), (1, extent % size)];
+    // Rows of tiles share a panel: each of them reads it again.
+    let panel = (depth * tile.nr * machine.lanes * size_of::<f32>()) as f64;
+    let evicted = rows > tile.mr && panel > CACHE_FRACTION * machine.l2_bytes as f64;
+    let tiles_and_tail = |extent: usize, size: usize| [(extent / size, size), (1, extent % size)];
     let mut cycles = 0.0;
-    for (row_tiles, tile_rows) in parts(rows, tile.rows) {
-        for (column_tiles, tile_vectors) in parts(vectors, tile.vectors) {
-            if tile_rows > 0 && tile_vectors > 0 {
-                let tile = Tile { rows: tile_rows, vectors: tile_vectors };
-                cycles +=
-                    (row_tiles * column_tiles) as f64 * tile_cycles(tile, far, row_bytes, machine);
+    for (row_tiles, mr) in tiles_and_tail(rows, tile.mr) {
+        for (column_tiles, nr) in tiles_and_tail(vectors, tile.nr) {
+            if mr > 0 && nr > 0 {
+                let tile = Tile { mr, nr };
+                cycles += (row_tiles * column_tiles) as f64
+                    * tile_cycles(tile, evicted, row_bytes, machine);
             }
         }
     }
@@ -120,39 +119,39 @@ fn predicted(extents: Extents, tile: Tile, machine: &Machine) -> f64 {
 }
 
 /// Cycles of one tile per summed point: the multiply-adds, the loads, the latency of the chain, or what
-/// comes from the outer caches.
-fn tile_cycles(tile: Tile, far: bool, row_bytes: usize, machine: &Machine) -> f64 {
+/// comes from the outer caches. `evicted` says that the panel does not stay in the second-level cache.
+fn tile_cycles(tile: Tile, evicted: bool, row_bytes: usize, machine: &Machine) -> f64 {
     let arithmetic = area(tile) as f64 / machine.fma_per_cycle as f64;
-    let loads = (tile.rows + tile.vectors) as f64 / machine.loads_per_cycle as f64;
+    let loads = (tile.mr + tile.nr) as f64 / machine.loads_per_cycle as f64;
     let chain = machine.fma_latency as f64;
-    let vectors = (tile.vectors * machine.lanes * size_of::<f32>()) as f64;
-    let streamed = if far { vectors / FAR_BYTES } else { 0.0 };
-    let evicted = match rows_stay(tile, row_bytes, machine) {
+    let vector_bytes = (tile.nr * machine.lanes * size_of::<f32>()) as f64;
+    let panel = if evicted { vector_bytes / BEYOND_L2_BYTES } else { 0.0 };
+    let rows = match rows_stay_in_l1(tile, row_bytes, machine) {
         true => 0.0,
-        false => (tile.rows * LINE) as f64 / NEAR_BYTES,
+        false => (tile.mr * LINE) as f64 / L2_BYTES,
     };
     let missing = (SPARE_CHAINS * chain - arithmetic).max(0.0);
-    // Loads and multiply-adds compete for issue slots: a part of the smaller shows.
-    arithmetic.max(loads).max(chain).max(streamed).max(evicted)
+    // Loads and multiply-adds compete for issue slots: a fraction of the smaller shows.
+    arithmetic.max(loads).max(chain).max(panel).max(rows)
         + 0.1 * arithmetic.min(loads)
         + MISSING_CHAIN * missing
 }
 
 /// Whether a line of each row stays in the first-level cache until all of its elements are used. Rows that
-/// lie a multiple of a way's size apart meet in one set, where vectors that stream past need lines, too.
+/// lie a multiple of a way's size apart map to one set, where the vectors of the panel need lines, too.
 /// Measured on Zen 5, whose sets hold 12 lines: 14 rows 12,288 bytes apart reach 4 % less than 12,352
 /// bytes apart, 9 rows as much.
-fn rows_stay(tile: Tile, row_bytes: usize, machine: &Machine) -> bool {
+fn rows_stay_in_l1(tile: Tile, row_bytes: usize, machine: &Machine) -> bool {
     let way = machine.l1_bytes / machine.l1_ways.max(1);
     if row_bytes < LINE || way < LINE {
         return true;
     }
-    let apart = way / greatest_common_divisor(row_bytes, way);
-    // Rows that are less than a line apart in the set's sense still have lines of their own.
-    let in_one_set = tile.rows.div_ceil(apart.min(way / LINE));
+    let sets_apart = way / greatest_common_divisor(row_bytes, way);
+    // Rows whose sets are less than a line apart still have lines of their own.
+    let in_one_set = tile.mr.div_ceil(sets_apart.min(way / LINE));
     let points = LINE / size_of::<f32>();
-    let streamed = points * tile.vectors * machine.lanes * size_of::<f32>();
-    in_one_set + streamed.div_ceil(way) <= machine.l1_ways
+    let panel_bytes = points * tile.nr * machine.lanes * size_of::<f32>();
+    in_one_set + panel_bytes.div_ceil(way) <= machine.l1_ways
 }
 
 fn greatest_common_divisor(a: usize, b: usize) -> usize {
@@ -171,11 +170,11 @@ mod tests {
     fn long_sums_take_panels_that_stay_in_cache() {
         let machine = Machine::with_vectors(64, 32);
         let tile = choose_tile(extents(196, 48, 4096), 1, &machine);
-        assert!(tile.vectors * 4096 * 64 <= machine.l2_bytes, "{tile:?}");
+        assert!(tile.nr * 4096 * 64 <= machine.l2_bytes, "{tile:?}");
     }
 
     #[test]
-    fn wide_problems_fill_the_registers() {
+    fn large_problems_fill_the_registers() {
         let tile = choose_tile(extents(196, 16, 64), 1, &Machine::with_vectors(64, 32));
         assert!(area(tile) >= 24, "{tile:?}");
     }
@@ -183,17 +182,17 @@ mod tests {
     #[test]
     fn one_row_takes_many_vectors() {
         let tile = choose_tile(extents(1, 64, 64), 1, &Machine::with_vectors(64, 32));
-        assert!(tile.rows == 1 && tile.vectors >= 8, "{tile:?}");
+        assert!(tile.mr == 1 && tile.nr >= 8, "{tile:?}");
     }
 
     #[test]
     fn rows_divide_evenly_where_they_can() {
         let tile = choose_tile(extents(28, 2, 64), 1, &Machine::with_vectors(64, 32));
-        assert_eq!(28 % tile.rows, 0, "{tile:?}");
+        assert_eq!(28 % tile.mr, 0, "{tile:?}");
     }
 
     #[test]
-    fn chains_are_more_than_the_latency_asks_for() {
+    fn chains_are_more_than_the_latency_requires() {
         // 4 x 2 divides 128 rows, but its 8 chains are just as many as 4 cycles take.
         let tile = choose_tile(extents(128, 96, 3072), 2, &Machine::with_vectors(32, 16));
         assert!(area(tile) >= 12, "{tile:?}");
@@ -203,17 +202,17 @@ mod tests {
     fn sixteen_registers_hold_four_by_three() {
         // Rows of 7 in tiles of two vectors are 4 + 3: a third vector fills the chains.
         let tile = choose_tile(extents(7, 64, 4608), 1, &Machine::with_vectors(32, 16));
-        assert_eq!(tile, Tile { rows: 4, vectors: 3 });
+        assert_eq!(tile, Tile { mr: 4, nr: 3 });
     }
 
     #[test]
-    fn rows_that_meet_in_one_set_of_the_first_cache_are_few() {
+    fn rows_that_map_to_one_set_of_the_first_cache_are_few() {
         let machine = Machine::with_vectors(64, 32);
         let tile = |row_bytes| {
             let extents = Extents { row_bytes, ..extents(14 * 9, 2, 3072) };
             choose_tile(extents, 2, &machine)
         };
-        assert_eq!(tile(12_352).rows, 14);
-        assert!(tile(12_288).rows < machine.l1_ways, "{:?}", tile(12_288));
+        assert_eq!(tile(12_352).mr, 14);
+        assert!(tile(12_288).mr < machine.l1_ways, "{:?}", tile(12_288));
     }
 }

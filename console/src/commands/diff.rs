@@ -126,12 +126,12 @@ fn faster(a: &TargetStatus, b: &TargetStatus) -> String {
     }
     let nanoseconds = |latency: &Latency| latency.p50.as_nanos().max(1) as f64;
     let ratio = nanoseconds(a_latency) / nanoseconds(b_latency);
-    let apart =
+    let disjoint =
         match (a_latency.ci_low.zip(a_latency.ci_high), b_latency.ci_low.zip(b_latency.ci_high)) {
             (Some((a_low, a_high)), Some((b_low, b_high))) => a_high < b_low || b_high < a_low,
             _ => false,
         };
-    match apart {
+    match disjoint {
         true if ratio >= 1.0 => format!("{ratio:.2}× faster"),
         true => format!("{:.2}× slower", 1.0 / ratio),
         false => "no difference that is sure".to_owned(),

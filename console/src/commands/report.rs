@@ -65,7 +65,7 @@ pub async fn run(cluster: &Cluster, arguments: &Arguments) -> Result<(), Console
 /// Refuses a target that the compilation does not have.
 pub fn check_target(object: &ModelCompilation, target: Option<&str>) -> Result<(), ConsoleError> {
     let Some(target) = target else { return Ok(()) };
-    let names: Vec<&str> = object.spec.targets.iter().map(|own| own.name.as_str()).collect();
+    let names: Vec<&str> = object.spec.targets.iter().map(|target| target.name.as_str()).collect();
     if names.contains(&target) {
         return Ok(());
     }
@@ -131,7 +131,7 @@ fn summary(target: &TargetStatus, uri: &str) -> String {
     columns(&["", ""], rows)
 }
 
-/// The options of the output's store, read with the user's own rights.
+/// The options of the output's store, read with the user's rights.
 async fn credentials(
     cluster: &Cluster,
     object: &ModelCompilation,

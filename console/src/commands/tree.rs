@@ -20,8 +20,8 @@ pub struct Arguments {
     name: Option<String>,
 }
 
-/// Most compilations that are drawn without a name.
-const MOST: u32 = 50;
+/// Maximum compilations that are drawn without a name.
+const MAX_DRAWN: u32 = 50;
 
 pub async fn run(cluster: &Cluster, arguments: &Arguments) -> Result<(), ConsoleError> {
     let objects = match &arguments.name {
@@ -29,10 +29,10 @@ pub async fn run(cluster: &Cluster, arguments: &Arguments) -> Result<(), Console
         None => {
             let api: Api<ModelCompilation> =
                 Api::namespaced(cluster.client.clone(), &cluster.namespace);
-            let list = api.list(&ListParams::default().limit(MOST)).await;
+            let list = api.list(&ListParams::default().limit(MAX_DRAWN)).await;
             let list = list.map_err(ConsoleError::api("listing ModelCompilations"))?;
             if list.metadata.continue_.is_some() {
-                eprintln!("the first {MOST} are drawn: name one to see another");
+                eprintln!("the first {MAX_DRAWN} are drawn: name one to see another");
             }
             list.items
         }
@@ -51,7 +51,7 @@ pub async fn run(cluster: &Cluster, arguments: &Arguments) -> Result<(), Console
     Ok(())
 }
 
-/// A line and what hangs below it.
+/// A line and the branches below it.
 struct Branch {
     line: String,
     below: Vec<Branch>,
@@ -137,12 +137,12 @@ fn results(status: &TargetStatus) -> Vec<Branch> {
 
 fn job_branch(job: &Job, pods: &[Pod], now: Timestamp) -> Branch {
     let mut branch = Branch::new(format!("Job {}  {}", job.name_any(), job_state(job)));
-    let own = pods.iter().filter(|pod| is_of(pod, job));
-    branch.below = own.map(|pod| Branch::new(pod_line(pod, now))).collect();
+    let job_pods = pods.iter().filter(|pod| is_of(pod, job));
+    branch.below = job_pods.map(|pod| Branch::new(pod_line(pod, now))).collect();
     branch
 }
 
-/// One word for where a Job stands.
+/// One word for the state of a Job.
 fn job_state(job: &Job) -> String {
     if job.metadata.deletion_timestamp.is_some() {
         return "being deleted".to_owned();
@@ -169,12 +169,12 @@ fn job_state(job: &Job) -> String {
 fn pod_line(pod: &Pod, now: Timestamp) -> String {
     let status = pod.status.clone().unwrap_or_default();
     let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
-    let place = node.map_or_else(|| "on no node yet".to_owned(), |node| format!("on {node}"));
+    let location = node.map_or_else(|| "on no node yet".to_owned(), |node| format!("on {node}"));
     let created = pod.metadata.creation_timestamp.as_ref().map(|time| time.0);
     let state = status.container_statuses.iter().flatten().find_map(|c| c.state.as_ref());
     let state = state.map(container_state).unwrap_or_default();
     let phase = status.phase.unwrap_or_default();
-    format!("Pod {}  {phase}  {place}{state}  {}", pod.name_any(), age(created, now))
+    format!("Pod {}  {phase}  {location}{state}  {}", pod.name_any(), age(created, now))
 }
 
 /// Why a container waits or how it ended.

@@ -23,7 +23,7 @@ pub struct Arguments {
     name: String,
 }
 
-/// Events that are told, newest first.
+/// Events that are printed, newest first.
 const EVENTS: usize = 10;
 
 pub async fn run(cluster: &Cluster, arguments: &Arguments) -> Result<(), ConsoleError> {
@@ -50,12 +50,12 @@ fn explanation(object: &ModelCompilation) -> String {
     text.push('\n');
     let ready = status.conditions.iter().find(|condition| condition.type_ == READY);
     if let Some(ready) = ready.filter(|_| status.targets.iter().all(|t| t.failure.is_none())) {
-        let _ = write!(text, "{}", told(&ready.reason, &ready.message, None));
+        let _ = write!(text, "{}", described(&ready.reason, &ready.message, None));
     }
     for target in &status.targets {
         let Some(failure) = &target.failure else { continue };
         let _ = writeln!(text, "target '{}' is {}", target.name, target.phase.as_str());
-        let _ = write!(text, "{}", told(&failure.reason, &failure.message, Some(target)));
+        let _ = write!(text, "{}", described(&failure.reason, &failure.message, Some(target)));
     }
     if status.phase == Phase::Failed {
         let _ = writeln!(
@@ -69,22 +69,22 @@ fn explanation(object: &ModelCompilation) -> String {
 }
 
 /// A reason in words.
-fn told(reason: &str, message: &str, target: Option<&TargetStatus>) -> String {
+fn described(reason: &str, message: &str, target: Option<&TargetStatus>) -> String {
     let mut text = format!("  {reason}\n{}", indented(message, "    "));
-    if let Some(own) = Reason::named(reason) {
-        let who = match own.class() {
+    if let Some(known) = Reason::named(reason) {
+        let who = match known.class() {
             Class::Nobody => "nobody: it goes on by itself",
             Class::User => "whoever wrote the compilation",
             Class::Administrator => "whoever runs the cluster",
             Class::Project => "the project: please report it as a bug",
         };
-        let follows = match own.ending() {
+        let follows = match known.ending() {
             Ending::None => "the work goes on, or has ended".to_owned(),
             Ending::Waits => "it waits, up to limits.pendingDeadline".to_owned(),
             Ending::Fails => "it has failed".to_owned(),
             Ending::FailsAfter(starts) => format!("it fails after {starts} starts"),
         };
-        let _ = writeln!(text, "  means    {}", own.meaning());
+        let _ = writeln!(text, "  means    {}", known.meaning());
         let _ = writeln!(text, "  acts     {who}");
         let _ = writeln!(text, "  follows  {follows}");
     } else if let Some(class) = of_worker(reason) {
@@ -108,7 +108,7 @@ fn told(reason: &str, message: &str, target: Option<&TargetStatus>) -> String {
 /// The class of a reason of the worker.
 fn of_worker(reason: &str) -> Option<ErrorClass> {
     let mut all = exit_code::Reason::all();
-    all.find(|own| own.as_str() == reason).and_then(|own| own.class())
+    all.find(|known| known.as_str() == reason).and_then(|known| known.class())
 }
 
 /// How many of the devices that a waiting compilation waits for are held; nothing where pools may not be read.
@@ -139,8 +139,8 @@ async fn events(
 ) -> Result<String, ConsoleError> {
     let jobs = cluster.jobs(object).await?;
     let pods = cluster.pods(object, &jobs).await?;
-    let own = jobs.iter().map(|job| job.uid()).chain(pods.iter().map(|pod| pod.uid()));
-    let uids: BTreeSet<String> = own.chain([object.uid()]).flatten().collect();
+    let children = jobs.iter().map(|job| job.uid()).chain(pods.iter().map(|pod| pod.uid()));
+    let uids: BTreeSet<String> = children.chain([object.uid()]).flatten().collect();
     let api: Api<Event> = Api::namespaced(cluster.client.clone(), &cluster.namespace);
     let found = api.list(&ListParams::default()).await;
     let mut found = found.map_err(ConsoleError::api("listing events"))?.items;

@@ -21,7 +21,7 @@ use crate::ConsoleError;
 use crate::cluster::Cluster;
 use crate::reports::{self, ReportError, Reports};
 
-/// What the page may load: its own files. No script of another origin or in the text, no frame around it.
+/// What the page may load: files of this server. No script of another origin or in the text, no frame around it.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; frame-src 'self'; \
     img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 /// What a report may do: nothing but look as it does. It was written by a pod that ran beside a foreign model.
@@ -39,7 +39,7 @@ struct Page {
 }
 
 /// Watches the cluster and serves the page on `listener` until the process ends. `namespace` bounds what is watched;
-/// `hosts` are names beside loopback's own under which a page that listens on loopback may be asked for.
+/// `hosts` are further names, beside those of loopback, under which a page that listens on loopback may be requested.
 ///
 /// # Errors
 /// When serving stops.
@@ -85,7 +85,7 @@ fn router(page: Page, address: SocketAddr) -> Router {
             let hosts = Arc::clone(&hosts);
             async move {
                 // Another site's name that resolves to this machine must not read the cluster through a browser.
-                if guarded && !is_own(request.headers(), &hosts) {
+                if guarded && !is_this_machine(request.headers(), &hosts) {
                     return (
                         StatusCode::FORBIDDEN,
                         "this name is not served: open http://127.0.0.1, or pass --host\n",
@@ -97,23 +97,23 @@ fn router(page: Page, address: SocketAddr) -> Router {
         }))
 }
 
-/// Whether a request asks for this machine by a name of its own.
-fn is_own(headers: &HeaderMap, hosts: &[String]) -> bool {
+/// Whether the host of a request is a name of this machine.
+fn is_this_machine(headers: &HeaderMap, hosts: &[String]) -> bool {
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
     let name = match host.strip_prefix('[') {
         Some(rest) => rest.split(']').next().unwrap_or_default(),
         None => host.split(':').next().unwrap_or_default(),
     };
-    matches!(name, "127.0.0.1" | "localhost" | "::1") || hosts.iter().any(|own| own == name)
+    matches!(name, "127.0.0.1" | "localhost" | "::1") || hosts.iter().any(|allowed| allowed == name)
 }
 
-fn secured(mut answer: Response) -> Response {
-    let headers = answer.headers_mut();
+fn secured(mut response: Response) -> Response {
+    let headers = response.headers_mut();
     headers.entry(header::CONTENT_SECURITY_POLICY).or_insert(HeaderValue::from_static(POLICY));
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    answer
+    response
 }
 
 /// Everything first, then what changed, in batches.
@@ -124,19 +124,19 @@ async fn events(
     let query = url::form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes());
     let text = query.into_owned().find(|(key, _)| key == "filter").map(|(_, text)| text);
     let filter = Filter::new(&text.unwrap_or_default());
-    let start = (0, page.state.bell());
-    let stream = futures::stream::unfold(start, move |(seen, mut bell)| {
+    let start = (0, page.state.notifications());
+    let stream = futures::stream::unfold(start, move |(last, mut notify)| {
         let (state, filter) = (Arc::clone(&page.state), filter.clone());
         async move {
-            if seen > 0 {
+            if last > 0 {
                 // An error means that the state is gone, and with it the process.
-                bell.changed().await.ok()?;
+                notify.changed().await.ok()?;
                 tokio::time::sleep(BATCH).await;
             }
-            bell.borrow_and_update();
-            let (seen, batch) = state.after(seen, &filter);
+            notify.borrow_and_update();
+            let (last, batch) = state.after(last, &filter);
             let event = Event::default().event("batch").data(batch.to_string());
-            Some((Ok(event), (seen, bell)))
+            Some((Ok(event), (last, notify)))
         }
     });
     Sse::new(stream).keep_alive(KeepAlive::new().interval(Duration::from_secs(15)))
@@ -184,17 +184,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_own_names_are_served_on_loopback() {
-        let asks = |host: &str, hosts: &[String]| {
-            is_own(&HeaderMap::from_iter([(header::HOST, host.parse().unwrap())]), hosts)
+    fn only_names_of_this_machine_are_served_on_loopback() {
+        let accepted = |host: &str, hosts: &[String]| {
+            is_this_machine(&HeaderMap::from_iter([(header::HOST, host.parse().unwrap())]), hosts)
         };
-        for own in ["127.0.0.1:8090", "localhost", "[::1]:8090"] {
-            assert!(asks(own, &[]), "{own}");
+        for host in ["127.0.0.1:8090", "localhost", "[::1]:8090"] {
+            assert!(accepted(host, &[]), "{host}");
         }
         for other in ["evil.example:8090", "127.0.0.1.evil.example", ""] {
-            assert!(!asks(other, &[]), "{other}");
+            assert!(!accepted(other, &[]), "{other}");
         }
-        assert!(asks("hone.example", &["hone.example".to_owned()]));
-        assert!(!is_own(&HeaderMap::new(), &[]));
+        assert!(accepted("hone.example", &["hone.example".to_owned()]));
+        assert!(!is_this_machine(&HeaderMap::new(), &[]));
     }
 }

@@ -7,7 +7,7 @@ use kube::ResourceExt;
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
-/// Longest text of a line of activity, in bytes.
+/// Maximum length of a line of activity, in bytes.
 const LINE_BYTES: usize = 300;
 
 /// What the page gets of an object. Annotations, labels and managed fields stay behind.
@@ -68,12 +68,12 @@ pub struct Change {
 
 /// What changed between two states of an object: its phase and its conditions. `before` is `None` for a new one.
 pub fn changes(before: Option<&Value>, after: &Value, at: Timestamp) -> Vec<Change> {
-    let mut said = Vec::new();
+    let mut found = Vec::new();
     let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or_default().to_owned();
     let phase = |value: &Value| text(value.pointer("/status/phase"));
     let (old, new) = (before.map(phase).unwrap_or_default(), phase(after));
     if !new.is_empty() && old != new {
-        said.push(if old.is_empty() { new } else { format!("{old} → {new}") });
+        found.push(if old.is_empty() { new } else { format!("{old} → {new}") });
     }
     for condition in conditions(after) {
         let kind = text(condition.get("type"));
@@ -84,7 +84,7 @@ pub fn changes(before: Option<&Value>, after: &Value, at: Timestamp) -> Vec<Chan
             .find(|c| text(c.get("type")) == kind);
         let state = |c: &Value| (text(c.get("status")), text(c.get("reason")));
         let is_ready = kind == "Ready";
-        // A change of the state is told of every condition, another reason of `Ready` alone, which has them all.
+        // A change of the state is reported for every condition, another reason of `Ready` alone, which has them all.
         let differs = same.is_none_or(|same| match is_ready {
             true => state(same) != state(condition),
             false => state(same).0 != state(condition).0,
@@ -94,7 +94,7 @@ pub fn changes(before: Option<&Value>, after: &Value, at: Timestamp) -> Vec<Chan
         if differs && !unknown_yet {
             let message = text(condition.get("message"));
             let colon = if message.is_empty() { "" } else { ": " };
-            said.push(format!("{kind}={status} ({reason}){colon}{message}"));
+            found.push(format!("{kind}={status} ({reason}){colon}{message}"));
         }
     }
     let namespace = text(after.get("namespace"));
@@ -106,7 +106,7 @@ pub fn changes(before: Option<&Value>, after: &Value, at: Timestamp) -> Vec<Chan
         object: object.clone(),
         what: bounded(&what, LINE_BYTES).to_owned(),
     };
-    said.into_iter().map(change).collect()
+    found.into_iter().map(change).collect()
 }
 
 fn conditions(value: &Value) -> Vec<&Value> {
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_told_once() {
+    fn a_change_is_reported_once() {
         let now = Timestamp::UNIX_EPOCH;
         let (waiting, running) =
             (object("Pending", ("False", "Pending")), object("Running", ("False", "Running")));

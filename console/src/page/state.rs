@@ -1,6 +1,6 @@
 //! What is known of the cluster, numbered by change.
 //!
-//! Always true: an object stands under one key with the number of its last change, and `changed` lists each key once,
+//! Invariants: an object is stored under one key with the number of its last change, and `changed` lists each key once,
 //! by that number. A reader remembers the highest number it was sent and asks for what is above it. What was deleted
 //! stays as a mark until [`MARKS`] newer marks are there; who is further behind begins anew.
 
@@ -20,7 +20,7 @@ const MARKS: usize = 4096;
 /// Most objects of a kind that one reader is sent: those that were made last.
 pub const SHOWN: usize = 500;
 
-/// An object's place: kind, namespace, name.
+/// An object's identity: kind, namespace, name.
 pub type Key = (String, String, String);
 
 #[derive(Default)]
@@ -36,15 +36,15 @@ struct Inner {
     synced: BTreeSet<String>,
 }
 
-/// The state, and a bell that rings at each change.
+/// The state, and a channel that notifies of each change.
 pub struct State {
     inner: Mutex<Inner>,
-    bell: watch::Sender<u64>,
+    notify: watch::Sender<u64>,
 }
 
 impl Default for State {
     fn default() -> Self {
-        Self { inner: Mutex::default(), bell: watch::Sender::new(0) }
+        Self { inner: Mutex::default(), notify: watch::Sender::new(0) }
     }
 }
 
@@ -70,26 +70,26 @@ impl State {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps an object. Activity is told only once its kind was listed: what was there before did not just happen.
+    /// Stores an object. Activity is reported only once its kind was listed: what existed before is no change.
     pub fn put(&self, key: Key, value: Value, now: Timestamp) {
         let mut inner = self.inner();
         let before = inner.objects.get(&key).map(|(_, value)| value);
         if before == Some(&value) {
             return;
         }
-        let said = match inner.synced.contains(&key.0) {
+        let changes = match inner.synced.contains(&key.0) {
             true => shown::changes(before, &value, now),
             false => Vec::new(),
         };
         let number = inner.number(&key);
         inner.marks.remove(&key);
         inner.objects.insert(key, (number, value));
-        for change in said {
+        for change in changes {
             inner.activity.push_back((number, change));
         }
         let over = inner.activity.len().saturating_sub(ACTIVITY);
         inner.activity.drain(..over);
-        self.bell.send_replace(number);
+        self.notify.send_replace(number);
     }
 
     /// Forgets an object and leaves a mark.
@@ -100,22 +100,22 @@ impl State {
             inner.objects.remove(key);
             inner.marks.insert(key.clone(), number);
             inner.trim_marks();
-            self.bell.send_replace(number);
+            self.notify.send_replace(number);
         }
     }
 
     /// After a list of a kind: forgets the objects that were not in it.
-    pub fn listed(&self, kind: &str, seen: &BTreeSet<Key>) {
+    pub fn listed(&self, kind: &str, found: &BTreeSet<Key>) {
         let gone: Vec<Key> = {
             let mut inner = self.inner();
             inner.synced.insert(kind.to_owned());
             let of_kind = inner.objects.keys().filter(|key| key.0 == kind);
-            of_kind.filter(|key| !seen.contains(*key)).cloned().collect()
+            of_kind.filter(|key| !found.contains(*key)).cloned().collect()
         };
         gone.iter().for_each(|key| self.remove(key));
     }
 
-    /// Says why a kind cannot be watched, or that it can.
+    /// Notes why a kind cannot be watched, or that it can.
     pub fn notice(&self, kind: &str, why: Option<String>) {
         let mut inner = self.inner();
         let changed = match why {
@@ -124,13 +124,13 @@ impl State {
         };
         if changed {
             inner.last += 1;
-            self.bell.send_replace(inner.last);
+            self.notify.send_replace(inner.last);
         }
     }
 
-    /// Rings when there is something newer than what was seen last.
-    pub fn bell(&self) -> watch::Receiver<u64> {
-        self.bell.subscribe()
+    /// Notifies when there is a newer number than the last.
+    pub fn notifications(&self) -> watch::Receiver<u64> {
+        self.notify.subscribe()
     }
 
     /// An object as it is shown.

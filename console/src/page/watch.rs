@@ -39,7 +39,7 @@ fn resource<K: Resource<DynamicType = ()>>() -> ApiResource {
     ApiResource::erase::<K>(&())
 }
 
-/// Follows one kind for ever. What cannot be watched, such as for want of rights, is said on the page and tried again.
+/// Follows one kind for ever. What cannot be watched, such as for want of rights, is shown on the page and retried.
 pub async fn follow(
     client: Client,
     watched: Watched,

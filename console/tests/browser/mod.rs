@@ -1,4 +1,4 @@
-//! A real Chromium without a window, told what to do over its pipe: one JSON message after another, each ended by a
+//! A real Chromium without a window, driven over its pipe: one JSON message after another, each ended by a
 //! zero byte (the DevTools protocol).
 
 use std::fs::File;
@@ -84,12 +84,12 @@ impl Browser {
             let mut bytes = Vec::new();
             self.from.read_until(0, &mut bytes).unwrap();
             assert_eq!(bytes.pop(), Some(0), "the browser ended");
-            let answer: Value = serde_json::from_slice(&bytes).unwrap();
-            if answer["id"] == self.last {
-                assert!(answer["error"].is_null(), "{method}: {answer}");
-                return answer["result"].clone();
+            let response: Value = serde_json::from_slice(&bytes).unwrap();
+            if response["id"] == self.last {
+                assert!(response["error"].is_null(), "{method}: {response}");
+                return response["result"].clone();
             }
-            self.note(&answer);
+            self.note(&response);
         }
     }
 

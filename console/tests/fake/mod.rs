@@ -55,7 +55,7 @@ impl Api {
         });
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         *api.address.lock().unwrap() = format!("http://{}", listener.local_addr().unwrap());
-        let router = Router::new().fallback(answer).with_state(Arc::clone(&api));
+        let router = Router::new().fallback(respond).with_state(Arc::clone(&api));
         tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
         api
     }
@@ -108,7 +108,7 @@ impl Api {
     }
 }
 
-async fn answer(State(api): State<Arc<Api>>, method: Method, uri: Uri, body: Bytes) -> Response {
+async fn respond(State(api): State<Arc<Api>>, method: Method, uri: Uri, body: Bytes) -> Response {
     let query: Vec<(String, String)> =
         url::form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes())
             .into_owned()
@@ -120,7 +120,7 @@ async fn answer(State(api): State<Arc<Api>>, method: Method, uri: Uri, body: Byt
     }
     if let Some(pod) = name.strip_suffix("/log") {
         let objects = api.objects.lock().unwrap();
-        let text = objects.logs.iter().find(|(own, _)| own == pod).map(|(_, text)| text.clone());
+        let text = objects.logs.iter().find(|(name, _)| name == pod).map(|(_, text)| text.clone());
         return text.map_or_else(|| status(404, "no log"), IntoResponse::into_response);
     }
     if of("watch").is_some_and(|watch| watch == "true" || watch == "1") {
@@ -136,8 +136,8 @@ async fn answer(State(api): State<Arc<Api>>, method: Method, uri: Uri, body: Byt
 fn parts(path: &str) -> (String, String, String) {
     let (mut kept, mut namespace) = (path.to_owned(), String::new());
     if let Some((head, rest)) = path.split_once("/namespaces/") {
-        let (own, rest) = rest.split_once('/').unwrap_or((rest, ""));
-        namespace = own.to_owned();
+        let (name, rest) = rest.split_once('/').unwrap_or((rest, ""));
+        namespace = name.to_owned();
         kept = format!("{head}/{rest}");
     }
     let depth = if kept.starts_with("/api/") { 4 } else { 5 };
@@ -161,7 +161,7 @@ fn found(body: &Value) -> Response {
 fn watch(api: &Api, path: String) -> Response {
     let line = |event: &Value| format!("{event}\n");
     let objects = api.objects.lock().unwrap();
-    let stored = objects.stored.iter().filter(|(own, _)| own == &path);
+    let stored = objects.stored.iter().filter(|(stored_path, _)| stored_path == &path);
     let stored: Vec<String> =
         stored.map(|(_, object)| line(&json!({"type": "MODIFIED", "object": object}))).collect();
     let receiver = api.events.subscribe();
@@ -170,8 +170,8 @@ fn watch(api: &Api, path: String) -> Response {
         let path = path.clone();
         async move {
             loop {
-                let (own, event) = receiver.recv().await.ok()?;
-                if own == path {
+                let (changed_path, event) = receiver.recv().await.ok()?;
+                if changed_path == path {
                     return Some((line(&event), receiver));
                 }
             }
@@ -192,8 +192,11 @@ impl Api {
             });
             labelled && (namespace.is_empty() || object["metadata"]["namespace"] == namespace)
         };
-        let own = objects.stored.iter().filter(|(own, object)| own == path && wanted(object));
-        let items: Vec<&Value> = own.map(|(_, object)| object).collect();
+        let listed = objects
+            .stored
+            .iter()
+            .filter(|(stored_path, object)| stored_path == path && wanted(object));
+        let items: Vec<&Value> = listed.map(|(_, object)| object).collect();
         found(&json!({"kind": "List", "apiVersion": "v1",
             "metadata": {"resourceVersion": objects.version.to_string()}, "items": items}))
     }
@@ -207,8 +210,8 @@ impl Api {
         body: &[u8],
     ) -> Response {
         let mut objects = self.objects.lock().unwrap();
-        let is_it = |(own, object): &&(String, Value)| {
-            own == path
+        let is_it = |(stored_path, object): &&(String, Value)| {
+            stored_path == path
                 && object["metadata"]["name"] == name
                 && (namespace.is_empty() || object["metadata"]["namespace"] == namespace)
         };

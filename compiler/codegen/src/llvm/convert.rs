@@ -8,22 +8,22 @@ use inkwell::values::InstructionOpcode as Op;
 use inkwell::{FloatPredicate, IntPredicate};
 
 impl<'c> Emitter<'c, '_> {
-    /// Elements as they lie in memory, in the type they are computed in.
+    /// Elements from memory, in the type they are computed in.
     pub(crate) fn computed(&self, dtype: DataType, raw: V<'c>) -> Result<V<'c>> {
         let ir = self.ir;
         match dtype {
             DataType::Bool => ir.compare_int(IntPredicate::NE, raw, ir.int(raw.get_type(), 0)),
             DataType::F16 => self.half_to_float(raw),
             DataType::BF16 => {
-                let wide = ir.convert(Op::ZExt, raw, ir.context.i32_type().into())?;
-                let bits = ir.binary(Op::Shl, wide, ir.int(wide.get_type(), 16))?;
+                let extended = ir.convert(Op::ZExt, raw, ir.context.i32_type().into())?;
+                let bits = ir.binary(Op::Shl, extended, ir.int(extended.get_type(), 16))?;
                 ir.convert(Op::BitCast, bits, ir.context.f32_type().into())
             }
             _ => Ok(raw),
         }
     }
 
-    /// Computed elements as they lie in memory.
+    /// Computed elements in the form in which memory holds them.
     pub(crate) fn stored(&self, dtype: DataType, value: V<'c>) -> Result<V<'c>> {
         let ir = self.ir;
         match dtype {
@@ -64,8 +64,8 @@ impl<'c> Emitter<'c, '_> {
 
     fn cast_float(&self, to: DataType, value: V<'c>) -> Result<V<'c>> {
         let ir = self.ir;
-        let wide = scalar_of(value.get_type()) == ir.context.f64_type().into();
-        let value = match (wide, to == DataType::F64) {
+        let double = scalar_of(value.get_type()) == ir.context.f64_type().into();
+        let value = match (double, to == DataType::F64) {
             (true, false) => ir.convert(Op::FPTrunc, value, ir.context.f32_type().into())?,
             (false, true) => ir.convert(Op::FPExt, value, ir.context.f64_type().into())?,
             _ => value,
@@ -96,41 +96,41 @@ impl<'c> Emitter<'c, '_> {
             DataType::U8 => self.float_within(to, value, [0.0, 255.0]),
             DataType::I16 => self.float_within(to, value, [-32_768.0, 32_767.0]),
             DataType::U16 => self.float_within(to, value, [0.0, 65_535.0]),
-            DataType::I32 if self.converts_at_own_width(value) => {
+            DataType::I32 if self.converts_at_same_width(value) => {
                 self.float_within(to, value, [f64::from(i32::MIN), f64::from(i32::MAX)])
             }
-            DataType::U32 if self.converts_at_own_width(value) => {
+            DataType::U32 if self.converts_at_same_width(value) => {
                 self.float_within(to, value, [0.0, f64::from(u32::MAX)])
             }
-            _ => self.float_to_wide_integer(to, value),
+            _ => self.float_to_saturated_integer(to, value),
         }
     }
 
-    /// Whether a float is converted to an integer of its own width first. On RISC-V that needs no change of
+    /// Whether a float is converted to an integer of the same width first. On RISC-V that needs no change of
     /// the vectors' configuration, behind which QEMU 7.2 ends on such a conversion with a failed assertion
     /// (its issue 1441).
-    fn converts_at_own_width(&self, value: V<'c>) -> bool {
+    fn converts_at_same_width(&self, value: V<'c>) -> bool {
         let double = scalar_of(value.get_type()) == self.ir.context.f64_type().into();
         double && self.target.triple.starts_with("riscv64")
     }
 
     /// By way of 32 bits, which there is one instruction for when the value is known to be within bounds;
-    /// LLVM's own saturating conversion to fewer goes element by element.
+    /// LLVM's saturating conversion to fewer goes element by element.
     fn float_within(&self, to: DataType, value: V<'c>, bounds: [f64; 2]) -> Result<V<'c>> {
         let ir = self.ir;
         let ty = value.get_type();
-        let [least, most] = bounds.map(|bound| ir.float(ty, bound));
+        let [minimum, maximum] = bounds.map(|bound| ir.float(ty, bound));
         // In this form they are one instruction each; NaN becomes the smallest.
-        let is_above = ir.compare_float(FloatPredicate::OGT, value, least)?;
-        let above = ir.select(is_above, value, least)?;
-        let is_below = ir.compare_float(FloatPredicate::OLT, above, most)?;
-        let within = ir.select(is_below, above, most)?;
-        let between = match self.converts_at_own_width(value) {
+        let is_above = ir.compare_float(FloatPredicate::OGT, value, minimum)?;
+        let above = ir.select(is_above, value, minimum)?;
+        let is_below = ir.compare_float(FloatPredicate::OLT, above, maximum)?;
+        let within = ir.select(is_below, above, maximum)?;
+        let between = match self.converts_at_same_width(value) {
             true => ir.context.i64_type(),
             false => ir.context.i32_type(),
         };
-        let wide = ir.convert(Op::FPToSI, within, between.into())?;
-        let integer = ir.convert(Op::Trunc, wide, ir.compute_type(to))?;
+        let exact = ir.convert(Op::FPToSI, within, between.into())?;
+        let integer = ir.convert(Op::Trunc, exact, ir.compute_type(to))?;
         if bounds[0] == 0.0 {
             return Ok(integer);
         }
@@ -138,7 +138,7 @@ impl<'c> Emitter<'c, '_> {
         ir.select(is_nan, ir.int(integer.get_type(), 0), integer)
     }
 
-    fn float_to_wide_integer(&self, to: DataType, value: V<'c>) -> Result<V<'c>> {
+    fn float_to_saturated_integer(&self, to: DataType, value: V<'c>) -> Result<V<'c>> {
         let name = if to.is_signed_integer() { "llvm.fptosi.sat" } else { "llvm.fptoui.sat" };
         let ty = self.ir.shaped(self.ir.compute_type(to), value);
         self.ir.intrinsic(name, &[ty, value.get_type()], &[value])
@@ -149,8 +149,8 @@ impl<'c> Emitter<'c, '_> {
     fn float_to_bfloat(&self, value: V<'c>) -> Result<V<'c>> {
         let ir = self.ir;
         if self.target.bfloat_conversion && super::ir::lanes(value).is_some() {
-            let narrow = ir.convert(Op::FPTrunc, value, ir.context.bf16_type().into())?;
-            return ir.convert(Op::BitCast, narrow, ir.context.i16_type().into());
+            let rounded = ir.convert(Op::FPTrunc, value, ir.context.bf16_type().into())?;
+            return ir.convert(Op::BitCast, rounded, ir.context.i16_type().into());
         }
         let bits = ir.convert(Op::BitCast, value, ir.context.i32_type().into())?;
         let ty = bits.get_type();
@@ -180,19 +180,19 @@ impl<'c> Emitter<'c, '_> {
             return ir.unary_intrinsic("llvm.arithmetic.fence", float);
         }
         // Normal numbers: exponent and fraction move up by 13 bits, and the bias changes by 112. Subnormal
-        // ones are the fraction of a number from 2^-14 on, less 2^-14; no subnormal `f32` occurs on the
-        // way, which kernels flush to zero. Infinities and NaN have the largest exponent in both forms.
-        let wide = ir.convert(Op::ZExt, raw, ir.context.i32_type().into())?;
-        let ty = wide.get_type();
-        let magnitude = ir.binary(Op::And, wide, ir.int(ty, 0x7fff))?;
-        let sign = ir.binary(Op::And, wide, ir.int(ty, 0x8000))?;
+        // ones are the fraction of a number from 2^-14 on, minus 2^-14; no subnormal `f32` occurs on the
+        // way, which kernels flush to zero. Infinities and NaN have the maximum exponent in both forms.
+        let extended = ir.convert(Op::ZExt, raw, ir.context.i32_type().into())?;
+        let ty = extended.get_type();
+        let magnitude = ir.binary(Op::And, extended, ir.int(ty, 0x7fff))?;
+        let sign = ir.binary(Op::And, extended, ir.int(ty, 0x8000))?;
         let sign = ir.binary(Op::Shl, sign, ir.int(ty, 16))?;
         let moved = ir.binary(Op::Shl, magnitude, ir.int(ty, 13))?;
         let normal = ir.binary(Op::Add, moved, ir.int(ty, 112 << 23))?;
         let above = ir.binary(Op::Add, moved, ir.int(ty, 113 << 23))?;
         let above = ir.convert(Op::BitCast, above, float)?;
-        let least = ir.float(above.get_type(), 2f64.powi(-14));
-        let fraction = ir.binary(Op::FSub, above, least)?;
+        let smallest_normal = ir.float(above.get_type(), 2f64.powi(-14));
+        let fraction = ir.binary(Op::FSub, above, smallest_normal)?;
         let fraction = ir.convert(Op::BitCast, fraction, ir.context.i32_type().into())?;
         let is_subnormal = ir.compare_int(IntPredicate::ULT, magnitude, ir.int(ty, 0x400))?;
         let bits = ir.select(is_subnormal, fraction, normal)?;

@@ -5,7 +5,7 @@ use super::ir::{Ir, V};
 use super::prefetch::Stream;
 use crate::Target;
 use crate::error::{CodegenError, Result};
-use crate::prepare::truth;
+use crate::prepare::predicate_value;
 use hone_tensor::{BlockBody, BufferId, Combiner, Expr, Program, Realize, UnaryOp, VarId};
 use hone_types::DataType;
 use inkwell::values::{FunctionValue, PointerValue, VectorValue};
@@ -21,7 +21,7 @@ pub(crate) struct Emitter<'c, 'p> {
     pub(crate) environment: Environment<'c>,
     /// Start of each buffer that the kernel uses.
     pub(crate) buffers: HashMap<BufferId, PointerValue<'c>>,
-    /// What is brought near ahead of its use here.
+    /// What is being prefetched here.
     pub(crate) streams: Vec<Stream<'c>>,
     /// Lanes that are active, where not all are.
     pub(crate) mask: Option<VectorValue<'c>>,
@@ -40,7 +40,7 @@ impl<'c> Emitter<'c, '_> {
         CodegenError::Unsupported { symbol: self.symbol.to_string(), message: message.into() }
     }
 
-    /// One block at its place.
+    /// One block, where it is realized.
     pub(crate) fn realize(&mut self, realize: &Realize) -> Result<()> {
         let block = &self.program.blocks[realize.block];
         let bindings: HashMap<VarId, Expr> = block
@@ -53,7 +53,7 @@ impl<'c> Emitter<'c, '_> {
             return self.store_block(realize, &bindings);
         };
         let predicate = self.environment.simplify(predicate);
-        match truth(&predicate) {
+        match predicate_value(&predicate) {
             Some(true) => self.store_block(realize, &bindings),
             Some(false) => Ok(()),
             None => {
@@ -63,7 +63,7 @@ impl<'c> Emitter<'c, '_> {
         }
     }
 
-    /// Runs `body` where `condition` holds: by a branch, or by a mask where it differs by lane.
+    /// Runs `body` where `condition` is true: by a branch, or by a mask where it differs by lane.
     pub(crate) fn guarded(
         &mut self,
         condition: V<'c>,
@@ -85,7 +85,7 @@ impl<'c> Emitter<'c, '_> {
         }
     }
 
-    /// Runs `body` with only those lanes active where `condition` holds.
+    /// Runs `body` with only those lanes active where `condition` is true.
     pub(crate) fn masked<R>(
         &mut self,
         condition: VectorValue<'c>,
@@ -106,18 +106,18 @@ impl<'c> Emitter<'c, '_> {
     fn store_block(&mut self, realize: &Realize, bindings: &HashMap<VarId, Expr>) -> Result<()> {
         let program = self.program;
         let block = &program.blocks[realize.block];
-        let place = |emitter: &Self, expr: &Expr| {
+        let resolve = |emitter: &Self, expr: &Expr| {
             emitter.environment.simplify(&expr.substitute(&|var| bindings.get(&var).cloned()))
         };
-        let indices: Vec<Expr> = block.indices.iter().map(|index| place(self, index)).collect();
+        let indices: Vec<Expr> = block.indices.iter().map(|index| resolve(self, index)).collect();
         match &block.body {
             BlockBody::Map(value) => {
-                let value = place(self, value);
+                let value = resolve(self, value);
                 let value = self.value(&value)?;
                 self.store_element(block.buffer, &indices, value)
             }
             BlockBody::Reduce { combiner, value, .. } => {
-                let value = place(self, value);
+                let value = resolve(self, value);
                 self.reduce(block.buffer, &indices, *combiner, &value)
             }
         }
@@ -176,13 +176,13 @@ impl<'c> Emitter<'c, '_> {
 
     /// The combination of all active lanes, as a scalar.
     fn across_lanes(&self, combiner: Combiner, dtype: DataType, value: V<'c>) -> Result<V<'c>> {
-        let Some(own) = self.environment.lanes() else { return Ok(value) };
-        let mut value = self.ir.to_lanes(value, Some(own.width))?;
+        let Some(lanes) = self.environment.lanes() else { return Ok(value) };
+        let mut value = self.ir.to_lanes(value, Some(lanes.width))?;
         if let Some(mask) = self.mask {
             let identity = self.constant(value.get_type(), combiner.identity(dtype))?;
             value = self.ir.select(mask.into(), value, identity)?;
         }
-        let mut width = own.width;
+        let mut width = lanes.width;
         let identity = |emitter: &Self| {
             emitter.constant(emitter.ir.compute_type(dtype), combiner.identity(dtype))
         };
@@ -216,7 +216,7 @@ impl<'c> Emitter<'c, '_> {
     /// Whether reading `value`'s operands can never fault, so that it may be computed where it is
     /// not needed.
     pub(crate) fn is_safe(&self, expr: &Expr) -> bool {
-        let own = match expr {
+        let safe = match expr {
             Expr::Load(buffer, indices) => {
                 let shape = &self.program.buffers[*buffer].shape;
                 indices.iter().zip(shape).all(|(index, extent)| {
@@ -227,16 +227,16 @@ impl<'c> Emitter<'c, '_> {
             }
             _ => true,
         };
-        own && expr.operands().into_iter().all(|operand| self.is_safe(operand))
+        safe && expr.operands().into_iter().all(|operand| self.is_safe(operand))
     }
 
     /// Whether a value is so cheap that computing it needlessly beats a branch.
     pub(crate) fn is_cheap(expr: &Expr) -> bool {
-        let own = match expr {
+        let cheap = match expr {
             Expr::Unary(op, _) => matches!(op, UnaryOp::Negate | UnaryOp::Abs | UnaryOp::Not),
             Expr::Binary(op, ..) => *op != hone_tensor::BinaryOp::Power,
             _ => true,
         };
-        own && expr.operands().into_iter().all(Self::is_cheap)
+        cheap && expr.operands().into_iter().all(Self::is_cheap)
     }
 }

@@ -35,7 +35,7 @@ pub(crate) struct Environment<'c> {
     bindings: HashMap<VarId, Binding<'c>>,
     /// Nesting depth at which each variable was bound, for hoistable addresses.
     depths: HashMap<VarId, usize>,
-    /// Quotients and remainders that stand for themselves as variables.
+    /// Quotients and remainders that have variables.
     atoms: Vec<(Expr, VarId)>,
     next: usize,
 }
@@ -144,7 +144,7 @@ impl<'c> Environment<'c> {
         let mut depth = 0;
         expr.visit(&mut |expr| {
             if let Expr::Var(var) = expr {
-                depth = depth.max(self.depths.get(var).map_or(0, |own| own + 1));
+                depth = depth.max(self.depths.get(var).map_or(0, |defined| defined + 1));
             }
         });
         depth
@@ -152,7 +152,7 @@ impl<'c> Environment<'c> {
 
     /// Whether an atom has a variable already.
     pub(crate) fn is_named(&self, atom: &Expr) -> bool {
-        self.atoms.iter().any(|(own, _)| own == atom)
+        self.atoms.iter().any(|(known, _)| known == atom)
     }
 
     /// A variable that the program does not have.
@@ -161,7 +161,7 @@ impl<'c> Environment<'c> {
         VarId::from_index(self.next - 1)
     }
 
-    /// Gives a quotient or remainder a variable of its own; the caller binds it.
+    /// Gives a quotient or remainder a new variable; the caller binds it.
     pub(crate) fn define_atom(&mut self, atom: Expr) -> VarId {
         let var = self.fresh();
         self.atoms.push((atom, var));

@@ -1,8 +1,8 @@
 //! Several registers at a time, for values that cost long chains of instructions.
 //!
 //! One vector's exponential is a chain of dependent instructions longer than a processor looks ahead.
-//! Such a map is computed on vectors of several registers, which LLVM takes apart instruction by
-//! instruction, so that the chains of neighbouring registers stand side by side. Reads and writes go
+//! Such a map is computed on vectors of several registers, which LLVM splits instruction by
+//! instruction, so that the chains of neighbouring registers interleave. Reads and writes go
 //! register by register, as they would alone.
 
 use super::emitter::Emitter;
@@ -14,7 +14,7 @@ use hone_tensor::{BinaryOp, BlockBody, BufferId, Expr, Loop, LoopKind, Statement
 use hone_types::DataType;
 use inkwell::values::VectorValue;
 
-/// Registers computed side by side where vectors are 64 bytes wide; half as many elsewhere, where
+/// Registers whose chains interleave where vectors are 64 bytes wide; half as many elsewhere, where
 /// there are half as many registers.
 const GROUP: i64 = 4;
 
@@ -62,14 +62,14 @@ impl<'c> Emitter<'c, '_> {
         }
         let var = self.environment.fresh();
         let part = |op| Expr::Binary(op, Box::new(Expr::Var(var)), Box::new(Expr::Integer(lanes)));
-        let replace = |own: VarId| {
-            if own == outer.var {
+        let replace = |replaced: VarId| {
+            if replaced == outer.var {
                 Some(part(BinaryOp::FloorDivide))
             } else {
-                (own == inner.var).then(|| part(BinaryOp::Modulo))
+                (replaced == inner.var).then(|| part(BinaryOp::Modulo))
             }
         };
-        let body = inner.body.iter().map(|own| substitute(own, &replace)).collect();
+        let body = inner.body.iter().map(|statement| substitute(statement, &replace)).collect();
         let extent = Expr::Integer(extent * lanes);
         Some(Loop { var, extent, kind: LoopKind::Vectorized, body })
     }
@@ -82,20 +82,20 @@ impl<'c> Emitter<'c, '_> {
     /// Runs `each` for each register of the lanes.
     pub(crate) fn by_register<R>(
         &mut self,
-        own: Lanes,
+        lanes: Lanes,
         mut each: impl FnMut(&mut Self, u32) -> Result<R>,
     ) -> Result<Vec<R>> {
         let native = self.register_lanes();
         self.group = false;
-        let run = |place: u32| {
-            let first = own.first + i64::from(place * native);
-            let part = Lanes { var: own.var, first, count: native, width: native };
-            self.environment.bind(own.var, Binding::Lanes(part));
-            each(self, place)
+        let run = |register: u32| {
+            let first = lanes.first + i64::from(register * native);
+            let part = Lanes { var: lanes.var, first, count: native, width: native };
+            self.environment.bind(lanes.var, Binding::Lanes(part));
+            each(self, register)
         };
-        let results = (0..own.width / native).map(run).collect();
+        let results = (0..lanes.width / native).map(run).collect();
         self.group = true;
-        self.environment.bind(own.var, Binding::Lanes(own));
+        self.environment.bind(lanes.var, Binding::Lanes(lanes));
         results
     }
 
@@ -106,7 +106,7 @@ impl<'c> Emitter<'c, '_> {
 
     /// Whether an element at `indices` is another one in other registers of a group.
     pub(crate) fn parts_differ(&self, indices: &[Expr]) -> bool {
-        self.grouped().is_some_and(|own| indices.iter().any(|index| index.mentions(own.var)))
+        self.grouped().is_some_and(|lanes| indices.iter().any(|index| index.mentions(lanes.var)))
     }
 
     /// The element, or one per lane, that a load reads.

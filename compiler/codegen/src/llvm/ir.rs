@@ -24,7 +24,7 @@ pub(crate) type V<'c> = BasicValueEnum<'c>;
 /// A scalar or vector type.
 pub(crate) type T<'c> = BasicTypeEnum<'c>;
 
-/// A module under construction, and the place in it where instructions go.
+/// A module under construction, and the position in it where instructions are inserted.
 pub(crate) struct Ir<'c> {
     pub(crate) context: &'c Context,
     pub(crate) module: Module<'c>,
@@ -58,7 +58,7 @@ impl<'c> Ir<'c> {
         Self { context, module, builder, scaling: target.scaling, fused }
     }
 
-    /// The type in which values of `dtype` are computed: 16-bit floats as `f32`, truth values as one
+    /// The type in which values of `dtype` are computed: 16-bit floats as `f32`, booleans as one
     /// bit.
     pub(crate) fn compute_type(&self, dtype: DataType) -> T<'c> {
         match dtype {
@@ -68,7 +68,7 @@ impl<'c> Ir<'c> {
         }
     }
 
-    /// The type in which one element of `dtype` lies in memory.
+    /// The type of one element of `dtype` in memory.
     pub(crate) fn memory_type(&self, dtype: DataType) -> T<'c> {
         match dtype {
             DataType::F32 => self.context.f32_type().into(),
@@ -146,7 +146,7 @@ impl<'c> Ir<'c> {
         VectorType::const_vector(scalars).into()
     }
 
-    /// A truth vector that is set in the first `count` of `width` lanes.
+    /// A mask that is set in the first `count` of `width` lanes.
     pub(crate) fn prefix_mask(&self, count: u32, width: u32) -> VectorValue<'c> {
         let bit = self.context.bool_type();
         let bits: Vec<IntValue<'c>> =

@@ -1,4 +1,4 @@
-//! Loops: running, written out, and as lanes.
+//! Loops: running, unrolled, and vectorized.
 //!
 //! A loop's extent may be `min(factor, bound - outer * factor)`. Where a variable's last value alone
 //! makes such extents differ, that value is split off (a peeled iteration, or a branch where the
@@ -13,9 +13,8 @@ use hone_tensor::{
 use inkwell::IntPredicate;
 use inkwell::values::{BasicValue, InstructionValue, IntValue};
 
-/// A vectorized loop of up to this many registers is written out; a longer one runs over single
-/// registers.
-const WRITTEN_OUT: i64 = 8;
+/// A vectorized loop of up to this many registers is unrolled; a longer one runs over single registers.
+const MAX_UNROLLED_REGISTERS: i64 = 8;
 
 impl<'c> Emitter<'c, '_> {
     pub(crate) fn statements(&mut self, statements: &[Statement]) -> Result<()> {
@@ -25,7 +24,7 @@ impl<'c> Emitter<'c, '_> {
         })
     }
 
-    /// The outermost loop of a kernel, where it is parallel: its share of iterations.
+    /// The outermost loop of a kernel, where it is parallel: the caller's range of its iterations.
     pub(crate) fn parallel(&mut self, outer: &Loop) -> Result<()> {
         let extent = self.environment.simplify(&outer.extent);
         let Some(extent) = extent.as_integer() else {
@@ -34,7 +33,7 @@ impl<'c> Emitter<'c, '_> {
         let (begin, end) = self.tasks;
         let range = Range::extent(extent.max(1));
         self.counted(outer.var, begin, end, range, true, |emitter| {
-            emitter.ahead(outer, |emitter| emitter.bound(outer.var, true, &outer.body))
+            emitter.with_prefetches(outer, |emitter| emitter.bound(outer.var, true, &outer.body))
         })
     }
 
@@ -74,7 +73,7 @@ impl<'c> Emitter<'c, '_> {
         result
     }
 
-    /// A running loop of constant extent; its last iteration apart where that makes the extents
+    /// A running loop of constant extent; its last iteration is peeled where that makes the extents
     /// inside constant.
     fn serial(&mut self, inner: &Loop, extent: i64) -> Result<()> {
         let peel = self.last_differs(inner.var, Range::extent(extent), &inner.body);
@@ -84,7 +83,8 @@ impl<'c> Emitter<'c, '_> {
         } else {
             let (begin, end) = (self.ir.i64(0), self.ir.i64(rolled));
             self.counted(inner.var, begin, end, Range::extent(rolled), false, |emitter| {
-                emitter.ahead(inner, |emitter| emitter.bound(inner.var, false, &inner.body))
+                emitter
+                    .with_prefetches(inner, |emitter| emitter.bound(inner.var, false, &inner.body))
             })?;
         }
         if peel { self.one_value(inner, extent - 1) } else { Ok(()) }
@@ -92,23 +92,23 @@ impl<'c> Emitter<'c, '_> {
 
     /// A running loop whose extent is known only when it is reached.
     fn serial_dynamic(&mut self, inner: &Loop, extent: &Expr) -> Result<()> {
-        let most = self.most(extent)?;
+        let maximum = self.upper_bound(extent)?;
         let end = self.index(extent)?;
         let begin = self.ir.i64(0);
-        self.counted(inner.var, begin, end, Range::extent(most.max(1)), true, |emitter| {
+        self.counted(inner.var, begin, end, Range::extent(maximum.max(1)), true, |emitter| {
             emitter.bound(inner.var, false, &inner.body)
         })
     }
 
-    /// An unrolled or vectorized loop whose extent is known only when it is reached: every value up
-    /// to the most, each under a test.
+    /// An unrolled or vectorized loop whose extent is known only when it is reached: every value below
+    /// the upper bound, each under a predicate.
     fn guarded_part(&mut self, inner: &Loop, extent: &Expr) -> Result<()> {
-        let most = self.most(extent)?;
+        let maximum = self.upper_bound(extent)?;
         let bound = self.index(extent)?;
         if inner.kind == LoopKind::Vectorized && self.environment.lanes().is_none() {
-            return self.vectorized_under(inner, most, Some(bound));
+            return self.vectorized_under(inner, maximum, Some(bound));
         }
-        for value in 0..most {
+        for value in 0..maximum {
             let within =
                 self.ir.compare_int(IntPredicate::SLT, self.ir.i64(value).into(), bound.into())?;
             self.guarded(within, |emitter| emitter.one_value(inner, value))?;
@@ -116,7 +116,7 @@ impl<'c> Emitter<'c, '_> {
         Ok(())
     }
 
-    fn most(&self, extent: &Expr) -> Result<i64> {
+    fn upper_bound(&self, extent: &Expr) -> Result<i64> {
         self.environment.bounds(extent).map(|range| range.max).ok_or_else(|| {
             self.unsupported(format!("the extent '{extent:?}' of a loop has no known bound"))
         })
@@ -135,7 +135,7 @@ impl<'c> Emitter<'c, '_> {
     ) -> Result<()> {
         let native = (self.target.vector_bytes / self.widest(&inner.body)).max(1) as i64;
         let group = if bound.is_none() { self.group_lanes(&inner.body, native) } else { native };
-        if extent > native * WRITTEN_OUT
+        if extent > native * MAX_UNROLLED_REGISTERS
             && bound.is_none()
             && self.can_strip(inner.var, &inner.body)
         {
@@ -170,7 +170,7 @@ impl<'c> Emitter<'c, '_> {
         let rest = Expr::Integer(extent) - Expr::Var(outer) * native;
         let index = Expr::Var(outer) * native + Expr::Var(lane);
         let replace = |var: VarId| (var == inner.var).then(|| index.clone());
-        let body = inner.body.iter().map(|own| substitute(own, &replace)).collect();
+        let body = inner.body.iter().map(|statement| substitute(statement, &replace)).collect();
         let width = Expr::Integer(native).minimum(rest);
         let lanes = Loop { var: lane, extent: width, kind: LoopKind::Vectorized, body };
         let count = Expr::Integer((extent + native - 1) / native);
@@ -178,7 +178,7 @@ impl<'c> Emitter<'c, '_> {
         Loop { var: outer, extent: count, kind: LoopKind::Serial, body }
     }
 
-    /// Whether the blocks below get along without constant indices and speak of `var` by their
+    /// Whether the blocks below need no constant indices and depend on `var` by their
     /// bindings only: they use no registers and no buffer shrunk to one value of `var`.
     fn can_strip(&self, var: VarId, statements: &[Statement]) -> bool {
         let in_registers = |buffer: BufferId| self.program.buffers[buffer].scope == Scope::Register;
@@ -191,7 +191,7 @@ impl<'c> Emitter<'c, '_> {
                 for expr in block.indices.iter().chain([value]) {
                     expr.visit(&mut |part| match part {
                         Expr::Load(buffer, _) => fits &= !in_registers(*buffer),
-                        Expr::Var(own) => fits &= *own != var,
+                        Expr::Var(other) => fits &= *other != var,
                         _ => {}
                     });
                 }
@@ -298,8 +298,8 @@ impl<'c> Emitter<'c, '_> {
         let builder = &self.ir.builder;
         let next = builder.build_int_nsw_add(value, self.ir.i64(1), "")?;
         phi.add_incoming(&[(&next as &dyn BasicValue<'c>, self.ir.here()?)]);
-        let again = builder.build_int_compare(IntPredicate::SLT, next, end, "")?;
-        let latch = builder.build_conditional_branch(again, head, after)?;
+        let continues = builder.build_int_compare(IntPredicate::SLT, next, end, "")?;
+        let latch = builder.build_conditional_branch(continues, head, after)?;
         self.keep_rolled(latch);
         builder.position_at_end(after);
         Ok(())
@@ -367,9 +367,9 @@ impl<'c> Emitter<'c, '_> {
                 return;
             }
             let under = |range: Range| {
-                self.environment.simplify_under(extent, &|own: VarId| {
-                    let inner = || between.iter().find(|(inner, _)| *inner == own);
-                    if own == var { Some(range) } else { inner().map(|(_, range)| *range) }
+                self.environment.simplify_under(extent, &|other: VarId| {
+                    let inner = || between.iter().find(|(inner, _)| *inner == other);
+                    if other == var { Some(range) } else { inner().map(|(_, range)| *range) }
                 })
             };
             let open = under(range);
@@ -419,16 +419,16 @@ pub(crate) fn substitute(
     replace: &dyn Fn(VarId) -> Option<Expr>,
 ) -> Statement {
     match statement {
-        Statement::Loop(own) => Statement::Loop(Box::new(Loop {
-            var: own.var,
-            extent: own.extent.substitute(replace),
-            kind: own.kind,
-            body: own.body.iter().map(|inner| substitute(inner, replace)).collect(),
+        Statement::Loop(loop_) => Statement::Loop(Box::new(Loop {
+            var: loop_.var,
+            extent: loop_.extent.substitute(replace),
+            kind: loop_.kind,
+            body: loop_.body.iter().map(|inner| substitute(inner, replace)).collect(),
         })),
-        Statement::Realize(own) => Statement::Realize(Realize {
-            block: own.block,
-            bindings: own.bindings.iter().map(|own| own.substitute(replace)).collect(),
-            predicate: own.predicate.as_ref().map(|own| own.substitute(replace)),
+        Statement::Realize(realize) => Statement::Realize(Realize {
+            block: realize.block,
+            bindings: realize.bindings.iter().map(|binding| binding.substitute(replace)).collect(),
+            predicate: realize.predicate.as_ref().map(|predicate| predicate.substitute(replace)),
         }),
     }
 }
@@ -447,11 +447,11 @@ fn extents(statements: &[Statement], around: &mut Vec<(VarId, Range)>, visit: &m
     for statement in statements {
         if let Statement::Loop(inner) = statement {
             visit(&inner.extent, around);
-            let known = around.len();
+            let outer = around.len();
             let extent = inner.extent.as_integer().filter(|extent| *extent > 0);
             around.extend(extent.map(|extent| (inner.var, Range::extent(extent))));
             extents(&inner.body, around, visit);
-            around.truncate(known);
+            around.truncate(outer);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Addresses, loads and stores.
 //!
-//! An access is brought to a sum of terms. Terms are added to the buffer's start outermost variable
+//! An address is a sum of terms. Terms are added to the buffer's start outermost variable
 //! first, so that what a loop does not change can be computed before it, and the constant last, so
 //! that it ends in the instruction's displacement.
 
@@ -16,9 +16,9 @@ use inkwell::values::{PointerValue, VectorValue};
 /// Base addresses of buffers are multiples of this many bytes.
 pub(crate) const BUFFER_ALIGNMENT: u64 = 64;
 
-/// Where the lanes of an access lie from lane 0's element.
+/// Where the elements of an access's lanes are in memory, from lane 0's on.
 #[derive(Clone, Debug)]
-enum Along<'c> {
+enum LaneLayout<'c> {
     /// All lanes at the same element, or no lanes.
     Uniform,
     /// One after the other.
@@ -35,7 +35,7 @@ pub(crate) struct Access<'c> {
     dtype: DataType,
     address: PointerValue<'c>,
     align: u32,
-    along: Along<'c>,
+    layout: LaneLayout<'c>,
     register: bool,
     /// Whether every lane, active or not, is inside the buffer.
     safe: bool,
@@ -50,18 +50,19 @@ impl<'c> Access<'c> {
 
     /// Whether all lanes are at one element.
     pub(crate) fn is_uniform(&self) -> bool {
-        matches!(self.along, Along::Uniform)
+        matches!(self.layout, LaneLayout::Uniform)
     }
 }
 
 impl<'c> Emitter<'c, '_> {
     /// The access to `buffer[indices]`; the indices are simplified.
     pub(crate) fn access(&mut self, buffer: BufferId, indices: &[Expr]) -> Result<Access<'c>> {
-        let own = &self.program.buffers[buffer];
-        let (dtype, bytes) = (own.dtype, own.dtype.bytes() as i64);
-        let register = own.scope == Scope::Register;
-        let flat = flatten(indices, &own.shape)
-            .ok_or_else(|| self.unsupported(format!("buffer '{}' is too large", own.name)))?;
+        let declaration = &self.program.buffers[buffer];
+        let (dtype, bytes) = (declaration.dtype, declaration.dtype.bytes() as i64);
+        let register = declaration.scope == Scope::Register;
+        let flat = flatten(indices, &declaration.shape).ok_or_else(|| {
+            self.unsupported(format!("buffer '{}' is too large", declaration.name))
+        })?;
         let flat = self.environment.simplify(&flat);
         let linear = Linear::of(&flat);
         let lanes = self.environment.lanes();
@@ -75,13 +76,13 @@ impl<'c> Emitter<'c, '_> {
         let safe = self
             .environment
             .bounds(&flat)
-            .is_some_and(|range| range.min >= 0 && range.max < own.elements() as i64);
+            .is_some_and(|range| range.min >= 0 && range.max < declaration.elements() as i64);
         let start = self.start_of(buffer)?;
-        let (along, first) = match lanes {
-            Some(lanes) if !varying.is_empty() => self.along(&varying, lanes)?,
-            _ => (Some(Along::Uniform), 0),
+        let (layout, first) = match lanes {
+            Some(lanes) if !varying.is_empty() => self.layout(&varying, lanes)?,
+            _ => (Some(LaneLayout::Uniform), 0),
         };
-        let Some(along) = along else {
+        let Some(layout) = layout else {
             if register {
                 return Err(self.not_constant(buffer, &flat));
             }
@@ -89,18 +90,18 @@ impl<'c> Emitter<'c, '_> {
             let V::VectorValue(elements) = elements else {
                 return Err(self.unsupported("an index varies by lane but has one value"));
             };
-            let along = Along::Elements(elements);
+            let layout = LaneLayout::Elements(elements);
             let align = bytes as u32;
-            return Ok(Access { dtype, address: start, align, along, register, safe, lanes });
+            return Ok(Access { dtype, address: start, align, layout, register, safe, lanes });
         };
         let constant = linear.constant + first;
         // Inputs and outputs may be the caller's, who aligns them to their elements and no more.
-        let align = match own.role {
+        let align = match declaration.role {
             Role::Temporary => alignment(&uniform, constant, bytes),
             Role::Input(_) | Role::Output(_) => bytes as u32,
         };
         let address = self.address(start, uniform, constant, bytes)?;
-        Ok(Access { dtype, address, align, along, register, safe, lanes })
+        Ok(Access { dtype, address, align, layout, register, safe, lanes })
     }
 
     fn not_constant(&self, buffer: BufferId, flat: &Expr) -> CodegenError {
@@ -113,7 +114,7 @@ impl<'c> Emitter<'c, '_> {
     fn start_of(&self, buffer: BufferId) -> Result<PointerValue<'c>> {
         self.buffers.get(&buffer).copied().ok_or_else(|| {
             let name = &self.program.buffers[buffer].name;
-            self.unsupported(format!("buffer '{name}' has no place in this kernel"))
+            self.unsupported(format!("buffer '{name}' has no memory in this kernel"))
         })
     }
 
@@ -122,34 +123,38 @@ impl<'c> Emitter<'c, '_> {
         term.mentions(lanes.var)
     }
 
-    /// How the lanes lie, and lane 0's element offset; no layout where it is known only at run time.
-    fn along(&self, varying: &[(Expr, i64)], own: Lanes) -> Result<(Option<Along<'c>>, i64)> {
+    /// The layout of the lanes, and lane 0's element offset; no layout where it is known only at run time.
+    fn layout(
+        &self,
+        varying: &[(Expr, i64)],
+        lanes: Lanes,
+    ) -> Result<(Option<LaneLayout<'c>>, i64)> {
         let offset = |lane: u32| -> Option<i64> {
-            let value = own.first + i64::from(lane);
-            let known = |var| (var == own.var).then_some(Range::point(value));
+            let value = lanes.first + i64::from(lane);
+            let known = |var| (var == lanes.var).then_some(Range::point(value));
             varying.iter().try_fold(0i64, |sum, (term, factor)| {
                 let term = self.environment.simplify_under(term, &known).as_integer()?;
                 Some(sum + term * factor)
             })
         };
-        let Some(offsets) = (0..own.count).map(offset).collect::<Option<Vec<i64>>>() else {
+        let Some(offsets) = (0..lanes.count).map(offset).collect::<Option<Vec<i64>>>() else {
             return Ok((None, 0));
         };
         let first = offsets.first().copied().unwrap_or(0);
         let stepped = |step: i64| {
             offsets.iter().enumerate().all(|(lane, offset)| offset - first == step * lane as i64)
         };
-        let along = if stepped(0) {
-            Along::Uniform
+        let layout = if stepped(0) {
+            LaneLayout::Uniform
         } else if stepped(1) {
-            Along::Contiguous
+            LaneLayout::Contiguous
         } else {
             let last = offsets.last().copied().unwrap_or(0);
             let padded =
-                (0..own.width as usize).map(|lane| offsets.get(lane).unwrap_or(&last) - first);
-            Along::Offsets(padded.collect())
+                (0..lanes.width as usize).map(|lane| offsets.get(lane).unwrap_or(&last) - first);
+            LaneLayout::Offsets(padded.collect())
         };
-        Ok((Some(along), first))
+        Ok((Some(layout), first))
     }
 
     fn address(
@@ -178,22 +183,24 @@ impl<'c> Emitter<'c, '_> {
     /// Reads an access, in the type that its elements are computed in.
     pub(crate) fn load_access(&mut self, access: &Access<'c>) -> Result<V<'c>> {
         let scalar = self.ir.memory_type(access.dtype);
-        let raw = match (&access.along, access.lanes) {
-            (Along::Uniform, _) if self.uniform_is_safe(access) => {
+        let raw = match (&access.layout, access.lanes) {
+            (LaneLayout::Uniform, _) if self.uniform_is_safe(access) => {
                 self.ir.load(scalar, access.address, access.align)?
             }
-            (Along::Contiguous, Some(own)) if access.register => self.load_register(access, own)?,
-            (Along::Contiguous, Some(own)) => {
-                let ty = self.ir.with_lanes(scalar, Some(own.width));
-                match self.mask.filter(|_| !self.reads_all(access, own)) {
+            (LaneLayout::Contiguous, Some(lanes)) if access.register => {
+                self.load_register(access, lanes)?
+            }
+            (LaneLayout::Contiguous, Some(lanes)) => {
+                let ty = self.ir.with_lanes(scalar, Some(lanes.width));
+                match self.mask.filter(|_| !self.reads_all(access, lanes)) {
                     None => self.ir.load(ty, access.address, access.align)?,
                     Some(mask) => self.masked_load(ty, access, mask)?,
                 }
             }
-            (Along::Offsets(offsets), Some(own)) if access.register => {
-                self.load_each(access, offsets, own)?
+            (LaneLayout::Offsets(offsets), Some(lanes)) if access.register => {
+                self.load_each(access, offsets, lanes)?
             }
-            (_, Some(own)) => self.gather(access, own)?,
+            (_, Some(lanes)) => self.gather(access, lanes)?,
             (_, None) => self.ir.load(scalar, access.address, access.align)?,
         };
         self.computed(access.dtype, raw)
@@ -207,20 +214,21 @@ impl<'c> Emitter<'c, '_> {
         buffer: BufferId,
         indices: &[Expr],
     ) -> Result<Option<V<'c>>> {
-        let Some(own) = self.environment.lanes() else { return Ok(None) };
+        let Some(lanes) = self.environment.lanes() else { return Ok(None) };
         let elements = self.program.buffers[buffer].elements();
-        let fits = self.mask.is_none() && own.count == own.width && elements >= own.width as usize;
+        let fits =
+            self.mask.is_none() && lanes.count == lanes.width && elements >= lanes.width as usize;
         if !fits || self.group {
             return Ok(None);
         }
         let mut access = self.access(buffer, indices)?;
-        if access.register || !matches!(access.along, Along::Contiguous) {
+        if access.register || !matches!(access.layout, LaneLayout::Contiguous) {
             return Ok(None);
         }
         let scalar = self.ir.memory_type(access.dtype);
         let raw = if self.target.masks {
-            let mask = self.ir.splat(condition, own.width)?.into_vector_value();
-            let ty = self.ir.with_lanes(scalar, Some(own.width));
+            let mask = self.ir.splat(condition, lanes.width)?.into_vector_value();
+            let ty = self.ir.with_lanes(scalar, Some(lanes.width));
             self.masked_load(ty, &access, mask)?
         } else {
             // The start of the buffer can be read in any case.
@@ -229,7 +237,7 @@ impl<'c> Emitter<'c, '_> {
             access.address = address.into_pointer_value();
             access.align = access.dtype.bytes() as u32;
             self.ir.load(
-                self.ir.with_lanes(scalar, Some(own.width)),
+                self.ir.with_lanes(scalar, Some(lanes.width)),
                 access.address,
                 access.align,
             )?
@@ -238,8 +246,8 @@ impl<'c> Emitter<'c, '_> {
     }
 
     /// Whether reading every lane is inside the buffer, so that no mask is needed.
-    fn reads_all(&self, access: &Access<'c>, own: Lanes) -> bool {
-        access.safe && own.count == own.width
+    fn reads_all(&self, access: &Access<'c>, lanes: Lanes) -> bool {
+        access.safe && lanes.count == lanes.width
     }
 
     /// Whether an access at one element may be read although a mask is on.
@@ -261,28 +269,28 @@ impl<'c> Emitter<'c, '_> {
     }
 
     /// Part of a vector in registers: exactly its lanes, so that the buffer can be taken apart.
-    fn load_register(&self, access: &Access<'c>, own: Lanes) -> Result<V<'c>> {
+    fn load_register(&self, access: &Access<'c>, lanes: Lanes) -> Result<V<'c>> {
         let scalar = self.ir.memory_type(access.dtype);
         let value = self.ir.load(
-            self.ir.with_lanes(scalar, Some(own.count)),
+            self.ir.with_lanes(scalar, Some(lanes.count)),
             access.address,
             access.align,
         )?;
         match value {
-            V::VectorValue(vector) if own.count < own.width => {
-                let picks: Vec<u32> = (0..own.width).collect();
+            V::VectorValue(vector) if lanes.count < lanes.width => {
+                let picks: Vec<u32> = (0..lanes.width).collect();
                 Ok(self.ir.shuffle(vector, &picks)?.into())
             }
             value => Ok(value),
         }
     }
 
-    fn load_each(&self, access: &Access<'c>, offsets: &[i64], own: Lanes) -> Result<V<'c>> {
+    fn load_each(&self, access: &Access<'c>, offsets: &[i64], lanes: Lanes) -> Result<V<'c>> {
         let scalar = self.ir.memory_type(access.dtype);
-        let ty = self.ir.with_lanes(scalar, Some(own.width));
+        let ty = self.ir.with_lanes(scalar, Some(lanes.width));
         let mut vector = self.zero(ty).into_vector_value();
         let bytes = access.dtype.bytes() as i64;
-        for (lane, offset) in offsets.iter().enumerate().take(own.count as usize) {
+        for (lane, offset) in offsets.iter().enumerate().take(lanes.count as usize) {
             let address = self.ir.offset(access.address, self.ir.i64(offset * bytes))?;
             let value = self.ir.load(scalar, address, bytes as u32)?;
             vector = self.ir.insert(vector, value, lane as u32)?;
@@ -290,16 +298,16 @@ impl<'c> Emitter<'c, '_> {
         Ok(vector.into())
     }
 
-    fn gather(&self, access: &Access<'c>, own: Lanes) -> Result<V<'c>> {
-        if let Along::Offsets(offsets) = &access.along
-            && let Some(value) = self.gather_by_windows(access, &self.needed(offsets), own)?
+    fn gather(&self, access: &Access<'c>, lanes: Lanes) -> Result<V<'c>> {
+        if let LaneLayout::Offsets(offsets) = &access.layout
+            && let Some(value) = self.gather_by_windows(access, &self.needed(offsets), lanes)?
         {
             return Ok(value);
         }
-        let addresses = self.addresses(access, own)?;
+        let addresses = self.addresses(access, lanes)?;
         let scalar = self.ir.memory_type(access.dtype);
-        let ty = self.ir.with_lanes(scalar, Some(own.width));
-        let mask = self.mask_or_all(own);
+        let ty = self.ir.with_lanes(scalar, Some(lanes.width));
+        let mask = self.mask_or_all(lanes);
         let align: V<'c> = self.ir.i32(access.dtype.bytes() as i32).into();
         let types = [ty, addresses.get_type()];
         let args = [addresses, align, mask.into(), self.zero(ty)];
@@ -311,41 +319,41 @@ impl<'c> Emitter<'c, '_> {
         let Some(active) = &self.active else { return offsets.to_vec() };
         let on = |lane: usize| active.get(lane).copied().unwrap_or(false);
         let first = (0..offsets.len()).find(|lane| on(*lane)).map_or(0, |lane| offsets[lane]);
-        let own = offsets.iter().enumerate();
-        own.map(|(lane, offset)| if on(lane) { *offset } else { first }).collect()
+        let numbered = offsets.iter().enumerate();
+        numbered.map(|(lane, offset)| if on(lane) { *offset } else { first }).collect()
     }
 
-    /// Lanes at known distances that lie in a few stretches: plain loads of those, and shuffles.
+    /// Lanes at known offsets that fit a few windows of a vector each: plain loads of those, and shuffles.
     fn gather_by_windows(
         &self,
         access: &Access<'c>,
         offsets: &[i64],
-        own: Lanes,
+        lanes: Lanes,
     ) -> Result<Option<V<'c>>> {
-        let (bytes, width) = (access.dtype.bytes(), own.width as usize);
+        let (bytes, width) = (access.dtype.bytes(), lanes.width as usize);
         let fits = width > 2 && width * bytes <= self.target.vector_bytes;
         let partly = self.mask.is_some() && self.conditional && self.active.is_none();
         if !fits || partly && !access.safe {
             return Ok(None);
         }
-        let Some(windows) = windows(offsets, own.width) else { return Ok(None) };
-        if !self.target.masks && windows.iter().any(|window| window.count != own.width) {
+        let Some(windows) = windows(offsets, lanes.width) else { return Ok(None) };
+        if !self.target.masks && windows.iter().any(|window| window.count != lanes.width) {
             return Ok(None);
         }
         let scalar = self.ir.memory_type(access.dtype);
-        let ty = self.ir.with_lanes(scalar, Some(own.width));
+        let ty = self.ir.with_lanes(scalar, Some(lanes.width));
         let mut parts: Vec<(VectorValue<'c>, Vec<Option<u32>>)> = Vec::new();
-        for (place, window) in windows.iter().enumerate() {
+        for (index, window) in windows.iter().enumerate() {
             let start = self.ir.i64(window.start * bytes as i64);
             let mut part = access.clone();
             (part.address, part.align) = (self.ir.offset(access.address, start)?, bytes as u32);
-            let value = if window.count == own.width {
+            let value = if window.count == lanes.width {
                 self.ir.load(ty, part.address, part.align)?
             } else {
-                self.masked_load(ty, &part, self.ir.prefix_mask(window.count, own.width))?
+                self.masked_load(ty, &part, self.ir.prefix_mask(window.count, lanes.width))?
             };
             let lane = |offset: &i64| {
-                let inside = window_of(&windows, *offset) == Some(place);
+                let inside = window_of(&windows, *offset) == Some(index);
                 inside.then(|| (offset - window.start) as u32)
             };
             parts.push((value.into_vector_value(), offsets.iter().map(lane).collect()));
@@ -353,33 +361,33 @@ impl<'c> Emitter<'c, '_> {
         while parts.len() > 1 {
             let (high, high_lanes) = parts.remove(1);
             let (low, low_lanes) = parts.remove(0);
-            let lanes = low_lanes.iter().zip(&high_lanes);
-            let picks = lanes.map(|(low, high)| low.or(high.map(|lane| lane + own.width)));
+            let pairs = low_lanes.iter().zip(&high_lanes);
+            let picks = pairs.map(|(low, high)| low.or(high.map(|lane| lane + lanes.width)));
             let joined = self.ir.choose_lanes(low, high, &picks.collect::<Vec<_>>())?;
-            let known = low_lanes.iter().zip(&high_lanes).zip(0..);
-            let lanes = known.map(|((low, high), lane)| low.or(*high).map(|_| lane)).collect();
+            let numbered = low_lanes.iter().zip(&high_lanes).zip(0..);
+            let lanes = numbered.map(|((low, high), lane)| low.or(*high).map(|_| lane)).collect();
             parts.push((joined, lanes));
         }
-        let (value, lanes) = parts.remove(0);
-        let picks: Vec<u32> = lanes.iter().map(|lane| lane.unwrap_or(own.width)).collect();
+        let (value, picked) = parts.remove(0);
+        let picks: Vec<u32> = picked.iter().map(|lane| lane.unwrap_or(lanes.width)).collect();
         Ok(Some(self.ir.shuffle(value, &picks)?.into()))
     }
 
-    fn mask_or_all(&self, own: Lanes) -> VectorValue<'c> {
-        self.mask.unwrap_or_else(|| self.ir.prefix_mask(own.width, own.width))
+    fn mask_or_all(&self, lanes: Lanes) -> VectorValue<'c> {
+        self.mask.unwrap_or_else(|| self.ir.prefix_mask(lanes.width, lanes.width))
     }
 
     /// The address of every lane's element.
-    fn addresses(&self, access: &Access<'c>, own: Lanes) -> Result<V<'c>> {
-        let elements: V<'c> = match &access.along {
-            Along::Elements(elements) => (*elements).into(),
-            Along::Offsets(offsets) => {
+    fn addresses(&self, access: &Access<'c>, lanes: Lanes) -> Result<V<'c>> {
+        let elements: V<'c> = match &access.layout {
+            LaneLayout::Elements(elements) => (*elements).into(),
+            LaneLayout::Offsets(offsets) => {
                 let offsets: Vec<V<'c>> =
                     offsets.iter().map(|offset| self.ir.i64(*offset).into()).collect();
                 self.ir.constant_vector(&offsets)
             }
-            Along::Contiguous => self.ir.iota(0, own.width),
-            Along::Uniform => self.ir.int(self.ir.iota(0, own.width).get_type(), 0),
+            LaneLayout::Contiguous => self.ir.iota(0, lanes.width),
+            LaneLayout::Uniform => self.ir.int(self.ir.iota(0, lanes.width).get_type(), 0),
         };
         self.ir.offsets(
             self.ir.memory_type(access.dtype),
@@ -395,21 +403,23 @@ impl<'c> Emitter<'c, '_> {
         indices: &[Expr],
         value: V<'c>,
     ) -> Result<()> {
-        if let (Some(own), V::VectorValue(vector)) = (self.grouped(), value) {
-            let native = vector.get_type().get_size() / (own.width / self.register_lanes());
-            let store = |emitter: &mut Self, place: u32| {
-                let picks: Vec<u32> = (place * native..(place + 1) * native).collect();
+        if let (Some(lanes), V::VectorValue(vector)) = (self.grouped(), value) {
+            let native = vector.get_type().get_size() / (lanes.width / self.register_lanes());
+            let store = |emitter: &mut Self, register: u32| {
+                let picks: Vec<u32> = (register * native..(register + 1) * native).collect();
                 let part = emitter.ir.shuffle(vector, &picks)?;
                 let indices: Vec<Expr> =
                     indices.iter().map(|index| emitter.environment.simplify(index)).collect();
                 emitter.store_element(buffer, &indices, part.into())
             };
-            return self.by_register(own, store).map(drop);
+            return self.by_register(lanes, store).map(drop);
         }
         let access = self.access(buffer, indices)?;
         if access.is_uniform() {
             let value = match (value, access.lanes) {
-                (V::VectorValue(vector), Some(own)) => self.ir.extract(vector, own.count - 1)?,
+                (V::VectorValue(vector), Some(lanes)) => {
+                    self.ir.extract(vector, lanes.count - 1)?
+                }
                 (value, _) => value,
             };
             return self.store_uniform(&access, value);
@@ -417,7 +427,7 @@ impl<'c> Emitter<'c, '_> {
         self.store_access(&access, value)
     }
 
-    /// Writes one element; under a condition that differs by lane, where any lane holds it.
+    /// Writes one element; under a condition that differs by lane, where any lane satisfies it.
     pub(crate) fn store_uniform(&mut self, access: &Access<'c>, value: V<'c>) -> Result<()> {
         let raw = self.stored(access.dtype, value)?;
         let (address, align) = (access.address, access.align);
@@ -432,41 +442,41 @@ impl<'c> Emitter<'c, '_> {
 
     /// Writes an access.
     pub(crate) fn store_access(&mut self, access: &Access<'c>, value: V<'c>) -> Result<()> {
-        let Some(own) = access.lanes.filter(|_| !access.is_uniform()) else {
+        let Some(lanes) = access.lanes.filter(|_| !access.is_uniform()) else {
             if lanes(value).is_some() {
                 return Err(self.unsupported("a vector is stored to one element"));
             }
             return self.store_uniform(access, value);
         };
         let raw = self.stored(access.dtype, value)?;
-        let raw = self.ir.to_lanes(raw, Some(own.width))?;
-        match (&access.along, self.mask) {
-            (Along::Contiguous, None) => self.ir.store(access.address, raw, access.align),
-            (Along::Contiguous, Some(_)) if access.register => {
-                self.store_register(access, own, raw)
+        let raw = self.ir.to_lanes(raw, Some(lanes.width))?;
+        match (&access.layout, self.mask) {
+            (LaneLayout::Contiguous, None) => self.ir.store(access.address, raw, access.align),
+            (LaneLayout::Contiguous, Some(_)) if access.register => {
+                self.store_register(access, lanes, raw)
             }
-            (Along::Contiguous, Some(mask)) => {
+            (LaneLayout::Contiguous, Some(mask)) => {
                 let align: V<'c> = self.ir.i32(access.align as i32).into();
                 let types = [raw.get_type(), access.address.get_type().into()];
                 let args = [raw, access.address.into(), align, mask.into()];
                 self.ir.intrinsic_call("llvm.masked.store", &types, &args).map(drop)
             }
-            (Along::Offsets(offsets), _) if access.register => {
-                self.store_each(access, offsets, own, raw)
+            (LaneLayout::Offsets(offsets), _) if access.register => {
+                self.store_each(access, offsets, lanes, raw)
             }
             _ => {
-                let addresses = self.addresses(access, own)?;
+                let addresses = self.addresses(access, lanes)?;
                 let align: V<'c> = self.ir.i32(access.dtype.bytes() as i32).into();
                 let types = [raw.get_type(), addresses.get_type()];
-                let args = [raw, addresses, align, self.mask_or_all(own).into()];
+                let args = [raw, addresses, align, self.mask_or_all(lanes).into()];
                 self.ir.intrinsic_call("llvm.masked.scatter", &types, &args).map(drop)
             }
         }
     }
 
-    fn store_register(&self, access: &Access<'c>, own: Lanes, raw: V<'c>) -> Result<()> {
+    fn store_register(&self, access: &Access<'c>, lanes: Lanes, raw: V<'c>) -> Result<()> {
         let V::VectorValue(vector) = raw else { return Ok(()) };
-        let picks: Vec<u32> = (0..own.count).collect();
+        let picks: Vec<u32> = (0..lanes.count).collect();
         let mut part = self.ir.shuffle(vector, &picks)?;
         if let Some(mask) = self.mask.filter(|_| self.conditional) {
             let before = self.ir.load(part.get_type().into(), access.address, access.align)?;
@@ -480,12 +490,12 @@ impl<'c> Emitter<'c, '_> {
         &mut self,
         access: &Access<'c>,
         offsets: &[i64],
-        own: Lanes,
+        lanes: Lanes,
         raw: V<'c>,
     ) -> Result<()> {
         let V::VectorValue(vector) = raw else { return Ok(()) };
         let bytes = access.dtype.bytes() as i64;
-        for (lane, offset) in offsets.iter().enumerate().take(own.count as usize) {
+        for (lane, offset) in offsets.iter().enumerate().take(lanes.count as usize) {
             let address = self.ir.offset(access.address, self.ir.i64(offset * bytes))?;
             let mut value = self.ir.extract(vector, lane as u32)?;
             if let Some(mask) = self.mask.filter(|_| self.conditional) {
@@ -534,9 +544,11 @@ fn windows(offsets: &[i64], width: u32) -> Option<Vec<Window>> {
     Some(windows)
 }
 
-/// The window that holds an offset.
+/// The window that contains an offset.
 fn window_of(windows: &[Window], offset: i64) -> Option<usize> {
-    windows.iter().position(|own| (own.start..own.start + i64::from(own.count)).contains(&offset))
+    windows
+        .iter()
+        .position(|window| (window.start..window.start + i64::from(window.count)).contains(&offset))
 }
 
 /// The largest power of two, up to that of buffers, that divides every address in bytes.

@@ -1,6 +1,6 @@
 //! LLVM code straight from the loop tree.
 //!
-//! The emitter walks a kernel's statements with what is known of every variable: a constant, a
+//! The emitter visits a kernel's statements with what is known of every variable: a constant, a
 //! running value with its range, or the vector's lanes. Tiling, unrolling and vectors are the
 //! schedule's; LLVM selects instructions and allocates registers.
 

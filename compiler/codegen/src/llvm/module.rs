@@ -1,7 +1,7 @@
 //! Functions of a module: one entry per kernel, and the body it calls.
 //!
-//! The entry takes the runtime's table of pointers; the body takes each buffer as an argument of its
-//! own, known not to overlap the others, so that LLVM may keep loaded values.
+//! The entry takes the runtime's table of pointers; the body takes each buffer as a separate
+//! argument, known not to overlap the others, so that LLVM may keep loaded values.
 
 use super::emitter::Emitter;
 use super::environment::Environment;
@@ -32,8 +32,8 @@ pub(crate) fn emit<'c>(
     let slots = slots(program);
     let (program, bodies) = prepare(program);
     let mut kernels = Vec::new();
-    for (place, body) in bodies.iter().enumerate() {
-        let name = kernel_symbol(symbol, place, bodies.len());
+    for (index, body) in bodies.iter().enumerate() {
+        let name = kernel_symbol(symbol, index, bodies.len());
         let unit = Unit { ir: &ir, program: &program, target, options, slots: &slots };
         kernels.push(unit.kernel(name, body)?);
     }
@@ -44,12 +44,12 @@ pub(crate) fn emit<'c>(
     Ok((ir, kernels))
 }
 
-/// The symbol of kernel `place` of `count`: the unit's own where it is the only one.
-fn kernel_symbol(symbol: &str, place: usize, count: usize) -> String {
-    if count == 1 { symbol.to_string() } else { format!("{symbol}_{place}") }
+/// The symbol of kernel `index` of `count`: that of the unit where it is the only one.
+fn kernel_symbol(symbol: &str, index: usize, count: usize) -> String {
+    if count == 1 { symbol.to_string() } else { format!("{symbol}_{index}") }
 }
 
-/// The place of each buffer in the table of pointers: parameters in order, then temporaries in the
+/// The slot of each buffer in the table of pointers: parameters in order, then temporaries in the
 /// arena in order of their handles.
 fn slots(program: &Program) -> HashMap<BufferId, u64> {
     let arena = program
@@ -90,15 +90,16 @@ impl<'c> Unit<'_, 'c> {
         let name = format!("{symbol}.body");
         let function = self.ir.module.add_function(&name, ty, Some(Linkage::Internal));
         self.attributes(function, &["nounwind", "noinline"]);
-        for place in 0..=shared.len() {
-            let location = AttributeLoc::Param(place as u32);
-            let may_alias = shared.get(place).is_some_and(|id| self.options.may_alias.contains(id));
+        for argument in 0..=shared.len() {
+            let location = AttributeLoc::Param(argument as u32);
+            let may_alias =
+                shared.get(argument).is_some_and(|id| self.options.may_alias.contains(id));
             if !may_alias {
                 function.add_attribute(location, self.attribute("noalias", 0));
             }
-            let own = shared.get(place).map(|id| &self.program.buffers[*id]);
+            let pointed_to = shared.get(argument).map(|id| &self.program.buffers[*id]);
             // Inputs and outputs may be the caller's, who aligns them to their elements and no more.
-            let align = match own.filter(|buffer| buffer.role != Role::Temporary) {
+            let align = match pointed_to.filter(|buffer| buffer.role != Role::Temporary) {
                 Some(buffer) => buffer.dtype.bytes() as u64,
                 None => BUFFER_ALIGNMENT,
             };
@@ -115,7 +116,7 @@ impl<'c> Unit<'_, 'c> {
         for name in names {
             function.add_attribute(AttributeLoc::Function, self.attribute(name, 0));
         }
-        // No call may be made up in place of a loop: there is no library to call.
+        // No loop may be replaced by a call: there is no library to call.
         let none = self.ir.context.create_string_attribute("no-builtins", "true");
         function.add_attribute(AttributeLoc::Function, none);
     }
@@ -130,8 +131,8 @@ impl<'c> Unit<'_, 'c> {
         body: &[Statement],
     ) -> Result<u64> {
         let ir = self.ir;
-        let parameter = |place: usize| -> Result<BasicValueEnum<'c>> {
-            function.get_nth_param(place as u32).ok_or_else(|| CodegenError::Malformed {
+        let parameter = |argument: usize| -> Result<BasicValueEnum<'c>> {
+            function.get_nth_param(argument as u32).ok_or_else(|| CodegenError::Malformed {
                 symbol: symbol.to_string(),
                 message: "a parameter is missing".to_string(),
             })
@@ -139,8 +140,8 @@ impl<'c> Unit<'_, 'c> {
         let entry = ir.block(function, "entry");
         ir.builder.position_at_end(entry);
         let mut buffers: HashMap<BufferId, PointerValue<'c>> = HashMap::new();
-        for (place, id) in shared.iter().enumerate() {
-            buffers.insert(*id, parameter(place)?.into_pointer_value());
+        for (argument, id) in shared.iter().enumerate() {
+            buffers.insert(*id, parameter(argument)?.into_pointer_value());
         }
         let scratch = parameter(shared.len())?.into_pointer_value();
         let scratch_bytes = self.private_buffers(used, scratch, &mut buffers)?;
@@ -190,13 +191,13 @@ impl<'c> Unit<'_, 'c> {
                     offset += bytes.next_multiple_of(BUFFER_ALIGNMENT);
                 }
                 Scope::Register => {
-                    // One array that LLVM takes apart into registers, as all its indices are constant.
+                    // One array that LLVM splits into registers, as all its indices are constant.
                     let bytes = ir.context.i8_type().array_type(buffer.bytes() as u32);
-                    let place = ir.builder.build_alloca(bytes, "")?;
-                    if let Some(instruction) = place.as_instruction() {
+                    let address = ir.builder.build_alloca(bytes, "")?;
+                    if let Some(instruction) = address.as_instruction() {
                         let _ = instruction.set_alignment(BUFFER_ALIGNMENT as u32);
                     }
-                    buffers.insert(*id, place);
+                    buffers.insert(*id, address);
                 }
             }
         }
@@ -218,8 +219,8 @@ impl<'c> Unit<'_, 'c> {
         let mut args: Vec<BasicMetadataValueEnum<'c>> = Vec::new();
         for id in shared {
             let slot = self.slots.get(id).copied().unwrap_or_default() as i64;
-            let place = ir.offset(table.into_pointer_value(), ir.i64(slot * 8))?;
-            args.push(ir.load(pointer.into(), place, 8)?.into());
+            let entry = ir.offset(table.into_pointer_value(), ir.i64(slot * 8))?;
+            args.push(ir.load(pointer.into(), entry, 8)?.into());
         }
         args.extend([scratch, begin, end].map(BasicMetadataValueEnum::from));
         ir.builder.build_call(body, &args, "")?;

@@ -6,7 +6,7 @@ use super::emitter::Emitter;
 use super::environment::Binding;
 use super::ir::{T, V, lanes, scalar_of};
 use crate::error::Result;
-use crate::prepare::truth;
+use crate::prepare::predicate_value;
 use hone_tensor::{BinaryOp, Expr, Range, UnaryOp};
 use hone_types::DataType;
 use inkwell::values::{BasicValue, InstructionOpcode as Op, IntValue, VectorValue};
@@ -34,15 +34,15 @@ impl<'c> Emitter<'c, '_> {
             Expr::Var(var) => match self.environment.get(*var) {
                 Some(Binding::Constant(value)) => Ok(self.ir.i64(value).into()),
                 Some(Binding::Running(value, _)) => Ok(value.into()),
-                Some(Binding::Lanes(own)) => Ok(self.ir.iota(own.first, own.width)),
+                Some(Binding::Lanes(lanes)) => Ok(self.ir.iota(lanes.first, lanes.width)),
                 None => Err(self.unsupported(format!(
                     "variable '{}' is used outside its loop",
                     crate::text::index(self.program, expr)
                 ))),
             },
             Expr::Load(_, indices) if self.parts_differ(indices) => {
-                let Some(own) = self.grouped() else { return self.element(expr) };
-                let parts = self.by_register(own, |emitter, _| emitter.element(expr))?;
+                let Some(lanes) = self.grouped() else { return self.element(expr) };
+                let parts = self.by_register(lanes, |emitter, _| emitter.element(expr))?;
                 self.joined(parts)
             }
             Expr::Load(buffer, indices) => {
@@ -136,40 +136,40 @@ impl<'c> Emitter<'c, '_> {
     /// `if condition { then } else { otherwise }`; a side whose reads might leave their buffer is
     /// evaluated only where it is chosen.
     fn choose(&mut self, condition: &Expr, then: &Expr, otherwise: &Expr) -> Result<V<'c>> {
-        let known = self.value(condition)?;
+        let chosen = self.value(condition)?;
         let safe = self.is_safe(then) && self.is_safe(otherwise);
-        if let V::VectorValue(mask) = known {
+        if let V::VectorValue(mask) = chosen {
             if safe {
                 let (then, otherwise) = (self.value(then)?, self.value(otherwise)?);
-                return self.ir.select(known, then, otherwise);
+                return self.ir.select(chosen, then, otherwise);
             }
             let then = self.chosen_lanes(condition, mask, then)?;
             let inverse = self.ir.builder.build_not(mask, "")?;
             let otherwise = self.masked(inverse, |emitter| emitter.value(otherwise))?;
-            return self.ir.select(known, then, otherwise);
+            return self.ir.select(chosen, then, otherwise);
         }
-        let (load, widened) = match then {
+        let (load, converted) = match then {
             Expr::Cast(to, load) => (&**load, Some(*to)),
             load => (load, None),
         };
         if let (Expr::Load(buffer, indices), Expr::Constant(..), false) = (load, otherwise, safe)
-            && let Some(mut read) = self.load_where(known, *buffer, indices)?
+            && let Some(mut read) = self.load_where(chosen, *buffer, indices)?
         {
-            if let Some(to) = widened {
+            if let Some(to) = converted {
                 read = self.cast(load.dtype(self.program), to, read)?;
             }
             let otherwise = self.value(otherwise)?;
-            let known = self.ir.to_lanes(known, lanes(read))?;
-            return self.ir.select(known, read, otherwise);
+            let chosen = self.ir.to_lanes(chosen, lanes(read))?;
+            return self.ir.select(chosen, read, otherwise);
         }
         if safe && Self::is_cheap(then) && Self::is_cheap(otherwise) {
             let (then, otherwise) = (self.value(then)?, self.value(otherwise)?);
-            return self.ir.select(known, then, otherwise);
+            return self.ir.select(chosen, then, otherwise);
         }
-        self.branch(known.into_int_value(), then, otherwise)
+        self.branch(chosen.into_int_value(), then, otherwise)
     }
 
-    /// A value in the lanes where a condition holds.
+    /// A value in the lanes that satisfy a condition.
     fn chosen_lanes(
         &mut self,
         condition: &Expr,
@@ -182,17 +182,17 @@ impl<'c> Emitter<'c, '_> {
         value
     }
 
-    /// The lanes in which a condition holds, where that does not depend on running variables.
+    /// The lanes that satisfy a condition, where that does not depend on running variables.
     fn known_lanes(&self, condition: &Expr) -> Option<Vec<bool>> {
-        let own = self.environment.lanes()?;
-        let holds = |lane: u32| {
-            let value = own.first + i64::from(lane);
-            let known = |var| (var == own.var).then(|| Range::point(value));
-            truth(&self.environment.simplify_under(condition, &known))
+        let lanes = self.environment.lanes()?;
+        let selects = |lane: u32| {
+            let value = lanes.first + i64::from(lane);
+            let known = |var| (var == lanes.var).then(|| Range::point(value));
+            predicate_value(&self.environment.simplify_under(condition, &known))
         };
-        let mut lanes: Vec<bool> = (0..own.count).map(holds).collect::<Option<_>>()?;
-        lanes.resize(own.width as usize, false);
-        lanes.contains(&true).then_some(lanes)
+        let mut mask: Vec<bool> = (0..lanes.count).map(selects).collect::<Option<_>>()?;
+        mask.resize(lanes.width as usize, false);
+        mask.contains(&true).then_some(mask)
     }
 
     fn branch(&mut self, condition: IntValue<'c>, then: &Expr, otherwise: &Expr) -> Result<V<'c>> {
@@ -293,7 +293,7 @@ impl<'c> Emitter<'c, '_> {
         }
     }
 
-    /// The smaller or larger; NaN where either is NaN. On x86 the processor's own instruction gives
+    /// The smaller or larger; NaN where either is NaN. On x86 the processor's instruction gives
     /// its second operand where either is NaN, which is right when the first is a known number.
     fn float_extreme(
         &self,
@@ -307,7 +307,7 @@ impl<'c> Emitter<'c, '_> {
             return ir.binary_intrinsic(name, a, b);
         }
         let (a, b) = if is_constant(b) { (b, a) } else { (a, b) };
-        let chosen = match self.own_extreme(better, a, b)? {
+        let chosen = match self.native_extreme(better, a, b)? {
             Some(chosen) => chosen,
             None => ir.select(ir.compare_float(better, a, b)?, a, b)?,
         };
@@ -318,9 +318,9 @@ impl<'c> Emitter<'c, '_> {
         ir.select(nan, a, chosen)
     }
 
-    /// The x86 instruction for the extreme of two registers, by its own name: written as a choice, it
+    /// The x86 instruction for the extreme of two registers, as an intrinsic: written as a choice, it
     /// would be merged with the one that follows it.
-    fn own_extreme(&self, better: FloatPredicate, a: V<'c>, b: V<'c>) -> Result<Option<V<'c>>> {
+    fn native_extreme(&self, better: FloatPredicate, a: V<'c>, b: V<'c>) -> Result<Option<V<'c>>> {
         let (a, b) = self.ir.unify(a, b)?;
         let single = scalar_of(a.get_type()) == self.ir.context.f32_type().into();
         let bytes = 4 * lanes(a).unwrap_or(0) as usize;
@@ -392,7 +392,7 @@ impl<'c> Emitter<'c, '_> {
         }
     }
 
-    /// Division without traps: by zero gives 0 (remainders: the dividend); the least number by -1
+    /// Division without traps: by zero gives 0 (remainders: the dividend); the minimum by -1
     /// wraps to itself.
     fn integer_division(&self, op: BinaryOp, signed: bool, a: V<'c>, b: V<'c>) -> Result<V<'c>> {
         let ir = self.ir;
@@ -403,9 +403,9 @@ impl<'c> Emitter<'c, '_> {
         if signed {
             let by_minus_one = ir.compare_int(IntPredicate::EQ, b, ir.int(ty, -1))?;
             let T::IntType(int) = scalar_of(ty) else { return Ok(a) };
-            let least = ir.int(ty, i64::MIN >> (64 - int.get_bit_width()));
-            let is_least = ir.compare_int(IntPredicate::EQ, a, least)?;
-            let overflow = ir.binary(Op::And, by_minus_one, is_least)?;
+            let minimum = ir.int(ty, i64::MIN >> (64 - int.get_bit_width()));
+            let is_minimum = ir.compare_int(IntPredicate::EQ, a, minimum)?;
+            let overflow = ir.binary(Op::And, by_minus_one, is_minimum)?;
             bad = ir.binary(Op::Or, bad, overflow)?;
         }
         let divisor = ir.select(bad, one, b)?;

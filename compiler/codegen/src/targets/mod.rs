@@ -24,7 +24,7 @@ pub(crate) struct Family {
     /// The feature without which a processor cannot run code of the family, where LLVM lists such
     /// processors.
     needed_feature: Option<&'static str>,
-    /// Name of the calling convention, where LLVM's own choice is not that of Linux.
+    /// Name of the calling convention, where LLVM's choice is not that of Linux.
     abi: Option<&'static str>,
     /// Width of a vector register in bytes under these features.
     vector_bytes: fn(features: &Features) -> usize,
@@ -54,11 +54,11 @@ pub struct Target {
     pub triple: String,
     /// LLVM's name of the processor.
     pub cpu: String,
-    /// Features switched on (`+name`) and off (`-name`), by LLVM's names, on top of the
-    /// processor's own; sorted.
+    /// Features switched on (`+name`) and off (`-name`), by LLVM's names, on top of those of the
+    /// processor; sorted.
     pub features: Vec<String>,
     /// Features that code may use (`+name`): those of the processor and those switched on, with what
-    /// they imply, by LLVM's own table.
+    /// they imply, by LLVM's table.
     pub resolved: Vec<String>,
     /// Width of a vector register in bytes.
     pub vector_bytes: usize,
@@ -70,7 +70,7 @@ pub struct Target {
     pub half_conversion: bool,
     /// Whether `f32` converts to bfloat16 by instruction.
     pub bfloat_conversion: bool,
-    /// Whether floats are rounded to whole numbers by what LLVM makes of it, else by additions.
+    /// Whether floats are rounded to whole numbers by LLVM's intrinsics, else by additions.
     pub rounding: bool,
     /// Whether vectors of floats are multiplied by powers of two, and their reciprocals estimated, by
     /// instruction, as AVX-512 does.
@@ -121,7 +121,7 @@ impl Target {
             target: triple.to_string(),
             message: format!("there is no code generator for '{arch}'"),
         })?;
-        features.extend(family.common_features.iter().map(|own| own.to_string()));
+        features.extend(family.common_features.iter().map(|feature| feature.to_string()));
         features.sort_unstable();
         features.dedup();
         let resolved = resolved_features(family, triple, cpu, &features)?;
@@ -133,7 +133,7 @@ impl Target {
         let bfloat_conversion =
             arch == "x86_64" && known.has("avx512bf16") && known.has("avx512vl");
         let scaling = arch == "x86_64" && known.has("avx512f") && known.has("avx512vl");
-        // What LLVM makes of a truncation in RISC-V's vectors is a masked conversion behind a change of
+        // LLVM's code for a truncation in RISC-V's vectors is a masked conversion behind a change of
         // their configuration, on which QEMU 7.2 ends with a failed assertion (its issue 1441).
         let rounding = match arch {
             "x86_64" => known.has("sse4.1"),
@@ -160,14 +160,14 @@ impl Target {
         !self.triple.starts_with("x86_64") || Features(&self.resolved).has("fma")
     }
 
-    /// Whether there is an instruction that sums products of elements of type `narrow`.
-    pub fn multiplies(&self, narrow: DataType) -> bool {
-        Intrinsic::ALL
-            .iter()
-            .any(|(own, _)| own.factors().contains(&narrow) && self.has_intrinsic(*own))
+    /// Whether there is an instruction that sums products of elements of type `reduced`.
+    pub fn multiplies(&self, reduced: DataType) -> bool {
+        Intrinsic::ALL.iter().any(|(intrinsic, _)| {
+            intrinsic.factors().contains(&reduced) && self.has_intrinsic(*intrinsic)
+        })
     }
 
-    /// Whether an instruction computes the nest that `intrinsic` stands for.
+    /// Whether an instruction computes the nest that `intrinsic` describes.
     pub fn has_intrinsic(&self, intrinsic: Intrinsic) -> bool {
         let arch = self.triple.split('-').next().unwrap_or_default();
         let known = Features(&self.resolved);
@@ -187,7 +187,7 @@ impl Target {
         Features(&self.features).has(name)
     }
 
-    /// A machine of LLVM's for this target. Each thread needs its own.
+    /// A machine of LLVM's for this target; each thread needs one.
     pub(crate) fn machine(&self) -> Result<TargetMachine> {
         initialize();
         let triple = TargetTriple::create(&self.triple);

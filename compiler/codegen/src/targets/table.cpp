@@ -1,4 +1,4 @@
-// LLVM's own table of processors and features, which its C interface does not give.
+// LLVM's table of processors and features, which its C interface does not return.
 
 #include "llvm/MC/MCSubtargetInfo.h"
 #include "llvm/MC/TargetRegistry.h"
@@ -18,7 +18,7 @@ subtarget(const char *triple, const char *cpu, const char *features) {
       target->createMCSubtargetInfo(triple, cpu, features));
 }
 
-// Gives the names of all processors of a triple; whether LLVM has the triple.
+// Gives the names of all processors of a triple; returns whether LLVM has the triple.
 extern "C" bool hone_processors(const char *triple, Take take, void *list) {
   auto info = subtarget(triple, "", "");
   if (!info)

@@ -1,5 +1,5 @@
-//! LLVM's own table of processors and features. Its C interface does not give it, so `table.cpp`
-//! beside this file asks the C++ one.
+//! LLVM's table of processors and features. Its C interface does not return it, so `table.cpp`
+//! beside this file calls the C++ one.
 
 use crate::error::{CodegenError, Result};
 use std::ffi::{CStr, CString, c_char, c_void};
@@ -34,13 +34,13 @@ pub(super) fn processors(triple: &str) -> Result<Vec<String>> {
 
 /// Names of all features that LLVM has for a triple.
 pub(super) fn features(triple: &str) -> Result<Vec<String>> {
-    ask(triple, "", "", true)
+    query(triple, "", "", true)
 }
 
 /// Features that a processor has with others switched on (`+name`) and off (`-name`), implied ones
 /// included; all names are known to LLVM.
 pub(super) fn features_of(triple: &str, cpu: &str, changes: &[String]) -> Result<Vec<String>> {
-    ask(triple, cpu, &changes.join(","), false)
+    query(triple, cpu, &changes.join(","), false)
 }
 
 /// The names among `known` that are most like `name`, as the end of a sentence.
@@ -63,7 +63,7 @@ pub(super) fn nearest(name: &str, known: &[String]) -> String {
     }
 }
 
-fn ask(triple: &str, cpu: &str, changes: &str, all: bool) -> Result<Vec<String>> {
+fn query(triple: &str, cpu: &str, changes: &str, all: bool) -> Result<Vec<String>> {
     let mut list = Vec::<String>::new();
     let name = text(triple, triple)?;
     let (cpu, changes) = (text(triple, cpu)?, text(triple, changes)?);

@@ -86,7 +86,7 @@ impl Loaded {
 
     /// Runs every kernel over the given table of buffers; parallel ones in two parts.
     pub fn run(&self, table: &[*mut c_void]) {
-        for (place, kernel) in self.kernels.iter().enumerate() {
+        for (index, kernel) in self.kernels.iter().enumerate() {
             let mut scratch = Memory::new(kernel.scratch_bytes as usize);
             let tasks = kernel.tasks as i64;
             let middle = tasks / 3;
@@ -95,7 +95,7 @@ impl Loaded {
                     continue;
                 }
                 // SAFETY: the table holds every buffer of the program, as large as it says.
-                unsafe { self.entry(place)(table.as_ptr(), begin, end, scratch.pointer()) };
+                unsafe { self.entry(index)(table.as_ptr(), begin, end, scratch.pointer()) };
             }
             scratch.content();
         }
@@ -128,7 +128,7 @@ pub fn run_on(program: &Program, inputs: &[Vec<u8>], target: &Target) -> Vec<Vec
             memories.push((false, Memory::new(buffer.bytes())));
         }
     }
-    let table: Vec<*mut c_void> = memories.iter_mut().map(|(_, own)| own.pointer()).collect();
+    let table: Vec<*mut c_void> = memories.iter_mut().map(|(_, memory)| memory.pointer()).collect();
     loaded.run(&table);
     memories
         .iter_mut()
@@ -163,7 +163,7 @@ pub fn f32s(values: &[f32]) -> Vec<u8> {
 }
 
 pub fn to_f32s(bytes: &[u8]) -> Vec<f32> {
-    bytes.chunks_exact(4).map(|own| f32::from_le_bytes(own.try_into().unwrap())).collect()
+    bytes.chunks_exact(4).map(|chunk| f32::from_le_bytes(chunk.try_into().unwrap())).collect()
 }
 
 /// Values in -1..1, the same for the same seed.
@@ -179,13 +179,11 @@ pub fn random(count: usize, seed: u64) -> Vec<f32> {
         .collect()
 }
 
-/// The largest difference, relative to the larger of 1 and the expected magnitude.
+/// The maximum difference, relative to the larger of 1 and the expected magnitude.
 pub fn worst(actual: &[f32], expected: &[f64]) -> f64 {
     assert_eq!(actual.len(), expected.len());
     let difference = |(a, e): (&f32, &f64)| (f64::from(*a) - e).abs() / e.abs().max(1.0);
-    actual
-        .iter()
-        .zip(expected)
-        .map(difference)
-        .fold(0.0, |worst: f64, own| if own.is_nan() { f64::INFINITY } else { worst.max(own) })
+    actual.iter().zip(expected).map(difference).fold(0.0, |worst: f64, error| {
+        if error.is_nan() { f64::INFINITY } else { worst.max(error) }
+    })
 }

@@ -56,20 +56,20 @@ pub fn scheduled(sizes: Sizes) -> Program {
     acc.shape = vec![sizes.rows, tile];
     let acc = program.buffers.push(acc);
     let (rows, width) = (Expr::from(sizes.rows), Expr::from(tile));
-    let inside = |own: &hone_tensor::Block| {
+    let inside = |block: &hone_tensor::Block| {
         vec![
-            Expr::Var(own.iterators[0].var).modulo(rows.clone()),
-            Expr::Var(own.iterators[1].var).modulo(width.clone()),
+            Expr::Var(block.iterators[0].var).modulo(rows.clone()),
+            Expr::Var(block.iterators[1].var).modulo(width.clone()),
         ]
     };
     let copy_iterators: Vec<hone_tensor::Iterator> = spatial[..2]
         .iter()
-        .map(|own| hone_tensor::Iterator { var: program.add_var("w"), ..own.clone() })
+        .map(|iterator| hone_tensor::Iterator { var: program.add_var("w"), ..iterator.clone() })
         .collect();
     let mut copy = program.blocks[block].clone();
     copy.name = "write".to_string();
     copy.iterators = copy_iterators;
-    copy.indices = copy.iterators.iter().map(|own| Expr::Var(own.var)).collect();
+    copy.indices = copy.iterators.iter().map(|iterator| Expr::Var(iterator.var)).collect();
     copy.body = hone_tensor::BlockBody::Map(Expr::Load(acc, inside(&copy)));
     let copy = program.blocks.push(copy);
     let indices = inside(&program.blocks[block]);

@@ -40,7 +40,7 @@ impl Strategy for Annealing {
         let mut found: Vec<(f64, Candidate)> = seen.into_values().collect();
         found.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.identity.cmp(&b.1.identity)));
         let mut known = task.known.clone();
-        let mut found = fresh(found.into_iter().map(|own| own.1), &mut known);
+        let mut found = fresh(found.into_iter().map(|(_, candidate)| candidate), &mut known);
         found.truncate(count);
         found
     }

@@ -8,7 +8,7 @@ pub(super) struct Genetic;
 
 /// Parents.
 const ELITE: usize = 8;
-/// Children for each candidate that is wanted.
+/// Children for each candidate that is requested.
 const TRIES: usize = 20;
 
 impl Strategy for Genetic {

@@ -6,19 +6,19 @@ use crate::candidate::{Candidate, fresh};
 
 #[derive(Default)]
 pub(super) struct Grid {
-    /// The combination to look at next, as a number whose digits are the decisions.
+    /// The combination to try next, as a number whose digits are the decisions.
     next: usize,
 }
 
-/// Combinations looked at for each candidate that is wanted: many give one schedule.
-const LOOKS: usize = 50;
+/// Combinations tried for each candidate that is requested: many give one schedule.
+const TRIES: usize = 50;
 
 impl Strategy for Grid {
     fn propose(&mut self, task: &Task<'_>, count: usize, _: &mut Random) -> Vec<Candidate> {
         let Ok(untuned) = task.space.untuned() else { return Vec::new() };
         let mut known = task.known.clone();
         let mut found = Vec::new();
-        for _ in 0..count * LOOKS {
+        for _ in 0..count * TRIES {
             let mut rest = self.next;
             self.next += 1;
             let mut choices = untuned.choices();

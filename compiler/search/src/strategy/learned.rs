@@ -79,8 +79,10 @@ fn best_of(
     known: &mut HashSet<[u8; 32]>,
     count: usize,
 ) -> Vec<Candidate> {
-    let mut scored: Vec<(f64, Candidate)> =
-        candidates.into_iter().map(|own| (task.model.score(&own.features), own)).collect();
+    let mut scored: Vec<(f64, Candidate)> = candidates
+        .into_iter()
+        .map(|candidate| (task.model.score(&candidate.features), candidate))
+        .collect();
     scored.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.identity.cmp(&b.1.identity)));
     let mut found = Vec::with_capacity(count);
     for (_, candidate) in scored {

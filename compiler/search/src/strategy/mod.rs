@@ -18,7 +18,7 @@ pub trait Strategy {
     fn propose(&mut self, task: &Task<'_>, count: usize, random: &mut Random) -> Vec<Candidate>;
 }
 
-/// What a strategy looks at.
+/// What a strategy proposes from.
 pub struct Task<'a> {
     /// The task's candidates.
     pub space: &'a Space,
@@ -34,7 +34,7 @@ impl Task<'_> {
     /// The trials from the fastest on, failed ones left out.
     fn fastest(&self, count: usize) -> Vec<&Trial> {
         let mut sorted: Vec<&Trial> =
-            self.trials.iter().filter(|own| own.ratio.is_finite()).collect();
+            self.trials.iter().filter(|trial| trial.ratio.is_finite()).collect();
         sorted.sort_by(|a, b| a.ratio.total_cmp(&b.ratio));
         sorted.truncate(count);
         sorted

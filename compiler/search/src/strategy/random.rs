@@ -1,4 +1,4 @@
-//! Random search: every decision is drawn alike.
+//! Random search: every decision is drawn uniformly.
 
 use super::{Strategy, Task};
 use crate::Random;
@@ -6,7 +6,7 @@ use crate::candidate::{Candidate, fresh};
 
 pub(super) struct RandomSearch;
 
-/// Draws for each candidate that is wanted; a small space runs out.
+/// Draws for each candidate that is requested; a small space runs out.
 const DRAWS: usize = 20;
 
 impl Strategy for RandomSearch {

@@ -1,12 +1,12 @@
 //! Attention: a product, a softmax along its rows and a product with that, for some queries at a time.
-//! What is computed of them lies in the thread's own memory, from the caches' point of view always near.
+//! What is computed of them lies in the thread's scratch memory, which stays in its caches.
 //!
 //! The plain program is one nest after another, over `batch.., keys, queries` (scores, weights) or
 //! `batch.., queries, width` (the result). The nest that this template makes:
 //!
 //! ```text
 //! parallel batch.., query_tile:
-//!     queries   size, [query]                               scaled, and turned
+//!     queries   size, [query]                               scaled, and transposed
 //!     scores    key_tile, query_part: size, key, [query]    in registers, changed, stored
 //!     maximum   key, [query]                                in registers
 //!     exp       key, [query]
@@ -16,10 +16,10 @@
 //! ```
 //!
 //! Axes in brackets are vectors. Queries are the vectors of the scores: nothing is summed across a vector,
-//! keys are read one number at a time and values in vectors, both in whatever order their axes lie.
+//! keys are read one number at a time and values in vectors, whatever the order of their axes.
 
 use super::contraction::{Columns, Form, sum_in_registers};
-use super::outer::spread;
+use super::parallel::spread;
 use super::{unfit, vector_width};
 use crate::Machine;
 use crate::access::{Contraction, is_costly, is_reduction, value};
@@ -28,8 +28,8 @@ use crate::tile::{Extents, decide_tile};
 use hone_schedule::{Schedule, ScheduleError};
 use hone_tensor::{BlockId, IteratorKind, Scope, VarId};
 
-/// Most vectors of queries at a time.
-const VECTORS: usize = 4;
+/// Maximum vectors of queries at a time.
+const MAX_VECTORS: usize = 4;
 
 /// Computes everything at a tile of queries.
 pub(super) fn apply(
@@ -51,20 +51,20 @@ pub(super) fn apply(
     let depth = result.outer.len();
     schedule_values(schedule, &stages, &values, &result, machine, decisions)?;
     for stage in &stages.rows {
-        write_stage(schedule, *stage, depth, machine, decisions)?;
+        schedule_stage(schedule, *stage, depth, machine, decisions)?;
     }
     schedule_scores(schedule, &stages, (&scores, row_bytes), depth, machine, decisions)?;
-    turn_queries(schedule, stages.queries, depth)?;
+    transpose_queries(schedule, stages.queries, depth)?;
     spread(schedule, &result.outer, decisions)
 }
 
 /// The blocks by what they are.
 struct Stages {
-    /// The turned queries.
+    /// The transposed queries.
     queries: BlockId,
     /// The sum of products that gives scores.
     scores: BlockId,
-    /// What becomes of the scores before the softmax.
+    /// The scores as the softmax reads them.
     changed: BlockId,
     /// The softmax's stages, the last first.
     rows: Vec<BlockId>,
@@ -75,17 +75,17 @@ struct Stages {
 }
 
 impl Stages {
-    /// Reads the stages off the program; puts conversions in front and maps behind into their readers.
+    /// Reads the stages off the program; inlines conversions in front and maps behind into their readers.
     fn of(schedule: &mut Schedule) -> Result<Self, ScheduleError> {
         let program = schedule.program();
         let blocks = program.blocks_in_order();
         let is_product = |block: &BlockId| Contraction::of(program, *block).is_some();
-        let place = |from: usize| {
-            let found = blocks[from..].iter().position(is_product).map(|place| place + from);
+        let product_from = |from: usize| {
+            let found = blocks[from..].iter().position(is_product).map(|index| index + from);
             found.ok_or_else(|| unfit("attention", "not two sums of products"))
         };
-        let first = place(0)?;
-        let second = place(first + 1)?;
+        let first = product_from(0)?;
+        let second = product_from(first + 1)?;
         if first == 0 || second < first + 3 || second + 1 == blocks.len() {
             return Err(unfit("attention", "no softmax between two sums of products"));
         }
@@ -115,19 +115,21 @@ impl Stages {
         };
         let reads = |id: BlockId, of: BlockId| block(id).reads(block(of).buffer);
         let maps = [self.queries, self.changed, self.output];
-        let exponential = self.rows.iter().find(|own| block(**own).buffer == values.broadcast);
-        let softmax = exponential.is_some_and(|own| {
-            is_costly(value(block(*own))) && !is_reduction(block(*own)) && reads(*own, self.changed)
+        let exponential = self.rows.iter().find(|stage| block(**stage).buffer == values.broadcast);
+        let softmax = exponential.is_some_and(|stage| {
+            is_costly(value(block(*stage)))
+                && !is_reduction(block(*stage))
+                && reads(*stage, self.changed)
         });
-        let fits = block(self.queries).buffer == scores.streamed
-            && maps.iter().all(|own| !is_reduction(block(*own)))
+        let fits = block(self.queries).buffer == scores.panel
+            && maps.iter().all(|stage| !is_reduction(block(*stage)))
             && schedule.consumers(self.scores) == [self.changed]
             && reads(self.changed, self.scores)
             && reads(divided, self.values)
-            && self.rows.iter().any(|own| is_reduction(block(*own)))
+            && self.rows.iter().any(|stage| is_reduction(block(*stage)))
             && softmax
-            && scores.rows.is_some()
-            && values.rows.is_some();
+            && scores.row_axis.is_some()
+            && values.row_axis.is_some();
         if !fits {
             return Err(unfit("attention", "the stages between the products are not a softmax"));
         }
@@ -155,8 +157,8 @@ fn tile_queries(
     machine: &Machine,
     decisions: &mut Decisions<'_>,
 ) -> Result<ResultLoops, ScheduleError> {
-    let (Some(row), Columns::Same) = (form.rows, form.columns) else {
-        return Err(unfit("attention", "the result does not walk the queries"));
+    let (Some(row), Columns::Same) = (form.row_axis, form.columns) else {
+        return Err(unfit("attention", "the result does not iterate over the queries"));
     };
     let mut outer = schedule.loops(stages.output);
     let (Some(width), query) = (outer.pop(), outer.remove(row)) else {
@@ -170,9 +172,9 @@ fn tile_queries(
     Ok(ResultLoops { outer, queries, width, size })
 }
 
-/// Queries at a time. Whole vectors, in tiles of one size: as many, up to [`VECTORS`], as keep the scores in
-/// half of the second-level cache, where they are twice, before and after the exponential. Queries that do not
-/// fill their last vector are one tile: a shorter last one would have loops whose extents no kernel knows.
+/// Queries at a time. Whole vectors, in tiles of one size: as many, up to [`MAX_VECTORS`], as keep the scores in
+/// half of the second-level cache, which holds them twice, before and after the exponential. Queries that do not
+/// fill their last vector are one tile: a shorter last one would have loops of extents that are not constant.
 fn query_tile(
     queries: usize,
     keys: usize,
@@ -183,9 +185,9 @@ fn query_tile(
         return queries;
     }
     let row = 2 * keys * machine.lanes * size_of::<f32>();
-    let most = (machine.l2_bytes / 2 / row.max(1)).clamp(1, VECTORS);
+    let maximum = (machine.l2_bytes / 2 / row.max(1)).clamp(1, MAX_VECTORS);
     let vectors = queries / machine.lanes;
-    let even = (1..=most).rev().find(|count| vectors.is_multiple_of(*count));
+    let even = (1..=maximum).rev().find(|count| vectors.is_multiple_of(*count));
     let divisors = [1, 2, 3, 4, 6, 8].into_iter().filter(|count| vectors.is_multiple_of(*count));
     decisions.number("query vectors", divisors, even.unwrap_or(1)) * machine.lanes
 }
@@ -193,8 +195,8 @@ fn query_tile(
 /// Points that a block sums.
 fn reduced(schedule: &Schedule, block: BlockId) -> usize {
     let iterators = schedule.program().blocks[block].iterators.iter();
-    let reduced = iterators.filter(|own| own.kind == IteratorKind::Reduction);
-    reduced.map(|own| own.extent).product()
+    let reduced = iterators.filter(|iterator| iterator.kind == IteratorKind::Reduction);
+    reduced.map(|iterator| iterator.extent).product()
 }
 
 /// The product with the values, in registers.
@@ -211,8 +213,8 @@ fn schedule_values(
     let depth = reduced(schedule, stages.values);
     let extents = Extents { rows: result.size, vectors, depth, row_bytes: 0 };
     let tile = decide_tile(extents, 1, machine, decisions);
-    let (row_tiles, rows) = schedule.split(result.queries, tile.rows)?;
-    let (parts, columns) = schedule.split(result.width, tile.vectors * machine.lanes)?;
+    let (row_tiles, rows) = schedule.split(result.queries, tile.mr)?;
+    let (parts, columns) = schedule.split(result.width, tile.nr * machine.lanes)?;
     let (vectors, lanes) = schedule.split(columns, machine.lanes)?;
     schedule.reorder(&[parts, row_tiles, rows, vectors, lanes])?;
     schedule.compute_at(stages.values, row_tiles)?;
@@ -233,11 +235,11 @@ fn schedule_scores(
     decisions: &mut Decisions<'_>,
 ) -> Result<(), ScheduleError> {
     let loops = schedule.loops(stages.changed)[depth..].to_vec();
-    let place = form.rows.filter(|place| place + 1 < loops.len());
-    let (Some(place), Some(query)) = (place, loops.last()) else {
-        return Err(unfit("attention", "the scores do not walk the keys"));
+    let axis = form.row_axis.filter(|axis| axis + 1 < loops.len());
+    let (Some(axis), Some(query)) = (axis, loops.last()) else {
+        return Err(unfit("attention", "the scores do not iterate over the keys"));
     };
-    let keys = schedule.extent(loops[place]).unwrap_or(1);
+    let keys = schedule.extent(loops[axis]).unwrap_or(1);
     let queries = schedule.program().buffers[schedule.buffer(stages.changed)].shape.last().copied();
     let tile = decide_tile(
         Extents {
@@ -250,11 +252,11 @@ fn schedule_scores(
         machine,
         decisions,
     );
-    let (key_tiles, rows) = schedule.split(loops[place], tile.rows)?;
-    let (parts, columns) = schedule.split(*query, tile.vectors * machine.lanes)?;
+    let (key_tiles, rows) = schedule.split(loops[axis], tile.mr)?;
+    let (parts, columns) = schedule.split(*query, tile.nr * machine.lanes)?;
     let (vectors, lanes) = schedule.split(columns, machine.lanes)?;
     let mut order: Vec<VarId> = loops[..loops.len() - 1].to_vec();
-    order.remove(place);
+    order.remove(axis);
     order.extend([key_tiles, parts, rows, vectors, lanes]);
     schedule.reorder(&order)?;
     schedule.compute_at(stages.scores, parts)?;
@@ -265,12 +267,12 @@ fn schedule_scores(
     schedule.vectorize(lanes)
 }
 
-/// Elements of a query that are turned at a time.
-const TURNED: usize = 8;
+/// Elements of a query that are transposed at a time.
+const TRANSPOSED: usize = 8;
 
 /// Copies a tile's queries with their axes swapped, number by number: a vector would be gathered, which
 /// takes longer than to store its lanes.
-fn turn_queries(
+fn transpose_queries(
     schedule: &mut Schedule,
     block: BlockId,
     depth: usize,
@@ -279,13 +281,13 @@ fn turn_queries(
     let [units @ .., size, query] = &loops[..] else {
         return Err(unfit("attention", "the queries have one axis"));
     };
-    let (parts, elements) = schedule.split(*size, TURNED)?;
+    let (parts, elements) = schedule.split(*size, TRANSPOSED)?;
     schedule.reorder(&[units, &[*query, parts, elements]].concat())?;
     schedule.unroll(elements)
 }
 
 /// Vectorizes a stage within a tile along the queries.
-fn write_stage(
+fn schedule_stage(
     schedule: &mut Schedule,
     block: BlockId,
     depth: usize,
@@ -309,7 +311,7 @@ fn reduce_down(
 ) -> Result<(), ScheduleError> {
     let loops = schedule.loops(block)[depth..].to_vec();
     let count = schedule.program().blocks[block].iterators.iter();
-    let count = count.filter(|own| own.kind == IteratorKind::Reduction).count();
+    let count = count.filter(|iterator| iterator.kind == IteratorKind::Reduction).count();
     let (spatial, reduced) = loops.split_at(loops.len() - count);
     let (Some((query, units)), Some(first)) = (spatial.split_last(), reduced.first()) else {
         return Err(unfit("attention", "a row has no keys"));
@@ -317,8 +319,8 @@ fn reduce_down(
     schedule.reorder(&[units, reduced, &[*query]].concat())?;
     let copy = schedule.cache_write(block, Scope::Register)?;
     let initial = schedule.decompose_reduction(block, *first)?;
-    for own in [initial, block, copy] {
-        let Some(query) = schedule.loops(own).last().copied() else { continue };
+    for stage in [initial, block, copy] {
+        let Some(query) = schedule.loops(stage).last().copied() else { continue };
         let (vectors, lanes) = schedule.split(query, machine.lanes)?;
         schedule.unroll(vectors)?;
         schedule.vectorize(lanes)?;

@@ -1,5 +1,5 @@
-//! Each block by itself, where it stands: what programs get that no other template takes, and those that
-//! go in steps, such as recurrences, whose blocks stand in one loop over time.
+//! Each block by itself, in the loops around it: for programs that no other template takes, and for those
+//! that run in steps, such as recurrences, whose blocks lie in one loop over time.
 //!
 //! ```text
 //! for step                         (in order: a step reads what the one before stored)
@@ -12,17 +12,17 @@
 //! A reduction of which no axis of the result is a vector is computed in vectors of partial results. Outer
 //! loops are spread over threads where their iterations are independent.
 
-use super::outer::spread;
+use super::parallel::spread;
 use super::rows::reduce_in_vectors;
 use super::{unfit, vector_width};
 use crate::Machine;
-use crate::access::{Contraction, Use, is_reduction, loads, usage, value, vector_axis};
+use crate::access::{Access, Contraction, access, is_reduction, loads, value, vector_axis};
 use crate::decisions::Decisions;
 use crate::tile::{Extents, Tile, choose_tile};
 use hone_schedule::{Schedule, ScheduleError};
 use hone_tensor::{BlockId, IteratorKind, Program, Scope, VarId};
 
-/// Schedules each block where it stands.
+/// Schedules each block in the loops around it.
 pub(super) fn apply(
     schedule: &mut Schedule,
     machine: &Machine,
@@ -47,7 +47,7 @@ fn loops_around(schedule: &Schedule, block: BlockId) -> usize {
     schedule.loops(block).len().saturating_sub(iterators)
 }
 
-/// Vectorizes a map along its last axis, and spreads its outer ones where it stands alone.
+/// Vectorizes a map along its last axis, and spreads its outer ones where it is a nest by itself.
 fn map(
     schedule: &mut Schedule,
     block: BlockId,
@@ -57,8 +57,8 @@ fn map(
 ) -> Result<(), ScheduleError> {
     let loops = schedule.loops(block);
     let Some((last, outer)) = loops[around..].split_last() else { return Ok(()) };
-    let own = &schedule.program().blocks[block];
-    let is_vector = vector_axis(own) == Some(own.iterators.len() - 1);
+    let definition = &schedule.program().blocks[block];
+    let is_vector = vector_axis(definition) == Some(definition.iterators.len() - 1);
     let mut outer = outer.to_vec();
     if is_vector && schedule.program().independent(*last).is_ok() {
         let width = vector_width(schedule, block, machine, decisions);
@@ -73,15 +73,15 @@ fn map(
     if around == 0 { spread_independent(schedule, &outer, decisions) } else { Ok(()) }
 }
 
-/// Spreads the first of `loops` that may run in any order.
+/// Spreads the first of `loops` whose iterations are independent over threads.
 fn spread_independent(
     schedule: &mut Schedule,
     loops: &[VarId],
     decisions: &mut Decisions<'_>,
 ) -> Result<(), ScheduleError> {
-    let may = |own: &&VarId| schedule.program().threads_apart(**own).is_ok();
-    let several: Vec<VarId> = loops.iter().take_while(may).copied().collect();
-    spread(schedule, &several, decisions)
+    let is_independent = |loop_: &&VarId| schedule.program().threads_apart(**loop_).is_ok();
+    let independent: Vec<VarId> = loops.iter().take_while(is_independent).copied().collect();
+    spread(schedule, &independent, decisions)
 }
 
 /// A reduction that is computed in vectors along its last axis.
@@ -90,39 +90,41 @@ struct Form {
     spatial: Vec<usize>,
     /// Points that are reduced into each element.
     depth: usize,
-    /// Place of the axis along which an operand that is read along the vector is used again.
-    rows: Option<usize>,
+    /// Index of the axis along which a vector of an operand is reused.
+    row_axis: Option<usize>,
     /// Whether it is a sum of products.
     is_contraction: bool,
 }
 
 impl Form {
     fn of(program: &Program, block: BlockId) -> Option<Self> {
-        let own = &program.blocks[block];
+        let definition = &program.blocks[block];
         let contraction = Contraction::of(program, block);
-        let extents = |kind| own.iterators.iter().filter(move |own| own.kind == kind);
+        let extents =
+            |kind| definition.iterators.iter().filter(move |iterator| iterator.kind == kind);
         let spatial: Vec<usize> =
             extents(IteratorKind::Spatial).map(|iterator| iterator.extent).collect();
         let depth = extents(IteratorKind::Reduction).map(|iterator| iterator.extent).product();
-        let vector = vector_axis(own).filter(|place| place + 1 == spatial.len())?;
-        let along = own.iterators[vector].var;
-        let fits = loads(value(own)).into_iter().all(|load| usage(load, along) != Use::Strided)
-            && contraction.as_ref().is_none_or(|own| own.intrinsic.is_none());
-        let rows = contraction.as_ref().and_then(|own| own.rows);
-        fits.then_some(Self { spatial, depth, rows, is_contraction: contraction.is_some() })
+        let vector_axis = vector_axis(definition).filter(|axis| axis + 1 == spatial.len())?;
+        let lane = definition.iterators[vector_axis].var;
+        let fits =
+            loads(value(definition)).into_iter().all(|load| access(load, lane) != Access::Strided)
+                && contraction.as_ref().is_none_or(|contraction| contraction.intrinsic.is_none());
+        let row_axis = contraction.as_ref().and_then(|contraction| contraction.row_axis);
+        fits.then_some(Self { spatial, depth, row_axis, is_contraction: contraction.is_some() })
     }
 
     fn tile(&self, machine: &Machine) -> Tile {
         let vectors = self.spatial.last().map_or(1, |extent| extent.div_ceil(machine.lanes));
         if !self.is_contraction {
-            return Tile { rows: 1, vectors: vectors.min(machine.registers / 4).max(1) };
+            return Tile { mr: 1, nr: vectors.min(machine.registers / 4).max(1) };
         }
-        let rows = self.rows.map_or(1, |place| self.spatial[place]);
+        let rows = self.row_axis.map_or(1, |axis| self.spatial[axis]);
         choose_tile(Extents { rows, vectors, depth: self.depth, row_bytes: 0 }, 1, machine)
     }
 }
 
-/// A reduction along the axis on which its operands lie: each result from vectors of partial ones.
+/// A reduction along the axis on which its operands are contiguous: each result from vectors of partial ones.
 fn reduce_along(
     schedule: &mut Schedule,
     block: BlockId,
@@ -131,7 +133,8 @@ fn reduce_along(
     decisions: &mut Decisions<'_>,
 ) -> Result<(), ScheduleError> {
     let iterators = &schedule.program().blocks[block].iterators;
-    let spatial = iterators.iter().filter(|own| own.kind == IteratorKind::Spatial).count();
+    let spatial =
+        iterators.iter().filter(|iterator| iterator.kind == IteratorKind::Spatial).count();
     if spatial == 0 || iterators.len() != spatial + 1 {
         return Ok(());
     }
@@ -160,15 +163,15 @@ fn reduce(
     let copy = schedule.cache_write(block, Scope::Register)?;
     let loops = schedule.loops(copy)[around..].to_vec();
     let Some((columns, others)) = loops.split_last() else { return Ok(()) };
-    let (column_tiles, columns) = schedule.split(*columns, tile.vectors * machine.lanes)?;
+    let (column_tiles, columns) = schedule.split(*columns, tile.nr * machine.lanes)?;
     let (mut outer, mut inner) = (vec![column_tiles], vec![]);
-    for (place, axis) in others.iter().enumerate() {
-        if form.rows == Some(place) {
-            let (tiles, rows) = schedule.split(*axis, tile.rows)?;
+    for (axis, loop_) in others.iter().enumerate() {
+        if form.row_axis == Some(axis) {
+            let (tiles, rows) = schedule.split(*loop_, tile.mr)?;
             outer.push(tiles);
             inner.push(rows);
         } else {
-            outer.push(*axis);
+            outer.push(*loop_);
         }
     }
     schedule.reorder(&[&outer[..], &inner, &[columns]].concat())?;
@@ -183,17 +186,17 @@ fn reduce(
     if let ([only], true) = (sums, form.depth <= UNROLLED) {
         schedule.unroll(*only)?;
     }
-    for own in [initial, block] {
-        let loops = schedule.loops(own);
-        write_out(schedule, &loops[loops.len() - spatial.len()..], machine)?;
+    for stage in [initial, block] {
+        let loops = schedule.loops(stage);
+        unroll_tile(schedule, &loops[loops.len() - spatial.len()..], machine)?;
     }
     let loops = schedule.loops(copy)[depth..].to_vec();
-    write_out(schedule, &loops, machine)?;
+    unroll_tile(schedule, &loops, machine)?;
     if around == 0 { spread_independent(schedule, &outer, decisions) } else { Ok(()) }
 }
 
 /// Unrolls a tile's loops and makes the last one a vector.
-fn write_out(
+fn unroll_tile(
     schedule: &mut Schedule,
     tile: &[VarId],
     machine: &Machine,
@@ -205,8 +208,8 @@ fn write_out(
         schedule.unroll(parts)?;
         vector = lanes;
     }
-    for own in others {
-        schedule.unroll(*own)?;
+    for loop_ in others {
+        schedule.unroll(*loop_)?;
     }
     schedule.vectorize(vector)
 }

@@ -1,18 +1,19 @@
-//! Several stages that reduce other axes than the innermost one, such as a softmax over channels:
-//! each is computed for some vectors of neighbouring places, which stay in the first-level cache.
+//! Channel-wise reductions, such as a softmax over channels, and other stages that reduce other axes than the
+//! innermost one: each is computed for some vectors of neighbouring columns, which stay in the first-level
+//! cache.
 
-use super::outer::spread;
+use super::parallel::spread;
 use super::unfit;
 use crate::Machine;
-use crate::access::{Use, is_reduction, loads, usage, value, vector_axis};
+use crate::access::{Access, access, is_reduction, loads, value, vector_axis};
 use crate::decisions::Decisions;
 use hone_schedule::{Schedule, ScheduleError};
 use hone_tensor::{BlockId, Expr, IteratorKind, Program, VarId};
 
-/// Vectors of places at a time, where what is kept of them stays in cache.
+/// Vectors of columns at a time, where what is kept of them stays in cache.
 const VECTORS: usize = 4;
 
-/// Computes every stage for the same vectors of places.
+/// Computes every stage for the same vectors of columns.
 pub(super) fn apply(
     schedule: &mut Schedule,
     machine: &Machine,
@@ -35,26 +36,26 @@ pub(super) fn apply(
         return Err(unfit("columns", "the result's loops are not its axes"));
     }
     let (mut outer, mut inner) = (Vec::new(), Vec::new());
-    for (own, kept) in others.iter().zip(&kept) {
-        if *kept { outer.push(*own) } else { inner.push(*own) }
+    for (loop_, kept) in others.iter().zip(&kept) {
+        if *kept { outer.push(*loop_) } else { inner.push(*loop_) }
     }
     if inner.is_empty() {
         return Err(unfit("columns", "every result is its own column"));
     }
-    let points: usize = inner.iter().map(|own| schedule.extent(*own).unwrap_or(1)).product();
+    let points: usize = inner.iter().map(|loop_| schedule.extent(*loop_).unwrap_or(1)).product();
     let fits = points * VECTORS * machine.lanes * 8 <= machine.l1_bytes;
     let extent = schedule.extent(*vector).unwrap_or(1);
-    let most = extent.div_ceil(machine.lanes);
+    let maximum = extent.div_ceil(machine.lanes);
     let vectors = if fits { VECTORS } else { 1 };
-    let width = decisions.factor("vectors", most, &[1, 2, 4, 8], vectors) * machine.lanes;
-    let (places, lanes) = schedule.split(*vector, width.min(extent))?;
-    outer.push(places);
+    let width = decisions.factor("vectors", maximum, &[1, 2, 4, 8], vectors) * machine.lanes;
+    let (columns, lanes) = schedule.split(*vector, width.min(extent))?;
+    outer.push(columns);
     schedule.reorder(&[outer.clone(), inner, vec![lanes]].concat())?;
     for stage in stages.iter().rev() {
-        schedule.compute_at(*stage, places)?;
+        schedule.compute_at(*stage, columns)?;
     }
     for stage in stages {
-        write_stage(schedule, *stage, outer.len())?;
+        schedule_stage(schedule, *stage, outer.len())?;
     }
     schedule.vectorize(lanes)?;
     spread(schedule, &outer, decisions)
@@ -62,12 +63,13 @@ pub(super) fn apply(
 
 /// Whether a block's last axis is one that every operand is read along, or not at all.
 fn is_along_lanes(program: &Program, block: BlockId) -> bool {
-    let own = &program.blocks[block];
-    let Some(place) = vector_axis(own) else { return false };
-    let var = own.iterators[place].var;
-    let mut spatial = own.iterators.iter().filter(|own| own.kind == IteratorKind::Spatial);
+    let definition = &program.blocks[block];
+    let Some(axis) = vector_axis(definition) else { return false };
+    let var = definition.iterators[axis].var;
+    let mut spatial =
+        definition.iterators.iter().filter(|iterator| iterator.kind == IteratorKind::Spatial);
     spatial.next_back().is_some_and(|last| last.var == var)
-        && loads(value(own)).into_iter().all(|load| usage(load, var) != Use::Strided)
+        && loads(value(definition)).into_iter().all(|load| access(load, var) != Access::Strided)
 }
 
 /// For each axis of the result, whether what was reduced depends on it.
@@ -81,32 +83,38 @@ fn kept_axes(program: &Program, output: BlockId, stages: &[BlockId]) -> Vec<bool
             program.blocks[*stage].buffer == *buffer && elements(*stage) < elements(output)
         });
         if of_reduction {
-            for (kept, own) in kept.iter_mut().zip(&storing.iterators) {
-                *kept |= own.extent == 1 || indices.iter().any(|index| index.mentions(own.var));
+            for (kept, iterator) in kept.iter_mut().zip(&storing.iterators) {
+                *kept |= iterator.extent == 1
+                    || indices.iter().any(|index| index.mentions(iterator.var));
             }
         }
     }
     kept
 }
 
-/// Vectorizes a stage along its places; what it reduces goes outside.
-fn write_stage(schedule: &mut Schedule, block: BlockId, outer: usize) -> Result<(), ScheduleError> {
+/// Vectorizes a stage along its columns; the loops over what it reduces go outside.
+fn schedule_stage(
+    schedule: &mut Schedule,
+    block: BlockId,
+    outer: usize,
+) -> Result<(), ScheduleError> {
     let innermost = |schedule: &Schedule, block: BlockId| -> Option<VarId> {
         schedule.loops(block).last().copied()
     };
-    let mut written = vec![block];
+    let mut vectorized = vec![block];
     if is_reduction(&schedule.program().blocks[block]) {
         let iterators = &schedule.program().blocks[block].iterators;
-        let spatial = iterators.iter().filter(|own| own.kind == IteratorKind::Spatial).count();
+        let spatial =
+            iterators.iter().filter(|iterator| iterator.kind == IteratorKind::Spatial).count();
         let loops = schedule.loops(block)[outer..].to_vec();
-        let (places, reduced) = loops.split_at(spatial.min(loops.len()));
-        schedule.reorder(&[reduced, places].concat())?;
+        let (kept, reduced) = loops.split_at(spatial.min(loops.len()));
+        schedule.reorder(&[reduced, kept].concat())?;
         if let Some(first) = reduced.first() {
-            written.push(schedule.decompose_reduction(block, *first)?);
+            vectorized.push(schedule.decompose_reduction(block, *first)?);
         }
     }
-    for own in written {
-        if let Some(last) = innermost(schedule, own) {
+    for stage in vectorized {
+        if let Some(last) = innermost(schedule, stage) {
             schedule.vectorize(last)?;
         }
     }

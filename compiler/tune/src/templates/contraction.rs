@@ -1,12 +1,12 @@
 //! Sums of products: matrix products and convolutions. A tile of results stays in registers over the
 //! whole sum; the point-wise rest of the kernel is computed on the tile before it is stored.
 //!
-//! Decided are the rows and vectors of the tile, whether rows or columns of tiles are walked first and
+//! Decided are `mr` and `nr` of the register tile, the order of the loops over rows and columns of tiles and
 //! in blocks of how many rows of tiles, the order of the summed axes and how many of their points are
-//! written out, what is fetched ahead, and the number of tasks.
+//! unrolled, what is prefetched, and the number of tasks.
 //!
-//! The output map walks the results either axis by axis as the sum does, or with the blocks of the
-//! sum's last two axes unrolled into one (`column = block * width + lane`).
+//! The output map iterates over the results either axis by axis as the sum does, or with the sum's last two
+//! axes joined into one (`column = block * width + lane`).
 
 use super::unfit;
 use crate::Machine;
@@ -21,9 +21,9 @@ use hone_tensor::{
 
 /// The loops of the output map, cut into tiles.
 struct Tiles {
-    /// Loops over tiles, outermost first; the last walks along the rows.
+    /// Loops over tiles, outermost first; the last is over rows.
     outer: Vec<VarId>,
-    /// Loops within a tile that are written out.
+    /// Loops within a tile, which are unrolled.
     unrolled: Vec<VarId>,
     /// The vector.
     vector: VarId,
@@ -50,17 +50,17 @@ pub(super) fn apply(
     schedule.compute_at(form.sum, at)?;
     schedule.set_scope(form.sum, Scope::Register)?;
     sum_in_registers(schedule, &form, tiles.outer.len(), machine, decisions)?;
-    for own in &tiles.unrolled {
-        schedule.unroll(*own)?;
+    for loop_ in &tiles.unrolled {
+        schedule.unroll(*loop_)?;
     }
     schedule.vectorize(tiles.vector)?;
     spread_tiles(schedule, &tiles.outer, decisions)?;
-    fetch_ahead(schedule, &form, tile, machine, decisions)
+    prefetch_operands(schedule, &form, tile, machine, decisions)
 }
 
-/// Brings operands near while the tiles before them are computed: the one that rows of tiles share,
-/// where there are several columns of tiles, and the one of the next tile.
-fn fetch_ahead(
+/// Prefetches operands while the tiles before them are computed: the panel that rows of tiles share, where
+/// there are several columns of tiles, and the rows of the next tile.
+fn prefetch_operands(
     schedule: &mut Schedule,
     form: &Form,
     tile: Tile,
@@ -68,22 +68,23 @@ fn fetch_ahead(
     decisions: &mut Decisions<'_>,
 ) -> Result<(), ScheduleError> {
     let around = schedule.loops(form.output);
-    let shared = schedule.loops(form.sum).into_iter().take_while(|own| around.contains(own));
+    let shared = schedule.loops(form.sum).into_iter().take_while(|loop_| around.contains(loop_));
     let shared: Vec<VarId> = shared.collect();
     let (Some(first), Some(last)) = (shared.first(), shared.last()) else { return Ok(()) };
-    let Contraction { streamed, broadcast, .. } = form.contraction;
+    let Contraction { panel, broadcast, .. } = form.contraction;
     let program = schedule.program();
     let is_input = |buffer| program.writers(buffer).is_empty();
     let reduced = program.blocks[form.sum].iterators.iter();
-    let depth = reduced.filter(|own| own.kind == IteratorKind::Reduction);
-    let panel = depth.map(|own| own.extent).product::<usize>() * tile.vectors * machine.lanes;
-    let next_panel = is_input(streamed) && panel < program.buffers[streamed].elements();
-    let next_rows = is_input(broadcast) && form.rows.is_some();
-    let inputs = [is_input(streamed), is_input(broadcast)];
-    // 0 fetches nothing, 1 at the innermost loop around the tile, 2 at the outermost.
+    let depth = reduced.filter(|iterator| iterator.kind == IteratorKind::Reduction);
+    let panel_elements =
+        depth.map(|iterator| iterator.extent).product::<usize>() * tile.nr * machine.lanes;
+    let next_panel = is_input(panel) && panel_elements < program.buffers[panel].elements();
+    let next_rows = is_input(broadcast) && form.row_axis.is_some();
+    let inputs = [is_input(panel), is_input(broadcast)];
+    // 0 prefetches nothing, 1 at the innermost loop around the tile, 2 at the outermost.
     let distance = [None, Some(*last), Some(*first)];
     let operands = [
-        ("fetch panel", streamed, if next_panel { 2 } else { 0 }),
+        ("fetch panel", panel, if next_panel { 2 } else { 0 }),
         ("fetch rows", broadcast, usize::from(next_rows)),
     ];
     for ((name, buffer, preferred), is_input) in operands.into_iter().zip(inputs) {
@@ -100,12 +101,12 @@ fn fetch_ahead(
     Ok(())
 }
 
-/// How the output walks the sum's columns.
+/// How the output iterates over the sum's columns.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Columns {
     /// The output's last axis is the sum's vector axis.
     Same,
-    /// The output's axis of this place walks blocks of `width` lanes one after another.
+    /// The output's axis of this index spans blocks of `width` lanes one after another.
     Joined { axis: usize, width: usize },
 }
 
@@ -114,10 +115,10 @@ pub(super) struct Form {
     sum: BlockId,
     output: BlockId,
     contraction: Contraction,
-    /// Place of the output's axis that walks along the rows.
-    pub(super) rows: Option<usize>,
-    /// Place of the output's axis that walks blocks of columns, where columns are walked the same.
-    blocks: Option<usize>,
+    /// Index of the output's axis of rows.
+    pub(super) row_axis: Option<usize>,
+    /// Index of the output's axis of blocks of columns, where columns are [`Columns::Same`].
+    block_axis: Option<usize>,
     pub(super) columns: Columns,
 }
 
@@ -144,23 +145,25 @@ impl Form {
                 unfit("contraction", "not a sum of products of a vector and a scalar")
             })?;
         let read = single_read(storing, summing)?;
-        let walks = |place: Option<usize>| {
-            place.and_then(|place| {
-                storing.iterators.iter().position(|own| read[place] == Expr::Var(own.var))
+        let output_axis = |axis: Option<usize>| {
+            axis.and_then(|axis| {
+                storing.iterators.iter().position(|iterator| read[axis] == Expr::Var(iterator.var))
             })
         };
-        let columns = if walks(Some(contraction.vector)) == Some(storing.iterators.len() - 1) {
-            Columns::Same
-        } else {
-            joined_columns(storing, &read, &contraction).ok_or_else(|| {
-                unfit("contraction", "the output walks the columns in another way")
-            })?
-        };
+        let columns =
+            if output_axis(Some(contraction.vector_axis)) == Some(storing.iterators.len() - 1) {
+                Columns::Same
+            } else {
+                joined_columns(storing, &read, &contraction).ok_or_else(|| {
+                    unfit("contraction", "the output iterates over the columns in another way")
+                })?
+            };
         if vector_axis(storing) != Some(storing.iterators.len() - 1) {
             return Err(unfit("contraction", "the output's last axis is no vector"));
         }
-        let (rows, blocks) = (walks(contraction.rows), walks(contraction.columns));
-        Ok(Self { sum, output, contraction, rows, blocks, columns })
+        let row_axis = output_axis(contraction.row_axis);
+        let block_axis = output_axis(contraction.column_axis);
+        Ok(Self { sum, output, contraction, row_axis, block_axis, columns })
     }
 
     fn decide_tile(
@@ -170,18 +173,19 @@ impl Form {
         decisions: &mut Decisions<'_>,
     ) -> Tile {
         let block = &schedule.program().blocks[self.sum];
-        let extent = |place: Option<usize>| place.map_or(1, |place| block.iterators[place].extent);
-        let width: usize = extent(Some(self.contraction.vector));
+        let extent = |axis: Option<usize>| axis.map_or(1, |axis| block.iterators[axis].extent);
+        let width: usize = extent(Some(self.contraction.vector_axis));
         let vectors = width.div_ceil(machine.lanes);
-        let rows = if self.rows.is_some() { extent(self.contraction.rows) } else { 1 };
-        let reduced = block.iterators.iter().filter(|own| own.kind == IteratorKind::Reduction);
-        // What one instruction sums fills the place of one multiply-add.
-        let run = self.contraction.intrinsic.map_or(1, |own| own.depth() as usize);
-        let depth = reduced.map(|own| own.extent).product::<usize>() / run;
-        let blocks = extent(self.contraction.columns);
+        let rows = if self.row_axis.is_some() { extent(self.contraction.row_axis) } else { 1 };
+        let reduced =
+            block.iterators.iter().filter(|iterator| iterator.kind == IteratorKind::Reduction);
+        // An instruction that sums several products counts as one multiply-add.
+        let run = self.contraction.intrinsic.map_or(1, |intrinsic| intrinsic.depth() as usize);
+        let depth = reduced.map(|iterator| iterator.extent).product::<usize>() / run;
+        let blocks = extent(self.contraction.column_axis);
         let (columns, unit) = match self.columns {
             Columns::Joined { .. } => (vectors * blocks, vectors),
-            Columns::Same if self.blocks.is_some() && width <= 2 * machine.lanes => {
+            Columns::Same if self.block_axis.is_some() && width <= 2 * machine.lanes => {
                 (vectors * blocks, vectors)
             }
             Columns::Same => (vectors, 1),
@@ -191,11 +195,11 @@ impl Form {
         decide_tile(extents, unit, machine, decisions)
     }
 
-    /// Bytes from a row of the broadcast operand to the next; 0 where that is not the same for all.
+    /// Stride between rows of the broadcast operand in bytes; 0 where that is not the same for all.
     pub(super) fn row_bytes(&self, schedule: &Schedule) -> usize {
         let program = schedule.program();
         let (block, buffer) = (&program.blocks[self.sum], self.contraction.broadcast);
-        let Some(row) = self.contraction.rows.map(|place| block.iterators[place].var) else {
+        let Some(row) = self.contraction.row_axis.map(|axis| block.iterators[axis].var) else {
             return 0;
         };
         let Some(indices) = block.loads(buffer).into_iter().next() else { return 0 };
@@ -222,28 +226,32 @@ fn single_read(storing: &Block, summing: &Block) -> Result<Vec<Expr>, ScheduleEr
     let first =
         reads.next().ok_or_else(|| unfit("contraction", "the map does not read the sum"))?;
     if reads.any(|other| other != first) {
-        return Err(unfit("contraction", "the map reads the sum at several places"));
+        return Err(unfit("contraction", "the map reads the sum at several indices"));
     }
     Ok(first.clone())
 }
 
 /// The output axis `j` where the sum is read at block `j / width` and lane `j % width`.
 fn joined_columns(storing: &Block, read: &[Expr], contraction: &Contraction) -> Option<Columns> {
-    let Expr::Binary(BinaryOp::Modulo, lane, width) = &read[contraction.vector] else {
+    let Expr::Binary(BinaryOp::Modulo, lane, width) = &read[contraction.vector_axis] else {
         return None;
     };
     let Expr::Var(var) = **lane else { return None };
-    let axis = storing.iterators.iter().position(|own| own.var == var)?;
+    let axis = storing.iterators.iter().position(|iterator| iterator.var == var)?;
     let width = usize::try_from(width.as_integer()?).ok()?;
     (axis + 1 == storing.iterators.len()).then_some(Columns::Joined { axis, width })
 }
 
 /// Cuts `extent` into tiles of `size`, where there is more than one.
-fn cut(schedule: &mut Schedule, own: VarId, size: usize) -> Result<(VarId, VarId), ScheduleError> {
-    schedule.split(own, size.max(1))
+fn cut(
+    schedule: &mut Schedule,
+    loop_: VarId,
+    size: usize,
+) -> Result<(VarId, VarId), ScheduleError> {
+    schedule.split(loop_, size.max(1))
 }
 
-/// Tiles for an output that walks the sum's axes as they are.
+/// Tiles for an output whose axes are the sum's.
 fn tile_same(
     schedule: &mut Schedule,
     form: &Form,
@@ -256,42 +264,42 @@ fn tile_same(
     let mut vector = loops[loops.len() - 1];
     let width = schedule.extent(vector).unwrap_or(1);
     let vectors = width.div_ceil(machine.lanes);
-    for (place, own) in loops[..loops.len() - 1].iter().enumerate() {
-        if Some(place) == form.rows {
-            let (tiles, places) = cut(schedule, *own, tile.rows)?;
+    for (axis, loop_) in loops[..loops.len() - 1].iter().enumerate() {
+        if Some(axis) == form.row_axis {
+            let (tiles, within) = cut(schedule, *loop_, tile.mr)?;
             last.push(tiles);
-            unrolled.push(places);
-        } else if Some(place) == form.blocks && tile.vectors > vectors {
-            let (tiles, places) = cut(schedule, *own, tile.vectors / vectors)?;
+            unrolled.push(within);
+        } else if Some(axis) == form.block_axis && tile.nr > vectors {
+            let (tiles, within) = cut(schedule, *loop_, tile.nr / vectors)?;
             first.push(tiles);
-            unrolled.insert(0, places);
+            unrolled.insert(0, within);
         } else {
-            outer.push(*own);
+            outer.push(*loop_);
         }
     }
     if width > machine.lanes {
-        if tile.vectors < vectors {
-            let (tiles, places) = cut(schedule, vector, tile.vectors * machine.lanes)?;
+        if tile.nr < vectors {
+            let (tiles, within) = cut(schedule, vector, tile.nr * machine.lanes)?;
             outer.push(tiles);
-            vector = places;
+            vector = within;
         }
         let (blocks, lanes) = cut(schedule, vector, machine.lanes)?;
         unrolled.push(blocks);
         vector = lanes;
     }
-    // Blocks of columns outermost, so that their operand stays in cache while rows stream by; axes
-    // that neither operand shares (a batch) stay outside.
+    // Blocks of columns outermost, so that their panel stays in cache while rows change; axes that both
+    // operands have (a batch) stay outside.
     let split = usize::from(outer.len() > 1);
     let head: Vec<VarId> = outer.drain(..split).collect();
     let columns = [first, outer].concat();
-    let walk = [head, walk_tiles(schedule, columns, last, decisions)?].concat();
-    Ok(Tiles { outer: walk, unrolled, vector })
+    let outer = [head, order_tiles(schedule, columns, last, decisions)?].concat();
+    Ok(Tiles { outer, unrolled, vector })
 }
 
-/// Loops over tiles, outermost first: columns before rows, so that the operand of a column of tiles stays in
-/// cache while rows stream by. In blocks of rows of tiles, those of a block are walked for every column
-/// before the next block begins.
-fn walk_tiles(
+/// Loops over tiles, outermost first: columns before rows, so that the panel of a column of tiles stays in
+/// cache while rows change. In blocks of rows of tiles, those of a block are computed for every column before
+/// the next block begins.
+fn order_tiles(
     schedule: &mut Schedule,
     columns: Vec<VarId>,
     rows: Vec<VarId>,
@@ -299,11 +307,12 @@ fn walk_tiles(
 ) -> Result<Vec<VarId>, ScheduleError> {
     let [rows] = rows[..] else { return Ok([columns, rows].concat()) };
     let tiles = schedule.extent(rows).unwrap_or(1);
-    let several = columns.iter().any(|own| schedule.extent(*own).is_some_and(|own| own > 1));
+    let several =
+        columns.iter().any(|loop_| schedule.extent(*loop_).is_some_and(|extent| extent > 1));
     if !several || tiles < 2 {
         return Ok([columns, vec![rows]].concat());
     }
-    // As many as there are: all columns are walked for one block.
+    // As many as there are: one block.
     let block = decisions.factor("block of rows", tiles, &[1, 2, 4, 8, 16], tiles);
     if block == tiles {
         return Ok([columns, vec![rows]].concat());
@@ -312,7 +321,7 @@ fn walk_tiles(
     Ok([vec![blocks], columns, vec![within]].concat())
 }
 
-/// Tiles for an output whose last axis walks blocks of columns one after another.
+/// Tiles for an output whose last axis spans blocks of columns one after another.
 fn tile_joined(
     schedule: &mut Schedule,
     form: &Form,
@@ -322,18 +331,18 @@ fn tile_joined(
     decisions: &mut Decisions<'_>,
 ) -> Result<Tiles, ScheduleError> {
     let loops = schedule.loops(form.output);
-    let blocks = (tile.vectors * machine.lanes / width).max(1);
+    let blocks = (tile.nr * machine.lanes / width).max(1);
     let (column_tiles, columns) = cut(schedule, loops[axis], blocks * width)?;
     let (block, mut vector) = cut(schedule, columns, width)?;
     let mut unrolled = vec![block];
     let (mut outer, mut last) = (vec![], vec![]);
-    for (place, own) in loops[..axis].iter().enumerate() {
-        if Some(place) == form.rows {
-            let (tiles, places) = cut(schedule, *own, tile.rows)?;
+    for (index, loop_) in loops[..axis].iter().enumerate() {
+        if Some(index) == form.row_axis {
+            let (tiles, within) = cut(schedule, *loop_, tile.mr)?;
             last.push(tiles);
-            unrolled.insert(0, places);
+            unrolled.insert(0, within);
         } else {
-            outer.push(*own);
+            outer.push(*loop_);
         }
     }
     if width > machine.lanes {
@@ -341,12 +350,12 @@ fn tile_joined(
         unrolled.push(parts);
         vector = lanes;
     }
-    outer.extend(walk_tiles(schedule, vec![column_tiles], last, decisions)?);
+    outer.extend(order_tiles(schedule, vec![column_tiles], last, decisions)?);
     Ok(Tiles { outer, unrolled, vector })
 }
 
-/// Orders the sum's loops with the summed axes outside its tile, sets the initial value in front, and
-/// writes the tile out.
+/// Orders the sum's loops with the summed axes outside its tile, sets the initial value in front, and unrolls
+/// the tile.
 pub(super) fn sum_in_registers(
     schedule: &mut Schedule,
     form: &Form,
@@ -356,7 +365,8 @@ pub(super) fn sum_in_registers(
 ) -> Result<(), ScheduleError> {
     let loops = schedule.loops(form.sum)[outer..].to_vec();
     let iterators = schedule.program().blocks[form.sum].iterators.clone();
-    let spatial = iterators.iter().filter(|own| own.kind == IteratorKind::Spatial).count();
+    let spatial =
+        iterators.iter().filter(|iterator| iterator.kind == IteratorKind::Spatial).count();
     let (tile, reduced) = loops.split_at(spatial);
     let run = usize::from(form.contraction.intrinsic.is_some());
     let (reduced, run) = reduced.split_at(reduced.len().saturating_sub(run));
@@ -371,14 +381,14 @@ pub(super) fn sum_in_registers(
         schedule.unroll(reduced[reduced.len() - 1])?;
     }
     let loops = schedule.loops(initial);
-    write_out(schedule, &loops[loops.len() - spatial..], None, machine)?;
+    unroll_tile(schedule, &loops[loops.len() - spatial..], None, machine)?;
     let loops = schedule.loops(form.sum);
     let inner = loops.len() - run.len();
-    write_out(schedule, &loops[inner - spatial..inner], form.contraction.intrinsic, machine)
+    unroll_tile(schedule, &loops[inner - spatial..inner], form.contraction.intrinsic, machine)
 }
 
-/// The loops over the points of a sum in the order in which they are walked: another one may come
-/// innermost, and its last steps may be written out, where they divide it.
+/// The loops over the points of a sum, outermost first: any of them may come innermost, and be split into
+/// steps of several unrolled points, where these divide it.
 fn order_points(
     schedule: &mut Schedule,
     reduced: &[VarId],
@@ -392,7 +402,7 @@ fn order_points(
     }
     let Some(last) = order.last().copied() else { return Ok(order) };
     let extent = schedule.extent(last).unwrap_or(1);
-    let divides = [2, 3, 4, 5, 7, 8].into_iter().filter(|own| extent.is_multiple_of(*own));
+    let divides = [2, 3, 4, 5, 7, 8].into_iter().filter(|count| extent.is_multiple_of(*count));
     let points = decisions.number("written out points", divides, 1);
     if points > 1 {
         order.pop();
@@ -402,34 +412,36 @@ fn order_points(
     Ok(order)
 }
 
-/// A tile's loops with the rows outermost: one broadcast at a time is held, beside one vector for each
-/// column, and not the broadcasts of all rows.
+/// A tile's loops with the rows outermost: registers hold one broadcast element at a time, beside `nr` vectors
+/// of the panel, and not those of all rows.
 fn rows_first(form: &Form, iterators: &[Iterator], tile: &[VarId]) -> Vec<VarId> {
-    let is_rows = |place: usize| {
-        form.rows.is_some() && form.contraction.rows == Some(place) && iterators[place].extent > 1
+    let is_rows = |axis: usize| {
+        form.row_axis.is_some()
+            && form.contraction.row_axis == Some(axis)
+            && iterators[axis].extent > 1
     };
     let (mut rows, others): (Vec<_>, Vec<_>) =
-        tile.iter().enumerate().partition(|(place, _)| is_rows(*place));
+        tile.iter().enumerate().partition(|(axis, _)| is_rows(*axis));
     rows.extend(others);
-    rows.into_iter().map(|(_, own)| *own).collect()
+    rows.into_iter().map(|(_, loop_)| *loop_).collect()
 }
 
 /// Unrolls a tile's loops and makes the last one a vector, or the lanes of an instruction.
-fn write_out(
+fn unroll_tile(
     schedule: &mut Schedule,
     tile: &[VarId],
     intrinsic: Option<Intrinsic>,
     machine: &Machine,
 ) -> Result<(), ScheduleError> {
-    let (vector, places) = tile.split_last().ok_or_else(|| unfit("contraction", "no loops"))?;
+    let (vector, others) = tile.split_last().ok_or_else(|| unfit("contraction", "no loops"))?;
     let mut vector = *vector;
     if schedule.extent(vector).unwrap_or(usize::MAX) > machine.lanes {
         let (parts, lanes) = schedule.split(vector, machine.lanes)?;
         schedule.unroll(parts)?;
         vector = lanes;
     }
-    for place in places {
-        schedule.unroll(*place)?;
+    for loop_ in others {
+        schedule.unroll(*loop_)?;
     }
     match intrinsic {
         Some(intrinsic) => schedule.tensorize(vector, intrinsic),
@@ -445,8 +457,8 @@ fn spread_tiles(
     decisions: &mut Decisions<'_>,
 ) -> Result<(), ScheduleError> {
     let Some((last, fewer)) = outer.split_last() else { return Ok(()) };
-    let extent = |schedule: &Schedule, own: VarId| schedule.extent(own).unwrap_or(1);
-    let found: usize = fewer.iter().map(|own| extent(schedule, *own)).product();
+    let extent = |schedule: &Schedule, loop_: VarId| schedule.extent(loop_).unwrap_or(1);
+    let found: usize = fewer.iter().map(|loop_| extent(schedule, *loop_)).product();
     let worth = tasks(schedule, *last, decisions);
     let tiles = extent(schedule, *last);
     if found >= worth.min(FEW_TASKS) || tiles == 1 {

@@ -1,21 +1,21 @@
-//! A reduction whose last axis is a vector that every operand is read along, such as a depthwise
-//! convolution or a pooling on channel-packed values: neighbouring results stay in registers.
+//! Depthwise convolutions and poolings on channel-packed values, and every other reduction whose operands are
+//! all read along the vector axis: neighbouring results stay in registers.
 
-use super::outer::spread;
+use super::parallel::spread;
 use super::unfit;
 use crate::Machine;
-use crate::access::{Use, is_reduction, loads, usage, value, vector_axis};
+use crate::access::{Access, access, is_reduction, loads, value, vector_axis};
 use crate::decisions::Decisions;
 use hone_schedule::{Schedule, ScheduleError};
 use hone_tensor::{Block, BlockId, BufferId, Expr, Iterator, IteratorKind, Scope};
 
-/// Most vectors of results at a time: neighbouring results read overlapping windows, so that beside a
+/// Maximum vectors of results at a time: neighbouring results read overlapping windows, so that beside a
 /// sum for each of them the values that they read stay in registers, and one weight.
-fn most_vectors(machine: &Machine) -> usize {
+fn max_vectors(machine: &Machine) -> usize {
     (machine.registers.saturating_sub(2) / 2).max(1)
 }
 
-/// Most points of the reduction written out.
+/// Maximum points of the reduction that are unrolled.
 const UNROLLED: usize = 9;
 
 /// Tiles the axis before the vector and reduces in registers.
@@ -36,21 +36,21 @@ pub(super) fn apply(
         vector = lanes;
     } else if let Some(tiled) = outer.pop() {
         let extent = schedule.extent(tiled).unwrap_or(1);
-        let most = extent.min(most_vectors(machine));
-        let size = best_size(extent, most_vectors(machine));
-        let sizes: Vec<usize> = (1..=most).collect();
-        let size = decisions.factor("vectors", most, &sizes, size);
-        let (tiles, places) = schedule.split(tiled, size)?;
+        let maximum = extent.min(max_vectors(machine));
+        let size = best_size(extent, max_vectors(machine));
+        let sizes: Vec<usize> = (1..=maximum).collect();
+        let size = decisions.factor("vectors", maximum, &sizes, size);
+        let (tiles, within) = schedule.split(tiled, size)?;
         outer.push(tiles);
-        inner.push(places);
+        inner.push(within);
     }
     let at = *outer.last().ok_or_else(|| unfit("lanes", "no loop to compute at"))?;
     schedule.compute_at(reduction, at)?;
     schedule.set_scope(reduction, Scope::Register)?;
     let unrolled = decisions.number("unrolled", [1, 3, 5, 9, 25], UNROLLED);
     reduce_in_registers(schedule, reduction, outer.len(), unrolled)?;
-    for places in &inner {
-        schedule.unroll(*places)?;
+    for within in &inner {
+        schedule.unroll(*within)?;
     }
     schedule.vectorize(vector)?;
     spread(schedule, &outer[..outer.len() - 1], decisions)
@@ -67,47 +67,47 @@ fn form(schedule: &Schedule) -> Result<(BlockId, BlockId), ScheduleError> {
     if !is_reduction(reducing) || is_reduction(storing) {
         return Err(unfit("lanes", "not one reduction and one map"));
     }
-    let place = vector_axis(reducing).ok_or_else(|| unfit("lanes", "no vector axis"))?;
-    let var = reducing.iterators[place].var;
-    let along = loads(value(reducing)).into_iter().map(|load| usage(load, var));
+    let axis = vector_axis(reducing).ok_or_else(|| unfit("lanes", "no vector axis"))?;
+    let var = reducing.iterators[axis].var;
+    let along = loads(value(reducing)).into_iter().map(|load| access(load, var));
     let stores = vector_axis(storing) == Some(storing.iterators.len() - 1);
     let same = reads_in_order(value(storing), reducing.buffer, storing);
-    if !stores || !same || along.clone().any(|own| own == Use::Strided) {
+    if !stores || !same || along.clone().any(|access| access == Access::Strided) {
         return Err(unfit("lanes", "an operand is not read along the vector axis"));
     }
     Ok((reduction, output))
 }
 
-/// Whether a map reads a buffer only at its own place, axes of extent 1 aside.
+/// Whether a map reads a buffer only at the index that it stores, axes of extent 1 aside.
 fn reads_in_order(value: &Expr, buffer: BufferId, block: &Block) -> bool {
-    let long: Vec<_> = block.iterators.iter().filter(|own| own.extent > 1).collect();
+    let long: Vec<_> = block.iterators.iter().filter(|iterator| iterator.extent > 1).collect();
     let is_unit = |index: &Expr| {
-        let unit = |own: &Iterator| own.extent == 1 && *index == Expr::Var(own.var);
+        let unit = |iterator: &Iterator| iterator.extent == 1 && *index == Expr::Var(iterator.var);
         *index == Expr::Integer(0) || block.iterators.iter().any(unit)
     };
     loads(value).into_iter().all(|load| match load {
         Expr::Load(read, indices) if *read == buffer => {
             let indices = indices.iter().filter(|index| !is_unit(index));
-            indices.cloned().eq(long.iter().map(|own| Expr::Var(own.var)))
+            indices.cloned().eq(long.iter().map(|iterator| Expr::Var(iterator.var)))
         }
         _ => true,
     })
 }
 
-/// The tile size that covers an extent with fewest places left over, larger ones first.
-fn best_size(extent: usize, most: usize) -> usize {
-    let most = extent.min(most);
+/// The tile size that covers an extent with the fewest elements left over, larger ones first.
+fn best_size(extent: usize, maximum: usize) -> usize {
+    let maximum = extent.min(maximum);
     let waste = |size: usize| extent.div_ceil(size) * size - extent;
-    (most.div_ceil(2)..=most).rev().min_by_key(|size| waste(*size)).unwrap_or(1)
+    (maximum.div_ceil(2)..=maximum).rev().min_by_key(|size| waste(*size)).unwrap_or(1)
 }
 
-/// Puts the reduction's loops outside its tile, with the initial value in front; writes out the
-/// innermost ones while that stays small.
+/// Puts the reduction's loops outside its tile, with the initial value in front; unrolls the innermost ones
+/// while their points are few.
 fn reduce_in_registers(
     schedule: &mut Schedule,
     reduction: BlockId,
     outer: usize,
-    most_points: usize,
+    max_points: usize,
 ) -> Result<(), ScheduleError> {
     let loops = schedule.loops(reduction)[outer..].to_vec();
     let iterators = schedule.program().blocks[reduction].iterators.clone();
@@ -120,19 +120,19 @@ fn reduce_in_registers(
         None => None,
     };
     let mut points = 1;
-    for own in reduced.iter().rev() {
-        points *= schedule.extent(*own).unwrap_or(usize::MAX);
-        if points > most_points {
+    for loop_ in reduced.iter().rev() {
+        points *= schedule.extent(*loop_).unwrap_or(usize::MAX);
+        if points > max_points {
             break;
         }
-        schedule.unroll(*own)?;
+        schedule.unroll(*loop_)?;
     }
     for block in initial.into_iter().chain([reduction]) {
         let loops = schedule.loops(block);
         let tile = &loops[loops.len() - spatial..];
-        let (vector, places) = tile.split_last().ok_or_else(|| unfit("lanes", "no loops"))?;
-        for place in places {
-            schedule.unroll(*place)?;
+        let (vector, others) = tile.split_last().ok_or_else(|| unfit("lanes", "no loops"))?;
+        for loop_ in others {
+            schedule.unroll(*loop_)?;
         }
         schedule.vectorize(*vector)?;
     }

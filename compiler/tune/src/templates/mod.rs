@@ -5,8 +5,8 @@ mod blocks;
 mod columns;
 mod contraction;
 mod lanes;
-mod outer;
 mod padding;
+mod parallel;
 mod pointwise;
 mod rows;
 mod tiles;
@@ -41,7 +41,7 @@ impl Scheduled {
 /// A template reads the program's form and applies primitives; where there are alternatives it asks.
 type Template = fn(&mut Schedule, &Machine, &mut Decisions<'_>) -> Result<(), ScheduleError>;
 
-/// Templates in the order in which they are tried: each refuses what has not its form.
+/// Templates in the order in which they are tried: each refuses programs of another form.
 const TEMPLATES: [(&str, Template); 10] = [
     (ATTENTION, attention::apply),
     ("contraction", contraction::apply),
@@ -52,16 +52,16 @@ const TEMPLATES: [(&str, Template); 10] = [
     ("padding", padding::apply),
     ("pointwise", pointwise::apply),
     (BLOCKS, blocks::apply),
-    ("plain", |schedule, _, decisions| outer::apply(schedule, decisions)),
+    ("plain", |schedule, _, decisions| parallel::apply(schedule, decisions)),
 ];
 
-/// The template that keeps point-wise stages apart: in their readers, scores would be computed for each.
+/// The template that gets point-wise stages not inlined: inlined, scores would be computed for each reader.
 const ATTENTION: &str = "attention";
 
-/// The template that takes programs that go in steps.
+/// The template that takes programs that run in steps.
 const BLOCKS: &str = "blocks";
 
-/// The templates that may take a program: the others take those whose blocks have nests of their own.
+/// The templates that may take a program: all but one need a separate loop nest for each block.
 fn templates(program: &Program) -> impl Iterator<Item = (&'static str, Template)> {
     let in_steps = program.has_steps();
     TEMPLATES.into_iter().filter(move |(name, _)| !in_steps || *name == BLOCKS)
@@ -105,18 +105,18 @@ pub fn schedule_as(
 /// Names of the templates that take a program, in the order in which they are tried.
 pub fn alternatives(program: &Program, machine: &Machine) -> Vec<&'static str> {
     let Ok(plain) = Plain::of(program.clone()) else { return Vec::new() };
-    let takes = |own: &(&'static str, Template)| {
-        applied(&plain, machine, *own, &mut Preferred)
-            .is_ok_and(|own| own.schedule.verify().is_ok())
+    let takes = |template: &(&'static str, Template)| {
+        applied(&plain, machine, *template, &mut Preferred)
+            .is_ok_and(|result| result.schedule.verify().is_ok())
     };
     templates(program).filter(takes).map(|(name, _)| name).collect()
 }
 
 /// A program as templates get it.
 struct Plain {
-    /// As it came.
+    /// Unchanged.
     whole: Schedule,
-    /// With point-wise stages in their readers.
+    /// With point-wise stages inlined into their readers.
     inlined: Schedule,
 }
 
@@ -144,7 +144,7 @@ fn applied(
 /// The plain loop order, spread over threads: the baseline that speed-ups are counted from.
 pub fn schedule_naively(program: Program) -> Result<Scheduled, ScheduleError> {
     let mut schedule = Schedule::new(program);
-    outer::apply(&mut schedule, &mut Decisions::new(&mut Preferred))?;
+    parallel::apply(&mut schedule, &mut Decisions::new(&mut Preferred))?;
     Ok(Scheduled { schedule, template: "naive", decisions: Vec::new(), recorded: false })
 }
 
@@ -161,7 +161,7 @@ fn vector_width(
     machine.lanes * decisions.number("map vectors", [1, 2, 4, 8], vectors)
 }
 
-/// A template's word that a program has not its form.
+/// A template's refusal of a program of another form.
 fn unfit(template: &'static str, reason: impl Into<String>) -> ScheduleError {
     ScheduleError::Refused {
         primitive: template,

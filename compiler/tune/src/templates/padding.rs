@@ -1,7 +1,7 @@
 //! One map that is a constant outside a box: each row is filled first, then the inside is written
 //! without tests, in vectors that run over as many of the innermost axes as they need.
 
-use super::outer::spread;
+use super::parallel::spread;
 use super::unfit;
 use crate::Machine;
 use crate::access::value;
@@ -9,7 +9,7 @@ use crate::decisions::Decisions;
 use hone_schedule::{Schedule, ScheduleError};
 use hone_tensor::{BlockId, Expr, VarId};
 
-/// Elements of a row at least, where there are as many and nothing else is decided.
+/// Elements of a row at minimum, where there are as many and nothing else is decided.
 const ROW: usize = 256;
 
 /// Vectors at a time in a row.
@@ -31,26 +31,26 @@ pub(super) fn apply(
     let rows = row_start(schedule, &loops, row);
     let at = *loops.get(rows).ok_or_else(|| unfit("padding", "there are no rows"))?;
     let fill = schedule.decompose_padding(block, at)?;
-    for own in [fill, block] {
-        write_row(schedule, own, rows, machine)?;
+    for stage in [fill, block] {
+        schedule_row(schedule, stage, rows, machine)?;
     }
     spread(schedule, &loops[..rows], decisions)
 }
 
 /// The first of the loops over a row.
-fn row_start(schedule: &Schedule, loops: &[VarId], least: usize) -> usize {
+fn row_start(schedule: &Schedule, loops: &[VarId], minimum: usize) -> usize {
     let mut elements = 1;
-    for place in (1..loops.len()).rev() {
-        elements *= schedule.extent(loops[place]).unwrap_or(1);
-        if elements >= least {
-            return place;
+    for depth in (1..loops.len()).rev() {
+        elements *= schedule.extent(loops[depth]).unwrap_or(1);
+        if elements >= minimum {
+            return depth;
         }
     }
     1.min(loops.len())
 }
 
 /// Vectorizes the innermost loops, joined as far as a vector needs.
-fn write_row(
+fn schedule_row(
     schedule: &mut Schedule,
     block: BlockId,
     before: usize,
@@ -58,7 +58,7 @@ fn write_row(
 ) -> Result<(), ScheduleError> {
     let mut loops = schedule.loops(block);
     let Some(mut last) = loops.pop() else { return Ok(()) };
-    let extent = |schedule: &Schedule, own: VarId| schedule.extent(own).unwrap_or(1);
+    let extent = |schedule: &Schedule, loop_: VarId| schedule.extent(loop_).unwrap_or(1);
     let mut period = extent(schedule, last);
     while loops.len() > before && extent(schedule, last) < VECTORS * machine.lanes {
         let Some(next) = loops.pop() else { break };
@@ -68,7 +68,7 @@ fn write_row(
         }
     }
     let mut width = machine.lanes;
-    // Whole periods of the innermost axis, so that each lane's place in it is known.
+    // Whole periods of the innermost axis, so that each lane's index in it is known.
     while !width.is_multiple_of(period) && period < machine.lanes && width < period * machine.lanes
     {
         width += machine.lanes;

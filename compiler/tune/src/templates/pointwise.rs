@@ -1,9 +1,9 @@
 //! One map over contiguous elements: flat, in vectors.
 
-use super::outer::spread;
+use super::parallel::spread;
 use super::{unfit, vector_width};
 use crate::Machine;
-use crate::access::{Use, is_reduction, loads, usage, value, vector_axis};
+use crate::access::{Access, access, is_reduction, loads, value, vector_axis};
 use crate::decisions::Decisions;
 use hone_schedule::{Schedule, ScheduleError};
 use hone_tensor::{BlockId, Iterator, VarId};
@@ -28,8 +28,8 @@ pub(super) fn apply(
             spread(schedule, &loops, decisions)?;
             continue;
         }
-        if let Some(place) = read_across(schedule, block, &loops, machine) {
-            write_tiles(schedule, &loops, place, machine, decisions)?;
+        if let Some(axis) = read_across(schedule, block, &loops, machine) {
+            schedule_tiles(schedule, &loops, axis, machine, decisions)?;
             continue;
         }
         let extent = schedule.extent(*last).unwrap_or(1);
@@ -54,7 +54,7 @@ pub(super) fn apply(
     Ok(())
 }
 
-/// The place of the axis along which an operand lies, where it is another than the last: a
+/// The index of the axis along which an operand is contiguous, where it is another than the last: a
 /// transposition of extents of several vectors.
 fn read_across(
     schedule: &Schedule,
@@ -62,34 +62,36 @@ fn read_across(
     loops: &[VarId],
     machine: &Machine,
 ) -> Option<usize> {
-    let own = &schedule.program().blocks[block];
-    let (last, others) = own.iterators.split_last()?;
+    let definition = &schedule.program().blocks[block];
+    let (last, others) = definition.iterators.split_last()?;
     let long = |extent: usize| extent >= 2 * machine.lanes;
-    if loops.len() != own.iterators.len() || !long(last.extent) {
+    if loops.len() != definition.iterators.len() || !long(last.extent) {
         return None;
     }
-    let reads = loads(value(own));
+    let reads = loads(value(definition));
     reads.into_iter().find_map(|load| {
-        let along = |other: &Iterator| usage(load, other.var) == Use::Unit && long(other.extent);
-        (usage(load, last.var) == Use::Strided).then(|| others.iter().position(along)).flatten()
+        let contiguous =
+            |other: &Iterator| access(load, other.var) == Access::Contiguous && long(other.extent);
+        (access(load, last.var) == Access::Strided)
+            .then(|| others.iter().position(contiguous))
+            .flatten()
     })
 }
 
-/// Goes through squares of both axes, so that the lines that are read are used up while they are
-/// near.
-fn write_tiles(
+/// Cuts both axes into square tiles, so that all elements of a line are used while it is in cache.
+fn schedule_tiles(
     schedule: &mut Schedule,
     loops: &[VarId],
-    place: usize,
+    axis: usize,
     machine: &Machine,
     decisions: &mut Decisions<'_>,
 ) -> Result<(), ScheduleError> {
     let Some((last, others)) = loops.split_last() else { return Ok(()) };
     let mut outer: Vec<VarId> = others.to_vec();
-    let read = outer.remove(place);
-    let most = schedule.extent(read).unwrap_or(1);
+    let read = outer.remove(axis);
+    let maximum = schedule.extent(read).unwrap_or(1);
     let side = machine.lanes;
-    let side = decisions.factor("side", most, &[side / 2, side, 2 * side, 4 * side], side);
+    let side = decisions.factor("side", maximum, &[side / 2, side, 2 * side, 4 * side], side);
     let (tiles, rows) = schedule.split(read, side)?;
     let (columns, lanes) = schedule.split(*last, machine.lanes)?;
     outer.extend([tiles, columns]);

@@ -1,16 +1,16 @@
-//! Several stages over the same rows, such as softmax and normalisations: each row is finished while
-//! it is in cache. Reductions along the row are done in vectors of partial results.
+//! Row-wise reductions, such as softmax and normalisations: all stages over a row are computed while it is in
+//! cache. Reductions along the row are done in vectors of partial results.
 
-use super::outer::spread;
+use super::parallel::spread;
 use super::{unfit, vector_width};
 use crate::Machine;
-use crate::access::{Use, is_reduction, loads, usage, value};
+use crate::access::{Access, access, is_reduction, loads, value};
 use crate::decisions::Decisions;
 use hone_schedule::{Schedule, ScheduleError};
 use hone_tensor::{BlockId, Expr, IteratorKind, Scope, VarId};
 
-/// Vectors of partial results of one reduction.
-const PARTS: usize = 4;
+/// Maximum vectors of partial results of one reduction.
+const MAX_PARTIAL: usize = 4;
 
 /// Computes every stage at the row loop of the output.
 pub(super) fn apply(
@@ -25,10 +25,10 @@ pub(super) fn apply(
         return Err(unfit("rows", "nothing is reduced"));
     }
     if schedule.loops(*output).is_empty() {
-        // One result: there is no row to finish while it is near.
+        // One result: there is no row to finish while it is in cache.
         return blocks
             .iter()
-            .try_for_each(|block| write_stage(schedule, *block, 0, machine, decisions));
+            .try_for_each(|block| schedule_stage(schedule, *block, 0, machine, decisions));
     }
     let rows = row_loops(schedule, *output, stages)?;
     let at = *rows.last().ok_or_else(|| unfit("rows", "there is one row only"))?;
@@ -36,7 +36,7 @@ pub(super) fn apply(
         schedule.compute_at(*stage, at)?;
     }
     for block in &blocks {
-        write_stage(schedule, *block, rows.len(), machine, decisions)?;
+        schedule_stage(schedule, *block, rows.len(), machine, decisions)?;
     }
     spread(schedule, &rows, decisions)
 }
@@ -59,22 +59,22 @@ fn row_loops(
     for load in loads(value(storing)) {
         let Expr::Load(buffer, indices) = load else { continue };
         if reduced.contains(buffer) {
-            let mentioned = (0..storing.iterators.len()).filter(|place| {
-                indices.iter().any(|own| own.mentions(storing.iterators[*place].var))
+            let mentioned = (0..storing.iterators.len()).filter(|axis| {
+                indices.iter().any(|index| index.mentions(storing.iterators[*axis].var))
             });
             rows = rows.max(mentioned.max().map_or(0, |last| last + 1));
         }
     }
     // An axis that no reduced value depends on lies between those that they do: each of them would be
     // computed again for all of it.
-    let repeated = storing.iterators[..rows].iter().any(|own| {
+    let repeated = storing.iterators[..rows].iter().any(|iterator| {
         let depends = |load: &&Expr| match load {
             Expr::Load(buffer, indices) => {
-                reduced.contains(buffer) && indices.iter().any(|index| index.mentions(own.var))
+                reduced.contains(buffer) && indices.iter().any(|index| index.mentions(iterator.var))
             }
             _ => false,
         };
-        own.extent > 1 && !loads(value(storing)).iter().any(depends)
+        iterator.extent > 1 && !loads(value(storing)).iter().any(depends)
     });
     if repeated {
         return Err(unfit("rows", "what is reduced does not depend on an outer axis"));
@@ -90,7 +90,7 @@ fn row_loops(
 }
 
 /// Vectorizes one stage within the row.
-fn write_stage(
+fn schedule_stage(
     schedule: &mut Schedule,
     block: BlockId,
     outer: usize,
@@ -102,10 +102,10 @@ fn write_stage(
     if is_reduction(&schedule.program().blocks[block]) {
         return reduce_in_vectors(schedule, block, *last, outer > 0, machine, decisions);
     }
-    let own = &schedule.program().blocks[block];
-    let var = own.iterators[own.iterators.len() - 1].var;
-    let contiguous = own.indices.last() == Some(&Expr::Var(var))
-        || own.indices.last().is_some_and(|index| index.mentions(var));
+    let definition = &schedule.program().blocks[block];
+    let var = definition.iterators[definition.iterators.len() - 1].var;
+    let contiguous = definition.indices.last() == Some(&Expr::Var(var))
+        || definition.indices.last().is_some_and(|index| index.mentions(var));
     let extent = schedule.extent(*last).unwrap_or(1);
     if contiguous && extent > 1 {
         let width = vector_width(schedule, block, machine, decisions);
@@ -125,22 +125,24 @@ pub(super) fn reduce_in_vectors(
     machine: &Machine,
     decisions: &mut Decisions<'_>,
 ) -> Result<(), ScheduleError> {
-    let own = &schedule.program().blocks[block];
-    let Some(axis) = own.iterators.last().filter(|own| own.kind == IteratorKind::Reduction) else {
+    let definition = &schedule.program().blocks[block];
+    let Some(axis) =
+        definition.iterators.last().filter(|iterator| iterator.kind == IteratorKind::Reduction)
+    else {
         return Ok(());
     };
     let contiguous =
-        loads(value(own)).into_iter().all(|load| usage(load, axis.var) != Use::Strided);
+        loads(value(definition)).into_iter().all(|load| access(load, axis.var) != Access::Strided);
     let extent = schedule.extent(last).unwrap_or(1);
     if !contiguous || extent < 4 {
         return Ok(());
     }
     let mut last = last;
-    let mut width = parts_width(extent, machine);
+    let mut width = partial_width(extent, machine);
     let lanes = machine.lanes.max(2);
     if extent > lanes {
-        let most = extent / (2 * lanes);
-        width = decisions.factor("partial vectors", most, &[1, 2, 4, 8], width / lanes) * lanes;
+        let maximum = extent / (2 * lanes);
+        width = decisions.factor("partial vectors", maximum, &[1, 2, 4, 8], width / lanes) * lanes;
     }
     loop {
         let (_, lanes) = schedule.split(last, width)?;
@@ -148,7 +150,7 @@ pub(super) fn reduce_in_vectors(
         if in_row {
             schedule.set_scope(partial, Scope::Register)?;
         }
-        write_partial(schedule, partial, width, machine)?;
+        schedule_partial(schedule, partial, width, machine)?;
         let Some(next) = schedule.loops(block).last().copied() else { return Ok(()) };
         if width <= 2 {
             return schedule.unroll(next);
@@ -159,14 +161,15 @@ pub(super) fn reduce_in_vectors(
 }
 
 /// Partial results of the first round: whole vectors, several where that leaves each enough to do.
-fn parts_width(extent: usize, machine: &Machine) -> usize {
+fn partial_width(extent: usize, machine: &Machine) -> usize {
     let lanes = machine.lanes.max(2);
     if extent <= lanes {
         return half(extent);
     }
-    let most = (extent / (2 * lanes)).clamp(1, PARTS);
-    let even = (most.div_ceil(2)..=most).rev().find(|parts| extent.is_multiple_of(parts * lanes));
-    even.unwrap_or(most) * lanes
+    let maximum = (extent / (2 * lanes)).clamp(1, MAX_PARTIAL);
+    let even =
+        (maximum.div_ceil(2)..=maximum).rev().find(|parts| extent.is_multiple_of(parts * lanes));
+    even.unwrap_or(maximum) * lanes
 }
 
 /// The largest power of two below `extent`.
@@ -175,7 +178,7 @@ fn half(extent: usize) -> usize {
 }
 
 /// Orders the loops of partial results with the lanes innermost.
-fn write_partial(
+fn schedule_partial(
     schedule: &mut Schedule,
     partial: BlockId,
     width: usize,
@@ -183,20 +186,22 @@ fn write_partial(
 ) -> Result<(), ScheduleError> {
     let loops = schedule.loops(partial);
     let iterators = &schedule.program().blocks[partial].iterators;
-    let reduced = iterators.iter().filter(|own| own.kind == IteratorKind::Reduction).count();
+    let reduced =
+        iterators.iter().filter(|iterator| iterator.kind == IteratorKind::Reduction).count();
     let nest = &loops[loops.len() - reduced - 1..];
-    // The loop over lanes feeds the one element axis that the parts have more.
-    let path = schedule.program().realize_of(partial).map(|own| own.bindings.clone());
-    let spatial = iterators.iter().rposition(|own| own.kind == IteratorKind::Spatial);
-    let binding = path.zip(spatial).and_then(|(bindings, place)| bindings.get(place).cloned());
-    let feeds = |own: &&VarId| binding.as_ref().is_some_and(|binding| binding.mentions(**own));
-    let (lanes, steps) = nest.iter().partition::<Vec<VarId>, _>(feeds);
+    // The loop over lanes is bound to the one element axis that rfactor added.
+    let bindings = schedule.program().realize_of(partial).map(|realize| realize.bindings.clone());
+    let spatial = iterators.iter().rposition(|iterator| iterator.kind == IteratorKind::Spatial);
+    let binding = bindings.zip(spatial).and_then(|(bindings, axis)| bindings.get(axis).cloned());
+    let is_bound =
+        |loop_: &&VarId| binding.as_ref().is_some_and(|binding| binding.mentions(**loop_));
+    let (lanes, steps) = nest.iter().partition::<Vec<VarId>, _>(is_bound);
     let [lanes] = lanes[..] else { return Ok(()) };
     schedule.reorder(&[steps.clone(), vec![lanes]].concat())?;
     let first = *steps.first().ok_or_else(|| unfit("rows", "nothing is summed"))?;
     let rounds = schedule.extent(first).unwrap_or(usize::MAX);
     let initial = schedule.decompose_reduction(partial, first)?;
-    if width <= machine.lanes && rounds <= PARTS {
+    if width <= machine.lanes && rounds <= MAX_PARTIAL {
         schedule.unroll(first)?;
     }
     for block in [initial, partial] {

@@ -49,8 +49,8 @@ export function age(iso, now = Date.now()) {
 /** Two bars, the untuned latency above the present one, with the interval in which the median lies for 95 %. */
 export function latencyBars(measured) {
   const width = 220;
-  const most = Math.max(measured.untuned ?? 0, measured.ciHigh ?? 0, measured.p50);
-  const x = (value) => (value / most) * (width - 4);
+  const maximum = Math.max(measured.untuned ?? 0, measured.ciHigh ?? 0, measured.p50);
+  const x = (value) => (value / maximum) * (width - 4);
   const bars = svg("svg", { width, height: 26, role: "img" });
   bars.append(svg("title", {}, "untuned and present median latency"));
   if (measured.untuned) bars.append(svg("rect", { class: "before", x: 0, y: 2, height: 9, width: x(measured.untuned), rx: 2 }));
@@ -65,15 +65,15 @@ export function latencyBars(measured) {
 export function tuningCurve(points) {
   const [width, height, left, bottom, top] = [640, 220, 64, 30, 12];
   const trials = Math.max(...points.map((point) => point.trial), 1);
-  const most = Math.max(...points.map((point) => point.p50));
+  const maximum = Math.max(...points.map((point) => point.p50));
   const x = (trial) => left + (trial / trials) * (width - left - 12);
-  const y = (p50) => top + (1 - p50 / most) * (height - top - bottom);
+  const y = (p50) => top + (1 - p50 / maximum) * (height - top - bottom);
   const curve = svg("svg", { id: "tuning-curve", viewBox: `0 0 ${width} ${height}`, width, role: "img" });
   curve.append(svg("title", {}, "best latency by candidates measured"));
   for (const part of [0, 0.5, 1]) {
-    const at = y(most * part);
+    const at = y(maximum * part);
     curve.append(svg("line", { class: "axis", x1: left, x2: width - 12, y1: at, y2: at }));
-    curve.append(svg("text", { x: left - 8, y: at + 4, "text-anchor": "end" }, time(most * part)));
+    curve.append(svg("text", { x: left - 8, y: at + 4, "text-anchor": "end" }, time(maximum * part)));
   }
   // A step: the best stays the best until a better one is found.
   let path = "";

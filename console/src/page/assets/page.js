@@ -128,16 +128,16 @@ function drawPools() {
 }
 
 function poolCard(pool, leases) {
-  const own = leases.filter((lease) => lease.pool === pool.name && lease.spec?.holderIdentity);
+  const leasesOfPool = leases.filter((lease) => lease.pool === pool.name && lease.spec?.holderIdentity);
   const { total, leased, nodes } = pool.status?.capacity ?? {};
   const ready = condition(pool, "Ready");
-  const held = own.length || leased || 0;
+  const held = leasesOfPool.length || leased || 0;
   const slots = el("div", { class: "slots" });
   for (let slot = 0; slot < Math.min(Math.max(total ?? 0, held), 200); slot += 1) {
-    const state = slot < held ? (own[slot] && expired(own[slot]) ? "held expired" : "held") : "";
+    const state = slot < held ? (leasesOfPool[slot] && expired(leasesOfPool[slot]) ? "held expired" : "held") : "";
     slots.append(el("i", { class: state }));
   }
-  const lines = own.map((lease) => {
+  const lines = leasesOfPool.map((lease) => {
     const since = lease.spec.acquireTime;
     return el("li", {}, `${lease.name}: `, lease.spec.holderIdentity, since ? el("span", { class: "soft" }, ` for ${age(since)}`) : "", expired(lease) ? badge("expired", "bad") : "");
   });
@@ -191,7 +191,7 @@ function drawDetail() {
   const parts = [
     el("div", { class: "top" }, el("h2", {}, nameOf(object)), badge(object.status?.phase ?? "Pending"), close),
     object.status?.failure ? el("div", { class: "failure" }, `${object.status.failure.reason}: ${object.status.failure.message}`) : state && state.status !== "True" ? el("div", { class: "why" }, `${state.reason}: ${state.message}`) : null,
-    facts([["model", object.spec?.model?.uri], ["digest", object.spec?.model?.digest], ["output", object.spec?.output?.uri], ["pool", object.spec?.pool]]),
+    definitionList([["model", object.spec?.model?.uri], ["digest", object.spec?.model?.digest], ["output", object.spec?.output?.uri], ["pool", object.spec?.pool]]),
     el("h3", {}, "Conditions"),
     conditionTable(object),
     ...(object.status?.targets ?? []).flatMap((status, at) => targetParts(object, status, object.measured?.[at])),
@@ -201,11 +201,11 @@ function drawDetail() {
   body.className = "body";
   if (old) old.replaceWith(body);
   else detail.append(body);
-  if (!frame) byId("report-place")?.remove();
-  if (!byId("report-place")) detail.append(el("div", { id: "report-place" }));
+  if (!frame) byId("report-view")?.remove();
+  if (!byId("report-view")) detail.append(el("div", { id: "report-view" }));
 }
 
-function facts(pairs) {
+function definitionList(pairs) {
   const known = pairs.filter(([, value]) => value !== undefined && value !== null && value !== "");
   return el("dl", {}, ...known.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, el("code", {}, String(value)))]));
 }
@@ -227,7 +227,7 @@ function targetParts(object, status, measured) {
     el("h3", {}, `Target ${status.name} `, badge(status.phase ?? "Pending")),
     status.failure ? el("div", { class: "failure" }, `${status.failure.reason}: ${status.failure.message}`) : null,
     measured ? latencyBars(measured) : null,
-    facts([
+    definitionList([
       ["latency", measured && `${time(measured.p50)}${sure}`],
       ["untuned", measured?.untuned && time(measured.untuned)],
       ["pool", status.pool],
@@ -249,28 +249,28 @@ function targetParts(object, status, measured) {
 }
 
 async function showReport(object, target) {
-  const place = byId("report-place");
+  const view = byId("report-view");
   const path = ["report", object.namespace, object.name, target].map(encodeURIComponent).join("/");
   shownReport = { of: keyOf(object), target };
-  place.replaceChildren(el("p", { class: "note" }, "loading"));
-  const answer = await fetch(`${path}/json`);
-  if (!answer.ok) {
-    place.replaceChildren(el("div", { class: "failure" }, await answer.text()));
+  view.replaceChildren(el("p", { class: "note" }, "loading"));
+  const response = await fetch(`${path}/json`);
+  if (!response.ok) {
+    view.replaceChildren(el("div", { class: "failure" }, await response.text()));
     return;
   }
-  const report = await answer.json().catch(() => ({}));
+  const report = await response.json().catch(() => ({}));
   const valid = (point) => Number.isFinite(point?.trial) && Number.isFinite(point?.p50);
   const curve = Array.isArray(report.tuningCurve) ? report.tuningCurve.filter(valid) : [];
   // Sandboxed: it was written beside a model that nobody trusts.
   const frame = el("iframe", { id: "report", sandbox: "", src: `${path}/html`, title: "report" });
   const drawn = curve.length ? [el("h3", {}, `Tuning curve of ${target}`), tuningCurve(curve)] : [];
-  place.replaceChildren(...drawn, frame);
+  view.replaceChildren(...drawn, frame);
 }
 
-let waiting = null;
+let timer = null;
 byId("filter").addEventListener("input", () => {
-  clearTimeout(waiting);
-  waiting = setTimeout(connect, 250);
+  clearTimeout(timer);
+  timer = setTimeout(connect, 250);
 });
 // Ages go on while nothing changes.
 setInterval(draw, 10_000);

@@ -1,7 +1,7 @@
-//! Mathematical functions as our own code, on scalars and vectors alike: nothing calls a library.
+//! Mathematical functions as inline code, on scalars and vectors alike: nothing calls a library.
 //!
-//! In `f32`: exp, log and tanh have code of their own, within 2 units in the last place; sigmoid,
-//! within 3 down to the least normal number, which stands for all smaller results; and erf, within 6.
+//! In `f32`: exp, log and tanh have separate code, within 2 units in the last place; sigmoid,
+//! within 3 down to the smallest normal number, which replaces all smaller results; and erf, within 6.
 //! Every other function is computed in `f64` and rounded, within 1. In `f64`: relative error below
 //! 1e-12 (absolute, for sine and cosine). Arguments of sine, cosine and tangent are reduced exactly
 //! up to 2^30 in magnitude; beyond that their error grows with the argument.
@@ -158,16 +158,16 @@ impl<'c> Ir<'c> {
     /// subnormal ones included; the exponent as a float.
     fn split_exponent(&self, x: V<'c>) -> Result<(V<'c>, V<'c>)> {
         let double = self.is_double(x);
-        let (fraction, least, lift) = if double {
+        let (fraction, smallest_normal, lift) = if double {
             (52, f64::MIN_POSITIVE, 54)
         } else {
             (23, f64::from(f32::MIN_POSITIVE), 25)
         };
-        let small = self.less(x, least)?;
+        let small = self.less(x, smallest_normal)?;
         let lifted = self.mul(x, self.like(x, 2f64.powi(lift)))?;
         let bits = self.bits_of(self.select(small, lifted, x)?)?;
         let ty = bits.get_type();
-        // Adding the distance from √½ to 1 moves the seam of the exponent there.
+        // Adding the distance from √½ to 1 moves the boundary between two exponents there.
         let root = if double {
             std::f64::consts::FRAC_1_SQRT_2.to_bits().cast_signed()
         } else {
@@ -216,13 +216,13 @@ impl<'c> Emitter<'c, '_> {
         if let Some(value) = ir.single_function(op, x)? {
             return Ok(value);
         }
-        self.in_double(x, |wide| self.math(op, wide))
+        self.in_double(x, |extended| self.math(op, extended))
     }
 
     /// Computes in `f64` and rounds to `f32`.
     fn in_double(&self, x: V<'c>, function: impl FnOnce(V<'c>) -> Result<V<'c>>) -> Result<V<'c>> {
-        let wide = self.ir.convert(Op::FPExt, x, self.ir.context.f64_type().into())?;
-        let result = function(wide)?;
+        let extended = self.ir.convert(Op::FPExt, x, self.ir.context.f64_type().into())?;
+        let result = function(extended)?;
         self.ir.convert(Op::FPTrunc, result, self.ir.context.f32_type().into())
     }
 
@@ -240,16 +240,16 @@ impl<'c> Emitter<'c, '_> {
             return ir.double_power(a, b, self.target.rounding);
         }
         let double = ir.context.f64_type().into();
-        let wide = ir.convert(Op::FPExt, b, double)?;
-        self.in_double(a, |a| ir.double_power(a, wide, self.target.rounding))
+        let extended = ir.convert(Op::FPExt, b, double)?;
+        self.in_double(a, |a| ir.double_power(a, extended, self.target.rounding))
     }
 
     /// `a - b * trunc(a / b)`, exact where the quotient is below 2^53.
     pub(crate) fn float_remainder(&self, a: V<'c>, b: V<'c>) -> Result<V<'c>> {
         let ir = self.ir;
         if !ir.is_double(a) {
-            let wide = ir.convert(Op::FPExt, b, ir.context.f64_type().into())?;
-            return self.in_double(a, |a| self.float_remainder(a, wide));
+            let extended = ir.convert(Op::FPExt, b, ir.context.f64_type().into())?;
+            return self.in_double(a, |a| self.float_remainder(a, extended));
         }
         let quotient = self.math(UnaryOp::Truncate, ir.div(a, b)?)?;
         let rest = ir.cancelling_sum(ir.negate(quotient)?, b, a)?;

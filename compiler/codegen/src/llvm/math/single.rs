@@ -11,7 +11,7 @@ use std::f64::consts::LOG2_E;
 const LN2: [f64; 2] = [0.693_359_375, -2.121_944_400_546_905_8e-4];
 
 impl<'c> Ir<'c> {
-    /// Those functions that `f32` has code of its own for.
+    /// Those functions that have separate code for `f32`.
     pub(super) fn single_function(&self, op: UnaryOp, x: V<'c>) -> Result<Option<V<'c>>> {
         match op {
             UnaryOp::Exp => self.exp_f32(x),
@@ -71,7 +71,7 @@ impl<'c> Ir<'c> {
     }
 
     /// `1 / (1 + e^-x)` with -x = n ln 2 - r. Below -87.3, where the result would be smaller than
-    /// normal numbers are, it is the least of those.
+    /// normal numbers are, it is the smallest of those.
     fn sigmoid_f32(&self, x: V<'c>) -> Result<V<'c>> {
         let bounded = self.clamp(x, -87.3, 104.0)?;
         let (whole, n) = self.nearest_multiple(bounded, -LOG2_E)?;

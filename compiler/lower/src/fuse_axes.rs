@@ -1,53 +1,53 @@
-//! Makes one axis of neighbouring axes that every access walks together.
+//! Axis fusion: neighbouring axes that every access indexes in order become one.
 //!
-//! Two neighbouring iterators of a block are *joined* when each access that mentions either of them
+//! Two neighbouring axes of a block are *fused* when each access that mentions either of them
 //! uses both, bare and in order, on neighbouring axes of exactly their extents. An element-wise
-//! kernel becomes one flat loop this way, and a convolution with a 1x1 window and stride 1 walks its
+//! kernel becomes one flat loop this way, and a convolution with a 1x1 window and stride 1 iterates over its
 //! pixels as one axis, whatever the image's shape.
 
 use hone_tensor::{Block, BlockBody, BufferId, Builder, Expr, IteratorKind, Program, Role, VarId};
 use hone_types::TensorType;
 use std::collections::{HashMap, HashSet};
 
-/// An axis boundary of a buffer: between axis `.1` and the next.
-type Seam = (BufferId, usize);
+/// A boundary between fusible axes of a buffer: between axis `.1` and the next.
+type Boundary = (BufferId, usize);
 
-/// The program with all joinable axes joined. Blocks must stand in the plain loop order, as a
+/// The program with all fusible axes fused. Blocks must be in the plain loop order, as a
 /// [`Builder`] leaves them.
-pub fn collapse_axes(program: Program) -> Program {
+pub fn fuse_axes(program: Program) -> Program {
     let mut program = program;
     loop {
-        let seams = joinable_seams(&program);
-        let Some(seams) = first_connected(&program, &seams) else { return program };
-        program = rebuild(&program, &seams);
+        let boundaries = fusible_boundaries(&program);
+        let Some(boundaries) = first_connected(&program, &boundaries) else { return program };
+        program = rebuild(&program, &boundaries);
     }
 }
 
-/// Every seam that may close: the largest set in which all accesses agree.
-fn joinable_seams(program: &Program) -> HashSet<Seam> {
-    let mut seams: HashSet<Seam> = program
+/// Every boundary that may be removed: the maximum set on which all accesses agree.
+fn fusible_boundaries(program: &Program) -> HashSet<Boundary> {
+    let mut boundaries: HashSet<Boundary> = program
         .buffers
         .iter()
         .flat_map(|(id, buffer)| (1..buffer.shape.len()).map(move |axis| (id, axis - 1)))
         .collect();
     loop {
-        let before = seams.len();
+        let before = boundaries.len();
         for (_, block) in program.blocks.iter() {
-            let pairs = joined_pairs(program, block, &seams);
+            let pairs = fused_pairs(program, block, &boundaries);
             for (buffer, indices) in accesses(block) {
                 for axis in 1..indices.len() {
-                    let holds = match pair_of(&indices[axis - 1], &indices[axis]) {
+                    let fusible = match pair_of(&indices[axis - 1], &indices[axis]) {
                         Some(pair) => pairs.contains(&pair),
                         None => both_zero(program, buffer, axis, &indices),
                     };
-                    if !holds {
-                        seams.remove(&(buffer, axis - 1));
+                    if !fusible {
+                        boundaries.remove(&(buffer, axis - 1));
                     }
                 }
             }
         }
-        if seams.len() == before {
-            return seams;
+        if boundaries.len() == before {
+            return boundaries;
         }
     }
 }
@@ -65,11 +65,11 @@ fn pair_of(first: &Expr, second: &Expr) -> Option<(VarId, VarId)> {
     }
 }
 
-/// Neighbouring iterators of a block that occur only as pairs across seams in `seams`.
-fn joined_pairs(
+/// Neighbouring axes of a block that occur only as pairs across boundaries in `boundaries`.
+fn fused_pairs(
     program: &Program,
     block: &Block,
-    seams: &HashSet<Seam>,
+    boundaries: &HashSet<Boundary>,
 ) -> HashSet<(VarId, VarId)> {
     let neighbours = block.iterators.windows(2).filter(|pair| pair[0].kind == pair[1].kind);
     neighbours
@@ -81,7 +81,7 @@ fn joined_pairs(
                     let shape = &program.buffers[buffer].shape;
                     let whole = shape[axis - 1] == pair[0].extent && shape[axis] == pair[1].extent;
                     let same = pair_of(&indices[axis - 1], &indices[axis]) == Some((first, second));
-                    if same && whole && seams.contains(&(buffer, axis - 1)) {
+                    if same && whole && boundaries.contains(&(buffer, axis - 1)) {
                         paired += 1;
                     }
                 }
@@ -129,65 +129,69 @@ fn accesses(block: &Block) -> Vec<(BufferId, Vec<Expr>)> {
     accesses
 }
 
-/// The first set of linked seams that can close at once.
-fn first_connected(program: &Program, seams: &HashSet<Seam>) -> Option<HashSet<Seam>> {
-    let mut order: Vec<Seam> = seams.iter().copied().collect();
+/// The first set of linked boundaries that can be removed at once.
+fn first_connected(program: &Program, boundaries: &HashSet<Boundary>) -> Option<HashSet<Boundary>> {
+    let mut order: Vec<Boundary> = boundaries.iter().copied().collect();
     order.sort_unstable();
-    order.into_iter().map(|seam| connected(program, seam)).find(is_plain)
+    order.into_iter().map(|boundary| connected(program, boundary)).find(is_plain)
 }
 
-/// All seams that accesses link, directly or not, to `seam`.
-fn connected(program: &Program, seam: Seam) -> HashSet<Seam> {
-    let mut closed: HashSet<Seam> = HashSet::from([seam]);
+/// All boundaries that accesses link, directly or not, to `boundary`.
+fn connected(program: &Program, boundary: Boundary) -> HashSet<Boundary> {
+    let mut removed: HashSet<Boundary> = HashSet::from([boundary]);
     loop {
-        let before = closed.len();
+        let before = removed.len();
         for (_, block) in program.blocks.iter() {
             let linked: HashSet<(VarId, VarId)> = accesses(block)
                 .iter()
-                .flat_map(|(buffer, indices)| pairs_at(*buffer, indices, &closed))
+                .flat_map(|(buffer, indices)| pairs_at(*buffer, indices, &removed))
                 .collect();
             for (buffer, indices) in accesses(block) {
                 for axis in 1..indices.len() {
                     let pair = pair_of(&indices[axis - 1], &indices[axis]);
                     if pair.is_some_and(|pair| linked.contains(&pair)) {
-                        closed.insert((buffer, axis - 1));
+                        removed.insert((buffer, axis - 1));
                     }
                 }
             }
         }
-        if closed.len() == before {
-            return closed;
+        if removed.len() == before {
+            return removed;
         }
     }
 }
 
-fn pairs_at(buffer: BufferId, indices: &[Expr], seams: &HashSet<Seam>) -> Vec<(VarId, VarId)> {
+fn pairs_at(
+    buffer: BufferId,
+    indices: &[Expr],
+    boundaries: &HashSet<Boundary>,
+) -> Vec<(VarId, VarId)> {
     (1..indices.len())
-        .filter(|axis| seams.contains(&(buffer, axis - 1)))
+        .filter(|axis| boundaries.contains(&(buffer, axis - 1)))
         .filter_map(|axis| pair_of(&indices[axis - 1], &indices[axis]))
         .collect()
 }
 
-/// Whether no buffer closes two seams in a row; such a set is left open.
-fn is_plain(seams: &HashSet<Seam>) -> bool {
-    seams.iter().all(|(buffer, axis)| {
-        !axis.checked_sub(1).is_some_and(|before| seams.contains(&(*buffer, before)))
+/// Whether no buffer loses two boundaries in a row; such a set is left unchanged.
+fn is_plain(boundaries: &HashSet<Boundary>) -> bool {
+    boundaries.iter().all(|(buffer, axis)| {
+        !axis.checked_sub(1).is_some_and(|before| boundaries.contains(&(*buffer, before)))
     })
 }
 
-/// The program with the given seams closed.
-fn rebuild(program: &Program, seams: &HashSet<Seam>) -> Program {
+/// The program with the given boundaries removed.
+fn rebuild(program: &Program, boundaries: &HashSet<Boundary>) -> Program {
     let mut builder = Builder::new();
     let mut buffers: HashMap<BufferId, BufferId> = HashMap::new();
     for parameter in program.parameters() {
         let buffer = &program.buffers[parameter];
         if matches!(buffer.role, Role::Input(_)) {
-            let closed = closed_type(program, parameter, seams);
-            buffers.insert(parameter, builder.input(&buffer.name, &closed));
+            let fused = fused_type(program, parameter, boundaries);
+            buffers.insert(parameter, builder.input(&buffer.name, &fused));
         }
     }
     for (_, block) in program.blocks.iter() {
-        let rebuilt = rebuild_block(program, block, seams, &buffers, &mut builder);
+        let rebuilt = rebuild_block(program, block, boundaries, &buffers, &mut builder);
         buffers.insert(block.buffer, rebuilt);
     }
     for parameter in program.parameters() {
@@ -198,12 +202,12 @@ fn rebuild(program: &Program, seams: &HashSet<Seam>) -> Program {
     builder.finish()
 }
 
-fn closed_type(program: &Program, id: BufferId, seams: &HashSet<Seam>) -> TensorType {
+fn fused_type(program: &Program, id: BufferId, boundaries: &HashSet<Boundary>) -> TensorType {
     let buffer = &program.buffers[id];
     let mut shape: Vec<usize> = Vec::new();
     for (axis, extent) in buffer.shape.iter().enumerate() {
         match shape.last_mut() {
-            Some(last) if seams.contains(&(id, axis - 1)) => *last *= extent,
+            Some(last) if boundaries.contains(&(id, axis - 1)) => *last *= extent,
             _ => shape.push(*extent),
         }
     }
@@ -213,27 +217,27 @@ fn closed_type(program: &Program, id: BufferId, seams: &HashSet<Seam>) -> Tensor
 fn rebuild_block(
     program: &Program,
     block: &Block,
-    seams: &HashSet<Seam>,
+    boundaries: &HashSet<Boundary>,
     buffers: &HashMap<BufferId, BufferId>,
     builder: &mut Builder,
 ) -> BufferId {
     let pairs: HashSet<(VarId, VarId)> = accesses(block)
         .iter()
-        .flat_map(|(buffer, indices)| pairs_at(*buffer, indices, seams))
+        .flat_map(|(buffer, indices)| pairs_at(*buffer, indices, boundaries))
         .collect();
-    // For each old iterator: the new one's place among its kind, or `None` for the second of a pair.
-    let mut places: HashMap<VarId, Option<usize>> = HashMap::new();
+    // For each old axis: the new one's position among its kind, or `None` for the second of a pair.
+    let mut positions: HashMap<VarId, Option<usize>> = HashMap::new();
     let mut extents: [Vec<usize>; 2] = [vec![], vec![]];
-    for (place, iterator) in block.iterators.iter().enumerate() {
+    for (axis, iterator) in block.iterators.iter().enumerate() {
         let list = &mut extents[usize::from(iterator.kind == IteratorKind::Reduction)];
-        let before = place.checked_sub(1).map(|before| block.iterators[before].var);
+        let before = axis.checked_sub(1).map(|before| block.iterators[before].var);
         if before.is_some_and(|before| pairs.contains(&(before, iterator.var))) {
             if let Some(last) = list.last_mut() {
                 *last *= iterator.extent;
             }
-            places.insert(iterator.var, None);
+            positions.insert(iterator.var, None);
         } else {
-            places.insert(iterator.var, Some(list.len()));
+            positions.insert(iterator.var, Some(list.len()));
             list.push(iterator.extent);
         }
     }
@@ -246,11 +250,11 @@ fn rebuild_block(
     let translate = |expr: &Expr, spatial: &[Expr], reduced: &[Expr]| {
         let vars = |var: VarId| {
             let list = if reduction_vars.contains(&var) { reduced } else { spatial };
-            places.get(&var).copied().flatten().map(|place| list[place].clone())
+            positions.get(&var).copied().flatten().map(|position| list[position].clone())
         };
-        translate(expr, seams, buffers, &vars)
+        translate(expr, boundaries, buffers, &vars)
     };
-    let output = closed_type(program, block.buffer, seams);
+    let output = fused_type(program, block.buffer, boundaries);
     match &block.body {
         BlockBody::Map(value) => {
             builder.map(&block.name, &output, |point| translate(value, point, &[]))
@@ -265,7 +269,7 @@ fn rebuild_block(
 
 fn translate(
     expr: &Expr,
-    seams: &HashSet<Seam>,
+    boundaries: &HashSet<Boundary>,
     buffers: &HashMap<BufferId, BufferId>,
     vars: &dyn Fn(VarId) -> Option<Expr>,
 ) -> Expr {
@@ -273,11 +277,12 @@ fn translate(
         Expr::Var(var) => vars(*var).unwrap_or_else(|| expr.clone()),
         Expr::Load(buffer, indices) => {
             let kept = indices.iter().enumerate().filter(|(axis, _)| {
-                !axis.checked_sub(1).is_some_and(|before| seams.contains(&(*buffer, before)))
+                !axis.checked_sub(1).is_some_and(|before| boundaries.contains(&(*buffer, before)))
             });
-            let indices = kept.map(|(_, index)| translate(index, seams, buffers, vars)).collect();
+            let indices =
+                kept.map(|(_, index)| translate(index, boundaries, buffers, vars)).collect();
             Expr::Load(buffers[buffer], indices)
         }
-        _ => expr.map_operands(&mut |operand| translate(operand, seams, buffers, vars)),
+        _ => expr.map_operands(&mut |operand| translate(operand, boundaries, buffers, vars)),
     }
 }

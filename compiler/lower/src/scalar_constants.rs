@@ -1,4 +1,5 @@
-//! Constants of one element become literals, so that kernels neither load nor depend on them.
+//! Scalar constant propagation: constants of one element become literals, so that kernels neither load nor
+//! depend on them.
 
 use hone_graph::ValueId;
 use hone_ops::Graph;
@@ -64,14 +65,14 @@ fn without_buffers(
     kept: &[(BufferId, ValueId)],
 ) -> Program {
     let old = std::mem::take(&mut program.buffers);
-    let places: HashMap<BufferId, usize> =
-        kept.iter().enumerate().map(|(place, (parameter, _))| (*parameter, place)).collect();
+    let arguments: HashMap<BufferId, usize> =
+        kept.iter().enumerate().map(|(argument, (parameter, _))| (*parameter, argument)).collect();
     let mut renamed: HashMap<BufferId, BufferId> = HashMap::new();
     for (id, buffer) in old.iter().filter(|(id, _)| !dropped.contains_key(id)) {
         let mut buffer = buffer.clone();
-        buffer.role = match (buffer.role, places.get(&id)) {
-            (Role::Input(_), Some(place)) => Role::Input(*place),
-            (Role::Output(_), Some(place)) => Role::Output(*place),
+        buffer.role = match (buffer.role, arguments.get(&id)) {
+            (Role::Input(_), Some(argument)) => Role::Input(*argument),
+            (Role::Output(_), Some(argument)) => Role::Output(*argument),
             _ => Role::Temporary,
         };
         renamed.insert(id, program.buffers.push(buffer));
