@@ -47,6 +47,21 @@ pub enum Work {
     Compile(Box<Compile>),
     /// Delete what was stored.
     Delete(Delete),
+    /// Own what another compilation stored, where it is still there.
+    Adopt(Adopt),
+}
+
+/// Own what another compilation stored, where it is still there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Adopt {
+    /// The artifact, whose name holds its digest.
+    pub uri: String,
+    /// Its size in bytes.
+    pub size_bytes: u64,
+    /// The credentials of its store, as in [`Source`].
+    #[serde(default)]
+    pub credentials: Option<String>,
 }
 
 /// Compile, verify, measure and store one target.

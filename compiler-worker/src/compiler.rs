@@ -1,6 +1,7 @@
 //! The compiler, as this program uses it: requests in, bytes and reasons out.
 
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use hone_artifact::exit_code::Reason;
 use hone_artifact::request::{Input, TargetRequest};
@@ -138,12 +139,49 @@ pub fn compile(
     recipe: &Recipe,
     records: &Recorded,
 ) -> Result<Compiled> {
+    compile_parsed(parse(model, inputs)?, model, target, recipe, records)
+}
+
+/// A model as a graph.
+#[derive(Debug)]
+pub struct Parsed {
+    graph: Graph,
+    time: Duration,
+}
+
+/// The first half of [`compile`]: what needs no target.
+///
+/// # Errors
+/// Every reason of a model's.
+pub fn parse(model: &Model, inputs: &[Input]) -> Result<Parsed> {
+    let begin = Instant::now();
     let import = import_options(inputs, model.folder.as_deref())?;
+    let imported = hone_driver::import(&model.bytes, &import);
+    let imported = imported.map_err(|error| cannot_be_compiled(model, error))?;
+    Ok(Parsed { graph: imported.graph, time: begin.elapsed() })
+}
+
+/// The second half of [`compile`].
+///
+/// # Errors
+/// Every reason of a target's and of our own fault.
+pub fn compile_parsed(
+    parsed: Parsed,
+    model: &Model,
+    target: &Target,
+    recipe: &Recipe,
+    records: &Recorded,
+) -> Result<Compiled> {
     let options = Options { records: records.clone(), ..recipe.options(target) };
-    hone_driver::compile(&model.bytes, &import, &options).map_err(|error| {
-        let reason = compile_reason(&error);
-        Failure::because(reason, format!("model '{}' cannot be compiled", model.name), error)
-    })
+    let compiled = hone_driver::compile_graph(parsed.graph, &model.bytes, &options);
+    let mut compiled = compiled.map_err(|error| cannot_be_compiled(model, error))?;
+    compiled.statistics.stages.insert(0, ("import", parsed.time));
+    Ok(compiled)
+}
+
+fn cannot_be_compiled(model: &Model, error: CompileError) -> Failure {
+    let reason = compile_reason(&error);
+    Failure::because(reason, format!("model '{}' cannot be compiled", model.name), error)
 }
 
 /// Names of the nodes of a model whose products are narrow under a recipe, in order.

@@ -16,6 +16,7 @@ mod show;
 mod simulate;
 mod spec;
 mod storage;
+mod traces;
 pub mod tune;
 pub mod verify;
 pub mod work;

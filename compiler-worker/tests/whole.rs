@@ -358,3 +358,46 @@ fn this_machine_has_one_fingerprint() {
     assert!(fingerprint().starts_with("sha256:"));
     assert_eq!(fingerprint(), fingerprint());
 }
+
+/// Another compilation comes to own an artifact that is there, so that its first owner does not take it along; what is not
+/// there, or is something else, stays as it is.
+#[test]
+fn a_worker_adopts_what_is_there_and_nothing_else() {
+    let place = Place::new();
+    let root = place.path("models");
+    let name = format!("cpu-{}.hone", "0".repeat(64));
+    let uri = format!("file://{}/out/{name}", root.display());
+    let run = |uid: &str, work: Value| {
+        let request =
+            serde_json::json!({"version": 1, "subject": {"name": "x", "uid": uid}, "work": work});
+        let mut command = place.command();
+        command
+            .args(["worker", "--termination", "message"])
+            .env("HONE_REQUEST", request.to_string());
+        command.env("HONE_FILE_ROOT", &root);
+        let ended = place.ended(command.output().unwrap());
+        let message = json(&std::fs::read_to_string(place.path("message")).unwrap());
+        (ended.code, message["failure"]["reason"].clone())
+    };
+    let adopt =
+        |uid: &str| run(uid, serde_json::json!({"kind": "adopt", "uri": uri, "sizeBytes": 5}));
+    let delete = |uid: &str| {
+        let folder = format!("file://{}/out", root.display());
+        run(uid, serde_json::json!({"kind": "delete", "uris": [uri], "folder": folder}))
+    };
+    std::fs::create_dir_all(&root).unwrap();
+    let missing = (i32::from(hone_artifact::exit_code::Reason::NotFound.code()), "NotFound".into());
+    assert_eq!(adopt("1"), missing);
+    place.write(&format!("models/out/{name}"), b"other bytes");
+    assert_eq!(adopt("1"), missing);
+    assert_eq!(place.names("models/out"), [name.as_str()]);
+
+    place.write(&format!("models/out/{name}"), b"bytes");
+    for uid in ["1", "2", "2"] {
+        assert_eq!(adopt(uid).0, 0);
+    }
+    assert_eq!(delete("1").0, 0);
+    assert!(place.names("models/out").contains(&name), "owned by 2");
+    assert_eq!(delete("2").0, 0);
+    assert!(!place.names("models/out").contains(&name));
+}

@@ -219,6 +219,9 @@ pub struct Artifact {
     pub digest: String,
     /// Size of the file in bytes.
     pub size_bytes: i64,
+    /// When a worker last stored it or found it in its place.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checked: Option<Time>,
 }
 
 /// Time of one run, batch as in `inputs`.

@@ -1,9 +1,12 @@
 //! The command line; each option is an environment variable as well.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use clap::Parser;
 
+use crate::cloud_events::Webhook;
+use crate::cloud_events::delivery::Policy;
 use crate::config::Config;
 
 /// Reconciles `hone.dev` resources; as `hone-operator release-objects` takes its finalizer from them instead.
@@ -40,6 +43,10 @@ pub struct Arguments {
     /// Seconds that a finished Job and its log are kept.
     #[arg(long, env = "HONE_JOB_TTL", default_value_t = 600)]
     pub job_ttl: i32,
+    /// Seconds for which it counts that a worker has found an artifact in its place, before another compilation takes the
+    /// result; 0 to look each time.
+    #[arg(long, env = "HONE_CACHE_TRUST", default_value_t = 600)]
+    pub cache_trust: u32,
     /// Only watch this namespace; all when absent.
     #[arg(long, env = "HONE_WATCH_NAMESPACE")]
     pub watch_namespace: Option<String>,
@@ -58,9 +65,31 @@ pub struct Arguments {
     /// Where /metrics, /healthz and /readyz are served.
     #[arg(long, env = "HONE_LISTEN", default_value = "0.0.0.0:8080")]
     pub listen: SocketAddr,
+    /// Where /metrics is served over TLS, to those alone whom the API server lets `get` it; then it is served nowhere else.
+    #[arg(long, env = "HONE_SECURE_METRICS_LISTEN")]
+    pub secure_metrics_listen: Option<SocketAddr>,
+    /// Folder with tls.crt and tls.key for it; without one it signs a certificate itself.
+    #[arg(long, env = "HONE_METRICS_CERTIFICATE")]
+    pub metrics_certificate: Option<PathBuf>,
     /// Where /loglevel is served: loopback, so that only who may enter the pod changes it.
     #[arg(long, env = "HONE_ADMIN_LISTEN", default_value = "127.0.0.1:8081")]
     pub admin_listen: SocketAddr,
+    /// The collector that traces are sent to by OTLP over HTTP, such as http://collector:4318; none when absent. Workers
+    /// are told it as well.
+    #[arg(long, env = hone_telemetry::ENDPOINT_VARIABLE)]
+    pub otlp_endpoint: Option<String>,
+    /// Where traces go in whole, such as http://collector:4318/v1/traces: goes before the collector.
+    #[arg(long, env = hone_telemetry::TRACES_ENDPOINT_VARIABLE)]
+    pub otlp_traces_endpoint: Option<String>,
+    /// The webhook that CloudEvents are sent to; none when absent.
+    #[arg(long, env = "HONE_CLOUD_EVENTS_ENDPOINT")]
+    pub cloud_events_endpoint: Option<String>,
+    /// The value of its header Authorization.
+    #[arg(long, env = "HONE_CLOUD_EVENTS_AUTHORIZATION", hide_env_values = true)]
+    pub cloud_events_authorization: Option<String>,
+    /// What the sources of CloudEvents begin with, such as https://cluster-a.example.com.
+    #[arg(long, env = "HONE_CLOUD_EVENTS_SOURCE", default_value = "")]
+    pub cloud_events_source: String,
     /// What is logged, such as `info,hone_operator=debug`.
     #[arg(long, env = "HONE_LOG", default_value = "info")]
     pub log: String,
@@ -79,6 +108,17 @@ pub struct ReleaseArguments {
 }
 
 impl Arguments {
+    /// The webhook for CloudEvents, where there is one.
+    pub fn webhook(&self) -> Option<Webhook> {
+        let endpoint = self.cloud_events_endpoint.clone().filter(|endpoint| !endpoint.is_empty());
+        endpoint.map(|endpoint| Webhook {
+            endpoint,
+            authorization: self.cloud_events_authorization.clone(),
+            cluster: self.cloud_events_source.clone(),
+            policy: Policy::default(),
+        })
+    }
+
     /// The settings that planning depends on.
     pub fn config(&self) -> Config {
         Config {
@@ -93,6 +133,11 @@ impl Arguments {
             shared_volume_path: self.shared_volume_path.clone(),
             copied_annotations: self.copy_annotations.clone(),
             job_ttl_seconds: self.job_ttl,
+            cache_trust_seconds: i64::from(self.cache_trust),
+            traces_endpoint: hone_telemetry::endpoint(
+                self.otlp_endpoint.as_deref(),
+                self.otlp_traces_endpoint.as_deref(),
+            ),
             ..Config::default()
         }
     }

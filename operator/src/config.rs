@@ -30,6 +30,11 @@ pub struct Config {
     pub copied_annotations: Vec<String>,
     /// Seconds that a finished Job is kept for its log.
     pub job_ttl_seconds: i32,
+    /// Where workers send their spans; nowhere when absent.
+    pub traces_endpoint: Option<String>,
+    /// Seconds for which it counts that a worker has found an artifact in its place, before another compilation's result
+    /// is taken from it.
+    pub cache_trust_seconds: i64,
     /// Seconds that deleting stored artifacts may hold up the deletion of an object.
     pub cleanup_deadline_seconds: i64,
     /// Seconds after which an object at work is looked at again even if nothing happened.
@@ -60,6 +65,8 @@ impl Default for Config {
             shared_volume_path: "/models".to_owned(),
             copied_annotations: Vec::new(),
             job_ttl_seconds: 600,
+            traces_endpoint: None,
+            cache_trust_seconds: 600,
             cleanup_deadline_seconds: 600,
             resync_seconds: 300,
             default_cpu: "1".to_owned(),

@@ -6,12 +6,14 @@ use kube::Client;
 
 use crate::broker::Broker;
 use crate::children::events::Events;
+use crate::cloud_events::CloudEvents;
 use crate::config::Config;
 use crate::device_pool::status::Written;
 use crate::fence::Fence;
 use crate::metrics::Metrics;
 use crate::runtime::queue::WorkQueue;
 use crate::stores::Stores;
+use crate::traces::Traces;
 
 /// Clients, caches and settings.
 pub struct Context {
@@ -31,6 +33,10 @@ pub struct Context {
     pub metrics: Metrics,
     /// Whether this replica may write.
     pub fence: Arc<Fence>,
+    /// Where events for other systems go.
+    pub cloud_events: CloudEvents,
+    /// Where spans go.
+    pub traces: Traces,
     /// Events.
     pub events: Events,
 }

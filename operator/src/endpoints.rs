@@ -1,13 +1,15 @@
-//! What the operator serves: /metrics, /healthz and /readyz to all, /loglevel on loopback.
+//! What the operator serves: /healthz and /readyz to all, /metrics to all or to those alone who may read it, /loglevel on
+//! loopback.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::get;
+use axum::{Router, middleware};
 use futures::future::BoxFuture;
 use tokio::net::TcpListener;
 use tracing_subscriber::EnvFilter;
@@ -16,29 +18,62 @@ use crate::logging::Handle;
 use crate::metrics::Metrics;
 use crate::runtime::health::Health;
 use crate::runtime::queue::WorkQueue;
+use crate::secure::access::{self, Gate};
+use crate::secure::tls::TlsListener;
 
-/// Binds the address and returns what serves to everybody on it.
+/// What is counted, and where it stands.
+#[derive(Clone)]
+pub struct Counted {
+    /// The metrics.
+    pub metrics: Metrics,
+    /// The queue, whose depth is one of them.
+    pub queue: Arc<WorkQueue>,
+}
+
+impl Counted {
+    fn router(self) -> Router {
+        let Self { metrics, queue } = self;
+        let text = move || async move {
+            for kind in queue.kinds() {
+                metrics.queue_depth(kind, queue.depth(kind));
+            }
+            metrics.text()
+        };
+        Router::new().route("/metrics", get(text))
+    }
+}
+
+/// Binds the address and returns what serves to everybody on it: health, and metrics where `counted` is given.
 ///
 /// # Errors
 /// When the address cannot be bound.
 pub async fn server(
     address: SocketAddr,
-    metrics: Metrics,
     health: Health,
-    queue: Arc<WorkQueue>,
+    counted: Option<Counted>,
 ) -> anyhow::Result<BoxFuture<'static, ()>> {
-    let text = move || async move {
-        for kind in queue.kinds() {
-            metrics.queue_depth(kind, queue.depth(kind));
-        }
-        metrics.text()
-    };
     let router = Router::new()
-        .route("/metrics", get(text))
         .route("/healthz", get(|State(health): State<Health>| async move { answer(health.live()) }))
         .route("/readyz", get(|State(health): State<Health>| async move { answer(health.ready()) }))
-        .with_state(health);
+        .with_state(health)
+        .merge(counted.map(Counted::router).unwrap_or_default());
     listen(address, router).await
+}
+
+/// Binds the address and returns what serves metrics on it over TLS, to those whom `gate` lets. The certificate is that of
+/// `folder`, or one that is signed here.
+///
+/// # Errors
+/// When the address cannot be bound, and where there is no certificate.
+pub async fn secure_server(
+    address: SocketAddr,
+    counted: Counted,
+    gate: Gate,
+    folder: Option<PathBuf>,
+) -> anyhow::Result<BoxFuture<'static, ()>> {
+    let router = counted.router().layer(middleware::from_fn_with_state(gate, access::admit));
+    let listener = TlsListener::new(bind(address).await?, folder).context("serve metrics")?;
+    Ok(serve(address, listener, router))
 }
 
 /// Serves the log filter: GET returns it, PUT with a filter as body changes it.
@@ -55,14 +90,24 @@ pub async fn admin_server(
 }
 
 async fn listen(address: SocketAddr, router: Router) -> anyhow::Result<BoxFuture<'static, ()>> {
-    let listener = TcpListener::bind(address)
-        .await
-        .with_context(|| format!("listen on {address}: choose a free address"))?;
-    Ok(Box::pin(async move {
+    Ok(serve(address, bind(address).await?, router))
+}
+
+async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
+    let bound = TcpListener::bind(address).await;
+    bound.with_context(|| format!("listen on {address}: choose a free address"))
+}
+
+fn serve<L>(address: SocketAddr, listener: L, router: Router) -> BoxFuture<'static, ()>
+where
+    L: axum::serve::Listener,
+    L::Addr: std::fmt::Debug,
+{
+    Box::pin(async move {
         if let Err(error) = axum::serve(listener, router).await {
             tracing::error!(%error, %address, "serving stopped");
         }
-    }))
+    })
 }
 
 fn answer(state: Result<(), String>) -> (StatusCode, String) {

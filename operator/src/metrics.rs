@@ -34,6 +34,7 @@ pub struct Metrics {
     latency: HistogramVec,
     cache_hits: IntCounter,
     jobs: IntCounter,
+    cloud_events: IntCounterVec,
     leader: IntGaugeVec,
     compilations: IntGaugeVec,
     oldest: IntGaugeVec,
@@ -204,6 +205,11 @@ impl Metrics {
             cache_hits: make
                 .counter("hone_cache_hits_total", "Targets whose result was there already.")?,
             jobs: make.counter("hone_jobs_created_total", "Jobs made.")?,
+            cloud_events: make.counters(
+                "hone_cloud_events_total",
+                "CloudEvents by what became of them: delivered, refused by the webhook, or dropped.",
+                &["result"],
+            )?,
             leader: make.gauges(
                 "leader_election_master_status",
                 "Whether this replica leads.",
@@ -242,6 +248,14 @@ impl Metrics {
         for reason in worker.map(exit_code::Reason::as_str).chain(own) {
             self.finished.with_label_values(&[Phase::Failed.as_str(), reason]).inc_by(0);
         }
+        for result in ["delivered", "refused", "dropped"] {
+            self.cloud_events.with_label_values(&[result]).inc_by(0);
+        }
+    }
+
+    /// What became of a CloudEvent: `delivered`, `refused` or `dropped`.
+    pub fn cloud_event(&self, result: &str) {
+        self.cloud_events.with_label_values(&[result]).inc();
     }
 
     /// All of it in the text form of Prometheus; empty where that fails.

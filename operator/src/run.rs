@@ -10,9 +10,10 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::arguments::Arguments;
 use crate::children::events::Events;
+use crate::cloud_events::CloudEvents;
 use crate::context::Context;
 use crate::device_pool::status::Written;
-use crate::endpoints;
+use crate::endpoints::{self, Counted};
 use crate::fence::Fence;
 use crate::leader::Election;
 use crate::metrics::Metrics;
@@ -20,7 +21,9 @@ use crate::runtime::health::{Health, Stage};
 use crate::runtime::queue::WorkQueue;
 use crate::runtime::supervisor::{Supervisor, TaskEnded};
 use crate::runtime::worker::Workers;
+use crate::secure::access::Gate;
 use crate::stores::{Scope, Stores};
+use crate::traces::Traces;
 use crate::{client, controllers, gauges, logging};
 
 /// Longest time that work under way may hold up a stop.
@@ -33,11 +36,21 @@ const DRAIN: Duration = Duration::from_millis(1500);
 pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let log = logging::start(&arguments.log)?;
     let metrics = Metrics::new().context("make the metrics")?;
-    let (health, queue) = (Health::default(), Arc::new(WorkQueue::default()));
     let mut tasks = Supervisor::default();
-    let server =
-        endpoints::server(arguments.listen, metrics.clone(), health.clone(), Arc::clone(&queue));
-    tasks.spawn("server of metrics and health", server.await?);
+    let cloud_events = match arguments.webhook() {
+        Some(webhook) => {
+            let (events, deliver) = CloudEvents::to(webhook, metrics.clone())?;
+            tasks.spawn("delivery of CloudEvents", deliver);
+            events
+        }
+        None => CloudEvents::default(),
+    };
+    let traces = Traces::to(arguments.config().traces_endpoint.as_deref())?;
+    let (health, queue) = (Health::default(), Arc::new(WorkQueue::default()));
+    let counted = Counted { metrics: metrics.clone(), queue: Arc::clone(&queue) };
+    let open = arguments.secure_metrics_listen.is_none().then(|| counted.clone());
+    let server = endpoints::server(arguments.listen, health.clone(), open);
+    tasks.spawn("server of health", server.await?);
     let admin = endpoints::admin_server(arguments.admin_listen, log);
     tasks.spawn("server of the log level", admin.await?);
 
@@ -45,9 +58,15 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
         .await
         .context("find the cluster: set KUBECONFIG, or run in a pod with a service account")?;
     let client = client::observed(config.clone(), &metrics, &health)?;
+    if let Some(address) = arguments.secure_metrics_listen {
+        let (gate, folder) = (Gate::new(client.clone()), arguments.metrics_certificate.clone());
+        let server = endpoints::secure_server(address, counted, gate, folder);
+        tasks.spawn("server of metrics", server.await?);
+    }
     let lease_client = Client::try_from(config).context("make the lease's client")?;
     let identity = identity(&arguments);
-    let replica = Replica { arguments, client, metrics, health, queue, identity };
+    let replica =
+        Replica { arguments, client, metrics, traces, cloud_events, health, queue, identity };
     let stop = asked_to_stop()?;
     match replica.arguments.no_leader_election {
         true => replica.lead(Arc::new(Fence::open()), None, tasks, stop).await,
@@ -78,6 +97,8 @@ struct Replica {
     arguments: Arguments,
     client: Client,
     metrics: Metrics,
+    traces: Traces,
+    cloud_events: CloudEvents,
     health: Health,
     queue: Arc<WorkQueue>,
     identity: String,
@@ -156,6 +177,7 @@ impl Replica {
                 if let Some(election) = &election {
                     election.release().await;
                 }
+                self.traces.finish().await;
                 Ok(())
             }
         }
@@ -181,9 +203,14 @@ impl Replica {
             pool_statuses: Written::default(),
             queue: Arc::clone(&self.queue),
             metrics: self.metrics.clone(),
+            traces: self.traces.clone(),
+            cloud_events: self.cloud_events.clone(),
             fence: Arc::clone(fence),
             events,
         });
+        let replay =
+            self.cloud_events.clone().replay(context.stores.clone(), jiff::Timestamp::now());
+        tasks.spawn("replay of CloudEvents", replay);
         tasks.spawn("full resync", controllers::resync(Arc::clone(&context)));
         tasks.spawn("gauges", gauges::count(Arc::clone(&context)));
         let shared = Arc::new(Workers {

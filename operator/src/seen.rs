@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use hone_crds::model_compilation::ModelCompilationSpec;
 use hone_crds::{ModelCompilation, ModelCompilationStatus};
 use k8s_openapi::api::batch::v1::JobStatus;
-use k8s_openapi::api::core::v1::{ContainerStatus, NodeCondition, PodCondition, Taint};
+use k8s_openapi::api::core::v1::{
+    ContainerStatus, NodeCondition, PodCondition, PodSchedulingGate, Taint,
+};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 use kube::Resource;
@@ -65,9 +67,21 @@ pub struct JobBounds {
 pub struct SeenPod {
     #[serde(deserialize_with = "metadata")]
     metadata: ObjectMeta,
+    /// What keeps the scheduler from it.
+    #[serde(default)]
+    pub spec: PodGates,
     /// Where it stands.
     #[serde(default)]
     pub status: PodEnd,
+}
+
+/// What keeps the scheduler from a pod.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PodGates {
+    /// Its scheduling gates.
+    #[serde(default)]
+    pub scheduling_gates: Vec<PodSchedulingGate>,
 }
 
 /// What the status of a pod says.

@@ -246,10 +246,12 @@ impl Wake {
         let view = |job: &SeenJob| jobs::facts(job, &kind);
         let changed = |before: Option<&JobFacts>, after: Option<&JobFacts>| {
             let Some(job) = after.or(before) else { return };
-            if after.is_none_or(|job| job.view.finish.is_some()) {
+            let gave_back = after.is_none_or(JobFacts::gave_back);
+            if gave_back {
                 self.stores.broker.job_ended(&job.namespace, &job.view.name);
             }
-            if self.stores.load.changed(before, after) {
+            let before_too = before.is_some_and(JobFacts::gave_back);
+            if self.stores.load.changed(before, after) || (gave_back && !before_too) {
                 job.view.pool.iter().for_each(|pool| self.pool_soon(pool));
             }
             let owner = owner_of(job);

@@ -2,25 +2,21 @@
 //! refusal, an absent object, a relist, and for children that it does not own.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod common;
+
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use common::{error, operator, put};
 use hone_artifact::termination::Termination;
 use hone_crds::{DevicePool, ModelCompilation};
-use hone_operator::children::events::Events;
 use hone_operator::config::Config;
 use hone_operator::context::Context;
-use hone_operator::device_pool::status::Written;
-use hone_operator::fence::Fence;
-use hone_operator::metrics::Metrics;
 use hone_operator::model_compilation::{digest, reconcile};
-use hone_operator::runtime::cache::{self, Cache, Object};
 use hone_operator::runtime::worker::{FailureClass, ReconcileFailure};
 use hone_operator::stores::{Scope, Stores};
-use http::{Method, Request, Response};
-use kube::client::Body;
-use kube::runtime::watcher::Event;
-use kube::{Client, Resource};
+use http::Method;
+use kube::Client;
 use serde_json::{Value, json};
 
 /// How a fake API server answers a request: status code and body.
@@ -41,22 +37,11 @@ impl Api {
 
     fn client(self: &Arc<Self>) -> Client {
         let api = Arc::clone(self);
-        let service = tower::service_fn(move |request: Request<Body>| {
-            let api = Arc::clone(&api);
-            async move {
-                let (parts, body) = request.into_parts();
-                let bytes = body.collect_bytes().await.unwrap();
-                let value = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
-                let uri = parts.uri.to_string();
-                let (code, answer) = (api.answer)(&parts.method, &uri, &value);
-                api.requests.lock().unwrap().push((parts.method, uri, value));
-                let answer = Response::builder()
-                    .status(code)
-                    .body(Body::from(serde_json::to_vec(&answer).unwrap()));
-                Ok::<_, std::convert::Infallible>(answer.unwrap())
-            }
-        });
-        Client::new(service, "team")
+        common::client(move |method, uri, body| {
+            let answer = (api.answer)(method, uri, &body);
+            api.requests.lock().unwrap().push((method.clone(), uri.to_owned(), body));
+            answer
+        })
     }
 
     /// The bodies of requests with this method whose path contains `part`.
@@ -71,14 +56,6 @@ impl Api {
         let written = self.bodies(&Method::PATCH, "/status");
         written.last().map(|body| body["status"].clone()).unwrap_or_default()
     }
-}
-
-fn error(code: u16, message: &str) -> (u16, Value) {
-    (
-        code,
-        json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code,
-        "message": message, "reason": "Test"}),
-    )
 }
 
 fn compilation() -> ModelCompilation {
@@ -103,29 +80,12 @@ fn pool() -> DevicePool {
     .unwrap()
 }
 
-async fn put<K: Resource + Clone>(cache: &Cache<Object<K>>, object: K) {
-    let events = futures::stream::iter([Ok(Event::Apply(object))]);
-    cache.follow("objects", events, cache::object, |_, _| {}).await;
-}
-
 async fn context(api: &Arc<Api>) -> Arc<Context> {
-    let client = api.client();
-    let stores = Stores::default();
-    put(&stores.pools, pool()).await;
-    put(&stores.compilations, compilation()).await;
-    let (events, publish) = Events::new(client.clone(), "one");
+    let (context, publish) = operator(api.client(), Config::default());
     tokio::spawn(publish);
-    Arc::new(Context {
-        client,
-        config: Config::default(),
-        broker: Arc::clone(&stores.broker),
-        stores,
-        pool_statuses: Written::default(),
-        queue: Arc::default(),
-        metrics: Metrics::new().unwrap(),
-        fence: Arc::new(Fence::open()),
-        events,
-    })
+    put(&context.stores.pools, pool()).await;
+    put(&context.stores.compilations, compilation()).await;
+    Arc::new(context)
 }
 
 /// An API server that takes everything but what `special` answers.

@@ -40,6 +40,8 @@ fn manifest_for(purpose: Purpose, config: &Config, object: &str, pool: &str) -> 
     };
     let target = &object.spec.targets[0];
     let plan = JobPlan {
+        gated: false,
+        suspended: false,
         name: "job".to_owned(),
         purpose,
         target: (purpose == Purpose::Compile).then(|| target.name.clone()),
@@ -78,10 +80,19 @@ fn pod(job: &Job) -> serde_json::Value {
 
 /// A clean-up must start where the pool has no node left and the Secrets of the model are deleted.
 #[test]
-fn a_clean_up_needs_the_output_secret_and_any_node() {
-    let config = Config::default();
-    for pool in ["pool-cpu.yaml", "pool-gpu.yaml"] {
-        let pod = pod(&manifest_for(Purpose::Cleanup, &config, "full.yaml", pool));
+fn who_only_looks_at_the_store_needs_the_output_secret_and_any_node() {
+    let config =
+        Config { traces_endpoint: Some("http://c/v1/traces".to_owned()), ..Config::default() };
+    let both = [Purpose::Cleanup, Purpose::Adopt];
+    let all =
+        both.into_iter().flat_map(|p| ["pool-cpu.yaml", "pool-gpu.yaml"].map(|pool| (p, pool)));
+    for (purpose, pool) in all {
+        let job = manifest_for(purpose, &config, "full.yaml", pool);
+        let seen = serde_json::from_value(serde_json::to_value(&job).unwrap()).unwrap();
+        let (_, facts) = jobs::facts(&seen, "ModelCompilation").unwrap();
+        assert_eq!((facts.view.purpose, facts.view.slot), (purpose, None));
+        let pod = pod(&job);
+        assert!(!pod["containers"][0]["env"].to_string().contains("TRACEPARENT"));
         let volumes = pod["volumes"].as_array().unwrap().iter();
         let secrets: Vec<&str> =
             volumes.filter_map(|volume| volume["secret"]["secretName"].as_str()).collect();
@@ -147,6 +158,8 @@ fn the_pool_of_a_job_is_known_whatever_its_names_length() {
         status: DevicePoolStatus::default(),
     };
     let plan = JobPlan {
+        gated: true,
+        suspended: true,
         name: "job".to_owned(),
         purpose: Purpose::Compile,
         target: None,
@@ -160,8 +173,11 @@ fn the_pool_of_a_job_is_known_whatever_its_names_length() {
     let seen = serde_json::from_value(serde_json::to_value(&job).unwrap()).unwrap();
     let (_, facts) = jobs::facts(&seen, "ModelCompilation").unwrap();
     assert_eq!(facts.view.pool, Some(name));
-    // So is the device that it was granted.
+    // So is the device that it was granted, and that nothing of it runs before somebody lets it go.
     assert_eq!(facts.view.slot.as_deref(), Some("device-n1"));
+    assert!(facts.view.gated && facts.view.suspended && facts.view.at_rest && facts.gave_back());
+    let pod = job.spec.unwrap().template.spec.unwrap();
+    assert_eq!(pod.scheduling_gates.unwrap()[0].name, "hone.dev/device");
 }
 
 #[test]

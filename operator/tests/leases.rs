@@ -2,25 +2,24 @@
 //! real one does, by resource version.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod common;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use common::{error, put};
 use hone_crds::{DevicePool, ModelCompilation};
-use hone_operator::children::events::Events;
+use hone_operator::children::pods;
 use hone_operator::config::Config;
 use hone_operator::context::Context;
-use hone_operator::device_pool::{self, status::Written};
-use hone_operator::fence::Fence;
-use hone_operator::metrics::Metrics;
+use hone_operator::device_pool;
 use hone_operator::model_compilation::{digest, reconcile};
 use hone_operator::nodes;
-use hone_operator::runtime::cache::{self, Cache, Object};
 use hone_operator::stores::Stores;
-use http::{Method, Request, Response};
-use kube::client::Body;
+use http::Method;
 use kube::runtime::watcher::Event;
-use kube::{Client, Resource, ResourceExt};
+use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 
 /// Objects by path, and a count of what was written.
@@ -31,14 +30,6 @@ struct Server {
     writes: Mutex<Vec<String>>,
 }
 
-fn refusal(code: u16, message: &str) -> (u16, Value) {
-    (
-        code,
-        json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code,
-            "message": message, "reason": "Test"}),
-    )
-}
-
 /// Keeps an object under its path and a new version.
 fn keep(
     objects: &mut BTreeMap<String, Value>,
@@ -47,28 +38,33 @@ fn keep(
     mut object: Value,
 ) -> Value {
     object["metadata"]["resourceVersion"] = json!(version.to_string());
+    if object["metadata"]["uid"].is_null() {
+        object["metadata"]["uid"] = json!(format!("uid-{version}"));
+    }
     objects.insert(path, object.clone());
     object
+}
+
+/// A JSON merge patch (RFC 7396).
+fn merge(object: &mut Value, patch: Value) {
+    let Value::Object(patch) = patch else { return *object = patch };
+    if !object.is_object() {
+        *object = json!({});
+    }
+    for (key, value) in patch {
+        match value {
+            Value::Null => drop(object.as_object_mut().unwrap().remove(&key)),
+            value => merge(&mut object[key], value),
+        }
+    }
 }
 
 impl Server {
     fn client(self: &Arc<Self>) -> Client {
         let server = Arc::clone(self);
-        let service = tower::service_fn(move |request: Request<Body>| {
-            let server = Arc::clone(&server);
-            async move {
-                let (parts, body) = request.into_parts();
-                let bytes = body.collect_bytes().await.unwrap();
-                let value = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
-                let path = parts.uri.path().to_owned();
-                let (code, answer) = server.answer(&parts.method, &path, value);
-                let answer = Response::builder()
-                    .status(code)
-                    .body(Body::from(serde_json::to_vec(&answer).unwrap()));
-                Ok::<_, std::convert::Infallible>(answer.unwrap())
-            }
-        });
-        Client::new(service, "team")
+        common::client(move |method, uri, body| {
+            server.answer(method, uri.split('?').next().unwrap_or_default(), body)
+        })
     }
 
     fn answer(&self, method: &Method, path: &str, mut body: Value) -> (u16, Value) {
@@ -84,32 +80,44 @@ impl Server {
                 let name = body["metadata"]["name"].as_str().unwrap().to_owned();
                 let path = format!("{path}/{name}");
                 match objects.contains_key(&path) {
-                    true => refusal(409, "exists"),
+                    true => error(409, "exists"),
                     false => (201, keep(&mut objects, version, path, body)),
                 }
             }
             Method::PUT => {
                 let known = objects.get(path).map(|o| o["metadata"]["resourceVersion"].clone());
                 match known {
-                    None => refusal(404, "not found"),
+                    None => error(404, "not found"),
                     Some(known) if known != body["metadata"]["resourceVersion"] => {
-                        refusal(409, "conflict")
+                        error(409, "conflict")
                     }
                     Some(_) => (200, keep(&mut objects, version, path.to_owned(), body)),
                 }
             }
             Method::PATCH => {
+                let is_status = path.ends_with("/status");
                 let path = path.trim_end_matches("/status").to_owned();
-                let Some(known) = objects.get(&path) else { return refusal(404, "not found") };
+                let Some(known) = objects.get(&path) else { return error(404, "not found") };
                 let mut object = known.clone();
-                object["status"] = body["status"].take();
+                match is_status {
+                    true => object["status"] = body["status"].take(),
+                    false => merge(&mut object, body),
+                }
                 (200, keep(&mut objects, version, path, object))
             }
             Method::DELETE => match objects.remove(path) {
                 Some(object) => (200, object),
-                None => refusal(404, "not found"),
+                None => error(404, "not found"),
             },
-            _ => objects.get(path).map_or_else(|| refusal(404, "none"), |o| (200, o.clone())),
+            _ if path.ends_with("/pods") => {
+                let pods = objects.iter().filter(|(own, _)| own.starts_with(path));
+                let items: Vec<&Value> = pods.map(|(_, pod)| pod).collect();
+                (
+                    200,
+                    json!({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items}),
+                )
+            }
+            _ => objects.get(path).map_or_else(|| error(404, "none"), |o| (200, o.clone())),
         }
     }
 
@@ -149,11 +157,6 @@ fn compilation(name: &str, start: &str) -> ModelCompilation {
     .unwrap()
 }
 
-async fn put<K: Resource + Clone>(cache: &Cache<Object<K>>, object: K) {
-    let events = futures::stream::iter([Ok(Event::Apply(object))]);
-    cache.follow("objects", events, cache::object, |_, _| {}).await;
-}
-
 async fn node(stores: &Stores, name: &str) {
     let seen = serde_json::from_value(json!({"apiVersion": "v1", "kind": "Node",
         "metadata": {"name": name}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}))
@@ -164,20 +167,9 @@ async fn node(stores: &Stores, name: &str) {
 
 /// An operator over `server`, without watches: tests bring what changed.
 fn operator(server: &Arc<Server>) -> Arc<Context> {
-    let client = server.client();
-    let stores = Stores::default();
-    let (events, _publish) = Events::new(client.clone(), "one");
-    Arc::new(Context {
-        client,
-        config: Config { namespace: "hone".to_owned(), ..Config::default() },
-        broker: Arc::clone(&stores.broker),
-        stores,
-        pool_statuses: Written::default(),
-        queue: Arc::default(),
-        metrics: Metrics::new().unwrap(),
-        fence: Arc::new(Fence::open()),
-        events,
-    })
+    let config = Config { namespace: "hone".to_owned(), ..Config::default() };
+    let (context, _publish) = common::operator(server.client(), config);
+    Arc::new(context)
 }
 
 /// Brings what the API server has of pools and compilations into the caches, as watches would.
@@ -193,6 +185,10 @@ async fn catch_up(context: &Context, server: &Server) {
             let events = futures::stream::iter([Ok(Event::Apply(seen))]);
             let view = |job: &_| hone_operator::children::jobs::facts(job, "ModelCompilation");
             context.stores.jobs.follow("jobs", events, view, |_, _| {}).await;
+        } else if path.contains("/pods/") {
+            let events =
+                futures::stream::iter([Ok(Event::Apply(serde_json::from_value(object).unwrap()))]);
+            context.stores.pods.follow("pods", events, pods::facts, |_, _| {}).await;
         }
     }
 }
@@ -380,4 +376,105 @@ async fn counts_are_written_seldom() {
     assert_eq!(server.count("PATCH", "devicepools"), before);
     assert!(again.unwrap() <= Duration::from_secs(11), "{again:?}");
     assert_eq!(context.stores.pools.get("", "cpus").unwrap().name_any(), "cpus");
+}
+
+/// Changes the Job of a compilation, as its controller or Kueue would.
+fn change_job(server: &Server, name: &str, patch: Value) {
+    merge(server.objects.lock().unwrap().get_mut(&job_path(name)).unwrap(), patch);
+}
+
+const POD: &str = "/api/v1/namespaces/team/pods/worker";
+
+/// Kueue lets the Job of a compilation go, and the Job controller makes its pod as the template says.
+fn let_go(server: &Server, name: &str) {
+    let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    change_job(
+        server,
+        name,
+        json!({"spec": {"suspend": false}, "status": {"active": 1, "startTime": now}}),
+    );
+    let mut objects = server.objects.lock().unwrap();
+    let job = objects[&job_path(name)].clone();
+    let mut pod = job["spec"]["template"].clone();
+    merge(
+        &mut pod,
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "worker", "namespace": "team",
+            "ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "name": "j",
+                "uid": job["metadata"]["uid"], "controller": true}]},
+            "status": {"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False",
+                "lastTransitionTime": "2026-01-01T00:00:00Z", "reason": "SchedulingGated", "message": "Scheduling is blocked"}]}}),
+    );
+    keep(&mut objects, 1000, POD.to_owned(), pod);
+}
+
+fn status_of(server: &Server, name: &str) -> Value {
+    server.objects.lock().unwrap()[&format!("{TEAM}/{name}")]["status"].clone()
+}
+
+/// A Job that Kueue holds has no device; let go it asks for one; suspended again it gives it back at once, and asks
+/// again when it is let go.
+#[tokio::test]
+async fn a_job_that_kueue_suspends_holds_no_device() {
+    let (server, context) = pool_of(&["n1"]).await;
+    let labels = json!({"metadata": {"resourceVersion": "2",
+        "labels": {"kueue.x-k8s.io/queue-name": "models"}}});
+    merge(server.objects.lock().unwrap().get_mut(&format!("{TEAM}/first")).unwrap(), labels);
+    reconcile_compilation(&context, &server, "first").await;
+    assert!(has_job(&server, "first"), "Kueue admits Jobs that are there");
+    change_job(&server, "first", json!({"spec": {"suspend": true}}));
+
+    // The device is for others meanwhile.
+    reconcile_compilation(&context, &server, "second").await;
+    reconcile_pool(&context, &server, "cpus").await;
+    assert!(server.holders()["device-n1"].starts_with("team/second-"));
+    reconcile_compilation(&context, &server, "second").await;
+    reconcile_compilation(&context, &server, "first").await;
+    assert_eq!(status_of(&server, "first")["targets"][0]["failure"]["reason"], "Queued");
+
+    // There is quota, and no device yet.
+    let_go(&server, "first");
+    reconcile_compilation(&context, &server, "first").await;
+    assert_eq!(status_of(&server, "first")["targets"][0]["failure"]["reason"], "WaitingForDevice");
+    let gates =
+        |server: &Server| server.objects.lock().unwrap()[POD]["spec"]["schedulingGates"].clone();
+    assert_eq!(gates(&server), json!([{"name": "hone.dev/device"}]));
+    finish(&context, &server, "second").await;
+    reconcile_pool(&context, &server, "cpus").await;
+    assert!(server.holders()["device-n1"].starts_with("team/first-"));
+    reconcile_compilation(&context, &server, "first").await;
+    assert_eq!(gates(&server), json!([]));
+    let pod = server.objects.lock().unwrap()[POD].clone();
+    assert_eq!(pod["metadata"]["annotations"]["hone.dev/fence"], "2");
+    let node = "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms/0/matchFields/0/values/0";
+    assert_eq!(pod.pointer(node).unwrap(), "n1");
+    // Until the scheduler looks, the pod says that it is gated, since long ago: that is no reason to give up.
+    reconcile_compilation(&context, &server, "first").await;
+    assert!(has_job(&server, "first") && server.count("DELETE", "/jobs") == 0);
+    let running = json!({"spec": {"schedulingGates": []}, "status": {"phase": "Running"}});
+    merge(server.objects.lock().unwrap().get_mut(POD).unwrap(), running);
+    change_job(&server, "first", json!({"status": {"ready": 1}}));
+
+    // Suspended, but its pod is still there: the device is not free. Then it is, within one look.
+    reconcile_compilation(&context, &server, "third").await;
+    change_job(&server, "first", json!({"spec": {"suspend": true}, "status": {"ready": 0}}));
+    reconcile_pool(&context, &server, "cpus").await;
+    assert!(server.holders()["device-n1"].starts_with("team/first-"));
+    server.objects.lock().unwrap().remove(POD);
+    change_job(&server, "first", json!({"status": {"active": 0, "startTime": null}}));
+    reconcile_pool(&context, &server, "cpus").await;
+    assert!(server.holders()["device-n1"].starts_with("team/third-"));
+    reconcile_compilation(&context, &server, "third").await;
+    assert!(has_job(&server, "third"));
+
+    // Let go again it does not start on the device that it had.
+    let_go(&server, "first");
+    reconcile_compilation(&context, &server, "first").await;
+    reconcile_pool(&context, &server, "cpus").await;
+    assert_eq!(gates(&server), json!([{"name": "hone.dev/device"}]));
+    finish(&context, &server, "third").await;
+    reconcile_pool(&context, &server, "cpus").await;
+    reconcile_compilation(&context, &server, "first").await;
+    assert_eq!(gates(&server), json!([]));
+    let job = server.objects.lock().unwrap()[&job_path("first")].clone();
+    assert_eq!(job["metadata"]["annotations"]["hone.dev/fence"], "4");
 }

@@ -1,8 +1,9 @@
 //! Runs the cases of the planner in `tests/plans`: what was observed, then what is planned.
 //!
 //! A case is one YAML document with `observed` (and `config` where it differs), then a line
-//! `--- # plan` and the plan. `@JOB@`, `@SPEC@`, `@KEY@` and `@CLEAN@` stand for the first target's
-//! Job name, spec digest and content key, and for the name of the clean-up Job.
+//! `--- # plan` and the plan. `@JOB@`, `@SPEC@`, `@KEY@`, `@ADOPT@` and `@CLEAN@` stand for the first
+//! target's Job name, spec digest and content key, and for the names of the Jobs that look for another's artifact and
+//! that clean up.
 //! `HONE_UPDATE_EXPECT=1` rewrites the plan. Two things are said of every case besides: planning
 //! over the state that the plan leads to changes nothing, and what is written fits the schema.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
@@ -38,15 +39,18 @@ fn cases() -> Vec<PathBuf> {
 }
 
 /// What the placeholders of a case stand for.
-fn names(case: &Case) -> [(&'static str, String); 4] {
+fn names(case: &Case) -> [(&'static str, String); 5] {
     let object = &case.observed.object;
     let target = &object.spec.targets[0];
     let uris = deletion::uris(&case.observed);
+    let mut cached = case.observed.cached.values().filter_map(|found| found.artifact.as_ref());
+    let adopted = cached.next().map(|artifact| artifact.uri.clone()).unwrap_or_default();
     let key = digest::content_key(&case.config, object, target, &case.observed.pools);
     [
         ("@JOB@", digest::job_name(object, target)),
         ("@SPEC@", digest::spec_digest(object, target)),
         ("@KEY@", key.unwrap_or_else(|| "none".to_owned())),
+        ("@ADOPT@", digest::adoption_name(object, target, &adopted)),
         ("@CLEAN@", digest::cleanup_name(object, &uris)),
     ]
 }
@@ -77,6 +81,9 @@ fn carry_out(mut observed: Observed, plan: &Plan) -> Option<Observed> {
                 name: job.name.clone(),
                 purpose: job.purpose,
                 pool: job.pool.as_ref().map(|pool| pool.name.clone()),
+                gated: job.gated,
+                suspended: job.suspended,
+                at_rest: job.suspended,
                 slot: job.grant.as_ref().map(|grant| grant.slot.clone()),
                 created: Some(observed.now.clone()),
                 active_deadline_seconds: Some(job.bounds.active_deadline_seconds),
@@ -92,6 +99,12 @@ fn carry_out(mut observed: Observed, plan: &Plan) -> Option<Observed> {
                 let job = job.expect("a Job that is there is changed");
                 job.active_deadline_seconds = Some(bounds.active_deadline_seconds);
                 job.backoff_limit = Some(bounds.backoff_limit);
+            }
+            Action::PlaceJob(placement) => {
+                let job = observed.jobs.iter_mut().find(|job| job.name == placement.name);
+                job.expect("a Job that is there is placed").slot =
+                    Some(placement.grant.slot.clone());
+                observed.waits.remove(&placement.name);
             }
             Action::DeleteSelf => return None,
             Action::Event(_) => {}

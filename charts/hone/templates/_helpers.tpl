@@ -55,3 +55,11 @@ registry is somebody's of the default public one, so it is taken only with a dig
 {{- printf "%s-%s" .Release.Namespace (include "hone.fullname" .) | trunc 63 | trimSuffix "-" -}}
 {{- end -}}
 {{- end -}}
+
+{{/* The port on which the pods behind an endpoint are reached, from a dictionary of `endpoint` and `port`. */}}
+{{- define "hone.endpointPort" -}}
+{{- $url := urlParse .endpoint -}}
+{{- $named := regexFind ":[0-9]+$" $url.host | trimPrefix ":" -}}
+{{- $default := ternary "443" "80" (eq $url.scheme "https") -}}
+{{- with .port }}{{ . }}{{ else }}{{ default $default $named }}{{ end -}}
+{{- end -}}

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use clap::Args;
 use hone_artifact::exit_code::Reason;
 use hone_artifact::report::{self, Report};
-use hone_artifact::request::{Delete, REQUEST_VARIABLE, Request, Work};
+use hone_artifact::request::{Adopt, Delete, REQUEST_VARIABLE, Request, Work};
 use hone_artifact::termination::{DEFAULT_PATH, PATH_VARIABLE, Termination};
 
 use super::common::AccessArguments;
@@ -19,6 +19,7 @@ use crate::failure::{Failure, Result};
 use crate::show::Progress;
 use crate::storage::shared::{self, GivenUp};
 use crate::storage::{Access, Destination, Guard, Places, local};
+use crate::traces::Stages;
 use crate::work::{Outcome, WorkOptions, Worker};
 
 /// What `hone worker` takes.
@@ -57,8 +58,9 @@ const LARGEST_REQUEST: u64 = 1 << 20;
 pub fn run(arguments: &Arguments) -> Result<()> {
     let report =
         Arc::new(Mutex::new(Report::new(Default::default(), "", env!("CARGO_PKG_VERSION"))));
-    end_when_told(arguments.termination.clone(), report.clone());
-    let done = work(arguments, &report);
+    let spans = Stages::from_environment().map(Arc::new);
+    end_when_told(arguments.termination.clone(), report.clone(), spans.clone());
+    let done = work(arguments, &report, spans.clone());
     let report = match report.lock() {
         Ok(report) => report.clone(),
         Err(poisoned) => poisoned.into_inner().clone(),
@@ -68,11 +70,20 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         Err(failure) => report.fail(failure.reason, failure.chain()),
     };
     leave(&arguments.termination, &report);
+    if let Some(spans) = spans {
+        spans.finish(done.as_ref().err().map(|failure| failure.reason));
+    }
     done
 }
 
-fn work(arguments: &Arguments, report: &Mutex<Report>) -> Result<()> {
+fn work(arguments: &Arguments, report: &Mutex<Report>, spans: Option<Arc<Stages>>) -> Result<()> {
     let request = request(arguments)?;
+    if let Some(spans) = &spans {
+        spans.describe(vec![
+            ("k8s.namespace.name", request.subject.namespace.clone()),
+            ("hone.compilation", request.subject.name.clone()),
+        ]);
+    }
     let access = Access {
         places: Places {
             folder: arguments.file_root.clone(),
@@ -86,10 +97,14 @@ fn work(arguments: &Arguments, report: &Mutex<Report>) -> Result<()> {
             note(report, |report| report.subject = request.subject.clone());
             self::delete(delete, &request.subject.uid, &access)
         }
+        Work::Adopt(adopt) => {
+            note(report, |report| report.subject = request.subject.clone());
+            self::adopt(adopt, &request.subject.uid, &access)
+        }
         Work::Compile(compile) => {
             let scratch = arguments.scratch.clone().unwrap_or_else(std::env::temp_dir);
             let cache = Cache::open(Some(&scratch.join("hone-cache")), true)?;
-            let progress = Progress::new(&compile.target.name);
+            let progress = Progress::new(&compile.target.name).with_spans(spans);
             let options = WorkOptions { threads: arguments.threads, ..WorkOptions::default() };
             let worker = Worker { access: &access, cache: &cache, progress: &progress, options };
             let mut outcome = Outcome::new(request.subject.clone(), &compile.target.name);
@@ -122,6 +137,36 @@ fn request(arguments: &Arguments) -> Result<Request> {
         .map_err(|error| Failure::because(Reason::InvalidSpec, "the work cannot be begun", error))
 }
 
+/// Enters compilation `uid` as an owner of an artifact that is there; where it is not, nothing is changed.
+fn adopt(adopt: &Adopt, uid: &str, access: &Access) -> Result<()> {
+    let Adopt { uri, size_bytes, credentials } = adopt;
+    let (folder, name) = split(uri)?;
+    let place = Destination::open(folder, credentials.as_deref(), access)?;
+    let look = || match place.size(name)? {
+        Some(size) if size == *size_bytes => Ok(()),
+        Some(size) => {
+            let message = format!("'{uri}' has {size} bytes in place of {size_bytes}");
+            Err(Failure::new(Reason::NotFound, message))
+        }
+        None => Err(Failure::new(Reason::NotFound, format!("'{uri}' is not there any more"))),
+    };
+    look()?;
+    shared::enter(&place, name, uid)?;
+    // Its last owner may have deleted it meanwhile; from now on nobody does.
+    if let Err(failure) = look() {
+        shared::give_up(&place, name, uid, &[])?;
+        return Err(failure);
+    }
+    eprintln!("found {uri}");
+    Ok(())
+}
+
+/// Folder and name of an object.
+fn split(uri: &str) -> Result<(&str, &str)> {
+    let message = || Failure::new(Reason::InvalidSpec, format!("'{uri}' names no object"));
+    uri.rsplit_once('/').ok_or_else(message)
+}
+
 /// Gives up what compilation `uid` owns, as much as goes, and fails for the first that does not: the reports of its own
 /// are deleted, and artifacts that nobody else owns.
 fn delete(delete: &Delete, uid: &str, access: &Access) -> Result<()> {
@@ -149,9 +194,7 @@ fn delete(delete: &Delete, uid: &str, access: &Access) -> Result<()> {
 }
 
 fn give_up(uri: &str, delete: &Delete, uid: &str, access: &Access) -> Result<()> {
-    let Some((folder, name)) = uri.rsplit_once('/') else {
-        return Err(Failure::new(Reason::InvalidSpec, format!("'{uri}' names no object")));
-    };
+    let (folder, name) = split(uri)?;
     let place = Destination::open(folder, delete.credentials.as_deref(), access)?;
     let stem = report::stem(name.strip_suffix(".hone").unwrap_or(name), uid);
     // The artifact last: while it is there, another try finds everything by it.
@@ -178,7 +221,7 @@ fn leave(path: &Path, report: &Report) {
 
 /// Ends in good order when the pod is told to: the first process of a container has no default for
 /// signals, and would be killed after the grace period without a word.
-fn end_when_told(termination: PathBuf, report: Arc<Mutex<Report>>) {
+fn end_when_told(termination: PathBuf, report: Arc<Mutex<Report>>, spans: Option<Arc<Stages>>) {
     use tokio::signal::unix::{SignalKind, signal};
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -201,6 +244,9 @@ fn end_when_told(termination: PathBuf, report: Arc<Mutex<Report>>) {
                 &termination,
                 &report.fail(reason, "the worker was told to end; it is tried again"),
             );
+        }
+        if let Some(spans) = spans {
+            spans.finish(Some(reason));
         }
         std::process::exit(i32::from(reason.code()));
     });

@@ -1,15 +1,19 @@
 //! How far the work is: one moving line on a terminal, plain lines otherwise.
 
 use std::io::{IsTerminal, stderr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::traces::Stages;
+
 /// Each stage and its usual share of the whole, in percent: what the remaining time is guessed from.
-const STAGES: [(&str, u64); 7] = [
+const STAGES: [(&str, u64); 8] = [
     ("fetch", 2),
     ("tune", 0),
-    ("compile", 55),
+    ("parse", 2),
+    ("compile", 53),
     ("compile naively", 3),
     ("verify", 20),
     ("measure", 18),
@@ -20,6 +24,7 @@ const STAGES: [(&str, u64); 7] = [
 #[derive(Debug)]
 pub struct Progress {
     shown: Shown,
+    spans: Option<Arc<Stages>>,
 }
 
 #[derive(Debug)]
@@ -36,16 +41,24 @@ impl Progress {
             true => Shown::Bar(bar(name)),
             false => Shown::Lines(name.to_owned()),
         };
-        Self { shown }
+        Self { shown, spans: None }
+    }
+
+    /// Makes spans of the stages as well.
+    pub fn with_spans(self, spans: Option<Arc<Stages>>) -> Self {
+        Self { spans, ..self }
     }
 
     /// For programs: nothing.
     pub fn silent() -> Self {
-        Self { shown: Shown::Nothing }
+        Self { shown: Shown::Nothing, spans: None }
     }
 
     /// A stage begins, and the one before it is over.
     pub fn stage(&self, stage: &'static str) {
+        if let Some(spans) = &self.spans {
+            spans.begin(stage);
+        }
         let before = STAGES.iter().take_while(|(known, _)| *known != stage);
         match &self.shown {
             Shown::Bar(bar) => {

@@ -49,6 +49,7 @@ fn target(report: &Report, goals: &[Goal]) -> TargetStatus {
             uri: artifact.uri.clone(),
             digest: artifact.digest.clone(),
             size_bytes: i64::try_from(artifact.size_bytes).unwrap_or(i64::MAX),
+            checked: None,
         }),
         report_uri: report
             .artifact

@@ -116,6 +116,21 @@ impl Destination {
         }
     }
 
+    /// The size of `name` in bytes; nothing where there is no such object.
+    ///
+    /// # Errors
+    /// What the place refuses.
+    pub fn size(&self, name: &str) -> Result<Option<u64>> {
+        match self {
+            Self::Folder(folder) => match std::fs::metadata(folder.join(name)) {
+                Ok(found) => Ok(Some(found.len())),
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+                Err(error) => Err(Failure::io(format!("'{name}' cannot be looked at"), error)),
+            },
+            Self::Store(_, place) => place.size(name),
+        }
+    }
+
     /// Writes `name` where it still has `version`, or where there is none and `version` is `None`; whether it did.
     ///
     /// # Errors

@@ -213,6 +213,20 @@ impl Place {
         })?
     }
 
+    /// The size of `name` in bytes; nothing where there is no such object.
+    ///
+    /// # Errors
+    /// `AccessDenied`, `StorageFault`.
+    pub fn size(&self, name: &str) -> Result<Option<u64>> {
+        match block_on(self.store.head(&self.child(name)))? {
+            Ok(found) => Ok(Some(found.size)),
+            Err(Error::NotFound { .. }) => Ok(None),
+            Err(error) => {
+                Err(self.failure(format!("'{}/{name}' cannot be looked at", self.uri), error))
+            }
+        }
+    }
+
     /// Writes `name` where it still has `version`, or is not there for `None`; whether it did.
     ///
     /// # Errors

@@ -55,12 +55,14 @@ pub fn build(
     if let Some(path) = known(worker, model, &key).filter(|path| is_sound(path)) {
         return Ok(Build { path, key, hit: true, reference: None, statistics: None });
     }
+    worker.progress.stage("parse");
+    let parsed = compiler::parse(model, inputs)?;
     worker.progress.stage(match (recipe.schedules, recipe.precision) {
         (SchedulePolicy::Naive, _) => "compile naively",
         (SchedulePolicy::Analytic, DataType::F32) => "compile",
         (SchedulePolicy::Analytic, _) => "compile with narrow numbers",
     });
-    let compiled = compiler::compile(model, inputs, target, recipe, &records)?;
+    let compiled = compiler::compile_parsed(parsed, model, target, recipe, &records)?;
     let path = worker.cache.keep_artifact(&key, &compiled.artifact)?;
     Ok(Build {
         path,

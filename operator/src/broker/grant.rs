@@ -17,7 +17,7 @@ pub const SLACK: i64 = 120;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct HolderJob {
-    /// Whether it has ended.
+    /// Whether it has ended, or asks anew for its next pod.
     pub finished: bool,
     /// When its deadline kills it.
     pub deadline: Timestamp,

@@ -24,6 +24,9 @@ pub struct JobView {
     /// The slot that it was granted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slot: Option<String>,
+    /// The span that it is part of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traceparent: Option<String>,
     /// When it was made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created: Option<Time>,
@@ -33,6 +36,15 @@ pub struct JobView {
     /// Whether somebody suspended it, such as Kueue until there is quota.
     #[serde(default)]
     pub suspended: bool,
+    /// Whether it is suspended and none of its pods is left.
+    #[serde(default)]
+    pub at_rest: bool,
+    /// Whether its pods wait at [`names::DEVICE_GATE`] for their device.
+    #[serde(default)]
+    pub gated: bool,
+    /// When its pods were given their device, where they waited for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub placed: Option<Time>,
     /// When it was started, which is after each resumption.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started: Option<Time>,
@@ -70,6 +82,8 @@ pub enum Purpose {
     Compile,
     /// Deletes what was stored.
     Cleanup,
+    /// Looks whether what another compilation stored is there.
+    Adopt,
 }
 
 /// How a Job ended.
@@ -109,6 +123,12 @@ impl JobFacts {
         view.ready > 0 && view.failed == 0 && view.finish.is_none() && !view.deleting
     }
 
+    /// Whether it holds no device any more: it has ended, or its next pod asks for one anew.
+    pub fn gave_back(&self) -> bool {
+        let view = &self.view;
+        view.finish.is_some() || (view.gated && view.at_rest)
+    }
+
     /// Whether it waits for a pod to start.
     pub fn waits(&self) -> bool {
         let view = &self.view;
@@ -134,17 +154,27 @@ fn view(job: &SeenJob) -> JobView {
     let purpose = job.labels().get(names::PURPOSE_LABEL).map(String::as_str);
     let pool = job.annotations().get(names::POOL_ANNOTATION);
     let finish = finish(job);
+    let suspended = job.spec.suspend && finish.is_none();
+    let pods = job.status.active.unwrap_or(0) + job.status.terminating.unwrap_or(0);
     JobView {
         name: job.name_any(),
         purpose: match purpose {
             Some(names::PURPOSE_CLEANUP) => Purpose::Cleanup,
+            Some(names::PURPOSE_ADOPT) => Purpose::Adopt,
             _ => Purpose::Compile,
         },
         pool: pool.or_else(|| job.labels().get(names::POOL_LABEL)).cloned(),
         slot: job.annotations().get(names::SLOT_ANNOTATION).cloned(),
+        traceparent: job.annotations().get(names::TRACEPARENT_ANNOTATION).cloned(),
         created: job.meta().creation_timestamp.clone(),
         deleting: job.meta().deletion_timestamp.is_some(),
-        suspended: job.spec.suspend && finish.is_none(),
+        suspended,
+        at_rest: suspended && pods == 0,
+        placed: job
+            .annotations()
+            .get(names::PLACED_ANNOTATION)
+            .and_then(|time| Some(Time(time.parse().ok()?))),
+        gated: job.annotations().contains_key(names::GATED_ANNOTATION),
         started: job.status.start_time.clone(),
         waiting_since: None,
         active: job.status.active.unwrap_or(0),

@@ -18,12 +18,24 @@ pub const POOL_ANNOTATION: &str = "hone.dev/pool";
 pub const SLOT_ANNOTATION: &str = "hone.dev/slot";
 /// Annotation of Jobs, pods and Leases: the number of the grant.
 pub const FENCE_ANNOTATION: &str = "hone.dev/fence";
+/// Annotation of Jobs: the span that one is part of, as W3C Trace Context writes it.
+pub const TRACEPARENT_ANNOTATION: &str = "hone.dev/traceparent";
+/// Scheduling gate of pods that get their device when they are there: somebody else decides when that is.
+pub const DEVICE_GATE: &str = "hone.dev/device";
+/// Annotation of Jobs whose pods have [`DEVICE_GATE`].
+pub const GATED_ANNOTATION: &str = "hone.dev/device-gate";
+/// Annotation of Jobs: when their pods were given their device.
+pub const PLACED_ANNOTATION: &str = "hone.dev/placed";
+/// Label of Jobs that Kueue queues.
+pub const QUEUE_LABEL: &str = "kueue.x-k8s.io/queue-name";
 /// Label: what a Job is for.
 pub const PURPOSE_LABEL: &str = "hone.dev/purpose";
 /// Value of [`PURPOSE_LABEL`]: compiles one target.
 pub const PURPOSE_COMPILE: &str = "compile";
 /// Value of [`PURPOSE_LABEL`]: deletes what was stored.
 pub const PURPOSE_CLEANUP: &str = "cleanup";
+/// Value of [`PURPOSE_LABEL`]: looks whether what another compilation stored is there.
+pub const PURPOSE_ADOPT: &str = "adopt";
 /// Annotation that a person changes to have failed targets tried again.
 pub const RETRY_ANNOTATION: &str = "hone.dev/retry";
 /// Holds deletion up until stored artifacts are gone; only with `deletionPolicy: Delete`.

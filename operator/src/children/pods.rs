@@ -50,6 +50,8 @@ pub struct Waiting {
     pub scheduled: bool,
     /// Since when it has a node, or lacks one.
     pub since: Option<Time>,
+    /// Whether it waits at our gate for its device.
+    pub gated: bool,
     /// The container's or the scheduler's reason.
     pub reason: String,
     /// What goes with it.
@@ -116,6 +118,7 @@ fn waiting(pod: &SeenPod) -> Waiting {
     };
     Waiting {
         scheduled: has_node,
+        gated: pod.spec.scheduling_gates.iter().any(|gate| gate.name == names::DEVICE_GATE),
         since: scheduled.and_then(|condition| condition.last_transition_time.clone()),
         reason: reason.unwrap_or_default(),
         message: bounded(&message.unwrap_or_default(), MESSAGE).to_owned(),
@@ -162,6 +165,9 @@ impl Waiting {
     pub fn classify(&self) -> Option<Wait> {
         let message = self.message.as_str();
         let reason = match self.reason.as_str() {
+            _ if self.gated => Reason::WaitingForDevice,
+            // Another's gate, or ours until the scheduler looks again.
+            "SchedulingGated" => return None,
             _ if !self.scheduled => {
                 let absent = message.contains("not found") || message.contains("resourceclaim");
                 let known = find(SCHEDULER, message).filter(|_| absent);

@@ -35,6 +35,24 @@ fn container(waiting: &str) -> String {
 }
 
 #[test]
+fn a_pod_at_our_gate_waits_for_its_device() {
+    let gated = |gate: &str| -> Option<Reason> {
+        let pod: SeenPod = serde_json::from_str(&format!(
+            r#"{{"metadata": {{"name": "p", "ownerReferences": [
+                {{"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "9", "controller": true}}]}},
+                "spec": {{"schedulingGates": [{gate}]}},
+                "status": {{"phase": "Pending", "conditions": [{{"type": "PodScheduled", "status": "False",
+                "reason": "SchedulingGated", "message": "Scheduling is blocked due to non-empty scheduling gates"}}]}}}}"#
+        ))
+        .unwrap();
+        facts(&pod).unwrap().1.waiting.unwrap().classify().map(|wait| wait.reason)
+    };
+    assert_eq!(gated(r#"{"name": "hone.dev/device"}"#), Some(Reason::WaitingForDevice));
+    assert_eq!(gated(r#"{"name": "example.com/other"}"#), None);
+    assert_eq!(gated(""), None);
+}
+
+#[test]
 fn the_scheduler_is_quoted() {
     let message = "0/3 nodes are available: 1 Insufficient memory, 2 node(s) didn't match Pod's node affinity/selector.";
     let wait = pod(&unscheduled(message)).waiting.unwrap().classify().unwrap();

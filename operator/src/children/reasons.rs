@@ -44,6 +44,7 @@ words! {
     PoolManagedElsewhere,
     PoolMismatch,
     WaitingForDevice,
+    CheckingArtifact,
     Unschedulable,
     QuotaExceeded,
     JobForbidden,
@@ -141,7 +142,7 @@ const TABLE: &[Row] = {
             READY,
             QUIET,
             GOES_ON,
-            "The Job is suspended, such as by Kueue until there is quota. The time does not count against `limits.pendingDeadline`.",
+            "The Job is suspended, such as by Kueue until there is quota. It holds no device, and the time does not count against `limits.pendingDeadline`.",
         ),
         Row(
             R::ArtifactsDeleted,
@@ -214,6 +215,14 @@ const TABLE: &[Row] = {
             QUIET,
             Waits,
             "Every device that would do is leased, or the namespace holds as many as it may. No pod is made before.",
+        ),
+        Row(
+            R::CheckingArtifact,
+            Nobody,
+            READY,
+            QUIET,
+            Waits,
+            "Another compilation has the result. A worker without a device looks whether its artifact is still there; where it is not, the work is done.",
         ),
         Row(
             R::PoolMismatch,

@@ -166,7 +166,9 @@ fn claimed(context: &Context) -> BTreeSet<String> {
     let now = Timestamp::now();
     let slack = SignedDuration::from_secs(SLACK);
     let slot = |job: &JobFacts| {
-        let slot = job.view.slot.as_ref().filter(|_| job.view.finish.is_none())?;
+        // A pod that waits for its device uses none, whatever an earlier one was given.
+        let claims = job.view.finish.is_none() && (!job.view.gated || job.view.ready > 0);
+        let slot = job.view.slot.as_ref().filter(|_| claims)?;
         let end = holder_job(job).deadline.checked_add(slack).unwrap_or(Timestamp::MAX);
         (now < end).then(|| slot.clone())
     };
@@ -178,7 +180,7 @@ fn holder_job(job: &JobFacts) -> HolderJob {
     let start = view.started.as_ref().or(view.created.as_ref()).map_or(Timestamp::MIN, |t| t.0);
     let limit = SignedDuration::from_secs(view.active_deadline_seconds.unwrap_or(0));
     HolderJob {
-        finished: view.finish.is_some(),
+        finished: job.gave_back(),
         deadline: start.checked_add(limit).unwrap_or(Timestamp::MAX),
     }
 }

@@ -11,6 +11,7 @@ use serde_json::json;
 
 use super::job::{self, JobError};
 use super::model::{Action, JobBounds, JobPlan, Plan, Refusal};
+use super::placement;
 use crate::children::reasons::Reason;
 use crate::children::{names, owner};
 use crate::context::Context;
@@ -86,6 +87,7 @@ pub async fn apply(
             },
             Action::DeleteJob(name) => delete_job(context, object, &name).await?,
             Action::AdjustJob(bounds) => adjust_job(context, object, &bounds).await?,
+            Action::PlaceJob(placement) => placement::place(context, object, &placement).await?,
             Action::DeleteSelf => {
                 delete_self(context, object).await?;
                 applied.gone = true;
@@ -115,7 +117,7 @@ fn note(applied: &mut Applied, job: String, made: Made) {
     }
 }
 
-fn kube_error(what: String) -> impl FnOnce(kube::Error) -> ApplyError {
+pub(super) fn kube_error(what: String) -> impl FnOnce(kube::Error) -> ApplyError {
     move |source| ApplyError::Kube { what, source: Box::new(source) }
 }
 
@@ -123,7 +125,7 @@ fn compilations(context: &Context, object: &ModelCompilation) -> Api<ModelCompil
     Api::namespaced(context.client.clone(), &object.namespace().unwrap_or_default())
 }
 
-fn jobs(context: &Context, object: &ModelCompilation) -> Api<Job> {
+pub(super) fn jobs(context: &Context, object: &ModelCompilation) -> Api<Job> {
     Api::namespaced(context.client.clone(), &object.namespace().unwrap_or_default())
 }
 

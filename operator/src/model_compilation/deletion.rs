@@ -48,17 +48,17 @@ pub fn plan(config: &Config, observed: &Observed) -> Plan {
 
 /// Whether a worker may have stored something that nobody told of: one that ran when the object was deleted.
 fn may_have_stored(observed: &Observed) -> bool {
-    let compiles = |job: &JobView| job.purpose == Purpose::Compile;
+    let works = |job: &JobView| job.purpose != Purpose::Cleanup;
     let status = observed.object.status.as_ref();
     let ran = status.is_some_and(|s| s.targets.iter().any(|t| t.phase == Phase::Running));
     let cleans = observed.jobs.iter().any(|job| job.purpose == Purpose::Cleanup);
-    ran || cleans || observed.jobs.iter().any(|job| compiles(job) && job.finish.is_none())
+    ran || cleans || observed.jobs.iter().any(|job| works(job) && job.finish.is_none())
 }
 
-/// Deletes Jobs that compile; `None` when none is left.
+/// Deletes Jobs that store or own something; `None` when none is left.
 fn stop_workers(observed: &Observed) -> Option<Vec<Action>> {
-    let compiles = |job: &&JobView| job.purpose == Purpose::Compile && job.finish.is_none();
-    let workers: Vec<&JobView> = observed.jobs.iter().filter(compiles).collect();
+    let works = |job: &&JobView| job.purpose != Purpose::Cleanup && job.finish.is_none();
+    let workers: Vec<&JobView> = observed.jobs.iter().filter(works).collect();
     let to_delete = workers.iter().filter(|job| !job.deleting);
     let actions = to_delete.map(|job| Action::DeleteJob(job.name.clone())).collect();
     (!workers.is_empty()).then_some(actions)
@@ -70,6 +70,8 @@ fn clean_up(observed: &Observed, uris: &[String], left: i64) -> Plan {
     let again = u64::try_from(left).unwrap_or(1).min(30);
     let Some(job) = observed.jobs.iter().find(|job| job.name == name) else {
         let plan = JobPlan {
+            gated: false,
+            suspended: false,
             bounds: JobBounds {
                 name: name.clone(),
                 active_deadline_seconds: left.max(1),

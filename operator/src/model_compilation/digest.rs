@@ -125,6 +125,13 @@ pub fn job_name(object: &ModelCompilation, target: &Target) -> String {
     child_name(&[name, &target.name], &pod)
 }
 
+/// The name of the Job that looks whether the artifact of another compilation is still there.
+pub fn adoption_name(object: &ModelCompilation, target: &Target, uri: &str) -> String {
+    let name = object.metadata.name.as_deref().unwrap_or_default();
+    let decided_by = json!({"job": job_name(object, target), "uri": uri});
+    child_name(&[name, &target.name, "adopt"], &decided_by)
+}
+
 /// The name of the Job that deletes what was stored.
 pub fn cleanup_name(object: &ModelCompilation, uris: &[String]) -> String {
     let name = object.metadata.name.as_deref().unwrap_or_default();

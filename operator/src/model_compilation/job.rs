@@ -3,13 +3,15 @@
 use std::collections::BTreeMap;
 
 use hone_artifact::exit_code;
-use hone_artifact::request::{REQUEST_VARIABLE, Request};
+use hone_artifact::request::REQUEST_VARIABLE;
 use hone_crds::ModelCompilation;
 use hone_crds::device_pool::DevicePoolSpec;
 use hone_crds::model_compilation::Worker;
+use hone_telemetry::{PARENT_VARIABLE, TRACES_ENDPOINT_VARIABLE};
 use k8s_openapi::api::batch::v1::{Job, JobSpec, PodFailurePolicy};
 use k8s_openapi::api::core::v1::{
-    Affinity, Container, LocalObjectReference, PodSpec, PodTemplateSpec, ResourceRequirements,
+    Affinity, Container, LocalObjectReference, NodeSelectorRequirement, NodeSelectorTerm,
+    PodSchedulingGate, PodSpec, PodTemplateSpec, ResourceRequirements,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -20,6 +22,7 @@ use super::model::{JobPlan, PoolView, Purpose};
 use super::request::{CREDENTIALS, secrets};
 use crate::children::{bounds, names, owner};
 use crate::config::Config;
+use crate::traces;
 
 /// Why a Job cannot be written down.
 #[derive(Debug, thiserror::Error)]
@@ -47,7 +50,7 @@ pub fn manifest(
             name: Some(plan.name.clone()),
             namespace: object.metadata.namespace.clone(),
             labels: Some(labels.clone()),
-            annotations: place_annotations(plan),
+            annotations: job_annotations(config, object, plan),
             owner_references: Some(vec![owner::reference(object)]),
             ..ObjectMeta::default()
         },
@@ -59,6 +62,7 @@ pub fn manifest(
             pod_failure_policy: Some(
                 failure_policy().map_err(|source| JobError { name: plan.name.clone(), source })?,
             ),
+            suspend: plan.suspended.then_some(true),
             // A pod is replaced only when it has ended: a device is never asked for twice.
             pod_replacement_policy: Some("Failed".to_owned()),
             ttl_seconds_after_finished: Some(config.job_ttl_seconds),
@@ -95,6 +99,7 @@ fn labels(object: &ModelCompilation, plan: &JobPlan) -> BTreeMap<String, String>
         match plan.purpose {
             Purpose::Compile => names::PURPOSE_COMPILE,
             Purpose::Cleanup => names::PURPOSE_CLEANUP,
+            Purpose::Adopt => names::PURPOSE_ADOPT,
         },
     );
     if let Some(target) = &plan.target {
@@ -106,11 +111,22 @@ fn labels(object: &ModelCompilation, plan: &JobPlan) -> BTreeMap<String, String>
     labels
 }
 
-/// The name of the pool, whatever its length, and the device that was granted.
-fn place_annotations(plan: &JobPlan) -> Option<BTreeMap<String, String>> {
+/// The name of the pool, whatever its length, the device that was granted, and the span that the Job is part of.
+fn job_annotations(
+    config: &Config,
+    object: &ModelCompilation,
+    plan: &JobPlan,
+) -> Option<BTreeMap<String, String>> {
     let pool = plan.pool.as_ref().filter(|_| plan.purpose == Purpose::Compile)?;
     let mut annotations = device_annotations(plan);
     annotations.insert(names::POOL_ANNOTATION.to_owned(), pool.name.clone());
+    if plan.gated {
+        annotations.insert(names::GATED_ANNOTATION.to_owned(), "true".to_owned());
+    }
+    if config.traces_endpoint.is_some() {
+        let whole = traces::whole(object).to_string();
+        annotations.insert(names::TRACEPARENT_ANNOTATION.to_owned(), whole);
+    }
     Some(annotations)
 }
 
@@ -164,7 +180,7 @@ fn pod(
         "image": config.worker_image,
         "imagePullPolicy": config.worker_image_pull_policy,
         "args": ["worker"],
-        "env": environment(config, &plan.request)?,
+        "env": environment(config, object, plan)?,
         "volumeMounts": mounts,
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "securityContext": {
@@ -239,18 +255,36 @@ fn place(
         ]))?);
     }
     if let Some(grant) = &plan.grant {
-        pod.affinity = Some(on_node(&grant.node)?);
+        pod.affinity = Some(on_node(None, &grant.node));
+    }
+    if plan.gated {
+        pod.scheduling_gates =
+            Some(vec![PodSchedulingGate { name: names::DEVICE_GATE.to_owned() }]);
     }
     Ok(())
 }
 
-/// Keeps a pod on the node of its device. The scheduler still looks whether it fits.
-fn on_node(node: &str) -> Result<Affinity, serde_json::Error> {
-    serde_json::from_value(json!({"nodeAffinity": {
-        "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
-            {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]},
-        ]},
-    }}))
+/// Keeps a pod on the node of its device, besides what was asked of nodes before. The scheduler still looks whether it fits.
+pub fn on_node(before: Option<Affinity>, node: &str) -> Affinity {
+    let field = NodeSelectorRequirement {
+        key: "metadata.name".to_owned(),
+        operator: "In".to_owned(),
+        values: Some(vec![node.to_owned()]),
+    };
+    let mut affinity = before.unwrap_or_default();
+    let required = affinity
+        .node_affinity
+        .get_or_insert_default()
+        .required_during_scheduling_ignored_during_execution
+        .get_or_insert_default();
+    if required.node_selector_terms.is_empty() {
+        required.node_selector_terms.push(NodeSelectorTerm::default());
+    }
+    // A pod may run where any of the terms holds.
+    for term in &mut required.node_selector_terms {
+        term.match_fields.get_or_insert_default().push(field.clone());
+    }
+    affinity
 }
 
 fn resources(
@@ -331,9 +365,13 @@ fn volumes(
     (volumes, mounts)
 }
 
-fn environment(config: &Config, request: &Request) -> Result<Vec<Value>, serde_json::Error> {
+fn environment(
+    config: &Config,
+    object: &ModelCompilation,
+    plan: &JobPlan,
+) -> Result<Vec<Value>, serde_json::Error> {
     let mut environment = vec![
-        json!({"name": REQUEST_VARIABLE, "value": request.to_json()?}),
+        json!({"name": REQUEST_VARIABLE, "value": plan.request.to_json()?}),
         json!({"name": "HONE_SCRATCH", "value": "/scratch"}),
         json!({"name": "HOME", "value": "/scratch"}),
     ];
@@ -347,6 +385,13 @@ fn environment(config: &Config, request: &Request) -> Result<Vec<Value>, serde_j
     if !config.fetch_allow.is_empty() {
         let allow = config.fetch_allow.join(",");
         environment.push(json!({"name": "HONE_FETCH_ALLOW", "value": allow}));
+    }
+    if let Some(endpoint) =
+        config.traces_endpoint.as_ref().filter(|_| plan.purpose == Purpose::Compile)
+    {
+        let parent = traces::of_job(traces::whole(object), &plan.name).to_string();
+        environment.push(json!({"name": TRACES_ENDPOINT_VARIABLE, "value": endpoint}));
+        environment.push(json!({"name": PARENT_VARIABLE, "value": parent}));
     }
     Ok(environment)
 }

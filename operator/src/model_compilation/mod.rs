@@ -7,6 +7,7 @@ pub mod goals;
 pub mod job;
 pub mod model;
 pub mod observe;
+pub mod placement;
 pub mod plan;
 pub mod pools;
 pub mod quantity;

@@ -176,10 +176,22 @@ pub enum Action {
     DeleteJob(String),
     /// Change the bounds of a Job that is under way.
     AdjustJob(JobBounds),
+    /// Let the pods of a Job through that wait for this device.
+    PlaceJob(Placement),
     /// Delete the compilation: its time is over.
     DeleteSelf,
     /// Publish an event.
     Event(EventPlan),
+}
+
+/// A Job whose pods wait for their device, and the device.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Placement {
+    /// The Job.
+    pub name: String,
+    /// The device that it was granted.
+    pub grant: Grant,
 }
 
 /// A Job to be made.
@@ -199,6 +211,12 @@ pub struct JobPlan {
     /// The device that it was granted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub grant: Option<Grant>,
+    /// Whether its pods wait for their device: somebody else decides when they are made.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub gated: bool,
+    /// Whether it is suspended when it is made.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub suspended: bool,
     /// What the worker is asked to do.
     #[serde(skip)]
     pub request: request::Request,

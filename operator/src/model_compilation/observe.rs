@@ -278,6 +278,9 @@ fn namespace_view(context: &Context, name: &str) -> NamespaceView {
     }
 }
 
+/// Most equal results that are looked at, for the one whose artifact was found last.
+const RESULTS: usize = 16;
+
 /// Results in the namespace that equal what this object asks for.
 fn cached(
     context: &Context,
@@ -294,7 +297,8 @@ fn cached(
     let find = |key: String| {
         let scoped = format!("{namespace}/{key}");
         let owners = context.stores.results.get(&scoped);
-        owners.iter().filter(|owner| **owner != own).find_map(|owner| {
+        let results = owners.iter().filter(|owner| **owner != own).take(RESULTS);
+        let results = results.filter_map(|owner| {
             let owner = context.stores.compilations.get(namespace, owner)?;
             // What is about to be deleted may take its artifact along.
             if owner.metadata.deletion_timestamp.is_some() {
@@ -304,8 +308,11 @@ fn cached(
             let found = status.targets.iter().find(|target| {
                 target.content_key.as_ref() == Some(&key) && super::result::is_complete(target)
             })?;
-            Some((key.clone(), found.clone()))
-        })
+            Some(found.clone())
+        });
+        let checked = |found: &TargetStatus| found.artifact.as_ref()?.checked.as_ref().map(|t| t.0);
+        let latest = results.max_by_key(checked)?;
+        Some((key, latest))
     };
     keys.filter_map(find).collect()
 }

@@ -17,6 +17,8 @@ use crate::config::Config;
 pub struct Draft {
     /// What to do, in order.
     pub actions: Vec<Action>,
+    /// Jobs that are wanted beside those of targets, whether they are there or not.
+    pub wanted_jobs: Vec<String>,
     /// The devices that it wishes for.
     pub requests: Vec<Request>,
     again_seconds: Option<u64>,
@@ -57,13 +59,13 @@ pub fn plan(config: &Config, observed: &Observed) -> Plan {
         .iter()
         .map(|target| target::plan(&context, target, &mut draft))
         .collect();
-    let wanted: Vec<String> = observed
+    let wanted = observed
         .object
         .spec
         .targets
         .iter()
-        .map(|target| super::digest::job_name(&observed.object, target))
-        .collect();
+        .map(|target| super::digest::job_name(&observed.object, target));
+    let wanted: Vec<String> = wanted.chain(std::mem::take(&mut draft.wanted_jobs)).collect();
     drop_stale_jobs(observed, &wanted, &mut draft);
 
     let status = summary::status(observed, targets, context.start.clone());

@@ -65,7 +65,7 @@ pub async fn reconcile(
         applied.resource_version = version;
     }
     let again = applied.plan.again_seconds;
-    status::write(&context, &object, applied).await?;
+    status::write(&context, &object, &observed.jobs, applied).await?;
     Ok(again.map(Duration::from_secs))
 }
 

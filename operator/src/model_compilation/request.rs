@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use hone_artifact::request::{
-    Compile, CorrectnessRequest, Delete, Destination, Input, REQUEST_VERSION, Request, Source,
-    Subject, TargetRequest, TuningRequest, Work,
+    Adopt, Compile, CorrectnessRequest, Delete, Destination, Input, REQUEST_VERSION, Request,
+    Source, Subject, TargetRequest, TuningRequest, Work,
 };
 use hone_crds::ModelCompilation;
 use hone_crds::common::{LocalSecretRef, SampleSource};
 use hone_crds::model_compilation::{Target, Tuning, TuningPolicy};
+use hone_crds::status::Artifact;
 
 use super::model::{PoolView, Purpose};
 use super::pools;
@@ -136,6 +137,19 @@ fn tuning(tuning: Option<&Tuning>) -> TuningRequest {
         max_seconds: tuning
             .and_then(|tuning| tuning.max_duration)
             .map(hone_crds::Duration::as_secs_ceil),
+    }
+}
+
+/// The request to look whether an artifact that another compilation stored is there, and to own it as well.
+pub fn adopt(object: &ModelCompilation, artifact: &Artifact) -> Request {
+    Request {
+        version: REQUEST_VERSION,
+        subject: subject(object),
+        work: Work::Adopt(Adopt {
+            uri: artifact.uri.clone(),
+            size_bytes: u64::try_from(artifact.size_bytes).unwrap_or(0),
+            credentials: folder("output", object.spec.output.credentials_secret_ref.as_ref()),
+        }),
     }
 }
 

@@ -8,17 +8,19 @@ use serde_json::json;
 
 use super::CONTROLLER;
 use super::apply::{Applied, ApplyError};
+use crate::children::jobs::JobView;
 use crate::children::names;
 use crate::context::Context;
 use crate::runtime::queue::Key;
 
-/// Writes the status of what was applied, if it changed.
+/// Writes the status of what was applied, if it changed. `jobs` are those that it was planned from.
 ///
 /// # Errors
 /// [`ApplyError`], a conflict included.
 pub async fn write(
     context: &Context,
     object: &ModelCompilation,
+    jobs: &[JobView],
     applied: Applied,
 ) -> Result<(), ApplyError> {
     let Applied { plan, resource_version, pools, refusals: _, gone } = applied;
@@ -49,6 +51,8 @@ pub async fn write(
             let key = Key::of(CONTROLLER, object);
             context.queue.wrote(&key, written.resource_version().as_deref());
             context.metrics.transition(object.status.as_ref(), &status);
+            context.traces.transition(object, jobs, &status);
+            context.cloud_events.transition(object, &status);
             Ok(())
         }
         Err(kube::Error::Api(error)) if error.code == 404 => Ok(()),

@@ -2,8 +2,8 @@
 
 use hone_artifact::report;
 use hone_crds::model_compilation::Target;
-use hone_crds::status::{Cache, Failure, ObjectRef};
-use hone_crds::{Phase, TargetStatus};
+use hone_crds::status::{Artifact, Failure, ObjectRef};
+use hone_crds::{Duration, Phase, TargetStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::model::{Action, Finish, JobBounds, JobView, Observed, Outcome};
@@ -13,6 +13,8 @@ use crate::children::bounds::{FAILURE_MESSAGE, FAILURE_REASON, bounded};
 use crate::children::reasons::Reason;
 use crate::config::Config;
 
+mod adopted;
+mod queued;
 mod start;
 
 /// What is the same for all targets of an object.
@@ -61,6 +63,7 @@ pub fn plan(context: &Context<'_>, target: &Target, draft: &mut Draft) -> Target
         ..TargetStatus::default()
     };
     let planner = Planner { context, target, job_name, prior, base };
+    draft.wanted_jobs.extend(planner.adoption());
     let status = planner.plan(draft);
     goals::judge(&object.spec.goals, status)
 }
@@ -77,9 +80,8 @@ impl Planner<'_> {
         if let Some(failed) = self.still_failed() {
             return failed;
         }
-        if let Some(hit) = self.cached() {
-            self.stop_job(draft);
-            return hit;
+        if let Some(adopted) = self.adopted(draft) {
+            return adopted;
         }
         let job = self.job();
         if self.context.observed.object.spec.suspend && job.is_none_or(|job| job.finish.is_none()) {
@@ -164,27 +166,14 @@ impl Planner<'_> {
         self.prior.filter(|_| same).cloned()
     }
 
-    /// The result of another compilation with equal work.
-    fn cached(&self) -> Option<TargetStatus> {
-        let key = self.base.content_key.as_ref()?;
-        let found = self.context.observed.cached.get(key)?;
-        Some(TargetStatus {
-            phase: Phase::Succeeded,
-            cache: Some(Cache::Hit),
-            name: self.base.name.clone(),
-            spec_digest: self.base.spec_digest.clone(),
-            job_ref: None,
-            failure: None,
-            ..found.clone()
-        })
-    }
-
-    fn bounds(&self) -> JobBounds {
+    /// The bounds of the Job. The time of one whose pods wait for their device runs while they do.
+    fn bounds(&self, gated: bool) -> JobBounds {
         let limits = &self.context.observed.object.spec.limits;
+        let seconds = |limit: Duration| i64::try_from(limit.as_secs_ceil()).unwrap_or(i64::MAX);
+        let waiting = if gated { seconds(limits.pending_deadline) } else { 0 };
         JobBounds {
             name: self.job_name.clone(),
-            active_deadline_seconds: i64::try_from(limits.active_deadline.as_secs_ceil())
-                .unwrap_or(i64::MAX),
+            active_deadline_seconds: seconds(limits.active_deadline).saturating_add(waiting),
             backoff_limit: limits.retries,
         }
     }
@@ -211,6 +200,10 @@ impl Planner<'_> {
                     pool: self.base.pool.clone(),
                     job_ref: self.base.job_ref.clone(),
                     report_uri: self.report_uri(&found),
+                    artifact: found.artifact.map(|artifact| Artifact {
+                        checked: Some(self.context.observed.now.clone()),
+                        ..artifact
+                    }),
                     ..found
                 },
                 Err(why) => TargetStatus {

@@ -50,17 +50,30 @@ impl Planner<'_> {
         if let Some(refusal) = observed.refusals.get(&self.job_name) {
             return self.refused(refusal, draft);
         }
+        if let Some(pool) = self.queued_in(&candidates) {
+            let status = self.make_job(pool, None, true, draft);
+            return match self.is_labelled() {
+                true => status,
+                false => TargetStatus { failure: self.queued().failure, ..status },
+            };
+        }
         let granted = observed.grants.get(&self.job_name).and_then(|grant| {
             let pool = candidates.iter().find(|pool| pool.name == grant.pool)?;
             Some((*pool, Some(grant.clone())))
         });
         match granted.or_else(|| pools::without_lease(&candidates).map(|pool| (pool, None))) {
-            Some((pool, grant)) => self.make_job(pool, grant, draft),
-            None => self.ask(pools::leased(&candidates), draft),
+            Some((pool, grant)) => self.make_job(pool, grant, false, draft),
+            None => self.ask(pools::leased(&candidates), &self.context.start, false, draft),
         }
     }
 
-    fn make_job(&self, pool: &PoolView, grant: Option<Grant>, draft: &mut Draft) -> TargetStatus {
+    fn make_job(
+        &self,
+        pool: &PoolView,
+        grant: Option<Grant>,
+        gated: bool,
+        draft: &mut Draft,
+    ) -> TargetStatus {
         let observed = self.context.observed;
         let mut status = self.at(Phase::Pending);
         status.pool = Some(pool.name.clone());
@@ -71,8 +84,10 @@ impl Planner<'_> {
             target: Some(self.target.name.clone()),
             pool: Some(pool.clone()),
             grant,
+            gated,
+            suspended: gated && !self.is_labelled(),
             request: request::compile(&observed.object, self.target, pool),
-            bounds: self.bounds(),
+            bounds: self.bounds(gated),
         })));
         let note = format!(
             "target '{}' goes to pool '{}' as Job '{}'",
@@ -82,8 +97,15 @@ impl Planner<'_> {
         status
     }
 
-    /// Asks for a device of one of `pools`. The Job is made when it is granted.
-    fn ask(&self, pools: Vec<String>, draft: &mut Draft) -> TargetStatus {
+    /// Asks for a device of one of `pools`, as since `since`. When it is granted, the Job is made, or its pods are let
+    /// through where it is `gated`.
+    pub(super) fn ask(
+        &self,
+        pools: Vec<String>,
+        since: &Time,
+        gated: bool,
+        draft: &mut Draft,
+    ) -> TargetStatus {
         let observed = self.context.observed;
         let names: Vec<String> = pools.iter().map(|pool| format!("'{pool}'")).collect();
         let which = match names.len() {
@@ -97,7 +119,7 @@ impl Planner<'_> {
         let none = observed.pools.iter().filter(empty).count() == pools.len();
         let hint = if none { ", which has no node that takes workers" } else { "" };
         let why = format!("target '{}' waits for a device of {which}{hint}", self.target.name);
-        if let Some(late) = self.past_pending_deadline(&self.context.start, draft) {
+        if let Some(late) = self.past_pending_deadline(since, draft) {
             let known = self.known_failure().map_or(why, |known| known.message);
             return self.fail(Reason::PendingDeadlineExceeded, &format!("{late}: {known}"));
         }
@@ -106,8 +128,8 @@ impl Planner<'_> {
             pools,
             priority: observed.priority,
             attempts: self.attempts(),
-            since: self.context.start.0,
-            seconds: self.bounds().active_deadline_seconds,
+            since: since.0,
+            seconds: self.bounds(gated).active_deadline_seconds,
         });
         let waiting = self.waiting(Reason::WaitingForDevice, &why);
         TargetStatus { failure: self.known_failure().or(waiting.failure.clone()), ..waiting }
@@ -128,7 +150,7 @@ impl Planner<'_> {
     }
 
     /// Why the Job did not start before, while it is made again.
-    fn known_failure(&self) -> Option<hone_crds::status::Failure> {
+    pub(super) fn known_failure(&self) -> Option<hone_crds::status::Failure> {
         let prior = self.prior.filter(|prior| prior.phase == Phase::Pending);
         self.base.retry.as_ref().and(prior).and_then(|prior| prior.failure.clone())
     }
@@ -236,15 +258,18 @@ impl Planner<'_> {
 
     /// A Job waits or runs.
     pub(super) fn active(&self, job: &JobView, draft: &mut Draft) -> TargetStatus {
-        let bounds = self.bounds();
+        let bounds = self.bounds(job.gated);
         let differ = job.active_deadline_seconds != Some(bounds.active_deadline_seconds)
             || job.backoff_limit != Some(bounds.backoff_limit);
         // A Job that never ran keeps waiting; one that ran once counts as running to its end.
         let prior_runs = self.prior.is_some_and(|prior| prior.phase == Phase::Running);
         let ran = job.ready > 0 || job.failed > 0 || prior_runs;
         let waiting = match ran {
+            _ if self.at_gate(job) => Some(self.place(job, draft)),
+            // Nothing of it runs until it is let go again.
+            _ if job.suspended && job.ready == 0 => Some(self.suspended(job, draft)),
             // It is to run again, such as after an eviction, and the node of its device takes it no more.
-            true if job.ready == 0 && !job.suspended => self.give_back(job, draft),
+            true if job.ready == 0 => self.give_back(job, draft),
             true => None,
             false => Some(self.not_running(job, draft)),
         };
@@ -270,13 +295,6 @@ impl Planner<'_> {
 
     /// The status of a target whose Job has no worker yet, and what is done about it.
     fn not_running(&self, job: &JobView, draft: &mut Draft) -> TargetStatus {
-        if job.suspended {
-            let why = format!(
-                "Job '{}' is suspended, such as by Kueue until there is quota; this does not count against limits.pendingDeadline",
-                job.name
-            );
-            return self.waiting(Reason::Queued, &why);
-        }
         let wait = self.context.observed.waits.get(&job.name);
         if let Some(wait) = wait.filter(|wait| wait.reason.is_hopeless()) {
             // It would hold its device in vain.
@@ -331,6 +349,8 @@ impl Planner<'_> {
     /// Whether a worker has held its device for [`GIVE_BACK`] without a node that takes it.
     fn holds_in_vain(&self, job: &JobView, wait: &Wait) -> bool {
         let since = job.waiting_since.as_ref().or(job.started.as_ref()).or(job.created.as_ref());
+        // The time at the gate counts for nobody.
+        let since = since.max(job.placed.as_ref());
         let now = self.context.observed.now.0.as_second();
         let waited = since.map_or(0, |since| now - since.0.as_second());
         job.slot.is_some() && wait.reason.ending() == Ending::Waits && waited >= GIVE_BACK

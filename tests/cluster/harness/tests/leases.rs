@@ -170,6 +170,50 @@ fn a_fresh_operator_knows_who_holds_what(context: &Context<'_>) -> Result<()> {
     eventually("every lease to end", SOON, || Ok(holders(context)?.is_empty().then_some(())))
 }
 
+/// Suspends a compilation's only Job or lets it go, as Kueue does.
+fn suspend(context: &Context<'_>, name: &str, suspend: bool) -> Result<()> {
+    let label = format!("hone.dev/compilation={name}");
+    let job = context.kubectl.run(&["get", "jobs", "-l", &label, "-o", "name"])?;
+    let patch = format!("{{\"spec\": {{\"suspend\": {suspend}}}}}");
+    context.kubectl.run(&["patch", job.trim(), "--type", "merge", "-p", &patch]).map(drop)
+}
+
+/// Waits until a compilation's only target says `reason`.
+fn says(context: &Context<'_>, name: &str, reason: &str) -> Result<()> {
+    eventually(&format!("{name} to say {reason}"), SOON, || {
+        let path = "{.status.targets[0].failure.reason}";
+        Ok((context.kubectl.text(&format!("modelcompilation/{name}"), path)? == reason)
+            .then_some(()))
+    })
+}
+
+/// The test is Kueue: a Job that it holds has no device, and one that it lets go gets one when its turn comes.
+fn a_suspended_job_holds_no_device(context: &Context<'_>) -> Result<()> {
+    let _operator = begin(context, "")?;
+    let queued = compilation(context, 9, "6s", "");
+    let label = "{name: c9, labels: {kueue.x-k8s.io/queue-name: models}, ";
+    context.kubectl.apply(&queued.replace("{name: c9, ", label))?;
+    eventually("it to run", SOON, || Ok((count(context, "Running")? == 1).then_some(())))?;
+    let pod = items(context, "pods")?.pop().context("a pod")?;
+    let slot = pod["metadata"]["annotations"]["hone.dev/slot"].as_str().unwrap_or_default();
+    let node = pod["spec"]["nodeName"].as_str().unwrap_or_default();
+    ensure!(slot == format!("device-{node}"), "{pod}");
+    ensure!(pod["spec"]["schedulingGates"].is_null(), "{pod}");
+
+    suspend(context, "c9", true)?;
+    says(context, "c9", "Queued")?;
+    eventually("the device back", SOON, || Ok(holders(context)?.is_empty().then_some(())))?;
+    let others = [0, 1].map(|number| compilation(context, number, "8s", "")).join("---\n");
+    context.kubectl.apply(&others)?;
+    eventually("others to have it", SOON, || Ok((holders(context)?.len() == 2).then_some(())))?;
+    suspend(context, "c9", false)?;
+    says(context, "c9", "WaitingForDevice")?;
+    let held = holders(context)?;
+    ensure!(held.iter().all(|holder| !holder.contains("/c9-")), "{held:?}");
+    eventually("all to succeed", SOON, || Ok((count(context, "Succeeded")? == 3).then_some(())))?;
+    eventually("every lease to end", SOON, || Ok(holders(context)?.is_empty().then_some(())))
+}
+
 fn main() {
     let options = ClusterOptions { simulated_nodes: Some(2), ..ClusterOptions::default() };
     Suite::new("leases", options)
@@ -177,5 +221,6 @@ fn main() {
         .alone("devices_are_held_one_at_a_time", devices_are_held_one_at_a_time)
         .alone("what_does_not_fit_delays_nobody", what_does_not_fit_delays_nobody)
         .alone("a_fresh_operator_knows_who_holds_what", a_fresh_operator_knows_who_holds_what)
+        .alone("a_suspended_job_holds_no_device", a_suspended_job_holds_no_device)
         .main();
 }

@@ -1,0 +1,127 @@
+//! Results of other compilations with equal work.
+//!
+//! A result counts while somebody has found its artifact in its place lately. After that a worker looks, which needs no
+//! device: it enters the compilation as an owner beside the artifact and makes sure that this is there. Where it is not,
+//! or nobody can tell, the work is done as if there were no result.
+
+use hone_crds::status::Cache;
+use hone_crds::{Phase, TargetStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use super::Planner;
+use crate::children::reasons::Reason;
+use crate::model_compilation::model::{Action, Finish, JobBounds, JobPlan, JobView, Purpose};
+use crate::model_compilation::plan::Draft;
+use crate::model_compilation::{digest, request};
+
+/// Longest time that looking may take, in seconds, the start of its pod included.
+const LOOKING: i64 = 120;
+
+impl Planner<'_> {
+    /// Where the target stands by another's result; `None` where it has to do its own work.
+    pub(super) fn adopted(&self, draft: &mut Draft) -> Option<TargetStatus> {
+        let observed = self.context.observed;
+        let found = observed.cached.get(self.base.content_key.as_ref()?)?;
+        let artifact = found.artifact.as_ref()?;
+        if self.is_fresh(artifact.checked.as_ref()) {
+            self.stop_job(draft);
+            return Some(self.hit(found));
+        }
+        let busy = self.job().is_some() || !self.may_look();
+        if busy || observed.object.spec.suspend || observed.namespace.terminating {
+            return None;
+        }
+        let name = digest::adoption_name(&observed.object, self.target, &artifact.uri);
+        if observed.refusals.contains_key(&name) {
+            return None;
+        }
+        let job = observed.jobs.iter().find(|job| job.name == name);
+        match job.map(|job| (job, &job.finish)) {
+            None => Some(self.look(name, found, draft)),
+            Some((_, Some(Finish::Complete))) => {
+                let mut hit = self.hit(found);
+                if let Some(artifact) = &mut hit.artifact {
+                    artifact.checked = Some(observed.now.clone());
+                }
+                Some(hit)
+            }
+            Some((_, Some(Finish::Failed(_)))) => None,
+            Some((job, None)) => Some(self.looking(job, draft)),
+        }
+    }
+
+    /// The name of the Job that looks whether another's artifact is there, where there is such a result.
+    pub(super) fn adoption(&self) -> Option<String> {
+        let observed = self.context.observed;
+        let found = observed.cached.get(self.base.content_key.as_ref()?)?;
+        let uri = &found.artifact.as_ref()?.uri;
+        Some(digest::adoption_name(&observed.object, self.target, uri))
+    }
+
+    fn is_fresh(&self, checked: Option<&Time>) -> bool {
+        let now = self.context.observed.now.0.as_second();
+        let trust = self.context.config.cache_trust_seconds;
+        checked.is_some_and(|checked| now.saturating_sub(checked.0.as_second()) < trust)
+    }
+
+    /// Whether the target has not begun to wait for its own work: looking would make it lose its turn.
+    fn may_look(&self) -> bool {
+        let known = self.prior.map(|prior| (prior.phase, prior.failure.as_ref()));
+        known.is_none_or(|(phase, failure)| {
+            phase != Phase::Running
+                && failure.is_none_or(|known| known.reason == Reason::CheckingArtifact.as_str())
+        })
+    }
+
+    fn hit(&self, found: &TargetStatus) -> TargetStatus {
+        TargetStatus {
+            phase: Phase::Succeeded,
+            cache: Some(Cache::Hit),
+            name: self.base.name.clone(),
+            spec_digest: self.base.spec_digest.clone(),
+            job_ref: None,
+            failure: None,
+            ..found.clone()
+        }
+    }
+
+    /// Makes the Job that looks.
+    fn look(&self, name: String, found: &TargetStatus, draft: &mut Draft) -> TargetStatus {
+        let observed = self.context.observed;
+        let Some(artifact) = &found.artifact else { return self.at(Phase::Pending) };
+        // For its tolerations alone: any node does.
+        let pool = observed.pools.iter().find(|pool| Some(&pool.name) == found.pool.as_ref());
+        draft.actions.push(Action::CreateJob(Box::new(JobPlan {
+            bounds: JobBounds {
+                name: name.clone(),
+                active_deadline_seconds: LOOKING,
+                backoff_limit: 1,
+            },
+            name,
+            purpose: Purpose::Adopt,
+            target: Some(self.target.name.clone()),
+            pool: pool.cloned(),
+            grant: None,
+            gated: false,
+            suspended: false,
+            request: request::adopt(&observed.object, artifact),
+        })));
+        self.checking()
+    }
+
+    fn looking(&self, job: &JobView, draft: &mut Draft) -> TargetStatus {
+        match job.deleting {
+            true => draft.again(2),
+            false => draft.again(LOOKING.unsigned_abs()),
+        }
+        self.checking()
+    }
+
+    fn checking(&self) -> TargetStatus {
+        let why = format!(
+            "another compilation has the result of target '{}': a worker looks whether its artifact is still there",
+            self.target.name
+        );
+        self.waiting(Reason::CheckingArtifact, &why)
+    }
+}
