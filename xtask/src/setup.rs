@@ -21,6 +21,12 @@ const TEST_PACKAGES: &[(&str, &str, &str)] = &[
     ("/usr/bin/chromium", "chromium", "the tests of the page"),
     ("/usr/bin/qemu-aarch64", "qemu-user", "running code for other processors in the tests"),
     ("/usr/bin/aarch64-linux-gnu-gcc", "gcc-aarch64-linux-gnu", "the tests' aarch64 host program"),
+    ("/etc/OpenCL/vendors/pocl.icd", "pocl-opencl-icd", "running code for devices in the tests"),
+    (
+        "/usr/lib/x86_64-linux-gnu/libOpenCL.so.1",
+        "ocl-icd-libopencl1",
+        "running code for devices in the tests",
+    ),
     (
         "/usr/aarch64-linux-gnu/lib/libc.so.6",
         "libc6-dev-arm64-cross",

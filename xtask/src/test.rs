@@ -132,6 +132,7 @@ fn check(command: &[&str]) -> Result<(ExitStatus, String)> {
         .env("HONE_EMULATORS", "required")
         .env("HONE_BROWSER_TESTS", "required")
         .env("HONE_PROMTOOL", "required")
+        .env("HONE_OPENCL", "required")
         .stdout(Stdio::piped())
         .spawn()
         .with_context(|| format!("{} could not be started", command[0]))?;

@@ -18,6 +18,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("hone-tune", &["types", "tensor", "schedule"]),
     ("hone-search", &["types", "tensor", "schedule", "tune"]),
     ("hone-codegen", &["types", "tensor", "artifact"]),
+    ("hone-codegen-text", &["types", "tensor"]),
     (
         "hone-driver",
         &[

@@ -8,6 +8,7 @@ const CLEAN_ROOMS: &[&str] = &[
     "compiler/search/",
     "compiler/lower/",
     "compiler/codegen/",
+    "compiler/codegen-text/",
     "emulator/",
     "console/",
 ];

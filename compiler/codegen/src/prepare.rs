@@ -49,6 +49,7 @@ fn insert(program: &mut Program, statement: Statement, out: &mut Vec<Statement>)
             }
             out.push(Statement::Realize(realize));
         }
+        Statement::Sync(_) => out.push(statement),
     }
 }
 
@@ -71,6 +72,7 @@ fn realizations(statements: &[Statement], visit: &mut dyn FnMut(&Realize)) {
         match statement {
             Statement::Loop(inner) => realizations(&inner.body, visit),
             Statement::Realize(realize) => visit(realize),
+            Statement::Sync(_) => {}
         }
     }
 }
@@ -179,6 +181,7 @@ fn substitute(expr: &Expr, renamed: &HashMap<VarId, Expr>) -> Expr {
 /// The loops from `statements` down to where `block` is realized, outermost first.
 fn path_to(statements: &[Statement], block: BlockId) -> Option<Vec<&Loop>> {
     statements.iter().find_map(|statement| match statement {
+        Statement::Sync(_) => None,
         Statement::Realize(realize) => (realize.block == block).then(Vec::new),
         Statement::Loop(inner) => path_to(&inner.body, block).map(|mut path| {
             path.insert(0, inner);

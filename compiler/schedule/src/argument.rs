@@ -1,6 +1,6 @@
 //! Arguments and results of steps, as text.
 
-use hone_tensor::{BlockId, BufferId, Intrinsic, Scope, VarId};
+use hone_tensor::{Axis, BlockId, BufferId, Intrinsic, Scope, VarId};
 use hone_types::Id;
 use std::fmt;
 
@@ -70,8 +70,12 @@ impl Argument for usize {
     }
 }
 
-const SCOPES: [(Scope, &str); 3] =
-    [(Scope::Global, "global"), (Scope::Scratch, "scratch"), (Scope::Register, "register")];
+const SCOPES: [(Scope, &str); 4] = [
+    (Scope::Global, "global"),
+    (Scope::Shared, "shared"),
+    (Scope::Scratch, "scratch"),
+    (Scope::Register, "register"),
+];
 
 impl Argument for Scope {
     const POSITIONAL: bool = false;
@@ -91,6 +95,16 @@ impl Argument for Intrinsic {
     }
     fn parse(text: &str) -> Option<Self> {
         Intrinsic::ALL.iter().find(|(_, name)| *name == text).map(|(own, _)| *own)
+    }
+}
+
+impl Argument for Axis {
+    const POSITIONAL: bool = true;
+    fn print(&self) -> String {
+        self.name().to_string()
+    }
+    fn parse(text: &str) -> Option<Self> {
+        Axis::ALL.iter().find(|(_, name)| *name == text).map(|(own, _)| *own)
     }
 }
 

@@ -43,7 +43,10 @@ pub(crate) fn must_be_serial(program: &Program, own: &Loop) -> Outcome<()> {
     match own.kind {
         LoopKind::Serial => Ok(()),
         kind => {
-            let kind = format!("{kind:?}").to_lowercase();
+            let kind = match kind {
+                LoopKind::Bound(axis) => axis.name().to_string(),
+                kind => format!("{kind:?}").to_lowercase(),
+            };
             refuse_loop(program, own.var, format!("it is {kind}: make it serial first"))
         }
     }
@@ -86,6 +89,7 @@ pub(crate) fn substitute(
                     block.map_expressions(&mut |expr| renew(expr, &inner));
                 }
             }
+            Statement::Sync(_) => {}
         }
     }
 }
@@ -112,6 +116,7 @@ pub(crate) fn detach(program: &mut Program, block: BlockId) {
     fn prune(body: &mut Vec<Statement>, block: BlockId) {
         body.retain_mut(|statement| match statement {
             Statement::Realize(realize) => realize.block != block,
+            Statement::Sync(_) => true,
             Statement::Loop(own) => {
                 prune(&mut own.body, block);
                 !own.body.is_empty()

@@ -25,6 +25,7 @@ mod step;
 mod tensorize;
 mod trace;
 
+mod bind;
 mod cache_read;
 mod cache_write;
 mod compute_at;
@@ -32,6 +33,7 @@ mod compute_inline;
 mod decompose_padding;
 mod decompose_reduction;
 mod fuse;
+mod insert_syncs;
 mod parallel;
 mod partition;
 mod prefetch;

@@ -87,7 +87,7 @@ pub(crate) fn apply(program: &mut Program, target: VarId) -> Outcome<VarId> {
 /// Whether every extent in `body` that depends on `target` is constant in `domain`.
 fn constant_below(body: &[Statement], target: VarId, domain: &Domain) -> bool {
     body.iter().all(|statement| match statement {
-        Statement::Realize(_) => true,
+        Statement::Realize(_) | Statement::Sync(_) => true,
         Statement::Loop(own) => {
             let extent = domain.simplify_extent(&own.extent);
             let mut inner = domain.clone();
@@ -157,6 +157,7 @@ impl Copies {
                 }
                 Statement::Realize(realize)
             }
+            Statement::Sync(level) => Statement::Sync(*level),
         });
         each.collect()
     }

@@ -1,7 +1,7 @@
 //! The box of elements that one iteration of a loop touches, in terms of the loops around it.
 
 use crate::edit::block_domain;
-use hone_tensor::{BlockId, BufferId, Domain, Expr, Program};
+use hone_tensor::{BlockId, BufferId, Domain, Expr, Level, Loop, Program, Scope, VarId};
 
 /// The range of one axis: from the least of several minima to the largest of several maxima.
 #[derive(Clone, Debug)]
@@ -127,8 +127,14 @@ fn of_accesses(
     for block in blocks {
         let Some(path) = program.find_block(*block) else { continue };
         let Some(realize) = program.realize_of(*block) else { continue };
-        let domain = program.domain_at(&path);
-        let outer = domain.outer(depth.min(domain.len()));
+        let (domain, outer) = match program.buffers[buffer].scope {
+            Scope::Shared => of_all_lanes(program, &path, depth),
+            _ => {
+                let domain = program.domain_at(&path);
+                let outer = domain.outer(depth.min(domain.len()));
+                (domain, outer)
+            }
+        };
         let spans = spans.get_or_insert_with(|| vec![Span::empty(outer.clone()); shape.len()]);
         for indices in accesses(*block) {
             for ((span, index), extent) in spans.iter_mut().zip(&indices).zip(shape) {
@@ -139,4 +145,22 @@ fn of_accesses(
         }
     }
     spans.unwrap_or_default()
+}
+
+/// The loops around a place, and those of the outermost `depth` in one iteration of which the lanes of a block
+/// access shared memory together: all but the loops over lanes, which come behind them.
+fn of_all_lanes(program: &Program, path: &[usize], depth: usize) -> (Domain, Domain) {
+    let loops = program.enclosing(path);
+    let (around, inside) = loops.split_at(depth.min(loops.len()));
+    let over_lanes = |own: &&&Loop| own.is_bound_to(Level::Lane);
+    let lanes: Vec<VarId> = around.iter().filter(over_lanes).map(|own| own.var).collect();
+    // What depends on the lane has another extent on each: all of its iterations count.
+    let alike = |own: &&&Loop| !lanes.iter().any(|lane| own.extent.mentions(*lane));
+    let common = around.iter().take_while(alike).filter(|own| !over_lanes(own));
+    let mut domain = Domain::default();
+    common.clone().for_each(|own| domain.push(own.var, &own.extent));
+    let outer = domain.clone();
+    let rest = around.iter().filter(|own| !common.clone().any(|other| other.var == own.var));
+    rest.chain(inside).for_each(|own| domain.push(own.var, &own.extent));
+    (domain, outer)
 }

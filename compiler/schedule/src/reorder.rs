@@ -5,7 +5,8 @@
 //! ones innermost; and a loop in whose iterations a moved block computes the same elements again stays
 //! outside the loops which that block reduces over; loops that run over elements and reduced points
 //! alike (fused ones) keep their order among themselves until that reduction is decomposed; what a block
-//! reads of earlier iterations is still stored in earlier ones. Loops of the nest that are not named keep their places. The order of a reduction's
+//! reads of earlier iterations is still stored in earlier ones. Bound loops are not named.
+//! Loops of the nest that are not named keep their places. The order of a reduction's
 //! updates may change, and with it the rounding of floating-point sums.
 //! Buys: reuse in caches and registers, and unit stride in the innermost loop.
 
@@ -18,6 +19,9 @@ pub(crate) fn apply(program: &mut Program, loops: Vec<VarId>) -> Outcome<()> {
     for (place, target) in loops.iter().enumerate() {
         if loops[..place].contains(target) {
             return refuse_loop(program, *target, "it is named twice");
+        }
+        if let Some(axis) = program.loop_of(*target).and_then(|own| own.axis()) {
+            return refuse_loop(program, *target, format!("it is {}", axis.name()));
         }
         paths.push(loop_path(program, *target)?);
     }

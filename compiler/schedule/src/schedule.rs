@@ -3,7 +3,7 @@
 use crate::argument::{Handle, Results};
 use crate::error::{Outcome, ScheduleError};
 use crate::{Step, Trace};
-use hone_tensor::{BlockId, BufferId, Program, Scope, VarId};
+use hone_tensor::{BlockId, BufferId, Limits, Program, Scope, VarId};
 
 /// A program and the steps that made it.
 #[derive(Clone, Debug)]
@@ -48,6 +48,16 @@ impl Schedule {
     pub fn verify(&self) -> Result<(), ScheduleError> {
         hone_tensor::verify(&self.program)
             .and_then(|()| hone_tensor::verify_registers(&self.program))
+            .map_err(|source| ScheduleError::Unsound(Box::new(source)))
+    }
+
+    /// As [`Schedule::verify`], and what launches on a device with the given limits need.
+    ///
+    /// # Errors
+    /// [`ScheduleError::Unsound`] with what the verifier found.
+    pub fn verify_for(&self, limits: &Limits) -> Result<(), ScheduleError> {
+        self.verify()?;
+        hone_tensor::verify_launches(&self.program, limits)
             .map_err(|source| ScheduleError::Unsound(Box::new(source)))
     }
 

@@ -4,7 +4,7 @@ use crate::Layout;
 use crate::argument::{Argument, Handle, Results};
 use crate::error::{Outcome, ScheduleError};
 use crate::schedule::Schedule;
-use hone_tensor::{BlockId, BufferId, Intrinsic, Program, Scope, VarId};
+use hone_tensor::{Axis, BlockId, BufferId, Intrinsic, Program, Scope, VarId};
 use std::fmt;
 
 macro_rules! steps {
@@ -86,6 +86,10 @@ steps! {
     Tensorize = tensorize(target: VarId as VarId, intrinsic: Intrinsic as Intrinsic) -> ();
     /// Spreads an outermost loop over threads.
     Parallel = parallel(target: VarId as VarId) -> ();
+    /// Makes a loop's iterations the launches, blocks or lanes of a device.
+    Bind = bind(target: VarId as VarId, axis: Axis as Axis) -> ();
+    /// Lets the lanes of a block wait for each other wherever one accesses what another one writes.
+    InsertSyncs = insert_syncs() -> ();
     /// Brings near, while one iteration of a loop runs, what a block reads of a buffer in the next.
     Prefetch =
         prefetch(block: BlockId as BlockId, buffer: BufferId as BufferId, target: VarId as VarId) -> ();

@@ -53,7 +53,9 @@ fn same_results(plain: &Program, scheduled: &Program) {
             Tensor::from_f64(own.dtype, own.shape.clone(), &values).unwrap()
         })
         .collect();
-    assert_eq!(interpret(plain, &inputs).unwrap(), interpret(scheduled, &inputs).unwrap());
+    let results = interpret(scheduled, &inputs);
+    let results = results.unwrap_or_else(|error| panic!("{error}\n{scheduled}"));
+    assert_eq!(interpret(plain, &inputs).unwrap(), results);
 }
 
 fn run(path: &Path) -> Result<(), String> {

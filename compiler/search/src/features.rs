@@ -96,6 +96,7 @@ impl Counts<'_> {
                 loops.pop();
             }
             Statement::Realize(realize) => self.block(realize, loops),
+            Statement::Sync(_) => {}
         }
     }
 

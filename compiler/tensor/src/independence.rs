@@ -13,20 +13,37 @@ use crate::{
     VarId,
 };
 
+/// Who has memory that is not global.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Memory {
+    /// All iterations, the same.
+    One,
+    /// Each iteration its own.
+    OfThreads,
+    /// Each iteration its own, but for shared memory.
+    OfLanes,
+}
+
 impl Program {
     /// Whether no iteration of the loop over `var` writes an element that another one writes or reads;
     /// the reason where this cannot be shown. A loop that runs at most once always is independent.
     pub fn independent(&self, var: VarId) -> Result<(), String> {
-        self.apart(var, false)
+        self.apart(var, Memory::One)
     }
 
     /// As [`Program::independent`], for iterations on different threads: memory of one thread may
     /// be shared by name, but has to be used below the loop only.
     pub fn threads_apart(&self, var: VarId) -> Result<(), String> {
-        self.apart(var, true)
+        self.apart(var, Memory::OfThreads)
     }
 
-    fn apart(&self, var: VarId, threads: bool) -> Result<(), String> {
+    /// As [`Program::threads_apart`], for lanes of a block: what they share may be accessed by several, which
+    /// [`Program::conflict`] finds where no `sync` stands between.
+    pub fn lanes_apart(&self, var: VarId) -> Result<(), String> {
+        self.apart(var, Memory::OfLanes)
+    }
+
+    fn apart(&self, var: VarId, memory: Memory) -> Result<(), String> {
         let Some(path) = self.find_loop(var) else { return Ok(()) };
         let Some(statement @ Statement::Loop(own)) = self.statement(&path) else { return Ok(()) };
         let extent = self.domain_at(&path).bounds(&own.extent);
@@ -34,11 +51,18 @@ impl Program {
             return Ok(());
         }
         let blocks = statement.blocks();
+        if memory == Memory::OfLanes {
+            self.own_memory_stays_below(&blocks, &path)?;
+        }
         for block in &blocks {
             let buffer = self.blocks[*block].buffer;
-            if threads && self.buffers[buffer].scope != Scope::Global {
-                self.stays_below(buffer, &path)?;
-                continue;
+            match (memory, self.buffers[buffer].scope) {
+                (Memory::One, _) | (_, Scope::Global) => {}
+                (Memory::OfLanes, Scope::Shared) => continue,
+                _ => {
+                    self.stays_below(buffer, &path)?;
+                    continue;
+                }
             }
             self.writes_apart(*block, var)?;
             for other in &blocks {
@@ -49,6 +73,18 @@ impl Program {
             }
         }
         Ok(())
+    }
+
+    /// Whether memory of one lane that `blocks` use is used below the statement at `path` only.
+    fn own_memory_stays_below(&self, blocks: &[BlockId], path: &[usize]) -> Result<(), String> {
+        let own = |scope| matches!(scope, Scope::Scratch | Scope::Register);
+        let mut private = self.buffers.iter().filter(|(_, entry)| own(entry.scope));
+        private.try_for_each(|(buffer, _)| {
+            let uses = |block: &BlockId| {
+                self.blocks[*block].buffer == buffer || self.blocks[*block].reads(buffer)
+            };
+            if blocks.iter().any(uses) { self.stays_below(buffer, path) } else { Ok(()) }
+        })
     }
 
     /// Whether a buffer is used below the statement at `path` only.
@@ -161,7 +197,7 @@ impl Program {
 
 /// Whether equal values of all `indices` mean equal values of `var`, where what is `fixed` does not
 /// change.
-fn determines(
+pub(crate) fn determines(
     indices: &[Expr],
     var: VarId,
     domain: &Domain,

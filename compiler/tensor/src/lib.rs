@@ -30,6 +30,10 @@
 //!   [`LoopKind::Vectorized`] innermost. No iteration of them reads or writes an element that another
 //!   one writes, except in memory of one thread, which is used below the parallel loop only;
 //! - loops of kind [`LoopKind::Tensorized`] contain just the nest that their intrinsic stands for;
+//! - loops that are bound to a device's axes (`launch.rs` in `verify` has the whole list) stand grid around
+//!   block around lane; no axis is bound twice in one nest; a `sync` is reached by all lanes of a block or by
+//!   none; between two of them no lane accesses what another one writes, in shared memory as in global
+//!   ([`verify_launches`], once a schedule is complete);
 //! - buffers in registers are indexed by unrolled, vectorized and tensorized loops and constants only
 //!   ([`verify_registers`], once a schedule is complete).
 //!
@@ -45,10 +49,13 @@
 mod affine;
 mod builder;
 mod domain;
+mod epochs;
 mod expr;
+mod hardware;
 mod independence;
 mod interpret;
 mod intrinsic;
+mod launch;
 mod program;
 mod sum;
 mod text;
@@ -58,12 +65,15 @@ mod verify;
 pub use affine::{Range, bounds, simplify};
 pub use builder::{Builder, Indices};
 pub use domain::Domain;
+pub use epochs::Conflict;
 pub use expr::{BinaryOp, Expr, UnaryOp};
-pub use interpret::{InterpretError, interpret};
+pub use hardware::{Axis, Dimension, Level, Limits};
+pub use interpret::{Accessor, InterpretError, Race, interpret};
 pub use intrinsic::{Dot, Intrinsic};
+pub use launch::Launch;
 pub use program::{
     Block, BlockBody, BlockId, Buffer, BufferId, Combiner, Iterator, IteratorKind, Loop, LoopKind,
     Prefetch, Program, Realize, Role, Scope, Statement, Var, VarId,
 };
 pub use text::{ParseError, parse};
-pub use verify::{VerifyError, verify, verify_registers};
+pub use verify::{VerifyError, verify, verify_launches, verify_registers};

@@ -1,6 +1,6 @@
 //! Loop programs; the crate's head says what always holds.
 
-use crate::{Expr, Intrinsic};
+use crate::{Axis, Expr, Intrinsic, Level};
 use hone_types::{DataType, Table};
 
 hone_types::define_id!(
@@ -42,6 +42,8 @@ pub enum Role {
 pub enum Scope {
     /// Shared memory of the caller: a parameter, or (for temporaries) the arena.
     Global,
+    /// Memory that the lanes of one block share.
+    Shared,
     /// Memory of one thread.
     Scratch,
     /// Registers of one thread.
@@ -164,6 +166,8 @@ pub enum LoopKind {
     Vectorized,
     /// As the lanes of an instruction that also computes the loop inside.
     Tensorized(Intrinsic),
+    /// As an axis of a device of many threads.
+    Bound(Axis),
 }
 
 /// A loop over `0..extent`.
@@ -213,6 +217,9 @@ pub enum Statement {
     Loop(Box<Loop>),
     /// A block.
     Realize(Realize),
+    /// Every thread below one iteration of this level waits here for the others, and sees what they
+    /// have stored.
+    Sync(Level),
 }
 
 /// A loop program. Each top-level statement runs after the one before it is complete, and becomes

@@ -79,7 +79,7 @@ impl Program {
     pub fn body_at(&self, path: &[usize]) -> Option<&Vec<Statement>> {
         path.iter().try_fold(&self.body, |body, place| match body.get(*place)? {
             Statement::Loop(own) => Some(&own.body),
-            Statement::Realize(_) => None,
+            Statement::Realize(_) | Statement::Sync(_) => None,
         })
     }
 
@@ -87,7 +87,7 @@ impl Program {
     pub fn body_at_mut(&mut self, path: &[usize]) -> Option<&mut Vec<Statement>> {
         path.iter().try_fold(&mut self.body, |body, place| match body.get_mut(*place)? {
             Statement::Loop(own) => Some(&mut own.body),
-            Statement::Realize(_) => None,
+            Statement::Realize(_) | Statement::Sync(_) => None,
         })
     }
 
@@ -95,7 +95,7 @@ impl Program {
     pub fn loop_of(&self, var: VarId) -> Option<&Loop> {
         match self.statement(&self.find_loop(var)?)? {
             Statement::Loop(own) => Some(own),
-            Statement::Realize(_) => None,
+            Statement::Realize(_) | Statement::Sync(_) => None,
         }
     }
 
@@ -104,7 +104,7 @@ impl Program {
         let path = self.find_loop(var)?;
         match self.statement_mut(&path)? {
             Statement::Loop(own) => Some(own),
-            Statement::Realize(_) => None,
+            Statement::Realize(_) | Statement::Sync(_) => None,
         }
     }
 
@@ -112,7 +112,7 @@ impl Program {
     pub fn realize_of(&self, block: BlockId) -> Option<&Realize> {
         match self.statement(&self.find_block(block)?)? {
             Statement::Realize(realize) => Some(realize),
-            Statement::Loop(_) => None,
+            Statement::Loop(_) | Statement::Sync(_) => None,
         }
     }
 

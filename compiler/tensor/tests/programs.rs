@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use hone_tensor::{parse, verify, verify_registers};
+use hone_tensor::{Limits, parse, verify, verify_launches, verify_registers};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
@@ -20,7 +20,12 @@ fn run(path: &Path) -> Result<(), String> {
     let text = std::fs::read_to_string(path).unwrap();
     let (program, expected) = text.split_once("--- ").ok_or("it has no second part")?;
     let parsed = parse(program).map_err(|error| error.to_string())?;
-    let actual = match verify(&parsed).and_then(|()| verify_registers(&parsed)) {
+    let reparsed = parse(&parsed.to_string()).map_err(|error| error.to_string())?;
+    assert_eq!(reparsed, parsed, "the text form does not parse back");
+    let verified = verify(&parsed)
+        .and_then(|()| verify_registers(&parsed))
+        .and_then(|()| verify_launches(&parsed, &Limits::PORTABLE));
+    let actual = match verified {
         Ok(()) => "accepted\n".to_string(),
         Err(error) => format!("refused\n{error}\n"),
     };

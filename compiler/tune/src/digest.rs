@@ -51,6 +51,7 @@ impl<'a> Form<'a> {
                     LoopKind::Unrolled => "unrolled",
                     LoopKind::Vectorized => "vectorized",
                     LoopKind::Tensorized(_) => "tensorized",
+                    LoopKind::Bound(axis) => axis.name(),
                 });
                 self.var(inner.var);
                 self.expr(&inner.extent);
@@ -66,6 +67,10 @@ impl<'a> Form<'a> {
                     self.expr(predicate);
                 }
                 self.word("\n");
+            }
+            Statement::Sync(level) => {
+                self.word("sync");
+                self.word(level.name());
             }
         }
     }
@@ -120,6 +125,7 @@ impl<'a> Form<'a> {
         }
         self.word(match buffer.scope {
             Scope::Global => "global",
+            Scope::Shared => "shared",
             Scope::Scratch => "scratch",
             Scope::Register => "register",
         });

@@ -81,7 +81,7 @@ fn contains(statement: &Statement, var: VarId) -> bool {
         Statement::Loop(inner) => {
             inner.var == var || inner.body.iter().any(|inside| contains(inside, var))
         }
-        Statement::Realize(_) => false,
+        Statement::Realize(_) | Statement::Sync(_) => false,
     }
 }
 
@@ -120,6 +120,7 @@ impl Work<'_> {
                 let operations = combining + self.value(value, times);
                 self.operations = self.operations.saturating_add(operations.saturating_mul(times));
             }
+            Statement::Sync(_) => {}
         }
     }
 

@@ -16,11 +16,15 @@ use inkwell::values::{BasicValue, InstructionValue, IntValue};
 /// A vectorized loop of up to this many registers is unrolled; a longer one runs over single registers.
 const MAX_UNROLLED_REGISTERS: i64 = 8;
 
+/// Why a program for a device of many lanes has no code here.
+const BOUND: &str = "it is bound to a device's blocks and lanes: schedule it for a processor";
+
 impl<'c> Emitter<'c, '_> {
     pub(crate) fn statements(&mut self, statements: &[Statement]) -> Result<()> {
         statements.iter().try_for_each(|statement| match statement {
             Statement::Loop(inner) => self.loop_statement(inner),
             Statement::Realize(realize) => self.realize(realize),
+            Statement::Sync(_) => Err(self.unsupported(BOUND)),
         })
     }
 
@@ -41,6 +45,7 @@ impl<'c> Emitter<'c, '_> {
         let extent = self.environment.simplify(&inner.extent);
         let constant = extent.as_integer();
         match (inner.kind, constant) {
+            (LoopKind::Bound(_), _) => Err(self.unsupported(BOUND)),
             (_, Some(..=0)) => Ok(()),
             (_, Some(1)) => self.one_value(inner, 0),
             (LoopKind::Unrolled, Some(extent)) => {
@@ -184,6 +189,7 @@ impl<'c> Emitter<'c, '_> {
         let in_registers = |buffer: BufferId| self.program.buffers[buffer].scope == Scope::Register;
         statements.iter().all(|statement| match statement {
             Statement::Loop(inner) => self.can_strip(var, &inner.body),
+            Statement::Sync(_) => false,
             Statement::Realize(realize) => {
                 let block = &self.program.blocks[realize.block];
                 let (BlockBody::Map(value) | BlockBody::Reduce { value, .. }) = &block.body;
@@ -239,6 +245,7 @@ impl<'c> Emitter<'c, '_> {
                 Statement::Realize(realize) => {
                     widest = widest.max(self.widest_of_block(realize.block));
                 }
+                Statement::Sync(_) => {}
             }
         }
         widest
@@ -425,6 +432,7 @@ pub(crate) fn substitute(
             kind: loop_.kind,
             body: loop_.body.iter().map(|inner| substitute(inner, replace)).collect(),
         })),
+        Statement::Sync(level) => Statement::Sync(*level),
         Statement::Realize(realize) => Statement::Realize(Realize {
             block: realize.block,
             bindings: realize.bindings.iter().map(|binding| binding.substitute(replace)).collect(),
@@ -467,6 +475,7 @@ fn expressions(statements: &[Statement], visit: &mut dyn FnMut(&Expr)) {
             Statement::Realize(realize) => {
                 realize.bindings.iter().chain(&realize.predicate).for_each(&mut *visit);
             }
+            Statement::Sync(_) => {}
         }
     }
 }

@@ -185,7 +185,8 @@ impl<'c> Unit<'_, 'c> {
             let buffer = &self.program.buffers[*id];
             match buffer.scope {
                 Scope::Global => {}
-                Scope::Scratch => {
+                // A program without lanes shares it with nobody.
+                Scope::Shared | Scope::Scratch => {
                     buffers.insert(*id, ir.offset(scratch, ir.i64(offset as i64))?);
                     let bytes = buffer.bytes() as u64;
                     offset += bytes.next_multiple_of(BUFFER_ALIGNMENT);
@@ -267,6 +268,7 @@ fn collect(program: &Program, statements: &[Statement], used: &mut BTreeSet<Buff
                 let exprs = realize.bindings.iter().chain(&realize.predicate).chain(&block.indices);
                 exprs.chain([value]).for_each(|expr| visit(expr, used));
             }
+            Statement::Sync(_) => {}
         }
     }
 }

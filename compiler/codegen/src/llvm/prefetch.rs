@@ -219,6 +219,7 @@ fn resolved(expr: &Expr, block: &Block, realize: &Realize) -> Expr {
 /// The loops from `body` down to the block of a prefetch, and where the block is realized.
 fn path_to<'a>(body: &'a [Statement], prefetch: &Prefetch) -> Option<(Vec<&'a Loop>, &'a Realize)> {
     body.iter().find_map(|statement| match statement {
+        Statement::Sync(_) => None,
         Statement::Realize(realize) => {
             (realize.block == prefetch.block).then(|| (Vec::new(), realize))
         }

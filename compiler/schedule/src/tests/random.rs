@@ -1,8 +1,11 @@
 //! Any sequence of accepted steps keeps the results.
 
 use super::{assert_right, floats, load};
-use crate::{AxisPart, Layout, Schedule, Step};
-use hone_tensor::{BlockId, BufferId, Builder, Combiner, Expr, Program, Scope, Statement, VarId};
+use crate::{AxisPart, Layout, Schedule, ScheduleError, Step};
+use hone_tensor::{
+    Axis, BlockId, BufferId, Builder, Combiner, Dimension, Expr, Level, Limits, Program, Scope,
+    Statement, VarId,
+};
 use hone_types::DataType::F32;
 use proptest::prelude::*;
 
@@ -107,6 +110,49 @@ fn step(schedule: &Schedule, (kind, a, b, number): (u8, usize, usize, usize)) ->
     })
 }
 
+/// What a step made; `None` where it was refused.
+fn accepted<T>(result: Result<T, ScheduleError>) -> Option<T> {
+    match result {
+        Ok(made) => Some(made),
+        Err(ScheduleError::Refused { .. }) => None,
+        Err(error) => panic!("{error}: {error:?}"),
+    }
+}
+
+/// Steps towards a program for a device, as far as they are accepted: blocks and lanes around a block, or shared
+/// memory in front of it that lanes fill together.
+fn towards_a_device(schedule: &mut Schedule, (kind, a, b, number): (u8, usize, usize, usize)) {
+    let lane = Axis::new(Level::Lane, if number % 3 == 0 { Dimension::Y } else { Dimension::X });
+    let blocks = schedule.program().blocks_in_order();
+    let Some(block) = blocks.get(b % blocks.len().max(1)).copied() else { return };
+    let around = schedule.loops(block);
+    let (Some(first), Some(near)) = (around.first(), around.get(a % around.len().max(1))) else {
+        return;
+    };
+    let producer = match kind % 4 {
+        0 | 1 => {
+            accepted(schedule.bind(*first, Axis::new(Level::Block, Dimension::X)));
+            accepted(schedule.bind(*near, lane));
+            return;
+        }
+        2 => {
+            let mut buffers = schedule.program().buffers.ids();
+            let buffer = buffers.find(|own| schedule.program().blocks[block].reads(*own));
+            let Some(buffer) = buffer else { return };
+            accepted(schedule.cache_read(block, buffer, Scope::Shared))
+        }
+        _ => schedule.producers(block).first().copied(),
+    };
+    let Some(producer) = producer else { return };
+    if accepted(schedule.compute_at(producer, *near)).is_some() {
+        accepted(schedule.set_scope(producer, Scope::Shared));
+        let inside = schedule.loops(producer);
+        if let Some(last) = inside.last() {
+            accepted(schedule.bind(*last, lane));
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig {
         cases: std::env::var("HONE_PROPTEST_CASES").ok().and_then(|own| own.parse().ok()).unwrap_or(60),
@@ -129,5 +175,23 @@ proptest! {
             }
         }
         assert_right(&plain, &schedule, 0.0);
+    }
+    /// What is verified for a device has no race, no `sync` that only some lanes reach, and the same results.
+    #[test]
+    fn what_is_verified_for_a_device_keeps_the_results(
+        choices in prop::collection::vec((any::<u8>(), 0..40usize, 0..40usize, 0..40usize), 1..8),
+        bindings in prop::collection::vec((any::<u8>(), 0..40usize, 0..40usize, 0..40usize), 1..8),
+    ) {
+        let plain = program();
+        let mut schedule = Schedule::new(plain.clone());
+        for choice in choices {
+            if let Some(step) = step(&schedule, choice) {
+                accepted(schedule.apply(&step));
+            }
+        }
+        bindings.into_iter().for_each(|choice| towards_a_device(&mut schedule, choice));
+        if accepted(schedule.insert_syncs()).is_some() && schedule.verify_for(&Limits::PORTABLE).is_ok() {
+            assert_right(&plain, &schedule, 0.0);
+        }
     }
 }

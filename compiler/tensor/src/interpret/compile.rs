@@ -5,8 +5,8 @@ use super::evaluate::{Float, Int, Value};
 use super::{Address, InterpretError};
 use crate::sum::Sum;
 use crate::{
-    BinaryOp, Block, BlockBody, BlockId, BufferId, Combiner, Domain, Expr, IteratorKind, LoopKind,
-    Program, Realize, Scope, Statement, UnaryOp,
+    Axis, BinaryOp, Block, BlockBody, BlockId, BufferId, Combiner, Domain, Expr, IteratorKind,
+    Launch, Level, LoopKind, Program, Realize, Scope, Statement, UnaryOp,
 };
 use hone_types::{DataType, Id};
 
@@ -15,6 +15,8 @@ pub(super) enum Node {
         slot: usize,
         extent: Int,
         body: Vec<Node>,
+        /// Whether a `sync` is inside.
+        waits: bool,
     },
     /// A parallel loop, and the memory of one thread used in it.
     Parallel {
@@ -23,7 +25,45 @@ pub(super) enum Node {
         private: Vec<BufferId>,
         body: Vec<Node>,
     },
+    /// A loop over blocks of a device, with what is below it.
+    Launch(Box<Launched>),
+    /// A loop over the lanes of a block: each runs the iteration of its place.
+    Lanes {
+        slot: usize,
+        dimension: usize,
+        extent: usize,
+        body: Vec<Node>,
+        waits: bool,
+    },
+    Sync,
     Action(Box<Action>),
+}
+
+impl Node {
+    fn no_op() -> Self {
+        Node::Loop { slot: 0, extent: Int::Constant(0), body: vec![], waits: false }
+    }
+
+    /// Whether lanes wait for each other in it.
+    pub(super) fn waits(&self) -> bool {
+        match self {
+            Node::Loop { waits, .. } | Node::Lanes { waits, .. } => *waits,
+            Node::Sync => true,
+            Node::Parallel { .. } | Node::Launch(_) | Node::Action(_) => false,
+        }
+    }
+}
+
+/// A launch.
+pub(super) struct Launched {
+    /// Variables of the loops over blocks, with their extents.
+    pub(super) grid: Vec<(usize, i64)>,
+    pub(super) lanes: [usize; 3],
+    pub(super) blocks: Vec<BlockId>,
+    pub(super) shared: Vec<BufferId>,
+    /// Memory of one lane.
+    pub(super) private: Vec<BufferId>,
+    pub(super) body: Vec<Node>,
 }
 
 /// One block at its place.
@@ -33,6 +73,8 @@ pub(super) struct Action {
     pub(super) target: Address,
     pub(super) dtype: DataType,
     pub(super) update: Update,
+    /// Dimensions of the launch's lanes along which the first one runs it alone.
+    pub(super) first_along: [bool; 3],
 }
 
 pub(super) enum Update {
@@ -41,11 +83,14 @@ pub(super) enum Update {
 }
 
 pub(super) fn program(program: &Program) -> Result<Vec<Node>, InterpretError> {
-    Compiler { program }.statements(&program.body, &Domain::default())
+    Compiler { program, first_along: [false; 3] }.statements(&program.body, &Domain::default())
 }
 
+#[derive(Clone, Copy)]
 struct Compiler<'a> {
     program: &'a Program,
+    /// Dimensions of the launch's lanes that no loop around is bound to.
+    first_along: [bool; 3],
 }
 
 impl Compiler<'_> {
@@ -62,14 +107,20 @@ impl Compiler<'_> {
                 })?;
                 let mut inner = domain.clone();
                 inner.push(own.var, &own.extent);
-                let body = self.statements(&own.body, &inner)?;
                 let slot = own.var.index();
+                if let Some(axis) = own.axis() {
+                    return self.bound(statement, axis, (slot, extent), domain);
+                }
+                let body = self.statements(&own.body, &inner)?;
                 if own.kind == LoopKind::Parallel {
                     let private = self.private(statement);
                     return Ok(Node::Parallel { slot, extent, private, body });
                 }
-                Ok(Node::Loop { slot, extent, body })
+                Ok(Node::Loop { slot, extent, body, waits: Launch::waits(statement) })
             }
+            Statement::Sync(Level::Block) => Ok(Node::Sync),
+            // Launches are in order already.
+            Statement::Sync(_) => Ok(Node::no_op()),
             Statement::Realize(realize) => {
                 let block = &self.program.blocks[realize.block];
                 let action = self.action(realize, block, domain).map_err(|reason| {
@@ -78,6 +129,59 @@ impl Compiler<'_> {
                 Ok(Node::Action(Box::new(action)))
             }
         }
+    }
+
+    /// A loop that is bound to a device's axis.
+    fn bound(
+        &self,
+        statement: &Statement,
+        axis: Axis,
+        (slot, extent): (usize, Int),
+        domain: &Domain,
+    ) -> Result<Node, InterpretError> {
+        let Statement::Loop(own) = statement else { return Ok(Node::no_op()) };
+        let mut inner = domain.clone();
+        inner.push(own.var, &own.extent);
+        let waits = Launch::waits(statement);
+        match axis.level {
+            Level::Grid => {
+                let body = self.statements(&own.body, &inner)?;
+                Ok(Node::Loop { slot, extent, body, waits: false })
+            }
+            Level::Block => self.launch(statement, domain),
+            Level::Lane => {
+                let dimension = axis.dimension as usize;
+                let mut compiler = *self;
+                compiler.first_along[dimension] = false;
+                let body = compiler.statements(&own.body, &inner)?;
+                let extent =
+                    own.extent.as_integer().and_then(|extent| usize::try_from(extent).ok());
+                Ok(Node::Lanes { slot, dimension, extent: extent.unwrap_or(0), body, waits })
+            }
+        }
+    }
+
+    fn launch(&self, statement: &Statement, domain: &Domain) -> Result<Node, InterpretError> {
+        let launch = Launch::of(statement, vec![]);
+        let mut inner = domain.clone();
+        let mut grid = Vec::new();
+        for own in &launch.blocks {
+            inner.push(own.var, &own.extent);
+            grid.push((own.var.index(), own.extent.as_integer().unwrap_or(0)));
+        }
+        let lanes = launch.lanes();
+        let compiler = Compiler { first_along: lanes.map(|extent| extent > 1), ..*self };
+        let private = self.private(statement).into_iter();
+        let (shared, private) =
+            private.partition(|own| self.program.buffers[*own].scope == Scope::Shared);
+        Ok(Node::Launch(Box::new(Launched {
+            grid,
+            lanes,
+            blocks: statement.blocks(),
+            shared,
+            private,
+            body: compiler.statements(launch.body, &inner)?,
+        })))
     }
 
     /// The memory of one thread that is written below a statement.
@@ -115,6 +219,7 @@ impl Compiler<'_> {
         };
         Ok(Action {
             block: realize.block,
+            first_along: self.first_along,
             predicate: realize.predicate.as_ref().map(|own| self.int(own)).transpose()?,
             target: self.address(block.buffer, &indices)?,
             dtype,

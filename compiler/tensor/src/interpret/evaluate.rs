@@ -2,6 +2,7 @@
 
 use super::Address;
 use super::memory::{Memory, round};
+use super::race::{Access, Meeting};
 use crate::{BinaryOp, BufferId, Combiner, UnaryOp};
 use hone_types::DataType;
 
@@ -10,6 +11,8 @@ use hone_types::DataType;
 pub(super) enum Fault {
     OutOfBounds { buffer: BufferId, axis: usize, index: i64 },
     DivisionByZero,
+    Race(Box<Meeting>),
+    Poisoned { buffer: BufferId, place: usize, now: Access },
 }
 
 #[derive(Debug)]
@@ -76,7 +79,11 @@ impl<'a> State<'a> {
     pub(super) fn float(&self, expr: &Float) -> Result<f64, Fault> {
         Ok(match expr {
             Float::Constant(value) => *value,
-            Float::Load(address) => self.memory.float(address.buffer, self.address(address)?),
+            Float::Load(address) => {
+                let place = self.address(address)?;
+                self.memory.watched(address.buffer, place, false)?;
+                self.memory.float(address.buffer, place)
+            }
             Float::Unary(op, operand) => unary_float(*op, self.float(operand)?),
             Float::Binary(op, left, right) => {
                 binary_float(*op, self.float(left)?, self.float(right)?)
@@ -104,7 +111,11 @@ impl<'a> State<'a> {
             Int::Linear(constant, terms) => {
                 terms.iter().fold(*constant, |sum, (slot, factor)| sum + self.vars[*slot] * factor)
             }
-            Int::Load(address) => self.memory.int(address.buffer, self.address(address)?),
+            Int::Load(address) => {
+                let place = self.address(address)?;
+                self.memory.watched(address.buffer, place, false)?;
+                self.memory.int(address.buffer, place)
+            }
             Int::Unary(op, dtype, operand) => {
                 wrap(*dtype, unary_int(*op, *dtype, self.int(operand)?))
             }

@@ -1,14 +1,17 @@
 //! The buffers of a running program.
 
 use super::InterpretError;
+use super::evaluate::Fault;
+use super::race::Watch;
 use crate::{BufferId, Program, Role};
 use hone_types::{DataType, Element, Id, Tensor, TensorError, TensorType};
+use std::cell::RefCell;
 
 /// What integers that were never written hold: easy to see in a result.
 const UNWRITTEN: i64 = 0x5a5a_5a5a_5a5a_5a5a;
 
 #[derive(Debug)]
-enum Data {
+pub(super) enum Data {
     Float(DataType, Vec<f64>),
     Int(Vec<i64>),
 }
@@ -16,6 +19,8 @@ enum Data {
 #[derive(Debug)]
 pub(super) struct Memory {
     buffers: Vec<Data>,
+    /// Watches the accesses of a launch while it runs.
+    pub(super) watch: Option<RefCell<Watch>>,
 }
 
 impl Memory {
@@ -27,8 +32,10 @@ impl Memory {
             let (expected, actual) = (places.len(), inputs.len());
             return Err(InterpretError::InputCount { expected, actual });
         }
-        let mut memory =
-            Self { buffers: program.buffers.iter().map(|(_, own)| unwritten(own)).collect() };
+        let mut memory = Self {
+            buffers: program.buffers.iter().map(|(_, own)| Data::unwritten(own)).collect(),
+            watch: None,
+        };
         for (buffer, tensor) in places.into_iter().zip(inputs) {
             let own = &program.buffers[buffer];
             let expected = TensorType::new(own.dtype, own.shape.clone());
@@ -46,7 +53,25 @@ impl Memory {
 
     /// Makes a buffer unwritten again.
     pub(super) fn forget(&mut self, program: &Program, buffer: BufferId) {
-        self.buffers[buffer.index()] = unwritten(&program.buffers[buffer]);
+        self.buffers[buffer.index()] = Data::unwritten(&program.buffers[buffer]);
+    }
+
+    /// Puts other memory in place of a buffer's, and gives what it had.
+    pub(super) fn exchange(&mut self, buffer: BufferId, other: &mut Data) {
+        std::mem::swap(&mut self.buffers[buffer.index()], other);
+    }
+
+    /// Tells the watch of an access.
+    pub(super) fn watched(
+        &self,
+        buffer: BufferId,
+        place: usize,
+        writes: bool,
+    ) -> Result<(), Fault> {
+        match &self.watch {
+            None => Ok(()),
+            Some(watch) => watch.borrow_mut().access(buffer, place, writes),
+        }
     }
 
     pub(super) fn float(&self, buffer: BufferId, place: usize) -> f64 {
@@ -96,12 +121,14 @@ impl Memory {
     }
 }
 
-fn unwritten(buffer: &crate::Buffer) -> Data {
-    let elements = buffer.elements();
-    if buffer.dtype.is_float() {
-        Data::Float(buffer.dtype, vec![f64::NAN; elements])
-    } else {
-        Data::Int(vec![super::wrap(buffer.dtype, UNWRITTEN); elements])
+impl Data {
+    pub(super) fn unwritten(buffer: &crate::Buffer) -> Data {
+        let elements = buffer.elements();
+        if buffer.dtype.is_float() {
+            Data::Float(buffer.dtype, vec![f64::NAN; elements])
+        } else {
+            Data::Int(vec![super::wrap(buffer.dtype, UNWRITTEN); elements])
+        }
     }
 }
 

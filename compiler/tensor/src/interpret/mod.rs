@@ -9,6 +9,9 @@
 //!   before that point's own update;
 //! - loops run in order, but parallel ones from the last iteration to the first, and each of their
 //!   iterations finds the memory of its thread unwritten: what threads may not share shows up;
+//! - a launch runs every lane of every block, in an order that changes with each `sync` (`launch`), and
+//!   reports accesses of several lanes that no `sync` orders (`race`), `sync`s that not all lanes reach, and
+//!   reads of shared memory that no lane has written;
 //! - an extent of zero or less runs nothing;
 //! - temporaries start as NaN (integers: a pattern that is easy to see), so that reading what was
 //!   never written shows up in the result;
@@ -16,13 +19,18 @@
 
 mod compile;
 mod evaluate;
+mod launch;
 mod memory;
+mod race;
+
+pub use race::{Accessor, Race};
 
 use crate::{BufferId, Program, Role};
 use compile::{Action, Node, Update};
 use evaluate::{Fault, Int, State, Value, combine_float, combine_int, wrap};
 use hone_types::{Tensor, TensorError, TensorType};
 use memory::Memory;
+use race::Access;
 use thiserror::Error;
 
 /// Why a program could not be run.
@@ -66,6 +74,35 @@ pub enum InterpretError {
         /// The block.
         block: String,
     },
+    /// Two lanes access one element, one of them writing, and no `sync` orders them.
+    #[error("race: {0}")]
+    Race(Box<Race>),
+    /// A read of shared memory that no lane of the block has written.
+    #[error(
+        "block '{block}' reads element {place} of '{buffer}' on lane {lane:?}, which is poisoned: no lane has written it"
+    )]
+    Poisoned {
+        /// The block.
+        block: String,
+        /// The buffer.
+        buffer: String,
+        /// The element's place in it, row by row.
+        place: usize,
+        /// The lane, along `x`, `y` and `z`.
+        lane: [usize; 3],
+    },
+    /// A `sync` that lanes of one block do not reach alike.
+    #[error(
+        "divergent sync: loop '{target}' around it runs differently on lanes {first:?} and {second:?}"
+    )]
+    DivergentSync {
+        /// The loop.
+        target: String,
+        /// One lane, along `x`, `y` and `z`.
+        first: [usize; 3],
+        /// Another one.
+        second: [usize; 3],
+    },
     /// The program is not well formed; the verifier says more.
     #[error("block '{block}' cannot be run: {reason}")]
     Malformed {
@@ -84,7 +121,7 @@ pub enum InterpretError {
 pub fn interpret(program: &Program, inputs: &[Tensor]) -> Result<Vec<Tensor>, InterpretError> {
     let mut memory = Memory::of(program, inputs)?;
     let nodes = compile::program(program)?;
-    let mut run = Run { program, state: State::new(program.vars.len(), &mut memory) };
+    let mut run = Run { program, state: State::new(program.vars.len(), &mut memory), lane: [0; 3] };
     run.all(&nodes)?;
     let outputs = program.parameters().into_iter();
     outputs
@@ -96,6 +133,8 @@ pub fn interpret(program: &Program, inputs: &[Tensor]) -> Result<Vec<Tensor>, In
 struct Run<'a> {
     program: &'a Program,
     state: State<'a>,
+    /// The lane that runs, along `x`, `y` and `z`.
+    lane: [usize; 3],
 }
 
 impl Run<'_> {
@@ -105,7 +144,7 @@ impl Run<'_> {
 
     fn one(&mut self, node: &Node) -> Result<(), InterpretError> {
         match node {
-            Node::Loop { slot, extent, body } => {
+            Node::Loop { slot, extent, body, .. } => {
                 let extent =
                     self.state.int(extent).map_err(|fault| self.explain("a loop", fault))?;
                 for value in 0..extent {
@@ -126,6 +165,17 @@ impl Run<'_> {
                 }
                 Ok(())
             }
+            Node::Launch(launched) => self.launch(launched),
+            Node::Lanes { slot, dimension, extent, body, .. } => {
+                let place = self.lane[*dimension];
+                if place < *extent {
+                    self.state.vars[*slot] = place as i64;
+                    self.all(body)?;
+                }
+                Ok(())
+            }
+            // All lanes pass it at once; a single one has nobody to wait for.
+            Node::Sync => Ok(()),
             Node::Action(action) => self
                 .act(action)
                 .map_err(|fault| self.explain(&self.program.blocks[action.block].name, fault)),
@@ -133,6 +183,12 @@ impl Run<'_> {
     }
 
     fn act(&mut self, action: &Action) -> Result<(), Fault> {
+        if action.first_along.iter().zip(&self.lane).any(|(alone, place)| *alone && *place > 0) {
+            return Ok(());
+        }
+        if let Some(watch) = &self.state.memory.watch {
+            watch.borrow_mut().statement(action.block);
+        }
         if let Some(predicate) = &action.predicate
             && self.state.int(predicate)? == 0
         {
@@ -151,7 +207,9 @@ impl Run<'_> {
                 match value {
                     Value::Float(value) => {
                         let own = self.state.float(value)?;
+                        self.state.memory.watched(buffer, place, false)?;
                         let old = self.state.memory.float(buffer, place);
+                        self.state.memory.watched(buffer, place, true)?;
                         self.state.memory.set_float(
                             buffer,
                             place,
@@ -160,7 +218,9 @@ impl Run<'_> {
                     }
                     Value::Int(value) => {
                         let own = self.state.int(value)?;
+                        self.state.memory.watched(buffer, place, false)?;
                         let old = self.state.memory.int(buffer, place);
+                        self.state.memory.watched(buffer, place, true)?;
                         let new = combine_int(*combiner, old, own, action.dtype);
                         self.state.memory.set_int(buffer, place, wrap(action.dtype, new));
                     }
@@ -174,10 +234,12 @@ impl Run<'_> {
         match value {
             Value::Float(value) => {
                 let value = self.state.float(value)?;
+                self.state.memory.watched(action.target.buffer, place, true)?;
                 self.state.memory.set_float(action.target.buffer, place, value);
             }
             Value::Int(value) => {
                 let value = wrap(action.dtype, self.state.int(value)?);
+                self.state.memory.watched(action.target.buffer, place, true)?;
                 self.state.memory.set_int(action.target.buffer, place, value);
             }
         }
@@ -195,8 +257,29 @@ impl Run<'_> {
 
     fn explain(&self, block: &str, fault: Fault) -> InterpretError {
         let block = block.to_string();
+        let buffer_name = |buffer: BufferId| self.program.buffers[buffer].name.clone();
         match fault {
             Fault::DivisionByZero => InterpretError::DivisionByZero { block },
+            Fault::Race(meeting) => {
+                let accessor = |own: &Access| Accessor {
+                    block: self.program.blocks[own.statement].name.clone(),
+                    writes: own.writes,
+                    lane: own.lane,
+                    group: own.block,
+                };
+                InterpretError::Race(Box::new(Race {
+                    buffer: buffer_name(meeting.buffer),
+                    place: meeting.place,
+                    earlier: accessor(&meeting.earlier),
+                    later: accessor(&meeting.now),
+                }))
+            }
+            Fault::Poisoned { buffer, place, now } => InterpretError::Poisoned {
+                block,
+                buffer: buffer_name(buffer),
+                place,
+                lane: now.lane,
+            },
             Fault::OutOfBounds { buffer, axis, index } => {
                 let buffer: &crate::Buffer = &self.program.buffers[buffer];
                 let extent = buffer.shape[axis];

@@ -1,6 +1,6 @@
 //! Words of the text form, shared by printer and parser.
 
-use crate::{BinaryOp, Combiner, Intrinsic, LoopKind, Scope, UnaryOp};
+use crate::{BinaryOp, Combiner, Intrinsic, Level, LoopKind, Scope, UnaryOp};
 
 pub(super) const UNARY: [(UnaryOp, &str); 28] = [
     (UnaryOp::Negate, "neg"),
@@ -67,7 +67,7 @@ pub(super) const COMBINERS: [(Combiner, &str); 4] = [
     (Combiner::Minimum, "minimum"),
 ];
 
-/// Serial loops carry no word.
+/// Serial loops carry no word, bound ones that of their axis.
 pub(super) const KINDS: [(LoopKind, &str); 5] = [
     (LoopKind::Parallel, "parallel"),
     (LoopKind::Unrolled, "unrolled"),
@@ -77,8 +77,19 @@ pub(super) const KINDS: [(LoopKind, &str); 5] = [
 ];
 
 /// Global buffers carry no word.
-pub(super) const SCOPES: [(Scope, &str); 2] =
-    [(Scope::Scratch, "scratch"), (Scope::Register, "register")];
+pub(super) const SCOPES: [(Scope, &str); 3] =
+    [(Scope::Shared, "shared"), (Scope::Scratch, "scratch"), (Scope::Register, "register")];
+
+pub(super) const LEVELS: [(Level, &str); 3] =
+    [(Level::Grid, "grid"), (Level::Block, "block"), (Level::Lane, "lane")];
+
+/// The word of a loop's kind; empty for a serial one.
+pub(super) fn kind_word(kind: LoopKind) -> &'static str {
+    match kind {
+        LoopKind::Bound(axis) => axis.name(),
+        kind => word(&KINDS, &kind),
+    }
+}
 
 /// The word of an entry; empty where it has none.
 pub(super) fn word<T: PartialEq>(words: &[(T, &'static str)], entry: &T) -> &'static str {

@@ -1,9 +1,9 @@
 //! Text to programs.
 
-use super::names::{CALLS, COMBINERS, INFIX, KINDS, SCOPES, UNARY, entry};
+use super::names::{CALLS, COMBINERS, INFIX, KINDS, LEVELS, SCOPES, UNARY, entry};
 use crate::{
-    Block, BlockBody, BlockId, Buffer, BufferId, Expr, Iterator, IteratorKind, Loop, LoopKind,
-    Prefetch, Program, Realize, Role, Scope, Statement, Var, VarId,
+    Axis, Block, BlockBody, BlockId, Buffer, BufferId, Expr, Iterator, IteratorKind, Loop,
+    LoopKind, Prefetch, Program, Realize, Role, Scope, Statement, Var, VarId,
 };
 use hone_types::{DataType, Id, Table};
 use std::collections::BTreeMap;
@@ -271,7 +271,25 @@ impl<'a> Parser<'a> {
         }
     }
 
+    /// The kind that stands behind a loop's extent.
+    fn kind(&mut self) -> Parsed<LoopKind> {
+        if let Some((axis, _)) = Axis::ALL.iter().find(|(_, name)| self.accept(name)) {
+            return Ok(LoopKind::Bound(*axis));
+        }
+        let kind = entry(&KINDS, self.peek_word());
+        if kind.is_some() {
+            self.word()?;
+        }
+        Ok(kind.unwrap_or(LoopKind::Serial))
+    }
+
     fn statement(&mut self) -> Parsed<Statement> {
+        if self.accept("sync") {
+            return match entry(&LEVELS, self.word()?) {
+                Some(level) => Ok(Statement::Sync(level)),
+                None => self.error("expected 'grid', 'block' or 'lane' behind 'sync'"),
+            };
+        }
         if !self.accept("for") {
             return self.block().map(Statement::Realize);
         }
@@ -280,17 +298,13 @@ impl<'a> Parser<'a> {
         self.expect("in")?;
         self.expect("0..")?;
         let extent = self.expr(0)?;
-        let kind = entry(&KINDS, self.peek_word());
-        if kind.is_some() {
-            self.word()?;
-        }
+        let kind = self.kind()?;
         self.expect("{")?;
         let mut body = Vec::new();
         while !self.accept("}") {
             body.push(self.statement()?);
         }
         self.depth -= 1;
-        let kind = kind.unwrap_or(LoopKind::Serial);
         Ok(Statement::Loop(Box::new(Loop { var, extent, kind, body })))
     }
 

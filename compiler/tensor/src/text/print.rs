@@ -1,6 +1,6 @@
 //! Programs to text.
 
-use super::names::{CALLS, COMBINERS, INFIX, KINDS, SCOPES, UNARY, word};
+use super::names::{CALLS, COMBINERS, INFIX, SCOPES, UNARY, kind_word, word};
 use crate::{
     Block, BlockBody, BlockId, Buffer, BufferId, Expr, IteratorKind, Program, Realize, Role,
     Statement, VarId,
@@ -57,7 +57,7 @@ impl Printer<'_, '_, '_> {
                 self.bound.push(own.var);
                 let (name, extent) = (self.name(own.var), Operand(&own.extent, 0));
                 write!(self.formatter, "{indent}for {} {name} in 0..{extent}", own.var)?;
-                match word(&KINDS, &own.kind) {
+                match kind_word(own.kind) {
                     "" => writeln!(self.formatter, " {{")?,
                     kind => writeln!(self.formatter, " {kind} {{")?,
                 }
@@ -65,6 +65,7 @@ impl Printer<'_, '_, '_> {
                 writeln!(self.formatter, "{indent}}}")
             }
             Statement::Realize(realize) => self.block(realize.block, Some(realize), &indent),
+            Statement::Sync(level) => writeln!(self.formatter, "{indent}sync {}", level.name()),
         }
     }
 

@@ -42,6 +42,7 @@ fn check_body(
                 }
                 Site { program, block, realize, domain }.check(&facts)?;
             }
+            Statement::Sync(_) => {}
         }
     }
     Ok(())

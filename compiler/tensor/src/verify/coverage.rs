@@ -9,7 +9,7 @@ use super::VerifyError;
 use super::bounds::reaches_ends;
 use crate::sum::Sum;
 use crate::{
-    Block, BlockBody, BufferId, Domain, Expr, IteratorKind, Loop, LoopKind, Program, Range,
+    Block, BlockBody, BufferId, Domain, Expr, IteratorKind, Level, Loop, LoopKind, Program, Range,
     Realize, Role, Scope, Statement, VarId,
 };
 use std::cell::RefCell;
@@ -41,8 +41,9 @@ struct Site<'a> {
     block: &'a Block,
     realize: &'a Realize,
     loops: Vec<&'a Loop>,
-    /// By number of outer loops in their first iteration: the loops around the block.
-    domains: RefCell<BTreeMap<usize, Rc<Domain>>>,
+    /// By number of outer loops in their first iteration, and whether those over lanes run all of theirs:
+    /// the loops around the block.
+    domains: RefCell<BTreeMap<(usize, bool), Rc<Domain>>>,
     /// By the same number: what it can write on each axis of its buffer.
     stored: RefCell<BTreeMap<usize, Rc<[Written]>>>,
 }
@@ -69,6 +70,7 @@ fn collect<'a>(
                 domains: RefCell::default(),
                 stored: RefCell::default(),
             }),
+            Statement::Sync(_) => {}
         }
     }
 }
@@ -103,10 +105,15 @@ impl Site<'_> {
 
     /// The loops around the block, the outermost `first` of them in their first iteration.
     fn domain(&self, first: usize) -> Rc<Domain> {
+        self.domain_of(first, false)
+    }
+
+    fn domain_of(&self, first: usize, all_lanes: bool) -> Rc<Domain> {
         let make = || {
             let mut domain = Domain::default();
             for (depth, inner) in self.loops.iter().enumerate() {
-                let extent = match depth < first {
+                let abreast = all_lanes && inner.is_bound_to(Level::Lane);
+                let extent = match depth < first && !abreast {
                     true => Expr::Integer(1),
                     false => domain.simplify_extent(&inner.extent),
                 };
@@ -114,13 +121,14 @@ impl Site<'_> {
             }
             Rc::new(domain)
         };
-        self.domains.borrow_mut().entry(first).or_insert_with(make).clone()
+        self.domains.borrow_mut().entry((first, all_lanes)).or_insert_with(make).clone()
     }
 
     /// What the block can write on each axis of its buffer, the outermost `first` loops around it in
-    /// their first iteration.
+    /// their first iteration. What lanes share each finds written by all of them.
     fn stored(&self, first: usize) -> Rc<[Written]> {
-        let domain = self.domain(first);
+        let shared = self.program.buffers[self.block.buffer].scope == Scope::Shared;
+        let domain = self.domain_of(first, shared);
         let make = || {
             let indices = self.block.indices.iter();
             let written = indices.map(|index| {
@@ -129,6 +137,20 @@ impl Site<'_> {
             written.collect()
         };
         self.stored.borrow_mut().entry(first).or_insert_with(make).clone()
+    }
+
+    /// How many of the outermost loops are over threads, of which an iteration finds nothing of others in
+    /// memory of this scope.
+    fn apart(&self, scope: Scope) -> usize {
+        let apart = |outer: &&&Loop| match outer.kind {
+            LoopKind::Parallel => true,
+            LoopKind::Bound(axis) => axis.level != Level::Lane || scope != Scope::Shared,
+            _ => false,
+        };
+        match scope {
+            Scope::Global => 0,
+            _ => self.loops.iter().take_while(apart).count(),
+        }
     }
 
     /// Whether all loops around the block run, whatever the loops outside them.
@@ -169,11 +191,9 @@ impl Site<'_> {
         let before: Vec<&Site> =
             writers.iter().copied().filter(|writer| writer.order < self.order).collect();
         let shared = writers.iter().map(|writer| self.shared(writer)).max().unwrap_or(0);
-        // A parallel iteration finds nothing of others in its thread's memory.
-        let parallel = self.loops.first().is_some_and(|outer| outer.kind == LoopKind::Parallel);
-        let private = self.program.buffers[buffer].scope != Scope::Global;
+        let apart = self.apart(self.program.buffers[buffer].scope);
         for indices in loads {
-            self.check_load(buffer, &indices, &writers, usize::from(parallel && private))?;
+            self.check_load(buffer, &indices, &writers, apart)?;
             if shared > 0 {
                 self.check_load(buffer, &indices, &before, shared)?;
             }

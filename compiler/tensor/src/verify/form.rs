@@ -58,6 +58,7 @@ impl Form<'_> {
                 Ok(())
             }
             Statement::Realize(realize) => self.realize(realize),
+            Statement::Sync(_) => Ok(()),
         }
     }
 

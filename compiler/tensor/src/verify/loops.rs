@@ -23,7 +23,8 @@ fn check_statement(
 fn check_loop(program: &Program, own: &Loop, depth: usize) -> Result<(), String> {
     let bounded = own.most().is_some();
     match own.kind {
-        LoopKind::Serial => Ok(()),
+        // What bound ones need is checked in `launch`.
+        LoopKind::Serial | LoopKind::Bound(_) => Ok(()),
         LoopKind::Parallel if depth > 0 => Err("it is not outermost".into()),
         LoopKind::Parallel => program.threads_apart(own.var),
         LoopKind::Unrolled | LoopKind::Vectorized if !bounded => {
@@ -43,7 +44,7 @@ fn check_loop(program: &Program, own: &Loop, depth: usize) -> Result<(), String>
 /// Checks the memory of threads; [`super`] says what.
 pub fn verify_registers(program: &Program) -> Result<(), VerifyError> {
     for (buffer, entry) in program.buffers.iter() {
-        if entry.scope == Scope::Global {
+        if matches!(entry.scope, Scope::Global | Scope::Shared) {
             continue;
         }
         let uses = |statement: &&Statement| {

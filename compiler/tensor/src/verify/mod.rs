@@ -15,7 +15,8 @@
 //!   many points, the first one first;
 //! - loops: parallel ones are outermost, vectorized ones innermost, and in both no iteration accesses
 //!   what another one writes; vectorized and unrolled ones have a constant extent; tensorized ones
-//!   contain the nest that their intrinsic stands for.
+//!   contain the nest that their intrinsic stands for;
+//! - loops that are bound to a device's axes, and `sync`s: see `launch`.
 //!
 //! Checked by [`verify_registers`], before code is made: register buffers are indexed by unrolled,
 //! vectorized and tensorized loops and constants only, and memory of one thread is used within one statement.
@@ -26,12 +27,14 @@ mod coverage;
 mod enumerate;
 mod facts;
 mod form;
+mod launch;
 mod loops;
 mod order;
 
-use crate::{LoopKind, Program, VarId};
+use crate::{Level, LoopKind, Program, VarId};
 use thiserror::Error;
 
+pub use launch::verify_launches;
 pub use loops::verify_registers;
 
 /// What is wrong with a program.
@@ -216,6 +219,38 @@ pub enum VerifyError {
         /// The loop.
         var: VarId,
     },
+    /// A `sync` that not all lanes reach, or that nobody can wait at.
+    #[error("sync {}: {reason}", level.name())]
+    Sync {
+        /// What waits.
+        level: Level,
+        /// What is wrong.
+        reason: String,
+    },
+    /// Shared memory that is not that of one launch's blocks.
+    #[error("'{buffer}' is shared memory of a block, but {reason}")]
+    Shared {
+        /// The buffer.
+        buffer: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A launch asks for more than the device has.
+    #[error("a launch has {actual} {what}, the device allows {most}")]
+    Limit {
+        /// What is counted.
+        what: &'static str,
+        /// How many the launch has.
+        actual: usize,
+        /// How many it may have.
+        most: usize,
+    },
+    /// Lanes may access an element that another one writes, with no `sync` between.
+    #[error("race: {text}")]
+    Race {
+        /// Which blocks, and in which buffer.
+        text: String,
+    },
     /// Memory of one thread is used by several statements.
     #[error("'{buffer}' is memory of one thread, but several kernels use it")]
     Private {
@@ -230,7 +265,8 @@ pub fn verify(program: &Program) -> Result<(), VerifyError> {
     bounds::check(program)?;
     order::check(program)?;
     coverage::check(program)?;
-    loops::check(program)
+    loops::check(program)?;
+    launch::check(program)
 }
 
 fn kind_name(kind: LoopKind) -> &'static str {
@@ -240,6 +276,7 @@ fn kind_name(kind: LoopKind) -> &'static str {
         LoopKind::Unrolled => "unrolled",
         LoopKind::Vectorized => "vectorized",
         LoopKind::Tensorized(intrinsic) => intrinsic.name(),
+        LoopKind::Bound(axis) => axis.name(),
     }
 }
 

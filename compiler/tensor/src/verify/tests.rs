@@ -21,7 +21,7 @@ fn program() -> Program {
 fn first_loop(program: &mut Program) -> &mut crate::Loop {
     match &mut program.body[0] {
         Statement::Loop(own) => own,
-        Statement::Realize(_) => unreachable!("the plain nest of a vector begins with its loop"),
+        _ => unreachable!("the plain nest of a vector begins with its loop"),
     }
 }
 

@@ -162,7 +162,7 @@ fn vector_width(
 }
 
 /// A template's refusal of a program of another form.
-fn unfit(template: &'static str, reason: impl Into<String>) -> ScheduleError {
+pub(crate) fn unfit(template: &'static str, reason: impl Into<String>) -> ScheduleError {
     ScheduleError::Refused {
         primitive: template,
         object: "the program".to_string(),
