@@ -1,4 +1,5 @@
-//! What the runtime computes itself: functions whose results have a size that depends on data.
+//! What the runtime computes itself: functions whose results have a size that depends on data, and what a run is
+//! held to.
 //!
 //! Results lie in buffers for the most that there may be: the first elements are those of the actual shape, row
 //! major, and all behind them are zero. The last result is how many there are, a scalar of `i64`.
@@ -43,7 +44,7 @@ pub struct HostType {
 }
 
 /// The functions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum HostFunction {
     /// Places of elements that are not zero. One operand; results: `[rank, count]` of `i64`, and the count.
@@ -71,6 +72,11 @@ pub enum HostFunction {
         centers: bool,
         /// Most boxes of a class for which there is room.
         most: u64,
+    },
+    /// Ends the run where an element of its operand, of `bool`, is false. No results.
+    Require {
+        /// What is said then.
+        message: String,
     },
 }
 
@@ -138,6 +144,10 @@ impl HostFunction {
         let all = data.elements().ok_or_else(large)?;
         let wrong = || "an operand has another type than the function takes".to_owned();
         let results = match self {
+            Self::Require { .. } => match data.dtype == DataType::Bool && inputs.len() == 1 {
+                true => Vec::new(),
+                false => return Err(wrong()),
+            },
             Self::NonZero => {
                 vec![HostType::new(DataType::I64, [data.shape.len() as u64, all]), count]
             }
@@ -192,6 +202,10 @@ impl HostFunction {
         let operand = |place: usize| inputs.get(place).and_then(Option::as_ref);
         let data = operand(0).ok_or("operand 0 is missing")?;
         let (mut results, count) = match self {
+            Self::Require { message } => {
+                let holds = data.bytes.iter().all(|byte| *byte != 0);
+                return if holds { Ok(Vec::new()) } else { Err(message.clone()) };
+            }
             Self::NonZero => non_zero(data),
             Self::Compress { axis } => {
                 let chosen = operand(1).ok_or("operand 1 is missing")?;

@@ -5,10 +5,11 @@ use std::time::{Duration, Instant};
 
 use hone_artifact::exit_code::Reason;
 use hone_artifact::request::{Input, TargetRequest};
+use hone_driver::ops::Require;
 use hone_driver::{
-    CodegenError, CompileError, Compiled, Constants, DataType, Graph, ImportError, ImportOptions,
-    InputBinding, LowerError, NodeError, Options, SchedulePolicy, Signature, Target, Tensor,
-    TensorType,
+    CodegenError, CompileError, Compiled, Constants, DataType, EvaluateError, Graph, ImportError,
+    ImportOptions, InputBinding, LowerError, NodeError, Options, SchedulePolicy, Signature, Target,
+    Tensor, TensorType,
 };
 
 use crate::device;
@@ -249,7 +250,7 @@ pub type Shaped = (Vec<Vec<u8>>, Vec<Vec<u64>>);
 /// # Errors
 /// As for [`evaluate`].
 pub fn evaluate_shaped(graph: &Graph, inputs: &[Vec<u8>]) -> Result<Shaped> {
-    let failed = |error: hone_driver::EvaluateError| reference_failed(error.into());
+    let failed = |error: EvaluateError| reference_failed(error.into());
     let inputs = tensors(graph, inputs)?;
     let mut evaluation = hone_driver::Evaluation::new(graph, &inputs).map_err(failed)?;
     graph.nodes().ids().try_for_each(|node| evaluation.compute(node)).map_err(failed)?;
@@ -287,6 +288,12 @@ pub fn tensors(graph: &Graph, inputs: &[Vec<u8>]) -> Result<Vec<Tensor>> {
 
 /// A reference that cannot be computed.
 pub fn reference_failed(error: Box<dyn std::error::Error + Send + Sync>) -> Failure {
+    if let Some(EvaluateError::Node { operation, .. }) = error.downcast_ref::<EvaluateError>()
+        && *operation == Require::NAME
+    {
+        let message = "the inputs do not give the shapes that the model declares; give samples that do (correctness.samples)";
+        return Failure::because(Reason::InvalidInput, message, error);
+    }
     let message = "the reference cannot be computed; please report this with the model";
     Failure::because(Reason::InternalError, message, error)
 }

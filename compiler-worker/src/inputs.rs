@@ -6,9 +6,9 @@ use std::collections::HashSet;
 use hone_artifact::{DataType, TensorInfo};
 use hone_driver::ops::{
     Binary, BinaryFunction, Cast, Concat, Expand, Gather, GatherElements, GatherNd, Loop, OneHot,
-    Reshape, ScatterElements, ScatterNd, Select, Slice, Tile, Transpose,
+    Require, Reshape, ScatterElements, ScatterNd, Select, Slice, Tile, Transpose,
 };
-use hone_driver::{Graph, Id, Node, Op, ValueId};
+use hone_driver::{Graph, Id, Node, NodeId, Op, ValueId};
 
 use crate::random::{Random, real, whole};
 use crate::verify::Sample;
@@ -39,7 +39,69 @@ fn contents(graph: &Graph, ports: &[TensorInfo], seed: u64, edges: bool) -> Vec<
     let mut random = Random::new(seed);
     let values = graph.inputs().iter().map(|port| port.value);
     let inputs = values.zip(ports);
-    inputs.map(|(value, port)| content(port, largest(graph, value), edges, &mut random)).collect()
+    inputs
+        .map(|(value, port)| match held(graph, value) {
+            Some(numbers) => {
+                let mut bytes = Vec::with_capacity(port.bytes as usize);
+                numbers.into_iter().for_each(|own| whole(port.dtype, own, &mut bytes));
+                bytes
+            }
+            None => content(port, largest(graph, value), edges, &mut random),
+        })
+        .collect()
+}
+
+/// The numbers that a run holds an integer input to, as the importer asks for them (`import/src/onnx/held.rs`): the input
+/// is compared with a list of as many, or its axes with all there are, whose sum as powers of two is compared with a list.
+fn held(graph: &Graph, input: ValueId) -> Option<Vec<i64>> {
+    let required = |(_, node): (_, &Node<Op>)| node.operation.downcast::<Require>().is_some();
+    let count = graph.tensor_type(input).elements();
+    if graph.tensor_type(input).dtype.is_float() || !graph.nodes().iter().any(required) {
+        return None;
+    }
+    let consumers = graph.consumers();
+    let (mut pending, mut compared) = (vec![input], None);
+    while let Some(value) = pending.pop() {
+        for reader in &consumers[value.index()] {
+            let node = &graph.nodes()[*reader];
+            let operation = &node.operation;
+            if let Some(numbers) = equal_to(graph, node) {
+                let same = numbers.len() == count && graph.tensor_type(value).rank() < 2;
+                compared = compared.or(same.then_some(numbers));
+                let axes = graph.tensor_type(value).shape == [count, 1];
+                compared =
+                    compared.or_else(|| axes.then(|| named_axes(graph, &consumers, node))?);
+            } else if operation.downcast::<Cast>().is_some()
+                || operation.downcast::<Reshape>().is_some()
+            {
+                pending.push(node.outputs[0]);
+            }
+        }
+    }
+    compared.filter(|numbers| numbers.len() == count)
+}
+
+/// The constant that a node compares with.
+fn equal_to(graph: &Graph, node: &Node<Op>) -> Option<Vec<i64>> {
+    let binary = node.operation.downcast::<Binary>()?;
+    let constant = graph.constant(node.inputs.get(1).copied().flatten()?)?;
+    (binary.function == BinaryFunction::Equal).then(|| constant.to_i64())
+}
+
+/// The axes of the first sum of powers of two that follows from a comparison of axes.
+fn named_axes(graph: &Graph, consumers: &[Vec<NodeId>], from: &Node<Op>) -> Option<Vec<i64>> {
+    let mut value = *from.outputs.first()?;
+    for _ in 0..8 {
+        let readers = consumers[value.index()].iter().map(|reader| &graph.nodes()[*reader]);
+        let mut readers = readers.filter(|node| !node.outputs.is_empty());
+        let node = readers.next()?;
+        if let Some(keys) = equal_to(graph, node) {
+            let key = *keys.first()?;
+            return Some((0..62).filter(|axis| key >> axis & 1 == 1).collect());
+        }
+        value = node.outputs[0];
+    }
+    None
 }
 
 /// One in so many elements of a sample of edge values is one.
@@ -97,6 +159,9 @@ fn indices(graph: &Graph, input: ValueId) -> Option<(i64, i64)> {
         }
         for reader in &consumers[value.index()] {
             let node = &graph.nodes()[*reader];
+            if node.outputs.is_empty() {
+                continue;
+            }
             if let Some(extent) = chosen_among(graph, node, value) {
                 let (low, high) = range.unwrap_or((i64::MIN, i64::MAX));
                 let last = i64::try_from(extent).unwrap_or(i64::MAX).max(1) - 1;
@@ -195,6 +260,43 @@ mod tests {
             .collect();
         assert!(numbers.iter().all(|number| (-2..=47).contains(number)));
         assert!(numbers.contains(&47) && numbers.contains(&-2) && numbers.len() > 40);
+    }
+
+    #[test]
+    fn what_a_run_is_held_to_is_what_a_sample_has() {
+        let integers = |shape: &[usize]| TensorType::new(hone_driver::DataType::I64, shape);
+        let list = |values: &[i64]| Tensor::from_elements([values.len()], values).unwrap();
+        let equal: Op = Binary::new(BinaryFunction::Equal).into();
+        let mut graph = Graph::new();
+        let shape = graph.add_input("shape", integers(&[2]));
+        let axes = graph.add_input("axes", integers(&[2]));
+        let free = graph.add_input("free", integers(&[2]));
+        let one = |graph: &mut Graph, own: Op, inputs: &[ValueId]| {
+            let inputs: Vec<Option<ValueId>> = inputs.iter().copied().map(Some).collect();
+            graph.add_node("node", own, &inputs).unwrap()
+        };
+        let expected = graph.add_constant("shape", list(&[7, 9]));
+        let holds = one(&mut graph, equal.clone(), &[shape, expected]);
+        one(&mut graph, Require { message: String::new() }.into(), &holds);
+        let rows = one(&mut graph, Reshape { shape: vec![2, 1] }.into(), &[axes]);
+        let [all, powers] = [list(&[0, 1, 2, 3]), list(&[1, 2, 4, 8])];
+        let (all, powers) = (graph.add_constant("all", all), graph.add_constant("powers", powers));
+        let zero = graph.add_constant("zero", Tensor::scalar(0i64));
+        let named = one(&mut graph, equal.clone(), &[rows[0], all]);
+        let bits = one(&mut graph, Select {}.into(), &[named[0], powers, zero]);
+        let sum = hone_driver::ops::ReduceFunction::Sum;
+        let sum = hone_driver::ops::Reduce { function: sum, axes: vec![0, 1], keep_axes: false };
+        let key = one(&mut graph, sum.into(), &bits);
+        let keys = graph.add_constant("keys", list(&[10, 12]));
+        let known = one(&mut graph, equal, &[key[0], keys]);
+        graph.add_output("known", known[0]);
+        graph.add_output("free", free);
+        assert_eq!(held(&graph, shape), Some(vec![7, 9]));
+        assert_eq!(held(&graph, axes), Some(vec![1, 3]));
+        assert_eq!(held(&graph, free), None);
+        let sample = edges(&graph, &ports(&graph, false).unwrap(), 1);
+        let bytes = [7i64, 9].map(i64::to_le_bytes).concat();
+        assert_eq!(sample.inputs[0], bytes);
     }
 
     #[test]

@@ -161,7 +161,7 @@ pub enum RunError {
         /// Iterations for which there is room.
         capacity: u64,
     },
-    /// What the runtime computes itself cannot be computed of these operands.
+    /// What the runtime computes itself cannot be computed of these operands, or they break what the model declares.
     #[error("node '{node}' cannot be computed: {reason}")]
     Host {
         /// Name of the model's node.

@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use hone_artifact::{Manifest, TensorInfo, Variant};
+use hone_artifact::{HostFunction, Manifest, Part, TensorInfo, Variant};
 
 use crate::context::Context;
 use crate::plan::Plan;
@@ -142,6 +142,14 @@ impl Model {
     /// and row major, and all behind them are zero.
     pub fn output_shapes(&self) -> &[Vec<u64>] {
         &self.shapes
+    }
+
+    /// Names of the model's nodes that the runtime computes itself, in the order in which they run; all others are
+    /// compiled.
+    pub fn host_nodes(&self) -> Vec<&str> {
+        let mut nodes = Vec::new();
+        computed_here(&self.variant().program, &mut nodes);
+        nodes
     }
 
     /// Most threads that a run uses, the caller's among them.
@@ -284,6 +292,22 @@ impl fmt::Debug for Model {
             .field("steps", &self.plan.calls.len())
             .field("threads", &self.threads())
             .finish()
+    }
+}
+
+/// The nodes among some parts that the runtime computes itself. What a run is held to is not computed.
+fn computed_here<'a>(parts: &'a [Part], nodes: &mut Vec<&'a str>) {
+    for part in parts {
+        match part {
+            Part::Steps { .. } => {}
+            Part::If(own) => {
+                computed_here(&own.then, nodes);
+                computed_here(&own.otherwise, nodes);
+            }
+            Part::Loop(own) => computed_here(&own.body, nodes),
+            Part::Host(own) if matches!(own.function, HostFunction::Require { .. }) => {}
+            Part::Host(own) => nodes.push(&own.node),
+        }
     }
 }
 

@@ -99,7 +99,7 @@ impl Maker<'_> {
         };
         let inputs = own.inputs.iter().map(input).collect();
         let outputs = own.outputs.iter().map(|output| self.entry(output.slot)).collect();
-        Host { node: own.node.clone(), function: own.function, inputs, outputs }
+        Host { node: own.node.clone(), function: own.function.clone(), inputs, outputs }
     }
 
     fn repetition(&mut self, own: &hone_artifact::Loop) -> Loop {

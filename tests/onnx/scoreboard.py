@@ -86,7 +86,9 @@ def run_one(name, kind, item, prepared):
     try:
         item.func(unittest.TestCase())
         fixed = sorted({own for rep in prepared for own in rep.fixed})
-        line |= {"outcome": "by value" if fixed else "passed", "fixed": fixed}
+        by_runtime = sorted({own for rep in prepared for own in rep.host_nodes})
+        outcome = "by value" if fixed else "host" if by_runtime else "passed"
+        line |= {"outcome": outcome, "fixed": fixed, "host": by_runtime}
     except unittest.SkipTest as skip:
         line |= {"outcome": "skipped", "reason": str(skip)}
     except Exception as error:  # noqa: BLE001
@@ -176,7 +178,8 @@ def report(lines, seconds):
         for reason, count in reasons.most_common():
             print(f"{count:5}  {outcome}: {reason}")
     print(
-        f"{outcomes['passed']} passed as compiled code, {outcomes['by value']} passed as code compiled per value, "
+        f"{outcomes['passed']} passed as compiled code, {outcomes['host']} passed with steps of the runtime's own, "
+        f"{outcomes['by value']} passed as code compiled per value, "
         f"{outcomes['failed']} failed, {outcomes['skipped']} skipped; {len(lines)} cases in {seconds:.0f} s"
     )
 

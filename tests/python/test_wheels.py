@@ -139,6 +139,41 @@ def test_an_input_that_decides_a_shape_makes_a_form_per_value():
     assert (own.compilations, own.fixed) == (2, ["shape"])
 
 
+def declared(rows, columns):
+    """The same, with the shape declared."""
+    model = reshaped()
+    for dim, extent in zip(model.graph.output[0].type.tensor_type.shape.dim, (rows, columns)):
+        dim.dim_value = extent
+    return model
+
+
+def test_a_declared_shape_is_compiled_once_and_held_to():
+    session = hone.InferenceSession(declared(2, 3).SerializeToString())
+    x = np.arange(6, dtype=np.float32)
+    for shape in ([2, 3], [-1, 3], [2, -1]):
+        (y,) = session.run(None, {"x": x, "shape": np.array(shape, np.int64)})
+        np.testing.assert_array_equal(y, x.reshape(2, 3))
+    assert session._specialiser.compilations == 1 and session._specialiser.fixed == []
+    with pytest.raises(hone.RunError, match="input 'shape' must be"):
+        session.run(None, {"x": x, "shape": np.array([3, 2], np.int64)})
+
+
+def test_results_have_the_shape_that_the_run_decides():
+    ports = [
+        helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3]),
+        helper.make_tensor_value_info("y", TensorProto.INT64, [2, "n"]),
+    ]
+    graph = helper.make_graph([helper.make_node("NonZero", ["x"], ["y"])], "places", ports[:1], ports[1:])
+    model = hone.compile(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)).load()
+    assert model.host_nodes == ["NonZero of y"] and str(model.outputs[0]) == "i64[2, 6]"
+    for x in (np.zeros((2, 3)), np.eye(2, 3), np.ones((2, 3))):
+        (y,) = model.run([x.astype(np.float32)]).values()
+        np.testing.assert_array_equal(y, np.nonzero(x))
+    room = np.empty((2, 6), np.int64)
+    (y,) = model.run([np.eye(2, 3, dtype=np.float32)], {"y": room}).values()
+    assert np.shares_memory(y, room) and y.shape == (2, 2)
+
+
 def test_specialising_by_value_can_be_refused():
     own = hone.Specialiser(reshaped(), by_value=False)
     feed = {"x": np.zeros(6, np.float32), "shape": np.array([2, 3], np.int64)}

@@ -1,7 +1,7 @@
 //! Operators that the runtime computes itself.
 
 use hone_artifact::HostFunction;
-use hone_ops::{Compress, NonMaxSuppression, NonZero, Op, Unique};
+use hone_ops::{Compress, NonMaxSuppression, NonZero, Op, Require, Unique};
 
 /// The runtime's function that computes an operator, where one does.
 pub(crate) fn host_function(operation: &Op) -> Option<HostFunction> {
@@ -14,6 +14,9 @@ pub(crate) fn host_function(operation: &Op) -> Option<HostFunction> {
     }
     if let Some(own) = operation.downcast::<Unique>() {
         return Some(HostFunction::Unique { axis: axis(own.axis), sorted: own.sorted });
+    }
+    if let Some(own) = operation.downcast::<Require>() {
+        return Some(HostFunction::Require { message: own.message.clone() });
     }
     let own = operation.downcast::<NonMaxSuppression>()?;
     Some(HostFunction::NonMaxSuppression { centers: own.centers, most: own.most as u64 })

@@ -7,7 +7,7 @@ use blake3::{Hash, Hasher};
 use hone_codegen::{Kernel, Unit};
 use hone_graph::{NodeId, ValueId};
 use hone_lower::{Expressed, Lowered};
-use hone_ops::{Graph, Reshape};
+use hone_ops::Graph;
 use hone_passes::{Group, fuse};
 use hone_tensor::{Builder, Expr, Program, Role, Scope};
 use hone_tune::Scheduled;
@@ -263,10 +263,10 @@ impl KernelInfo {
     }
 }
 
-/// A group of reshapes alone computes nothing: its result is its input's memory.
+/// A group of views of other values alone computes nothing: its result is its input's memory.
 fn alias(graph: &Graph, group: &Group) -> Option<(ValueId, ValueId)> {
     let mut nodes = group.nodes.iter().map(|id| &graph.nodes()[*id]);
-    if !nodes.clone().all(|node| node.operation.downcast::<Reshape>().is_some()) {
+    if !nodes.clone().all(|node| node.operation.is_view()) {
         return None;
     }
     let first = nodes.next()?;

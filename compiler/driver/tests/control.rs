@@ -6,8 +6,8 @@ use hone_artifact::{Part, Reader, Variant};
 use hone_driver::{Graph, Options, Target, Tensor, TensorType, compile_graph, evaluate, map_steps};
 use hone_graph::{OutputExtent, ValueId};
 use hone_ops::{
-    Binary, BinaryFunction, Cast, Compress, Gather, If, Loop, MatMul, NonMaxSuppression, NonZero,
-    Op, Reduce, ReduceFunction, Unary, UnaryFunction, Unique,
+    Binary, BinaryFunction, BitCast, Cast, Compress, Gather, If, Loop, MatMul, NonMaxSuppression,
+    NonZero, Op, Reduce, ReduceFunction, Require, Unary, UnaryFunction, Unique,
 };
 use hone_runtime::{Model, RunError};
 use hone_types::DataType;
@@ -46,7 +46,7 @@ fn tanh(graph: &mut Graph, input: ValueId) -> ValueId {
 }
 
 fn is_host(operation: &Op) -> bool {
-    ["non_zero", "compress", "unique", "non_max_suppression"].contains(&operation.name())
+    ["non_zero", "compress", "unique", "non_max_suppression", "require"].contains(&operation.name())
 }
 
 /// The runtime's outputs, or its refusal; the shapes that it gives them; the variant.
@@ -426,4 +426,38 @@ fn branches_of_half_precision_compute_in_single() {
     for condition in [true, false] {
         check(&graph, &[x.clone(), Tensor::scalar(condition)]);
     }
+}
+
+#[test]
+fn a_condition_that_does_not_hold_ends_the_run() {
+    let mut graph = Graph::new();
+    let x = graph.add_input("x", floats(&[4]));
+    let limit = graph.add_input("limit", floats(&[1]));
+    let y = tanh(&mut graph, x);
+    let below = one(&mut graph, Binary::new(BinaryFunction::Less), &[y, limit]);
+    assert!(add(&mut graph, Require { message: "too large".into() }, &[below]).is_empty());
+    graph.add_output("y", y);
+    let of = |limit: f32| [seeded(1, &[4]), Tensor::from_elements([1], &[limit]).unwrap()];
+    let (_, variant) = check(&graph, &of(2.0));
+    assert!(variant.program.iter().any(|part| matches!(part, Part::Host(_))));
+    let refused = run(&graph, &of(-2.0)).0.unwrap_err();
+    assert!(matches!(&refused, RunError::Host { reason, .. } if reason == "too large"));
+    assert!(evaluate(&graph, &of(-2.0)).is_err());
+}
+
+#[test]
+fn bits_of_an_input_a_result_and_an_output_are_seen_otherwise() {
+    let mut graph = Graph::new();
+    let x = graph.add_input("x", floats(&[3, 2]));
+    let bits = BitCast { to: DataType::I32 };
+    let of_input = one(&mut graph, bits.clone(), &[x]);
+    graph.add_output("of input", of_input);
+    let y = tanh(&mut graph, x);
+    let of_result = one(&mut graph, bits, &[y]);
+    let mask = graph.add_constant("mask", Tensor::scalar(i32::MAX));
+    let magnitude = one(&mut graph, Binary::new(BinaryFunction::BitAnd), &[of_result, mask]);
+    let back = one(&mut graph, BitCast { to: DataType::F32 }, &[magnitude]);
+    graph.add_output("magnitude", back);
+    let (_, variant) = check(&graph, &[seeded(2, &[3, 2])]);
+    assert!(variant.program.is_empty());
 }

@@ -152,7 +152,7 @@ pub enum NodeError {
     /// An input must be known at compile time.
     #[error(
         "input '{input}' (number {place}) must be a constant: it decides a shape, and shapes are fixed \
-         when compiling; export the model with fixed shapes"
+         when compiling; export the model with fixed shapes, or with the shape of the result declared"
     )]
     NotConstant {
         /// Name of the value.

@@ -9,6 +9,7 @@ mod arg_reduce;
 mod attention;
 mod batch_normalization;
 mod binary;
+mod bit_cast;
 mod cast;
 mod concat;
 mod conditional;
@@ -51,6 +52,7 @@ mod recurrent_nodes;
 mod recurrent_reference;
 mod reduce;
 mod reference;
+mod require;
 mod reshape;
 mod resize;
 mod resize_axis;
@@ -78,6 +80,7 @@ pub use arg_reduce::ArgReduce;
 pub use attention::{Attention, EmptyRows, ScoreStep};
 pub use batch_normalization::BatchNormalization;
 pub use binary::{Binary, BinaryFunction, broadcast_indices, broadcast_shapes};
+pub use bit_cast::BitCast;
 pub use cast::Cast;
 pub use concat::Concat;
 pub use conditional::If;
@@ -113,6 +116,7 @@ pub use recurrence::{Recurrence, StepNode};
 pub use recurrent::{Activation, Direction};
 pub use reduce::{Reduce, ReduceFunction};
 pub use reference::{EvaluateError, Evaluation, evaluate};
+pub use require::Require;
 pub use reshape::Reshape;
 pub use resize::{CoordinateMode, NearestRounding, Resize, ResizeMode};
 pub use rnn::Rnn;
@@ -136,7 +140,9 @@ operator::operators! {
     Attention,
     BatchNormalization,
     Binary,
+    BitCast,
     Cast,
+    Compress,
     Concat,
     Convolution,
     ConvolutionTranspose,
@@ -154,6 +160,8 @@ operator::operators! {
     LpNormalization,
     Lstm,
     MatMul,
+    NonMaxSuppression,
+    NonZero,
     OneHot,
     Pack,
     PackedConvolution,
@@ -164,6 +172,7 @@ operator::operators! {
     Pool,
     Recurrence,
     Reduce,
+    Require,
     Reshape,
     Resize,
     Rnn,
@@ -177,6 +186,7 @@ operator::operators! {
     Transpose,
     Trilu,
     Unary,
+    Unique,
     Unpack,
     WinogradInput,
     WinogradMultiply,

@@ -84,6 +84,16 @@ pub trait Operator: Debug + Send + Sync + Any {
         true
     }
 
+    /// Whether the one result is the memory of the first input, seen otherwise.
+    fn is_view(&self) -> bool {
+        false
+    }
+
+    /// Whether the node stays in its graph although no output depends on it: it may end a run.
+    fn is_required(&self) -> bool {
+        false
+    }
+
     /// The graphs inside of the operator; see [`Operation::regions`].
     fn regions(&self) -> Vec<&Graph> {
         Vec::new()

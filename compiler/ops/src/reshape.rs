@@ -37,6 +37,10 @@ impl Operator for Reshape {
         FusionClass::Injective
     }
 
+    fn is_view(&self) -> bool {
+        true
+    }
+
     fn reference(&self, inputs: &[Option<&Tensor>]) -> Result<Vec<Tensor>, OpError> {
         let input = required(Self::NAME, inputs, 0)?;
         Ok(vec![input.reshaped(self.shape.clone())?])

@@ -8,7 +8,7 @@
 
 use crate::{PassError, Rewriter};
 use hone_graph::{Definition, Node, ValueId};
-use hone_ops::{Cast, Gather, Graph, Op, Operator};
+use hone_ops::{BitCast, Cast, Gather, Graph, Op, Operator};
 use hone_types::DataType;
 use std::collections::HashMap;
 
@@ -33,7 +33,9 @@ pub fn extend_precision(graph: &Graph) -> Result<Graph, PassError> {
 /// Whether a node does more with 16-bit floats than to convert or gather them.
 fn computes_in_half(graph: &Graph, node: &Node<Op>) -> bool {
     let operation = &node.operation;
-    let moves = operation.downcast::<Cast>().is_some() || operation.downcast::<Gather>().is_some();
+    let moves = operation.downcast::<Cast>().is_some()
+        || operation.downcast::<BitCast>().is_some()
+        || operation.downcast::<Gather>().is_some();
     let mut values = node.inputs.iter().flatten().chain(&node.outputs);
     !moves && values.any(|value| is_half(graph, *value))
 }
@@ -55,7 +57,9 @@ impl ExtendPrecision<'_> {
         if !values.into_iter().any(|value| is_half(self.graph, *value)) {
             return self.rewriter.copy(node);
         }
-        if !node.operation.regions().is_empty() {
+        // Bits are those of the narrow type.
+        let bits = node.operation.downcast::<BitCast>().is_some();
+        if bits || !node.operation.regions().is_empty() {
             return self.keep_types(node);
         }
         if let Some(table) = self.table(node) {
@@ -75,7 +79,7 @@ impl ExtendPrecision<'_> {
         Ok(())
     }
 
-    /// A node with graphs inside, whose inputs and outputs keep their types.
+    /// A node with graphs inside, or one that reads bits, whose inputs and outputs keep their types.
     fn keep_types(&mut self, node: &Node<Op>) -> Result<(), PassError> {
         let mut inputs = Vec::with_capacity(node.inputs.len());
         for input in &node.inputs {

@@ -13,7 +13,7 @@ const MAX_DEQUANTIZATION_STEPS: u8 = 8;
 pub(crate) fn free_nodes(graph: &Graph, readers: &[Vec<NodeId>], escapes: &[bool]) -> Vec<bool> {
     let steps = dequantization_steps(graph);
     let is_free = |(id, node): (NodeId, &Node<Op>)| {
-        let output = node.outputs[0];
+        let Some(output) = node.outputs.first() else { return false };
         if escapes[output.index()] || readers[output.index()].is_empty() {
             return false;
         }
@@ -44,8 +44,10 @@ fn extends_float(graph: &Graph, node: &Node<Op>) -> bool {
 fn dequantization_steps(graph: &Graph) -> Vec<u8> {
     let mut steps = vec![0; graph.nodes().len()];
     for (id, node) in graph.nodes().iter() {
-        let Some(input) = node.inputs.first().copied().flatten() else { continue };
-        let dtype = graph.tensor_type(node.outputs[0]).dtype;
+        let (Some(Some(input)), Some(output)) = (node.inputs.first(), node.outputs.first()) else {
+            continue;
+        };
+        let (input, dtype) = (*input, graph.tensor_type(*output).dtype);
         if !matches!(dtype, DataType::I32 | DataType::F32) {
             continue;
         }

@@ -171,12 +171,12 @@ impl<'a> Fuser<'a> {
 
     /// Whether a node's result has the shape of `value`, element for element.
     fn keeps_shape(&self, value: ValueId, node: NodeId) -> bool {
-        let output = self.graph.nodes()[node].outputs[0];
+        let Some(output) = self.graph.nodes()[node].outputs.first() else { return false };
         let elementwise = matches!(
             hone_graph::Operation::name(&self.graph.nodes()[node].operation),
             "unary" | "binary" | "cast" | "select"
         );
-        elementwise && self.graph.tensor_type(output).shape == self.graph.tensor_type(value).shape
+        elementwise && self.graph.tensor_type(*output).shape == self.graph.tensor_type(value).shape
     }
 
     /// Joins an injective group to its only reader, where that is injective or a reduction.

@@ -47,7 +47,7 @@ impl<'a> Rewriter<'a> {
         Self { source, target, values, needed: needed_nodes(source) }
     }
 
-    /// Whether some output of the source depends on a node.
+    /// Whether some output of the source depends on a node, or whether a run is held to what it finds.
     pub fn is_needed(&self, node: NodeId) -> bool {
         self.needed[node.index()]
     }
@@ -147,12 +147,14 @@ impl<'a> Rewriter<'a> {
     }
 }
 
-/// For each node, whether some output depends on it.
+/// For each node, whether some output depends on it, or the end of a run.
 fn needed_nodes(graph: &Graph) -> Vec<bool> {
     let mut needed = vec![false; graph.nodes().len()];
     let mut pending: Vec<NodeId> =
         graph.outputs().iter().filter_map(|port| graph.producer(port.value)).collect();
     pending.extend(graph.extents().iter().filter_map(|extent| graph.producer(extent.value)));
+    let required = graph.nodes().iter().filter(|(_, node)| node.operation.is_required());
+    pending.extend(required.map(|(id, _)| id));
     while let Some(node) = pending.pop() {
         if !std::mem::replace(&mut needed[node.index()], true) {
             let inputs = graph.nodes()[node].inputs.iter().flatten();

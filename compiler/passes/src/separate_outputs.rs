@@ -3,7 +3,7 @@
 
 use crate::{PassError, Rewriter};
 use hone_graph::{Definition, ValueId};
-use hone_ops::{Cast, Graph, Reshape};
+use hone_ops::{Cast, Graph};
 use hone_types::Id;
 use std::collections::HashSet;
 
@@ -37,7 +37,9 @@ pub fn separate_outputs(graph: &Graph) -> Result<Graph, PassError> {
 fn roots(graph: &Graph) -> Vec<ValueId> {
     let mut roots: Vec<ValueId> = graph.values().ids().collect();
     for (_, node) in graph.nodes().iter() {
-        if let (Some(_), Some(input)) = (node.operation.downcast::<Reshape>(), node.inputs[0]) {
+        if node.operation.is_view()
+            && let Some(input) = node.inputs[0]
+        {
             roots[node.outputs[0].index()] = roots[input.index()];
         }
     }

@@ -56,6 +56,12 @@ class Specialiser:
         self.compilations = 0
 
     @property
+    def host_nodes(self) -> list[str]:
+        """Names of the nodes that the runtime itself computes in the forms that are kept; all else is compiled."""
+        with self._lock:
+            return sorted({name for form in self._forms.values() for name in form.host_nodes})
+
+    @property
     def forms(self) -> int:
         """How many forms are kept now."""
         return len(self._forms)

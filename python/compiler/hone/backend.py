@@ -35,6 +35,11 @@ class HoneRep(BackendRep):
         """Names of the inputs for whose values a form had to be made."""
         return list(self._specialiser.fixed)
 
+    @property
+    def host_nodes(self) -> list[str]:
+        """Names of the nodes that were not compiled: the runtime itself computes them."""
+        return self._specialiser.host_nodes
+
     def run(self, inputs: Any, **_: Any) -> tuple[Any, ...]:
         """Outputs in the model's order, of inputs in its order or by name."""
         if isinstance(inputs, dict):

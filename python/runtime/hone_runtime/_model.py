@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -59,6 +60,11 @@ class Model:
         """Bytes of the weights, and of what a run at a time needs beside them."""
         return self._native.memory
 
+    @property
+    def host_nodes(self) -> list[str]:
+        """Names of the model's nodes that the runtime computes itself; all others are compiled."""
+        return self._native.host_nodes
+
     def run(
         self,
         inputs: Mapping[str, Any] | Sequence[Any],
@@ -68,7 +74,8 @@ class Model:
 
         An input is a numpy array, anything that speaks DLPack, or what numpy makes an array of. It is read
         where it lies when it is dense, and copied first when it is not. Element types are not converted.
-        `outputs` may hold arrays that results are written into.
+        `outputs` may hold arrays that results are written into, as large as `Model.outputs` says. Where the
+        run decides an output's shape, the result is a view of the elements that are there.
         """
         given = self._ordered(inputs)
         arrays = [
@@ -89,8 +96,11 @@ class Model:
             elif not (self._fitting("output", port, own, target).flags.c_contiguous and target.flags.writeable):
                 raise InputError(f"output '{port.name}' must be a dense array that may be written")
             results[port.name] = target
-        self._native.run(arrays, [as_buffer(target) for target in results.values()])
-        return results
+        shapes = self._native.run(arrays, [as_buffer(target) for target in results.values()])
+        return {
+            name: target if target.shape == tuple(shape) else target.reshape(-1)[: prod(shape)].reshape(shape)
+            for (name, target), shape in zip(results.items(), shapes)
+        }
 
     def _ordered(self, inputs: Mapping[str, Any] | Sequence[Any]) -> list[Any]:
         if not isinstance(inputs, Mapping):

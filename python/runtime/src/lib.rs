@@ -88,14 +88,21 @@ impl Model {
         (memory.weights, memory.reserved)
     }
 
+    /// Names of the model's nodes that the runtime computes itself, in the order in which they run.
+    #[getter]
+    fn host_nodes(&self) -> Vec<String> {
+        self.origin.host_nodes().into_iter().map(str::to_owned).collect()
+    }
+
     /// Reads `inputs` and fills `outputs`: contiguous buffers in the model's order. Other Python threads
-    /// run meanwhile; they must leave these buffers alone.
+    /// run meanwhile; they must leave these buffers alone. Gives the shape that each output has: an output whose
+    /// shape is decided at run time begins with as many elements.
     fn run(
         &self,
         py: Python<'_>,
         inputs: Vec<Bound<'_, PyAny>>,
         outputs: Vec<Bound<'_, PyAny>>,
-    ) -> PyResult<()> {
+    ) -> PyResult<Vec<Vec<u64>>> {
         let refused = |error: RunError| refuse(py, "RunError", &error);
         let inputs = buffers(&inputs, "input", self.origin.inputs(), false)
             .and_then(|given| given.map_err(refused))?;
@@ -111,8 +118,9 @@ impl Model {
             // until the end of this function, so Python neither frees nor resizes their memory.
             unsafe { model.run_pointers(&sources.0, &targets.0) }
         });
+        let shapes = model.output_shapes().to_vec();
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(model);
-        ran.map_err(refused)
+        ran.map(|()| shapes).map_err(refused)
     }
 }
 

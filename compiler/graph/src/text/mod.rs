@@ -14,6 +14,7 @@
 //! extent of output 0 axis 1 is %5
 //! ```
 //!
+//! A node without outputs begins with its operation, and no types follow: `require "shape" (%4) {"message":"..."}`.
 //! Values are numbered in the order of their definitions. Behind an operation stand the name of its node, its
 //! inputs (`none` for one that is left out), its attributes as JSON where it has any, its output types, and the
 //! graphs inside of it. A value whose name is not that of its node, input or constant has it behind its number:

@@ -123,11 +123,15 @@ impl<O: Operation> Reader<O> {
         lines: &mut Lines,
         depth: usize,
     ) -> Result<(), ParseError> {
-        let mut defined = vec![cursor.defined()?];
-        while cursor.take(",") {
+        let mut defined = Vec::new();
+        // A node without outputs begins with its operation.
+        if cursor.rest.starts_with('%') || cursor.rest.split(' ').nth(1) == Some("=") {
             defined.push(cursor.defined()?);
+            while cursor.take(",") {
+                defined.push(cursor.defined()?);
+            }
+            cursor.expect("=")?;
         }
-        cursor.expect("=")?;
         let (kind, name) = (cursor.word()?, cursor.string()?);
         if ["input", "constant"].contains(&kind) {
             return self.leaf(cursor, &defined, kind, name);
@@ -185,9 +189,11 @@ impl<O: Operation> Reader<O> {
             true => cursor.json()?,
             false => Json::Null,
         };
-        cursor.expect("->")?;
-        let mut types = vec![cursor.tensor_type()?];
-        while cursor.take(",") {
+        let mut types = Vec::new();
+        if cursor.take("->") {
+            types.push(cursor.tensor_type()?);
+        }
+        while !types.is_empty() && cursor.take(",") {
             types.push(cursor.tensor_type()?);
         }
         Ok(Call { inputs, attributes, types })

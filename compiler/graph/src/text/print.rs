@@ -39,6 +39,9 @@ struct Printer {
 
 impl Printer {
     fn graph<O: Operation>(&mut self, graph: &Graph<O>) {
+        // Nodes come where their first outputs do; those without any in their place between these.
+        let mut silent =
+            graph.nodes().iter().filter(|(_, node)| node.outputs.is_empty()).peekable();
         for (id, value) in graph.values().iter() {
             match &value.definition {
                 Definition::Input(index) => {
@@ -54,10 +57,16 @@ impl Printer {
                     let (name, tensor_type) = (quoted(&value.name), &value.tensor_type);
                     self.line(&format!("{id} = constant {name} {tensor_type} {elements}"));
                 }
-                Definition::Output(node, 0) => self.node(graph, &graph.nodes()[*node]),
+                Definition::Output(node, 0) => {
+                    while let Some((_, own)) = silent.next_if(|(id, _)| id < node) {
+                        self.node(graph, own);
+                    }
+                    self.node(graph, &graph.nodes()[*node]);
+                }
                 Definition::Output(..) => {}
             }
         }
+        silent.for_each(|(_, own)| self.node(graph, own));
         for port in graph.outputs() {
             self.line(&format!("output {} {}", quoted(&port.name), port.value));
         }
@@ -72,9 +81,10 @@ impl Printer {
         let types = node.outputs.iter().map(|id| graph.tensor_type(*id).to_string());
         let inputs =
             node.inputs.iter().map(|input| input.map_or("none".into(), |id| id.to_string()));
+        let outputs = outputs.collect::<Vec<_>>().join(", ");
         let mut line = format!(
-            "{} = {} {} ({})",
-            outputs.collect::<Vec<_>>().join(", "),
+            "{}{} {} ({})",
+            if outputs.is_empty() { String::new() } else { format!("{outputs} = ") },
             node.operation.name(),
             quoted(&node.name),
             inputs.collect::<Vec<_>>().join(", "),
@@ -83,7 +93,9 @@ impl Printer {
             Json::Null => {}
             attributes => write!(line, " {attributes}").unwrap_or_default(),
         }
-        write!(line, " -> {}", types.collect::<Vec<_>>().join(", ")).unwrap_or_default();
+        if !node.outputs.is_empty() {
+            write!(line, " -> {}", types.collect::<Vec<_>>().join(", ")).unwrap_or_default();
+        }
         for region in node.operation.regions() {
             line.push_str(" {");
             self.line(&line);

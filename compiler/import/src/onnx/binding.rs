@@ -114,17 +114,6 @@ fn port(
     Ok(PortSignature { name, dtype, shape, narrow })
 }
 
-/// The first extent that a value's declaration gives.
-pub(super) fn first_extent(value: &ValueInfoProto) -> Option<usize> {
-    let Some(TypeValue::TensorType(tensor)) = value.r#type.as_ref()?.value.as_ref() else {
-        return None;
-    };
-    match tensor.shape.as_ref()?.dim.first()?.value {
-        Some(Extent::DimValue(extent)) => usize::try_from(extent).ok(),
-        _ => None,
-    }
-}
-
 /// Whether a dimension's symbol names it, so that equal symbols mean equal extents. Exporters write
 /// some symbols for every dimension of which they know nothing.
 fn is_name(symbol: &str) -> bool {

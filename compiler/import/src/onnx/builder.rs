@@ -72,7 +72,9 @@ pub(super) struct Builder {
     /// Nodes of all graphs.
     nodes: usize,
     /// Operands whose first extent is the most that it may be, and how many there actually are.
-    extents: HashMap<Operand, (usize, Operand)>,
+    pub(super) extents: HashMap<Operand, (usize, Operand)>,
+    /// Shapes that the model declares for them.
+    pub(super) declared: HashMap<Operand, Vec<usize>>,
     operands: Table<Operand, Source>,
     limits: Limits,
     files: ExternalFiles,
@@ -96,6 +98,7 @@ impl Builder {
             graphs: 1,
             nodes: 0,
             extents: HashMap::new(),
+            declared: HashMap::new(),
             operands: Table::new(),
             limits: limits.clone(),
             files: ExternalFiles::new(folder, limits),
@@ -180,45 +183,6 @@ impl Builder {
         match self.operands[operand] {
             Source::Value(own, value) if own == id => Some(value),
             _ => None,
-        }
-    }
-
-    /// Says that of an operand's axis only as many are there as `actual` says when the model runs.
-    pub fn set_extent(&mut self, operand: Operand, axis: usize, actual: Operand) {
-        self.extents.insert(operand, (axis, actual));
-    }
-
-    /// An operand of which only `count` are there along an axis, its elements the first ones: cut now where it is a
-    /// constant, else when the model runs.
-    ///
-    /// # Errors
-    /// A count that does not fit.
-    pub fn cut(
-        &mut self,
-        operand: Operand,
-        axis: usize,
-        count: Operand,
-    ) -> Result<Operand, NodeError> {
-        let (Some(tensor), Some(known)) = (self.tensor(operand), self.tensor(count)) else {
-            self.set_extent(operand, axis, count);
-            return Ok(operand);
-        };
-        let mut shape = tensor.shape().to_vec();
-        let known = known.to_i64().first().and_then(|known| usize::try_from(*known).ok());
-        if let (Some(extent), Some(known)) = (shape.get_mut(axis), known) {
-            *extent = known.min(*extent);
-        }
-        let actual = TensorType::new(tensor.dtype(), shape);
-        let bytes = tensor.bytes()[..actual.bytes()].to_vec();
-        let tensor = Tensor::from_bytes(actual, bytes)?;
-        Ok(self.constant(tensor))
-    }
-
-    /// Refuses an operand of which only a part is there; `what` reads it.
-    pub fn check_extent(&self, operand: Operand, what: &str) -> Result<(), NodeError> {
-        match self.extents.contains_key(&operand) {
-            true => Err(NodeError::UndecidedSize { what: what.to_string() }),
-            false => Ok(()),
         }
     }
 

@@ -135,8 +135,8 @@ impl Importer {
     ) -> Result<Option<u64>, NodeError> {
         let scope = self.scopes.last();
         let names = node.output_names.iter().skip(carried);
-        let declared = names.filter_map(|name| scope?.declared.get(name)).min();
-        let declared = declared.map(|extent| *extent as u64);
+        let first = |name: &String| scope?.declared.get(name)?.first().copied().flatten();
+        let declared = names.filter_map(first).min().map(|extent| extent as u64);
         match bounds.most.into_iter().chain(declared).min() {
             None => Err(NodeError::Unbounded { output: carried }),
             capacity => Ok(capacity),

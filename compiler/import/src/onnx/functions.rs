@@ -102,6 +102,12 @@ impl Importer {
                 scope.values.insert(name.clone(), *operand);
             }
         }
+        for (name, shape) in function.output.iter().zip(&node.declared) {
+            if let Some(shape) = shape {
+                let shape = shape.iter().copied().map(Some).collect();
+                scope.declared.insert(name.clone(), shape);
+            }
+        }
         let left_out: HashSet<&String> =
             function.input.iter().filter(|name| !scope.values.contains_key(*name)).collect();
         let mut given = std::mem::take(&mut node.attributes);

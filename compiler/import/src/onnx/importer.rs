@@ -2,6 +2,7 @@
 
 use super::binding;
 use super::builder::{Builder, Operand};
+use super::declared::{Declared, declared, spread, symbols};
 use super::functions::{FunctionKey, function_key, functions};
 use super::legacy;
 use super::liveness::{check_names, label, live};
@@ -10,7 +11,7 @@ use super::operators::{self, Import, NarrowRole};
 use super::order::sorted;
 use super::proto::{
     AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto,
-    TensorProto, ValueInfoProto,
+    TensorProto,
 };
 use super::{NEWEST_OPSET, OLDEST_OPSET};
 use crate::{
@@ -31,8 +32,8 @@ pub(super) struct Scope {
     pub stored: HashMap<String, TensorProto>,
     /// Whether names of the enclosing scopes are hidden, as in a function.
     pub isolated: bool,
-    /// What the graph declares of the first extents of its values.
-    pub declared: HashMap<String, usize>,
+    /// What the graph declares of the shapes of its values.
+    pub declared: Declared,
     /// Versions of the operator sets.
     pub opsets: Rc<HashMap<String, i64>>,
 }
@@ -44,6 +45,8 @@ pub(super) struct Importer {
     pub(super) scopes: Vec<Scope>,
     limits: Limits,
     nodes: usize,
+    /// Extents that the inputs give to symbols.
+    symbols: HashMap<String, usize>,
 }
 
 /// Builds the graph of a decoded model.
@@ -65,6 +68,7 @@ pub(super) fn import_model(
         scopes: vec![Scope { opsets, ..Scope::default() }],
         limits: options.limits.clone(),
         nodes: 0,
+        symbols: symbols(&signature, &types),
     };
     for (port, tensor_type) in signature.inputs.iter().zip(types) {
         let known = options.constants.iter().find(|(name, _)| *name == port.name);
@@ -125,13 +129,6 @@ pub(super) fn normal_domain(domain: &str) -> &str {
     if domain == "ai.onnx" { "" } else { domain }
 }
 
-/// The first extents that declarations of values give.
-fn declared<'a>(values: impl Iterator<Item = &'a ValueInfoProto>) -> HashMap<String, usize> {
-    let first =
-        |value: &'a ValueInfoProto| Some((value.name.clone()?, binding::first_extent(value)?));
-    values.filter_map(first).collect()
-}
-
 /// Compares the outputs with their declarations.
 fn check_outputs(
     signature: &Signature,
@@ -179,6 +176,16 @@ impl Importer {
         })
     }
 
+    /// Whether a value that is known already has no axes.
+    fn is_scalar(&self, name: &str) -> bool {
+        let found = self.visible().find_map(|place| {
+            let scope = &self.scopes[place];
+            let computed = scope.values.get(name).map(|own| self.builder.rank(*own) == 0);
+            computed.or_else(|| scope.stored.get(name).map(|tensor| tensor.dims.is_empty()))
+        });
+        found.unwrap_or(false)
+    }
+
     /// The operand of a name; a stored tensor is read when it is first asked for.
     fn lookup(&mut self, name: &str) -> Result<Option<Operand>, ImportError> {
         let places: Vec<usize> = self.visible().collect();
@@ -218,7 +225,7 @@ impl Importer {
         }
         if let Some(scope) = self.scopes.last_mut() {
             scope.stored = stored;
-            scope.declared = declared(graph.output.iter().chain(&graph.value_info));
+            scope.declared = declared(graph.output.iter().chain(&graph.value_info), &self.symbols);
         }
         self.import_nodes(graph.node, outputs)
     }
@@ -241,6 +248,12 @@ impl Importer {
                 })
             },
         )?;
+        let mut declared =
+            self.scopes.last_mut().map(|own| std::mem::take(&mut own.declared)).unwrap_or_default();
+        spread(&nodes, &mut declared, |name| self.is_scalar(name));
+        if let Some(scope) = self.scopes.last_mut() {
+            scope.declared = declared;
+        }
         let (read, live) = live(&nodes, outputs.iter().map(String::as_str));
         self.check_supported(
             nodes.iter().zip(&live).filter(|(_, live)| **live).map(|(node, _)| node),
@@ -295,6 +308,7 @@ impl Importer {
             inputs: Vec::with_capacity(proto.input.len()),
             wanted: proto.output.iter().map(|output| read.contains(output)).collect(),
             input_names: proto.input,
+            declared: self.declared_shapes(&proto.output),
             output_names: proto.output.clone(),
             attributes: BTreeMap::new(),
         };
@@ -302,6 +316,7 @@ impl Importer {
             let operand = if name.is_empty() { None } else { self.lookup(name)? };
             node.inputs.push(operand);
         }
+        self.note_declared(&node);
         let forwards = domain.is_empty() && operator == "Identity";
         let names = proto.output;
         let full =
@@ -310,7 +325,7 @@ impl Importer {
         let known = node.inputs.iter().flatten().filter(|_| !forwards);
         let outputs = known
             .into_iter()
-            .try_for_each(|operand| self.builder.check_extent(*operand, "one of its inputs"))
+            .try_for_each(|operand| self.builder.settle(*operand, "one of its inputs"))
             .and_then(|()| collect_attributes(proto.attribute))
             .and_then(|attributes| {
                 node.attributes = attributes;
@@ -326,6 +341,24 @@ impl Importer {
             }
         }
         Ok(())
+    }
+
+    /// Tells the builder what is declared of the inputs of a node.
+    fn note_declared(&mut self, node: &Node) {
+        for (name, operand) in node.input_names.iter().zip(&node.inputs) {
+            let declared = self.scopes.last().and_then(|scope| scope.declared.get(name));
+            let shape = declared.and_then(|own| own.iter().copied().collect::<Option<Vec<_>>>());
+            if let (Some(shape), Some(operand)) = (shape, operand) {
+                self.builder.declare(*operand, shape);
+            }
+        }
+    }
+
+    /// The shapes that are declared for some values, where every extent is known.
+    fn declared_shapes(&self, names: &[String]) -> Vec<Option<Vec<usize>>> {
+        let declared = self.scopes.last().map(|scope| &scope.declared);
+        let shape = |name: &String| declared?.get(name)?.iter().copied().collect();
+        names.iter().map(shape).collect()
     }
 
     fn import_operator(

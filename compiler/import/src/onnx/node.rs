@@ -22,6 +22,8 @@ pub(super) struct Node {
     pub input_names: Vec<String>,
     /// Names of the outputs; empty where one is left out.
     pub output_names: Vec<String>,
+    /// For each output the shape that the model declares, where it declares all of it.
+    pub declared: Vec<Option<Vec<usize>>>,
     /// Inputs in order; `None` is an optional input left out.
     pub inputs: Vec<Option<Operand>>,
     /// For each output whether anything reads it.
@@ -48,6 +50,22 @@ impl Node {
             return Err(NodeError::invalid("it has no inputs"));
         }
         (0..self.inputs.len()).map(|place| self.input(place)).collect()
+    }
+
+    /// The shape that the model declares for the output at `place`, where it declares all of it.
+    pub fn declared(&self, place: usize) -> Option<Vec<usize>> {
+        self.declared.get(place).cloned().flatten()
+    }
+
+    /// The same as values of an input that decides it.
+    pub fn implied(&self, place: usize) -> Option<Vec<Option<i64>>> {
+        let shape = self.declared(place)?;
+        Some(shape.iter().map(|extent| i64::try_from(*extent).ok()).collect())
+    }
+
+    /// One extent of the declared shape.
+    pub fn declared_extent(&self, place: usize, axis: usize) -> Option<usize> {
+        self.declared(place)?.get(axis).copied()
     }
 
     /// Whether anything reads the output at `place`.
@@ -136,6 +154,7 @@ impl Node {
             input_names: Vec::new(),
             inputs,
             output_names: Vec::new(),
+            declared: Vec::new(),
             wanted: vec![true],
             attributes: BTreeMap::new(),
         }

@@ -6,8 +6,10 @@
 
 mod activation;
 pub(super) mod attention;
+mod columns;
 mod constant;
 mod convolution;
+mod decided;
 mod dependent;
 mod einsum;
 mod elementwise;
@@ -25,6 +27,7 @@ mod quantization;
 mod recurrent;
 mod reduction;
 mod resize;
+mod resize_decided;
 mod sampling;
 mod sequence;
 mod sequences;
@@ -32,6 +35,7 @@ mod shape;
 mod shaping;
 mod signal;
 mod softmax;
+mod text;
 mod training;
 mod trees;
 mod window;
@@ -114,6 +118,7 @@ pub(super) const OPERATORS: &[(&str, &str, Import)] = &[
     ("", "Attention", Function(attention::attention)),
     ("", "AveragePool", Function(pool::average)),
     ("", "BatchNormalization", Function(normalization::batch)),
+    ("", "BitCast", Function(elementwise::bit_cast)),
     ("", "BitShift", Function(elementwise::bit_shift)),
     ("", "BitwiseAnd", Binary(B::BitAnd)),
     ("", "BitwiseNot", Unary(U::BitNot)),
@@ -128,7 +133,7 @@ pub(super) const OPERATORS: &[(&str, &str, Import)] = &[
     ("", "CenterCropPad", Function(shaping::center_crop_pad)),
     ("", "Clip", Function(elementwise::clip)),
     ("", "Compress", Function(dependent::compress)),
-    ("", "Col2Im", Function(shaping::columns_to_image)),
+    ("", "Col2Im", Function(columns::columns_to_image)),
     ("", "Concat", Function(movement::concat)),
     ("", "Constant", Function(constant::constant)),
     ("", "ConcatFromSequence", Function(sequences::join)),
@@ -278,6 +283,7 @@ pub(super) const OPERATORS: &[(&str, &str, Import)] = &[
     ("", "Tan", Unary(U::Tan)),
     ("", "Tanh", Unary(U::Tanh)),
     ("", "TensorScatter", Function(sequence::tensor_scatter)),
+    ("", "TfIdfVectorizer", Function(text::count_sequences)),
     ("", "ThresholdedRelu", Function(activation::thresholded_relu)),
     ("", "Tile", Function(movement::tile)),
     ("", "TopK", Function(reduction::top_k)),

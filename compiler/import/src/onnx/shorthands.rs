@@ -123,9 +123,12 @@ impl Builder {
         self.apply(Reduce { function, axes, keep_axes }, &[input])
     }
 
-    /// The values of an input that must be a constant, as integers.
+    /// The values of an input that must be a constant, as integers. One without elements is known.
     pub fn integers_of(&self, node: &Node, place: usize) -> Result<Vec<i64>, NodeError> {
         let operand = node.input(place)?;
+        if self.tensor_type(operand).elements() == 0 {
+            return Ok(Vec::new());
+        }
         let tensor = self.tensor(operand).ok_or_else(|| self.not_constant(node, place))?;
         if tensor.shape().len() > 1 {
             return Err(NodeError::invalid(format!(
@@ -148,11 +151,15 @@ impl Builder {
     /// The values of an input that must be a constant, as floats.
     pub fn floats_of(&self, node: &Node, place: usize) -> Result<Vec<f64>, NodeError> {
         let operand = node.input(place)?;
+        if self.tensor_type(operand).elements() == 0 {
+            return Ok(Vec::new());
+        }
         let tensor = self.tensor(operand).ok_or_else(|| self.not_constant(node, place))?;
         Ok(tensor.to_f64())
     }
 
-    fn not_constant(&self, node: &Node, place: usize) -> NodeError {
+    /// The refusal of an input that must be a constant.
+    pub fn not_constant(&self, node: &Node, place: usize) -> NodeError {
         let input = node.input_names.get(place).cloned().unwrap_or_default();
         let decided_by = node.optional(place).map(|operand| self.decided_by(operand));
         NodeError::NotConstant { input, place, decided_by: decided_by.unwrap_or_default() }

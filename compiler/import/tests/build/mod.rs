@@ -421,3 +421,44 @@ pub fn counted() -> ModelProto {
     let outputs = ["shape", "places", "values", "first", "inverse", "counts", "taken", "chosen"];
     model(graph(inputs, stored, nodes, &outputs), 17)
 }
+
+/// Shapes that values of inputs decide, held to what is declared of the results.
+pub fn decided() -> ModelProto {
+    let nodes = vec![
+        node("Reshape", &["x", "shape"], &["r"]).int("allowzero", 0),
+        node("Slice", &["r", "starts", "ends", "axes", "steps"], &["s"]),
+        node("Pad", &["s", "pads", "", "axes"], &["p"]).string("mode", "edge"),
+        node("ReduceSum", &["p", "axes"], &["sum"]).int("keepdims", 1),
+        node("Expand", &["sum", "shape"], &["e"]),
+        node("Resize", &["e", "", "scales"], &["big"]).string("mode", "linear"),
+        node("Trilu", &["big", "k"], &["t"]).int("upper", 1),
+        node("CumSum", &["t", "k"], &["c"]).int("reverse", 1),
+        node("TopK", &["c", "k1"], &["top", "places"]).int("axis", 1),
+        node("Range", &["k", "k", "k"], &["none"]),
+    ];
+    let list = |name: &str, count: &str| port(name, I64, &[count]);
+    let inputs = vec![
+        port("x", F32, &["2", "6"]),
+        list("shape", "2"),
+        list("starts", "1"),
+        list("ends", "1"),
+        list("axes", "1"),
+        list("steps", "1"),
+        list("pads", "2"),
+        port("scales", F32, &["2"]),
+        port("k", I64, &[]),
+        list("k1", "1"),
+    ];
+    let mut graph = graph(inputs, vec![], nodes, &["top", "none"]);
+    let declared = |name: &str, dims: &[&str]| port(name, F32, dims);
+    graph.value_info = vec![
+        declared("r", &["3", "4"]),
+        declared("s", &["3", "2"]),
+        declared("p", &["3", "4"]),
+        declared("sum", &["3", "1"]),
+        declared("e", &["3", "4"]),
+        declared("big", &["5", "6"]),
+    ];
+    graph.output = vec![declared("top", &["5", "2"]), port("none", I64, &["0"])];
+    model(graph, 18)
+}

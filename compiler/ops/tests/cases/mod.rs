@@ -4,6 +4,7 @@
 #![allow(dead_code)]
 
 mod attention;
+mod dependent;
 mod movement;
 mod recurrent;
 mod reductions;
@@ -38,6 +39,7 @@ impl Case {
 pub fn cases() -> Vec<Case> {
     let mut cases = movement::cases();
     cases.extend(attention::cases());
+    cases.extend(dependent::cases());
     cases.extend(reductions::cases());
     cases.extend(spatial::cases());
     cases.extend(recurrent::cases());

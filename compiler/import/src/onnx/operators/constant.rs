@@ -1,5 +1,6 @@
 //! Operators that make tensors from nothing but their attributes and shapes.
 
+use super::decided;
 use crate::NodeError;
 use crate::onnx::builder::Builder;
 use crate::onnx::node::{Node, Outputs};
@@ -31,7 +32,7 @@ pub(super) fn constant(builder: &mut Builder, node: &mut Node) -> Outputs {
 
 /// `ConstantOfShape`: one value everywhere.
 pub(super) fn constant_of_shape(builder: &mut Builder, node: &mut Node) -> Outputs {
-    let shape = extents(&builder.integers_of(node, 0)?, "shape")?;
+    let shape = extents(&builder.integers_held(node, 0, node.implied(0))?, "shape")?;
     let value = match node.tensor("value")? {
         Some(tensor) => builder.load(tensor)?,
         None => builder.scalar(DataType::F32, 0.0)?,
@@ -43,9 +44,12 @@ pub(super) fn constant_of_shape(builder: &mut Builder, node: &mut Node) -> Outpu
     Ok(vec![builder.expand(value, shape)?])
 }
 
-/// `Range`, whose bounds must be constants.
+/// `Range`, of constant bounds or of a declared length.
 pub(super) fn range(builder: &mut Builder, node: &mut Node) -> Outputs {
     let dtype = builder.dtype(node.input(0)?);
+    if (0..3).any(|place| decided::is_open(builder, node, place)) {
+        return Ok(vec![decided::range(builder, node, LONGEST_RANGE)?]);
+    }
     let mut bounds = [0.0; 3];
     let mut integers = [0; 3];
     for place in 0..3 {

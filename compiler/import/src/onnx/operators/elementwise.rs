@@ -6,7 +6,7 @@ use crate::onnx::builder::{Builder, Operand};
 use crate::onnx::legacy;
 use crate::onnx::narrow::{NarrowType, Rounding};
 use crate::onnx::node::{Node, Outputs};
-use hone_ops::{BinaryFunction as B, UnaryFunction as U};
+use hone_ops::{BinaryFunction as B, BitCast, UnaryFunction as U};
 use hone_types::DataType;
 
 /// `Sum`, `Mean`, `Min`, `Max`: any number of inputs.
@@ -64,6 +64,14 @@ pub(super) fn is_infinite(builder: &mut Builder, node: &mut Node) -> Outputs {
         }
     }
     Ok(vec![infinite])
+}
+
+/// `BitCast`: the same bits as elements of another type.
+pub(super) fn bit_cast(builder: &mut Builder, node: &mut Node) -> Outputs {
+    let number = node.int("to")?.and_then(|number| i32::try_from(number).ok());
+    let number = number.ok_or_else(|| NodeError::invalid("attribute 'to' is missing"))?;
+    let to = crate::onnx::tensor::element_type(number).map_err(NodeError::Invalid)?;
+    Ok(vec![builder.apply(BitCast { to }, &[node.input(0)?])?])
 }
 
 /// `Cast` and `CastLike`; before opset 6 the type is a name.

@@ -75,11 +75,9 @@ pub(super) fn scatter_nd(builder: &mut Builder, node: &mut Node) -> Outputs {
 /// `OneHot`.
 pub(super) fn one_hot(builder: &mut Builder, node: &mut Node) -> Outputs {
     let places = node.input(0)?;
-    let depth = builder.floats_of(node, 1)?;
-    let depth = match depth.as_slice() {
-        [depth] if *depth >= 1.0 && *depth <= f64::from(u32::MAX) => *depth as usize,
-        other => return Err(NodeError::invalid(format!("depth {other:?} is no extent"))),
-    };
     let axis = axis(node.int_or("axis", -1)?, builder.rank(places) + 1)?;
+    let depth = builder.integer_held(node, 1, node.declared_extent(0, axis))?;
+    let depth = usize::try_from(depth).ok().filter(|own| (1..=u32::MAX as usize).contains(own));
+    let depth = depth.ok_or_else(|| NodeError::invalid("the depth is no extent"))?;
     Ok(vec![builder.apply(OneHot { depth, axis }, &[places, node.input(2)?])?])
 }

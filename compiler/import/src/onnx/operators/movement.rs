@@ -1,5 +1,6 @@
 //! Operators that move elements: transposes, slices, joins, pads, repetitions, blocks.
 
+use super::decided;
 use crate::NodeError;
 use crate::onnx::builder::{Builder, Operand};
 use crate::onnx::node::{Node, Outputs};
@@ -34,14 +35,18 @@ pub(super) fn concat(builder: &mut Builder, node: &mut Node) -> Outputs {
 /// `Expand`.
 pub(super) fn expand(builder: &mut Builder, node: &mut Node) -> Outputs {
     let input = node.input(0)?;
-    let shape = extents(&builder.integers_of(node, 1)?, "shape")?;
+    let shape = match decided::expand(builder, node, input)? {
+        Some(shape) => shape,
+        None => extents(&builder.integers_of(node, 1)?, "shape")?,
+    };
     Ok(vec![builder.expand(input, shape)?])
 }
 
 /// `Tile`.
 pub(super) fn tile(builder: &mut Builder, node: &mut Node) -> Outputs {
     let input = node.input(0)?;
-    let repeats = extents(&builder.integers_of(node, 1)?, "repeats")?;
+    let implied = decided::repeats(&builder.shape(input), node);
+    let repeats = extents(&builder.integers_held(node, 1, implied)?, "repeats")?;
     Ok(vec![builder.apply(Tile { repeats }, &[input])?])
 }
 
@@ -53,8 +58,12 @@ pub(super) fn slice(builder: &mut Builder, node: &mut Node) -> Outputs {
         let starts = node.ints("starts")?.ok_or_else(missing)?;
         (starts, node.ints("ends")?.ok_or_else(missing)?, node.ints("axes")?, None)
     } else {
-        let named = builder.optional_integers(node, 3)?;
-        let steps = builder.optional_integers(node, 4)?;
+        let known = |place: usize| builder.optional_integers(node, place);
+        // What is not known now is looked at as what a run decides.
+        let (Ok(named), Ok(steps)) = (known(3), known(4)) else {
+            let slice = decided::slice(builder, node, input)?;
+            return slice.map(|slice| vec![slice]).ok_or_else(|| builder.not_constant(node, 3));
+        };
         if steps.as_ref().is_none_or(|steps| steps[..] == [1]) {
             let along = named.as_ref().map_or(Some(0), |named| named.first().copied());
             let (start, end) = (node.input(1)?, node.input(2)?);
@@ -62,6 +71,9 @@ pub(super) fn slice(builder: &mut Builder, node: &mut Node) -> Outputs {
             if let Some(slice) = builder.moving_slice(input, along, start, end)? {
                 return Ok(vec![slice]);
             }
+        }
+        if let Some(slice) = decided::slice(builder, node, input)? {
+            return Ok(vec![slice]);
         }
         let starts = builder.integers_of(node, 1)?;
         let ends = builder.integers_of(node, 2)?;
@@ -114,8 +126,15 @@ pub(super) fn split(builder: &mut Builder, node: &mut Node) -> Outputs {
     let place = node.int_or("axis", 0)?;
     let place = axis(place, builder.rank(input))?;
     let extent = builder.shape(input)[place];
-    let given =
-        if node.opset < 13 { node.ints("split")? } else { builder.optional_integers(node, 1)? };
+    let given = match node.optional(1).filter(|_| node.opset >= 13) {
+        None => node.ints("split")?,
+        Some(_) => {
+            let parts =
+                (0..node.output_names.len()).map(|output| node.declared_extent(output, place));
+            let parts = parts.map(|part| part.map(|part| Some(part as i64))).collect();
+            Some(builder.integers_held(node, 1, parts)?)
+        }
+    };
     let number = node.int("num_outputs")?;
     let parts = match given {
         Some(parts) => extents(&parts, "split")?,
@@ -158,6 +177,11 @@ pub(super) fn pad(builder: &mut Builder, node: &mut Node) -> Outputs {
         other => return Err(NodeError::invalid(format!("mode '{other}' is unknown"))),
     };
     let rank = builder.rank(input);
+    if node.opset >= 11
+        && let Some(padded) = decided::pad(builder, node, input, mode)?
+    {
+        return Ok(vec![padded]);
+    }
     let (pads, value, named) = if node.opset < 11 {
         let pads = match node.opset {
             ..2 => node.ints("paddings")?,
@@ -197,6 +221,9 @@ pub(super) fn pad(builder: &mut Builder, node: &mut Node) -> Outputs {
 pub(super) fn trilu(builder: &mut Builder, node: &mut Node) -> Outputs {
     let upper = node.flag("upper", true)?;
     let diagonal = match node.optional(1) {
+        Some(own) if builder.tensor(own).is_none() => {
+            return Ok(vec![decided::triangle(builder, node.input(0)?, own, upper)?]);
+        }
         Some(_) => builder.integer_of(node, 1)?,
         None => 0,
     };
@@ -207,10 +234,17 @@ pub(super) fn trilu(builder: &mut Builder, node: &mut Node) -> Outputs {
 pub(super) fn cumulative(builder: &mut Builder, node: &mut Node) -> Outputs {
     let input = node.input(0)?;
     let product = node.operator == "CumProd";
-    let axis = axis(builder.integer_of(node, 1)?, builder.rank(input))?;
+    let (place, rank) = (node.input(1)?, builder.rank(input));
     let exclusive = node.flag("exclusive", false)?;
     let reverse = node.flag("reverse", false)?;
-    Ok(vec![builder.apply(CumulativeSum { axis, exclusive, reverse, product }, &[input])?])
+    let sums = |builder: &mut Builder, axis: usize| {
+        builder.apply(CumulativeSum { axis, exclusive, reverse, product }, &[input])
+    };
+    if builder.tensor(place).is_some() {
+        let axis = axis(builder.integer_of(node, 1)?, rank)?;
+        return Ok(vec![sums(builder, axis)?]);
+    }
+    Ok(vec![decided::by_axis(builder, place, rank, &mut |builder, axis| sums(builder, axis))?])
 }
 
 /// The block size and `[batch, channels, height, width]`.

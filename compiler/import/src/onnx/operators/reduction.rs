@@ -1,9 +1,11 @@
 //! Reductions: axes are an attribute before opset 18 (13 for `ReduceSum`), an input since.
 
+use super::decided;
 use crate::NodeError;
-use crate::onnx::builder::Builder;
+use crate::onnx::builder::{Builder, Operand};
+use crate::onnx::held;
 use crate::onnx::node::{Node, Outputs};
-use crate::onnx::shorthands::{axes, axis};
+use crate::onnx::shorthands::{Step, axes, axis};
 use hone_ops::{ArgReduce, ReduceFunction as R, TopK};
 use hone_types::DataType;
 
@@ -25,6 +27,9 @@ pub(super) fn reduce(builder: &mut Builder, node: &mut Node) -> Outputs {
     let input = node.input(0)?;
     let rank = builder.rank(input);
     let since = if function == R::Sum { 13 } else { 18 };
+    if node.opset >= since && decided::is_open(builder, node, 1) {
+        return reduce_by_axes(builder, node, function);
+    }
     let (named, leave) = if node.opset < since {
         (node.ints("axes")?, false)
     } else {
@@ -37,18 +42,56 @@ pub(super) fn reduce(builder: &mut Builder, node: &mut Node) -> Outputs {
         None if leave => Vec::new(),
         None => (0..rank).collect(),
     };
+    Ok(vec![reduced(builder, function, input, over, keep_axes)?])
+}
+
+/// A reduction over axes.
+fn reduced(
+    builder: &mut Builder,
+    function: R,
+    input: Operand,
+    over: Vec<usize>,
+    keep_axes: bool,
+) -> Step {
     if over.is_empty()
         && matches!(function, R::Sum | R::Mean | R::Maximum | R::Minimum | R::Product)
     {
-        return Ok(vec![input]);
+        return Ok(input);
     }
     // Truth values have an order, but no reduction of ours: through small integers.
     if builder.dtype(input) == DataType::Bool && matches!(function, R::Maximum | R::Minimum) {
         let numbers = builder.cast(input, DataType::U8)?;
         let reduced = builder.reduce(function, numbers, over, keep_axes)?;
-        return Ok(vec![builder.cast(reduced, DataType::Bool)?]);
+        return builder.cast(reduced, DataType::Bool);
     }
-    Ok(vec![builder.reduce(function, input, over, keep_axes)?])
+    builder.reduce(function, input, over, keep_axes)
+}
+
+/// A reduction over axes that a run decides: each set of axes that gives the declared shape is compiled.
+fn reduce_by_axes(builder: &mut Builder, node: &mut Node, function: R) -> Outputs {
+    node.ignore(&["noop_with_empty_axes"]);
+    let keep_axes = node.flag("keepdims", true)?;
+    let (input, named) = (node.input(0)?, node.input(1)?);
+    let shape = builder.shape(input);
+    let count = builder.tensor_type(named).elements();
+    let sets = held::subsets(shape.len(), count).zip(node.declared(0));
+    let (mut sets, target) = sets.ok_or_else(|| builder.not_constant(node, 1))?;
+    sets.retain(|set| {
+        let over = held::members(*set);
+        let axes = shape.iter().enumerate();
+        let left = axes.filter_map(|(axis, extent)| match over.contains(&axis) {
+            true => keep_axes.then_some(1),
+            false => Some(*extent),
+        });
+        left.eq(target.iter().copied())
+    });
+    let key = builder.axes_key(named, shape.len())?;
+    let name = node.input_names.get(1).cloned().unwrap_or_default();
+    let message = format!("the axes in input '{name}' do not give the declared shape {target:?}");
+    let result = builder.choose(key, &sets, &message, &mut |builder, set| {
+        reduced(builder, function, input, held::members(set), keep_axes)
+    })?;
+    Ok(vec![result])
 }
 
 /// `ArgMax` and `ArgMin`.
@@ -66,12 +109,17 @@ pub(super) fn arg_reduce(builder: &mut Builder, node: &mut Node) -> Outputs {
 /// `TopK`: the number is an attribute before opset 10, an input since.
 pub(super) fn top_k(builder: &mut Builder, node: &mut Node) -> Outputs {
     let input = node.input(0)?;
-    let number =
-        if node.opset < 10 { node.int_or("k", -1)? } else { builder.integer_of(node, 1)? };
+    let axis = axis(node.int_or("axis", -1)?, builder.rank(input))?;
+    let number = match node.opset {
+        ..10 => node.int_or("k", -1)?,
+        _ => {
+            let implied = (0..2).find_map(|output| node.declared_extent(output, axis));
+            builder.integer_held(node, 1, implied)?
+        }
+    };
     let k = usize::try_from(number).map_err(|_| {
         NodeError::invalid(format!("k is {number}, which is no number of elements"))
     })?;
-    let axis = axis(node.int_or("axis", -1)?, builder.rank(input))?;
     let largest = node.flag("largest", true)?;
     // Without `sorted` any order will do.
     node.ignore(&["sorted"]);

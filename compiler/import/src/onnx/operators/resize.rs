@@ -1,5 +1,6 @@
 //! `Resize` and `Upsample`.
 
+use super::resize_decided::{Places, Sampling, resample};
 use crate::NodeError;
 use crate::onnx::builder::Builder;
 use crate::onnx::node::{Node, Outputs};
@@ -35,18 +36,26 @@ pub(super) fn resize(builder: &mut Builder, node: &mut Node) -> Outputs {
         }
         None => (0..rank).collect(),
     };
-    let region = region(builder, node, coordinates, &named, rank)?;
     let policy = node.string_or("keep_aspect_ratio_policy", "stretch")?;
-    let (scales, sizes) = targets(builder, node, &shape, &named, &region, &policy)?;
-    let operator = Resize {
+    let antialias = node.flag("antialias", false)?;
+    let extrapolation = node.float_or("extrapolation_value", 0.0)?;
+    let sampled = CoordinateMode::TfCropAndResize == coordinates;
+    let places = Places { region: sampled.then_some(1), scales: 2, sizes: Some(3) };
+    let (policy_of, named_of) = (policy.as_str(), named.as_slice());
+    let sampling = Sampling {
         mode,
         coordinates,
-        scales,
-        sizes,
-        antialias: node.flag("antialias", false)?,
-        extrapolation: node.float_or("extrapolation_value", 0.0)?,
-        region,
+        antialias,
+        extrapolation,
+        policy: policy_of,
+        named: named_of,
     };
+    if let Some(resized) = resample(builder, node, x, &places, &sampling)? {
+        return Ok(vec![resized]);
+    }
+    let region = region(builder, node, coordinates, &named, rank)?;
+    let (scales, sizes) = targets(builder, node, &shape, &named, &region, &policy)?;
+    let operator = Resize { mode, coordinates, scales, sizes, antialias, extrapolation, region };
     Ok(vec![builder.apply(operator, &[x])?])
 }
 
@@ -54,16 +63,29 @@ pub(super) fn resize(builder: &mut Builder, node: &mut Node) -> Outputs {
 pub(super) fn upsample(builder: &mut Builder, node: &mut Node) -> Outputs {
     let x = node.input(0)?;
     let shape = builder.shape(x);
+    let mode = match node.string_or("mode", "nearest")?.as_str() {
+        "nearest" => ResizeMode::Nearest { rounding: NearestRounding::Floor },
+        "linear" | "bilinear" => ResizeMode::Linear,
+        other => return Err(NodeError::invalid(format!("mode '{other}' is unknown"))),
+    };
+    let named: Vec<usize> = (0..shape.len()).collect();
+    let sampling = Sampling {
+        mode,
+        coordinates: CoordinateMode::Asymmetric,
+        antialias: false,
+        extrapolation: 0.0,
+        policy: "stretch",
+        named: &named,
+    };
+    let places = Places { region: None, scales: 1, sizes: None };
+    if let Some(resized) = resample(builder, node, x, &places, &sampling)? {
+        return Ok(vec![resized]);
+    }
     let scales: Vec<f64> = if node.operator == "Upsample" && node.opset < 9 {
         let scales = node.floats("scales")?.unwrap_or_default();
         scales.iter().map(|scale| f64::from(*scale)).collect()
     } else {
         builder.floats_of(node, 1)?
-    };
-    let mode = match node.string_or("mode", "nearest")?.as_str() {
-        "nearest" => ResizeMode::Nearest { rounding: NearestRounding::Floor },
-        "linear" | "bilinear" => ResizeMode::Linear,
-        other => return Err(NodeError::invalid(format!("mode '{other}' is unknown"))),
     };
     if scales.len() != shape.len() {
         return Err(NodeError::invalid(format!("scales {scales:?} do not fit {shape:?}")));
@@ -141,7 +163,7 @@ fn extent_of(size: f64) -> Result<usize, NodeError> {
 
 /// Scale and extent of each axis, from whichever of the two inputs is given.
 fn targets(
-    builder: &Builder,
+    builder: &mut Builder,
     node: &Node,
     shape: &[usize],
     named: &[usize],
@@ -166,7 +188,11 @@ fn targets(
         }
         return Ok((scales, sizes));
     }
-    let given = extents(&builder.integers_of(node, 3)?, "sizes")?;
+    let implied = node.declared(0).filter(|_| policy == "stretch");
+    let implied = implied.filter(|target| target.len() == rank);
+    let implied =
+        implied.map(|target| named.iter().map(|axis| i64::try_from(target[*axis]).ok()).collect());
+    let given = extents(&builder.integers_held(node, 3, implied)?, "sizes")?;
     if given.len() != named.len() {
         return Err(NodeError::invalid(format!("sizes {given:?} do not fit the axes")));
     }

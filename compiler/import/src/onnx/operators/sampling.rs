@@ -252,7 +252,13 @@ fn cubic(b: &mut Builder, t: Operand) -> Result<Vec<Operand>, NodeError> {
 /// `AffineGrid`: places `[N, d..., axes]` for `GridSample`, by a matrix for each image.
 pub(super) fn affine_grid(builder: &mut Builder, node: &mut Node) -> Outputs {
     let theta = node.input(0)?;
-    let size = builder.integers_of(node, 1)?;
+    // The number of channels decides nothing.
+    let implied = node.implied(0).and_then(|own| {
+        let (batch, rest) = own.split_first()?;
+        let (_, spatial) = rest.split_last()?;
+        Some([&[*batch, None], spatial].concat())
+    });
+    let size = builder.integers_held(node, 1, implied)?;
     let size = crate::onnx::shorthands::extents(&size, "size")?;
     let aligned = node.flag("align_corners", false)?;
     let Some((batch, spatial)) =

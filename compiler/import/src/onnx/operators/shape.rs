@@ -1,9 +1,11 @@
 //! Operators that only say under which shape elements are seen, or what a shape is.
 
+use super::decided;
 use crate::NodeError;
 use crate::onnx::builder::Builder;
 use crate::onnx::node::{Node, Outputs};
 use crate::onnx::shorthands::{axes, axis};
+use hone_ops::{BinaryFunction, UnaryFunction};
 
 /// `Identity`, and `Dropout` as it acts in inference.
 pub(super) fn identity(_: &mut Builder, node: &mut Node) -> Outputs {
@@ -13,13 +15,18 @@ pub(super) fn identity(_: &mut Builder, node: &mut Node) -> Outputs {
 /// `Dropout`: nothing, unless it is told to train.
 pub(super) fn dropout(builder: &mut Builder, node: &mut Node) -> Outputs {
     node.ignore(&["ratio", "seed", "is_test"]);
-    let training = builder.optional_integers(node, 2)?.unwrap_or_default();
-    let ratio = match node.optional(1) {
-        Some(_) => builder.floats_of(node, 1)?,
-        None => vec![0.5],
-    };
-    if training.first().is_some_and(|training| *training != 0) && ratio != [0.0] {
-        return Err(NodeError::unsupported("dropout in training mode"));
+    if let Some(training) = node.optional(2) {
+        // Nothing is dropped where none is to be; else it would be drawn by lot.
+        let no = builder.unary(UnaryFunction::Not, training)?;
+        let keeps_all = match node.optional(1) {
+            Some(ratio) => builder.with_scalar(BinaryFunction::Equal, ratio, 0.0)?,
+            None => builder.constant(hone_types::Tensor::scalar(false)),
+        };
+        let still = builder.binary(BinaryFunction::Or, no, keeps_all)?;
+        if builder.tensor(still).is_some_and(|known| known.bytes().contains(&0)) {
+            return Err(NodeError::unsupported("dropout in training mode"));
+        }
+        builder.require(still, "dropout in training mode is not supported")?;
     }
     let input = node.input(0)?;
     if !node.wants(1) {
@@ -36,6 +43,10 @@ pub(super) fn reshape(builder: &mut Builder, node: &mut Node) -> Outputs {
     let input = node.input(0)?;
     let target = match node.opset {
         ..5 => node.ints("shape")?.unwrap_or_default(),
+        _ if decided::is_open(builder, node, 1) => {
+            let shape = decided::reshape(builder, node, input)?;
+            return Ok(vec![builder.reshape(input, shape)?]);
+        }
         _ => builder.integers_of(node, 1)?,
     };
     let allow_zero = node.flag("allowzero", false)?;
@@ -82,6 +93,10 @@ fn axes_of(builder: &Builder, node: &mut Node) -> Result<Option<Vec<i64>>, NodeE
 pub(super) fn squeeze(builder: &mut Builder, node: &mut Node) -> Outputs {
     let input = node.input(0)?;
     let mut shape = builder.shape(input);
+    if node.opset >= 13 && decided::is_open(builder, node, 1) {
+        let shape = decided::squeezed(builder, node, &shape)?;
+        return Ok(vec![builder.reshape(input, shape)?]);
+    }
     match axes_of(builder, node)? {
         None => shape.retain(|extent| *extent != 1),
         Some(named) => {
@@ -103,6 +118,10 @@ pub(super) fn squeeze(builder: &mut Builder, node: &mut Node) -> Outputs {
 pub(super) fn unsqueeze(builder: &mut Builder, node: &mut Node) -> Outputs {
     let input = node.input(0)?;
     let mut shape = builder.shape(input);
+    if node.opset >= 13 && decided::is_open(builder, node, 1) {
+        let shape = decided::unsqueezed(builder, node, &shape)?;
+        return Ok(vec![builder.reshape(input, shape)?]);
+    }
     let named = axes_of(builder, node)?;
     let named = named.ok_or_else(|| NodeError::invalid("the axes are left out"))?;
     for place in axes(&named, shape.len() + named.len())? {

@@ -1,13 +1,13 @@
-//! Operators that cut, pad or gather what is there: `CenterCropPad`, `Col2Im`, `Compress`, `MaxUnpool`; and `Det`.
+//! Operators that cut, pad or gather what is there: `CenterCropPad`, `Compress`, `MaxUnpool`; and `Det`.
 
-use super::window::{per_axis, window};
+use super::window::per_axis;
 use crate::NodeError;
 use crate::onnx::builder::{Builder, Operand};
 use crate::onnx::node::{Node, Outputs};
 use crate::onnx::shorthands::{Step, axis, extents};
 use hone_ops::{
-    ArgReduce, BinaryFunction as B, ConvolutionTranspose, Gather, GatherElements, PadMode,
-    ScatterElements, ScatterReduction, UnaryFunction as U,
+    ArgReduce, BinaryFunction as B, Gather, GatherElements, PadMode, ScatterElements,
+    ScatterReduction, UnaryFunction as U,
 };
 use hone_types::{DataType, Tensor};
 
@@ -15,8 +15,13 @@ use hone_types::{DataType, Tensor};
 pub(super) fn center_crop_pad(builder: &mut Builder, node: &mut Node) -> Outputs {
     let mut x = node.input(0)?;
     let shape = builder.shape(x);
-    let target = extents(&builder.integers_of(node, 1)?, "shape")?;
     let named = node.ints("axes")?.unwrap_or_else(|| (0..shape.len() as i64).collect());
+    let implied = named.iter().map(|own| {
+        let own = axis(*own, shape.len()).ok()?;
+        Some(Some(i64::try_from(node.declared_extent(0, own)?).ok()?))
+    });
+    let implied = implied.collect();
+    let target = extents(&builder.integers_held(node, 1, implied)?, "shape")?;
     if named.len() != target.len() {
         return Err(NodeError::invalid(format!("{target:?} is no shape of axes {named:?}")));
     }
@@ -31,50 +36,6 @@ pub(super) fn center_crop_pad(builder: &mut Builder, node: &mut Node) -> Outputs
         }
     }
     Ok(vec![builder.pad(x, begin, end, PadMode::Constant, 0.0)?])
-}
-
-/// `Col2Im`: columns of windows added up to an image, which is a transposed convolution whose weights put each
-/// element of a column at its place.
-pub(super) fn columns_to_image(builder: &mut Builder, node: &mut Node) -> Outputs {
-    let x = node.input(0)?;
-    let image = extents(&builder.integers_of(node, 1)?, "image_shape")?;
-    let block = extents(&builder.integers_of(node, 2)?, "block_shape")?;
-    let axes = image.len();
-    let [batch, wide, columns] = <[usize; 3]>::try_from(builder.shape(x))
-        .map_err(|shape| NodeError::invalid(format!("shape {shape:?} has not three axes")))?;
-    let taps = block.iter().try_fold(1usize, |all, extent| all.checked_mul(*extent)).unwrap_or(0);
-    if axes == 0 || block.len() != axes || taps == 0 || taps > 1 << 10 || !wide.is_multiple_of(taps)
-    {
-        return Err(NodeError::invalid(format!(
-            "blocks {block:?} do not fit image {image:?} of {wide}"
-        )));
-    }
-    let window = window(node, &image, &block)?;
-    let mut places = Vec::with_capacity(axes);
-    let mut output_padding = Vec::with_capacity(axes);
-    for axis in 0..axes {
-        let span = (block[axis] - 1).saturating_mul(window.dilations[axis]).saturating_add(1);
-        let padded = image[axis].saturating_add(window.pads_begin[axis] + window.pads_end[axis]);
-        let room =
-            padded.checked_sub(span).ok_or_else(|| NodeError::invalid("a block does not fit"))?;
-        places.push(room / window.strides[axis] + 1);
-        output_padding.push(room % window.strides[axis]);
-    }
-    let windows = places.iter().try_fold(1usize, |all, own| all.checked_mul(*own));
-    if windows != Some(columns) {
-        return Err(NodeError::invalid(format!(
-            "{columns} columns do not make windows {places:?}"
-        )));
-    }
-    let channels = wide / taps;
-    let seen = builder.reshape(x, [&[batch * channels, taps], &places[..]].concat())?;
-    let mut weights = vec![0.0; taps * taps];
-    (0..taps).for_each(|tap| weights[tap * taps + tap] = 1.0);
-    let shape = [&[taps, 1], &block[..]].concat();
-    let weights = builder.constant(Tensor::from_f64(builder.dtype(x), shape, &weights)?);
-    let operator = ConvolutionTranspose { window, groups: 1, output_padding };
-    let added = builder.apply(operator, &[seen, weights])?;
-    Ok(vec![builder.reshape(added, [&[batch, channels], &image[..]].concat())?])
 }
 
 /// `Compress`: the slices at which a condition, known when compiling, holds.
@@ -114,7 +75,7 @@ pub(super) fn unpool(builder: &mut Builder, node: &mut Node) -> Outputs {
         own.push(grown.saturating_sub(pads[axis] + pads[axes + axis]));
     }
     let whole = match node.optional(2) {
-        Some(_) => extents(&builder.integers_of(node, 2)?, "output_shape")?,
+        Some(_) => extents(&builder.integers_held(node, 2, node.implied(0))?, "output_shape")?,
         None => [&shape[..2.min(shape.len())], &own[..]].concat(),
     };
     if axes == 0 || whole.len() != shape.len() {

@@ -1,5 +1,6 @@
 //! Fourier transforms, windows, and the filters of mel spectrograms.
 
+use super::decided::{counted, is_open};
 use crate::NodeError;
 use crate::onnx::builder::{Builder, Operand};
 use crate::onnx::node::{Node, Outputs};
@@ -16,8 +17,27 @@ const LARGEST: usize = 1 << 24;
 pub(super) fn dft(builder: &mut Builder, node: &mut Node) -> Outputs {
     let input = node.input(0)?;
     let rank = builder.rank(input);
+    let length = match node.optional(1) {
+        Some(_) => Some(builder.integer_of(node, 1)?),
+        None => None,
+    };
+    let (inverse, onesided) = (node.flag("inverse", false)?, node.flag("onesided", false)?);
+    let along = |builder: &mut Builder, place: usize| {
+        transform_along(builder, input, place, length, inverse, onesided)
+    };
     let place = match node.opset {
         ..20 => node.int_or("axis", 1)?,
+        _ if is_open(builder, node, 2) => {
+            let target = node.declared(0).filter(|_| length.is_none());
+            let target = target.ok_or_else(|| builder.not_constant(node, 2))?;
+            let keys = transformed_axes(&builder.shape(input), &target, inverse, onesided);
+            let key = builder.axes_key(node.input(2)?, rank)?;
+            let message = format!("no transform along that axis has the declared shape {target:?}");
+            let result = builder.choose(key, &keys, &message, &mut |builder, set| {
+                along(builder, set.trailing_zeros() as usize)
+            })?;
+            return Ok(vec![result]);
+        }
         _ if node.optional(2).is_some() => builder.integer_of(node, 2)?,
         _ => -2,
     };
@@ -25,11 +45,35 @@ pub(super) fn dft(builder: &mut Builder, node: &mut Node) -> Outputs {
     if place + 1 == rank {
         return Err(NodeError::invalid("the last axis holds the parts of numbers, not a signal"));
     }
-    let length = match node.optional(1) {
-        Some(_) => Some(builder.integer_of(node, 1)?),
-        None => None,
+    Ok(vec![along(builder, place)?])
+}
+
+/// The axes, as powers of two, along which a transform of a tensor gives another's shape. The last is none.
+fn transformed_axes(from: &[usize], to: &[usize], inverse: bool, onesided: bool) -> Vec<i64> {
+    let made = |extent: usize| match (inverse, onesided) {
+        (_, false) => extent,
+        (false, true) => extent / 2 + 1,
+        (true, true) => 2 * extent.saturating_sub(1),
     };
-    let (inverse, onesided) = (node.flag("inverse", false)?, node.flag("onesided", false)?);
+    let signal = from.len().saturating_sub(1);
+    let fits = |place: &usize| {
+        let extents = from[..signal].iter().enumerate();
+        let extents = extents.map(|(axis, own)| if axis == *place { made(*own) } else { *own });
+        to.len() == from.len() && extents.eq(to[..signal].iter().copied())
+    };
+    (0..signal.min(62)).filter(fits).map(|place| 1i64 << place).collect()
+}
+
+/// The transform along an axis that is not the last.
+fn transform_along(
+    builder: &mut Builder,
+    input: Operand,
+    place: usize,
+    length: Option<i64>,
+    inverse: bool,
+    onesided: bool,
+) -> Step {
+    let rank = builder.rank(input);
     let mut turn: Vec<usize> = (0..rank).collect();
     turn.swap(place, rank - 2);
     let turned = builder.transpose(input, turn.clone())?;
@@ -41,7 +85,7 @@ pub(super) fn dft(builder: &mut Builder, node: &mut Node) -> Outputs {
             .map_err(|_| NodeError::invalid(format!("length {length} is negative")))?,
     };
     let parts = transform(builder, turned, length, inverse, onesided)?;
-    Ok(vec![builder.transpose(parts, turn)?])
+    builder.transpose(parts, turn)
 }
 
 /// The transform of the axis before the last, of `length`.
@@ -119,7 +163,10 @@ fn transform(b: &mut Builder, x: Operand, length: usize, inverse: bool, onesided
 /// `STFT`: transforms of frames of a signal `[batch, length, parts]`.
 pub(super) fn stft(builder: &mut Builder, node: &mut Node) -> Outputs {
     let signal = node.input(0)?;
-    let step = builder.integer_of(node, 1)?;
+    let step = match is_open(builder, node, 1) {
+        true => None,
+        false => Some(builder.integer_of(node, 1)?),
+    };
     let window = node.optional(2);
     let onesided = node.flag("onesided", true)?;
     let mut shape = builder.shape(signal);
@@ -135,18 +182,18 @@ pub(super) fn stft(builder: &mut Builder, node: &mut Node) -> Outputs {
         (None, Some(window)) => builder.shape(window).first().copied().unwrap_or(0) as i64,
         (None, None) => return Err(NodeError::invalid("frame_length and window are left out")),
     };
-    let (Ok(frame), Ok(step)) = (usize::try_from(frame), usize::try_from(step)) else {
-        return Err(NodeError::invalid("frame_length or frame_step is negative"));
+    let frame = usize::try_from(frame).ok().filter(|frame| *frame <= length);
+    let frame = frame.ok_or_else(|| NodeError::invalid("no frame fits the signal"))?;
+    let (count, starts) = match step {
+        Some(step) => starts(builder, length - frame, step)?,
+        None => declared_starts(builder, node, length - frame)?,
     };
-    let count =
-        length.checked_sub(frame).and_then(|rest| rest.checked_div(step)).map(|count| count + 1);
-    let count = count.filter(|count| count.checked_mul(frame).is_some_and(|all| all <= LARGEST));
-    let count = count.ok_or_else(|| {
-        NodeError::invalid(format!("a signal of {length} has no frames of {frame} every {step}"))
-    })?;
-    let places: Vec<i64> =
-        (0..count * frame).map(|flat| (flat / frame * step + flat % frame) as i64).collect();
-    let places = builder.constant(Tensor::from_elements([count, frame], &places)?);
+    if count.checked_mul(frame).is_none_or(|all| all > LARGEST) {
+        return Err(NodeError::invalid(format!("{count} frames of {frame} elements")));
+    }
+    let starts = builder.reshape(starts, vec![count, 1])?;
+    let inside = counted(builder, frame)?;
+    let places = builder.add(starts, inside)?;
     let mut frames = builder.apply(Gather { axis: 1 }, &[signal, places])?;
     if let Some(window) = window {
         let window = builder.reshape(window, vec![frame, 1])?;
@@ -156,9 +203,37 @@ pub(super) fn stft(builder: &mut Builder, node: &mut Node) -> Outputs {
     Ok(vec![transform(builder, frames, frame, false, onesided && parts == 1)?])
 }
 
-/// `HannWindow`, `HammingWindow`, `BlackmanWindow`, of a size known when compiling.
+/// The first elements of frames every `step`, of which the last begins at `last` at the latest, and how many there are.
+fn starts(builder: &mut Builder, last: usize, step: i64) -> Result<(usize, Operand), NodeError> {
+    let step = usize::try_from(step).ok().filter(|step| *step > 0);
+    let step = step.ok_or_else(|| NodeError::invalid("frame_step is not positive"))?;
+    let starts: Vec<i64> = (0..=last).step_by(step).map(|start| start as i64).collect();
+    Ok((starts.len(), builder.integers(&starts)?))
+}
+
+/// The same of a step that a run decides, as many as the model declares.
+fn declared_starts(
+    builder: &mut Builder,
+    node: &Node,
+    last: usize,
+) -> Result<(usize, Operand), NodeError> {
+    let count = node.declared_extent(0, 1).filter(|count| *count > 0);
+    let count = count.ok_or_else(|| builder.not_constant(node, 1))?;
+    let step = builder.cast(node.input(1)?, DataType::I64)?;
+    let step = builder.reshape(step, Vec::new())?;
+    let positive = builder.with_scalar(B::Greater, step, 0.0)?;
+    builder.require(positive, "frame_step is not positive")?;
+    let last = builder.constant(Tensor::scalar(last as i64));
+    let frames = builder.divide(last, step)?;
+    let same = builder.with_scalar(B::Equal, frames, count as f64 - 1.0)?;
+    builder.require(same, format!("there are not {count} frames, as the model declares"))?;
+    let places = counted(builder, count)?;
+    Ok((count, builder.multiply(places, step)?))
+}
+
+/// `HannWindow`, `HammingWindow`, `BlackmanWindow`, of a size known when compiling, or declared.
 pub(super) fn window(builder: &mut Builder, node: &mut Node) -> Outputs {
-    let size = builder.integer_of(node, 0)?;
+    let size = builder.integer_held(node, 0, node.declared_extent(0, 0))?;
     let dtype = output_type(node)?;
     let periodic = node.flag("periodic", true)?;
     let size = usize::try_from(size).ok().filter(|size| *size <= LARGEST);
