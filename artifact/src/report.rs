@@ -55,6 +55,9 @@ pub struct Report {
     /// Best latency so far by candidates measured, in the order of measuring; empty where nothing was searched.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tuning_curve: Vec<CurvePoint>,
+    /// Where a tuning run stands; absent where the work was none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tuning: Option<TuningReport>,
     /// When it ended, RFC 3339, in UTC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finished: Option<String>,
@@ -71,6 +74,34 @@ pub struct CurvePoint {
     pub trial: u64,
     /// Its end-to-end median in nanoseconds.
     pub p50: u64,
+}
+
+/// Where a tuning run stands, all its workers together.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TuningReport {
+    /// Candidates in the log that were timed.
+    pub measured: u64,
+    /// Candidates in the log that have no time: no code, too slow, wrong, or fatal to the measuring process.
+    pub failed: u64,
+    /// Number of the last segment that was written; absent where the log is empty.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub segment: Option<u64>,
+    /// `sha256:` of that segment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<String>,
+    /// Median nanoseconds of a run with the schedules that are kept; absent until it was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub best: Option<u64>,
+    /// Median nanoseconds of a run without tuning, measured in turn with `best`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub untuned: Option<u64>,
+    /// Programs whose schedule was tuned.
+    #[serde(default)]
+    pub winners: u64,
+    /// Why the search ended, in words; absent where it did not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<String>,
 }
 
 /// The stored artifact.
@@ -200,6 +231,7 @@ impl Report {
             compile_seconds: 0.0,
             records: Vec::new(),
             tuning_curve: Vec::new(),
+            tuning: None,
             finished: None,
             failure: None,
         }

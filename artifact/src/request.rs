@@ -45,6 +45,8 @@ pub struct Subject {
 pub enum Work {
     /// Compile, verify, measure and store one target.
     Compile(Box<Compile>),
+    /// Search for faster schedules of one model and keep every trial in a log.
+    Tune(Box<Tune>),
     /// Delete what was stored.
     Delete(Delete),
     /// Own what another compilation stored, where it is still there.
@@ -155,6 +157,61 @@ pub struct TuningRequest {
     /// Longest time spent, in seconds.
     #[serde(default)]
     pub max_seconds: Option<u64>,
+}
+
+/// Search for faster schedules of one model on the worker's machine. The log is the run's memory: a worker takes up
+/// what it holds and adds to it, so that limits count over all workers of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Tune {
+    /// The model.
+    pub model: Source,
+    /// Sizes of the inputs' dimensions.
+    #[serde(default)]
+    pub inputs: Vec<Input>,
+    /// What to compile for: the worker's own machine.
+    pub target: TargetRequest,
+    /// The folder of the log.
+    pub log: Destination,
+    /// Name of the strategy, such as `learned`.
+    pub strategy: String,
+    /// Where random numbers start.
+    pub seed: u64,
+    /// How candidates are timed.
+    pub measure: MeasureRequest,
+    /// When to end.
+    pub stop: StopRequest,
+}
+
+/// How candidates are timed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MeasureRequest {
+    /// Seconds for which each candidate runs.
+    pub seconds: f64,
+    /// Longest seconds of one candidate, from when it starts to run.
+    pub timeout_seconds: f64,
+    /// Widest confidence interval, as a share, of candidates that are not measured once more.
+    #[serde(default)]
+    pub max_noise: Option<f64>,
+}
+
+/// When a search ends: at whichever comes first.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StopRequest {
+    /// Most candidates tried, those in the log included.
+    #[serde(default)]
+    pub max_trials: Option<u64>,
+    /// Longest time of searching, that of earlier workers included, in seconds.
+    #[serde(default)]
+    pub max_seconds: Option<u64>,
+    /// Candidates in a row that may bring nothing.
+    #[serde(default)]
+    pub no_improvement_trials: Option<u64>,
+    /// Nanoseconds of a run that are good enough.
+    #[serde(default)]
+    pub goal_nanoseconds: Option<u64>,
 }
 
 /// How near to the reference the answers must be.

@@ -6,7 +6,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::report::{ArtifactReport, CorrectnessReport, FailureReport, LatencyReport, Report};
+use crate::report::{
+    ArtifactReport, CorrectnessReport, FailureReport, LatencyReport, Report, TuningReport,
+};
 
 /// Most bytes of a message. Below Kubernetes' 4096, to leave room for a runtime that counts otherwise.
 pub const LIMIT_BYTES: usize = 4000;
@@ -53,6 +55,9 @@ pub struct Termination {
     /// Seconds from the start to the artifact.
     #[serde(default)]
     pub compile_seconds: f64,
+    /// Where a tuning run stands.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tuning: Option<TuningReport>,
     /// Why it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<FailureReport>,
@@ -91,6 +96,7 @@ impl From<&Report> for Termination {
             reusable: report.reusable,
             tuned: report.tuned,
             compile_seconds: report.compile_seconds,
+            tuning: report.tuning.clone(),
             failure: report.failure.clone(),
         }
     }

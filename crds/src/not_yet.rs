@@ -5,6 +5,7 @@
 
 use crate::PrecisionType;
 use crate::model_compilation::{ModelCompilationSpec, TuningPolicy};
+use crate::tuning_run::{TuningRunSpec, WarmStart};
 
 /// A field that this release cannot honour.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,6 +14,25 @@ pub struct NotYet {
     pub field: &'static str,
     /// What to do instead.
     pub advice: &'static str,
+}
+
+/// Every field of a tuning run's `spec` that this release cannot honour.
+pub fn not_yet_in_runs(spec: &TuningRunSpec) -> Vec<NotYet> {
+    let mut found = Vec::new();
+    let mut refuse = |field, advice| found.push(NotYet { field, advice });
+    if spec.parallel_devices > 1 {
+        refuse(
+            "spec.parallelDevices",
+            "a run measures on one device in this release: set 1, or make several runs with a log each",
+        );
+    }
+    if spec.search.warm_start != WarmStart::None {
+        refuse(
+            "spec.search.warmStart",
+            "records of other runs arrive in a later release: set None, and copy their segments into this run's log to start from them",
+        );
+    }
+    found
 }
 
 /// Every field of `spec` that this release cannot honour.

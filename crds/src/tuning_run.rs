@@ -1,6 +1,6 @@
 //! `TuningRun`: a search for fast schedules on the devices of a pool.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,10 +8,12 @@ use serde::{Deserialize, Serialize};
 use crate::common::{
     InputBinding, LocalSecretRef, ModelSource, Platform, SUBDOMAIN_PATTERN, URI_PATTERN,
 };
+use crate::model_compilation::{Limits, Worker};
+use crate::status::{Failure, ObjectRef, Retry};
 use crate::{Decimal, Duration, Phase};
 
-/// What to tune, where, and when to stop. Immutable but for `suspend`, `stop.maxTrials` and
-/// `stop.maxDuration`.
+/// What to tune, where, and when to stop. Immutable but for `suspend`, `stop.maxTrials`, `stop.maxDuration`, `limits`
+/// and `worker`. A change of what a pod is told ends the pod, and another one goes on from the log.
 #[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[kube(
     group = "hone.dev",
@@ -42,9 +44,11 @@ use crate::{Decimal, Duration, Phase};
         "parallelDevices is immutable: create another TuningRun"),
     validation = ("has(self.inputs) == has(oldSelf.inputs) && (!has(self.inputs) || self.inputs == oldSelf.inputs)",
         "inputs is immutable: create another TuningRun"),
+    validation = ("!has(self.stop.maxDuration) || duration(self.stop.maxDuration) < duration(self.limits.activeDeadline)",
+        "stop.maxDuration must be shorter than limits.activeDeadline, which also holds for fetching and for the last comparison: raise limits.activeDeadline"),
 )]
 pub struct TuningRunSpec {
-    /// Stops the search; it resumes from its log.
+    /// Ends the pod and frees the device; the search goes on from its log when this is taken back.
     #[serde(default)]
     pub suspend: bool,
     /// The model.
@@ -54,12 +58,12 @@ pub struct TuningRunSpec {
     #[schemars(length(max = 64))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub inputs: Option<Vec<InputBinding>>,
-    /// What runs the result.
+    /// What runs the result: the pool's own machines, since candidates are measured on them.
     pub target: Platform,
     /// The DevicePool to measure on.
     #[schemars(length(min = 1, max = 253), regex(pattern = SUBDOMAIN_PATTERN))]
     pub pool: String,
-    /// Devices used at once.
+    /// Devices used at once. This release measures on one.
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 64))]
     pub parallel_devices: i32,
@@ -73,6 +77,12 @@ pub struct TuningRunSpec {
     pub stop: Stop,
     /// Where every trial is recorded.
     pub log: Log,
+    /// Bounds on waiting and retries.
+    #[serde(default)]
+    pub limits: Limits,
+    /// The pod that searches and measures.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker: Option<Worker>,
 }
 
 fn one() -> i32 {
@@ -92,16 +102,16 @@ pub enum Strategy {
     Exhaustive,
 }
 
-/// Whose records a search may start from.
+/// Whose records a search may start from, besides those in its log.
 #[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[schemars(inline)]
 pub enum WarmStart {
     /// Nobody's.
-    None,
-    /// Those of the namespace.
     #[default]
+    None,
+    /// Those of the namespace. Not in this release.
     Namespace,
-    /// Every record that the administrator shares.
+    /// Every record that the administrator shares. Not in this release.
     Fleet,
 }
 
@@ -116,7 +126,7 @@ pub struct Search {
     #[serde(default)]
     #[schemars(range(min = 0))]
     pub seed: i64,
-    /// Whose records to start from.
+    /// Whose records to start from, besides those in the log.
     #[serde(default)]
     pub warm_start: WarmStart,
 }
@@ -127,17 +137,19 @@ pub struct Search {
 #[x_kube(validation = ("duration(self.timeout) > duration(self.minRepeat)",
     "timeout must be longer than minRepeat"))]
 pub struct Measure {
-    /// Measurements of each candidate.
+    /// Measurements of each candidate, taken in turn with the other candidates of its batch and with the schedule without
+    /// tuning.
     #[serde(default = "three")]
     #[schemars(range(min = 1, max = 1000))]
     pub repeat: i32,
     /// Least time of one measurement; the candidate runs as often as that takes.
     #[serde(default = "min_repeat")]
     pub min_repeat: Duration,
-    /// Longest time of one candidate, from when it starts to run.
+    /// Longest time of one candidate, from when it starts to run. Candidates of one batch share theirs.
     #[serde(default = "timeout")]
     pub timeout: Duration,
-    /// Largest relative spread of a measurement that is believed.
+    /// Largest width of the candidates' confidence intervals, at the median of a batch and relative to their times. A
+    /// noisier batch is measured once more, for three times as long. 0.15 when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_noise: Option<Decimal>,
 }
@@ -147,7 +159,7 @@ fn three() -> i32 {
 }
 
 fn min_repeat() -> Duration {
-    Duration::from_nanos(100_000_000)
+    Duration::from_nanos(10_000_000)
 }
 
 fn timeout() -> Duration {
@@ -172,18 +184,18 @@ impl Default for Measure {
         "goal is immutable: create another TuningRun"),
 )]
 pub struct Stop {
-    /// Most candidates measured.
+    /// Most candidates tried, those in the log included.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 10_000_000))]
     pub max_trials: Option<i64>,
-    /// Longest time spent.
+    /// Longest time spent searching, over all pods of the run. Waiting, fetching and the last comparison do not count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_duration: Option<Duration>,
     /// Candidates in a row that may bring nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 10_000_000))]
     pub no_improvement_trials: Option<i64>,
-    /// Good enough.
+    /// A run of the network that is expected to take no longer is good enough.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub goal: Option<Duration>,
 }
@@ -191,10 +203,14 @@ pub struct Stop {
 /// Where every trial is recorded, in segments that are only ever added.
 #[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = ("!self.uri.startsWith('https://')",
-    "the log cannot be https: use s3, gs, az or file"))]
+#[x_kube(
+    validation = ("!self.uri.startsWith('https://')",
+        "the log cannot be https: use s3, gs, az or file"),
+    validation = ("!self.uri.matches('^[a-z0-9]+://[^/]*@')",
+        "a URI must not carry a user or password: use credentialsSecretRef"),
+)]
 pub struct Log {
-    /// A folder of `s3://`, `gs://`, `az://` or `file://`.
+    /// A folder of `s3://`, `gs://`, `az://` or `file://`, which no other run writes to.
     #[schemars(length(max = 2048), regex(pattern = URI_PATTERN))]
     pub uri: String,
     /// Credentials for the store.
@@ -202,7 +218,8 @@ pub struct Log {
     pub credentials_secret_ref: Option<LocalSecretRef>,
 }
 
-/// How far the search is: counters, the best, and where to resume. Trials are in the log.
+/// How far the search is: counters, the best, and where to resume, as of the last Job that ended. Trials are in the
+/// log.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TuningRunStatus {
@@ -217,10 +234,30 @@ pub struct TuningRunStatus {
     #[schemars(length(max = 16))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,
+    /// When the work was taken up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_time: Option<Time>,
+    /// When it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub completion_time: Option<Time>,
+    /// The Job that does or did the work, or would have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job_ref: Option<ObjectRef>,
+    /// That its Job could not start, and when it is made again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry: Option<Retry>,
+    /// SHA-256 of the model that is tuned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 71))]
+    pub model_digest: Option<String>,
+    /// SHA-256 of the description of the hardware that measured last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 71))]
+    pub fingerprint: Option<String>,
     /// Counters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trials: Option<Trials>,
-    /// The best so far.
+    /// The network with the schedules that won, once it was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub best: Option<Best>,
     /// Where the log stands.
@@ -231,9 +268,16 @@ pub struct TuningRunStatus {
     #[schemars(length(max = 64))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub workers: Vec<TuningWorker>,
+    /// Why the search ended, such as that all trials are done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 128))]
+    pub ended: Option<String>,
+    /// Why it failed, or what it waits for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<Failure>,
 }
 
-/// Counters of candidates.
+/// Counters of candidates, over all pods of the run.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Trials {
@@ -243,12 +287,18 @@ pub struct Trials {
     pub failed: i64,
 }
 
-/// The best candidate.
+/// What the search is worth.
 #[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Best {
-    /// End-to-end time of one run.
+    /// End-to-end time of one run with the schedules that won.
     pub latency: Duration,
+    /// The same without tuning, measured in turn with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub untuned: Option<Duration>,
+    /// Programs of the network whose schedule was tuned.
+    #[serde(default)]
+    pub programs: i64,
 }
 
 /// Where the log stands.
@@ -262,18 +312,15 @@ pub struct Checkpoint {
     pub digest: String,
 }
 
-/// One pod that measures.
+/// One Job whose pod measures.
 #[derive(KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TuningWorker {
-    /// The pod.
+    /// The Job.
     #[schemars(length(max = 253))]
     pub name: String,
-    /// The device it holds.
+    /// The device it holds, by the name of its Lease; absent in pools that lease nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub device: Option<String>,
-    /// Relative spread of its measurements.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub noise: Option<Decimal>,
 }

@@ -115,3 +115,26 @@ fn collect(schema: &serde_json::Value, see: &mut dyn FnMut(&str)) {
         _ => {}
     }
 }
+
+/// What the documentation shows may be applied as it stands.
+#[test]
+fn the_examples_are_accepted() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/kubernetes");
+    let paths = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut kinds = std::collections::BTreeSet::new();
+    for path in paths.filter(|path| path.extension().is_some_and(|own| own == "yaml")) {
+        for text in std::fs::read_to_string(&path).unwrap().split("\n---\n") {
+            let text = format!("{text}\n");
+            if let Err(error) = read(&text) {
+                panic!("{} is refused: {}", path.display(), chain(&error));
+            }
+            kinds.extend(
+                text.lines().find_map(|line| line.strip_prefix("kind: ")).map(str::to_owned),
+            );
+        }
+    }
+    assert_eq!(
+        kinds.into_iter().collect::<Vec<_>>(),
+        ["DevicePool", "ModelCompilation", "TuningRun"]
+    );
+}

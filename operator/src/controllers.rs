@@ -28,7 +28,7 @@ pub fn all(context: &Arc<Context>) -> Vec<Controller> {
             model_compilation::reconcile::reconcile,
         ),
         controller(device_pool::CONTROLLER, context, pools, device_pool::reconcile),
-        controller(tuning_run::CONTROLLER, context, tuning_runs, tuning_run::reconcile),
+        controller(tuning_run::CONTROLLER, context, tuning_runs, tuning_run::reconcile::reconcile),
     ]
 }
 

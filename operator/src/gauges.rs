@@ -1,4 +1,5 @@
-//! Gauges of what there is: compilations by phase, the oldest that waits, the devices of each pool.
+//! Gauges of what there is: compilations and tuning runs by phase, the oldest compilation that waits, the devices of each
+//! pool.
 //!
 //! Counted from the caches of the leader every [`EVERY`], so that they cost the same however many changes there are, and
 //! are right again after a restart.
@@ -7,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hone_crds::conditions::{self, READY};
-use hone_crds::{DevicePool, ModelCompilation, Phase};
+use hone_crds::{DevicePool, ModelCompilation, Phase, TuningRun};
 use jiff::Timestamp;
 use kube::ResourceExt;
 
@@ -33,7 +34,8 @@ pub async fn count(context: Arc<Context>) {
         let compilations = phases(&context.stores.compilations.all(), Timestamp::now());
         let pools: Vec<PoolCount> =
             context.stores.pools.all().iter().map(|pool| of(pool)).collect();
-        context.metrics.present(&compilations, &pools);
+        let runs = runs(&context.stores.tuning_runs.all());
+        context.metrics.present(&compilations, &runs, &pools);
         tokio::time::sleep(EVERY).await;
     }
 }
@@ -56,6 +58,15 @@ pub fn phases(objects: &[Arc<ModelCompilation>], now: Timestamp) -> Vec<PhaseCou
         }
     };
     PHASES.iter().map(|(phase, at_work)| of_phase(*phase, *at_work)).collect()
+}
+
+/// Tuning runs by phase.
+pub fn runs(objects: &[Arc<TuningRun>]) -> Vec<(Phase, i64)> {
+    let phase =
+        |run: &Arc<TuningRun>| run.status.as_ref().map_or(Phase::Pending, |status| status.phase);
+    let count = |own: Phase| objects.iter().filter(|run| phase(run) == own).count();
+    let counts = PHASES.iter().map(|(own, _)| (*own, count(*own)));
+    counts.map(|(own, count)| (own, i64::try_from(count).unwrap_or(i64::MAX))).collect()
 }
 
 fn of(pool: &DevicePool) -> PoolCount {
@@ -98,12 +109,18 @@ mod tests {
         ];
         let metrics = Metrics::new().unwrap();
         let pool = PoolCount { name: "cpus".to_owned(), ready: true, total: Some(4), held: 3 };
-        metrics.present(&phases(&objects, now), &[pool]);
+        let run = json!({"apiVersion": "hone.dev/v1alpha1", "kind": "TuningRun",
+            "metadata": {"name": "r"}, "spec": {"model": {"uri": "s3://m/x"}, "pool": "cpus",
+            "target": {"arch": "amd64"}, "stop": {}, "log": {"uri": "s3://a/x"}}});
+        let run: Arc<TuningRun> = Arc::new(serde_json::from_value(run).unwrap());
+        metrics.present(&phases(&objects, now), &runs(&[run]), &[pool]);
         let text = metrics.text();
         for line in [
             "hone_compilations{phase=\"Pending\"} 2",
             "hone_compilations{phase=\"Running\"} 0",
             "hone_compilations_oldest_seconds{phase=\"Pending\"} 3600",
+            "hone_tuning_runs{phase=\"Pending\"} 1",
+            "hone_tuning_runs{phase=\"Failed\"} 0",
             "hone_pool_devices{pool=\"cpus\",state=\"held\"} 3",
             "hone_pool_devices{pool=\"cpus\",state=\"total\"} 4",
             "hone_pool_ready{pool=\"cpus\"} 1",
@@ -111,9 +128,10 @@ mod tests {
             assert!(text.contains(line), "missing {line} in {text}");
         }
         assert!(!text.contains("oldest_seconds{phase=\"Succeeded\"}"), "{text}");
-        metrics.present(&phases(&[], now), &[]);
+        metrics.present(&phases(&[], now), &runs(&[]), &[]);
         let text = metrics.text();
         assert!(!text.contains("cpus"), "{text}");
+        assert!(text.contains("hone_tuning_runs{phase=\"Pending\"} 0"), "{text}");
         assert!(text.contains("hone_compilations_oldest_seconds{phase=\"Pending\"} 0"), "{text}");
     }
 }

@@ -38,6 +38,7 @@ pub struct Metrics {
     leader: IntGaugeVec,
     compilations: IntGaugeVec,
     oldest: IntGaugeVec,
+    runs: IntGaugeVec,
     pool_devices: IntGaugeVec,
     pool_ready: IntGaugeVec,
 }
@@ -225,6 +226,7 @@ impl Metrics {
                 "Age of the compilation that is in a phase for the longest, counted from when its work was taken up.",
                 &["phase"],
             )?,
+            runs: make.gauges("hone_tuning_runs", "Tuning runs there are, by phase.", &["phase"])?,
             pool_devices: make.gauges(
                 "hone_pool_devices",
                 "Devices of a pool: all of them, and those that are held.",
@@ -320,9 +322,13 @@ impl Metrics {
         gauge.set(i64::from(leads));
     }
 
-    /// What there is now: compilations by phase with the oldest of those at work, and pools. What is gone since the
+    /// What there is now: compilations by phase with the oldest of those at work, tuning runs by phase, and
+    /// pools. What is gone since the
     /// last call leaves no number behind.
-    pub fn present(&self, compilations: &[PhaseCount], pools: &[PoolCount]) {
+    pub fn present(&self, compilations: &[PhaseCount], runs: &[(Phase, i64)], pools: &[PoolCount]) {
+        for (phase, count) in runs {
+            self.runs.with_label_values(&[phase.as_str()]).set(*count);
+        }
         for phase in compilations {
             self.compilations.with_label_values(&[phase.phase.as_str()]).set(phase.count);
             if let Some(oldest) = phase.oldest_seconds {

@@ -9,6 +9,7 @@ use hone_crds::{DevicePool, ModelCompilation, Phase, TuningRun};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::PartialObjectMeta;
 use kube::runtime::watcher::{self, Event};
 use kube::runtime::{WatchStreamExt, watcher as watch};
@@ -31,6 +32,10 @@ use crate::runtime::health::{LIST_PAGE, WATCH_TIMEOUT};
 use crate::runtime::queue::{Key, Priority, WorkQueue};
 use crate::seen::{SeenCompilation, SeenJob, SeenNode, SeenPod};
 use crate::{device_pool, model_compilation, tuning_run};
+
+/// The kinds that own Jobs, as their owner references say.
+const COMPILATION: &str = "ModelCompilation";
+const RUN: &str = "TuningRun";
 
 /// A task that keeps one cache current, with its name.
 pub type Watch = (&'static str, BoxFuture<'static, ()>);
@@ -140,15 +145,30 @@ impl Wake {
         self.queue.add(key, Priority::Change);
     }
 
-    /// Queues compilations that wait for a device, in one namespace or in all.
+    /// Queues what waits for a device, in one namespace or in all.
     fn pending(&self, namespace: Option<&str>) {
-        let waits = |object: &Object<ModelCompilation>| {
-            let object = &object.0;
-            let here = namespace.is_none_or(|name| object.namespace().as_deref() == Some(name));
-            let pending = object.status.as_ref().is_some_and(|s| s.phase == Phase::Pending);
-            (here && pending).then(|| Key::of(model_compilation::CONTROLLER, &**object))
+        let here = |metadata: &ObjectMeta| {
+            namespace.is_none_or(|name| metadata.namespace.as_deref() == Some(name))
         };
-        self.stores.compilations.pick(waits).into_iter().for_each(|key| self.change(key));
+        let waits = |phase: Option<Phase>| phase == Some(Phase::Pending);
+        let compilation = |object: &Object<ModelCompilation>| {
+            let object = &object.0;
+            let waits = waits(object.status.as_ref().map(|status| status.phase));
+            (waits && here(&object.metadata))
+                .then(|| Key::of(model_compilation::CONTROLLER, &**object))
+        };
+        let run = |object: &Object<TuningRun>| {
+            let object = &object.0;
+            let waits = waits(object.status.as_ref().map(|status| status.phase));
+            (waits && here(&object.metadata)).then(|| Key::of(tuning_run::CONTROLLER, &**object))
+        };
+        let keys = self.stores.compilations.pick(compilation).into_iter();
+        keys.chain(self.stores.tuning_runs.pick(run)).for_each(|key| self.change(key));
+    }
+
+    /// An object is gone: it wishes for no device any more.
+    fn wishes_end<K: Resource>(&self, controller: &str, object: &K) {
+        self.stores.broker.ask(&broker::Applicant::of(controller, object), Vec::new());
     }
 
     async fn compilations(self, api: Api<SeenCompilation>) {
@@ -164,12 +184,7 @@ impl Wake {
             let pools = self.stores.fingerprints.changed(was.as_deref(), is.as_deref());
             pools.iter().for_each(|pool| self.pool_later(pool));
             if after.is_none() {
-                let applicant = broker::Applicant {
-                    namespace: object.namespace().unwrap_or_default(),
-                    name: object.name_any(),
-                    uid: String::new(),
-                };
-                self.stores.broker.ask(&applicant, Vec::new());
+                self.wishes_end(model_compilation::CONTROLLER, &**object);
             }
             let keys = if after.is_some() { result_keys(object) } else { Vec::new() };
             let group =
@@ -181,7 +196,12 @@ impl Wake {
     }
 
     async fn tuning_runs(self, api: Api<TuningRun>) {
-        self.objects(tuning_run::CONTROLLER, api, &self.stores.tuning_runs, |_, _| {}).await;
+        let changed = |before: Option<&Object<TuningRun>>, after: Option<&Object<TuningRun>>| {
+            if let (Some(gone), None) = (before, after) {
+                self.wishes_end(tuning_run::CONTROLLER, &*gone.0);
+            }
+        };
+        self.objects(tuning_run::CONTROLLER, api, &self.stores.tuning_runs, changed).await;
     }
 
     /// Pools. Who waits for one looks again when one is made, edited or deleted.
@@ -242,8 +262,7 @@ impl Wake {
     async fn jobs(self, api: Api<SeenJob>) {
         let ours = lists().labels(&format!("{}={}", names::MANAGED_BY, names::MANAGER));
         let stream = watch(api, ours).default_backoff().boxed();
-        let kind = ModelCompilation::kind(&());
-        let view = |job: &SeenJob| jobs::facts(job, &kind);
+        let view = |job: &SeenJob| jobs::facts(job, &[COMPILATION, RUN]);
         let changed = |before: Option<&JobFacts>, after: Option<&JobFacts>| {
             let Some(job) = after.or(before) else { return };
             let gave_back = after.is_none_or(JobFacts::gave_back);
@@ -319,11 +338,11 @@ impl Wake {
             if let Some(applicant) =
                 holder(after).filter(|now| Some(now) != holder(before).as_ref())
             {
-                self.change(Key {
-                    kind: model_compilation::CONTROLLER,
-                    namespace: applicant.namespace,
-                    name: applicant.name,
-                });
+                let kind = match applicant.kind == tuning_run::CONTROLLER {
+                    true => tuning_run::CONTROLLER,
+                    false => model_compilation::CONTROLLER,
+                };
+                self.change(Key { kind, namespace: applicant.namespace, name: applicant.name });
             }
             // Pools that overlap share slots.
             let is_free = |lease: Option<&DeviceLease>| lease.is_none_or(|l| l.holder.is_none());
@@ -357,10 +376,13 @@ fn pool_key(name: &str) -> Key {
     Key { kind: broker::CONTROLLER, namespace: String::new(), name: name.to_owned() }
 }
 
-/// The compilation that a Job belongs to.
+/// The object that a Job belongs to.
 fn owner_of(job: &JobFacts) -> Key {
     Key {
-        kind: model_compilation::CONTROLLER,
+        kind: match job.owner_kind {
+            RUN => tuning_run::CONTROLLER,
+            _ => model_compilation::CONTROLLER,
+        },
         namespace: job.namespace.clone(),
         name: job.owner.clone(),
     }

@@ -89,7 +89,7 @@ fn who_only_looks_at_the_store_needs_the_output_secret_and_any_node() {
     for (purpose, pool) in all {
         let job = manifest_for(purpose, &config, "full.yaml", pool);
         let seen = serde_json::from_value(serde_json::to_value(&job).unwrap()).unwrap();
-        let (_, facts) = jobs::facts(&seen, "ModelCompilation").unwrap();
+        let (_, facts) = jobs::facts(&seen, &["ModelCompilation"]).unwrap();
         assert_eq!((facts.view.purpose, facts.view.slot), (purpose, None));
         let pod = pod(&job);
         assert!(!pod["containers"][0]["env"].to_string().contains("TRACEPARENT"));
@@ -171,7 +171,7 @@ fn the_pool_of_a_job_is_known_whatever_its_names_length() {
     let job = job::manifest(&Config::default(), &object, &plan).unwrap();
     assert!(job.labels().values().all(|value| value.len() <= 63));
     let seen = serde_json::from_value(serde_json::to_value(&job).unwrap()).unwrap();
-    let (_, facts) = jobs::facts(&seen, "ModelCompilation").unwrap();
+    let (_, facts) = jobs::facts(&seen, &["ModelCompilation"]).unwrap();
     assert_eq!(facts.view.pool, Some(name));
     // So is the device that it was granted, and that nothing of it runs before somebody lets it go.
     assert_eq!(facts.view.slot.as_deref(), Some("device-n1"));

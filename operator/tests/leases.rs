@@ -17,6 +17,7 @@ use hone_operator::device_pool;
 use hone_operator::model_compilation::{digest, reconcile};
 use hone_operator::nodes;
 use hone_operator::stores::Stores;
+use hone_operator::tuning_run;
 use http::Method;
 use kube::runtime::watcher::Event;
 use kube::{Client, ResourceExt};
@@ -142,6 +143,8 @@ impl Server {
 const POOLS: &str = "/apis/hone.dev/v1alpha1/devicepools";
 const TEAM: &str = "/apis/hone.dev/v1alpha1/namespaces/team/modelcompilations";
 
+const RUNS: &str = "/apis/hone.dev/v1alpha1/namespaces/team/tuningruns";
+
 fn pool(name: &str, spec: Value) -> DevicePool {
     serde_json::from_value(json!({"apiVersion": "hone.dev/v1alpha1", "kind": "DevicePool",
         "metadata": {"name": name, "uid": name}, "spec": spec}))
@@ -180,10 +183,13 @@ async fn catch_up(context: &Context, server: &Server) {
             put(&context.stores.pools, serde_json::from_value(object).unwrap()).await;
         } else if path.starts_with(TEAM) {
             put(&context.stores.compilations, serde_json::from_value(object).unwrap()).await;
+        } else if path.starts_with(RUNS) {
+            put(&context.stores.tuning_runs, serde_json::from_value(object).unwrap()).await;
         } else if path.contains("/jobs/") {
             let seen = serde_json::from_value(object).unwrap();
             let events = futures::stream::iter([Ok(Event::Apply(seen))]);
-            let view = |job: &_| hone_operator::children::jobs::facts(job, "ModelCompilation");
+            let kinds = ["ModelCompilation", "TuningRun"];
+            let view = |job: &_| hone_operator::children::jobs::facts(job, &kinds);
             context.stores.jobs.follow("jobs", events, view, |_, _| {}).await;
         } else if path.contains("/pods/") {
             let events =
@@ -208,7 +214,11 @@ async fn reconcile_compilation(context: &Arc<Context>, server: &Server, name: &s
 
 fn add(server: &Server, object: Value) {
     let name = object["metadata"]["name"].as_str().unwrap().to_owned();
-    let folder = if object["kind"] == "DevicePool" { POOLS } else { TEAM };
+    let folder = match object["kind"].as_str().unwrap() {
+        "DevicePool" => POOLS,
+        "TuningRun" => RUNS,
+        _ => TEAM,
+    };
     let mut objects = server.objects.lock().unwrap();
     let mut object = object;
     object["metadata"]["resourceVersion"] = json!("1");
@@ -292,6 +302,55 @@ async fn a_job_is_made_when_its_device_is_granted_and_the_next_gets_it_after() {
     assert_eq!(job["metadata"]["annotations"]["hone.dev/fence"], "2");
     // Given from hand to hand in one write.
     assert_eq!(server.count("", "/leases"), 2);
+}
+
+async fn reconcile_run(context: &Arc<Context>, server: &Server, name: &str) {
+    catch_up(context, server).await;
+    let object = context.stores.tuning_runs.get("team", name).unwrap();
+    tuning_run::reconcile::reconcile(object, Arc::clone(context)).await.unwrap();
+    catch_up(context, server).await;
+}
+
+/// A run and a compilation of one name share a pool, and neither takes the other's place or device.
+#[tokio::test]
+async fn a_tuning_run_holds_a_device_as_a_compilation_does() {
+    let (server, context) = pool_of(&["n1"]).await;
+    let run = json!({"apiVersion": "hone.dev/v1alpha1", "kind": "TuningRun",
+        "metadata": {"name": "first", "namespace": "team", "uid": "run", "generation": 1},
+        "spec": {"model": {"uri": "s3://models/x.onnx"}, "target": {"arch": "amd64"},
+            "pool": "cpus", "stop": {"maxTrials": 10}, "log": {"uri": "s3://tuning/x"},
+            "limits": {"pendingDeadline": "87600h"}},
+        "status": {"phase": "Pending", "observedGeneration": 1, "startTime": "2026-01-01T00:00:00Z"}});
+    add(&server, run.clone());
+    reconcile_run(&context, &server, "first").await;
+    reconcile_compilation(&context, &server, "first").await;
+    reconcile_pool(&context, &server, "cpus").await;
+    let job = tuning_run::digest::job_name(&serde_json::from_value(run).unwrap());
+    assert_eq!(server.holders()["device-n1"], format!("team/{job}"));
+    reconcile_run(&context, &server, "first").await;
+    reconcile_compilation(&context, &server, "first").await;
+    let path = format!("/apis/batch/v1/namespaces/team/jobs/{job}");
+    let made = server.objects.lock().unwrap()[&path].clone();
+    assert_eq!(made["metadata"]["labels"]["hone.dev/purpose"], "tune");
+    assert_eq!(made["metadata"]["annotations"]["hone.dev/slot"], "device-n1");
+    assert_eq!(made["metadata"]["ownerReferences"][0]["kind"], "TuningRun");
+    assert!(!has_job(&server, "first"), "two Jobs on one device");
+    // Suspended, it gives the device back once its Job is gone.
+    let mut edited = server.objects.lock().unwrap()[&format!("{RUNS}/first")].clone();
+    edited["spec"]["suspend"] = json!(true);
+    edited["metadata"]["generation"] = json!(2);
+    edited["metadata"]["resourceVersion"] = json!("1000");
+    server.objects.lock().unwrap().insert(format!("{RUNS}/first"), edited);
+    reconcile_run(&context, &server, "first").await;
+    assert_eq!(server.count("DELETE", &job), 1);
+    let condition = json!([{"type": "Failed", "status": "True", "reason": "x"}]);
+    let mut ended = made;
+    ended["status"]["conditions"] = condition;
+    server.objects.lock().unwrap().insert(path, ended);
+    catch_up(&context, &server).await;
+    reconcile_pool(&context, &server, "cpus").await;
+    let holder = server.holders()["device-n1"].clone();
+    assert!(holder.starts_with("team/first-cpu-"), "{holder}");
 }
 
 /// Nothing is kept but the Leases: who begins to lead knows as much as who led.

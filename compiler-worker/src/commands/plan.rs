@@ -88,7 +88,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 }
 
 fn plan(worker: &Worker<'_>, request: &Compile) -> Result<Planned> {
-    let model = worker.fetch(request)?;
+    let model = worker.fetch(&request.model)?;
     let target = compiler::target(&request.target)?;
     let graph = compiler::reference(&model, &request.inputs)?;
     let known = worker.known(&model, &request.inputs, &target, &Recipe::analytic(DataType::F32));

@@ -15,7 +15,7 @@ use crate::compiler;
 use crate::failure::{Failure, Result};
 use crate::show::{table, units};
 use crate::spec;
-use crate::tune::{Interrupt, Outcome, Session, Settings};
+use crate::tune::{Interrupt, NOISE, Outcome, Session, Settings};
 
 /// What `hone tune` takes.
 #[derive(Args, Debug)]
@@ -125,11 +125,15 @@ fn settings(arguments: &Arguments) -> Settings {
         trials: arguments.trials,
         budget: arguments.budget.or(unbounded.then_some(Duration::from_secs(600))),
         goal: arguments.goal.map(|goal| goal.as_secs_f64() * 1e9),
+        patience: None,
         threads: arguments.threads,
         seed: arguments.seed,
         strategy: arguments.strategy.clone(),
         seconds: arguments.seconds,
+        timeout: None,
+        noise: NOISE,
         warm: !arguments.cold,
+        whole: false,
     }
 }
 

@@ -1,4 +1,4 @@
-//! `hone worker`: one request in, one artifact and one report out. What a pod runs.
+//! `hone worker`: one request in, one artifact or a longer log and one report out. What a pod runs.
 //!
 //! No retries and no policy: the exit code says what kind of end it was, the termination message
 //! what came out, and the operator decides.
@@ -20,7 +20,7 @@ use crate::show::Progress;
 use crate::storage::shared::{self, GivenUp};
 use crate::storage::{Access, Destination, Guard, Places, local};
 use crate::traces::Stages;
-use crate::work::{Outcome, WorkOptions, Worker};
+use crate::work::{OpenLog, Outcome, WorkOptions, Worker};
 
 /// What `hone worker` takes.
 #[derive(Args, Debug)]
@@ -58,9 +58,10 @@ const LARGEST_REQUEST: u64 = 1 << 20;
 pub fn run(arguments: &Arguments) -> Result<()> {
     let report =
         Arc::new(Mutex::new(Report::new(Default::default(), "", env!("CARGO_PKG_VERSION"))));
+    let log = Arc::new(OpenLog::default());
     let spans = Stages::from_environment().map(Arc::new);
-    end_when_told(arguments.termination.clone(), report.clone(), spans.clone());
-    let done = work(arguments, &report, spans.clone());
+    end_when_told(arguments.termination.clone(), report.clone(), log.clone(), spans.clone());
+    let done = work(arguments, &report, &log, spans.clone());
     let report = match report.lock() {
         Ok(report) => report.clone(),
         Err(poisoned) => poisoned.into_inner().clone(),
@@ -76,7 +77,12 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     done
 }
 
-fn work(arguments: &Arguments, report: &Mutex<Report>, spans: Option<Arc<Stages>>) -> Result<()> {
+fn work(
+    arguments: &Arguments,
+    report: &Mutex<Report>,
+    log: &OpenLog,
+    spans: Option<Arc<Stages>>,
+) -> Result<()> {
     let request = request(arguments)?;
     if let Some(spans) = &spans {
         spans.describe(vec![
@@ -92,17 +98,30 @@ fn work(arguments: &Arguments, report: &Mutex<Report>, spans: Option<Arc<Stages>
         guard: Guard::new(&arguments.access.fetch_allow).with_identity(arguments.workload_identity),
         limit: arguments.access.max_bytes,
     };
+    let scratch = arguments.scratch.clone().unwrap_or_else(std::env::temp_dir);
     match &request.work {
         Work::Delete(delete) => {
             note(report, |report| report.subject = request.subject.clone());
             self::delete(delete, &request.subject.uid, &access)
+        }
+        Work::Tune(tune) => {
+            note(report, |report| report.subject = request.subject.clone());
+            let cannot = |error| Failure::io("a folder for records cannot be made", error);
+            std::fs::create_dir_all(&scratch).map_err(cannot)?;
+            // What the log holds is all that the search may know.
+            let records = tempfile::tempdir_in(&scratch).map_err(cannot)?;
+            let cache = Cache::open(Some(&scratch.join("hone-cache")), true)?;
+            let cache = cache.with_records(Some(records.path()));
+            let progress = Progress::new(&request.subject.name).with_spans(spans);
+            let options = WorkOptions { threads: arguments.threads, ..WorkOptions::default() };
+            let worker = Worker { access: &access, cache: &cache, progress: &progress, options };
+            worker.search(tune, log, report)
         }
         Work::Adopt(adopt) => {
             note(report, |report| report.subject = request.subject.clone());
             self::adopt(adopt, &request.subject.uid, &access)
         }
         Work::Compile(compile) => {
-            let scratch = arguments.scratch.clone().unwrap_or_else(std::env::temp_dir);
             let cache = Cache::open(Some(&scratch.join("hone-cache")), true)?;
             let progress = Progress::new(&compile.target.name).with_spans(spans);
             let options = WorkOptions { threads: arguments.threads, ..WorkOptions::default() };
@@ -221,7 +240,14 @@ fn leave(path: &Path, report: &Report) {
 
 /// Ends in good order when the pod is told to: the first process of a container has no default for
 /// signals, and would be killed after the grace period without a word.
-fn end_when_told(termination: PathBuf, report: Arc<Mutex<Report>>, spans: Option<Arc<Stages>>) {
+///
+/// A tuning run writes what was measured so far first.
+fn end_when_told(
+    termination: PathBuf,
+    report: Arc<Mutex<Report>>,
+    log: Arc<OpenLog>,
+    spans: Option<Arc<Stages>>,
+) {
     use tokio::signal::unix::{SignalKind, signal};
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -238,6 +264,13 @@ fn end_when_told(termination: PathBuf, report: Arc<Mutex<Report>>, spans: Option
             })
         });
         let Some(reason) = reason else { return };
+        let log = log.lock().ok().and_then(|log| log.clone());
+        if let Some(log) = log {
+            if let Err(failure) = log.flush() {
+                eprintln!("error[{}]: {}", failure.reason, failure.chain());
+            }
+            note(&report, |report| report.tuning = Some(log.report()));
+        }
         let report = report.lock().map(|report| report.clone());
         if let Ok(report) = report {
             leave(

@@ -1,5 +1,7 @@
 //! Where results go: a local folder or a folder of an object store.
 
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use hone_artifact::exit_code::Reason;
@@ -95,6 +97,38 @@ impl Destination {
                 Ok(())
             }
             Self::Store(_, place) => place.overwrite(name, bytes.to_vec()),
+        }
+    }
+
+    /// Writes `name` unless it is there: nobody who writes it at the same time does so too. Whether it is there with
+    /// these bytes now, as after a write whose answer was lost.
+    ///
+    /// # Errors
+    /// What the place refuses.
+    pub fn write_once(&self, name: &str, bytes: &[u8]) -> Result<bool> {
+        let done = match self {
+            Self::Folder(folder) => write_new(&folder.join(name), bytes),
+            Self::Store(_, place) => place.create(name, bytes).map(|_| ()),
+        };
+        match done {
+            Ok(()) => Ok(true),
+            Err(failure) if failure.reason == Reason::ArtifactConflict => Ok(false),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// The bytes of `name`, at most `limit`; nothing where there is no such object.
+    ///
+    /// # Errors
+    /// What the place refuses.
+    pub fn read(&self, name: &str, limit: u64) -> Result<Option<Vec<u8>>> {
+        match self {
+            Self::Folder(folder) => match local::read(&folder.join(name), limit) {
+                Ok(bytes) => Ok(Some(bytes)),
+                Err(failure) if failure.reason == Reason::NotFound => Ok(None),
+                Err(failure) => Err(failure),
+            },
+            Self::Store(_, place) => Ok(place.versioned(name, limit)?.map(|(bytes, _)| bytes)),
         }
     }
 
@@ -198,5 +232,27 @@ impl Destination {
             }
             Self::Store(_, place) => place.list(folder),
         }
+    }
+}
+
+/// Writes a file that is not there: whole or not at all, and never over another.
+fn write_new(path: &Path, bytes: &[u8]) -> Result<()> {
+    let cannot = |error| Failure::io(format!("'{}' cannot be written", path.display()), error);
+    let folder = path.parent().unwrap_or(Path::new("."));
+    std::fs::create_dir_all(folder).map_err(cannot)?;
+    let mut file = tempfile::NamedTempFile::new_in(folder).map_err(cannot)?;
+    file.write_all(bytes).and_then(|()| file.as_file().sync_all()).map_err(cannot)?;
+    // Others of the group of the volume read it too, as any other file there.
+    let readable = std::fs::Permissions::from_mode(0o644);
+    file.as_file().set_permissions(readable).map_err(cannot)?;
+    match file.persist_noclobber(path) {
+        Ok(_) => Ok(()),
+        Err(error) if error.error.kind() == std::io::ErrorKind::AlreadyExists => {
+            match local::read(path, u64::MAX)? == bytes {
+                true => Ok(()),
+                false => Err(conflict(&path.display().to_string())),
+            }
+        }
+        Err(error) => Err(cannot(error.error)),
     }
 }

@@ -162,7 +162,7 @@ impl Place {
         match block_on(self.put(name, bytes.to_vec(), PutMode::Create))? {
             Ok(()) => Ok(Put::Created),
             Err(Error::AlreadyExists { .. } | Error::Precondition { .. }) => {
-                let key = self.key.clone().join(name);
+                let key = self.child(name);
                 let limit = bytes.len() as u64;
                 match block_on(self.download_object(&key, limit))? {
                     Ok(found) if found == bytes => Ok(Put::Existed),

@@ -77,6 +77,18 @@ impl Confirm<'_> {
         Ok(tasks.iter().map(of_task).collect())
     }
 
+    /// The network with recorded schedules beside the untuned one.
+    pub(super) fn against_untuned(
+        &self,
+        device: &mut Device,
+        kept: &Recorded,
+        seconds: f64,
+    ) -> Result<Verdict> {
+        let theirs = self.artifact("untuned", &Recorded::default())?;
+        let ours = self.artifact("kept", kept)?;
+        Ok(verdict(&device.compare(&Compare { ours, theirs, seconds })?))
+    }
+
     /// Which of `proposed` win in the network against `so_far`, none where it is not faster for sure; and what
     /// each round of comparing said, the last of them about those that are kept.
     pub(super) fn winners(

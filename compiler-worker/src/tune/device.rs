@@ -27,6 +27,8 @@ pub const DEVICE_VARIABLE: &str = "HONE_MEASURE";
 pub struct Device {
     target: Target,
     threads: usize,
+    /// Longest time of one candidate.
+    timeout: Option<Duration>,
     process: Option<Process>,
     /// Where the time went.
     pub building: Duration,
@@ -56,10 +58,11 @@ enum Ended {
 
 impl Device {
     /// Nothing runs yet.
-    pub fn new(target: &Target, threads: usize) -> Self {
+    pub fn new(target: &Target, threads: usize, timeout: Option<Duration>) -> Self {
         Self {
             target: target.clone(),
             threads,
+            timeout,
             process: None,
             building: Duration::ZERO,
             executing: Duration::ZERO,
@@ -74,7 +77,11 @@ impl Device {
     /// A process that cannot be started.
     pub fn trials(&mut self, trials: Trials) -> Result<Vec<Measured>> {
         let count = trials.candidates.len();
-        let ended = match self.request(&Ask::Trials(trials.clone()), trials.seconds)? {
+        // Candidates of one request share their time, with the plain program and the schedule without tuning.
+        let each =
+            self.timeout.map(|timeout| timeout * u32::try_from(count + 2).unwrap_or(u32::MAX));
+        let longest = each.unwrap_or(EXECUTING) + Duration::from_secs_f64(4.0 * trials.seconds);
+        let ended = match self.request(&Ask::Trials(trials.clone()), longest)? {
             Ok(Answer::Trials { trials }) if trials.len() == count => return Ok(trials),
             Ok(_) => Ended::Said("the measuring process answered something else".to_owned()),
             Err(ended) => ended,
@@ -103,7 +110,8 @@ impl Device {
     /// # Errors
     /// `DeviceLost` where the process ends or hangs.
     pub fn compare(&mut self, compare: &Compare) -> Result<Compared> {
-        let cause = match self.request(&Ask::Compare(compare.clone()), compare.seconds)? {
+        let longest = EXECUTING + Duration::from_secs_f64(4.0 * compare.seconds);
+        let cause = match self.request(&Ask::Compare(compare.clone()), longest)? {
             Ok(Answer::Compared(compared)) => return Ok(compared),
             Ok(_) => "the measuring process answered something else".to_owned(),
             Err(Ended::Said(cause)) => cause,
@@ -114,7 +122,12 @@ impl Device {
         Err(Failure::new(Reason::DeviceLost, message))
     }
 
-    fn request(&mut self, ask: &Ask, seconds: f64) -> Result<std::result::Result<Answer, Ended>> {
+    /// Asks the process; `longest` is for what comes after the code is made.
+    fn request(
+        &mut self,
+        ask: &Ask,
+        longest: Duration,
+    ) -> Result<std::result::Result<Answer, Ended>> {
         let process = match self.process.take() {
             Some(process) => process,
             None => Process::start(&self.target, self.threads)?,
@@ -134,7 +147,7 @@ impl Device {
                 Ok(Answer::Started) => {
                     self.building += begin.elapsed();
                     (begin, started) = (Instant::now(), true);
-                    limit = EXECUTING + Duration::from_secs_f64(4.0 * seconds);
+                    limit = longest;
                 }
                 Ok(answer) => {
                     *(if started { &mut self.executing } else { &mut self.building }) +=

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Whether a person wants the search to end.
+/// Whether somebody wants the search to end.
 #[derive(Clone, Debug, Default)]
 pub struct Interrupt(Arc<AtomicBool>);
 
@@ -27,6 +27,11 @@ impl Interrupt {
             });
         });
         interrupt
+    }
+
+    /// Asks for the end.
+    pub fn ask(&self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 
     /// Whether it was asked for.

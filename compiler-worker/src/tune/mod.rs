@@ -1,8 +1,9 @@
 //! Tuning on one machine: searches for faster schedules of a model's programs by measuring, keeps every
 //! trial in records, and lets a schedule replace the one before only where the whole network is faster.
 //!
-//! `session` is the loop; `device` and `measure` are the two ends of the process that measures;
-//! `confirm` is the comparison in the network; `store` says where records lie.
+//! `session` is the loop over programs, which `searched` holds; `device` and `measure` are the two ends of the process that measures;
+//! `confirm` is the comparison in the network; `store` says where records lie, and `run_log`
+//! carries those of a run in a cluster to and from object storage.
 
 mod confirm;
 mod device;
@@ -11,7 +12,10 @@ mod measure;
 mod near;
 mod outcome;
 mod protocol;
+pub mod run_log;
+mod searched;
 mod session;
+mod settings;
 mod statistics;
 pub mod store;
 mod summary;
@@ -20,5 +24,6 @@ pub use device::DEVICE_VARIABLE;
 pub use interrupt::Interrupt;
 pub use measure::serve;
 pub use outcome::{Outcome, TaskOutcome};
-pub use session::{Session, Settings};
+pub use session::{BATCH, Session};
+pub use settings::{NOISE, Settings};
 pub use summary::Summary;

@@ -20,6 +20,12 @@ pub struct Outcome {
     pub noisy: usize,
     /// Trials taken over from records.
     pub resumed: usize,
+    /// Trials of the model's programs in the records, on whatever machine: those with a time, and those without.
+    #[serde(skip)]
+    pub logged: (usize, usize),
+    /// Trials since one that shortened the run, those of earlier calls included.
+    #[serde(skip)]
+    pub in_vain: usize,
     /// Seconds of the search without its confirmation.
     pub seconds: f64,
     /// Seconds in which code of candidates was made.
@@ -37,8 +43,21 @@ pub struct Outcome {
     pub rounds: Vec<Verdict>,
     /// New schedules that were kept.
     pub winners: usize,
+    /// The network with all schedules that are kept, beside the untuned one; only where that was asked for.
+    #[serde(skip)]
+    pub whole: Option<Verdict>,
+    /// Programs of the network that have a schedule of records then.
+    #[serde(skip)]
+    pub tuned: usize,
     /// Why the search ended.
     pub ended: &'static str,
+}
+
+impl Outcome {
+    /// A trial was taken up that shortens the run, or does not.
+    pub(super) fn note_gain(&mut self, gains: bool) {
+        self.in_vain = if gains { 0 } else { self.in_vain + 1 };
+    }
 }
 
 /// What was found for one program.

@@ -2,50 +2,31 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use hone_artifact::exit_code::Reason;
 use hone_artifact::request::Input;
-use hone_driver::{DataType, Prescription, Target, TuningTask, tuning_tasks};
+use hone_driver::{DataType, Target, TuningTask, tuning_tasks};
 use hone_search::{
     Allocator, Candidate, Class, CostModel, FEATURES, Kind, Learned, Log, Progress, Random, Record,
-    SCHEMA, Sample, Space, Strategy, Task, Trial, strategy,
+    SCHEMA, Sample, Space, Trial, strategy,
 };
 
-use super::confirm::Confirm;
+use super::confirm::{Confirm, with};
 use super::device::Device;
 use super::interrupt::Interrupt;
-use super::outcome::{Outcome, TaskOutcome};
+use super::outcome::Outcome;
 use super::protocol::{Measured, Trials};
+use super::searched::{Searched, expected, prescription, propose, spread, task_outcome};
+use super::settings::Settings;
 use super::store::{self, Recorded};
 use super::summary::Summary;
 use crate::cache::Cache;
 use crate::compiler::{self, Model, Recipe};
 use crate::failure::{Failure, Result};
 
-/// How to search.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// Most trials of this call.
-    pub trials: Option<usize>,
-    /// Longest time of searching.
-    pub budget: Option<Duration>,
-    /// Nanoseconds of a run at which the search ends.
-    pub goal: Option<f64>,
-    /// Threads; 0 for all.
-    pub threads: usize,
-    /// Where random numbers start.
-    pub seed: u64,
-    /// Name of the strategy.
-    pub strategy: String,
-    /// Seconds of measuring for each batch of candidates.
-    pub seconds: f64,
-    /// Whether trials of earlier calls and of other models are used.
-    pub warm: bool,
-}
-
 /// Candidates that are measured side by side.
-const BATCH: usize = 16;
+pub const BATCH: usize = 16;
 /// The search ends where a round is expected to gain less than this share of a run.
 const LEAST_GAIN: f64 = 1e-5;
 /// Candidates of a task that are compared once more before the network decides.
@@ -56,8 +37,6 @@ const WORTH: f64 = 0.99;
 const IN_NETWORK: f64 = 8.0;
 /// Decisions of other tasks that a task's first round tries.
 const SEEDS: usize = 4;
-/// Widest confidence interval of a round's candidates, as a share, at the median.
-const NOISE: f64 = 0.15;
 /// Samples beyond which the model learns in every fourth round only.
 const MANY_SAMPLES: usize = 1500;
 
@@ -79,35 +58,6 @@ pub struct Session<'a> {
     pub tell: &'a dyn Fn(&Outcome, f64),
 }
 
-/// A program and everything that is known of it.
-struct Searched {
-    task: TuningTask,
-    space: Space,
-    strategy: Box<dyn Strategy>,
-    trials: Vec<Trial>,
-    known: HashSet<[u8; 32]>,
-    progress: Progress,
-    text: String,
-}
-
-impl Searched {
-    fn best(&self) -> Option<&Trial> {
-        self.trials.iter().min_by(|a, b| a.ratio.total_cmp(&b.ratio))
-    }
-
-    /// Takes up a trial.
-    fn add(&mut self, candidate: Candidate, ratio: f64) {
-        self.known.insert(candidate.identity);
-        self.trials.push(Trial { candidate, ratio });
-        self.progress.trials = self.trials.len() - 1;
-    }
-
-    /// A round is over.
-    fn close_round(&mut self) {
-        self.progress.best.push(self.best().map_or(1.0, |own| own.ratio.min(1.0)));
-    }
-}
-
 impl Session<'_> {
     /// Searches, confirms, and keeps what won.
     ///
@@ -118,10 +68,9 @@ impl Session<'_> {
         let folder = self.cache.records_folder();
         let records = store::read(&folder)?;
         let machine = store::machine_key();
-        let name = machine.trim_start_matches("sha256:").chars().take(16).collect::<String>();
-        let mut log = Log::open(&folder, &format!("{name}.jsonl")).map_err(store::failed)?;
+        let mut log = Log::open(&folder, &store::file_name()).map_err(store::failed)?;
         let so_far: Recorded = Arc::new(store::winners(&records, self.target).by_program);
-        let mut device = Device::new(self.target, self.settings.threads);
+        let mut device = Device::new(self.target, self.settings.threads, self.settings.timeout);
         let folder = tempfile::tempdir()
             .map_err(|error| Failure::io("a temporary folder cannot be made", error))?;
         let Self { model, inputs, target, .. } = *self;
@@ -130,7 +79,13 @@ impl Session<'_> {
         let mut outcome = Outcome::default();
         let mut samples = self.take_over(&records, &machine, &mut searched, &mut outcome);
         self.search(&mut searched, &mut samples, &mut device, &mut log, &mut outcome)?;
-        self.confirm(&searched, &so_far, &confirm, &mut device, &mut log, &mut outcome)?;
+        let kept =
+            self.confirm(&searched, &so_far, &confirm, &mut device, &mut log, &mut outcome)?;
+        if self.settings.whole {
+            outcome.whole = Some(confirm.against_untuned(&mut device, &kept, IN_NETWORK / 2.0)?);
+            let is_tuned = |own: &&Searched| kept.contains_key(&own.task.digest);
+            outcome.tuned = searched.iter().filter(is_tuned).count();
+        }
         let folder = self.cache.records_folder();
         Summary::of(&outcome).keep(&folder, self.model, self.inputs, self.target)?;
         Ok(outcome)
@@ -176,6 +131,7 @@ impl Session<'_> {
             return samples;
         }
         let target = store::target_key(self.target);
+        let least = LEAST_GAIN * total(searched);
         let places: BTreeMap<String, usize> = searched
             .iter()
             .enumerate()
@@ -187,13 +143,20 @@ impl Session<'_> {
                 let (features, task) = (record.features.clone(), record.program.clone());
                 samples.push(Sample { features, ratio, task });
             }
-            let is_own = record.machine == machine && record.threads == self.settings.threads;
-            let Some(place) = places.get(&record.program).filter(|_| is_own) else { continue };
+            let Some(place) = places.get(&record.program) else { continue };
+            match record.class {
+                Class::Ok => outcome.logged.0 += 1,
+                _ => outcome.logged.1 += 1,
+            }
+            if record.machine != machine || record.threads != self.settings.threads {
+                continue;
+            }
             let own = &mut searched[*place];
             let candidate = own.space.with_choices(&record.template, &record.decisions);
             if let Some(candidate) = candidate.ok().filter(|new| !own.known.contains(&new.identity))
             {
-                own.add(candidate, ratio);
+                let gain = own.add(candidate, ratio);
+                outcome.note_gain(gain >= least);
                 outcome.resumed += 1;
             }
         }
@@ -217,7 +180,7 @@ impl Session<'_> {
         let mut model = Learned::default();
         model.learn(samples);
         let begin = Instant::now();
-        let total: f64 = searched.iter().map(|own| own.progress.weight).sum();
+        let least = LEAST_GAIN * total(searched);
         let mut rounds = 0;
         loop {
             let expected = expected(searched);
@@ -231,12 +194,12 @@ impl Session<'_> {
                 break;
             }
             let progress: Vec<Progress> = searched.iter().map(|own| own.progress.clone()).collect();
-            let Some(place) = Allocator.next(&progress, LEAST_GAIN * total) else {
+            let Some(place) = Allocator.next(&progress, least) else {
                 outcome.ended = "more trials are expected to gain nothing";
                 break;
             };
             let proposing = Instant::now();
-            let left = self.settings.trials.map_or(BATCH, |most| most - outcome.trials);
+            let left = self.settings.trials.map_or(BATCH, |most| most - self.done(outcome));
             let seeds = self.seeds(searched, place);
             let own = &mut searched[place];
             let proposed = propose(own, &model, seeds, BATCH.min(left), &mut random);
@@ -254,7 +217,8 @@ impl Session<'_> {
                 }
                 let (features, task) = (candidate.features.clone(), own.task.digest.clone());
                 samples.push(Sample { features, ratio, task });
-                own.add(candidate, ratio);
+                let gain = own.add(candidate, ratio);
+                outcome.note_gain(gain >= least);
                 outcome.trials += 1;
             }
             own.close_round();
@@ -284,7 +248,7 @@ impl Session<'_> {
             seconds: self.settings.seconds,
         };
         let measured = device.trials(trials.clone())?;
-        if spread(&measured) <= NOISE {
+        if spread(&measured) <= self.settings.noise {
             return Ok(measured);
         }
         outcome.noisy += 1;
@@ -309,23 +273,33 @@ impl Session<'_> {
 
     /// Why the search is over, where it is.
     fn ends(&self, outcome: &Outcome, expected: f64) -> Option<&'static str> {
-        let Settings { trials, budget, goal, .. } = &self.settings;
+        let Settings { trials, budget, goal, patience, .. } = &self.settings;
         if self.interrupt.is_asked() {
             return Some("it was interrupted");
         }
         if goal.is_some_and(|goal| expected <= goal) {
             return Some("the goal is expected to be reached");
         }
-        if trials.is_some_and(|most| outcome.trials >= most) {
+        if trials.is_some_and(|most| self.done(outcome) >= most) {
             return Some("all trials are done");
+        }
+        if patience.is_some_and(|most| outcome.in_vain >= most) {
+            return Some("the last trials brought nothing");
         }
         let is_over = budget.is_some_and(|budget| outcome.seconds >= budget.as_secs_f64());
         is_over.then_some("the time is over")
     }
 
+    /// Trials that count against the most that are allowed.
+    fn done(&self, outcome: &Outcome) -> usize {
+        let earlier = if self.settings.whole { outcome.logged.0 + outcome.logged.1 } else { 0 };
+        earlier + outcome.trials
+    }
+
     /// Share of the budget that is used up.
     fn used(&self, outcome: &Outcome) -> f64 {
-        let trials = self.settings.trials.map(|most| outcome.trials as f64 / most.max(1) as f64);
+        let done = self.done(outcome) as f64;
+        let trials = self.settings.trials.map(|most| done / most.max(1) as f64);
         let time = self.settings.budget.map(|most| outcome.seconds / most.as_secs_f64().max(1e-9));
         trials.into_iter().chain(time).fold(0.0, f64::max).min(1.0)
     }
@@ -361,7 +335,7 @@ impl Session<'_> {
         device: &mut Device,
         log: &mut Log,
         outcome: &mut Outcome,
-    ) -> Result<()> {
+    ) -> Result<Recorded> {
         let mut proposed = BTreeMap::new();
         let mut records = BTreeMap::new();
         for own in searched {
@@ -386,7 +360,7 @@ impl Session<'_> {
         outcome.winners = won.len();
         outcome.verdict = rounds.last().cloned();
         outcome.rounds = rounds;
-        Ok(())
+        Ok(with(so_far, &won))
     }
 
     /// The best candidate of a task, where it is surely faster than the schedule that is used so far.
@@ -439,51 +413,7 @@ impl Session<'_> {
     }
 }
 
-fn propose(
-    own: &mut Searched,
-    model: &dyn CostModel,
-    seeds: Vec<Candidate>,
-    count: usize,
-    random: &mut Random,
-) -> Vec<Candidate> {
-    let mut known = own.known.clone();
-    let mut proposed: Vec<Candidate> =
-        seeds.into_iter().filter(|seed| known.insert(seed.identity)).take(count).collect();
-    let task = Task { space: &own.space, trials: &own.trials, known: &known, model };
-    let more = own.strategy.propose(&task, count - proposed.len(), random);
-    proposed.extend(more);
-    proposed
-}
-
-/// Median width of the candidates' confidence intervals, as a share of the ratio.
-fn spread(measured: &[Measured]) -> f64 {
-    let ratios = measured.iter().filter_map(|own| own.ratio);
-    let mut widths: Vec<f64> = ratios.map(|(ratio, low, high)| (high - low) / ratio).collect();
-    widths.sort_unstable_by(f64::total_cmp);
-    widths.get(widths.len() / 2).copied().unwrap_or_default()
-}
-
-fn prescription(candidate: &Candidate) -> Prescription {
-    Prescription { template: candidate.template.clone(), choices: candidate.choices() }
-}
-
-/// Nanoseconds that a run is expected to take with the best candidates.
-fn expected(searched: &[Searched]) -> f64 {
-    let of =
-        |own: &Searched| own.progress.weight * own.best().map_or(1.0, |best| best.ratio.min(1.0));
-    searched.iter().map(of).sum()
-}
-
-fn task_outcome(own: &Searched) -> TaskOutcome {
-    let best = own.best();
-    TaskOutcome {
-        nodes: own.task.nodes.clone(),
-        program: own.task.digest.clone(),
-        uses: own.task.uses,
-        nanoseconds: own.progress.weight,
-        trials: own.progress.trials,
-        best: best.map_or(1.0, |own| own.ratio),
-        template: best.map_or(String::new(), |own| own.candidate.template.clone()),
-        won: false,
-    }
+/// Nanoseconds of a run without tuning, as far as it is searched.
+fn total(searched: &[Searched]) -> f64 {
+    searched.iter().map(|own| own.progress.weight).sum()
 }

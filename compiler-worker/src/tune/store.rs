@@ -63,6 +63,13 @@ pub fn machine_key() -> String {
     device::fingerprint(&device::Facts::here())
 }
 
+/// The file in a folder of records that this machine writes.
+pub fn file_name() -> String {
+    let machine = machine_key();
+    let name: String = machine.trim_start_matches("sha256:").chars().take(16).collect();
+    format!("{name}.jsonl")
+}
+
 /// A failure of records with its reason.
 pub fn failed(error: RecordsError) -> Failure {
     let reason = match &error {

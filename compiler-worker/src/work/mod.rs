@@ -9,6 +9,7 @@ mod guard;
 pub mod measure;
 mod precision;
 mod result;
+mod search;
 mod tune;
 pub mod verify;
 
@@ -17,13 +18,14 @@ use std::time::Instant;
 
 use hone_artifact::exit_code::Reason;
 use hone_artifact::report::{self, ArtifactReport, Report};
-use hone_artifact::request::Compile;
+use hone_artifact::request::{Compile, Source};
 use hone_driver::{DataType, Target};
 use serde_json::json;
 
 pub use build::{Build, build, is_sound};
 pub use emulated::Machine;
 pub use result::{Details, StepDetail, StoredResult, steps};
+pub use search::OpenLog;
 
 use crate::cache::{Cache, Key, compiler_identity};
 use crate::compiler::{self, Model, Recipe};
@@ -103,7 +105,7 @@ impl Worker<'_> {
         // Whether results can be stored is known before hours of work, not after.
         let destination = self.destination(request)?;
         self.progress.stage("fetch");
-        let model = self.fetch(request)?;
+        let model = self.fetch(&request.model)?;
         outcome.report.model_digest = Some(model.digest.clone());
         let target = compiler::target(&request.target)?;
         self.tune(request, &model, &target, outcome)?;
@@ -175,10 +177,10 @@ impl Worker<'_> {
     ///
     /// # Errors
     /// What the place refuses.
-    pub fn fetch(&self, request: &Compile) -> Result<Model> {
-        let bytes = self.access.fetch(&request.model)?;
+    pub fn fetch(&self, source: &Source) -> Result<Model> {
+        let bytes = self.access.fetch(source)?;
         let digest = sha256(&bytes);
-        let uri = &request.model.uri;
+        let uri = &source.uri;
         let local =
             uri.starts_with("file://").then(|| self.access.places.existing(uri)).transpose()?;
         let folder = local.as_deref().and_then(Path::parent).map(Path::to_path_buf);

@@ -8,7 +8,7 @@ use hone_driver::Target;
 use super::{Machine, Outcome, Worker};
 use crate::compiler::Model;
 use crate::failure::Result;
-use crate::tune::{Interrupt, Session, Settings, Summary};
+use crate::tune::{Interrupt, NOISE, Session, Settings, Summary};
 
 /// Longest search where the request bounds neither trials nor time.
 const LONGEST: Duration = Duration::from_secs(600);
@@ -43,11 +43,15 @@ impl Worker<'_> {
             trials,
             budget: budget.or(trials.is_none().then_some(LONGEST)),
             goal: None,
+            patience: None,
             threads: self.options.threads,
             seed: 1,
             strategy: "learned".to_owned(),
             seconds: SECONDS,
+            timeout: None,
+            noise: NOISE,
             warm: true,
+            whole: false,
         };
         let session = Session {
             model,

@@ -14,6 +14,7 @@ fn slot(node: &str, device: Option<u8>) -> Slot {
 
 fn waiting(namespace: &str, job: &str) -> (Applicant, Request) {
     let applicant = Applicant {
+        kind: "modelcompilation".to_owned(),
         namespace: namespace.to_owned(),
         name: job.to_owned(),
         uid: format!("uid-{job}"),

@@ -18,6 +18,7 @@ pub const LEASE_LABEL: (&str, &str) = ("hone.dev/lease", "device");
 const POOL: &str = names::POOL_ANNOTATION;
 const NODE: &str = "hone.dev/node";
 const WHOLE: &str = "hone.dev/whole-node";
+const HOLDER_KIND: &str = "hone.dev/holder-kind";
 const HOLDER_NAMESPACE: &str = "hone.dev/holder-namespace";
 const HOLDER_NAME: &str = "hone.dev/holder-name";
 const HOLDER_UID: &str = "hone.dev/holder-uid";
@@ -53,9 +54,9 @@ pub struct DeviceLease {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Holder {
-    /// The compilation.
+    /// The object that asked.
     pub applicant: Applicant,
-    /// The namespace of compilation and Job.
+    /// The namespace of object and Job.
     pub namespace: String,
     /// The Job.
     pub job: String,
@@ -72,6 +73,11 @@ impl Cached for DeviceLease {
     fn name(&self) -> &str {
         &self.name
     }
+}
+
+/// The kind of holders of leases that say none: when there was one.
+pub(super) fn first_kind() -> String {
+    "modelcompilation".to_owned()
 }
 
 /// Group and facts of a lease; none of Leases that are no device's.
@@ -93,6 +99,7 @@ pub fn facts(lease: &Lease) -> Option<(String, DeviceLease)> {
         fence: text(FENCE).parse().unwrap_or(0),
         holder: held.then(|| Holder {
             applicant: Applicant {
+                kind: annotations.get(HOLDER_KIND).cloned().unwrap_or_else(first_kind),
                 namespace: text(HOLDER_NAMESPACE),
                 name: text(HOLDER_NAME),
                 uid: text(HOLDER_UID),
@@ -122,9 +129,10 @@ pub fn object(namespace: &str, lease: &DeviceLease, now: Timestamp) -> Lease {
         ..LeaseSpec::default()
     };
     if let Some(holder) = &lease.holder {
-        let Applicant { namespace, name, uid } = &holder.applicant;
+        let Applicant { kind, namespace, name, uid } = &holder.applicant;
         let text = |key: &str, value: &str| (key.to_owned(), value.to_owned());
         annotations.extend([
+            text(HOLDER_KIND, kind),
             text(HOLDER_NAMESPACE, namespace),
             text(HOLDER_NAME, name),
             text(HOLDER_UID, uid),
@@ -179,8 +187,12 @@ mod tests {
     fn a_lease_is_read_as_it_was_written() {
         let slot = Slot { name: "device-n".to_owned(), node: "n".to_owned(), whole: true };
         let now = Timestamp::from_second(100).unwrap();
-        let applicant =
-            Applicant { namespace: "team".to_owned(), name: "a".to_owned(), uid: "1".to_owned() };
+        let applicant = Applicant {
+            kind: "tuningrun".to_owned(),
+            namespace: "team".to_owned(),
+            name: "a".to_owned(),
+            uid: "1".to_owned(),
+        };
         let lease = DeviceLease {
             version: 7,
             fence: 3,

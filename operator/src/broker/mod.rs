@@ -1,7 +1,7 @@
 //! Devices are leased: who may use which device of which pool, and who is next.
 //!
 //! A pool whose `exclusivity` is not Shared has *slots*: its nodes, or what its nodes have of its extended resource. A
-//! worker runs in such a pool only while its target holds the Lease of one slot. A compilation asks by a
+//! worker runs in such a pool only while its work holds the Lease of one slot. A compilation or a tuning run asks by a
 //! [`Request`]; the DevicePool controller, and nobody else, decides by [`grant::plan`] and writes Leases.
 //!
 //! Invariants:
@@ -9,7 +9,7 @@
 //!    pools that overlap share it. It is written with its resource version only, so no two grants of one slot stand.
 //! 2. A whole node and a device of that node are never held at once.
 //! 3. The Leases are the truth: what is kept here of them is what the API server said last, by resource version. A
-//!    replica that begins to lead learns them from its watch, and requests from reconciling every compilation.
+//!    replica that begins to lead learns them from its watch, and requests from reconciling every object.
 //! 4. A lease ends with its Job, and a slot that a Job claims is not free, whatever its Lease says. Without a Job it ends
 //!    [`grant::WITHOUT_JOB`] seconds after it was granted, and in any case at its expiry, which lies behind the Job's own
 //!    deadline. It also ends when a Job is suspended whose pods wait for their device, once none of them is left.
@@ -18,16 +18,21 @@
 
 pub mod grant;
 pub mod lease;
+pub mod pools;
 pub mod slots;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 pub use lease::{DeviceLease, Holder};
 pub use slots::Slot;
+
+use crate::context::Context;
+use crate::runtime::queue::{Key, Priority};
 
 /// The controller that decides, in keys, metrics and logs.
 pub const CONTROLLER: &str = "devicepool";
@@ -36,11 +41,11 @@ pub const CONTROLLER: &str = "devicepool";
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Request {
-    /// The name of the Job that will use it: unique in its namespace, and made from the compilation's uid.
+    /// The name of the Job that will use it: unique in its namespace, and made from its owner's uid.
     pub job: String,
     /// Pools whose devices will do, the preferred one first.
     pub pools: Vec<String>,
-    /// The value of the compilation's PriorityClass; the highest is served first.
+    /// The value of the workers' PriorityClass; the highest is served first.
     #[serde(default)]
     pub priority: i32,
     /// How often it got a device in vain: who never did is served before.
@@ -56,12 +61,44 @@ pub struct Request {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Applicant {
+    /// Its kind's controller, which is told of a grant.
+    #[serde(default = "lease::first_kind")]
+    pub kind: String,
     /// Its namespace.
     pub namespace: String,
-    /// The compilation's name.
+    /// Its name.
     pub name: String,
-    /// The compilation's uid.
+    /// Its uid.
     pub uid: String,
+}
+
+impl Applicant {
+    /// An object of the kind that `controller` works on.
+    pub fn of<K: kube::Resource>(controller: &str, object: &K) -> Self {
+        let metadata = object.meta();
+        Self {
+            kind: controller.to_owned(),
+            namespace: metadata.namespace.clone().unwrap_or_default(),
+            name: metadata.name.clone().unwrap_or_default(),
+            uid: metadata.uid.clone().unwrap_or_default(),
+        }
+    }
+
+    /// What tells it apart while its wishes are kept.
+    fn key(&self) -> (String, String, String) {
+        (self.kind.clone(), self.namespace.clone(), self.name.clone())
+    }
+}
+
+/// Tells the broker what devices an object wishes for, and has the pools look that may have one.
+pub fn ask(context: &Context, applicant: Applicant, requests: &[Request]) {
+    for pool in context.broker.ask(&applicant, requests.to_vec()) {
+        let key = Key { kind: CONTROLLER, namespace: String::new(), name: pool };
+        match context.broker.may_have_free(&key.name) {
+            true => context.queue.add(key, Priority::Change),
+            false => context.queue.add_after(key, Duration::from_secs(5)),
+        }
+    }
 }
 
 /// The order in which requests are served.
@@ -84,8 +121,8 @@ pub struct Broker(Mutex<Inner>);
 struct Inner {
     /// Requests by namespace and Job.
     requests: HashMap<(String, String), (Applicant, Request)>,
-    /// The Jobs for which each applicant, by namespace and name, asks.
-    of_applicant: HashMap<(String, String), Vec<String>>,
+    /// The Jobs for which each applicant, by kind, namespace and name, asks.
+    of_applicant: HashMap<(String, String, String), Vec<String>>,
     /// Requests in their order, by pool.
     turns: BTreeMap<String, BTreeSet<Turn>>,
     /// Leases by name.
@@ -111,7 +148,7 @@ impl Broker {
 
     /// Says that `applicant` has exactly these wishes now. Returns the pools whose controller has to look.
     pub fn ask(&self, applicant: &Applicant, requests: Vec<Request>) -> BTreeSet<String> {
-        let owner = (applicant.namespace.clone(), applicant.name.clone());
+        let owner = applicant.key();
         let mut inner = self.inner();
         if requests.is_empty() && !inner.of_applicant.contains_key(&owner) {
             return BTreeSet::new();
@@ -297,7 +334,8 @@ mod tests {
     use super::*;
 
     fn applicant(name: &str) -> Applicant {
-        Applicant { namespace: "team".to_owned(), name: name.to_owned(), uid: name.to_owned() }
+        let (kind, namespace) = ("modelcompilation".to_owned(), "team".to_owned());
+        Applicant { kind, namespace, name: name.to_owned(), uid: name.to_owned() }
     }
 
     fn request(job: &str, priority: i32, attempts: i32, second: i64) -> Request {
@@ -375,6 +413,18 @@ mod tests {
         let inner = broker.inner();
         assert!(inner.leases.is_empty() && inner.held.is_empty() && inner.counts.is_empty());
         assert!(inner.over.is_empty());
+    }
+
+    /// A run that is named as a compilation has wishes of its own.
+    #[test]
+    fn kinds_do_not_take_each_others_place() {
+        let broker = Broker::default();
+        let run = Applicant { kind: "tuningrun".to_owned(), ..applicant("a") };
+        broker.ask(&applicant("a"), vec![request("a-cpu", 0, 0, 1)]);
+        broker.ask(&run, vec![request("a-tune", 0, 0, 2)]);
+        assert_eq!(order(&broker, "cheap"), ["a-cpu", "a-tune"]);
+        broker.ask(&run, Vec::new());
+        assert_eq!(order(&broker, "cheap"), ["a-cpu"]);
     }
 
     #[test]

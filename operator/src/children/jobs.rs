@@ -84,6 +84,15 @@ pub enum Purpose {
     Cleanup,
     /// Looks whether what another compilation stored is there.
     Adopt,
+    /// Searches for schedules and measures.
+    Tune,
+}
+
+impl Purpose {
+    /// Whether it runs on a device of its pool.
+    pub fn uses_a_device(self) -> bool {
+        matches!(self, Self::Compile | Self::Tune)
+    }
 }
 
 /// How a Job ended.
@@ -102,7 +111,9 @@ pub struct JobFacts {
     pub namespace: String,
     /// Its uid.
     pub uid: String,
-    /// The name of the object that owns it.
+    /// The kind of the object that owns it.
+    pub owner_kind: &'static str,
+    /// That object's name.
     pub owner: String,
     /// That object's uid.
     pub owner_uid: String,
@@ -136,12 +147,16 @@ impl JobFacts {
     }
 }
 
-/// Group and facts of a Job that an object of `kind` owns; none of other Jobs, whatever their labels are.
-pub fn facts(job: &SeenJob, kind: &str) -> Option<(String, JobFacts)> {
-    let owner = owner::controller(job.meta(), hone_crds::GROUP, kind)?;
+/// Group and facts of a Job that an object of one of the `kinds` owns; none of other Jobs, whatever their labels are.
+pub fn facts(job: &SeenJob, kinds: &[&'static str]) -> Option<(String, JobFacts)> {
+    let mut owners = kinds
+        .iter()
+        .filter_map(|kind| Some((*kind, owner::controller(job.meta(), hone_crds::GROUP, kind)?)));
+    let (owner_kind, owner) = owners.next()?;
     let namespace = job.namespace().unwrap_or_default();
     let facts = JobFacts {
         uid: job.uid().unwrap_or_default(),
+        owner_kind,
         owner: owner.name.clone(),
         owner_uid: owner.uid.clone(),
         view: view(job),
@@ -161,6 +176,7 @@ fn view(job: &SeenJob) -> JobView {
         purpose: match purpose {
             Some(names::PURPOSE_CLEANUP) => Purpose::Cleanup,
             Some(names::PURPOSE_ADOPT) => Purpose::Adopt,
+            Some(names::PURPOSE_TUNE) => Purpose::Tune,
             _ => Purpose::Compile,
         },
         pool: pool.or_else(|| job.labels().get(names::POOL_LABEL)).cloned(),
@@ -222,13 +238,15 @@ mod tests {
     /// The label with the uid of somebody's compilation makes no Job a child of it.
     #[test]
     fn jobs_are_owned_by_reference_and_not_by_label() {
-        assert!(facts(&job("other", "[]"), "ModelCompilation").is_none());
-        let (group, facts_) = facts(&job("team", OWNED), "ModelCompilation").unwrap();
+        assert!(facts(&job("other", "[]"), &["ModelCompilation"]).is_none());
+        let (group, facts_) =
+            facts(&job("team", OWNED), &["TuningRun", "ModelCompilation"]).unwrap();
         assert_eq!((group.as_str(), facts_.owner.as_str()), ("team/1", "a"));
+        assert_eq!(facts_.owner_kind, "ModelCompilation");
         assert!(facts_.view.suspended && facts_.view.active == 1);
         // The same uid in another namespace is another group.
-        let (elsewhere, _) = facts(&job("other", OWNED), "ModelCompilation").unwrap();
+        let (elsewhere, _) = facts(&job("other", OWNED), &["ModelCompilation"]).unwrap();
         assert_ne!(elsewhere, group);
-        assert!(facts(&job("team", OWNED), "TuningRun").is_none());
+        assert!(facts(&job("team", OWNED), &["TuningRun"]).is_none());
     }
 }

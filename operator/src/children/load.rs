@@ -1,10 +1,10 @@
-//! How many Jobs compile or wait in each pool at this moment: a burst that names no pool spreads by this, where the
+//! How many Jobs work or wait in each pool at this moment: a burst that names no pool spreads by this, where the
 //! pools' statuses are seconds old.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::jobs::{JobFacts, Purpose};
+use super::jobs::JobFacts;
 
 /// Jobs under way by pool.
 #[derive(Debug, Default)]
@@ -45,7 +45,7 @@ impl Load {
 /// The pool in which a Job is under way.
 fn pool(job: &JobFacts) -> Option<&str> {
     let view = &job.view;
-    let under_way = view.purpose == Purpose::Compile && view.finish.is_none();
+    let under_way = view.purpose.uses_a_device() && view.finish.is_none();
     view.pool.as_deref().filter(|_| under_way)
 }
 
@@ -59,6 +59,7 @@ mod tests {
         let job = |pool: &str, finish| JobFacts {
             namespace: String::new(),
             uid: String::new(),
+            owner_kind: "",
             owner: String::new(),
             owner_uid: String::new(),
             view: JobView { pool: Some(pool.to_owned()), finish, ..JobView::default() },

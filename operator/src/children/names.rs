@@ -4,10 +4,12 @@
 pub const MANAGER: &str = "hone-operator";
 /// Label of everything that the operator makes.
 pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
-/// Label: the compilation's uid.
+/// Label: the owner's uid. It is named after compilations, which were the first to own anything.
 pub const UID_LABEL: &str = "hone.dev/compilation-uid";
 /// Label: the compilation's name, where it fits a label.
 pub const NAME_LABEL: &str = "hone.dev/compilation";
+/// Label: the tuning run's name, where it fits a label.
+pub const RUN_LABEL: &str = "hone.dev/tuning-run";
 /// Label: the target's name.
 pub const TARGET_LABEL: &str = "hone.dev/target";
 /// Label: the pool's name, shortened where it is longer than a label.
@@ -36,7 +38,9 @@ pub const PURPOSE_COMPILE: &str = "compile";
 pub const PURPOSE_CLEANUP: &str = "cleanup";
 /// Value of [`PURPOSE_LABEL`]: looks whether what another compilation stored is there.
 pub const PURPOSE_ADOPT: &str = "adopt";
-/// Annotation that a person changes to have failed targets tried again.
+/// Value of [`PURPOSE_LABEL`]: searches and measures.
+pub const PURPOSE_TUNE: &str = "tune";
+/// Annotation that a person changes to have what failed tried again.
 pub const RETRY_ANNOTATION: &str = "hone.dev/retry";
 /// Holds deletion up until stored artifacts are gone; only with `deletionPolicy: Delete`.
 pub const FINALIZER: &str = "hone.dev/artifacts";

@@ -134,8 +134,15 @@ const TABLE: &[Row] = {
         ),
         Row(R::Running, Nobody, READY, QUIET, GOES_ON, "A worker is at work."),
         Row(R::Suspended, User, READY, Normal, GOES_ON, "`spec.suspend` is set."),
-        Row(R::Succeeded, Nobody, READY, Normal, GOES_ON, "Every target has its artifact."),
-        Row(R::Started, Nobody, "", Normal, GOES_ON, "A Job is made for a target."),
+        Row(
+            R::Succeeded,
+            Nobody,
+            READY,
+            Normal,
+            GOES_ON,
+            "Every target has its artifact; the search of a tuning run has ended.",
+        ),
+        Row(R::Started, Nobody, "", Normal, GOES_ON, "A Job is made for a target or a tuning run."),
         Row(
             R::Queued,
             Nobody,
@@ -182,7 +189,7 @@ const TABLE: &[Row] = {
             READY,
             Warning,
             Waits,
-            "The DevicePool that the target names does not exist.",
+            "The DevicePool that the target or the run names does not exist.",
         ),
         Row(
             R::PoolNotAllowed,
@@ -198,7 +205,7 @@ const TABLE: &[Row] = {
             STALLED,
             Warning,
             Fails,
-            "The DevicePool that the target names is of a kind that this release makes no code for, such as GPU.",
+            "The DevicePool that the target or the run names is of a kind that this release makes no code for, such as GPU.",
         ),
         Row(
             R::PoolManagedElsewhere,
@@ -270,7 +277,7 @@ const TABLE: &[Row] = {
             STALLED,
             Warning,
             Fails,
-            "A Job of the same name exists that this compilation does not own.",
+            "A Job of the same name exists that this object does not own.",
         ),
         Row(
             R::SecretNotFound,
@@ -398,7 +405,7 @@ const TABLE: &[Row] = {
             STALLED,
             Warning,
             Fails,
-            "The target waited longer than `limits.pendingDeadline`. The message says what for.",
+            "The target or the run waited longer than `limits.pendingDeadline`. The message says what for.",
         ),
         Row(
             R::DeadlineExceeded,
@@ -406,7 +413,7 @@ const TABLE: &[Row] = {
             STALLED,
             Warning,
             Fails,
-            "The work took longer than `limits.activeDeadline`.",
+            "The work took longer than `limits.activeDeadline`. A tuning run goes on from its log once that is raised.",
         ),
         Row(
             R::ResultLost,
@@ -423,7 +430,7 @@ const TABLE: &[Row] = {
             STALLED,
             Warning,
             Fails,
-            "The worker's report does not belong to the compilation, or a field of it is out of bounds.",
+            "The worker's report does not belong to the object, or a field of it is out of bounds.",
         ),
         Row(
             R::WorkerFailed,
@@ -483,7 +490,7 @@ impl std::fmt::Display for Reason {
 pub fn page() -> String {
     let mut page = String::from(
         "# Reasons\n\nGenerated from the operator's table: `HONE_UPDATE_EXPECT=1 cargo test -p hone-operator --test reasons`.\n\n\
-        The words in `status.conditions[].reason`, `status.targets[].failure.reason` and events.\n\n\
+        The words in `status.conditions[].reason`, `status.targets[].failure.reason`, a tuning run's `status.failure.reason` and events.\n\n\
         ## Of the operator\n\n\
         | reason | who acts | condition | event | what follows | meaning |\n|---|---|---|---|---|---|\n",
     );

@@ -6,15 +6,16 @@ use hone_crds::DevicePool;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Taint;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::ResourceExt;
+use kube::{Resource, ResourceExt};
 use serde::Deserialize;
 
 use crate::broker::grant::{HolderJob, SLACK, State};
-use crate::broker::{DeviceLease, Slot, slots};
+use crate::broker::{DeviceLease, Holder, Slot, slots};
 use crate::children::jobs::JobFacts;
 use crate::children::owner;
 use crate::context::Context;
 use crate::nodes::NodeFacts;
+use crate::runtime::cache::{Cache, Object};
 
 /// What a pool's status depends on.
 #[derive(Clone, Debug, Deserialize)]
@@ -149,16 +150,25 @@ fn holders(context: &Context, leases: &[DeviceLease]) -> (Jobs, BTreeSet<String>
         if let Some(job) = found.iter().find(|job| job.view.name == holder.job) {
             jobs.insert((holder.namespace.clone(), holder.job.clone()), holder_job(job));
         }
-        let object = context.stores.compilations.get(&holder.namespace, &holder.applicant.name);
-        let lives = object.is_some_and(|object| {
-            object.metadata.deletion_timestamp.is_none()
-                && object.metadata.uid.as_ref() == Some(&holder.applicant.uid)
-        });
-        if lives {
+        if lives(&context.stores.compilations, holder) || lives(&context.stores.tuning_runs, holder)
+        {
             applicants.insert(holder.applicant.uid.clone());
         }
     }
     (jobs, applicants)
+}
+
+/// Whether a lease's holder exists, as an object of one kind, and is not being deleted.
+fn lives<K>(cache: &Cache<Object<K>>, holder: &Holder) -> bool
+where
+    K: Resource + Send + Sync + 'static,
+{
+    let object = cache.get(&holder.namespace, &holder.applicant.name);
+    object.is_some_and(|object| {
+        let metadata = object.meta();
+        metadata.deletion_timestamp.is_none()
+            && metadata.uid.as_ref() == Some(&holder.applicant.uid)
+    })
 }
 
 /// The slots of Jobs under way, within their deadlines.

@@ -12,28 +12,13 @@
 
 use hone_crds::ModelCompilation;
 use hone_crds::model_compilation::Target;
-use serde::Serialize;
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 
 use super::model::PoolView;
 use super::pools::{HOST_CPU, fits, offer};
+use crate::children::digest::{child_name, digest, value};
 use crate::children::names::RETRY_ANNOTATION;
 use crate::config::Config;
-
-/// `sha256:` of the value's JSON, whose keys are sorted.
-fn digest(value: &Value) -> String {
-    format!("sha256:{}", hex(&Sha256::digest(value.to_string())))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// A value as JSON. Our own types always have a form in JSON.
-fn value(part: &impl Serialize) -> Value {
-    serde_json::to_value(part).unwrap_or(Value::Null)
-}
 
 /// What the result depends on, but for the model.
 fn decisive(object: &ModelCompilation, target: &Target) -> Value {
@@ -136,14 +121,4 @@ pub fn adoption_name(object: &ModelCompilation, target: &Target, uri: &str) -> S
 pub fn cleanup_name(object: &ModelCompilation, uris: &[String]) -> String {
     let name = object.metadata.name.as_deref().unwrap_or_default();
     child_name(&[name, "cleanup"], &json!({"uid": object.metadata.uid, "uris": uris}))
-}
-
-/// Readable parts and a digest, at most 63 characters, so that it fits a label as well.
-fn child_name(parts: &[&str], decided_by: &Value) -> String {
-    const DIGITS: usize = 10;
-    let hash = hex(&Sha256::digest(decided_by.to_string()));
-    let readable = parts.join("-").replace('.', "-");
-    let room = 63 - DIGITS - 1;
-    let cut = &readable[..readable.len().min(room)];
-    format!("{}-{}", cut.trim_end_matches('-'), &hash[..DIGITS])
 }

@@ -3,7 +3,7 @@
 use hone_crds::model_compilation::{Goal, Metric};
 use hone_crds::{Phase, TargetStatus};
 
-use super::target::failure;
+use crate::children::ended::failure;
 
 /// The status, failed where a goal is missed. The artifact stays.
 pub fn judge(goals: &[Goal], status: TargetStatus) -> TargetStatus {

@@ -1,16 +1,13 @@
 //! `ModelCompilation`: observe, plan, apply, status.
 
-pub mod apply;
 pub mod deletion;
 pub mod digest;
 pub mod goals;
 pub mod job;
 pub mod model;
 pub mod observe;
-pub mod placement;
 pub mod plan;
 pub mod pools;
-pub mod quantity;
 pub mod reconcile;
 pub mod refusal;
 pub mod request;

@@ -6,36 +6,11 @@
 use hone_crds::model_compilation::DeletionPolicy;
 use hone_crds::{ModelCompilationStatus, Phase, TargetStatus};
 
-use super::model::{Action, EventPlan, Observed, Plan, Request};
+use super::model::{Action, Observed, Plan};
 use super::{deletion, refusal, summary, target};
 use crate::children::names::FINALIZER;
-use crate::children::reasons::Reason;
+pub use crate::children::steps::Draft;
 use crate::config::Config;
-
-/// What the plan of one target or of the whole is made of.
-#[derive(Debug, Default)]
-pub struct Draft {
-    /// What to do, in order.
-    pub actions: Vec<Action>,
-    /// Jobs that are wanted beside those of targets, whether they are there or not.
-    pub wanted_jobs: Vec<String>,
-    /// The devices that it wishes for.
-    pub requests: Vec<Request>,
-    again_seconds: Option<u64>,
-}
-
-impl Draft {
-    /// Publishes an event.
-    pub fn event(&mut self, event: EventPlan) {
-        self.actions.push(Action::Event(event));
-    }
-
-    /// Asks for another look after `seconds` at the latest.
-    pub fn again(&mut self, seconds: u64) {
-        let soonest = self.again_seconds.map_or(seconds, |other| other.min(seconds));
-        self.again_seconds = Some(soonest.max(1));
-    }
-}
 
 /// The plan for what was observed.
 pub fn plan(config: &Config, observed: &Observed) -> Plan {
@@ -115,18 +90,8 @@ fn drop_stale_jobs(observed: &Observed, wanted: &[String], draft: &mut Draft) {
 /// Events of the end, and the end of the object's own time.
 fn finish(observed: &Observed, status: &ModelCompilationStatus, draft: &mut Draft) {
     let before = observed.object.status.as_ref().map(|status| status.phase);
-    if before != Some(status.phase) {
-        match (status.phase, &status.failure) {
-            (Phase::Succeeded, _) => {
-                draft.event(EventPlan::of(Reason::Succeeded, summary::success_note(status)));
-            }
-            (Phase::Failed, Some(failure)) => draft.event(EventPlan::failure(failure)),
-            (Phase::Suspended, _) => {
-                draft.event(EventPlan::of(Reason::Suspended, "work stopped by spec.suspend"));
-            }
-            (Phase::Failed | Phase::Pending | Phase::Running, _) => {}
-        }
-    }
+    let note = || summary::success_note(status);
+    draft.phase_event(before, status.phase, status.failure.as_ref(), note);
     let (Some(retention), Some(end)) = (&observed.object.spec.retention, &status.completion_time)
     else {
         return;

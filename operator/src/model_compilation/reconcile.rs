@@ -4,37 +4,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hone_crds::ModelCompilation;
+use k8s_openapi::api::batch::v1::Job;
 use kube::ResourceExt;
 
-use super::apply::{self, ApplyError};
-use super::model::Plan;
-use super::observe::{self, ObserveError};
-use super::{CONTROLLER, plan, status};
+use super::{CONTROLLER, job, observe, plan, status};
 use crate::broker::{self, Applicant};
+use crate::children::apply::{self, Owner, ReconcileError};
+use crate::children::manifest::JobError;
+use crate::children::steps::JobPlan;
 use crate::context::Context;
-use crate::runtime::queue::{Key, Priority};
-use crate::runtime::worker::{FailureClass, ReconcileFailure, class_of};
-
-/// Why a reconcile is tried again.
-#[derive(Debug, thiserror::Error)]
-pub enum ReconcileError {
-    /// The state could not be read.
-    #[error(transparent)]
-    Observe(#[from] ObserveError),
-    /// Something could not be done or written.
-    #[error(transparent)]
-    Apply(#[from] ApplyError),
-}
-
-impl ReconcileFailure for ReconcileError {
-    fn class(&self) -> FailureClass {
-        match self {
-            Self::Apply(ApplyError::NotLeading) => FailureClass::NotLeading,
-            Self::Apply(ApplyError::Kube { source, .. }) => class_of(source),
-            Self::Apply(ApplyError::Job(_)) | Self::Observe(_) => FailureClass::Fault,
-        }
-    }
-}
+use crate::runtime::queue::Key;
 
 /// Brings one object a step on: after which time to look again, unless something changes sooner.
 ///
@@ -50,37 +29,30 @@ pub async fn reconcile(
         return Ok(Some(Duration::from_secs(5)));
     }
     let mut observed = observe::observe(&context, &object).await?;
-    let plan = plan::plan(&context.config, &observed);
-    ask(&context, &object, &plan);
-    let done = plan.actions.clone();
-    let mut applied = apply::apply(&context, &object, plan).await?;
+    let mut plan = plan::plan(&context.config, &observed);
+    broker::ask(&context, applicant(&object), &plan.requests);
+    let mut applied = apply::apply(&context, &*object, &plan.actions).await?;
     if !applied.refusals.is_empty() {
         // What the API server refused is part of what is seen, so the plan says what follows from it.
         observed.refusals = std::mem::take(&mut applied.refusals);
-        let mut plan = plan::plan(&context.config, &observed);
+        let done = std::mem::take(&mut plan.actions);
+        plan = plan::plan(&context.config, &observed);
         plan.actions.retain(|action| !done.contains(action));
-        ask(&context, &object, &plan);
+        broker::ask(&context, applicant(&object), &plan.requests);
         let version = applied.resource_version;
-        applied = apply::apply(&context, &object, plan).await?;
+        applied = apply::apply(&context, &*object, &plan.actions).await?;
         applied.resource_version = version;
     }
-    let again = applied.plan.again_seconds;
-    status::write(&context, &object, &observed.jobs, applied).await?;
-    Ok(again.map(Duration::from_secs))
+    status::write(&context, &object, &observed.jobs, plan.status, applied).await?;
+    Ok(plan.again_seconds.map(Duration::from_secs))
 }
 
-/// Tells the broker what devices are wished for, and has the pools look that may have one.
-fn ask(context: &Context, object: &ModelCompilation, plan: &Plan) {
-    let applicant = Applicant {
-        namespace: object.namespace().unwrap_or_default(),
-        name: object.name_any(),
-        uid: object.uid().unwrap_or_default(),
-    };
-    for pool in context.broker.ask(&applicant, plan.requests.clone()) {
-        let key = Key { kind: broker::CONTROLLER, namespace: String::new(), name: pool };
-        match context.broker.may_have_free(&key.name) {
-            true => context.queue.add(key, Priority::Change),
-            false => context.queue.add_after(key, Duration::from_secs(5)),
-        }
+fn applicant(object: &ModelCompilation) -> Applicant {
+    Applicant::of(CONTROLLER, object)
+}
+
+impl Owner for ModelCompilation {
+    fn job(&self, context: &Context, plan: &JobPlan) -> Result<Job, JobError> {
+        job::manifest(&context.config, self, plan)
     }
 }

@@ -13,9 +13,7 @@ use hone_crds::status::Artifact;
 
 use super::model::{PoolView, Purpose};
 use super::pools;
-
-/// Where credentials are mounted in the worker, a folder each.
-pub const CREDENTIALS: &str = "/etc/hone/credentials";
+use crate::children::manifest::CREDENTIALS;
 
 /// The folder of one of [`secrets`]' Secrets.
 fn folder(use_: &str, secret: Option<&LocalSecretRef>) -> Option<String> {

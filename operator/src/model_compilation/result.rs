@@ -1,13 +1,13 @@
 //! Reads a finished worker's report into a target's status.
 
-use hone_artifact::exit_code::{ErrorClass, Reason};
+use hone_artifact::exit_code::Reason;
 use hone_artifact::termination::Termination;
 use hone_crds::status::{Artifact, Cache, CorrectnessStatus, Failure, Latency};
 use hone_crds::{Decimal, Duration, Phase, TargetStatus};
 
 use super::model::{Ended, JobView};
-use super::target::failure;
 use crate::children::bounds::bounded;
+use crate::children::ended::{failure, is_digest, reported, without_report};
 use crate::children::reasons;
 
 /// What is known of work that failed.
@@ -55,16 +55,7 @@ pub fn read(ended: &Ended, job: &JobView, output: &str) -> Result<TargetStatus, 
         })
     };
     if let Some(why) = &report.failure {
-        let retried = match why.class {
-            ErrorClass::Transient => format!(" (after {} tries)", job.failed.max(1)),
-            ErrorClass::User | ErrorClass::Bug => String::new(),
-        };
-        let reproducer = match &why.reproducer {
-            Some(uri) => format!("; reproducer: {uri}"),
-            None => String::new(),
-        };
-        let message = format!("{}{retried}{reproducer}", why.message);
-        return Err(failed(failure(why.reason.as_str(), &message)));
+        return Err(failed(reported(why, job)));
     }
     let Some(artifact) = &report.artifact else {
         let message = "the worker says that it succeeded but names no artifact: please report this";
@@ -105,10 +96,7 @@ pub fn read(ended: &Ended, job: &JobView, output: &str) -> Result<TargetStatus, 
 /// schema of the status would refuse, or what would make another object's artifact look like this one's, is here.
 fn improper(report: &Termination, output: &str) -> Option<String> {
     let digest = |name: &str, value: Option<&String>| {
-        let is_digest = value.is_none_or(|value| {
-            let digits = value.strip_prefix("sha256:").unwrap_or_default();
-            digits.len() == 64 && digits.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
-        });
+        let is_digest = value.is_none_or(|value| is_digest(value));
         (!is_digest).then(|| format!("{name} is no SHA-256 digest"))
     };
     let artifact = report.artifact.as_ref();
@@ -175,36 +163,4 @@ fn correctness(report: &Termination) -> Option<CorrectnessStatus> {
         steps_off: kernels.map(|kernels| count(kernels.steps_off)),
         executed_by: correctness.executed_by.clone(),
     })
-}
-
-/// Why a worker that left no report ended.
-fn without_report(ended: &Ended, job: &JobView) -> Failure {
-    let tail = match ended.other_message.trim() {
-        "" => "it left no message: look at its log".to_owned(),
-        text => format!("the end of its log: {}", bounded(text, 1000)),
-    };
-    if ended.reason == "OOMKilled" {
-        let message = format!(
-            "the worker of Job '{}' was killed for memory {} times: raise worker.resources.limits.memory",
-            job.name,
-            job.failed.max(1)
-        );
-        return failure(Reason::OutOfMemory.as_str(), &message);
-    }
-    if ended.exit_code == 0 && ended.reason != "Evicted" {
-        let message = format!("the worker ended without a report; {tail}");
-        return failure(reasons::Reason::NoReport.as_str(), &message);
-    }
-    let reason =
-        u8::try_from(ended.exit_code).ok().filter(|code| *code != 0).and_then(Reason::from_code);
-    let word = reason.map_or(reasons::Reason::WorkerFailed.as_str(), Reason::as_str);
-    let cause =
-        if ended.reason.is_empty() { String::new() } else { format!(" ({})", ended.reason) };
-    failure(
-        word,
-        &format!(
-            "the worker of Job '{}' ended with exit code {}{cause}; {tail}",
-            job.name, ended.exit_code
-        ),
-    )
 }

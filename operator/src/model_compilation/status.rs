@@ -1,13 +1,13 @@
 //! Writes the status, at exactly the version that was planned for: a replica that was deposed
 //! meanwhile, or that looked at old state, gets a conflict and looks again.
 
-use hone_crds::ModelCompilation;
+use hone_crds::{ModelCompilation, ModelCompilationStatus};
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Resource, ResourceExt};
 use serde_json::json;
 
 use super::CONTROLLER;
-use super::apply::{Applied, ApplyError};
+use crate::children::apply::{Applied, ApplyError};
 use crate::children::jobs::JobView;
 use crate::children::names;
 use crate::context::Context;
@@ -21,13 +21,11 @@ pub async fn write(
     context: &Context,
     object: &ModelCompilation,
     jobs: &[JobView],
+    status: Option<ModelCompilationStatus>,
     applied: Applied,
 ) -> Result<(), ApplyError> {
-    let Applied { plan, resource_version, pools, refusals: _, gone } = applied;
-    if gone {
-        return Ok(());
-    }
-    let Some(mut status) = plan.status else { return Ok(()) };
+    let Applied { resource_version, pools, refusals: _, gone } = applied;
+    let Some(mut status) = status.filter(|_| !gone) else { return Ok(()) };
     for target in &mut status.targets {
         let pool = target.job_ref.as_ref().and_then(|job| pools.get(&job.name));
         target.pool = pool.cloned().or(target.pool.take());

@@ -1,15 +1,14 @@
 //! From the targets' statuses to the object's: phase and conditions.
 
-use hone_crds::conditions::{
-    FINISHED, READY, RECONCILING, STALLED, SUCCEEDED, State, TUNED, VERIFIED, set,
-};
+use hone_crds::conditions::{State, TUNED, VERIFIED, set};
 use hone_crds::model_compilation::DeletionPolicy;
 use hone_crds::status::{Failure, Summary};
 use hone_crds::{ModelCompilationStatus, Phase, TargetStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::model::Observed;
-use super::target::failure;
+use crate::children::conditions::stand;
+use crate::children::ended::failure;
 use crate::children::reasons::Reason;
 
 /// The whole status.
@@ -128,28 +127,13 @@ pub fn success_note(status: &ModelCompilationStatus) -> String {
 
 fn conditions(status: &mut ModelCompilationStatus, generation: Option<i64>, now: &Time) {
     let (reason, message) = why(status);
-    let succeeded = status.phase == Phase::Succeeded;
-    let failed = status.phase == Phase::Failed;
-    let finished = succeeded || failed;
-    let suspended = status.phase == Phase::Suspended;
-    let decided = |state: bool| {
-        if finished { State::from(state) } else { State::Unknown }
-    };
-    let list = [
-        (READY, State::from(succeeded), reason.as_str(), message.as_str()),
-        (RECONCILING, State::from(!finished && !suspended), reason.as_str(), message.as_str()),
-        (STALLED, State::from(failed), reason.as_str(), message.as_str()),
-        (FINISHED, State::from(finished), reason.as_str(), message.as_str()),
-        (SUCCEEDED, decided(succeeded), reason.as_str(), message.as_str()),
-    ];
+    let finished = matches!(status.phase, Phase::Succeeded | Phase::Failed);
+    stand(&mut status.conditions, status.phase, (&reason, &message), generation, now);
     let verified = verified(&status.targets);
     let tuned = tuned(&status.targets, finished);
     let found = [&verified, &tuned];
     let found = found.map(|(kind, state, reason, message)| (*kind, *state, *reason, &**message));
-    for (kind, state, reason, message) in list.into_iter().chain(found) {
-        // A long message is said once where people look, and where kstatus does.
-        let said = kind == READY || state == State::True || [VERIFIED, TUNED].contains(&kind);
-        let message = if said { message } else { "" };
+    for (kind, state, reason, message) in found {
         set(&mut status.conditions, kind, state, reason, message, generation, now);
     }
 }

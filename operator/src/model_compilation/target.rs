@@ -3,19 +3,20 @@
 use hone_artifact::report;
 use hone_crds::model_compilation::Target;
 use hone_crds::status::{Artifact, Failure, ObjectRef};
-use hone_crds::{Duration, Phase, TargetStatus};
+use hone_crds::{Phase, TargetStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::model::{Action, Finish, JobBounds, JobView, Observed, Outcome};
+use super::model::{
+    Action, Finish, JobBounds, JobPlan, JobView, Observed, Outcome, PoolView, Purpose,
+};
 use super::plan::Draft;
-use super::{digest, goals, result};
-use crate::children::bounds::{FAILURE_MESSAGE, FAILURE_REASON, bounded};
+use super::{digest, goals, pools, request, result};
+use crate::children::names::QUEUE_LABEL;
 use crate::children::reasons::Reason;
+use crate::children::start::{Prior, Standing, Work};
 use crate::config::Config;
 
 mod adopted;
-mod queued;
-mod start;
 
 /// What is the same for all targets of an object.
 pub struct Context<'a> {
@@ -89,12 +90,7 @@ impl Planner<'_> {
             return self.at(Phase::Suspended);
         }
         match job {
-            Some(job) if job.deleting => {
-                draft.again(2);
-                // Why it goes is in the status already.
-                let waiting = self.prior.filter(|prior| prior.phase == Phase::Pending);
-                waiting.cloned().unwrap_or_else(|| self.at(Phase::Pending))
-            }
+            Some(job) if job.deleting => self.standing(self.work().going(draft)),
             Some(job) => match &job.finish {
                 Some(_) if self.failed_before() => {
                     // The spec changed since: the same Job must go before it can be made anew.
@@ -103,10 +99,68 @@ impl Planner<'_> {
                     self.at(Phase::Pending)
                 }
                 Some(finish) => self.finished(job, finish, draft),
-                None => self.active(job, draft),
+                None => self.standing(self.work().active(job, draft)),
             },
             None => self.start(draft),
         }
+    }
+
+    /// The target's work, as far as starting its Job needs to know it.
+    fn work(&self) -> Work<'_> {
+        let observed = self.context.observed;
+        let prior = self.prior;
+        let same = prior.filter(|prior| prior.job_ref == self.base.job_ref);
+        let known = same.and_then(|prior| prior.failure.as_ref());
+        let labels = observed.object.metadata.labels.as_ref();
+        Work {
+            subject: format!("target '{}'", self.target.name),
+            owner: "compilation",
+            job: &self.job_name,
+            bounds: self.bounds(),
+            now: &observed.now,
+            random: observed.random,
+            resync_seconds: self.context.config.resync_seconds,
+            namespace: &observed.namespace,
+            pools: &observed.pools,
+            wait: observed.waits.get(&self.job_name),
+            refusal: observed.refusals.get(&self.job_name),
+            grant: observed.grants.get(&self.job_name),
+            labelled: labels.is_some_and(|labels| labels.contains_key(QUEUE_LABEL)),
+            queued: known.is_some_and(|known| known.reason == Reason::Queued.as_str()),
+            priority: observed.priority,
+            limits: &observed.object.spec.limits,
+            since: &self.context.start,
+            prior: prior.map(|p| Prior { phase: p.phase, failure: p.failure.as_ref() }),
+            retry: self.base.retry.as_ref(),
+            pool: self.base.pool.as_deref(),
+        }
+    }
+
+    fn start(&self, draft: &mut Draft) -> TargetStatus {
+        let observed = self.context.observed;
+        let namespace = observed.object.metadata.namespace.as_deref().unwrap_or_default();
+        let before = self.base.pool.as_deref();
+        let candidates = || {
+            pools::candidates(&observed.pools, self.target, before, namespace, &observed.namespace)
+        };
+        let plan = |pool: &PoolView, grant| JobPlan {
+            name: self.job_name.clone(),
+            purpose: Purpose::Compile,
+            target: Some(self.target.name.clone()),
+            pool: Some(pool.clone()),
+            grant,
+            gated: false,
+            suspended: false,
+            request: request::compile(&observed.object, self.target, pool),
+            bounds: self.bounds(),
+        };
+        self.standing(self.work().start(candidates, plan, draft))
+    }
+
+    /// The status of a target that stands so.
+    fn standing(&self, standing: Standing) -> TargetStatus {
+        let Standing { phase, failure, retry, pool } = standing;
+        TargetStatus { phase, failure, retry, pool, ..self.base.clone() }
     }
 
     /// Where the worker of this compilation stored its report: beside the artifact, as `hone_artifact` says for both.
@@ -138,18 +192,13 @@ impl Planner<'_> {
         TargetStatus { phase, ..self.base.clone() }
     }
 
-    fn waiting(&self, reason: Reason, message: &str) -> TargetStatus {
-        TargetStatus { failure: Some(failure(reason.as_str(), message)), ..self.at(Phase::Pending) }
-    }
-
     fn fail(&self, reason: Reason, message: &str) -> TargetStatus {
-        self.fail_with(reason.as_str(), message)
+        self.standing(self.work().fail(reason, message))
     }
 
     /// As [`Self::fail`], for a word of the worker or of the Job controller.
     fn fail_with(&self, reason: &str, message: &str) -> TargetStatus {
-        let failure = Some(failure(reason, message));
-        TargetStatus { failure, retry: None, ..self.at(Phase::Failed) }
+        self.standing(self.work().fail_with(reason, message))
     }
 
     /// Whether the status says that this very work failed.
@@ -166,14 +215,12 @@ impl Planner<'_> {
         self.prior.filter(|_| same).cloned()
     }
 
-    /// The bounds of the Job. The time of one whose pods wait for their device runs while they do.
-    fn bounds(&self, gated: bool) -> JobBounds {
+    fn bounds(&self) -> JobBounds {
         let limits = &self.context.observed.object.spec.limits;
-        let seconds = |limit: Duration| i64::try_from(limit.as_secs_ceil()).unwrap_or(i64::MAX);
-        let waiting = if gated { seconds(limits.pending_deadline) } else { 0 };
         JobBounds {
             name: self.job_name.clone(),
-            active_deadline_seconds: seconds(limits.active_deadline).saturating_add(waiting),
+            active_deadline_seconds: i64::try_from(limits.active_deadline.as_secs_ceil())
+                .unwrap_or(i64::MAX),
             backoff_limit: limits.retries,
         }
     }
@@ -216,7 +263,7 @@ impl Planner<'_> {
                 // The pod's message is gone. The worker finds its artifact in the store again.
                 draft.actions.push(Action::DeleteJob(job.name.clone()));
                 let why = format!("the pod of Job '{}' is gone before it was read", job.name);
-                self.start_again(Reason::ResultLost, &why, draft)
+                self.standing(self.work().start_again(Reason::ResultLost, &why, draft))
             }
             (Finish::Failed(reason), Outcome::NoPod) => self.fail_with(
                 reason,
@@ -226,13 +273,5 @@ impl Planner<'_> {
                 ),
             ),
         }
-    }
-}
-
-/// A failure whose texts fit the schema.
-pub fn failure(reason: &str, message: &str) -> Failure {
-    Failure {
-        reason: bounded(reason, FAILURE_REASON).to_owned(),
-        message: bounded(message, FAILURE_MESSAGE).to_owned(),
     }
 }

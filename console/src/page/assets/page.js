@@ -157,8 +157,8 @@ function drawRuns() {
     el("td", {}, el("button", { class: "name", onclick: () => open(run) }, nameOf(run))),
     el("td", {}, badge(run.status?.phase ?? "Pending")),
     el("td", {}, run.spec?.pool ?? ""),
-    el("td", { class: "number" }, String(run.status?.trials?.measured ?? 0)),
-    el("td", { class: "number" }, String(run.status?.trials?.failed ?? 0)),
+    el("td", { class: "number" }, String(run.status?.trials?.measured ?? "")),
+    el("td", { class: "number" }, String(run.status?.trials?.failed ?? "")),
     el("td", { class: "number" }, run.status?.best?.latency ?? ""),
     el("td", {}, why(run) ?? ""),
     el("td", { class: "number" }, run.created ? age(run.created) : "")));

@@ -122,6 +122,6 @@ impl Planner<'_> {
             "another compilation has the result of target '{}': a worker looks whether its artifact is still there",
             self.target.name
         );
-        self.waiting(Reason::CheckingArtifact, &why)
+        self.standing(self.work().waiting(Reason::CheckingArtifact, &why))
     }
 }

@@ -12,6 +12,7 @@ use hone_cluster_tests::{Capability, Context, Suite, eventually, repository, too
 use serde_json::Value;
 
 mod changes;
+mod tuning;
 
 const SOON: Duration = Duration::from_secs(60);
 const LONG: Duration = Duration::from_secs(300);
@@ -444,6 +445,12 @@ fn main() {
         .test("a_deadline_ends_the_work", changes::a_deadline_ends_the_work)
         .test("waiting_for_a_device_ends", changes::waiting_for_a_device_ends)
         .test("log_level_changes_at_run_time", changes::log_level_changes_at_run_time)
+        .test("runs_that_cannot_be_are_refused", tuning::runs_that_cannot_be_are_refused)
+        // It holds the only device for long.
+        .alone(
+            "a_run_survives_kill_suspension_and_edit",
+            tuning::a_run_survives_kill_suspension_and_edit,
+        )
         .alone("second_apply_needs_no_pod", second_apply_needs_no_pod)
         .alone("operator_is_small", operator_is_small)
         .alone("another_replica_takes_over", another_replica_takes_over)

@@ -1,16 +1,16 @@
 //! Lets pods through that waited for their device.
 
-use hone_crds::ModelCompilation;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, Resource, ResourceExt};
 use serde_json::{Value, json};
 
-use super::apply::{ApplyError, jobs, kube_error};
-use super::job::on_node;
-use super::model::{Grant, Placement};
-use crate::children::{names, owner};
+use super::apply::{ApplyError, Owner, jobs, kube_error};
+use super::manifest::on_node;
+use super::steps::Placement;
+use super::{names, owner};
+use crate::broker::pools::Grant;
 use crate::context::Context;
 
 /// Label, set by the Job controller: the name of the Job that a pod belongs to.
@@ -21,9 +21,9 @@ const JOB_LABEL: &str = "batch.kubernetes.io/job-name";
 ///
 /// # Errors
 /// [`ApplyError`], a conflict with whoever changed a pod meanwhile included: the next look does what is left.
-pub async fn place(
+pub async fn place<K: Owner>(
     context: &Context,
-    object: &ModelCompilation,
+    object: &K,
     placement: &Placement,
 ) -> Result<(), ApplyError> {
     let Placement { name, grant } = placement;

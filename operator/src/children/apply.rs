@@ -1,20 +1,34 @@
 //! Does what a plan says. Each action may be done again harmlessly.
 
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 
-use hone_crds::ModelCompilation;
+use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy};
 use kube::{Api, Resource, ResourceExt};
+use serde::de::DeserializeOwned;
 use serde_json::json;
 
-use super::job::{self, JobError};
-use super::model::{Action, JobBounds, JobPlan, Plan, Refusal};
-use super::placement;
-use crate::children::reasons::Reason;
-use crate::children::{names, owner};
+use super::manifest::JobError;
+use super::observe::ObserveError;
+use super::reasons::Reason;
+use super::steps::{Action, JobBounds, JobPlan, Refusal};
+use super::{names, owner, placement};
 use crate::context::Context;
+use crate::runtime::worker::{FailureClass, ReconcileFailure, class_of};
+
+/// A kind that owns Jobs.
+pub trait Owner:
+    Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned
+{
+    /// The Job of a plan for this object.
+    ///
+    /// # Errors
+    /// [`JobError`] when our own values have no JSON form.
+    fn job(&self, context: &Context, plan: &JobPlan) -> Result<Job, JobError>;
+}
 
 /// Why an action failed in a way that is worth trying again.
 #[derive(Debug, thiserror::Error)]
@@ -36,11 +50,30 @@ pub enum ApplyError {
     },
 }
 
-/// What came of a plan. Only this can become a status.
+/// Why a reconcile is tried again.
+#[derive(Debug, thiserror::Error)]
+pub enum ReconcileError {
+    /// The state could not be read.
+    #[error(transparent)]
+    Observe(#[from] ObserveError),
+    /// Something could not be done or written.
+    #[error(transparent)]
+    Apply(#[from] ApplyError),
+}
+
+impl ReconcileFailure for ReconcileError {
+    fn class(&self) -> FailureClass {
+        match self {
+            Self::Apply(ApplyError::NotLeading) => FailureClass::NotLeading,
+            Self::Apply(ApplyError::Kube { source, .. }) => class_of(source),
+            Self::Apply(ApplyError::Job(_)) | Self::Observe(_) => FailureClass::Fault,
+        }
+    }
+}
+
+/// What came of actions. Only this can become a status.
 #[derive(Debug)]
 pub struct Applied {
-    /// The plan.
-    pub plan: Plan,
     /// The resource version to which the status belongs.
     pub resource_version: Option<String>,
     /// Jobs that the API server refused, by name.
@@ -51,24 +84,23 @@ pub struct Applied {
     pub gone: bool,
 }
 
-/// Does all actions of `plan` in order.
+/// Does all `actions` of a plan for `object` in order.
 ///
 /// # Errors
 /// [`ApplyError`]; what was done before stays done, and is found again by the next look.
-pub async fn apply(
+pub async fn apply<K: Owner>(
     context: &Context,
-    object: &ModelCompilation,
-    plan: Plan,
+    object: &K,
+    actions: &[Action],
 ) -> Result<Applied, ApplyError> {
     let mut applied = Applied {
         resource_version: object.resource_version(),
-        plan,
         refusals: BTreeMap::new(),
         pools: BTreeMap::new(),
         gone: false,
     };
     let mut failed = None;
-    for action in applied.plan.actions.clone() {
+    for action in actions.iter().cloned() {
         if !context.fence.leads() {
             return Err(ApplyError::NotLeading);
         }
@@ -78,7 +110,7 @@ pub async fn apply(
             }
             Action::RemoveFinalizer => {
                 applied.resource_version = set_finalizer(context, object, false).await?;
-                applied.gone |= object.metadata.deletion_timestamp.is_some();
+                applied.gone |= object.meta().deletion_timestamp.is_some();
             }
             // One target's Job that cannot be made does not keep the others from theirs.
             Action::CreateJob(plan) => match create_job(context, object, &plan).await {
@@ -121,18 +153,18 @@ pub(super) fn kube_error(what: String) -> impl FnOnce(kube::Error) -> ApplyError
     move |source| ApplyError::Kube { what, source: Box::new(source) }
 }
 
-fn compilations(context: &Context, object: &ModelCompilation) -> Api<ModelCompilation> {
+fn objects<K: Owner>(context: &Context, object: &K) -> Api<K> {
     Api::namespaced(context.client.clone(), &object.namespace().unwrap_or_default())
 }
 
-pub(super) fn jobs(context: &Context, object: &ModelCompilation) -> Api<Job> {
+pub(super) fn jobs<K: Owner>(context: &Context, object: &K) -> Api<Job> {
     Api::namespaced(context.client.clone(), &object.namespace().unwrap_or_default())
 }
 
 /// Adds or removes our finalizer at exactly the version that was planned for.
-async fn set_finalizer(
+async fn set_finalizer<K: Owner>(
     context: &Context,
-    object: &ModelCompilation,
+    object: &K,
     wanted: bool,
 ) -> Result<Option<String>, ApplyError> {
     let mut finalizers: Vec<&str> = object.finalizers().iter().map(String::as_str).collect();
@@ -144,26 +176,25 @@ async fn set_finalizer(
         "finalizers": finalizers, "resourceVersion": object.resource_version(),
     }});
     let name = object.name_any();
-    let done = compilations(context, object)
-        .patch(&name, &PatchParams::default(), &Patch::Merge(&patch))
-        .await;
+    let done =
+        objects(context, object).patch(&name, &PatchParams::default(), &Patch::Merge(&patch)).await;
     match done {
         Ok(object) => Ok(object.resource_version()),
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
         Err(error) => {
-            Err(kube_error(format!("change the finalizers of ModelCompilation '{name}'"))(error))
+            Err(kube_error(format!("change the finalizers of {} '{name}'", K::kind(&())))(error))
         }
     }
 }
 
 /// Makes the Job, which its name identifies. Made and not applied: that costs the API server a fraction, and nothing
 /// of it is changed later.
-async fn create_job(
+async fn create_job<K: Owner>(
     context: &Context,
-    object: &ModelCompilation,
+    object: &K,
     plan: &JobPlan,
 ) -> Result<Made, ApplyError> {
-    let manifest = job::manifest(&context.config, object, plan)?;
+    let manifest = object.job(context, plan)?;
     let params =
         PostParams { field_manager: Some(names::MANAGER.to_owned()), ..PostParams::default() };
     let api = jobs(context, object);
@@ -187,11 +218,11 @@ async fn create_job(
 }
 
 /// A Job of the wanted name is there: ours by its owner's uid, or another's.
-fn existing(object: &ModelCompilation, found: Option<ObjectMeta>) -> Made {
+fn existing<K: Owner>(object: &K, found: Option<ObjectMeta>) -> Made {
     let Some(found) = found else { return Made::There(None) };
-    let kind = ModelCompilation::kind(&());
+    let kind = K::kind(&());
     let owner = owner::controller(&found, hone_crds::GROUP, &kind);
-    match owner.is_some_and(|owner| Some(&owner.uid) == object.metadata.uid.as_ref()) {
+    match owner.is_some_and(|owner| Some(&owner.uid) == object.meta().uid.as_ref()) {
         true => {
             let pool = found.annotations.iter().flatten();
             let mut pool = pool.filter(|(key, _)| *key == names::POOL_ANNOTATION);
@@ -201,11 +232,7 @@ fn existing(object: &ModelCompilation, found: Option<ObjectMeta>) -> Made {
     }
 }
 
-async fn delete_job(
-    context: &Context,
-    object: &ModelCompilation,
-    name: &str,
-) -> Result<(), ApplyError> {
+async fn delete_job<K: Owner>(context: &Context, object: &K, name: &str) -> Result<(), ApplyError> {
     // The Job stays until its pods are gone: its device is not free before.
     let params = DeleteParams {
         propagation_policy: Some(PropagationPolicy::Foreground),
@@ -218,9 +245,9 @@ async fn delete_job(
     }
 }
 
-async fn adjust_job(
+async fn adjust_job<K: Owner>(
     context: &Context,
-    object: &ModelCompilation,
+    object: &K,
     bounds: &JobBounds,
 ) -> Result<(), ApplyError> {
     let patch = json!({"spec": {
@@ -236,8 +263,8 @@ async fn adjust_job(
     }
 }
 
-/// Deletes the compilation, but only the very object that was planned for.
-async fn delete_self(context: &Context, object: &ModelCompilation) -> Result<(), ApplyError> {
+/// Deletes the object, but only the very object that was planned for.
+async fn delete_self<K: Owner>(context: &Context, object: &K) -> Result<(), ApplyError> {
     let name = object.name_any();
     let params = DeleteParams {
         preconditions: Some(Preconditions {
@@ -246,9 +273,9 @@ async fn delete_self(context: &Context, object: &ModelCompilation) -> Result<(),
         }),
         ..DeleteParams::background()
     };
-    match compilations(context, object).delete(&name, &params).await {
+    match objects(context, object).delete(&name, &params).await {
         Ok(_) => Ok(()),
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
-        Err(error) => Err(kube_error(format!("delete ModelCompilation '{name}'"))(error)),
+        Err(error) => Err(kube_error(format!("delete {} '{name}'", K::kind(&())))(error)),
     }
 }

@@ -1,0 +1,125 @@
+//! A tuning run: a model and a log in, a longer log out.
+
+use std::cell::RefCell;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use hone_artifact::exit_code::Reason;
+use hone_artifact::report::Report;
+use hone_artifact::request::{StopRequest, Tune};
+use hone_driver::Target;
+
+use super::{Machine, Worker};
+use crate::compiler;
+use crate::device;
+use crate::failure::{Failure, Result};
+use crate::storage::Destination;
+use crate::tune::run_log::RunLog;
+use crate::tune::{BATCH, Interrupt, NOISE, Outcome, Session, Settings, store};
+
+/// The log that a worker writes, for whoever has to end the worker.
+pub type OpenLog = Mutex<Option<Arc<RunLog>>>;
+
+impl Worker<'_> {
+    /// Goes on with the run that the log holds, until one of the request's limits is reached. `open` holds the log as
+    /// soon as it is open; `report` is filled in as far as it comes.
+    ///
+    /// # Errors
+    /// Those of fetching and compiling; a target that is not this machine; what the log's store refuses; another
+    /// writer of the log.
+    pub fn search(&self, request: &Tune, open: &OpenLog, report: &Mutex<Report>) -> Result<()> {
+        // Whether the log can be read is known before anything else is fetched.
+        let credentials = request.log.credentials.as_deref();
+        let place = Destination::open(&request.log.uri, credentials, self.access)?;
+        self.progress.stage("fetch");
+        let model = self.fetch(&request.model)?;
+        let fingerprint = device::fingerprint(&device::Facts::here());
+        note(report, |report| {
+            report.model_digest = Some(model.digest.clone());
+            report.fingerprint = Some(fingerprint);
+        });
+        let target = compiler::target(&request.target)?;
+        refuse_elsewhere(&target)?;
+        let records = self.cache.records_folder();
+        let log = RunLog::open(place, &records, &store::file_name(), self.access.limit)?;
+        let log = Arc::new(log);
+        if let Ok(mut open) = open.lock() {
+            *open = Some(Arc::clone(&log));
+        }
+        self.progress.stage("tune");
+        let (interrupt, failed) = (Interrupt::default(), RefCell::new(None));
+        let tell = |outcome: &Outcome, _: f64| {
+            if let Err(failure) = log.round(outcome) {
+                failed.borrow_mut().get_or_insert(failure);
+                interrupt.ask();
+            }
+        };
+        let session = Session {
+            model: &model,
+            inputs: &request.inputs,
+            target: &target,
+            cache: self.cache,
+            settings: settings(request, self.options.threads, log.earlier_seconds())?,
+            interrupt: interrupt.clone(),
+            tell: &tell,
+        };
+        let done = session.run();
+        let done = match failed.take() {
+            Some(failure) => Err(failure),
+            None => done.and_then(|outcome| log.finish(&outcome)),
+        };
+        // Whatever ended it, what was measured is kept.
+        let kept = log.flush();
+        note(report, |report| report.tuning = Some(log.report()));
+        self.progress.finish();
+        done.and(kept)
+    }
+}
+
+/// Changes a report that others may look at meanwhile.
+fn note(report: &Mutex<Report>, change: impl FnOnce(&mut Report)) {
+    if let Ok(mut report) = report.lock() {
+        change(&mut report);
+    }
+}
+
+/// Measuring is done here, so the code must be for here.
+fn refuse_elsewhere(target: &Target) -> Result<()> {
+    if Machine::of(&hone_driver::manifest_target(target)).is_here() {
+        return Ok(());
+    }
+    let message = format!(
+        "this machine cannot run code for {} {}: name a pool whose nodes are the target, or correct spec.target",
+        target.triple, target.cpu
+    );
+    Err(Failure::new(Reason::TargetMismatch, message))
+}
+
+fn settings(request: &Tune, threads: usize, earlier: f64) -> Result<Settings> {
+    let number = |value: Option<u64>| value.map(|own| usize::try_from(own).unwrap_or(usize::MAX));
+    let StopRequest { max_trials, max_seconds, no_improvement_trials, goal_nanoseconds } =
+        request.stop;
+    let measure = &request.measure;
+    let is_time = |seconds: f64| seconds.is_finite() && (1e-4..=1e5).contains(&seconds);
+    if !is_time(measure.seconds) || !is_time(measure.timeout_seconds) {
+        let message =
+            "the times of measuring are not between 100 µs and a day: correct spec.measure";
+        return Err(Failure::new(Reason::InvalidSpec, message));
+    }
+    Ok(Settings {
+        trials: number(max_trials),
+        budget: max_seconds
+            .map(|most| Duration::from_secs_f64((most as f64 - earlier).clamp(0.0, 1e9))),
+        goal: goal_nanoseconds.map(|goal| goal as f64),
+        patience: number(no_improvement_trials),
+        threads,
+        seed: request.seed,
+        strategy: request.strategy.clone(),
+        // Candidates of a batch, and the schedule without tuning, take turns.
+        seconds: measure.seconds * (BATCH + 1) as f64,
+        timeout: Some(Duration::from_secs_f64(measure.timeout_seconds)),
+        noise: measure.max_noise.unwrap_or(NOISE),
+        warm: true,
+        whole: true,
+    })
+}

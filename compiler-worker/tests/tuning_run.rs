@@ -1,0 +1,187 @@
+//! A tuning run as a pod does it, on a folder as the store: killed at any moment, it goes on from its log, and no
+//! trial that was in a segment is lost or counted twice.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use common::{Place, repository};
+use serde_json::{Value, json};
+
+/// A folder with the digits network in it.
+fn place() -> Place {
+    let place = Place::new();
+    let model = std::fs::read(repository("examples/digits/digits.onnx")).unwrap();
+    place.write("digits.onnx", model);
+    place
+}
+
+/// A request to tune the digits network for this machine.
+fn request(stop: &Value) -> Value {
+    json!({
+        "version": 1, "subject": {"name": "digits", "namespace": "team", "uid": "1"},
+        "work": {
+            "kind": "tune", "model": {"uri": "file://./digits.onnx"},
+            "target": {"name": "digits", "os": "linux", "arch": "", "cpu": "host"},
+            "log": {"uri": "file://./log"}, "strategy": "random", "seed": 7,
+            "measure": {"seconds": 0.001, "timeoutSeconds": 10.0}, "stop": stop,
+        },
+    })
+}
+
+/// Starts a worker, each with scratch space of its own, as a pod has.
+fn start(place: &Place, pod: &str, request: &Value) -> Child {
+    let mut command = place.command();
+    command.args(["worker", "--threads", "1", "--file-root", "."]);
+    command.args(["--scratch", pod, "--termination", &format!("{pod}.json")]);
+    command.env("HONE_REQUEST", request.to_string());
+    command.stdout(Stdio::null()).stderr(Stdio::piped());
+    command.spawn().unwrap()
+}
+
+/// Runs a worker to its end: its exit code and its termination message.
+fn run(place: &Place, pod: &str, request: &Value) -> (i32, Value) {
+    let output = start(place, pod, request).wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let message = std::fs::read_to_string(place.path(&format!("{pod}.json"))).unwrap_or_default();
+    assert!(message.len() < 4096, "{} bytes", message.len());
+    let message = serde_json::from_str(&message).unwrap_or_else(|e| panic!("{e}: {said}"));
+    (output.status.code().unwrap_or(-1), message)
+}
+
+/// The trials of all segments, in their order.
+fn trials(place: &Place) -> Vec<String> {
+    let names = place.names("log/segments").into_iter();
+    let text = names
+        .map(|name| std::fs::read_to_string(place.path(&format!("log/segments/{name}"))).unwrap());
+    let lines: Vec<String> =
+        text.flat_map(|text| text.lines().map(str::to_owned).collect::<Vec<_>>()).collect();
+    lines.into_iter().filter(|line| line.contains("\"trial\"")).collect()
+}
+
+/// What makes a candidate: measured again, it would have another time.
+fn candidate(line: &str) -> String {
+    let record: Value = serde_json::from_str(line).unwrap();
+    json!([record["program"], record["template"], record["decisions"]]).to_string()
+}
+
+fn wait_for_segments(place: &Place, count: usize, child: &mut Child) {
+    let begin = Instant::now();
+    while place.names("log/segments").iter().filter(|name| name.ends_with(".jsonl")).count() < count
+    {
+        assert!(begin.elapsed() < Duration::from_secs(300), "no segment was written");
+        assert!(child.try_wait().unwrap().is_none(), "the run ended by itself");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn a_run_that_is_killed_again_and_again_loses_nothing() {
+    let place = place();
+    let endless = request(&json!({"maxTrials": 100_000}));
+    for round in 1..=2 {
+        let before = trials(&place);
+        let mut child = start(&place, &format!("killed-{round}"), &endless);
+        wait_for_segments(&place, round, &mut child);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let after = trials(&place);
+        assert!(after.starts_with(&before) && after.len() > before.len(), "a segment changed");
+    }
+    // Told to end, it writes what it has measured since the last segment.
+    let before = trials(&place);
+    let mut child = start(&place, "told", &endless);
+    wait_for_segments(&place, 3, &mut child);
+    let told = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
+    assert!(told.success());
+    assert_eq!(child.wait().unwrap().code(), Some(143));
+    let kept = trials(&place);
+    assert!(kept.starts_with(&before), "a segment changed");
+    let message = std::fs::read_to_string(place.path("told.json")).unwrap();
+    let message: Value = serde_json::from_str(&message).unwrap();
+    assert_eq!(message["failure"]["reason"], "Terminated");
+    let tuning = &message["tuning"];
+    let counted = tuning["measured"].as_u64().unwrap() + tuning["failed"].as_u64().unwrap();
+    assert_eq!(counted as usize, kept.len(), "{message}");
+    // The last worker has only so many left as the limit leaves over.
+    let most = kept.len() + 20;
+    let (code, message) = run(&place, "last", &request(&json!({"maxTrials": most})));
+    assert_eq!(code, 0, "{message}");
+    let all = trials(&place);
+    assert!(all.starts_with(&kept), "a segment changed");
+    assert_eq!(all.len(), most);
+    let candidates: BTreeSet<String> = all.iter().map(|line| candidate(line)).collect();
+    assert_eq!(candidates.len(), all.len(), "a candidate was measured twice");
+    let tuning = &message["tuning"];
+    assert_eq!(tuning["ended"], "all trials are done");
+    assert!(tuning["best"].as_u64().unwrap() > 0 && tuning["untuned"].as_u64().unwrap() > 0);
+    let nothing_won = tuning["winners"] == 0;
+    assert!(!nothing_won || tuning["best"] == tuning["untuned"], "{tuning}");
+    let last = place.names("log/segments").last().cloned().unwrap();
+    let bytes = std::fs::read(place.path(&format!("log/segments/{last}"))).unwrap();
+    assert_eq!(tuning["segment"].as_u64().unwrap(), last[..8].parse::<u64>().unwrap());
+    assert_eq!(tuning["digest"], sha256(&bytes));
+    // Whoever has the segments has the records: a folder of them compiles as the run's own.
+    let listed = place.hone(&["records", "list", "--records", "log/segments", "--json"]);
+    assert_eq!(listed.code, 0, "{}", listed.err);
+}
+
+fn sha256(bytes: &[u8]) -> String {
+    use sha2::{Digest, Sha256};
+    format!("sha256:{:x}", Sha256::digest(bytes))
+}
+
+#[test]
+fn limits_count_over_all_workers_of_a_run() {
+    let place = place();
+    let stop = json!({"maxTrials": 20});
+    let (code, first) = run(&place, "one", &request(&stop));
+    assert_eq!((code, trials(&place).len()), (0, 20), "{first}");
+    // Nothing is left to measure, and the answer is there all the same.
+    let (code, second) = run(&place, "two", &request(&stop));
+    assert_eq!((code, trials(&place).len()), (0, 20), "{second}");
+    assert_eq!(second["tuning"]["measured"], first["tuning"]["measured"]);
+    assert!(second["tuning"]["best"].is_u64() && second["fingerprint"].is_string(), "{second}");
+    // A goal that is reached before anything is measured ends the run, and so do trials in vain.
+    let stop = json!({"maxTrials": 1000, "goalNanoseconds": 1_000_000_000_000u64});
+    let (code, third) = run(&place, "three", &request(&stop));
+    assert_eq!((code, trials(&place).len()), (0, 20), "{third}");
+    assert_eq!(third["tuning"]["ended"], "the goal is expected to be reached");
+    let stop = json!({"maxTrials": 100_000, "noImprovementTrials": 30});
+    let (code, fourth) = run(&place, "four", &request(&stop));
+    assert_eq!(code, 0, "{fourth}");
+    let ended = fourth["tuning"]["ended"].as_str().unwrap();
+    assert!(ended.contains("brought nothing") || ended.contains("gain nothing"), "{ended}");
+}
+
+#[test]
+fn what_cannot_be_done_is_refused_with_a_reason() {
+    let place = place();
+    let with = |path: &str, value: Value| {
+        let mut request = request(&json!({"maxTrials": 1}));
+        *request.pointer_mut(path).unwrap() = value;
+        request
+    };
+    place.write("foreign/segments/00000001.jsonl", "{\"schema\": 0}\n");
+    let cpu = if cfg!(target_arch = "x86_64") { "cortex-a76" } else { "skylake" };
+    let arch = if cfg!(target_arch = "x86_64") { "arm64" } else { "amd64" };
+    let elsewhere = json!({"name": "far", "os": "linux", "arch": arch, "cpu": cpu});
+    for (pod, request, code, word) in [
+        ("a", with("/work/model/uri", json!("file://./gone.onnx")), 19, "gone.onnx"),
+        ("b", with("/work/target", elsewhere), 16, "cannot run code"),
+        ("c", with("/work/log/uri", json!("file://./foreign")), 18, "another folder"),
+        ("d", with("/work/log/uri", json!("https://x/y")), 10, "https://x/y"),
+        ("e", with("/work/measure/timeoutSeconds", json!(0.0)), 10, "spec.measure"),
+        ("f", with("/work/strategy", json!("luck")), 2, "luck"),
+    ] {
+        let (found, message) = run(&place, pod, &request);
+        assert_eq!(found, code, "{pod}: {message}");
+        let why = message["failure"]["message"].as_str().unwrap_or_default();
+        assert!(why.contains(word), "{pod}: {why}");
+    }
+    assert!(trials(&place).is_empty());
+}

@@ -1,0 +1,68 @@
+//! What planning reads and what it answers: plain values that also have a text form, so that a case of the planner is a
+//! file.
+
+use std::collections::BTreeMap;
+
+use hone_crds::{TuningRun, TuningRunStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use serde::{Deserialize, Serialize};
+
+use crate::broker::Request;
+use crate::broker::pools::{Grant, NamespaceView, PoolView};
+use crate::children::ended::Outcome;
+use crate::children::jobs::JobView;
+use crate::children::pods::Wait;
+use crate::children::steps::{Action, Refusal};
+
+/// Everything that a plan depends on, besides the [`crate::config::Config`]. What is known of Jobs is by their names.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Observed {
+    /// The clock.
+    pub now: Time,
+    /// A random number in `[0, 1)`, to spread what is done again later.
+    #[serde(default)]
+    pub random: f64,
+    /// The object itself.
+    pub object: TuningRun,
+    /// Its child Jobs.
+    #[serde(default)]
+    pub jobs: Vec<JobView>,
+    /// What the pods of the finished Job left behind.
+    #[serde(default)]
+    pub outcomes: BTreeMap<String, Outcome>,
+    /// Why workers do not start.
+    #[serde(default)]
+    pub waits: BTreeMap<String, Wait>,
+    /// Jobs that the API server has just refused.
+    #[serde(default)]
+    pub refusals: BTreeMap<String, Refusal>,
+    /// Every DevicePool.
+    #[serde(default)]
+    pub pools: Vec<PoolView>,
+    /// The namespace.
+    #[serde(default)]
+    pub namespace: NamespaceView,
+    /// The device that the Job may use.
+    #[serde(default)]
+    pub grants: BTreeMap<String, Grant>,
+    /// The value of the run's PriorityClass.
+    #[serde(default)]
+    pub priority: i32,
+}
+
+/// What to do, in order, and what to say.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Plan {
+    /// What to do.
+    pub actions: Vec<Action>,
+    /// The status to be written; `None` leaves it as it is.
+    pub status: Option<TuningRunStatus>,
+    /// The device that the run wishes for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub requests: Vec<Request>,
+    /// Seconds until the next look, where time alone can change the plan.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub again_seconds: Option<u64>,
+}

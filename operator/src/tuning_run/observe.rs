@@ -1,0 +1,51 @@
+//! Gathers what a plan depends on: from the watched caches, and for a finished Job from its pods.
+
+use std::collections::BTreeMap;
+
+use hone_crds::{Phase, TuningRun};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::ResourceExt;
+
+use super::digest;
+use super::model::Observed;
+use crate::broker::pools;
+use crate::children::observe::{self as children, ObserveError};
+use crate::children::owner;
+use crate::context::Context;
+use crate::runtime::worker::random;
+
+/// What there is for `object`.
+///
+/// # Errors
+/// [`ObserveError`].
+pub async fn observe(context: &Context, object: &TuningRun) -> Result<Observed, ObserveError> {
+    let namespace = object.namespace().unwrap_or_default();
+    let uid = object.uid().unwrap_or_default();
+    let name = digest::job_name(object);
+    let jobs = context.stores.jobs.group(&owner::group(&namespace, &uid));
+    let now = Time(jiff::Timestamp::now());
+    let mut outcomes = BTreeMap::new();
+    let reported = object.status.as_ref().is_some_and(|status| {
+        status.job_ref.as_ref().is_some_and(|job| job.name == name)
+            && matches!(status.phase, Phase::Succeeded | Phase::Failed)
+    });
+    if let Some(job) = jobs.iter().find(|job| job.view.name == name && !reported) {
+        let outcome = children::outcome(context, job).await?;
+        outcomes.extend(outcome.map(|outcome| (name.clone(), outcome)));
+    }
+    let waits = children::waits(context, &jobs, &now).await;
+    let grant = pools::grant(context, &namespace, &name);
+    Ok(Observed {
+        now,
+        random: random(),
+        jobs: jobs.into_iter().map(|job| children::view(context, job)).collect(),
+        outcomes,
+        waits,
+        refusals: BTreeMap::new(),
+        pools: pools::pools(context),
+        namespace: pools::namespace_view(context, &namespace),
+        grants: grant.map(|grant| (name, grant)).into_iter().collect(),
+        priority: pools::priority(context, object.spec.worker.as_ref()),
+        object: object.clone(),
+    })
+}

@@ -1,0 +1,274 @@
+//! Decides what to do for one `TuningRun`, from values alone: no client, no clock, no randomness.
+//!
+//! A run has one Job at a time, named after everything that its pod is told. Suspending deletes the Job, and so does a
+//! change of what the pod is told; the next one is made when the last pod is gone, since a log has one writer, and goes
+//! on from the log. Nothing is to be cleaned up: Jobs go with their owner, and the log stays.
+
+use hone_crds::not_yet::not_yet_in_runs;
+use hone_crds::status::{Failure, ObjectRef};
+use hone_crds::tuning_run::TuningWorker;
+use hone_crds::{Phase, TuningRunStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use super::model::{Observed, Plan};
+use super::{digest, request, result, status};
+use crate::broker::pools::{self, PoolView};
+use crate::children::ended::{Outcome, failure};
+use crate::children::jobs::{Finish, JobView, Purpose};
+use crate::children::names::QUEUE_LABEL;
+use crate::children::reasons::Reason;
+use crate::children::refusal;
+use crate::children::start::{Prior, Standing, Work};
+use crate::children::steps::{Action, Draft, JobBounds, JobPlan};
+use crate::config::Config;
+
+/// The plan for what was observed.
+pub fn plan(config: &Config, observed: &Observed) -> Plan {
+    let mut draft = Draft::default();
+    let before = observed.object.status.as_ref();
+    let status = match observed.object.metadata.deletion_timestamp {
+        Some(_) => before.cloned(),
+        None => {
+            let job = digest::job_name(&observed.object);
+            let start = start_time(observed);
+            let planner = Planner { config, observed, job, start };
+            let status = planner.plan(&mut draft);
+            let status = status::finish(observed, status);
+            let note = || status::success_note(&status);
+            let was = before.map(|before| before.phase);
+            draft.phase_event(was, status.phase, status.failure.as_ref(), note);
+            Some(status)
+        }
+    };
+    Plan {
+        actions: draft.actions,
+        requests: draft.requests,
+        status: status.filter(|status| before != Some(status)),
+        again_seconds: draft.again_seconds,
+    }
+}
+
+/// When the work under way was taken up: kept while it is the same work.
+fn start_time(observed: &Observed) -> Time {
+    let generation = observed.object.metadata.generation;
+    let same = |status: &&TuningRunStatus| {
+        status.observed_generation == generation
+            && !matches!(status.phase, Phase::Succeeded | Phase::Failed)
+    };
+    let status = observed.object.status.as_ref().filter(same);
+    status.and_then(|status| status.start_time.clone()).unwrap_or_else(|| observed.now.clone())
+}
+
+/// A run while it is planned.
+struct Planner<'a> {
+    config: &'a Config,
+    observed: &'a Observed,
+    /// The name of the Job that does the work.
+    job: String,
+    start: Time,
+}
+
+impl Planner<'_> {
+    fn plan(&self, draft: &mut Draft) -> TuningRunStatus {
+        if let Some(done) = self.prior().filter(|prior| prior.phase == Phase::Succeeded) {
+            return done.clone();
+        }
+        if let Some(refusal) = self.refusal() {
+            self.stop_others(None, draft);
+            let failed = Standing { failure: Some(refusal), ..Standing::default() };
+            return self.standing(Standing { phase: Phase::Failed, ..failed });
+        }
+        if let Some(failed) = self.still_failed() {
+            return failed.clone();
+        }
+        self.stop_others(Some(&self.job), draft);
+        let job = self.observed.jobs.iter().find(|job| job.name == self.job);
+        if self.observed.object.spec.suspend && job.is_none_or(|job| job.finish.is_none()) {
+            self.stop_others(None, draft);
+            return self.standing(self.work().at(Phase::Suspended));
+        }
+        match job {
+            Some(job) if job.deleting => self.standing(self.work().going(draft)),
+            Some(job) => match &job.finish {
+                Some(_) if self.failed_before() => {
+                    // The spec changed since: the same Job must go before it can be made anew.
+                    draft.actions.push(Action::DeleteJob(job.name.clone()));
+                    draft.again(2);
+                    self.standing(Standing::default())
+                }
+                Some(finish) => self.finished(job, finish, draft),
+                None => self.active(job, draft),
+            },
+            // Its log has one writer.
+            None if self.observed.jobs.iter().any(|job| job.deleting || job.finish.is_none()) => {
+                self.standing(self.work().going(draft))
+            }
+            None => self.start(draft),
+        }
+    }
+
+    /// What the status says, where it speaks of this very work.
+    fn prior(&self) -> Option<&TuningRunStatus> {
+        let status = self.observed.object.status.as_ref()?;
+        let same = status.job_ref.as_ref().is_some_and(|job| job.name == self.job);
+        same.then_some(status)
+    }
+
+    fn failed_before(&self) -> bool {
+        self.prior().is_some_and(|prior| prior.phase == Phase::Failed)
+    }
+
+    /// A failure stays until the spec or the retry mark changes.
+    fn still_failed(&self) -> Option<&TuningRunStatus> {
+        let generation = self.observed.object.metadata.generation;
+        let same = |prior: &&TuningRunStatus| prior.observed_generation == generation;
+        self.prior().filter(|_| self.failed_before()).filter(same)
+    }
+
+    fn refusal(&self) -> Option<Failure> {
+        let spec = &self.observed.object.spec;
+        let uris = [
+            ("spec.model.uri", Some(spec.model.uri.as_str())),
+            ("spec.log.uri", Some(spec.log.uri.as_str())),
+        ];
+        refusal::find(self.config, not_yet_in_runs(spec), &uris, spec.worker.as_ref())
+    }
+
+    /// Deletes Jobs under way, but for the one that is to stay.
+    fn stop_others(&self, stays: Option<&str>, draft: &mut Draft) {
+        let mut others = self.observed.jobs.iter().filter(|job| Some(job.name.as_str()) != stays);
+        for job in others.by_ref().filter(|job| job.finish.is_none() && !job.deleting) {
+            draft.actions.push(Action::DeleteJob(job.name.clone()));
+        }
+    }
+
+    /// The status as it is, but for where the work stands. What the log is known to hold stays known.
+    fn base(&self) -> TuningRunStatus {
+        TuningRunStatus {
+            job_ref: Some(ObjectRef { name: self.job.clone() }),
+            start_time: Some(self.start.clone()),
+            ..self.observed.object.status.clone().unwrap_or_default()
+        }
+    }
+
+    fn standing(&self, standing: Standing) -> TuningRunStatus {
+        let Standing { phase, failure, retry, pool: _ } = standing;
+        let job = self.observed.jobs.iter().find(|job| job.name == self.job);
+        let worker = job.filter(|_| phase == Phase::Running);
+        let worker =
+            worker.map(|job| TuningWorker { name: job.name.clone(), device: job.slot.clone() });
+        let workers = worker.into_iter().collect();
+        TuningRunStatus { phase, failure, retry, workers, ended: None, ..self.base() }
+    }
+
+    fn bounds(&self) -> JobBounds {
+        let limits = &self.observed.object.spec.limits;
+        JobBounds {
+            name: self.job.clone(),
+            active_deadline_seconds: i64::try_from(limits.active_deadline.as_secs_ceil())
+                .unwrap_or(i64::MAX),
+            backoff_limit: limits.retries,
+        }
+    }
+
+    fn work(&self) -> Work<'_> {
+        let observed = self.observed;
+        let prior = self.prior();
+        let known = prior.and_then(|prior| prior.failure.as_ref());
+        let labels = observed.object.metadata.labels.as_ref();
+        Work {
+            subject: "the run".to_owned(),
+            owner: "tuning run",
+            job: &self.job,
+            bounds: self.bounds(),
+            now: &observed.now,
+            random: observed.random,
+            resync_seconds: self.config.resync_seconds,
+            namespace: &observed.namespace,
+            pools: &observed.pools,
+            wait: observed.waits.get(&self.job),
+            refusal: observed.refusals.get(&self.job),
+            grant: observed.grants.get(&self.job),
+            labelled: labels.is_some_and(|labels| labels.contains_key(QUEUE_LABEL)),
+            queued: known.is_some_and(|known| known.reason == Reason::Queued.as_str()),
+            priority: observed.priority,
+            limits: &observed.object.spec.limits,
+            since: &self.start,
+            prior: prior.map(|p| Prior { phase: p.phase, failure: p.failure.as_ref() }),
+            retry: prior.and_then(|prior| prior.retry.as_ref()),
+            pool: Some(&observed.object.spec.pool),
+        }
+    }
+
+    fn active(&self, job: &JobView, draft: &mut Draft) -> TuningRunStatus {
+        self.standing(self.work().active(job, draft))
+    }
+
+    fn start(&self, draft: &mut Draft) -> TuningRunStatus {
+        let (observed, object) = (self.observed, &self.observed.object);
+        let namespace = object.metadata.namespace.as_deref().unwrap_or_default();
+        let spec = &object.spec;
+        let candidates = || {
+            let target = Some(&spec.target);
+            pools::named(&observed.pools, &spec.pool, target, namespace, &observed.namespace)
+                .map(|pool| vec![pool])
+        };
+        let plan = |pool: &PoolView, grant| JobPlan {
+            name: self.job.clone(),
+            purpose: Purpose::Tune,
+            target: None,
+            pool: Some(pool.clone()),
+            grant,
+            gated: false,
+            suspended: false,
+            request: request::tune(object, pool),
+            bounds: self.bounds(),
+        };
+        self.standing(self.work().start(candidates, plan, draft))
+    }
+
+    /// The Job has ended.
+    fn finished(&self, job: &JobView, finish: &Finish, draft: &mut Draft) -> TuningRunStatus {
+        let Some(outcome) = self.observed.outcomes.get(&job.name) else {
+            draft.again(1);
+            return self.standing(self.work().at(Phase::Running));
+        };
+        let mut status = self.standing(Standing::default());
+        let taken = match outcome {
+            Outcome::Ended(ended) => result::take(&mut status, ended, job),
+            Outcome::NoPod if *finish == Finish::Complete => {
+                // The pod's message is gone. The next pod finds what it measured in the log.
+                draft.actions.push(Action::DeleteJob(job.name.clone()));
+                let why = format!("the pod of Job '{}' is gone before it was read", job.name);
+                return self.standing(self.work().start_again(Reason::ResultLost, &why, draft));
+            }
+            Outcome::NoPod => Err(self.without_pod(job, finish)),
+        };
+        let failure = match finish {
+            Finish::Failed(reason) if reason == "DeadlineExceeded" => Some(self.too_late()),
+            _ => taken.err(),
+        };
+        let phase = if failure.is_some() { Phase::Failed } else { Phase::Succeeded };
+        TuningRunStatus { phase, failure, retry: None, ..status }
+    }
+
+    fn too_late(&self) -> Failure {
+        let limit = self.observed.object.spec.limits.active_deadline;
+        let why = format!(
+            "the work took longer than limits.activeDeadline of {limit}: raise it, and the run goes on from its log"
+        );
+        failure(Reason::DeadlineExceeded.as_str(), &why)
+    }
+
+    fn without_pod(&self, job: &JobView, finish: &Finish) -> Failure {
+        let reason = match finish {
+            Finish::Failed(reason) => reason.as_str(),
+            Finish::Complete => Reason::ResultLost.as_str(),
+        };
+        let why = format!(
+            "Job '{}' failed ({reason}) and no pod is left to say why: look at the pool's nodes, then set annotation hone.dev/retry",
+            job.name
+        );
+        failure(reason, &why)
+    }
+}

@@ -1,0 +1,101 @@
+//! What a worker is asked to do, from the spec.
+
+use hone_artifact::request::{
+    Destination, Input, MeasureRequest, REQUEST_VERSION, Request, Source, StopRequest, Subject,
+    TargetRequest, Tune, Work,
+};
+use hone_crds::TuningRun;
+use hone_crds::common::LocalSecretRef;
+use hone_crds::tuning_run::{Measure, Stop, Strategy};
+
+use crate::broker::pools::PoolView;
+use crate::children::manifest::CREDENTIALS;
+
+/// The Secrets that the worker needs: the folder's name and the Secret's.
+pub fn secrets(object: &TuningRun) -> Vec<(&'static str, &str)> {
+    let spec = &object.spec;
+    let all = [
+        ("model", spec.model.credentials_secret_ref.as_ref()),
+        ("log", spec.log.credentials_secret_ref.as_ref()),
+    ];
+    let given = all.into_iter();
+    given.filter_map(|(use_, secret)| secret.map(|secret| (use_, secret.name.as_str()))).collect()
+}
+
+fn folder(use_: &str, secret: Option<&LocalSecretRef>) -> Option<String> {
+    secret.map(|_| format!("{CREDENTIALS}/{use_}"))
+}
+
+/// The request to go on with the run in `pool`.
+pub fn tune(object: &TuningRun, pool: &PoolView) -> Request {
+    let (metadata, spec) = (&object.metadata, &object.spec);
+    let inputs = spec.inputs.iter().flatten().map(|input| Input {
+        name: input.name.clone(),
+        shape: input.shape.clone(),
+        dtype: input.dtype.map(|dtype| dtype.to_string()),
+    });
+    let name = metadata.name.clone().unwrap_or_default();
+    let tune = Tune {
+        model: Source {
+            uri: spec.model.uri.clone(),
+            digest: spec.model.digest.clone(),
+            credentials: folder("model", spec.model.credentials_secret_ref.as_ref()),
+        },
+        inputs: inputs.collect(),
+        target: TargetRequest {
+            name: name.clone(),
+            os: spec.target.os.clone(),
+            arch: spec.target.arch.clone(),
+            cpu: spec.target.cpu.clone(),
+            features: spec.target.features.clone().unwrap_or_default(),
+            pool: Some(pool.name.clone()),
+            noise_budget: pool.spec.noise_budget.as_ref().map(hone_crds::Decimal::value),
+        },
+        log: Destination {
+            uri: spec.log.uri.clone(),
+            credentials: folder("log", spec.log.credentials_secret_ref.as_ref()),
+        },
+        strategy: strategy(spec.search.strategy).to_owned(),
+        seed: u64::try_from(spec.search.seed).unwrap_or(0),
+        measure: measure(&spec.measure),
+        stop: stop(&spec.stop),
+    };
+    Request {
+        version: REQUEST_VERSION,
+        subject: Subject {
+            namespace: metadata.namespace.clone().unwrap_or_default(),
+            name,
+            uid: metadata.uid.clone().unwrap_or_default(),
+        },
+        work: Work::Tune(Box::new(tune)),
+    }
+}
+
+/// The strategy as `hone tune` names it.
+fn strategy(strategy: Strategy) -> &'static str {
+    match strategy {
+        Strategy::Evolutionary => "learned",
+        Strategy::Random => "random",
+        Strategy::Exhaustive => "grid",
+    }
+}
+
+fn measure(measure: &Measure) -> MeasureRequest {
+    MeasureRequest {
+        seconds: f64::from(measure.repeat) * measure.min_repeat.to_std().as_secs_f64(),
+        timeout_seconds: measure.timeout.to_std().as_secs_f64(),
+        max_noise: measure.max_noise.as_ref().map(hone_crds::Decimal::value),
+    }
+}
+
+fn stop(stop: &Stop) -> StopRequest {
+    let number = |value: Option<i64>| value.and_then(|value| u64::try_from(value).ok());
+    let nanoseconds =
+        |goal: hone_crds::Duration| u64::try_from(goal.to_std().as_nanos()).unwrap_or(u64::MAX);
+    StopRequest {
+        max_trials: number(stop.max_trials),
+        max_seconds: stop.max_duration.map(hone_crds::Duration::as_secs_ceil),
+        no_improvement_trials: number(stop.no_improvement_trials),
+        goal_nanoseconds: stop.goal.map(nanoseconds),
+    }
+}

@@ -1,0 +1,156 @@
+//! Runs the cases of the planner of tuning runs in `tests/run-plans`: what was observed, then what is planned.
+//!
+//! A case is one YAML document with `observed` (and `config` where it differs), then a line `--- # plan` and the plan.
+//! `@JOB@` stands for the name of the run's Job. `HONE_UPDATE_EXPECT=1` rewrites the plan. Two things are said of every
+//! case besides: planning over the state that the plan leads to changes nothing, and what is written fits the schema.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::path::{Path, PathBuf};
+
+use hone_crds::{TuningRun, generate, schema_check};
+use hone_operator::children::jobs::JobView;
+use hone_operator::children::steps::Action;
+use hone_operator::config::Config;
+use hone_operator::tuning_run::digest::job_name;
+use hone_operator::tuning_run::job;
+use hone_operator::tuning_run::model::{Observed, Plan};
+use hone_operator::tuning_run::plan::plan;
+use serde::Deserialize;
+use serde_json::Value;
+
+const MARK: &str = "--- # plan\n";
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Case {
+    #[serde(default)]
+    config: Config,
+    observed: Observed,
+}
+
+fn cases() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/run-plans");
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut paths: Vec<PathBuf> =
+        entries.filter(|path| path.extension().is_some_and(|own| own == "yaml")).collect();
+    paths.sort();
+    assert!(paths.len() > 10, "few cases");
+    paths
+}
+
+/// Reads a case as the API server would hand it on: with the schema's defaults.
+fn read(text: &str, path: &Path) -> Case {
+    let mut value: Value =
+        serde_yaml::from_str(text).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    let schema = generate::schema_of::<TuningRun>();
+    let object = &mut value["observed"]["object"];
+    *object = kube::core::cel::apply_defaults(&schema, object);
+    let faults = schema_check::check(&schema["properties"]["spec"], &object["spec"], "spec");
+    assert!(faults.is_empty(), "{}: {faults:?}", path.display());
+    serde_json::from_value(value).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+/// The state after the plan was carried out, and before anything else happens.
+fn carry_out(mut observed: Observed, plan: &Plan) -> Observed {
+    if let Some(status) = &plan.status {
+        observed.object.status = Some(status.clone());
+    }
+    for action in &plan.actions {
+        match action {
+            Action::CreateJob(job) => observed.jobs.push(JobView {
+                name: job.name.clone(),
+                purpose: job.purpose,
+                pool: job.pool.as_ref().map(|pool| pool.name.clone()),
+                gated: job.gated,
+                suspended: job.suspended,
+                at_rest: job.suspended,
+                slot: job.grant.as_ref().map(|grant| grant.slot.clone()),
+                created: Some(observed.now.clone()),
+                active_deadline_seconds: Some(job.bounds.active_deadline_seconds),
+                backoff_limit: Some(job.bounds.backoff_limit),
+                ..JobView::default()
+            }),
+            Action::DeleteJob(name) => {
+                let job = observed.jobs.iter_mut().find(|job| job.name == *name);
+                job.expect("a Job that is there is deleted").deleting = true;
+            }
+            Action::AdjustJob(bounds) => {
+                let job = observed.jobs.iter_mut().find(|job| job.name == bounds.name);
+                let job = job.expect("a Job that is there is changed");
+                job.active_deadline_seconds = Some(bounds.active_deadline_seconds);
+                job.backoff_limit = Some(bounds.backoff_limit);
+            }
+            Action::PlaceJob(placement) => {
+                let job = observed.jobs.iter_mut().find(|job| job.name == placement.name);
+                let job = job.expect("a Job that is there is placed");
+                job.slot = Some(placement.grant.slot.clone());
+                observed.waits.remove(&placement.name);
+            }
+            Action::Event(_) => {}
+            other => panic!("a run has no {other:?}"),
+        }
+    }
+    observed
+}
+
+#[test]
+fn plans() {
+    let update = std::env::var_os("HONE_UPDATE_EXPECT").is_some();
+    let mut differing = Vec::new();
+    for path in cases() {
+        let text = std::fs::read_to_string(&path).unwrap();
+        let (given, expected) = text.split_once(MARK).unwrap_or((&text, ""));
+        let name = job_name(&read(given, &path).observed.object);
+        let case = read(&given.replace("@JOB@", &name), &path);
+        let planned = plan(&case.config, &case.observed);
+        check_schema(&planned, &path);
+        let after = carry_out(case.observed.clone(), &planned);
+        let again = plan(&case.config, &after);
+        assert!(
+            again.actions.is_empty() && again.status.is_none(),
+            "{}: planning again changes something: {}",
+            path.display(),
+            serde_yaml::to_string(&again).unwrap()
+        );
+        // By way of JSON, whose form of an enum is a map.
+        let planned = serde_json::to_value(&planned).unwrap();
+        let got = serde_yaml::to_string(&planned).unwrap().replace(&name, "@JOB@");
+        if update {
+            std::fs::write(&path, format!("{given}{MARK}{got}")).unwrap();
+        } else if got != expected {
+            differing.push(format!("{}:\n{got}", path.display()));
+        }
+    }
+    assert!(differing.is_empty(), "{}", differing.join("\n"));
+}
+
+fn check_schema(planned: &Plan, path: &Path) {
+    let Some(status) = &planned.status else { return };
+    let schema = generate::schema_of::<TuningRun>();
+    let status = serde_json::to_value(status).unwrap();
+    let faults = schema_check::check(&schema["properties"]["status"], &status, "status");
+    assert!(faults.is_empty(), "{}: {faults:?}", path.display());
+}
+
+/// The pod is restricted, is told what the spec says, and has the Secrets of model and log and no other.
+#[test]
+fn the_manifest_of_a_run() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests");
+    let path = folder.join("run-plans/device-granted.yaml");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let given = text.split_once(MARK).unwrap().0;
+    let name = job_name(&read(given, &path).observed.object);
+    let case = read(&given.replace("@JOB@", &name), &path);
+    let planned = plan(&case.config, &case.observed);
+    let made = planned.actions.iter().find_map(|action| match action {
+        Action::CreateJob(job) => Some(job),
+        _ => None,
+    });
+    let manifest = job::manifest(&case.config, &case.observed.object, made.unwrap()).unwrap();
+    let got = serde_yaml::to_string(&manifest).unwrap();
+    let path = folder.join("manifests/tune.yaml");
+    if std::env::var_os("HONE_UPDATE_EXPECT").is_some() {
+        std::fs::write(&path, &got).unwrap();
+    }
+    assert_eq!(got, std::fs::read_to_string(&path).unwrap_or_default(), "{}", path.display());
+}
