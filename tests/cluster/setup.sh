@@ -89,8 +89,15 @@ setup_azure() {
   [ -x "$dir/node_modules/.bin/azurite-blob" ] || {
     say "installing azurite $AZURITE"
     mkdir -p "$dir"
-    npm install --silent --no-audit --no-fund --prefix "$dir" "azurite@$AZURITE"
+    local try
+    for try in 1 2 3; do
+      npm install --silent --no-audit --no-fund --prefix "$dir" "azurite@$AZURITE" && break
+      say "azurite was not installed at try $try"
+      sleep 5
+    done
+    [ -x "$dir/node_modules/.bin/azurite-blob" ] || fail "azure: npm cannot install azurite@$AZURITE"
   }
+  mkdir -p "$BIN"
   ln -sfn "../store/azurite-$AZURITE/node_modules/.bin/azurite-blob" "$BIN/azurite-blob"
 }
 
