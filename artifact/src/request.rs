@@ -157,6 +157,9 @@ pub struct TuningRequest {
     /// Longest time spent, in seconds.
     #[serde(default)]
     pub max_seconds: Option<u64>,
+    /// The folder of a tuning run's log, whose winners are compiled with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub records: Option<Destination>,
 }
 
 /// Search for faster schedules of one model on the worker's machine. The log is the run's memory: a worker takes up

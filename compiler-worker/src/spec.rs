@@ -114,6 +114,7 @@ fn never_tuned() -> TuningRequest {
         policy: format!("{:?}", TuningPolicy::Never),
         max_trials: None,
         max_seconds: None,
+        records: None,
     }
 }
 
@@ -122,6 +123,10 @@ fn tuning(own: &Tuning) -> TuningRequest {
         policy: format!("{:?}", own.policy),
         max_trials: own.max_trials.and_then(|most| u64::try_from(most).ok()),
         max_seconds: own.max_duration.map(|most| most.as_secs_ceil().max(1)),
+        records: own
+            .records
+            .as_ref()
+            .map(|log| Destination { uri: log.uri.clone(), credentials: None }),
     }
 }
 

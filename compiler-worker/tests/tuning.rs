@@ -109,6 +109,28 @@ fn compilations_use_the_records_that_fit() {
     assert!(tuned != untuned, "the record was not used");
     let shown = succeed(place.hone(&["records", "best", "--records", "chosen", "--json"]));
     assert_eq!(json(&shown).as_object().unwrap().len(), 1);
+    // The same from the log of a tuning run, which a file names.
+    let from_log = |log: &str, out: &str| {
+        let text = format!(
+            "apiVersion: hone.dev/v1alpha1\nkind: ModelCompilation\nmetadata: {{name: digits}}\nspec:\n  \
+             model: {{uri: file://./digits.onnx}}\n  targets:\n  \
+             - {{name: host, platform: {{os: linux, arch: {}, cpu: host}}}}\n  \
+             tuning: {{policy: Never, records: {{uri: file://./{log}}}}}\n  output: {{uri: file://./{out}}}\n",
+            arch()
+        );
+        place.write("compile.yaml", text);
+        let records = format!("{out}-records");
+        place.hone(&["compile", "-f", "compile.yaml", "--records", &records, "--no-measure"])
+    };
+    place.write("log/segments/00000001.jsonl", format!("{winner}\n"));
+    succeed(from_log("log", "logged"));
+    assert!(std::fs::read(place.only("logged", "hone")).unwrap() == tuned);
+    place.write("other-log/segments/00000001.jsonl", "not a record\n");
+    for (log, reason) in [("empty-log", "has no segments"), ("other-log", "spec.tuning.records")] {
+        std::fs::create_dir_all(place.path(log)).unwrap();
+        let refused = from_log(log, "refused");
+        assert!(refused.code != 0 && refused.err.contains(reason), "{}", refused.err);
+    }
     winner["decisions"][0][1] = (-7).into();
     place.write("misfit/a.jsonl", format!("{winner}\n"));
     assert!(compile("misfit", "misfit-out") == untuned, "a record of another template was used");

@@ -52,6 +52,24 @@ pub struct ModelSource {
     pub credentials_secret_ref: Option<LocalSecretRef>,
 }
 
+/// Where every trial is recorded, in segments that are only ever added.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = ("!self.uri.startsWith('https://')",
+        "the log cannot be https: use s3, gs, az or file"),
+    validation = ("!self.uri.matches('^[a-z0-9]+://[^/]*@')",
+        "a URI must not carry a user or password: use credentialsSecretRef"),
+)]
+pub struct Log {
+    /// A folder of `s3://`, `gs://`, `az://` or `file://`, which no other run writes to.
+    #[schemars(length(max = 2048), regex(pattern = URI_PATTERN))]
+    pub uri: String,
+    /// Credentials for the store.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credentials_secret_ref: Option<LocalSecretRef>,
+}
+
 /// Arrays to compare or calibrate with: an `.npz` file whose arrays are named as the model's inputs are.
 #[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

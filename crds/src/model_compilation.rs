@@ -8,7 +8,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 use crate::common::{
-    InputBinding, LABEL_PATTERN, LocalSecretRef, ModelSource, Platform, PrecisionType,
+    InputBinding, LABEL_PATTERN, LocalSecretRef, Log, ModelSource, Platform, PrecisionType,
     SUBDOMAIN_PATTERN, SampleSource, URI_PATTERN,
 };
 use crate::{Decimal, Duration, ModelCompilationStatus};
@@ -169,6 +169,10 @@ pub struct Tuning {
     /// Longest time spent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_duration: Option<Duration>,
+    /// The log of a TuningRun: the schedules that won there are compiled with. Without a digest, so no result comes
+    /// from the cache.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub records: Option<Log>,
 }
 
 /// How near to the reference every output element must be: `|got - want| <= atol + rtol * |want|`, and a

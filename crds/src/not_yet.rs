@@ -58,7 +58,7 @@ pub fn not_yet(spec: &ModelCompilationSpec) -> Vec<NotYet> {
     {
         refuse(
             "spec.tuning",
-            "tuning arrives in a later release: remove it or set policy to Never",
+            "tuning inside of a compilation arrives in a later release: set policy to Never, and records to the log of a TuningRun",
         );
     }
     found

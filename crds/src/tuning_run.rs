@@ -5,9 +5,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::common::{
-    InputBinding, LocalSecretRef, ModelSource, Platform, SUBDOMAIN_PATTERN, URI_PATTERN,
-};
+use crate::common::{InputBinding, Log, ModelSource, Platform, SUBDOMAIN_PATTERN};
 use crate::model_compilation::{Limits, Worker};
 use crate::status::{Failure, ObjectRef, Retry};
 use crate::{Decimal, Duration, Phase};
@@ -198,24 +196,6 @@ pub struct Stop {
     /// A run of the network that is expected to take no longer is good enough.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub goal: Option<Duration>,
-}
-
-/// Where every trial is recorded, in segments that are only ever added.
-#[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-#[x_kube(
-    validation = ("!self.uri.startsWith('https://')",
-        "the log cannot be https: use s3, gs, az or file"),
-    validation = ("!self.uri.matches('^[a-z0-9]+://[^/]*@')",
-        "a URI must not carry a user or password: use credentialsSecretRef"),
-)]
-pub struct Log {
-    /// A folder of `s3://`, `gs://`, `az://` or `file://`, which no other run writes to.
-    #[schemars(length(max = 2048), regex(pattern = URI_PATTERN))]
-    pub uri: String,
-    /// Credentials for the store.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub credentials_secret_ref: Option<LocalSecretRef>,
 }
 
 /// How far the search is: counters, the best, and where to resume, as of the last Job that ended. Trials are in the

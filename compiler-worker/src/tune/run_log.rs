@@ -98,14 +98,14 @@ impl RunLog {
             None => RunProgress::default(),
         };
         let numbers = numbers(&place)?;
-        fetch(&place, &numbers, folder, limit)?;
+        fetch(&place, &numbers, folder, limit, &local_name)?;
         if let Some(last) = numbers.last() {
             let path = folder.join(local_name(*last));
             let bytes = std::fs::read(&path).map_err(cannot)?;
             progress.report.segment = Some(*last);
             progress.report.digest = Some(sha256(&bytes));
         }
-        refuse_useless(folder, &place)?;
+        refuse_useless(folder, &place, "spec.log.uri")?;
         let state = State {
             written: 0,
             next: numbers.last().map_or(1, |last| last + 1),
@@ -265,6 +265,29 @@ impl RunLog {
     }
 }
 
+/// Brings the records of a run's log into a folder of records, for a compilation; how many segments there are.
+///
+/// # Errors
+/// What the store refuses; a log without segments; more than `limit` bytes; a log of another version.
+pub fn take(place: &Destination, folder: &Path, limit: u64) -> Result<usize> {
+    let numbers = numbers(place)?;
+    if numbers.is_empty() {
+        let message = format!(
+            "log '{}' has no segments: wait until its TuningRun has measured, or name another in spec.tuning.records",
+            place.uri(SEGMENTS)
+        );
+        return Err(Failure::new(Reason::NotFound, message));
+    }
+    std::fs::create_dir_all(folder)
+        .map_err(|error| Failure::io(format!("'{}' cannot be made", folder.display()), error))?;
+    // Several logs may be taken into one folder.
+    let log = sha256(place.uri(SEGMENTS).as_bytes());
+    let digits: String = log.chars().rev().take(8).collect();
+    fetch(place, &numbers, folder, limit, &|number| format!("log-{digits}-{number:08}.jsonl"))?;
+    refuse_useless(folder, place, "spec.tuning.records")?;
+    Ok(numbers.len())
+}
+
 /// Why records are in no segment yet, or not in the one where they belong.
 enum Unwritten {
     /// Another writes the log.
@@ -274,7 +297,13 @@ enum Unwritten {
 }
 
 /// Brings segments into a folder, several at once, since a long run has thousands. They may have `limit` bytes together.
-fn fetch(place: &Destination, numbers: &[u64], folder: &Path, limit: u64) -> Result<()> {
+fn fetch(
+    place: &Destination,
+    numbers: &[u64],
+    folder: &Path,
+    limit: u64,
+    name_here: &(dyn Fn(u64) -> String + Sync),
+) -> Result<()> {
     let (next, left) = (AtomicUsize::new(0), AtomicU64::new(limit));
     let some = || -> Result<()> {
         while let Some(number) = numbers.get(next.fetch_add(1, Ordering::Relaxed)) {
@@ -286,7 +315,7 @@ fn fetch(place: &Destination, numbers: &[u64], folder: &Path, limit: u64) -> Res
             if taken.is_err() {
                 return Err(local::too_large(&place.uri(SEGMENTS), limit + 1, limit));
             }
-            let path = folder.join(local_name(*number));
+            let path = folder.join(name_here(*number));
             write_atomically(&path, std::iter::once(bytes.as_slice()))?;
         }
         Ok(())
@@ -328,14 +357,14 @@ fn count(lines: &[u8]) -> (u64, u64) {
 }
 
 /// Refuses a log of which nothing can be used: it is of another version, or no log at all.
-fn refuse_useless(folder: &Path, place: &Destination) -> Result<()> {
+fn refuse_useless(folder: &Path, place: &Destination, field: &str) -> Result<()> {
     let (records, skipped) = read_folder(folder).map_err(store::failed)?;
     store::tell_skipped(&skipped);
     match skipped.first().filter(|_| records.is_empty()) {
         None => Ok(()),
         Some(first) => {
             let message = format!(
-                "log '{}' holds nothing that can be used: {}; choose another folder for spec.log.uri",
+                "log '{}' holds nothing that can be used: {}; choose another folder for {field}",
                 place.uri(SEGMENTS),
                 first.reason
             );

@@ -108,6 +108,7 @@ impl Worker<'_> {
         let model = self.fetch(&request.model)?;
         outcome.report.model_digest = Some(model.digest.clone());
         let target = compiler::target(&request.target)?;
+        self.take_records(request, outcome)?;
         self.tune(request, &model, &target, outcome)?;
         let wide = self.build(request, &model, &target, &Recipe::analytic(DataType::F32))?;
         let key = self.result_key(request, &target, &wide.key);

@@ -8,6 +8,8 @@ use hone_driver::Target;
 use super::{Machine, Outcome, Worker};
 use crate::compiler::Model;
 use crate::failure::Result;
+use crate::storage::Destination;
+use crate::tune::run_log;
 use crate::tune::{Interrupt, NOISE, Session, Settings, Summary};
 
 /// Longest search where the request bounds neither trials nor time.
@@ -16,6 +18,16 @@ const LONGEST: Duration = Duration::from_secs(600);
 const SECONDS: f64 = 0.3;
 
 impl Worker<'_> {
+    /// Takes over what a tuning run found, where the request names its log.
+    pub(super) fn take_records(&self, request: &Compile, outcome: &mut Outcome) -> Result<()> {
+        let Some(log) = &request.tuning.records else { return Ok(()) };
+        let place = Destination::open(&log.uri, log.credentials.as_deref(), self.access)?;
+        let segments = run_log::take(&place, &self.cache.records_folder(), self.access.limit)?;
+        let note = format!("records of {segments} segments were taken from '{}'", log.uri);
+        outcome.details.notes.push(note);
+        Ok(())
+    }
+
     /// Searches for faster schedules where the request asks for it and they were not searched for before. What
     /// is found lies in the records, which the compilation then uses.
     pub(super) fn tune(
@@ -25,7 +37,7 @@ impl Worker<'_> {
         target: &Target,
         outcome: &mut Outcome,
     ) -> Result<()> {
-        let TuningRequest { policy, max_trials, max_seconds } = &request.tuning;
+        let TuningRequest { policy, max_trials, max_seconds, .. } = &request.tuning;
         let folder = self.cache.records_folder();
         let known = Summary::read(&folder, model, &request.inputs, target);
         if policy == "Never" || (policy == "IfNotCached" && known.is_some()) {

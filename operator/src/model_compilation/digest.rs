@@ -40,7 +40,7 @@ pub fn spec_digest(object: &ModelCompilation, target: &Target) -> String {
 }
 
 /// The key under which equal work finds this result. None where nothing in the spec says that the work is equal: a
-/// model or samples without a digest, or a processor that is known only once a worker looks.
+/// model or samples without a digest, records that may grow, or a processor that is known only once a worker looks.
 pub fn content_key(
     config: &Config,
     object: &ModelCompilation,
@@ -52,6 +52,9 @@ pub fn content_key(
     let samples = spec.correctness.samples.as_ref();
     let calibration = spec.precision.as_ref().and_then(|precision| precision.calibration.as_ref());
     if samples.into_iter().chain(calibration).any(|source| source.digest.is_none()) {
+        return None;
+    }
+    if spec.tuning.as_ref().is_some_and(|tuning| tuning.records.is_some()) {
         return None;
     }
     Some(digest(&json!({

@@ -26,11 +26,13 @@ pub fn secrets(object: &ModelCompilation, purpose: Purpose) -> Vec<(&'static str
     let spec = &object.spec;
     let samples = spec.correctness.samples.as_ref();
     let calibration = spec.precision.as_ref().and_then(|p| p.calibration.as_ref());
+    let records = spec.tuning.as_ref().and_then(|tuning| tuning.records.as_ref());
     [
         ("model", spec.model.credentials_secret_ref.as_ref()),
         ("output", spec.output.credentials_secret_ref.as_ref()),
         ("samples", samples.and_then(|s| s.credentials_secret_ref.as_ref())),
         ("calibration", calibration.and_then(|s| s.credentials_secret_ref.as_ref())),
+        ("records", records.and_then(|log| log.credentials_secret_ref.as_ref())),
     ]
     .into_iter()
     .filter(|(use_, _)| purpose == Purpose::Compile || *use_ == "output")
@@ -135,6 +137,10 @@ fn tuning(tuning: Option<&Tuning>) -> TuningRequest {
         max_seconds: tuning
             .and_then(|tuning| tuning.max_duration)
             .map(hone_crds::Duration::as_secs_ceil),
+        records: tuning.and_then(|tuning| tuning.records.as_ref()).map(|log| Destination {
+            uri: log.uri.clone(),
+            credentials: folder("records", log.credentials_secret_ref.as_ref()),
+        }),
     }
 }
 

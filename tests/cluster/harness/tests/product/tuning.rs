@@ -135,7 +135,25 @@ pub fn a_run_survives_kill_suspension_and_edit(context: &Context<'_>) -> Result<
     let last = all.last().context("no segment")?;
     ensure!(done["checkpoint"]["digest"] == sha256(last)?, "{}", done["checkpoint"]);
     println!("tuned: {} trials, {}", most, done["best"]);
+    compiled_with_the_log(context)?;
     deleted(context, all.len())
+}
+
+/// A compilation takes the schedules that won, and nothing else of the run.
+fn compiled_with_the_log(context: &Context<'_>) -> Result<()> {
+    let records = format!("{{uri: {}, credentialsSecretRef: {{name: store}}}}", log(context));
+    let tuning = format!("  tuning: {{policy: Never, records: {records}}}\n");
+    let yaml = super::example(context, "tuned")?;
+    context.kubectl.apply(&format!("{}\n{tuning}", yaml.trim_end()))?;
+    super::succeeded(context, "tuned")?;
+    // Without its segments a log is none.
+    let nothing = tuning.replace(&log(context), &format!("{}-of-nobody", log(context)));
+    let yaml = super::example(context, "untuned")?;
+    context.kubectl.apply(&format!("{}\n{nothing}", yaml.trim_end()))?;
+    let status = super::finished(context, "untuned", LONG)?;
+    let failure = &status["failure"];
+    ensure!(failure["reason"] == "NotFound", "{failure}");
+    context.kubectl.run(&["delete", "modelcompilation", "tuned", "untuned"]).map(drop)
 }
 
 /// Deletion takes Jobs and pods along, and leaves the log.
