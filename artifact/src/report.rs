@@ -44,17 +44,11 @@ pub struct Report {
     /// Whether the digests of model and samples say all that the result depends on, so that equal work may take it.
     #[serde(default)]
     pub reusable: bool,
-    /// Whether its schedules were tuned on the device.
-    #[serde(default)]
-    pub tuned: bool,
     /// Seconds from the start to the artifact.
     pub compile_seconds: f64,
-    /// Digests of the tuning records that were used, in the order of their use.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub records: Vec<String>,
-    /// Best latency so far by candidates measured, in the order of measuring; empty where nothing was searched.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub tuning_curve: Vec<CurvePoint>,
+    /// Digest of the tuning records that decided schedules, as in the artifact's manifest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub records: Option<String>,
     /// Where a tuning run stands; absent where the work was none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tuning: Option<TuningReport>,
@@ -64,16 +58,6 @@ pub struct Report {
     /// Why it failed; absent on success.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<FailureReport>,
-}
-
-/// A point of the tuning curve: a candidate that was better than all before it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct CurvePoint {
-    /// Candidates measured up to and with this one.
-    pub trial: u64,
-    /// Its end-to-end median in nanoseconds.
-    pub p50: u64,
 }
 
 /// Where a tuning run stands, all its workers together.
@@ -227,10 +211,8 @@ impl Report {
             correctness: None,
             cache_hit: false,
             reusable: false,
-            tuned: false,
             compile_seconds: 0.0,
-            records: Vec::new(),
-            tuning_curve: Vec::new(),
+            records: None,
             tuning: None,
             finished: None,
             failure: None,

@@ -49,7 +49,7 @@ pub struct Termination {
     /// Whether the digests of model and samples say all that the result depends on, so that equal work may take it.
     #[serde(default)]
     pub reusable: bool,
-    /// Whether its schedules were tuned on the device.
+    /// Whether tuning records decided schedules of it.
     #[serde(default)]
     pub tuned: bool,
     /// Seconds from the start to the artifact.
@@ -94,7 +94,7 @@ impl From<&Report> for Termination {
             correctness: report.correctness.clone(),
             cache_hit: report.cache_hit,
             reusable: report.reusable,
-            tuned: report.tuned,
+            tuned: report.records.is_some(),
             compile_seconds: report.compile_seconds,
             tuning: report.tuning.clone(),
             failure: report.failure.clone(),

@@ -125,6 +125,12 @@ fn compilations_use_the_records_that_fit() {
     place.write("log/segments/00000001.jsonl", format!("{winner}\n"));
     succeed(from_log("log", "logged"));
     assert!(std::fs::read(place.only("logged", "hone")).unwrap() == tuned);
+    let records = |out: &str| {
+        let report = std::fs::read_to_string(place.only(out, "json")).unwrap();
+        json(&report)["records"].as_str().map(str::to_owned)
+    };
+    assert!(records("logged").is_some_and(|digest| digest.starts_with("sha256:")));
+    assert_eq!((records("logged"), records("untuned")), (records("tuned"), None));
     place.write("other-log/segments/00000001.jsonl", "not a record\n");
     for (log, reason) in [("empty-log", "has no segments"), ("other-log", "spec.tuning.records")] {
         std::fs::create_dir_all(place.path(log)).unwrap();

@@ -15,7 +15,7 @@ pub const STALLED: &str = "Stalled";
 pub const FINISHED: &str = "Finished";
 /// Every target has its artifact, verified and within its goals.
 pub const SUCCEEDED: &str = "Succeeded";
-/// Every target's schedules were tuned on the device.
+/// Tuning records decided schedules of every target.
 pub const TUNED: &str = "Tuned";
 /// Every target's answers were compared with the reference and are within tolerance.
 pub const VERIFIED: &str = "Verified";

@@ -193,7 +193,7 @@ pub struct TargetStatus {
     /// Whether the result was there already.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache: Option<Cache>,
-    /// Whether its schedules were tuned on the device.
+    /// Whether tuning records decided schedules of it.
     #[serde(default)]
     pub tuned: bool,
     /// The run that tuned it.

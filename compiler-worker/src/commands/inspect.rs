@@ -44,7 +44,9 @@ pub struct Arguments {
 /// # Errors
 /// An artifact that is damaged; a kernel that is not in it.
 pub fn run(arguments: &Arguments) -> Result<()> {
-    if !is_artifact(&arguments.subject)? {
+    let is_artifact = is_artifact(&arguments.subject)?;
+    refuse_of_the_other(arguments, is_artifact)?;
+    if !is_artifact {
         return graph(arguments);
     }
     let bytes = local::read(&arguments.subject, u64::MAX)?;
@@ -65,6 +67,21 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         text.push('\n');
     }
     print(&text)
+}
+
+/// Refuses options that mean something for a model only where an artifact was given, and the other way round.
+fn refuse_of_the_other(arguments: &Arguments, is_artifact: bool) -> Result<()> {
+    let Arguments { kernel, memory, json, shape, after, .. } = arguments;
+    let of_artifacts = [(kernel.is_some(), "--kernel"), (*memory, "--memory"), (*json, "--json")];
+    let of_models = [(!shape.is_empty(), "--shape"), (after.is_some(), "--after")];
+    let (other, what, is) = match is_artifact {
+        true => (&of_models[..], "a model", "an artifact"),
+        false => (&of_artifacts[..], "an artifact", "a model"),
+    };
+    let Some((_, option)) = other.iter().find(|(is_given, _)| *is_given) else { return Ok(()) };
+    let path = arguments.subject.display();
+    let message = format!("{option} is for {what}, and '{path}' is {is}: leave it out");
+    Err(Failure::new(Reason::Usage, message))
 }
 
 /// Prints a model's graph, long constants as digests.

@@ -108,7 +108,7 @@ impl Worker<'_> {
         let model = self.fetch(&request.model)?;
         outcome.report.model_digest = Some(model.digest.clone());
         let target = compiler::target(&request.target)?;
-        self.take_records(request, outcome)?;
+        let taken = self.take_records(request)?;
         self.tune(request, &model, &target, outcome)?;
         let wide = self.build(request, &model, &target, &Recipe::analytic(DataType::F32))?;
         let key = self.result_key(request, &target, &wide.key);
@@ -128,6 +128,7 @@ impl Worker<'_> {
                 build
             }
         };
+        outcome.details.notes.extend(taken);
         outcome.report.cache_hit = build.hit;
         let folder = self.cache.records_folder();
         outcome.details.tuning = Summary::read(&folder, &model, &request.inputs, &target);
@@ -156,7 +157,7 @@ impl Worker<'_> {
         recipe: &Recipe,
         outcome: &mut Outcome,
     ) -> Result<()> {
-        outcome.details.describe(build)?;
+        outcome.report.records = outcome.details.describe(build)?;
         let machine = Machine::of(&outcome.details.target);
         if self.options.verify
             && let Some(mut executor) = machine.load(&build.path)?

@@ -92,11 +92,11 @@ impl Default for Details {
 }
 
 impl Details {
-    /// Fills in what the artifact and the compiler say.
+    /// Fills in what the artifact and the compiler say; the digest of the records that decided schedules.
     ///
     /// # Errors
     /// An artifact that cannot be read.
-    pub fn describe(&mut self, build: &Build) -> Result<()> {
+    pub fn describe(&mut self, build: &Build) -> Result<Option<String>> {
         let bytes = build.bytes()?;
         let reader = Reader::new(&bytes).map_err(|error| {
             let reason = hone_artifact::exit_code::Reason::InvalidArtifact;
@@ -112,7 +112,7 @@ impl Details {
         let statistics = build.statistics.iter().flat_map(|statistics| &statistics.stages);
         self.stages =
             statistics.map(|(name, took)| (name.to_string(), took.as_secs_f64())).collect();
-        Ok(())
+        Ok(reader.manifest().records_digest.clone())
     }
 
     /// Writes down how long each step took.
@@ -168,14 +168,12 @@ impl StoredResult {
 
     /// Takes over what was found out then. For whom, what was stored and when is this call's own.
     pub fn fill(self, outcome: &mut Outcome) {
-        let Report { fingerprint, latency, correctness, precision, tuned, records, .. } =
-            self.report;
+        let Report { fingerprint, latency, correctness, precision, records, .. } = self.report;
         let report = &mut outcome.report;
         report.fingerprint = fingerprint;
         report.latency = latency;
         report.correctness = correctness;
         report.precision = precision;
-        report.tuned = tuned;
         report.records = records;
         outcome.details = self.details;
     }

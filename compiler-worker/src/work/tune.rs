@@ -18,14 +18,12 @@ const LONGEST: Duration = Duration::from_secs(600);
 const SECONDS: f64 = 0.3;
 
 impl Worker<'_> {
-    /// Takes over what a tuning run found, where the request names its log.
-    pub(super) fn take_records(&self, request: &Compile, outcome: &mut Outcome) -> Result<()> {
-        let Some(log) = &request.tuning.records else { return Ok(()) };
+    /// Takes over what a tuning run found, where the request names its log; a note for the report.
+    pub(super) fn take_records(&self, request: &Compile) -> Result<Option<String>> {
+        let Some(log) = &request.tuning.records else { return Ok(None) };
         let place = Destination::open(&log.uri, log.credentials.as_deref(), self.access)?;
         let segments = run_log::take(&place, &self.cache.records_folder(), self.access.limit)?;
-        let note = format!("records of {segments} segments were taken from '{}'", log.uri);
-        outcome.details.notes.push(note);
-        Ok(())
+        Ok(Some(format!("records of {segments} segments were taken from '{}'", log.uri)))
     }
 
     /// Searches for faster schedules where the request asks for it and they were not searched for before. What

@@ -46,14 +46,6 @@ impl Operator for BitCast {
         let output = TensorType::new(self.to, input.shape());
         Ok(vec![Tensor::from_bytes(output, input.bytes().to_vec())?])
     }
-
-    fn expression(
-        &self,
-        _: &mut hone_tensor::Builder,
-        _: &[Option<hone_tensor::BufferId>],
-    ) -> Option<Vec<hone_tensor::BufferId>> {
-        None
-    }
 }
 
 #[cfg(test)]

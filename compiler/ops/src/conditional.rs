@@ -3,7 +3,6 @@
 use crate::operator::{FusionClass, Graph, Op, OpError, Operator, required};
 use crate::reference::evaluate;
 use hone_graph::InferError;
-use hone_tensor::{BufferId, Builder};
 use hone_types::{DataType, Tensor, TensorType};
 
 /// ONNX `If`: the outputs of `then` where the condition is true, else those of `otherwise`. Inputs: the condition
@@ -89,10 +88,6 @@ impl Operator for If {
         let (region, operands) = self.taken(inputs)?;
         let graph = if region == 0 { &self.then } else { &self.otherwise };
         evaluate(graph, &operands).map_err(|source| OpError::Region(Box::new(source)))
-    }
-
-    fn expression(&self, _: &mut Builder, _: &[Option<BufferId>]) -> Option<Vec<BufferId>> {
-        None
     }
 
     fn is_compiled(&self) -> bool {

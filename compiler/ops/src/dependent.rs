@@ -76,14 +76,6 @@ macro_rules! by_runtime {
         fn is_compiled(&self) -> bool {
             false
         }
-
-        fn expression(
-            &self,
-            _: &mut hone_tensor::Builder,
-            _: &[Option<hone_tensor::BufferId>],
-        ) -> Option<Vec<hone_tensor::BufferId>> {
-            None
-        }
     };
 }
 

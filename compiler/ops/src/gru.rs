@@ -9,7 +9,6 @@ use crate::recurrent_nodes::{CellValues, Nodes, Unroll};
 use crate::recurrent_reference::{Cell, Walk};
 use hone_graph::InferError;
 use hone_graph::ValueId;
-use hone_tensor::{BufferId, Builder};
 use hone_types::{Tensor, TensorType};
 use serde::{Deserialize, Serialize};
 
@@ -145,10 +144,6 @@ impl Operator for Gru {
     }
 
     /// Taken apart into nodes of simpler operators.
-    fn expression(&self, _: &mut Builder, _: &[Option<BufferId>]) -> Option<Vec<BufferId>> {
-        None
-    }
-
     fn decompose(
         &self,
         graph: &mut Graph,

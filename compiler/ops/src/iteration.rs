@@ -5,7 +5,6 @@ use crate::operator::{FusionClass, Graph, Op, OpError, Operator, required};
 use crate::reference::evaluate;
 use crate::shape::bounded;
 use hone_graph::InferError;
-use hone_tensor::{BufferId, Builder};
 use hone_types::{DataType, Tensor, TensorType};
 
 /// Iterations that the reference interpreter computes of a loop at most.
@@ -243,10 +242,6 @@ impl Operator for Loop {
             walk.take(outputs.map_err(|source| OpError::Region(Box::new(source)))?);
         }
         walk.outputs()
-    }
-
-    fn expression(&self, _: &mut Builder, _: &[Option<BufferId>]) -> Option<Vec<BufferId>> {
-        None
     }
 
     fn is_compiled(&self) -> bool {

@@ -10,7 +10,6 @@ use crate::recurrent_reference::{Cell, Walk};
 use crate::shape::check_same_type;
 use hone_graph::InferError;
 use hone_graph::ValueId;
-use hone_tensor::{BufferId, Builder};
 use hone_types::{Tensor, TensorType};
 use serde::{Deserialize, Serialize};
 
@@ -151,10 +150,6 @@ impl Operator for Lstm {
     }
 
     /// Taken apart into nodes of simpler operators.
-    fn expression(&self, _: &mut Builder, _: &[Option<BufferId>]) -> Option<Vec<BufferId>> {
-        None
-    }
-
     fn decompose(
         &self,
         graph: &mut Graph,

@@ -64,9 +64,11 @@ pub trait Operator: Debug + Send + Sync + Any {
     /// only be folded or taken apart by a pass.
     fn expression(
         &self,
-        builder: &mut Builder,
-        inputs: &[Option<BufferId>],
-    ) -> Option<Vec<BufferId>>;
+        _builder: &mut Builder,
+        _inputs: &[Option<BufferId>],
+    ) -> Option<Vec<BufferId>> {
+        None
+    }
 
     /// Adds nodes of simpler operators to a graph that compute the same of `inputs`, and returns their
     /// outputs. `None` where the operator is not made of simpler ones.

@@ -49,14 +49,6 @@ impl Operator for Require {
             false => Err(OpError::Value(self.message.clone())),
         }
     }
-
-    fn expression(
-        &self,
-        _: &mut hone_tensor::Builder,
-        _: &[Option<hone_tensor::BufferId>],
-    ) -> Option<Vec<hone_tensor::BufferId>> {
-        None
-    }
 }
 
 #[cfg(test)]

@@ -9,7 +9,6 @@ use crate::recurrent_nodes::Unroll;
 use crate::recurrent_reference::Walk;
 use hone_graph::InferError;
 use hone_graph::ValueId;
-use hone_tensor::{BufferId, Builder};
 use hone_types::{Tensor, TensorType};
 use serde::{Deserialize, Serialize};
 
@@ -80,10 +79,6 @@ impl Operator for Rnn {
     }
 
     /// Taken apart into nodes of simpler operators.
-    fn expression(&self, _: &mut Builder, _: &[Option<BufferId>]) -> Option<Vec<BufferId>> {
-        None
-    }
-
     fn decompose(
         &self,
         graph: &mut Graph,

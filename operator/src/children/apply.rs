@@ -14,8 +14,9 @@ use serde_json::json;
 use super::manifest::JobError;
 use super::observe::ObserveError;
 use super::reasons::Reason;
-use super::steps::{Action, JobBounds, JobPlan, Refusal};
+use super::steps::{Action, JobBounds, JobPlan, Plan, Refusal};
 use super::{names, owner, placement};
+use crate::broker::{self, Applicant};
 use crate::context::Context;
 use crate::runtime::worker::{FailureClass, ReconcileFailure, class_of};
 
@@ -82,6 +83,35 @@ pub struct Applied {
     pub pools: BTreeMap<String, String>,
     /// Whether the object is on its way out, so that no status is written.
     pub gone: bool,
+}
+
+/// Plans for `object`, a child of the kind of `controller`, and does it. What the API server refuses of it is given to
+/// `plan` as part of what is seen, and what follows from that is done, too. Returns the last plan and what came of it.
+///
+/// # Errors
+/// As for [`apply`].
+pub async fn carry_out<K: Owner, S>(
+    context: &Context,
+    object: &K,
+    controller: &'static str,
+    mut plan: impl FnMut(BTreeMap<String, Refusal>) -> Plan<S>,
+) -> Result<(Plan<S>, Applied), ApplyError> {
+    let ask = |plan: &Plan<S>| {
+        broker::ask(context, Applicant::of(controller, object), &plan.requests);
+    };
+    let first = plan(BTreeMap::new());
+    ask(&first);
+    let applied = apply(context, object, &first.actions).await?;
+    if applied.refusals.is_empty() {
+        return Ok((first, applied));
+    }
+    let mut second = plan(applied.refusals);
+    second.actions.retain(|action| !first.actions.contains(action));
+    ask(&second);
+    let again = apply(context, object, &second.actions).await?;
+    // The second look is at the same object, whose finalizer the first may have changed.
+    let resource_version = applied.resource_version;
+    Ok((second, Applied { resource_version, ..again }))
 }
 
 /// Does all `actions` of a plan for `object` in order.

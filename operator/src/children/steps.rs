@@ -21,6 +21,22 @@ pub struct Refusal {
     pub message: String,
 }
 
+/// What to do, in order, and what to say in a status of type `S`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Plan<S> {
+    /// What to do.
+    pub actions: Vec<Action>,
+    /// The status to be written; `None` leaves it as it is.
+    pub status: Option<S>,
+    /// The devices that the object wishes for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub requests: Vec<Request>,
+    /// Seconds until the next look, where time alone can change the plan.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub again_seconds: Option<u64>,
+}
+
 /// One thing to do.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]

@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 
 use hone_crds::{ModelCompilation, ModelCompilationStatus, TargetStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
-pub use crate::broker::Request;
 pub use crate::broker::pools::{Grant, NamespaceView, PoolView};
 pub use crate::children::ended::{Ended, Outcome};
 pub use crate::children::events::EventPlan;
 pub use crate::children::jobs::{Finish, JobView, Purpose};
 use crate::children::pods::Wait;
+use crate::children::steps;
 pub use crate::children::steps::{Action, JobBounds, JobPlan, Placement, Refusal};
 
 /// Everything that a plan depends on, besides the [`crate::config::Config`].
@@ -60,18 +60,5 @@ pub struct Observed {
     pub heirs: BTreeMap<String, Vec<String>>,
 }
 
-/// What to do, in order, and what to say.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Plan {
-    /// What to do.
-    pub actions: Vec<Action>,
-    /// The status to be written; `None` leaves it as it is.
-    pub status: Option<ModelCompilationStatus>,
-    /// The devices that the compilation wishes for.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub requests: Vec<Request>,
-    /// Seconds until the next look, where time alone can change the plan.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub again_seconds: Option<u64>,
-}
+/// What to do about a compilation, and its status.
+pub type Plan = steps::Plan<ModelCompilationStatus>;

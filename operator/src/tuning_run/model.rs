@@ -5,14 +5,13 @@ use std::collections::BTreeMap;
 
 use hone_crds::{TuningRun, TuningRunStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
-use crate::broker::Request;
 use crate::broker::pools::{Grant, NamespaceView, PoolView};
 use crate::children::ended::Outcome;
 use crate::children::jobs::JobView;
 use crate::children::pods::Wait;
-use crate::children::steps::{Action, Refusal};
+use crate::children::steps::{self, Refusal};
 
 /// Everything that a plan depends on, besides the [`crate::config::Config`]. What is known of Jobs is by their names.
 #[derive(Clone, Debug, Deserialize)]
@@ -51,18 +50,5 @@ pub struct Observed {
     pub priority: i32,
 }
 
-/// What to do, in order, and what to say.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Plan {
-    /// What to do.
-    pub actions: Vec<Action>,
-    /// The status to be written; `None` leaves it as it is.
-    pub status: Option<TuningRunStatus>,
-    /// The device that the run wishes for.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub requests: Vec<Request>,
-    /// Seconds until the next look, where time alone can change the plan.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub again_seconds: Option<u64>,
-}
+/// What to do about a run, and its status.
+pub type Plan = steps::Plan<TuningRunStatus>;
