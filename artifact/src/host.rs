@@ -6,6 +6,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::host_text::TextFunction;
+use crate::text::Texts;
 use crate::{DataType, Slot};
 
 /// A function of the runtime, applied to tensors.
@@ -73,6 +75,8 @@ pub enum HostFunction {
         /// Most boxes of a class for which there is room.
         most: u64,
     },
+    /// A function of strings.
+    Text(TextFunction),
     /// Ends the run where an element of its operand, of `bool`, is false. No results.
     Require {
         /// What is said then.
@@ -93,7 +97,7 @@ pub struct HostValue<'a> {
 type Around = (u64, u64, u64);
 
 impl HostType {
-    fn new(dtype: DataType, shape: impl Into<Vec<u64>>) -> Self {
+    pub(crate) fn new(dtype: DataType, shape: impl Into<Vec<u64>>) -> Self {
         Self { dtype, shape: shape.into() }
     }
 
@@ -144,6 +148,7 @@ impl HostFunction {
         let all = data.elements().ok_or_else(large)?;
         let wrong = || "an operand has another type than the function takes".to_owned();
         let results = match self {
+            Self::Text(own) => own.outputs(inputs)?,
             Self::Require { .. } => match data.dtype == DataType::Bool && inputs.len() == 1 {
                 true => Vec::new(),
                 false => return Err(wrong()),
@@ -191,11 +196,16 @@ impl HostFunction {
         }
     }
 
-    /// The results for operands that [`HostFunction::outputs`] takes, each as many bytes as its type has.
+    /// The results for operands that [`HostFunction::outputs`] takes, each as many bytes as its type has. `texts` has
+    /// the strings of operands that hold some, and gets those of results.
     ///
     /// # Errors
     /// As for [`HostFunction::outputs`].
-    pub fn compute(&self, inputs: &[Option<HostValue<'_>>]) -> Result<Vec<Vec<u8>>, String> {
+    pub fn compute(
+        &self,
+        inputs: &[Option<HostValue<'_>>],
+        texts: &mut Texts,
+    ) -> Result<Vec<Vec<u8>>, String> {
         let types: Vec<Option<&HostType>> =
             inputs.iter().map(|input| input.as_ref().map(|own| own.of)).collect();
         let room = self.outputs(&types)?;
@@ -205,6 +215,12 @@ impl HostFunction {
             Self::Require { message } => {
                 let holds = data.bytes.iter().all(|byte| *byte != 0);
                 return if holds { Ok(Vec::new()) } else { Err(message.clone()) };
+            }
+            Self::Text(own) => {
+                let operands: Vec<&HostValue<'_>> = inputs.iter().flatten().collect();
+                let mut results = own.compute(&operands, texts)?;
+                fill(&mut results, &room);
+                return Ok(results);
             }
             Self::NonZero => non_zero(data),
             Self::Compress { axis } => {
@@ -227,16 +243,21 @@ impl HostFunction {
             }
         };
         results.push((count as i64).to_ne_bytes().to_vec());
-        for (result, room) in results.iter_mut().zip(&room) {
-            // `outputs` has checked that the size fits.
-            result.resize(room.bytes().unwrap_or(0) as usize, 0);
-        }
+        fill(&mut results, &room);
         Ok(results)
     }
 }
 
+/// Zeros behind results, as many bytes as their types have.
+fn fill(results: &mut [Vec<u8>], room: &[HostType]) {
+    for (result, room) in results.iter_mut().zip(room) {
+        // `outputs` has checked that the size fits.
+        result.resize(room.bytes().unwrap_or(0) as usize, 0);
+    }
+}
+
 /// The first bytes; zeros where there are fewer.
-fn head<const N: usize>(bytes: &[u8]) -> [u8; N] {
+pub(crate) fn head<const N: usize>(bytes: &[u8]) -> [u8; N] {
     let mut own = [0; N];
     own.iter_mut().zip(bytes).for_each(|(own, byte)| *own = *byte);
     own

@@ -14,7 +14,9 @@ mod c_header;
 mod data_type;
 pub mod exit_code;
 mod host;
+mod host_text;
 mod inspect;
+mod interface;
 mod layout;
 mod manifest;
 mod program;
@@ -22,6 +24,7 @@ mod reader;
 pub mod report;
 pub mod request;
 pub mod termination;
+mod text;
 mod validate;
 mod validate_program;
 mod writer;
@@ -30,7 +33,9 @@ pub use atomic::{WriteError, write_atomically};
 pub use c_header::c_header;
 pub use data_type::DataType;
 pub use host::{Host, HostFunction, HostTensor, HostType, HostValue};
+pub use host_text::{Automaton, Letters, TextFunction};
 pub use inspect::{Inspect, KernelText};
+pub use interface::{Interface, Member, MemberForm};
 pub use layout::{FORMAT_VERSION, MAGIC, PAGE, Section, SectionKind};
 pub use manifest::{
     Access, Argument, BUFFER_ALIGNMENT, Manifest, OLDEST_SCHEMA_VERSION, Recipe, SCHEMA_VERSION,
@@ -38,5 +43,6 @@ pub use manifest::{
 };
 pub use program::{Carried, Collected, If, Loop, MAX_PROGRAM_DEPTH, OutputExtent, Part};
 pub use reader::{ReadError, Reader};
+pub use text::{MAX_TEXT_BYTES, Texts, text_handle};
 pub use validate::ManifestError;
 pub use writer::{Writer, Written};

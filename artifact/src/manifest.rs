@@ -12,7 +12,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{DataType, OutputExtent, Part};
+use crate::{DataType, Interface, OutputExtent, Part};
 
 /// Version of the manifest's schema. Readers refuse newer ones; a new optional field changes it only where a
 /// reader that does not know the field would run the model wrongly.
@@ -43,6 +43,9 @@ pub struct Manifest {
     pub inputs: Vec<TensorInfo>,
     /// The model's outputs in order.
     pub outputs: Vec<TensorInfo>,
+    /// What the model takes and gives beside tensors of numbers.
+    #[serde(default, skip_serializing_if = "Interface::is_empty")]
+    pub interface: Interface,
     /// One per target, best first: the runtime takes the first that this machine can execute.
     pub variants: Vec<Variant>,
 }

@@ -75,6 +75,7 @@ impl Manifest {
         }
         tensors("input", &self.inputs)?;
         tensors("output", &self.outputs)?;
+        self.check_interface()?;
         if self.variants.is_empty() {
             return Err(ManifestError::NoVariant);
         }

@@ -101,6 +101,12 @@ pub enum EmulatorError {
         /// Iterations for which there is room.
         capacity: u64,
     },
+    /// Strings that the artifact stores are refused.
+    #[error("the strings that the artifact stores are refused: {reason}; compile the model again")]
+    Text {
+        /// Why.
+        reason: String,
+    },
     /// What the runtime computes itself cannot be computed of these operands.
     #[error("node '{node}' cannot be computed: {reason}")]
     Host {

@@ -4,7 +4,7 @@ use crate::emulator::Emulator;
 use crate::error::{EmulatorError, Result};
 use crate::image::Image;
 use crate::machine::Machine;
-use hone_artifact::{BUFFER_ALIGNMENT, Manifest, Reader, Slot, Step, TensorInfo, Variant};
+use hone_artifact::{BUFFER_ALIGNMENT, Manifest, Reader, Slot, Step, TensorInfo, Texts, Variant};
 
 /// An artifact's code and memory in a separate emulated process.
 #[derive(Debug)]
@@ -15,6 +15,7 @@ pub struct Model {
     /// Of each step: its kernel's address, and that of its table of pointers.
     calls: Vec<(u64, u64)>,
     pub(crate) memory: Memory,
+    pub(crate) texts: Texts,
 }
 
 /// Addresses in the emulated process.
@@ -44,7 +45,14 @@ impl Model {
         let memory = Memory::reserve(&mut machine, &manifest, selected)?;
         machine.write(memory.weights, weights)?;
         let calls = tables(&mut machine, &image, &memory, &selected.steps)?;
-        Ok(Self { machine, manifest, variant, calls, memory })
+        let texts = Texts::new(manifest.interface.texts.iter().map(String::as_str));
+        let texts = texts.map_err(|reason| EmulatorError::Text { reason })?;
+        Ok(Self { machine, manifest, variant, calls, memory, texts })
+    }
+
+    /// The strings that elements of inputs stand for, to which those of a run are added.
+    pub fn texts(&mut self) -> &mut Texts {
+        &mut self.texts
     }
 
     /// The model's inputs in order.

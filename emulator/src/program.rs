@@ -54,7 +54,7 @@ impl Model {
                 Some(HostValue { of: &input.as_ref()?.of, bytes: bytes.as_deref()? })
             })
             .collect();
-        let results = host.function.compute(&inputs);
+        let results = host.function.compute(&inputs, &mut self.texts);
         let results =
             results.map_err(|reason| EmulatorError::Host { node: host.node.clone(), reason })?;
         for (output, bytes) in host.outputs.iter().zip(results) {

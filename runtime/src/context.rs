@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hone_artifact::{BUFFER_ALIGNMENT, HostType, HostValue};
+use hone_artifact::{BUFFER_ALIGNMENT, HostType, HostValue, Texts};
 
 use crate::claim::{self, TaskRange};
 use crate::memory::Region;
@@ -46,6 +46,8 @@ pub(crate) struct Context {
     pool: Arc<Pool>,
     /// Whether any step is worth a second thread.
     parallel: bool,
+    /// The strings that handles stand for.
+    texts: Texts,
     memory: Region,
     bytes: usize,
 }
@@ -74,6 +76,7 @@ impl Context {
             scratch: memory.base().wrapping_add(arena as usize),
             claimed: Vec::with_capacity(seats.len()),
             ranges: (0..=seats.len()).map(|_| TaskRange::default()).collect(),
+            texts: plan.texts.clone(),
             parallel: plan.calls.iter().any(|call| call.threads > 1),
             seats,
             pool,
@@ -90,6 +93,16 @@ impl Context {
     /// Bytes reserved for arena and scratch.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// The strings that handles stand for.
+    pub(crate) fn texts(&mut self) -> &mut Texts {
+        &mut self.texts
+    }
+
+    /// The string that a handle stands for.
+    pub(crate) fn text(&self, handle: u64) -> Option<&str> {
+        self.texts.get(handle)
     }
 
     /// Threads that a run may use at most.
@@ -175,7 +188,7 @@ impl Context {
     ///
     /// # Safety
     /// The operands and results lie where the manifest says.
-    unsafe fn host(&self, own: &Host) -> Result<(), RunError> {
+    unsafe fn host(&mut self, own: &Host) -> Result<(), RunError> {
         let read = |input: &Option<(usize, HostType)>| -> Option<Vec<u8>> {
             let (entry, of) = input.as_ref()?;
             let mut bytes = vec![0; of.bytes()? as usize];
@@ -194,7 +207,7 @@ impl Context {
                 Some(HostValue { of, bytes: bytes.as_deref()? })
             })
             .collect();
-        let results = own.function.compute(&inputs);
+        let results = own.function.compute(&inputs, &mut self.texts);
         let results =
             results.map_err(|reason| RunError::Host { node: own.node.clone(), reason })?;
         for (entry, bytes) in own.outputs.iter().zip(results) {

@@ -53,6 +53,9 @@ pub enum LoadError {
         /// Position of the step.
         step: usize,
     },
+    /// Two strings that the artifact stores cannot be told apart.
+    #[error("the strings that the artifact stores are refused: {0}; compile the model again")]
+    Text(String),
     /// No memory for the arena and scratch.
     #[error("cannot reserve {bytes} bytes for {what}; free memory or raise the limit")]
     Memory {
@@ -161,6 +164,9 @@ pub enum RunError {
         /// Iterations for which there is room.
         capacity: u64,
     },
+    /// A string that cannot be taken: too many bytes altogether, or another of the same handle. Nothing has run.
+    #[error("a string is refused: {0}")]
+    Text(String),
     /// What the runtime computes itself cannot be computed of these operands, or they break what the model declares.
     #[error("node '{node}' cannot be computed: {reason}")]
     Host {

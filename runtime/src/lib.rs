@@ -30,9 +30,12 @@ mod program;
 mod seat;
 mod source;
 mod step;
+mod text;
 
 pub use error::{LoadError, RunError, VariantRefusal};
-pub use hone_artifact::{DataType, Manifest, Step, TensorInfo, Variant};
+pub use hone_artifact::{
+    DataType, Interface, Manifest, Member, MemberForm, Step, TensorInfo, Variant,
+};
 pub use model::{Memory, Model};
 pub use options::{Affinity, HugePages, Options};
 pub use profile::{Profile, StepProfile};

@@ -250,6 +250,16 @@ impl Model {
 }
 
 impl Model {
+    /// What runs need.
+    pub(crate) fn context(&mut self) -> &mut Context {
+        &mut self.context
+    }
+
+    /// As [`Model::text`].
+    pub(crate) fn known_text(&self, handle: u64) -> Option<&str> {
+        self.context.text(handle)
+    }
+
     /// The first byte of the arena.
     pub(crate) fn arena(&self) -> *mut u8 {
         self.context.arena()

@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 use std::path::Path;
 
-use hone_artifact::{Manifest, Reader, Slot, TensorInfo, Variant};
+use hone_artifact::{Manifest, Reader, Slot, TensorInfo, Texts, Variant};
 
 use crate::LoadError;
 use crate::claim;
@@ -51,6 +51,8 @@ pub(crate) struct Plan {
     pub(crate) patches: Vec<Patch>,
     pub(crate) threads: usize,
     pub(crate) huge_pages: bool,
+    /// The strings of constants.
+    pub(crate) texts: Texts,
     weights: *const u8,
     // What the pointers above point into; dropped after them.
     _library: Library,
@@ -80,6 +82,8 @@ impl Plan {
         let (program, mut operands) = program(variant, &entries);
         operands.extend(variant.extents.iter().map(|extent| extent.slot));
         let patches = patches(variant, &operands);
+        let texts = reader.manifest().interface.texts.iter().map(String::as_str);
+        let texts = Texts::new(texts).map_err(LoadError::Text)?;
         let packed = reader.weights(variant.weights).unwrap_or_default();
         let copy = copy_weights(&source, packed, options.huge_pages)?;
         let weights = copy.as_ref().map_or(packed.as_ptr(), |region| region.base().cast_const());
@@ -92,6 +96,7 @@ impl Plan {
             patches,
             threads: options.threads,
             huge_pages: options.huge_pages != HugePages::None,
+            texts,
             weights,
             _library: library,
             _copy: copy,

@@ -4,7 +4,7 @@ use crate::kernels::CompiledKernels;
 use crate::steps::StepPlan;
 use crate::{CompileError, Options};
 use hone_artifact::{
-    DataType, Inspect, KernelText, Manifest, OLDEST_SCHEMA_VERSION, SCHEMA_VERSION, Target,
+    DataType, Inspect, Interface, KernelText, Manifest, Member, MemberForm, OLDEST_SCHEMA_VERSION, SCHEMA_VERSION, Target,
     TensorInfo, Variant, Writer, c_header,
 };
 use hone_graph::Port;
@@ -44,6 +44,7 @@ pub(crate) fn assemble(
         records_digest: kernels.records_digest.clone(),
         inputs: ports("input", graph, graph.inputs())?,
         outputs: ports("output", graph, graph.outputs())?,
+        interface: interface(graph.interface()),
         variants: vec![variant],
     };
     writer.header(c_header(&manifest, "model"));
@@ -51,6 +52,27 @@ pub(crate) fn assemble(
         writer.inspect(inspection(kernels));
     }
     Ok(writer.to_bytes(&manifest)?)
+}
+
+/// The artifact's form of what a model takes and gives beside tensors of numbers.
+fn interface(own: &hone_graph::Interface) -> Interface {
+    if own.is_plain() {
+        return Interface::default();
+    }
+    let member = |own: &hone_graph::Member| Member {
+        name: own.name.clone(),
+        form: match own.form {
+            hone_graph::MemberForm::Tensor => MemberForm::Tensor,
+            hone_graph::MemberForm::Sequence(count) => MemberForm::Sequence(count as u32),
+            hone_graph::MemberForm::Absent => MemberForm::Absent,
+        },
+        text: own.text,
+    };
+    Interface {
+        inputs: own.inputs.iter().map(member).collect(),
+        outputs: own.outputs.iter().map(member).collect(),
+        texts: own.texts.clone(),
+    }
 }
 
 /// Features that kernels may execute; the others that a processor has are of no use to them.

@@ -1,7 +1,7 @@
 //! Operators that the runtime computes itself.
 
-use hone_artifact::HostFunction;
-use hone_ops::{Compress, NonMaxSuppression, NonZero, Op, Require, Unique};
+use hone_artifact::{Automaton, DataType, HostFunction, Letters, TextFunction};
+use hone_ops::{Compress, NonMaxSuppression, NonZero, NumberType, Op, Require, Text, Unique};
 
 /// The runtime's function that computes an operator, where one does.
 pub(crate) fn host_function(operation: &Op) -> Option<HostFunction> {
@@ -18,6 +18,50 @@ pub(crate) fn host_function(operation: &Op) -> Option<HostFunction> {
     if let Some(own) = operation.downcast::<Require>() {
         return Some(HostFunction::Require { message: own.message.clone() });
     }
+    if let Some(own) = operation.downcast::<Text>() {
+        return text_function(&own.function).map(HostFunction::Text);
+    }
     let own = operation.downcast::<NonMaxSuppression>()?;
     Some(HostFunction::NonMaxSuppression { centers: own.centers, most: own.most as u64 })
+}
+
+/// The runtime's function of strings; `None` of a pattern that the importer would refuse.
+fn text_function(function: &hone_ops::TextFunction) -> Option<TextFunction> {
+    use hone_ops::TextFunction as Own;
+    Some(match function {
+        Own::Concat => TextFunction::Concat,
+        Own::Split { delimiter, most, room } => TextFunction::Split {
+            delimiter: delimiter.clone(),
+            most: most.map(|most| most as u64),
+            room: *room as u64,
+        },
+        Own::Normalize { letters, case_sensitive, stopwords } => TextFunction::Normalize {
+            letters: match letters {
+                hone_ops::Letters::Keep => Letters::Keep,
+                hone_ops::Letters::Lower => Letters::Lower,
+                hone_ops::Letters::Upper => Letters::Upper,
+            },
+            case_sensitive: *case_sensitive,
+            stopwords: stopwords.clone(),
+        },
+        Own::Match { pattern } => {
+            let own = hone_ops::text_automaton(pattern).ok()?;
+            TextFunction::Match(Automaton {
+                classes: own.classes,
+                width: own.width as u32,
+                next: own.next,
+                start: own.start,
+                accepts: own.accepts,
+            })
+        }
+        Own::FromNumber => TextFunction::FromNumber,
+        Own::ToNumber { to } => TextFunction::ToNumber {
+            dtype: match to {
+                NumberType::F32 => DataType::F32,
+                NumberType::F64 => DataType::F64,
+                NumberType::I64 => DataType::I64,
+                NumberType::U64 => DataType::U64,
+            },
+        },
+    })
 }

@@ -1,6 +1,5 @@
 //! Groups to kernels: lower, schedule, generate code. Equal programs are compiled once.
 
-use crate::host::host_function;
 use crate::schedule::{Unscheduled, schedule_all};
 use crate::{CompileError, Options};
 use blake3::{Hash, Hasher};
@@ -173,7 +172,7 @@ impl Lowering {
             let by_runtime = group
                 .nodes
                 .first()
-                .is_some_and(|node| host_function(&graph.nodes()[*node].operation).is_some());
+                .is_some_and(|node| !graph.nodes()[*node].operation.is_compiled());
             match regions.filter(|regions| !regions.is_empty() || by_runtime) {
                 Some(regions) => {
                     let regions = regions.into_iter().map(|region| self.graph(region));

@@ -93,6 +93,7 @@ pub fn lift(graph: &Graph) -> Result<Graph, LiftError> {
         };
         lifted.add_extent(OutputExtent { value, ..*extent });
     }
+    lifted.set_interface(graph.interface().clone());
     Ok(lifted)
 }
 

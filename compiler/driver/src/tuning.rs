@@ -283,6 +283,7 @@ impl Table {
             records_digest: None,
             inputs: Vec::new(),
             outputs: Vec::new(),
+            interface: Default::default(),
             variants: vec![variant],
         };
         Ok(writer.to_bytes(&manifest)?)

@@ -1,6 +1,6 @@
 //! Values, nodes and the graph that holds them.
 
-use crate::{InferError, Operation};
+use crate::{InferError, Interface, Operation};
 use hone_types::{Table, Tensor, TensorType};
 
 hone_types::define_id!(
@@ -78,6 +78,7 @@ pub struct Graph<O> {
     inputs: Vec<Port>,
     outputs: Vec<Port>,
     extents: Vec<OutputExtent>,
+    interface: Interface,
 }
 
 impl<O> Default for Graph<O> {
@@ -88,6 +89,7 @@ impl<O> Default for Graph<O> {
             inputs: Vec::new(),
             outputs: Vec::new(),
             extents: Vec::new(),
+            interface: Interface::default(),
         }
     }
 }
@@ -121,6 +123,16 @@ impl<O> Graph<O> {
     /// Axes of outputs whose extent is decided at run time.
     pub fn extents(&self) -> &[OutputExtent] {
         &self.extents
+    }
+
+    /// What the model takes and gives beside tensors of numbers.
+    pub fn interface(&self) -> &Interface {
+        &self.interface
+    }
+
+    /// Says what the model takes and gives beside tensors of numbers.
+    pub fn set_interface(&mut self, interface: Interface) {
+        self.interface = interface;
     }
 
     /// Type of a value.

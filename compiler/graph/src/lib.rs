@@ -14,11 +14,13 @@
 //! and builds another; entries are never removed from a graph.
 
 mod graph;
+mod interface;
 mod operation;
 mod text;
 mod verify;
 
 pub use graph::{Definition, Graph, Node, NodeId, OutputExtent, Port, Value, ValueId};
+pub use interface::{Interface, Member, MemberForm};
 pub use operation::{InferError, Operation};
 pub use text::{Constants, ParseError, parse};
 pub use verify::VerifyError;

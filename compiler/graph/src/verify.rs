@@ -3,6 +3,7 @@
 //! - a node reads only values defined before it;
 //! - a node's output types are those its operation infers;
 //! - inputs and outputs are named once each;
+//! - the members of the interface have as many tensors as there are inputs and outputs;
 //! - extents of outputs are scalars of `i64` that belong to an axis;
 //! - the same of every region.
 
@@ -72,6 +73,14 @@ pub enum VerifyError {
         /// The axis.
         axis: usize,
     },
+    /// The interface has members of another number of tensors.
+    #[error("the interface does not fit {inputs} inputs and {outputs} outputs")]
+    WrongInterface {
+        /// Inputs of the graph.
+        inputs: usize,
+        /// Outputs of the graph.
+        outputs: usize,
+    },
     /// A graph inside of a node does not hold.
     #[error("region {region} of node '{name}' ({node})")]
     Region {
@@ -96,6 +105,10 @@ impl<O: Operation> Graph<O> {
             self.verify_regions(id)?;
         }
         self.verify_extents()?;
+        let (inputs, outputs) = (self.inputs().len(), self.outputs().len());
+        if !self.interface().fits(inputs, outputs) {
+            return Err(VerifyError::WrongInterface { inputs, outputs });
+        }
         verify_names("input", self.inputs().iter().map(|port| port.name.as_str()))?;
         verify_names("output", self.outputs().iter().map(|port| port.name.as_str()))
     }

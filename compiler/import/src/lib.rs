@@ -19,7 +19,7 @@ pub use hone_ops::FoldingLimits;
 pub use limits::Limits;
 pub use onnx::narrow::NarrowType;
 pub use onnx::{import, signature};
-pub use signature::{Dimension, PortSignature, Signature};
+pub use signature::{Dimension, InputForm, PortSignature, Signature};
 
 use hone_types::{DataType, Tensor};
 use std::path::PathBuf;
@@ -31,6 +31,9 @@ pub struct ImportOptions {
     pub folder: Option<PathBuf>,
     /// Shapes of inputs, where the model leaves them open.
     pub bindings: Vec<InputBinding>,
+    /// Inputs that are sequences, and optional ones that are not there. A sequence that is not named here has as many
+    /// tensors as `bindings` name, by `name[0]`, `name[1]` and so on; an optional input that is not named is there.
+    pub forms: Vec<(String, InputForm)>,
     /// Values of inputs that are known when compiling: what is imported computes with them and has no
     /// such inputs. Of element type and shape as the model declares.
     pub constants: Vec<(String, Tensor)>,

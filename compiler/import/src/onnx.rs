@@ -10,6 +10,7 @@
 mod affine;
 mod binding;
 mod builder;
+mod composite;
 mod control;
 mod declared;
 mod external;

@@ -24,6 +24,19 @@ pub struct PortSignature {
     pub shape: Option<Vec<Dimension>>,
     /// The declared type, where it is one that `dtype` only carries.
     pub narrow: Option<NarrowType>,
+    /// Whether it is a sequence of tensors that are declared so.
+    pub sequence: bool,
+    /// Whether it may be left out.
+    pub optional: bool,
+}
+
+/// What an input is that is no tensor, or may be none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InputForm {
+    /// A sequence of so many tensors. They are inputs of the graph, called `name[0]`, `name[1]` and so on.
+    Sequence(usize),
+    /// An optional one that is not there.
+    Absent,
 }
 
 /// The extent of one axis as declared.
@@ -49,6 +62,12 @@ impl fmt::Display for Dimension {
 
 impl fmt::Display for PortSignature {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.optional {
+            formatter.write_str("optional ")?;
+        }
+        if self.sequence {
+            formatter.write_str("sequence of ")?;
+        }
         match (self.narrow, self.dtype) {
             (Some(narrow), _) => formatter.write_str(narrow.name())?,
             (None, Some(dtype)) => write!(formatter, "{dtype}")?,

@@ -65,6 +65,8 @@ mod slice;
 mod softmax;
 mod strided;
 mod sums;
+mod text;
+mod text_pattern;
 mod tile;
 mod top_k;
 mod top_k_nodes;
@@ -125,6 +127,8 @@ pub use select::Select;
 pub use shape::LARGEST_BUFFER;
 pub use slice::Slice;
 pub use softmax::Softmax;
+pub use text::{Letters, NumberType, Text, TextFunction};
+pub use text_pattern::{TextAutomaton, text_automaton};
 pub use tile::Tile;
 pub use top_k::TopK;
 pub use transpose::Transpose;
@@ -181,6 +185,7 @@ operator::operators! {
     Select,
     Slice,
     Softmax,
+    Text,
     Tile,
     TopK,
     Transpose,

@@ -139,6 +139,7 @@ impl<'a> Rewriter<'a> {
             self.target.add_output(&port.name, *value);
         }
         let source = self.source;
+        self.target.set_interface(source.interface().clone());
         for extent in source.extents() {
             let value = self.value(extent.value);
             self.target.add_extent(OutputExtent { value, ..*extent });

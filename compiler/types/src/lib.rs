@@ -10,9 +10,11 @@ mod random;
 mod table;
 mod tensor;
 mod tensor_type;
+mod text;
 
 pub use data_type::DataType;
 pub use random::Random;
 pub use table::{Id, Table};
 pub use tensor::{Element, Tensor, TensorError};
 pub use tensor_type::TensorType;
+pub use text::{TextError, intern_text, text_of};

@@ -143,6 +143,7 @@ pub fn affine(rows: usize) -> Manifest {
         records_digest: None,
         inputs: vec![TensorInfo::new("x", DataType::F32, vec![rows as u64, ROW as u64]).unwrap()],
         outputs: vec![TensorInfo::new("y", DataType::F32, vec![rows as u64, ROW as u64]).unwrap()],
+        interface: Default::default(),
         variants: vec![Variant {
             target: here(),
             code: 0,

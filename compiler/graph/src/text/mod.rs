@@ -12,6 +12,7 @@
 //! }
 //! output "y" %2
 //! extent of output 0 axis 1 is %5
+//! interface {"inputs":[{"name":"x","form":"tensor"}],"outputs":[{"name":"y","form":{"sequence":1}}]}
 //! ```
 //!
 //! A node without outputs begins with its operation, and no types follow: `require "shape" (%4) {"message":"..."}`.

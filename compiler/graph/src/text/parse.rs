@@ -79,6 +79,7 @@ fn graph<O: Operation>(lines: &mut Lines, depth: usize) -> Result<(Graph<O>, End
         match line.split(' ').next() {
             Some("output") => reader.output(&mut cursor)?,
             Some("extent") => reader.extent(&mut cursor)?,
+            Some("interface") => reader.interface(&mut cursor)?,
             _ => reader.definition(&mut cursor, lines, depth)?,
         }
     }
@@ -113,6 +114,14 @@ impl<O: Operation> Reader<O> {
         cursor.expect("is")?;
         let value = self.value(cursor)?;
         self.graph.add_extent(OutputExtent { output, axis, value });
+        cursor.end()
+    }
+
+    fn interface(&mut self, cursor: &mut Cursor) -> Result<(), ParseError> {
+        cursor.expect("interface")?;
+        let interface = serde_json::from_value(cursor.json()?);
+        let interface = interface.map_err(|error| cursor.error(format!("no interface: {error}")))?;
+        self.graph.set_interface(interface);
         cursor.end()
     }
 

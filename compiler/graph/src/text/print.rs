@@ -74,6 +74,10 @@ impl Printer {
             let (output, axis, value) = (extent.output, extent.axis, extent.value);
             self.line(&format!("extent of output {output} axis {axis} is {value}"));
         }
+        if !graph.interface().is_plain() {
+            let interface = serde_json::to_string(graph.interface()).unwrap_or_default();
+            self.line(&format!("interface {interface}"));
+        }
     }
 
     fn node<O: Operation>(&mut self, graph: &Graph<O>, node: &Node<O>) {

@@ -4,9 +4,14 @@ use super::proto::{
     GraphProto, TensorProto, ValueInfoProto, tensor_shape_proto::dimension::Value as Extent,
     type_proto::Value as TypeValue,
 };
+use super::composite::{LONGEST, item_name};
+use super::narrow::NarrowType;
 use super::tensor::{carrier_type, checked_bytes};
 use crate::propose::propose;
-use crate::{Dimension, ImportError, InputBinding, Limits, PortSignature, Signature, UnboundInput};
+use crate::{
+    Dimension, ImportError, InputBinding, InputForm, Limits, PortSignature, Signature, UnboundInput,
+};
+use hone_graph::{Member, MemberForm};
 use hone_types::TensorType;
 use std::collections::{HashMap, HashSet};
 
@@ -77,18 +82,29 @@ fn port(
     limits: &Limits,
 ) -> Result<PortSignature, ImportError> {
     let name = value.name.clone().unwrap_or_default();
-    let refuse = |reason: String| ImportError::Port { kind, name: name.clone(), reason };
+    let shown = name.clone();
+    let refuse = |reason: String| ImportError::Port { kind, name: shown.clone(), reason };
     if name.is_empty() {
         return Err(refuse("it has no name".into()));
     }
-    let tensor = match value.r#type.as_ref().and_then(|declared| declared.value.as_ref()) {
+    let mut declared = value.r#type.as_ref().and_then(|declared| declared.value.as_ref());
+    let (mut sequence, mut optional) = (false, false);
+    if let Some(TypeValue::OptionalType(own)) = declared {
+        optional = true;
+        declared = own.elem_type.as_ref().and_then(|inner| inner.value.as_ref());
+    }
+    if let Some(TypeValue::SequenceType(own)) = declared {
+        sequence = true;
+        declared = own.elem_type.as_ref().and_then(|inner| inner.value.as_ref());
+    }
+    let open = PortSignature { name, dtype: None, shape: None, narrow: None, sequence, optional };
+    let tensor = match declared {
         Some(TypeValue::TensorType(tensor)) => tensor,
-        None if kind == "output" => {
-            return Ok(PortSignature { name, dtype: None, shape: None, narrow: None });
-        }
+        None if kind == "output" => return Ok(open),
         None => return Err(refuse("its type is left out; export the model again".into())),
         Some(_) => {
-            return Err(refuse("only tensors are supported, no sequences, maps or options".into()));
+            let reason = "only tensors, sequences of tensors and optional ones are supported, no maps";
+            return Err(refuse(reason.into()));
         }
     };
     let (dtype, narrow) = match carrier_type(tensor.elem_type.unwrap_or(0)) {
@@ -97,7 +113,7 @@ fn port(
         Err(reason) => return Err(refuse(reason)),
     };
     let Some(shape) = &tensor.shape else {
-        return Ok(PortSignature { name, dtype, shape: None, narrow });
+        return Ok(PortSignature { dtype, narrow, ..open });
     };
     if shape.dim.len() > limits.rank {
         return Err(refuse(format!("it has more than {} axes", limits.rank)));
@@ -111,7 +127,7 @@ fn port(
         _ => Dimension::Unknown,
     });
     let shape = Some(shape.collect());
-    Ok(PortSignature { name, dtype, shape, narrow })
+    Ok(PortSignature { dtype, shape, narrow, ..open })
 }
 
 /// Whether a dimension's symbol names it, so that equal symbols mean equal extents. Exporters write
@@ -119,6 +135,75 @@ fn port(
 fn is_name(symbol: &str) -> bool {
     let symbol = symbol.trim();
     !matches!(symbol, "" | "?" | "-1" | "None" | "none") && !symbol.starts_with("unk__")
+}
+
+/// Inputs with a tensor for each item of a sequence, and what the model's own inputs are made of.
+pub(super) fn members(
+    signature: &Signature,
+    forms: &[(String, InputForm)],
+    bindings: &[InputBinding],
+) -> Result<(Signature, Vec<Member>), ImportError> {
+    if let Some((name, _)) =
+        forms.iter().find(|(name, _)| signature.inputs.iter().all(|port| port.name != *name))
+    {
+        let reason = "the model has no such input".into();
+        return Err(ImportError::Binding { input: name.clone(), reason });
+    }
+    let (mut leaves, mut members) = (Vec::new(), Vec::new());
+    for port in &signature.inputs {
+        let refuse = |reason: String| {
+            Err(ImportError::Binding { input: port.name.clone(), reason })
+        };
+        let named = forms.iter().find(|(name, _)| *name == port.name).map(|(_, form)| *form);
+        let form = match (named, port.sequence) {
+            (Some(InputForm::Absent), _) if port.optional => MemberForm::Absent,
+            (Some(InputForm::Absent), _) => return refuse("it may not be left out".into()),
+            (Some(InputForm::Sequence(_)), false) => return refuse(format!("it is {port}")),
+            (None, false) => MemberForm::Tensor,
+            (Some(InputForm::Sequence(count)), true) if count > LONGEST => {
+                return refuse(format!("a sequence has at most {LONGEST} tensors"));
+            }
+            (Some(InputForm::Sequence(count)), true) => MemberForm::Sequence(count),
+            (None, true) => {
+                let bound = |place: &usize| {
+                    let name = item_name(&port.name, *place);
+                    bindings.iter().any(|own| own.name == name)
+                };
+                match (0..LONGEST).take_while(bound).count() {
+                    0 => {
+                        return refuse(format!(
+                            "it is a sequence: give the shape of each tensor, as '{}' and so on",
+                            item_name(&port.name, 0)
+                        ));
+                    }
+                    count => MemberForm::Sequence(count),
+                }
+            }
+        };
+        match form {
+            MemberForm::Tensor => leaves.push(port.clone()),
+            _ => leaves.extend((0..form.tensors()).map(|place| item(port, place))),
+        }
+        let text = port.narrow == Some(NarrowType::Text);
+        members.push(Member { name: port.name.clone(), form, text });
+    }
+    unique("input", &leaves)?;
+    Ok((Signature { inputs: leaves, outputs: signature.outputs.clone() }, members))
+}
+
+/// One tensor of a sequence. Equal symbols say nothing: its tensors may differ in shape.
+fn item(port: &PortSignature, place: usize) -> PortSignature {
+    let open = |dimension: &Dimension| match dimension {
+        Dimension::Symbol(_) => Dimension::Unknown,
+        other => other.clone(),
+    };
+    PortSignature {
+        name: item_name(&port.name, place),
+        shape: port.shape.as_ref().map(|shape| shape.iter().map(open).collect()),
+        sequence: false,
+        optional: false,
+        ..port.clone()
+    }
 }
 
 /// Static types of all inputs.

@@ -17,7 +17,7 @@ use crate::{ImportError, Limits, NodeError};
 use hone_graph::{OutputExtent, ValueId};
 use hone_ops::{FoldingBudget, Graph, Op, Operator};
 use hone_types::{DataType, Table, Tensor, TensorType};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::Path;
 
 hone_types::define_id!(
@@ -86,6 +86,10 @@ pub(super) struct Builder {
     narrow: HashMap<Operand, NarrowType>,
     /// Operands that stand for sequences.
     sequences: HashMap<Operand, Vec<Operand>>,
+    /// Operands that stand for optional values that are not there.
+    pub(super) absent: HashSet<Operand>,
+    /// Strings that the model stores.
+    pub(super) stored_texts: BTreeSet<String>,
     /// Things worth telling.
     pub warnings: Vec<String>,
 }
@@ -107,6 +111,8 @@ impl Builder {
             constant_bytes: 0,
             narrow: HashMap::new(),
             sequences: HashMap::new(),
+            absent: HashSet::new(),
+            stored_texts: BTreeSet::new(),
             warnings: Vec::new(),
         }
     }
@@ -230,6 +236,10 @@ impl Builder {
         let operand = self.constant(tensor);
         if let Some(narrow) = narrow {
             self.set_narrow(operand, narrow);
+        }
+        if narrow == Some(NarrowType::Text) {
+            let handles = self.tensor(operand).and_then(|own| own.elements::<u64>().ok());
+            self.note_texts(&handles.unwrap_or_default());
         }
         Ok(operand)
     }

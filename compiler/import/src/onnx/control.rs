@@ -30,20 +30,27 @@ impl Importer {
             let taken = if holds { then } else { otherwise };
             return self.inner(taken, |_| Ok(()));
         }
-        let [then, otherwise] = [then, otherwise].map(|graph| {
+        let [then, otherwise] = [then, otherwise].map(|graph| -> Result<_, NodeError> {
             self.builder.begin_region();
             let outputs = self.inner(graph, |_| Ok(()))?;
-            self.builder.end_region(&outputs)
+            let (leaves, forms) = self.builder.flattened(&outputs);
+            Ok((self.builder.end_region(&leaves)?, forms))
         });
-        let (then, otherwise) = (then?, otherwise?);
+        let ((then, forms), (otherwise, others)) = (then?, otherwise?);
+        if forms != others {
+            // Sequences of another length, or an optional value that is there in one of them alone.
+            return Err(self.builder.not_constant(node, 0));
+        }
         let operands = [condition].into_iter().chain(then.captured).chain(otherwise.captured);
         let operands: Vec<Option<Operand>> = operands.map(Some).collect();
         self.builder.name_nodes(&node.name);
-        self.builder.apply_all(If { then: then.graph, otherwise: otherwise.graph }, &operands)
+        let branches = If { then: then.graph, otherwise: otherwise.graph };
+        let leaves = self.builder.apply_all(branches, &operands)?;
+        Ok(self.builder.gathered(&forms, leaves))
     }
 
     /// Imports a graph in a scope of its own, in which `begin` may name values.
-    fn inner(
+    pub(super) fn inner(
         &mut self,
         graph: GraphProto,
         begin: impl FnOnce(&mut Self) -> Result<(), NodeError>,
@@ -70,6 +77,9 @@ impl Importer {
                 "the body has {inputs} inputs and {outputs} outputs, which do not fit {carried} carried values"
             ))
         })?;
+        if first.iter().any(|own| self.builder.is_composite(*own)) {
+            return self.unrolled(node, &body, first);
+        }
         let mut bounds = self.bounds(node)?;
         if collected > 0 {
             bounds.capacity = self.capacity(node, first.len(), &bounds)?;

@@ -6,6 +6,7 @@ use super::declared::{Declared, declared, spread, symbols};
 use super::functions::{FunctionKey, function_key, functions};
 use super::legacy;
 use super::liveness::{check_names, label, live};
+use super::narrow::NarrowType;
 use super::node::Node;
 use super::operators::{self, Import, NarrowRole};
 use super::order::sorted;
@@ -17,6 +18,7 @@ use super::{NEWEST_OPSET, OLDEST_OPSET};
 use crate::{
     Dimension, ImportError, ImportOptions, Imported, InputBinding, Limits, NodeError, Signature,
 };
+use hone_graph::{Member, MemberForm};
 use hone_types::Tensor;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::rc::Rc;
@@ -61,16 +63,18 @@ pub(super) fn import_model(
     }
     let opsets = Rc::new(opsets(&model.opset_import)?);
     let bindings = [&options.bindings[..], &bindings_of(&options.constants)].concat();
-    let types = binding::bind(&signature, &bindings, &options.limits)?;
+    let (leaves, inputs) = binding::members(&signature, &options.forms, &bindings)?;
+    let types = binding::bind(&leaves, &bindings, &options.limits)?;
     let mut importer = Importer {
         builder: Builder::new(options.folder.as_deref(), &options.limits),
         functions: functions(model.functions)?,
         scopes: vec![Scope { opsets, ..Scope::default() }],
         limits: options.limits.clone(),
         nodes: 0,
-        symbols: symbols(&signature, &types),
+        symbols: symbols(&leaves, &types),
     };
-    for (port, tensor_type) in signature.inputs.iter().zip(types) {
+    let mut operands = Vec::with_capacity(types.len());
+    for (port, tensor_type) in leaves.inputs.iter().zip(types) {
         let known = options.constants.iter().find(|(name, _)| *name == port.name);
         let operand = match known {
             Some((_, tensor)) => importer.builder.constant(tensor.clone()),
@@ -79,20 +83,27 @@ pub(super) fn import_model(
         if let Some(narrow) = port.narrow {
             importer.builder.set_narrow(operand, narrow);
         }
-        importer.bind(&port.name, operand);
+        operands.push(operand);
     }
+    importer.bind_members(&inputs, operands);
     let names: Vec<String> = signature.outputs.iter().map(|port| port.name.clone()).collect();
     let outputs = importer.import_graph(graph, &names)?;
     let mut builder = importer.builder;
+    let mut members = Vec::with_capacity(names.len());
     for (name, operand) in names.iter().zip(outputs) {
-        if builder.items(operand).is_some() {
-            let (name, reason) = (name.clone(), "it is a sequence, which is not supported".into());
-            return Err(ImportError::Port { kind: "output", name, reason });
-        }
-        builder.add_output(name, operand);
+        let member = builder.add_member(name, operand).map_err(|reason| {
+            let (kind, name) = ("output", name.clone());
+            ImportError::Port { kind, name, reason }
+        });
+        members.push(member?);
     }
-    let (graph, mut warnings) = builder.finish();
-    check_outputs(&signature, &graph, &mut warnings)?;
+    // Inputs that are constants now are none of the artifact's.
+    let is_known = |own: &Member| options.constants.iter().any(|(name, _)| *name == own.name);
+    let inputs = inputs.into_iter().filter(|own| !is_known(own)).collect();
+    let interface = builder.interface(inputs, members.clone());
+    let (mut graph, mut warnings) = builder.finish();
+    graph.set_interface(interface);
+    check_outputs(&signature, &members, &graph, &mut warnings)?;
     graph.verify()?;
     Ok(Imported { graph, signature, warnings })
 }
@@ -132,10 +143,18 @@ pub(super) fn normal_domain(domain: &str) -> &str {
 /// Compares the outputs with their declarations.
 fn check_outputs(
     signature: &Signature,
+    members: &[Member],
     graph: &hone_ops::Graph,
     warnings: &mut Vec<String>,
 ) -> Result<(), ImportError> {
-    for (declared, port) in signature.outputs.iter().zip(graph.outputs()) {
+    let mut ports = graph.outputs().iter();
+    for (declared, member) in signature.outputs.iter().zip(members) {
+        let mut own = ports.by_ref().take(member.form.tensors());
+        if member.form != MemberForm::Tensor {
+            own.for_each(drop);
+            continue;
+        }
+        let Some(port) = own.next() else { continue };
         let actual = graph.tensor_type(port.value);
         if declared.dtype.is_some_and(|dtype| dtype != actual.dtype) {
             let reason = format!("it is declared as {declared}, but the nodes make {actual}");
@@ -160,6 +179,22 @@ impl Importer {
     pub(super) fn bind(&mut self, name: &str, operand: Operand) {
         if let Some(scope) = self.scopes.last_mut() {
             scope.values.insert(name.to_string(), operand);
+        }
+    }
+
+    /// Binds the names of a model's inputs to the tensors that they are made of.
+    fn bind_members(&mut self, members: &[Member], operands: Vec<Operand>) {
+        let mut operands = operands.into_iter();
+        for member in members {
+            let mut own = operands.by_ref().take(member.form.tensors());
+            let operand = match member.form {
+                MemberForm::Tensor => own.next(),
+                MemberForm::Sequence(_) => Some(self.builder.sequence(own.collect())),
+                MemberForm::Absent => Some(self.builder.absent()),
+            };
+            if let Some(operand) = operand {
+                self.bind(&member.name, operand);
+            }
         }
     }
 
@@ -374,14 +409,22 @@ impl Importer {
         if node.opset < legacy::ALIGNED_OPSET && key.0.is_empty() {
             node.ignore(&["consumed_inputs"]);
         }
-        let sequence = node.inputs.iter().flatten().any(|own| self.builder.items(*own).is_some());
-        if sequence && !operators::takes_sequences(&key.1) {
-            return Err(NodeError::unsupported(format!("operator {} of a sequence", key.1)));
+        if !operators::takes_sequences(&key.1) {
+            for input in &mut node.inputs {
+                input.take_if(|own| self.builder.is_absent(*own));
+            }
+            if node.inputs.iter().flatten().any(|own| self.builder.items(*own).is_some()) {
+                return Err(NodeError::unsupported(format!("operator {} of a sequence", key.1)));
+            }
         }
         let narrow =
             node.inputs.iter().flatten().find_map(|input| self.builder.narrow_type(*input));
         let Some(narrow) = narrow else { return self.import_by_list(key, node) };
-        match operators::narrow_role(&key.1) {
+        let role = match narrow {
+            NarrowType::Text => operators::text_role(&key.1),
+            _ => operators::narrow_role(&key.1),
+        };
+        match role {
             NarrowRole::Reads => self.import_by_list(key, node),
             NarrowRole::Moves => {
                 let outputs = self.import_by_list(key, node)?;
@@ -415,6 +458,7 @@ impl Importer {
             Some(Import::Loop) => self.repetition(node),
             Some(Import::Scan) => self.scan(node),
             Some(Import::FlexAttention) => self.flex_attention(node),
+            Some(Import::SequenceMap) => self.map_sequence(node),
             None => Err(NodeError::unsupported(format!("operator {}", key.1))),
         }
     }

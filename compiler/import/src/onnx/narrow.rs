@@ -1,4 +1,4 @@
-//! Element types of fewer than eight bits, and floats of eight.
+//! Element types of fewer than eight bits, and floats of eight; strings, which `composite` knows.
 //!
 //! What always holds: an operand of such a type is carried in bytes, one element each. Integers are carried
 //! as `i8` or `u8` of the same value; floats as the bits of their format in `u8`. The builder keeps the type
@@ -9,6 +9,7 @@
 use super::builder::{Builder, Operand};
 use super::proto::tensor_proto::DataType as OnnxType;
 use super::shorthands::Step;
+use crate::NodeError;
 use hone_ops::{BinaryFunction as B, Gather, UnaryFunction as U};
 use hone_types::{DataType, Tensor};
 
@@ -35,12 +36,14 @@ pub enum NarrowType {
     F8E5M2Fnuz,
     /// Powers of two.
     F8E8M0,
+    /// Strings: carried by their handles ([`hone_types::intern_text`]).
+    Text,
 }
 
 use NarrowType as N;
 
 /// Every narrow type with its number in ONNX and its name in text forms.
-const TYPES: [(NarrowType, OnnxType, &str); 10] = [
+const TYPES: [(NarrowType, OnnxType, &str); 11] = [
     (N::I4, OnnxType::Int4, "i4"),
     (N::U4, OnnxType::Uint4, "u4"),
     (N::I2, OnnxType::Int2, "i2"),
@@ -51,6 +54,7 @@ const TYPES: [(NarrowType, OnnxType, &str); 10] = [
     (N::F8E5M2, OnnxType::Float8e5m2, "f8e5m2"),
     (N::F8E5M2Fnuz, OnnxType::Float8e5m2fnuz, "f8e5m2fnuz"),
     (N::F8E8M0, OnnxType::Float8e8m0, "f8e8m0"),
+    (N::Text, OnnxType::String, "string"),
 ];
 
 /// How numbers between two of a type are rounded.
@@ -78,7 +82,11 @@ impl NarrowType {
 
     /// The type of the bytes that carry it.
     pub fn carrier(self) -> DataType {
-        if matches!(self, N::I4 | N::I2) { DataType::I8 } else { DataType::U8 }
+        match self {
+            N::I4 | N::I2 => DataType::I8,
+            N::Text => DataType::U64,
+            _ => DataType::U8,
+        }
     }
 
     /// Whether its elements are integers.
@@ -91,6 +99,7 @@ impl NarrowType {
         match self {
             N::I2 | N::U2 => 2,
             N::I4 | N::U4 | N::F4E2M1 => 4,
+            N::Text => 64,
             _ => 8,
         }
     }
@@ -213,6 +222,9 @@ impl Builder {
     /// The values of an operand: itself, but `f32` for narrow floats and `i8` or `u8` for narrow integers.
     pub fn numbers(&mut self, operand: Operand) -> Step {
         let Some(narrow) = self.narrow_type(operand) else { return Ok(operand) };
+        if narrow == N::Text {
+            return Err(NodeError::unsupported("computing with strings"));
+        }
         if narrow.is_integer() {
             let same = self.alias(operand);
             return Ok(same);
@@ -318,7 +330,8 @@ mod tests {
 
     #[test]
     fn every_number_lies_between_its_threshold_and_the_next() {
-        for (narrow, _, _) in TYPES.iter().filter(|(narrow, _, _)| !narrow.is_integer()) {
+        let floats = |own: &&(NarrowType, OnnxType, &str)| !own.0.is_integer() && own.0 != N::Text;
+        for (narrow, _, _) in TYPES.iter().filter(floats) {
             let thresholds = narrow.thresholds(Rounding::Nearest);
             for code in 1..narrow.finite() {
                 let (value, place) = (narrow.decoded(code), usize::from(code));

@@ -63,6 +63,8 @@ pub(super) enum Import {
     Scan,
     /// With the graphs that it holds.
     FlexAttention,
+    /// With a graph for each item.
+    SequenceMap,
 }
 
 use Import::{Binary, Function, Unary};
@@ -92,13 +94,28 @@ pub(super) fn narrow_role(operator: &str) -> NarrowRole {
         | "Reshape" | "Slice" | "Split" | "Squeeze" | "Tile" | "Transpose" | "Unsqueeze" => {
             NarrowRole::Moves
         }
+        _ if takes_sequences(operator) => NarrowRole::Reads,
         _ => NarrowRole::None,
+    }
+}
+
+/// What `operator` does with strings.
+pub(super) fn text_role(operator: &str) -> NarrowRole {
+    match operator {
+        "CastLike" | "CategoryMapper" | "Equal" | "LabelEncoder" | "OneHotEncoder"
+        | "RegexFullMatch" | "StringConcat" | "StringNormalizer" | "StringSplit"
+        | "TfIdfVectorizer" => NarrowRole::Reads,
+        "Compress" | "CenterCropPad" | "DepthToSpace" | "Scatter" | "ScatterElements"
+        | "ScatterND" | "SpaceToDepth" | "Where" => NarrowRole::Moves,
+        "QuantizeLinear" | "DequantizeLinear" => NarrowRole::None,
+        _ => narrow_role(operator),
     }
 }
 
 /// Whether an operator takes sequences of tensors.
 pub(super) fn takes_sequences(operator: &str) -> bool {
-    operator.contains("Sequence") || operator == "Identity"
+    ["Sequence", "Optional"].iter().any(|part| operator.contains(part))
+        || matches!(operator, "Identity" | "Loop")
 }
 
 /// The list: operator set, operator, how it is imported.
@@ -215,6 +232,7 @@ pub(super) const OPERATORS: &[(&str, &str, Import)] = &[
     ("", "NonZero", Function(dependent::non_zero)),
     ("", "Not", Unary(U::Not)),
     ("", "OneHot", Function(indexing::one_hot)),
+    ("", "Optional", Function(sequences::optional)),
     ("", "OptionalGetElement", Function(sequences::element)),
     ("", "OptionalHasElement", Function(sequences::has_element)),
     ("", "Or", Binary(B::Or)),
@@ -257,6 +275,7 @@ pub(super) const OPERATORS: &[(&str, &str, Import)] = &[
     ("", "SequenceErase", Function(sequences::erase)),
     ("", "SequenceInsert", Function(sequences::insert)),
     ("", "SequenceLength", Function(sequences::length)),
+    ("", "SequenceMap", Import::SequenceMap),
     ("", "Shape", Function(shape::shape)),
     ("", "Shrink", Function(activation::shrink)),
     ("", "Sigmoid", Unary(U::Sigmoid)),

@@ -5,7 +5,7 @@ use super::narrow::NarrowType;
 use super::proto::{TensorProto, tensor_proto::DataLocation, tensor_proto::DataType as OnnxType};
 use crate::{ImportError, Limits};
 use half::{bf16, f16};
-use hone_types::{DataType, Element, Tensor, TensorType};
+use hone_types::{DataType, Element, Tensor, TensorType, intern_text};
 
 /// Our element type for the number that ONNX uses, or what is wrong with it.
 pub(super) fn element_type(number: i32) -> Result<DataType, String> {
@@ -88,7 +88,9 @@ pub(super) fn load(
         return Err(malformed("it is stored in segments, which is not supported".into()));
     }
     let narrow = NarrowType::of_number(proto.data_type.unwrap_or(0));
-    let bytes = if let Some(narrow) = narrow {
+    let bytes = if narrow == Some(NarrowType::Text) {
+        handles(&proto, &tensor_type).map_err(malformed)?
+    } else if let Some(narrow) = narrow {
         let needed = tensor_type.elements().div_ceil(8 / narrow.bits());
         let packed = match proto.data_location == Some(DataLocation::External as i32) {
             true => files.read(&name, &proto.external_data, needed)?,
@@ -102,6 +104,20 @@ pub(super) fn load(
     };
     let bytes = if tensor_type.dtype == DataType::Bool { truth(bytes) } else { bytes };
     Tensor::from_bytes(tensor_type, bytes).map_err(|error| malformed(error.to_string()))
+}
+
+/// The handles of stored strings.
+fn handles(proto: &TensorProto, tensor_type: &TensorType) -> Result<Vec<u8>, String> {
+    let (needed, stored) = (tensor_type.elements(), proto.string_data.len());
+    if needed != stored {
+        return Err(format!("it needs {needed} strings, {stored} are stored"));
+    }
+    let mut bytes = Vec::with_capacity(tensor_type.bytes());
+    for text in &proto.string_data {
+        let text = std::str::from_utf8(text).map_err(|_| "a string of it is not UTF-8 text")?;
+        intern_text(text).map_err(|error| error.to_string())?.put(&mut bytes);
+    }
+    Ok(bytes)
 }
 
 /// The `needed` bytes of a tensor whose elements are packed.

@@ -1,5 +1,5 @@
-//! Sequences of tensors inside of a model, and options. Their lengths and the places asked for are known when compiling:
-//! a sequence is a list of operands and leaves nothing in the graph.
+//! Sequences of tensors, and optional values. Their lengths and the places asked for are known when compiling: a sequence
+//! is a list of operands and leaves nothing in the graph.
 
 use crate::NodeError;
 use crate::onnx::builder::{Builder, Operand};
@@ -128,13 +128,26 @@ pub(super) fn join(builder: &mut Builder, node: &mut Node) -> Outputs {
     Ok(vec![builder.concat(&items, along)?])
 }
 
-/// `OptionalHasElement` of a tensor or of nothing.
+/// `Optional`: what is given, or nothing.
+pub(super) fn optional(builder: &mut Builder, node: &mut Node) -> Outputs {
+    node.ignore(&["type"]);
+    Ok(vec![match node.optional(0) {
+        Some(given) => given,
+        None => builder.absent(),
+    }])
+}
+
+/// `OptionalHasElement`.
 pub(super) fn has_element(builder: &mut Builder, node: &mut Node) -> Outputs {
-    let there = node.optional(0).is_some();
+    let there = node.optional(0).is_some_and(|own| !builder.is_absent(own));
     Ok(vec![builder.constant(Tensor::scalar(there))])
 }
 
 /// `OptionalGetElement` of what is there.
-pub(super) fn element(_: &mut Builder, node: &mut Node) -> Outputs {
-    Ok(vec![node.input(0)?])
+pub(super) fn element(builder: &mut Builder, node: &mut Node) -> Outputs {
+    let own = node.input(0)?;
+    match builder.is_absent(own) {
+        true => Err(NodeError::invalid("the optional value has no element")),
+        false => Ok(vec![own]),
+    }
 }

@@ -1,0 +1,183 @@
+//! How a model's inputs and outputs, as its users know them, are made of the tensors that steps read and write.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{DataType, Manifest, ManifestError, TensorInfo};
+
+/// What a model takes and gives where that is more than tensors of numbers. Empty of a model that takes and gives
+/// no others; then each tensor is an input or output.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Interface {
+    /// The model's inputs in order, each with the next of [`Manifest::inputs`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub inputs: Vec<Member>,
+    /// The model's outputs in order, each with the next of [`Manifest::outputs`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub outputs: Vec<Member>,
+    /// Strings that constants of the model stand for, as [`crate::text_handle`] says.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub texts: Vec<String>,
+}
+
+/// An input or output of a model.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Member {
+    /// Its name in the model.
+    pub name: String,
+    /// What it is.
+    pub form: MemberForm,
+    /// Whether the elements of its tensors stand for strings ([`crate::text_handle`]).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub text: bool,
+}
+
+/// What an input or output of a model is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MemberForm {
+    /// One tensor, of the member's name.
+    Tensor,
+    /// A list of so many tensors, called `name[0]`, `name[1]` and so on.
+    Sequence(u32),
+    /// An optional value that is not there, without a tensor.
+    Absent,
+}
+
+impl MemberForm {
+    /// How many tensors it is made of.
+    pub fn tensors(self) -> usize {
+        match self {
+            Self::Tensor => 1,
+            Self::Sequence(count) => count as usize,
+            Self::Absent => 0,
+        }
+    }
+}
+
+impl Interface {
+    /// Whether there is nothing to say.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl Manifest {
+    /// Inputs (or outputs) as users know them, each with the range of its tensors.
+    pub fn members(&self, outputs: bool) -> Vec<(Member, std::ops::Range<usize>)> {
+        let (members, tensors) = match outputs {
+            false => (&self.interface.inputs, &self.inputs),
+            true => (&self.interface.outputs, &self.outputs),
+        };
+        if members.is_empty() {
+            let plain = |own: &TensorInfo| Member {
+                name: own.name.clone(),
+                form: MemberForm::Tensor,
+                text: false,
+            };
+            return tensors.iter().enumerate().map(|(at, own)| (plain(own), at..at + 1)).collect();
+        }
+        let mut first = 0;
+        let mut with_range = |member: &Member| {
+            let range = first..first + member.form.tensors();
+            first = range.end;
+            (member.clone(), range)
+        };
+        members.iter().map(&mut with_range).collect()
+    }
+
+    /// Checks that members and tensors fit one another.
+    pub(crate) fn check_interface(&self) -> Result<(), ManifestError> {
+        let sides = [
+            ("input", &self.interface.inputs, &self.inputs),
+            ("output", &self.interface.outputs, &self.outputs),
+        ];
+        for (role, members, tensors) in sides {
+            if members.is_empty() {
+                continue;
+            }
+            let mut rest = tensors.iter();
+            for member in members {
+                let refuse = |what: &str| {
+                    let (name, what) = (member.name.clone(), what.to_owned());
+                    Err(ManifestError::Tensor { role, name, what })
+                };
+                if member.name.contains('\0') {
+                    return refuse("its name holds a zero byte");
+                }
+                let count = member.form.tensors();
+                if count > rest.len() {
+                    return refuse("it has more tensors than are left");
+                }
+                let mut own = rest.by_ref().take(count);
+                if member.text && own.any(|tensor| tensor.dtype != DataType::U64) {
+                    return refuse("its strings are not handles of u64");
+                }
+                own.for_each(drop);
+            }
+            if let Some(tensor) = rest.next() {
+                let (name, what) = (tensor.name.clone(), "it belongs to no member".to_owned());
+                return Err(ManifestError::Tensor { role, name, what });
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn manifest(members: Vec<Member>, tensors: &[(&str, DataType)]) -> Manifest {
+        let tensor =
+            |own: &(&str, DataType)| TensorInfo::new(own.0.to_owned(), own.1, vec![2]).unwrap();
+        Manifest {
+            schema_version: 2,
+            model_digest: String::new(),
+            compiler_version: String::new(),
+            records_digest: None,
+            inputs: tensors.iter().map(tensor).collect(),
+            outputs: Vec::new(),
+            interface: Interface { inputs: members, ..Interface::default() },
+            variants: Vec::new(),
+        }
+    }
+
+    fn member(name: &str, form: MemberForm, text: bool) -> Member {
+        Member { name: name.into(), form, text }
+    }
+
+    #[test]
+    fn members_take_the_tensors_in_order() {
+        let list = vec![
+            member("a", MemberForm::Sequence(2), false),
+            member("b", MemberForm::Absent, false),
+            member("c", MemberForm::Tensor, true),
+        ];
+        let tensors =
+            [("a[0]", DataType::F32), ("a[1]", DataType::I8), ("c", DataType::U64)];
+        let own = manifest(list, &tensors);
+        own.check_interface().unwrap();
+        let ranges: Vec<_> = own.members(false).into_iter().map(|own| own.1).collect();
+        assert_eq!(ranges, [0..2, 2..2, 2..3]);
+        let plain = manifest(Vec::new(), &tensors);
+        assert_eq!(plain.members(false)[1].0, member("a[1]", MemberForm::Tensor, false));
+    }
+
+    #[test]
+    fn members_that_do_not_fit_are_refused() {
+        let refused = |list: Vec<Member>| {
+            let own = manifest(list, &[("a[0]", DataType::F32), ("b", DataType::U64)]);
+            own.check_interface().unwrap_err().to_string()
+        };
+        let tensor = member("b", MemberForm::Tensor, true);
+        assert!(refused(vec![tensor.clone()]).contains("not handles"));
+        let long = member("a", MemberForm::Sequence(u32::MAX), false);
+        assert!(refused(vec![long, tensor.clone()]).contains("more tensors"));
+        let first = member("a", MemberForm::Sequence(1), false);
+        assert!(refused(vec![first.clone()]).contains("belongs to no member"));
+        assert!(refused(vec![member("a\0", MemberForm::Sequence(1), false)]).contains("zero byte"));
+        let own = manifest(vec![first, tensor], &[("a[0]", DataType::F32), ("b", DataType::U64)]);
+        own.check_interface().unwrap();
+    }
+}

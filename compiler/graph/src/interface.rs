@@ -1,0 +1,93 @@
+//! How a model's inputs and outputs, as its users know them, are made of the graph's tensors.
+
+use serde::{Deserialize, Serialize};
+
+/// What a model takes and gives where that is more than tensors of numbers: sequences of tensors, optional values,
+/// strings. The graph itself has tensors of numbers alone. Empty of a model that takes and gives no others.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Interface {
+    /// The model's inputs in order, each with the graph's next inputs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub inputs: Vec<Member>,
+    /// The model's outputs in order, each with the graph's next outputs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub outputs: Vec<Member>,
+    /// Strings that constants of the model stand for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub texts: Vec<String>,
+}
+
+/// An input or output of a model.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Member {
+    /// Its name in the model.
+    pub name: String,
+    /// What it is.
+    pub form: MemberForm,
+    /// Whether the elements of its tensors, of `u64`, stand for strings.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub text: bool,
+}
+
+/// What an input or output of a model is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MemberForm {
+    /// A tensor: one of the graph's.
+    Tensor,
+    /// A list of so many tensors.
+    Sequence(usize),
+    /// An optional value that is not there: none of the graph's tensors.
+    Absent,
+}
+
+impl MemberForm {
+    /// How many of the graph's tensors it is made of.
+    pub fn tensors(self) -> usize {
+        match self {
+            Self::Tensor => 1,
+            Self::Sequence(count) => count,
+            Self::Absent => 0,
+        }
+    }
+}
+
+impl Interface {
+    /// Whether a model takes and gives tensors of numbers alone, and stores no strings.
+    pub fn is_plain(&self) -> bool {
+        let plain = |own: &Member| own.form == MemberForm::Tensor && !own.text;
+        self.texts.is_empty() && self.inputs.iter().chain(&self.outputs).all(plain)
+    }
+
+    /// Whether members and so many inputs and outputs of a graph fit one another.
+    pub fn fits(&self, inputs: usize, outputs: usize) -> bool {
+        let sum = |members: &[Member]| {
+            members.iter().try_fold(0usize, |sum, own| sum.checked_add(own.form.tensors()))
+        };
+        self.is_plain() || (sum(&self.inputs) == Some(inputs) && sum(&self.outputs) == Some(outputs))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn members_count_the_tensors_of_the_graph() {
+        let member = |form| Member { name: "x".into(), form, text: false };
+        let own = Interface {
+            inputs: vec![member(MemberForm::Sequence(3)), member(MemberForm::Tensor)],
+            outputs: vec![member(MemberForm::Absent)],
+            texts: Vec::new(),
+        };
+        assert!(own.fits(4, 0) && !own.fits(3, 0) && !own.is_plain());
+        let text = serde_json::to_string(&own).unwrap();
+        assert_eq!(serde_json::from_str::<Interface>(&text).unwrap(), own);
+        assert!(Interface::default().is_plain() && Interface::default().fits(7, 1));
+        let whole = Interface { inputs: vec![member(MemberForm::Sequence(usize::MAX)); 2], ..own };
+        assert!(!whole.fits(4, 0));
+    }
+}
