@@ -100,6 +100,35 @@ size_t hone_output_count(const hone_model *model);
 const hone_tensor *hone_input(const hone_model *model, size_t index);
 const hone_tensor *hone_output(const hone_model *model, size_t index);
 
+/* Inputs and outputs as users of the model know them, in order, each with the next tensors; NULL for an index past
+ * the last. It lives as long as its model. */
+typedef struct hone_member {
+  const char *name;
+  uint32_t form;    /* a hone_member_form */
+  uint32_t tensors; /* how many of the next tensors it is made of */
+  uint32_t text;    /* not 0: the elements of its tensors, of HONE_U64, are handles of strings */
+} hone_member;
+
+typedef enum hone_member_form {
+  HONE_TENSOR = 0,   /* one tensor, of its name */
+  HONE_SEQUENCE = 1, /* a list of tensors, called name[0], name[1] and so on */
+  HONE_ABSENT = 2    /* an optional value that is not there: no tensor */
+} hone_member_form;
+
+const hone_member *hone_input_member(const hone_model *model, size_t index);
+const hone_member *hone_output_member(const hone_model *model, size_t index);
+
+/* The handle of a string, of length bytes of UTF-8, for the elements of an input. The model keeps the string until
+ * hone_clear_texts. Equal strings have equal handles. 0 on success. */
+int hone_text_handle(hone_model *model, const char *text, size_t length, uint64_t *handle);
+
+/* The string that an element of an output stands for: length bytes of UTF-8 without a zero at their end, valid until
+ * hone_clear_texts. 0 on success. */
+int hone_text(const hone_model *model, uint64_t handle, const char **text, size_t *length);
+
+/* Forgets the strings that were given or made by runs. 0 on success. */
+int hone_clear_texts(hone_model *model);
+
 /* Bytes of weights, arena and scratch together. */
 uint64_t hone_memory_bytes(const hone_model *model);
 

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use hone_artifact::{DataType, TensorInfo};
 
+use crate::capi_text::{HoneMember, members};
 use crate::model::Shared;
 use crate::{Affinity, HugePages, Model, Options};
 
@@ -22,11 +23,13 @@ thread_local! {
 /// `hone_model`: a model and what its introspection hands out. Only the one run that holds `running`
 /// makes a reference to the model itself; everything else reads what stands beside it.
 pub struct HoneModel {
-    model: UnsafeCell<Model>,
-    running: AtomicBool,
+    pub(crate) model: UnsafeCell<Model>,
+    pub(crate) running: AtomicBool,
     shared: Shared,
     inputs: Vec<HoneTensor>,
     outputs: Vec<HoneTensor>,
+    pub(crate) input_members: Vec<HoneMember>,
+    pub(crate) output_members: Vec<HoneMember>,
     /// What the tensors' names point to.
     _names: Vec<CString>,
     _shapes: Vec<Vec<u64>>,
@@ -325,12 +328,16 @@ impl HoneModel {
             list
         };
         let (inputs, outputs) = (describe(model.inputs()), describe(model.outputs()));
+        let input_members = members(&model, false, &mut names);
+        let output_members = members(&model, true, &mut names);
         Self {
             shared: model.shared(),
             model: UnsafeCell::new(model),
             running: AtomicBool::new(false),
             inputs,
             outputs,
+            input_members,
+            output_members,
             _names: names,
             _shapes: shapes,
         }
@@ -364,7 +371,7 @@ fn refuse(message: &str) -> *mut HoneModel {
     ptr::null_mut()
 }
 
-fn fail(message: &str) -> c_int {
+pub(crate) fn fail(message: &str) -> c_int {
     remember(message);
     -1
 }

@@ -12,6 +12,7 @@
 //! An artifact holds machine code that runs in this process: load only what you trust.
 
 pub mod capi;
+pub mod capi_text;
 pub mod claim;
 pub mod cpu;
 
@@ -34,7 +35,7 @@ mod text;
 
 pub use error::{LoadError, RunError, VariantRefusal};
 pub use hone_artifact::{
-    DataType, Interface, Manifest, Member, MemberForm, Step, TensorInfo, Variant,
+    DataType, Interface, Manifest, Member, MemberForm, Step, TensorInfo, Variant, text_handle,
 };
 pub use model::{Memory, Model};
 pub use options::{Affinity, HugePages, Options};

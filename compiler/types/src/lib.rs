@@ -6,6 +6,7 @@
 //!   last, in the machine's little-endian order.
 
 mod data_type;
+mod mersenne;
 mod random;
 mod table;
 mod tensor;
@@ -13,6 +14,7 @@ mod tensor_type;
 mod text;
 
 pub use data_type::DataType;
+pub use mersenne::MersenneTwister;
 pub use random::Random;
 pub use table::{Id, Table};
 pub use tensor::{Element, Tensor, TensorError};

@@ -24,16 +24,19 @@ class DeclaredPort(NamedTuple):
     name: str
     dtype: str | None
     shape: tuple[int | str | None, ...] | None
+    sequence: bool = False
+    optional: bool = False
 
     @property
     def is_fixed(self) -> bool:
-        """Whether every extent is a number."""
-        return self.shape is not None and all(isinstance(extent, int) for extent in self.shape)
+        """Whether it is a tensor of which every extent is a number."""
+        return not self.sequence and not self.optional and self.shape is not None and all(isinstance(extent, int) for extent in self.shape)
 
     def __str__(self) -> str:
+        form = ("optional " if self.optional else "") + ("sequence of " if self.sequence else "")
         if self.shape is None:
-            return f"{self.dtype or '?'}[...]"
-        return f"{self.dtype or '?'}[{', '.join('?' if e is None else str(e) for e in self.shape)}]"
+            return f"{form}{self.dtype or '?'}[...]"
+        return f"{form}{self.dtype or '?'}[{', '.join('?' if e is None else str(e) for e in self.shape)}]"
 
 
 class Signature(NamedTuple):
@@ -89,8 +92,8 @@ def signature_of(data: bytes) -> Signature:
     """The same of a model's bytes."""
     ports = [
         [
-            DeclaredPort(name, dtype, None if shape is None else tuple(shape))
-            for name, dtype, shape in side
+            DeclaredPort(name, dtype, None if shape is None else tuple(shape), sequence, optional)
+            for name, dtype, shape, sequence, optional in side
         ]
         for side in _compiler.signature(data)
     ]
@@ -100,7 +103,7 @@ def signature_of(data: bytes) -> Signature:
 def compile(  # noqa: A001
     model: ModelLike,
     *,
-    shapes: Mapping[str, Sequence[int]] | None = None,
+    shapes: Mapping[str, Sequence[int] | Sequence[Sequence[int]] | None] | None = None,
     constants: Mapping[str, Any] | None = None,
     output: str | os.PathLike[str] | None = None,
     cpu: str = "host",
@@ -111,7 +114,8 @@ def compile(  # noqa: A001
 ) -> Compiled:
     """Compiles a model: a path, its bytes, or an `onnx.ModelProto`.
 
-    `shapes` binds the inputs whose dimensions the model leaves open; `constants` gives the values of inputs
+    `shapes` binds the inputs whose dimensions the model leaves open: a shape, of a sequence the shapes of its tensors,
+    None of an optional input that is left out. `constants` gives the values of inputs
     that are known now, which the artifact then does not have. `output` is a file to write to. `cpu` is
     `host` or a processor that LLVM knows, of the architecture `arch` (`amd64`, `arm64`, `riscv64`; this
     machine's by default). `precision` is `f32` or `bf16`. `folder` has the files of tensors that the model
@@ -125,11 +129,12 @@ def compile(  # noqa: A001
         if dtype is None:
             raise InputError(f"constant '{name}' is of type {array.dtype}, which Hone does not have")
         values.append((name, dtype, list(array.shape), array.tobytes()))
-    bound = [(name, [int(extent) for extent in shape]) for name, shape in (shapes or {}).items()]
+    bound, forms = _bound(shapes or {}, data)
     artifact, facts = _compiler.compile(
         data,
         str(folder) if folder is not None else beside,
         bound,
+        forms,
         values,
         cpu,
         arch or _architecture(),
@@ -140,6 +145,31 @@ def compile(  # noqa: A001
     if output is not None:
         compiled.save(output)
     return compiled
+
+
+def _bound(
+    shapes: Mapping[str, Any],
+    data: bytes,
+) -> tuple[list[tuple[str, list[int]]], list[tuple[str, int | None]]]:
+    """Shapes of tensors by name, and how many tensors sequences have; None of what is left out."""
+    bound: list[tuple[str, list[int]]] = []
+    forms: list[tuple[str, int | None]] = []
+    for name, shape in shapes.items():
+        if shape is None:
+            forms.append((name, None))
+        elif _is_sequence(name, shape, data):
+            forms.append((name, len(shape)))
+            bound.extend((f"{name}[{place}]", [int(e) for e in own]) for place, own in enumerate(shape))
+        else:
+            bound.append((name, [int(extent) for extent in shape]))
+    return bound, forms
+
+
+def _is_sequence(name: str, shape: Any, data: bytes) -> bool:
+    """Whether a list of shapes is given, not a shape. An empty list is what the model declares."""
+    if len(shape) == 0:
+        return any(port.sequence for port in signature_of(data).inputs if port.name == name)
+    return all(isinstance(own, (tuple, list)) for own in shape)
 
 
 def supported_operators() -> list[tuple[str, str]]:

@@ -2,13 +2,14 @@ from typing import Any
 
 VERSION: str
 
-_Port = tuple[str, str | None, list[int | str | None] | None]
+_Port = tuple[str, str | None, list[int | str | None] | None, bool, bool]
 
 def signature(model: bytes) -> tuple[list[_Port], list[_Port]]: ...
 def compile(
     model: bytes,
     folder: str | None,
     shapes: list[tuple[str, list[int]]],
+    forms: list[tuple[str, int | None]],
     constants: list[tuple[str, str, list[int], bytes]],
     cpu: str,
     arch: str,

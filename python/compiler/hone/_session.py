@@ -29,6 +29,7 @@ _TYPES = {
     "u32": "tensor(uint32)",
     "u64": "tensor(uint64)",
     "bool": "tensor(bool)",
+    "string": "tensor(string)",
     "i4": "tensor(int4)",
     "u4": "tensor(uint4)",
     "f8e4m3fn": "tensor(float8e4m3fn)",
@@ -174,7 +175,9 @@ class InferenceSession:
 
 def _node_arg(port: Any) -> NodeArg:
     shape = list(port.shape) if port.shape is not None else []
-    return NodeArg(port.name, _TYPES.get(port.dtype, "tensor(?)"), shape)
+    kind = _TYPES.get(port.dtype, "tensor(?)")
+    kind = f"seq({kind})" if port.sequence else kind
+    return NodeArg(port.name, f"optional({kind})" if port.optional else kind, shape)
 
 
 def get_available_providers() -> list[str]:

@@ -10,17 +10,41 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from hone_runtime import CompileError, InputError, Model
-from hone_runtime._arrays import as_array, as_carrier, describe, dtype_of
+from hone_runtime._arrays import TEXT, as_array, as_carrier, describe, dtype_of, is_text
 
 from ._compile import DeclaredPort, compile, read, signature_of
 
 #: Most elements of an input that forms are specialised for by value: what decides a shape is small.
 LARGEST_VALUE = 1024
+
+
+class _Given(NamedTuple):
+    """What a run is given: values by the names of the model's inputs, and all tensors that they are made of."""
+
+    values: dict[str, Any]
+    tensors: dict[str, np.ndarray]
+
+    def shapes(self) -> tuple[tuple[str, Any], ...]:
+        """The shape of each input, of sequences a list of shapes, None of what is left out."""
+
+        def shape(value: Any) -> Any:
+            if value is None:
+                return None
+            return _Shapes(own.shape for own in value) if isinstance(value, list) else value.shape
+
+        return tuple((name, shape(value)) for name, value in self.values.items())
+
+
+class _Shapes(list):
+    """A list of shapes that may be part of a key."""
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
 
 
 class Specialiser:
@@ -66,14 +90,16 @@ class Specialiser:
         """How many forms are kept now."""
         return len(self._forms)
 
-    def run(self, inputs: Mapping[str, Any]) -> dict[str, np.ndarray]:
-        """The outputs by name."""
-        arrays = self._check(inputs)
-        form = self._form(arrays, self._by_value)
-        results = form.run({port.name: arrays[port.name] for port in form.inputs})
+    def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """The outputs by name: arrays, of sequences lists of arrays, None of optional values that are not there."""
+        given = self._check(inputs)
+        form = self._form(given, self._by_value)
+        names = [member.name for member in form.members[0]]
+        results = form.run({name: given.values[name] for name in names})
         for port in self.signature.outputs:
-            if port.dtype and results[port.name].dtype != dtype_of(port.dtype):
-                results[port.name] = results[port.name].view(dtype_of(port.dtype))
+            own = results[port.name]
+            if port.dtype and isinstance(own, np.ndarray) and own.dtype != dtype_of(port.dtype):
+                results[port.name] = own.view(dtype_of(port.dtype))
         return results
 
     def prepare(self) -> Model | None:
@@ -84,32 +110,55 @@ class Specialiser:
             for port in self.signature.inputs
         }
         try:
-            return self._form(zeros, by_value=False)
+            return self._form(_Given(zeros, dict(zeros)), by_value=False)
         except CompileError as error:
             if not error.decided_by or not self._by_value:
                 raise
             return None
 
-    def _check(self, inputs: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    def _check(self, inputs: Mapping[str, Any]) -> _Given:
         names = [port.name for port in self.signature.inputs]
         known = ", ".join(f"'{name}'" for name in names)
         for name in inputs:
             if name not in names:
                 raise InputError(f"the model has no input '{name}', only {known}")
-        arrays: dict[str, np.ndarray] = {}
+        values: dict[str, Any] = {}
+        tensors: dict[str, np.ndarray] = {}
         symbols: dict[str, tuple[int, str]] = {}
         for port in self.signature.inputs:
-            if port.name not in inputs:
+            if port.name not in inputs and not port.optional:
                 raise InputError(f"input '{port.name}' is missing: the model takes {known}")
-            arrays[port.name] = self._fitting(port, as_array(inputs[port.name], port.name), symbols)
-        return arrays
+            value = inputs.get(port.name)
+            if value is None and port.optional:
+                values[port.name] = None
+            elif port.sequence:
+                values[port.name] = self._items(port, value)
+                tensors |= {f"{port.name}[{place}]": own for place, own in enumerate(values[port.name])}
+            else:
+                values[port.name] = self._fitting(port, as_array(value, port.name), symbols)
+                tensors[port.name] = values[port.name]
+        return _Given(values, tensors)
+
+    @classmethod
+    def _items(cls, port: DeclaredPort, value: Any) -> list[np.ndarray]:
+        """The tensors of a sequence, each with the names of its dimensions for itself."""
+        if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Sequence):
+            raise InputError(f"input '{port.name}' is a {type(value).__name__}, the model takes a list: {port}")
+        items = []
+        for place, item in enumerate(value):
+            own = port._replace(name=f"{port.name}[{place}]", sequence=False, optional=False)
+            if own.shape is not None:
+                own = own._replace(shape=tuple(e if isinstance(e, int) else None for e in own.shape))
+            items.append(cls._fitting(own, as_array(item, own.name), {}))
+        return items
 
     @staticmethod
     def _fitting(
         port: DeclaredPort, array: np.ndarray, symbols: dict[str, tuple[int, str]]
     ) -> np.ndarray:
         dtype = dtype_of(port.dtype) if port.dtype else array.dtype
-        fits = array.dtype == dtype and (port.shape is None or len(port.shape) == array.ndim)
+        same = array.dtype == dtype or (port.dtype == TEXT and (is_text(array) or not array.size))
+        fits = same and (port.shape is None or len(port.shape) == array.ndim)
         if not fits:
             raise InputError(f"input '{port.name}' is {describe(array)}, the model takes {port}")
         for axis, (declared, given) in enumerate(zip(port.shape or (), array.shape)):
@@ -126,16 +175,16 @@ class Specialiser:
                     )
         return as_carrier(array)
 
-    def _key(self, arrays: Mapping[str, np.ndarray]) -> Any:
-        values = tuple((name, arrays[name].tobytes()) for name in self.fixed)
-        return tuple(array.shape for array in arrays.values()), values
+    def _key(self, given: _Given) -> Any:
+        values = tuple((name, given.tensors[name].tobytes()) for name in self.fixed if name in given.tensors)
+        return given.shapes(), values
 
-    def _form(self, arrays: dict[str, np.ndarray], by_value: bool) -> Model:
-        form = self._kept(self._key(arrays))
+    def _form(self, given: _Given, by_value: bool) -> Model:
+        form = self._kept(self._key(given))
         if form is None:
             # One at a time: compiling takes all of a core, and the next caller may want the same form.
             with self._compiling:
-                form = self._kept(self._key(arrays)) or self._make(arrays, by_value)
+                form = self._kept(self._key(given)) or self._make(given, by_value)
         return form
 
     def _kept(self, key: Any) -> Model | None:
@@ -145,30 +194,35 @@ class Specialiser:
                 self._forms.move_to_end(key)
             return form
 
-    def _make(self, arrays: dict[str, np.ndarray], by_value: bool) -> Model:
+    def _make(self, given: _Given, by_value: bool) -> Model:
         while True:
-            shapes = {name: array.shape for name, array in arrays.items() if name not in self.fixed}
-            constants = {name: arrays[name] for name in self.fixed}
+            shapes = {name: shape for name, shape in given.shapes() if name not in self.fixed}
+            constants = {name: given.tensors[name] for name in self.fixed if name in given.tensors}
             try:
                 compiled = compile(self._data, shapes=shapes, constants=constants, **self._options)
                 break
             except CompileError as error:
                 if not by_value:
                     raise
-                self._fix(error, arrays)
+                self._fix(error, given.tensors)
         form = compiled.load(threads=self._threads)
         with self._lock:
             self.compilations += 1
-            self._forms[self._key(arrays)] = form
+            self._forms[self._key(given)] = form
             while len(self._forms) > self._capacity:
                 self._forms.popitem(last=False)
         return form
 
-    def _fix(self, error: CompileError, arrays: Mapping[str, np.ndarray]) -> None:
+    def _fix(self, error: CompileError, tensors: Mapping[str, np.ndarray]) -> None:
         """Notes the inputs that `error` asks the values of; raises it again where they may not be fixed."""
         more = [name for name in error.decided_by or [] if name not in self.fixed]
-        small = all(arrays[name].size <= LARGEST_VALUE for name in more)
-        if not more or not small:
+        declared = {port.name for port in self.signature.inputs}
+        # Strings decide no shape, and tensors of sequences are not fixed one by one.
+        usable = all(
+            name in declared and tensors[name].size <= LARGEST_VALUE and not is_text(tensors[name])
+            for name in more
+        )
+        if not more or not usable:
             raise error
         with self._lock:
             # The forms kept so far do not depend on these values, but their keys would not be found again.

@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 
 use hone_driver::{
-    CompileError, DataType, Dimension, ImportError, ImportOptions, InputBinding, Options,
+    CompileError, DataType, Dimension, ImportError, ImportOptions, InputBinding, InputForm, Options,
     PortSignature, Target, Tensor, TensorType,
 };
 use pyo3::prelude::*;
@@ -13,11 +13,14 @@ use pyo3::types::{PyBytes, PyDict};
 
 /// Shape of an input by name.
 type Shapes = Vec<(String, Vec<usize>)>;
+/// How many tensors an input has that is a sequence, by name; nothing of an optional input that is left out.
+type Forms = Vec<(String, Option<usize>)>;
 /// Name, element type, shape and bytes of an input whose value is known.
 type Constants = Vec<(String, String, Vec<usize>, Vec<u8>)>;
 
-/// Inputs and outputs as a model declares them: two lists of name, element type or nothing, and the shape or
-/// nothing; an extent is a number, a name, or nothing.
+/// Inputs and outputs as a model declares them: two lists of name, element type or nothing, the shape or
+/// nothing, whether it is a sequence of such tensors, and whether it may be left out; an extent is a number, a name,
+/// or nothing.
 #[pyfunction]
 fn signature<'py>(py: Python<'py>, model: &Bound<'py, PyBytes>) -> PyResult<Bound<'py, PyAny>> {
     let signature = hone_driver::signature(model.as_bytes())
@@ -39,27 +42,29 @@ fn port<'py>(py: Python<'py>, port: &PortSignature) -> PyResult<Bound<'py, PyAny
     let shape: Option<Vec<_>> =
         port.shape.as_ref().map(|shape| shape.iter().map(extent).collect()).transpose()?;
     let narrow = port.narrow.map(|narrow| narrow.name());
-    let own = (port.name.as_str(), narrow.or(port.dtype.map(DataType::name)), shape);
+    let dtype = narrow.or(port.dtype.map(DataType::name));
+    let own = (port.name.as_str(), dtype, shape, port.sequence, port.optional);
     Ok(own.into_pyobject(py)?.into_any())
 }
 
 /// Compiles; gives the artifact and a dictionary of facts: `warnings`, `nodes`, `steps`, `kernels`,
 /// `arena_bytes`, `weight_bytes`, `flops`, `seconds`.
 #[pyfunction]
-#[pyo3(signature = (model, folder, shapes, constants, cpu, arch, precision, inspection))]
+#[pyo3(signature = (model, folder, shapes, forms, constants, cpu, arch, precision, inspection))]
 #[expect(clippy::too_many_arguments, reason = "keywords of a Python function")]
 fn compile<'py>(
     py: Python<'py>,
     model: &Bound<'py, PyBytes>,
     folder: Option<PathBuf>,
     shapes: Shapes,
+    forms: Forms,
     constants: Constants,
     cpu: &str,
     arch: &str,
     precision: &str,
     inspection: bool,
 ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyDict>)> {
-    let import = import_options(folder, shapes, constants)?;
+    let import = import_options(folder, shapes, forms, constants)?;
     let target = match cpu {
         "host" => Target::host(),
         cpu => Target::for_platform("linux", arch, cpu),
@@ -91,9 +96,13 @@ fn compile<'py>(
 fn import_options(
     folder: Option<PathBuf>,
     shapes: Shapes,
+    forms: Forms,
     constants: Constants,
 ) -> PyResult<ImportOptions> {
     let bind = |(name, shape)| InputBinding { name, shape, dtype: None };
+    let form = |(name, tensors): (String, Option<usize>)| {
+        (name, tensors.map_or(InputForm::Absent, InputForm::Sequence))
+    };
     let constants = constants.into_iter().map(|(name, dtype, shape, bytes)| {
         let dtype: DataType = dtype.parse().map_err(invalid)?;
         let tensor = Tensor::from_bytes(TensorType::new(dtype, shape), bytes);
@@ -102,6 +111,7 @@ fn import_options(
     Ok(ImportOptions {
         folder,
         bindings: shapes.into_iter().map(bind).collect(),
+        forms: forms.into_iter().map(form).collect(),
         constants: constants.collect::<PyResult<_>>()?,
         ..ImportOptions::default()
     })

@@ -39,6 +39,10 @@ _CARRIED = {
 }
 
 
+#: Strings: an element is the handle of one.
+TEXT = "string"
+
+
 @functools.cache
 def dtype_of(name: str) -> np.dtype:
     """The numpy type of an element type of Hone. `bf16` is that of `ml_dtypes` where it is installed, else
@@ -50,6 +54,8 @@ def dtype_of(name: str) -> np.dtype:
             return np.dtype(ml_dtypes.bfloat16)
         except ImportError:
             return np.dtype(np.uint16)
+    if name == TEXT:
+        return np.dtype(object)
     if name in _CARRIED:
         own, carrier = _CARRIED[name]
         try:
@@ -112,7 +118,31 @@ def as_buffer(array: np.ndarray) -> np.ndarray:
     return array if array.ndim else array.reshape(1)
 
 
+def as_texts(array: np.ndarray, name: str) -> list[str]:
+    """The elements of an array of strings in order."""
+    texts = []
+    for element in array.reshape(-1).tolist():
+        if isinstance(element, bytes):
+            try:
+                element = element.decode()
+            except UnicodeDecodeError as error:
+                raise InputError(f"input '{name}' holds a string that is not UTF-8: {error}") from error
+        if not isinstance(element, str):
+            raise InputError(f"input '{name}' holds a {type(element).__name__}, the model takes strings")
+        try:
+            element.encode()
+        except UnicodeEncodeError as error:
+            raise InputError(f"input '{name}' holds a string that is not UTF-8: {error}") from error
+        texts.append(element)
+    return texts
+
+
+def is_text(array: np.ndarray) -> bool:
+    """Whether the elements may be strings."""
+    return array.dtype.kind in "UST" or array.dtype == object
+
+
 def describe(array: np.ndarray) -> str:
     """Type and shape in Hone's words."""
-    name = name_of(array.dtype) or str(array.dtype)
+    name = TEXT if is_text(array) else name_of(array.dtype) or str(array.dtype)
     return f"{name}[{', '.join(map(str, array.shape))}]"

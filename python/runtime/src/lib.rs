@@ -8,13 +8,18 @@ use std::ffi::c_void;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-use hone_runtime::{Affinity, HugePages, Options, RunError, TensorInfo};
+use hone_runtime::{Affinity, HugePages, MemberForm, Options, RunError, TensorInfo};
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 /// Name, element type and shape of an input or output.
 type Port = (String, String, Vec<u64>);
+/// An input or output as users of the model know it: its name, `tensor`, `sequence` or `absent`, how many tensors it is
+/// made of, and whether they are of strings.
+type Member = (String, &'static str, usize, bool);
+/// What a run leaves: the shape of each output, and the strings of those that hold some.
+type Left = (Vec<Vec<u64>>, Vec<Option<Vec<String>>>);
 
 /// A loaded artifact. Runs may be asked for from several threads at once: each takes a model of its own that
 /// shares code and weights, and gives it back.
@@ -69,6 +74,18 @@ impl Model {
         self.origin.outputs().iter().map(port).collect()
     }
 
+    /// Inputs in the model's order as its users know them; each takes the next of `inputs`.
+    #[getter]
+    fn input_members(&self) -> Vec<Member> {
+        members(&self.origin, false)
+    }
+
+    /// Outputs in the model's order as its users know them; each takes the next of `outputs`.
+    #[getter]
+    fn output_members(&self) -> Vec<Member> {
+        members(&self.origin, true)
+    }
+
     /// Most threads that a run uses.
     #[getter]
     fn threads(&self) -> usize {
@@ -96,13 +113,16 @@ impl Model {
 
     /// Reads `inputs` and fills `outputs`: contiguous buffers in the model's order. Other Python threads
     /// run meanwhile; they must leave these buffers alone. Gives the shape that each output has: an output whose
-    /// shape is decided at run time begins with as many elements.
+    /// shape is decided at run time begins with as many elements. `texts` are the strings whose handles stand in
+    /// inputs; of outputs that hold handles their strings are given, too.
+    #[pyo3(signature = (inputs, outputs, texts = Vec::new()))]
     fn run(
         &self,
         py: Python<'_>,
         inputs: Vec<Bound<'_, PyAny>>,
         outputs: Vec<Bound<'_, PyAny>>,
-    ) -> PyResult<Vec<Vec<u64>>> {
+        texts: Vec<String>,
+    ) -> PyResult<Left> {
         let refused = |error: RunError| refuse(py, "RunError", &error);
         let inputs = buffers(&inputs, "input", self.origin.inputs(), false)
             .and_then(|given| given.map_err(refused))?;
@@ -110,17 +130,21 @@ impl Model {
             .and_then(|given| given.map_err(refused))?;
         apart(&inputs, &outputs)?;
         let mut model = self.take(py)?;
+        let known = texts.iter().try_for_each(|text| model.text_handle(text).map(drop));
         let sources = Sources(inputs.iter().map(|own| own.buf_ptr().cast_const()).collect());
         let targets = Targets(outputs.iter().map(PyUntypedBuffer::buf_ptr).collect());
         let ran = py.detach(|| {
             let (sources, targets) = (&sources, &targets);
+            known?;
             // SAFETY: sizes, contiguity and that outputs overlap nothing were checked; the buffers are held
             // until the end of this function, so Python neither frees nor resizes their memory.
             unsafe { model.run_pointers(&sources.0, &targets.0) }
         });
         let shapes = model.output_shapes().to_vec();
+        let said = if ran.is_ok() { strings(&model, &targets, &shapes) } else { Vec::new() };
+        model.clear_texts();
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(model);
-        ran.map(|()| shapes).map_err(refused)
+        ran.map(|()| (shapes, said)).map_err(refused)
     }
 }
 
@@ -146,6 +170,47 @@ impl Model {
             None => self.origin.share().map_err(|error| refuse(py, "LoadError", &error)),
         }
     }
+}
+
+fn members(model: &hone_runtime::Model, outputs: bool) -> Vec<Member> {
+    let member = |(own, range): (hone_runtime::Member, std::ops::Range<usize>)| {
+        let form = match own.form {
+            MemberForm::Tensor => "tensor",
+            MemberForm::Sequence(_) => "sequence",
+            MemberForm::Absent => "absent",
+        };
+        (own.name, form, range.len(), own.text)
+    };
+    model.members(outputs).into_iter().map(member).collect()
+}
+
+/// The strings of outputs that hold handles; a handle that stands for none is an empty one.
+fn strings(
+    model: &hone_runtime::Model,
+    targets: &Targets,
+    shapes: &[Vec<u64>],
+) -> Vec<Option<Vec<String>>> {
+    let mut found = vec![None; shapes.len()];
+    for (_, range) in model.members(true).into_iter().filter(|(own, _)| own.text) {
+        for place in range {
+            let count = shapes[place].iter().product::<u64>() as usize;
+            let first = targets.0[place].cast::<u64>().cast_const();
+            let text = |at: usize| {
+                // SAFETY: the output has as many elements as its shape says, and was checked before the run.
+                let handle = unsafe { first.add(at).read_unaligned() };
+                model.text(handle).unwrap_or_default().to_owned()
+            };
+            found[place] = Some((0..count).map(text).collect());
+        }
+    }
+    found
+}
+
+/// The handles of strings, `u64` in this machine's byte order.
+#[pyfunction]
+fn text_handles<'py>(py: Python<'py>, texts: Vec<String>) -> Bound<'py, PyBytes> {
+    let handles = texts.iter().flat_map(|text| hone_runtime::text_handle(text).to_ne_bytes());
+    PyBytes::new(py, &handles.collect::<Vec<u8>>())
 }
 
 fn options(threads: usize, pinned: bool, verify: bool) -> Options {
@@ -218,5 +283,6 @@ fn refuse(py: Python<'_>, class: &str, error: &dyn std::error::Error) -> PyErr {
 #[pymodule]
 fn _runtime(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("VERSION", env!("CARGO_PKG_VERSION"))?;
+    module.add_function(wrap_pyfunction!(text_handles, module)?)?;
     module.add_class::<Model>()
 }

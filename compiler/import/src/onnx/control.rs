@@ -187,7 +187,7 @@ impl Importer {
     /// `Scan`: a loop whose body picks its slices by the number of the iteration.
     pub(super) fn scan(&mut self, node: &mut Node) -> Imported {
         if node.opset < 9 {
-            return Err(NodeError::unsupported("Scan before opset 9, over a batch"));
+            return self.scan_batch(node);
         }
         let body = node.graph("body")?.ok_or_else(|| NodeError::invalid("the body is left out"))?;
         let scanned = node.int_or("num_scan_inputs", 0)?;
@@ -249,6 +249,46 @@ impl Importer {
             *output = self.builder.transpose(*output, permutation)?;
         }
         Ok(outputs)
+    }
+
+    /// `Scan` before opset 9: a scan of each sample of a batch.
+    fn scan_batch(&mut self, node: &mut Node) -> Imported {
+        const MOST_SAMPLES: usize = 1024;
+        if node.optional(0).is_some() {
+            return Err(NodeError::unsupported("Scan before opset 9 with lengths of its sequences"));
+        }
+        let operands = (1..node.inputs.len()).map(|place| node.input(place));
+        let operands: Vec<Operand> = operands.collect::<Result<_, _>>()?;
+        let extents: Vec<Option<usize>> =
+            operands.iter().map(|own| self.builder.shape(*own).first().copied()).collect();
+        let batch = extents.first().copied().flatten().filter(|own| (1..=MOST_SAMPLES).contains(own));
+        let Some(batch) = batch.filter(|own| extents.iter().all(|other| *other == Some(*own)))
+        else {
+            return Err(NodeError::invalid(format!("{extents:?} are no samples of a batch")));
+        };
+        let mut attributes = std::mem::take(&mut node.attributes);
+        if let Some(directions) = attributes.remove("directions") {
+            attributes.insert("scan_input_directions".into(), directions);
+        }
+        let mut rows: Vec<Vec<Operand>> = Vec::new();
+        for sample in 0..batch {
+            let mut inputs = Vec::with_capacity(operands.len());
+            for operand in &operands {
+                let own = self.builder.narrow(*operand, 0, sample, 1)?;
+                let shape = self.builder.shape(own)[1..].to_vec();
+                inputs.push(Some(self.builder.reshape(own, shape)?));
+            }
+            let mut inner = Node {
+                opset: 9,
+                attributes: attributes.clone(),
+                wanted: node.wanted.clone(),
+                ..node.alike("Scan", inputs)
+            };
+            let outputs = self.scan(&mut inner)?;
+            rows.resize(outputs.len(), Vec::new());
+            rows.iter_mut().zip(outputs).for_each(|(row, own)| row.push(own));
+        }
+        rows.iter().map(|row| self.stacked(row)).collect()
     }
 
     /// Binds names to the slices of an iteration.

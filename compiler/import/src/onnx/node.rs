@@ -110,6 +110,11 @@ impl Node {
         self.attributes.get(name).map(|attribute| attribute.ints.clone()).unwrap_or_default()
     }
 
+    /// How many strings a list has that is read later.
+    pub fn peek_strings(&self, name: &str) -> usize {
+        self.attributes.get(name).map_or(0, |attribute| attribute.strings.len())
+    }
+
     /// A list of floats that is read again later.
     pub fn peek_floats(&self, name: &str) -> Vec<f32> {
         self.attributes.get(name).map(|attribute| attribute.floats.clone()).unwrap_or_default()

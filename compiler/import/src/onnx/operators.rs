@@ -24,6 +24,7 @@ mod movement;
 mod normalization;
 mod pool;
 mod quantization;
+mod random;
 mod recurrent;
 mod reduction;
 mod resize;
@@ -35,6 +36,7 @@ mod shape;
 mod shaping;
 mod signal;
 mod softmax;
+mod strings;
 mod text;
 mod training;
 mod trees;
@@ -135,6 +137,7 @@ pub(super) const OPERATORS: &[(&str, &str, Import)] = &[
     ("", "Attention", Function(attention::attention)),
     ("", "AveragePool", Function(pool::average)),
     ("", "BatchNormalization", Function(normalization::batch)),
+    ("", "Bernoulli", Function(random::bernoulli)),
     ("", "BitCast", Function(elementwise::bit_cast)),
     ("", "BitShift", Function(elementwise::bit_shift)),
     ("", "BitwiseAnd", Binary(B::BitAnd)),
@@ -168,7 +171,7 @@ pub(super) const OPERATORS: &[(&str, &str, Import)] = &[
     ("", "DequantizeLinear", Function(quantization::dequantize)),
     ("", "Det", Function(shaping::determinant)),
     ("", "Div", Binary(B::Divide)),
-    ("", "Dropout", Function(shape::dropout)),
+    ("", "Dropout", Function(random::dropout)),
     ("", "DynamicQuantizeLinear", Function(quantization::quantize_dynamically)),
     ("", "Einsum", Function(einsum::einsum)),
     ("", "Elu", Function(activation::elu)),
@@ -226,6 +229,7 @@ pub(super) const OPERATORS: &[(&str, &str, Import)] = &[
     ("", "Mish", Function(activation::mish)),
     ("", "Mod", Function(elementwise::modulo)),
     ("", "Mul", Binary(B::Multiply)),
+    ("", "Multinomial", Function(random::multinomial)),
     ("", "Neg", Unary(U::Negate)),
     ("", "NegativeLogLikelihoodLoss", Function(losses::negative_log_likelihood)),
     ("", "NonMaxSuppression", Function(dependent::non_max_suppression)),
@@ -244,6 +248,10 @@ pub(super) const OPERATORS: &[(&str, &str, Import)] = &[
     ("", "QuantizeLinear", Function(quantization::quantize)),
     ("", "RMSNormalization", Function(normalization::root_mean_square)),
     ("", "RNN", Function(recurrent::rnn)),
+    ("", "RandomNormal", Function(random::random)),
+    ("", "RandomNormalLike", Function(random::random)),
+    ("", "RandomUniform", Function(random::random)),
+    ("", "RandomUniformLike", Function(random::random)),
     ("", "Range", Function(constant::range)),
     ("", "Reciprocal", Unary(U::Reciprocal)),
     ("", "ReduceL1", Function(reduction::reduce)),
@@ -256,6 +264,7 @@ pub(super) const OPERATORS: &[(&str, &str, Import)] = &[
     ("", "ReduceProd", Function(reduction::reduce)),
     ("", "ReduceSum", Function(reduction::reduce)),
     ("", "ReduceSumSquare", Function(reduction::reduce)),
+    ("", "RegexFullMatch", Function(strings::full_match)),
     ("", "Relu", Unary(U::Relu)),
     ("", "Reshape", Function(shape::reshape)),
     ("", "Resize", Function(resize::resize)),
@@ -295,6 +304,9 @@ pub(super) const OPERATORS: &[(&str, &str, Import)] = &[
     ("", "SplitToSequence", Function(sequences::split)),
     ("", "Sqrt", Unary(U::Sqrt)),
     ("", "Squeeze", Function(shape::squeeze)),
+    ("", "StringConcat", Function(strings::concat)),
+    ("", "StringNormalizer", Function(strings::normalize)),
+    ("", "StringSplit", Function(strings::split)),
     ("", "Sub", Binary(B::Subtract)),
     ("", "Sum", Function(elementwise::variadic)),
     ("", "SwiGLU", Function(activation::gated_swish)),
@@ -315,6 +327,7 @@ pub(super) const OPERATORS: &[(&str, &str, Import)] = &[
     ("", "Xor", Binary(B::Xor)),
     (CLASSICAL, "ArrayFeatureExtractor", Function(ml::extract)),
     (CLASSICAL, "Binarizer", Function(ml::binarize)),
+    (CLASSICAL, "CategoryMapper", Function(strings::map_categories)),
     (CLASSICAL, "FeatureVectorizer", Function(ml::vectorize)),
     (CLASSICAL, "Imputer", Function(ml::impute)),
     (CLASSICAL, "LabelEncoder", Function(ml::label)),

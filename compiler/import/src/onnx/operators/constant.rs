@@ -24,8 +24,14 @@ pub(super) fn constant(builder: &mut Builder, node: &mut Node) -> Outputs {
         Tensor::from_elements([values.len()], &values)?
     } else if let Some(values) = node.ints("value_ints")? {
         Tensor::from_elements([values.len()], &values)?
+    } else if let Some(text) = node.string("value_string")? {
+        let list = builder.texts(&[text])?;
+        let text = builder.reshape(list, vec![])?;
+        return Ok(vec![builder.as_text(text)]);
+    } else if let Some(texts) = node.strings("value_strings")? {
+        return Ok(vec![builder.texts(&texts)?]);
     } else {
-        return Err(NodeError::unsupported("a constant that is no dense tensor of numbers"));
+        return Err(NodeError::unsupported("a constant that is no dense tensor"));
     };
     Ok(vec![builder.constant(tensor)])
 }
@@ -81,15 +87,18 @@ pub(super) fn range(builder: &mut Builder, node: &mut Node) -> Outputs {
     Ok(vec![builder.cast(range, dtype)?])
 }
 
+/// The element type of an attribute's number.
+pub(super) fn element(number: i64) -> Result<DataType, NodeError> {
+    let number = i32::try_from(number).unwrap_or(0);
+    crate::onnx::tensor::element_type(number).map_err(NodeError::Invalid)
+}
+
 /// `EyeLike`: ones on a diagonal.
 pub(super) fn eye_like(builder: &mut Builder, node: &mut Node) -> Outputs {
     let input = node.input(0)?;
     let shape = builder.shape(input);
     let dtype = match node.int("dtype")? {
-        Some(number) => {
-            let number = i32::try_from(number).unwrap_or(0);
-            crate::onnx::tensor::element_type(number).map_err(NodeError::Invalid)?
-        }
+        Some(number) => element(number)?,
         None => builder.dtype(input),
     };
     let diagonal = node.int_or("k", 0)?;

@@ -1,6 +1,7 @@
 //! Element-wise operators that are more than one function of ours: variadic ones, predicates, `Pow`,
 //! `Mod`, `Where`.
 
+use super::strings;
 use crate::NodeError;
 use crate::onnx::builder::{Builder, Operand};
 use crate::onnx::legacy;
@@ -93,6 +94,15 @@ pub(super) fn cast(builder: &mut Builder, node: &mut Node) -> Outputs {
     let saturate = node.flag("saturate", true)?;
     let mode = rounding(node)?;
     let input = node.input(0)?;
+    match (builder.is_text(input), narrow == Some(NarrowType::Text)) {
+        (true, true) => return Ok(vec![input]),
+        (true, false) if narrow.is_none() => return Ok(vec![strings::read(builder, input, to)?]),
+        (false, true) => {
+            let x = builder.numbers(input)?;
+            return Ok(vec![strings::written(builder, x)?]);
+        }
+        _ => {}
+    }
     let x = builder.numbers(input)?;
     Ok(vec![match narrow {
         Some(_) if builder.narrow_type(input) == narrow => input,

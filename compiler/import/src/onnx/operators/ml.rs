@@ -1,5 +1,4 @@
-//! Classical machine learning (`ai.onnx.ml`): features, linear models and kernels, as loops over numbers. Labels that are
-//! strings are not taken; a classifier that has them gives its scores.
+//! Classical machine learning (`ai.onnx.ml`): features, linear models and kernels, as loops over numbers.
 
 use crate::NodeError;
 use crate::onnx::builder::{Builder, Operand};
@@ -113,15 +112,26 @@ pub(super) fn vectorize(builder: &mut Builder, node: &mut Node) -> Outputs {
 pub(super) fn one_hot(builder: &mut Builder, node: &mut Node) -> Outputs {
     let x = node.input(0)?;
     let zeros = node.flag("zeros", true)?;
-    if node.strings("cats_strings")?.is_some() || !zeros {
-        return Err(NodeError::unsupported("categories that are strings, or zeros = 0"));
+    let texts = node.strings("cats_strings")?.unwrap_or_default();
+    let numbers = node.ints("cats_int64s")?.unwrap_or_default();
+    if builder.is_text(x) == texts.is_empty() {
+        return Err(NodeError::invalid("the categories are of another type than the input"));
     }
-    let categories = node.ints("cats_int64s")?.unwrap_or_default();
-    let categories = builder.integers(&categories)?;
-    let x = builder.cast(x, DataType::I64)?;
+    let (x, categories) = match texts.is_empty() {
+        false => (x, builder.texts(&texts)?),
+        true => (builder.cast(x, DataType::I64)?, builder.integers(&numbers)?),
+    };
     let column = [&builder.shape(x)[..], &[1]].concat();
     let x = builder.reshape(x, column)?;
     let same = builder.binary(B::Equal, x, categories)?;
+    if !zeros {
+        // Each element is to be one of the categories.
+        let last = builder.rank(same) - 1;
+        let bits = builder.cast(same, DataType::I32)?;
+        let known = builder.reduce(R::Maximum, bits, vec![last], false)?;
+        let known = builder.cast(known, DataType::Bool)?;
+        builder.require(known, "an element is none of the categories")?;
+    }
     Ok(vec![builder.cast(same, DataType::F32)?])
 }
 
@@ -133,14 +143,15 @@ fn side(b: &mut Builder, node: &mut Node, name: &str) -> Result<Option<Operand>,
     if let Some(values) = node.ints(&format!("{name}_int64s"))? {
         return Ok(Some(b.integers(&values)?));
     }
-    if node.strings(&format!("{name}_strings"))?.is_some() {
-        return Err(NodeError::unsupported("a table of strings"));
+    if let Some(texts) = node.strings(&format!("{name}_strings"))? {
+        return Ok(Some(b.texts(&texts)?));
     }
     Ok(match node.tensor(&format!("{name}_tensor"))? {
         Some(tensor) => {
             let own = b.load(tensor)?;
             let elements = b.tensor_type(own).elements();
-            Some(b.reshape(own, vec![elements])?)
+            let list = b.reshape(own, vec![elements])?;
+            Some(if b.is_text(own) { b.as_text(list) } else { list })
         }
         None => None,
     })
@@ -149,23 +160,61 @@ fn side(b: &mut Builder, node: &mut Node, name: &str) -> Result<Option<Operand>,
 /// `LabelEncoder`: each element is looked up in a table; what is not there becomes a default.
 pub(super) fn label(builder: &mut Builder, node: &mut Node) -> Outputs {
     let x = node.input(0)?;
-    let missing = || NodeError::unsupported("a table that is not of numbers");
+    if let Some(classes) = node.strings("classes_strings")? {
+        return numbered(builder, node, x, &classes);
+    }
+    let missing = || NodeError::invalid("a side of the table is missing");
     let keys = side(builder, node, "keys")?.ok_or_else(missing)?;
     let values = side(builder, node, "values")?.ok_or_else(missing)?;
+    if builder.is_text(x) != builder.is_text(keys) {
+        return Err(NodeError::invalid("the keys are of another type than the input"));
+    }
     let dtype = builder.dtype(values);
     let float = node.float_or("default_float", -0.0)?;
     let integer = node.int_or("default_int64", -1)?;
-    node.ignore(&["default_string"]);
+    let text = node.string_or("default_string", "_Unused")?;
     let default = match node.tensor("default_tensor")? {
         Some(tensor) => {
             let own = builder.load(tensor)?;
             builder.reshape(own, vec![])?
         }
+        None if builder.is_text(values) => builder.texts(&[text])?,
         None if dtype.is_float() => builder.scalar(dtype, float)?,
         None => builder.scalar(dtype, integer as f64)?,
     };
     let default = builder.cast(default, dtype)?;
+    let found = looked_up(builder, x, keys, values, default)?;
+    Ok(vec![if builder.is_text(values) { builder.as_text(found) } else { found }])
+}
+
+/// `LabelEncoder` of the first version: strings to their numbers in a list, or numbers to strings.
+fn numbered(b: &mut Builder, node: &mut Node, x: Operand, classes: &[String]) -> Outputs {
+    let number = node.int_or("default_int64", -1)?;
+    let text = node.string_or("default_string", "_Unused")?;
+    let count: Vec<i64> = (0..classes.len() as i64).collect();
+    let (texts, numbers) = (b.texts(classes)?, b.integers(&count)?);
+    if b.is_text(x) {
+        let default = b.integers(&[number])?;
+        return Ok(vec![looked_up(b, x, texts, numbers, default)?]);
+    }
+    let default = b.texts(&[text])?;
+    let found = looked_up(b, x, numbers, texts, default)?;
+    Ok(vec![b.as_text(found)])
+}
+
+/// Each element of `x` looked up among `keys`: the value at the first that is equal, else the default, of one element.
+pub(super) fn looked_up(
+    builder: &mut Builder,
+    x: Operand,
+    keys: Operand,
+    values: Operand,
+    default: Operand,
+) -> Step {
     let keys = builder.cast(keys, builder.dtype(x))?;
+    let default = builder.reshape(default, vec![])?;
+    if builder.shape(keys) != builder.shape(values) || builder.shape(keys) == [0] {
+        return Err(NodeError::invalid("the sides of the table differ in length, or are empty"));
+    }
     let shape = builder.shape(x);
     let column = builder.reshape(x, [&shape[..], &[1]].concat())?;
     let mut same = builder.binary(B::Equal, column, keys)?;
@@ -182,7 +231,7 @@ pub(super) fn label(builder: &mut Builder, node: &mut Node) -> Outputs {
     let found = builder.reduce(R::Maximum, same, vec![last], false)?;
     let found = builder.cast(found, DataType::Bool)?;
     let value = builder.apply(Gather { axis: 0 }, &[values, place])?;
-    Ok(vec![builder.select(found, value, default)?])
+    builder.select(found, value, default)
 }
 
 /// What is done to scores at the end.
@@ -250,15 +299,19 @@ pub(super) fn linear_regressor(builder: &mut Builder, node: &mut Node) -> Output
 
 /// The labels of a classifier: those at the places of the largest scores.
 pub(super) fn labels(b: &mut Builder, node: &mut Node, place: Operand, name: &str) -> Step {
-    let numbers = node.ints(name)?;
-    node.ignore(&["classlabels_strings"]);
+    let numbers = node.ints(name)?.filter(|own| !own.is_empty());
+    let texts = node.strings("classlabels_strings")?.unwrap_or_default();
     match numbers {
         Some(numbers) => {
             let numbers = b.integers(&numbers)?;
             b.apply(Gather { axis: 0 }, &[numbers, place])
         }
-        None if node.wants(0) => Err(NodeError::unsupported("labels that are strings")),
-        None => Ok(place),
+        None if texts.is_empty() => Ok(place),
+        None => {
+            let texts = b.texts(&texts)?;
+            let label = b.apply(Gather { axis: 0 }, &[texts, place])?;
+            Ok(b.as_text(label))
+        }
     }
 }
 

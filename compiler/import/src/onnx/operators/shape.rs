@@ -5,37 +5,10 @@ use crate::NodeError;
 use crate::onnx::builder::Builder;
 use crate::onnx::node::{Node, Outputs};
 use crate::onnx::shorthands::{axes, axis};
-use hone_ops::{BinaryFunction, UnaryFunction};
 
-/// `Identity`, and `Dropout` as it acts in inference.
+/// `Identity`.
 pub(super) fn identity(_: &mut Builder, node: &mut Node) -> Outputs {
     Ok(vec![node.input(0)?])
-}
-
-/// `Dropout`: nothing, unless it is told to train.
-pub(super) fn dropout(builder: &mut Builder, node: &mut Node) -> Outputs {
-    node.ignore(&["ratio", "seed", "is_test"]);
-    if let Some(training) = node.optional(2) {
-        // Nothing is dropped where none is to be; else it would be drawn by lot.
-        let no = builder.unary(UnaryFunction::Not, training)?;
-        let keeps_all = match node.optional(1) {
-            Some(ratio) => builder.with_scalar(BinaryFunction::Equal, ratio, 0.0)?,
-            None => builder.constant(hone_types::Tensor::scalar(false)),
-        };
-        let still = builder.binary(BinaryFunction::Or, no, keeps_all)?;
-        if builder.tensor(still).is_some_and(|known| known.bytes().contains(&0)) {
-            return Err(NodeError::unsupported("dropout in training mode"));
-        }
-        builder.require(still, "dropout in training mode is not supported")?;
-    }
-    let input = node.input(0)?;
-    if !node.wants(1) {
-        return Ok(vec![input]);
-    }
-    let kept = builder.constant(hone_types::Tensor::scalar(true));
-    let shape = builder.shape(input);
-    let mask = builder.expand(kept, shape)?;
-    Ok(vec![input, mask])
 }
 
 /// `Reshape`: 0 keeps an extent (unless `allowzero`), -1 takes what is left.

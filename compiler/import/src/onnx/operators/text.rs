@@ -1,10 +1,10 @@
-//! Operators on words that are numbers.
+//! Operators on words: numbers, or strings by their handles.
 
 use crate::NodeError;
 use crate::onnx::builder::{Builder, Operand};
 use crate::onnx::node::{Node, Outputs};
 use crate::onnx::shorthands::Step;
-use hone_ops::{BinaryFunction as B, Gather, ReduceFunction};
+use hone_ops::{BinaryFunction as B, BitCast, Gather, ReduceFunction};
 use hone_types::{DataType, Tensor};
 
 /// Most places of an output.
@@ -14,11 +14,13 @@ const LARGEST: usize = 1 << 20;
 struct Pool {
     /// For each length from 1 on, the sequences one after another.
     by_length: Vec<Vec<i64>>,
+    /// Whether the words are strings, each by its handle.
+    text: bool,
     /// The place in the output of each, in the order of the pool.
     places: Vec<usize>,
 }
 
-/// `TfIdfVectorizer` of words that are numbers: how often each known sequence is in a row, its words next to one
+/// `TfIdfVectorizer`: how often each known sequence is in a row, its words next to one
 /// another or equally far apart. Each is compared with all windows of the row.
 pub(super) fn count_sequences(b: &mut Builder, node: &mut Node) -> Outputs {
     let x = node.input(0)?;
@@ -27,7 +29,7 @@ pub(super) fn count_sequences(b: &mut Builder, node: &mut Node) -> Outputs {
         .map_err(|_| NodeError::invalid("max_skip_count is negative"))?;
     let mode = node.string_or("mode", "TF")?;
     let weights = node.floats("weights")?;
-    let pool = Pool::read(node)?;
+    let pool = Pool::read(b, node)?;
     let shape = b.shape(x);
     let (rows, words) = match shape[..] {
         [words] => (1, words),
@@ -38,10 +40,13 @@ pub(super) fn count_sequences(b: &mut Builder, node: &mut Node) -> Outputs {
             )));
         }
     };
-    if !b.dtype(x).is_integer() {
-        return Err(NodeError::invalid("the words are no numbers"));
+    if !b.dtype(x).is_integer() || b.is_text(x) != pool.text {
+        return Err(NodeError::invalid("the words are of another type than those of the pool"));
     }
-    let x = b.cast(x, DataType::I64)?;
+    let x = match pool.text {
+        true => b.apply(BitCast { to: DataType::I64 }, &[x])?,
+        false => b.cast(x, DataType::I64)?,
+    };
     let x = b.reshape(x, vec![rows, words])?;
     let mut counts = Vec::new();
     for (length, known) in (1..).zip(&pool.by_length) {
@@ -71,11 +76,15 @@ fn positive(node: &mut Node, name: &str) -> Result<usize, NodeError> {
 }
 
 impl Pool {
-    fn read(node: &mut Node) -> Result<Self, NodeError> {
-        if node.strings("pool_strings")?.is_some_and(|own| !own.is_empty()) {
-            return Err(NodeError::unsupported("a pool of strings"));
+    fn read(b: &mut Builder, node: &mut Node) -> Result<Self, NodeError> {
+        let texts = node.strings("pool_strings")?.filter(|own| !own.is_empty());
+        let mut words = node.ints("pool_int64s")?.unwrap_or_default();
+        let text = texts.is_some();
+        if let Some(texts) = texts {
+            let list = b.texts(&texts)?;
+            let handles = b.tensor(list).and_then(|own| own.elements::<u64>().ok());
+            words = handles.unwrap_or_default().into_iter().map(u64::cast_signed).collect();
         }
-        let words = node.ints("pool_int64s")?.unwrap_or_default();
         let starts = node.ints("ngram_counts")?.unwrap_or_default();
         let places = node.ints("ngram_indexes")?.unwrap_or_default();
         let places: Option<Vec<usize>> = places
@@ -105,7 +114,7 @@ impl Pool {
                 places.len()
             )));
         }
-        Ok(Self { by_length, places })
+        Ok(Self { by_length, text, places })
     }
 }
 

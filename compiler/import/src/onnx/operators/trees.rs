@@ -305,8 +305,8 @@ pub(super) fn regressor(builder: &mut Builder, node: &mut Node) -> Outputs {
 /// `TreeEnsembleClassifier`: labels and scores. Of two classes the leaves may hold weights for one alone.
 pub(super) fn classifier(builder: &mut Builder, node: &mut Node) -> Outputs {
     let numbers = node.peek_ints("classlabels_int64s");
-    let strings = node.strings("classlabels_strings")?.unwrap_or_default();
-    let classes = numbers.len().max(strings.len());
+    let strings = node.peek_strings("classlabels_strings");
+    let classes = numbers.len().max(strings);
     let transform = node.string_or("post_transform", "NONE")?;
     let ids = node.peek_ints("class_ids");
     let one_sided = classes == 2 && ids.windows(2).all(|pair| pair[0] == pair[1]);
