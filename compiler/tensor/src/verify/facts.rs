@@ -2,8 +2,8 @@
 //!
 //! A fact is an index expression that is not negative there: a loop's extent less one where the loop
 //! runs, the two sides of a comparison of which a predicate or a condition is made. An expression is
-//! shown not to be negative by its own range, or by its difference to a fact, for the operands of
-//! minima and maxima in it apart.
+//! shown not to be negative by its own range, or by the difference of multiples of it and of a fact, for the operands
+//! of minima and maxima in it apart.
 
 use super::enumerate;
 use crate::sum::Sum;
@@ -98,9 +98,14 @@ impl Facts {
         let least = |expr: &Expr| ends(expr, program, domain).0;
         let shown = |expr: &Expr| least(expr).is_some_and(|least| least >= 0);
         let sum = Sum::of(&expr);
+        // `own * sum` is `other * fact`, which is not negative, and more than `-own`: so is `sum`, a whole number.
         let exceeds = |fact: &Expr| {
-            let difference = sum.clone().plus(Sum::of(fact), -1);
-            difference.is_some_and(|sum| shown(&domain.simplify(&sum.into_expr())))
+            let fact = Sum::of(fact);
+            common_multiples(&sum, &fact).into_iter().any(|(own, other)| {
+                let difference = sum.clone().scaled(own).and_then(|sum| sum.plus(fact.clone(), -other));
+                let difference = difference.map(|sum| domain.simplify(&sum.into_expr()));
+                difference.is_some_and(|by| least(&by).is_some_and(|least| least > -own))
+            })
         };
         if shown(&expr) || self.at_least_zero.iter().any(exceeds) {
             return true;
@@ -137,6 +142,32 @@ impl Facts {
             }
         }
     }
+}
+
+/// Positive factors of a sum and of a fact under which a term of both has the same factor, without or with others.
+fn common_multiples(sum: &Sum, fact: &Sum) -> Vec<(i64, i64)> {
+    let mut found = vec![(1, 1)];
+    for (atom, factor) in &sum.terms {
+        let Some((_, other)) = fact.terms.iter().find(|(known, _)| known == atom) else { continue };
+        if (*factor > 0) != (*other > 0) {
+            continue;
+        }
+        let (Some(a), Some(b)) = (factor.checked_abs(), other.checked_abs()) else { continue };
+        let shared = greatest_common_divisor(a, b);
+        let pair = (b / shared, a / shared);
+        if !found.contains(&pair) {
+            found.push(pair);
+        }
+    }
+    found
+}
+
+/// Of positive numbers.
+fn greatest_common_divisor(mut a: i64, mut b: i64) -> i64 {
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    a
 }
 
 /// What is not negative just where `rest + dividend / divisor` or, for a factor of -1,
