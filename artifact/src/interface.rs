@@ -26,7 +26,7 @@ pub struct Member {
     pub name: String,
     /// What it is.
     pub form: MemberForm,
-    /// Whether the elements of its tensors stand for strings ([`crate::text_handle`]).
+    /// Whether the elements of its tensors (of maps: the keys) stand for strings ([`crate::text_handle`]).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub text: bool,
 }
@@ -39,6 +39,9 @@ pub enum MemberForm {
     Tensor,
     /// A list of so many tensors, called `name[0]`, `name[1]` and so on.
     Sequence(u32),
+    /// A list of maps: two tensors, `name.keys` with the keys that all of them have (`[n]`), and `name.values` with a
+    /// map in each row (`[maps, n]`).
+    Maps,
     /// An optional value that is not there, without a tensor.
     Absent,
 }
@@ -49,6 +52,7 @@ impl MemberForm {
         match self {
             Self::Tensor => 1,
             Self::Sequence(count) => count as usize,
+            Self::Maps => 2,
             Self::Absent => 0,
         }
     }
@@ -62,6 +66,19 @@ impl Interface {
 }
 
 impl Manifest {
+    /// For each input (or output), whether its elements stand for strings.
+    pub fn text_tensors(&self, outputs: bool) -> Vec<bool> {
+        let of = |(member, range): (Member, std::ops::Range<usize>)| {
+            let text = range.len().min(match (member.text, member.form) {
+                (false, _) => 0,
+                (true, MemberForm::Maps) => 1,
+                (true, _) => range.len(),
+            });
+            (0..range.len()).map(move |place| place < text)
+        };
+        self.members(outputs).into_iter().flat_map(of).collect()
+    }
+
     /// Inputs (or outputs) as users know them, each with the range of its tensors.
     pub fn members(&self, outputs: bool) -> Vec<(Member, std::ops::Range<usize>)> {
         let (members, tensors) = match outputs {
@@ -108,11 +125,18 @@ impl Manifest {
                 if count > rest.len() {
                     return refuse("it has more tensors than are left");
                 }
-                let mut own = rest.by_ref().take(count);
-                if member.text && own.any(|tensor| tensor.dtype != DataType::U64) {
+                let own: Vec<&TensorInfo> = rest.by_ref().take(count).collect();
+                let texts = if member.form == MemberForm::Maps { &own[..1] } else { &own[..] };
+                if member.text && texts.iter().any(|tensor| tensor.dtype != DataType::U64) {
                     return refuse("its strings are not handles of u64");
                 }
-                own.for_each(drop);
+                let keys = own.first().map(|tensor| &tensor.shape);
+                let width = own.last().and_then(|tensor| tensor.shape.get(1));
+                if member.form == MemberForm::Maps
+                    && keys.is_none_or(|keys| keys.len() != 1 || keys.first() != width)
+                {
+                    return refuse("its keys and values do not fit one another");
+                }
             }
             if let Some(tensor) = rest.next() {
                 let (name, what) = (tensor.name.clone(), "it belongs to no member".to_owned());

@@ -38,6 +38,7 @@ impl Arrays {
             let message = format!("'{}' does not fit the model", self.file);
             Failure::because(Reason::InvalidInput, message, why)
         };
+        let signature = &self.with_items(signature);
         self.refuse_unknown(signature).map_err(refuse)?;
         let mut symbols = HashMap::new();
         let mut bound = given;
@@ -59,6 +60,26 @@ impl Arrays {
             }
         }
         Ok(bound)
+    }
+
+    /// Inputs with a tensor `x[0]`, `x[1]` and so on for each array of a sequence `x`.
+    fn with_items(&self, signature: &Signature) -> Signature {
+        let mut inputs = Vec::with_capacity(signature.inputs.len());
+        for port in &signature.inputs {
+            if !port.sequence {
+                inputs.push(port.clone());
+                continue;
+            }
+            for place in 0.. {
+                let name = format!("{}[{place}]", port.name);
+                if self.arrays.iter().all(|array| array.name != name) {
+                    break;
+                }
+                // Tensors of a sequence may differ in shape: their shapes are always given.
+                inputs.push(PortSignature { name, shape: None, sequence: false, ..port.clone() });
+            }
+        }
+        Signature { inputs, outputs: signature.outputs.clone() }
     }
 
     fn refuse_unknown(&self, signature: &Signature) -> std::result::Result<(), String> {
@@ -169,6 +190,8 @@ mod tests {
                 dtype,
                 shape: Some(shape.collect()),
                 narrow: None,
+                sequence: false,
+                optional: false,
             }
         };
         Signature { inputs: inputs.iter().map(port).collect(), outputs: Vec::new() }
@@ -198,6 +221,17 @@ mod tests {
         // What is given by hand stays, where it agrees.
         let given = vec![Input { name: "z".into(), shape: vec![5, 6], dtype: None }];
         assert_eq!(shapes(arrays.bind(&signature, given).unwrap()).len(), 2);
+    }
+
+    #[test]
+    fn arrays_of_a_sequence_bind_one_by_one() {
+        let mut signature = signature(&[("x", &["n"]), ("y", &["2"])]);
+        signature.inputs[0].sequence = true;
+        let given = arrays(&[("x[1]", &[5]), ("y", &[2]), ("x[0]", &[4])]);
+        let expected = [("x[0]".to_owned(), vec![4]), ("x[1]".to_owned(), vec![5])];
+        assert_eq!(shapes(given.bind(&signature, Vec::new()).unwrap()), expected);
+        let gap = arrays(&[("x[1]", &[5]), ("y", &[2])]).bind(&signature, Vec::new());
+        assert!(gap.unwrap_err().chain().contains("'x[1]' is no input"));
     }
 
     #[test]

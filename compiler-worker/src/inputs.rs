@@ -11,6 +11,7 @@ use hone_driver::ops::{
 use hone_driver::{Graph, Id, Node, NodeId, Op, ValueId};
 
 use crate::random::{Random, real, whole};
+use crate::texts;
 use crate::verify::Sample;
 
 /// The seeds of the inputs that answers are compared on; fixed, so that everybody compares on the same.
@@ -38,9 +39,10 @@ pub fn edges(graph: &Graph, ports: &[TensorInfo], seed: u64) -> Sample {
 fn contents(graph: &Graph, ports: &[TensorInfo], seed: u64, edges: bool) -> Vec<Vec<u8>> {
     let mut random = Random::new(seed);
     let values = graph.inputs().iter().map(|port| port.value);
-    let inputs = values.zip(ports);
+    let inputs = values.zip(ports).zip(texts::flags(graph));
     inputs
-        .map(|(value, port)| match held(graph, value) {
+        .map(|((value, port), text)| match held(graph, value) {
+            _ if text => texts::sample(graph, port.bytes as usize, &mut random),
             Some(numbers) => {
                 let mut bytes = Vec::with_capacity(port.bytes as usize);
                 numbers.into_iter().for_each(|own| whole(port.dtype, own, &mut bytes));

@@ -16,6 +16,7 @@ mod show;
 mod simulate;
 mod spec;
 mod storage;
+mod texts;
 mod traces;
 pub mod tune;
 pub mod verify;

@@ -106,13 +106,14 @@ typedef struct hone_member {
   const char *name;
   uint32_t form;    /* a hone_member_form */
   uint32_t tensors; /* how many of the next tensors it is made of */
-  uint32_t text;    /* not 0: the elements of its tensors, of HONE_U64, are handles of strings */
+  uint32_t text;    /* not 0: the elements of its tensors (of maps: the keys), of HONE_U64, are handles of strings */
 } hone_member;
 
 typedef enum hone_member_form {
   HONE_TENSOR = 0,   /* one tensor, of its name */
   HONE_SEQUENCE = 1, /* a list of tensors, called name[0], name[1] and so on */
-  HONE_ABSENT = 2    /* an optional value that is not there: no tensor */
+  HONE_ABSENT = 2,   /* an optional value that is not there: no tensor */
+  HONE_MAPS = 3      /* a list of maps: the keys of all, [n], and the values, a map in each row, [maps, n] */
 } hone_member_form;
 
 const hone_member *hone_input_member(const hone_model *model, size_t index);

@@ -30,6 +30,7 @@ pub(crate) fn members(model: &Model, outputs: bool, names: &mut Vec<CString>) ->
             MemberForm::Tensor => 0,
             MemberForm::Sequence(_) => 1,
             MemberForm::Absent => 2,
+            MemberForm::Maps => 3,
         };
         let (tensors, text) = (range.len() as u32, u32::from(own.text));
         list.push(HoneMember { name: name.as_ptr(), form, tensors, text });

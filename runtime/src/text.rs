@@ -26,6 +26,11 @@ impl Model {
         self.context().texts().clear();
     }
 
+    /// For each of [`Model::inputs`] (or [`Model::outputs`]), whether its elements stand for strings.
+    pub fn text_tensors(&self, outputs: bool) -> Vec<bool> {
+        self.manifest().text_tensors(outputs)
+    }
+
     /// Inputs (or outputs) as users of the model know them, each with the range of its tensors among
     /// [`Model::inputs`] (or [`Model::outputs`]): tensors, sequences of tensors, optional values that are not there.
     pub fn members(&self, outputs: bool) -> Vec<(Member, std::ops::Range<usize>)> {

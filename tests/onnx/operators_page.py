@@ -41,7 +41,22 @@ against onnxruntime. *Versions* are those of the operator's own definition up to
 
 
 #: Operators that the runtime computes itself.
-BY_RUNTIME = {("", name) for name in ("Compress", "NonMaxSuppression", "NonZero", "Unique")}
+BY_RUNTIME = {
+    ("", name)
+    for name in (
+        *("Compress", "NonMaxSuppression", "NonZero", "Unique"),
+        *("RegexFullMatch", "StringConcat", "StringNormalizer", "StringSplit"),
+    )
+}
+
+#: Why cases cannot pass, by their names.
+REASONS = [
+    ("test_bernoulli", "drawn by lot: ONNX says that other implementations give other values, even of equal seeds"),
+    ("test_dft_inverse", "the case expects the rounding of its reference, 1.9e-7, where the exact value is 0"),
+    ("test_loop16_seq_none", "the suite's comparison fails for a scalar in a sequence, before it looks at the value"),
+    ("test_gradient", "operator missing: Gradient; training graphs are built before a model is exported"),
+    ("test_image_decoder", "operator missing: ImageDecoder; decoders of eight formats are no part of a runtime of half a megabyte"),
+]
 
 
 def versions():
@@ -66,6 +81,10 @@ def row(key, known, cases, supported, failures):
 
 
 def page(lines):
+    for line in lines:
+        known_reason = [own for name, own in REASONS if line["case"].startswith(name)]
+        if line["outcome"] == "failed" and known_reason:
+            line["reason"] = known_reason[0]
     known, supported = versions(), set(hone.supported_operators())
     cases, failures = collections.defaultdict(list), collections.defaultdict(collections.Counter)
     reasons = collections.Counter()

@@ -15,6 +15,7 @@ use crate::compiler;
 use crate::failure::{Failure, Result};
 use crate::npz::{self, Array};
 use crate::show::{table, units};
+use crate::texts;
 use crate::work::verify::{arrange, random_inputs, run as run_once};
 
 /// What `hone run` takes.
@@ -78,6 +79,13 @@ fn by_artifact(arguments: &Arguments, arrays: Option<Arrays>) -> Result<Outputs>
     let subject = subject(path, shape, arrays.as_ref(), DataType::F32, cache)?;
     let options = Options { threads: arguments.threads, ..Options::default() };
     let mut model = Model::load(&subject.path, &options)?;
+    if texts::has_text(&model.members(false)) || texts::has_text(&model.members(true)) {
+        let message = format!(
+            "'{}' takes or gives strings, which 'hone run' neither reads nor writes: run it from Python, Rust or C",
+            path.display()
+        );
+        return Err(Failure::new(Reason::Usage, message));
+    }
     let inputs = inputs(arguments, arrays, model.inputs())?;
     let outputs = run_once(&mut model, &inputs)?;
     let shapes = model.output_shapes();

@@ -91,7 +91,8 @@ impl Emulated {
         let bytes = std::fs::read(artifact).map_err(|error| {
             Failure::io(format!("artifact '{}' cannot be read", artifact.display()), error)
         })?;
-        let model = Model::load(&bytes, 0, emulator)?;
+        let mut model = Model::load(&bytes, 0, emulator)?;
+        crate::texts::teach(model.texts());
         Ok(Self { model, name: emulator.name().to_owned() })
     }
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 use hone_runtime::{Model, Options, StepArgument};
 
 use crate::failure::Result;
+use crate::texts;
 
 /// Something that runs one artifact's code. Verification needs no more than this.
 pub trait Executor {
@@ -40,7 +41,9 @@ impl Native {
     /// # Errors
     /// As for [`Model::load`].
     pub fn load(artifact: &Path, options: &Options) -> Result<Self> {
-        Ok(Self { model: Model::load(artifact, options)? })
+        let mut model = Model::load(artifact, options)?;
+        texts::teach_model(&mut model);
+        Ok(Self { model })
     }
 
     /// Loads an artifact from memory.
@@ -48,7 +51,9 @@ impl Native {
     /// # Errors
     /// As for [`Model::load_memory`].
     pub fn from_bytes(artifact: Vec<u8>, options: &Options) -> Result<Self> {
-        Ok(Self { model: Model::load_memory(artifact, options)? })
+        let mut model = Model::load_memory(artifact, options)?;
+        texts::teach_model(&mut model);
+        Ok(Self { model })
     }
 }
 

@@ -14,6 +14,7 @@ use crate::device;
 use crate::failure::{Failure, Result};
 use crate::inputs::SEEDS;
 use crate::measure::{interleaved, summarize};
+use crate::texts;
 
 /// Measures and writes latencies, steps and peaks into `outcome`.
 ///
@@ -90,8 +91,10 @@ impl Subject {
     /// As for [`hone_runtime::Model::load`].
     pub fn load(path: &std::path::Path, threads: usize) -> Result<Self> {
         let options = Options { threads, ..Options::default() };
-        let model = hone_runtime::Model::load(path, &options)?;
-        let inputs = random_inputs(model.inputs(), SEEDS[0]);
+        let mut model = hone_runtime::Model::load(path, &options)?;
+        texts::teach_model(&mut model);
+        let mut inputs = random_inputs(model.inputs(), SEEDS[0]);
+        texts::fill(&model.members(false), &mut inputs);
         let outputs = model.outputs().iter().map(|t| vec![0; t.bytes as usize]).collect();
         Ok(Self { model, inputs, outputs })
     }

@@ -64,6 +64,7 @@ fn interface(own: &hone_graph::Interface) -> Interface {
         form: match own.form {
             hone_graph::MemberForm::Tensor => MemberForm::Tensor,
             hone_graph::MemberForm::Sequence(count) => MemberForm::Sequence(count as u32),
+            hone_graph::MemberForm::Maps => MemberForm::Maps,
             hone_graph::MemberForm::Absent => MemberForm::Absent,
         },
         text: own.text,

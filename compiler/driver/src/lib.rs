@@ -28,7 +28,7 @@ pub use hone_ops as ops;
 pub use hone_ops::{EvaluateError, Evaluation, Graph, Op, evaluate};
 pub use hone_passes::PassError;
 pub use hone_tune::{Choice, Machine as TuningMachine, Prescription};
-pub use hone_types::{DataType, Id, Random, Tensor, TensorType};
+pub use hone_types::{DataType, Id, Random, Tensor, TensorType, intern_text, text_of};
 pub use kernels::{CompiledKernels, KernelInfo, LoweredGraph, LoweredItem};
 pub use lift::{LiftError, lift, lift_tensor, rounds_to_integers, same_structure};
 pub use options::{Options, SchedulePolicy};

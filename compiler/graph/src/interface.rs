@@ -26,7 +26,7 @@ pub struct Member {
     pub name: String,
     /// What it is.
     pub form: MemberForm,
-    /// Whether the elements of its tensors, of `u64`, stand for strings.
+    /// Whether the elements of its tensors (of maps: the keys), of `u64`, stand for strings.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub text: bool,
 }
@@ -39,6 +39,9 @@ pub enum MemberForm {
     Tensor,
     /// A list of so many tensors.
     Sequence(usize),
+    /// A list of maps: two tensors, the keys that all of them have (`[n]`) and the values, a map in each row
+    /// (`[maps, n]`).
+    Maps,
     /// An optional value that is not there: none of the graph's tensors.
     Absent,
 }
@@ -49,6 +52,7 @@ impl MemberForm {
         match self {
             Self::Tensor => 1,
             Self::Sequence(count) => count,
+            Self::Maps => 2,
             Self::Absent => 0,
         }
     }

@@ -99,6 +99,8 @@ mod tests {
             dtype: Some(dtype),
             shape: Some(shape.collect()),
             narrow: None,
+            sequence: false,
+            optional: false,
         }
     }
 

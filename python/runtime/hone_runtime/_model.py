@@ -27,7 +27,7 @@ class Port(NamedTuple):
 
 
 class Member(NamedTuple):
-    """An input or output as users of the model know it: `form` is `tensor`, `sequence` or `absent`."""
+    """An input or output as users of the model know it: `form` is `tensor`, `sequence`, `maps` or `absent`."""
 
     name: str
     form: str
@@ -37,7 +37,11 @@ class Member(NamedTuple):
 
 def _ports(tensors: list[tuple[str, str, list[int]]], members: list[Member]) -> list[Port]:
     """Tensors, those of strings as such."""
-    text = [member.text for member in members for _ in range(member.tensors)]
+    text = [
+        member.text and (place == 0 or member.form != "maps")
+        for member in members
+        for place in range(member.tensors)
+    ]
     return [
         Port(name, TEXT if own else dtype, tuple(shape)) for (name, dtype, shape), own in zip(tensors, text)
     ]
@@ -58,6 +62,16 @@ def _items(member: Member, value: Any) -> list[Any]:
             f"input '{member.name}' has {len(value)} tensors, the model was compiled for {member.tensors}"
         )
     return list(value)
+
+
+def _joined(member: Member, tensors: list[np.ndarray]) -> Any:
+    """The value that tensors make."""
+    if member.form == "sequence":
+        return tensors
+    if member.form == "maps":
+        keys = tensors[0].tolist()
+        return [dict(zip(keys, row)) for row in tensors[1].tolist()]
+    return tensors[0] if tensors else None
 
 
 class Model:
@@ -135,7 +149,7 @@ class Model:
         joined: dict[str, Any] = {}
         for member in self._output_members:
             own = [next(rest) for _ in range(member.tensors)]
-            joined[member.name] = own if member.form == "sequence" else own[0] if own else None
+            joined[member.name] = _joined(member, own)
         return joined
 
     def _given(self, values: list[Any]) -> tuple[list[np.ndarray], list[str]]:

@@ -15,7 +15,7 @@ use pyo3::types::PyBytes;
 
 /// Name, element type and shape of an input or output.
 type Port = (String, String, Vec<u64>);
-/// An input or output as users of the model know it: its name, `tensor`, `sequence` or `absent`, how many tensors it is
+/// An input or output as users of the model know it: its name, `tensor`, `sequence`, `maps` or `absent`, how many tensors it is
 /// made of, and whether they are of strings.
 type Member = (String, &'static str, usize, bool);
 /// What a run leaves: the shape of each output, and the strings of those that hold some.
@@ -177,6 +177,7 @@ fn members(model: &hone_runtime::Model, outputs: bool) -> Vec<Member> {
         let form = match own.form {
             MemberForm::Tensor => "tensor",
             MemberForm::Sequence(_) => "sequence",
+            MemberForm::Maps => "maps",
             MemberForm::Absent => "absent",
         };
         (own.name, form, range.len(), own.text)
@@ -191,17 +192,18 @@ fn strings(
     shapes: &[Vec<u64>],
 ) -> Vec<Option<Vec<String>>> {
     let mut found = vec![None; shapes.len()];
-    for (_, range) in model.members(true).into_iter().filter(|(own, _)| own.text) {
-        for place in range {
-            let count = shapes[place].iter().product::<u64>() as usize;
-            let first = targets.0[place].cast::<u64>().cast_const();
-            let text = |at: usize| {
-                // SAFETY: the output has as many elements as its shape says, and was checked before the run.
-                let handle = unsafe { first.add(at).read_unaligned() };
-                model.text(handle).unwrap_or_default().to_owned()
-            };
-            found[place] = Some((0..count).map(text).collect());
+    for (place, text) in model.text_tensors(true).into_iter().enumerate() {
+        if !text {
+            continue;
         }
+        let count = shapes[place].iter().product::<u64>() as usize;
+        let first = targets.0[place].cast::<u64>().cast_const();
+        let text = |at: usize| {
+            // SAFETY: the output has as many elements as its shape says, and was checked before the run.
+            let handle = unsafe { first.add(at).read_unaligned() };
+            model.text(handle).unwrap_or_default().to_owned()
+        };
+        found[place] = Some((0..count).map(text).collect());
     }
     found
 }

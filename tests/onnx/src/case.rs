@@ -1,6 +1,7 @@
 //! A case as it lies in its folder.
 
 use anyhow::{Context, Result, bail};
+use hone_import::InputForm;
 use hone_import::onnx::proto::{ModelProto, TensorProto};
 use hone_types::Tensor;
 use prost::Message;
@@ -37,14 +38,45 @@ pub struct Case {
     pub inputs: Vec<String>,
     /// Names of the graph's outputs.
     pub outputs: Vec<String>,
-    /// Whether all values are tensors, neither sequences nor options.
-    tensors: bool,
+    /// What each input is: `tensor`, `sequence` or `optional`.
+    input_kinds: Vec<String>,
+    /// The same of each output.
+    output_kinds: Vec<String>,
     model: ModelProto,
     folder: PathBuf,
 }
 
-/// The values of a case's inputs or outputs; `None` where the file holds none.
-pub type Values = Vec<Option<Tensor>>;
+/// The values of a case's inputs or outputs.
+#[derive(Default)]
+pub struct Values {
+    /// Tensors by name, those of a sequence `x` as `x[0]`, `x[1]` and so on; `None` where the file holds none.
+    pub tensors: Vec<(String, Option<Tensor>)>,
+    /// Which of the values are sequences, and which are not there.
+    pub forms: Vec<(String, InputForm)>,
+}
+
+impl Values {
+    /// The tensor of a name.
+    pub fn tensor(&self, name: &str) -> Option<&Tensor> {
+        self.tensors.iter().find(|(own, _)| own == name)?.1.as_ref()
+    }
+}
+
+/// A sequence as ONNX's test data has it.
+#[derive(Clone, PartialEq, prost::Message)]
+struct SequenceProto {
+    #[prost(message, repeated, tag = "3")]
+    tensor_values: Vec<TensorProto>,
+}
+
+/// An optional value as ONNX's test data has it.
+#[derive(Clone, PartialEq, prost::Message)]
+struct OptionalProto {
+    #[prost(message, optional, tag = "3")]
+    tensor_value: Option<TensorProto>,
+    #[prost(message, optional, tag = "5")]
+    sequence_value: Option<SequenceProto>,
+}
 
 /// Every case below `folder`, sorted by name.
 pub fn load(folder: &Path) -> Result<Vec<Case>> {
@@ -72,7 +104,8 @@ fn read(folder: &Path, line: &str) -> Result<Case> {
     Ok(Case {
         inputs: names(&graph.input),
         outputs: names(&graph.output),
-        tensors: line.inputs.iter().chain(&line.outputs).all(|kind| kind == "tensor"),
+        input_kinds: line.inputs,
+        output_kinds: line.outputs,
         name: line.case,
         operator,
         operators: line.operators,
@@ -86,41 +119,75 @@ fn read(folder: &Path, line: &str) -> Result<Case> {
 impl Case {
     /// Inputs and expected outputs; an error says why the case is none for us.
     pub fn values(&self) -> Result<(Values, Values)> {
-        if !self.tensors {
-            bail!("sequences and options are no tensors");
-        }
-        let read = |prefix: &str, count: usize| -> Result<Values> {
-            (0..count).map(|place| self.value(prefix, place)).collect()
+        let read = |prefix: &str, names: &[String], kinds: &[String]| -> Result<Values> {
+            let mut values = Values::default();
+            for (place, (name, kind)) in names.iter().zip(kinds).enumerate() {
+                self.read(prefix, place, (name, kind), &mut values)?;
+            }
+            Ok(values)
         };
-        Ok((read("input", self.inputs.len())?, read("output", self.outputs.len())?))
+        let inputs = read("input", &self.inputs, &self.input_kinds)?;
+        Ok((inputs, read("output", &self.outputs, &self.output_kinds)?))
     }
 
-    fn proto(&self, prefix: &str, place: usize) -> Result<TensorProto> {
+    fn bytes(&self, prefix: &str, place: usize) -> Result<Vec<u8>> {
         let file = self.folder.join(format!("{prefix}_{place}.pb"));
-        let bytes = fs::read(&file).with_context(|| format!("cannot read {}", file.display()))?;
-        Ok(TensorProto::decode(bytes.as_slice())?)
+        fs::read(&file).with_context(|| format!("cannot read {}", file.display()))
     }
 
-    fn value(&self, prefix: &str, place: usize) -> Result<Option<Tensor>> {
-        let proto = self.proto(prefix, place)?;
-        if proto.data_type.unwrap_or(0) == 0 {
-            return Ok(None);
+    /// Adds one value of a case.
+    fn read(
+        &self,
+        prefix: &str,
+        place: usize,
+        (name, kind): (&str, &str),
+        values: &mut Values,
+    ) -> Result<()> {
+        let bytes = self.bytes(prefix, place)?;
+        let (single, sequence) = match kind {
+            "sequence" => (None, Some(SequenceProto::decode(bytes.as_slice())?)),
+            "optional" => {
+                let own = OptionalProto::decode(bytes.as_slice())?;
+                (own.tensor_value, own.sequence_value)
+            }
+            _ => (Some(TensorProto::decode(bytes.as_slice())?), None),
+        };
+        match (single, sequence) {
+            (Some(proto), _) => values.tensors.push((name.to_owned(), tensor(proto)?)),
+            (None, Some(sequence)) => {
+                let count = sequence.tensor_values.len();
+                values.forms.push((name.to_owned(), InputForm::Sequence(count)));
+                for (item, proto) in sequence.tensor_values.into_iter().enumerate() {
+                    values.tensors.push((format!("{name}[{item}]"), tensor(proto)?));
+                }
+            }
+            (None, None) => values.forms.push((name.to_owned(), InputForm::Absent)),
         }
-        match hone_import::onnx::tensor(proto) {
-            Ok(tensor) => Ok(Some(tensor)),
-            Err(error) => bail!("{error}"),
-        }
+        Ok(())
     }
 
-    /// The model's bytes, with the inputs at `stored` stored inside.
-    pub fn model_with(&self, stored: &[usize]) -> Result<Vec<u8>> {
+    /// The model's bytes, with the inputs called `stored` stored inside.
+    pub fn model_with(&self, stored: &[String]) -> Result<Vec<u8>> {
         let mut model = self.model.clone();
         if let Some(graph) = &mut model.graph {
-            for place in stored {
-                let name = self.inputs.get(*place).cloned();
-                graph.initializer.push(TensorProto { name, ..self.proto("input", *place)? });
+            for (place, name) in self.inputs.iter().enumerate() {
+                if stored.contains(name) {
+                    let proto = TensorProto::decode(self.bytes("input", place)?.as_slice())?;
+                    graph.initializer.push(TensorProto { name: Some(name.clone()), ..proto });
+                }
             }
         }
         Ok(model.encode_to_vec())
+    }
+}
+
+/// A stored tensor; `None` of one without a type.
+fn tensor(proto: TensorProto) -> Result<Option<Tensor>> {
+    if proto.data_type.unwrap_or(0) == 0 {
+        return Ok(None);
+    }
+    match hone_import::onnx::tensor(proto) {
+        Ok(tensor) => Ok(Some(tensor)),
+        Err(error) => bail!("{error}"),
     }
 }

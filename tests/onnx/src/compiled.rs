@@ -6,7 +6,8 @@ use hone_driver::{Options, Target, compile_graph};
 use hone_emulator::Emulator;
 use hone_ops::Graph;
 use hone_runtime::Model;
-use hone_types::{Tensor, TensorType};
+use hone_types::{Tensor, TensorType, text_of};
+use std::sync::Arc;
 
 /// Code for one target, on one thread.
 pub struct Compiled {
@@ -45,9 +46,12 @@ impl Compiled {
         let artifact = compile_graph(graph.clone(), b"case", &self.options)?.artifact;
         let given: Vec<&[u8]> = inputs.iter().map(Tensor::bytes).collect();
         let (outputs, shapes) = match &self.machine {
-            Machine::Here => run_here(artifact, &given)?,
+            Machine::Here => run_here(artifact, &given, &texts(graph, inputs)?)?,
             Machine::Emulated(emulator) => {
                 let mut model = hone_emulator::Model::load(&artifact, 0, emulator)?;
+                for text in texts(graph, inputs)? {
+                    model.texts().intern(&text).map_err(anyhow::Error::msg)?;
+                }
                 let outputs = model.run(&given)?;
                 let shapes = model.output_shapes()?;
                 (outputs, shapes)
@@ -70,9 +74,23 @@ impl Compiled {
 /// Outputs and their shapes.
 type Outputs = (Vec<Vec<u8>>, Vec<Vec<u64>>);
 
-fn run_here(artifact: Vec<u8>, inputs: &[&[u8]]) -> Result<Outputs> {
+/// The strings that inputs hold.
+fn texts(graph: &Graph, inputs: &[Tensor]) -> Result<Vec<Arc<str>>> {
+    let members = graph.interface().inputs.iter();
+    let flags = members.flat_map(|own| vec![own.text; own.form.tensors()]);
+    let mut found = Vec::new();
+    for (input, _) in inputs.iter().zip(flags).filter(|(_, text)| *text) {
+        found.extend(input.elements::<u64>()?.into_iter().filter_map(text_of));
+    }
+    Ok(found)
+}
+
+fn run_here(artifact: Vec<u8>, inputs: &[&[u8]], texts: &[Arc<str>]) -> Result<Outputs> {
     let options = hone_runtime::Options { threads: 1, ..Default::default() };
     let mut model = Model::load_memory(artifact, &options)?;
+    for text in texts {
+        model.text_handle(text)?;
+    }
     let mut outputs: Vec<Vec<u8>> =
         model.outputs().iter().map(|info| vec![0; info.bytes as usize]).collect();
     let mut slots: Vec<&mut [u8]> = outputs.iter_mut().map(Vec::as_mut_slice).collect();

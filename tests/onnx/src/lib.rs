@@ -10,12 +10,12 @@ mod compiled;
 mod ignored;
 mod report;
 
-pub use case::{Case, load};
+pub use case::{Case, Values, load};
 pub use compiled::{Compiled, Machine};
 pub use ignored::Ignored;
 pub use report::{Outcome, Report};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use hone_import::{ImportOptions, InputBinding};
 use hone_ops::Graph;
 use hone_types::{Tensor, TensorType};
@@ -114,20 +114,25 @@ fn run_share(backend: &dyn Backend, cases: &[&Case]) -> Report {
 fn attempt(
     backend: &dyn Backend,
     case: &Case,
-    inputs: &[Option<Tensor>],
-    expected: &[Option<Tensor>],
+    inputs: &Values,
+    expected: &Values,
 ) -> Result<Option<usize>> {
     let (graph, fixed) = import(case, inputs)?;
     let mut given = Vec::new();
     for port in graph.inputs() {
-        let place = case.inputs.iter().position(|name| *name == port.name);
-        let tensor = place.and_then(|place| inputs[place].clone());
+        let tensor = inputs.tensor(&port.name).cloned();
         given.push(tensor.with_context(|| format!("input '{}' has no value", port.name))?);
     }
     let Some(results) = backend.run(&graph, &given)? else { return Ok(None) };
-    let stated =
-        case.outputs.iter().zip(expected).filter_map(|(name, value)| Some((name, value.as_ref()?)));
-    for ((name, expected), result) in stated.zip(&results) {
+    let ports = graph.outputs().iter().map(|port| &port.name);
+    ensure!(
+        ports.clone().eq(expected.tensors.iter().map(|(name, _)| name)),
+        "it gives {:?}",
+        ports.collect::<Vec<_>>()
+    );
+    let stated = expected.tensors.iter().zip(&results);
+    for ((name, expected), result) in stated {
+        let Some(expected) = expected else { continue };
         compare::compare(result, expected, case.rtol, case.atol)
             .with_context(|| format!("output '{name}'"))?;
     }
@@ -136,24 +141,26 @@ fn attempt(
 
 /// Imports a case's model. Every input of these models is one of the graph, even those that decide
 /// shapes: an input that the importer needs to know is stored in the model, as exporters do.
-fn import(case: &Case, inputs: &[Option<Tensor>]) -> Result<(Graph, usize)> {
-    let mut stored: Vec<usize> = Vec::new();
+fn import(case: &Case, inputs: &Values) -> Result<(Graph, usize)> {
+    let mut stored: Vec<String> = Vec::new();
     loop {
-        let bindings = case.inputs.iter().zip(inputs).enumerate();
-        let bindings = bindings.filter(|(place, _)| !stored.contains(place));
-        let bindings = bindings.filter_map(|(_, (name, tensor))| {
+        let bindings = inputs.tensors.iter().filter(|(name, _)| !stored.contains(name));
+        let bindings = bindings.filter_map(|(name, tensor)| {
             let shape = tensor.as_ref()?.shape().to_vec();
             Some(InputBinding { name: name.clone(), shape, dtype: None })
         });
-        let options = ImportOptions { bindings: bindings.collect(), ..ImportOptions::default() };
+        let options = ImportOptions {
+            bindings: bindings.collect(),
+            forms: inputs.forms.clone(),
+            ..ImportOptions::default()
+        };
         let error = match hone_import::import(&case.model_with(&stored)?, &options) {
             Ok(imported) => return Ok((imported.graph, stored.len())),
             Err(error) => error,
         };
         let needed = error.decided_by().unwrap_or_default();
-        let places = (0..inputs.len()).filter(|place| !stored.contains(place));
-        let more: Vec<usize> =
-            places.filter(|place| needed.contains(&case.inputs[*place])).collect();
+        let names = case.inputs.iter().filter(|name| !stored.contains(name));
+        let more: Vec<String> = names.filter(|name| needed.contains(name)).cloned().collect();
         if more.is_empty() {
             return Err(error.into());
         }

@@ -100,10 +100,11 @@ fn port(
     let open = PortSignature { name, dtype: None, shape: None, narrow: None, sequence, optional };
     let tensor = match declared {
         Some(TypeValue::TensorType(tensor)) => tensor,
+        Some(TypeValue::MapType(_)) if kind == "output" && sequence => return Ok(open),
         None if kind == "output" => return Ok(open),
         None => return Err(refuse("its type is left out; export the model again".into())),
         Some(_) => {
-            let reason = "only tensors, sequences of tensors and optional ones are supported, no maps";
+            let reason = "only tensors, sequences of tensors and optional ones are supported, no maps; give the values of the map as tensors";
             return Err(refuse(reason.into()));
         }
     };

@@ -88,6 +88,8 @@ pub(super) struct Builder {
     sequences: HashMap<Operand, Vec<Operand>>,
     /// Operands that stand for optional values that are not there.
     pub(super) absent: HashSet<Operand>,
+    /// Operands that stand for lists of maps: their keys and values.
+    pub(super) maps: HashMap<Operand, (Operand, Operand)>,
     /// Strings that the model stores.
     pub(super) stored_texts: BTreeSet<String>,
     /// Things worth telling.
@@ -112,6 +114,7 @@ impl Builder {
             narrow: HashMap::new(),
             sequences: HashMap::new(),
             absent: HashSet::new(),
+            maps: HashMap::new(),
             stored_texts: BTreeSet::new(),
             warnings: Vec::new(),
         }

@@ -35,9 +35,21 @@ impl Builder {
         self.absent.contains(&operand)
     }
 
+    /// A list of maps with the same keys, a map in each row of `values`.
+    pub fn maps(&mut self, keys: Operand, values: Operand) -> Operand {
+        let operand = self.constant(Tensor::scalar(false));
+        self.maps.insert(operand, (keys, values));
+        operand
+    }
+
+    /// Whether an operand is a list of maps.
+    pub fn is_maps(&self, operand: Operand) -> bool {
+        self.maps.contains_key(&operand)
+    }
+
     /// Whether an operand is no single tensor.
     pub fn is_composite(&self, operand: Operand) -> bool {
-        self.is_absent(operand) || self.items(operand).is_some()
+        self.is_absent(operand) || self.is_maps(operand) || self.items(operand).is_some()
     }
 
     /// Whether an operand is of strings.
@@ -119,6 +131,11 @@ impl Builder {
         let member = |form, text| Member { name: name.to_owned(), form, text };
         if self.is_absent(operand) {
             return Ok(member(MemberForm::Absent, false));
+        }
+        if let Some((keys, values)) = self.maps.get(&operand).copied() {
+            self.add_output(&format!("{name}.keys"), keys);
+            self.add_output(&format!("{name}.values"), values);
+            return Ok(member(MemberForm::Maps, self.is_text(keys)));
         }
         let Some(items) = self.items(operand) else {
             self.add_output(name, operand);

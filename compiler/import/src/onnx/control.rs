@@ -33,6 +33,9 @@ impl Importer {
         let [then, otherwise] = [then, otherwise].map(|graph| -> Result<_, NodeError> {
             self.builder.begin_region();
             let outputs = self.inner(graph, |_| Ok(()))?;
+            if outputs.iter().any(|own| self.builder.is_maps(*own)) {
+                return Err(NodeError::unsupported("a branch that gives maps"));
+            }
             let (leaves, forms) = self.builder.flattened(&outputs);
             Ok((self.builder.end_region(&leaves)?, forms))
         });

@@ -190,7 +190,7 @@ impl Importer {
             let operand = match member.form {
                 MemberForm::Tensor => own.next(),
                 MemberForm::Sequence(_) => Some(self.builder.sequence(own.collect())),
-                MemberForm::Absent => Some(self.builder.absent()),
+                MemberForm::Absent | MemberForm::Maps => Some(self.builder.absent()),
             };
             if let Some(operand) = operand {
                 self.bind(&member.name, operand);
@@ -413,7 +413,7 @@ impl Importer {
             for input in &mut node.inputs {
                 input.take_if(|own| self.builder.is_absent(*own));
             }
-            if node.inputs.iter().flatten().any(|own| self.builder.items(*own).is_some()) {
+            if node.inputs.iter().flatten().any(|own| self.builder.is_composite(*own)) {
                 return Err(NodeError::unsupported(format!("operator {} of a sequence", key.1)));
             }
         }

@@ -340,6 +340,7 @@ pub(super) const OPERATORS: &[(&str, &str, Import)] = &[
     (CLASSICAL, "TreeEnsemble", Function(trees::ensemble)),
     (CLASSICAL, "TreeEnsembleClassifier", Function(trees::classifier)),
     (CLASSICAL, "TreeEnsembleRegressor", Function(trees::regressor)),
+    (CLASSICAL, "ZipMap", Function(ml::zip_maps)),
     ("ai.onnx.preview", "FlexAttention", Import::FlexAttention),
     (TRAINING, "Adagrad", Function(training::adagrad)),
     (TRAINING, "Adam", Function(training::adam)),

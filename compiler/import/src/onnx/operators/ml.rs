@@ -315,6 +315,25 @@ pub(super) fn labels(b: &mut Builder, node: &mut Node, place: Operand, name: &st
     }
 }
 
+/// `ZipMap`: a map from classes to scores for each row.
+pub(super) fn zip_maps(builder: &mut Builder, node: &mut Node) -> Outputs {
+    let numbers = node.ints("classlabels_int64s")?.unwrap_or_default();
+    let texts = node.strings("classlabels_strings")?.unwrap_or_default();
+    let keys = match texts.is_empty() {
+        false => builder.texts(&texts)?,
+        true => builder.integers(&numbers)?,
+    };
+    let (mut values, count) = (node.input(0)?, builder.shape(keys)[0]);
+    if builder.rank(values) == 1 {
+        let wide = builder.shape(values)[0];
+        values = builder.reshape(values, vec![1, wide])?;
+    }
+    match builder.shape(values)[..] {
+        [_, wide] if wide == count => Ok(vec![builder.maps(keys, values)]),
+        _ => Err(NodeError::invalid(format!("{count} classes for {:?}", builder.shape(values)))),
+    }
+}
+
 /// The place of the largest score in each row.
 pub(super) fn largest(b: &mut Builder, scores: Operand) -> Step {
     b.apply(ArgReduce { maximum: true, axis: 1, keep_axis: false, select_last: false }, &[scores])

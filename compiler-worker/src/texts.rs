@@ -1,0 +1,82 @@
+//! Strings of sample inputs: words that are numbers, so that a model may read them as such, and have no parts.
+
+use hone_artifact::{Member, Texts, text_handle};
+use hone_driver::Graph;
+use hone_driver::ops::{Text, TextFunction};
+use std::ops::Range;
+
+use crate::random::Random;
+
+/// Words that every model with strings is tried with.
+pub const WORDS: [&str; 4] = ["0", "7", "10", "42"];
+
+/// Keeps the words, so that runs may read them.
+pub fn teach(texts: &mut Texts) {
+    // Of four short words none is refused but where the model stores another string of the same handle.
+    WORDS.iter().for_each(|word| drop(texts.intern(word)));
+}
+
+/// Keeps the words in a loaded model.
+pub fn teach_model(model: &mut hone_runtime::Model) {
+    WORDS.iter().for_each(|word| drop(model.text_handle(word)));
+}
+
+/// Whether some inputs or outputs are of strings.
+pub fn has_text(members: &[(Member, Range<usize>)]) -> bool {
+    members.iter().any(|(member, _)| member.text)
+}
+
+/// Puts words in place of the elements of inputs that are of strings.
+pub fn fill(members: &[(Member, Range<usize>)], inputs: &mut [Vec<u8>]) {
+    for (_, range) in members.iter().filter(|(member, _)| member.text) {
+        for input in &mut inputs[range.clone()] {
+            let words = WORDS.iter().cycle();
+            let bytes = input.chunks_exact_mut(8).zip(words);
+            bytes.for_each(|(own, word)| own.copy_from_slice(&text_handle(word).to_le_bytes()));
+        }
+    }
+}
+
+/// For each input of a graph, whether it is of strings.
+pub fn flags(graph: &Graph) -> Vec<bool> {
+    let members = graph.interface().inputs.iter();
+    let mut flags: Vec<bool> =
+        members.flat_map(|own| vec![own.text; own.form.tensors()]).collect();
+    flags.resize(graph.inputs().len(), false);
+    flags
+}
+
+/// Strings for an input of so many bytes: the words, and what the model compares with unless it reads numbers.
+pub fn sample(graph: &Graph, bytes: usize, random: &mut Random) -> Vec<u8> {
+    let reads_numbers = graph.nodes().iter().any(|(_, node)| {
+        let text = node.operation.downcast::<Text>();
+        text.is_some_and(|own| matches!(own.function, TextFunction::ToNumber { .. }))
+    });
+    let stored = graph.interface().texts.iter().filter(|_| !reads_numbers).map(String::as_str);
+    let known: Vec<&str> = WORDS.into_iter().chain(stored).collect();
+    for word in &known {
+        // What is refused here is refused by the reference, with its node.
+        drop(hone_driver::intern_text(word));
+    }
+    let word = |_| text_handle(known[random.below(known.len())]).to_le_bytes();
+    (0..bytes / 8).flat_map(word).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_sample_is_of_strings_that_the_reference_knows() {
+        let mut graph = Graph::new();
+        let of = hone_driver::TensorType::new(hone_driver::DataType::U64, [6]);
+        let x = graph.add_input("x", of.clone());
+        graph.add_output("y", x);
+        assert_eq!(flags(&graph), [false]);
+        let bytes = sample(&graph, of.bytes(), &mut Random::new(1));
+        let handles = bytes.chunks_exact(8).map(|own| u64::from_le_bytes(own.try_into().unwrap()));
+        assert!(handles.clone().all(|own| WORDS.iter().any(|word| text_handle(word) == own)));
+        assert!(handles.into_iter().all(|own| hone_driver::text_of(own).is_some()));
+    }
+}
