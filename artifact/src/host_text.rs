@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::DataType;
 use crate::host::{HostType, HostValue};
 use crate::text::Texts;
-use crate::DataType;
 
 /// The functions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -99,7 +99,7 @@ impl TextFunction {
         let wrong = || Err("an operand has another type than the function takes".to_owned());
         let types: Option<Vec<&HostType>> = inputs.iter().copied().collect();
         let types = types.ok_or("an operand is missing")?;
-        let is_text = |own: &&HostType| own.dtype == DataType::U64;
+        let is_text = |entry: &&HostType| entry.dtype == DataType::U64;
         let (count, data) = (HostType::new(DataType::I64, []), types.first().copied());
         let data = data.ok_or("an operand is missing")?;
         let same = |dtype| Ok(vec![HostType::new(dtype, data.shape.clone())]);
@@ -155,25 +155,29 @@ impl TextFunction {
                 });
                 Ok(vec![bytes(joined.collect::<Result<_, _>>()?)])
             }
-            Self::Split { delimiter, most, room } => {
-                split(data, delimiter.as_deref().filter(|own| !own.is_empty()), *most, *room, texts)
-            }
+            Self::Split { delimiter, most, room } => split(
+                data,
+                delimiter.as_deref().filter(|entry| !entry.is_empty()),
+                *most,
+                *room,
+                texts,
+            ),
             Self::Normalize { letters, case_sensitive, stopwords } => {
                 normalize(data, *letters, *case_sensitive, stopwords, texts)
             }
             Self::Match(automaton) => {
                 let found = handles(data)
-                    .map(|own| texts.text(own).map(|text| u8::from(automaton.accepts(text))));
+                    .map(|entry| texts.text(entry).map(|text| u8::from(automaton.accepts(text))));
                 Ok(vec![found.collect::<Result<_, _>>()?])
             }
             Self::FromNumber => {
-                let said = numbers(data).into_iter().map(|own| texts.intern(&own));
+                let said = numbers(data).into_iter().map(|entry| texts.intern(&entry));
                 Ok(vec![bytes(said.collect::<Result<_, _>>()?)])
             }
             Self::ToNumber { dtype } => {
                 let mut result = Vec::new();
-                for own in handles(data) {
-                    let text = texts.text(own)?;
+                for entry in handles(data) {
+                    let text = texts.text(entry)?;
                     let number = parse(text.trim(), *dtype);
                     result.extend(number.ok_or_else(|| {
                         let shown: String = text.chars().take(40).collect();
@@ -187,7 +191,7 @@ impl TextFunction {
 }
 
 fn handles<'a>(value: &HostValue<'a>) -> impl Iterator<Item = u64> + use<'a> {
-    value.bytes.chunks_exact(8).map(|own| u64::from_ne_bytes(crate::host::head(own)))
+    value.bytes.chunks_exact(8).map(|entry| u64::from_ne_bytes(crate::host::head(entry)))
 }
 
 fn bytes(handles: Vec<u64>) -> Vec<u8> {
@@ -203,12 +207,14 @@ fn split(
 ) -> Result<Vec<Vec<u8>>, String> {
     let most = most.map_or(usize::MAX, |most| usize::try_from(most).unwrap_or(usize::MAX));
     let mut rows: Vec<Vec<u64>> = Vec::new();
-    for own in handles(data) {
-        let text = texts.text(own)?.to_owned();
+    for entry in handles(data) {
+        let text = texts.text(entry)?.to_owned();
         let mut row = Vec::new();
         let mut add = |part: &str| -> Result<(), String> {
             if row.len() as u64 >= room {
-                return Err(format!("a string has more than the {room} parts for which there is room"));
+                return Err(format!(
+                    "a string has more than the {room} parts for which there is room"
+                ));
             }
             row.push(texts.intern(part)?);
             Ok(())
@@ -249,8 +255,8 @@ fn normalize(
     let stopped: std::collections::HashSet<String> =
         stopwords.iter().map(|text| key(text)).collect();
     let mut left = Vec::new();
-    for own in handles(data) {
-        let text = texts.text(own)?;
+    for entry in handles(data) {
+        let text = texts.text(entry)?;
         if stopped.contains(&key(text)) {
             continue;
         }
@@ -275,12 +281,18 @@ fn numbers(data: &HostValue<'_>) -> Vec<String> {
     match data.of.dtype {
         DataType::F32 => {
             let elements = data.bytes.chunks_exact(4);
-            elements.map(|own| decimal(f64::from(f32::from_ne_bytes(head(own))), 8)).collect()
+            elements.map(|entry| decimal(f64::from(f32::from_ne_bytes(head(entry))), 8)).collect()
         }
-        DataType::F64 => eights().map(|own| decimal(f64::from_ne_bytes(head(own)), 17)).collect(),
-        DataType::I64 => eights().map(|own| i64::from_ne_bytes(head(own)).to_string()).collect(),
-        DataType::U64 => eights().map(|own| u64::from_ne_bytes(head(own)).to_string()).collect(),
-        _ => data.bytes.iter().map(|own| own.to_string()).collect(),
+        DataType::F64 => {
+            eights().map(|entry| decimal(f64::from_ne_bytes(head(entry)), 17)).collect()
+        }
+        DataType::I64 => {
+            eights().map(|entry| i64::from_ne_bytes(head(entry)).to_string()).collect()
+        }
+        DataType::U64 => {
+            eights().map(|entry| u64::from_ne_bytes(head(entry)).to_string()).collect()
+        }
+        _ => data.bytes.iter().map(|entry| entry.to_string()).collect(),
     }
 }
 
@@ -322,7 +334,7 @@ mod tests {
 
     fn run(function: &TextFunction, input: &[&str]) -> Result<Vec<Vec<u8>>, String> {
         let mut texts = Texts::default();
-        let made: Vec<u64> = input.iter().map(|own| texts.intern(own).unwrap()).collect();
+        let made: Vec<u64> = input.iter().map(|entry| texts.intern(entry).unwrap()).collect();
         let of = HostType::new(DataType::U64, [input.len() as u64]);
         let content = bytes(made);
         function.outputs(&[Some(&of)])?;
@@ -348,9 +360,16 @@ mod tests {
     #[test]
     fn numbers_are_written_as_c_writes_them() {
         let cases = [
-            (0.0, "0"), (-1.5, "-1.5"), (100_000.0, "100000"), (0.000_012_5, "1.25e-05"),
-            (1e20, "1e+20"), (f64::NAN, "NaN"), (f64::NEG_INFINITY, "-INF"), (0.1, "0.1"),
-            (123_456_789.0, "1.2345679e+08"), (99_999_999.9, "1e+08"),
+            (0.0, "0"),
+            (-1.5, "-1.5"),
+            (100_000.0, "100000"),
+            (0.000_012_5, "1.25e-05"),
+            (1e20, "1e+20"),
+            (f64::NAN, "NaN"),
+            (f64::NEG_INFINITY, "-INF"),
+            (0.1, "0.1"),
+            (123_456_789.0, "1.2345679e+08"),
+            (99_999_999.9, "1e+08"),
         ];
         for (value, text) in cases {
             assert_eq!(decimal(value, 8), text);
@@ -376,7 +395,7 @@ mod tests {
             start: 0,
             accepts: vec![true, false],
         };
-        let matched = |own: &Automaton| run(&TextFunction::Match(own.clone()), &["", "a"]);
+        let matched = |entry: &Automaton| run(&TextFunction::Match(entry.clone()), &["", "a"]);
         assert_eq!(matched(&sound).unwrap()[0], [1, 0]);
         let mut wild = sound.clone();
         wild.next[0] = 2;

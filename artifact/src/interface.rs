@@ -74,7 +74,7 @@ impl Manifest {
                 (true, MemberForm::Maps) => 1,
                 (true, _) => range.len(),
             });
-            (0..range.len()).map(move |place| place < text)
+            (0..range.len()).map(move |index| index < text)
         };
         self.members(outputs).into_iter().flat_map(of).collect()
     }
@@ -86,12 +86,16 @@ impl Manifest {
             true => (&self.interface.outputs, &self.outputs),
         };
         if members.is_empty() {
-            let plain = |own: &TensorInfo| Member {
-                name: own.name.clone(),
+            let plain = |entry: &TensorInfo| Member {
+                name: entry.name.clone(),
                 form: MemberForm::Tensor,
                 text: false,
             };
-            return tensors.iter().enumerate().map(|(at, own)| (plain(own), at..at + 1)).collect();
+            return tensors
+                .iter()
+                .enumerate()
+                .map(|(at, entry)| (plain(entry), at..at + 1))
+                .collect();
         }
         let mut first = 0;
         let mut with_range = |member: &Member| {
@@ -125,13 +129,13 @@ impl Manifest {
                 if count > rest.len() {
                     return refuse("it has more tensors than are left");
                 }
-                let own: Vec<&TensorInfo> = rest.by_ref().take(count).collect();
-                let texts = if member.form == MemberForm::Maps { &own[..1] } else { &own[..] };
+                let entry: Vec<&TensorInfo> = rest.by_ref().take(count).collect();
+                let texts = if member.form == MemberForm::Maps { &entry[..1] } else { &entry[..] };
                 if member.text && texts.iter().any(|tensor| tensor.dtype != DataType::U64) {
                     return refuse("its strings are not handles of u64");
                 }
-                let keys = own.first().map(|tensor| &tensor.shape);
-                let width = own.last().and_then(|tensor| tensor.shape.get(1));
+                let keys = entry.first().map(|tensor| &tensor.shape);
+                let width = entry.last().and_then(|tensor| tensor.shape.get(1));
                 if member.form == MemberForm::Maps
                     && keys.is_none_or(|keys| keys.len() != 1 || keys.first() != width)
                 {
@@ -153,8 +157,9 @@ mod tests {
     use super::*;
 
     fn manifest(members: Vec<Member>, tensors: &[(&str, DataType)]) -> Manifest {
-        let tensor =
-            |own: &(&str, DataType)| TensorInfo::new(own.0.to_owned(), own.1, vec![2]).unwrap();
+        let tensor = |entry: &(&str, DataType)| {
+            TensorInfo::new(entry.0.to_owned(), entry.1, vec![2]).unwrap()
+        };
         Manifest {
             schema_version: 2,
             model_digest: String::new(),
@@ -178,11 +183,10 @@ mod tests {
             member("b", MemberForm::Absent, false),
             member("c", MemberForm::Tensor, true),
         ];
-        let tensors =
-            [("a[0]", DataType::F32), ("a[1]", DataType::I8), ("c", DataType::U64)];
-        let own = manifest(list, &tensors);
-        own.check_interface().unwrap();
-        let ranges: Vec<_> = own.members(false).into_iter().map(|own| own.1).collect();
+        let tensors = [("a[0]", DataType::F32), ("a[1]", DataType::I8), ("c", DataType::U64)];
+        let entry = manifest(list, &tensors);
+        entry.check_interface().unwrap();
+        let ranges: Vec<_> = entry.members(false).into_iter().map(|entry| entry.1).collect();
         assert_eq!(ranges, [0..2, 2..2, 2..3]);
         let plain = manifest(Vec::new(), &tensors);
         assert_eq!(plain.members(false)[1].0, member("a[1]", MemberForm::Tensor, false));
@@ -191,8 +195,8 @@ mod tests {
     #[test]
     fn members_that_do_not_fit_are_refused() {
         let refused = |list: Vec<Member>| {
-            let own = manifest(list, &[("a[0]", DataType::F32), ("b", DataType::U64)]);
-            own.check_interface().unwrap_err().to_string()
+            let entry = manifest(list, &[("a[0]", DataType::F32), ("b", DataType::U64)]);
+            entry.check_interface().unwrap_err().to_string()
         };
         let tensor = member("b", MemberForm::Tensor, true);
         assert!(refused(vec![tensor.clone()]).contains("not handles"));
@@ -201,7 +205,7 @@ mod tests {
         let first = member("a", MemberForm::Sequence(1), false);
         assert!(refused(vec![first.clone()]).contains("belongs to no member"));
         assert!(refused(vec![member("a\0", MemberForm::Sequence(1), false)]).contains("zero byte"));
-        let own = manifest(vec![first, tensor], &[("a[0]", DataType::F32), ("b", DataType::U64)]);
-        own.check_interface().unwrap();
+        let entry = manifest(vec![first, tensor], &[("a[0]", DataType::F32), ("b", DataType::U64)]);
+        entry.check_interface().unwrap();
     }
 }

@@ -68,7 +68,7 @@ impl Texts {
         if handle == 0 {
             return Some("");
         }
-        self.given.get(&handle).or_else(|| self.constants.get(&handle)).map(|own| &**own)
+        self.given.get(&handle).or_else(|| self.constants.get(&handle)).map(|text| &**text)
     }
 
     /// The same, or what is wrong with the handle.
@@ -94,24 +94,27 @@ mod tests {
 
     #[test]
     fn handles_are_those_of_the_content() {
-        let mut own = Texts::new(["known"]).unwrap();
-        let known = own.intern("known").unwrap();
-        let other = own.intern("öther\0").unwrap();
+        let mut texts = Texts::new(["known"]).unwrap();
+        let known = texts.intern("known").unwrap();
+        let other = texts.intern("öther\0").unwrap();
         assert_eq!((known, other), (text_handle("known"), text_handle("öther\0")));
-        assert_eq!((own.get(other), own.get(0), own.get(7)), (Some("öther\0"), Some(""), None));
-        own.clear();
-        assert_eq!((own.get(other), own.get(known)), (None, Some("known")));
+        assert_eq!(
+            (texts.get(other), texts.get(0), texts.get(7)),
+            (Some("öther\0"), Some(""), None)
+        );
+        texts.clear();
+        assert_eq!((texts.get(other), texts.get(known)), (None, Some("known")));
     }
 
     #[test]
     fn strings_of_one_handle_and_too_many_bytes_are_refused() {
-        let mut own = Texts::new(["a"]).unwrap();
-        assert!(own.intern_as("b", text_handle("a")).unwrap_err().contains("one handle"));
-        own.intern_as("c", 1).unwrap();
-        assert!(own.intern_as("d", 1).unwrap_err().contains("one handle"));
-        own.bytes = MAX_TEXT_BYTES;
-        assert!(own.intern("e").unwrap_err().contains("bytes"));
+        let mut texts = Texts::new(["a"]).unwrap();
+        assert!(texts.intern_as("b", text_handle("a")).unwrap_err().contains("one handle"));
+        texts.intern_as("c", 1).unwrap();
+        assert!(texts.intern_as("d", 1).unwrap_err().contains("one handle"));
+        texts.bytes = MAX_TEXT_BYTES;
+        assert!(texts.intern("e").unwrap_err().contains("bytes"));
         // What is known takes no room.
-        own.intern("a").unwrap();
+        texts.intern("a").unwrap();
     }
 }

@@ -26,13 +26,13 @@ pub fn has_text(members: &[(Member, Range<usize>)]) -> bool {
     members.iter().any(|(member, _)| member.text)
 }
 
-/// Puts words in place of the elements of inputs that are of strings.
+/// Puts words in index of the elements of inputs that are of strings.
 pub fn fill(members: &[(Member, Range<usize>)], inputs: &mut [Vec<u8>]) {
     for (_, range) in members.iter().filter(|(member, _)| member.text) {
         for input in &mut inputs[range.clone()] {
             let words = WORDS.iter().cycle();
             let bytes = input.chunks_exact_mut(8).zip(words);
-            bytes.for_each(|(own, word)| own.copy_from_slice(&text_handle(word).to_le_bytes()));
+            bytes.for_each(|(entry, word)| entry.copy_from_slice(&text_handle(word).to_le_bytes()));
         }
     }
 }
@@ -41,7 +41,7 @@ pub fn fill(members: &[(Member, Range<usize>)], inputs: &mut [Vec<u8>]) {
 pub fn flags(graph: &Graph) -> Vec<bool> {
     let members = graph.interface().inputs.iter();
     let mut flags: Vec<bool> =
-        members.flat_map(|own| vec![own.text; own.form.tensors()]).collect();
+        members.flat_map(|entry| vec![entry.text; entry.form.tensors()]).collect();
     flags.resize(graph.inputs().len(), false);
     flags
 }
@@ -50,7 +50,7 @@ pub fn flags(graph: &Graph) -> Vec<bool> {
 pub fn sample(graph: &Graph, bytes: usize, random: &mut Random) -> Vec<u8> {
     let reads_numbers = graph.nodes().iter().any(|(_, node)| {
         let text = node.operation.downcast::<Text>();
-        text.is_some_and(|own| matches!(own.function, TextFunction::ToNumber { .. }))
+        text.is_some_and(|entry| matches!(entry.function, TextFunction::ToNumber { .. }))
     });
     let stored = graph.interface().texts.iter().filter(|_| !reads_numbers).map(String::as_str);
     let known: Vec<&str> = WORDS.into_iter().chain(stored).collect();
@@ -75,8 +75,9 @@ mod tests {
         graph.add_output("y", x);
         assert_eq!(flags(&graph), [false]);
         let bytes = sample(&graph, of.bytes(), &mut Random::new(1));
-        let handles = bytes.chunks_exact(8).map(|own| u64::from_le_bytes(own.try_into().unwrap()));
-        assert!(handles.clone().all(|own| WORDS.iter().any(|word| text_handle(word) == own)));
-        assert!(handles.into_iter().all(|own| hone_driver::text_of(own).is_some()));
+        let handles =
+            bytes.chunks_exact(8).map(|entry| u64::from_le_bytes(entry.try_into().unwrap()));
+        assert!(handles.clone().all(|entry| WORDS.iter().any(|word| text_handle(word) == entry)));
+        assert!(handles.into_iter().all(|entry| hone_driver::text_of(entry).is_some()));
     }
 }

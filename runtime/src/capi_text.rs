@@ -23,16 +23,16 @@ pub struct HoneMember {
 /// The members of a model, with the names that they point to.
 pub(crate) fn members(model: &Model, outputs: bool, names: &mut Vec<CString>) -> Vec<HoneMember> {
     let mut list = Vec::new();
-    for (own, range) in model.members(outputs) {
+    for (member_, range) in model.members(outputs) {
         // The manifest was validated: names hold no zero byte.
-        let name = CString::new(own.name).unwrap_or_default();
-        let form = match own.form {
+        let name = CString::new(member_.name).unwrap_or_default();
+        let form = match member_.form {
             MemberForm::Tensor => 0,
             MemberForm::Sequence(_) => 1,
             MemberForm::Absent => 2,
             MemberForm::Maps => 3,
         };
-        let (tensors, text) = (range.len() as u32, u32::from(own.text));
+        let (tensors, text) = (range.len() as u32, u32::from(member_.text));
         list.push(HoneMember { name: name.as_ptr(), form, tensors, text });
         names.push(name);
     }

@@ -1,4 +1,4 @@
-"""Sequences, optional values, strings and lots: through sessions and artifacts, against onnxruntime where it has them."""
+"""Sequences, optional values, strings and random numbers: through sessions and artifacts, against onnxruntime where it has them."""
 
 import re
 
@@ -267,8 +267,8 @@ def test_classifiers_give_maps_of_scores(labels):
         assert list(mine) == list(theirs) and np.allclose(list(mine.values()), list(theirs.values()), rtol=1e-5)
 
 
-def lots(op, x=None, opset=22, **attributes):
-    """A model of one node that draws by lot, and what it gives twice."""
+def drawn(op, x=None, opset=22, **attributes):
+    """A model of one node that draws random numbers, and what it gives twice."""
     inputs = [] if x is None else [port("x", T.FLOAT, x.shape)]
     node = helper.make_node(op, [own.name for own in inputs], ["y"], **attributes)
     model = model_of([node], inputs, [onnx.ValueInfoProto(name="y")], opset=opset)
@@ -282,25 +282,25 @@ def lots(op, x=None, opset=22, **attributes):
 def test_equal_seeds_give_the_numbers_of_the_reference():
     shape, random = (50, 40), np.random.RandomState(7)
     expected = random.randn(*shape).astype(np.float32) * np.float32(2) + 1
-    actual = lots("RandomNormal", shape=shape, seed=7.0, mean=1.0, scale=2.0)
+    actual = drawn("RandomNormal", shape=shape, seed=7.0, mean=1.0, scale=2.0)
     np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-6)
     expected = np.random.RandomState(7).rand(*shape) * 3 - 1
-    actual = lots("RandomUniform", shape=shape, seed=7.0, low=-1.0, high=2.0, dtype=T.DOUBLE)
+    actual = drawn("RandomUniform", shape=shape, seed=7.0, low=-1.0, high=2.0, dtype=T.DOUBLE)
     np.testing.assert_allclose(actual, expected, rtol=1e-12)
-    assert not np.array_equal(lots("RandomUniform", shape=shape, seed=8.0), lots("RandomUniform", shape=shape, seed=9.0))
+    assert not np.array_equal(drawn("RandomUniform", shape=shape, seed=8.0), drawn("RandomUniform", shape=shape, seed=9.0))
 
 
-def test_lots_follow_their_distribution():
+def test_random_numbers_follow_their_distribution():
     x = np.tile(np.array([0, 0.1, 0.5, 1], np.float32), (20000, 1))
-    means = lots("Bernoulli", x).mean(axis=0)
+    means = drawn("Bernoulli", x).mean(axis=0)
     np.testing.assert_allclose(means, x[0], atol=0.015)
     assert means[0] == 0 and means[3] == 1
     weights = np.array([[1, 2, 7], [5, 0, 5]], np.float32)
-    drawn = lots("Multinomial", np.log(weights + 1e-30), sample_size=20000, dtype=T.INT64, seed=3.0)
-    for row, own in zip(drawn, weights):
+    classes = drawn("Multinomial", np.log(weights + 1e-30), sample_size=20000, dtype=T.INT64, seed=3.0)
+    for row, own in zip(classes, weights):
         np.testing.assert_allclose(np.bincount(row, minlength=3) / 20000, own / own.sum(), atol=0.015)
-    assert drawn.dtype == np.int64 and (drawn[1] != 1).all()
-    like = lots("RandomNormalLike", x, mean=4.0)
+    assert classes.dtype == np.int64 and (classes[1] != 1).all()
+    like = drawn("RandomNormalLike", x, mean=4.0)
     assert like.dtype == np.float32 and abs(like.mean() - 4) < 0.02 and abs(like.std() - 1) < 0.02
 
 

@@ -4,8 +4,8 @@ use crate::kernels::CompiledKernels;
 use crate::steps::StepPlan;
 use crate::{CompileError, Options};
 use hone_artifact::{
-    DataType, Inspect, Interface, KernelText, Manifest, Member, MemberForm, OLDEST_SCHEMA_VERSION, SCHEMA_VERSION, Target,
-    TensorInfo, Variant, Writer, c_header,
+    DataType, Inspect, Interface, KernelText, Manifest, Member, MemberForm, OLDEST_SCHEMA_VERSION,
+    SCHEMA_VERSION, Target, TensorInfo, Variant, Writer, c_header,
 };
 use hone_graph::Port;
 use hone_ops::Graph;

@@ -20,8 +20,8 @@ pub use error::CompileError;
 pub use hone_codegen::{CodegenError, Machine, Target, disassemble, probe, probe_as};
 pub use hone_graph::{Constants, Definition, Node, NodeId, Operation, Port, ValueId};
 pub use hone_import::{
-    Dimension, ImportError, ImportOptions, InputBinding, InputForm, NodeError, PortSignature, Signature,
-    UnboundInput, onnx::supported as supported_operators, signature,
+    Dimension, ImportError, ImportOptions, InputBinding, InputForm, NodeError, PortSignature,
+    Signature, UnboundInput, onnx::supported as supported_operators, signature,
 };
 pub use hone_lower::LowerError;
 pub use hone_ops as ops;

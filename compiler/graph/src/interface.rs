@@ -61,16 +61,17 @@ impl MemberForm {
 impl Interface {
     /// Whether a model takes and gives tensors of numbers alone, and stores no strings.
     pub fn is_plain(&self) -> bool {
-        let plain = |own: &Member| own.form == MemberForm::Tensor && !own.text;
+        let plain = |member: &Member| member.form == MemberForm::Tensor && !member.text;
         self.texts.is_empty() && self.inputs.iter().chain(&self.outputs).all(plain)
     }
 
     /// Whether members and so many inputs and outputs of a graph fit one another.
     pub fn fits(&self, inputs: usize, outputs: usize) -> bool {
         let sum = |members: &[Member]| {
-            members.iter().try_fold(0usize, |sum, own| sum.checked_add(own.form.tensors()))
+            members.iter().try_fold(0usize, |sum, member| sum.checked_add(member.form.tensors()))
         };
-        self.is_plain() || (sum(&self.inputs) == Some(inputs) && sum(&self.outputs) == Some(outputs))
+        self.is_plain()
+            || (sum(&self.inputs) == Some(inputs) && sum(&self.outputs) == Some(outputs))
     }
 }
 
@@ -82,16 +83,17 @@ mod tests {
     #[test]
     fn members_count_the_tensors_of_the_graph() {
         let member = |form| Member { name: "x".into(), form, text: false };
-        let own = Interface {
+        let interface = Interface {
             inputs: vec![member(MemberForm::Sequence(3)), member(MemberForm::Tensor)],
             outputs: vec![member(MemberForm::Absent)],
             texts: Vec::new(),
         };
-        assert!(own.fits(4, 0) && !own.fits(3, 0) && !own.is_plain());
-        let text = serde_json::to_string(&own).unwrap();
-        assert_eq!(serde_json::from_str::<Interface>(&text).unwrap(), own);
+        assert!(interface.fits(4, 0) && !interface.fits(3, 0) && !interface.is_plain());
+        let text = serde_json::to_string(&interface).unwrap();
+        assert_eq!(serde_json::from_str::<Interface>(&text).unwrap(), interface);
         assert!(Interface::default().is_plain() && Interface::default().fits(7, 1));
-        let whole = Interface { inputs: vec![member(MemberForm::Sequence(usize::MAX)); 2], ..own };
+        let whole =
+            Interface { inputs: vec![member(MemberForm::Sequence(usize::MAX)); 2], ..interface };
         assert!(!whole.fits(4, 0));
     }
 }

@@ -15,17 +15,31 @@ const TEXT: i32 = 8;
 fn sequence(name: &str, kind: i32, dims: &[&str]) -> ValueInfoProto {
     let item = port("", kind, dims).r#type.map(Box::new);
     let value = type_proto::Value::SequenceType(Box::new(type_proto::Sequence { elem_type: item }));
-    ValueInfoProto { r#type: Some(TypeProto { value: Some(value), denotation: None }), ..port(name, kind, dims) }
+    ValueInfoProto {
+        r#type: Some(TypeProto { value: Some(value), denotation: None }),
+        ..port(name, kind, dims)
+    }
 }
 
 fn optional(name: &str, kind: i32, dims: &[&str]) -> ValueInfoProto {
     let item = port("", kind, dims).r#type.map(Box::new);
     let value = type_proto::Value::OptionalType(Box::new(type_proto::Optional { elem_type: item }));
-    ValueInfoProto { r#type: Some(TypeProto { value: Some(value), denotation: None }), ..port(name, kind, dims) }
+    ValueInfoProto {
+        r#type: Some(TypeProto { value: Some(value), denotation: None }),
+        ..port(name, kind, dims)
+    }
 }
 
-fn with(model: &ModelProto, shapes: &[(&str, &[usize])], forms: &[(&str, InputForm)]) -> Result<hone_import::Imported, hone_import::ImportError> {
-    let bind = |own: &(&str, &[usize])| InputBinding { name: own.0.into(), shape: own.1.to_vec(), dtype: None };
+fn with(
+    model: &ModelProto,
+    shapes: &[(&str, &[usize])],
+    forms: &[(&str, InputForm)],
+) -> Result<hone_import::Imported, hone_import::ImportError> {
+    let bind = |entry: &(&str, &[usize])| InputBinding {
+        name: entry.0.into(),
+        shape: entry.1.to_vec(),
+        dtype: None,
+    };
     let options = ImportOptions {
         bindings: shapes.iter().map(bind).collect(),
         forms: forms.iter().map(|(name, form)| ((*name).to_owned(), *form)).collect(),
@@ -40,24 +54,29 @@ fn encoded(model: &ModelProto) -> Vec<u8> {
 
 /// `y` is `x` with `t` behind it, `n` how many there are.
 fn appended() -> ModelProto {
-    let nodes = vec![
-        node("SequenceInsert", &["x", "t"], &["y"]),
-        node("SequenceLength", &["y"], &["n"]),
-    ];
-    model(graph(vec![sequence("x", F32, &["a"]), port("t", F32, &["2"])], vec![], nodes, &["y", "n"]), 17)
+    let nodes =
+        vec![node("SequenceInsert", &["x", "t"], &["y"]), node("SequenceLength", &["y"], &["n"])];
+    model(
+        graph(vec![sequence("x", F32, &["a"]), port("t", F32, &["2"])], vec![], nodes, &["y", "n"]),
+        17,
+    )
 }
 
 #[test]
 fn a_sequence_is_a_tensor_for_each_item() {
     let imported = with(&appended(), &[("x[0]", &[3]), ("x[1]", &[4])], &[]).unwrap();
-    let names: Vec<&str> = imported.graph.inputs().iter().map(|own| own.name.as_str()).collect();
+    let names: Vec<&str> =
+        imported.graph.inputs().iter().map(|entry| entry.name.as_str()).collect();
     assert_eq!(names, ["x[0]", "x[1]", "t"]);
-    let names: Vec<&str> = imported.graph.outputs().iter().map(|own| own.name.as_str()).collect();
+    let names: Vec<&str> =
+        imported.graph.outputs().iter().map(|entry| entry.name.as_str()).collect();
     assert_eq!(names, ["y[0]", "y[1]", "y[2]", "n"]);
     let interface = imported.graph.interface();
     assert_eq!(interface.inputs[0].form, MemberForm::Sequence(2));
     assert_eq!(interface.outputs[0].form, MemberForm::Sequence(3));
-    let tensors = [3, 4, 2].map(|count| Tensor::from_f64(hone_types::DataType::F32, [count], &vec![1.0; count]).unwrap());
+    let tensors = [3, 4, 2].map(|count| {
+        Tensor::from_f64(hone_types::DataType::F32, [count], &vec![1.0; count]).unwrap()
+    });
     let outputs = hone_ops::evaluate(&imported.graph, &tensors).unwrap();
     assert_eq!(outputs[3].to_i64(), [3]);
     assert_eq!(outputs[2].shape(), [2]);
@@ -84,10 +103,8 @@ fn how_a_sequence_is_given_wrongly_is_said() {
 
 #[test]
 fn an_optional_input_is_there_or_not() {
-    let nodes = vec![
-        node("OptionalHasElement", &["x"], &["has"]),
-        node("Identity", &["x"], &["y"]),
-    ];
+    let nodes =
+        vec![node("OptionalHasElement", &["x"], &["has"]), node("Identity", &["x"], &["y"])];
     let model = model(graph(vec![optional("x", F32, &["2"])], vec![], nodes, &["has", "y"]), 18);
     let there = with(&model, &[], &[]).unwrap().graph;
     assert_eq!((there.inputs().len(), there.outputs().len()), (1, 2));
@@ -104,7 +121,9 @@ fn branches_that_differ_in_length_ask_for_the_condition() {
     let one = branch(vec![node("SequenceConstruct", &["x"], &["p"])], "p");
     let two = branch(vec![node("SequenceConstruct", &["x", "x"], &["q"])], "q");
     let choice = |then, otherwise| {
-        let nodes = vec![node("If", &["c"], &["y"]).graph("then_branch", then).graph("else_branch", otherwise)];
+        let nodes = vec![
+            node("If", &["c"], &["y"]).graph("then_branch", then).graph("else_branch", otherwise),
+        ];
         model(graph(vec![port("c", BOOL, &[]), port("x", F32, &["2"])], vec![], nodes, &["y"]), 17)
     };
     let error = import(&choice(one.clone(), two)).unwrap_err();
@@ -115,19 +134,20 @@ fn branches_that_differ_in_length_ask_for_the_condition() {
 
 #[test]
 fn strings_are_handles_and_compared_as_numbers() {
-    let nodes = vec![
-        node("Equal", &["x", "word"], &["e"]),
-        node("StringConcat", &["x", "word"], &["y"]),
-    ];
+    let nodes =
+        vec![node("Equal", &["x", "word"], &["e"]), node("StringConcat", &["x", "word"], &["y"])];
     let mut word = integers("word", &[]);
     word.data_type = Some(TEXT);
     word.dims = vec![1];
     word.string_data = vec!["né".as_bytes().to_vec().into()];
-    let declared = model(graph(vec![port("x", TEXT, &["2"])], vec![word.clone()], nodes.clone(), &["e", "y"]), 20);
+    let declared = model(
+        graph(vec![port("x", TEXT, &["2"])], vec![word.clone()], nodes.clone(), &["e", "y"]),
+        20,
+    );
     let graph_ = import(&declared).unwrap().graph;
     assert_eq!(graph_.interface().texts, ["né"]);
     assert!(graph_.interface().inputs[0].text && graph_.interface().outputs[1].text);
-    let handles = ["né", "a"].map(|own| intern_text(own).unwrap());
+    let handles = ["né", "a"].map(|entry| intern_text(entry).unwrap());
     let x = Tensor::from_elements([2], &handles).unwrap();
     let outputs = hone_ops::evaluate(&graph_, &[x]).unwrap();
     assert_eq!(outputs[0].to_i64(), [1, 0]);

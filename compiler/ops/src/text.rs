@@ -157,10 +157,10 @@ impl Operator for Text {
                 Ok(vec![handles(&output, &joined)?])
             }
             TextFunction::Split { delimiter, most, room } => {
-                let delimiter = delimiter.as_deref().filter(|own| !own.is_empty());
+                let delimiter = delimiter.as_deref().filter(|entry| !entry.is_empty());
                 let strings = texts(data)?;
                 let parts: Vec<Vec<&str>> =
-                    strings.iter().map(|own| parts(own, delimiter, *most)).collect();
+                    strings.iter().map(|entry| parts(entry, delimiter, *most)).collect();
                 let wide = parts.iter().map(Vec::len).max().unwrap_or(0);
                 if wide > *room {
                     return Err(OpError::Value(format!("a string has {wide} parts, not {room}")));
@@ -176,17 +176,17 @@ impl Operator for Text {
                 ])
             }
             TextFunction::Normalize { letters, case_sensitive, stopwords } => {
-                let key = |own: &str| match case_sensitive {
-                    true => own.to_owned(),
-                    false => own.to_lowercase(),
+                let key = |entry: &str| match case_sensitive {
+                    true => entry.to_owned(),
+                    false => entry.to_lowercase(),
                 };
-                let stopped: Vec<String> = stopwords.iter().map(|own| key(own)).collect();
+                let stopped: Vec<String> = stopwords.iter().map(|entry| key(entry)).collect();
                 let strings = texts(data)?;
-                let left = strings.iter().filter(|own| !stopped.contains(&key(own)));
-                let changed = left.map(|own| match letters {
-                    Letters::Keep => own.to_string(),
-                    Letters::Lower => own.to_lowercase(),
-                    Letters::Upper => own.to_uppercase(),
+                let left = strings.iter().filter(|entry| !stopped.contains(&key(entry)));
+                let changed = left.map(|entry| match letters {
+                    Letters::Keep => entry.to_string(),
+                    Letters::Lower => entry.to_lowercase(),
+                    Letters::Upper => entry.to_uppercase(),
                 });
                 let mut changed: Vec<String> = changed.collect();
                 if changed.is_empty() {
@@ -244,8 +244,8 @@ fn parts<'a>(text: &'a str, delimiter: Option<&str>, most: Option<usize>) -> Vec
 fn written(data: &Tensor) -> Result<Vec<String>, OpError> {
     Ok(match data.dtype() {
         DataType::U64 => data.elements::<u64>()?.iter().map(u64::to_string).collect(),
-        DataType::F32 => data.to_f64().into_iter().map(|own| decimal(own, 8)).collect(),
-        DataType::F64 => data.to_f64().into_iter().map(|own| decimal(own, 17)).collect(),
+        DataType::F32 => data.to_f64().into_iter().map(|entry| decimal(entry, 8)).collect(),
+        DataType::F64 => data.to_f64().into_iter().map(|entry| decimal(entry, 17)).collect(),
         _ => data.to_i64().iter().map(i64::to_string).collect(),
     })
 }
@@ -259,7 +259,8 @@ fn decimal(value: f64, digits: i32) -> String {
         _ => {}
     }
     let rounded = format!("{value:.*e}", digits as usize - 1);
-    let power: i32 = rounded.split('e').next_back().and_then(|own| own.parse().ok()).unwrap_or(0);
+    let power: i32 =
+        rounded.split('e').next_back().and_then(|entry| entry.parse().ok()).unwrap_or(0);
     let plain = (-4..digits).contains(&power);
     let places = if plain { digits - 1 - power } else { digits - 1 };
     let number = match plain {
@@ -279,9 +280,9 @@ fn decimal(value: f64, digits: i32) -> String {
 
 fn read(data: &Tensor, to: NumberType) -> Result<Vec<Tensor>, OpError> {
     fn all<T: std::str::FromStr + hone_types::Element>(data: &Tensor) -> Result<Tensor, OpError> {
-        let number = |own: &Arc<str>| {
-            let refused = || OpError::Value(format!("{own:?} is no {}", T::TYPE));
-            own.trim().parse::<T>().map_err(|_| refused())
+        let number = |entry: &Arc<str>| {
+            let refused = || OpError::Value(format!("{entry:?} is no {}", T::TYPE));
+            entry.trim().parse::<T>().map_err(|_| refused())
         };
         let numbers: Vec<T> = texts(data)?.iter().map(number).collect::<Result<_, _>>()?;
         Ok(Tensor::from_elements(data.shape(), &numbers)?)
@@ -300,17 +301,17 @@ mod tests {
     use super::*;
 
     fn tensor(texts: &[&str]) -> Tensor {
-        let handles: Vec<u64> = texts.iter().map(|own| intern_text(own).unwrap()).collect();
+        let handles: Vec<u64> = texts.iter().map(|entry| intern_text(entry).unwrap()).collect();
         Tensor::from_elements([texts.len()], &handles).unwrap()
     }
 
     fn run(function: TextFunction, inputs: &[&Tensor]) -> Vec<Tensor> {
-        let inputs: Vec<Option<&Tensor>> = inputs.iter().map(|own| Some(*own)).collect();
+        let inputs: Vec<Option<&Tensor>> = inputs.iter().map(|entry| Some(*entry)).collect();
         Text { function }.reference(&inputs).unwrap()
     }
 
     fn strings(tensor: &Tensor) -> Vec<String> {
-        texts(tensor).unwrap().iter().map(|own| own.to_string()).collect()
+        texts(tensor).unwrap().iter().map(|entry| entry.to_string()).collect()
     }
 
     #[test]
@@ -322,10 +323,13 @@ mod tests {
         assert_eq!(strings(&split[0])[..4], ["a", "b c", "d", ""]);
         assert_eq!((split[1].to_i64(), split[2].to_i64()), (vec![2, 1], vec![2]));
         let (letters, stopwords) = (Letters::Upper, vec!["MONDAY".to_owned()]);
-        let own = TextFunction::Normalize { letters, case_sensitive: false, stopwords };
-        let left = run(own.clone(), &[&tensor(&["monday", "tuesday"])]);
-        assert_eq!((strings(&left[0]), left[1].to_i64()), (vec!["TUESDAY".into(), "".into()], vec![1]));
-        assert_eq!(strings(&run(own, &[&tensor(&["Monday"])])[0]), [""]);
+        let entry = TextFunction::Normalize { letters, case_sensitive: false, stopwords };
+        let left = run(entry.clone(), &[&tensor(&["monday", "tuesday"])]);
+        assert_eq!(
+            (strings(&left[0]), left[1].to_i64()),
+            (vec!["TUESDAY".into(), "".into()], vec![1])
+        );
+        assert_eq!(strings(&run(entry, &[&tensor(&["Monday"])])[0]), [""]);
     }
 
     #[test]

@@ -2,10 +2,10 @@
 //! byte, whatever the pattern. `\w`, `\d`, `\s` and `\b` are of ASCII, as RE2 has them; what repeats or nests beyond
 //! bounds is refused.
 
+use regex_automata::Anchored;
 use regex_automata::dfa::{Automaton as _, StartKind, dense};
 use regex_automata::nfa::thompson::{self, NFA, pikevm::PikeVM};
 use regex_automata::util::{start, syntax};
-use regex_automata::Anchored;
 use std::collections::HashMap;
 
 /// Most bytes of the automaton that is not deterministic, and of a pattern.
@@ -35,7 +35,7 @@ fn whole(pattern: &str) -> Result<String, String> {
     if pattern.len() > MOST_BYTES {
         return Err(format!("the pattern has more than {MOST_BYTES} bytes"));
     }
-    let mut own = String::from(r"\A(?:");
+    let mut made = String::from(r"\A(?:");
     let mut characters = pattern.chars().peekable();
     // How many characters of a bracket were read.
     let mut bracket: Option<usize> = None;
@@ -44,45 +44,45 @@ fn whole(pattern: &str) -> Result<String, String> {
             ('\\', _) => {
                 let escaped = characters.next().ok_or("the pattern ends with a backslash")?;
                 match (escaped, bracket) {
-                    ('w', _) => own.push_str("[0-9A-Za-z_]"),
-                    ('W', _) => own.push_str("[^0-9A-Za-z_]"),
-                    ('d', _) => own.push_str("[0-9]"),
-                    ('D', _) => own.push_str("[^0-9]"),
-                    ('s', _) => own.push_str(r"[\t\n\x0c\r ]"),
-                    ('S', _) => own.push_str(r"[^\t\n\x0c\r ]"),
-                    ('b' | 'B', None) => own.extend(["(?-u:\\", &String::from(escaped), ")"]),
-                    _ => own.extend(['\\', escaped]),
+                    ('w', _) => made.push_str("[0-9A-Za-z_]"),
+                    ('W', _) => made.push_str("[^0-9A-Za-z_]"),
+                    ('d', _) => made.push_str("[0-9]"),
+                    ('D', _) => made.push_str("[^0-9]"),
+                    ('s', _) => made.push_str(r"[\t\n\x0c\r ]"),
+                    ('S', _) => made.push_str(r"[^\t\n\x0c\r ]"),
+                    ('b' | 'B', None) => made.extend(["(?-u:\\", &String::from(escaped), ")"]),
+                    _ => made.extend(['\\', escaped]),
                 }
             }
             ('[', None) => {
-                own.push('[');
+                made.push('[');
                 bracket = Some(0);
                 if characters.next_if_eq(&'^').is_some() {
-                    own.push('^');
+                    made.push('^');
                 }
                 continue;
             }
-            (']', Some(0)) => own.push_str(r"\]"),
+            (']', Some(0)) => made.push_str(r"\]"),
             (']', Some(_)) => {
-                own.push(']');
+                made.push(']');
                 bracket = None;
             }
             ('[', Some(_)) if characters.peek() == Some(&':') => {
-                own.push('[');
+                made.push('[');
                 for inner in characters.by_ref() {
-                    own.push(inner);
+                    made.push(inner);
                     if inner == ']' {
                         break;
                     }
                 }
             }
-            ('[' | '&' | '~', Some(_)) => own.extend(['\\', character]),
-            _ => own.push(character),
+            ('[' | '&' | '~', Some(_)) => made.extend(['\\', character]),
+            _ => made.push(character),
         }
         bracket = bracket.map(|read| read + 1);
     }
-    own.push_str(r")\z");
-    Ok(own)
+    made.push_str(r")\z");
+    Ok(made)
 }
 
 fn configured() -> (thompson::Compiler, syntax::Config) {
@@ -177,20 +177,24 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    fn accepts(own: &TextAutomaton, text: &str) -> bool {
+    fn accepts(made: &TextAutomaton, text: &str) -> bool {
         let step = |state: u32, byte: u8| {
-            own.next[state as usize * own.width + usize::from(own.classes[usize::from(byte)])]
+            made.next[state as usize * made.width + usize::from(made.classes[usize::from(byte)])]
         };
-        own.accepts[text.bytes().fold(own.start, step) as usize]
+        made.accepts[text.bytes().fold(made.start, step) as usize]
     }
 
     #[track_caller]
     fn check(pattern: &str, cases: &[(&str, bool)]) {
-        let own = text_automaton(pattern).unwrap();
+        let made = text_automaton(pattern).unwrap();
         let texts: Vec<&str> = cases.iter().map(|(text, _)| *text).collect();
         let simulated = matches(pattern, &texts).unwrap();
         for ((text, expected), simulated) in cases.iter().zip(simulated) {
-            assert_eq!((accepts(&own, text), simulated), (*expected, *expected), "{pattern} {text}");
+            assert_eq!(
+                (accepts(&made, text), simulated),
+                (*expected, *expected),
+                "{pattern} {text}"
+            );
         }
     }
 

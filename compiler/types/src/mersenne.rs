@@ -17,20 +17,20 @@ impl MersenneTwister {
     pub fn new(seed: u32) -> Self {
         let mut state = Vec::with_capacity(LENGTH);
         let mut word = seed;
-        for place in 1..=LENGTH as u32 {
+        for index in 1..=LENGTH as u32 {
             state.push(word);
-            word = (word ^ (word >> 30)).wrapping_mul(1_812_433_253).wrapping_add(place);
+            word = (word ^ (word >> 30)).wrapping_mul(1_812_433_253).wrapping_add(index);
         }
         Self { state, next: LENGTH, spare: None }
     }
 
     fn refill(&mut self) {
-        for place in 0..LENGTH {
-            let high = self.state[place] & 0x8000_0000;
-            let low = self.state[(place + 1) % LENGTH] & 0x7fff_ffff;
+        for index in 0..LENGTH {
+            let high = self.state[index] & 0x8000_0000;
+            let low = self.state[(index + 1) % LENGTH] & 0x7fff_ffff;
             let mixed = high | low;
             let twist = if mixed & 1 == 1 { 0x9908_b0df } else { 0 };
-            self.state[place] = self.state[(place + SHIFT) % LENGTH] ^ (mixed >> 1) ^ twist;
+            self.state[index] = self.state[(index + SHIFT) % LENGTH] ^ (mixed >> 1) ^ twist;
         }
         self.next = 0;
     }
@@ -77,16 +77,19 @@ mod tests {
 
     #[test]
     fn numbers_are_those_of_the_reference() {
-        // The first and the thousandth output for seed 5489, as the authors and C++'s mt19937 give them.
-        let mut own = MersenneTwister::new(5489);
-        assert_eq!(own.bits(), 3_499_211_612);
-        let last = (1..10_000).map(|_| own.bits()).last();
+        // The first and the ten thousandth output for seed 5489, as the authors and C++'s mt19937 give them.
+        let mut random = MersenneTwister::new(5489);
+        assert_eq!(random.bits(), 3_499_211_612);
+        let last = (1..10_000).map(|_| random.bits()).last();
         assert_eq!(last, Some(4_123_659_995));
         // numpy.random.RandomState(0).rand(2) and .randn(3).
-        let mut own = MersenneTwister::new(0);
-        assert_eq!([own.unit(), own.unit()], [0.548_813_503_927_324_8, 0.715_189_366_372_419_4]);
-        let mut own = MersenneTwister::new(0);
-        let three = [own.normal(), own.normal(), own.normal()];
+        let mut random = MersenneTwister::new(0);
+        assert_eq!(
+            [random.unit(), random.unit()],
+            [0.548_813_503_927_324_8, 0.715_189_366_372_419_4]
+        );
+        let mut random = MersenneTwister::new(0);
+        let three = [random.normal(), random.normal(), random.normal()];
         let expected = [1.764_052_345_967_664, 0.400_157_208_367_223_3, 0.978_737_984_105_739_2];
         assert!(three.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-14), "{three:?}");
     }

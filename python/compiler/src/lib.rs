@@ -5,8 +5,8 @@
 use std::path::PathBuf;
 
 use hone_driver::{
-    CompileError, DataType, Dimension, ImportError, ImportOptions, InputBinding, InputForm, Options,
-    PortSignature, Target, Tensor, TensorType,
+    CompileError, DataType, Dimension, ImportError, ImportOptions, InputBinding, InputForm,
+    Options, PortSignature, Target, Tensor, TensorType,
 };
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};

@@ -120,7 +120,8 @@ impl<O: Operation> Reader<O> {
     fn interface(&mut self, cursor: &mut Cursor) -> Result<(), ParseError> {
         cursor.expect("interface")?;
         let interface = serde_json::from_value(cursor.json()?);
-        let interface = interface.map_err(|error| cursor.error(format!("no interface: {error}")))?;
+        let interface =
+            interface.map_err(|error| cursor.error(format!("no interface: {error}")))?;
         self.graph.set_interface(interface);
         cursor.end()
     }

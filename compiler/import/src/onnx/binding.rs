@@ -1,11 +1,11 @@
 //! Declared inputs and outputs, and the binding of open dimensions.
 
+use super::composite::{LONGEST, item_name};
+use super::narrow::NarrowType;
 use super::proto::{
     GraphProto, TensorProto, ValueInfoProto, tensor_shape_proto::dimension::Value as Extent,
     type_proto::Value as TypeValue,
 };
-use super::composite::{LONGEST, item_name};
-use super::narrow::NarrowType;
 use super::tensor::{carrier_type, checked_bytes};
 use crate::propose::propose;
 use crate::{
@@ -152,9 +152,8 @@ pub(super) fn members(
     }
     let (mut leaves, mut members) = (Vec::new(), Vec::new());
     for port in &signature.inputs {
-        let refuse = |reason: String| {
-            Err(ImportError::Binding { input: port.name.clone(), reason })
-        };
+        let refuse =
+            |reason: String| Err(ImportError::Binding { input: port.name.clone(), reason });
         let named = forms.iter().find(|(name, _)| *name == port.name).map(|(_, form)| *form);
         let form = match (named, port.sequence) {
             (Some(InputForm::Absent), _) if port.optional => MemberForm::Absent,

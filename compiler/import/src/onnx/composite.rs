@@ -65,9 +65,9 @@ impl Builder {
 
     /// A list of strings.
     pub fn texts(&mut self, texts: &[String]) -> Result<Operand, NodeError> {
-        let handles = texts.iter().map(|text| {
-            intern_text(text).map_err(|error| NodeError::invalid(error.to_string()))
-        });
+        let handles = texts
+            .iter()
+            .map(|text| intern_text(text).map_err(|error| NodeError::invalid(error.to_string())));
         let handles: Vec<u64> = handles.collect::<Result<_, _>>()?;
         self.note_texts(&handles);
         let list = self.constant(Tensor::from_elements([texts.len()], &handles)?);
@@ -83,7 +83,9 @@ impl Builder {
     fn form(&self, operand: Operand) -> Form {
         match self.items(operand) {
             _ if self.is_absent(operand) => Form::Absent,
-            Some(items) => Form::Sequence(items.iter().map(|own| self.narrow_type(*own)).collect()),
+            Some(items) => {
+                Form::Sequence(items.iter().map(|operand| self.narrow_type(*operand)).collect())
+            }
             None => Form::Tensor(self.narrow_type(operand)),
         }
     }
@@ -144,8 +146,8 @@ impl Builder {
         if items.iter().any(|item| self.is_composite(*item)) {
             return Err("it is a sequence of something else than tensors".into());
         }
-        for (place, item) in items.iter().enumerate() {
-            self.add_output(&item_name(name, place), *item);
+        for (index, item) in items.iter().enumerate() {
+            self.add_output(&item_name(name, index), *item);
         }
         let text = items.iter().any(|item| self.is_text(*item));
         Ok(member(MemberForm::Sequence(items.len()), text))
@@ -154,14 +156,14 @@ impl Builder {
     /// What the model takes and gives.
     pub(super) fn interface(&self, inputs: Vec<Member>, outputs: Vec<Member>) -> Interface {
         let texts = self.stored_texts.iter().cloned().collect();
-        let own = Interface { inputs, outputs, texts };
-        if own.is_plain() { Interface::default() } else { own }
+        let interface = Interface { inputs, outputs, texts };
+        if interface.is_plain() { Interface::default() } else { interface }
     }
 }
 
 /// The name of one tensor of a sequence that is an input or output.
-pub(super) fn item_name(name: &str, place: usize) -> String {
-    format!("{name}[{place}]")
+pub(super) fn item_name(name: &str, index: usize) -> String {
+    format!("{name}[{index}]")
 }
 
 impl Importer {
@@ -200,15 +202,16 @@ impl Importer {
                 let number = importer.builder.constant(Tensor::scalar(number as i64));
                 let holds = importer.builder.constant(Tensor::scalar(true));
                 let given = [number, holds].into_iter().chain(first);
-                names.iter().zip(given).for_each(|(name, own)| importer.bind(name, own));
+                names.iter().zip(given).for_each(|(name, operand)| importer.bind(name, operand));
                 Ok(())
             })?;
-            let known = self.builder.tensor(outputs.remove(0)).map(|own| own.bytes() == [1]);
+            let known =
+                self.builder.tensor(outputs.remove(0)).map(|operand| operand.bytes() == [1]);
             holds = known.ok_or_else(|| {
                 NodeError::unsupported("a loop over sequences whose end a run decides")
             })?;
             let last = outputs.split_off(carried.len().min(outputs.len()));
-            rows.iter_mut().zip(last).for_each(|(row, own)| row.push(own));
+            rows.iter_mut().zip(last).for_each(|(row, operand)| row.push(operand));
             carried = outputs;
             number += 1;
         }
@@ -245,15 +248,16 @@ impl Importer {
         let names: Vec<String> =
             body.input.iter().map(|input| input.name.clone().unwrap_or_default()).collect();
         let mut results = vec![Vec::with_capacity(count); body.output.len()];
-        for place in 0..count {
+        for index in 0..count {
             let given = inputs.iter().zip(&lists);
-            let given: Vec<Operand> =
-                given.map(|(own, list)| list.as_ref().map_or(*own, |list| list[place])).collect();
+            let given: Vec<Operand> = given
+                .map(|(operand, list)| list.as_ref().map_or(*operand, |list| list[index]))
+                .collect();
             let outputs = self.inner(body.clone(), |importer| {
-                names.iter().zip(given).for_each(|(name, own)| importer.bind(name, own));
+                names.iter().zip(given).for_each(|(name, operand)| importer.bind(name, operand));
                 Ok(())
             })?;
-            results.iter_mut().zip(outputs).for_each(|(list, own)| list.push(own));
+            results.iter_mut().zip(outputs).for_each(|(list, operand)| list.push(operand));
         }
         Ok(results.into_iter().map(|list| self.builder.sequence(list)).collect())
     }

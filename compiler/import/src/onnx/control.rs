@@ -258,13 +258,16 @@ impl Importer {
     fn scan_batch(&mut self, node: &mut Node) -> Imported {
         const MOST_SAMPLES: usize = 1024;
         if node.optional(0).is_some() {
-            return Err(NodeError::unsupported("Scan before opset 9 with lengths of its sequences"));
+            return Err(NodeError::unsupported(
+                "Scan before opset 9 with lengths of its sequences",
+            ));
         }
         let operands = (1..node.inputs.len()).map(|place| node.input(place));
         let operands: Vec<Operand> = operands.collect::<Result<_, _>>()?;
         let extents: Vec<Option<usize>> =
             operands.iter().map(|own| self.builder.shape(*own).first().copied()).collect();
-        let batch = extents.first().copied().flatten().filter(|own| (1..=MOST_SAMPLES).contains(own));
+        let batch =
+            extents.first().copied().flatten().filter(|own| (1..=MOST_SAMPLES).contains(own));
         let Some(batch) = batch.filter(|own| extents.iter().all(|other| *other == Some(*own)))
         else {
             return Err(NodeError::invalid(format!("{extents:?} are no samples of a batch")));

@@ -102,7 +102,8 @@ impl Facts {
         let exceeds = |fact: &Expr| {
             let fact = Sum::of(fact);
             common_multiples(&sum, &fact).into_iter().any(|(own, other)| {
-                let difference = sum.clone().scaled(own).and_then(|sum| sum.plus(fact.clone(), -other));
+                let difference =
+                    sum.clone().scaled(own).and_then(|sum| sum.plus(fact.clone(), -other));
                 let difference = difference.map(|sum| domain.simplify(&sum.into_expr()));
                 difference.is_some_and(|by| least(&by).is_some_and(|least| least > -own))
             })

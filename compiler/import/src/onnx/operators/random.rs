@@ -1,6 +1,6 @@
-//! Operators that draw by lot. A compiled model gives equal answers to equal inputs, so lots are drawn when compiling:
-//! by the Mersenne Twister from the attribute `seed`, as ONNX's reference implementation does, or without it from a
-//! number made of the node's name. What is drawn is a constant of the model.
+//! Operators that draw random numbers. A compiled model gives equal answers to equal inputs, so numbers are drawn when
+//! compiling: by the Mersenne Twister from the attribute `seed`, as ONNX's reference implementation does, or without it
+//! from a number made of the node's name. What is drawn is a constant of the model.
 
 use super::constant::element;
 use crate::NodeError;
@@ -82,13 +82,13 @@ pub(super) fn bernoulli(builder: &mut Builder, node: &mut Node) -> Outputs {
         None => builder.dtype(x),
     };
     let shape = builder.shape(x);
-    let lots = units(builder, node, &shape)?;
+    let draws = units(builder, node, &shape)?;
     let probability = builder.cast(x, DataType::F64)?;
-    let hit = builder.binary(B::Less, lots, probability)?;
+    let hit = builder.binary(B::Less, draws, probability)?;
     Ok(vec![builder.cast(hit, dtype)?])
 }
 
-/// `Multinomial`: classes by the logarithms of their weights; each lot takes the class in whose part of the sum of
+/// `Multinomial`: classes by the logarithms of their weights; each number drawn takes the class in whose part of the sum of
 /// weights it falls.
 pub(super) fn multinomial(builder: &mut Builder, node: &mut Node) -> Outputs {
     let x = node.input(0)?;
@@ -100,7 +100,7 @@ pub(super) fn multinomial(builder: &mut Builder, node: &mut Node) -> Outputs {
     if !matches!(dtype, DataType::I32 | DataType::I64) || classes == 0 {
         return Err(NodeError::invalid(format!("{classes} classes, as {dtype}")));
     }
-    let lots = units(builder, node, &[rows, samples, 1])?;
+    let draws = units(builder, node, &[rows, samples, 1])?;
     let x = builder.cast(x, DataType::F64)?;
     let most = builder.reduce(R::Maximum, x, vec![1], true)?;
     let below = builder.subtract(x, most)?;
@@ -112,7 +112,7 @@ pub(super) fn multinomial(builder: &mut Builder, node: &mut Node) -> Outputs {
     let total = builder.narrow(sums, 1, classes - 1, 1)?;
     let total = builder.reshape(total, vec![rows, 1, 1])?;
     let sums = builder.reshape(sums, vec![rows, 1, classes])?;
-    let reached = builder.multiply(lots, total)?;
+    let reached = builder.multiply(draws, total)?;
     let passed = builder.binary(B::LessEqual, sums, reached)?;
     let passed = builder.cast(passed, DataType::I64)?;
     let class = builder.reduce(R::Sum, passed, vec![2], false)?;
@@ -125,9 +125,9 @@ pub(super) fn multinomial(builder: &mut Builder, node: &mut Node) -> Outputs {
 pub(super) fn dropout(builder: &mut Builder, node: &mut Node) -> Outputs {
     let x = node.input(0)?;
     let shape = builder.shape(x);
-    let trains = node.optional(2).filter(|own| {
-        builder.tensor(*own).is_none_or(|known| known.bytes().contains(&1))
-    });
+    let trains = node
+        .optional(2)
+        .filter(|operand| builder.tensor(*operand).is_none_or(|known| known.bytes().contains(&1)));
     let Some(trains) = trains else {
         node.ignore(&["ratio", "seed", "is_test"]);
         if !node.wants(1) {
@@ -136,12 +136,12 @@ pub(super) fn dropout(builder: &mut Builder, node: &mut Node) -> Outputs {
         let kept = builder.constant(Tensor::scalar(true));
         return Ok(vec![x, builder.expand(kept, shape)?]);
     };
-    let lots = units(builder, node, &shape)?;
+    let draws = units(builder, node, &shape)?;
     let ratio = match node.optional(1) {
         Some(ratio) => builder.cast(ratio, DataType::F64)?,
         None => builder.scalar(DataType::F64, 0.5)?,
     };
-    let stays = builder.binary(B::GreaterEqual, lots, ratio)?;
+    let stays = builder.binary(B::GreaterEqual, draws, ratio)?;
     let left = builder.scalar_with(B::Subtract, 1.0, ratio)?;
     let scale = builder.scalar_with(B::Divide, 1.0, left)?;
     let scaled = scaled(builder, x, scale)?;

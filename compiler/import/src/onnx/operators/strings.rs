@@ -14,12 +14,12 @@ fn applied(b: &mut Builder, function: TextFunction, inputs: &[Operand]) -> Outpu
     b.apply_all(Text { function }, &inputs)
 }
 
-/// Input `place`, which must be of strings.
-fn text(b: &Builder, node: &Node, place: usize) -> Step {
-    let own = node.input(place)?;
-    match b.is_text(own) {
-        true => Ok(own),
-        false => Err(NodeError::invalid(format!("input number {place} is not of strings"))),
+/// Input `index`, which must be of strings.
+fn text(b: &Builder, node: &Node, index: usize) -> Step {
+    let operand = node.input(index)?;
+    match b.is_text(operand) {
+        true => Ok(operand),
+        false => Err(NodeError::invalid(format!("input number {index} is not of strings"))),
     }
 }
 
@@ -28,8 +28,9 @@ pub(super) fn concat(builder: &mut Builder, node: &mut Node) -> Outputs {
     let (a, b) = (text(builder, node, 0)?, text(builder, node, 1)?);
     let (from, to) = (builder.shape(a), builder.shape(b));
     let shape = broadcast_shapes(&from, &to);
-    let shape = shape
-        .ok_or_else(|| NodeError::invalid(format!("shapes {from:?} and {to:?} do not broadcast")))?;
+    let shape = shape.ok_or_else(|| {
+        NodeError::invalid(format!("shapes {from:?} and {to:?} do not broadcast"))
+    })?;
     let (a, b) = (builder.expand(a, shape.clone())?, builder.expand(b, shape)?);
     let joined = applied(builder, TextFunction::Concat, &[a, b])?;
     stored(builder, &joined[..1]);
@@ -39,14 +40,15 @@ pub(super) fn concat(builder: &mut Builder, node: &mut Node) -> Outputs {
 /// `StringSplit`: as many parts as the model declares, or as cuts are allowed.
 pub(super) fn split(builder: &mut Builder, node: &mut Node) -> Outputs {
     let x = text(builder, node, 0)?;
-    let delimiter = node.string("delimiter")?.filter(|own| !own.is_empty());
+    let delimiter = node.string("delimiter")?.filter(|operand| !operand.is_empty());
     let most = match node.int("maxsplit")? {
         Some(most) => Some(extents(&[most], "maxsplit")?[0]),
         None => None,
     };
     let rank = builder.rank(x);
     let known = builder.tensor(x).is_some();
-    let declared = node.declared(0).filter(|own| own.len() == rank + 1).map(|own| own[rank]);
+    let declared =
+        node.declared(0).filter(|operand| operand.len() == rank + 1).map(|operand| operand[rank]);
     let bound = most.map(|most| most.saturating_add(1));
     let room = match declared.into_iter().chain(bound).min() {
         Some(room) => room,
@@ -64,15 +66,16 @@ pub(super) fn split(builder: &mut Builder, node: &mut Node) -> Outputs {
 
 /// Most parts that constant strings may have.
 fn stored_parts(b: &Builder, x: Operand) -> usize {
-    let handles = b.tensor(x).and_then(|own| own.elements::<u64>().ok()).unwrap_or_default();
+    let handles =
+        b.tensor(x).and_then(|operand| operand.elements::<u64>().ok()).unwrap_or_default();
     let texts = handles.into_iter().filter_map(hone_types::text_of);
-    texts.map(|own| own.len() + 1).max().unwrap_or(0)
+    texts.map(|operand| operand.len() + 1).max().unwrap_or(0)
 }
 
 /// Notes the strings of results that are known when compiling.
 fn stored(b: &mut Builder, results: &[Operand]) {
     for result in results {
-        let handles = b.tensor(*result).and_then(|own| own.elements::<u64>().ok());
+        let handles = b.tensor(*result).and_then(|operand| operand.elements::<u64>().ok());
         b.note_texts(&handles.unwrap_or_default());
     }
 }
