@@ -264,7 +264,7 @@ def test_classifiers_give_maps_of_scores(labels):
     assert actual[0].tolist() == expected[0].tolist()
     assert len(actual[1]) == 3
     for mine, theirs in zip(actual[1], expected[1]):
-        assert list(mine) == list(theirs) and np.allclose(list(mine.values()), list(theirs.values()), rtol=1e-5)
+        assert mine == pytest.approx(theirs, rel=1e-5)
 
 
 def drawn(op, x=None, opset=22, **attributes):

@@ -77,6 +77,7 @@ fn options() -> ImportOptions {
     ImportOptions {
         folder: Some(std::env::temp_dir()),
         bindings: vec![binding("tokens", &[2, 3])],
+        forms: Vec::new(),
         constants: Vec::new(),
         limits: Limits {
             structure_bytes: 16 << 20,

@@ -90,6 +90,8 @@ pub(super) struct Builder {
     pub(super) absent: HashSet<Operand>,
     /// Operands that stand for lists of maps: their keys and values.
     pub(super) maps: HashMap<Operand, (Operand, Operand)>,
+    /// Random numbers that were drawn.
+    pub(super) drawn: usize,
     /// Strings that the model stores.
     pub(super) stored_texts: BTreeSet<String>,
     /// Things worth telling.
@@ -115,6 +117,7 @@ impl Builder {
             sequences: HashMap::new(),
             absent: HashSet::new(),
             maps: HashMap::new(),
+            drawn: 0,
             stored_texts: BTreeSet::new(),
             warnings: Vec::new(),
         }

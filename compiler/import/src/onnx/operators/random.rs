@@ -8,10 +8,10 @@ use crate::onnx::builder::{Builder, Operand};
 use crate::onnx::node::{Node, Outputs};
 use crate::onnx::shorthands::{Step, extents};
 use hone_ops::{BinaryFunction as B, CumulativeSum, ReduceFunction as R, UnaryFunction as U};
-use hone_types::{DataType, MersenneTwister, Tensor, intern_text};
+use hone_types::{DataType, MersenneTwister, Tensor};
 
-/// Most numbers that a node draws.
-const MOST: usize = 1 << 24;
+/// Most numbers that a node draws, and all nodes of a model.
+const MOST: [usize; 2] = [1 << 24, 1 << 26];
 
 /// The generator of a node.
 fn generator(node: &mut Node) -> Result<MersenneTwister, NodeError> {
@@ -23,21 +23,28 @@ fn generator(node: &mut Node) -> Result<MersenneTwister, NodeError> {
             false => (seed.to_bits() ^ (seed.to_bits() >> 32)) as u32,
         }),
     };
-    let named = || -> Result<u32, NodeError> {
-        let name = format!("{} {:?}", node.name, node.output_names);
-        let digest = intern_text(&name).map_err(|error| NodeError::invalid(error.to_string()))?;
-        Ok((digest ^ (digest >> 32)) as u32)
-    };
-    Ok(MersenneTwister::new(seed.map_or_else(named, Ok)?))
+    // The digest FNV-1a of the node's name and its outputs'.
+    let names = format!("{} {:?}", node.name, node.output_names);
+    let digest = |hash: u32, byte: u8| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
+    let named = names.bytes().fold(0x811c_9dc5, digest);
+    Ok(MersenneTwister::new(seed.unwrap_or(named)))
 }
 
 /// So many numbers for a shape.
-fn drawn(shape: &[usize], mut draw: impl FnMut() -> f64) -> Result<Vec<f64>, NodeError> {
+fn drawn(
+    b: &mut Builder,
+    shape: &[usize],
+    mut draw: impl FnMut() -> f64,
+) -> Result<Vec<f64>, NodeError> {
     let count = shape.iter().try_fold(1usize, |all, extent| all.checked_mul(*extent));
-    let count = count.filter(|count| *count <= MOST);
-    let count = count.ok_or_else(|| {
-        NodeError::unsupported(format!("drawing numbers of shape {shape:?}, more than {MOST}"))
+    let [most, of_all] = MOST;
+    let fits = |count: &usize| *count <= most && b.drawn.saturating_add(*count) <= of_all;
+    let count = count.filter(fits).ok_or_else(|| {
+        NodeError::unsupported(format!(
+            "drawing numbers of shape {shape:?}, more than {most} in a node or {of_all} in a model,"
+        ))
     })?;
+    b.drawn += count;
     Ok((0..count).map(|_| draw()).collect())
 }
 
@@ -59,10 +66,10 @@ pub(super) fn random(builder: &mut Builder, node: &mut Node) -> Outputs {
     let mut random = generator(node)?;
     let numbers = if node.operator.starts_with("RandomNormal") {
         let (mean, scale) = (node.float_or("mean", 0.0)?, node.float_or("scale", 1.0)?);
-        drawn(&shape, || mean + scale * random.normal())?
+        drawn(builder, &shape, || mean + scale * random.normal())?
     } else {
         let (low, high) = (node.float_or("low", 0.0)?, node.float_or("high", 1.0)?);
-        drawn(&shape, || low + (high - low) * random.unit())?
+        drawn(builder, &shape, || low + (high - low) * random.unit())?
     };
     Ok(vec![builder.constant(Tensor::from_f64(dtype, shape, &numbers)?)])
 }
@@ -70,7 +77,7 @@ pub(super) fn random(builder: &mut Builder, node: &mut Node) -> Outputs {
 /// Numbers from 0 to below 1 in a shape, `f64`.
 fn units(b: &mut Builder, node: &mut Node, shape: &[usize]) -> Step {
     let mut random = generator(node)?;
-    let numbers = drawn(shape, || random.unit())?;
+    let numbers = drawn(b, shape, || random.unit())?;
     Ok(b.constant(Tensor::from_elements(shape, &numbers)?))
 }
 
