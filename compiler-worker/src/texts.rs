@@ -21,12 +21,7 @@ pub fn teach_model(model: &mut hone_runtime::Model) {
     WORDS.iter().for_each(|word| drop(model.text_handle(word)));
 }
 
-/// Whether some inputs or outputs are of strings.
-pub fn has_text(members: &[(Member, Range<usize>)]) -> bool {
-    members.iter().any(|(member, _)| member.text)
-}
-
-/// Puts words in index of the elements of inputs that are of strings.
+/// Replaces the elements of inputs that are of strings by handles of words.
 pub fn fill(members: &[(Member, Range<usize>)], inputs: &mut [Vec<u8>]) {
     for (_, range) in members.iter().filter(|(member, _)| member.text) {
         for input in &mut inputs[range.clone()] {
@@ -56,7 +51,7 @@ pub fn sample(graph: &Graph, bytes: usize, random: &mut Random) -> Vec<u8> {
     let known: Vec<&str> = WORDS.into_iter().chain(stored).collect();
     for word in &known {
         // What is refused here is refused by the reference, with its node.
-        drop(hone_driver::intern_text(word));
+        let _ = hone_driver::intern_text(word);
     }
     let word = |_| text_handle(known[random.below(known.len())]).to_le_bytes();
     (0..bytes / 8).flat_map(word).collect()

@@ -23,7 +23,7 @@ through [hone.backend](python.md). No input is made a constant beforehand.
 *Compiled*: the operator becomes native code. Where an input's value decides a shape, the case declares that shape: the
 code is compiled for it, and a run is held to it ([control-flow.md](control-flow.md)). *Host*: the runtime computes it
 itself, on one thread. *Cases* are those with the operator in their graph, `passed / all`, cases compiled per value
-included; an operator without cases is checked by the importer's own tests or by `tests/python/test_operators.py`,
+included; an operator without cases is checked by the importer's own tests, `tests/python/test_operators.py` or `test_composite.py` beside it,
 against onnxruntime. *Versions* are those of the operator's own definition up to the newest that is taken.
 
 ## Why cases fail

@@ -1,7 +1,7 @@
 //! `hone run`: arrays in, arrays out.
 
 use hone_driver::DataType;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use hone_artifact::TensorInfo;
@@ -15,7 +15,6 @@ use crate::compiler;
 use crate::failure::{Failure, Result};
 use crate::npz::{self, Array};
 use crate::show::{table, units};
-use crate::texts;
 use crate::work::verify::{arrange, random_inputs, run as run_once};
 
 /// What `hone run` takes.
@@ -79,13 +78,8 @@ fn by_artifact(arguments: &Arguments, arrays: Option<Arrays>) -> Result<Outputs>
     let subject = subject(path, shape, arrays.as_ref(), DataType::F32, cache)?;
     let options = Options { threads: arguments.threads, ..Options::default() };
     let mut model = Model::load(&subject.path, &options)?;
-    if texts::has_text(&model.members(false)) || texts::has_text(&model.members(true)) {
-        let message = format!(
-            "'{}' takes or gives strings, which 'hone run' neither reads nor writes: run it from Python, Rust or C",
-            path.display()
-        );
-        return Err(Failure::new(Reason::Usage, message));
-    }
+    let members = [model.members(false), model.members(true)].concat();
+    refuse_strings(path, members.iter().any(|(member, _)| member.text))?;
     let inputs = inputs(arguments, arrays, model.inputs())?;
     let outputs = run_once(&mut model, &inputs)?;
     let shapes = model.output_shapes();
@@ -102,9 +96,23 @@ fn by_reference(arguments: &Arguments, arrays: Option<Arrays>) -> Result<Outputs
     }
     let (model, shapes) = model(&arguments.subject, &arguments.shape, arrays.as_ref())?;
     let graph = compiler::reference(&model, &shapes)?;
+    let mut members = graph.interface().inputs.iter().chain(&graph.interface().outputs);
+    refuse_strings(&arguments.subject, members.any(|member| member.text))?;
     let inputs = inputs(arguments, arrays, &compiler::ports(&graph, false)?)?;
     let (outputs, shapes) = compiler::evaluate_shaped(&graph, &inputs)?;
     Ok(cut(compiler::ports(&graph, true)?, outputs, &shapes))
+}
+
+/// Refuses what takes or gives strings: arrays of them are neither read nor written here.
+fn refuse_strings(path: &Path, has_strings: bool) -> Result<()> {
+    if !has_strings {
+        return Ok(());
+    }
+    let message = format!(
+        "'{}' takes or gives strings, which 'hone run' neither reads nor writes: run it from Python, Rust or C",
+        path.display()
+    );
+    Err(Failure::new(Reason::Usage, message))
 }
 
 /// Outputs in the shapes that the run gave them.
