@@ -137,6 +137,9 @@ pub struct TargetRequest {
     /// `+feature` and `-feature`.
     #[serde(default)]
     pub features: Vec<String>,
+    /// What runs the model in place of the processor, such as `opencl`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accelerator: Option<String>,
     /// The pool that the worker runs on, for the report.
     #[serde(default)]
     pub pool: Option<String>,

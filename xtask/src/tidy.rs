@@ -23,7 +23,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "hone-driver",
         &[
             "types", "graph", "ops", "import", "passes", "tensor", "lower", "schedule", "tune",
-            "codegen", "artifact",
+            "codegen", "codegen-text", "artifact",
         ],
     ),
     ("hone-artifact", &[]),
