@@ -8,8 +8,11 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// The version that this code writes, and the newest that it reads.
-pub const REQUEST_VERSION: u32 = 1;
+/// The newest version that this code reads and writes. Version 2 has targets with an accelerator.
+pub const REQUEST_VERSION: u32 = 2;
+
+/// The version of requests that use nothing of a newer one, so that older workers take them.
+pub const OLDEST_REQUEST_VERSION: u32 = 1;
 /// The environment variable that carries the request's JSON into the worker.
 pub const REQUEST_VARIABLE: &str = "HONE_REQUEST";
 
@@ -91,6 +94,16 @@ pub struct Compile {
     pub correctness: CorrectnessRequest,
     /// Where artifact and report go.
     pub output: Destination,
+}
+
+impl Compile {
+    /// The first version that has everything that this uses.
+    pub fn version_needed(&self) -> u32 {
+        match self.target.accelerator {
+            Some(_) => REQUEST_VERSION,
+            None => OLDEST_REQUEST_VERSION,
+        }
+    }
 }
 
 /// Something to read.

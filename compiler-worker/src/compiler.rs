@@ -7,9 +7,9 @@ use hone_artifact::exit_code::Reason;
 use hone_artifact::request::{Input, TargetRequest};
 use hone_driver::ops::Require;
 use hone_driver::{
-    Accelerator, CodegenError, CompileError, Compiled, Constants, DataType, EvaluateError, Graph, ImportError,
-    ImportOptions, InputBinding, LowerError, NodeError, Options, SchedulePolicy, Signature, Target,
-    Tensor, TensorType,
+    Accelerator, CodegenError, CompileError, Compiled, Constants, DataType, EvaluateError, Graph,
+    ImportError, ImportOptions, InputBinding, LowerError, NodeError, Options, SchedulePolicy,
+    Signature, Target, Tensor, TensorType,
 };
 
 use crate::device;
@@ -75,9 +75,9 @@ pub fn target(request: &TargetRequest) -> Result<Target> {
 fn with_accelerator(request: &TargetRequest, accelerator: &str, arch: &str) -> Result<Target> {
     let TargetRequest { name, os, cpu, features, .. } = request;
     let refused = |message: String| Failure::new(Reason::TargetMismatch, message);
-    let accelerator: Accelerator = accelerator
-        .parse()
-        .map_err(|error| Failure::because(Reason::TargetMismatch, format!("target '{name}'"), error))?;
+    let accelerator: Accelerator = accelerator.parse().map_err(|error| {
+        Failure::because(Reason::TargetMismatch, format!("target '{name}'"), error)
+    })?;
     if !matches!(cpu.as_deref(), None | Some("host")) || !features.is_empty() {
         return Err(refused(format!(
             "target '{name}' has an accelerator, which runs every step: remove cpu and features"

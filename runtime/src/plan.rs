@@ -155,10 +155,7 @@ impl Plan {
 }
 
 /// The first variant that this machine can execute, with its code on a device where it is for one.
-fn choose(
-    reader: &Reader<'_>,
-    options: &Options,
-) -> Result<(usize, Option<Arc<Code>>), LoadError> {
+fn choose(reader: &Reader<'_>, options: &Options) -> Result<(usize, Option<Arc<Code>>), LoadError> {
     let manifest = reader.manifest();
     let mut refused: Option<DeviceError> = None;
     let mut next = 0;
@@ -191,11 +188,7 @@ fn entries(variant: &Variant) -> Vec<usize> {
 }
 
 /// The calls of a variant.
-fn calls(
-    variant: &Variant,
-    library: &Library,
-    entries: &[usize],
-) -> Result<Vec<Call>, LoadError> {
+fn calls(variant: &Variant, library: &Library, entries: &[usize]) -> Result<Vec<Call>, LoadError> {
     let mut calls = Vec::with_capacity(variant.steps.len());
     for (index, step) in variant.steps.iter().enumerate() {
         let kernel = library

@@ -274,7 +274,8 @@ fn refuse_unsupported(request: &Compile, options: &WorkOptions) -> Result<()> {
     let mut refused = Vec::new();
     if request.target.accelerator.is_some() {
         if request.precision.iter().any(|own| own != "f32") {
-            refused.push("arithmetic below f32 on accelerators arrives in a later release: leave f32");
+            refused
+                .push("arithmetic below f32 on accelerators arrives in a later release: leave f32");
         }
         if request.tuning.policy != "Never" {
             refused.push("tuning for accelerators arrives in a later release: set policy Never");

@@ -75,8 +75,9 @@ pub(crate) fn compile_kernels(
     lap: &mut dyn FnMut(&'static str),
 ) -> Result<CompiledKernels, CompileError> {
     let scheduled = in_order(programs, |own| {
-        schedule_for_device(own.program.clone(), &LIMITS).map_err(|source| {
-            CompileError::Schedule { nodes: own.nodes.clone(), source: Box::new(source) }
+        schedule_for_device(own.program.clone(), &LIMITS).map_err(|source| CompileError::Schedule {
+            nodes: own.nodes.clone(),
+            source: Box::new(source),
         })
     });
     let mut kernels = Vec::with_capacity(programs.len());
@@ -153,9 +154,10 @@ fn commands(program: &Program, steps: &[Step], counters: &mut Vec<VarId>) -> Vec
 
 /// Which argument of its step a buffer in global memory is.
 fn place(program: &Program, buffer: BufferId) -> u32 {
-    let temporaries = program.buffers.iter().filter(|(_, own)| {
-        own.role == Role::Temporary && own.scope == Scope::Global
-    });
+    let temporaries = program
+        .buffers
+        .iter()
+        .filter(|(_, own)| own.role == Role::Temporary && own.scope == Scope::Global);
     let all = program.parameters().into_iter().chain(temporaries.map(|(id, _)| id));
     // Every buffer in global memory is a parameter or such a temporary.
     all.enumerate().find(|(_, own)| *own == buffer).map_or(0, |(place, _)| place as u32)

@@ -72,7 +72,8 @@ impl Options {
             _ => return None,
         };
         let hone_artifact::Target { triple, cpu, accelerator, .. } = &variant.target;
-        let target = Target { accelerator: *accelerator, ..Target::new(triple, cpu, features).ok()? };
+        let target =
+            Target { accelerator: *accelerator, ..Target::new(triple, cpu, features).ok()? };
         let precision = precision.parse().ok()?;
         Some(Self { schedules, precision, wide, ..Self::new(target) })
     }

@@ -82,10 +82,7 @@ pub(crate) fn machine_of(target: &Target) -> Machine {
 }
 
 /// `work` of each item, computed on as many threads as the machine has, in the order of the items.
-pub(crate) fn in_order<T: Sync, R: Send>(
-    items: &[T],
-    work: impl Fn(&T) -> R + Sync,
-) -> Vec<R> {
+pub(crate) fn in_order<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let threads = thread::available_parallelism().map_or(1, usize::from).min(items.len());
     let next = AtomicUsize::new(0);
     let take_all = || {

@@ -15,7 +15,9 @@ pub enum DeviceError {
         reason: String,
     },
     /// The loader lacks a function.
-    #[error("the OpenCL loader '{library}' has no function {symbol}: install one of OpenCL 1.2 or newer")]
+    #[error(
+        "the OpenCL loader '{library}' has no function {symbol}: install one of OpenCL 1.2 or newer"
+    )]
     OldLoader {
         /// The loader.
         library: String,
@@ -36,7 +38,9 @@ pub enum DeviceError {
         platforms: String,
     },
     /// A number that no device has.
-    #[error("there is no OpenCL device '{wanted}': set HONE_OPENCL_DEVICE to a number from 0 to {last}, as hone devices lists them")]
+    #[error(
+        "there is no OpenCL device '{wanted}': set HONE_OPENCL_DEVICE to a number from 0 to {last}, as hone devices lists them"
+    )]
     NoSuchDevice {
         /// What was asked for.
         wanted: String,
@@ -44,7 +48,9 @@ pub enum DeviceError {
         last: usize,
     },
     /// The device offers less than the variant needs.
-    #[error("device '{device}' has {has} {what}, the artifact needs {needs}: compile for another device")]
+    #[error(
+        "device '{device}' has {has} {what}, the artifact needs {needs}: compile for another device"
+    )]
     Limit {
         /// The device's name.
         device: String,

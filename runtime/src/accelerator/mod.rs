@@ -10,6 +10,7 @@
 
 pub(crate) mod code;
 mod error;
+mod memory;
 mod opencl;
 pub(crate) mod session;
 mod step;

@@ -1,17 +1,16 @@
 //! What one run at a time on a device needs for itself: memory, kernels, queues; and the run.
 
-use std::collections::HashMap;
 use std::ffi::c_void;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
-use hone_artifact::{HostValue, LaunchArgument, Slot};
+use hone_artifact::{HostValue, LaunchArgument};
 
 use super::DeviceError;
 use super::code::{Code, Ready};
-use super::opencl::api::Handle;
-use super::opencl::objects::{Buffer, Kernel};
+use super::memory::{Entry, Memory, Space};
+use super::opencl::objects::Kernel;
 use super::opencl::queue::{Event, Queue, Value};
 use crate::RunError;
 use crate::plan::Plan;
@@ -24,7 +23,7 @@ const MOST_EVENTS: usize = 4096;
 /// See the module's documentation.
 pub(crate) struct Session {
     code: Arc<Code>,
-    pub(super) memory: Memory,
+    memory: Memory,
     /// Where each entry of the table of operands lies; see [`Plan::slots`].
     table: Vec<Entry>,
     /// By the number of [`Code::kernels`].
@@ -44,84 +43,8 @@ pub(crate) struct Session {
     bytes: u64,
 }
 
-/// Buffers of a session, and the parts of them that kernels get.
-pub(super) struct Memory {
-    arena: Buffer,
-    inputs: Vec<Buffer>,
-    outputs: Vec<Buffer>,
-    code: Arc<Code>,
-    parts: Vec<Buffer>,
-}
-
-/// What a buffer is for.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Space {
-    Arena,
-    Weights,
-    Input(usize),
-    Output(usize),
-}
-
-/// Where an operand lies.
-struct Entry {
-    space: Space,
-    offset: u64,
-    /// What a kernel gets, where the operand is an argument of a step.
-    handle: Handle,
-    /// The same of the other buffer of a carried value.
-    other: Option<(u64, Handle)>,
-}
-
-// SAFETY: the handles belong to buffers of the session, which move with it.
+// SAFETY: the handles of the table belong to buffers of the session, which move with it.
 unsafe impl Send for Session {}
-
-/// The buffer of a slot, and the offset into it.
-pub(super) fn place(slot: Slot) -> (Space, u64) {
-    match slot {
-        Slot::Input { index, offset } => (Space::Input(index as usize), offset),
-        Slot::Output { index, offset } => (Space::Output(index as usize), offset),
-        Slot::Arena { offset } => (Space::Arena, offset),
-        Slot::Weight { offset } => (Space::Weights, offset),
-    }
-}
-
-impl Memory {
-    pub(super) fn of(&self, space: Space) -> &Buffer {
-        match space {
-            Space::Arena => &self.arena,
-            Space::Weights => &self.code.weights,
-            // The manifest was validated: every input and output is there.
-            Space::Input(index) => &self.inputs[index],
-            Space::Output(index) => &self.outputs[index],
-        }
-    }
-}
-
-/// Makes each part of a buffer once.
-#[derive(Default)]
-struct Parts {
-    known: HashMap<(Space, u64, u64), Handle>,
-    made: Vec<Buffer>,
-}
-
-impl Parts {
-    fn handle(
-        &mut self,
-        memory: &Memory,
-        (space, offset, bytes): (Space, u64, u64),
-    ) -> Result<Handle, DeviceError> {
-        if matches!(space, Space::Input(_) | Space::Output(_)) {
-            return Ok(memory.of(space).handle);
-        }
-        if let Some(known) = self.known.get(&(space, offset, bytes)) {
-            return Ok(*known);
-        }
-        let part = memory.of(space).part(offset, bytes)?;
-        self.known.insert((space, offset, bytes), part.handle);
-        self.made.push(part);
-        Ok(self.made[self.made.len() - 1].handle)
-    }
-}
 
 impl Session {
     /// Reserves all that runs of `plan` need on the device of `code`.
@@ -129,25 +52,8 @@ impl Session {
     /// # Errors
     /// Too little memory; a kernel that the driver refuses.
     pub(crate) fn new(plan: &Plan, code: &Arc<Code>) -> Result<Self, DeviceError> {
-        let (variant, context) = (plan.variant(), &code.context);
-        // Parts of no bytes at the end of a buffer have a place as well.
-        let room = variant.device.as_ref().map_or(0, |device| device.limits.alignment);
-        let arena = variant.arena_bytes + room;
-        let port = |output: bool, what| -> Result<Vec<Buffer>, DeviceError> {
-            let tensors = plan.tensors(output).iter();
-            tensors.map(|tensor| Buffer::new(context, tensor.bytes, what)).collect()
-        };
-        let mut memory = Memory {
-            arena: Buffer::new(context, arena, "values between steps")?,
-            inputs: port(false, "an input")?,
-            outputs: port(true, "an output")?,
-            code: code.clone(),
-            parts: Vec::new(),
-        };
-        let ports = plan.tensors(false).iter().chain(plan.tensors(true));
-        let bytes = arena + ports.map(|tensor| tensor.bytes).sum::<u64>();
-        let (table, parts) = table(plan, &memory)?;
-        memory.parts = parts.made;
+        let (memory, table, bytes) = Memory::new(plan, code)?;
+        let context = &code.context;
         let kernels = code.kernels.iter().map(|(name, lanes)| code.program.kernel(name, *lanes));
         Ok(Self {
             kernels: kernels.collect::<Result<_, _>>()?,
@@ -494,46 +400,6 @@ impl Session {
         let queue = &mut self.queues[usize::from(self.timed)];
         let from = (self.memory.of(source), begin);
         queue.copy(from, (self.memory.of(target), offset + to.1), bytes)
-    }
-}
-
-/// Where each operand lies, with the parts of buffers that arguments of steps are.
-fn table(plan: &Plan, memory: &Memory) -> Result<(Vec<Entry>, Parts), DeviceError> {
-    let mut parts = Parts::default();
-    let steps = plan.variant().steps.iter().flat_map(|step| &step.arguments);
-    let bytes: Vec<u64> = steps.map(|argument| argument.bytes).collect();
-    let mut apart: HashMap<usize, isize> = HashMap::new();
-    exchanges(&plan.program, &mut apart);
-    let mut table = Vec::new();
-    for (entry, slot) in plan.slots().enumerate() {
-        let (space, offset) = place(slot);
-        let mut handle = |offset: u64| match bytes.get(entry) {
-            Some(bytes) => parts.handle(memory, (space, offset, *bytes)),
-            None => Ok(std::ptr::null_mut()),
-        };
-        let own = handle(offset)?;
-        let other = apart.get(&entry).map(|apart| offset.wrapping_add_signed(*apart as i64));
-        let other = other.map(|offset| Ok((offset, handle(offset)?))).transpose()?;
-        table.push(Entry { space, offset, handle: own, other });
-    }
-    Ok((table, parts))
-}
-
-/// Of all loops, the entries that lead to the other buffer of a carried value in every second iteration, and how far
-/// that is from their own.
-fn exchanges(parts: &[Part], found: &mut HashMap<usize, isize>) {
-    for part in parts {
-        match part {
-            Part::Calls(_) | Part::Host(_) => {}
-            Part::If { then, otherwise, .. } => {
-                exchanges(then, found);
-                exchanges(otherwise, found);
-            }
-            Part::Loop(own) => {
-                found.extend(own.exchanges.iter().copied());
-                exchanges(&own.body, found);
-            }
-        }
     }
 }
 

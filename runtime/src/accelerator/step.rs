@@ -4,7 +4,8 @@ use std::ops::Range;
 
 use hone_artifact::Argument;
 
-use super::session::{Session, Space, place};
+use super::memory::{Space, place};
+use super::session::Session;
 use crate::plan::Plan;
 use crate::step::{GUARD_BYTE, StepArgument, guards};
 use crate::{RunError, profile::Profile};

@@ -188,8 +188,7 @@ impl Buffer {
         what: &'static str,
     ) -> Result<Self, DeviceError> {
         let info = &context.device.info;
-        let memory =
-            |limit| DeviceError::Memory { device: context.name(), what, bytes, limit };
+        let memory = |limit| DeviceError::Memory { device: context.name(), what, bytes, limit };
         if bytes > info.buffer_bytes {
             return Err(memory(info.buffer_bytes));
         }

@@ -90,7 +90,17 @@ impl Queue {
         let code = unsafe {
             let (queue, from) = (self.handle, bytes.as_ptr().cast::<c_void>());
             let write = self.context.api().write;
-            write(queue, buffer.handle, 1, offset as usize, bytes.len(), from, 0, null(), null_mut())
+            write(
+                queue,
+                buffer.handle,
+                1,
+                offset as usize,
+                bytes.len(),
+                from,
+                0,
+                null(),
+                null_mut(),
+            )
         };
         self.checked("writing its memory", code)
     }
@@ -169,9 +179,7 @@ impl Queue {
         for (place, argument) in arguments.enumerate() {
             let (size, value) = match &argument {
                 Value::Buffer(handle) => (size_of::<Handle>(), (&raw const *handle).cast()),
-                Value::Counter(number) => {
-                    (size_of::<i64>(), (&raw const *number).cast::<c_void>())
-                }
+                Value::Counter(number) => (size_of::<i64>(), (&raw const *number).cast::<c_void>()),
             };
             // SAFETY: the value has the size given, and is copied.
             let code = unsafe { (api.argument)(kernel.handle, place as u32, size, value) };
