@@ -8,8 +8,7 @@ use std::sync::Arc;
 
 use hone_artifact::{HostFunction, Manifest, OutputExtent, Part, TensorInfo, Variant};
 
-use crate::accelerator::code::Code;
-use crate::accelerator::session::Session;
+use crate::accelerator::{Code, Session};
 use crate::context::Context;
 use crate::plan::Plan;
 use crate::pool::Pool;
@@ -203,11 +202,11 @@ impl Model {
     }
 
     /// Runs the model: reads `inputs` and fills `outputs`, both in the model's order, each dense, row
-    /// major and of its tensor's size. Allocates nothing.
+    /// major and of its tensor's size. Allocates nothing, unless a device runs the steps.
     ///
     /// # Errors
     /// Buffers that do not fit the model; then nothing has run. A loop that goes on beyond the room for what it
-    /// collects.
+    /// collects. A device that fails.
     pub fn run(&mut self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> Result<(), RunError> {
         self.run_with(inputs, outputs, None)
     }

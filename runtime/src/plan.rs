@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use hone_artifact::{Manifest, Reader, Slot, TensorInfo, Variant};
 
-use crate::accelerator::code::Code;
+use crate::accelerator::Code;
 use crate::claim;
 use crate::cpu;
 use crate::library::{Kernel, Library};
@@ -47,6 +47,7 @@ pub(crate) struct Plan {
     /// Empty where a device runs the steps.
     pub(crate) calls: Vec<Call>,
     /// The first entry of each step in the table of pointers, with their number at the end.
+    #[cfg_attr(not(feature = "opencl"), expect(dead_code, reason = "devices alone ask for it"))]
     entries: Vec<usize>,
     /// What runs the steps, where that is not the processor.
     pub(crate) device: Option<Arc<Code>>,
@@ -137,6 +138,7 @@ impl Plan {
     }
 
     /// The first entry of a step in the table of pointers.
+    #[cfg(feature = "opencl")]
     pub(crate) fn first_entry(&self, step: usize) -> usize {
         self.entries[step]
     }

@@ -86,9 +86,11 @@ impl DeviceFacts {
         }
     }
 
-    /// Name and driver, for reports.
+    /// Name and driver, for reports, which keep no more than 96 characters: of a long name the beginning.
     pub fn title(&self) -> String {
-        format!("OpenCL device {} ({} {})", self.name, self.platform, self.driver)
+        let name: String = self.name.chars().take(56).collect();
+        let driver: String = self.driver.chars().take(20).collect();
+        format!("OpenCL {name}, driver {driver}")
     }
 }
 

@@ -4,6 +4,11 @@
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DeviceError {
+    /// The library was built without accelerators.
+    #[error(
+        "this runtime was built without accelerators: use one that was built with the feature 'opencl'"
+    )]
+    NotBuilt,
     /// The system has no OpenCL loader.
     #[error(
         "this system has no OpenCL loader '{library}' ({reason}): install one (ocl-icd-libopencl1 on Debian) and the driver of the device"

@@ -8,14 +8,27 @@
 //!
 //! No call waits for a device without end: see [`crate::Options::device_timeout`].
 
-pub(crate) mod code;
+#[cfg(not(feature = "opencl"))]
+mod absent;
+#[cfg(feature = "opencl")]
+mod code;
 mod error;
+#[cfg(feature = "opencl")]
 mod memory;
+#[cfg(feature = "opencl")]
 mod opencl;
-pub(crate) mod session;
+#[cfg(feature = "opencl")]
+mod session;
+#[cfg(feature = "opencl")]
 mod step;
 
+#[cfg(not(feature = "opencl"))]
+pub(crate) use absent::{Code, Session};
+#[cfg(feature = "opencl")]
+pub(crate) use code::Code;
 pub use error::DeviceError;
+#[cfg(feature = "opencl")]
+pub(crate) use session::Session;
 
 /// A device, as its driver describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,6 +90,9 @@ impl DeviceKind {
 /// # Errors
 /// No OpenCL on this system, no platform, no device: each with what to do.
 pub fn devices() -> Result<Vec<DeviceInfo>, DeviceError> {
+    #[cfg(not(feature = "opencl"))]
+    return Err(DeviceError::NotBuilt);
+    #[cfg(feature = "opencl")]
     Ok(opencl::find::devices()?.into_iter().map(|device| device.info).collect())
 }
 
@@ -86,5 +102,8 @@ pub fn devices() -> Result<Vec<DeviceInfo>, DeviceError> {
 /// # Errors
 /// As for [`devices`]; a number that no device has.
 pub fn chosen_device() -> Result<DeviceInfo, DeviceError> {
+    #[cfg(not(feature = "opencl"))]
+    return Err(DeviceError::NotBuilt);
+    #[cfg(feature = "opencl")]
     Ok(opencl::find::chosen(None)?.info)
 }

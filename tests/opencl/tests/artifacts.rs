@@ -16,6 +16,8 @@ use hone_ops::{Graph, evaluate};
 use hone_runtime::{Model, Profile};
 use hone_types::Tensor;
 use prost::Message;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// One case of so many is in the sample.
 const SAMPLE: u64 = 40;
@@ -134,4 +136,41 @@ fn networks_run_whole_from_artifacts() {
             assert!(profile.steps.iter().all(|step| step.runs == 1), "{name}");
         }
     }
+}
+
+/// `examples/c/run.c` knows nothing of devices: it hands over arrays of the host.
+#[test]
+fn the_c_interface_runs_them_on_arrays_of_the_host() {
+    if device_of_tests().unwrap().is_none() {
+        return;
+    }
+    let sizes = TaggerSizes { steps: 3, features: 5, hidden: 8, tags: 4 };
+    let bytes = tagger(sizes, 6).encode_to_vec();
+    let graph = import(&bytes, &ImportOptions::default()).unwrap().graph;
+    let artifact = compile_graph(graph.clone(), &bytes, &Options::new(target())).unwrap().artifact;
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: String| folder.path().join(name);
+    std::fs::write(at("model.hone".into()), artifact).unwrap();
+
+    let room = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let libraries = std::env::current_exe().unwrap().parent().unwrap().to_path_buf();
+    let program = at("run".into());
+    let mut compiler = Command::new("cc");
+    compiler.args(["-std=c99", "-Werror", "-o"]).arg(&program);
+    compiler.arg("-I").arg(room.join("runtime/include")).arg(room.join("examples/c/run.c"));
+    assert!(compiler.arg("-L").arg(&libraries).arg("-lhone_runtime").status().unwrap().success());
+
+    let inputs = inputs(&graph, 0);
+    let mut command = Command::new(program);
+    command.env("LD_LIBRARY_PATH", &libraries).arg(at("model.hone".into()));
+    for (place, input) in inputs.iter().enumerate() {
+        std::fs::write(at(format!("in{place}")), input.bytes()).unwrap();
+        command.arg(at(format!("in{place}")));
+    }
+    let names: Vec<PathBuf> =
+        (0..graph.outputs().len()).map(|place| at(format!("out{place}"))).collect();
+    let ended = command.args(&names).output().unwrap();
+    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+    let outputs: Vec<Vec<u8>> = names.iter().map(|name| std::fs::read(name).unwrap()).collect();
+    assert!(error(&graph, &inputs, &outputs) < 1e-5);
 }
