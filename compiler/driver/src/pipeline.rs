@@ -148,13 +148,18 @@ pub fn prepare_exactly(
     }
     let block = options.target.vector_bytes / 4;
     let bytes = options.target.multiplies(DataType::I8);
+    let quantized = options.target.multiplies_faster(DataType::I8);
     let products = hone_ops::products_of(options.precision).unwrap_or(1);
     let rates = (options.schedules == SchedulePolicy::Analytic).then(|| typical_rates(block));
     let layout = LayoutOptions { block, products, bytes, rates, working };
     let list: &[Pass<'_>] = &[
         ("extend_precision", &passes::extend_precision),
         ("decompose", &passes::decompose),
-        ("multiply_quantized", &|graph| match bytes {
+        ("shift_signed_bytes", &|graph| match quantized {
+            true => passes::shift_signed_bytes(graph),
+            false => Ok(graph.clone()),
+        }),
+        ("multiply_quantized", &|graph| match quantized {
             true => passes::multiply_quantized(graph),
             false => Ok(graph.clone()),
         }),
