@@ -217,7 +217,7 @@ fn text_handles<'py>(py: Python<'py>, texts: Vec<String>) -> Bound<'py, PyBytes>
 
 fn options(threads: usize, pinned: bool, verify: bool) -> Options {
     let affinity = if pinned { Affinity::Pinned } else { Affinity::None };
-    Options { threads, affinity, huge_pages: HugePages::Arena, verify }
+    Options { threads, affinity, huge_pages: HugePages::Arena, verify, ..Options::default() }
 }
 
 fn port(info: &TensorInfo) -> Port {
