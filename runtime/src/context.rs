@@ -47,7 +47,7 @@ pub(crate) struct Context {
     /// Whether any step is worth a second thread.
     parallel: bool,
     /// The strings that handles stand for.
-    texts: Texts,
+    texts: Box<Texts>,
     memory: Region,
     bytes: usize,
 }
@@ -76,7 +76,7 @@ impl Context {
             scratch: memory.base().wrapping_add(arena as usize),
             claimed: Vec::with_capacity(seats.len()),
             ranges: (0..=seats.len()).map(|_| TaskRange::default()).collect(),
-            texts: plan.texts.clone(),
+            texts: Box::new(plan.texts.clone()),
             parallel: plan.calls.iter().any(|call| call.threads > 1),
             seats,
             pool,

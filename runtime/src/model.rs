@@ -304,11 +304,11 @@ impl Engine {
 }
 
 impl Model {
-    /// The strings that handles stand for, of a model that runs on the processor.
-    pub(crate) fn texts(&mut self) -> Option<&mut Texts> {
+    /// The strings that handles stand for.
+    pub(crate) fn texts(&mut self) -> &mut Texts {
         match &mut self.engine {
-            Engine::Processor(context) => Some(context.texts()),
-            Engine::Device(_) => None,
+            Engine::Processor(context) => context.texts(),
+            Engine::Device(session) => session.texts(),
         }
     }
 
@@ -316,7 +316,7 @@ impl Model {
     pub(crate) fn known_text(&self, handle: u64) -> Option<&str> {
         match &self.engine {
             Engine::Processor(context) => context.text(handle),
-            Engine::Device(_) => None,
+            Engine::Device(session) => session.text(handle),
         }
     }
 

@@ -12,8 +12,7 @@ impl Model {
     /// # Errors
     /// [`RunError::Text`] where the strings kept have more than 256 MiB, or another string has the same handle.
     pub fn text_handle(&mut self, text: &str) -> Result<u64, RunError> {
-        let texts = self.texts().ok_or_else(|| RunError::Text("a device has none".into()))?;
-        texts.intern(text).map_err(RunError::Text)
+        self.texts().intern(text).map_err(RunError::Text)
     }
 
     /// The string that a handle in an output stands for; `None` of a handle that stands for none.
@@ -24,9 +23,7 @@ impl Model {
     /// Forgets the strings that were given or made by runs; those that the model stores stay. Handles in outputs of
     /// earlier runs stand for nothing after this.
     pub fn clear_texts(&mut self) {
-        if let Some(texts) = self.texts() {
-            texts.clear();
-        }
+        self.texts().clear();
     }
 
     /// For each of [`Model::inputs`] (or [`Model::outputs`]), whether its elements stand for strings.

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
-use hone_artifact::{HostValue, LaunchArgument};
+use hone_artifact::{HostValue, LaunchArgument, Texts};
 
 use super::DeviceError;
 use super::code::{Code, Ready};
@@ -40,6 +40,8 @@ pub(crate) struct Session {
     extents: Vec<u64>,
     /// Why the device is not asked again.
     lost: Option<RunError>,
+    /// The strings that handles stand for.
+    texts: Texts,
     bytes: u64,
 }
 
@@ -69,6 +71,7 @@ impl Session {
             counters: Vec::new(),
             extents: Vec::new(),
             lost: None,
+            texts: plan.texts.clone(),
             bytes,
         })
     }
@@ -76,6 +79,16 @@ impl Session {
     /// The code, for other sessions.
     pub(crate) fn code(&self) -> Arc<Code> {
         self.code.clone()
+    }
+
+    /// The strings that handles stand for.
+    pub(crate) fn texts(&mut self) -> &mut Texts {
+        &mut self.texts
+    }
+
+    /// The string that a handle stands for.
+    pub(crate) fn text(&self, handle: u64) -> Option<&str> {
+        self.texts.get(handle)
     }
 
     /// Bytes reserved on the device beside the weights.
@@ -279,7 +292,7 @@ impl Session {
                 Some(HostValue { of, bytes: bytes.as_deref()? })
             })
             .collect();
-        let results = own.function.compute(&inputs);
+        let results = own.function.compute(&inputs, &mut self.texts);
         let results =
             results.map_err(|reason| RunError::Host { node: own.node.clone(), reason })?;
         for (entry, bytes) in own.outputs.iter().zip(results) {
