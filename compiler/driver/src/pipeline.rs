@@ -143,6 +143,7 @@ pub fn prepare_exactly(
 ) -> Result<Graph, CompileError> {
     let block = options.target.vector_bytes / 4;
     let bytes = options.target.multiplies(DataType::I8);
+    let quantized = options.target.multiplies_faster(DataType::I8);
     let products = hone_ops::products_of(options.precision).unwrap_or(1);
     let rates = (options.schedules == SchedulePolicy::Analytic).then(|| typical_rates(block));
     let layout = LayoutOptions { block, products, bytes, rates, working };
@@ -150,7 +151,11 @@ pub fn prepare_exactly(
     let list: &[Pass] = &[
         ("extend_precision", &passes::extend_precision),
         ("decompose", &passes::decompose),
-        ("multiply_quantized", &|graph| match bytes {
+        ("shift_signed_bytes", &|graph| match quantized {
+            true => passes::shift_signed_bytes(graph),
+            false => Ok(graph.clone()),
+        }),
+        ("multiply_quantized", &|graph| match quantized {
             true => passes::multiply_quantized(graph),
             false => Ok(graph.clone()),
         }),
