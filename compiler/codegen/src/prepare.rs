@@ -6,7 +6,7 @@
 //! axes, the test remains, as a predicate of the initial block.
 
 use hone_tensor::{
-    Block, BlockBody, BlockId, Expr, IteratorKind, Loop, Program, Realize, Statement, VarId,
+    Block, BlockBody, BlockId, Expr, IteratorKind, Launch, Loop, Program, Realize, Statement, VarId,
 };
 use hone_types::DataType;
 use std::collections::HashMap;
@@ -26,11 +26,23 @@ pub(crate) fn prepare(program: &Program) -> (Program, Vec<Vec<Statement>>) {
     (program, kernels)
 }
 
+/// The program with explicit initial blocks in one launch, and what each block of the device then does there.
+pub(crate) fn prepare_launch(program: &Program, body: &[Statement]) -> (Program, Vec<Statement>) {
+    let mut program = program.clone();
+    let mut prepared = Vec::new();
+    body.iter().for_each(|statement| insert(&mut program, statement.clone(), &mut prepared));
+    (program, prepared)
+}
+
 /// Puts `statement` into `out`, after the initial blocks that belong before it.
 fn insert(program: &mut Program, statement: Statement, out: &mut Vec<Statement>) {
     match statement {
         Statement::Loop(mut outer) => {
-            for realize in started_by(program, &outer) {
+            // In front of a loop in which lanes part or wait, an initial value would be stored before others
+            // have read what stood there.
+            let apart = outer.axis().is_some() || outer.body.iter().any(Launch::has_lanes);
+            let started = if apart { vec![] } else { started_by(program, &outer) };
+            for realize in started {
                 if let Some(initial) = initial_nest(program, &outer, &realize) {
                     out.push(initial);
                     forget_initial(program, realize.block);

@@ -303,7 +303,9 @@ impl<'c> Emitter<'c, '_> {
         b: V<'c>,
     ) -> Result<V<'c>> {
         let ir = self.ir;
-        if !self.target.triple.starts_with("x86_64") {
+        // Before sm_80 NVIDIA's devices have no instruction that keeps NaN, and none for `f64` after that.
+        let chooses = self.target.triple.starts_with("x86_64") || self.target.is_nvptx();
+        if !chooses {
             return ir.binary_intrinsic(name, a, b);
         }
         let (a, b) = if is_constant(b) { (b, a) } else { (a, b) };

@@ -1,0 +1,12 @@
+//! What devices of many lanes are tested with: kernels of the official operator cases and of whole networks.
+//!
+//! A [`Collector`] computes graphs by the interpreter of loop programs, kernel by kernel. It keeps the code that a
+//! [`Device`] makes of each kernel, runs it on the same inputs and holds the results against the interpreter's.
+
+mod collector;
+mod compare;
+mod networks;
+
+pub use collector::{Collector, Device, Job, Outcome, Run};
+pub use compare::compare;
+pub use networks::network_outcomes;

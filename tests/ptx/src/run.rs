@@ -1,0 +1,89 @@
+//! Runs a program's text on host tensors.
+
+use crate::{Global, Text, UNWRITTEN, launch};
+use anyhow::{Context, Result, ensure};
+use hone_tensor::{Argument, Program, Role, Scope, Step};
+use hone_types::{Id, Tensor, TensorType};
+use std::collections::BTreeMap;
+
+/// Runs the steps of a program on `inputs`, those of its inputs in the order of their numbers; its outputs in the order
+/// of theirs. Kernels come from the text, and sizes and arguments of launches from the steps.
+///
+/// # Errors
+/// Inputs that do not fit; what a kernel does that no device would.
+pub fn run(
+    text: &Text,
+    program: &Program,
+    steps: &[Step],
+    inputs: &[Tensor],
+) -> Result<Vec<Tensor>> {
+    let mut given = inputs.iter();
+    let mut host = Host { text, global: Global::default(), values: BTreeMap::new() };
+    let mut addresses = BTreeMap::new();
+    let mut add = |host: &mut Host<'_>, buffer: hone_tensor::BufferId, bytes| {
+        let name = format!("'{}' ({buffer})", program.buffers[buffer].name);
+        addresses.insert(buffer.index(), host.global.add(name, bytes));
+    };
+    for buffer in program.parameters() {
+        let own = &program.buffers[buffer];
+        let bytes = match own.role {
+            Role::Input(_) => {
+                let tensor = given.next().context("an input is missing")?;
+                let expected = TensorType::new(own.dtype, own.shape.clone());
+                ensure!(*tensor.tensor_type() == expected, "input '{}' is {expected}", own.name);
+                tensor.bytes().to_vec()
+            }
+            _ => vec![UNWRITTEN; own.bytes()],
+        };
+        add(&mut host, buffer, bytes);
+    }
+    for (buffer, own) in program.buffers.iter() {
+        if own.role == Role::Temporary && own.scope == Scope::Global {
+            add(&mut host, buffer, vec![UNWRITTEN; own.bytes()]);
+        }
+    }
+    host.steps(steps, &addresses)?;
+    let outputs = program.parameters().into_iter();
+    outputs
+        .filter(|buffer| matches!(program.buffers[*buffer].role, Role::Output(_)))
+        .map(|buffer| {
+            let own = &program.buffers[buffer];
+            let bytes = host.global.bytes(addresses[&buffer.index()]).context("an output")?;
+            Ok(Tensor::from_bytes(TensorType::new(own.dtype, own.shape.clone()), bytes.to_vec())?)
+        })
+        .collect()
+}
+
+struct Host<'a> {
+    text: &'a Text,
+    global: Global,
+    /// Values of counters.
+    values: BTreeMap<usize, u64>,
+}
+
+impl Host<'_> {
+    fn steps(&mut self, steps: &[Step], addresses: &BTreeMap<usize, u64>) -> Result<()> {
+        for step in steps {
+            match step {
+                Step::Launch(kernel) => {
+                    let value = |argument: &Argument| match argument {
+                        Argument::Buffer(buffer) => addresses.get(&buffer.index()).copied(),
+                        Argument::Counter(var) => self.values.get(&var.index()).copied(),
+                    };
+                    let arguments: Option<Vec<u64>> = kernel.arguments.iter().map(value).collect();
+                    let arguments = arguments.context("an argument has no value")?;
+                    let entry = self.text.kernels.get(&kernel.name);
+                    let entry = entry.with_context(|| format!("no kernel '{}'", kernel.name))?;
+                    launch(entry, &mut self.global, &arguments, kernel.groups, kernel.items)?;
+                }
+                Step::Repeat { counter, times, body } => {
+                    for round in 0..*times {
+                        self.values.insert(counter.index(), round as u64);
+                        self.steps(body, addresses)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
