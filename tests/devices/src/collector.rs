@@ -203,17 +203,12 @@ impl<'d, D: Device> Collector<'d, D> {
         }
     }
 
-    /// Everything that was collected, to be run in another way.
-    pub fn into_jobs(self) -> Vec<Job<D::Code>> {
-        let jobs = self.jobs.into_inner().unwrap_or_else(PoisonError::into_inner);
-        jobs.into_values().flatten().collect()
-    }
-
-    /// Runs on the device, by two threads, all that was collected.
-    pub fn run_all(self) -> Outcome {
+    /// Runs on the device, by two threads, all that was collected; what came of it, and the programs.
+    pub fn run_all(self) -> (Outcome, Vec<Job<D::Code>>) {
         let device = self.device;
         let counts = std::mem::take(&mut *held(&self.counts));
-        let jobs = self.into_jobs();
+        let jobs = self.jobs.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let jobs: Vec<Job<D::Code>> = jobs.into_values().flatten().collect();
         let (first, second) = jobs.split_at(jobs.len() / 2);
         let (right, wrong) = std::thread::scope(|scope| {
             let other = scope.spawn(|| run_share(device, second));
@@ -224,7 +219,7 @@ impl<'d, D: Device> Collector<'d, D> {
             wrong.extend(other);
             (right + more, wrong)
         });
-        Outcome { programs: jobs.len(), right, wrong, counts }
+        (Outcome { programs: jobs.len(), right, wrong, counts }, jobs)
     }
 }
 

@@ -6,7 +6,9 @@
 mod collector;
 mod compare;
 mod networks;
+mod programs;
 
 pub use collector::{Collector, Device, Job, Outcome, Run};
 pub use compare::compare;
 pub use networks::network_outcomes;
+pub use programs::{product, schedule_cases, sixteen_bits, sums, whole_inputs};

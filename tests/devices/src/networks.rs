@@ -59,7 +59,7 @@ pub fn network_outcomes(device: &impl Device) -> Result<Vec<(&'static str, Outco
             let most = differences.map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
             ensure!(most <= 2e-2 * largest, "{name}: {most} of {largest}");
         }
-        outcomes.push((name, collector.run_all()));
+        outcomes.push((name, collector.run_all().0));
     }
     Ok(outcomes)
 }

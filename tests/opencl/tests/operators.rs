@@ -17,7 +17,7 @@ fn official_cases_compute_the_same_on_a_device() {
     let collector = Collector::new(&opencl);
     let report = run(&collector, &load(&folder()).unwrap(), |_| true);
     assert!(report.is_good(), "{report}");
-    let outcome = collector.run_all();
+    let (outcome, _) = collector.run_all();
     println!("{report}\non {}: {outcome}", device.name());
     assert!(outcome.wrong.is_empty(), "{outcome}, the first:\n{}", outcome.wrong[0]);
     assert_eq!(outcome.refused(), 0, "{outcome}");

@@ -71,12 +71,12 @@ fn text(ir: &Ir<'_>, target: &crate::Target, stem: &str) -> Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// One text of several modules of one architecture, whose kernels have different names.
-pub fn source(modules: &[&Module]) -> String {
+/// One text of several complete ones of one architecture, whose kernels have different names.
+pub fn source(texts: &[&str]) -> String {
     let mut source = String::new();
-    for (place, module) in modules.iter().enumerate() {
-        let body = module.text.split_once(".address_size 64").map(|(_, body)| body);
-        source += if place == 0 { &module.text } else { body.unwrap_or_default() };
+    for (place, text) in texts.iter().enumerate() {
+        let body = text.split_once(".address_size 64").map(|(_, body)| body);
+        source += if place == 0 { text } else { body.unwrap_or_default() };
     }
     source
 }

@@ -4,11 +4,13 @@
 
 use anyhow::{Context, Result};
 use hone_codegen::CodegenError;
-use hone_codegen::nvptx::{Architecture, Module, emit};
+use hone_codegen::nvptx::{Architecture, Module, emit, source};
 use hone_device_tests::{Device, Job};
-use hone_ptx_tests::{parse, run};
+use hone_ptx_tests::{Ptxas, Resources, parse, run};
 use hone_tensor::{Limits, Program, Step};
 use hone_types::Tensor;
+use std::collections::BTreeMap;
+use std::fmt;
 
 /// The interpreter of PTX as a device.
 pub struct Interpreter(pub Architecture);
@@ -58,4 +60,63 @@ pub fn run_bound(
     let text = parse(&module.text).with_context(|| module.text.clone())?;
     let results = run(&text, program, &module.steps, inputs).with_context(|| module.text.clone())?;
     Ok((module, results))
+}
+
+/// Architectures that are tested: all with `HONE_PTX=all`, else the middle one.
+pub fn all_architectures() -> Vec<Architecture> {
+    match std::env::var_os("HONE_PTX").is_some_and(|own| own == "all") {
+        true => Architecture::ALL.to_vec(),
+        false => vec![Architecture::Sm80],
+    }
+}
+
+/// Texts that are assembled at once: starting the assembler costs more than a kernel does.
+const TOGETHER: usize = 100;
+
+/// What the assembler made of texts; without an assembler nothing is counted.
+#[derive(Default)]
+pub struct Assembly {
+    /// Kernels, by architecture.
+    kernels: BTreeMap<Architecture, usize>,
+    /// The most registers of a lane.
+    registers: u32,
+    /// Names of kernels whose lanes spill registers, with the bytes.
+    pub spills: Vec<(String, u32)>,
+}
+
+impl Assembly {
+    /// Assembles complete texts, whose kernels have different names.
+    pub fn add(&mut self, texts: &[&str], architecture: Architecture) {
+        let Some(ptxas) = Ptxas::of_tests().unwrap() else { return };
+        let chunks: Vec<&[&str]> = texts.chunks(TOGETHER).collect();
+        let (first, second) = chunks.split_at(chunks.len() / 2);
+        let assemble = |chunks: &[&[&str]]| -> Vec<Resources> {
+            let own = |texts: &&[&str]| {
+                ptxas.assemble(&source(texts), architecture.name()).unwrap().resources
+            };
+            chunks.iter().flat_map(own).collect()
+        };
+        let all = std::thread::scope(|scope| {
+            let other = scope.spawn(|| assemble(first));
+            let mut own = assemble(second);
+            own.extend(other.join().unwrap());
+            own
+        });
+        *self.kernels.entry(architecture).or_default() += all.len();
+        for own in all {
+            self.registers = self.registers.max(own.registers);
+            if own.spill_stores > 0 {
+                self.spills.push((own.kernel, own.spill_stores));
+            }
+        }
+    }
+}
+
+impl fmt::Display for Assembly {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (architecture, kernels) in &self.kernels {
+            write!(formatter, "{kernels} kernels assembled for {architecture}, ")?;
+        }
+        write!(formatter, "{} spill, at most {} registers", self.spills.len(), self.registers)
+    }
 }
