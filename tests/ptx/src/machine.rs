@@ -351,8 +351,8 @@ impl Block<'_> {
                 for lane in lanes {
                     let (to, from) = (self.address(*to, *lane), self.address(*from, *lane));
                     let own = self.read(Space::Global, from, *bytes, *lane)?;
-                    let aligned = to.is_multiple_of(*bytes as u64);
-                    ensure!(aligned, "misaligned: {bytes} bytes to {to:#x} of shared memory");
+                    let by = self.accessor(*lane);
+                    self.shared.await_copy(to, *bytes, by)?;
                     self.copies[*lane].open.push((to, own));
                 }
                 Ok(())
@@ -367,11 +367,12 @@ impl Block<'_> {
             }
             Operation::WaitCopies { groups } => {
                 for lane in lanes {
+                    let by = self.accessor(*lane);
                     let own = &mut self.copies[*lane];
                     let landing = own.groups.len().saturating_sub(*groups);
                     let landed: Vec<_> = own.groups.drain(..landing).flatten().collect();
                     for (to, bytes) in landed {
-                        self.write(Space::Shared, to, &bytes, *lane)?;
+                        self.shared.land(to, &bytes, by)?;
                     }
                 }
                 Ok(())

@@ -37,12 +37,14 @@ struct Trace {
     reader: [u32; 3],
     /// Whether lanes of several blocks have read it.
     several_blocks: bool,
+    /// Whether a copy to it is under way, which may land at any time.
+    awaited: bool,
 }
 
 impl Trace {
     fn read(&mut self, by: Accessor) -> Result<()> {
         let own = [by.block + 1, by.lane + 1, by.epoch + 1];
-        if meets(self.writer, own) {
+        if self.awaited || meets(self.writer, own) {
             bail!("race: lane {} reads what {} writes", by.lane, told(self.writer));
         }
         self.several_blocks |= self.reader[0] != 0 && self.reader[0] != own[0];
@@ -54,7 +56,7 @@ impl Trace {
 
     fn write(&mut self, by: Accessor) -> Result<()> {
         let own = [by.block + 1, by.lane + 1, by.epoch + 1];
-        if meets(self.writer, own) {
+        if self.awaited || meets(self.writer, own) {
             bail!("race: lane {} writes what {} writes", by.lane, told(self.writer));
         }
         if self.several_blocks || meets(self.reader, own) {
@@ -136,6 +138,23 @@ impl Traced {
             }
         }
         Ok(&self.bytes[range])
+    }
+
+    /// Notes that a copy to these bytes is under way: until it lands nobody may access them.
+    pub fn await_copy(&mut self, offset: u64, size: usize, by: Accessor) -> Result<()> {
+        let range = self.range(offset, size)?;
+        self.traces()[range].iter_mut().try_for_each(|own| {
+            own.write(by)?;
+            own.awaited = true;
+            Ok(())
+        })
+    }
+
+    /// Writes the bytes of a copy that was under way.
+    pub fn land(&mut self, offset: u64, bytes: &[u8], by: Accessor) -> Result<()> {
+        let range = self.range(offset, bytes.len())?;
+        self.traces()[range].iter_mut().for_each(|own| own.awaited = false);
+        self.write(offset, bytes, by)
     }
 
     /// Writes bytes.

@@ -165,7 +165,7 @@ pub(super) fn declare_kernel<'c>(
     function
 }
 
-fn attribute(ir: &Ir<'_>, name: &str, value: u64) -> Attribute {
+pub(super) fn attribute(ir: &Ir<'_>, name: &str, value: u64) -> Attribute {
     ir.context.create_enum_attribute(Attribute::get_named_enum_kind_id(name), value)
 }
 

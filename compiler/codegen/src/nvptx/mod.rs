@@ -16,8 +16,10 @@
 
 mod architecture;
 mod kernel;
+mod product;
 
 pub use architecture::Architecture;
+pub use product::{Tiles, product};
 
 use crate::compile::{optimize, write};
 use crate::error::{CodegenError, Result};

@@ -1,0 +1,141 @@
+//! Whether a program is a product that tensor cores compute, and where its operands lie.
+
+use crate::linear::{Linear, flatten};
+use hone_tensor::{
+    BinaryOp, Block, BlockBody, BlockId, BufferId, Combiner, Expr, IteratorKind, Program, VarId,
+};
+use hone_types::DataType;
+
+/// `result[batch.., row, column] = f(sum of a[batch.., row, k] * b[batch.., k, column])`.
+pub(super) struct Form {
+    /// The block that maps sums to results.
+    pub(super) store: BlockId,
+    /// The buffer of the sums.
+    pub(super) sums: BufferId,
+    /// Type of both operands' elements.
+    pub(super) dtype: DataType,
+    /// Places of the rows and of the columns among the iterators.
+    pub(super) places: [usize; 2],
+    /// Extents of rows, columns and depth.
+    pub(super) extents: [usize; 3],
+    /// Places and extents of the other iterators, outermost first.
+    pub(super) batch: Vec<(usize, usize)>,
+    /// The left one, which has the rows, and the right one, which has the columns.
+    pub(super) operands: [Operand; 2],
+}
+
+/// Where an operand's elements lie, in elements.
+#[derive(Clone, Debug)]
+pub(super) struct Operand {
+    pub(super) buffer: BufferId,
+    /// The first element that is read.
+    pub(super) start: i64,
+    /// Distance of neighbours along rows (of the left one) or columns (of the right one).
+    pub(super) across: i64,
+    /// Distance of neighbours along the depth.
+    pub(super) depth: i64,
+    /// Distance of neighbours along each axis of the batch.
+    pub(super) batch: Vec<i64>,
+}
+
+/// A factor of the sum, by the iterators it depends on.
+struct Factor {
+    buffer: BufferId,
+    start: i64,
+    steps: Vec<(VarId, i64)>,
+}
+
+impl Factor {
+    fn step(&self, var: VarId) -> i64 {
+        self.steps.iter().find(|(own, _)| *own == var).map_or(0, |(_, step)| *step)
+    }
+}
+
+impl Form {
+    /// The form of a program that no primitive has been applied to; `None` where it is no such product.
+    pub(super) fn of(program: &Program) -> Option<Self> {
+        let [sum, store] = program.blocks_in_order()[..] else { return None };
+        let (block, reader) = (&program.blocks[sum], &program.blocks[store]);
+        let BlockBody::Reduce { combiner: Combiner::Sum, initial: Some(initial), value } = &block.body
+        else {
+            return None;
+        };
+        let zero = matches!(initial, Expr::Constant(own, _) if *own == 0.0);
+        let single = program.buffers[block.buffer].dtype == DataType::F32;
+        if !zero || !single || !reads_alike(program, block, reader) {
+            return None;
+        }
+        let Expr::Binary(BinaryOp::Multiply, left, right) = value else { return None };
+        let (left, right) = (factor(program, left)?, factor(program, right)?);
+        let dtype = program.buffers[left.buffer].dtype;
+        let narrow = matches!(dtype, DataType::F16 | DataType::BF16);
+        if !narrow || program.buffers[right.buffer].dtype != dtype {
+            return None;
+        }
+        let of_kind = |kind| block.iterators.iter().filter(move |own| own.kind == kind);
+        let [depth] = of_kind(IteratorKind::Reduction).collect::<Vec<_>>()[..] else { return None };
+        let spatial: Vec<_> = of_kind(IteratorKind::Spatial).collect();
+        // The innermost axis of one factor alone: columns are the last axis of all.
+        let only = |a: &Factor, b: &Factor| {
+            let of_one = |own: &&hone_tensor::Iterator| a.step(own.var) != 0 && b.step(own.var) == 0;
+            spatial.iter().rposition(of_one)
+        };
+        let columns = spatial.len().checked_sub(1)?;
+        let (left, right) = match only(&right, &left) == Some(columns) {
+            true => (left, right),
+            false => (right, left),
+        };
+        let rows = only(&left, &right).filter(|_| only(&right, &left) == Some(columns))?;
+        let places = (0..spatial.len()).filter(|place| *place != rows && *place != columns);
+        let batch: Vec<(usize, usize)> = places.map(|place| (place, spatial[place].extent)).collect();
+        let operand = |own: &Factor, place: usize| Operand {
+            buffer: own.buffer,
+            start: own.start,
+            across: own.step(spatial[place].var),
+            depth: own.step(depth.var),
+            batch: batch.iter().map(|(place, _)| own.step(spatial[*place].var)).collect(),
+        };
+        Some(Self {
+            store,
+            sums: block.buffer,
+            dtype,
+            places: [rows, columns],
+            extents: [spatial[rows].extent, spatial[columns].extent, depth.extent],
+            operands: [operand(&left, rows), operand(&right, columns)],
+            batch,
+        })
+    }
+}
+
+/// Whether `reader` maps every sum to one result, over the same axes.
+fn reads_alike(program: &Program, block: &Block, reader: &Block) -> bool {
+    let spatial = block.iterators.iter().filter(|own| own.kind == IteratorKind::Spatial);
+    let alike = |indices: &[Expr], iterators: &[&hone_tensor::Iterator]| {
+        indices.len() == iterators.len()
+            && indices.iter().zip(iterators).all(|(index, own)| {
+                *index == Expr::Var(own.var) || (own.extent == 1 && index.as_integer() == Some(0))
+            })
+    };
+    let spatial: Vec<_> = spatial.collect();
+    let own: Vec<_> = reader.iterators.iter().collect();
+    let extents = spatial.iter().map(|own| own.extent).eq(own.iter().map(|own| own.extent));
+    let loads = reader.loads(block.buffer);
+    matches!(reader.body, BlockBody::Map(_))
+        && extents
+        && !loads.is_empty()
+        && alike(&block.indices, &spatial)
+        && loads.iter().all(|indices| alike(indices, &own))
+        && !matches!(program.buffers[block.buffer].role, hone_tensor::Role::Output(_))
+}
+
+/// A load that is widened to `f32`, whose place is a sum of iterators.
+fn factor(program: &Program, expr: &Expr) -> Option<Factor> {
+    let Expr::Cast(DataType::F32, load) = expr else { return None };
+    let Expr::Load(buffer, indices) = &**load else { return None };
+    let place = Linear::of(&flatten(indices, &program.buffers[*buffer].shape)?);
+    let steps = place.terms.iter().map(|(term, factor)| match term {
+        Expr::Var(var) => Some((*var, *factor)),
+        _ => None,
+    });
+    Some(Factor { buffer: *buffer, start: place.constant, steps: steps.collect::<Option<_>>()? })
+}
