@@ -4,8 +4,8 @@ use crate::expression::Writer;
 use crate::module::Module;
 use crate::{Dialect, EmitError};
 use hone_tensor::{
-    Argument, BinaryOp, Block, BlockBody, Combiner, Domain, Expr, IteratorKind, Kernel, Launch, Level,
-    Limits, Loop, LoopKind, Program, Realize, Scope, Statement, verify, verify_launches,
+    Argument, BinaryOp, Block, BlockBody, Combiner, Domain, Expr, IteratorKind, Kernel, Launch,
+    Level, Limits, Loop, LoopKind, Program, Realize, Scope, Statement, verify, verify_launches,
     verify_registers,
 };
 use hone_types::DataType;

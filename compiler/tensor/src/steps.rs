@@ -115,8 +115,7 @@ impl<'a, E> Walk<'a, '_, E> {
         let name = format!("{}_{}", self.stem, self.kernels);
         self.kernels += 1;
         let global = launch.buffers(self.program).into_iter();
-        let global =
-            global.filter(|buffer| self.program.buffers[*buffer].scope == Scope::Global);
+        let global = global.filter(|buffer| self.program.buffers[*buffer].scope == Scope::Global);
         let mut arguments: Vec<Argument> = global.map(Argument::Buffer).collect();
         arguments.extend(launch.repeated.iter().map(|loop_| Argument::Counter(loop_.var)));
         Kernel { name, arguments, groups: launch.grid(), items: launch.lanes() }

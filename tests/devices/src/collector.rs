@@ -171,7 +171,9 @@ impl<'d, D: Device> Collector<'d, D> {
         let number = jobs.len();
         let job = jobs.entry(plain.to_string()).or_insert_with(|| self.job(plain, number));
         if let Some(job) = job {
-            if job.runs.is_empty() && points(&job.bound, self.device.steps(&job.code)) <= MOST_POINTS {
+            if job.runs.is_empty()
+                && points(&job.bound, self.device.steps(&job.code)) <= MOST_POINTS
+            {
                 let lanes =
                     interpret(&job.bound, &inputs).with_context(|| job.bound.to_string())?;
                 compare(&job.bound, &lanes, &expected)

@@ -12,3 +12,8 @@ pub use collector::{Collector, Device, Job, Outcome, Run};
 pub use compare::compare;
 pub use networks::network_outcomes;
 pub use programs::{product, schedule_cases, sixteen_bits, sums, whole_inputs};
+
+/// Says how many of something there were, in the form that `cargo xtask gpu` adds up.
+pub fn count(number: usize, what: &str) {
+    println!("counts: {number} {what}");
+}

@@ -6,7 +6,7 @@
 mod common;
 
 use common::OpenCl;
-use hone_device_tests::network_outcomes;
+use hone_device_tests::{count, network_outcomes};
 use hone_opencl_tests::device_of_tests;
 
 #[test]
@@ -15,6 +15,7 @@ fn networks_compute_the_same_on_a_device() {
     let mut tiles = 0;
     for (name, outcome) in network_outcomes(&OpenCl(device)).unwrap() {
         println!("{name}: {outcome}");
+        count(outcome.right, "kernel runs of OpenCL C right");
         assert!(outcome.wrong.is_empty(), "{name}: {outcome}\n{}", outcome.wrong[0]);
         assert_eq!(outcome.refused(), 0, "{name}: {outcome}");
         tiles += outcome.by_template("matmul");

@@ -2,8 +2,9 @@
 
 use crate::parse::Names;
 use crate::program::{Address, Operation, Register, Source, Space};
+use crate::tensor_core::Factors;
 use crate::types::{Binary, Compare, Rounding, Type, Unary};
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use std::collections::BTreeMap;
 
 /// The words of an instruction and its operands.
@@ -63,7 +64,12 @@ pub(crate) fn decode(
         "cvta" => {
             let space = space_of(&words)?;
             let back = words.has("to");
-            Operation::Generic { to: register(names)?, from: source(&words, 1, names)?, space, back }
+            Operation::Generic {
+                to: register(names)?,
+                from: source(&words, 1, names)?,
+                space,
+                back,
+            }
         }
         "setp" => return comparison(&words, names),
         "selp" => Operation::Select {
@@ -278,7 +284,8 @@ fn convert(words: &Words<'_>, names: &mut Names) -> Result<Operation> {
             other => bail!("conversion '{other}'"),
         };
     }
-    let (to, a) = (names.register(words.operand(0)?)?, operand(words.operand(1)?, from_type, names)?);
+    let (to, a) =
+        (names.register(words.operand(0)?)?, operand(words.operand(1)?, from_type, names)?);
     let saturate = words.has("sat");
     Ok(Operation::Convert { to_type, from_type, rounding, saturate, to, a })
 }
@@ -339,8 +346,20 @@ fn arithmetic(words: &Words<'_>, names: &mut Names) -> Result<Operation> {
         "mul" => Binary::MulLow,
         "div" => Binary::Div,
         "rem" => Binary::Rem,
-        "min" => if nan { Binary::MinNan } else { Binary::Min },
-        "max" => if nan { Binary::MaxNan } else { Binary::Max },
+        "min" => {
+            if nan {
+                Binary::MinNan
+            } else {
+                Binary::Min
+            }
+        }
+        "max" => {
+            if nan {
+                Binary::MaxNan
+            } else {
+                Binary::Max
+            }
+        }
         "and" => Binary::And,
         "or" => Binary::Or,
         "xor" => Binary::Xor,
@@ -371,31 +390,49 @@ fn tensor(words: &Words<'_>, names: &mut Names) -> Result<Operation> {
             let to = list(words.operand(0)?).context("registers")?;
             let to: Vec<Register> =
                 to.iter().map(|part| names.register(part)).collect::<Result<_>>()?;
-            let number = if words.has("x4") { 4 } else if words.has("x2") { 2 } else { 1 };
+            let number = if words.has("x4") {
+                4
+            } else if words.has("x2") {
+                2
+            } else {
+                1
+            };
             ensure!(to.len() == number && words.has("shared"), "matrices of another form");
             let address = address(words.operand(1)?, names)?;
             Operation::LoadMatrix { transposed: words.has("trans"), to, address }
         }
-        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
-        | "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32" => {
-            let ty = Type::named(words.words[7]).context("a type")?;
-            let mut sources = |place: usize| -> Result<Vec<Source>> {
-                let parts = list(words.operand(place)?).context("registers")?;
-                parts.iter().map(|part| operand(part, ty, names)).collect()
-            };
-            let (a, b, c) = (sources(1)?, sources(2)?, sources(3)?);
-            let d = list(words.operand(0)?).context("registers")?;
-            let d: Vec<Register> =
-                d.iter().map(|part| names.register(part)).collect::<Result<_>>()?;
-            let wrong = |_| anyhow::anyhow!("not as many registers as matrices have");
-            Operation::Multiply {
-                ty,
-                d: d.try_into().map_err(wrong)?,
-                a: a.try_into().map_err(|_| anyhow::anyhow!("registers of a"))?,
-                b: b.try_into().map_err(|_| anyhow::anyhow!("registers of b"))?,
-                c: c.try_into().map_err(|_| anyhow::anyhow!("registers of c"))?,
-            }
-        }
+        _ if name.starts_with("mma.sync.aligned.") => return multiplication(words, &name, names),
         other => bail!("'{other}' is not known"),
+    })
+}
+
+fn multiplication(words: &Words<'_>, name: &str, names: &mut Names) -> Result<Operation> {
+    let form = name.strip_prefix("mma.sync.aligned.").unwrap_or_default();
+    let ty = |word: &str| Type::named(word).with_context(|| format!("type {word}"));
+    let factors = match form.split('.').collect::<Vec<_>>()[..] {
+        ["m16n8k16", "row", "col", "f32", a @ ("f16" | "bf16"), b, "f32"] if a == b => {
+            Factors::Floats(ty(a)?)
+        }
+        ["m16n8k8", "row", "col", "f32", "tf32", "tf32", "f32"] => Factors::TensorFloats,
+        ["m16n8k32", "row", "col", "s32", a @ ("s8" | "u8"), b @ ("s8" | "u8"), "s32"] => {
+            Factors::Bytes([ty(a)?, ty(b)?])
+        }
+        _ => bail!("'{name}' is not known"),
+    };
+    let word = ty("b32")?;
+    let mut sources = |place: usize| -> Result<Vec<Source>> {
+        let parts = list(words.operand(place)?).context("registers")?;
+        parts.iter().map(|part| operand(part, word, names)).collect()
+    };
+    let (a, b, c) = (sources(1)?, sources(2)?, sources(3)?);
+    let d = list(words.operand(0)?).context("registers")?;
+    let d: Vec<Register> = d.iter().map(|part| names.register(part)).collect::<Result<_>>()?;
+    let wrong = || anyhow!("not as many registers as matrices have");
+    Ok(Operation::Multiply {
+        factors,
+        d: d.try_into().map_err(|_| wrong())?,
+        a: a.try_into().map_err(|_| wrong())?,
+        b: b.try_into().map_err(|_| wrong())?,
+        c: c.try_into().map_err(|_| wrong())?,
     })
 }

@@ -16,9 +16,9 @@ mod run;
 mod tensor_core;
 mod types;
 
-pub use machine::launch;
+pub use machine::{Statistics, launch};
 pub use memory::{Global, UNWRITTEN};
 pub use parse::parse;
 pub use program::{Entry, Text};
 pub use ptxas::{Assembled, Ptxas, Resources};
-pub use run::run;
+pub use run::{run, run_counted};

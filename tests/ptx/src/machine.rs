@@ -6,8 +6,8 @@
 
 use crate::memory::{Accessor, Global, LOCAL_WINDOW, SHARED_WINDOW, Traced, UNWRITTEN};
 use crate::program::{Address, Entry, Instruction, Operation, Register, Source, Space};
-use crate::types::{Type, binary, compare, convert, fused, unary};
 use crate::tensor_core;
+use crate::types::{Type, binary, compare, convert, fused, unary};
 use anyhow::{Context, Result, bail, ensure};
 
 /// More instructions than this, over all lanes, are taken for a loop without an end.
@@ -16,10 +16,23 @@ const MOST_INSTRUCTIONS: u64 = 1 << 34;
 /// What a register holds that nothing has been written to: no number.
 const UNSET: u64 = 0xfff8_dead_7fc0_dead;
 
+/// Bytes of a row of a matrix, and of a large asynchronous copy: a fourth of what the banks give at once.
+const CHUNK: usize = 16;
+
 /// Lanes of a warp.
 pub const WARP: usize = 32;
 
-/// Runs a kernel; the number of instructions over all lanes.
+/// What a launch took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Instructions over all lanes.
+    pub instructions: u64,
+    /// Reads of matrices and copies of chunks of 16 bytes that have to wait because another of the same eight lanes
+    /// accesses the same banks of shared memory.
+    pub conflicts: u64,
+}
+
+/// Runs a kernel.
 ///
 /// # Errors
 /// A race, an access out of bounds or misaligned, lanes that do not wait alike, and what else no device would do;
@@ -30,13 +43,14 @@ pub fn launch(
     arguments: &[u64],
     blocks: [usize; 3],
     lanes: [usize; 3],
-) -> Result<u64> {
+) -> Result<Statistics> {
     ensure!(arguments.len() == entry.parameters.len(), "{} arguments", arguments.len());
     ensure!(entry.lanes.is_none_or(|own| own == lanes), "the kernel requires {:?}", entry.lanes);
     let count = lanes.iter().product::<usize>();
-    let mut instructions = 0;
+    let mut statistics = Statistics::default();
     for number in 0..blocks.iter().product::<usize>() {
-        let place = [number % blocks[0], number / blocks[0] % blocks[1], number / blocks[0] / blocks[1]];
+        let place =
+            [number % blocks[0], number / blocks[0] % blocks[1], number / blocks[0] / blocks[1]];
         let shared = Traced::new("shared memory".to_string(), vec![UNWRITTEN; entry.shared]);
         let mut block = Block {
             entry,
@@ -51,14 +65,14 @@ pub fn launch(
             number: number as u32,
             epoch: 0,
             copies: vec![Copies::default(); count],
-            instructions,
+            statistics,
         };
         let ran = block.run();
-        instructions = block.instructions;
+        statistics = block.statistics;
         ran.with_context(|| format!("kernel '{}', block {place:?}", entry.name))?;
     }
     global.forget();
-    Ok(instructions)
+    Ok(statistics)
 }
 
 /// Where a lane is.
@@ -93,7 +107,7 @@ struct Block<'a> {
     number: u32,
     epoch: u32,
     copies: Vec<Copies>,
-    instructions: u64,
+    statistics: Statistics,
 }
 
 impl Block<'_> {
@@ -156,8 +170,8 @@ impl Block<'_> {
                 active.iter().for_each(|lane| next[*lane] = place);
                 return Ok(());
             }
-            self.instructions += active.len() as u64;
-            ensure!(self.instructions < MOST_INSTRUCTIONS, "runs too long");
+            self.statistics.instructions += active.len() as u64;
+            ensure!(self.statistics.instructions < MOST_INSTRUCTIONS, "runs too long");
             let taken = |lane: &usize| match instruction.guard {
                 None => true,
                 Some((register, wanted)) => {
@@ -277,7 +291,9 @@ impl Block<'_> {
                     convert(*to_type, *from_type, *rounding, *saturate, own.get(*a, lane))
                 })
             }
-            Operation::Load { space, ty, to, address } => self.load(lanes, *space, *ty, to, *address),
+            Operation::Load { space, ty, to, address } => {
+                self.load(lanes, *space, *ty, to, *address)
+            }
             Operation::Store { space, ty, from, address } => {
                 self.store(lanes, *space, *ty, from, *address)
             }
@@ -291,7 +307,8 @@ impl Block<'_> {
                 let double = Type { bits: 2 * ty.bits, ..*ty };
                 let result = if *wide { double } else { *ty };
                 self.each(lanes, *to, |own, lane| {
-                    let product = ty.wide(own.get(*a, lane)).wrapping_mul(ty.wide(own.get(*b, lane)));
+                    let product =
+                        ty.wide(own.get(*a, lane)).wrapping_mul(ty.wide(own.get(*b, lane)));
                     let sum = product.wrapping_add(result.wide(own.get(*c, lane)));
                     Ok(result.cut(sum as u64))
                 })
@@ -339,7 +356,9 @@ impl Block<'_> {
             Operation::Permute { to, a, b, c } => self.each(lanes, *to, |own, lane| {
                 let both = own.get(*b, lane) << 32 | own.get(*a, lane) & 0xffff_ffff;
                 let choice = own.get(*c, lane);
-                Ok((0..4).fold(0, |value, place| value | permuted(both, choice >> (4 * place)) << (8 * place)))
+                Ok((0..4).fold(0, |value, place| {
+                    value | permuted(both, choice >> (4 * place)) << (8 * place)
+                }))
             }),
             other => self.execute_copies(other, lanes),
         }
@@ -348,6 +367,9 @@ impl Block<'_> {
     fn execute_copies(&mut self, operation: &Operation, lanes: &[usize]) -> Result<()> {
         match operation {
             Operation::CopyAsync { to, from, bytes } => {
+                for lanes in lanes.chunks(8).filter(|_| *bytes == CHUNK) {
+                    self.statistics.conflicts += self.conflicts(*to, lanes);
+                }
                 for lane in lanes {
                     let (to, from) = (self.address(*to, *lane), self.address(*from, *lane));
                     let own = self.read(Space::Global, from, *bytes, *lane)?;
@@ -377,11 +399,16 @@ impl Block<'_> {
                 }
                 Ok(())
             }
-            Operation::LoadMatrix { transposed, to, address } => {
-                tensor_core::warps(lanes)?.try_for_each(|warp| {
+            Operation::LoadMatrix { transposed, to, address } => tensor_core::warps(lanes)?
+                .try_for_each(|warp| {
+                    for lanes in warp[..8 * to.len()].chunks(8) {
+                        self.statistics.conflicts += self.conflicts(*address, lanes);
+                    }
                     let rows: Vec<Vec<u8>> = warp[..8 * to.len()]
                         .iter()
-                        .map(|lane| self.read(Space::Shared, self.address(*address, *lane), 16, *lane))
+                        .map(|lane| {
+                            self.read(Space::Shared, self.address(*address, *lane), 16, *lane)
+                        })
                         .collect::<Result<_>>()?;
                     for (matrix, register) in to.iter().enumerate() {
                         let rows = &rows[8 * matrix..8 * matrix + 8];
@@ -391,15 +418,15 @@ impl Block<'_> {
                         }
                     }
                     Ok(())
-                })
-            }
-            Operation::Multiply { ty, d, a, b, c } => {
+                }),
+            Operation::Multiply { factors, d, a, b, c } => {
                 tensor_core::warps(lanes)?.try_for_each(|warp| {
                     let gather = |sources: &[Source]| -> Vec<[u64; WARP]> {
-                        let of = |own: &Source| std::array::from_fn(|place| self.get(*own, warp[place]));
+                        let of =
+                            |own: &Source| std::array::from_fn(|place| self.get(*own, warp[place]));
                         sources.iter().map(of).collect()
                     };
-                    let sums = tensor_core::multiply(*ty, &gather(a), &gather(b), &gather(c));
+                    let sums = tensor_core::multiply(*factors, &gather(a), &gather(b), &gather(c));
                     for (register, own) in d.iter().zip(&sums) {
                         for (place, lane) in warp.iter().enumerate() {
                             self.set(*register, *lane, own[place]);
@@ -410,6 +437,15 @@ impl Block<'_> {
             }
             other => bail!("{other:?} is no instruction of this kind"),
         }
+    }
+
+    /// Lanes, of eight that access a chunk each, that wait for another one's banks.
+    fn conflicts(&self, address: Address, lanes: &[usize]) -> u64 {
+        let mut in_bank = [0u64; 8];
+        for lane in lanes {
+            in_bank[(self.address(address, *lane) / CHUNK as u64 % 8) as usize] += 1;
+        }
+        in_bank.iter().max().map_or(0, |most| most.saturating_sub(1))
     }
 
     fn address(&self, address: Address, lane: usize) -> u64 {
@@ -461,7 +497,12 @@ impl Block<'_> {
         }
     }
 
-    fn local_range(&self, address: u64, size: usize, lane: usize) -> Result<std::ops::Range<usize>> {
+    fn local_range(
+        &self,
+        address: u64,
+        size: usize,
+        lane: usize,
+    ) -> Result<std::ops::Range<usize>> {
         let start = usize::try_from(address).unwrap_or(usize::MAX);
         let end = start.saturating_add(size);
         ensure!(end <= self.entry.local, "out of bounds: byte {end} of local memory");

@@ -106,14 +106,18 @@ impl Traced {
     }
 
     fn range(&self, offset: u64, size: usize) -> Result<std::ops::Range<usize>> {
-        let inside = usize::try_from(offset).ok().filter(|start| {
-            start.checked_add(size).is_some_and(|end| end <= self.bytes.len())
-        });
+        let inside = usize::try_from(offset)
+            .ok()
+            .filter(|start| start.checked_add(size).is_some_and(|end| end <= self.bytes.len()));
         let Some(start) = inside else {
             let (name, length) = (&self.name, self.bytes.len());
             bail!("out of bounds: bytes {offset:#x} to +{size} of {name}, which has {length}");
         };
-        ensure!(offset.is_multiple_of(size as u64), "misaligned: {size} bytes at {offset:#x} of {}", self.name);
+        ensure!(
+            offset.is_multiple_of(size as u64),
+            "misaligned: {size} bytes at {offset:#x} of {}",
+            self.name
+        );
         Ok(start..start + size)
     }
 
@@ -133,7 +137,11 @@ impl Traced {
             }
             None => {
                 let written = self.traces.iter().any(|own| own.writer[0] != 0);
-                ensure!(self.constant || !written, "{} is written, and read as a constant", self.name);
+                ensure!(
+                    self.constant || !written,
+                    "{} is written, and read as a constant",
+                    self.name
+                );
                 self.constant = true;
             }
         }

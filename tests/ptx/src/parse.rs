@@ -117,8 +117,11 @@ fn entry(
     }
     entry.lanes = required_lanes(head)?;
     // Shared memory outside of kernels belongs to the kernel that its name begins with.
-    let mut shared: SharedNames =
-        shared.iter().filter(|(own, _)| body.contains(own.as_str())).map(|(a, b)| (a.clone(), *b)).collect();
+    let mut shared: SharedNames = shared
+        .iter()
+        .filter(|(own, _)| body.contains(own.as_str()))
+        .map(|(a, b)| (a.clone(), *b))
+        .collect();
     let statements = statements(body);
     for (_, statement) in &statements {
         if let Some(own) = statement.strip_prefix(".shared") {
@@ -150,7 +153,11 @@ fn entry(
     }
     let ends = matches!(
         entry.code.last(),
-        Some(Instruction { guard: None, operation: Operation::Return | Operation::Branch { .. }, .. })
+        Some(Instruction {
+            guard: None,
+            operation: Operation::Return | Operation::Branch { .. },
+            ..
+        })
     );
     ensure!(ends, "the kernel does not end");
     entry.registers = names.registers.len();
@@ -220,10 +227,7 @@ fn labels(statements: &[(Vec<String>, String)]) -> BTreeMap<String, usize> {
 }
 
 /// `@%p1` or `@!%p1` in front of an instruction, and the instruction.
-fn guard<'a>(
-    statement: &'a str,
-    names: &mut Names,
-) -> Result<(Option<(Register, bool)>, &'a str)> {
+fn guard<'a>(statement: &'a str, names: &mut Names) -> Result<(Option<(Register, bool)>, &'a str)> {
     let Some(guarded) = statement.strip_prefix('@') else { return Ok((None, statement)) };
     let (predicate, rest) = guarded.split_once(' ').context("a guard without an instruction")?;
     let (name, wanted) = match predicate.strip_prefix('!') {

@@ -1,5 +1,6 @@
 //! A parsed text.
 
+use crate::tensor_core::Factors;
 use crate::types::{Binary, Compare, Rounding, Type, Unary};
 use std::collections::BTreeMap;
 
@@ -114,7 +115,14 @@ pub enum Operation {
     /// One of two values.
     Select { to: Register, then: Source, otherwise: Source, by: Source },
     /// A conversion.
-    Convert { to_type: Type, from_type: Type, rounding: Rounding, saturate: bool, to: Register, a: Source },
+    Convert {
+        to_type: Type,
+        from_type: Type,
+        rounding: Rounding,
+        saturate: bool,
+        to: Register,
+        a: Source,
+    },
     /// A field of `a`, from bit `b` on, of `c` bits.
     Field { ty: Type, to: Register, a: Source, b: Source, c: Source },
     /// The upper (`left`) or lower half of two words that are shifted together.
@@ -139,6 +147,6 @@ pub enum Operation {
     WaitCopies { groups: usize },
     /// Reads 8x8 matrices of 16 bits from shared memory into a warp's registers.
     LoadMatrix { transposed: bool, to: Vec<Register>, address: Address },
-    /// A product of a warp's matrices, 16x8x16, plus `c`.
-    Multiply { ty: Type, d: [Register; 4], a: [Source; 4], b: [Source; 2], c: [Source; 4] },
+    /// A product of a warp's matrices, of 16 rows and 8 columns, plus `c`.
+    Multiply { factors: Factors, d: [Register; 4], a: [Source; 4], b: [Source; 2], c: [Source; 4] },
 }

@@ -48,7 +48,10 @@ impl Ptxas {
         let found = Self::in_environment(&root);
         if found.is_none() {
             let required = std::env::var_os("HONE_PTXAS").is_some_and(|own| own == "required");
-            ensure!(!required, "HONE_PTXAS=required, but there is no ptxas: run `cargo xtask python cuda`");
+            ensure!(
+                !required,
+                "HONE_PTXAS=required, but there is no ptxas: run `cargo xtask python cuda`"
+            );
             println!("skipped: there is no ptxas (cargo xtask python cuda installs it)");
         }
         Ok(found)

@@ -1,6 +1,6 @@
 //! Runs a program's text on host tensors.
 
-use crate::{Global, Text, UNWRITTEN, launch};
+use crate::{Global, Statistics, Text, UNWRITTEN, launch};
 use anyhow::{Context, Result, ensure};
 use hone_tensor::{Argument, Program, Role, Scope, Step};
 use hone_types::{Id, Tensor, TensorType};
@@ -17,8 +17,26 @@ pub fn run(
     steps: &[Step],
     inputs: &[Tensor],
 ) -> Result<Vec<Tensor>> {
+    run_counted(text, program, steps, inputs).map(|(outputs, _)| outputs)
+}
+
+/// [`run`], with what all launches took.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_counted(
+    text: &Text,
+    program: &Program,
+    steps: &[Step],
+    inputs: &[Tensor],
+) -> Result<(Vec<Tensor>, Statistics)> {
     let mut given = inputs.iter();
-    let mut host = Host { text, global: Global::default(), values: BTreeMap::new() };
+    let mut host = Host {
+        text,
+        global: Global::default(),
+        values: BTreeMap::new(),
+        took: Statistics::default(),
+    };
     let mut addresses = BTreeMap::new();
     let mut add = |host: &mut Host<'_>, buffer: hone_tensor::BufferId, bytes| {
         let name = format!("'{}' ({buffer})", program.buffers[buffer].name);
@@ -44,14 +62,15 @@ pub fn run(
     }
     host.steps(steps, &addresses)?;
     let outputs = program.parameters().into_iter();
-    outputs
+    let outputs = outputs
         .filter(|buffer| matches!(program.buffers[*buffer].role, Role::Output(_)))
         .map(|buffer| {
             let own = &program.buffers[buffer];
             let bytes = host.global.bytes(addresses[&buffer.index()]).context("an output")?;
             Ok(Tensor::from_bytes(TensorType::new(own.dtype, own.shape.clone()), bytes.to_vec())?)
         })
-        .collect()
+        .collect::<Result<_>>()?;
+    Ok((outputs, host.took))
 }
 
 struct Host<'a> {
@@ -59,6 +78,7 @@ struct Host<'a> {
     global: Global,
     /// Values of counters.
     values: BTreeMap<usize, u64>,
+    took: Statistics,
 }
 
 impl Host<'_> {
@@ -74,7 +94,10 @@ impl Host<'_> {
                     let arguments = arguments.context("an argument has no value")?;
                     let entry = self.text.kernels.get(&kernel.name);
                     let entry = entry.with_context(|| format!("no kernel '{}'", kernel.name))?;
-                    launch(entry, &mut self.global, &arguments, kernel.groups, kernel.items)?;
+                    let (groups, items) = (kernel.groups, kernel.items);
+                    let took = launch(entry, &mut self.global, &arguments, groups, items)?;
+                    self.took.instructions += took.instructions;
+                    self.took.conflicts += took.conflicts;
                 }
                 Step::Repeat { counter, times, body } => {
                     for round in 0..*times {

@@ -8,7 +8,8 @@ use anyhow::{Context, Result, ensure};
 pub(crate) fn warps(lanes: &[usize]) -> Result<impl Iterator<Item = [usize; WARP]> + use<>> {
     let mut warps = Vec::new();
     for lanes in lanes.chunks(WARP) {
-        let warp: [usize; WARP] = lanes.try_into().ok().context("divergent warp: some lanes are missing")?;
+        let warp: [usize; WARP] =
+            lanes.try_into().ok().context("divergent warp: some lanes are missing")?;
         let whole = warp[0].is_multiple_of(WARP) && warp[WARP - 1] == warp[0] + WARP - 1;
         ensure!(whole, "divergent warp: some lanes are missing");
         warps.push(warp);
@@ -29,28 +30,74 @@ pub(crate) fn fragment(rows: &[Vec<u8>], place: usize, transposed: bool) -> u64 
     }
 }
 
-/// `a . b + c` of 16x16, 16x8 and 16x8 elements as the registers of a warp hold them.
+/// What a warp multiplies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Factors {
+    /// Floats of this type, summed in `f32`.
+    Floats(Type),
+    /// `f32` without the lowest 13 bits, summed in `f32`.
+    TensorFloats,
+    /// Bytes of these types, summed in `s32`.
+    Bytes([Type; 2]),
+}
+
+impl Factors {
+    /// Elements of a register.
+    fn packed(self) -> usize {
+        match self {
+            Factors::Floats(_) => 2,
+            Factors::TensorFloats => 1,
+            Factors::Bytes(_) => 4,
+        }
+    }
+
+    /// An element of a register of an operand (0 is the left one).
+    fn element(self, operand: usize, word: u64, place: usize) -> f64 {
+        match self {
+            Factors::Floats(ty) => ty.float(word >> (16 * place) & 0xffff),
+            Factors::TensorFloats => f64::from(f32::from_bits(word as u32 & !0x1fff)),
+            Factors::Bytes(types) => types[operand].wide(word >> (8 * place) & 0xff) as f64,
+        }
+    }
+
+    /// A sum and what is added to it. Devices sum in an order and with a precision of their own; one rounding is as
+    /// good as any. Bytes are summed exactly, and wrap.
+    fn sum(self, start: u64, products: f64) -> u64 {
+        match self {
+            Factors::Bytes(_) => u64::from((start as u32).wrapping_add(products as i64 as u32)),
+            _ => u64::from(((f64::from(f32::from_bits(start as u32)) + products) as f32).to_bits()),
+        }
+    }
+}
+
+/// Most of the depth that one instruction takes.
+const DEEPEST: usize = 32;
+
+/// `a . b + c` of 16 rows and 8 columns as the registers of a warp hold them. A register of `a` and `b` has `n` elements
+/// of 32 bits in all, and the depth is `8 n`.
 ///
 /// With `g` a lane's quotient by 4 and `t` its remainder: register `i` of `a` has the elements of row `g` (odd `i`:
-/// `g + 8`), columns `2 t` and `2 t + 1` (from `i = 2` on: 8 more); register `i` of `b` rows `2 t` and `2 t + 1` (`i =
-/// 1`: 8 more) of column `g`; register `i` of `c` row `g` (from `i = 2` on: `g + 8`), column `2 t` plus `i`'s lowest bit.
+/// `g + 8`), columns `n t` to `n t + n - 1` (from `i = 2` on: `4 n` more); register `i` of `b` rows `n t` to `n t + n -
+/// 1` (`i = 1`: `4 n` more) of column `g`; register `i` of `c` row `g` (from `i = 2` on: `g + 8`), column `2 t` plus
+/// `i`'s lowest bit.
 pub(crate) fn multiply(
-    ty: Type,
+    factors: Factors,
     a: &[[u64; WARP]],
     b: &[[u64; WARP]],
     c: &[[u64; WARP]],
 ) -> [[u64; WARP]; 4] {
-    let half = |word: u64, upper: usize| ty.float(word >> (16 * upper) & 0xffff);
-    let (mut left, mut right) = ([[0f64; 16]; 16], [[0f64; 8]; 16]);
+    let packed = factors.packed();
+    let (mut left, mut right) = ([[0f64; DEEPEST]; 16], [[0f64; 8]; DEEPEST]);
     for lane in 0..WARP {
         let (group, thread) = (lane / 4, lane % 4);
-        for upper in 0..2 {
+        for part in 0..packed {
+            let depth = packed * thread + part;
             for (place, own) in a.iter().enumerate() {
-                let (row, column) = (group + 8 * (place % 2), 2 * thread + upper + 8 * (place / 2));
-                left[row][column] = half(own[lane], upper);
+                let (row, column) = (group + 8 * (place % 2), depth + 4 * packed * (place / 2));
+                left[row][column] = factors.element(0, own[lane], part);
             }
             for (place, own) in b.iter().enumerate() {
-                right[2 * thread + upper + 8 * place][group] = half(own[lane], upper);
+                right[depth + 4 * packed * place][group] = factors.element(1, own[lane], part);
             }
         }
     }
@@ -58,10 +105,8 @@ pub(crate) fn multiply(
     for (place, own) in sums.iter_mut().enumerate() {
         for (lane, sum) in own.iter_mut().enumerate() {
             let (row, column) = (lane / 4 + 8 * (place / 2), 2 * (lane % 4) + place % 2);
-            let start = f64::from(f32::from_bits(c[place][lane] as u32));
-            // Devices sum in an order and with a precision of their own; one rounding is as good as any.
-            let whole = (0..16).fold(start, |sum, depth| sum + left[row][depth] * right[depth][column]);
-            *sum = u64::from((whole as f32).to_bits());
+            let products = (0..8 * packed).map(|depth| left[row][depth] * right[depth][column]);
+            *sum = factors.sum(c[place][lane], products.sum());
         }
     }
     sums
@@ -92,7 +137,7 @@ mod tests {
         let b: Vec<[u64; WARP]> = (0..2)
             .map(|i| lane(&|g, t| one(2 * t + 8 * i, g) | one(2 * t + 8 * i + 1, g) << 16))
             .collect();
-        let d = multiply(ty, &a, &b, &vec![[0; WARP]; 4]);
+        let d = multiply(Factors::Floats(ty), &a, &b, &vec![[0; WARP]; 4]);
         for (i, own) in d.iter().enumerate() {
             for (place, value) in own.iter().enumerate() {
                 let expected = number(place / 4 + 8 * (i / 2), 2 * (place % 4) + i % 2);

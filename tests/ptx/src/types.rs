@@ -175,7 +175,9 @@ pub fn binary(op: Binary, ty: Type, a: u64, b: u64) -> Result<u64> {
         Binary::Sub => x.wrapping_sub(y),
         Binary::MulLow => x.wrapping_mul(y),
         Binary::MulHigh => x.wrapping_mul(y) >> ty.bits,
-        Binary::MulWide => return Ok(Type { bits: 2 * ty.bits, ..ty }.cut(x.wrapping_mul(y) as u64)),
+        Binary::MulWide => {
+            return Ok(Type { bits: 2 * ty.bits, ..ty }.cut(x.wrapping_mul(y) as u64));
+        }
         Binary::Div | Binary::Rem if y == 0 => bail!("an integer is divided by zero"),
         Binary::Div => x / y,
         Binary::Rem => x % y,
@@ -219,8 +221,20 @@ fn minimum(x: f64, y: f64) -> f64 {
     match (x.is_nan(), y.is_nan()) {
         (true, _) => y,
         (_, true) => x,
-        _ if x == y => if x.is_sign_negative() { x } else { y },
-        _ => if x < y { x } else { y },
+        _ if x == y => {
+            if x.is_sign_negative() {
+                x
+            } else {
+                y
+            }
+        }
+        _ => {
+            if x < y {
+                x
+            } else {
+                y
+            }
+        }
     }
 }
 

@@ -5,7 +5,7 @@
 mod common;
 
 use hone_codegen::nvptx::{Architecture, Module, emit};
-use hone_device_tests::{product, sums};
+use hone_device_tests::{count, product, sums};
 use hone_ptx_tests::{parse, run};
 use hone_tensor::{Program, interpret};
 use hone_tune::schedule_for_device;
@@ -72,12 +72,14 @@ fn every_removed_barrier_is_noticed() {
     for case in cases() {
         let removed = |line: &str| line.contains("bar.sync").then(String::new);
         for text in changed(&case.module.text, &removed) {
-            let reason = noticed(&case, &text).unwrap_or_else(|| panic!("a barrier is missing: {text}"));
+            let reason =
+                noticed(&case, &text).unwrap_or_else(|| panic!("a barrier is missing: {text}"));
             assert!(reason.starts_with("race: "), "{reason}");
             faults += 1;
         }
     }
-    println!("PTX faults: {faults} barriers removed, all noticed");
+    println!("PTX: barriers removed");
+    count(faults, "faults in PTX noticed");
     assert!(faults >= 7, "only {faults} barriers");
 }
 
@@ -109,7 +111,8 @@ fn every_moved_access_is_noticed() {
             }
         }
     }
-    println!("PTX faults: {faults} accesses moved by one element, all noticed");
+    println!("PTX: accesses moved by one element");
+    count(faults, "faults in PTX noticed");
     assert!(faults >= 100, "only {faults} accesses");
 }
 
@@ -119,16 +122,19 @@ fn every_barrier_for_some_lanes_only_is_noticed() {
     for case in cases() {
         let some = |line: &str| {
             let barrier = line.contains("bar.sync");
-            let lane = "mov.u32 %r90000, %tid.x;\nsetp.lt.u32 %p90000, %r90000, 3;\n@%p90000 bar.sync 0;";
+            let lane =
+                "mov.u32 %r90000, %tid.x;\nsetp.lt.u32 %p90000, %r90000, 3;\n@%p90000 bar.sync 0;";
             barrier.then(|| lane.to_string())
         };
         for text in changed(&case.module.text, &some) {
-            let reason = noticed(&case, &text).unwrap_or_else(|| panic!("lanes wait apart: {text}"));
+            let reason =
+                noticed(&case, &text).unwrap_or_else(|| panic!("lanes wait apart: {text}"));
             let expected = reason.starts_with("divergent barrier") || reason.starts_with("race: ");
             assert!(expected, "{reason}");
             faults += 1;
         }
     }
-    println!("PTX faults: {faults} barriers for three lanes, all noticed");
+    println!("PTX: barriers for three lanes");
+    count(faults, "faults in PTX noticed");
     assert!(faults >= 7, "only {faults} barriers");
 }

@@ -7,7 +7,9 @@ mod common;
 
 use common::{Assembly, all_architectures, run_bound};
 use hone_codegen::nvptx::Architecture;
-use hone_device_tests::{compare, product, schedule_cases, sixteen_bits, sums, whole_inputs};
+use hone_device_tests::{
+    compare, count, product, schedule_cases, sixteen_bits, sums, whole_inputs,
+};
 use hone_schedule::Schedule;
 use hone_tensor::{Program, interpret};
 use hone_tune::schedule_for_device;
@@ -25,20 +27,24 @@ fn check(template: &str, (plain, inputs): (Program, Vec<Tensor>), own: Architect
 
 #[test]
 fn templates_compute_the_same_for_every_architecture() {
-    let mut assembly = Assembly::default();
+    let (mut right, mut assembly) = (0, Assembly::default());
     for architecture in all_architectures() {
         for sizes in [[1, 64, 64, 32], [1, 128, 64, 48], [3, 32, 96, 24], [1, 16, 48, 8]] {
             for dtype in [DataType::F32, DataType::F16, DataType::BF16] {
                 let text = check("matmul", product(dtype, sizes), architecture);
                 assembly.add(&[&text], architecture);
+                right += 1;
             }
         }
         for [rows, columns] in [[3, 1024], [1, 5000], [40, 777]] {
             let text = check("sums", sums(rows, columns), architecture);
             assembly.add(&[&text], architecture);
+            right += 1;
         }
     }
     println!("PTX of templates: {assembly}");
+    count(right, "kernel runs of PTX right");
+    assembly.count();
     assert!(assembly.spills.is_empty(), "{:?}", assembly.spills);
 }
 
@@ -82,5 +88,6 @@ fn schedule_cases_compute_the_same() {
         }
     }
     println!("PTX of schedule cases: {right} right, and {bound} cases that bind");
+    count(right + bound, "kernel runs of PTX right");
     assert!(right > 80 && bound >= 5, "{right}, {bound}");
 }

@@ -6,8 +6,9 @@
 mod common;
 
 use common::{Assembly, all_architectures};
-use hone_codegen::nvptx::{Architecture, Module, Tiles, product};
-use hone_ptx_tests::{Ptxas, parse, run};
+use hone_codegen::nvptx::{Architecture, Module, ProductOptions, Tiles, product};
+use hone_device_tests::count;
+use hone_ptx_tests::{Ptxas, parse, run, run_counted};
 use hone_tensor::{Builder, Combiner, Expr, Program, interpret};
 use hone_types::{DataType, Tensor, TensorType};
 
@@ -22,66 +23,89 @@ fn numbers(dtype: DataType, shape: &[usize], seed: usize) -> Tensor {
 /// A product, and how its operands lie.
 #[derive(Clone, Copy, Debug)]
 struct Sizes {
-    dtype: DataType,
+    /// Types of the operands.
+    dtypes: [DataType; 2],
     batch: usize,
     extents: [usize; 3],
     /// Whether operands lie with the depth as their last axis: `[m, k]` and `[n, k]`; else `[k, m]` and `[k, n]`.
     by_depth: [bool; 2],
 }
 
-/// `max(a . b + bias, 0)`, rounded to the operands' type, of matrices of which there are `batch`.
+/// `max(a . b + bias, 0)`, of bytes in 32 bits, else rounded to the operands' type, of matrices of which there are
+/// `batch`.
 fn program(sizes: &Sizes) -> (Program, Vec<Tensor>) {
-    let Sizes { dtype, batch, extents: [m, n, k], by_depth } = *sizes;
+    let Sizes { dtypes, batch, extents: [m, n, k], by_depth } = *sizes;
+    let (sum, result) = match dtypes[0].is_float() {
+        true => (DataType::F32, dtypes[0]),
+        false => (DataType::I32, DataType::I32),
+    };
     let shape = |place: usize, across: usize| match by_depth[place] {
         true => [batch, across, k],
         false => [batch, k, across],
     };
     let (a, b) = (shape(0, m), shape(1, n));
     let mut builder = Builder::new();
-    let left = builder.input("a", &TensorType::new(dtype, a));
-    let right = builder.input("b", &TensorType::new(dtype, b));
-    let bias = builder.input("bias", &TensorType::new(DataType::F32, [n]));
-    let sums = TensorType::new(DataType::F32, [batch, m, n]);
-    let sum = builder.reduce("sum", &sums, &[k], Combiner::Sum, |i, r| {
+    let left = builder.input("a", &TensorType::new(dtypes[0], a));
+    let right = builder.input("b", &TensorType::new(dtypes[1], b));
+    let bias = builder.input("bias", &TensorType::new(sum, [n]));
+    let sums = TensorType::new(sum, [batch, m, n]);
+    let wide = |value: Expr, dtype| if dtype == sum { value } else { value.cast(sum) };
+    let products = builder.reduce("sum", &sums, &[k], Combiner::Sum, |i, r| {
         let load = |buffer, place: usize, across: &Expr| {
             let (across, depth) = (across.clone(), r[0].clone());
             let indices = if by_depth[place] { [across, depth] } else { [depth, across] };
-            Expr::Load(buffer, [vec![i[0].clone()], indices.to_vec()].concat()).cast(DataType::F32)
+            let load = Expr::Load(buffer, [vec![i[0].clone()], indices.to_vec()].concat());
+            wide(load, dtypes[place])
         };
         load(left, 0, &i[1]) * load(right, 1, &i[2])
     });
-    let y = builder.map("y", &TensorType::new(dtype, [batch, m, n]), |i| {
-        let sum = Expr::Load(sum, i.to_vec()) + Expr::Load(bias, vec![i[2].clone()]);
-        sum.maximum(Expr::Constant(0.0, DataType::F32)).cast(dtype)
+    let y = builder.map("y", &TensorType::new(result, [batch, m, n]), |i| {
+        let own = Expr::Load(products, i.to_vec()) + Expr::Load(bias, vec![i[2].clone()]);
+        let bounded = own.maximum(Expr::Constant(0.0, sum));
+        if result == sum { bounded } else { bounded.cast(result) }
     });
     builder.output(y);
-    let inputs =
-        vec![numbers(dtype, &a, 0), numbers(dtype, &b, 1), numbers(DataType::F32, &[n], 2)];
+    let inputs = vec![numbers(dtypes[0], &a, 0), numbers(dtypes[1], &b, 1), numbers(sum, &[n], 2)];
     (builder.finish(), inputs)
 }
 
 /// Products in all layouts, types and tiles.
 fn cases() -> Vec<(Sizes, Tiles)> {
+    use DataType::{BF16, F16, F32, I8, U8};
     let mut cases = Vec::new();
     for tiles in Tiles::ALL {
-        let [m, n, k] = tiles.block;
-        for (number, by_depth) in
-            [[true, false], [true, true], [false, false], [false, true]].into_iter().enumerate()
-        {
-            for dtype in [DataType::F16, DataType::BF16] {
-                // Fewer, as many and more tiles of the depth than stages.
-                let depth = k * [1, tiles.stages - 1, tiles.stages + 2, 2][number];
-                let (batch, rows) = if number == 0 { (2, 1) } else { (1, 1 + number % 2) };
-                let extents = [m * rows, n * (3 - rows).min(2), depth];
-                cases.push((Sizes { dtype, batch, extents, by_depth }, tiles));
-            }
+        let [m, n] = tiles.block;
+        let mut add = |number: usize, dtypes: [DataType; 2], by_depth: [bool; 2]| {
+            // Fewer, as many and more tiles of the depth than stages.
+            let rounds = [1, tiles.stages - 1, tiles.stages + 2, 2][number % 4];
+            let depth = tiles.depth(dtypes[0].bytes()) * rounds;
+            let (batch, rows) = if number == 0 { (2, 1) } else { (1, 1 + number % 2) };
+            let extents = [m * rows, n * (3 - rows).min(2), depth];
+            cases.push((Sizes { dtypes, batch, extents, by_depth }, tiles));
+        };
+        let layouts = [[true, false], [true, true], [false, false], [false, true]];
+        for (number, by_depth) in layouts.into_iter().enumerate() {
+            add(number, [F16; 2], by_depth);
+            add(number, [BF16; 2], by_depth);
+        }
+        let others = [[F32, F32], [I8, I8], [U8, I8], [I8, U8], [U8, U8]];
+        for (number, dtypes) in others.into_iter().enumerate() {
+            add(number, dtypes, [true, true]);
         }
     }
     cases
 }
 
+fn with_tiles(
+    program: &Program,
+    architecture: Architecture,
+    tiles: Option<Tiles>,
+) -> Option<Module> {
+    product(program, architecture, &ProductOptions { tiles, rounded: true }, "k").unwrap()
+}
+
 fn module(program: &Program, architecture: Architecture, tiles: Tiles) -> Module {
-    product(program, architecture, Some(tiles), "k").unwrap().expect("it is a product")
+    with_tiles(program, architecture, Some(tiles)).expect("it is a product")
 }
 
 #[test]
@@ -92,20 +116,24 @@ fn products_compute_the_same_on_tensor_cores() {
         let expected = interpret(&program, &inputs).unwrap();
         for architecture in all_architectures() {
             if architecture == Architecture::Sm75 {
-                assert!(product(&program, architecture, Some(tiles), "k").unwrap().is_none());
+                assert!(with_tiles(&program, architecture, Some(tiles)).is_none());
                 continue;
             }
             let module = module(&program, architecture, tiles);
-            assert!(module.text.contains("mma.sync.aligned.m16n8k16"), "{}", module.text);
+            assert!(module.text.contains("mma.sync.aligned.m16n8k"), "{}", module.text);
             let text = parse(&module.text).unwrap();
-            let results = run(&text, &program, &module.steps, &inputs);
-            let results = results.unwrap_or_else(|error| panic!("{sizes:?}: {error:#}\n{}", module.text));
+            let results = run_counted(&text, &program, &module.steps, &inputs);
+            let (results, took) =
+                results.unwrap_or_else(|error| panic!("{sizes:?}: {error:#}\n{}", module.text));
+            assert_eq!(took.conflicts, 0, "{sizes:?} {tiles:?}: banks of shared memory");
             assert!(results == expected, "{sizes:?} {tiles:?}: other results\n{}", module.text);
             right += 1;
             assembly.add(&[&module.text], architecture);
         }
     }
-    println!("PTX of products on tensor cores: {right} right, 0 wrong; {assembly}");
+    println!("PTX of products on tensor cores: {assembly}");
+    count(right, "products on tensor cores right");
+    assembly.count();
     assert!(assembly.spills.is_empty(), "{:?}", assembly.spills);
 }
 
@@ -113,16 +141,19 @@ fn products_compute_the_same_on_tensor_cores() {
 fn what_is_no_product_in_whole_tiles_is_left_to_others() {
     let none = |sizes: Sizes| {
         let (program, _) = program(&sizes);
-        product(&program, Architecture::Sm80, None, "k").unwrap().is_none()
+        let own = product(&program, Architecture::Sm80, &ProductOptions::default(), "k").unwrap();
+        own.is_none()
     };
     let whole = Sizes {
-        dtype: DataType::F16,
+        dtypes: [DataType::F16; 2],
         batch: 1,
         extents: [64, 64, 32],
         by_depth: [true, false],
     };
     assert!(!none(whole));
-    assert!(none(Sizes { dtype: DataType::F32, ..whole }));
+    // Nobody has allowed to leave bits out, and bytes are not transposed.
+    assert!(none(Sizes { dtypes: [DataType::F32; 2], by_depth: [true, true], ..whole }));
+    assert!(none(Sizes { dtypes: [DataType::I8; 2], extents: [64, 64, 64], ..whole }));
     assert!(none(Sizes { extents: [64, 60, 32], ..whole }));
     assert!(none(Sizes { extents: [64, 64, 40], ..whole }));
 }
@@ -134,13 +165,16 @@ fn main_loop(sass: &str, words: &[&str]) -> (usize, Vec<usize>) {
     let mut best = (0, vec![0; words.len()]);
     for (place, line) in lines.iter().enumerate() {
         // `.L_x_1:` and later a branch to it.
-        let Some(label) = line.strip_suffix(':').filter(|own| own.starts_with(".L")) else { continue };
-        let back = lines[place..].iter().position(|own| {
-            own.contains("BRA") && own.contains(&format!("({label})"))
-        });
+        let Some(label) = line.strip_suffix(':').filter(|own| own.starts_with(".L")) else {
+            continue;
+        };
+        let back = lines[place..]
+            .iter()
+            .position(|own| own.contains("BRA") && own.contains(&format!("({label})")));
         let Some(length) = back else { continue };
         let own: Vec<&&str> = lines[place..=place + length].iter().filter(instruction).collect();
-        let count = |word: &&str| own.iter().filter(|line| line.contains(&format!("{word}."))).count();
+        let count =
+            |word: &&str| own.iter().filter(|line| line.contains(&format!("{word}."))).count();
         let counts: Vec<usize> = words.iter().map(count).collect();
         if counts[0] > best.1[0] {
             best = (own.len(), counts);
@@ -157,7 +191,8 @@ const TRITON: (usize, usize) = (183, 64);
 fn main_loops_hold_little_but_products() {
     let Some(ptxas) = Ptxas::of_tests().unwrap() else { return };
     for by_depth in [[true, true], [true, false]] {
-        let sizes = Sizes { dtype: DataType::F16, batch: 1, extents: [4096, 4096, 4096], by_depth };
+        let sizes =
+            Sizes { dtypes: [DataType::F16; 2], batch: 1, extents: [4096, 4096, 4096], by_depth };
         let (program, _) = program(&sizes);
         for architecture in Architecture::ALL.into_iter().filter(|own| *own != Architecture::Sm75) {
             let module = module(&program, architecture, Tiles::ALL[0]);
@@ -208,7 +243,8 @@ fn every_fault_in_copies_and_matrices_is_noticed() {
     let tiles = Tiles::ALL[4];
     let mut faults = std::collections::BTreeMap::<&str, usize>::new();
     for by_depth in [[true, false], [false, true]] {
-        let sizes = Sizes { dtype: DataType::F16, batch: 1, extents: [32, 64, 256], by_depth };
+        let sizes =
+            Sizes { dtypes: [DataType::F16; 2], batch: 1, extents: [32, 64, 256], by_depth };
         let (program, inputs) = program(&sizes);
         let expected = interpret(&program, &inputs).unwrap();
         let module = module(&program, Architecture::Sm80, tiles);
@@ -229,7 +265,8 @@ fn every_fault_in_copies_and_matrices_is_noticed() {
         let barrier = |line: &str| line.contains("bar.sync").then(String::new);
         let matrix = |line: &str| moved(line, "ldmatrix", 16);
         let copy = |line: &str| moved(line, "cp.async.cg", 16);
-        let swizzle = |line: &str| line.contains("xor.b64").then(|| line.replace("xor.b64", "or.b64"));
+        let swizzle =
+            |line: &str| line.contains("xor.b64").then(|| line.replace("xor.b64", "or.b64"));
         let turned = |line: &str| line.contains(".trans").then(|| line.replace(".trans", ""));
         let kinds: [(&str, &dyn Fn(&str) -> Option<String>); 6] = [
             ("waits one stage late", &late),
@@ -246,6 +283,7 @@ fn every_fault_in_copies_and_matrices_is_noticed() {
             }
         }
     }
-    println!("PTX faults on tensor cores: {faults:?}, all noticed");
+    println!("PTX on tensor cores: {faults:?}");
+    count(faults.values().sum(), "faults in PTX noticed");
     assert_eq!(faults.len(), 6, "{faults:?}");
 }

@@ -194,4 +194,3 @@ pub(super) fn shared_memory<'c>(ir: &Ir<'c>, name: &str, bytes: u32) -> PointerV
     global.set_alignment(ALIGNMENT);
     global.as_pointer_value()
 }
-

@@ -19,7 +19,7 @@ mod kernel;
 mod product;
 
 pub use architecture::Architecture;
-pub use product::{Tiles, product};
+pub use product::{ProductOptions, Tiles, product};
 
 use crate::compile::{optimize, write};
 use crate::error::{CodegenError, Result};

@@ -5,7 +5,7 @@
 use anyhow::{Context, Result};
 use hone_codegen::CodegenError;
 use hone_codegen::nvptx::{Architecture, Module, emit, source};
-use hone_device_tests::{Device, Job};
+use hone_device_tests::{Device, Job, count};
 use hone_ptx_tests::{Ptxas, Resources, parse, run};
 use hone_tensor::{Limits, Program, Step};
 use hone_types::Tensor;
@@ -58,7 +58,8 @@ pub fn run_bound(
 ) -> Result<(Module, Vec<Tensor>)> {
     let module = emit(program, architecture, &architecture.limits(), "k")?;
     let text = parse(&module.text).with_context(|| module.text.clone())?;
-    let results = run(&text, program, &module.steps, inputs).with_context(|| module.text.clone())?;
+    let results =
+        run(&text, program, &module.steps, inputs).with_context(|| module.text.clone())?;
     Ok((module, results))
 }
 
@@ -109,6 +110,14 @@ impl Assembly {
                 self.spills.push((own.kernel, own.spill_stores));
             }
         }
+    }
+}
+
+impl Assembly {
+    /// Says how many kernels were assembled.
+    pub fn count(&self) {
+        count(self.kernels.values().sum(), "kernels assembled by ptxas");
+        count(self.spills.len(), "of them spill");
     }
 }
 

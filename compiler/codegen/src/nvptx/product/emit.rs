@@ -1,14 +1,13 @@
 //! The kernel of a product.
 
-use super::form::Form;
+use super::form::{Factors, Form};
 use super::is_read_only;
-use super::tiles::{CHUNK, IN_CHUNK, Layout, STEP, Tiles};
+use super::tiles::{CHUNK, Layout, STEP, Tiles};
 use crate::Target;
 use crate::error::{CodegenError, Result};
 use crate::llvm::ir::{Ir, V};
 use crate::nvptx::kernel::{GLOBAL, attribute, declare_kernel, shared_memory};
 use hone_tensor::{Argument, BufferId, Kernel, Program};
-use hone_types::DataType;
 use inkwell::attributes::AttributeLoc;
 use inkwell::values::{BasicValue, FunctionValue, InstructionOpcode as Op, IntValue, PointerValue};
 use inkwell::{AddressSpace, IntPredicate};
@@ -26,7 +25,9 @@ pub(super) fn emit(
     let (function, buffers) = declare(ir, program, form, own);
     ir.builder.position_at_end(ir.block(function, "entry"));
     let shared = shared_memory(ir, &format!("{}_stages", own.name), tiles.shared_bytes() as u32);
-    let layout = |place: usize| Layout::of(&form.operands[place], tiles.block[place], tiles);
+    let layout = |place: usize| {
+        Layout::of(&form.operands[place], tiles.block[place], tiles, form.factors.bytes())
+    };
     let (Some(left), Some(right)) = (layout(0), layout(1)) else {
         return Err(unfit(own, "its operands do not come in whole chunks"));
     };
@@ -125,7 +126,10 @@ impl<'c> Product<'_, 'c> {
         let read = |name: &str| -> Result<IntValue<'c>> {
             let name = format!("llvm.nvvm.read.ptx.sreg.{name}");
             let number = self.ir.intrinsic(&name, &[], &[])?;
-            Ok(self.ir.convert(Op::ZExt, number, self.ir.context.i64_type().into())?.into_int_value())
+            Ok(self
+                .ir
+                .convert(Op::ZExt, number, self.ir.context.i64_type().into())?
+                .into_int_value())
         };
         let lane = read("tid.x")?;
         let block = [read("ctaid.x")?, read("ctaid.y")?, read("ctaid.z")?];
@@ -153,7 +157,8 @@ impl<'c> Product<'_, 'c> {
         let [row, column] = self.warp()?;
         let in_warp = self.op(Op::And, self.lane, 31)?;
         let (group, thread) = (self.op(Op::LShr, in_warp, 2)?, self.op(Op::And, in_warp, 3)?);
-        let row = self.add(self.times(self.block[1], self.tiles.block[0])?, self.add(row, group)?)?;
+        let row =
+            self.add(self.times(self.block[1], self.tiles.block[0])?, self.add(row, group)?)?;
         let column = self.add(column, self.times(thread, 2)?)?;
         let column = self.add(self.times(self.block[0], self.tiles.block[1])?, column)?;
         Ok(Places { row, column })
@@ -187,12 +192,12 @@ impl<'c> Product<'_, 'c> {
         let tile = self.times(self.block[1 - place], self.tiles.block[place])?;
         let mut element = self.op(Op::Mul, tile, operand.across)?;
         element = self.add(element, self.op(Op::Mul, line, layout.pitch)?)?;
-        element = self.add(element, self.times(chunk, IN_CHUNK)?)?;
+        element = self.add(element, self.times(chunk, layout.in_chunk)?)?;
         for (axis, step) in operand.batch.iter().enumerate() {
             element = self.add(element, self.op(Op::Mul, self.along_batch(axis)?, *step)?)?;
         }
         element = self.op(Op::Add, element, operand.start)?;
-        let source = self.ir.offset(start, self.times(element, 2)?)?;
+        let source = self.ir.offset(start, self.times(element, self.bytes())?)?;
         Ok(Stream { source, target, reads: self.reads(place)? })
     }
 
@@ -210,11 +215,11 @@ impl<'c> Product<'_, 'c> {
         let line = self.add(line, self.times(over_lines, 8)?)?;
         let (line, before) = match layout.by_depth {
             true => (self.add(line, first)?, self.ir.i64(0)),
-            false => (line, self.op(Op::UDiv, first, IN_CHUNK as i64)?),
+            false => (line, self.op(Op::UDiv, first, layout.in_chunk as i64)?),
         };
         let count = match layout.by_depth {
-            true => self.tiles.block[2] / STEP,
-            false => self.tiles.warp[place] / STEP,
+            true => self.steps(),
+            false => self.tiles.warp[place] / 16,
         };
         let each = (0..count).map(|number| {
             let chunk = self.op(Op::Add, self.add(in_line, before)?, 2 * number as i64)?;
@@ -228,13 +233,28 @@ impl<'c> Product<'_, 'c> {
         if place == 0 { 0 } else { self.layouts[0].bytes() }
     }
 
+    /// Bytes of an element of the operands.
+    fn bytes(&self) -> usize {
+        self.form.factors.bytes()
+    }
+
+    /// Depth of a tile, in elements.
+    fn depth(&self) -> usize {
+        self.tiles.depth(self.bytes())
+    }
+
+    /// Steps of `mma.sync` along the depth of a tile.
+    fn steps(&self) -> usize {
+        self.depth() * self.bytes() / STEP
+    }
+
     fn stage_bytes(&self) -> usize {
         self.layouts.iter().map(Layout::bytes).sum()
     }
 
     /// Bytes between the tiles of an operand that follow each other along the depth.
     fn advance(&self, place: usize) -> i64 {
-        2 * self.tiles.block[2] as i64 * self.form.operands[place].depth
+        (self.bytes() * self.depth()) as i64 * self.form.operands[place].depth
     }
 
     /// Starts the copies of a tile to a stage.
@@ -252,7 +272,7 @@ impl<'c> Product<'_, 'c> {
             for round in 0..rounds {
                 let to = self.start_in_stage(place) + round * lines * layout.line_bytes();
                 let to = self.ir.offset(target, self.ir.i64(to as i64))?;
-                let from = 2 * (round * lines) as i64 * layout.pitch;
+                let from = (self.bytes() * round * lines) as i64 * layout.pitch;
                 let from = self.ir.offset(sources[place], self.ir.i64(from))?;
                 let args: [V<'c>; 2] = [to.into(), from.into()];
                 self.ir.intrinsic_call("llvm.nvvm.cp.async.cg.shared.global.16", &[], &args)?;
@@ -279,8 +299,7 @@ impl<'c> Product<'_, 'c> {
             buffers.get(&buffer).copied().ok_or_else(missing)
         };
         let streams = [self.stream(0, start(0)?)?, self.stream(1, start(1)?)?];
-        let (ahead, rounds) =
-            (self.tiles.stages - 1, self.form.extents[2] / self.tiles.block[2]);
+        let (ahead, rounds) = (self.tiles.stages - 1, self.form.extents[2] / self.depth());
         let moved = |by: usize| -> Result<[PointerValue<'c>; 2]> {
             let by = |place: usize| self.ir.i64(by as i64 * self.advance(place));
             let of = |place: usize| self.ir.offset(streams[place].source, by(place));
@@ -307,7 +326,9 @@ impl<'c> Product<'_, 'c> {
     ) -> Result<Vec<V<'c>>> {
         let (ir, tiles) = (self.ir, self.tiles);
         let (ahead, stage) = (tiles.stages - 1, self.stage_bytes() as i64);
-        let zero: V<'c> = ir.float(ir.context.f32_type().into(), 0.0);
+        let zero = ir.context.f32_type().const_zero().into();
+        let none = ir.context.i32_type().const_zero().into();
+        let zero: V<'c> = if matches!(self.form.factors, Factors::Bytes(_)) { none } else { zero };
         let count = tiles.warp[0] / 16 * (tiles.warp[1] / 8) * 4;
         let mut carried: Vec<V<'c>> = vec![
             ir.i64(0).into(),
@@ -343,7 +364,8 @@ impl<'c> Product<'_, 'c> {
                 round.into(),
                 ir.i64((rounds - ahead) as i64).into(),
             )?;
-            let (copy, after) = (ir.block(self.function, "copy"), ir.block(self.function, "copied"));
+            let (copy, after) =
+                (ir.block(self.function, "copy"), ir.block(self.function, "copied"));
             ir.builder.build_conditional_branch(more.into_int_value(), copy, after)?;
             ir.builder.position_at_end(copy);
             self.copy(streams, sources, write)?;
@@ -363,8 +385,7 @@ impl<'c> Product<'_, 'c> {
             next.push(ir.select(over, ir.i64(0).into(), moved.into())?);
         }
         next.extend(&sums);
-        let continues =
-            ir.compare_int(IntPredicate::ULT, next[0], ir.i64(rounds as i64).into())?;
+        let continues = ir.compare_int(IntPredicate::ULT, next[0], ir.i64(rounds as i64).into())?;
         let (last, done) = (ir.here()?, ir.block(self.function, "done"));
         ir.builder.build_conditional_branch(continues.into_int_value(), head, done)?;
         for (phi, value) in phis.iter().zip(&next) {
@@ -383,9 +404,11 @@ impl<'c> Product<'_, 'c> {
     ) -> Result<Vec<V<'c>>> {
         let [rows, columns] = self.tiles.warp;
         let mut sums = sums.to_vec();
-        for step in 0..self.tiles.block[2] / STEP {
+        for step in 0..self.steps() {
             let parts = |place: usize, count: usize| -> Result<Vec<Vec<V<'c>>>> {
-                (0..count).map(|part| self.matrices(&streams[place], place, stage, part, step)).collect()
+                (0..count)
+                    .map(|part| self.matrices(&streams[place], place, stage, part, step))
+                    .collect()
             };
             let (left, right) = (parts(0, rows / 16)?, parts(1, columns / 16)?);
             for (row, a) in left.iter().enumerate() {
@@ -429,15 +452,27 @@ impl<'c> Product<'_, 'c> {
     }
 
     fn multiply_add(&self, a: &[V<'c>], b: &[V<'c>], sums: &[V<'c>]) -> Result<Vec<V<'c>>> {
-        let half = self.form.dtype == DataType::F16;
+        let sign = |signed: bool| if signed { "s8" } else { "u8" };
+        let kind = match self.form.factors {
+            Factors::Half => "m16n8k16.row.col.f32.f32".to_string(),
+            Factors::BFloat => "m16n8k16.row.col.bf16".to_string(),
+            Factors::TensorFloat => "m16n8k8.row.col.tf32".to_string(),
+            Factors::Bytes([left, right]) if left == right => {
+                format!("m16n8k32.row.col.{}", sign(left))
+            }
+            Factors::Bytes([left, right]) => {
+                format!("m16n8k32.row.col.{}.{}", sign(left), sign(right))
+            }
+        };
         let pair = self.ir.context.f16_type().vec_type(2);
         let mut args = Vec::with_capacity(10);
         for word in a.iter().chain(b) {
-            args.push(if half { self.ir.builder.build_bit_cast(*word, pair, "")? } else { *word });
+            args.push(match self.form.factors {
+                Factors::Half => self.ir.builder.build_bit_cast(*word, pair, "")?,
+                _ => *word,
+            });
         }
         args.extend(sums);
-        let kind = if half { "f32.f32" } else { "bf16" };
-        let name = format!("llvm.nvvm.mma.m16n8k16.row.col.{kind}");
-        self.parts(self.ir.intrinsic(&name, &[], &args)?)
+        self.parts(self.ir.intrinsic(&format!("llvm.nvvm.mma.{kind}"), &[], &args)?)
     }
 }

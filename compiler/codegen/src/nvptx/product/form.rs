@@ -12,8 +12,8 @@ pub(super) struct Form {
     pub(super) store: BlockId,
     /// The buffer of the sums.
     pub(super) sums: BufferId,
-    /// Type of both operands' elements.
-    pub(super) dtype: DataType,
+    /// What is multiplied.
+    pub(super) factors: Factors,
     /// Places of the rows and of the columns among the iterators.
     pub(super) places: [usize; 2],
     /// Extents of rows, columns and depth.
@@ -22,6 +22,46 @@ pub(super) struct Form {
     pub(super) batch: Vec<(usize, usize)>,
     /// The left one, which has the rows, and the right one, which has the columns.
     pub(super) operands: [Operand; 2],
+}
+
+/// What tensor cores multiply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Factors {
+    /// Float16, summed in `f32`.
+    Half,
+    /// Bfloat16, summed in `f32`.
+    BFloat,
+    /// `f32`, of which 10 bits of the fraction count, summed in `f32`.
+    TensorFloat,
+    /// Bytes, signed (of the left operand, of the right one) or not, summed in 32 bits.
+    Bytes([bool; 2]),
+}
+
+impl Factors {
+    /// Of operands of these types and sums of that one; `f32` only where `rounded` allows to leave bits out.
+    fn of(operands: [DataType; 2], sum: DataType, rounded: bool) -> Option<Self> {
+        let signed = |dtype| match dtype {
+            DataType::I8 => Some(true),
+            DataType::U8 => Some(false),
+            _ => None,
+        };
+        match (operands, sum) {
+            ([DataType::F16, DataType::F16], DataType::F32) => Some(Self::Half),
+            ([DataType::BF16, DataType::BF16], DataType::F32) => Some(Self::BFloat),
+            ([DataType::F32, DataType::F32], DataType::F32) if rounded => Some(Self::TensorFloat),
+            ([left, right], DataType::I32) => Some(Self::Bytes([signed(left)?, signed(right)?])),
+            _ => None,
+        }
+    }
+
+    /// Bytes of an element.
+    pub(super) fn bytes(self) -> usize {
+        match self {
+            Self::Half | Self::BFloat => 2,
+            Self::TensorFloat => 4,
+            Self::Bytes(_) => 1,
+        }
+    }
 }
 
 /// Where an operand's elements lie, in elements.
@@ -52,32 +92,30 @@ impl Factor {
 }
 
 impl Form {
-    /// The form of a program that no primitive has been applied to; `None` where it is no such product.
-    pub(super) fn of(program: &Program) -> Option<Self> {
+    /// The form of a program that no primitive has been applied to; `None` where it is no such product. Products of `f32`
+    /// count as such where `rounded` allows to leave out bits.
+    pub(super) fn of(program: &Program, rounded: bool) -> Option<Self> {
         let [sum, store] = program.blocks_in_order()[..] else { return None };
         let (block, reader) = (&program.blocks[sum], &program.blocks[store]);
-        let BlockBody::Reduce { combiner: Combiner::Sum, initial: Some(initial), value } = &block.body
+        let BlockBody::Reduce { combiner: Combiner::Sum, initial: Some(initial), value } =
+            &block.body
         else {
             return None;
         };
         let zero = matches!(initial, Expr::Constant(own, _) if *own == 0.0);
-        let single = program.buffers[block.buffer].dtype == DataType::F32;
-        if !zero || !single || !reads_alike(program, block, reader) {
+        if !zero || !reads_alike(program, block, reader) {
             return None;
         }
         let Expr::Binary(BinaryOp::Multiply, left, right) = value else { return None };
-        let (left, right) = (factor(program, left)?, factor(program, right)?);
-        let dtype = program.buffers[left.buffer].dtype;
-        let narrow = matches!(dtype, DataType::F16 | DataType::BF16);
-        if !narrow || program.buffers[right.buffer].dtype != dtype {
-            return None;
-        }
+        let sum = program.buffers[block.buffer].dtype;
+        let (left, right) = (factor(program, left, sum)?, factor(program, right, sum)?);
         let of_kind = |kind| block.iterators.iter().filter(move |own| own.kind == kind);
         let [depth] = of_kind(IteratorKind::Reduction).collect::<Vec<_>>()[..] else { return None };
         let spatial: Vec<_> = of_kind(IteratorKind::Spatial).collect();
         // The innermost axis of one factor alone: columns are the last axis of all.
         let only = |a: &Factor, b: &Factor| {
-            let of_one = |own: &&hone_tensor::Iterator| a.step(own.var) != 0 && b.step(own.var) == 0;
+            let of_one =
+                |own: &&hone_tensor::Iterator| a.step(own.var) != 0 && b.step(own.var) == 0;
             spatial.iter().rposition(of_one)
         };
         let columns = spatial.len().checked_sub(1)?;
@@ -86,8 +124,11 @@ impl Form {
             false => (right, left),
         };
         let rows = only(&left, &right).filter(|_| only(&right, &left) == Some(columns))?;
+        let dtypes = [&left, &right].map(|own| program.buffers[own.buffer].dtype);
+        let factors = Factors::of(dtypes, sum, rounded)?;
         let places = (0..spatial.len()).filter(|place| *place != rows && *place != columns);
-        let batch: Vec<(usize, usize)> = places.map(|place| (place, spatial[place].extent)).collect();
+        let batch: Vec<(usize, usize)> =
+            places.map(|place| (place, spatial[place].extent)).collect();
         let operand = |own: &Factor, place: usize| Operand {
             buffer: own.buffer,
             start: own.start,
@@ -98,7 +139,7 @@ impl Form {
         Some(Self {
             store,
             sums: block.buffer,
-            dtype,
+            factors,
             places: [rows, columns],
             extents: [spatial[rows].extent, spatial[columns].extent, depth.extent],
             operands: [operand(&left, rows), operand(&right, columns)],
@@ -128,10 +169,13 @@ fn reads_alike(program: &Program, block: &Block, reader: &Block) -> bool {
         && !matches!(program.buffers[block.buffer].role, hone_tensor::Role::Output(_))
 }
 
-/// A load that is widened to `f32`, whose place is a sum of iterators.
-fn factor(program: &Program, expr: &Expr) -> Option<Factor> {
-    let Expr::Cast(DataType::F32, load) = expr else { return None };
-    let Expr::Load(buffer, indices) = &**load else { return None };
+/// A load of the type of the sums, or widened to it, whose place is a sum of iterators.
+fn factor(program: &Program, expr: &Expr, sum: DataType) -> Option<Factor> {
+    let load = match expr {
+        Expr::Cast(to, load) if *to == sum => load,
+        own => own,
+    };
+    let Expr::Load(buffer, indices) = load else { return None };
     let place = Linear::of(&flatten(indices, &program.buffers[*buffer].shape)?);
     let steps = place.terms.iter().map(|(term, factor)| match term {
         Expr::Var(var) => Some((*var, *factor)),

@@ -5,7 +5,8 @@
 //! that changes from line to line, so that neither copies nor reads meet in a bank. What the program does with a sum
 //! is computed on it in registers, by the code for any expression.
 //!
-//! Operands are float16 or bfloat16, sums `f32`. All tiles are whole, and lines begin at multiples of 16 bytes: buffers
+//! Operands are float16 or bfloat16 with sums in `f32`, bytes with sums in 32 bits, and, where that is allowed, `f32` of
+//! which the instruction leaves out 13 bits (TF32). All tiles are whole, and lines begin at multiples of 16 bytes: buffers
 //! have to. This is how CUTLASS computes products on these devices (Thakkar et al., 2023).
 
 mod emit;
@@ -23,24 +24,33 @@ use hone_tensor::{Argument, Kernel, Program, Role, Scope, Step, verify};
 use hone_types::Id;
 use inkwell::context::Context;
 
-/// Writes a plain program that is a product of float16 or bfloat16, with what is done with each sum, as one kernel
-/// `stem_0` in the given tiles, else in the largest of [`Tiles::ALL`] that fit. `None` where the program is no such
-/// product, does not come in whole tiles, or the architecture has no such instructions (sm_75).
+/// How products are computed.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ProductOptions {
+    /// The tiles; else the largest of [`Tiles::ALL`] that fit.
+    pub tiles: Option<Tiles>,
+    /// Whether products of `f32` may leave out 13 of the 23 bits of each factor's fraction (TF32).
+    pub rounded: bool,
+}
+
+/// Writes a plain program that is a product, with what is done with each sum, as one kernel `stem_0`. `None` where the
+/// program is no such product, does not come in whole tiles, or the architecture has no such instructions (sm_75).
 ///
 /// # Errors
 /// What the verifier finds; operations on sums that have no code.
 pub fn product(
     program: &Program,
     architecture: Architecture,
-    tiles: Option<Tiles>,
+    options: &ProductOptions,
     stem: &str,
 ) -> Result<Option<Module>> {
     verify(program)?;
-    let Some(form) = Form::of(program).filter(|_| architecture.has_asynchronous_copies()) else {
+    let form = Form::of(program, options.rounded);
+    let Some(form) = form.filter(|_| architecture.has_asynchronous_copies()) else {
         return Ok(None);
     };
     let limits = architecture.limits();
-    let tried = tiles.map_or_else(|| Tiles::ALL.to_vec(), |own| vec![own]);
+    let tried = options.tiles.map_or_else(|| Tiles::ALL.to_vec(), |own| vec![own]);
     let Some(tiles) = tried.into_iter().find(|own| own.fit(&form, &limits)) else {
         return Ok(None);
     };

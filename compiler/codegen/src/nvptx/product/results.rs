@@ -21,7 +21,8 @@ pub(super) fn store<'c>(
 ) -> Result<()> {
     let (ir, form, [rows, columns]) = (product.ir, product.form, product.tiles.warp);
     let program = with_one_sum(program, form.sums, form.store);
-    let sum = ir.builder.build_alloca(ir.context.f32_type(), "")?;
+    let dtype = program.buffers[form.sums].dtype;
+    let sum = ir.builder.build_alloca(ir.memory_type(dtype), "")?;
     buffers.insert(form.sums, sum);
     let mut environment = Environment::new(program.vars.len());
     let iterators = &program.blocks[form.store].iterators;

@@ -5,16 +5,16 @@ use hone_tensor::Limits;
 
 /// Bytes that one asynchronous copy brings, and that a row of a matrix of `ldmatrix` has.
 pub(super) const CHUNK: usize = 16;
-/// Elements of a chunk.
-pub(super) const IN_CHUNK: usize = 8;
-/// Depth of one `mma.sync`.
-pub(super) const STEP: usize = 16;
+/// Bytes of the depth of one `mma.sync`.
+pub(super) const STEP: usize = 32;
+/// Bytes of the depth of a block's tile.
+const DEPTH: usize = 64;
 
 /// How a product is divided among blocks and warps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tiles {
-    /// Rows, columns and depth of a block's tile.
-    pub block: [usize; 3],
+    /// Rows and columns of a block's tile; its depth is 64 bytes.
+    pub block: [usize; 2],
     /// Rows and columns of a warp's tile: multiples of 16.
     pub warp: [usize; 2],
     /// Tiles of the depth that are in shared memory or on their way to it.
@@ -24,11 +24,11 @@ pub struct Tiles {
 impl Tiles {
     /// Tiles that are tried, largest first: many products for each element that is brought to shared memory first.
     pub const ALL: [Tiles; 5] = [
-        Tiles { block: [128, 128, 32], warp: [64, 64], stages: 3 },
-        Tiles { block: [128, 64, 32], warp: [64, 32], stages: 4 },
-        Tiles { block: [64, 128, 32], warp: [32, 64], stages: 4 },
-        Tiles { block: [64, 64, 32], warp: [32, 32], stages: 4 },
-        Tiles { block: [32, 32, 32], warp: [16, 16], stages: 4 },
+        Tiles { block: [128, 128], warp: [64, 64], stages: 3 },
+        Tiles { block: [128, 64], warp: [64, 32], stages: 4 },
+        Tiles { block: [64, 128], warp: [32, 64], stages: 4 },
+        Tiles { block: [64, 64], warp: [32, 32], stages: 4 },
+        Tiles { block: [32, 32], warp: [16, 16], stages: 4 },
     ];
 
     /// Lanes of a block.
@@ -38,12 +38,19 @@ impl Tiles {
 
     /// Bytes of shared memory of a block.
     pub fn shared_bytes(&self) -> usize {
-        2 * self.stages * self.block[2] * (self.block[0] + self.block[1])
+        self.stages * DEPTH * (self.block[0] + self.block[1])
+    }
+
+    /// Depth of a block's tile, in elements of so many bytes.
+    pub fn depth(&self, bytes: usize) -> usize {
+        DEPTH / bytes
     }
 
     /// Whether a product comes in such tiles, whole ones, under the limits of a device.
     pub(super) fn fit(&self, form: &Form, limits: &Limits) -> bool {
-        let whole = self.block.iter().zip(&form.extents).all(|(tile, extent)| extent % tile == 0);
+        let bytes = form.factors.bytes();
+        let tile = [self.block[0], self.block[1], self.depth(bytes)];
+        let whole = tile.iter().zip(&form.extents).all(|(tile, extent)| extent % tile == 0);
         let batch = form.batch.iter().map(|(_, extent)| extent).product::<usize>();
         let blocks = [form.extents[1] / self.block[1], form.extents[0] / self.block[0], batch];
         let operands = form.operands.iter().zip(&self.block);
@@ -51,7 +58,9 @@ impl Tiles {
             && self.lanes() <= limits.lanes
             && self.shared_bytes() <= limits.shared_bytes
             && blocks.iter().all(|blocks| (1..=limits.blocks).contains(blocks))
-            && operands.into_iter().all(|(own, across)| Layout::of(own, *across, self).is_some())
+            && operands
+                .into_iter()
+                .all(|(own, across)| Layout::of(own, *across, self, bytes).is_some())
     }
 }
 
@@ -69,26 +78,37 @@ pub(super) struct Layout {
     pub(super) turn: usize,
     /// Distance in memory of neighbouring lines, in elements.
     pub(super) pitch: i64,
+    /// Elements of a chunk.
+    pub(super) in_chunk: usize,
 }
 
 impl Layout {
-    /// The layout of an operand's tile, `across` rows or columns wide; `None` where chunks of it are no neighbours in
-    /// memory, or do not begin at whole chunks.
-    pub(super) fn of(operand: &Operand, across: usize, tiles: &Tiles) -> Option<Self> {
-        let depth = tiles.block[2];
+    /// The layout of an operand's tile, `across` rows or columns wide, of elements of so many bytes; `None` where chunks
+    /// of it are no neighbours in memory, or do not begin at whole chunks. Only matrices of elements of two bytes are
+    /// transposed on the way to registers.
+    pub(super) fn of(
+        operand: &Operand,
+        across: usize,
+        tiles: &Tiles,
+        bytes: usize,
+    ) -> Option<Self> {
+        let depth = tiles.depth(bytes);
         let (by_depth, lines, length, pitch) = match (operand.depth, operand.across) {
             (1, pitch) => (true, across, depth, pitch),
-            (pitch, 1) => (false, depth, across, pitch),
+            (pitch, 1) if bytes == 2 => (false, depth, across, pitch),
             _ => return None,
         };
-        let chunks = length / IN_CHUNK;
+        let in_chunk = CHUNK / bytes;
+        let chunks = length / in_chunk;
         let steps = operand.batch.iter().chain([&pitch, &operand.start]);
-        let aligned = steps.into_iter().all(|step| *step % IN_CHUNK as i64 == 0);
+        let aligned = steps.into_iter().all(|step| *step % in_chunk as i64 == 0);
         let turn = (8 / chunks).max(1);
         // A lane copies the same chunk of lines that turn alike.
         let rounds = tiles.lanes() / chunks;
-        let even = (lines * chunks).is_multiple_of(tiles.lanes()) && rounds.is_multiple_of(turn * chunks.min(8));
-        (aligned && even && pitch > 0).then_some(Self { by_depth, lines, chunks, turn, pitch })
+        let even = (lines * chunks).is_multiple_of(tiles.lanes())
+            && rounds.is_multiple_of(turn * chunks.min(8));
+        let fits = aligned && even && pitch > 0;
+        fits.then_some(Self { by_depth, lines, chunks, turn, pitch, in_chunk })
     }
 
     /// Bytes of the tile.
