@@ -32,6 +32,8 @@ pub struct Kernel {
     pub groups: [usize; 3],
     /// Work-items of a work-group along `x`, `y` and `z`.
     pub items: [usize; 3],
+    /// Bytes of memory that the work-items of a work-group share.
+    pub shared_bytes: usize,
 }
 
 /// An argument of a kernel.
@@ -114,11 +116,17 @@ impl<'a, E> Walk<'a, '_, E> {
     fn kernel(&mut self, launch: &Launch<'_>) -> Kernel {
         let name = format!("{}_{}", self.stem, self.kernels);
         self.kernels += 1;
-        let global = launch.buffers(self.program).into_iter();
-        let global = global.filter(|buffer| self.program.buffers[*buffer].scope == Scope::Global);
-        let mut arguments: Vec<Argument> = global.map(Argument::Buffer).collect();
+        let program = self.program;
+        let buffers = launch.buffers(program);
+        let of_scope = |scope| {
+            let in_scope = move |buffer: &&BufferId| program.buffers[**buffer].scope == scope;
+            buffers.iter().filter(in_scope).copied()
+        };
+        let shared = of_scope(Scope::Shared).map(|buffer| program.buffers[buffer].bytes());
+        let shared_bytes = shared.sum();
+        let mut arguments: Vec<Argument> = of_scope(Scope::Global).map(Argument::Buffer).collect();
         arguments.extend(launch.repeated.iter().map(|loop_| Argument::Counter(loop_.var)));
-        Kernel { name, arguments, groups: launch.grid(), items: launch.lanes() }
+        Kernel { name, arguments, groups: launch.grid(), items: launch.lanes(), shared_bytes }
     }
 }
 

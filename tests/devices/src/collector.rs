@@ -130,14 +130,14 @@ impl<'d, D: Device> Collector<'d, D> {
     ) -> Result<()> {
         let last = *nodes.last().context("an empty group")?;
         let node = &graph.nodes()[last];
-        let regions = nodes.iter().any(|own| !graph.nodes()[*own].operation.regions().is_empty());
+        let regions = nodes.iter().any(|node| !graph.nodes()[*node].operation.regions().is_empty());
         let lowered = match regions {
             true => None,
             false => hone_lower::lower(graph, nodes, &node.outputs).ok(),
         };
         let Some(lowered) = lowered else {
-            for own in nodes {
-                evaluation.compute(*own)?;
+            for node in nodes {
+                evaluation.compute(*node)?;
             }
             let name = node.operation.name().to_string();
             *held(&self.counts).others.entry(name).or_default() += 1;
@@ -151,15 +151,15 @@ impl<'d, D: Device> Collector<'d, D> {
             .map(|(value, buffer)| {
                 let value = evaluation.value(*value).context("a value is missing")?;
                 let shape = lowered.program.buffers[*buffer].shape.clone();
-                let own = TensorType::new(value.dtype(), shape);
-                Ok(Tensor::from_bytes(own, value.bytes().to_vec())?)
+                let tensor_type = TensorType::new(value.dtype(), shape);
+                Ok(Tensor::from_bytes(tensor_type, value.bytes().to_vec())?)
             })
             .collect::<Result<_>>()?;
         let name = format!("node '{}' ({})", node.name, node.operation.name());
         let results = self.kernel(&lowered.program, inputs, &name).context(name)?;
         let results = results.into_iter().zip(&node.outputs);
-        let results = results.map(|(own, value)| {
-            Tensor::from_bytes(graph.tensor_type(*value).clone(), own.bytes().to_vec())
+        let results = results.map(|(result, value)| {
+            Tensor::from_bytes(graph.tensor_type(*value).clone(), result.bytes().to_vec())
         });
         evaluation.supply(last, results.collect::<Result<_, _>>()?);
         Ok(())
@@ -188,11 +188,12 @@ impl<'d, D: Device> Collector<'d, D> {
     fn job(&self, plain: &Program, number: usize) -> Option<Job<D::Code>> {
         let mut counts = held(&self.counts);
         let scheduled = schedule_for_device(plain.clone(), &self.device.limits());
-        let emitted = scheduled.map_err(|reason| format!("schedule: {reason}")).and_then(|own| {
-            let bound = own.schedule.into_program();
-            let code = self.device.emit(&bound, &format!("k{number}"))?;
-            Ok((own.template, bound, code))
-        });
+        let emitted =
+            scheduled.map_err(|reason| format!("schedule: {reason}")).and_then(|scheduled| {
+                let bound = scheduled.schedule.into_program();
+                let code = self.device.emit(&bound, &format!("k{number}"))?;
+                Ok((scheduled.template, bound, code))
+            });
         match emitted {
             Ok((template, bound, code)) => {
                 *counts.templates.entry(template).or_default() += 1;
@@ -225,19 +226,19 @@ impl<'d, D: Device> Collector<'d, D> {
     }
 }
 
-fn held<T>(own: &Mutex<T>) -> MutexGuard<'_, T> {
-    own.lock().unwrap_or_else(PoisonError::into_inner)
+fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Runs jobs on a device, and gives how many runs came out right, and what did not.
 fn run_share<D: Device>(device: &D, jobs: &[Job<D::Code>]) -> (usize, Vec<String>) {
     let (mut right, mut wrong) = (0, Vec::new());
     for (job, results) in jobs.iter().zip(device.run(jobs)) {
-        for (own, result) in job.runs.iter().zip(results) {
-            match result.and_then(|result| compare(&job.bound, &result, &own.expected)) {
+        for (one, result) in job.runs.iter().zip(results) {
+            match result.and_then(|result| compare(&job.bound, &result, &one.expected)) {
                 Ok(()) => right += 1,
                 Err(error) => {
-                    wrong.push(format!("{}: {error:#}\n{}", own.name, device.text(&job.code)));
+                    wrong.push(format!("{}: {error:#}\n{}", one.name, device.text(&job.code)));
                 }
             }
         }
@@ -247,12 +248,12 @@ fn run_share<D: Device>(device: &D, jobs: &[Job<D::Code>]) -> (usize, Vec<String
 
 /// About how often a program's blocks run, over all lanes.
 fn points(program: &Program, steps: &[Step]) -> usize {
-    let lanes = Step::kernels(steps)
-        .into_iter()
-        .map(|own| own.groups.iter().product::<usize>() * own.items.iter().product::<usize>());
+    let lanes = Step::kernels(steps).into_iter().map(|kernel| {
+        kernel.groups.iter().product::<usize>() * kernel.items.iter().product::<usize>()
+    });
     let blocks = program.blocks_in_order().into_iter().map(|block| {
         let iterators = program.blocks[block].iterators.iter();
-        iterators.map(|own| own.extent).product::<usize>()
+        iterators.map(|iterator| iterator.extent).product::<usize>()
     });
     lanes.sum::<usize>() + blocks.sum::<usize>()
 }

@@ -28,14 +28,15 @@ fn networks() -> Vec<(&'static str, Vec<u8>)> {
 
 fn inputs(graph: &Graph) -> Vec<Tensor> {
     let tensor = |port: &hone_graph::Port| {
-        let own = graph.tensor_type(port.value);
-        let count: usize = own.shape.iter().product();
+        let tensor_type = graph.tensor_type(port.value);
+        let count: usize = tensor_type.shape.iter().product();
         // Numbers of words and of segments, of which there are two, and numbers around 0.
-        let values = (0..count).map(|place| match own.dtype.is_float() {
-            true => ((place * 37 + place / 7) % 23) as f64 / 11.0 - 1.0,
-            false => (place * 5 % 2) as f64,
+        let values = (0..count).map(|index| match tensor_type.dtype.is_float() {
+            true => ((index * 37 + index / 7) % 23) as f64 / 11.0 - 1.0,
+            false => (index * 5 % 2) as f64,
         });
-        Tensor::from_f64(own.dtype, own.shape.clone(), &values.collect::<Vec<_>>()).unwrap()
+        Tensor::from_f64(tensor_type.dtype, tensor_type.shape.clone(), &values.collect::<Vec<_>>())
+            .unwrap()
     };
     graph.inputs().iter().map(tensor).collect()
 }

@@ -10,7 +10,7 @@ use std::path::Path;
 /// Small whole numbers, so that every order of a sum gives the same.
 fn numbers(dtype: DataType, shape: &[usize]) -> Tensor {
     let values: Vec<f64> = (0..shape.iter().product())
-        .map(|place: usize| ((place * 7 + place / 3) % 5) as f64 - 2.0)
+        .map(|index: usize| ((index * 7 + index / 3) % 5) as f64 - 2.0)
         .collect();
     Tensor::from_f64(dtype, shape, &values).unwrap()
 }
@@ -74,7 +74,7 @@ pub fn sixteen_bits(dtype: DataType) -> (Program, Vec<Tensor>) {
         let load = Expr::Load(x, i.to_vec()).cast(DataType::F64);
         (load * Expr::Constant(1.0 + 1e-9, DataType::F64)).cast(dtype)
     });
-    [widened, back, double].into_iter().for_each(|own| builder.output(own));
+    [widened, back, double].into_iter().for_each(|output| builder.output(output));
     (builder.finish(), vec![all])
 }
 
@@ -97,14 +97,14 @@ pub fn schedule_cases() -> Vec<(String, Program, Option<Trace>)> {
 
 /// Small whole numbers for every input of a program.
 pub fn whole_inputs(program: &Program) -> Vec<Tensor> {
-    let buffers = program.parameters().into_iter().map(|own| &program.buffers[own]);
-    let given = buffers.filter(|own| matches!(own.role, Role::Input(_)));
+    let buffers = program.parameters().into_iter().map(|buffer| &program.buffers[buffer]);
+    let given = buffers.filter(|buffer| matches!(buffer.role, Role::Input(_)));
     given
-        .map(|own| {
-            let values: Vec<f64> = (0..own.elements())
-                .map(|place| ((place * 31 + place / 5) % 7) as f64 - 3.0)
+        .map(|buffer| {
+            let values: Vec<f64> = (0..buffer.elements())
+                .map(|index| ((index * 31 + index / 5) % 7) as f64 - 3.0)
                 .collect();
-            Tensor::from_f64(own.dtype, own.shape.clone(), &values).unwrap()
+            Tensor::from_f64(buffer.dtype, buffer.shape.clone(), &values).unwrap()
         })
         .collect()
 }

@@ -17,19 +17,19 @@ impl<'a> Words<'a> {
     fn of(text: &'a str) -> Self {
         let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
         let (mut operands, mut nested, mut start) = (Vec::new(), 0, 0);
-        for (place, char) in rest.char_indices() {
+        for (position, char) in rest.char_indices() {
             match char {
                 '{' | '[' => nested += 1,
                 '}' | ']' => nested -= 1,
                 ',' if nested == 0 => {
-                    operands.push(rest[start..place].trim());
-                    start = place + 1;
+                    operands.push(rest[start..position].trim());
+                    start = position + 1;
                 }
                 _ => {}
             }
         }
         operands.push(rest[start..].trim());
-        operands.retain(|own| !own.is_empty());
+        operands.retain(|operand| !operand.is_empty());
         Self { words: word.split('.').collect(), operands }
     }
 
@@ -37,8 +37,8 @@ impl<'a> Words<'a> {
         self.words.contains(&word)
     }
 
-    fn operand(&self, place: usize) -> Result<&'a str> {
-        self.operands.get(place).copied().with_context(|| format!("operand {place} is missing"))
+    fn operand(&self, index: usize) -> Result<&'a str> {
+        self.operands.get(index).copied().with_context(|| format!("operand {index} is missing"))
     }
 
     fn ty(&self) -> Result<Type> {
@@ -163,14 +163,14 @@ fn list(text: &str) -> Option<Vec<&str>> {
     Some(inside.split(',').map(str::trim).collect())
 }
 
-fn source(words: &Words<'_>, place: usize, names: &mut Names) -> Result<Source> {
-    operand(words.operand(place)?, words.ty()?, names)
+fn source(words: &Words<'_>, index: usize, names: &mut Names) -> Result<Source> {
+    operand(words.operand(index)?, words.ty()?, names)
 }
 
 fn operand(text: &str, ty: Type, names: &mut Names) -> Result<Source> {
     let special = |prefix: &str| {
         let dimension = text.strip_prefix(prefix)?;
-        ["x", "y", "z"].iter().position(|own| *own == dimension)
+        ["x", "y", "z"].iter().position(|name| *name == dimension)
     };
     if let Some(dimension) = special("%tid.") {
         return Ok(Source::Lane(dimension));
@@ -224,7 +224,7 @@ fn space_of(words: &Words<'_>) -> Result<Space> {
 
 /// `[base+offset]`
 fn address(text: &str, names: &mut Names) -> Result<Address> {
-    let inside = text.strip_prefix('[').and_then(|own| own.strip_suffix(']'));
+    let inside = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
     let inside = inside.with_context(|| format!("'{text}' is no address"))?;
     let (base, offset) = match inside.split_once('+') {
         Some((base, offset)) => (base.trim(), offset.trim().parse().context("an offset")?),
@@ -420,8 +420,8 @@ fn multiplication(words: &Words<'_>, name: &str, names: &mut Names) -> Result<Op
         _ => bail!("'{name}' is not known"),
     };
     let word = ty("b32")?;
-    let mut sources = |place: usize| -> Result<Vec<Source>> {
-        let parts = list(words.operand(place)?).context("registers")?;
+    let mut sources = |index: usize| -> Result<Vec<Source>> {
+        let parts = list(words.operand(index)?).context("registers")?;
         parts.iter().map(|part| operand(part, word, names)).collect()
     };
     let (a, b, c) = (sources(1)?, sources(2)?, sources(3)?);

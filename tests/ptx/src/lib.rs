@@ -6,7 +6,9 @@
 //! do not reach, instructions of a warp that some of its lanes do not run. Shared memory, outputs and registers begin
 //! with bits that are no number; copies that are started land when they are waited for.
 
+mod access;
 mod decode;
+mod execute;
 mod machine;
 mod memory;
 mod parse;

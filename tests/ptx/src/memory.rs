@@ -43,36 +43,36 @@ struct Trace {
 
 impl Trace {
     fn read(&mut self, by: Accessor) -> Result<()> {
-        let own = [by.block + 1, by.lane + 1, by.epoch + 1];
-        if self.awaited || meets(self.writer, own) {
-            bail!("race: lane {} reads what {} writes", by.lane, told(self.writer));
+        let access = [by.block + 1, by.lane + 1, by.epoch + 1];
+        if self.awaited || meets(self.writer, access) {
+            bail!("race: lane {} reads what {} writes", by.lane, described(self.writer));
         }
-        self.several_blocks |= self.reader[0] != 0 && self.reader[0] != own[0];
-        let same_epoch = self.reader[0] == own[0] && self.reader[2] == own[2];
-        let several = same_epoch && self.reader[1] != own[1];
-        self.reader = [own[0], if several { SEVERAL_LANES } else { own[1] }, own[2]];
+        self.several_blocks |= self.reader[0] != 0 && self.reader[0] != access[0];
+        let same_epoch = self.reader[0] == access[0] && self.reader[2] == access[2];
+        let several = same_epoch && self.reader[1] != access[1];
+        self.reader = [access[0], if several { SEVERAL_LANES } else { access[1] }, access[2]];
         Ok(())
     }
 
     fn write(&mut self, by: Accessor) -> Result<()> {
-        let own = [by.block + 1, by.lane + 1, by.epoch + 1];
-        if self.awaited || meets(self.writer, own) {
-            bail!("race: lane {} writes what {} writes", by.lane, told(self.writer));
+        let access = [by.block + 1, by.lane + 1, by.epoch + 1];
+        if self.awaited || meets(self.writer, access) {
+            bail!("race: lane {} writes what {} writes", by.lane, described(self.writer));
         }
-        if self.several_blocks || meets(self.reader, own) {
-            bail!("race: lane {} writes what {} reads", by.lane, told(self.reader));
+        if self.several_blocks || meets(self.reader, access) {
+            bail!("race: lane {} writes what {} reads", by.lane, described(self.reader));
         }
-        self.writer = own;
+        self.writer = access;
         Ok(())
     }
 }
 
 /// Whether two accesses may happen in any order: in two blocks, or in one with nothing waited for between.
-fn meets(other: [u32; 3], own: [u32; 3]) -> bool {
-    other[0] != 0 && (other[0] != own[0] || (other[2] == own[2] && other[1] != own[1]))
+fn meets(other: [u32; 3], access: [u32; 3]) -> bool {
+    other[0] != 0 && (other[0] != access[0] || (other[2] == access[2] && other[1] != access[1]))
 }
 
-fn told(by: [u32; 3]) -> String {
+fn described(by: [u32; 3]) -> String {
     match by[1] {
         SEVERAL_LANES => format!("several lanes of block {}", by[0] - 1),
         lane => format!("lane {} of block {}", lane - 1, by[0] - 1),
@@ -133,10 +133,10 @@ impl Traced {
         let range = self.range(offset, size)?;
         match by {
             Some(by) => {
-                self.traces()[range.clone()].iter_mut().try_for_each(|own| own.read(by))?;
+                self.traces()[range.clone()].iter_mut().try_for_each(|trace| trace.read(by))?;
             }
             None => {
-                let written = self.traces.iter().any(|own| own.writer[0] != 0);
+                let written = self.traces.iter().any(|trace| trace.writer[0] != 0);
                 ensure!(
                     self.constant || !written,
                     "{} is written, and read as a constant",
@@ -151,9 +151,9 @@ impl Traced {
     /// Notes that a copy to these bytes is under way: until it lands nobody may access them.
     pub fn await_copy(&mut self, offset: u64, size: usize, by: Accessor) -> Result<()> {
         let range = self.range(offset, size)?;
-        self.traces()[range].iter_mut().try_for_each(|own| {
-            own.write(by)?;
-            own.awaited = true;
+        self.traces()[range].iter_mut().try_for_each(|trace| {
+            trace.write(by)?;
+            trace.awaited = true;
             Ok(())
         })
     }
@@ -161,7 +161,7 @@ impl Traced {
     /// Writes the bytes of a copy that was under way.
     pub fn land(&mut self, offset: u64, bytes: &[u8], by: Accessor) -> Result<()> {
         let range = self.range(offset, bytes.len())?;
-        self.traces()[range].iter_mut().for_each(|own| own.awaited = false);
+        self.traces()[range].iter_mut().for_each(|trace| trace.awaited = false);
         self.write(offset, bytes, by)
     }
 
@@ -169,7 +169,7 @@ impl Traced {
     pub fn write(&mut self, offset: u64, bytes: &[u8], by: Accessor) -> Result<()> {
         let range = self.range(offset, bytes.len())?;
         ensure!(!self.constant, "{} is written, and read as a constant", self.name);
-        self.traces()[range.clone()].iter_mut().try_for_each(|own| own.write(by))?;
+        self.traces()[range.clone()].iter_mut().try_for_each(|trace| trace.write(by))?;
         self.bytes[range].copy_from_slice(bytes);
         Ok(())
     }
@@ -190,8 +190,8 @@ impl Global {
 
     /// What the buffer at an address holds.
     pub fn bytes(&self, address: u64) -> Option<&[u8]> {
-        let place = (address / DISTANCE).checked_sub(1)?;
-        self.buffers.get(usize::try_from(place).ok()?).map(Traced::bytes)
+        let index = (address / DISTANCE).checked_sub(1)?;
+        self.buffers.get(usize::try_from(index).ok()?).map(Traced::bytes)
     }
 
     /// Forgets who accessed what: a launch is complete.
@@ -201,10 +201,10 @@ impl Global {
 
     /// The buffer of an address, and the offset in it. What lies in front of a buffer belongs to it.
     pub fn at(&mut self, address: u64) -> Result<(&mut Traced, u64)> {
-        let place = ((address + DISTANCE / 2) / DISTANCE).wrapping_sub(1) as usize;
-        let start = (place as u64 + 1).wrapping_mul(DISTANCE).wrapping_add(ALIGNMENT);
-        match self.buffers.get_mut(place) {
-            Some(own) => Ok((own, address.wrapping_sub(start))),
+        let index = ((address + DISTANCE / 2) / DISTANCE).wrapping_sub(1) as usize;
+        let start = (index as u64 + 1).wrapping_mul(DISTANCE).wrapping_add(ALIGNMENT);
+        match self.buffers.get_mut(index) {
+            Some(buffer) => Ok((buffer, address.wrapping_sub(start))),
             None => bail!("out of bounds: address {address:#x} belongs to no buffer"),
         }
     }

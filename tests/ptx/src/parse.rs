@@ -16,17 +16,17 @@ pub fn parse(text: &str) -> Result<Text> {
     parsed.target = target.split_whitespace().next().unwrap_or_default().to_string();
     let mut shared = BTreeMap::new();
     let mut rest = text.as_str();
-    while let Some((before, own)) = rest.split_once(".entry") {
+    while let Some((before, after)) = rest.split_once(".entry") {
         declarations(before, &mut shared)?;
-        let (name, own) = own.split_once('(').context("a kernel has no parameters")?;
-        let (parameters, own) = own.split_once(')').context("parameters do not end")?;
-        let (head, own) = own.split_once('{').context("a kernel has no body")?;
-        let end = closing(own).context("a kernel's body does not end")?;
+        let (name, after) = after.split_once('(').context("a kernel has no parameters")?;
+        let (parameters, after) = after.split_once(')').context("parameters do not end")?;
+        let (head, after) = after.split_once('{').context("a kernel has no body")?;
+        let end = closing(after).context("a kernel's body does not end")?;
         let name = name.trim().to_string();
-        let entry = entry(&name, parameters, head, &own[..end], &shared);
+        let entry = entry(&name, parameters, head, &after[..end], &shared);
         let entry = entry.with_context(|| format!("kernel '{name}'"))?;
         ensure!(parsed.kernels.insert(name.clone(), entry).is_none(), "two kernels '{name}'");
-        rest = &own[end + 1..];
+        rest = &after[end + 1..];
     }
     Ok(parsed)
 }
@@ -37,8 +37,8 @@ type SharedNames = BTreeMap<String, (usize, usize)>;
 /// Shared memory that stands outside of kernels.
 fn declarations(text: &str, shared: &mut SharedNames) -> Result<()> {
     for statement in text.split(';') {
-        if let Some((_, own)) = statement.split_once(".shared") {
-            let (name, align, bytes) = array(own)?;
+        if let Some((_, declaration)) = statement.split_once(".shared") {
+            let (name, align, bytes) = array(declaration)?;
             add(shared, name, align, bytes);
         }
         ensure!(!statement.contains(".global"), "a global variable: {}", statement.trim());
@@ -69,13 +69,13 @@ fn without_comments(text: &str) -> String {
 /// The place of the brace that closes the one before the text.
 fn closing(text: &str) -> Option<usize> {
     let mut depth = 1;
-    text.char_indices().find_map(|(place, char)| {
+    text.char_indices().find_map(|(position, char)| {
         depth += match char {
             '{' => 1,
             '}' => -1,
             _ => 0,
         };
-        (depth == 0).then_some(place)
+        (depth == 0).then_some(position)
     })
 }
 
@@ -109,26 +109,27 @@ fn entry(
 ) -> Result<Entry> {
     let mut entry = Entry { name: name.to_string(), ..Entry::default() };
     let mut names = Names::default();
-    for parameter in parameters.split(',').map(str::trim).filter(|own| !own.is_empty()) {
-        let own = parameter.split_whitespace().last().context("a parameter has no name")?;
+    for parameter in parameters.split(',').map(str::trim).filter(|text| !text.is_empty()) {
+        let parameter_name =
+            parameter.split_whitespace().last().context("a parameter has no name")?;
         ensure!(parameter.contains(".u64") || parameter.contains(".b64"), "parameter {parameter}");
-        names.parameters.insert(own.to_string(), entry.parameters.len());
-        entry.parameters.push((own.to_string(), 8));
+        names.parameters.insert(parameter_name.to_string(), entry.parameters.len());
+        entry.parameters.push((parameter_name.to_string(), 8));
     }
     entry.lanes = required_lanes(head)?;
     // Shared memory outside of kernels belongs to the kernel that its name begins with.
     let mut shared: SharedNames = shared
         .iter()
-        .filter(|(own, _)| body.contains(own.as_str()))
+        .filter(|(name, _)| body.contains(name.as_str()))
         .map(|(a, b)| (a.clone(), *b))
         .collect();
     let statements = statements(body);
     for (_, statement) in &statements {
-        if let Some(own) = statement.strip_prefix(".shared") {
-            let (name, align, bytes) = array(own)?;
+        if let Some(declaration) = statement.strip_prefix(".shared") {
+            let (name, align, bytes) = array(declaration)?;
             add(&mut shared, name, align, bytes);
-        } else if let Some(own) = statement.strip_prefix(".local") {
-            let (name, _, bytes) = array(own)?;
+        } else if let Some(declaration) = statement.strip_prefix(".local") {
+            let (name, _, bytes) = array(declaration)?;
             ensure!(entry.local == 0, "two arrays of local memory");
             names.memory.insert(name, 0);
             entry.local = bytes;
@@ -166,8 +167,8 @@ fn entry(
 
 /// `.reqntid 16, 1, 1`
 fn required_lanes(head: &str) -> Result<Option<[usize; 3]>> {
-    let Some((_, own)) = head.split_once(".reqntid") else { return Ok(None) };
-    let numbers: Vec<usize> = own
+    let Some((_, required)) = head.split_once(".reqntid") else { return Ok(None) };
+    let numbers: Vec<usize> = required
         .split('.')
         .next()
         .unwrap_or_default()
@@ -184,34 +185,37 @@ fn required_lanes(head: &str) -> Result<Option<[usize; 3]>> {
 /// taken away.
 fn statements(body: &str) -> Vec<(Vec<String>, String)> {
     let (mut statements, mut labels) = (Vec::new(), Vec::new());
-    let (mut own, mut nested) = (String::new(), 0);
+    let (mut current, mut nested) = (String::new(), 0);
     for char in body.chars() {
         match char {
             ';' => {
-                statements.push((std::mem::take(&mut labels), own.trim().to_string()));
-                own.clear();
+                statements.push((std::mem::take(&mut labels), current.trim().to_string()));
+                current.clear();
             }
-            ':' if own.trim().starts_with('$') => {
-                labels.push(own.trim().to_string());
-                own.clear();
+            ':' if current.trim().starts_with('$') => {
+                labels.push(current.trim().to_string());
+                current.clear();
             }
-            '{' if own.trim().is_empty() => {}
-            '}' if own.trim().is_empty() && nested == 0 => {}
+            '{' if current.trim().is_empty() => {}
+            '}' if current.trim().is_empty() && nested == 0 => {}
             '{' => {
                 nested += 1;
-                own.push(char);
+                current.push(char);
             }
             '}' => {
                 nested -= 1;
-                own.push(char);
+                current.push(char);
             }
-            _ => own.push(if char.is_whitespace() { ' ' } else { char }),
+            _ => current.push(if char.is_whitespace() { ' ' } else { char }),
         }
     }
     // A label at the end belongs to the end, where every lane returns before.
     statements.push((labels, String::new()));
-    let directive = |own: &str| own.starts_with(".reg") || own.starts_with(".loc");
-    statements.retain(|(labels, own)| !labels.is_empty() || !own.is_empty() && !directive(own));
+    let directive =
+        |statement: &str| statement.starts_with(".reg") || statement.starts_with(".loc");
+    statements.retain(|(labels, statement)| {
+        !labels.is_empty() || !statement.is_empty() && !directive(statement)
+    });
     statements
 }
 

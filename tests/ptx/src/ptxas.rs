@@ -47,7 +47,7 @@ impl Ptxas {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.hone/python-cuda/lib");
         let found = Self::in_environment(&root);
         if found.is_none() {
-            let required = std::env::var_os("HONE_PTXAS").is_some_and(|own| own == "required");
+            let required = std::env::var_os("HONE_PTXAS").is_some_and(|value| value == "required");
             ensure!(
                 !required,
                 "HONE_PTXAS=required, but there is no ptxas: run `cargo xtask python cuda`"
@@ -59,8 +59,8 @@ impl Ptxas {
 
     fn in_environment(root: &Path) -> Option<Self> {
         let versions = std::fs::read_dir(root).ok()?.filter_map(Result::ok);
-        let mut packages = versions.map(|own| own.path().join("site-packages/nvidia"));
-        let packages = packages.find(|own| own.join("cuda_nvcc/bin/ptxas").exists())?;
+        let mut packages = versions.map(|path| path.path().join("site-packages/nvidia"));
+        let packages = packages.find(|path| path.join("cuda_nvcc/bin/ptxas").exists())?;
         let disassembler = packages.join("cu13/bin/nvdisasm");
         let disassembler = disassembler.exists().then_some(disassembler);
         Some(Self { assembler: packages.join("cuda_nvcc/bin/ptxas"), disassembler })
@@ -91,10 +91,10 @@ impl Ptxas {
             .args([&target, &source])
             .output()
             .with_context(|| format!("{} could not be started", self.assembler.display()))?;
-        let said = said(&output);
-        ensure!(output.status.success(), "ptxas refuses the text for {architecture}: {said}");
-        ensure!(!said.contains("warning"), "ptxas warns for {architecture}: {said}");
-        Ok(Assembled { cubin: std::fs::read(&target)?, resources: resources(&said)? })
+        let messages = messages_of(&output);
+        ensure!(output.status.success(), "ptxas refuses the text for {architecture}: {messages}");
+        ensure!(!messages.contains("warning"), "ptxas warns for {architecture}: {messages}");
+        Ok(Assembled { cubin: std::fs::read(&target)?, resources: resources(&messages)? })
     }
 
     /// The instructions of an object file as text; `None` where the disassembler is missing.
@@ -106,20 +106,20 @@ impl Ptxas {
         let file = tempfile::NamedTempFile::new()?;
         std::fs::write(file.path(), cubin)?;
         let output = Command::new(disassembler).arg("-c").arg(file.path()).output()?;
-        ensure!(output.status.success(), "nvdisasm refuses the object: {}", said(&output));
+        ensure!(output.status.success(), "nvdisasm refuses the object: {}", messages_of(&output));
         Ok(Some(String::from_utf8_lossy(&output.stdout).into_owned()))
     }
 }
 
-fn said(output: &Output) -> String {
+fn messages_of(output: &Output) -> String {
     let text = [&output.stdout[..], &output.stderr[..]].concat();
     String::from_utf8_lossy(&text).into_owned()
 }
 
 /// Reads what `ptxas -v` says of every kernel.
-fn resources(said: &str) -> Result<Vec<Resources>> {
+fn resources(messages: &str) -> Result<Vec<Resources>> {
     let mut all: Vec<Resources> = Vec::new();
-    for line in said.lines() {
+    for line in messages.lines() {
         if let Some((_, name)) = line.split_once("Compiling entry function '") {
             let kernel = name.split('\'').next().unwrap_or_default().to_string();
             all.push(Resources { kernel, ..Resources::default() });
@@ -142,8 +142,8 @@ fn resources(said: &str) -> Result<Vec<Resources>> {
             }
         }
     }
-    if all.iter().any(|own| own.registers == 0) {
-        bail!("ptxas does not say how many registers it used: {said}");
+    if all.iter().any(|kernel| kernel.registers == 0) {
+        bail!("ptxas does not say how many registers it used: {messages}");
     }
     Ok(all)
 }
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn what_the_assembler_says_is_read() -> Result<()> {
-        let said = "ptxas info    : 0 bytes gmem\nptxas info    : Compiling entry function 'k0' for 'sm_80'\nptxas info    \
+        let messages = "ptxas info    : 0 bytes gmem\nptxas info    : Compiling entry function 'k0' for 'sm_80'\nptxas info    \
                     : Function properties for k0\n    16 bytes stack frame, 8 bytes spill stores, 4 bytes spill loads\n\
                     ptxas info    : Used 212 registers, used 1 barriers, 64 bytes smem, 388 bytes cmem[0]\n";
         let expected = Resources {
@@ -165,7 +165,7 @@ mod tests {
             stack: 16,
             shared: 64,
         };
-        assert_eq!(resources(said)?, vec![expected]);
+        assert_eq!(resources(messages)?, vec![expected]);
         Ok(())
     }
 }

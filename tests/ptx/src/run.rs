@@ -43,21 +43,21 @@ pub fn run_counted(
         addresses.insert(buffer.index(), host.global.add(name, bytes));
     };
     for buffer in program.parameters() {
-        let own = &program.buffers[buffer];
-        let bytes = match own.role {
+        let entry = &program.buffers[buffer];
+        let bytes = match entry.role {
             Role::Input(_) => {
                 let tensor = given.next().context("an input is missing")?;
-                let expected = TensorType::new(own.dtype, own.shape.clone());
-                ensure!(*tensor.tensor_type() == expected, "input '{}' is {expected}", own.name);
+                let expected = TensorType::new(entry.dtype, entry.shape.clone());
+                ensure!(*tensor.tensor_type() == expected, "input '{}' is {expected}", entry.name);
                 tensor.bytes().to_vec()
             }
-            _ => vec![UNWRITTEN; own.bytes()],
+            _ => vec![UNWRITTEN; entry.bytes()],
         };
         add(&mut host, buffer, bytes);
     }
-    for (buffer, own) in program.buffers.iter() {
-        if own.role == Role::Temporary && own.scope == Scope::Global {
-            add(&mut host, buffer, vec![UNWRITTEN; own.bytes()]);
+    for (buffer, entry) in program.buffers.iter() {
+        if entry.role == Role::Temporary && entry.scope == Scope::Global {
+            add(&mut host, buffer, vec![UNWRITTEN; entry.bytes()]);
         }
     }
     host.steps(steps, &addresses)?;
@@ -65,9 +65,12 @@ pub fn run_counted(
     let outputs = outputs
         .filter(|buffer| matches!(program.buffers[*buffer].role, Role::Output(_)))
         .map(|buffer| {
-            let own = &program.buffers[buffer];
+            let entry = &program.buffers[buffer];
             let bytes = host.global.bytes(addresses[&buffer.index()]).context("an output")?;
-            Ok(Tensor::from_bytes(TensorType::new(own.dtype, own.shape.clone()), bytes.to_vec())?)
+            Ok(Tensor::from_bytes(
+                TensorType::new(entry.dtype, entry.shape.clone()),
+                bytes.to_vec(),
+            )?)
         })
         .collect::<Result<_>>()?;
     Ok((outputs, host.took))

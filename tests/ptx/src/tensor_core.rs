@@ -17,13 +17,13 @@ pub(crate) fn warps(lanes: &[usize]) -> Result<impl Iterator<Item = [usize; WARP
     Ok(warps.into_iter())
 }
 
-/// The register of lane `place` after reading a matrix of 8 rows of 8 elements of 16 bits: two neighbours of a row,
+/// The register of lane `index` after reading a matrix of 8 rows of 8 elements of 16 bits: two neighbours of a row,
 /// or, transposed, of a column. Lane `4 r + c` has elements `2 c` and `2 c + 1` of row `r`.
-pub(crate) fn fragment(rows: &[Vec<u8>], place: usize, transposed: bool) -> u64 {
+pub(crate) fn fragment(rows: &[Vec<u8>], index: usize, transposed: bool) -> u64 {
     let element = |row: usize, column: usize| {
         u64::from(u16::from_le_bytes([rows[row][2 * column], rows[row][2 * column + 1]]))
     };
-    let (row, column) = (place / 4, 2 * (place % 4));
+    let (row, column) = (index / 4, 2 * (index % 4));
     match transposed {
         false => element(row, column) | element(row, column + 1) << 16,
         true => element(column, row) | element(column + 1, row) << 16,
@@ -52,11 +52,11 @@ impl Factors {
     }
 
     /// An element of a register of an operand (0 is the left one).
-    fn element(self, operand: usize, word: u64, place: usize) -> f64 {
+    fn element(self, operand: usize, word: u64, index: usize) -> f64 {
         match self {
-            Factors::Floats(ty) => ty.float(word >> (16 * place) & 0xffff),
+            Factors::Floats(ty) => ty.float(word >> (16 * index) & 0xffff),
             Factors::TensorFloats => f64::from(f32::from_bits(word as u32 & !0x1fff)),
-            Factors::Bytes(types) => types[operand].wide(word >> (8 * place) & 0xff) as f64,
+            Factors::Bytes(types) => types[operand].wide(word >> (8 * index) & 0xff) as f64,
         }
     }
 
@@ -92,21 +92,21 @@ pub(crate) fn multiply(
         let (group, thread) = (lane / 4, lane % 4);
         for part in 0..packed {
             let depth = packed * thread + part;
-            for (place, own) in a.iter().enumerate() {
-                let (row, column) = (group + 8 * (place % 2), depth + 4 * packed * (place / 2));
-                left[row][column] = factors.element(0, own[lane], part);
+            for (index, words) in a.iter().enumerate() {
+                let (row, column) = (group + 8 * (index % 2), depth + 4 * packed * (index / 2));
+                left[row][column] = factors.element(0, words[lane], part);
             }
-            for (place, own) in b.iter().enumerate() {
-                right[depth + 4 * packed * place][group] = factors.element(1, own[lane], part);
+            for (index, words) in b.iter().enumerate() {
+                right[depth + 4 * packed * index][group] = factors.element(1, words[lane], part);
             }
         }
     }
     let mut sums = [[0; WARP]; 4];
-    for (place, own) in sums.iter_mut().enumerate() {
-        for (lane, sum) in own.iter_mut().enumerate() {
-            let (row, column) = (lane / 4 + 8 * (place / 2), 2 * (lane % 4) + place % 2);
+    for (index, values) in sums.iter_mut().enumerate() {
+        for (lane, sum) in values.iter_mut().enumerate() {
+            let (row, column) = (lane / 4 + 8 * (index / 2), 2 * (lane % 4) + index % 2);
             let products = (0..8 * packed).map(|depth| left[row][depth] * right[depth][column]);
-            *sum = factors.sum(c[place][lane], products.sum());
+            *sum = factors.sum(c[index][lane], products.sum());
         }
     }
     sums
@@ -122,8 +122,8 @@ mod tests {
         let ty = Type::named("f16").context("f16")?;
         let bits = |value: f32| u64::from(half::f16::from_f32(value).to_bits());
         let number = |row: usize, column: usize| (16 * row + column) as f32;
-        let lane = |own: &dyn Fn(usize, usize) -> u64| -> [u64; WARP] {
-            std::array::from_fn(|lane| own(lane / 4, lane % 4))
+        let lane = |value_of: &dyn Fn(usize, usize) -> u64| -> [u64; WARP] {
+            std::array::from_fn(|lane| value_of(lane / 4, lane % 4))
         };
         let a: Vec<[u64; WARP]> = (0..4)
             .map(|i| {
@@ -138,10 +138,10 @@ mod tests {
             .map(|i| lane(&|g, t| one(2 * t + 8 * i, g) | one(2 * t + 8 * i + 1, g) << 16))
             .collect();
         let d = multiply(Factors::Floats(ty), &a, &b, &vec![[0; WARP]; 4]);
-        for (i, own) in d.iter().enumerate() {
-            for (place, value) in own.iter().enumerate() {
-                let expected = number(place / 4 + 8 * (i / 2), 2 * (place % 4) + i % 2);
-                ensure!(f32::from_bits(*value as u32) == expected, "register {i} of lane {place}");
+        for (i, values) in d.iter().enumerate() {
+            for (index, value) in values.iter().enumerate() {
+                let expected = number(index / 4 + 8 * (i / 2), 2 * (index % 4) + i % 2);
+                ensure!(f32::from_bits(*value as u32) == expected, "register {i} of lane {index}");
             }
         }
         Ok(())

@@ -31,17 +31,17 @@ pub struct Type {
 impl Type {
     /// The type of a word such as `u32`.
     pub fn named(word: &str) -> Option<Self> {
-        let own = |kind, digits: &str| {
+        let sized = |kind, digits: &str| {
             let bits = digits.parse().ok()?;
             matches!(bits, 8 | 16 | 32 | 64).then_some(Type { kind, bits })
         };
         match word {
             "pred" => Some(Type { kind: Kind::Predicate, bits: 1 }),
-            _ if word.starts_with("bf") => own(Kind::BFloat, &word[2..]),
-            _ if word.starts_with('b') => own(Kind::Bits, &word[1..]),
-            _ if word.starts_with('u') => own(Kind::Unsigned, &word[1..]),
-            _ if word.starts_with('s') => own(Kind::Signed, &word[1..]),
-            _ if word.starts_with('f') => own(Kind::Float, &word[1..]),
+            _ if word.starts_with("bf") => sized(Kind::BFloat, &word[2..]),
+            _ if word.starts_with('b') => sized(Kind::Bits, &word[1..]),
+            _ if word.starts_with('u') => sized(Kind::Unsigned, &word[1..]),
+            _ if word.starts_with('s') => sized(Kind::Signed, &word[1..]),
+            _ if word.starts_with('f') => sized(Kind::Float, &word[1..]),
             _ => None,
         }
     }

@@ -4,6 +4,7 @@
 
 mod common;
 
+use common::{changed, moved};
 use hone_codegen::nvptx::{Architecture, Module, emit};
 use hone_device_tests::{count, product, sums};
 use hone_ptx_tests::{parse, run};
@@ -47,18 +48,6 @@ fn noticed(case: &Case, text: &str) -> Option<String> {
     }
 }
 
-/// The text with one line changed, for every line that `change` gives another for.
-fn changed(text: &str, change: &dyn Fn(&str) -> Option<String>) -> Vec<String> {
-    let lines: Vec<&str> = text.lines().collect();
-    let each = lines.iter().enumerate().filter_map(|(place, line)| {
-        let other = change(line)?;
-        let mut lines: Vec<&str> = lines.clone();
-        lines[place] = &other;
-        Some(lines.join("\n"))
-    });
-    each.collect()
-}
-
 #[test]
 fn texts_without_a_fault_compute_what_is_expected() {
     for case in cases() {
@@ -83,20 +72,8 @@ fn every_removed_barrier_is_noticed() {
     assert!(faults >= 7, "only {faults} barriers");
 }
 
-/// `[%rd1+8]` with another offset.
-fn moved(line: &str, by: i64) -> Option<String> {
-    let access = ["ld.shared", "st.shared", "ld.global", "st.global"];
-    if !access.iter().any(|own| line.contains(own)) {
-        return None;
-    }
-    let (before, rest) = line.split_once('[')?;
-    let (inside, after) = rest.split_once(']')?;
-    let (base, offset) = match inside.split_once('+') {
-        Some((base, offset)) => (base, offset.parse::<i64>().ok()?),
-        None => (inside, 0),
-    };
-    Some(format!("{before}[{base}+{}]{after}", offset + by))
-}
+/// Accesses to memory that lanes share.
+const ACCESSES: [&str; 4] = ["ld.shared", "st.shared", "ld.global", "st.global"];
 
 #[test]
 fn every_moved_access_is_noticed() {
@@ -104,7 +81,7 @@ fn every_moved_access_is_noticed() {
     for case in cases() {
         let bytes = if case.module.text.contains(".u16") { 2 } else { 4 };
         for by in [bytes, -bytes] {
-            for text in changed(&case.module.text, &|line| moved(line, by)) {
+            for text in changed(&case.module.text, &|line| moved(line, &ACCESSES, by)) {
                 let found = noticed(&case, &text);
                 assert!(found.is_some(), "an access is moved by {by}: {text}");
                 faults += 1;

@@ -25,7 +25,7 @@ fn official_cases_compute_the_same_in_the_interpreter() {
     let (mut runs, mut assembly) = (outcome.right, Assembly::default());
     let texts: Vec<&str> = jobs.iter().map(|job| job.code.text.as_str()).collect();
     assembly.add(&texts, device.0);
-    for architecture in all_architectures().into_iter().filter(|own| *own != device.0) {
+    for architecture in all_architectures().into_iter().filter(|other| *other != device.0) {
         let (texts, more) = again(&jobs, Interpreter(architecture));
         runs += more;
         assembly.add(&texts.iter().map(String::as_str).collect::<Vec<_>>(), architecture);
@@ -41,10 +41,10 @@ fn again(jobs: &[Job<<Interpreter as Device>::Code>], device: Interpreter) -> (V
     for (number, job) in jobs.iter().enumerate() {
         let code = device.emit(&job.bound, &format!("k{number}")).unwrap();
         let text = hone_ptx_tests::parse(&code.text).unwrap();
-        for own in &job.runs {
-            let result = hone_ptx_tests::run(&text, &job.bound, &code.steps, &own.inputs);
-            let result = result.and_then(|result| compare(&job.bound, &result, &own.expected));
-            result.unwrap_or_else(|error| panic!("{}: {error:#}\n{}", own.name, code.text));
+        for one in &job.runs {
+            let result = hone_ptx_tests::run(&text, &job.bound, &code.steps, &one.inputs);
+            let result = result.and_then(|result| compare(&job.bound, &result, &one.expected));
+            result.unwrap_or_else(|error| panic!("{}: {error:#}\n{}", one.name, code.text));
             runs += 1;
         }
         texts.push(code.text);

@@ -16,11 +16,15 @@ use hone_tune::schedule_for_device;
 use hone_types::{DataType, Tensor};
 
 /// Runs a program, which the named template has to take; the text.
-fn check(template: &str, (plain, inputs): (Program, Vec<Tensor>), own: Architecture) -> String {
-    let scheduled = schedule_for_device(plain.clone(), &own.limits()).unwrap();
+fn check(
+    template: &str,
+    (plain, inputs): (Program, Vec<Tensor>),
+    architecture: Architecture,
+) -> String {
+    let scheduled = schedule_for_device(plain.clone(), &architecture.limits()).unwrap();
     assert_eq!(scheduled.template, template, "{}", scheduled.schedule.program());
     let expected = interpret(&plain, &inputs).unwrap();
-    let (module, results) = run_bound(scheduled.schedule.program(), own, &inputs).unwrap();
+    let (module, results) = run_bound(scheduled.schedule.program(), architecture, &inputs).unwrap();
     assert_eq!(results, expected, "{}", module.text);
     module.text
 }
@@ -57,8 +61,8 @@ fn every_number_of_sixteen_bits_is_converted() {
         let (_, results) = run_bound(bound.program(), architecture, &inputs).unwrap();
         let expected = interpret(&plain, &inputs).unwrap();
         for (result, expected) in results.iter().zip(&expected) {
-            for (place, (a, b)) in result.to_f64().iter().zip(expected.to_f64()).enumerate() {
-                assert!(*a == b || (a.is_nan() && b.is_nan()), "{dtype} {place:#x}: {a}, not {b}");
+            for (index, (a, b)) in result.to_f64().iter().zip(expected.to_f64()).enumerate() {
+                assert!(*a == b || (a.is_nan() && b.is_nan()), "{dtype} {index:#x}: {a}, not {b}");
             }
         }
     }
@@ -81,9 +85,9 @@ fn schedule_cases_compute_the_same() {
         right += 1;
         // What the case's own steps bind.
         let Some(trace) = trace else { continue };
-        let own = Schedule::replay(plain.clone(), &trace).unwrap();
-        if own.program().is_bound() && own.verify_for(&architecture.limits()).is_ok() {
-            check(own.program());
+        let replayed = Schedule::replay(plain.clone(), &trace).unwrap();
+        if replayed.program().is_bound() && replayed.verify_for(&architecture.limits()).is_ok() {
+            check(replayed.program());
             bound += 1;
         }
     }

@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::{Assembly, all_architectures};
+use common::{Assembly, Change, all_architectures, changed, moved};
 use hone_codegen::nvptx::{Architecture, Module, ProductOptions, Tiles, product};
 use hone_device_tests::count;
 use hone_ptx_tests::{Ptxas, parse, run, run_counted};
@@ -15,7 +15,7 @@ use hone_types::{DataType, Tensor, TensorType};
 /// Small whole numbers, so that every order of a sum gives the same.
 fn numbers(dtype: DataType, shape: &[usize], seed: usize) -> Tensor {
     let values: Vec<f64> = (0..shape.iter().product())
-        .map(|place: usize| ((place * 7 + place / 3 + seed) % 5) as f64 - 2.0)
+        .map(|index: usize| ((index * 7 + index / 3 + seed) % 5) as f64 - 2.0)
         .collect();
     Tensor::from_f64(dtype, shape, &values).unwrap()
 }
@@ -39,7 +39,7 @@ fn program(sizes: &Sizes) -> (Program, Vec<Tensor>) {
         true => (DataType::F32, dtypes[0]),
         false => (DataType::I32, DataType::I32),
     };
-    let shape = |place: usize, across: usize| match by_depth[place] {
+    let shape = |side: usize, across: usize| match by_depth[side] {
         true => [batch, across, k],
         false => [batch, k, across],
     };
@@ -49,19 +49,19 @@ fn program(sizes: &Sizes) -> (Program, Vec<Tensor>) {
     let right = builder.input("b", &TensorType::new(dtypes[1], b));
     let bias = builder.input("bias", &TensorType::new(sum, [n]));
     let sums = TensorType::new(sum, [batch, m, n]);
-    let wide = |value: Expr, dtype| if dtype == sum { value } else { value.cast(sum) };
+    let extended = |value: Expr, dtype| if dtype == sum { value } else { value.cast(sum) };
     let products = builder.reduce("sum", &sums, &[k], Combiner::Sum, |i, r| {
-        let load = |buffer, place: usize, across: &Expr| {
+        let load = |buffer, side: usize, across: &Expr| {
             let (across, depth) = (across.clone(), r[0].clone());
-            let indices = if by_depth[place] { [across, depth] } else { [depth, across] };
+            let indices = if by_depth[side] { [across, depth] } else { [depth, across] };
             let load = Expr::Load(buffer, [vec![i[0].clone()], indices.to_vec()].concat());
-            wide(load, dtypes[place])
+            extended(load, dtypes[side])
         };
         load(left, 0, &i[1]) * load(right, 1, &i[2])
     });
     let y = builder.map("y", &TensorType::new(result, [batch, m, n]), |i| {
-        let own = Expr::Load(products, i.to_vec()) + Expr::Load(bias, vec![i[2].clone()]);
-        let bounded = own.maximum(Expr::Constant(0.0, sum));
+        let biased = Expr::Load(products, i.to_vec()) + Expr::Load(bias, vec![i[2].clone()]);
+        let bounded = biased.maximum(Expr::Constant(0.0, sum));
         if result == sum { bounded } else { bounded.cast(result) }
     });
     builder.output(y);
@@ -141,8 +141,9 @@ fn products_compute_the_same_on_tensor_cores() {
 fn what_is_no_product_in_whole_tiles_is_left_to_others() {
     let none = |sizes: Sizes| {
         let (program, _) = program(&sizes);
-        let own = product(&program, Architecture::Sm80, &ProductOptions::default(), "k").unwrap();
-        own.is_none()
+        let module =
+            product(&program, Architecture::Sm80, &ProductOptions::default(), "k").unwrap();
+        module.is_none()
     };
     let whole = Sizes {
         dtypes: [DataType::F16; 2],
@@ -163,21 +164,21 @@ fn main_loop(sass: &str, words: &[&str]) -> (usize, Vec<usize>) {
     let lines: Vec<&str> = sass.lines().map(str::trim).collect();
     let instruction = |line: &&&str| line.starts_with("/*") && line.contains(';');
     let mut best = (0, vec![0; words.len()]);
-    for (place, line) in lines.iter().enumerate() {
+    for (index, line) in lines.iter().enumerate() {
         // `.L_x_1:` and later a branch to it.
-        let Some(label) = line.strip_suffix(':').filter(|own| own.starts_with(".L")) else {
+        let Some(label) = line.strip_suffix(':').filter(|label| label.starts_with(".L")) else {
             continue;
         };
-        let back = lines[place..]
+        let back = lines[index..]
             .iter()
-            .position(|own| own.contains("BRA") && own.contains(&format!("({label})")));
+            .position(|line| line.contains("BRA") && line.contains(&format!("({label})")));
         let Some(length) = back else { continue };
-        let own: Vec<&&str> = lines[place..=place + length].iter().filter(instruction).collect();
+        let body: Vec<&&str> = lines[index..=index + length].iter().filter(instruction).collect();
         let count =
-            |word: &&str| own.iter().filter(|line| line.contains(&format!("{word}."))).count();
+            |word: &&str| body.iter().filter(|line| line.contains(&format!("{word}."))).count();
         let counts: Vec<usize> = words.iter().map(count).collect();
         if counts[0] > best.1[0] {
-            best = (own.len(), counts);
+            best = (body.len(), counts);
         }
     }
     best
@@ -194,48 +195,26 @@ fn main_loops_hold_little_but_products() {
         let sizes =
             Sizes { dtypes: [DataType::F16; 2], batch: 1, extents: [4096, 4096, 4096], by_depth };
         let (program, _) = program(&sizes);
-        for architecture in Architecture::ALL.into_iter().filter(|own| *own != Architecture::Sm75) {
+        for architecture in
+            Architecture::ALL.into_iter().filter(|other| *other != Architecture::Sm75)
+        {
             let module = module(&program, architecture, Tiles::ALL[0]);
             let assembled = ptxas.assemble(&module.text, architecture.name()).unwrap();
-            let own = &assembled.resources[0];
-            assert_eq!((own.spill_stores, own.spill_loads), (0, 0), "{own:?}");
+            let resources = &assembled.resources[0];
+            assert_eq!((resources.spill_stores, resources.spill_loads), (0, 0), "{resources:?}");
             let Some(sass) = ptxas.disassemble(&assembled.cubin).unwrap() else { return };
             let (all, counts) = main_loop(&sass, &["HMMA", "LDSM", "LDGSTS"]);
             let ratio = (all - counts[0]) as f64 / counts[0] as f64;
             println!(
                 "{architecture}, depth last {by_depth:?}: {} registers; main loop of {all} instructions, of them \
                  {counts:?} HMMA, LDSM, LDGSTS: {ratio:.2} others for each HMMA (Triton: {:.2})",
-                own.registers,
+                resources.registers,
                 (TRITON.0 - TRITON.1) as f64 / TRITON.1 as f64
             );
             assert_eq!(counts, [64, 16, 8], "{sass}");
             assert!(all <= TRITON.0, "{all} instructions\n{sass}");
         }
     }
-}
-
-/// The text with one line changed, for every line that `change` gives another for.
-fn changed(text: &str, change: &dyn Fn(&str) -> Option<String>) -> Vec<String> {
-    let lines: Vec<&str> = text.lines().collect();
-    let each = lines.iter().enumerate().filter_map(|(place, line)| {
-        let other = change(line)?;
-        let mut lines: Vec<&str> = lines.clone();
-        lines[place] = &other;
-        Some(lines.join("\n"))
-    });
-    each.collect()
-}
-
-/// A line with a number in brackets or at its end changed by `by`.
-fn moved(line: &str, word: &str, by: i64) -> Option<String> {
-    let rest = line.contains(word).then_some(line)?;
-    let (before, rest) = rest.split_once('[')?;
-    let (inside, after) = rest.split_once(']')?;
-    let (base, offset) = match inside.split_once('+') {
-        Some((base, offset)) => (base, offset.parse::<i64>().ok()?),
-        None => (inside, 0),
-    };
-    Some(format!("{before}[{base}+{}]{after}", offset + by))
 }
 
 #[test]
@@ -263,12 +242,12 @@ fn every_fault_in_copies_and_matrices_is_noticed() {
             (groups > 0).then(|| format!("{before}cp.async.wait_group {};", groups + 1))
         };
         let barrier = |line: &str| line.contains("bar.sync").then(String::new);
-        let matrix = |line: &str| moved(line, "ldmatrix", 16);
-        let copy = |line: &str| moved(line, "cp.async.cg", 16);
+        let matrix = |line: &str| moved(line, &["ldmatrix"], 16);
+        let copy = |line: &str| moved(line, &["cp.async.cg"], 16);
         let swizzle =
             |line: &str| line.contains("xor.b64").then(|| line.replace("xor.b64", "or.b64"));
         let turned = |line: &str| line.contains(".trans").then(|| line.replace(".trans", ""));
-        let kinds: [(&str, &dyn Fn(&str) -> Option<String>); 6] = [
+        let kinds: [(&str, Change<'_>); 6] = [
             ("waits one stage late", &late),
             ("barriers removed", &barrier),
             ("matrices read one chunk off", &matrix),

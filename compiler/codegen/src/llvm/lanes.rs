@@ -44,8 +44,8 @@ impl<'c> Emitter<'c, '_> {
         let register = if level == Level::Block { "ctaid" } else { "tid" };
         let name = format!("llvm.nvvm.read.ptx.sreg.{register}.{}", DIMENSIONS[dimension]);
         let number = self.ir.intrinsic(&name, &[], &[])?;
-        let wide = self.ir.convert(Op::ZExt, number, self.ir.context.i64_type().into())?;
-        Ok(wide.into_int_value())
+        let extended = self.ir.convert(Op::ZExt, number, self.ir.context.i64_type().into())?;
+        Ok(extended.into_int_value())
     }
 
     /// Binds the variables of a launch's loops over blocks, and emits what each block does.
@@ -92,7 +92,7 @@ impl<'c> Emitter<'c, '_> {
 
     /// Whether only the first lane runs a statement, along some dimension.
     pub(super) fn is_for_first_lane(&self, statement: &Statement) -> bool {
-        let alone = self.device.is_some_and(|own| own.alone != [false; 3]);
+        let alone = self.device.is_some_and(|lanes| lanes.alone != [false; 3]);
         alone && !Launch::has_lanes(statement)
     }
 
@@ -106,10 +106,10 @@ impl<'c> Emitter<'c, '_> {
         for dimension in (0..3).filter(|dimension| before.alone[*dimension]) {
             let number = self.number(Level::Lane, dimension, before.items[dimension])?;
             let zero = self.ir.i64(0).into();
-            let own = self.ir.compare_int(IntPredicate::EQ, number.into(), zero)?;
+            let is_first = self.ir.compare_int(IntPredicate::EQ, number.into(), zero)?;
             first = Some(match first {
-                Some(other) => self.ir.binary(Op::And, other, own)?,
-                None => own,
+                Some(other) => self.ir.binary(Op::And, other, is_first)?,
+                None => is_first,
             });
         }
         let Some(first) = first else { return body(self) };

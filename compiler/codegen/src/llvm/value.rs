@@ -303,8 +303,10 @@ impl<'c> Emitter<'c, '_> {
         b: V<'c>,
     ) -> Result<V<'c>> {
         let ir = self.ir;
-        // Before sm_80 NVIDIA's devices have no instruction that keeps NaN, and none for `f64` after that.
-        let chooses = self.target.triple.starts_with("x86_64") || self.target.is_nvptx();
+        // NVIDIA's devices have an instruction that keeps NaN from sm_80 on, and for `f32` alone.
+        let native = self.target.cpu != "sm_75" && !ir.is_double(a);
+        let chooses =
+            self.target.triple.starts_with("x86_64") || (self.target.is_nvptx() && !native);
         if !chooses {
             return ir.binary_intrinsic(name, a, b);
         }

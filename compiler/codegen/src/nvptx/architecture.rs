@@ -46,8 +46,9 @@ impl Architecture {
     /// # Errors
     /// A name that is none of [`Architecture::ALL`], with those that are.
     pub fn named(name: &str) -> Result<Self> {
-        Self::ALL.into_iter().find(|own| own.name() == name).ok_or_else(|| {
-            let known: Vec<&str> = Self::ALL.iter().map(|own| own.name()).collect();
+        Self::ALL.into_iter().find(|known| known.name() == name).ok_or_else(|| {
+            let known: Vec<&str> =
+                Self::ALL.iter().map(|architecture| architecture.name()).collect();
             let message = format!("known architectures of NVIDIA's are {}", known.join(", "));
             CodegenError::Target { target: name.to_string(), message }
         })

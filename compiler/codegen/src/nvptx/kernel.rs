@@ -32,14 +32,14 @@ pub(super) fn emit(
     program: &Program,
     target: &Target,
     launch: &Launch<'_>,
-    own: &Kernel,
+    kernel: &Kernel,
 ) -> Result<()> {
-    refuse_processors(program, launch.body, &own.name)?;
-    let function = declare(ir, program, launch, own);
+    refuse_processors(program, launch.body, &kernel.name)?;
+    let function = declare(ir, program, launch, kernel);
     ir.builder.position_at_end(ir.block(function, "entry"));
     let mut buffers = HashMap::new();
     let mut environment = Environment::new(program.vars.len());
-    for (argument, value) in own.arguments.iter().zip(function.get_params()) {
+    for (argument, value) in kernel.arguments.iter().zip(function.get_params()) {
         match argument {
             Argument::Buffer(buffer) => {
                 buffers.insert(*buffer, value.into_pointer_value());
@@ -55,7 +55,7 @@ pub(super) fn emit(
     for buffer in launch.buffers(program) {
         let entry = &program.buffers[buffer];
         if entry.scope != Scope::Global {
-            let name = format!("{}_{buffer}", own.name);
+            let name = format!("{}_{buffer}", kernel.name);
             buffers.insert(buffer, memory_of(ir, entry, &name)?);
         }
     }
@@ -65,7 +65,7 @@ pub(super) fn emit(
         ir,
         program: &prepared,
         target,
-        symbol: &own.name,
+        symbol: &kernel.name,
         function,
         environment,
         buffers,
@@ -75,7 +75,7 @@ pub(super) fn emit(
         conditional: false,
         group: false,
         tasks: (zero, zero),
-        device: Some(Lanes::outside(own.items)),
+        device: Some(Lanes::outside(kernel.items)),
     };
     emitter.blocks(&launch.blocks, &body)?;
     ir.builder.build_return(None)?;
@@ -87,11 +87,11 @@ fn refuse_processors(program: &Program, body: &[Statement], symbol: &str) -> Res
     let mut found = None;
     for statement in body {
         statement.visit(&mut |statement| {
-            if let Statement::Loop(own) = statement
-                && !matches!(own.kind, LoopKind::Serial | LoopKind::Unrolled | LoopKind::Bound(_))
+            if let Statement::Loop(loop_) = statement
+                && !matches!(loop_.kind, LoopKind::Serial | LoopKind::Unrolled | LoopKind::Bound(_))
             {
-                let name = &program.vars[own.var].name;
-                let kind = format!("{:?}", own.kind).to_lowercase();
+                let name = &program.vars[loop_.var].name;
+                let kind = format!("{:?}", loop_.kind).to_lowercase();
                 found.get_or_insert(format!(
                     "loop '{name}' is {kind}: code for devices has serial, unrolled and bound loops only"
                 ));
@@ -107,9 +107,9 @@ fn declare<'c>(
     ir: &Ir<'c>,
     program: &Program,
     launch: &Launch<'_>,
-    own: &Kernel,
+    kernel: &Kernel,
 ) -> FunctionValue<'c> {
-    let parameters: Vec<BasicMetadataTypeEnum<'c>> = own
+    let parameters: Vec<BasicMetadataTypeEnum<'c>> = kernel
         .arguments
         .iter()
         .map(|argument| match argument {
@@ -117,12 +117,12 @@ fn declare<'c>(
             Argument::Counter(_) => ir.context.i64_type().into(),
         })
         .collect();
-    let function = declare_kernel(ir, &own.name, &parameters, own.items);
+    let function = declare_kernel(ir, &kernel.name, &parameters, kernel.items);
     let waits = launch.body.iter().any(Launch::waits);
-    for (place, argument) in own.arguments.iter().enumerate() {
+    for (position, argument) in kernel.arguments.iter().enumerate() {
         let Argument::Buffer(buffer) = argument else { continue };
         let (entry, written) = (&program.buffers[*buffer], launch.writes(program, *buffer));
-        let location = AttributeLoc::Param(place as u32);
+        let location = AttributeLoc::Param(position as u32);
         let align = match entry.role {
             Role::Temporary => u64::from(ALIGNMENT),
             Role::Input(_) | Role::Output(_) => entry.dtype.bytes() as u64,

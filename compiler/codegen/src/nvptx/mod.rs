@@ -54,8 +54,8 @@ pub fn emit(
     let target = architecture.target();
     let context = Context::create();
     let ir = Ir::new(&context, stem, &target);
-    let mut emit = |launch: &hone_tensor::Launch<'_>, own: &hone_tensor::Kernel| {
-        kernel::emit(&ir, program, &target, launch, own)
+    let mut emit = |launch: &hone_tensor::Launch<'_>, kernel: &hone_tensor::Kernel| {
+        kernel::emit(&ir, program, &target, launch, kernel)
     };
     let steps = program.launch_steps(stem, &mut emit)?;
     Ok(Module { text: text(&ir, &target, stem)?, steps })
@@ -76,9 +76,9 @@ fn text(ir: &Ir<'_>, target: &crate::Target, stem: &str) -> Result<String> {
 /// One text of several complete ones of one architecture, whose kernels have different names.
 pub fn source(texts: &[&str]) -> String {
     let mut source = String::new();
-    for (place, text) in texts.iter().enumerate() {
+    for (position, text) in texts.iter().enumerate() {
         let body = text.split_once(".address_size 64").map(|(_, body)| body);
-        source += if place == 0 { text } else { body.unwrap_or_default() };
+        source += if position == 0 { text } else { body.unwrap_or_default() };
     }
     source
 }

@@ -40,8 +40,8 @@ impl Device for Interpreter {
     fn run(&self, jobs: &[Job<Module>]) -> Vec<Vec<Result<Vec<Tensor>>>> {
         let one = |job: &Job<Module>| {
             let text = parse(&job.code.text);
-            let run = |own: &hone_device_tests::Run| match &text {
-                Ok(text) => run(text, &job.bound, &job.code.steps, &own.inputs),
+            let run = |one: &hone_device_tests::Run| match &text {
+                Ok(text) => run(text, &job.bound, &job.code.steps, &one.inputs),
                 Err(reason) => Err(anyhow::anyhow!("{reason:#}")),
             };
             job.runs.iter().map(run).collect()
@@ -65,7 +65,7 @@ pub fn run_bound(
 
 /// Architectures that are tested: all with `HONE_PTX=all`, else the middle one.
 pub fn all_architectures() -> Vec<Architecture> {
-    match std::env::var_os("HONE_PTX").is_some_and(|own| own == "all") {
+    match std::env::var_os("HONE_PTX").is_some_and(|value| value == "all") {
         true => Architecture::ALL.to_vec(),
         false => vec![Architecture::Sm80],
     }
@@ -92,22 +92,22 @@ impl Assembly {
         let chunks: Vec<&[&str]> = texts.chunks(TOGETHER).collect();
         let (first, second) = chunks.split_at(chunks.len() / 2);
         let assemble = |chunks: &[&[&str]]| -> Vec<Resources> {
-            let own = |texts: &&[&str]| {
+            let resources = |texts: &&[&str]| {
                 ptxas.assemble(&source(texts), architecture.name()).unwrap().resources
             };
-            chunks.iter().flat_map(own).collect()
+            chunks.iter().flat_map(resources).collect()
         };
         let all = std::thread::scope(|scope| {
             let other = scope.spawn(|| assemble(first));
-            let mut own = assemble(second);
-            own.extend(other.join().unwrap());
-            own
+            let mut all = assemble(second);
+            all.extend(other.join().unwrap());
+            all
         });
         *self.kernels.entry(architecture).or_default() += all.len();
-        for own in all {
-            self.registers = self.registers.max(own.registers);
-            if own.spill_stores > 0 {
-                self.spills.push((own.kernel, own.spill_stores));
+        for kernel in all {
+            self.registers = self.registers.max(kernel.registers);
+            if kernel.spill_stores > 0 {
+                self.spills.push((kernel.kernel, kernel.spill_stores));
             }
         }
     }
@@ -128,4 +128,31 @@ impl fmt::Display for Assembly {
         }
         write!(formatter, "{} spill, at most {} registers", self.spills.len(), self.registers)
     }
+}
+
+/// Another line in place of one, or none where the line stays.
+pub type Change<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// The text with one line changed, for every line that `change` gives another for.
+pub fn changed(text: &str, change: Change<'_>) -> Vec<String> {
+    let lines: Vec<&str> = text.lines().collect();
+    let each = lines.iter().enumerate().filter_map(|(index, line)| {
+        let other = change(line)?;
+        let mut lines: Vec<&str> = lines.clone();
+        lines[index] = &other;
+        Some(lines.join("\n"))
+    });
+    each.collect()
+}
+
+/// A line that has one of the words, with the address in brackets moved by so many bytes: `[%rd1+8]`.
+pub fn moved(line: &str, words: &[&str], by: i64) -> Option<String> {
+    let line = words.iter().any(|word| line.contains(word)).then_some(line)?;
+    let (before, rest) = line.split_once('[')?;
+    let (inside, after) = rest.split_once(']')?;
+    let (base, offset) = match inside.split_once('+') {
+        Some((base, offset)) => (base, offset.parse::<i64>().ok()?),
+        None => (inside, 0),
+    };
+    Some(format!("{before}[{base}+{}]{after}", offset + by))
 }

@@ -20,16 +20,16 @@ pub(super) fn emit(
     target: &Target,
     form: &Form,
     tiles: &Tiles,
-    own: &Kernel,
+    kernel: &Kernel,
 ) -> Result<()> {
-    let (function, buffers) = declare(ir, program, form, own);
+    let (function, buffers) = declare(ir, program, form, kernel);
     ir.builder.position_at_end(ir.block(function, "entry"));
-    let shared = shared_memory(ir, &format!("{}_stages", own.name), tiles.shared_bytes() as u32);
-    let layout = |place: usize| {
-        Layout::of(&form.operands[place], tiles.block[place], tiles, form.factors.bytes())
+    let shared = shared_memory(ir, &format!("{}_stages", kernel.name), tiles.shared_bytes() as u32);
+    let layout = |side: usize| {
+        Layout::of(&form.operands[side], tiles.block[side], tiles, form.factors.bytes())
     };
     let (Some(left), Some(right)) = (layout(0), layout(1)) else {
-        return Err(unfit(own, "its operands do not come in whole chunks"));
+        return Err(unfit(kernel, "its operands do not come in whole chunks"));
     };
     let mut product = Product {
         ir,
@@ -38,20 +38,20 @@ pub(super) fn emit(
         layouts: [left, right],
         function,
         shared,
-        own,
+        kernel,
         lane: ir.i64(0),
         block: [ir.i64(0); 3],
     };
     product.number()?;
     let sums = product.sums(&buffers)?;
-    let places = product.results()?;
-    super::results::store(&product, program, target, buffers, &sums, places)?;
+    let origin = product.results()?;
+    super::results::store(&product, program, target, buffers, &sums, origin)?;
     ir.builder.build_return(None)?;
     Ok(())
 }
 
-fn unfit(own: &Kernel, message: &str) -> CodegenError {
-    CodegenError::Unsupported { symbol: own.name.clone(), message: message.to_string() }
+fn unfit(kernel: &Kernel, message: &str) -> CodegenError {
+    CodegenError::Unsupported { symbol: kernel.name.clone(), message: message.to_string() }
 }
 
 /// The function, and the pointers to buffers that it gets.
@@ -59,15 +59,18 @@ fn declare<'c>(
     ir: &Ir<'c>,
     program: &Program,
     form: &Form,
-    own: &Kernel,
+    kernel: &Kernel,
 ) -> (FunctionValue<'c>, HashMap<BufferId, PointerValue<'c>>) {
     let pointer = ir.context.ptr_type(AddressSpace::from(GLOBAL)).into();
-    let function = declare_kernel(ir, &own.name, &vec![pointer; own.arguments.len()], own.items);
+    let function =
+        declare_kernel(ir, &kernel.name, &vec![pointer; kernel.arguments.len()], kernel.items);
     let mut buffers = HashMap::new();
-    for ((place, argument), value) in own.arguments.iter().enumerate().zip(function.get_params()) {
+    for ((position, argument), value) in
+        kernel.arguments.iter().enumerate().zip(function.get_params())
+    {
         let Argument::Buffer(buffer) = argument else { continue };
         buffers.insert(*buffer, value.into_pointer_value());
-        let location = AttributeLoc::Param(place as u32);
+        let location = AttributeLoc::Param(position as u32);
         function.add_attribute(location, attribute(ir, "align", CHUNK as u64));
         function.add_attribute(location, attribute(ir, "noalias", 0));
         if is_read_only(program, form, *buffer) {
@@ -85,7 +88,7 @@ pub(super) struct Product<'a, 'c> {
     layouts: [Layout; 2],
     pub(super) function: FunctionValue<'c>,
     shared: PointerValue<'c>,
-    pub(super) own: &'a Kernel,
+    pub(super) kernel: &'a Kernel,
     /// The number of the lane in its block.
     lane: IntValue<'c>,
     /// The number of the block along columns, rows and batch.
@@ -93,7 +96,7 @@ pub(super) struct Product<'a, 'c> {
 }
 
 /// Where a lane's results are: the first row and column, which the constants of each sum are added to.
-pub(super) struct Places<'c> {
+pub(super) struct Origin<'c> {
     pub(super) row: IntValue<'c>,
     pub(super) column: IntValue<'c>,
 }
@@ -153,7 +156,7 @@ impl<'c> Product<'_, 'c> {
     }
 
     /// Where this lane's results are.
-    fn results(&self) -> Result<Places<'c>> {
+    fn results(&self) -> Result<Origin<'c>> {
         let [row, column] = self.warp()?;
         let in_warp = self.op(Op::And, self.lane, 31)?;
         let (group, thread) = (self.op(Op::LShr, in_warp, 2)?, self.op(Op::And, in_warp, 3)?);
@@ -161,11 +164,11 @@ impl<'c> Product<'_, 'c> {
             self.add(self.times(self.block[1], self.tiles.block[0])?, self.add(row, group)?)?;
         let column = self.add(column, self.times(thread, 2)?)?;
         let column = self.add(self.times(self.block[0], self.tiles.block[1])?, column)?;
-        Ok(Places { row, column })
+        Ok(Origin { row, column })
     }
 
-    /// By how much the order of chunks is turned in a line.
-    fn turned(&self, layout: &Layout, line: IntValue<'c>) -> Result<IntValue<'c>> {
+    /// What the number of a chunk in a line is changed by (exclusive or).
+    fn swizzle(&self, layout: &Layout, line: IntValue<'c>) -> Result<IntValue<'c>> {
         let turn = self.op(Op::UDiv, line, layout.turn as i64)?;
         self.op(Op::And, turn, layout.chunks.min(8) as i64 - 1)
     }
@@ -177,19 +180,19 @@ impl<'c> Product<'_, 'c> {
         line: IntValue<'c>,
         chunk: IntValue<'c>,
     ) -> Result<IntValue<'c>> {
-        let turned = self.turned(layout, line)?;
-        let chunk = self.ir.binary(Op::Xor, chunk.into(), turned.into())?.into_int_value();
+        let swizzle = self.swizzle(layout, line)?;
+        let chunk = self.ir.binary(Op::Xor, chunk.into(), swizzle.into())?.into_int_value();
         self.add(self.times(line, layout.line_bytes())?, self.times(chunk, CHUNK)?)
     }
 
-    fn stream(&self, place: usize, start: PointerValue<'c>) -> Result<Stream<'c>> {
-        let (layout, operand) = (&self.layouts[place], &self.form.operands[place]);
+    fn stream(&self, side: usize, start: PointerValue<'c>) -> Result<Stream<'c>> {
+        let (layout, operand) = (&self.layouts[side], &self.form.operands[side]);
         let chunks = layout.chunks as i64;
         let line = self.op(Op::UDiv, self.lane, chunks)?;
         let chunk = self.op(Op::URem, self.lane, chunks)?;
         let target = self.byte(layout, line, chunk)?;
         // Rows are along the blocks' `y`, columns along their `x`.
-        let tile = self.times(self.block[1 - place], self.tiles.block[place])?;
+        let tile = self.times(self.block[1 - side], self.tiles.block[side])?;
         let mut element = self.op(Op::Mul, tile, operand.across)?;
         element = self.add(element, self.op(Op::Mul, line, layout.pitch)?)?;
         element = self.add(element, self.times(chunk, layout.in_chunk)?)?;
@@ -198,19 +201,19 @@ impl<'c> Product<'_, 'c> {
         }
         element = self.op(Op::Add, element, operand.start)?;
         let source = self.ir.offset(start, self.times(element, self.bytes())?)?;
-        Ok(Stream { source, target, reads: self.reads(place)? })
+        Ok(Stream { source, target, reads: self.reads(side)? })
     }
 
     /// What a lane adds to a stage to read its row of the four matrices that `ldmatrix` reads at once.
-    fn reads(&self, place: usize) -> Result<Vec<IntValue<'c>>> {
-        let layout = &self.layouts[place];
-        let first = self.warp()?[place];
+    fn reads(&self, side: usize) -> Result<Vec<IntValue<'c>>> {
+        let layout = &self.layouts[side];
+        let first = self.warp()?[side];
         let in_warp = self.op(Op::And, self.lane, 31)?;
         let line = self.op(Op::And, in_warp, 7)?;
         let middle = self.op(Op::And, self.op(Op::LShr, in_warp, 3)?, 1)?;
         let upper = self.op(Op::LShr, in_warp, 4)?;
         // Matrices of the left operand go along rows first, of the right one along the depth.
-        let (across, depth) = if place == 0 { (middle, upper) } else { (upper, middle) };
+        let (across, depth) = if side == 0 { (middle, upper) } else { (upper, middle) };
         let (in_line, over_lines) = if layout.by_depth { (depth, across) } else { (across, depth) };
         let line = self.add(line, self.times(over_lines, 8)?)?;
         let (line, before) = match layout.by_depth {
@@ -219,7 +222,7 @@ impl<'c> Product<'_, 'c> {
         };
         let count = match layout.by_depth {
             true => self.steps(),
-            false => self.tiles.warp[place] / 16,
+            false => self.tiles.warp[side] / 16,
         };
         let each = (0..count).map(|number| {
             let chunk = self.op(Op::Add, self.add(in_line, before)?, 2 * number as i64)?;
@@ -229,8 +232,8 @@ impl<'c> Product<'_, 'c> {
     }
 
     /// Where in a stage an operand's tile begins.
-    fn start_in_stage(&self, place: usize) -> usize {
-        if place == 0 { 0 } else { self.layouts[0].bytes() }
+    fn start_in_stage(&self, side: usize) -> usize {
+        if side == 0 { 0 } else { self.layouts[0].bytes() }
     }
 
     /// Bytes of an element of the operands.
@@ -253,8 +256,8 @@ impl<'c> Product<'_, 'c> {
     }
 
     /// Bytes between the tiles of an operand that follow each other along the depth.
-    fn advance(&self, place: usize) -> i64 {
-        (self.bytes() * self.depth()) as i64 * self.form.operands[place].depth
+    fn advance(&self, side: usize) -> i64 {
+        (self.bytes() * self.depth()) as i64 * self.form.operands[side].depth
     }
 
     /// Starts the copies of a tile to a stage.
@@ -264,16 +267,16 @@ impl<'c> Product<'_, 'c> {
         sources: [PointerValue<'c>; 2],
         stage: IntValue<'c>,
     ) -> Result<()> {
-        for (place, stream) in streams.iter().enumerate() {
-            let layout = &self.layouts[place];
+        for (side, stream) in streams.iter().enumerate() {
+            let layout = &self.layouts[side];
             let rounds = layout.lines * layout.chunks / self.tiles.lanes();
             let lines = self.tiles.lanes() / layout.chunks;
             let target = self.ir.offset(self.shared, self.add(stage, stream.target)?)?;
             for round in 0..rounds {
-                let to = self.start_in_stage(place) + round * lines * layout.line_bytes();
+                let to = self.start_in_stage(side) + round * lines * layout.line_bytes();
                 let to = self.ir.offset(target, self.ir.i64(to as i64))?;
                 let from = (self.bytes() * round * lines) as i64 * layout.pitch;
-                let from = self.ir.offset(sources[place], self.ir.i64(from))?;
+                let from = self.ir.offset(sources[side], self.ir.i64(from))?;
                 let args: [V<'c>; 2] = [to.into(), from.into()];
                 self.ir.intrinsic_call("llvm.nvvm.cp.async.cg.shared.global.16", &[], &args)?;
             }
@@ -293,16 +296,16 @@ impl<'c> Product<'_, 'c> {
 
     /// All sums of a lane: by rows of 16, columns of 8, and register.
     fn sums(&self, buffers: &HashMap<BufferId, PointerValue<'c>>) -> Result<Vec<V<'c>>> {
-        let missing = || unfit(self.own, "an operand is missing");
-        let start = |place: usize| {
-            let buffer = self.form.operands[place].buffer;
+        let missing = || unfit(self.kernel, "an operand is missing");
+        let start = |side: usize| {
+            let buffer = self.form.operands[side].buffer;
             buffers.get(&buffer).copied().ok_or_else(missing)
         };
         let streams = [self.stream(0, start(0)?)?, self.stream(1, start(1)?)?];
         let (ahead, rounds) = (self.tiles.stages - 1, self.form.extents[2] / self.depth());
         let moved = |by: usize| -> Result<[PointerValue<'c>; 2]> {
-            let by = |place: usize| self.ir.i64(by as i64 * self.advance(place));
-            let of = |place: usize| self.ir.offset(streams[place].source, by(place));
+            let by = |side: usize| self.ir.i64(by as i64 * self.advance(side));
+            let of = |side: usize| self.ir.offset(streams[side].source, by(side));
             Ok([of(0)?, of(1)?])
         };
         for stage in 0..ahead {
@@ -375,8 +378,8 @@ impl<'c> Product<'_, 'c> {
         self.commit()?;
         let sums = self.multiply(streams, read, &values[fixed..])?;
         let mut next: Vec<V<'c>> = vec![self.op(Op::Add, round, 1)?.into()];
-        for (place, source) in sources.into_iter().enumerate() {
-            next.push(ir.offset(source, ir.i64(self.advance(place)))?.into());
+        for (side, source) in sources.into_iter().enumerate() {
+            next.push(ir.offset(source, ir.i64(self.advance(side)))?.into());
         }
         for offset in [read, write] {
             let moved = self.op(Op::Add, offset, stage)?;
@@ -405,9 +408,9 @@ impl<'c> Product<'_, 'c> {
         let [rows, columns] = self.tiles.warp;
         let mut sums = sums.to_vec();
         for step in 0..self.steps() {
-            let parts = |place: usize, count: usize| -> Result<Vec<Vec<V<'c>>>> {
+            let parts = |side: usize, count: usize| -> Result<Vec<Vec<V<'c>>>> {
                 (0..count)
-                    .map(|part| self.matrices(&streams[place], place, stage, part, step))
+                    .map(|part| self.matrices(&streams[side], side, stage, part, step))
                     .collect()
             };
             let (left, right) = (parts(0, rows / 16)?, parts(1, columns / 16)?);
@@ -415,8 +418,8 @@ impl<'c> Product<'_, 'c> {
                 for column in 0..columns / 8 {
                     let b = &right[column / 2][2 * (column % 2)..][..2];
                     let first = 4 * (row * (columns / 8) + column);
-                    let own = self.multiply_add(a, b, &sums[first..first + 4])?;
-                    sums[first..first + 4].copy_from_slice(&own);
+                    let products = self.multiply_add(a, b, &sums[first..first + 4])?;
+                    sums[first..first + 4].copy_from_slice(&products);
                 }
             }
         }
@@ -427,15 +430,15 @@ impl<'c> Product<'_, 'c> {
     fn matrices(
         &self,
         stream: &Stream<'c>,
-        place: usize,
+        side: usize,
         stage: IntValue<'c>,
         part: usize,
         step: usize,
     ) -> Result<Vec<V<'c>>> {
-        let layout = &self.layouts[place];
+        let layout = &self.layouts[side];
         let (by_lane, lines) = if layout.by_depth { (step, part) } else { (part, step) };
         let start = self.ir.offset(self.shared, self.add(stage, stream.reads[by_lane])?)?;
-        let offset = self.start_in_stage(place) + 16 * lines * layout.line_bytes();
+        let offset = self.start_in_stage(side) + 16 * lines * layout.line_bytes();
         let address = self.ir.offset(start, self.ir.i64(offset as i64))?;
         let transposed = if layout.by_depth { "" } else { ".trans" };
         let name = format!("llvm.nvvm.ldmatrix.sync.aligned.m8n8.x4{transposed}.b16");
@@ -446,7 +449,7 @@ impl<'c> Product<'_, 'c> {
     /// The four parts of what an intrinsic gives.
     fn parts(&self, value: V<'c>) -> Result<Vec<V<'c>>> {
         let V::StructValue(value) = value else {
-            return Err(unfit(self.own, "an intrinsic gives no parts"));
+            return Err(unfit(self.kernel, "an intrinsic gives no parts"));
         };
         (0..4).map(|part| Ok(self.ir.builder.build_extract_value(value, part, "")?)).collect()
     }

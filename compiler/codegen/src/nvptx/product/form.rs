@@ -14,11 +14,11 @@ pub(super) struct Form {
     pub(super) sums: BufferId,
     /// What is multiplied.
     pub(super) factors: Factors,
-    /// Places of the rows and of the columns among the iterators.
-    pub(super) places: [usize; 2],
+    /// Numbers of the rows' and of the columns' iterator.
+    pub(super) axes: [usize; 2],
     /// Extents of rows, columns and depth.
     pub(super) extents: [usize; 3],
-    /// Places and extents of the other iterators, outermost first.
+    /// Numbers and extents of the other iterators, outermost first.
     pub(super) batch: Vec<(usize, usize)>,
     /// The left one, which has the rows, and the right one, which has the columns.
     pub(super) operands: [Operand; 2],
@@ -87,7 +87,7 @@ struct Factor {
 
 impl Factor {
     fn step(&self, var: VarId) -> i64 {
-        self.steps.iter().find(|(own, _)| *own == var).map_or(0, |(_, step)| *step)
+        self.steps.iter().find(|(other, _)| *other == var).map_or(0, |(_, step)| *step)
     }
 }
 
@@ -102,20 +102,20 @@ impl Form {
         else {
             return None;
         };
-        let zero = matches!(initial, Expr::Constant(own, _) if *own == 0.0);
+        let zero = matches!(initial, Expr::Constant(value, _) if *value == 0.0);
         if !zero || !reads_alike(program, block, reader) {
             return None;
         }
         let Expr::Binary(BinaryOp::Multiply, left, right) = value else { return None };
         let sum = program.buffers[block.buffer].dtype;
         let (left, right) = (factor(program, left, sum)?, factor(program, right, sum)?);
-        let of_kind = |kind| block.iterators.iter().filter(move |own| own.kind == kind);
+        let of_kind = |kind| block.iterators.iter().filter(move |axis| axis.kind == kind);
         let [depth] = of_kind(IteratorKind::Reduction).collect::<Vec<_>>()[..] else { return None };
         let spatial: Vec<_> = of_kind(IteratorKind::Spatial).collect();
         // The innermost axis of one factor alone: columns are the last axis of all.
         let only = |a: &Factor, b: &Factor| {
             let of_one =
-                |own: &&hone_tensor::Iterator| a.step(own.var) != 0 && b.step(own.var) == 0;
+                |axis: &&hone_tensor::Iterator| a.step(axis.var) != 0 && b.step(axis.var) == 0;
             spatial.iter().rposition(of_one)
         };
         let columns = spatial.len().checked_sub(1)?;
@@ -124,23 +124,22 @@ impl Form {
             false => (right, left),
         };
         let rows = only(&left, &right).filter(|_| only(&right, &left) == Some(columns))?;
-        let dtypes = [&left, &right].map(|own| program.buffers[own.buffer].dtype);
+        let dtypes = [&left, &right].map(|factor| program.buffers[factor.buffer].dtype);
         let factors = Factors::of(dtypes, sum, rounded)?;
-        let places = (0..spatial.len()).filter(|place| *place != rows && *place != columns);
-        let batch: Vec<(usize, usize)> =
-            places.map(|place| (place, spatial[place].extent)).collect();
-        let operand = |own: &Factor, place: usize| Operand {
-            buffer: own.buffer,
-            start: own.start,
-            across: own.step(spatial[place].var),
-            depth: own.step(depth.var),
-            batch: batch.iter().map(|(place, _)| own.step(spatial[*place].var)).collect(),
+        let others = (0..spatial.len()).filter(|axis| *axis != rows && *axis != columns);
+        let batch: Vec<(usize, usize)> = others.map(|axis| (axis, spatial[axis].extent)).collect();
+        let operand = |factor: &Factor, axis: usize| Operand {
+            buffer: factor.buffer,
+            start: factor.start,
+            across: factor.step(spatial[axis].var),
+            depth: factor.step(depth.var),
+            batch: batch.iter().map(|(axis, _)| factor.step(spatial[*axis].var)).collect(),
         };
         Some(Self {
             store,
             sums: block.buffer,
             factors,
-            places: [rows, columns],
+            axes: [rows, columns],
             extents: [spatial[rows].extent, spatial[columns].extent, depth.extent],
             operands: [operand(&left, rows), operand(&right, columns)],
             batch,
@@ -150,36 +149,36 @@ impl Form {
 
 /// Whether `reader` maps every sum to one result, over the same axes.
 fn reads_alike(program: &Program, block: &Block, reader: &Block) -> bool {
-    let spatial = block.iterators.iter().filter(|own| own.kind == IteratorKind::Spatial);
+    let spatial = block.iterators.iter().filter(|axis| axis.kind == IteratorKind::Spatial);
     let alike = |indices: &[Expr], iterators: &[&hone_tensor::Iterator]| {
         indices.len() == iterators.len()
-            && indices.iter().zip(iterators).all(|(index, own)| {
-                *index == Expr::Var(own.var) || (own.extent == 1 && index.as_integer() == Some(0))
+            && indices.iter().zip(iterators).all(|(index, axis)| {
+                *index == Expr::Var(axis.var) || (axis.extent == 1 && index.as_integer() == Some(0))
             })
     };
     let spatial: Vec<_> = spatial.collect();
-    let own: Vec<_> = reader.iterators.iter().collect();
-    let extents = spatial.iter().map(|own| own.extent).eq(own.iter().map(|own| own.extent));
+    let read: Vec<_> = reader.iterators.iter().collect();
+    let extents = spatial.iter().map(|axis| axis.extent).eq(read.iter().map(|axis| axis.extent));
     let loads = reader.loads(block.buffer);
     matches!(reader.body, BlockBody::Map(_))
         && extents
         && !loads.is_empty()
         && alike(&block.indices, &spatial)
-        && loads.iter().all(|indices| alike(indices, &own))
+        && loads.iter().all(|indices| alike(indices, &read))
         && !matches!(program.buffers[block.buffer].role, hone_tensor::Role::Output(_))
 }
 
-/// A load of the type of the sums, or widened to it, whose place is a sum of iterators.
+/// A load of the type of the sums, or widened to it, whose index is a sum of iterators.
 fn factor(program: &Program, expr: &Expr, sum: DataType) -> Option<Factor> {
     let load = match expr {
         Expr::Cast(to, load) if *to == sum => load,
-        own => own,
+        other => other,
     };
     let Expr::Load(buffer, indices) = load else { return None };
-    let place = Linear::of(&flatten(indices, &program.buffers[*buffer].shape)?);
-    let steps = place.terms.iter().map(|(term, factor)| match term {
+    let linear = Linear::of(&flatten(indices, &program.buffers[*buffer].shape)?);
+    let steps = linear.terms.iter().map(|(term, factor)| match term {
         Expr::Var(var) => Some((*var, *factor)),
         _ => None,
     });
-    Some(Factor { buffer: *buffer, start: place.constant, steps: steps.collect::<Option<_>>()? })
+    Some(Factor { buffer: *buffer, start: linear.constant, steps: steps.collect::<Option<_>>()? })
 }

@@ -50,8 +50,8 @@ pub fn product(
         return Ok(None);
     };
     let limits = architecture.limits();
-    let tried = options.tiles.map_or_else(|| Tiles::ALL.to_vec(), |own| vec![own]);
-    let Some(tiles) = tried.into_iter().find(|own| own.fit(&form, &limits)) else {
+    let tried = options.tiles.map_or_else(|| Tiles::ALL.to_vec(), |tiles| vec![tiles]);
+    let Some(tiles) = tried.into_iter().find(|tiles| tiles.fit(&form, &limits)) else {
         return Ok(None);
     };
     let kernel = kernel(program, &form, &tiles, stem);
@@ -65,10 +65,10 @@ pub fn product(
 
 fn kernel(program: &Program, form: &Form, tiles: &Tiles, stem: &str) -> Kernel {
     let store = &program.blocks[form.store];
-    let used = program.buffers.iter().filter(|(id, own)| {
+    let used = program.buffers.iter().filter(|(id, buffer)| {
         let operand = form.operands.iter().any(|operand| operand.buffer == *id);
         let stored = store.buffer == *id || store.reads(*id);
-        own.scope == Scope::Global && *id != form.sums && (operand || stored)
+        buffer.scope == Scope::Global && *id != form.sums && (operand || stored)
     });
     let batch: usize = form.batch.iter().map(|(_, extent)| extent).product();
     let [rows, columns, _] = form.extents;
@@ -77,6 +77,7 @@ fn kernel(program: &Program, form: &Form, tiles: &Tiles, stem: &str) -> Kernel {
         arguments: used.map(|(id, _)| Argument::Buffer(id)).collect(),
         groups: [columns / tiles.block[1], rows / tiles.block[0], batch],
         items: [tiles.lanes(), 1, 1],
+        shared_bytes: tiles.shared_bytes(),
     }
 }
 

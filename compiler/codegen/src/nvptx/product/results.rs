@@ -1,6 +1,6 @@
 //! What is done with each sum of a product.
 
-use super::emit::{Places, Product};
+use super::emit::{Origin, Product};
 use crate::Target;
 use crate::error::Result;
 use crate::llvm::emitter::Emitter;
@@ -17,7 +17,7 @@ pub(super) fn store<'c>(
     target: &Target,
     mut buffers: HashMap<BufferId, PointerValue<'c>>,
     sums: &[V<'c>],
-    places: Places<'c>,
+    origin: Origin<'c>,
 ) -> Result<()> {
     let (ir, form, [rows, columns]) = (product.ir, product.form, product.tiles.warp);
     let program = with_one_sum(program, form.sums, form.store);
@@ -27,14 +27,14 @@ pub(super) fn store<'c>(
     let mut environment = Environment::new(program.vars.len());
     let iterators = &program.blocks[form.store].iterators;
     let mut bindings: Vec<Expr> = iterators.iter().map(|_| Expr::Integer(0)).collect();
-    for (axis, (place, extent)) in form.batch.iter().enumerate() {
+    for (number, (axis, extent)) in form.batch.iter().enumerate() {
         let var = environment.fresh();
         let range = Range::extent(*extent as i64);
-        environment.bind(var, Binding::Running(product.along_batch(axis)?, range));
-        bindings[*place] = Expr::Var(var);
+        environment.bind(var, Binding::Running(product.along_batch(number)?, range));
+        bindings[*axis] = Expr::Var(var);
     }
     // What is added to the first row and column of a lane is below what its warp has.
-    let first = [(places.row, rows - 8), (places.column, columns - 7)];
+    let first = [(origin.row, rows - 8), (origin.column, columns - 7)];
     let mut vars: Vec<VarId> = Vec::new();
     for ((value, added), extent) in first.into_iter().zip(form.extents) {
         let var = environment.fresh();
@@ -47,7 +47,7 @@ pub(super) fn store<'c>(
         ir,
         program: &program,
         target,
-        symbol: &product.own.name,
+        symbol: &product.kernel.name,
         function: product.function,
         environment,
         buffers,
@@ -63,12 +63,12 @@ pub(super) fn store<'c>(
         let (tile, register) = (number / 4, number % 4);
         let row = 16 * (tile / (columns / 8)) + 8 * (register / 2);
         let column = 8 * (tile % (columns / 8)) + register % 2;
-        for (place, (var, added)) in form.places.iter().zip(vars.iter().zip([row, column])) {
-            bindings[*place] = Expr::Var(*var) + added;
+        for (axis, (var, added)) in form.axes.iter().zip(vars.iter().zip([row, column])) {
+            bindings[*axis] = Expr::Var(*var) + added;
         }
         ir.store(sum, *value, 4)?;
-        let own = Realize { block: form.store, bindings: bindings.clone(), predicate: None };
-        emitter.realize(&own)?;
+        let realize = Realize { block: form.store, bindings: bindings.clone(), predicate: None };
+        emitter.realize(&realize)?;
     }
     Ok(())
 }

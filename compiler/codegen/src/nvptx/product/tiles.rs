@@ -60,7 +60,7 @@ impl Tiles {
             && blocks.iter().all(|blocks| (1..=limits.blocks).contains(blocks))
             && operands
                 .into_iter()
-                .all(|(own, across)| Layout::of(own, *across, self, bytes).is_some())
+                .all(|(operand, across)| Layout::of(operand, *across, self, bytes).is_some())
     }
 }
 
