@@ -12,8 +12,18 @@ use std::time::Instant;
 
 use crate::{onnx_tests, python, repository};
 
-/// The suites: what each is called, and its package.
-const SUITES: [(&str, &str); 2] = [("OpenCL", "hone-opencl-tests"), ("PTX", "hone-ptx-tests")];
+/// A suite.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Suite {
+    /// OpenCL C on PoCL.
+    Opencl,
+    /// PTX in its interpreter and through NVIDIA's assembler.
+    Ptx,
+}
+
+/// The suites and their packages.
+const SUITES: [(Suite, &str); 2] =
+    [(Suite::Opencl, "hone-opencl-tests"), (Suite::Ptx, "hone-ptx-tests")];
 
 /// Arguments of `gpu`.
 #[derive(clap::Args)]
@@ -21,6 +31,9 @@ pub struct Arguments {
     /// Only one architecture of NVIDIA's, as `make test` does.
     #[arg(long)]
     short: bool,
+    /// Only this suite.
+    #[arg(long)]
+    suite: Option<Suite>,
 }
 
 /// Runs the suites and prints the sums of what they count.
@@ -30,10 +43,11 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     python::environment("cuda")?;
     let mut counts = BTreeMap::new();
     let mut failed = Vec::new();
-    for (name, package) in SUITES {
-        println!("== {name}: cargo test -p {package}");
-        if !suite(package, arguments.short, &mut counts)? {
-            failed.push(name);
+    let chosen = |suite: &Suite| arguments.suite.is_none_or(|only| only == *suite);
+    for (_, package) in SUITES.iter().filter(|(suite, _)| chosen(suite)) {
+        println!("== cargo test -p {package}");
+        if !run_suite(package, arguments.short, &mut counts)? {
+            failed.push(*package);
         }
     }
     let counts: Vec<String> =
@@ -47,7 +61,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 }
 
 /// Runs the tests of a package, passing their output on, and adds what they count; whether they passed.
-fn suite(package: &str, short: bool, counts: &mut BTreeMap<String, u64>) -> Result<bool> {
+fn run_suite(package: &str, short: bool, counts: &mut BTreeMap<String, u64>) -> Result<bool> {
     let mut child = Command::new("cargo")
         .args(["test", "-p", package, "--no-fail-fast", "--", "--nocapture"])
         .current_dir(repository::root())

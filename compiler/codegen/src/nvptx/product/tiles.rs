@@ -55,6 +55,7 @@ impl Tiles {
         let blocks = [form.extents[1] / self.block[1], form.extents[0] / self.block[0], batch];
         let operands = form.operands.iter().zip(&self.block);
         whole
+            && form.extents[2] > 0
             && self.lanes() <= limits.lanes
             && self.shared_bytes() <= limits.shared_bytes
             && blocks.iter().all(|blocks| (1..=limits.blocks).contains(blocks))
