@@ -9,6 +9,7 @@
 //!
 //! This room depends on nothing of ours, so that the rooms on both sides can be upgraded apart.
 
+mod accelerator;
 mod atomic;
 mod c_header;
 mod data_type;
@@ -23,9 +24,14 @@ pub mod report;
 pub mod request;
 pub mod termination;
 mod validate;
+mod validate_device;
 mod validate_program;
 mod writer;
 
+pub use accelerator::{
+    Accelerator, Command, DeviceCode, DeviceKernel, DeviceLimits, Language, Launch, LaunchArgument,
+    MAX_REPEAT_DEPTH, UnknownAccelerator,
+};
 pub use atomic::{WriteError, write_atomically};
 pub use c_header::c_header;
 pub use data_type::DataType;

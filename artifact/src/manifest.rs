@@ -12,13 +12,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{DataType, OutputExtent, Part};
+use crate::{Accelerator, DataType, DeviceCode, OutputExtent, Part};
 
 /// Version of the manifest's schema. Readers refuse newer ones; a new optional field changes it only where a
 /// reader that does not know the field would run the model wrongly.
 ///
-/// Version 2 has programs ([`Variant::program`]) and extents that are decided at run time.
-pub const SCHEMA_VERSION: u32 = 2;
+/// Version 2 has programs ([`Variant::program`]) and extents that are decided at run time; version 3 has code for
+/// accelerators ([`Variant::device`]).
+pub const SCHEMA_VERSION: u32 = 3;
 
 /// The oldest version that readers take.
 pub const OLDEST_SCHEMA_VERSION: u32 = 1;
@@ -30,7 +31,7 @@ pub const BUFFER_ALIGNMENT: u64 = 64;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Manifest {
-    /// [`SCHEMA_VERSION`], or 1 where nothing of the second version is used.
+    /// The first version that has everything that is used ([`Manifest::version_needed`]).
     pub schema_version: u32,
     /// `sha256:…` of the model's content.
     pub model_digest: String,
@@ -45,6 +46,19 @@ pub struct Manifest {
     pub outputs: Vec<TensorInfo>,
     /// One per target, best first: the runtime takes the first that this machine can execute.
     pub variants: Vec<Variant>,
+}
+
+impl Manifest {
+    /// The first version of the schema that has everything that `variants` use, so that older runtimes run what
+    /// they can.
+    pub fn version_needed(variants: &[Variant]) -> u32 {
+        let needed = variants.iter().map(|variant| match variant {
+            Variant { device: Some(_), .. } => 3,
+            Variant { program, extents, .. } if !program.is_empty() || !extents.is_empty() => 2,
+            _ => OLDEST_SCHEMA_VERSION,
+        });
+        needed.max().unwrap_or(OLDEST_SCHEMA_VERSION)
+    }
 }
 
 /// A dense input or output, row major, last axis fastest.
@@ -79,6 +93,9 @@ pub struct Target {
     /// LLVM names, without sign, of the features that the code may execute, sorted. The runtime
     /// refuses the variant where one is missing, so list those that are used and no more.
     pub features: Vec<String>,
+    /// What runs the steps, where that is not the processor; triple and processor are then those of its host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accelerator: Option<Accelerator>,
 }
 
 /// One target's code, weights and step table.
@@ -87,7 +104,7 @@ pub struct Target {
 pub struct Variant {
     /// What the code needs.
     pub target: Target,
-    /// Which of the file's code sections holds the shared object, counted from 0.
+    /// Which of the file's code sections holds the shared object, or the accelerator's code, counted from 0.
     pub code: u32,
     /// Which of the file's weights sections the steps refer to, counted from 0. Variants whose
     /// kernels read the same packing share one.
@@ -106,6 +123,9 @@ pub struct Variant {
     /// Axes of outputs whose extent is decided at run time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub extents: Vec<OutputExtent>,
+    /// How the steps are launched, where the target has an accelerator.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<DeviceCode>,
     /// How the compiler was asked to make the variant; absent in older artifacts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recipe: Option<Recipe>,
@@ -137,7 +157,7 @@ pub struct Step {
     pub nodes: Vec<String>,
     /// Symbol of the kernel in the shared object. Several steps may call the same.
     pub kernel: String,
-    /// Number of independent tasks.
+    /// Number of independent tasks; 1 where launches say how the work is divided ([`Variant::device`]).
     pub tasks: u64,
     /// Fewest tasks worth a thread of their own; at least 1. A step runs on no more than
     /// `tasks / min_tasks_per_thread` threads and on the caller's alone where that is below 2. A

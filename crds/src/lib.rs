@@ -25,7 +25,8 @@ pub mod status;
 pub mod tuning_run;
 
 pub use common::{
-    ElementType, InputBinding, LocalSecretRef, ModelSource, Platform, PrecisionType, SampleSource,
+    Accelerator, ElementType, InputBinding, LocalSecretRef, ModelSource, Platform, PrecisionType,
+    SampleSource,
 };
 pub use decimal::Decimal;
 pub use device_pool::{DevicePool, DevicePoolSpec, DevicePoolStatus};

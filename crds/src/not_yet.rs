@@ -26,6 +26,12 @@ pub fn not_yet_in_runs(spec: &TuningRunSpec) -> Vec<NotYet> {
             "a run measures on one device in this release: set 1, or make several runs with a log each",
         );
     }
+    if spec.target.accelerator.is_some() {
+        refuse(
+            "spec.target.accelerator",
+            "tuning for accelerators arrives in a later release: remove it, and name a pool of kind CPU",
+        );
+    }
     if spec.search.warm_start != WarmStart::None {
         refuse(
             "spec.search.warmStart",

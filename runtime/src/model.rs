@@ -3,12 +3,12 @@
 use std::borrow::Cow;
 use std::ffi::c_void;
 use std::fmt;
-use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use hone_artifact::{HostFunction, Manifest, Part, TensorInfo, Variant};
+use hone_artifact::{HostFunction, Manifest, OutputExtent, Part, TensorInfo, Variant};
 
+use crate::accelerator::{Code, Session};
 use crate::context::Context;
 use crate::plan::Plan;
 use crate::pool::Pool;
@@ -19,12 +19,18 @@ use crate::{LoadError, Options, Profile, RunError};
 /// A loaded model with everything that one run at a time needs. For runs side by side make another with
 /// [`Model::share`]: code and weights stay one.
 pub struct Model {
-    context: Context,
+    engine: Engine,
     inputs: Vec<*const c_void>,
     outputs: Vec<*mut c_void>,
     /// Shapes of the outputs as the last run left them.
     shapes: Vec<Vec<u64>>,
     plan: Arc<Plan>,
+}
+
+/// What runs the steps.
+pub(crate) enum Engine {
+    Processor(Context),
+    Device(Box<Session>),
 }
 
 // SAFETY: the two lists of pointers mean something only within a run, which borrows the model.
@@ -35,28 +41,39 @@ unsafe impl Sync for Model {}
 /// Bytes that a model holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memory {
-    /// Packed weights, in the mapped file unless [`crate::HugePages::ArenaAndWeights`] was asked for.
+    /// Packed weights, in the mapped file unless [`crate::HugePages::ArenaAndWeights`] was asked for; on a device in
+    /// its memory.
     pub weights: u64,
     /// Values between steps.
     pub arena: u64,
-    /// Arena and all threads' scratch.
+    /// Arena and all threads' scratch; on a device arena, inputs and outputs.
     pub reserved: u64,
+}
+
+/// What models share that runs their steps.
+enum Crew {
+    Threads(Arc<Pool>, Vec<Arc<Seat>>),
+    Device(Arc<Code>),
 }
 
 /// What models over the same code and weights have in common, which no run changes. It makes further
 /// models while another thread runs the one it came from.
 pub(crate) struct Shared {
     plan: Arc<Plan>,
-    pool: Arc<Pool>,
-    seats: Vec<Arc<Seat>>,
+    crew: Crew,
     memory: Memory,
 }
 
 impl Shared {
     /// As [`Model::share`].
     pub(crate) fn model(&self) -> Result<Model, LoadError> {
-        let context = Context::new(&self.plan, self.pool.clone(), self.seats.clone())?;
-        Ok(Model::with(context, self.plan.clone()))
+        let engine = match &self.crew {
+            Crew::Device(code) => Engine::Device(Box::new(Session::new(&self.plan, code)?)),
+            Crew::Threads(pool, seats) => {
+                Engine::Processor(Context::new(&self.plan, pool.clone(), seats.clone())?)
+            }
+        };
+        Ok(Model::with(engine, self.plan.clone()))
     }
 
     /// What each of the models holds in memory.
@@ -91,17 +108,22 @@ impl Model {
     }
 
     fn new(plan: Plan, options: &Options) -> Result<Self, LoadError> {
-        let (pool, seats) =
-            Pool::join(plan.threads, options.affinity).map_err(LoadError::Thread)?;
-        let context = Context::new(&plan, pool, seats)?;
-        Ok(Self::with(context, Arc::new(plan)))
+        let engine = match &plan.device {
+            Some(code) => Engine::Device(Box::new(Session::new(&plan, code)?)),
+            None => {
+                let (pool, seats) =
+                    Pool::join(plan.threads, options.affinity).map_err(LoadError::Thread)?;
+                Engine::Processor(Context::new(&plan, pool, seats)?)
+            }
+        };
+        Ok(Self::with(engine, Arc::new(plan)))
     }
 
-    fn with(context: Context, plan: Arc<Plan>) -> Self {
+    fn with(engine: Engine, plan: Arc<Plan>) -> Self {
         let inputs = Vec::with_capacity(plan.manifest.inputs.len());
         let outputs = Vec::with_capacity(plan.manifest.outputs.len());
         let shapes = plan.manifest.outputs.iter().map(|output| output.shape.clone()).collect();
-        Self { context, inputs, outputs, shapes, plan }
+        Self { engine, inputs, outputs, shapes, plan }
     }
 
     /// Another model over the same code and weights, with its own arena, to run beside this one.
@@ -113,8 +135,14 @@ impl Model {
     }
 
     pub(crate) fn shared(&self) -> Shared {
-        let (pool, seats) = self.context.crew();
-        Shared { plan: self.plan.clone(), pool, seats, memory: self.memory() }
+        let crew = match &self.engine {
+            Engine::Processor(context) => {
+                let (pool, seats) = context.crew();
+                Crew::Threads(pool, seats)
+            }
+            Engine::Device(session) => Crew::Device(session.code()),
+        };
+        Shared { plan: self.plan.clone(), crew, memory: self.memory() }
     }
 
     /// The artifact's manifest.
@@ -152,9 +180,12 @@ impl Model {
         nodes
     }
 
-    /// Most threads that a run uses, the caller's among them.
+    /// Most threads that a run uses, the caller's among them; 1 where a device runs the steps.
     pub fn threads(&self) -> usize {
-        self.context.threads()
+        match &self.engine {
+            Engine::Processor(context) => context.threads(),
+            Engine::Device(_) => 1,
+        }
     }
 
     /// What the model holds in memory.
@@ -163,16 +194,19 @@ impl Model {
         Memory {
             weights: variant.weights_bytes,
             arena: variant.arena_bytes,
-            reserved: self.context.bytes() as u64,
+            reserved: match &self.engine {
+                Engine::Processor(context) => context.bytes() as u64,
+                Engine::Device(session) => session.bytes(),
+            },
         }
     }
 
     /// Runs the model: reads `inputs` and fills `outputs`, both in the model's order, each dense, row
-    /// major and of its tensor's size. Allocates nothing.
+    /// major and of its tensor's size. Allocates nothing, unless a device runs the steps.
     ///
     /// # Errors
     /// Buffers that do not fit the model; then nothing has run. A loop that goes on beyond the room for what it
-    /// collects.
+    /// collects. A device that fails.
     pub fn run(&mut self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> Result<(), RunError> {
         self.run_with(inputs, outputs, None)
     }
@@ -212,8 +246,9 @@ impl Model {
             check_address("output", tensor, buffer.as_ptr() as usize)?;
             self.outputs.push(buffer.as_mut_ptr().cast());
         }
+        let Self { engine, plan, inputs, outputs, .. } = self;
         // SAFETY: sizes and alignment were checked just now, and the borrows last until the end.
-        unsafe { self.context.run(&self.plan, &self.inputs, &self.outputs, profile)? };
+        unsafe { engine.run(plan, inputs, outputs, profile)? };
         // SAFETY: the run has ended well.
         unsafe { self.note_shapes() };
         Ok(())
@@ -242,17 +277,36 @@ impl Model {
             check_address("output", tensor, buffer.addr())?;
         }
         // SAFETY: the caller's promise, and the checks above.
-        unsafe { self.context.run(&self.plan, inputs, outputs, None)? };
+        unsafe { self.engine.run(&self.plan, inputs, outputs, None)? };
         // SAFETY: the run has ended well.
         unsafe { self.note_shapes() };
         Ok(())
     }
 }
 
+impl Engine {
+    /// # Safety
+    /// As for [`Context::run`].
+    unsafe fn run(
+        &mut self,
+        plan: &Plan,
+        inputs: &[*const c_void],
+        outputs: &[*mut c_void],
+        profile: Option<&mut Profile>,
+    ) -> Result<(), RunError> {
+        match self {
+            // SAFETY: the caller's promise.
+            Self::Processor(context) => unsafe { context.run(plan, inputs, outputs, profile) },
+            // SAFETY: as above.
+            Self::Device(session) => unsafe { session.run(plan, inputs, outputs, profile) },
+        }
+    }
+}
+
 impl Model {
-    /// The first byte of the arena.
-    pub(crate) fn arena(&self) -> *mut u8 {
-        self.context.arena()
+    /// What runs the steps, and the plan that it runs.
+    pub(crate) fn engine(&mut self) -> (&Plan, &mut Engine) {
+        (&self.plan, &mut self.engine)
     }
 
     /// Takes down the extents that the last run decided.
@@ -260,27 +314,18 @@ impl Model {
     /// # Safety
     /// A run has ended well, and its outputs are still there.
     unsafe fn note_shapes(&mut self) {
-        let declared = &self.plan.variant().extents;
-        // SAFETY: the caller's promise.
-        for (extent, actual) in declared.iter().zip(unsafe { self.context.extents(&self.plan) }) {
+        let Self { engine, plan, shapes, .. } = self;
+        let note = |(extent, actual): (&OutputExtent, u64)| {
             let (output, axis) = (extent.output as usize, extent.axis as usize);
             // The manifest was validated: output and axis are there.
-            self.shapes[output][axis] = actual.min(self.plan.manifest.outputs[output].shape[axis]);
+            shapes[output][axis] = actual.min(plan.manifest.outputs[output].shape[axis]);
+        };
+        let declared = plan.variant().extents.iter();
+        match engine {
+            // SAFETY: the caller's promise.
+            Engine::Processor(own) => declared.zip(unsafe { own.extents(plan) }).for_each(note),
+            Engine::Device(own) => declared.zip(own.extents().iter().copied()).for_each(note),
         }
-    }
-
-    /// Runs some of the steps over raw pointers.
-    ///
-    /// # Safety
-    /// As for [`Model::run_pointers`], for the inputs and outputs that these steps touch.
-    pub(crate) unsafe fn run_calls(
-        &mut self,
-        calls: Range<usize>,
-        inputs: &[*const c_void],
-        outputs: &[*mut c_void],
-    ) {
-        // SAFETY: the caller's promise.
-        unsafe { self.context.run_calls(&self.plan, calls, inputs, outputs) };
     }
 }
 
@@ -289,7 +334,7 @@ impl fmt::Debug for Model {
         f.debug_struct("Model")
             .field("inputs", &self.inputs())
             .field("outputs", &self.outputs())
-            .field("steps", &self.plan.calls.len())
+            .field("steps", &self.variant().steps.len())
             .field("threads", &self.threads())
             .finish()
     }

@@ -2,10 +2,11 @@
 
 use std::ffi::c_void;
 use std::path::Path;
+use std::sync::Arc;
 
 use hone_artifact::{Manifest, Reader, Slot, TensorInfo, Variant};
 
-use crate::LoadError;
+use crate::accelerator::Code;
 use crate::claim;
 use crate::cpu;
 use crate::library::{Kernel, Library};
@@ -13,6 +14,7 @@ use crate::memory::Region;
 use crate::options::{HugePages, Options};
 use crate::program::{Part, program};
 use crate::source::Source;
+use crate::{DeviceError, LoadError};
 
 /// Bytes copied at a time when weights move out of the file, so that both copies are never whole.
 const COPY: usize = 4 << 20;
@@ -42,7 +44,13 @@ pub(crate) struct Patch {
 pub(crate) struct Plan {
     pub(crate) manifest: Manifest,
     pub(crate) variant: usize,
+    /// Empty where a device runs the steps.
     pub(crate) calls: Vec<Call>,
+    /// The first entry of each step in the table of pointers, with their number at the end.
+    #[cfg_attr(not(feature = "opencl"), expect(dead_code, reason = "devices alone ask for it"))]
+    entries: Vec<usize>,
+    /// What runs the steps, where that is not the processor.
+    pub(crate) device: Option<Arc<Code>>,
     /// In which order the calls run.
     pub(crate) program: Vec<Part>,
     /// Slots of what the program reads and writes itself, and at last of the extents of outputs; their entries in
@@ -53,7 +61,7 @@ pub(crate) struct Plan {
     pub(crate) huge_pages: bool,
     weights: *const u8,
     // What the pointers above point into; dropped after them.
-    _library: Library,
+    _library: Option<Library>,
     _copy: Option<Region>,
     _source: Source,
 }
@@ -68,25 +76,36 @@ impl Plan {
     pub(crate) fn new(source: Source, name: &Path, options: &Options) -> Result<Self, LoadError> {
         let fault = |source| LoadError::Artifact { path: name.to_path_buf(), source };
         let reader = Reader::new(source.bytes()).map_err(fault)?;
-        let chosen = cpu::choose(&reader.manifest().variants)
-            .map_err(|refusals| LoadError::Cpu { refusals })?;
         if options.verify {
             reader.verify().map_err(fault)?;
         }
+        let (chosen, device) = choose(&reader, options)?;
         let variant = &reader.manifest().variants[chosen];
-        // The reader has checked that both sections are there.
-        let library = Library::load(reader.code(variant.code).unwrap_or_default())?;
-        let (calls, entries) = calls(variant, &library)?;
+        let entries = entries(variant);
+        let (library, calls) = match device {
+            Some(_) => (None, Vec::new()),
+            None => {
+                // The reader has checked that the section is there.
+                let library = Library::load(reader.code(variant.code).unwrap_or_default())?;
+                let calls = calls(variant, &library, &entries)?;
+                (Some(library), calls)
+            }
+        };
         let (program, mut operands) = program(variant, &entries);
         operands.extend(variant.extents.iter().map(|extent| extent.slot));
         let patches = patches(variant, &operands);
         let packed = reader.weights(variant.weights).unwrap_or_default();
-        let copy = copy_weights(&source, packed, options.huge_pages)?;
+        let copy = match device {
+            Some(_) => None,
+            None => copy_weights(&source, packed, options.huge_pages)?,
+        };
         let weights = copy.as_ref().map_or(packed.as_ptr(), |region| region.base().cast_const());
         Ok(Self {
             manifest: reader.into_manifest(),
             variant: chosen,
             calls,
+            entries,
+            device,
             program,
             operands,
             patches,
@@ -105,13 +124,23 @@ impl Plan {
 
     /// The pointers of all steps' arguments in order; those that a run sets are null.
     pub(crate) fn table(&self, arena: *mut u8) -> Vec<*mut c_void> {
-        let slots = slots(self.variant(), &self.operands);
         let place = |slot| match slot {
             Slot::Arena { offset } => arena.wrapping_add(offset as usize),
             Slot::Weight { offset } => self.weights.cast_mut().wrapping_add(offset as usize),
             Slot::Input { .. } | Slot::Output { .. } => std::ptr::null_mut(),
         };
-        slots.map(|slot| place(slot).cast()).collect()
+        self.slots().map(|slot| place(slot).cast()).collect()
+    }
+
+    /// Slots of all entries of the table of pointers in order.
+    pub(crate) fn slots(&self) -> impl Iterator<Item = Slot> + '_ {
+        slots(self.variant(), &self.operands)
+    }
+
+    /// The first entry of a step in the table of pointers.
+    #[cfg(feature = "opencl")]
+    pub(crate) fn first_entry(&self, step: usize) -> usize {
+        self.entries[step]
     }
 
     /// Entries of the table of pointers that lead to the extents of outputs, in the manifest's order.
@@ -127,9 +156,41 @@ impl Plan {
     }
 }
 
-/// The calls of a variant, and the first entry of each in the table of pointers, with their number at the end.
-fn calls(variant: &Variant, library: &Library) -> Result<(Vec<Call>, Vec<usize>), LoadError> {
-    let mut first = 0;
+/// The first variant that this machine can execute, with its code on a device where it is for one.
+fn choose(reader: &Reader<'_>, options: &Options) -> Result<(usize, Option<Arc<Code>>), LoadError> {
+    let manifest = reader.manifest();
+    let mut refused: Option<DeviceError> = None;
+    let mut next = 0;
+    loop {
+        let chosen = match (cpu::choose(&manifest.variants[next..]), refused) {
+            (Ok(chosen), _) => next + chosen,
+            (Err(_), Some(device)) => return Err(LoadError::Device(device)),
+            (Err(refusals), None) => return Err(LoadError::Cpu { refusals }),
+        };
+        let variant = &manifest.variants[chosen];
+        let Some(device) = &variant.device else { return Ok((chosen, None)) };
+        // The reader has checked that both sections are there.
+        let code = reader.code(variant.code).unwrap_or_default();
+        let sections = (code, reader.weights(variant.weights).unwrap_or_default());
+        match Code::load(manifest, (variant, device), sections, options) {
+            Ok(code) => return Ok((chosen, Some(Arc::new(code)))),
+            Err(error) => (refused, next) = (Some(error), chosen + 1),
+        }
+    }
+}
+
+/// The first entry of each step in the table of pointers, with their number at the end.
+fn entries(variant: &Variant) -> Vec<usize> {
+    let mut entries = Vec::with_capacity(variant.steps.len() + 1);
+    entries.push(0);
+    for step in &variant.steps {
+        entries.push(entries.last().copied().unwrap_or(0) + step.arguments.len());
+    }
+    entries
+}
+
+/// The calls of a variant.
+fn calls(variant: &Variant, library: &Library, entries: &[usize]) -> Result<Vec<Call>, LoadError> {
     let mut calls = Vec::with_capacity(variant.steps.len());
     for (index, step) in variant.steps.iter().enumerate() {
         let kernel = library
@@ -141,15 +202,13 @@ fn calls(variant: &Variant, library: &Library) -> Result<(Vec<Call>, Vec<usize>)
         };
         calls.push(Call {
             kernel,
-            first,
+            first: entries[index],
             tasks: step.tasks as i64,
             threads: usize::try_from(worth).unwrap_or(usize::MAX).max(1),
             grain: claim::grain(step.min_tasks_per_thread),
         });
-        first += step.arguments.len();
     }
-    let entries = calls.iter().map(|call| call.first).chain([first]).collect();
-    Ok((calls, entries))
+    Ok(calls)
 }
 
 /// Slots of all entries of the table of pointers in order.

@@ -54,7 +54,7 @@ impl Native {
 
 impl Executor for Native {
     fn description(&self) -> String {
-        super::emulated::NATIVE.to_owned()
+        super::Machine::of(&self.model.variant().target).name().unwrap_or_default().to_owned()
     }
 
     fn run(&mut self, inputs: &[Vec<u8>]) -> Result<Vec<Vec<u8>>> {

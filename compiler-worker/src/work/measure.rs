@@ -55,7 +55,8 @@ pub fn measure(
             _ => break,
         }
     }
-    outcome.report.fingerprint = Some(device::fingerprint(&device::Facts::here()));
+    let code_for = &subject.model.variant().target;
+    outcome.report.fingerprint = Some(device::fingerprint_of(code_for));
     outcome.details.threads = subject.model.threads();
     outcome.details.step_times(&subject.profile(9)?);
     outcome.details.peaks =

@@ -4,8 +4,7 @@ use crate::kernels::CompiledKernels;
 use crate::steps::StepPlan;
 use crate::{CompileError, Options};
 use hone_artifact::{
-    DataType, Inspect, KernelText, Manifest, OLDEST_SCHEMA_VERSION, SCHEMA_VERSION, Target,
-    TensorInfo, Variant, Writer, c_header,
+    DataType, Inspect, KernelText, Manifest, Target, TensorInfo, Variant, Writer, c_header,
 };
 use hone_graph::Port;
 use hone_ops::Graph;
@@ -20,7 +19,7 @@ pub(crate) fn assemble(
     options: &Options,
 ) -> Result<Vec<u8>, CompileError> {
     let mut writer = Writer::new();
-    let code = writer.code(kernels.shared_object.as_slice());
+    let code = writer.code(kernels.code.as_slice());
     let weights = writer.weights(plan.weights.as_slice());
     let scratch = kernels.kernels.iter().flat_map(|kernel| &kernel.functions);
     let variant = Variant {
@@ -33,18 +32,18 @@ pub(crate) fn assemble(
         steps: plan.steps.clone(),
         program: plan.program.clone(),
         extents: plan.extents.clone(),
+        device: kernels.device.clone(),
         recipe: Some(options.recipe()),
     };
-    // Runtimes that know no programs run what has none.
-    let is_plain = plan.program.is_empty() && plan.extents.is_empty();
+    let variants = vec![variant];
     let manifest = Manifest {
-        schema_version: if is_plain { OLDEST_SCHEMA_VERSION } else { SCHEMA_VERSION },
+        schema_version: Manifest::version_needed(&variants),
         model_digest: format!("sha256:{}", hex(&Sha256::digest(model))),
         compiler_version: env!("CARGO_PKG_VERSION").to_string(),
         records_digest: kernels.records_digest.clone(),
         inputs: ports("input", graph, graph.inputs())?,
         outputs: ports("output", graph, graph.outputs())?,
-        variants: vec![variant],
+        variants,
     };
     writer.header(c_header(&manifest, "model"));
     if options.keep_inspection {
@@ -91,14 +90,16 @@ const KERNEL_FEATURES: &[&str] = &[
     "zvl1024b",
 ];
 
-/// A target as a manifest describes it: with the features that kernels may execute, and no others.
-pub fn manifest_target(target: &hone_codegen::Target) -> Target {
+/// A target as a manifest describes it: with the features that kernels may execute, and no others; with none where
+/// an accelerator executes the kernels.
+pub fn manifest_target(target: &crate::Target) -> Target {
     let features = target.resolved.iter().filter_map(|feature| feature.strip_prefix('+'));
-    let mut features: Vec<String> =
-        features.filter(|own| KERNEL_FEATURES.contains(own)).map(String::from).collect();
+    let runs = |own: &&str| target.accelerator.is_none() && KERNEL_FEATURES.contains(own);
+    let mut features: Vec<String> = features.filter(runs).map(String::from).collect();
     features.sort_unstable();
     features.dedup();
-    Target { triple: target.triple.clone(), cpu: target.cpu.clone(), features }
+    let (triple, cpu) = (target.triple.clone(), target.cpu.clone());
+    Target { triple, cpu, features, accelerator: target.accelerator }
 }
 
 fn ports(

@@ -2,6 +2,7 @@
 //! in `pipeline`.
 
 mod artifact;
+mod device;
 mod error;
 mod host;
 mod kernels;
@@ -13,11 +14,14 @@ mod schedule;
 mod step_map;
 mod steps;
 mod storage;
+mod target;
 mod tuning;
 
 pub use artifact::manifest_target;
+pub use device::LIMITS as DEVICE_LIMITS;
 pub use error::CompileError;
-pub use hone_codegen::{CodegenError, Machine, Target, disassemble, probe, probe_as};
+pub use hone_artifact::Accelerator;
+pub use hone_codegen::{CodegenError, Machine, disassemble, probe, probe_as};
 pub use hone_graph::{Constants, Definition, Node, NodeId, Operation, Port, ValueId};
 pub use hone_import::{
     Dimension, ImportError, ImportOptions, InputBinding, NodeError, PortSignature, Signature,
@@ -37,4 +41,5 @@ pub use pipeline::{
     prepare_exactly,
 };
 pub use step_map::{MappedCall, MappedRegions, StepMap, StepMapError, map_steps};
+pub use target::Target;
 pub use tuning::{Trial, TrialArtifact, TuningTask, trial_artifact, tuning_tasks};

@@ -38,6 +38,7 @@ pub fn tuning_tasks(
     imported: &Graph,
     options: &Options,
 ) -> Result<(Vec<TuningTask>, Machine), CompileError> {
+    crate::device::refuse_tuning(options)?;
     let graph = prepare(imported, options)?;
     let (lowered, programs) = lower_groups(&graph)?;
     let mut tasks: Vec<TuningTask> = Vec::new();
@@ -274,6 +275,7 @@ impl Table {
             steps: self.steps,
             program: Vec::new(),
             extents: Vec::new(),
+            device: None,
             recipe: None,
         };
         let manifest = Manifest {
