@@ -13,6 +13,7 @@ mod atomic;
 mod c_header;
 mod data_type;
 pub mod exit_code;
+mod extent;
 mod host;
 mod inspect;
 mod layout;
@@ -21,22 +22,26 @@ mod program;
 mod reader;
 pub mod report;
 pub mod request;
+mod shapes;
 pub mod termination;
 mod validate;
 mod validate_program;
+mod validate_shapes;
 mod writer;
 
 pub use atomic::{WriteError, write_atomically};
 pub use c_header::c_header;
 pub use data_type::DataType;
+pub use extent::{Extent, ExtentError, MOST_SIZES};
 pub use host::{Host, HostFunction, HostTensor, HostType, HostValue};
 pub use inspect::{Inspect, KernelText};
 pub use layout::{FORMAT_VERSION, MAGIC, PAGE, Section, SectionKind};
 pub use manifest::{
-    Access, Argument, BUFFER_ALIGNMENT, Manifest, OLDEST_SCHEMA_VERSION, Recipe, SCHEMA_VERSION,
-    Slot, Step, Target, TensorInfo, Variant,
+    Access, Argument, BUFFER_ALIGNMENT, Manifest, OLDEST_SCHEMA_VERSION, PROGRAM_SCHEMA_VERSION,
+    Recipe, SCHEMA_VERSION, Slot, Step, Target, TensorInfo, Variant,
 };
 pub use program::{Carried, Collected, If, Loop, MAX_PROGRAM_DEPTH, OutputExtent, Part};
 pub use reader::{ReadError, Reader};
+pub use shapes::{DimensionSize, Shapes};
 pub use validate::ManifestError;
 pub use writer::{Writer, Written};

@@ -12,13 +12,17 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{DataType, OutputExtent, Part};
+use crate::{DataType, OutputExtent, Part, Shapes};
 
 /// Version of the manifest's schema. Readers refuse newer ones; a new optional field changes it only where a
 /// reader that does not know the field would run the model wrongly.
 ///
-/// Version 2 has programs ([`Variant::program`]) and extents that are decided at run time.
-pub const SCHEMA_VERSION: u32 = 2;
+/// Version 2 has programs ([`Variant::program`]) and extents that are decided at run time, version 3 variants for
+/// several sizes ([`Variant::shapes`]).
+pub const SCHEMA_VERSION: u32 = 3;
+
+/// The version of artifacts with programs, of one size.
+pub const PROGRAM_SCHEMA_VERSION: u32 = 2;
 
 /// The oldest version that readers take.
 pub const OLDEST_SCHEMA_VERSION: u32 = 1;
@@ -30,7 +34,7 @@ pub const BUFFER_ALIGNMENT: u64 = 64;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Manifest {
-    /// [`SCHEMA_VERSION`], or 1 where nothing of the second version is used.
+    /// The oldest version that has all that is used.
     pub schema_version: u32,
     /// `sha256:…` of the model's content.
     pub model_digest: String,
@@ -39,11 +43,12 @@ pub struct Manifest {
     /// `sha256:…` of the tuning records that decided the schedules; absent when there were none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub records_digest: Option<String>,
-    /// The model's inputs in order.
+    /// The model's inputs in order, in the shapes of the first variant.
     pub inputs: Vec<TensorInfo>,
-    /// The model's outputs in order.
+    /// The model's outputs in order, in the shapes of the first variant.
     pub outputs: Vec<TensorInfo>,
-    /// One per target, best first: the runtime takes the first that this machine can execute.
+    /// Best target first: the runtime takes the first that this machine can execute, and those for other sizes of the
+    /// same target ([`Variant::shapes`]).
     pub variants: Vec<Variant>,
 }
 
@@ -106,6 +111,9 @@ pub struct Variant {
     /// Axes of outputs whose extent is decided at run time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub extents: Vec<OutputExtent>,
+    /// The sizes that it is for, where there are variants for others too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shapes: Option<Shapes>,
     /// How the compiler was asked to make the variant; absent in older artifacts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recipe: Option<Recipe>,

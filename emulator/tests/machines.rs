@@ -77,6 +77,7 @@ fn artifact(target: &hone_codegen::Target, weights: &[u8], damage: bool) -> Vec<
         recipe: None,
         program: Vec::new(),
         extents: Vec::new(),
+        shapes: None,
         target: Target { triple: target.triple.clone(), cpu: String::new(), features: vec![] },
         code: writer.code(code),
         weights: writer.weights(weights.to_vec()),

@@ -32,8 +32,8 @@ mod source;
 mod step;
 
 pub use error::{LoadError, RunError, VariantRefusal};
-pub use hone_artifact::{DataType, Manifest, Step, TensorInfo, Variant};
-pub use model::{Memory, Model};
+pub use hone_artifact::{DataType, DimensionSize, Manifest, Shapes, Step, TensorInfo, Variant};
+pub use model::{Memory, Model, Sizes};
 pub use options::{Affinity, HugePages, Options};
 pub use profile::{Profile, StepProfile};
 pub use step::StepArgument;

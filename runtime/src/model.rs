@@ -7,10 +7,10 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use hone_artifact::{HostFunction, Manifest, Part, TensorInfo, Variant};
+use hone_artifact::{HostFunction, Manifest, Part, Shapes, TensorInfo, Variant};
 
 use crate::context::Context;
-use crate::plan::Plan;
+use crate::plan::{Loaded, Plan};
 use crate::pool::Pool;
 use crate::seat::Seat;
 use crate::source::Source;
@@ -18,13 +18,18 @@ use crate::{LoadError, Options, Profile, RunError};
 
 /// A loaded model with everything that one run at a time needs. For runs side by side make another with
 /// [`Model::share`]: code and weights stay one.
+///
+/// A model that was compiled for several sizes of its dimensions is set to one of them ([`Model::set_input_shapes`]), at
+/// first to the largest: inputs, outputs, steps and runs are of that one. Changing them copies and allocates nothing.
 pub struct Model {
     context: Context,
     inputs: Vec<*const c_void>,
     outputs: Vec<*mut c_void>,
-    /// Shapes of the outputs as the last run left them.
-    shapes: Vec<Vec<u64>>,
-    plan: Arc<Plan>,
+    /// The plan that runs follow.
+    current: usize,
+    /// Shapes of the outputs as the last run left them, for each plan.
+    shapes: Vec<Vec<Vec<u64>>>,
+    loaded: Arc<Loaded>,
 }
 
 // SAFETY: the two lists of pointers mean something only within a run, which borrows the model.
@@ -46,7 +51,7 @@ pub struct Memory {
 /// What models over the same code and weights have in common, which no run changes. It makes further
 /// models while another thread runs the one it came from.
 pub(crate) struct Shared {
-    plan: Arc<Plan>,
+    loaded: Arc<Loaded>,
     pool: Arc<Pool>,
     seats: Vec<Arc<Seat>>,
     memory: Memory,
@@ -55,14 +60,25 @@ pub(crate) struct Shared {
 impl Shared {
     /// As [`Model::share`].
     pub(crate) fn model(&self) -> Result<Model, LoadError> {
-        let context = Context::new(&self.plan, self.pool.clone(), self.seats.clone())?;
-        Ok(Model::with(context, self.plan.clone()))
+        let context = Context::new(&self.loaded, self.pool.clone(), self.seats.clone())?;
+        Ok(Model::with(context, self.loaded.clone()))
     }
 
     /// What each of the models holds in memory.
     pub(crate) fn memory(&self) -> Memory {
         self.memory
     }
+}
+
+/// The sizes of a model's dimensions that one of its variants is for.
+#[derive(Clone, Copy, Debug)]
+pub struct Sizes<'a> {
+    /// The open dimensions with their sizes; absent where the model was compiled for one size.
+    pub shapes: Option<&'a Shapes>,
+    /// The inputs in the model's order.
+    pub inputs: &'a [TensorInfo],
+    /// The outputs in the model's order.
+    pub outputs: &'a [TensorInfo],
 }
 
 impl Model {
@@ -75,7 +91,7 @@ impl Model {
         let path = path.as_ref();
         let source = Source::open(path, options.verify)
             .map_err(|source| LoadError::Open { path: path.to_path_buf(), source })?;
-        Self::new(Plan::new(source, path, options)?, options)
+        Self::new(Loaded::new(source, path, options)?, options)
     }
 
     /// The same from memory: `'static` bytes are used in place, where they are 64-byte aligned.
@@ -87,24 +103,30 @@ impl Model {
         options: &Options,
     ) -> Result<Self, LoadError> {
         let source = Source::Memory(artifact.into());
-        Self::new(Plan::new(source, Path::new("memory"), options)?, options)
+        Self::new(Loaded::new(source, Path::new("memory"), options)?, options)
     }
 
-    fn new(plan: Plan, options: &Options) -> Result<Self, LoadError> {
+    fn new(loaded: Loaded, options: &Options) -> Result<Self, LoadError> {
         let (pool, seats) =
-            Pool::join(plan.threads, options.affinity).map_err(LoadError::Thread)?;
-        let context = Context::new(&plan, pool, seats)?;
-        Ok(Self::with(context, Arc::new(plan)))
+            Pool::join(loaded.threads, options.affinity).map_err(LoadError::Thread)?;
+        let context = Context::new(&loaded, pool, seats)?;
+        Ok(Self::with(context, Arc::new(loaded)))
     }
 
-    fn with(context: Context, plan: Arc<Plan>) -> Self {
-        let inputs = Vec::with_capacity(plan.manifest.inputs.len());
-        let outputs = Vec::with_capacity(plan.manifest.outputs.len());
-        let shapes = plan.manifest.outputs.iter().map(|output| output.shape.clone()).collect();
-        Self { context, inputs, outputs, shapes, plan }
+    fn with(context: Context, loaded: Arc<Loaded>) -> Self {
+        let inputs = Vec::with_capacity(loaded.manifest.inputs.len());
+        let outputs = Vec::with_capacity(loaded.manifest.outputs.len());
+        let shape = |output: &TensorInfo| output.shape.clone();
+        let shapes = loaded.plans.iter().map(|plan| plan.outputs.iter().map(shape).collect());
+        Self { context, inputs, outputs, current: 0, shapes: shapes.collect(), loaded }
     }
 
-    /// Another model over the same code and weights, with its own arena, to run beside this one.
+    fn plan(&self) -> &Plan {
+        &self.loaded.plans[self.current]
+    }
+
+    /// Another model over the same code and weights, with its own arena, to run beside this one. It is set to the
+    /// largest sizes.
     ///
     /// # Errors
     /// Where there is no memory for another arena.
@@ -114,34 +136,74 @@ impl Model {
 
     pub(crate) fn shared(&self) -> Shared {
         let (pool, seats) = self.context.crew();
-        Shared { plan: self.plan.clone(), pool, seats, memory: self.memory() }
+        Shared { loaded: self.loaded.clone(), pool, seats, memory: self.memory() }
     }
 
     /// The artifact's manifest.
     pub fn manifest(&self) -> &Manifest {
-        &self.plan.manifest
+        &self.loaded.manifest
     }
 
-    /// The variant that was chosen for this processor.
+    /// The variant that was chosen for this processor and the sizes that the model is set to.
     pub fn variant(&self) -> &Variant {
-        self.plan.variant()
+        self.loaded.variant(self.plan())
     }
 
-    /// The model's inputs in order.
+    /// The model's inputs in order, at the sizes that it is set to.
     pub fn inputs(&self) -> &[TensorInfo] {
-        self.plan.tensors(false)
+        &self.plan().inputs
     }
 
-    /// The model's outputs in order.
+    /// The model's outputs in order, at the sizes that it is set to.
     pub fn outputs(&self) -> &[TensorInfo] {
-        self.plan.tensors(true)
+        &self.plan().outputs
+    }
+
+    /// The sizes that the model can be set to, the largest first; a single entry where it was compiled for one size.
+    pub fn sizes(&self) -> impl ExactSizeIterator<Item = Sizes<'_>> {
+        self.loaded.plans.iter().map(|plan| Sizes {
+            shapes: self.loaded.variant(plan).shapes.as_ref(),
+            inputs: &plan.inputs,
+            outputs: &plan.outputs,
+        })
+    }
+
+    /// Which of [`Model::sizes`] the model is set to.
+    pub fn current_sizes(&self) -> usize {
+        self.current
+    }
+
+    /// Sets the model to one of [`Model::sizes`] by its place; `false` where there is none.
+    pub fn select_sizes(&mut self, place: usize) -> bool {
+        let is_there = place < self.loaded.plans.len();
+        if is_there {
+            self.context.select(place);
+            self.current = place;
+        }
+        is_there
+    }
+
+    /// Sets the model to the sizes at which its inputs have these shapes, one for each input in the model's order.
+    ///
+    /// # Errors
+    /// Another number of shapes than inputs; shapes that the model was not compiled for. Then it stays as it was.
+    pub fn set_input_shapes(&mut self, shapes: &[&[u64]]) -> Result<(), RunError> {
+        check_count("input", self.loaded.manifest.inputs.len(), shapes.len())?;
+        let fits = |plan: &Plan| plan.inputs.iter().map(|own| &own.shape[..]).eq(shapes.iter().copied());
+        match self.loaded.plans.iter().position(fits) {
+            Some(place) => {
+                self.select_sizes(place);
+                Ok(())
+            }
+            None => Err(unknown_shape(&self.loaded.plans, shapes)),
+        }
     }
 
     /// Shapes of the outputs as the last run left them: those of [`Model::outputs`], but for axes whose extent is
     /// decided at run time ([`Variant::extents`]). Such an output's first bytes are the tensor of this shape, dense
     /// and row major, and all behind them are zero.
     pub fn output_shapes(&self) -> &[Vec<u64>] {
-        &self.shapes
+        &self.shapes[self.current]
     }
 
     /// Names of the model's nodes that the runtime computes itself, in the order in which they run; all others are
@@ -157,7 +219,8 @@ impl Model {
         self.context.threads()
     }
 
-    /// What the model holds in memory.
+    /// What the model holds in memory: the arena is that of the sizes that it is set to, what is reserved is enough for
+    /// the largest.
     pub fn memory(&self) -> Memory {
         let variant = self.variant();
         Memory {
@@ -197,23 +260,23 @@ impl Model {
         outputs: &mut [&mut [u8]],
         profile: Option<&mut Profile>,
     ) -> Result<(), RunError> {
-        let manifest = &self.plan.manifest;
-        check_count("input", manifest.inputs.len(), inputs.len())?;
-        check_count("output", manifest.outputs.len(), outputs.len())?;
+        let plan = &self.loaded.plans[self.current];
+        check_count("input", plan.inputs.len(), inputs.len())?;
+        check_count("output", plan.outputs.len(), outputs.len())?;
         self.inputs.clear();
         self.outputs.clear();
-        for (tensor, buffer) in manifest.inputs.iter().zip(inputs) {
+        for (tensor, buffer) in plan.inputs.iter().zip(inputs) {
             check_size("input", tensor, buffer.len())?;
             check_address("input", tensor, buffer.as_ptr() as usize)?;
             self.inputs.push(buffer.as_ptr().cast());
         }
-        for (tensor, buffer) in manifest.outputs.iter().zip(outputs) {
+        for (tensor, buffer) in plan.outputs.iter().zip(outputs) {
             check_size("output", tensor, buffer.len())?;
             check_address("output", tensor, buffer.as_ptr() as usize)?;
             self.outputs.push(buffer.as_mut_ptr().cast());
         }
         // SAFETY: sizes and alignment were checked just now, and the borrows last until the end.
-        unsafe { self.context.run(&self.plan, &self.inputs, &self.outputs, profile)? };
+        unsafe { self.context.run(plan, &self.inputs, &self.outputs, profile)? };
         // SAFETY: the run has ended well.
         unsafe { self.note_shapes() };
         Ok(())
@@ -232,17 +295,17 @@ impl Model {
         inputs: &[*const c_void],
         outputs: &[*mut c_void],
     ) -> Result<(), RunError> {
-        let manifest = &self.plan.manifest;
-        check_count("input", manifest.inputs.len(), inputs.len())?;
-        check_count("output", manifest.outputs.len(), outputs.len())?;
-        for (tensor, buffer) in manifest.inputs.iter().zip(inputs) {
+        let plan = &self.loaded.plans[self.current];
+        check_count("input", plan.inputs.len(), inputs.len())?;
+        check_count("output", plan.outputs.len(), outputs.len())?;
+        for (tensor, buffer) in plan.inputs.iter().zip(inputs) {
             check_address("input", tensor, buffer.addr())?;
         }
-        for (tensor, buffer) in manifest.outputs.iter().zip(outputs) {
+        for (tensor, buffer) in plan.outputs.iter().zip(outputs) {
             check_address("output", tensor, buffer.addr())?;
         }
         // SAFETY: the caller's promise, and the checks above.
-        unsafe { self.context.run(&self.plan, inputs, outputs, None)? };
+        unsafe { self.context.run(plan, inputs, outputs, None)? };
         // SAFETY: the run has ended well.
         unsafe { self.note_shapes() };
         Ok(())
@@ -260,12 +323,13 @@ impl Model {
     /// # Safety
     /// A run has ended well, and its outputs are still there.
     unsafe fn note_shapes(&mut self) {
-        let declared = &self.plan.variant().extents;
+        let plan = &self.loaded.plans[self.current];
+        let declared = &self.loaded.variant(plan).extents;
         // SAFETY: the caller's promise.
-        for (extent, actual) in declared.iter().zip(unsafe { self.context.extents(&self.plan) }) {
+        for (extent, actual) in declared.iter().zip(unsafe { self.context.extents(plan) }) {
             let (output, axis) = (extent.output as usize, extent.axis as usize);
             // The manifest was validated: output and axis are there.
-            self.shapes[output][axis] = actual.min(self.plan.manifest.outputs[output].shape[axis]);
+            self.shapes[self.current][output][axis] = actual.min(plan.outputs[output].shape[axis]);
         }
     }
 
@@ -280,7 +344,9 @@ impl Model {
         outputs: &[*mut c_void],
     ) {
         // SAFETY: the caller's promise.
-        unsafe { self.context.run_calls(&self.plan, calls, inputs, outputs) };
+        unsafe {
+            self.context.run_calls(&self.loaded.plans[self.current], calls, inputs, outputs)
+        };
     }
 }
 
@@ -289,7 +355,8 @@ impl fmt::Debug for Model {
         f.debug_struct("Model")
             .field("inputs", &self.inputs())
             .field("outputs", &self.outputs())
-            .field("steps", &self.plan.calls.len())
+            .field("sizes", &self.loaded.plans.len())
+            .field("steps", &self.plan().calls.len())
             .field("threads", &self.threads())
             .finish()
     }
@@ -316,6 +383,28 @@ fn check_count(role: &'static str, expected: usize, found: usize) -> Result<(), 
         true => Ok(()),
         false => Err(RunError::Count { role, expected, found }),
     }
+}
+
+/// Why shapes are those of no plan: the first input whose shape none has that takes the inputs before it.
+fn unknown_shape(plans: &[Plan], shapes: &[&[u64]]) -> RunError {
+    let mut fitting: Vec<&Plan> = plans.iter().collect();
+    for (index, shape) in shapes.iter().enumerate() {
+        let mut taken: Vec<Vec<u64>> = Vec::new();
+        for plan in &fitting {
+            let own = &plan.inputs[index].shape;
+            if !taken.contains(own) {
+                taken.push(own.clone());
+            }
+        }
+        let first = fitting.len() == plans.len();
+        fitting.retain(|plan| plan.inputs[index].shape == *shape);
+        if fitting.is_empty() {
+            let name = plans[0].inputs[index].name.clone();
+            return RunError::Shape { name, found: shape.to_vec(), taken, first };
+        }
+    }
+    // Without inputs every plan fits.
+    RunError::Count { role: "input", expected: 0, found: shapes.len() }
 }
 
 fn check_size(role: &'static str, tensor: &TensorInfo, found: usize) -> Result<(), RunError> {

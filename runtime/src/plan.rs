@@ -1,6 +1,8 @@
-//! What all contexts of a loaded model share: code, weights, and the step table made ready to call.
+//! What all contexts of a loaded model share: code, weights, and the step table of each of its sizes made ready to
+//! call.
 
 use std::ffi::c_void;
+use std::ops::Range;
 use std::path::Path;
 
 use hone_artifact::{Manifest, Reader, Slot, TensorInfo, Variant};
@@ -38,17 +40,11 @@ pub(crate) struct Patch {
     pub(crate) offset: usize,
 }
 
-/// See the module's documentation.
-pub(crate) struct Plan {
+/// A loaded artifact: see the module's documentation.
+pub(crate) struct Loaded {
     pub(crate) manifest: Manifest,
-    pub(crate) variant: usize,
-    pub(crate) calls: Vec<Call>,
-    /// In which order the calls run.
-    pub(crate) program: Vec<Part>,
-    /// Slots of what the program reads and writes itself, and at last of the extents of outputs; their entries in
-    /// the table of pointers are behind those of the steps' arguments.
-    operands: Vec<Slot>,
-    pub(crate) patches: Vec<Patch>,
+    /// One for each of the sizes that the code for this machine is for; never empty.
+    pub(crate) plans: Vec<Plan>,
     pub(crate) threads: usize,
     pub(crate) huge_pages: bool,
     weights: *const u8,
@@ -59,11 +55,29 @@ pub(crate) struct Plan {
 }
 
 // SAFETY: the weights are only read, and everything else is plain data or itself Send and Sync.
-unsafe impl Send for Plan {}
+unsafe impl Send for Loaded {}
 // SAFETY: as above.
-unsafe impl Sync for Plan {}
+unsafe impl Sync for Loaded {}
 
-impl Plan {
+/// What a run of one variant follows. It is made when the model is loaded, and kept.
+pub(crate) struct Plan {
+    /// Position of the variant in the manifest.
+    pub(crate) variant: usize,
+    /// The model's inputs and outputs in this variant's shapes.
+    pub(crate) inputs: Vec<TensorInfo>,
+    pub(crate) outputs: Vec<TensorInfo>,
+    pub(crate) calls: Vec<Call>,
+    /// In which order the calls run.
+    pub(crate) program: Vec<Part>,
+    /// Slots of what the program reads and writes itself, and at last of the extents of outputs; their entries in
+    /// the table of pointers are behind those of the steps' arguments.
+    operands: Vec<Slot>,
+    pub(crate) patches: Vec<Patch>,
+    /// Entries of the table of pointers that lead to the extents of outputs, in the manifest's order.
+    pub(crate) extents: Range<usize>,
+}
+
+impl Loaded {
     /// Checks the artifact and brings its code and weights in. `name` is for messages.
     pub(crate) fn new(source: Source, name: &Path, options: &Options) -> Result<Self, LoadError> {
         let fault = |source| LoadError::Artifact { path: name.to_path_buf(), source };
@@ -76,20 +90,15 @@ impl Plan {
         let variant = &reader.manifest().variants[chosen];
         // The reader has checked that both sections are there.
         let library = Library::load(reader.code(variant.code).unwrap_or_default())?;
-        let (calls, entries) = calls(variant, &library)?;
-        let (program, mut operands) = program(variant, &entries);
-        operands.extend(variant.extents.iter().map(|extent| extent.slot));
-        let patches = patches(variant, &operands);
+        let siblings = reader.manifest().siblings(chosen);
+        let plans = siblings.into_iter().map(|own| Plan::new(reader.manifest(), own, &library));
+        let plans = plans.collect::<Result<_, _>>()?;
         let packed = reader.weights(variant.weights).unwrap_or_default();
         let copy = copy_weights(&source, packed, options.huge_pages)?;
         let weights = copy.as_ref().map_or(packed.as_ptr(), |region| region.base().cast_const());
         Ok(Self {
             manifest: reader.into_manifest(),
-            variant: chosen,
-            calls,
-            program,
-            operands,
-            patches,
+            plans,
             threads: options.threads,
             huge_pages: options.huge_pages != HugePages::None,
             weights,
@@ -99,13 +108,14 @@ impl Plan {
         })
     }
 
-    pub(crate) fn variant(&self) -> &Variant {
-        &self.manifest.variants[self.variant]
+    /// The variant of a plan.
+    pub(crate) fn variant(&self, plan: &Plan) -> &Variant {
+        &self.manifest.variants[plan.variant]
     }
 
-    /// The pointers of all steps' arguments in order; those that a run sets are null.
-    pub(crate) fn table(&self, arena: *mut u8) -> Vec<*mut c_void> {
-        let slots = slots(self.variant(), &self.operands);
+    /// The pointers of all steps' arguments of a plan in order; those that a run sets are null.
+    pub(crate) fn table(&self, plan: &Plan, arena: *mut u8) -> Vec<*mut c_void> {
+        let slots = slots(self.variant(plan), &plan.operands);
         let place = |slot| match slot {
             Slot::Arena { offset } => arena.wrapping_add(offset as usize),
             Slot::Weight { offset } => self.weights.cast_mut().wrapping_add(offset as usize),
@@ -113,17 +123,26 @@ impl Plan {
         };
         slots.map(|slot| place(slot).cast()).collect()
     }
+}
 
-    /// Entries of the table of pointers that lead to the extents of outputs, in the manifest's order.
-    pub(crate) fn extents(&self) -> impl Iterator<Item = usize> + use<> {
-        let arguments = self.variant().steps.iter().map(|step| step.arguments.len());
-        let end = arguments.sum::<usize>() + self.operands.len();
-        end - self.variant().extents.len()..end
-    }
-
-    /// The inputs, or the outputs.
-    pub(crate) fn tensors(&self, output: bool) -> &[TensorInfo] {
-        if output { &self.manifest.outputs } else { &self.manifest.inputs }
+impl Plan {
+    fn new(manifest: &Manifest, position: usize, library: &Library) -> Result<Self, LoadError> {
+        let variant = &manifest.variants[position];
+        let (calls, entries) = calls(variant, library)?;
+        let (program, mut operands) = program(variant, &entries);
+        operands.extend(variant.extents.iter().map(|extent| extent.slot));
+        let patches = patches(variant, &operands);
+        let end = entries.last().copied().unwrap_or(0) + operands.len();
+        Ok(Self {
+            variant: position,
+            inputs: manifest.inputs_of(variant),
+            outputs: manifest.outputs_of(variant),
+            calls,
+            program,
+            operands,
+            patches,
+            extents: end - variant.extents.len()..end,
+        })
     }
 }
 

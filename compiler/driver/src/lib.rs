@@ -10,6 +10,7 @@ mod options;
 mod pipeline;
 mod plan_regions;
 mod schedule;
+mod sizes;
 mod step_map;
 mod steps;
 mod storage;
@@ -20,8 +21,9 @@ pub use error::CompileError;
 pub use hone_codegen::{CodegenError, Machine, Target, disassemble, probe, probe_as};
 pub use hone_graph::{Constants, Definition, Node, NodeId, Operation, Port, ValueId};
 pub use hone_import::{
-    Dimension, ImportError, ImportOptions, InputBinding, NodeError, PortSignature, Signature,
-    UnboundInput, onnx::supported as supported_operators, signature,
+    Combination, Dimension, ImportError, ImportOptions, InputBinding, NodeError, PortSignature,
+    Signature, SizedBinding, SizesError, UnboundInput, combinations,
+    onnx::supported as supported_operators, signature,
 };
 pub use hone_lower::LowerError;
 pub use hone_ops as ops;
@@ -33,8 +35,9 @@ pub use kernels::{CompiledKernels, KernelInfo, LoweredGraph, LoweredItem};
 pub use lift::{LiftError, lift, lift_tensor, rounds_to_integers, same_structure};
 pub use options::{Options, SchedulePolicy};
 pub use pipeline::{
-    Compiled, Statistics, compile, compile_edited, compile_graph, import, narrow_nodes, prepare,
-    prepare_exactly,
+    Compiled, Statistics, compile, compile_edited, compile_graph, compile_sizes, import,
+    narrow_nodes, prepare, prepare_exactly,
 };
+pub use sizes::{SizedGraph, import_sizes};
 pub use step_map::{MappedCall, MappedRegions, StepMap, StepMapError, map_steps};
 pub use tuning::{Trial, TrialArtifact, TuningTask, trial_artifact, tuning_tasks};
