@@ -103,7 +103,8 @@ impl Extent {
         if all.len() > MOST_SIZES {
             return Err(ExtentError::Many { count: all.len() as u64 });
         }
-        let size = |size: &i64| u64::try_from(*size).map_err(|_| ExtentError::Negative { size: *size });
+        let size =
+            |size: &i64| u64::try_from(*size).map_err(|_| ExtentError::Negative { size: *size });
         all.iter().map(size).collect()
     }
 }

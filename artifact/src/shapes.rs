@@ -34,8 +34,8 @@ pub struct DimensionSize {
 /// `batch=4, seq=128`.
 impl fmt::Display for Shapes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (place, DimensionSize { name, size }) in self.dimensions.iter().enumerate() {
-            write!(f, "{}{name}={size}", if place > 0 { ", " } else { "" })?;
+        for (index, DimensionSize { name, size }) in self.dimensions.iter().enumerate() {
+            write!(f, "{}{name}={size}", if index > 0 { ", " } else { "" })?;
         }
         Ok(())
     }
@@ -44,26 +44,26 @@ impl fmt::Display for Shapes {
 impl Manifest {
     /// Inputs as a variant takes them, in the model's order.
     pub fn inputs_of(&self, variant: &Variant) -> Vec<TensorInfo> {
-        sized(&self.inputs, variant.shapes.as_ref().map(|own| &own.inputs))
+        sized(&self.inputs, variant.shapes.as_ref().map(|shapes| &shapes.inputs))
     }
 
     /// Outputs as a variant gives them, in the model's order.
     pub fn outputs_of(&self, variant: &Variant) -> Vec<TensorInfo> {
-        sized(&self.outputs, variant.shapes.as_ref().map(|own| &own.outputs))
+        sized(&self.outputs, variant.shapes.as_ref().map(|shapes| &shapes.outputs))
     }
 
     /// Positions of the variants that a loaded variant may be exchanged for, itself among them: those for other sizes,
     /// of the same target, code and weights. In the order of the manifest.
     pub fn siblings(&self, variant: usize) -> Vec<usize> {
-        let Some(own) = self.variants.get(variant) else { return Vec::new() };
-        if own.shapes.is_none() {
+        let Some(loaded) = self.variants.get(variant) else { return Vec::new() };
+        if loaded.shapes.is_none() {
             return vec![variant];
         }
         let same = |other: &Variant| {
-            let sections = (other.code, other.weights) == (own.code, own.weights);
-            sections && other.shapes.is_some() && other.target == own.target
+            let sections = (other.code, other.weights) == (loaded.code, loaded.weights);
+            sections && other.shapes.is_some() && other.target == loaded.target
         };
-        (0..self.variants.len()).filter(|place| same(&self.variants[*place])).collect()
+        (0..self.variants.len()).filter(|index| same(&self.variants[*index])).collect()
     }
 }
 

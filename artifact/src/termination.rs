@@ -178,7 +178,8 @@ mod tests {
     fn sizes_are_told_where_they_fit() {
         let latency = Some(LatencyReport { p50: 123_456_789, ..LatencyReport::default() });
         for (name, fits) in [("batch", true), ("b".repeat(80).as_str(), false)] {
-            let labels: Vec<String> = (1..=32).map(|size| format!("{name}={size}, s=128")).collect();
+            let labels: Vec<String> =
+                (1..=32).map(|size| format!("{name}={size}, s=128")).collect();
             let mut report = Report::new(Subject::default(), "amx", "0.1.0");
             report.sizes = crate::report::sizes(&labels);
             report.sizes.iter_mut().for_each(|own| own.latency = latency.clone());

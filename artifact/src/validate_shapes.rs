@@ -16,15 +16,16 @@ impl Manifest {
         let variant = &self.variants[position];
         let Some(shapes) = &variant.shapes else { return Ok(()) };
         if self.schema_version < 3 {
-            return Err("it is for one of several sizes, which schema version 2 does not know".into());
+            return Err(
+                "it is for one of several sizes, which schema version 2 does not know".into()
+            );
         }
         each("input", &self.inputs, &shapes.inputs)?;
         each("output", &self.outputs, &shapes.outputs)?;
-        let is_name = |name: &str| {
-            !name.is_empty() && name.len() <= LONGEST_NAME && !name.contains('\0')
-        };
-        match shapes.dimensions.iter().find(|own| !is_name(&own.name)) {
-            Some(own) => Err(format!("'{}' is no name of a dimension", own.name)),
+        let is_name =
+            |name: &str| !name.is_empty() && name.len() <= LONGEST_NAME && !name.contains('\0');
+        match shapes.dimensions.iter().find(|dimension| !is_name(&dimension.name)) {
+            Some(dimension) => Err(format!("'{}' is no name of a dimension", dimension.name)),
             None => Ok(()),
         }
     }
@@ -39,17 +40,18 @@ impl Manifest {
             return Err(format!("it is one of more than {MOST_VARIANTS} variants"));
         }
         let siblings = self.siblings(position);
-        let of = |place: &usize| self.variants[*place].shapes.as_ref().map(|own| &own.inputs);
-        let same = |place: &&usize| of(place) == Some(&shapes.inputs);
+        let inputs_of =
+            |index: &usize| self.variants[*index].shapes.as_ref().map(|shapes| &shapes.inputs);
+        let same = |index: &&usize| inputs_of(index) == Some(&shapes.inputs);
         if siblings.iter().filter(same).count() > 1 {
             return Err(format!("another variant of its target is for the same sizes ({shapes})"));
         }
         let is_first = siblings.first() == Some(&position);
         let declared = |tensors: &[TensorInfo], shapes: &[Vec<u64>]| {
-            tensors.iter().map(|own| &own.shape).eq(shapes)
+            tensors.iter().map(|tensor| &tensor.shape).eq(shapes)
         };
-        let is_declared = declared(&self.inputs, &shapes.inputs)
-            && declared(&self.outputs, &shapes.outputs);
+        let is_declared =
+            declared(&self.inputs, &shapes.inputs) && declared(&self.outputs, &shapes.outputs);
         match is_first && !is_declared {
             true => Err("it is the first of its target, and not for the manifest's shapes".into()),
             false => Ok(()),

@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use hone_artifact::{
-    Access, Argument, DataType, DimensionSize, Manifest, Reader, SCHEMA_VERSION, Shapes, Slot, Step,
-    Target, TensorInfo, Variant, Writer, c_header,
+    Access, Argument, DataType, DimensionSize, Manifest, Reader, SCHEMA_VERSION, Shapes, Slot,
+    Step, Target, TensorInfo, Variant, Writer, c_header,
 };
 
 fn step(bytes: u64) -> Step {

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use hone_artifact::exit_code::Reason;
-use hone_artifact::{Extent, TensorInfo};
 use hone_artifact::request::Input;
+use hone_artifact::{Extent, TensorInfo};
 use hone_driver::{Dimension, PortSignature, Signature};
 
 use crate::failure::{Failure, Result};

@@ -144,7 +144,8 @@ pub fn one_size(model: &Model, inputs: &[Input], what: &str) -> Result<Vec<Input
 
 /// The sizes of a combination in words, such as `batch=4, seq=128`; empty where there is one of each.
 pub fn sizes_text(dimensions: &[(String, usize)]) -> String {
-    let sizes: Vec<String> = dimensions.iter().map(|(name, size)| format!("{name}={size}")).collect();
+    let sizes: Vec<String> =
+        dimensions.iter().map(|(name, size)| format!("{name}={size}")).collect();
     sizes.join(", ")
 }
 

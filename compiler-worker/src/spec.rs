@@ -2,11 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
+use hone_artifact::Extent;
 use hone_artifact::exit_code::Reason;
 use hone_artifact::request::{
     Compile, CorrectnessRequest, Destination, Input, Source, TargetRequest, TuningRequest,
 };
-use hone_artifact::Extent;
 use hone_crds::Decimal;
 use hone_crds::common::SampleSource;
 use hone_crds::model_compilation::{
@@ -289,9 +289,13 @@ mod tests {
         assert_eq!(target_from_text("host").unwrap().cpu.as_deref(), Some("host"));
         assert_eq!(target_from_text("arm64").unwrap_err().reason, Reason::Usage);
         let input = shape("x=1,3,224,224").unwrap();
-        assert_eq!((input.name.as_str(), input.shape), ("x", [1, 3, 224, 224].map(Extent::One).into()));
+        assert_eq!(
+            (input.name.as_str(), input.shape),
+            ("x", [1, 3, 224, 224].map(Extent::One).into())
+        );
         assert_eq!(shape("x=").unwrap().shape, []);
-        let several = [Extent::Range { min: 1, max: 4 }, Extent::Sizes(vec![16, 32]), Extent::One(8)];
+        let several =
+            [Extent::Range { min: 1, max: 4 }, Extent::Sizes(vec![16, 32]), Extent::One(8)];
         assert_eq!(shape("x=1..4,16|32,8").unwrap().shape, several);
         for wrong in ["x", "=1", "x=a", "x=1.5", "x=1..", "x=1|", "x=1..2..3"] {
             assert!(shape(wrong).is_err(), "{wrong}");

@@ -116,7 +116,10 @@ mod tests {
         };
         let shape = vec![IntOrString::Int(1), IntOrString::String("16|32".to_owned())];
         let by_shape = InputBinding { shape: Some(shape), ..none.clone() };
-        assert_eq!((by_shape.extents(), by_shape.has_several()), (vec!["1".into(), "16|32".into()], true));
+        assert_eq!(
+            (by_shape.extents(), by_shape.has_several()),
+            (vec!["1".into(), "16|32".into()], true)
+        );
         let by_sizes = InputBinding { sizes: Some(vec![16]), ..none.clone() };
         assert_eq!((by_sizes.extents(), by_sizes.has_several()), (vec!["16".into()], false));
         let range = Some(SizeRange { min: 1, max: 8 });

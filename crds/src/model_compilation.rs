@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::InputBinding;
 use crate::common::{
-    LABEL_PATTERN, LocalSecretRef, Log, ModelSource, Platform, PrecisionType,
-    SUBDOMAIN_PATTERN, SampleSource, URI_PATTERN,
+    LABEL_PATTERN, LocalSecretRef, Log, ModelSource, Platform, PrecisionType, SUBDOMAIN_PATTERN,
+    SampleSource, URI_PATTERN,
 };
 use crate::{Decimal, Duration, ModelCompilationStatus};
 

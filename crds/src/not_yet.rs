@@ -3,9 +3,9 @@
 //! One list for both doors: `hone compile` refuses before it starts, the operator with a
 //! terminal condition. What begins to work loses its line here.
 
-use crate::{InputBinding, PrecisionType};
 use crate::model_compilation::{ModelCompilationSpec, TuningPolicy};
 use crate::tuning_run::{TuningRunSpec, WarmStart};
+use crate::{InputBinding, PrecisionType};
 
 /// A field that this release cannot honour.
 #[derive(Clone, Debug, PartialEq, Eq)]

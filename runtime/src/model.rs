@@ -189,7 +189,8 @@ impl Model {
     /// Another number of shapes than inputs; shapes that the model was not compiled for. Then it stays as it was.
     pub fn set_input_shapes(&mut self, shapes: &[&[u64]]) -> Result<(), RunError> {
         check_count("input", self.loaded.manifest.inputs.len(), shapes.len())?;
-        let fits = |plan: &Plan| plan.inputs.iter().map(|own| &own.shape[..]).eq(shapes.iter().copied());
+        let fits =
+            |plan: &Plan| plan.inputs.iter().map(|own| &own.shape[..]).eq(shapes.iter().copied());
         match self.loaded.plans.iter().position(fits) {
             Some(place) => {
                 self.select_sizes(place);
@@ -344,9 +345,7 @@ impl Model {
         outputs: &[*mut c_void],
     ) {
         // SAFETY: the caller's promise.
-        unsafe {
-            self.context.run_calls(&self.loaded.plans[self.current], calls, inputs, outputs)
-        };
+        unsafe { self.context.run_calls(&self.loaded.plans[self.current], calls, inputs, outputs) };
     }
 }
 

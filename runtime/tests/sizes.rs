@@ -31,8 +31,7 @@ fn the_shapes_of_the_inputs_choose_what_runs() {
         let mut model = load(&[97, 8, 3, 1], &Options { threads, ..Options::default() });
         // At first the largest.
         assert_eq!(model.inputs()[0].shape, [97, 16]);
-        let sizes: Vec<String> =
-            model.sizes().map(|own| own.shapes.unwrap().to_string()).collect();
+        let sizes: Vec<String> = model.sizes().map(|own| own.shapes.unwrap().to_string()).collect();
         assert_eq!(sizes, ["rows=97", "rows=8", "rows=3", "rows=1"]);
         for rows in [3, 97, 97, 1, 8, 3, 1, 97] {
             run(&mut model, rows);

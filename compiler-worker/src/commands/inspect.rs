@@ -59,8 +59,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     }
     let mut text = head(&reader);
     for (index, variant) in reader.manifest().variants.iter().enumerate() {
-        let sizes =
-            variant.shapes.as_ref().map_or(String::new(), |shapes| format!(" ({shapes})"));
+        let sizes = variant.shapes.as_ref().map_or(String::new(), |shapes| format!(" ({shapes})"));
         text.push_str(&format!("\nvariant {index}{sizes}\n{}\n", summary(&reader, variant)));
         text.push_str(&match arguments.memory {
             true => memory(variant),

@@ -3,7 +3,9 @@
 use hone_artifact::report::{CorrectnessReport, Report, uri_beside};
 use hone_crds::conditions::{self, State};
 use hone_crds::model_compilation::{Goal, Metric};
-use hone_crds::status::{Artifact, Cache, CorrectnessStatus, Failure, Latency, SizesStatus, Summary};
+use hone_crds::status::{
+    Artifact, Cache, CorrectnessStatus, Failure, Latency, SizesStatus, Summary,
+};
 use hone_crds::{Decimal, Duration, ModelCompilationStatus, Phase, TargetStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 

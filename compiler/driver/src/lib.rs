@@ -17,8 +17,8 @@ mod storage;
 mod tuning;
 
 pub use artifact::manifest_target;
-pub use hone_artifact::MOST_SIZES;
 pub use error::CompileError;
+pub use hone_artifact::MOST_SIZES;
 pub use hone_codegen::{CodegenError, Machine, Target, disassemble, probe, probe_as};
 pub use hone_graph::{Constants, Definition, Node, NodeId, Operation, Port, ValueId};
 pub use hone_import::{

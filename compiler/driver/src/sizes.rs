@@ -52,7 +52,7 @@ const SMALL: usize = 4096;
 impl Constants {
     /// Replaces constants of a graph by equal ones of graphs that came before.
     pub(crate) fn share(&mut self, graph: &mut Graph) {
-        for constant in graph.constants_mut().filter(|own| own.bytes().len() >= SMALL) {
+        for constant in graph.constants_mut().filter(|tensor| tensor.bytes().len() >= SMALL) {
             let content = *blake3::hash(constant.bytes()).as_bytes();
             let key = (constant.tensor_type().clone(), content);
             *constant = self.0.entry(key).or_insert_with(|| constant.clone()).clone();

@@ -71,7 +71,9 @@ pub enum SizesError {
         given: String,
     },
     /// Different sizes for one dimension.
-    #[error("dimension '{name}' is given as {first} and as {second}: it has the same sizes everywhere")]
+    #[error(
+        "dimension '{name}' is given as {first} and as {second}: it has the same sizes everywhere"
+    )]
     Differs {
         /// Name of the dimension.
         name: String,
@@ -105,17 +107,19 @@ pub fn combinations(
     given: &[SizedBinding],
     most: usize,
 ) -> Result<Vec<Combination>, SizesError> {
-    let is_plain = |own: &SizedBinding| {
-        let is_single = own.shape.iter().all(|sizes| sizes.len() == 1);
-        is_single && (input(signature, &own.name).is_some() || !is_dimension(signature, &own.name))
+    let is_plain = |binding: &SizedBinding| {
+        let is_single = binding.shape.iter().all(|sizes| sizes.len() == 1);
+        is_single
+            && (input(signature, &binding.name).is_some()
+                || !is_dimension(signature, &binding.name))
     };
     if given.iter().all(is_plain) {
-        let bindings = given.iter().map(|own| plain(own, &|_, sizes| sizes[0]));
+        let bindings = given.iter().map(|binding| plain(binding, &|_, sizes| sizes[0]));
         return Ok(vec![Combination { dimensions: Vec::new(), bindings: bindings.collect() }]);
     }
     let mut known = Known::default();
-    for own in given {
-        known.learn(signature, own)?;
+    for binding in given {
+        known.learn(signature, binding)?;
     }
     let open = known.in_order(signature, given);
     let count = open.iter().try_fold(1usize, |count, (_, sizes)| count.checked_mul(sizes.len()));
@@ -127,12 +131,12 @@ pub fn combinations(
     }
     let mut chosen: Vec<Vec<(String, usize)>> = vec![Vec::new()];
     for (name, sizes) in &open {
-        let with = |own: &Vec<(String, usize)>, size: usize| {
-            own.iter().cloned().chain([(name.clone(), size)]).collect()
+        let with = |sizes_so_far: &Vec<(String, usize)>, size: usize| {
+            sizes_so_far.iter().cloned().chain([(name.clone(), size)]).collect()
         };
         chosen = chosen
             .iter()
-            .flat_map(|own| sizes.iter().rev().map(move |size| with(own, *size)))
+            .flat_map(|so_far| sizes.iter().rev().map(move |size| with(so_far, *size)))
             .collect();
     }
     Ok(chosen.into_iter().map(|dimensions| known.bind(signature, given, dimensions)).collect())
@@ -143,7 +147,8 @@ fn input<'a>(signature: &'a Signature, name: &str) -> Option<&'a PortSignature> 
 }
 
 fn is_dimension(signature: &Signature, name: &str) -> bool {
-    let has = |dimension: &Dimension| matches!(dimension, Dimension::Symbol(own) if own == name);
+    let has =
+        |dimension: &Dimension| matches!(dimension, Dimension::Symbol(symbol) if symbol == name);
     signature.inputs.iter().any(|port| port.shape.iter().flatten().any(has))
 }
 
@@ -160,9 +165,9 @@ fn list(sizes: &[usize]) -> String {
     sizes.join("|")
 }
 
-fn plain(own: &SizedBinding, size: &dyn Fn(usize, &[usize]) -> usize) -> InputBinding {
-    let shape = own.shape.iter().enumerate().map(|(axis, sizes)| size(axis, sizes)).collect();
-    InputBinding { name: own.name.clone(), shape, dtype: own.dtype }
+fn plain(binding: &SizedBinding, size: &dyn Fn(usize, &[usize]) -> usize) -> InputBinding {
+    let shape = binding.shape.iter().enumerate().map(|(axis, sizes)| size(axis, sizes)).collect();
+    InputBinding { name: binding.name.clone(), shape, dtype: binding.dtype }
 }
 
 /// Sizes of dimensions, ascending, by their names.
@@ -170,22 +175,22 @@ fn plain(own: &SizedBinding, size: &dyn Fn(usize, &[usize]) -> usize) -> InputBi
 struct Known(BTreeMap<String, Vec<usize>>);
 
 impl Known {
-    fn learn(&mut self, signature: &Signature, own: &SizedBinding) -> Result<(), SizesError> {
-        let Some(port) = input(signature, &own.name) else {
-            if !is_dimension(signature, &own.name) {
-                return Err(unknown(signature, &own.name));
+    fn learn(&mut self, signature: &Signature, binding: &SizedBinding) -> Result<(), SizesError> {
+        let Some(port) = input(signature, &binding.name) else {
+            if !is_dimension(signature, &binding.name) {
+                return Err(unknown(signature, &binding.name));
             }
-            return match &own.shape[..] {
-                [sizes] => self.set(own.name.clone(), sizes),
-                axes => Err(SizesError::Axes { name: own.name.clone(), given: axes.len() }),
+            return match &binding.shape[..] {
+                [sizes] => self.set(binding.name.clone(), sizes),
+                axes => Err(SizesError::Axes { name: binding.name.clone(), given: axes.len() }),
             };
         };
         let declared = port.shape.as_deref();
-        if declared.is_some_and(|shape| shape.len() != own.shape.len()) {
+        if declared.is_some_and(|shape| shape.len() != binding.shape.len()) {
             let (input, declared) = (port.name.clone(), port.to_string());
-            return Err(SizesError::Rank { input, declared, given: own.shape.len() });
+            return Err(SizesError::Rank { input, declared, given: binding.shape.len() });
         }
-        for (axis, sizes) in own.shape.iter().enumerate() {
+        for (axis, sizes) in binding.shape.iter().enumerate() {
             match declared.and_then(|shape| shape.get(axis)) {
                 Some(Dimension::Fixed(extent)) if sizes[..] != [*extent] => {
                     let (input, given) = (port.name.clone(), list(sizes));
@@ -218,21 +223,17 @@ impl Known {
     }
 
     /// The dimensions of several sizes, in the order in which inputs have them first.
-    fn in_order(
-        &self,
-        signature: &Signature,
-        given: &[SizedBinding],
-    ) -> Vec<(String, Vec<usize>)> {
+    fn in_order(&self, signature: &Signature, given: &[SizedBinding]) -> Vec<(String, Vec<usize>)> {
         let mut found: Vec<(String, Vec<usize>)> = Vec::new();
         for port in &signature.inputs {
-            let own = given.iter().find(|own| own.name == port.name);
-            let given = own.map_or(0, |own| own.shape.len());
+            let binding = given.iter().find(|binding| binding.name == port.name);
+            let given = binding.map_or(0, |binding| binding.shape.len());
             let rank = port.shape.as_ref().map_or(given, Vec::len);
             for axis in 0..rank {
                 let name = name_of(port, axis);
                 let sizes = self.0.get(&name).filter(|sizes| sizes.len() > 1);
                 if let Some(sizes) = sizes
-                    && found.iter().all(|own| own.0 != name)
+                    && found.iter().all(|known| known.0 != name)
                 {
                     found.push((name, sizes.clone()));
                 }
@@ -248,17 +249,16 @@ impl Known {
         dimensions: Vec<(String, usize)>,
     ) -> Combination {
         let size = |name: &str| -> Option<usize> {
-            let chosen = dimensions.iter().find(|own| own.0 == name).map(|own| own.1);
+            let chosen = dimensions.iter().find(|known| known.0 == name).map(|known| known.1);
             chosen.or_else(|| self.0.get(name).map(|sizes| sizes[0]))
         };
         let mut bindings = Vec::new();
         for port in &signature.inputs {
-            let own = given.iter().find(|own| own.name == port.name);
-            let chosen = |axis: usize, sizes: &[usize]| {
-                size(&name_of(port, axis)).unwrap_or(sizes[0])
-            };
-            if let Some(own) = own {
-                bindings.push(plain(own, &chosen));
+            let binding = given.iter().find(|binding| binding.name == port.name);
+            let chosen =
+                |axis: usize, sizes: &[usize]| size(&name_of(port, axis)).unwrap_or(sizes[0]);
+            if let Some(binding) = binding {
+                bindings.push(plain(binding, &chosen));
                 continue;
             }
             let extent = |(axis, dimension): (usize, &Dimension)| match dimension {
@@ -268,7 +268,7 @@ impl Known {
             let shape = port.shape.as_ref();
             let shape: Option<Vec<usize>> =
                 shape.and_then(|shape| shape.iter().enumerate().map(extent).collect());
-            let is_open = |own: &Dimension| !matches!(own, Dimension::Fixed(_));
+            let is_open = |dimension: &Dimension| !matches!(dimension, Dimension::Fixed(_));
             if let Some(shape) = shape.filter(|_| port.shape.iter().flatten().any(is_open)) {
                 bindings.push(InputBinding { name: port.name.clone(), shape, dtype: None });
             }
@@ -310,10 +310,13 @@ mod tests {
 
     /// Each combination as `dimensions; input shape, …`.
     fn shown(signature: &Signature, given: &[SizedBinding]) -> Vec<String> {
-        let line = |own: Combination| {
-            let shapes: Vec<String> =
-                own.bindings.iter().map(|own| format!("{}{:?}", own.name, own.shape)).collect();
-            format!("{:?}; {}", own.dimensions, shapes.join(" "))
+        let line = |combination: Combination| {
+            let shapes: Vec<String> = combination
+                .bindings
+                .iter()
+                .map(|binding| format!("{}{:?}", binding.name, binding.shape))
+                .collect();
+            format!("{:?}; {}", combination.dimensions, shapes.join(" "))
         };
         combinations(signature, given, 8).unwrap().into_iter().map(line).collect()
     }

@@ -4,9 +4,7 @@ use hone_artifact::MOST_SIZES;
 use hone_artifact::exit_code::Reason;
 use hone_artifact::report::LONGEST_SIZES;
 use hone_artifact::termination::Termination;
-use hone_crds::status::{
-    Artifact, Cache, CorrectnessStatus, Failure, Latency, SizesStatus,
-};
+use hone_crds::status::{Artifact, Cache, CorrectnessStatus, Failure, Latency, SizesStatus};
 use hone_crds::{Decimal, Duration, Phase, TargetStatus};
 
 use super::model::{Ended, JobView};

@@ -5,8 +5,8 @@
 use std::path::PathBuf;
 
 use hone_driver::{
-    Combination, CompileError, DataType, Dimension, ImportError, ImportOptions, MOST_SIZES, Options,
-    PortSignature, SizedBinding, Target, Tensor, TensorType,
+    Combination, CompileError, DataType, Dimension, ImportError, ImportOptions, MOST_SIZES,
+    Options, PortSignature, SizedBinding, Target, Tensor, TensorType,
 };
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};

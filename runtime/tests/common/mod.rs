@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use hone_artifact::{
-    Access, Argument, DataType, DimensionSize, Manifest, SCHEMA_VERSION, Shapes, Slot, Step, Target,
-    TensorInfo, Variant, Writer, c_header,
+    Access, Argument, DataType, DimensionSize, Manifest, SCHEMA_VERSION, Shapes, Slot, Step,
+    Target, TensorInfo, Variant, Writer, c_header,
 };
 use tempfile::TempDir;
 

@@ -32,7 +32,12 @@ impl ResNetDepth {
 }
 
 /// The same for any number of images: x f32[batch, 3, size, size] to y f32[batch, classes].
-pub fn resnet_of_any_batch(depth: ResNetDepth, size: usize, classes: usize, seed: u64) -> ModelProto {
+pub fn resnet_of_any_batch(
+    depth: ResNetDepth,
+    size: usize,
+    classes: usize,
+    seed: u64,
+) -> ModelProto {
     let mut model = resnet(depth, size, classes, seed);
     open_axis(&mut model, 0, "batch");
     model
