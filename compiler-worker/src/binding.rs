@@ -182,7 +182,9 @@ fn said<'a>(signature: &'a Signature, given: &[Input]) -> HashMap<&'a str, Exten
         let own = given.iter().find(|own| own.name == port.name);
         for (axis, dimension) in port.shape.iter().flatten().enumerate() {
             let Dimension::Symbol(symbol) = dimension else { continue };
+            // One size is compared with the arrays where it is given.
             let by_axis = own.and_then(|own| own.shape.get(axis));
+            let by_axis = by_axis.filter(|extent| extent.single().is_none());
             let is_input = signature.inputs.iter().any(|port| port.name == *symbol);
             let by_name = given.iter().find(|own| own.name == *symbol && !is_input);
             let extent = by_axis.or_else(|| by_name.and_then(|own| own.shape.first()));
