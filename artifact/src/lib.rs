@@ -9,6 +9,7 @@
 //!
 //! This room depends on nothing of ours, so that the rooms on both sides can be upgraded apart.
 
+mod accelerator;
 mod atomic;
 mod c_header;
 mod data_type;
@@ -25,10 +26,15 @@ pub mod request;
 mod shapes;
 pub mod termination;
 mod validate;
+mod validate_device;
 mod validate_program;
 mod validate_shapes;
 mod writer;
 
+pub use accelerator::{
+    Accelerator, Command, DeviceCode, DeviceKernel, DeviceLimits, Language, Launch, LaunchArgument,
+    MAX_REPEAT_DEPTH, UnknownAccelerator,
+};
 pub use atomic::{WriteError, write_atomically};
 pub use c_header::c_header;
 pub use data_type::DataType;
@@ -37,8 +43,8 @@ pub use host::{Host, HostFunction, HostTensor, HostType, HostValue};
 pub use inspect::{Inspect, KernelText};
 pub use layout::{FORMAT_VERSION, MAGIC, PAGE, Section, SectionKind};
 pub use manifest::{
-    Access, Argument, BUFFER_ALIGNMENT, Manifest, OLDEST_SCHEMA_VERSION, PROGRAM_SCHEMA_VERSION,
-    Recipe, SCHEMA_VERSION, Slot, Step, Target, TensorInfo, Variant,
+    Access, Argument, BUFFER_ALIGNMENT, Manifest, OLDEST_SCHEMA_VERSION, Recipe, SCHEMA_VERSION,
+    Slot, Step, Target, TensorInfo, Variant,
 };
 pub use program::{Carried, Collected, If, Loop, MAX_PROGRAM_DEPTH, OutputExtent, Part};
 pub use reader::{ReadError, Reader};

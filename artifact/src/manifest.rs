@@ -12,17 +12,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{DataType, OutputExtent, Part, Shapes};
+use crate::{Accelerator, DataType, DeviceCode, OutputExtent, Part, Shapes};
 
 /// Version of the manifest's schema. Readers refuse newer ones; a new optional field changes it only where a
 /// reader that does not know the field would run the model wrongly.
 ///
-/// Version 2 has programs ([`Variant::program`]) and extents that are decided at run time, version 3 variants for
-/// several sizes ([`Variant::shapes`]).
+/// Version 2 has programs ([`Variant::program`]) and extents that are decided at run time; version 3 has code for
+/// accelerators ([`Variant::device`]) and variants for several sizes ([`Variant::shapes`]).
 pub const SCHEMA_VERSION: u32 = 3;
-
-/// The version of artifacts with programs, of one size.
-pub const PROGRAM_SCHEMA_VERSION: u32 = 2;
 
 /// The oldest version that readers take.
 pub const OLDEST_SCHEMA_VERSION: u32 = 1;
@@ -34,7 +31,7 @@ pub const BUFFER_ALIGNMENT: u64 = 64;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Manifest {
-    /// The oldest version that has all that is used.
+    /// The first version that has everything that is used ([`Manifest::version_needed`]).
     pub schema_version: u32,
     /// `sha256:…` of the model's content.
     pub model_digest: String,
@@ -50,6 +47,19 @@ pub struct Manifest {
     /// Best target first: the runtime takes the first that this machine can execute, and those for other sizes of the
     /// same target ([`Variant::shapes`]).
     pub variants: Vec<Variant>,
+}
+
+impl Manifest {
+    /// The first version of the schema that has everything that `variants` use, so that older runtimes run what
+    /// they can.
+    pub fn version_needed(variants: &[Variant]) -> u32 {
+        let needed = variants.iter().map(|variant| match variant {
+            Variant { device: Some(_), .. } | Variant { shapes: Some(_), .. } => 3,
+            Variant { program, extents, .. } if !program.is_empty() || !extents.is_empty() => 2,
+            _ => OLDEST_SCHEMA_VERSION,
+        });
+        needed.max().unwrap_or(OLDEST_SCHEMA_VERSION)
+    }
 }
 
 /// A dense input or output, row major, last axis fastest.
@@ -84,6 +94,9 @@ pub struct Target {
     /// LLVM names, without sign, of the features that the code may execute, sorted. The runtime
     /// refuses the variant where one is missing, so list those that are used and no more.
     pub features: Vec<String>,
+    /// What runs the steps, where that is not the processor; triple and processor are then those of its host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accelerator: Option<Accelerator>,
 }
 
 /// One target's code, weights and step table.
@@ -92,7 +105,7 @@ pub struct Target {
 pub struct Variant {
     /// What the code needs.
     pub target: Target,
-    /// Which of the file's code sections holds the shared object, counted from 0.
+    /// Which of the file's code sections holds the shared object, or the accelerator's code, counted from 0.
     pub code: u32,
     /// Which of the file's weights sections the steps refer to, counted from 0. Variants whose
     /// kernels read the same packing share one.
@@ -114,6 +127,9 @@ pub struct Variant {
     /// The sizes that it is for, where there are variants for others too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shapes: Option<Shapes>,
+    /// How the steps are launched, where the target has an accelerator.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<DeviceCode>,
     /// How the compiler was asked to make the variant; absent in older artifacts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recipe: Option<Recipe>,
@@ -145,7 +161,7 @@ pub struct Step {
     pub nodes: Vec<String>,
     /// Symbol of the kernel in the shared object. Several steps may call the same.
     pub kernel: String,
-    /// Number of independent tasks.
+    /// Number of independent tasks; 1 where launches say how the work is divided ([`Variant::device`]).
     pub tasks: u64,
     /// Fewest tasks worth a thread of their own; at least 1. A step runs on no more than
     /// `tasks / min_tasks_per_thread` threads and on the caller's alone where that is below 2. A

@@ -10,8 +10,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::Extent;
 
-/// The version that this code writes, and the newest that it reads.
-pub const REQUEST_VERSION: u32 = 1;
+/// The newest version that this code reads and writes. Version 2 has targets with an accelerator.
+pub const REQUEST_VERSION: u32 = 2;
+
+/// The version of requests that use nothing of a newer one, so that older workers take them.
+pub const OLDEST_REQUEST_VERSION: u32 = 1;
 /// The environment variable that carries the request's JSON into the worker.
 pub const REQUEST_VARIABLE: &str = "HONE_REQUEST";
 
@@ -95,6 +98,16 @@ pub struct Compile {
     pub output: Destination,
 }
 
+impl Compile {
+    /// The first version that has everything that this uses.
+    pub fn version_needed(&self) -> u32 {
+        match self.target.accelerator {
+            Some(_) => REQUEST_VERSION,
+            None => OLDEST_REQUEST_VERSION,
+        }
+    }
+}
+
 /// Something to read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -139,6 +152,9 @@ pub struct TargetRequest {
     /// `+feature` and `-feature`.
     #[serde(default)]
     pub features: Vec<String>,
+    /// What runs the model in place of the processor, such as `opencl`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accelerator: Option<String>,
     /// The pool that the worker runs on, for the report.
     #[serde(default)]
     pub pool: Option<String>,

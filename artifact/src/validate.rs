@@ -82,6 +82,7 @@ impl Manifest {
             self.check_variant(variant)
                 .and_then(|()| self.check_shapes(index))
                 .and_then(|()| self.check_program(variant))
+                .and_then(|()| self.check_device(variant))
                 .map_err(|what| ManifestError::Variant { variant: index, what })?;
             for (position, step) in variant.steps.iter().enumerate() {
                 self.check_step(variant, step).map_err(|what| ManifestError::Step {

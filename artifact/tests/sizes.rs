@@ -31,6 +31,7 @@ fn variant(rows: u64, cpu: &str) -> Variant {
             triple: "x86_64-unknown-linux-gnu".into(),
             cpu: cpu.into(),
             features: vec![],
+            accelerator: None,
         },
         code: 0,
         weights: 0,
@@ -41,6 +42,7 @@ fn variant(rows: u64, cpu: &str) -> Variant {
         program: vec![],
         extents: vec![],
         shapes: Some(Shapes { dimensions, inputs: shape.clone(), outputs: shape }),
+        device: None,
         recipe: None,
     }
 }

@@ -7,9 +7,9 @@ use hone_artifact::request::{Input, TargetRequest};
 use hone_artifact::{Extent, MOST_SIZES};
 use hone_driver::ops::Require;
 use hone_driver::{
-    CodegenError, Combination, CompileError, Compiled, Constants, DataType, EvaluateError, Graph,
-    ImportError, ImportOptions, LowerError, NodeError, Options, SchedulePolicy, Signature,
-    SizedBinding, SizedGraph, Target, Tensor, TensorType,
+    Accelerator, CodegenError, Combination, CompileError, Compiled, Constants, DataType,
+    EvaluateError, Graph, ImportError, ImportOptions, LowerError, NodeError, Options,
+    SchedulePolicy, Signature, SizedBinding, SizedGraph, Target, Tensor, TensorType,
 };
 
 use crate::device;
@@ -43,10 +43,13 @@ impl Model {
 /// # Errors
 /// `TargetMismatch` for what the compiler does not know.
 pub fn target(request: &TargetRequest) -> Result<Target> {
-    let TargetRequest { name, os, arch, cpu, features, .. } = request;
+    let TargetRequest { name, os, arch, cpu, features, accelerator, .. } = request;
     let arch = if arch.is_empty() { device::arch() } else { arch };
     let named = || format!("target '{name}' cannot be compiled for");
     let unknown = |error: CodegenError| Failure::because(Reason::TargetMismatch, named(), error);
+    if let Some(accelerator) = accelerator {
+        return with_accelerator(request, accelerator, arch);
+    }
     let target = match cpu.as_deref() {
         Some("host") if arch != device::arch() || os != std::env::consts::OS => {
             let message = format!(
@@ -66,6 +69,26 @@ pub fn target(request: &TargetRequest) -> Result<Target> {
             Target::new(&target.triple, &target.cpu, all).map_err(unknown)
         }
     }
+}
+
+/// A target whose steps an accelerator runs, in a host of an architecture.
+fn with_accelerator(request: &TargetRequest, accelerator: &str, arch: &str) -> Result<Target> {
+    let TargetRequest { name, os, cpu, features, .. } = request;
+    let refused = |message: String| Failure::new(Reason::TargetMismatch, message);
+    let accelerator: Accelerator = accelerator.parse().map_err(|error| {
+        Failure::because(Reason::TargetMismatch, format!("target '{name}'"), error)
+    })?;
+    if !matches!(cpu.as_deref(), None | Some("host")) || !features.is_empty() {
+        return Err(refused(format!(
+            "target '{name}' has an accelerator, which runs every step: remove cpu and features"
+        )));
+    }
+    let unknown = |error: CodegenError| {
+        let message = format!("target '{name}' cannot be compiled for");
+        Failure::because(Reason::TargetMismatch, message, error)
+    };
+    let host = Target::for_platform(os, arch, "").map_err(unknown)?;
+    host.with_accelerator(accelerator).map_err(unknown)
 }
 
 /// The combinations of sizes that inputs and dimensions shall have, the largest first.
@@ -222,6 +245,14 @@ pub fn compile_parsed(
     recipe: &Recipe,
     records: &Recorded,
 ) -> Result<Compiled> {
+    if parsed.graphs.len() > 1 && target.accelerator.is_some() {
+        let message = format!(
+            "model '{}' cannot be compiled: an artifact for an accelerator has one size of each dimension in this release, {} combinations are given: name one",
+            model.name,
+            parsed.graphs.len()
+        );
+        return Err(Failure::new(Reason::NotSupportedYet, message));
+    }
     let options = Options { records: records.clone(), ..recipe.options(target) };
     let compiled = hone_driver::compile_sizes(parsed.graphs, &model.bytes, &options);
     let mut compiled = compiled.map_err(|error| cannot_be_compiled(model, error))?;
@@ -396,6 +427,7 @@ fn compile_reason(error: &CompileError) -> Reason {
         CompileError::TooLarge { .. } | CompileError::Lower(LowerError::TooLarge { .. }) => {
             Reason::TooLarge
         }
+        CompileError::Accelerator { .. } => Reason::NotSupportedYet,
         _ => Reason::CompilerError,
     }
 }

@@ -6,7 +6,7 @@ use std::io;
 
 use hone_artifact::WriteError;
 use hone_artifact::exit_code::Reason;
-use hone_runtime::{LoadError, RunError};
+use hone_runtime::{DeviceError, LoadError, RunError};
 
 /// Why a command failed: what failed, on which object, and what to do; the causes follow.
 #[derive(Debug)]
@@ -90,6 +90,8 @@ impl From<LoadError> for Failure {
             LoadError::Open { source, .. } => io_reason(source),
             LoadError::Artifact { .. } | LoadError::NoKernel { .. } => Reason::InvalidArtifact,
             LoadError::Cpu { .. } | LoadError::Code { .. } => Reason::TargetMismatch,
+            LoadError::Device(DeviceError::Driver { .. }) => Reason::DeviceLost,
+            LoadError::Device(_) => Reason::TargetMismatch,
             LoadError::Memory { .. } | LoadError::Thread(_) => Reason::OutOfMemory,
             _ => Reason::InternalError,
         };
@@ -99,7 +101,12 @@ impl From<LoadError> for Failure {
 
 impl From<RunError> for Failure {
     fn from(error: RunError) -> Self {
-        Self::because(Reason::InvalidInput, "the model cannot be run", error)
+        let reason = match &error {
+            RunError::DeviceLost { .. } | RunError::DeviceTimeout { .. } => Reason::DeviceLost,
+            RunError::DeviceMemory { .. } => Reason::OutOfMemory,
+            _ => Reason::InvalidInput,
+        };
+        Self::because(reason, "the model cannot be run", error)
     }
 }
 

@@ -146,6 +146,7 @@ fn target_request(target: &Target) -> TargetRequest {
         // Where only a pool is named, this machine stands for its devices.
         cpu: platform.map_or(Some("host".to_owned()), |platform| platform.cpu.clone()),
         features: platform.and_then(|platform| platform.features.clone()).unwrap_or_default(),
+        accelerator: platform.and_then(|own| own.accelerator).map(|own| own.to_string()),
         pool: target.pool.clone(),
         noise_budget: None,
     }
@@ -249,6 +250,7 @@ pub fn target_from_text(text: &str) -> Result<TargetRequest> {
         arch: arch.to_owned(),
         cpu: cpu.map(str::to_owned),
         features: Vec::new(),
+        accelerator: None,
         pool: None,
         noise_budget: None,
     })

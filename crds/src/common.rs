@@ -145,8 +145,16 @@ impl fmt::Display for PrecisionType {
 /// What runs the result.
 #[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = ("!has(self.features) || has(self.cpu)",
-    "features add to a cpu: set cpu, for example to generic"))]
+#[x_kube(
+    validation = ("!has(self.features) || has(self.cpu)",
+        "features add to a cpu: set cpu, for example to generic"),
+    validation = ("!has(self.accelerator) || !has(self.cpu) && !has(self.features)",
+        "an accelerator runs every step: remove cpu and features"),
+    validation = ("!has(self.accelerator) || self.os == 'linux'",
+        "an accelerator is driven from linux: set os to linux"),
+    validation = ("!has(self.accelerator) || self.arch != 'riscv64'",
+        "there is no driver of accelerators for riscv64: set arch to amd64 or arm64"),
+)]
 pub struct Platform {
     /// Operating system.
     #[serde(default = "linux")]
@@ -168,6 +176,24 @@ pub struct Platform {
     #[schemars(length(max = 32), inner(length(max = 64), regex(pattern = "^[+-][a-z0-9._-]+$")))]
     #[x_kube(merge_strategy = ListMerge::Atomic)]
     pub features: Option<Vec<String>>,
+    /// What runs every step in place of the processor, driven from a machine of `os` and `arch`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accelerator: Option<Accelerator>,
+}
+
+/// A device that runs models in place of the processor.
+#[derive(JsonSchema, Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+pub enum Accelerator {
+    /// A GPU, or another device, with a driver for OpenCL 1.2 or newer.
+    OpenCl,
+}
+
+impl fmt::Display for Accelerator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
+    }
 }
 
 fn linux() -> String {

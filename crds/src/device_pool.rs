@@ -42,6 +42,8 @@ use crate::{Decimal, Duration};
         "a pool of kind GPU or FPGA needs extendedResource or resourceClaimTemplate"),
     validation = ("self.kind != 'CPU' || !has(self.extendedResource) && !has(self.resourceClaimTemplate)",
         "a pool of kind CPU has no extendedResource and no resourceClaimTemplate: remove them"),
+    validation = ("self.kind == 'GPU' || !has(self.platform) || !has(self.platform.accelerator)",
+        "accelerators are the devices of pools of kind GPU: set kind to GPU, or remove platform.accelerator"),
     validation = ("self.kind != 'External' || !has(self.nodeSelector)",
         "a pool of kind External has no nodes: remove nodeSelector"),
     validation = ("!has(self.warm)",

@@ -25,7 +25,9 @@ pub mod schema_check;
 pub mod status;
 pub mod tuning_run;
 
-pub use common::{ElementType, LocalSecretRef, ModelSource, Platform, PrecisionType, SampleSource};
+pub use common::{
+    Accelerator, ElementType, LocalSecretRef, ModelSource, Platform, PrecisionType, SampleSource,
+};
 pub use decimal::Decimal;
 pub use device_pool::{DevicePool, DevicePoolSpec, DevicePoolStatus};
 pub use duration::{Duration, DurationError};

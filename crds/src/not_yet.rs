@@ -32,6 +32,12 @@ pub fn not_yet_in_runs(spec: &TuningRunSpec) -> Vec<NotYet> {
             "a run tunes one size of each dimension in this release: name one, and make a run for each of the others",
         );
     }
+    if spec.target.accelerator.is_some() {
+        refuse(
+            "spec.target.accelerator",
+            "tuning for accelerators arrives in a later release: remove it, and name a pool of kind CPU",
+        );
+    }
     if spec.search.warm_start != WarmStart::None {
         refuse(
             "spec.search.warmStart",

@@ -74,11 +74,17 @@ fn artifact(target: &hone_codegen::Target, weights: &[u8], damage: bool) -> Vec<
     let between = Slot::Arena { offset: 64 };
     let shape = vec![ROWS as u64, COLUMNS as u64];
     let variant = Variant {
+        device: None,
         recipe: None,
         program: Vec::new(),
         extents: Vec::new(),
         shapes: None,
-        target: Target { triple: target.triple.clone(), cpu: String::new(), features: vec![] },
+        target: Target {
+            triple: target.triple.clone(),
+            cpu: String::new(),
+            features: vec![],
+            accelerator: None,
+        },
         code: writer.code(code),
         weights: writer.weights(weights.to_vec()),
         weights_bytes: weights.len() as u64,
@@ -202,6 +208,7 @@ fn what_no_emulator_has_is_refused() {
         triple: triple.to_string(),
         cpu: String::new(),
         features: features.iter().map(|name| name.to_string()).collect(),
+        accelerator: None,
     };
     let error = Emulator::find(&target("vax-unknown-linux-gnu", &[])).unwrap_err();
     assert!(error.to_string().contains("vax"), "{error}");

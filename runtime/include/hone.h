@@ -70,9 +70,10 @@ typedef struct hone_options {
   uint32_t affinity;       /* HONE_AFFINITY_... */
   uint32_t huge_pages;     /* HONE_HUGE_PAGES_... */
   uint32_t skip_checksums; /* not 0: do not look for damage when loading */
+  uint32_t device_timeout_seconds; /* how long a run waits for an accelerator; 0 for 300 */
 } hone_options;
 
-#define HONE_OPTIONS_INIT {sizeof(hone_options), 0, 0, 0, 0}
+#define HONE_OPTIONS_INIT {sizeof(hone_options), 0, 0, 0, 0, 0}
 
 /* Version of the library, for example "0.1.0". */
 const char *hone_version(void);

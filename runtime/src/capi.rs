@@ -9,6 +9,7 @@ use std::path::Path;
 use std::ptr;
 use std::slice;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use hone_artifact::{DataType, TensorInfo};
 
@@ -60,6 +61,7 @@ pub struct HoneOptions {
     affinity: u32,
     huge_pages: u32,
     skip_checksums: u32,
+    device_timeout_seconds: u32,
 }
 
 /// `hone_version`.
@@ -386,6 +388,11 @@ unsafe fn read_options(options: *const HoneOptions) -> Result<Options, String> {
             other => return Err(format!("hone_options: huge_pages {other} is unknown")),
         },
         verify: given.skip_checksums == 0,
+        device: None,
+        device_timeout: match given.device_timeout_seconds {
+            0 => Options::default().device_timeout,
+            seconds => Duration::from_secs(seconds.into()),
+        },
     })
 }
 

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 
 use hone_artifact::ReadError;
 
+use crate::DeviceError;
+
 /// Why a model could not be loaded. Nothing stays behind.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -37,6 +39,9 @@ pub enum LoadError {
         /// One entry per variant, in order.
         refusals: Vec<VariantRefusal>,
     },
+    /// No device can run the variant that is for one.
+    #[error("the artifact's steps cannot run on an accelerator")]
+    Device(#[from] DeviceError),
     /// The system's loader refuses the shared object.
     #[error("cannot load the artifact's code: {reason}; compile the model again for this system")]
     Code {
@@ -112,9 +117,8 @@ impl fmt::Display for Refusals<'_> {
     }
 }
 
-/// Why a run was refused. But for [`RunError::Stray`], [`RunError::Overrun`] and
-/// [`RunError::Host`] no kernel has run and no output was
-/// touched.
+/// Why a run was refused. But for [`RunError::Stray`], [`RunError::Overrun`], [`RunError::Host`] and those of
+/// devices no kernel has run and no output was touched.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
@@ -199,6 +203,38 @@ pub enum RunError {
         node: String,
         /// Why.
         reason: String,
+    },
+    /// The device failed while it ran. Outputs may hold anything, and this model does not ask the device again.
+    #[error(
+        "device '{device}' was lost: {what} ended with OpenCL error {code}; see the system's log, and load the model again when the device is back"
+    )]
+    DeviceLost {
+        /// The device's name.
+        device: String,
+        /// What was done.
+        what: &'static str,
+        /// OpenCL's number of the error.
+        code: i32,
+    },
+    /// The device did not finish in time. It is not asked again, as after [`RunError::DeviceLost`].
+    #[error(
+        "device '{device}' has not answered for {seconds} seconds and counts as lost; see the system's log, or allow it more time"
+    )]
+    DeviceTimeout {
+        /// The device's name.
+        device: String,
+        /// How long it was waited for.
+        seconds: u64,
+    },
+    /// The device has no memory left for what a run needs. A later run may find some.
+    #[error(
+        "device '{device}' ran out of memory at {what}; end other programs on it, or use one with more memory"
+    )]
+    DeviceMemory {
+        /// The device's name.
+        device: String,
+        /// What was done.
+        what: &'static str,
     },
     /// Steps that ran alone changed memory beside their buffers.
     #[error("step {step} stores outside of its buffers; compile the model again and report this")]

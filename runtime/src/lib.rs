@@ -9,8 +9,11 @@
 //!
 //! The C interface is `include/hone.h`, kept by hand beside [`capi`].
 //!
+//! The steps of a variant may be for an accelerator; then [`accelerator`] runs them on a device.
+//!
 //! An artifact holds machine code that runs in this process: load only what you trust.
 
+pub mod accelerator;
 pub mod capi;
 pub mod claim;
 pub mod cpu;
@@ -31,6 +34,7 @@ mod seat;
 mod source;
 mod step;
 
+pub use accelerator::{DeviceError, DeviceInfo, DeviceKind};
 pub use error::{LoadError, RunError, VariantRefusal};
 pub use hone_artifact::{DataType, DimensionSize, Manifest, Shapes, Step, TensorInfo, Variant};
 pub use model::{Memory, Model, Sizes};

@@ -3,12 +3,12 @@
 use std::borrow::Cow;
 use std::ffi::c_void;
 use std::fmt;
-use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use hone_artifact::{HostFunction, Manifest, Part, Shapes, TensorInfo, Variant};
+use hone_artifact::{HostFunction, Manifest, OutputExtent, Part, Shapes, TensorInfo, Variant};
 
+use crate::accelerator::{Code, Session};
 use crate::context::Context;
 use crate::plan::{Loaded, Plan};
 use crate::pool::Pool;
@@ -22,7 +22,7 @@ use crate::{LoadError, Options, Profile, RunError};
 /// A model that was compiled for several sizes of its dimensions is set to one of them ([`Model::set_input_shapes`]), at
 /// first to the largest: inputs, outputs, steps and runs are of that one. Changing them copies and allocates nothing.
 pub struct Model {
-    context: Context,
+    engine: Engine,
     inputs: Vec<*const c_void>,
     outputs: Vec<*mut c_void>,
     /// The plan that runs follow.
@@ -30,6 +30,12 @@ pub struct Model {
     /// Shapes of the outputs as the last run left them, for each plan.
     shapes: Vec<Vec<Vec<u64>>>,
     loaded: Arc<Loaded>,
+}
+
+/// What runs the steps.
+pub(crate) enum Engine {
+    Processor(Context),
+    Device(Box<Session>),
 }
 
 // SAFETY: the two lists of pointers mean something only within a run, which borrows the model.
@@ -40,28 +46,41 @@ unsafe impl Sync for Model {}
 /// Bytes that a model holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memory {
-    /// Packed weights, in the mapped file unless [`crate::HugePages::ArenaAndWeights`] was asked for.
+    /// Packed weights, in the mapped file unless [`crate::HugePages::ArenaAndWeights`] was asked for; on a device in
+    /// its memory.
     pub weights: u64,
     /// Values between steps.
     pub arena: u64,
-    /// Arena and all threads' scratch.
+    /// Arena and all threads' scratch; on a device arena, inputs and outputs.
     pub reserved: u64,
+}
+
+/// What models share that runs their steps.
+enum Crew {
+    Threads(Arc<Pool>, Vec<Arc<Seat>>),
+    Device(Arc<Code>),
 }
 
 /// What models over the same code and weights have in common, which no run changes. It makes further
 /// models while another thread runs the one it came from.
 pub(crate) struct Shared {
     loaded: Arc<Loaded>,
-    pool: Arc<Pool>,
-    seats: Vec<Arc<Seat>>,
+    crew: Crew,
     memory: Memory,
 }
 
 impl Shared {
     /// As [`Model::share`].
     pub(crate) fn model(&self) -> Result<Model, LoadError> {
-        let context = Context::new(&self.loaded, self.pool.clone(), self.seats.clone())?;
-        Ok(Model::with(context, self.loaded.clone()))
+        let engine = match &self.crew {
+            Crew::Device(code) => {
+                Engine::Device(Box::new(Session::new(&self.loaded.plans[0], code)?))
+            }
+            Crew::Threads(pool, seats) => {
+                Engine::Processor(Context::new(&self.loaded, pool.clone(), seats.clone())?)
+            }
+        };
+        Ok(Model::with(engine, self.loaded.clone()))
     }
 
     /// What each of the models holds in memory.
@@ -107,18 +126,23 @@ impl Model {
     }
 
     fn new(loaded: Loaded, options: &Options) -> Result<Self, LoadError> {
-        let (pool, seats) =
-            Pool::join(loaded.threads, options.affinity).map_err(LoadError::Thread)?;
-        let context = Context::new(&loaded, pool, seats)?;
-        Ok(Self::with(context, Arc::new(loaded)))
+        let engine = match &loaded.device {
+            Some(code) => Engine::Device(Box::new(Session::new(&loaded.plans[0], code)?)),
+            None => {
+                let (pool, seats) =
+                    Pool::join(loaded.threads, options.affinity).map_err(LoadError::Thread)?;
+                Engine::Processor(Context::new(&loaded, pool, seats)?)
+            }
+        };
+        Ok(Self::with(engine, Arc::new(loaded)))
     }
 
-    fn with(context: Context, loaded: Arc<Loaded>) -> Self {
+    fn with(engine: Engine, loaded: Arc<Loaded>) -> Self {
         let inputs = Vec::with_capacity(loaded.manifest.inputs.len());
         let outputs = Vec::with_capacity(loaded.manifest.outputs.len());
         let shape = |output: &TensorInfo| output.shape.clone();
         let shapes = loaded.plans.iter().map(|plan| plan.outputs.iter().map(shape).collect());
-        Self { context, inputs, outputs, current: 0, shapes: shapes.collect(), loaded }
+        Self { engine, inputs, outputs, current: 0, shapes: shapes.collect(), loaded }
     }
 
     fn plan(&self) -> &Plan {
@@ -135,8 +159,14 @@ impl Model {
     }
 
     pub(crate) fn shared(&self) -> Shared {
-        let (pool, seats) = self.context.crew();
-        Shared { loaded: self.loaded.clone(), pool, seats, memory: self.memory() }
+        let crew = match &self.engine {
+            Engine::Processor(context) => {
+                let (pool, seats) = context.crew();
+                Crew::Threads(pool, seats)
+            }
+            Engine::Device(session) => Crew::Device(session.code()),
+        };
+        Shared { loaded: self.loaded.clone(), crew, memory: self.memory() }
     }
 
     /// The artifact's manifest.
@@ -177,7 +207,10 @@ impl Model {
     pub fn select_sizes(&mut self, place: usize) -> bool {
         let is_there = place < self.loaded.plans.len();
         if is_there {
-            self.context.select(place);
+            // A device has one size.
+            if let Engine::Processor(context) = &mut self.engine {
+                context.select(place);
+            }
             self.current = place;
         }
         is_there
@@ -215,9 +248,12 @@ impl Model {
         nodes
     }
 
-    /// Most threads that a run uses, the caller's among them.
+    /// Most threads that a run uses, the caller's among them; 1 where a device runs the steps.
     pub fn threads(&self) -> usize {
-        self.context.threads()
+        match &self.engine {
+            Engine::Processor(context) => context.threads(),
+            Engine::Device(_) => 1,
+        }
     }
 
     /// What the model holds in memory: the arena is that of the sizes that it is set to, what is reserved is enough for
@@ -227,16 +263,19 @@ impl Model {
         Memory {
             weights: variant.weights_bytes,
             arena: variant.arena_bytes,
-            reserved: self.context.bytes() as u64,
+            reserved: match &self.engine {
+                Engine::Processor(context) => context.bytes() as u64,
+                Engine::Device(session) => session.bytes(),
+            },
         }
     }
 
     /// Runs the model: reads `inputs` and fills `outputs`, both in the model's order, each dense, row
-    /// major and of its tensor's size. Allocates nothing.
+    /// major and of its tensor's size. Allocates nothing, unless a device runs the steps.
     ///
     /// # Errors
     /// Buffers that do not fit the model; then nothing has run. A loop that goes on beyond the room for what it
-    /// collects.
+    /// collects. A device that fails.
     pub fn run(&mut self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> Result<(), RunError> {
         self.run_with(inputs, outputs, None)
     }
@@ -276,8 +315,9 @@ impl Model {
             check_address("output", tensor, buffer.as_ptr() as usize)?;
             self.outputs.push(buffer.as_mut_ptr().cast());
         }
+        let Self { engine, inputs, outputs, .. } = self;
         // SAFETY: sizes and alignment were checked just now, and the borrows last until the end.
-        unsafe { self.context.run(plan, &self.inputs, &self.outputs, profile)? };
+        unsafe { engine.run(plan, inputs, outputs, profile)? };
         // SAFETY: the run has ended well.
         unsafe { self.note_shapes() };
         Ok(())
@@ -306,17 +346,36 @@ impl Model {
             check_address("output", tensor, buffer.addr())?;
         }
         // SAFETY: the caller's promise, and the checks above.
-        unsafe { self.context.run(plan, inputs, outputs, None)? };
+        unsafe { self.engine.run(plan, inputs, outputs, None)? };
         // SAFETY: the run has ended well.
         unsafe { self.note_shapes() };
         Ok(())
     }
 }
 
+impl Engine {
+    /// # Safety
+    /// As for [`Context::run`].
+    unsafe fn run(
+        &mut self,
+        plan: &Plan,
+        inputs: &[*const c_void],
+        outputs: &[*mut c_void],
+        profile: Option<&mut Profile>,
+    ) -> Result<(), RunError> {
+        match self {
+            // SAFETY: the caller's promise.
+            Self::Processor(context) => unsafe { context.run(plan, inputs, outputs, profile) },
+            // SAFETY: as above.
+            Self::Device(session) => unsafe { session.run(plan, inputs, outputs, profile) },
+        }
+    }
+}
+
 impl Model {
-    /// The first byte of the arena.
-    pub(crate) fn arena(&self) -> *mut u8 {
-        self.context.arena()
+    /// What runs the steps, and the plan that it runs.
+    pub(crate) fn engine(&mut self) -> (&Plan, &mut Engine) {
+        (&self.loaded.plans[self.current], &mut self.engine)
     }
 
     /// Takes down the extents that the last run decided.
@@ -324,28 +383,19 @@ impl Model {
     /// # Safety
     /// A run has ended well, and its outputs are still there.
     unsafe fn note_shapes(&mut self) {
-        let plan = &self.loaded.plans[self.current];
-        let declared = &self.loaded.variant(plan).extents;
-        // SAFETY: the caller's promise.
-        for (extent, actual) in declared.iter().zip(unsafe { self.context.extents(plan) }) {
+        let Self { engine, loaded, current, shapes, .. } = self;
+        let (plan, shapes) = (&loaded.plans[*current], &mut shapes[*current]);
+        let note = |(extent, actual): (&OutputExtent, u64)| {
             let (output, axis) = (extent.output as usize, extent.axis as usize);
             // The manifest was validated: output and axis are there.
-            self.shapes[self.current][output][axis] = actual.min(plan.outputs[output].shape[axis]);
+            shapes[output][axis] = actual.min(plan.outputs[output].shape[axis]);
+        };
+        let declared = plan.variant().extents.iter();
+        match engine {
+            // SAFETY: the caller's promise.
+            Engine::Processor(own) => declared.zip(unsafe { own.extents(plan) }).for_each(note),
+            Engine::Device(own) => declared.zip(own.extents().iter().copied()).for_each(note),
         }
-    }
-
-    /// Runs some of the steps over raw pointers.
-    ///
-    /// # Safety
-    /// As for [`Model::run_pointers`], for the inputs and outputs that these steps touch.
-    pub(crate) unsafe fn run_calls(
-        &mut self,
-        calls: Range<usize>,
-        inputs: &[*const c_void],
-        outputs: &[*mut c_void],
-    ) {
-        // SAFETY: the caller's promise.
-        unsafe { self.context.run_calls(&self.loaded.plans[self.current], calls, inputs, outputs) };
     }
 }
 
@@ -355,7 +405,7 @@ impl fmt::Debug for Model {
             .field("inputs", &self.inputs())
             .field("outputs", &self.outputs())
             .field("sizes", &self.loaded.plans.len())
-            .field("steps", &self.plan().calls.len())
+            .field("steps", &self.variant().steps.len())
             .field("threads", &self.threads())
             .finish()
     }

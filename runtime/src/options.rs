@@ -1,5 +1,7 @@
 //! How a model shall be loaded and run.
 
+use std::time::Duration;
+
 /// The defaults suit a server with one model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
@@ -13,11 +15,23 @@ pub struct Options {
     /// Whether to check every section's checksum. Without it a damaged artifact may compute garbage or
     /// crash; the step table is checked in any case.
     pub verify: bool,
+    /// Number of the accelerator, among [`crate::accelerator::devices`]; see [`crate::accelerator::chosen_device`] for
+    /// which is taken where absent.
+    pub device: Option<usize>,
+    /// How long a run waits for an accelerator: one that has not answered by then counts as lost.
+    pub device_timeout: Duration,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { threads: 0, affinity: Affinity::None, huge_pages: HugePages::Arena, verify: true }
+        Self {
+            threads: 0,
+            affinity: Affinity::None,
+            huge_pages: HugePages::Arena,
+            verify: true,
+            device: None,
+            device_timeout: Duration::from_secs(300),
+        }
     }
 }
 

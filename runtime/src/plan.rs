@@ -4,10 +4,11 @@
 use std::ffi::c_void;
 use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 
 use hone_artifact::{Manifest, Reader, Slot, TensorInfo, Variant};
 
-use crate::LoadError;
+use crate::accelerator::Code;
 use crate::claim;
 use crate::cpu;
 use crate::library::{Kernel, Library};
@@ -15,6 +16,7 @@ use crate::memory::Region;
 use crate::options::{HugePages, Options};
 use crate::program::{Part, program};
 use crate::source::Source;
+use crate::{DeviceError, LoadError};
 
 /// Bytes copied at a time when weights move out of the file, so that both copies are never whole.
 const COPY: usize = 4 << 20;
@@ -42,14 +44,16 @@ pub(crate) struct Patch {
 
 /// A loaded artifact: see the module's documentation.
 pub(crate) struct Loaded {
-    pub(crate) manifest: Manifest,
+    pub(crate) manifest: Arc<Manifest>,
     /// One for each of the sizes that the code for this machine is for; never empty.
     pub(crate) plans: Vec<Plan>,
+    /// What runs the steps, where that is not the processor.
+    pub(crate) device: Option<Arc<Code>>,
     pub(crate) threads: usize,
     pub(crate) huge_pages: bool,
     weights: *const u8,
     // What the pointers above point into; dropped after them.
-    _library: Library,
+    _library: Option<Library>,
     _copy: Option<Region>,
     _source: Source,
 }
@@ -61,12 +65,17 @@ unsafe impl Sync for Loaded {}
 
 /// What a run of one variant follows. It is made when the model is loaded, and kept.
 pub(crate) struct Plan {
+    manifest: Arc<Manifest>,
     /// Position of the variant in the manifest.
-    pub(crate) variant: usize,
+    position: usize,
     /// The model's inputs and outputs in this variant's shapes.
     pub(crate) inputs: Vec<TensorInfo>,
     pub(crate) outputs: Vec<TensorInfo>,
+    /// Empty where a device runs the steps.
     pub(crate) calls: Vec<Call>,
+    /// The first entry of each step in the table of pointers, with their number at the end.
+    #[cfg_attr(not(feature = "opencl"), expect(dead_code, reason = "devices alone ask for it"))]
+    entries: Vec<usize>,
     /// In which order the calls run.
     pub(crate) program: Vec<Part>,
     /// Slots of what the program reads and writes itself, and at last of the extents of outputs; their entries in
@@ -82,23 +91,34 @@ impl Loaded {
     pub(crate) fn new(source: Source, name: &Path, options: &Options) -> Result<Self, LoadError> {
         let fault = |source| LoadError::Artifact { path: name.to_path_buf(), source };
         let reader = Reader::new(source.bytes()).map_err(fault)?;
-        let chosen = cpu::choose(&reader.manifest().variants)
-            .map_err(|refusals| LoadError::Cpu { refusals })?;
         if options.verify {
             reader.verify().map_err(fault)?;
         }
+        let (chosen, device) = choose(&reader, options)?;
         let variant = &reader.manifest().variants[chosen];
-        // The reader has checked that both sections are there.
-        let library = Library::load(reader.code(variant.code).unwrap_or_default())?;
-        let siblings = reader.manifest().siblings(chosen);
-        let plans = siblings.into_iter().map(|own| Plan::new(reader.manifest(), own, &library));
+        // A device has the code of one size.
+        let siblings = match device {
+            Some(_) => vec![chosen],
+            None => reader.manifest().siblings(chosen),
+        };
+        let library = match device {
+            Some(_) => None,
+            // The reader has checked that the section is there.
+            None => Some(Library::load(reader.code(variant.code).unwrap_or_default())?),
+        };
+        let manifest = Arc::new(reader.manifest().clone());
+        let plans = siblings.into_iter().map(|index| Plan::new(&manifest, index, library.as_ref()));
         let plans = plans.collect::<Result<_, _>>()?;
         let packed = reader.weights(variant.weights).unwrap_or_default();
-        let copy = copy_weights(&source, packed, options.huge_pages)?;
+        let copy = match device {
+            Some(_) => None,
+            None => copy_weights(&source, packed, options.huge_pages)?,
+        };
         let weights = copy.as_ref().map_or(packed.as_ptr(), |region| region.base().cast_const());
         Ok(Self {
-            manifest: reader.into_manifest(),
+            manifest,
             plans,
+            device,
             threads: options.threads,
             huge_pages: options.huge_pages != HugePages::None,
             weights,
@@ -110,45 +130,108 @@ impl Loaded {
 
     /// The variant of a plan.
     pub(crate) fn variant(&self, plan: &Plan) -> &Variant {
-        &self.manifest.variants[plan.variant]
+        plan.variant()
     }
 
     /// The pointers of all steps' arguments of a plan in order; those that a run sets are null.
     pub(crate) fn table(&self, plan: &Plan, arena: *mut u8) -> Vec<*mut c_void> {
-        let slots = slots(self.variant(plan), &plan.operands);
         let place = |slot| match slot {
             Slot::Arena { offset } => arena.wrapping_add(offset as usize),
             Slot::Weight { offset } => self.weights.cast_mut().wrapping_add(offset as usize),
             Slot::Input { .. } | Slot::Output { .. } => std::ptr::null_mut(),
         };
-        slots.map(|slot| place(slot).cast()).collect()
+        plan.slots().map(|slot| place(slot).cast()).collect()
     }
 }
 
 impl Plan {
-    fn new(manifest: &Manifest, position: usize, library: &Library) -> Result<Self, LoadError> {
+    fn new(
+        manifest: &Arc<Manifest>,
+        position: usize,
+        library: Option<&Library>,
+    ) -> Result<Self, LoadError> {
         let variant = &manifest.variants[position];
-        let (calls, entries) = calls(variant, library)?;
+        let entries = entries(variant);
+        let calls = match library {
+            Some(library) => calls(variant, library, &entries)?,
+            None => Vec::new(),
+        };
         let (program, mut operands) = program(variant, &entries);
         operands.extend(variant.extents.iter().map(|extent| extent.slot));
         let patches = patches(variant, &operands);
         let end = entries.last().copied().unwrap_or(0) + operands.len();
         Ok(Self {
-            variant: position,
+            manifest: Arc::clone(manifest),
+            position,
             inputs: manifest.inputs_of(variant),
             outputs: manifest.outputs_of(variant),
             calls,
+            entries,
             program,
             operands,
             patches,
             extents: end - variant.extents.len()..end,
         })
     }
+
+    /// The variant that it is of.
+    pub(crate) fn variant(&self) -> &Variant {
+        &self.manifest.variants[self.position]
+    }
+
+    /// The inputs, or the outputs, in the variant's shapes.
+    #[cfg(feature = "opencl")]
+    pub(crate) fn tensors(&self, output: bool) -> &[TensorInfo] {
+        if output { &self.outputs } else { &self.inputs }
+    }
+
+    /// Slots of all entries of the table of pointers in order.
+    pub(crate) fn slots(&self) -> impl Iterator<Item = Slot> + '_ {
+        slots(self.variant(), &self.operands)
+    }
+
+    /// The first entry of a step in the table of pointers.
+    #[cfg(feature = "opencl")]
+    pub(crate) fn first_entry(&self, step: usize) -> usize {
+        self.entries[step]
+    }
 }
 
-/// The calls of a variant, and the first entry of each in the table of pointers, with their number at the end.
-fn calls(variant: &Variant, library: &Library) -> Result<(Vec<Call>, Vec<usize>), LoadError> {
-    let mut first = 0;
+/// The first variant that this machine can execute, with its code on a device where it is for one.
+fn choose(reader: &Reader<'_>, options: &Options) -> Result<(usize, Option<Arc<Code>>), LoadError> {
+    let manifest = reader.manifest();
+    let mut refused: Option<DeviceError> = None;
+    let mut next = 0;
+    loop {
+        let chosen = match (cpu::choose(&manifest.variants[next..]), refused) {
+            (Ok(chosen), _) => next + chosen,
+            (Err(_), Some(device)) => return Err(LoadError::Device(device)),
+            (Err(refusals), None) => return Err(LoadError::Cpu { refusals }),
+        };
+        let variant = &manifest.variants[chosen];
+        let Some(device) = &variant.device else { return Ok((chosen, None)) };
+        // The reader has checked that both sections are there.
+        let code = reader.code(variant.code).unwrap_or_default();
+        let sections = (code, reader.weights(variant.weights).unwrap_or_default());
+        match Code::load(manifest, (variant, device), sections, options) {
+            Ok(code) => return Ok((chosen, Some(Arc::new(code)))),
+            Err(error) => (refused, next) = (Some(error), chosen + 1),
+        }
+    }
+}
+
+/// The first entry of each step in the table of pointers, with their number at the end.
+fn entries(variant: &Variant) -> Vec<usize> {
+    let mut entries = Vec::with_capacity(variant.steps.len() + 1);
+    entries.push(0);
+    for step in &variant.steps {
+        entries.push(entries.last().copied().unwrap_or(0) + step.arguments.len());
+    }
+    entries
+}
+
+/// The calls of a variant.
+fn calls(variant: &Variant, library: &Library, entries: &[usize]) -> Result<Vec<Call>, LoadError> {
     let mut calls = Vec::with_capacity(variant.steps.len());
     for (index, step) in variant.steps.iter().enumerate() {
         let kernel = library
@@ -160,15 +243,13 @@ fn calls(variant: &Variant, library: &Library) -> Result<(Vec<Call>, Vec<usize>)
         };
         calls.push(Call {
             kernel,
-            first,
+            first: entries[index],
             tasks: step.tasks as i64,
             threads: usize::try_from(worth).unwrap_or(usize::MAX).max(1),
             grain: claim::grain(step.min_tasks_per_thread),
         });
-        first += step.arguments.len();
     }
-    let entries = calls.iter().map(|call| call.first).chain([first]).collect();
-    Ok((calls, entries))
+    Ok(calls)
 }
 
 /// Slots of all entries of the table of pointers in order.

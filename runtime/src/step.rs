@@ -6,6 +6,7 @@ use std::ops::Range;
 
 use hone_artifact::{Argument, Slot};
 
+use crate::model::Engine;
 use crate::{Model, RunError};
 
 /// What a run of some steps does with one of their arguments.
@@ -22,7 +23,7 @@ pub enum StepArgument<'a> {
 /// Bytes in front of and behind a buffer that must not change while a step runs.
 const GUARD: usize = 1024;
 /// What they hold meanwhile.
-const GUARD_BYTE: u8 = 0xA5;
+pub(crate) const GUARD_BYTE: u8 = 0xA5;
 
 impl Model {
     /// Runs the consecutive steps `steps`, which must all have the same arguments, over the arena that a
@@ -40,7 +41,12 @@ impl Model {
         let table = self.arguments_of(steps.clone())?;
         check(&table, arguments)?;
         let mut buffers = Buffers::new(self, &table);
-        let arena = Arena { base: self.arena(), bytes: self.variant().arena_bytes as usize };
+        let (plan, engine) = self.engine();
+        let context = match engine {
+            Engine::Processor(context) => context,
+            Engine::Device(session) => return session.run_steps(plan, steps, &table, arguments),
+        };
+        let arena = Arena { base: context.arena(), bytes: plan.variant().arena_bytes as usize };
         for (place, content) in table.iter().zip(arguments.iter()) {
             let bytes: &[u8] = match content {
                 StepArgument::Leave => continue,
@@ -54,7 +60,7 @@ impl Model {
         let (inputs, outputs) = buffers.pointers();
         // SAFETY: the buffers have their tensors' sizes, the largest alignment of an element, and outlive
         // the call; the steps touch no input or output but those among their arguments.
-        unsafe { self.run_calls(steps.clone(), &inputs, &outputs) };
+        unsafe { context.run_calls(plan, steps.clone(), &inputs, &outputs) };
         for (place, content) in table.iter().zip(arguments) {
             if let StepArgument::Exchange(bytes) = content {
                 bytes.copy_from_slice(buffers.slice(&arena, place));
@@ -173,7 +179,7 @@ fn part(words: &mut [u64], offset: usize, length: usize) -> &mut [u8] {
 }
 
 /// Parts of the arena beside the buffers of a step that belong to none of them.
-fn guards(table: &[Argument], arena: usize) -> Vec<Range<usize>> {
+pub(crate) fn guards(table: &[Argument], arena: usize) -> Vec<Range<usize>> {
     let mut used: Vec<Range<usize>> = table
         .iter()
         .filter_map(|argument| match argument.slot {

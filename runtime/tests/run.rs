@@ -40,7 +40,8 @@ fn every_option_gives_the_same_result() {
     for huge_pages in [HugePages::None, HugePages::Arena, HugePages::ArenaAndWeights] {
         for affinity in [Affinity::None, Affinity::Pinned] {
             for verify in [true, false] {
-                let options = Options { threads: 0, affinity, huge_pages, verify };
+                let options =
+                    Options { threads: 0, affinity, huge_pages, verify, ..Options::default() };
                 let mut model = Model::load(&path, &options).unwrap();
                 assert_eq!(run(&mut model, &x), expected(&x), "{options:?}");
             }

@@ -29,6 +29,9 @@ pub struct Arguments {
     /// host, or os/arch with an optional :cpu; with -f the name of one of its targets.
     #[arg(long)]
     pub target: Option<String>,
+    /// What runs the model in place of the processor: opencl.
+    #[arg(long, value_name = "NAME", conflicts_with = "file")]
+    pub accelerator: Option<String>,
     /// The shape of an input with open dimensions, such as x=1,3,224,224. May be repeated.
     #[arg(long, value_name = "NAME=1,2,…", conflicts_with = "file")]
     pub shape: Vec<String>,
@@ -117,6 +120,10 @@ fn spec(arguments: &Arguments) -> Result<Spec> {
             for request in &mut spec.requests {
                 request.precision.extend(arguments.precision.clone());
                 request.max_relative_error = arguments.max_relative_error;
+                if let Some(accelerator) = &arguments.accelerator {
+                    request.target.name = accelerator.clone();
+                    request.target.accelerator = Some(accelerator.clone());
+                }
             }
             return Ok(spec);
         }

@@ -1,10 +1,11 @@
 //! `hone devices`: this machine.
 
 use clap::Args;
+use serde::Serialize;
 use serde_json::json;
 
 use super::common::{print, print_json};
-use crate::device::{self, Facts};
+use crate::device::{self, DeviceFacts, Facts, Peaks};
 use crate::failure::Result;
 use crate::show::{table, units};
 
@@ -30,8 +31,16 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let threads: Vec<usize> = if all > 1 { vec![1, all] } else { vec![1] };
     let probed = threads.into_iter().filter(|_| !arguments.no_probe);
     let peaks: Vec<_> = probed.filter_map(device::peaks).collect();
+    let (devices, none) = match hone_runtime::accelerator::devices() {
+        Ok(devices) => (devices, None),
+        Err(error) => (Vec::new(), Some(error.to_string())),
+    };
+    let devices: Vec<Shown> = devices.iter().map(|info| shown(info, !arguments.no_probe)).collect();
     if arguments.json {
-        return print_json(&json!({"fingerprint": fingerprint, "facts": facts, "peaks": peaks}));
+        return print_json(&json!({
+            "fingerprint": fingerprint, "facts": facts, "peaks": peaks, "devices": devices,
+            "noDevices": none,
+        }));
     }
     let mut table = table::table(&["this machine", ""]);
     let mut fact = |name: &str, value: String| {
@@ -51,6 +60,32 @@ pub fn run(arguments: &Arguments) -> Result<()> {
             fact(&format!("{name}, {threads} threads"), value);
         }
     }
-    let text = format!("{table}\nfeatures: {}", facts.features.join(" "));
+    for Shown { facts, peaks } in &devices {
+        let DeviceFacts { number, name, kind, platform, driver, version, .. } = facts;
+        fact(&format!("OpenCL device {number}"), format!("{name} ({kind})"));
+        fact("  driver", format!("{platform} {driver}, {version}"));
+        fact("  units", facts.compute_units.to_string());
+        fact("  memory", units::bytes(facts.memory_bytes));
+        for (name, value) in peaks.iter().flat_map(Peaks::lines) {
+            fact(&format!("  {name}"), value);
+        }
+    }
+    let mut text = format!("{table}\nfeatures: {}", facts.features.join(" "));
+    if let Some(none) = none {
+        text.push_str(&format!("\nno OpenCL device: {none}"));
+    }
     print(&text)
+}
+
+/// A device with what it was measured to reach.
+#[derive(Serialize)]
+struct Shown {
+    #[serde(flatten)]
+    facts: DeviceFacts,
+    peaks: Option<Peaks>,
+}
+
+fn shown(info: &hone_runtime::DeviceInfo, probe: bool) -> Shown {
+    let peaks = probe.then(|| device::device_peaks(info)).flatten();
+    Shown { facts: DeviceFacts::of(info), peaks }
 }

@@ -219,7 +219,10 @@ fn instructions(reader: &Reader<'_>, kernel: &KernelText) -> Result<String> {
     let Some((variant, code)) = variant.and_then(|own| Some((own, reader.code(own.code)?))) else {
         return Ok(String::new());
     };
-    let hone_artifact::Target { triple, cpu, features } = &variant.target;
+    if variant.device.is_some() {
+        return Ok(device_text(code, &kernel.kernel));
+    }
+    let hone_artifact::Target { triple, cpu, features, .. } = &variant.target;
     let features = features.iter().map(|own| format!("+{own}")).collect();
     let shown = |error: hone_driver::CodegenError| {
         Failure::because(Reason::InvalidArtifact, "the artifact's code cannot be shown", error)
@@ -237,6 +240,19 @@ fn instructions(reader: &Reader<'_>, kernel: &KernelText) -> Result<String> {
         text.push_str(&format!("code of {function}\n{}\n", code.unwrap_or_default()));
     }
     Ok(text)
+}
+
+/// What an accelerator's driver compiles of a kernel: its functions in the text of all kernels.
+fn device_text(code: &[u8], stem: &str) -> String {
+    let text = String::from_utf8_lossy(code);
+    let functions = text.split("__kernel ").skip(1).filter(|function| {
+        let name = function.split('(').find_map(|part| {
+            let name = part.rsplit(' ').next().unwrap_or_default();
+            name.starts_with("hone_").then_some(name)
+        });
+        name.is_some_and(|name| is_of_stem(name, stem))
+    });
+    functions.map(|function| format!("__kernel {}\n\n", function.trim_end())).collect()
 }
 
 /// Whether a function is a kernel's: its only one, or one of several, numbered behind its stem.

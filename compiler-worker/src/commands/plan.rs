@@ -94,7 +94,10 @@ fn plan(worker: &Worker<'_>, request: &Compile) -> Result<Planned> {
     let known = worker.known(&model, &request.inputs, &target, &Recipe::analytic(DataType::F32));
     Ok(Planned {
         target: request.target.name.clone(),
-        code_for: format!("{} {}", target.triple, target.cpu),
+        code_for: match target.accelerator {
+            Some(accelerator) => format!("{} {accelerator}", target.triple),
+            None => format!("{} {}", target.triple, target.cpu),
+        },
         model_digest: model.digest.clone(),
         model_bytes: model.bytes.len() as u64,
         nodes: graph.nodes().len(),

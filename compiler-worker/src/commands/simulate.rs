@@ -3,12 +3,13 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use hone_artifact::exit_code::Reason;
 use hone_runtime::Profile;
 use serde_json::json;
 
 use super::common::{print, print_json};
 use crate::device;
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::show::{table, units};
 use crate::simulate::{Assumptions, Costs, Prediction, StepTimes, TaskTimes, predict};
 use crate::work::measure::Subject;
@@ -69,6 +70,13 @@ pub fn run(simulation: &Simulation<'_>) -> Result<()> {
 /// number of runs.
 fn measure(path: &Path, budget: Duration) -> Result<(Vec<StepDetail>, Vec<StepTimes>, usize)> {
     let mut subject = Subject::load(path, 1)?;
+    if let Some(accelerator) = subject.model.variant().target.accelerator {
+        let message = format!(
+            "artifact '{}' is for accelerator '{accelerator}', whose lanes are no threads: leave out --simulate-threads",
+            path.display()
+        );
+        return Err(Failure::new(Reason::NotSupportedYet, message));
+    }
     let mut whole = Profile::new(&subject.model);
     let mut in_parts = Profile::in_parts(&subject.model, PARTS);
     let count = whole.steps.len();

@@ -71,6 +71,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let target = &reader.manifest().variants[0].target;
     let runs = match &machine {
         Machine::Emulated(emulator) => format!("runs by {}", emulator.name()),
+        Machine::Device(title) => format!("runs on {title}"),
         Machine::Here | Machine::Missing(_) => "runs here".to_owned(),
     };
     lines.push(format!("{runs}: {} ({})", target.triple, target.cpu));

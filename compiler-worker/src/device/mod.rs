@@ -1,9 +1,11 @@
 //! This machine: the facts that its fingerprint is made of, and what it was measured to reach.
 
 mod facts;
+mod opencl;
 mod peaks;
 
 pub use facts::{Facts, arch};
+pub use opencl::{DeviceFacts, device_peaks};
 pub use peaks::{Peaks, peaks, peaks_of};
 
 use crate::storage::sha256;
@@ -12,4 +14,15 @@ use crate::storage::sha256;
 pub fn fingerprint(facts: &Facts) -> String {
     // Plain data always has a JSON form.
     sha256(serde_json::to_string(facts).unwrap_or_default().as_bytes())
+}
+
+/// The same of what runs code for a target: this machine, and the device that is used where the target has an
+/// accelerator.
+pub fn fingerprint_of(target: &hone_artifact::Target) -> String {
+    let facts = Facts::here();
+    let device = target.accelerator.and_then(|_| hone_runtime::accelerator::chosen_device().ok());
+    match device {
+        Some(info) => opencl::fingerprint_with(&facts, &info),
+        None => fingerprint(&facts),
+    }
 }

@@ -8,7 +8,7 @@ use crate::show::units;
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Peaks {
-    /// Threads that worked.
+    /// Threads that worked; units of a device.
     pub threads: usize,
     /// f32 operations a second by fused multiply-adds, each of which counts 2.
     pub flops: f64,
@@ -57,8 +57,11 @@ pub fn peaks(threads: usize) -> Option<Peaks> {
 }
 
 /// The same of code for the target of an artifact that runs here: its vectors may be narrower than this
-/// machine's, and so is its peak.
+/// machine's, and so is its peak. For an accelerator those of the device that is used.
 pub fn peaks_of(target: &hone_artifact::Target, threads: usize) -> Option<Peaks> {
+    if target.accelerator.is_some() {
+        return super::device_peaks(&hone_runtime::accelerator::chosen_device().ok()?);
+    }
     let features = target.features.iter().map(|name| format!("+{name}")).collect();
     let target = hone_driver::Target::new(&target.triple, &target.cpu, features).ok()?;
     Some(for_threads(&hone_driver::probe_as(&target).ok()?, threads))

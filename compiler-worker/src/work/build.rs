@@ -108,6 +108,8 @@ impl Worker<'_> {
     fn records(&self, target: &Target, recipe: &Recipe) -> Result<Recorded> {
         match recipe.schedules {
             SchedulePolicy::Naive => Ok(Recorded::default()),
+            // Records are of schedules for processors.
+            SchedulePolicy::Analytic if target.accelerator.is_some() => Ok(Recorded::default()),
             SchedulePolicy::Analytic => self.cache.recorded(target),
         }
     }

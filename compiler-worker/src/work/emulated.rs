@@ -9,6 +9,7 @@ use hone_emulator::{Emulator, EmulatorError, Model};
 use hone_runtime::{Options, StepArgument};
 
 use super::executor::{Executor, Native};
+use crate::device::DeviceFacts;
 use crate::failure::{Failure, Result};
 
 /// What can run code for a target.
@@ -16,6 +17,8 @@ use crate::failure::{Failure, Result};
 pub enum Machine {
     /// This machine, as it is.
     Here,
+    /// A device of this machine, with its name and driver.
+    Device(String),
     /// An emulator that is installed here; its speed means nothing.
     Emulated(Emulator),
     /// Nothing, for this reason.
@@ -25,11 +28,24 @@ pub enum Machine {
 impl Machine {
     /// The machine for a target: this one before any emulator.
     pub fn of(target: &Target) -> Self {
-        if hone_runtime::cpu::refusal(target).is_none() {
-            return Self::Here;
+        match (hone_runtime::cpu::refusal(target), target.accelerator) {
+            (None, None) => return Self::Here,
+            (None, Some(_)) => return Self::with_device(),
+            (Some(_), Some(_)) => {
+                return Self::Missing("it is for another host than this".to_owned());
+            }
+            (Some(_), None) => {}
         }
         match Emulator::find(target) {
             Ok(emulator) => Self::Emulated(emulator),
+            Err(error) => Self::Missing(error.to_string()),
+        }
+    }
+
+    /// This machine with its device, where it has one.
+    fn with_device() -> Self {
+        match hone_runtime::accelerator::chosen_device() {
+            Ok(info) => Self::Device(DeviceFacts::of(&info).title()),
             Err(error) => Self::Missing(error.to_string()),
         }
     }
@@ -39,21 +55,21 @@ impl Machine {
         let mut targets = manifest.variants.iter().map(|variant| &variant.target);
         let mut runnable = targets.clone();
         match (runnable.find(|own| hone_runtime::cpu::refusal(own).is_none()), targets.next()) {
-            (Some(_), _) => Self::Here,
-            (None, Some(first)) => Self::of(first),
+            (Some(first), _) | (None, Some(first)) => Self::of(first),
             (None, None) => Self::Missing("the artifact has no code".to_owned()),
         }
     }
 
-    /// Whether it is this machine, so that times mean something.
+    /// Whether it is this machine or a device of it, so that times mean something.
     pub fn is_here(&self) -> bool {
-        matches!(self, Self::Here)
+        matches!(self, Self::Here | Self::Device(_))
     }
 
     /// What reports call it: `native`, or the emulator with its version; `None` where nothing runs the code.
     pub fn name(&self) -> Option<&str> {
         match self {
             Self::Here => Some(NATIVE),
+            Self::Device(title) => Some(title),
             Self::Emulated(emulator) => Some(emulator.name()),
             Self::Missing(_) => None,
         }
@@ -65,7 +81,9 @@ impl Machine {
     /// An artifact that cannot be loaded.
     pub fn load(&self, artifact: &Path) -> Result<Option<Box<dyn Executor>>> {
         Ok(match self {
-            Self::Here => Some(Box::new(Native::load(artifact, &Options::default())?)),
+            Self::Here | Self::Device(_) => {
+                Some(Box::new(Native::load(artifact, &Options::default())?))
+            }
             Self::Emulated(emulator) => Some(Box::new(Emulated::load(artifact, emulator)?)),
             Self::Missing(_) => None,
         })

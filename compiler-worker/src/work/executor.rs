@@ -60,7 +60,7 @@ impl Native {
 
 impl Executor for Native {
     fn description(&self) -> String {
-        super::emulated::NATIVE.to_owned()
+        super::Machine::of(&self.model.variant().target).name().unwrap_or_default().to_owned()
     }
 
     fn select(&mut self, sizes: usize) -> Result<()> {

@@ -60,7 +60,8 @@ pub fn measure(
         let note = format!("times of steps are those of the largest sizes, {}", labels[0]);
         outcome.details.notes.push(note);
     }
-    outcome.report.fingerprint = Some(device::fingerprint(&device::Facts::here()));
+    let code_for = &subject.model.variant().target;
+    outcome.report.fingerprint = Some(device::fingerprint_of(code_for));
     outcome.details.peaks =
         device::peaks_of(&subject.model.variant().target, subject.model.threads());
     Ok(())

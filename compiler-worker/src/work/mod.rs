@@ -101,7 +101,7 @@ impl Worker<'_> {
     }
 
     fn steps(&self, request: &Compile, outcome: &mut Outcome) -> Result<()> {
-        refuse_unsupported(request)?;
+        refuse_unsupported(request, &self.options)?;
         // Whether results can be stored is known before hours of work, not after.
         let destination = self.destination(request)?;
         self.progress.stage("fetch");
@@ -205,7 +205,7 @@ impl Worker<'_> {
             "correctness": request.correctness,
             "precision": [json!(request.precision), json!(request.max_relative_error)],
             "threads": threads, "verify": verify, "measure": measure, "baseline": baseline,
-            "machine": device::fingerprint(&device::Facts::here()),
+            "machine": device::fingerprint_of(&hone_driver::manifest_target(target)),
             "executedBy": machine.name(),
         }))
     }
@@ -272,8 +272,20 @@ fn stem(target: &str, digest: &str) -> String {
 }
 
 /// Requests of another origin may ask for what this release cannot do.
-fn refuse_unsupported(request: &Compile) -> Result<()> {
+fn refuse_unsupported(request: &Compile, options: &WorkOptions) -> Result<()> {
     let mut refused = Vec::new();
+    if request.target.accelerator.is_some() {
+        if request.precision.iter().any(|own| own != "f32") {
+            refused
+                .push("arithmetic below f32 on accelerators arrives in a later release: leave f32");
+        }
+        if request.tuning.policy != "Never" {
+            refused.push("tuning for accelerators arrives in a later release: set policy Never");
+        }
+        if options.baseline {
+            refused.push("accelerators have no naive schedules: leave out the baseline");
+        }
+    }
     let known = |own: &String| matches!(own.as_str(), "f32" | "bf16");
     if !request.precision.iter().all(known) || request.calibration.is_some() {
         refused.push("f16 and int8 arrive in a later release: leave f32 and bf16");
@@ -310,7 +322,8 @@ fn artifact_key(
     Key::of(&json!({
         "model": model.digest,
         "inputs": inputs,
-        "target": [&target.triple, &target.cpu, &target.features],
+        "target": [json!([&target.triple, &target.cpu]), json!(target.features)],
+        "accelerator": target.accelerator,
         "schedules": format!("{:?}", recipe.schedules),
         "precision": [json!(recipe.precision.name()), json!(recipe.wide)],
         "compiler": compiler_identity(),

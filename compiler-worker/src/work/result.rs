@@ -70,7 +70,12 @@ pub struct StepDetail {
 
 impl Default for Details {
     fn default() -> Self {
-        let target = Target { triple: String::new(), cpu: String::new(), features: Vec::new() };
+        let target = Target {
+            triple: String::new(),
+            cpu: String::new(),
+            features: Vec::new(),
+            accelerator: None,
+        };
         Self {
             target,
             threads: 0,

@@ -88,6 +88,9 @@ impl<'a> Text<'a> {
             .partition(|buffer| self.program.buffers[*buffer].scope == Scope::Global);
         let mut arguments: Vec<Argument> = global.iter().copied().map(Argument::Buffer).collect();
         arguments.extend(launch.repeated.iter().map(|loop_| Argument::Counter(loop_.var)));
+        let shared = local.iter().map(|buffer| &self.program.buffers[*buffer]);
+        let shared = shared.filter(|buffer| buffer.scope == Scope::Shared);
+        let shared_bytes = shared.map(hone_tensor::Buffer::bytes).sum();
         let written =
             |buffer| blocks.iter().any(|block| self.program.blocks[*block].buffer == buffer);
         let parameters: Vec<String> = arguments
@@ -125,7 +128,7 @@ impl<'a> Text<'a> {
         let head = self.dialect.kernel(&name, &parameters, items);
         // Writing to a string cannot fail.
         let _ = writeln!(self.source, "{head}\n{}}}\n", body.source);
-        Ok(Kernel { name, arguments, groups, items })
+        Ok(Kernel { name, arguments, groups, items, shared_bytes })
     }
 }
 

@@ -39,6 +39,8 @@ pub struct Kernel {
     pub groups: [usize; 3],
     /// Work-items of a work-group along `x`, `y` and `z`.
     pub items: [usize; 3],
+    /// Bytes of memory that the work-items of a work-group share.
+    pub shared_bytes: usize,
 }
 
 /// An argument of a kernel.

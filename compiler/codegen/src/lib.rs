@@ -17,6 +17,7 @@
 mod compile;
 mod disassemble;
 mod error;
+mod intrinsics;
 mod linear;
 mod link;
 mod llvm;

@@ -94,9 +94,13 @@ fn x86_processors_have_their_features() {
         assert_eq!(target.vector_registers, if bytes == 64 { 32 } else { 16 }, "{cpu}");
         assert_eq!(has(&target, "fma"), fma, "{cpu}");
         assert_eq!(has(&target, "avx2"), fma && cpu != "bdver2", "{cpu}");
-        assert_eq!(target.has_intrinsic(Intrinsic::DotU8I8), dot_u8, "{cpu}");
-        assert_eq!(target.multiplies(DataType::I8), dot_u8, "{cpu}");
-        assert_eq!(target.has_intrinsic(Intrinsic::DotBf16), dot_bf16, "{cpu}");
+        // Without the instruction for bytes there is one for pairs of 16 bits, where integers have vectors.
+        let bytes_by = if dot_u8 { "vpdpbusd" } else { "pmaddwd" };
+        let multiplies = bytes != 32 || has(&target, "avx2");
+        let found = target.instruction(Intrinsic::DOT_U8_I8);
+        assert_eq!(found, multiplies.then_some(bytes_by), "{cpu}");
+        assert_eq!(target.multiplies(DataType::I8), multiplies, "{cpu}");
+        assert_eq!(target.has_intrinsic(Intrinsic::DOT_BF16), dot_bf16, "{cpu}");
         assert_eq!(target.masks, bytes == 64, "{cpu}");
         assert_eq!(target.rounding, has(&target, "sse4.1"), "{cpu}");
     }
@@ -128,7 +132,7 @@ fn switching_a_feature_off_switches_off_what_needs_it() {
     let triple = "x86_64-unknown-linux-gnu";
     let target = Target::new(triple, "znver4", vec!["-avx512f".into()]).unwrap();
     assert_eq!((target.vector_bytes, target.masks), (32, false));
-    assert!(!target.has_intrinsic(Intrinsic::DotBf16));
+    assert!(!target.has_intrinsic(Intrinsic::DOT_BF16));
     let target = Target::new(triple, "x86-64", vec!["+avx2".into()]).unwrap();
     assert_eq!(target.vector_bytes, 32);
     assert!(has(&target, "sse4.2"), "{:?}", target.resolved);

@@ -5,7 +5,7 @@
 #[path = "support/common.rs"]
 mod common;
 
-use common::{run, run_on};
+use common::run_on;
 use hone_codegen::{Target, assembly};
 use hone_schedule::Schedule;
 use hone_tensor::{Builder, Combiner, Expr, Intrinsic, Program, Scope, interpret};
@@ -15,10 +15,13 @@ const ROWS: usize = 5;
 const BLOCKS: usize = 3;
 const STEPS: usize = 7;
 
-/// `y[m, j] = sum of a[m, k] * b[j / 16, k / d, j % 16, k % d]` in registers, tensorized.
-fn product(intrinsic: Intrinsic, lanes: usize) -> (Program, Program) {
+/// `y[m, j] = sum of a[m, k] * b[j / 16, k / d, j % 16, k % d]` in registers, tensorized. The intrinsic's first
+/// operand is the one that all lanes read, or the second where `swapped`.
+fn product(intrinsic: Intrinsic, lanes: usize, swapped: bool) -> (Program, Program) {
     let run = intrinsic.depth() as usize;
-    let ([a_type, b_type], sum) = (intrinsic.factors(), intrinsic.sum());
+    let sum = intrinsic.result();
+    let &[first, second] = intrinsic.operands() else { panic!("{intrinsic:?} is no product") };
+    let [a_type, b_type] = if swapped { [second, first] } else { [first, second] };
     let mut builder = Builder::new();
     let a = builder.input("a", &TensorType::new(a_type, [ROWS, STEPS * run]));
     let b = builder.input("b", &TensorType::new(b_type, [BLOCKS, STEPS, lanes, run]));
@@ -66,36 +69,78 @@ fn inputs(program: &Program) -> Vec<Tensor> {
         .collect()
 }
 
-#[test]
-fn instructions_compute_what_their_nest_does() {
-    for (intrinsic, name) in Intrinsic::ALL {
-        for lanes in [4, 8, 12, 16, 24, 32] {
-            let (plain, tensorized) = product(intrinsic, lanes);
-            let inputs = inputs(&plain);
-            let expected = interpret(&plain, &inputs).unwrap();
-            assert_eq!(interpret(&tensorized, &inputs).unwrap(), expected, "{name}, {lanes} lanes");
-            let bytes: Vec<Vec<u8>> = inputs.iter().map(|input| input.bytes().to_vec()).collect();
-            let actual = run(&tensorized, &bytes);
-            assert_eq!(expected[0].bytes(), actual[0], "{name}, {lanes} lanes");
-        }
+/// Compares interpreter and machine code for `target`, which must be of this machine.
+fn check(intrinsic: Intrinsic, target: &Target) {
+    for (lanes, swapped) in [4, 8, 12, 16, 24, 32].into_iter().flat_map(|n| [(n, false), (n, true)])
+    {
+        let (plain, tensorized) = product(intrinsic, lanes, swapped);
+        let inputs = inputs(&plain);
+        let expected = interpret(&plain, &inputs).unwrap();
+        assert_eq!(interpret(&tensorized, &inputs).unwrap(), expected, "{intrinsic:?}, {lanes}");
+        let bytes: Vec<Vec<u8>> = inputs.iter().map(|input| input.bytes().to_vec()).collect();
+        let actual = run_on(&tensorized, &bytes, target);
+        assert_eq!(expected[0].bytes(), actual[0], "{intrinsic:?} on {}, {lanes}", target.cpu);
     }
 }
 
 #[test]
-fn only_machines_that_have_it_get_the_instruction() {
+fn instructions_compute_what_their_nest_does() {
+    for intrinsic in Intrinsic::ALL {
+        check(intrinsic, &Target::host().unwrap());
+    }
+}
+
+/// This machine as if it had fewer instructions: what stands in for them computes the same.
+#[test]
+fn narrower_instructions_compute_the_same() {
+    let host = Target::host().unwrap();
+    if !host.triple.starts_with("x86_64") {
+        return eprintln!("SKIPPED: this machine is no x86-64");
+    }
+    let target = |cpu| Target::new(&host.triple, cpu, vec![]).unwrap();
+    let has = |feature: &str| host.resolved.contains(&feature.to_string());
+    let mut targets = vec![target("x86-64")];
+    if has("+avx2") && has("+fma") {
+        targets.push(target("x86-64-v3"));
+    }
+    if has("+avx512bw") {
+        targets.push(target("skylake-avx512"));
+    }
+    for target in targets {
+        assert_eq!(target.instruction(Intrinsic::DOT_U8_I8), Some("pmaddwd"), "{}", target.cpu);
+        check(Intrinsic::DOT_U8_I8, &target);
+    }
+}
+
+#[test]
+fn every_machine_gets_its_best_instruction() {
+    let (bytes, bf16) = (Intrinsic::DOT_U8_I8, Intrinsic::DOT_BF16);
+    let (x86, arm) = ("x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu");
+    // For 16 lanes, how often a line of the assembly has the instruction.
     let cases = [
-        (Intrinsic::DotBf16, "vdpbf16ps", "sapphirerapids", "icelake-server"),
-        (Intrinsic::DotU8I8, "vpdpbusd", "icelake-server", "skylake-avx512"),
-    ];
-    for (intrinsic, instruction, with, without) in cases {
-        let (_, program) = product(intrinsic, 16);
+        (x86, "sapphirerapids", bf16, Some(("vdpbf16ps", 1))),
+        (x86, "icelake-server", bf16, None),
+        (x86, "icelake-server", bytes, Some(("vpdpbusd", 1))),
         // AVX-VNNI takes half of the lanes at a time.
-        let halves = if intrinsic == Intrinsic::DotU8I8 { 2 } else { 0 };
-        for (cpu, expected) in [(with, 1), (without, 0), ("haswell", 0), ("alderlake", halves)] {
-            let target = Target::new("x86_64-unknown-linux-gnu", cpu, vec![]).unwrap();
-            let text = assembly(&program, &target).unwrap();
-            let count = text.lines().filter(|line| line.contains(instruction)).count();
-            assert_eq!(count, expected, "{cpu}:\n{text}");
+        (x86, "alderlake", bytes, Some(("vpdpbusd", 2))),
+        (x86, "skylake-avx512", bytes, Some(("pmaddwd", 2))),
+        (x86, "haswell", bytes, Some(("pmaddwd", 4))),
+        (x86, "x86-64", bytes, Some(("pmaddwd", 8))),
+        (arm, "neoverse-v1", bytes, Some(("usdot", 4))),
+        // The correction takes two more for each vector of the signed operand.
+        (arm, "neoverse-n1", bytes, Some(("sdot", 12))),
+        (arm, "cortex-a72", bytes, None),
+        (arm, "neoverse-v1", bf16, Some(("bfdot", 4))),
+        (arm, "neoverse-n1", bf16, None),
+    ];
+    for (triple, cpu, intrinsic, expected) in cases {
+        let target = Target::new(triple, cpu, vec![]).unwrap();
+        assert_eq!(target.instruction(intrinsic), expected.map(|(name, _)| name), "{cpu}");
+        let (_, program) = product(intrinsic, 16, false);
+        let text = assembly(&program, &target).unwrap();
+        let count = |name: &str| text.lines().filter(|line| line.contains(name)).count();
+        if let Some((name, expected)) = expected {
+            assert_eq!(count(name), expected, "{cpu}:\n{text}");
         }
     }
 }
@@ -107,18 +152,12 @@ fn bytes_are_multiplied_with_avx_vnni() {
     let off = vec!["-avx512f".to_string(), "-evex512".to_string()];
     let features = [host.features.clone(), off].concat();
     let target = match Target::new(&host.triple, &host.cpu, features) {
-        Ok(target) if target.has_intrinsic(Intrinsic::DotU8I8) => target,
+        Ok(target) if target.instruction(Intrinsic::DOT_U8_I8) == Some("vpdpbusd") => target,
         _ => return eprintln!("SKIPPED: this machine has no AVX-VNNI"),
     };
     assert_eq!(target.vector_bytes, 32);
-    for lanes in [4, 8, 12, 16] {
-        let (plain, tensorized) = product(Intrinsic::DotU8I8, lanes);
-        let text = assembly(&tensorized, &target).unwrap();
-        assert!(text.contains("vpdpbusd") && !text.contains("zmm"), "{lanes} lanes:\n{text}");
-        let inputs = inputs(&plain);
-        let expected = interpret(&plain, &inputs).unwrap();
-        let bytes: Vec<Vec<u8>> = inputs.iter().map(|input| input.bytes().to_vec()).collect();
-        let actual = run_on(&tensorized, &bytes, &target);
-        assert_eq!(expected[0].bytes(), actual[0], "{lanes} lanes");
-    }
+    let (_, tensorized) = product(Intrinsic::DOT_U8_I8, 16, false);
+    let text = assembly(&tensorized, &target).unwrap();
+    assert!(text.contains("vpdpbusd") && !text.contains("zmm"), "{text}");
+    check(Intrinsic::DOT_U8_I8, &target);
 }

@@ -4,8 +4,8 @@ use crate::kernels::CompiledKernels;
 use crate::steps::StepPlan;
 use crate::{CompileError, Options};
 use hone_artifact::{
-    DataType, DimensionSize, Inspect, KernelText, Manifest, OLDEST_SCHEMA_VERSION,
-    PROGRAM_SCHEMA_VERSION, SCHEMA_VERSION, Shapes, Target, TensorInfo, Variant, Writer, c_header,
+    DataType, DimensionSize, Inspect, KernelText, Manifest, Shapes, Target, TensorInfo, Variant,
+    Writer, c_header,
 };
 use hone_graph::Port;
 use hone_ops::Graph;
@@ -29,7 +29,7 @@ pub(crate) fn assemble(
     options: &Options,
 ) -> Result<Vec<u8>, CompileError> {
     let mut writer = Writer::new();
-    let code = writer.code(kernels.shared_object.as_slice());
+    let code = writer.code(kernels.code.as_slice());
     let weights = writer.weights(packed);
     let scratch = kernels.kernels.iter().flat_map(|kernel| &kernel.functions);
     let scratch = scratch.map(|function| function.scratch_bytes).max().unwrap_or(0);
@@ -44,34 +44,25 @@ pub(crate) fn assemble(
         program: own.plan.program.clone(),
         extents: own.plan.extents.clone(),
         shapes: (!own.dimensions.is_empty()).then(|| shapes(own)),
+        device: kernels.device.clone(),
         recipe: Some(options.recipe()),
     };
     let graph = graphs[0].graph;
+    let variants: Vec<Variant> = graphs.iter().map(variant).collect();
     let manifest = Manifest {
-        schema_version: schema_version(graphs),
+        schema_version: Manifest::version_needed(&variants),
         model_digest: format!("sha256:{}", hex(&Sha256::digest(model))),
         compiler_version: env!("CARGO_PKG_VERSION").to_string(),
         records_digest: kernels.records_digest.clone(),
         inputs: ports("input", graph, graph.inputs())?,
         outputs: ports("output", graph, graph.outputs())?,
-        variants: graphs.iter().map(variant).collect(),
+        variants,
     };
     writer.header(c_header(&manifest, "model"));
     if options.keep_inspection {
         writer.inspect(inspection(kernels));
     }
     Ok(writer.to_bytes(&manifest)?)
-}
-
-/// The oldest version that has what is used: older runtimes run what is without the rest.
-fn schema_version(graphs: &[PlannedGraph<'_>]) -> u32 {
-    let is_plain =
-        |own: &PlannedGraph<'_>| own.plan.program.is_empty() && own.plan.extents.is_empty();
-    match graphs.iter().all(is_plain) {
-        _ if graphs.iter().any(|own| !own.dimensions.is_empty()) => SCHEMA_VERSION,
-        true => OLDEST_SCHEMA_VERSION,
-        false => PROGRAM_SCHEMA_VERSION,
-    }
 }
 
 /// Longest name of a dimension in an artifact, in characters.
@@ -130,14 +121,16 @@ const KERNEL_FEATURES: &[&str] = &[
     "zvl1024b",
 ];
 
-/// A target as a manifest describes it: with the features that kernels may execute, and no others.
-pub fn manifest_target(target: &hone_codegen::Target) -> Target {
+/// A target as a manifest describes it: with the features that kernels may execute, and no others; with none where
+/// an accelerator executes the kernels.
+pub fn manifest_target(target: &crate::Target) -> Target {
     let features = target.resolved.iter().filter_map(|feature| feature.strip_prefix('+'));
-    let mut features: Vec<String> =
-        features.filter(|own| KERNEL_FEATURES.contains(own)).map(String::from).collect();
+    let runs = |own: &&str| target.accelerator.is_none() && KERNEL_FEATURES.contains(own);
+    let mut features: Vec<String> = features.filter(runs).map(String::from).collect();
     features.sort_unstable();
     features.dedup();
-    Target { triple: target.triple.clone(), cpu: target.cpu.clone(), features }
+    let (triple, cpu) = (target.triple.clone(), target.cpu.clone());
+    Target { triple, cpu, features, accelerator: target.accelerator }
 }
 
 fn ports(

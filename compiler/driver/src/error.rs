@@ -35,6 +35,26 @@ pub enum CompileError {
         /// Why.
         source: Box<hone_schedule::ScheduleError>,
     },
+    /// A kernel has no text for an accelerator.
+    #[error("the kernel of {nodes} could not be written for {accelerator}")]
+    Text {
+        /// Names of its nodes.
+        nodes: String,
+        /// The accelerator.
+        accelerator: hone_artifact::Accelerator,
+        /// Why.
+        source: Box<hone_codegen_text::EmitError>,
+    },
+    /// What an accelerator does not do yet was asked for.
+    #[error("{what} is not there for accelerator '{accelerator}': {advice}")]
+    Accelerator {
+        /// The accelerator.
+        accelerator: hone_artifact::Accelerator,
+        /// What was asked for.
+        what: &'static str,
+        /// What to do.
+        advice: &'static str,
+    },
     /// Machine code could not be made.
     #[error("machine code could not be generated")]
     Codegen(#[source] Box<hone_codegen::CodegenError>),

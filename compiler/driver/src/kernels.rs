@@ -1,9 +1,11 @@
 //! Groups to kernels: lower, schedule, generate code. Equal programs are compiled once.
 
+use crate::device;
 use crate::host::host_function;
 use crate::schedule::{Unscheduled, schedule_all};
 use crate::{CompileError, Options};
 use blake3::{Hash, Hasher};
+use hone_artifact::DeviceCode;
 use hone_codegen::{Kernel, Unit};
 use hone_graph::{NodeId, ValueId};
 use hone_lower::{Expressed, Lowered};
@@ -22,8 +24,10 @@ use std::fmt::{self, Debug, Write};
 pub struct CompiledKernels {
     /// Distinct kernels in order of first use.
     pub kernels: Vec<KernelInfo>,
-    /// One shared object with all kernels.
-    pub shared_object: Vec<u8>,
+    /// One shared object with all kernels, or their text for an accelerator.
+    pub code: Vec<u8>,
+    /// How an accelerator runs them.
+    pub device: Option<DeviceCode>,
     /// What calls which kernel, for each graph.
     pub graphs: Vec<LoweredGraph>,
     /// `sha256:` of the recorded schedules that were used; `None` where none was.
@@ -106,6 +110,9 @@ pub(crate) fn compile_kernels(
 ) -> Result<CompiledKernels, CompileError> {
     let (lowered, programs) = lower_graphs(graphs)?;
     lap("lower");
+    if options.target.accelerator.is_some() {
+        return device::compile_kernels(lowered, &programs, edit, lap);
+    }
     let scheduled = schedule_all(&programs, options)?;
     let records_digest = records_digest(&scheduled);
     let mut kernels: Vec<KernelInfo> = scheduled
@@ -128,12 +135,12 @@ pub(crate) fn compile_kernels(
     let objects =
         hone_codegen::compile(&units, &options.target, &hone_codegen::Options::default())?;
     lap("code generation");
-    let shared_object = hone_codegen::link(&objects, &options.target)?;
+    let code = hone_codegen::link(&objects, &options.target)?;
     lap("link");
     for (kernel, object) in kernels.iter_mut().zip(objects) {
         kernel.functions = object.kernels;
     }
-    Ok(CompiledKernels { kernels, shared_object, graphs: lowered, records_digest })
+    Ok(CompiledKernels { kernels, code, device: None, graphs: lowered, records_digest })
 }
 
 /// The digest of the recorded schedules that were used, in the order of the kernels.

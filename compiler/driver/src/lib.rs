@@ -2,6 +2,7 @@
 //! in `pipeline`.
 
 mod artifact;
+mod device;
 mod error;
 mod host;
 mod kernels;
@@ -14,12 +15,14 @@ mod sizes;
 mod step_map;
 mod steps;
 mod storage;
+mod target;
 mod tuning;
 
 pub use artifact::manifest_target;
+pub use device::LIMITS as DEVICE_LIMITS;
 pub use error::CompileError;
-pub use hone_artifact::MOST_SIZES;
-pub use hone_codegen::{CodegenError, Machine, Target, disassemble, probe, probe_as};
+pub use hone_artifact::{Accelerator, MOST_SIZES};
+pub use hone_codegen::{CodegenError, Machine, disassemble, probe, probe_as};
 pub use hone_graph::{Constants, Definition, Node, NodeId, Operation, Port, ValueId};
 pub use hone_import::{
     Combination, Dimension, ImportError, ImportOptions, InputBinding, NodeError, PortSignature,
@@ -41,4 +44,5 @@ pub use pipeline::{
 };
 pub use sizes::{SizedGraph, import_sizes};
 pub use step_map::{MappedCall, MappedRegions, StepMap, StepMapError, map_steps};
+pub use target::Target;
 pub use tuning::{Trial, TrialArtifact, TuningTask, trial_artifact, tuning_tasks};

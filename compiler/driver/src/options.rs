@@ -1,7 +1,7 @@
 //! What a compilation may be asked.
 
+use crate::Target;
 use hone_artifact::{Recipe, Variant};
-use hone_codegen::Target;
 use hone_tune::Prescription;
 use hone_types::DataType;
 use std::collections::BTreeMap;
@@ -37,9 +37,9 @@ pub struct Options {
 
 impl Options {
     /// Analytic schedules for `target`, with inspection texts.
-    pub fn new(target: Target) -> Self {
+    pub fn new(target: impl Into<Target>) -> Self {
         Self {
-            target,
+            target: target.into(),
             schedules: SchedulePolicy::Analytic,
             precision: DataType::F32,
             wide: Vec::new(),
@@ -71,8 +71,9 @@ impl Options {
             "analytic" => SchedulePolicy::Analytic,
             _ => return None,
         };
-        let hone_artifact::Target { triple, cpu, .. } = &variant.target;
-        let target = Target::new(triple, cpu, features).ok()?;
+        let hone_artifact::Target { triple, cpu, accelerator, .. } = &variant.target;
+        let target =
+            Target { accelerator: *accelerator, ..Target::new(triple, cpu, features).ok()? };
         let precision = precision.parse().ok()?;
         Some(Self { schedules, precision, wide, ..Self::new(target) })
     }

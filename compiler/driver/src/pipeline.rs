@@ -2,6 +2,7 @@
 //! artifact.
 
 use crate::artifact::{PlannedGraph, assemble};
+use crate::device;
 use crate::kernels::{Edit, compile_kernels};
 use crate::sizes::{Constants, SizedGraph};
 use crate::steps::{Weights, plan_steps};
@@ -154,6 +155,7 @@ fn compile_from(
 
 /// Runs the passes in order, each over the regions of nodes too, checking the graph after each.
 pub fn prepare(graph: &Graph, options: &Options) -> Result<Graph, CompileError> {
+    device::check_options(options)?;
     let exact = prepare_exactly(graph, options, DataType::F32, &mut |_, _| {})?;
     match options.precision {
         DataType::F32 => Ok(exact),
@@ -175,16 +177,23 @@ pub fn prepare_exactly(
     working: DataType,
     observe: &mut dyn FnMut(&'static str, &Graph),
 ) -> Result<Graph, CompileError> {
+    if options.target.accelerator.is_some() {
+        return run_passes(graph, device::PASSES, observe);
+    }
     let block = options.target.vector_bytes / 4;
     let bytes = options.target.multiplies(DataType::I8);
+    let quantized = options.target.multiplies_faster(DataType::I8);
     let products = hone_ops::products_of(options.precision).unwrap_or(1);
     let rates = (options.schedules == SchedulePolicy::Analytic).then(|| typical_rates(block));
     let layout = LayoutOptions { block, products, bytes, rates, working };
-    type Pass<'a> = (&'static str, &'a dyn Fn(&Graph) -> Result<Graph, PassError>);
-    let list: &[Pass] = &[
+    let list: &[Pass<'_>] = &[
         ("extend_precision", &passes::extend_precision),
         ("decompose", &passes::decompose),
-        ("multiply_quantized", &|graph| match bytes {
+        ("shift_signed_bytes", &|graph| match quantized {
+            true => passes::shift_signed_bytes(graph),
+            false => Ok(graph.clone()),
+        }),
+        ("multiply_quantized", &|graph| match quantized {
             true => passes::multiply_quantized(graph),
             false => Ok(graph.clone()),
         }),
@@ -207,9 +216,20 @@ pub fn prepare_exactly(
         ("simplify", &passes::simplify),
         ("separate_outputs", &passes::separate_outputs),
     ];
+    run_passes(graph, list, observe)
+}
+
+/// A pass and its name.
+pub(crate) type Pass<'a> = (&'static str, &'a (dyn Fn(&Graph) -> Result<Graph, PassError> + Sync));
+
+fn run_passes(
+    graph: &Graph,
+    list: &[Pass<'_>],
+    observe: &mut dyn FnMut(&'static str, &Graph),
+) -> Result<Graph, CompileError> {
     let mut graph = graph.clone();
     for (pass, run) in list {
-        graph = checked(pass, over_regions(&graph, run))?;
+        graph = checked(pass, over_regions(&graph, *run))?;
         observe(pass, &graph);
     }
     Ok(graph)

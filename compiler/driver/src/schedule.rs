@@ -1,7 +1,6 @@
 //! Schedules all programs on all cores.
 
-use crate::{CompileError, Options, SchedulePolicy};
-use hone_codegen::Target;
+use crate::{CompileError, Options, SchedulePolicy, Target};
 use hone_schedule::ScheduleError;
 use hone_tensor::Program;
 use hone_tune::{Machine, Prescription, Replay, Scheduled, structural_digest};
@@ -83,7 +82,7 @@ pub(crate) fn machine_of(target: &Target) -> Machine {
 }
 
 /// `work` of each item, computed on as many threads as the machine has, in the order of the items.
-fn in_order<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+pub(crate) fn in_order<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let threads = thread::available_parallelism().map_or(1, usize::from).min(items.len());
     let next = AtomicUsize::new(0);
     let take_all = || {

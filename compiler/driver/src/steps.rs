@@ -94,7 +94,10 @@ pub(crate) struct Planner<'a> {
 }
 
 impl<'a> Planner<'a> {
-    fn new(kernels: &'a CompiledKernels, weights: Weights) -> Self {
+    fn new(kernels: &'a CompiledKernels, mut weights: Weights) -> Self {
+        // The manifest's alignment, or the coarser one that the accelerator asks for.
+        let device = kernels.device.as_ref().map(|device| device.limits.alignment);
+        weights.alignment = device.unwrap_or(BUFFER_ALIGNMENT);
         Self { kernels, buffers: Vec::new(), weights, calls: Vec::new(), steps: 0, time: 0 }
     }
 
@@ -132,8 +135,10 @@ impl<'a> Planner<'a> {
             self.touch(home, self.time);
             let access = match kernel.program.buffers[buffer].role {
                 Role::Input(_) => Access::Read,
-                // A kernel of several functions reads back what an earlier one wrote.
-                Role::Output(_) if kernel.functions.len() > 1 => Access::ReadWrite,
+                // A kernel of several functions or launches reads back what an earlier one wrote.
+                Role::Output(_) if kernel.functions.len() > 1 || self.kernels.device.is_some() => {
+                    Access::ReadWrite
+                }
                 Role::Output(_) | Role::Temporary => Access::Write,
             };
             let bytes = frame.graph.tensor_type(*value).bytes() as u64;
@@ -194,7 +199,7 @@ impl<'a> Planner<'a> {
         for life in self.buffers.iter_mut().filter(|life| life.first > life.last) {
             (life.first, life.last) = (0, 0);
         }
-        let arena = plan_memory(&self.buffers, BUFFER_ALIGNMENT);
+        let arena = plan_memory(&self.buffers, self.weights.alignment);
         let place = |slot: &mut Slot| {
             if let Slot::Arena { offset } = slot {
                 *offset = arena.offsets[*offset as usize];
@@ -255,6 +260,8 @@ fn call_steps(kernels: &CompiledKernels, call: &Call, arguments: &[Argument]) ->
 pub(crate) struct Weights {
     by_content: HashMap<[u8; 32], u64>,
     pub(crate) bytes: Vec<u8>,
+    /// Of every offset.
+    alignment: u64,
 }
 
 impl Weights {
@@ -263,7 +270,7 @@ impl Weights {
         let content = *blake3::hash(constant).as_bytes();
         let bytes = &mut self.bytes;
         *self.by_content.entry(content).or_insert_with(|| {
-            bytes.resize(bytes.len().next_multiple_of(BUFFER_ALIGNMENT as usize), 0);
+            bytes.resize(bytes.len().next_multiple_of(self.alignment as usize), 0);
             let offset = bytes.len() as u64;
             bytes.extend_from_slice(constant);
             offset

@@ -38,6 +38,7 @@ pub fn tuning_tasks(
     imported: &Graph,
     options: &Options,
 ) -> Result<(Vec<TuningTask>, Machine), CompileError> {
+    crate::device::refuse_tuning(options)?;
     let graph = prepare(imported, options)?;
     let (lowered, programs) = lower_groups(&graph)?;
     let mut tasks: Vec<TuningTask> = Vec::new();
@@ -275,6 +276,7 @@ impl Table {
             program: Vec::new(),
             extents: Vec::new(),
             shapes: None,
+            device: None,
             recipe: None,
         };
         let manifest = Manifest {

@@ -8,15 +8,15 @@ use hone_types::{DataType, Tensor, TensorType};
 /// The instruction whose weights are of type `narrow`, if there is one.
 pub(crate) fn dot_of(narrow: DataType) -> Option<Intrinsic> {
     match narrow {
-        DataType::BF16 => Some(Intrinsic::DotBf16),
-        DataType::I8 => Some(Intrinsic::DotU8I8),
+        DataType::BF16 => Some(Intrinsic::DOT_BF16),
+        DataType::I8 => Some(Intrinsic::DOT_U8_I8),
         _ => None,
     }
 }
 
 /// Whether elements of these types are multiplied: equal ones, or those of an instruction.
 pub(crate) fn multiply(x: DataType, weights: DataType) -> bool {
-    dot_of(weights).map_or(x == weights, |dot| dot.factors() == [x, weights])
+    dot_of(weights).map_or(x == weights, |dot| dot.operands() == [x, weights])
 }
 
 /// Products of elements of type `narrow` that the instruction for them sums, where there is one.
@@ -62,7 +62,7 @@ fn swap_last(tensor: &Tensor) -> Result<Tensor, OpError> {
 
 /// The type in which products with weights of type `dtype` are summed.
 pub(crate) fn sum_type(dtype: DataType) -> DataType {
-    dot_of(dtype).map_or(dtype, Intrinsic::sum)
+    dot_of(dtype).map_or(dtype, Intrinsic::result)
 }
 
 /// The type of weights `[.., k, o]` that interleaved ones stand for; others stay as they are.

@@ -17,6 +17,7 @@ type Pass = fn(&Graph) -> Result<Graph, PassError>;
 const PASSES: &[(&str, Pass)] = &[
     ("extend_precision", hone_passes::extend_precision),
     ("decompose", hone_passes::decompose),
+    ("shift_signed_bytes", hone_passes::shift_signed_bytes),
     ("multiply_quantized", hone_passes::multiply_quantized),
     ("fold_constants", hone_passes::fold_constants),
     ("fold_batch_norm", hone_passes::fold_batch_norm),

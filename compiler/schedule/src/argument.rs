@@ -94,7 +94,7 @@ impl Argument for Intrinsic {
         self.name().to_string()
     }
     fn parse(text: &str) -> Option<Self> {
-        Intrinsic::ALL.iter().find(|(_, name)| *name == text).map(|(own, _)| *own)
+        Intrinsic::named(text)
     }
 }
 

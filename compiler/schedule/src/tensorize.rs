@@ -11,8 +11,8 @@ use crate::serial::annotate;
 use hone_tensor::{Intrinsic, LoopKind, Program, VarId};
 
 pub(crate) fn apply(program: &mut Program, target: VarId, intrinsic: Intrinsic) -> Outcome<()> {
-    let own = loop_at(program, target)?;
-    if let Err(reason) = program.dot(&own, intrinsic) {
+    let outermost = loop_at(program, target)?;
+    if let Err(reason) = intrinsic.find(program, &outermost) {
         return refuse_loop(program, target, reason);
     }
     annotate(program, target, LoopKind::Tensorized(intrinsic))

@@ -69,7 +69,7 @@ pub use epochs::Conflict;
 pub use expr::{BinaryOp, Expr, UnaryOp};
 pub use hardware::{Axis, Dimension, Level, Limits};
 pub use interpret::{Accessor, InterpretError, Race, interpret};
-pub use intrinsic::{Dot, Intrinsic};
+pub use intrinsic::{Extent, Intrinsic, Match};
 pub use launch::Launch;
 pub use program::{
     Block, BlockBody, BlockId, Buffer, BufferId, Combiner, Iterator, IteratorKind, Loop, LoopKind,

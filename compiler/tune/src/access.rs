@@ -171,12 +171,12 @@ fn intrinsic_of(program: &Program, block: &Block, loads: [&Expr; 2]) -> Option<I
     let types = loads.map(|load| load.dtype(program));
     let sum = program.buffers[block.buffer].dtype;
     let fits = |intrinsic: &Intrinsic| {
-        let [a, b] = intrinsic.factors();
-        (types == [a, b] || types == [b, a])
-            && sum == intrinsic.sum()
+        let reversed = [types[1], types[0]];
+        (intrinsic.operands() == types || intrinsic.operands() == reversed)
+            && sum == intrinsic.result()
             && run.extent == intrinsic.depth() as usize
     };
-    Intrinsic::ALL.into_iter().map(|(intrinsic, _)| intrinsic).find(fits)
+    Intrinsic::ALL.into_iter().find(fits)
 }
 
 /// A load without its last index, where that is the block's last axis alone.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use hone_crds::common::Accelerator;
 use hone_crds::device_pool::{DeviceKind, DevicePoolSpec, DevicePoolStatus};
 use hone_crds::model_compilation::Worker;
 use hone_crds::{DevicePool, Platform};
@@ -86,9 +87,11 @@ pub struct Offer<'a> {
     pub arch: Option<&'a str>,
     /// Processor.
     pub cpu: Option<&'a str>,
+    /// What runs every step in place of the processor.
+    pub accelerator: Option<Accelerator>,
 }
 
-/// What `pool` offers: its `platform`, else the labels of its nodes.
+/// What `pool` offers: its `platform`, else the labels of its nodes. GPUs are driven by OpenCL.
 pub fn offer(pool: &PoolView) -> Offer<'_> {
     let labels = pool.spec.node_selector.as_ref();
     let label = |name: &str| labels.and_then(|all| all.get(name)).map(String::as_str);
@@ -97,6 +100,7 @@ pub fn offer(pool: &PoolView) -> Offer<'_> {
         os: platform.map(|p| p.os.as_str()).or_else(|| label("kubernetes.io/os")),
         arch: platform.map(|p| p.arch.as_str()).or_else(|| label("kubernetes.io/arch")),
         cpu: platform.and_then(|p| p.cpu.as_deref()).or_else(|| label(CPU_LABEL)),
+        accelerator: (pool.spec.kind == DeviceKind::Gpu).then_some(Accelerator::OpenCl),
     }
 }
 
@@ -130,12 +134,21 @@ pub fn allows(pool: &PoolView, name: &str, namespace: &NamespaceView) -> bool {
     named || labelled
 }
 
+/// The kind of pools whose devices run what is built for `platform`.
+pub fn kind_for(platform: &Platform) -> DeviceKind {
+    match platform.accelerator {
+        Some(Accelerator::OpenCl) => DeviceKind::Gpu,
+        None => DeviceKind::Cpu,
+    }
+}
+
 /// Whether the pool's devices run what is built for `platform`.
 pub fn fits(pool: &PoolView, platform: &Platform) -> bool {
     let offer = offer(pool);
     let same = |wanted: &str, has: Option<&str>| has.is_none_or(|has| has == wanted);
     let cpu = platform.cpu.as_deref().is_none_or(|cpu| any_node(cpu) || offer.cpu == Some(cpu));
-    same(&platform.arch, offer.arch)
+    pool.spec.kind == kind_for(platform)
+        && same(&platform.arch, offer.arch)
         && (platform.os == "none" || same(&platform.os, offer.os))
         && cpu
 }
@@ -177,12 +190,8 @@ pub fn named<'a>(
         let why = format!("there is no DevicePool '{name}': make it or name another");
         return missing(Reason::PoolNotFound, why);
     };
-    if pool.spec.kind != DeviceKind::Cpu {
-        let kind = pool.spec.kind.as_str();
-        let why = format!(
-            "DevicePool '{name}' is of kind {kind}, and this release makes code for CPUs alone, which would hold a device that it does not use: name a pool of kind CPU"
-        );
-        return missing(Reason::PoolNotSupported, why);
+    if let Some(why) = wrong_kind(pool, platform) {
+        return missing(Reason::PoolNotSupported, format!("DevicePool '{name}' {why}"));
     }
     if pool.foreign {
         let why = format!(
@@ -207,6 +216,26 @@ pub fn named<'a>(
         return missing(Reason::PoolMismatch, why);
     }
     Ok(pool)
+}
+
+/// Why a pool's kind is not that of a platform's devices, where it is not.
+fn wrong_kind(pool: &PoolView, platform: Option<&Platform>) -> Option<String> {
+    let kind = pool.spec.kind;
+    let word = kind.as_str();
+    if !matches!(kind, DeviceKind::Cpu | DeviceKind::Gpu) {
+        return Some(format!(
+            "is of kind {word}, for which this release makes no code: name a pool of kind CPU or GPU"
+        ));
+    }
+    let wanted = platform.map(kind_for).filter(|wanted| *wanted != kind)?;
+    Some(match wanted {
+        DeviceKind::Gpu => format!(
+            "is of kind {word}, and the platform has an accelerator: name a pool of kind GPU, or remove platform.accelerator"
+        ),
+        _ => format!(
+            "is of kind {word}, and code for processors would hold a device that it does not use: set platform.accelerator to opencl, or name a pool of kind CPU"
+        ),
+    })
 }
 
 /// The labels that nodes for a platform carry, in words.

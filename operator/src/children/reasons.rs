@@ -205,7 +205,7 @@ const TABLE: &[Row] = {
             STALLED,
             Warning,
             Fails,
-            "The DevicePool that the target or the run names is of a kind that this release makes no code for, such as GPU.",
+            "The DevicePool that the target or the run names is of a kind that this release makes no code for, such as FPGA, or of another kind than the platform: accelerators are in pools of kind GPU, processors in pools of kind CPU.",
         ),
         Row(
             R::PoolManagedElsewhere,

@@ -11,6 +11,7 @@
 //!   that a change of those restarts work that is not done.
 
 use hone_crds::ModelCompilation;
+use hone_crds::device_pool::DeviceKind;
 use hone_crds::model_compilation::Target;
 use serde_json::{Value, json};
 
@@ -80,15 +81,19 @@ fn processor(target: &Target, pools: &[PoolView]) -> Option<Value> {
         return Some(value(platform));
     }
     let named = |pool: &&PoolView| target.pool.as_ref().is_none_or(|name| *name == pool.name);
-    // Others refuse the code of processors.
-    let fitting = |pool: &&PoolView| {
-        pool.spec.kind == hone_crds::device_pool::DeviceKind::Cpu
-            && platform.is_none_or(|platform| fits(pool, platform))
+    // Pools of another kind are refused.
+    let fitting = |pool: &&PoolView| match platform {
+        Some(platform) => fits(pool, platform),
+        None => matches!(pool.spec.kind, DeviceKind::Cpu | DeviceKind::Gpu),
     };
     let mut pools = pools.iter().filter(named).filter(fitting);
     let (pool, None) = (pools.next()?, pools.next()) else { return None };
     let offer = offer(pool);
     let offered = [offer.os, offer.arch, offer.cpu];
+    if let (Some(accelerator), None) = (offer.accelerator, platform) {
+        // The accelerator runs every step, whatever processor is beside it.
+        return Some(json!([offered[0], offered[1], accelerator]));
+    }
     let machine = match (offer.cpu, platform) {
         // The worker compiles for the processor that the pool says.
         (Some(_), None) => None,

@@ -1,11 +1,12 @@
 //! Chooses the DevicePool that a target is worked on in.
 
 use hone_crds::Platform;
-use hone_crds::device_pool::DeviceKind;
 use hone_crds::model_compilation::Target;
 
 pub use crate::broker::pools::{HOST_CPU, NoPool, Offer, fits, offer, wanted_labels};
-use crate::broker::pools::{NamespaceView, PoolView, allows, describe, free, labels_text, named};
+use crate::broker::pools::{
+    NamespaceView, PoolView, allows, describe, free, kind_for, labels_text, named,
+};
 use crate::children::reasons::Reason;
 
 /// The pools that `target` may be worked on in: the one it names, else those that fit, the one that `before` names
@@ -32,10 +33,7 @@ pub fn candidates<'a>(
         return Err(missing(Reason::NoMatchingPool, target, "it names no platform"));
     };
     let usable = |pool: &&PoolView| {
-        pool.spec.kind == DeviceKind::Cpu
-            && !pool.foreign
-            && fits(pool, platform)
-            && allows(pool, namespace_name, namespace)
+        !pool.foreign && fits(pool, platform) && allows(pool, namespace_name, namespace)
     };
     let mut candidates: Vec<&PoolView> = pools.iter().filter(usable).collect();
     candidates.sort_by(|a, b| {
@@ -74,7 +72,8 @@ fn no_match(pools: &[PoolView], target: &Target, platform: &Platform, namespace:
         _ => format!("there are {}", there.join(", ")),
     };
     let why = format!(
-        "it needs a DevicePool of kind CPU that allows namespace '{namespace}' and whose nodeSelector or platform says {}; {there}",
+        "it needs a DevicePool of kind {} that allows namespace '{namespace}' and whose nodeSelector or platform says {}; {there}",
+        kind_for(platform).as_str(),
         labels_text(platform),
     );
     missing(Reason::NoMatchingPool, target, &why)

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use hone_artifact::request::{
-    Adopt, Compile, CorrectnessRequest, Delete, Destination, REQUEST_VERSION, Request, Source,
-    Subject, TargetRequest, TuningRequest, Work,
+    Adopt, Compile, CorrectnessRequest, Delete, Destination, OLDEST_REQUEST_VERSION, Request,
+    Source, Subject, TargetRequest, TuningRequest, Work,
 };
 use hone_crds::ModelCompilation;
 use hone_crds::common::{LocalSecretRef, SampleSource};
@@ -90,7 +90,7 @@ pub fn compile(object: &ModelCompilation, target: &Target, pool: &PoolView) -> R
         },
     };
     Request {
-        version: REQUEST_VERSION,
+        version: compile.version_needed(),
         subject: subject(object),
         work: Work::Compile(Box::new(compile)),
     }
@@ -106,7 +106,12 @@ fn target_request(target: &Target, pool: &PoolView) -> TargetRequest {
     // worker's node where the pool does not say.
     let cpu = match platform {
         Some(platform) => platform.cpu.clone(),
+        None if offer.accelerator.is_some() => None,
         None => Some(offer.cpu.unwrap_or(pools::HOST_CPU).to_owned()),
+    };
+    let accelerator = match platform {
+        Some(platform) => platform.accelerator,
+        None => offer.accelerator,
     };
     let os = or_offer(platform.map(|p| p.os.as_str()), offer.os);
     TargetRequest {
@@ -115,6 +120,7 @@ fn target_request(target: &Target, pool: &PoolView) -> TargetRequest {
         arch: or_offer(platform.map(|p| p.arch.as_str()), offer.arch),
         cpu,
         features: platform.and_then(|p| p.features.clone()).unwrap_or_default(),
+        accelerator: accelerator.map(|own| own.to_string()),
         pool: Some(pool.name.clone()),
         noise_budget: pool.spec.noise_budget.as_ref().map(hone_crds::Decimal::value),
     }
@@ -140,7 +146,7 @@ fn tuning(tuning: Option<&Tuning>) -> TuningRequest {
 /// The request to look whether an artifact that another compilation stored is there, and to own it as well.
 pub fn adopt(object: &ModelCompilation, artifact: &Artifact) -> Request {
     Request {
-        version: REQUEST_VERSION,
+        version: OLDEST_REQUEST_VERSION,
         subject: subject(object),
         work: Work::Adopt(Adopt {
             uri: artifact.uri.clone(),
@@ -160,7 +166,7 @@ pub fn delete(
     let mut heirs = heirs.clone();
     heirs.retain(|uri, _| uris.contains(uri));
     Request {
-        version: REQUEST_VERSION,
+        version: OLDEST_REQUEST_VERSION,
         subject: subject(object),
         work: Work::Delete(Delete {
             uris: uris.to_vec(),

@@ -1,7 +1,7 @@
 //! What a worker is asked to do, from the spec.
 
 use hone_artifact::request::{
-    Destination, MeasureRequest, REQUEST_VERSION, Request, Source, StopRequest, Subject,
+    Destination, MeasureRequest, OLDEST_REQUEST_VERSION, Request, Source, StopRequest, Subject,
     TargetRequest, Tune, Work,
 };
 use hone_crds::TuningRun;
@@ -45,6 +45,7 @@ pub fn tune(object: &TuningRun, pool: &PoolView) -> Request {
             arch: spec.target.arch.clone(),
             cpu: spec.target.cpu.clone(),
             features: spec.target.features.clone().unwrap_or_default(),
+            accelerator: None,
             pool: Some(pool.name.clone()),
             noise_budget: pool.spec.noise_budget.as_ref().map(hone_crds::Decimal::value),
         },
@@ -58,7 +59,7 @@ pub fn tune(object: &TuningRun, pool: &PoolView) -> Request {
         stop: stop(&spec.stop),
     };
     Request {
-        version: REQUEST_VERSION,
+        version: OLDEST_REQUEST_VERSION,
         subject: Subject {
             namespace: metadata.namespace.clone().unwrap_or_default(),
             name,

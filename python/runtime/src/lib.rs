@@ -171,7 +171,7 @@ impl Model {
 
 fn options(threads: usize, pinned: bool, verify: bool) -> Options {
     let affinity = if pinned { Affinity::Pinned } else { Affinity::None };
-    Options { threads, affinity, huge_pages: HugePages::Arena, verify }
+    Options { threads, affinity, huge_pages: HugePages::Arena, verify, ..Options::default() }
 }
 
 fn port(info: &TensorInfo) -> Port {

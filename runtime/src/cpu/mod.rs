@@ -86,7 +86,7 @@ mod tests {
 
     fn target(triple: String, features: &[&str]) -> Target {
         let features = features.iter().map(|f| f.to_string()).collect();
-        Target { triple, cpu: "test".into(), features }
+        Target { triple, cpu: "test".into(), features, accelerator: None }
     }
 
     #[test]

@@ -111,7 +111,8 @@ pub fn kernels() -> Vec<u8> {
 
 /// This machine, without any feature beyond its baseline.
 pub fn here() -> Target {
-    Target { triple: format!("{ARCH}-unknown-{OS}-gnu"), cpu: "generic".into(), features: vec![] }
+    let (triple, cpu) = (format!("{ARCH}-unknown-{OS}-gnu"), "generic".into());
+    Target { triple, cpu, features: vec![], accelerator: None }
 }
 
 pub fn argument(slot: Slot, bytes: usize, access: Access) -> Argument {
@@ -150,6 +151,7 @@ pub fn affine(rows: usize) -> Manifest {
             weights_bytes: 2 * row as u64,
             arena_bytes: 64 + all as u64,
             scratch_bytes_per_thread: row as u64,
+            device: None,
             recipe: None,
             program: Vec::new(),
             extents: Vec::new(),

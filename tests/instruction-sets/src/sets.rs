@@ -17,10 +17,13 @@ pub struct InstructionSet {
     features: &'static [&'static str],
     /// Features that are added where this machine has them.
     optional: &'static [&'static str],
+    /// Only the networks whose names begin so, and no operator cases: for sets that differ from another by
+    /// instructions which nothing else has.
+    pub only: Option<&'static str>,
 }
 
 /// Every set.
-pub const SETS: [InstructionSet; 5] = [
+pub const SETS: [InstructionSet; 7] = [
     InstructionSet {
         name: "sse",
         title: "SSE (x86-64)",
@@ -28,6 +31,7 @@ pub const SETS: [InstructionSet; 5] = [
         cpu: "x86-64",
         features: &[],
         optional: &[],
+        only: None,
     },
     InstructionSet {
         name: "avx2",
@@ -36,6 +40,7 @@ pub const SETS: [InstructionSet; 5] = [
         cpu: "x86-64-v3",
         features: &[],
         optional: &[],
+        only: None,
     },
     InstructionSet {
         name: "avx512",
@@ -44,6 +49,7 @@ pub const SETS: [InstructionSet; 5] = [
         cpu: "x86-64-v4",
         features: &[],
         optional: &["avx512vnni", "avx512bf16"],
+        only: None,
     },
     InstructionSet {
         name: "neon",
@@ -52,6 +58,25 @@ pub const SETS: [InstructionSet; 5] = [
         cpu: "generic",
         features: &[],
         optional: &[],
+        only: None,
+    },
+    InstructionSet {
+        name: "neon-dot",
+        title: "AArch64 (dot products)",
+        triple: "aarch64-unknown-linux-gnu",
+        cpu: "generic",
+        features: &["dotprod"],
+        optional: &[],
+        only: Some("quantized"),
+    },
+    InstructionSet {
+        name: "neon-i8mm",
+        title: "AArch64 (i8mm)",
+        triple: "aarch64-unknown-linux-gnu",
+        cpu: "generic",
+        features: &["dotprod", "i8mm"],
+        optional: &[],
+        only: Some("quantized"),
     },
     InstructionSet {
         name: "rvv",
@@ -60,6 +85,7 @@ pub const SETS: [InstructionSet; 5] = [
         cpu: "generic-rv64",
         features: &["v"],
         optional: &[],
+        only: None,
     },
 ];
 

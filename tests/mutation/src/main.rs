@@ -2,10 +2,11 @@
 //! networks and counts how many of them `hone verify` catches; and verifies the sound artifacts, none of
 //! which may be refused.
 //!
-//! A fault in code is one change of one loop program after scheduling, from which code is made as usual. It
-//! counts only where the interpreter of loop programs says that it changes what is computed, inside of the
-//! program's buffers. Every fault is tried in a process of its own, since wrong code may end it: that is
-//! caught as well.
+//! A fault in code is one change of one loop program after scheduling, from which code is made as usual; the
+//! interpreter of loop programs says that it changes what is computed, inside of the program's buffers. A fault
+//! of either kind counts only where the answers of the artifact show it: in at least one bit of what it gives
+//! for inputs that verification does not use. Every fault is tried in a process of its own, since wrong code
+//! may end it: that is caught as well.
 
 mod program;
 mod subjects;
@@ -21,7 +22,7 @@ use hone_model_builder::Random;
 use hone_tensor::Program;
 use hone_worker::inputs::SEEDS;
 use hone_worker::verify::{Settings, verify};
-use hone_worker::work::executor::Native;
+use hone_worker::work::executor::{Executor, Native};
 use hone_worker::work::verify::standard_samples;
 use subjects::Subject;
 
@@ -29,6 +30,8 @@ use subjects::Subject;
 const CAUGHT_PERCENT: usize = 99;
 /// Draws that may fail before a fault is found.
 const DRAWS: u64 = 200;
+/// Seeds of the inputs on which a fault must show. Verification draws its inputs from others.
+const SHOWN_ON: std::ops::Range<u64> = 1..17;
 /// The artifact refused; other codes are those of errors.
 const CAUGHT: i32 = 40;
 const MISSED: i32 = 41;
@@ -136,6 +139,9 @@ fn one(seed: u64, index: u64) -> Result<i32> {
         };
         let Some((artifact, description)) = faulty else { continue };
         println!("verifying {}: {description}", subject.name);
+        if !shows(subject, &artifact)? {
+            continue;
+        }
         return Ok(match refusal(subject, &artifact)? {
             Some(_) => CAUGHT,
             None => MISSED,
@@ -166,6 +172,23 @@ fn faulty_code(subject: &Subject, random: &mut Random) -> Option<(Vec<u8>, Strin
     };
     let artifact = compile(subject, &mut edit).ok()?;
     Some((artifact, format!("kernel {chosen}: {}", fault.description)))
+}
+
+/// Whether an artifact answers otherwise than the sound one, in any bit, on inputs of its kind.
+fn shows(subject: &Subject, faulty: &[u8]) -> Result<bool> {
+    let sound = compile(subject, &mut |_, _| {})?;
+    let ports = hone_worker::compiler::ports(&subject.graph, false)?;
+    let seeds: Vec<u64> = SHOWN_ON.collect();
+    let options = hone_runtime::Options::default();
+    let mut sound = Native::from_bytes(sound, &options)?;
+    let mut faulty = Native::from_bytes(faulty.to_vec(), &options)?;
+    for sample in standard_samples(&subject.graph, &ports, &seeds, true) {
+        let answers = faulty.run(&sample.inputs);
+        if answers.is_err() || answers? != sound.run(&sample.inputs)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// The artifact of a network, its scheduled programs changed by `edit`.

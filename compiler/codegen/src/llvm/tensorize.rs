@@ -5,10 +5,15 @@ use super::emitter::Emitter;
 use super::environment::{Binding, Lanes};
 use super::ir::{T, V};
 use crate::error::Result;
-use hone_tensor::{BlockId, BufferId, Dot, Expr, Intrinsic, Loop, LoopKind, Realize, Statement};
+use crate::intrinsics::{Instruction, Words, instruction};
+use hone_tensor::{
+    BlockId, BufferId, Expr, Extent, Intrinsic, Loop, LoopKind, Match, Realize, Statement,
+};
 
 /// Minimum lanes that the instructions take.
 const MIN_LANES: i64 = 4;
+/// Bytes of what one lane reads of an operand.
+const WORD_BYTES: i64 = 4;
 
 impl<'c> Emitter<'c, '_> {
     /// A tensorized loop of constant extent.
@@ -18,23 +23,26 @@ impl<'c> Emitter<'c, '_> {
         intrinsic: Intrinsic,
         extent: i64,
     ) -> Result<()> {
-        let native = (self.target.vector_bytes / intrinsic.sum().bytes()) as i64;
+        let native = (self.target.vector_bytes / intrinsic.result().bytes()) as i64;
         let free = self.environment.lanes().is_none() && self.mask.is_none();
-        let fits = free && extent % MIN_LANES == 0 && self.target.has_intrinsic(intrinsic);
+        let fits = free && extent % MIN_LANES == 0 && sums_words(intrinsic);
         // The program's nest is found by its variable; `loop_` may be a copy of it with variables replaced.
         let program = self.program;
-        let (true, Ok(dot)) = (fits, program.dot(loop_, intrinsic)) else {
+        let (true, Some(instruction), Ok(found)) =
+            (fits, instruction(self.target, intrinsic), intrinsic.find(program, loop_))
+        else {
             return self.nest(loop_);
         };
+        let depth = found.loops[1].var;
         let mut first = 0;
         while first < extent {
             let left = extent - first;
             let width = if left >= native { native } else { 1 << left.ilog2() };
             let lanes = Lanes { var: loop_.var, first, count: width as u32, width: width as u32 };
             self.environment.bind(loop_.var, Binding::Lanes(lanes));
-            self.environment.bind(dot.depth.var, Binding::Constant(0));
-            let result = self.dot(&dot, intrinsic, width as u32);
-            self.environment.unbind(dot.depth.var);
+            self.environment.bind(depth, Binding::Constant(0));
+            let result = self.dot(&found, instruction, width as u32);
+            self.environment.unbind(depth);
             self.environment.unbind(loop_.var);
             result?;
             first += width;
@@ -55,48 +63,38 @@ impl<'c> Emitter<'c, '_> {
     }
 
     /// One instruction: `width` lanes of sums.
-    fn dot(&mut self, dot: &Dot, intrinsic: Intrinsic, width: u32) -> Result<()> {
-        let (buffer, indices) = self.sums(dot.realize.block);
-        let indices = self.placed(dot.realize, &indices);
+    fn dot(&mut self, found: &Match, instruction: &Instruction, width: u32) -> Result<()> {
+        let (buffer, indices) = self.sums(found.realize.block);
+        let indices = self.placed(found.realize, &indices);
         let sums = self.access(buffer, &indices)?;
-        let depth = intrinsic.depth() as u32;
-        let word = self.ir.context.i32_type().into();
-        let shared = self.packed_factor(dot.realize, dot.broadcast, word)?;
-        let shared = self.ir.splat(shared, width)?;
-        let per_lane = match self.ir.with_lanes(word, Some(width)) {
-            T::VectorType(_) if depth == 2 => {
-                let pairs = self.ir.with_lanes(self.ir.context.bf16_type().into(), Some(2 * width));
-                self.packed_factor(dot.realize, dot.streamed, pairs)?
-            }
-            words => self.packed_factor(dot.realize, dot.streamed, words)?,
+        let mut words = Vec::new();
+        for (load, steps) in found.operands.iter().zip(found.steps) {
+            words.push(self.words(found.realize, load, steps, width)?);
+        }
+        let [first, second] = words[..] else {
+            return Err(self.unsupported("an instruction for a product has two operands"));
         };
-        let shared = self.ir.builder.build_bit_cast(shared, per_lane.get_type(), "")?;
+        let operands = [first, second];
         let before = self.load_access(&sums)?;
-        let after = self.multiply_packed(intrinsic, before, [shared, per_lane], dot, width)?;
+        let after = (instruction.emit)(self.ir, Words { sums: before, operands, lanes: width })?;
         self.store_access(&sums, after)
     }
 
-    fn multiply_packed(
-        &self,
-        intrinsic: Intrinsic,
-        sums: V<'c>,
-        [shared, per_lane]: [V<'c>; 2],
-        dot: &Dot,
+    /// A word of an operand for each of `width` lanes: all read the same one, or each its neighbour's next.
+    fn words(
+        &mut self,
+        realize: &Realize,
+        load: &Expr,
+        steps: &[i64],
         width: u32,
     ) -> Result<V<'c>> {
-        let bits = 32 * width;
-        match intrinsic {
-            Intrinsic::DotBf16 => {
-                let name = format!("llvm.x86.avx512bf16.dpbf16ps.{bits}");
-                self.ir.intrinsic(&name, &[], &[sums, per_lane, shared])
-            }
-            Intrinsic::DotU8I8 => {
-                let unsigned = dot.broadcast.dtype(self.program) == intrinsic.factors()[0];
-                let factors = if unsigned { [shared, per_lane] } else { [per_lane, shared] };
-                let name = format!("llvm.x86.avx512.vpdpbusd.{bits}");
-                self.ir.intrinsic(&name, &[], &[sums, factors[0], factors[1]])
-            }
+        let word = self.ir.context.i32_type().into();
+        if steps[0] == 0 {
+            let shared = self.packed_factor(realize, load, word)?;
+            return self.ir.splat(shared, width);
         }
+        let words = self.ir.with_lanes(word, Some(width));
+        self.packed_factor(realize, load, words)
     }
 
     /// The memory from a factor's first element on, read as `ty`.
@@ -126,4 +124,10 @@ impl<'c> Emitter<'c, '_> {
         };
         indices.iter().map(|index| self.environment.simplify(&bound(index))).collect()
     }
+}
+
+/// Whether an intrinsic has lanes that each sum a word of every operand.
+fn sums_words(intrinsic: Intrinsic) -> bool {
+    let [Extent::Lanes, Extent::Exactly(depth)] = intrinsic.loops() else { return false };
+    intrinsic.operands().iter().all(|dtype| dtype.bytes() as i64 * depth == WORD_BYTES)
 }

@@ -6,6 +6,7 @@ mod table;
 mod x86_64;
 
 use crate::error::{CodegenError, Result};
+use crate::intrinsics::instruction;
 use hone_tensor::Intrinsic;
 use hone_types::DataType;
 use inkwell::OptimizationLevel;
@@ -162,24 +163,30 @@ impl Target {
 
     /// Whether there is an instruction that sums products of elements of type `reduced`.
     pub fn multiplies(&self, reduced: DataType) -> bool {
-        Intrinsic::ALL.iter().any(|(intrinsic, _)| {
-            intrinsic.factors().contains(&reduced) && self.has_intrinsic(*intrinsic)
-        })
+        let takes = |intrinsic: &Intrinsic| intrinsic.operands().contains(&reduced);
+        Intrinsic::ALL.into_iter().filter(takes).any(|intrinsic| self.has_intrinsic(intrinsic))
     }
 
-    /// Whether an instruction computes the nest that `intrinsic` describes.
+    /// Whether an instruction, or a short sequence of them, computes the nest that `intrinsic` describes.
     pub fn has_intrinsic(&self, intrinsic: Intrinsic) -> bool {
-        let arch = self.triple.split('-').next().unwrap_or_default();
-        let known = Features(&self.resolved);
-        let with_avx512 = |feature: &str| known.has(feature) && known.has("avx512vl");
-        let present = match intrinsic {
-            Intrinsic::DotBf16 => with_avx512("avx512bf16"),
-            // AVX-VNNI has the same instruction for vectors of up to 32 bytes.
-            Intrinsic::DotU8I8 => {
-                with_avx512("avx512vnni") || (known.has("avxvnni") && self.vector_bytes <= 32)
-            }
-        };
-        arch == "x86_64" && present
+        self.instruction(intrinsic).is_some()
+    }
+
+    /// Whether products of elements of type `reduced` are faster than those of `f32`.
+    pub fn multiplies_faster(&self, reduced: DataType) -> bool {
+        let takes = |intrinsic: &Intrinsic| intrinsic.operands().contains(&reduced);
+        let found = |intrinsic| instruction(self, intrinsic);
+        Intrinsic::ALL.into_iter().filter(takes).filter_map(found).any(|found| found.is_faster)
+    }
+
+    /// The name, in assembly text, of the instruction that computes an intrinsic here.
+    pub fn instruction(&self, intrinsic: Intrinsic) -> Option<&'static str> {
+        instruction(self, intrinsic).map(|instruction| instruction.mnemonic)
+    }
+
+    /// Whether the target is of an architecture, by LLVM's name, and has a feature of it.
+    pub(crate) fn has(&self, arch: &str, feature: &str) -> bool {
+        self.triple.split('-').next() == Some(arch) && Features(&self.resolved).has(feature)
     }
 
     /// Whether `name` is among the features given (not among those the processor implies).

@@ -1,6 +1,6 @@
 //! Words of the text form, shared by printer and parser.
 
-use crate::{BinaryOp, Combiner, Intrinsic, Level, LoopKind, Scope, UnaryOp};
+use crate::{BinaryOp, Combiner, Level, LoopKind, Scope, UnaryOp};
 
 pub(super) const UNARY: [(UnaryOp, &str); 28] = [
     (UnaryOp::Negate, "neg"),
@@ -67,13 +67,11 @@ pub(super) const COMBINERS: [(Combiner, &str); 4] = [
     (Combiner::Minimum, "minimum"),
 ];
 
-/// Serial loops carry no word, bound ones that of their axis.
-pub(super) const KINDS: [(LoopKind, &str); 5] = [
+/// Serial loops carry no word, bound ones that of their axis, tensorized ones the intrinsic's name.
+pub(super) const KINDS: [(LoopKind, &str); 3] = [
     (LoopKind::Parallel, "parallel"),
     (LoopKind::Unrolled, "unrolled"),
     (LoopKind::Vectorized, "vectorized"),
-    (LoopKind::Tensorized(Intrinsic::DotBf16), "dot_bf16"),
-    (LoopKind::Tensorized(Intrinsic::DotU8I8), "dot_u8_i8"),
 ];
 
 /// Global buffers carry no word.
@@ -87,6 +85,7 @@ pub(super) const LEVELS: [(Level, &str); 3] =
 pub(super) fn kind_word(kind: LoopKind) -> &'static str {
     match kind {
         LoopKind::Bound(axis) => axis.name(),
+        LoopKind::Tensorized(intrinsic) => intrinsic.name(),
         kind => word(&KINDS, &kind),
     }
 }

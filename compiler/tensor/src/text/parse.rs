@@ -2,8 +2,8 @@
 
 use super::names::{CALLS, COMBINERS, INFIX, KINDS, LEVELS, SCOPES, UNARY, entry};
 use crate::{
-    Axis, Block, BlockBody, BlockId, Buffer, BufferId, Expr, Iterator, IteratorKind, Loop,
-    LoopKind, Prefetch, Program, Realize, Role, Scope, Statement, Var, VarId,
+    Axis, Block, BlockBody, BlockId, Buffer, BufferId, Expr, Intrinsic, Iterator, IteratorKind,
+    Loop, LoopKind, Prefetch, Program, Realize, Role, Scope, Statement, Var, VarId,
 };
 use hone_types::{DataType, Id, Table};
 use std::collections::BTreeMap;
@@ -276,7 +276,8 @@ impl<'a> Parser<'a> {
         if let Some((axis, _)) = Axis::ALL.iter().find(|(_, name)| self.accept(name)) {
             return Ok(LoopKind::Bound(*axis));
         }
-        let kind = entry(&KINDS, self.peek_word());
+        let word = self.peek_word();
+        let kind = entry(&KINDS, word).or_else(|| Intrinsic::named(word).map(LoopKind::Tensorized));
         if kind.is_some() {
             self.word()?;
         }

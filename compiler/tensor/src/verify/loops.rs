@@ -31,7 +31,7 @@ fn check_loop(program: &Program, own: &Loop, depth: usize) -> Result<(), String>
             Err("its extent has no constant bound".into())
         }
         LoopKind::Unrolled => Ok(()),
-        LoopKind::Tensorized(intrinsic) => program.dot(own, intrinsic).map(drop),
+        LoopKind::Tensorized(intrinsic) => intrinsic.find(program, own).map(drop),
         LoopKind::Vectorized => {
             if own.body.iter().any(|statement| matches!(statement, Statement::Loop(_))) {
                 return Err("it is not innermost".into());

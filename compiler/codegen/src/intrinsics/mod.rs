@@ -1,0 +1,61 @@
+//! What each machine emits for the intrinsics of loop programs: a file for each instruction and a line in
+//! [`INSTRUCTIONS`]. docs/intrinsics.md shows how one is added.
+//!
+//! The instructions that are here work on words of 32 bits: each lane has a word of each operand, in which the
+//! elements that the lane sums lie one behind the other.
+
+mod avx512_bf16;
+mod neon_bfdot;
+mod neon_sdot;
+mod neon_usdot;
+mod pmaddwd;
+mod vnni;
+
+use crate::Target;
+use crate::error::Result;
+use crate::llvm::ir::{Ir, V};
+use hone_tensor::Intrinsic;
+
+/// How a family of machines computes an intrinsic.
+pub(crate) struct Instruction {
+    /// What it computes.
+    pub(crate) intrinsic: Intrinsic,
+    /// Its name in assembly text.
+    pub(crate) mnemonic: &'static str,
+    /// Whether its products are faster than as many products of `f32`: what is real may then be computed as integers.
+    pub(crate) is_faster: bool,
+    /// Whether a machine has it, for vectors as wide as the machine's.
+    pub(crate) present: fn(&Target) -> bool,
+    /// Emits it.
+    pub(crate) emit: Emit,
+}
+
+/// Emits an instruction: the sums after it.
+type Emit = for<'c> fn(&Ir<'c>, Words<'c>) -> Result<V<'c>>;
+
+/// What an instruction works on.
+pub(crate) struct Words<'c> {
+    /// The sums before, one for each lane.
+    pub(crate) sums: V<'c>,
+    /// For each operand of the intrinsic, a vector of as many words of 32 bits.
+    pub(crate) operands: [V<'c>; 2],
+    /// How many lanes: a power of two, four at least and at most those of the machine's vectors.
+    pub(crate) lanes: u32,
+}
+
+/// Every instruction; of two for the same intrinsic that a machine has, the first is taken.
+const INSTRUCTIONS: [&Instruction; 6] = [
+    &avx512_bf16::INSTRUCTION,
+    &neon_bfdot::INSTRUCTION,
+    &vnni::INSTRUCTION,
+    &pmaddwd::INSTRUCTION,
+    &neon_usdot::INSTRUCTION,
+    &neon_sdot::INSTRUCTION,
+];
+
+/// The instruction by which a machine computes an intrinsic, where it has one.
+pub(crate) fn instruction(target: &Target, intrinsic: Intrinsic) -> Option<&'static Instruction> {
+    INSTRUCTIONS
+        .into_iter()
+        .find(|instruction| instruction.intrinsic == intrinsic && (instruction.present)(target))
+}

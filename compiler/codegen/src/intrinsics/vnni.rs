@@ -1,0 +1,20 @@
+//! AVX512-VNNI and AVX-VNNI: `vpdpbusd`.
+
+use super::Instruction;
+use hone_tensor::Intrinsic;
+
+pub(super) const INSTRUCTION: Instruction = Instruction {
+    intrinsic: Intrinsic::DOT_U8_I8,
+    mnemonic: "vpdpbusd",
+    is_faster: true,
+    present: |target| {
+        let has = |feature| target.has("x86_64", feature);
+        // AVX-VNNI has the same instruction for vectors of up to 32 bytes.
+        has("avx512vnni") && has("avx512vl") || has("avxvnni") && target.vector_bytes <= 32
+    },
+    emit: |ir, words| {
+        let name = format!("llvm.x86.avx512.vpdpbusd.{}", 32 * words.lanes);
+        let [unsigned, signed] = words.operands;
+        ir.intrinsic(&name, &[], &[words.sums, unsigned, signed])
+    },
+};

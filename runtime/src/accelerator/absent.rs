@@ -1,0 +1,71 @@
+//! What stands for code and sessions on devices in a library that was built without accelerators: types of which there
+//! is no value, so that nothing of them is in the library.
+
+use std::ffi::c_void;
+use std::ops::Range;
+use std::sync::Arc;
+
+use hone_artifact::{Argument, DeviceCode, Manifest, Variant};
+
+use super::DeviceError;
+use crate::plan::Plan;
+use crate::profile::Profile;
+use crate::step::StepArgument;
+use crate::{Options, RunError};
+
+/// There is none.
+pub(crate) enum Code {}
+
+impl Code {
+    /// # Errors
+    /// [`DeviceError::NotBuilt`].
+    pub(crate) fn load(
+        _: &Manifest,
+        _: (&Variant, &DeviceCode),
+        _: (&[u8], &[u8]),
+        _: &Options,
+    ) -> Result<Self, DeviceError> {
+        Err(DeviceError::NotBuilt)
+    }
+}
+
+/// There is none.
+pub(crate) enum Session {}
+
+impl Session {
+    pub(crate) fn new(_: &Plan, code: &Arc<Code>) -> Result<Self, DeviceError> {
+        match **code {}
+    }
+
+    pub(crate) fn code(&self) -> Arc<Code> {
+        match *self {}
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        match *self {}
+    }
+
+    pub(crate) fn extents(&self) -> &[u64] {
+        match *self {}
+    }
+
+    pub(crate) unsafe fn run(
+        &mut self,
+        _: &Plan,
+        _: &[*const c_void],
+        _: &[*mut c_void],
+        _: Option<&mut Profile>,
+    ) -> Result<(), RunError> {
+        match *self {}
+    }
+
+    pub(crate) fn run_steps(
+        &mut self,
+        _: &Plan,
+        _: Range<usize>,
+        _: &[Argument],
+        _: &mut [StepArgument<'_>],
+    ) -> Result<(), RunError> {
+        match *self {}
+    }
+}

@@ -1,0 +1,176 @@
+//! Whole models on an OpenCL device: compiled to artifacts, loaded and run by the runtime.
+//!
+//! Of the official operator cases the usual tests take a sample; `HONE_ALL_CASES=1` takes all.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use hone_driver::{Accelerator, Options, Target, compile_graph};
+use hone_graph::Port;
+use hone_import::{ImportOptions, import};
+use hone_model_builder::{
+    BertSizes, ResNetDepth, TaggerSizes, bert, mobilenet_v2, quantized, resnet, tagger,
+};
+use hone_onnx_tests::{Case, Compiled, Machine, folder, load, run};
+use hone_opencl_tests::device_of_tests;
+use hone_ops::{Graph, evaluate};
+use hone_runtime::{Model, Profile};
+use hone_types::Tensor;
+use prost::Message;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// One case of so many is in the sample.
+const SAMPLE: u64 = 40;
+
+fn target() -> Target {
+    Target::host().unwrap().with_accelerator(Accelerator::OpenCl).unwrap()
+}
+
+/// Whether a case is in the sample: by its name, so that the sample does not depend on what other cases there are.
+fn is_in_sample(case: &Case) -> bool {
+    let hash = case.name.bytes().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    (hash >> 32) % SAMPLE == 0
+}
+
+#[test]
+fn official_cases_run_from_artifacts() {
+    if device_of_tests().unwrap().is_none() {
+        return;
+    }
+    let all = std::env::var_os("HONE_ALL_CASES").is_some();
+    let backend = Compiled::new(target(), Machine::Here);
+    let report = run(&backend, &load(&folder()).unwrap(), |case| all || is_in_sample(case));
+    println!("{report}");
+    assert!(report.is_good(), "{report}");
+}
+
+/// Control flow, and what the runtime computes itself, between kernels on the device.
+#[test]
+fn control_flow_and_host_functions_run_between_kernels() {
+    if device_of_tests().unwrap().is_none() {
+        return;
+    }
+    let operators = ["If", "Loop", "Scan", "NonZero", "Compress", "Unique", "NonMaxSuppression"];
+    let backend = Compiled::new(target(), Machine::Here);
+    let chosen = |case: &Case| operators.contains(&case.operator.as_str());
+    let report = run(&backend, &load(&folder()).unwrap(), chosen);
+    println!("{report}");
+    assert!(report.is_good(), "{report}");
+}
+
+/// Networks, small enough for the reference.
+fn networks() -> Vec<(&'static str, Vec<u8>)> {
+    let encoder = BertSizes { tokens: 32, words: 90, width: 64, heads: 4, inner: 128, layers: 2 };
+    let recurrent = TaggerSizes { steps: 7, features: 21, hidden: 36, tags: 9 };
+    vec![
+        ("ResNet-18", resnet(ResNetDepth::D18, 32, 10, 1).encode_to_vec()),
+        ("MobileNetV2", mobilenet_v2(32, 10, 2).encode_to_vec()),
+        ("transformer encoder", bert(&encoder, 3).encode_to_vec()),
+        ("bidirectional LSTM", tagger(recurrent, 4).encode_to_vec()),
+        ("quantized convolutions", quantized(16, 5).encode_to_vec()),
+    ]
+}
+
+fn inputs(graph: &Graph, round: usize) -> Vec<Tensor> {
+    let tensor = |port: &Port| {
+        let own = graph.tensor_type(port.value);
+        let count: usize = own.shape.iter().product();
+        // Numbers of words and of segments, of which there are two, and numbers around 0.
+        let values = (0..count).map(|place| match own.dtype.is_float() {
+            true => (((place + round) * 37 + place / 7) % 23) as f64 / 11.0 - 1.0,
+            false => ((place + round) * 5 % 2) as f64,
+        });
+        Tensor::from_f64(own.dtype, own.shape.clone(), &values.collect::<Vec<_>>()).unwrap()
+    };
+    graph.inputs().iter().map(tensor).collect()
+}
+
+/// The largest error of an output as a share of its largest magnitude.
+fn error(graph: &Graph, inputs: &[Tensor], outputs: &[Vec<u8>]) -> f64 {
+    let expected = evaluate(graph, inputs).unwrap();
+    let errors = expected.iter().zip(outputs).map(|(expected, bytes)| {
+        let result = Tensor::from_bytes(expected.tensor_type().clone(), bytes.clone()).unwrap();
+        let values = expected.to_f64();
+        let largest = values.iter().fold(f64::MIN_POSITIVE, |a, b| a.max(b.abs()));
+        let differences = result.to_f64().into_iter().zip(values).map(|(a, b)| (a - b).abs());
+        differences.fold(0.0, f64::max) / largest
+    });
+    errors.fold(0.0, f64::max)
+}
+
+#[test]
+fn networks_run_whole_from_artifacts() {
+    if device_of_tests().unwrap().is_none() {
+        return;
+    }
+    for (name, bytes) in networks() {
+        let graph = import(&bytes, &ImportOptions::default()).unwrap().graph;
+        let compiled = compile_graph(graph.clone(), &bytes, &Options::new(target())).unwrap();
+        let again = compile_graph(graph.clone(), &bytes, &Options::new(target())).unwrap();
+        assert_eq!(compiled.artifact, again.artifact, "{name}: not bit-identical");
+        let mut model = Model::load_memory(compiled.artifact, &Default::default()).unwrap();
+        // A second session over the same code and weights, with memory of its own.
+        let mut other = model.share().unwrap();
+        let mut profile = Profile::new(&model);
+        for round in 0..2 {
+            let inputs = inputs(&graph, round);
+            let given: Vec<&[u8]> = inputs.iter().map(Tensor::bytes).collect();
+            for (which, model) in [&mut model, &mut other].into_iter().enumerate() {
+                let sizes = model.outputs().iter().map(|own| own.bytes as usize);
+                let mut outputs: Vec<Vec<u8>> = sizes.map(|bytes| vec![0; bytes]).collect();
+                let mut places: Vec<&mut [u8]> =
+                    outputs.iter_mut().map(Vec::as_mut_slice).collect();
+                match which {
+                    0 => model.run_profiled(&given, &mut places, &mut profile).unwrap(),
+                    _ => model.run(&given, &mut places).unwrap(),
+                }
+                let error = error(&graph, &inputs, &outputs);
+                println!("{name}, run {round} of session {which}: error {error:.1e}");
+                let bound = if name.starts_with("quantized") { 2e-2 } else { 1e-4 };
+                assert!(error < bound, "{name}: {error}");
+            }
+            let timed = profile.steps.iter().filter(|step| step.time.as_nanos() > 0).count();
+            assert!(timed * 10 >= profile.steps.len() * 9, "{name}: {timed} steps have times");
+            assert!(profile.steps.iter().all(|step| step.runs == 1), "{name}");
+        }
+    }
+}
+
+/// `examples/c/run.c` knows nothing of devices: it hands over arrays of the host.
+#[test]
+fn the_c_interface_runs_them_on_arrays_of_the_host() {
+    if device_of_tests().unwrap().is_none() {
+        return;
+    }
+    let sizes = TaggerSizes { steps: 3, features: 5, hidden: 8, tags: 4 };
+    let bytes = tagger(sizes, 6).encode_to_vec();
+    let graph = import(&bytes, &ImportOptions::default()).unwrap().graph;
+    let artifact = compile_graph(graph.clone(), &bytes, &Options::new(target())).unwrap().artifact;
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: String| folder.path().join(name);
+    std::fs::write(at("model.hone".into()), artifact).unwrap();
+
+    let room = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let libraries = std::env::current_exe().unwrap().parent().unwrap().to_path_buf();
+    let program = at("run".into());
+    let mut compiler = Command::new("cc");
+    compiler.args(["-std=c99", "-Werror", "-o"]).arg(&program);
+    compiler.arg("-I").arg(room.join("runtime/include")).arg(room.join("examples/c/run.c"));
+    assert!(compiler.arg("-L").arg(&libraries).arg("-lhone_runtime").status().unwrap().success());
+
+    let inputs = inputs(&graph, 0);
+    let mut command = Command::new(program);
+    command.env("LD_LIBRARY_PATH", &libraries).arg(at("model.hone".into()));
+    for (place, input) in inputs.iter().enumerate() {
+        std::fs::write(at(format!("in{place}")), input.bytes()).unwrap();
+        command.arg(at(format!("in{place}")));
+    }
+    let names: Vec<PathBuf> =
+        (0..graph.outputs().len()).map(|place| at(format!("out{place}"))).collect();
+    let ended = command.args(&names).output().unwrap();
+    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+    let outputs: Vec<Vec<u8>> = names.iter().map(|name| std::fs::read(name).unwrap()).collect();
+    assert!(error(&graph, &inputs, &outputs) < 1e-5);
+}
