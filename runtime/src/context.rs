@@ -341,7 +341,7 @@ impl Context {
     /// `plan` is the current one, and a run has ended well whose outputs are still there.
     pub(crate) unsafe fn extents(&self, plan: &Plan) -> impl Iterator<Item = u64> {
         // SAFETY: the manifest was validated.
-        plan.extents.clone().map(|entry| unsafe { self.number(entry) }.max(0) as u64)
+        plan.extents().map(|entry| unsafe { self.number(entry) }.max(0) as u64)
     }
 
     /// Runs some of the steps. The first of them finds in its buffers what was put there before.

@@ -83,7 +83,7 @@ pub(crate) struct Plan {
     operands: Vec<Slot>,
     pub(crate) patches: Vec<Patch>,
     /// Entries of the table of pointers that lead to the extents of outputs, in the manifest's order.
-    pub(crate) extents: Range<usize>,
+    extents: Range<usize>,
 }
 
 impl Loaded {
@@ -129,7 +129,7 @@ impl Loaded {
     }
 
     /// The variant of a plan.
-    pub(crate) fn variant(&self, plan: &Plan) -> &Variant {
+    pub(crate) fn variant<'a>(&'a self, plan: &'a Plan) -> &'a Variant {
         plan.variant()
     }
 
@@ -183,6 +183,11 @@ impl Plan {
     #[cfg(feature = "opencl")]
     pub(crate) fn tensors(&self, output: bool) -> &[TensorInfo] {
         if output { &self.outputs } else { &self.inputs }
+    }
+
+    /// Entries of the table of pointers that lead to the extents of outputs, in the manifest's order.
+    pub(crate) fn extents(&self) -> Range<usize> {
+        self.extents.clone()
     }
 
     /// Slots of all entries of the table of pointers in order.
