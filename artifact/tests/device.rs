@@ -65,6 +65,7 @@ fn manifest() -> Manifest {
         steps: vec![step],
         program: Vec::new(),
         extents: Vec::new(),
+        shapes: None,
         device: Some(device()),
         recipe: None,
     };

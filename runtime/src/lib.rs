@@ -36,8 +36,8 @@ mod step;
 
 pub use accelerator::{DeviceError, DeviceInfo, DeviceKind};
 pub use error::{LoadError, RunError, VariantRefusal};
-pub use hone_artifact::{DataType, Manifest, Step, TensorInfo, Variant};
-pub use model::{Memory, Model};
+pub use hone_artifact::{DataType, DimensionSize, Manifest, Shapes, Step, TensorInfo, Variant};
+pub use model::{Memory, Model, Sizes};
 pub use options::{Affinity, HugePages, Options};
 pub use profile::{Profile, StepProfile};
 pub use step::StepArgument;

@@ -100,7 +100,7 @@ def signature_of(data: bytes) -> Signature:
 def compile(  # noqa: A001
     model: ModelLike,
     *,
-    shapes: Mapping[str, Sequence[int]] | None = None,
+    shapes: Mapping[str, Any] | None = None,
     constants: Mapping[str, Any] | None = None,
     output: str | os.PathLike[str] | None = None,
     cpu: str = "host",
@@ -111,7 +111,10 @@ def compile(  # noqa: A001
 ) -> Compiled:
     """Compiles a model: a path, its bytes, or an `onnx.ModelProto`.
 
-    `shapes` binds the inputs whose dimensions the model leaves open; `constants` gives the values of inputs
+    `shapes` binds what the model leaves open: an input by its shape, `{"x": (1, 3, 224, 224)}`, or a dimension of all
+    inputs by its size, `{"batch": 4}`. Several sizes of a dimension, `{"batch": range(1, 5), "seq": [32, 64]}` or
+    `{"x": ([1, 2], 8)}`, give one artifact that serves each combination of them, at most 32; weights are in it
+    once. `constants` gives the values of inputs
     that are known now, which the artifact then does not have. `output` is a file to write to. `cpu` is
     `host` or a processor that LLVM knows, of the architecture `arch` (`amd64`, `arm64`, `riscv64`; this
     machine's by default). `precision` is `f32` or `bf16`. `folder` has the files of tensors that the model
@@ -125,7 +128,7 @@ def compile(  # noqa: A001
         if dtype is None:
             raise InputError(f"constant '{name}' is of type {array.dtype}, which Hone does not have")
         values.append((name, dtype, list(array.shape), array.tobytes()))
-    bound = [(name, [int(extent) for extent in shape]) for name, shape in (shapes or {}).items()]
+    bound = [(name, sizes_of(shape)) for name, shape in (shapes or {}).items()]
     artifact, facts = _compiler.compile(
         data,
         str(folder) if folder is not None else beside,
@@ -140,6 +143,15 @@ def compile(  # noqa: A001
     if output is not None:
         compiled.save(output)
     return compiled
+
+
+def sizes_of(shape: Any) -> list[list[int]]:
+    """The sizes of each axis of a shape: of a number one axis of one size, of a range one axis of several."""
+    if isinstance(shape, range):
+        return [list(shape)]
+    if hasattr(shape, "__index__"):
+        return [[int(shape)]]
+    return [[int(extent)] if hasattr(extent, "__index__") else [int(own) for own in extent] for extent in shape]
 
 
 def supported_operators() -> list[tuple[str, str]]:

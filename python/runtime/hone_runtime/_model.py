@@ -25,25 +25,48 @@ class Port(NamedTuple):
         return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
 
 
+class Sizes(NamedTuple):
+    """One of the combinations of sizes that an artifact serves: the dimensions that differ, by name, and all ports."""
+
+    dimensions: dict[str, int]
+    inputs: list[Port]
+    outputs: list[Port]
+
+
 class Model:
     """A loaded artifact. It may run in several threads at once; the GIL is released meanwhile."""
 
     def __init__(self, native: _runtime.Model) -> None:
         self._native = native
-        self._inputs = [Port(name, dtype, tuple(shape)) for name, dtype, shape in native.inputs]
-        self._outputs = [Port(name, dtype, tuple(shape)) for name, dtype, shape in native.outputs]
+        self._sizes = [
+            Sizes(dict(dimensions), [_port(own) for own in inputs], [_port(own) for own in outputs])
+            for dimensions, inputs, outputs in native.sizes
+        ]
+        _, self._inputs, self._outputs = self._sizes[0]
+        self._by_shapes = {
+            tuple(port.shape for port in own.inputs): place for place, own in enumerate(self._sizes)
+        }
         self._input_types = [dtype_of(port.dtype) for port in self._inputs]
         self._output_types = [dtype_of(port.dtype) for port in self._outputs]
 
     @property
     def inputs(self) -> list[Port]:
-        """Inputs in the model's order."""
+        """Inputs in the model's order, at the largest of `Model.sizes`."""
         return list(self._inputs)
 
     @property
     def outputs(self) -> list[Port]:
-        """Outputs in the model's order."""
+        """Outputs in the model's order, at the largest of `Model.sizes`."""
         return list(self._outputs)
+
+    @property
+    def sizes(self) -> list[Sizes]:
+        """The combinations of sizes that the model runs at, the largest first: one, unless it was compiled for more."""
+        return list(self._sizes)
+
+    def takes(self, shapes: Sequence[Sequence[int]]) -> bool:
+        """Whether the model runs on inputs of these shapes, in its order."""
+        return tuple(tuple(shape) for shape in shapes) in self._by_shapes
 
     @property
     def threads(self) -> int:
@@ -73,21 +96,26 @@ class Model:
         """Runs the model on `inputs`, by name or in the model's order; gives its outputs by name.
 
         An input is a numpy array, anything that speaks DLPack, or what numpy makes an array of. It is read
-        where it lies when it is dense, and copied first when it is not. Element types are not converted.
-        `outputs` may hold arrays that results are written into, as large as `Model.outputs` says. Where the
-        run decides an output's shape, the result is a view of the elements that are there.
+        where it lies when it is dense, and copied first when it is not. Element types are not converted. The
+        shapes of the inputs choose among `Model.sizes`; nothing is padded. `outputs` may hold arrays that results are
+        written into, as large as the outputs at these sizes. Where the run decides an output's shape, the result is a
+        view of the elements that are there.
         """
-        given = self._ordered(inputs)
+        given = [
+            as_array(value, port.name) for port, value in zip(self._inputs, self._ordered(inputs))
+        ]
+        place = self._by_shapes.get(tuple(array.shape for array in given), 0)
+        _, ports, results_of = self._sizes[place]
         arrays = [
-            as_buffer(dense(self._fitting("input", port, own, as_array(value, port.name))))
-            for port, own, value in zip(self._inputs, self._input_types, given)
+            as_buffer(dense(self._fitting("input", port, own, array)))
+            for port, own, array in zip(ports, self._input_types, given)
         ]
         results = {}
         outputs = outputs or {}
         if stray := set(outputs).difference(port.name for port in self._outputs):
             known = ", ".join(f"'{port.name}'" for port in self._outputs)
             raise InputError(f"the model has no output '{min(stray)}', only {known}")
-        for port, own in zip(self._outputs, self._output_types):
+        for port, own in zip(results_of, self._output_types):
             target = outputs.get(port.name)
             if target is None:
                 target = np.empty(port.shape, own)
@@ -96,7 +124,7 @@ class Model:
             elif not (self._fitting("output", port, own, target).flags.c_contiguous and target.flags.writeable):
                 raise InputError(f"output '{port.name}' must be a dense array that may be written")
             results[port.name] = target
-        shapes = self._native.run(arrays, [as_buffer(target) for target in results.values()])
+        shapes = self._native.run(arrays, [as_buffer(target) for target in results.values()], place)
         return {
             name: target if target.shape == tuple(shape) else target.reshape(-1)[: prod(shape)].reshape(shape)
             for (name, target), shape in zip(results.items(), shapes)
@@ -115,18 +143,29 @@ class Model:
             raise InputError(f"the model has no input '{stray[0]}', only {known}")
         return [inputs[name] for name in names]
 
-    @staticmethod
-    def _fitting(role: str, port: Port, dtype: np.dtype, array: np.ndarray) -> np.ndarray:
+    def _fitting(self, role: str, port: Port, dtype: np.dtype, array: np.ndarray) -> np.ndarray:
         bits = port.dtype == "bf16" and array.dtype == np.uint16
         same = array.dtype == dtype or array.dtype.newbyteorder("=") == dtype or bits
         if same and array.shape == port.shape:
             return array
-        raise InputError(f"{role} '{port.name}' is {describe(array)}, the model takes {port}")
+        raise InputError(f"{role} '{port.name}' is {describe(array)}, the model takes {self._taken(role, port)}")
+
+    def _taken(self, role: str, port: Port) -> str:
+        """What an input may be: its type and shape, or each of its shapes."""
+        if role == "output" or len(self._sizes) == 1:
+            return str(port)
+        known = [str(own) for sizes in self._sizes for own in sizes.inputs if own.name == port.name]
+        return " or ".join(dict.fromkeys(known)) + ", with the other inputs of the same sizes"
 
     def __repr__(self) -> str:
         inputs = ", ".join(f"{port.name}: {port}" for port in self._inputs)
         outputs = ", ".join(f"{port.name}: {port}" for port in self._outputs)
         return f"<hone model ({inputs}) -> ({outputs}), {self.cpu}>"
+
+
+def _port(own: tuple[str, str, list[int]]) -> Port:
+    name, dtype, shape = own
+    return Port(name, dtype, tuple(shape))
 
 
 def load(

@@ -3,6 +3,8 @@ from typing import Any
 
 VERSION: str
 
+_Port = tuple[str, str, list[int]]
+
 class Model:
     @staticmethod
     def load(
@@ -12,6 +14,8 @@ class Model:
     def load_memory(
         artifact: bytes, threads: int = 0, pinned: bool = False, verify: bool = True
     ) -> Model: ...
+    @property
+    def sizes(self) -> list[tuple[list[tuple[str, int]], list[_Port], list[_Port]]]: ...
     @property
     def inputs(self) -> list[tuple[str, str, list[int]]]: ...
     @property
@@ -24,4 +28,4 @@ class Model:
     def host_nodes(self) -> list[str]: ...
     @property
     def memory(self) -> tuple[int, int]: ...
-    def run(self, inputs: list[Any], outputs: list[Any]) -> list[list[int]]: ...
+    def run(self, inputs: list[Any], outputs: list[Any], sizes: int = 0) -> list[list[int]]: ...
