@@ -351,7 +351,7 @@ mod tests {
 
     #[test]
     fn a_newer_version_is_refused_before_its_fields_are() {
-        let error = Request::from_json(r#"{"version": 2, "novelty": 1}"#).unwrap_err();
-        assert!(error.to_string().contains("has version 2"), "{error}");
+        let error = Request::from_json(r#"{"version": 3, "novelty": 1}"#).unwrap_err();
+        assert!(error.to_string().contains("has version 3"), "{error}");
     }
 }
