@@ -1,5 +1,5 @@
 # The front doors. Everything they do is in `cargo xtask`.
-.PHONY: demo install test test-product demo-cluster bench-peers scale chaos mutate mutants
+.PHONY: demo install test test-product demo-cluster bench-peers scale chaos mutate mutants gpu
 
 # The main job: one YAML file to a measured native artifact, on this machine.
 demo:
@@ -36,6 +36,11 @@ bench-peers:
 mutate:
 	cargo xtask setup
 	cargo xtask mutate --seed 1 --faults 200
+
+# Code for GPUs, as far as it can be checked without one; docs/gpu.md.
+gpu:
+	cargo xtask setup --tests
+	cargo xtask gpu
 
 # 10,000 compilations over 1,000 simulated nodes; docs/suites.md.
 scale:

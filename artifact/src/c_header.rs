@@ -16,6 +16,16 @@ pub fn c_header(manifest: &Manifest, name: &str) -> String {
         comment(&manifest.model_digest)
     );
     let _ = writeln!(text, "#ifndef HONE_MODEL_{prefix}_H\n#define HONE_MODEL_{prefix}_H\n");
+    let mut sizes: Vec<String> = Vec::new();
+    for shapes in manifest.variants.iter().filter_map(|variant| variant.shapes.as_ref()) {
+        let line = comment(&shapes.to_string());
+        if !sizes.contains(&line) {
+            sizes.push(line);
+        }
+    }
+    if let Some(first) = sizes.first() {
+        let _ = writeln!(text, "/* For {}. What follows is for {first}. */", sizes.join("; "));
+    }
     let _ = writeln!(text, "#define {prefix}_INPUTS {}", manifest.inputs.len());
     let _ = writeln!(text, "#define {prefix}_OUTPUTS {}", manifest.outputs.len());
     for (role, list) in [("INPUT", &manifest.inputs), ("OUTPUT", &manifest.outputs)] {

@@ -14,6 +14,7 @@ mod atomic;
 mod c_header;
 mod data_type;
 pub mod exit_code;
+mod extent;
 mod host;
 mod host_text;
 mod inspect;
@@ -24,11 +25,13 @@ mod program;
 mod reader;
 pub mod report;
 pub mod request;
+mod shapes;
 pub mod termination;
 mod text;
 mod validate;
 mod validate_device;
 mod validate_program;
+mod validate_shapes;
 mod writer;
 
 pub use accelerator::{
@@ -38,6 +41,7 @@ pub use accelerator::{
 pub use atomic::{WriteError, write_atomically};
 pub use c_header::c_header;
 pub use data_type::DataType;
+pub use extent::{Extent, ExtentError, MOST_SIZES};
 pub use host::{Host, HostFunction, HostTensor, HostType, HostValue};
 pub use host_text::{Automaton, Letters, TextFunction};
 pub use inspect::{Inspect, KernelText};
@@ -49,6 +53,7 @@ pub use manifest::{
 };
 pub use program::{Carried, Collected, If, Loop, MAX_PROGRAM_DEPTH, OutputExtent, Part};
 pub use reader::{ReadError, Reader};
+pub use shapes::{DimensionSize, Shapes};
 pub use text::{MAX_TEXT_BYTES, Texts, text_handle};
 pub use validate::ManifestError;
 pub use writer::{Writer, Written};

@@ -12,13 +12,13 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Accelerator, DataType, DeviceCode, Interface, OutputExtent, Part};
+use crate::{Accelerator, DataType, DeviceCode, Interface, OutputExtent, Part, Shapes};
 
 /// Version of the manifest's schema. Readers refuse newer ones; a new optional field changes it only where a
 /// reader that does not know the field would run the model wrongly.
 ///
 /// Version 2 has programs ([`Variant::program`]) and extents that are decided at run time; version 3 has code for
-/// accelerators ([`Variant::device`]).
+/// accelerators ([`Variant::device`]) and variants for several sizes ([`Variant::shapes`]).
 pub const SCHEMA_VERSION: u32 = 3;
 
 /// The oldest version that readers take.
@@ -40,14 +40,15 @@ pub struct Manifest {
     /// `sha256:…` of the tuning records that decided the schedules; absent when there were none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub records_digest: Option<String>,
-    /// The model's inputs in order.
+    /// The model's inputs in order, in the shapes of the first variant.
     pub inputs: Vec<TensorInfo>,
-    /// The model's outputs in order.
+    /// The model's outputs in order, in the shapes of the first variant.
     pub outputs: Vec<TensorInfo>,
     /// What the model takes and gives beside tensors of numbers.
     #[serde(default, skip_serializing_if = "Interface::is_empty")]
     pub interface: Interface,
-    /// One per target, best first: the runtime takes the first that this machine can execute.
+    /// Best target first: the runtime takes the first that this machine can execute, and those for other sizes of the
+    /// same target ([`Variant::shapes`]).
     pub variants: Vec<Variant>,
 }
 
@@ -56,7 +57,7 @@ impl Manifest {
     /// they can.
     pub fn version_needed(variants: &[Variant]) -> u32 {
         let needed = variants.iter().map(|variant| match variant {
-            Variant { device: Some(_), .. } => 3,
+            Variant { device: Some(_), .. } | Variant { shapes: Some(_), .. } => 3,
             Variant { program, extents, .. } if !program.is_empty() || !extents.is_empty() => 2,
             _ => OLDEST_SCHEMA_VERSION,
         });
@@ -126,6 +127,9 @@ pub struct Variant {
     /// Axes of outputs whose extent is decided at run time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub extents: Vec<OutputExtent>,
+    /// The sizes that it is for, where there are variants for others too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shapes: Option<Shapes>,
     /// How the steps are launched, where the target has an accelerator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<DeviceCode>,

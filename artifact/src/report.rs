@@ -33,6 +33,10 @@ pub struct Report {
     /// Time of one run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency: Option<LatencyReport>,
+    /// Time of one run at each of the sizes that the artifact is for, the largest first; empty where it is for one.
+    /// `latency` is that of the largest.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sizes: Vec<SizesReport>,
     /// The element type of its arithmetic, `f32` or the narrower one that was chosen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub precision: Option<String>,
@@ -118,6 +122,32 @@ pub struct LatencyReport {
     /// Median of the untuned build.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub untuned: Option<u64>,
+}
+
+/// One of the sizes that an artifact is for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SizesReport {
+    /// The sizes in words, such as `batch=4, seq=128`, cut to [`LONGEST_SIZES`] bytes.
+    pub sizes: String,
+    /// Time of one run; absent where it was not measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency: Option<LatencyReport>,
+}
+
+/// Most bytes of the sizes of a variant in a report.
+pub const LONGEST_SIZES: usize = 64;
+
+/// The sizes of variants in words, cut to what a report holds; nothing where there is one.
+pub fn sizes(labels: &[String]) -> Vec<SizesReport> {
+    let bounded = |text: &String| {
+        let mut end = text.len().min(LONGEST_SIZES);
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        SizesReport { sizes: text[..end].to_owned(), latency: None }
+    };
+    if labels.len() > 1 { labels.iter().map(bounded).collect() } else { Vec::new() }
 }
 
 /// Error against the reference over all outputs.
@@ -207,6 +237,7 @@ impl Report {
             artifact: None,
             fingerprint: None,
             latency: None,
+            sizes: Vec::new(),
             precision: None,
             correctness: None,
             cache_hit: false,

@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::Extent;
+
 /// The newest version that this code reads and writes. Version 2 has targets with an accelerator.
 pub const REQUEST_VERSION: u32 = 2;
 
@@ -121,14 +123,14 @@ pub struct Source {
     pub credentials: Option<String>,
 }
 
-/// Sizes of one input.
+/// Sizes of one input, or of one open dimension in all inputs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Input {
-    /// The input's name in the model.
+    /// The name of the input, or of the dimension, in the model.
     pub name: String,
-    /// Sizes in elements, in the model's axis order.
-    pub shape: Vec<i64>,
+    /// Sizes in elements, in the model's axis order. Under the name of an open dimension: its sizes.
+    pub shape: Vec<Extent>,
     /// Must equal the model's where given.
     #[serde(default)]
     pub dtype: Option<String>,
@@ -349,7 +351,7 @@ mod tests {
 
     #[test]
     fn a_newer_version_is_refused_before_its_fields_are() {
-        let error = Request::from_json(r#"{"version": 2, "novelty": 1}"#).unwrap_err();
-        assert!(error.to_string().contains("has version 2"), "{error}");
+        let error = Request::from_json(r#"{"version": 3, "novelty": 1}"#).unwrap_err();
+        assert!(error.to_string().contains("has version 3"), "{error}");
     }
 }

@@ -37,6 +37,10 @@ pub struct Termination {
     /// Time of one run, in nanoseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency: Option<LatencyReport>,
+    /// The sizes that it is for, with the median time of a run in nanoseconds, where that was measured; empty where it
+    /// is for one, or where the message has no room for them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sizes: Vec<(String, Option<u64>)>,
     /// The element type of its arithmetic.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub precision: Option<String>,
@@ -90,6 +94,11 @@ impl From<&Report> for Termination {
             artifact: report.artifact.clone(),
             fingerprint: report.fingerprint.clone(),
             latency: report.latency.clone(),
+            sizes: report
+                .sizes
+                .iter()
+                .map(|own| (own.sizes.clone(), own.latency.as_ref().map(|latency| latency.p50)))
+                .collect(),
             precision: report.precision.clone(),
             correctness: report.correctness.clone(),
             cache_hit: report.cache_hit,
@@ -103,8 +112,8 @@ impl From<&Report> for Termination {
 }
 
 impl Termination {
-    /// The message: JSON of at most [`LIMIT_BYTES`] bytes. The failure's message is cut where
-    /// it must be; the rest is short by nature, unless a URI alone is longer than the limit.
+    /// The message: JSON of at most [`LIMIT_BYTES`] bytes. Where it must be, the sizes are left out and the failure's
+    /// message is cut; the rest is short by nature, unless a URI alone is longer than the limit.
     pub fn to_message(&self) -> String {
         let mut bounded = self.clone();
         loop {
@@ -114,6 +123,10 @@ impl Termination {
                 return text;
             }
             let excess = text.len() - LIMIT_BYTES;
+            if !bounded.sizes.is_empty() {
+                bounded.sizes.clear();
+                continue;
+            }
             match &mut bounded.failure {
                 Some(failure) if !failure.message.is_empty() => cut(&mut failure.message, excess),
                 Some(failure) if failure.reproducer.is_some() => failure.reproducer = None,
@@ -159,6 +172,24 @@ mod tests {
     use crate::exit_code::Reason;
     use crate::report::KernelsReport;
     use crate::request::Subject;
+
+    /// As many sizes as there may be, with names as long as they may be, fit or are left out.
+    #[test]
+    fn sizes_are_told_where_they_fit() {
+        let latency = Some(LatencyReport { p50: 123_456_789, ..LatencyReport::default() });
+        for (name, fits) in [("batch", true), ("b".repeat(80).as_str(), false)] {
+            let labels: Vec<String> =
+                (1..=32).map(|size| format!("{name}={size}, s=128")).collect();
+            let mut report = Report::new(Subject::default(), "amx", "0.1.0");
+            report.sizes = crate::report::sizes(&labels);
+            report.sizes.iter_mut().for_each(|own| own.latency = latency.clone());
+            let message = Termination::from(&report).to_message();
+            assert!(message.len() <= LIMIT_BYTES, "{}", message.len());
+            let read = Termination::from_message(&message).unwrap();
+            assert_eq!(read.sizes.len(), if fits { 32 } else { 0 });
+        }
+        assert!(crate::report::sizes(&["batch=1".to_owned()]).is_empty());
+    }
 
     #[test]
     fn a_long_failure_is_cut_to_fit() {

@@ -3,7 +3,7 @@
 //!
 //! Checked: the schema's version; that there is a variant; every tensor's size against its type and
 //! shape; unique input and output names; every step's tasks; every argument's index, alignment, end and
-//! access; the program ([`crate::Part`]); that all sizes fit the address space.
+//! access; the program ([`crate::Part`]); the sizes of variants ([`crate::Shapes`]); that all sizes fit the address space.
 
 use crate::manifest::{
     Access, Argument, BUFFER_ALIGNMENT, Manifest, OLDEST_SCHEMA_VERSION, SCHEMA_VERSION, Slot,
@@ -13,7 +13,7 @@ use crate::manifest::{
 use std::collections::HashSet;
 
 /// Largest size in bytes that a manifest may declare: the user half of a 48-bit address space.
-const MAX_BYTES: u64 = 1 << 47;
+pub(crate) const MAX_BYTES: u64 = 1 << 47;
 
 /// What is wrong with a manifest.
 #[derive(Debug, thiserror::Error)]
@@ -81,6 +81,7 @@ impl Manifest {
         }
         for (index, variant) in self.variants.iter().enumerate() {
             self.check_variant(variant)
+                .and_then(|()| self.check_shapes(index))
                 .and_then(|()| self.check_program(variant))
                 .and_then(|()| self.check_device(variant))
                 .map_err(|what| ManifestError::Variant { variant: index, what })?;
@@ -93,6 +94,10 @@ impl Manifest {
                     what,
                 })?;
             }
+        }
+        for index in 0..self.variants.len() {
+            let fault = |what| ManifestError::Variant { variant: index, what };
+            self.check_siblings(index).map_err(fault)?;
         }
         Ok(())
     }
@@ -145,16 +150,16 @@ impl Manifest {
         let reads_only = access == Access::Read;
         let (place, offset, limit, alignment) = match slot {
             Slot::Input { index, offset } => {
-                let tensor = self.inputs.get(index as usize).ok_or_else(|| {
+                let (size, alignment) = self.port(variant, false, index).ok_or_else(|| {
                     format!("there is no input {index} (the model has {})", self.inputs.len())
                 })?;
-                ("input", offset, tensor.bytes, tensor.dtype.alignment())
+                ("input", offset, size, alignment)
             }
             Slot::Output { index, offset } => {
-                let tensor = self.outputs.get(index as usize).ok_or_else(|| {
+                let (size, alignment) = self.port(variant, true, index).ok_or_else(|| {
                     format!("there is no output {index} (the model has {})", self.outputs.len())
                 })?;
-                ("output", offset, tensor.bytes, tensor.dtype.alignment())
+                ("output", offset, size, alignment)
             }
             Slot::Arena { offset } => ("arena", offset, variant.arena_bytes, BUFFER_ALIGNMENT),
             Slot::Weight { offset } => ("weights", offset, variant.weights_bytes, BUFFER_ALIGNMENT),

@@ -65,6 +65,7 @@ fn manifest() -> Manifest {
         steps: vec![step],
         program: Vec::new(),
         extents: Vec::new(),
+        shapes: None,
         device: Some(device()),
         recipe: None,
     };
@@ -83,7 +84,8 @@ fn manifest() -> Manifest {
 #[test]
 fn launches_read_back_as_they_were_written() {
     let mut writer = Writer::new();
-    (writer.code(b"__kernel void f_0() {}".to_vec()), writer.weights(Vec::new()));
+    writer.code(b"__kernel void f_0() {}".to_vec());
+    writer.weights(Vec::new());
     let manifest = manifest();
     let bytes = writer.to_bytes(&manifest).unwrap();
     let reader = Reader::new(&bytes).unwrap();

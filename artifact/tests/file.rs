@@ -40,6 +40,7 @@ fn manifest() -> Manifest {
                 otherwise: vec![Part::Host(host())],
             })],
             extents: vec![OutputExtent { output: 0, axis: 0, slot: Slot::Arena { offset: 64 } }],
+            shapes: None,
             steps: vec![Step {
                 nodes: vec!["gemm".into()],
                 kernel: "k0".into(),

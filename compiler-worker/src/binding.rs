@@ -5,6 +5,7 @@ use std::path::Path;
 
 use hone_artifact::exit_code::Reason;
 use hone_artifact::request::Input;
+use hone_artifact::{Extent, TensorInfo};
 use hone_driver::{Dimension, PortSignature, Signature};
 
 use crate::failure::{Failure, Result};
@@ -28,7 +29,8 @@ impl Arrays {
         Ok(Self { arrays: npz::read(path)?, file: path.display().to_string() })
     }
 
-    /// `given`, and the shapes of the arrays for all other inputs with open dimensions.
+    /// `given`, and the shapes of the arrays for all other inputs with open dimensions; what `given` says of a dimension
+    /// holds for all inputs that have it.
     ///
     /// # Errors
     /// `InvalidInput` naming the array that is missing, unknown, of another type or rank, or that
@@ -41,6 +43,7 @@ impl Arrays {
         let signature = &self.with_items(signature);
         self.refuse_unknown(signature).map_err(refuse)?;
         let mut symbols = HashMap::new();
+        let said = said(signature, &given);
         let mut bound = given;
         for port in &signature.inputs {
             let array = self.arrays.iter().find(|array| array.name == port.name);
@@ -53,13 +56,26 @@ impl Arrays {
                 Some(input) => agrees(input, array).map_err(refuse)?,
                 None if is_open(port) => bound.push(Input {
                     name: port.name.clone(),
-                    shape: array.shape.iter().map(|extent| *extent as i64).collect(),
+                    shape: shape_of(port, array, &said).map_err(refuse)?,
                     dtype: None,
                 }),
                 None => {}
             }
         }
         Ok(bound)
+    }
+
+    /// The place of the first list of inputs whose shapes are those of the arrays; 0 where there is none, so that what
+    /// does not fit is said of the first.
+    pub fn sizes(&self, inputs: impl Iterator<Item = Vec<TensorInfo>>) -> usize {
+        let fits = |ports: Vec<TensorInfo>| {
+            let has = |port: &TensorInfo| {
+                let array = self.arrays.iter().find(|array| array.name == port.name);
+                array.is_some_and(|array| array.shape == port.shape)
+            };
+            ports.iter().all(has)
+        };
+        inputs.map(fits).position(|own| own).unwrap_or(0)
     }
 
     /// Inputs with a tensor `x[0]`, `x[1]` and so on for each array of a sequence `x`.
@@ -157,18 +173,71 @@ fn learn<'a>(
 }
 
 fn agrees(input: &Input, array: &Array) -> std::result::Result<(), String> {
-    let same = input.shape.iter().map(|extent| u64::try_from(*extent).ok());
-    if same.eq(array.shape.iter().map(|extent| Some(*extent))) {
+    let same = input.shape.len() == array.shape.len();
+    if same && input.shape.iter().zip(&array.shape).all(|(own, extent)| has(own, *extent)) {
         return Ok(());
     }
-    let given: Vec<String> = input.shape.iter().map(i64::to_string).collect();
+    let given: Vec<String> = input.shape.iter().map(Extent::to_string).collect();
+    let advice = match input.shape.iter().all(|own| own.single().is_some()) {
+        true => "leave --shape out, the array decides",
+        false => "give an array of one of these sizes",
+    };
     Err(format!(
-        "array '{}' is {}, and --shape says {}={}: leave --shape out, the array decides",
+        "array '{}' is {}, and --shape says {}={}: {advice}",
         input.name,
         array.description(),
         input.name,
         given.join(",")
     ))
+}
+
+/// Whether a size is among others; those that are none are refused later.
+fn has(extent: &Extent, size: u64) -> bool {
+    extent.sizes().map_or(true, |sizes| sizes.contains(&size))
+}
+
+/// What is said of dimensions by name: on their own, or as an axis of an input.
+fn said<'a>(signature: &'a Signature, given: &[Input]) -> HashMap<&'a str, Extent> {
+    let mut said = HashMap::new();
+    for port in &signature.inputs {
+        let own = given.iter().find(|own| own.name == port.name);
+        for (axis, dimension) in port.shape.iter().flatten().enumerate() {
+            let Dimension::Symbol(symbol) = dimension else { continue };
+            // One size is compared with the arrays where it is given.
+            let by_axis = own.and_then(|own| own.shape.get(axis));
+            let by_axis = by_axis.filter(|extent| extent.single().is_none());
+            let is_input = signature.inputs.iter().any(|port| port.name == *symbol);
+            let by_name = given.iter().find(|own| own.name == *symbol && !is_input);
+            let extent = by_axis.or_else(|| by_name.and_then(|own| own.shape.first()));
+            if let Some(extent) = extent {
+                said.entry(symbol.as_str()).or_insert_with(|| extent.clone());
+            }
+        }
+    }
+    said
+}
+
+/// The shape of an input of which nothing is said itself.
+fn shape_of(
+    port: &PortSignature,
+    array: &Array,
+    said: &HashMap<&str, Extent>,
+) -> std::result::Result<Vec<Extent>, String> {
+    let extent = |(axis, extent): (usize, &u64)| {
+        let own = Extent::One(*extent as i64);
+        let dimension = port.shape.as_ref().and_then(|shape| shape.get(axis));
+        let Some(Dimension::Symbol(symbol)) = dimension else { return Ok(own) };
+        match said.get(symbol.as_str()) {
+            Some(said) if has(said, *extent) => Ok(said.clone()),
+            Some(said) => Err(format!(
+                "array '{}' is {}, and --shape says {symbol}={said}: give an array of one of these sizes",
+                port.name,
+                array.description()
+            )),
+            None => Ok(own),
+        }
+    };
+    array.shape.iter().enumerate().map(extent).collect()
 }
 
 #[cfg(test)]
@@ -208,7 +277,9 @@ mod tests {
     }
 
     fn shapes(bound: Vec<Input>) -> Vec<(String, Vec<i64>)> {
-        bound.into_iter().map(|input| (input.name, input.shape)).collect()
+        let single = |own: &Extent| own.single().unwrap();
+        let shape = |own: &[Extent]| own.iter().map(single).collect();
+        bound.into_iter().map(|input| (input.name, shape(&input.shape))).collect()
     }
 
     #[test]
@@ -219,11 +290,36 @@ mod tests {
         let expected = [("x".to_owned(), vec![4, 3]), ("z".to_owned(), vec![5, 6])];
         assert_eq!(shapes(bound), expected);
         // What is given by hand stays, where it agrees.
-        let given = vec![Input { name: "z".into(), shape: vec![5, 6], dtype: None }];
+        let shape = vec![Extent::One(5), Extent::One(6)];
+        let given = vec![Input { name: "z".into(), shape, dtype: None }];
         assert_eq!(shapes(arrays.bind(&signature, given).unwrap()).len(), 2);
     }
 
     #[test]
+    fn what_is_said_of_a_dimension_holds_for_all_inputs() {
+        let signature = signature(&[("x", &["n", "3"]), ("y", &["n"])]);
+        let arrays = arrays(&[("x", &[4, 3]), ("y", &[4])]);
+        let sizes = |name: &str, shape: &[&str]| {
+            let shape = shape.iter().map(|text| text.parse().unwrap()).collect();
+            vec![Input { name: name.into(), shape, dtype: None }]
+        };
+        let shown = |bound: Vec<Input>| -> Vec<String> {
+            let text = |own: &Input| {
+                let shape: Vec<String> = own.shape.iter().map(Extent::to_string).collect();
+                format!("{}={}", own.name, shape.join(","))
+            };
+            bound.iter().map(text).collect()
+        };
+        let bound = arrays.bind(&signature, sizes("n", &["2|4"])).unwrap();
+        assert_eq!(shown(bound), ["n=2|4", "x=2|4,3", "y=2|4"]);
+        let bound = arrays.bind(&signature, sizes("y", &["1..4"])).unwrap();
+        assert_eq!(shown(bound), ["y=1..4", "x=1..4,3"]);
+        let refused = arrays.bind(&signature, sizes("n", &["1..3"])).unwrap_err().chain();
+        assert!(refused.contains("'x' is f32[4, 3], and --shape says n=1..3: give"), "{refused}");
+        let refused = arrays.bind(&signature, sizes("x", &["1..3", "3"])).unwrap_err().chain();
+        assert!(refused.contains("--shape says x=1..3,3: give an array of one"), "{refused}");
+    }
+
     fn arrays_of_a_sequence_bind_one_by_one() {
         let mut signature = signature(&[("x", &["n"]), ("y", &["2"])]);
         signature.inputs[0].sequence = true;
@@ -242,7 +338,7 @@ mod tests {
         };
         let both = refused(&[("x", &[4, 3]), ("y", &[5])], Vec::new());
         assert!(both.contains("'n' is 4 in array 'x' and 5 in array 'y'"), "{both}");
-        let given = vec![Input { name: "y".into(), shape: vec![9], dtype: None }];
+        let given = vec![Input { name: "y".into(), shape: vec![Extent::One(9)], dtype: None }];
         let flag = refused(&[("x", &[4, 3]), ("y", &[4])], given);
         assert!(flag.contains("'y' is f32[4], and --shape says y=9"), "{flag}");
     }

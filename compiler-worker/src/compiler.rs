@@ -1,15 +1,15 @@
 //! The compiler, as this program uses it: requests in, bytes and reasons out.
 
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use hone_artifact::exit_code::Reason;
 use hone_artifact::request::{Input, TargetRequest};
+use hone_artifact::{Extent, MOST_SIZES};
 use hone_driver::ops::Require;
 use hone_driver::{
-    Accelerator, CodegenError, CompileError, Compiled, Constants, DataType, EvaluateError, Graph,
-    ImportError, ImportOptions, InputBinding, LowerError, NodeError, Options, SchedulePolicy,
-    Signature, Target, Tensor, TensorType,
+    Accelerator, CodegenError, Combination, CompileError, Compiled, Constants, DataType,
+    EvaluateError, Graph, ImportError, ImportOptions, LowerError, NodeError, Options,
+    SchedulePolicy, Signature, SizedBinding, SizedGraph, Target, Tensor, TensorType,
 };
 
 use crate::device;
@@ -91,20 +91,22 @@ fn with_accelerator(request: &TargetRequest, accelerator: &str, arch: &str) -> R
     host.with_accelerator(accelerator).map_err(unknown)
 }
 
-/// What the importer is told.
+/// The combinations of sizes that inputs and dimensions shall have, the largest first.
 ///
 /// # Errors
-/// `InvalidSpec` for an element type that is none.
-pub fn import_options(inputs: &[Input], folder: Option<&Path>) -> Result<ImportOptions> {
-    let bindings = inputs.iter().map(binding).collect::<Result<_>>()?;
-    Ok(ImportOptions {
-        folder: folder.map(Path::to_path_buf),
-        bindings,
-        ..ImportOptions::default()
+/// `InvalidSpec` for an element type that is none, `InvalidShape` for sizes that do not fit the model or are too many.
+pub fn combinations(model: &Model, inputs: &[Input]) -> Result<Vec<Combination>> {
+    let given: Vec<SizedBinding> = inputs.iter().map(sized).collect::<Result<_>>()?;
+    if given.is_empty() {
+        return Ok(vec![Combination::default()]);
+    }
+    hone_driver::combinations(&signature(model)?, &given, MOST_SIZES).map_err(|error| {
+        let message = format!("model '{}' cannot be compiled for these sizes", model.name);
+        Failure::because(Reason::InvalidShape, message, error)
     })
 }
 
-fn binding(input: &Input) -> Result<InputBinding> {
+fn sized(input: &Input) -> Result<SizedBinding> {
     let dtype = match &input.dtype {
         None => None,
         Some(name) => {
@@ -115,12 +117,59 @@ fn binding(input: &Input) -> Result<InputBinding> {
             })?)
         }
     };
-    let shape = input.shape.iter().map(|extent| usize::try_from(*extent));
-    let shape = shape.collect::<std::result::Result<_, _>>().map_err(|_| {
-        let message = format!("input '{}': extents must not be negative", input.name);
-        Failure::new(Reason::InvalidShape, message)
-    })?;
-    Ok(InputBinding { name: input.name.clone(), shape, dtype })
+    let sizes = |extent: &Extent| -> Result<Vec<usize>> {
+        let sizes = extent.sizes().map_err(|error| {
+            let message = format!("the sizes of '{}' cannot be used", input.name);
+            Failure::because(Reason::InvalidShape, message, error)
+        })?;
+        Ok(sizes.into_iter().map(|size| usize::try_from(size).unwrap_or(usize::MAX)).collect())
+    };
+    let shape = input.shape.iter().map(sizes).collect::<Result<_>>()?;
+    Ok(SizedBinding { name: input.name.clone(), shape, dtype })
+}
+
+/// The inputs of each combination, as requests say them.
+///
+/// # Errors
+/// As for [`combinations`].
+pub fn requests_of_sizes(model: &Model, inputs: &[Input]) -> Result<Vec<Vec<Input>>> {
+    let is_single = |own: &Input| own.shape.iter().all(|extent| extent.single().is_some());
+    let known = |own: &Input| is_single(own) && own.shape.len() != 1;
+    if inputs.iter().all(known) {
+        return Ok(vec![inputs.to_vec()]);
+    }
+    let request = |combination: Combination| {
+        let input = |own: hone_driver::InputBinding| Input {
+            name: own.name,
+            shape: own.shape.iter().map(|extent| Extent::One(*extent as i64)).collect(),
+            dtype: own.dtype.map(|dtype| dtype.name().to_owned()),
+        };
+        combination.bindings.into_iter().map(input).collect()
+    };
+    Ok(combinations(model, inputs)?.into_iter().map(request).collect())
+}
+
+/// The inputs of the only combination of sizes.
+///
+/// # Errors
+/// `InvalidShape` where there are several, which `what` does not take; as for [`combinations`].
+pub fn one_size(model: &Model, inputs: &[Input], what: &str) -> Result<Vec<Input>> {
+    let mut all = requests_of_sizes(model, inputs)?;
+    if all.len() > 1 {
+        let message = format!(
+            "{what} takes one size of each dimension, {} combinations are given: name one",
+            all.len()
+        );
+        return Err(Failure::new(Reason::InvalidShape, message));
+    }
+    Ok(all.pop().unwrap_or_default())
+}
+
+/// The sizes of a combination in words, such as `batch=4, seq=128`; empty where there is one of each.
+pub fn sizes_text(dimensions: &[(String, usize)]) -> String {
+    let sizes: Vec<String> =
+        dimensions.iter().map(|(name, size)| format!("{name}={size}")).collect();
+    sizes.join(", ")
 }
 
 /// How a model is compiled, beside the target.
@@ -166,10 +215,10 @@ pub fn compile(
     compile_parsed(parse(model, inputs)?, model, target, recipe, records)
 }
 
-/// A model as a graph.
+/// A model as a graph for each combination of sizes.
 #[derive(Debug)]
 pub struct Parsed {
-    graph: Graph,
+    graphs: Vec<SizedGraph>,
     time: Duration,
 }
 
@@ -179,10 +228,10 @@ pub struct Parsed {
 /// Every reason of a model's.
 pub fn parse(model: &Model, inputs: &[Input]) -> Result<Parsed> {
     let begin = Instant::now();
-    let import = import_options(inputs, model.folder.as_deref())?;
-    let imported = hone_driver::import(&model.bytes, &import);
-    let imported = imported.map_err(|error| cannot_be_compiled(model, error))?;
-    Ok(Parsed { graph: imported.graph, time: begin.elapsed() })
+    let combinations = combinations(model, inputs)?;
+    let imported = hone_driver::import_sizes(&model.bytes, &import_options(model), &combinations);
+    let graphs = imported.map_err(|error| cannot_be_compiled(model, error))?;
+    Ok(Parsed { graphs, time: begin.elapsed() })
 }
 
 /// The second half of [`compile`].
@@ -196,11 +245,24 @@ pub fn compile_parsed(
     recipe: &Recipe,
     records: &Recorded,
 ) -> Result<Compiled> {
+    if parsed.graphs.len() > 1 && target.accelerator.is_some() {
+        let message = format!(
+            "model '{}' cannot be compiled: an artifact for an accelerator has one size of each dimension in this release, {} combinations are given: name one",
+            model.name,
+            parsed.graphs.len()
+        );
+        return Err(Failure::new(Reason::NotSupportedYet, message));
+    }
     let options = Options { records: records.clone(), ..recipe.options(target) };
-    let compiled = hone_driver::compile_graph(parsed.graph, &model.bytes, &options);
+    let compiled = hone_driver::compile_sizes(parsed.graphs, &model.bytes, &options);
     let mut compiled = compiled.map_err(|error| cannot_be_compiled(model, error))?;
     compiled.statistics.stages.insert(0, ("import", parsed.time));
     Ok(compiled)
+}
+
+/// What the importer is told beside the shapes of inputs.
+fn import_options(model: &Model) -> ImportOptions {
+    ImportOptions { folder: model.folder.clone(), ..ImportOptions::default() }
 }
 
 fn cannot_be_compiled(model: &Model, error: CompileError) -> Failure {
@@ -232,17 +294,31 @@ pub fn passes(graph: &Graph, target: &Target) -> Result<Vec<(&'static str, Strin
     Ok(left)
 }
 
-/// Imports only: the reference that answers are held against.
+/// Imports only: the reference that answers are held against, for each combination of sizes.
 ///
 /// # Errors
 /// As for [`compile`], of the model.
+pub fn references(model: &Model, inputs: &[Input]) -> Result<Vec<SizedGraph>> {
+    let combinations = combinations(model, inputs)?;
+    imported(model, &combinations)
+}
+
+/// The same for the largest sizes alone.
+///
+/// # Errors
+/// As for [`references`].
 pub fn reference(model: &Model, inputs: &[Input]) -> Result<Graph> {
-    let import = import_options(inputs, model.folder.as_deref())?;
-    let imported = hone_driver::import(&model.bytes, &import).map_err(|error| {
+    let combinations = combinations(model, inputs)?;
+    let mut graphs = imported(model, &combinations[..1])?;
+    Ok(graphs.remove(0).graph)
+}
+
+fn imported(model: &Model, combinations: &[Combination]) -> Result<Vec<SizedGraph>> {
+    let imported = hone_driver::import_sizes(&model.bytes, &import_options(model), combinations);
+    imported.map_err(|error| {
         let (reason, name) = (compile_reason(&error), &model.name);
         Failure::because(reason, format!("model '{name}' cannot be used"), error)
-    })?;
-    Ok(imported.graph)
+    })
 }
 
 /// Inputs and outputs as a model declares them, before anything is bound.

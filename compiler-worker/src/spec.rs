@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use hone_artifact::Extent;
 use hone_artifact::exit_code::Reason;
 use hone_artifact::request::{
     Compile, CorrectnessRequest, Destination, Input, Source, TargetRequest, TuningRequest,
@@ -100,9 +101,15 @@ fn request(spec: &ModelCompilationSpec, target: &Target) -> Compile {
 fn input(binding: &InputBinding) -> Input {
     Input {
         name: binding.name.clone(),
-        shape: binding.shape.clone(),
+        shape: extents(binding),
         dtype: binding.dtype.map(|dtype| dtype.to_string()),
     }
+}
+
+fn extents(binding: &InputBinding) -> Vec<Extent> {
+    // The schema has seen to their form; an empty list is refused when the model is read.
+    let extent = |text: &String| text.parse().unwrap_or(Extent::Sizes(Vec::new()));
+    binding.extents().iter().map(extent).collect()
 }
 
 fn source(samples: &SampleSource) -> Source {
@@ -249,17 +256,19 @@ pub fn target_from_text(text: &str) -> Result<TargetRequest> {
     })
 }
 
-/// `name=1,3,224,224`; an empty list is a scalar.
+/// `name=1,3,224,224`, with several sizes of a dimension as `16|32` or `1..4`; an empty list is a scalar.
 fn shape(text: &str) -> Result<Input> {
     let wrong = || {
-        let message = format!("shape '{text}' is not understood: use name=1,3,224,224");
+        let message = format!(
+            "shape '{text}' is not understood: use name=1,3,224,224, and 16|32|64 or 1..8 for several sizes of a dimension"
+        );
         Failure::new(Reason::Usage, message)
     };
     // Names may hold '=', extents cannot.
     let (name, extents) = text.rsplit_once('=').ok_or_else(wrong)?;
     let extents = extents.split(',').filter(|extent| !extent.trim().is_empty());
-    let shape: std::result::Result<Vec<i64>, _> =
-        extents.map(|extent| extent.trim().parse::<i64>()).collect();
+    let shape: std::result::Result<Vec<Extent>, _> =
+        extents.map(|extent| extent.trim().parse()).collect();
     match shape {
         Ok(shape) if !name.is_empty() => Ok(Input { name: name.to_owned(), shape, dtype: None }),
         _ => Err(wrong()),
@@ -282,9 +291,15 @@ mod tests {
         assert_eq!(target_from_text("host").unwrap().cpu.as_deref(), Some("host"));
         assert_eq!(target_from_text("arm64").unwrap_err().reason, Reason::Usage);
         let input = shape("x=1,3,224,224").unwrap();
-        assert_eq!((input.name.as_str(), input.shape), ("x", vec![1, 3, 224, 224]));
-        assert_eq!(shape("x=").unwrap().shape, Vec::<i64>::new());
-        for wrong in ["x", "=1", "x=a", "x=1.5"] {
+        assert_eq!(
+            (input.name.as_str(), input.shape),
+            ("x", [1, 3, 224, 224].map(Extent::One).into())
+        );
+        assert_eq!(shape("x=").unwrap().shape, []);
+        let several =
+            [Extent::Range { min: 1, max: 4 }, Extent::Sizes(vec![16, 32]), Extent::One(8)];
+        assert_eq!(shape("x=1..4,16|32,8").unwrap().shape, several);
+        for wrong in ["x", "=1", "x=a", "x=1.5", "x=1..", "x=1|", "x=1..2..3"] {
             assert!(shape(wrong).is_err(), "{wrong}");
         }
     }

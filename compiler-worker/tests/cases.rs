@@ -23,6 +23,7 @@ fn place() -> Place {
     place.write("open.onnx", onnx::unary("Relu", &["batch", "8"]));
     place.write("nan.onnx", onnx::unary("Sqrt", &["1", "8"]));
     place.write("pair.onnx", pair());
+    place.write("both.onnx", onnx::unary("Relu", &["a", "b"]));
     given(&place);
     broken_models(&place);
     specs(&place);
@@ -42,6 +43,7 @@ fn given(place: &Place) {
     let both = |x: &[usize], y: &[usize]| npz::f32s(&[("x", x), ("y", y)]);
     place.write("two.npz", both(&[2, 8], &[2, 8]));
     place.write("three.npz", both(&[3, 8], &[3, 8]));
+    place.write("five.npz", both(&[5, 8], &[5, 8]));
     place.write("differ.npz", both(&[2, 8], &[3, 8]));
     place.write("missing.npz", npz::f32s(&[("x", &[2, 8])]));
     place.write("unknown.npz", npz::f32s(&[("x", &[2, 8]), ("y", &[2, 8]), ("mask", &[2])]));
@@ -87,6 +89,11 @@ fn specs(place: &Place) {
     place.write("open.yaml", spec("").replace("./relu.onnx", "./open.onnx"));
     place.write("unknown-field.yaml", spec("  goalz: []\n"));
     place.write("not-yet.yaml", spec("  tuning: {maxTrials: 100}\n  precision: {allow: [f32, f16], maxRelativeError: \"1e-2\"}\n"));
+    let pair = |inputs: &str| {
+        spec(&format!("  inputs: [{inputs}]\n")).replace("./relu.onnx", "./pair.onnx")
+    };
+    place.write("sizes.yaml", pair("{name: batch, sizes: [1, 2], range: {min: 1, max: 2}}"));
+    place.write("range.yaml", pair("{name: batch, range: {min: 1, max: 100}}"));
     let digest = "0".repeat(64);
     let wrong = spec("").replace("relu.onnx}", &format!("relu.onnx, digest: 'sha256:{digest}'}}"));
     place.write("wrong-digest.yaml", wrong);
@@ -108,6 +115,10 @@ fn artifacts(place: &Place) {
     let middle = flipped.len() / 2;
     flipped[middle] ^= 4;
     place.write("flipped.hone", flipped);
+    let arguments = ["pair.onnx", "--shape", "batch=2|3", "--out", "sizes", "--no-measure"];
+    let ended = place.hone(&[&["compile"], &arguments[..]].concat());
+    assert_eq!(ended.code, 0, "{}", ended.err);
+    std::fs::copy(place.only("sizes", "hone"), place.path("sizes.hone")).unwrap();
     let other = if cfg!(target_arch = "aarch64") { "linux/amd64" } else { "linux/arm64" };
     let ended = place.hone(&["compile", "relu.onnx", "--out", "other", "--target", other]);
     assert_eq!(ended.code, 0, "{}", ended.err);

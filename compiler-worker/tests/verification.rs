@@ -164,6 +164,7 @@ impl Case {
         let subject = Subject {
             name: "case",
             artifact: &self.artifact,
+            sizes: 0,
             imported: &self.graph,
             options: Ok(&self.options),
         };
@@ -239,6 +240,10 @@ struct Faulty {
 impl Executor for Faulty {
     fn description(&self) -> String {
         "a faulty machine".to_owned()
+    }
+
+    fn select(&mut self, sizes: usize) -> Result<()> {
+        self.inner.select(sizes)
     }
 
     fn run(&mut self, inputs: &[Vec<u8>]) -> Result<Vec<Vec<u8>>> {
@@ -331,8 +336,13 @@ fn without_the_options_only_whole_runs_are_compared_and_it_says_so() {
     let case = Case::new(plain_net(), DataType::F32);
     let samples = standard_samples(&case.graph, &ports(&case.graph, false).unwrap(), &SEEDS, false);
     let options = Err("it was compiled by another version".to_owned());
-    let subject =
-        Subject { name: "case", artifact: &case.artifact, imported: &case.graph, options };
+    let subject = Subject {
+        name: "case",
+        artifact: &case.artifact,
+        sizes: 0,
+        imported: &case.graph,
+        options,
+    };
     let mut native = Native::from_bytes(case.artifact.clone(), &Default::default()).unwrap();
     let found = verify(&subject, &samples, SETTINGS, &mut native).unwrap();
     assert!(found.passed() && found.kernels.is_empty() && found.passes.is_none());

@@ -142,21 +142,6 @@ impl fmt::Display for PrecisionType {
     }
 }
 
-/// Binds one model input: its dynamic dimensions get these sizes.
-#[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct InputBinding {
-    /// The input's name in the model.
-    #[schemars(length(min = 1, max = 256))]
-    pub name: String,
-    /// Sizes in elements, in the model's axis order.
-    #[schemars(length(max = 16), inner(range(min = 1, max = 4294967296i64)))]
-    pub shape: Vec<i64>,
-    /// Must equal the model's element type where given.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub dtype: Option<ElementType>,
-}
-
 /// What runs the result.
 #[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -16,6 +16,7 @@ pub mod decimal;
 pub mod device_pool;
 pub mod duration;
 pub mod generate;
+pub mod inputs;
 pub mod model_compilation;
 pub mod not_yet;
 pub mod parse;
@@ -25,12 +26,12 @@ pub mod status;
 pub mod tuning_run;
 
 pub use common::{
-    Accelerator, ElementType, InputBinding, LocalSecretRef, ModelSource, Platform, PrecisionType,
-    SampleSource,
+    Accelerator, ElementType, LocalSecretRef, ModelSource, Platform, PrecisionType, SampleSource,
 };
 pub use decimal::Decimal;
 pub use device_pool::{DevicePool, DevicePoolSpec, DevicePoolStatus};
 pub use duration::{Duration, DurationError};
+pub use inputs::{InputBinding, SizeRange};
 pub use model_compilation::{ModelCompilation, ModelCompilationSpec};
 pub use parse::SpecError;
 pub use status::{ModelCompilationStatus, Phase, TargetStatus};

@@ -7,9 +7,10 @@ use kube::{CustomResource, KubeSchema};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
+use crate::InputBinding;
 use crate::common::{
-    InputBinding, LABEL_PATTERN, LocalSecretRef, Log, ModelSource, Platform, PrecisionType,
-    SUBDOMAIN_PATTERN, SampleSource, URI_PATTERN,
+    LABEL_PATTERN, LocalSecretRef, Log, ModelSource, Platform, PrecisionType, SUBDOMAIN_PATTERN,
+    SampleSource, URI_PATTERN,
 };
 use crate::{Decimal, Duration, ModelCompilationStatus};
 
@@ -63,7 +64,7 @@ pub struct ModelCompilationSpec {
     pub suspend: bool,
     /// The model.
     pub model: ModelSource,
-    /// Binds the model's dynamic dimensions.
+    /// Binds the model's open dimensions, each to one size or to several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]

@@ -3,9 +3,9 @@
 //! One list for both doors: `hone compile` refuses before it starts, the operator with a
 //! terminal condition. What begins to work loses its line here.
 
-use crate::PrecisionType;
 use crate::model_compilation::{ModelCompilationSpec, TuningPolicy};
 use crate::tuning_run::{TuningRunSpec, WarmStart};
+use crate::{InputBinding, PrecisionType};
 
 /// A field that this release cannot honour.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +24,12 @@ pub fn not_yet_in_runs(spec: &TuningRunSpec) -> Vec<NotYet> {
         refuse(
             "spec.parallelDevices",
             "a run measures on one device in this release: set 1, or make several runs with a log each",
+        );
+    }
+    if spec.inputs.iter().flatten().any(InputBinding::has_several) {
+        refuse(
+            "spec.inputs",
+            "a run tunes one size of each dimension in this release: name one, and make a run for each of the others",
         );
     }
     if spec.target.accelerator.is_some() {

@@ -96,7 +96,10 @@ fn type_of(field: &Value) -> String {
     };
     match field["type"].as_str().unwrap_or("any") {
         "array" => {
-            let items = field["items"]["type"].as_str().unwrap_or("any");
+            let items = match field["items"]["x-kubernetes-int-or-string"] == true {
+                true => "integer or string",
+                false => field["items"]["type"].as_str().unwrap_or("any"),
+            };
             format!("list of {items}{}", range("minItems", "maxItems"))
         }
         "string" => match field["pattern"].as_str() {

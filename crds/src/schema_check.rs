@@ -251,6 +251,9 @@ fn advice(pattern: &str) -> String {
         LABEL_PATTERN => "must be lower-case letters, digits and '-'",
         SUBDOMAIN_PATTERN => "must be a name of lower-case letters, digits, '-' and '.'",
         ARCH_PATTERN => "must be amd64, arm64 or riscv64, as Kubernetes names them",
+        crate::inputs::EXTENT_PATTERN => {
+            "must be a size (16), at most 32 sizes (16|32|64) or a range (1..8)"
+        }
         crate::model_compilation::QUANTITY_PATTERN => "must be a quantity such as 500m, 2 or 4Gi",
         _ => return format!("does not match {pattern}"),
     };

@@ -183,6 +183,11 @@ pub struct TargetStatus {
     /// How fast it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency: Option<Latency>,
+    /// How fast it is at each of its sizes, the largest first; empty where it is for one. `latency` is of the largest.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32))]
+    #[x_kube(merge_strategy = ListMerge::Atomic)]
+    pub sizes: Vec<SizesStatus>,
     /// The arithmetic that was chosen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 16))]
@@ -222,6 +227,18 @@ pub struct Artifact {
     /// When a worker last stored it or found it in its place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checked: Option<Time>,
+}
+
+/// One of the sizes that an artifact serves.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SizesStatus {
+    /// The sizes of the open dimensions, such as `batch=4, seq=128`.
+    #[schemars(length(max = 64))]
+    pub sizes: String,
+    /// Median latency.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p50: Option<Duration>,
 }
 
 /// Time of one run, batch as in `inputs`.

@@ -5,7 +5,8 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::common::{InputBinding, Log, ModelSource, Platform, SUBDOMAIN_PATTERN};
+use crate::InputBinding;
+use crate::common::{Log, ModelSource, Platform, SUBDOMAIN_PATTERN};
 use crate::model_compilation::{Limits, Worker};
 use crate::status::{Failure, ObjectRef, Retry};
 use crate::{Decimal, Duration, Phase};

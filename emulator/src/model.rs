@@ -10,6 +10,7 @@ use hone_artifact::{BUFFER_ALIGNMENT, Manifest, Reader, Slot, Step, TensorInfo, 
 #[derive(Debug)]
 pub struct Model {
     pub(crate) machine: Machine,
+    /// Inputs and outputs are in the shapes of the variant.
     pub(crate) manifest: Manifest,
     pub(crate) variant: usize,
     /// Of each step: its kernel's address, and that of its table of pointers.
@@ -35,8 +36,11 @@ impl Model {
     /// A damaged artifact, an emulator that does not start, no memory.
     pub fn load(artifact: &[u8], variant: usize, emulator: &Emulator) -> Result<Self> {
         let reader = Reader::new(artifact)?;
-        let manifest = reader.manifest().clone();
+        let mut manifest = reader.manifest().clone();
         let selected = manifest.variants.get(variant).ok_or(EmulatorError::Variant { variant })?;
+        (manifest.inputs, manifest.outputs) =
+            (manifest.inputs_of(selected), manifest.outputs_of(selected));
+        let selected = &manifest.variants[variant];
         // The reader has checked that both sections are there.
         let code = reader.code(selected.code).unwrap_or_default();
         let weights = reader.weights(selected.weights).unwrap_or_default();

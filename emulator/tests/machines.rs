@@ -78,6 +78,7 @@ fn artifact(target: &hone_codegen::Target, weights: &[u8], damage: bool) -> Vec<
         recipe: None,
         program: Vec::new(),
         extents: Vec::new(),
+        shapes: None,
         target: Target {
             triple: target.triple.clone(),
             cpu: String::new(),

@@ -95,12 +95,22 @@ hone_model *hone_share(const hone_model *model);
 /* Frees a model that is not running. NULL is let be. */
 void hone_free(hone_model *model);
 
-/* The model's inputs and outputs in order; NULL for an index past the last. */
+/* The model's inputs and outputs in order, at the sizes that it is set to; NULL for an index past the last. */
 size_t hone_input_count(const hone_model *model);
 size_t hone_output_count(const hone_model *model);
 const hone_tensor *hone_input(const hone_model *model, size_t index);
 const hone_tensor *hone_output(const hone_model *model, size_t index);
 
+/* An artifact may serve several sizes of a model's open dimensions, a variant for each; one otherwise. A loaded or
+ * shared model is set to the first variant, which is the largest. These are the inputs and outputs of each. */
+size_t hone_variant_count(const hone_model *model);
+const hone_tensor *hone_variant_input(const hone_model *model, size_t variant, size_t index);
+const hone_tensor *hone_variant_output(const hone_model *model, size_t variant, size_t index);
+
+/* Sets a model to the variant whose inputs have these shapes: a list of extents for each input, as long as its rank.
+ * Runs, hone_input and hone_output then have its sizes; nothing is copied. A shape that the artifact does not serve is
+ * an error, which names the input and what it takes: nothing is padded. 0 on success. */
+int hone_set_input_shapes(hone_model *model, const uint64_t *const *shapes);
 /* Inputs and outputs as users of the model know them, in order, each with the next tensors; NULL for an index past
  * the last. It lives as long as its model. */
 typedef struct hone_member {

@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
 use std::slice;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use hone_artifact::{DataType, TensorInfo};
@@ -27,13 +27,21 @@ pub struct HoneModel {
     pub(crate) model: UnsafeCell<Model>,
     pub(crate) running: AtomicBool,
     shared: Shared,
-    inputs: Vec<HoneTensor>,
-    outputs: Vec<HoneTensor>,
+    /// Inputs and outputs for each of the sizes; never empty.
+    variants: Vec<Ports>,
+    /// The sizes that the model is set to.
+    current: AtomicUsize,
     pub(crate) input_members: Vec<HoneMember>,
     pub(crate) output_members: Vec<HoneMember>,
     /// What the tensors' names point to.
     _names: Vec<CString>,
     _shapes: Vec<Vec<u64>>,
+}
+
+/// Inputs and outputs at some sizes.
+struct Ports {
+    inputs: Vec<HoneTensor>,
+    outputs: Vec<HoneTensor>,
 }
 
 /// `hone_tensor`.
@@ -141,7 +149,7 @@ pub unsafe extern "C" fn hone_free(model: *mut HoneModel) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hone_input_count(model: *const HoneModel) -> usize {
     // SAFETY: the caller's promise.
-    unsafe { model.as_ref() }.map_or(0, |model| model.inputs.len())
+    unsafe { model.as_ref() }.map_or(0, |model| model.ports().inputs.len())
 }
 
 /// `hone_output_count`.
@@ -151,7 +159,7 @@ pub unsafe extern "C" fn hone_input_count(model: *const HoneModel) -> usize {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hone_output_count(model: *const HoneModel) -> usize {
     // SAFETY: the caller's promise.
-    unsafe { model.as_ref() }.map_or(0, |model| model.outputs.len())
+    unsafe { model.as_ref() }.map_or(0, |model| model.ports().outputs.len())
 }
 
 /// `hone_input`.
@@ -162,7 +170,7 @@ pub unsafe extern "C" fn hone_output_count(model: *const HoneModel) -> usize {
 pub unsafe extern "C" fn hone_input(model: *const HoneModel, index: usize) -> *const HoneTensor {
     // SAFETY: the caller's promise.
     unsafe { model.as_ref() }
-        .and_then(|model| model.inputs.get(index))
+        .and_then(|model| model.ports().inputs.get(index))
         .map_or(ptr::null(), ptr::from_ref)
 }
 
@@ -174,8 +182,92 @@ pub unsafe extern "C" fn hone_input(model: *const HoneModel, index: usize) -> *c
 pub unsafe extern "C" fn hone_output(model: *const HoneModel, index: usize) -> *const HoneTensor {
     // SAFETY: the caller's promise.
     unsafe { model.as_ref() }
-        .and_then(|model| model.outputs.get(index))
+        .and_then(|model| model.ports().outputs.get(index))
         .map_or(ptr::null(), ptr::from_ref)
+}
+
+/// `hone_variant_count`.
+///
+/// # Safety
+/// `model` is null or a model that was not freed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hone_variant_count(model: *const HoneModel) -> usize {
+    // SAFETY: the caller's promise.
+    unsafe { model.as_ref() }.map_or(0, |model| model.variants.len())
+}
+
+/// `hone_variant_input`.
+///
+/// # Safety
+/// `model` is null or a model that was not freed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hone_variant_input(
+    model: *const HoneModel,
+    variant: usize,
+    index: usize,
+) -> *const HoneTensor {
+    // SAFETY: the caller's promise.
+    unsafe { model.as_ref() }
+        .and_then(|model| model.variants.get(variant)?.inputs.get(index))
+        .map_or(ptr::null(), ptr::from_ref)
+}
+
+/// `hone_variant_output`.
+///
+/// # Safety
+/// `model` is null or a model that was not freed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hone_variant_output(
+    model: *const HoneModel,
+    variant: usize,
+    index: usize,
+) -> *const HoneTensor {
+    // SAFETY: the caller's promise.
+    unsafe { model.as_ref() }
+        .and_then(|model| model.variants.get(variant)?.outputs.get(index))
+        .map_or(ptr::null(), ptr::from_ref)
+}
+
+/// `hone_set_input_shapes`.
+///
+/// # Safety
+/// `model` is null or a model that was not freed; `shapes` has a pointer for each input, to as many extents as the
+/// input has axes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hone_set_input_shapes(
+    model: *mut HoneModel,
+    shapes: *const *const u64,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    let Some(model) = (unsafe { model.as_ref() }) else {
+        return fail("hone_set_input_shapes: the model is null");
+    };
+    let inputs = &model.variants[0].inputs;
+    if shapes.is_null() && !inputs.is_empty() {
+        return fail("hone_set_input_shapes: the list of shapes is null");
+    }
+    // SAFETY: the caller's promise.
+    let given = unsafe { list(shapes, inputs.len()) };
+    let mut lists: Vec<&[u64]> = Vec::with_capacity(inputs.len());
+    for (shape, input) in given.iter().zip(inputs) {
+        if shape.is_null() && input.rank > 0 {
+            return fail("hone_set_input_shapes: a shape is null");
+        }
+        // SAFETY: the caller's promise.
+        lists.push(unsafe { list(*shape, input.rank as usize) });
+    }
+    if model.running.swap(true, Ordering::Acquire) {
+        return fail("hone_set_input_shapes: the model is running in another thread");
+    }
+    // SAFETY: the flag keeps runs away.
+    let own = unsafe { &mut *model.model.get() };
+    let done = own.set_input_shapes(&lists);
+    model.current.store(own.current_sizes(), Ordering::Release);
+    model.running.store(false, Ordering::Release);
+    match done {
+        Ok(()) => 0,
+        Err(error) => fail(&chain(&error)),
+    }
 }
 
 /// `hone_output_shape`.
@@ -192,7 +284,7 @@ pub unsafe extern "C" fn hone_output_shape(
     let Some(model) = (unsafe { model.as_ref() }) else {
         return fail("hone_output_shape: the model is null");
     };
-    let Some(output) = model.outputs.get(index) else {
+    let Some(output) = model.ports().outputs.get(index) else {
         return fail("hone_output_shape: there is no such output");
     };
     if shape.is_null() && output.rank > 0 {
@@ -237,8 +329,9 @@ pub unsafe extern "C" fn hone_run(
     let Some(model) = (unsafe { model.as_ref() }) else {
         return fail("hone_run: the model is null");
     };
-    if (inputs.is_null() && !model.inputs.is_empty())
-        || (outputs.is_null() && !model.outputs.is_empty())
+    let ports = model.ports();
+    if (inputs.is_null() && !ports.inputs.is_empty())
+        || (outputs.is_null() && !ports.outputs.is_empty())
     {
         return fail("hone_run: the list of inputs or of outputs is null");
     }
@@ -249,8 +342,8 @@ pub unsafe extern "C" fn hone_run(
     }
     // SAFETY: the flag lets one run in at a time; the lists are the caller's promise.
     let result = unsafe {
-        let inputs = list(inputs, model.inputs.len());
-        let outputs = list(outputs, model.outputs.len());
+        let inputs = list(inputs, ports.inputs.len());
+        let outputs = list(outputs, ports.outputs.len());
         (*model.model.get()).run_pointers(inputs, outputs)
     };
     model.running.store(false, Ordering::Release);
@@ -334,20 +427,31 @@ impl HoneModel {
             }
             list
         };
-        let (inputs, outputs) = (describe(model.inputs()), describe(model.outputs()));
+        let ports = model.sizes().map(|sizes| {
+            let (inputs, outputs) = (describe(sizes.inputs), describe(sizes.outputs));
+            Ports { inputs, outputs }
+        });
+        let variants = ports.collect();
         let input_members = members(&model, false, &mut names);
         let output_members = members(&model, true, &mut names);
         Self {
             shared: model.shared(),
+            current: AtomicUsize::new(model.current_sizes()),
             model: UnsafeCell::new(model),
             running: AtomicBool::new(false),
-            inputs,
-            outputs,
+            variants,
             input_members,
             output_members,
             _names: names,
             _shapes: shapes,
         }
+    }
+}
+
+impl HoneModel {
+    /// Inputs and outputs at the sizes that the model is set to.
+    fn ports(&self) -> &Ports {
+        &self.variants[self.current.load(Ordering::Acquire)]
     }
 }
 

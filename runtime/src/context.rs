@@ -9,7 +9,7 @@ use hone_artifact::{BUFFER_ALIGNMENT, HostType, HostValue, Texts};
 
 use crate::claim::{self, TaskRange};
 use crate::memory::Region;
-use crate::plan::{Call, Plan, reserve};
+use crate::plan::{Call, Loaded, Plan, reserve};
 use crate::pool::{Entry, Pool};
 use crate::profile::Profile;
 use crate::program::{Host, Loop, Part};
@@ -34,7 +34,11 @@ impl<'a> Clock<'a> {
 
 /// See the module's documentation.
 pub(crate) struct Context {
+    /// Pointers of the current plan.
     table: Vec<*mut c_void>,
+    /// Those of the others, each at the place of its plan; that of the current one is empty.
+    tables: Vec<Vec<*mut c_void>>,
+    current: usize,
     /// Distance in bytes of one thread's scratch from the next one's.
     scratch_stride: usize,
     scratch: *mut u8,
@@ -56,33 +60,48 @@ pub(crate) struct Context {
 unsafe impl Send for Context {}
 
 impl Context {
-    /// Reserves all that runs of `plan` need.
+    /// Reserves all that runs of any of the plans need, one at a time; the first is the current one.
     pub(crate) fn new(
-        plan: &Plan,
+        loaded: &Loaded,
         pool: Arc<Pool>,
         seats: Vec<Arc<Seat>>,
     ) -> Result<Self, LoadError> {
-        let variant = plan.variant();
+        let variants = loaded.plans.iter().map(|plan| loaded.variant(plan));
         let threads = seats.len() as u64 + 1;
+        let scratch = variants.clone().map(|own| own.scratch_bytes_per_thread).max().unwrap_or(0);
         // Two lines between neighbours, so that no thread's stores disturb the other's.
-        let stride = variant.scratch_bytes_per_thread.next_multiple_of(2 * BUFFER_ALIGNMENT);
-        let arena = variant.arena_bytes.next_multiple_of(BUFFER_ALIGNMENT);
+        let stride = scratch.next_multiple_of(2 * BUFFER_ALIGNMENT);
+        let arena = variants.map(|own| own.arena_bytes).max().unwrap_or(0);
+        let arena = arena.next_multiple_of(BUFFER_ALIGNMENT);
         // The manifest's limits keep this sum within 64 bits.
         let bytes = usize::try_from(arena + stride * threads).unwrap_or(usize::MAX);
-        let memory = reserve(bytes, plan.huge_pages, "the arena and scratch")?;
+        let memory = reserve(bytes, loaded.huge_pages, "the arena and scratch")?;
+        let tables = loaded.plans.iter().map(|plan| loaded.table(plan, memory.base()));
+        let mut tables: Vec<Vec<*mut c_void>> = tables.collect();
+        let mut calls = loaded.plans.iter().flat_map(|plan| &plan.calls);
+        let parallel = calls.any(|call| call.threads > 1);
         Ok(Self {
-            table: plan.table(memory.base()),
+            table: std::mem::take(&mut tables[0]),
+            tables,
+            current: 0,
             scratch_stride: stride as usize,
             scratch: memory.base().wrapping_add(arena as usize),
             claimed: Vec::with_capacity(seats.len()),
             ranges: (0..=seats.len()).map(|_| TaskRange::default()).collect(),
-            texts: Box::new(plan.texts.clone()),
-            parallel: plan.calls.iter().any(|call| call.threads > 1),
+            texts: Box::new(loaded.texts.clone()),
+            parallel,
             seats,
             pool,
             memory,
             bytes,
         })
+    }
+
+    /// Makes another plan the current one.
+    pub(crate) fn select(&mut self, plan: usize) {
+        std::mem::swap(&mut self.table, &mut self.tables[self.current]);
+        std::mem::swap(&mut self.table, &mut self.tables[plan]);
+        self.current = plan;
     }
 
     /// The first byte of the arena.
@@ -121,7 +140,7 @@ impl Context {
     /// A loop that goes on beyond the room for what it collects, a host function that cannot be computed.
     ///
     /// # Safety
-    /// `plan` is the one this context was made for. The pointers are the model's inputs and outputs in
+    /// `plan` is the current one. The pointers are the model's inputs and outputs in
     /// order, each of its tensor's size and alignment, and nothing else touches them until the end.
     pub(crate) unsafe fn run(
         &mut self,
@@ -332,7 +351,7 @@ impl Context {
     /// Extents of outputs after a run, in the manifest's order.
     ///
     /// # Safety
-    /// `plan` is the one this context was made for, and a run has ended well whose outputs are still there.
+    /// `plan` is the current one, and a run has ended well whose outputs are still there.
     pub(crate) unsafe fn extents(&self, plan: &Plan) -> impl Iterator<Item = u64> {
         // SAFETY: the manifest was validated.
         plan.extents().map(|entry| unsafe { self.number(entry) }.max(0) as u64)

@@ -88,6 +88,21 @@ pub struct VariantRefusal {
     pub missing: Vec<String>,
 }
 
+/// Most shapes that a message lists.
+const SHAPES_SHOWN: usize = 32;
+
+struct ShapeList<'a>(&'a [Vec<u64>]);
+
+impl fmt::Display for ShapeList<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, shape) in self.0.iter().take(SHAPES_SHOWN).enumerate() {
+            write!(f, "{}{shape:?}", if index > 0 { ", " } else { "" })?;
+        }
+        let more = self.0.len().saturating_sub(SHAPES_SHOWN);
+        if more > 0 { write!(f, " and {more} more") } else { Ok(()) }
+    }
+}
+
 struct Refusals<'a>(&'a [VariantRefusal]);
 
 impl fmt::Display for Refusals<'_> {
@@ -131,6 +146,22 @@ pub enum RunError {
         expected: u64,
         /// The buffer's bytes.
         found: u64,
+    },
+    /// A shape for which the model was not compiled.
+    #[error(
+        "input '{name}' has shape {found:?}, the artifact takes {}{}; compile the model for this shape too, among its sizes",
+        ShapeList(taken),
+        if *.first { "" } else { " beside the shapes of the inputs before it" }
+    )]
+    Shape {
+        /// The input's name.
+        name: String,
+        /// The shape that came.
+        found: Vec<u64>,
+        /// The shapes that are taken, each once.
+        taken: Vec<Vec<u64>>,
+        /// Whether these are all shapes that the input may have.
+        first: bool,
     },
     /// A buffer that is null or not aligned to its element.
     #[error(

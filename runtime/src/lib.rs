@@ -39,9 +39,10 @@ mod text;
 pub use accelerator::{DeviceError, DeviceInfo, DeviceKind};
 pub use error::{LoadError, RunError, VariantRefusal};
 pub use hone_artifact::{
-    DataType, Interface, Manifest, Member, MemberForm, Step, TensorInfo, Variant, text_handle,
+    DataType, DimensionSize, Interface, Manifest, Member, MemberForm, Shapes, Step, TensorInfo,
+    Variant, text_handle,
 };
-pub use model::{Memory, Model};
+pub use model::{Memory, Model, Sizes};
 pub use options::{Affinity, HugePages, Options};
 pub use profile::{Profile, StepProfile};
 pub use step::StepArgument;

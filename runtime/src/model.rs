@@ -6,11 +6,13 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use hone_artifact::{HostFunction, Manifest, OutputExtent, Part, TensorInfo, Texts, Variant};
+use hone_artifact::{
+    HostFunction, Manifest, OutputExtent, Part, Shapes, TensorInfo, Texts, Variant,
+};
 
 use crate::accelerator::{Code, Session};
 use crate::context::Context;
-use crate::plan::Plan;
+use crate::plan::{Loaded, Plan};
 use crate::pool::Pool;
 use crate::seat::Seat;
 use crate::source::Source;
@@ -18,13 +20,18 @@ use crate::{LoadError, Options, Profile, RunError};
 
 /// A loaded model with everything that one run at a time needs. For runs side by side make another with
 /// [`Model::share`]: code and weights stay one.
+///
+/// A model that was compiled for several sizes of its dimensions is set to one of them ([`Model::set_input_shapes`]), at
+/// first to the largest: inputs, outputs, steps and runs are of that one. Changing them copies and allocates nothing.
 pub struct Model {
     engine: Engine,
     inputs: Vec<*const c_void>,
     outputs: Vec<*mut c_void>,
-    /// Shapes of the outputs as the last run left them.
-    shapes: Vec<Vec<u64>>,
-    plan: Arc<Plan>,
+    /// The plan that runs follow.
+    current: usize,
+    /// Shapes of the outputs as the last run left them, for each plan.
+    shapes: Vec<Vec<Vec<u64>>>,
+    loaded: Arc<Loaded>,
 }
 
 /// What runs the steps.
@@ -59,7 +66,7 @@ enum Crew {
 /// What models over the same code and weights have in common, which no run changes. It makes further
 /// models while another thread runs the one it came from.
 pub(crate) struct Shared {
-    plan: Arc<Plan>,
+    loaded: Arc<Loaded>,
     crew: Crew,
     memory: Memory,
 }
@@ -68,18 +75,33 @@ impl Shared {
     /// As [`Model::share`].
     pub(crate) fn model(&self) -> Result<Model, LoadError> {
         let engine = match &self.crew {
-            Crew::Device(code) => Engine::Device(Box::new(Session::new(&self.plan, code)?)),
+            Crew::Device(code) => Engine::Device(Box::new(Session::new(
+                &self.loaded.plans[0],
+                code,
+                &self.loaded.texts,
+            )?)),
             Crew::Threads(pool, seats) => {
-                Engine::Processor(Context::new(&self.plan, pool.clone(), seats.clone())?)
+                Engine::Processor(Context::new(&self.loaded, pool.clone(), seats.clone())?)
             }
         };
-        Ok(Model::with(engine, self.plan.clone()))
+        Ok(Model::with(engine, self.loaded.clone()))
     }
 
     /// What each of the models holds in memory.
     pub(crate) fn memory(&self) -> Memory {
         self.memory
     }
+}
+
+/// The sizes of a model's dimensions that one of its variants is for.
+#[derive(Clone, Copy, Debug)]
+pub struct Sizes<'a> {
+    /// The open dimensions with their sizes; absent where the model was compiled for one size.
+    pub shapes: Option<&'a Shapes>,
+    /// The inputs in the model's order.
+    pub inputs: &'a [TensorInfo],
+    /// The outputs in the model's order.
+    pub outputs: &'a [TensorInfo],
 }
 
 impl Model {
@@ -92,7 +114,7 @@ impl Model {
         let path = path.as_ref();
         let source = Source::open(path, options.verify)
             .map_err(|source| LoadError::Open { path: path.to_path_buf(), source })?;
-        Self::new(Plan::new(source, path, options)?, options)
+        Self::new(Loaded::new(source, path, options)?, options)
     }
 
     /// The same from memory: `'static` bytes are used in place, where they are 64-byte aligned.
@@ -104,29 +126,37 @@ impl Model {
         options: &Options,
     ) -> Result<Self, LoadError> {
         let source = Source::Memory(artifact.into());
-        Self::new(Plan::new(source, Path::new("memory"), options)?, options)
+        Self::new(Loaded::new(source, Path::new("memory"), options)?, options)
     }
 
-    fn new(plan: Plan, options: &Options) -> Result<Self, LoadError> {
-        let engine = match &plan.device {
-            Some(code) => Engine::Device(Box::new(Session::new(&plan, code)?)),
+    fn new(loaded: Loaded, options: &Options) -> Result<Self, LoadError> {
+        let engine = match &loaded.device {
+            Some(code) => {
+                Engine::Device(Box::new(Session::new(&loaded.plans[0], code, &loaded.texts)?))
+            }
             None => {
                 let (pool, seats) =
-                    Pool::join(plan.threads, options.affinity).map_err(LoadError::Thread)?;
-                Engine::Processor(Context::new(&plan, pool, seats)?)
+                    Pool::join(loaded.threads, options.affinity).map_err(LoadError::Thread)?;
+                Engine::Processor(Context::new(&loaded, pool, seats)?)
             }
         };
-        Ok(Self::with(engine, Arc::new(plan)))
+        Ok(Self::with(engine, Arc::new(loaded)))
     }
 
-    fn with(engine: Engine, plan: Arc<Plan>) -> Self {
-        let inputs = Vec::with_capacity(plan.manifest.inputs.len());
-        let outputs = Vec::with_capacity(plan.manifest.outputs.len());
-        let shapes = plan.manifest.outputs.iter().map(|output| output.shape.clone()).collect();
-        Self { engine, inputs, outputs, shapes, plan }
+    fn with(engine: Engine, loaded: Arc<Loaded>) -> Self {
+        let inputs = Vec::with_capacity(loaded.manifest.inputs.len());
+        let outputs = Vec::with_capacity(loaded.manifest.outputs.len());
+        let shape = |output: &TensorInfo| output.shape.clone();
+        let shapes = loaded.plans.iter().map(|plan| plan.outputs.iter().map(shape).collect());
+        Self { engine, inputs, outputs, current: 0, shapes: shapes.collect(), loaded }
     }
 
-    /// Another model over the same code and weights, with its own arena, to run beside this one.
+    fn plan(&self) -> &Plan {
+        &self.loaded.plans[self.current]
+    }
+
+    /// Another model over the same code and weights, with its own arena, to run beside this one. It is set to the
+    /// largest sizes.
     ///
     /// # Errors
     /// Where there is no memory for another arena.
@@ -142,34 +172,78 @@ impl Model {
             }
             Engine::Device(session) => Crew::Device(session.code()),
         };
-        Shared { plan: self.plan.clone(), crew, memory: self.memory() }
+        Shared { loaded: self.loaded.clone(), crew, memory: self.memory() }
     }
 
     /// The artifact's manifest.
     pub fn manifest(&self) -> &Manifest {
-        &self.plan.manifest
+        &self.loaded.manifest
     }
 
-    /// The variant that was chosen for this processor.
+    /// The variant that was chosen for this processor and the sizes that the model is set to.
     pub fn variant(&self) -> &Variant {
-        self.plan.variant()
+        self.loaded.variant(self.plan())
     }
 
-    /// The model's inputs in order.
+    /// The model's inputs in order, at the sizes that it is set to.
     pub fn inputs(&self) -> &[TensorInfo] {
-        self.plan.tensors(false)
+        &self.plan().inputs
     }
 
-    /// The model's outputs in order.
+    /// The model's outputs in order, at the sizes that it is set to.
     pub fn outputs(&self) -> &[TensorInfo] {
-        self.plan.tensors(true)
+        &self.plan().outputs
+    }
+
+    /// The sizes that the model can be set to, the largest first; a single entry where it was compiled for one size.
+    pub fn sizes(&self) -> impl ExactSizeIterator<Item = Sizes<'_>> {
+        self.loaded.plans.iter().map(|plan| Sizes {
+            shapes: self.loaded.variant(plan).shapes.as_ref(),
+            inputs: &plan.inputs,
+            outputs: &plan.outputs,
+        })
+    }
+
+    /// Which of [`Model::sizes`] the model is set to.
+    pub fn current_sizes(&self) -> usize {
+        self.current
+    }
+
+    /// Sets the model to one of [`Model::sizes`] by its place; `false` where there is none.
+    pub fn select_sizes(&mut self, place: usize) -> bool {
+        let is_there = place < self.loaded.plans.len();
+        if is_there {
+            // A device has one size.
+            if let Engine::Processor(context) = &mut self.engine {
+                context.select(place);
+            }
+            self.current = place;
+        }
+        is_there
+    }
+
+    /// Sets the model to the sizes at which its inputs have these shapes, one for each input in the model's order.
+    ///
+    /// # Errors
+    /// Another number of shapes than inputs; shapes that the model was not compiled for. Then it stays as it was.
+    pub fn set_input_shapes(&mut self, shapes: &[&[u64]]) -> Result<(), RunError> {
+        check_count("input", self.loaded.manifest.inputs.len(), shapes.len())?;
+        let fits =
+            |plan: &Plan| plan.inputs.iter().map(|own| &own.shape[..]).eq(shapes.iter().copied());
+        match self.loaded.plans.iter().position(fits) {
+            Some(place) => {
+                self.select_sizes(place);
+                Ok(())
+            }
+            None => Err(unknown_shape(&self.loaded.plans, shapes)),
+        }
     }
 
     /// Shapes of the outputs as the last run left them: those of [`Model::outputs`], but for axes whose extent is
     /// decided at run time ([`Variant::extents`]). Such an output's first bytes are the tensor of this shape, dense
     /// and row major, and all behind them are zero.
     pub fn output_shapes(&self) -> &[Vec<u64>] {
-        &self.shapes
+        &self.shapes[self.current]
     }
 
     /// Names of the model's nodes that the runtime computes itself, in the order in which they run; all others are
@@ -188,7 +262,8 @@ impl Model {
         }
     }
 
-    /// What the model holds in memory.
+    /// What the model holds in memory: the arena is that of the sizes that it is set to, what is reserved is enough for
+    /// the largest.
     pub fn memory(&self) -> Memory {
         let variant = self.variant();
         Memory {
@@ -231,22 +306,22 @@ impl Model {
         outputs: &mut [&mut [u8]],
         profile: Option<&mut Profile>,
     ) -> Result<(), RunError> {
-        let manifest = &self.plan.manifest;
-        check_count("input", manifest.inputs.len(), inputs.len())?;
-        check_count("output", manifest.outputs.len(), outputs.len())?;
+        let plan = &self.loaded.plans[self.current];
+        check_count("input", plan.inputs.len(), inputs.len())?;
+        check_count("output", plan.outputs.len(), outputs.len())?;
         self.inputs.clear();
         self.outputs.clear();
-        for (tensor, buffer) in manifest.inputs.iter().zip(inputs) {
+        for (tensor, buffer) in plan.inputs.iter().zip(inputs) {
             check_size("input", tensor, buffer.len())?;
             check_address("input", tensor, buffer.as_ptr() as usize)?;
             self.inputs.push(buffer.as_ptr().cast());
         }
-        for (tensor, buffer) in manifest.outputs.iter().zip(outputs) {
+        for (tensor, buffer) in plan.outputs.iter().zip(outputs) {
             check_size("output", tensor, buffer.len())?;
             check_address("output", tensor, buffer.as_ptr() as usize)?;
             self.outputs.push(buffer.as_mut_ptr().cast());
         }
-        let Self { engine, plan, inputs, outputs, .. } = self;
+        let Self { engine, inputs, outputs, .. } = self;
         // SAFETY: sizes and alignment were checked just now, and the borrows last until the end.
         unsafe { engine.run(plan, inputs, outputs, profile)? };
         // SAFETY: the run has ended well.
@@ -267,17 +342,17 @@ impl Model {
         inputs: &[*const c_void],
         outputs: &[*mut c_void],
     ) -> Result<(), RunError> {
-        let manifest = &self.plan.manifest;
-        check_count("input", manifest.inputs.len(), inputs.len())?;
-        check_count("output", manifest.outputs.len(), outputs.len())?;
-        for (tensor, buffer) in manifest.inputs.iter().zip(inputs) {
+        let plan = &self.loaded.plans[self.current];
+        check_count("input", plan.inputs.len(), inputs.len())?;
+        check_count("output", plan.outputs.len(), outputs.len())?;
+        for (tensor, buffer) in plan.inputs.iter().zip(inputs) {
             check_address("input", tensor, buffer.addr())?;
         }
-        for (tensor, buffer) in manifest.outputs.iter().zip(outputs) {
+        for (tensor, buffer) in plan.outputs.iter().zip(outputs) {
             check_address("output", tensor, buffer.addr())?;
         }
         // SAFETY: the caller's promise, and the checks above.
-        unsafe { self.engine.run(&self.plan, inputs, outputs, None)? };
+        unsafe { self.engine.run(plan, inputs, outputs, None)? };
         // SAFETY: the run has ended well.
         unsafe { self.note_shapes() };
         Ok(())
@@ -322,7 +397,7 @@ impl Model {
 
     /// What runs the steps, and the plan that it runs.
     pub(crate) fn engine(&mut self) -> (&Plan, &mut Engine) {
-        (&self.plan, &mut self.engine)
+        (&self.loaded.plans[self.current], &mut self.engine)
     }
 
     /// Takes down the extents that the last run decided.
@@ -330,11 +405,12 @@ impl Model {
     /// # Safety
     /// A run has ended well, and its outputs are still there.
     unsafe fn note_shapes(&mut self) {
-        let Self { engine, plan, shapes, .. } = self;
+        let Self { engine, loaded, current, shapes, .. } = self;
+        let (plan, shapes) = (&loaded.plans[*current], &mut shapes[*current]);
         let note = |(extent, actual): (&OutputExtent, u64)| {
             let (output, axis) = (extent.output as usize, extent.axis as usize);
             // The manifest was validated: output and axis are there.
-            shapes[output][axis] = actual.min(plan.manifest.outputs[output].shape[axis]);
+            shapes[output][axis] = actual.min(plan.outputs[output].shape[axis]);
         };
         let declared = plan.variant().extents.iter();
         match engine {
@@ -350,6 +426,7 @@ impl fmt::Debug for Model {
         f.debug_struct("Model")
             .field("inputs", &self.inputs())
             .field("outputs", &self.outputs())
+            .field("sizes", &self.loaded.plans.len())
             .field("steps", &self.variant().steps.len())
             .field("threads", &self.threads())
             .finish()
@@ -377,6 +454,28 @@ fn check_count(role: &'static str, expected: usize, found: usize) -> Result<(), 
         true => Ok(()),
         false => Err(RunError::Count { role, expected, found }),
     }
+}
+
+/// Why shapes are those of no plan: the first input whose shape none has that takes the inputs before it.
+fn unknown_shape(plans: &[Plan], shapes: &[&[u64]]) -> RunError {
+    let mut fitting: Vec<&Plan> = plans.iter().collect();
+    for (index, shape) in shapes.iter().enumerate() {
+        let mut taken: Vec<Vec<u64>> = Vec::new();
+        for plan in &fitting {
+            let own = &plan.inputs[index].shape;
+            if !taken.contains(own) {
+                taken.push(own.clone());
+            }
+        }
+        let first = fitting.len() == plans.len();
+        fitting.retain(|plan| plan.inputs[index].shape == *shape);
+        if fitting.is_empty() {
+            let name = plans[0].inputs[index].name.clone();
+            return RunError::Shape { name, found: shape.to_vec(), taken, first };
+        }
+    }
+    // Without inputs every plan fits.
+    RunError::Count { role: "input", expected: 0, found: shapes.len() }
 }
 
 fn check_size(role: &'static str, tensor: &TensorInfo, found: usize) -> Result<(), RunError> {

@@ -1,6 +1,8 @@
-//! What all contexts of a loaded model share: code, weights, and the step table made ready to call.
+//! What all contexts of a loaded model share: code, weights, and the step table of each of its sizes made ready to
+//! call.
 
 use std::ffi::c_void;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -40,23 +42,13 @@ pub(crate) struct Patch {
     pub(crate) offset: usize,
 }
 
-/// See the module's documentation.
-pub(crate) struct Plan {
-    pub(crate) manifest: Manifest,
-    pub(crate) variant: usize,
-    /// Empty where a device runs the steps.
-    pub(crate) calls: Vec<Call>,
-    /// The first entry of each step in the table of pointers, with their number at the end.
-    #[cfg_attr(not(feature = "opencl"), expect(dead_code, reason = "devices alone ask for it"))]
-    entries: Vec<usize>,
+/// A loaded artifact: see the module's documentation.
+pub(crate) struct Loaded {
+    pub(crate) manifest: Arc<Manifest>,
+    /// One for each of the sizes that the code for this machine is for; never empty.
+    pub(crate) plans: Vec<Plan>,
     /// What runs the steps, where that is not the processor.
     pub(crate) device: Option<Arc<Code>>,
-    /// In which order the calls run.
-    pub(crate) program: Vec<Part>,
-    /// Slots of what the program reads and writes itself, and at last of the extents of outputs; their entries in
-    /// the table of pointers are behind those of the steps' arguments.
-    operands: Vec<Slot>,
-    pub(crate) patches: Vec<Patch>,
     pub(crate) threads: usize,
     pub(crate) huge_pages: bool,
     /// The strings of constants.
@@ -69,11 +61,34 @@ pub(crate) struct Plan {
 }
 
 // SAFETY: the weights are only read, and everything else is plain data or itself Send and Sync.
-unsafe impl Send for Plan {}
+unsafe impl Send for Loaded {}
 // SAFETY: as above.
-unsafe impl Sync for Plan {}
+unsafe impl Sync for Loaded {}
 
-impl Plan {
+/// What a run of one variant follows. It is made when the model is loaded, and kept.
+pub(crate) struct Plan {
+    manifest: Arc<Manifest>,
+    /// Position of the variant in the manifest.
+    position: usize,
+    /// The model's inputs and outputs in this variant's shapes.
+    pub(crate) inputs: Vec<TensorInfo>,
+    pub(crate) outputs: Vec<TensorInfo>,
+    /// Empty where a device runs the steps.
+    pub(crate) calls: Vec<Call>,
+    /// The first entry of each step in the table of pointers, with their number at the end.
+    #[cfg_attr(not(feature = "opencl"), expect(dead_code, reason = "devices alone ask for it"))]
+    entries: Vec<usize>,
+    /// In which order the calls run.
+    pub(crate) program: Vec<Part>,
+    /// Slots of what the program reads and writes itself, and at last of the extents of outputs; their entries in
+    /// the table of pointers are behind those of the steps' arguments.
+    operands: Vec<Slot>,
+    pub(crate) patches: Vec<Patch>,
+    /// Entries of the table of pointers that lead to the extents of outputs, in the manifest's order.
+    extents: Range<usize>,
+}
+
+impl Loaded {
     /// Checks the artifact and brings its code and weights in. `name` is for messages.
     pub(crate) fn new(source: Source, name: &Path, options: &Options) -> Result<Self, LoadError> {
         let fault = |source| LoadError::Artifact { path: name.to_path_buf(), source };
@@ -83,20 +98,20 @@ impl Plan {
         }
         let (chosen, device) = choose(&reader, options)?;
         let variant = &reader.manifest().variants[chosen];
-        let entries = entries(variant);
-        let (library, calls) = match device {
-            Some(_) => (None, Vec::new()),
-            None => {
-                // The reader has checked that the section is there.
-                let library = Library::load(reader.code(variant.code).unwrap_or_default())?;
-                let calls = calls(variant, &library, &entries)?;
-                (Some(library), calls)
-            }
+        // A device has the code of one size.
+        let siblings = match device {
+            Some(_) => vec![chosen],
+            None => reader.manifest().siblings(chosen),
         };
-        let (program, mut operands) = program(variant, &entries);
-        operands.extend(variant.extents.iter().map(|extent| extent.slot));
-        let patches = patches(variant, &operands);
-        let texts = reader.manifest().interface.texts.iter().map(String::as_str);
+        let library = match device {
+            Some(_) => None,
+            // The reader has checked that the section is there.
+            None => Some(Library::load(reader.code(variant.code).unwrap_or_default())?),
+        };
+        let manifest = Arc::new(reader.manifest().clone());
+        let plans = siblings.into_iter().map(|index| Plan::new(&manifest, index, library.as_ref()));
+        let plans = plans.collect::<Result<_, _>>()?;
+        let texts = manifest.interface.texts.iter().map(String::as_str);
         let texts = Texts::new(texts).map_err(LoadError::Text)?;
         let packed = reader.weights(variant.weights).unwrap_or_default();
         let copy = match device {
@@ -105,14 +120,9 @@ impl Plan {
         };
         let weights = copy.as_ref().map_or(packed.as_ptr(), |region| region.base().cast_const());
         Ok(Self {
-            manifest: reader.into_manifest(),
-            variant: chosen,
-            calls,
-            entries,
+            manifest,
+            plans,
             device,
-            program,
-            operands,
-            patches,
             threads: options.threads,
             huge_pages: options.huge_pages != HugePages::None,
             texts,
@@ -123,18 +133,66 @@ impl Plan {
         })
     }
 
-    pub(crate) fn variant(&self) -> &Variant {
-        &self.manifest.variants[self.variant]
+    /// The variant of a plan.
+    pub(crate) fn variant<'a>(&'a self, plan: &'a Plan) -> &'a Variant {
+        plan.variant()
     }
 
-    /// The pointers of all steps' arguments in order; those that a run sets are null.
-    pub(crate) fn table(&self, arena: *mut u8) -> Vec<*mut c_void> {
+    /// The pointers of all steps' arguments of a plan in order; those that a run sets are null.
+    pub(crate) fn table(&self, plan: &Plan, arena: *mut u8) -> Vec<*mut c_void> {
         let place = |slot| match slot {
             Slot::Arena { offset } => arena.wrapping_add(offset as usize),
             Slot::Weight { offset } => self.weights.cast_mut().wrapping_add(offset as usize),
             Slot::Input { .. } | Slot::Output { .. } => std::ptr::null_mut(),
         };
-        self.slots().map(|slot| place(slot).cast()).collect()
+        plan.slots().map(|slot| place(slot).cast()).collect()
+    }
+}
+
+impl Plan {
+    fn new(
+        manifest: &Arc<Manifest>,
+        position: usize,
+        library: Option<&Library>,
+    ) -> Result<Self, LoadError> {
+        let variant = &manifest.variants[position];
+        let entries = entries(variant);
+        let calls = match library {
+            Some(library) => calls(variant, library, &entries)?,
+            None => Vec::new(),
+        };
+        let (program, mut operands) = program(variant, &entries);
+        operands.extend(variant.extents.iter().map(|extent| extent.slot));
+        let patches = patches(variant, &operands);
+        let end = entries.last().copied().unwrap_or(0) + operands.len();
+        Ok(Self {
+            manifest: Arc::clone(manifest),
+            position,
+            inputs: manifest.inputs_of(variant),
+            outputs: manifest.outputs_of(variant),
+            calls,
+            entries,
+            program,
+            operands,
+            patches,
+            extents: end - variant.extents.len()..end,
+        })
+    }
+
+    /// The variant that it is of.
+    pub(crate) fn variant(&self) -> &Variant {
+        &self.manifest.variants[self.position]
+    }
+
+    /// The inputs, or the outputs, in the variant's shapes.
+    #[cfg(feature = "opencl")]
+    pub(crate) fn tensors(&self, output: bool) -> &[TensorInfo] {
+        if output { &self.outputs } else { &self.inputs }
+    }
+
+    /// Entries of the table of pointers that lead to the extents of outputs, in the manifest's order.
+    pub(crate) fn extents(&self) -> Range<usize> {
+        self.extents.clone()
     }
 
     /// Slots of all entries of the table of pointers in order.
@@ -146,18 +204,6 @@ impl Plan {
     #[cfg(feature = "opencl")]
     pub(crate) fn first_entry(&self, step: usize) -> usize {
         self.entries[step]
-    }
-
-    /// Entries of the table of pointers that lead to the extents of outputs, in the manifest's order.
-    pub(crate) fn extents(&self) -> impl Iterator<Item = usize> + use<> {
-        let arguments = self.variant().steps.iter().map(|step| step.arguments.len());
-        let end = arguments.sum::<usize>() + self.operands.len();
-        end - self.variant().extents.len()..end
-    }
-
-    /// The inputs, or the outputs.
-    pub(crate) fn tensors(&self, output: bool) -> &[TensorInfo] {
-        if output { &self.manifest.outputs } else { &self.manifest.inputs }
     }
 }
 

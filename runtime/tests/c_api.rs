@@ -55,6 +55,35 @@ fn check(library: &[&str]) {
     assert!(!at("z.bin").exists());
 }
 
+/// The same program on an artifact for several numbers of rows.
+#[test]
+fn the_c_example_runs_any_of_several_sizes() {
+    let (folder, model) = file(&affine_sizes(&[9, 4, 1]));
+    let at = |name: &str| folder.path().join(name);
+    let program = at("run");
+    build(&program, &["-lhone_runtime"]);
+    let said_of = |shape: &str, rows: usize| {
+        std::fs::write(at("x.bin"), as_bytes(&ramp(rows))).unwrap();
+        let (x, y) = (at("x.bin"), at("y.bin"));
+        let shape: Vec<&Path> = match shape {
+            "" => Vec::new(),
+            shape => vec![Path::new("-s"), Path::new(shape)],
+        };
+        let arguments: Vec<&Path> =
+            [vec![model.as_path()], shape, vec![x.as_path(), y.as_path()]].concat();
+        call(&program, &arguments)
+    };
+    for (shape, rows) in [("", 9), ("4,16", 4), ("1,16", 1), ("9,16", 9)] {
+        let output = said_of(shape, rows);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!(std::fs::read(at("y.bin")).unwrap(), as_bytes(&expected(&ramp(rows))));
+    }
+    let output = said_of("5,16", 5);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let expected = "input 'x' has shape [5, 16], the artifact takes [9, 16], [4, 16], [1, 16]";
+    assert!(!output.status.success() && said.contains(expected), "{said}");
+}
+
 #[test]
 fn the_c_example_runs_with_the_shared_library() {
     check(&["-lhone_runtime"]);

@@ -47,4 +47,20 @@ fn a_run_allocates_nothing() {
         assert_eq!(ALLOCATIONS.load(Ordering::SeqCst) - before, 0, "{threads} threads");
         assert_eq!(y, expected(&x));
     }
+    runs_of_other_sizes_allocate_nothing();
+}
+
+fn runs_of_other_sizes_allocate_nothing() {
+    let (_folder, path) = file(&affine_sizes(&[64, 9, 1]));
+    let mut model = Model::load(&path, &Options::default()).unwrap();
+    let (x, mut y) = (ramp(64), ramp(64));
+    let before = ALLOCATIONS.load(Ordering::SeqCst);
+    for turn in 0..100 {
+        let rows = [1, 64, 9][turn % 3];
+        model.set_input_shapes(&[&[rows as u64, ROW as u64]]).unwrap();
+        let (x, y) = (&x[..rows * ROW], &mut y[..rows * ROW]);
+        model.run(&[as_bytes(x)], &mut [as_bytes_mut(y)]).unwrap();
+    }
+    assert_eq!(ALLOCATIONS.load(Ordering::SeqCst) - before, 0);
+    assert_eq!(y, expected(&x));
 }

@@ -4,6 +4,7 @@ import threading
 
 import numpy as np
 import onnx
+import onnx.reference
 import pytest
 from onnx import TensorProto, helper
 
@@ -127,6 +128,146 @@ def test_a_session_compiles_per_shape_and_keeps_a_bounded_number():
     assert (own.compilations, own.forms, own.fixed) == (4, 2, [])
     with pytest.raises(hone.InputError, match=r"axis 0 \('n'\) is 2, and 1 in input 'x'"):
         session.run(None, {"x": np.zeros((1, 3), np.float32), "y": np.zeros((2, 3), np.float32)})
+
+
+def sum_of(rows, seed=0):
+    random = np.random.default_rng(seed)
+    given = {name: random.standard_normal((rows, 3)).astype(np.float32) for name in "xy"}
+    return given, (given["x"] + given["y"]) * 2
+
+
+@pytest.mark.parametrize(
+    "shapes",
+    [{"n": [1, 2, 4]}, {"x": ([4, 2, 1], 3)}, {"n": [4, 1, 2, 2], "y": ([1, 2, 4], 3)}],
+)
+def test_one_artifact_serves_several_sizes(tmp_path, shapes):
+    path = tmp_path / "sum.hone"
+    hone.compile(scaled_sum(), shapes=shapes, output=path)
+    model = hone_runtime.load(path, threads=1)
+    assert [own.dimensions for own in model.sizes] == [{"n": 4}, {"n": 2}, {"n": 1}]
+    assert [str(port) for port in model.inputs] == ["f32[4, 3]"] * 2
+    assert model.sizes[1].outputs[0].shape == (2, 3)
+    assert model.takes([(1, 3), (1, 3)]) and not model.takes([(1, 3), (2, 3)])
+    for rows in [1, 4, 2, 2, 4]:
+        given, expected = sum_of(rows, rows)
+        np.testing.assert_array_equal(model.run(given)["z"], expected)
+    mine = np.zeros((2, 3), np.float32)
+    given, expected = sum_of(2)
+    assert model.run(given, {"z": mine})["z"] is mine
+    np.testing.assert_array_equal(mine, expected)
+
+
+def test_other_sizes_are_refused_and_nothing_is_padded():
+    model = hone.compile(scaled_sum(), shapes={"n": range(1, 3)}).load(threads=1)
+    taken = r"the model takes f32\[2, 3\] or f32\[1, 3\], with the other inputs of the same sizes"
+    with pytest.raises(hone.InputError, match=rf"input 'x' is f32\[3, 3\], {taken}"):
+        model.run(sum_of(3)[0])
+    with pytest.raises(hone.InputError, match=rf"input '[xy]' is f32\[[12], 3\], {taken}"):
+        model.run({"x": np.zeros((1, 3), np.float32), "y": np.zeros((2, 3), np.float32)})
+    with pytest.raises(hone.InputError, match=rf"input 'x' is f64\[1, 3\], {taken}"):
+        model.run({"x": np.zeros((1, 3)), "y": np.zeros((1, 3), np.float32)})
+    for shapes, told in [
+        ({"n": range(1, 40)}, "39 combinations of sizes, and an artifact serves at most 32"),
+        ({"n": []}, "dimension 'n' is one axis, sizes of 0 axes are given"),
+        ({"m": [1, 2]}, "has no such input"),
+        ({"x": ([1, 2], [1, 2])}, "axis 1 of input 'x' is 3 in the model, 1|2 is given"),
+    ]:
+        with pytest.raises((hone.HoneError, ValueError), match=told.replace("|", r"\|")):
+            hone.compile(scaled_sum(), shapes=shapes)
+
+
+def test_threads_run_different_sizes_of_one_model_at_once():
+    sizes = [1, 2, 7, 16]
+    model = hone.compile(scaled_sum(), shapes={"n": sizes}).load()
+    wrong = []
+
+    def work(first):
+        for turn in range(100):
+            given, expected = sum_of(sizes[(first + turn) % 4], turn)
+            if not np.array_equal(model.run(given)["z"], expected):
+                wrong.append((first, turn))
+
+    threads = [threading.Thread(target=work, args=(first,)) for first in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_a_session_holds_several_sizes_in_one_form_and_compiles_what_is_missing(tmp_path):
+    path = tmp_path / "sum.onnx"
+    onnx.save(scaled_sum(), path)
+    session = hone.InferenceSession(path, shapes={"n": [1, 4]})
+    assert session._specialiser.compilations == 1
+    for rows in [4, 1, 3, 3, 1]:
+        given, expected = sum_of(rows)
+        np.testing.assert_array_equal(session.run(None, given)[0], expected)
+    assert (session._specialiser.compilations, session._specialiser.forms) == (2, 2)
+    assert session.get_inputs()[0].shape == ["n", 3]
+
+
+def test_a_session_runs_an_artifact(tmp_path):
+    path = tmp_path / "sum.hone"
+    hone.compile(scaled_sum(), shapes={"n": [1, 4]}, output=path)
+    for given_as in [path, path.read_bytes()]:
+        session = hone.InferenceSession(given_as)
+        assert [own.name for own in session.get_inputs()] == ["x", "y"]
+        assert session.get_inputs()[0].shape == [None, 3]
+        for rows in [1, 4]:
+            given, expected = sum_of(rows)
+            np.testing.assert_array_equal(session.run(["z"], given)[0], expected)
+        with pytest.raises(hone.InputError, match="the model takes"):
+            session.run(None, sum_of(2)[0])
+
+
+def attention(seed=1):
+    """A layer of a transformer over sequences of any length: `y` f32[batch, sequence, 16] of `x`."""
+    random = np.random.default_rng(seed)
+    tensors = [
+        onnx.numpy_helper.from_array(random.standard_normal((16, 16)).astype(np.float32) / 4, name)
+        for name in ["q", "k", "v", "o"]
+    ]
+    tensors += [
+        helper.make_tensor("split", TensorProto.INT64, [4], [0, 0, 4, 4]),
+        helper.make_tensor("join", TensorProto.INT64, [3], [0, 0, 16]),
+        helper.make_tensor("half", TensorProto.FLOAT, [], [0.5]),
+    ]
+    nodes = []
+
+    def node(operator, inputs, output, **attributes):
+        nodes.append(helper.make_node(operator, inputs, [output], name=output, **attributes))
+
+    for part, order in [("q", [0, 2, 1, 3]), ("k", [0, 2, 3, 1]), ("v", [0, 2, 1, 3])]:
+        node("MatMul", ["x", part], f"{part}1")
+        node("Reshape", [f"{part}1", "split"], f"{part}2")
+        node("Transpose", [f"{part}2"], f"{part}3", perm=order)
+    node("MatMul", ["q3", "k3"], "scores")
+    node("Mul", ["scores", "half"], "scaled")
+    node("Softmax", ["scaled"], "weights", axis=-1)
+    node("MatMul", ["weights", "v3"], "heads")
+    node("Transpose", ["heads"], "turned", perm=[0, 2, 1, 3])
+    node("Reshape", ["turned", "join"], "joined")
+    node("MatMul", ["joined", "o"], "projected")
+    node("Add", ["projected", "x"], "y")
+    port = lambda name: helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", "sequence", 16])
+    graph = helper.make_graph(nodes, "attention", [port("x")], [port("y")], tensors)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def test_a_transformer_is_right_at_every_length():
+    model = attention()
+    reference = onnx.reference.ReferenceEvaluator(model)
+    compiled = hone.compile(model, shapes={"batch": [1, 2], "sequence": [8, 16, 48]})
+    alone = hone.compile(model, shapes={"batch": 2, "sequence": 48})
+    assert len(compiled.artifact) < 6 * len(alone.artifact)
+    loaded = compiled.load()
+    assert len(loaded.sizes) == 6
+    for sizes in loaded.sizes:
+        shape = sizes.inputs[0].shape
+        x = np.random.default_rng(7).standard_normal(shape).astype(np.float32)
+        (expected,) = reference.run(None, {"x": x})
+        np.testing.assert_allclose(loaded.run({"x": x})["y"], expected, rtol=1e-4, atol=1e-5)
 
 
 def test_an_input_that_decides_a_shape_makes_a_form_per_value():

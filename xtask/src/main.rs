@@ -10,6 +10,7 @@ mod chaos;
 mod demo;
 mod demo_cluster;
 mod generate;
+mod gpu;
 mod models;
 mod mutants;
 mod mutate;
@@ -52,6 +53,8 @@ enum Chore {
     Generate,
     /// Make a Python environment from its pinned requirements and print where its interpreter is.
     Python(python::Arguments),
+    /// Code for GPUs, as far as it can be checked without one: the OpenCL and PTX suites.
+    Gpu(gpu::Arguments),
     /// Many compilations over many simulated nodes; prints rates, memory, API writes.
     Scale(scale::Arguments),
     /// Install the system packages that building and testing need.
@@ -89,6 +92,7 @@ fn run(chore: &Chore) -> anyhow::Result<()> {
         Chore::OnnxProto => onnx_proto::run(),
         Chore::OnnxTests => onnx_tests::run(),
         Chore::Generate => generate::run(),
+        Chore::Gpu(arguments) => gpu::run(arguments),
         Chore::Python(arguments) => python::run(arguments),
         Chore::Scale(arguments) => scale::run(arguments),
         Chore::Setup(arguments) => setup::run(arguments),

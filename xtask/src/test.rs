@@ -17,6 +17,7 @@ const CHECKS: &[Check] = &[
         &["cargo", "clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"],
     ),
     ("official operator cases", &["cargo", "xtask", "onnx-tests"]),
+    ("NVIDIA's assembler", &["cargo", "xtask", "python", "cuda"]),
     (
         "tests",
         &["cargo", "test", "--workspace", "--exclude", "hone-cluster-tests", "--no-fail-fast"],
@@ -133,6 +134,7 @@ fn check(command: &[&str]) -> Result<(ExitStatus, String)> {
         .env("HONE_BROWSER_TESTS", "required")
         .env("HONE_PROMTOOL", "required")
         .env("HONE_OPENCL", "required")
+        .env("HONE_PTXAS", "required")
         .stdout(Stdio::piped())
         .spawn()
         .with_context(|| format!("{} could not be started", command[0]))?;

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use hone_artifact::exit_code::Reason;
+use hone_artifact::report::{self, SizesReport};
 use hone_driver::DataType;
 use serde_json::json;
 
@@ -102,6 +103,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
             json: arguments.json,
         });
     }
+    let every = arrays.is_none();
     let (mut subject, load) = load(&found, arrays, arguments.threads)?;
     let begin = Instant::now();
     subject.run()?;
@@ -109,7 +111,24 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let effort = Effort { budget, most: usize::MAX, ..Effort::default() };
     let (latencies, _) = interleaved(effort, || subject.run(), None)?;
     let details = details(&found.path, &mut subject, latencies)?;
-    tell(arguments, &details, load, first)
+    let sizes = if every { each_size(&mut subject, effort, &details)? } else { Vec::new() };
+    tell(arguments, &details, &sizes, load, first)
+}
+
+/// The latency at each size of an artifact that has several; at the first it was measured already.
+fn each_size(subject: &mut Subject, effort: Effort, first: &Details) -> Result<Vec<SizesReport>> {
+    let mut sizes = report::sizes(&subject.labels());
+    for (place, own) in sizes.iter_mut().enumerate() {
+        let measured = match place {
+            0 => first.latencies.clone(),
+            place => {
+                subject.select(place);
+                interleaved(effort, || subject.run(), None)?.0
+            }
+        };
+        own.latency = summarize(&measured).map(|summary| summary.report(None));
+    }
+    Ok(sizes)
 }
 
 /// The artifact to measure, and the arrays to run it on where some are given.
@@ -129,7 +148,10 @@ fn load(
     let begin = Instant::now();
     let mut subject = Subject::load(&found.path, threads)?;
     let load = begin.elapsed();
-    if let Some(Arrays { arrays, file }) = arrays {
+    if let Some(arrays) = arrays {
+        let place = arrays.sizes(subject.model.sizes().map(|own| own.inputs.to_vec()));
+        subject.select(place);
+        let Arrays { arrays, file } = arrays;
         subject.inputs = arrange(subject.model.inputs(), arrays, &file)?;
     }
     Ok((subject, load))
@@ -154,17 +176,27 @@ fn details(path: &Path, subject: &mut Subject, latencies: Vec<u64>) -> Result<De
     Ok(details)
 }
 
-fn tell(arguments: &Arguments, details: &Details, load: Duration, first: Duration) -> Result<()> {
+fn tell(
+    arguments: &Arguments,
+    details: &Details,
+    sizes: &[SizesReport],
+    load: Duration,
+    first: Duration,
+) -> Result<()> {
     let Some(summary) = summarize(&details.latencies) else { return Ok(()) };
     if arguments.json {
-        return print_json(&json!({
+        let mut text = json!({
             "latency": summary.report(None),
             "runs": summary.runs,
             "loadNanoseconds": load.as_nanos() as u64,
             "firstResultNanoseconds": first.as_nanos() as u64,
             "shareOfPeak": details.share_of_peak(summary.p50),
             "details": details,
-        }));
+        });
+        if !sizes.is_empty() {
+            text["sizes"] = json!(sizes);
+        }
+        return print_json(&text);
     }
     let mut table = table::table(&["", "value"]);
     let (low, high) = summary.interval;
@@ -185,6 +217,9 @@ fn tell(arguments: &Arguments, details: &Details, load: Duration, first: Duratio
         table.add_row(vec![format!("of the FMA peak ({peak})"), units::share(share)]);
     }
     let mut text = table.to_string();
+    if let Some(table) = table::sizes(sizes) {
+        text.push_str(&format!("\n\n{table}\nwhat stands above is of the largest sizes"));
+    }
     if arguments.per_op {
         text.push_str(&format!("\n{}", table::steps(details)));
     }

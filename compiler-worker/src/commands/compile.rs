@@ -185,6 +185,9 @@ fn tell(arguments: &Arguments, spec: &Spec, outcomes: &[Outcome]) -> Result<()> 
     text.push('\n');
     for Outcome { report, details, page, .. } in outcomes {
         text.push_str(&lines(report, page.as_deref()));
+        if let Some(table) = table::sizes(&report.sizes) {
+            text.push_str(&format!("{table}\n"));
+        }
         for note in &details.notes {
             text.push_str(&format!("{}: {note}\n", report.target));
         }

@@ -59,7 +59,8 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     }
     let mut text = head(&reader);
     for (index, variant) in reader.manifest().variants.iter().enumerate() {
-        text.push_str(&format!("\nvariant {index}\n{}\n", summary(&reader, variant)));
+        let sizes = variant.shapes.as_ref().map_or(String::new(), |shapes| format!(" ({shapes})"));
+        text.push_str(&format!("\nvariant {index}{sizes}\n{}\n", summary(&reader, variant)));
         text.push_str(&match arguments.memory {
             true => memory(variant),
             false => steps(variant),
@@ -87,6 +88,7 @@ fn refuse_of_the_other(arguments: &Arguments, is_artifact: bool) -> Result<()> {
 /// Prints a model's graph, long constants as digests.
 fn graph(arguments: &Arguments) -> Result<()> {
     let (model, inputs) = model(&arguments.subject, &arguments.shape, None)?;
+    let inputs = compiler::one_size(&model, &inputs, "a graph")?;
     let graph = compiler::reference(&model, &inputs)?;
     let Some(wanted) = &arguments.after else {
         return print(&graph.to_text(Constants::Digest));

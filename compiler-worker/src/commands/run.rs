@@ -80,6 +80,14 @@ fn by_artifact(arguments: &Arguments, arrays: Option<Arrays>) -> Result<Outputs>
     let mut model = Model::load(&subject.path, &options)?;
     let members = [model.members(false), model.members(true)].concat();
     refuse_strings(path, members.iter().any(|(member, _)| member.text))?;
+    if let Some(Arrays { arrays: given, file }) = &arrays {
+        let shapes = shapes_of(model.inputs(), given, file)?;
+        let shapes: Vec<&[u64]> = shapes.iter().map(Vec::as_slice).collect();
+        // Of an artifact for one size, the arrays are told apart in the words of the model.
+        if model.sizes().len() > 1 {
+            model.set_input_shapes(&shapes)?;
+        }
+    }
     let inputs = inputs(arguments, arrays, model.inputs())?;
     let outputs = run_once(&mut model, &inputs)?;
     let shapes = model.output_shapes();
@@ -95,12 +103,31 @@ fn by_reference(arguments: &Arguments, arrays: Option<Arrays>) -> Result<Outputs
         return Err(Failure::new(Reason::Usage, message));
     }
     let (model, shapes) = model(&arguments.subject, &arguments.shape, arrays.as_ref())?;
+    let shapes = match &arrays {
+        // Arrays have one size each, whichever others are named.
+        Some(arrays) => arrays.bind(&compiler::signature(&model)?, Vec::new())?,
+        None => compiler::one_size(&model, &shapes, "the reference")?,
+    };
     let graph = compiler::reference(&model, &shapes)?;
     let mut members = graph.interface().inputs.iter().chain(&graph.interface().outputs);
     refuse_strings(&arguments.subject, members.any(|member| member.text))?;
     let inputs = inputs(arguments, arrays, &compiler::ports(&graph, false)?)?;
     let (outputs, shapes) = compiler::evaluate_shaped(&graph, &inputs)?;
     Ok(cut(compiler::ports(&graph, true)?, outputs, &shapes))
+}
+
+/// The shape of the array for each input.
+fn shapes_of(ports: &[TensorInfo], arrays: &[Array], file: &str) -> Result<Vec<Vec<u64>>> {
+    let shape = |port: &TensorInfo| {
+        let array = arrays.iter().find(|array| array.name == port.name);
+        let array = array.ok_or_else(|| {
+            let message = format!("'{file}' does not fit the model");
+            let why = format!("it has no array '{}', which the model takes", port.name);
+            Failure::because(Reason::InvalidInput, message, why)
+        })?;
+        Ok(array.shape.clone())
+    };
+    ports.iter().map(shape).collect()
 }
 
 /// Refuses what takes or gives strings: arrays of them are neither read nor written here.

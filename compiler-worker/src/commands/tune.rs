@@ -98,6 +98,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         return Err(Failure::new(Reason::Usage, "--trials 0 measures nothing: give at least 1"));
     }
     let (model, inputs) = model(&arguments.model, &arguments.shape, None)?;
+    let inputs = compiler::one_size(&model, &inputs, "hone tune")?;
     let target = compiler::target(&spec::target_from_text("host")?)?;
     let cache = arguments.cache.open()?;
     let shown = Shown::new(&model.name);

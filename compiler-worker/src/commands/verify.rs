@@ -5,11 +5,12 @@ use std::path::PathBuf;
 use clap::Args;
 use hone_artifact::exit_code::Reason;
 use hone_artifact::request::Input;
-use hone_artifact::{Manifest, Reader};
+use hone_artifact::{Extent, Manifest, Reader};
 use hone_driver::Graph;
 use hone_runtime::Options;
 
 use super::common::{model, print, reader};
+use crate::binding::Arrays;
 use crate::compiler;
 use crate::failure::{Failure, Result};
 use crate::inputs::SEEDS;
@@ -100,25 +101,52 @@ fn answers(
         );
         return Err(Failure::new(Reason::DigestMismatch, message));
     }
-    // The artifact knows the shapes that open dimensions were bound to.
-    let bound = manifest.inputs.iter().map(|input| Input {
-        name: input.name.clone(),
-        shape: input.shape.iter().map(|extent| *extent as i64).collect(),
-        dtype: None,
-    });
-    let graph = compiler::reference(&model, &bound.collect::<Vec<_>>())?;
-    let samples = samples(arguments, &graph)?;
     let Arguments { rtol, atol, max_relative_error, .. } = *arguments;
     let settings = Settings { rtol, atol, max_relative_error };
     let known = options(manifest);
-    let options = known.as_ref().map_err(String::clone);
-    let subject = Subject { name: &model.name, artifact, imported: &graph, options };
-    let found = verify(&subject, &samples, settings, executor)?;
-    if arguments.kernels {
-        print(&table::kernels(&found.kernels, KERNELS_SHOWN))?;
+    let mut lines = Vec::new();
+    for (sizes, place) in chosen(arguments, manifest)? {
+        let variant = &manifest.variants[place];
+        let label = variant.shapes.as_ref().map(ToString::to_string).unwrap_or_default();
+        let name = match label.as_str() {
+            "" => model.name.clone(),
+            label => format!("{} ({label})", model.name),
+        };
+        // The artifact knows the shapes that open dimensions were bound to.
+        let ports = manifest.inputs_of(variant);
+        let bound = ports.iter().map(|input| Input {
+            name: input.name.clone(),
+            shape: input.shape.iter().map(|extent| Extent::One(*extent as i64)).collect(),
+            dtype: None,
+        });
+        let graph = compiler::reference(&model, &bound.collect::<Vec<_>>())?;
+        let samples = samples(arguments, &graph)?;
+        let options = known.as_ref().map_err(String::clone);
+        let subject = Subject { name: &name, artifact, sizes, imported: &graph, options };
+        let found = verify(&subject, &samples, settings, executor)?;
+        if arguments.kernels {
+            print(&table::kernels(&found.kernels, KERNELS_SHOWN))?;
+        }
+        found.judge(&name, settings)?;
+        if !label.is_empty() {
+            lines.push(format!("at {label}:"));
+        }
+        lines.extend(sentences(&found, settings));
     }
-    found.judge(&model.name, settings)?;
-    Ok(sentences(&found, settings))
+    Ok(lines)
+}
+
+/// The variants to verify, by their places among those for different sizes and in the manifest: all, or those whose
+/// inputs have the shapes of the arrays given.
+///
+/// # Errors
+/// `InvalidInput` where the arrays fit none.
+fn chosen(arguments: &Arguments, manifest: &Manifest) -> Result<Vec<(usize, usize)>> {
+    let all: Vec<(usize, usize)> = manifest.siblings(0).into_iter().enumerate().collect();
+    let Some(path) = &arguments.inputs else { return Ok(all) };
+    let arrays = Arrays::read(path)?;
+    let place = arrays.sizes(all.iter().map(|own| manifest.inputs_of(&manifest.variants[own.1])));
+    Ok(vec![all[place]])
 }
 
 /// Most kernels in the table of the worst.

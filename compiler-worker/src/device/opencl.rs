@@ -192,6 +192,7 @@ impl Probe {
             steps: steps.collect(),
             program: Vec::new(),
             extents: Vec::new(),
+            shapes: None,
             device: Some(device),
             recipe: None,
         };

@@ -20,6 +20,7 @@ pub fn page(report: &Report, details: &Details) -> String {
         report.finished.as_deref().map(escape).unwrap_or_default(),
     );
     cards(&mut body, report, details);
+    sizes(&mut body, report);
     plots(&mut body, details);
     steps(&mut body, details);
     stages(&mut body, details);
@@ -80,6 +81,26 @@ fn cards(body: &mut String, report: &Report, details: &Details) {
         );
     }
     body.push_str("</div>\n");
+}
+
+/// Latencies at each of the sizes of an artifact that has several.
+fn sizes(body: &mut String, report: &Report) {
+    if report.sizes.is_empty() {
+        return;
+    }
+    body.push_str("<h2>Sizes</h2>\n<div class=\"scroll\"><table>\n<tr><th>sizes</th><th>median latency</th><th>naive schedules</th></tr>\n");
+    for own in &report.sizes {
+        let time = |time: Option<u64>| time.map_or("–".to_owned(), units::time);
+        let latency = own.latency.as_ref();
+        let _ = writeln!(
+            body,
+            "<tr><td>{}</td><td>{}</td><td>{}</td></tr>",
+            escape(&own.sizes),
+            time(latency.map(|latency| latency.p50)),
+            time(latency.and_then(|latency| latency.untuned)),
+        );
+    }
+    body.push_str("</table></div>\n<p>What follows is of the largest sizes.</p>\n");
 }
 
 fn plots(body: &mut String, details: &Details) {

@@ -3,7 +3,9 @@
 use hone_artifact::report::{CorrectnessReport, Report, uri_beside};
 use hone_crds::conditions::{self, State};
 use hone_crds::model_compilation::{Goal, Metric};
-use hone_crds::status::{Artifact, Cache, CorrectnessStatus, Failure, Latency, Summary};
+use hone_crds::status::{
+    Artifact, Cache, CorrectnessStatus, Failure, Latency, SizesStatus, Summary,
+};
 use hone_crds::{Decimal, Duration, ModelCompilationStatus, Phase, TargetStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
@@ -64,6 +66,14 @@ fn target(report: &Report, goals: &[Goal]) -> TargetStatus {
             ci_high: latency.ci_high.map(Duration::from_nanos),
             untuned: latency.untuned.map(Duration::from_nanos),
         }),
+        sizes: report
+            .sizes
+            .iter()
+            .map(|own| SizesStatus {
+                sizes: own.sizes.clone(),
+                p50: own.latency.as_ref().map(|latency| Duration::from_nanos(latency.p50)),
+            })
+            .collect(),
         precision: report.precision.clone(),
         correctness: report.correctness.as_ref().and_then(correctness),
         cache: Some(if report.cache_hit { Cache::Hit } else { Cache::Miss }),

@@ -2,6 +2,8 @@
 
 use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
 
+use hone_artifact::report::SizesReport;
+
 use super::units;
 use crate::verify::KernelCheck;
 use crate::work::{Details, Outcome, StepDetail};
@@ -60,6 +62,24 @@ fn row(Outcome { report, details, .. }: &Outcome) -> Vec<String> {
         or_none(report.artifact.as_ref().map(|artifact| units::bytes(artifact.size_bytes))),
         if report.cache_hit { "Hit" } else { "Miss" }.to_owned(),
     ]
+}
+
+/// One line for each of the sizes of an artifact; nothing where it is for one.
+pub fn sizes(sizes: &[SizesReport]) -> Option<Table> {
+    let mut table = table(&["sizes", "naive", "hone", "95 % sure within"]);
+    for SizesReport { sizes, latency } in sizes {
+        let or_none = |text: Option<String>| text.unwrap_or_else(|| NONE.to_owned());
+        let latency = latency.as_ref();
+        let interval = latency
+            .and_then(|l| Some(format!("{}–{}", units::time(l.ci_low?), units::time(l.ci_high?))));
+        table.add_row(vec![
+            sizes.clone(),
+            or_none(latency.and_then(|latency| latency.untuned).map(units::time)),
+            or_none(latency.map(|latency| units::time(latency.p50))),
+            or_none(interval),
+        ]);
+    }
+    (!sizes.is_empty()).then_some(table)
 }
 
 /// One line a step, slowest first, with what bounds it.

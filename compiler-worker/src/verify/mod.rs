@@ -35,7 +35,9 @@ pub struct Subject<'a> {
     pub name: &'a str,
     /// The artifact's bytes.
     pub artifact: &'a [u8],
-    /// The model as imported: the reference.
+    /// Which of the artifact's variants, counted among those for different sizes: 0 for the only one.
+    pub sizes: usize,
+    /// The model as imported, for these sizes: the reference.
     pub imported: &'a Graph,
     /// What the artifact was compiled with; else why that is not known, and then only whole runs are
     /// compared.
@@ -117,8 +119,10 @@ pub fn verify(
     let reader = Reader::new(subject.artifact).map_err(|error| {
         Failure::because(Reason::InvalidArtifact, "the artifact cannot be read", error)
     })?;
-    let variant = reader.manifest().variants.first();
-    let variant = variant.ok_or_else(|| Failure::internal("the artifact has no variant"))?;
+    let place = reader.manifest().siblings(0).get(subject.sizes).copied();
+    let variant = place.and_then(|place| reader.manifest().variants.get(place));
+    let variant = variant.ok_or_else(|| Failure::internal("the artifact has no such variant"))?;
+    executor.select(subject.sizes)?;
     let mut found = Verification::new(executor.description());
     let map = match &subject.options {
         Ok(options) => match map_steps(subject.imported, options, &variant.steps) {

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use hone_artifact::Reader;
+use hone_artifact::exit_code::Reason;
 use hone_artifact::request::Input;
 use hone_driver::{DataType, Graph, SchedulePolicy, Statistics, Target};
 
@@ -21,13 +22,29 @@ pub struct Build {
     pub key: Key,
     /// Whether it was there already.
     pub hit: bool,
-    /// The model as imported, where it was.
-    pub reference: Option<Graph>,
+    /// The model as imported, for each combination of sizes, where it was.
+    pub references: Option<Vec<Graph>>,
     /// What the compiler did, where it did.
     pub statistics: Option<Statistics>,
 }
 
 impl Build {
+    /// The sizes of each variant in words, such as `batch=4`, the largest first; an empty text where there is one.
+    ///
+    /// # Errors
+    /// An artifact that cannot be read.
+    pub fn sizes(&self) -> Result<Vec<String>> {
+        let bytes = self.bytes()?;
+        let reader = Reader::new(&bytes).map_err(|error| {
+            Failure::because(Reason::InvalidArtifact, "the artifact cannot be read", error)
+        })?;
+        let manifest = reader.manifest();
+        let label = |place: usize| {
+            manifest.variants[place].shapes.as_ref().map(ToString::to_string).unwrap_or_default()
+        };
+        Ok(manifest.siblings(0).into_iter().map(label).collect())
+    }
+
     /// The artifact.
     ///
     /// # Errors
@@ -53,7 +70,7 @@ pub fn build(
     let records = worker.records(target, recipe)?;
     let key = artifact_key(model, inputs, target, recipe, &records);
     if let Some(path) = known(worker, model, &key).filter(|path| is_sound(path)) {
-        return Ok(Build { path, key, hit: true, reference: None, statistics: None });
+        return Ok(Build { path, key, hit: true, references: None, statistics: None });
     }
     worker.progress.stage("parse");
     let parsed = compiler::parse(model, inputs)?;
@@ -68,7 +85,7 @@ pub fn build(
         path,
         key,
         hit: false,
-        reference: Some(compiled.reference),
+        references: Some(compiled.references),
         statistics: Some(compiled.statistics),
     })
 }

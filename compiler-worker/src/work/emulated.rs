@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use hone_artifact::exit_code::Reason;
-use hone_artifact::{Manifest, Target};
+use hone_artifact::{Manifest, Reader, Target};
 use hone_emulator::{Emulator, EmulatorError, Model};
 use hone_runtime::{Options, StepArgument};
 
@@ -93,11 +93,14 @@ impl Machine {
 /// What reports call this machine.
 pub const NATIVE: &str = "native";
 
-/// The first variant of an artifact in an emulated process.
+/// A variant of an artifact for its first target, in an emulated process.
 #[derive(Debug)]
 pub struct Emulated {
     model: Model,
-    name: String,
+    /// Which of the variants for different sizes it is.
+    sizes: usize,
+    artifact: Vec<u8>,
+    emulator: Emulator,
 }
 
 impl Emulated {
@@ -111,13 +114,27 @@ impl Emulated {
         })?;
         let mut model = Model::load(&bytes, 0, emulator)?;
         crate::texts::teach(model.texts());
-        Ok(Self { model, name: emulator.name().to_owned() })
+        Ok(Self { model, sizes: 0, artifact: bytes, emulator: emulator.clone() })
     }
 }
 
 impl Executor for Emulated {
     fn description(&self) -> String {
-        self.name.clone()
+        self.emulator.name().to_owned()
+    }
+
+    fn select(&mut self, sizes: usize) -> Result<()> {
+        let reader = Reader::new(&self.artifact).map_err(|error| {
+            Failure::because(Reason::InvalidArtifact, "the artifact cannot be read", error)
+        })?;
+        let variants = reader.manifest().siblings(0);
+        let none = || Failure::internal("the artifact has no variant of this number");
+        let variant = *variants.get(sizes).ok_or_else(none)?;
+        if sizes != self.sizes {
+            self.model = Model::load(&self.artifact, variant, &self.emulator)?;
+            self.sizes = sizes;
+        }
+        Ok(())
     }
 
     fn run(&mut self, inputs: &[Vec<u8>]) -> Result<Vec<Vec<u8>>> {
@@ -151,7 +168,9 @@ impl From<EmulatorError> for Failure {
         use EmulatorError as E;
         let reason = match &error {
             E::Missing { .. } | E::Features { .. } => Reason::TargetMismatch,
-            E::Artifact(_) | E::Variant { .. } | E::Code { .. } => Reason::InvalidArtifact,
+            E::Artifact(_) | E::Variant { .. } | E::Code { .. } | E::Text { .. } => {
+                Reason::InvalidArtifact
+            }
             E::Size { .. }
             | E::Count { .. }
             | E::Step { .. }

@@ -5,13 +5,19 @@ use std::path::Path;
 
 use hone_runtime::{Model, Options, StepArgument};
 
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::texts;
 
-/// Something that runs one artifact's code. Verification needs no more than this.
+/// Something that runs one artifact's code, at first at its largest sizes. Verification needs no more than this.
 pub trait Executor {
     /// What runs the code, for reports: `native`, or an emulator and its version.
     fn description(&self) -> String;
+
+    /// Goes over to the artifact's variant of this number, counted among those for different sizes of one target.
+    ///
+    /// # Errors
+    /// A number that is none; an emulator that fails.
+    fn select(&mut self, sizes: usize) -> Result<()>;
 
     /// One run of the model: its outputs for `inputs`, both in the manifest's order, each dense and little
     /// endian.
@@ -60,6 +66,13 @@ impl Native {
 impl Executor for Native {
     fn description(&self) -> String {
         super::Machine::of(&self.model.variant().target).name().unwrap_or_default().to_owned()
+    }
+
+    fn select(&mut self, sizes: usize) -> Result<()> {
+        match self.model.select_sizes(sizes) {
+            true => Ok(()),
+            false => Err(Failure::internal("the artifact has no variant of this number")),
+        }
     }
 
     fn run(&mut self, inputs: &[Vec<u8>]) -> Result<Vec<Vec<u8>>> {

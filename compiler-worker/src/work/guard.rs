@@ -39,7 +39,10 @@ impl Worker<'_> {
         bound: f64,
     ) -> Result<Option<Guarded>> {
         self.progress.stage("find what rounding spoils");
-        let graph = compiler::reference(model, &request.inputs)?;
+        // By the largest sizes; the build is verified at all of them.
+        let sizes = compiler::requests_of_sizes(model, &request.inputs)?;
+        let inputs_of_model = &sizes[0];
+        let graph = compiler::reference(model, inputs_of_model)?;
         let names = compiler::narrow_nodes(&graph, target, recipe)?;
         let inputs = inputs(self, request, &graph)?;
         let want = compiler::evaluate(&graph, &inputs)?;
@@ -49,7 +52,7 @@ impl Worker<'_> {
             let wide = names.iter().filter(|name| !part.contains(name)).cloned().collect();
             let recipe = Recipe { wide, ..recipe.clone() };
             let records = self.cache.recorded(target)?;
-            let compiled = compiler::compile(model, &request.inputs, target, &recipe, &records)?;
+            let compiled = compiler::compile(model, inputs_of_model, target, &recipe, &records)?;
             let mut loaded = Native::from_bytes(compiled.artifact, &Options::default())?;
             let none = Tolerance { rtol: 0.0, atol: Some(0.0), fraction: 0.0 };
             let mut comparison = Comparison::default();

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use hone_artifact::exit_code::Reason;
+use hone_artifact::report::LatencyReport;
 use hone_artifact::request::Compile;
 use hone_driver::Target;
-use hone_runtime::{Options, Profile, RunError};
+use hone_runtime::{Options, Profile, RunError, Sizes};
 
 use super::verify::random_inputs;
 use super::{Build, Outcome, Worker, build};
@@ -38,16 +39,52 @@ pub fn measure(
         Some(naive) => Some(Subject::load(&naive.path, worker.options.threads)?),
         None => None,
     };
+    let labels = subject.labels();
+    for sizes in 0..labels.len() {
+        subject.select(sizes);
+        if let Some(rival) = &mut rival {
+            rival.select(sizes);
+        }
+        let (latency, ours, theirs) = latency(worker, request, &mut subject, &mut rival)?;
+        if let Some(own) = outcome.report.sizes.get_mut(sizes) {
+            own.latency = latency.clone();
+        }
+        if sizes == 0 {
+            outcome.report.latency = latency;
+            outcome.details.latencies = ours;
+            outcome.details.naive_latencies = theirs;
+            outcome.details.threads = subject.model.threads();
+            outcome.details.step_times(&subject.profile(9)?);
+        }
+    }
+    if labels.len() > 1 {
+        let note = format!("times of steps are those of the largest sizes, {}", labels[0]);
+        outcome.details.notes.push(note);
+    }
+    let code_for = &subject.model.variant().target;
+    outcome.report.fingerprint = Some(device::fingerprint_of(code_for));
+    outcome.details.peaks =
+        device::peaks_of(&subject.model.variant().target, subject.model.threads());
+    Ok(())
+}
+
+/// Latencies at one size, of the subject and of its rival; where the spread is bounded, those of the second of two
+/// tries at most.
+fn latency(
+    worker: &Worker<'_>,
+    request: &Compile,
+    subject: &mut Subject,
+    rival: &mut Option<Subject>,
+) -> Result<(Option<LatencyReport>, Vec<u64>, Vec<u64>)> {
     let budget = request.target.noise_budget;
+    let mut found = (None, Vec::new(), Vec::new());
     for last in [false, true] {
         let mut naive_run = rival.as_mut().map(|rival| || rival.run());
         let naive_run = naive_run.as_mut().map(|run| run as &mut dyn FnMut() -> _);
         let (ours, theirs) = interleaved(worker.options.effort, || subject.run(), naive_run)?;
         let Some(summary) = summarize(&ours) else { continue };
         let untuned = summarize(&theirs).map(|summary| summary.p50);
-        outcome.report.latency = Some(summary.report(untuned));
-        outcome.details.latencies = ours;
-        outcome.details.naive_latencies = theirs;
+        found = (Some(summary.report(untuned)), ours, theirs);
         match budget {
             Some(budget) if summary.spread() > budget && last => {
                 return Err(noisy(&request.target.name, summary.spread(), budget));
@@ -56,13 +93,7 @@ pub fn measure(
             _ => break,
         }
     }
-    let code_for = &subject.model.variant().target;
-    outcome.report.fingerprint = Some(device::fingerprint_of(code_for));
-    outcome.details.threads = subject.model.threads();
-    outcome.details.step_times(&subject.profile(9)?);
-    outcome.details.peaks =
-        device::peaks_of(&subject.model.variant().target, subject.model.threads());
-    Ok(())
+    Ok(found)
 }
 
 fn noisy(target: &str, spread: f64, budget: f64) -> Failure {
@@ -98,6 +129,20 @@ impl Subject {
         texts::fill(&model.members(false), &mut inputs);
         let outputs = model.outputs().iter().map(|t| vec![0; t.bytes as usize]).collect();
         Ok(Self { model, inputs, outputs })
+    }
+
+    /// The sizes of each variant in words, the largest first; an empty text where there is one.
+    pub fn labels(&self) -> Vec<String> {
+        let label = |own: Sizes<'_>| own.shapes.map(ToString::to_string).unwrap_or_default();
+        self.model.sizes().map(label).collect()
+    }
+
+    /// Goes over to other sizes, by their place in [`Subject::labels`], with random inputs.
+    pub fn select(&mut self, sizes: usize) {
+        if self.model.select_sizes(sizes) {
+            self.inputs = random_inputs(self.model.inputs(), SEEDS[0]);
+            self.outputs = self.model.outputs().iter().map(|t| vec![0; t.bytes as usize]).collect();
+        }
     }
 
     /// One run.

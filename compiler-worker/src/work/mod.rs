@@ -131,7 +131,8 @@ impl Worker<'_> {
         outcome.details.notes.extend(taken);
         outcome.report.cache_hit = build.hit;
         let folder = self.cache.records_folder();
-        outcome.details.tuning = Summary::read(&folder, &model, &request.inputs, &target);
+        let sizes = compiler::requests_of_sizes(&model, &request.inputs)?;
+        outcome.details.tuning = Summary::read(&folder, &model, &sizes[0], &target);
         // What the model keeps elsewhere may change under the same digest.
         outcome.report.reusable = !model.has_external_data();
         self.store_artifact(&destination, request, &build, outcome)
@@ -158,6 +159,7 @@ impl Worker<'_> {
         outcome: &mut Outcome,
     ) -> Result<()> {
         outcome.report.records = outcome.details.describe(build)?;
+        outcome.report.sizes = report::sizes(&build.sizes()?);
         let machine = Machine::of(&outcome.details.target);
         if self.options.verify
             && let Some(mut executor) = machine.load(&build.path)?

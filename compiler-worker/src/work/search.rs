@@ -40,6 +40,7 @@ impl Worker<'_> {
         });
         let target = compiler::target(&request.target)?;
         refuse_elsewhere(&target)?;
+        let inputs = compiler::one_size(&model, &request.inputs, "a tuning run")?;
         let records = self.cache.records_folder();
         let log = RunLog::open(place, &records, &store::file_name(), self.access.limit)?;
         let log = Arc::new(log);
@@ -56,7 +57,7 @@ impl Worker<'_> {
         };
         let session = Session {
             model: &model,
-            inputs: &request.inputs,
+            inputs: &inputs,
             target: &target,
             cache: self.cache,
             settings: settings(request, self.options.threads, log.earlier_seconds())?,

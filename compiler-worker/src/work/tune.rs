@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use hone_artifact::request::{Compile, TuningRequest};
+use hone_artifact::request::{Compile, Input, TuningRequest};
 use hone_driver::Target;
 
 use super::{Machine, Outcome, Worker};
-use crate::compiler::Model;
+use crate::compiler::{self, Model};
 use crate::failure::Result;
 use crate::storage::Destination;
 use crate::tune::run_log;
@@ -37,8 +37,15 @@ impl Worker<'_> {
     ) -> Result<()> {
         let TuningRequest { policy, max_trials, max_seconds, .. } = &request.tuning;
         let folder = self.cache.records_folder();
-        let known = Summary::read(&folder, model, &request.inputs, target);
-        if policy == "Never" || (policy == "IfNotCached" && known.is_some()) {
+        if policy == "Never" {
+            return Ok(());
+        }
+        let mut sizes = compiler::requests_of_sizes(model, &request.inputs)?;
+        let known = |inputs: &Vec<Input>| Summary::read(&folder, model, inputs, target).is_some();
+        if policy == "IfNotCached" {
+            sizes.retain(|inputs| !known(inputs));
+        }
+        if sizes.is_empty() {
             return Ok(());
         }
         if !Machine::of(&hone_driver::manifest_target(target)).is_here() {
@@ -47,11 +54,15 @@ impl Worker<'_> {
             return Ok(());
         }
         self.progress.stage("tune");
+        // Each of the sizes gets an equal share.
+        let share = sizes.len();
         let trials = max_trials.map(|most| usize::try_from(most).unwrap_or(usize::MAX));
+        let trials = trials.map(|most| most.div_ceil(share));
         let budget = max_seconds.map(Duration::from_secs);
+        let budget = budget.or(trials.is_none().then_some(LONGEST));
         let settings = Settings {
             trials,
-            budget: budget.or(trials.is_none().then_some(LONGEST)),
+            budget: budget.map(|budget| budget / share as u32),
             goal: None,
             patience: None,
             threads: self.options.threads,
@@ -63,9 +74,22 @@ impl Worker<'_> {
             warm: true,
             whole: false,
         };
+        for inputs in &sizes {
+            self.tune_size(model, inputs, target, settings.clone())?;
+        }
+        Ok(())
+    }
+
+    fn tune_size(
+        &self,
+        model: &Model,
+        inputs: &[Input],
+        target: &Target,
+        settings: Settings,
+    ) -> Result<()> {
         let session = Session {
             model,
-            inputs: &request.inputs,
+            inputs,
             target,
             cache: self.cache,
             settings,

@@ -19,8 +19,8 @@ use crate::verify::{self, MARGIN, Sample, Settings, Subject, Verification};
 /// Most bytes of the name of a kernel's nodes in a report.
 const LONGEST_NAME: usize = 96;
 
-/// Verifies a build by what `executor` runs, and writes what was found into `outcome`. `bound` is the largest
-/// error as a fraction of the largest magnitude in an output, where one is set.
+/// Verifies a build by what `executor` runs, at each of its sizes, and writes what was found into `outcome`. `bound` is
+/// the largest error as a fraction of the largest magnitude in an output, where one is set.
 ///
 /// # Errors
 /// `NonFiniteOutput` where the reference itself is not finite, `WrongCode` where the artifact is wrong,
@@ -34,43 +34,113 @@ pub fn verify(
     executor: &mut dyn Executor,
     outcome: &mut Outcome,
 ) -> Result<()> {
-    let imported;
-    let graph = match &build.reference {
-        Some(graph) => graph,
+    let imported: Vec<Graph>;
+    let graphs = match &build.references {
+        Some(graphs) => graphs,
         None => {
-            imported = compiler::reference(model, &request.inputs)?;
+            let sized = compiler::references(model, &request.inputs)?;
+            imported = sized.into_iter().map(|own| own.graph).collect();
             &imported
         }
     };
     let bytes = build.bytes()?;
+    let labels = build.sizes()?;
     let cheap = outcome.details.flops() < CHEAP_FLOPS;
-    let samples = samples(worker, request, graph, cheap)?;
+    let samples = samples(worker, request, graphs, cheap)?;
     let CorrectnessRequest { rtol, atol, .. } = request.correctness;
     let settings = Settings { rtol, atol, max_relative_error: bound };
-    let subject =
-        Subject { name: &model.name, artifact: &bytes, imported: graph, options: Ok(options) };
-    let found = verify::verify(&subject, &samples, settings, executor)?;
-    outcome.details.elements_compared = found.end_to_end.elements;
-    outcome.details.max_fraction = found.end_to_end.max_fraction;
-    outcome.details.notes.extend(found.notes.iter().cloned());
-    outcome.report.correctness = Some(report(&found));
-    found.judge(&model.name, settings)
+    for (sizes, (imported, samples)) in graphs.iter().zip(&samples).enumerate() {
+        let label = labels.get(sizes).filter(|label| !label.is_empty());
+        let name = label.map_or(model.name.clone(), |label| format!("{} ({label})", model.name));
+        let subject =
+            Subject { name: &name, artifact: &bytes, sizes, imported, options: Ok(options) };
+        let found = verify::verify(&subject, samples, settings, executor)?;
+        let details = &mut outcome.details;
+        details.elements_compared += found.end_to_end.elements;
+        details.max_fraction = details.max_fraction.max(found.end_to_end.max_fraction);
+        for note in &found.notes {
+            let note = label.map_or(note.clone(), |label| format!("{label}: {note}"));
+            details.notes.push(note);
+        }
+        let report = report(&found);
+        let known = &mut outcome.report.correctness;
+        *known = Some(match known.take() {
+            Some(known) => both(known, report),
+            None => report,
+        });
+        found.judge(&name, settings)?;
+    }
+    Ok(())
 }
 
-/// The model's inputs: samples where there are some, else seeded ones; one seed where a run takes long.
+/// What holds of two sizes together: the larger errors, all kernels.
+fn both(a: CorrectnessReport, b: CorrectnessReport) -> CorrectnessReport {
+    let larger = |a: f64, b: f64| if b > a || b.is_nan() { b } else { a };
+    let kernels = match (a.kernels, b.kernels) {
+        (Some(a), Some(b)) => {
+            let worse = b.worst_error > a.worst_error || b.worst_error.is_nan();
+            let (checked, elements) = (a.checked + b.checked, a.elements + b.elements);
+            let steps_off = a.steps_off + b.steps_off;
+            let worst = if worse { b } else { a };
+            Some(KernelsReport { checked, elements, steps_off, ..worst })
+        }
+        _ => None,
+    };
+    let mut samples = a.samples;
+    for name in b.samples {
+        if !samples.contains(&name) {
+            samples.push(name);
+        }
+    }
+    CorrectnessReport {
+        max_abs: larger(a.max_abs, b.max_abs),
+        max_rel: larger(a.max_rel, b.max_rel),
+        passed: a.passed && b.passed,
+        executed_by: b.executed_by,
+        end_to_end_counts: a.end_to_end_counts || b.end_to_end_counts,
+        kernels,
+        passes: a.passes.and(b.passes),
+        samples,
+    }
+}
+
+/// The model's inputs at each of its sizes: samples where there are some of these shapes, else seeded ones; one seed
+/// where a run takes long.
 fn samples(
     worker: &Worker<'_>,
     request: &Compile,
-    graph: &Graph,
+    graphs: &[Graph],
     cheap: bool,
-) -> Result<Vec<Sample>> {
-    let ports = compiler::ports(graph, false)?;
-    if let Some(source) = &request.correctness.samples {
-        let bytes = worker.access.fetch(source)?;
-        let inputs = arrange(&ports, npz::read_bytes(&bytes, &source.uri)?, &source.uri)?;
-        return Ok(vec![Sample { name: "correctness.samples".to_owned(), inputs, edges: false }]);
+) -> Result<Vec<Vec<Sample>>> {
+    let given = match &request.correctness.samples {
+        Some(source) => Some((worker.access.fetch(source)?, source)),
+        None => None,
+    };
+    let (mut all, mut refused) = (Vec::new(), None);
+    for graph in graphs {
+        let ports = compiler::ports(graph, false)?;
+        let seeds = &SEEDS[..if cheap { SEEDS.len() } else { 1 }];
+        let Some((bytes, source)) = &given else {
+            all.push(standard_samples(graph, &ports, seeds, cheap));
+            continue;
+        };
+        match arrange(&ports, npz::read_bytes(bytes, &source.uri)?, &source.uri) {
+            Ok(inputs) => {
+                let name = "correctness.samples".to_owned();
+                all.push(vec![Sample { name, inputs, edges: false }]);
+            }
+            Err(failure) => {
+                refused.get_or_insert(failure);
+                all.push(standard_samples(graph, &ports, seeds, cheap));
+            }
+        }
     }
-    Ok(standard_samples(graph, &ports, &SEEDS[..if cheap { SEEDS.len() } else { 1 }], cheap))
+    let has_given = |own: &Vec<Sample>| own.iter().any(|own| own.name == "correctness.samples");
+    match refused {
+        // Samples are of one size: the others are verified on seeded inputs.
+        Some(failure) if !all.iter().any(has_given) => Err(failure),
+        _ => Ok(all),
+    }
 }
 
 /// A sample of each seed, and one with edge values where `with_edges`.
@@ -93,8 +163,8 @@ pub(super) fn inputs(
     request: &Compile,
     graph: &Graph,
 ) -> Result<Vec<Vec<u8>>> {
-    let samples = samples(worker, request, graph, false)?;
-    Ok(samples.into_iter().next().map(|sample| sample.inputs).unwrap_or_default())
+    let samples = samples(worker, request, std::slice::from_ref(graph), false)?;
+    Ok(samples.into_iter().flatten().next().map(|sample| sample.inputs).unwrap_or_default())
 }
 
 /// What was found, as it stands in reports.

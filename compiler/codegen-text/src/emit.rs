@@ -1,10 +1,10 @@
 //! Walks the launches of a program and writes a kernel for each.
 
 use crate::expression::Writer;
-use crate::module::{Argument, Kernel, Module, Step};
+use crate::module::Module;
 use crate::{Dialect, EmitError};
 use hone_tensor::{
-    BinaryOp, Block, BlockBody, BlockId, BufferId, Combiner, Domain, Expr, IteratorKind, Launch,
+    Argument, BinaryOp, Block, BlockBody, Combiner, Domain, Expr, IteratorKind, Kernel, Launch,
     Level, Limits, Loop, LoopKind, Program, Realize, Scope, Statement, verify, verify_launches,
     verify_registers,
 };
@@ -30,114 +30,60 @@ pub fn emit(
         let (object, dtype) = (buffer.name.clone(), buffer.dtype);
         return Err(EmitError::Element { object, dtype, dialect: dialect.name() });
     }
-    let mut text = Text { program, dialect, stem, kernels: 0, source: String::new() };
-    let steps = text.steps(&program.body, &mut vec![])?;
-    Ok(Module { text: text.source, steps })
+    let mut text = String::new();
+    let steps = program.launch_steps(stem, &mut |launch, kernel| {
+        text.push_str(&kernel_text(program, dialect, launch, kernel)?);
+        Ok::<(), EmitError>(())
+    })?;
+    Ok(Module { text, steps })
 }
 
-struct Text<'a> {
-    program: &'a Program,
-    dialect: &'a dyn Dialect,
-    stem: &'a str,
-    kernels: usize,
-    source: String,
-}
-
-impl<'a> Text<'a> {
-    fn steps(
-        &mut self,
-        body: &'a [Statement],
-        repeated: &mut Vec<&'a Loop>,
-    ) -> Result<Vec<Step>, EmitError> {
-        let mut steps = Vec::new();
-        for statement in body {
-            match statement {
-                Statement::Loop(loop_) if loop_.is_bound_to(Level::Grid) => {
-                    let times =
-                        loop_.extent.as_integer().and_then(|extent| usize::try_from(extent).ok());
-                    repeated.push(loop_);
-                    let body = self.steps(&loop_.body, repeated)?;
-                    repeated.pop();
-                    steps.push(Step::Repeat {
-                        counter: loop_.var,
-                        times: times.unwrap_or(0),
-                        body,
-                    });
-                }
-                Statement::Sync(_) => {}
-                _ => {
-                    let launch = Launch::of(statement, repeated.clone());
-                    // A launch of nothing is none.
-                    if launch.grid().iter().all(|extent| *extent > 0) {
-                        steps.push(Step::Launch(self.kernel(&launch)?));
-                    }
-                }
+/// The text of one kernel.
+fn kernel_text(
+    program: &Program,
+    dialect: &dyn Dialect,
+    launch: &Launch<'_>,
+    kernel: &Kernel,
+) -> Result<String, EmitError> {
+    let parameters: Vec<String> = kernel
+        .arguments
+        .iter()
+        .map(|argument| match argument {
+            Argument::Buffer(buffer) => {
+                let (dtype, written) =
+                    (program.buffers[*buffer].dtype, launch.writes(program, *buffer));
+                dialect.parameter(&buffer.to_string(), dtype, written)
             }
-        }
-        Ok(steps)
-    }
-
-    fn kernel(&mut self, launch: &Launch<'_>) -> Result<Kernel, EmitError> {
-        let name = format!("{}_{}", self.stem, self.kernels);
-        self.kernels += 1;
-        let (groups, items) = (launch.grid(), launch.lanes());
-        let blocks: Vec<BlockId> = launch.body.iter().flat_map(Statement::blocks).collect();
-        let used = used_buffers(self.program, &blocks);
-        let (global, local): (Vec<BufferId>, Vec<BufferId>) = used
-            .into_iter()
-            .partition(|buffer| self.program.buffers[*buffer].scope == Scope::Global);
-        let mut arguments: Vec<Argument> = global.iter().copied().map(Argument::Buffer).collect();
-        arguments.extend(launch.repeated.iter().map(|loop_| Argument::Counter(loop_.var)));
-        let shared = local.iter().map(|buffer| &self.program.buffers[*buffer]);
-        let shared = shared.filter(|buffer| buffer.scope == Scope::Shared);
-        let shared_bytes = shared.map(hone_tensor::Buffer::bytes).sum();
-        let written =
-            |buffer| blocks.iter().any(|block| self.program.blocks[*block].buffer == buffer);
-        let parameters: Vec<String> = arguments
-            .iter()
-            .map(|argument| match argument {
-                Argument::Buffer(buffer) => {
-                    let dtype = self.program.buffers[*buffer].dtype;
-                    self.dialect.parameter(&buffer.to_string(), dtype, written(*buffer))
-                }
-                Argument::Counter(var) => self.dialect.counter(&var.to_string()),
-            })
-            .collect();
-        let mut body = Body {
-            program: self.program,
-            dialect: self.dialect,
-            items,
-            alone: items.map(|extent| extent > 1),
-            domain: Domain::default(),
-            depth: 1,
-            source: String::new(),
-        };
-        for buffer in local {
-            let entry = &self.program.buffers[buffer];
-            let name = buffer.to_string();
-            body.line(&self.dialect.buffer(&name, entry.dtype, entry.scope, entry.elements()));
-        }
-        launch.repeated.iter().for_each(|loop_| body.domain.push(loop_.var, &loop_.extent));
-        for loop_ in &launch.blocks {
-            let dimension = loop_.axis().map_or(0, |axis| axis.dimension as usize);
-            let number = self.dialect.number(Level::Block, dimension);
-            body.line(&self.dialect.index(&loop_.var.to_string(), &number));
-            body.domain.push(loop_.var, &loop_.extent);
-        }
-        body.statements(launch.body)?;
-        let head = self.dialect.kernel(&name, &parameters, items);
-        // Writing to a string cannot fail.
-        let _ = writeln!(self.source, "{head}\n{}}}\n", body.source);
-        Ok(Kernel { name, arguments, groups, items, shared_bytes })
-    }
-}
-
-fn used_buffers(program: &Program, blocks: &[BlockId]) -> Vec<BufferId> {
-    let uses = |buffer: BufferId| {
-        let mut blocks = blocks.iter().map(|block| &program.blocks[*block]);
-        blocks.any(|block| block.buffer == buffer || block.reads(buffer))
+            Argument::Counter(var) => dialect.counter(&var.to_string()),
+        })
+        .collect();
+    let items = kernel.items;
+    let mut body = Body {
+        program,
+        dialect,
+        items,
+        alone: items.map(|extent| extent > 1),
+        domain: Domain::default(),
+        depth: 1,
+        source: String::new(),
     };
-    program.buffers.ids().filter(|buffer| uses(*buffer)).collect()
+    for buffer in launch.buffers(program) {
+        let entry = &program.buffers[buffer];
+        if entry.scope != Scope::Global {
+            let name = buffer.to_string();
+            body.line(&dialect.buffer(&name, entry.dtype, entry.scope, entry.elements()));
+        }
+    }
+    launch.repeated.iter().for_each(|loop_| body.domain.push(loop_.var, &loop_.extent));
+    for loop_ in &launch.blocks {
+        let dimension = loop_.axis().map_or(0, |axis| axis.dimension as usize);
+        let number = dialect.number(Level::Block, dimension);
+        body.line(&dialect.index(&loop_.var.to_string(), &number));
+        body.domain.push(loop_.var, &loop_.extent);
+    }
+    body.statements(launch.body)?;
+    let head = dialect.kernel(&kernel.name, &parameters, items);
+    Ok(format!("{head}\n{}}}\n\n", body.source))
 }
 
 /// A kernel's body as it grows.
@@ -177,7 +123,7 @@ impl Body<'_> {
     }
 
     fn statement(&mut self, statement: &Statement) -> Result<(), EmitError> {
-        if self.alone != [false; 3] && !has_lanes(statement) {
+        if self.alone != [false; 3] && !Launch::has_lanes(statement) {
             let first: Vec<String> = (0..3)
                 .filter(|dimension| self.alone[*dimension])
                 .map(|dimension| format!("{} == 0", self.dialect.number(Level::Lane, dimension)))
@@ -308,19 +254,6 @@ impl Body<'_> {
         let open = bindings.filter(|binding| binding.as_integer() != Some(0));
         open.map(|binding| Ok(format!("{} == {zero}", writer.expression(&binding)?))).collect()
     }
-}
-
-/// Whether lanes run apart, or wait, somewhere in a statement.
-fn has_lanes(statement: &Statement) -> bool {
-    let mut found = false;
-    statement.visit(&mut |inner| {
-        found |= match inner {
-            Statement::Loop(loop_) => loop_.axis().is_some(),
-            Statement::Sync(_) => true,
-            Statement::Realize(_) => false,
-        };
-    });
-    found
 }
 
 fn operation(combiner: Combiner) -> BinaryOp {

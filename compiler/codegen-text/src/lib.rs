@@ -25,5 +25,6 @@ mod opencl;
 pub use dialect::{Dialect, Element};
 pub use emit::emit;
 pub use error::EmitError;
-pub use module::{Argument, Kernel, Module, Step, source};
+pub use hone_tensor::{Argument, Kernel, Step};
+pub use module::{Module, source};
 pub use opencl::OpenClC;

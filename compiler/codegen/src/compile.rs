@@ -70,7 +70,7 @@ pub(crate) fn object(module: &Module, target: &Target, symbol: &str) -> Result<V
     write(module, &machine, FileType::Object, symbol)
 }
 
-fn optimize(module: &Module, machine: &TargetMachine, symbol: &str) -> Result<()> {
+pub(crate) fn optimize(module: &Module, machine: &TargetMachine, symbol: &str) -> Result<()> {
     module.set_triple(&machine.get_triple());
     module.set_data_layout(&machine.get_target_data().get_data_layout());
     module
@@ -78,7 +78,7 @@ fn optimize(module: &Module, machine: &TargetMachine, symbol: &str) -> Result<()
         .map_err(|message| failed(symbol, &message.to_string()))
 }
 
-fn write(
+pub(crate) fn write(
     module: &Module,
     machine: &TargetMachine,
     kind: FileType,

@@ -6,6 +6,9 @@ use thiserror::Error;
 /// Why no machine code came out.
 #[derive(Debug, Error)]
 pub enum CodegenError {
+    /// The program does not hold what launches on a device need.
+    #[error("the program is not fit for a device")]
+    Verify(#[from] hone_tensor::VerifyError),
     /// LLVM has no such target, or it was not built in.
     #[error("target '{target}' is not available: {message}")]
     Target {

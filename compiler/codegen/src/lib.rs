@@ -13,6 +13,8 @@
 //!
 //! Invariants: the code calls nothing (no C library, no mathematics library), so a linked object
 //! needs nothing; it never traps on integer division; equal input gives equal bytes.
+//!
+//! A program that is bound to a device's blocks and lanes becomes text for NVIDIA's devices: [`nvptx`].
 
 mod compile;
 mod disassemble;
@@ -21,6 +23,7 @@ mod intrinsics;
 mod linear;
 mod link;
 mod llvm;
+pub mod nvptx;
 mod prepare;
 mod probe;
 mod round;

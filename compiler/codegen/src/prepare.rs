@@ -6,7 +6,7 @@
 //! axes, the test remains, as a predicate of the initial block.
 
 use hone_tensor::{
-    Block, BlockBody, BlockId, Expr, IteratorKind, Loop, Program, Realize, Statement, VarId,
+    Block, BlockBody, BlockId, Expr, IteratorKind, Launch, Loop, Program, Realize, Statement, VarId,
 };
 use hone_types::DataType;
 use std::collections::HashMap;
@@ -19,18 +19,42 @@ pub(crate) fn prepare(program: &Program) -> (Program, Vec<Vec<Statement>>) {
         .into_iter()
         .map(|statement| {
             let mut kernel = Vec::new();
-            insert(&mut program, statement, &mut kernel);
+            insert(&mut program, statement, &mut vec![], &mut kernel);
             kernel
         })
         .collect();
     (program, kernels)
 }
 
-/// Puts `statement` into `out`, after the initial blocks that belong before it.
-fn insert(program: &mut Program, statement: Statement, out: &mut Vec<Statement>) {
+/// The program with explicit initial blocks in one launch, and what each block of the device then does there.
+pub(crate) fn prepare_launch(program: &Program, body: &[Statement]) -> (Program, Vec<Statement>) {
+    let mut program = program.clone();
+    let mut prepared = Vec::new();
+    let mut guarded = vec![];
+    for statement in body {
+        insert(&mut program, statement.clone(), &mut guarded, &mut prepared);
+    }
+    (program, prepared)
+}
+
+/// Puts `statement` into `out`, after the initial blocks that belong before it. Blocks in `guarded` get theirs where
+/// they stand.
+fn insert(
+    program: &mut Program,
+    statement: Statement,
+    guarded: &mut Vec<BlockId>,
+    out: &mut Vec<Statement>,
+) {
     match statement {
         Statement::Loop(mut outer) => {
-            for realize in started_by(program, &outer) {
+            let mut started = started_by(program, &outer);
+            started.retain(|realize| !guarded.contains(&realize.block));
+            // In front of a loop in which lanes part or wait, an initial value would be stored before others
+            // have read what stood there.
+            if outer.axis().is_some() || outer.body.iter().any(Launch::has_lanes) {
+                guarded.extend(started.drain(..).map(|realize| realize.block));
+            }
+            for realize in started {
                 if let Some(initial) = initial_nest(program, &outer, &realize) {
                     out.push(initial);
                     forget_initial(program, realize.block);
@@ -38,7 +62,7 @@ fn insert(program: &mut Program, statement: Statement, out: &mut Vec<Statement>)
             }
             let body = std::mem::take(&mut outer.body);
             for inner in body {
-                insert(program, inner, &mut outer.body);
+                insert(program, inner, guarded, &mut outer.body);
             }
             out.push(Statement::Loop(outer));
         }

@@ -23,7 +23,7 @@ fn main() -> Result<()> {
     if let Some(path) = std::env::var_os("SAVE") {
         std::fs::write(path, &compiled.artifact)?;
     }
-    let graph = &compiled.reference;
+    let graph = &compiled.references[0];
     let types: Vec<TensorType> =
         graph.inputs().iter().map(|port| graph.tensor_type(port.value).clone()).collect();
     let inputs: Vec<Tensor> =

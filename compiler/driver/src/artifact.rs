@@ -4,39 +4,51 @@ use crate::kernels::CompiledKernels;
 use crate::steps::StepPlan;
 use crate::{CompileError, Options};
 use hone_artifact::{
-    DataType, Inspect, Interface, KernelText, Manifest, Member, MemberForm, Target, TensorInfo,
-    Variant, Writer, c_header,
+    DataType, DimensionSize, Inspect, Interface, KernelText, Manifest, Member, MemberForm, Shapes,
+    Target, TensorInfo, Variant, Writer, c_header,
 };
 use hone_graph::Port;
 use hone_ops::Graph;
 use sha2::{Digest, Sha256};
+use std::collections::HashSet;
 
-/// The artifact's bytes.
+/// A prepared graph and the sizes that it is for.
+pub(crate) struct PlannedGraph<'a> {
+    pub(crate) graph: &'a Graph,
+    /// The open dimensions that differ between graphs; empty where there is one graph.
+    pub(crate) dimensions: &'a [(String, usize)],
+    pub(crate) plan: StepPlan,
+}
+
+/// The artifact's bytes: a variant for each of the graphs, which is not empty, the first for the largest sizes.
 pub(crate) fn assemble(
     model: &[u8],
-    graph: &Graph,
+    graphs: &[PlannedGraph<'_>],
     kernels: &CompiledKernels,
-    plan: &StepPlan,
+    packed: &[u8],
     options: &Options,
 ) -> Result<Vec<u8>, CompileError> {
     let mut writer = Writer::new();
     let code = writer.code(kernels.code.as_slice());
-    let weights = writer.weights(plan.weights.as_slice());
+    let weights = writer.weights(packed);
     let scratch = kernels.kernels.iter().flat_map(|kernel| &kernel.functions);
-    let variant = Variant {
+    let scratch = scratch.map(|function| function.scratch_bytes).max().unwrap_or(0);
+    let variant = |own: &PlannedGraph<'_>| Variant {
         target: manifest_target(&options.target),
         code,
         weights,
-        weights_bytes: plan.weights.len() as u64,
-        arena_bytes: plan.arena_bytes,
-        scratch_bytes_per_thread: scratch.map(|function| function.scratch_bytes).max().unwrap_or(0),
-        steps: plan.steps.clone(),
-        program: plan.program.clone(),
-        extents: plan.extents.clone(),
+        weights_bytes: packed.len() as u64,
+        arena_bytes: own.plan.arena_bytes,
+        scratch_bytes_per_thread: scratch,
+        steps: own.plan.steps.clone(),
+        program: own.plan.program.clone(),
+        extents: own.plan.extents.clone(),
+        shapes: (!own.dimensions.is_empty()).then(|| shapes(own)),
         device: kernels.device.clone(),
         recipe: Some(options.recipe()),
     };
-    let variants = vec![variant];
+    let graph = graphs[0].graph;
+    let variants: Vec<Variant> = graphs.iter().map(variant).collect();
     let manifest = Manifest {
         schema_version: Manifest::version_needed(&variants),
         model_digest: format!("sha256:{}", hex(&Sha256::digest(model))),
@@ -52,6 +64,24 @@ pub(crate) fn assemble(
         writer.inspect(inspection(kernels));
     }
     Ok(writer.to_bytes(&manifest)?)
+}
+
+/// Longest name of a dimension in an artifact, in characters.
+const LONGEST_NAME: usize = 64;
+
+fn shapes(own: &PlannedGraph<'_>) -> Shapes {
+    let shape = |port: &Port| {
+        own.graph.tensor_type(port.value).shape.iter().map(|extent| *extent as u64).collect()
+    };
+    let dimension = |(name, size): &(String, usize)| DimensionSize {
+        name: name.chars().filter(|own| !own.is_control()).take(LONGEST_NAME).collect(),
+        size: *size as u64,
+    };
+    Shapes {
+        dimensions: own.dimensions.iter().map(dimension).collect(),
+        inputs: own.graph.inputs().iter().map(shape).collect(),
+        outputs: own.graph.outputs().iter().map(shape).collect(),
+    }
 }
 
 /// The artifact's form of what a model takes and gives beside tensors of numbers.
@@ -143,8 +173,14 @@ fn ports(
 }
 
 fn inspection(kernels: &CompiledKernels) -> Inspect {
-    let texts = kernels.kernels.iter().map(|kernel| KernelText {
-        variant: 0,
+    let uses: Vec<HashSet<usize>> = kernels
+        .graphs
+        .iter()
+        .map(|graph| graph.calls().iter().map(|call| call.kernel).collect())
+        .collect();
+    let first = |number: usize| uses.iter().position(|own| own.contains(&number)).unwrap_or(0);
+    let texts = kernels.kernels.iter().enumerate().map(|(number, kernel)| KernelText {
+        variant: first(number) as u32,
         kernel: kernel.symbol.clone(),
         trace: format!("template {}\n{}", kernel.template, kernel.trace),
         program: kernel.program.to_string(),

@@ -69,7 +69,7 @@ pub(crate) const PASSES: &[Pass<'static>] = &[
 /// # Errors
 /// A program that cannot be bound or has no text in the device's language.
 pub(crate) fn compile_kernels(
-    graph: LoweredGraph,
+    graphs: Vec<LoweredGraph>,
     programs: &[Unscheduled],
     edit: Edit<'_>,
     lap: &mut dyn FnMut(&'static str),
@@ -117,7 +117,7 @@ pub(crate) fn compile_kernels(
     };
     lap("code generation");
     let (code, device) = (text.into_bytes(), Some(device));
-    Ok(CompiledKernels { kernels, code, device, graph, records_digest: None })
+    Ok(CompiledKernels { kernels, code, device, graphs, records_digest: None })
 }
 
 /// The launches of a program, with the step's arguments in place of its buffers: parameters, then temporaries.

@@ -27,8 +27,8 @@ pub struct CompiledKernels {
     pub code: Vec<u8>,
     /// How an accelerator runs them.
     pub device: Option<DeviceCode>,
-    /// What calls which kernel.
-    pub graph: LoweredGraph,
+    /// What calls which kernel, for each graph.
+    pub graphs: Vec<LoweredGraph>,
     /// `sha256:` of the recorded schedules that were used; `None` where none was.
     pub records_digest: Option<String>,
 }
@@ -100,14 +100,14 @@ pub struct Call {
 /// What may change scheduled programs before code is made of them; gets each with its number.
 pub(crate) type Edit<'a> = &'a mut dyn FnMut(usize, &mut Program);
 
-/// Lowers, schedules and compiles every group. `lap` is told the name of each finished stage.
+/// Lowers, schedules and compiles every group of some graphs. `lap` is told the name of each finished stage.
 pub(crate) fn compile_kernels(
-    graph: &Graph,
+    graphs: &[&Graph],
     options: &Options,
     edit: Edit<'_>,
     lap: &mut dyn FnMut(&'static str),
 ) -> Result<CompiledKernels, CompileError> {
-    let (lowered, programs) = lower_groups(graph)?;
+    let (lowered, programs) = lower_graphs(graphs)?;
     lap("lower");
     if options.target.accelerator.is_some() {
         return device::compile_kernels(lowered, &programs, edit, lap);
@@ -139,7 +139,7 @@ pub(crate) fn compile_kernels(
     for (kernel, object) in kernels.iter_mut().zip(objects) {
         kernel.functions = object.kernels;
     }
-    Ok(CompiledKernels { kernels, code, device: None, graph: lowered, records_digest })
+    Ok(CompiledKernels { kernels, code, device: None, graphs: lowered, records_digest })
 }
 
 /// The digest of the recorded schedules that were used, in the order of the kernels.
@@ -235,8 +235,19 @@ impl Lowering {
 pub(crate) fn lower_groups(
     graph: &Graph,
 ) -> Result<(LoweredGraph, Vec<Unscheduled>), CompileError> {
+    let (mut lowered, programs) = lower_graphs(&[graph])?;
+    Ok((lowered.remove(0), programs))
+}
+
+/// The same of several graphs. Each has the programs that it would have alone; what is equal in several of them counts
+/// as one kernel.
+fn lower_graphs(graphs: &[&Graph]) -> Result<(Vec<LoweredGraph>, Vec<Unscheduled>), CompileError> {
     let mut lowering = Lowering::default();
-    let lowered = lowering.graph(graph)?;
+    let mut lowered = Vec::with_capacity(graphs.len());
+    for graph in graphs {
+        lowering.literals.clear();
+        lowered.push(lowering.graph(graph)?);
+    }
     if lowering.programs.is_empty() {
         lowering.programs.push(Unscheduled { program: copy(), nodes: String::new() });
     }
@@ -256,6 +267,12 @@ fn copy() -> Program {
 /// What the symbols of a kernel's functions begin with.
 pub(crate) fn symbol_stem(kernel: usize) -> String {
     format!("hone_k{kernel}")
+}
+
+/// The number in a symbol of a kernel: that of its only function, or of one of several.
+pub(crate) fn kernel_number(symbol: &str) -> Option<usize> {
+    let rest = symbol.strip_prefix("hone_k")?;
+    rest.split('_').next()?.parse().ok()
 }
 
 impl KernelInfo {

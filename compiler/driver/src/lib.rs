@@ -11,6 +11,7 @@ mod options;
 mod pipeline;
 mod plan_regions;
 mod schedule;
+mod sizes;
 mod step_map;
 mod steps;
 mod storage;
@@ -20,12 +21,13 @@ mod tuning;
 pub use artifact::manifest_target;
 pub use device::LIMITS as DEVICE_LIMITS;
 pub use error::CompileError;
-pub use hone_artifact::Accelerator;
+pub use hone_artifact::{Accelerator, MOST_SIZES};
 pub use hone_codegen::{CodegenError, Machine, disassemble, probe, probe_as};
 pub use hone_graph::{Constants, Definition, Node, NodeId, Operation, Port, ValueId};
 pub use hone_import::{
-    Dimension, ImportError, ImportOptions, InputBinding, InputForm, NodeError, PortSignature,
-    Signature, UnboundInput, onnx::supported as supported_operators, signature,
+    Combination, Dimension, ImportError, ImportOptions, InputBinding, InputForm, NodeError,
+    PortSignature, Signature, SizedBinding, SizesError, UnboundInput, combinations,
+    onnx::supported as supported_operators, signature,
 };
 pub use hone_lower::LowerError;
 pub use hone_ops as ops;
@@ -37,9 +39,10 @@ pub use kernels::{CompiledKernels, KernelInfo, LoweredGraph, LoweredItem};
 pub use lift::{LiftError, lift, lift_tensor, rounds_to_integers, same_structure};
 pub use options::{Options, SchedulePolicy};
 pub use pipeline::{
-    Compiled, Statistics, compile, compile_edited, compile_graph, import, narrow_nodes, prepare,
-    prepare_exactly,
+    Compiled, Statistics, compile, compile_edited, compile_graph, compile_sizes, import,
+    narrow_nodes, prepare, prepare_exactly,
 };
+pub use sizes::{SizedGraph, import_sizes};
 pub use step_map::{MappedCall, MappedRegions, StepMap, StepMapError, map_steps};
 pub use target::Target;
 pub use tuning::{Trial, TrialArtifact, TuningTask, trial_artifact, tuning_tasks};

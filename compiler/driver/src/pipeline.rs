@@ -1,10 +1,11 @@
 //! The whole path, in order: model file, graph, passes, tensor programs, schedules, machine code,
 //! artifact.
 
-use crate::artifact::assemble;
+use crate::artifact::{PlannedGraph, assemble};
 use crate::device;
 use crate::kernels::{Edit, compile_kernels};
-use crate::steps::plan_steps;
+use crate::sizes::{Constants, SizedGraph};
+use crate::steps::{Weights, plan_steps};
 use crate::{CompileError, Options, SchedulePolicy};
 use hone_graph::Node;
 use hone_import::{ImportOptions, Imported};
@@ -21,13 +22,14 @@ use std::time::{Duration, Instant};
 pub struct Compiled {
     /// The artifact file's bytes.
     pub artifact: Vec<u8>,
-    /// The model as [`import`] gives it: the reference for verification.
-    pub reference: Graph,
+    /// The model as [`import`] gives it, for each combination of sizes in the order of the artifact's variants: the
+    /// reference for verification.
+    pub references: Vec<Graph>,
     /// What the compilation did.
     pub statistics: Statistics,
 }
 
-/// Facts about a compilation for reports; never part of the artifact.
+/// Facts about a compilation for reports; never part of the artifact. What depends on sizes is of the first variant.
 #[derive(Clone, Debug, Default)]
 pub struct Statistics {
     /// Each stage and how long it took.
@@ -68,7 +70,7 @@ pub fn compile(
     let mut clock = Clock::default();
     let imported = import(model, import_options)?;
     clock.lap("import");
-    compile_from(imported.graph, model, options, &mut |_, _| {}, clock)
+    compile_from(vec![imported.graph.into()], model, options, &mut |_, _| {}, clock)
 }
 
 /// Compiles a graph; `identity` stands for the model's bytes in its digest.
@@ -89,34 +91,66 @@ pub fn compile_edited(
     options: &Options,
     edit: &mut dyn FnMut(usize, &mut Program),
 ) -> Result<Compiled, CompileError> {
-    compile_from(graph, identity, options, edit, Clock::default())
+    compile_from(vec![graph.into()], identity, options, edit, Clock::default())
+}
+
+/// Compiles a graph for each of some combinations of sizes, the largest first, into one artifact; `graphs` is not
+/// empty. Equal kernels and constants are in it once.
+pub fn compile_sizes(
+    graphs: Vec<SizedGraph>,
+    identity: &[u8],
+    options: &Options,
+) -> Result<Compiled, CompileError> {
+    compile_from(graphs, identity, options, &mut |_, _| {}, Clock::default())
 }
 
 fn compile_from(
-    reference: Graph,
+    sized: Vec<SizedGraph>,
     model: &[u8],
     options: &Options,
     edit: Edit<'_>,
     mut clock: Clock,
 ) -> Result<Compiled, CompileError> {
-    let graph = prepare(&reference, options)?;
+    let mut constants = Constants::default();
+    let mut graphs = Vec::with_capacity(sized.len());
+    for own in &sized {
+        let mut graph = prepare(&own.graph, options)?;
+        if sized.len() > 1 {
+            constants.share(&mut graph);
+        }
+        graphs.push(graph);
+    }
     clock.lap("passes");
-    let kernels = compile_kernels(&graph, options, edit, &mut |stage| clock.lap(stage))?;
-    let plan = plan_steps(&graph, &kernels);
+    let all: Vec<&Graph> = graphs.iter().collect();
+    let kernels = compile_kernels(&all, options, edit, &mut |stage| clock.lap(stage))?;
+    let mut weights = Weights::default();
+    let plan = |(place, graph): (usize, &'_ Graph)| {
+        plan_steps(graph, &kernels.graphs[place], &kernels, &mut weights)
+    };
+    let plans: Vec<_> = all.iter().copied().enumerate().map(plan).collect();
+    let planned = all.iter().zip(&sized).zip(plans).map(|((graph, sized), plan)| PlannedGraph {
+        graph,
+        dimensions: &sized.dimensions,
+        plan,
+    });
+    let planned: Vec<PlannedGraph<'_>> = planned.collect();
     clock.lap("memory plan");
-    let artifact = assemble(model, &graph, &kernels, &plan, options)?;
+    let artifact = assemble(model, &planned, &kernels, &weights.bytes, options)?;
     clock.lap("artifact");
+    let plan = &planned[0].plan;
     let statistics = Statistics {
         stages: clock.laps,
-        nodes: reference.nodes().len(),
+        nodes: sized[0].graph.nodes().len(),
         steps: plan.steps.len(),
         kernels: kernels.kernels.len(),
         arena_bytes: plan.arena_bytes,
         arena_lower_bound: plan.arena_lower_bound,
-        weight_bytes: plan.weights.len() as u64,
+        weight_bytes: weights.bytes.len() as u64,
         flops: plan.steps.iter().map(|step| step.flops).sum(),
     };
-    Ok(Compiled { artifact, reference, statistics })
+    drop(planned);
+    let references = sized.into_iter().map(|own| own.graph).collect();
+    Ok(Compiled { artifact, references, statistics })
 }
 
 /// Runs the passes in order, each over the regions of nodes too, checking the graph after each.

@@ -1,12 +1,13 @@
 //! What the buffers of an artifact's steps hold: passes, fusion and lowering are done again, without
 //! making code, and laid beside the step table.
 
-use crate::kernels::{Call, LoweredGraph, LoweredItem, lower_groups, symbol_stem};
+use crate::kernels::{Call, LoweredGraph, LoweredItem, kernel_number, lower_groups, symbol_stem};
 use crate::storage::Roots;
 use crate::{CompileError, Options, prepare};
 use hone_artifact::{Access, Step};
 use hone_graph::{NodeId, ValueId};
 use hone_ops::Graph;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use thiserror::Error;
 
@@ -68,7 +69,9 @@ pub enum StepMapError {
     },
 }
 
-/// Lays `steps`, of an artifact that was compiled from `imported` with `options`, beside the graph.
+/// Lays `steps`, of a variant that was compiled from `imported` with `options`, beside the graph. Where an artifact has
+/// variants for several sizes, `imported` has those of this one, and kernels may have other numbers than they would have
+/// alone.
 pub fn map_steps(
     imported: &Graph,
     options: &Options,
@@ -76,69 +79,89 @@ pub fn map_steps(
 ) -> Result<StepMap, StepMapError> {
     let graph = prepare(imported, options)?;
     let (lowered, _) = lower_groups(&graph)?;
-    let mut next = 0;
-    let map = map_graph(graph, lowered, steps, &mut next)?;
-    match steps.get(next) {
+    let mut mapper = Mapper { steps, next: 0, numbers: HashMap::new(), taken: HashSet::new() };
+    let map = mapper.graph(graph, lowered)?;
+    match steps.get(mapper.next) {
         None => Ok(map),
-        Some(extra) => Err(differs(next, "the end", &extra.kernel)),
+        Some(extra) => Err(differs(mapper.next, "the end", &extra.kernel)),
     }
 }
 
-/// Lays the steps from `next` on beside a graph, and moves `next` behind them.
-fn map_graph(
-    graph: Graph,
-    lowered: LoweredGraph,
-    steps: &[Step],
-    next: &mut usize,
-) -> Result<StepMap, StepMapError> {
-    let LoweredGraph { groups, items, aliases } = lowered;
-    let found = Roots::new(&aliases);
-    let roots = graph.values().ids().map(|value| found.of(value)).collect();
-    let mut map = StepMap { graph, calls: Vec::new(), regions: Vec::new(), roots };
-    for item in items {
-        match item {
-            LoweredItem::Call(call) => {
-                let range = steps_of(&call, steps, *next)?;
-                check_arguments(&map.graph, &call, &steps[*next], *next)?;
-                *next = range.end;
-                let nodes = groups[call.group].nodes.clone();
-                let Call { parameters, inputs, .. } = call;
-                map.calls.push(MappedCall { steps: range, nodes, parameters, inputs });
-            }
-            LoweredItem::Regions(node, lowered) => {
-                let inside = map.graph.nodes()[node].operation.regions().into_iter().cloned();
-                let inside: Vec<Graph> = inside.collect();
-                let graphs = inside.into_iter().zip(lowered);
-                let graphs = graphs.map(|(graph, lowered)| map_graph(graph, lowered, steps, next));
-                let graphs = graphs.collect::<Result<_, _>>()?;
-                map.regions.push(MappedRegions { node, calls_before: map.calls.len(), graphs });
+/// Goes along a step table.
+struct Mapper<'a> {
+    steps: &'a [Step],
+    /// The step that comes next.
+    next: usize,
+    /// Number in the artifact of each kernel of the graph, and these numbers: no two kernels have the same.
+    numbers: HashMap<usize, usize>,
+    taken: HashSet<usize>,
+}
+
+impl Mapper<'_> {
+    /// Lays the next steps beside a graph.
+    fn graph(&mut self, graph: Graph, lowered: LoweredGraph) -> Result<StepMap, StepMapError> {
+        let LoweredGraph { groups, items, aliases } = lowered;
+        let found = Roots::new(&aliases);
+        let roots = graph.values().ids().map(|value| found.of(value)).collect();
+        let mut map = StepMap { graph, calls: Vec::new(), regions: Vec::new(), roots };
+        for item in items {
+            match item {
+                LoweredItem::Call(call) => {
+                    let range = self.steps_of(&call)?;
+                    check_arguments(&map.graph, &call, &self.steps[self.next], self.next)?;
+                    self.next = range.end;
+                    let nodes = groups[call.group].nodes.clone();
+                    let Call { parameters, inputs, .. } = call;
+                    map.calls.push(MappedCall { steps: range, nodes, parameters, inputs });
+                }
+                LoweredItem::Regions(node, lowered) => {
+                    let inside = map.graph.nodes()[node].operation.regions().into_iter().cloned();
+                    let inside: Vec<Graph> = inside.collect();
+                    let graphs = inside.into_iter().zip(lowered);
+                    let graphs = graphs.map(|(graph, lowered)| self.graph(graph, lowered));
+                    let graphs = graphs.collect::<Result<_, _>>()?;
+                    map.regions.push(MappedRegions { node, calls_before: map.calls.len(), graphs });
+                }
             }
         }
+        Ok(map)
     }
-    Ok(map)
-}
 
-/// The steps of a call, which begin at `first`.
-fn steps_of(call: &Call, steps: &[Step], first: usize) -> Result<Range<usize>, StepMapError> {
-    let stem = symbol_stem(call.kernel);
-    let expected = || format!("kernel {stem} of {}", call.nodes.join(", "));
-    let matches = |index: usize, symbol: &str| {
-        steps.get(index).is_some_and(|step| step.kernel == symbol && step.nodes == call.nodes)
-    };
-    if matches(first, &stem) {
-        return Ok(first..first + 1);
+    /// The number that a kernel must have in the artifact: that of its first call, which no other kernel has.
+    fn number(&mut self, kernel: usize) -> usize {
+        if let Some(known) = self.numbers.get(&kernel) {
+            return *known;
+        }
+        let found = self.steps.get(self.next).and_then(|step| kernel_number(&step.kernel));
+        let number = found.filter(|number| !self.taken.contains(number)).unwrap_or(kernel);
+        self.numbers.insert(kernel, number);
+        self.taken.insert(number);
+        number
     }
-    let mut end = first;
-    while matches(end, &format!("{stem}_{}", end - first)) {
-        end += 1;
+
+    /// The steps of a call, which come next.
+    fn steps_of(&mut self, call: &Call) -> Result<Range<usize>, StepMapError> {
+        let stem = symbol_stem(self.number(call.kernel));
+        let (steps, first) = (self.steps, self.next);
+        let expected = || format!("kernel {stem} of {}", call.nodes.join(", "));
+        let matches = |index: usize, symbol: &str| {
+            steps.get(index).is_some_and(|step| step.kernel == symbol && step.nodes == call.nodes)
+        };
+        if matches(first, &stem) {
+            return Ok(first..first + 1);
+        }
+        let mut end = first;
+        while matches(end, &format!("{stem}_{}", end - first)) {
+            end += 1;
+        }
+        let same = |pair: &[Step]| pair[0].arguments == pair[1].arguments;
+        if end > first && steps[first..end].windows(2).all(same) {
+            return Ok(first..end);
+        }
+        let found =
+            steps.get(first).map(|step| format!("{} of {}", step.kernel, step.nodes.join(", ")));
+        Err(differs(first, &expected(), &found.unwrap_or_else(|| "the end".to_owned())))
     }
-    let same = |pair: &[Step]| pair[0].arguments == pair[1].arguments;
-    if end > first && steps[first..end].windows(2).all(same) {
-        return Ok(first..end);
-    }
-    let found =
-        steps.get(first).map(|step| format!("{} of {}", step.kernel, step.nodes.join(", ")));
-    Err(differs(first, &expected(), &found.unwrap_or_else(|| "the end".to_owned())))
 }
 
 /// Whether a step has an argument for each parameter of a call, of its value's size, read or written as

@@ -20,7 +20,6 @@ pub(crate) struct StepPlan {
     /// Empty where the steps run one after another.
     pub(crate) program: Vec<Part>,
     pub(crate) extents: Vec<OutputExtent>,
-    pub(crate) weights: Vec<u8>,
     pub(crate) arena_bytes: u64,
     pub(crate) arena_lower_bound: u64,
 }
@@ -32,12 +31,17 @@ struct Operand {
     access: Access,
 }
 
-/// Lays out arena and weights, and lists the steps.
-pub(crate) fn plan_steps(graph: &Graph, kernels: &CompiledKernels) -> StepPlan {
-    let mut planner = Planner::new(kernels);
+/// Lays out the arena, adds constants to the weights, and lists the steps of one of the graphs of `kernels`.
+pub(crate) fn plan_steps(
+    graph: &Graph,
+    lowered: &LoweredGraph,
+    kernels: &CompiledKernels,
+    weights: &mut Weights,
+) -> StepPlan {
+    let mut planner = Planner::new(kernels, std::mem::take(weights));
     let inputs: Vec<Home> = (0..graph.inputs().len()).map(Home::Input).collect();
     let outputs: Vec<Home> = (0..graph.outputs().len()).map(Home::Output).collect();
-    let mut frame = Frame::new(graph, &kernels.graph, &inputs, &outputs);
+    let mut frame = Frame::new(graph, lowered, &inputs, &outputs);
     let mut program = planner.graph(&mut frame);
     let mut extents = Vec::new();
     for extent in graph.extents() {
@@ -49,7 +53,9 @@ pub(crate) fn plan_steps(graph: &Graph, kernels: &CompiledKernels) -> StepPlan {
     if let [Part::Steps { .. }] | [] = program[..] {
         program.clear();
     }
-    planner.finish(program, extents)
+    let (plan, filled) = planner.finish(program, extents);
+    *weights = filled;
+    plan
 }
 
 /// One graph while its values get their memory.
@@ -88,13 +94,11 @@ pub(crate) struct Planner<'a> {
 }
 
 impl<'a> Planner<'a> {
-    fn new(kernels: &'a CompiledKernels) -> Self {
+    fn new(kernels: &'a CompiledKernels, mut weights: Weights) -> Self {
         // The manifest's alignment, or the coarser one that the accelerator asks for.
         let device = kernels.device.as_ref().map(|device| device.limits.alignment);
-        let alignment = device.unwrap_or(BUFFER_ALIGNMENT);
-        let weights = Weights { alignment, ..Weights::default() };
-        let buffers = Vec::new();
-        Self { kernels, buffers, weights, calls: Vec::new(), steps: 0, time: 0 }
+        weights.alignment = device.unwrap_or(BUFFER_ALIGNMENT);
+        Self { kernels, buffers: Vec::new(), weights, calls: Vec::new(), steps: 0, time: 0 }
     }
 
     /// Gives the values of a graph their memory; returns what runs. Slots in the arena have the number of their
@@ -187,7 +191,11 @@ impl<'a> Planner<'a> {
     }
 
     /// Lays out the arena.
-    fn finish(mut self, mut program: Vec<Part>, mut extents: Vec<OutputExtent>) -> StepPlan {
+    fn finish(
+        mut self,
+        mut program: Vec<Part>,
+        mut extents: Vec<OutputExtent>,
+    ) -> (StepPlan, Weights) {
         for life in self.buffers.iter_mut().filter(|life| life.first > life.last) {
             (life.first, life.last) = (0, 0);
         }
@@ -211,14 +219,14 @@ impl<'a> Planner<'a> {
                 .collect();
             steps.extend(call_steps(self.kernels, call, &arguments));
         }
-        StepPlan {
+        let plan = StepPlan {
             steps,
             program,
             extents,
-            weights: self.weights.bytes,
             arena_bytes: arena.bytes,
             arena_lower_bound: arena.lower_bound,
-        }
+        };
+        (plan, self.weights)
     }
 }
 
@@ -249,9 +257,9 @@ fn call_steps(kernels: &CompiledKernels, call: &Call, arguments: &[Argument]) ->
 
 /// The packed weights; equal constants lie once.
 #[derive(Default)]
-struct Weights {
+pub(crate) struct Weights {
     by_content: HashMap<[u8; 32], u64>,
-    bytes: Vec<u8>,
+    pub(crate) bytes: Vec<u8>,
     /// Of every offset.
     alignment: u64,
 }

@@ -6,8 +6,8 @@ use crate::kernels::lower_groups;
 use crate::schedule::{machine_of, prescribed};
 use crate::{CompileError, Options, prepare};
 use hone_artifact::{
-    Access, Argument, BUFFER_ALIGNMENT, Manifest, SCHEMA_VERSION, Slot, Step, TensorInfo, Variant,
-    Writer,
+    Access, Argument, BUFFER_ALIGNMENT, Manifest, OLDEST_SCHEMA_VERSION, Slot, Step, TensorInfo,
+    Variant, Writer,
 };
 use hone_codegen::{Kernel, Unit};
 use hone_ops::Graph;
@@ -275,11 +275,12 @@ impl Table {
             steps: self.steps,
             program: Vec::new(),
             extents: Vec::new(),
+            shapes: None,
             device: None,
             recipe: None,
         };
         let manifest = Manifest {
-            schema_version: SCHEMA_VERSION,
+            schema_version: OLDEST_SCHEMA_VERSION,
             model_digest: format!("sha256:{}", "0".repeat(64)),
             compiler_version: env!("CARGO_PKG_VERSION").to_string(),
             records_digest: None,

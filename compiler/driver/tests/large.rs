@@ -72,7 +72,7 @@ fn compare(compiled: Compiled) {
     let number = |index: usize| (index * 7 % 11) as f64 / 11.0 - 0.4;
     let values: Vec<f64> = (0..64).map(number).collect();
     let x = Tensor::from_f64(DataType::F32, [4, 16], &values).unwrap();
-    let expected = evaluate(&compiled.reference, std::slice::from_ref(&x)).unwrap();
+    let expected = evaluate(&compiled.references[0], std::slice::from_ref(&x)).unwrap();
     let options = hone_runtime::Options { threads: 1, ..Default::default() };
     let mut model = hone_runtime::Model::load_memory(compiled.artifact, &options).unwrap();
     let mut outputs: Vec<Vec<u8>> =

@@ -148,6 +148,14 @@ impl<O> Graph<O> {
         }
     }
 
+    /// Every constant, to be replaced by one of the same type.
+    pub fn constants_mut(&mut self) -> impl Iterator<Item = &mut Tensor> {
+        self.values.iter_mut().filter_map(|(_, value)| match &mut value.definition {
+            Definition::Constant(tensor) => Some(tensor),
+            _ => None,
+        })
+    }
+
     /// The node that makes a value, if one does.
     pub fn producer(&self, value: ValueId) -> Option<NodeId> {
         match self.values[value].definition {

@@ -13,6 +13,7 @@ mod limits;
 pub mod onnx;
 mod propose;
 mod signature;
+mod sizes;
 
 pub use error::{ImportError, NodeError, UnboundInput, UnsupportedOperator};
 pub use hone_ops::FoldingLimits;
@@ -20,6 +21,7 @@ pub use limits::Limits;
 pub use onnx::narrow::NarrowType;
 pub use onnx::{import, signature};
 pub use signature::{Dimension, InputForm, PortSignature, Signature};
+pub use sizes::{Combination, SizedBinding, SizesError, combinations};
 
 use hone_types::{DataType, Tensor};
 use std::path::PathBuf;

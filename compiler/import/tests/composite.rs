@@ -139,7 +139,7 @@ fn strings_are_handles_and_compared_as_numbers() {
     let mut word = integers("word", &[]);
     word.data_type = Some(TEXT);
     word.dims = vec![1];
-    word.string_data = vec!["né".as_bytes().to_vec().into()];
+    word.string_data = vec!["né".as_bytes().to_vec()];
     let declared = model(
         graph(vec![port("x", TEXT, &["2"])], vec![word.clone()], nodes.clone(), &["e", "y"]),
         20,
@@ -153,7 +153,7 @@ fn strings_are_handles_and_compared_as_numbers() {
     assert_eq!(outputs[0].to_i64(), [1, 0]);
     let joined = outputs[1].elements::<u64>().unwrap();
     assert_eq!(text_of(joined[1]).as_deref(), Some("ané"));
-    word.string_data = vec![vec![0xff].into()];
+    word.string_data = vec![vec![0xff]];
     let broken = model(graph(vec![port("x", TEXT, &["2"])], vec![word], nodes, &["e", "y"]), 20);
     assert!(chain(&import(&broken).unwrap_err()).contains("not UTF-8"));
     let add = vec![node("Add", &["x", "x"], &["y"])];

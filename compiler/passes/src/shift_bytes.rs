@@ -78,11 +78,11 @@ fn extended(graph: &Graph, node: &Node<Op>) -> Option<ValueId> {
 /// The bytes plus [`SHIFT`], unsigned.
 fn add_shift(rewriter: &mut Rewriter, name: &str, bytes: ValueId) -> Result<ValueId, PassError> {
     let value = rewriter.value(bytes);
-    let wide = rewriter.add_simple(name, Cast { to: DataType::I32 }, &[value])?;
+    let extended = rewriter.add_simple(name, Cast { to: DataType::I32 }, &[value])?;
     let shift = Tensor::from_elements([], &[SHIFT])
         .map_err(|error| PassError::Constant { node: name.to_owned(), source: error.into() })?;
     let shift = rewriter.constant(name, shift);
     let add = Binary::new(BinaryFunction::Add);
-    let shifted = rewriter.add_simple(name, add, &[wide, shift])?;
+    let shifted = rewriter.add_simple(name, add, &[extended, shift])?;
     rewriter.add_simple(name, Cast { to: DataType::U8 }, &[shifted])
 }

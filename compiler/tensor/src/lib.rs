@@ -57,6 +57,7 @@ mod interpret;
 mod intrinsic;
 mod launch;
 mod program;
+mod steps;
 mod sum;
 mod text;
 mod tree;
@@ -75,5 +76,6 @@ pub use program::{
     Block, BlockBody, BlockId, Buffer, BufferId, Combiner, Iterator, IteratorKind, Loop, LoopKind,
     Prefetch, Program, Realize, Role, Scope, Statement, Var, VarId,
 };
+pub use steps::{Argument, Kernel, Step};
 pub use text::{ParseError, parse};
 pub use verify::{VerifyError, verify, verify_launches, verify_registers};

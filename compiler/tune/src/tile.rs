@@ -25,9 +25,6 @@ pub(crate) struct Extents {
     pub(crate) row_bytes: usize,
 }
 
-/// Fraction of the second-level cache that one operand may fill.
-const CACHE_FRACTION: f64 = 0.8;
-
 /// Bytes per cycle from behind the second-level cache.
 const BEYOND_L2_BYTES: f64 = 12.8;
 
@@ -102,8 +99,8 @@ fn fits(tile: Tile, machine: &Machine) -> bool {
 fn predicted(extents: Extents, tile: Tile, machine: &Machine) -> f64 {
     let Extents { rows, vectors, depth, row_bytes } = extents;
     // Rows of tiles share a panel: each of them reads it again.
-    let panel = (depth * tile.nr * machine.lanes * size_of::<f32>()) as f64;
-    let evicted = rows > tile.mr && panel > CACHE_FRACTION * machine.l2_bytes as f64;
+    let panel = depth * tile.nr * machine.lanes * size_of::<f32>();
+    let evicted = rows > tile.mr && panel > machine.l2_bytes / 100 * machine.l2_panel_percent;
     let tiles_and_tail = |extent: usize, size: usize| [(extent / size, size), (1, extent % size)];
     let mut cycles = 0.0;
     for (row_tiles, mr) in tiles_and_tail(rows, tile.mr) {
@@ -203,6 +200,18 @@ mod tests {
         // Rows of 7 in tiles of two vectors are 4 + 3: a third vector fills the chains.
         let tile = choose_tile(extents(7, 64, 4608), 1, &Machine::with_vectors(32, 16));
         assert_eq!(tile, Tile { mr: 4, nr: 3 });
+    }
+
+    #[test]
+    fn panels_fill_no_more_of_the_second_cache_than_the_core_takes_well() {
+        let sums = Extents { row_bytes: 12_288, ..extents(128, 48, 3072) };
+        let tile = |cpu| choose_tile(sums, 2, &Machine::with_vectors(64, 32).of_processor(cpu));
+        assert_eq!(tile("emeraldrapids").nr, 2, "{:?}", tile("emeraldrapids"));
+        // Shorter sums keep the panel of six vectors, which needs fewer loads.
+        let sums = Extents { row_bytes: 3_072, ..extents(128, 48, 768) };
+        let short =
+            choose_tile(sums, 2, &Machine::with_vectors(64, 32).of_processor("emeraldrapids"));
+        assert!(short.nr >= 4, "{short:?}");
     }
 
     #[test]

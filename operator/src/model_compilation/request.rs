@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use hone_artifact::request::{
-    Adopt, Compile, CorrectnessRequest, Delete, Destination, Input, OLDEST_REQUEST_VERSION,
-    Request, Source, Subject, TargetRequest, TuningRequest, Work,
+    Adopt, Compile, CorrectnessRequest, Delete, Destination, OLDEST_REQUEST_VERSION, Request,
+    Source, Subject, TargetRequest, TuningRequest, Work,
 };
 use hone_crds::ModelCompilation;
 use hone_crds::common::{LocalSecretRef, SampleSource};
@@ -13,6 +13,7 @@ use hone_crds::status::Artifact;
 
 use super::model::{PoolView, Purpose};
 use super::pools;
+use crate::children::inputs::input;
 use crate::children::manifest::CREDENTIALS;
 
 /// The folder of one of [`secrets`]' Secrets.
@@ -68,15 +69,7 @@ pub fn compile(object: &ModelCompilation, target: &Target, pool: &PoolView) -> R
             digest: spec.model.digest.clone(),
             credentials: folder("model", spec.model.credentials_secret_ref.as_ref()),
         },
-        inputs: spec
-            .inputs
-            .iter()
-            .map(|input| Input {
-                name: input.name.clone(),
-                shape: input.shape.clone(),
-                dtype: input.dtype.map(|dtype| dtype.to_string()),
-            })
-            .collect(),
+        inputs: spec.inputs.iter().map(input).collect(),
         target: target_request(target, pool),
         precision: allowed.unwrap_or_else(|| vec!["f32".to_owned()]),
         max_relative_error: precision

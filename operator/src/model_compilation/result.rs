@@ -1,8 +1,10 @@
 //! Reads a finished worker's report into a target's status.
 
+use hone_artifact::MOST_SIZES;
 use hone_artifact::exit_code::Reason;
+use hone_artifact::report::LONGEST_SIZES;
 use hone_artifact::termination::Termination;
-use hone_crds::status::{Artifact, Cache, CorrectnessStatus, Failure, Latency};
+use hone_crds::status::{Artifact, Cache, CorrectnessStatus, Failure, Latency, SizesStatus};
 use hone_crds::{Decimal, Duration, Phase, TargetStatus};
 
 use super::model::{Ended, JobView};
@@ -83,6 +85,7 @@ pub fn read(ended: &Ended, job: &JobView, output: &str) -> Result<TargetStatus, 
             ci_high: latency.ci_high.map(Duration::from_nanos),
             untuned: latency.untuned.map(Duration::from_nanos),
         }),
+        sizes: sizes(report),
         precision: report.precision.clone(),
         correctness: correctness(report),
         cache: Some(if report.cache_hit { Cache::Hit } else { Cache::Miss }),
@@ -90,6 +93,15 @@ pub fn read(ended: &Ended, job: &JobView, output: &str) -> Result<TargetStatus, 
         compile_time: Some(seconds(report.compile_seconds)),
         ..TargetStatus::default()
     })
+}
+
+/// The sizes that the artifact serves.
+fn sizes(report: &Termination) -> Vec<SizesStatus> {
+    let size = |(sizes, p50): &(String, Option<u64>)| SizesStatus {
+        sizes: sizes.clone(),
+        p50: p50.map(Duration::from_nanos),
+    };
+    report.sizes.iter().map(size).collect()
 }
 
 /// What is wrong with the fields of a report, which come from a pod that a user's model ran in. Whatever the
@@ -106,6 +118,11 @@ fn improper(report: &Termination, output: &str) -> Option<String> {
         .or_else(|| {
             let long = report.precision.as_ref().is_some_and(|precision| precision.len() > 16);
             long.then(|| "precision is longer than 16 bytes".to_owned())
+        })
+        .or_else(|| {
+            let long = report.sizes.iter().any(|own| own.0.len() > LONGEST_SIZES);
+            let proper = !long && report.sizes.len() <= MOST_SIZES;
+            (!proper).then(|| "sizes are more or longer than they may be".to_owned())
         })
         .or_else(|| {
             let executed_by = report.correctness.as_ref().and_then(|c| c.executed_by.as_ref());

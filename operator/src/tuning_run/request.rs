@@ -1,14 +1,15 @@
 //! What a worker is asked to do, from the spec.
 
 use hone_artifact::request::{
-    Destination, Input, MeasureRequest, OLDEST_REQUEST_VERSION, Request, Source, StopRequest,
-    Subject, TargetRequest, Tune, Work,
+    Destination, MeasureRequest, OLDEST_REQUEST_VERSION, Request, Source, StopRequest, Subject,
+    TargetRequest, Tune, Work,
 };
 use hone_crds::TuningRun;
 use hone_crds::common::LocalSecretRef;
 use hone_crds::tuning_run::{Measure, Stop, Strategy};
 
 use crate::broker::pools::PoolView;
+use crate::children::inputs::input;
 use crate::children::manifest::CREDENTIALS;
 
 /// The Secrets that the worker needs: the folder's name and the Secret's.
@@ -29,11 +30,7 @@ fn folder(use_: &str, secret: Option<&LocalSecretRef>) -> Option<String> {
 /// The request to go on with the run in `pool`.
 pub fn tune(object: &TuningRun, pool: &PoolView) -> Request {
     let (metadata, spec) = (&object.metadata, &object.spec);
-    let inputs = spec.inputs.iter().flatten().map(|input| Input {
-        name: input.name.clone(),
-        shape: input.shape.clone(),
-        dtype: input.dtype.map(|dtype| dtype.to_string()),
-    });
+    let inputs = spec.inputs.iter().flatten().map(input);
     let name = metadata.name.clone().unwrap_or_default();
     let tune = Tune {
         model: Source {

@@ -103,7 +103,7 @@ def signature_of(data: bytes) -> Signature:
 def compile(  # noqa: A001
     model: ModelLike,
     *,
-    shapes: Mapping[str, Sequence[int] | Sequence[Sequence[int]] | None] | None = None,
+    shapes: Mapping[str, Any] | None = None,
     constants: Mapping[str, Any] | None = None,
     output: str | os.PathLike[str] | None = None,
     cpu: str = "host",
@@ -114,8 +114,11 @@ def compile(  # noqa: A001
 ) -> Compiled:
     """Compiles a model: a path, its bytes, or an `onnx.ModelProto`.
 
-    `shapes` binds the inputs whose dimensions the model leaves open: a shape, of a sequence the shapes of its tensors,
-    None of an optional input that is left out. `constants` gives the values of inputs
+    `shapes` binds what the model leaves open: an input by its shape, `{"x": (1, 3, 224, 224)}`, or a dimension of all
+    inputs by its size, `{"batch": 4}`. Several sizes of a dimension, `{"batch": range(1, 5), "seq": [32, 64]}` or
+    `{"x": ([1, 2], 8)}`, give one artifact that serves each combination of them, at most 32; weights are in it
+    once. Of a sequence it has the shapes of its tensors, and None of an optional input that is left out.
+    `constants` gives the values of inputs
     that are known now, which the artifact then does not have. `output` is a file to write to. `cpu` is
     `host` or a processor that LLVM knows, of the architecture `arch` (`amd64`, `arm64`, `riscv64`; this
     machine's by default). `precision` is `f32` or `bf16`. `folder` has the files of tensors that the model
@@ -150,26 +153,34 @@ def compile(  # noqa: A001
 def _bound(
     shapes: Mapping[str, Any],
     data: bytes,
-) -> tuple[list[tuple[str, list[int]]], list[tuple[str, int | None]]]:
+) -> tuple[list[tuple[str, list[list[int]]]], list[tuple[str, int | None]]]:
     """Shapes of tensors by name, and how many tensors sequences have; None of what is left out."""
-    bound: list[tuple[str, list[int]]] = []
+    bound: list[tuple[str, list[list[int]]]] = []
     forms: list[tuple[str, int | None]] = []
     for name, shape in shapes.items():
         if shape is None:
             forms.append((name, None))
         elif _is_sequence(name, shape, data):
             forms.append((name, len(shape)))
-            bound.extend((f"{name}[{place}]", [int(e) for e in own]) for place, own in enumerate(shape))
+            bound.extend((f"{name}[{place}]", sizes_of(own)) for place, own in enumerate(shape))
         else:
-            bound.append((name, [int(extent) for extent in shape]))
+            bound.append((name, sizes_of(shape)))
     return bound, forms
 
 
 def _is_sequence(name: str, shape: Any, data: bytes) -> bool:
     """Whether a list of shapes is given, not a shape. An empty list is what the model declares."""
-    if len(shape) == 0:
-        return any(port.sequence for port in signature_of(data).inputs if port.name == name)
-    return all(isinstance(own, (tuple, list)) for own in shape)
+    sequence = any(port.sequence for port in signature_of(data).inputs if port.name == name)
+    return sequence and all(isinstance(own, (tuple, list)) for own in shape)
+
+
+def sizes_of(shape: Any) -> list[list[int]]:
+    """The sizes of each axis of a shape: of a number one axis of one size, of a range one axis of several."""
+    if isinstance(shape, range):
+        return [list(shape)]
+    if hasattr(shape, "__index__"):
+        return [[int(shape)]]
+    return [[int(extent)] if hasattr(extent, "__index__") else [int(own) for own in extent] for extent in shape]
 
 
 def supported_operators() -> list[tuple[str, str]]:

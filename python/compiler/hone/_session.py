@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from hone_runtime import InputError
+from hone_runtime import InputError, Model, load
 
+from ._compile import DeclaredPort, Signature
 from ._specialise import Specialiser
 
 _TYPES = {
@@ -105,7 +106,9 @@ class RunOptions:
 class InferenceSession:
     """A model that is compiled when the shapes of its inputs are first seen; at once where it fixes them.
 
-    Compiled forms are kept, `cache_size` at most. An input whose value decides a shape makes a form per
+    Compiled forms are kept, `cache_size` at most. `shapes`, as those of `hone.compile`, are compiled when the session is
+    made, all into one form that holds the weights once. An artifact in place of a model runs at the sizes that it was
+    compiled for, and at no others. An input whose value decides a shape makes a form per
     value (see `hone.Specialiser`).
     """
 
@@ -117,6 +120,7 @@ class InferenceSession:
         provider_options: Sequence[Mapping[str, Any]] | None = None,
         *,
         cache_size: int = 16,
+        shapes: Mapping[str, Any] | None = None,
         **_: Any,
     ) -> None:
         names = [own if isinstance(own, str) else own[0] for own in providers or [_PROVIDER]]
@@ -124,18 +128,25 @@ class InferenceSession:
             raise ValueError(f"providers {names} hold none that Hone has: add '{_PROVIDER}'")
         self._options = sess_options or SessionOptions()
         threads = self._options.intra_op_num_threads
-        self._specialiser = Specialiser(path_or_bytes, capacity=cache_size, threads=threads)
-        self._outputs = [port.name for port in self._specialiser.signature.outputs]
+        if (artifact := _artifact(path_or_bytes)) is not None:
+            model = load(artifact, threads=threads)
+            self._run, self._signature = model.run, _declared(model)
+            self._outputs = [port.name for port in self._signature.outputs]
+            return
+        self._specialiser = Specialiser(path_or_bytes, capacity=cache_size, threads=threads, shapes=shapes)
+        self._run = self._specialiser.run
+        self._signature = self._specialiser.signature
+        self._outputs = [port.name for port in self._signature.outputs]
         if all(port.is_fixed for port in self._specialiser.signature.inputs):
             self._specialiser.prepare()
 
     def get_inputs(self) -> list[NodeArg]:
         """Inputs as the model declares them."""
-        return [_node_arg(port) for port in self._specialiser.signature.inputs]
+        return [_node_arg(port) for port in self._signature.inputs]
 
     def get_outputs(self) -> list[NodeArg]:
         """Outputs as the model declares them."""
-        return [_node_arg(port) for port in self._specialiser.signature.outputs]
+        return [_node_arg(port) for port in self._signature.outputs]
 
     def get_overridable_initializers(self) -> list[NodeArg]:
         """None: what a model stores is compiled in."""
@@ -169,8 +180,37 @@ class InferenceSession:
             if name not in self._outputs:
                 known = ", ".join(f"'{own}'" for own in self._outputs)
                 raise InputError(f"the model has no output '{name}', only {known}")
-        results = self._specialiser.run(input_feed)
+        results = self._run(input_feed)
         return [results[name] for name in names]
+
+
+#: The first bytes of an artifact.
+_MAGIC = b"\x89HONE\x1a\r\n"
+
+
+def _artifact(given: Any) -> Any:
+    """What was given, where it is an artifact or the path of one."""
+    if isinstance(given, (bytes, bytearray, memoryview)):
+        return given if bytes(given[: len(_MAGIC)]) == _MAGIC else None
+    if hasattr(given, "SerializeToString"):
+        return None
+    with open(given, "rb") as file:
+        return given if file.read(len(_MAGIC)) == _MAGIC else None
+
+
+def _declared(model: Model) -> Signature:
+    """The ports of a loaded artifact; an extent that differs between its sizes is None."""
+    sizes = model.sizes
+
+    def side(name: str) -> list[DeclaredPort]:
+        ports = []
+        for same in zip(*(getattr(own, name) for own in sizes)):
+            extents = [set(own) for own in zip(*(port.shape for port in same))]
+            shape = tuple(own.pop() if len(own) == 1 else None for own in extents)
+            ports.append(DeclaredPort(same[0].name, same[0].dtype, shape))
+        return ports
+
+    return Signature(side("inputs"), side("outputs"))
 
 
 def _node_arg(port: Any) -> NodeArg:

@@ -57,10 +57,12 @@ class Specialiser:
         capacity: int = 16,
         threads: int = 0,
         by_value: bool = True,
+        shapes: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> None:
-        """`capacity` bounds the forms that are kept; `by_value` allows forms for values; `options` are those
-        of `hone.compile`."""
+        """`capacity` bounds the forms that are kept; `by_value` allows forms for values; `shapes`, as those of
+        `hone.compile`, are compiled at once into one form, which is kept whatever else is; `options` are those of
+        `hone.compile`."""
         if capacity < 1:
             raise ValueError("capacity must be at least 1")
         self._data, beside = read(model)
@@ -72,23 +74,28 @@ class Specialiser:
         self._threads = threads
         self._by_value = by_value
         self._forms: OrderedDict[Any, Model] = OrderedDict()
+        self._several: Model | None = None
         self._lock = threading.Lock()
         self._compiling = threading.Lock()
         #: Names of the inputs that forms are specialised for by value, in the order in which they were found.
         self.fixed: list[str] = []
         #: How often a form was compiled.
         self.compilations = 0
+        if shapes:
+            self._several = compile(self._data, shapes=shapes, **self._options).load(threads=threads)
+            self.compilations = 1
 
     @property
     def host_nodes(self) -> list[str]:
         """Names of the nodes that the runtime itself computes in the forms that are kept; all else is compiled."""
         with self._lock:
-            return sorted({name for form in self._forms.values() for name in form.host_nodes})
+            forms = [*self._forms.values(), *([self._several] if self._several else [])]
+            return sorted({name for form in forms for name in form.host_nodes})
 
     @property
     def forms(self) -> int:
         """How many forms are kept now."""
-        return len(self._forms)
+        return len(self._forms) + (self._several is not None)
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """The outputs by name: arrays, of sequences lists of arrays, None of optional values that are not there."""
@@ -180,6 +187,9 @@ class Specialiser:
         return given.shapes(), values
 
     def _form(self, given: _Given, by_value: bool) -> Model:
+        several = self._several
+        if several is not None and several.takes([given.tensors[port.name].shape for port in several.inputs]):
+            return several
         form = self._kept(self._key(given))
         if form is None:
             # One at a time: compiling takes all of a core, and the next caller may want the same form.

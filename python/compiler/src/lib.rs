@@ -5,14 +5,14 @@
 use std::path::PathBuf;
 
 use hone_driver::{
-    CompileError, DataType, Dimension, ImportError, ImportOptions, InputBinding, InputForm,
-    Options, PortSignature, Target, Tensor, TensorType,
+    Combination, CompileError, DataType, Dimension, ImportError, ImportOptions, InputForm,
+    MOST_SIZES, Options, PortSignature, SizedBinding, Target, Tensor, TensorType,
 };
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
-/// Shape of an input by name.
-type Shapes = Vec<(String, Vec<usize>)>;
+/// Sizes of each axis of an input, or of a dimension, by its name.
+type Shapes = Vec<(String, Vec<Vec<usize>>)>;
 /// How many tensors an input has that is a sequence, by name; nothing of an optional input that is left out.
 type Forms = Vec<(String, Option<usize>)>;
 /// Name, element type, shape and bytes of an input whose value is known.
@@ -64,7 +64,7 @@ fn compile<'py>(
     precision: &str,
     inspection: bool,
 ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyDict>)> {
-    let import = import_options(folder, shapes, forms, constants)?;
+    let import = import_options(folder, forms, constants)?;
     let target = match cpu {
         "host" => Target::host(),
         cpu => Target::for_platform("linux", arch, cpu),
@@ -73,7 +73,11 @@ fn compile<'py>(
     let precision: DataType = precision.parse().map_err(invalid)?;
     let options = Options { precision, keep_inspection: inspection, ..Options::new(target) };
     let bytes = model.as_bytes();
-    let compiled = py.detach(|| hone_driver::compile(bytes, &import, &options));
+    let combinations = combinations(py, bytes, shapes)?;
+    let compiled = py.detach(|| {
+        let graphs = hone_driver::import_sizes(bytes, &import, &combinations)?;
+        hone_driver::compile_sizes(graphs, bytes, &options)
+    });
     let compiled = compiled.map_err(|error| {
         let import = match &error {
             CompileError::Import(import) => Some(import.as_ref()),
@@ -93,13 +97,38 @@ fn compile<'py>(
     Ok((PyBytes::new(py, &compiled.artifact), facts))
 }
 
+/// The combinations of sizes that `shapes` names. A list of numbers under the name of a dimension is its sizes.
+fn combinations(py: Python<'_>, model: &[u8], shapes: Shapes) -> PyResult<Vec<Combination>> {
+    if shapes.is_empty() {
+        return Ok(vec![Combination::default()]);
+    }
+    let signature =
+        hone_driver::signature(model).map_err(|error| refuse(py, &error, Some(&error)))?;
+    let mut given = Vec::new();
+    for (name, shape) in shapes {
+        if shape.iter().any(Vec::is_empty) {
+            return Err(invalid(format!("a list of sizes of '{name}' is empty")));
+        }
+        let is_input = signature.inputs.iter().any(|port| port.name == name);
+        let is_dimension = signature.inputs.iter().any(|port| {
+            let mut shape = port.shape.iter().flatten();
+            shape.any(|own| matches!(own, Dimension::Symbol(symbol) if *symbol == name))
+        });
+        let shape = match is_dimension && !is_input && !shape.is_empty() {
+            true => vec![shape.into_iter().flatten().collect()],
+            false => shape,
+        };
+        given.push(SizedBinding { name, shape, dtype: None });
+    }
+    hone_driver::combinations(&signature, &given, MOST_SIZES)
+        .map_err(|error| refuse(py, &error, None))
+}
+
 fn import_options(
     folder: Option<PathBuf>,
-    shapes: Shapes,
     forms: Forms,
     constants: Constants,
 ) -> PyResult<ImportOptions> {
-    let bind = |(name, shape)| InputBinding { name, shape, dtype: None };
     let form = |(name, tensors): (String, Option<usize>)| {
         (name, tensors.map_or(InputForm::Absent, InputForm::Sequence))
     };
@@ -110,7 +139,6 @@ fn import_options(
     });
     Ok(ImportOptions {
         folder,
-        bindings: shapes.into_iter().map(bind).collect(),
         forms: forms.into_iter().map(form).collect(),
         constants: constants.collect::<PyResult<_>>()?,
         ..ImportOptions::default()

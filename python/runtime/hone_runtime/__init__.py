@@ -6,7 +6,7 @@
 """
 
 from ._errors import CompileError, HoneError, InputError, LoadError, RunError, UnsupportedError
-from ._model import Model, Port, load
+from ._model import Model, Port, Sizes, load
 from ._runtime import VERSION as __version__
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "Model",
     "Port",
     "RunError",
+    "Sizes",
     "UnsupportedError",
     "__version__",
     "load",

@@ -26,6 +26,14 @@ class Port(NamedTuple):
         return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
 
 
+class Sizes(NamedTuple):
+    """One of the combinations of sizes that an artifact serves: the dimensions that differ, by name, and all ports."""
+
+    dimensions: dict[str, int]
+    inputs: list[Port]
+    outputs: list[Port]
+
+
 class Member(NamedTuple):
     """An input or output as users of the model know it: `form` is `tensor`, `sequence`, `maps` or `absent`."""
 
@@ -81,25 +89,40 @@ class Model:
         self._native = native
         self._input_members = [Member(*own) for own in native.input_members]
         self._output_members = [Member(*own) for own in native.output_members]
-        self._inputs = _ports(native.inputs, self._input_members)
-        self._outputs = _ports(native.outputs, self._output_members)
+        self._sizes = [
+            Sizes(dict(dimensions), _ports(inputs, self._input_members), _ports(outputs, self._output_members))
+            for dimensions, inputs, outputs in native.sizes
+        ]
+        _, self._inputs, self._outputs = self._sizes[0]
+        self._by_shapes = {
+            tuple(port.shape for port in own.inputs): place for place, own in enumerate(self._sizes)
+        }
         self._input_types = [dtype_of(port.dtype) for port in self._inputs]
         self._output_types = [dtype_of(port.dtype) for port in self._outputs]
 
     @property
     def inputs(self) -> list[Port]:
-        """Inputs in the model's order; of a sequence `x` its tensors, `x[0]`, `x[1]` and so on."""
+        """Inputs in the model's order, at the largest of `Model.sizes`; of a sequence `x` its tensors, `x[0]`, `x[1]`."""
         return list(self._inputs)
 
     @property
     def outputs(self) -> list[Port]:
-        """Outputs in the model's order; of a sequence `y` its tensors, `y[0]`, `y[1]` and so on."""
+        """Outputs in the model's order, at the largest of `Model.sizes`; of a sequence `y` its tensors, `y[0]`, `y[1]`."""
         return list(self._outputs)
 
     @property
     def members(self) -> tuple[list[Member], list[Member]]:
         """Inputs and outputs as users of the model know them: tensors, sequences, optional values left out."""
         return list(self._input_members), list(self._output_members)
+
+    @property
+    def sizes(self) -> list[Sizes]:
+        """The combinations of sizes that the model runs at, the largest first: one, unless it was compiled for more."""
+        return list(self._sizes)
+
+    def takes(self, shapes: Sequence[Sequence[int]]) -> bool:
+        """Whether the model runs on inputs of these shapes, in its order."""
+        return tuple(tuple(shape) for shape in shapes) in self._by_shapes
 
     @property
     def threads(self) -> int:
@@ -129,15 +152,17 @@ class Model:
         """Runs the model on `inputs`, by name or in the model's order; gives its outputs by name.
 
         An input is a numpy array, anything that speaks DLPack, or what numpy makes an array of. It is read
-        where it lies when it is dense, and copied first when it is not. Element types are not converted.
-        A sequence is a list of such, an optional input that the model was compiled without is None, strings are
-        arrays of `str` or `bytes`. `outputs` may hold arrays that results are written into, as large as
-        `Model.outputs` says. Where the run decides an output's shape, the result is a view of the elements that
-        are there.
+        where it lies when it is dense, and copied first when it is not. Element types are not converted. The
+        shapes of the inputs choose among `Model.sizes`; nothing is padded. A sequence is a list of such, an optional
+        input that the model was compiled without is None, strings are arrays of `str` or `bytes`. `outputs` may hold
+        arrays that results are written into, as large as the outputs at these sizes. Where the run decides an
+        output's shape, the result is a view of the elements that are there.
         """
-        arrays, texts = self._given(self._ordered(inputs))
-        targets = self._targets(outputs or {})
-        shapes, said = self._native.run(arrays, [as_buffer(target) for target in targets], texts)
+        items = self._items(self._ordered(inputs))
+        place = self._by_shapes.get(tuple(array.shape for array in items), 0)
+        arrays, texts = self._given(items, self._sizes[place].inputs)
+        targets = self._targets(outputs or {}, self._sizes[place].outputs)
+        shapes, said = self._native.run(arrays, [as_buffer(target) for target in targets], place, texts)
         results = []
         for target, shape, strings in zip(targets, shapes, said):
             if strings is not None:
@@ -152,31 +177,36 @@ class Model:
             joined[member.name] = _joined(member, own)
         return joined
 
-    def _given(self, values: list[Any]) -> tuple[list[np.ndarray], list[str]]:
-        """The tensors of inputs, and the strings that are among them."""
-        ports = iter(zip(self._inputs, self._input_types))
-        arrays, texts = [], []
+    def _items(self, values: list[Any]) -> list[np.ndarray]:
+        """The tensors that the values of inputs are made of."""
+        ports = iter(self._inputs)
+        arrays = []
         for member, value in zip(self._input_members, values):
             items = _items(member, value)
-            for item, (port, dtype) in zip(items, itertools.islice(ports, member.tensors)):
-                array = as_array(item, port.name)
-                if not member.text:
-                    arrays.append(as_buffer(dense(self._fitting("input", port, dtype, array))))
-                    continue
-                if array.shape != port.shape or not (is_text(array) or not array.size):
-                    raise InputError(f"input '{port.name}' is {describe(array)}, the model takes {port}")
-                own = as_texts(array, port.name)
-                texts.extend(own)
-                arrays.append(np.frombuffer(_runtime.text_handles(own), np.uint64))
+            arrays.extend(as_array(item, port.name) for item, port in zip(items, itertools.islice(ports, member.tensors)))
+        return arrays
+
+    def _given(self, items: list[np.ndarray], ports: list[Port]) -> tuple[list[np.ndarray], list[str]]:
+        """Buffers of the tensors of inputs, and the strings that are among them."""
+        arrays, texts = [], []
+        for array, port, dtype in zip(items, ports, self._input_types):
+            if port.dtype != TEXT:
+                arrays.append(as_buffer(dense(self._fitting("input", port, dtype, array))))
+                continue
+            if array.shape != port.shape or not (is_text(array) or not array.size):
+                raise InputError(f"input '{port.name}' is {describe(array)}, the model takes {port}")
+            own = as_texts(array, port.name)
+            texts.extend(own)
+            arrays.append(np.frombuffer(_runtime.text_handles(own), np.uint64))
         return arrays, texts
 
-    def _targets(self, given: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+    def _targets(self, given: Mapping[str, np.ndarray], ports: list[Port]) -> list[np.ndarray]:
         """Memory for the tensors of outputs: what was given, else new."""
-        if stray := set(given).difference(port.name for port in self._outputs):
-            known = ", ".join(f"'{port.name}'" for port in self._outputs)
+        if stray := set(given).difference(port.name for port in ports):
+            known = ", ".join(f"'{port.name}'" for port in ports)
             raise InputError(f"the model has no output '{min(stray)}', only {known}")
         targets = []
-        for port, own in zip(self._outputs, self._output_types):
+        for port, own in zip(ports, self._output_types):
             target = given.get(port.name)
             if target is None:
                 target = np.empty(port.shape, np.uint64 if port.dtype == TEXT else own)
@@ -203,13 +233,19 @@ class Model:
             raise InputError(f"the model has no input '{stray[0]}', only {known}")
         return [inputs.get(name) for name in names]
 
-    @staticmethod
-    def _fitting(role: str, port: Port, dtype: np.dtype, array: np.ndarray) -> np.ndarray:
+    def _fitting(self, role: str, port: Port, dtype: np.dtype, array: np.ndarray) -> np.ndarray:
         bits = port.dtype == "bf16" and array.dtype == np.uint16
         same = array.dtype == dtype or array.dtype.newbyteorder("=") == dtype or bits
         if same and array.shape == port.shape:
             return array
-        raise InputError(f"{role} '{port.name}' is {describe(array)}, the model takes {port}")
+        raise InputError(f"{role} '{port.name}' is {describe(array)}, the model takes {self._taken(role, port)}")
+
+    def _taken(self, role: str, port: Port) -> str:
+        """What an input may be: its type and shape, or each of its shapes."""
+        if role == "output" or len(self._sizes) == 1:
+            return str(port)
+        known = [str(own) for sizes in self._sizes for own in sizes.inputs if own.name == port.name]
+        return " or ".join(dict.fromkeys(known)) + ", with the other inputs of the same sizes"
 
     def __repr__(self) -> str:
         inputs = ", ".join(f"{port.name}: {port}" for port in self._inputs)

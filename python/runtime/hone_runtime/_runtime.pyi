@@ -3,6 +3,7 @@ from typing import Any
 
 VERSION: str
 
+_Port = tuple[str, str, list[int]]
 def text_handles(texts: list[str]) -> bytes: ...
 
 class Model:
@@ -14,6 +15,8 @@ class Model:
     def load_memory(
         artifact: bytes, threads: int = 0, pinned: bool = False, verify: bool = True
     ) -> Model: ...
+    @property
+    def sizes(self) -> list[tuple[list[tuple[str, int]], list[_Port], list[_Port]]]: ...
     @property
     def inputs(self) -> list[tuple[str, str, list[int]]]: ...
     @property
@@ -31,5 +34,5 @@ class Model:
     @property
     def output_members(self) -> list[tuple[str, str, int, bool]]: ...
     def run(
-        self, inputs: list[Any], outputs: list[Any], texts: list[str] = []
+        self, inputs: list[Any], outputs: list[Any], sizes: int = 0, texts: list[str] = []
     ) -> tuple[list[list[int]], list[list[str] | None]]: ...

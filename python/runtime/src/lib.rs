@@ -8,13 +8,15 @@ use std::ffi::c_void;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-use hone_runtime::{Affinity, HugePages, MemberForm, Options, RunError, TensorInfo};
+use hone_runtime::{Affinity, HugePages, MemberForm, Options, RunError, Sizes, TensorInfo};
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 /// Name, element type and shape of an input or output.
 type Port = (String, String, Vec<u64>);
+/// Sizes of open dimensions by name, inputs, and outputs.
+type Variant = (Vec<(String, u64)>, Vec<Port>, Vec<Port>);
 /// An input or output as users of the model know it: its name, `tensor`, `sequence`, `maps` or `absent`, how many tensors it is
 /// made of, and whether they are of strings.
 type Member = (String, &'static str, usize, bool);
@@ -60,6 +62,18 @@ impl Model {
         let (options, bytes) = (options(threads, pinned, verify), artifact.as_bytes().to_vec());
         let model = py.detach(|| hone_runtime::Model::load_memory(bytes, &options));
         model.map(Self::new).map_err(|error| refuse(py, "LoadError", &error))
+    }
+
+    /// The sizes that the model serves, the largest first: the dimensions that differ, inputs, and outputs.
+    #[getter]
+    fn sizes(&self) -> Vec<Variant> {
+        let variant = |own: Sizes<'_>| {
+            let dimensions = own.shapes.iter().flat_map(|shapes| &shapes.dimensions);
+            let dimensions = dimensions.map(|own| (own.name.clone(), own.size)).collect();
+            let ports = |tensors: &[TensorInfo]| tensors.iter().map(port).collect();
+            (dimensions, ports(own.inputs), ports(own.outputs))
+        };
+        self.origin.sizes().map(variant).collect()
     }
 
     /// Inputs in the model's order: name, element type, shape.
@@ -111,25 +125,31 @@ impl Model {
         self.origin.host_nodes().into_iter().map(str::to_owned).collect()
     }
 
-    /// Reads `inputs` and fills `outputs`: contiguous buffers in the model's order. Other Python threads
+    /// Reads `inputs` and fills `outputs`: contiguous buffers in the model's order, at the sizes of this number. Other Python threads
     /// run meanwhile; they must leave these buffers alone. Gives the shape that each output has: an output whose
     /// shape is decided at run time begins with as many elements. `texts` are the strings whose handles stand in
     /// inputs; of outputs that hold handles their strings are given, too.
-    #[pyo3(signature = (inputs, outputs, texts = Vec::new()))]
+    #[pyo3(signature = (inputs, outputs, sizes = 0, texts = Vec::new()))]
     fn run(
         &self,
         py: Python<'_>,
         inputs: Vec<Bound<'_, PyAny>>,
         outputs: Vec<Bound<'_, PyAny>>,
+        sizes: usize,
         texts: Vec<String>,
     ) -> PyResult<Left> {
         let refused = |error: RunError| refuse(py, "RunError", &error);
-        let inputs = buffers(&inputs, "input", self.origin.inputs(), false)
+        let variant = self.origin.sizes().nth(sizes);
+        let variant = variant.ok_or_else(|| {
+            pyo3::exceptions::PyIndexError::new_err("the model has no sizes of this number")
+        })?;
+        let inputs = buffers(&inputs, "input", variant.inputs, false)
             .and_then(|given| given.map_err(refused))?;
-        let outputs = buffers(&outputs, "output", self.origin.outputs(), true)
+        let outputs = buffers(&outputs, "output", variant.outputs, true)
             .and_then(|given| given.map_err(refused))?;
         apart(&inputs, &outputs)?;
         let mut model = self.take(py)?;
+        model.select_sizes(sizes);
         let known = texts.iter().try_for_each(|text| model.text_handle(text).map(drop));
         let sources = Sources(inputs.iter().map(|own| own.buf_ptr().cast_const()).collect());
         let targets = Targets(outputs.iter().map(PyUntypedBuffer::buf_ptr).collect());

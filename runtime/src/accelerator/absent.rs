@@ -33,7 +33,7 @@ impl Code {
 pub(crate) enum Session {}
 
 impl Session {
-    pub(crate) fn new(_: &Plan, code: &Arc<Code>) -> Result<Self, DeviceError> {
+    pub(crate) fn new(_: &Plan, code: &Arc<Code>, _: &Texts) -> Result<Self, DeviceError> {
         match **code {}
     }
 

@@ -49,11 +49,11 @@ pub(crate) struct Session {
 unsafe impl Send for Session {}
 
 impl Session {
-    /// Reserves all that runs of `plan` need on the device of `code`.
+    /// Reserves all that runs of `plan` need on the device of `code`; `texts` are the strings of constants.
     ///
     /// # Errors
     /// Too little memory; a kernel that the driver refuses.
-    pub(crate) fn new(plan: &Plan, code: &Arc<Code>) -> Result<Self, DeviceError> {
+    pub(crate) fn new(plan: &Plan, code: &Arc<Code>, texts: &Texts) -> Result<Self, DeviceError> {
         let (memory, table, bytes) = Memory::new(plan, code)?;
         let context = &code.context;
         let kernels = code.kernels.iter().map(|(name, lanes)| code.program.kernel(name, *lanes));
@@ -71,7 +71,7 @@ impl Session {
             counters: Vec::new(),
             extents: Vec::new(),
             lost: None,
-            texts: plan.texts.clone(),
+            texts: texts.clone(),
             bytes,
         })
     }

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use hone_artifact::{
-    Access, Argument, DataType, Manifest, SCHEMA_VERSION, Slot, Step, Target, TensorInfo, Variant,
-    Writer, c_header,
+    Access, Argument, DataType, DimensionSize, Manifest, SCHEMA_VERSION, Shapes, Slot, Step,
+    Target, TensorInfo, Variant, Writer, c_header,
 };
 use tempfile::TempDir;
 
@@ -156,6 +156,7 @@ pub fn affine(rows: usize) -> Manifest {
             recipe: None,
             program: Vec::new(),
             extents: Vec::new(),
+            shapes: None,
             steps: vec![
                 step(
                     "scale",
@@ -178,6 +179,19 @@ pub fn affine(rows: usize) -> Manifest {
             ],
         }],
     }
+}
+
+/// `affine` for several numbers of rows, the largest first: a variant each over one code and one copy of the weights.
+pub fn affine_sizes(sizes: &[usize]) -> Manifest {
+    let mut all = affine(sizes[0]);
+    let variants = sizes.iter().map(|rows| {
+        let shape = vec![vec![*rows as u64, ROW as u64]];
+        let dimensions = vec![DimensionSize { name: "rows".into(), size: *rows as u64 }];
+        let shapes = Shapes { dimensions, inputs: shape.clone(), outputs: shape };
+        Variant { shapes: Some(shapes), ..affine(*rows).variants.remove(0) }
+    });
+    all.variants = variants.collect();
+    all
 }
 
 /// The weights of `affine`.

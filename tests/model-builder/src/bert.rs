@@ -2,7 +2,7 @@
 
 use hone_import::onnx::proto::ModelProto;
 
-use crate::graph::{Builder, Value, integer, integers, number};
+use crate::graph::{Builder, Value, integer, integers, number, open_axis};
 
 /// The sizes of a BERT encoder; the default is BERT-base on 128 tokens.
 #[derive(Clone, Debug)]
@@ -32,13 +32,31 @@ impl Default for BertSizes {
 /// `input_ids` are below `words`, `token_type_ids` below 2; where `attention_mask` is 0 a token is
 /// padding, elsewhere it is 1.
 pub fn bert(sizes: &BertSizes, seed: u64) -> ModelProto {
+    encoder(sizes, Length::Fixed, seed)
+}
+
+/// The same for sequences of any length up to `tokens`: i64[1, sequence] to f32[1, sequence, width].
+pub fn bert_of_any_length(sizes: &BertSizes, seed: u64) -> ModelProto {
+    let mut model = encoder(sizes, Length::Open, seed);
+    open_axis(&mut model, 1, "sequence");
+    model
+}
+
+/// Whether the number of tokens is written into the model.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Length {
+    Fixed,
+    Open,
+}
+
+fn encoder(sizes: &BertSizes, length: Length, seed: u64) -> ModelProto {
     let mut b = Builder::new("bert", seed);
     let shape = [1, sizes.tokens];
     let ids = b.integer_input("input_ids", &shape);
     let types = b.integer_input("token_type_ids", &shape);
     let mask = b.integer_input("attention_mask", &shape);
-    let mut x = embedding(&mut b, sizes, &ids, &types);
-    let shared = Shared::new(&mut b, sizes, &mask);
+    let mut x = embedding(&mut b, sizes, length, &ids, &types);
+    let shared = Shared::new(&mut b, sizes, length, &mask);
     for layer in 0..sizes.layers {
         let name = format!("layer{layer}");
         let y = attention(&mut b, sizes, &shared, &name, &x);
@@ -66,9 +84,12 @@ struct Shared {
 }
 
 impl Shared {
-    fn new(b: &mut Builder, sizes: &BertSizes, mask: &Value) -> Self {
+    fn new(b: &mut Builder, sizes: &BertSizes, length: Length, mask: &Value) -> Self {
         let per_head = sizes.width / sizes.heads;
-        let dims = [sizes.tokens, sizes.heads, per_head, sizes.width].map(|size| size as i64);
+        let mut dims = [sizes.tokens, sizes.heads, per_head, sizes.width].map(|size| size as i64);
+        if length == Length::Open {
+            dims[0] = -1;
+        }
         let axes = b.integers("mask.axes", &[1, 2]);
         let one = b.scalar("one", 1.0);
         let lowest = b.scalar("mask.lowest", -1e9);
@@ -89,15 +110,33 @@ impl Shared {
     }
 }
 
-fn embedding(b: &mut Builder, sizes: &BertSizes, ids: &Value, types: &Value) -> Value {
+fn embedding(
+    b: &mut Builder,
+    sizes: &BertSizes,
+    length: Length,
+    ids: &Value,
+    types: &Value,
+) -> Value {
     let words = b.weight("embedding.words", &[sizes.words, sizes.width], 0.0, 0.02);
     let kinds = b.weight("embedding.types", &[2, sizes.width], 0.0, 0.02);
     let positions = b.weight("embedding.positions", &[1, sizes.tokens, sizes.width], 0.0, 0.02);
+    let positions = match length {
+        Length::Fixed => positions,
+        Length::Open => first_positions(b, &positions, ids),
+    };
     let words = b.node("Gather", &[&words, ids], Vec::new());
     let kinds = b.node("Gather", &[&kinds, types], Vec::new());
     let sum = b.node("Add", &[&words, &kinds], Vec::new());
     let sum = b.node("Add", &[&sum, &positions], Vec::new());
     normalisation(b, "embedding", &sum, sizes.width)
+}
+
+/// As many positions as there are tokens.
+fn first_positions(b: &mut Builder, positions: &Value, ids: &Value) -> Value {
+    let [zero, one] = [0, 1].map(|number| b.integers(&format!("positions.{number}"), &[number]));
+    let shape = b.node("Shape", &[ids], Vec::new());
+    let tokens = b.node("Gather", &[&shape, &one], Vec::new());
+    b.node("Slice", &[positions, &zero, &tokens, &one], Vec::new())
 }
 
 fn attention(b: &mut Builder, sizes: &BertSizes, shared: &Shared, name: &str, x: &Value) -> Value {

@@ -169,6 +169,23 @@ pub fn text(name: &str, word: &str) -> AttributeProto {
     AttributeProto { s: Some(word.as_bytes().to_vec()), ..attribute(name, AttributeType::String) }
 }
 
+/// Leaves an axis of every input and output open, under a name.
+pub fn open_axis(model: &mut ModelProto, axis: usize, name: &str) {
+    let Some(graph) = &mut model.graph else { return };
+    for port in graph.input.iter_mut().chain(&mut graph.output) {
+        let Some(type_proto::Value::TensorType(tensor)) =
+            port.r#type.as_mut().and_then(|own| own.value.as_mut())
+        else {
+            continue;
+        };
+        let dim = tensor.shape.as_mut().and_then(|shape| shape.dim.get_mut(axis));
+        if let Some(dim) = dim {
+            let value = tensor_shape_proto::dimension::Value::DimParam(name.to_owned());
+            dim.value = Some(value);
+        }
+    }
+}
+
 fn attribute(name: &str, kind: AttributeType) -> AttributeProto {
     AttributeProto {
         name: Some(name.to_owned()),

@@ -11,13 +11,13 @@ mod quantized;
 mod resnet;
 mod tagger;
 
-pub use bert::{BertSizes, bert};
+pub use bert::{BertSizes, bert, bert_of_any_length};
 pub use graph::{Builder, Value};
 pub use hone_types::Random;
 pub use masked_attention::masked_attention;
 pub use mobilenet::mobilenet_v2;
 pub use quantized::quantized;
-pub use resnet::{ResNetDepth, resnet};
+pub use resnet::{ResNetDepth, resnet, resnet_of_any_batch};
 pub use tagger::{TaggerSizes, tagger};
 
 use hone_import::onnx::proto::ModelProto;

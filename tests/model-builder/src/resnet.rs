@@ -3,7 +3,7 @@
 
 use hone_import::onnx::proto::ModelProto;
 
-use crate::graph::{Builder, Value, integer, integers};
+use crate::graph::{Builder, Value, integer, integers, open_axis};
 
 /// How deep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +29,18 @@ impl ResNetDepth {
     fn expansion(self) -> usize {
         if self == Self::D18 { 1 } else { 4 }
     }
+}
+
+/// The same for any number of images: x f32[batch, 3, size, size] to y f32[batch, classes].
+pub fn resnet_of_any_batch(
+    depth: ResNetDepth,
+    size: usize,
+    classes: usize,
+    seed: u64,
+) -> ModelProto {
+    let mut model = resnet(depth, size, classes, seed);
+    open_axis(&mut model, 0, "batch");
+    model
 }
 
 /// One image `x` f32[1, 3, size, size] to `y` f32[1, classes]; `size` is a multiple of 32.

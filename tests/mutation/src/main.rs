@@ -204,6 +204,7 @@ fn refusal(subject: &Subject, artifact: &[u8]) -> Result<Option<String>> {
     let what = hone_worker::verify::Subject {
         name: &subject.name,
         artifact,
+        sizes: 0,
         imported: &subject.graph,
         options: Ok(&subject.options),
     };

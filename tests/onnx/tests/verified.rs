@@ -27,6 +27,7 @@ impl Backend for Verified {
         let subject = Subject {
             name: "case",
             artifact: &artifact,
+            sizes: 0,
             imported: graph,
             options: Ok(&self.options),
         };

@@ -4,46 +4,15 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use hone_codegen_text::{OpenClC, emit, source};
+use hone_device_tests::{schedule_cases, whole_inputs};
 use hone_opencl_tests::{Device, device_of_tests, run};
-use hone_schedule::{Schedule, Trace};
-use hone_tensor::{Limits, Program, Role, interpret, parse};
+use hone_schedule::Schedule;
+use hone_tensor::{Limits, Program, interpret};
 use hone_tune::schedule_for_device;
-use hone_types::Tensor;
 use std::collections::BTreeMap;
-use std::path::Path;
-
-/// Name, plain program, and its steps where the case accepts them.
-fn cases() -> Vec<(String, Program, Option<Trace>)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../schedules");
-    let mut cases = Vec::new();
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        let text = std::fs::read_to_string(&path).unwrap();
-        let Some((program, rest)) = text.split_once("--- steps\n") else { continue };
-        let (steps, outcome) = rest.split_once("--- ").unwrap();
-        let trace = outcome.starts_with("program").then(|| steps.parse().unwrap());
-        let name = path.file_stem().unwrap().to_string_lossy().into_owned();
-        cases.push((name, parse(program).unwrap(), trace));
-    }
-    cases.sort_by(|a, b| a.0.cmp(&b.0));
-    cases
-}
-
-fn inputs(program: &Program) -> Vec<Tensor> {
-    let buffers = program.parameters().into_iter().map(|own| &program.buffers[own]);
-    let given = buffers.filter(|own| matches!(own.role, Role::Input(_)));
-    given
-        .map(|own| {
-            let values: Vec<f64> = (0..own.elements())
-                .map(|place| ((place * 31 + place / 5) % 7) as f64 - 3.0)
-                .collect();
-            Tensor::from_f64(own.dtype, own.shape.clone(), &values).unwrap()
-        })
-        .collect()
-}
 
 fn check(device: &Device, name: &str, plain: &Program, bound: &Program) -> String {
-    let inputs = inputs(plain);
+    let inputs = whole_inputs(plain);
     let expected = interpret(plain, &inputs).unwrap();
     let lanes =
         interpret(bound, &inputs).unwrap_or_else(|error| panic!("{name}: {error}\n{bound}"));
@@ -66,7 +35,7 @@ fn schedule_cases_compute_the_same_on_a_device() {
     let Some(device) = device_of_tests().unwrap() else { return };
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     let (mut bound, mut templates) = (0, BTreeMap::<&str, usize>::new());
-    for (name, plain, trace) in cases() {
+    for (name, plain, trace) in schedule_cases() {
         let scheduled = schedule_for_device(plain.clone(), &Limits::PORTABLE)
             .unwrap_or_else(|error| panic!("{name}: {error}"));
         *templates.entry(scheduled.template).or_default() += 1;

@@ -33,6 +33,8 @@ pub(crate) struct Emitter<'c, 'p> {
     pub(crate) group: bool,
     /// The range of parallel iterations to run, as the kernel was given it.
     pub(crate) tasks: (inkwell::values::IntValue<'c>, inkwell::values::IntValue<'c>),
+    /// The lanes of a block, where the code is for a device of many lanes.
+    pub(crate) device: Option<super::lanes::Lanes>,
 }
 
 impl<'c> Emitter<'c, '_> {

@@ -8,7 +8,7 @@ use super::emitter::Emitter;
 use super::environment::{Binding, Lanes, is_atom};
 use crate::error::Result;
 use hone_tensor::{
-    BlockBody, BufferId, Expr, Loop, LoopKind, Range, Realize, Scope, Statement, VarId,
+    BlockBody, BufferId, Expr, Launch, Loop, LoopKind, Range, Realize, Scope, Statement, VarId,
 };
 use inkwell::IntPredicate;
 use inkwell::values::{BasicValue, InstructionValue, IntValue};
@@ -16,16 +16,20 @@ use inkwell::values::{BasicValue, InstructionValue, IntValue};
 /// A vectorized loop of up to this many registers is unrolled; a longer one runs over single registers.
 const MAX_UNROLLED_REGISTERS: i64 = 8;
 
-/// Why a program for a device of many lanes has no code here.
-const BOUND: &str = "it is bound to a device's blocks and lanes: schedule it for a processor";
-
 impl<'c> Emitter<'c, '_> {
     pub(crate) fn statements(&mut self, statements: &[Statement]) -> Result<()> {
-        statements.iter().try_for_each(|statement| match statement {
+        statements.iter().try_for_each(|statement| self.statement(statement))
+    }
+
+    fn statement(&mut self, statement: &Statement) -> Result<()> {
+        if self.is_for_first_lane(statement) {
+            return self.by_first_lane(|emitter| emitter.statement(statement));
+        }
+        match statement {
             Statement::Loop(inner) => self.loop_statement(inner),
             Statement::Realize(realize) => self.realize(realize),
-            Statement::Sync(_) => Err(self.unsupported(BOUND)),
-        })
+            Statement::Sync(_) => self.sync(),
+        }
     }
 
     /// The outermost loop of a kernel, where it is parallel: the caller's range of its iterations.
@@ -45,7 +49,7 @@ impl<'c> Emitter<'c, '_> {
         let extent = self.environment.simplify(&inner.extent);
         let constant = extent.as_integer();
         match (inner.kind, constant) {
-            (LoopKind::Bound(_), _) => Err(self.unsupported(BOUND)),
+            (LoopKind::Bound(axis), _) => self.over_lanes(inner, axis),
             (_, Some(..=0)) => Ok(()),
             (_, Some(1)) => self.one_value(inner, 0),
             (LoopKind::Unrolled, Some(extent)) => {
@@ -323,7 +327,7 @@ impl<'c> Emitter<'c, '_> {
 
     /// The body under a newly bound running variable: names its quotients and remainders, and
     /// branches where the last value of one of them makes the extents below differ.
-    fn bound(&mut self, var: VarId, split_var: bool, body: &[Statement]) -> Result<()> {
+    pub(super) fn bound(&mut self, var: VarId, split_var: bool, body: &[Statement]) -> Result<()> {
         let atoms = self.environment.atoms();
         let mut fresh = if split_var { vec![var] } else { vec![] };
         self.name_atoms(body, &mut fresh)?;
@@ -337,7 +341,8 @@ impl<'c> Emitter<'c, '_> {
         let Some(Binding::Running(value, range)) = self.environment.get(*var) else {
             return self.split(rest, body);
         };
-        if !self.last_differs(*var, range, body) {
+        // Lanes that wait for each other do so at one place.
+        if body.iter().any(Launch::waits) || !self.last_differs(*var, range, body) {
             return self.split(rest, body);
         }
         let builder = &self.ir.builder;

@@ -5,10 +5,11 @@
 //! schedule's; LLVM selects instructions and allocates registers.
 
 mod convert;
-mod emitter;
-mod environment;
+pub(crate) mod emitter;
+pub(crate) mod environment;
 mod group;
 pub(crate) mod ir;
+pub(crate) mod lanes;
 mod loops;
 mod math;
 mod memory;

@@ -161,6 +161,7 @@ impl<'c> Unit<'_, 'c> {
             conditional: false,
             group: false,
             tasks: (begin, end),
+            device: None,
         };
         match body {
             [Statement::Loop(outer)] if outer.kind == LoopKind::Parallel => {

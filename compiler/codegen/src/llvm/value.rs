@@ -303,7 +303,11 @@ impl<'c> Emitter<'c, '_> {
         b: V<'c>,
     ) -> Result<V<'c>> {
         let ir = self.ir;
-        if !self.target.triple.starts_with("x86_64") {
+        // NVIDIA's devices have an instruction that keeps NaN from sm_80 on, and for `f32` alone.
+        let native = self.target.cpu != "sm_75" && !ir.is_double(a);
+        let chooses =
+            self.target.triple.starts_with("x86_64") || (self.target.is_nvptx() && !native);
+        if !chooses {
             return ir.binary_intrinsic(name, a, b);
         }
         let (a, b) = if is_constant(b) { (b, a) } else { (a, b) };

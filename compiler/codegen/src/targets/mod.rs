@@ -10,7 +10,9 @@ use crate::intrinsics::instruction;
 use hone_tensor::Intrinsic;
 use hone_types::DataType;
 use inkwell::OptimizationLevel;
-use inkwell::targets::{CodeModel, RelocMode, TargetMachine, TargetMachineOptions, TargetTriple};
+use inkwell::targets::{
+    CodeModel, InitializationConfig, RelocMode, TargetMachine, TargetMachineOptions, TargetTriple,
+};
 
 /// What one instruction-set family brings to a [`Target`].
 pub(crate) struct Family {
@@ -156,6 +158,11 @@ impl Target {
         })
     }
 
+    /// Whether it is a device of NVIDIA's.
+    pub(crate) fn is_nvptx(&self) -> bool {
+        self.triple.starts_with("nvptx64")
+    }
+
     /// Whether a product and its sum are one instruction, rounded once.
     pub fn fuses_multiply_add(&self) -> bool {
         !self.triple.starts_with("x86_64") || Features(&self.resolved).has("fma")
@@ -223,7 +230,10 @@ fn family(arch: &str) -> Option<&'static Family> {
 
 fn initialize() {
     static ONCE: std::sync::Once = std::sync::Once::new();
-    ONCE.call_once(|| FAMILIES.iter().for_each(|family| (family.initialize)()));
+    ONCE.call_once(|| {
+        FAMILIES.iter().for_each(|family| (family.initialize)());
+        inkwell::targets::Target::initialize_nvptx(&InitializationConfig::default());
+    });
 }
 
 /// The features that LLVM's table gives a processor under changes (`+name`, `-name`), each `+name`.

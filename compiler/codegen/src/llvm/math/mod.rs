@@ -105,7 +105,7 @@ impl<'c> Ir<'c> {
         self.convert(Op::BitCast, bits, scalar_of(like.get_type()))
     }
 
-    fn is_double(&self, x: V<'c>) -> bool {
+    pub(crate) fn is_double(&self, x: V<'c>) -> bool {
         scalar_of(x.get_type()) == self.context.f64_type().into()
     }
 

@@ -1,0 +1,88 @@
+//! Products on tensor cores: `mma.sync` on tiles that `cp.async` brings to shared memory in stages.
+//!
+//! A block computes a tile of the result, a warp of it a part, in registers. While one tile of the depth is multiplied
+//! the next ones are on their way. `ldmatrix` reads matrices of 8x8 elements; chunks of 16 bytes are stored in an order
+//! that changes from line to line, so that neither copies nor reads meet in a bank. What the program does with a sum
+//! is computed on it in registers, by the code for any expression.
+//!
+//! Operands are float16 or bfloat16 with sums in `f32`, bytes with sums in 32 bits, and, where that is allowed, `f32` of
+//! which the instruction leaves out 13 bits (TF32). All tiles are whole, and lines begin at multiples of 16 bytes: buffers
+//! have to. This is how CUTLASS computes products on these devices (Thakkar et al., 2023).
+
+mod emit;
+mod form;
+mod results;
+mod tiles;
+
+pub use tiles::Tiles;
+
+use super::{Architecture, Module};
+use crate::error::Result;
+use crate::llvm::ir::Ir;
+use form::Form;
+use hone_tensor::{Argument, Kernel, Program, Role, Scope, Step, verify};
+use hone_types::Id;
+use inkwell::context::Context;
+
+/// How products are computed.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ProductOptions {
+    /// The tiles; else the largest of [`Tiles::ALL`] that fit.
+    pub tiles: Option<Tiles>,
+    /// Whether products of `f32` may leave out 13 of the 23 bits of each factor's fraction (TF32).
+    pub rounded: bool,
+}
+
+/// Writes a plain program that is a product, with what is done with each sum, as one kernel `stem_0`. `None` where the
+/// program is no such product, does not come in whole tiles, or the architecture has no such instructions (sm_75).
+///
+/// # Errors
+/// What the verifier finds; operations on sums that have no code.
+pub fn product(
+    program: &Program,
+    architecture: Architecture,
+    options: &ProductOptions,
+    stem: &str,
+) -> Result<Option<Module>> {
+    verify(program)?;
+    let form = Form::of(program, options.rounded);
+    let Some(form) = form.filter(|_| architecture.has_asynchronous_copies()) else {
+        return Ok(None);
+    };
+    let limits = architecture.limits();
+    let tried = options.tiles.map_or_else(|| Tiles::ALL.to_vec(), |tiles| vec![tiles]);
+    let Some(tiles) = tried.into_iter().find(|tiles| tiles.fit(&form, &limits)) else {
+        return Ok(None);
+    };
+    let kernel = kernel(program, &form, &tiles, stem);
+    let target = architecture.target();
+    let context = Context::create();
+    let ir = Ir::new(&context, stem, &target);
+    emit::emit(&ir, program, &target, &form, &tiles, &kernel)?;
+    let text = super::text(&ir, &target, stem)?;
+    Ok(Some(Module { text, steps: vec![Step::Launch(kernel)] }))
+}
+
+fn kernel(program: &Program, form: &Form, tiles: &Tiles, stem: &str) -> Kernel {
+    let store = &program.blocks[form.store];
+    let used = program.buffers.iter().filter(|(id, buffer)| {
+        let operand = form.operands.iter().any(|operand| operand.buffer == *id);
+        let stored = store.buffer == *id || store.reads(*id);
+        buffer.scope == Scope::Global && *id != form.sums && (operand || stored)
+    });
+    let batch: usize = form.batch.iter().map(|(_, extent)| extent).product();
+    let [rows, columns, _] = form.extents;
+    Kernel {
+        name: format!("{stem}_0"),
+        arguments: used.map(|(id, _)| Argument::Buffer(id)).collect(),
+        groups: [columns / tiles.block[1], rows / tiles.block[0], batch],
+        items: [tiles.lanes(), 1, 1],
+        shared_bytes: tiles.shared_bytes(),
+    }
+}
+
+/// Whether a kernel's argument is never written.
+fn is_read_only(program: &Program, form: &Form, argument: hone_tensor::BufferId) -> bool {
+    program.blocks[form.store].buffer.index() != argument.index()
+        && !matches!(program.buffers[argument].role, Role::Output(_))
+}

@@ -1,0 +1,242 @@
+//! PTX as LLVM writes it. What is not known is an error: nothing is skipped that might mean something.
+
+use crate::decode::decode;
+use crate::program::{Entry, Instruction, Operation, Register, Text};
+use anyhow::{Context, Result, bail, ensure};
+use std::collections::BTreeMap;
+
+/// Parses a text.
+///
+/// # Errors
+/// What is not understood, with the instruction.
+pub fn parse(text: &str) -> Result<Text> {
+    let text = without_comments(text);
+    let mut parsed = Text::default();
+    let target = text.split_once(".target").context("the text has no .target")?.1;
+    parsed.target = target.split_whitespace().next().unwrap_or_default().to_string();
+    let mut shared = BTreeMap::new();
+    let mut rest = text.as_str();
+    while let Some((before, after)) = rest.split_once(".entry") {
+        declarations(before, &mut shared)?;
+        let (name, after) = after.split_once('(').context("a kernel has no parameters")?;
+        let (parameters, after) = after.split_once(')').context("parameters do not end")?;
+        let (head, after) = after.split_once('{').context("a kernel has no body")?;
+        let end = closing(after).context("a kernel's body does not end")?;
+        let name = name.trim().to_string();
+        let entry = entry(&name, parameters, head, &after[..end], &shared);
+        let entry = entry.with_context(|| format!("kernel '{name}'"))?;
+        ensure!(parsed.kernels.insert(name.clone(), entry).is_none(), "two kernels '{name}'");
+        rest = &after[end + 1..];
+    }
+    Ok(parsed)
+}
+
+/// Shared memory by name: offset and bytes, with the memory's size.
+type SharedNames = BTreeMap<String, (usize, usize)>;
+
+/// Shared memory that stands outside of kernels.
+fn declarations(text: &str, shared: &mut SharedNames) -> Result<()> {
+    for statement in text.split(';') {
+        if let Some((_, declaration)) = statement.split_once(".shared") {
+            let (name, align, bytes) = array(declaration)?;
+            add(shared, name, align, bytes);
+        }
+        ensure!(!statement.contains(".global"), "a global variable: {}", statement.trim());
+    }
+    Ok(())
+}
+
+fn add(names: &mut SharedNames, name: String, align: usize, bytes: usize) {
+    let end = names.values().map(|(offset, bytes)| offset + bytes).max().unwrap_or(0);
+    names.insert(name, (end.next_multiple_of(align), bytes));
+}
+
+/// `.align 64 .b8 name[16]`
+fn array(text: &str) -> Result<(String, usize, usize)> {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let [.., align, kind, name] = words[..] else { bail!("no array: {text}") };
+    ensure!(kind == ".b8", "an array of {kind}");
+    let (name, bytes) = name.split_once('[').context("an array without a size")?;
+    let bytes = bytes.trim_end_matches(']').parse().context("an array's size")?;
+    Ok((name.to_string(), align.parse().context("an alignment")?, bytes))
+}
+
+fn without_comments(text: &str) -> String {
+    let lines = text.lines().map(|line| line.split("//").next().unwrap_or_default());
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// The place of the brace that closes the one before the text.
+fn closing(text: &str) -> Option<usize> {
+    let mut depth = 1;
+    text.char_indices().find_map(|(position, char)| {
+        depth += match char {
+            '{' => 1,
+            '}' => -1,
+            _ => 0,
+        };
+        (depth == 0).then_some(position)
+    })
+}
+
+/// What names of a kernel mean.
+#[derive(Default)]
+pub(crate) struct Names {
+    registers: BTreeMap<String, Register>,
+    /// Addresses of shared and local memory.
+    pub(crate) memory: BTreeMap<String, u64>,
+    /// Numbers of parameters.
+    pub(crate) parameters: BTreeMap<String, usize>,
+}
+
+impl Names {
+    /// The register of a name.
+    pub(crate) fn register(&mut self, name: &str) -> Result<Register> {
+        let plain = name.strip_prefix('%').unwrap_or(name);
+        let legal = plain.chars().all(|char| char.is_ascii_alphanumeric() || char == '_');
+        ensure!(legal && !plain.is_empty(), "'{name}' is no register");
+        let next = self.registers.len() as Register;
+        Ok(*self.registers.entry(plain.to_string()).or_insert(next))
+    }
+}
+
+fn entry(
+    name: &str,
+    parameters: &str,
+    head: &str,
+    body: &str,
+    shared: &SharedNames,
+) -> Result<Entry> {
+    let mut entry = Entry { name: name.to_string(), ..Entry::default() };
+    let mut names = Names::default();
+    for parameter in parameters.split(',').map(str::trim).filter(|text| !text.is_empty()) {
+        let parameter_name =
+            parameter.split_whitespace().last().context("a parameter has no name")?;
+        ensure!(parameter.contains(".u64") || parameter.contains(".b64"), "parameter {parameter}");
+        names.parameters.insert(parameter_name.to_string(), entry.parameters.len());
+        entry.parameters.push((parameter_name.to_string(), 8));
+    }
+    entry.lanes = required_lanes(head)?;
+    // Shared memory outside of kernels belongs to the kernel that its name begins with.
+    let mut shared: SharedNames = shared
+        .iter()
+        .filter(|(name, _)| body.contains(name.as_str()))
+        .map(|(a, b)| (a.clone(), *b))
+        .collect();
+    let statements = statements(body);
+    for (_, statement) in &statements {
+        if let Some(declaration) = statement.strip_prefix(".shared") {
+            let (name, align, bytes) = array(declaration)?;
+            add(&mut shared, name, align, bytes);
+        } else if let Some(declaration) = statement.strip_prefix(".local") {
+            let (name, _, bytes) = array(declaration)?;
+            ensure!(entry.local == 0, "two arrays of local memory");
+            names.memory.insert(name, 0);
+            entry.local = bytes;
+        }
+    }
+    entry.shared = shared.values().map(|(offset, bytes)| offset + bytes).max().unwrap_or(0);
+    names.memory.extend(shared.into_iter().map(|(name, (offset, _))| (name, offset as u64)));
+    let labels = labels(&statements);
+    for (label, statement) in &statements {
+        if statement.starts_with('.') || statement.is_empty() {
+            continue;
+        }
+        let (guard, rest) = guard(statement, &mut names)?;
+        let operation = decode(rest, &mut names, &labels)
+            .with_context(|| format!("instruction '{statement}'"))?;
+        entry.code.push(Instruction {
+            guard,
+            operation,
+            labelled: !label.is_empty(),
+            text: statement.clone(),
+        });
+    }
+    let ends = matches!(
+        entry.code.last(),
+        Some(Instruction {
+            guard: None,
+            operation: Operation::Return | Operation::Branch { .. },
+            ..
+        })
+    );
+    ensure!(ends, "the kernel does not end");
+    entry.registers = names.registers.len();
+    Ok(entry)
+}
+
+/// `.reqntid 16, 1, 1`
+fn required_lanes(head: &str) -> Result<Option<[usize; 3]>> {
+    let Some((_, required)) = head.split_once(".reqntid") else { return Ok(None) };
+    let numbers: Vec<usize> = required
+        .split('.')
+        .next()
+        .unwrap_or_default()
+        .split(',')
+        .map(|number| number.trim().parse().context(".reqntid"))
+        .collect::<Result<_>>()?;
+    let mut lanes = [1; 3];
+    ensure!(numbers.len() <= 3, ".reqntid has {} numbers", numbers.len());
+    lanes[..numbers.len()].copy_from_slice(&numbers);
+    Ok(Some(lanes))
+}
+
+/// The statements of a body, each with the labels in front of it. Braces that only bound the names of registers are
+/// taken away.
+fn statements(body: &str) -> Vec<(Vec<String>, String)> {
+    let (mut statements, mut labels) = (Vec::new(), Vec::new());
+    let (mut current, mut nested) = (String::new(), 0);
+    for char in body.chars() {
+        match char {
+            ';' => {
+                statements.push((std::mem::take(&mut labels), current.trim().to_string()));
+                current.clear();
+            }
+            ':' if current.trim().starts_with('$') => {
+                labels.push(current.trim().to_string());
+                current.clear();
+            }
+            '{' if current.trim().is_empty() => {}
+            '}' if current.trim().is_empty() && nested == 0 => {}
+            '{' => {
+                nested += 1;
+                current.push(char);
+            }
+            '}' => {
+                nested -= 1;
+                current.push(char);
+            }
+            _ => current.push(if char.is_whitespace() { ' ' } else { char }),
+        }
+    }
+    // A label at the end belongs to the end, where every lane returns before.
+    statements.push((labels, String::new()));
+    let directive =
+        |statement: &str| statement.starts_with(".reg") || statement.starts_with(".loc");
+    statements.retain(|(labels, statement)| {
+        !labels.is_empty() || !statement.is_empty() && !directive(statement)
+    });
+    statements
+}
+
+/// The number of the instruction behind each label.
+fn labels(statements: &[(Vec<String>, String)]) -> BTreeMap<String, usize> {
+    let mut found = BTreeMap::new();
+    let mut number = 0;
+    for (labels, statement) in statements {
+        found.extend(labels.iter().map(|label| (label.clone(), number)));
+        number += usize::from(!statement.starts_with('.') && !statement.is_empty());
+    }
+    found
+}
+
+/// `@%p1` or `@!%p1` in front of an instruction, and the instruction.
+fn guard<'a>(statement: &'a str, names: &mut Names) -> Result<(Option<(Register, bool)>, &'a str)> {
+    let Some(guarded) = statement.strip_prefix('@') else { return Ok((None, statement)) };
+    let (predicate, rest) = guarded.split_once(' ').context("a guard without an instruction")?;
+    let (name, wanted) = match predicate.strip_prefix('!') {
+        Some(name) => (name, false),
+        None => (predicate, true),
+    };
+    Ok((Some((names.register(name)?, wanted)), rest.trim_start()))
+}

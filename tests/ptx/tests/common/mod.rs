@@ -1,0 +1,158 @@
+//! PTX of bound programs in the interpreter.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, dead_code)]
+
+use anyhow::{Context, Result};
+use hone_codegen::CodegenError;
+use hone_codegen::nvptx::{Architecture, Module, emit, source};
+use hone_device_tests::{Device, Job, count};
+use hone_ptx_tests::{Ptxas, Resources, parse, run};
+use hone_tensor::{Limits, Program, Step};
+use hone_types::Tensor;
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// The interpreter of PTX as a device.
+pub struct Interpreter(pub Architecture);
+
+impl Device for Interpreter {
+    type Code = Module;
+
+    fn limits(&self) -> Limits {
+        self.0.limits()
+    }
+
+    fn emit(&self, program: &Program, stem: &str) -> Result<Module, String> {
+        emit(program, self.0, &self.0.limits(), stem).map_err(|reason| match reason {
+            CodegenError::Unsupported { message, .. } => message,
+            other => format!("{other}: {program}"),
+        })
+    }
+
+    fn steps<'a>(&self, code: &'a Module) -> &'a [Step] {
+        &code.steps
+    }
+
+    fn text<'a>(&self, code: &'a Module) -> &'a str {
+        &code.text
+    }
+
+    fn run(&self, jobs: &[Job<Module>]) -> Vec<Vec<Result<Vec<Tensor>>>> {
+        let one = |job: &Job<Module>| {
+            let text = parse(&job.code.text);
+            let run = |one: &hone_device_tests::Run| match &text {
+                Ok(text) => run(text, &job.bound, &job.code.steps, &one.inputs),
+                Err(reason) => Err(anyhow::anyhow!("{reason:#}")),
+            };
+            job.runs.iter().map(run).collect()
+        };
+        jobs.iter().map(one).collect()
+    }
+}
+
+/// Runs a bound program in the interpreter.
+pub fn run_bound(
+    program: &Program,
+    architecture: Architecture,
+    inputs: &[Tensor],
+) -> Result<(Module, Vec<Tensor>)> {
+    let module = emit(program, architecture, &architecture.limits(), "k")?;
+    let text = parse(&module.text).with_context(|| module.text.clone())?;
+    let results =
+        run(&text, program, &module.steps, inputs).with_context(|| module.text.clone())?;
+    Ok((module, results))
+}
+
+/// Architectures that are tested: all with `HONE_PTX=all`, else the middle one.
+pub fn all_architectures() -> Vec<Architecture> {
+    match std::env::var_os("HONE_PTX").is_some_and(|value| value == "all") {
+        true => Architecture::ALL.to_vec(),
+        false => vec![Architecture::Sm80],
+    }
+}
+
+/// Texts that are assembled at once: starting the assembler costs more than a kernel does.
+const TOGETHER: usize = 100;
+
+/// What the assembler made of texts; without an assembler nothing is counted.
+#[derive(Default)]
+pub struct Assembly {
+    /// Kernels, by architecture.
+    kernels: BTreeMap<Architecture, usize>,
+    /// The most registers of a lane.
+    registers: u32,
+    /// Names of kernels whose lanes spill registers, with the bytes.
+    pub spills: Vec<(String, u32)>,
+}
+
+impl Assembly {
+    /// Assembles complete texts, whose kernels have different names.
+    pub fn add(&mut self, texts: &[&str], architecture: Architecture) {
+        let Some(ptxas) = Ptxas::of_tests().unwrap() else { return };
+        let chunks: Vec<&[&str]> = texts.chunks(TOGETHER).collect();
+        let (first, second) = chunks.split_at(chunks.len() / 2);
+        let assemble = |chunks: &[&[&str]]| -> Vec<Resources> {
+            let resources = |texts: &&[&str]| {
+                ptxas.assemble(&source(texts), architecture.name()).unwrap().resources
+            };
+            chunks.iter().flat_map(resources).collect()
+        };
+        let all = std::thread::scope(|scope| {
+            let other = scope.spawn(|| assemble(first));
+            let mut all = assemble(second);
+            all.extend(other.join().unwrap());
+            all
+        });
+        *self.kernels.entry(architecture).or_default() += all.len();
+        for kernel in all {
+            self.registers = self.registers.max(kernel.registers);
+            if kernel.spill_stores > 0 {
+                self.spills.push((kernel.kernel, kernel.spill_stores));
+            }
+        }
+    }
+}
+
+impl Assembly {
+    /// Says how many kernels were assembled.
+    pub fn count(&self) {
+        count(self.kernels.values().sum(), "kernels assembled by ptxas");
+        count(self.spills.len(), "of them spill");
+    }
+}
+
+impl fmt::Display for Assembly {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (architecture, kernels) in &self.kernels {
+            write!(formatter, "{kernels} kernels assembled for {architecture}, ")?;
+        }
+        write!(formatter, "{} spill, at most {} registers", self.spills.len(), self.registers)
+    }
+}
+
+/// Another line in place of one, or none where the line stays.
+pub type Change<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// The text with one line changed, for every line that `change` gives another for.
+pub fn changed(text: &str, change: Change<'_>) -> Vec<String> {
+    let lines: Vec<&str> = text.lines().collect();
+    let each = lines.iter().enumerate().filter_map(|(index, line)| {
+        let other = change(line)?;
+        let mut lines: Vec<&str> = lines.clone();
+        lines[index] = &other;
+        Some(lines.join("\n"))
+    });
+    each.collect()
+}
+
+/// A line that has one of the words, with the address in brackets moved by so many bytes: `[%rd1+8]`.
+pub fn moved(line: &str, words: &[&str], by: i64) -> Option<String> {
+    let line = words.iter().any(|word| line.contains(word)).then_some(line)?;
+    let (before, rest) = line.split_once('[')?;
+    let (inside, after) = rest.split_once(']')?;
+    let (base, offset) = match inside.split_once('+') {
+        Some((base, offset)) => (base, offset.parse::<i64>().ok()?),
+        None => (inside, 0),
+    };
+    Some(format!("{before}[{base}+{}]{after}", offset + by))
+}

@@ -1,0 +1,268 @@
+//! Products on tensor cores: `mma.sync`, `ldmatrix` and `cp.async` in the interpreter of PTX, by `ptxas`, and the mix of
+//! instructions of their main loop.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod common;
+
+use common::{Assembly, Change, all_architectures, changed, moved};
+use hone_codegen::nvptx::{Architecture, Module, ProductOptions, Tiles, product};
+use hone_device_tests::count;
+use hone_ptx_tests::{Ptxas, parse, run, run_counted};
+use hone_tensor::{Builder, Combiner, Expr, Program, interpret};
+use hone_types::{DataType, Tensor, TensorType};
+
+/// Small whole numbers, so that every order of a sum gives the same.
+fn numbers(dtype: DataType, shape: &[usize], seed: usize) -> Tensor {
+    let values: Vec<f64> = (0..shape.iter().product())
+        .map(|index: usize| ((index * 7 + index / 3 + seed) % 5) as f64 - 2.0)
+        .collect();
+    Tensor::from_f64(dtype, shape, &values).unwrap()
+}
+
+/// A product, and how its operands lie.
+#[derive(Clone, Copy, Debug)]
+struct Sizes {
+    /// Types of the operands.
+    dtypes: [DataType; 2],
+    batch: usize,
+    extents: [usize; 3],
+    /// Whether operands lie with the depth as their last axis: `[m, k]` and `[n, k]`; else `[k, m]` and `[k, n]`.
+    by_depth: [bool; 2],
+}
+
+/// `max(a . b + bias, 0)`, of bytes in 32 bits, else rounded to the operands' type, of matrices of which there are
+/// `batch`.
+fn program(sizes: &Sizes) -> (Program, Vec<Tensor>) {
+    let Sizes { dtypes, batch, extents: [m, n, k], by_depth } = *sizes;
+    let (sum, result) = match dtypes[0].is_float() {
+        true => (DataType::F32, dtypes[0]),
+        false => (DataType::I32, DataType::I32),
+    };
+    let shape = |side: usize, across: usize| match by_depth[side] {
+        true => [batch, across, k],
+        false => [batch, k, across],
+    };
+    let (a, b) = (shape(0, m), shape(1, n));
+    let mut builder = Builder::new();
+    let left = builder.input("a", &TensorType::new(dtypes[0], a));
+    let right = builder.input("b", &TensorType::new(dtypes[1], b));
+    let bias = builder.input("bias", &TensorType::new(sum, [n]));
+    let sums = TensorType::new(sum, [batch, m, n]);
+    let extended = |value: Expr, dtype| if dtype == sum { value } else { value.cast(sum) };
+    let products = builder.reduce("sum", &sums, &[k], Combiner::Sum, |i, r| {
+        let load = |buffer, side: usize, across: &Expr| {
+            let (across, depth) = (across.clone(), r[0].clone());
+            let indices = if by_depth[side] { [across, depth] } else { [depth, across] };
+            let load = Expr::Load(buffer, [vec![i[0].clone()], indices.to_vec()].concat());
+            extended(load, dtypes[side])
+        };
+        load(left, 0, &i[1]) * load(right, 1, &i[2])
+    });
+    let y = builder.map("y", &TensorType::new(result, [batch, m, n]), |i| {
+        let biased = Expr::Load(products, i.to_vec()) + Expr::Load(bias, vec![i[2].clone()]);
+        let bounded = biased.maximum(Expr::Constant(0.0, sum));
+        if result == sum { bounded } else { bounded.cast(result) }
+    });
+    builder.output(y);
+    let inputs = vec![numbers(dtypes[0], &a, 0), numbers(dtypes[1], &b, 1), numbers(sum, &[n], 2)];
+    (builder.finish(), inputs)
+}
+
+/// Products in all layouts, types and tiles.
+fn cases() -> Vec<(Sizes, Tiles)> {
+    use DataType::{BF16, F16, F32, I8, U8};
+    let mut cases = Vec::new();
+    for tiles in Tiles::ALL {
+        let [m, n] = tiles.block;
+        let mut add = |number: usize, dtypes: [DataType; 2], by_depth: [bool; 2]| {
+            // Fewer, as many and more tiles of the depth than stages.
+            let rounds = [1, tiles.stages - 1, tiles.stages + 2, 2][number % 4];
+            let depth = tiles.depth(dtypes[0].bytes()) * rounds;
+            let (batch, rows) = if number == 0 { (2, 1) } else { (1, 1 + number % 2) };
+            let extents = [m * rows, n * (3 - rows).min(2), depth];
+            cases.push((Sizes { dtypes, batch, extents, by_depth }, tiles));
+        };
+        let layouts = [[true, false], [true, true], [false, false], [false, true]];
+        for (number, by_depth) in layouts.into_iter().enumerate() {
+            add(number, [F16; 2], by_depth);
+            add(number, [BF16; 2], by_depth);
+        }
+        let others = [[F32, F32], [I8, I8], [U8, I8], [I8, U8], [U8, U8]];
+        for (number, dtypes) in others.into_iter().enumerate() {
+            add(number, dtypes, [true, true]);
+        }
+    }
+    cases
+}
+
+fn with_tiles(
+    program: &Program,
+    architecture: Architecture,
+    tiles: Option<Tiles>,
+) -> Option<Module> {
+    product(program, architecture, &ProductOptions { tiles, rounded: true }, "k").unwrap()
+}
+
+fn module(program: &Program, architecture: Architecture, tiles: Tiles) -> Module {
+    with_tiles(program, architecture, Some(tiles)).expect("it is a product")
+}
+
+#[test]
+fn products_compute_the_same_on_tensor_cores() {
+    let (mut right, mut assembly) = (0, Assembly::default());
+    for (sizes, tiles) in cases() {
+        let (program, inputs) = program(&sizes);
+        let expected = interpret(&program, &inputs).unwrap();
+        for architecture in all_architectures() {
+            if architecture == Architecture::Sm75 {
+                assert!(with_tiles(&program, architecture, Some(tiles)).is_none());
+                continue;
+            }
+            let module = module(&program, architecture, tiles);
+            assert!(module.text.contains("mma.sync.aligned.m16n8k"), "{}", module.text);
+            let text = parse(&module.text).unwrap();
+            let results = run_counted(&text, &program, &module.steps, &inputs);
+            let (results, took) =
+                results.unwrap_or_else(|error| panic!("{sizes:?}: {error:#}\n{}", module.text));
+            assert_eq!(took.conflicts, 0, "{sizes:?} {tiles:?}: banks of shared memory");
+            assert!(results == expected, "{sizes:?} {tiles:?}: other results\n{}", module.text);
+            right += 1;
+            assembly.add(&[&module.text], architecture);
+        }
+    }
+    println!("PTX of products on tensor cores: {assembly}");
+    count(right, "products on tensor cores right");
+    assembly.count();
+    assert!(assembly.spills.is_empty(), "{:?}", assembly.spills);
+}
+
+#[test]
+fn what_is_no_product_in_whole_tiles_is_left_to_others() {
+    let none = |sizes: Sizes| {
+        let (program, _) = program(&sizes);
+        let module =
+            product(&program, Architecture::Sm80, &ProductOptions::default(), "k").unwrap();
+        module.is_none()
+    };
+    let whole = Sizes {
+        dtypes: [DataType::F16; 2],
+        batch: 1,
+        extents: [64, 64, 32],
+        by_depth: [true, false],
+    };
+    assert!(!none(whole));
+    // Nobody has allowed to leave bits out, and bytes are not transposed.
+    assert!(none(Sizes { dtypes: [DataType::F32; 2], by_depth: [true, true], ..whole }));
+    assert!(none(Sizes { dtypes: [DataType::I8; 2], extents: [64, 64, 64], ..whole }));
+    assert!(none(Sizes { extents: [64, 60, 32], ..whole }));
+    assert!(none(Sizes { extents: [64, 64, 40], ..whole }));
+}
+
+/// Instructions of the main loop of a kernel, by the disassembler: all, and those whose names begin with a word.
+fn main_loop(sass: &str, words: &[&str]) -> (usize, Vec<usize>) {
+    let lines: Vec<&str> = sass.lines().map(str::trim).collect();
+    let instruction = |line: &&&str| line.starts_with("/*") && line.contains(';');
+    let mut best = (0, vec![0; words.len()]);
+    for (index, line) in lines.iter().enumerate() {
+        // `.L_x_1:` and later a branch to it.
+        let Some(label) = line.strip_suffix(':').filter(|label| label.starts_with(".L")) else {
+            continue;
+        };
+        let back = lines[index..]
+            .iter()
+            .position(|line| line.contains("BRA") && line.contains(&format!("({label})")));
+        let Some(length) = back else { continue };
+        let body: Vec<&&str> = lines[index..=index + length].iter().filter(instruction).collect();
+        let count =
+            |word: &&str| body.iter().filter(|line| line.contains(&format!("{word}."))).count();
+        let counts: Vec<usize> = words.iter().map(count).collect();
+        if counts[0] > best.1[0] {
+            best = (body.len(), counts);
+        }
+    }
+    best
+}
+
+/// What Triton 3.9 makes of the same tile for sm_80: 183 instructions for 64 products of tensor cores, 16 reads of
+/// matrices and 8 copies.
+const TRITON: (usize, usize) = (183, 64);
+
+#[test]
+fn main_loops_hold_little_but_products() {
+    let Some(ptxas) = Ptxas::of_tests().unwrap() else { return };
+    for by_depth in [[true, true], [true, false]] {
+        let sizes =
+            Sizes { dtypes: [DataType::F16; 2], batch: 1, extents: [4096, 4096, 4096], by_depth };
+        let (program, _) = program(&sizes);
+        for architecture in
+            Architecture::ALL.into_iter().filter(|other| *other != Architecture::Sm75)
+        {
+            let module = module(&program, architecture, Tiles::ALL[0]);
+            let assembled = ptxas.assemble(&module.text, architecture.name()).unwrap();
+            let resources = &assembled.resources[0];
+            assert_eq!((resources.spill_stores, resources.spill_loads), (0, 0), "{resources:?}");
+            let Some(sass) = ptxas.disassemble(&assembled.cubin).unwrap() else { return };
+            let (all, counts) = main_loop(&sass, &["HMMA", "LDSM", "LDGSTS"]);
+            let ratio = (all - counts[0]) as f64 / counts[0] as f64;
+            println!(
+                "{architecture}, depth last {by_depth:?}: {} registers; main loop of {all} instructions, of them \
+                 {counts:?} HMMA, LDSM, LDGSTS: {ratio:.2} others for each HMMA (Triton: {:.2})",
+                resources.registers,
+                (TRITON.0 - TRITON.1) as f64 / TRITON.1 as f64
+            );
+            assert_eq!(counts, [64, 16, 8], "{sass}");
+            assert!(all <= TRITON.0, "{all} instructions\n{sass}");
+        }
+    }
+}
+
+#[test]
+fn every_fault_in_copies_and_matrices_is_noticed() {
+    let tiles = Tiles::ALL[4];
+    let mut faults = std::collections::BTreeMap::<&str, usize>::new();
+    for by_depth in [[true, false], [false, true]] {
+        let sizes =
+            Sizes { dtypes: [DataType::F16; 2], batch: 1, extents: [32, 64, 256], by_depth };
+        let (program, inputs) = program(&sizes);
+        let expected = interpret(&program, &inputs).unwrap();
+        let module = module(&program, Architecture::Sm80, tiles);
+        let noticed = |text: &str| match parse(text) {
+            Err(_) => true,
+            Ok(text) => match run(&text, &program, &module.steps, &inputs) {
+                Err(_) => true,
+                Ok(results) => results != expected,
+            },
+        };
+        assert!(!noticed(&module.text));
+        let late = |line: &str| {
+            let (before, groups) = line.split_once("cp.async.wait_group")?;
+            let groups: usize = groups.trim().trim_end_matches(';').parse().ok()?;
+            // The last one waits for nothing that is still read.
+            (groups > 0).then(|| format!("{before}cp.async.wait_group {};", groups + 1))
+        };
+        let barrier = |line: &str| line.contains("bar.sync").then(String::new);
+        let matrix = |line: &str| moved(line, &["ldmatrix"], 16);
+        let copy = |line: &str| moved(line, &["cp.async.cg"], 16);
+        let swizzle =
+            |line: &str| line.contains("xor.b64").then(|| line.replace("xor.b64", "or.b64"));
+        let turned = |line: &str| line.contains(".trans").then(|| line.replace(".trans", ""));
+        let kinds: [(&str, Change<'_>); 6] = [
+            ("waits one stage late", &late),
+            ("barriers removed", &barrier),
+            ("matrices read one chunk off", &matrix),
+            ("copies one chunk off", &copy),
+            ("orders of chunks wrong", &swizzle),
+            ("matrices not transposed", &turned),
+        ];
+        for (kind, change) in kinds {
+            for text in changed(&module.text, change) {
+                assert!(noticed(&text), "{kind}: {text}");
+                *faults.entry(kind).or_default() += 1;
+            }
+        }
+    }
+    println!("PTX on tensor cores: {faults:?}");
+    count(faults.values().sum(), "faults in PTX noticed");
+    assert_eq!(faults.len(), 6, "{faults:?}");
+}

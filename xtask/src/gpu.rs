@@ -1,0 +1,103 @@
+//! `cargo xtask gpu`: code for devices, as far as it can be checked without one.
+//!
+//! Sets up what the suites need (PoCL must be installed: `cargo xtask setup --tests`), runs the OpenCL suite on PoCL and
+//! the PTX suite in its interpreter and through NVIDIA's assembler, for every architecture, and adds up what they count:
+//! lines that say `counts: NUMBER WHAT`.
+
+use anyhow::{Context, Result, bail};
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use crate::{onnx_tests, python, repository};
+
+/// A suite.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Suite {
+    /// OpenCL C on PoCL.
+    Opencl,
+    /// PTX in its interpreter and through NVIDIA's assembler.
+    Ptx,
+}
+
+/// The suites and their packages.
+const SUITES: [(Suite, &str); 2] =
+    [(Suite::Opencl, "hone-opencl-tests"), (Suite::Ptx, "hone-ptx-tests")];
+
+/// Arguments of `gpu`.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// Only one architecture of NVIDIA's, as `make test` does.
+    #[arg(long)]
+    short: bool,
+    /// Only this suite.
+    #[arg(long)]
+    suite: Option<Suite>,
+}
+
+/// Runs the suites and prints the sums of what they count.
+pub fn run(arguments: &Arguments) -> Result<()> {
+    let start = Instant::now();
+    onnx_tests::cases()?;
+    python::environment("cuda")?;
+    let mut counts = BTreeMap::new();
+    let mut failed = Vec::new();
+    let chosen = |suite: &Suite| arguments.suite.is_none_or(|only| only == *suite);
+    for (_, package) in SUITES.iter().filter(|(suite, _)| chosen(suite)) {
+        println!("== cargo test -p {package}");
+        if !run_suite(package, arguments.short, &mut counts)? {
+            failed.push(*package);
+        }
+    }
+    let counts: Vec<String> =
+        counts.iter().map(|(what, number)| format!("{number} {what}")).collect();
+    let line = format!("gpu: {} in {:.0} s", counts.join(", "), start.elapsed().as_secs_f64());
+    if failed.is_empty() {
+        println!("{line}");
+        return Ok(());
+    }
+    bail!("{line}; failed: {}", failed.join(", "))
+}
+
+/// Runs the tests of a package, passing their output on, and adds what they count; whether they passed.
+fn run_suite(package: &str, short: bool, counts: &mut BTreeMap<String, u64>) -> Result<bool> {
+    let mut child = Command::new("cargo")
+        .args(["test", "-p", package, "--no-fail-fast", "--", "--nocapture"])
+        .current_dir(repository::root())
+        .env("HONE_OPENCL", "required")
+        .env("HONE_PTXAS", "required")
+        .env("HONE_PTX", if short { "one" } else { "all" })
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("cargo could not be started")?;
+    let output = child.stdout.take().context("the output was asked for")?;
+    for line in BufReader::new(output).split(b'\n') {
+        let line = String::from_utf8_lossy(&line?).into_owned();
+        println!("{line}");
+        if let Some((number, what)) = counted(&line) {
+            *counts.entry(what).or_default() += number;
+        }
+    }
+    Ok(child.wait()?.success())
+}
+
+/// The number and what it counts, of a line `counts: 12 runs`; a test's name may stand in front.
+fn counted(line: &str) -> Option<(u64, String)> {
+    let (_, rest) = line.split_once("counts: ")?;
+    let (number, what) = rest.split_once(' ')?;
+    Some((number.parse().ok()?, what.trim().to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::counted;
+
+    #[test]
+    fn counts_are_read_behind_the_name_of_a_test() {
+        let line = "test operators ... counts: 12 runs of PTX right";
+        assert_eq!(counted(line), Some((12, "runs of PTX right".to_string())));
+        assert_eq!(counted("counts: none of it"), None);
+        assert_eq!(counted("12 runs"), None);
+    }
+}
