@@ -173,11 +173,13 @@ mod tests {
     use crate::report::KernelsReport;
     use crate::request::Subject;
 
-    /// As many sizes as there may be, with names as long as they may be, fit or are left out.
+    /// As many sizes as there may be, with names as long as they may be, fit; where characters take more than a byte in
+    /// JSON, they may not, and are left out.
     #[test]
     fn sizes_are_told_where_they_fit() {
         let latency = Some(LatencyReport { p50: 123_456_789, ..LatencyReport::default() });
-        for (name, fits) in [("batch", true), ("b".repeat(80).as_str(), false)] {
+        let names = [("batch".to_owned(), true), ("b".repeat(80), true), ("\"".repeat(80), false)];
+        for (name, fits) in names {
             let labels: Vec<String> =
                 (1..=32).map(|size| format!("{name}={size}, s=128")).collect();
             let mut report = Report::new(Subject::default(), "amx", "0.1.0");
