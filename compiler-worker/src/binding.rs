@@ -320,6 +320,7 @@ mod tests {
         assert!(refused.contains("--shape says x=1..3,3: give an array of one"), "{refused}");
     }
 
+    #[test]
     fn arrays_of_a_sequence_bind_one_by_one() {
         let mut signature = signature(&[("x", &["n"]), ("y", &["2"])]);
         signature.inputs[0].sequence = true;
