@@ -58,6 +58,7 @@ fn manifest() -> Manifest {
         records_digest: None,
         inputs: vec![tensor("x")],
         outputs: vec![tensor("y")],
+        interface: hone_artifact::Interface::default(),
         variants: of("znver5").into_iter().chain(of("znver4")).collect(),
     }
 }
