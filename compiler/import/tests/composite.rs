@@ -95,7 +95,8 @@ fn how_a_sequence_is_given_wrongly_is_said() {
     };
     assert!(refused(&[], &[]).contains("'x[0]' and so on"));
     assert!(refused(&[], &[("x", InputForm::Absent)]).contains("may not be left out"));
-    assert!(refused(&[], &[("t", InputForm::Sequence(1))]).contains("it is f32[2]"));
+    let said = refused(&[], &[("x", InputForm::Sequence(0)), ("t", InputForm::Sequence(1))]);
+    assert!(said.contains("it is f32[2]"), "{said}");
     assert!(refused(&[], &[("z", InputForm::Absent)]).contains("no such input"));
     assert!(refused(&[], &[("x", InputForm::Sequence(usize::MAX))]).contains("at most"));
     assert!(refused(&[], &[("x", InputForm::Sequence(1))]).contains("'x[0]'"));

@@ -9,6 +9,7 @@ mod movement;
 mod recurrent;
 mod reductions;
 mod spatial;
+mod text;
 
 use hone_ops::{Op, Operator};
 use hone_types::{DataType, Tensor, TensorType};
@@ -43,6 +44,7 @@ pub fn cases() -> Vec<Case> {
     cases.extend(reductions::cases());
     cases.extend(spatial::cases());
     cases.extend(recurrent::cases());
+    cases.extend(text::cases());
     cases
 }
 
