@@ -1,5 +1,7 @@
 //! Functions of strings, which the runtime computes itself.
 
+use std::slice;
+
 use super::{Case, case, f32s, i64s};
 use hone_ops::*;
 use hone_types::{Tensor, intern_text};
@@ -8,10 +10,13 @@ pub fn cases() -> Vec<Case> {
     let words = texts(&["one two", "", "Three"]);
     vec![
         function(TextFunction::Concat, &[words.clone(), texts(&["a", "b", "né"])]),
-        function(TextFunction::Split { delimiter: None, most: Some(1), room: 2 }, &[words.clone()]),
+        function(
+            TextFunction::Split { delimiter: None, most: Some(1), room: 2 },
+            slice::from_ref(&words),
+        ),
         function(
             TextFunction::Split { delimiter: Some("e".into()), most: None, room: 4 },
-            &[words.clone()],
+            slice::from_ref(&words),
         ),
         function(
             TextFunction::Normalize {
@@ -19,7 +24,7 @@ pub fn cases() -> Vec<Case> {
                 case_sensitive: false,
                 stopwords: vec!["THREE".into()],
             },
-            &[words.clone()],
+            slice::from_ref(&words),
         ),
         function(TextFunction::Match { pattern: "[a-z ]+".into() }, &[words]),
         function(TextFunction::FromNumber, &[f32s([2, 3])]),
