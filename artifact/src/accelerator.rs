@@ -16,16 +16,117 @@ pub enum Accelerator {
     /// A device of OpenCL 1.2 or newer.
     #[serde(rename = "opencl")]
     OpenCl,
+    /// NVIDIA's devices of compute capability 7.5 and later: Turing.
+    #[serde(rename = "sm_75")]
+    Sm75,
+    /// Of 8.0 and later: Ampere, A100.
+    #[serde(rename = "sm_80")]
+    Sm80,
+    /// Of 8.6 and later: Ampere, A10.
+    #[serde(rename = "sm_86")]
+    Sm86,
+    /// Of 8.9 and later: Ada.
+    #[serde(rename = "sm_89")]
+    Sm89,
+    /// Of 9.0 alone: Hopper.
+    #[serde(rename = "sm_90a")]
+    Sm90a,
+}
+
+/// By which system library a device is driven.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum DeviceApi {
+    /// OpenCL's loader.
+    OpenCl,
+    /// The library of NVIDIA's driver.
+    Cuda,
+}
+
+impl DeviceApi {
+    /// Every one.
+    pub const ALL: [DeviceApi; 2] = [DeviceApi::OpenCl, DeviceApi::Cuda];
+
+    /// Its name, for people.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::OpenCl => "OpenCL",
+            Self::Cuda => "CUDA",
+        }
+    }
+}
+
+impl fmt::Display for DeviceApi {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
 }
 
 impl Accelerator {
-    /// Every accelerator.
-    pub const ALL: [Accelerator; 1] = [Accelerator::OpenCl];
+    /// Every accelerator; NVIDIA's architectures oldest first.
+    pub const ALL: [Accelerator; 6] =
+        [Self::OpenCl, Self::Sm75, Self::Sm80, Self::Sm86, Self::Sm89, Self::Sm90a];
 
     /// The word that requests, specs and manifests use.
     pub const fn name(self) -> &'static str {
         match self {
             Self::OpenCl => "opencl",
+            Self::Sm75 => "sm_75",
+            Self::Sm80 => "sm_80",
+            Self::Sm86 => "sm_86",
+            Self::Sm89 => "sm_89",
+            Self::Sm90a => "sm_90a",
+        }
+    }
+
+    /// What drives its devices.
+    pub const fn api(self) -> DeviceApi {
+        match self {
+            Self::OpenCl => DeviceApi::OpenCl,
+            _ => DeviceApi::Cuda,
+        }
+    }
+
+    /// What the code section of its variants holds.
+    pub const fn language(self) -> Language {
+        match self.api() {
+            DeviceApi::OpenCl => Language::OpenClC,
+            DeviceApi::Cuda => Language::Ptx,
+        }
+    }
+
+    /// The compute capability that NVIDIA's architectures begin with.
+    pub const fn capability(self) -> Option<(u32, u32)> {
+        match self {
+            Self::OpenCl => None,
+            Self::Sm75 => Some((7, 5)),
+            Self::Sm80 => Some((8, 0)),
+            Self::Sm86 => Some((8, 6)),
+            Self::Sm89 => Some((8, 9)),
+            Self::Sm90a => Some((9, 0)),
+        }
+    }
+
+    /// Whether a device of a compute capability runs its code: PTX runs on all later devices too, but for that with an
+    /// `a` behind the architecture's name.
+    pub fn runs_on(self, capability: (u32, u32)) -> bool {
+        match self {
+            Self::Sm90a => capability == (9, 0),
+            _ => self.capability().is_some_and(|least| capability >= least),
+        }
+    }
+
+    /// The newest of NVIDIA's architectures whose code a device of a compute capability runs.
+    pub fn of_capability(capability: (u32, u32)) -> Option<Self> {
+        Self::ALL.into_iter().rev().find(|own| own.runs_on(capability))
+    }
+
+    /// The oldest version of CUDA whose driver reads its PTX: the first that knows the architecture, and 11.1 for older
+    /// ones.
+    pub const fn least_driver(self) -> (u32, u32) {
+        match self {
+            Self::Sm89 => (11, 8),
+            Self::Sm90a => (12, 0),
+            _ => (11, 1),
         }
     }
 }
@@ -45,14 +146,18 @@ pub struct UnknownAccelerator {
 }
 
 fn known() -> String {
-    Accelerator::ALL.map(Accelerator::name).join(" or ")
+    let names = Accelerator::ALL.map(Accelerator::name);
+    let (last, others) = names.split_last().unwrap_or((&"", &[]));
+    format!("{} or {last}", others.join(", "))
 }
 
 impl FromStr for Accelerator {
     type Err = UnknownAccelerator;
 
     fn from_str(word: &str) -> Result<Self, Self::Err> {
-        let found = Self::ALL.into_iter().find(|own| own.name() == word);
+        // The code for Hopper needs the device that sm_90 stands for.
+        let name = if word == "sm_90" { "sm_90a" } else { word };
+        let found = Self::ALL.into_iter().find(|own| own.name() == name);
         found.ok_or_else(|| UnknownAccelerator { word: word.to_owned() })
     }
 }
@@ -63,6 +168,9 @@ pub enum Language {
     /// OpenCL C 1.2 in UTF-8: one text with every kernel, which the driver compiles when the artifact is loaded.
     #[serde(rename = "opencl-c")]
     OpenClC,
+    /// PTX in UTF-8: one text with every kernel, which the driver assembles when the artifact is loaded.
+    #[serde(rename = "ptx")]
+    Ptx,
 }
 
 impl Language {
@@ -70,6 +178,7 @@ impl Language {
     pub const fn name(self) -> &'static str {
         match self {
             Self::OpenClC => "OpenCL C",
+            Self::Ptx => "PTX",
         }
     }
 }
@@ -174,7 +283,21 @@ mod tests {
             assert_eq!(own.name().parse(), Ok(own));
             assert_eq!(serde_json::to_string(&own).unwrap(), format!("\"{own}\""));
         }
-        let error = "cuda".parse::<Accelerator>().unwrap_err();
-        assert_eq!(error.to_string(), "there is no accelerator 'cuda': use opencl");
+        assert_eq!("sm_90".parse(), Ok(Accelerator::Sm90a));
+        let error = "sm_70".parse::<Accelerator>().unwrap_err();
+        let known = "opencl, sm_75, sm_80, sm_86, sm_89 or sm_90a";
+        assert_eq!(error.to_string(), format!("there is no accelerator 'sm_70': use {known}"));
+    }
+
+    #[test]
+    fn a_device_gets_the_newest_architecture_that_it_runs() {
+        let newest = |capability| Accelerator::of_capability(capability).map(Accelerator::name);
+        assert_eq!(newest((7, 0)), None);
+        assert_eq!(newest((7, 5)), Some("sm_75"));
+        assert_eq!(newest((8, 7)), Some("sm_86"));
+        assert_eq!(newest((9, 0)), Some("sm_90a"));
+        // Later devices do not run what is for 9.0 alone.
+        assert_eq!(newest((12, 0)), Some("sm_89"));
+        assert!(!Accelerator::OpenCl.runs_on((9, 0)));
     }
 }

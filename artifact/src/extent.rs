@@ -1,4 +1,4 @@
-//! How large a dimension shall be: one size, a list of sizes, or all of a range.
+//! How large a dimension shall be: one size, a list of sizes, all of a range, or any size.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,7 +11,7 @@ pub const MOST_SIZES: usize = 32;
 
 /// The sizes of one axis, in elements.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, deny_unknown_fields)]
 pub enum Extent {
     /// One size.
     One(i64),
@@ -24,6 +24,11 @@ pub enum Extent {
         /// The largest.
         max: i64,
     },
+    /// Any size from one on, where the model maps over the dimension.
+    From {
+        /// The smallest; 1.
+        min: i64,
+    },
 }
 
 /// Why an extent is none.
@@ -31,7 +36,9 @@ pub enum Extent {
 #[non_exhaustive]
 pub enum ExtentError {
     /// A text of another form.
-    #[error("'{text}' is no size: use one size (16), several (16|32|64), or a range (1..8)")]
+    #[error(
+        "'{text}' is no size: use one size (16), several (16|32|64), a range (1..8), or any size (1..)"
+    )]
     Syntax {
         /// The text.
         text: String,
@@ -53,6 +60,15 @@ pub enum ExtentError {
         /// Where it ends.
         max: i64,
     },
+    /// An open range that begins elsewhere.
+    #[error("{min}.. is no range of sizes: any size is written 1..")]
+    Start {
+        /// Where it begins.
+        min: i64,
+    },
+    /// Any size, where sizes have to be named.
+    #[error("any size (1..) cannot be taken here: name the sizes")]
+    Any,
     /// More sizes than are compiled.
     #[error(
         "{count} sizes are more than the {MOST_SIZES} that one artifact serves, since code is made for each: name those that are needed most (16|32|64|128), or make several artifacts"
@@ -74,7 +90,19 @@ impl Extent {
     pub fn single(&self) -> Option<i64> {
         match self {
             Self::One(size) => Some(*size),
-            Self::Sizes(_) | Self::Range { .. } => None,
+            Self::Sizes(_) | Self::Range { .. } | Self::From { .. } => None,
+        }
+    }
+
+    /// Whether it is any size.
+    ///
+    /// # Errors
+    /// [`ExtentError::Start`] of an open range that does not begin at 1.
+    pub fn is_any(&self) -> Result<bool, ExtentError> {
+        match self {
+            Self::From { min: 1 } => Ok(true),
+            Self::From { min } => Err(ExtentError::Start { min: *min }),
+            Self::One(_) | Self::Sizes(_) | Self::Range { .. } => Ok(false),
         }
     }
 
@@ -85,6 +113,8 @@ impl Extent {
     pub fn sizes(&self) -> Result<Vec<u64>, ExtentError> {
         let mut all = match self {
             Self::One(size) => vec![*size],
+            Self::From { min: 1 } => return Err(ExtentError::Any),
+            Self::From { min } => return Err(ExtentError::Start { min: *min }),
             Self::Sizes(sizes) if sizes.is_empty() => return Err(ExtentError::Empty),
             Self::Sizes(sizes) => sizes.clone(),
             Self::Range { min, max } if min > max => {
@@ -115,6 +145,7 @@ impl fmt::Display for Extent {
         match self {
             Self::One(size) => write!(f, "{size}"),
             Self::Range { min, max } => write!(f, "{min}..{max}"),
+            Self::From { min } => write!(f, "{min}.."),
             Self::Sizes(sizes) => {
                 let sizes: Vec<String> = sizes.iter().map(i64::to_string).collect();
                 f.write_str(&sizes.join("|"))
@@ -123,7 +154,7 @@ impl fmt::Display for Extent {
     }
 }
 
-/// Of `16`, `16|32|64` and `1..8`, whose end is one of the sizes.
+/// Of `16`, `16|32|64`, `1..8`, whose end is one of the sizes, and `1..`.
 impl FromStr for Extent {
     type Err = ExtentError;
 
@@ -131,6 +162,9 @@ impl FromStr for Extent {
         let wrong = || ExtentError::Syntax { text: text.to_owned() };
         let size = |text: &str| text.trim().parse::<i64>().map_err(|_| wrong());
         if let Some((min, max)) = text.split_once("..") {
+            if max.trim().is_empty() {
+                return Ok(Self::From { min: size(min)? });
+            }
             let (min, max) = (size(min)?, size(max)?);
             return Ok(Self::Range { min, max });
         }
@@ -163,8 +197,19 @@ mod tests {
     }
 
     #[test]
+    fn any_size_is_an_open_range() {
+        let any: Extent = " 1 .. ".parse().unwrap();
+        assert_eq!((any.to_string().as_str(), any.is_any()), ("1..", Ok(true)));
+        assert_eq!(serde_json::to_string(&any).unwrap(), r#"{"min":1}"#);
+        assert_eq!(serde_json::from_str::<Extent>(r#"{"min":1}"#).unwrap(), any);
+        assert!(serde_json::from_str::<Extent>(r#"{"min":1,"max":"a"}"#).is_err());
+        assert_eq!(Extent::From { min: 2 }.is_any(), Err(ExtentError::Start { min: 2 }));
+    }
+
+    #[test]
     fn what_is_no_size_is_refused() {
-        for text in ["", "a", "1.5", "1..", "..4", "1...4", "1|", "|", "1|b", "1..2|3", "9e3"] {
+        for text in ["", "a", "1.5", "..", "a..", "..4", "1...4", "1|", "|", "1|b", "1..2|3", "9e3"]
+        {
             let found = text.parse::<Extent>();
             assert_eq!(found, Err(ExtentError::Syntax { text: text.to_owned() }));
         }
@@ -172,6 +217,8 @@ mod tests {
         assert_eq!(refused("4..1"), ExtentError::Reversed { min: 4, max: 1 });
         assert_eq!(refused("-2|3"), ExtentError::Negative { size: -2 });
         assert_eq!(refused("1..33"), ExtentError::Many { count: 33 });
+        assert_eq!(refused("1.."), ExtentError::Any);
+        assert_eq!(refused("4.."), ExtentError::Start { min: 4 });
         let most = format!("{}..{}", i64::MIN, i64::MAX);
         assert_eq!(refused(&most), ExtentError::Many { count: u64::MAX });
         assert_eq!(Extent::Sizes(Vec::new()).sizes(), Err(ExtentError::Empty));

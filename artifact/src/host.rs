@@ -1,12 +1,13 @@
-//! What the runtime computes itself: functions whose results have a size that depends on data, and what a run is
-//! held to.
+//! What the runtime computes itself: functions whose results have a size that depends on data or whose work does, and
+//! what a run is held to.
 //!
-//! Results lie in buffers for the most that there may be: the first elements are those of the actual shape, row
+//! Results whose size depends on data lie in buffers for the most that there may be: the first elements are those of the actual shape, row
 //! major, and all behind them are zero. The last result is how many there are, a scalar of `i64`.
 
 use serde::{Deserialize, Serialize};
 
 use crate::host_text::TextFunction;
+use crate::host_top_k::{self, KeyLoops, Wanted};
 use crate::text::Texts;
 use crate::{DataType, Slot};
 
@@ -75,6 +76,16 @@ pub enum HostFunction {
         /// Most boxes of a class for which there is room.
         most: u64,
     },
+    /// The first elements along an axis in order, and their indices (`i64`); of equal ones that of the lower index comes
+    /// first, and what is no number counts as larger than every number. There is no count.
+    TopK {
+        /// How many.
+        k: u64,
+        /// The axis.
+        axis: u32,
+        /// Whether the largest come first, else the smallest.
+        largest: bool,
+    },
     /// A function of strings.
     Text(TextFunction),
     /// Ends the run where an element of its operand, of `bool`, is false. No results.
@@ -94,7 +105,7 @@ pub struct HostValue<'a> {
 }
 
 /// An axis as bounds: elements before, along and after it.
-type Around = (u64, u64, u64);
+pub(crate) type Around = (u64, u64, u64);
 
 impl HostType {
     pub(crate) fn new(dtype: DataType, shape: impl Into<Vec<u64>>) -> Self {
@@ -153,6 +164,15 @@ impl HostFunction {
                 true => Vec::new(),
                 false => return Err(wrong()),
             },
+            Self::TopK { k, axis, .. } => {
+                let (_, extent, _) = data.around(Some(*axis))?;
+                if *k > extent || extent > host_top_k::LONGEST {
+                    return Err(format!("it takes {k} elements of lines of {extent}"));
+                }
+                let found = data.along(Some(*axis), *k);
+                let indices = HostType { dtype: DataType::I64, ..found.clone() };
+                vec![found, indices]
+            }
             Self::NonZero => {
                 vec![HostType::new(DataType::I64, [data.shape.len() as u64, all]), count]
             }
@@ -206,6 +226,19 @@ impl HostFunction {
         inputs: &[Option<HostValue<'_>>],
         texts: &mut Texts,
     ) -> Result<Vec<Vec<u8>>, String> {
+        self.compute_with(inputs, texts, &KeyLoops::PLAIN)
+    }
+
+    /// As [`HostFunction::compute`], with other loops over keys.
+    ///
+    /// # Errors
+    /// As for [`HostFunction::outputs`].
+    pub fn compute_with(
+        &self,
+        inputs: &[Option<HostValue<'_>>],
+        texts: &mut Texts,
+        loops: &KeyLoops,
+    ) -> Result<Vec<Vec<u8>>, String> {
         let types: Vec<Option<&HostType>> =
             inputs.iter().map(|input| input.as_ref().map(|own| own.of)).collect();
         let room = self.outputs(&types)?;
@@ -221,6 +254,11 @@ impl HostFunction {
                 let mut results = own.compute(&operands, texts)?;
                 fill(&mut results, &room);
                 return Ok(results);
+            }
+            Self::TopK { k, axis, largest } => {
+                let around = data.of.around(Some(*axis))?;
+                let wanted = Wanted { around, count: *k as usize, largest: *largest };
+                return Ok(host_top_k::top_k(data, &wanted, loops));
             }
             Self::NonZero => non_zero(data),
             Self::Compress { axis } => {

@@ -168,6 +168,7 @@ mod tests {
             inputs: tensors.iter().map(tensor).collect(),
             outputs: Vec::new(),
             interface: Interface { inputs: members, ..Interface::default() },
+            open: None,
             variants: Vec::new(),
         }
     }

@@ -17,10 +17,12 @@ pub mod exit_code;
 mod extent;
 mod host;
 mod host_text;
+mod host_top_k;
 mod inspect;
 mod interface;
 mod layout;
 mod manifest;
+mod open;
 mod program;
 mod reader;
 pub mod report;
@@ -35,8 +37,8 @@ mod validate_shapes;
 mod writer;
 
 pub use accelerator::{
-    Accelerator, Command, DeviceCode, DeviceKernel, DeviceLimits, Language, Launch, LaunchArgument,
-    MAX_REPEAT_DEPTH, UnknownAccelerator,
+    Accelerator, Command, DeviceApi, DeviceCode, DeviceKernel, DeviceLimits, Language, Launch,
+    LaunchArgument, MAX_REPEAT_DEPTH, UnknownAccelerator,
 };
 pub use atomic::{WriteError, write_atomically};
 pub use c_header::c_header;
@@ -44,6 +46,7 @@ pub use data_type::DataType;
 pub use extent::{Extent, ExtentError, MOST_SIZES};
 pub use host::{Host, HostFunction, HostTensor, HostType, HostValue};
 pub use host_text::{Automaton, Letters, TextFunction};
+pub use host_top_k::KeyLoops;
 pub use inspect::{Inspect, KernelText};
 pub use interface::{Interface, Member, MemberForm};
 pub use layout::{FORMAT_VERSION, MAGIC, PAGE, Section, SectionKind};
@@ -51,6 +54,7 @@ pub use manifest::{
     Access, Argument, BUFFER_ALIGNMENT, Manifest, OLDEST_SCHEMA_VERSION, Recipe, SCHEMA_VERSION,
     Slot, Step, Target, TensorInfo, Variant,
 };
+pub use open::OpenDimension;
 pub use program::{Carried, Collected, If, Loop, MAX_PROGRAM_DEPTH, OutputExtent, Part};
 pub use reader::{ReadError, Reader};
 pub use shapes::{DimensionSize, Shapes};

@@ -12,14 +12,17 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Accelerator, DataType, DeviceCode, Interface, OutputExtent, Part, Shapes};
+use crate::{
+    Accelerator, DataType, DeviceCode, Interface, Language, OpenDimension, OutputExtent, Part,
+    Shapes,
+};
 
 /// Version of the manifest's schema. Readers refuse newer ones; a new optional field changes it only where a
 /// reader that does not know the field would run the model wrongly.
 ///
 /// Version 2 has programs ([`Variant::program`]) and extents that are decided at run time; version 3 has code for
-/// accelerators ([`Variant::device`]) and variants for several sizes ([`Variant::shapes`]).
-pub const SCHEMA_VERSION: u32 = 3;
+/// accelerators ([`Variant::device`]) and variants for several sizes ([`Variant::shapes`]), version 4 code in PTX.
+pub const SCHEMA_VERSION: u32 = 4;
 
 /// The oldest version that readers take.
 pub const OLDEST_SCHEMA_VERSION: u32 = 1;
@@ -47,6 +50,10 @@ pub struct Manifest {
     /// What the model takes and gives beside tensors of numbers.
     #[serde(default, skip_serializing_if = "Interface::is_empty")]
     pub interface: Interface,
+    /// The dimension that may have any size, where one may: then a run is composed of runs of variants, and a reader
+    /// that does not know this takes the variants' sizes alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub open: Option<OpenDimension>,
     /// Best target first: the runtime takes the first that this machine can execute, and those for other sizes of the
     /// same target ([`Variant::shapes`]).
     pub variants: Vec<Variant>,
@@ -57,6 +64,7 @@ impl Manifest {
     /// they can.
     pub fn version_needed(variants: &[Variant]) -> u32 {
         let needed = variants.iter().map(|variant| match variant {
+            Variant { device: Some(device), .. } if device.language == Language::Ptx => 4,
             Variant { device: Some(_), .. } | Variant { shapes: Some(_), .. } => 3,
             Variant { program, extents, .. } if !program.is_empty() || !extents.is_empty() => 2,
             _ => OLDEST_SCHEMA_VERSION,

@@ -152,7 +152,8 @@ pub struct TargetRequest {
     /// `+feature` and `-feature`.
     #[serde(default)]
     pub features: Vec<String>,
-    /// What runs the model in place of the processor, such as `opencl`.
+    /// What runs the model in place of the processor, such as `opencl` or `sm_80`; `cuda` is the architecture of the
+    /// device at hand.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accelerator: Option<String>,
     /// The pool that the worker runs on, for the report.

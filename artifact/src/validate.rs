@@ -3,7 +3,7 @@
 //!
 //! Checked: the schema's version; that there is a variant; every tensor's size against its type and
 //! shape; unique input and output names; every step's tasks; every argument's index, alignment, end and
-//! access; the program ([`crate::Part`]); the sizes of variants ([`crate::Shapes`]); that all sizes fit the address space.
+//! access; the program ([`crate::Part`]); the sizes of variants ([`crate::Shapes`], [`crate::OpenDimension`]); that all sizes fit the address space.
 
 use crate::manifest::{
     Access, Argument, BUFFER_ALIGNMENT, Manifest, OLDEST_SCHEMA_VERSION, SCHEMA_VERSION, Slot,
@@ -99,6 +99,7 @@ impl Manifest {
             let fault = |what| ManifestError::Variant { variant: index, what };
             self.check_siblings(index).map_err(fault)?;
         }
+        self.check_open().map_err(|what| ManifestError::Variant { variant: 0, what })?;
         Ok(())
     }
 

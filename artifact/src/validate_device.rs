@@ -3,12 +3,18 @@
 
 use std::collections::HashMap;
 
-use crate::accelerator::{Command, DeviceCode, Launch, LaunchArgument, MAX_REPEAT_DEPTH};
+use crate::accelerator::{Command, DeviceCode, Language, Launch, LaunchArgument, MAX_REPEAT_DEPTH};
 use crate::manifest::{BUFFER_ALIGNMENT, Manifest, Slot, Step, Variant};
 use crate::program::Part;
 
-/// The first version of the schema that has code for accelerators.
-const SINCE: u32 = 3;
+/// The first version of the schema that has code for accelerators in a language.
+const fn since(language: Language) -> u32 {
+    match language {
+        Language::OpenClC => 3,
+        Language::Ptx => 4,
+    }
+}
+
 /// Largest extent of a grid along a dimension, as CUDA and OpenCL drivers take it.
 const MOST_BLOCKS: u64 = (1 << 31) - 1;
 
@@ -17,13 +23,20 @@ impl Manifest {
     pub(crate) fn check_device(&self, variant: &Variant) -> Result<(), String> {
         let device = match (&variant.target.accelerator, &variant.device) {
             (None, None) => return Ok(()),
-            (Some(_), Some(device)) => device,
+            (Some(own), Some(device)) if own.language() == device.language => device,
+            (Some(own), Some(device)) => {
+                let found = device.language.name();
+                return Err(format!("it is for {own} and holds {found}"));
+            }
             (Some(own), None) => return Err(format!("it is for {own} and has no launches")),
             (None, Some(_)) => return Err("it has launches and names no accelerator".into()),
         };
-        if self.schema_version < SINCE {
+        if self.schema_version < since(device.language) {
             let found = self.schema_version;
-            return Err(format!("it has launches, which schema version {found} does not know"));
+            let language = device.language.name();
+            return Err(format!(
+                "it has launches of {language}, which schema version {found} does not know"
+            ));
         }
         if !variant.target.features.is_empty() {
             return Err("it is for an accelerator and asks for features of a processor".into());

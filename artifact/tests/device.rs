@@ -77,6 +77,7 @@ fn manifest() -> Manifest {
         inputs: vec![TensorInfo::new("x", DataType::F32, vec![16]).unwrap()],
         outputs: Vec::new(),
         interface: Default::default(),
+        open: None,
         variants: vec![variant],
     }
 }

@@ -19,6 +19,7 @@ fn manifest() -> Manifest {
         inputs: vec![TensorInfo::new("x", DataType::F32, vec![2, 8]).unwrap()],
         outputs: vec![TensorInfo::new("y", DataType::F32, vec![2, 4]).unwrap()],
         interface: Default::default(),
+        open: None,
         variants: vec![Variant {
             target: Target {
                 triple: "x86_64-unknown-linux-gnu".into(),

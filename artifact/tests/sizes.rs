@@ -59,6 +59,7 @@ fn manifest() -> Manifest {
         inputs: vec![tensor("x")],
         outputs: vec![tensor("y")],
         interface: hone_artifact::Interface::default(),
+        open: None,
         variants: of("znver5").into_iter().chain(of("znver4")).collect(),
     }
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use hone_artifact::exit_code::Reason;
 use hone_artifact::request::Input;
 use hone_artifact::{Extent, TensorInfo};
-use hone_driver::{Dimension, PortSignature, Signature};
+use hone_driver::{Dimension, NarrowType, PortSignature, Signature};
 
 use crate::failure::{Failure, Result};
 use crate::npz::{self, Array};
@@ -118,6 +118,14 @@ fn is_open(port: &PortSignature) -> bool {
 /// Whether an array has the declared type, rank and fixed extents.
 fn fits(port: &PortSignature, array: &Array) -> std::result::Result<(), String> {
     let found = array.description();
+    let is_text = port.narrow == Some(NarrowType::Text);
+    if port.dtype.is_some() && is_text != array.texts.is_some() {
+        let advice = if is_text { ", with .astype(str)" } else { "" };
+        return Err(format!(
+            "array '{}' is {found}, the model takes {port}: convert it before saving{advice}",
+            port.name
+        ));
+    }
     if let Some(dtype) = port.dtype.filter(|dtype| dtype.name() != array.dtype.name()) {
         return Err(format!(
             "array '{}' is {found}, the model takes {port}: convert it before saving{}",
@@ -272,6 +280,7 @@ mod tests {
             dtype: DataType::F32,
             shape: shape.to_vec(),
             bytes: Vec::new(),
+            texts: None,
         });
         Arrays { arrays: arrays.collect(), file: "a.npz".into() }
     }

@@ -4,16 +4,17 @@ use std::time::{Duration, Instant};
 
 use hone_artifact::exit_code::Reason;
 use hone_artifact::request::{Input, TargetRequest};
-use hone_artifact::{Extent, MOST_SIZES};
+use hone_artifact::{DeviceApi, Extent, MOST_SIZES, Manifest, OpenDimension, TensorInfo};
 use hone_driver::ops::Require;
 use hone_driver::{
     Accelerator, CodegenError, Combination, CompileError, Compiled, Constants, DataType,
-    EvaluateError, Graph, ImportError, ImportOptions, LowerError, NodeError, Options,
+    EvaluateError, Graph, ImportError, ImportOptions, InputBinding, LowerError, NodeError, Options,
     SchedulePolicy, Signature, SizedBinding, SizedGraph, Target, Tensor, TensorType,
 };
 
 use crate::device;
 use crate::failure::{Failure, Result};
+use crate::open::{self, Resolved};
 use crate::tune::store::Recorded;
 
 /// A model's file.
@@ -71,13 +72,38 @@ pub fn target(request: &TargetRequest) -> Result<Target> {
     }
 }
 
+/// The word for the architecture of the CUDA device at hand.
+const CUDA_HERE: &str = "cuda";
+
+/// The newest architecture whose code the CUDA device of this machine runs.
+fn cuda_here(target: &str) -> Result<Accelerator> {
+    let refused = |error: hone_runtime::DeviceError| {
+        let message = format!(
+            "target '{target}' is for the CUDA device of this machine; name an architecture, such as sm_80, to compile without one"
+        );
+        Failure::because(Reason::TargetMismatch, message, error)
+    };
+    let device = hone_runtime::accelerator::chosen_device(DeviceApi::Cuda).map_err(refused)?;
+    device.capability.and_then(Accelerator::of_capability).ok_or_else(|| {
+        let (name, version) = (device.name, device.version);
+        let message = format!(
+            "target '{target}' is for device '{name}', which has {version}: code is made for 7.5 and later"
+        );
+        Failure::new(Reason::TargetMismatch, message)
+    })
+}
+
 /// A target whose steps an accelerator runs, in a host of an architecture.
 fn with_accelerator(request: &TargetRequest, accelerator: &str, arch: &str) -> Result<Target> {
     let TargetRequest { name, os, cpu, features, .. } = request;
     let refused = |message: String| Failure::new(Reason::TargetMismatch, message);
-    let accelerator: Accelerator = accelerator.parse().map_err(|error| {
-        Failure::because(Reason::TargetMismatch, format!("target '{name}'"), error)
-    })?;
+    let accelerator = match accelerator {
+        CUDA_HERE => cuda_here(name)?,
+        word => word.parse::<Accelerator>().map_err(|error| {
+            let message = format!("target '{name}' ('{CUDA_HERE}' is the device at hand)");
+            Failure::because(Reason::TargetMismatch, message, error)
+        })?,
+    };
     if !matches!(cpu.as_deref(), None | Some("host")) || !features.is_empty() {
         return Err(refused(format!(
             "target '{name}' has an accelerator, which runs every step: remove cpu and features"
@@ -96,17 +122,28 @@ fn with_accelerator(request: &TargetRequest, accelerator: &str, arch: &str) -> R
 /// # Errors
 /// `InvalidSpec` for an element type that is none, `InvalidShape` for sizes that do not fit the model or are too many.
 pub fn combinations(model: &Model, inputs: &[Input]) -> Result<Vec<Combination>> {
-    let given: Vec<SizedBinding> = inputs.iter().map(sized).collect::<Result<_>>()?;
+    let given = inputs.iter().map(|input| sized(input, &[])).collect::<Result<Vec<_>>>()?;
     if given.is_empty() {
         return Ok(vec![Combination::default()]);
     }
-    hone_driver::combinations(&signature(model)?, &given, MOST_SIZES).map_err(|error| {
+    combined(model, &signature(model)?, &given, MOST_SIZES)
+}
+
+/// The same, of at most `most` combinations.
+pub(crate) fn combined(
+    model: &Model,
+    signature: &Signature,
+    given: &[SizedBinding],
+    most: usize,
+) -> Result<Vec<Combination>> {
+    hone_driver::combinations(signature, given, most).map_err(|error| {
         let message = format!("model '{}' cannot be compiled for these sizes", model.name);
         Failure::because(Reason::InvalidShape, message, error)
     })
 }
 
-fn sized(input: &Input) -> Result<SizedBinding> {
+/// What is said of an input or a dimension, with the sizes `any` for any size; without such that is refused.
+pub(crate) fn sized(input: &Input, any: &[usize]) -> Result<SizedBinding> {
     let dtype = match &input.dtype {
         None => None,
         Some(name) => {
@@ -118,6 +155,9 @@ fn sized(input: &Input) -> Result<SizedBinding> {
         }
     };
     let sizes = |extent: &Extent| -> Result<Vec<usize>> {
+        if extent.is_any().is_ok_and(|own| own) && !any.is_empty() {
+            return Ok(any.to_vec());
+        }
         let sizes = extent.sizes().map_err(|error| {
             let message = format!("the sizes of '{}' cannot be used", input.name);
             Failure::because(Reason::InvalidShape, message, error)
@@ -219,6 +259,7 @@ pub fn compile(
 #[derive(Debug)]
 pub struct Parsed {
     graphs: Vec<SizedGraph>,
+    open: Option<OpenDimension>,
     time: Duration,
 }
 
@@ -228,10 +269,14 @@ pub struct Parsed {
 /// Every reason of a model's.
 pub fn parse(model: &Model, inputs: &[Input]) -> Result<Parsed> {
     let begin = Instant::now();
-    let combinations = combinations(model, inputs)?;
+    let Resolved { combinations, open } = open::resolve(model, inputs)?;
     let imported = hone_driver::import_sizes(&model.bytes, &import_options(model), &combinations);
     let graphs = imported.map_err(|error| cannot_be_compiled(model, error))?;
-    Ok(Parsed { graphs, time: begin.elapsed() })
+    if let Some(open) = &open {
+        open.check(model, &graphs)?;
+    }
+    let open = open.map(|own| own.dimension);
+    Ok(Parsed { graphs, open, time: begin.elapsed() })
 }
 
 /// The second half of [`compile`].
@@ -254,9 +299,13 @@ pub fn compile_parsed(
         return Err(Failure::new(Reason::NotSupportedYet, message));
     }
     let options = Options { records: records.clone(), ..recipe.options(target) };
-    let compiled = hone_driver::compile_sizes(parsed.graphs, &model.bytes, &options);
+    let Parsed { graphs, open, time } = parsed;
+    let compiled = match open {
+        Some(open) => hone_driver::compile_open(graphs, open, &model.bytes, &options),
+        None => hone_driver::compile_sizes(graphs, &model.bytes, &options),
+    };
     let mut compiled = compiled.map_err(|error| cannot_be_compiled(model, error))?;
-    compiled.statistics.stages.insert(0, ("import", parsed.time));
+    compiled.statistics.stages.insert(0, ("import", time));
     Ok(compiled)
 }
 
@@ -294,19 +343,52 @@ pub fn passes(graph: &Graph, target: &Target) -> Result<Vec<(&'static str, Strin
     Ok(left)
 }
 
-/// Imports only: the reference that answers are held against, for each combination of sizes.
+/// Imports only: the reference that answers are held against, for each of the sizes that an artifact was compiled for.
 ///
 /// # Errors
 /// As for [`compile`], of the model.
-pub fn references(model: &Model, inputs: &[Input]) -> Result<Vec<SizedGraph>> {
-    let combinations = combinations(model, inputs)?;
-    imported(model, &combinations)
+pub fn references(model: &Model, manifest: &Manifest) -> Result<Vec<Graph>> {
+    let variants = manifest.siblings(0).into_iter().map(|place| &manifest.variants[place]);
+    let bindings = variants.map(|own| Combination {
+        dimensions: Vec::new(),
+        bindings: bindings_of(&manifest.inputs_of(own)),
+    });
+    let graphs = imported(model, &bindings.collect::<Vec<_>>())?;
+    Ok(graphs.into_iter().map(|own| own.graph).collect())
 }
 
-/// The same for the largest sizes alone.
+/// The reference for inputs of these shapes.
 ///
 /// # Errors
 /// As for [`references`].
+pub fn reference_of(model: &Model, inputs: &[TensorInfo]) -> Result<Graph> {
+    let combination = Combination { dimensions: Vec::new(), bindings: bindings_of(inputs) };
+    Ok(imported(model, &[combination])?.remove(0).graph)
+}
+
+fn bindings_of(inputs: &[TensorInfo]) -> Vec<InputBinding> {
+    let binding = |own: &TensorInfo| InputBinding {
+        name: own.name.clone(),
+        shape: own.shape.iter().map(|extent| *extent as usize).collect(),
+        dtype: None,
+    };
+    inputs.iter().map(binding).collect()
+}
+
+/// The graph of a model with its inputs in these shapes.
+///
+/// # Errors
+/// As for [`compile`], of the model.
+pub(crate) fn import_at(model: &Model, bindings: Vec<InputBinding>) -> Result<Graph> {
+    let options = ImportOptions { bindings, ..import_options(model) };
+    let imported = hone_driver::import(&model.bytes, &options);
+    Ok(imported.map_err(|error| cannot_be_compiled(model, error))?.graph)
+}
+
+/// The reference for the largest sizes.
+///
+/// # Errors
+/// As for [`combinations`].
 pub fn reference(model: &Model, inputs: &[Input]) -> Result<Graph> {
     let combinations = combinations(model, inputs)?;
     let mut graphs = imported(model, &combinations[..1])?;

@@ -39,7 +39,7 @@ pub fn edges(graph: &Graph, ports: &[TensorInfo], seed: u64) -> Sample {
 fn contents(graph: &Graph, ports: &[TensorInfo], seed: u64, edges: bool) -> Vec<Vec<u8>> {
     let mut random = Random::new(seed);
     let values = graph.inputs().iter().map(|port| port.value);
-    let inputs = values.zip(ports).zip(texts::flags(graph));
+    let inputs = values.zip(ports).zip(texts::flags(graph, false));
     inputs
         .map(|((value, port), text)| match held(graph, value) {
             _ if text => texts::sample(graph, port.bytes as usize, &mut random),

@@ -11,6 +11,7 @@ pub mod failure;
 pub mod inputs;
 mod measure;
 mod npz;
+mod open;
 pub mod random;
 mod show;
 mod simulate;

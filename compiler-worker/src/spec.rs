@@ -299,7 +299,8 @@ mod tests {
         let several =
             [Extent::Range { min: 1, max: 4 }, Extent::Sizes(vec![16, 32]), Extent::One(8)];
         assert_eq!(shape("x=1..4,16|32,8").unwrap().shape, several);
-        for wrong in ["x", "=1", "x=a", "x=1.5", "x=1..", "x=1|", "x=1..2..3"] {
+        assert_eq!(shape("x=1..,3").unwrap().shape, [Extent::From { min: 1 }, Extent::One(3)]);
+        for wrong in ["x", "=1", "x=a", "x=1.5", "x=..", "x=1|", "x=1..2..3"] {
             assert!(shape(wrong).is_err(), "{wrong}");
         }
     }

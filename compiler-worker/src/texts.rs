@@ -24,20 +24,36 @@ pub fn teach_model(model: &mut hone_runtime::Model) {
 /// Replaces the elements of inputs that are of strings by handles of words.
 pub fn fill(members: &[(Member, Range<usize>)], inputs: &mut [Vec<u8>]) {
     for (_, range) in members.iter().filter(|(member, _)| member.text) {
-        for input in &mut inputs[range.clone()] {
-            let words = WORDS.iter().cycle();
-            let bytes = input.chunks_exact_mut(8).zip(words);
-            bytes.for_each(|(entry, word)| entry.copy_from_slice(&text_handle(word).to_le_bytes()));
-        }
+        inputs[range.clone()].iter_mut().for_each(|input| fill_one(input));
     }
 }
 
-/// For each input of a graph, whether it is of strings.
-pub fn flags(graph: &Graph) -> Vec<bool> {
-    let members = graph.interface().inputs.iter();
-    let mut flags: Vec<bool> =
-        members.flat_map(|entry| vec![entry.text; entry.form.tensors()]).collect();
-    flags.resize(graph.inputs().len(), false);
+/// The same of those that `of_text` marks.
+pub fn fill_marked(of_text: &[bool], inputs: &mut [Vec<u8>]) {
+    let marked = inputs.iter_mut().zip(of_text).filter(|(_, own)| **own);
+    marked.for_each(|(input, _)| fill_one(input));
+}
+
+fn fill_one(input: &mut [u8]) {
+    let words = WORDS.iter().cycle();
+    let bytes = input.chunks_exact_mut(8).zip(words);
+    bytes.for_each(|(entry, word)| entry.copy_from_slice(&text_handle(word).to_le_bytes()));
+}
+
+/// For each input (or output) of a graph, whether it is of strings; of maps only their keys are.
+pub fn flags(graph: &Graph, outputs: bool) -> Vec<bool> {
+    let (members, ports) = match outputs {
+        false => (&graph.interface().inputs, graph.inputs().len()),
+        true => (&graph.interface().outputs, graph.outputs().len()),
+    };
+    let of = |entry: &hone_driver::Member| {
+        let first = usize::from(entry.form == hone_driver::MemberForm::Maps);
+        (0..entry.form.tensors())
+            .map(move |place| entry.text && (first == 0 || place == 0))
+            .collect::<Vec<_>>()
+    };
+    let mut flags: Vec<bool> = members.iter().flat_map(of).collect();
+    flags.resize(ports, false);
     flags
 }
 
@@ -68,7 +84,7 @@ mod tests {
         let of = hone_driver::TensorType::new(hone_driver::DataType::U64, [6]);
         let x = graph.add_input("x", of.clone());
         graph.add_output("y", x);
-        assert_eq!(flags(&graph), [false]);
+        assert_eq!(flags(&graph, false), [false]);
         let bytes = sample(&graph, of.bytes(), &mut Random::new(1));
         let handles =
             bytes.chunks_exact(8).map(|entry| u64::from_le_bytes(entry.try_into().unwrap()));

@@ -86,7 +86,7 @@ fn specs(place: &Place) {
             "apiVersion: hone.dev/v1alpha1\nkind: ModelCompilation\nmetadata: {{name: relu}}\nspec:\n  model: {{uri: file://./relu.onnx}}\n  targets: [{{name: host, platform: {{arch: amd64, cpu: host}}}}]\n  output: {{uri: file://./out}}\n{rest}"
         )
     };
-    place.write("open.yaml", spec("").replace("./relu.onnx", "./open.onnx"));
+    place.write("open.yaml", spec("").replace("./relu.onnx", "./both.onnx"));
     place.write("unknown-field.yaml", spec("  goalz: []\n"));
     place.write("not-yet.yaml", spec("  tuning: {maxTrials: 100}\n  precision: {allow: [f32, f16], maxRelativeError: \"1e-2\"}\n"));
     let pair = |inputs: &str| {

@@ -183,11 +183,57 @@ pub struct Platform {
 
 /// A device that runs models in place of the processor.
 #[derive(JsonSchema, Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
 #[schemars(inline)]
 pub enum Accelerator {
     /// A GPU, or another device, with a driver for OpenCL 1.2 or newer.
+    #[serde(rename = "opencl")]
     OpenCl,
+    /// NVIDIA's device of the worker's node, whichever it is.
+    #[serde(rename = "cuda")]
+    Cuda,
+    /// NVIDIA's devices of compute capability 7.5 and later.
+    #[serde(rename = "sm_75")]
+    Sm75,
+    /// Of 8.0 and later.
+    #[serde(rename = "sm_80")]
+    Sm80,
+    /// Of 8.6 and later.
+    #[serde(rename = "sm_86")]
+    Sm86,
+    /// Of 8.9 and later.
+    #[serde(rename = "sm_89")]
+    Sm89,
+    /// Of 9.0 alone.
+    #[serde(rename = "sm_90")]
+    Sm90,
+    /// The same, by the name of the code that is made.
+    #[serde(rename = "sm_90a")]
+    Sm90a,
+}
+
+impl Accelerator {
+    /// The compute capability that NVIDIA's architectures begin with, as one number: 80 is 8.0.
+    pub const fn capability(self) -> Option<u32> {
+        match self {
+            Self::OpenCl | Self::Cuda => None,
+            Self::Sm75 => Some(75),
+            Self::Sm80 => Some(80),
+            Self::Sm86 => Some(86),
+            Self::Sm89 => Some(89),
+            Self::Sm90 | Self::Sm90a => Some(90),
+        }
+    }
+
+    /// Whether devices that a pool offers under this name run what is built for another: code for NVIDIA's older
+    /// architectures runs on later devices, and all of them run OpenCL.
+    pub fn runs(self, other: Self) -> bool {
+        match (self.capability(), other.capability()) {
+            (Some(own), Some(other)) => other <= own,
+            // What `cuda` is, nobody has said.
+            (Some(_), None) | (None, Some(_)) => self != Self::OpenCl,
+            (None, None) => self == other || self == Self::Cuda,
+        }
+    }
 }
 
 impl fmt::Display for Accelerator {

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::common::ElementType;
 
 /// What several sizes of an axis look like as text, besides a number alone.
-pub const EXTENT_PATTERN: &str = r"^[0-9]{1,10}((\|[0-9]{1,10}){1,31}|\.\.[0-9]{1,10})?$";
+pub const EXTENT_PATTERN: &str = r"^([0-9]{1,10}((\|[0-9]{1,10}){1,31}|\.\.[0-9]{1,10})?|1\.\.)$";
 
 /// Binds one model input, or one open dimension of all inputs. Several sizes give one artifact that serves each of them,
 /// with code for each and the weights once; all dimensions together may have at most 32 combinations.
@@ -25,7 +25,7 @@ pub struct InputBinding {
     #[schemars(length(min = 1, max = 256))]
     pub name: String,
     /// For an input: sizes in elements, in the model's axis order. Text gives several sizes of an axis: `"16|32|64"` each
-    /// of these, `"1..8"` all from 1 to 8.
+    /// of these, `"1..8"` all from 1 to 8, `"1.."` any size from 1 on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "extents")]
     pub shape: Option<Vec<IntOrString>>,
@@ -33,7 +33,7 @@ pub struct InputBinding {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 32), inner(range(min = 1, max = 4294967296i64)))]
     pub sizes: Option<Vec<i64>>,
-    /// For an open dimension: all sizes between two, both included.
+    /// For an open dimension: all sizes between two, both included; without `max` any size, where the model maps over it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub range: Option<SizeRange>,
     /// Must equal the model's element type where given.
@@ -41,21 +41,24 @@ pub struct InputBinding {
     pub dtype: Option<ElementType>,
 }
 
-/// All sizes from one to another; at most 32, since code is made for each.
+/// All sizes from one to another, at most 32, since code is made for each; or, without a largest, any size from 1 on, where
+/// the model maps over the dimension, as it does over a batch.
 #[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
-    validation = ("self.min <= self.max", "min is larger than max: exchange them"),
-    validation = ("self.max - self.min < 32",
+    validation = ("!has(self.max) || self.min <= self.max", "min is larger than max: exchange them"),
+    validation = ("has(self.max) || self.min == 1", "a range without max is any size, from 1 on: set min to 1, or set max"),
+    validation = ("!has(self.max) || self.max - self.min < 32",
         "code is made for each size of a range, and this one has more than 32: name the sizes that are served most, such as sizes: [16, 32, 64, 128], or narrow the range"),
 )]
 pub struct SizeRange {
     /// The smallest, in elements.
     #[schemars(range(min = 1, max = 4294967296i64))]
     pub min: i64,
-    /// The largest, in elements.
+    /// The largest, in elements; none for any size.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 4294967296i64))]
-    pub max: i64,
+    pub max: Option<i64>,
 }
 
 /// A list of sizes, each a number or a text.
@@ -90,7 +93,8 @@ impl InputBinding {
                 shape.iter().map(text).collect()
             }
             (None, Some(sizes), _) => vec![join(sizes)],
-            (None, None, Some(SizeRange { min, max })) => vec![format!("{min}..{max}")],
+            (None, None, Some(SizeRange { min, max: Some(max) })) => vec![format!("{min}..{max}")],
+            (None, None, Some(SizeRange { min, max: None })) => vec![format!("{min}..")],
             (None, None, None) => Vec::new(),
         }
     }
@@ -122,8 +126,11 @@ mod tests {
         );
         let by_sizes = InputBinding { sizes: Some(vec![16]), ..none.clone() };
         assert_eq!((by_sizes.extents(), by_sizes.has_several()), (vec!["16".into()], false));
-        let range = Some(SizeRange { min: 1, max: 8 });
-        let by_range = InputBinding { range, ..none };
+        let range = Some(SizeRange { min: 1, max: Some(8) });
+        let by_range = InputBinding { range, ..none.clone() };
         assert_eq!((by_range.extents(), by_range.has_several()), (vec!["1..8".into()], true));
+        let range = Some(SizeRange { min: 1, max: None });
+        let any = InputBinding { range, ..none };
+        assert_eq!((any.extents(), any.has_several()), (vec!["1..".into()], true));
     }
 }

@@ -100,6 +100,7 @@ fn artifact(target: &hone_codegen::Target, weights: &[u8], damage: bool) -> Vec<
         inputs: vec![TensorInfo::new("x", DataType::F32, shape.clone()).unwrap()],
         outputs: vec![TensorInfo::new("y", DataType::F32, shape).unwrap()],
         interface: Default::default(),
+        open: None,
         variants: vec![variant],
     };
     writer.to_bytes(&manifest).unwrap()

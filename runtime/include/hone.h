@@ -107,9 +107,16 @@ size_t hone_variant_count(const hone_model *model);
 const hone_tensor *hone_variant_input(const hone_model *model, size_t variant, size_t index);
 const hone_tensor *hone_variant_output(const hone_model *model, size_t variant, size_t index);
 
+/* The axis of an input along which an artifact takes any size, such as the batch; -1 where it takes those of its variants
+ * alone, and for an index past the last. */
+int hone_open_axis(const hone_model *model, size_t index);
+
 /* Sets a model to the variant whose inputs have these shapes: a list of extents for each input, as long as its rank.
- * Runs, hone_input and hone_output then have its sizes; nothing is copied. A shape that the artifact does not serve is
- * an error, which names the input and what it takes: nothing is padded. 0 on success. */
+ * Where one axis may have any size (hone_open_axis), a run at a size without a variant is a run of several variants, one
+ * after the other, over slices of the inputs and outputs; 0 gives empty outputs.
+ * Runs, hone_input and hone_output then have these sizes, and what hone_input and hone_output gave before is no longer
+ * to be used; nothing is copied. No other thread may ask the model for anything meanwhile. A shape that the artifact does
+ * not serve is an error, which names the input and what it takes: nothing is padded. 0 on success. */
 int hone_set_input_shapes(hone_model *model, const uint64_t *const *shapes);
 /* Inputs and outputs as users of the model know them, in order, each with the next tensors; NULL for an index past
  * the last. It lives as long as its model. */

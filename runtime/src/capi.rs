@@ -28,9 +28,13 @@ pub struct HoneModel {
     pub(crate) running: AtomicBool,
     shared: Shared,
     /// Inputs and outputs for each of the sizes; never empty.
-    variants: Vec<Ports>,
-    /// The sizes that the model is set to.
-    current: AtomicUsize,
+    pub(crate) variants: Vec<Ports>,
+    /// The sizes that the model is set to; [`COMPOSED`] where they are composed of others.
+    pub(crate) current: AtomicUsize,
+    /// Inputs and outputs at composed sizes. They change when the model is set to such, and then alone.
+    pub(crate) composed: UnsafeCell<Described>,
+    /// The axis of each input that may have any size.
+    pub(crate) open: Vec<Option<u32>>,
     pub(crate) input_members: Vec<HoneMember>,
     pub(crate) output_members: Vec<HoneMember>,
     /// What the tensors' names point to.
@@ -39,10 +43,22 @@ pub struct HoneModel {
 }
 
 /// Inputs and outputs at some sizes.
-struct Ports {
-    inputs: Vec<HoneTensor>,
-    outputs: Vec<HoneTensor>,
+#[derive(Default)]
+pub(crate) struct Ports {
+    pub(crate) inputs: Vec<HoneTensor>,
+    pub(crate) outputs: Vec<HoneTensor>,
 }
+
+/// Inputs and outputs, and what they point to.
+#[derive(Default)]
+pub(crate) struct Described {
+    pub(crate) ports: Ports,
+    names: Vec<CString>,
+    shapes: Vec<Vec<u64>>,
+}
+
+/// The number of sizes that are composed of others.
+pub(crate) const COMPOSED: usize = usize::MAX;
 
 /// `hone_tensor`.
 #[repr(C)]
@@ -50,7 +66,7 @@ struct Ports {
 pub struct HoneTensor {
     name: *const c_char,
     dtype: u32,
-    rank: u32,
+    pub(crate) rank: u32,
     shape: *const u64,
     bytes: u64,
 }
@@ -186,90 +202,6 @@ pub unsafe extern "C" fn hone_output(model: *const HoneModel, index: usize) -> *
         .map_or(ptr::null(), ptr::from_ref)
 }
 
-/// `hone_variant_count`.
-///
-/// # Safety
-/// `model` is null or a model that was not freed.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn hone_variant_count(model: *const HoneModel) -> usize {
-    // SAFETY: the caller's promise.
-    unsafe { model.as_ref() }.map_or(0, |model| model.variants.len())
-}
-
-/// `hone_variant_input`.
-///
-/// # Safety
-/// `model` is null or a model that was not freed.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn hone_variant_input(
-    model: *const HoneModel,
-    variant: usize,
-    index: usize,
-) -> *const HoneTensor {
-    // SAFETY: the caller's promise.
-    unsafe { model.as_ref() }
-        .and_then(|model| model.variants.get(variant)?.inputs.get(index))
-        .map_or(ptr::null(), ptr::from_ref)
-}
-
-/// `hone_variant_output`.
-///
-/// # Safety
-/// `model` is null or a model that was not freed.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn hone_variant_output(
-    model: *const HoneModel,
-    variant: usize,
-    index: usize,
-) -> *const HoneTensor {
-    // SAFETY: the caller's promise.
-    unsafe { model.as_ref() }
-        .and_then(|model| model.variants.get(variant)?.outputs.get(index))
-        .map_or(ptr::null(), ptr::from_ref)
-}
-
-/// `hone_set_input_shapes`.
-///
-/// # Safety
-/// `model` is null or a model that was not freed; `shapes` has a pointer for each input, to as many extents as the
-/// input has axes.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn hone_set_input_shapes(
-    model: *mut HoneModel,
-    shapes: *const *const u64,
-) -> c_int {
-    // SAFETY: the caller's promise.
-    let Some(model) = (unsafe { model.as_ref() }) else {
-        return fail("hone_set_input_shapes: the model is null");
-    };
-    let inputs = &model.variants[0].inputs;
-    if shapes.is_null() && !inputs.is_empty() {
-        return fail("hone_set_input_shapes: the list of shapes is null");
-    }
-    // SAFETY: the caller's promise.
-    let given = unsafe { list(shapes, inputs.len()) };
-    let mut lists: Vec<&[u64]> = Vec::with_capacity(inputs.len());
-    for (shape, input) in given.iter().zip(inputs) {
-        if shape.is_null() && input.rank > 0 {
-            return fail("hone_set_input_shapes: a shape is null");
-        }
-        // SAFETY: the caller's promise.
-        lists.push(unsafe { list(*shape, input.rank as usize) });
-    }
-    if model.running.swap(true, Ordering::Acquire) {
-        return fail("hone_set_input_shapes: the model is running in another thread");
-    }
-    // SAFETY: the flag keeps runs away.
-    let own = unsafe { &mut *model.model.get() };
-    let done = own.set_input_shapes(&lists);
-    model.current.store(own.current_sizes(), Ordering::Release);
-    model.running.store(false, Ordering::Release);
-    match done {
-        Ok(()) => 0,
-        Err(error) => fail(&chain(&error)),
-    }
-}
-
 /// `hone_output_shape`.
 ///
 /// # Safety
@@ -355,7 +287,7 @@ pub unsafe extern "C" fn hone_run(
 
 /// # Safety
 /// `items` leads to `count` items, or `count` is 0.
-unsafe fn list<'a, T>(items: *const T, count: usize) -> &'a [T] {
+pub(crate) unsafe fn list<'a, T>(items: *const T, count: usize) -> &'a [T] {
     if count == 0 {
         return &[];
     }
@@ -408,35 +340,20 @@ fn give(model: Result<Model, String>) -> *mut HoneModel {
 
 impl HoneModel {
     fn new(model: Model) -> Self {
-        let (mut names, mut shapes) = (Vec::new(), Vec::new());
-        let mut describe = |tensors: &[TensorInfo]| {
-            let mut list = Vec::with_capacity(tensors.len());
-            for tensor in tensors {
-                // The manifest was validated: names hold no zero byte.
-                let name = CString::new(tensor.name.as_str()).unwrap_or_default();
-                let shape = tensor.shape.clone();
-                list.push(HoneTensor {
-                    name: name.as_ptr(),
-                    dtype: number(tensor.dtype),
-                    rank: shape.len() as u32,
-                    shape: shape.as_ptr(),
-                    bytes: tensor.bytes,
-                });
-                names.push(name);
-                shapes.push(shape);
-            }
-            list
-        };
-        let ports = model.sizes().map(|sizes| {
-            let (inputs, outputs) = (describe(sizes.inputs), describe(sizes.outputs));
-            Ports { inputs, outputs }
-        });
-        let variants = ports.collect();
+        let mut all = Described::default();
+        let mut variants = Vec::new();
+        for sizes in model.sizes() {
+            let (inputs, outputs) = (all.describe(sizes.inputs), all.describe(sizes.outputs));
+            variants.push(Ports { inputs, outputs });
+        }
+        let Described { mut names, shapes, .. } = all;
         let input_members = members(&model, false, &mut names);
         let output_members = members(&model, true, &mut names);
         Self {
             shared: model.shared(),
-            current: AtomicUsize::new(model.current_sizes()),
+            current: AtomicUsize::new(model.current_sizes().unwrap_or(COMPOSED)),
+            composed: UnsafeCell::default(),
+            open: model.open_dimension().map(|own| own.inputs.clone()).unwrap_or_default(),
             model: UnsafeCell::new(model),
             running: AtomicBool::new(false),
             variants,
@@ -451,7 +368,40 @@ impl HoneModel {
 impl HoneModel {
     /// Inputs and outputs at the sizes that the model is set to.
     fn ports(&self) -> &Ports {
-        &self.variants[self.current.load(Ordering::Acquire)]
+        match self.current.load(Ordering::Acquire) {
+            // SAFETY: they change in `hone_set_input_shapes` alone, beside which the caller asks for nothing.
+            COMPOSED => unsafe { &(*self.composed.get()).ports },
+            place => &self.variants[place],
+        }
+    }
+}
+
+impl Described {
+    /// At the sizes that a model is set to.
+    pub(crate) fn current(model: &Model) -> Self {
+        let mut own = Self::default();
+        let (inputs, outputs) = (own.describe(model.inputs()), own.describe(model.outputs()));
+        own.ports = Ports { inputs, outputs };
+        own
+    }
+
+    fn describe(&mut self, tensors: &[TensorInfo]) -> Vec<HoneTensor> {
+        let mut list = Vec::with_capacity(tensors.len());
+        for tensor in tensors {
+            // The manifest was validated: names hold no zero byte.
+            let name = CString::new(tensor.name.as_str()).unwrap_or_default();
+            let shape = tensor.shape.clone();
+            list.push(HoneTensor {
+                name: name.as_ptr(),
+                dtype: number(tensor.dtype),
+                rank: shape.len() as u32,
+                shape: shape.as_ptr(),
+                bytes: tensor.bytes,
+            });
+            self.names.push(name);
+            self.shapes.push(shape);
+        }
+        list
     }
 }
 
@@ -461,7 +411,7 @@ fn number(dtype: DataType) -> u32 {
 }
 
 /// An error with all its causes.
-fn chain(error: &dyn Error) -> String {
+pub(crate) fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use hone_artifact::{BUFFER_ALIGNMENT, HostType, HostValue, Texts};
 
 use crate::claim::{self, TaskRange};
+use crate::key_loops::KEY_LOOPS;
 use crate::memory::Region;
 use crate::plan::{Call, Loaded, Plan, reserve};
 use crate::pool::{Entry, Pool};
@@ -208,25 +209,19 @@ impl Context {
     /// # Safety
     /// The operands and results lie where the manifest says.
     unsafe fn host(&mut self, own: &Host) -> Result<(), RunError> {
-        let read = |input: &Option<(usize, HostType)>| -> Option<Vec<u8>> {
+        let read = |input: &Option<(usize, HostType)>| -> Option<&[u8]> {
             let (entry, of) = input.as_ref()?;
-            let mut bytes = vec![0; of.bytes()? as usize];
             let from = self.table[*entry].cast::<u8>().cast_const();
-            // SAFETY: the manifest was validated. A copy, since results may lie anywhere.
-            unsafe { std::ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), bytes.len()) };
-            Some(bytes)
+            // SAFETY: the manifest was validated, and no step runs meanwhile: results are stored when the operands
+            // are no longer used, since they may lie in the same place.
+            Some(unsafe { std::slice::from_raw_parts(from, of.bytes()? as usize) })
         };
-        let contents: Vec<Option<Vec<u8>>> = own.inputs.iter().map(read).collect();
         let inputs: Vec<Option<HostValue<'_>>> = own
             .inputs
             .iter()
-            .zip(&contents)
-            .map(|(input, bytes)| {
-                let (_, of) = input.as_ref()?;
-                Some(HostValue { of, bytes: bytes.as_deref()? })
-            })
+            .map(|input| Some(HostValue { of: &input.as_ref()?.1, bytes: read(input)? }))
             .collect();
-        let results = own.function.compute(&inputs, &mut self.texts);
+        let results = own.function.compute_with(&inputs, &mut self.texts, &KEY_LOOPS);
         let results =
             results.map_err(|reason| RunError::Host { node: own.node.clone(), reason })?;
         for (entry, bytes) in own.outputs.iter().zip(results) {

@@ -163,6 +163,47 @@ pub enum RunError {
         /// Whether these are all shapes that the input may have.
         first: bool,
     },
+    /// A shape that does not fit an artifact for any size of a dimension.
+    #[error(
+        "input '{name}' has shape {found:?}, the artifact takes {}, at any {dimension}; compile the model for these sizes too",
+        taken.join(", ")
+    )]
+    OpenShape {
+        /// The input's name.
+        name: String,
+        /// The shape that came.
+        found: Vec<u64>,
+        /// The shapes that are taken, with the dimension's name for its size.
+        taken: Vec<String>,
+        /// The dimension.
+        dimension: String,
+    },
+    /// Inputs that have one dimension in different sizes.
+    #[error(
+        "{dimension} is {size} in input '{first}' and {found} in input '{second}': it must be the same"
+    )]
+    Differs {
+        /// The dimension.
+        dimension: String,
+        /// An input.
+        first: String,
+        /// Its size there.
+        size: u64,
+        /// Another input.
+        second: String,
+        /// Its size there.
+        found: u64,
+    },
+    /// A size at which the outputs cannot be made.
+    #[error(
+        "{dimension}={size} cannot be run: an output without this dimension would not be computed, or one with it is too large"
+    )]
+    NoSlices {
+        /// The dimension.
+        dimension: String,
+        /// Its size.
+        size: u64,
+    },
     /// A buffer that is null or not aligned to its element.
     #[error(
         "{role} '{name}' needs a buffer aligned to {alignment} bytes, the one given is at {address:#x}"
@@ -212,15 +253,15 @@ pub enum RunError {
     },
     /// The device failed while it ran. Outputs may hold anything, and this model does not ask the device again.
     #[error(
-        "device '{device}' was lost: {what} ended with OpenCL error {code}; see the system's log, and load the model again when the device is back"
+        "device '{device}' was lost: {what} ended with {error}; see the system's log, and load the model again when the device is back"
     )]
     DeviceLost {
         /// The device's name.
         device: String,
         /// What was done.
         what: &'static str,
-        /// OpenCL's number of the error.
-        code: i32,
+        /// Number and words of the error, as its API has them.
+        error: String,
     },
     /// The device did not finish in time. It is not asked again, as after [`RunError::DeviceLost`].
     #[error(

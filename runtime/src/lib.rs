@@ -15,14 +15,17 @@
 
 pub mod accelerator;
 pub mod capi;
+pub mod capi_sizes;
 pub mod capi_text;
 pub mod claim;
 pub mod cpu;
 
+mod composed;
 mod context;
 mod error;
 mod float_mode;
 mod futex;
+mod key_loops;
 mod library;
 mod memory;
 mod model;

@@ -3,14 +3,16 @@
 use std::borrow::Cow;
 use std::ffi::c_void;
 use std::fmt;
+use std::mem::take;
 use std::path::Path;
 use std::sync::Arc;
 
 use hone_artifact::{
-    HostFunction, Manifest, OutputExtent, Part, Shapes, TensorInfo, Texts, Variant,
+    HostFunction, Manifest, OpenDimension, OutputExtent, Part, Shapes, TensorInfo, Texts, Variant,
 };
 
 use crate::accelerator::{Code, Session};
+use crate::composed::Composed;
 use crate::context::Context;
 use crate::plan::{Loaded, Plan};
 use crate::pool::Pool;
@@ -23,12 +25,18 @@ use crate::{LoadError, Options, Profile, RunError};
 ///
 /// A model that was compiled for several sizes of its dimensions is set to one of them ([`Model::set_input_shapes`]), at
 /// first to the largest: inputs, outputs, steps and runs are of that one. Changing them copies and allocates nothing.
+/// Where a dimension may have any size ([`Model::open_dimension`]), one that was not compiled is composed: a run is one of
+/// compiled sizes after the other, over consecutive slices of the inputs and outputs.
 pub struct Model {
     engine: Engine,
     inputs: Vec<*const c_void>,
     outputs: Vec<*mut c_void>,
-    /// The plan that runs follow.
+    /// The plan that runs follow; that of the largest part where they are composed.
     current: usize,
+    /// Sizes that are composed of others; absent where there are none.
+    composed: Option<Composed>,
+    /// Whether the model is set to such sizes.
+    is_composed: bool,
     /// Shapes of the outputs as the last run left them, for each plan.
     shapes: Vec<Vec<Vec<u64>>>,
     loaded: Arc<Loaded>,
@@ -148,11 +156,18 @@ impl Model {
         let outputs = Vec::with_capacity(loaded.manifest.outputs.len());
         let shape = |output: &TensorInfo| output.shape.clone();
         let shapes = loaded.plans.iter().map(|plan| plan.outputs.iter().map(shape).collect());
-        Self { engine, inputs, outputs, current: 0, shapes: shapes.collect(), loaded }
+        let (composed, shapes) = (Composed::new(&loaded), shapes.collect());
+        let is_composed = false;
+        Self { engine, inputs, outputs, current: 0, composed, is_composed, shapes, loaded }
     }
 
     fn plan(&self) -> &Plan {
         &self.loaded.plans[self.current]
+    }
+
+    /// What the model is set to, where that is composed.
+    fn composition(&self) -> Option<&Composed> {
+        self.composed.as_ref().filter(|_| self.is_composed)
     }
 
     /// Another model over the same code and weights, with its own arena, to run beside this one. It is set to the
@@ -180,19 +195,20 @@ impl Model {
         &self.loaded.manifest
     }
 
-    /// The variant that was chosen for this processor and the sizes that the model is set to.
+    /// The variant that was chosen for this processor and the sizes that the model is set to; where these are composed,
+    /// that of the largest part.
     pub fn variant(&self) -> &Variant {
         self.loaded.variant(self.plan())
     }
 
     /// The model's inputs in order, at the sizes that it is set to.
     pub fn inputs(&self) -> &[TensorInfo] {
-        &self.plan().inputs
+        self.composition().map_or(&self.plan().inputs, |own| &own.inputs)
     }
 
     /// The model's outputs in order, at the sizes that it is set to.
     pub fn outputs(&self) -> &[TensorInfo] {
-        &self.plan().outputs
+        self.composition().map_or(&self.plan().outputs, |own| &own.outputs)
     }
 
     /// The sizes that the model can be set to, the largest first; a single entry where it was compiled for one size.
@@ -204,20 +220,24 @@ impl Model {
         })
     }
 
-    /// Which of [`Model::sizes`] the model is set to.
-    pub fn current_sizes(&self) -> usize {
-        self.current
+    /// Which of [`Model::sizes`] the model is set to; none where its sizes are composed of others.
+    pub fn current_sizes(&self) -> Option<usize> {
+        (!self.is_composed).then_some(self.current)
+    }
+
+    /// The dimension that may have any size, where one may: each size of it that [`Model::sizes`] does not have is
+    /// composed of those that are there.
+    pub fn open_dimension(&self) -> Option<&OpenDimension> {
+        self.composed.as_ref().map(Composed::dimension)
     }
 
     /// Sets the model to one of [`Model::sizes`] by its place; `false` where there is none.
     pub fn select_sizes(&mut self, place: usize) -> bool {
         let is_there = place < self.loaded.plans.len();
         if is_there {
-            // A device has one size.
-            if let Engine::Processor(context) = &mut self.engine {
-                context.select(place);
-            }
+            self.engine.select(place);
             self.current = place;
+            self.is_composed = false;
         }
         is_there
     }
@@ -225,7 +245,8 @@ impl Model {
     /// Sets the model to the sizes at which its inputs have these shapes, one for each input in the model's order.
     ///
     /// # Errors
-    /// Another number of shapes than inputs; shapes that the model was not compiled for. Then it stays as it was.
+    /// Another number of shapes than inputs; shapes that the model was not compiled for, nor can be composed of such. Then
+    /// it stays as it was, but for one that was set to composed sizes: that is set to the largest.
     pub fn set_input_shapes(&mut self, shapes: &[&[u64]]) -> Result<(), RunError> {
         check_count("input", self.loaded.manifest.inputs.len(), shapes.len())?;
         let fits =
@@ -235,7 +256,28 @@ impl Model {
                 self.select_sizes(place);
                 Ok(())
             }
-            None => Err(unknown_shape(&self.loaded.plans, shapes)),
+            None => self.compose(shapes),
+        }
+    }
+
+    /// Sets the model to sizes that are composed of others.
+    fn compose(&mut self, shapes: &[&[u64]]) -> Result<(), RunError> {
+        let Some(composed) = &mut self.composed else {
+            return Err(unknown_shape(&self.loaded.plans, shapes));
+        };
+        match composed.set(&self.loaded.plans, shapes) {
+            Ok(place) => {
+                self.select_sizes(place);
+                self.is_composed = true;
+                Ok(())
+            }
+            Err(error) => {
+                // What it was composed of is gone.
+                if self.is_composed {
+                    self.select_sizes(0);
+                }
+                Err(error)
+            }
         }
     }
 
@@ -243,7 +285,7 @@ impl Model {
     /// decided at run time ([`Variant::extents`]). Such an output's first bytes are the tensor of this shape, dense
     /// and row major, and all behind them are zero.
     pub fn output_shapes(&self) -> &[Vec<u64>] {
-        &self.shapes[self.current]
+        self.composition().map_or(&self.shapes[self.current], |own| &own.output_shapes)
     }
 
     /// Names of the model's nodes that the runtime computes itself, in the order in which they run; all others are
@@ -287,7 +329,7 @@ impl Model {
     }
 
     /// The same, and writes down how long each step took. The first run after loading is slower than
-    /// the next: it is the one that brings in pages and wakes threads.
+    /// the next: it is the one that brings in pages and wakes threads. Of a run that is composed, the first part is timed.
     ///
     /// # Errors
     /// As for [`Model::run`].
@@ -306,26 +348,31 @@ impl Model {
         outputs: &mut [&mut [u8]],
         profile: Option<&mut Profile>,
     ) -> Result<(), RunError> {
-        let plan = &self.loaded.plans[self.current];
-        check_count("input", plan.inputs.len(), inputs.len())?;
-        check_count("output", plan.outputs.len(), outputs.len())?;
-        self.inputs.clear();
-        self.outputs.clear();
-        for (tensor, buffer) in plan.inputs.iter().zip(inputs) {
+        let (mut sources, mut targets) = (take(&mut self.inputs), take(&mut self.outputs));
+        sources.clear();
+        targets.clear();
+        let checked = self.check(inputs, outputs);
+        sources.extend(inputs.iter().map(|buffer| buffer.as_ptr().cast::<c_void>()));
+        targets.extend(outputs.iter_mut().map(|buffer| buffer.as_mut_ptr().cast::<c_void>()));
+        // SAFETY: sizes and alignment were checked just now, and the borrows last until the end.
+        let done = checked.and_then(|()| unsafe { self.execute(&sources, &targets, profile) });
+        // Kept, so that the next run allocates nothing.
+        (self.inputs, self.outputs) = (sources, targets);
+        done
+    }
+
+    /// Whether buffers fit the model.
+    fn check(&self, inputs: &[&[u8]], outputs: &[&mut [u8]]) -> Result<(), RunError> {
+        check_count("input", self.inputs().len(), inputs.len())?;
+        check_count("output", self.outputs().len(), outputs.len())?;
+        for (tensor, buffer) in self.inputs().iter().zip(inputs) {
             check_size("input", tensor, buffer.len())?;
             check_address("input", tensor, buffer.as_ptr() as usize)?;
-            self.inputs.push(buffer.as_ptr().cast());
         }
-        for (tensor, buffer) in plan.outputs.iter().zip(outputs) {
+        for (tensor, buffer) in self.outputs().iter().zip(outputs) {
             check_size("output", tensor, buffer.len())?;
             check_address("output", tensor, buffer.as_ptr() as usize)?;
-            self.outputs.push(buffer.as_mut_ptr().cast());
         }
-        let Self { engine, inputs, outputs, .. } = self;
-        // SAFETY: sizes and alignment were checked just now, and the borrows last until the end.
-        unsafe { engine.run(plan, inputs, outputs, profile)? };
-        // SAFETY: the run has ended well.
-        unsafe { self.note_shapes() };
         Ok(())
     }
 
@@ -342,24 +389,60 @@ impl Model {
         inputs: &[*const c_void],
         outputs: &[*mut c_void],
     ) -> Result<(), RunError> {
-        let plan = &self.loaded.plans[self.current];
-        check_count("input", plan.inputs.len(), inputs.len())?;
-        check_count("output", plan.outputs.len(), outputs.len())?;
-        for (tensor, buffer) in plan.inputs.iter().zip(inputs) {
+        check_count("input", self.inputs().len(), inputs.len())?;
+        check_count("output", self.outputs().len(), outputs.len())?;
+        for (tensor, buffer) in self.inputs().iter().zip(inputs) {
             check_address("input", tensor, buffer.addr())?;
         }
-        for (tensor, buffer) in plan.outputs.iter().zip(outputs) {
+        for (tensor, buffer) in self.outputs().iter().zip(outputs) {
             check_address("output", tensor, buffer.addr())?;
         }
         // SAFETY: the caller's promise, and the checks above.
-        unsafe { self.engine.run(plan, inputs, outputs, None)? };
-        // SAFETY: the run has ended well.
-        unsafe { self.note_shapes() };
-        Ok(())
+        unsafe { self.execute(inputs, outputs, None) }
+    }
+
+    /// One run, whole or composed.
+    ///
+    /// # Safety
+    /// The pointers are the inputs and outputs of the sizes that the model is set to, each of its tensor's size and
+    /// alignment, and nothing else touches them until the end.
+    unsafe fn execute(
+        &mut self,
+        inputs: &[*const c_void],
+        outputs: &[*mut c_void],
+        mut profile: Option<&mut Profile>,
+    ) -> Result<(), RunError> {
+        let Self { engine, loaded, composed, current, .. } = self;
+        let (Some(composed), true) = (composed, self.is_composed) else {
+            // SAFETY: the caller's promise.
+            unsafe { engine.run(&loaded.plans[*current], inputs, outputs, profile)? };
+            // SAFETY: the run has ended well.
+            unsafe { self.note_shapes() };
+            return Ok(());
+        };
+        let (mut begin, mut done) = (0, Ok(()));
+        while let (Some((part, end)), Ok(())) = (composed.part(begin), &done) {
+            begin = end;
+            engine.select(part.plan);
+            let (sources, targets) = composed.buffers(part, inputs, outputs);
+            // SAFETY: the part's slices lie within the caller's buffers: the manifest was validated, and the sizes of the
+            // parts add up to at most that of the whole.
+            done =
+                unsafe { engine.run(&loaded.plans[part.plan], sources, targets, profile.take()) };
+        }
+        engine.select(*current);
+        done
     }
 }
 
 impl Engine {
+    /// Goes over to the plan of this number; a device has one.
+    fn select(&mut self, plan: usize) {
+        if let Self::Processor(context) = self {
+            context.select(plan);
+        }
+    }
+
     /// # Safety
     /// As for [`Context::run`].
     unsafe fn run(

@@ -76,7 +76,10 @@ pub(crate) struct Plan {
     /// Empty where a device runs the steps.
     pub(crate) calls: Vec<Call>,
     /// The first entry of each step in the table of pointers, with their number at the end.
-    #[cfg_attr(not(feature = "opencl"), expect(dead_code, reason = "devices alone ask for it"))]
+    #[cfg_attr(
+        not(any(feature = "opencl", feature = "cuda")),
+        expect(dead_code, reason = "devices alone ask for it")
+    )]
     entries: Vec<usize>,
     /// In which order the calls run.
     pub(crate) program: Vec<Part>,
@@ -185,7 +188,7 @@ impl Plan {
     }
 
     /// The inputs, or the outputs, in the variant's shapes.
-    #[cfg(feature = "opencl")]
+    #[cfg(any(feature = "opencl", feature = "cuda"))]
     pub(crate) fn tensors(&self, output: bool) -> &[TensorInfo] {
         if output { &self.outputs } else { &self.inputs }
     }
@@ -201,7 +204,7 @@ impl Plan {
     }
 
     /// The first entry of a step in the table of pointers.
-    #[cfg(feature = "opencl")]
+    #[cfg(any(feature = "opencl", feature = "cuda"))]
     pub(crate) fn first_entry(&self, step: usize) -> usize {
         self.entries[step]
     }

@@ -66,6 +66,18 @@ MODELS = {
     "groups_stride2": network(
         lambda: nn.Conv2d(192, 192, 3, 2, 1, groups=4), (1, 192, 28, 28)
     ),
+    # Groups that end inside of vectors, as those of RegNets.
+    "groups_of_24": network(
+        lambda: nn.Sequential(
+            nn.Conv2d(336, 336, 1), nn.ReLU(), nn.Conv2d(336, 336, 3, 1, 1, groups=14), nn.ReLU(),
+            nn.Conv2d(336, 336, 1),
+        ),
+        (1, 336, 14, 14),
+    ),
+    "groups_of_56": network(
+        lambda: nn.Sequential(nn.Conv2d(448, 448, 3, 1, 1, groups=8), nn.ReLU(), nn.Conv2d(448, 448, 1)),
+        (1, 448, 14, 14),
+    ),
     # Products with few rows or columns.
     "few_rows_transposed": function(lambda a, b: a @ b.T, (4, 1024), (1024, 1024)),
     "one_row_transposed": function(lambda a, b: a @ b.T, (1, 2048), (4096, 2048)),

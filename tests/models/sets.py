@@ -9,7 +9,8 @@ quantized    Networks with 8-bit integers, as quantize.py writes them.
 cliffs       Single nodes that a compiler is easily slow at, and short chains of them.
 
 Which half a network of more.py belongs to is decided by the digest of its name, not by anybody:
-sealed where the first byte of SHA-256 is even.
+sealed where the first byte of SHA-256 is even. A network that was looked into all the same is in OPENED,
+belongs to the development set from then on, and another one takes its place.
 
     sets.py SET     prints the names, one a line
 """
@@ -22,9 +23,12 @@ QUANTIZED = [
     "resnet50.qdq", "resnet50.qdq-signed", "resnet50.qoperator", "mobilenet_v2.qdq", "bert-base.dynamic"
 ]
 
+# Sealed until they were profiled: groups of 24 channels, and normalizations of all channels, were slow.
+OPENED = ["regnet_y_1_6gf", "separator"]
+
 
 def is_sealed(name):
-    return hashlib.sha256(name.encode()).digest()[0] % 2 == 0
+    return name not in OPENED and hashlib.sha256(name.encode()).digest()[0] % 2 == 0
 
 
 def names(which):

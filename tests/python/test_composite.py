@@ -236,6 +236,10 @@ def test_optional_inputs_may_be_left_out():
     y, z = session.run(None, {"x": None})
     assert y.tolist() == [0, 0] and z is None
     assert session.run(None, {})[0].tolist() == [0, 0]
+    # A form that is made beforehand is for what it was made for alone.
+    kept = hone.InferenceSession(model, shapes={"x": [2]})
+    assert kept.run(None, {})[0].tolist() == [0, 0]
+    assert kept.run(None, {"x": np.array([3, 4], np.float32)})[0].tolist() == [3, 4]
     loaded = hone.compile(model, shapes={"x": None}).load()
     assert loaded.inputs == [] and loaded.run({})["z"] is None
     with pytest.raises(hone.InputError, match="compiled without it"):

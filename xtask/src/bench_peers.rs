@@ -30,6 +30,9 @@ pub struct Arguments {
     /// Which set of `tests/models/sets.py`: public, development, sealed, quantized or cliffs.
     #[arg(long, default_value = "public")]
     set: String,
+    /// Measure nothing: write the pages of the runs that are kept of this machine's processor.
+    #[arg(long)]
+    tables: bool,
     /// Only these of its models; nothing is kept then.
     #[arg(long, value_delimiter = ',')]
     models: Vec<String>,
@@ -56,6 +59,9 @@ pub struct Arguments {
 
 /// Runs the comparison and writes its results.
 pub fn run(arguments: &Arguments) -> Result<()> {
+    if arguments.tables {
+        return tables(&arguments.set);
+    }
     let models = repository::scratch().join("models");
     let names = match arguments.models.is_empty() {
         true => set(&arguments.set)?,
@@ -99,11 +105,27 @@ fn show(arguments: &Arguments, run: Run) -> Result<Run> {
     }
     if whole {
         runs.write(&processor, set)?;
-        let folder = runs::folder(&processor);
-        python::write(&folder.join(format!("{set}.md")), &report::markdown(set, &runs))?;
-        python::write(&folder.join(format!("{set}.svg")), &plot::svg(&run.groups))?;
+        write_pages(&processor, set, &runs)?;
     }
     runs.into_newest()
+}
+
+/// Writes a set's pages from the runs that are kept.
+fn tables(set: &str) -> Result<()> {
+    let processor = Machine::probe(false)?.processor;
+    let runs = Runs::read(&processor, set)?;
+    if runs.all().is_empty() {
+        bail!("no run of {set} is kept of {processor}: cargo xtask bench-peers --set {set}");
+    }
+    write_pages(&processor, set, &runs)
+}
+
+/// The page of a set, and the plot of its newest run.
+fn write_pages(processor: &str, set: &str, runs: &Runs) -> Result<()> {
+    let folder = runs::folder(processor);
+    let groups = runs.all().last().map_or(&[][..], |run| &run.groups);
+    python::write(&folder.join(format!("{set}.md")), &report::markdown(set, runs))?;
+    python::write(&folder.join(format!("{set}.svg")), &plot::svg(groups))
 }
 
 /// The names of a set's models.

@@ -39,7 +39,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 }
 
 /// Builds a program of the workspace for release and gives its path.
-fn build(root: &Path, arguments: &[&str], name: &str) -> Result<PathBuf> {
+pub fn build(root: &Path, arguments: &[&str], name: &str) -> Result<PathBuf> {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
     let mut command = Command::new(cargo);
     command.current_dir(root).args(["build", "--release", "--quiet"]).args(arguments);

@@ -3,14 +3,18 @@
 //! Sets up what the suites need (PoCL must be installed: `cargo xtask setup --tests`), runs the OpenCL suite on PoCL and
 //! the PTX suite in its interpreter and through NVIDIA's assembler, for every architecture, and adds up what they count:
 //! lines that say `counts: NUMBER WHAT`.
+//!
+//! With `--device` instead, on a machine that has one: the official operator cases and whole networks on the device, and
+//! times of Hone and its peers there (`tests/peers/gpu.py`).
 
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use crate::{onnx_tests, python, repository};
+use crate::{models, onnx_tests, python, repository};
 
 /// A suite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -34,10 +38,27 @@ pub struct Arguments {
     /// Only this suite.
     #[arg(long)]
     suite: Option<Suite>,
+    /// Run on the accelerator of this machine instead, and write its page: cuda, opencl, or an architecture.
+    #[arg(long, value_name = "ACCELERATOR")]
+    device: Option<String>,
+    /// With --device: models that are timed, by their names in .hone/models or as paths.
+    #[arg(
+        long,
+        requires = "device",
+        value_delimiter = ',',
+        default_value = "resnet50,bert-base,vit_b_16,resnet101"
+    )]
+    models: Vec<String>,
+    /// With --device: the interpreter that has the peers (torch, onnxruntime-gpu).
+    #[arg(long, requires = "device", default_value = "python3")]
+    python: String,
 }
 
 /// Runs the suites and prints the sums of what they count.
 pub fn run(arguments: &Arguments) -> Result<()> {
+    if let Some(accelerator) = &arguments.device {
+        return on_device(accelerator, arguments);
+    }
     let start = Instant::now();
     onnx_tests::cases()?;
     python::environment("cuda")?;
@@ -58,6 +79,44 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         return Ok(());
     }
     bail!("{line}; failed: {}", failed.join(", "))
+}
+
+/// Runs the operator cases on a device, then verifies and times networks on it.
+fn on_device(accelerator: &str, arguments: &Arguments) -> Result<()> {
+    let root = repository::root();
+    onnx_tests::cases()?;
+    let (package, test, required) = match accelerator {
+        "opencl" => ("hone-opencl-tests", "artifacts", "HONE_OPENCL"),
+        _ => ("hone-cuda-tests", "device", "HONE_CUDA"),
+    };
+    let mut suite = Command::new("cargo");
+    suite.args(["test", "--release", "-p", package, "--test", test, "--", "--nocapture"]);
+    suite.current_dir(&root).env(required, "required").env("HONE_ALL_CASES", "1");
+    // The times are written all the same.
+    let right = python::check("operators on the device", &mut suite);
+
+    let mut build = Command::new("cargo");
+    build.args(["build", "--release", "-p", "hone-worker"]).current_dir(&root);
+    python::check("build hone", &mut build)?;
+    let is_path = |name: &&String| name.ends_with(".onnx");
+    let names: Vec<String> =
+        arguments.models.iter().filter(|name| !is_path(name)).cloned().collect();
+    models::export(&names)?;
+    let exported =
+        names.iter().map(|name| repository::scratch().join("models").join(format!("{name}.onnx")));
+    let given = arguments.models.iter().filter(is_path).map(PathBuf::from);
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
+    let mut timing = Command::new("python3");
+    timing
+        .arg(root.join("tests/peers/gpu.py"))
+        .arg(target.join("release/hone"))
+        .arg(accelerator)
+        .arg(root.join("docs/benchmarks"))
+        .arg(repository::scratch())
+        .arg(&arguments.python)
+        .args(exported.chain(given));
+    python::check("networks on the device", &mut timing)?;
+    right
 }
 
 /// Runs the tests of a package, passing their output on, and adds what they count; whether they passed.

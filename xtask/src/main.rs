@@ -24,6 +24,7 @@ mod shipped;
 mod test;
 mod tidy;
 mod wheels;
+mod wild;
 mod words;
 
 /// Chores of the Hone repository.
@@ -67,6 +68,8 @@ enum Chore {
     Tidy,
     /// Build the Python wheels `hone` and `hone-runtime`.
     Wheels(wheels::Arguments),
+    /// Run the corpus of models as people have them, and compare with onnxruntime.
+    Wild(wild::Arguments),
 }
 
 /// What failed is the last line printed, without a backtrace: where only the end of the output is kept, it is there.
@@ -100,5 +103,6 @@ fn run(chore: &Chore) -> anyhow::Result<()> {
         Chore::Shipped => shipped::run(),
         Chore::Tidy => tidy::run(),
         Chore::Wheels(arguments) => wheels::run(arguments),
+        Chore::Wild(arguments) => wild::run(arguments),
     }
 }

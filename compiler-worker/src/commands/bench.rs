@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use hone_artifact::exit_code::Reason;
 use hone_artifact::report::{self, SizesReport};
+use hone_artifact::{OpenDimension, TensorInfo};
 use hone_driver::DataType;
 use serde_json::json;
 
@@ -59,7 +60,8 @@ pub struct Arguments {
     /// Arrays named as the model's inputs are, to run on instead of random ones.
     #[arg(long, value_name = "FILE.npz")]
     pub inputs: Option<PathBuf>,
-    /// The shape of an input with open dimensions; for models. Arrays bind them without it.
+    /// The shape of an input with open dimensions, for models; for artifacts of any batch a size of it, such as batch=13.
+    /// Arrays bind them without it.
     #[arg(long, value_name = "NAME=1,2,…")]
     pub shape: Vec<String>,
     /// Arithmetic to compile a model with: f32 or bf16.
@@ -103,8 +105,8 @@ pub fn run(arguments: &Arguments) -> Result<()> {
             json: arguments.json,
         });
     }
-    let every = arrays.is_none();
     let (mut subject, load) = load(&found, arrays, arguments.threads)?;
+    let every = arguments.inputs.is_none() && !open_shape(arguments, &mut subject)?;
     let begin = Instant::now();
     subject.run()?;
     let first = load + begin.elapsed();
@@ -113,6 +115,21 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let details = details(&found.path, &mut subject, latencies)?;
     let sizes = if every { each_size(&mut subject, effort, &details)? } else { Vec::new() };
     tell(arguments, &details, &sizes, load, first)
+}
+
+/// Goes over to the size that `--shape` names of a dimension of any size; `false` where it names none.
+fn open_shape(arguments: &Arguments, subject: &mut Subject) -> Result<bool> {
+    let Some(open) = subject.model.open_dimension().cloned() else { return Ok(false) };
+    let prefix = format!("{}=", open.name);
+    let said = arguments.shape.iter().find_map(|shape| shape.strip_prefix(&prefix));
+    let Some(size) = said.and_then(|size| size.parse::<u64>().ok()) else { return Ok(false) };
+    let shape = |(port, axis): (&TensorInfo, &Option<u32>)| {
+        OpenDimension::at_size(port, *axis, size).map_or_else(Vec::new, |own| own.shape)
+    };
+    let shapes: Vec<Vec<u64>> =
+        subject.model.inputs().iter().zip(&open.inputs).map(shape).collect();
+    subject.set_shapes(&shapes)?;
+    Ok(true)
 }
 
 /// The latency at each size of an artifact that has several; at the first it was measured already.
@@ -149,8 +166,21 @@ fn load(
     let mut subject = Subject::load(&found.path, threads)?;
     let load = begin.elapsed();
     if let Some(arrays) = arrays {
-        let place = arrays.sizes(subject.model.sizes().map(|own| own.inputs.to_vec()));
-        subject.select(place);
+        match subject.model.open_dimension().is_some() {
+            true => {
+                let ports = subject.model.inputs();
+                let shape = |port: &TensorInfo| {
+                    let array = arrays.arrays.iter().find(|array| array.name == port.name);
+                    array.map_or_else(|| port.shape.clone(), |array| array.shape.clone())
+                };
+                let shapes: Vec<Vec<u64>> = ports.iter().map(shape).collect();
+                subject.set_shapes(&shapes)?;
+            }
+            false => {
+                let place = arrays.sizes(subject.model.sizes().map(|own| own.inputs.to_vec()));
+                subject.select(place);
+            }
+        }
         let Arrays { arrays, file } = arrays;
         subject.inputs = arrange(subject.model.inputs(), arrays, &file)?;
     }
@@ -286,6 +316,7 @@ fn outputs(subject: &Subject) -> Vec<Array> {
         dtype: tensor.dtype,
         shape: tensor.shape.clone(),
         bytes: bytes.clone(),
+        texts: None,
     };
     outputs.map(array).collect()
 }

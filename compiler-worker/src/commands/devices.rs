@@ -1,6 +1,9 @@
 //! `hone devices`: this machine.
 
+use std::collections::BTreeMap;
+
 use clap::Args;
+use hone_artifact::DeviceApi;
 use serde::Serialize;
 use serde_json::json;
 
@@ -31,15 +34,17 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let threads: Vec<usize> = if all > 1 { vec![1, all] } else { vec![1] };
     let probed = threads.into_iter().filter(|_| !arguments.no_probe);
     let peaks: Vec<_> = probed.filter_map(device::peaks).collect();
-    let (devices, none) = match hone_runtime::accelerator::devices() {
-        Ok(devices) => (devices, None),
-        Err(error) => (Vec::new(), Some(error.to_string())),
-    };
-    let devices: Vec<Shown> = devices.iter().map(|info| shown(info, !arguments.no_probe)).collect();
+    let (mut devices, mut none) = (Vec::new(), Vec::new());
+    for api in DeviceApi::ALL {
+        match hone_runtime::accelerator::devices(api) {
+            Ok(all) => devices.extend(all.iter().map(|info| shown(info, !arguments.no_probe))),
+            Err(error) => none.push((api, error.to_string())),
+        }
+    }
     if arguments.json {
         return print_json(&json!({
             "fingerprint": fingerprint, "facts": facts, "peaks": peaks, "devices": devices,
-            "noDevices": none,
+            "noDevices": none.iter().map(|(api, why)| (api.name(), why)).collect::<BTreeMap<_, _>>(),
         }));
     }
     let mut table = table::table(&["this machine", ""]);
@@ -61,8 +66,8 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         }
     }
     for Shown { facts, peaks } in &devices {
-        let DeviceFacts { number, name, kind, platform, driver, version, .. } = facts;
-        fact(&format!("OpenCL device {number}"), format!("{name} ({kind})"));
+        let DeviceFacts { api, number, name, kind, platform, driver, version, .. } = facts;
+        fact(&format!("{api} device {number}"), format!("{name} ({kind})"));
         fact("  driver", format!("{platform} {driver}, {version}"));
         fact("  units", facts.compute_units.to_string());
         fact("  memory", units::bytes(facts.memory_bytes));
@@ -71,8 +76,8 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         }
     }
     let mut text = format!("{table}\nfeatures: {}", facts.features.join(" "));
-    if let Some(none) = none {
-        text.push_str(&format!("\nno OpenCL device: {none}"));
+    for (api, why) in none {
+        text.push_str(&format!("\nno {api} device: {why}"));
     }
     print(&text)
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use hone_artifact::exit_code::Reason;
-use hone_artifact::{Inspect, KernelText, Manifest, Reader, Slot, TensorInfo, Variant};
+use hone_artifact::{Inspect, KernelText, Language, Manifest, Reader, Slot, TensorInfo, Variant};
 use hone_driver::Constants;
 use serde_json::json;
 
@@ -58,6 +58,12 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         return print_json(&json!({"digest": reader.digest(), "manifest": reader.manifest()}));
     }
     let mut text = head(&reader);
+    if let Some(open) = &reader.manifest().open {
+        text.push_str(&format!(
+            "any size of '{}': runs at sizes without a variant are composed of those\n",
+            open.name
+        ));
+    }
     for (index, variant) in reader.manifest().variants.iter().enumerate() {
         let sizes = variant.shapes.as_ref().map_or(String::new(), |shapes| format!(" ({shapes})"));
         text.push_str(&format!("\nvariant {index}{sizes}\n{}\n", summary(&reader, variant)));
@@ -219,8 +225,8 @@ fn instructions(reader: &Reader<'_>, kernel: &KernelText) -> Result<String> {
     let Some((variant, code)) = variant.and_then(|own| Some((own, reader.code(own.code)?))) else {
         return Ok(String::new());
     };
-    if variant.device.is_some() {
-        return Ok(device_text(code, &kernel.kernel));
+    if let Some(device) = &variant.device {
+        return Ok(device_text(code, &kernel.kernel, device.language));
     }
     let hone_artifact::Target { triple, cpu, features, .. } = &variant.target;
     let features = features.iter().map(|own| format!("+{own}")).collect();
@@ -243,16 +249,20 @@ fn instructions(reader: &Reader<'_>, kernel: &KernelText) -> Result<String> {
 }
 
 /// What an accelerator's driver compiles of a kernel: its functions in the text of all kernels.
-fn device_text(code: &[u8], stem: &str) -> String {
+fn device_text(code: &[u8], stem: &str, language: Language) -> String {
     let text = String::from_utf8_lossy(code);
-    let functions = text.split("__kernel ").skip(1).filter(|function| {
+    let begin = match language {
+        Language::OpenClC => "__kernel ",
+        Language::Ptx => ".visible .entry ",
+    };
+    let functions = text.split(begin).skip(1).filter(|function| {
         let name = function.split('(').find_map(|part| {
             let name = part.rsplit(' ').next().unwrap_or_default();
             name.starts_with("hone_").then_some(name)
         });
         name.is_some_and(|name| is_of_stem(name, stem))
     });
-    functions.map(|function| format!("__kernel {}\n\n", function.trim_end())).collect()
+    functions.map(|function| format!("{begin}{}\n\n", function.trim_end())).collect()
 }
 
 /// Whether a function is a kernel's: its only one, or one of several, numbered behind its stem.

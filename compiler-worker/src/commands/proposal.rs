@@ -4,11 +4,18 @@ use hone_driver::{CompileError, ImportError, UnboundInput};
 use std::error::Error;
 
 use crate::failure::Failure;
+use crate::open::OpenDimensions;
 
 /// A command line that binds what `failure` says is open; `None` where nothing is.
 pub fn with_shapes(call: impl Iterator<Item = String>, failure: &Failure) -> Option<String> {
-    let open = open_inputs(failure)?;
     let mut words: Vec<String> = call.map(|word| quoted(&word)).collect();
+    if let Some(open) = failure.source().and_then(|own| own.downcast_ref::<OpenDimensions>()) {
+        for proposal in open.proposals() {
+            words.extend(["--shape".to_owned(), quoted(&proposal)]);
+        }
+        return Some(words.join(" "));
+    }
+    let open = open_inputs(failure)?;
     for input in open {
         let extents: Vec<String> = input.proposed.iter().map(usize::to_string).collect();
         words.push("--shape".to_owned());

@@ -1,7 +1,7 @@
 //! `hone run`: arrays in, arrays out.
 
 use hone_driver::DataType;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use hone_artifact::TensorInfo;
@@ -15,6 +15,7 @@ use crate::compiler;
 use crate::failure::{Failure, Result};
 use crate::npz::{self, Array};
 use crate::show::{table, units};
+use crate::texts;
 use crate::work::verify::{arrange, random_inputs, run as run_once};
 
 /// What `hone run` takes.
@@ -54,32 +55,27 @@ pub struct Arguments {
 /// Inputs that do not fit, an artifact that cannot be used, a file that cannot be written.
 pub fn run(arguments: &Arguments) -> Result<()> {
     let arrays = arguments.inputs.as_deref().map(Arrays::read).transpose()?;
-    let (tensors, outputs) = match arguments.reference {
+    let arrays = match arguments.reference {
         true => by_reference(arguments, arrays)?,
         false => by_artifact(arguments, arrays)?,
     };
-    let arrays = tensors.into_iter().zip(outputs).map(|(tensor, bytes)| Array {
-        name: tensor.name,
-        dtype: tensor.dtype,
-        shape: tensor.shape,
-        bytes,
-    });
-    let arrays: Vec<Array> = arrays.collect();
     match &arguments.outputs {
         Some(path) => npz::write(path, &arrays),
         None => print(&summary(&arrays)),
     }
 }
 
-type Outputs = (Vec<TensorInfo>, Vec<Vec<u8>>);
-
-fn by_artifact(arguments: &Arguments, arrays: Option<Arrays>) -> Result<Outputs> {
+fn by_artifact(arguments: &Arguments, arrays: Option<Arrays>) -> Result<Vec<Array>> {
     let Arguments { subject: path, shape, cache, .. } = arguments;
     let subject = subject(path, shape, arrays.as_ref(), DataType::F32, cache)?;
     let options = Options { threads: arguments.threads, ..Options::default() };
     let mut model = Model::load(&subject.path, &options)?;
-    let members = [model.members(false), model.members(true)].concat();
-    refuse_strings(path, members.iter().any(|(member, _)| member.text))?;
+    texts::teach_model(&mut model);
+    for text in
+        arrays.iter().flat_map(|own| &own.arrays).flat_map(|array| array.texts.iter().flatten())
+    {
+        model.text_handle(text)?;
+    }
     if let Some(Arrays { arrays: given, file }) = &arrays {
         let shapes = shapes_of(model.inputs(), given, file)?;
         let shapes: Vec<&[u64]> = shapes.iter().map(Vec::as_slice).collect();
@@ -88,13 +84,14 @@ fn by_artifact(arguments: &Arguments, arrays: Option<Arrays>) -> Result<Outputs>
             model.set_input_shapes(&shapes)?;
         }
     }
-    let inputs = inputs(arguments, arrays, model.inputs())?;
+    let of_text = model.text_tensors(false);
+    let inputs = inputs(arguments, arrays, model.inputs(), &of_text)?;
     let outputs = run_once(&mut model, &inputs)?;
-    let shapes = model.output_shapes();
-    Ok(cut(model.outputs().to_vec(), outputs, shapes))
+    let arrays = cut(model.outputs(), outputs, model.output_shapes());
+    with_texts(arrays, &model.text_tensors(true), |handle| model.text(handle).map(str::to_owned))
 }
 
-fn by_reference(arguments: &Arguments, arrays: Option<Arrays>) -> Result<Outputs> {
+fn by_reference(arguments: &Arguments, arrays: Option<Arrays>) -> Result<Vec<Array>> {
     if is_artifact(&arguments.subject)? {
         let message = format!(
             "'{}' is an artifact, which holds no reference: give the model that it was compiled from",
@@ -109,11 +106,20 @@ fn by_reference(arguments: &Arguments, arrays: Option<Arrays>) -> Result<Outputs
         None => compiler::one_size(&model, &shapes, "the reference")?,
     };
     let graph = compiler::reference(&model, &shapes)?;
-    let mut members = graph.interface().inputs.iter().chain(&graph.interface().outputs);
-    refuse_strings(&arguments.subject, members.any(|member| member.text))?;
-    let inputs = inputs(arguments, arrays, &compiler::ports(&graph, false)?)?;
+    let given =
+        arrays.iter().flat_map(|own| &own.arrays).flat_map(|array| array.texts.iter().flatten());
+    for text in texts::WORDS.into_iter().chain(given.map(String::as_str)) {
+        hone_driver::intern_text(text).map_err(|error| {
+            Failure::because(Reason::InvalidInput, "a string cannot be given", error)
+        })?;
+    }
+    let inputs =
+        inputs(arguments, arrays, &compiler::ports(&graph, false)?, &texts::flags(&graph, false))?;
     let (outputs, shapes) = compiler::evaluate_shaped(&graph, &inputs)?;
-    Ok(cut(compiler::ports(&graph, true)?, outputs, &shapes))
+    let arrays = cut(&compiler::ports(&graph, true)?, outputs, &shapes);
+    with_texts(arrays, &texts::flags(&graph, true), |handle| {
+        hone_driver::text_of(handle).map(|text| text.to_string())
+    })
 }
 
 /// The shape of the array for each input.
@@ -130,44 +136,78 @@ fn shapes_of(ports: &[TensorInfo], arrays: &[Array], file: &str) -> Result<Vec<V
     ports.iter().map(shape).collect()
 }
 
-/// Refuses what takes or gives strings: arrays of them are neither read nor written here.
-fn refuse_strings(path: &Path, has_strings: bool) -> Result<()> {
-    if !has_strings {
-        return Ok(());
-    }
-    let message = format!(
-        "'{}' takes or gives strings, which 'hone run' neither reads nor writes: run it from Python, Rust or C",
-        path.display()
-    );
-    Err(Failure::new(Reason::Usage, message))
+/// Outputs in the shapes that the run gave them.
+fn cut(tensors: &[TensorInfo], outputs: Vec<Vec<u8>>, shapes: &[Vec<u64>]) -> Vec<Array> {
+    let array = |((tensor, mut bytes), shape): ((&TensorInfo, Vec<u8>), &Vec<u64>)| {
+        let actual = TensorInfo::new(&tensor.name, tensor.dtype, shape.clone());
+        let TensorInfo { name, dtype, shape, bytes: count } =
+            actual.unwrap_or_else(|| tensor.clone());
+        bytes.truncate(count as usize);
+        Array { name, dtype, shape, bytes, texts: None }
+    };
+    tensors.iter().zip(outputs).zip(shapes).map(array).collect()
 }
 
-/// Outputs in the shapes that the run gave them.
-fn cut(mut tensors: Vec<TensorInfo>, mut outputs: Vec<Vec<u8>>, shapes: &[Vec<u64>]) -> Outputs {
-    for ((tensor, bytes), shape) in tensors.iter_mut().zip(&mut outputs).zip(shapes) {
-        if let Some(actual) = TensorInfo::new(&tensor.name, tensor.dtype, shape.clone()) {
-            bytes.truncate(actual.bytes as usize);
-            *tensor = actual;
-        }
+/// Arrays of which those that `of_text` marks have the strings that their elements stand for.
+fn with_texts(
+    mut arrays: Vec<Array>,
+    of_text: &[bool],
+    text_of: impl Fn(u64) -> Option<String>,
+) -> Result<Vec<Array>> {
+    for (array, _) in arrays.iter_mut().zip(of_text).filter(|(_, own)| **own) {
+        let handles = array.bytes.as_chunks::<8>().0.iter().map(|bytes| u64::from_le_bytes(*bytes));
+        let texts: Option<Vec<String>> = handles.map(&text_of).collect();
+        let texts = texts.ok_or_else(|| {
+            let message = format!(
+                "output '{}' has a string that nobody knows; please report this",
+                array.name
+            );
+            Failure::new(Reason::InternalError, message)
+        })?;
+        array.texts = Some(texts);
     }
-    (tensors, outputs)
+    Ok(arrays)
 }
 
 fn inputs(
     arguments: &Arguments,
     arrays: Option<Arrays>,
     ports: &[TensorInfo],
+    of_text: &[bool],
 ) -> Result<Vec<Vec<u8>>> {
-    match arrays {
-        Some(Arrays { arrays, file }) => arrange(ports, arrays, &file),
-        None => Ok(random_inputs(ports, arguments.random.unwrap_or_default())),
+    let Some(Arrays { arrays, file }) = arrays else {
+        let mut inputs = random_inputs(ports, arguments.random.unwrap_or_default());
+        texts::fill_marked(of_text, &mut inputs);
+        return Ok(inputs);
+    };
+    for (port, of_text) in ports.iter().zip(of_text) {
+        let array = arrays.iter().find(|array| array.name == port.name);
+        if let Some(array) = array.filter(|array| array.texts.is_some() != *of_text) {
+            let found = array.description();
+            let wanted = if *of_text { "strings: convert it with .astype(str)" } else { "numbers" };
+            let why = format!("array '{}' is {found}, the model takes {wanted}", port.name);
+            return Err(Failure::because(
+                Reason::InvalidInput,
+                format!("'{file}' does not fit the model"),
+                why,
+            ));
+        }
     }
+    arrange(ports, arrays, &file)
 }
 
 /// Least, most and mean of each output.
 fn summary(arrays: &[Array]) -> String {
     let mut table = table::table(&["output", "type", "least", "mean", "most"]);
     for array in arrays {
+        if let Some(texts) = &array.texts {
+            let first: Vec<String> = texts.iter().take(3).map(|text| format!("{text:?}")).collect();
+            let rest = if texts.len() > 3 { ", …" } else { "" };
+            let shown = format!("{}{rest}", first.join(", "));
+            let none = String::new;
+            table.add_row(vec![array.name.clone(), array.description(), shown, none(), none()]);
+            continue;
+        }
         let size = (array.dtype.bits() / 8) as usize;
         let values: Vec<f64> =
             array.bytes.chunks_exact(size).map(|bytes| value(array.dtype, bytes)).collect();

@@ -17,7 +17,7 @@ use crate::inputs::SEEDS;
 use crate::npz;
 use crate::show::table;
 use crate::storage::local;
-use crate::verify::{Sample, Settings, Subject, verify};
+use crate::verify::{ComposedCheck, Sample, Settings, Subject, verify};
 use crate::work::Machine;
 use crate::work::executor::{Executor, Native};
 use crate::work::verify::{arrange, sentences, standard_samples};
@@ -132,6 +132,11 @@ fn answers(
             lines.push(format!("at {label}:"));
         }
         lines.extend(sentences(&found, settings));
+    }
+    let composed = ComposedCheck::run(&model, manifest, known.as_ref().ok(), settings, executor)?;
+    if let Some(found) = composed {
+        found.judge(&model.name)?;
+        lines.push(found.sentence());
     }
     Ok(lines)
 }

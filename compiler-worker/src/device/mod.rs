@@ -1,12 +1,14 @@
 //! This machine: the facts that its fingerprint is made of, and what it was measured to reach.
 
+mod accelerators;
 mod facts;
-mod opencl;
 mod peaks;
 
+pub use accelerators::{DeviceFacts, device_peaks};
 pub use facts::{Facts, arch};
-pub use opencl::{DeviceFacts, device_peaks};
 pub use peaks::{Peaks, peaks, peaks_of};
+
+use hone_artifact::Accelerator;
 
 use crate::storage::sha256;
 
@@ -20,9 +22,10 @@ pub fn fingerprint(facts: &Facts) -> String {
 /// accelerator.
 pub fn fingerprint_of(target: &hone_artifact::Target) -> String {
     let facts = Facts::here();
-    let device = target.accelerator.and_then(|_| hone_runtime::accelerator::chosen_device().ok());
+    let chosen = |own: Accelerator| hone_runtime::accelerator::chosen_device(own.api()).ok();
+    let device = target.accelerator.and_then(chosen);
     match device {
-        Some(info) => opencl::fingerprint_with(&facts, &info),
+        Some(info) => accelerators::fingerprint_with(&facts, &info),
         None => fingerprint(&facts),
     }
 }

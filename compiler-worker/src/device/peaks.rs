@@ -59,8 +59,9 @@ pub fn peaks(threads: usize) -> Option<Peaks> {
 /// The same of code for the target of an artifact that runs here: its vectors may be narrower than this
 /// machine's, and so is its peak. For an accelerator those of the device that is used.
 pub fn peaks_of(target: &hone_artifact::Target, threads: usize) -> Option<Peaks> {
-    if target.accelerator.is_some() {
-        return super::device_peaks(&hone_runtime::accelerator::chosen_device().ok()?);
+    if let Some(accelerator) = target.accelerator {
+        let device = hone_runtime::accelerator::chosen_device(accelerator.api());
+        return super::device_peaks(&device.ok()?);
     }
     let features = target.features.iter().map(|name| format!("+{name}")).collect();
     let target = hone_driver::Target::new(&target.triple, &target.cpu, features).ok()?;

@@ -5,14 +5,35 @@ use hone_artifact::DataType;
 /// What a header says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Element type.
+    /// Element type; of strings that of their handles.
     pub dtype: DataType,
+    /// How strings are written, of an array of strings.
+    pub strings: Option<Strings>,
     /// Whether elements have their most significant byte first.
     pub big_endian: bool,
     /// Whether the first axis is the fastest, as in Fortran.
     pub fortran_order: bool,
     /// Extent of each axis.
     pub shape: Vec<u64>,
+}
+
+/// How numpy writes strings: as many of these as the longest has, with zeros behind shorter ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Strings {
+    /// So many code points of four bytes.
+    Points(usize),
+    /// So many bytes of UTF-8.
+    Bytes(usize),
+}
+
+impl Strings {
+    /// Bytes of one element.
+    pub fn size(self) -> usize {
+        match self {
+            Self::Points(count) => count.saturating_mul(4),
+            Self::Bytes(count) => count,
+        }
+    }
 }
 
 /// The first bytes of every `.npy`.
@@ -60,7 +81,16 @@ fn dictionary(text: &str) -> Result<Header, String> {
         .and_then(|rest| rest.split(['\'', '"']).next())
         .ok_or("its elements are records, and only plain types are read")?;
     let (order, kind) = name.split_at_checked(1).ok_or("its element type is empty")?;
-    let dtype = TYPES.iter().find(|(known, _)| *known == kind).map(|(_, dtype)| *dtype);
+    if kind == "O" {
+        return Err("its elements are Python objects: convert strings with .astype(str)".into());
+    }
+    let strings = match kind.split_at_checked(1) {
+        Some(("U", count)) => count.parse().ok().map(Strings::Points),
+        Some(("S", count)) => count.parse().ok().map(Strings::Bytes),
+        _ => None,
+    };
+    let known = TYPES.iter().find(|(known, _)| *known == kind).map(|(_, dtype)| *dtype);
+    let dtype = known.or(strings.map(|_| DataType::U64));
     let dtype = dtype.ok_or_else(|| format!("its element type '{name}' is not known"))?;
     let fortran_order = value(text, "fortran_order")?.starts_with("True");
     let shape = value(text, "shape")?;
@@ -71,7 +101,7 @@ fn dictionary(text: &str) -> Result<Header, String> {
     let extents = shape.split(',').map(str::trim).filter(|extent| !extent.is_empty());
     let extents: Result<Vec<u64>, _> = extents.map(str::parse).collect();
     let shape = extents.map_err(|_| format!("its shape '{shape}' is not one"))?;
-    Ok(Header { dtype, big_endian: order == ">", fortran_order, shape })
+    Ok(Header { dtype, strings, big_endian: order == ">", fortran_order, shape })
 }
 
 /// The text after `'key':`.
@@ -85,11 +115,20 @@ fn value<'a>(text: &'a str, key: &str) -> Result<&'a str, String> {
 pub fn format(dtype: DataType, shape: &[u64]) -> Vec<u8> {
     let name = TYPES.iter().find(|(_, known)| *known == dtype).map_or("V1", |(name, _)| name);
     let order = if dtype.bits() <= 8 || name.starts_with('V') { '|' } else { '<' };
+    header(&format!("{order}{name}"), shape)
+}
+
+/// The same of strings of at most `points` code points.
+pub fn format_strings(points: usize, shape: &[u64]) -> Vec<u8> {
+    header(&format!("<U{points}"), shape)
+}
+
+fn header(descr: &str, shape: &[u64]) -> Vec<u8> {
     let mut extents: String = shape.iter().map(|extent| format!("{extent}, ")).collect();
     // A tuple of one keeps its comma.
     extents.truncate(extents.len().saturating_sub(if shape.len() == 1 { 1 } else { 2 }));
     let mut text =
-        format!("{{'descr': '{order}{name}', 'fortran_order': False, 'shape': ({extents}), }}");
+        format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ({extents}), }}");
     let before = MAGIC.len() + 4;
     let padded = (before + text.len() + 1).next_multiple_of(64) - before;
     text.push_str(&" ".repeat(padded - text.len() - 1));

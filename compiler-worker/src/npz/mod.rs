@@ -1,6 +1,7 @@
 //! `.npz` files: arrays by name, as numpy writes and reads them.
 //!
-//! Types that numpy lacks cross as raw bytes of the same width: bfloat16 is `|V2`.
+//! Types that numpy lacks cross as raw bytes of the same width: bfloat16 is `|V2`. Strings are numpy's own (`<U5`) and,
+//! when reading, UTF-8 of fixed width (`|S5`).
 
 mod header;
 mod read;
@@ -20,19 +21,28 @@ pub struct Array {
     pub dtype: DataType,
     /// Extent of each axis.
     pub shape: Vec<u64>,
-    /// Its elements.
+    /// Its elements; of strings their handles ([`hone_artifact::text_handle`]), of the type `u64`.
     pub bytes: Vec<u8>,
+    /// The strings that the elements stand for, of an array of strings.
+    pub texts: Option<Vec<String>>,
 }
 
 impl Array {
     /// Type and shape, as messages say them: `f32[1, 3]`.
     pub fn description(&self) -> String {
-        describe(self.dtype, &self.shape)
+        match self.texts {
+            Some(_) => format!("string{}", extents(&self.shape)),
+            None => describe(self.dtype, &self.shape),
+        }
     }
 }
 
 /// Type and shape, as messages say them: `f32[1, 3]`.
 pub fn describe(dtype: DataType, shape: &[u64]) -> String {
+    format!("{dtype}{}", extents(shape))
+}
+
+fn extents(shape: &[u64]) -> String {
     let extents: Vec<String> = shape.iter().map(u64::to_string).collect();
-    format!("{dtype}[{}]", extents.join(", "))
+    format!("[{}]", extents.join(", "))
 }

@@ -5,10 +5,11 @@ use std::io::{Cursor, Read, Seek};
 use std::path::Path;
 
 use hone_artifact::exit_code::Reason;
+use hone_artifact::text_handle;
 use zip::ZipArchive;
 
 use super::Array;
-use super::header::{self, Header};
+use super::header::{self, Header, Strings};
 use crate::failure::{Failure, Result};
 
 /// Most bytes that one array may unpack to.
@@ -58,20 +59,55 @@ fn from(file: impl Read + Seek) -> std::result::Result<Vec<Array>, String> {
 
 fn array(name: &str, bytes: &[u8]) -> std::result::Result<Array, String> {
     let (header, data) = header::parse(bytes)?;
-    let Header { dtype, big_endian, fortran_order, shape } = header;
-    let expected = dtype.bytes_of(&shape).ok_or("its shape is too large")?;
+    let Header { dtype, strings, big_endian, fortran_order, shape } = header;
+    let handles = dtype.bytes_of(&shape).ok_or("its shape is too large")?;
+    let size = strings.map_or((dtype.bits() / 8) as usize, Strings::size);
+    let expected = match strings {
+        Some(_) => (handles / 8).checked_mul(size as u64).ok_or("its shape is too large")?,
+        None => handles,
+    };
     if data.len() as u64 != expected {
         return Err(format!("it holds {} bytes where its shape needs {expected}", data.len()));
     }
-    let size = (dtype.bits() / 8) as usize;
     let mut bytes = match fortran_order {
         true => row_major(data, &shape, size),
         false => data.to_vec(),
     };
+    if let Some(strings) = strings {
+        let texts = texts(&bytes, (handles / 8) as usize, strings, big_endian)?;
+        let bytes = texts.iter().flat_map(|text| text_handle(text).to_le_bytes()).collect();
+        return Ok(Array { name: name.to_owned(), dtype, shape, bytes, texts: Some(texts) });
+    }
     if big_endian {
         bytes.chunks_exact_mut(size).for_each(<[u8]>::reverse);
     }
-    Ok(Array { name: name.to_owned(), dtype, shape, bytes })
+    Ok(Array { name: name.to_owned(), dtype, shape, bytes, texts: None })
+}
+
+/// `count` strings, without the zeros behind them.
+fn texts(
+    bytes: &[u8],
+    count: usize,
+    strings: Strings,
+    big_endian: bool,
+) -> std::result::Result<Vec<String>, String> {
+    let size = strings.size();
+    let text = |place: usize| {
+        let own = &bytes[place * size..(place + 1) * size];
+        let text = match strings {
+            Strings::Bytes(_) => String::from_utf8(own.to_vec()).map_err(|error| error.to_string()),
+            Strings::Points(_) => {
+                own.as_chunks::<4>().0.iter().map(|point| point_of(*point, big_endian)).collect()
+            }
+        };
+        text.map(|text| text.trim_end_matches('\0').to_owned())
+    };
+    (0..count).map(text).collect()
+}
+
+fn point_of(bytes: [u8; 4], big_endian: bool) -> std::result::Result<char, String> {
+    let number = if big_endian { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) };
+    char::from_u32(number).ok_or_else(|| format!("{number:#x} is no character"))
 }
 
 /// Elements of `size` bytes from first-axis-fastest to last-axis-fastest.

@@ -3,9 +3,11 @@
 //! - *by kernels* ([`kernels`]): every kernel alone, on the reference's values;
 //! - *by layout* ([`layout`]): packed weights byte for byte, and the memory plan;
 //! - *by passes* ([`passes`]): the graph after the passes gives the imported graph's answers;
+//! - *composed* ([`ComposedCheck`]): where a dimension may have any size, a run at one that was not compiled;
 //! - *end to end*: the artifact's outputs against the imported graph's. For a model that rounds to integers
 //!   this error is information: the last bit of an early sum moves a late output by whole steps.
 
+mod composed;
 mod decisions;
 mod kernels;
 mod layout;
@@ -19,6 +21,7 @@ use hone_artifact::Reader;
 use hone_artifact::exit_code::Reason;
 use hone_driver::{DataType, Graph, Options, Tensor, map_steps, rounds_to_integers};
 
+pub use composed::ComposedCheck;
 pub use decisions::MARGIN;
 pub use kernels::KernelCheck;
 pub use passes::PassCheck;

@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use hone_artifact::Reader;
 use hone_artifact::exit_code::Reason;
 use hone_artifact::request::Input;
+use hone_artifact::{Manifest, Reader};
 use hone_driver::{DataType, Graph, SchedulePolicy, Statistics, Target};
 
 use super::{Worker, artifact_key};
@@ -34,15 +34,23 @@ impl Build {
     /// # Errors
     /// An artifact that cannot be read.
     pub fn sizes(&self) -> Result<Vec<String>> {
-        let bytes = self.bytes()?;
-        let reader = Reader::new(&bytes).map_err(|error| {
-            Failure::because(Reason::InvalidArtifact, "the artifact cannot be read", error)
-        })?;
-        let manifest = reader.manifest();
+        let manifest = self.manifest()?;
         let label = |place: usize| {
             manifest.variants[place].shapes.as_ref().map(ToString::to_string).unwrap_or_default()
         };
         Ok(manifest.siblings(0).into_iter().map(label).collect())
+    }
+
+    /// What the artifact says of itself.
+    ///
+    /// # Errors
+    /// An artifact that cannot be read.
+    pub fn manifest(&self) -> Result<Manifest> {
+        let bytes = self.bytes()?;
+        let reader = Reader::new(&bytes).map_err(|error| {
+            Failure::because(Reason::InvalidArtifact, "the artifact cannot be read", error)
+        })?;
+        Ok(reader.manifest().clone())
     }
 
     /// The artifact.

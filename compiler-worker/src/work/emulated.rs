@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use hone_artifact::exit_code::Reason;
-use hone_artifact::{Manifest, Reader, Target};
+use hone_artifact::{Accelerator, Manifest, Reader, Target};
 use hone_emulator::{Emulator, EmulatorError, Model};
 use hone_runtime::{Options, StepArgument};
 
@@ -30,7 +30,7 @@ impl Machine {
     pub fn of(target: &Target) -> Self {
         match (hone_runtime::cpu::refusal(target), target.accelerator) {
             (None, None) => return Self::Here,
-            (None, Some(_)) => return Self::with_device(),
+            (None, Some(accelerator)) => return Self::with_device(accelerator),
             (Some(_), Some(_)) => {
                 return Self::Missing("it is for another host than this".to_owned());
             }
@@ -43,8 +43,12 @@ impl Machine {
     }
 
     /// This machine with its device, where it has one.
-    fn with_device() -> Self {
-        match hone_runtime::accelerator::chosen_device() {
+    fn with_device(accelerator: Accelerator) -> Self {
+        match hone_runtime::accelerator::chosen_device(accelerator.api()) {
+            Ok(info) if info.capability.is_some_and(|has| !accelerator.runs_on(has)) => {
+                let (name, version) = (&info.name, &info.version);
+                Self::Missing(format!("its device '{name}' has {version}"))
+            }
             Ok(info) => Self::Device(DeviceFacts::of(&info).title()),
             Err(error) => Self::Missing(error.to_string()),
         }

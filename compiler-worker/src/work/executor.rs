@@ -19,6 +19,15 @@ pub trait Executor {
     /// A number that is none; an emulator that fails.
     fn select(&mut self, sizes: usize) -> Result<()>;
 
+    /// Goes over to sizes that are composed of the artifact's, by the shapes of the inputs; `false` where this executor runs
+    /// those of single variants alone.
+    ///
+    /// # Errors
+    /// Shapes that the artifact does not take.
+    fn set_shapes(&mut self, _inputs: &[Vec<u64>]) -> Result<bool> {
+        Ok(false)
+    }
+
     /// One run of the model: its outputs for `inputs`, both in the manifest's order, each dense and little
     /// endian.
     ///
@@ -73,6 +82,12 @@ impl Executor for Native {
             true => Ok(()),
             false => Err(Failure::internal("the artifact has no variant of this number")),
         }
+    }
+
+    fn set_shapes(&mut self, inputs: &[Vec<u64>]) -> Result<bool> {
+        let shapes: Vec<&[u64]> = inputs.iter().map(Vec::as_slice).collect();
+        self.model.set_input_shapes(&shapes)?;
+        Ok(true)
     }
 
     fn run(&mut self, inputs: &[Vec<u8>]) -> Result<Vec<Vec<u8>>> {

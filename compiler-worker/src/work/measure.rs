@@ -145,6 +145,18 @@ impl Subject {
         }
     }
 
+    /// Goes over to the sizes at which the inputs have these shapes, with random inputs.
+    ///
+    /// # Errors
+    /// Shapes that the artifact does not take.
+    pub fn set_shapes(&mut self, shapes: &[Vec<u64>]) -> Result<()> {
+        let shapes: Vec<&[u64]> = shapes.iter().map(Vec::as_slice).collect();
+        self.model.set_input_shapes(&shapes)?;
+        self.inputs = random_inputs(self.model.inputs(), SEEDS[0]);
+        self.outputs = self.model.outputs().iter().map(|t| vec![0; t.bytes as usize]).collect();
+        Ok(())
+    }
+
     /// One run.
     ///
     /// # Errors

@@ -16,6 +16,7 @@ pub mod verify;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use hone_artifact::Extent;
 use hone_artifact::exit_code::Reason;
 use hone_artifact::report::{self, ArtifactReport, Report};
 use hone_artifact::request::{Compile, Source};
@@ -131,8 +132,12 @@ impl Worker<'_> {
         outcome.details.notes.extend(taken);
         outcome.report.cache_hit = build.hit;
         let folder = self.cache.records_folder();
-        let sizes = compiler::requests_of_sizes(&model, &request.inputs)?;
-        outcome.details.tuning = Summary::read(&folder, &model, &sizes[0], &target);
+        // A search is for one size of each dimension.
+        let is_any = |extent: &Extent| extent.is_any().is_ok_and(|own| own);
+        if !request.inputs.iter().any(|input| input.shape.iter().any(is_any)) {
+            let sizes = compiler::requests_of_sizes(&model, &request.inputs)?;
+            outcome.details.tuning = Summary::read(&folder, &model, &sizes[0], &target);
+        }
         // What the model keeps elsewhere may change under the same digest.
         outcome.report.reusable = !model.has_external_data();
         self.store_artifact(&destination, request, &build, outcome)
@@ -274,10 +279,11 @@ fn stem(target: &str, digest: &str) -> String {
 /// Requests of another origin may ask for what this release cannot do.
 fn refuse_unsupported(request: &Compile, options: &WorkOptions) -> Result<()> {
     let mut refused = Vec::new();
-    if request.target.accelerator.is_some() {
-        if request.precision.iter().any(|own| own != "f32") {
-            refused
-                .push("arithmetic below f32 on accelerators arrives in a later release: leave f32");
+    let mut known: &[&str] = &["f32", "bf16"];
+    if let Some(accelerator) = &request.target.accelerator {
+        known = &["f32", "bf16", "f16"];
+        if accelerator == "opencl" && request.precision.iter().any(|own| own != "f32") {
+            refused.push("arithmetic below f32 on OpenCL arrives in a later release: leave f32");
         }
         if request.tuning.policy != "Never" {
             refused.push("tuning for accelerators arrives in a later release: set policy Never");
@@ -286,8 +292,8 @@ fn refuse_unsupported(request: &Compile, options: &WorkOptions) -> Result<()> {
             refused.push("accelerators have no naive schedules: leave out the baseline");
         }
     }
-    let known = |own: &String| matches!(own.as_str(), "f32" | "bf16");
-    if !request.precision.iter().all(known) || request.calibration.is_some() {
+    let is_known = |own: &String| known.contains(&own.as_str());
+    if !request.precision.iter().all(is_known) || request.calibration.is_some() {
         refused.push("f16 and int8 arrive in a later release: leave f32 and bf16");
     }
     if !matches!(request.tuning.policy.as_str(), "Never" | "IfNotCached" | "Always") {

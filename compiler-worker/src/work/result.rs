@@ -114,6 +114,15 @@ impl Details {
             self.arena_bytes = variant.arena_bytes;
             self.code_bytes = reader.code(variant.code).map_or(0, |code| code.len() as u64);
         }
+        if let Some(open) = &reader.manifest().open {
+            let note = format!(
+                "any size of '{}' is served: those that were not compiled are composed of compiled ones",
+                open.name
+            );
+            if !self.notes.contains(&note) {
+                self.notes.push(note);
+            }
+        }
         let statistics = build.statistics.iter().flat_map(|statistics| &statistics.stages);
         self.stages =
             statistics.map(|(name, took)| (name.to_string(), took.as_secs_f64())).collect();

@@ -14,7 +14,7 @@ use crate::inputs::{CHEAP_FLOPS, SEEDS, edges, seeded};
 use crate::npz::{self, Array};
 use crate::random::{self, Random};
 use crate::show::units;
-use crate::verify::{self, MARGIN, Sample, Settings, Subject, Verification};
+use crate::verify::{self, ComposedCheck, MARGIN, Sample, Settings, Subject, Verification};
 
 /// Most bytes of the name of a kernel's nodes in a report.
 const LONGEST_NAME: usize = 96;
@@ -38,8 +38,7 @@ pub fn verify(
     let graphs = match &build.references {
         Some(graphs) => graphs,
         None => {
-            let sized = compiler::references(model, &request.inputs)?;
-            imported = sized.into_iter().map(|own| own.graph).collect();
+            imported = compiler::references(model, &build.manifest()?)?;
             &imported
         }
     };
@@ -69,6 +68,18 @@ pub fn verify(
             None => report,
         });
         found.judge(&name, settings)?;
+    }
+    let manifest = build.manifest()?;
+    let composed = ComposedCheck::run(model, &manifest, Some(options), settings, executor)?;
+    if let Some(found) = composed {
+        found.judge(&model.name)?;
+        let details = &mut outcome.details;
+        details.elements_compared += found.comparison.elements;
+        details.max_fraction = details.max_fraction.max(found.comparison.max_fraction);
+        details.notes.push(found.sentence());
+    } else if let Some(open) = &manifest.open {
+        let note = format!("sizes of '{}' that are composed were not run here", open.name);
+        outcome.details.notes.push(note);
     }
     Ok(())
 }

@@ -4,8 +4,8 @@ use crate::kernels::CompiledKernels;
 use crate::steps::StepPlan;
 use crate::{CompileError, Options};
 use hone_artifact::{
-    DataType, DimensionSize, Inspect, Interface, KernelText, Manifest, Member, MemberForm, Shapes,
-    Target, TensorInfo, Variant, Writer, c_header,
+    DataType, DimensionSize, Inspect, Interface, KernelText, Manifest, Member, MemberForm,
+    OpenDimension, Shapes, Target, TensorInfo, Variant, Writer, c_header,
 };
 use hone_graph::Port;
 use hone_ops::Graph;
@@ -20,10 +20,11 @@ pub(crate) struct PlannedGraph<'a> {
     pub(crate) plan: StepPlan,
 }
 
-/// The artifact's bytes: a variant for each of the graphs, which is not empty, the first for the largest sizes.
+/// The artifact's bytes: a variant for each of the graphs, which is not empty, the first for the largest sizes; for any
+/// size of `open`.
 pub(crate) fn assemble(
     model: &[u8],
-    graphs: &[PlannedGraph<'_>],
+    (graphs, open): (&[PlannedGraph<'_>], Option<OpenDimension>),
     kernels: &CompiledKernels,
     packed: &[u8],
     options: &Options,
@@ -57,6 +58,7 @@ pub(crate) fn assemble(
         inputs: ports("input", graph, graph.inputs())?,
         outputs: ports("output", graph, graph.outputs())?,
         interface: interface(graph.interface()),
+        open,
         variants,
     };
     writer.header(c_header(&manifest, "model"));

@@ -9,27 +9,53 @@ use hone_artifact::{
     Accelerator, Command, DeviceCode, DeviceKernel, DeviceLimits, Language, Launch, LaunchArgument,
 };
 use hone_codegen::Kernel;
-use hone_codegen_text::{Argument, Module, OpenClC, Step, emit, source};
+use hone_codegen::nvptx::{self, Architecture, ProductOptions};
+use hone_codegen_text::{Argument, Module, OpenClC, Step, emit};
 use hone_passes as passes;
+use hone_schedule::ScheduleError;
 use hone_tensor::{BufferId, Limits, Program, Role, Scope, VarId};
-use hone_tune::{DeviceSchedule, schedule_for_device};
+use hone_tune::{DeviceSchedule, plain_for_device, schedule_for_device};
 use hone_types::DataType;
-
-/// What code for accelerators keeps to: what every device has.
-pub const LIMITS: Limits = Limits::PORTABLE;
 
 /// Alignment in bytes of buffers in the arena and the weights: the coarsest `CL_DEVICE_MEM_BASE_ADDR_ALIGN` of
 /// current drivers, NVIDIA's 4,096 bits.
 const ALIGNMENT: u64 = 512;
 
-/// What an accelerator is not there for yet.
+/// What launches for an accelerator keep to: for OpenCL what every device has.
+pub fn device_limits(accelerator: Accelerator) -> Limits {
+    architecture(accelerator).map_or(Limits::PORTABLE, Architecture::limits)
+}
+
+/// The architecture that is one of NVIDIA's.
+fn architecture(accelerator: Accelerator) -> Option<Architecture> {
+    match accelerator {
+        Accelerator::OpenCl => None,
+        Accelerator::Sm75 => Some(Architecture::Sm75),
+        Accelerator::Sm80 => Some(Architecture::Sm80),
+        Accelerator::Sm86 => Some(Architecture::Sm86),
+        Accelerator::Sm89 => Some(Architecture::Sm89),
+        Accelerator::Sm90a => Some(Architecture::Sm90a),
+    }
+}
+
+/// Whether products of a type are computed on an accelerator: on tensor cores, where it has them.
+pub(crate) fn multiplies(accelerator: Accelerator, dtype: DataType) -> bool {
+    let cores = architecture(accelerator).is_some_and(Architecture::has_asynchronous_copies);
+    cores && matches!(dtype, DataType::BF16 | DataType::F16)
+}
+
+/// What an accelerator does not compute.
 ///
 /// # Errors
-/// [`CompileError::Accelerator`] for arithmetic below `f32`.
+/// [`CompileError::Accelerator`] for arithmetic below `f32` where it has no instructions for it.
 pub(crate) fn check_options(options: &Options) -> Result<(), CompileError> {
     match options.target.accelerator {
-        Some(accelerator) if options.precision != DataType::F32 => {
-            let (what, advice) = ("arithmetic below f32", "leave f32");
+        Some(accelerator)
+            if options.precision != DataType::F32
+                && !multiplies(accelerator, options.precision) =>
+        {
+            let what = "this arithmetic below f32";
+            let advice = "leave f32, or compile for sm_80 or later in bf16 or f16";
             Err(CompileError::Accelerator { accelerator, what, advice })
         }
         _ => Ok(()),
@@ -69,13 +95,14 @@ pub(crate) const PASSES: &[Pass<'static>] = &[
 /// # Errors
 /// A program that cannot be bound or has no text in the device's language.
 pub(crate) fn compile_kernels(
+    accelerator: Accelerator,
     graphs: Vec<LoweredGraph>,
     programs: &[Unscheduled],
     edit: Edit<'_>,
     lap: &mut dyn FnMut(&'static str),
 ) -> Result<CompiledKernels, CompileError> {
     let scheduled = in_order(programs, |own| {
-        schedule_for_device(own.program.clone(), &LIMITS).map_err(|source| CompileError::Schedule {
+        scheduled(accelerator, &own.program).map_err(|source| CompileError::Schedule {
             nodes: own.nodes.clone(),
             source: Box::new(source),
         })
@@ -91,33 +118,114 @@ pub(crate) fn compile_kernels(
         kernels.push(KernelInfo { symbol, program, template, trace, functions });
     }
     lap("schedule");
-    let modules = in_order(&kernels, |own| emit(&own.program, &OpenClC, &LIMITS, &own.symbol));
+    let written = in_order(&kernels, |own| written(accelerator, own));
     let mut texts = Vec::with_capacity(kernels.len());
-    for (module, unscheduled) in modules.into_iter().zip(programs) {
-        texts.push(module.map_err(|source| CompileError::Text {
+    for (text, unscheduled) in written.into_iter().zip(programs) {
+        texts.push(text.map_err(|source| CompileError::Text {
             nodes: unscheduled.nodes.clone(),
-            accelerator: Accelerator::OpenCl,
-            source: Box::new(source),
+            accelerator,
+            source,
         })?);
     }
-    let text = source(&OpenClC, &texts.iter().collect::<Vec<&Module>>());
-    let launches = kernels.iter().zip(&texts).map(|(kernel, module)| DeviceKernel {
-        symbol: kernel.symbol.clone(),
-        commands: commands(&kernel.program, &module.steps, &mut Vec::new()),
+    let launches = kernels.iter_mut().zip(&texts).map(|(kernel, text)| {
+        keep_in_registers(&mut kernel.program, &text.steps);
+        DeviceKernel {
+            symbol: kernel.symbol.clone(),
+            commands: commands(&kernel.program, &text.steps, &mut Vec::new()),
+        }
     });
+    let limits = device_limits(accelerator);
     let device = DeviceCode {
-        language: Language::OpenClC,
+        language: accelerator.language(),
         limits: DeviceLimits {
-            lanes: LIMITS.lanes as u64,
-            lanes_along: LIMITS.lanes_along.map(|extent| extent as u64),
-            shared_bytes: LIMITS.shared_bytes as u64,
+            lanes: limits.lanes as u64,
+            lanes_along: limits.lanes_along.map(|extent| extent as u64),
+            shared_bytes: limits.shared_bytes as u64,
             alignment: ALIGNMENT,
         },
         kernels: launches.collect(),
     };
+    let code = source(accelerator, texts).into_bytes();
     lap("code generation");
-    let (code, device) = (text.into_bytes(), Some(device));
-    Ok(CompiledKernels { kernels, code, device, graphs, records_digest: None })
+    Ok(CompiledKernels { kernels, code, device: Some(device), graphs, records_digest: None })
+}
+
+/// The text of a kernel, and how it is launched.
+struct Text {
+    text: String,
+    steps: Vec<Step>,
+}
+
+/// Template of products on tensor cores, which the generator of PTX has itself; their programs stay plain.
+const TENSOR_CORES: &str = "tensor-cores";
+
+/// A program bound to a device, or left plain where it is a product on tensor cores.
+fn scheduled(accelerator: Accelerator, program: &Program) -> Result<DeviceSchedule, ScheduleError> {
+    if let Some(architecture) = architecture(accelerator) {
+        let mut schedule = plain_for_device(program.clone())?;
+        let options = ProductOptions::default();
+        // The template maps each sum to a result; where nothing is done with the sums they are copied.
+        if let [only] = schedule.program().blocks_in_order()[..] {
+            // A refused primitive changes nothing.
+            let _ = schedule.cache_write(only, Scope::Global);
+        }
+        if nvptx::is_product(schedule.program(), architecture, &options) {
+            return Ok(DeviceSchedule { schedule, template: TENSOR_CORES });
+        }
+    }
+    schedule_for_device(program.clone(), &device_limits(accelerator))
+}
+
+type TextError = Box<dyn std::error::Error + Send + Sync>;
+
+fn written(accelerator: Accelerator, kernel: &KernelInfo) -> Result<Text, TextError> {
+    let KernelInfo { program, symbol, .. } = kernel;
+    let limits = device_limits(accelerator);
+    let Some(architecture) = architecture(accelerator) else {
+        let Module { text, steps, .. } = emit(program, &OpenClC, &limits, symbol)?;
+        return Ok(Text { text, steps });
+    };
+    let product = match kernel.template {
+        TENSOR_CORES => nvptx::product(program, architecture, &ProductOptions::default(), symbol)?,
+        _ => None,
+    };
+    let nvptx::Module { text, steps } = match product {
+        Some(module) => module,
+        None => nvptx::emit(program, architecture, &limits, symbol)?,
+    };
+    Ok(Text { text, steps })
+}
+
+/// One text of those of all kernels.
+fn source(accelerator: Accelerator, texts: Vec<Text>) -> String {
+    match accelerator.language() {
+        Language::OpenClC => {
+            let modules = texts.into_iter().map(|own| Module { text: own.text, steps: own.steps });
+            let modules: Vec<Module> = modules.collect();
+            hone_codegen_text::source(&OpenClC, &modules.iter().collect::<Vec<&Module>>())
+        }
+        Language::Ptx => {
+            let texts: Vec<&str> = texts.iter().map(|own| own.text.as_str()).collect();
+            nvptx::source(&texts)
+        }
+    }
+}
+
+/// Temporaries that no launch takes are in registers: the sums of products on tensor cores.
+fn keep_in_registers(program: &mut Program, steps: &[Step]) {
+    fn taken(steps: &[Step], buffer: BufferId) -> bool {
+        steps.iter().any(|step| match step {
+            Step::Launch(kernel) => kernel.arguments.contains(&Argument::Buffer(buffer)),
+            Step::Repeat { body, .. } => taken(body, buffer),
+        })
+    }
+    let ids: Vec<BufferId> = program.buffers.iter().map(|(id, _)| id).collect();
+    for id in ids {
+        let own = &mut program.buffers[id];
+        if own.role == Role::Temporary && own.scope == Scope::Global && !taken(steps, id) {
+            own.scope = Scope::Register;
+        }
+    }
 }
 
 /// The launches of a program, with the step's arguments in place of its buffers: parameters, then temporaries.

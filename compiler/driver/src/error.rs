@@ -43,7 +43,7 @@ pub enum CompileError {
         /// The accelerator.
         accelerator: hone_artifact::Accelerator,
         /// Why.
-        source: Box<hone_codegen_text::EmitError>,
+        source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// What an accelerator does not do yet was asked for.
     #[error("{what} is not there for accelerator '{accelerator}': {advice}")]

@@ -1,7 +1,7 @@
 //! Operators that the runtime computes itself.
 
 use hone_artifact::{Automaton, DataType, HostFunction, Letters, TextFunction};
-use hone_ops::{Compress, NonMaxSuppression, NonZero, NumberType, Op, Require, Text, Unique};
+use hone_ops::{Compress, NonMaxSuppression, NonZero, NumberType, Op, Require, Text, TopK, Unique};
 
 /// The runtime's function that computes an operator, where one does.
 pub(crate) fn host_function(operation: &Op) -> Option<HostFunction> {
@@ -14,6 +14,10 @@ pub(crate) fn host_function(operation: &Op) -> Option<HostFunction> {
     }
     if let Some(own) = operation.downcast::<Unique>() {
         return Some(HostFunction::Unique { axis: axis(own.axis), sorted: own.sorted });
+    }
+    if let Some(own) = operation.downcast::<TopK>().filter(|own| own.by_runtime) {
+        let (k, axis) = (own.k as u64, own.axis as u32);
+        return Some(HostFunction::TopK { k, axis, largest: own.largest });
     }
     if let Some(own) = operation.downcast::<Require>() {
         return Some(HostFunction::Require { message: own.message.clone() });

@@ -109,8 +109,8 @@ pub(crate) fn compile_kernels(
 ) -> Result<CompiledKernels, CompileError> {
     let (lowered, programs) = lower_graphs(graphs)?;
     lap("lower");
-    if options.target.accelerator.is_some() {
-        return device::compile_kernels(lowered, &programs, edit, lap);
+    if let Some(accelerator) = options.target.accelerator {
+        return device::compile_kernels(accelerator, lowered, &programs, edit, lap);
     }
     let scheduled = schedule_all(&programs, options)?;
     let records_digest = records_digest(&scheduled);

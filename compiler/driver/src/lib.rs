@@ -7,6 +7,7 @@ mod error;
 mod host;
 mod kernels;
 mod lift;
+mod open;
 mod options;
 mod pipeline;
 mod plan_regions;
@@ -19,28 +20,31 @@ mod target;
 mod tuning;
 
 pub use artifact::manifest_target;
-pub use device::LIMITS as DEVICE_LIMITS;
+pub use device::device_limits;
 pub use error::CompileError;
 pub use hone_artifact::{Accelerator, MOST_SIZES};
 pub use hone_codegen::{CodegenError, Machine, disassemble, probe, probe_as};
-pub use hone_graph::{Constants, Definition, Node, NodeId, Operation, Port, ValueId};
+pub use hone_graph::{
+    Constants, Definition, Member, MemberForm, Node, NodeId, Operation, Port, ValueId,
+};
 pub use hone_import::{
-    Combination, Dimension, ImportError, ImportOptions, InputBinding, InputForm, NodeError,
-    PortSignature, Signature, SizedBinding, SizesError, UnboundInput, combinations,
-    onnx::supported as supported_operators, signature,
+    Combination, Dimension, ImportError, ImportOptions, InputBinding, InputForm, NarrowType,
+    NodeError, PortSignature, Signature, SizedBinding, SizesError, UnboundInput, combinations,
+    onnx::supported as supported_operators, propose_shape, signature,
 };
 pub use hone_lower::LowerError;
 pub use hone_ops as ops;
 pub use hone_ops::{EvaluateError, Evaluation, Graph, Op, evaluate};
-pub use hone_passes::PassError;
+pub use hone_passes::{Dependence, Independence, PassError};
 pub use hone_tune::{Choice, Machine as TuningMachine, Prescription};
 pub use hone_types::{DataType, Id, Random, Tensor, TensorType, intern_text, text_of};
 pub use kernels::{CompiledKernels, KernelInfo, LoweredGraph, LoweredItem};
 pub use lift::{LiftError, lift, lift_tensor, rounds_to_integers, same_structure};
+pub use open::{ANALYSED_SIZE, open_dimension, sizes_of_open_dimension};
 pub use options::{Options, SchedulePolicy};
 pub use pipeline::{
-    Compiled, Statistics, compile, compile_edited, compile_graph, compile_sizes, import,
-    narrow_nodes, prepare, prepare_exactly,
+    Compiled, Statistics, compile, compile_edited, compile_graph, compile_open, compile_sizes,
+    import, narrow_nodes, prepare, prepare_exactly,
 };
 pub use sizes::{SizedGraph, import_sizes};
 pub use step_map::{MappedCall, MappedRegions, StepMap, StepMapError, map_steps};

@@ -7,6 +7,7 @@ use crate::kernels::{Edit, compile_kernels};
 use crate::sizes::{Constants, SizedGraph};
 use crate::steps::{Weights, plan_steps};
 use crate::{CompileError, Options, SchedulePolicy};
+use hone_artifact::OpenDimension;
 use hone_graph::Node;
 use hone_import::{ImportOptions, Imported};
 use hone_ops::{FusionClass, Graph, Op};
@@ -70,7 +71,7 @@ pub fn compile(
     let mut clock = Clock::default();
     let imported = import(model, import_options)?;
     clock.lap("import");
-    compile_from(vec![imported.graph.into()], model, options, &mut |_, _| {}, clock)
+    compile_from(vec![imported.graph.into()], None, model, options, &mut |_, _| {}, clock)
 }
 
 /// Compiles a graph; `identity` stands for the model's bytes in its digest.
@@ -91,7 +92,7 @@ pub fn compile_edited(
     options: &Options,
     edit: &mut dyn FnMut(usize, &mut Program),
 ) -> Result<Compiled, CompileError> {
-    compile_from(vec![graph.into()], identity, options, edit, Clock::default())
+    compile_from(vec![graph.into()], None, identity, options, edit, Clock::default())
 }
 
 /// Compiles a graph for each of some combinations of sizes, the largest first, into one artifact; `graphs` is not
@@ -101,11 +102,23 @@ pub fn compile_sizes(
     identity: &[u8],
     options: &Options,
 ) -> Result<Compiled, CompileError> {
-    compile_from(graphs, identity, options, &mut |_, _| {}, Clock::default())
+    compile_from(graphs, None, identity, options, &mut |_, _| {}, Clock::default())
+}
+
+/// The same of a model that maps over `open`: the graphs have some of its sizes, 1 among them, and the artifact runs at
+/// any. That they do is shown before ([`hone_passes::Independence`]).
+pub fn compile_open(
+    graphs: Vec<SizedGraph>,
+    open: OpenDimension,
+    identity: &[u8],
+    options: &Options,
+) -> Result<Compiled, CompileError> {
+    compile_from(graphs, Some(open), identity, options, &mut |_, _| {}, Clock::default())
 }
 
 fn compile_from(
     sized: Vec<SizedGraph>,
+    open: Option<OpenDimension>,
     model: &[u8],
     options: &Options,
     edit: Edit<'_>,
@@ -135,7 +148,7 @@ fn compile_from(
     });
     let planned: Vec<PlannedGraph<'_>> = planned.collect();
     clock.lap("memory plan");
-    let artifact = assemble(model, &planned, &kernels, &weights.bytes, options)?;
+    let artifact = assemble(model, (&planned, open), &kernels, &weights.bytes, options)?;
     clock.lap("artifact");
     let plan = &planned[0].plan;
     let statistics = Statistics {
@@ -162,7 +175,10 @@ pub fn prepare(graph: &Graph, options: &Options) -> Result<Graph, CompileError> 
         precision => {
             let names: HashSet<&str> = options.wide.iter().map(String::as_str).collect();
             let wide = |node: &Node<Op>| names.contains(node.name.as_str());
-            let narrow = |graph: &Graph| passes::narrow(graph, precision, &wide);
+            let narrow = |graph: &Graph| match options.target.accelerator {
+                None => passes::narrow(graph, precision, &wide),
+                Some(_) => passes::narrow_plain(graph, precision, &wide),
+            };
             checked("narrow", over_regions(&exact, &narrow))
         }
     }
@@ -188,6 +204,7 @@ pub fn prepare_exactly(
     let layout = LayoutOptions { block, products, bytes, rates, working };
     let list: &[Pass<'_>] = &[
         ("extend_precision", &passes::extend_precision),
+        ("order_in_runtime", &passes::order_in_runtime),
         ("decompose", &passes::decompose),
         ("shift_signed_bytes", &|graph| match quantized {
             true => passes::shift_signed_bytes(graph),
@@ -200,6 +217,7 @@ pub fn prepare_exactly(
         ("fold_constants", &passes::fold_constants),
         ("fold_batch_norm", &passes::fold_batch_norm),
         ("simplify", &passes::simplify),
+        ("recognize_group_normalization", &passes::recognize_group_normalization),
         ("separate_taps", &passes::separate_taps),
         ("divide_by_multiplying", &passes::divide_by_multiplying),
         ("fuse_attention", &|graph| match options.schedules {

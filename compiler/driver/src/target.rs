@@ -2,6 +2,7 @@
 
 use hone_artifact::Accelerator;
 use hone_codegen::CodegenError;
+use hone_types::DataType;
 use std::ops::Deref;
 
 /// What an artifact is made for. It stands for its processor wherever only that matters.
@@ -47,6 +48,14 @@ impl Target {
         let arch = self.processor.triple.split('-').next().unwrap_or_default();
         let processor = hone_codegen::Target::for_platform("linux", arch, "")?;
         Ok(Self { processor, accelerator: Some(accelerator) })
+    }
+
+    /// Whether it has instructions for products of a type: the accelerator's, where one runs the steps.
+    pub fn multiplies(&self, dtype: DataType) -> bool {
+        match self.accelerator {
+            Some(accelerator) => crate::device::multiplies(accelerator, dtype),
+            None => self.processor.multiplies(dtype),
+        }
     }
 }
 

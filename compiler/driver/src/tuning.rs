@@ -287,6 +287,7 @@ impl Table {
             inputs: Vec::new(),
             outputs: Vec::new(),
             interface: Default::default(),
+            open: None,
             variants: vec![variant],
         };
         Ok(writer.to_bytes(&manifest)?)

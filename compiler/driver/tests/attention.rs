@@ -7,8 +7,8 @@ use hone_driver::{
 };
 use hone_graph::Operation;
 use hone_ops::{
-    Binary, BinaryFunction, Expand, MatMul, Op, Reshape, Select, Softmax, Transpose, Unary,
-    UnaryFunction,
+    Attention, Binary, BinaryFunction, Expand, MatMul, Op, Reshape, Select, Softmax, Transpose,
+    Unary, UnaryFunction,
 };
 use hone_tune::Machine;
 use hone_types::DataType;
@@ -213,6 +213,33 @@ fn a_decoders_constant_mask_and_two_samples() {
     let weights = net.softmax(scores);
     let y = net.node(MatMul {}, &[weights, v]);
     check(&net.output(y));
+}
+
+/// Long enough that a causal mask divides the queries: every part has a kernel, which looks at fewer keys.
+#[test]
+fn keys_that_a_causal_mask_hides_are_left_out() {
+    const LENGTH: usize = 1024;
+    let mut net = Net::new();
+    let [q, k, v] = [(); 3].map(|()| net.floats(&[2, LENGTH, 8]));
+    let k = net.turned(k, &[0, 2, 1]);
+    let scores = net.node(MatMul {}, &[q, k]);
+    let visible = |place: usize| f64::from(u8::from(place % LENGTH <= place / LENGTH));
+    let mask: Vec<f64> = (0..LENGTH * LENGTH).map(visible).collect();
+    let mask = Tensor::from_f64(DataType::Bool, [1, LENGTH, LENGTH], &mask).unwrap();
+    let mask = net.graph.add_constant("mask", mask);
+    let least = net.number(f64::from(f32::MIN));
+    let scores = net.node(Select {}, &[mask, scores, least]);
+    let weights = net.softmax(scores);
+    let mean = net.node(MatMul {}, &[weights, v]);
+    let y = net.scaled(mean, 0.5);
+    let graph = net.output(y);
+    let prepared = prepare(&graph, &options(DataType::F32)).unwrap();
+    assert_eq!((count(&prepared, "attention"), count(&prepared, "softmax")), (4, 0));
+    let part = |node: &Op| node.downcast::<Attention>().and_then(|own| own.part);
+    let parts = prepared.nodes().iter().filter_map(|(_, node)| part(&node.operation));
+    let pairs: usize = parts.map(|part| part.queries * part.keys).sum();
+    assert_eq!(pairs, LENGTH * LENGTH * 5 / 8);
+    check_code(&graph, &prepared, DataType::F32);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use hone_driver::{Graph, Options, Target, Tensor, TensorType, compile_graph, eva
 use hone_graph::{OutputExtent, ValueId};
 use hone_ops::{
     Binary, BinaryFunction, BitCast, Cast, Compress, Gather, If, Loop, MatMul, NonMaxSuppression,
-    NonZero, Op, Reduce, ReduceFunction, Require, Unary, UnaryFunction, Unique,
+    NonZero, Op, Reduce, ReduceFunction, Require, TopK, Unary, UnaryFunction, Unique,
 };
 use hone_runtime::{Model, RunError};
 use hone_types::DataType;
@@ -46,7 +46,8 @@ fn tanh(graph: &mut Graph, input: ValueId) -> ValueId {
 }
 
 fn is_host(operation: &Op) -> bool {
-    ["non_zero", "compress", "unique", "non_max_suppression", "require"].contains(&operation.name())
+    ["non_zero", "compress", "unique", "non_max_suppression", "require", "top_k"]
+        .contains(&operation.name())
 }
 
 /// The runtime's outputs, or its refusal; the shapes that it gives them; the variant.
@@ -370,6 +371,42 @@ fn boxes_are_suppressed_as_in_the_reference() {
             let (shapes, _) = check(&graph, &inputs.map(Tensor::clone));
             assert!(shapes[0][0] <= 6 * most as u64);
         }
+    }
+}
+
+/// Long lines are searched or sorted by the runtime, between kernels, along any axis.
+#[test]
+fn long_lines_are_ordered_as_in_the_reference() {
+    let types = [DataType::F32, DataType::F16, DataType::I8, DataType::U64];
+    for (dtype, k) in types.into_iter().flat_map(|dtype| [(dtype, 20), (dtype, 300)]) {
+        for (largest, axis) in [(true, 0), (false, 1)] {
+            let shape = if axis == 0 { [300, 2] } else { [2, 300] };
+            let x = seeded(k, &shape);
+            let x = Tensor::from_f64(dtype, shape, &scaled_for(dtype, &x)).unwrap();
+            let mut graph = Graph::new();
+            let input = graph.add_input("x", x.tensor_type().clone());
+            let opposite = match dtype.is_float() {
+                true => one(&mut graph, Unary::new(UnaryFunction::Negate), &[input]),
+                false => input,
+            };
+            let found = add(&mut graph, TopK::new(k, axis, largest), &[opposite]);
+            let after = sum(&mut graph, found[1], found[1]);
+            graph.add_output("values", found[0]);
+            graph.add_output("indices", after);
+            let (_, variant) = check(&graph, &[x]);
+            let hosts = variant.program.iter().filter(|part| matches!(part, Part::Host(_)));
+            assert_eq!(hosts.count(), 1);
+        }
+    }
+}
+
+/// The numbers as a type can have them, with equal ones among them.
+fn scaled_for(dtype: DataType, tensor: &Tensor) -> Vec<f64> {
+    let values = tensor.to_f64();
+    match dtype {
+        DataType::U64 => values.iter().map(|value| ((value + 1.0) * 50.0).floor()).collect(),
+        _ if dtype.is_float() => values,
+        _ => values.iter().map(|value| (value * 100.0).floor()).collect(),
     }
 }
 

@@ -164,7 +164,7 @@ pub enum NodeError {
     },
     /// A size that is decided only when the model runs, elsewhere than in an output of the model.
     #[error(
-        "the size of {what} is decided when the model runs, which is supported for outputs of the model alone"
+        "the size of {what} is decided when the model runs, and this operator takes none of that kind"
     )]
     UndecidedSize {
         /// What reads it.
@@ -206,6 +206,19 @@ impl ImportError {
 }
 
 impl NodeError {
+    /// Whether shapes do not fit one another, other than where something is missing here or the model breaks a rule of
+    /// its format.
+    pub(crate) fn is_misfit(&self) -> bool {
+        match self {
+            Self::Invalid(_) | Self::Infer(_) => true,
+            Self::Inner(inner) => match &**inner {
+                ImportError::Node { source, .. } => source.is_misfit(),
+                _ => false,
+            },
+            _ => false,
+        }
+    }
+
     /// A refusal in words.
     pub(crate) fn invalid(message: impl Into<String>) -> Self {
         Self::Invalid(message.into())

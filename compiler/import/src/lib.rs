@@ -12,6 +12,7 @@ mod error;
 mod limits;
 pub mod onnx;
 mod propose;
+pub use propose::propose as propose_shape;
 mod signature;
 mod sizes;
 

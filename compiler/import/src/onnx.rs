@@ -9,6 +9,7 @@
 
 mod affine;
 mod binding;
+mod branches;
 mod builder;
 mod composite;
 mod control;
@@ -24,6 +25,8 @@ pub(crate) mod narrow;
 mod node;
 mod operators;
 mod order;
+mod parts;
+mod rearranged;
 mod scan;
 mod shorthands;
 mod sized;

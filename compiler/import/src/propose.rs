@@ -30,9 +30,9 @@ const WORDS: [(&str, usize); 14] = [
     ("num", 1),
 ];
 
-/// A shape for an input. `symbols` holds what is known of named dimensions and learns what is proposed
+/// A shape to propose for an input. `symbols` holds what is known of named dimensions and learns what is proposed
 /// for others, so that equal names get equal extents.
-pub(crate) fn propose(port: &PortSignature, symbols: &mut HashMap<String, usize>) -> Vec<usize> {
+pub fn propose(port: &PortSignature, symbols: &mut HashMap<String, usize>) -> Vec<usize> {
     let Some(shape) = &port.shape else { return vec![BATCH] };
     let extents = shape.iter().enumerate().map(|(axis, dimension)| match dimension {
         Dimension::Fixed(extent) => *extent,

@@ -82,19 +82,20 @@ fn what_grows_or_has_no_bound_is_refused() {
         ],
         &["on", "v", "v"],
     );
-    refused(&looped(stops, &["last", "z"], 3), &["'make_y' (Relu", "decided when the model runs"]);
+    let stopped = import(&looped(stops, &["last", "z"], 3)).unwrap().graph;
+    assert_eq!(stopped.extents().len(), 1);
 }
 
 #[test]
-fn branches_of_different_shapes_are_refused() {
+fn branches_of_different_ranks_are_refused() {
     let then = graph(vec![], vec![], vec![node("Relu", &["x"], &["r"])], &["r"]);
-    let nodes = vec![node("Concat", &["x", "x"], &["r"]).int("axis", 0)];
+    let nodes = vec![node("ReduceMax", &["x"], &["r"]).int("keepdims", 0)];
     let otherwise = graph(vec![], vec![], nodes, &["r"]);
     let branch =
         node("If", &["b"], &["y"]).graph("then_branch", then).graph("else_branch", otherwise);
     let inputs = vec![port("x", F32, &["2"]), port("b", BOOL, &[])];
     let model = model(graph(inputs, vec![], vec![branch], &["y"]), 17);
-    refused(&model, &["'make_y' (If", "different types: f32[2] and f32[4]"]);
+    refused(&model, &["'make_y' (If", "different types: f32[2] and f32[]"]);
 }
 
 #[test]
@@ -108,7 +109,7 @@ fn unsupported_operators_inside_are_named() {
 }
 
 #[test]
-fn sizes_that_data_decides_are_kept_for_outputs_alone() {
+fn sizes_that_data_decides_are_those_of_outputs() {
     let inputs = || vec![port("x", F32, &["2", "3"])];
     let nodes = vec![
         node("NonZero", &["x"], &["places"]),
@@ -129,7 +130,7 @@ fn sizes_that_data_decides_are_kept_for_outputs_alone() {
     assert_eq!(results[0].to_i64()[..6], [0, 0, 1, 0, 2, 2]);
     assert_eq!(results[2].to_f64()[..3], [0.0, 5.0, 7.0]);
     assert_eq!(results[3].to_f64(), [-1.0, 0.0, -1.0, 0.0, 0.0, -2.0]);
-    let nodes = vec![node("NonZero", &["x"], &["places"]), node("Transpose", &["places"], &["y"])];
+    let nodes = vec![node("NonZero", &["x"], &["places"]), node("Trilu", &["places"], &["y"])];
     let model = model(graph(inputs(), vec![], nodes, &["y"]), 17);
-    refused(&model, &["'make_y' (Transpose", "decided when the model runs"]);
+    refused(&model, &["'make_y' (Trilu", "decided when the model runs"]);
 }

@@ -5,7 +5,7 @@ use crate::express::{constant, converted, input, load_wide, only_output, reduce_
 use crate::matmul::MatMul;
 use crate::operator::{FusionClass, OpError, Operator, named, required};
 use crate::shape::{bounded, check_float};
-use crate::{Binary, Expand, Reshape, Select, Softmax, Transpose, Unary, UnaryFunction};
+use crate::{Binary, Expand, Reshape, Select, Slice, Softmax, Transpose, Unary, UnaryFunction};
 use hone_graph::InferError;
 use hone_tensor::{BufferId, Builder, Combiner, Expr, UnaryOp};
 use hone_types::{DataType, Tensor, TensorType};
@@ -37,6 +37,22 @@ pub struct Attention {
     pub steps: Vec<ScoreStep>,
     /// What a query gives that sees no key: one whose scores are all negative infinity.
     pub empty_rows: EmptyRows,
+    /// The queries that are asked, and the keys that are looked at; all without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<AttentionPart>,
+}
+
+/// Neighbouring queries, and the keys that they may see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AttentionPart {
+    /// The first query.
+    pub query: usize,
+    /// Number of queries.
+    pub queries: usize,
+    /// The first key.
+    pub key: usize,
+    /// Number of keys.
+    pub keys: usize,
 }
 
 /// An element-wise change of scores.
@@ -85,6 +101,9 @@ pub enum EmptyRows {
 /// Extents of the operands.
 struct Extents {
     batch: Vec<usize>,
+    /// The queries and keys that are computed with.
+    part: AttentionPart,
+    /// All queries and all keys.
     queries: usize,
     keys: usize,
     size: usize,
@@ -128,7 +147,16 @@ impl Attention {
             return Err(refuse());
         }
         let (batch, queries, keys) = (batch.to_vec(), *queries, *keys);
-        Ok(Extents { batch, queries, keys, size: *size, width: *width })
+        let part = self.part.unwrap_or(AttentionPart { query: 0, queries, key: 0, keys });
+        let inside = |first: usize, count: usize, all: usize| {
+            first.checked_add(count).is_some_and(|end| end <= all)
+        };
+        if !inside(part.query, part.queries, queries) || !inside(part.key, part.keys, keys) {
+            return Err(InferError::new(format!(
+                "{queries} queries and {keys} keys lack {part:?}"
+            )));
+        }
+        Ok(Extents { batch, part, queries, keys, size: *size, width: *width })
     }
 
     fn check_steps(
@@ -136,7 +164,7 @@ impl Attention {
         inputs: &[Option<&TensorType>],
         extents: &Extents,
     ) -> Result<(), InferError> {
-        let scores = extents.scores();
+        let scores = extents.all_scores();
         let mut place = 3;
         for step in self.steps.iter().filter(|step| step.has_operand()) {
             let operand = required(Self::NAME, inputs, place)?;
@@ -178,12 +206,22 @@ impl Attention {
 impl Extents {
     /// Shape of the scores as they are computed: queries are neighbours.
     fn scores(&self) -> Vec<usize> {
+        [&self.batch[..], &[self.part.keys, self.part.queries]].concat()
+    }
+
+    /// The same of all queries and keys.
+    fn all_scores(&self) -> Vec<usize> {
         [&self.batch[..], &[self.keys, self.queries]].concat()
     }
 
     fn of_batch(&self, last: &[usize]) -> Vec<usize> {
         [&self.batch[..], last].concat()
     }
+}
+
+/// An index counted from behind so many others.
+fn behind(first: usize, index: &Expr) -> Expr {
+    if first == 0 { index.clone() } else { index.clone() + first }
 }
 
 fn is_permutation(places: &[usize], rank: usize) -> bool {
@@ -221,7 +259,7 @@ impl Operator for Attention {
         let query = required(Self::NAME, inputs, 0)?;
         self.check_steps(inputs, &extents)?;
         bounded(query.dtype, extents.scores())?;
-        let plain = extents.of_batch(&[extents.queries, extents.width]);
+        let plain = extents.of_batch(&[extents.part.queries, extents.width]);
         let mut shape = vec![0; plain.len()];
         self.output.iter().zip(plain).for_each(|(place, extent)| shape[*place] = extent);
         Ok(vec![bounded(query.dtype, shape)?])
@@ -242,12 +280,15 @@ impl Operator for Attention {
             repeated(&plain, &extents.batch)
         };
         let rank = extents.batch.len() + 2;
+        let part = extents.part;
+        let (queries, keys) = ((part.query, part.queries), (part.key, part.keys));
         let mut swapped: Vec<usize> = (0..rank).collect();
         swapped.swap(rank - 2, rank - 1);
-        let keys = turned(&operand(1, &self.key)?, &swapped)?;
-        let query = operand(0, &self.query)?;
+        let key = part_of(&operand(1, &self.key)?, rank - 2, keys)?;
+        let key = turned(&key, &swapped)?;
+        let query = part_of(&operand(0, &self.query)?, rank - 2, queries)?;
         let dtype = query.dtype();
-        let mut scores = only(MatMul {}.reference(&[Some(&query), Some(&keys)]))?;
+        let mut scores = only(MatMul {}.reference(&[Some(&query), Some(&key)]))?;
         let number = |value: f64| Ok::<_, OpError>(Tensor::from_f64(dtype, [], &[value])?);
         let binary = |function, left: &Tensor, right: &Tensor| {
             only(Binary { function }.reference(&[Some(left), Some(right)]))
@@ -257,7 +298,8 @@ impl Operator for Attention {
         for step in &self.steps {
             let mut next = || {
                 place += 1;
-                turned(required(Self::NAME, inputs, place - 1)?, &swapped)
+                let own = part_of(required(Self::NAME, inputs, place - 1)?, rank - 2, keys)?;
+                turned(&part_of(&own, rank - 1, queries)?, &swapped)
             };
             scores = match step {
                 ScoreStep::Multiply(by) => {
@@ -280,7 +322,7 @@ impl Operator for Attention {
         let softmax = Softmax { axis: rank - 1, log: false };
         let weights = only(softmax.reference(&[Some(&scores)]))?;
         let weights = without_empty_rows(self.empty_rows, &weights, &scores)?;
-        let value = operand(2, &self.value)?;
+        let value = part_of(&operand(2, &self.value)?, rank - 2, keys)?;
         let result = only(MatMul {}.reference(&[Some(&weights), Some(&value)]))?;
         let mut back = vec![0; rank];
         self.output.iter().enumerate().for_each(|(axis, place)| back[*place] = axis);
@@ -298,12 +340,14 @@ impl Operator for Attention {
         let extents = self.extents(&types.each_ref().map(Some)).ok()?;
         let (narrow, dtype, batch) = (output.dtype, wide(output.dtype), extents.batch.len());
         let typed = |shape: &[usize]| TensorType::new(dtype, shape);
-        let (scores_type, rows) = (typed(&extents.scores()), extents.of_batch(&[extents.queries]));
+        let (scores_type, rows) =
+            (typed(&extents.scores()), extents.of_batch(&[extents.part.queries]));
+        let part = extents.part;
         // Scores have queries as neighbours: then every operand but the queries is read as it lies.
-        let turned = typed(&extents.of_batch(&[extents.size, extents.queries]));
+        let turned = typed(&extents.of_batch(&[extents.size, extents.part.queries]));
         let queries = builder.map("queries", &turned, |point| {
             let (outer, last) = point.split_at(batch);
-            let read = [outer, &[last[1].clone(), last[0].clone()]].concat();
+            let read = [outer, &[behind(part.query, &last[1]), last[0].clone()]].concat();
             let element = load_wide(query, placed(&self.query, read), narrow);
             element * constant(self.scale, dtype)
         });
@@ -319,7 +363,7 @@ impl Operator for Attention {
             |at, by| {
                 let left = [&at[..batch], by, &at[batch + 1..]].concat();
                 let mut right = shared(&at[..batch], &key_shape[..batch], &extents.batch);
-                right.extend([at[batch].clone(), by[0].clone()]);
+                right.extend([behind(part.key, &at[batch]), by[0].clone()]);
                 let key = load_wide(key, placed(&self.key, right), narrow);
                 Expr::Load(queries, left) * key
             },
@@ -338,9 +382,11 @@ impl Operator for Attention {
         let mut complete = true;
         let masked = builder.map("masked", &scores_type, |point| {
             let mut score = Expr::Load(scores, point.to_vec());
+            let mut place = point[..batch].to_vec();
+            place.extend([behind(part.key, &point[batch]), behind(part.query, &point[batch + 1])]);
             for (step, operand) in &steps {
                 let read = operand.as_ref().map(|(own, own_type)| {
-                    load_wide(*own, broadcast_indices(point, &own_type.shape), own_type.dtype)
+                    load_wide(*own, broadcast_indices(&place, &own_type.shape), own_type.dtype)
                 });
                 match Self::step(step, score.clone(), dtype, read) {
                     Some(changed) => score = changed,
@@ -354,7 +400,7 @@ impl Operator for Attention {
         }
         let row = |point: &[Expr]| [&point[..batch], &point[batch + 1..]].concat();
         let along = |at: &[Expr], by: &[Expr]| [&at[..batch], by, &at[batch..]].concat();
-        let keys = [extents.keys];
+        let keys = [extents.part.keys];
         let largest =
             reduce_in(builder, "maximum", dtype, &rows, &keys, Combiner::Maximum, |at, by| {
                 Expr::Load(masked, along(at, by))
@@ -370,11 +416,11 @@ impl Operator for Attention {
             Expr::Constant(1.0, dtype) / Expr::Load(sums, at.to_vec())
         });
         let value_shape = logical(&self.value, &types[2].shape);
-        let products = extents.of_batch(&[extents.queries, extents.width]);
+        let products = extents.of_batch(&[extents.part.queries, extents.width]);
         let products =
             reduce_in(builder, "values", dtype, &products, &keys, Combiner::Sum, |at, by| {
                 let mut read = shared(&at[..batch], &value_shape[..batch], &extents.batch);
-                read.extend([by[0].clone(), at[batch + 1].clone()]);
+                read.extend([behind(part.key, &by[0]), at[batch + 1].clone()]);
                 let weight = Expr::Load(powers, along(&at[..=batch], by));
                 weight * load_wide(value, placed(&self.value, read), narrow)
             });
@@ -405,6 +451,23 @@ impl Operator for Attention {
 
 fn only(results: Result<Vec<Tensor>, OpError>) -> Result<Tensor, OpError> {
     results?.pop().ok_or_else(|| OpError::Value("there is no result".into()))
+}
+
+/// Some places of an axis, or the one that it has for all.
+fn part_of(
+    tensor: &Tensor,
+    axis: usize,
+    (first, count): (usize, usize),
+) -> Result<Tensor, OpError> {
+    let mut extents = tensor.shape().to_vec();
+    if extents[axis] == 1 || extents[axis] == count {
+        return Ok(tensor.clone());
+    }
+    extents[axis] = count;
+    let mut starts = vec![0; extents.len()];
+    starts[axis] = first;
+    let steps = vec![1; extents.len()];
+    only(Slice { starts, steps, extents }.reference(&[Some(tensor)]))
 }
 
 /// `[batch.., a, b]` with each batch element as often as others share it.

@@ -79,7 +79,7 @@ mod winograd_multiply;
 mod winograd_output;
 
 pub use arg_reduce::ArgReduce;
-pub use attention::{Attention, EmptyRows, ScoreStep};
+pub use attention::{Attention, AttentionPart, EmptyRows, ScoreStep};
 pub use batch_normalization::BatchNormalization;
 pub use binary::{Binary, BinaryFunction, broadcast_indices, broadcast_shapes};
 pub use bit_cast::BitCast;
@@ -107,7 +107,7 @@ pub use lstm::Lstm;
 pub use matmul::MatMul;
 pub use one_hot::OneHot;
 pub use operator::{FusionClass, Graph, Op, OpError, Operator};
-pub use packed_convolution::PackedConvolution;
+pub use packed_convolution::{GroupInputs, PackedConvolution};
 pub use packed_depthwise::PackedDepthwise;
 pub use packed_matmul::PackedMatMul;
 pub use packed_pool::PackedPool;

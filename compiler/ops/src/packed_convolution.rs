@@ -2,6 +2,7 @@
 
 use crate::Cast;
 use crate::convolution::{Convolution, Window};
+use crate::gather::Gather;
 use crate::interleave::{
     at, dot_of, multiply, place, places, plain_type, product, separate, sum_type,
 };
@@ -14,8 +15,8 @@ use serde::{Deserialize, Serialize};
 
 /// Convolution without padding on packed operands: x `[N, C / c, X.., c]`, w `[O / o, C / g / c, K..,
 /// c, o]`, optionally bias `[O / o, o]`; the result is `[N, O / o, Y.., o]`. With groups, each group has
-/// whole blocks of both kinds. Weights of a narrow type are interleaved, `[O / o, C / g / c, K.., c / d,
-/// o, d]`; bias and result have then the type of the sums.
+/// whole blocks of both kinds, and reads as many blocks of x as the weights have. Weights of a narrow type are
+/// interleaved, `[O / o, C / g / c, K.., c / d, o, d]`; bias and result have then the type of the sums.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PackedConvolution {
     /// Steps between windows, per spatial axis.
@@ -24,6 +25,34 @@ pub struct PackedConvolution {
     pub dilations: Vec<usize>,
     /// Number of groups the channels are divided into.
     pub groups: usize,
+    /// Which blocks of x the groups read; `None` where all are read, one group's after the other's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inputs: Option<GroupInputs>,
+}
+
+/// Which blocks of channels the groups of a [`PackedConvolution`] read: group `g` those from
+/// `first + g * step` on. Groups may read the same blocks, and may leave blocks out.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct GroupInputs {
+    /// The first group's first block.
+    pub first: usize,
+    /// Blocks from a group's first one to the next group's.
+    pub step: usize,
+}
+
+impl GroupInputs {
+    /// Whether `groups` groups of `each` blocks are all within `blocks`.
+    fn fit(self, groups: usize, each: usize, blocks: usize) -> bool {
+        let last = groups.checked_sub(1).and_then(|last| last.checked_mul(self.step));
+        let end = last.and_then(|last| last.checked_add(self.first)?.checked_add(each));
+        end.is_some_and(|end| end <= blocks)
+    }
+
+    /// The blocks that `groups` groups of `each` blocks read, one group's after the other's.
+    fn blocks(self, groups: usize, each: usize) -> impl Iterator<Item = usize> {
+        (0..groups)
+            .flat_map(move |group| (0..each).map(move |at| self.first + group * self.step + at))
+    }
 }
 
 impl PackedConvolution {
@@ -54,7 +83,10 @@ impl Operator for PackedConvolution {
             && x.shape[2 + axes] == plain.shape[2 + axes]
             && self.groups > 0
             && w.shape[0].is_multiple_of(self.groups)
-            && w.shape[1].checked_mul(self.groups) == Some(x.shape[1]);
+            && match self.inputs {
+                None => w.shape[1].checked_mul(self.groups) == Some(x.shape[1]),
+                Some(inputs) => inputs.fit(self.groups, w.shape[1], x.shape[1]),
+            };
         if !fits {
             return Err(InferError::new(format!("input {x} and weights {w} do not match")));
         }
@@ -78,6 +110,17 @@ impl Operator for PackedConvolution {
         let axes = self.strides.len();
         let (c, o) = (w.shape()[2 + axes], w.shape()[3 + axes]);
         let outputs = w.shape()[0] * o;
+        let selected;
+        let x = match self.inputs {
+            None => x,
+            Some(inputs) => {
+                let blocks: Vec<i64> =
+                    inputs.blocks(self.groups, w.shape()[1]).map(|block| block as i64).collect();
+                let blocks = Tensor::from_elements([blocks.len()], &blocks)?;
+                selected = Gather { axis: 1 }.reference(&[Some(x), Some(&blocks)])?.remove(0);
+                &selected
+            }
+        };
         let x = Unpack { axis: 1, extent: x.shape()[1] * c }.reference(&[Some(x)])?;
         let w = Unpack { axis: 0, extent: outputs }.reference(&[Some(w)])?;
         let channels = w[0].shape()[1] * c;
@@ -106,8 +149,13 @@ impl Operator for PackedConvolution {
         let sums =
             builder.reduce("convolution", &output, &reduction, Combiner::Sum, |point, reduced| {
                 let group = point[1].clone().floor_divide(group_outputs.into());
-                let first =
-                    if self.groups == 1 { Expr::Integer(0) } else { group * w_type.shape[1] };
+                let (first, step) =
+                    self.inputs.map_or((0, w_type.shape[1]), |inputs| (inputs.first, inputs.step));
+                let first = match (self.groups, first) {
+                    (1, first) => first.into(),
+                    (_, 0) => group * step,
+                    (_, first) => group * step + first,
+                };
                 // Written bare where it is, so that neighbouring axes can be joined.
                 let start = |axis: usize| {
                     let own = point[axis + 2].clone();

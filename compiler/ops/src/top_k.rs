@@ -5,15 +5,15 @@ use crate::number::{Number, with_number};
 use crate::operator::{FusionClass, Graph, OpError, Operator, named, required, required_value};
 use crate::recurrent_nodes::Nodes;
 use crate::shape::{around, bounded, check_axis, output_types};
-use crate::top_k_nodes::{divide, is_divided};
+use crate::top_k_nodes::{SHORT, divide, is_divided};
 use hone_graph::{InferError, ValueId};
 use hone_tensor::{BinaryOp, BufferId, Builder, Combiner, Expr};
 use hone_types::{DataType, Tensor, TensorType};
 use serde::{Deserialize, Serialize};
-use std::cmp::Ordering;
 
 /// The `k` largest or smallest elements along an axis, the most extreme first, and their indices
-/// (`i64`). Of equal elements the one with the lower index comes first.
+/// (`i64`). Of equal elements the one with the lower index comes first; what is not a number counts as larger
+/// than every number.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TopK {
     /// Number of elements.
@@ -22,17 +22,35 @@ pub struct TopK {
     pub axis: usize,
     /// Whether the largest are wanted, else the smallest.
     pub largest: bool,
+    /// Whether the runtime computes it itself, and not a kernel.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub by_runtime: bool,
 }
 
 impl TopK {
     /// Name in text forms.
     pub const NAME: &'static str = "top_k";
 
+    /// The first `k` elements along `axis`.
+    pub fn new(k: usize, axis: usize, largest: bool) -> Self {
+        Self { k, axis, largest, by_runtime: false }
+    }
+
+    /// The same, computed by the runtime where that is faster than a kernel on a processor for lines of `extent`
+    /// elements: where it takes other ways for other data, and more of a longer line are wanted than are
+    /// found one after another or by comparing all with all.
+    pub fn on_processors(&self, extent: usize) -> Self {
+        let by_runtime = self.k > ROUNDS && extent > SHORT && extent <= LONGEST;
+        Self { by_runtime, ..self.clone() }
+    }
+
     /// The places of the elements wanted of a line.
     fn places<N: Number>(&self, line: &[N]) -> Vec<usize> {
         let mut places: Vec<usize> = (0..line.len()).collect();
         let order = |a: &usize, b: &usize| {
-            let order = line[*a].partial_cmp(&line[*b]).unwrap_or(Ordering::Equal);
+            let nan = |own: &N| own.partial_cmp(own).is_none();
+            let order = line[*a].partial_cmp(&line[*b]);
+            let order = order.unwrap_or_else(|| nan(&line[*a]).cmp(&nan(&line[*b])));
             if self.largest { order.reverse() } else { order }
         };
         places.sort_by(order);
@@ -43,6 +61,9 @@ impl TopK {
 
 /// Most elements that are found one after another; more are found by counting ranks.
 const ROUNDS: usize = 8;
+
+/// Longest lines that the runtime takes.
+const LONGEST: usize = i32::MAX as usize;
 
 impl TopK {
     /// The first element of each line, the first of those after it, and so on.
@@ -130,6 +151,10 @@ impl Operator for TopK {
         FusionClass::Opaque
     }
 
+    fn is_compiled(&self) -> bool {
+        !self.by_runtime
+    }
+
     fn reference(&self, inputs: &[Option<&Tensor>]) -> Result<Vec<Tensor>, OpError> {
         let input = required(Self::NAME, inputs, 0)?;
         let outputs = output_types(self, inputs)?;
@@ -161,7 +186,7 @@ impl Operator for TopK {
     ) -> Result<Option<Vec<ValueId>>, InferError> {
         let x = required_value(Self::NAME, inputs, 0)?;
         let own = graph.tensor_type(x).clone();
-        if !is_divided(own.shape[self.axis], self.k) {
+        if self.by_runtime || !is_divided(own.shape[self.axis], self.k) {
             return Ok(None);
         }
         let mut nodes = Nodes { graph, name: Self::NAME, dtype: own.dtype };

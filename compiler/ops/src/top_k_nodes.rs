@@ -16,7 +16,7 @@ use hone_tensor::{Combiner, Expr};
 use hone_types::Tensor;
 
 /// Lines that are short enough to compare every element with every other.
-const SHORT: usize = 128;
+pub(crate) const SHORT: usize = 128;
 
 /// Elements in a line for each one that is wanted, from which blocks are worth it.
 const SPARSE: usize = 8;
@@ -132,8 +132,7 @@ fn select(
     k: usize,
     largest: bool,
 ) -> Result<[ValueId; 2], InferError> {
-    let outputs =
-        nodes.graph.add_node(nodes.name, TopK { k, axis: 1, largest }.into(), &[Some(x)])?;
+    let outputs = nodes.graph.add_node(nodes.name, TopK::new(k, 1, largest).into(), &[Some(x)])?;
     match outputs[..] {
         [values, places] => Ok([values, places]),
         _ => Err(no_least()),

@@ -9,6 +9,7 @@
 use crate::attention_operands::{
     Operand, key_operand, positions_of_axes, query_operand, value_operand,
 };
+use crate::attention_parts::add_in_parts;
 use crate::{PassError, Rewriter};
 use hone_graph::{Node, NodeId, ValueId};
 use hone_ops::{
@@ -41,7 +42,7 @@ pub fn fuse_attention(graph: &Graph, lanes: usize, working: DataType) -> Result<
         }
         match found.get(&id) {
             // The nodes before this one are left without readers.
-            Some(found) => replace(&mut rewriter, graph, node, found)?,
+            Some(found) => replace(&mut rewriter, graph, node, found, lanes)?,
             None => rewriter.copy(node)?,
         }
     }
@@ -62,6 +63,7 @@ fn replace(
     graph: &Graph,
     node: &Node<Op>,
     found: &Found,
+    lanes: usize,
 ) -> Result<(), PassError> {
     let mut inputs = Vec::new();
     for operand in &found.operands {
@@ -76,7 +78,9 @@ fn replace(
         }
         inputs.push(value);
     }
-    let mut result = rewriter.add_simple(&node.name, found.operation.clone(), &inputs)?;
+    let operands = (&found.operands[..], &inputs[..]);
+    let source = (graph, node.name.as_str());
+    let mut result = add_in_parts(rewriter, source, &found.operation, operands, lanes)?;
     let shape = &graph.tensor_type(node.outputs[0]).shape;
     if rewriter.target().tensor_type(result).shape != *shape {
         result = rewriter.add_simple(&node.name, Reshape { shape: shape.clone() }, &[result])?;
@@ -165,6 +169,7 @@ impl<'a> Matcher<'a> {
             scale,
             steps: score_steps,
             empty_rows,
+            part: None,
         };
         let finite = operation.scale.is_finite();
         finite.then_some(Found { last, operation, operands })

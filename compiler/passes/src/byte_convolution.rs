@@ -76,7 +76,7 @@ impl Layout<'_> {
         let weights = interleave(&weights, DataType::I8).map_err(wrong)?;
         let weights = self.rewriter.constant(&node.name, weights);
         let Window { strides, dilations, .. } = convolution.window.clone();
-        let operation = PackedConvolution { strides, dilations, groups: 1 };
+        let operation = PackedConvolution { strides, dilations, groups: 1, inputs: None };
         let mut sums = self.rewriter.add_simple(&node.name, operation, &[input, weights])?;
         if operands.zero != 0 {
             let offsets = operands.offsets(self.block).map_err(wrong)?;

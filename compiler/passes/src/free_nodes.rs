@@ -34,7 +34,7 @@ pub(crate) fn free_nodes(graph: &Graph, readers: &[Vec<NodeId>], escapes: &[bool
 }
 
 /// Whether a node extends 16-bit numbers to 32 bits.
-fn extends_float(graph: &Graph, node: &Node<Op>) -> bool {
+pub(crate) fn extends_float(graph: &Graph, node: &Node<Op>) -> bool {
     let Some(cast) = node.operation.downcast::<Cast>() else { return false };
     let from = node.inputs[0].map(|input| graph.tensor_type(input).dtype);
     cast.to == DataType::F32 && matches!(from, Some(DataType::BF16 | DataType::F16))

@@ -8,10 +8,10 @@
 //! (`free_nodes.rs`) are repeated by every group that reads their result. Groups are bounded
 //! (`groups.rs`), and every step takes time in proportion to the nodes and edges of the graph.
 
-use crate::free_nodes::free_nodes;
+use crate::free_nodes::{extends_float, free_nodes};
 use crate::groups::Groups;
 use hone_graph::{NodeId, ValueId};
-use hone_ops::{FusionClass, Graph, Pad, PadMode, Unpack};
+use hone_ops::{FusionClass, Graph, PackedDepthwise, Pad, PadMode, Unpack};
 use hone_types::Id;
 use std::collections::BTreeSet;
 
@@ -208,13 +208,39 @@ impl<'a> Fuser<'a> {
     }
 
     /// Whether `node` alone pads, with a constant, what `reader` reads in vectors of channels: there a
-    /// guarded read costs no more than a plain one.
+    /// guarded read costs no more than a plain one. Numbers that are dequantized for `node` are padded first where
+    /// windows overlap: each position of a window would dequantize them again.
     fn pads_lanes(&self, node: NodeId, reader: NodeId) -> bool {
         let reads_vectors = self.graph.nodes()[reader].operation.name() == "packed_depthwise";
         let constant = self.graph.nodes()[node].operation.downcast::<Pad>();
         reads_vectors
             && self.groups.members(node).len() == 1
             && constant.is_some_and(|pad| pad.mode == PadMode::Constant)
+            && !(self.reads_dequantized(node) && self.windows_overlap(reader))
+    }
+
+    /// Whether a depthwise convolution reads most elements in four windows or more.
+    fn windows_overlap(&self, node: NodeId) -> bool {
+        let node = &self.graph.nodes()[node];
+        let strides = node
+            .operation
+            .downcast::<PackedDepthwise>()
+            .map_or(&[][..], |depthwise| &depthwise.strides);
+        let weights = node.inputs.get(1).copied().flatten();
+        let window = weights.map_or(&[][..], |weights| &self.graph.tensor_type(weights).shape);
+        // `[C / c, K.., c]`
+        let window = window.iter().skip(1).take(strides.len()).product::<usize>();
+        window >= 4 * strides.iter().product::<usize>()
+    }
+
+    /// Whether a node repeats a dequantization for itself.
+    fn reads_dequantized(&self, node: NodeId) -> bool {
+        let mut inputs = self.graph.nodes()[node].inputs.iter().flatten();
+        inputs.any(|input| {
+            self.graph.producer(*input).is_some_and(|producer| {
+                self.is_free(producer) && !extends_float(self.graph, &self.graph.nodes()[producer])
+            })
+        })
     }
 
     fn class(&self, node: NodeId) -> FusionClass {
@@ -249,5 +275,39 @@ impl<'a> Fuser<'a> {
             anchor: self.groups.anchor(node),
         })
         .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use hone_graph::parse;
+    use hone_ops::Op;
+
+    /// The names of the nodes in the kernel of a depthwise convolution of bytes, with windows of 3 × 3.
+    fn with_depthwise(stride: usize) -> Vec<String> {
+        let side = 6 / stride;
+        let text = format!(
+            r#"%0 = input "x" u8[1, 1, 6, 6, 8]
+%1 = cast "wide" (%0) {{"to":"i32"}} -> i32[1, 1, 6, 6, 8]
+%2 = cast "number" (%1) {{"to":"f32"}} -> f32[1, 1, 6, 6, 8]
+%3 = constant "scale" f32[] [0.5]
+%4 = binary "scaled" (%2, %3) {{"function":"multiply"}} -> f32[1, 1, 6, 6, 8]
+%5 = pad "pad" (%4) {{"begin":[0,0,1,1,0],"end":[0,0,1,1,0],"mode":"constant","value":0.0}} -> f32[1, 1, 8, 8, 8]
+%6 = constant "weights" f32[1, 3, 3, 8] pattern
+%7 = packed_depthwise "sums" (%5, %6) {{"dilations":[1,1],"strides":[{stride},{stride}]}} -> f32[1, 1, {side}, {side}, 8]
+output "y" %7
+"#
+        );
+        let graph = parse::<Op>(&text).unwrap();
+        let last = fuse(&graph).pop().unwrap();
+        last.nodes.iter().map(|node| graph.nodes()[*node].name.clone()).collect()
+    }
+
+    #[test]
+    fn what_overlapping_windows_read_is_dequantized_once() {
+        assert_eq!(with_depthwise(1), ["sums"]);
+        assert_eq!(with_depthwise(2), ["wide", "number", "scaled", "pad", "sums"]);
     }
 }

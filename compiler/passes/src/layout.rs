@@ -8,6 +8,7 @@
 
 use crate::dilation::{batch_to_space, space_to_batch};
 use crate::filler::Filler;
+use crate::group_parts::GroupParts;
 use crate::merge_groups::GroupMerge;
 use crate::packed_operands::{
     Operands, PackedOperands, Weights, pack_depthwise_weights, pack_weights,
@@ -16,10 +17,10 @@ use crate::winograd::{Extents, MachineRates, choose_tile};
 use crate::{PassError, Rewriter};
 use hone_graph::{Node, ValueId};
 use hone_ops::{
-    Binary, Cast, Concat, Convolution, Graph, InstanceNormalization, LARGEST_BUFFER, Op, OpError,
-    Operator, Pack, PackedConvolution, PackedDepthwise, Pad, PadMode, Pool, Reduce, Reshape,
-    Resize, Unary, Unpack, Window, WinogradInput, WinogradMultiply, WinogradOutput,
-    winograd_weights,
+    Binary, Cast, Concat, Convolution, Graph, GroupNormalization, InstanceNormalization,
+    LARGEST_BUFFER, Op, OpError, Operator, Pack, PackedConvolution, PackedDepthwise, Pad, PadMode,
+    Pool, Reduce, Reshape, Resize, Unary, Unpack, Window, WinogradInput, WinogradMultiply,
+    WinogradOutput, winograd_weights,
 };
 use hone_types::{DataType, Tensor};
 use std::collections::HashMap;
@@ -102,7 +103,10 @@ impl<'a> Layout<'a> {
             return self.cast(node);
         }
         if let Some(normalization) = operation.downcast::<InstanceNormalization>() {
-            return self.instance_normalization(node, normalization);
+            return self.normalization(node, None, normalization.epsilon);
+        }
+        if let Some(normalization) = operation.downcast::<GroupNormalization>() {
+            return self.normalization(node, Some(normalization.groups), normalization.epsilon);
         }
         if let Some(unary) = operation.downcast::<Unary>() {
             return self.unary(node, unary);
@@ -236,15 +240,25 @@ impl<'a> Layout<'a> {
         let (w, groups) = (operands.shape, convolution.groups);
         let channels = self.shape(operands.input)[1];
         let depthwise = groups > 1 && groups == channels && groups == w[0];
-        let whole_blocks =
-            w[1].is_multiple_of(self.block) && (w[0] / groups).is_multiple_of(self.block);
+        let per_group = [w[1], w[0] / groups];
+        let whole_blocks = per_group.iter().all(|channels| channels.is_multiple_of(self.block));
         let merged;
         let (weights, groups) = if groups > 1 && !depthwise && !whole_blocks {
-            let merge = GroupMerge::of(groups, [w[1], w[0] / groups], self.block);
             // Weights that are computed are not merged: that would write zeros in every run.
-            let Some((merge, weights)) = merge.zip(operands.weights.constant()) else {
-                return Ok(false);
-            };
+            let Some(weights) = operands.weights.constant() else { return Ok(false) };
+            let merge = GroupMerge::of(groups, per_group, self.block);
+            let bias = operands.bias.map(Weights::constant);
+            if let Some(cut) = GroupParts::of(groups, per_group, self.block, merge)
+                && channels > self.block
+                && bias != Some(None)
+            {
+                let input = self.packed(operands.input, self.block, &node.name)?;
+                let input = self.padded_windows(node, &convolution.window, input, &[])?;
+                let bias = bias.flatten();
+                let output = self.convolve_parts(node, convolution, &cut, input, weights, bias)?;
+                return Ok(self.finish(node, output));
+            }
+            let Some(merge) = merge else { return Ok(false) };
             let weights = merge.weights(weights, groups);
             merged = weights
                 .map_err(|source| PassError::Constant { node: node.name.clone(), source })?;
@@ -262,20 +276,15 @@ impl<'a> Layout<'a> {
             Some(weights) => self.winograd_tile(node, convolution, weights, block),
         };
         let dilations = tile.map_or([1, 1], |_| dilations(convolution));
-        let [begin, mut end] = [&convolution.window.pads_begin, &convolution.window.pads_end]
-            .map(|pads| [&[0, 0], pads.as_slice(), &[0]].concat())
-            .map(|pads| pads.into_iter().map(|pad| pad as i64).collect::<Vec<_>>());
+        let mut beyond = vec![0; convolution.window.strides.len()];
         if let Some(tile) = tile {
             // The last tiles are whole: what they compute beyond the result is left out of it.
-            for (axis, dilation) in [2, 3].into_iter().zip(dilations) {
-                let extent = self.shape(node.outputs[0])[axis];
-                end[axis] += (extent.next_multiple_of(tile * dilation) - extent) as i64;
+            for (axis, dilation) in dilations.into_iter().enumerate() {
+                let extent = self.shape(node.outputs[0])[axis + 2];
+                beyond[axis] = extent.next_multiple_of(tile * dilation) - extent;
             }
         }
-        if begin.iter().chain(&end).any(|pad| *pad > 0) {
-            let pad = Pad { begin, end, mode: PadMode::Constant, value: 0.0 };
-            input = self.rewriter.add_simple(&node.name, pad, &[input])?;
-        }
+        input = self.padded_windows(node, &convolution.window, input, &beyond)?;
         let packed = PackedOperands { input, block, weights, bias: operands.bias };
         let output = if depthwise {
             self.depthwise(node, convolution, packed)?
@@ -285,6 +294,28 @@ impl<'a> Layout<'a> {
             self.direct(node, convolution, packed)?
         };
         Ok(self.finish(node, output))
+    }
+
+    /// A packed input with the zeros around it that a window reads, and so many `beyond` its end per spatial
+    /// axis, none where `beyond` is shorter.
+    fn padded_windows(
+        &mut self,
+        node: &Node<Op>,
+        window: &Window,
+        input: ValueId,
+        beyond: &[usize],
+    ) -> Result<ValueId, PassError> {
+        let [begin, mut end] = [&window.pads_begin, &window.pads_end]
+            .map(|pads| [&[0, 0], pads.as_slice(), &[0]].concat())
+            .map(|pads| pads.into_iter().map(|pad| pad as i64).collect::<Vec<_>>());
+        for (end, beyond) in end[2..].iter_mut().zip(beyond) {
+            *end += *beyond as i64;
+        }
+        if begin.iter().chain(&end).all(|pad| *pad <= 0) {
+            return Ok(input);
+        }
+        let pad = Pad { begin, end, mode: PadMode::Constant, value: 0.0 };
+        self.rewriter.add_simple(&node.name, pad, &[input])
     }
 
     fn depthwise(
@@ -331,7 +362,12 @@ impl<'a> Layout<'a> {
         };
         let Window { strides, dilations, .. } = convolution.window.clone();
         let groups = convolution.groups;
-        self.convolve(node, PackedConvolution { strides, dilations, groups }, weights, operands)
+        self.convolve(
+            node,
+            PackedConvolution { strides, dilations, groups, inputs: None },
+            weights,
+            operands,
+        )
     }
 
     /// Adds a convolution of packed operands.

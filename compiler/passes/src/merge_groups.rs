@@ -36,6 +36,12 @@ impl GroupMerge {
         (groups <= MAX_DENSE).then_some(Self { factor: groups, groups: 1 })
     }
 
+    /// Pairs of a block of inputs and a block of results that are multiplied.
+    pub(crate) fn products(self, channels: [usize; 2], block: usize) -> usize {
+        let blocks = channels.map(|each| (self.factor * each).div_ceil(block));
+        self.groups * blocks[0] * blocks[1]
+    }
+
     /// Weights `[O, C / g, ..]` for the merged groups.
     ///
     /// # Errors

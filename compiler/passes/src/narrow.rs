@@ -10,8 +10,8 @@
 use crate::{Group, PassError, Rewriter, fuse};
 use hone_graph::{Node, NodeId, ValueId};
 use hone_ops::{
-    Cast, FusionClass, Graph, Op, Operator, PackedConvolution, PackedMatMul, WinogradMultiply,
-    interleave, products_of,
+    Cast, FusionClass, Graph, MatMul, Op, Operator, PackedConvolution, PackedMatMul,
+    WinogradMultiply, interleave, products_of,
 };
 use hone_types::{DataType, Id};
 use std::collections::{HashMap, HashSet};
@@ -27,7 +27,29 @@ pub fn narrow(
     reduced: DataType,
     keep: &dyn Fn(&Node<Op>) -> bool,
 ) -> Result<Graph, PassError> {
-    let plan = Plan::new(graph, reduced, keep);
+    run(graph, reduced, keep, &is_product)
+}
+
+/// The same for devices whose instructions read operands in their plain order: products of matrices, constant or
+/// computed, have both operands rounded to `reduced` and are summed in `f32`.
+pub fn narrow_plain(
+    graph: &Graph,
+    reduced: DataType,
+    keep: &dyn Fn(&Node<Op>) -> bool,
+) -> Result<Graph, PassError> {
+    run(graph, reduced, keep, &is_plain_product)
+}
+
+/// Whether a node becomes a sum of products of reduced precision.
+type Chosen<'a> = &'a dyn Fn(&Graph, &Node<Op>, DataType) -> bool;
+
+fn run(
+    graph: &Graph,
+    reduced: DataType,
+    keep: &dyn Fn(&Node<Op>) -> bool,
+    chosen: Chosen<'_>,
+) -> Result<Graph, PassError> {
+    let plan = Plan::new(graph, reduced, keep, chosen);
     let mut pass = ReducedPrecision {
         graph,
         reduced,
@@ -55,9 +77,14 @@ struct Plan {
 }
 
 impl Plan {
-    fn new(graph: &Graph, reduced: DataType, keep: &dyn Fn(&Node<Op>) -> bool) -> Self {
+    fn new(
+        graph: &Graph,
+        reduced: DataType,
+        keep: &dyn Fn(&Node<Op>) -> bool,
+        chosen: Chosen<'_>,
+    ) -> Self {
         let products = graph.nodes().iter();
-        let products = products.filter(|(_, node)| !keep(node) && is_product(graph, node, reduced));
+        let products = products.filter(|(_, node)| !keep(node) && chosen(graph, node, reduced));
         let products = products.map(|(id, _)| id).collect();
         let mut plan = Self { products, stored_reduced: HashSet::new(), movers: HashSet::new() };
         let readers = graph.consumers();
@@ -150,6 +177,13 @@ fn is_product(graph: &Graph, node: &Node<Op>, reduced: DataType) -> bool {
     weights.dtype() == DataType::F32 && products_of(reduced).is_some_and(whole)
 }
 
+/// Whether a node is a product of matrices of `f32`.
+fn is_plain_product(graph: &Graph, node: &Node<Op>, _: DataType) -> bool {
+    let operands = node.inputs.iter().flatten().map(|input| graph.tensor_type(*input));
+    node.operation.downcast::<MatMul>().is_some()
+        && operands.into_iter().all(|operand| operand.dtype == DataType::F32 && operand.rank() >= 2)
+}
+
 struct ReducedPrecision<'a> {
     graph: &'a Graph,
     reduced: DataType,
@@ -157,7 +191,7 @@ struct ReducedPrecision<'a> {
     rewriter: Rewriter<'a>,
     /// The new value of reduced precision for each old one.
     reduced_values: HashMap<ValueId, ValueId>,
-    /// The new `f32` value for each old one that is stored in reduced precision.
+    /// The new `f32` value for each old one that is stored in reduced precision, or read so by a product.
     extended_values: HashMap<ValueId, ValueId>,
 }
 
@@ -167,10 +201,13 @@ impl ReducedPrecision<'_> {
             return self.mover(node);
         }
         let product = self.plan.products.contains(&id);
+        // The instructions for plain operands read them as `f32` that was rounded.
+        let plain = product && node.operation.downcast::<MatMul>().is_some();
         let mut inputs = Vec::with_capacity(node.inputs.len());
         for (index, input) in node.inputs.iter().enumerate() {
             inputs.push(match input {
                 None => None,
+                Some(input) if plain => Some(self.rounded(*input, &node.name)?),
                 Some(input) if product && index == 0 => Some(self.reduced(*input, &node.name)?),
                 Some(input) if product && index == 1 => Some(self.weights(node, *input)?),
                 Some(input) => Some(self.extended(*input, &node.name)?),
@@ -221,9 +258,14 @@ impl ReducedPrecision<'_> {
 
     /// An old value as nodes outside its group read it in `f32`.
     fn extended(&mut self, old: ValueId, node: &str) -> Result<ValueId, PassError> {
-        if !self.plan.stored_reduced.contains(&old) {
-            return Ok(self.rewriter.value(old));
+        match self.plan.stored_reduced.contains(&old) {
+            true => self.rounded(old, node),
+            false => Ok(self.rewriter.value(old)),
         }
+    }
+
+    /// An old value in `f32`, rounded to reduced precision.
+    fn rounded(&mut self, old: ValueId, node: &str) -> Result<ValueId, PassError> {
         if let Some(extended) = self.extended_values.get(&old) {
             return Ok(*extended);
         }

@@ -1,14 +1,15 @@
 //! Products of quantized numbers as products of bytes. Where a convolution or a matrix product reads
 //! unsigned bytes and constant signed ones, each minus its zero point and times its scale, the scales are
 //! taken out of the sums: `sum (x - z) s * w t = s * t * sum (x - z) w`. What is left are sums of integers,
-//! which [`crate::choose_layouts`] and [`crate::multiply_bytes`] compute from the bytes.
+//! which [`crate::choose_layouts`] and [`crate::multiply_bytes`] compute from the bytes. Operators such as
+//! QLinearConv have their scales behind the sums already.
 
 use crate::integer_products::minus_zero_point;
 use crate::{PassError, Rewriter};
 use hone_graph::{Node, ValueId};
 use hone_ops::{
     Binary, BinaryFunction, Cast, Convolution, Graph, MatMul, Op, OpError, Operator, Reshape,
-    products_of,
+    Transpose, products_of,
 };
 use hone_types::{DataType, Tensor};
 
@@ -23,7 +24,7 @@ pub fn multiply_quantized(graph: &Graph) -> Result<Graph, PassError> {
             continue;
         }
         match Product::of(graph, node) {
-            Some(product) => product.write(&mut rewriter, node)?,
+            Some(product) => product.write(graph, &mut rewriter, node)?,
             None => rewriter.copy(node)?,
         }
     }
@@ -34,18 +35,23 @@ pub fn multiply_quantized(graph: &Graph) -> Result<Graph, PassError> {
 struct Scaled {
     /// The bytes minus their zero point, in 32 bits.
     integers: ValueId,
-    scale: ValueId,
+    /// `None` where it is 1.
+    scale: Option<ValueId>,
 }
 
 impl Scaled {
     fn of(graph: &Graph, value: ValueId) -> Option<Self> {
-        let product = &graph.nodes()[graph.producer(value)?];
-        let times = product.operation.downcast::<Binary>()?;
-        let (number, scale) = (product.inputs[0]?, product.inputs[1]?);
+        let producer = &graph.nodes()[graph.producer(value)?];
+        let (number, scale) = match producer.operation.downcast::<Binary>() {
+            Some(times) if times.function == BinaryFunction::Multiply => {
+                (producer.inputs[0]?, Some(producer.inputs[1]?))
+            }
+            Some(_) => return None,
+            None => (value, None),
+        };
         let cast = &graph.nodes()[graph.producer(number)?];
         let integers = cast.operation.downcast::<Cast>().and(cast.inputs[0])?;
-        let fits = times.function == BinaryFunction::Multiply
-            && matches!(graph.tensor_type(value).dtype, DataType::F32 | DataType::F64)
+        let fits = matches!(graph.tensor_type(value).dtype, DataType::F32 | DataType::F64)
             && graph.tensor_type(integers).dtype == DataType::I32
             && graph.tensor_type(integers).shape == graph.tensor_type(value).shape;
         fits.then_some(Self { integers, scale })
@@ -63,12 +69,62 @@ impl Scaled {
     }
 }
 
+/// Constant signed bytes that are multiplied.
+struct Weights {
+    /// The bytes in 32 bits.
+    integers: Tensor,
+    /// `None` where it is 1.
+    scale: Option<ValueId>,
+    /// In which shape the scale broadcasts to the integers.
+    scale_shape: Vec<usize>,
+}
+
+impl Weights {
+    /// From bytes in nodes, perhaps transposed, or from a constant that holds such integers.
+    fn of(graph: &Graph, value: ValueId) -> Option<Self> {
+        let weights = match graph.constant(value) {
+            Some(constant) => {
+                Self { integers: whole_numbers(constant)?, scale: None, scale_shape: Vec::new() }
+            }
+            None => match transposed(graph, value) {
+                Some(plain) => Self::in_nodes(graph, plain)?.transposed()?,
+                None => Self::in_nodes(graph, value)?,
+            },
+        };
+        let is_byte = |weight: &i64| i8::try_from(*weight).is_ok();
+        weights.integers.to_i64().iter().all(is_byte).then_some(weights)
+    }
+
+    fn in_nodes(graph: &Graph, value: ValueId) -> Option<Self> {
+        let Scaled { integers: value, scale } = Scaled::of(graph, value)?;
+        let scale_shape = scale.map_or(&[][..], |scale| &graph.tensor_type(scale).shape).to_vec();
+        Some(Self { integers: integers(graph, value)?, scale, scale_shape })
+    }
+
+    /// Those of a matrix, with its axes exchanged.
+    fn transposed(self) -> Option<Self> {
+        let exchange = Transpose { permutation: vec![1, 0] };
+        let integers = exchange.reference(&[Some(&self.integers)]).ok()?.remove(0);
+        let scale_shape = match self.scale_shape[..] {
+            [rows, columns] => vec![columns, rows],
+            [columns] => vec![columns, 1],
+            _ => Vec::new(),
+        };
+        Some(Self { integers, scale_shape, ..self })
+    }
+}
+
+/// What a node exchanges the two axes of.
+fn transposed(graph: &Graph, value: ValueId) -> Option<ValueId> {
+    let node = &graph.nodes()[graph.producer(value)?];
+    let transpose = node.operation.downcast::<Transpose>()?;
+    node.inputs[0].filter(|_| transpose.permutation == [1, 0])
+}
+
 /// A sum of products of bytes.
 struct Product {
     left: Scaled,
-    right: Scaled,
-    /// The right operand's integers.
-    weights: Tensor,
+    right: Weights,
     /// Shape in which the right scale broadcasts to the result.
     scales: Vec<usize>,
 }
@@ -80,47 +136,51 @@ impl Product {
         if !plain && node.operation.downcast::<MatMul>().is_none() {
             return None;
         }
-        let [left, right] =
-            [Scaled::of(graph, node.inputs[0]?)?, Scaled::of(graph, node.inputs[1]?)?];
-        let weights = integers(graph, right.integers)?;
+        let left = Scaled::of(graph, node.inputs[0]?)?;
+        let right = Weights::of(graph, node.inputs[1]?)?;
+        let shape = right.integers.shape();
         let depth = products_of(DataType::I8)?;
-        if weights.shape().len() < 2 {
+        if shape.len() < 2 {
             return None;
         }
-        let summed = weights.tensor_type().elements() / weights.shape()[usize::from(!plain)].max(1);
+        let summed = right.integers.tensor_type().elements() / shape[usize::from(!plain)].max(1);
         let unsigned = left.are_unsigned(graph, plain) && summed <= MAX_SUMMED;
-        let single = graph.tensor_type(left.scale).elements() == 1;
+        let single = left.scale.is_none_or(|scale| graph.tensor_type(scale).elements() == 1);
         // Scales that differ along what is summed cannot be taken out.
-        let along = if plain { 0 } else { weights.shape().len() - 1 };
-        let columns = weights.shape()[along];
-        let scale = graph.tensor_type(right.scale);
-        let whole = scale.elements() == columns
-            && scale.shape.iter().rev().nth(weights.shape().len() - 1 - along) == Some(&columns);
+        let along = if plain { 0 } else { shape.len() - 1 };
+        let columns = shape[along];
+        let whole = |scale: &[usize]| {
+            scale.iter().product::<usize>() == columns
+                && scale.iter().rev().nth(shape.len() - 1 - along) == Some(&columns)
+        };
+        let scale = &right.scale_shape[..];
+        let elements = scale.iter().product();
         let fits = unsigned
             && single
-            && (plain || (weights.shape().len() == 2 && summed.is_multiple_of(depth)))
-            && (whole || scale.elements() == 1)
-            && weights.to_i64().iter().all(|weight| i8::try_from(*weight).is_ok());
+            && (plain || (shape.len() == 2 && summed.is_multiple_of(depth)))
+            && (elements == 1 || whole(scale));
         let mut scales = vec![1; graph.tensor_type(node.outputs[0]).rank()];
         let axis = if plain { 1 } else { scales.len() - 1 };
-        scales[axis] = scale.elements();
-        fits.then_some(Self { left, right, weights, scales })
+        scales[axis] = elements;
+        fits.then_some(Self { left, right, scales })
     }
 
-    fn write(&self, rewriter: &mut Rewriter, node: &Node<Op>) -> Result<(), PassError> {
+    fn write(
+        &self,
+        graph: &Graph,
+        rewriter: &mut Rewriter,
+        node: &Node<Op>,
+    ) -> Result<(), PassError> {
         let name = &node.name;
         let integers = rewriter.value(self.left.integers);
-        let weights = rewriter.constant(name, self.weights.clone());
+        let weights = rewriter.constant(name, self.right.integers.clone());
         let sums = rewriter.add_simple(name, node.operation.clone(), &[integers, weights])?;
-        let left = rewriter.value(self.left.scale);
-        let to = rewriter.target().tensor_type(left).dtype;
+        let to = graph.tensor_type(node.outputs[0]).dtype;
         let sums = rewriter.add_simple(name, Cast { to }, &[sums])?;
-        let left = rewriter.add_simple(name, Reshape { shape: vec![1] }, &[left])?;
-        let right = rewriter.value(self.right.scale);
-        let right = rewriter.add_simple(name, Reshape { shape: self.scales.clone() }, &[right])?;
-        let times = || Binary::new(BinaryFunction::Multiply);
-        let scale = rewriter.add_simple(name, times(), &[right, left])?;
-        let mut result = rewriter.add_simple(name, times(), &[sums, scale])?;
+        let mut result = match self.scale(rewriter, name)? {
+            Some(scale) => rewriter.add_simple(name, times(), &[sums, scale])?,
+            None => sums,
+        };
         if let Some(bias) = node.inputs.get(2).copied().flatten() {
             let bias = rewriter.value(bias);
             let mut shape = vec![1; self.scales.len()];
@@ -132,6 +192,37 @@ impl Product {
         rewriter.replace(node.outputs[0], result);
         Ok(())
     }
+
+    /// Both scales together, where there are any.
+    fn scale(&self, rewriter: &mut Rewriter, name: &str) -> Result<Option<ValueId>, PassError> {
+        let mut of = |scale: Option<ValueId>, shape: &[usize]| {
+            let scale = scale.map(|scale| rewriter.value(scale));
+            let reshape = Reshape { shape: shape.to_vec() };
+            scale.map(|scale| rewriter.add_simple(name, reshape, &[scale])).transpose()
+        };
+        let left = of(self.left.scale, &[1])?;
+        match (of(self.right.scale, &self.scales)?, left) {
+            (Some(right), Some(left)) => {
+                rewriter.add_simple(name, times(), &[right, left]).map(Some)
+            }
+            (one, other) => Ok(one.or(other)),
+        }
+    }
+}
+
+fn times() -> Binary {
+    Binary::new(BinaryFunction::Multiply)
+}
+
+/// A constant of whole numbers in 32 bits.
+fn whole_numbers(constant: &Tensor) -> Option<Tensor> {
+    let is_float = matches!(constant.dtype(), DataType::F32 | DataType::F64);
+    let values = constant.to_f64();
+    let is_whole = |value: &f64| value.fract() == 0.0 && value.abs() <= f64::from(u8::MAX);
+    if !is_float || !values.iter().all(is_whole) {
+        return None;
+    }
+    Tensor::from_f64(DataType::I32, constant.shape().to_vec(), &values).ok()
 }
 
 /// Constant signed bytes in 32 bits, if `value` is that, with a zero point of zero.

@@ -1,6 +1,7 @@
 //! Windows that reach past their input. Kernel positions of a convolution that read padding alone are dropped;
 //! and where most of what the others read is padding, as where windows are strongly dilated, each position
-//! becomes a separate convolution, of the part of the input that it reads.
+//! becomes a separate convolution, of the part of the input that it reads. Where much of it is padding along one
+//! axis, as that of a few frames of a video, only the positions along this axis are separate.
 
 use crate::{PassError, Rewriter};
 use hone_graph::{Node, ValueId};
@@ -8,9 +9,15 @@ use hone_ops::{
     Binary, BinaryFunction, Convolution, Graph, Op, OpError, Operator, Pad, PadMode, Slice, Window,
 };
 use hone_types::{DataType, Tensor};
+use std::ops::Range;
 
 /// Maximum fraction of products with input, and not padding, where positions are convolved one by one.
 const MAX_DENSITY: f64 = 0.6;
+/// The same for one axis alone. Convolutions over two axes are left whole: they may become Winograd's.
+const MAX_DENSITY_OF_AXIS: f64 = 0.85;
+/// Minimum products that a position along one axis adds to each result, from where adding its sum to the others'
+/// takes little time beside them.
+const MIN_PRODUCTS: usize = 128;
 /// Maximum positions that are convolved one by one.
 const MAX_POSITIONS: usize = 27;
 /// Results, and so multiply-adds for each weight, from where computing and not loading them takes time.
@@ -28,10 +35,9 @@ pub fn separate_taps(graph: &Graph) -> Result<Graph, PassError> {
             rewriter.copy(node)?;
             continue;
         };
-        let output = if positions.are_sparse() {
-            positions.convolve_one_by_one(&mut rewriter, node)?
-        } else {
-            positions.convolve_together(&mut rewriter, node)?
+        let output = match positions.separate_axes() {
+            Some(separate) => positions.convolve_one_by_one(&separate, &mut rewriter, node)?,
+            None => positions.convolve_together(&mut rewriter, node)?,
         };
         rewriter.replace(node.outputs[0], output);
     }
@@ -106,43 +112,78 @@ impl Positions {
             is_smaller: weights.shape()[2..] != *kernel,
             weights,
         };
-        Ok((positions.is_smaller || positions.are_sparse()).then_some(positions))
+        let changes = positions.is_smaller || positions.separate_axes().is_some();
+        Ok(changes.then_some(positions))
+    }
+
+    /// For each axis, whether its positions are convolved one by one; `None` where those of no axis are.
+    fn separate_axes(&self) -> Option<Vec<bool>> {
+        let axes = self.parts.len();
+        if self.are_sparse() {
+            return Some(vec![true; axes]);
+        }
+        let densities = (0..axes).map(|axis| (axis, self.density(axis)));
+        let (axis, density) = densities.min_by(|one, other| one.1.total_cmp(&other.1))?;
+        let separate: Vec<bool> = (0..axes).map(|other| other == axis).collect();
+        let shape = self.weights.shape();
+        let products = shape[1..].iter().product::<usize>() / self.parts[axis].len();
+        let is_worth = axes != 2
+            && density <= MAX_DENSITY_OF_AXIS
+            && self.convolution.window.strides[axis] == 1
+            && products >= MIN_PRODUCTS
+            && self.results.iter().product::<usize>() >= MIN_REUSE
+            && self.covering_position(&separate).is_some();
+        is_worth.then_some(separate)
     }
 
     /// Whether most products are with padding, and the rest takes long enough.
     fn are_sparse(&self) -> bool {
+        let axes = self.parts.len();
         let all: usize = self.parts.iter().map(Vec::len).product();
         let plain = self.convolution.window.strides.iter().all(|stride| *stride == 1);
-        let live = self.parts.iter().zip(&self.results).map(|(parts, results)| {
-            let read: usize = parts.iter().map(|part| part.len()).sum();
-            read as f64 / (parts.len() * results) as f64
-        });
         plain
             && (2..=MAX_POSITIONS).contains(&all)
             && self.results.iter().product::<usize>() >= MIN_REUSE
-            && live.product::<f64>() <= MAX_DENSITY
-            && self.covering_position().is_some()
+            && (0..axes).map(|axis| self.density(axis)).product::<f64>() <= MAX_DENSITY
+            && self.covering_position(&vec![true; axes]).is_some()
     }
 
-    /// Each position, as its index along every axis.
-    fn positions(&self) -> Vec<Vec<usize>> {
-        self.parts.iter().fold(vec![Vec::new()], |positions, parts| {
-            let further = |position: &Vec<usize>| {
+    /// Which fraction of what is read along an axis is input, and not padding.
+    fn density(&self, axis: usize) -> f64 {
+        let read: usize = self.parts[axis].iter().map(|part| part.len()).sum();
+        read as f64 / (self.parts[axis].len() * self.results[axis]) as f64
+    }
+
+    /// Each position along the axes that are `separate`, with all indices along the others.
+    fn positions(&self, separate: &[bool]) -> Vec<Vec<Range<usize>>> {
+        let axes = self.parts.iter().zip(separate);
+        axes.fold(vec![Vec::new()], |positions, (parts, separate)| {
+            let indices: Vec<Range<usize>> = match separate {
+                true => (0..parts.len()).map(|index| index..index + 1).collect(),
+                false => std::iter::once(0..parts.len()).collect(),
+            };
+            let further = |position: &Vec<Range<usize>>| {
                 let position = position.clone();
-                (0..parts.len()).map(move |index| [&position[..], &[index]].concat())
+                indices.clone().into_iter().map(move |index| [&position[..], &[index]].concat())
             };
             positions.iter().flat_map(further).collect()
         })
     }
 
-    fn parts_at(&self, position: &[usize]) -> Vec<WindowPart> {
-        position.iter().zip(&self.parts).map(|(index, parts)| parts[*index]).collect()
+    /// The results that a position reads input for along each axis: all of them along axes that are not separate.
+    fn parts_at(&self, position: &[Range<usize>], separate: &[bool]) -> Vec<WindowPart> {
+        let part = |axis: usize| match separate[axis] {
+            true => self.parts[axis][position[axis].start],
+            false => WindowPart { first: 0, last: self.results[axis], from: 0 },
+        };
+        (0..position.len()).map(part).collect()
     }
 
     /// The position that reads input for every result.
-    fn covering_position(&self) -> Option<Vec<usize>> {
-        self.positions().into_iter().find(|position| {
-            self.parts_at(position).iter().zip(&self.results).all(|(part, all)| part.len() == *all)
+    fn covering_position(&self, separate: &[bool]) -> Option<Vec<Range<usize>>> {
+        self.positions(separate).into_iter().find(|position| {
+            let parts = self.parts_at(position, separate);
+            parts.iter().zip(&self.results).all(|(part, all)| part.len() == *all)
         })
     }
 
@@ -162,17 +203,18 @@ impl Positions {
     /// The sum of convolutions with one position each. The bias goes to the one that reads input for all results.
     fn convolve_one_by_one(
         &self,
+        separate: &[bool],
         rewriter: &mut Rewriter,
         node: &Node<Op>,
     ) -> Result<ValueId, PassError> {
-        let covering = self.covering_position().unwrap_or_default();
-        let mut sum = self.convolve_one(rewriter, node, &covering)?;
-        for position in self.positions() {
-            let empty = self.parts_at(&position).iter().any(|part| part.len() == 0);
+        let covering = self.covering_position(separate).unwrap_or_default();
+        let mut sum = self.convolve_one(separate, rewriter, node, &covering)?;
+        for position in self.positions(separate) {
+            let empty = self.parts_at(&position, separate).iter().any(|part| part.len() == 0);
             if position == covering || empty {
                 continue;
             }
-            let term = self.convolve_one(rewriter, node, &position)?;
+            let term = self.convolve_one(separate, rewriter, node, &position)?;
             let add = Binary { function: BinaryFunction::Add };
             sum = rewriter.add_simple(&node.name, add, &[sum, term])?;
         }
@@ -182,13 +224,13 @@ impl Positions {
     /// What one position adds to every result.
     fn convolve_one(
         &self,
+        separate: &[bool],
         rewriter: &mut Rewriter,
         node: &Node<Op>,
-        position: &[usize],
+        position: &[Range<usize>],
     ) -> Result<ValueId, PassError> {
-        let parts = self.parts_at(position);
-        let ranges: Vec<_> = position.iter().map(|index| *index..index + 1).collect();
-        let weights = weights_at(&self.weights, &ranges)
+        let parts = self.parts_at(position, separate);
+        let weights = weights_at(&self.weights, position)
             .map_err(|source| PassError::Constant { node: node.name.clone(), source })?;
         let covers_all = parts.iter().zip(&self.results).all(|(part, all)| part.len() == *all);
         let (x, bias) = (node.inputs[0], node.inputs.get(2).copied().flatten());
@@ -198,13 +240,20 @@ impl Positions {
             .map(|value| rewriter.value(value))
             .collect();
         let extents = rewriter.target().tensor_type(inputs[0]).shape[2..].to_vec();
-        let ends =
-            parts.iter().zip(extents).map(|(part, all)| (part.from + part.len()).abs_diff(all));
-        let cut = ends.map(|end| -(end as i64)).collect();
-        let begin = parts.iter().map(|part| -(part.from as i64)).collect();
-        inputs[0] = padded(rewriter, node, inputs[0], begin, cut)?;
+        let cuts = parts.iter().zip(extents).zip(separate);
+        let (begin, end) = cuts
+            .map(|((part, all), separate)| match separate {
+                true => (-(part.from as i64), -((part.from + part.len()).abs_diff(all) as i64)),
+                false => (0, 0),
+            })
+            .unzip();
+        inputs[0] = padded(rewriter, node, inputs[0], begin, end)?;
         inputs.insert(1, rewriter.constant(&node.name, weights));
-        let window = Window::plain(position.len());
+        let mut window = self.convolution.window.clone();
+        for axis in (0..position.len()).filter(|axis| separate[*axis]) {
+            (window.pads_begin[axis], window.pads_end[axis]) = (0, 0);
+            window.dilations[axis] = 1;
+        }
         let operation = Convolution { window, groups: self.convolution.groups };
         let result = rewriter.add_simple(&node.name, operation, &inputs)?;
         let begin = parts.iter().map(|part| part.first as i64).collect();
@@ -239,7 +288,7 @@ fn trimmed(
     parts: &[Vec<WindowPart>],
     input: &[usize],
     results: &[usize],
-) -> Option<(Window, Vec<std::ops::Range<usize>>)> {
+) -> Option<(Window, Vec<Range<usize>>)> {
     let mut trimmed = window.clone();
     let mut ranges = Vec::new();
     for (axis, parts) in parts.iter().enumerate() {
@@ -259,7 +308,7 @@ fn trimmed(
 }
 
 /// The weights of some positions.
-fn weights_at(weights: &Tensor, ranges: &[std::ops::Range<usize>]) -> Result<Tensor, OpError> {
+fn weights_at(weights: &Tensor, ranges: &[Range<usize>]) -> Result<Tensor, OpError> {
     let shape = weights.shape();
     let slice = Slice {
         starts: [0, 0].into_iter().chain(ranges.iter().map(|range| range.start)).collect(),
@@ -317,6 +366,35 @@ mod tests {
         assert_eq!(separated([9, 10], dilated(10, 1)), ["convolution"]);
         assert_eq!(separated([1, 10], dilated(1, 2)), ["convolution"]);
         assert_eq!(separated([2, 1], dilated(1, 1)), ["convolution"]);
+    }
+
+    /// Three frames: the middle one of three positions in time reads all of them, the others two each.
+    #[test]
+    fn positions_along_a_short_axis_are_separate() {
+        let element = |index: usize| (index * 7 % 11) as f32 - 5.0;
+        let tensor = |shape: [usize; 5]| {
+            let elements: Vec<f32> = (0..shape.iter().product()).map(element).collect();
+            Tensor::from_elements(shape, &elements).unwrap()
+        };
+        let x = tensor([1, 16, 3, 6, 7]);
+        let mut graph = Graph::new();
+        let value = graph.add_input("x", TensorType::new(DataType::F32, x.shape()));
+        let w = graph.add_constant("w", tensor([4, 16, 3, 3, 3]));
+        let window = Window {
+            strides: vec![1, 1, 2],
+            dilations: vec![1, 2, 1],
+            pads_begin: vec![1, 2, 1],
+            pads_end: vec![1, 2, 1],
+        };
+        let convolution = Convolution { window, groups: 1 };
+        let y = graph.add_node("y", convolution.into(), &[Some(value), Some(w)]).unwrap()[0];
+        graph.add_output("y", y);
+        let changed = separate_taps(&graph).unwrap();
+        let run = |graph: &Graph| evaluate(graph, std::slice::from_ref(&x)).unwrap();
+        assert_eq!(run(&graph)[0].to_f64(), run(&changed)[0].to_f64());
+        let convolutions =
+            changed.nodes().iter().filter(|(_, node)| node.operation.name() == Convolution::NAME);
+        assert_eq!(convolutions.count(), 3);
     }
 
     #[test]

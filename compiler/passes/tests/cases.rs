@@ -16,12 +16,14 @@ type Pass = fn(&Graph) -> Result<Graph, PassError>;
 /// Every pass that rewrites graphs, as it is run for a machine of 256-bit vectors that multiplies bytes.
 const PASSES: &[(&str, Pass)] = &[
     ("extend_precision", hone_passes::extend_precision),
+    ("order_in_runtime", hone_passes::order_in_runtime),
     ("decompose", hone_passes::decompose),
     ("shift_signed_bytes", hone_passes::shift_signed_bytes),
     ("multiply_quantized", hone_passes::multiply_quantized),
     ("fold_constants", hone_passes::fold_constants),
     ("fold_batch_norm", hone_passes::fold_batch_norm),
     ("simplify", hone_passes::simplify),
+    ("recognize_group_normalization", hone_passes::recognize_group_normalization),
     ("separate_taps", hone_passes::separate_taps),
     ("divide_by_multiplying", hone_passes::divide_by_multiplying),
     ("fuse_attention", |graph| hone_passes::fuse_attention(graph, LANES, DataType::F32)),

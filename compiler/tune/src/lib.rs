@@ -18,7 +18,7 @@ mod tile;
 pub use decisions::{
     Choice, Decision, Preferred, Prescription, Question, Randomly, Replay, Source,
 };
-pub use device::{DeviceSchedule, schedule_for_device};
+pub use device::{DeviceSchedule, plain_for_device, schedule_for_device};
 pub use digest::structural_digest;
 pub use grain::min_tasks_per_thread;
 pub use machine::Machine;

@@ -91,7 +91,7 @@ pub struct Offer<'a> {
     pub accelerator: Option<Accelerator>,
 }
 
-/// What `pool` offers: its `platform`, else the labels of its nodes. GPUs are driven by OpenCL.
+/// What `pool` offers: its `platform`, else the labels of its nodes. GPUs of which no more is said are driven by OpenCL.
 pub fn offer(pool: &PoolView) -> Offer<'_> {
     let labels = pool.spec.node_selector.as_ref();
     let label = |name: &str| labels.and_then(|all| all.get(name)).map(String::as_str);
@@ -100,7 +100,8 @@ pub fn offer(pool: &PoolView) -> Offer<'_> {
         os: platform.map(|p| p.os.as_str()).or_else(|| label("kubernetes.io/os")),
         arch: platform.map(|p| p.arch.as_str()).or_else(|| label("kubernetes.io/arch")),
         cpu: platform.and_then(|p| p.cpu.as_deref()).or_else(|| label(CPU_LABEL)),
-        accelerator: (pool.spec.kind == DeviceKind::Gpu).then_some(Accelerator::OpenCl),
+        accelerator: (pool.spec.kind == DeviceKind::Gpu)
+            .then(|| platform.and_then(|p| p.accelerator).unwrap_or(Accelerator::OpenCl)),
     }
 }
 
@@ -137,7 +138,7 @@ pub fn allows(pool: &PoolView, name: &str, namespace: &NamespaceView) -> bool {
 /// The kind of pools whose devices run what is built for `platform`.
 pub fn kind_for(platform: &Platform) -> DeviceKind {
     match platform.accelerator {
-        Some(Accelerator::OpenCl) => DeviceKind::Gpu,
+        Some(_) => DeviceKind::Gpu,
         None => DeviceKind::Cpu,
     }
 }
@@ -151,6 +152,16 @@ pub fn fits(pool: &PoolView, platform: &Platform) -> bool {
         && same(&platform.arch, offer.arch)
         && (platform.os == "none" || same(&platform.os, offer.os))
         && cpu
+        && runs_accelerator(pool, platform)
+}
+
+/// Whether the devices of a pool run what is built for a platform's accelerator, where the pool says what they are.
+fn runs_accelerator(pool: &PoolView, platform: &Platform) -> bool {
+    let said = pool.spec.platform.as_ref().and_then(|own| own.accelerator);
+    match (said, platform.accelerator) {
+        (Some(said), Some(wanted)) => said.runs(wanted),
+        _ => true,
+    }
 }
 
 /// Devices that no worker holds or waits for, which may be less than none; unknown counts as one device.

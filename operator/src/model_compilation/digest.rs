@@ -10,9 +10,9 @@
 //! - the *Job name* also holds what the pod needs (credentials, resources, the retry mark), so
 //!   that a change of those restarts work that is not done.
 
-use hone_crds::ModelCompilation;
 use hone_crds::device_pool::DeviceKind;
 use hone_crds::model_compilation::Target;
+use hone_crds::{Accelerator, ModelCompilation};
 use serde_json::{Value, json};
 
 use super::model::PoolView;
@@ -72,12 +72,13 @@ pub fn content_key(
     })))
 }
 
-/// What the code is made for: the platform of the target or of its pool, down to the processor. `host` is whatever the
-/// worker's node has, so it says something only where the pool is one machine.
+/// What the code is made for: the platform of the target or of its pool, down to the processor. `host` and `cuda` are
+/// whatever the worker's node has, so they say something only where the pool is one machine.
 fn processor(target: &Target, pools: &[PoolView]) -> Option<Value> {
     let platform = target.platform.as_ref();
     let cpu = platform.and_then(|platform| platform.cpu.as_deref());
-    if let Some(platform) = platform.filter(|_| cpu != Some(HOST_CPU)) {
+    let here = platform.and_then(|own| own.accelerator) == Some(Accelerator::Cuda);
+    if let Some(platform) = platform.filter(|_| cpu != Some(HOST_CPU) && !here) {
         return Some(value(platform));
     }
     let named = |pool: &&PoolView| target.pool.as_ref().is_none_or(|name| *name == pool.name);
@@ -90,7 +91,11 @@ fn processor(target: &Target, pools: &[PoolView]) -> Option<Value> {
     let (pool, None) = (pools.next()?, pools.next()) else { return None };
     let offer = offer(pool);
     let offered = [offer.os, offer.arch, offer.cpu];
-    if let (Some(accelerator), None) = (offer.accelerator, platform) {
+    let accelerator = platform.and_then(|own| own.accelerator).or(offer.accelerator);
+    if accelerator == Some(Accelerator::Cuda) {
+        return Some(json!([value(&platform), offered, accelerator, pool.machine.as_ref()?]));
+    }
+    if let (Some(accelerator), None) = (accelerator, platform) {
         // The accelerator runs every step, whatever processor is beside it.
         return Some(json!([offered[0], offered[1], accelerator]));
     }

@@ -118,11 +118,11 @@ def compile(  # noqa: A001
     inputs by its size, `{"batch": 4}`. Several sizes of a dimension, `{"batch": range(1, 5), "seq": [32, 64]}` or
     `{"x": ([1, 2], 8)}`, give one artifact that serves each combination of them, at most 32; weights are in it
     once. Of a sequence it has the shapes of its tensors, and None of an optional input that is left out.
-    `constants` gives the values of inputs
-    that are known now, which the artifact then does not have. `output` is a file to write to. `cpu` is
-    `host` or a processor that LLVM knows, of the architecture `arch` (`amd64`, `arm64`, `riscv64`; this
-    machine's by default). `precision` is `f32` or `bf16`. `folder` has the files of tensors that the model
-    stores outside itself (by default where the model lies). `inspection` keeps schedules and assembly.
+    `constants` gives the values of inputs that are known now, which the artifact then does not have. `output` is
+    a file to write to. `cpu` is `host` or a processor that LLVM knows, of the architecture `arch` (`amd64`,
+    `arm64`, `riscv64`; this machine's by default). `precision` is `f32` or `bf16`. `folder` has the files of
+    tensors that the model stores outside itself (by default where the model lies). `inspection` keeps schedules
+    and assembly.
     """
     data, beside = read(model)
     values = []
@@ -155,23 +155,20 @@ def _bound(
     data: bytes,
 ) -> tuple[list[tuple[str, list[list[int]]]], list[tuple[str, int | None]]]:
     """Shapes of tensors by name, and how many tensors sequences have; None of what is left out."""
+    if not shapes:
+        return [], []
+    sequences = {port.name for port in signature_of(data).inputs if port.sequence}
     bound: list[tuple[str, list[list[int]]]] = []
     forms: list[tuple[str, int | None]] = []
     for name, shape in shapes.items():
         if shape is None:
             forms.append((name, None))
-        elif _is_sequence(name, shape, data):
+        elif name in sequences and all(isinstance(own, (tuple, list)) for own in shape):
             forms.append((name, len(shape)))
             bound.extend((f"{name}[{place}]", sizes_of(own)) for place, own in enumerate(shape))
         else:
             bound.append((name, sizes_of(shape)))
     return bound, forms
-
-
-def _is_sequence(name: str, shape: Any, data: bytes) -> bool:
-    """Whether a list of shapes is given, not a shape. An empty list is what the model declares."""
-    sequence = any(port.sequence for port in signature_of(data).inputs if port.name == name)
-    return sequence and all(isinstance(own, (tuple, list)) for own in shape)
 
 
 def sizes_of(shape: Any) -> list[list[int]]:

@@ -187,15 +187,21 @@ class Specialiser:
         return given.shapes(), values
 
     def _form(self, given: _Given, by_value: bool) -> Model:
-        several = self._several
-        if several is not None and several.takes([given.tensors[port.name].shape for port in several.inputs]):
-            return several
+        if self._several is not None and self._takes(self._several, given):
+            return self._several
         form = self._kept(self._key(given))
         if form is None:
             # One at a time: compiling takes all of a core, and the next caller may want the same form.
             with self._compiling:
                 form = self._kept(self._key(given)) or self._make(given, by_value)
         return form
+
+    @staticmethod
+    def _takes(form: Model, given: _Given) -> bool:
+        """Whether a form is for these tensors: an optional input may be left out, a sequence be of another length."""
+        names = [port.name for port in form.inputs]
+        same = len(names) == len(given.tensors) and all(name in given.tensors for name in names)
+        return same and form.takes([given.tensors[name].shape for name in names])
 
     def _kept(self, key: Any) -> Model | None:
         with self._lock:

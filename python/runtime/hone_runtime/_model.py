@@ -97,6 +97,7 @@ class Model:
         self._by_shapes = {
             tuple(port.shape for port in own.inputs): place for place, own in enumerate(self._sizes)
         }
+        self._open = native.open_dimension
         self._input_types = [dtype_of(port.dtype) for port in self._inputs]
         self._output_types = [dtype_of(port.dtype) for port in self._outputs]
 
@@ -120,9 +121,46 @@ class Model:
         """The combinations of sizes that the model runs at, the largest first: one, unless it was compiled for more."""
         return list(self._sizes)
 
+    @property
+    def open_dimension(self) -> str | None:
+        """The dimension of which the model runs at any size, such as `batch`: sizes that are not among `Model.sizes` are
+        composed of those. None where there is none."""
+        return self._open[0] if self._open else None
+
     def takes(self, shapes: Sequence[Sequence[int]]) -> bool:
         """Whether the model runs on inputs of these shapes, in its order."""
-        return tuple(tuple(shape) for shape in shapes) in self._by_shapes
+        known = tuple(tuple(shape) for shape in shapes)
+        return known in self._by_shapes or self._composed(known) is not None
+
+    def _composed(self, shapes: tuple[tuple[int, ...], ...]) -> Sizes | None:
+        """Inputs and outputs at a size that is composed of others; None where these shapes are of none."""
+        if self._open is None or len(shapes) != len(self._inputs):
+            return None
+        _, inputs, _ = self._open
+        if any(axis is not None and axis >= len(shape) for shape, axis in zip(shapes, inputs)):
+            return None
+        found = {shape[axis] for shape, axis in zip(shapes, inputs) if axis is not None}
+        if len(found) != 1:
+            return None
+        size = found.pop()
+        for own in self._sizes:
+            composed = self._at(own, size)
+            if tuple(port.shape for port in composed.inputs) == shapes:
+                return composed
+        return None
+
+    def _at(self, own: Sizes, size: int) -> Sizes:
+        """Inputs and outputs with another size of the open dimension."""
+        name, inputs, outputs = self._open
+
+        def at(port: Port, axis: int | None) -> Port:
+            if axis is None:
+                return port
+            return port._replace(shape=port.shape[:axis] + (size,) + port.shape[axis + 1 :])
+
+        ports = [at(port, axis) for port, axis in zip(own.inputs, inputs)]
+        results = [at(port, axis) for port, axis in zip(own.outputs, outputs)]
+        return Sizes({**own.dimensions, name: size}, ports, results)
 
     @property
     def threads(self) -> int:
@@ -159,10 +197,18 @@ class Model:
         output's shape, the result is a view of the elements that are there.
         """
         items = self._items(self._ordered(inputs))
-        place = self._by_shapes.get(tuple(array.shape for array in items), 0)
-        arrays, texts = self._given(items, self._sizes[place].inputs)
-        targets = self._targets(outputs or {}, self._sizes[place].outputs)
-        shapes, said = self._native.run(arrays, [as_buffer(target) for target in targets], place, texts)
+        given = tuple(array.shape for array in items)
+        place = self._by_shapes.get(given)
+        sizes = self._composed(given) if place is None else self._sizes[place]
+        if sizes is None:
+            sizes = self._sizes[0]
+            size = self._same_size(items)
+            if size is not None:
+                sizes = self._at(sizes, size)
+        arrays, texts = self._given(items, sizes.inputs)
+        targets = self._targets(outputs or {}, sizes.outputs)
+        extents = [list(port.shape) for port in sizes.inputs]
+        shapes, said = self._native.run(arrays, [as_buffer(target) for target in targets], extents, texts)
         results = []
         for target, shape, strings in zip(targets, shapes, said):
             if strings is not None:
@@ -176,6 +222,24 @@ class Model:
             own = [next(rest) for _ in range(member.tensors)]
             joined[member.name] = _joined(member, own)
         return joined
+
+    def _same_size(self, items: list[np.ndarray]) -> int | None:
+        """The size that inputs have of the dimension of any size; refuses them where they have different ones."""
+        if self._open is None:
+            return None
+        name, axes, _ = self._open
+        first: tuple[str, int] | None = None
+        for array, port, axis in zip(items, self._inputs, axes):
+            if axis is None or array.ndim != len(port.shape):
+                continue
+            if first is None:
+                first = (port.name, array.shape[axis])
+            elif first[1] != array.shape[axis]:
+                raise InputError(
+                    f"{name} is {first[1]} in input '{first[0]}' and {array.shape[axis]} in input '{port.name}': "
+                    "it must be the same"
+                )
+        return first[1] if first else None
 
     def _items(self, values: list[Any]) -> list[np.ndarray]:
         """The tensors that the values of inputs are made of."""
@@ -244,8 +308,15 @@ class Model:
         """What an input may be: its type and shape, or each of its shapes."""
         if role == "output" or len(self._sizes) == 1:
             return str(port)
-        known = [str(own) for sizes in self._sizes for own in sizes.inputs if own.name == port.name]
+        known = [self._pattern(own) for sizes in self._sizes for own in sizes.inputs if own.name == port.name]
         return " or ".join(dict.fromkeys(known)) + ", with the other inputs of the same sizes"
+
+    def _pattern(self, port: Port) -> str:
+        """An input in words, with the name of the dimension of any size for its extent."""
+        names = [own.name for own in self._inputs]
+        axis = self._open[1][names.index(port.name)] if self._open else None
+        extents = [self._open[0] if at == axis else str(extent) for at, extent in enumerate(port.shape)]
+        return f"{port.dtype}[{', '.join(extents)}]"
 
     def __repr__(self) -> str:
         inputs = ", ".join(f"{port.name}: {port}" for port in self._inputs)

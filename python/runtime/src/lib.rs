@@ -17,9 +17,12 @@ use pyo3::types::PyBytes;
 type Port = (String, String, Vec<u64>);
 /// Sizes of open dimensions by name, inputs, and outputs.
 type Variant = (Vec<(String, u64)>, Vec<Port>, Vec<Port>);
-/// An input or output as users of the model know it: its name, `tensor`, `sequence`, `maps` or `absent`, how many tensors it is
-/// made of, and whether they are of strings.
+/// An input or output as users of the model know it: its name, `tensor`, `sequence`, `maps` or `absent`, how many
+/// tensors it is made of, and whether they are of strings.
 type Member = (String, &'static str, usize, bool);
+
+/// The name of a dimension of any size, and the axis that it is of each input and of each output.
+type OpenAxes = (String, Vec<Option<u32>>, Vec<Option<u32>>);
 /// What a run leaves: the shape of each output, and the strings of those that hold some.
 type Left = (Vec<Vec<u64>>, Vec<Option<Vec<String>>>);
 
@@ -125,31 +128,39 @@ impl Model {
         self.origin.host_nodes().into_iter().map(str::to_owned).collect()
     }
 
-    /// Reads `inputs` and fills `outputs`: contiguous buffers in the model's order, at the sizes of this number. Other Python threads
+    /// The dimension of any size: its name, and the axis of each input and output that it is; none where there is none.
+    #[getter]
+    fn open_dimension(&self) -> Option<OpenAxes> {
+        let open = self.origin.open_dimension()?;
+        Some((open.name.clone(), open.inputs.clone(), open.outputs.clone()))
+    }
+
+    /// Reads `inputs` and fills `outputs`: contiguous buffers in the model's order, at inputs of these shapes. Other Python threads
     /// run meanwhile; they must leave these buffers alone. Gives the shape that each output has: an output whose
     /// shape is decided at run time begins with as many elements. `texts` are the strings whose handles stand in
     /// inputs; of outputs that hold handles their strings are given, too.
-    #[pyo3(signature = (inputs, outputs, sizes = 0, texts = Vec::new()))]
+    #[pyo3(signature = (inputs, outputs, shapes, texts = Vec::new()))]
     fn run(
         &self,
         py: Python<'_>,
         inputs: Vec<Bound<'_, PyAny>>,
         outputs: Vec<Bound<'_, PyAny>>,
-        sizes: usize,
+        shapes: Vec<Vec<u64>>,
         texts: Vec<String>,
     ) -> PyResult<Left> {
         let refused = |error: RunError| refuse(py, "RunError", &error);
-        let variant = self.origin.sizes().nth(sizes);
-        let variant = variant.ok_or_else(|| {
-            pyo3::exceptions::PyIndexError::new_err("the model has no sizes of this number")
-        })?;
-        let inputs = buffers(&inputs, "input", variant.inputs, false)
+        let mut model = Idle { pool: &self.idle, model: Some(self.take(py)?) };
+        let model = model
+            .model
+            .as_mut()
+            .ok_or_else(|| pyo3::exceptions::PyRuntimeError::new_err("there is no model to run"))?;
+        let shapes: Vec<&[u64]> = shapes.iter().map(Vec::as_slice).collect();
+        model.set_input_shapes(&shapes).map_err(refused)?;
+        let inputs = buffers(&inputs, "input", model.inputs(), false)
             .and_then(|given| given.map_err(refused))?;
-        let outputs = buffers(&outputs, "output", variant.outputs, true)
+        let outputs = buffers(&outputs, "output", model.outputs(), true)
             .and_then(|given| given.map_err(refused))?;
         apart(&inputs, &outputs)?;
-        let mut model = self.take(py)?;
-        model.select_sizes(sizes);
         let known = texts.iter().try_for_each(|text| model.text_handle(text).map(drop));
         let sources = Sources(inputs.iter().map(|own| own.buf_ptr().cast_const()).collect());
         let targets = Targets(outputs.iter().map(PyUntypedBuffer::buf_ptr).collect());
@@ -161,10 +172,23 @@ impl Model {
             unsafe { model.run_pointers(&sources.0, &targets.0) }
         });
         let shapes = model.output_shapes().to_vec();
-        let said = if ran.is_ok() { strings(&model, &targets, &shapes) } else { Vec::new() };
+        let said = if ran.is_ok() { strings(model, &targets, &shapes) } else { Vec::new() };
         model.clear_texts();
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(model);
         ran.map(|()| (shapes, said)).map_err(refused)
+    }
+}
+
+/// A model that is given back to those that nothing runs.
+struct Idle<'a> {
+    pool: &'a Mutex<Vec<hone_runtime::Model>>,
+    model: Option<hone_runtime::Model>,
+}
+
+impl Drop for Idle<'_> {
+    fn drop(&mut self) {
+        if let Some(model) = self.model.take() {
+            self.pool.lock().unwrap_or_else(PoisonError::into_inner).push(model);
+        }
     }
 }
 

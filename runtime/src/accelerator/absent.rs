@@ -5,7 +5,7 @@ use std::ffi::c_void;
 use std::ops::Range;
 use std::sync::Arc;
 
-use hone_artifact::{Argument, DeviceCode, Manifest, Texts, Variant};
+use hone_artifact::{Accelerator, Argument, DeviceApi, DeviceCode, Manifest, Texts, Variant};
 
 use super::DeviceError;
 use crate::plan::Plan;
@@ -21,11 +21,27 @@ impl Code {
     /// [`DeviceError::NotBuilt`].
     pub(crate) fn load(
         _: &Manifest,
-        _: (&Variant, &DeviceCode),
+        (variant, _): (&Variant, &DeviceCode),
         _: (&[u8], &[u8]),
         _: &Options,
     ) -> Result<Self, DeviceError> {
-        Err(DeviceError::NotBuilt)
+        let api = variant.target.accelerator.map_or(DeviceApi::OpenCl, Accelerator::api);
+        Err(DeviceError::NotBuilt { api })
+    }
+}
+
+/// There are none.
+pub(super) mod driver {
+    use hone_artifact::DeviceApi;
+
+    use crate::accelerator::{DeviceError, DeviceInfo};
+
+    pub(crate) fn devices(api: DeviceApi) -> Result<Vec<DeviceInfo>, DeviceError> {
+        Err(DeviceError::NotBuilt { api })
+    }
+
+    pub(crate) fn chosen(api: DeviceApi, _: Option<usize>) -> Result<DeviceInfo, DeviceError> {
+        Err(DeviceError::NotBuilt { api })
     }
 }
 

@@ -4,12 +4,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hone_artifact::{Command, DeviceCode, LaunchArgument, Manifest, Variant};
+use hone_artifact::{Accelerator, Command, DeviceCode, LaunchArgument, Manifest, Variant};
 
 use super::DeviceError;
-use super::opencl::find;
-use super::opencl::objects::{Buffer, Context, Program};
-use super::opencl::queue::Queue;
+use super::driver;
+use super::objects::{Buffer, Context, Program};
+use super::queue::Queue;
 use crate::{Options, RunError};
 
 /// See the module's documentation.
@@ -44,19 +44,23 @@ impl Code {
         options: &Options,
     ) -> Result<Self, DeviceError> {
         let timeout = options.device_timeout;
-        let chosen = find::chosen(options.device)?;
-        check_limits(&chosen.info, device)?;
-        check_memory(&chosen.info, manifest, variant)?;
-        let context = Context::open(chosen)?;
+        // The manifest was validated: a variant with launches names an accelerator.
+        let accelerator = variant.target.accelerator.unwrap_or(Accelerator::OpenCl);
+        let chosen = driver::chosen(accelerator.api(), options.device)?;
+        check_architecture(&chosen, accelerator)?;
+        check_limits(&chosen, device)?;
+        check_memory(&chosen, manifest, variant)?;
+        let context = Context::open(&chosen)?;
         let program = Program::build(&context, code)?;
         let buffer = Buffer::new(&context, weights.len() as u64, WEIGHTS)?;
         let mut queue = Queue::new(&context, false, timeout)?;
-        queue.write(&buffer, 0, weights).map_err(|error| match error {
-            RunError::DeviceLost { device, what, code } => {
-                DeviceError::Driver { device, what, code }
+        let written = queue.write(&buffer, 0, weights).and_then(|()| queue.finish());
+        written.map_err(|error| match error {
+            RunError::DeviceLost { device, what, error } => {
+                DeviceError::Driver { device, what, error }
             }
             _ => {
-                let (device, limit) = (context.name(), context.device.info.memory_bytes);
+                let (device, limit) = (context.name(), context.info().memory_bytes);
                 let bytes = weights.len() as u64;
                 DeviceError::Memory { device, what: WEIGHTS, bytes, limit }
             }
@@ -120,6 +124,29 @@ impl Names {
         self.known.insert(name.to_owned(), self.kernels.len() - 1);
         self.kernels.len() - 1
     }
+}
+
+/// Whether one of NVIDIA's devices, and its driver, run code for an architecture.
+fn check_architecture(
+    info: &super::DeviceInfo,
+    accelerator: Accelerator,
+) -> Result<(), DeviceError> {
+    let Some(has) = info.capability else { return Ok(()) };
+    let device = info.name.clone();
+    if !accelerator.runs_on(has) {
+        return Err(DeviceError::Architecture { device, has, accelerator });
+    }
+    let (has, needs) = (driver_version(&info.driver), accelerator.least_driver());
+    match has < needs {
+        true => Err(DeviceError::OldDriver { device, accelerator, has, needs }),
+        false => Ok(()),
+    }
+}
+
+/// The version of CUDA that a driver is of, from the words in which [`super::DeviceInfo::driver`] says it.
+fn driver_version(words: &str) -> (u32, u32) {
+    let mut parts = words.split('.').map(|part| part.parse().unwrap_or(0));
+    (parts.next().unwrap_or(0), parts.next().unwrap_or(0))
 }
 
 /// Whether a device offers what launches were made for.

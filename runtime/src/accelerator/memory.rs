@@ -7,8 +7,8 @@ use hone_artifact::Slot;
 
 use super::DeviceError;
 use super::code::Code;
-use super::opencl::api::Handle;
-use super::opencl::objects::Buffer;
+use super::driver::Handle;
+use super::objects::Buffer;
 use crate::plan::Plan;
 use crate::program::Part;
 
@@ -107,15 +107,16 @@ impl Parts {
         (space, offset, bytes): (Space, u64, u64),
     ) -> Result<Handle, DeviceError> {
         if matches!(space, Space::Input(_) | Space::Output(_)) {
-            return Ok(memory.of(space).handle);
+            return Ok(memory.of(space).handle());
         }
         if let Some(known) = self.known.get(&(space, offset, bytes)) {
             return Ok(*known);
         }
         let part = memory.of(space).part(offset, bytes)?;
-        self.known.insert((space, offset, bytes), part.handle);
+        let handle = part.handle();
+        self.known.insert((space, offset, bytes), handle);
         self.made.push(part);
-        Ok(self.made[self.made.len() - 1].handle)
+        Ok(handle)
     }
 }
 
@@ -131,7 +132,7 @@ fn table(plan: &Plan, memory: &Memory) -> Result<(Vec<Entry>, Vec<Buffer>), Devi
         let (space, offset) = place(slot);
         let mut handle = |offset: u64| match bytes.get(entry) {
             Some(bytes) => parts.handle(memory, (space, offset, *bytes)),
-            None => Ok(std::ptr::null_mut()),
+            None => Ok(0),
         };
         let own = handle(offset)?;
         let other = apart.get(&entry).map(|apart| offset.wrapping_add_signed(*apart as i64));

@@ -3,37 +3,57 @@
 //!
 //! [`code`] makes the code of a variant ready on a device, [`session`] runs it: arena, weights, inputs and outputs lie
 //! in the device's memory, inputs go there when a run begins and outputs come back when it ends. What the program of a
-//! variant decides, and what it has the runtime compute, is done here on values that are read back. [`opencl`] is all
-//! that knows OpenCL.
+//! variant decides, and what it has the runtime compute, is done here on values that are read back. What is asked of a
+//! device is one list of functions, [`driver::Driver`]; [`opencl`] is all that knows OpenCL, [`cuda`] all that knows
+//! CUDA.
 //!
 //! No call waits for a device without end: see [`crate::Options::device_timeout`].
 
-#[cfg(not(feature = "opencl"))]
+use hone_artifact::DeviceApi;
+
+#[cfg(not(any(feature = "opencl", feature = "cuda")))]
 mod absent;
-#[cfg(feature = "opencl")]
+#[cfg(any(feature = "opencl", feature = "cuda"))]
 mod code;
+#[cfg(feature = "cuda")]
+mod cuda;
+#[cfg(any(feature = "opencl", feature = "cuda"))]
+mod driver;
 mod error;
-#[cfg(feature = "opencl")]
+#[cfg(any(feature = "opencl", feature = "cuda"))]
+mod library;
+#[cfg(any(feature = "opencl", feature = "cuda"))]
 mod memory;
+#[cfg(any(feature = "opencl", feature = "cuda"))]
+mod objects;
 #[cfg(feature = "opencl")]
 mod opencl;
-#[cfg(feature = "opencl")]
+#[cfg(any(feature = "opencl", feature = "cuda"))]
+mod queue;
+#[cfg(any(feature = "opencl", feature = "cuda"))]
 mod session;
-#[cfg(feature = "opencl")]
+#[cfg(any(feature = "opencl", feature = "cuda"))]
 mod step;
 
-#[cfg(not(feature = "opencl"))]
+#[cfg(not(any(feature = "opencl", feature = "cuda")))]
+use absent::driver;
+#[cfg(not(any(feature = "opencl", feature = "cuda")))]
 pub(crate) use absent::{Code, Session};
-#[cfg(feature = "opencl")]
+#[cfg(any(feature = "opencl", feature = "cuda"))]
 pub(crate) use code::Code;
 pub use error::DeviceError;
-#[cfg(feature = "opencl")]
+#[cfg(any(feature = "opencl", feature = "cuda"))]
 pub(crate) use session::Session;
 
 /// A device, as its driver describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceInfo {
-    /// The number by which `HONE_OPENCL_DEVICE` names it: its position among all devices of the system.
+    /// What drives it.
+    pub api: DeviceApi,
+    /// NVIDIA's number of what it can do, such as 9.0.
+    pub capability: Option<(u32, u32)>,
+    /// The number by which `HONE_OPENCL_DEVICE`, or `HONE_CUDA_DEVICE`, names it: its position among all devices that
+    /// the API drives.
     pub number: usize,
     /// Its name.
     pub name: String,
@@ -41,9 +61,9 @@ pub struct DeviceInfo {
     pub vendor: String,
     /// Name of the platform that its driver belongs to.
     pub platform: String,
-    /// Version of the driver.
+    /// Version of the driver; of CUDA, that which it has.
     pub driver: String,
-    /// Version of OpenCL, as the device says it.
+    /// Version of OpenCL, or compute capability, as the device says it.
     pub version: String,
     /// What it is.
     pub kind: DeviceKind,
@@ -85,25 +105,19 @@ impl DeviceKind {
     }
 }
 
-/// Every OpenCL device of this system, in the order of their numbers.
+/// Every device of this system that an API drives, in the order of their numbers.
 ///
 /// # Errors
-/// No OpenCL on this system, no platform, no device: each with what to do.
-pub fn devices() -> Result<Vec<DeviceInfo>, DeviceError> {
-    #[cfg(not(feature = "opencl"))]
-    return Err(DeviceError::NotBuilt);
-    #[cfg(feature = "opencl")]
-    Ok(opencl::find::devices()?.into_iter().map(|device| device.info).collect())
+/// No library of the API's on this system, no driver, no device: each with what to do.
+pub fn devices(api: DeviceApi) -> Result<Vec<DeviceInfo>, DeviceError> {
+    driver::devices(api)
 }
 
-/// The device that variants for OpenCL run on: the one whose number stands in `HONE_OPENCL_DEVICE`, else the first GPU,
-/// else the first other accelerator, else the first device.
+/// The device that variants for an API run on: the one whose number stands in `HONE_OPENCL_DEVICE` or
+/// `HONE_CUDA_DEVICE`, else the first GPU, else the first other accelerator, else the first device.
 ///
 /// # Errors
 /// As for [`devices`]; a number that no device has.
-pub fn chosen_device() -> Result<DeviceInfo, DeviceError> {
-    #[cfg(not(feature = "opencl"))]
-    return Err(DeviceError::NotBuilt);
-    #[cfg(feature = "opencl")]
-    Ok(opencl::find::chosen(None)?.info)
+pub fn chosen_device(api: DeviceApi) -> Result<DeviceInfo, DeviceError> {
+    driver::chosen(api, None)
 }

@@ -9,9 +9,10 @@ use hone_artifact::{HostValue, LaunchArgument, Texts};
 
 use super::DeviceError;
 use super::code::{Code, Ready};
+use super::driver::{Launch, Value};
 use super::memory::{Entry, Memory, Space};
-use super::opencl::objects::Kernel;
-use super::opencl::queue::{Event, Queue, Value};
+use super::objects::Kernel;
+use super::queue::{Event, Queue};
 use crate::RunError;
 use crate::plan::Plan;
 use crate::profile::Profile;
@@ -34,6 +35,8 @@ pub(crate) struct Session {
     timed: bool,
     /// Commands of the run under way with their steps, where it is timed.
     events: Vec<(usize, Event)>,
+    /// Arguments of the launch under way.
+    values: Vec<Value>,
     /// Counters of the repetitions under way, outermost first.
     counters: Vec<i64>,
     /// Extents of outputs that the last run decided.
@@ -44,9 +47,6 @@ pub(crate) struct Session {
     texts: Texts,
     bytes: u64,
 }
-
-// SAFETY: the handles of the table belong to buffers of the session, which move with it.
-unsafe impl Send for Session {}
 
 impl Session {
     /// Reserves all that runs of `plan` need on the device of `code`; `texts` are the strings of constants.
@@ -68,6 +68,7 @@ impl Session {
             table,
             timed: false,
             events: Vec::new(),
+            values: Vec::new(),
             counters: Vec::new(),
             extents: Vec::new(),
             lost: None,
@@ -233,16 +234,22 @@ impl Session {
         for command in commands {
             match command {
                 Ready::Launch { kernel, grid, block, arguments } => {
-                    let Self { table, counters, kernels, queues, timed, .. } = self;
+                    let Self { table, counters, kernels, queues, timed, values, .. } = self;
                     let value = |argument: &LaunchArgument| match *argument {
                         LaunchArgument::Buffer(place) => {
                             Value::Buffer(table[first + place as usize].handle)
                         }
                         LaunchArgument::Counter(own) => Value::Counter(counters[own as usize]),
                     };
-                    let queue = &mut queues[usize::from(*timed)];
-                    let values = arguments.iter().map(value);
-                    let event = queue.launch(&kernels[*kernel], values, (*grid, *block), *timed)?;
+                    values.clear();
+                    values.extend(arguments.iter().map(value));
+                    let event = queues[usize::from(*timed)].launch(&Launch {
+                        kernel: kernels[*kernel].handle(),
+                        arguments: values,
+                        grid: *grid,
+                        block: *block,
+                        timed: *timed,
+                    })?;
                     self.events.extend(event.map(|event| (step, event)));
                 }
                 Ready::Repeat { times, body } => {

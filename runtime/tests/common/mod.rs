@@ -145,6 +145,7 @@ pub fn affine(rows: usize) -> Manifest {
         inputs: vec![TensorInfo::new("x", DataType::F32, vec![rows as u64, ROW as u64]).unwrap()],
         outputs: vec![TensorInfo::new("y", DataType::F32, vec![rows as u64, ROW as u64]).unwrap()],
         interface: Default::default(),
+        open: None,
         variants: vec![Variant {
             target: here(),
             code: 0,

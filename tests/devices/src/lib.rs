@@ -10,7 +10,7 @@ mod programs;
 
 pub use collector::{Collector, Device, Job, Outcome, Run};
 pub use compare::compare;
-pub use networks::network_outcomes;
+pub use networks::{inputs, network_outcomes, networks};
 pub use programs::{product, schedule_cases, sixteen_bits, sums, whole_inputs};
 
 /// Says how many of something there were, in the form that `cargo xtask gpu` adds up.

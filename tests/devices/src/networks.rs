@@ -13,8 +13,8 @@ use hone_ops::{Graph, evaluate};
 use hone_types::Tensor;
 use prost::Message;
 
-/// Networks, small enough for an interpreter.
-fn networks() -> Vec<(&'static str, Vec<u8>)> {
+/// Networks by name, as ONNX files, small enough for an interpreter.
+pub fn networks() -> Vec<(&'static str, Vec<u8>)> {
     let encoder = BertSizes { tokens: 32, words: 90, width: 64, heads: 4, inner: 128, layers: 1 };
     let recurrent = TaggerSizes { steps: 7, features: 21, hidden: 36, tags: 9 };
     vec![
@@ -26,14 +26,15 @@ fn networks() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-fn inputs(graph: &Graph) -> Vec<Tensor> {
+/// Inputs for such a network, others in each round.
+pub fn inputs(graph: &Graph, round: usize) -> Vec<Tensor> {
     let tensor = |port: &hone_graph::Port| {
         let tensor_type = graph.tensor_type(port.value);
         let count: usize = tensor_type.shape.iter().product();
         // Numbers of words and of segments, of which there are two, and numbers around 0.
         let values = (0..count).map(|index| match tensor_type.dtype.is_float() {
-            true => ((index * 37 + index / 7) % 23) as f64 / 11.0 - 1.0,
-            false => (index * 5 % 2) as f64,
+            true => (((index + round) * 37 + index / 7) % 23) as f64 / 11.0 - 1.0,
+            false => ((index + round) * 5 % 2) as f64,
         });
         Tensor::from_f64(tensor_type.dtype, tensor_type.shape.clone(), &values.collect::<Vec<_>>())
             .unwrap()
@@ -49,7 +50,7 @@ pub fn network_outcomes(device: &impl Device) -> Result<Vec<(&'static str, Outco
     let mut outcomes = Vec::new();
     for (name, model) in networks() {
         let graph = import(&model, &ImportOptions::default())?.graph;
-        let inputs = inputs(&graph);
+        let inputs = inputs(&graph, 0);
         let collector = Collector::new(device);
         let results = collector.run(&graph, &inputs)?.unwrap_or_default();
         let reference = evaluate(&graph, &inputs)?;

@@ -4,12 +4,10 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+use hone_device_tests::{inputs, networks};
 use hone_driver::{Accelerator, Options, Target, compile_graph};
-use hone_graph::Port;
 use hone_import::{ImportOptions, import};
-use hone_model_builder::{
-    BertSizes, ResNetDepth, TaggerSizes, bert, mobilenet_v2, quantized, resnet, tagger,
-};
+use hone_model_builder::{TaggerSizes, tagger};
 use hone_onnx_tests::{Case, Compiled, Machine, folder, load, run};
 use hone_opencl_tests::device_of_tests;
 use hone_ops::{Graph, evaluate};
@@ -58,33 +56,6 @@ fn control_flow_and_host_functions_run_between_kernels() {
     let report = run(&backend, &load(&folder()).unwrap(), chosen);
     println!("{report}");
     assert!(report.is_good(), "{report}");
-}
-
-/// Networks, small enough for the reference.
-fn networks() -> Vec<(&'static str, Vec<u8>)> {
-    let encoder = BertSizes { tokens: 32, words: 90, width: 64, heads: 4, inner: 128, layers: 2 };
-    let recurrent = TaggerSizes { steps: 7, features: 21, hidden: 36, tags: 9 };
-    vec![
-        ("ResNet-18", resnet(ResNetDepth::D18, 32, 10, 1).encode_to_vec()),
-        ("MobileNetV2", mobilenet_v2(32, 10, 2).encode_to_vec()),
-        ("transformer encoder", bert(&encoder, 3).encode_to_vec()),
-        ("bidirectional LSTM", tagger(recurrent, 4).encode_to_vec()),
-        ("quantized convolutions", quantized(16, 5).encode_to_vec()),
-    ]
-}
-
-fn inputs(graph: &Graph, round: usize) -> Vec<Tensor> {
-    let tensor = |port: &Port| {
-        let own = graph.tensor_type(port.value);
-        let count: usize = own.shape.iter().product();
-        // Numbers of words and of segments, of which there are two, and numbers around 0.
-        let values = (0..count).map(|place| match own.dtype.is_float() {
-            true => (((place + round) * 37 + place / 7) % 23) as f64 / 11.0 - 1.0,
-            false => ((place + round) * 5 % 2) as f64,
-        });
-        Tensor::from_f64(own.dtype, own.shape.clone(), &values.collect::<Vec<_>>()).unwrap()
-    };
-    graph.inputs().iter().map(tensor).collect()
 }
 
 /// The largest error of an output as a share of its largest magnitude.

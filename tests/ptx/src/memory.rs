@@ -1,6 +1,7 @@
 //! Memory of a device: buffers with bounds, shared memory, and who accessed what since lanes last waited.
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
+use std::collections::BTreeMap;
 
 /// Where generic addresses of local memory begin.
 pub const LOCAL_WINDOW: u64 = 1 << 32;
@@ -39,6 +40,8 @@ struct Trace {
     several_blocks: bool,
     /// Whether a copy to it is under way, which may land at any time.
     awaited: bool,
+    /// Whether it was read as memory that nobody writes.
+    constant: bool,
 }
 
 impl Trace {
@@ -55,6 +58,7 @@ impl Trace {
     }
 
     fn write(&mut self, by: Accessor) -> Result<()> {
+        ensure!(!self.constant, "it is written, and read as a constant");
         let access = [by.block + 1, by.lane + 1, by.epoch + 1];
         if self.awaited || meets(self.writer, access) {
             bail!("race: lane {} writes what {} writes", by.lane, described(self.writer));
@@ -79,19 +83,21 @@ fn described(by: [u32; 3]) -> String {
     }
 }
 
+/// Bytes whose traces lie together: most of a large buffer is not accessed by a launch.
+const PAGE: usize = 1 << 12;
+
 /// Bytes with a trace of each.
 pub struct Traced {
     bytes: Vec<u8>,
-    traces: Vec<Trace>,
-    /// Whether something read it as memory that nobody writes.
-    constant: bool,
+    /// By the number of the page.
+    traces: BTreeMap<usize, Vec<Trace>>,
     name: String,
 }
 
 impl Traced {
     /// Memory that holds `bytes`.
     pub fn new(name: String, bytes: Vec<u8>) -> Self {
-        Self { bytes, traces: Vec::new(), constant: false, name }
+        Self { bytes, traces: BTreeMap::new(), name }
     }
 
     /// What it holds.
@@ -102,7 +108,6 @@ impl Traced {
     /// Forgets who accessed it.
     pub fn forget(&mut self) {
         self.traces.clear();
-        self.constant = false;
     }
 
     fn range(&self, offset: u64, size: usize) -> Result<std::ops::Range<usize>> {
@@ -121,37 +126,43 @@ impl Traced {
         Ok(start..start + size)
     }
 
-    fn traces(&mut self) -> &mut [Trace] {
-        if self.traces.is_empty() {
-            self.traces = vec![Trace::default(); self.bytes.len()];
+    /// Does something with the trace of each byte of a range.
+    fn trace(
+        &mut self,
+        range: std::ops::Range<usize>,
+        mut each: impl FnMut(&mut Trace) -> Result<()>,
+    ) -> Result<()> {
+        let mut start = range.start;
+        while start < range.end {
+            let (page, end) = (start / PAGE, range.end.min((start / PAGE + 1) * PAGE));
+            let length = PAGE.min(self.bytes.len() - page * PAGE);
+            let new = || vec![Trace::default(); length];
+            let traces = self.traces.entry(page).or_insert_with(new);
+            let traces = &mut traces[start - page * PAGE..end - page * PAGE];
+            traces.iter_mut().try_for_each(&mut each).with_context(|| self.name.clone())?;
+            start = end;
         }
-        &mut self.traces
+        Ok(())
     }
 
     /// Reads bytes; with nobody named, without a trace, as memory that nobody writes.
     pub fn read(&mut self, offset: u64, size: usize, by: Option<Accessor>) -> Result<&[u8]> {
         let range = self.range(offset, size)?;
-        match by {
-            Some(by) => {
-                self.traces()[range.clone()].iter_mut().try_for_each(|trace| trace.read(by))?;
-            }
+        self.trace(range.clone(), |trace| match by {
+            Some(by) => trace.read(by),
             None => {
-                let written = self.traces.iter().any(|trace| trace.writer[0] != 0);
-                ensure!(
-                    self.constant || !written,
-                    "{} is written, and read as a constant",
-                    self.name
-                );
-                self.constant = true;
+                ensure!(trace.writer[0] == 0, "it is written, and read as a constant");
+                trace.constant = true;
+                Ok(())
             }
-        }
+        })?;
         Ok(&self.bytes[range])
     }
 
     /// Notes that a copy to these bytes is under way: until it lands nobody may access them.
     pub fn await_copy(&mut self, offset: u64, size: usize, by: Accessor) -> Result<()> {
         let range = self.range(offset, size)?;
-        self.traces()[range].iter_mut().try_for_each(|trace| {
+        self.trace(range, |trace| {
             trace.write(by)?;
             trace.awaited = true;
             Ok(())
@@ -161,15 +172,17 @@ impl Traced {
     /// Writes the bytes of a copy that was under way.
     pub fn land(&mut self, offset: u64, bytes: &[u8], by: Accessor) -> Result<()> {
         let range = self.range(offset, bytes.len())?;
-        self.traces()[range].iter_mut().for_each(|trace| trace.awaited = false);
+        self.trace(range, |trace| {
+            trace.awaited = false;
+            Ok(())
+        })?;
         self.write(offset, bytes, by)
     }
 
     /// Writes bytes.
     pub fn write(&mut self, offset: u64, bytes: &[u8], by: Accessor) -> Result<()> {
         let range = self.range(offset, bytes.len())?;
-        ensure!(!self.constant, "{} is written, and read as a constant", self.name);
-        self.traces()[range.clone()].iter_mut().try_for_each(|trace| trace.write(by))?;
+        self.trace(range.clone(), |trace| trace.write(by))?;
         self.bytes[range].copy_from_slice(bytes);
         Ok(())
     }
@@ -178,34 +191,60 @@ impl Traced {
 /// The buffers of a device.
 #[derive(Default)]
 pub struct Global {
-    buffers: Vec<Traced>,
+    /// In the order of their addresses; none where one was freed.
+    buffers: Vec<Option<Traced>>,
 }
 
 impl Global {
     /// Adds a buffer, and gives its address.
     pub fn add(&mut self, name: String, bytes: Vec<u8>) -> u64 {
-        self.buffers.push(Traced::new(name, bytes));
+        self.buffers.push(Some(Traced::new(name, bytes)));
         self.buffers.len() as u64 * DISTANCE + ALIGNMENT
+    }
+
+    /// Takes the buffer that begins at an address away; how many bytes it had, where there is one.
+    pub fn free(&mut self, address: u64) -> Option<usize> {
+        let (index, 0) = place(address) else { return None };
+        self.buffers.get_mut(index)?.take().map(|buffer| buffer.bytes.len())
     }
 
     /// What the buffer at an address holds.
     pub fn bytes(&self, address: u64) -> Option<&[u8]> {
-        let index = (address / DISTANCE).checked_sub(1)?;
-        self.buffers.get(usize::try_from(index).ok()?).map(Traced::bytes)
+        self.buffers.get(place(address).0)?.as_ref().map(Traced::bytes)
+    }
+
+    /// Bytes from an address on, for the host, which accesses them while nothing runs.
+    ///
+    /// # Errors
+    /// Bytes that no buffer has.
+    pub fn host(&mut self, address: u64, size: usize) -> Result<&mut [u8]> {
+        let (buffer, offset) = self.at(address)?;
+        let range = usize::try_from(offset).ok().and_then(|start| {
+            let end = start.checked_add(size)?;
+            (end <= buffer.bytes.len()).then_some(start..end)
+        });
+        let range = range.with_context(|| format!("{size} bytes at {address:#x}"))?;
+        Ok(&mut buffer.bytes[range])
     }
 
     /// Forgets who accessed what: a launch is complete.
     pub fn forget(&mut self) {
-        self.buffers.iter_mut().for_each(Traced::forget);
+        self.buffers.iter_mut().flatten().for_each(Traced::forget);
     }
 
     /// The buffer of an address, and the offset in it. What lies in front of a buffer belongs to it.
     pub fn at(&mut self, address: u64) -> Result<(&mut Traced, u64)> {
-        let index = ((address + DISTANCE / 2) / DISTANCE).wrapping_sub(1) as usize;
-        let start = (index as u64 + 1).wrapping_mul(DISTANCE).wrapping_add(ALIGNMENT);
+        let (index, offset) = place(address);
         match self.buffers.get_mut(index) {
-            Some(buffer) => Ok((buffer, address.wrapping_sub(start))),
-            None => bail!("out of bounds: address {address:#x} belongs to no buffer"),
+            Some(Some(buffer)) => Ok((buffer, offset)),
+            _ => bail!("out of bounds: address {address:#x} belongs to no buffer"),
         }
     }
+}
+
+/// The number of the buffer of an address, and the offset in it.
+fn place(address: u64) -> (usize, u64) {
+    let index = ((address + DISTANCE / 2) / DISTANCE).wrapping_sub(1) as usize;
+    let start = (index as u64).wrapping_add(1).wrapping_mul(DISTANCE).wrapping_add(ALIGNMENT);
+    (index, address.wrapping_sub(start))
 }

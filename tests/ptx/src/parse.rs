@@ -14,6 +14,10 @@ pub fn parse(text: &str) -> Result<Text> {
     let mut parsed = Text::default();
     let target = text.split_once(".target").context("the text has no .target")?.1;
     parsed.target = target.split_whitespace().next().unwrap_or_default().to_string();
+    let version = text.split_once(".version").and_then(|(_, rest)| rest.split_whitespace().next());
+    let version =
+        version.and_then(|own| own.split_once('.')).context("the text has no .version")?;
+    parsed.version = (version.0.parse()?, version.1.parse()?);
     let mut shared = BTreeMap::new();
     let mut rest = text.as_str();
     while let Some((before, after)) = rest.split_once(".entry") {

@@ -10,6 +10,8 @@ pub type Register = u32;
 /// The kernels of a text.
 #[derive(Clone, Debug, Default)]
 pub struct Text {
+    /// The version of PTX, such as 7.1.
+    pub version: (u32, u32),
     /// The architecture that the text is for, such as `sm_80`.
     pub target: String,
     /// By name.

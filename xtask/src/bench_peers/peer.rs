@@ -62,7 +62,7 @@ fn find(name: &str, hone: &Path) -> Result<Peer> {
         "onnxruntime" => ("onnxruntime", "onnxruntime_peer.py", &[]),
         "openvino" => ("openvino", "openvino_peer.py", &["f32"]),
         "openvino-default" => ("openvino", "openvino_peer.py", &["default"]),
-        "torch" => ("models", "torch_peer.py", &[]),
+        "torch" => return torch(name),
         "iree" => ("iree", "iree_peer.py", &[]),
         "tract" => ("tract", "tract_peer.py", &[]),
         "tvm" => ("tvm", "tvm_peer.py", &[]),
@@ -77,6 +77,19 @@ fn find(name: &str, hone: &Path) -> Result<Peer> {
     })
 }
 
+/// torch, which keeps what it compiled: tuning its kernels takes minutes.
+fn torch(name: &str) -> Result<Peer> {
+    let interpreter = python::environment("models")?;
+    let script = repository::root().join("tests/peers/torch_peer.py");
+    let program = vec![interpreter.into(), script.into()];
+    Ok(Peer { name: name.to_owned(), program, last: vec![kept("torch").into()] })
+}
+
+/// Where a peer keeps what it compiles, so that runs of an hour later measure and do not compile.
+fn kept(peer: &str) -> PathBuf {
+    repository::scratch().join("bench-peers").join(peer)
+}
+
 /// Hone through its shared library, from Python as the others.
 fn ours(name: &str, hone: &Path, target: &str, precision: &str) -> Result<Peer> {
     let program = absolute(hone);
@@ -85,7 +98,8 @@ fn ours(name: &str, hone: &Path, target: &str, precision: &str) -> Result<Peer> 
     }
     let interpreter = python::environment("onnxruntime")?;
     let script = repository::root().join("tests/peers/hone_peer.py");
-    let last: [OsString; 4] = [program.into(), library()?.into(), target.into(), precision.into()];
+    let last: [OsString; 5] =
+        [kept("hone").into(), program.into(), library()?.into(), target.into(), precision.into()];
     let program = vec![interpreter.into(), script.into()];
     Ok(Peer { name: name.to_owned(), program, last: last.into() })
 }

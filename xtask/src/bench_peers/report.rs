@@ -21,8 +21,8 @@ pub fn markdown(set: &str, runs: &Runs) -> String {
     if missing > 0 {
         let _ = write!(
             page,
-            "\n**{} of {WANTED} runs, an hour apart or more, are done for this code: no table is made of \
-             fewer.** What the runs gave so far stands in `{set}.json`.\n",
+            "\n**{} of {WANTED} runs, 40 minutes apart or more, are done for this code: no table is made \
+             of fewer.** What the runs gave so far stands in `{set}.json`.\n",
             runs.apart()
         );
         return page;

@@ -1,7 +1,7 @@
 //! Runs of a comparison, kept per processor and set, and pooled.
 //!
 //! Always true: runs are pooled only where they measured the same code on the same processor, and they
-//! count as different ones only where an hour lies between their beginnings.
+//! count as different ones only where 40 minutes lie between their beginnings.
 
 use std::fs;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ use crate::{python, repository};
 /// Runs that a table needs.
 pub const WANTED: usize = 3;
 /// Seconds between the beginnings of runs that count as different ones.
-const APART: u64 = 3600;
+const APART: u64 = 40 * 60;
 
 /// One run of the comparison.
 #[derive(Debug, Serialize, Deserialize)]
@@ -85,7 +85,7 @@ impl Runs {
         python::write(&folder.join(format!("{set}.json")), &text)
     }
 
-    /// How many runs lie an hour apart.
+    /// How many runs lie [`APART`] or more.
     pub fn apart(&self) -> usize {
         let mut begins: Vec<u64> = self.runs.iter().map(|run| run.machine.began).collect();
         begins.sort_unstable();

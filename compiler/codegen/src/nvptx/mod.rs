@@ -19,7 +19,7 @@ mod kernel;
 mod product;
 
 pub use architecture::Architecture;
-pub use product::{ProductOptions, Tiles, product};
+pub use product::{ProductOptions, Tiles, is_product, product};
 
 use crate::compile::{optimize, write};
 use crate::error::{CodegenError, Result};

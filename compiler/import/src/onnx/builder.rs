@@ -38,7 +38,7 @@ type GraphNumber = usize;
 
 /// A graph under construction.
 #[derive(Debug)]
-struct Level {
+pub(super) struct Level {
     id: GraphNumber,
     graph: Graph,
     /// Operands of graphs around this one, and the inputs that they became, in order.
@@ -73,6 +73,10 @@ pub(super) struct Builder {
     nodes: usize,
     /// Operands whose first extent is the most that it may be, and how many there actually are.
     pub(super) extents: HashMap<Operand, (usize, Operand)>,
+    /// Those of them whose part lies at its places among all the room, not at the front.
+    pub(super) spread: HashSet<Operand>,
+    /// Operands with nothing of use behind such a part, and how many there are of it.
+    pub(super) filled: HashMap<Operand, Operand>,
     /// Shapes that the model declares for them.
     pub(super) declared: HashMap<Operand, Vec<usize>>,
     operands: Table<Operand, Source>,
@@ -106,6 +110,8 @@ impl Builder {
             graphs: 1,
             nodes: 0,
             extents: HashMap::new(),
+            spread: HashSet::new(),
+            filled: HashMap::new(),
             declared: HashMap::new(),
             operands: Table::new(),
             limits: limits.clone(),
@@ -167,9 +173,29 @@ impl Builder {
         Ok(Region { graph: level.graph, captured })
     }
 
+    /// Lays the innermost graph aside.
+    pub fn suspend_region(&mut self) -> Level {
+        self.pop_region()
+    }
+
+    /// Goes on with a graph that was laid aside.
+    pub fn resume_region(&mut self, level: Level) {
+        self.levels.push(level);
+    }
+
     fn pop_region(&mut self) -> Level {
         let last = if self.levels.len() > 1 { self.levels.pop() } else { None };
         last.unwrap_or_else(|| Level::new(0))
+    }
+
+    /// How many graphs are under construction, each inside of the one before.
+    pub fn depth(&self) -> usize {
+        self.levels.len()
+    }
+
+    /// Gives up the innermost graphs until so many are left. Operands of theirs are never used again.
+    pub fn abandon_regions(&mut self, depth: usize) {
+        self.levels.truncate(depth.max(1));
     }
 
     /// The graph under construction.

@@ -140,6 +140,7 @@ impl Builder {
             return Ok(member(MemberForm::Maps, self.is_text(keys)));
         }
         let Some(items) = self.items(operand) else {
+            let operand = self.compacted(operand).map_err(|error| error.to_string())?;
             self.add_output(name, operand);
             return Ok(member(MemberForm::Tensor, self.is_text(operand)));
         };

@@ -1,5 +1,4 @@
-//! `If`, `Loop` and `Scan`: a branch that a constant takes is imported in place of its node; all else becomes graphs
-//! inside of a node. Shapes inside are those of the first iteration: a body that gives its carried values another
+//! `Loop` and `Scan` as graphs inside of a node; `branches.rs` has `If`. Shapes inside are those of the first iteration: a body that gives its carried values another
 //! shape is refused.
 
 use super::builder::{Operand, Region};
@@ -8,7 +7,7 @@ use super::node::Node;
 use super::proto::{GraphProto, ValueInfoProto};
 use super::shorthands::axis;
 use crate::NodeError;
-use hone_ops::{Gather, If, Loop};
+use hone_ops::{Gather, Loop};
 use hone_types::{DataType, Tensor, TensorType};
 use std::rc::Rc;
 
@@ -16,42 +15,9 @@ use std::rc::Rc;
 const MOST_TRIPS: u64 = u32::MAX as u64;
 
 /// What is imported of an ONNX body.
-type Imported = Result<Vec<Operand>, NodeError>;
+pub(super) type Imported = Result<Vec<Operand>, NodeError>;
 
 impl Importer {
-    /// The outputs of the branch that a constant condition takes, or a node with both.
-    pub(super) fn branch(&mut self, node: &mut Node) -> Imported {
-        let condition = node.input(0)?;
-        let left_out = || NodeError::invalid("a branch is left out");
-        let then = node.graph("then_branch")?.ok_or_else(left_out)?;
-        let otherwise = node.graph("else_branch")?.ok_or_else(left_out)?;
-        if let Some(known) = self.builder.tensor(condition) {
-            let holds = known.bytes().first().is_some_and(|byte| *byte != 0);
-            let taken = if holds { then } else { otherwise };
-            return self.inner(taken, |_| Ok(()));
-        }
-        let [then, otherwise] = [then, otherwise].map(|graph| -> Result<_, NodeError> {
-            self.builder.begin_region();
-            let outputs = self.inner(graph, |_| Ok(()))?;
-            if outputs.iter().any(|own| self.builder.is_maps(*own)) {
-                return Err(NodeError::unsupported("a branch that gives maps"));
-            }
-            let (leaves, forms) = self.builder.flattened(&outputs);
-            Ok((self.builder.end_region(&leaves)?, forms))
-        });
-        let ((then, forms), (otherwise, others)) = (then?, otherwise?);
-        if forms != others {
-            // Sequences of another length, or an optional value that is there in one of them alone.
-            return Err(self.builder.not_constant(node, 0));
-        }
-        let operands = [condition].into_iter().chain(then.captured).chain(otherwise.captured);
-        let operands: Vec<Option<Operand>> = operands.map(Some).collect();
-        self.builder.name_nodes(&node.name);
-        let branches = If { then: then.graph, otherwise: otherwise.graph };
-        let leaves = self.builder.apply_all(branches, &operands)?;
-        Ok(self.builder.gathered(&forms, leaves))
-    }
-
     /// Imports a graph in a scope of its own, in which `begin` may name values.
     pub(super) fn inner(
         &mut self,

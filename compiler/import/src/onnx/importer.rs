@@ -10,6 +10,7 @@ use super::narrow::NarrowType;
 use super::node::Node;
 use super::operators::{self, Import, NarrowRole};
 use super::order::sorted;
+use super::parts;
 use super::proto::{
     AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto,
     TensorProto,
@@ -357,17 +358,13 @@ impl Importer {
         let full =
             if domain.is_empty() { operator.clone() } else { format!("{domain}.{operator}") };
         let name = node.name.clone();
-        let known = node.inputs.iter().flatten().filter(|_| !forwards);
-        let outputs = known
-            .into_iter()
-            .try_for_each(|operand| self.builder.settle(*operand, "one of its inputs"))
-            .and_then(|()| collect_attributes(proto.attribute))
+        let key = (domain, operator, overload);
+        let outputs = collect_attributes(proto.attribute)
             .and_then(|attributes| {
                 node.attributes = attributes;
-                let key = (domain, operator, overload);
-                self.import_operator(&key, &mut node)
+                let forwards = forwards || self.functions.contains_key(&key);
+                self.import_in_parts(&key, &mut node, forwards)
             })
-            .and_then(|outputs| check_results(&node, outputs))
             .map_err(|source| ImportError::Node { node: name, operator: full, opset, source })?;
         for (name, operand) in names.iter().zip(outputs) {
             if !name.is_empty() {
@@ -376,6 +373,31 @@ impl Importer {
             }
         }
         Ok(())
+    }
+
+    /// The outputs of a node, some of whose inputs may be there in part.
+    fn import_in_parts(
+        &mut self,
+        key: &FunctionKey,
+        node: &mut Node,
+        forwards: bool,
+    ) -> Result<Vec<Operand>, NodeError> {
+        let (pending, outputs) = match forwards {
+            true => (None, None),
+            false => {
+                self.builder.name_nodes(&node.name);
+                parts::begin(&mut self.builder, node, key.0.is_empty())?
+            }
+        };
+        if let Some(outputs) = outputs {
+            return Ok(outputs);
+        }
+        let outputs = self.import_operator(key, node)?;
+        let outputs = check_results(node, outputs)?;
+        match pending {
+            Some(pending) => pending.finish(&mut self.builder, &outputs).map(|()| outputs),
+            None => Ok(outputs),
+        }
     }
 
     /// Tells the builder what is declared of the inputs of a node.

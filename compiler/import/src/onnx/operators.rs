@@ -37,6 +37,7 @@ mod shaping;
 mod signal;
 mod softmax;
 mod strings;
+mod svm;
 mod text;
 mod training;
 mod trees;
@@ -107,8 +108,15 @@ pub(super) fn text_role(operator: &str) -> NarrowRole {
         "CastLike" | "CategoryMapper" | "Equal" | "LabelEncoder" | "OneHotEncoder"
         | "RegexFullMatch" | "StringConcat" | "StringNormalizer" | "StringSplit"
         | "TfIdfVectorizer" => NarrowRole::Reads,
-        "Compress" | "CenterCropPad" | "DepthToSpace" | "Scatter" | "ScatterElements"
-        | "ScatterND" | "SpaceToDepth" | "Where" => NarrowRole::Moves,
+        "ArrayFeatureExtractor"
+        | "Compress"
+        | "CenterCropPad"
+        | "DepthToSpace"
+        | "Scatter"
+        | "ScatterElements"
+        | "ScatterND"
+        | "SpaceToDepth"
+        | "Where" => NarrowRole::Moves,
         "QuantizeLinear" | "DequantizeLinear" => NarrowRole::None,
         _ => narrow_role(operator),
     }
@@ -335,7 +343,8 @@ pub(super) const OPERATORS: &[(&str, &str, Import)] = &[
     (CLASSICAL, "LinearRegressor", Function(ml::linear_regressor)),
     (CLASSICAL, "Normalizer", Function(ml::normalize)),
     (CLASSICAL, "OneHotEncoder", Function(ml::one_hot)),
-    (CLASSICAL, "SVMRegressor", Function(ml::svm_regressor)),
+    (CLASSICAL, "SVMClassifier", Function(svm::svm_classifier)),
+    (CLASSICAL, "SVMRegressor", Function(svm::svm_regressor)),
     (CLASSICAL, "Scaler", Function(ml::scale)),
     (CLASSICAL, "TreeEnsemble", Function(trees::ensemble)),
     (CLASSICAL, "TreeEnsembleClassifier", Function(trees::classifier)),

@@ -1,9 +1,19 @@
 //! Operands of which a run decides how much is there.
 
 use super::builder::{Builder, Operand};
+use super::shorthands::Step;
 use crate::NodeError;
-use hone_ops::BinaryFunction;
-use hone_types::{Tensor, TensorType};
+use hone_ops::{BinaryFunction, BinaryFunction as B, Gather};
+use hone_types::{DataType, Tensor, TensorType};
+
+/// Of which axis of an operand a part is there, and how much.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Part {
+    /// The axis.
+    pub axis: usize,
+    /// How much is there.
+    pub count: Operand,
+}
 
 impl Builder {
     /// Says that of an operand's axis only as many are there as `actual` says when the model runs.
@@ -44,17 +54,17 @@ impl Builder {
         }
     }
 
-    /// Before `what` reads an operand of which only a part may be there: where the model declares that all of it is, a
-    /// run is held to that.
+    /// Before an operand is read of which only a part may be there: where the model declares that all of it is, a run is
+    /// held to that.
     ///
     /// # Errors
-    /// An operand of which nothing is declared.
-    pub fn settle(&mut self, operand: Operand, what: &str) -> Result<(), NodeError> {
+    /// What an operator refuses.
+    pub fn settle(&mut self, operand: Operand) -> Result<(), NodeError> {
         let Some((axis, actual)) = self.extents.get(&operand).copied() else { return Ok(()) };
         let shape = self.shape(operand);
         // In a branch, the condition would be looked at in that branch alone.
         if self.declared.get(&operand) != Some(&shape) || self.own_value(operand).is_none() {
-            return self.check_extent(operand, what);
+            return Ok(());
         }
         let all = self.with_scalar(BinaryFunction::Equal, actual, shape[axis] as f64)?;
         self.require(all, format!("a result has not the shape {shape:?}, as the model declares"))?;
@@ -68,5 +78,148 @@ impl Builder {
             true => Err(NodeError::UndecidedSize { what: what.to_string() }),
             false => Ok(()),
         }
+    }
+}
+
+impl Builder {
+    /// Which part of an operand is there, where not all of it is.
+    pub(super) fn part(&self, operand: Operand) -> Option<Part> {
+        self.extents.get(&operand).map(|(axis, count)| Part { axis: *axis, count: *count })
+    }
+
+    /// As [`Builder::set_extent`] of an operand whose part lies at its places among all the room, not at the front.
+    pub(super) fn set_spread_extent(&mut self, operand: Operand, axis: usize, count: Operand) {
+        self.set_extent(operand, axis, count);
+        self.spread.insert(operand);
+    }
+
+    /// Whether an operand is one that [`Builder::filled`] made.
+    pub(super) fn is_filled(&self, operand: Operand) -> bool {
+        self.filled.contains_key(&operand)
+    }
+
+    /// How many are there of what [`Builder::filled`] filled.
+    pub(super) fn filled_count(&self, operand: Operand) -> Option<Operand> {
+        self.filled.get(&operand).copied()
+    }
+
+    /// An operand with room for so many along an axis, zeros behind what is there, and how many are there.
+    ///
+    /// # Errors
+    /// A part along another axis.
+    pub(super) fn widened(
+        &mut self,
+        operand: Operand,
+        part: Option<Part>,
+        axis: usize,
+        room: usize,
+    ) -> Result<(Operand, Operand), NodeError> {
+        let shape = self.shape(operand);
+        let Some(own) = shape.get(axis).copied().filter(|own| *own <= room) else {
+            return Err(NodeError::invalid(format!(
+                "{shape:?} has no axis {axis} of at most {room}"
+            )));
+        };
+        let (mut wide, count) = match part {
+            None => (operand, self.scalar(DataType::I64, own as f64)?),
+            Some(part) if part.axis == axis => {
+                (self.filled(operand, part, 0.0)?, self.single(part.count)?)
+            }
+            Some(_) => {
+                let what = "a result of a branch, along two axes,".into();
+                return Err(NodeError::UndecidedSize { what });
+            }
+        };
+        if own < room {
+            let mut rest = shape;
+            rest[axis] = room - own;
+            let zeros = Tensor::zeros(TensorType::new(self.dtype(operand), rest));
+            let zeros = self.constant(zeros);
+            wide = self.concat(&[wide, zeros], axis)?;
+        }
+        Ok((wide, count))
+    }
+
+    /// A count as an `i64` scalar.
+    pub(super) fn single(&mut self, count: Operand) -> Step {
+        let count = self.cast(count, DataType::I64)?;
+        self.reshape(count, Vec::new())
+    }
+
+    /// All of an operand's room, with `value` behind its part.
+    pub(super) fn filled(&mut self, operand: Operand, part: Part, value: f64) -> Step {
+        if self.narrow_type(operand).is_some() {
+            return Err(NodeError::UndecidedSize {
+                what: "an input that is not of plain numbers".into(),
+            });
+        }
+        let Part { axis, count } = part;
+        let count_of_part = count;
+        let count = self.single(count)?;
+        let shape = self.shape(operand);
+        let (outer, room): (usize, usize) = (shape[..axis].iter().product(), shape[axis]);
+        let inner: usize = shape[axis + 1..].iter().product();
+        let places = self.integers(&(0..room as i64).collect::<Vec<_>>())?;
+        let places =
+            self.reshape(places, [&[room][..], &vec![1; shape.len() - axis - 1]].concat())?;
+        let there = self.binary(B::Less, places, count)?;
+        let mut own = operand;
+        if outer > 1 && !self.spread.contains(&operand) {
+            // Without gaps: the element at (o, place, i) is number (o * count + place) * inner + i.
+            let each = |part: &dyn Fn(usize, usize, usize) -> usize| -> Vec<i64> {
+                let rows = (0..outer).flat_map(|o| (0..room).map(move |p| (o, p)));
+                rows.flat_map(|(o, p)| (0..inner).map(move |i| (o, p, i)))
+                    .map(|(o, p, i)| part(o, p, i) as i64)
+                    .collect()
+            };
+            let rows = self.integers(&each(&|o, _, _| o * inner))?;
+            let rest = self.integers(&each(&|_, p, i| p * inner + i))?;
+            let moved = self.multiply(rows, count)?;
+            let from = self.add(moved, rest)?;
+            let last = (outer * room * inner).saturating_sub(1) as f64;
+            let from = self.with_scalar(B::Minimum, from, last)?;
+            let flat = self.reshape(operand, vec![outer * room * inner])?;
+            let found = self.apply(Gather { axis: 0 }, &[flat, from])?;
+            own = self.reshape(found, shape.clone())?;
+        }
+        let dtype = self.dtype(operand);
+        let value = match dtype {
+            DataType::Bool => self.constant(Tensor::scalar(value > 0.0 && value < 2.0)),
+            _ => self.scalar(dtype, value)?,
+        };
+        let filled = self.select(there, own, value)?;
+        self.filled.insert(filled, count_of_part);
+        Ok(filled)
+    }
+
+    /// A part that lies at its places among all the room, moved to the front, as outputs of a model have it.
+    pub(super) fn compacted(&mut self, operand: Operand) -> Step {
+        let Some(Part { axis, count }) =
+            self.part(operand).filter(|_| self.spread.contains(&operand))
+        else {
+            return Ok(operand);
+        };
+        let shape = self.shape(operand);
+        let (outer, room): (usize, usize) = (shape[..axis].iter().product(), shape[axis]);
+        let inner: usize = shape[axis + 1..].iter().product();
+        if outer <= 1 || room * inner == 0 {
+            return Ok(operand);
+        }
+        let number = self.single(count)?;
+        let row = self.with_scalar(B::Multiply, number, inner as f64)?;
+        let row = self.with_scalar(B::Maximum, row, 1.0)?;
+        let all = outer * room * inner;
+        let places = self.integers(&(0..all as i64).collect::<Vec<_>>())?;
+        let rows = self.divide(places, row)?;
+        let gone = self.multiply(rows, row)?;
+        let rest = self.subtract(places, gone)?;
+        let start = self.with_scalar(B::Multiply, rows, (room * inner) as f64)?;
+        let from = self.add(start, rest)?;
+        let from = self.with_scalar(B::Minimum, from, (all - 1) as f64)?;
+        let flat = self.reshape(operand, vec![all])?;
+        let found = self.apply(Gather { axis: 0 }, &[flat, from])?;
+        let own = self.reshape(found, shape)?;
+        self.set_extent(own, axis, count);
+        Ok(own)
     }
 }

@@ -14,13 +14,14 @@ pub fn cases() -> Vec<Case> {
     cases.push(shared());
     cases.extend(masked());
     cases.extend(hidden());
+    cases.push(part());
     cases
 }
 
 fn attention<const RANK: usize>(places: [usize; RANK], steps: Vec<ScoreStep>) -> Attention {
     let [query, key, value, output] = [(); 4].map(|()| places.to_vec());
     let (scale, empty_rows) = (0.5, EmptyRows::NotNumbers);
-    Attention { query, key, value, output, scale, steps, empty_rows }
+    Attention { query, key, value, output, scale, steps, empty_rows, part: None }
 }
 
 fn f32s(shape: &[usize]) -> Tensor {
@@ -73,4 +74,11 @@ fn hidden() -> Vec<Case> {
             case(Attention { empty_rows, ..plain }, &operands)
         })
         .into()
+}
+
+/// Two of five queries, which look at three of six keys; the mask is of all.
+fn part() -> Case {
+    let operands = [[2, 5, 4], [1, 6, 4], [2, 6, 2], [2, 6, 5]].map(|shape| f32s(&shape));
+    let part = Some(AttentionPart { query: 2, queries: 2, key: 1, keys: 3 });
+    case(Attention { part, ..attention([0, 1, 2], vec![ScoreStep::Add]) }, &operands)
 }

@@ -62,14 +62,14 @@ fn dot_products() -> Vec<Case> {
 fn tops() -> Vec<Case> {
     let mut cases = Vec::new();
     for largest in [false, true] {
-        cases.push(case(TopK { k: 2, axis: 1, largest }, &[f32s([2, 5, 3])]));
-        cases.push(case(TopK { k: 6, axis: 0, largest }, &[tensor(DataType::Bool, [6])]));
-        cases.push(case(TopK { k: 3, axis: 1, largest }, &[tensor(DataType::U64, [1, 4])]));
-        cases.push(case(TopK { k: 0, axis: 0, largest }, &[f32s([3, 2])]));
+        cases.push(case(TopK::new(2, 1, largest), &[f32s([2, 5, 3])]));
+        cases.push(case(TopK::new(6, 0, largest), &[tensor(DataType::Bool, [6])]));
+        cases.push(case(TopK::new(3, 1, largest), &[tensor(DataType::U64, [1, 4])]));
+        cases.push(case(TopK::new(0, 0, largest), &[f32s([3, 2])]));
         // Few of long lines, which are divided into blocks; integers have equal elements.
-        cases.push(case(TopK { k: 3, axis: 1, largest }, &[f32s([2, 391, 2])]));
-        cases.push(case(TopK { k: 12, axis: 0, largest }, &[tensor(DataType::I32, [1152])]));
-        cases.push(case(TopK { k: 9, axis: 0, largest }, &[f32s([20, 3])]));
+        cases.push(case(TopK::new(3, 1, largest), &[f32s([2, 391, 2])]));
+        cases.push(case(TopK::new(12, 0, largest), &[tensor(DataType::I32, [1152])]));
+        cases.push(case(TopK::new(9, 0, largest), &[f32s([20, 3])]));
     }
     cases
 }

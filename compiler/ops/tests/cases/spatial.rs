@@ -43,8 +43,24 @@ fn convolutions() -> Vec<Case> {
         half(DataType::F16, false),
         half(DataType::BF16, true),
         case(
-            PackedConvolution { strides: vec![2, 1], dilations: vec![1, 1], groups: 1 },
+            PackedConvolution {
+                strides: vec![2, 1],
+                dilations: vec![1, 1],
+                groups: 1,
+                inputs: None,
+            },
             &[f32s([1, 2, 5, 4, 4]), f32s([3, 2, 3, 2, 4, 2]), f32s([3, 2])],
+        ),
+        // Three groups that read two blocks each, from the second one on, the last of one being the first of
+        // the next.
+        case(
+            PackedConvolution {
+                strides: vec![1, 1],
+                dilations: vec![1, 1],
+                groups: 3,
+                inputs: Some(GroupInputs { first: 1, step: 1 }),
+            },
+            &[f32s([1, 5, 4, 4, 4]), f32s([6, 2, 3, 2, 4, 2]), f32s([6, 2])],
         ),
         case(
             PackedDepthwise { strides: vec![1, 2], dilations: vec![1, 1] },

@@ -27,6 +27,16 @@ type Template = fn(&mut Schedule, &Limits) -> Result<(), ScheduleError>;
 const TEMPLATES: [(&str, Template); 3] =
     [("matmul", matmul::apply), ("sums", sums::apply), ("flat", flat::apply)];
 
+/// A plain program whose point-wise stages are inlined into their readers: what templates begin with.
+///
+/// # Errors
+/// None but for faults of the primitives.
+pub fn plain_for_device(program: Program) -> Result<Schedule, ScheduleError> {
+    let mut plain = Schedule::new(program);
+    inline_stages(&mut plain)?;
+    Ok(plain)
+}
+
 /// Schedules a plain program for a device by the first template that takes it.
 ///
 /// # Errors
@@ -35,8 +45,7 @@ pub fn schedule_for_device(
     program: Program,
     limits: &Limits,
 ) -> Result<DeviceSchedule, ScheduleError> {
-    let mut plain = Schedule::new(program);
-    inline_stages(&mut plain)?;
+    let plain = plain_for_device(program)?;
     let mut refusal = unfit("template", "there is none");
     for (template, apply) in TEMPLATES {
         let mut schedule = plain.clone();

@@ -212,7 +212,10 @@ fn schedule_values(
     let vectors = width.div_ceil(machine.lanes);
     let depth = reduced(schedule, stages.values);
     let extents = Extents { rows: result.size, vectors, depth, row_bytes: 0 };
-    let tile = decide_tile(extents, 1, machine, decisions);
+    // The weights of the tile stay in the second-level cache beside the panel of values.
+    let weights = depth * result.size * size_of::<f32>();
+    let rest = Machine { l2_bytes: machine.l2_bytes.saturating_sub(weights), ..*machine };
+    let tile = decide_tile(extents, 1, &rest, decisions);
     let (row_tiles, rows) = schedule.split(result.queries, tile.mr)?;
     let (parts, columns) = schedule.split(result.width, tile.nr * machine.lanes)?;
     let (vectors, lanes) = schedule.split(columns, machine.lanes)?;

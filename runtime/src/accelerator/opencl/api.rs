@@ -1,9 +1,10 @@
 //! The functions of the OpenCL 1.2 API that are used, found in the system's loader when they are first asked for.
 
-use std::ffi::{CStr, CString, c_char, c_void};
+use std::ffi::{c_char, c_void};
 use std::sync::{Mutex, PoisonError};
 
 use crate::accelerator::DeviceError;
+use crate::accelerator::library::{functions, open, variable};
 
 /// An opaque object of the API.
 pub(crate) type Handle = *mut c_void;
@@ -76,37 +77,7 @@ pub(crate) struct Region {
     pub(crate) size: usize,
 }
 
-macro_rules! api {
-    ($($name:ident: $symbol:literal ($($type:ty),*) -> $result:ty;)*) => {
-        /// The loaded functions. They stay loaded until the process ends: drivers have threads of their own.
-        pub(crate) struct Api {
-            $(pub(crate) $name: unsafe extern "C" fn($($type),*) -> $result,)*
-        }
-
-        impl Api {
-            fn find(library: &str, handle: *mut c_void) -> Result<Self, DeviceError> {
-                Ok(Self {
-                    $($name: {
-                        let address = symbol(handle, concat!($symbol, "\0"));
-                        if address.is_null() {
-                            let library = library.to_owned();
-                            return Err(DeviceError::OldLoader { library, symbol: $symbol });
-                        }
-                        // SAFETY: the signature is that of the specification.
-                        unsafe {
-                            std::mem::transmute::<
-                                *mut c_void,
-                                unsafe extern "C" fn($($type),*) -> $result,
-                            >(address)
-                        }
-                    },)*
-                })
-            }
-        }
-    };
-}
-
-api! {
+functions! {
     platforms: "clGetPlatformIDs" (u32, *mut Handle, *mut u32) -> i32;
     platform_info: "clGetPlatformInfo" (Handle, u32, usize, *mut c_void, *mut usize) -> i32;
     devices: "clGetDeviceIDs" (Handle, u64, u32, *mut Handle, *mut u32) -> i32;
@@ -162,33 +133,16 @@ pub(crate) fn api() -> Result<&'static Api, DeviceError> {
     if let Some(api) = *known {
         return Ok(api);
     }
-    let named = std::env::var("HONE_OPENCL_LIBRARY").ok().filter(|name| !name.is_empty());
-    let library = named.unwrap_or_else(|| LIBRARY.to_owned());
-    let handle = open(&library)?;
-    let api: &'static Api = Box::leak(Box::new(Api::find(&library, handle)?));
+    let library = variable("HONE_OPENCL_LIBRARY").unwrap_or_else(|| LIBRARY.to_owned());
+    let handle = open(&library)
+        .map_err(|reason| DeviceError::NoLoader { library: library.clone(), reason })?;
+    let found = Api::find(handle).map_err(|symbol| DeviceError::OldLoader { library, symbol })?;
+    let api: &'static Api = Box::leak(Box::new(found));
     *known = Some(api);
     Ok(api)
 }
 
-fn open(library: &str) -> Result<*mut c_void, DeviceError> {
-    let missing = |reason| DeviceError::NoLoader { library: library.to_owned(), reason };
-    let path = CString::new(library).map_err(|error| missing(error.to_string()))?;
-    // SAFETY: the name ends with a zero. The loader is the system's, and its initialisers have no preconditions.
-    let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
-    if !handle.is_null() {
-        return Ok(handle);
-    }
-    // SAFETY: `dlerror` gives null or a string that stays until this thread's next call of the loader.
-    let message = unsafe { libc::dlerror() };
-    if message.is_null() {
-        return Err(missing("the system gave no reason".to_owned()));
-    }
-    // SAFETY: not null, see above.
-    Err(missing(unsafe { CStr::from_ptr(message) }.to_string_lossy().into_owned()))
-}
-
-/// The address of a function; `name` ends with a zero.
-fn symbol(handle: *mut c_void, name: &'static str) -> *mut c_void {
-    // SAFETY: the handle is open, and the name ends with a zero.
-    unsafe { libc::dlsym(handle, name.as_ptr().cast()) }
+/// An error in words.
+pub(crate) fn words(code: i32) -> String {
+    format!("OpenCL error {code}")
 }

@@ -4,6 +4,8 @@ use std::ffi::c_void;
 use std::ptr::null_mut;
 use std::sync::{Mutex, PoisonError};
 
+use hone_artifact::DeviceApi;
+
 use super::api::{self, Api, Handle, api};
 use crate::accelerator::{DeviceError, DeviceInfo, DeviceKind};
 
@@ -70,31 +72,9 @@ fn platforms(api: &Api) -> Result<Vec<Handle>, DeviceError> {
         api::SUCCESS | api::PLATFORM_NOT_FOUND => Err(DeviceError::NoPlatform),
         code => {
             let (device, what) = ("of this system".to_owned(), "to list its platforms");
-            Err(DeviceError::Driver { device, what, code })
+            Err(DeviceError::Driver { device, what, error: api::words(code) })
         }
     }
-}
-
-/// The device that is used: that of a number where one is given, else see [`crate::accelerator::chosen_device`].
-///
-/// # Errors
-/// As for [`devices`]; a number that no device has.
-pub(crate) fn chosen(number: Option<usize>) -> Result<Device, DeviceError> {
-    let mut devices = devices()?;
-    let named = std::env::var("HONE_OPENCL_DEVICE").ok().filter(|number| !number.is_empty());
-    let wanted = number.map(|number| number.to_string()).or(named);
-    let place = match wanted {
-        Some(wanted) => {
-            let number = wanted.parse::<usize>().ok().filter(|number| *number < devices.len());
-            let last = devices.len() - 1;
-            number.ok_or(DeviceError::NoSuchDevice { wanted, last })?
-        }
-        None => {
-            let first = |kind| devices.iter().position(|device| device.info.kind == kind);
-            first(DeviceKind::Gpu).or_else(|| first(DeviceKind::Other)).unwrap_or(0)
-        }
-    };
-    Ok(devices.swap_remove(place))
 }
 
 fn describe(api: &Api, id: Handle, number: usize, platform: &str) -> DeviceInfo {
@@ -122,6 +102,8 @@ fn describe(api: &Api, id: Handle, number: usize, platform: &str) -> DeviceInfo 
         _ => DeviceKind::Other,
     };
     DeviceInfo {
+        api: DeviceApi::OpenCl,
+        capability: None,
         number,
         name: word(api::DEVICE_NAME),
         vendor: word(api::DEVICE_VENDOR),

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
@@ -142,11 +142,25 @@ impl Kubectl {
     /// # Errors
     /// When it is not within `limit`.
     pub fn wait(&self, object: &str, condition: &str, limit: Duration) -> Result<()> {
+        let end = Instant::now() + limit;
         let condition = format!("--for=condition={condition}");
         let limit = format!("--timeout={}s", limit.as_secs());
         let mut arguments = vec!["wait"];
         arguments.extend(object.split_whitespace());
         arguments.extend([condition.as_str(), &limit]);
-        self.run(&arguments).map(drop)
+        // kubectl does not wait for an object that has no conditions at all yet.
+        loop {
+            match self.run(&arguments) {
+                Err(error) if has_no_conditions(&error) && Instant::now() < end => {
+                    std::thread::sleep(Duration::from_millis(200));
+                }
+                result => return result.map(drop),
+            }
+        }
     }
+}
+
+/// Whether kubectl gave up since an object's status has no conditions.
+fn has_no_conditions(error: &anyhow::Error) -> bool {
+    format!("{error:#}").contains(".status.conditions accessor error")
 }

@@ -33,6 +33,25 @@ pub struct ProductOptions {
     pub rounded: bool,
 }
 
+/// Whether [`product`] writes a program.
+pub fn is_product(program: &Program, architecture: Architecture, options: &ProductOptions) -> bool {
+    chosen(program, architecture, options).is_some()
+}
+
+/// The form of a program that is a product, and its tiles.
+fn chosen(
+    program: &Program,
+    architecture: Architecture,
+    options: &ProductOptions,
+) -> Option<(Form, Tiles)> {
+    let form = Form::of(program, options.rounded)?;
+    let form = Some(form).filter(|_| architecture.has_asynchronous_copies())?;
+    let limits = architecture.limits();
+    let tried = options.tiles.map_or_else(|| Tiles::ALL.to_vec(), |tiles| vec![tiles]);
+    let tiles = tried.into_iter().find(|tiles| tiles.fit(&form, &limits))?;
+    Some((form, tiles))
+}
+
 /// Writes a plain program that is a product, with what is done with each sum, as one kernel `stem_0`. `None` where the
 /// program is no such product, does not come in whole tiles, or the architecture has no such instructions (sm_75).
 ///
@@ -45,15 +64,7 @@ pub fn product(
     stem: &str,
 ) -> Result<Option<Module>> {
     verify(program)?;
-    let form = Form::of(program, options.rounded);
-    let Some(form) = form.filter(|_| architecture.has_asynchronous_copies()) else {
-        return Ok(None);
-    };
-    let limits = architecture.limits();
-    let tried = options.tiles.map_or_else(|| Tiles::ALL.to_vec(), |tiles| vec![tiles]);
-    let Some(tiles) = tried.into_iter().find(|tiles| tiles.fit(&form, &limits)) else {
-        return Ok(None);
-    };
+    let Some((form, tiles)) = chosen(program, architecture, options) else { return Ok(None) };
     let kernel = kernel(program, &form, &tiles, stem);
     let target = architecture.target();
     let context = Context::create();

@@ -6,7 +6,7 @@ use crate::onnx::builder::{Builder, Operand};
 use crate::onnx::held;
 use crate::onnx::node::{Node, Outputs};
 use crate::onnx::shorthands::{Step, axes, axis};
-use hone_ops::{ArgReduce, ReduceFunction as R, TopK};
+use hone_ops::{ArgReduce, BinaryFunction, ReduceFunction as R, TopK};
 use hone_types::DataType;
 
 /// `ReduceSum` and the others of its kind.
@@ -106,6 +106,22 @@ pub(super) fn arg_reduce(builder: &mut Builder, node: &mut Node) -> Outputs {
     Ok(vec![builder.apply(operator, &[input])?])
 }
 
+/// `TopK` of as many as a run says: all in order, of which the first are taken.
+fn top_of(builder: &mut Builder, node: &mut Node, axis: usize, number: Operand) -> Outputs {
+    let input = node.input(0)?;
+    let k = builder.shape(input)[axis];
+    let largest = node.flag("largest", true)?;
+    node.ignore(&["sorted"]);
+    let number = builder.reshape(number, vec![])?;
+    let fits = builder.with_scalar(BinaryFunction::LessEqual, number, k as f64)?;
+    builder.require(fits, "there are fewer elements than are to be chosen")?;
+    let outputs = builder.apply_all(TopK::new(k, axis, largest), &[Some(input)])?;
+    for output in &outputs {
+        builder.set_spread_extent(*output, axis, number);
+    }
+    Ok(outputs)
+}
+
 /// `TopK`: the number is an attribute before opset 10, an input since.
 pub(super) fn top_k(builder: &mut Builder, node: &mut Node) -> Outputs {
     let input = node.input(0)?;
@@ -114,6 +130,10 @@ pub(super) fn top_k(builder: &mut Builder, node: &mut Node) -> Outputs {
         ..10 => node.int_or("k", -1)?,
         _ => {
             let implied = (0..2).find_map(|output| node.declared_extent(output, axis));
+            let given = node.input(1)?;
+            if implied.is_none() && builder.tensor(given).is_none() {
+                return top_of(builder, node, axis, given);
+            }
             builder.integer_held(node, 1, implied)?
         }
     };
@@ -123,5 +143,5 @@ pub(super) fn top_k(builder: &mut Builder, node: &mut Node) -> Outputs {
     let largest = node.flag("largest", true)?;
     // Without `sorted` any order will do.
     node.ignore(&["sorted"]);
-    builder.apply_all(TopK { k, axis, largest }, &[Some(input)])
+    builder.apply_all(TopK::new(k, axis, largest), &[Some(input)])
 }

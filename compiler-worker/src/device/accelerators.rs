@@ -1,11 +1,12 @@
-//! OpenCL devices of this machine: what their drivers say, and what they were measured to reach.
+//! Accelerators of this machine: what their drivers say, and what they were measured to reach.
 //!
 //! The probe is an artifact like any other, of three kernels in OpenCL C: so it is launched and timed by what launches
-//! and times models.
+//! and times models. There is none for CUDA yet.
 
 use hone_artifact::{
-    Accelerator, Access, Argument, Command, DeviceCode, DeviceKernel, DeviceLimits, Language,
-    Launch, LaunchArgument, Manifest, SCHEMA_VERSION, Slot, Step, Target, Variant, Writer,
+    Accelerator, Access, Argument, Command, DeviceApi, DeviceCode, DeviceKernel, DeviceLimits,
+    Language, Launch, LaunchArgument, Manifest, SCHEMA_VERSION, Slot, Step, Target, Variant,
+    Writer,
 };
 use hone_runtime::{DeviceInfo, Model, Options, Profile};
 use serde::Serialize;
@@ -47,7 +48,10 @@ __kernel void multiply_add(__global float4* sums) {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DeviceFacts {
-    /// Its number among the devices of the machine, by which `HONE_OPENCL_DEVICE` names it.
+    /// What drives it: `OpenCL` or `CUDA`.
+    pub api: &'static str,
+    /// Its number among the devices of the machine that this drives, by which `HONE_OPENCL_DEVICE`, or
+    /// `HONE_CUDA_DEVICE`, names it.
     pub number: usize,
     /// Its name.
     pub name: String,
@@ -59,7 +63,7 @@ pub struct DeviceFacts {
     pub platform: String,
     /// Version of the driver.
     pub driver: String,
-    /// Version of OpenCL.
+    /// Version of OpenCL, or compute capability.
     pub version: String,
     /// Units that run blocks side by side.
     pub compute_units: u32,
@@ -73,6 +77,7 @@ impl DeviceFacts {
     /// Of what the driver says.
     pub fn of(info: &DeviceInfo) -> Self {
         Self {
+            api: info.api.name(),
             number: info.number,
             name: info.name.clone(),
             vendor: info.vendor.clone(),
@@ -90,7 +95,7 @@ impl DeviceFacts {
     pub fn title(&self) -> String {
         let name: String = self.name.chars().take(56).collect();
         let driver: String = self.driver.chars().take(20).collect();
-        format!("OpenCL {name}, driver {driver}")
+        format!("{} {name}, driver {driver}", self.api)
     }
 }
 
@@ -102,8 +107,11 @@ pub fn fingerprint_with(facts: &Facts, info: &DeviceInfo) -> String {
     sha256(serde_json::to_string(&(facts, device)).unwrap_or_default().as_bytes())
 }
 
-/// Measures what a device reaches; `None` where it cannot run the probe.
+/// Measures what a device reaches; `None` where it cannot run the probe, which there is for OpenCL alone.
 pub fn device_peaks(info: &DeviceInfo) -> Option<Peaks> {
+    if info.api != DeviceApi::OpenCl {
+        return None;
+    }
     let options = Options { device: Some(info.number), ..Options::default() };
     let probe = Probe::new(info);
     let mut model = Model::load_memory(probe.artifact()?, &options).ok()?;
@@ -204,6 +212,7 @@ impl Probe {
             inputs: Vec::new(),
             outputs: Vec::new(),
             interface: Default::default(),
+            open: None,
             variants: vec![variant],
         };
         writer.to_bytes(&manifest).ok()

@@ -2,209 +2,15 @@
 //! Scheduled programs are interpreted first, so that a wrong schedule is told apart from wrong code.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use hone_driver::{Graph, Options, Target, Tensor, TensorType, compile_graph, evaluate, prepare};
-use hone_graph::ValueId;
+mod case;
+
+use case::Case;
 use hone_ops::{
-    Binary, BinaryFunction, Cast, Convolution, ConvolutionTranspose, InstanceNormalization,
-    LayerNormalization, MatMul, Op, Pool, PoolKind, Reduce, ReduceFunction, Softmax, Transpose,
-    Unary, UnaryFunction, Window,
+    BinaryFunction, Convolution, ConvolutionTranspose, GroupNormalization, InstanceNormalization,
+    LayerNormalization, MatMul, Pool, PoolKind, Reduce, ReduceFunction, Reshape, Softmax,
+    Transpose, UnaryFunction, Window,
 };
-use hone_tune::Machine;
 use hone_types::DataType;
-
-fn seeded(seed: usize, shape: &[usize]) -> Tensor {
-    let mut state = seed as u64 * 977 + 13;
-    let values: Vec<f64> = (0..shape.iter().product::<usize>())
-        .map(|_| {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
-            (state >> 40) as f64 / (1u64 << 23) as f64 - 1.0
-        })
-        .collect();
-    Tensor::from_f64(DataType::F32, shape, &values).unwrap()
-}
-
-/// Builds a graph over inputs of the given shapes.
-struct Case {
-    graph: Graph,
-    seed: usize,
-}
-
-impl Case {
-    fn new() -> Self {
-        Self { graph: Graph::new(), seed: 0 }
-    }
-
-    fn input(&mut self, shape: &[usize]) -> ValueId {
-        let name = format!("input{}", self.graph.inputs().len());
-        self.graph.add_input(name, TensorType::new(DataType::F32, shape))
-    }
-
-    fn constant(&mut self, shape: &[usize]) -> ValueId {
-        self.seed += 1;
-        self.graph.add_constant("constant", seeded(self.seed, shape))
-    }
-
-    fn node(&mut self, operation: impl Into<Op>, inputs: &[ValueId]) -> ValueId {
-        let inputs: Vec<Option<ValueId>> = inputs.iter().copied().map(Some).collect();
-        let name = format!("node{}", self.graph.nodes().len());
-        self.graph.add_node(name, operation.into(), &inputs).unwrap()[0]
-    }
-
-    fn unary(&mut self, function: UnaryFunction, input: ValueId) -> ValueId {
-        self.node(Unary::new(function), &[input])
-    }
-
-    fn binary(&mut self, function: BinaryFunction, left: ValueId, right: ValueId) -> ValueId {
-        self.node(Binary::new(function), &[left, right])
-    }
-
-    fn cast(&mut self, to: DataType, value: ValueId) -> ValueId {
-        self.node(Cast { to }, &[value])
-    }
-
-    /// A constant of one element.
-    fn number(&mut self, value: f64, dtype: DataType) -> ValueId {
-        let number = Tensor::from_f64(dtype, [1], &[value]).unwrap();
-        self.graph.add_constant("number", number)
-    }
-
-    /// Constant integers of eight bits.
-    fn integers(&mut self, dtype: DataType, shape: &[usize]) -> ValueId {
-        let count = shape.iter().product::<usize>();
-        let values: Vec<f64> = (0..count).map(|place| (place * 37 % 255) as f64 - 127.0).collect();
-        self.graph.add_constant("integers", Tensor::from_f64(dtype, shape, &values).unwrap())
-    }
-
-    /// Unsigned bytes of an input, and the numbers that they are rounded from.
-    fn bytes(&mut self, shape: &[usize]) -> (ValueId, ValueId) {
-        let x = self.input(shape);
-        let scale = self.number(127.0, DataType::F32);
-        let scaled = self.binary(BinaryFunction::Multiply, x, scale);
-        let middle = self.number(128.0, DataType::F32);
-        let shifted = self.binary(BinaryFunction::Add, scaled, middle);
-        (self.cast(DataType::U8, shifted), shifted)
-    }
-
-    /// Bytes less `zero`, times a scale.
-    fn scaled(&mut self, bytes: ValueId, zero: f64) -> ValueId {
-        let scale = self.number(0.013, DataType::F32);
-        self.scaled_by(bytes, zero, scale)
-    }
-
-    /// Bytes times one scale for each channel.
-    fn scaled_by_channels(&mut self, bytes: ValueId, channels: usize) -> ValueId {
-        let scales = self.constant(&[channels, 1, 1, 1]);
-        self.scaled_by(bytes, 0.0, scales)
-    }
-
-    fn scaled_by(&mut self, bytes: ValueId, zero: f64, scale: ValueId) -> ValueId {
-        let wide = self.cast(DataType::I32, bytes);
-        let zero = self.number(zero, DataType::I32);
-        let centered = self.binary(BinaryFunction::Subtract, wide, zero);
-        let number = self.cast(DataType::F32, centered);
-        self.binary(BinaryFunction::Multiply, number, scale)
-    }
-
-    fn check(mut self, output: ValueId) {
-        self.graph.add_output("output", output);
-        for precision in [DataType::F32, DataType::BF16] {
-            interpret_schedules(&self.graph, precision);
-            self.check_code(precision);
-        }
-    }
-
-    fn check_code(&self, precision: DataType) {
-        let types: Vec<TensorType> = self
-            .graph
-            .inputs()
-            .iter()
-            .map(|port| self.graph.tensor_type(port.value).clone())
-            .collect();
-        let inputs: Vec<Tensor> =
-            types.iter().enumerate().map(|(n, own)| seeded(100 + n, &own.shape)).collect();
-        let options = options(precision);
-        // Narrow numbers are rounded where the prepared graph says so; in which order sums are added
-        // may decide to which side.
-        let reference = if precision == DataType::F32 {
-            self.graph.clone()
-        } else {
-            prepare(&self.graph, &options).unwrap()
-        };
-        let expected = evaluate(&reference, &inputs).unwrap();
-        let compiled = compile_graph(self.graph.clone(), b"case", &options).unwrap();
-        for threads in [1, 2] {
-            let actual = run(&compiled.artifact, &inputs, threads);
-            let what = format!("compiled code, {precision}, {threads} threads");
-            compare(&expected[0], &actual, tolerance(precision), &what);
-        }
-    }
-}
-
-fn run(artifact: &[u8], inputs: &[Tensor], threads: usize) -> Tensor {
-    let options = hone_runtime::Options { threads, ..Default::default() };
-    let mut model = hone_runtime::Model::load_memory(artifact.to_vec(), &options).unwrap();
-    let info = model.outputs()[0].clone();
-    let mut output = vec![0u8; info.bytes as usize];
-    let inputs: Vec<&[u8]> = inputs.iter().map(Tensor::bytes).collect();
-    model.run(&inputs, &mut [&mut output]).unwrap();
-    let shape: Vec<usize> = info.shape.iter().map(|extent| *extent as usize).collect();
-    Tensor::from_bytes(TensorType::new(DataType::F32, shape), output).unwrap()
-}
-
-fn options(precision: DataType) -> Options {
-    Options { precision, ..Options::new(Target::host().unwrap()) }
-}
-
-/// Largest error, as a share of the largest element.
-fn tolerance(precision: DataType) -> f64 {
-    if precision == DataType::F32 { 1e-4 } else { 1e-2 }
-}
-
-/// Every group's scheduled program computes what its plain one does.
-fn interpret_schedules(graph: &Graph, precision: DataType) {
-    let options = options(precision);
-    let graph = prepare(graph, &options).unwrap();
-    for group in hone_passes::fuse(&graph) {
-        let last = &graph.nodes()[*group.nodes.last().unwrap()];
-        let program = hone_lower::lower(&graph, &group.nodes, &last.outputs).unwrap().program;
-        let target = &options.target;
-        let machine = Machine::with_vectors(target.vector_bytes, target.vector_registers);
-        let scheduled = hone_tune::schedule(program.clone(), &machine).unwrap();
-        let inputs: Vec<Tensor> = program
-            .parameters()
-            .into_iter()
-            .map(|id| &program.buffers[id])
-            .filter(|buffer| matches!(buffer.role, hone_tensor::Role::Input(_)))
-            .enumerate()
-            .map(|(n, buffer)| {
-                let values = seeded(n, &buffer.shape).to_f64();
-                Tensor::from_f64(buffer.dtype, buffer.shape.clone(), &values).unwrap()
-            })
-            .collect();
-        let expected = hone_tensor::interpret(&program, &inputs).unwrap();
-        let template = scheduled.template;
-        let actual =
-            hone_tensor::interpret(scheduled.schedule.program(), &inputs).unwrap_or_else(|error| {
-                panic!("{template}: {error:?}\n{}", scheduled.schedule.program())
-            });
-        compare(&expected[0], &actual[0], tolerance(precision), &format!("schedule by {template}"));
-    }
-}
-
-fn compare(expected: &Tensor, actual: &Tensor, tolerance: f64, what: &str) {
-    assert_eq!(expected.tensor_type(), actual.tensor_type(), "{what}");
-    let (expected, actual) = (expected.to_f64(), actual.to_f64());
-    let largest = expected.iter().fold(1e-6f64, |most, value| most.max(value.abs()));
-    for (place, (expected, actual)) in expected.iter().zip(&actual).enumerate() {
-        let error = (expected - actual).abs();
-        assert!(
-            error <= tolerance * largest,
-            "{what}: element {place} is {actual}, not {expected}"
-        );
-    }
-}
 
 fn window(stride: usize, pad: usize) -> Window {
     Window {
@@ -264,6 +70,18 @@ fn grouped_convolutions() {
     convolution([2, 16, 6, 6], 32, 3, 1, 16);
     convolution([1, 15, 6, 6], 21, 1, 1, 3);
     convolution([1, 40, 5, 5], 40, 3, 1, 2);
+}
+
+/// Groups that end inside of vectors of any width: several periods of groups and a rest, one period, more or
+/// fewer results than inputs, one group in each sample's last block.
+#[test]
+fn groups_that_end_inside_of_vectors() {
+    convolution([1, 120, 9, 9], 120, 3, 1, 5);
+    convolution([2, 88, 6, 7], 88, 3, 2, 4);
+    convolution([1, 72, 7, 7], 144, 1, 1, 3);
+    convolution([1, 168, 5, 6], 84, 3, 1, 7);
+    convolution([1, 100, 5, 5], 100, 3, 1, 5);
+    convolution([1, 36, 8, 8], 36, 3, 1, 3);
 }
 
 /// Shapes whose convolution is computed by minimal filtering, on vectors of this machine's width.
@@ -335,6 +153,32 @@ fn instances_are_normalized_in_blocks() {
         let y = case.node(InstanceNormalization { epsilon: 1e-5 }, &[y, scale, bias]);
         let y = case.unary(UnaryFunction::Relu, y);
         case.check(y);
+    }
+}
+
+/// All channels, groups that fill blocks, groups that do not; some as exporters wrote them, between reshapes.
+#[test]
+fn groups_are_normalized_in_blocks() {
+    for (channels, groups) in [(32, 1), (64, 4), (24, 8), (21, 3)] {
+        for reshaped in [false, true] {
+            let mut case = Case::new();
+            let x = case.input(&[2, 24, 6, 9]);
+            let w = case.constant(&[channels, 24, 1, 1]);
+            let y = case.node(Convolution { window: Window::plain(2), groups: 1 }, &[x, w]);
+            let y = if reshaped {
+                let (scale, bias) = (case.constant(&[groups]), case.constant(&[groups]));
+                let y = case.node(Reshape { shape: vec![2, groups, channels / groups * 54] }, &[y]);
+                let y = case.node(InstanceNormalization { epsilon: 1e-5 }, &[y, scale, bias]);
+                case.node(Reshape { shape: vec![2, channels, 6, 9] }, &[y])
+            } else {
+                let (scale, bias) = (case.constant(&[channels]), case.constant(&[channels]));
+                case.node(GroupNormalization { groups, epsilon: 1e-5 }, &[y, scale, bias])
+            };
+            let y = case.unary(UnaryFunction::Relu, y);
+            let w = case.constant(&[16, channels, 1, 1]);
+            let y = case.node(Convolution { window: Window::plain(2), groups: 1 }, &[y, w]);
+            case.check(y);
+        }
     }
 }
 

@@ -1,0 +1,116 @@
+//! A dimension of any size: a model that maps over it is run at some sizes, one after the other, over consecutive
+//! slices of its inputs and outputs.
+//!
+//! The dimension is the outermost axis, but for axes of extent 1, of every input and output that has it, so that slices
+//! lie one behind the other. Inputs without it are read whole by every run, and outputs without it are the same in all.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Manifest, Shapes, TensorInfo, Variant};
+
+/// The dimension that may have any size.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OpenDimension {
+    /// Its name in the model, or `input[axis]` where it has none.
+    pub name: String,
+    /// The axis of each input that it is; none of an input without it.
+    pub inputs: Vec<Option<u32>>,
+    /// The axis of each output that it is; none of an output without it.
+    pub outputs: Vec<Option<u32>>,
+}
+
+impl OpenDimension {
+    /// The size of the dimension in shapes of the model's inputs; `None` where an input is too short.
+    pub fn size_in<'a>(&self, mut inputs: impl Iterator<Item = &'a [u64]>) -> Option<u64> {
+        let mut size = None;
+        for axis in &self.inputs {
+            let shape = inputs.next()?;
+            let Some(axis) = axis else { continue };
+            size = size.or(Some(*shape.get(*axis as usize)?));
+        }
+        size
+    }
+
+    /// A tensor at a size; `None` where its bytes do not fit 63 bits.
+    pub fn at_size(tensor: &TensorInfo, axis: Option<u32>, size: u64) -> Option<TensorInfo> {
+        let mut shape = tensor.shape.clone();
+        if let Some(axis) = axis {
+            *shape.get_mut(axis as usize)? = size;
+        }
+        TensorInfo::new(&tensor.name, tensor.dtype, shape)
+    }
+}
+
+impl Manifest {
+    /// The size that a variant has along the open dimension.
+    pub fn open_size(&self, variant: &Variant) -> Option<u64> {
+        let shapes = variant.shapes.as_ref()?;
+        self.open.as_ref()?.size_in(shapes.inputs.iter().map(Vec::as_slice))
+    }
+
+    /// Checks what is said of an open dimension: its axes are there, one size has it everywhere in a variant, and for
+    /// each combination of the other sizes there is a variant of size 1.
+    pub(crate) fn check_open(&self) -> Result<(), String> {
+        let Some(open) = &self.open else { return Ok(()) };
+        if open.name.is_empty() || open.name.contains('\0') {
+            return Err("the open dimension has no name".to_owned());
+        }
+        axes("input", &self.inputs, &open.inputs)?;
+        axes("output", &self.outputs, &open.outputs)?;
+        for variant in &self.variants {
+            let Some(shapes) = &variant.shapes else {
+                return Err("a dimension is open, and a variant says no sizes".to_owned());
+            };
+            let size = self.open_size(variant).unwrap_or(0);
+            let same = |shapes: &[Vec<u64>], axes: &[Option<u32>]| {
+                let mut pairs = shapes.iter().zip(axes);
+                pairs.all(|(shape, axis)| axis.is_none_or(|axis| outermost(shape, axis, size)))
+            };
+            let is_one_size =
+                same(&shapes.inputs, &open.inputs) && same(&shapes.outputs, &open.outputs);
+            if size == 0 || !is_one_size || !variant.extents.is_empty() {
+                return Err(format!("the variant for {shapes} does not map over '{}'", open.name));
+            }
+            let is_single = |other: &&Variant| {
+                let apart = other.shapes.as_ref().map(|other| open.others(other));
+                apart.as_ref() == Some(&open.others(shapes)) && self.open_size(other) == Some(1)
+            };
+            if !self.variants.iter().any(|other| is_single(&other)) {
+                let name = &open.name;
+                return Err(format!("there is no variant of {name}=1 beside that for {shapes}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl OpenDimension {
+    /// The shapes of inputs with 0 for the dimension.
+    fn others(&self, shapes: &Shapes) -> Vec<Vec<u64>> {
+        let mut inputs = shapes.inputs.clone();
+        for (shape, axis) in inputs.iter_mut().zip(&self.inputs) {
+            if let Some(extent) = axis.and_then(|axis| shape.get_mut(axis as usize)) {
+                *extent = 0;
+            }
+        }
+        inputs
+    }
+}
+
+/// Whether an axis of a shape has this size, and none before it has more than one position.
+fn outermost(shape: &[u64], axis: u32, size: u64) -> bool {
+    let axis = axis as usize;
+    shape.get(axis) == Some(&size) && shape[..axis].iter().all(|extent| *extent == 1)
+}
+
+fn axes(role: &str, tensors: &[TensorInfo], axes: &[Option<u32>]) -> Result<(), String> {
+    let is_there = |(tensor, axis): (&TensorInfo, &Option<u32>)| {
+        axis.is_none_or(|axis| (axis as usize) < tensor.shape.len())
+    };
+    let fits = tensors.len() == axes.len() && tensors.iter().zip(axes).all(is_there);
+    match fits && axes.iter().any(Option::is_some) {
+        true => Ok(()),
+        false => Err(format!("the open dimension does not fit the {role}s")),
+    }
+}

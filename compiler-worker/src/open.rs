@@ -1,0 +1,432 @@
+//! Dimensions of any size: which of a model's dimensions may have one, shown by an analysis of its graph, and at which
+//! sizes it is compiled for that.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use hone_artifact::OpenDimension;
+use hone_artifact::exit_code::Reason;
+use hone_artifact::request::Input;
+use hone_driver::{
+    ANALYSED_SIZE, Combination, Dependence, Dimension, Graph, Independence, InputBinding,
+    MOST_SIZES, PortSignature, Signature, SizedBinding, SizedGraph, open_dimension, propose_shape,
+    sizes_of_open_dimension,
+};
+
+use crate::compiler::{self, Model, combined, import_at, sized};
+use crate::failure::{Failure, Result};
+
+/// The sizes that a model is compiled for.
+#[derive(Debug)]
+pub struct Resolved {
+    /// Each combination, the largest first.
+    pub combinations: Vec<Combination>,
+    /// The dimension that may have any size, where one may.
+    pub open: Option<Opened>,
+}
+
+/// A dimension of any size, and why that is right.
+#[derive(Debug)]
+pub struct Opened {
+    /// What the artifact says of it.
+    pub dimension: OpenDimension,
+    proofs: Vec<Proof>,
+}
+
+/// The analysis at one combination of the other dimensions' sizes.
+#[derive(Debug)]
+struct Proof {
+    others: Vec<(String, usize)>,
+    graph: Graph,
+    independence: Independence,
+}
+
+/// An open dimension of a model's inputs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Open {
+    /// Its name, or `input[axis]`.
+    name: String,
+    /// The inputs that have it, and along which axis.
+    axes: Vec<(String, usize)>,
+}
+
+/// Dimensions of which nothing is said, and which cannot stay so.
+#[derive(Debug)]
+pub struct OpenDimensions {
+    /// The dimension that would stay open.
+    stays: Option<String>,
+    needed: Vec<Needed>,
+}
+
+/// A dimension whose size has to be given.
+#[derive(Debug)]
+struct Needed {
+    name: String,
+    /// An input that has it, in words.
+    input: String,
+    proposed: usize,
+    /// Why not any size can be served.
+    why: String,
+}
+
+impl OpenDimensions {
+    /// Arguments that say how large the dimensions are, as `--shape` takes them.
+    pub fn proposals(&self) -> Vec<String> {
+        self.needed.iter().map(|own| format!("{}={}", own.name, own.proposed)).collect()
+    }
+}
+
+impl std::error::Error for OpenDimensions {}
+
+impl fmt::Display for OpenDimensions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("dimensions are open: say how large they are")?;
+        for Needed { name, input, why, .. } in &self.needed {
+            write!(f, "\n  '{name}' of {input}: not every size can be served, since {why}")?;
+        }
+        if let Some(stays) = &self.stays {
+            write!(f, "\n  '{stays}' may stay open: any size of it will be served")?;
+        }
+        let entry = |own: &Needed| format!("{{name: \"{}\", sizes: [{}]}}", own.name, own.proposed);
+        let entries: Vec<String> = self.needed.iter().map(entry).collect();
+        write!(f, "\nfor example, in the YAML file: inputs: [{}]", entries.join(", "))
+    }
+}
+
+/// Why a dimension may not have any size.
+enum Why {
+    /// The model does not map over it.
+    Dependence(Dependence),
+    /// The model cannot be imported.
+    Failure(Failure),
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Dependence(error) => error.fmt(f),
+            Self::Failure(failure) => f.write_str(&failure.chain()),
+        }
+    }
+}
+
+type Shown = std::result::Result<Opened, Why>;
+
+/// The sizes to compile a model for: those of `inputs`; and of a dimension that is given as `1..`, or of which nothing is
+/// said while the model maps over it, as many as any size is composed of well.
+///
+/// # Errors
+/// As for [`compiler::combinations`]; `InvalidShape` for dimensions that are open and cannot stay so.
+pub fn resolve(model: &Model, inputs: &[Input]) -> Result<Resolved> {
+    let signature = compiler::signature(model)?;
+    if let Some(open) = given_as_any(&signature, inputs)? {
+        let given = |sizes: &[usize]| bindings(inputs, sizes);
+        let shown = prove(model, &signature, &open, &given(&[ANALYSED_SIZE])?);
+        let opened = shown.map_err(|why| match why {
+            Why::Failure(failure) => failure,
+            Why::Dependence(error) => depends(model, &open.name, error),
+        })?;
+        let combinations = combine(model, &signature, &opened, &given)?;
+        return Ok(Resolved { combinations, open: Some(opened) });
+    }
+    let given = bindings(inputs, &[])?;
+    // What names neither an input nor a dimension is refused before anything is said of the others.
+    let is_known = |name: &str| {
+        signature.inputs.iter().any(|port| port.name == name)
+            || !named(&signature, name).axes.is_empty()
+    };
+    let all_known = given.iter().all(|binding| is_known(&binding.name));
+    match unbound(&signature, &given) {
+        Some(unbound) if all_known && !unbound.is_empty() => {
+            by_default(model, &signature, &given, &unbound)
+        }
+        _ => Ok(Resolved { combinations: compiler::combinations(model, inputs)?, open: None }),
+    }
+}
+
+fn depends(model: &Model, name: &str, error: Dependence) -> Failure {
+    let model = &model.name;
+    let message = format!(
+        "model '{model}' cannot be compiled for any size of '{name}'; name its sizes instead"
+    );
+    Failure::because(Reason::InvalidShape, message, error)
+}
+
+/// What is given, with `sizes` for any size.
+fn bindings(inputs: &[Input], sizes: &[usize]) -> Result<Vec<SizedBinding>> {
+    inputs.iter().map(|input| sized(input, sizes)).collect()
+}
+
+/// The dimension that is given as `1..`, if one is.
+fn given_as_any(signature: &Signature, inputs: &[Input]) -> Result<Option<Open>> {
+    let refuse = |name: &str, why: String| {
+        let message = format!("the sizes of '{name}' cannot be used");
+        Failure::because(Reason::InvalidShape, message, why)
+    };
+    let mut found: Option<Open> = None;
+    for input in inputs {
+        for (axis, extent) in input.shape.iter().enumerate() {
+            if !extent.is_any().map_err(|error| refuse(&input.name, error.to_string()))? {
+                continue;
+            }
+            let port = signature.inputs.iter().find(|port| port.name == input.name);
+            let own = match port.map(|port| (port, declared(port, axis))) {
+                Some((_, Some(Dimension::Fixed(extent)))) => {
+                    return Err(refuse(
+                        &input.name,
+                        format!("axis {axis} is {extent} in the model"),
+                    ));
+                }
+                Some((_, Some(Dimension::Symbol(name)))) => named(signature, name),
+                Some((port, _)) => unnamed(port, axis),
+                None => named(signature, &input.name),
+            };
+            if let Some(known) = found.as_ref().filter(|known| **known != own) {
+                let why = format!(
+                    "one dimension may have any size, '{}' and '{}' are given as such: name sizes of one of them",
+                    known.name, own.name
+                );
+                return Err(refuse(&input.name, why));
+            }
+            found = Some(own);
+        }
+    }
+    Ok(found)
+}
+
+fn declared(port: &PortSignature, axis: usize) -> Option<&Dimension> {
+    port.shape.as_ref().and_then(|shape| shape.get(axis))
+}
+
+fn named(signature: &Signature, name: &str) -> Open {
+    let has = |dimension: &Dimension| matches!(dimension, Dimension::Symbol(own) if own == name);
+    let mut axes = Vec::new();
+    for port in &signature.inputs {
+        for (axis, dimension) in port.shape.iter().flatten().enumerate() {
+            if has(dimension) {
+                axes.push((port.name.clone(), axis));
+            }
+        }
+    }
+    Open { name: name.to_owned(), axes }
+}
+
+fn unnamed(port: &PortSignature, axis: usize) -> Open {
+    Open { name: format!("{}[{axis}]", port.name), axes: vec![(port.name.clone(), axis)] }
+}
+
+/// Dimensions of which nothing is said, in the order of the inputs; `None` where inputs say too little to tell.
+fn unbound(signature: &Signature, given: &[SizedBinding]) -> Option<Vec<Open>> {
+    let said = |name: &str| given.iter().any(|own| own.name == name);
+    // What is said of an input is said of its dimensions in all inputs.
+    let is_said =
+        |name: &str| said(name) || named(signature, name).axes.iter().any(|own| said(&own.0));
+    let mut found: Vec<Open> = Vec::new();
+    for port in signature.inputs.iter().filter(|port| !said(&port.name)) {
+        if port.sequence || port.optional {
+            return None;
+        }
+        for (axis, dimension) in port.shape.as_ref()?.iter().enumerate() {
+            let open = match dimension {
+                Dimension::Fixed(_) => continue,
+                Dimension::Symbol(name) if is_said(name) => continue,
+                Dimension::Symbol(name) => named(signature, name),
+                Dimension::Unknown => unnamed(port, axis),
+            };
+            if !found.contains(&open) {
+                found.push(open);
+            }
+        }
+    }
+    // Axes without a name are bound by the shape of their input, all at once.
+    let has_name =
+        |open: &Open| open.axes.iter().all(|own| open.name != format!("{}[{}]", own.0, own.1));
+    match found.len() {
+        0 | 1 => Some(found),
+        _ => found.iter().all(has_name).then_some(found),
+    }
+}
+
+/// What is given, and a dimension of which nothing is at some sizes.
+fn with(
+    signature: &Signature,
+    given: &[SizedBinding],
+    open: &Open,
+    sizes: &[usize],
+) -> Vec<SizedBinding> {
+    let mut all = given.to_vec();
+    let (name, shape) = match &open.axes[..] {
+        // Its input's other axes are fixed: it is the only open one.
+        [(input, at)] if open.name == format!("{input}[{at}]") => {
+            let port = signature.inputs.iter().find(|port| port.name == *input);
+            let extents = port.iter().flat_map(|port| port.shape.iter().flatten()).enumerate();
+            let extent = |(axis, dimension): (usize, &Dimension)| match dimension {
+                Dimension::Fixed(extent) if axis != *at => vec![*extent],
+                _ => sizes.to_vec(),
+            };
+            (input.clone(), extents.map(extent).collect())
+        }
+        _ => (open.name.clone(), vec![sizes.to_vec()]),
+    };
+    all.push(SizedBinding { name, shape, dtype: None });
+    all
+}
+
+/// Dimensions that are tried.
+const TRIED: usize = 8;
+
+/// A model of which nothing is said about some dimensions.
+fn by_default(
+    model: &Model,
+    signature: &Signature,
+    given: &[SizedBinding],
+    unbound: &[Open],
+) -> Result<Resolved> {
+    let mut stays: Option<(&Open, Opened)> = None;
+    let mut needed = Vec::new();
+    for (place, open) in unbound.iter().enumerate() {
+        let why = match &stays {
+            Some((first, _)) => format!("this is so of one dimension alone, '{}'", first.name),
+            None if place >= TRIED => "it was not looked at".to_owned(),
+            None => {
+                let at = with(signature, given, open, &[ANALYSED_SIZE]);
+                let shown = match unbound.len() {
+                    1 => prove(model, signature, open, &at),
+                    _ => prove_beside_others(model, signature, open, &at),
+                };
+                match shown {
+                    Ok(opened) => {
+                        stays = Some((open, opened));
+                        continue;
+                    }
+                    Err(why) => why.to_string(),
+                }
+            }
+        };
+        needed.push(need(signature, open, why));
+    }
+    match stays {
+        Some((open, opened)) if needed.is_empty() => {
+            let at = |sizes: &[usize]| Ok(with(signature, given, open, sizes));
+            let combinations = combine(model, signature, &opened, &at)?;
+            Ok(Resolved { combinations, open: Some(opened) })
+        }
+        stays => {
+            let stays = stays.map(|(open, _)| open.name.clone());
+            let message = format!("model '{}' cannot be compiled", model.name);
+            let error = OpenDimensions { stays, needed };
+            Err(Failure::because(Reason::InvalidShape, message, error))
+        }
+    }
+}
+
+fn need(signature: &Signature, open: &Open, why: String) -> Needed {
+    let first = open.axes.first();
+    let port = first.and_then(|(input, _)| signature.inputs.iter().find(|own| own.name == *input));
+    let (input, proposed) = match (port, first) {
+        (Some(port), Some((_, axis))) => {
+            let shape = propose_shape(port, &mut HashMap::new());
+            (format!("input '{}' ({port})", port.name), shape.get(*axis).copied().unwrap_or(1))
+        }
+        _ => (String::new(), 1),
+    };
+    Needed { name: open.name.clone(), input, proposed, why }
+}
+
+/// Shows that the model maps over a dimension, with what is given of all others.
+fn prove(model: &Model, signature: &Signature, open: &Open, given: &[SizedBinding]) -> Shown {
+    let combinations = combined(model, signature, given, MOST_SIZES).map_err(Why::Failure)?;
+    let mut proofs = Vec::with_capacity(combinations.len());
+    let mut dimension = None;
+    for combination in combinations {
+        let graph = import_at(model, combination.bindings).map_err(Why::Failure)?;
+        let independence = analyse(&graph, open).map_err(Why::Dependence)?;
+        dimension = dimension.or_else(|| Some(open_dimension(&graph, &open.name, &independence)));
+        let others = combination.dimensions.into_iter().filter(|own| own.0 != open.name).collect();
+        proofs.push(Proof { others, graph, independence });
+    }
+    let none = || Why::Failure(Failure::internal("there is no combination of sizes"));
+    Ok(Opened { dimension: dimension.ok_or_else(none)?, proofs })
+}
+
+/// The same, with proposed sizes of other dimensions, of which nothing is said.
+fn prove_beside_others(
+    model: &Model,
+    signature: &Signature,
+    open: &Open,
+    given: &[SizedBinding],
+) -> Shown {
+    let combinations = combined(model, signature, given, MOST_SIZES).map_err(Why::Failure)?;
+    let mut bindings = combinations.into_iter().next().unwrap_or_default().bindings;
+    let mut known = HashMap::from([(open.name.clone(), ANALYSED_SIZE)]);
+    for port in &signature.inputs {
+        let own = bindings.iter().find(|own| own.name == port.name);
+        let sizes = own.iter().flat_map(|own| &own.shape);
+        for (dimension, size) in port.shape.iter().flatten().zip(sizes) {
+            if let Dimension::Symbol(name) = dimension {
+                known.insert(name.clone(), *size);
+            }
+        }
+    }
+    for port in &signature.inputs {
+        if bindings.iter().all(|own| own.name != port.name) {
+            let shape = propose_shape(port, &mut known);
+            bindings.push(InputBinding { name: port.name.clone(), shape, dtype: None });
+        }
+    }
+    let graph = import_at(model, bindings).map_err(Why::Failure)?;
+    let independence = analyse(&graph, open).map_err(Why::Dependence)?;
+    let dimension = open_dimension(&graph, &open.name, &independence);
+    Ok(Opened { dimension, proofs: vec![Proof { others: Vec::new(), graph, independence }] })
+}
+
+fn analyse(graph: &Graph, open: &Open) -> std::result::Result<Independence, Dependence> {
+    for (place, (name, _)) in open.axes.iter().enumerate() {
+        if open.axes[..place].iter().any(|other| other.0 == *name) {
+            let why = format!("has '{}' along several axes", open.name);
+            return Err(Dependence::Port { role: "input", name: name.clone(), why });
+        }
+    }
+    let axis = |name: &str| open.axes.iter().find(|own| own.0 == *name).map(|own| own.1);
+    let axes: Vec<Option<usize>> = graph.inputs().iter().map(|port| axis(&port.name)).collect();
+    Independence::prove(graph, &axes, ANALYSED_SIZE)
+}
+
+/// Each combination of the sizes that were chosen for the dimension with those of the others.
+fn combine(
+    model: &Model,
+    signature: &Signature,
+    opened: &Opened,
+    at: &dyn Fn(&[usize]) -> Result<Vec<SizedBinding>>,
+) -> Result<Vec<Combination>> {
+    let others = opened.proofs.len();
+    let sizes =
+        sizes_of_open_dimension(&opened.proofs[0].graph, ANALYSED_SIZE, MOST_SIZES / others);
+    if sizes.len() < 2 {
+        let (model, name) = (&model.name, &opened.dimension.name);
+        let message = format!(
+            "model '{model}' cannot be compiled for any size of '{name}' beside {others} combinations of others: name fewer sizes of these"
+        );
+        return Err(Failure::new(Reason::InvalidShape, message));
+    }
+    combined(model, signature, &at(&sizes)?, MOST_SIZES)
+}
+
+impl Opened {
+    /// Checks that graphs at other sizes compute the same of each slice.
+    ///
+    /// # Errors
+    /// `InvalidShape` with the first difference.
+    pub fn check(&self, model: &Model, graphs: &[SizedGraph]) -> Result<()> {
+        let name = &self.dimension.name;
+        for SizedGraph { dimensions, graph } in graphs {
+            let size = dimensions.iter().find(|own| own.0 == *name).map_or(1, |own| own.1);
+            let others = || dimensions.iter().filter(|own| own.0 != *name);
+            let proof = self.proofs.iter().find(|own| own.others.iter().eq(others()));
+            let proof = proof.ok_or_else(|| Failure::internal("sizes were not analysed"))?;
+            let holds = proof.independence.proves_at(&proof.graph, graph, size);
+            holds.map_err(|error| depends(model, name, error))?;
+        }
+        Ok(())
+    }
+}

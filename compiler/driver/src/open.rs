@@ -1,0 +1,73 @@
+//! A model along whose dimension any size may come: at which sizes it is compiled, and what its artifact says of it.
+
+use hone_artifact::OpenDimension;
+use hone_graph::Port;
+use hone_ops::Graph;
+use hone_passes::Independence;
+use hone_types::{DataType, TensorType};
+
+/// The size at which a graph is shown to map over a dimension: a prime, so that it is told from other extents.
+pub const ANALYSED_SIZE: usize = 7;
+
+/// Uses of each weight for a slice from which a larger size saves next to nothing: a kernel's register tiles are full.
+const FULL_TILES: u64 = 64;
+/// Uses below which a run takes as long as reading the weights, whatever its size.
+const WEIGHT_BOUND: u64 = 16;
+/// Operations of a slice below which the parts of a run other than its arithmetic count.
+const LIGHT_FLOPS: u64 = 500_000_000;
+/// Operations of a slice up to which the reference of several dozen slices takes seconds.
+const MOST_FLOPS: u64 = 4_000_000_000;
+/// The same for the reference of several hundred slices.
+const MOST_FLOPS_OF_ALL: u64 = 150_000_000;
+/// Nodes up to which code for many sizes is made in seconds.
+const FEW_NODES: usize = 100;
+
+/// The sizes to compile a graph at that maps over a dimension, of which it has `size`, ascending; at most `most`. 1 is
+/// among them, so that any size is a sum of them.
+///
+/// A run at a composed size takes as long as its parts, so larger sizes are worth their code where a part costs more than
+/// its share: where weights are read once for few multiply-adds, or a slice is little work.
+pub fn sizes_of_open_dimension(graph: &Graph, size: usize, most: usize) -> Vec<usize> {
+    let (flops, weights) = (flops(graph) / size as u64, weights(graph));
+    let uses = flops / (2 * weights).max(1);
+    let choices: [Vec<usize>; 3] =
+        [(1..=16).chain([32]).collect(), vec![1, 2, 4, 8, 16], vec![1, 4]];
+    let first = match (uses, flops) {
+        (..WEIGHT_BOUND, ..MOST_FLOPS_OF_ALL) if graph.nodes().len() <= FEW_NODES => 0,
+        (..FULL_TILES, ..MOST_FLOPS) | (_, ..LIGHT_FLOPS) => 1,
+        _ => 2,
+    };
+    let fitting = choices.into_iter().skip(first).find(|own| own.len() <= most);
+    fitting.unwrap_or_else(|| vec![1])
+}
+
+/// Floating-point operations of a run.
+fn flops(graph: &Graph) -> u64 {
+    let of = |value: &hone_graph::ValueId| graph.tensor_type(*value);
+    let operations = graph.nodes().iter().map(|(_, node)| {
+        let inputs: Vec<Option<&TensorType>> =
+            node.inputs.iter().map(|own| own.as_ref().map(of)).collect();
+        let outputs: Vec<TensorType> = node.outputs.iter().map(|own| of(own).clone()).collect();
+        node.operation.flops(&inputs, &outputs)
+    });
+    operations.fold(0, u64::saturating_add)
+}
+
+/// Elements of the constants that something is multiplied with, as far as their sizes tell.
+fn weights(graph: &Graph) -> u64 {
+    const SMALL: usize = 1024;
+    let constants = graph.values().ids().filter_map(|value| graph.constant(value));
+    let is_weight = |own: &TensorType| own.elements() >= SMALL && own.dtype != DataType::I64;
+    let sizes = constants.map(|own| own.tensor_type()).filter(|own| is_weight(own));
+    sizes.map(|own| own.elements() as u64).sum()
+}
+
+/// What the artifact says of a dimension that a graph was shown to map over.
+pub fn open_dimension(graph: &Graph, name: &str, proof: &Independence) -> OpenDimension {
+    let axis = |port: &Port| proof.axis(port.value).map(|axis| axis as u32);
+    OpenDimension {
+        name: name.chars().filter(|own| !own.is_control()).collect(),
+        inputs: graph.inputs().iter().map(axis).collect(),
+        outputs: graph.outputs().iter().map(axis).collect(),
+    }
+}

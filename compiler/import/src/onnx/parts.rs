@@ -1,0 +1,509 @@
+//! What operators do with operands of which a run decides how much is there.
+//!
+//! Such an operand has room for the most that there may be; behind its part lies nothing of use. An operator that
+//! computes every place along that axis by itself is imported for all the room, and its result has the part that its
+//! operand has. One that looks along the axis (a sum, a largest element, a search) reads, behind the part, elements that
+//! change nothing: zeros for a sum, the least number for a largest element. What is not listed here is refused.
+
+use super::builder::{Builder, Operand};
+use super::node::Node;
+use super::rearranged::{bounds, cut_from_end, joined, shape_of};
+use super::shorthands::axis;
+use super::sized::Part;
+use crate::NodeError;
+use hone_ops::BinaryFunction as B;
+use hone_types::DataType;
+
+/// Operators that compute each place of their broadcast operands by itself.
+const EACH: &[&str] = &[
+    "Abs",
+    "Acos",
+    "Acosh",
+    "Add",
+    "And",
+    "Asin",
+    "Asinh",
+    "Atan",
+    "Atanh",
+    "BatchNormalization",
+    "BitShift",
+    "BitwiseAnd",
+    "BitwiseNot",
+    "BitwiseOr",
+    "BitwiseXor",
+    "Cast",
+    "Ceil",
+    "Celu",
+    "Clip",
+    "Cos",
+    "Cosh",
+    "DequantizeLinear",
+    "Div",
+    "Elu",
+    "Equal",
+    "Erf",
+    "Exp",
+    "Floor",
+    "Gelu",
+    "Greater",
+    "GreaterOrEqual",
+    "HardSigmoid",
+    "HardSwish",
+    "IsInf",
+    "IsNaN",
+    "LeakyRelu",
+    "Less",
+    "LessOrEqual",
+    "Log",
+    "Max",
+    "Mean",
+    "Min",
+    "Mish",
+    "Mod",
+    "Mul",
+    "Neg",
+    "Not",
+    "Or",
+    "PRelu",
+    "Pow",
+    "QuantizeLinear",
+    "Reciprocal",
+    "Relu",
+    "Round",
+    "Selu",
+    "Shrink",
+    "Sigmoid",
+    "Sign",
+    "Sin",
+    "Sinh",
+    "Softplus",
+    "Softsign",
+    "Sqrt",
+    "Sub",
+    "Sum",
+    "Swish",
+    "Tan",
+    "Tanh",
+    "ThresholdedRelu",
+    "Where",
+    "Xor",
+];
+
+/// Operators that compute each sample (an element of the first axis of the first operand) by itself.
+const EACH_SAMPLE: &[&str] = &[
+    "AveragePool",
+    "Conv",
+    "ConvTranspose",
+    "GlobalAveragePool",
+    "GlobalMaxPool",
+    "InstanceNormalization",
+    "MaxPool",
+];
+
+/// What becomes of an operand's part.
+enum Fate {
+    /// It is that of all outputs, along this axis.
+    Kept(usize),
+    /// The same, so many times as much.
+    Scaled(usize, usize),
+    /// A range of it (the first, and one past the last) along this axis.
+    Cut(usize, i64, i64),
+    /// Nothing is left of the axis.
+    Gone,
+}
+
+/// What is left to do when the operator has been imported.
+#[derive(Debug)]
+pub(super) struct Pending {
+    parts: Vec<(usize, Part, Vec<usize>)>,
+    asked: Node,
+}
+
+/// How one operator is asked: its node, the operand's place, its axis and its shape.
+struct Question<'a> {
+    node: &'a mut Node,
+    place: usize,
+    axis: usize,
+    shape: &'a [usize],
+}
+
+/// Prepares a node some of whose operands are there in part: `None` where none is. Outputs in place of the operator's
+/// are returned where they come from elsewhere.
+///
+/// # Errors
+/// An operator that is not listed.
+pub(super) fn begin(
+    builder: &mut Builder,
+    node: &mut Node,
+    own_domain: bool,
+) -> Result<(Option<Pending>, Option<Vec<Operand>>), NodeError> {
+    for operand in node.inputs.clone().into_iter().flatten() {
+        builder.settle(operand)?;
+    }
+    let parts: Vec<(usize, Part)> = node
+        .inputs
+        .iter()
+        .enumerate()
+        .filter_map(|(place, operand)| Some((place, builder.part((*operand)?)?)))
+        .collect();
+    if parts.is_empty() {
+        return Ok((None, None));
+    }
+    let refused = || NodeError::UndecidedSize { what: "one of its inputs".into() };
+    if !own_domain {
+        return Err(refused());
+    }
+    let mut asked = node.alike(&node.operator, node.inputs.clone());
+    asked.attributes = node.attributes.clone();
+    asked.opset = node.opset;
+    match node.operator.as_str() {
+        "Shape" => return Ok((None, Some(vec![shape_of(builder, &mut asked, &parts)?]))),
+        "Slice" => {
+            if let Some(cut) = cut_from_end(builder, &mut asked, &parts)? {
+                return Ok((None, Some(vec![cut])));
+            }
+        }
+        "Concat" => {
+            if let Some(joined) = joined(builder, &mut asked, &parts)? {
+                return Ok((None, Some(vec![joined])));
+            }
+        }
+        _ => {}
+    }
+    let mut pending = Vec::new();
+    for (place, part) in parts {
+        let Some(operand) = node.inputs[place] else { continue };
+        let shape = builder.shape(operand);
+        let kind = fill(&mut asked, place, builder.dtype(operand)).ok_or_else(refused)?;
+        node.inputs[place] = Some(builder.filled(operand, part, kind)?);
+        pending.push((place, part, shape));
+    }
+    asked.inputs.clone_from(&node.inputs);
+    if node.operator == "NonMaxSuppression" && node.optional(4).is_none() {
+        // Without a threshold what is not there would be chosen last.
+        let least = builder.scalar(DataType::F32, f64::from(f32::MIN))?;
+        node.inputs.resize(5, None);
+        node.inputs[4] = Some(least);
+    }
+    Ok((Some(Pending { parts: pending, asked }), None))
+}
+
+impl Pending {
+    /// Says of the outputs which part of them is there.
+    ///
+    /// # Errors
+    /// A setting of the operator that is not for operands in part, or operands that do not fit one another.
+    pub(super) fn finish(
+        mut self,
+        builder: &mut Builder,
+        outputs: &[Operand],
+    ) -> Result<(), NodeError> {
+        let mut found: Option<Part> = None;
+        for (place, part, shape) in std::mem::take(&mut self.parts) {
+            let question =
+                Question { node: &mut self.asked, place, axis: part.axis, shape: &shape };
+            let fate = question.answer(builder, outputs)?;
+            let fate = fate.ok_or_else(|| NodeError::UndecidedSize {
+                what: format!("its input number {place}"),
+            })?;
+            let Some(own) = fate.part(builder, part.count)? else { continue };
+            match found {
+                None => found = Some(own),
+                Some(other) if other.axis != own.axis => {
+                    let what = "two of its inputs, along different axes,".into();
+                    return Err(NodeError::UndecidedSize { what });
+                }
+                Some(other) if other.count == own.count => {}
+                Some(other) => {
+                    let same = builder.binary(B::Equal, other.count, own.count)?;
+                    builder.require(same, "two operands have different sizes")?;
+                }
+            }
+        }
+        if let Some(part) = found {
+            self.check_others(builder, part, outputs)?;
+            for output in outputs {
+                builder.set_spread_extent(*output, part.axis, part.count);
+            }
+        } else if self.asked.operator == "ReduceMean" {
+            return Err(NodeError::UndecidedSize { what: "what it takes the mean of".into() });
+        }
+        Ok(())
+    }
+
+    /// Refuses whole operands that an element-wise operator would lay beside the part.
+    fn check_others(
+        &self,
+        builder: &Builder,
+        part: Part,
+        outputs: &[Operand],
+    ) -> Result<(), NodeError> {
+        let Some(output) = outputs.first().filter(|_| EACH.contains(&self.asked.operator.as_str()))
+        else {
+            return Ok(());
+        };
+        let rank = builder.rank(*output);
+        for operand in self.asked.inputs.iter().flatten() {
+            let shape = builder.shape(*operand);
+            let own = (part.axis + shape.len()).checked_sub(rank).map(|place| shape[place]);
+            if own.is_some_and(|extent| extent > 1) && !builder.is_filled(*operand) {
+                return Err(NodeError::UndecidedSize {
+                    what: "what another of its inputs is laid beside".into(),
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Fate {
+    /// The part of the outputs, where one is left, of an operand of which `count` are there.
+    fn part(self, b: &mut Builder, count: Operand) -> Result<Option<Part>, NodeError> {
+        Ok(match self {
+            Self::Gone => None,
+            Self::Kept(axis) | Self::Scaled(axis, 1) => Some(Part { axis, count }),
+            Self::Scaled(axis, times) => {
+                Some(Part { axis, count: b.with_scalar(B::Multiply, count, times as f64)? })
+            }
+            Self::Cut(axis, start, end) => {
+                let end = b.with_scalar(B::Minimum, count, end as f64)?;
+                let left = b.with_scalar(B::Subtract, end, start as f64)?;
+                Some(Part { axis, count: b.with_scalar(B::Maximum, left, 0.0)? })
+            }
+        })
+    }
+}
+
+/// What is read behind the part, as a number; `None` of an operator that is not listed.
+fn fill(node: &mut Node, place: usize, dtype: DataType) -> Option<f64> {
+    let (least, most) = match dtype.is_float() {
+        true => (f64::NEG_INFINITY, f64::INFINITY),
+        // Not the very least of 64 bits, which a float does not hold.
+        false if dtype == DataType::I64 => (-9.0e18, 9.0e18),
+        false if dtype == DataType::I32 => (f64::from(i32::MIN), f64::from(i32::MAX)),
+        false => (0.0, 255.0),
+    };
+    let operator = node.operator.as_str();
+    Some(match operator {
+        _ if EACH.contains(&operator) || EACH_SAMPLE.contains(&operator) => 0.0,
+        "Compress" | "Concat" | "CumSum" | "Flatten" | "Gather" | "GatherND" | "Gemm"
+        | "LayerNormalization" | "MatMul" | "NonZero" | "ReduceL1" | "ReduceL2" | "ReduceSum"
+        | "ReduceSumSquare" | "ReduceMean" | "Reshape" | "RoiAlign" | "Slice" | "Split"
+        | "Squeeze" | "Transpose" | "Unsqueeze" => 0.0,
+        "ReduceProd" => 1.0,
+        "ArgMax" | "ReduceMax" | "ReduceLogSumExp" | "Softmax" | "LogSoftmax" => least,
+        "ArgMin" | "ReduceMin" => most,
+        "TopK" if node.attributes.get("largest").is_some_and(|own| own.i == Some(0)) => most,
+        "TopK" => least,
+        "NonMaxSuppression" => {
+            if place == 1 {
+                least
+            } else {
+                0.0
+            }
+        }
+        _ => return None,
+    })
+}
+
+impl Question<'_> {
+    /// What becomes of the part; `None` where this setting of the operator is not for one.
+    fn answer(mut self, b: &mut Builder, outputs: &[Operand]) -> Result<Option<Fate>, NodeError> {
+        let operator = self.node.operator.clone();
+        let to: Vec<usize> = outputs.first().map(|own| b.shape(*own)).unwrap_or_default();
+        let (axis, rank) = (self.axis, self.shape.len());
+        Ok(match operator.as_str() {
+            name if EACH.contains(&name) => (axis + to.len()).checked_sub(rank).map(Fate::Kept),
+            name if EACH_SAMPLE.contains(&name) => {
+                (axis == 0 && self.place == 0).then_some(Fate::Kept(0))
+            }
+            "CumSum" => (self.place == 0).then_some(Fate::Kept(axis)),
+            "Concat" | "Split" => (self.along(-1, rank)? != axis).then_some(Fate::Kept(axis)),
+            "Softmax" | "LogSoftmax" => {
+                let along = self.along(if self.node.opset < 13 { 1 } else { -1 }, rank)?;
+                (self.node.opset >= 13 || axis < along).then_some(Fate::Kept(axis))
+            }
+            "LayerNormalization" => {
+                (self.place == 0 && axis < self.along(-1, rank)?).then_some(Fate::Kept(axis))
+            }
+            "Transpose" => {
+                let reversed = || (0..rank as i64).rev().collect();
+                let order = self.node.ints("perm")?.unwrap_or_else(reversed);
+                order.iter().position(|own| *own == axis as i64).map(Fate::Kept)
+            }
+            "Squeeze" if to.len() < rank && self.is_squeezed(b)? => {
+                self.exactly_one(b)?;
+                Some(Fate::Gone)
+            }
+            "Flatten" | "Reshape" | "Squeeze" | "Unsqueeze" => self.reshaped(b, &to)?,
+            "Slice" => self.sliced(b)?,
+            "Gather" => self.gathered(b)?,
+            "GatherND" => {
+                let within =
+                    self.place == 1 && axis + 1 < rank && self.node.int_or("batch_dims", 0)? == 0;
+                within.then_some(Fate::Kept(axis))
+            }
+            "MatMul" => match (self.place, rank - axis) {
+                (0, 1) | (1, 2) => Some(Fate::Gone),
+                (1, 1) if rank == 1 => Some(Fate::Gone),
+                (_, behind) => to.len().checked_sub(behind).map(Fate::Kept),
+            },
+            "Gemm" => self.of_gemm()?,
+            "Compress" | "NonZero" | "NonMaxSuppression" => Some(Fate::Gone),
+            "RoiAlign" => (self.place > 0 && axis == 0).then_some(Fate::Kept(0)),
+            "ArgMax" | "ArgMin" => {
+                let along = self.along(0, rank)?;
+                let keeps = self.node.flag("keepdims", true)?;
+                Some(self.reduced(&[along], keeps))
+            }
+            "TopK" => {
+                let along = self.along(-1, rank)?;
+                if along == axis {
+                    let chosen =
+                        outputs.first().and_then(|own| b.part(*own)).map(|part| part.count);
+                    self.all_there(b, to[axis], chosen)?;
+                }
+                Some(if along == axis { Fate::Gone } else { Fate::Kept(axis) })
+            }
+            _ => self.reduction(b)?,
+        })
+    }
+
+    fn along(&mut self, default: i64, rank: usize) -> Result<usize, NodeError> {
+        axis(self.node.int_or("axis", default)?, rank)
+    }
+
+    /// Ends a run in which fewer are there than `chosen`, or else than `least`.
+    fn all_there(
+        &self,
+        b: &mut Builder,
+        least: usize,
+        chosen: Option<Operand>,
+    ) -> Result<(), NodeError> {
+        let Some(operand) = self.node.inputs[self.place] else { return Ok(()) };
+        let Some(count) = b.filled_count(operand) else { return Ok(()) };
+        let least = match chosen {
+            Some(chosen) => chosen,
+            None => b.scalar(b.dtype(count), least as f64)?,
+        };
+        let count = b.cast(count, b.dtype(least))?;
+        let enough = b.binary(B::GreaterEqual, count, least)?;
+        b.require(enough, "there are fewer elements than are to be chosen")
+    }
+
+    fn reduced(&self, axes: &[usize], keeps: bool) -> Fate {
+        let before = axes.iter().filter(|own| **own < self.axis).count();
+        match axes.contains(&self.axis) {
+            true => Fate::Gone,
+            false => Fate::Kept(self.axis - if keeps { 0 } else { before }),
+        }
+    }
+
+    fn reduction(self, b: &mut Builder) -> Result<Option<Fate>, NodeError> {
+        let rank = self.shape.len();
+        let keeps = self.node.flag("keepdims", true)?;
+        let given = match self.node.optional(1) {
+            Some(_) => Some(b.integers_of(self.node, 1)?),
+            None => self.node.ints("axes")?,
+        };
+        let idle = self.node.flag("noop_with_empty_axes", false)?;
+        let named = given.unwrap_or_default();
+        let axes: Vec<usize> = match named.is_empty() {
+            true if idle => return Ok(Some(Fate::Kept(self.axis))),
+            true => (0..rank).collect(),
+            false => named.iter().map(|own| axis(*own, rank)).collect::<Result<_, _>>()?,
+        };
+        Ok(Some(self.reduced(&axes, keeps)))
+    }
+
+    /// Whether `Squeeze` takes the axis away.
+    fn is_squeezed(&mut self, b: &Builder) -> Result<bool, NodeError> {
+        let rank = self.shape.len();
+        let given = match self.node.optional(1) {
+            Some(_) => Some(b.integers_of(self.node, 1)?),
+            None => self.node.ints("axes")?,
+        };
+        let Some(given) = given else { return Ok(self.shape[self.axis] == 1) };
+        let axes = given.iter().map(|own| axis(*own, rank)).collect::<Result<Vec<_>, _>>()?;
+        Ok(axes.contains(&self.axis))
+    }
+
+    /// Ends a run in which not exactly one is there.
+    fn exactly_one(&self, b: &mut Builder) -> Result<(), NodeError> {
+        let Some(operand) = self.node.inputs[self.place] else { return Ok(()) };
+        let Some(count) = b.filled_count(operand) else { return Ok(()) };
+        let one = b.with_scalar(B::Equal, count, 1.0)?;
+        b.require(one, "an axis is taken away along which there is not one element")
+    }
+
+    /// The axis of a result with the same elements in the same order.
+    fn reshaped(&mut self, b: &Builder, to: &[usize]) -> Result<Option<Fate>, NodeError> {
+        let product = |own: &[usize]| own.iter().product::<usize>();
+        let (outer, inner) =
+            (product(&self.shape[..self.axis]), product(&self.shape[self.axis + 1..]));
+        let room = self.shape[self.axis];
+        let open = match self.node.operator.as_str() {
+            // Only an extent that follows from the others, or is kept, may be another one in a run.
+            "Reshape" if self.node.opset >= 5 => {
+                let target = b.integers_of(self.node, 1)?;
+                let open = target.iter().position(|own| *own == -1);
+                open.or_else(|| (target.get(self.axis) == Some(&0)).then_some(self.axis))
+            }
+            "Flatten" => {
+                let along = self.node.int_or("axis", 1)?;
+                Some(usize::from(along <= self.axis as i64))
+            }
+            "Reshape" => None,
+            _ => (0..to.len()).find(|place| {
+                to[*place] == room
+                    && product(&to[..*place]) == outer
+                    && product(&to[place + 1..]) == inner
+            }),
+        };
+        let Some(place) = open.filter(|place| *place < to.len() && product(&to[..*place]) == outer)
+        else {
+            return Ok(None);
+        };
+        let behind = product(&to[place + 1..]);
+        Ok((behind > 0 && inner % behind == 0 && to[place] == room * (inner / behind))
+            .then(|| Fate::Scaled(place, inner / behind)))
+    }
+
+    fn sliced(&mut self, b: &Builder) -> Result<Option<Fate>, NodeError> {
+        let Some((start, end, step)) = bounds(b, self.node, self.axis, self.shape.len())? else {
+            return Ok(Some(Fate::Kept(self.axis)));
+        };
+        let most = self.shape[self.axis] as i64;
+        Ok((step == 1 && start >= 0 && end >= 0)
+            .then(|| Fate::Cut(self.axis, start, end.min(most))))
+    }
+
+    fn gathered(&mut self, b: &mut Builder) -> Result<Option<Fate>, NodeError> {
+        let (data, indices) = (self.node.input(0)?, self.node.input(1)?);
+        let along = self.along(0, b.rank(data))?;
+        if self.place == 1 {
+            return Ok(Some(Fate::Kept(along + self.axis)));
+        }
+        if along == self.axis {
+            // From the end would be from that of the room.
+            let least = b.scalar(b.dtype(indices), 0.0)?;
+            let from_front = b.binary(B::GreaterEqual, indices, least)?;
+            if b.tensor(from_front).is_some_and(|own| own.bytes().contains(&0)) {
+                return Ok(None);
+            }
+            b.require(from_front, "an index from the end of what a run decides the size of")?;
+            return Ok(Some(Fate::Gone));
+        }
+        let behind = if self.axis > along { self.axis - 1 + b.rank(indices) } else { self.axis };
+        Ok(Some(Fate::Kept(behind)))
+    }
+
+    fn of_gemm(&mut self) -> Result<Option<Fate>, NodeError> {
+        let turned = [self.node.flag("transA", false)?, self.node.flag("transB", false)?];
+        Ok(match self.place {
+            0 => Some(if (self.axis == 1) == turned[0] { Fate::Kept(0) } else { Fate::Gone }),
+            1 => Some(if (self.axis == 0) == turned[1] { Fate::Kept(1) } else { Fate::Gone }),
+            _ => None,
+        })
+    }
+}

@@ -1,0 +1,160 @@
+//! `Shape`, `Slice` and `Concat` of operands of which a run decides how much is there, where their results are made of
+//! other nodes than usual.
+
+use super::builder::{Builder, Operand};
+use super::node::Node;
+use super::shorthands::{Step, axis};
+use super::sized::Part;
+use crate::NodeError;
+use hone_ops::{BinaryFunction as B, Gather};
+use hone_types::DataType;
+
+/// `Shape`, with what is there in place of the room.
+pub(super) fn shape_of(b: &mut Builder, node: &mut Node, parts: &[(usize, Part)]) -> Step {
+    let [(_, part)] = parts else { return Err(NodeError::invalid("it takes one input")) };
+    let shape = b.shape(node.input(0)?);
+    let rank = shape.len() as i64;
+    let place = |own: i64| (if own < 0 { own + rank } else { own }).clamp(0, rank) as usize;
+    let (start, end) = (place(node.int_or("start", 0)?), place(node.int_or("end", rank)?));
+    let mut extents = Vec::new();
+    for (own, extent) in shape.iter().enumerate().take(end).skip(start) {
+        extents.push(match own == part.axis {
+            true => {
+                let count = b.cast(part.count, DataType::I64)?;
+                b.reshape(count, vec![1])?
+            }
+            false => b.integers(&[*extent as i64])?,
+        });
+    }
+    match extents.is_empty() {
+        true => b.integers(&[]),
+        false => b.concat(&extents, 0),
+    }
+}
+
+/// What a `Slice` says of an axis: first, end and step; `None` of one that it does not cut.
+pub(super) fn bounds(
+    b: &Builder,
+    node: &mut Node,
+    along: usize,
+    rank: usize,
+) -> Result<Option<(i64, i64, i64)>, NodeError> {
+    let given = |place: usize| node.optional(place).map(|_| b.integers_of(node, place)).transpose();
+    let (starts, ends, axes, steps) = match node.opset {
+        ..10 => {
+            let (starts, ends) = (node.ints("starts")?, node.ints("ends")?);
+            (starts, ends, node.ints("axes")?, None)
+        }
+        _ => (given(1)?, given(2)?, given(3)?, given(4)?),
+    };
+    let (starts, ends) = (starts.unwrap_or_default(), ends.unwrap_or_default());
+    let axes = axes.unwrap_or_else(|| (0..starts.len() as i64).collect());
+    for (place, number) in axes.iter().enumerate() {
+        if axis(*number, rank)? == along {
+            let step = steps.as_ref().and_then(|own| own.get(place)).copied().unwrap_or(1);
+            let both = starts.get(place).zip(ends.get(place));
+            return Ok(both.map(|(start, end)| (*start, *end, step)));
+        }
+    }
+    Ok(None)
+}
+
+/// `Slice` of the axis of which a part is there alone, with a bound that counts from the part's end; `None` of others.
+pub(super) fn cut_from_end(
+    b: &mut Builder,
+    node: &mut Node,
+    parts: &[(usize, Part)],
+) -> Result<Option<Operand>, NodeError> {
+    let [(0, part)] = parts else { return Ok(None) };
+    let (x, axis) = (node.input(0)?, part.axis);
+    let shape = b.shape(x);
+    let mut asked = node.alike("Slice", node.inputs.clone());
+    (asked.attributes, asked.opset) = (node.attributes.clone(), node.opset);
+    for other in (0..shape.len()).filter(|own| *own != axis) {
+        let mut again = asked.alike("Slice", asked.inputs.clone());
+        (again.attributes, again.opset) = (asked.attributes.clone(), asked.opset);
+        if bounds(b, &mut again, other, shape.len())?.is_some() {
+            return Ok(None);
+        }
+    }
+    let Some((start, end, 1)) = bounds(b, &mut asked, axis, shape.len())? else { return Ok(None) };
+    if start >= 0 && end >= 0 {
+        return Ok(None);
+    }
+    let room = shape[axis] as i64;
+    let count = b.single(part.count)?;
+    let place = |b: &mut Builder, bound: i64| -> Step {
+        let own = match bound < 0 {
+            true => b.with_scalar(B::Add, count, bound.max(-room) as f64)?,
+            false => b.with_scalar(B::Minimum, count, bound.min(room) as f64)?,
+        };
+        b.with_scalar(B::Maximum, own, 0.0)
+    };
+    let (first, last) = (place(b, start)?, place(b, end)?);
+    let most = if start < 0 && end >= room { start.saturating_neg().min(room) } else { room };
+    let places = b.integers(&(0..most).collect::<Vec<_>>())?;
+    let from = b.add(places, first)?;
+    let from = b.with_scalar(B::Minimum, from, (room - 1).max(0) as f64)?;
+    let filled = b.filled(x, *part, 0.0)?;
+    let cut = b.apply(Gather { axis }, &[filled, from])?;
+    let left = b.subtract(last, first)?;
+    let left = b.with_scalar(B::Maximum, left, 0.0)?;
+    b.set_spread_extent(cut, axis, left);
+    Ok(Some(cut))
+}
+
+/// `Concat` along the axis of which parts are there: the parts without gaps; `None` where it is along another one.
+pub(super) fn joined(
+    b: &mut Builder,
+    node: &mut Node,
+    parts: &[(usize, Part)],
+) -> Result<Option<Operand>, NodeError> {
+    let operands = node.variadic()?;
+    let along = node.attributes.get("axis").and_then(|own| own.i).unwrap_or(1);
+    let along = axis(along, b.rank(operands[0]))?;
+    if parts.iter().all(|(_, part)| part.axis != along) {
+        return Ok(None);
+    }
+    let mut pieces = Vec::with_capacity(operands.len());
+    let mut counts = Vec::with_capacity(operands.len());
+    for (place, operand) in operands.iter().enumerate() {
+        let part = parts.iter().find(|(own, _)| *own == place).map(|(_, part)| *part);
+        let room = b.shape(*operand)[along];
+        match part {
+            Some(part) if part.axis == along => {
+                pieces.push((b.filled(*operand, part, 0.0)?, room));
+                counts.push(b.single(part.count)?);
+            }
+            Some(_) => {
+                return Err(NodeError::UndecidedSize {
+                    what: "two of its inputs, along different axes,".into(),
+                });
+            }
+            None => {
+                pieces.push((*operand, room));
+                counts.push(b.scalar(DataType::I64, room as f64)?);
+            }
+        }
+    }
+    let all: Vec<Operand> = pieces.iter().map(|(own, _)| *own).collect();
+    let all = b.concat(&all, along)?;
+    let room = b.shape(all)[along];
+    let places = b.integers(&(0..room as i64).collect::<Vec<_>>())?;
+    let zero = b.scalar(DataType::I64, 0.0)?;
+    let mut from = b.with_scalar(B::Multiply, places, 0.0)?;
+    let (mut start, mut before) = (zero, 0);
+    for ((_, own_room), count) in pieces.iter().zip(counts) {
+        let end = b.add(start, count)?;
+        let after = b.binary(B::GreaterEqual, places, start)?;
+        let until = b.binary(B::Less, places, end)?;
+        let inside = b.binary(B::And, after, until)?;
+        let own = b.subtract(places, start)?;
+        let own = b.with_scalar(B::Add, own, before as f64)?;
+        from = b.select(inside, own, from)?;
+        start = end;
+        before += own_room;
+    }
+    let joined = b.apply(Gather { axis: along }, &[all, from])?;
+    b.set_spread_extent(joined, along, start);
+    Ok(Some(joined))
+}

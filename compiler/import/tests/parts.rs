@@ -1,0 +1,146 @@
+//! What a run decides the size of is read by other operators; branches that differ in size, or do not fit.
+
+#![allow(clippy::unwrap_used)]
+
+mod build;
+
+use build::*;
+use hone_import::onnx::proto::ModelProto;
+use hone_ops::Evaluation;
+use hone_types::Tensor;
+
+/// Elements and shape of the first output, as a run gives it.
+fn first(model: &ModelProto, inputs: &[Tensor]) -> (Vec<f64>, Vec<usize>) {
+    let graph = import(model).unwrap_or_else(|error| panic!("{}", chain(&error))).graph;
+    let mut evaluation = Evaluation::new(&graph, inputs).unwrap();
+    graph.nodes().ids().try_for_each(|node| evaluation.compute(node)).unwrap();
+    let mut shape = graph.tensor_type(graph.outputs()[0].value).shape.clone();
+    for (extent, actual) in graph.extents().iter().zip(evaluation.extents()) {
+        if extent.output == 0 {
+            shape[extent.axis] = actual as usize;
+        }
+    }
+    let mut elements = evaluation.outputs()[0].to_f64();
+    elements.truncate(shape.iter().product());
+    (elements, shape)
+}
+
+fn matrix() -> Tensor {
+    Tensor::from_elements([4, 2], &[1.0f32, 2.0, -3.0, 4.0, 5.0, 6.0, -7.0, 8.0]).unwrap()
+}
+
+/// The rows of `x`, `f32[4, 2]`, whose first element is above zero, as `rows`; then `nodes` to `y`.
+fn chosen(nodes: Vec<hone_import::onnx::proto::NodeProto>) -> ModelProto {
+    let mut all = vec![
+        node("Gather", &["x", "zero"], &["column"]).int("axis", 1),
+        node("Greater", &["column", "nothing"], &["mask"]),
+        node("NonZero", &["mask"], &["found"]),
+        node("Transpose", &["found"], &["places"]),
+        node("GatherND", &["x", "places"], &["rows"]),
+    ];
+    all.extend(nodes);
+    let stored = vec![
+        integer("zero", 0),
+        integers("ones", &[1]),
+        integers("least", &[0]),
+        integers("most", &[1]),
+        integers("last", &[-1]),
+        integers("end", &[i64::MAX]),
+        floats("nothing", &[], &[0.0]),
+    ];
+    model(graph(vec![port("x", F32, &["4", "2"])], stored, all, &["y"]), 13)
+}
+
+#[test]
+fn rows_that_a_mask_chooses_go_on() {
+    let each = |nodes| first(&chosen(nodes), &[matrix()]);
+    let doubled = vec![node("Add", &["rows", "rows"], &["y"])];
+    assert_eq!(each(doubled), (vec![2.0, 4.0, 10.0, 12.0], vec![2, 2]));
+    let turned = vec![node("Transpose", &["rows"], &["y"])];
+    assert_eq!(each(turned), (vec![1.0, 5.0, 2.0, 6.0], vec![2, 2]));
+    let least = vec![node("ReduceMin", &["rows"], &["y"]).ints("axes", &[0]).int("keepdims", 0)];
+    assert_eq!(each(least), (vec![1.0, 2.0], vec![2]));
+    let sum = vec![node("ReduceSum", &["rows", "least"], &["y"]).int("keepdims", 0)];
+    assert_eq!(each(sum), (vec![6.0, 8.0], vec![2]));
+    let cut = vec![node("Slice", &["rows", "least", "most"], &["y"])];
+    assert_eq!(each(cut), (vec![1.0, 2.0], vec![1, 2]));
+    let last = vec![
+        node("Slice", &["rows", "last", "end"], &["one"]),
+        node("Squeeze", &["one", "least"], &["y"]),
+    ];
+    assert_eq!(each(last), (vec![5.0, 6.0], vec![2]));
+    let shape = vec![node("Shape", &["rows"], &["y"])];
+    assert_eq!(each(shape), (vec![2.0, 2.0], vec![2]));
+    let twice = vec![
+        node("Neg", &["rows"], &["less"]),
+        node("Concat", &["rows", "less", "x"], &["y"]).int("axis", 0),
+    ];
+    let (elements, shape) = each(twice);
+    assert_eq!(shape, [8, 2]);
+    assert_eq!(elements[..8], [1.0, 2.0, 5.0, 6.0, -1.0, -2.0, -5.0, -6.0]);
+    assert_eq!(elements[8..], matrix().to_f64());
+}
+
+#[test]
+fn the_mean_of_what_a_run_decides_is_refused() {
+    let mean = vec![node("ReduceMean", &["rows"], &["y"]).ints("axes", &[0])];
+    let error = chain(&import(&chosen(mean)).unwrap_err());
+    assert!(error.contains("decided when the model runs"), "{error}");
+}
+
+/// `y` is one branch of two, by whether the first element of `x` is above zero.
+fn branched(then: &str, otherwise: &str) -> ModelProto {
+    let branch = |operator: &str| {
+        let inside = match operator {
+            "MatMul" => node("MatMul", &["x", "x"], &["r"]),
+            "Slice" => node("Slice", &["x", "least", "most"], &["r"]),
+            other => node(other, &["x"], &["r"]),
+        };
+        graph(vec![], vec![], vec![inside], &["r"])
+    };
+    let nodes = vec![
+        node("Gather", &["x", "zero"], &["row"]),
+        node("Gather", &["row", "zero"], &["element"]),
+        node("Greater", &["element", "nothing"], &["above"]),
+        node("If", &["above"], &["y"])
+            .graph("then_branch", branch(then))
+            .graph("else_branch", branch(otherwise)),
+    ];
+    let stored = vec![
+        integer("zero", 0),
+        integers("least", &[0]),
+        integers("most", &[3]),
+        floats("nothing", &[], &[0.0]),
+    ];
+    model(graph(vec![port("x", F32, &["4", "2"])], stored, nodes, &["y"]), 13)
+}
+
+#[test]
+fn branches_may_differ_in_size() {
+    let less = Tensor::from_elements([4, 2], &matrix().to_f64().map_negated()).unwrap();
+    let model = branched("Slice", "Neg");
+    let (elements, shape) = first(&model, &[matrix()]);
+    assert_eq!((elements, shape), (vec![1.0, 2.0, -3.0, 4.0, 5.0, 6.0], vec![3, 2]));
+    let (elements, shape) = first(&model, &[less]);
+    assert_eq!((elements, shape), (matrix().to_f64(), vec![4, 2]));
+}
+
+#[test]
+fn a_branch_that_does_not_fit_is_held_not_to_be_taken() {
+    let model = branched("Neg", "MatMul");
+    assert_eq!(first(&model, &[matrix()]).1, [4, 2]);
+    let graph = import(&model).unwrap().graph;
+    let less = Tensor::from_elements([4, 2], &matrix().to_f64().map_negated()).unwrap();
+    let error = chain(&hone_ops::evaluate(&graph, &[less]).unwrap_err());
+    assert!(error.contains("a branch that these shapes do not fit"), "{error}");
+}
+
+trait Negated {
+    fn map_negated(&self) -> Vec<f32>;
+}
+
+impl Negated for Vec<f64> {
+    fn map_negated(&self) -> Vec<f32> {
+        self.iter().map(|own| -*own as f32).collect()
+    }
+}

@@ -1,0 +1,367 @@
+//! What the driver knows: contexts, memory, modules, streams and events of all its devices.
+
+use crate::settings::{Fault, Settings};
+use hone_ptx_tests::{Global, Text, UNWRITTEN, launch, parse};
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+/// A number of an error of the API.
+pub type Code = i32;
+/// What is done, or the number of an error.
+pub type Outcome<T> = Result<T, Code>;
+
+pub const INVALID_VALUE: Code = 1;
+pub const OUT_OF_MEMORY: Code = 2;
+pub const NOT_INITIALIZED: Code = 3;
+pub const UNAVAILABLE: Code = 46;
+pub const NO_DEVICE: Code = 100;
+pub const INVALID_DEVICE: Code = 101;
+pub const INVALID_CONTEXT: Code = 201;
+pub const INVALID_PTX: Code = 218;
+pub const UNSUPPORTED_PTX_VERSION: Code = 222;
+pub const INVALID_HANDLE: Code = 400;
+pub const NOT_FOUND: Code = 500;
+pub const NOT_READY: Code = 600;
+pub const ILLEGAL_ADDRESS: Code = 700;
+pub const MISALIGNED_ADDRESS: Code = 716;
+pub const LAUNCH_FAILED: Code = 719;
+
+/// Names and words of errors, as the manual of the API has them.
+pub const ERRORS: [(Code, &str, &str); 15] = [
+    (INVALID_VALUE, "CUDA_ERROR_INVALID_VALUE", "invalid argument"),
+    (OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"),
+    (NOT_INITIALIZED, "CUDA_ERROR_NOT_INITIALIZED", "initialization error"),
+    (
+        UNAVAILABLE,
+        "CUDA_ERROR_DEVICE_UNAVAILABLE",
+        "CUDA-capable device(s) is/are busy or unavailable",
+    ),
+    (NO_DEVICE, "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"),
+    (INVALID_DEVICE, "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"),
+    (INVALID_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"),
+    (INVALID_PTX, "CUDA_ERROR_INVALID_PTX", "a PTX JIT compilation failed"),
+    (
+        UNSUPPORTED_PTX_VERSION,
+        "CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
+        "the provided PTX was compiled with an unsupported toolchain.",
+    ),
+    (INVALID_HANDLE, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"),
+    (NOT_FOUND, "CUDA_ERROR_NOT_FOUND", "named symbol not found"),
+    (NOT_READY, "CUDA_ERROR_NOT_READY", "device not ready"),
+    (ILLEGAL_ADDRESS, "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"),
+    (MISALIGNED_ADDRESS, "CUDA_ERROR_MISALIGNED_ADDRESS", "misaligned address"),
+    (LAUNCH_FAILED, "CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"),
+];
+
+/// What stands behind a handle of a context.
+enum Object {
+    Module(Text),
+    Function {
+        module: u64,
+        kernel: String,
+    },
+    Stream,
+    /// When it was recorded, and whether it ever comes.
+    Event {
+        at: Option<Instant>,
+        comes: bool,
+    },
+    /// Page-locked memory of the host.
+    Host {
+        _memory: Vec<u64>,
+    },
+}
+
+/// A device's primary context.
+#[derive(Default)]
+struct Context {
+    /// How often it is retained. Where it is not, it is not there.
+    retained: u64,
+    /// The error that every call reports, since a kernel failed.
+    error: Option<Code>,
+    memory: Global,
+    used: usize,
+    objects: BTreeMap<u64, Object>,
+    hangs: bool,
+}
+
+/// All of it.
+pub struct Driver {
+    pub settings: Settings,
+    contexts: Vec<Context>,
+    /// The number of the next handle, over all contexts.
+    next: u64,
+    launches: u64,
+    allocations: u64,
+}
+
+static DRIVER: Mutex<Option<Driver>> = Mutex::new(None);
+
+/// Handles of contexts: this and the number of the device.
+pub const CONTEXTS: u64 = 0xc000;
+
+impl Driver {
+    /// Begins, once.
+    pub fn init() -> Outcome<()> {
+        let mut driver = DRIVER.lock().unwrap_or_else(PoisonError::into_inner);
+        if driver.is_some() {
+            return Ok(());
+        }
+        let words = std::env::var("HONE_FAKE_CUDA").unwrap_or_default();
+        let settings = Settings::parse(&words).map_err(|error| {
+            eprintln!("HONE_FAKE_CUDA: {error:#}");
+            INVALID_VALUE
+        })?;
+        if settings.devices == 0 {
+            return Err(NO_DEVICE);
+        }
+        let contexts = (0..settings.devices).map(|_| Context::default()).collect();
+        *driver = Some(Self { settings, contexts, next: 1 << 20, launches: 0, allocations: 0 });
+        Ok(())
+    }
+
+    /// The driver, once it is initialised.
+    pub fn get<T>(use_it: impl FnOnce(&mut Driver) -> Outcome<T>) -> Outcome<T> {
+        let mut driver: MutexGuard<'_, _> = DRIVER.lock().unwrap_or_else(PoisonError::into_inner);
+        driver.as_mut().ok_or(NOT_INITIALIZED).and_then(use_it)
+    }
+
+    /// Retains the primary context of a device; its handle.
+    pub fn retain(&mut self, device: i32) -> Outcome<u64> {
+        let place = usize::try_from(device).map_err(|_| INVALID_DEVICE)?;
+        let context = self.contexts.get_mut(place).ok_or(INVALID_DEVICE)?;
+        context.retained += 1;
+        Ok(CONTEXTS + place as u64)
+    }
+
+    /// Releases it; the last one takes everything of it away, and its error with it.
+    pub fn release(&mut self, device: i32) -> Outcome<()> {
+        let place = usize::try_from(device).map_err(|_| INVALID_DEVICE)?;
+        let context = self.contexts.get_mut(place).ok_or(INVALID_DEVICE)?;
+        context.retained = context.retained.checked_sub(1).ok_or(INVALID_CONTEXT)?;
+        if context.retained == 0 {
+            *context = Context::default();
+        }
+        Ok(())
+    }
+
+    fn context(&mut self, handle: u64) -> Outcome<&mut Context> {
+        let place = handle.checked_sub(CONTEXTS).ok_or(INVALID_CONTEXT)?;
+        let context = self.contexts.get_mut(place as usize).ok_or(INVALID_CONTEXT)?;
+        match (context.retained, context.error) {
+            (0, _) => Err(INVALID_CONTEXT),
+            (_, Some(code)) => Err(code),
+            _ => Ok(context),
+        }
+    }
+
+    /// Whether a context can be made current.
+    pub fn is_there(&mut self, handle: u64) -> Outcome<()> {
+        match self.context(handle) {
+            // A context that has failed stays one.
+            Err(INVALID_CONTEXT) => Err(INVALID_CONTEXT),
+            _ => Ok(()),
+        }
+    }
+
+    fn add(&mut self, context: u64, object: Object) -> Outcome<u64> {
+        self.context(context)?;
+        let handle = self.next;
+        self.next += 1;
+        self.context(context)?.objects.insert(handle, object);
+        Ok(handle)
+    }
+
+    /// Parses a text; the error comes with what is wrong.
+    pub fn load(&mut self, context: u64, text: &str) -> Result<u64, (Code, String)> {
+        self.context(context).map_err(|code| (code, String::new()))?;
+        if self.settings.fault == Some(Fault::Refuse) {
+            return Err((INVALID_PTX, "ptxas fatal : told to refuse".to_string()));
+        }
+        let text =
+            parse(text).map_err(|error| (INVALID_PTX, format!("ptxas fatal : {error:#}")))?;
+        let (major, minor) = text.version;
+        // CUDA 11.x reads PTX 7.x, CUDA 12.x 8.x.
+        if self.settings.driver < ((major + 4) * 1000 + minor * 10) as i32 {
+            let log = format!(
+                "ptxas application ptx input, fatal : Unsupported .version {major}.{minor}"
+            );
+            return Err((UNSUPPORTED_PTX_VERSION, log));
+        }
+        let (major, minor) = self.settings.capability;
+        let own = major * 10 + minor;
+        let digits: String = text.target.chars().filter(char::is_ascii_digit).collect();
+        let target: u32 = digits.parse().unwrap_or(u32::MAX);
+        let runs = if text.target.ends_with('a') { target == own } else { target <= own };
+        if !runs {
+            let log = format!(
+                "ptxas fatal : Program with .target '{}' cannot be compiled to future architecture",
+                text.target
+            );
+            return Err((INVALID_PTX, log));
+        }
+        self.add(context, Object::Module(text)).map_err(|code| (code, String::new()))
+    }
+
+    /// A kernel of a module.
+    pub fn function(&mut self, context: u64, module: u64, name: &str) -> Outcome<u64> {
+        match self.context(context)?.objects.get(&module) {
+            Some(Object::Module(text)) if text.kernels.contains_key(name) => {}
+            Some(Object::Module(_)) => return Err(NOT_FOUND),
+            _ => return Err(INVALID_HANDLE),
+        }
+        self.add(context, Object::Function { module, kernel: name.to_string() })
+    }
+
+    /// Memory of the device.
+    pub fn allocate(&mut self, context: u64, bytes: usize) -> Outcome<u64> {
+        self.allocations += 1;
+        let refused = self.settings.fault == Some(Fault::Memory(self.allocations));
+        let (most, number) = (self.settings.memory, self.allocations);
+        let context = self.context(context)?;
+        if bytes == 0 {
+            return Err(INVALID_VALUE);
+        }
+        if refused || context.used.checked_add(bytes).is_none_or(|used| used > most) {
+            return Err(OUT_OF_MEMORY);
+        }
+        context.used += bytes;
+        Ok(context.memory.add(format!("allocation {number}"), vec![UNWRITTEN; bytes]))
+    }
+
+    pub fn free(&mut self, context: u64, address: u64) -> Outcome<()> {
+        let context = self.context(context)?;
+        let bytes = context.memory.free(address).ok_or(INVALID_VALUE)?;
+        context.used -= bytes;
+        Ok(())
+    }
+
+    /// Bytes of the device's memory.
+    pub fn with_bytes(
+        &mut self,
+        context: u64,
+        (address, bytes): (u64, usize),
+        use_them: impl FnOnce(&mut [u8]),
+    ) -> Outcome<()> {
+        let memory = &mut self.context(context)?.memory;
+        memory.host(address, bytes).map(use_them).map_err(|error| {
+            eprintln!("fake CUDA: {error:#}");
+            INVALID_VALUE
+        })
+    }
+
+    /// Page-locked memory of the host.
+    pub fn allocate_host(&mut self, context: u64, bytes: usize) -> Outcome<*mut u8> {
+        let mut memory = vec![0u64; bytes.div_ceil(8)];
+        let place = memory.as_mut_ptr().cast();
+        self.context(context)?
+            .objects
+            .insert(place as usize as u64, Object::Host { _memory: memory });
+        Ok(place)
+    }
+
+    pub fn stream(&mut self, context: u64) -> Outcome<u64> {
+        self.add(context, Object::Stream)
+    }
+
+    pub fn event(&mut self, context: u64) -> Outcome<u64> {
+        self.add(context, Object::Event { at: None, comes: true })
+    }
+
+    /// Takes an object of a context away.
+    pub fn remove(&mut self, context: u64, handle: u64) -> Outcome<()> {
+        self.context(context)?.objects.remove(&handle).map(|_| ()).ok_or(INVALID_HANDLE)
+    }
+
+    /// Whether a handle is a stream.
+    pub fn is_stream(&mut self, context: u64, handle: u64) -> Outcome<()> {
+        match self.context(context)?.objects.get(&handle) {
+            Some(Object::Stream) => Ok(()),
+            _ => Err(INVALID_HANDLE),
+        }
+    }
+
+    pub fn record(&mut self, context: u64, handle: u64) -> Outcome<()> {
+        let context = self.context(context)?;
+        let hangs = context.hangs;
+        match context.objects.get_mut(&handle) {
+            Some(Object::Event { at, comes }) => {
+                (*at, *comes) = (Some(Instant::now()), !hangs);
+                Ok(())
+            }
+            _ => Err(INVALID_HANDLE),
+        }
+    }
+
+    /// When an event came.
+    pub fn came(&mut self, context: u64, handle: u64) -> Outcome<Instant> {
+        match self.context(context)?.objects.get(&handle) {
+            Some(Object::Event { at: Some(at), comes: true }) => Ok(*at),
+            Some(Object::Event { at: Some(_), comes: false }) => Err(NOT_READY),
+            _ => Err(INVALID_HANDLE),
+        }
+    }
+
+    /// How many parameters a kernel has.
+    pub fn parameters(&mut self, context: u64, function: u64) -> Outcome<usize> {
+        let objects = &self.context(context)?.objects;
+        let Some(Object::Function { module, kernel }) = objects.get(&function) else {
+            return Err(INVALID_HANDLE);
+        };
+        match objects.get(module) {
+            Some(Object::Module(text)) => {
+                text.kernels.get(kernel).map(|entry| entry.parameters.len()).ok_or(NOT_FOUND)
+            }
+            _ => Err(INVALID_HANDLE),
+        }
+    }
+
+    /// Runs a kernel to its end. What goes wrong in it is told by later calls.
+    pub fn launch(
+        &mut self,
+        context: u64,
+        function: u64,
+        arguments: &[u64],
+        [blocks, lanes]: [[usize; 3]; 2],
+    ) -> Outcome<()> {
+        self.launches += 1;
+        let (number, fault, most) = (self.launches, self.settings.fault, self.settings.lanes);
+        let context = self.context(context)?;
+        let fits = lanes.iter().product::<usize>() <= most as usize;
+        if !fits || blocks.iter().chain(&lanes).any(|extent| *extent == 0) {
+            return Err(INVALID_VALUE);
+        }
+        match fault {
+            Some(Fault::Gone(own)) if own == number => {
+                context.error = Some(UNAVAILABLE);
+                return Err(UNAVAILABLE);
+            }
+            Some(Fault::Launch(own)) if own == number => {
+                context.error = Some(LAUNCH_FAILED);
+                return Ok(());
+            }
+            Some(Fault::Hang(own)) if own <= number => {
+                context.hangs = true;
+                return Ok(());
+            }
+            _ => {}
+        }
+        let Context { objects, memory, error, .. } = context;
+        let Some(Object::Function { module, kernel }) = objects.get(&function) else {
+            return Err(INVALID_HANDLE);
+        };
+        let Some(Object::Module(text)) = objects.get(module) else { return Err(INVALID_HANDLE) };
+        let entry = text.kernels.get(kernel).ok_or(NOT_FOUND)?;
+        if let Err(reason) = launch(entry, memory, arguments, blocks, lanes) {
+            let words = format!("{reason:#}");
+            eprintln!("fake CUDA: {words}");
+            *error = Some(match &words {
+                words if words.contains("out of bounds") => ILLEGAL_ADDRESS,
+                words if words.contains("misaligned") => MISALIGNED_ADDRESS,
+                _ => LAUNCH_FAILED,
+            });
+        }
+        Ok(())
+    }
+}

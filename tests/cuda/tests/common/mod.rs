@@ -1,0 +1,87 @@
+//! Artifacts for CUDA, and processes that run them by the driver that interprets PTX.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, dead_code)]
+
+use hone_driver::{Accelerator, DataType, Options, Target, compile_graph};
+use hone_graph::Port;
+use hone_import::{ImportOptions, import};
+use hone_ops::{Graph, evaluate};
+use hone_types::Tensor;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What the runtime and the driver read from the environment.
+pub const LIBRARY: &str = "HONE_CUDA_LIBRARY";
+/// As above.
+pub const SETTINGS: &str = "HONE_FAKE_CUDA";
+
+/// The driver's library, which is built beside the tests.
+pub fn library() -> PathBuf {
+    let folder = std::env::current_exe().unwrap();
+    let library = folder.parent().unwrap().join("libhone_fake_cuda.so");
+    assert!(library.is_file(), "{} is not built", library.display());
+    library
+}
+
+/// Options for an accelerator.
+pub fn options(accelerator: Accelerator, precision: DataType) -> Options {
+    let target = Target::host().unwrap().with_accelerator(accelerator).unwrap();
+    Options { precision, ..Options::new(target) }
+}
+
+/// The graph of a model, and its artifact.
+pub fn compiled(model: &[u8], options: &Options) -> (Graph, Vec<u8>) {
+    let graph = import(model, &ImportOptions::default()).unwrap().graph;
+    let artifact = compile_graph(graph.clone(), model, options).unwrap().artifact;
+    (graph, artifact)
+}
+
+/// Inputs of a network: numbers of words and of segments, of which there are two, and numbers around 0.
+pub fn inputs(graph: &Graph, round: usize) -> Vec<Tensor> {
+    let tensor = |port: &Port| {
+        let own = graph.tensor_type(port.value);
+        let count: usize = own.shape.iter().product();
+        let values = (0..count).map(|place| match own.dtype.is_float() {
+            true => (((place + round) * 37 + place / 7) % 23) as f64 / 11.0 - 1.0,
+            false => ((place + round) * 5 % 2) as f64,
+        });
+        Tensor::from_f64(own.dtype, own.shape.clone(), &values.collect::<Vec<_>>()).unwrap()
+    };
+    graph.inputs().iter().map(tensor).collect()
+}
+
+/// The largest error of an output as a share of its largest magnitude.
+pub fn error(graph: &Graph, inputs: &[Tensor], outputs: &[Vec<u8>]) -> f64 {
+    let expected = evaluate(graph, inputs).unwrap();
+    let errors = expected.iter().zip(outputs).map(|(expected, bytes)| {
+        let result = Tensor::from_bytes(expected.tensor_type().clone(), bytes.clone()).unwrap();
+        let values = expected.to_f64();
+        let largest = values.iter().fold(f64::MIN_POSITIVE, |a, b| a.max(b.abs()));
+        let differences = result.to_f64().into_iter().zip(values).map(|(a, b)| (a - b).abs());
+        differences.fold(0.0, f64::max) / largest
+    });
+    errors.fold(0.0, f64::max)
+}
+
+/// This program again, with one test of its own, and what it says.
+pub fn said(child: &str, environment: &[(&str, &Path)], words: &[(&str, &str)]) -> String {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", child, "--nocapture"]);
+    command.envs(environment.iter().copied()).envs(words.iter().copied());
+    let output = command.output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{text}{errors}");
+    format!("{text}{errors}")
+}
+
+/// An error with its causes.
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        text.push_str(&format!(": {cause}"));
+        next = cause.source();
+    }
+    text
+}

@@ -1,0 +1,132 @@
+//! Whole models in PTX: compiled to artifacts, loaded and run by the runtime through the driver that interprets them.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod common;
+
+use common::{LIBRARY, compiled, error, inputs, library, options};
+use hone_artifact::Reader;
+use hone_driver::{Accelerator, DataType};
+use hone_model_builder::{BertSizes, TaggerSizes, bert, quantized, tagger};
+use hone_runtime::{Model, Profile};
+use hone_types::Tensor;
+use prost::Message;
+use std::path::Path;
+use std::process::Command;
+
+fn digits() -> Vec<u8> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/digits/digits.onnx");
+    std::fs::read(path).unwrap()
+}
+
+fn encoder() -> Vec<u8> {
+    let sizes = BertSizes { tokens: 32, words: 90, width: 64, heads: 2, inner: 128, layers: 1 };
+    bert(&sizes, 3).encode_to_vec()
+}
+
+fn recurrent() -> Vec<u8> {
+    tagger(TaggerSizes { steps: 4, features: 9, hidden: 12, tags: 4 }, 4).encode_to_vec()
+}
+
+/// Networks, small enough for an interpreter (digits takes a minute of it), and how much of the largest output their error may be.
+fn networks() -> Vec<(&'static str, Vec<u8>, DataType, f64)> {
+    vec![
+        ("transformer encoder", encoder(), DataType::F32, 1e-4),
+        ("transformer encoder in bf16", encoder(), DataType::BF16, 3e-2),
+        ("transformer encoder in f16", encoder(), DataType::F16, 5e-3),
+        ("bidirectional LSTM", recurrent(), DataType::F32, 1e-4),
+        ("quantized convolutions", quantized(16, 5).encode_to_vec(), DataType::F32, 2e-2),
+    ]
+}
+
+/// Runs every network twice, in two sessions, and holds the answers against the reference; where it is told to.
+#[test]
+fn child() {
+    if std::env::var_os(LIBRARY).is_none() {
+        return;
+    }
+    let all = std::env::var_os("HONE_ALL_CASES").map(|_| ("digits", digits(), DataType::F32, 1e-4));
+    for (name, model, precision, bound) in networks().into_iter().chain(all) {
+        let (graph, artifact) = compiled(&model, &options(Accelerator::Sm80, precision));
+        let reader = Reader::new(&artifact).unwrap();
+        let text = String::from_utf8(reader.code(0).unwrap().to_vec()).unwrap();
+        let products = text.matches("mma.sync").count();
+        assert_eq!(products > 0, precision != DataType::F32, "{name}: {products} mma.sync");
+        let mut model = Model::load_memory(artifact, &Default::default()).unwrap();
+        let mut other = model.share().unwrap();
+        let mut profile = Profile::new(&model);
+        for round in 0..2 {
+            let inputs = inputs(&graph, round);
+            let given: Vec<&[u8]> = inputs.iter().map(Tensor::bytes).collect();
+            let sizes = model.outputs().iter().map(|own| own.bytes as usize);
+            let mut outputs: Vec<Vec<u8>> = sizes.map(|bytes| vec![0; bytes]).collect();
+            let mut places: Vec<&mut [u8]> = outputs.iter_mut().map(Vec::as_mut_slice).collect();
+            match round {
+                0 => model.run_profiled(&given, &mut places, &mut profile).unwrap(),
+                _ => other.run(&given, &mut places).unwrap(),
+            }
+            let error = error(&graph, &inputs, &outputs);
+            println!("{name}, run {round}: error {error:.1e}, {products} mma.sync");
+            assert!(error < bound, "{name}: {error}");
+        }
+        assert!(profile.steps.iter().all(|step| step.runs == 1), "{name}");
+        assert!(profile.steps.iter().any(|step| step.time.as_nanos() > 0), "{name}");
+    }
+    println!("all are right");
+}
+
+#[test]
+fn networks_run_whole_from_artifacts() {
+    let said = common::said("child", &[(LIBRARY, &library())], &[]);
+    println!("{said}");
+    assert!(said.contains("all are right"), "{said}");
+}
+
+#[test]
+fn artifacts_are_reproducible_and_name_the_architecture() {
+    for accelerator in [Accelerator::Sm75, Accelerator::Sm90a] {
+        let (_, first) = compiled(&digits(), &options(accelerator, DataType::F32));
+        let (_, second) = compiled(&digits(), &options(accelerator, DataType::F32));
+        assert_eq!(first, second, "{accelerator}: not bit-identical");
+        let reader = Reader::new(&first).unwrap();
+        let variant = &reader.manifest().variants[0];
+        assert_eq!(variant.target.accelerator, Some(accelerator));
+        assert_eq!(reader.manifest().schema_version, 4);
+        let text = String::from_utf8(reader.code(0).unwrap().to_vec()).unwrap();
+        assert!(text.contains(&format!(".target {accelerator}")), "{accelerator}");
+        assert_eq!(text.matches(".version").count(), 1);
+    }
+}
+
+/// `examples/c/run.c` knows nothing of devices: it hands over arrays of the host. The driver's library has its usual
+/// name here, and lies where the system looks.
+#[test]
+fn the_c_interface_runs_them_on_arrays_of_the_host() {
+    let (graph, artifact) = compiled(&recurrent(), &options(Accelerator::Sm80, DataType::F32));
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: String| folder.path().join(name);
+    std::fs::write(at("model.hone".into()), artifact).unwrap();
+    std::os::unix::fs::symlink(library(), at("libcuda.so.1".into())).unwrap();
+
+    let room = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let libraries = std::env::current_exe().unwrap().parent().unwrap().to_path_buf();
+    let program = at("run".into());
+    let mut compiler = Command::new("cc");
+    compiler.args(["-std=c99", "-Werror", "-o"]).arg(&program);
+    compiler.arg("-I").arg(room.join("runtime/include")).arg(room.join("examples/c/run.c"));
+    assert!(compiler.arg("-L").arg(&libraries).arg("-lhone_runtime").status().unwrap().success());
+
+    let inputs = inputs(&graph, 0);
+    let mut command = Command::new(program);
+    let path = std::env::join_paths([libraries.as_path(), folder.path()]).unwrap();
+    command.env("LD_LIBRARY_PATH", path).arg(at("model.hone".into()));
+    for (place, input) in inputs.iter().enumerate() {
+        std::fs::write(at(format!("in{place}")), input.bytes()).unwrap();
+        command.arg(at(format!("in{place}")));
+    }
+    let names: Vec<_> = (0..graph.outputs().len()).map(|place| at(format!("out{place}"))).collect();
+    let ended = command.args(&names).output().unwrap();
+    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+    let outputs: Vec<Vec<u8>> = names.iter().map(|name| std::fs::read(name).unwrap()).collect();
+    assert!(error(&graph, &inputs, &outputs) < 1e-4);
+}
