@@ -5,6 +5,7 @@
 
 mod attention;
 mod convolutions;
+mod independence;
 mod quantized;
 
 use hone_graph::ValueId;
