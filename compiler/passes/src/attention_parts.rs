@@ -78,10 +78,8 @@ fn visible(
         if *step == ScoreStep::Add {
             let shown = values.iter().filter(|value| !is_hidden(**value));
             // What is not a number is larger than every bound.
-            moved += shown.map(|value| value.abs()).fold(0.0, |most, value| match value <= most {
-                true => most,
-                false => value + 0.0 * most,
-            });
+            let size = |value: &f64| if value.is_nan() { f64::INFINITY } else { value.abs() };
+            moved += shown.map(size).fold(0.0, f64::max);
         }
         if !values.iter().any(|value| is_hidden(*value)) {
             continue;
@@ -93,7 +91,7 @@ fn visible(
         found = Some(seen(&values, (keys, count), is_hidden));
     }
     match found {
-        _ if !(moved <= TELLABLE) => all,
+        _ if moved > TELLABLE || moved.is_nan() => all,
         Some(seen) if seen.len() == queries => seen,
         Some(seen) if seen.len() == 1 => vec![seen[0]; queries],
         _ => all,
