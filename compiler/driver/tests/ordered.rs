@@ -17,28 +17,29 @@ fn element(random: &mut Random, dtype: DataType, strange: usize, most: f64) -> f
     random.below(61) as f64 - 30.0
 }
 
-/// Long lines and short ones along any axis, of which few elements are wanted or many.
+/// Lines and how many of their elements are wanted: found one after another, by counting ranks, and in blocks.
+const BY_KERNELS: [(usize, usize); 3] = [(20, 3), (24, 9), (391, 2)];
+/// Lines that the runtime collects from, and sorts.
+const BY_RUNTIME: [(usize, usize); 4] = [(391, 9), (700, 40), (129, 129), (700, 300)];
+
 #[test]
 fn kernels_and_the_runtime_order_as_the_reference_does() {
-    let types = [DataType::F32, DataType::F64, DataType::F16, DataType::I32];
     let mut random = Random::new(7);
-    let mut by_runtime = 0;
-    for dtype in types {
+    for dtype in [DataType::F32, DataType::F64, DataType::F16, DataType::BF16, DataType::I32] {
         let (mut graph, mut inputs) = (Graph::new(), Vec::new());
-        for case in 0..10 {
-            let extent = *random.pick(&[1, 9, 64, 129, 391, 700]).unwrap();
-            let k = *random.pick(&[1, 3, 8, 9, 40, extent]).unwrap();
-            let (k, largest) = (k.min(extent), random.below(2) == 0);
-            let (axis, strange) = (random.below(2), STRANGE[random.below(3)]);
+        let by_kernels = BY_KERNELS.iter().filter(|_| dtype == DataType::F32);
+        let lines = by_kernels.chain(&BY_RUNTIME).flat_map(|line| [(line, true), (line, false)]);
+        for (case, (&(extent, k), largest)) in lines.enumerate() {
+            let (axis, strange) = (random.below(2), STRANGE[case % STRANGE.len()]);
             let shape = if axis == 0 { [extent, 3] } else { [3, extent] };
             // Blocks of a long line do not tell infinity from what is not a number.
-            let most = if extent > 128 && k <= 8 { -1.0 } else { f64::INFINITY };
+            let most = if k < 3 { -1.0 } else { f64::INFINITY };
             let values: Vec<f64> =
                 (0..3 * extent).map(|_| element(&mut random, dtype, strange, most)).collect();
             let x = graph.add_input(format!("x{case}"), TensorType::new(dtype, shape));
             inputs.push(Tensor::from_f64(dtype, shape, &values).unwrap());
             let top_k = TopK::new(k, axis, largest);
-            by_runtime += usize::from(top_k.on_processors(extent).by_runtime);
+            assert_eq!(top_k.on_processors(extent).by_runtime, k > 9 || extent == 391 && k == 9);
             let found = graph.add_node("top_k", Op::new(top_k), &[Some(x)]).unwrap();
             graph.add_output(format!("values{case}"), found[0]);
             graph.add_output(format!("indices{case}"), found[1]);
@@ -47,7 +48,7 @@ fn kernels_and_the_runtime_order_as_the_reference_does() {
         let options = Options::new(Target::host().unwrap());
         let artifact = compile_graph(graph.clone(), b"ordered", &options).unwrap().artifact;
         let mut model = Model::load_memory(artifact, &Default::default()).unwrap();
-        let sizes = model.outputs().iter().map(|own| own.bytes as usize);
+        let sizes = model.outputs().iter().map(|output| output.bytes as usize);
         let mut outputs: Vec<Vec<u8>> = sizes.map(|bytes| vec![0; bytes]).collect();
         let given: Vec<&[u8]> = inputs.iter().map(Tensor::bytes).collect();
         let mut slots: Vec<&mut [u8]> = outputs.iter_mut().map(Vec::as_mut_slice).collect();
@@ -63,5 +64,4 @@ fn kernels_and_the_runtime_order_as_the_reference_does() {
             );
         }
     }
-    assert!(by_runtime > 8, "{by_runtime}");
 }
