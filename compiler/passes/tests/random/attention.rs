@@ -16,7 +16,7 @@ const SHOWING: [f64; 9] = [0.0, 0.0, 0.0, 1.0, -2.0, 5e7, -5e8, 1e9, 2e9];
 /// A mask of one of the shapes that broadcast to `[batch, heads, queries, keys]`: each row shows a range of keys.
 fn mask(net: &mut Net, scores: &[usize], dtype: DataType) -> ValueId {
     let [batch, heads, queries, keys] = scores[..] else { panic!() };
-    let shape = match net.from_to(0, 4) {
+    let shape = match net.between(0, 4) {
         0 => vec![queries, keys],
         1 => vec![1, keys],
         2 => vec![batch, 1, queries, keys],
@@ -24,7 +24,7 @@ fn mask(net: &mut Net, scores: &[usize], dtype: DataType) -> ValueId {
         _ => vec![batch, 1, 1, keys],
     };
     let (hiding, showing) = (net.pick(&HIDING), net.pick(&SHOWING));
-    let (first, last) = (net.from_to(0, keys), net.from_to(0, keys));
+    let (first, last) = (net.between(0, keys), net.between(0, keys));
     let slope = net.pick(&[0, 1, 2]);
     let mut values = Vec::new();
     for row in 0..shape.iter().product::<usize>() / keys {
@@ -51,7 +51,7 @@ fn mask(net: &mut Net, scores: &[usize], dtype: DataType) -> ValueId {
 fn step(net: &mut Net, x: ValueId) -> ValueId {
     let scores = net.shape(x);
     let number = |net: &mut Net, value: f64| net.constant(DataType::F32, &[1], &[value]);
-    match net.from_to(0, 9) {
+    match net.between(0, 9) {
         0 => {
             let by = net.pick(&[0.5, 2.0, -1.0, 64.0]);
             let by = number(net, by);
@@ -77,7 +77,7 @@ fn step(net: &mut Net, x: ValueId) -> ValueId {
 }
 
 fn attention(net: &mut Net, [queries, keys]: [usize; 2], steps: usize) -> ValueId {
-    let (batch, heads, size) = (net.from_to(1, 2), net.from_to(1, 2), net.from_to(1, 3));
+    let (batch, heads, size) = (net.between(1, 2), net.between(1, 2), net.between(1, 3));
     let mut rows = |count: usize| net.input(DataType::F32, &[batch, heads, count, size]);
     let (query, key, value) = (rows(queries), rows(keys), rows(keys));
     let turned = net.node(Transpose { permutation: vec![0, 1, 3, 2] }, &[key]);
@@ -99,7 +99,7 @@ fn attention_without_hidden_keys_computes_the_same() {
     let (mut fused, mut parts) = (0, 0);
     for seed in 0..1000 {
         let mut net = Net::new(3000 + seed);
-        let (queries, keys) = (net.pick(&[4, 5, 8, 12, 16]), net.from_to(8, 40));
+        let (queries, keys) = (net.pick(&[4, 5, 8, 12, 16]), net.between(8, 40));
         let steps = net.pick(&[1, 1, 2, 2, 3]);
         let y = attention(&mut net, [queries, keys], steps);
         let after = net.check(y, seed, |graph| fuse_attention(graph, LANES, DataType::F32));
@@ -156,7 +156,7 @@ fn attention_in_several_parts_computes_the_same() {
         let scores = net.node(MatMul {}, &[query, key]);
         let hiding = net.pick(&HIDING[..5]);
         // Each query sees a window of keys, and one of a hundred sees none.
-        let (window, blind) = (net.from_to(20, 200), net.from_to(0, 99));
+        let (window, blind) = (net.between(20, 200), net.between(0, 99));
         let seen = |query: usize| match query % 100 == blind && query < 100 {
             true => 0..0,
             false => query.saturating_sub(window)..query + 1,

@@ -10,7 +10,7 @@ use hone_types::DataType;
 
 fn window(net: &mut Net, axes: usize, most: [usize; 3]) -> Window {
     let [stride, dilation, pad] = most;
-    let mut list = |least, most| (0..axes).map(|_| net.from_to(least, most)).collect::<Vec<_>>();
+    let mut list = |least, most| (0..axes).map(|_| net.between(least, most)).collect::<Vec<_>>();
     Window {
         strides: list(1, stride),
         dilations: list(1, dilation),
@@ -28,12 +28,12 @@ fn convolution(
     kernel: &[usize],
     (few, most): (usize, usize),
 ) -> ValueId {
-    let mut shape = vec![net.from_to(1, 2), groups * inputs];
+    let mut shape = vec![net.between(1, 2), groups * inputs];
     for (axis, taps) in kernel.iter().enumerate() {
         let span = (taps - 1) * window.dilations[axis] + 1;
         let pads = window.pads_begin[axis] + window.pads_end[axis];
         let least = span.saturating_sub(pads).max(1);
-        shape.push(net.from_to(least.max(few), least.max(most)));
+        shape.push(net.between(least.max(few), least.max(most)));
     }
     let x = net.input(DataType::F32, &shape);
     let weights = [&[groups * outputs, inputs], kernel].concat();
@@ -67,9 +67,9 @@ fn packed_channels_of_any_groups_compute_the_same() {
     let (mut parts, mut normalizations) = (0, 0);
     for seed in 0..160 {
         let mut net = Net::new(seed);
-        let (axes, groups) = (net.pick(&[1, 2, 2, 3]), net.from_to(1, 7));
-        let (channels, block) = ([0, 1].map(|_| net.from_to(1, 21)), net.pick(&[4, 8, 16]));
-        let kernel: Vec<usize> = (0..axes).map(|_| net.from_to(1, 3)).collect();
+        let (axes, groups) = (net.pick(&[1, 2, 2, 3]), net.between(1, 7));
+        let (channels, block) = ([0, 1].map(|_| net.between(1, 21)), net.pick(&[4, 8, 16]));
+        let kernel: Vec<usize> = (0..axes).map(|_| net.between(1, 3)).collect();
         let window = window(&mut net, axes, [2, 2, 2]);
         let mut y = convolution(&mut net, window, groups, channels, &kernel, (1, 5));
         if net.chance(40) {
@@ -97,9 +97,9 @@ fn separate_positions_of_windows_compute_the_same() {
         let mut net = Net::new(1000 + seed);
         let axes = net.pick(&[1, 2, 3]);
         let wide = net.chance(60);
-        let channels = [if wide { 128 } else { net.from_to(1, 3) }, net.from_to(1, 2)];
+        let channels = [if wide { 128 } else { net.between(1, 3) }, net.between(1, 2)];
         let most = [9, 4, 3][axes - 1];
-        let kernel: Vec<usize> = (0..axes).map(|_| net.from_to(2, most)).collect();
+        let kernel: Vec<usize> = (0..axes).map(|_| net.between(2, most)).collect();
         let stride = net.pick(&[1, 1, 1, 2]);
         let mut window = window(&mut net, axes, [stride, 9, 9]);
         if net.chance(70) {
@@ -111,7 +111,7 @@ fn separate_positions_of_windows_compute_the_same() {
             let behind = behind.map(|((taps, dilation), before)| (taps - 1) * dilation - before);
             window.pads_end = behind.collect();
         }
-        let groups = if wide { 1 } else { net.from_to(1, 2) };
+        let groups = if wide { 1 } else { net.between(1, 2) };
         let extent = [(64, 90), (8, 12), (4, 6)][axes - 1];
         let y = convolution(&mut net, window, groups, channels, &kernel, extent);
         let before = net.graph.clone();

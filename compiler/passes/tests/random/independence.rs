@@ -57,7 +57,7 @@ impl Sized {
     /// An operation that keeps the shape, along an axis or along none.
     fn changed(&mut self, x: &Value, axis: usize) -> Value {
         let extents = self.extents(&x.shape);
-        let id = match self.net.from_to(0, 6) {
+        let id = match self.net.between(0, 6) {
             0 => self.net.node(Unary::new(UnaryFunction::Abs), &[x.id]),
             1 => self.net.node(Softmax { axis, log: false }, &[x.id]),
             2 => {
@@ -102,7 +102,7 @@ impl Sized {
         let mut shape = x.shape.clone();
         let (each, open) = shape[axis];
         let rank = shape.len();
-        let id = match self.net.from_to(0, 4) {
+        let id = match self.net.between(0, 4) {
             0 => {
                 shape[axis] = (2 * each, open);
                 let mut repeats = vec![1; rank];
@@ -141,7 +141,7 @@ impl Sized {
     fn rearranged(&mut self, x: &Value, axis: usize) -> Value {
         let mut shape = x.shape.clone();
         let (each, open) = shape[axis];
-        match self.net.from_to(0, 2) {
+        match self.net.between(0, 2) {
             0 => {
                 let divisors: Vec<usize> =
                     (1..=each).filter(|own| each.is_multiple_of(*own)).collect();
@@ -158,7 +158,7 @@ impl Sized {
             }
             _ => {
                 let mut permutation: Vec<usize> = (0..shape.len()).collect();
-                let other = self.net.from_to(0, shape.len() - 1);
+                let other = self.net.between(0, shape.len() - 1);
                 permutation.swap(axis, other);
                 self.transposed(x, permutation)
             }
@@ -187,8 +187,8 @@ impl Sized {
     }
 
     fn step(&mut self, x: &Value) -> Value {
-        let axis = self.net.from_to(0, x.shape.len() - 1);
-        match self.net.from_to(0, 9) {
+        let axis = self.net.between(0, x.shape.len() - 1);
+        match self.net.between(0, 9) {
             0..=3 => self.changed(x, axis),
             4 => self.resized(x, axis),
             5..=7 => self.rearranged(x, axis),
@@ -209,10 +209,10 @@ impl Sized {
 /// The graph of a seed at a size; its first input alone has the dimension, along its first axis.
 fn graph(seed: u64, size: usize) -> Graph {
     let mut sized = Sized { net: Net::new(5000 + seed), size };
-    let shape = vec![(1, true), (sized.net.from_to(1, 3), false), (sized.net.from_to(1, 4), false)];
+    let shape = vec![(1, true), (sized.net.between(1, 3), false), (sized.net.between(1, 4), false)];
     let extents = sized.extents(&shape);
     let mut x = Value { id: sized.net.input(DataType::F32, &extents), shape };
-    for _ in 0..sized.net.from_to(1, 6) {
+    for _ in 0..sized.net.between(1, 6) {
         let next = sized.step(&x);
         // The same at every size.
         let elements: usize =

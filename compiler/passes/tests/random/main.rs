@@ -25,7 +25,7 @@ impl Net {
     }
 
     /// A number from one to another, both included.
-    fn from_to(&mut self, least: usize, most: usize) -> usize {
+    fn between(&mut self, least: usize, most: usize) -> usize {
         least + self.random.below(most - least + 1)
     }
 
@@ -53,7 +53,7 @@ impl Net {
         let count = shape.iter().product::<usize>();
         let span = (most - least) as usize;
         let values: Vec<f64> =
-            (0..count).map(|_| (least + self.from_to(0, span) as i64) as f64).collect();
+            (0..count).map(|_| (least + self.between(0, span) as i64) as f64).collect();
         self.constant(dtype, shape, &values)
     }
 

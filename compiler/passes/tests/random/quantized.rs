@@ -55,22 +55,22 @@ fn products_of_bytes_compute_the_same() {
     for seed in 0..300 {
         let mut net = Net::new(2000 + seed);
         let is_convolution = net.chance(60);
-        let (depth, columns) = (net.pick(&[4, 8, 3, 12]), net.from_to(1, 9));
+        let (depth, columns) = (net.pick(&[4, 8, 3, 12]), net.between(1, 9));
         let zero = net.pick(&ZEROS);
         let left_scale: [Option<&[usize]>; 4] = [None, Some(&[]), Some(&[1]), Some(&[1, 1])];
         let y = if is_convolution {
-            let shape = [net.from_to(1, 2), depth, net.from_to(2, 5), net.from_to(2, 5)];
+            let shape = [net.between(1, 2), depth, net.between(2, 5), net.between(2, 5)];
             let bytes = net.input(DataType::U8, &shape);
             let own = scale(&mut net, &left_scale);
             let x = numbers(&mut net, bytes, zero, own);
-            let kernel = [columns, depth, net.from_to(1, 2), net.from_to(1, 2)];
+            let kernel = [columns, depth, net.between(1, 2), net.between(1, 2)];
             let whole = [columns, 1, 1, 1];
             let along = [1, depth, 1, 1];
             let scales: [Option<&[usize]>; 5] =
                 [None, Some(&[]), Some(&whole), Some(&whole), Some(&along)];
             let mut operands = vec![x, weights(&mut net, &kernel, &scales)];
             bias(&mut net, &mut operands, columns);
-            let pads = [0, 1].map(|_| net.from_to(0, 2));
+            let pads = [0, 1].map(|_| net.between(0, 2));
             let window = Window {
                 pads_begin: vec![pads[0], pads[1]],
                 pads_end: vec![pads[1], pads[0]],
@@ -78,8 +78,8 @@ fn products_of_bytes_compute_the_same() {
             };
             net.node(Convolution { window, groups: 1 }, &operands)
         } else {
-            let rows: Vec<usize> = (0..net.from_to(0, 2)).map(|_| net.from_to(1, 3)).collect();
-            let shape = [&rows[..], &[net.from_to(1, 3), depth]].concat();
+            let rows: Vec<usize> = (0..net.between(0, 2)).map(|_| net.between(1, 3)).collect();
+            let shape = [&rows[..], &[net.between(1, 3), depth]].concat();
             let bytes = net.input(DataType::U8, &shape);
             let per_row = vec![shape[shape.len() - 2], 1];
             let left: [Option<&[usize]>; 5] =
