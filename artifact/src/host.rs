@@ -1,8 +1,8 @@
 //! What the runtime computes itself: functions whose results have a size that depends on data or whose work does, and
 //! what a run is held to.
 //!
-//! Results whose size depends on data lie in buffers for the most that there may be: the first elements are those of the actual shape, row
-//! major, and all behind them are zero. The last result is how many there are, a scalar of `i64`.
+//! Results whose size depends on data lie in buffers for the most that there may be: the first elements are those of the
+//! actual shape, row major, and all behind them are zero. The last result is how many there are, a scalar of `i64`.
 
 use serde::{Deserialize, Serialize};
 

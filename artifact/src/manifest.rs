@@ -60,6 +60,25 @@ pub struct Manifest {
 }
 
 impl Manifest {
+    /// That of one variant which computes on its arena alone and is of no model: what is measured, and not run.
+    pub fn without_model(
+        schema_version: u32,
+        compiler_version: impl Into<String>,
+        variant: Variant,
+    ) -> Self {
+        Self {
+            schema_version,
+            model_digest: format!("sha256:{}", "0".repeat(64)),
+            compiler_version: compiler_version.into(),
+            records_digest: None,
+            inputs: Vec::new(),
+            outputs: Vec::new(),
+            interface: Interface::default(),
+            open: None,
+            variants: vec![variant],
+        }
+    }
+
     /// The first version of the schema that has everything that `variants` use, so that older runtimes run what
     /// they can.
     pub fn version_needed(variants: &[Variant]) -> u32 {

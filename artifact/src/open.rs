@@ -50,7 +50,7 @@ impl Manifest {
     }
 
     /// Checks what is said of an open dimension: its axes are there, one size has it everywhere in a variant, and for
-    /// each combination of the other sizes there is a variant of size 1.
+    /// each combination of the other sizes there is a variant of size 1 of the same target.
     pub(crate) fn check_open(&self) -> Result<(), String> {
         let Some(open) = &self.open else { return Ok(()) };
         if open.name.is_empty() || open.name.contains('\0') {
@@ -58,7 +58,7 @@ impl Manifest {
         }
         axes("input", &self.inputs, &open.inputs)?;
         axes("output", &self.outputs, &open.outputs)?;
-        for variant in &self.variants {
+        for (index, variant) in self.variants.iter().enumerate() {
             let Some(shapes) = &variant.shapes else {
                 return Err("a dimension is open, and a variant says no sizes".to_owned());
             };
@@ -72,11 +72,13 @@ impl Manifest {
             if size == 0 || !is_one_size || !variant.extents.is_empty() {
                 return Err(format!("the variant for {shapes} does not map over '{}'", open.name));
             }
-            let is_single = |other: &&Variant| {
+            // A run is composed of those that are loaded together.
+            let is_single = |other: &usize| {
+                let other = &self.variants[*other];
                 let apart = other.shapes.as_ref().map(|other| open.others(other));
                 apart.as_ref() == Some(&open.others(shapes)) && self.open_size(other) == Some(1)
             };
-            if !self.variants.iter().any(|other| is_single(&other)) {
+            if !self.siblings(index).iter().any(is_single) {
                 let name = &open.name;
                 return Err(format!("there is no variant of {name}=1 beside that for {shapes}"));
             }

@@ -3,7 +3,8 @@
 //!
 //! Checked: the schema's version; that there is a variant; every tensor's size against its type and
 //! shape; unique input and output names; every step's tasks; every argument's index, alignment, end and
-//! access; the program ([`crate::Part`]); the sizes of variants ([`crate::Shapes`], [`crate::OpenDimension`]); that all sizes fit the address space.
+//! access; the program ([`crate::Part`]); the sizes of variants ([`crate::Shapes`], [`crate::OpenDimension`]); that all
+//! sizes fit the address space.
 
 use crate::manifest::{
     Access, Argument, BUFFER_ALIGNMENT, Manifest, OLDEST_SCHEMA_VERSION, SCHEMA_VERSION, Slot,

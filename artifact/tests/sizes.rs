@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use hone_artifact::{
-    Access, Argument, DataType, DimensionSize, Manifest, Reader, SCHEMA_VERSION, Shapes, Slot,
-    Step, Target, TensorInfo, Variant, Writer, c_header,
+    Access, Argument, DataType, DimensionSize, Manifest, OpenDimension, Reader, SCHEMA_VERSION,
+    Shapes, Slot, Step, Target, TensorInfo, Variant, Writer, c_header,
 };
 
 fn step(bytes: u64) -> Step {
@@ -100,6 +100,19 @@ fn the_header_names_the_sizes() {
     let header = c_header(&manifest(), "m");
     let expected = "/* For batch=4; batch=2; batch=1. What follows is for batch=4. */";
     assert!(header.contains(expected) && header.contains("M_INPUT_0_ELEMENTS 32ull"), "{header}");
+}
+
+/// A run is composed of variants of one target, which end with size 1.
+#[test]
+fn every_target_of_an_open_dimension_has_size_1() {
+    let mut manifest = manifest();
+    let axis = vec![Some(0)];
+    let open = OpenDimension { name: "batch".into(), inputs: axis.clone(), outputs: axis };
+    manifest.open = Some(open);
+    manifest.validate().unwrap();
+    manifest.variants.pop();
+    let error = manifest.validate().unwrap_err().to_string();
+    assert!(error.contains("there is no variant of batch=1 beside that for batch=4"), "{error}");
 }
 
 #[test]

@@ -353,7 +353,7 @@ impl HoneModel {
             shared: model.shared(),
             current: AtomicUsize::new(model.current_sizes().unwrap_or(COMPOSED)),
             composed: UnsafeCell::default(),
-            open: model.open_dimension().map(|own| own.inputs.clone()).unwrap_or_default(),
+            open: model.open_dimension().map(|open| open.inputs.clone()).unwrap_or_default(),
             model: UnsafeCell::new(model),
             running: AtomicBool::new(false),
             variants,
@@ -371,7 +371,7 @@ impl HoneModel {
         match self.current.load(Ordering::Acquire) {
             // SAFETY: they change in `hone_set_input_shapes` alone, beside which the caller asks for nothing.
             COMPOSED => unsafe { &(*self.composed.get()).ports },
-            place => &self.variants[place],
+            number => &self.variants[number],
         }
     }
 }
@@ -379,10 +379,11 @@ impl HoneModel {
 impl Described {
     /// At the sizes that a model is set to.
     pub(crate) fn current(model: &Model) -> Self {
-        let mut own = Self::default();
-        let (inputs, outputs) = (own.describe(model.inputs()), own.describe(model.outputs()));
-        own.ports = Ports { inputs, outputs };
-        own
+        let mut described = Self::default();
+        let (inputs, outputs) =
+            (described.describe(model.inputs()), described.describe(model.outputs()));
+        described.ports = Ports { inputs, outputs };
+        described
     }
 
     fn describe(&mut self, tensors: &[TensorInfo]) -> Vec<HoneTensor> {

@@ -91,12 +91,12 @@ pub unsafe extern "C" fn hone_set_input_shapes(
         return fail("hone_set_input_shapes: the model is running in another thread");
     }
     // SAFETY: the flag keeps runs away.
-    let own = unsafe { &mut *model.model.get() };
-    let done = own.set_input_shapes(&lists);
-    let current = own.current_sizes().unwrap_or(COMPOSED);
+    let loaded = unsafe { &mut *model.model.get() };
+    let done = loaded.set_input_shapes(&lists);
+    let current = loaded.current_sizes().unwrap_or(COMPOSED);
     if current == COMPOSED {
         // SAFETY: the caller asks for inputs and outputs before or after this call.
-        unsafe { *model.composed.get() = Described::current(own) };
+        unsafe { *model.composed.get() = Described::current(loaded) };
     }
     model.current.store(current, Ordering::Release);
     model.running.store(false, Ordering::Release);

@@ -37,7 +37,7 @@ impl<'a> Clock<'a> {
 pub(crate) struct Context {
     /// Pointers of the current plan.
     table: Vec<*mut c_void>,
-    /// Those of the others, each at the place of its plan; that of the current one is empty.
+    /// Those of the others, by their plans; that of the current one is empty.
     tables: Vec<Vec<*mut c_void>>,
     current: usize,
     /// Distance in bytes of one thread's scratch from the next one's.
@@ -69,10 +69,11 @@ impl Context {
     ) -> Result<Self, LoadError> {
         let variants = loaded.plans.iter().map(|plan| loaded.variant(plan));
         let threads = seats.len() as u64 + 1;
-        let scratch = variants.clone().map(|own| own.scratch_bytes_per_thread).max().unwrap_or(0);
+        let scratch =
+            variants.clone().map(|variant| variant.scratch_bytes_per_thread).max().unwrap_or(0);
         // Two lines between neighbours, so that no thread's stores disturb the other's.
         let stride = scratch.next_multiple_of(2 * BUFFER_ALIGNMENT);
-        let arena = variants.map(|own| own.arena_bytes).max().unwrap_or(0);
+        let arena = variants.map(|variant| variant.arena_bytes).max().unwrap_or(0);
         let arena = arena.next_multiple_of(BUFFER_ALIGNMENT);
         // The manifest's limits keep this sum within 64 bits.
         let bytes = usize::try_from(arena + stride * threads).unwrap_or(usize::MAX);
@@ -196,9 +197,9 @@ impl Context {
                     };
                 }
                 // SAFETY: the caller's promise.
-                Part::Loop(own) => unsafe { self.repeat(plan, own, entry, clock)? },
+                Part::Loop(repeated) => unsafe { self.repeat(plan, repeated, entry, clock)? },
                 // SAFETY: as above.
-                Part::Host(own) => unsafe { self.host(own)? },
+                Part::Host(host) => unsafe { self.host(host)? },
             }
         }
         Ok(())
@@ -208,23 +209,24 @@ impl Context {
     ///
     /// # Safety
     /// The operands and results lie where the manifest says.
-    unsafe fn host(&mut self, own: &Host) -> Result<(), RunError> {
+    unsafe fn host(&mut self, host: &Host) -> Result<(), RunError> {
         let read = |input: &Option<(usize, HostType)>| -> Option<&[u8]> {
             let (entry, of) = input.as_ref()?;
+            let bytes = of.bytes()? as usize;
             let from = self.table[*entry].cast::<u8>().cast_const();
             // SAFETY: the manifest was validated, and no step runs meanwhile: results are stored when the operands
-            // are no longer used, since they may lie in the same place.
-            Some(unsafe { std::slice::from_raw_parts(from, of.bytes()? as usize) })
+            // are no longer used, since they may lie in the same place. What has no bytes may lie nowhere.
+            Some(if bytes == 0 { &[] } else { unsafe { std::slice::from_raw_parts(from, bytes) } })
         };
-        let inputs: Vec<Option<HostValue<'_>>> = own
+        let inputs: Vec<Option<HostValue<'_>>> = host
             .inputs
             .iter()
             .map(|input| Some(HostValue { of: &input.as_ref()?.1, bytes: read(input)? }))
             .collect();
-        let results = own.function.compute_with(&inputs, &mut self.texts, &KEY_LOOPS);
+        let results = host.function.compute_with(&inputs, &mut self.texts, &KEY_LOOPS);
         let results =
-            results.map_err(|reason| RunError::Host { node: own.node.clone(), reason })?;
-        for (entry, bytes) in own.outputs.iter().zip(results) {
+            results.map_err(|reason| RunError::Host { node: host.node.clone(), reason })?;
+        for (entry, bytes) in host.outputs.iter().zip(results) {
             let to = self.table[*entry].cast::<u8>();
             // SAFETY: as above; results have the sizes that were validated.
             unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
@@ -239,71 +241,71 @@ impl Context {
     unsafe fn repeat(
         &mut self,
         plan: &Plan,
-        own: &Loop,
+        repeated: &Loop,
         entry: &Entry<'_>,
         clock: &mut Option<Clock<'_>>,
     ) -> Result<(), RunError> {
         // SAFETY: the manifest was validated, for this and for all that is read and written here.
-        let trips = own.trips.map(|entry| unsafe { self.number(entry) }.max(0) as u64);
-        let most = own.most.into_iter().chain(trips).min().unwrap_or(u64::MAX);
+        let trips = repeated.trips.map(|entry| unsafe { self.number(entry) }.max(0) as u64);
+        let most = repeated.most.into_iter().chain(trips).min().unwrap_or(u64::MAX);
         // SAFETY: as above.
-        let mut goes_on = own.condition.is_none_or(|entry| unsafe { self.holds(entry) });
-        for carried in &own.carried {
+        let mut goes_on = repeated.condition.is_none_or(|entry| unsafe { self.holds(entry) });
+        for carried in &repeated.carried {
             // SAFETY: as above.
             unsafe { self.copy(carried.initial, (carried.current, 0), carried.bytes) };
         }
         let mut count = 0;
         let mut done = Ok(());
         while goes_on && count < most {
-            if own.capacity.is_some_and(|capacity| count >= capacity) {
-                done = Err(RunError::Overrun { node: own.node.clone(), capacity: count });
+            if repeated.capacity.is_some_and(|capacity| count >= capacity) {
+                done = Err(RunError::Overrun { node: repeated.node.clone(), capacity: count });
                 break;
             }
             // SAFETY: as above.
-            unsafe { self.store(own.number, count as i64) };
+            unsafe { self.store(repeated.number, count as i64) };
             // SAFETY: the caller's promise.
-            done = unsafe { self.parts(plan, &own.body, entry, clock) };
+            done = unsafe { self.parts(plan, &repeated.body, entry, clock) };
             if done.is_err() {
                 break;
             }
-            for collected in &own.collected {
-                let place = match collected.reversed {
+            for collected in &repeated.collected {
+                let index = match collected.reversed {
                     true => most - 1 - count,
                     false => count,
                 };
-                let place = (collected.all, place as usize * collected.bytes);
+                let target = (collected.all, index as usize * collected.bytes);
                 // SAFETY: the place is below the capacity, for which there is room.
-                unsafe { self.copy(collected.from, place, collected.bytes) };
+                unsafe { self.copy(collected.from, target, collected.bytes) };
             }
             // SAFETY: as above.
-            goes_on = own.goes_on.is_none_or(|entry| unsafe { self.holds(entry) });
-            self.exchange(own, count % 2 == 0);
+            goes_on = repeated.goes_on.is_none_or(|entry| unsafe { self.holds(entry) });
+            self.exchange(repeated, count % 2 == 0);
             count += 1;
         }
         if done.is_ok() {
-            for carried in &own.carried {
+            for carried in &repeated.carried {
                 // SAFETY: as above.
                 unsafe { self.copy(carried.current, (carried.result, 0), carried.bytes) };
             }
-            for collected in &own.collected {
-                let rest = own.capacity.unwrap_or(count) - count;
-                let place = count as usize * collected.bytes;
-                let behind = self.table[collected.all].wrapping_byte_add(place).cast::<u8>();
+            for collected in &repeated.collected {
+                let rest = repeated.capacity.unwrap_or(count) - count;
+                let offset = count as usize * collected.bytes;
+                let behind = self.table[collected.all].wrapping_byte_add(offset).cast::<u8>();
                 // SAFETY: as above.
                 unsafe { behind.write_bytes(0, rest as usize * collected.bytes) };
             }
             // SAFETY: as above.
-            unsafe { self.store(own.count, count as i64) };
+            unsafe { self.store(repeated.count, count as i64) };
         }
         if count % 2 == 1 {
-            self.exchange(own, false);
+            self.exchange(repeated, false);
         }
         done
     }
 
     /// Leads the entries of carried values to their other buffers: away from their own ones, or back.
-    fn exchange(&mut self, own: &Loop, away: bool) {
-        for (entry, apart) in &own.exchanges {
+    fn exchange(&mut self, repeated: &Loop, away: bool) {
+        for (entry, apart) in &repeated.exchanges {
             let apart = if away { *apart } else { -*apart };
             self.table[*entry] = self.table[*entry].wrapping_byte_offset(apart);
         }

@@ -86,9 +86,9 @@ mod x86_64 {
         #[test]
         fn vectors_give_what_plain_loops_give() {
             for count in [0, 1, 4, 7, 12, 63, 64] {
-                let own = |place: usize| SPECIAL[place % 12].wrapping_add(place as u32 / 12);
+                let element = |index: usize| SPECIAL[index % 12].wrapping_add(index as u32 / 12);
                 let elements: Vec<[u8; 4]> =
-                    (0..count).map(|place| own(place).to_ne_bytes()).collect();
+                    (0..count).map(|index| element(index).to_ne_bytes()).collect();
                 for flipped in [false, true] {
                     let (mut keys, mut plain) = (vec![7; count], vec![7; count]);
                     of_floats(&elements, flipped, &mut keys);

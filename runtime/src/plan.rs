@@ -143,12 +143,12 @@ impl Loaded {
 
     /// The pointers of all steps' arguments of a plan in order; those that a run sets are null.
     pub(crate) fn table(&self, plan: &Plan, arena: *mut u8) -> Vec<*mut c_void> {
-        let place = |slot| match slot {
+        let address = |slot| match slot {
             Slot::Arena { offset } => arena.wrapping_add(offset as usize),
             Slot::Weight { offset } => self.weights.cast_mut().wrapping_add(offset as usize),
             Slot::Input { .. } | Slot::Output { .. } => std::ptr::null_mut(),
         };
-        plan.slots().map(|slot| place(slot).cast()).collect()
+        plan.slots().map(|slot| address(slot).cast()).collect()
     }
 }
 

@@ -33,7 +33,10 @@ def last_line(text):
 
 def hone(program, *arguments):
     command = [program, *arguments]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=COMPILE_SECONDS)
+    try:
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=COMPILE_SECONDS)
+    except subprocess.TimeoutExpired as error:
+        return 1, "", str(error)
     return ended.returncode, ended.stdout, ended.stderr
 
 
@@ -47,7 +50,11 @@ def device(program, accelerator):
     own = [found for found in shown["devices"] if found["api"] == api]
     if not own:
         sys.exit(f"this machine has no {api} device: {shown['noDevices'][api]}")
-    return own[int(os.environ.get(f"HONE_{api.upper()}_DEVICE") or 0)], shown["facts"]["processor"]
+    # As the runtime chooses: by the variable, else the first GPU, else the first that is no processor.
+    named = os.environ.get(f"HONE_{api.upper()}_DEVICE")
+    order = ["GPU", "accelerator", "processor"]
+    chosen = own[int(named)] if named else min(own, key=lambda found: order.index(found["kind"]))
+    return chosen, shown["facts"]["processor"]
 
 
 def measured(program, accelerator, model, precision):

@@ -204,17 +204,8 @@ impl Probe {
             device: Some(device),
             recipe: None,
         };
-        let manifest = Manifest {
-            schema_version: SCHEMA_VERSION,
-            model_digest: format!("sha256:{}", "0".repeat(64)),
-            compiler_version: env!("CARGO_PKG_VERSION").to_owned(),
-            records_digest: None,
-            inputs: Vec::new(),
-            outputs: Vec::new(),
-            interface: Default::default(),
-            open: None,
-            variants: vec![variant],
-        };
+        let version = env!("CARGO_PKG_VERSION");
+        let manifest = Manifest::without_model(SCHEMA_VERSION, version, variant);
         writer.to_bytes(&manifest).ok()
     }
 

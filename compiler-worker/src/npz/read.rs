@@ -62,6 +62,10 @@ fn array(name: &str, bytes: &[u8]) -> std::result::Result<Array, String> {
     let Header { dtype, strings, big_endian, fortran_order, shape } = header;
     let handles = dtype.bytes_of(&shape).ok_or("its shape is too large")?;
     let size = strings.map_or((dtype.bits() / 8) as usize, Strings::size);
+    // Of those a file of a few bytes could hold any number.
+    if size == 0 && handles > 0 {
+        return Err("its strings have no room for a character".to_owned());
+    }
     let expected = match strings {
         Some(_) => (handles / 8).checked_mul(size as u64).ok_or("its shape is too large")?,
         None => handles,
@@ -120,7 +124,7 @@ fn row_major(data: &[u8], shape: &[u64], size: usize) -> Vec<u8> {
     }
     let mut place = vec![0; shape.len()];
     let mut bytes = Vec::with_capacity(data.len());
-    for _ in 0..data.len() / size {
+    for _ in 0..data.len().checked_div(size).unwrap_or(0) {
         let from: usize = place.iter().zip(&strides).map(|(at, stride)| at * stride).sum();
         bytes.extend_from_slice(&data[from * size..(from + 1) * size]);
         for axis in (0..shape.len()).rev() {
@@ -142,5 +146,24 @@ mod tests {
     fn fortran_order_becomes_row_major() {
         // Columns of [[1, 2, 3], [4, 5, 6]].
         assert_eq!(row_major(&[1, 4, 2, 5, 3, 6], &[2, 3], 1), [1, 2, 3, 4, 5, 6]);
+    }
+
+    /// Strings of no characters: a few bytes say that there are more of them than memory holds.
+    #[test]
+    fn strings_without_width_are_refused() {
+        for (order, width) in [("False", "<U0"), ("True", "<U0"), ("False", "|S0"), ("True", "|S0")]
+        {
+            for extent in [3u64, 1 << 59] {
+                let mut text = format!(
+                    "{{'descr': '{width}', 'fortran_order': {order}, 'shape': ({extent},), }}\n"
+                );
+                let mut bytes = header::MAGIC.to_vec();
+                bytes.extend([1, 0]);
+                bytes.extend((text.len() as u16).to_le_bytes());
+                bytes.extend(std::mem::take(&mut text).into_bytes());
+                let found = array("s", &bytes).map(|array| array.shape);
+                assert_eq!(found, Err("its strings have no room for a character".to_owned()));
+            }
+        }
     }
 }

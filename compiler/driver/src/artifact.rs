@@ -34,17 +34,17 @@ pub(crate) fn assemble(
     let weights = writer.weights(packed);
     let scratch = kernels.kernels.iter().flat_map(|kernel| &kernel.functions);
     let scratch = scratch.map(|function| function.scratch_bytes).max().unwrap_or(0);
-    let variant = |own: &PlannedGraph<'_>| Variant {
+    let variant = |planned: &PlannedGraph<'_>| Variant {
         target: manifest_target(&options.target),
         code,
         weights,
         weights_bytes: packed.len() as u64,
-        arena_bytes: own.plan.arena_bytes,
+        arena_bytes: planned.plan.arena_bytes,
         scratch_bytes_per_thread: scratch,
-        steps: own.plan.steps.clone(),
-        program: own.plan.program.clone(),
-        extents: own.plan.extents.clone(),
-        shapes: (!own.dimensions.is_empty()).then(|| shapes(own)),
+        steps: planned.plan.steps.clone(),
+        program: planned.plan.program.clone(),
+        extents: planned.plan.extents.clone(),
+        shapes: (!planned.dimensions.is_empty()).then(|| shapes(planned)),
         device: kernels.device.clone(),
         recipe: Some(options.recipe()),
     };
@@ -71,40 +71,40 @@ pub(crate) fn assemble(
 /// Longest name of a dimension in an artifact, in characters.
 const LONGEST_NAME: usize = 64;
 
-fn shapes(own: &PlannedGraph<'_>) -> Shapes {
+fn shapes(planned: &PlannedGraph<'_>) -> Shapes {
     let shape = |port: &Port| {
-        own.graph.tensor_type(port.value).shape.iter().map(|extent| *extent as u64).collect()
+        planned.graph.tensor_type(port.value).shape.iter().map(|extent| *extent as u64).collect()
     };
     let dimension = |(name, size): &(String, usize)| DimensionSize {
-        name: name.chars().filter(|own| !own.is_control()).take(LONGEST_NAME).collect(),
+        name: name.chars().filter(|character| !character.is_control()).take(LONGEST_NAME).collect(),
         size: *size as u64,
     };
     Shapes {
-        dimensions: own.dimensions.iter().map(dimension).collect(),
-        inputs: own.graph.inputs().iter().map(shape).collect(),
-        outputs: own.graph.outputs().iter().map(shape).collect(),
+        dimensions: planned.dimensions.iter().map(dimension).collect(),
+        inputs: planned.graph.inputs().iter().map(shape).collect(),
+        outputs: planned.graph.outputs().iter().map(shape).collect(),
     }
 }
 
 /// The artifact's form of what a model takes and gives beside tensors of numbers.
-fn interface(own: &hone_graph::Interface) -> Interface {
-    if own.is_plain() {
+fn interface(stated: &hone_graph::Interface) -> Interface {
+    if stated.is_plain() {
         return Interface::default();
     }
-    let member = |own: &hone_graph::Member| Member {
-        name: own.name.clone(),
-        form: match own.form {
+    let member = |member: &hone_graph::Member| Member {
+        name: member.name.clone(),
+        form: match member.form {
             hone_graph::MemberForm::Tensor => MemberForm::Tensor,
             hone_graph::MemberForm::Sequence(count) => MemberForm::Sequence(count as u32),
             hone_graph::MemberForm::Maps => MemberForm::Maps,
             hone_graph::MemberForm::Absent => MemberForm::Absent,
         },
-        text: own.text,
+        text: member.text,
     };
     Interface {
-        inputs: own.inputs.iter().map(member).collect(),
-        outputs: own.outputs.iter().map(member).collect(),
-        texts: own.texts.clone(),
+        inputs: stated.inputs.iter().map(member).collect(),
+        outputs: stated.outputs.iter().map(member).collect(),
+        texts: stated.texts.clone(),
     }
 }
 
@@ -150,7 +150,7 @@ const KERNEL_FEATURES: &[&str] = &[
 /// an accelerator executes the kernels.
 pub fn manifest_target(target: &crate::Target) -> Target {
     let features = target.resolved.iter().filter_map(|feature| feature.strip_prefix('+'));
-    let runs = |own: &&str| target.accelerator.is_none() && KERNEL_FEATURES.contains(own);
+    let runs = |feature: &&str| target.accelerator.is_none() && KERNEL_FEATURES.contains(feature);
     let mut features: Vec<String> = features.filter(runs).map(String::from).collect();
     features.sort_unstable();
     features.dedup();
@@ -180,7 +180,8 @@ fn inspection(kernels: &CompiledKernels) -> Inspect {
         .iter()
         .map(|graph| graph.calls().iter().map(|call| call.kernel).collect())
         .collect();
-    let first = |number: usize| uses.iter().position(|own| own.contains(&number)).unwrap_or(0);
+    let first =
+        |number: usize| uses.iter().position(|variants| variants.contains(&number)).unwrap_or(0);
     let texts = kernels.kernels.iter().enumerate().map(|(number, kernel)| KernelText {
         variant: first(number) as u32,
         kernel: kernel.symbol.clone(),

@@ -101,9 +101,9 @@ pub(crate) fn compile_kernels(
     edit: Edit<'_>,
     lap: &mut dyn FnMut(&'static str),
 ) -> Result<CompiledKernels, CompileError> {
-    let scheduled = in_order(programs, |own| {
-        scheduled(accelerator, &own.program).map_err(|source| CompileError::Schedule {
-            nodes: own.nodes.clone(),
+    let scheduled = in_order(programs, |unscheduled| {
+        scheduled(accelerator, &unscheduled.program).map_err(|source| CompileError::Schedule {
+            nodes: unscheduled.nodes.clone(),
             source: Box::new(source),
         })
     });
@@ -118,7 +118,7 @@ pub(crate) fn compile_kernels(
         kernels.push(KernelInfo { symbol, program, template, trace, functions });
     }
     lap("schedule");
-    let written = in_order(&kernels, |own| written(accelerator, own));
+    let written = in_order(&kernels, |kernel| written(accelerator, kernel));
     let mut texts = Vec::with_capacity(kernels.len());
     for (text, unscheduled) in written.into_iter().zip(programs) {
         texts.push(text.map_err(|source| CompileError::Text {
@@ -200,12 +200,13 @@ fn written(accelerator: Accelerator, kernel: &KernelInfo) -> Result<Text, TextEr
 fn source(accelerator: Accelerator, texts: Vec<Text>) -> String {
     match accelerator.language() {
         Language::OpenClC => {
-            let modules = texts.into_iter().map(|own| Module { text: own.text, steps: own.steps });
+            let modules =
+                texts.into_iter().map(|text| Module { text: text.text, steps: text.steps });
             let modules: Vec<Module> = modules.collect();
             hone_codegen_text::source(&OpenClC, &modules.iter().collect::<Vec<&Module>>())
         }
         Language::Ptx => {
-            let texts: Vec<&str> = texts.iter().map(|own| own.text.as_str()).collect();
+            let texts: Vec<&str> = texts.iter().map(|text| text.text.as_str()).collect();
             nvptx::source(&texts)
         }
     }
@@ -221,9 +222,9 @@ fn keep_in_registers(program: &mut Program, steps: &[Step]) {
     }
     let ids: Vec<BufferId> = program.buffers.iter().map(|(id, _)| id).collect();
     for id in ids {
-        let own = &mut program.buffers[id];
-        if own.role == Role::Temporary && own.scope == Scope::Global && !taken(steps, id) {
-            own.scope = Scope::Register;
+        let buffer = &mut program.buffers[id];
+        if buffer.role == Role::Temporary && buffer.scope == Scope::Global && !taken(steps, id) {
+            buffer.scope = Scope::Register;
         }
     }
 }
@@ -235,9 +236,11 @@ fn commands(program: &Program, steps: &[Step], counters: &mut Vec<VarId>) -> Vec
         all.push(match step {
             Step::Launch(kernel) => {
                 let argument = |argument: &Argument| match argument {
-                    Argument::Buffer(buffer) => LaunchArgument::Buffer(place(program, *buffer)),
-                    Argument::Counter(own) => {
-                        let depth = counters.iter().position(|known| known == own);
+                    Argument::Buffer(buffer) => {
+                        LaunchArgument::Buffer(argument_of(program, *buffer))
+                    }
+                    Argument::Counter(counter) => {
+                        let depth = counters.iter().position(|known| known == counter);
                         LaunchArgument::Counter(depth.unwrap_or(0) as u32)
                     }
                 };
@@ -261,12 +264,12 @@ fn commands(program: &Program, steps: &[Step], counters: &mut Vec<VarId>) -> Vec
 }
 
 /// Which argument of its step a buffer in global memory is.
-fn place(program: &Program, buffer: BufferId) -> u32 {
+fn argument_of(program: &Program, buffer: BufferId) -> u32 {
     let temporaries = program
         .buffers
         .iter()
-        .filter(|(_, own)| own.role == Role::Temporary && own.scope == Scope::Global);
+        .filter(|(_, buffer)| buffer.role == Role::Temporary && buffer.scope == Scope::Global);
     let all = program.parameters().into_iter().chain(temporaries.map(|(id, _)| id));
     // Every buffer in global memory is a parameter or such a temporary.
-    all.enumerate().find(|(_, own)| *own == buffer).map_or(0, |(place, _)| place as u32)
+    all.enumerate().find(|(_, found)| *found == buffer).map_or(0, |(index, _)| index as u32)
 }

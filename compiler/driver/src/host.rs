@@ -9,24 +9,27 @@ pub(crate) fn host_function(operation: &Op) -> Option<HostFunction> {
     if operation.downcast::<NonZero>().is_some() {
         return Some(HostFunction::NonZero);
     }
-    if let Some(own) = operation.downcast::<Compress>() {
-        return Some(HostFunction::Compress { axis: axis(own.axis) });
+    if let Some(compress) = operation.downcast::<Compress>() {
+        return Some(HostFunction::Compress { axis: axis(compress.axis) });
     }
-    if let Some(own) = operation.downcast::<Unique>() {
-        return Some(HostFunction::Unique { axis: axis(own.axis), sorted: own.sorted });
+    if let Some(unique) = operation.downcast::<Unique>() {
+        return Some(HostFunction::Unique { axis: axis(unique.axis), sorted: unique.sorted });
     }
-    if let Some(own) = operation.downcast::<TopK>().filter(|own| own.by_runtime) {
-        let (k, axis) = (own.k as u64, own.axis as u32);
-        return Some(HostFunction::TopK { k, axis, largest: own.largest });
+    if let Some(top_k) = operation.downcast::<TopK>().filter(|top_k| top_k.by_runtime) {
+        let (k, axis) = (top_k.k as u64, top_k.axis as u32);
+        return Some(HostFunction::TopK { k, axis, largest: top_k.largest });
     }
-    if let Some(own) = operation.downcast::<Require>() {
-        return Some(HostFunction::Require { message: own.message.clone() });
+    if let Some(require) = operation.downcast::<Require>() {
+        return Some(HostFunction::Require { message: require.message.clone() });
     }
-    if let Some(own) = operation.downcast::<Text>() {
-        return text_function(&own.function).map(HostFunction::Text);
+    if let Some(text) = operation.downcast::<Text>() {
+        return text_function(&text.function).map(HostFunction::Text);
     }
-    let own = operation.downcast::<NonMaxSuppression>()?;
-    Some(HostFunction::NonMaxSuppression { centers: own.centers, most: own.most as u64 })
+    let suppression = operation.downcast::<NonMaxSuppression>()?;
+    Some(HostFunction::NonMaxSuppression {
+        centers: suppression.centers,
+        most: suppression.most as u64,
+    })
 }
 
 /// The runtime's function of strings; `None` of a pattern that the importer would refuse.
@@ -49,13 +52,13 @@ fn text_function(function: &hone_ops::TextFunction) -> Option<TextFunction> {
             stopwords: stopwords.clone(),
         },
         Own::Match { pattern } => {
-            let own = hone_ops::text_automaton(pattern).ok()?;
+            let automaton = hone_ops::text_automaton(pattern).ok()?;
             TextFunction::Match(Automaton {
-                classes: own.classes,
-                width: own.width as u32,
-                next: own.next,
-                start: own.start,
-                accepts: own.accepts,
+                classes: automaton.classes,
+                width: automaton.width as u32,
+                next: automaton.next,
+                start: automaton.start,
+                accepts: automaton.accepts,
             })
         }
         Own::FromNumber => TextFunction::FromNumber,

@@ -145,10 +145,10 @@ pub(crate) fn compile_kernels(
 /// The digest of the recorded schedules that were used, in the order of the kernels.
 fn records_digest(scheduled: &[Scheduled]) -> Option<String> {
     let mut hasher = Sha256::new();
-    let mut recorded = scheduled.iter().filter(|own| own.recorded).peekable();
+    let mut recorded = scheduled.iter().filter(|kernel| kernel.recorded).peekable();
     recorded.peek()?;
-    for own in recorded {
-        hasher.update(format!("{}\n{:?}\n", own.template, own.choices()));
+    for kernel in recorded {
+        hasher.update(format!("{}\n{:?}\n", kernel.template, kernel.choices()));
     }
     let hex: String = hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
     Some(format!("sha256:{hex}"))

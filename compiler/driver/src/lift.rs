@@ -57,17 +57,17 @@ pub fn lift(graph: &Graph) -> Result<Graph, LiftError> {
     for (_, node) in graph.nodes().iter() {
         let name = Operation::name(&node.operation);
         let mut inputs = Vec::with_capacity(node.inputs.len());
-        for (place, input) in node.inputs.iter().enumerate() {
+        for (index, input) in node.inputs.iter().enumerate() {
             inputs.push(match input {
                 None => None,
                 Some(value) => Some(match graph.constant(*value) {
                     None => values[value],
-                    Some(tensor) => match constants.get(&(*value, name, place)) {
+                    Some(tensor) => match constants.get(&(*value, name, index)) {
                         Some(known) => *known,
                         None => {
-                            let moved = moved(tensor, seed(*value, name, place))?;
+                            let moved = moved(tensor, seed(*value, name, index))?;
                             let added = lifted.add_constant(&graph.values()[*value].name, moved);
-                            constants.insert((*value, name, place), added);
+                            constants.insert((*value, name, index), added);
                             added
                         }
                     },
@@ -184,7 +184,7 @@ fn same_constant(tensor: &Tensor, lifted: &Tensor) -> bool {
     }
     let (a, b) = (tensor.to_f64(), lifted.to_f64());
     let largest =
-        b.iter().map(|value| value.abs()).filter(|own| own.is_finite()).fold(0.0, f64::max);
+        b.iter().map(|value| value.abs()).filter(|value| value.is_finite()).fold(0.0, f64::max);
     if !tensor.dtype().is_float() {
         let apart = a.iter().zip(&b).filter(|(a, b)| a != b);
         let steps = a.iter().zip(&b).all(|(a, b)| (a - b).abs() <= 1.0);
@@ -197,9 +197,9 @@ fn same_constant(tensor: &Tensor, lifted: &Tensor) -> bool {
 }
 
 /// A number that depends on a constant and on how it is used.
-fn seed(value: ValueId, operation: &str, place: usize) -> u64 {
+fn seed(value: ValueId, operation: &str, index: usize) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325u64;
-    let numbers = [value.index() as u64, place as u64];
+    let numbers = [value.index() as u64, index as u64];
     let bytes = operation.bytes().map(u64::from);
     for number in numbers.into_iter().chain(bytes) {
         hash = (hash ^ number).wrapping_mul(0x0000_0100_0000_01b3);

@@ -37,7 +37,7 @@ pub fn sizes_of_open_dimension(graph: &Graph, size: usize, most: usize) -> Vec<u
         (..FULL_TILES, ..MOST_FLOPS) | (_, ..LIGHT_FLOPS) => 1,
         _ => 2,
     };
-    let fitting = choices.into_iter().skip(first).find(|own| own.len() <= most);
+    let fitting = choices.into_iter().skip(first).find(|sizes| sizes.len() <= most);
     fitting.unwrap_or_else(|| vec![1])
 }
 
@@ -46,8 +46,9 @@ fn flops(graph: &Graph) -> u64 {
     let of = |value: &hone_graph::ValueId| graph.tensor_type(*value);
     let operations = graph.nodes().iter().map(|(_, node)| {
         let inputs: Vec<Option<&TensorType>> =
-            node.inputs.iter().map(|own| own.as_ref().map(of)).collect();
-        let outputs: Vec<TensorType> = node.outputs.iter().map(|own| of(own).clone()).collect();
+            node.inputs.iter().map(|input| input.as_ref().map(of)).collect();
+        let outputs: Vec<TensorType> =
+            node.outputs.iter().map(|output| of(output).clone()).collect();
         node.operation.flops(&inputs, &outputs)
     });
     operations.fold(0, u64::saturating_add)
@@ -57,16 +58,18 @@ fn flops(graph: &Graph) -> u64 {
 fn weights(graph: &Graph) -> u64 {
     const SMALL: usize = 1024;
     let constants = graph.values().ids().filter_map(|value| graph.constant(value));
-    let is_weight = |own: &TensorType| own.elements() >= SMALL && own.dtype != DataType::I64;
-    let sizes = constants.map(|own| own.tensor_type()).filter(|own| is_weight(own));
-    sizes.map(|own| own.elements() as u64).sum()
+    let is_weight =
+        |constant: &TensorType| constant.elements() >= SMALL && constant.dtype != DataType::I64;
+    let sizes =
+        constants.map(|constant| constant.tensor_type()).filter(|constant| is_weight(constant));
+    sizes.map(|constant| constant.elements() as u64).sum()
 }
 
 /// What the artifact says of a dimension that a graph was shown to map over.
 pub fn open_dimension(graph: &Graph, name: &str, proof: &Independence) -> OpenDimension {
     let axis = |port: &Port| proof.axis(port.value).map(|axis| axis as u32);
     OpenDimension {
-        name: name.chars().filter(|own| !own.is_control()).collect(),
+        name: name.chars().filter(|character| !character.is_control()).collect(),
         inputs: graph.inputs().iter().map(axis).collect(),
         outputs: graph.outputs().iter().map(axis).collect(),
     }

@@ -126,8 +126,8 @@ fn compile_from(
 ) -> Result<Compiled, CompileError> {
     let mut constants = Constants::default();
     let mut graphs = Vec::with_capacity(sized.len());
-    for own in &sized {
-        let mut graph = prepare(&own.graph, options)?;
+    for graph in &sized {
+        let mut graph = prepare(&graph.graph, options)?;
         if sized.len() > 1 {
             constants.share(&mut graph);
         }
@@ -137,8 +137,8 @@ fn compile_from(
     let all: Vec<&Graph> = graphs.iter().collect();
     let kernels = compile_kernels(&all, options, edit, &mut |stage| clock.lap(stage))?;
     let mut weights = Weights::default();
-    let plan = |(place, graph): (usize, &'_ Graph)| {
-        plan_steps(graph, &kernels.graphs[place], &kernels, &mut weights)
+    let plan = |(index, graph): (usize, &'_ Graph)| {
+        plan_steps(graph, &kernels.graphs[index], &kernels, &mut weights)
     };
     let plans: Vec<_> = all.iter().copied().enumerate().map(plan).collect();
     let planned = all.iter().zip(&sized).zip(plans).map(|((graph, sized), plan)| PlannedGraph {
@@ -162,7 +162,7 @@ fn compile_from(
         flops: plan.steps.iter().map(|step| step.flops).sum(),
     };
     drop(planned);
-    let references = sized.into_iter().map(|own| own.graph).collect();
+    let references = sized.into_iter().map(|sized| sized.graph).collect();
     Ok(Compiled { artifact, references, statistics })
 }
 
@@ -266,7 +266,7 @@ pub fn narrow_nodes(graph: &Graph, options: &Options) -> Result<Vec<String>, Com
     let is_narrow = |node: &Node<Op>| {
         let weights = node.inputs.get(1).copied().flatten();
         node.operation.fusion_class() == FusionClass::ComplexOutFusable
-            && weights.is_some_and(|own| graph.tensor_type(own).dtype == options.precision)
+            && weights.is_some_and(|weights| graph.tensor_type(weights).dtype == options.precision)
     };
     let nodes = graph.nodes().iter().map(|(_, node)| node).filter(|node| is_narrow(node));
     let mut names: Vec<String> = nodes.map(|node| node.name.clone()).collect();

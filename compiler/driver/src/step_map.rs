@@ -173,15 +173,15 @@ fn check_arguments(
     index: usize,
 ) -> Result<(), StepMapError> {
     let outputs = call.parameters.len() - call.inputs;
-    for (place, value) in call.parameters.iter().enumerate() {
+    for (position, value) in call.parameters.iter().enumerate() {
         let bytes = graph.tensor_type(*value).bytes() as u64;
-        let reads = place < call.inputs;
-        let fits = step.arguments.get(place).is_some_and(|argument| {
+        let reads = position < call.inputs;
+        let fits = step.arguments.get(position).is_some_and(|argument| {
             argument.bytes == bytes && (argument.access == Access::Read) == reads
         });
         if !fits {
             let expected = format!("{} inputs and {outputs} outputs", call.inputs);
-            return Err(differs(index, &expected, &format!("another argument {place}")));
+            return Err(differs(index, &expected, &format!("another argument {position}")));
         }
     }
     Ok(())

@@ -159,7 +159,7 @@ impl<'a> Planner<'a> {
             return *home;
         }
         let home = match &frame.graph.values()[root].definition {
-            Definition::Constant(tensor) => Home::Weight(self.weights.place(tensor.bytes())),
+            Definition::Constant(tensor) => Home::Weight(self.weights.offset_of(tensor.bytes())),
             _ => self.buffer(frame.graph.tensor_type(root).bytes() as u64),
         };
         frame.homes.insert(root, home);
@@ -183,8 +183,8 @@ impl<'a> Planner<'a> {
     /// The slot of some memory, before the arena is laid out.
     pub(crate) fn slot(&self, home: Home) -> Slot {
         match home {
-            Home::Input(place) => Slot::Input { index: place as u32, offset: 0 },
-            Home::Output(place) => Slot::Output { index: place as u32, offset: 0 },
+            Home::Input(index) => Slot::Input { index: index as u32, offset: 0 },
+            Home::Output(index) => Slot::Output { index: index as u32, offset: 0 },
             Home::Weight(offset) => Slot::Weight { offset },
             Home::Arena(buffer) => Slot::Arena { offset: buffer as u64 },
         }
@@ -200,20 +200,20 @@ impl<'a> Planner<'a> {
             (life.first, life.last) = (0, 0);
         }
         let arena = plan_memory(&self.buffers, self.weights.alignment);
-        let place = |slot: &mut Slot| {
+        let settle = |slot: &mut Slot| {
             if let Slot::Arena { offset } = slot {
                 *offset = arena.offsets[*offset as usize];
             }
         };
-        crate::plan_regions::each_slot(&mut program, &place);
-        extents.iter_mut().for_each(|extent| place(&mut extent.slot));
+        crate::plan_regions::each_slot(&mut program, &settle);
+        extents.iter_mut().for_each(|extent| settle(&mut extent.slot));
         let mut steps = Vec::new();
         for (call, operands) in &self.calls {
             let arguments: Vec<Argument> = operands
                 .iter()
                 .map(|operand| {
                     let mut slot = self.slot(operand.home);
-                    place(&mut slot);
+                    settle(&mut slot);
                     Argument { slot, bytes: operand.bytes, access: operand.access }
                 })
                 .collect();
@@ -266,7 +266,7 @@ pub(crate) struct Weights {
 
 impl Weights {
     /// Where a constant lies.
-    fn place(&mut self, constant: &[u8]) -> u64 {
+    fn offset_of(&mut self, constant: &[u8]) -> u64 {
         let content = *blake3::hash(constant).as_bytes();
         let bytes = &mut self.bytes;
         *self.by_content.entry(content).or_insert_with(|| {

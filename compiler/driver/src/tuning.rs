@@ -46,7 +46,7 @@ pub fn tuning_tasks(
     let mut of_kernel = Vec::with_capacity(programs.len());
     for (kernel, unscheduled) in programs.into_iter().enumerate() {
         let digest = structural_digest(&unscheduled.program);
-        let place = *places.entry(digest.clone()).or_insert_with(|| {
+        let index = *places.entry(digest.clone()).or_insert_with(|| {
             tasks.push(TuningTask {
                 program: unscheduled.program,
                 digest,
@@ -56,8 +56,8 @@ pub fn tuning_tasks(
             });
             tasks.len() - 1
         });
-        tasks[place].kernels.push(kernel);
-        of_kernel.push(place);
+        tasks[index].kernels.push(kernel);
+        of_kernel.push(index);
     }
     for call in lowered.calls() {
         tasks[of_kernel[call.kernel]].uses += 1;
@@ -114,16 +114,18 @@ pub fn trial_artifact(
         trials.iter().map(|trial| scheduled(&program, trial, &machine)).collect();
     let evicting = evict.then(|| eviction(&machine)).transpose()?;
     let programs = scheduled.iter().flatten().chain(&evicting);
-    let symbols: Vec<String> = (0..trials.len() + 1).map(|own| format!("hone_t{own}")).collect();
+    let symbols: Vec<String> =
+        (0..trials.len() + 1).map(|number| format!("hone_t{number}")).collect();
     let units: Vec<Unit<'_>> =
         programs.zip(&symbols).map(|(program, symbol)| Unit { symbol, program }).collect();
     let objects =
         hone_codegen::compile(&units, &options.target, &hone_codegen::Options::default())?;
     let shared_object = hone_codegen::link(&objects, &options.target)?;
-    let mut made = objects.iter().map(|own| own.kernels.as_slice()).collect::<Vec<_>>().into_iter();
+    let mut made =
+        objects.iter().map(|object| object.kernels.as_slice()).collect::<Vec<_>>().into_iter();
     let kernels: Vec<_> = scheduled
         .into_iter()
-        .map(|own| own.map(|program| (program, made.next().unwrap_or_default())))
+        .map(|trial| trial.map(|program| (program, made.next().unwrap_or_default())))
         .collect();
     let evicting = evicting.map(|program| (program, made.next().unwrap_or_default()));
     let mut table = Table::new(&program);
@@ -150,7 +152,8 @@ fn scheduled(program: &Program, trial: &Trial, machine: &Machine) -> Result<Prog
         Trial::Untuned => hone_tune::schedule(program, machine),
         Trial::Decided(prescription) => prescribed(program, machine, prescription),
     };
-    let verified = scheduled.and_then(|own| own.schedule.verify().map(|()| own.schedule));
+    let verified =
+        scheduled.and_then(|scheduled| scheduled.schedule.verify().map(|()| scheduled.schedule));
     verified.map(|schedule| schedule.into_program()).map_err(|source| CompileError::Schedule {
         nodes: "a trial".to_owned(),
         source: Box::new(source),
@@ -279,17 +282,8 @@ impl Table {
             device: None,
             recipe: None,
         };
-        let manifest = Manifest {
-            schema_version: OLDEST_SCHEMA_VERSION,
-            model_digest: format!("sha256:{}", "0".repeat(64)),
-            compiler_version: env!("CARGO_PKG_VERSION").to_string(),
-            records_digest: None,
-            inputs: Vec::new(),
-            outputs: Vec::new(),
-            interface: Default::default(),
-            open: None,
-            variants: vec![variant],
-        };
+        let version = env!("CARGO_PKG_VERSION");
+        let manifest = Manifest::without_model(OLDEST_SCHEMA_VERSION, version, variant);
         Ok(writer.to_bytes(&manifest)?)
     }
 }

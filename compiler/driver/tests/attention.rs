@@ -242,6 +242,36 @@ fn keys_that_a_causal_mask_hides_are_left_out() {
     check_code(&graph, &prepared, DataType::F32);
 }
 
+/// Each part begins at another key, and none ends where all do. The first rows of one sample see nothing: they look at
+/// every key.
+#[test]
+fn keys_outside_of_a_window_are_left_out() {
+    let (queries, keys, window) = (512, 771, 90);
+    let mut net = Net::new();
+    let [q, k, v] = [queries, keys, keys].map(|rows| net.floats(&[2, 3, rows, 8]));
+    let k = net.turned(k, &[0, 1, 3, 2]);
+    let scores = net.node(MatMul {}, &[q, k]);
+    let shown = |sample: usize, query: usize, key: usize| {
+        (sample == 0 || query > 5) && (query + 60..query + 60 + window).contains(&key)
+    };
+    let mask: Vec<f64> = (0..2 * queries * keys)
+        .map(|index| (index / keys / queries, index / keys % queries, index % keys))
+        .map(|(sample, query, key)| if shown(sample, query, key) { 0.5 } else { -1e9 })
+        .collect();
+    let mask = Tensor::from_f64(DataType::F32, [2, 1, queries, keys], &mask).unwrap();
+    let mask = net.graph.add_constant("mask", mask);
+    let scores = net.binary(BinaryFunction::Add, scores, mask);
+    let weights = net.softmax(scores);
+    let y = net.node(MatMul {}, &[weights, v]);
+    let graph = net.output(y);
+    let prepared = prepare(&graph, &options(DataType::F32)).unwrap();
+    let part = |node: &Op| node.downcast::<Attention>().and_then(|attention| attention.part);
+    let parts = prepared.nodes().iter().filter_map(|(_, node)| part(&node.operation));
+    let parts: Vec<_> = parts.collect();
+    assert!(parts.len() > 1 && parts[0].keys == keys && parts.iter().any(|part| part.key > 100));
+    check_code(&graph, &prepared, DataType::F32);
+}
+
 #[test]
 fn a_mask_of_truth_values_and_rows_that_see_nothing() {
     let mut net = Net::new();

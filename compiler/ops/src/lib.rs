@@ -7,6 +7,7 @@
 
 mod arg_reduce;
 mod attention;
+mod attention_tensors;
 mod batch_normalization;
 mod binary;
 mod bit_cast;

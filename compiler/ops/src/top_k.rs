@@ -7,7 +7,7 @@ use crate::recurrent_nodes::Nodes;
 use crate::shape::{around, bounded, check_axis, output_types};
 use crate::top_k_nodes::{SHORT, divide, is_divided};
 use hone_graph::{InferError, ValueId};
-use hone_tensor::{BinaryOp, BufferId, Builder, Combiner, Expr};
+use hone_tensor::{BinaryOp, BufferId, Builder, Combiner, Expr, UnaryOp};
 use hone_types::{DataType, Tensor, TensorType};
 use serde::{Deserialize, Serialize};
 
@@ -79,6 +79,8 @@ impl TopK {
         let combiner = if self.largest { Combiner::Maximum } else { Combiner::Minimum };
         let none = combiner.identity(own.dtype);
         let last = Expr::Integer(extent as i64 - 1);
+        // The minimum of what holds no number is none, though all numbers come before it.
+        let skips_nan = own.dtype.is_float() && !self.largest;
         let mut found: Vec<(BufferId, BufferId)> = Vec::new();
         for _ in 0..self.k {
             let before = found.last().copied();
@@ -88,28 +90,52 @@ impl TopK {
                 let (value, at) = (Expr::Load(value, line.to_vec()), Expr::Load(at, line.to_vec()));
                 let x = with(line, place);
                 let follows = match self.largest {
-                    true => x.clone().less(value.clone()),
-                    false => value.clone().less(x.clone()),
+                    true => less(&x, &value, own.dtype),
+                    false => less(&value, &x, own.dtype),
                 };
-                let later = x.equal(value).and(at.less(place.clone()));
+                let later = same(&x, &value, own.dtype).and(at.less(place.clone()));
                 Some(follows.binary(BinaryOp::Or, later))
             };
             let values = TensorType::new(own.dtype, lines.clone());
             let value = builder.reduce("value", &values, &[extent], combiner, |line, by| {
                 let x = with(line, &by[0]);
-                match after(line, &by[0]) {
-                    Some(after) => after.select(x, none.clone()),
+                let chosen = [after(line, &by[0]), skips_nan.then(|| is_number(&x))];
+                match chosen.into_iter().flatten().reduce(Expr::and) {
+                    Some(chosen) => chosen.select(x, none.clone()),
                     None => x,
                 }
             });
             let places = TensorType::new(DataType::I64, lines.clone());
             let place = Combiner::Minimum;
             let place = builder.reduce("place", &places, &[extent], place, |line, by| {
-                let mut is_it = with(line, &by[0]).equal(Expr::Load(value, line.to_vec()));
-                if let Some(after) = after(line, &by[0]) {
-                    is_it = is_it.and(after);
+                let (x, value) = (with(line, &by[0]), Expr::Load(value, line.to_vec()));
+                let at = |is_it: Expr, place: Expr, other: Expr| {
+                    let after = after(line, &by[0]);
+                    after.into_iter().fold(is_it, Expr::and).select(place, other)
+                };
+                match skips_nan {
+                    false => at(same(&x, &value, own.dtype), by[0].clone(), last.clone()),
+                    // What is no number comes behind the whole line of numbers.
+                    true => {
+                        let nan = x.clone().unary(UnaryOp::IsNan);
+                        let behind = at(nan, by[0].clone() + extent, last.clone() + extent);
+                        at(x.equal(value), by[0].clone(), behind)
+                    }
                 }
-                is_it.select(by[0].clone(), last.clone())
+            });
+            if !skips_nan {
+                found.push((value, place));
+                continue;
+            }
+            let place = builder.map("within", &places, |line| {
+                let place = Expr::Load(place, line.to_vec());
+                let is_number = place.clone().less(Expr::Integer(extent as i64));
+                is_number.select(place.clone(), place + Expr::Integer(-(extent as i64)))
+            });
+            let value = builder.map("element", &values, |line| {
+                let place = Expr::Load(place, line.to_vec());
+                // Inside already; bounded, so that no result of comparisons leads outside.
+                with(line, &place.maximum(0.into()).minimum(last.clone()))
             });
             found.push((value, place));
         }
@@ -128,6 +154,29 @@ impl TopK {
         let top = gather("top", own.dtype, &|round| found[round].0);
         vec![top, gather("places", DataType::I64, &|round| found[round].1)]
     }
+}
+
+/// Whether `a` is below `b`, where what is not a number is above every number.
+fn less(a: &Expr, b: &Expr, dtype: DataType) -> Expr {
+    let is_less = a.clone().less(b.clone());
+    match dtype.is_float() {
+        false => is_less,
+        true => is_less.binary(BinaryOp::Or, b.clone().unary(UnaryOp::IsNan).and(is_number(a))),
+    }
+}
+
+/// Whether neither of `a` and `b` is below the other.
+fn same(a: &Expr, b: &Expr, dtype: DataType) -> Expr {
+    let is_equal = a.clone().equal(b.clone());
+    let nan = |own: &Expr| own.clone().unary(UnaryOp::IsNan);
+    match dtype.is_float() {
+        false => is_equal,
+        true => is_equal.binary(BinaryOp::Or, nan(a).and(nan(b))),
+    }
+}
+
+fn is_number(own: &Expr) -> Expr {
+    own.clone().unary(UnaryOp::IsNan).unary(UnaryOp::Not)
 }
 
 impl Operator for TopK {
@@ -226,10 +275,11 @@ impl Operator for TopK {
             let value = Expr::Load(x, point.to_vec());
             let other = Expr::Load(x, at(point, by[0].clone()));
             let exceeds = match self.largest {
-                true => value.clone().less(other.clone()),
-                false => other.clone().less(value.clone()),
+                true => less(&value, &other, own.dtype),
+                false => less(&other, &value, own.dtype),
             };
-            let earlier = other.equal(value).and(by[0].clone().less(point[axis].clone()));
+            let earlier = same(&other, &value, own.dtype);
+            let earlier = earlier.and(by[0].clone().less(point[axis].clone()));
             let precedes = exceeds.binary(BinaryOp::Or, earlier);
             let number = |value: f64| Expr::Constant(value, DataType::I32);
             precedes.select(number(1.0), number(0.0))
@@ -244,8 +294,7 @@ impl Operator for TopK {
         let places = builder
             .map("places", &places, |point| Expr::Load(found, point.to_vec()).cast(DataType::I64));
         let top = builder.map("top", &TensorType::new(own.dtype, shape), |point| {
-            // Inside already, unless an element is not a number and so has no rank: bounded, so that
-            // no result of comparisons leads outside.
+            // Inside already; bounded, so that no result of comparisons leads outside.
             let last = Expr::Integer(extent as i64 - 1);
             let place = Expr::Load(places, point.to_vec()).maximum(0.into()).minimum(last);
             Expr::Load(x, at(point, place))

@@ -4,12 +4,12 @@
 //! an element of another block has `k` before it. So the search over `n` elements becomes one over
 //! `n / b` blocks and one over the `k * b` elements of the blocks found, each of which may be divided
 //! again. Blocks found are put in the order of the line, so that of equal elements the earlier one still
-//! comes first.
+//! comes first. What is not a number is larger than every number; among blocks of the smallest it counts as infinity.
 
 use crate::recurrent_nodes::Nodes;
 use crate::{
     Binary, BinaryFunction, Gather, GatherElements, Pad, PadMode, Reduce, ReduceFunction, Reshape,
-    TopK, Transpose,
+    Select, TopK, Transpose, Unary, UnaryFunction,
 };
 use hone_graph::{InferError, ValueId};
 use hone_tensor::{Combiner, Expr};
@@ -90,19 +90,32 @@ fn find(
     if !is_divided(extent, k) {
         return select(nodes, x, k, largest);
     }
+    // What is no number comes last among the smallest: it hides no number of its block, and no filler precedes it.
+    let skips_nan = own.dtype.is_float() && !largest;
     let block = block_of(extent, k);
     let blocks = extent.div_ceil(block);
     let mut x = x;
     if blocks * block != extent {
         let end = vec![0, (blocks * block - extent) as i64];
         let combiner = if largest { Combiner::Maximum } else { Combiner::Minimum };
-        let Expr::Constant(value, _) = combiner.identity(own.dtype) else { return Err(no_least()) };
+        let Expr::Constant(mut value, _) = combiner.identity(own.dtype) else {
+            return Err(no_least());
+        };
+        if skips_nan {
+            value = f64::NAN;
+        }
         let pad = Pad { begin: vec![0, 0], end, mode: PadMode::Constant, value };
         x = nodes.add(pad, &[x])?;
     }
     let parts = nodes.reshape(x, &[lines, blocks, block])?;
     let function = if largest { ReduceFunction::Maximum } else { ReduceFunction::Minimum };
-    let firsts = nodes.add(Reduce { function, axes: vec![2], keep_axes: false }, &[parts])?;
+    let mut numbers = parts;
+    if skips_nan {
+        let is_nan = nodes.add(Unary::new(UnaryFunction::IsNan), &[parts])?;
+        let infinity = nodes.number(f64::INFINITY)?;
+        numbers = nodes.add(Select {}, &[is_nan, infinity, parts])?;
+    }
+    let firsts = nodes.add(Reduce { function, axes: vec![2], keep_axes: false }, &[numbers])?;
     let [_, found] = find(nodes, firsts, k, largest)?;
     let [found, _] = select(nodes, found, k, false)?;
     let mut rows = found;

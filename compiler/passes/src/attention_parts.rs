@@ -14,6 +14,10 @@ use hone_types::Tensor;
 /// least float, or -1e9: the softmax makes zero of it in 32 bits where a visible score is above -9.9e8.
 const HIDDEN: f64 = -1e9;
 
+/// Largest magnitude of what constants change scores to or by, up to which scores that are not hidden are told from
+/// those that are.
+const TELLABLE: f64 = -HIDDEN / 10.0;
+
 /// Most parts: each is a kernel.
 const MOST_PARTS: usize = 8;
 
@@ -51,8 +55,9 @@ pub(crate) fn add_in_parts(
     }
 }
 
-/// The keys that each query sees. These are all keys where several steps may hide some or what one hides is not known:
-/// a query of which they together hide every key sees all of them, since what hides is finite.
+/// The keys that each query sees. These are all keys where several steps may hide some, what one hides is not known, or
+/// scores that none hides are about as large: a query of which they together hide every key sees all of them, since
+/// what hides is finite.
 fn visible(
     graph: &Graph,
     steps: &[ScoreStep],
@@ -62,11 +67,20 @@ fn visible(
     let all = vec![(0, keys); queries];
     let mut operands = operands.iter();
     let mut found = None;
+    // How far constants may have moved a score that none hides.
+    let mut moved = 0.0f64;
     for (index, step) in steps.iter().enumerate() {
+        moved = moved_by(step, moved);
         let Some(operand) = step.has_operand().then(|| operands.next()).flatten() else { continue };
         let Some(is_hidden) = hidden_values(step) else { continue };
         let Some(mask) = mask(graph, operand, keys) else { return all };
         let values = mask.to_f64();
+        if *step == ScoreStep::Add {
+            let shown = values.iter().filter(|value| !is_hidden(**value));
+            // What is not a number is larger than every bound.
+            let size = |value: &f64| if value.is_nan() { f64::INFINITY } else { value.abs() };
+            moved += shown.map(size).fold(0.0, f64::max);
+        }
         if !values.iter().any(|value| is_hidden(*value)) {
             continue;
         }
@@ -77,6 +91,7 @@ fn visible(
         found = Some(seen(&values, (keys, count), is_hidden));
     }
     match found {
+        _ if moved > TELLABLE || moved.is_nan() => all,
         Some(seen) if seen.len() == queries => seen,
         Some(seen) if seen.len() == 1 => vec![seen[0]; queries],
         _ => all,
@@ -90,6 +105,22 @@ fn hidden_values(step: &ScoreStep) -> Option<fn(f64) -> bool> {
         ScoreStep::KeepWhere { otherwise } if *otherwise <= HIDDEN => Some(|value| value == 0.0),
         ScoreStep::ReplaceWhere { instead } if *instead <= HIDDEN => Some(|value| value != 0.0),
         _ => None,
+    }
+}
+
+/// How far constants may have moved a score after a step, beside what the step adds to it.
+fn moved_by(step: &ScoreStep, before: f64) -> f64 {
+    match step {
+        ScoreStep::Add => before,
+        ScoreStep::Multiply(by) => before * by.abs(),
+        ScoreStep::Tanh => before.min(1.0),
+        ScoreStep::KeepWhere { otherwise: value } | ScoreStep::ReplaceWhere { instead: value } => {
+            if *value <= HIDDEN {
+                before
+            } else {
+                before.max(value.abs())
+            }
+        }
     }
 }
 

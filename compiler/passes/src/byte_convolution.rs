@@ -6,6 +6,7 @@ use crate::PassError;
 use crate::integer_products::minus_zero_point;
 use crate::layout::Layout;
 use crate::packed_operands::pack_weights;
+use crate::quantized::is_byte;
 use hone_graph::{Node, ValueId};
 use hone_ops::{
     Binary, BinaryFunction, Cast, Convolution, Graph, Op, OpError, Operator, Pack,
@@ -27,7 +28,10 @@ impl<'a> Bytes<'a> {
         let (extended, zero) = minus_zero_point(graph, node.inputs[0]?);
         let zero = match zero {
             None => 0,
-            Some(zero) => *graph.constant(zero)?.to_i64().first()?,
+            Some(zero) => {
+                let zero = graph.constant(zero).filter(|zero| is_byte(zero))?;
+                *zero.to_i64().first()?
+            }
         };
         let cast = &graph.nodes()[graph.producer(extended)?];
         let bytes = cast.operation.downcast::<Cast>().and(cast.inputs[0])?;

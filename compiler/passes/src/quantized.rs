@@ -63,10 +63,19 @@ impl Scaled {
         let (extended, zero) = minus_zero_point(graph, self.integers);
         let cast = graph.producer(extended).map(|id| &graph.nodes()[id]);
         let bytes = cast.and_then(|cast| cast.operation.downcast::<Cast>().and(cast.inputs[0]));
-        let known = zero.is_none_or(|zero| graph.constant(zero).is_some());
-        bytes.is_some_and(|bytes| graph.tensor_type(bytes).dtype == DataType::U8)
-            && (known || !is_convolution)
+        let known = zero.map(|zero| graph.constant(zero));
+        let fits = match known {
+            None => true,
+            Some(None) => !is_convolution,
+            Some(Some(zero)) => is_byte(zero),
+        };
+        bytes.is_some_and(|bytes| graph.tensor_type(bytes).dtype == DataType::U8) && fits
     }
+}
+
+/// Whether all elements fit unsigned bytes: others make sums too large, and cannot be padding among bytes.
+pub(crate) fn is_byte(tensor: &Tensor) -> bool {
+    tensor.to_i64().iter().all(|element| u8::try_from(*element).is_ok())
 }
 
 /// Constant signed bytes that are multiplied.
@@ -241,5 +250,6 @@ fn integers(graph: &Graph, value: ValueId) -> Option<Tensor> {
     let bytes = cast.operation.downcast::<Cast>().and(cast.inputs[0])?;
     let converted: Result<Vec<Tensor>, OpError> =
         Cast { to: DataType::I32 }.reference(&[Some(graph.constant(bytes)?)]);
-    converted.ok().map(|mut tensors| tensors.remove(0))
+    let tensor = converted.ok()?.pop()?;
+    (tensor.shape() == graph.tensor_type(value).shape).then_some(tensor)
 }

@@ -128,6 +128,7 @@ impl Positions {
         let shape = self.weights.shape();
         let products = shape[1..].iter().product::<usize>() / self.parts[axis].len();
         let is_worth = axes != 2
+            && self.parts[axis].len() <= MAX_POSITIONS
             && density <= MAX_DENSITY_OF_AXIS
             && self.convolution.window.strides[axis] == 1
             && products >= MIN_PRODUCTS
@@ -395,6 +396,30 @@ mod tests {
         let convolutions =
             changed.nodes().iter().filter(|(_, node)| node.operation.name() == Convolution::NAME);
         assert_eq!(convolutions.count(), 3);
+    }
+
+    /// Each position would be a convolution and a sum.
+    #[test]
+    fn many_positions_along_an_axis_stay_together() {
+        let count = |kernel: usize, dilation: usize| {
+            let mut graph = Graph::new();
+            let x = graph.add_input("x", TensorType::new(DataType::F32, [1, 128, 101]));
+            let weights = vec![1.0f32; 128 * kernel];
+            let w = Tensor::from_elements([1, 128, kernel], &weights).unwrap();
+            let w = graph.add_constant("w", w);
+            let window = Window {
+                strides: vec![1],
+                dilations: vec![dilation],
+                pads_begin: vec![kernel / 2 * dilation],
+                pads_end: vec![kernel / 2 * dilation],
+            };
+            let convolution = Convolution { window, groups: 1 };
+            let y = graph.add_node("y", convolution.into(), &[Some(x), Some(w)]).unwrap()[0];
+            graph.add_output("y", y);
+            separate_taps(&graph).unwrap().nodes().len()
+        };
+        assert!(count(MAX_POSITIONS, 3) > MAX_POSITIONS);
+        assert_eq!(count(101, 1), 1);
     }
 
     #[test]

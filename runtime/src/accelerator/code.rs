@@ -69,7 +69,7 @@ impl Code {
         let programs = device.kernels.iter().map(|kernel| names.ready(&kernel.commands)).collect();
         let symbols = device.kernels.iter().enumerate();
         let places: HashMap<&str, usize> =
-            symbols.map(|(place, kernel)| (kernel.symbol.as_str(), place)).collect();
+            symbols.map(|(index, kernel)| (kernel.symbol.as_str(), index)).collect();
         // The manifest was validated: every step's kernel is there.
         let steps = variant.steps.iter().filter_map(|step| places.get(step.kernel.as_str()));
         Ok(Self {
@@ -85,7 +85,7 @@ impl Code {
 
     /// The commands of a step.
     pub(crate) fn commands(&self, step: usize) -> &[Ready] {
-        let program = self.steps.get(step).and_then(|place| self.programs.get(*place));
+        let program = self.steps.get(step).and_then(|index| self.programs.get(*index));
         program.map_or(&[], Vec::as_slice)
     }
 }

@@ -164,9 +164,11 @@ pub(crate) trait Driver: Send + Sync {
 pub(crate) fn devices(api: DeviceApi) -> Result<Vec<DeviceInfo>, DeviceError> {
     match api {
         #[cfg(feature = "opencl")]
-        DeviceApi::OpenCl => super::opencl::find::devices().map(|all| infos(all, |own| own.info)),
+        DeviceApi::OpenCl => {
+            super::opencl::find::devices().map(|all| infos(all, |device| device.info))
+        }
         #[cfg(feature = "cuda")]
-        DeviceApi::Cuda => super::cuda::find::devices().map(|all| infos(all, |own| own.info)),
+        DeviceApi::Cuda => super::cuda::find::devices().map(|all| infos(all, |device| device.info)),
         #[allow(unreachable_patterns, reason = "where all are built in there is no other")]
         other => Err(DeviceError::NotBuilt { api: other }),
     }
@@ -183,7 +185,7 @@ fn infos<T>(all: Vec<T>, info: impl Fn(T) -> DeviceInfo) -> Vec<DeviceInfo> {
 pub(crate) fn chosen(api: DeviceApi, number: Option<usize>) -> Result<DeviceInfo, DeviceError> {
     let devices = devices(api)?;
     let named = super::library::variable(variable(api));
-    let place = match number.map(|number| number.to_string()).or(named) {
+    let number = match number.map(|number| number.to_string()).or(named) {
         Some(wanted) => {
             let number = wanted.parse::<usize>().ok().filter(|number| *number < devices.len());
             let last = devices.len() - 1;
@@ -197,7 +199,7 @@ pub(crate) fn chosen(api: DeviceApi, number: Option<usize>) -> Result<DeviceInfo
         }
     };
     // There is one of every number.
-    Ok(devices[place].clone())
+    Ok(devices[number].clone())
 }
 
 /// The environment variable that names an API's device.

@@ -42,7 +42,7 @@ pub(super) struct Entry {
 }
 
 /// The buffer of a slot, and the offset into it.
-pub(super) fn place(slot: Slot) -> (Space, u64) {
+pub(super) fn location(slot: Slot) -> (Space, u64) {
     match slot {
         Slot::Input { index, offset } => (Space::Input(index as usize), offset),
         Slot::Output { index, offset } => (Space::Output(index as usize), offset),
@@ -129,15 +129,15 @@ fn table(plan: &Plan, memory: &Memory) -> Result<(Vec<Entry>, Vec<Buffer>), Devi
     exchanges(&plan.program, &mut apart);
     let mut table = Vec::new();
     for (entry, slot) in plan.slots().enumerate() {
-        let (space, offset) = place(slot);
+        let (space, offset) = location(slot);
         let mut handle = |offset: u64| match bytes.get(entry) {
             Some(bytes) => parts.handle(memory, (space, offset, *bytes)),
             None => Ok(0),
         };
-        let own = handle(offset)?;
+        let first = handle(offset)?;
         let other = apart.get(&entry).map(|apart| offset.wrapping_add_signed(*apart as i64));
         let other = other.map(|offset| Ok((offset, handle(offset)?))).transpose()?;
-        table.push(Entry { space, offset, handle: own, other });
+        table.push(Entry { space, offset, handle: first, other });
     }
     Ok((table, parts.made))
 }
@@ -152,9 +152,9 @@ fn exchanges(parts: &[Part], found: &mut HashMap<usize, isize>) {
                 exchanges(then, found);
                 exchanges(otherwise, found);
             }
-            Part::Loop(own) => {
-                found.extend(own.exchanges.iter().copied());
-                exchanges(&own.body, found);
+            Part::Loop(repeated) => {
+                found.extend(repeated.exchanges.iter().copied());
+                exchanges(&repeated.body, found);
             }
         }
     }

@@ -48,6 +48,14 @@ impl Context {
     }
 }
 
+impl Drop for Context {
+    fn drop(&mut self) {
+        if self.abandoned.load(Ordering::Relaxed) {
+            std::mem::forget(self.driver.clone());
+        }
+    }
+}
+
 /// Something that the driver gave.
 pub(crate) struct Object {
     pub(crate) context: Arc<Context>,

@@ -156,10 +156,15 @@ impl Session {
         if let Some(lost) = &self.lost {
             return Err(lost.clone());
         }
-        let done = work(self);
-        if let Err(error @ (RunError::DeviceLost { .. } | RunError::DeviceTimeout { .. })) = &done {
-            self.lost = Some(error.clone());
+        let mut done = work(self);
+        let is_lost = |done: &Result<(), RunError>| {
+            matches!(done, Err(RunError::DeviceLost { .. } | RunError::DeviceTimeout { .. }))
+        };
+        // What is under way would meet the next run, which may use the other queue.
+        if done.is_err() && !is_lost(&done) {
+            done = self.queue().finish().and(done);
         }
+        self.lost = is_lost(&done).then(|| done.clone().err()).flatten();
         done
     }
 
@@ -201,8 +206,8 @@ impl Session {
                     let taken = if self.holds(*condition)? { then } else { otherwise };
                     self.parts(plan, taken, profile)?;
                 }
-                Part::Loop(own) => self.repeat(plan, own, profile)?,
-                Part::Host(own) => self.host(own)?,
+                Part::Loop(repeated) => self.repeat(plan, repeated, profile)?,
+                Part::Host(function) => self.host(function)?,
             }
         }
         Ok(())
@@ -219,9 +224,11 @@ impl Session {
         for step in range {
             let first = plan.first_entry(step);
             self.commands(code.commands(step), first, step)?;
-            if let Some(own) = profile.as_deref_mut().and_then(|own| own.steps.get_mut(step)) {
-                own.runs += 1;
-                own.threads = 1;
+            if let Some(timing) =
+                profile.as_deref_mut().and_then(|timing| timing.steps.get_mut(step))
+            {
+                timing.runs += 1;
+                timing.threads = 1;
             }
             if self.events.len() > MOST_EVENTS {
                 self.settle(profile)?;
@@ -236,10 +243,10 @@ impl Session {
                 Ready::Launch { kernel, grid, block, arguments } => {
                     let Self { table, counters, kernels, queues, timed, values, .. } = self;
                     let value = |argument: &LaunchArgument| match *argument {
-                        LaunchArgument::Buffer(place) => {
-                            Value::Buffer(table[first + place as usize].handle)
+                        LaunchArgument::Buffer(argument) => {
+                            Value::Buffer(table[first + argument as usize].handle)
                         }
-                        LaunchArgument::Counter(own) => Value::Counter(counters[own as usize]),
+                        LaunchArgument::Counter(depth) => Value::Counter(counters[depth as usize]),
                     };
                     values.clear();
                     values.extend(arguments.iter().map(value));
@@ -269,17 +276,19 @@ impl Session {
     fn settle(&mut self, profile: &mut Option<&mut Profile>) -> Result<(), RunError> {
         self.queue().finish()?;
         for (step, event) in self.events.drain(..) {
-            if let Some(own) = profile.as_deref_mut().and_then(|own| own.steps.get_mut(step)) {
-                own.time += event.time();
+            if let Some(timing) =
+                profile.as_deref_mut().and_then(|timing| timing.steps.get_mut(step))
+            {
+                timing.time += event.time();
             }
         }
         Ok(())
     }
 
     /// Computes what has a size that depends on data, here.
-    fn host(&mut self, own: &Host) -> Result<(), RunError> {
-        let mut contents: Vec<Option<Vec<u8>>> = Vec::with_capacity(own.inputs.len());
-        for input in &own.inputs {
+    fn host(&mut self, host: &Host) -> Result<(), RunError> {
+        let mut contents: Vec<Option<Vec<u8>>> = Vec::with_capacity(host.inputs.len());
+        for input in &host.inputs {
             contents.push(match input {
                 None => None,
                 Some((entry, of)) => {
@@ -290,7 +299,7 @@ impl Session {
                 }
             });
         }
-        let inputs: Vec<Option<HostValue<'_>>> = own
+        let inputs: Vec<Option<HostValue<'_>>> = host
             .inputs
             .iter()
             .zip(&contents)
@@ -299,10 +308,10 @@ impl Session {
                 Some(HostValue { of, bytes: bytes.as_deref()? })
             })
             .collect();
-        let results = own.function.compute(&inputs, &mut self.texts);
+        let results = host.function.compute(&inputs, &mut self.texts);
         let results =
-            results.map_err(|reason| RunError::Host { node: own.node.clone(), reason })?;
-        for (entry, bytes) in own.outputs.iter().zip(results) {
+            results.map_err(|reason| RunError::Host { node: host.node.clone(), reason })?;
+        for (entry, bytes) in host.outputs.iter().zip(results) {
             self.write(self.at(*entry), &bytes)?;
         }
         Ok(())
@@ -312,37 +321,37 @@ impl Session {
     fn repeat(
         &mut self,
         plan: &Plan,
-        own: &Loop,
+        repeated: &Loop,
         profile: &mut Option<&mut Profile>,
     ) -> Result<(), RunError> {
-        let trips = own.trips.map(|entry| self.number(entry)).transpose()?;
+        let trips = repeated.trips.map(|entry| self.number(entry)).transpose()?;
         let trips = trips.map(|trips| trips.max(0) as u64);
-        let most = own.most.into_iter().chain(trips).min().unwrap_or(u64::MAX);
-        let mut goes_on = own.condition.map_or(Ok(true), |entry| self.holds(entry))?;
-        for carried in &own.carried {
+        let most = repeated.most.into_iter().chain(trips).min().unwrap_or(u64::MAX);
+        let mut goes_on = repeated.condition.map_or(Ok(true), |entry| self.holds(entry))?;
+        for carried in &repeated.carried {
             self.copy(carried.initial, (carried.current, 0), carried.bytes as u64)?;
         }
         let mut count = 0;
         let mut done = Ok(());
         while goes_on && count < most && done.is_ok() {
-            if own.capacity.is_some_and(|capacity| count >= capacity) {
-                done = Err(RunError::Overrun { node: own.node.clone(), capacity: count });
+            if repeated.capacity.is_some_and(|capacity| count >= capacity) {
+                done = Err(RunError::Overrun { node: repeated.node.clone(), capacity: count });
                 break;
             }
-            match self.iteration(plan, own, (count, most), profile) {
+            match self.iteration(plan, repeated, (count, most), profile) {
                 Ok(again) => {
                     goes_on = again;
-                    self.exchange(own);
+                    self.exchange(repeated);
                     count += 1;
                 }
                 Err(error) => done = Err(error),
             }
         }
         if done.is_ok() {
-            done = self.results(own, count);
+            done = self.results(repeated, count);
         }
         if count % 2 == 1 {
-            self.exchange(own);
+            self.exchange(repeated);
         }
         done
     }
@@ -351,37 +360,37 @@ impl Session {
     fn iteration(
         &mut self,
         plan: &Plan,
-        own: &Loop,
+        repeated: &Loop,
         (count, most): (u64, u64),
         profile: &mut Option<&mut Profile>,
     ) -> Result<bool, RunError> {
-        self.store(own.number, count as i64)?;
-        self.parts(plan, &own.body, profile)?;
-        for collected in &own.collected {
-            let place = if collected.reversed { most - 1 - count } else { count };
+        self.store(repeated.number, count as i64)?;
+        self.parts(plan, &repeated.body, profile)?;
+        for collected in &repeated.collected {
+            let index = if collected.reversed { most - 1 - count } else { count };
             let bytes = collected.bytes as u64;
-            self.copy(collected.from, (collected.all, place * bytes), bytes)?;
+            self.copy(collected.from, (collected.all, index * bytes), bytes)?;
         }
-        own.goes_on.map_or(Ok(true), |entry| self.holds(entry))
+        repeated.goes_on.map_or(Ok(true), |entry| self.holds(entry))
     }
 
     /// Puts what a loop gives where it belongs.
-    fn results(&mut self, own: &Loop, count: u64) -> Result<(), RunError> {
-        for carried in &own.carried {
+    fn results(&mut self, repeated: &Loop, count: u64) -> Result<(), RunError> {
+        for carried in &repeated.carried {
             self.copy(carried.current, (carried.result, 0), carried.bytes as u64)?;
         }
-        for collected in &own.collected {
-            let rest = own.capacity.unwrap_or(count) - count;
+        for collected in &repeated.collected {
+            let rest = repeated.capacity.unwrap_or(count) - count;
             let (space, offset) = self.at(collected.all);
             let bytes = collected.bytes as u64;
             self.fill((space, offset + count * bytes), &[0], rest * bytes)?;
         }
-        self.store(own.count, count as i64)
+        self.store(repeated.count, count as i64)
     }
 
     /// Leads the entries of carried values to their other buffers.
-    fn exchange(&mut self, own: &Loop) {
-        for (entry, _) in &own.exchanges {
+    fn exchange(&mut self, repeated: &Loop) {
+        for (entry, _) in &repeated.exchanges {
             let entry = &mut self.table[*entry];
             if let Some((offset, handle)) = &mut entry.other {
                 std::mem::swap(offset, &mut entry.offset);

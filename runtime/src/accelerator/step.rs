@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use hone_artifact::Argument;
 
-use super::memory::{Space, place};
+use super::memory::{Space, location};
 use super::session::Session;
 use crate::plan::Plan;
 use crate::step::{GUARD_BYTE, StepArgument, guards};
@@ -27,7 +27,7 @@ impl Session {
                     StepArgument::Fill(bytes) => bytes,
                     StepArgument::Exchange(bytes) => bytes,
                 };
-                session.write(place(argument.slot), bytes)?;
+                session.write(location(argument.slot), bytes)?;
             }
             for guard in &guards {
                 let at = (Space::Arena, guard.start as u64);
@@ -36,7 +36,7 @@ impl Session {
             session.calls(plan, steps.clone(), &mut None::<&mut Profile>)?;
             for (argument, content) in table.iter().zip(arguments) {
                 if let StepArgument::Exchange(bytes) = content {
-                    session.read(place(argument.slot), bytes)?;
+                    session.read(location(argument.slot), bytes)?;
                 }
             }
             for guard in &guards {

@@ -86,6 +86,16 @@ struct Context {
     hangs: bool,
 }
 
+impl Context {
+    /// What only returns when everything under way is done: where that never is, the process ends instead.
+    fn waits(&self) {
+        if self.hangs {
+            eprintln!("fake CUDA: a call waits for a launch that never ends");
+            std::process::abort();
+        }
+    }
+}
+
 /// All of it.
 pub struct Driver {
     pub settings: Settings,
@@ -139,6 +149,7 @@ impl Driver {
     pub fn release(&mut self, device: i32) -> Outcome<()> {
         let place = usize::try_from(device).map_err(|_| INVALID_DEVICE)?;
         let context = self.contexts.get_mut(place).ok_or(INVALID_DEVICE)?;
+        context.waits();
         context.retained = context.retained.checked_sub(1).ok_or(INVALID_CONTEXT)?;
         if context.retained == 0 {
             *context = Context::default();
@@ -232,6 +243,7 @@ impl Driver {
 
     pub fn free(&mut self, context: u64, address: u64) -> Outcome<()> {
         let context = self.context(context)?;
+        context.waits();
         let bytes = context.memory.free(address).ok_or(INVALID_VALUE)?;
         context.used -= bytes;
         Ok(())

@@ -4,15 +4,15 @@
 
 mod common;
 
-use common::{LIBRARY, compiled, error, inputs, library, options};
+use common::{LIBRARY, compiled, library, options};
 use hone_artifact::Reader;
+use hone_device_tests::{error, inputs, outputs_in_c};
 use hone_driver::{Accelerator, DataType};
 use hone_model_builder::{BertSizes, TaggerSizes, bert, quantized, tagger};
 use hone_runtime::{Model, Profile};
 use hone_types::Tensor;
 use prost::Message;
 use std::path::Path;
-use std::process::Command;
 
 fn digits() -> Vec<u8> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/digits/digits.onnx");
@@ -103,30 +103,9 @@ fn artifacts_are_reproducible_and_name_the_architecture() {
 #[test]
 fn the_c_interface_runs_them_on_arrays_of_the_host() {
     let (graph, artifact) = compiled(&recurrent(), &options(Accelerator::Sm80, DataType::F32));
-    let folder = tempfile::tempdir().unwrap();
-    let at = |name: String| folder.path().join(name);
-    std::fs::write(at("model.hone".into()), artifact).unwrap();
-    std::os::unix::fs::symlink(library(), at("libcuda.so.1".into())).unwrap();
-
-    let room = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let libraries = std::env::current_exe().unwrap().parent().unwrap().to_path_buf();
-    let program = at("run".into());
-    let mut compiler = Command::new("cc");
-    compiler.args(["-std=c99", "-Werror", "-o"]).arg(&program);
-    compiler.arg("-I").arg(room.join("runtime/include")).arg(room.join("examples/c/run.c"));
-    assert!(compiler.arg("-L").arg(&libraries).arg("-lhone_runtime").status().unwrap().success());
-
     let inputs = inputs(&graph, 0);
-    let mut command = Command::new(program);
-    let path = std::env::join_paths([libraries.as_path(), folder.path()]).unwrap();
-    command.env("LD_LIBRARY_PATH", path).arg(at("model.hone".into()));
-    for (place, input) in inputs.iter().enumerate() {
-        std::fs::write(at(format!("in{place}")), input.bytes()).unwrap();
-        command.arg(at(format!("in{place}")));
-    }
-    let names: Vec<_> = (0..graph.outputs().len()).map(|place| at(format!("out{place}"))).collect();
-    let ended = command.args(&names).output().unwrap();
-    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
-    let outputs: Vec<Vec<u8>> = names.iter().map(|name| std::fs::read(name).unwrap()).collect();
+    let driver = library();
+    let drivers = [("libcuda.so.1", driver.as_path())];
+    let outputs = outputs_in_c(&artifact, &inputs, graph.outputs().len(), &drivers);
     assert!(error(&graph, &inputs, &outputs) < 1e-4);
 }

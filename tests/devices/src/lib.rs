@@ -3,11 +3,13 @@
 //! A [`Collector`] computes graphs by the interpreter of loop programs, kernel by kernel. It keeps the code that a
 //! [`Device`] makes of each kernel, runs it on the same inputs and holds the results against the interpreter's.
 
+mod artifacts;
 mod collector;
 mod compare;
 mod networks;
 mod programs;
 
+pub use artifacts::{error, outputs_in_c};
 pub use collector::{Collector, Device, Job, Outcome, Run};
 pub use compare::compare;
 pub use networks::{inputs, network_outcomes, networks};

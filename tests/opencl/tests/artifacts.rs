@@ -4,18 +4,15 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use hone_device_tests::{inputs, networks};
+use hone_device_tests::{error, inputs, networks, outputs_in_c};
 use hone_driver::{Accelerator, Options, Target, compile_graph};
 use hone_import::{ImportOptions, import};
 use hone_model_builder::{TaggerSizes, tagger};
 use hone_onnx_tests::{Case, Compiled, Machine, folder, load, run};
 use hone_opencl_tests::device_of_tests;
-use hone_ops::{Graph, evaluate};
 use hone_runtime::{Model, Profile};
 use hone_types::Tensor;
 use prost::Message;
-use std::path::{Path, PathBuf};
-use std::process::Command;
 
 /// One case of so many is in the sample.
 const SAMPLE: u64 = 40;
@@ -56,19 +53,6 @@ fn control_flow_and_host_functions_run_between_kernels() {
     let report = run(&backend, &load(&folder()).unwrap(), chosen);
     println!("{report}");
     assert!(report.is_good(), "{report}");
-}
-
-/// The largest error of an output as a share of its largest magnitude.
-fn error(graph: &Graph, inputs: &[Tensor], outputs: &[Vec<u8>]) -> f64 {
-    let expected = evaluate(graph, inputs).unwrap();
-    let errors = expected.iter().zip(outputs).map(|(expected, bytes)| {
-        let result = Tensor::from_bytes(expected.tensor_type().clone(), bytes.clone()).unwrap();
-        let values = expected.to_f64();
-        let largest = values.iter().fold(f64::MIN_POSITIVE, |a, b| a.max(b.abs()));
-        let differences = result.to_f64().into_iter().zip(values).map(|(a, b)| (a - b).abs());
-        differences.fold(0.0, f64::max) / largest
-    });
-    errors.fold(0.0, f64::max)
 }
 
 #[test]
@@ -119,29 +103,7 @@ fn the_c_interface_runs_them_on_arrays_of_the_host() {
     let bytes = tagger(sizes, 6).encode_to_vec();
     let graph = import(&bytes, &ImportOptions::default()).unwrap().graph;
     let artifact = compile_graph(graph.clone(), &bytes, &Options::new(target())).unwrap().artifact;
-    let folder = tempfile::tempdir().unwrap();
-    let at = |name: String| folder.path().join(name);
-    std::fs::write(at("model.hone".into()), artifact).unwrap();
-
-    let room = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let libraries = std::env::current_exe().unwrap().parent().unwrap().to_path_buf();
-    let program = at("run".into());
-    let mut compiler = Command::new("cc");
-    compiler.args(["-std=c99", "-Werror", "-o"]).arg(&program);
-    compiler.arg("-I").arg(room.join("runtime/include")).arg(room.join("examples/c/run.c"));
-    assert!(compiler.arg("-L").arg(&libraries).arg("-lhone_runtime").status().unwrap().success());
-
     let inputs = inputs(&graph, 0);
-    let mut command = Command::new(program);
-    command.env("LD_LIBRARY_PATH", &libraries).arg(at("model.hone".into()));
-    for (place, input) in inputs.iter().enumerate() {
-        std::fs::write(at(format!("in{place}")), input.bytes()).unwrap();
-        command.arg(at(format!("in{place}")));
-    }
-    let names: Vec<PathBuf> =
-        (0..graph.outputs().len()).map(|place| at(format!("out{place}"))).collect();
-    let ended = command.args(&names).output().unwrap();
-    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
-    let outputs: Vec<Vec<u8>> = names.iter().map(|name| std::fs::read(name).unwrap()).collect();
+    let outputs = outputs_in_c(&artifact, &inputs, graph.outputs().len(), &[]);
     assert!(error(&graph, &inputs, &outputs) < 1e-5);
 }

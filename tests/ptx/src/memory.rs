@@ -244,7 +244,7 @@ impl Global {
 
 /// The number of the buffer of an address, and the offset in it.
 fn place(address: u64) -> (usize, u64) {
-    let index = ((address + DISTANCE / 2) / DISTANCE).wrapping_sub(1) as usize;
+    let index = (address.wrapping_add(DISTANCE / 2) / DISTANCE).wrapping_sub(1) as usize;
     let start = (index as u64).wrapping_add(1).wrapping_mul(DISTANCE).wrapping_add(ALIGNMENT);
     (index, address.wrapping_sub(start))
 }

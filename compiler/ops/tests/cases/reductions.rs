@@ -70,8 +70,28 @@ fn tops() -> Vec<Case> {
         cases.push(case(TopK::new(3, 1, largest), &[f32s([2, 391, 2])]));
         cases.push(case(TopK::new(12, 0, largest), &[tensor(DataType::I32, [1152])]));
         cases.push(case(TopK::new(9, 0, largest), &[f32s([20, 3])]));
+        // One after another, by counting ranks, and in blocks, with elements left over.
+        for (k, extent) in [(4, 11), (8, 9), (12, 20), (7, 7), (3, 391), (12, 161)] {
+            for nans in [1, 2, extent - 1, extent] {
+                let strange = strange(3, extent, nans);
+                cases.push(case(TopK::new(k, 1, largest), &[strange]));
+            }
+        }
     }
     cases
+}
+
+/// Lines of which so many elements are not numbers, and others zeros of both signs and infinite.
+fn strange(lines: usize, extent: usize, nans: usize) -> Tensor {
+    // Blocks of a long line do not tell infinity from what is not a number.
+    let most = if extent > 128 { -1.0 } else { f32::INFINITY };
+    let element = |place: usize| match place * 31 % extent {
+        rank if rank < nans => f32::NAN,
+        rank if rank % 5 == 4 => [0.0, -0.0, f32::NEG_INFINITY, most][place % 4],
+        rank => (rank * 7 % 13) as f32 - 6.0,
+    };
+    let elements: Vec<f32> = (0..lines * extent).map(element).collect();
+    Tensor::from_elements([lines, extent], &elements).unwrap()
 }
 
 fn reductions() -> Vec<Case> {

@@ -156,6 +156,10 @@ impl Independence {
         let sides = [("input", graph.inputs()), ("output", graph.outputs())];
         for (role, ports) in sides {
             for port in ports {
+                if self.positions.contains_key(&port.value) {
+                    let why = "counts along the dimension".to_owned();
+                    return Err(port_error(role, &port.name, why));
+                }
                 let Some(sliced) = self.of(port.value) else { continue };
                 let shape = &graph.tensor_type(port.value).shape;
                 if (sliced.outer, sliced.inner) != (1, 1) {

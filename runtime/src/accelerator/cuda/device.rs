@@ -19,7 +19,7 @@ const LOG_BYTES: usize = 16 << 10;
 
 /// A device with its context.
 pub(crate) struct Device {
-    own: find::Device,
+    found: find::Device,
     context: Pointer,
 }
 
@@ -47,17 +47,17 @@ impl Device {
     /// # Errors
     /// What its driver says; a device that is not there any more.
     pub(crate) fn open(info: &DeviceInfo) -> Result<Arc<Self>, DeviceError> {
-        let own = find::devices()?.into_iter().find(|own| own.info == *info);
+        let found = find::devices()?.into_iter().find(|found| found.info == *info);
         let gone = || DeviceError::NoCudaDevice { reason: format!("'{}' is gone", info.name) };
-        let own = own.ok_or_else(gone)?;
+        let found = found.ok_or_else(gone)?;
         let mut context = null_mut();
         // SAFETY: the device is one that the driver gave.
-        let code = unsafe { (own.api.retain_context)(&mut context, own.id) };
+        let code = unsafe { (found.api.retain_context)(&mut context, found.id) };
         match code {
-            api::SUCCESS => Ok(Arc::new(Self { own, context })),
+            api::SUCCESS => Ok(Arc::new(Self { found, context })),
             code => {
                 let (device, what) = (info.name.clone(), "to be used");
-                Err(DeviceError::Driver { device, what, error: own.api.words(code) })
+                Err(DeviceError::Driver { device, what, error: found.api.words(code) })
             }
         }
     }
@@ -65,8 +65,8 @@ impl Device {
     /// The functions, with the device's context as that of this thread.
     fn here(&self) -> Result<&'static Api, Code> {
         // SAFETY: the context is retained as long as `self` lives.
-        checked(unsafe { (self.own.api.set_context)(self.context) })?;
-        Ok(self.own.api)
+        checked(unsafe { (self.found.api.set_context)(self.context) })?;
+        Ok(self.found.api)
     }
 
     /// The page-locked memory of a queue.
@@ -98,7 +98,7 @@ impl Device {
 impl Drop for Device {
     fn drop(&mut self) {
         // SAFETY: it was retained once, and all that was made in it is released.
-        unsafe { (self.own.api.release_context)(self.own.id) };
+        unsafe { (self.found.api.release_context)(self.found.id) };
     }
 }
 
@@ -119,11 +119,11 @@ unsafe fn of<'a, T>(handle: Handle) -> &'a T {
 
 impl Driver for Device {
     fn info(&self) -> &DeviceInfo {
-        &self.own.info
+        &self.found.info
     }
 
     fn words(&self, code: Code) -> String {
-        self.own.api.words(code)
+        self.found.api.words(code)
     }
 
     fn is_out_of_memory(&self, code: Code) -> bool {
@@ -227,10 +227,10 @@ impl Driver for Device {
             // SAFETY: the bytes lie in the buffer.
             return checked(unsafe { (api.fill_bytes)(begin, byte, bytes as usize, stream) });
         }
-        for (place, word) in (0..bytes / 4).zip(pattern.chunks_exact(4).cycle()) {
+        for (index, word) in (0..bytes / 4).zip(pattern.chunks_exact(4).cycle()) {
             let word = word.try_into().map_or(0, u32::from_ne_bytes);
             // SAFETY: as above.
-            checked(unsafe { (api.fill_words)(begin + 4 * place, word, 1, stream) })?;
+            checked(unsafe { (api.fill_words)(begin + 4 * index, word, 1, stream) })?;
         }
         Ok(())
     }

@@ -12,7 +12,7 @@ use crate::accelerator::{DeviceError, DeviceInfo};
 
 /// A device with its context.
 pub(crate) struct Device {
-    own: find::Device,
+    found: find::Device,
     context: Pointer,
 }
 
@@ -27,13 +27,14 @@ impl Device {
     /// # Errors
     /// What its driver says; a device that is not there any more.
     pub(crate) fn open(info: &DeviceInfo) -> Result<Arc<Self>, DeviceError> {
-        let own = find::devices()?.into_iter().find(|own| own.info == *info);
-        let own = own.ok_or_else(|| DeviceError::NoDevice { platforms: info.platform.clone() })?;
-        let (mut code, id) = (0, own.id);
+        let found = find::devices()?.into_iter().find(|found| found.info == *info);
+        let found =
+            found.ok_or_else(|| DeviceError::NoDevice { platforms: info.platform.clone() })?;
+        let (mut code, id) = (0, found.id);
         // SAFETY: one device, without properties or a callback.
-        let context = unsafe { (own.api.context)(null(), 1, &id, None, null_mut(), &mut code) };
+        let context = unsafe { (found.api.context)(null(), 1, &id, None, null_mut(), &mut code) };
         match code {
-            api::SUCCESS => Ok(Arc::new(Self { own, context })),
+            api::SUCCESS => Ok(Arc::new(Self { found, context })),
             code => {
                 let (device, what) = (info.name.clone(), "to be used");
                 Err(DeviceError::Driver { device, what, error: api::words(code) })
@@ -42,14 +43,14 @@ impl Device {
     }
 
     fn api(&self) -> &'static Api {
-        self.own.api
+        self.found.api
     }
 
     fn log(&self, program: Pointer) -> String {
         find::text(|size, place, length| {
             let (ask, what) = (self.api().build_info, api::PROGRAM_BUILD_LOG);
             // SAFETY: the program is of this device; `text` gives memory of the size.
-            unsafe { ask(program, self.own.id, what, size, place, length) }
+            unsafe { ask(program, self.found.id, what, size, place, length) }
         })
     }
 }
@@ -75,7 +76,7 @@ fn checked(code: Code) -> Result<(), Code> {
 
 impl Driver for Device {
     fn info(&self) -> &DeviceInfo {
-        &self.own.info
+        &self.found.info
     }
 
     fn words(&self, code: Code) -> String {
@@ -100,17 +101,17 @@ impl Driver for Device {
         let (mut code, flags) = (0, api::MEM_READ_WRITE);
         // SAFETY: the region lives as long as the call; the driver checks that it lies in the buffer.
         let handle = unsafe {
-            let (place, part) = ((&raw const region).cast(), self.api().part);
-            part(pointer(buffer), flags, api::BUFFER_REGION, place, &mut code)
+            let (address, part) = ((&raw const region).cast(), self.api().part);
+            part(pointer(buffer), flags, api::BUFFER_REGION, address, &mut code)
         };
         made(handle, code)
     }
 
     fn program(&self, code: &[u8]) -> Result<Handle, (Code, String)> {
-        let (place, length, device) = (code.as_ptr().cast(), code.len(), self.own.id);
+        let (text, length, device) = (code.as_ptr().cast(), code.len(), self.found.id);
         let mut code = 0;
         // SAFETY: one text of the length given, which is copied.
-        let handle = unsafe { (self.api().program)(self.context, 1, &place, &length, &mut code) };
+        let handle = unsafe { (self.api().program)(self.context, 1, &text, &length, &mut code) };
         let program = made(handle, code).map_err(|code| (code, String::new()))?;
         let options = c"-cl-std=CL1.2";
         // SAFETY: one device, and options that live as long as the call.
@@ -132,8 +133,8 @@ impl Driver for Device {
         let mut most = 0usize;
         // SAFETY: the number has the size given.
         let code = unsafe {
-            let (size, place) = (size_of_val(&most), (&raw mut most).cast::<c_void>());
-            (api.kernel_info)(handle, self.own.id, api::KERNEL_LANES, size, place, null_mut())
+            let (size, address) = (size_of_val(&most), (&raw mut most).cast::<c_void>());
+            (api.kernel_info)(handle, self.found.id, api::KERNEL_LANES, size, address, null_mut())
         };
         Ok((kernel, if code == api::SUCCESS { most as u64 } else { u64::MAX }))
     }
@@ -143,7 +144,7 @@ impl Driver for Device {
         let mut code = 0;
         // SAFETY: the context is of this device.
         let handle =
-            unsafe { (self.api().queue)(self.context, self.own.id, properties, &mut code) };
+            unsafe { (self.api().queue)(self.context, self.found.id, properties, &mut code) };
         made(handle, code)
     }
 
@@ -190,7 +191,7 @@ impl Driver for Device {
 
     unsafe fn launch(&self, queue: Handle, launch: &Launch<'_>) -> Result<Handle, Code> {
         let (api, kernel) = (self.api(), pointer(launch.kernel));
-        for (place, argument) in launch.arguments.iter().enumerate() {
+        for (index, argument) in launch.arguments.iter().enumerate() {
             let (object, number);
             let (size, value) = match *argument {
                 Value::Buffer(handle) => {
@@ -203,17 +204,17 @@ impl Driver for Device {
                 }
             };
             // SAFETY: the value has the size given, and is copied.
-            checked(unsafe { (api.argument)(kernel, place as u32, size, value) })?;
+            checked(unsafe { (api.argument)(kernel, index as u32, size, value) })?;
         }
         let items = launch.block.map(|extent| extent as usize);
         let all: [usize; 3] = std::array::from_fn(|axis| launch.grid[axis] as usize * items[axis]);
         let mut event = null_mut();
-        let place = if launch.timed { &raw mut event } else { null_mut() };
+        let address = if launch.timed { &raw mut event } else { null_mut() };
         // SAFETY: both ranges have three dimensions, and nothing is waited for.
         let code = unsafe {
             let start = api.launch;
             let queue = pointer(queue);
-            start(queue, kernel, 3, null(), all.as_ptr(), items.as_ptr(), 0, null(), place)
+            start(queue, kernel, 3, null(), all.as_ptr(), items.as_ptr(), 0, null(), address)
         };
         made(event, code)
     }
@@ -231,8 +232,8 @@ impl Driver for Device {
         let mut status = 0i32;
         // SAFETY: the number has the size given.
         checked(unsafe {
-            let (place, ask) = ((&raw mut status).cast::<c_void>(), self.api().event_info);
-            ask(pointer(event), api::EVENT_STATUS, size_of::<i32>(), place, null_mut())
+            let (address, ask) = ((&raw mut status).cast::<c_void>(), self.api().event_info);
+            ask(pointer(event), api::EVENT_STATUS, size_of::<i32>(), address, null_mut())
         })?;
         if status < 0 { Err(status) } else { Ok(status == 0) }
     }
@@ -242,8 +243,8 @@ impl Driver for Device {
             let mut time = 0u64;
             // SAFETY: the number has the size given.
             let code = unsafe {
-                let (place, times) = ((&raw mut time).cast::<c_void>(), self.api().event_times);
-                times(pointer(event), what, size_of::<u64>(), place, null_mut())
+                let (address, times) = ((&raw mut time).cast::<c_void>(), self.api().event_times);
+                times(pointer(event), what, size_of::<u64>(), address, null_mut())
             };
             (code == api::SUCCESS).then_some(time)
         };

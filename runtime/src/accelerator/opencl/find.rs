@@ -37,9 +37,9 @@ pub(crate) fn devices() -> Result<Vec<Device>, DeviceError> {
     let mut devices = Vec::new();
     let mut names = Vec::new();
     for platform in platforms(api)? {
-        let name = text(|size, place, length| {
+        let name = text(|size, address, length| {
             // SAFETY: the platform is one that the loader gave; `text` gives memory of the size.
-            unsafe { (api.platform_info)(platform, api::PLATFORM_NAME, size, place, length) }
+            unsafe { (api.platform_info)(platform, api::PLATFORM_NAME, size, address, length) }
         });
         let (mut ids, mut count) = ([null_mut(); MOST], 0);
         // SAFETY: as above, with memory for as many devices.
@@ -79,9 +79,9 @@ fn platforms(api: &Api) -> Result<Vec<Handle>, DeviceError> {
 
 fn describe(api: &Api, id: Handle, number: usize, platform: &str) -> DeviceInfo {
     let word = |what: u32| {
-        text(|size, place, length| {
+        text(|size, address, length| {
             // SAFETY: the device is one that the loader gave; `text` gives memory of the size.
-            unsafe { (api.device_info)(id, what, size, place, length) }
+            unsafe { (api.device_info)(id, what, size, address, length) }
         })
     };
     let numbers = |what: u32| -> [u64; 3] {
@@ -89,8 +89,8 @@ fn describe(api: &Api, id: Handle, number: usize, platform: &str) -> DeviceInfo 
         // SAFETY: the values have the size given; a shorter answer leaves the rest zero, on machines whose first byte
         // is the lowest, which all that drivers exist for are.
         unsafe {
-            let place = values.as_mut_ptr().cast::<c_void>();
-            (api.device_info)(id, what, size_of_val(&values), place, null_mut());
+            let address = values.as_mut_ptr().cast::<c_void>();
+            (api.device_info)(id, what, size_of_val(&values), address, null_mut());
         }
         values
     };

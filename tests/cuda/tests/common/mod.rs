@@ -3,10 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, dead_code)]
 
 use hone_driver::{Accelerator, DataType, Options, Target, compile_graph};
-use hone_graph::Port;
 use hone_import::{ImportOptions, import};
-use hone_ops::{Graph, evaluate};
-use hone_types::Tensor;
+use hone_ops::Graph;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -34,33 +32,6 @@ pub fn compiled(model: &[u8], options: &Options) -> (Graph, Vec<u8>) {
     let graph = import(model, &ImportOptions::default()).unwrap().graph;
     let artifact = compile_graph(graph.clone(), model, options).unwrap().artifact;
     (graph, artifact)
-}
-
-/// Inputs of a network: numbers of words and of segments, of which there are two, and numbers around 0.
-pub fn inputs(graph: &Graph, round: usize) -> Vec<Tensor> {
-    let tensor = |port: &Port| {
-        let own = graph.tensor_type(port.value);
-        let count: usize = own.shape.iter().product();
-        let values = (0..count).map(|place| match own.dtype.is_float() {
-            true => (((place + round) * 37 + place / 7) % 23) as f64 / 11.0 - 1.0,
-            false => ((place + round) * 5 % 2) as f64,
-        });
-        Tensor::from_f64(own.dtype, own.shape.clone(), &values.collect::<Vec<_>>()).unwrap()
-    };
-    graph.inputs().iter().map(tensor).collect()
-}
-
-/// The largest error of an output as a share of its largest magnitude.
-pub fn error(graph: &Graph, inputs: &[Tensor], outputs: &[Vec<u8>]) -> f64 {
-    let expected = evaluate(graph, inputs).unwrap();
-    let errors = expected.iter().zip(outputs).map(|(expected, bytes)| {
-        let result = Tensor::from_bytes(expected.tensor_type().clone(), bytes.clone()).unwrap();
-        let values = expected.to_f64();
-        let largest = values.iter().fold(f64::MIN_POSITIVE, |a, b| a.max(b.abs()));
-        let differences = result.to_f64().into_iter().zip(values).map(|(a, b)| (a - b).abs());
-        differences.fold(0.0, f64::max) / largest
-    });
-    errors.fold(0.0, f64::max)
 }
 
 /// This program again, with one test of its own, and what it says.

@@ -1,0 +1,120 @@
+//! Products of bytes less a zero point, with scales in every shape that broadcasts.
+
+use super::Net;
+use hone_graph::{Constants, ValueId};
+use hone_ops::{Binary, BinaryFunction, Cast, Convolution, MatMul, Transpose, Window};
+use hone_passes::{LayoutOptions, choose_layouts, multiply_bytes, multiply_quantized};
+use hone_types::DataType;
+
+/// Bytes in 32 bits, less a zero point, perhaps times a scale.
+fn numbers(net: &mut Net, bytes: ValueId, zero: f64, scale: Option<&[usize]>) -> ValueId {
+    let mut value = net.node(Cast { to: DataType::I32 }, &[bytes]);
+    if zero != 0.0 || net.chance(50) {
+        let zero = net.constant(DataType::I32, &[], &[zero]);
+        value = net.node(Binary::new(BinaryFunction::Subtract), &[value, zero]);
+    }
+    value = net.node(Cast { to: DataType::F32 }, &[value]);
+    match scale {
+        None => value,
+        Some(shape) => {
+            let count = shape.iter().product::<usize>();
+            let scales: Vec<f64> = (0..count).map(|_| net.pick(&[0.25, 0.5, 1.0, 2.0])).collect();
+            let scale = net.constant(DataType::F32, shape, &scales);
+            net.node(Binary::new(BinaryFunction::Multiply), &[value, scale])
+        }
+    }
+}
+
+fn scale<'a>(net: &mut Net, shapes: &[Option<&'a [usize]>]) -> Option<&'a [usize]> {
+    net.pick(shapes)
+}
+
+/// Constant weights: bytes in nodes, or whole numbers, of which some are no bytes.
+fn weights(net: &mut Net, shape: &[usize], scales: &[Option<&[usize]>]) -> ValueId {
+    if net.chance(30) {
+        let most = net.pick(&[127, 127, 200]);
+        return net.whole(DataType::F32, shape, (-128, most));
+    }
+    let bytes = net.whole(DataType::I8, shape, (-128, 127));
+    let (zero, scale) = (net.pick(&[0.0, 0.0, 0.0, 3.0]), scale(net, scales));
+    numbers(net, bytes, zero, scale)
+}
+
+/// Zero points, of which the last two are no bytes.
+const ZEROS: [f64; 7] = [0.0, 1.0, 77.0, 128.0, 255.0, 300.0, -5.0];
+
+fn bias(net: &mut Net, operands: &mut Vec<ValueId>, channels: usize) {
+    if net.chance(50) {
+        operands.push(net.whole(DataType::F32, &[channels], (-900, 900)));
+    }
+}
+
+#[test]
+fn products_of_bytes_compute_the_same() {
+    let mut found = 0;
+    for seed in 0..300 {
+        let mut net = Net::new(2000 + seed);
+        let is_convolution = net.chance(60);
+        let (depth, columns) = (net.pick(&[4, 8, 3, 12]), net.between(1, 9));
+        let zero = net.pick(&ZEROS);
+        let left_scale: [Option<&[usize]>; 4] = [None, Some(&[]), Some(&[1]), Some(&[1, 1])];
+        let y = if is_convolution {
+            let shape = [net.between(1, 2), depth, net.between(2, 5), net.between(2, 5)];
+            let bytes = net.input(DataType::U8, &shape);
+            let own = scale(&mut net, &left_scale);
+            let x = numbers(&mut net, bytes, zero, own);
+            let kernel = [columns, depth, net.between(1, 2), net.between(1, 2)];
+            let whole = [columns, 1, 1, 1];
+            let along = [1, depth, 1, 1];
+            let scales: [Option<&[usize]>; 5] =
+                [None, Some(&[]), Some(&whole), Some(&whole), Some(&along)];
+            let mut operands = vec![x, weights(&mut net, &kernel, &scales)];
+            bias(&mut net, &mut operands, columns);
+            let pads = [0, 1].map(|_| net.between(0, 2));
+            let window = Window {
+                pads_begin: vec![pads[0], pads[1]],
+                pads_end: vec![pads[1], pads[0]],
+                ..Window::plain(2)
+            };
+            net.node(Convolution { window, groups: 1 }, &operands)
+        } else {
+            let rows: Vec<usize> = (0..net.between(0, 2)).map(|_| net.between(1, 3)).collect();
+            let shape = [&rows[..], &[net.between(1, 3), depth]].concat();
+            let bytes = net.input(DataType::U8, &shape);
+            let per_row = vec![shape[shape.len() - 2], 1];
+            let left: [Option<&[usize]>; 5] =
+                [None, Some(&[]), Some(&[1]), Some(&[1, 1]), Some(&per_row)];
+            let own = scale(&mut net, &left);
+            let x = numbers(&mut net, bytes, zero, own);
+            let is_turned = net.chance(50);
+            let matrix = if is_turned { [columns, depth] } else { [depth, columns] };
+            let scales: [Option<&[usize]>; 6] = [
+                None,
+                Some(&[]),
+                Some(&[1, 1]),
+                Some(&[matrix[0], 1]),
+                Some(&[1, matrix[1]]),
+                Some(&[matrix[1]]),
+            ];
+            let mut w = weights(&mut net, &matrix, &scales);
+            if is_turned {
+                w = net.node(Transpose { permutation: vec![1, 0] }, &[w]);
+            }
+            net.node(MatMul {}, &[x, w])
+        };
+        let options = LayoutOptions {
+            block: net.pick(&[4, 8]),
+            products: 1,
+            bytes: true,
+            rates: None,
+            working: DataType::F32,
+        };
+        let after = net.check(y, seed, |graph| {
+            let graph = multiply_quantized(graph)?;
+            multiply_bytes(&choose_layouts(&graph, options)?, 8)
+        });
+        let text = after.to_text(Constants::Digest);
+        found += usize::from(text.contains("packed_convolution") || text.contains("packed_matmul"));
+    }
+    assert!(found > 80, "{found} products of bytes");
+}
