@@ -26,6 +26,7 @@ mod node;
 mod operators;
 mod order;
 mod parts;
+mod ranges;
 mod rearranged;
 mod scan;
 mod shorthands;

@@ -75,6 +75,7 @@ impl Importer {
         let mut counts = leaves.split_off(axes.len()).into_iter();
         for (leaf, axis) in leaves.iter().zip(&axes) {
             if let (Some(axis), Some(count)) = (axis, axis.and_then(|_| counts.next())) {
+                self.builder.note_count(count, self.builder.shape(*leaf)[*axis]);
                 self.builder.set_spread_extent(*leaf, *axis, count);
             }
         }

@@ -12,6 +12,7 @@ use super::affine::input_place;
 use super::external::ExternalFiles;
 use super::narrow::NarrowType;
 use super::proto::TensorProto;
+use super::ranges::Range;
 use super::tensor::{self, checked_bytes};
 use crate::{ImportError, Limits, NodeError};
 use hone_graph::{OutputExtent, ValueId};
@@ -79,6 +80,8 @@ pub(super) struct Builder {
     pub(super) filled: HashMap<Operand, Operand>,
     /// Shapes that the model declares for them.
     pub(super) declared: HashMap<Operand, Vec<usize>>,
+    /// Between which numbers the elements of short lists of integers lie.
+    pub(super) ranges: HashMap<Operand, Vec<Range>>,
     operands: Table<Operand, Source>,
     limits: Limits,
     files: ExternalFiles,
@@ -113,6 +116,7 @@ impl Builder {
             spread: HashSet::new(),
             filled: HashMap::new(),
             declared: HashMap::new(),
+            ranges: HashMap::new(),
             operands: Table::new(),
             limits: limits.clone(),
             files: ExternalFiles::new(folder, limits),
@@ -406,6 +410,7 @@ impl Builder {
         if is_constant && self.folding.take(&operator, &types, &results) {
             return self.fold(&operator, inputs);
         }
+        let operands = inputs;
         let inputs: Vec<Option<ValueId>> =
             inputs.iter().map(|input| input.map(|input| self.value(input))).collect();
         self.nodes += 1;
@@ -417,8 +422,10 @@ impl Builder {
             })));
         }
         let name = self.node_name.clone();
-        let values = self.level().graph.add_node(name, operator, &inputs)?;
-        Ok(values.into_iter().map(|value| self.operand(value)).collect())
+        let values = self.level().graph.add_node(name, operator.clone(), &inputs)?;
+        let outputs: Vec<Operand> = values.into_iter().map(|value| self.operand(value)).collect();
+        self.follow(&operator, operands, &outputs);
+        Ok(outputs)
     }
 
     fn check_size(&self, tensor_type: &TensorType) -> Result<(), NodeError> {

@@ -7,11 +7,12 @@
 
 use super::builder::{Builder, Operand};
 use super::node::Node;
-use super::rearranged::{bounds, cut_from_end, joined, shape_of};
-use super::shorthands::axis;
-use super::sized::Part;
+use super::operators::counted::{shape_of_input, target};
+use super::rearranged::{bounds, cut_by_count, joined, scattered, shape_of};
+use super::shorthands::{Step, axes, axis};
+use super::sized::{Behind, Part};
 use crate::NodeError;
-use hone_ops::BinaryFunction as B;
+use hone_ops::{BinaryFunction as B, ReduceFunction};
 use hone_types::DataType;
 
 /// Operators that compute each place of their broadcast operands by itself.
@@ -32,6 +33,7 @@ const EACH: &[&str] = &[
     "BitwiseOr",
     "BitwiseXor",
     "Cast",
+    "CastLike",
     "Ceil",
     "Celu",
     "Clip",
@@ -110,6 +112,8 @@ enum Fate {
     Cut(usize, i64, i64),
     /// Nothing is left of the axis.
     Gone,
+    /// The same, and what was computed is the mean over all the room.
+    Averaged,
 }
 
 /// What is left to do when the operator has been imported.
@@ -153,13 +157,21 @@ pub(super) fn begin(
     if !own_domain {
         return Err(refused());
     }
-    let mut asked = node.alike(&node.operator, node.inputs.clone());
-    asked.attributes = node.attributes.clone();
-    asked.opset = node.opset;
+    let mut asked = node.again();
     match node.operator.as_str() {
+        "ScatterElements" | "Scatter" | "ScatterND" => {
+            if let Some(result) = scattered(builder, &mut asked.again(), &parts)? {
+                return Ok((None, Some(vec![result])));
+            }
+        }
+        "Size" => {
+            let extents = shape_of(builder, &mut asked, &parts)?;
+            let size = builder.reduce(ReduceFunction::Product, extents, vec![0], false)?;
+            return Ok((None, Some(vec![size])));
+        }
         "Shape" => return Ok((None, Some(vec![shape_of(builder, &mut asked, &parts)?]))),
         "Slice" => {
-            if let Some(cut) = cut_from_end(builder, &mut asked, &parts)? {
+            if let Some(cut) = cut_by_count(builder, &mut asked.again(), &parts)? {
                 return Ok((None, Some(vec![cut])));
             }
         }
@@ -174,8 +186,8 @@ pub(super) fn begin(
     for (place, part) in parts {
         let Some(operand) = node.inputs[place] else { continue };
         let shape = builder.shape(operand);
-        let kind = fill(&mut asked, place, builder.dtype(operand)).ok_or_else(refused)?;
-        node.inputs[place] = Some(builder.filled(operand, part, kind)?);
+        let behind = fill(&mut asked, place).ok_or_else(refused)?;
+        node.inputs[place] = Some(builder.filled(operand, part, behind)?);
         pending.push((place, part, shape));
     }
     asked.inputs.clone_from(&node.inputs);
@@ -196,16 +208,23 @@ impl Pending {
     pub(super) fn finish(
         mut self,
         builder: &mut Builder,
-        outputs: &[Operand],
-    ) -> Result<(), NodeError> {
+        mut outputs: Vec<Operand>,
+    ) -> Result<Vec<Operand>, NodeError> {
         let mut found: Option<Part> = None;
         for (place, part, shape) in std::mem::take(&mut self.parts) {
             let question =
                 Question { node: &mut self.asked, place, axis: part.axis, shape: &shape };
-            let fate = question.answer(builder, outputs)?;
+            let room = shape[part.axis];
+            let fate = question.answer(builder, &outputs)?;
             let fate = fate.ok_or_else(|| NodeError::UndecidedSize {
                 what: format!("its input number {place}"),
             })?;
+            if matches!(fate, Fate::Averaged) {
+                outputs = outputs
+                    .into_iter()
+                    .map(|own| mean_of_part(builder, own, room, part.count))
+                    .collect::<Result<_, _>>()?;
+            }
             let Some(own) = fate.part(builder, part.count)? else { continue };
             match found {
                 None => found = Some(own),
@@ -221,32 +240,42 @@ impl Pending {
             }
         }
         if let Some(part) = found {
-            self.check_others(builder, part, outputs)?;
-            for output in outputs {
+            self.check_others(builder, part, &outputs)?;
+            for output in &outputs {
+                // What the operator itself says of its result would be forgotten.
+                if builder.part(*output).is_some_and(|own| own.axis != part.axis) {
+                    let what = "its result, along two axes,".into();
+                    return Err(NodeError::UndecidedSize { what });
+                }
                 builder.set_spread_extent(*output, part.axis, part.count);
             }
-        } else if self.asked.operator == "ReduceMean" {
-            return Err(NodeError::UndecidedSize { what: "what it takes the mean of".into() });
         }
-        Ok(())
+        Ok(outputs)
     }
 
-    /// Refuses whole operands that an element-wise operator would lay beside the part.
+    /// Refuses whole operands that an element-wise operator or a product of matrices would lay beside the part, and holds
+    /// those that are joined with it to the same size.
     fn check_others(
         &self,
-        builder: &Builder,
+        builder: &mut Builder,
         part: Part,
         outputs: &[Operand],
     ) -> Result<(), NodeError> {
-        let Some(output) = outputs.first().filter(|_| EACH.contains(&self.asked.operator.as_str()))
-        else {
-            return Ok(());
-        };
+        let operator = self.asked.operator.as_str();
+        let Some(output) = outputs.first() else { return Ok(()) };
         let rank = builder.rank(*output);
+        let (is_each, is_product) = (EACH.contains(&operator), operator == "MatMul");
+        if !is_each && operator != "Concat" && !(is_product && part.axis + 2 < rank) {
+            return Ok(());
+        }
         for operand in self.asked.inputs.iter().flatten() {
             let shape = builder.shape(*operand);
             let own = (part.axis + shape.len()).checked_sub(rank).map(|place| shape[place]);
-            if own.is_some_and(|extent| extent > 1) && !builder.is_filled(*operand) {
+            let Some(own) = own.filter(|_| !builder.is_filled(*operand)) else { continue };
+            if operator == "Concat" {
+                let same = builder.with_scalar(B::Equal, part.count, own as f64)?;
+                builder.require(same, "what is joined differs in size")?;
+            } else if own > 1 {
                 return Err(NodeError::UndecidedSize {
                     what: "what another of its inputs is laid beside".into(),
                 });
@@ -256,11 +285,26 @@ impl Pending {
     }
 }
 
+/// The mean of what is there, of the mean over all the room.
+fn mean_of_part(b: &mut Builder, mean: Operand, room: usize, count: Operand) -> Step {
+    let dtype = b.dtype(mean);
+    if !dtype.is_float() {
+        let what = "what it takes the mean of, which is not of floats,".into();
+        return Err(NodeError::UndecidedSize { what });
+    }
+    let count = b.single(count)?;
+    let count = b.cast(count, DataType::F32)?;
+    // Of nothing the mean is no number: zero times infinity.
+    let times = b.scalar_with(B::Divide, room as f64, count)?;
+    let times = b.cast(times, dtype)?;
+    b.multiply(mean, times)
+}
+
 impl Fate {
     /// The part of the outputs, where one is left, of an operand of which `count` are there.
     fn part(self, b: &mut Builder, count: Operand) -> Result<Option<Part>, NodeError> {
         Ok(match self {
-            Self::Gone => None,
+            Self::Gone | Self::Averaged => None,
             Self::Kept(axis) | Self::Scaled(axis, 1) => Some(Part { axis, count }),
             Self::Scaled(axis, times) => {
                 Some(Part { axis, count: b.with_scalar(B::Multiply, count, times as f64)? })
@@ -274,34 +318,25 @@ impl Fate {
     }
 }
 
-/// What is read behind the part, as a number; `None` of an operator that is not listed.
-fn fill(node: &mut Node, place: usize, dtype: DataType) -> Option<f64> {
-    let (least, most) = match dtype.is_float() {
-        true => (f64::NEG_INFINITY, f64::INFINITY),
-        // Not the very least of 64 bits, which a float does not hold.
-        false if dtype == DataType::I64 => (-9.0e18, 9.0e18),
-        false if dtype == DataType::I32 => (f64::from(i32::MIN), f64::from(i32::MAX)),
-        false => (0.0, 255.0),
-    };
+/// What is read behind the part; `None` of an operator that is not listed.
+fn fill(node: &mut Node, place: usize) -> Option<Behind> {
     let operator = node.operator.as_str();
     Some(match operator {
-        _ if EACH.contains(&operator) || EACH_SAMPLE.contains(&operator) => 0.0,
-        "Compress" | "Concat" | "CumSum" | "Flatten" | "Gather" | "GatherND" | "Gemm"
-        | "LayerNormalization" | "MatMul" | "NonZero" | "ReduceL1" | "ReduceL2" | "ReduceSum"
-        | "ReduceSumSquare" | "ReduceMean" | "Reshape" | "RoiAlign" | "Slice" | "Split"
-        | "Squeeze" | "Transpose" | "Unsqueeze" => 0.0,
-        "ReduceProd" => 1.0,
-        "ArgMax" | "ReduceMax" | "ReduceLogSumExp" | "Softmax" | "LogSoftmax" => least,
-        "ArgMin" | "ReduceMin" => most,
-        "TopK" if node.attributes.get("largest").is_some_and(|own| own.i == Some(0)) => most,
-        "TopK" => least,
-        "NonMaxSuppression" => {
-            if place == 1 {
-                least
-            } else {
-                0.0
-            }
+        _ if EACH.contains(&operator) || EACH_SAMPLE.contains(&operator) => Behind::Zeros,
+        "Compress" | "Concat" | "CumSum" | "Expand" | "Flatten" | "Gather" | "GatherElements"
+        | "GatherND" | "Gemm" | "LayerNormalization" | "MatMul" | "NonZero" | "ReduceL1"
+        | "ReduceL2" | "ReduceSum" | "ReduceSumSquare" | "ReduceMean" | "Reshape" | "RoiAlign"
+        | "ScatterElements" | "ScatterND" | "Slice" | "Split" | "Squeeze" | "Transpose"
+        | "Unsqueeze" => Behind::Zeros,
+        "ReduceProd" => Behind::Ones,
+        "ArgMax" | "ReduceMax" | "ReduceLogSumExp" | "Softmax" | "LogSoftmax" => Behind::Least,
+        "ArgMin" | "ReduceMin" => Behind::Greatest,
+        "TopK" if node.attributes.get("largest").is_some_and(|own| own.i == Some(0)) => {
+            Behind::Greatest
         }
+        "TopK" => Behind::Least,
+        "NonMaxSuppression" if place == 1 => Behind::Least,
+        "NonMaxSuppression" => Behind::Zeros,
         _ => return None,
     })
 }
@@ -313,6 +348,8 @@ impl Question<'_> {
         let to: Vec<usize> = outputs.first().map(|own| b.shape(*own)).unwrap_or_default();
         let (axis, rank) = (self.axis, self.shape.len());
         Ok(match operator.as_str() {
+            // Their other operands are laid along an axis that they name.
+            "BatchNormalization" | "DequantizeLinear" | "QuantizeLinear" if self.place > 0 => None,
             name if EACH.contains(&name) => (axis + to.len()).checked_sub(rank).map(Fate::Kept),
             name if EACH_SAMPLE.contains(&name) => {
                 (axis == 0 && self.place == 0).then_some(Fate::Kept(0))
@@ -349,8 +386,18 @@ impl Question<'_> {
                 (_, behind) => to.len().checked_sub(behind).map(Fate::Kept),
             },
             "Gemm" => self.of_gemm()?,
-            "Compress" | "NonZero" | "NonMaxSuppression" => Some(Fate::Gone),
+            "Compress" => self.compressed(outputs)?,
+            "NonZero" | "NonMaxSuppression" => Some(Fate::Gone),
+            "Expand" => self.expanded(b, &to)?,
+            "GatherElements" => {
+                let along = self.along(0, rank)?;
+                Some(if self.place == 0 && along == axis { Fate::Gone } else { Fate::Kept(axis) })
+            }
+            // Where the places are not all there, `scattered` has been asked before.
+            "ScatterElements" | "ScatterND" => (self.place == 0).then_some(Fate::Kept(axis)),
             "RoiAlign" => (self.place > 0 && axis == 0).then_some(Fate::Kept(0)),
+            // Of equal ones the last could lie behind the part.
+            "ArgMax" | "ArgMin" if self.node.flag("select_last_index", false)? => None,
             "ArgMax" | "ArgMin" => {
                 let along = self.along(0, rank)?;
                 let keeps = self.node.flag("keepdims", true)?;
@@ -413,7 +460,56 @@ impl Question<'_> {
             true => (0..rank).collect(),
             false => named.iter().map(|own| axis(*own, rank)).collect::<Result<_, _>>()?,
         };
-        Ok(Some(self.reduced(&axes, keeps)))
+        Ok(Some(match self.reduced(&axes, keeps) {
+            Fate::Gone if self.node.operator == "ReduceMean" => Fate::Averaged,
+            fate => fate,
+        }))
+    }
+
+    /// `Compress` along an axis, or of all elements.
+    fn compressed(&mut self, outputs: &[Operand]) -> Result<Option<Fate>, NodeError> {
+        if self.place == 1 || outputs.is_empty() {
+            return Ok(Some(Fate::Gone));
+        }
+        Ok(match self.node.int("axis")? {
+            Some(along) => {
+                let along = axis(along, self.shape.len())?;
+                Some(if along == self.axis { Fate::Gone } else { Fate::Kept(self.axis) })
+            }
+            // Elements behind a gap would have another number.
+            None => {
+                let outer: usize = self.shape[..self.axis].iter().product();
+                (outer == 1).then_some(Fate::Gone)
+            }
+        })
+    }
+
+    /// `Expand`: along the part's axis to the size of the part, or over axes around it.
+    fn expanded(&self, b: &mut Builder, to: &[usize]) -> Result<Option<Fate>, NodeError> {
+        let Some(axis) = (self.axis + to.len()).checked_sub(self.shape.len()) else {
+            return Ok(None);
+        };
+        let (Some(operand), Some(list)) = (self.node.optional(0), self.node.optional(1)) else {
+            return Ok(None);
+        };
+        let Some(count) = b.filled_count(operand).filter(|_| self.place == 0) else {
+            return Ok(None);
+        };
+        let asked = shape_of_input(b, self.node, 1)?;
+        let ahead = to.len().saturating_sub(b.tensor_type(list).elements());
+        if let Some(asked) = asked.filter(|own| own.part.axis + ahead == axis) {
+            let count = b.single(count)?;
+            let same = b.binary(B::Equal, asked.part.count, count)?;
+            b.require(same, "a shape to expand to does not fit the operand")?;
+            return Ok(Some(Fate::Kept(axis)));
+        }
+        // A known extent other than one would be that of all the room, or of one element that is repeated.
+        let known = b.ranges(list).and_then(|own| axis.checked_sub(ahead).map(|at| own[at].only()));
+        Ok(match known {
+            None if axis < ahead => Some(Fate::Kept(axis)),
+            Some(Some(1)) => Some(Fate::Kept(axis)),
+            _ => None,
+        })
     }
 
     /// Whether `Squeeze` takes the axis away.
@@ -421,7 +517,7 @@ impl Question<'_> {
         let rank = self.shape.len();
         let given = match self.node.optional(1) {
             Some(_) => Some(b.integers_of(self.node, 1)?),
-            None => self.node.ints("axes")?,
+            None => self.node.attributes.get("axes").map(|own| own.ints.clone()),
         };
         let Some(given) = given else { return Ok(self.shape[self.axis] == 1) };
         let axes = given.iter().map(|own| axis(*own, rank)).collect::<Result<Vec<_>, _>>()?;
@@ -437,36 +533,83 @@ impl Question<'_> {
     }
 
     /// The axis of a result with the same elements in the same order.
-    fn reshaped(&mut self, b: &Builder, to: &[usize]) -> Result<Option<Fate>, NodeError> {
+    fn reshaped(&mut self, b: &mut Builder, to: &[usize]) -> Result<Option<Fate>, NodeError> {
         let product = |own: &[usize]| own.iter().product::<usize>();
         let (outer, inner) =
             (product(&self.shape[..self.axis]), product(&self.shape[self.axis + 1..]));
         let room = self.shape[self.axis];
-        let open = match self.node.operator.as_str() {
-            // Only an extent that follows from the others, or is kept, may be another one in a run.
+        let mut wanted = None;
+        let place = match self.node.operator.as_str() {
+            // Only an extent that is kept, follows from the others or is the run's own may be another one in a run.
             "Reshape" if self.node.opset >= 5 => {
-                let target = b.integers_of(self.node, 1)?;
-                let open = target.iter().position(|own| *own == -1);
-                open.or_else(|| (target.get(self.axis) == Some(&0)).then_some(self.axis))
-            }
-            "Flatten" => {
-                let along = self.node.int_or("axis", 1)?;
-                Some(usize::from(along <= self.axis as i64))
+                let list = match target(b, self.node)? {
+                    Some((list, extent)) => {
+                        wanted = Some(extent);
+                        list
+                    }
+                    None => b.integers_of(self.node, 1)?,
+                };
+                let keeps = !self.node.flag("allowzero", false)? && list.get(self.axis) == Some(&0);
+                let is_kept = keeps && to.get(..self.axis).map(product) == Some(outer);
+                is_kept.then_some(self.axis).or_else(|| list.iter().position(|own| *own == -1))
             }
             "Reshape" => None,
-            _ => (0..to.len()).find(|place| {
-                to[*place] == room
-                    && product(&to[..*place]) == outer
-                    && product(&to[place + 1..]) == inner
-            }),
+            "Flatten" => {
+                let rank = self.shape.len() as i64;
+                let along = self.node.int_or("axis", 1)?;
+                let along = if along < 0 { along + rank } else { along };
+                Some(usize::from(along <= self.axis as i64))
+            }
+            _ => self.beside_ones(b)?,
         };
-        let Some(place) = open.filter(|place| *place < to.len() && product(&to[..*place]) == outer)
+        let Some(place) = place.filter(|place| *place < to.len() && product(&to[..*place]) == outer)
         else {
             return Ok(None);
         };
         let behind = product(&to[place + 1..]);
-        Ok((behind > 0 && inner % behind == 0 && to[place] == room * (inner / behind))
-            .then(|| Fate::Scaled(place, inner / behind)))
+        let times = inner.checked_div(behind).filter(|times| {
+            inner.is_multiple_of(behind) && to[place] == room * times
+        });
+        if let (Some(wanted), Some(times)) = (wanted, times) {
+            self.sized_as_wanted(b, wanted, times)?;
+        }
+        Ok(times.map(|times| Fate::Scaled(place, times)))
+    }
+
+    /// Ends a run in which a shape says another extent than as many times what is there.
+    fn sized_as_wanted(
+        &self,
+        b: &mut Builder,
+        wanted: Operand,
+        times: usize,
+    ) -> Result<(), NodeError> {
+        let Some(operand) = self.node.optional(self.place) else { return Ok(()) };
+        let Some(count) = b.filled_count(operand) else { return Ok(()) };
+        let count = b.single(count)?;
+        let count = b.with_scalar(B::Multiply, count, times as f64)?;
+        let same = b.binary(B::Equal, count, wanted)?;
+        b.require(same, "a shape does not fit the elements that are there")
+    }
+
+    /// Where `Squeeze` and `Unsqueeze` leave the axis.
+    fn beside_ones(&mut self, b: &Builder) -> Result<Option<usize>, NodeError> {
+        let rank = self.shape.len();
+        let given = match self.node.optional(1) {
+            Some(_) => Some(b.integers_of(self.node, 1)?),
+            None => self.node.ints("axes")?,
+        };
+        if self.node.operator == "Unsqueeze" {
+            let given = given.unwrap_or_default();
+            let added = axes(&given, rank + given.len())?;
+            let kept = (0..rank + given.len()).filter(|place| !added.contains(place));
+            return Ok(kept.into_iter().nth(self.axis));
+        }
+        let gone = match given {
+            Some(given) => axes(&given, rank)?,
+            None => (0..rank).filter(|place| self.shape[*place] == 1).collect(),
+        };
+        let before = gone.iter().filter(|place| **place < self.axis).count();
+        Ok((!gone.contains(&self.axis)).then(|| self.axis - before))
     }
 
     fn sliced(&mut self, b: &Builder) -> Result<Option<Fate>, NodeError> {

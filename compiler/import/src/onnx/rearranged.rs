@@ -3,11 +3,13 @@
 
 use super::builder::{Builder, Operand};
 use super::node::Node;
+use super::operators::counted::cut;
+use super::operators::indexing::{scatter_elements, scatter_nd};
 use super::shorthands::{Step, axis};
-use super::sized::Part;
+use super::sized::{Behind, Part};
 use crate::NodeError;
 use hone_ops::{BinaryFunction as B, Gather};
-use hone_types::DataType;
+use hone_types::{DataType, Tensor, TensorType};
 
 /// `Shape`, with what is there in place of the room.
 pub(super) fn shape_of(b: &mut Builder, node: &mut Node, parts: &[(usize, Part)]) -> Step {
@@ -59,48 +61,45 @@ pub(super) fn bounds(
     Ok(None)
 }
 
-/// `Slice` of the axis of which a part is there alone, with a bound that counts from the part's end; `None` of others.
-pub(super) fn cut_from_end(
+/// `Slice` of the axis of which a part is there alone, with a bound that counts from the part's end or that a run decides;
+/// `None` of others.
+pub(super) fn cut_by_count(
     b: &mut Builder,
     node: &mut Node,
     parts: &[(usize, Part)],
 ) -> Result<Option<Operand>, NodeError> {
     let [(0, part)] = parts else { return Ok(None) };
-    let (x, axis) = (node.input(0)?, part.axis);
-    let shape = b.shape(x);
-    let mut asked = node.alike("Slice", node.inputs.clone());
-    (asked.attributes, asked.opset) = (node.attributes.clone(), node.opset);
-    for other in (0..shape.len()).filter(|own| *own != axis) {
-        let mut again = asked.alike("Slice", asked.inputs.clone());
-        (again.attributes, again.opset) = (asked.attributes.clone(), asked.opset);
-        if bounds(b, &mut again, other, shape.len())?.is_some() {
-            return Ok(None);
+    let x = node.input(0)?;
+    let (starts, ends, axes, steps) = match node.opset {
+        ..10 => {
+            let list = |b: &mut Builder, values: Option<Vec<i64>>| -> Result<_, NodeError> {
+                values.map(|own| b.integers(&own)).transpose()
+            };
+            let (starts, ends) = (node.ints("starts")?, node.ints("ends")?);
+            (list(b, starts)?, list(b, ends)?, node.ints("axes")?, None)
         }
-    }
-    let Some((start, end, 1)) = bounds(b, &mut asked, axis, shape.len())? else { return Ok(None) };
-    if start >= 0 && end >= 0 {
+        _ => {
+            let known = |place: usize| {
+                node.optional(place).map(|_| b.integers_of(node, place)).transpose()
+            };
+            (node.optional(1), node.optional(2), known(3)?, known(4)?)
+        }
+    };
+    let (Some(start), Some(end)) = (starts, ends) else { return Ok(None) };
+    let is_one = [start, end].iter().all(|own| b.tensor_type(*own).elements() == 1);
+    let along = match axes.as_deref() {
+        None => 0,
+        Some([along]) => axis(*along, b.rank(x))?,
+        Some(_) => return Ok(None),
+    };
+    if !is_one || along != part.axis || steps.is_some_and(|own| own != [1]) {
         return Ok(None);
     }
-    let room = shape[axis] as i64;
-    let count = b.single(part.count)?;
-    let place = |b: &mut Builder, bound: i64| -> Step {
-        let own = match bound < 0 {
-            true => b.with_scalar(B::Add, count, bound.max(-room) as f64)?,
-            false => b.with_scalar(B::Minimum, count, bound.min(room) as f64)?,
-        };
-        b.with_scalar(B::Maximum, own, 0.0)
-    };
-    let (first, last) = (place(b, start)?, place(b, end)?);
-    let most = if start < 0 && end >= room { start.saturating_neg().min(room) } else { room };
-    let places = b.integers(&(0..most).collect::<Vec<_>>())?;
-    let from = b.add(places, first)?;
-    let from = b.with_scalar(B::Minimum, from, (room - 1).max(0) as f64)?;
-    let filled = b.filled(x, *part, 0.0)?;
-    let cut = b.apply(Gather { axis }, &[filled, from])?;
-    let left = b.subtract(last, first)?;
-    let left = b.with_scalar(B::Maximum, left, 0.0)?;
-    b.set_spread_extent(cut, axis, left);
-    Ok(Some(cut))
+    let known = [start, end].map(|own| b.tensor(own).map(|own| own.to_i64()));
+    if known.iter().all(|own| own.as_ref().is_some_and(|own| own.iter().all(|own| *own >= 0))) {
+        return Ok(None);
+    }
+    cut(b, x, Some(*part), along, (start, end))
 }
 
 /// `Concat` along the axis of which parts are there: the parts without gaps; `None` where it is along another one.
@@ -122,7 +121,7 @@ pub(super) fn joined(
         let room = b.shape(*operand)[along];
         match part {
             Some(part) if part.axis == along => {
-                pieces.push((b.filled(*operand, part, 0.0)?, room));
+                pieces.push((b.filled(*operand, part, Behind::Zeros)?, room));
                 counts.push(b.single(part.count)?);
             }
             Some(_) => {
@@ -157,4 +156,93 @@ pub(super) fn joined(
     let joined = b.apply(Gather { axis: along }, &[all, from])?;
     b.set_spread_extent(joined, along, start);
     Ok(Some(joined))
+}
+
+/// `ScatterElements` and `ScatterND` of which a part of the places is there: what is behind the part goes to one element
+/// more than there is, which is cut off again. `None` where the places are all there.
+pub(super) fn scattered(
+    b: &mut Builder,
+    node: &mut Node,
+    parts: &[(usize, Part)],
+) -> Result<Option<Operand>, NodeError> {
+    let part_of = |place: usize| parts.iter().find(|(own, _)| *own == place).map(|(_, part)| *part);
+    let Some(of_places) = part_of(1) else { return Ok(None) };
+    let by_elements = node.operator != "ScatterND";
+    let (data, places, updates) = (node.input(0)?, node.input(1)?, node.input(2)?);
+    let along = match by_elements {
+        true => axis(node.int_or("axis", 0)?, b.rank(data))?,
+        false => 0,
+    };
+    let (shape, rank) = (b.shape(data), b.rank(places));
+    let is_list = by_elements || of_places.axis + 1 < rank && b.shape(places)[rank - 1] > 0;
+    if !is_list || shape.is_empty() || b.narrow_type(data).is_some() {
+        return Ok(None);
+    }
+    let updates = match part_of(2) {
+        None => updates,
+        Some(part) if part.axis != of_places.axis => return Ok(None),
+        Some(part) => {
+            let (one, other) = (b.single(part.count)?, b.single(of_places.count)?);
+            let equal = b.binary(B::Equal, one, other)?;
+            b.require(equal, "places and what goes there have different sizes")?;
+            b.filled(updates, part, Behind::Zeros)?
+        }
+    };
+    let of_data = part_of(0);
+    let extent = match of_data {
+        Some(part) if part.axis == along => b.single(part.count)?,
+        _ => b.scalar(DataType::I64, shape[along] as f64)?,
+    };
+    let beyond = b.scalar(DataType::I64, shape[along] as f64)?;
+    let data = match of_data {
+        Some(part) => b.filled(data, part, Behind::Zeros)?,
+        None => data,
+    };
+    let mut one = shape.clone();
+    one[along] = 1;
+    let one = b.constant(Tensor::zeros(TensorType::new(b.dtype(data), one)));
+    let wide = b.concat(&[data, one], along)?;
+    // From the end is from that of the data, not of what it is made longer by.
+    let places = b.filled(places, of_places, Behind::Zeros)?;
+    let places = b.cast(places, DataType::I64)?;
+    let zero = b.scalar(DataType::I64, 0.0)?;
+    let back = b.binary(B::Less, places, zero)?;
+    let room = b.shape(places)[of_places.axis];
+    let numbers = b.integers(&(0..room as i64).collect::<Vec<_>>())?;
+    let numbers = b.reshape(numbers, [&[room][..], &vec![1; rank - of_places.axis - 1]].concat())?;
+    let count = b.single(of_places.count)?;
+    let there = b.binary(B::Less, numbers, count)?;
+    let places = match by_elements {
+        true => {
+            let moved = b.add(places, extent)?;
+            let places = b.select(back, moved, places)?;
+            b.select(there, places, beyond)?
+        }
+        false => {
+            // Only the first number of a place is one along the axis that is made longer.
+            let others = b.shape(places)[rank - 1];
+            let first: Vec<bool> = (0..others).map(|own| own == 0).collect();
+            let first = b.constant(Tensor::from_elements([others], &first)?);
+            let moved = b.add(places, extent)?;
+            let is_back = b.binary(B::And, back, first)?;
+            let places = b.select(is_back, moved, places)?;
+            let off = b.select(first, beyond, zero)?;
+            b.select(there, places, off)?
+        }
+    };
+    let mut asked = node.again();
+    asked.inputs = vec![Some(wide), Some(places), Some(updates)];
+    if by_elements {
+        asked.set_int("axis", along as i64);
+    }
+    let found = match by_elements {
+        true => scatter_elements(b, &mut asked)?,
+        false => scatter_nd(b, &mut asked)?,
+    };
+    let [found] = found[..] else { return Ok(None) };
+    let found = b.narrow(found, along, 0, shape[along])?;
+    if let Some(part) = of_data {
+        b.set_spread_extent(found, part.axis, part.count);
+    }
+    Ok(Some(found))
 }
