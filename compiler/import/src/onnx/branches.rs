@@ -130,7 +130,12 @@ impl Importer {
         other: &Region,
         error: &NodeError,
     ) -> Result<Region, NodeError> {
-        let message = format!("a branch that these shapes do not fit would be taken: {error}");
+        let mut message = format!("a branch that these shapes do not fit would be taken: {error}");
+        let mut source = std::error::Error::source(error);
+        while let Some(cause) = source {
+            message.push_str(&format!(": {cause}"));
+            source = cause.source();
+        }
         self.builder.require(condition, message)?;
         let outputs = other.graph.outputs().iter();
         let types: Vec<TensorType> =

@@ -410,7 +410,14 @@ impl Builder {
         if is_constant && self.folding.take(&operator, &types, &results) {
             return self.fold(&operator, inputs);
         }
-        let operands = inputs;
+        let ranges = match &results[..] {
+            [of] => self.result_ranges(&operator, inputs, of).map(|own| (own, of)),
+            _ => None,
+        };
+        if let Some(known) = ranges.as_ref().and_then(|(own, of)| self.known_by_ranges(own, of)) {
+            return Ok(vec![known]);
+        }
+        let ranges = ranges.map(|(own, _)| own);
         let inputs: Vec<Option<ValueId>> =
             inputs.iter().map(|input| input.map(|input| self.value(input))).collect();
         self.nodes += 1;
@@ -422,9 +429,11 @@ impl Builder {
             })));
         }
         let name = self.node_name.clone();
-        let values = self.level().graph.add_node(name, operator.clone(), &inputs)?;
+        let values = self.level().graph.add_node(name, operator, &inputs)?;
         let outputs: Vec<Operand> = values.into_iter().map(|value| self.operand(value)).collect();
-        self.follow(&operator, operands, &outputs);
+        if let (Some(ranges), [output]) = (ranges, &outputs[..]) {
+            self.ranges.insert(*output, ranges);
+        }
         Ok(outputs)
     }
 

@@ -190,6 +190,9 @@ pub(super) fn begin(
         node.inputs[place] = Some(builder.filled(operand, part, behind)?);
         pending.push((place, part, shape));
     }
+    if EACH.contains(&node.operator.as_str()) {
+        cut_to_least(builder, node, &mut pending)?;
+    }
     asked.inputs.clone_from(&node.inputs);
     if node.operator == "NonMaxSuppression" && node.optional(4).is_none() {
         // Without a threshold what is not there would be chosen last.
@@ -198,6 +201,31 @@ pub(super) fn begin(
         node.inputs[4] = Some(least);
     }
     Ok((Some(Pending { parts: pending, asked }), None))
+}
+
+/// Cuts operands that are laid beside one another, each there in part, to the least room of them: there are as many of
+/// each, or the run ends.
+fn cut_to_least(
+    b: &mut Builder,
+    node: &mut Node,
+    pending: &mut [(usize, Part, Vec<usize>)],
+) -> Result<(), NodeError> {
+    let from_end = |part: &Part, shape: &[usize]| shape.len() - part.axis;
+    let Some(behind) = pending.first().map(|(_, part, shape)| from_end(part, shape)) else {
+        return Ok(());
+    };
+    if pending.iter().any(|(_, part, shape)| from_end(part, shape) != behind) {
+        return Ok(());
+    }
+    let least = pending.iter().map(|(_, part, shape)| shape[part.axis]).min().unwrap_or(0);
+    for (place, part, shape) in pending.iter_mut().filter(|own| own.2[own.1.axis] > least) {
+        let Some(operand) = node.inputs[*place] else { continue };
+        let cut = b.narrow(operand, part.axis, 0, least)?;
+        b.note_filled(cut, part.count);
+        node.inputs[*place] = Some(cut);
+        shape[part.axis] = least;
+    }
+    Ok(())
 }
 
 impl Pending {
@@ -542,16 +570,17 @@ impl Question<'_> {
         let place = match self.node.operator.as_str() {
             // Only an extent that is kept, follows from the others or is the run's own may be another one in a run.
             "Reshape" if self.node.opset >= 5 => {
-                let list = match target(b, self.node)? {
-                    Some((list, extent)) => {
-                        wanted = Some(extent);
-                        list
+                let (list, open) = match target(b, self.node)? {
+                    Some(target) => {
+                        wanted = Some(target.wanted);
+                        (target.list, Some(target.place))
                     }
-                    None => b.integers_of(self.node, 1)?,
+                    None => (b.integers_of(self.node, 1)?, None),
                 };
+                let open = open.or_else(|| list.iter().position(|own| *own == -1));
                 let keeps = !self.node.flag("allowzero", false)? && list.get(self.axis) == Some(&0);
                 let is_kept = keeps && to.get(..self.axis).map(product) == Some(outer);
-                is_kept.then_some(self.axis).or_else(|| list.iter().position(|own| *own == -1))
+                is_kept.then_some(self.axis).or(open)
             }
             "Reshape" => None,
             "Flatten" => {

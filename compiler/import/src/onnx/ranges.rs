@@ -10,7 +10,7 @@ use hone_ops::{
     Binary, BinaryFunction as B, Cast, Concat, Expand, Gather, Op, Reduce, ReduceFunction, Reshape,
     Select, Slice, Unary, UnaryFunction,
 };
-use hone_types::{DataType, TensorType};
+use hone_types::{DataType, Tensor, TensorType};
 
 /// Most elements of a list that is followed.
 const MOST: usize = 64;
@@ -71,22 +71,35 @@ impl Builder {
         }
     }
 
-    /// Follows one operator from its operands to its results.
-    pub(super) fn follow(
-        &mut self,
+    /// The ranges of the one result of an operator, of type `of`, where it is followed.
+    pub(super) fn result_ranges(
+        &self,
         operator: &Op,
         inputs: &[Option<Operand>],
-        outputs: &[Operand],
-    ) {
-        let [output] = outputs else { return };
-        let of = self.tensor_type(*output).clone();
-        if !is_followed(&of) {
-            return;
+        of: &TensorType,
+    ) -> Option<Vec<Range>> {
+        if !is_followed(of) {
+            return None;
         }
-        let found = self.followed(operator, inputs, &of).filter(|own| own.len() == of.elements());
-        if let Some(found) = found.filter(|own| own.iter().all(|own| fits(*own, of.dtype))) {
-            self.ranges.insert(*output, found);
-        }
+        let found = self.followed(operator, inputs, of)?;
+        let holds = found.len() == of.elements() && found.iter().all(|own| fits(*own, of.dtype));
+        holds.then_some(found)
+    }
+
+    /// A constant of which every element is known from its range, as the extents are that a run does not decide.
+    pub(super) fn known_by_ranges(&mut self, ranges: &[Range], of: &TensorType) -> Option<Operand> {
+        let values: Vec<i64> = ranges.iter().map(|own| own.only()).collect::<Option<_>>()?;
+        let shape = of.shape.clone();
+        let tensor = match of.dtype {
+            DataType::I64 => Tensor::from_elements(shape, &values),
+            DataType::I32 => {
+                let narrow: Option<Vec<i32>> =
+                    values.iter().map(|own| i32::try_from(*own).ok()).collect();
+                Tensor::from_elements(shape, &narrow?)
+            }
+            _ => Tensor::from_elements(shape, &values.iter().map(|own| *own != 0).collect::<Vec<_>>()),
+        };
+        Some(self.constant(tensor.ok()?))
     }
 
     fn followed(

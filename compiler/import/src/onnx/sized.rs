@@ -135,6 +135,11 @@ impl Builder {
         self.filled.contains_key(&operand)
     }
 
+    /// Says that nothing of use lies behind the `count` first of an operand.
+    pub(super) fn note_filled(&mut self, operand: Operand, count: Operand) {
+        self.filled.insert(operand, count);
+    }
+
     /// How many are there of what [`Builder::filled`] filled.
     pub(super) fn filled_count(&self, operand: Operand) -> Option<Operand> {
         self.filled.get(&operand).copied()

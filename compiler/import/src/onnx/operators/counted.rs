@@ -122,26 +122,36 @@ pub(super) fn range(b: &mut Builder, node: &Node, longest: f64) -> Result<Option
     Ok(Some(values))
 }
 
-/// The target of a `Reshape` of which a run decides an extent, with -1 in its place, and what it is to be.
-pub(in crate::onnx) fn target(
-    b: &mut Builder,
-    node: &Node,
-) -> Result<Option<(Vec<i64>, Operand)>, NodeError> {
+/// The target of a `Reshape` of which a run decides an extent.
+pub(in crate::onnx) struct Target {
+    /// The list, as an operator with known extents takes it.
+    pub list: Vec<i64>,
+    /// Which extent a run decides, and what it is to be.
+    pub place: usize,
+    /// See `place`.
+    pub wanted: Operand,
+}
+
+/// The target of a `Reshape`, where one extent of it is not known, but bounded: -1 in its place, or, where -1 stands
+/// elsewhere and a part of the operand is there, all of the room.
+pub(in crate::onnx) fn target(b: &mut Builder, node: &Node) -> Result<Option<Target>, NodeError> {
     if !decided::is_open(b, node, 1) {
         return Ok(None);
     }
-    let list = node.input(1)?;
-    let Some(ranges) = b.ranges(list) else { return Ok(None) };
+    let (x, input) = (node.input(0)?, node.input(1)?);
+    let Some(ranges) = b.ranges(input) else { return Ok(None) };
     let open: Vec<usize> = (0..ranges.len()).filter(|own| ranges[*own].only().is_none()).collect();
     let [place] = open[..] else { return Ok(None) };
-    let mut target: Vec<i64> = ranges.iter().filter_map(|own| own.only()).collect();
-    if target.contains(&-1) || ranges[place].least < 0 {
+    let mut list: Vec<i64> = ranges.iter().filter_map(|own| own.only()).collect();
+    let follows = list.contains(&-1);
+    if ranges[place].least < 0 || follows && !b.is_filled(x) {
         return Ok(None);
     }
-    target.insert(place, -1);
-    let list = b.reshape(list, vec![ranges.len()])?;
-    let extent = b.narrow(list, 0, place, 1)?;
-    Ok(Some((target, b.single(extent)?)))
+    list.insert(place, if follows { ranges[place].most } else { -1 });
+    let flat = b.reshape(input, vec![ranges.len()])?;
+    let wanted = b.narrow(flat, 0, place, 1)?;
+    let wanted = b.single(wanted)?;
+    Ok(Some(Target { list, place, wanted }))
 }
 
 /// What a `Slice` by one cuts of its axis `along`, where a run decides a bound of it: `part` is of the operand, where not

@@ -19,10 +19,10 @@ pub(super) fn reshape(builder: &mut Builder, node: &mut Node) -> Outputs {
     let target = match node.opset {
         ..5 => node.ints("shape")?.unwrap_or_default(),
         _ if node.declared(0).is_none()
-            && let Some((target, extent)) = counted::target(builder, node)? =>
+            && let Some(target) = counted::target(builder, node)? =>
         {
-            wanted = Some(extent);
-            target
+            wanted = Some(target.wanted);
+            target.list
         }
         _ if decided::is_open(builder, node, 1) => {
             let shape = decided::reshape(builder, node, input)?;
