@@ -591,14 +591,15 @@ impl Question<'_> {
             }
             _ => self.beside_ones(b)?,
         };
-        let Some(place) = place.filter(|place| *place < to.len() && product(&to[..*place]) == outer)
+        let Some(place) =
+            place.filter(|place| *place < to.len() && product(&to[..*place]) == outer)
         else {
             return Ok(None);
         };
         let behind = product(&to[place + 1..]);
-        let times = inner.checked_div(behind).filter(|times| {
-            inner.is_multiple_of(behind) && to[place] == room * times
-        });
+        let times = inner
+            .checked_div(behind)
+            .filter(|times| inner.is_multiple_of(behind) && to[place] == room * times);
         if let (Some(wanted), Some(times)) = (wanted, times) {
             self.sized_as_wanted(b, wanted, times)?;
         }

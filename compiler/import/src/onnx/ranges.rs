@@ -97,7 +97,10 @@ impl Builder {
                     values.iter().map(|own| i32::try_from(*own).ok()).collect();
                 Tensor::from_elements(shape, &narrow?)
             }
-            _ => Tensor::from_elements(shape, &values.iter().map(|own| *own != 0).collect::<Vec<_>>()),
+            _ => Tensor::from_elements(
+                shape,
+                &values.iter().map(|own| *own != 0).collect::<Vec<_>>(),
+            ),
         };
         Some(self.constant(tensor.ok()?))
     }
@@ -116,14 +119,19 @@ impl Builder {
         }
         if operator.downcast::<Cast>().is_some() {
             let is_truth = of.dtype == DataType::Bool;
-            return Some(own()?.into_iter().map(|own| if is_truth { truth(own) } else { own }).collect());
+            return Some(
+                own()?.into_iter().map(|own| if is_truth { truth(own) } else { own }).collect(),
+            );
         }
         if let Some(unary) = operator.downcast::<Unary>() {
             return own()?.into_iter().map(|own| of_unary(unary.function, own)).collect();
         }
         if let Some(binary) = operator.downcast::<Binary>() {
             let pairs = self.laid_beside(&[first, operand(1)?], of)?;
-            return pairs.into_iter().map(|own| of_binary(binary.function, own[0], own[1])).collect();
+            return pairs
+                .into_iter()
+                .map(|own| of_binary(binary.function, own[0], own[1]))
+                .collect();
         }
         if operator.downcast::<Select>().is_some() {
             let all = self.laid_beside(&[first, operand(1)?, operand(2)?], of)?;
@@ -137,7 +145,8 @@ impl Builder {
         if let Some(concat) = operator.downcast::<Concat>() {
             // One after the other only where nothing lies around the axis.
             let is_outermost = of.shape.iter().take(concat.axis).all(|extent| *extent == 1);
-            let parts = inputs.iter().map(|own| self.ranges((*own)?)).collect::<Option<Vec<_>>>()?;
+            let parts =
+                inputs.iter().map(|own| self.ranges((*own)?)).collect::<Option<Vec<_>>>()?;
             return is_outermost.then(|| parts.concat());
         }
         if let Some(slice) = operator.downcast::<Slice>() {
@@ -156,7 +165,9 @@ impl Builder {
                 None => own()?,
             };
             let any = own.iter().copied().reduce(Range::joined)?;
-            let Some(places) = self.ranges(operand(1)?) else { return Some(vec![any; of.elements()]) };
+            let Some(places) = self.ranges(operand(1)?) else {
+                return Some(vec![any; of.elements()]);
+            };
             let count = own.len() as i64;
             let one = |place: Range| match place.only() {
                 Some(place) => {
@@ -168,7 +179,11 @@ impl Builder {
             return places.into_iter().map(one).collect();
         }
         if operator.downcast::<Expand>().is_some() {
-            return self.laid_beside(&[first], of)?.into_iter().map(|own| own.first().copied()).collect();
+            return self
+                .laid_beside(&[first], of)?
+                .into_iter()
+                .map(|own| own.first().copied())
+                .collect();
         }
         let reduce = operator.downcast::<Reduce>().filter(|_| of.elements() == 1)?;
         let own = own()?.into_iter();
@@ -236,7 +251,12 @@ fn of_unary(function: UnaryFunction, own: Range) -> Option<Range> {
 /// The range of a function of two numbers; `None` where an end passes 64 bits, or of a function that is not followed.
 fn of_binary(function: B, a: Range, b: Range) -> Option<Range> {
     let ends = |of: &dyn Fn(i64, i64) -> Option<i64>| -> Option<Range> {
-        let all = [of(a.least, b.least)?, of(a.least, b.most)?, of(a.most, b.least)?, of(a.most, b.most)?];
+        let all = [
+            of(a.least, b.least)?,
+            of(a.least, b.most)?,
+            of(a.most, b.least)?,
+            of(a.most, b.most)?,
+        ];
         Some(Range { least: *all.iter().min()?, most: *all.iter().max()? })
     };
     match function {
@@ -308,10 +328,13 @@ mod tests {
             B::GreaterEqual => i64::from(a >= b),
             _ => i64::from(a == b),
         };
-        for (a, b) in [(range(-3, 5), range(1, 4)), (range(2, 2), range(2, 2)), (range(0, 1), range(3, 9))] {
+        for (a, b) in
+            [(range(-3, 5), range(1, 4)), (range(2, 2), range(2, 2)), (range(0, 1), range(3, 9))]
+        {
             for function in functions {
                 let found = of_binary(function, a, b);
-                let pairs = (a.least..=a.most).flat_map(|one| (b.least..=b.most).map(move |two| (one, two)));
+                let pairs = (a.least..=a.most)
+                    .flat_map(|one| (b.least..=b.most).map(move |two| (one, two)));
                 for (one, two) in pairs {
                     let value = of(function, one, two);
                     let holds = found.is_some_and(|own| own.least <= value && value <= own.most);

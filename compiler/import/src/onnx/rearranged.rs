@@ -79,9 +79,8 @@ pub(super) fn cut_by_count(
             (list(b, starts)?, list(b, ends)?, node.ints("axes")?, None)
         }
         _ => {
-            let known = |place: usize| {
-                node.optional(place).map(|_| b.integers_of(node, place)).transpose()
-            };
+            let known =
+                |place: usize| node.optional(place).map(|_| b.integers_of(node, place)).transpose();
             (node.optional(1), node.optional(2), known(3)?, known(4)?)
         }
     };
@@ -209,7 +208,8 @@ pub(super) fn scattered(
     let back = b.binary(B::Less, places, zero)?;
     let room = b.shape(places)[of_places.axis];
     let numbers = b.integers(&(0..room as i64).collect::<Vec<_>>())?;
-    let numbers = b.reshape(numbers, [&[room][..], &vec![1; rank - of_places.axis - 1]].concat())?;
+    let numbers =
+        b.reshape(numbers, [&[room][..], &vec![1; rank - of_places.axis - 1]].concat())?;
     let count = b.single(of_places.count)?;
     let there = b.binary(B::Less, numbers, count)?;
     let places = match by_elements {

@@ -42,7 +42,11 @@ pub(in crate::onnx) fn shape_of_input(
 }
 
 /// `value` everywhere in a shape of which a run decides an extent.
-pub(super) fn constant(b: &mut Builder, node: &Node, value: Operand) -> Result<Option<Operand>, NodeError> {
+pub(super) fn constant(
+    b: &mut Builder,
+    node: &Node,
+    value: Operand,
+) -> Result<Option<Operand>, NodeError> {
     let Some(CountedShape { room, part }) = shape_of_input(b, node, 0)? else { return Ok(None) };
     let value = b.reshape(value, vec![])?;
     // Not a constant: all elements would be those of any run.
@@ -54,8 +58,14 @@ pub(super) fn constant(b: &mut Builder, node: &Node, value: Operand) -> Result<O
 
 /// `Expand` to a shape of which a run decides an extent, along an axis that the operand does not have or that is 1 there.
 /// Where the operand's own extent is that of the room, the run's has to be the same.
-pub(super) fn expand(b: &mut Builder, node: &Node, x: Operand) -> Result<Option<Operand>, NodeError> {
-    let Some(CountedShape { mut room, part }) = shape_of_input(b, node, 1)? else { return Ok(None) };
+pub(super) fn expand(
+    b: &mut Builder,
+    node: &Node,
+    x: Operand,
+) -> Result<Option<Operand>, NodeError> {
+    let Some(CountedShape { mut room, part }) = shape_of_input(b, node, 1)? else {
+        return Ok(None);
+    };
     let from = b.shape(x);
     // Both are seen from the last axis on.
     let rank = room.len().max(from.len());
@@ -86,7 +96,11 @@ pub(super) fn expand(b: &mut Builder, node: &Node, x: Operand) -> Result<Option<
 }
 
 /// `start + index * step` for as many indices as a run says, of which the most are known.
-pub(super) fn range(b: &mut Builder, node: &Node, longest: f64) -> Result<Option<Operand>, NodeError> {
+pub(super) fn range(
+    b: &mut Builder,
+    node: &Node,
+    longest: f64,
+) -> Result<Option<Operand>, NodeError> {
     let mut bounds = Vec::with_capacity(3);
     for place in 0..3 {
         let operand = node.input(place)?;
@@ -202,7 +216,8 @@ pub(in crate::onnx) fn cut(
     };
     // A bound from the end is not known as one.
     let longest = listed.filter(|own| own.iter().all(|(start, end)| *start >= 0 && *end >= 0));
-    let longest = longest.and_then(|own| own.iter().map(|(start, end)| end.saturating_sub(*start)).max());
+    let longest =
+        longest.and_then(|own| own.iter().map(|(start, end)| end.saturating_sub(*start)).max());
     let room = longest.map_or(room, |longest| room.min(longest));
     let places = decided::counted(b, room.max(0) as usize)?;
     let indices = b.add(places, from)?;
