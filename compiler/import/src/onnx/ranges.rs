@@ -150,33 +150,10 @@ impl Builder {
             return is_outermost.then(|| parts.concat());
         }
         if let Some(slice) = operator.downcast::<Slice>() {
-            let (start, step, count) = match (&slice.starts[..], &slice.steps[..], &of.shape[..]) {
-                ([start], [step], [count]) => (i64::try_from(*start).ok()?, *step, *count),
-                _ => return None,
-            };
-            let own = own()?;
-            let place = |number: usize| usize::try_from(start + number as i64 * step).ok();
-            return (0..count).map(|number| own.get(place(number)?).copied()).collect();
+            return sliced(&own()?, slice);
         }
         if operator.downcast::<Gather>().is_some() && self.rank(first) == 1 {
-            let own = match self.tensor(first) {
-                // However long a list is that is known.
-                Some(known) => known.to_i64().into_iter().map(Range::exact).collect(),
-                None => own()?,
-            };
-            let any = own.iter().copied().reduce(Range::joined)?;
-            let Some(places) = self.ranges(operand(1)?) else {
-                return Some(vec![any; of.elements()]);
-            };
-            let count = own.len() as i64;
-            let one = |place: Range| match place.only() {
-                Some(place) => {
-                    let place = if place < 0 { place + count } else { place };
-                    own.get(usize::try_from(place).ok()?).copied()
-                }
-                None => Some(any),
-            };
-            return places.into_iter().map(one).collect();
+            return self.gathered_ranges(first, operand(1)?, of);
         }
         if operator.downcast::<Expand>().is_some() {
             return self
@@ -186,17 +163,32 @@ impl Builder {
                 .collect();
         }
         let reduce = operator.downcast::<Reduce>().filter(|_| of.elements() == 1)?;
-        let own = own()?.into_iter();
-        let function = match reduce.function {
-            ReduceFunction::Sum => B::Add,
-            ReduceFunction::Product => B::Multiply,
-            ReduceFunction::Maximum => B::Maximum,
-            ReduceFunction::Minimum => B::Minimum,
-            _ => return None,
+        reduced(&own()?, reduce.function).map(|own| vec![own])
+    }
+
+    /// Elements of a list.
+    fn gathered_ranges(
+        &self,
+        list: Operand,
+        places: Operand,
+        of: &TensorType,
+    ) -> Option<Vec<Range>> {
+        let own: Vec<Range> = match self.tensor(list) {
+            // However long a list is that is known.
+            Some(known) => known.to_i64().into_iter().map(Range::exact).collect(),
+            None => self.ranges(list)?,
         };
-        let mut own = own.map(Some);
-        let first = own.next()?;
-        own.fold(first, |all, one| of_binary(function, all?, one?)).map(|own| vec![own])
+        let any = own.iter().copied().reduce(Range::joined)?;
+        let Some(places) = self.ranges(places) else { return Some(vec![any; of.elements()]) };
+        let count = own.len() as i64;
+        let one = |place: Range| match place.only() {
+            Some(place) => {
+                let place = if place < 0 { place + count } else { place };
+                own.get(usize::try_from(place).ok()?).copied()
+            }
+            None => Some(any),
+        };
+        places.into_iter().map(one).collect()
     }
 
     /// For each element of a result the elements of the operands that are laid over it. Only of lists and numbers.
@@ -214,6 +206,33 @@ impl Builder {
         }
         Some(all)
     }
+}
+
+/// A part of a list.
+fn sliced(own: &[Range], slice: &Slice) -> Option<Vec<Range>> {
+    let ([start], [step], [count]) = (&slice.starts[..], &slice.steps[..], &slice.extents[..])
+    else {
+        return None;
+    };
+    let start = i64::try_from(*start).ok()?;
+    let place = |number: usize| {
+        let place = step.checked_mul(i64::try_from(number).ok()?)?.checked_add(start)?;
+        usize::try_from(place).ok()
+    };
+    (0..*count).map(|number| own.get(place(number)?).copied()).collect()
+}
+
+/// A function of all elements.
+fn reduced(own: &[Range], function: ReduceFunction) -> Option<Range> {
+    let function = match function {
+        ReduceFunction::Sum => B::Add,
+        ReduceFunction::Product => B::Multiply,
+        ReduceFunction::Maximum => B::Maximum,
+        ReduceFunction::Minimum => B::Minimum,
+        _ => return None,
+    };
+    let (first, rest) = own.split_first()?;
+    rest.iter().try_fold(*first, |all, one| of_binary(function, all, *one))
 }
 
 fn is_followed(of: &TensorType) -> bool {

@@ -4,12 +4,11 @@
 use super::builder::{Builder, Operand};
 use super::node::Node;
 use super::operators::counted::cut;
-use super::operators::indexing::{scatter_elements, scatter_nd};
 use super::shorthands::{Step, axis};
 use super::sized::{Behind, Part};
 use crate::NodeError;
 use hone_ops::{BinaryFunction as B, Gather};
-use hone_types::{DataType, Tensor, TensorType};
+use hone_types::DataType;
 
 /// `Shape`, with what is there in place of the room.
 pub(super) fn shape_of(b: &mut Builder, node: &mut Node, parts: &[(usize, Part)]) -> Step {
@@ -155,94 +154,4 @@ pub(super) fn joined(
     let joined = b.apply(Gather { axis: along }, &[all, from])?;
     b.set_spread_extent(joined, along, start);
     Ok(Some(joined))
-}
-
-/// `ScatterElements` and `ScatterND` of which a part of the places is there: what is behind the part goes to one element
-/// more than there is, which is cut off again. `None` where the places are all there.
-pub(super) fn scattered(
-    b: &mut Builder,
-    node: &mut Node,
-    parts: &[(usize, Part)],
-) -> Result<Option<Operand>, NodeError> {
-    let part_of = |place: usize| parts.iter().find(|(own, _)| *own == place).map(|(_, part)| *part);
-    let Some(of_places) = part_of(1) else { return Ok(None) };
-    let by_elements = node.operator != "ScatterND";
-    let (data, places, updates) = (node.input(0)?, node.input(1)?, node.input(2)?);
-    let along = match by_elements {
-        true => axis(node.int_or("axis", 0)?, b.rank(data))?,
-        false => 0,
-    };
-    let (shape, rank) = (b.shape(data), b.rank(places));
-    let is_list = by_elements || of_places.axis + 1 < rank && b.shape(places)[rank - 1] > 0;
-    if !is_list || shape.is_empty() || b.narrow_type(data).is_some() {
-        return Ok(None);
-    }
-    let updates = match part_of(2) {
-        None => updates,
-        Some(part) if part.axis != of_places.axis => return Ok(None),
-        Some(part) => {
-            let (one, other) = (b.single(part.count)?, b.single(of_places.count)?);
-            let equal = b.binary(B::Equal, one, other)?;
-            b.require(equal, "places and what goes there have different sizes")?;
-            b.filled(updates, part, Behind::Zeros)?
-        }
-    };
-    let of_data = part_of(0);
-    let extent = match of_data {
-        Some(part) if part.axis == along => b.single(part.count)?,
-        _ => b.scalar(DataType::I64, shape[along] as f64)?,
-    };
-    let beyond = b.scalar(DataType::I64, shape[along] as f64)?;
-    let data = match of_data {
-        Some(part) => b.filled(data, part, Behind::Zeros)?,
-        None => data,
-    };
-    let mut one = shape.clone();
-    one[along] = 1;
-    let one = b.constant(Tensor::zeros(TensorType::new(b.dtype(data), one)));
-    let wide = b.concat(&[data, one], along)?;
-    // From the end is from that of the data, not of what it is made longer by.
-    let places = b.filled(places, of_places, Behind::Zeros)?;
-    let places = b.cast(places, DataType::I64)?;
-    let zero = b.scalar(DataType::I64, 0.0)?;
-    let back = b.binary(B::Less, places, zero)?;
-    let room = b.shape(places)[of_places.axis];
-    let numbers = b.integers(&(0..room as i64).collect::<Vec<_>>())?;
-    let numbers =
-        b.reshape(numbers, [&[room][..], &vec![1; rank - of_places.axis - 1]].concat())?;
-    let count = b.single(of_places.count)?;
-    let there = b.binary(B::Less, numbers, count)?;
-    let places = match by_elements {
-        true => {
-            let moved = b.add(places, extent)?;
-            let places = b.select(back, moved, places)?;
-            b.select(there, places, beyond)?
-        }
-        false => {
-            // Only the first number of a place is one along the axis that is made longer.
-            let others = b.shape(places)[rank - 1];
-            let first: Vec<bool> = (0..others).map(|own| own == 0).collect();
-            let first = b.constant(Tensor::from_elements([others], &first)?);
-            let moved = b.add(places, extent)?;
-            let is_back = b.binary(B::And, back, first)?;
-            let places = b.select(is_back, moved, places)?;
-            let off = b.select(first, beyond, zero)?;
-            b.select(there, places, off)?
-        }
-    };
-    let mut asked = node.again();
-    asked.inputs = vec![Some(wide), Some(places), Some(updates)];
-    if by_elements {
-        asked.set_int("axis", along as i64);
-    }
-    let found = match by_elements {
-        true => scatter_elements(b, &mut asked)?,
-        false => scatter_nd(b, &mut asked)?,
-    };
-    let [found] = found[..] else { return Ok(None) };
-    let found = b.narrow(found, along, 0, shape[along])?;
-    if let Some(part) = of_data {
-        b.set_spread_extent(found, part.axis, part.count);
-    }
-    Ok(Some(found))
 }
