@@ -5,7 +5,7 @@ use super::control::number_type;
 use crate::NodeError;
 use hone_graph::{Definition, ValueId};
 use hone_ops::{Binary, BinaryFunction, Cast, Gather, Graph, Reshape};
-use hone_types::Tensor;
+use hone_types::{DataType, Tensor};
 
 /// Nodes between a place and the number of the iteration that are looked through at most.
 const FAR: usize = 32;
@@ -23,6 +23,9 @@ impl Builder {
         let operand = self.add_input(name, number_type());
         let number = self.graph().inputs().len() - 1;
         self.note_limit(number, limit);
+        if let Some(most) = limit.and_then(|limit| usize::try_from(limit).ok()) {
+            self.note_count(operand, most.saturating_sub(1));
+        }
         operand
     }
 
@@ -57,6 +60,19 @@ impl Builder {
         self.apply(Gather { axis }, &[input, places]).map(Some)
     }
 
+    /// `start..end` in every iteration, where both are read from constant lists at the iteration's number, as the bounds
+    /// of the bags of an embedding are; `None` of others.
+    pub fn listed_bounds(&mut self, start: Operand, end: Operand) -> Option<Vec<(i64, i64)>> {
+        let (start, end) = (self.own_value(start)?, self.own_value(end)?);
+        let (starts, at) = listed(self.graph(), start)?;
+        let (ends, also_at) = listed(self.graph(), end)?;
+        let count = usize::try_from(self.limit_of(at)?).ok()?;
+        if at != also_at || starts.len() < count || ends.len() < count {
+            return None;
+        }
+        Some(starts.into_iter().zip(ends).take(count).collect())
+    }
+
     /// What an integer of one element is, by the nodes of the graph under construction.
     fn moving(&mut self, operand: Operand) -> Option<Moving> {
         if self.tensor(operand).is_some() || self.tensor_type(operand).elements() != 1 {
@@ -65,6 +81,23 @@ impl Builder {
         let value = self.own_value(operand)?;
         moving(self.graph(), value)
     }
+}
+
+/// The constant list of which an integer of one element is read, and the value that says at which place.
+fn listed(graph: &Graph, mut value: ValueId) -> Option<(Vec<i64>, ValueId)> {
+    for _ in 0..FAR {
+        let node = &graph.nodes()[graph.producer(value)?];
+        let operand = |place: usize| node.inputs.get(place).copied().flatten();
+        if node.operation.downcast::<Reshape>().is_some() {
+            value = operand(0)?;
+            continue;
+        }
+        node.operation.downcast::<Gather>()?;
+        let list = graph.constant(operand(0)?)?;
+        let is_list = list.shape().len() == 1 && list.dtype() == DataType::I64;
+        return is_list.then(|| Some((list.to_i64(), operand(1)?)))?;
+    }
+    None
 }
 
 fn moving(graph: &Graph, mut value: ValueId) -> Option<Moving> {

@@ -75,6 +75,7 @@ impl Importer {
         let mut counts = leaves.split_off(axes.len()).into_iter();
         for (leaf, axis) in leaves.iter().zip(&axes) {
             if let (Some(axis), Some(count)) = (axis, axis.and_then(|_| counts.next())) {
+                self.builder.note_count(count, self.builder.shape(*leaf)[*axis]);
                 self.builder.set_spread_extent(*leaf, *axis, count);
             }
         }
@@ -129,7 +130,12 @@ impl Importer {
         other: &Region,
         error: &NodeError,
     ) -> Result<Region, NodeError> {
-        let message = format!("a branch that these shapes do not fit would be taken: {error}");
+        let mut message = format!("a branch that these shapes do not fit would be taken: {error}");
+        let mut source = std::error::Error::source(error);
+        while let Some(cause) = source {
+            message.push_str(&format!(": {cause}"));
+            source = cause.source();
+        }
         self.builder.require(condition, message)?;
         let outputs = other.graph.outputs().iter();
         let types: Vec<TensorType> =

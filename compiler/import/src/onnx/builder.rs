@@ -12,6 +12,7 @@ use super::affine::input_place;
 use super::external::ExternalFiles;
 use super::narrow::NarrowType;
 use super::proto::TensorProto;
+use super::ranges::Range;
 use super::tensor::{self, checked_bytes};
 use crate::{ImportError, Limits, NodeError};
 use hone_graph::{OutputExtent, ValueId};
@@ -79,6 +80,8 @@ pub(super) struct Builder {
     pub(super) filled: HashMap<Operand, Operand>,
     /// Shapes that the model declares for them.
     pub(super) declared: HashMap<Operand, Vec<usize>>,
+    /// Between which numbers the elements of short lists of integers lie.
+    pub(super) ranges: HashMap<Operand, Vec<Range>>,
     operands: Table<Operand, Source>,
     limits: Limits,
     files: ExternalFiles,
@@ -113,6 +116,7 @@ impl Builder {
             spread: HashSet::new(),
             filled: HashMap::new(),
             declared: HashMap::new(),
+            ranges: HashMap::new(),
             operands: Table::new(),
             limits: limits.clone(),
             files: ExternalFiles::new(folder, limits),
@@ -406,6 +410,14 @@ impl Builder {
         if is_constant && self.folding.take(&operator, &types, &results) {
             return self.fold(&operator, inputs);
         }
+        let ranges = match &results[..] {
+            [of] => self.result_ranges(&operator, inputs, of).map(|own| (own, of)),
+            _ => None,
+        };
+        if let Some(known) = ranges.as_ref().and_then(|(own, of)| self.known_by_ranges(own, of)) {
+            return Ok(vec![known]);
+        }
+        let ranges = ranges.map(|(own, _)| own);
         let inputs: Vec<Option<ValueId>> =
             inputs.iter().map(|input| input.map(|input| self.value(input))).collect();
         self.nodes += 1;
@@ -418,7 +430,11 @@ impl Builder {
         }
         let name = self.node_name.clone();
         let values = self.level().graph.add_node(name, operator, &inputs)?;
-        Ok(values.into_iter().map(|value| self.operand(value)).collect())
+        let outputs: Vec<Operand> = values.into_iter().map(|value| self.operand(value)).collect();
+        if let (Some(ranges), [output]) = (ranges, &outputs[..]) {
+            self.ranges.insert(*output, ranges);
+        }
+        Ok(outputs)
     }
 
     fn check_size(&self, tensor_type: &TensorType) -> Result<(), NodeError> {

@@ -148,7 +148,8 @@ impl Builder {
             return Err("it is a sequence of something else than tensors".into());
         }
         for (index, item) in items.iter().enumerate() {
-            self.add_output(&item_name(name, index), *item);
+            let item = self.compacted(*item).map_err(|error| error.to_string())?;
+            self.add_output(&item_name(name, index), item);
         }
         let text = items.iter().any(|item| self.is_text(*item));
         Ok(member(MemberForm::Sequence(items.len()), text))
@@ -226,6 +227,7 @@ impl Importer {
     pub(super) fn stacked(&mut self, items: &[Operand]) -> Result<Operand, NodeError> {
         let mut rows = Vec::with_capacity(items.len());
         for item in items {
+            self.builder.check_extent(*item, "what a loop collects")?;
             let shape = [&[1], &self.builder.shape(*item)[..]].concat();
             rows.push(self.builder.reshape(*item, shape)?);
         }

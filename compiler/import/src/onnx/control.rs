@@ -92,7 +92,13 @@ impl Importer {
                     let known = known.first().copied().unwrap_or(0).max(0) as u64;
                     bounds.most = Some(known).filter(|known| *known <= MOST_TRIPS);
                 }
-                None => bounds.trips = Some(self.builder.reshape(trips, Vec::new())?),
+                None => {
+                    // As often as there are elements of what a run finds: at most for all the room.
+                    let most = self.builder.ranges(trips).and_then(|own| own.first().copied());
+                    let most = most.and_then(|own| u64::try_from(own.most.max(0)).ok());
+                    bounds.most = most.filter(|most| *most <= MOST_TRIPS);
+                    bounds.trips = Some(self.builder.reshape(trips, Vec::new())?);
+                }
             }
         }
         if let Some(condition) = node.optional(1) {
@@ -148,6 +154,9 @@ impl Importer {
         let mut outputs = self.builder.apply_all(operator, &operands)?;
         let count = outputs.pop().ok_or_else(|| NodeError::invalid("the loop has no result"))?;
         if !is_fixed {
+            if let Some(most) = capacity.and_then(|own| usize::try_from(own).ok()) {
+                self.builder.note_count(count, most);
+            }
             outputs[carried..].iter().for_each(|own| self.builder.set_extent(*own, 0, count));
         }
         Ok(outputs)

@@ -395,7 +395,7 @@ impl Importer {
         let outputs = self.import_operator(key, node)?;
         let outputs = check_results(node, outputs)?;
         match pending {
-            Some(pending) => pending.finish(&mut self.builder, &outputs).map(|()| outputs),
+            Some(pending) => pending.finish(&mut self.builder, outputs),
             None => Ok(outputs),
         }
     }

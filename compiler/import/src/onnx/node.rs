@@ -165,6 +165,14 @@ impl Node {
         }
     }
 
+    /// The same operator with the same inputs and attributes, whose attributes are still to be read.
+    pub fn again(&self) -> Self {
+        let mut again = self.alike(&self.operator, self.inputs.clone());
+        again.attributes.clone_from(&self.attributes);
+        again.opset = self.opset;
+        again
+    }
+
     /// Gives it an integer attribute.
     pub fn set_int(&mut self, name: &str, value: i64) {
         let kind = Some(AttributeType::Int as i32);

@@ -6,16 +6,18 @@
 //! change nothing: zeros for a sum, the least number for a largest element. What is not listed here is refused.
 
 use super::builder::{Builder, Operand};
+use super::fates::{Fate, Question};
 use super::node::Node;
-use super::rearranged::{bounds, cut_from_end, joined, shape_of};
-use super::shorthands::axis;
-use super::sized::Part;
+use super::rearranged::{cut_by_count, joined, shape_of};
+use super::scattered::scattered;
+use super::shorthands::Step;
+use super::sized::{Behind, Part};
 use crate::NodeError;
-use hone_ops::BinaryFunction as B;
+use hone_ops::{BinaryFunction as B, ReduceFunction};
 use hone_types::DataType;
 
 /// Operators that compute each place of their broadcast operands by itself.
-const EACH: &[&str] = &[
+pub(super) const EACH: &[&str] = &[
     "Abs",
     "Acos",
     "Acosh",
@@ -32,6 +34,7 @@ const EACH: &[&str] = &[
     "BitwiseOr",
     "BitwiseXor",
     "Cast",
+    "CastLike",
     "Ceil",
     "Celu",
     "Clip",
@@ -90,7 +93,7 @@ const EACH: &[&str] = &[
 ];
 
 /// Operators that compute each sample (an element of the first axis of the first operand) by itself.
-const EACH_SAMPLE: &[&str] = &[
+pub(super) const EACH_SAMPLE: &[&str] = &[
     "AveragePool",
     "Conv",
     "ConvTranspose",
@@ -99,34 +102,12 @@ const EACH_SAMPLE: &[&str] = &[
     "InstanceNormalization",
     "MaxPool",
 ];
-
-/// What becomes of an operand's part.
-enum Fate {
-    /// It is that of all outputs, along this axis.
-    Kept(usize),
-    /// The same, so many times as much.
-    Scaled(usize, usize),
-    /// A range of it (the first, and one past the last) along this axis.
-    Cut(usize, i64, i64),
-    /// Nothing is left of the axis.
-    Gone,
-}
-
 /// What is left to do when the operator has been imported.
 #[derive(Debug)]
 pub(super) struct Pending {
     parts: Vec<(usize, Part, Vec<usize>)>,
     asked: Node,
 }
-
-/// How one operator is asked: its node, the operand's place, its axis and its shape.
-struct Question<'a> {
-    node: &'a mut Node,
-    place: usize,
-    axis: usize,
-    shape: &'a [usize],
-}
-
 /// Prepares a node some of whose operands are there in part: `None` where none is. Outputs in place of the operator's
 /// are returned where they come from elsewhere.
 ///
@@ -153,30 +134,20 @@ pub(super) fn begin(
     if !own_domain {
         return Err(refused());
     }
-    let mut asked = node.alike(&node.operator, node.inputs.clone());
-    asked.attributes = node.attributes.clone();
-    asked.opset = node.opset;
-    match node.operator.as_str() {
-        "Shape" => return Ok((None, Some(vec![shape_of(builder, &mut asked, &parts)?]))),
-        "Slice" => {
-            if let Some(cut) = cut_from_end(builder, &mut asked, &parts)? {
-                return Ok((None, Some(vec![cut])));
-            }
-        }
-        "Concat" => {
-            if let Some(joined) = joined(builder, &mut asked, &parts)? {
-                return Ok((None, Some(vec![joined])));
-            }
-        }
-        _ => {}
+    let mut asked = node.again();
+    if let Some(made) = made_otherwise(builder, &mut asked, &parts)? {
+        return Ok((None, Some(vec![made])));
     }
     let mut pending = Vec::new();
     for (place, part) in parts {
         let Some(operand) = node.inputs[place] else { continue };
         let shape = builder.shape(operand);
-        let kind = fill(&mut asked, place, builder.dtype(operand)).ok_or_else(refused)?;
-        node.inputs[place] = Some(builder.filled(operand, part, kind)?);
+        let behind = fill(&mut asked, place).ok_or_else(refused)?;
+        node.inputs[place] = Some(builder.filled(operand, part, behind)?);
         pending.push((place, part, shape));
+    }
+    if EACH.contains(&node.operator.as_str()) {
+        cut_to_least(builder, node, &mut pending)?;
     }
     asked.inputs.clone_from(&node.inputs);
     if node.operator == "NonMaxSuppression" && node.optional(4).is_none() {
@@ -188,6 +159,52 @@ pub(super) fn begin(
     Ok((Some(Pending { parts: pending, asked }), None))
 }
 
+/// The result of an operator that is made of other nodes where a part of its operands is there; `None` of others.
+fn made_otherwise(
+    builder: &mut Builder,
+    asked: &mut Node,
+    parts: &[(usize, Part)],
+) -> Result<Option<Operand>, NodeError> {
+    Ok(match asked.operator.as_str() {
+        "ScatterElements" | "Scatter" | "ScatterND" => {
+            scattered(builder, &mut asked.again(), parts)?
+        }
+        "Size" => {
+            let extents = shape_of(builder, asked, parts)?;
+            Some(builder.reduce(ReduceFunction::Product, extents, vec![0], false)?)
+        }
+        "Shape" => Some(shape_of(builder, asked, parts)?),
+        "Slice" => cut_by_count(builder, &mut asked.again(), parts)?,
+        "Concat" => joined(builder, &mut asked.again(), parts)?,
+        _ => None,
+    })
+}
+
+/// Cuts operands that are laid beside one another, each there in part, to the least room of them: there are as many of
+/// each, or the run ends.
+fn cut_to_least(
+    b: &mut Builder,
+    node: &mut Node,
+    pending: &mut [(usize, Part, Vec<usize>)],
+) -> Result<(), NodeError> {
+    let from_end = |part: &Part, shape: &[usize]| shape.len() - part.axis;
+    let Some(behind) = pending.first().map(|(_, part, shape)| from_end(part, shape)) else {
+        return Ok(());
+    };
+    if pending.iter().any(|(_, part, shape)| from_end(part, shape) != behind) {
+        return Ok(());
+    }
+    let least = pending.iter().map(|(_, part, shape)| shape[part.axis]).min().unwrap_or(0);
+    for (place, part, shape) in pending.iter_mut().filter(|own| own.2[own.1.axis] > least) {
+        let Some(operand) = node.inputs[*place] else { continue };
+        let cut = b.narrow(operand, part.axis, 0, least)?;
+        b.note_filled(cut, part.count);
+        node.inputs[*place] = Some(cut);
+        shape[part.axis] = least;
+    }
+    Ok(())
+}
+
 impl Pending {
     /// Says of the outputs which part of them is there.
     ///
@@ -196,16 +213,23 @@ impl Pending {
     pub(super) fn finish(
         mut self,
         builder: &mut Builder,
-        outputs: &[Operand],
-    ) -> Result<(), NodeError> {
+        mut outputs: Vec<Operand>,
+    ) -> Result<Vec<Operand>, NodeError> {
         let mut found: Option<Part> = None;
         for (place, part, shape) in std::mem::take(&mut self.parts) {
             let question =
                 Question { node: &mut self.asked, place, axis: part.axis, shape: &shape };
-            let fate = question.answer(builder, outputs)?;
+            let room = shape[part.axis];
+            let fate = question.answer(builder, &outputs)?;
             let fate = fate.ok_or_else(|| NodeError::UndecidedSize {
                 what: format!("its input number {place}"),
             })?;
+            if matches!(fate, Fate::Averaged) {
+                outputs = outputs
+                    .into_iter()
+                    .map(|own| mean_of_part(builder, own, room, part.count))
+                    .collect::<Result<_, _>>()?;
+            }
             let Some(own) = fate.part(builder, part.count)? else { continue };
             match found {
                 None => found = Some(own),
@@ -221,32 +245,42 @@ impl Pending {
             }
         }
         if let Some(part) = found {
-            self.check_others(builder, part, outputs)?;
-            for output in outputs {
+            self.check_others(builder, part, &outputs)?;
+            for output in &outputs {
+                // What the operator itself says of its result would be forgotten.
+                if builder.part(*output).is_some_and(|own| own.axis != part.axis) {
+                    let what = "its result, along two axes,".into();
+                    return Err(NodeError::UndecidedSize { what });
+                }
                 builder.set_spread_extent(*output, part.axis, part.count);
             }
-        } else if self.asked.operator == "ReduceMean" {
-            return Err(NodeError::UndecidedSize { what: "what it takes the mean of".into() });
         }
-        Ok(())
+        Ok(outputs)
     }
 
-    /// Refuses whole operands that an element-wise operator would lay beside the part.
+    /// Refuses whole operands that an element-wise operator or a product of matrices would lay beside the part, and holds
+    /// those that are joined with it to the same size.
     fn check_others(
         &self,
-        builder: &Builder,
+        builder: &mut Builder,
         part: Part,
         outputs: &[Operand],
     ) -> Result<(), NodeError> {
-        let Some(output) = outputs.first().filter(|_| EACH.contains(&self.asked.operator.as_str()))
-        else {
-            return Ok(());
-        };
+        let operator = self.asked.operator.as_str();
+        let Some(output) = outputs.first() else { return Ok(()) };
         let rank = builder.rank(*output);
+        let (is_each, is_product) = (EACH.contains(&operator), operator == "MatMul");
+        if !is_each && operator != "Concat" && !(is_product && part.axis + 2 < rank) {
+            return Ok(());
+        }
         for operand in self.asked.inputs.iter().flatten() {
             let shape = builder.shape(*operand);
             let own = (part.axis + shape.len()).checked_sub(rank).map(|place| shape[place]);
-            if own.is_some_and(|extent| extent > 1) && !builder.is_filled(*operand) {
+            let Some(own) = own.filter(|_| !builder.is_filled(*operand)) else { continue };
+            if operator == "Concat" {
+                let same = builder.with_scalar(B::Equal, part.count, own as f64)?;
+                builder.require(same, "what is joined differs in size")?;
+            } else if own > 1 {
                 return Err(NodeError::UndecidedSize {
                     what: "what another of its inputs is laid beside".into(),
                 });
@@ -256,254 +290,40 @@ impl Pending {
     }
 }
 
-impl Fate {
-    /// The part of the outputs, where one is left, of an operand of which `count` are there.
-    fn part(self, b: &mut Builder, count: Operand) -> Result<Option<Part>, NodeError> {
-        Ok(match self {
-            Self::Gone => None,
-            Self::Kept(axis) | Self::Scaled(axis, 1) => Some(Part { axis, count }),
-            Self::Scaled(axis, times) => {
-                Some(Part { axis, count: b.with_scalar(B::Multiply, count, times as f64)? })
-            }
-            Self::Cut(axis, start, end) => {
-                let end = b.with_scalar(B::Minimum, count, end as f64)?;
-                let left = b.with_scalar(B::Subtract, end, start as f64)?;
-                Some(Part { axis, count: b.with_scalar(B::Maximum, left, 0.0)? })
-            }
-        })
+/// The mean of what is there, of the mean over all the room.
+fn mean_of_part(b: &mut Builder, mean: Operand, room: usize, count: Operand) -> Step {
+    let dtype = b.dtype(mean);
+    if !dtype.is_float() {
+        let what = "what it takes the mean of, which is not of floats,".into();
+        return Err(NodeError::UndecidedSize { what });
     }
+    let count = b.single(count)?;
+    let count = b.cast(count, DataType::F32)?;
+    // Of nothing the mean is no number: zero times infinity.
+    let times = b.scalar_with(B::Divide, room as f64, count)?;
+    let times = b.cast(times, dtype)?;
+    b.multiply(mean, times)
 }
 
-/// What is read behind the part, as a number; `None` of an operator that is not listed.
-fn fill(node: &mut Node, place: usize, dtype: DataType) -> Option<f64> {
-    let (least, most) = match dtype.is_float() {
-        true => (f64::NEG_INFINITY, f64::INFINITY),
-        // Not the very least of 64 bits, which a float does not hold.
-        false if dtype == DataType::I64 => (-9.0e18, 9.0e18),
-        false if dtype == DataType::I32 => (f64::from(i32::MIN), f64::from(i32::MAX)),
-        false => (0.0, 255.0),
-    };
+/// What is read behind the part; `None` of an operator that is not listed.
+fn fill(node: &mut Node, place: usize) -> Option<Behind> {
     let operator = node.operator.as_str();
     Some(match operator {
-        _ if EACH.contains(&operator) || EACH_SAMPLE.contains(&operator) => 0.0,
-        "Compress" | "Concat" | "CumSum" | "Flatten" | "Gather" | "GatherND" | "Gemm"
-        | "LayerNormalization" | "MatMul" | "NonZero" | "ReduceL1" | "ReduceL2" | "ReduceSum"
-        | "ReduceSumSquare" | "ReduceMean" | "Reshape" | "RoiAlign" | "Slice" | "Split"
-        | "Squeeze" | "Transpose" | "Unsqueeze" => 0.0,
-        "ReduceProd" => 1.0,
-        "ArgMax" | "ReduceMax" | "ReduceLogSumExp" | "Softmax" | "LogSoftmax" => least,
-        "ArgMin" | "ReduceMin" => most,
-        "TopK" if node.attributes.get("largest").is_some_and(|own| own.i == Some(0)) => most,
-        "TopK" => least,
-        "NonMaxSuppression" => {
-            if place == 1 {
-                least
-            } else {
-                0.0
-            }
+        _ if EACH.contains(&operator) || EACH_SAMPLE.contains(&operator) => Behind::Zeros,
+        "Compress" | "Concat" | "CumSum" | "Expand" | "Flatten" | "Gather" | "GatherElements"
+        | "GatherND" | "Gemm" | "LayerNormalization" | "MatMul" | "NonZero" | "ReduceL1"
+        | "ReduceL2" | "ReduceSum" | "ReduceSumSquare" | "ReduceMean" | "Reshape" | "RoiAlign"
+        | "ScatterElements" | "ScatterND" | "Slice" | "Split" | "Squeeze" | "Transpose"
+        | "Unsqueeze" => Behind::Zeros,
+        "ReduceProd" => Behind::Ones,
+        "ArgMax" | "ReduceMax" | "ReduceLogSumExp" | "Softmax" | "LogSoftmax" => Behind::Least,
+        "ArgMin" | "ReduceMin" => Behind::Greatest,
+        "TopK" if node.attributes.get("largest").is_some_and(|own| own.i == Some(0)) => {
+            Behind::Greatest
         }
+        "TopK" => Behind::Least,
+        "NonMaxSuppression" if place == 1 => Behind::Least,
+        "NonMaxSuppression" => Behind::Zeros,
         _ => return None,
     })
-}
-
-impl Question<'_> {
-    /// What becomes of the part; `None` where this setting of the operator is not for one.
-    fn answer(mut self, b: &mut Builder, outputs: &[Operand]) -> Result<Option<Fate>, NodeError> {
-        let operator = self.node.operator.clone();
-        let to: Vec<usize> = outputs.first().map(|own| b.shape(*own)).unwrap_or_default();
-        let (axis, rank) = (self.axis, self.shape.len());
-        Ok(match operator.as_str() {
-            name if EACH.contains(&name) => (axis + to.len()).checked_sub(rank).map(Fate::Kept),
-            name if EACH_SAMPLE.contains(&name) => {
-                (axis == 0 && self.place == 0).then_some(Fate::Kept(0))
-            }
-            "CumSum" => (self.place == 0).then_some(Fate::Kept(axis)),
-            "Concat" | "Split" => (self.along(-1, rank)? != axis).then_some(Fate::Kept(axis)),
-            "Softmax" | "LogSoftmax" => {
-                let along = self.along(if self.node.opset < 13 { 1 } else { -1 }, rank)?;
-                (self.node.opset >= 13 || axis < along).then_some(Fate::Kept(axis))
-            }
-            "LayerNormalization" => {
-                (self.place == 0 && axis < self.along(-1, rank)?).then_some(Fate::Kept(axis))
-            }
-            "Transpose" => {
-                let reversed = || (0..rank as i64).rev().collect();
-                let order = self.node.ints("perm")?.unwrap_or_else(reversed);
-                order.iter().position(|own| *own == axis as i64).map(Fate::Kept)
-            }
-            "Squeeze" if to.len() < rank && self.is_squeezed(b)? => {
-                self.exactly_one(b)?;
-                Some(Fate::Gone)
-            }
-            "Flatten" | "Reshape" | "Squeeze" | "Unsqueeze" => self.reshaped(b, &to)?,
-            "Slice" => self.sliced(b)?,
-            "Gather" => self.gathered(b)?,
-            "GatherND" => {
-                let within =
-                    self.place == 1 && axis + 1 < rank && self.node.int_or("batch_dims", 0)? == 0;
-                within.then_some(Fate::Kept(axis))
-            }
-            "MatMul" => match (self.place, rank - axis) {
-                (0, 1) | (1, 2) => Some(Fate::Gone),
-                (1, 1) if rank == 1 => Some(Fate::Gone),
-                (_, behind) => to.len().checked_sub(behind).map(Fate::Kept),
-            },
-            "Gemm" => self.of_gemm()?,
-            "Compress" | "NonZero" | "NonMaxSuppression" => Some(Fate::Gone),
-            "RoiAlign" => (self.place > 0 && axis == 0).then_some(Fate::Kept(0)),
-            "ArgMax" | "ArgMin" => {
-                let along = self.along(0, rank)?;
-                let keeps = self.node.flag("keepdims", true)?;
-                Some(self.reduced(&[along], keeps))
-            }
-            "TopK" => {
-                let along = self.along(-1, rank)?;
-                if along == axis {
-                    let chosen =
-                        outputs.first().and_then(|own| b.part(*own)).map(|part| part.count);
-                    self.all_there(b, to[axis], chosen)?;
-                }
-                Some(if along == axis { Fate::Gone } else { Fate::Kept(axis) })
-            }
-            _ => self.reduction(b)?,
-        })
-    }
-
-    fn along(&mut self, default: i64, rank: usize) -> Result<usize, NodeError> {
-        axis(self.node.int_or("axis", default)?, rank)
-    }
-
-    /// Ends a run in which fewer are there than `chosen`, or else than `least`.
-    fn all_there(
-        &self,
-        b: &mut Builder,
-        least: usize,
-        chosen: Option<Operand>,
-    ) -> Result<(), NodeError> {
-        let Some(operand) = self.node.inputs[self.place] else { return Ok(()) };
-        let Some(count) = b.filled_count(operand) else { return Ok(()) };
-        let least = match chosen {
-            Some(chosen) => chosen,
-            None => b.scalar(b.dtype(count), least as f64)?,
-        };
-        let count = b.cast(count, b.dtype(least))?;
-        let enough = b.binary(B::GreaterEqual, count, least)?;
-        b.require(enough, "there are fewer elements than are to be chosen")
-    }
-
-    fn reduced(&self, axes: &[usize], keeps: bool) -> Fate {
-        let before = axes.iter().filter(|own| **own < self.axis).count();
-        match axes.contains(&self.axis) {
-            true => Fate::Gone,
-            false => Fate::Kept(self.axis - if keeps { 0 } else { before }),
-        }
-    }
-
-    fn reduction(self, b: &mut Builder) -> Result<Option<Fate>, NodeError> {
-        let rank = self.shape.len();
-        let keeps = self.node.flag("keepdims", true)?;
-        let given = match self.node.optional(1) {
-            Some(_) => Some(b.integers_of(self.node, 1)?),
-            None => self.node.ints("axes")?,
-        };
-        let idle = self.node.flag("noop_with_empty_axes", false)?;
-        let named = given.unwrap_or_default();
-        let axes: Vec<usize> = match named.is_empty() {
-            true if idle => return Ok(Some(Fate::Kept(self.axis))),
-            true => (0..rank).collect(),
-            false => named.iter().map(|own| axis(*own, rank)).collect::<Result<_, _>>()?,
-        };
-        Ok(Some(self.reduced(&axes, keeps)))
-    }
-
-    /// Whether `Squeeze` takes the axis away.
-    fn is_squeezed(&mut self, b: &Builder) -> Result<bool, NodeError> {
-        let rank = self.shape.len();
-        let given = match self.node.optional(1) {
-            Some(_) => Some(b.integers_of(self.node, 1)?),
-            None => self.node.ints("axes")?,
-        };
-        let Some(given) = given else { return Ok(self.shape[self.axis] == 1) };
-        let axes = given.iter().map(|own| axis(*own, rank)).collect::<Result<Vec<_>, _>>()?;
-        Ok(axes.contains(&self.axis))
-    }
-
-    /// Ends a run in which not exactly one is there.
-    fn exactly_one(&self, b: &mut Builder) -> Result<(), NodeError> {
-        let Some(operand) = self.node.inputs[self.place] else { return Ok(()) };
-        let Some(count) = b.filled_count(operand) else { return Ok(()) };
-        let one = b.with_scalar(B::Equal, count, 1.0)?;
-        b.require(one, "an axis is taken away along which there is not one element")
-    }
-
-    /// The axis of a result with the same elements in the same order.
-    fn reshaped(&mut self, b: &Builder, to: &[usize]) -> Result<Option<Fate>, NodeError> {
-        let product = |own: &[usize]| own.iter().product::<usize>();
-        let (outer, inner) =
-            (product(&self.shape[..self.axis]), product(&self.shape[self.axis + 1..]));
-        let room = self.shape[self.axis];
-        let open = match self.node.operator.as_str() {
-            // Only an extent that follows from the others, or is kept, may be another one in a run.
-            "Reshape" if self.node.opset >= 5 => {
-                let target = b.integers_of(self.node, 1)?;
-                let open = target.iter().position(|own| *own == -1);
-                open.or_else(|| (target.get(self.axis) == Some(&0)).then_some(self.axis))
-            }
-            "Flatten" => {
-                let along = self.node.int_or("axis", 1)?;
-                Some(usize::from(along <= self.axis as i64))
-            }
-            "Reshape" => None,
-            _ => (0..to.len()).find(|place| {
-                to[*place] == room
-                    && product(&to[..*place]) == outer
-                    && product(&to[place + 1..]) == inner
-            }),
-        };
-        let Some(place) = open.filter(|place| *place < to.len() && product(&to[..*place]) == outer)
-        else {
-            return Ok(None);
-        };
-        let behind = product(&to[place + 1..]);
-        Ok((behind > 0 && inner % behind == 0 && to[place] == room * (inner / behind))
-            .then(|| Fate::Scaled(place, inner / behind)))
-    }
-
-    fn sliced(&mut self, b: &Builder) -> Result<Option<Fate>, NodeError> {
-        let Some((start, end, step)) = bounds(b, self.node, self.axis, self.shape.len())? else {
-            return Ok(Some(Fate::Kept(self.axis)));
-        };
-        let most = self.shape[self.axis] as i64;
-        Ok((step == 1 && start >= 0 && end >= 0)
-            .then(|| Fate::Cut(self.axis, start, end.min(most))))
-    }
-
-    fn gathered(&mut self, b: &mut Builder) -> Result<Option<Fate>, NodeError> {
-        let (data, indices) = (self.node.input(0)?, self.node.input(1)?);
-        let along = self.along(0, b.rank(data))?;
-        if self.place == 1 {
-            return Ok(Some(Fate::Kept(along + self.axis)));
-        }
-        if along == self.axis {
-            // From the end would be from that of the room.
-            let least = b.scalar(b.dtype(indices), 0.0)?;
-            let from_front = b.binary(B::GreaterEqual, indices, least)?;
-            if b.tensor(from_front).is_some_and(|own| own.bytes().contains(&0)) {
-                return Ok(None);
-            }
-            b.require(from_front, "an index from the end of what a run decides the size of")?;
-            return Ok(Some(Fate::Gone));
-        }
-        let behind = if self.axis > along { self.axis - 1 + b.rank(indices) } else { self.axis };
-        Ok(Some(Fate::Kept(behind)))
-    }
-
-    fn of_gemm(&mut self) -> Result<Option<Fate>, NodeError> {
-        let turned = [self.node.flag("transA", false)?, self.node.flag("transB", false)?];
-        Ok(match self.place {
-            0 => Some(if (self.axis == 1) == turned[0] { Fate::Kept(0) } else { Fate::Gone }),
-            1 => Some(if (self.axis == 0) == turned[1] { Fate::Kept(1) } else { Fate::Gone }),
-            _ => None,
-        })
-    }
 }

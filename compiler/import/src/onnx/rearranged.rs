@@ -3,8 +3,9 @@
 
 use super::builder::{Builder, Operand};
 use super::node::Node;
+use super::operators::counted::cut;
 use super::shorthands::{Step, axis};
-use super::sized::Part;
+use super::sized::{Behind, Part};
 use crate::NodeError;
 use hone_ops::{BinaryFunction as B, Gather};
 use hone_types::DataType;
@@ -59,48 +60,44 @@ pub(super) fn bounds(
     Ok(None)
 }
 
-/// `Slice` of the axis of which a part is there alone, with a bound that counts from the part's end; `None` of others.
-pub(super) fn cut_from_end(
+/// `Slice` of the axis of which a part is there alone, with a bound that counts from the part's end or that a run decides;
+/// `None` of others.
+pub(super) fn cut_by_count(
     b: &mut Builder,
     node: &mut Node,
     parts: &[(usize, Part)],
 ) -> Result<Option<Operand>, NodeError> {
     let [(0, part)] = parts else { return Ok(None) };
-    let (x, axis) = (node.input(0)?, part.axis);
-    let shape = b.shape(x);
-    let mut asked = node.alike("Slice", node.inputs.clone());
-    (asked.attributes, asked.opset) = (node.attributes.clone(), node.opset);
-    for other in (0..shape.len()).filter(|own| *own != axis) {
-        let mut again = asked.alike("Slice", asked.inputs.clone());
-        (again.attributes, again.opset) = (asked.attributes.clone(), asked.opset);
-        if bounds(b, &mut again, other, shape.len())?.is_some() {
-            return Ok(None);
+    let x = node.input(0)?;
+    let (starts, ends, axes, steps) = match node.opset {
+        ..10 => {
+            let list = |b: &mut Builder, values: Option<Vec<i64>>| -> Result<_, NodeError> {
+                values.map(|own| b.integers(&own)).transpose()
+            };
+            let (starts, ends) = (node.ints("starts")?, node.ints("ends")?);
+            (list(b, starts)?, list(b, ends)?, node.ints("axes")?, None)
         }
-    }
-    let Some((start, end, 1)) = bounds(b, &mut asked, axis, shape.len())? else { return Ok(None) };
-    if start >= 0 && end >= 0 {
+        _ => {
+            let known =
+                |place: usize| node.optional(place).map(|_| b.integers_of(node, place)).transpose();
+            (node.optional(1), node.optional(2), known(3)?, known(4)?)
+        }
+    };
+    let (Some(start), Some(end)) = (starts, ends) else { return Ok(None) };
+    let is_one = [start, end].iter().all(|own| b.tensor_type(*own).elements() == 1);
+    let along = match axes.as_deref() {
+        None => 0,
+        Some([along]) => axis(*along, b.rank(x))?,
+        Some(_) => return Ok(None),
+    };
+    if !is_one || along != part.axis || steps.is_some_and(|own| own != [1]) {
         return Ok(None);
     }
-    let room = shape[axis] as i64;
-    let count = b.single(part.count)?;
-    let place = |b: &mut Builder, bound: i64| -> Step {
-        let own = match bound < 0 {
-            true => b.with_scalar(B::Add, count, bound.max(-room) as f64)?,
-            false => b.with_scalar(B::Minimum, count, bound.min(room) as f64)?,
-        };
-        b.with_scalar(B::Maximum, own, 0.0)
-    };
-    let (first, last) = (place(b, start)?, place(b, end)?);
-    let most = if start < 0 && end >= room { start.saturating_neg().min(room) } else { room };
-    let places = b.integers(&(0..most).collect::<Vec<_>>())?;
-    let from = b.add(places, first)?;
-    let from = b.with_scalar(B::Minimum, from, (room - 1).max(0) as f64)?;
-    let filled = b.filled(x, *part, 0.0)?;
-    let cut = b.apply(Gather { axis }, &[filled, from])?;
-    let left = b.subtract(last, first)?;
-    let left = b.with_scalar(B::Maximum, left, 0.0)?;
-    b.set_spread_extent(cut, axis, left);
-    Ok(Some(cut))
+    let known = [start, end].map(|own| b.tensor(own).map(|own| own.to_i64()));
+    if known.iter().all(|own| own.as_ref().is_some_and(|own| own.iter().all(|own| *own >= 0))) {
+        return Ok(None);
+    }
+    cut(b, x, Some(*part), along, (start, end))
 }
 
 /// `Concat` along the axis of which parts are there: the parts without gaps; `None` where it is along another one.
@@ -122,7 +119,7 @@ pub(super) fn joined(
         let room = b.shape(*operand)[along];
         match part {
             Some(part) if part.axis == along => {
-                pieces.push((b.filled(*operand, part, 0.0)?, room));
+                pieces.push((b.filled(*operand, part, Behind::Zeros)?, room));
                 counts.push(b.single(part.count)?);
             }
             Some(_) => {

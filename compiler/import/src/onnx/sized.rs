@@ -15,6 +15,43 @@ pub(super) struct Part {
     pub count: Operand,
 }
 
+/// What is read behind the part of an operand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Behind {
+    /// Zeros: nothing in a sum.
+    Zeros,
+    /// Ones: nothing in a product.
+    Ones,
+    /// The least number of the element type, negative infinity of floats: never a largest element before another.
+    Least,
+    /// The greatest one.
+    Greatest,
+}
+
+impl Behind {
+    /// The number of an element type.
+    fn number(self, dtype: DataType) -> Result<Tensor, NodeError> {
+        let of = TensorType::new(dtype, []);
+        let value = match (self, dtype) {
+            (Self::Zeros, _) => return Ok(Tensor::zeros(of)),
+            (own, DataType::Bool) => return Ok(Tensor::scalar(own != Self::Least)),
+            (Self::Ones, _) => 1.0,
+            (Self::Least, _) if dtype.is_float() => f64::NEG_INFINITY,
+            (Self::Greatest, _) if dtype.is_float() => f64::INFINITY,
+            // By bits, since a float does not hold those of 64 bits.
+            (own, _) => {
+                let is_least = own == Self::Least;
+                let mut bytes = vec![if is_least { 0 } else { 0xff }; of.bytes()];
+                if let Some(last) = bytes.last_mut().filter(|_| dtype.is_signed_integer()) {
+                    *last = if is_least { 0x80 } else { 0x7f };
+                }
+                return Ok(Tensor::from_bytes(of, bytes)?);
+            }
+        };
+        Ok(Tensor::from_f64(dtype, [], &[value])?)
+    }
+}
+
 impl Builder {
     /// Says that of an operand's axis only as many are there as `actual` says when the model runs.
     pub fn set_extent(&mut self, operand: Operand, axis: usize, actual: Operand) {
@@ -98,6 +135,11 @@ impl Builder {
         self.filled.contains_key(&operand)
     }
 
+    /// Says that nothing of use lies behind the `count` first of an operand.
+    pub(super) fn note_filled(&mut self, operand: Operand, count: Operand) {
+        self.filled.insert(operand, count);
+    }
+
     /// How many are there of what [`Builder::filled`] filled.
     pub(super) fn filled_count(&self, operand: Operand) -> Option<Operand> {
         self.filled.get(&operand).copied()
@@ -123,7 +165,7 @@ impl Builder {
         let (mut wide, count) = match part {
             None => (operand, self.scalar(DataType::I64, own as f64)?),
             Some(part) if part.axis == axis => {
-                (self.filled(operand, part, 0.0)?, self.single(part.count)?)
+                (self.filled(operand, part, Behind::Zeros)?, self.single(part.count)?)
             }
             Some(_) => {
                 let what = "a result of a branch, along two axes,".into();
@@ -146,8 +188,11 @@ impl Builder {
         self.reshape(count, Vec::new())
     }
 
-    /// All of an operand's room, with `value` behind its part.
-    pub(super) fn filled(&mut self, operand: Operand, part: Part, value: f64) -> Step {
+    /// All of an operand's room, with `behind` behind its part.
+    ///
+    /// # Errors
+    /// Elements that are no plain numbers, and what an operator refuses.
+    pub(super) fn filled(&mut self, operand: Operand, part: Part, behind: Behind) -> Step {
         if self.narrow_type(operand).is_some() {
             return Err(NodeError::UndecidedSize {
                 what: "an input that is not of plain numbers".into(),
@@ -182,23 +227,36 @@ impl Builder {
             let found = self.apply(Gather { axis: 0 }, &[flat, from])?;
             own = self.reshape(found, shape.clone())?;
         }
-        let dtype = self.dtype(operand);
-        let value = match dtype {
-            DataType::Bool => self.constant(Tensor::scalar(value > 0.0 && value < 2.0)),
-            _ => self.scalar(dtype, value)?,
-        };
+        let value = behind.number(self.dtype(operand))?;
+        let value = self.constant(value);
         let filled = self.select(there, own, value)?;
         self.filled.insert(filled, count_of_part);
         Ok(filled)
     }
 
-    /// A part that lies at its places among all the room, moved to the front, as outputs of a model have it.
+    /// An operand as outputs of a model have it: its part at the front, without gaps, and zeros behind. `NonZero` and its
+    /// like give theirs so already.
+    ///
+    /// # Errors
+    /// What an operator refuses.
     pub(super) fn compacted(&mut self, operand: Operand) -> Step {
-        let Some(Part { axis, count }) =
-            self.part(operand).filter(|_| self.spread.contains(&operand))
-        else {
+        let Some(part) = self.part(operand).filter(|_| self.spread.contains(&operand)) else {
             return Ok(operand);
         };
+        // Zeros are the same bytes in every element type, of narrow ones too.
+        let (narrow, plain) = (self.narrow_type(operand), self.alias(operand));
+        self.spread.insert(plain);
+        let zeroed = self.filled(plain, part, Behind::Zeros)?;
+        let own = self.gapless(zeroed, part)?;
+        self.set_extent(own, part.axis, part.count);
+        if let Some(narrow) = narrow {
+            self.set_narrow(own, narrow);
+        }
+        Ok(own)
+    }
+
+    /// A part that lies at its places among all the room, zeros behind, moved to the front.
+    fn gapless(&mut self, operand: Operand, Part { axis, count }: Part) -> Step {
         let shape = self.shape(operand);
         let (outer, room): (usize, usize) = (shape[..axis].iter().product(), shape[axis]);
         let inner: usize = shape[axis + 1..].iter().product();
@@ -218,8 +276,6 @@ impl Builder {
         let from = self.with_scalar(B::Minimum, from, (all - 1) as f64)?;
         let flat = self.reshape(operand, vec![all])?;
         let found = self.apply(Gather { axis: 0 }, &[flat, from])?;
-        let own = self.reshape(found, shape)?;
-        self.set_extent(own, axis, count);
-        Ok(own)
+        self.reshape(found, shape)
     }
 }

@@ -7,6 +7,8 @@ use hone_import::onnx::proto::tensor_shape_proto::{Dimension, dimension::Value a
 use hone_import::onnx::proto::type_proto::{Tensor as TensorTypeProto, Value as TypeValue};
 use hone_import::onnx::proto::*;
 use hone_import::{ImportError, ImportOptions, Imported};
+use hone_ops::Evaluation;
+use hone_types::Tensor;
 use prost::Message;
 
 pub const F32: i32 = 1;
@@ -461,4 +463,51 @@ pub fn decided() -> ModelProto {
     ];
     graph.output = vec![declared("top", &["5", "2"]), port("none", I64, &["0"])];
     model(graph, 18)
+}
+
+/// Elements and shape of the first output, as a run gives it.
+pub fn first(model: &ModelProto, inputs: &[Tensor]) -> (Vec<f64>, Vec<usize>) {
+    let graph = import(model).unwrap_or_else(|error| panic!("{}", chain(&error))).graph;
+    let mut evaluation = Evaluation::new(&graph, inputs).unwrap();
+    graph.nodes().ids().try_for_each(|node| evaluation.compute(node)).unwrap();
+    let mut shape = graph.tensor_type(graph.outputs()[0].value).shape.clone();
+    for (extent, actual) in graph.extents().iter().zip(evaluation.extents()) {
+        if extent.output == 0 {
+            shape[extent.axis] = actual as usize;
+        }
+    }
+    let mut elements = evaluation.outputs()[0].to_f64();
+    elements.truncate(shape.iter().product());
+    (elements, shape)
+}
+
+pub fn matrix() -> Tensor {
+    Tensor::from_elements([4, 2], &[1.0f32, 2.0, -3.0, 4.0, 5.0, 6.0, -7.0, 8.0]).unwrap()
+}
+
+/// The rows of `x`, `f32[4, 2]`, whose first element is above zero, as `rows`; then `nodes` to `y`.
+pub fn chosen(nodes: Vec<NodeProto>) -> ModelProto {
+    let mut all = vec![
+        node("Gather", &["x", "zero"], &["column"]).int("axis", 1),
+        node("Greater", &["column", "nothing"], &["mask"]),
+        node("NonZero", &["mask"], &["found"]),
+        node("Transpose", &["found"], &["places"]),
+        node("GatherND", &["x", "places"], &["rows"]),
+    ];
+    all.extend(nodes);
+    let stored = vec![
+        integer("zero", 0),
+        integers("ones", &[1]),
+        integers("least", &[0]),
+        integers("most", &[1]),
+        integers("last", &[-1]),
+        integers("end", &[i64::MAX]),
+        floats("nothing", &[], &[0.0]),
+        integers("three", &[3]),
+        integers("minus_two", &[-2]),
+        integers("whole_row", &[2]),
+        integer("one", 1),
+        integer("minus_one", -1),
+    ];
+    model(graph(vec![port("x", F32, &["4", "2"])], stored, all, &["y"]), 13)
 }

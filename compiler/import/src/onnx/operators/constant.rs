@@ -1,6 +1,6 @@
 //! Operators that make tensors from nothing but their attributes and shapes.
 
-use super::decided;
+use super::{counted, decided};
 use crate::NodeError;
 use crate::onnx::builder::Builder;
 use crate::onnx::node::{Node, Outputs};
@@ -38,7 +38,6 @@ pub(super) fn constant(builder: &mut Builder, node: &mut Node) -> Outputs {
 
 /// `ConstantOfShape`: one value everywhere.
 pub(super) fn constant_of_shape(builder: &mut Builder, node: &mut Node) -> Outputs {
-    let shape = extents(&builder.integers_held(node, 0, node.implied(0))?, "shape")?;
     let value = match node.tensor("value")? {
         Some(tensor) => builder.load(tensor)?,
         None => builder.scalar(DataType::F32, 0.0)?,
@@ -46,14 +45,25 @@ pub(super) fn constant_of_shape(builder: &mut Builder, node: &mut Node) -> Outpu
     if builder.shape(value).iter().product::<usize>() != 1 {
         return Err(NodeError::invalid("attribute 'value' has not one element"));
     }
+    if node.declared(0).is_none()
+        && let Some(all) = counted::constant(builder, node, value)?
+    {
+        return Ok(vec![all]);
+    }
+    let shape = extents(&builder.integers_held(node, 0, node.implied(0))?, "shape")?;
     let value = builder.reshape(value, vec![])?;
     Ok(vec![builder.expand(value, shape)?])
 }
 
-/// `Range`, of constant bounds or of a declared length.
+/// `Range`, of constant bounds, of a declared length, or of bounds that lie below known numbers.
 pub(super) fn range(builder: &mut Builder, node: &mut Node) -> Outputs {
     let dtype = builder.dtype(node.input(0)?);
     if (0..3).any(|place| decided::is_open(builder, node, place)) {
+        if node.declared(0).is_none()
+            && let Some(range) = counted::range(builder, node, LONGEST_RANGE)?
+        {
+            return Ok(vec![range]);
+        }
         return Ok(vec![decided::range(builder, node, LONGEST_RANGE)?]);
     }
     let mut bounds = [0.0; 3];

@@ -71,6 +71,7 @@ fn apply(
     let count = outputs.pop().ok_or_else(|| NodeError::invalid("the operator has no result"))?;
     for (output, axis) in outputs.iter_mut().zip(open) {
         if let Some(axis) = axis {
+            builder.note_count(count, builder.shape(*output)[*axis]);
             *output = builder.cut(*output, *axis, count)?;
         }
     }

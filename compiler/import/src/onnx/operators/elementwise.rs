@@ -146,7 +146,15 @@ pub(super) fn bit_shift(builder: &mut Builder, node: &mut Node) -> Outputs {
         (builder.cast(input, DataType::I64)?, builder.cast(places, DataType::I64)?);
     let factor = builder.scalar_with(B::Power, 2.0, places)?;
     let shifted = match function {
-        B::Multiply => builder.multiply(wide, factor)?,
+        B::Multiply => {
+            // Beyond the width nothing is left, whatever the power wraps to.
+            let least = builder.with_scalar(B::Less, places, 0.0)?;
+            let most = builder.with_scalar(B::Greater, places, 63.0)?;
+            let beyond = builder.binary(B::Or, least, most)?;
+            let zero = builder.scalar(DataType::I64, 0.0)?;
+            let shifted = builder.multiply(wide, factor)?;
+            builder.select(beyond, zero, shifted)?
+        }
         _ => {
             // Beyond the width, as which a negative number counts, only the sign is left.
             let least = builder.with_scalar(B::Less, places, 0.0)?;

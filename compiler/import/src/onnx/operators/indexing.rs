@@ -55,7 +55,7 @@ fn reduction(node: &mut Node) -> Result<ScatterReduction, NodeError> {
 }
 
 /// `ScatterElements`, and `Scatter` as it was called before.
-pub(super) fn scatter_elements(builder: &mut Builder, node: &mut Node) -> Outputs {
+pub(in crate::onnx) fn scatter_elements(builder: &mut Builder, node: &mut Node) -> Outputs {
     let (data, places) = (node.input(0)?, node.input(1)?);
     let axis = axis(node.int_or("axis", 0)?, builder.rank(data))?;
     let reduction = reduction(node)?;
@@ -65,7 +65,7 @@ pub(super) fn scatter_elements(builder: &mut Builder, node: &mut Node) -> Output
 }
 
 /// `ScatterND`.
-pub(super) fn scatter_nd(builder: &mut Builder, node: &mut Node) -> Outputs {
+pub(in crate::onnx) fn scatter_nd(builder: &mut Builder, node: &mut Node) -> Outputs {
     let reduction = reduction(node)?;
     let places = indices(builder, node.input(1)?)?;
     let inputs = [node.input(0)?, places, node.input(2)?];

@@ -1,6 +1,6 @@
 //! Operators that move elements: transposes, slices, joins, pads, repetitions, blocks.
 
-use super::decided;
+use super::{counted, decided};
 use crate::NodeError;
 use crate::onnx::builder::{Builder, Operand};
 use crate::onnx::node::{Node, Outputs};
@@ -35,6 +35,11 @@ pub(super) fn concat(builder: &mut Builder, node: &mut Node) -> Outputs {
 /// `Expand`.
 pub(super) fn expand(builder: &mut Builder, node: &mut Node) -> Outputs {
     let input = node.input(0)?;
+    if node.declared(0).is_none()
+        && let Some(expanded) = counted::expand(builder, node, input)?
+    {
+        return Ok(vec![expanded]);
+    }
     let shape = match decided::expand(builder, node, input)? {
         Some(shape) => shape,
         None => extents(&builder.integers_of(node, 1)?, "shape")?,
@@ -73,6 +78,11 @@ pub(super) fn slice(builder: &mut Builder, node: &mut Node) -> Outputs {
             }
         }
         if let Some(slice) = decided::slice(builder, node, input)? {
+            return Ok(vec![slice]);
+        }
+        if steps.as_ref().is_none_or(|steps| steps[..] == [1])
+            && let Some(slice) = counted::slice(builder, node, input, named.as_deref())?
+        {
             return Ok(vec![slice]);
         }
         let starts = builder.integers_of(node, 1)?;

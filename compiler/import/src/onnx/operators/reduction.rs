@@ -109,7 +109,10 @@ pub(super) fn arg_reduce(builder: &mut Builder, node: &mut Node) -> Outputs {
 /// `TopK` of as many as a run says: all in order, of which the first are taken.
 fn top_of(builder: &mut Builder, node: &mut Node, axis: usize, number: Operand) -> Outputs {
     let input = node.input(0)?;
-    let k = builder.shape(input)[axis];
+    let extent = builder.shape(input)[axis];
+    // No more than it may be, as in models that take the least of a number and what there is.
+    let most = builder.ranges(number).and_then(|own| usize::try_from(own.first()?.most).ok());
+    let k = most.unwrap_or(extent).min(extent);
     let largest = node.flag("largest", true)?;
     node.ignore(&["sorted"]);
     let number = builder.reshape(number, vec![])?;

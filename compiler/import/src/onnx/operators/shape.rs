@@ -1,10 +1,11 @@
 //! Operators that only say under which shape elements are seen, or what a shape is.
 
-use super::decided;
+use super::{counted, decided};
 use crate::NodeError;
 use crate::onnx::builder::Builder;
 use crate::onnx::node::{Node, Outputs};
 use crate::onnx::shorthands::{axes, axis};
+use hone_ops::BinaryFunction as B;
 
 /// `Identity`.
 pub(super) fn identity(_: &mut Builder, node: &mut Node) -> Outputs {
@@ -14,8 +15,15 @@ pub(super) fn identity(_: &mut Builder, node: &mut Node) -> Outputs {
 /// `Reshape`: 0 keeps an extent (unless `allowzero`), -1 takes what is left.
 pub(super) fn reshape(builder: &mut Builder, node: &mut Node) -> Outputs {
     let input = node.input(0)?;
+    let mut wanted = None;
     let target = match node.opset {
         ..5 => node.ints("shape")?.unwrap_or_default(),
+        _ if node.declared(0).is_none()
+            && let Some(target) = counted::target(builder, node)? =>
+        {
+            wanted = Some(target.wanted);
+            target.list
+        }
         _ if decided::is_open(builder, node, 1) => {
             let shape = decided::reshape(builder, node, input)?;
             return Ok(vec![builder.reshape(input, shape)?]);
@@ -43,6 +51,10 @@ pub(super) fn reshape(builder: &mut Builder, node: &mut Node) -> Outputs {
         let all: usize = from.iter().product();
         // With nothing to share out, any extent would do; none is as good as another.
         shape[place] = all.checked_div(known).unwrap_or(0);
+        if let Some(wanted) = wanted.filter(|_| !builder.is_filled(input)) {
+            let fits = builder.with_scalar(B::Equal, wanted, shape[place] as f64)?;
+            builder.require(fits, format!("elements of {from:?} do not fit the shape of a run"))?;
+        }
     }
     Ok(vec![builder.reshape(input, shape)?])
 }

@@ -1,0 +1,266 @@
+//! Operators whose shape is computed of how many elements a run finds: `ConstantOfShape`, `Expand`, `Range`, `Reshape`
+//! and `Slice` with a number that nobody declares, but that lies below a known one (`ranges.rs`). Their results have
+//! room for the most that there may be, and a part of it is there (`sized.rs`).
+
+use super::decided;
+use crate::NodeError;
+use crate::onnx::builder::{Builder, Operand};
+use crate::onnx::node::Node;
+use crate::onnx::shorthands::{Step, axis};
+use crate::onnx::sized::{Behind, Part};
+use hone_ops::{BinaryFunction as B, Gather};
+use hone_types::DataType;
+
+/// A shape of which a run decides one extent.
+pub(in crate::onnx) struct CountedShape {
+    /// The extents; along the part's axis the most that it may be.
+    pub room: Vec<usize>,
+    /// Which one a run decides, and what it is.
+    pub part: Part,
+}
+
+/// The shape that an input says, where it is not known and all of it is bounded; `None` of others, and where a run
+/// decides several extents. With `-1` nothing is known of an extent, and it is given as `open`.
+pub(in crate::onnx) fn shape_of_input(
+    b: &mut Builder,
+    node: &Node,
+    place: usize,
+) -> Result<Option<CountedShape>, NodeError> {
+    if !decided::is_open(b, node, place) || b.rank(node.input(place)?) != 1 {
+        return Ok(None);
+    }
+    let list = node.input(place)?;
+    let Some(ranges) = b.ranges(list) else { return Ok(None) };
+    let open: Vec<usize> = (0..ranges.len()).filter(|own| ranges[*own].only().is_none()).collect();
+    let room: Option<Vec<usize>> =
+        ranges.iter().map(|own| usize::try_from(own.most).ok()).collect();
+    let ([axis], Some(room)) = (&open[..], room) else { return Ok(None) };
+    let count = b.narrow(list, 0, *axis, 1)?;
+    let count = b.single(count)?;
+    let count = b.with_scalar(B::Maximum, count, 0.0)?;
+    Ok(Some(CountedShape { room, part: Part { axis: *axis, count } }))
+}
+
+/// `value` everywhere in a shape of which a run decides an extent.
+pub(super) fn constant(
+    b: &mut Builder,
+    node: &Node,
+    value: Operand,
+) -> Result<Option<Operand>, NodeError> {
+    let Some(CountedShape { room, part }) = shape_of_input(b, node, 0)? else { return Ok(None) };
+    let value = b.reshape(value, vec![])?;
+    // Not a constant: all elements would be those of any run.
+    let value = b.as_computed(value);
+    let all = b.expand(value, room)?;
+    b.set_spread_extent(all, part.axis, part.count);
+    Ok(Some(all))
+}
+
+/// `Expand` to a shape of which a run decides an extent, along an axis that the operand does not have or that is 1 there.
+/// Where the operand's own extent is that of the room, the run's has to be the same.
+pub(super) fn expand(
+    b: &mut Builder,
+    node: &Node,
+    x: Operand,
+) -> Result<Option<Operand>, NodeError> {
+    let Some(CountedShape { mut room, part }) = shape_of_input(b, node, 1)? else {
+        return Ok(None);
+    };
+    let from = b.shape(x);
+    // Both are seen from the last axis on.
+    let rank = room.len().max(from.len());
+    let (ahead, missing) = (rank - room.len(), rank - from.len());
+    room.splice(0..0, vec![1; ahead]);
+    let along = part.axis + ahead;
+    for (place, extent) in from.iter().enumerate() {
+        let wanted = &mut room[place + missing];
+        if place + missing != along && *wanted == 1 {
+            *wanted = *extent;
+        }
+    }
+    if along >= missing && from[along - missing] != 1 && from[along - missing] != room[along] {
+        return Ok(None);
+    }
+    if along >= missing && from[along - missing] != 1 && b.filled_count(x).is_none() {
+        // All of the operand is there: the number has to be its extent, or 1.
+        let own = from[along - missing] as f64;
+        let same = b.with_scalar(B::Equal, part.count, own)?;
+        let one = b.with_scalar(B::Equal, part.count, 1.0)?;
+        let fits = b.binary(B::Or, same, one)?;
+        b.require(fits, "a shape to expand to does not fit the operand")?;
+        return b.expand(x, room).map(Some);
+    }
+    let all = b.expand(x, room)?;
+    b.set_spread_extent(all, along, part.count);
+    Ok(Some(all))
+}
+
+/// `start + index * step` for as many indices as a run says, of which the most are known.
+pub(super) fn range(
+    b: &mut Builder,
+    node: &Node,
+    longest: f64,
+) -> Result<Option<Operand>, NodeError> {
+    let mut bounds = Vec::with_capacity(3);
+    for place in 0..3 {
+        let operand = node.input(place)?;
+        if b.dtype(operand) != DataType::I64 && b.dtype(operand) != DataType::I32 {
+            return Ok(None);
+        }
+        let Some(ranges) = b.ranges(operand) else { return Ok(None) };
+        let [range] = ranges[..] else { return Ok(None) };
+        bounds.push((b.single(operand)?, range));
+    }
+    let [(start, first), (limit, last), (step, by)] = bounds[..] else { return Ok(None) };
+    let Some(by) = by.only().filter(|own| *own != 0) else { return Ok(None) };
+    // The most that the distance may be, in the step's direction.
+    let distance = match by > 0 {
+        true => last.most.checked_sub(first.least),
+        false => first.most.checked_sub(last.least),
+    };
+    let room = distance.map(|own| own.max(0).unsigned_abs().div_ceil(by.unsigned_abs()));
+    let Some(room) = room.filter(|own| *own as f64 <= longest) else { return Ok(None) };
+    let ahead = if by > 0 { b.subtract(limit, start)? } else { b.subtract(start, limit)? };
+    let ahead = b.with_scalar(B::Maximum, ahead, 0.0)?;
+    let length = b.integers(&[by.saturating_abs()])?;
+    let length = b.reshape(length, vec![])?;
+    let rest = b.with_scalar(B::Subtract, length, 1.0)?;
+    let ahead = b.add(ahead, rest)?;
+    let count = b.divide(ahead, length)?;
+    let places = decided::counted(b, room as usize)?;
+    let steps = b.multiply(places, step)?;
+    let values = b.add(start, steps)?;
+    let values = b.cast(values, b.dtype(node.input(0)?))?;
+    let values = b.as_computed(values);
+    b.set_spread_extent(values, 0, count);
+    Ok(Some(values))
+}
+
+/// The target of a `Reshape` of which a run decides an extent.
+pub(in crate::onnx) struct Target {
+    /// The list, as an operator with known extents takes it.
+    pub list: Vec<i64>,
+    /// Which extent a run decides, and what it is to be.
+    pub place: usize,
+    /// See `place`.
+    pub wanted: Operand,
+}
+
+/// The target of a `Reshape`, where one extent of it is not known, but bounded: -1 in its place, or, where -1 stands
+/// elsewhere and a part of the operand is there, all of the room.
+pub(in crate::onnx) fn target(b: &mut Builder, node: &Node) -> Result<Option<Target>, NodeError> {
+    if !decided::is_open(b, node, 1) {
+        return Ok(None);
+    }
+    let (x, input) = (node.input(0)?, node.input(1)?);
+    let Some(ranges) = b.ranges(input) else { return Ok(None) };
+    let open: Vec<usize> = (0..ranges.len()).filter(|own| ranges[*own].only().is_none()).collect();
+    let [place] = open[..] else { return Ok(None) };
+    let mut list: Vec<i64> = ranges.iter().filter_map(|own| own.only()).collect();
+    let follows = list.contains(&-1);
+    if ranges[place].least < 0 || follows && !b.is_filled(x) {
+        return Ok(None);
+    }
+    list.insert(place, if follows { ranges[place].most } else { -1 });
+    let flat = b.reshape(input, vec![ranges.len()])?;
+    let wanted = b.narrow(flat, 0, place, 1)?;
+    let wanted = b.single(wanted)?;
+    Ok(Some(Target { list, place, wanted }))
+}
+
+/// What a `Slice` by one cuts of its axis `along`, where a run decides a bound of it: `part` is of the operand, where not
+/// all of it is there. `None` where a bound is neither known nor bounded.
+///
+/// # Errors
+/// What an operator refuses.
+pub(in crate::onnx) fn cut(
+    b: &mut Builder,
+    x: Operand,
+    part: Option<Part>,
+    along: usize,
+    (start, end): (Operand, Operand),
+) -> Result<Option<Operand>, NodeError> {
+    let extent = b.shape(x)[along];
+    let listed = b.listed_bounds(start, end).filter(|_| part.is_none());
+    if let Some(length) = listed.as_ref().and_then(|own| equally_long(own, extent)) {
+        let first = b.reshape(start, vec![1])?;
+        let places = decided::counted(b, length)?;
+        let places = b.add(places, first)?;
+        return b.apply(Gather { axis: along }, &[x, places]).map(Some);
+    }
+    let (Some(first), Some(last)) = (b.ranges(start), b.ranges(end)) else { return Ok(None) };
+    let ([first], [last]) = (&first[..], &last[..]) else { return Ok(None) };
+    let count = match part {
+        Some(part) => b.single(part.count)?,
+        None => b.scalar(DataType::I64, extent as f64)?,
+    };
+    let place = |b: &mut Builder, bound: Operand| -> Step {
+        let bound = b.single(bound)?;
+        // Nothing beyond the ends, so that sums stay small.
+        let bound = b.with_scalar(B::Maximum, bound, -(extent as f64) - 1.0)?;
+        let bound = b.with_scalar(B::Minimum, bound, extent as f64)?;
+        let back = b.with_scalar(B::Less, bound, 0.0)?;
+        let moved = b.add(bound, count)?;
+        let own = b.select(back, moved, bound)?;
+        let own = b.with_scalar(B::Maximum, own, 0.0)?;
+        b.binary(B::Minimum, own, count)
+    };
+    let (from, to) = (place(b, start)?, place(b, end)?);
+    let left = b.subtract(to, from)?;
+    let left = b.with_scalar(B::Maximum, left, 0.0)?;
+    let room = match (first.least >= 0, last.least >= 0) {
+        (true, true) => last.most.min(extent as i64) - first.least.min(extent as i64),
+        // From so many before the end on.
+        (false, _) if first.most < 0 => first.least.saturating_neg().min(extent as i64),
+        _ => extent as i64,
+    };
+    // A bound from the end is not known as one.
+    let longest = listed.filter(|own| own.iter().all(|(start, end)| *start >= 0 && *end >= 0));
+    let longest =
+        longest.and_then(|own| own.iter().map(|(start, end)| end.saturating_sub(*start)).max());
+    let room = longest.map_or(room, |longest| room.min(longest));
+    let places = decided::counted(b, room.max(0) as usize)?;
+    let indices = b.add(places, from)?;
+    let indices = b.with_scalar(B::Minimum, indices, extent.saturating_sub(1) as f64)?;
+    let x = match part {
+        Some(part) => b.filled(x, part, Behind::Zeros)?,
+        None => x,
+    };
+    if extent == 0 {
+        return Ok(None);
+    }
+    let found = b.apply(Gather { axis: along }, &[x, indices])?;
+    b.set_spread_extent(found, along, left);
+    Ok(Some(found))
+}
+
+/// The length of slices that all have the same, and lie inside of an axis.
+fn equally_long(bounds: &[(i64, i64)], extent: usize) -> Option<usize> {
+    let (start, end) = bounds.first()?;
+    let length = end.checked_sub(*start).filter(|own| *own >= 0)?;
+    let alike = bounds.iter().all(|(start, end)| {
+        *start >= 0 && *end <= extent as i64 && end.checked_sub(*start) == Some(length)
+    });
+    usize::try_from(length).ok().filter(|_| alike)
+}
+
+/// `Slice` of one axis, by one, with a bound that a run decides and nobody declares.
+pub(super) fn slice(
+    b: &mut Builder,
+    node: &Node,
+    x: Operand,
+    named: Option<&[i64]>,
+) -> Result<Option<Operand>, NodeError> {
+    let (start, end) = (node.input(1)?, node.input(2)?);
+    let along = match named {
+        None => 0,
+        Some([along]) => *along,
+        Some(_) => return Ok(None),
+    };
+    let is_one = |own: Operand| b.tensor_type(own).elements() == 1;
+    if b.tensor(start).is_some() && b.tensor(end).is_some() || !is_one(start) || !is_one(end) {
+        return Ok(None);
+    }
+    let along = axis(along, b.rank(x))?;
+    cut(b, x, None, along, (start, end))
+}

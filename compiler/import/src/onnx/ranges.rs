@@ -1,0 +1,367 @@
+//! Between which numbers the elements of short lists of integers lie, by what they are computed of.
+//!
+//! How many elements a run finds lies between none and all that there is room for. What a model computes of that number
+//! before it makes a shape of it (minima, sums, products, lists of it and of constants) is followed by interval
+//! arithmetic: the upper end is the room that such a shape needs. A list that is not followed has no ranges; ranges
+//! that are known always hold.
+
+use super::builder::{Builder, Operand};
+use hone_ops::{
+    Binary, BinaryFunction as B, Cast, Concat, Expand, Gather, Op, Reduce, ReduceFunction, Reshape,
+    Select, Slice, Unary, UnaryFunction,
+};
+use hone_types::{DataType, Tensor, TensorType};
+
+/// Most elements of a list that is followed.
+const MOST: usize = 64;
+
+/// Both ends of an interval of integers; truth values are 0 and 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Range {
+    /// The lower end.
+    pub least: i64,
+    /// The upper end.
+    pub most: i64,
+}
+
+impl Range {
+    /// Of one number.
+    pub fn exact(value: i64) -> Self {
+        Self { least: value, most: value }
+    }
+
+    /// The number, where there is one alone.
+    pub fn only(self) -> Option<i64> {
+        (self.least == self.most).then_some(self.least)
+    }
+
+    fn truth(is: Option<bool>) -> Self {
+        match is {
+            Some(is) => Self::exact(i64::from(is)),
+            None => Self { least: 0, most: 1 },
+        }
+    }
+
+    fn joined(self, other: Self) -> Self {
+        Self { least: self.least.min(other.least), most: self.most.max(other.most) }
+    }
+}
+
+impl Builder {
+    /// The ranges of a list's elements, in row-major order; `None` of one that is not followed.
+    pub(super) fn ranges(&self, operand: Operand) -> Option<Vec<Range>> {
+        let of = self.tensor_type(operand);
+        if !is_followed(of) {
+            return None;
+        }
+        match self.tensor(operand) {
+            Some(known) if known.dtype() == DataType::Bool => {
+                Some(known.bytes().iter().map(|own| Range::exact(i64::from(*own != 0))).collect())
+            }
+            Some(known) => Some(known.to_i64().into_iter().map(Range::exact).collect()),
+            None => self.ranges.get(&operand).cloned(),
+        }
+    }
+
+    /// Says that a number lies between none and `most`.
+    pub(super) fn note_count(&mut self, count: Operand, most: usize) {
+        let Ok(most) = i64::try_from(most) else { return };
+        if self.tensor(count).is_none() && self.tensor_type(count).elements() == 1 {
+            self.ranges.insert(count, vec![Range { least: 0, most }]);
+        }
+    }
+
+    /// The ranges of the one result of an operator, of type `of`, where it is followed.
+    pub(super) fn result_ranges(
+        &self,
+        operator: &Op,
+        inputs: &[Option<Operand>],
+        of: &TensorType,
+    ) -> Option<Vec<Range>> {
+        if !is_followed(of) {
+            return None;
+        }
+        let found = self.followed(operator, inputs, of)?;
+        let holds = found.len() == of.elements() && found.iter().all(|own| fits(*own, of.dtype));
+        holds.then_some(found)
+    }
+
+    /// A constant of which every element is known from its range, as the extents are that a run does not decide.
+    pub(super) fn known_by_ranges(&mut self, ranges: &[Range], of: &TensorType) -> Option<Operand> {
+        let values: Vec<i64> = ranges.iter().map(|own| own.only()).collect::<Option<_>>()?;
+        let shape = of.shape.clone();
+        let tensor = match of.dtype {
+            DataType::I64 => Tensor::from_elements(shape, &values),
+            DataType::I32 => {
+                let narrow: Option<Vec<i32>> =
+                    values.iter().map(|own| i32::try_from(*own).ok()).collect();
+                Tensor::from_elements(shape, &narrow?)
+            }
+            _ => Tensor::from_elements(
+                shape,
+                &values.iter().map(|own| *own != 0).collect::<Vec<_>>(),
+            ),
+        };
+        Some(self.constant(tensor.ok()?))
+    }
+
+    fn followed(
+        &self,
+        operator: &Op,
+        inputs: &[Option<Operand>],
+        of: &TensorType,
+    ) -> Option<Vec<Range>> {
+        let operand = |place: usize| inputs.get(place).copied().flatten();
+        let first = operand(0)?;
+        let own = || self.ranges(first);
+        if operator.downcast::<Reshape>().is_some() {
+            return own();
+        }
+        if operator.downcast::<Cast>().is_some() {
+            let is_truth = of.dtype == DataType::Bool;
+            return Some(
+                own()?.into_iter().map(|own| if is_truth { truth(own) } else { own }).collect(),
+            );
+        }
+        if let Some(unary) = operator.downcast::<Unary>() {
+            return own()?.into_iter().map(|own| of_unary(unary.function, own)).collect();
+        }
+        if let Some(binary) = operator.downcast::<Binary>() {
+            let pairs = self.laid_beside(&[first, operand(1)?], of)?;
+            return pairs
+                .into_iter()
+                .map(|own| of_binary(binary.function, own[0], own[1]))
+                .collect();
+        }
+        if operator.downcast::<Select>().is_some() {
+            let all = self.laid_beside(&[first, operand(1)?, operand(2)?], of)?;
+            let chosen = all.into_iter().map(|own| match own[0].only() {
+                Some(0) => own[2],
+                Some(_) => own[1],
+                None => own[1].joined(own[2]),
+            });
+            return Some(chosen.collect());
+        }
+        if let Some(concat) = operator.downcast::<Concat>() {
+            // One after the other only where nothing lies around the axis.
+            let is_outermost = of.shape.iter().take(concat.axis).all(|extent| *extent == 1);
+            let parts =
+                inputs.iter().map(|own| self.ranges((*own)?)).collect::<Option<Vec<_>>>()?;
+            return is_outermost.then(|| parts.concat());
+        }
+        if let Some(slice) = operator.downcast::<Slice>() {
+            return sliced(&own()?, slice);
+        }
+        if operator.downcast::<Gather>().is_some() && self.rank(first) == 1 {
+            return self.gathered_ranges(first, operand(1)?, of);
+        }
+        if operator.downcast::<Expand>().is_some() {
+            return self
+                .laid_beside(&[first], of)?
+                .into_iter()
+                .map(|own| own.first().copied())
+                .collect();
+        }
+        let reduce = operator.downcast::<Reduce>().filter(|_| of.elements() == 1)?;
+        reduced(&own()?, reduce.function).map(|own| vec![own])
+    }
+
+    /// Elements of a list.
+    fn gathered_ranges(
+        &self,
+        list: Operand,
+        places: Operand,
+        of: &TensorType,
+    ) -> Option<Vec<Range>> {
+        let own: Vec<Range> = match self.tensor(list) {
+            // However long a list is that is known.
+            Some(known) => known.to_i64().into_iter().map(Range::exact).collect(),
+            None => self.ranges(list)?,
+        };
+        let any = own.iter().copied().reduce(Range::joined)?;
+        let Some(places) = self.ranges(places) else { return Some(vec![any; of.elements()]) };
+        let count = own.len() as i64;
+        let one = |place: Range| match place.only() {
+            Some(place) => {
+                let place = if place < 0 { place + count } else { place };
+                own.get(usize::try_from(place).ok()?).copied()
+            }
+            None => Some(any),
+        };
+        places.into_iter().map(one).collect()
+    }
+
+    /// For each element of a result the elements of the operands that are laid over it. Only of lists and numbers.
+    fn laid_beside(&self, operands: &[Operand], of: &TensorType) -> Option<Vec<Vec<Range>>> {
+        let count = of.elements();
+        let mut all = vec![Vec::with_capacity(operands.len()); count];
+        for operand in operands {
+            let own = self.ranges(*operand)?;
+            if own.len() != 1 && (own.len() != count || self.shape(*operand) != of.shape) {
+                return None;
+            }
+            for (place, beside) in all.iter_mut().enumerate() {
+                beside.push(*own.get(place).or(own.first())?);
+            }
+        }
+        Some(all)
+    }
+}
+
+/// A part of a list.
+fn sliced(own: &[Range], slice: &Slice) -> Option<Vec<Range>> {
+    let ([start], [step], [count]) = (&slice.starts[..], &slice.steps[..], &slice.extents[..])
+    else {
+        return None;
+    };
+    let start = i64::try_from(*start).ok()?;
+    let place = |number: usize| {
+        let place = step.checked_mul(i64::try_from(number).ok()?)?.checked_add(start)?;
+        usize::try_from(place).ok()
+    };
+    (0..*count).map(|number| own.get(place(number)?).copied()).collect()
+}
+
+/// A function of all elements.
+fn reduced(own: &[Range], function: ReduceFunction) -> Option<Range> {
+    let function = match function {
+        ReduceFunction::Sum => B::Add,
+        ReduceFunction::Product => B::Multiply,
+        ReduceFunction::Maximum => B::Maximum,
+        ReduceFunction::Minimum => B::Minimum,
+        _ => return None,
+    };
+    let (first, rest) = own.split_first()?;
+    rest.iter().try_fold(*first, |all, one| of_binary(function, all, *one))
+}
+
+fn is_followed(of: &TensorType) -> bool {
+    let is_integer = matches!(of.dtype, DataType::I64 | DataType::I32 | DataType::Bool);
+    is_integer && (1..=MOST).contains(&of.elements())
+}
+
+fn fits(own: Range, dtype: DataType) -> bool {
+    let (least, most) = match dtype {
+        DataType::Bool => (0, 1),
+        DataType::I32 => (i64::from(i32::MIN), i64::from(i32::MAX)),
+        _ => (i64::MIN, i64::MAX),
+    };
+    own.least >= least && own.most <= most
+}
+
+fn truth(own: Range) -> Range {
+    Range::truth(match own.only() {
+        Some(value) => Some(value != 0),
+        None if own.least > 0 || own.most < 0 => Some(true),
+        None => None,
+    })
+}
+
+fn of_unary(function: UnaryFunction, own: Range) -> Option<Range> {
+    match function {
+        UnaryFunction::Negate => {
+            Some(Range { least: own.most.checked_neg()?, most: own.least.checked_neg()? })
+        }
+        UnaryFunction::Not => Some(Range { least: 1 - own.most, most: 1 - own.least }),
+        _ => None,
+    }
+}
+
+/// The range of a function of two numbers; `None` where an end passes 64 bits, or of a function that is not followed.
+fn of_binary(function: B, a: Range, b: Range) -> Option<Range> {
+    let ends = |of: &dyn Fn(i64, i64) -> Option<i64>| -> Option<Range> {
+        let all = [
+            of(a.least, b.least)?,
+            of(a.least, b.most)?,
+            of(a.most, b.least)?,
+            of(a.most, b.most)?,
+        ];
+        Some(Range { least: *all.iter().min()?, most: *all.iter().max()? })
+    };
+    match function {
+        B::Add => ends(&i64::checked_add),
+        B::Subtract => ends(&i64::checked_sub),
+        B::Multiply => ends(&i64::checked_mul),
+        B::Divide if b.least > 0 => ends(&i64::checked_div),
+        B::Modulo if b.least > 0 => Some(Range { least: 0, most: b.most - 1 }),
+        B::Minimum => ends(&|a, b| Some(a.min(b))),
+        B::Maximum => ends(&|a, b| Some(a.max(b))),
+        B::And => ends(&|a, b| Some(a & b)),
+        B::Or => ends(&|a, b| Some(a | b)),
+        B::Less => Some(Range::truth(is_less(a, b))),
+        B::GreaterEqual => Some(Range::truth(is_less(a, b).map(|own| !own))),
+        B::Greater => Some(Range::truth(is_less(b, a))),
+        B::LessEqual => Some(Range::truth(is_less(b, a).map(|own| !own))),
+        B::Equal => Some(Range::truth(match (a.only(), b.only()) {
+            (Some(a), Some(b)) => Some(a == b),
+            _ if a.most < b.least || b.most < a.least => Some(false),
+            _ => None,
+        })),
+        _ => None,
+    }
+}
+
+fn is_less(a: Range, b: Range) -> Option<bool> {
+    match () {
+        () if a.most < b.least => Some(true),
+        () if a.least >= b.most => Some(false),
+        () => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn range(least: i64, most: i64) -> Range {
+        Range { least, most }
+    }
+
+    #[test]
+    fn ends_are_those_of_all_pairs() {
+        let functions = [
+            B::Add,
+            B::Subtract,
+            B::Multiply,
+            B::Divide,
+            B::Modulo,
+            B::Minimum,
+            B::Maximum,
+            B::Less,
+            B::LessEqual,
+            B::Greater,
+            B::GreaterEqual,
+            B::Equal,
+        ];
+        let of = |function: B, a: i64, b: i64| match function {
+            B::Add => a + b,
+            B::Subtract => a - b,
+            B::Multiply => a * b,
+            B::Divide => a / b,
+            B::Modulo => a.rem_euclid(b),
+            B::Minimum => a.min(b),
+            B::Maximum => a.max(b),
+            B::Less => i64::from(a < b),
+            B::LessEqual => i64::from(a <= b),
+            B::Greater => i64::from(a > b),
+            B::GreaterEqual => i64::from(a >= b),
+            _ => i64::from(a == b),
+        };
+        for (a, b) in
+            [(range(-3, 5), range(1, 4)), (range(2, 2), range(2, 2)), (range(0, 1), range(3, 9))]
+        {
+            for function in functions {
+                let found = of_binary(function, a, b);
+                let pairs = (a.least..=a.most)
+                    .flat_map(|one| (b.least..=b.most).map(move |two| (one, two)));
+                for (one, two) in pairs {
+                    let value = of(function, one, two);
+                    let holds = found.is_some_and(|own| own.least <= value && value <= own.most);
+                    assert!(holds, "{function:?} of {one} and {two} is {value}, not in {found:?}");
+                }
+            }
+        }
+        assert_eq!(of_binary(B::Divide, range(1, 2), range(-1, 1)), None);
+        assert_eq!(of_binary(B::Multiply, range(0, i64::MAX), range(2, 2)), None);
+    }
+}
