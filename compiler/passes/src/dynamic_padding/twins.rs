@@ -70,10 +70,12 @@ impl<'a> Twins<'a> {
         for (graph, size) in self.graphs[1..].iter().zip(&self.sizes[1..]) {
             let other = &graph.nodes()[id];
             let (name, found) = (node.operation.name(), other.operation.name());
+            if name == found && node.operation.regions() != other.operation.regions() {
+                return Err("has graphs inside that depend on the size".to_owned());
+            }
             // Where a slice starts is looked at by its rule.
-            if name != found
-                || !(same_attributes(node, other) || node.operation.downcast::<Slice>().is_some())
-            {
+            let is_slice = name == Slice::NAME && found == name;
+            if !is_slice && !(name == found && same_attributes(node, other)) {
                 return Err(format!("is another operation at {size} ({found})"));
             }
             let absent = |node: &Node<Op>| -> Vec<bool> {

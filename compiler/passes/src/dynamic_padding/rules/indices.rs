@@ -19,8 +19,11 @@ pub(super) fn gather(new: &mut Bounded, step: &mut Step<'_>) -> Added {
     let (data, indices) = (step.input(0)?, step.input(1)?);
     let rank = new.graph().tensor_type(indices).rank();
     for along in new.along(data) {
-        let result = if along.axis < axis { along.axis } else { along.axis + rank - 1 };
-        if along.axis != axis && step.result(result).map(|own| own.extra) != Some(along.extra) {
+        if along.axis == axis {
+            continue;
+        }
+        let result = if along.axis < axis { along.axis } else { along.axis - 1 + rank };
+        if step.result(result).map(|own| own.extra) != Some(along.extra) {
             return Err("takes the dimension apart".to_owned());
         }
     }
