@@ -196,7 +196,7 @@ impl Bounded {
     }
 
     /// Indices `size + offset`, as `i64`.
-    pub fn from_size(&mut self, shape: &[usize], offsets: Vec<f64>) -> Result<ValueId, String> {
+    pub fn size_and(&mut self, shape: &[usize], offsets: Vec<f64>) -> Result<ValueId, String> {
         let affine = Affine { slopes: vec![1.0; offsets.len()], offsets };
         self.affine("positions", &TensorType::new(DataType::I64, shape), affine)
     }

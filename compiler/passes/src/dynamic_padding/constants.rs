@@ -74,15 +74,9 @@ impl Affine {
         let values: Vec<Vec<f64>> = tensors.iter().map(|tensor| tensor.to_f64()).collect();
         let (mut slopes, mut offsets) = (Vec::new(), Vec::new());
         for element in 0..count {
-            let at = |place: usize| values[place][element];
-            if (0..sizes.len()).any(|place| !at(place).is_finite() || at(place).abs() > LARGEST) {
-                return None;
-            }
-            let slope = (at(0) - at(1)) / (sizes[0] as f64 - sizes[1] as f64);
-            let offset = at(0) - slope * sizes[0] as f64;
-            let holds =
-                (0..sizes.len()).all(|place| slope * sizes[place] as f64 + offset == at(place));
-            if !holds || !is_exact(dtype, slope, offset, sizes[0]) {
+            let values: Vec<f64> = values.iter().map(|values| values[element]).collect();
+            let (slope, offset) = line(&values, sizes)?;
+            if !is_exact(dtype, slope, offset, sizes[0]) {
                 return None;
             }
             slopes.push(slope);
@@ -97,21 +91,34 @@ impl Affine {
     }
 }
 
-/// Whether `slope · n + offset` is computed without rounding in a type, for all sizes up to a bound. In `f64` it is
-/// then, too.
-fn is_exact(dtype: DataType, slope: f64, offset: f64, bound: usize) -> bool {
-    match dtype {
-        DataType::F32 => {
-            let kept = |value: f64| f64::from(value as f32) == value;
-            let factors = kept(slope) && kept(offset);
-            factors
-                && (1..=bound).all(|size| {
-                    let product = slope * size as f64;
-                    kept(size as f64) && kept(product) && kept(product + offset)
-                })
-        }
-        _ => slope.fract() == 0.0 && offset.fract() == 0.0,
+/// Slope and offset of the line through numbers at sizes, where they lie on one.
+fn line(values: &[f64], sizes: &[usize]) -> Option<(f64, f64)> {
+    if values.iter().any(|value| !value.is_finite() || value.abs() > LARGEST) {
+        return None;
     }
+    let slope = (values[0] - values[1]) / (sizes[0] as f64 - sizes[1] as f64);
+    let offset = values[0] - slope * sizes[0] as f64;
+    let mut pairs = values.iter().zip(sizes);
+    let holds = pairs.all(|(value, size)| slope * *size as f64 + offset == *value);
+    holds.then_some((slope, offset))
+}
+
+/// Whether `slope · n + offset` is computed without rounding in a type, for all sizes up to a bound: all numbers are
+/// multiples of a power of two, and few enough of it for the type's significand.
+fn is_exact(dtype: DataType, slope: f64, offset: f64, bound: usize) -> bool {
+    let digits = match dtype {
+        DataType::F32 => 24,
+        DataType::F64 => 53,
+        DataType::I32 => 31,
+        _ => 52,
+    };
+    let places = if dtype.is_float() { digits } else { 0 };
+    let largest = 2f64.powi(digits);
+    let sum = slope.abs() * bound as f64 + offset.abs();
+    (0..=places).map(|places| 2f64.powi(places)).any(|parts| {
+        let is_whole = |number: f64| (number * parts).fract() == 0.0;
+        is_whole(slope) && is_whole(offset) && sum * parts < largest
+    }) && (bound as f64) < largest
 }
 
 /// Whether a tensor is the first positions of another one along all its axes, in bits.

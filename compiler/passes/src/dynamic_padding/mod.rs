@@ -230,7 +230,7 @@ impl<'a> Padding<'a> {
                 None => None,
             });
         }
-        self.twins.join(node, &others)?;
+        self.twins.join(node, &others);
         let mut axes = Vec::with_capacity(node.outputs.len());
         for output in &node.outputs {
             axes.push(self.twins.axes_of(*output)?.into_iter().map(Along::new).collect());

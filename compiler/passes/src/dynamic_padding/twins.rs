@@ -75,7 +75,8 @@ impl<'a> Twins<'a> {
             }
             // Where a slice starts is looked at by its rule.
             let is_slice = name == Slice::NAME && found == name;
-            if !is_slice && !(name == found && same_attributes(node, other)) {
+            let is_same = is_slice || (name == found && same_attributes(node, other));
+            if !is_same {
                 return Err(format!("is another operation at {size} ({found})"));
             }
             let absent = |node: &Node<Op>| -> Vec<bool> {
@@ -90,12 +91,11 @@ impl<'a> Twins<'a> {
     }
 
     /// Takes down that the results of nodes are one another's.
-    pub fn join(&mut self, node: &Node<Op>, others: &[&Node<Op>]) -> Result<(), String> {
+    pub fn join(&mut self, node: &Node<Op>, others: &[&Node<Op>]) {
         for (place, output) in node.outputs.iter().enumerate() {
             let twins = others.iter().map(|other| other.outputs[place]).collect();
             self.known[output.index()] = Some(twins);
         }
-        Ok(())
     }
 
     /// Whether `twins` are a value of the first graph at the other sizes.

@@ -1,9 +1,9 @@
 //! Small networks of the kinds that have such dimensions.
 
-use crate::case::{BOUND, Build, Case, IDS, compare, holds, padded};
+use crate::case::{BOUND, Build, Case, IDS, compare, compare_within, holds, padded};
 use hone_graph::ValueId;
 use hone_ops::*;
-use hone_passes::PaddedGraph;
+use hone_passes::{LayoutOptions, MachineRates, PaddedGraph};
 use hone_types::DataType;
 
 const BATCH: usize = 2;
@@ -221,27 +221,103 @@ fn keys_and_values_that_meet_first_are_masked_both() {
     holds("linear attention", linear_attention);
 }
 
-/// After the passes of the pipeline before `fuse_attention`, in their order.
+/// Lanes of a vector of the machine that graphs are prepared for.
+const LANES: usize = 4;
+
+/// Rates at which Winograd's filtering is worth its while.
+const RATES: MachineRates =
+    MachineRates { flops_per_ns: 4.0, memory_bytes_per_ns: 100.0, cache_bytes_per_ns: 1000.0 };
+
+type Pass<'a> = dyn Fn(&Graph) -> Result<Graph, hone_passes::PassError> + 'a;
+
+/// After the passes of the pipeline for processors, in their order.
 fn prepared(graph: &PaddedGraph) -> Graph {
     let mut graph = graph.graph.clone();
-    let passes: &[fn(&Graph) -> Result<Graph, hone_passes::PassError>] = &[
-        hone_passes::extend_precision,
-        hone_passes::decompose,
-        hone_passes::fold_constants,
-        hone_passes::fold_batch_norm,
-        hone_passes::simplify,
-        hone_passes::recognize_group_normalization,
-        hone_passes::separate_taps,
-        hone_passes::divide_by_multiplying,
-        |graph| hone_passes::fuse_attention(graph, 4, DataType::F32),
-        hone_passes::fold_constants,
-        hone_passes::simplify,
+    let working = DataType::F32;
+    let layout =
+        LayoutOptions { block: LANES, products: 1, bytes: false, rates: Some(RATES), working };
+    let passes: &[&Pass<'_>] = &[
+        &hone_passes::extend_precision,
+        &hone_passes::order_in_runtime,
+        &hone_passes::decompose,
+        &hone_passes::fold_constants,
+        &hone_passes::fold_batch_norm,
+        &hone_passes::simplify,
+        &hone_passes::recognize_group_normalization,
+        &hone_passes::separate_taps,
+        &hone_passes::divide_by_multiplying,
+        &|graph| hone_passes::fuse_attention(graph, LANES, working),
+        &|graph| hone_passes::choose_layouts(graph, layout),
+        &|graph| hone_passes::pack_matmul_operands(graph, LANES, working),
+        &hone_passes::fold_constants,
+        &hone_passes::simplify,
+        &hone_passes::separate_outputs,
     ];
     for pass in passes {
         graph = pass(&graph).unwrap();
         graph.verify().unwrap();
     }
     graph
+}
+
+fn names(graph: &Graph) -> Vec<&'static str> {
+    graph.nodes().iter().map(|(_, node)| node.operation.name()).collect()
+}
+
+/// Frames with bins, filtered by 3x3 windows, and a sequence in both directions.
+fn frames(c: &mut Case) -> Vec<ValueId> {
+    let x = c.floats(&[1, 16, c.n, 8], 2);
+    let window = Window {
+        strides: vec![1, 1],
+        dilations: vec![1, 1],
+        pads_begin: vec![1, 1],
+        pads_end: vec![1, 1],
+    };
+    let weights = c.weights(&[16, 16, 3, 3]);
+    let bias = c.weights(&[16]);
+    let y = c.add(Convolution { window, groups: 1 }, &[x, weights, bias]);
+    // Without padding behind: a window before the size reads nothing behind it.
+    let window = Window {
+        strides: vec![1, 1],
+        dilations: vec![1, 1],
+        pads_begin: vec![2, 1],
+        pads_end: vec![0, 1],
+    };
+    let y = c.add(Convolution { window, groups: 1 }, &[y, weights]);
+    let y = c.reduce(ReduceFunction::Mean, y, &[3]);
+    let y = c.transpose(y, &[2, 0, 1]);
+    let (w, r) = (c.weights(&[2, 9, 16]), c.weights(&[2, 9, 3]));
+    let gru = Gru {
+        hidden: 3,
+        direction: Direction::Bidirectional,
+        activations: [Activation::Sigmoid, Activation::Tanh].repeat(2),
+        clip: None,
+        linear_before_reset: false,
+        batch_first: false,
+    };
+    c.all(gru, &[Some(y), Some(w), Some(r)])
+}
+
+/// The kernels' operators read more than windows and rows: what is behind the size stays there all the same.
+#[test]
+fn what_passes_make_of_it_computes_the_same() {
+    let cases: [(&str, Build, &[&str]); 4] = [
+        ("audio", audio, &["packed_convolution"]),
+        ("frames", frames, &["winograd_multiply", "recurrence"]),
+        ("masked", masked, &["attention"]),
+        ("linear attention", linear_attention, &["matmul"]),
+    ];
+    for (name, build, operations) in cases {
+        let padded = padded(build, BOUND).unwrap();
+        let graph = prepared(&padded);
+        let found = names(&graph);
+        for operation in operations {
+            assert!(found.contains(operation), "{name}: no {operation} in {found:?}");
+        }
+        let outputs = padded.outputs.clone();
+        // Winograd's filtering rounds otherwise.
+        compare_within(1e-3, name, build, &PaddedGraph { graph, outputs }, BOUND);
+    }
 }
 
 #[test]

@@ -152,10 +152,13 @@ fn positions(
     }
     let bound = new.bound();
     if let Some(affine) = new.affine_of(indices) {
+        // What is linear in the size holds between two sizes where it holds at both.
         let is_there = |size: usize, element: usize| {
             (0.0..(size + data.extra) as f64).contains(&affine.at(element, size))
         };
-        let all = (1..=bound).all(|size| (0..affine.slopes.len()).all(|i| is_there(size, i)));
+        let elements = 0..affine.slopes.len();
+        let all =
+            elements.into_iter().all(|element| is_there(1, element) && is_there(bound, element));
         return match all {
             true => Ok(indices),
             false => Err("takes positions along the dimension by index".to_owned()),
@@ -195,7 +198,7 @@ fn constant_positions(
         if offsets.iter().any(|offset| *offset < -1.0) {
             return Err(refuse());
         }
-        return new.from_size(constant.shape(), offsets);
+        return new.size_and(constant.shape(), offsets);
     }
     check_positions(&entries, constant.shape(), &axes, data)?;
     Ok(indices)

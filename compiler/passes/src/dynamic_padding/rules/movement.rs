@@ -129,7 +129,7 @@ pub(super) fn slice(new: &mut Bounded, step: &mut Step<'_>) -> Added {
             }
             (Some(own), None) if cut.is_first(own) => {}
             (Some(own), None) => {
-                first = cut.from_end(new, step, (first, own))?;
+                first = cut.at_end(new, step, (first, own))?;
                 (whole.starts[axis], whole.steps[axis]) = (0, 1);
             }
             _ => return Err("takes positions along the dimension from others".to_owned()),
@@ -147,7 +147,7 @@ impl Cut {
     }
 
     /// The elements at a fixed distance from the end, by their positions computed from the size.
-    fn from_end(
+    fn at_end(
         &self,
         new: &mut Bounded,
         step: &Step<'_>,
@@ -167,7 +167,7 @@ impl Cut {
             return Err(refuse());
         }
         let values: Vec<f64> = offsets.iter().map(|offset| *offset as f64).collect();
-        let indices = new.from_size(&[values.len()], values)?;
+        let indices = new.size_and(&[values.len()], values)?;
         let gather = Gather { axis: self.axis };
         let result = new.add(&step.node.name, gather, &[value, indices])?;
         let kept = new.along(value).iter().copied().filter(|along| along.axis != self.axis);

@@ -128,7 +128,7 @@ pub(super) fn arg_reduce(new: &mut Bounded, step: &mut Step<'_>, operator: &ArgR
     if !operator.select_last {
         return Ok(places);
     }
-    let last = new.from_size(&[], vec![along.extra as f64 - 1.0])?;
+    let last = new.size_and(&[], vec![along.extra as f64 - 1.0])?;
     let minimum = Binary::new(BinaryFunction::Minimum);
     places
         .into_iter()
