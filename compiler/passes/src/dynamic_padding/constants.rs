@@ -99,8 +99,8 @@ fn line(values: &[f64], sizes: &[usize]) -> Option<(f64, f64)> {
     let slope = (values[0] - values[1]) / (sizes[0] as f64 - sizes[1] as f64);
     let offset = values[0] - slope * sizes[0] as f64;
     let mut pairs = values.iter().zip(sizes);
-    let holds = pairs.all(|(value, size)| slope * *size as f64 + offset == *value);
-    holds.then_some((slope, offset))
+    let fits = pairs.all(|(value, size)| slope * *size as f64 + offset == *value);
+    fits.then_some((slope, offset))
 }
 
 /// Whether `slope · n + offset` is computed without rounding in a type, for all sizes up to a bound: all numbers are
@@ -112,10 +112,10 @@ fn is_exact(dtype: DataType, slope: f64, offset: f64, bound: usize) -> bool {
         DataType::I32 => 31,
         _ => 52,
     };
-    let places = if dtype.is_float() { digits } else { 0 };
+    let fraction_bits = if dtype.is_float() { digits } else { 0 };
     let largest = 2f64.powi(digits);
     let sum = slope.abs() * bound as f64 + offset.abs();
-    (0..=places).map(|places| 2f64.powi(places)).any(|parts| {
+    (0..=fraction_bits).map(|fraction_bits| 2f64.powi(fraction_bits)).any(|parts| {
         let is_whole = |number: f64| (number * parts).fract() == 0.0;
         is_whole(slope) && is_whole(offset) && sum * parts < largest
     }) && (bound as f64) < largest

@@ -112,8 +112,8 @@ impl Bounded {
         let above = if let Some(transpose) = node.operation.downcast::<Transpose>() {
             *transpose.permutation.get(axis)?
         } else if node.operation.downcast::<Reshape>().is_some() {
-            let place = self.along(value).iter().position(|along| along.axis == axis)?;
-            self.along(input).get(place)?.axis
+            let position = self.along(value).iter().position(|along| along.axis == axis)?;
+            self.along(input).get(position)?.axis
         } else if node.operation.downcast::<Expand>().is_some() {
             let added =
                 self.graph().tensor_type(value).rank() - self.graph().tensor_type(input).rank();

@@ -126,7 +126,7 @@ fn check_request(
         return refuse(format!("{bound} is no bound of a dimension"));
     }
     let sizes: Vec<usize> = witnesses.iter().map(|(_, size)| *size).collect();
-    let is_new = |(place, size): (usize, &usize)| !sizes[..place].contains(size);
+    let is_new = |(position, size): (usize, &usize)| !sizes[..position].contains(size);
     let fits = sizes.iter().all(|size| (1..bound).contains(size));
     if sizes.is_empty() || !fits || !sizes.iter().enumerate().all(is_new) {
         return refuse(format!("{sizes:?} are no different sizes below {bound} to compare with"));
@@ -219,11 +219,11 @@ impl<'a> Padding<'a> {
     fn node(&mut self, id: hone_graph::NodeId, node: &'a Node<Op>) -> Result<(), String> {
         let others = self.twins.others(id)?;
         let mut inputs = Vec::with_capacity(node.inputs.len());
-        for (place, input) in node.inputs.iter().enumerate() {
+        for (position, input) in node.inputs.iter().enumerate() {
             inputs.push(match input {
                 Some(value) => {
                     let twins =
-                        others.iter().map(|other| other.inputs.get(place).copied().flatten());
+                        others.iter().map(|other| other.inputs.get(position).copied().flatten());
                     let twins: Option<Vec<ValueId>> = twins.collect();
                     Some(self.operand(*value, &twins.ok_or("has another number of operands")?)?)
                 }
@@ -293,9 +293,9 @@ impl<'a> Padding<'a> {
     fn finish(mut self) -> Result<PaddedGraph, NotPadded> {
         let graph = self.twins.at_bound();
         let mut axes = Vec::with_capacity(graph.outputs().len());
-        for (place, port) in graph.outputs().iter().enumerate() {
+        for (position, port) in graph.outputs().iter().enumerate() {
             let error = |why| NotPadded::Port { role: "output", name: port.name.clone(), why };
-            let value = self.operand(port.value, &self.twins.outputs(place)).map_err(error)?;
+            let value = self.operand(port.value, &self.twins.outputs(position)).map_err(error)?;
             axes.push(match self.new.along(value) {
                 [] => None,
                 [along] if along.extra == 0 => Some(along.axis),

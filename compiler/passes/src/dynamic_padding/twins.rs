@@ -41,8 +41,8 @@ impl<'a> Twins<'a> {
         let sizes = [bound].into_iter().chain(witnesses.iter().map(|(_, size)| *size));
         let known = vec![None; at_bound.values().len()];
         let mut twins = Self { graphs: graphs.collect(), sizes: sizes.collect(), known };
-        for (place, port) in at_bound.inputs().iter().enumerate() {
-            let others = twins.graphs[1..].iter().map(|graph| graph.inputs()[place].value);
+        for (position, port) in at_bound.inputs().iter().enumerate() {
+            let others = twins.graphs[1..].iter().map(|graph| graph.inputs()[position].value);
             twins.known[port.value.index()] = Some(others.collect());
         }
         Ok(twins)
@@ -92,8 +92,8 @@ impl<'a> Twins<'a> {
 
     /// Takes down that the results of nodes are one another's.
     pub fn join(&mut self, node: &Node<Op>, others: &[&Node<Op>]) {
-        for (place, output) in node.outputs.iter().enumerate() {
-            let twins = others.iter().map(|other| other.outputs[place]).collect();
+        for (position, output) in node.outputs.iter().enumerate() {
+            let twins = others.iter().map(|other| other.outputs[position]).collect();
             self.known[output.index()] = Some(twins);
         }
     }
@@ -104,8 +104,8 @@ impl<'a> Twins<'a> {
     }
 
     /// The values at the other sizes of the output at a place.
-    pub fn outputs(&self, place: usize) -> Vec<ValueId> {
-        self.graphs[1..].iter().map(|graph| graph.outputs()[place].value).collect()
+    pub fn outputs(&self, position: usize) -> Vec<ValueId> {
+        self.graphs[1..].iter().map(|graph| graph.outputs()[position].value).collect()
     }
 
     /// A constant at all sizes, the bound first; `None` where one is no constant.
@@ -146,12 +146,12 @@ pub(super) fn axes(types: &[&TensorType], sizes: &[usize]) -> Result<Vec<(usize,
         let extra = extent.checked_sub(sizes[0]);
         let follows = |extra: usize| {
             let mut pairs = types.iter().zip(sizes);
-            pairs.all(|(own, size)| size.checked_add(extra) == Some(own.shape[axis]))
+            pairs.all(|(entry, size)| size.checked_add(extra) == Some(entry.shape[axis]))
         };
         match extra.filter(|extra| follows(*extra)) {
             Some(extra) => found.push((axis, extra)),
             None => {
-                let extents: Vec<usize> = types.iter().map(|own| own.shape[axis]).collect();
+                let extents: Vec<usize> = types.iter().map(|entry| entry.shape[axis]).collect();
                 return Err(format!(
                     "has extents {extents:?} along axis {axis} at sizes {sizes:?}: not the size, or a constant more"
                 ));

@@ -43,8 +43,8 @@ impl Case {
     /// A constant whose elements are a function of their indices.
     pub fn filled(&mut self, shape: &[usize], of: impl Fn(&[usize]) -> f32) -> ValueId {
         let count = shape.iter().product::<usize>();
-        let index = |place: usize| {
-            let mut rest = place;
+        let index = |i: usize| {
+            let mut rest = i;
             let mut index = vec![0; shape.len()];
             for axis in (0..shape.len()).rev() {
                 index[axis] = rest % shape[axis];
@@ -52,7 +52,7 @@ impl Case {
             }
             index
         };
-        let values: Vec<f32> = (0..count).map(|place| of(&index(place))).collect();
+        let values: Vec<f32> = (0..count).map(|i| of(&index(i))).collect();
         self.tensor(shape, &values)
     }
 
@@ -145,8 +145,8 @@ pub type Build = fn(&mut Case) -> Vec<ValueId>;
 /// A model at a size, and where its inputs have the dimension.
 pub fn built(build: Build, n: usize) -> (Graph, Vec<Option<usize>>) {
     let mut case = Case { graph: Graph::new(), n, axes: Vec::new(), random: Random::new(3) };
-    for (place, output) in build(&mut case).into_iter().enumerate() {
-        case.graph.add_output(format!("y{place}"), output);
+    for (i, output) in build(&mut case).into_iter().enumerate() {
+        case.graph.add_output(format!("y{i}"), output);
     }
     case.graph.verify().unwrap();
     (case.graph, case.axes)
@@ -173,8 +173,8 @@ fn input(tensor_type: &TensorType, at: Option<(usize, usize)>, random: &mut Rand
     };
     let inner: usize = at.map_or(1, |(axis, _)| shape[axis + 1..].iter().product());
     let (mut small, mut large) = (Vec::new(), Vec::new());
-    for place in 0..tensor_type.elements() {
-        let before = at.is_none_or(|(axis, n)| place / inner % shape[axis] < n);
+    for i in 0..tensor_type.elements() {
+        let before = at.is_none_or(|(axis, n)| i / inner % shape[axis] < n);
         let value = part(!before);
         large.push(value);
         if before {
@@ -215,10 +215,10 @@ pub fn compare_within(tolerance: f64, name: &str, build: Build, graph: &PaddedGr
             let wanted = evaluate(&model, &small).unwrap();
             let found = evaluate(&graph.graph, &large)
                 .unwrap_or_else(|error| panic!("{name} at {n}: {error:?}"));
-            for (place, (found, wanted)) in found.iter().zip(&wanted).enumerate() {
-                let found = first_positions(found, graph.outputs[place], n);
-                assert_eq!(found.shape(), wanted.shape(), "{name} at {n}: output {place}");
-                assert_close(&format!("{name} at {n}: output {place}"), &found, wanted, tolerance);
+            for (i, (found, wanted)) in found.iter().zip(&wanted).enumerate() {
+                let found = first_positions(found, graph.outputs[i], n);
+                assert_eq!(found.shape(), wanted.shape(), "{name} at {n}: output {i}");
+                assert_close(&format!("{name} at {n}: output {i}"), &found, wanted, tolerance);
             }
         }
     }
@@ -249,7 +249,7 @@ fn assert_close(what: &str, found: &Tensor, wanted: &Tensor, tolerance: f64) {
 }
 
 /// Requires that a model is padded, and computes the same.
-pub fn holds(name: &str, build: Build) -> PaddedGraph {
+pub fn check(name: &str, build: Build) -> PaddedGraph {
     let graph = padded(build, BOUND).unwrap_or_else(|error| panic!("{name}: {error}"));
     graph.graph.verify().unwrap();
     compare(name, build, &graph, BOUND);

@@ -1,6 +1,6 @@
 //! Small networks of the kinds that have such dimensions.
 
-use crate::case::{BOUND, Build, Case, IDS, compare, compare_within, holds, padded};
+use crate::case::{BOUND, Build, Case, IDS, check, compare, compare_within, padded};
 use hone_graph::ValueId;
 use hone_ops::*;
 use hone_passes::{LayoutOptions, MachineRates, PaddedGraph};
@@ -51,9 +51,9 @@ fn layer(c: &mut Case, x: ValueId, mask: impl Fn(&mut Case, ValueId) -> ValueId)
 fn embedded(c: &mut Case, ids: ValueId) -> ValueId {
     let (table, positions) = (c.weights(&[IDS, WIDTH]), c.weights(&[64, WIDTH]));
     let words = c.gather(0, table, ids);
-    let places: Vec<i64> = (0..c.n as i64).collect();
-    let places = c.tensor(&[1, c.n], &places);
-    let positions = c.gather(0, positions, places);
+    let ids: Vec<i64> = (0..c.n as i64).collect();
+    let ids = c.tensor(&[1, c.n], &ids);
+    let positions = c.gather(0, positions, ids);
     let x = c.sum(words, positions);
     c.normalized(x, 2, WIDTH)
 }
@@ -90,7 +90,7 @@ fn encoder(c: &mut Case) -> Vec<ValueId> {
 
 #[test]
 fn an_encoder_with_position_ids_and_a_mask() {
-    let graph = holds("encoder", encoder);
+    let graph = check("encoder", encoder);
     assert_eq!(graph.outputs, [Some(1), None, None, None]);
     let last = graph.graph.inputs().last().unwrap();
     assert_eq!(
@@ -103,15 +103,15 @@ fn an_encoder_with_position_ids_and_a_mask() {
 fn decoder(c: &mut Case) -> Vec<ValueId> {
     let ids = c.input(DataType::I64, &[BATCH, c.n], Some(1));
     let x = embedded(c, ids);
-    let seen: Vec<bool> = (0..c.n * c.n).map(|place| place % c.n <= place / c.n).collect();
+    let seen: Vec<bool> = (0..c.n * c.n).map(|i| i % c.n <= i / c.n).collect();
     let seen = c.tensor(&[1, 1, c.n, c.n], &seen);
     let hidden = c.number(f32::MIN);
     let x = layer(c, x, |c, scores| c.add(Select {}, &[seen, scores, hidden]));
     let logits = c.linear(x, WIDTH, IDS);
     let last = c.slice(logits, &[(0, BATCH), (c.n - 1, 1), (0, IDS)]);
     let last = c.reshape(last, &[BATCH, IDS]);
-    let place = c.tensor(&[], &[c.n as i64 - 1]);
-    let by_index = c.gather(1, logits, place);
+    let i = c.tensor(&[], &[c.n as i64 - 1]);
+    let by_index = c.gather(1, logits, i);
     let from_end = c.tensor(&[], &[-1i64]);
     let from_end = c.gather(1, logits, from_end);
     vec![logits, last, by_index, from_end]
@@ -119,7 +119,7 @@ fn decoder(c: &mut Case) -> Vec<ValueId> {
 
 #[test]
 fn a_causal_decoder() {
-    let graph = holds("decoder", decoder);
+    let graph = check("decoder", decoder);
     assert_eq!(graph.outputs, [Some(1), None, None, None]);
 }
 
@@ -145,7 +145,7 @@ fn masked(c: &mut Case) -> Vec<ValueId> {
 
 #[test]
 fn attention_with_an_expanded_mask() {
-    holds("masked", masked);
+    check("masked", masked);
 }
 
 fn window(kernel: usize, begin: usize, end: usize, dilation: usize) -> (Window, Vec<usize>) {
@@ -182,9 +182,9 @@ fn audio(c: &mut Case) -> Vec<ValueId> {
     let average = c.add(Pool { kind, kernel, window: window_shape, count_padding: true }, &[y]);
     let y = c.sum(largest, average);
     // A positional convolution of an even window, whose last result is left out.
-    let places = convolution(c, y, 2, window(4, 2, 2, 1));
-    let places = c.slice(places, &[(0, BATCH), (0, 4), (0, c.n)]);
-    let y = c.sum(y, places);
+    let positions = convolution(c, y, 2, window(4, 2, 2, 1));
+    let positions = c.slice(positions, &[(0, BATCH), (0, 4), (0, c.n)]);
+    let y = c.sum(y, positions);
     // A causal, dilated one.
     let before =
         Pad { begin: vec![0, 0, 4], end: vec![0, 0, 0], mode: PadMode::Constant, value: 0.0 };
@@ -198,7 +198,7 @@ fn audio(c: &mut Case) -> Vec<ValueId> {
 
 #[test]
 fn convolutions_over_time_with_mean_pooling() {
-    let graph = holds("audio", audio);
+    let graph = check("audio", audio);
     assert_eq!(graph.outputs, [Some(1), None]);
 }
 
@@ -218,7 +218,7 @@ fn linear_attention(c: &mut Case) -> Vec<ValueId> {
 
 #[test]
 fn keys_and_values_that_meet_first_are_masked_both() {
-    holds("linear attention", linear_attention);
+    check("linear attention", linear_attention);
 }
 
 /// Lanes of a vector of the machine that graphs are prepared for.

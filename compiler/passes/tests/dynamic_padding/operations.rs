@@ -1,13 +1,13 @@
 //! One case for each class of operations.
 
-use crate::case::{BOUND, Build, Case, IDS, compare, holds, padded};
+use crate::case::{BOUND, Build, Case, IDS, check, compare, padded};
 use hone_graph::ValueId;
 use hone_ops::*;
 use hone_types::{DataType, Tensor};
 
 fn all_hold(cases: &[(&str, Build)]) {
     for (name, build) in cases {
-        holds(name, *build);
+        check(name, *build);
     }
 }
 
@@ -36,8 +36,8 @@ fn sums_and_searches_along_the_dimension() {
         }),
         ("two axes that are the dimension", |c| {
             let x = c.floats(&[c.n, 3], 0);
-            let turned = c.transpose(x, &[1, 0]);
-            let square = c.matmul(x, turned);
+            let transposed = c.transpose(x, &[1, 0]);
+            let square = c.matmul(x, transposed);
             let bias = c.filled(&[c.n, c.n], |index| index[0] as f32 - index[1] as f32);
             let square = c.sum(square, bias);
             let weights = c.softmax(square, 1);
@@ -50,16 +50,16 @@ fn sums_and_searches_along_the_dimension() {
             let (low, high) = (c.tensor(&[], &[4i64]), c.tensor(&[], &[1i64]));
             let below = c.binary(BinaryFunction::Less, x, low);
             let narrow = c.cast(x, DataType::I32);
-            let wide = c.binary(BinaryFunction::Add, x, high);
+            let extended = c.binary(BinaryFunction::Add, x, high);
             vec![
                 c.reduce(F::Maximum, x, &[0]),
                 c.reduce(F::Minimum, narrow, &[0]),
-                c.reduce(F::Product, wide, &[0]),
+                c.reduce(F::Product, extended, &[0]),
                 c.reduce(F::Maximum, below, &[0, 1]),
                 c.reduce(F::Minimum, below, &[0, 1]),
             ]
         }),
-        ("places of extremes", |c| {
+        ("positions of extremes", |c| {
             let x = c.floats(&[2, c.n, 3], 1);
             let small = c.input(DataType::I64, &[2, c.n, 3], Some(1));
             let hidden = c.filled(&[1, c.n, 3], |_| f32::NEG_INFINITY);
@@ -69,8 +69,8 @@ fn sums_and_searches_along_the_dimension() {
                 for select_last in [true, false] {
                     for value in [x, small, hidden] {
                         let keep_axis = select_last;
-                        let place = ArgReduce { maximum, axis: 1, keep_axis, select_last };
-                        all.push(c.add(place, &[value]));
+                        let i = ArgReduce { maximum, axis: 1, keep_axis, select_last };
+                        all.push(c.add(i, &[value]));
                     }
                 }
             }
@@ -111,9 +111,9 @@ fn positions_stay_positions() {
             let x = c.floats(&[c.n, 4], 0);
             let weights = c.weights(&[4, 3]);
             let rows = c.matmul(x, weights);
-            let turned = c.transpose(x, &[1, 0]);
+            let transposed = c.transpose(x, &[1, 0]);
             let other = c.weights(&[3, 4]);
-            let columns = c.matmul(other, turned);
+            let columns = c.matmul(other, transposed);
             let vector = c.weights(&[4]);
             vec![rows, columns, c.matmul(x, vector)]
         }),
@@ -146,13 +146,13 @@ fn positions_stay_positions() {
             let y = c.sum(x, tiled);
             let y = c.sum(y, rows);
             let input = c.input(DataType::F32, &[2, 1, 3], None);
-            let wide = c.expand(input, &[2, c.n, 3]);
-            vec![c.sum(y, wide)]
+            let extended = c.expand(input, &[2, c.n, 3]);
+            vec![c.sum(y, extended)]
         }),
         ("a triangle, and codes of indices", |c| {
             let x = c.floats(&[c.n, 3], 0);
-            let turned = c.transpose(x, &[1, 0]);
-            let square = c.matmul(x, turned);
+            let transposed = c.transpose(x, &[1, 0]);
+            let square = c.matmul(x, transposed);
             let lower = c.add(Trilu { upper: false, diagonal: 0 }, &[square]);
             let ids = c.input(DataType::I64, &[c.n], Some(0));
             let values = c.weights(&[2]);
@@ -179,8 +179,8 @@ fn positions_by_index() {
             let y = c.add(Concat { axis: 1 }, &[token, x]);
             let positions = c.filled(&[1, c.n + 1, 3], |index| (index[1] + index[2]) as f32);
             let y = c.sum(y, positions);
-            let turned = c.transpose(y, &[0, 2, 1]);
-            let scores = c.matmul(y, turned);
+            let transposed = c.transpose(y, &[0, 2, 1]);
+            let scores = c.matmul(y, transposed);
             let weights = c.softmax(scores, 2);
             let y = c.matmul(weights, y);
             let both = c.tensor(&[2], &[0i64, 1]);
@@ -227,10 +227,10 @@ fn positions_by_index() {
             let x = c.floats(&[2, c.n, IDS], 1);
             let ids = c.input(DataType::I64, &[2, c.n, 4], Some(1));
             let taken = c.add(GatherElements { axis: 2 }, &[x, ids]);
-            let places: Vec<i64> = (0..c.n).flat_map(|i| [0, i as i64]).collect();
-            let places = c.tensor(&[1, c.n, 2], &places);
+            let positions: Vec<i64> = (0..c.n).flat_map(|i| [0, i as i64]).collect();
+            let positions = c.tensor(&[1, c.n, 2], &positions);
             let rows = c.floats(&[1, c.n], 1);
-            let picked = c.add(GatherNd { batch_axes: 0 }, &[rows, places]);
+            let picked = c.add(GatherNd { batch_axes: 0 }, &[rows, positions]);
             let updates = c.weights(&[1, 1, 4]);
             let updates = c.expand(updates, &[2, c.n, 4]);
             let reduction = ScatterReduction::Add;
@@ -267,8 +267,8 @@ fn numbers_computed_from_the_size() {
             let sum = c.product(sum, limit);
             let below = c.binary(BinaryFunction::LessEqual, x, sum);
             let either = c.binary(BinaryFunction::Less, x, limit);
-            let holds = c.binary(BinaryFunction::Or, below, either);
-            c.all(Require { message: "too large".into() }, &[Some(holds)]);
+            let check = c.binary(BinaryFunction::Or, below, either);
+            c.all(Require { message: "too large".into() }, &[Some(check)]);
             vec![x]
         }),
     ];
@@ -317,8 +317,8 @@ fn steps_in_time() {
                 batch_first: false,
             };
             let mut all = c.all(gru, &[Some(x), Some(w), Some(r)]);
-            let turned = c.transpose(all[0], &[1, 2, 3, 0]);
-            let mean = c.reduce(ReduceFunction::Mean, turned, &[3]);
+            let transposed = c.transpose(all[0], &[1, 2, 3, 0]);
+            let mean = c.reduce(ReduceFunction::Mean, transposed, &[3]);
             let (w, r) = (c.weights(&[1, 3, 4]), c.weights(&[1, 3, 3]));
             let plain = Rnn {
                 hidden: 3,
@@ -410,8 +410,8 @@ fn windows_along_the_dimension() {
 fn masks_are_as_few_as_are_needed() {
     let build: Build = |c| {
         let x = c.floats(&[c.n, 4], 0);
-        let turned = c.transpose(x, &[1, 0]);
-        let scores = c.matmul(x, turned);
+        let transposed = c.transpose(x, &[1, 0]);
+        let scores = c.matmul(x, transposed);
         let weights = c.softmax(scores, 1);
         let first = c.matmul(weights, x);
         let second = c.matmul(weights, x);
@@ -432,8 +432,8 @@ fn masks_are_as_few_as_are_needed() {
 fn results_do_not_depend_on_what_is_behind() {
     let build: Build = |c| {
         let x = c.floats(&[c.n, 3], 0);
-        let turned = c.transpose(x, &[1, 0]);
-        let square = c.matmul(turned, x);
+        let transposed = c.transpose(x, &[1, 0]);
+        let square = c.matmul(transposed, x);
         vec![square, c.reduce(ReduceFunction::Mean, x, &[0])]
     };
     let graph = padded(build, BOUND).unwrap();

@@ -1,6 +1,6 @@
 //! What is refused, and in which words.
 
-use crate::case::{BOUND, Build, built, holds, padded};
+use crate::case::{BOUND, Build, built, check, padded};
 use hone_ops::*;
 use hone_passes::{NotPadded, pad_dimension};
 use hone_types::{DataType, TensorType};
@@ -168,7 +168,7 @@ fn operations_without_a_rule_are_refused() {
         refused(words, *build);
     }
     // A condition beside the dimension is left as it is.
-    holds("a branch", |c| {
+    check("a branch", |c| {
         let (x, row) = (c.floats(&[c.n, 3], 0), c.input(DataType::F32, &[3], None));
         let test = c.input(DataType::Bool, &[], None);
         let row = c.add(branches(&[3]), &[test, row, row]);
@@ -199,8 +199,8 @@ fn what_differs_between_sizes_is_refused() {
              affine function of the size",
             |c| {
                 let x = c.floats(&[c.n, 3], 0);
-                let share = c.number(1.0 / c.n as f32);
-                vec![c.product(x, share)]
+                let fraction = c.number(1.0 / c.n as f32);
+                vec![c.product(x, fraction)]
             },
         ),
         ("reads a constant of f32[12, 3] that is no beginning of it at smaller sizes", |c| {
@@ -253,8 +253,8 @@ fn inputs_and_outputs_without_first_positions_are_refused() {
         }),
         ("output 'y0' has the dimension along several axes", |c| {
             let x = c.floats(&[c.n, 3], 0);
-            let turned = c.transpose(x, &[1, 0]);
-            vec![c.matmul(x, turned)]
+            let transposed = c.transpose(x, &[1, 0]);
+            vec![c.matmul(x, transposed)]
         }),
         ("output 'y0' has 1 more positions than the dimension", |c| {
             let x = c.floats(&[c.n, 3], 0);

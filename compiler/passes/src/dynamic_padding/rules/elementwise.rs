@@ -115,7 +115,7 @@ impl Axis {
     fn removes_nan(&self, new: &Bounded, [condition, then, otherwise]: [ValueId; 3]) -> bool {
         let Some(producer) = new.graph().producer(condition) else { return false };
         let test = &new.graph().nodes()[producer];
-        let is_nan = test.operation.downcast::<Unary>().map(|own| own.function)
+        let is_nan = test.operation.downcast::<Unary>().map(|entry| entry.function)
             == Some(UnaryFunction::IsNan);
         is_nan
             && test.inputs.first() == Some(&Some(otherwise))

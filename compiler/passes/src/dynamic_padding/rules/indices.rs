@@ -23,7 +23,7 @@ pub(super) fn gather(new: &mut Bounded, step: &mut Step<'_>) -> Added {
             continue;
         }
         let result = if along.axis < axis { along.axis } else { along.axis - 1 + rank };
-        if step.result(result).map(|own| own.extra) != Some(along.extra) {
+        if step.result(result).map(|entry| entry.extra) != Some(along.extra) {
             return Err("takes the dimension apart".to_owned());
         }
     }
@@ -84,11 +84,11 @@ pub(super) fn gather_nd(new: &mut Bounded, step: &mut Step<'_>) -> Added {
     if new.along_axis(indices, points.len()).is_some() {
         return Err("has the dimension along its tuples of indices".to_owned());
     }
-    let own = new.along(data).to_vec();
+    let entry = new.along(data).to_vec();
     let mut is_indexed = false;
-    for along in own {
+    for along in entry {
         if along.axis < batch {
-            let other = new.along_axis(indices, along.axis).map(|own| own.extra);
+            let other = new.along_axis(indices, along.axis).map(|entry| entry.extra);
             if other != Some(along.extra) {
                 return Err("has the dimension along different axes of its operands".to_owned());
             }
@@ -116,8 +116,8 @@ fn check_positions(
     axes: &[Along],
     data: Along,
 ) -> Result<(), String> {
-    for (place, index) in indices.iter().enumerate() {
-        let smallest = smallest_size(place, shape, axes);
+    for (element, index) in indices.iter().enumerate() {
+        let smallest = smallest_size(element, shape, axes);
         let is_there = usize::try_from(*index).is_ok_and(|index| index < smallest + data.extra);
         if !is_there {
             return Err("takes positions along the dimension by index".to_owned());
@@ -127,8 +127,8 @@ fn check_positions(
 }
 
 /// The smallest size at which a tensor has the element at a place, row-major in `shape`.
-fn smallest_size(place: usize, shape: &[usize], axes: &[Along]) -> usize {
-    let mut rest = place;
+fn smallest_size(element: usize, shape: &[usize], axes: &[Along]) -> usize {
+    let mut rest = element;
     let mut smallest = 1;
     for (axis, extent) in shape.iter().enumerate().rev() {
         let index = rest % (*extent).max(1);

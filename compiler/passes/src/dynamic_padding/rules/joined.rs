@@ -10,10 +10,10 @@ pub(super) fn concat(new: &mut Bounded, step: &mut Step<'_>) -> Added {
     let axis = step.node.operation.downcast::<Concat>().ok_or("is no concatenation")?.axis;
     let operands: Vec<ValueId> = step.inputs.iter().flatten().copied().collect();
     let joined = operands.iter().position(|value| new.along_axis(*value, axis).is_some());
-    if joined.is_some_and(|place| place + 1 != operands.len()) {
+    if joined.is_some_and(|position| position + 1 != operands.len()) {
         return Err("joins something behind the dimension, along it".to_owned());
     }
-    if let Some(along) = joined.and_then(|place| new.along_axis(operands[place], axis)) {
+    if let Some(along) = joined.and_then(|position| new.along_axis(operands[position], axis)) {
         step.behind(axis, along.behind);
     }
     for along in step.axes.first().cloned().unwrap_or_default() {
@@ -23,11 +23,12 @@ pub(super) fn concat(new: &mut Bounded, step: &mut Step<'_>) -> Added {
         let mut found = None;
         for value in &operands {
             // An operand without elements has no other axes of the dimension to keep, and is none that matters.
-            let own = new.along_axis(*value, along.axis).filter(|own| own.extra == along.extra);
-            let own = own.ok_or("joins operands with the dimension along different axes")?;
+            let entry =
+                new.along_axis(*value, along.axis).filter(|entry| entry.extra == along.extra);
+            let entry = entry.ok_or("joins operands with the dimension along different axes")?;
             found = match found {
-                None => Some(own.behind),
-                Some(known) if known == own.behind => Some(known),
+                None => Some(entry.behind),
+                Some(known) if known == entry.behind => Some(known),
                 Some(_) => Some(Behind::Anything),
             };
         }

@@ -123,8 +123,8 @@ fn required(new: &mut Bounded, step: &mut Step<'_>) -> Added {
 
 /// An operation that treats every sample of the batch, its first axis, by itself.
 fn only_batch(new: &mut Bounded, step: &mut Step<'_>) -> Added {
-    let is_batch = |(place, input): (usize, &Option<ValueId>)| match input {
-        Some(value) => new.along(*value).iter().all(|along| place == 0 && along.axis == 0),
+    let is_batch = |(position, input): (usize, &Option<ValueId>)| match input {
+        Some(value) => new.along(*value).iter().all(|along| position == 0 && along.axis == 0),
         None => true,
     };
     match step.inputs.iter().enumerate().all(is_batch) {
@@ -145,9 +145,9 @@ fn beside(new: &mut Bounded, step: &mut Step<'_>, axis: usize, mixes: &str) -> A
 
 impl Step<'_> {
     /// An operand that has to be there.
-    fn input(&self, place: usize) -> Result<ValueId, String> {
-        let input = self.inputs.get(place).copied().flatten();
-        input.ok_or_else(|| format!("has no operand {place}"))
+    fn input(&self, position: usize) -> Result<ValueId, String> {
+        let input = self.inputs.get(position).copied().flatten();
+        input.ok_or_else(|| format!("has no operand {position}"))
     }
 
     /// Requires that operands from a place on do not have the dimension.

@@ -23,14 +23,15 @@ pub(super) fn reshape(new: &mut Bounded, step: &mut Step<'_>) -> Added {
     let operator = step.node.operation.downcast::<Reshape>().ok_or("is no reshape")?;
     let first = step.input(0)?;
     let shape = &new.graph().tensor_type(first).shape;
-    let own = new.along(first).to_vec();
+    let entry = new.along(first).to_vec();
     let result = step.axes.first().cloned().unwrap_or_default();
     let extras = |axes: &[Along]| axes.iter().map(|along| along.extra).collect::<Vec<_>>();
-    if extras(&own) != extras(&result) || between(shape, &own) != between(&operator.shape, &result)
+    if extras(&entry) != extras(&result)
+        || between(shape, &entry) != between(&operator.shape, &result)
     {
         return Err("joins the dimension with another axis, or divides it".to_owned());
     }
-    for (along, result) in own.iter().zip(&result) {
+    for (along, result) in entry.iter().zip(&result) {
         step.behind(result.axis, along.behind);
     }
     step.copy(new)
@@ -55,15 +56,15 @@ pub(super) fn expand(new: &mut Bounded, step: &mut Step<'_>) -> Added {
     let rank = step.results.first().map_or(0, |result| result.rank());
     let added = rank - shape.len().min(rank);
     for axis in 0..rank {
-        let own = axis.checked_sub(added).and_then(|axis| new.along_axis(first, axis));
+        let entry = axis.checked_sub(added).and_then(|axis| new.along_axis(first, axis));
         let extent = axis.checked_sub(added).and_then(|axis| shape.get(axis)).copied();
-        match (own, step.result(axis)) {
-            (Some(own), Some(result)) if own.extra == result.extra => {
+        match (entry, step.result(axis)) {
+            (Some(entry), Some(result)) if entry.extra == result.extra => {
                 let tile = step.node.operation.downcast::<Tile>();
                 if tile.is_some_and(|tile| tile.repeats.get(axis) != Some(&1)) {
                     return Err("repeats the dimension".to_owned());
                 }
-                step.behind(axis, own.behind);
+                step.behind(axis, entry.behind);
             }
             (None, Some(_)) if extent.unwrap_or(1) == 1 => {}
             (None, None) => {}
@@ -114,22 +115,22 @@ pub(super) fn slice(new: &mut Bounded, step: &mut Step<'_>) -> Added {
             step: operator.steps[axis],
             extent: operator.extents[axis],
         };
-        let own = new.along_axis(first, axis);
+        let entry = new.along_axis(first, axis);
         let is_fixed = cut.starts.iter().all(|start| *start == cut.starts[0]);
-        match (own, step.result(axis)) {
+        match (entry, step.result(axis)) {
             (None, _) if is_fixed => {}
-            (Some(own), Some(result)) if is_fixed => {
+            (Some(entry), Some(result)) if is_fixed => {
                 // What is behind the size stays there, where nothing before it is cut off at the end.
                 if cut.step != 1 && cut.extent > 1 {
                     return Err("takes positions along the dimension from others".to_owned());
                 }
-                if result.extra + cut.starts[0] == own.extra {
-                    step.behind(axis, own.behind);
+                if result.extra + cut.starts[0] == entry.extra {
+                    step.behind(axis, entry.behind);
                 }
             }
-            (Some(own), None) if cut.is_first(own) => {}
-            (Some(own), None) => {
-                first = cut.at_end(new, step, (first, own))?;
+            (Some(entry), None) if cut.is_first(entry) => {}
+            (Some(entry), None) => {
+                first = cut.at_end(new, step, (first, entry))?;
                 (whole.starts[axis], whole.steps[axis]) = (0, 1);
             }
             _ => return Err("takes positions along the dimension from others".to_owned()),
@@ -140,10 +141,10 @@ pub(super) fn slice(new: &mut Bounded, step: &mut Step<'_>) -> Added {
 
 impl Cut {
     /// Whether the same positions are taken at every size, and are there at size 1.
-    fn is_first(&self, own: Along) -> bool {
+    fn is_first(&self, entry: Along) -> bool {
         let last = self.extent.saturating_sub(1) as i64 * self.step + self.starts[0] as i64;
         let most = self.starts[0].max(usize::try_from(last).unwrap_or(usize::MAX));
-        self.starts.iter().all(|start| *start == self.starts[0]) && most <= own.extra
+        self.starts.iter().all(|start| *start == self.starts[0]) && most <= entry.extra
     }
 
     /// The elements at a fixed distance from the end, by their positions computed from the size.
@@ -151,15 +152,15 @@ impl Cut {
         &self,
         new: &mut Bounded,
         step: &Step<'_>,
-        (value, own): (ValueId, Along),
+        (value, entry): (ValueId, Along),
     ) -> Result<ValueId, String> {
         let refuse = || "takes positions along the dimension from others".to_owned();
         let bound = new.bound() as i64;
         let offset = self.starts[0] as i64 - bound;
         let offsets: Vec<i64> =
-            (0..self.extent as i64).map(|place| offset + place * self.step).collect();
+            (0..self.extent as i64).map(|position| offset + position * self.step).collect();
         // At size 1 all of them have to be there.
-        if offsets.iter().any(|offset| *offset < -1 || *offset >= own.extra as i64) {
+        if offsets.iter().any(|offset| *offset < -1 || *offset >= entry.extra as i64) {
             return Err(refuse());
         }
         let mut starts = self.starts.iter().zip(&step.sizes);

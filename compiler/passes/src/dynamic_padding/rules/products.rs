@@ -26,12 +26,12 @@ pub(super) fn dot_products(new: &mut Bounded, step: &mut Step<'_>) -> Added {
 /// A product whose operands are summed along the given axes.
 fn summed(new: &mut Bounded, step: &mut Step<'_>, axes: [usize; 2]) -> Added {
     let operands = [step.input(0)?, step.input(1)?];
-    let along = [0, 1].map(|place: usize| new.along_axis(operands[place], axes[place]));
+    let along = [0, 1].map(|position: usize| new.along_axis(operands[position], axes[position]));
     match along {
         [None, None] => {}
         [Some(left), Some(right)] if left.extra == right.extra => {
-            for place in 0..2 {
-                step.inputs[place] = Some(zeroed(new, operands, axes, place)?);
+            for position in 0..2 {
+                step.inputs[position] = Some(zeroed(new, operands, axes, position)?);
             }
         }
         _ => return Err("sums up positions of one operand with something else".to_owned()),
@@ -45,11 +45,11 @@ fn zeroed(
     new: &mut Bounded,
     operands: [ValueId; 2],
     axes: [usize; 2],
-    place: usize,
+    position: usize,
 ) -> Result<ValueId, String> {
-    let (value, axis) = (operands[place], axes[place]);
+    let (value, axis) = (operands[position], axes[position]);
     let is_plain = |value: ValueId| new.graph().constant(value).is_some_and(is_finite);
-    if is_plain(value) && !(place == 1 && is_plain(operands[0])) {
+    if is_plain(value) && !(position == 1 && is_plain(operands[0])) {
         return Ok(value);
     }
     match new.along_axis(value, axis).map(|along| along.behind) {

@@ -17,9 +17,9 @@ pub(super) fn add(new: &mut Bounded, step: &mut Step<'_>) -> Added {
             return Err("sums up features, which are the dimension".to_owned());
         }
     }
-    for (place, input) in step.inputs.iter().enumerate().skip(1) {
+    for (position, input) in step.inputs.iter().enumerate().skip(1) {
         let Some(value) = *input else { continue };
-        let may_have = matches!(place, 4..=6) && new.along_axis(first, batch).is_some();
+        let may_have = matches!(position, 4..=6) && new.along_axis(first, batch).is_some();
         if !may_have && !new.along(value).is_empty() {
             return Err("has the dimension in its weights or states".to_owned());
         }
@@ -45,9 +45,9 @@ pub(super) fn add(new: &mut Bounded, step: &mut Step<'_>) -> Added {
 /// Direction, and whether the batch comes first.
 fn form(step: &Step<'_>) -> Option<(Direction, bool)> {
     let operation = &step.node.operation;
-    let lstm = operation.downcast::<Lstm>().map(|own| (own.direction, own.batch_first));
-    let gru = || operation.downcast::<Gru>().map(|own| (own.direction, own.batch_first));
-    let rnn = || operation.downcast::<Rnn>().map(|own| (own.direction, own.batch_first));
+    let lstm = operation.downcast::<Lstm>().map(|entry| (entry.direction, entry.batch_first));
+    let gru = || operation.downcast::<Gru>().map(|entry| (entry.direction, entry.batch_first));
+    let rnn = || operation.downcast::<Rnn>().map(|entry| (entry.direction, entry.batch_first));
     lstm.or_else(gru).or_else(rnn)
 }
 

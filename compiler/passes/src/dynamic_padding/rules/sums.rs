@@ -57,8 +57,8 @@ fn neutral(function: ReduceFunction) -> f64 {
 pub(super) fn reduce(new: &mut Bounded, step: &mut Step<'_>, operator: &Reduce) -> Added {
     let mut first = step.input(0)?;
     let shape = new.graph().tensor_type(first).shape.clone();
-    let reduced: Vec<_> =
-        new.along(first).iter().copied().filter(|own| operator.axes.contains(&own.axis)).collect();
+    let mut reduced = new.along(first).to_vec();
+    reduced.retain(|along| operator.axes.contains(&along.axis));
     for along in &reduced {
         if along.behind == Behind::Weights && takes_weights(operator.function) {
             continue;
@@ -73,18 +73,20 @@ pub(super) fn reduce(new: &mut Bounded, step: &mut Step<'_>, operator: &Reduce) 
     if !dtype.is_float() {
         return Err("is a mean of integers along the dimension".to_owned());
     }
-    let others = operator.axes.iter().filter(|axis| reduced.iter().all(|own| own.axis != **axis));
+    let others =
+        operator.axes.iter().filter(|axis| reduced.iter().all(|entry| entry.axis != **axis));
     let fixed = others.map(|axis| shape[*axis]).product::<usize>();
-    let wide = if dtype == DataType::F64 { dtype } else { DataType::F32 };
+    let extended = if dtype == DataType::F64 { dtype } else { DataType::F32 };
     let name = step.node.name.clone();
-    if dtype != wide {
-        first = new.add(&name, Cast { to: wide }, &[first])?;
+    if dtype != extended {
+        first = new.add(&name, Cast { to: extended }, &[first])?;
     }
     let sum = Reduce { function: ReduceFunction::Sum, ..operator.clone() };
     let mut mean = new.add(&name, sum, &[first])?;
-    let count = count(new, &reduced.iter().map(|own| own.extra).collect::<Vec<_>>(), fixed, wide)?;
+    let count =
+        count(new, &reduced.iter().map(|entry| entry.extra).collect::<Vec<_>>(), fixed, extended)?;
     mean = new.add(&name, Binary::new(BinaryFunction::Divide), &[mean, count])?;
-    if dtype != wide {
+    if dtype != extended {
         mean = new.add(&name, Cast { to: dtype }, &[mean])?;
     }
     Ok(vec![mean])
@@ -124,15 +126,15 @@ pub(super) fn arg_reduce(new: &mut Bounded, step: &mut Step<'_>, operator: &ArgR
     let Some(along) = new.along_axis(first, operator.axis) else { return step.copy(new) };
     let nothing = if operator.maximum { f64::NEG_INFINITY } else { f64::INFINITY };
     step.inputs[0] = Some(new.filled_above(first, operator.axis, nothing)?);
-    let places = step.copy(new)?;
+    let positions = step.copy(new)?;
     if !operator.select_last {
-        return Ok(places);
+        return Ok(positions);
     }
     let last = new.size_and(&[], vec![along.extra as f64 - 1.0])?;
     let minimum = Binary::new(BinaryFunction::Minimum);
-    places
+    positions
         .into_iter()
-        .map(|place| new.add(&step.node.name, minimum.clone(), &[place, last]))
+        .map(|position| new.add(&step.node.name, minimum.clone(), &[position, last]))
         .collect()
 }
 
