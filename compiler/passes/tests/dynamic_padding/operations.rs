@@ -34,6 +34,19 @@ fn sums_and_searches_along_the_dimension() {
             let variance = c.reduce(F::Mean, variance, &[0, 1, 2]);
             vec![spread, variance]
         }),
+        ("weighted sums, and weights cut off", |c| {
+            let x = c.floats(&[c.n, 3], 0);
+            let scores = c.linear(x, 3, 1);
+            let weights = c.softmax(scores, 0);
+            let weighted = c.product(weights, x);
+            let pooled = c.reduce(F::Sum, weighted, &[0]);
+            let none = c.weights(&[1, 1]);
+            let scores = c.add(Concat { axis: 0 }, &[none, scores]);
+            let weights = c.softmax(scores, 0);
+            let cut = c.slice(weights, &[(0, c.n), (0, 1)]);
+            let rest = c.slice(weights, &[(1, c.n), (0, 1)]);
+            vec![pooled, c.reduce(F::Sum, cut, &[0]), c.reduce(F::Sum, rest, &[0])]
+        }),
         ("two axes that are the dimension", |c| {
             let x = c.floats(&[c.n, 3], 0);
             let transposed = c.transpose(x, &[1, 0]);
@@ -237,6 +250,15 @@ fn positions_by_index() {
             let stored = c.add(ScatterElements { axis: 2, reduction }, &[x, ids, updates]);
             vec![taken, picked, stored]
         }),
+        ("indices that are computed", |c| {
+            let x = c.floats(&[c.n, 2], 0);
+            let indices = c.unary(UnaryFunction::Abs, x);
+            let indices = c.cast(indices, DataType::I64);
+            let table = c.weights(&[8, 3]);
+            let data = c.weights(&[1, 8]);
+            let data = c.expand(data, &[c.n, 8]);
+            vec![c.gather(0, table, indices), c.add(GatherElements { axis: 1 }, &[data, indices])]
+        }),
         ("the first and the last", |c| {
             let x = c.floats(&[2, c.n, 3], 1);
             let first = c.slice(x, &[(0, 2), (0, 1), (1, 2)]);
@@ -260,15 +282,11 @@ fn numbers_computed_from_the_size() {
             vec![y, count, less]
         }),
         ("a condition on a run", |c| {
-            let x = c.input(DataType::I64, &[c.n, 2], Some(0));
-            let limit = c.tensor(&[], &[IDS as i64]);
-            let odd = c.input(DataType::I64, &[c.n, 2], Some(0));
-            let sum = c.sum(x, odd);
-            let sum = c.product(sum, limit);
-            let below = c.binary(BinaryFunction::LessEqual, x, sum);
-            let either = c.binary(BinaryFunction::Less, x, limit);
-            let check = c.binary(BinaryFunction::Or, below, either);
-            c.all(Require { message: "too large".into() }, &[Some(check)]);
+            let x = c.floats(&[c.n, 2], 0);
+            let limit = c.number(100.0);
+            let size = c.unary(UnaryFunction::Abs, x);
+            let below = c.binary(BinaryFunction::Less, size, limit);
+            c.all(Require { message: "too large".into() }, &[Some(below)]);
             vec![x]
         }),
     ];
