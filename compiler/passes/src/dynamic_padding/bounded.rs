@@ -2,17 +2,23 @@
 //! computed from the size.
 
 use super::constants::Affine;
+use super::twins::Axis;
 use hone_graph::ValueId;
 use hone_ops::{Binary, BinaryFunction, Cast, Graph, Op};
 use hone_types::{DataType, Id, Tensor, TensorType};
 use std::collections::HashMap;
 
-/// An axis of a value that is the dimension: its first `size + extra` positions are the model's.
+/// An axis of a value that is the dimension: its first `size + extra` positions are the model's. Where it is joined with
+/// others, elements of the axis are numbered `(outer · positions + position) · inner + rest`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Along {
     pub axis: usize,
     /// How many positions more than the size there are.
     pub extra: usize,
+    /// Elements of what the dimension is joined with in the axis, `outer · inner`.
+    pub factor: usize,
+    /// Extent of what is before the dimension in the axis; 0 where that is not known yet.
+    pub outer: usize,
     /// What the other positions hold.
     pub behind: Behind,
 }
@@ -29,9 +35,20 @@ pub(super) enum Behind {
 }
 
 impl Along {
-    /// An axis of which nothing is known, with so many positions more than the size.
-    pub fn new((axis, extra): (usize, usize)) -> Self {
-        Self { axis, extra, behind: Behind::Anything }
+    /// An axis of which nothing but its extents is known.
+    pub fn new(Axis { axis, extra, factor }: Axis) -> Self {
+        let outer = usize::from(factor == 1);
+        Self { axis, extra, factor, outer, behind: Behind::Anything }
+    }
+
+    /// Whether the axis is the dimension and something else.
+    pub fn is_joined(&self) -> bool {
+        self.factor > 1
+    }
+
+    /// Extent of what is behind the dimension in the axis.
+    pub fn inner(&self) -> usize {
+        self.factor / self.outer.max(1)
     }
 }
 
@@ -46,8 +63,8 @@ pub(super) struct Bounded {
     affine: HashMap<ValueId, Affine>,
     /// The size and so much more, as a scalar of a type.
     sizes: HashMap<(DataType, usize), ValueId>,
-    /// Whether positions are the model's, by how many there are more than the size and how many axes are behind.
-    pub(super) conditions: HashMap<(usize, usize), ValueId>,
+    /// Whether positions are the model's, by the axis' `[extra, factor, outer]` and how many axes are behind.
+    pub(super) conditions: HashMap<([usize; 3], usize), ValueId>,
     /// Values with a number behind the size along an axis.
     pub(super) filled: HashMap<(ValueId, usize, u64), ValueId>,
 }

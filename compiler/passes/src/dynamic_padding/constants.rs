@@ -1,6 +1,6 @@
 //! What constants do with the size: nothing, they are cut off at it, or they are affine functions of it.
 
-use super::twins;
+use super::twins::{self, Axis};
 use hone_ops::{Operator, Slice};
 use hone_types::{DataType, Tensor, TensorType};
 
@@ -8,9 +8,8 @@ use hone_types::{DataType, Tensor, TensorType};
 pub(super) enum Constant {
     /// The same at all of them.
     Whole,
-    /// Along the dimension, and at every size the first positions of what it is at the bound: axes, each with how many
-    /// positions more than the size it has.
-    Along(Vec<(usize, usize)>),
+    /// Along the dimension, and at every size the first positions of what it is at the bound.
+    Along(Vec<Axis>),
     /// Without the dimension, and an affine function of the size.
     Affine(Affine),
 }
@@ -35,6 +34,12 @@ impl Constant {
         let types: Vec<&TensorType> = tensors.iter().map(|tensor| tensor.tensor_type()).collect();
         let axes =
             twins::axes(&types, sizes).map_err(|why| format!("reads a constant that {why}"))?;
+        if axes.iter().any(|axis| axis.factor > 1) {
+            let what = first.tensor_type();
+            return Err(format!(
+                "reads a constant of {what} that has the dimension joined with another axis"
+            ));
+        }
         if !axes.is_empty() {
             let is_prefix = others.iter().all(|other| starts_with(first, other));
             return match is_prefix {
@@ -185,7 +190,8 @@ mod tests {
         let Ok(Constant::Along(axes)) = check(|i, j| f32::from(u8::from(j <= i))) else {
             panic!("a causal mask")
         };
-        assert_eq!(axes, [(0, 0), (1, 1)]);
+        let whole = |axis, extra| Axis { axis, extra, factor: 1 };
+        assert_eq!(axes, [whole(0, 0), whole(1, 1)]);
         let tensors = SIZES.map(|n| Tensor::from_elements([n], &vec![n as f32; n]).unwrap());
         let error = Constant::of(&[&tensors[0], &tensors[1], &tensors[2]], &SIZES).err().unwrap();
         assert!(error.contains("no beginning of it"), "{error}");

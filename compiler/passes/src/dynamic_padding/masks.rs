@@ -17,24 +17,25 @@ fn of_type(number: f64, dtype: DataType) -> f64 {
 }
 
 impl Bounded {
-    /// Whether positions are before the size and `extra`: truth values `[bound + extra, 1, ...]` with so many
-    /// axes behind.
-    pub fn is_before(&mut self, extra: usize, axes_behind: usize) -> Result<ValueId, String> {
-        if let Some(known) = self.conditions.get(&(extra, axes_behind)) {
+    /// Whether positions along an axis are before the size: truth values `[extent, 1, ...]` with so many axes behind.
+    fn is_before(&mut self, along: Along, axes_behind: usize) -> Result<ValueId, String> {
+        let key = ([along.extra, along.factor, along.outer], axes_behind);
+        if let Some(known) = self.conditions.get(&key) {
             return Ok(*known);
         }
-        let extent = self.bound() + extra;
-        let last = i32::try_from(extent).map_err(|error| error.to_string())?;
-        let positions: Vec<i32> = (0..last).collect();
+        let (count, inner) = (self.bound() + along.extra, along.inner());
+        let last = i32::try_from(count).map_err(|error| error.to_string())?;
+        let line = (0..last).flat_map(|position| std::iter::repeat_n(position, inner));
+        let positions: Vec<i32> = (0..along.outer).flat_map(|_| line.clone()).collect();
         let mut shape = vec![1; axes_behind + 1];
-        shape[0] = extent;
+        shape[0] = positions.len();
         let positions =
             Tensor::from_elements(shape, &positions).map_err(|error| error.to_string())?;
         let positions = self.constant("positions", positions);
-        let size = self.size(DataType::I32, extra)?;
+        let size = self.size(DataType::I32, along.extra)?;
         let less = Binary::new(BinaryFunction::Less);
         let condition = self.add("before_size", less, &[positions, size])?;
-        self.conditions.insert((extra, axes_behind), condition);
+        self.conditions.insert(key, condition);
         Ok(condition)
     }
 
@@ -52,7 +53,7 @@ impl Bounded {
             return Ok(*known);
         }
         let rank = self.graph().tensor_type(value).rank();
-        let condition = self.is_before(along.extra, rank - 1 - axis)?;
+        let condition = self.is_before(along, rank - 1 - axis)?;
         let number_value = self.numbers(dtype, &[], &[number])?;
         let name = self.graph().values()[value].name.clone();
         let filled = self.add(&name, Select {}, &[condition, value, number_value])?;

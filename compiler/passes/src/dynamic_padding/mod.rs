@@ -32,7 +32,7 @@ use hone_ops::{Graph, Op};
 use hone_types::{Id, TensorType};
 use std::collections::HashMap;
 use thiserror::Error;
-use twins::Twins;
+use twins::{Axis, Twins};
 
 /// A graph that computes a model at every size `1..=bound` of one dimension.
 ///
@@ -193,7 +193,8 @@ impl<'a> Padding<'a> {
         for (port, axis) in graph.inputs().iter().zip(inputs) {
             let error = |why| NotPadded::Port { role: "input", name: port.name.clone(), why };
             let axes = twins.axes_of(port.value).map_err(error)?;
-            let expected: Vec<(usize, usize)> = axis.iter().map(|axis| (*axis, 0)).collect();
+            let expected: Vec<Axis> =
+                axis.iter().map(|axis| Axis { axis: *axis, extra: 0, factor: 1 }).collect();
             if axes != expected {
                 return Err(error(match axis {
                     Some(axis) => format!("does not have the dimension along axis {axis} alone"),
@@ -246,6 +247,9 @@ impl<'a> Padding<'a> {
             axes,
         };
         let outputs = rules::add(&mut self.new, &mut step)?;
+        if step.axes.iter().flatten().any(|along| along.outer == 0) {
+            return Err("joins the dimension with another axis, or repeats it".to_owned());
+        }
         for ((old, new), axes) in node.outputs.iter().zip(outputs).zip(step.axes) {
             let expected = graph.tensor_type(*old);
             if self.new.graph().tensor_type(new) != expected {
@@ -298,6 +302,9 @@ impl<'a> Padding<'a> {
             let value = self.operand(port.value, &self.twins.outputs(position)).map_err(error)?;
             axes.push(match self.new.along(value) {
                 [] => None,
+                [along] if along.is_joined() => {
+                    return Err(error("has the dimension joined with another axis".to_owned()));
+                }
                 [along] if along.extra == 0 => Some(along.axis),
                 [along] => {
                     let extra = along.extra;

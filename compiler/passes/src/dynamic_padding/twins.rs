@@ -118,8 +118,8 @@ impl<'a> Twins<'a> {
         [Some(first)].into_iter().chain(others).collect()
     }
 
-    /// The axes of a value that are the dimension, each with how many positions more it has.
-    pub fn axes_of(&self, value: ValueId) -> Result<Vec<(usize, usize)>, String> {
+    /// The axes of a value that are the dimension.
+    pub fn axes_of(&self, value: ValueId) -> Result<Vec<Axis>, String> {
         let twins = self.known[value.index()].as_deref().unwrap_or_default();
         let others =
             self.graphs[1..].iter().zip(twins).map(|(graph, twin)| graph.tensor_type(*twin));
@@ -129,9 +129,18 @@ impl<'a> Twins<'a> {
     }
 }
 
-/// The axes that are the dimension in a tensor that has `types` at `sizes`, each with how many positions more than the size it
-/// has.
-pub(super) fn axes(types: &[&TensorType], sizes: &[usize]) -> Result<Vec<(usize, usize)>, String> {
+/// An axis whose extent is `factor · (size + extra)` at every size.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Axis {
+    pub axis: usize,
+    /// Positions more than the size.
+    pub extra: usize,
+    /// Elements of what the dimension is joined with in this axis; 1 where the axis is the dimension alone.
+    pub factor: usize,
+}
+
+/// The axes that are the dimension in a tensor that has `types` at `sizes`.
+pub(super) fn axes(types: &[&TensorType], sizes: &[usize]) -> Result<Vec<Axis>, String> {
     let [first, others @ ..] = types else { return Ok(Vec::new()) };
     for (other, size) in others.iter().zip(&sizes[1..]) {
         if other.dtype != first.dtype || other.rank() != first.rank() {
@@ -139,19 +148,14 @@ pub(super) fn axes(types: &[&TensorType], sizes: &[usize]) -> Result<Vec<(usize,
         }
     }
     let mut found = Vec::new();
-    for (axis, extent) in first.shape.iter().enumerate() {
-        if others.iter().all(|other| other.shape[axis] == *extent) {
+    for axis in 0..first.rank() {
+        let extents: Vec<usize> = types.iter().map(|entry| entry.shape[axis]).collect();
+        if extents.iter().all(|extent| *extent == extents[0]) {
             continue;
         }
-        let extra = extent.checked_sub(sizes[0]);
-        let follows = |extra: usize| {
-            let mut pairs = types.iter().zip(sizes);
-            pairs.all(|(entry, size)| size.checked_add(extra) == Some(entry.shape[axis]))
-        };
-        match extra.filter(|extra| follows(*extra)) {
-            Some(extra) => found.push((axis, extra)),
+        match multiple(&extents, sizes) {
+            Some((factor, extra)) => found.push(Axis { axis, extra, factor }),
             None => {
-                let extents: Vec<usize> = types.iter().map(|entry| entry.shape[axis]).collect();
                 return Err(format!(
                     "has extents {extents:?} along axis {axis} at sizes {sizes:?}: not the size, or a constant more"
                 ));
@@ -159,4 +163,17 @@ pub(super) fn axes(types: &[&TensorType], sizes: &[usize]) -> Result<Vec<(usize,
         }
     }
     Ok(found)
+}
+
+/// Factor and summand with which extents are `factor · (size + extra)`.
+fn multiple(extents: &[usize], sizes: &[usize]) -> Option<(usize, usize)> {
+    let rise = extents.first()?.checked_sub(*extents.get(1)?)?;
+    let more = sizes.first()?.checked_sub(*sizes.get(1)?)?;
+    let factor = rise.checked_div(more).filter(|factor| *factor > 0)?;
+    let extra = (extents[0] / factor).checked_sub(sizes[0])?;
+    let mut pairs = extents.iter().zip(sizes);
+    let follows = pairs.all(|(extent, size)| {
+        size.checked_add(extra).and_then(|sum| sum.checked_mul(factor)) == Some(*extent)
+    });
+    follows.then_some((factor, extra))
 }

@@ -148,6 +148,43 @@ fn attention_with_an_expanded_mask() {
     check("masked", masked);
 }
 
+/// Rows of all samples flattened for each product, as GPT-2 is exported, and of all positions for the last one.
+fn flattened(c: &mut Case) -> Vec<ValueId> {
+    let ids = c.input(DataType::I64, &[BATCH, c.n], Some(1));
+    let table = c.weights(&[IDS, WIDTH]);
+    let flat = c.reshape(ids, &[BATCH * c.n]);
+    let x = c.gather(0, table, flat);
+    let x = c.normalized(x, 1, WIDTH);
+    let all = c.linear(x, WIDTH, 3 * WIDTH);
+    let parts = [0, 1, 2].map(|part| {
+        let part = c.slice(all, &[(0, BATCH * c.n), (part * WIDTH, WIDTH)]);
+        let part = c.reshape(part, &[BATCH, c.n, HEADS, SIZE]);
+        c.transpose(part, &[0, 2, 1, 3])
+    });
+    let key = c.transpose(parts[1], &[0, 1, 3, 2]);
+    let scores = c.matmul(parts[0], key);
+    let weights = c.softmax(scores, 3);
+    let seen = c.matmul(weights, parts[2]);
+    let seen = c.transpose(seen, &[0, 2, 1, 3]);
+    let seen = c.reshape(seen, &[BATCH * c.n, WIDTH]);
+    let seen = c.linear(seen, WIDTH, WIDTH);
+    let x = c.sum(x, seen);
+    let batched = c.reshape(x, &[BATCH, c.n, WIDTH]);
+    let mean = c.reduce(ReduceFunction::Mean, batched, &[1]);
+    // Positions first, as recurrent networks have them.
+    let first = c.transpose(batched, &[1, 0, 2]);
+    let rows = c.reshape(first, &[c.n * BATCH, WIDTH]);
+    let rows = c.linear(rows, WIDTH, 2);
+    let rows = c.softmax(rows, 1);
+    vec![c.reshape(rows, &[c.n, BATCH, 2]), mean]
+}
+
+#[test]
+fn rows_of_all_samples_in_one_axis() {
+    let graph = check("flattened", flattened);
+    assert_eq!(graph.outputs, [Some(0), None]);
+}
+
 fn window(kernel: usize, begin: usize, end: usize, dilation: usize) -> (Window, Vec<usize>) {
     let window = Window {
         strides: vec![1],

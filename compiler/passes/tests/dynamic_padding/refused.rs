@@ -43,9 +43,28 @@ fn operations_that_mix_positions_are_refused_by_name() {
             let x = c.floats(&[c.n, 3], 0);
             vec![c.add(TopK::new(2, 0, true), &[x])]
         }),
-        ("(reshape) has extents [24, 10, 6] along axis 0", |c| {
+        ("(reduce) computes along the dimension, joined with another axis", |c| {
             let x = c.floats(&[2, c.n, 3], 1);
-            vec![c.reshape(x, &[2 * c.n, 3])]
+            let rows = c.reshape(x, &[2 * c.n, 3]);
+            vec![c.reduce(ReduceFunction::Sum, rows, &[0])]
+        }),
+        ("(matmul) sums up the dimension, joined with another axis", |c| {
+            let x = c.floats(&[2, c.n, 3], 1);
+            let rows = c.reshape(x, &[2 * c.n, 3]);
+            let columns = c.transpose(rows, &[1, 0]);
+            vec![c.matmul(columns, rows)]
+        }),
+        ("(binary) joins the dimension with another axis, or repeats it", |c| {
+            // Rows of one are samples, and then positions; of the other it is the other way round.
+            let (x, y) = (c.floats(&[2, c.n, 3], 1), c.floats(&[c.n, 2, 3], 0));
+            let (x, y) = (c.reshape(x, &[2 * c.n, 3]), c.reshape(y, &[2 * c.n, 3]));
+            let sum = c.sum(x, y);
+            vec![c.reshape(sum, &[2, c.n, 3])]
+        }),
+        ("(reshape) joins the dimension with another axis, or divides it", |c| {
+            let x = c.floats(&[2, c.n, 3], 1);
+            let rows = c.reshape(x, &[2 * c.n, 3]);
+            vec![c.reshape(rows, &[c.n, 2, 3])]
         }),
         ("(reshape) joins the dimension with another axis, or divides it", |c| {
             let x = c.floats(&[2, c.n, 3], 1);
@@ -55,7 +74,7 @@ fn operations_that_mix_positions_are_refused_by_name() {
             let x = c.floats(&[c.n, 3], 0);
             vec![c.reshape(x, &[3, c.n])]
         }),
-        ("(tile) has extents [24, 10, 6] along axis 0", |c| {
+        ("(tile) repeats the dimension", |c| {
             let x = c.floats(&[c.n, 3], 0);
             vec![c.add(Tile { repeats: vec![2, 1] }, &[x])]
         }),
@@ -209,7 +228,7 @@ fn what_differs_between_sizes_is_refused() {
             let bias = c.filled(&[c.n, 3], |index| index[0] as f32 - n);
             vec![c.sum(x, bias)]
         }),
-        ("reads a constant that has extents [24, 10, 6] along axis 0", |c| {
+        ("reads a constant of f32[24, 3] that has the dimension joined with another axis", |c| {
             let x = c.floats(&[c.n, 3], 0);
             let table = c.filled(&[2 * c.n, 3], |_| 1.0);
             vec![c.reduce(ReduceFunction::Sum, table, &[0]), x]
@@ -255,6 +274,10 @@ fn inputs_and_outputs_without_first_positions_are_refused() {
             let x = c.floats(&[c.n, 3], 0);
             let transposed = c.transpose(x, &[1, 0]);
             vec![c.matmul(x, transposed)]
+        }),
+        ("output 'y0' has the dimension joined with another axis", |c| {
+            let x = c.floats(&[2, c.n, 3], 1);
+            vec![c.reshape(x, &[2 * c.n, 3])]
         }),
         ("output 'y0' has 1 more positions than the dimension", |c| {
             let x = c.floats(&[c.n, 3], 0);

@@ -244,18 +244,20 @@ fn is_given(new: &Bounded, value: ValueId) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dynamic_padding::twins::Axis;
 
     #[test]
     fn an_element_is_there_from_the_size_on_that_has_its_positions() {
-        let axes = [Along::new((0, 0)), Along::new((2, 1))];
+        let along = |axis, extra| Along::new(Axis { axis, extra, factor: 1 });
+        let axes = [along(0, 0), along(2, 1)];
         // Element [1, 0, 3] of [4, 2, 5]: the second row needs size 2, the fourth column size 3.
         assert_eq!(smallest_size(13, &[4, 2, 5], &axes), 3);
         assert_eq!(smallest_size(0, &[4, 2, 5], &axes), 1);
-        let data = Along::new((0, 1));
+        let data = along(0, 1);
         assert!(check_positions(&[0, 1], &[2], &[], data).is_ok());
         assert!(check_positions(&[2], &[1], &[], data).is_err());
         assert!(check_positions(&[-1], &[1], &[], data).is_err());
-        let along = [Along::new((0, 0))];
+        let along = [along(0, 0)];
         assert!(check_positions(&[1, 2, 3], &[3], &along, data).is_ok());
         assert!(check_positions(&[1, 3, 3], &[3], &along, data).is_err());
     }

@@ -15,8 +15,8 @@ use super::Step;
 use super::bounded::{Along, Behind, Bounded};
 use hone_graph::ValueId;
 use hone_ops::{
-    ArgReduce, CumulativeSum, LayerNormalization, LpNormalization, OneHot, Pool, Reduce, Require,
-    Resize, Slice, Softmax, TopK,
+    ArgReduce, Concat, CumulativeSum, Gather, LayerNormalization, LpNormalization, OneHot, Pool,
+    Reduce, Require, Resize, Slice, Softmax, TopK,
 };
 
 /// The results of a node in the new graph, or why positions behind the size get into them.
@@ -24,6 +24,46 @@ pub(super) type Added = Result<Vec<ValueId>, String>;
 
 /// Adds a node to the new graph.
 pub(super) fn add(new: &mut Bounded, step: &mut Step<'_>) -> Added {
+    check_joined(new, step)?;
+    let added = by_name(new, step)?;
+    step.inherit(new);
+    Ok(added)
+}
+
+/// Refuses operations that do anything with an axis in which the dimension is joined with another one, but for those
+/// that treat all its elements alike.
+fn check_joined(new: &Bounded, step: &Step<'_>) -> Result<(), String> {
+    let operation = &step.node.operation;
+    for (operand, value) in step.inputs.iter().enumerate() {
+        let joined = value.iter().flat_map(|value| new.along(*value));
+        for along in joined.filter(|along| along.is_joined()) {
+            let alike = if let Some(slice) = operation.downcast::<Slice>() {
+                let same = step.result(along.axis).map(|result| (result.extra, result.factor));
+                slice.starts[along.axis] == 0 && same == Some((along.extra, along.factor))
+            } else if let Some(softmax) = operation.downcast::<Softmax>() {
+                softmax.axis != along.axis
+            } else if let Some(reduce) = operation.downcast::<Reduce>() {
+                !reduce.axes.contains(&along.axis)
+            } else if let Some(concat) = operation.downcast::<Concat>() {
+                concat.axis != along.axis
+            } else if let Some(gather) = operation.downcast::<Gather>() {
+                operand == 1 || gather.axis != along.axis
+            } else {
+                elementwise::is_elementwise(step.node)
+                    || matches!(
+                        operation.name(),
+                        "matmul" | "transpose" | "reshape" | "expand" | "layer_normalization"
+                    )
+            };
+            if !alike {
+                return Err("computes along the dimension, joined with another axis".to_owned());
+            }
+        }
+    }
+    Ok(())
+}
+
+fn by_name(new: &mut Bounded, step: &mut Step<'_>) -> Added {
     let operands = step.inputs.iter().flatten();
     let is_read = operands.into_iter().any(|input| !new.along(*input).is_empty());
     let name = step.node.operation.name();
@@ -162,6 +202,19 @@ impl Step<'_> {
     /// Adds the node with its operation as it is.
     fn copy(&self, new: &mut Bounded) -> Added {
         new.nodes(&self.node.name, self.node.operation.clone(), &self.inputs)
+    }
+
+    /// Says of axes in which the dimension is joined with others how it is in the operands that they come from.
+    fn inherit(&mut self, new: &Bounded) {
+        let operands = self.inputs.iter().flatten().flat_map(|value| new.along(*value));
+        let operands: Vec<Along> = operands.copied().filter(Along::is_joined).collect();
+        let unknown = self.axes.iter_mut().flatten().filter(|along| along.outer == 0);
+        for along in unknown {
+            let same = |other: &&Along| (other.extra, other.factor) == (along.extra, along.factor);
+            let mut outers = operands.iter().filter(same).map(|other| other.outer);
+            let first = outers.next().unwrap_or(0);
+            along.outer = if outers.all(|outer| outer == first) { first } else { 0 };
+        }
     }
 
     /// Says what lies behind the size along an axis of the first result.

@@ -17,36 +17,53 @@ pub(super) fn transpose(new: &mut Bounded, step: &mut Step<'_>) -> Added {
     step.copy(new)
 }
 
-/// Axes divided and joined, the dimension left alone: between two axes that are the dimension, and before and behind
-/// them, there are as many elements as before.
+/// Axes divided and joined: between two positions of the dimension, and before and behind it, there are as many elements as
+/// before.
 pub(super) fn reshape(new: &mut Bounded, step: &mut Step<'_>) -> Added {
     let operator = step.node.operation.downcast::<Reshape>().ok_or("is no reshape")?;
     let first = step.input(0)?;
-    let shape = &new.graph().tensor_type(first).shape;
-    let entry = new.along(first).to_vec();
-    let result = step.axes.first().cloned().unwrap_or_default();
-    let extras = |axes: &[Along]| axes.iter().map(|along| along.extra).collect::<Vec<_>>();
-    if extras(&entry) != extras(&result)
-        || between(shape, &entry) != between(&operator.shape, &result)
-    {
+    let between = between(&new.graph().tensor_type(first).shape, new.along(first));
+    let entries = new.along(first).to_vec();
+    let results = step.axes.first_mut().ok_or("has no result")?;
+    if entries.len() != results.len() || !divide(&between, &operator.shape, results) {
         return Err("joins the dimension with another axis, or divides it".to_owned());
     }
-    for (along, result) in entry.iter().zip(&result) {
-        step.behind(result.axis, along.behind);
+    for (along, result) in entries.iter().zip(results) {
+        if along.extra != result.extra {
+            return Err("joins the dimension with another axis, or divides it".to_owned());
+        }
+        result.behind = along.behind;
     }
     step.copy(new)
 }
 
-/// Elements before, between and behind the axes that are the dimension.
+/// Elements before, between and behind the dimension, in the order in which it appears.
 fn between(shape: &[usize], axes: &[Along]) -> Vec<usize> {
-    let ends = axes.iter().map(|along| along.axis).chain([shape.len()]);
-    let mut begin = 0;
-    ends.map(|end| {
-        let elements = shape[begin.min(end)..end].iter().product();
-        begin = end + 1;
-        elements
-    })
-    .collect()
+    let (mut begin, mut inner) = (0, 1);
+    let mut elements = Vec::with_capacity(axes.len() + 1);
+    for along in axes {
+        elements.push(inner * shape[begin..along.axis].iter().product::<usize>() * along.outer);
+        (begin, inner) = (along.axis + 1, along.inner());
+    }
+    elements.push(inner * shape[begin..].iter().product::<usize>());
+    elements
+}
+
+/// Finds what is before the dimension in each axis that it is joined with, where there are so many elements between its
+/// axes; whether there is an answer.
+fn divide(between: &[usize], shape: &[usize], axes: &mut [Along]) -> bool {
+    let (mut begin, mut inner) = (0, 1);
+    for (elements, along) in between.iter().zip(axes) {
+        let before = inner * shape[begin..along.axis].iter().product::<usize>();
+        let outer = elements.checked_div(before).unwrap_or(0);
+        let fits = outer > 0 && outer * before == *elements && along.factor % outer == 0;
+        if !fits {
+            return false;
+        }
+        along.outer = outer;
+        (begin, inner) = (along.axis + 1, along.inner());
+    }
+    between.last() == Some(&(inner * shape[begin..].iter().product::<usize>()))
 }
 
 /// Repetition along axes of one element; others stay.
@@ -59,7 +76,9 @@ pub(super) fn expand(new: &mut Bounded, step: &mut Step<'_>) -> Added {
         let entry = axis.checked_sub(added).and_then(|axis| new.along_axis(first, axis));
         let extent = axis.checked_sub(added).and_then(|axis| shape.get(axis)).copied();
         match (entry, step.result(axis)) {
-            (Some(entry), Some(result)) if entry.extra == result.extra => {
+            (Some(entry), Some(result))
+                if (entry.extra, entry.factor) == (result.extra, result.factor) =>
+            {
                 let tile = step.node.operation.downcast::<Tile>();
                 if tile.is_some_and(|tile| tile.repeats.get(axis) != Some(&1)) {
                     return Err("repeats the dimension".to_owned());

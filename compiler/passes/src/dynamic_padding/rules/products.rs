@@ -29,6 +29,9 @@ fn summed(new: &mut Bounded, step: &mut Step<'_>, axes: [usize; 2]) -> Added {
     let along = [0, 1].map(|position: usize| new.along_axis(operands[position], axes[position]));
     match along {
         [None, None] => {}
+        [Some(left), Some(right)] if left.is_joined() || right.is_joined() => {
+            return Err("sums up the dimension, joined with another axis".to_owned());
+        }
         [Some(left), Some(right)] if left.extra == right.extra => {
             for position in 0..2 {
                 step.inputs[position] = Some(zeroed(new, operands, axes, position)?);
