@@ -104,7 +104,8 @@ pub fn pad_dimension(
     check_request(at_bound, inputs, bound, size_input, witnesses)?;
     let twins = Twins::new(at_bound, bound, witnesses)?;
     let mut padding = Padding::new(twins, inputs, size_input)?;
-    for (id, node) in at_bound.nodes().iter() {
+    let needed = Rewriter::new(at_bound);
+    for (id, node) in at_bound.nodes().iter().filter(|(id, _)| needed.is_needed(*id)) {
         padding.node(id, node).map_err(|why| NotPadded::Node {
             node: node.name.clone(),
             operation: node.operation.name(),

@@ -73,6 +73,9 @@ fn by_name(new: &mut Bounded, step: &mut Step<'_>) -> Added {
     if !is_read && step.axes.iter().all(Vec::is_empty) {
         return step.copy(new);
     }
+    if !is_read && !matches!(name, "expand" | "tile") {
+        return Err("gives the dimension, which no operand has".to_owned());
+    }
     if elementwise::is_elementwise(step.node) {
         return elementwise::add(new, step);
     }
@@ -140,7 +143,9 @@ fn with_attributes(new: &mut Bounded, step: &mut Step<'_>) -> Added {
     if let Some(operator) = operation.downcast::<Resize>() {
         let first = step.input(0)?;
         let kept = |along: &Along| operator.scales.get(along.axis) == Some(&1.0);
-        return match operator.region.is_empty() && new.along(first).iter().all(kept) {
+        let axes = step.axes.first().map_or(0, Vec::len);
+        let all = axes == new.along(first).len() && new.along(first).iter().all(kept);
+        return match operator.region.is_empty() && all {
             true => step.copy(new),
             false => Err("resamples the dimension".to_owned()),
         };
