@@ -9,6 +9,7 @@ mod attention_parts;
 mod byte_convolution;
 mod decompose;
 mod dilation;
+mod dynamic_padding;
 mod extend_precision;
 mod filler;
 mod fold;
@@ -42,6 +43,7 @@ mod winograd;
 
 pub use attention::fuse_attention;
 pub use decompose::decompose;
+pub use dynamic_padding::{NotPadded, PaddedGraph, pad_dimension};
 pub use extend_precision::extend_precision;
 pub use fold::fold_constants;
 pub use fold_batch_norm::fold_batch_norm;

@@ -136,7 +136,8 @@ impl Pairs<'_> {
     }
 }
 
-fn same_attributes(node: &Node<Op>, twin: &Node<Op>) -> bool {
+/// Whether two nodes of one operation have the same attributes but for the extents of their results.
+pub(crate) fn same_attributes(node: &Node<Op>, twin: &Node<Op>) -> bool {
     let name = node.operation.name();
     let Some((_, extents)) = EXTENTS.iter().find(|(expected, _)| *expected == name) else {
         return node.operation == twin.operation;

@@ -21,6 +21,9 @@
 mod between;
 mod rules;
 
+pub(crate) use between::same_attributes;
+pub(crate) use rules::is_elementwise;
+
 use hone_graph::{Definition, Node, ValueId};
 use hone_ops::{Graph, Op};
 use hone_types::{Id, Tensor};

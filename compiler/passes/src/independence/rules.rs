@@ -130,7 +130,7 @@ fn with_axis(inference: &mut Inference<'_>, node: &Node<Op>) -> Found {
 }
 
 /// Whether each element of a node's results depends on the elements at the same index, after broadcasting.
-pub(super) fn is_elementwise(node: &Node<Op>) -> bool {
+pub(crate) fn is_elementwise(node: &Node<Op>) -> bool {
     let is_text = |operator: &Text| {
         use TextFunction as F;
         matches!(

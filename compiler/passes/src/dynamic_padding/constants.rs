@@ -1,0 +1,206 @@
+//! What constants do with the size: nothing, they are cut off at it, or they are affine functions of it.
+
+use super::twins::{self, Axis};
+use hone_ops::{Operator, Slice};
+use hone_types::{DataType, Tensor, TensorType};
+
+/// A constant at several sizes.
+pub(super) enum Constant {
+    /// The same at all of them.
+    Whole,
+    /// Along the dimension, and at every size the first positions of what it is at the bound.
+    Along(Vec<Axis>),
+    /// Without the dimension, and an affine function of the size.
+    Affine(Affine),
+}
+
+/// Elements `slope · size + offset`.
+#[derive(Clone, Debug)]
+pub(super) struct Affine {
+    pub slopes: Vec<f64>,
+    pub offsets: Vec<f64>,
+}
+
+/// Most elements of a tensor that is computed from the size.
+const MOST_ELEMENTS: usize = 64;
+
+/// Integers up to here are numbers of `f64`, and so are their sums and differences.
+const LARGEST: f64 = (1u64 << 51) as f64;
+
+impl Constant {
+    /// What a constant is that has these values at `sizes`, the bound first.
+    pub fn of(tensors: &[&Tensor], sizes: &[usize]) -> Result<Self, String> {
+        let [first, others @ ..] = tensors else { return Ok(Self::Whole) };
+        let types: Vec<&TensorType> = tensors.iter().map(|tensor| tensor.tensor_type()).collect();
+        let axes =
+            twins::axes(&types, sizes).map_err(|why| format!("reads a constant that {why}"))?;
+        if axes.iter().any(|axis| axis.factor > 1) {
+            let what = first.tensor_type();
+            return Err(format!(
+                "reads a constant of {what} that has the dimension joined with another axis"
+            ));
+        }
+        if !axes.is_empty() {
+            let is_prefix = others.iter().all(|other| starts_with(first, other));
+            return match is_prefix {
+                true => Ok(Self::Along(axes)),
+                false => Err(format!(
+                    "reads a constant of {} that is no beginning of it at smaller sizes",
+                    first.tensor_type()
+                )),
+            };
+        }
+        if others.iter().all(|other| first == other) {
+            return Ok(Self::Whole);
+        }
+        let affine = Affine::of(tensors, sizes).map(Self::Affine);
+        affine.ok_or_else(|| {
+            let count = sizes.len();
+            let what = first.tensor_type();
+            format!(
+                "reads a constant of {what} that differs between {count} sizes, and is not seen to be an affine \
+                 function of the size"
+            )
+        })
+    }
+}
+
+impl Affine {
+    /// The function that elements are at all sizes, exactly; at least three have to be known.
+    fn of(tensors: &[&Tensor], sizes: &[usize]) -> Option<Self> {
+        let first = tensors.first()?;
+        let count = first.tensor_type().elements();
+        let dtype = first.dtype();
+        let is_known =
+            matches!(dtype, DataType::F32 | DataType::F64 | DataType::I32 | DataType::I64);
+        if sizes.len() < 3 || count > MOST_ELEMENTS || !is_known {
+            return None;
+        }
+        let values: Vec<Vec<f64>> = tensors.iter().map(|tensor| tensor.to_f64()).collect();
+        let (mut slopes, mut offsets) = (Vec::new(), Vec::new());
+        for element in 0..count {
+            let values: Vec<f64> = values.iter().map(|values| values[element]).collect();
+            let (slope, offset) = line(&values, sizes)?;
+            if !is_exact(dtype, slope, offset, sizes[0]) {
+                return None;
+            }
+            slopes.push(slope);
+            offsets.push(offset);
+        }
+        Some(Self { slopes, offsets })
+    }
+
+    /// An element at a size.
+    pub fn at(&self, element: usize, size: usize) -> f64 {
+        self.slopes[element] * size as f64 + self.offsets[element]
+    }
+}
+
+/// Slope and offset of the line through numbers at sizes, where they lie on one.
+fn line(values: &[f64], sizes: &[usize]) -> Option<(f64, f64)> {
+    if values.iter().any(|value| !value.is_finite() || value.abs() > LARGEST) {
+        return None;
+    }
+    let slope = (values[0] - values[1]) / (sizes[0] as f64 - sizes[1] as f64);
+    let offset = values[0] - slope * sizes[0] as f64;
+    let mut pairs = values.iter().zip(sizes);
+    let fits = pairs.all(|(value, size)| slope * *size as f64 + offset == *value);
+    fits.then_some((slope, offset))
+}
+
+/// Whether `slope · n + offset` is computed without rounding in a type, for all sizes up to a bound: all numbers are
+/// multiples of a power of two, and few enough of it for the type's significand.
+fn is_exact(dtype: DataType, slope: f64, offset: f64, bound: usize) -> bool {
+    let digits = match dtype {
+        DataType::F32 => 24,
+        DataType::F64 => 53,
+        DataType::I32 => 31,
+        _ => 52,
+    };
+    let fraction_bits = if dtype.is_float() { digits } else { 0 };
+    let largest = 2f64.powi(digits);
+    let sum = slope.abs() * bound as f64 + offset.abs();
+    (0..=fraction_bits).map(|fraction_bits| 2f64.powi(fraction_bits)).any(|parts| {
+        let is_whole = |number: f64| (number * parts).fract() == 0.0;
+        is_whole(slope) && is_whole(offset) && sum * parts < largest
+    }) && (bound as f64) < largest
+}
+
+/// Whether a tensor is the first positions of another one along all its axes, in bits.
+fn starts_with(whole: &Tensor, part: &Tensor) -> bool {
+    let rank = whole.shape().len();
+    let extents = part.shape().to_vec();
+    let slice = Slice { starts: vec![0; rank], steps: vec![1; rank], extents };
+    let fits = slice.infer(&[Some(whole.tensor_type())]).is_ok();
+    let first = fits.then(|| slice.reference(&[Some(whole)]).ok()).flatten();
+    first.is_some_and(|first| first.first() == Some(part))
+}
+
+/// The one number that all elements of a tensor are, where they are one.
+pub(super) fn repeated(tensor: &Tensor) -> Option<f64> {
+    let width = tensor.dtype().bytes();
+    let first = tensor.bytes().get(..width)?;
+    let same = tensor.bytes().chunks_exact(width).all(|element| element == first);
+    let first = Tensor::from_bytes(TensorType::new(tensor.dtype(), []), first.to_vec()).ok()?;
+    same.then(|| first.to_f64()[0]).filter(|number| !number.is_nan())
+}
+
+/// Whether all elements of a tensor are finite numbers.
+pub(super) fn is_finite(tensor: &Tensor) -> bool {
+    !tensor.dtype().is_float() || tensor.to_f64().iter().all(|value| value.is_finite())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    const SIZES: [usize; 3] = [16, 5, 3];
+
+    fn scalars(values: [f32; 3]) -> Result<Constant, String> {
+        let tensors = values.map(Tensor::scalar);
+        Constant::of(&[&tensors[0], &tensors[1], &tensors[2]], &SIZES)
+    }
+
+    #[test]
+    fn scalars_are_whole_or_affine() {
+        assert!(matches!(scalars([2.0; 3]), Ok(Constant::Whole)));
+        let Ok(Constant::Affine(affine)) = scalars([15.5, 4.5, 2.5]) else { panic!("n - 0.5") };
+        assert_eq!((affine.slopes[0], affine.offsets[0], affine.at(0, 9)), (1.0, -0.5, 8.5));
+        let error = scalars([1.0 / 16.0, 0.2, 1.0 / 3.0]).err().unwrap();
+        assert!(error.contains("not seen to be an affine function"), "{error}");
+        assert!(scalars([4.0, 5f32.sqrt(), 3f32.sqrt()]).is_err());
+        // A third of the size is rounded on the way.
+        assert!(scalars([16.0 / 3.0, 5.0 / 3.0, 1.0]).is_err());
+        // Two sizes lie on a line always.
+        let tensors = [Tensor::scalar(16i64), Tensor::scalar(5i64)];
+        assert!(Constant::of(&[&tensors[0], &tensors[1]], &SIZES[..2]).is_err());
+    }
+
+    #[test]
+    fn constants_along_the_dimension_are_cut_off() {
+        let mask = |n: usize, of: fn(usize, usize) -> f32| {
+            let values: Vec<f32> = (0..n * (n + 1)).map(|i| of(i / (n + 1), i % (n + 1))).collect();
+            Tensor::from_elements([n, n + 1], &values).unwrap()
+        };
+        let check = |of: fn(usize, usize) -> f32| {
+            let tensors = SIZES.map(|n| mask(n, of));
+            Constant::of(&[&tensors[0], &tensors[1], &tensors[2]], &SIZES)
+        };
+        let Ok(Constant::Along(axes)) = check(|i, j| f32::from(u8::from(j <= i))) else {
+            panic!("a causal mask")
+        };
+        let whole = |axis, extra| Axis { axis, extra, factor: 1 };
+        assert_eq!(axes, [whole(0, 0), whole(1, 1)]);
+        let tensors = SIZES.map(|n| Tensor::from_elements([n], &vec![n as f32; n]).unwrap());
+        let error = Constant::of(&[&tensors[0], &tensors[1], &tensors[2]], &SIZES).err().unwrap();
+        assert!(error.contains("no beginning of it"), "{error}");
+        assert_eq!(repeated(&tensors[0]), Some(16.0));
+        assert_eq!(repeated(&mask(3, |i, _| i as f32)), None);
+        let error = Constant::of(
+            &[&Tensor::scalar(1i64), &Tensor::scalar(1i64), &tensors[2].clone()],
+            &SIZES,
+        );
+        assert!(error.is_err());
+    }
+}

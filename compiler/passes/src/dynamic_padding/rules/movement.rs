@@ -1,0 +1,198 @@
+//! Operations that move elements: axes in another order, divided or joined, repeated, cut.
+
+use super::{Added, Step};
+use crate::dynamic_padding::bounded::{Along, Behind, Bounded};
+use hone_graph::ValueId;
+use hone_ops::{Gather, Reshape, Slice, Tile, Transpose};
+
+/// Axes in another order.
+pub(super) fn transpose(new: &mut Bounded, step: &mut Step<'_>) -> Added {
+    let operator = step.node.operation.downcast::<Transpose>().ok_or("is no transposition")?;
+    let first = step.input(0)?;
+    for (axis, from) in operator.permutation.iter().enumerate() {
+        if let Some(along) = new.along_axis(first, *from) {
+            step.behind(axis, along.behind);
+        }
+    }
+    step.copy(new)
+}
+
+/// Axes divided and joined: between two positions of the dimension, and before and behind it, there are as many elements as
+/// before.
+pub(super) fn reshape(new: &mut Bounded, step: &mut Step<'_>) -> Added {
+    let operator = step.node.operation.downcast::<Reshape>().ok_or("is no reshape")?;
+    let first = step.input(0)?;
+    let between = between(&new.graph().tensor_type(first).shape, new.along(first));
+    let entries = new.along(first).to_vec();
+    let results = step.axes.first_mut().ok_or("has no result")?;
+    if entries.len() != results.len() || !divide(&between, &operator.shape, results) {
+        return Err("joins the dimension with another axis, or divides it".to_owned());
+    }
+    for (along, result) in entries.iter().zip(results) {
+        if along.extra != result.extra {
+            return Err("joins the dimension with another axis, or divides it".to_owned());
+        }
+        result.behind = along.behind;
+    }
+    step.copy(new)
+}
+
+/// Elements before, between and behind the dimension, in the order in which it appears.
+fn between(shape: &[usize], axes: &[Along]) -> Vec<usize> {
+    let (mut begin, mut inner) = (0, 1);
+    let mut elements = Vec::with_capacity(axes.len() + 1);
+    for along in axes {
+        elements.push(inner * shape[begin..along.axis].iter().product::<usize>() * along.outer);
+        (begin, inner) = (along.axis + 1, along.inner());
+    }
+    elements.push(inner * shape[begin..].iter().product::<usize>());
+    elements
+}
+
+/// Finds what is before the dimension in each axis that it is joined with, where there are so many elements between its
+/// axes; whether there is an answer.
+fn divide(between: &[usize], shape: &[usize], axes: &mut [Along]) -> bool {
+    let (mut begin, mut inner) = (0, 1);
+    for (elements, along) in between.iter().zip(axes) {
+        let before = inner * shape[begin..along.axis].iter().product::<usize>();
+        let outer = elements.checked_div(before).unwrap_or(0);
+        let fits = outer > 0 && outer * before == *elements && along.factor % outer == 0;
+        if !fits {
+            return false;
+        }
+        along.outer = outer;
+        (begin, inner) = (along.axis + 1, along.inner());
+    }
+    between.last() == Some(&(inner * shape[begin..].iter().product::<usize>()))
+}
+
+/// Repetition along axes of one element; others stay.
+pub(super) fn expand(new: &mut Bounded, step: &mut Step<'_>) -> Added {
+    let first = step.input(0)?;
+    let shape = &new.graph().tensor_type(first).shape;
+    let rank = step.results.first().map_or(0, |result| result.rank());
+    let added = rank - shape.len().min(rank);
+    for axis in 0..rank {
+        let entry = axis.checked_sub(added).and_then(|axis| new.along_axis(first, axis));
+        let extent = axis.checked_sub(added).and_then(|axis| shape.get(axis)).copied();
+        match (entry, step.result(axis)) {
+            (Some(entry), Some(result))
+                if (entry.extra, entry.factor) == (result.extra, result.factor) =>
+            {
+                let tile = step.node.operation.downcast::<Tile>();
+                if tile.is_some_and(|tile| tile.repeats.get(axis) != Some(&1)) {
+                    return Err("repeats the dimension".to_owned());
+                }
+                step.behind(axis, entry.behind);
+            }
+            (None, Some(_)) if extent.unwrap_or(1) == 1 => {}
+            (None, None) => {}
+            _ => return Err("repeats the dimension".to_owned()),
+        }
+    }
+    step.copy(new)
+}
+
+/// A triangle of matrices: elements are kept by their positions, which stay.
+pub(super) fn trilu(new: &mut Bounded, step: &mut Step<'_>) -> Added {
+    for along in new.along(step.input(0)?) {
+        if along.behind == Behind::Number(0.0) {
+            step.behind(along.axis, along.behind);
+        }
+    }
+    step.copy(new)
+}
+
+/// Where an axis is cut, in the graphs at all sizes.
+struct Cut {
+    axis: usize,
+    /// First element, at each size, the bound first.
+    starts: Vec<usize>,
+    step: i64,
+    extent: usize,
+}
+
+/// Elements of a range: of all axes but the dimension anything, and of the dimension what is at the same position from its
+/// beginning, or a fixed number from its end.
+pub(super) fn slice(new: &mut Bounded, step: &mut Step<'_>) -> Added {
+    let operator = step.node.operation.downcast::<Slice>().ok_or("is no slice")?;
+    let mut first = step.input(0)?;
+    let mut whole = operator.clone();
+    let mut others = Vec::with_capacity(step.others.len());
+    for other in &step.others {
+        let other = other.operation.downcast::<Slice>().ok_or("is no slice at another size")?;
+        if other.steps != operator.steps || other.starts.len() != operator.starts.len() {
+            return Err("takes other elements at another size".to_owned());
+        }
+        others.push(other);
+    }
+    for axis in 0..operator.starts.len() {
+        let starts = std::iter::once(operator).chain(others.iter().copied());
+        let cut = Cut {
+            axis,
+            starts: starts.map(|slice| slice.starts[axis]).collect(),
+            step: operator.steps[axis],
+            extent: operator.extents[axis],
+        };
+        let entry = new.along_axis(first, axis);
+        let is_fixed = cut.starts.iter().all(|start| *start == cut.starts[0]);
+        match (entry, step.result(axis)) {
+            (None, _) if is_fixed => {}
+            (Some(entry), Some(result)) if is_fixed => {
+                // What is behind the size stays there, where nothing before it is cut off at the end.
+                if cut.step != 1 && cut.extent > 1 {
+                    return Err("takes positions along the dimension from others".to_owned());
+                }
+                if result.extra + cut.starts[0] == entry.extra {
+                    step.behind(axis, entry.behind);
+                }
+            }
+            (Some(entry), None) if cut.is_first(entry) => {}
+            (Some(entry), None) => {
+                first = cut.at_end(new, step, (first, entry))?;
+                (whole.starts[axis], whole.steps[axis]) = (0, 1);
+            }
+            _ => return Err("takes positions along the dimension from others".to_owned()),
+        }
+    }
+    Ok(vec![new.add(&step.node.name, whole, &[first])?])
+}
+
+impl Cut {
+    /// Whether the same positions are taken at every size, and are there at size 1.
+    fn is_first(&self, entry: Along) -> bool {
+        let last = self.extent.saturating_sub(1) as i64 * self.step + self.starts[0] as i64;
+        let most = self.starts[0].max(usize::try_from(last).unwrap_or(usize::MAX));
+        self.starts.iter().all(|start| *start == self.starts[0]) && most <= entry.extra
+    }
+
+    /// The elements at a fixed distance from the end, by their positions computed from the size.
+    fn at_end(
+        &self,
+        new: &mut Bounded,
+        step: &Step<'_>,
+        (value, entry): (ValueId, Along),
+    ) -> Result<ValueId, String> {
+        let refuse = || "takes positions along the dimension from others".to_owned();
+        let bound = new.bound() as i64;
+        let offset = self.starts[0] as i64 - bound;
+        let offsets: Vec<i64> =
+            (0..self.extent as i64).map(|position| offset + position * self.step).collect();
+        // At size 1 all of them have to be there.
+        if offsets.iter().any(|offset| *offset < -1 || *offset >= entry.extra as i64) {
+            return Err(refuse());
+        }
+        let mut starts = self.starts.iter().zip(&step.sizes);
+        if starts.any(|(start, size)| *start as i64 != *size as i64 + offset) {
+            return Err(refuse());
+        }
+        let values: Vec<f64> = offsets.iter().map(|offset| *offset as f64).collect();
+        let indices = new.size_and(&[values.len()], values)?;
+        let gather = Gather { axis: self.axis };
+        let result = new.add(&step.node.name, gather, &[value, indices])?;
+        let kept = new.along(value).iter().copied().filter(|along| along.axis != self.axis);
+        let kept = kept.collect();
+        new.set(result, kept);
+        Ok(result)
+    }
+}
