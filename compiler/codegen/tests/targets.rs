@@ -107,6 +107,22 @@ fn x86_processors_have_their_features() {
 }
 
 #[test]
+fn products_of_bytes_gain_by_the_processor() {
+    let gains = |target: &Target| {
+        let bytes = DataType::I8;
+        [target.multiplies_faster(bytes), target.multiplies_faster_than_filtering(bytes)]
+    };
+    // Four units share multiplications and additions of integers on Zen 3, three on Intel's cores.
+    assert_eq!(gains(&amd64("znver3")), [true, false]);
+    assert_eq!(gains(&amd64("x86-64-v3")), [false, false]);
+    assert_eq!(gains(&amd64("haswell")), [false, false]);
+    assert_eq!(gains(&amd64("skylake-avx512")), [false, false]);
+    assert_eq!(gains(&amd64("znver4")), [true, true]);
+    let arm = Target::for_platform("linux", "arm64", "neoverse-v1").unwrap();
+    assert_eq!(gains(&arm), [true, true]);
+}
+
+#[test]
 fn arm_processors_have_their_features() {
     let arm = |cpu: &str| Target::for_platform("linux", "arm64", cpu).unwrap();
     for (cpu, dotprod, i8mm, sve) in [

@@ -201,6 +201,9 @@ pub fn prepare_exactly(
     let quantized = options.target.multiplies_faster(DataType::I8);
     let products = hone_ops::products_of(options.precision).unwrap_or(1);
     let rates = (options.schedules == SchedulePolicy::Analytic).then(|| typical_rates(block));
+    // Where products of bytes gain little, Winograd's fewer products of `f32` are faster.
+    let outruns = options.target.multiplies_faster_than_filtering(DataType::I8);
+    let filtering = rates.filter(|_| !outruns);
     let layout = LayoutOptions { block, products, bytes, rates, working };
     let list: &[Pass<'_>] = &[
         ("extend_precision", &passes::extend_precision),
@@ -211,7 +214,7 @@ pub fn prepare_exactly(
             false => Ok(graph.clone()),
         }),
         ("multiply_quantized", &|graph| match quantized {
-            true => passes::multiply_quantized(graph),
+            true => passes::multiply_quantized(graph, filtering.as_ref()),
             false => Ok(graph.clone()),
         }),
         ("fold_constants", &passes::fold_constants),

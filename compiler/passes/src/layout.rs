@@ -13,7 +13,7 @@ use crate::merge_groups::GroupMerge;
 use crate::packed_operands::{
     Operands, PackedOperands, Weights, pack_depthwise_weights, pack_weights,
 };
-use crate::winograd::{Extents, MachineRates, choose_tile};
+use crate::winograd::{Extents, MachineRates, choose_tile, dilations};
 use crate::{PassError, Rewriter};
 use hone_graph::{Node, ValueId};
 use hone_ops::{
@@ -392,15 +392,8 @@ impl<'a> Layout<'a> {
         weights: &Tensor,
         block: usize,
     ) -> Option<usize> {
-        let [batch, _, rows, columns] = *self.shape(node.outputs[0]) else { return None };
-        let (weights, [down, across]) = (weights.shape(), dilations(convolution));
-        let extents = Extents {
-            batch: batch * down * across,
-            channels: weights[1],
-            outputs: weights[0],
-            spatial: [rows.div_ceil(down), columns.div_ceil(across)],
-            products: self.products,
-        };
+        let (weights, result) = (weights.shape(), self.shape(node.outputs[0]));
+        let extents = Extents::of(convolution, weights, result, self.products)?;
         let whole = weights[1].is_multiple_of(block) && self.is_float(node.outputs[0]);
         choose_tile(convolution, &weights[2..], extents, self.rates.as_ref().filter(|_| whole)?)
     }
@@ -471,12 +464,4 @@ fn padded_fits(shape: &[usize], window: &Window) -> bool {
         bytes.checked_mul(extent.checked_add(begin)?.checked_add(end)?.max(1))
     });
     padded.is_some_and(|bytes| bytes <= LARGEST_BUFFER)
-}
-
-/// Distances between the elements of a window over two axes.
-fn dilations(convolution: &Convolution) -> [usize; 2] {
-    match convolution.window.dilations[..] {
-        [down, across] => [down, across],
-        _ => [1, 1],
-    }
 }

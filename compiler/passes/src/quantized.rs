@@ -5,6 +5,7 @@
 //! QLinearConv have their scales behind the sums already.
 
 use crate::integer_products::minus_zero_point;
+use crate::winograd::{Extents, MachineRates, choose_tile};
 use crate::{PassError, Rewriter};
 use hone_graph::{Node, ValueId};
 use hone_ops::{
@@ -16,19 +17,37 @@ use hone_types::{DataType, Tensor};
 /// Maximum products whose sum fits 32 bits.
 const MAX_SUMMED: usize = (i32::MAX as usize) / (255 * 128);
 
-/// Takes scales out of sums of products of bytes.
-pub fn multiply_quantized(graph: &Graph) -> Result<Graph, PassError> {
+/// Takes scales out of sums of products of bytes. Convolutions that are faster by Winograd's filtering of real numbers
+/// at the rates of `filtering` stay as they are, where there are such rates.
+pub fn multiply_quantized(
+    graph: &Graph,
+    filtering: Option<&MachineRates>,
+) -> Result<Graph, PassError> {
     let mut rewriter = Rewriter::new(graph);
     for (id, node) in graph.nodes().iter() {
         if !rewriter.is_needed(id) {
             continue;
         }
-        match Product::of(graph, node) {
+        let stays = || filtering.is_some_and(|rates| is_filtered(graph, node, rates));
+        match Product::of(graph, node).filter(|_| !stays()) {
             Some(product) => product.write(graph, &mut rewriter, node)?,
             None => rewriter.copy(node)?,
         }
     }
     Ok(rewriter.finish())
+}
+
+/// Whether a node is a convolution of real numbers that Winograd's filtering is chosen for at these rates.
+fn is_filtered(graph: &Graph, node: &Node<Op>, rates: &MachineRates) -> bool {
+    let tile = || {
+        let convolution = node.operation.downcast::<Convolution>()?;
+        let weights = &graph.tensor_type(node.inputs[1]?).shape;
+        let results = &graph.tensor_type(node.outputs[0]).shape;
+        let extents = Extents::of(convolution, weights, results, 1)?;
+        choose_tile(convolution, &weights[2..], extents, rates)
+    };
+    let dtype = graph.tensor_type(node.outputs[0]).dtype;
+    dtype == DataType::F32 && tile().is_some()
 }
 
 /// A value that is made of bytes: `integers * scale`.

@@ -39,6 +39,35 @@ pub(crate) struct Extents {
     pub(crate) products: usize,
 }
 
+impl Extents {
+    /// Those of a convolution with weights `[O, C, ..]` and results `[N, O, Y, X]`, a dilated one's as of a plain one of
+    /// more images; `None` where it has not two spatial axes.
+    pub(crate) fn of(
+        convolution: &Convolution,
+        weights: &[usize],
+        results: &[usize],
+        products: usize,
+    ) -> Option<Self> {
+        let [batch, _, rows, columns] = *results else { return None };
+        let [down, across] = dilations(convolution);
+        Some(Self {
+            batch: batch * down * across,
+            channels: weights[1],
+            outputs: weights[0],
+            spatial: [rows.div_ceil(down), columns.div_ceil(across)],
+            products,
+        })
+    }
+}
+
+/// Distances between the elements of a window over two axes.
+pub(crate) fn dilations(convolution: &Convolution) -> [usize; 2] {
+    match convolution.window.dilations[..] {
+        [down, across] => [down, across],
+        _ => [1, 1],
+    }
+}
+
 /// The side of the tiles to use; `None` where the direct way is as good or the only one. Dilated windows
 /// are taken as plain ones of more images.
 pub(crate) fn choose_tile(

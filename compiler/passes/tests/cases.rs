@@ -5,7 +5,7 @@
 
 use hone_graph::{Constants, parse};
 use hone_ops::{Graph, Op, evaluate};
-use hone_passes::{LayoutOptions, PassError};
+use hone_passes::{LayoutOptions, MachineRates, PassError};
 use hone_types::{DataType, Tensor};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -19,7 +19,7 @@ const PASSES: &[(&str, Pass)] = &[
     ("order_in_runtime", hone_passes::order_in_runtime),
     ("decompose", hone_passes::decompose),
     ("shift_signed_bytes", hone_passes::shift_signed_bytes),
-    ("multiply_quantized", hone_passes::multiply_quantized),
+    ("multiply_quantized", |graph| hone_passes::multiply_quantized(graph, Some(&RATES))),
     ("fold_constants", hone_passes::fold_constants),
     ("fold_batch_norm", hone_passes::fold_batch_norm),
     ("simplify", hone_passes::simplify),
@@ -38,6 +38,10 @@ const PASSES: &[(&str, Pass)] = &[
 
 /// Lanes of a vector of f32.
 const LANES: usize = 8;
+
+/// Rates by which Winograd's filtering is chosen over products of bytes.
+const RATES: MachineRates =
+    MachineRates { flops_per_ns: 112.0, memory_bytes_per_ns: 10.0, cache_bytes_per_ns: 80.0 };
 
 const LAYOUT: LayoutOptions =
     LayoutOptions { block: LANES, products: 1, bytes: true, rates: None, working: DataType::F32 };

@@ -1,12 +1,12 @@
 //! AVX512-BF16: `vdpbf16ps`.
 
-use super::Instruction;
+use super::{Gain, Instruction};
 use hone_tensor::Intrinsic;
 
 pub(super) const INSTRUCTION: Instruction = Instruction {
     intrinsic: Intrinsic::DOT_BF16,
     mnemonic: "vdpbf16ps",
-    is_faster: true,
+    gain: |_| Gain::Always,
     present: |target| target.has("x86_64", "avx512bf16") && target.has("x86_64", "avx512vl"),
     emit: |ir, words| {
         let pairs = ir.context.bf16_type().vec_type(2 * words.lanes);

@@ -16,14 +16,26 @@ use crate::error::Result;
 use crate::llvm::ir::{Ir, V};
 use hone_tensor::Intrinsic;
 
+/// What an instruction's products gain over products of `f32`: where they are faster, what is real may be computed as
+/// integers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Gain {
+    /// They are no faster than as many.
+    None,
+    /// They are faster than as many, but not than the fewer that Winograd's filtering takes.
+    Direct,
+    /// They are faster than those, too.
+    Always,
+}
+
 /// How a family of machines computes an intrinsic.
 pub(crate) struct Instruction {
     /// What it computes.
     pub(crate) intrinsic: Intrinsic,
     /// Its name in assembly text.
     pub(crate) mnemonic: &'static str,
-    /// Whether its products are faster than as many products of `f32`: what is real may then be computed as integers.
-    pub(crate) is_faster: bool,
+    /// What it gains over products of `f32` on a machine that has it.
+    pub(crate) gain: fn(&Target) -> Gain,
     /// Whether a machine has it, for vectors as wide as the machine's.
     pub(crate) present: fn(&Target) -> bool,
     /// Emits it.

@@ -1,12 +1,12 @@
 //! Arm's bfloat16 (FEAT_BF16): `bfdot`.
 
-use super::Instruction;
+use super::{Gain, Instruction};
 use hone_tensor::Intrinsic;
 
 pub(super) const INSTRUCTION: Instruction = Instruction {
     intrinsic: Intrinsic::DOT_BF16,
     mnemonic: "bfdot",
-    is_faster: true,
+    gain: |_| Gain::Always,
     present: |target| target.has("aarch64", "bf16"),
     emit: |ir, words| {
         let pairs = ir.context.bf16_type().vec_type(2 * words.lanes);

@@ -1,7 +1,7 @@
 //! Arm's dot products (FEAT_DotProd) of two signed bytes: `sdot`. An unsigned byte less 128 is a signed one, and
 //! 128 times the other operand, which is the same for all products that share it, is added.
 
-use super::Instruction;
+use super::{Gain, Instruction};
 use crate::error::Result;
 use crate::llvm::ir::{Ir, T, V};
 use hone_tensor::Intrinsic;
@@ -9,7 +9,7 @@ use hone_tensor::Intrinsic;
 pub(super) const INSTRUCTION: Instruction = Instruction {
     intrinsic: Intrinsic::DOT_U8_I8,
     mnemonic: "sdot",
-    is_faster: true,
+    gain: |_| Gain::Always,
     present: |target| target.has("aarch64", "dotprod"),
     emit: |ir, words| {
         let [unsigned, signed] = words.operands;

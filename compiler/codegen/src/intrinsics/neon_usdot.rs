@@ -1,13 +1,13 @@
 //! Arm's integer matrix extension (FEAT_I8MM): `usdot`.
 
-use super::Instruction;
+use super::{Gain, Instruction};
 use super::neon_sdot::{bytes, vector};
 use hone_tensor::Intrinsic;
 
 pub(super) const INSTRUCTION: Instruction = Instruction {
     intrinsic: Intrinsic::DOT_U8_I8,
     mnemonic: "usdot",
-    is_faster: true,
+    gain: |_| Gain::Always,
     present: |target| target.has("aarch64", "i8mm"),
     emit: |ir, words| {
         let [unsigned, signed] = words.operands;

@@ -1,12 +1,12 @@
 //! AVX512-VNNI and AVX-VNNI: `vpdpbusd`.
 
-use super::Instruction;
+use super::{Gain, Instruction};
 use hone_tensor::Intrinsic;
 
 pub(super) const INSTRUCTION: Instruction = Instruction {
     intrinsic: Intrinsic::DOT_U8_I8,
     mnemonic: "vpdpbusd",
-    is_faster: true,
+    gain: |_| Gain::Always,
     present: |target| {
         let has = |feature| target.has("x86_64", feature);
         // AVX-VNNI has the same instruction for vectors of up to 32 bytes.

@@ -6,7 +6,7 @@ mod table;
 mod x86_64;
 
 use crate::error::{CodegenError, Result};
-use crate::intrinsics::instruction;
+use crate::intrinsics::{Gain, instruction};
 use hone_tensor::Intrinsic;
 use hone_types::DataType;
 use inkwell::OptimizationLevel;
@@ -181,9 +181,20 @@ impl Target {
 
     /// Whether products of elements of type `reduced` are faster than those of `f32`.
     pub fn multiplies_faster(&self, reduced: DataType) -> bool {
+        self.gain(reduced) >= Gain::Direct
+    }
+
+    /// Whether they are faster than the fewer products of `f32` that Winograd's filtering takes, too.
+    pub fn multiplies_faster_than_filtering(&self, reduced: DataType) -> bool {
+        self.gain(reduced) == Gain::Always
+    }
+
+    /// The most that instructions for products of elements of type `reduced` gain.
+    fn gain(&self, reduced: DataType) -> Gain {
         let takes = |intrinsic: &Intrinsic| intrinsic.operands().contains(&reduced);
         let found = |intrinsic| instruction(self, intrinsic);
-        Intrinsic::ALL.into_iter().filter(takes).filter_map(found).any(|found| found.is_faster)
+        let gains = Intrinsic::ALL.into_iter().filter(takes).filter_map(found);
+        gains.map(|found| (found.gain)(self)).max().unwrap_or(Gain::None)
     }
 
     /// The name, in assembly text, of the instruction that computes an intrinsic here.
