@@ -26,9 +26,10 @@ pub fn c_header(manifest: &Manifest, name: &str) -> String {
     if let Some(first) = sizes.first() {
         let _ = writeln!(text, "/* For {}. What follows is for {first}. */", sizes.join("; "));
     }
-    let _ = writeln!(text, "#define {prefix}_INPUTS {}", manifest.inputs.len());
+    let inputs = &manifest.inputs[..manifest.given_inputs()];
+    let _ = writeln!(text, "#define {prefix}_INPUTS {}", inputs.len());
     let _ = writeln!(text, "#define {prefix}_OUTPUTS {}", manifest.outputs.len());
-    for (role, list) in [("INPUT", &manifest.inputs), ("OUTPUT", &manifest.outputs)] {
+    for (role, list) in [("INPUT", inputs), ("OUTPUT", &manifest.outputs)] {
         for (index, tensor) in list.iter().enumerate() {
             describe(&mut text, &format!("{prefix}_{role}_{index}"), tensor);
         }

@@ -71,7 +71,7 @@ pub enum ExtentError {
     Any,
     /// More sizes than are compiled.
     #[error(
-        "{count} sizes are more than the {MOST_SIZES} that one artifact serves, since code is made for each: name those that are needed most (16|32|64|128), or make several artifacts"
+        "{count} sizes are more than the {MOST_SIZES} that one artifact serves, since code is made for each: name those that are needed most (16|32|64|128), or give a range (1..512)"
     )]
     Many {
         /// How many.

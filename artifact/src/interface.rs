@@ -82,8 +82,8 @@ impl Manifest {
     /// Inputs (or outputs) as users know them, each with the range of its tensors.
     pub fn members(&self, outputs: bool) -> Vec<(Member, std::ops::Range<usize>)> {
         let (members, tensors) = match outputs {
-            false => (&self.interface.inputs, &self.inputs),
-            true => (&self.interface.outputs, &self.outputs),
+            false => (&self.interface.inputs, &self.inputs[..self.given_inputs()]),
+            true => (&self.interface.outputs, &self.outputs[..]),
         };
         if members.is_empty() {
             let plain = |entry: &TensorInfo| Member {
@@ -169,6 +169,7 @@ mod tests {
             outputs: Vec::new(),
             interface: Interface { inputs: members, ..Interface::default() },
             open: None,
+            padded: None,
             variants: Vec::new(),
         }
     }

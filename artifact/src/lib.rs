@@ -23,6 +23,7 @@ mod interface;
 mod layout;
 mod manifest;
 mod open;
+mod padded;
 mod program;
 mod reader;
 pub mod report;
@@ -55,6 +56,7 @@ pub use manifest::{
     Slot, Step, Target, TensorInfo, Variant,
 };
 pub use open::OpenDimension;
+pub use padded::PaddedDimension;
 pub use program::{Carried, Collected, If, Loop, MAX_PROGRAM_DEPTH, OutputExtent, Part};
 pub use reader::{ReadError, Reader};
 pub use shapes::{DimensionSize, Shapes};

@@ -13,8 +13,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Accelerator, DataType, DeviceCode, Interface, Language, OpenDimension, OutputExtent, Part,
-    Shapes,
+    Accelerator, DataType, DeviceCode, Interface, Language, OpenDimension, OutputExtent,
+    PaddedDimension, Part, Shapes,
 };
 
 /// Version of the manifest's schema. Readers refuse newer ones; a new optional field changes it only where a
@@ -54,6 +54,10 @@ pub struct Manifest {
     /// that does not know this takes the variants' sizes alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub open: Option<OpenDimension>,
+    /// The dimension that may have any size up to a bound, where one may: then the last input is its size, and a reader
+    /// that does not know this asks its user for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub padded: Option<PaddedDimension>,
     /// Best target first: the runtime takes the first that this machine can execute, and those for other sizes of the
     /// same target ([`Variant::shapes`]).
     pub variants: Vec<Variant>,
@@ -75,6 +79,7 @@ impl Manifest {
             outputs: Vec::new(),
             interface: Interface::default(),
             open: None,
+            padded: None,
             variants: vec![variant],
         }
     }

@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Manifest, Shapes, TensorInfo, Variant};
+use crate::{Manifest, TensorInfo, Variant};
 
 /// The dimension that may have any size.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,8 +45,8 @@ impl OpenDimension {
 impl Manifest {
     /// The size that a variant has along the open dimension.
     pub fn open_size(&self, variant: &Variant) -> Option<u64> {
-        let shapes = variant.shapes.as_ref()?;
-        self.open.as_ref()?.size_in(shapes.inputs.iter().map(Vec::as_slice))
+        let inputs = self.inputs_of(variant);
+        self.open.as_ref()?.size_in(inputs.iter().map(|tensor| &tensor.shape[..]))
     }
 
     /// Checks what is said of an open dimension: its axes are there, one size has it everywhere in a variant, and for
@@ -59,28 +59,28 @@ impl Manifest {
         axes("input", &self.inputs, &open.inputs)?;
         axes("output", &self.outputs, &open.outputs)?;
         for (index, variant) in self.variants.iter().enumerate() {
-            let Some(shapes) = &variant.shapes else {
-                return Err("a dimension is open, and a variant says no sizes".to_owned());
-            };
+            let (inputs, outputs) = (self.inputs_of(variant), self.outputs_of(variant));
+            let sizes =
+                || variant.shapes.as_ref().map_or(String::new(), |own| format!(" for {own}"));
             let size = self.open_size(variant).unwrap_or(0);
-            let same = |shapes: &[Vec<u64>], axes: &[Option<u32>]| {
-                let mut pairs = shapes.iter().zip(axes);
-                pairs.all(|(shape, axis)| axis.is_none_or(|axis| outermost(shape, axis, size)))
+            let same = |tensors: &[TensorInfo], axes: &[Option<u32>]| {
+                let mut pairs = tensors.iter().zip(axes);
+                pairs.all(|(own, axis)| axis.is_none_or(|axis| outermost(&own.shape, axis, size)))
             };
-            let is_one_size =
-                same(&shapes.inputs, &open.inputs) && same(&shapes.outputs, &open.outputs);
+            let is_one_size = same(&inputs, &open.inputs) && same(&outputs, &open.outputs);
             if size == 0 || !is_one_size || !variant.extents.is_empty() {
-                return Err(format!("the variant for {shapes} does not map over '{}'", open.name));
+                let name = &open.name;
+                return Err(format!("the variant{} does not map over '{name}'", sizes()));
             }
+            let apart = open.others(&inputs);
             // A run is composed of those that are loaded together.
             let is_single = |other: &usize| {
                 let other = &self.variants[*other];
-                let apart = other.shapes.as_ref().map(|other| open.others(other));
-                apart.as_ref() == Some(&open.others(shapes)) && self.open_size(other) == Some(1)
+                open.others(&self.inputs_of(other)) == apart && self.open_size(other) == Some(1)
             };
             if !self.siblings(index).iter().any(is_single) {
                 let name = &open.name;
-                return Err(format!("there is no variant of {name}=1 beside that for {shapes}"));
+                return Err(format!("there is no variant of {name}=1 beside that{}", sizes()));
             }
         }
         Ok(())
@@ -89,14 +89,15 @@ impl Manifest {
 
 impl OpenDimension {
     /// The shapes of inputs with 0 for the dimension.
-    fn others(&self, shapes: &Shapes) -> Vec<Vec<u64>> {
-        let mut inputs = shapes.inputs.clone();
-        for (shape, axis) in inputs.iter_mut().zip(&self.inputs) {
+    fn others(&self, inputs: &[TensorInfo]) -> Vec<Vec<u64>> {
+        let shapes = inputs.iter().map(|tensor| tensor.shape.clone());
+        let mut shapes: Vec<Vec<u64>> = shapes.collect();
+        for (shape, axis) in shapes.iter_mut().zip(&self.inputs) {
             if let Some(extent) = axis.and_then(|axis| shape.get_mut(axis as usize)) {
                 *extent = 0;
             }
         }
-        inputs
+        shapes
     }
 }
 

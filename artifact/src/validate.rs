@@ -100,7 +100,8 @@ impl Manifest {
             let fault = |what| ManifestError::Variant { variant: index, what };
             self.check_siblings(index).map_err(fault)?;
         }
-        self.check_open().map_err(|what| ManifestError::Variant { variant: 0, what })?;
+        let checked = self.check_open().and_then(|()| self.check_padded());
+        checked.map_err(|what| ManifestError::Variant { variant: 0, what })?;
         Ok(())
     }
 

@@ -78,6 +78,7 @@ fn manifest() -> Manifest {
         outputs: Vec::new(),
         interface: Default::default(),
         open: None,
+        padded: None,
         variants: vec![variant],
     }
 }

@@ -20,6 +20,7 @@ fn manifest() -> Manifest {
         outputs: vec![TensorInfo::new("y", DataType::F32, vec![2, 4]).unwrap()],
         interface: Default::default(),
         open: None,
+        padded: None,
         variants: vec![Variant {
             target: Target {
                 triple: "x86_64-unknown-linux-gnu".into(),

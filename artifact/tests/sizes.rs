@@ -60,6 +60,7 @@ fn manifest() -> Manifest {
         outputs: vec![tensor("y")],
         interface: hone_artifact::Interface::default(),
         open: None,
+        padded: None,
         variants: of("znver5").into_iter().chain(of("znver4")).collect(),
     }
 }

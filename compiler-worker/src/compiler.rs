@@ -3,18 +3,19 @@
 use std::time::{Duration, Instant};
 
 use hone_artifact::exit_code::Reason;
-use hone_artifact::request::{Input, TargetRequest};
-use hone_artifact::{DeviceApi, Extent, MOST_SIZES, Manifest, OpenDimension, TensorInfo};
+use hone_artifact::request::Input;
+use hone_artifact::{Extent, MOST_SIZES, Manifest, TensorInfo, Variant};
 use hone_driver::ops::Require;
 use hone_driver::{
-    Accelerator, CodegenError, Combination, CompileError, Compiled, Constants, DataType,
+    CodegenError, Combination, CompileError, Compiled, Constants, DataType, DynamicDimensions,
     EvaluateError, Graph, ImportError, ImportOptions, InputBinding, LowerError, NodeError, Options,
     SchedulePolicy, Signature, SizedBinding, SizedGraph, Target, Tensor, TensorType,
 };
 
-use crate::device;
 use crate::failure::{Failure, Result};
 use crate::open::{self, Resolved};
+use crate::padding;
+pub use crate::target::target;
 use crate::tune::store::Recorded;
 
 /// A model's file.
@@ -39,90 +40,15 @@ impl Model {
     }
 }
 
-/// What code is made for.
-///
-/// # Errors
-/// `TargetMismatch` for what the compiler does not know.
-pub fn target(request: &TargetRequest) -> Result<Target> {
-    let TargetRequest { name, os, arch, cpu, features, accelerator, .. } = request;
-    let arch = if arch.is_empty() { device::arch() } else { arch };
-    let named = || format!("target '{name}' cannot be compiled for");
-    let unknown = |error: CodegenError| Failure::because(Reason::TargetMismatch, named(), error);
-    if let Some(accelerator) = accelerator {
-        return with_accelerator(request, accelerator, arch);
-    }
-    let target = match cpu.as_deref() {
-        Some("host") if arch != device::arch() || os != std::env::consts::OS => {
-            let message = format!(
-                "target '{name}' is {os}/{arch} with cpu 'host', this machine is {}/{}: name the processor instead",
-                std::env::consts::OS,
-                device::arch()
-            );
-            return Err(Failure::new(Reason::TargetMismatch, message));
-        }
-        Some("host") => Target::host().map_err(unknown)?,
-        cpu => Target::for_platform(os, arch, cpu.unwrap_or_default()).map_err(unknown)?,
-    };
-    match features.is_empty() {
-        true => Ok(target),
-        false => {
-            let all = target.features.iter().chain(features).cloned().collect();
-            Target::new(&target.triple, &target.cpu, all).map_err(unknown)
-        }
-    }
-}
-
-/// The word for the architecture of the CUDA device at hand.
-const CUDA_HERE: &str = "cuda";
-
-/// The newest architecture whose code the CUDA device of this machine runs.
-fn cuda_here(target: &str) -> Result<Accelerator> {
-    let refused = |error: hone_runtime::DeviceError| {
-        let message = format!(
-            "target '{target}' is for the CUDA device of this machine; name an architecture, such as sm_80, to compile without one"
-        );
-        Failure::because(Reason::TargetMismatch, message, error)
-    };
-    let device = hone_runtime::accelerator::chosen_device(DeviceApi::Cuda).map_err(refused)?;
-    device.capability.and_then(Accelerator::of_capability).ok_or_else(|| {
-        let (name, version) = (device.name, device.version);
-        let message = format!(
-            "target '{target}' is for device '{name}', which has {version}: code is made for 7.5 and later"
-        );
-        Failure::new(Reason::TargetMismatch, message)
-    })
-}
-
-/// A target whose steps an accelerator runs, in a host of an architecture.
-fn with_accelerator(request: &TargetRequest, accelerator: &str, arch: &str) -> Result<Target> {
-    let TargetRequest { name, os, cpu, features, .. } = request;
-    let refused = |message: String| Failure::new(Reason::TargetMismatch, message);
-    let accelerator = match accelerator {
-        CUDA_HERE => cuda_here(name)?,
-        word => word.parse::<Accelerator>().map_err(|error| {
-            let message = format!("target '{name}' ('{CUDA_HERE}' is the device at hand)");
-            Failure::because(Reason::TargetMismatch, message, error)
-        })?,
-    };
-    if !matches!(cpu.as_deref(), None | Some("host")) || !features.is_empty() {
-        return Err(refused(format!(
-            "target '{name}' has an accelerator, which runs every step: remove cpu and features"
-        )));
-    }
-    let unknown = |error: CodegenError| {
-        let message = format!("target '{name}' cannot be compiled for");
-        Failure::because(Reason::TargetMismatch, message, error)
-    };
-    let host = Target::for_platform(os, arch, "").map_err(unknown)?;
-    host.with_accelerator(accelerator).map_err(unknown)
-}
-
 /// The combinations of sizes that inputs and dimensions shall have, the largest first.
 ///
 /// # Errors
 /// `InvalidSpec` for an element type that is none, `InvalidShape` for sizes that do not fit the model or are too many.
 pub fn combinations(model: &Model, inputs: &[Input]) -> Result<Vec<Combination>> {
-    let given = inputs.iter().map(|input| sized(input, &[])).collect::<Result<Vec<_>>>()?;
+    let given = inputs
+        .iter()
+        .map(|input| sized(input, Substitutes::default()))
+        .collect::<Result<Vec<_>>>()?;
     if given.is_empty() {
         return Ok(vec![Combination::default()]);
     }
@@ -142,8 +68,17 @@ pub(crate) fn combined(
     })
 }
 
-/// What is said of an input or a dimension, with the sizes `any` for any size; without such that is refused.
-pub(crate) fn sized(input: &Input, any: &[usize]) -> Result<SizedBinding> {
+/// Sizes in place of what is no list of them; refused where there are none.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Substitutes<'a> {
+    /// For any size.
+    pub(crate) any: &'a [usize],
+    /// For a range of more sizes than are compiled each.
+    pub(crate) bounds: &'a [usize],
+}
+
+/// What is said of an input or a dimension.
+pub(crate) fn sized(input: &Input, substitutes: Substitutes<'_>) -> Result<SizedBinding> {
     let dtype = match &input.dtype {
         None => None,
         Some(name) => {
@@ -155,8 +90,12 @@ pub(crate) fn sized(input: &Input, any: &[usize]) -> Result<SizedBinding> {
         }
     };
     let sizes = |extent: &Extent| -> Result<Vec<usize>> {
-        if extent.is_any().is_ok_and(|own| own) && !any.is_empty() {
+        let Substitutes { any, bounds } = substitutes;
+        if extent.is_any().is_ok_and(|is_any| is_any) && !any.is_empty() {
             return Ok(any.to_vec());
+        }
+        if padding::wide_range(extent).is_some() && !bounds.is_empty() {
+            return Ok(bounds.to_vec());
         }
         let sizes = extent.sizes().map_err(|error| {
             let message = format!("the sizes of '{}' cannot be used", input.name);
@@ -186,7 +125,12 @@ pub fn requests_of_sizes(model: &Model, inputs: &[Input]) -> Result<Vec<Vec<Inpu
         };
         combination.bindings.into_iter().map(input).collect()
     };
-    Ok(combinations(model, inputs)?.into_iter().map(request).collect())
+    let is_dynamic = inputs.iter().flat_map(|input| &input.shape).any(padding::is_dynamic);
+    let combinations = match is_dynamic {
+        true => open::resolve(model, inputs)?.combinations,
+        false => combinations(model, inputs)?,
+    };
+    Ok(combinations.into_iter().map(request).collect())
 }
 
 /// The inputs of the only combination of sizes.
@@ -259,7 +203,7 @@ pub fn compile(
 #[derive(Debug)]
 pub struct Parsed {
     graphs: Vec<SizedGraph>,
-    open: Option<OpenDimension>,
+    dimensions: DynamicDimensions,
     time: Duration,
 }
 
@@ -269,14 +213,22 @@ pub struct Parsed {
 /// Every reason of a model's.
 pub fn parse(model: &Model, inputs: &[Input]) -> Result<Parsed> {
     let begin = Instant::now();
-    let Resolved { combinations, open } = open::resolve(model, inputs)?;
+    let Resolved { combinations, open, padding } = open::resolve(model, inputs)?;
     let imported = hone_driver::import_sizes(&model.bytes, &import_options(model), &combinations);
-    let graphs = imported.map_err(|error| cannot_be_compiled(model, error))?;
+    let mut graphs = imported.map_err(|error| cannot_be_compiled(model, error))?;
     if let Some(open) = &open {
-        open.check(model, &graphs)?;
+        open.check(model, &graphs, padding.as_ref())?;
     }
-    let open = open.map(|own| own.dimension);
-    Ok(Parsed { graphs, open, time: begin.elapsed() })
+    let mut dimensions = DynamicDimensions { open: open.map(|open| open.dimension), padded: None };
+    if let Some(padding) = padding {
+        let (with_size, padded) = padding.apply(model, graphs)?;
+        (graphs, dimensions.padded) = (with_size, Some(padded));
+        if let Some(open) = &mut dimensions.open {
+            // The size is their last input.
+            open.inputs.push(None);
+        }
+    }
+    Ok(Parsed { graphs, dimensions, time: begin.elapsed() })
 }
 
 /// The second half of [`compile`].
@@ -299,11 +251,8 @@ pub fn compile_parsed(
         return Err(Failure::new(Reason::NotSupportedYet, message));
     }
     let options = Options { records: records.clone(), ..recipe.options(target) };
-    let Parsed { graphs, open, time } = parsed;
-    let compiled = match open {
-        Some(open) => hone_driver::compile_open(graphs, open, &model.bytes, &options),
-        None => hone_driver::compile_sizes(graphs, &model.bytes, &options),
-    };
+    let Parsed { graphs, dimensions, time } = parsed;
+    let compiled = hone_driver::compile_dynamic(graphs, dimensions, &model.bytes, &options);
     let mut compiled = compiled.map_err(|error| cannot_be_compiled(model, error))?;
     compiled.statistics.stages.insert(0, ("import", time));
     Ok(compiled)
@@ -351,10 +300,23 @@ pub fn references(model: &Model, manifest: &Manifest) -> Result<Vec<Graph>> {
     let variants = manifest.siblings(0).into_iter().map(|place| &manifest.variants[place]);
     let bindings = variants.map(|own| Combination {
         dimensions: Vec::new(),
-        bindings: bindings_of(&manifest.inputs_of(own)),
+        bindings: bindings_of(&manifest.inputs_of(own)[..manifest.given_inputs()]),
     });
     let graphs = imported(model, &bindings.collect::<Vec<_>>())?;
-    Ok(graphs.into_iter().map(|own| own.graph).collect())
+    padding::as_compiled(model, manifest, graphs.into_iter().map(|own| own.graph).collect())
+}
+
+/// The reference that a variant's answers are held against.
+///
+/// # Errors
+/// As for [`references`].
+pub fn reference_of_variant(
+    model: &Model,
+    manifest: &Manifest,
+    variant: &Variant,
+) -> Result<Graph> {
+    let graph = reference_of(model, &manifest.inputs_of(variant)[..manifest.given_inputs()])?;
+    Ok(padding::as_compiled(model, manifest, vec![graph])?.remove(0))
 }
 
 /// The reference for inputs of these shapes.

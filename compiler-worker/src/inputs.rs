@@ -138,7 +138,7 @@ fn content(port: &TensorInfo, range: (i64, i64), edges: bool, random: &mut Rando
 /// The least and largest number that an integer input takes, as far as the graph tells.
 fn largest(graph: &Graph, input: ValueId) -> (i64, i64) {
     use hone_driver::DataType::{I8, U8};
-    if let Some((low, high)) = indices(graph, input) {
+    if let Some((low, high)) = indices(graph, input).or_else(|| sizes(graph, input)) {
         return (low, high);
     }
     match graph.tensor_type(input).dtype {
@@ -146,6 +146,36 @@ fn largest(graph: &Graph, input: ValueId) -> (i64, i64) {
         I8 => (-128, 127),
         _ => (0, 1),
     }
+}
+
+fn compares(operation: &Binary) -> bool {
+    use BinaryFunction::{Equal, Greater, GreaterEqual, Less, LessEqual};
+    matches!(operation.function, Equal | Less | LessEqual | Greater | GreaterEqual)
+}
+
+/// The range of an input that says how many of the positions along an axis count: it is compared with each of them.
+fn sizes(graph: &Graph, input: ValueId) -> Option<(i64, i64)> {
+    let tensor = graph.tensor_type(input);
+    if tensor.elements() != 1 || tensor.dtype.is_float() {
+        return None;
+    }
+    let consumers = graph.consumers();
+    let (mut pending, mut seen) = (vec![input], HashSet::new());
+    while let Some(value) = pending.pop().filter(|value| seen.insert(*value)) {
+        for reader in &consumers[value.index()] {
+            let node = &graph.nodes()[*reader];
+            let is_moved = node.operation.downcast::<Cast>().is_some()
+                || node.operation.downcast::<Reshape>().is_some();
+            if is_moved {
+                pending.push(node.outputs[0]);
+            } else if node.operation.downcast::<Binary>().is_some_and(compares) {
+                let others = node.inputs.iter().flatten().filter(|other| **other != value);
+                let positions = others.filter_map(|other| graph.constant(*other)).next();
+                return positions.map(|positions| (1, positions.tensor_type().elements() as i64));
+            }
+        }
+    }
+    None
 }
 
 /// The range of an input whose numbers choose among the elements of an axis.

@@ -1,9 +1,11 @@
 //! Dimensions of any size: which of a model's dimensions may have one, shown by an analysis of its graph, and at which
-//! sizes it is compiled for that.
+//! sizes it is compiled for that. Of one dimension any size is composed of others, where the model maps over it; of one
+//! more every size up to a bound is served (`padding.rs`).
 
 use std::collections::HashMap;
 use std::fmt;
 
+use hone_artifact::Extent;
 use hone_artifact::OpenDimension;
 use hone_artifact::exit_code::Reason;
 use hone_artifact::request::Input;
@@ -13,8 +15,9 @@ use hone_driver::{
     sizes_of_open_dimension,
 };
 
-use crate::compiler::{self, Model, combined, import_at, sized};
+use crate::compiler::{self, Model, Substitutes, combined, import_at, sized};
 use crate::failure::{Failure, Result};
+use crate::padding::{self, Padding};
 
 /// The sizes that a model is compiled for.
 #[derive(Debug)]
@@ -23,6 +26,8 @@ pub struct Resolved {
     pub combinations: Vec<Combination>,
     /// The dimension that may have any size, where one may.
     pub open: Option<Opened>,
+    /// The dimension that is padded, where one is.
+    pub padding: Option<Padding>,
 }
 
 /// A dimension of any size, and why that is right.
@@ -112,24 +117,33 @@ impl fmt::Display for Why {
 
 type Shown = std::result::Result<Opened, Why>;
 
-/// The sizes to compile a model for: those of `inputs`; and of a dimension that is given as `1..`, or of which nothing is
-/// said while the model maps over it, as many as any size is composed of well.
+/// The sizes to compile a model for: those of `inputs`; of a dimension that is given as `1..`, or of which nothing is
+/// said while the model maps over it, as many as any size is composed of well; and bounds of a dimension that is given as
+/// a range of many sizes, or that is the only other one of which nothing is said.
 ///
 /// # Errors
 /// As for [`compiler::combinations`]; `InvalidShape` for dimensions that are open and cannot stay so.
 pub fn resolve(model: &Model, inputs: &[Input]) -> Result<Resolved> {
     let signature = compiler::signature(model)?;
+    if let Some(mapped) = over_range(model, &signature, inputs)? {
+        return resolve(model, &mapped);
+    }
+    let padding = given_as_range(&signature, inputs)?;
+    let bounds = padding.as_ref().map_or(&[][..], |padding| &padding.bounds);
     if let Some(open) = given_as_any(&signature, inputs)? {
-        let given = |sizes: &[usize]| bindings(inputs, sizes);
-        let shown = prove(model, &signature, &open, &given(&[ANALYSED_SIZE])?);
+        // What is shown at the largest bound is so at the others: padding compares their graphs with it.
+        let largest = &bounds[..bounds.len().min(1)];
+        let at = bindings(inputs, Substitutes { any: &[ANALYSED_SIZE], bounds: largest })?;
+        let shown = prove(model, &signature, &open, &at);
         let opened = shown.map_err(|why| match why {
             Why::Failure(failure) => failure,
             Why::Dependence(error) => depends(model, &open.name, error),
         })?;
-        let combinations = combine(model, &signature, &opened, &given)?;
-        return Ok(Resolved { combinations, open: Some(opened) });
+        let given = |any: &[usize]| bindings(inputs, Substitutes { any, bounds });
+        let combinations = combine(model, &signature, &opened, padding.as_ref(), &given)?;
+        return Ok(Resolved { combinations, open: Some(opened), padding });
     }
-    let given = bindings(inputs, &[])?;
+    let given = bindings(inputs, Substitutes { any: &[], bounds })?;
     // What names neither an input nor a dimension is refused before anything is said of the others.
     let is_known = |name: &str| {
         signature.inputs.iter().any(|port| port.name == name)
@@ -138,9 +152,19 @@ pub fn resolve(model: &Model, inputs: &[Input]) -> Result<Resolved> {
     let all_known = given.iter().all(|binding| is_known(&binding.name));
     match unbound(&signature, &given) {
         Some(unbound) if all_known && !unbound.is_empty() => {
-            by_default(model, &signature, &given, &unbound)
+            let largest = Substitutes { any: &[], bounds: &bounds[..bounds.len().min(1)] };
+            let largest = bindings(inputs, largest)?;
+            by_default(model, &signature, (&given, &largest), &unbound, padding)
         }
-        _ => Ok(Resolved { combinations: compiler::combinations(model, inputs)?, open: None }),
+        _ if padding.is_some() => {
+            let combinations = combined(model, &signature, &given, MOST_SIZES)?;
+            Ok(Resolved { combinations, open: None, padding })
+        }
+        _ => Ok(Resolved {
+            combinations: compiler::combinations(model, inputs)?,
+            open: None,
+            padding: None,
+        }),
     }
 }
 
@@ -152,46 +176,114 @@ fn depends(model: &Model, name: &str, error: Dependence) -> Failure {
     Failure::because(Reason::InvalidShape, message, error)
 }
 
-/// What is given, with `sizes` for any size.
-fn bindings(inputs: &[Input], sizes: &[usize]) -> Result<Vec<SizedBinding>> {
-    inputs.iter().map(|input| sized(input, sizes)).collect()
+/// What is given, with sizes in place of any size and of ranges of many.
+fn bindings(inputs: &[Input], substitutes: Substitutes<'_>) -> Result<Vec<SizedBinding>> {
+    inputs.iter().map(|input| sized(input, substitutes)).collect()
 }
 
 /// The dimension that is given as `1..`, if one is.
 fn given_as_any(signature: &Signature, inputs: &[Input]) -> Result<Option<Open>> {
-    let refuse = |name: &str, why: String| {
-        let message = format!("the sizes of '{name}' cannot be used");
-        Failure::because(Reason::InvalidShape, message, why)
+    let is_any = |extent: &Extent| match extent.is_any() {
+        Ok(is_any) => Ok(is_any.then_some(())),
+        Err(error) => Err(error.to_string()),
     };
-    let mut found: Option<Open> = None;
-    for input in inputs {
+    Ok(only_one(given_as(signature, inputs, &is_any)?)?.map(|(open, ())| open))
+}
+
+/// The dimension that is given as a range of more sizes than are compiled each, if one is.
+fn given_as_range(signature: &Signature, inputs: &[Input]) -> Result<Option<Padding>> {
+    let wide = given_as(signature, inputs, &|extent| Ok(padding::wide_range(extent)))?;
+    Ok(only_one(wide)?.map(|(Open { name, axes }, (least, most))| Padding {
+        name,
+        axes,
+        bounds: padding::bounds(least, most),
+    }))
+}
+
+/// What is given, with any size for the first range of many along which the model maps: then it is composed, which is
+/// faster than padding. `None` where there is no such range.
+fn over_range(
+    model: &Model,
+    signature: &Signature,
+    inputs: &[Input],
+) -> Result<Option<Vec<Input>>> {
+    if given_as_any(signature, inputs)?.is_some() {
+        return Ok(None);
+    }
+    /// Of ranges that are not looked at; another size than the one that the analysis follows.
+    const OTHERS: usize = 64;
+    let wide = given_as(signature, inputs, &|extent| Ok(padding::wide_range(extent)))?;
+    for Given { open, .. } in &wide {
+        let mut mapped = inputs.to_vec();
+        for same in wide.iter().filter(|same| same.open == *open) {
+            mapped[same.input].shape[same.axis] = Extent::From { min: 1 };
+        }
+        let at = bindings(&mapped, Substitutes { any: &[ANALYSED_SIZE], bounds: &[OTHERS] })?;
+        if prove_beside_others(model, signature, open, &at).is_ok() {
+            return Ok(Some(mapped));
+        }
+    }
+    Ok(None)
+}
+
+/// An extent that was looked for: the dimension that it is of, what was found, and where it is given.
+struct Given<T> {
+    open: Open,
+    sizes: T,
+    input: usize,
+    axis: usize,
+}
+
+/// The extents of which `what` finds something.
+fn given_as<T>(
+    signature: &Signature,
+    inputs: &[Input],
+    what: &dyn Fn(&Extent) -> std::result::Result<Option<T>, String>,
+) -> Result<Vec<Given<T>>> {
+    let mut found = Vec::new();
+    for (number, input) in inputs.iter().enumerate() {
         for (axis, extent) in input.shape.iter().enumerate() {
-            if !extent.is_any().map_err(|error| refuse(&input.name, error.to_string()))? {
-                continue;
-            }
+            let sizes = what(extent).map_err(|error| unusable(&input.name, error))?;
+            let Some(sizes) = sizes else { continue };
             let port = signature.inputs.iter().find(|port| port.name == input.name);
-            let own = match port.map(|port| (port, declared(port, axis))) {
+            let open = match port.map(|port| (port, declared(port, axis))) {
                 Some((_, Some(Dimension::Fixed(extent)))) => {
-                    return Err(refuse(
-                        &input.name,
-                        format!("axis {axis} is {extent} in the model"),
-                    ));
+                    let why = format!("axis {axis} is {extent} in the model");
+                    return Err(unusable(&input.name, why));
                 }
                 Some((_, Some(Dimension::Symbol(name)))) => named(signature, name),
                 Some((port, _)) => unnamed(port, axis),
                 None => named(signature, &input.name),
             };
-            if let Some(known) = found.as_ref().filter(|known| **known != own) {
-                let why = format!(
-                    "one dimension may have any size, '{}' and '{}' are given as such: name sizes of one of them",
-                    known.name, own.name
-                );
-                return Err(refuse(&input.name, why));
-            }
-            found = Some(own);
+            found.push(Given { open, sizes, input: number, axis });
         }
     }
     Ok(found)
+}
+
+fn unusable(name: &str, why: String) -> Failure {
+    let message = format!("the sizes of '{name}' cannot be used");
+    Failure::because(Reason::InvalidShape, message, why)
+}
+
+/// The only dimension of some, with what was found of it.
+fn only_one<T: PartialEq>(all: Vec<Given<T>>) -> Result<Option<(Open, T)>> {
+    let mut all = all.into_iter();
+    let Some(Given { open, sizes, .. }) = all.next() else { return Ok(None) };
+    match all.find(|other| other.open != open || other.sizes != sizes) {
+        None => Ok(Some((open, sizes))),
+        Some(other) if other.open == open => {
+            let why = "it has the same sizes everywhere".to_owned();
+            Err(unusable(&open.name, why))
+        }
+        Some(other) => {
+            let why = format!(
+                "one dimension may have any size or a range of many, '{}' and '{}' are given as such: name sizes of one of them",
+                open.name, other.open.name
+            );
+            Err(unusable(&other.open.name, why))
+        }
+    }
 }
 
 fn declared(port: &PortSignature, axis: usize) -> Option<&Dimension> {
@@ -275,21 +367,22 @@ fn with(
 /// Dimensions that are tried.
 const TRIED: usize = 8;
 
-/// A model of which nothing is said about some dimensions.
+/// A model of which nothing is said about some dimensions; `largest` is what is given at the largest bound alone.
 fn by_default(
     model: &Model,
     signature: &Signature,
-    given: &[SizedBinding],
+    (given, largest): (&[SizedBinding], &[SizedBinding]),
     unbound: &[Open],
+    padding: Option<Padding>,
 ) -> Result<Resolved> {
     let mut stays: Option<(&Open, Opened)> = None;
-    let mut needed = Vec::new();
-    for (place, open) in unbound.iter().enumerate() {
+    let mut needed: Vec<(&Open, String)> = Vec::new();
+    for (number, open) in unbound.iter().enumerate() {
         let why = match &stays {
             Some((first, _)) => format!("this is so of one dimension alone, '{}'", first.name),
-            None if place >= TRIED => "it was not looked at".to_owned(),
+            None if number >= TRIED => "it was not looked at".to_owned(),
             None => {
-                let at = with(signature, given, open, &[ANALYSED_SIZE]);
+                let at = with(signature, largest, open, &[ANALYSED_SIZE]);
                 let shown = match unbound.len() {
                     1 => prove(model, signature, open, &at),
                     _ => prove_beside_others(model, signature, open, &at),
@@ -303,21 +396,60 @@ fn by_default(
                 }
             }
         };
-        needed.push(need(signature, open, why));
+        needed.push((open, why));
+    }
+    if let ([(open, why)], None) = (&mut needed[..], &padding) {
+        match pad_by_default(model, signature, given, stays.as_ref().map(|(open, _)| *open), open) {
+            Ok(resolved) => return Ok(resolved),
+            Err(reason) => *why = format!("{why}; up to a bound not either, since {reason}"),
+        }
     }
     match stays {
         Some((open, opened)) if needed.is_empty() => {
             let at = |sizes: &[usize]| Ok(with(signature, given, open, sizes));
-            let combinations = combine(model, signature, &opened, &at)?;
-            Ok(Resolved { combinations, open: Some(opened) })
+            let combinations = combine(model, signature, &opened, padding.as_ref(), &at)?;
+            Ok(Resolved { combinations, open: Some(opened), padding })
         }
         stays => {
             let stays = stays.map(|(open, _)| open.name.clone());
+            let needed = needed.into_iter().map(|(open, why)| need(signature, open, why));
             let message = format!("model '{}' cannot be compiled", model.name);
-            let error = OpenDimensions { stays, needed };
+            let error = OpenDimensions { stays, needed: needed.collect() };
             Err(Failure::because(Reason::InvalidShape, message, error))
         }
     }
+}
+
+/// Serves every size of the only dimension of which nothing is said beside `open`, up to the largest bound that the model
+/// takes.
+fn pad_by_default(
+    model: &Model,
+    signature: &Signature,
+    given: &[SizedBinding],
+    open: Option<&Open>,
+    padded: &Open,
+) -> std::result::Result<Resolved, padding::Why> {
+    let at = |any: &[usize], bounds: &[usize]| {
+        let given = with(signature, given, padded, bounds);
+        open.map_or(given.clone(), |open| with(signature, &given, open, any))
+    };
+    let failed = padding::Why::Failure;
+    let combined = |given: &[SizedBinding]| combined(model, signature, given, MOST_SIZES);
+    let import = |bound: usize| -> Result<Graph> {
+        let first = combined(&at(&[1], &[bound]))?.into_iter().next();
+        import_at(model, first.unwrap_or_default().bindings)
+    };
+    let (bound, graph) = padding::largest_bound(&import).map_err(failed)?;
+    let Open { name, axes } = padded.clone();
+    let padding = Padding { name, axes, bounds: padding::bounds(1, bound) };
+    padding.prove(model, &graph)?;
+    let opened = open.map(|open| prove(model, signature, open, &at(&[ANALYSED_SIZE], &[bound])));
+    let opened = opened.transpose().map_err(|why| match why {
+        Why::Failure(failure) => failed(failure),
+        Why::Dependence(_) => padding::Why::Other("the model maps over no dimension there"),
+    })?;
+    let combinations = combined(&at(&[1], &padding.bounds)).map_err(failed)?;
+    Ok(Resolved { combinations, open: opened, padding: Some(padding) })
 }
 
 fn need(signature: &Signature, open: &Open, why: String) -> Needed {
@@ -397,8 +529,13 @@ fn combine(
     model: &Model,
     signature: &Signature,
     opened: &Opened,
+    padding: Option<&Padding>,
     at: &dyn Fn(&[usize]) -> Result<Vec<SizedBinding>>,
 ) -> Result<Vec<Combination>> {
+    if padding.is_some() {
+        // Slices with room for a bound do not lie one behind the other, so each is a run.
+        return combined(model, signature, &at(&[1])?, MOST_SIZES);
+    }
     let others = opened.proofs.len();
     let sizes =
         sizes_of_open_dimension(&opened.proofs[0].graph, ANALYSED_SIZE, MOST_SIZES / others);
@@ -417,11 +554,24 @@ impl Opened {
     ///
     /// # Errors
     /// `InvalidShape` with the first difference.
-    pub fn check(&self, model: &Model, graphs: &[SizedGraph]) -> Result<()> {
+    pub fn check(
+        &self,
+        model: &Model,
+        graphs: &[SizedGraph],
+        padding: Option<&Padding>,
+    ) -> Result<()> {
         let name = &self.dimension.name;
-        for SizedGraph { dimensions, graph } in graphs {
+        let is_shown = |sized: &&SizedGraph| {
+            padding.is_none_or(|padding| {
+                let bound = sized.dimensions.iter().find(|entry| entry.0 == padding.name);
+                bound.is_none_or(|bound| padding.bounds.first() == Some(&bound.1))
+            })
+        };
+        for SizedGraph { dimensions, graph } in graphs.iter().filter(is_shown) {
             let size = dimensions.iter().find(|own| own.0 == *name).map_or(1, |own| own.1);
-            let others = || dimensions.iter().filter(|own| own.0 != *name);
+            let padded = padding.map(|padding| padding.name.as_str());
+            let is_other = |entry: &&(String, usize)| entry.0 != *name && Some(&*entry.0) != padded;
+            let others = || dimensions.iter().filter(is_other);
             let proof = self.proofs.iter().find(|own| own.others.iter().eq(others()));
             let proof = proof.ok_or_else(|| Failure::internal("sizes were not analysed"))?;
             let holds = proof.independence.proves_at(&proof.graph, graph, size);

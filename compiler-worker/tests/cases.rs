@@ -23,7 +23,7 @@ fn place() -> Place {
     place.write("open.onnx", onnx::unary("Relu", &["batch", "8"]));
     place.write("nan.onnx", onnx::unary("Sqrt", &["1", "8"]));
     place.write("pair.onnx", pair());
-    place.write("both.onnx", onnx::unary("Relu", &["a", "b"]));
+    place.write("both.onnx", onnx::unary("Relu", &["a", "b", "c"]));
     given(&place);
     broken_models(&place);
     specs(&place);
@@ -93,7 +93,6 @@ fn specs(place: &Place) {
         spec(&format!("  inputs: [{inputs}]\n")).replace("./relu.onnx", "./pair.onnx")
     };
     place.write("sizes.yaml", pair("{name: batch, sizes: [1, 2], range: {min: 1, max: 2}}"));
-    place.write("range.yaml", pair("{name: batch, range: {min: 1, max: 100}}"));
     let digest = "0".repeat(64);
     let wrong = spec("").replace("relu.onnx}", &format!("relu.onnx, digest: 'sha256:{digest}'}}"));
     place.write("wrong-digest.yaml", wrong);

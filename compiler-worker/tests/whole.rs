@@ -27,7 +27,7 @@ fn example(place: &Place, name: &str) {
 #[test]
 fn what_is_proposed_for_open_dimensions_works_when_pasted() {
     let place = Place::new();
-    let port = |name: &str| onnx::port(name, &["batch", "the sequence"]);
+    let port = |name: &str| onnx::port(name, &["batch", "the sequence", "width"]);
     let node = onnx::node("sum", "Add", &["x", "mask"], &["y"]);
     let model = onnx::model(&[node], &[], &[port("x"), port("mask")], &[port("y")]);
     place.write("it's open.onnx", model);

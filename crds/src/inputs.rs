@@ -41,15 +41,14 @@ pub struct InputBinding {
     pub dtype: Option<ElementType>,
 }
 
-/// All sizes from one to another, at most 32, since code is made for each; or, without a largest, any size from 1 on, where
-/// the model maps over the dimension, as it does over a batch.
+/// All sizes from one to another: code is made for each of up to 32, and for a few bounds of a longer range, which a run
+/// of a smaller size takes as long as. Without a largest, any size from 1 on, where the model maps over the dimension, as
+/// it does over a batch.
 #[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
     validation = ("!has(self.max) || self.min <= self.max", "min is larger than max: exchange them"),
     validation = ("has(self.max) || self.min == 1", "a range without max is any size, from 1 on: set min to 1, or set max"),
-    validation = ("!has(self.max) || self.max - self.min < 32",
-        "code is made for each size of a range, and this one has more than 32: name the sizes that are served most, such as sizes: [16, 32, 64, 128], or narrow the range"),
 )]
 pub struct SizeRange {
     /// The smallest, in elements.

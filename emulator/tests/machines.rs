@@ -101,6 +101,7 @@ fn artifact(target: &hone_codegen::Target, weights: &[u8], damage: bool) -> Vec<
         outputs: vec![TensorInfo::new("y", DataType::F32, shape).unwrap()],
         interface: Default::default(),
         open: None,
+        padded: None,
         variants: vec![variant],
     };
     writer.to_bytes(&manifest).unwrap()

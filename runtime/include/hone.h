@@ -111,9 +111,14 @@ const hone_tensor *hone_variant_output(const hone_model *model, size_t variant, 
  * alone, and for an index past the last. */
 int hone_open_axis(const hone_model *model, size_t index);
 
+/* The axis of an input of which an artifact takes every size from 1 to that of its first variant, such as the length of a
+ * sequence; -1 where there is none, and for an index past the last. A run takes the time of the next larger variant. */
+int hone_bounded_axis(const hone_model *model, size_t index);
+
 /* Sets a model to the variant whose inputs have these shapes: a list of extents for each input, as long as its rank.
  * Where one axis may have any size (hone_open_axis), a run at a size without a variant is a run of several variants, one
- * after the other, over slices of the inputs and outputs; 0 gives empty outputs.
+ * after the other, over slices of the inputs and outputs; 0 gives empty outputs. Where one may have any size up to a bound
+ * (hone_bounded_axis), the model lays inputs into memory with room for the next larger variant, and takes outputs from it.
  * Runs, hone_input and hone_output then have these sizes, and what hone_input and hone_output gave before is no longer
  * to be used; nothing is copied. No other thread may ask the model for anything meanwhile. A shape that the artifact does
  * not serve is an error, which names the input and what it takes: nothing is padded. 0 on success. */

@@ -35,6 +35,8 @@ pub struct HoneModel {
     pub(crate) composed: UnsafeCell<Described>,
     /// The axis of each input that may have any size.
     pub(crate) open: Vec<Option<u32>>,
+    /// The axis of each input of which every size up to the first variant's is taken; empty where there is none.
+    pub(crate) padded: Vec<Option<u32>>,
     pub(crate) input_members: Vec<HoneMember>,
     pub(crate) output_members: Vec<HoneMember>,
     /// What the tensors' names point to.
@@ -352,8 +354,12 @@ impl HoneModel {
         Self {
             shared: model.shared(),
             current: AtomicUsize::new(model.current_sizes().unwrap_or(COMPOSED)),
-            composed: UnsafeCell::default(),
-            open: model.open_dimension().map(|open| open.inputs.clone()).unwrap_or_default(),
+            composed: UnsafeCell::new(match model.current_sizes() {
+                None => Described::current(&model),
+                Some(_) => Described::default(),
+            }),
+            padded: model.padded_dimension().map(|own| own.inputs.clone()).unwrap_or_default(),
+            open: model.open_dimension().map(|own| own.inputs.clone()).unwrap_or_default(),
             model: UnsafeCell::new(model),
             running: AtomicBool::new(false),
             variants,

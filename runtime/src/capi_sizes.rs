@@ -17,6 +17,17 @@ pub unsafe extern "C" fn hone_open_axis(model: *const HoneModel, index: usize) -
     axis.flatten().map_or(-1, |axis| axis as c_int)
 }
 
+/// `hone_bounded_axis`.
+///
+/// # Safety
+/// `model` is null or a model that was not freed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hone_bounded_axis(model: *const HoneModel, index: usize) -> c_int {
+    // SAFETY: the caller's promise.
+    let axis = unsafe { model.as_ref() }.and_then(|model| model.padded.get(index).copied());
+    axis.flatten().map_or(-1, |axis| axis as c_int)
+}
+
 /// `hone_variant_count`.
 ///
 /// # Safety

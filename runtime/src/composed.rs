@@ -1,28 +1,43 @@
-//! Runs at any size of an open dimension: those of compiled sizes, one after the other, over slices of the caller's
-//! inputs and outputs.
+//! Runs at sizes that were not compiled: of an open dimension those of compiled sizes, one after the other, over slices
+//! of the caller's inputs and outputs; of a padded dimension those at a bound, over copies that have room for it.
 
 use std::ffi::c_void;
 
-use hone_artifact::{OpenDimension, TensorInfo};
+use hone_artifact::{OpenDimension, PaddedDimension, TensorInfo};
 
-use crate::RunError;
+use crate::padding::Padding;
 use crate::plan::{Loaded, Plan};
+use crate::{LoadError, RunError};
 
 /// What a model that takes any size of a dimension is set to. Setting it to another size allocates nothing.
 pub(crate) struct Composed {
-    open: OpenDimension,
+    /// The dimension that runs are composed along, where there is one.
+    open: Option<OpenDimension>,
+    /// The dimension that is padded, where there is one.
+    padding: Option<Padding>,
+    /// For each input, then each output: the axis that is the open dimension, and the padded one.
+    input_axes: Vec<Axes>,
+    output_axes: Vec<Axes>,
     /// Inputs and outputs at the size that is set.
     pub(crate) inputs: Vec<TensorInfo>,
     pub(crate) outputs: Vec<TensorInfo>,
     /// Shapes of `outputs`.
     pub(crate) output_shapes: Vec<Vec<u64>>,
-    /// Plans for the other dimensions' sizes that are set, each with its size of this one, the largest first; the last
+    /// Plans for the other dimensions' sizes that are set, each with its size of the open one, the largest first; the last
     /// is of size 1.
     parts: Vec<(usize, u64)>,
     size: u64,
-    /// Buffers of the part that runs.
+    /// Buffers of the part that runs, and where its outputs go in the end.
     sources: Vec<*const c_void>,
     targets: Vec<*mut c_void>,
+    results: Vec<*mut c_void>,
+}
+
+/// Which axes of a tensor may have sizes that were not compiled.
+#[derive(Clone, Copy, Debug, Default)]
+struct Axes {
+    open: Option<u32>,
+    padded: Option<u32>,
 }
 
 /// A part of a run: the plan, and the first slice that it computes.
@@ -34,117 +49,184 @@ pub(crate) struct Part {
 
 impl Composed {
     /// `None` where every size is one that was compiled.
-    pub(crate) fn new(loaded: &Loaded) -> Option<Self> {
-        let open = loaded.manifest.open.clone()?;
-        let first = loaded.plans.first()?;
+    pub(crate) fn new(loaded: &Loaded) -> Result<Option<Self>, LoadError> {
+        let (open, padding) = (loaded.manifest.open.clone(), Padding::new(loaded)?);
         // A device runs the steps of one size.
-        if loaded.device.is_some() {
-            return None;
-        }
-        Some(Self {
-            open,
-            inputs: first.inputs.clone(),
-            outputs: first.outputs.clone(),
-            output_shapes: first.outputs.iter().map(|own| own.shape.clone()).collect(),
+        let (Some(first), true, None) =
+            (loaded.plans.first(), open.is_some() || padding.is_some(), &loaded.device)
+        else {
+            return Ok(None);
+        };
+        let padded = padding.as_ref().map(Padding::dimension);
+        let list = |count: usize, output: bool| -> Vec<Axes> {
+            let open = open.as_ref().map(|open| if output { &open.outputs } else { &open.inputs });
+            let padded = padded.map(|own| if output { &own.outputs } else { &own.inputs });
+            let at = |axes: Option<&Vec<Option<u32>>>, index: usize| {
+                axes.and_then(|axes| axes.get(index).copied()).flatten()
+            };
+            (0..count)
+                .map(|index| Axes { open: at(open, index), padded: at(padded, index) })
+                .collect()
+        };
+        let inputs = first.inputs[..loaded.manifest.given_inputs()].to_vec();
+        let outputs = first.outputs.clone();
+        Ok(Some(Self {
+            input_axes: list(inputs.len(), false),
+            output_axes: list(outputs.len(), true),
+            output_shapes: outputs.iter().map(|tensor| tensor.shape.clone()).collect(),
             parts: Vec::with_capacity(loaded.plans.len()),
             size: 0,
-            sources: Vec::with_capacity(first.inputs.len()),
-            targets: Vec::with_capacity(first.outputs.len()),
-        })
+            sources: Vec::with_capacity(inputs.len() + 1),
+            targets: Vec::with_capacity(outputs.len()),
+            results: Vec::with_capacity(outputs.len()),
+            open,
+            padding,
+            inputs,
+            outputs,
+        }))
     }
 
-    /// The dimension.
-    pub(crate) fn dimension(&self) -> &OpenDimension {
-        &self.open
+    /// The dimension that runs are composed along.
+    pub(crate) fn open(&self) -> Option<&OpenDimension> {
+        self.open.as_ref()
+    }
+
+    /// The dimension that is padded.
+    pub(crate) fn padded(&self) -> Option<&PaddedDimension> {
+        self.padding.as_ref().map(Padding::dimension)
     }
 
     /// Takes over shapes of inputs, as many as there are inputs; the plan of the largest part. On an error nothing of it
     /// may be used until the next call.
     pub(crate) fn set(&mut self, plans: &[Plan], shapes: &[&[u64]]) -> Result<usize, RunError> {
-        self.size = self.size_of(plans, shapes)?;
+        self.size = match &self.open {
+            Some(open) => self.size_of(&open.name, shapes, |axes| axes.open)?,
+            None => 1,
+        };
+        let bound = match &self.padding {
+            Some(padding) => {
+                let name = &padding.dimension().name;
+                let size = self.size_of(name, shapes, |axes| axes.padded)?;
+                self.padding.as_mut().map(|padding| padding.set(plans, size)).transpose()?
+            }
+            None => None,
+        };
         self.parts.clear();
-        for (place, plan) in plans.iter().enumerate() {
-            let own = plan.inputs.iter().map(|own| &own.shape[..]);
-            let is_fitting = own.zip(shapes).zip(&self.open.inputs);
-            let mut is_fitting = is_fitting.map(|((own, found), axis)| fits(own, found, *axis));
-            if is_fitting.all(|own| own) {
-                let of = self.open.size_in(plan.inputs.iter().map(|own| &own.shape[..]));
-                self.parts.push((place, of.unwrap_or(1).max(1)));
+        for (number, plan) in plans.iter().enumerate() {
+            let is_bound = self.padding.as_ref().and_then(|padding| padding.bound(plan)) == bound;
+            if is_bound && self.is_fitting(plan, shapes) {
+                let of = self.open.as_ref().and_then(|open| {
+                    open.size_in(plan.inputs.iter().map(|tensor| &tensor.shape[..]))
+                });
+                self.parts.push((number, of.unwrap_or(1).max(1)));
             }
         }
         self.parts.sort_unstable_by_key(|(_, size)| std::cmp::Reverse(*size));
         let whole = self.parts.iter().find(|part| part.1 <= self.size).or(self.parts.last());
         let Some((first, _)) = whole.copied() else { return Err(self.unknown(plans, shapes)) };
-        let Self { open, inputs, outputs, output_shapes, size, .. } = self;
-        let mut fit = true;
-        for ((tensor, own), axis) in inputs.iter_mut().zip(&plans[first].inputs).zip(&open.inputs) {
-            fit &= resize(tensor, own, *axis, *size);
+        match self.resize(&plans[first]) {
+            true => Ok(first),
+            false => Err(self.unknown(plans, shapes)),
         }
-        for ((tensor, own), axis) in
-            outputs.iter_mut().zip(&plans[first].outputs).zip(&open.outputs)
-        {
-            fit &= resize(tensor, own, *axis, *size);
-            // Without a part nobody writes what does not have the dimension.
-            fit &= *size > 0 || axis.is_some();
-        }
-        for (shape, tensor) in output_shapes.iter_mut().zip(&self.outputs) {
-            shape.clone_from(&tensor.shape);
-        }
-        if fit { Ok(first) } else { Err(self.unknown(plans, shapes)) }
     }
 
-    /// The size that all inputs agree on.
-    fn size_of(&self, plans: &[Plan], shapes: &[&[u64]]) -> Result<u64, RunError> {
+    /// Gives inputs and outputs the sizes that are set; `false` where one is too large, or would not be computed.
+    fn resize(&mut self, plan: &Plan) -> bool {
+        let Self { size, input_axes, output_axes, inputs, outputs, output_shapes, .. } = self;
+        let padded = self.padding.as_ref().map_or(0, Padding::size);
+        let mut fit = true;
+        for ((tensor, compiled), axes) in inputs.iter_mut().zip(&plan.inputs).zip(input_axes) {
+            fit &= resize(tensor, compiled, *axes, (*size, padded));
+        }
+        for ((tensor, compiled), axes) in outputs.iter_mut().zip(&plan.outputs).zip(output_axes) {
+            fit &= resize(tensor, compiled, *axes, (*size, padded));
+            // Without a part nobody writes what does not have the dimension.
+            fit &= *size > 0 || axes.open.is_some();
+        }
+        for (shape, tensor) in output_shapes.iter_mut().zip(outputs) {
+            shape.clone_from(&tensor.shape);
+        }
+        fit
+    }
+
+    /// Whether a plan takes inputs of these shapes, but for the sizes of the open and the padded dimension.
+    fn is_fitting(&self, plan: &Plan, shapes: &[&[u64]]) -> bool {
+        let pairs = plan.inputs.iter().zip(shapes).zip(&self.input_axes);
+        let mut fits = pairs.map(|((tensor, found), axes)| fits(&tensor.shape, found, *axes));
+        fits.all(|fits| fits)
+    }
+
+    /// The size of a dimension that all inputs agree on.
+    fn size_of(
+        &self,
+        dimension: &str,
+        shapes: &[&[u64]],
+        axis: fn(&Axes) -> Option<u32>,
+    ) -> Result<u64, RunError> {
         let mut known: Option<(usize, u64)> = None;
-        for (place, (shape, axis)) in shapes.iter().zip(&self.open.inputs).enumerate() {
-            let Some(found) = axis.and_then(|axis| shape.get(axis as usize)) else { continue };
+        for (number, (shape, axes)) in shapes.iter().zip(&self.input_axes).enumerate() {
+            let Some(found) = axis(axes).and_then(|axis| shape.get(axis as usize)) else {
+                continue;
+            };
             match known {
-                None => known = Some((place, *found)),
+                None => known = Some((number, *found)),
                 Some((_, size)) if size == *found => {}
                 Some((first, size)) => {
-                    let name = |place: usize| plans[0].inputs[place].name.clone();
+                    let name = |number: usize| self.inputs[number].name.clone();
                     return Err(RunError::Differs {
-                        dimension: self.open.name.clone(),
+                        dimension: dimension.to_owned(),
                         first: name(first),
                         size,
-                        second: name(place),
+                        second: name(number),
                         found: *found,
                     });
                 }
             }
         }
-        Ok(known.map_or(0, |own| own.1))
+        Ok(known.map_or(0, |known| known.1))
     }
 
     /// Why shapes fit no plan.
     fn unknown(&self, plans: &[Plan], shapes: &[&[u64]]) -> RunError {
         let mut fitting: Vec<&Plan> = plans.iter().collect();
-        for (index, (shape, axis)) in shapes.iter().zip(&self.open.inputs).enumerate() {
+        let names: Vec<&str> =
+            [self.open_name(), self.padded_name()].into_iter().flatten().collect();
+        let dimension = names.join(" and ");
+        for (index, (shape, axes)) in shapes.iter().zip(&self.input_axes).enumerate() {
             let mut taken: Vec<String> = Vec::new();
             for plan in &fitting {
-                let text = self.pattern(&plan.inputs[index].shape, *axis);
+                let text = self.pattern(&plan.inputs[index].shape, *axes);
                 if !taken.contains(&text) {
                     taken.push(text);
                 }
             }
-            fitting.retain(|plan| fits(&plan.inputs[index].shape, shape, *axis));
+            fitting.retain(|plan| fits(&plan.inputs[index].shape, shape, *axes));
             let is_too_large = fitting.first().is_some_and(|plan| {
-                OpenDimension::at_size(&plan.inputs[index], *axis, self.size).is_none()
+                OpenDimension::at_size(&plan.inputs[index], axes.open, self.size).is_none()
             });
             if fitting.is_empty() || is_too_large {
-                let name = plans[0].inputs[index].name.clone();
-                let dimension = self.open.name.clone();
+                let name = self.inputs[index].name.clone();
                 return RunError::OpenShape { name, found: shape.to_vec(), taken, dimension };
             }
         }
-        RunError::NoSlices { dimension: self.open.name.clone(), size: self.size }
+        RunError::NoSlices { dimension, size: self.size }
     }
 
-    /// A shape with the dimension's name for its size.
-    fn pattern(&self, shape: &[u64], axis: Option<u32>) -> String {
-        let extent = |(at, extent): (usize, &u64)| match axis {
-            Some(axis) if axis as usize == at => self.open.name.clone(),
-            _ => extent.to_string(),
+    fn open_name(&self) -> Option<&str> {
+        self.open.as_ref().map(|open| open.name.as_str())
+    }
+
+    fn padded_name(&self) -> Option<&str> {
+        self.padded().map(|padded| padded.name.as_str())
+    }
+
+    /// A shape with a dimension's name for its size.
+    fn pattern(&self, shape: &[u64], axes: Axes) -> String {
+        let extent = |(at, extent): (usize, &u64)| {
+            let is = |axis: Option<u32>| axis == Some(at as u32);
+            let open = self.open_name().filter(|_| is(axes.open));
+            let name = open.or_else(|| self.padded_name().filter(|_| is(axes.padded)));
+            name.map_or(extent.to_string(), ToOwned::to_owned)
         };
         let extents: Vec<String> = shape.iter().enumerate().map(extent).collect();
         format!("[{}]", extents.join(", "))
@@ -159,41 +241,70 @@ impl Composed {
     }
 
     /// The buffers of a part, of those of the whole run.
-    pub(crate) fn buffers(
+    ///
+    /// # Safety
+    /// `inputs` are the whole run's, each of its tensor's size.
+    pub(crate) unsafe fn buffers(
         &mut self,
-        part: Part,
+        (part, plan): (Part, &Plan),
         inputs: &[*const c_void],
         outputs: &[*mut c_void],
     ) -> (&[*const c_void], &[*mut c_void]) {
-        let Self { open, sources, targets, size, .. } = self;
+        let Self { input_axes, output_axes, sources, targets, results, size, .. } = self;
         // The size is not 0 where there is a part; sizes of tensors fit 63 bits.
-        let offset = |tensor: &TensorInfo, axis: &Option<u32>| match axis {
+        let offset = |tensor: &TensorInfo, axes: &Axes| match axes.open {
             Some(_) => (tensor.bytes / *size * part.begin) as usize,
             None => 0,
         };
         sources.clear();
-        let bases = inputs.iter().zip(self.inputs.iter().zip(&open.inputs));
-        sources.extend(bases.map(|(base, (own, axis))| base.wrapping_byte_add(offset(own, axis))));
+        let bases = inputs.iter().zip(self.inputs.iter().zip(input_axes));
+        sources.extend(bases.map(|(base, (own, axes))| base.wrapping_byte_add(offset(own, axes))));
         targets.clear();
-        let bases = outputs.iter().zip(self.outputs.iter().zip(&open.outputs));
-        targets.extend(bases.map(|(base, (own, axis))| base.wrapping_byte_add(offset(own, axis))));
-        (sources, targets)
+        let bases = outputs.iter().zip(self.outputs.iter().zip(output_axes));
+        targets.extend(bases.map(|(base, (own, axes))| base.wrapping_byte_add(offset(own, axes))));
+        if let Some(padding) = &mut self.padding {
+            results.clone_from(targets);
+            // SAFETY: the caller's promise: the part's slices are of the size that is set.
+            unsafe { padding.lay_in(plan, sources) };
+            padding.lead_out(plan, targets);
+        }
+        (&self.sources, &self.targets)
+    }
+
+    /// Brings what a part has left to the buffers of the whole run.
+    ///
+    /// # Safety
+    /// The part has run on the last buffers that [`Composed::buffers`] gave, and the whole run's are still there.
+    pub(crate) unsafe fn finish(&self, plan: &Plan) {
+        if let Some(padding) = &self.padding {
+            // SAFETY: the caller's promise.
+            unsafe { padding.take_out(plan, &self.results) };
+        }
     }
 }
 
-/// Whether a shape is another one, but for the open dimension.
-fn fits(own: &[u64], found: &[u64], axis: Option<u32>) -> bool {
-    let same = |(at, (own, found)): (usize, (&u64, &u64))| {
-        own == found || axis.is_some_and(|axis| axis as usize == at)
+/// Whether a shape is another one, but for the open and the padded dimension.
+fn fits(compiled: &[u64], found: &[u64], axes: Axes) -> bool {
+    let same = |(at, (compiled, found)): (usize, (&u64, &u64))| {
+        let is = |axis: Option<u32>| axis.is_some_and(|axis| axis as usize == at);
+        compiled == found || is(axes.open) || is(axes.padded)
     };
-    own.len() == found.len() && own.iter().zip(found).enumerate().all(same)
+    compiled.len() == found.len() && compiled.iter().zip(found).enumerate().all(same)
 }
 
-/// Gives a tensor the shape of another one at a size; `false` where its bytes do not fit 63 bits.
-fn resize(tensor: &mut TensorInfo, own: &TensorInfo, axis: Option<u32>, size: u64) -> bool {
-    tensor.shape.clone_from(&own.shape);
-    if let Some(extent) = axis.and_then(|axis| tensor.shape.get_mut(axis as usize)) {
-        *extent = size;
+/// Gives a tensor the shape of another one at sizes of the open and the padded dimension; `false` where its bytes do not
+/// fit 63 bits.
+fn resize(
+    tensor: &mut TensorInfo,
+    compiled: &TensorInfo,
+    axes: Axes,
+    (open, padded): (u64, u64),
+) -> bool {
+    tensor.shape.clone_from(&compiled.shape);
+    for (axis, size) in [(axes.open, open), (axes.padded, padded)] {
+        if let Some(extent) = axis.and_then(|axis| tensor.shape.get_mut(axis as usize)) {
+            *extent = size;
+        }
     }
     let bytes = tensor.dtype.bytes_of(&tensor.shape);
     tensor.bytes = bytes.unwrap_or(0);

@@ -194,6 +194,18 @@ pub enum RunError {
         /// Its size there.
         found: u64,
     },
+    /// A size beyond the room that an artifact has for a dimension.
+    #[error(
+        "{dimension} is {size}, the artifact takes 1 to {bound} of it; how many is said when compiling ({dimension}=1..{bound})"
+    )]
+    Bound {
+        /// The dimension.
+        dimension: String,
+        /// The size that came.
+        size: u64,
+        /// The largest size that is taken.
+        bound: u64,
+    },
     /// A size at which the outputs cannot be made.
     #[error(
         "{dimension}={size} cannot be run: an output without this dimension would not be computed, or one with it is too large"

@@ -20,6 +20,7 @@ pub mod capi_text;
 pub mod claim;
 pub mod cpu;
 
+mod checks;
 mod composed;
 mod context;
 mod error;
@@ -30,6 +31,7 @@ mod library;
 mod memory;
 mod model;
 mod options;
+mod padding;
 mod plan;
 mod pool;
 mod profile;

@@ -8,10 +8,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use hone_artifact::{
-    HostFunction, Manifest, OpenDimension, OutputExtent, Part, Shapes, TensorInfo, Texts, Variant,
+    HostFunction, Manifest, OpenDimension, OutputExtent, PaddedDimension, Part, Shapes, TensorInfo,
+    Texts, Variant,
 };
 
 use crate::accelerator::{Code, Session};
+use crate::checks::{check_address, check_count, check_size, unknown_shape};
 use crate::composed::Composed;
 use crate::context::Context;
 use crate::plan::{Loaded, Plan};
@@ -92,7 +94,7 @@ impl Shared {
                 Engine::Processor(Context::new(&self.loaded, pool.clone(), seats.clone())?)
             }
         };
-        Ok(Model::with(engine, self.loaded.clone()))
+        Model::with(engine, self.loaded.clone())
     }
 
     /// What each of the models holds in memory.
@@ -148,17 +150,32 @@ impl Model {
                 Engine::Processor(Context::new(&loaded, pool, seats)?)
             }
         };
-        Ok(Self::with(engine, Arc::new(loaded)))
+        Self::with(engine, Arc::new(loaded))
     }
 
-    fn with(engine: Engine, loaded: Arc<Loaded>) -> Self {
+    fn with(engine: Engine, loaded: Arc<Loaded>) -> Result<Self, LoadError> {
         let inputs = Vec::with_capacity(loaded.manifest.inputs.len());
         let outputs = Vec::with_capacity(loaded.manifest.outputs.len());
         let shape = |output: &TensorInfo| output.shape.clone();
         let shapes = loaded.plans.iter().map(|plan| plan.outputs.iter().map(shape).collect());
-        let (composed, shapes) = (Composed::new(&loaded), shapes.collect());
+        let (composed, shapes) = (Composed::new(&loaded)?, shapes.collect());
         let is_composed = false;
-        Self { engine, inputs, outputs, current: 0, composed, is_composed, shapes, loaded }
+        let mut model =
+            Self { engine, inputs, outputs, current: 0, composed, is_composed, shapes, loaded };
+        model.select_largest();
+        Ok(model)
+    }
+
+    /// Sets the model to the largest sizes, as users of it know them.
+    fn select_largest(&mut self) {
+        self.select_sizes(0);
+        if self.padded_dimension().is_some() {
+            let largest = self.loaded.plans[0].inputs.clone();
+            let given = &largest[..self.loaded.manifest.given_inputs()];
+            let shapes: Vec<&[u64]> = given.iter().map(|tensor| &tensor.shape[..]).collect();
+            // They fit: they are those of a plan, and the manifest was validated.
+            let _ = self.compose(&shapes);
+        }
     }
 
     fn plan(&self) -> &Plan {
@@ -213,9 +230,10 @@ impl Model {
 
     /// The sizes that the model can be set to, the largest first; a single entry where it was compiled for one size.
     pub fn sizes(&self) -> impl ExactSizeIterator<Item = Sizes<'_>> {
-        self.loaded.plans.iter().map(|plan| Sizes {
+        let given = self.loaded.manifest.given_inputs();
+        self.loaded.plans.iter().map(move |plan| Sizes {
             shapes: self.loaded.variant(plan).shapes.as_ref(),
-            inputs: &plan.inputs,
+            inputs: &plan.inputs[..given],
             outputs: &plan.outputs,
         })
     }
@@ -228,10 +246,17 @@ impl Model {
     /// The dimension that may have any size, where one may: each size of it that [`Model::sizes`] does not have is
     /// composed of those that are there.
     pub fn open_dimension(&self) -> Option<&OpenDimension> {
-        self.composed.as_ref().map(Composed::dimension)
+        self.composed.as_ref().and_then(Composed::open)
     }
 
-    /// Sets the model to one of [`Model::sizes`] by its place; `false` where there is none.
+    /// The dimension of which the model takes every size up to the largest of [`Model::sizes`], where one is so: a run
+    /// takes the time of the next larger of these.
+    pub fn padded_dimension(&self) -> Option<&PaddedDimension> {
+        self.composed.as_ref().and_then(Composed::padded)
+    }
+
+    /// Sets the model to one of [`Model::sizes`] by its place; `false` where there is none. With a padded dimension
+    /// inputs and outputs are then those of the compiled code: of the bound, with the size as a further, last input.
     pub fn select_sizes(&mut self, place: usize) -> bool {
         let is_there = place < self.loaded.plans.len();
         if is_there {
@@ -248,7 +273,7 @@ impl Model {
     /// Another number of shapes than inputs; shapes that the model was not compiled for, nor can be composed of such. Then
     /// it stays as it was, but for one that was set to composed sizes: that is set to the largest.
     pub fn set_input_shapes(&mut self, shapes: &[&[u64]]) -> Result<(), RunError> {
-        check_count("input", self.loaded.manifest.inputs.len(), shapes.len())?;
+        check_count("input", self.loaded.manifest.given_inputs(), shapes.len())?;
         let fits =
             |plan: &Plan| plan.inputs.iter().map(|own| &own.shape[..]).eq(shapes.iter().copied());
         match self.loaded.plans.iter().position(fits) {
@@ -274,7 +299,7 @@ impl Model {
             Err(error) => {
                 // What it was composed of is gone.
                 if self.is_composed {
-                    self.select_sizes(0);
+                    self.select_largest();
                 }
                 Err(error)
             }
@@ -424,11 +449,16 @@ impl Model {
         while let (Some((part, end)), Ok(())) = (composed.part(begin), &done) {
             begin = end;
             engine.select(part.plan);
-            let (sources, targets) = composed.buffers(part, inputs, outputs);
+            let plan = &loaded.plans[part.plan];
+            // SAFETY: the caller's promise.
+            let (sources, targets) = unsafe { composed.buffers((part, plan), inputs, outputs) };
             // SAFETY: the part's slices lie within the caller's buffers: the manifest was validated, and the sizes of the
-            // parts add up to at most that of the whole.
-            done =
-                unsafe { engine.run(&loaded.plans[part.plan], sources, targets, profile.take()) };
+            // parts add up to at most that of the whole. What is padded lies in room of the plan's sizes.
+            done = unsafe { engine.run(plan, sources, targets, profile.take()) };
+            if done.is_ok() {
+                // SAFETY: the part has run.
+                unsafe { composed.finish(plan) };
+            }
         }
         engine.select(*current);
         done
@@ -529,55 +559,5 @@ fn computed_here<'a>(parts: &'a [Part], nodes: &mut Vec<&'a str>) {
             Part::Host(own) if matches!(own.function, HostFunction::Require { .. }) => {}
             Part::Host(own) => nodes.push(&own.node),
         }
-    }
-}
-
-fn check_count(role: &'static str, expected: usize, found: usize) -> Result<(), RunError> {
-    match found == expected {
-        true => Ok(()),
-        false => Err(RunError::Count { role, expected, found }),
-    }
-}
-
-/// Why shapes are those of no plan: the first input whose shape none has that takes the inputs before it.
-fn unknown_shape(plans: &[Plan], shapes: &[&[u64]]) -> RunError {
-    let mut fitting: Vec<&Plan> = plans.iter().collect();
-    for (index, shape) in shapes.iter().enumerate() {
-        let mut taken: Vec<Vec<u64>> = Vec::new();
-        for plan in &fitting {
-            let own = &plan.inputs[index].shape;
-            if !taken.contains(own) {
-                taken.push(own.clone());
-            }
-        }
-        let first = fitting.len() == plans.len();
-        fitting.retain(|plan| plan.inputs[index].shape == *shape);
-        if fitting.is_empty() {
-            let name = plans[0].inputs[index].name.clone();
-            return RunError::Shape { name, found: shape.to_vec(), taken, first };
-        }
-    }
-    // Without inputs every plan fits.
-    RunError::Count { role: "input", expected: 0, found: shapes.len() }
-}
-
-fn check_size(role: &'static str, tensor: &TensorInfo, found: usize) -> Result<(), RunError> {
-    match found as u64 == tensor.bytes {
-        true => Ok(()),
-        false => Err(RunError::Size {
-            role,
-            name: tensor.name.clone(),
-            expected: tensor.bytes,
-            found: found as u64,
-        }),
-    }
-}
-
-fn check_address(role: &'static str, tensor: &TensorInfo, address: usize) -> Result<(), RunError> {
-    let alignment = tensor.dtype.alignment();
-    let usable = address != 0 && (address as u64).is_multiple_of(alignment);
-    match usable || tensor.bytes == 0 {
-        true => Ok(()),
-        false => Err(RunError::Address { role, name: tensor.name.clone(), alignment, address }),
     }
 }

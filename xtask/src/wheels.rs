@@ -69,12 +69,17 @@ fn build(tools: &Path, package: &str, profile: &str, folder: &Path) -> Result<Pa
     wheels.next().with_context(|| format!("maturin left no wheel in {}", own.display()))
 }
 
+/// The folder that cargo builds in.
+fn target() -> PathBuf {
+    let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
+    target.unwrap_or_else(|| repository::root().join("target"))
+}
+
 /// Removes the libraries that an earlier build left. maturin writes the names of the libraries that it puts into the
 /// wheel into the very file that cargo made, which cargo takes to be current: the next build would look for these
 /// names on the machine.
 fn forget_repaired() -> Result<()> {
-    let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
-    let target = target.unwrap_or_else(|| repository::root().join("target"));
+    let target = target();
     let libraries = [("release", "lib_compiler.so"), ("runtime", "lib_runtime.so")];
     for (profile, library) in libraries {
         for folder in [target.join(profile).join("deps"), target.join("maturin")] {
@@ -112,10 +117,12 @@ fn test(wheels: &[PathBuf]) -> Result<()> {
             .arg(repository::root().join("tests/python/requirements-wheels.txt"))
             .args(wheels),
     )?;
-    python::check(
-        "run the tests of the wheels",
-        Command::new(&interpreter)
-            .args(["-m", "pytest", "--quiet", "-p", "no:cacheprovider", "tests/python"])
-            .current_dir(repository::root()),
-    )
+    let mut tests = Command::new(&interpreter);
+    tests.args(["-m", "pytest", "--quiet", "-p", "no:cacheprovider", "tests/python"]);
+    // What the program compiles runs in Python too; the workspace's tests, which come before, leave it here.
+    let program = target().join("debug/hone");
+    if program.exists() {
+        tests.env("HONE_PROGRAM", program);
+    }
+    python::check("run the tests of the wheels", tests.current_dir(repository::root()))
 }

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use hone_artifact::TensorInfo;
 use hone_artifact::exit_code::Reason;
 use hone_artifact::report::{self, SizesReport};
-use hone_artifact::{OpenDimension, TensorInfo};
 use hone_driver::DataType;
 use serde_json::json;
 
@@ -117,19 +117,29 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     tell(arguments, &details, &sizes, load, first)
 }
 
-/// Goes over to the size that `--shape` names of a dimension of any size; `false` where it names none.
+/// Goes over to the sizes that `--shape` names of dimensions of any size; `false` where it names none.
 fn open_shape(arguments: &Arguments, subject: &mut Subject) -> Result<bool> {
-    let Some(open) = subject.model.open_dimension().cloned() else { return Ok(false) };
-    let prefix = format!("{}=", open.name);
-    let said = arguments.shape.iter().find_map(|shape| shape.strip_prefix(&prefix));
-    let Some(size) = said.and_then(|size| size.parse::<u64>().ok()) else { return Ok(false) };
-    let shape = |(port, axis): (&TensorInfo, &Option<u32>)| {
-        OpenDimension::at_size(port, *axis, size).map_or_else(Vec::new, |own| own.shape)
-    };
-    let shapes: Vec<Vec<u64>> =
-        subject.model.inputs().iter().zip(&open.inputs).map(shape).collect();
-    subject.set_shapes(&shapes)?;
-    Ok(true)
+    let model = &subject.model;
+    let open = model.open_dimension().map(|open| (&open.name, &open.inputs));
+    let padded = model.padded_dimension().map(|padded| (&padded.name, &padded.inputs));
+    let mut shapes: Vec<Vec<u64>> =
+        model.inputs().iter().map(|tensor| tensor.shape.clone()).collect();
+    let mut is_named = false;
+    for (name, axes) in [open, padded].into_iter().flatten() {
+        let prefix = format!("{name}=");
+        let said = arguments.shape.iter().find_map(|shape| shape.strip_prefix(&prefix));
+        let Some(size) = said.and_then(|size| size.parse::<u64>().ok()) else { continue };
+        for (shape, axis) in shapes.iter_mut().zip(axes) {
+            if let Some(extent) = axis.and_then(|axis| shape.get_mut(axis as usize)) {
+                *extent = size;
+            }
+        }
+        is_named = true;
+    }
+    if is_named {
+        subject.set_shapes(&shapes)?;
+    }
+    Ok(is_named)
 }
 
 /// The latency at each size of an artifact that has several; at the first it was measured already.
@@ -166,7 +176,8 @@ fn load(
     let mut subject = Subject::load(&found.path, threads)?;
     let load = begin.elapsed();
     if let Some(arrays) = arrays {
-        match subject.model.open_dimension().is_some() {
+        let model = &subject.model;
+        match model.open_dimension().is_some() || model.padded_dimension().is_some() {
             true => {
                 let ports = subject.model.inputs();
                 let shape = |port: &TensorInfo| {

@@ -64,6 +64,12 @@ pub fn run(arguments: &Arguments) -> Result<()> {
             open.name
         ));
     }
+    if let Some(padded) = &reader.manifest().padded {
+        text.push_str(&format!(
+            "every size of '{}' up to the largest variant's: a run has the next larger variant's room\n",
+            padded.name
+        ));
+    }
     for (index, variant) in reader.manifest().variants.iter().enumerate() {
         let sizes = variant.shapes.as_ref().map_or(String::new(), |shapes| format!(" ({shapes})"));
         text.push_str(&format!("\nvariant {index}{sizes}\n{}\n", summary(&reader, variant)));

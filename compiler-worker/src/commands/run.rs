@@ -80,7 +80,7 @@ fn by_artifact(arguments: &Arguments, arrays: Option<Arrays>) -> Result<Vec<Arra
         let shapes = shapes_of(model.inputs(), given, file)?;
         let shapes: Vec<&[u64]> = shapes.iter().map(Vec::as_slice).collect();
         // Of an artifact for one size, the arrays are told apart in the words of the model.
-        if model.sizes().len() > 1 {
+        if model.sizes().len() > 1 || model.padded_dimension().is_some() {
             model.set_input_shapes(&shapes)?;
         }
     }

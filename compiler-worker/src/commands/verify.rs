@@ -4,8 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use hone_artifact::exit_code::Reason;
-use hone_artifact::request::Input;
-use hone_artifact::{Extent, Manifest, Reader};
+use hone_artifact::{Manifest, Reader};
 use hone_driver::Graph;
 use hone_runtime::Options;
 
@@ -113,13 +112,7 @@ fn answers(
             label => format!("{} ({label})", model.name),
         };
         // The artifact knows the shapes that open dimensions were bound to.
-        let ports = manifest.inputs_of(variant);
-        let bound = ports.iter().map(|input| Input {
-            name: input.name.clone(),
-            shape: input.shape.iter().map(|extent| Extent::One(*extent as i64)).collect(),
-            dtype: None,
-        });
-        let graph = compiler::reference(&model, &bound.collect::<Vec<_>>())?;
+        let graph = compiler::reference_of_variant(&model, manifest, variant)?;
         let samples = samples(arguments, &graph)?;
         let options = known.as_ref().map_err(String::clone);
         let subject = Subject { name: &name, artifact, sizes, imported: &graph, options };

@@ -1,6 +1,6 @@
-//! Whether a run at a size that is composed of compiled ones gives the answers of the model at this size.
+//! Whether a run at sizes between or beyond the compiled ones gives the answers of the model at these sizes.
 
-use hone_artifact::{Manifest, OpenDimension, TensorInfo, Variant};
+use hone_artifact::{Manifest, OpenDimension, TensorInfo};
 use hone_driver::{DataType, Options, rounds_to_integers};
 
 use super::Settings;
@@ -13,7 +13,7 @@ use crate::work::executor::Executor;
 /// What comparing a composed run found.
 #[derive(Clone, Debug)]
 pub struct ComposedCheck {
-    /// The dimension and the size that was run, such as `batch=31`.
+    /// The dimensions and the sizes that were run, such as `batch=31`.
     pub size: String,
     /// The outputs against the reference's, which is the model imported at this size.
     pub comparison: Comparison,
@@ -22,8 +22,7 @@ pub struct ComposedCheck {
 }
 
 impl ComposedCheck {
-    /// Runs an artifact that takes any size at one that it was not compiled for, twice the largest less one, on seeded
-    /// inputs. `None` where its sizes are those that were compiled, or where nothing here can run others.
+    /// Runs an artifact that takes any size at one that it was not compiled for, on seeded inputs. `None` where its sizes are those that were compiled, or where nothing here can run others.
     ///
     /// # Errors
     /// What cannot be computed or run at all.
@@ -34,10 +33,7 @@ impl ComposedCheck {
         settings: Settings,
         executor: &mut dyn Executor,
     ) -> Result<Option<Self>> {
-        let Some(open) = &manifest.open else { return Ok(None) };
-        let Some(variant) = manifest.variants.first() else { return Ok(None) };
-        let size = 2 * manifest.open_size(variant).unwrap_or(1) - 1;
-        let ports = inputs_at(manifest, variant, open, size)?;
+        let Some((ports, size)) = between_sizes(manifest)? else { return Ok(None) };
         let shapes: Vec<Vec<u64>> = ports.iter().map(|own| own.shape.clone()).collect();
         if !executor.set_shapes(&shapes)? {
             return Ok(None);
@@ -56,14 +52,14 @@ impl ComposedCheck {
             comparison.add(port, got, want, Tolerance { rtol, atol, fraction });
         }
         let counts = !rounds || max_relative_error.is_some();
-        Ok(Some(Self { size: format!("{}={size}", open.name), comparison, counts }))
+        Ok(Some(Self { size, comparison, counts }))
     }
 
     /// What it found, in a sentence.
     pub fn sentence(&self) -> String {
         let Comparison { max_rel, elements, .. } = &self.comparison;
         format!(
-            "{}, which is composed of compiled sizes, gives the model's answers: {elements} elements, largest relative error {max_rel:.1e}",
+            "{}, for which no code was made, gives the model's answers: {elements} elements, largest relative error {max_rel:.1e}",
             self.size
         )
     }
@@ -81,22 +77,36 @@ impl ComposedCheck {
         Err(Failure::new(
             hone_artifact::exit_code::Reason::WrongCode,
             format!(
-                "model '{name}' does not give its answers at {}, which is composed of compiled sizes: {outside} of {elements} elements, worst at {worst}; please report this",
+                "model '{name}' does not give its answers at {}, for which no code was made: {outside} of {elements} elements, worst at {worst}; please report this",
                 self.size
             ),
         ))
     }
 }
 
-fn inputs_at(
-    manifest: &Manifest,
-    variant: &Variant,
-    open: &OpenDimension,
-    size: u64,
-) -> Result<Vec<TensorInfo>> {
-    let inputs = manifest.inputs_of(variant);
-    let at =
-        inputs.iter().zip(&open.inputs).map(|(own, axis)| OpenDimension::at_size(own, *axis, size));
-    let all: Option<Vec<TensorInfo>> = at.collect();
-    all.ok_or_else(|| Failure::internal("an input is too large"))
+/// The model's inputs at sizes that were not compiled, and these in words; `None` where there are no such: twice the
+/// largest less one of what is composed, and two thirds of the largest bound of what is padded.
+fn between_sizes(manifest: &Manifest) -> Result<Option<(Vec<TensorInfo>, String)>> {
+    let Some(variant) = manifest.variants.first() else { return Ok(None) };
+    let mut inputs = manifest.inputs_of(variant);
+    inputs.truncate(manifest.given_inputs());
+    let open = manifest.open.as_ref().map(|open| {
+        // Slices of what is padded as well are computed one by one.
+        let most = manifest.open_size(variant).unwrap_or(1).max(1);
+        let size = if manifest.padded.is_some() { 2 } else { 2 * most - 1 };
+        (&open.name, &open.inputs, size)
+    });
+    let padded = manifest.padded.as_ref().map(|padded| {
+        let size = (manifest.bound_of(variant).unwrap_or(1) * 2 / 3).max(1);
+        (&padded.name, &padded.inputs, size)
+    });
+    let mut words = Vec::new();
+    for (name, axes, size) in [open, padded].into_iter().flatten() {
+        let at = inputs.iter().zip(axes);
+        let at = at.map(|(tensor, axis)| OpenDimension::at_size(tensor, *axis, size));
+        let all: Option<Vec<TensorInfo>> = at.collect();
+        inputs = all.ok_or_else(|| Failure::internal("an input is too large"))?;
+        words.push(format!("{name}={size}"));
+    }
+    Ok((!words.is_empty()).then(|| (inputs, words.join(", "))))
 }

@@ -139,9 +139,12 @@ impl Subject {
 
     /// Goes over to other sizes, by their place in [`Subject::labels`], with random inputs.
     pub fn select(&mut self, sizes: usize) {
-        if self.model.select_sizes(sizes) {
-            self.inputs = random_inputs(self.model.inputs(), SEEDS[0]);
-            self.outputs = self.model.outputs().iter().map(|t| vec![0; t.bytes as usize]).collect();
+        let shapes = self.model.sizes().nth(sizes).map(|sizes| {
+            sizes.inputs.iter().map(|tensor| tensor.shape.clone()).collect::<Vec<_>>()
+        });
+        // They are those of a variant, which the model takes.
+        if let Some(shapes) = shapes {
+            let _ = self.set_shapes(&shapes);
         }
     }
 

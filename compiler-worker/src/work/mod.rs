@@ -16,7 +16,6 @@ pub mod verify;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use hone_artifact::Extent;
 use hone_artifact::exit_code::Reason;
 use hone_artifact::report::{self, ArtifactReport, Report};
 use hone_artifact::request::{Compile, Source};
@@ -33,6 +32,7 @@ use crate::compiler::{self, Model, Recipe};
 use crate::device;
 use crate::failure::{Failure, Result};
 use crate::measure::Effort;
+use crate::padding::is_dynamic;
 use crate::show::{Progress, html};
 use crate::storage::{Access, Destination, sha256, shared};
 use crate::tune::Summary;
@@ -133,8 +133,7 @@ impl Worker<'_> {
         outcome.report.cache_hit = build.hit;
         let folder = self.cache.records_folder();
         // A search is for one size of each dimension.
-        let is_any = |extent: &Extent| extent.is_any().is_ok_and(|own| own);
-        if !request.inputs.iter().any(|input| input.shape.iter().any(is_any)) {
+        if !request.inputs.iter().any(|input| input.shape.iter().any(is_dynamic)) {
             let sizes = compiler::requests_of_sizes(&model, &request.inputs)?;
             outcome.details.tuning = Summary::read(&folder, &model, &sizes[0], &target);
         }

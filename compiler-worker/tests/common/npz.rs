@@ -33,3 +33,31 @@ fn file<'a>(arrays: impl Iterator<Item = (&'a str, &'a str, &'a [usize], Vec<u8>
     }
     writer.finish().unwrap().into_inner()
 }
+
+/// A file of i64 arrays of zeros and ones, by name and shape.
+pub fn i64s(arrays: &[(&str, &[usize])]) -> Vec<u8> {
+    let arrays = arrays.iter().map(|(name, shape)| {
+        let count = shape.iter().product::<usize>();
+        let bytes = (0..count).flat_map(|value| i64::from(value % 3 != 1).to_le_bytes()).collect();
+        (*name, "<i8", *shape, bytes)
+    });
+    file(arrays)
+}
+
+/// The f32 arrays of a file: name, header and elements.
+pub fn read_f32s(path: &std::path::Path) -> Vec<(String, String, Vec<f32>)> {
+    let mut archive = zip::ZipArchive::new(std::fs::File::open(path).unwrap()).unwrap();
+    let count = archive.len();
+    let mut array = |index: usize| -> (String, String, Vec<f32>) {
+        let mut entry = archive.by_index(index).unwrap();
+        let mut bytes = Vec::new();
+        std::io::Read::read_to_end(&mut entry, &mut bytes).unwrap();
+        let end = 10 + u16::from_le_bytes([bytes[8], bytes[9]]) as usize;
+        let header = String::from_utf8_lossy(&bytes[10..end]).into_owned();
+        assert!(header.contains("<f4"), "{header}");
+        let values = bytes[end..].chunks_exact(4);
+        let values = values.map(|value| f32::from_le_bytes(value.try_into().unwrap())).collect();
+        (entry.name().unwrap().into_owned(), header, values)
+    };
+    (0..count).map(&mut array).collect()
+}

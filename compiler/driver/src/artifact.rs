@@ -1,11 +1,12 @@
 //! Puts code, weights and the step table into one file.
 
 use crate::kernels::CompiledKernels;
+use crate::open::DynamicDimensions;
 use crate::steps::StepPlan;
 use crate::{CompileError, Options};
 use hone_artifact::{
-    DataType, DimensionSize, Inspect, Interface, KernelText, Manifest, Member, MemberForm,
-    OpenDimension, Shapes, Target, TensorInfo, Variant, Writer, c_header,
+    DataType, DimensionSize, Inspect, Interface, KernelText, Manifest, Member, MemberForm, Shapes,
+    Target, TensorInfo, Variant, Writer, c_header,
 };
 use hone_graph::Port;
 use hone_ops::Graph;
@@ -20,11 +21,11 @@ pub(crate) struct PlannedGraph<'a> {
     pub(crate) plan: StepPlan,
 }
 
-/// The artifact's bytes: a variant for each of the graphs, which is not empty, the first for the largest sizes; for any
-/// size of `open`.
+/// The artifact's bytes: a variant for each of the graphs, which is not empty, the first for the largest sizes, and
+/// what is said of further sizes.
 pub(crate) fn assemble(
     model: &[u8],
-    (graphs, open): (&[PlannedGraph<'_>], Option<OpenDimension>),
+    (graphs, dimensions): (&[PlannedGraph<'_>], DynamicDimensions),
     kernels: &CompiledKernels,
     packed: &[u8],
     options: &Options,
@@ -58,7 +59,8 @@ pub(crate) fn assemble(
         inputs: ports("input", graph, graph.inputs())?,
         outputs: ports("output", graph, graph.outputs())?,
         interface: interface(graph.interface()),
-        open,
+        open: dimensions.open,
+        padded: dimensions.padded,
         variants,
     };
     writer.header(c_header(&manifest, "model"));

@@ -35,15 +35,18 @@ pub use hone_import::{
 pub use hone_lower::LowerError;
 pub use hone_ops as ops;
 pub use hone_ops::{EvaluateError, Evaluation, Graph, Op, evaluate};
-pub use hone_passes::{Dependence, Independence, PassError};
+pub use hone_passes::{Dependence, Independence, NotPadded, PaddedGraph, PassError, pad_dimension};
 pub use hone_tune::{Choice, Machine as TuningMachine, Prescription};
 pub use hone_types::{DataType, Id, Random, Tensor, TensorType, intern_text, text_of};
 pub use kernels::{CompiledKernels, KernelInfo, LoweredGraph, LoweredItem};
 pub use lift::{LiftError, lift, lift_tensor, rounds_to_integers, same_structure};
-pub use open::{ANALYSED_SIZE, open_dimension, sizes_of_open_dimension};
+pub use open::{
+    ANALYSED_SIZE, DynamicDimensions, bounds_of, open_dimension, padded_dimension,
+    sizes_of_open_dimension,
+};
 pub use options::{Options, SchedulePolicy};
 pub use pipeline::{
-    Compiled, Statistics, compile, compile_edited, compile_graph, compile_open, compile_sizes,
+    Compiled, Statistics, compile, compile_dynamic, compile_edited, compile_graph, compile_sizes,
     import, narrow_nodes, prepare, prepare_exactly,
 };
 pub use sizes::{SizedGraph, import_sizes};

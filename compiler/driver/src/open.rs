@@ -1,10 +1,20 @@
 //! A model along whose dimension any size may come: at which sizes it is compiled, and what its artifact says of it.
 
-use hone_artifact::OpenDimension;
+use hone_artifact::{OpenDimension, PaddedDimension};
 use hone_graph::Port;
 use hone_ops::Graph;
 use hone_passes::Independence;
 use hone_types::{DataType, TensorType};
+
+/// What an artifact says of sizes that it was not compiled for.
+#[derive(Clone, Debug, Default)]
+pub struct DynamicDimensions {
+    /// The dimension that the model maps over, where any size of it is served.
+    pub open: Option<OpenDimension>,
+    /// The dimension of which any size up to the graphs' is served; the graphs are then those of
+    /// [`hone_passes::pad_dimension`].
+    pub padded: Option<PaddedDimension>,
+}
 
 /// The size at which a graph is shown to map over a dimension: a prime, so that it is told from other extents.
 pub const ANALYSED_SIZE: usize = 7;
@@ -72,5 +82,53 @@ pub fn open_dimension(graph: &Graph, name: &str, proof: &Independence) -> OpenDi
         name: name.chars().filter(|character| !character.is_control()).collect(),
         inputs: graph.inputs().iter().map(axis).collect(),
         outputs: graph.outputs().iter().map(axis).collect(),
+    }
+}
+
+/// The bounds to compile a model at that shall take sizes of a dimension from `least` to `most`, the largest first; at most
+/// `count`. A run takes the time of the next bound, so each is about half of the one before.
+pub fn bounds_of(least: usize, most: usize, count: usize) -> Vec<usize> {
+    /// Bounds below save little: parts of a run other than its arithmetic count there.
+    const SMALLEST: usize = 32;
+    /// Sizes are multiples of the vectors and tiles that kernels are made of.
+    const MULTIPLE: usize = 16;
+    let mut bounds = vec![most];
+    while let Some(bound) = bounds.last().map(|last| (last / 2).next_multiple_of(MULTIPLE)) {
+        let is_useful = bound >= SMALLEST && bound >= least && bounds.last() > Some(&bound);
+        if !is_useful || bounds.len() >= count {
+            break;
+        }
+        bounds.push(bound);
+    }
+    bounds
+}
+
+/// What the artifact says of a dimension whose size is an input of its graphs: its axis in each of the model's inputs,
+/// and in each output.
+pub fn padded_dimension(
+    name: &str,
+    inputs: &[Option<usize>],
+    outputs: &[Option<usize>],
+) -> PaddedDimension {
+    let axes =
+        |all: &[Option<usize>]| all.iter().map(|axis| axis.map(|axis| axis as u32)).collect();
+    PaddedDimension {
+        name: name.chars().filter(|letter| !letter.is_control()).collect(),
+        inputs: axes(inputs),
+        outputs: axes(outputs),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_are_halves_of_each_other() {
+        assert_eq!(bounds_of(1, 512, 8), [512, 256, 128, 64, 32]);
+        assert_eq!(bounds_of(100, 512, 8), [512, 256, 128]);
+        assert_eq!(bounds_of(1, 77, 8), [77, 48, 32]);
+        assert_eq!(bounds_of(1, 512, 2), [512, 256]);
+        assert_eq!(bounds_of(1, 9, 8), [9]);
     }
 }

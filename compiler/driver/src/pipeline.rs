@@ -4,10 +4,10 @@
 use crate::artifact::{PlannedGraph, assemble};
 use crate::device;
 use crate::kernels::{Edit, compile_kernels};
+use crate::open::DynamicDimensions;
 use crate::sizes::{Constants, SizedGraph};
 use crate::steps::{Weights, plan_steps};
 use crate::{CompileError, Options, SchedulePolicy};
-use hone_artifact::OpenDimension;
 use hone_graph::Node;
 use hone_import::{ImportOptions, Imported};
 use hone_ops::{FusionClass, Graph, Op};
@@ -71,7 +71,14 @@ pub fn compile(
     let mut clock = Clock::default();
     let imported = import(model, import_options)?;
     clock.lap("import");
-    compile_from(vec![imported.graph.into()], None, model, options, &mut |_, _| {}, clock)
+    compile_from(
+        vec![imported.graph.into()],
+        DynamicDimensions::default(),
+        model,
+        options,
+        &mut |_, _| {},
+        clock,
+    )
 }
 
 /// Compiles a graph; `identity` stands for the model's bytes in its digest.
@@ -92,7 +99,14 @@ pub fn compile_edited(
     options: &Options,
     edit: &mut dyn FnMut(usize, &mut Program),
 ) -> Result<Compiled, CompileError> {
-    compile_from(vec![graph.into()], None, identity, options, edit, Clock::default())
+    compile_from(
+        vec![graph.into()],
+        DynamicDimensions::default(),
+        identity,
+        options,
+        edit,
+        Clock::default(),
+    )
 }
 
 /// Compiles a graph for each of some combinations of sizes, the largest first, into one artifact; `graphs` is not
@@ -102,23 +116,23 @@ pub fn compile_sizes(
     identity: &[u8],
     options: &Options,
 ) -> Result<Compiled, CompileError> {
-    compile_from(graphs, None, identity, options, &mut |_, _| {}, Clock::default())
+    compile_dynamic(graphs, DynamicDimensions::default(), identity, options)
 }
 
-/// The same of a model that maps over `open`: the graphs have some of its sizes, 1 among them, and the artifact runs at
-/// any. That they do is shown before ([`hone_passes::Independence`]).
-pub fn compile_open(
+/// The same of a model whose artifact runs at further sizes of `dimensions` than the graphs have. That the graphs serve
+/// them is shown before ([`hone_passes::Independence`], [`hone_passes::pad_dimension`]).
+pub fn compile_dynamic(
     graphs: Vec<SizedGraph>,
-    open: OpenDimension,
+    dimensions: DynamicDimensions,
     identity: &[u8],
     options: &Options,
 ) -> Result<Compiled, CompileError> {
-    compile_from(graphs, Some(open), identity, options, &mut |_, _| {}, Clock::default())
+    compile_from(graphs, dimensions, identity, options, &mut |_, _| {}, Clock::default())
 }
 
 fn compile_from(
     sized: Vec<SizedGraph>,
-    open: Option<OpenDimension>,
+    dimensions: DynamicDimensions,
     model: &[u8],
     options: &Options,
     edit: Edit<'_>,
@@ -148,7 +162,7 @@ fn compile_from(
     });
     let planned: Vec<PlannedGraph<'_>> = planned.collect();
     clock.lap("memory plan");
-    let artifact = assemble(model, (&planned, open), &kernels, &weights.bytes, options)?;
+    let artifact = assemble(model, (&planned, dimensions), &kernels, &weights.bytes, options)?;
     clock.lap("artifact");
     let plan = &planned[0].plan;
     let statistics = Statistics {

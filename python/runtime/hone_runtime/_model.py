@@ -98,6 +98,9 @@ class Model:
             tuple(port.shape for port in own.inputs): place for place, own in enumerate(self._sizes)
         }
         self._open = native.open_dimension
+        self._padded = native.padded_dimension
+        # What may have sizes that are not among `Model.sizes`.
+        self._dynamic = [own for own in (self._open, self._padded) if own]
         self._input_types = [dtype_of(port.dtype) for port in self._inputs]
         self._output_types = [dtype_of(port.dtype) for port in self._outputs]
 
@@ -127,40 +130,57 @@ class Model:
         composed of those. None where there is none."""
         return self._open[0] if self._open else None
 
+    @property
+    def padded_dimension(self) -> str | None:
+        """The dimension of which the model runs at every size up to the largest of `Model.sizes`, such as `sequence`: a run
+        takes the time of the next larger of these. None where there is none."""
+        return self._padded[0] if self._padded else None
+
     def takes(self, shapes: Sequence[Sequence[int]]) -> bool:
         """Whether the model runs on inputs of these shapes, in its order."""
         known = tuple(tuple(shape) for shape in shapes)
         return known in self._by_shapes or self._composed(known) is not None
 
     def _composed(self, shapes: tuple[tuple[int, ...], ...]) -> Sizes | None:
-        """Inputs and outputs at a size that is composed of others; None where these shapes are of none."""
-        if self._open is None or len(shapes) != len(self._inputs):
+        """Inputs and outputs at sizes that are not among `Model.sizes`; None where these shapes are of none."""
+        if not self._dynamic or len(shapes) != len(self._inputs):
             return None
-        _, inputs, _ = self._open
-        if any(axis is not None and axis >= len(shape) for shape, axis in zip(shapes, inputs)):
+        extents: dict[str, int] = {}
+        for name, inputs, _ in self._dynamic:
+            if any(axis is not None and axis >= len(shape) for shape, axis in zip(shapes, inputs)):
+                return None
+            found = {shape[axis] for shape, axis in zip(shapes, inputs) if axis is not None}
+            if len(found) != 1:
+                return None
+            extents[name] = found.pop()
+        if self._padded and not 1 <= extents[self._padded[0]] <= self._bound():
             return None
-        found = {shape[axis] for shape, axis in zip(shapes, inputs) if axis is not None}
-        if len(found) != 1:
-            return None
-        size = found.pop()
         for own in self._sizes:
-            composed = self._at(own, size)
+            composed = self._at(own, extents)
             if tuple(port.shape for port in composed.inputs) == shapes:
                 return composed
         return None
 
-    def _at(self, own: Sizes, size: int) -> Sizes:
-        """Inputs and outputs with another size of the open dimension."""
-        name, inputs, outputs = self._open
+    def _bound(self) -> int:
+        """The largest size of the padded dimension."""
+        _, inputs, _ = self._padded
+        return max(port.shape[axis] for port, axis in zip(self._inputs, inputs) if axis is not None)
 
-        def at(port: Port, axis: int | None) -> Port:
-            if axis is None:
-                return port
-            return port._replace(shape=port.shape[:axis] + (size,) + port.shape[axis + 1 :])
+    def _at(self, own: Sizes, extents: dict[str, int]) -> Sizes:
+        """Inputs and outputs with other sizes of the dynamic dimensions."""
 
-        ports = [at(port, axis) for port, axis in zip(own.inputs, inputs)]
-        results = [at(port, axis) for port, axis in zip(own.outputs, outputs)]
-        return Sizes({**own.dimensions, name: size}, ports, results)
+        def at(ports: list[Port], side: int) -> list[Port]:
+            changed = []
+            for place, port in enumerate(ports):
+                shape = list(port.shape)
+                for dynamic in self._dynamic:
+                    axis = dynamic[side][place]
+                    if axis is not None and dynamic[0] in extents:
+                        shape[axis] = extents[dynamic[0]]
+                changed.append(port._replace(shape=tuple(shape)))
+            return changed
+
+        return Sizes({**own.dimensions, **extents}, at(own.inputs, 1), at(own.outputs, 2))
 
     @property
     def threads(self) -> int:
@@ -191,7 +211,7 @@ class Model:
 
         An input is a numpy array, anything that speaks DLPack, or what numpy makes an array of. It is read
         where it lies when it is dense, and copied first when it is not. Element types are not converted. The
-        shapes of the inputs choose among `Model.sizes`; nothing is padded. A sequence is a list of such, an optional
+        shapes of the inputs choose among `Model.sizes`, or of dynamic dimensions a size between. A sequence is a list of such, an optional
         input that the model was compiled without is None, strings are arrays of `str` or `bytes`. `outputs` may hold
         arrays that results are written into, as large as the outputs at these sizes. Where the run decides an
         output's shape, the result is a view of the elements that are there.
@@ -202,9 +222,7 @@ class Model:
         sizes = self._composed(given) if place is None else self._sizes[place]
         if sizes is None:
             sizes = self._sizes[0]
-            size = self._same_size(items)
-            if size is not None:
-                sizes = self._at(sizes, size)
+            sizes = self._at(sizes, self._same_sizes(items))
         arrays, texts = self._given(items, sizes.inputs)
         targets = self._targets(outputs or {}, sizes.outputs)
         extents = [list(port.shape) for port in sizes.inputs]
@@ -223,23 +241,28 @@ class Model:
             joined[member.name] = _joined(member, own)
         return joined
 
-    def _same_size(self, items: list[np.ndarray]) -> int | None:
-        """The size that inputs have of the dimension of any size; refuses them where they have different ones."""
-        if self._open is None:
-            return None
-        name, axes, _ = self._open
-        first: tuple[str, int] | None = None
-        for array, port, axis in zip(items, self._inputs, axes):
-            if axis is None or array.ndim != len(port.shape):
-                continue
-            if first is None:
-                first = (port.name, array.shape[axis])
-            elif first[1] != array.shape[axis]:
+    def _same_sizes(self, items: list[np.ndarray]) -> dict[str, int]:
+        """The sizes that inputs have of the dynamic dimensions; refuses inputs that have different ones."""
+        extents: dict[str, int] = {}
+        for name, axes, _ in self._dynamic:
+            first: tuple[str, int] | None = None
+            for array, port, axis in zip(items, self._inputs, axes):
+                if axis is None or array.ndim != len(port.shape):
+                    continue
+                if first is None:
+                    first = (port.name, array.shape[axis])
+                elif first[1] != array.shape[axis]:
+                    raise InputError(
+                        f"{name} is {first[1]} in input '{first[0]}' and {array.shape[axis]} in input '{port.name}': "
+                        "it must be the same"
+                    )
+            if first and self._padded and name == self._padded[0] and not 1 <= first[1] <= self._bound():
                 raise InputError(
-                    f"{name} is {first[1]} in input '{first[0]}' and {array.shape[axis]} in input '{port.name}': "
-                    "it must be the same"
+                    f"{name} is {first[1]} in input '{first[0]}', the model takes 1 to {self._bound()} of it"
                 )
-        return first[1] if first else None
+            if first:
+                extents[name] = first[1]
+        return extents
 
     def _items(self, values: list[Any]) -> list[np.ndarray]:
         """The tensors that the values of inputs are made of."""
@@ -312,10 +335,11 @@ class Model:
         return " or ".join(dict.fromkeys(known)) + ", with the other inputs of the same sizes"
 
     def _pattern(self, port: Port) -> str:
-        """An input in words, with the name of the dimension of any size for its extent."""
+        """An input in words, with the names of dynamic dimensions for their extents."""
         names = [own.name for own in self._inputs]
-        axis = self._open[1][names.index(port.name)] if self._open else None
-        extents = [self._open[0] if at == axis else str(extent) for at, extent in enumerate(port.shape)]
+        at = names.index(port.name)
+        words = {own[1][at]: own[0] for own in self._dynamic if own[1][at] is not None}
+        extents = [words.get(axis, str(extent)) for axis, extent in enumerate(port.shape)]
         return f"{port.dtype}[{', '.join(extents)}]"
 
     def __repr__(self) -> str:

@@ -135,6 +135,13 @@ impl Model {
         Some((open.name.clone(), open.inputs.clone(), open.outputs.clone()))
     }
 
+    /// The dimension of any size up to the largest of `sizes`: as `open_dimension`.
+    #[getter]
+    fn padded_dimension(&self) -> Option<OpenAxes> {
+        let padded = self.origin.padded_dimension()?;
+        Some((padded.name.clone(), padded.inputs.clone(), padded.outputs.clone()))
+    }
+
     /// Reads `inputs` and fills `outputs`: contiguous buffers in the model's order, at inputs of these shapes. Other Python threads
     /// run meanwhile; they must leave these buffers alone. Gives the shape that each output has: an output whose
     /// shape is decided at run time begins with as many elements. `texts` are the strings whose handles stand in

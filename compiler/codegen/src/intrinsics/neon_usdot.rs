@@ -1,7 +1,7 @@
 //! Arm's integer matrix extension (FEAT_I8MM): `usdot`.
 
-use super::{Gain, Instruction};
 use super::neon_sdot::{bytes, vector};
+use super::{Gain, Instruction};
 use hone_tensor::Intrinsic;
 
 pub(super) const INSTRUCTION: Instruction = Instruction {

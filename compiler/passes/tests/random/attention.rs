@@ -80,8 +80,8 @@ fn attention(net: &mut Net, [queries, keys]: [usize; 2], steps: usize) -> ValueI
     let (batch, heads, size) = (net.between(1, 2), net.between(1, 2), net.between(1, 3));
     let mut rows = |count: usize| net.input(DataType::F32, &[batch, heads, count, size]);
     let (query, key, value) = (rows(queries), rows(keys), rows(keys));
-    let turned = net.node(Transpose { permutation: vec![0, 1, 3, 2] }, &[key]);
-    let mut scores = net.node(MatMul {}, &[query, turned]);
+    let transposed = net.node(Transpose { permutation: vec![0, 1, 3, 2] }, &[key]);
+    let mut scores = net.node(MatMul {}, &[query, transposed]);
     for _ in 0..steps {
         scores = step(net, scores);
     }

@@ -47,7 +47,8 @@ fn convolution(
 /// What is normalized by groups, as one operator or as a reshape, an instance normalization and a reshape.
 fn normalized(net: &mut Net, x: ValueId) -> ValueId {
     let shape = net.shape(x);
-    let divisors: Vec<usize> = (1..=shape[1]).filter(|own| shape[1].is_multiple_of(*own)).collect();
+    let divisors: Vec<usize> =
+        (1..=shape[1]).filter(|entry| shape[1].is_multiple_of(*entry)).collect();
     let (groups, epsilon) = (net.pick(&divisors), 0.125);
     if net.chance(50) {
         let parameters = [0, 1].map(|_| net.whole(DataType::F32, &[shape[1]], (-3, 3)));
@@ -96,8 +97,8 @@ fn separate_positions_of_windows_compute_the_same() {
     for seed in 0..200 {
         let mut net = Net::new(1000 + seed);
         let axes = net.pick(&[1, 2, 3]);
-        let wide = net.chance(60);
-        let channels = [if wide { 128 } else { net.between(1, 3) }, net.between(1, 2)];
+        let extended = net.chance(60);
+        let channels = [if extended { 128 } else { net.between(1, 3) }, net.between(1, 2)];
         let most = [9, 4, 3][axes - 1];
         let kernel: Vec<usize> = (0..axes).map(|_| net.between(2, most)).collect();
         let stride = net.pick(&[1, 1, 1, 2]);
@@ -111,7 +112,7 @@ fn separate_positions_of_windows_compute_the_same() {
             let behind = behind.map(|((taps, dilation), before)| (taps - 1) * dilation - before);
             window.pads_end = behind.collect();
         }
-        let groups = if wide { 1 } else { net.between(1, 2) };
+        let groups = if extended { 1 } else { net.between(1, 2) };
         let extent = [(64, 90), (8, 12), (4, 6)][axes - 1];
         let y = convolution(&mut net, window, groups, channels, &kernel, extent);
         let before = net.graph.clone();

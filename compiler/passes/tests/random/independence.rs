@@ -130,8 +130,8 @@ impl Sized {
             _ => {
                 shape[axis] = (1, false);
                 let arg = ArgReduce { maximum: true, axis, keep_axis: true, select_last: false };
-                let place = self.net.node(arg, &[x.id]);
-                self.net.node(Cast { to: DataType::F32 }, &[place])
+                let index = self.net.node(arg, &[x.id]);
+                self.net.node(Cast { to: DataType::F32 }, &[index])
             }
         };
         Value { id, shape }
@@ -144,7 +144,7 @@ impl Sized {
         match self.net.between(0, 2) {
             0 => {
                 let divisors: Vec<usize> =
-                    (1..=each).filter(|own| each.is_multiple_of(*own)).collect();
+                    (1..=each).filter(|entry| each.is_multiple_of(*entry)).collect();
                 let first = self.net.pick(&divisors);
                 let opens_first = self.net.chance(50);
                 shape[axis] = (first, open && opens_first);
@@ -172,10 +172,10 @@ impl Sized {
         if rank >= 2 && self.net.chance(50) {
             let mut permutation: Vec<usize> = (0..rank).collect();
             permutation.swap(rank - 2, rank - 1);
-            let turned = self.transposed(x, permutation);
+            let transposed = self.transposed(x, permutation);
             let mut shape = x.shape.clone();
             shape[rank - 1] = shape[rank - 2];
-            return Value { id: self.net.node(MatMul {}, &[x.id, turned.id]), shape };
+            return Value { id: self.net.node(MatMul {}, &[x.id, transposed.id]), shape };
         }
         let other = match last.1 || self.net.chance(50) {
             true => self.constant(&[last, (2, false)]),
@@ -196,10 +196,10 @@ impl Sized {
             _ => {
                 let mut permutation: Vec<usize> = (0..x.shape.len()).collect();
                 permutation.reverse();
-                let turned = self.transposed(x, permutation);
-                match turned.shape == x.shape {
-                    true => Value { id: self.add(x.id, turned.id), shape: turned.shape },
-                    false => turned,
+                let transposed = self.transposed(x, permutation);
+                match transposed.shape == x.shape {
+                    true => Value { id: self.add(x.id, transposed.id), shape: transposed.shape },
+                    false => transposed,
                 }
             }
         }
@@ -223,7 +223,8 @@ fn graph(seed: u64, size: usize) -> Graph {
     }
     // The dimension is to be the outermost axis.
     if let Some(axis) = x.shape.iter().position(|(_, open)| *open) {
-        let mut permutation: Vec<usize> = (0..x.shape.len()).filter(|own| *own != axis).collect();
+        let mut permutation: Vec<usize> =
+            (0..x.shape.len()).filter(|entry| *entry != axis).collect();
         permutation.insert(0, axis);
         x = sized.transposed(&x, permutation);
     }
@@ -253,7 +254,8 @@ fn what_is_shown_to_map_over_a_dimension_does() {
         let mut random = Random::new(seed);
         let types: Vec<TensorType> =
             many.inputs().iter().map(|port| many.tensor_type(port.value).clone()).collect();
-        let inputs: Vec<Tensor> = types.iter().map(|own| whole_numbers(&mut random, own)).collect();
+        let inputs: Vec<Tensor> =
+            types.iter().map(|entry| whole_numbers(&mut random, entry)).collect();
         let expected = evaluate(many, &inputs).unwrap().remove(0).to_f64();
         let (values, length) = (inputs[0].to_f64(), expected.len() / SIZES[0]);
         for position in 0..SIZES[0] {

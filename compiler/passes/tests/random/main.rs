@@ -85,28 +85,28 @@ impl Net {
             .map(|port| self.graph.tensor_type(port.value).clone())
             .collect();
         let inputs: Vec<Tensor> =
-            ports.iter().map(|own| whole_numbers(&mut self.random, own)).collect();
+            ports.iter().map(|entry| whole_numbers(&mut self.random, entry)).collect();
         let of = |graph: &Graph| evaluate(graph, &inputs).unwrap().remove(0);
         let (expected, actual) = (of(&self.graph), of(&after));
         assert_eq!(expected.tensor_type(), actual.tensor_type(), "seed {seed}");
         let (expected, actual) = (expected.to_f64(), actual.to_f64());
         let finite = expected.iter().filter(|value| value.is_finite());
         let largest = finite.fold(1e-3f64, |most, value| most.max(value.abs()));
-        for (place, (old, new)) in expected.iter().zip(&actual).enumerate() {
+        for (index, (old, new)) in expected.iter().zip(&actual).enumerate() {
             let same = old == new || (old.is_nan() && new.is_nan());
             let near = same || (old - new).abs() <= 1e-5 * largest;
-            assert!(near, "seed {seed}: element {place} was {old} and is {new}");
+            assert!(near, "seed {seed}: element {index} was {old} and is {new}");
         }
         after
     }
 }
 
 /// Any byte, or small numbers.
-fn whole_numbers(random: &mut Random, own: &TensorType) -> Tensor {
-    let number = |random: &mut Random| match own.dtype {
+fn whole_numbers(random: &mut Random, entry: &TensorType) -> Tensor {
+    let number = |random: &mut Random| match entry.dtype {
         DataType::U8 => random.below(256) as f64,
         _ => random.below(7) as f64 - 3.0,
     };
-    let values: Vec<f64> = (0..own.elements()).map(|_| number(random)).collect();
-    Tensor::from_f64(own.dtype, own.shape.clone(), &values).unwrap()
+    let values: Vec<f64> = (0..entry.elements()).map(|_| number(random)).collect();
+    Tensor::from_f64(entry.dtype, entry.shape.clone(), &values).unwrap()
 }

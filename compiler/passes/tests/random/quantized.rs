@@ -61,8 +61,8 @@ fn products_of_bytes_compute_the_same() {
         let y = if is_convolution {
             let shape = [net.between(1, 2), depth, net.between(2, 5), net.between(2, 5)];
             let bytes = net.input(DataType::U8, &shape);
-            let own = scale(&mut net, &left_scale);
-            let x = numbers(&mut net, bytes, zero, own);
+            let entry = scale(&mut net, &left_scale);
+            let x = numbers(&mut net, bytes, zero, entry);
             let kernel = [columns, depth, net.between(1, 2), net.between(1, 2)];
             let whole = [columns, 1, 1, 1];
             let along = [1, depth, 1, 1];
@@ -84,10 +84,10 @@ fn products_of_bytes_compute_the_same() {
             let per_row = vec![shape[shape.len() - 2], 1];
             let left: [Option<&[usize]>; 5] =
                 [None, Some(&[]), Some(&[1]), Some(&[1, 1]), Some(&per_row)];
-            let own = scale(&mut net, &left);
-            let x = numbers(&mut net, bytes, zero, own);
-            let is_turned = net.chance(50);
-            let matrix = if is_turned { [columns, depth] } else { [depth, columns] };
+            let entry = scale(&mut net, &left);
+            let x = numbers(&mut net, bytes, zero, entry);
+            let is_transposed = net.chance(50);
+            let matrix = if is_transposed { [columns, depth] } else { [depth, columns] };
             let scales: [Option<&[usize]>; 6] = [
                 None,
                 Some(&[]),
@@ -97,7 +97,7 @@ fn products_of_bytes_compute_the_same() {
                 Some(&[matrix[1]]),
             ];
             let mut w = weights(&mut net, &matrix, &scales);
-            if is_turned {
+            if is_transposed {
                 w = net.node(Transpose { permutation: vec![1, 0] }, &[w]);
             }
             net.node(MatMul {}, &[x, w])
@@ -110,7 +110,7 @@ fn products_of_bytes_compute_the_same() {
             working: DataType::F32,
         };
         let after = net.check(y, seed, |graph| {
-            let graph = multiply_quantized(graph)?;
+            let graph = multiply_quantized(graph, None)?;
             multiply_bytes(&choose_layouts(&graph, options)?, 8)
         });
         let text = after.to_text(Constants::Digest);

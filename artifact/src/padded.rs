@@ -1,0 +1,83 @@
+//! A dimension of any size up to a bound: variants are compiled at bounds of it, and take the size as a further input.
+//!
+//! Such a variant's inputs and outputs have room for the bound. What lies behind the size in its inputs has no influence on
+//! what lies before it in its outputs, and what lies behind it there means nothing. A runtime lays inputs of the size into
+//! that room and takes outputs of the size from it; the last input, an `i64` without axes, says the size. Users see
+//! neither the room nor that input.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{DataType, Manifest, TensorInfo, Variant};
+
+/// The dimension that may have any size up to the bounds that variants have of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PaddedDimension {
+    /// Its name in the model, or `input[axis]` where it has none.
+    pub name: String,
+    /// The axis of each of the model's inputs that it is; none of an input without it. The variants' last input, the size,
+    /// has no entry.
+    pub inputs: Vec<Option<u32>>,
+    /// The axis of each output that it is; none of an output without it.
+    pub outputs: Vec<Option<u32>>,
+}
+
+impl PaddedDimension {
+    /// What the input is called that says the size of a dimension.
+    pub fn size_input(dimension: &str) -> String {
+        format!("size of {dimension}")
+    }
+
+    /// The extent of the dimension in tensors of the model's inputs: the bound in a variant's.
+    pub fn extent_in(&self, inputs: &[TensorInfo]) -> Option<u64> {
+        let mut pairs = inputs.iter().zip(&self.inputs);
+        pairs.find_map(|(tensor, axis)| tensor.shape.get((*axis)? as usize).copied())
+    }
+}
+
+impl Manifest {
+    /// How many inputs users give: all but the size of a padded dimension.
+    pub fn given_inputs(&self) -> usize {
+        let all = self.inputs.len();
+        self.padded.as_ref().map_or(all, |padded| padded.inputs.len().min(all))
+    }
+
+    /// The largest size of the padded dimension that a variant takes.
+    pub fn bound_of(&self, variant: &Variant) -> Option<u64> {
+        self.padded.as_ref()?.extent_in(&self.inputs_of(variant))
+    }
+
+    /// Checks what is said of a padded dimension: the size is the last input, the axes are there, and one extent has the
+    /// dimension everywhere in a variant.
+    pub(crate) fn check_padded(&self) -> Result<(), String> {
+        let Some(padded) = &self.padded else { return Ok(()) };
+        let name = &padded.name;
+        if name.is_empty() || name.contains('\0') {
+            return Err("the padded dimension has no name".to_owned());
+        }
+        match self.inputs.split_last() {
+            Some((size, given)) if given.len() == padded.inputs.len() => {
+                if size.dtype != DataType::I64 || !size.shape.is_empty() {
+                    return Err(format!("the size of '{name}' is no single i64"));
+                }
+            }
+            _ => return Err(format!("the axes of '{name}' do not fit the inputs")),
+        }
+        if self.outputs.len() != padded.outputs.len() {
+            return Err(format!("the axes of '{name}' do not fit the outputs"));
+        }
+        for variant in &self.variants {
+            let bound = self.bound_of(variant).unwrap_or(0);
+            let is_bound = |(tensor, axis): (&TensorInfo, &Option<u32>)| {
+                axis.is_none_or(|axis| tensor.shape.get(axis as usize) == Some(&bound))
+            };
+            let (inputs, outputs) = (self.inputs_of(variant), self.outputs_of(variant));
+            let fits = inputs.iter().zip(&padded.inputs).all(is_bound)
+                && outputs.iter().zip(&padded.outputs).all(is_bound);
+            if bound == 0 || i64::try_from(bound).is_err() || !fits || !variant.extents.is_empty() {
+                return Err(format!("a variant has no bound of '{name}'"));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,222 @@
+//! Dimensions of any size up to a bound: models that mix what lies along a dimension, such as tokens of a sequence, are
+//! compiled at a few bounds of it, with the size as a further input that hides what lies behind it.
+
+use std::fmt;
+
+use hone_artifact::{Extent, MOST_SIZES, Manifest, PaddedDimension};
+use hone_driver::{
+    Graph, InputBinding, NotPadded, PaddedGraph, SizedGraph, Tensor, bounds_of, pad_dimension,
+    padded_dimension,
+};
+
+use crate::compiler::{Model, import_at};
+use crate::failure::{Failure, Result};
+
+/// The largest size of a dimension of which nothing is said, where the model takes as much.
+pub(crate) const DEFAULT_BOUND: usize = 512;
+
+/// Most bounds of a dimension: each is compiled, verified and measured.
+const MOST_BOUNDS: usize = 5;
+
+/// A dimension that is padded, and the sizes that are served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Padding {
+    /// Its name, or `input[axis]`.
+    pub name: String,
+    /// The inputs that have it, and along which axis.
+    pub axes: Vec<(String, usize)>,
+    /// What it is compiled at, the largest first.
+    pub bounds: Vec<usize>,
+}
+
+/// Why a dimension cannot be padded.
+pub(crate) enum Why {
+    /// A node stands in the way.
+    NotPadded(NotPadded),
+    /// The model cannot be imported at a size.
+    Failure(Failure),
+    /// Something beside the nodes.
+    Other(&'static str),
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotPadded(error) => error.fmt(f),
+            Self::Failure(failure) => f.write_str(&failure.chain()),
+            Self::Other(why) => f.write_str(why),
+        }
+    }
+}
+
+/// The least and largest size of an extent that is a range of more sizes than are compiled each.
+pub(crate) fn wide_range(extent: &Extent) -> Option<(usize, usize)> {
+    let Extent::Range { min, max } = extent else { return None };
+    let (least, most) = (usize::try_from(*min).ok()?, usize::try_from(*max).ok()?);
+    let is_wide = least >= 1 && most >= least && most - least >= MOST_SIZES;
+    is_wide.then_some((least, most))
+}
+
+/// Whether an extent is no list of sizes to compile at: any size, or a range of many.
+pub(crate) fn is_dynamic(extent: &Extent) -> bool {
+    extent.is_any().is_ok_and(|is_any| is_any) || wide_range(extent).is_some()
+}
+
+/// The bounds that sizes from `least` to `most` are served by.
+pub(crate) fn bounds(least: usize, most: usize) -> Vec<usize> {
+    bounds_of(least, most, MOST_BOUNDS)
+}
+
+/// The largest bound up to [`DEFAULT_BOUND`] at which a model can be imported, and its graph there: tables along the
+/// dimension, such as those of positions, end somewhere.
+///
+/// # Errors
+/// Why it cannot be imported at 2 either.
+pub(crate) fn largest_bound(import: &dyn Fn(usize) -> Result<Graph>) -> Result<(usize, Graph)> {
+    if let Ok(graph) = import(DEFAULT_BOUND) {
+        return Ok((DEFAULT_BOUND, graph));
+    }
+    let (mut found, mut above) = ((2, import(2)?), DEFAULT_BOUND);
+    while above - found.0 > 1 {
+        let between = found.0.midpoint(above);
+        match import(between) {
+            Ok(graph) => found = (between, graph),
+            Err(_) => above = between,
+        }
+    }
+    Ok(found)
+}
+
+impl Padding {
+    /// The axis of each input of a graph that is the dimension.
+    fn axes_of(&self, graph: &Graph) -> Vec<Option<usize>> {
+        let axis = |name: &str| self.axes.iter().find(|entry| entry.0 == name).map(|entry| entry.1);
+        graph.inputs().iter().map(|port| axis(&port.name)).collect()
+    }
+
+    /// Shows that a graph that was imported at a bound can be padded.
+    pub(crate) fn prove(&self, model: &Model, graph: &Graph) -> std::result::Result<(), Why> {
+        pad(model, &self.name, &self.axes_of(graph), graph).map(drop)
+    }
+
+    /// Gives graphs that were imported at bounds the size as an input, and says what an artifact of them says.
+    ///
+    /// # Errors
+    /// `InvalidShape` with what stands in the way.
+    pub(crate) fn apply(
+        &self,
+        model: &Model,
+        graphs: Vec<SizedGraph>,
+    ) -> Result<(Vec<SizedGraph>, PaddedDimension)> {
+        let (mut padded, mut dimension) = (Vec::with_capacity(graphs.len()), None);
+        for SizedGraph { dimensions, graph } in graphs {
+            let axes = self.axes_of(&graph);
+            let found = pad(model, &self.name, &axes, &graph);
+            let found = found.map_err(|why| refused(model, &self.name, why))?;
+            dimension = Some(padded_dimension(&self.name, &axes, &found.outputs));
+            padded.push(SizedGraph { dimensions, graph: found.graph });
+        }
+        let dimension = dimension.ok_or_else(|| Failure::internal("there is no graph to pad"))?;
+        Ok((padded, dimension))
+    }
+}
+
+/// Why a model cannot be compiled for any size of a dimension.
+pub(crate) fn refused(model: &Model, name: &str, why: Why) -> Failure {
+    let message = format!(
+        "model '{}' cannot be compiled for every size of '{name}'; name its sizes instead",
+        model.name
+    );
+    match why {
+        Why::Failure(failure) => failure,
+        Why::NotPadded(error) => {
+            Failure::because(hone_artifact::exit_code::Reason::InvalidShape, message, error)
+        }
+        Why::Other(why) => {
+            Failure::because(hone_artifact::exit_code::Reason::InvalidShape, message, why)
+        }
+    }
+}
+
+/// The graphs of an artifact's variants: of plain ones what was imported, of padded ones with the size as an input.
+///
+/// # Errors
+/// As for [`Padding::apply`].
+pub(crate) fn as_compiled(
+    model: &Model,
+    manifest: &Manifest,
+    graphs: Vec<Graph>,
+) -> Result<Vec<Graph>> {
+    let Some(padded) = &manifest.padded else { return Ok(graphs) };
+    let axes: Vec<Option<usize>> =
+        padded.inputs.iter().map(|axis| axis.map(|axis| axis as usize)).collect();
+    let pad = |graph: Graph| {
+        let found = pad(model, &padded.name, &axes, &graph);
+        found.map(|found| found.graph).map_err(|why| refused(model, &padded.name, why))
+    };
+    graphs.into_iter().map(pad).collect()
+}
+
+/// A graph at a bound with the size as an input. The same model at two smaller sizes shows what depends on the size.
+fn pad(
+    model: &Model,
+    name: &str,
+    axes: &[Option<usize>],
+    graph: &Graph,
+) -> std::result::Result<PaddedGraph, Why> {
+    if !graph.interface().inputs.is_empty() || !graph.interface().outputs.is_empty() {
+        return Err(Why::Other("it takes or gives strings, sequences or optional values"));
+    }
+    let ports = || graph.inputs().iter().zip(axes);
+    let shape = |port: &hone_driver::Port| graph.tensor_type(port.value).shape.clone();
+    let bound = ports().find_map(|(port, axis)| shape(port).get((*axis)?).copied()).unwrap_or(0);
+    let mut witnesses: Vec<(Graph, usize)> = Vec::new();
+    for size in [bound - bound / 4, bound / 2 + 1] {
+        let is_new = size > 1 && size < bound && witnesses.iter().all(|known| known.1 != size);
+        if !is_new {
+            continue;
+        }
+        let binding = |(port, axis): (&hone_driver::Port, &Option<usize>)| {
+            let mut shape = shape(port);
+            if let Some(extent) = axis.and_then(|axis| shape.get_mut(axis)) {
+                *extent = size;
+            }
+            InputBinding { name: port.name.clone(), shape, dtype: None }
+        };
+        let mut witness = import_at(model, ports().map(binding).collect()).map_err(Why::Failure)?;
+        share_constants(graph, &mut witness);
+        witnesses.push((witness, size));
+    }
+    let witnesses: Vec<(&Graph, usize)> =
+        witnesses.iter().map(|(graph, size)| (graph, *size)).collect();
+    if witnesses.is_empty() {
+        return Err(Why::Other("it has too few sizes"));
+    }
+    let size_input = PaddedDimension::size_input(name);
+    pad_dimension(graph, axes, bound, &size_input, &witnesses).map_err(Why::NotPadded)
+}
+
+/// Lets a graph use the constants of another one where they are equal, so that large ones are in memory once.
+fn share_constants(of: &Graph, graph: &mut Graph) {
+    let known: Vec<&Tensor> = of.values().ids().filter_map(|value| of.constant(value)).collect();
+    for (constant, known) in graph.constants_mut().zip(known) {
+        if constant.tensor_type() == known.tensor_type() && constant.bytes() == known.bytes() {
+            *constant = known.clone();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_of_few_sizes_are_compiled_each() {
+        let range = |min, max| wide_range(&Extent::Range { min, max });
+        assert_eq!(range(1, 32), None);
+        assert_eq!(range(1, 33), Some((1, 33)));
+        assert_eq!(range(100, 512), Some((100, 512)));
+        assert_eq!(range(0, 512), None);
+        assert_eq!(wide_range(&Extent::One(512)), None);
+    }
+}

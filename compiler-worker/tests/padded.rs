@@ -1,0 +1,108 @@
+//! One artifact for every size of a dimension that a model mixes, up to a bound: what is served without being named,
+//! answers at sizes for which no code was made, and what is refused.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod common;
+
+use common::{Place, npz, onnx};
+use hone_artifact::{Manifest, Reader};
+use hone_model_builder::{BertSizes, bert_of_any_length};
+use hone_runtime::{Model, Options};
+use prost::Message;
+
+const BERT: BertSizes =
+    BertSizes { tokens: 70, words: 50, width: 32, heads: 4, inner: 64, layers: 2 };
+
+/// Compiles a model without measuring; the artifact's manifest and path.
+fn compile(place: &Place, arguments: &[&str]) -> (Manifest, std::path::PathBuf) {
+    let ended = place.hone(&[&["compile", "--no-measure", "--out", "out"], arguments].concat());
+    assert_eq!(ended.code, 0, "{}", ended.err);
+    let path = place.only("out", "hone");
+    let manifest = Reader::new(&std::fs::read(&path).unwrap()).unwrap().manifest().clone();
+    (manifest, path)
+}
+
+fn bounds(manifest: &Manifest) -> Vec<u64> {
+    manifest.variants.iter().filter_map(|variant| manifest.bound_of(variant)).collect()
+}
+
+#[test]
+fn a_transformer_takes_every_length_that_its_positions_reach() {
+    let place = Place::new();
+    place.write("bert.onnx", bert_of_any_length(&BERT, 3).encode_to_vec());
+    let (manifest, path) = compile(&place, &["bert.onnx"]);
+    assert_eq!(bounds(&manifest), [70, 48, 32], "{:?}", manifest.padded);
+    let artifact = path.to_str().unwrap();
+    for length in [1, 2, 31, 32, 33, 69, 70] {
+        let shape: &[usize] = &[1, length];
+        let names: Vec<&str> =
+            manifest.inputs[..manifest.given_inputs()].iter().map(|own| &*own.name).collect();
+        let arrays: Vec<(&str, &[usize])> = names.iter().map(|name| (*name, shape)).collect();
+        place.write("x.npz", npz::i64s(&arrays));
+        for (subject, outputs) in [(artifact, "y.npz"), ("bert.onnx", "want.npz")] {
+            let mut arguments = vec!["run", subject, "--inputs", "x.npz", "--outputs", outputs];
+            if subject != artifact {
+                arguments.push("--reference");
+            }
+            let ran = place.hone(&arguments);
+            assert_eq!(ran.code, 0, "{length}: {}", ran.err);
+        }
+        let read = |name: &str| npz::read_f32s(&place.path(name));
+        let (got, want) = (read("y.npz"), read("want.npz"));
+        assert_eq!(got.len(), want.len());
+        for ((name, shape, got), (_, expected, want)) in got.iter().zip(&want) {
+            assert_eq!(shape, expected, "{name} at {length}");
+            let most = want.iter().fold(0f32, |most, value| most.max(value.abs()));
+            let off = got.iter().zip(want).fold(0f32, |most, (a, b)| most.max((a - b).abs()));
+            assert!(off <= 1e-4 * most, "{name} at {length}: {off} of {most}");
+        }
+    }
+    let verified = place.hone(&["verify", artifact, "--model", "bert.onnx"]);
+    assert_eq!(verified.code, 0, "{}", verified.err);
+}
+
+#[test]
+fn ranges_of_many_sizes_are_composed_where_the_model_maps_and_padded_elsewhere() {
+    let place = Place::new();
+    place.write("soft.onnx", onnx::unary("Softmax", &["batch", "length"]));
+    let range = &["soft.onnx", "--shape", "batch=1..100", "--shape", "length=10..100"];
+    let (manifest, path) = compile(&place, range);
+    assert_eq!(manifest.open.as_ref().unwrap().name, "batch");
+    assert_eq!(bounds(&manifest), [100, 64, 32]);
+    let mut model = Model::load(&path, &Options::default()).unwrap();
+    for (batch, length) in [(1usize, 3usize), (5, 64), (200, 65), (2, 100)] {
+        model.set_input_shapes(&[&[batch as u64, length as u64]]).unwrap();
+        let x: Vec<f32> = (0..batch * length).map(|at| (at % 7) as f32 - 90.0).collect();
+        let mut y = vec![0f32; x.len()];
+        let bytes = |values: &[f32]| values.iter().flat_map(|x| x.to_le_bytes()).collect();
+        let (given, mut taken): (Vec<u8>, Vec<u8>) = (bytes(&x), bytes(&y));
+        model.run(&[&given], &mut [&mut taken]).unwrap();
+        for (value, bytes) in y.iter_mut().zip(taken.chunks_exact(4)) {
+            *value = f32::from_le_bytes(bytes.try_into().unwrap());
+        }
+        for (x, y) in x.chunks(length).zip(y.chunks(length)) {
+            let sum: f32 = x.iter().map(|x| (x + 90.0).exp()).sum();
+            let right = x.iter().zip(y).all(|(x, y)| ((x + 90.0).exp() / sum - y).abs() < 1e-6);
+            assert!(right, "{batch} x {length}: {y:?}");
+        }
+    }
+    let error = model.set_input_shapes(&[&[1, 101]]).unwrap_err().to_string();
+    assert!(error.starts_with("length is 101, the artifact takes 1 to 100 of it"), "{error}");
+}
+
+#[test]
+fn what_cannot_be_padded_says_which_node_stands_in_the_way() {
+    let place = Place::new();
+    let model = onnx::model(
+        &[onnx::node("each once", "Unique", &["x"], &["y"])],
+        &[],
+        &[onnx::port("x", &["length"])],
+        &[onnx::port("y", &["found"])],
+    );
+    place.write("unique.onnx", model);
+    let ended = place.hone(&["compile", "unique.onnx", "--shape", "length=1..100", "--out", "out"]);
+    assert_eq!(ended.code, 13, "{}", ended.err);
+    let said = "cannot be compiled for every size of 'length'; name its sizes instead";
+    assert!(ended.err.contains(said), "{}", ended.err);
+}
