@@ -22,8 +22,8 @@ fn rows_that_a_mask_chooses_go_on() {
     let cut = vec![node("Slice", &["rows", "least", "most"], &["y"])];
     assert_eq!(each(cut), (vec![1.0, 2.0], vec![1, 2]));
     let last = vec![
-        node("Slice", &["rows", "last", "end"], &["one"]),
-        node("Squeeze", &["one", "least"], &["y"]),
+        node("Slice", &["rows", "last", "end"], &["single"]),
+        node("Squeeze", &["single", "least"], &["y"]),
     ];
     assert_eq!(each(last), (vec![5.0, 6.0], vec![2]));
     let shape = vec![node("Shape", &["rows"], &["y"])];
