@@ -140,10 +140,15 @@ fn a_step_of_more_tasks_than_can_be_divided_stays_on_the_callers_thread() {
     let mut model = Model::load_memory(pack(&manifest), &threads(2)).unwrap();
     let (x, mut y) = (ramp(6), ramp(6));
     let mut profile = Profile::new(&model);
-    model.run_profiled(&[as_bytes(&x)], &mut [as_bytes_mut(&mut y)], &mut profile).unwrap();
-    assert_eq!(profile.steps[2].threads, 1);
-    assert_eq!(profile.steps[3].threads, model.threads());
-    assert_eq!(y, expected(&x));
+    let threads = model.threads();
+    // On a busy machine the other thread may come too late for a step, but not for all.
+    let is_divided = (0..1000).any(|_| {
+        model.run_profiled(&[as_bytes(&x)], &mut [as_bytes_mut(&mut y)], &mut profile).unwrap();
+        assert_eq!(profile.steps[2].threads, 1);
+        assert_eq!(y, expected(&x));
+        profile.steps[3].threads == threads
+    });
+    assert!(is_divided, "a step of {} tasks was never divided", u32::MAX);
 }
 
 #[test]
