@@ -7,6 +7,7 @@ pub mod commands;
 pub mod compare;
 pub mod compiler;
 mod device;
+mod dimensions;
 pub mod failure;
 pub mod inputs;
 mod measure;

@@ -5,17 +5,19 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use hone_artifact::Extent;
-use hone_artifact::OpenDimension;
 use hone_artifact::exit_code::Reason;
 use hone_artifact::request::Input;
+use hone_artifact::{Extent, OpenDimension};
 use hone_driver::{
     ANALYSED_SIZE, Combination, Dependence, Dimension, Graph, Independence, InputBinding,
-    MOST_SIZES, PortSignature, Signature, SizedBinding, SizedGraph, open_dimension, propose_shape,
+    MOST_SIZES, Signature, SizedBinding, SizedGraph, open_dimension, propose_shape,
     sizes_of_open_dimension,
 };
 
-use crate::compiler::{self, Model, Substitutes, combined, import_at, sized};
+use crate::compiler::{self, Model, Substitutes, combined, import_at};
+use crate::dimensions::{
+    Given, Open, bindings, given_as, given_as_any, given_as_range, named, unbound, unusable, with,
+};
 use crate::failure::{Failure, Result};
 use crate::padding::{self, Padding};
 
@@ -44,15 +46,6 @@ struct Proof {
     others: Vec<(String, usize)>,
     graph: Graph,
     independence: Independence,
-}
-
-/// An open dimension of a model's inputs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Open {
-    /// Its name, or `input[axis]`.
-    name: String,
-    /// The inputs that have it, and along which axis.
-    axes: Vec<(String, usize)>,
 }
 
 /// Dimensions of which nothing is said, and which cannot stay so.
@@ -131,6 +124,9 @@ pub fn resolve(model: &Model, inputs: &[Input]) -> Result<Resolved> {
     let padding = given_as_range(&signature, inputs)?;
     let bounds = padding.as_ref().map_or(&[][..], |padding| &padding.bounds);
     if let Some(open) = given_as_any(&signature, inputs)? {
+        if let Some(resolved) = beside_unbound(model, &signature, inputs, &open)? {
+            return Ok(resolved);
+        }
         // What is shown at the largest bound is so at the others: padding compares their graphs with it.
         let largest = &bounds[..bounds.len().min(1)];
         let at = bindings(inputs, Substitutes { any: &[ANALYSED_SIZE], bounds: largest })?;
@@ -168,36 +164,37 @@ pub fn resolve(model: &Model, inputs: &[Input]) -> Result<Resolved> {
     }
 }
 
+/// The sizes where a dimension is given as `1..` and nothing is said of others: what nothing is said of is decided as it
+/// is without the dimension, which then has to be the one that stays open. `None` where something is said of all others.
+fn beside_unbound(
+    model: &Model,
+    signature: &Signature,
+    inputs: &[Input],
+    open: &Open,
+) -> Result<Option<Resolved>> {
+    let any = Substitutes { any: &[ANALYSED_SIZE], bounds: &[ANALYSED_SIZE] };
+    let unbound = unbound(signature, &bindings(inputs, any)?);
+    let others = inputs.iter().filter(|input| input.name != open.name);
+    let others: Vec<Input> = others.cloned().collect();
+    if unbound.is_none_or(|unbound| unbound.is_empty()) || others.len() == inputs.len() {
+        return Ok(None);
+    }
+    let resolved = resolve(model, &others)?;
+    match &resolved.open {
+        Some(opened) if opened.dimension.name == open.name => Ok(Some(resolved)),
+        _ => {
+            let why = "not any size can be served beside dimensions of which nothing is said: name sizes of these";
+            Err(unusable(&open.name, why.to_owned()))
+        }
+    }
+}
+
 fn depends(model: &Model, name: &str, error: Dependence) -> Failure {
     let model = &model.name;
     let message = format!(
         "model '{model}' cannot be compiled for any size of '{name}'; name its sizes instead"
     );
     Failure::because(Reason::InvalidShape, message, error)
-}
-
-/// What is given, with sizes in place of any size and of ranges of many.
-fn bindings(inputs: &[Input], substitutes: Substitutes<'_>) -> Result<Vec<SizedBinding>> {
-    inputs.iter().map(|input| sized(input, substitutes)).collect()
-}
-
-/// The dimension that is given as `1..`, if one is.
-fn given_as_any(signature: &Signature, inputs: &[Input]) -> Result<Option<Open>> {
-    let is_any = |extent: &Extent| match extent.is_any() {
-        Ok(is_any) => Ok(is_any.then_some(())),
-        Err(error) => Err(error.to_string()),
-    };
-    Ok(only_one(given_as(signature, inputs, &is_any)?)?.map(|(open, ())| open))
-}
-
-/// The dimension that is given as a range of more sizes than are compiled each, if one is.
-fn given_as_range(signature: &Signature, inputs: &[Input]) -> Result<Option<Padding>> {
-    let wide = given_as(signature, inputs, &|extent| Ok(padding::wide_range(extent)))?;
-    Ok(only_one(wide)?.map(|(Open { name, axes }, (least, most))| Padding {
-        name,
-        axes,
-        bounds: padding::bounds(least, most),
-    }))
 }
 
 /// What is given, with any size for the first range of many along which the model maps: then it is composed, which is
@@ -224,144 +221,6 @@ fn over_range(
         }
     }
     Ok(None)
-}
-
-/// An extent that was looked for: the dimension that it is of, what was found, and where it is given.
-struct Given<T> {
-    open: Open,
-    sizes: T,
-    input: usize,
-    axis: usize,
-}
-
-/// The extents of which `what` finds something.
-fn given_as<T>(
-    signature: &Signature,
-    inputs: &[Input],
-    what: &dyn Fn(&Extent) -> std::result::Result<Option<T>, String>,
-) -> Result<Vec<Given<T>>> {
-    let mut found = Vec::new();
-    for (number, input) in inputs.iter().enumerate() {
-        for (axis, extent) in input.shape.iter().enumerate() {
-            let sizes = what(extent).map_err(|error| unusable(&input.name, error))?;
-            let Some(sizes) = sizes else { continue };
-            let port = signature.inputs.iter().find(|port| port.name == input.name);
-            let open = match port.map(|port| (port, declared(port, axis))) {
-                Some((_, Some(Dimension::Fixed(extent)))) => {
-                    let why = format!("axis {axis} is {extent} in the model");
-                    return Err(unusable(&input.name, why));
-                }
-                Some((_, Some(Dimension::Symbol(name)))) => named(signature, name),
-                Some((port, _)) => unnamed(port, axis),
-                None => named(signature, &input.name),
-            };
-            found.push(Given { open, sizes, input: number, axis });
-        }
-    }
-    Ok(found)
-}
-
-fn unusable(name: &str, why: String) -> Failure {
-    let message = format!("the sizes of '{name}' cannot be used");
-    Failure::because(Reason::InvalidShape, message, why)
-}
-
-/// The only dimension of some, with what was found of it.
-fn only_one<T: PartialEq>(all: Vec<Given<T>>) -> Result<Option<(Open, T)>> {
-    let mut all = all.into_iter();
-    let Some(Given { open, sizes, .. }) = all.next() else { return Ok(None) };
-    match all.find(|other| other.open != open || other.sizes != sizes) {
-        None => Ok(Some((open, sizes))),
-        Some(other) if other.open == open => {
-            let why = "it has the same sizes everywhere".to_owned();
-            Err(unusable(&open.name, why))
-        }
-        Some(other) => {
-            let why = format!(
-                "one dimension may have any size or a range of many, '{}' and '{}' are given as such: name sizes of one of them",
-                open.name, other.open.name
-            );
-            Err(unusable(&other.open.name, why))
-        }
-    }
-}
-
-fn declared(port: &PortSignature, axis: usize) -> Option<&Dimension> {
-    port.shape.as_ref().and_then(|shape| shape.get(axis))
-}
-
-fn named(signature: &Signature, name: &str) -> Open {
-    let has = |dimension: &Dimension| matches!(dimension, Dimension::Symbol(own) if own == name);
-    let mut axes = Vec::new();
-    for port in &signature.inputs {
-        for (axis, dimension) in port.shape.iter().flatten().enumerate() {
-            if has(dimension) {
-                axes.push((port.name.clone(), axis));
-            }
-        }
-    }
-    Open { name: name.to_owned(), axes }
-}
-
-fn unnamed(port: &PortSignature, axis: usize) -> Open {
-    Open { name: format!("{}[{axis}]", port.name), axes: vec![(port.name.clone(), axis)] }
-}
-
-/// Dimensions of which nothing is said, in the order of the inputs; `None` where inputs say too little to tell.
-fn unbound(signature: &Signature, given: &[SizedBinding]) -> Option<Vec<Open>> {
-    let said = |name: &str| given.iter().any(|own| own.name == name);
-    // What is said of an input is said of its dimensions in all inputs.
-    let is_said =
-        |name: &str| said(name) || named(signature, name).axes.iter().any(|own| said(&own.0));
-    let mut found: Vec<Open> = Vec::new();
-    for port in signature.inputs.iter().filter(|port| !said(&port.name)) {
-        if port.sequence || port.optional {
-            return None;
-        }
-        for (axis, dimension) in port.shape.as_ref()?.iter().enumerate() {
-            let open = match dimension {
-                Dimension::Fixed(_) => continue,
-                Dimension::Symbol(name) if is_said(name) => continue,
-                Dimension::Symbol(name) => named(signature, name),
-                Dimension::Unknown => unnamed(port, axis),
-            };
-            if !found.contains(&open) {
-                found.push(open);
-            }
-        }
-    }
-    // Axes without a name are bound by the shape of their input, all at once.
-    let has_name =
-        |open: &Open| open.axes.iter().all(|own| open.name != format!("{}[{}]", own.0, own.1));
-    match found.len() {
-        0 | 1 => Some(found),
-        _ => found.iter().all(has_name).then_some(found),
-    }
-}
-
-/// What is given, and a dimension of which nothing is at some sizes.
-fn with(
-    signature: &Signature,
-    given: &[SizedBinding],
-    open: &Open,
-    sizes: &[usize],
-) -> Vec<SizedBinding> {
-    let mut all = given.to_vec();
-    let (name, shape) = match &open.axes[..] {
-        // Its input's other axes are fixed: it is the only open one.
-        [(input, at)] if open.name == format!("{input}[{at}]") => {
-            let port = signature.inputs.iter().find(|port| port.name == *input);
-            let extents = port.iter().flat_map(|port| port.shape.iter().flatten()).enumerate();
-            let extent = |(axis, dimension): (usize, &Dimension)| match dimension {
-                Dimension::Fixed(extent) if axis != *at => vec![*extent],
-                _ => sizes.to_vec(),
-            };
-            (input.clone(), extents.map(extent).collect())
-        }
-        _ => (open.name.clone(), vec![sizes.to_vec()]),
-    };
-    all.push(SizedBinding { name, shape, dtype: None });
-    all
 }
 
 /// Dimensions that are tried.

@@ -92,6 +92,26 @@ fn ranges_of_many_sizes_are_composed_where_the_model_maps_and_padded_elsewhere()
 }
 
 #[test]
+fn a_batch_of_any_size_that_is_named_leaves_the_length_open() {
+    let place = Place::new();
+    place.write("soft.onnx", onnx::unary("Softmax", &["batch", "length"]));
+    let compiled = |arguments: &[&str], out: &str| {
+        let call = ["compile", "soft.onnx", "--no-measure", "--no-verify", "--out", out];
+        let ended = place.hone(&[&call, arguments].concat());
+        assert_eq!(ended.code, 0, "{}", ended.err);
+        std::fs::read(place.only(out, "hone")).unwrap()
+    };
+    let silent = compiled(&[], "silent");
+    assert_eq!(compiled(&["--shape", "batch=1.."], "any"), silent);
+    assert_eq!(compiled(&["--shape", "batch=1..64"], "range"), silent);
+    let arguments = ["compile", "soft.onnx", "--shape", "length=1..", "--out", "refused"];
+    let refused = place.hone(&arguments);
+    assert_eq!(refused.code, 13, "{}", refused.err);
+    let said = "the sizes of 'length' cannot be used: not any size can be served beside";
+    assert!(refused.err.contains(said), "{}", refused.err);
+}
+
+#[test]
 fn what_cannot_be_padded_says_which_node_stands_in_the_way() {
     let place = Place::new();
     let model = onnx::model(

@@ -9,6 +9,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use hone_crds::{ModelCompilation, generate, schema_check};
 use hone_operator::children::names::FINALIZER;
@@ -18,6 +19,9 @@ use hone_operator::model_compilation::plan::plan;
 use hone_operator::model_compilation::{deletion, digest};
 use serde::Deserialize;
 use serde_json::Value;
+
+/// Of the resource; making it takes longer than a case does.
+static SCHEMA: LazyLock<Value> = LazyLock::new(generate::schema_of::<ModelCompilation>);
 
 const MARK: &str = "--- # plan\n";
 
@@ -59,9 +63,9 @@ fn names(case: &Case) -> [(&'static str, String); 5] {
 fn read(text: &str, path: &Path) -> Case {
     let mut value: Value =
         serde_yaml::from_str(text).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-    let schema = generate::schema_of::<ModelCompilation>();
+    let schema = &*SCHEMA;
     let object = &mut value["observed"]["object"];
-    *object = kube::core::cel::apply_defaults(&schema, object);
+    *object = kube::core::cel::apply_defaults(schema, object);
     let faults = schema_check::check(&schema["properties"]["spec"], &object["spec"], "spec");
     assert!(faults.is_empty(), "{}: {faults:?}", path.display());
     serde_json::from_value(value).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
@@ -148,7 +152,7 @@ fn check_schema(planned: &Plan, path: &Path) {
     let Some(status) = &planned.status else {
         return;
     };
-    let schema = generate::schema_of::<ModelCompilation>();
+    let schema = &*SCHEMA;
     let status = serde_json::to_value(status).unwrap();
     let faults = schema_check::check(&schema["properties"]["status"], &status, "status");
     assert!(faults.is_empty(), "{}: {faults:?}", path.display());

@@ -2,8 +2,9 @@
 //! tests catch? `docs/suites.md` says what was found.
 
 use anyhow::{Context, Result, bail};
+use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The release of cargo-mutants whose mutants the figures count.
@@ -12,12 +13,24 @@ const VERSION: &str = "27.1.0";
 /// Least fraction of the mutants that compile which the tests have to catch.
 const BAR: f64 = 0.9;
 
-/// Files that are changed, and the packages whose tests judge them.
+/// Files that are changed, and the tests that judge them.
 struct Suite {
     name: &'static str,
     files: &'static [&'static str],
+    /// The quickest first: what one of them catches is not shown to the next.
+    judges: &'static [Judge],
+}
+
+/// Tests of a package.
+struct Judge {
+    package: &'static str,
+    /// Which of their programs, in words of `cargo test`.
+    targets: &'static [&'static str],
+    /// Which tests of these: those whose names have one of the words, or all for none.
     tests: &'static [&'static str],
 }
+
+const ALL: &[&str] = &["--lib", "--tests"];
 
 const SUITES: &[Suite] = &[
     Suite {
@@ -29,18 +42,43 @@ const SUITES: &[Suite] = &[
             "compiler/tensor/src/independence.rs",
             "compiler/tensor/src/sum.rs",
         ],
-        tests: &["hone-tensor", "hone-schedule"],
+        judges: &[
+            Judge { package: "hone-tensor", targets: &["--test=programs"], tests: &[] },
+            Judge { package: "hone-tensor", targets: ALL, tests: &[] },
+            Judge { package: "hone-schedule", targets: ALL, tests: &[] },
+        ],
     },
-    Suite { name: "schedule", files: &["compiler/schedule/src/*.rs"], tests: &["hone-schedule"] },
+    Suite {
+        name: "schedule",
+        files: &["compiler/schedule/src/*.rs"],
+        judges: &[
+            Judge { package: "hone-schedule", targets: &["--test=cases"], tests: &[] },
+            Judge { package: "hone-schedule", targets: ALL, tests: &[] },
+        ],
+    },
     Suite {
         name: "memory-plan",
-        files: &["compiler/passes/src/memory_plan.rs"],
-        tests: &["hone-passes"],
+        files: &[
+            "compiler/passes/src/memory_plan.rs",
+            "compiler/passes/src/alive_index.rs",
+            "compiler/passes/src/free_list.rs",
+        ],
+        judges: &[
+            Judge {
+                package: "hone-passes",
+                targets: &["--lib"],
+                tests: &["memory_plan", "alive_index", "free_list"],
+            },
+            Judge { package: "hone-passes", targets: ALL, tests: &[] },
+        ],
     },
     Suite {
         name: "planner",
-        files: &["operator/src/model_compilation/*.rs"],
-        tests: &["hone-operator"],
+        files: &["operator/src/model_compilation/**/*.rs"],
+        judges: &[
+            Judge { package: "hone-operator", targets: &["--test=plans"], tests: &[] },
+            Judge { package: "hone-operator", targets: ALL, tests: &[] },
+        ],
     },
 ];
 
@@ -53,13 +91,10 @@ pub struct Arguments {
     /// Only a part, such as `0/8`: a sample, for which the bar holds too.
     #[arg(long)]
     shard: Option<String>,
-    /// Mutants tested at a time.
-    #[arg(long, default_value = "1")]
-    jobs: String,
 }
 
-/// What became of a suite's mutants, as cargo-mutants reports it.
-#[derive(serde::Deserialize)]
+/// What became of mutants, as cargo-mutants reports it.
+#[derive(Default, serde::Deserialize)]
 struct Outcomes {
     caught: usize,
     missed: usize,
@@ -103,33 +138,134 @@ fn installed() -> Result<()> {
 /// The fraction of a suite's viable mutants that the tests catch.
 fn measure(suite: &Suite, arguments: &Arguments) -> Result<f64> {
     let folder = crate::repository::scratch().join("mutants").join(suite.name);
-    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let (mut all, mut left) = (Outcomes::default(), None);
+    for (place, judge) in suite.judges.iter().enumerate() {
+        let folder = folder.join(place.to_string());
+        fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        let found = judged(suite, judge, left.as_deref(), arguments, &folder)?;
+        all.caught += found.caught;
+        all.timeout += found.timeout;
+        all.unviable += found.unviable;
+        all.missed = found.missed;
+        let missed = folder.join("mutants.out/missed.txt");
+        let missed = fs::read_to_string(&missed)
+            .with_context(|| format!("cannot read {}", missed.display()))?;
+        let missed: Vec<String> = missed.lines().map(String::from).collect();
+        if missed.is_empty() {
+            left = None;
+            break;
+        }
+        left = Some(missed);
+    }
+    Ok(report(suite, &all, left.unwrap_or_default()))
+}
+
+/// Shows mutants to one judge: those `left` by others, or all that the arguments name.
+fn judged(
+    suite: &Suite,
+    judge: &Judge,
+    left: Option<&[String]>,
+    arguments: &Arguments,
+    folder: &Path,
+) -> Result<Outcomes> {
     let mut command = Command::new("cargo");
-    command.current_dir(crate::repository::root()).args(["mutants", "--no-shuffle", "--jobs"]);
-    command.arg(&arguments.jobs).arg("--output").arg(&folder);
+    let suite_folder = folder.parent().unwrap_or(folder);
+    let tree = suite_folder.join("tree");
+    copy_sources(&tree)?;
+    command.current_dir(&tree).args(["mutants", "--no-shuffle", "--in-place", "--output"]);
+    command.arg(folder);
+    // What a mutant changes is one function, and what was built for it serves the next sample too.
+    command.env("CARGO_INCREMENTAL", "1").env("CARGO_TARGET_DIR", suite_folder.join("target"));
     for file in suite.files {
         command.args(["--file", file]);
     }
-    for package in suite.tests {
-        command.args(["--test-package", package]);
+    match (left, &arguments.shard) {
+        (Some(left), _) => {
+            left.iter().for_each(|name| {
+                command.arg("--re").arg(exactly(name));
+            });
+        }
+        (None, Some(shard)) => {
+            command.args(["--shard", shard, "--sharding", "round-robin"]);
+        }
+        (None, None) => {}
     }
-    if let Some(shard) = &arguments.shard {
-        command.args(["--shard", shard, "--sharding", "round-robin"]);
+    command.args(["--test-package", judge.package]);
+    // Arguments of the tests alone would not be heeded where they are built.
+    for target in judge.targets {
+        command.arg(format!("--cargo-arg={target}"));
+    }
+    if !judge.tests.is_empty() {
+        command.args(["--", "--"]).args(judge.tests);
     }
     let status = command.status().context("cargo mutants could not be started")?;
     // 2: some were missed; 3: some took too long.
     if !matches!(status.code(), Some(0 | 2 | 3)) {
         bail!("cargo mutants failed for {}: {status}", suite.name);
     }
-    report(suite, &folder.join("mutants.out"))
+    let path = folder.join("mutants.out/outcomes.json");
+    let text = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    serde_json::from_slice(&text).with_context(|| format!("{} is not understood", path.display()))
+}
+
+/// Makes `tree` a copy of the repository's files, in which mutants are made. A file that is there already as it
+/// should be is left alone, so that nothing of it is built again.
+fn copy_sources(tree: &Path) -> Result<()> {
+    let root = crate::repository::root();
+    let listed = Command::new("git")
+        .current_dir(&root)
+        .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
+        .output()
+        .context("git ls-files could not be started")?;
+    let listed = String::from_utf8(listed.stdout).context("a file's name is no text")?;
+    let mut wanted = BTreeSet::new();
+    for name in listed.split_terminator('\0') {
+        let (from, to) = (root.join(name), tree.join(name));
+        let Ok(content) = fs::read(&from) else { continue };
+        wanted.insert(to.clone());
+        if fs::read(&to).is_ok_and(|there| there == content) {
+            continue;
+        }
+        if let Some(folder) = to.parent() {
+            fs::create_dir_all(folder)
+                .with_context(|| format!("cannot make {}", folder.display()))?;
+        }
+        fs::write(&to, content).with_context(|| format!("cannot write {}", to.display()))?;
+    }
+    remove_others(tree, &wanted)
+}
+
+/// Removes the files below `folder` that are not `wanted`.
+fn remove_others(folder: &Path, wanted: &BTreeSet<PathBuf>) -> Result<()> {
+    let entries =
+        fs::read_dir(folder).with_context(|| format!("cannot list {}", folder.display()))?;
+    for entry in entries {
+        let path = entry?.path();
+        if path.is_dir() {
+            remove_others(&path, wanted)?;
+        } else if !wanted.contains(&path) {
+            fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
+        }
+    }
+    Ok(())
+}
+
+/// A regular expression that is this text and no other.
+fn exactly(text: &str) -> String {
+    let mut expression = String::from("^");
+    for character in text.chars() {
+        // Behind a backslash these two would mean the ends of words.
+        if character.is_ascii_punctuation() && !matches!(character, '<' | '>') {
+            expression.push('\\');
+        }
+        expression.push(character);
+    }
+    expression + "$"
 }
 
 /// Prints the figures and what was missed.
-fn report(suite: &Suite, folder: &Path) -> Result<f64> {
-    let path = folder.join("outcomes.json");
-    let text = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
-    let Outcomes { caught, missed, timeout, unviable } = serde_json::from_slice(&text)
-        .with_context(|| format!("{} is not understood", path.display()))?;
+fn report(suite: &Suite, outcomes: &Outcomes, left: Vec<String>) -> f64 {
+    let Outcomes { caught, missed, timeout, unviable } = outcomes;
     let viable = caught + missed + timeout;
     let fraction = if viable == 0 { 1.0 } else { (caught + timeout) as f64 / viable as f64 };
     println!(
@@ -137,9 +273,8 @@ fn report(suite: &Suite, folder: &Path) -> Result<f64> {
         suite.name,
         100.0 * fraction
     );
-    if missed > 0 {
-        let missed = fs::read_to_string(folder.join("missed.txt")).unwrap_or_default();
-        println!("missed:\n{}", missed.trim_end());
+    if !left.is_empty() {
+        println!("missed:\n{}", left.join("\n"));
     }
-    Ok(fraction)
+    fraction
 }

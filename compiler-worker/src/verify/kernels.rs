@@ -12,6 +12,7 @@ use hone_driver::{Evaluation, MappedCall, NodeId, Op, StepMap, Tensor, ValueId, 
 use hone_runtime::{RunError, StepArgument};
 
 use super::decisions::{CHOSEN_PER_OTHER, decisions, steps};
+use super::needed;
 use super::sensitivity::sensitivity;
 use super::tolerance::{Beyond, Bound, Compared, compare};
 use crate::compiler::reference_failed;
@@ -179,7 +180,13 @@ fn check_call(
     drop(arguments);
     let outputs = &call.parameters[call.inputs..];
     let mut got = Vec::with_capacity(outputs.len());
-    for (value, bytes) in outputs.iter().zip(results) {
+    for (place, (value, mut bytes)) in outputs.iter().zip(results).enumerate() {
+        if let (Some(need), Some(size)) =
+            (call.needed.get(place), call.parameters[..call.inputs].last())
+        {
+            let (want, size) = (computed(*value)?, needed::size(Some(computed(*size)?.bytes())));
+            needed::settle(&mut bytes, want.bytes(), need, size, want.dtype().bytes());
+        }
         let tensor = Tensor::from_bytes(computed(*value)?.tensor_type().clone(), bytes);
         got.push(tensor.map_err(|error| reference_failed(Box::new(error)))?);
     }

@@ -109,12 +109,14 @@ fn narrower_instructions_compute_the_same() {
     for target in targets {
         assert_eq!(target.instruction(Intrinsic::DOT_U8_I8), Some("pmaddwd"), "{}", target.cpu);
         check(Intrinsic::DOT_U8_I8, &target);
+        check(Intrinsic::DOT_I16, &target);
     }
 }
 
 #[test]
 fn every_machine_gets_its_best_instruction() {
     let (bytes, bf16) = (Intrinsic::DOT_U8_I8, Intrinsic::DOT_BF16);
+    let halves = Intrinsic::DOT_I16;
     let (x86, arm) = ("x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu");
     // For 16 lanes, how often a line of the assembly has the instruction.
     let cases = [
@@ -126,6 +128,10 @@ fn every_machine_gets_its_best_instruction() {
         (x86, "skylake-avx512", bytes, Some(("pmaddwd", 2))),
         (x86, "haswell", bytes, Some(("pmaddwd", 4))),
         (x86, "x86-64", bytes, Some(("pmaddwd", 8))),
+        (x86, "skylake-avx512", halves, Some(("pmaddwd", 1))),
+        (x86, "haswell", halves, Some(("pmaddwd", 2))),
+        (x86, "x86-64", halves, Some(("pmaddwd", 4))),
+        (arm, "neoverse-v1", halves, None),
         (arm, "neoverse-v1", bytes, Some(("usdot", 4))),
         // The correction takes two more for each vector of the signed operand.
         (arm, "neoverse-n1", bytes, Some(("sdot", 12))),

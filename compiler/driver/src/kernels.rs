@@ -1,16 +1,17 @@
 //! Groups to kernels: lower, schedule, generate code. Equal programs are compiled once.
 
 use crate::device;
+use crate::prefix::{NeededCall, needed_calls};
 use crate::schedule::{Unscheduled, schedule_all};
 use crate::{CompileError, Options};
 use blake3::{Hash, Hasher};
-use hone_artifact::DeviceCode;
+use hone_artifact::{DeviceCode, PaddedDimension};
 use hone_codegen::{Kernel, Unit};
-use hone_graph::{NodeId, ValueId};
+use hone_graph::{Node, NodeId, ValueId};
 use hone_lower::{Expressed, Lowered};
-use hone_ops::Graph;
+use hone_ops::{Graph, Op};
 use hone_passes::{Group, fuse};
-use hone_tensor::{Builder, Expr, Program, Role, Scope};
+use hone_tensor::{Builder, Expr, Need, Prefix, Program, Role, Scope};
 use hone_tune::Scheduled;
 use hone_types::{DataType, TensorType};
 use sha2::{Digest as _, Sha256};
@@ -95,6 +96,8 @@ pub struct Call {
     pub nodes: Vec<String>,
     /// Floating-point operations.
     pub flops: u64,
+    /// Which elements of its results are needed, where not all are; they hold anything elsewhere.
+    pub needed: Vec<Need>,
 }
 
 /// What may change scheduled programs before code is made of them; gets each with its number.
@@ -102,12 +105,12 @@ pub(crate) type Edit<'a> = &'a mut dyn FnMut(usize, &mut Program);
 
 /// Lowers, schedules and compiles every group of some graphs. `lap` is told the name of each finished stage.
 pub(crate) fn compile_kernels(
-    graphs: &[&Graph],
+    (graphs, padded): (&[&Graph], Option<&PaddedDimension>),
     options: &Options,
     edit: Edit<'_>,
     lap: &mut dyn FnMut(&'static str),
 ) -> Result<CompiledKernels, CompileError> {
-    let (lowered, programs) = lower_graphs(graphs)?;
+    let (lowered, programs) = lower_graphs(graphs, padded.map(|padded| (padded, options)))?;
     lap("lower");
     if let Some(accelerator) = options.target.accelerator {
         return device::compile_kernels(accelerator, lowered, &programs, edit, lap);
@@ -125,6 +128,11 @@ pub(crate) fn compile_kernels(
             functions: Vec::new(),
         })
         .collect();
+    for (kernel, unscheduled) in kernels.iter_mut().zip(&programs) {
+        if let Some(prefix) = &unscheduled.prefix {
+            prefix.limit(&mut kernel.program);
+        }
+    }
     kernels.iter_mut().enumerate().for_each(|(number, kernel)| edit(number, &mut kernel.program));
     lap("schedule");
     let units: Vec<Unit> = kernels
@@ -170,8 +178,24 @@ struct Lowering {
     programs: Vec<Unscheduled>,
 }
 
+/// An item before it has a number.
+pub(crate) enum Pending<'a> {
+    /// A call of a kernel: the group's number, its program, and the values of the program's parameters.
+    Call { group: usize, program: Program, parameters: Vec<ValueId> },
+    /// A node with graphs inside, or one that the runtime computes.
+    Regions(NodeId, Vec<PendingGraph<'a>>),
+}
+
+/// A graph whose groups are lowered.
+pub(crate) struct PendingGraph<'a> {
+    graph: &'a Graph,
+    groups: Vec<Group>,
+    items: Vec<Pending<'a>>,
+    aliases: Vec<(ValueId, ValueId)>,
+}
+
 impl Lowering {
-    fn graph(&mut self, graph: &Graph) -> Result<LoweredGraph, CompileError> {
+    fn graph<'a>(&mut self, graph: &'a Graph) -> Result<PendingGraph<'a>, CompileError> {
         let groups = fuse(graph);
         let (mut items, mut aliases) = (Vec::new(), Vec::new());
         for (number, group) in groups.iter().enumerate() {
@@ -184,35 +208,86 @@ impl Lowering {
                 Some(regions) => {
                     let regions = regions.into_iter().map(|region| self.graph(region));
                     let regions = regions.collect::<Result<_, _>>()?;
-                    items.push(LoweredItem::Regions(group.nodes[0], regions));
+                    items.push(Pending::Regions(group.nodes[0], regions));
                 }
                 None => match alias(graph, group) {
                     Some(alias) => aliases.push(alias),
-                    None => items.push(LoweredItem::Call(self.group(graph, number, group)?)),
+                    None => items.push(self.group(graph, number, group)?),
                 },
             }
         }
-        Ok(LoweredGraph { groups, items, aliases })
+        Ok(PendingGraph { graph, groups, items, aliases })
     }
 
-    fn group(&mut self, graph: &Graph, number: usize, group: &Group) -> Result<Call, CompileError> {
-        let last = &graph.nodes()[*group.nodes.last().unwrap_or(&group.nodes[0])];
+    fn group<'a>(
+        &mut self,
+        graph: &Graph,
+        number: usize,
+        group: &Group,
+    ) -> Result<Pending<'a>, CompileError> {
+        let last = last_node(graph, group);
         let expressed = Expressed::new(graph, &group.nodes, &last.outputs)?;
         let Lowered { program, parameters } = match self.is_worth_literals(graph, &expressed) {
             true => expressed.with_literals(graph),
             false => expressed.with_parameters(),
         };
-        let nodes = node_names(graph, group);
-        let kernel = match self.distinct.entry(digest(&program)) {
+        Ok(Pending::Call { group: number, program, parameters })
+    }
+
+    /// Gives programs their numbers; `padded` is the dimension whose size is the graph's last input.
+    fn number(
+        &mut self,
+        pending: PendingGraph<'_>,
+        padded: Option<(&PaddedDimension, &Options)>,
+    ) -> LoweredGraph {
+        let PendingGraph { graph, groups, items, aliases } = pending;
+        let needed = match padded {
+            Some(padded) => needed_calls(graph, padded, (&items, &aliases)),
+            None => items.iter().map(|_| None).collect(),
+        };
+        let numbered = items.into_iter().zip(needed).map(|(item, needed)| match item {
+            Pending::Call { group, program, parameters } => {
+                let mut call = Call {
+                    kernel: 0,
+                    group,
+                    inputs: parameters.len() - last_node(graph, &groups[group]).outputs.len(),
+                    parameters,
+                    nodes: node_names(graph, &groups[group]),
+                    flops: group_flops(graph, &groups[group]),
+                    needed: Vec::new(),
+                };
+                let prefix = needed.map(|NeededCall { prefix, outputs }| {
+                    let size = graph.inputs().last().map(|port| port.value);
+                    call.parameters.splice(call.inputs..call.inputs, size);
+                    call.inputs += 1;
+                    call.needed = outputs;
+                    prefix
+                });
+                call.kernel = self.kernel(program, prefix, &call.nodes);
+                LoweredItem::Call(call)
+            }
+            Pending::Regions(node, regions) => {
+                let regions = regions.into_iter().map(|region| self.number(region, None));
+                LoweredItem::Regions(node, regions.collect())
+            }
+        });
+        let items = numbered.collect();
+        LoweredGraph { groups, items, aliases }
+    }
+
+    /// The number of a program of which so much is needed.
+    fn kernel(&mut self, program: Program, prefix: Option<Prefix>, nodes: &[String]) -> usize {
+        let digest = match &prefix {
+            None => digest(&program),
+            Some(prefix) => digest(&(&program, prefix)),
+        };
+        match self.distinct.entry(digest) {
             Entry::Occupied(known) => *known.get(),
             Entry::Vacant(new) => {
-                self.programs.push(Unscheduled { program, nodes: nodes.join(", ") });
+                self.programs.push(Unscheduled { program, prefix, nodes: nodes.join(", ") });
                 *new.insert(self.programs.len() - 1)
             }
-        };
-        let inputs = parameters.len() - last.outputs.len();
-        let flops = group_flops(graph, group);
-        Ok(Call { kernel, group: number, parameters, inputs, nodes, flops })
+        }
     }
 
     /// Whether a program gets its scalar constants as literals.
@@ -234,22 +309,27 @@ impl Lowering {
 /// equal programs count as one kernel.
 pub(crate) fn lower_groups(
     graph: &Graph,
+    padded: Option<(&PaddedDimension, &Options)>,
 ) -> Result<(LoweredGraph, Vec<Unscheduled>), CompileError> {
-    let (mut lowered, programs) = lower_graphs(&[graph])?;
+    let (mut lowered, programs) = lower_graphs(&[graph], padded)?;
     Ok((lowered.remove(0), programs))
 }
 
 /// The same of several graphs. Each has the programs that it would have alone; what is equal in several of them counts
 /// as one kernel.
-fn lower_graphs(graphs: &[&Graph]) -> Result<(Vec<LoweredGraph>, Vec<Unscheduled>), CompileError> {
+fn lower_graphs(
+    graphs: &[&Graph],
+    padded: Option<(&PaddedDimension, &Options)>,
+) -> Result<(Vec<LoweredGraph>, Vec<Unscheduled>), CompileError> {
     let mut lowering = Lowering::default();
     let mut lowered = Vec::with_capacity(graphs.len());
     for graph in graphs {
         lowering.literals.clear();
-        lowered.push(lowering.graph(graph)?);
+        let pending = lowering.graph(graph)?;
+        lowered.push(lowering.number(pending, padded));
     }
     if lowering.programs.is_empty() {
-        lowering.programs.push(Unscheduled { program: copy(), nodes: String::new() });
+        lowering.programs.push(Unscheduled { program: copy(), prefix: None, nodes: String::new() });
     }
     Ok((lowered, lowering.programs))
 }
@@ -295,6 +375,10 @@ fn alias(graph: &Graph, group: &Group) -> Option<(ValueId, ValueId)> {
     let first = nodes.next()?;
     let last = &graph.nodes()[*group.nodes.last()?];
     Some((last.outputs[0], first.inputs[0]?))
+}
+
+fn last_node<'a>(graph: &'a Graph, group: &Group) -> &'a Node<Op> {
+    &graph.nodes()[*group.nodes.last().unwrap_or(&group.nodes[0])]
 }
 
 fn node_names(graph: &Graph, group: &Group) -> Vec<String> {

@@ -8,6 +8,7 @@ use crate::open::DynamicDimensions;
 use crate::sizes::{Constants, SizedGraph};
 use crate::steps::{Weights, plan_steps};
 use crate::{CompileError, Options, SchedulePolicy};
+use hone_codegen::Target;
 use hone_graph::Node;
 use hone_import::{ImportOptions, Imported};
 use hone_ops::{FusionClass, Graph, Op};
@@ -149,7 +150,10 @@ fn compile_from(
     }
     clock.lap("passes");
     let all: Vec<&Graph> = graphs.iter().collect();
-    let kernels = compile_kernels(&all, options, edit, &mut |stage| clock.lap(stage))?;
+    let kernels =
+        compile_kernels((&all, dimensions.padded.as_ref()), options, edit, &mut |stage| {
+            clock.lap(stage)
+        })?;
     let mut weights = Weights::default();
     let plan = |(index, graph): (usize, &'_ Graph)| {
         plan_steps(graph, &kernels.graphs[index], &kernels, &mut weights)
@@ -211,29 +215,34 @@ pub fn prepare_exactly(
         return run_passes(graph, device::PASSES, observe);
     }
     let block = options.target.vector_bytes / 4;
-    let bytes = options.target.multiplies(DataType::I8);
-    let quantized = options.target.multiplies_faster(DataType::I8);
+    let integers = integer_weights(&options.target);
+    let quantized = integers.filter(|narrow| options.target.multiplies_faster(*narrow));
     let products = hone_ops::products_of(options.precision).unwrap_or(1);
     let rates = (options.schedules == SchedulePolicy::Analytic).then(|| typical_rates(block));
-    // Where products of bytes gain little, Winograd's fewer products of `f32` are faster.
-    let outruns = options.target.multiplies_faster_than_filtering(DataType::I8);
+    // Where products of integers gain little, Winograd's fewer products of `f32` are faster.
+    let outruns =
+        quantized.is_some_and(|narrow| options.target.multiplies_faster_than_filtering(narrow));
     let filtering = rates.filter(|_| !outruns);
-    let layout = LayoutOptions { block, products, bytes, rates, working };
+    let layout = LayoutOptions { block, products, integers: integers.is_some(), rates, working };
     let list: &[Pass<'_>] = &[
         ("extend_precision", &passes::extend_precision),
         ("order_in_runtime", &passes::order_in_runtime),
         ("decompose", &passes::decompose),
         ("shift_signed_bytes", &|graph| match quantized {
-            true => passes::shift_signed_bytes(graph),
-            false => Ok(graph.clone()),
+            Some(_) => passes::shift_signed_bytes(graph),
+            None => Ok(graph.clone()),
         }),
         ("multiply_quantized", &|graph| match quantized {
-            true => passes::multiply_quantized(graph, filtering.as_ref()),
-            false => Ok(graph.clone()),
+            Some(narrow) => passes::multiply_quantized(graph, narrow, filtering.as_ref(), working),
+            None => Ok(graph.clone()),
         }),
         ("fold_constants", &passes::fold_constants),
         ("fold_batch_norm", &passes::fold_batch_norm),
         ("simplify", &passes::simplify),
+        ("narrow_integers", &|graph| match integers {
+            Some(DataType::I16) => passes::narrow_integers(graph),
+            _ => Ok(graph.clone()),
+        }),
         ("recognize_group_normalization", &passes::recognize_group_normalization),
         ("separate_taps", &passes::separate_taps),
         ("divide_by_multiplying", &passes::divide_by_multiplying),
@@ -242,9 +251,9 @@ pub fn prepare_exactly(
             SchedulePolicy::Naive => Ok(graph.clone()),
         }),
         ("choose_layouts", &|graph| passes::choose_layouts(graph, layout)),
-        ("multiply_bytes", &|graph| match bytes {
-            true => passes::multiply_bytes(graph, 2 * block),
-            false => Ok(graph.clone()),
+        ("multiply_integers", &|graph| match integers {
+            Some(_) => passes::multiply_integers(graph, 2 * block),
+            None => Ok(graph.clone()),
         }),
         ("pack_matmul_operands", &|graph| passes::pack_matmul_operands(graph, block, working)),
         ("fold_constants", &passes::fold_constants),
@@ -252,6 +261,16 @@ pub fn prepare_exactly(
         ("separate_outputs", &passes::separate_outputs),
     ];
     run_passes(graph, list, observe)
+}
+
+/// The type of the weights that a machine multiplies integers by: bytes where that is faster than `f32`, else 16 bits
+/// where there are instructions for pairs of them.
+fn integer_weights(target: &Target) -> Option<DataType> {
+    let multiplies = |narrow: &DataType| target.multiplies(*narrow);
+    match target.multiplies_faster(DataType::I8) {
+        true => Some(DataType::I8),
+        false => [DataType::I16, DataType::I8].into_iter().find(multiplies),
+    }
 }
 
 /// A pass and its name.

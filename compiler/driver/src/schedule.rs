@@ -2,7 +2,7 @@
 
 use crate::{CompileError, Options, SchedulePolicy, Target};
 use hone_schedule::ScheduleError;
-use hone_tensor::Program;
+use hone_tensor::{Prefix, Program};
 use hone_tune::{Machine, Prescription, Replay, Scheduled, structural_digest};
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,6 +11,8 @@ use std::thread;
 /// A program and the names of the nodes that it computes.
 pub(crate) struct Unscheduled {
     pub(crate) program: Program,
+    /// What is needed of it, where that is not all.
+    pub(crate) prefix: Option<Prefix>,
     pub(crate) nodes: String,
 }
 
@@ -29,7 +31,10 @@ pub(crate) fn schedule_all(
     .collect()
 }
 
-fn schedule_one(program: Program, options: &Options) -> Result<Scheduled, ScheduleError> {
+pub(crate) fn schedule_one(
+    program: Program,
+    options: &Options,
+) -> Result<Scheduled, ScheduleError> {
     let scheduled = match options.schedules {
         SchedulePolicy::Naive => hone_tune::schedule_naively(program),
         SchedulePolicy::Analytic => {

@@ -4,9 +4,10 @@
 use crate::kernels::{Call, LoweredGraph, LoweredItem, kernel_number, lower_groups, symbol_stem};
 use crate::storage::Roots;
 use crate::{CompileError, Options, prepare};
-use hone_artifact::{Access, Step};
+use hone_artifact::{Access, PaddedDimension, Step};
 use hone_graph::{NodeId, ValueId};
 use hone_ops::Graph;
+use hone_tensor::Need;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use thiserror::Error;
@@ -47,6 +48,8 @@ pub struct MappedCall {
     pub parameters: Vec<ValueId>,
     /// How many of them are read; the others are written.
     pub inputs: usize,
+    /// Which elements of those are needed, where not all are; they hold anything elsewhere.
+    pub needed: Vec<Need>,
 }
 
 /// Why a step table cannot be laid beside a model.
@@ -71,14 +74,15 @@ pub enum StepMapError {
 
 /// Lays `steps`, of a variant that was compiled from `imported` with `options`, beside the graph. Where an artifact has
 /// variants for several sizes, `imported` has those of this one, and kernels may have other numbers than they would have
-/// alone.
+/// alone. `padded` is the dimension whose size is the graph's last input, where there is one.
 pub fn map_steps(
     imported: &Graph,
+    padded: Option<&PaddedDimension>,
     options: &Options,
     steps: &[Step],
 ) -> Result<StepMap, StepMapError> {
     let graph = prepare(imported, options)?;
-    let (lowered, _) = lower_groups(&graph)?;
+    let (lowered, _) = lower_groups(&graph, padded.map(|padded| (padded, options)))?;
     let mut mapper = Mapper { steps, next: 0, numbers: HashMap::new(), taken: HashSet::new() };
     let map = mapper.graph(graph, lowered)?;
     match steps.get(mapper.next) {
@@ -111,8 +115,8 @@ impl Mapper<'_> {
                     check_arguments(&map.graph, &call, &self.steps[self.next], self.next)?;
                     self.next = range.end;
                     let nodes = groups[call.group].nodes.clone();
-                    let Call { parameters, inputs, .. } = call;
-                    map.calls.push(MappedCall { steps: range, nodes, parameters, inputs });
+                    let Call { parameters, inputs, needed, .. } = call;
+                    map.calls.push(MappedCall { steps: range, nodes, parameters, inputs, needed });
                 }
                 LoweredItem::Regions(node, lowered) => {
                     let inside = map.graph.nodes()[node].operation.regions().into_iter().cloned();

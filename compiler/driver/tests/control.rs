@@ -58,7 +58,7 @@ fn run(graph: &Graph, inputs: &[Tensor]) -> Ran {
     let artifact = compile_graph(graph.clone(), b"control", &options).unwrap().artifact;
     let reader = Reader::new(&artifact).unwrap();
     let variant = reader.manifest().variants[0].clone();
-    let map = map_steps(graph, &options, &variant.steps).unwrap();
+    let map = map_steps(graph, None, &options, &variant.steps).unwrap();
     let apart = |own: &Op| !own.regions().is_empty() || is_host(own);
     let apart = graph.nodes().iter().filter(|(_, node)| apart(&node.operation));
     assert_eq!(map.regions.len(), apart.count());

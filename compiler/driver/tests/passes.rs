@@ -131,7 +131,7 @@ fn check(graph: &Graph) {
         false => (graph.clone(), input, DataType::F32, 1e-5),
     };
     let want = evaluate(&checked, std::slice::from_ref(&input)).unwrap().remove(0);
-    for cpu in ["x86-64-v3", "cascadelake"] {
+    for cpu in ["x86-64-v3", "skylake-avx512", "cascadelake"] {
         let target = Target::for_platform("linux", "amd64", cpu).unwrap();
         let options = Options::new(target);
         let mut passes = 0;

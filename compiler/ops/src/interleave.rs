@@ -9,6 +9,7 @@ use hone_types::{DataType, Tensor, TensorType};
 pub(crate) fn dot_of(narrow: DataType) -> Option<Intrinsic> {
     match narrow {
         DataType::BF16 => Some(Intrinsic::DOT_BF16),
+        DataType::I16 => Some(Intrinsic::DOT_I16),
         DataType::I8 => Some(Intrinsic::DOT_U8_I8),
         _ => None,
     }

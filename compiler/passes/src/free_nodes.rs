@@ -56,7 +56,7 @@ fn dequantization_steps(graph: &Graph) -> Vec<u8> {
         let continues = before > 0 && before < MAX_DEQUANTIZATION_STEPS;
         let is_cast = node.operation.downcast::<Cast>().is_some();
         steps[id.index()] = match is_cast {
-            true if matches!(from, DataType::U8 | DataType::I8) => 1,
+            true if matches!(from, DataType::U8 | DataType::I8 | DataType::I16) => 1,
             true if continues => before + 1,
             false if continues && scales_or_shifts(graph, node) => before + 1,
             _ => 0,

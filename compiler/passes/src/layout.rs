@@ -33,8 +33,8 @@ pub struct LayoutOptions {
     /// Products that one instruction sums in each lane: more than one where they will be of reduced precision
     /// ([`crate::narrow()`]).
     pub products: usize,
-    /// Whether bytes are multiplied as such.
-    pub bytes: bool,
+    /// Whether integers are multiplied as such.
+    pub integers: bool,
     /// Figures by which Winograd convolution is chosen; `None` leaves every convolution direct.
     pub rates: Option<MachineRates>,
     /// The element type of the values that are packed: `f32`, or `f64` in a model that was lifted to it.
@@ -62,7 +62,7 @@ pub(crate) struct Layout<'a> {
     /// Channels in a block.
     pub(crate) block: usize,
     products: usize,
-    bytes: bool,
+    integers: bool,
     rates: Option<MachineRates>,
     /// As [`LayoutOptions::working`].
     pub(crate) working: DataType,
@@ -76,14 +76,14 @@ pub(crate) struct Layout<'a> {
 
 impl<'a> Layout<'a> {
     fn new(graph: &'a Graph, options: LayoutOptions) -> Self {
-        let LayoutOptions { block, products, bytes, rates, working } = options;
+        let LayoutOptions { block, products, integers, rates, working } = options;
         let rewriter = Rewriter::new(graph);
         Self {
             graph,
             rewriter,
             block,
             products,
-            bytes,
+            integers,
             rates,
             working,
             packed: HashMap::new(),
@@ -96,7 +96,7 @@ impl<'a> Layout<'a> {
     fn pack_node(&mut self, node: &Node<Op>) -> Result<bool, PassError> {
         let operation = &node.operation;
         if let Some(convolution) = operation.downcast::<Convolution>() {
-            let done = self.bytes && self.byte_convolution(node, convolution)?;
+            let done = self.integers && self.integer_convolution(node, convolution)?;
             return if done { Ok(true) } else { self.convolution(node, convolution) };
         }
         if operation.downcast::<Cast>().is_some() {
@@ -253,7 +253,7 @@ impl<'a> Layout<'a> {
                 && bias != Some(None)
             {
                 let input = self.packed(operands.input, self.block, &node.name)?;
-                let input = self.padded_windows(node, &convolution.window, input, &[])?;
+                let input = self.padded_windows(node, &convolution.window, input, (0.0, &[]))?;
                 let bias = bias.flatten();
                 let output = self.convolve_parts(node, convolution, &cut, input, weights, bias)?;
                 return Ok(self.finish(node, output));
@@ -284,7 +284,7 @@ impl<'a> Layout<'a> {
                 beyond[axis] = extent.next_multiple_of(tile * dilation) - extent;
             }
         }
-        input = self.padded_windows(node, &convolution.window, input, &beyond)?;
+        input = self.padded_windows(node, &convolution.window, input, (0.0, &beyond))?;
         let packed = PackedOperands { input, block, weights, bias: operands.bias };
         let output = if depthwise {
             self.depthwise(node, convolution, packed)?
@@ -296,14 +296,14 @@ impl<'a> Layout<'a> {
         Ok(self.finish(node, output))
     }
 
-    /// A packed input with the zeros around it that a window reads, and so many `beyond` its end per spatial
-    /// axis, none where `beyond` is shorter.
-    fn padded_windows(
+    /// A packed input with what a window reads around it, and so many elements `beyond` its end per spatial axis,
+    /// none where `beyond` is shorter; all of them are `padding`.
+    pub(crate) fn padded_windows(
         &mut self,
         node: &Node<Op>,
         window: &Window,
         input: ValueId,
-        beyond: &[usize],
+        (padding, beyond): (f64, &[usize]),
     ) -> Result<ValueId, PassError> {
         let [begin, mut end] = [&window.pads_begin, &window.pads_end]
             .map(|pads| [&[0, 0], pads.as_slice(), &[0]].concat())
@@ -314,7 +314,7 @@ impl<'a> Layout<'a> {
         if begin.iter().chain(&end).all(|pad| *pad <= 0) {
             return Ok(input);
         }
-        let pad = Pad { begin, end, mode: PadMode::Constant, value: 0.0 };
+        let pad = Pad { begin, end, mode: PadMode::Constant, value: padding };
         self.rewriter.add_simple(&node.name, pad, &[input])
     }
 

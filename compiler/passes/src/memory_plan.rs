@@ -168,6 +168,31 @@ mod tests {
     }
 
     #[test]
+    fn a_value_is_placed_in_the_smallest_gap_that_fits() {
+        let life = |bytes: u64, first: usize, last: usize| Lifetime { bytes, first, last };
+        // Two values that end early leave gaps between those that stay.
+        let stays = [life(1_000, 0, 2), life(800, 0, 2), life(600, 0, 2)];
+        let ends = [life(900, 0, 0), life(700, 0, 0)];
+        for (bytes, offset) in
+            [(500, 2_700), (700, 2_700), (800, 1_000), (900, 1_000), (901, 4_000)]
+        {
+            let late = life(bytes, 1, 2);
+            let order = [stays[0], ends[0], stays[1], ends[1], stays[2]];
+            assert_eq!(best_gap(&occupied(&order, &late), bytes), offset, "{bytes} bytes");
+        }
+    }
+
+    /// The ranges of values placed one behind the other that are alive with `late`.
+    fn occupied(order: &[Lifetime], late: &Lifetime) -> Vec<(u64, u64)> {
+        let mut end = 0;
+        let ranges = order.iter().map(|life| {
+            end += life.bytes;
+            (overlaps(life, late), (end - life.bytes, end))
+        });
+        ranges.filter(|(alive, _)| *alive).map(|(_, range)| range).collect()
+    }
+
+    #[test]
     fn values_beyond_the_bound_on_pairs_are_placed_in_order_of_time() {
         let lifetimes = scattered(200);
         let within = plan_within(&lifetimes, usize::MAX);

@@ -1,10 +1,11 @@
 //! Products of quantized numbers as products of bytes. Where a convolution or a matrix product reads
 //! unsigned bytes and constant signed ones, each minus its zero point and times its scale, the scales are
 //! taken out of the sums: `sum (x - z) s * w t = s * t * sum (x - z) w`. What is left are sums of integers,
-//! which [`crate::choose_layouts`] and [`crate::multiply_bytes`] compute from the bytes. Operators such as
+//! which [`crate::choose_layouts`] and [`crate::multiply_integers`] compute from the bytes. Operators such as
 //! QLinearConv have their scales behind the sums already.
 
-use crate::integer_products::minus_zero_point;
+use crate::integer_products::{extended_from, minus_zero_point};
+use crate::narrow_integers::are_narrow;
 use crate::winograd::{Extents, MachineRates, choose_tile};
 use crate::{PassError, Rewriter};
 use hone_graph::{Node, ValueId};
@@ -17,19 +18,23 @@ use hone_types::{DataType, Tensor};
 /// Maximum products whose sum fits 32 bits.
 const MAX_SUMMED: usize = (i32::MAX as usize) / (255 * 128);
 
-/// Takes scales out of sums of products of bytes. Convolutions that are faster by Winograd's filtering of real numbers
-/// at the rates of `filtering` stay as they are, where there are such rates.
+/// Takes scales out of sums of products of bytes, where the machine multiplies integers by weights of type `narrow`.
+/// Convolutions of type `working` that are faster by Winograd's filtering of real numbers at the rates of `filtering` stay
+/// as they are, where there are such rates.
 pub fn multiply_quantized(
     graph: &Graph,
+    narrow: DataType,
     filtering: Option<&MachineRates>,
+    working: DataType,
 ) -> Result<Graph, PassError> {
     let mut rewriter = Rewriter::new(graph);
     for (id, node) in graph.nodes().iter() {
         if !rewriter.is_needed(id) {
             continue;
         }
-        let stays = || filtering.is_some_and(|rates| is_filtered(graph, node, rates));
-        match Product::of(graph, node).filter(|_| !stays()) {
+        let is_real = || graph.tensor_type(node.outputs[0]).dtype == working;
+        let stays = || filtering.is_some_and(|rates| is_real() && is_filtered(graph, node, rates));
+        match Product::of(graph, node, narrow).filter(|_| !stays()) {
             Some(product) => product.write(graph, &mut rewriter, node)?,
             None => rewriter.copy(node)?,
         }
@@ -46,8 +51,7 @@ fn is_filtered(graph: &Graph, node: &Node<Op>, rates: &MachineRates) -> bool {
         let extents = Extents::of(convolution, weights, results, 1)?;
         choose_tile(convolution, &weights[2..], extents, rates)
     };
-    let dtype = graph.tensor_type(node.outputs[0]).dtype;
-    dtype == DataType::F32 && tile().is_some()
+    tile().is_some()
 }
 
 /// A value that is made of bytes: `integers * scale`.
@@ -76,19 +80,25 @@ impl Scaled {
         fits.then_some(Self { integers, scale })
     }
 
+    /// Whether weights of type `narrow` can be multiplied by the integers.
+    fn multiplies(&self, graph: &Graph, narrow: DataType, is_convolution: bool) -> bool {
+        match narrow {
+            DataType::I16 => are_narrow(graph, self.integers),
+            _ => self.are_unsigned(graph, is_convolution),
+        }
+    }
+
     /// Whether the bytes are unsigned, and, for a convolution, their zero point a constant: it becomes the
     /// padding.
     fn are_unsigned(&self, graph: &Graph, is_convolution: bool) -> bool {
         let (extended, zero) = minus_zero_point(graph, self.integers);
-        let cast = graph.producer(extended).map(|id| &graph.nodes()[id]);
-        let bytes = cast.and_then(|cast| cast.operation.downcast::<Cast>().and(cast.inputs[0]));
         let known = zero.map(|zero| graph.constant(zero));
         let fits = match known {
             None => true,
             Some(None) => !is_convolution,
             Some(Some(zero)) => is_byte(zero),
         };
-        bytes.is_some_and(|bytes| graph.tensor_type(bytes).dtype == DataType::U8) && fits
+        extended_from(graph, extended, DataType::U8).is_some() && fits
     }
 }
 
@@ -158,7 +168,7 @@ struct Product {
 }
 
 impl Product {
-    fn of(graph: &Graph, node: &Node<Op>) -> Option<Self> {
+    fn of(graph: &Graph, node: &Node<Op>, narrow: DataType) -> Option<Self> {
         let convolution = node.operation.downcast::<Convolution>();
         let plain = convolution.is_some_and(|convolution| convolution.groups == 1);
         if !plain && node.operation.downcast::<MatMul>().is_none() {
@@ -167,12 +177,12 @@ impl Product {
         let left = Scaled::of(graph, node.inputs[0]?)?;
         let right = Weights::of(graph, node.inputs[1]?)?;
         let shape = right.integers.shape();
-        let depth = products_of(DataType::I8)?;
+        let depth = products_of(narrow)?;
         if shape.len() < 2 {
             return None;
         }
         let summed = right.integers.tensor_type().elements() / shape[usize::from(!plain)].max(1);
-        let unsigned = left.are_unsigned(graph, plain) && summed <= MAX_SUMMED;
+        let multiplied = left.multiplies(graph, narrow, plain) && summed <= MAX_SUMMED;
         let single = left.scale.is_none_or(|scale| graph.tensor_type(scale).elements() == 1);
         // Scales that differ along what is summed cannot be taken out.
         let along = if plain { 0 } else { shape.len() - 1 };
@@ -183,7 +193,7 @@ impl Product {
         };
         let scale = &right.scale_shape[..];
         let elements = scale.iter().product();
-        let fits = unsigned
+        let fits = multiplied
             && single
             && (plain || (shape.len() == 2 && summed.is_multiple_of(depth)))
             && (elements == 1 || whole(scale));

@@ -19,7 +19,10 @@ const PASSES: &[(&str, Pass)] = &[
     ("order_in_runtime", hone_passes::order_in_runtime),
     ("decompose", hone_passes::decompose),
     ("shift_signed_bytes", hone_passes::shift_signed_bytes),
-    ("multiply_quantized", |graph| hone_passes::multiply_quantized(graph, Some(&RATES))),
+    ("multiply_quantized", |graph| {
+        hone_passes::multiply_quantized(graph, DataType::I8, Some(&RATES), DataType::F32)
+    }),
+    ("narrow_integers", hone_passes::narrow_integers),
     ("fold_constants", hone_passes::fold_constants),
     ("fold_batch_norm", hone_passes::fold_batch_norm),
     ("simplify", hone_passes::simplify),
@@ -28,7 +31,7 @@ const PASSES: &[(&str, Pass)] = &[
     ("divide_by_multiplying", hone_passes::divide_by_multiplying),
     ("fuse_attention", |graph| hone_passes::fuse_attention(graph, LANES, DataType::F32)),
     ("choose_layouts", |graph| hone_passes::choose_layouts(graph, LAYOUT)),
-    ("multiply_bytes", |graph| hone_passes::multiply_bytes(graph, 2 * LANES)),
+    ("multiply_integers", |graph| hone_passes::multiply_integers(graph, 2 * LANES)),
     ("pack_matmul_operands", |graph| {
         hone_passes::pack_matmul_operands(graph, LANES, DataType::F32)
     }),
@@ -43,8 +46,13 @@ const LANES: usize = 8;
 const RATES: MachineRates =
     MachineRates { flops_per_ns: 112.0, memory_bytes_per_ns: 10.0, cache_bytes_per_ns: 80.0 };
 
-const LAYOUT: LayoutOptions =
-    LayoutOptions { block: LANES, products: 1, bytes: true, rates: None, working: DataType::F32 };
+const LAYOUT: LayoutOptions = LayoutOptions {
+    block: LANES,
+    products: 1,
+    integers: true,
+    rates: None,
+    working: DataType::F32,
+};
 
 /// What the results of a pass may differ by, as a fraction of the maximum of the results: `narrow` rounds operands
 /// to eight bits.

@@ -23,9 +23,8 @@ pub(crate) fn apply(program: &mut Program, block: BlockId, scope: Scope) -> Outc
         let statement = program.statement(&path[..depth]);
         statement.is_some_and(|own| own.blocks().iter().all(|other| writers.contains(other)))
     };
-    let Some(depth) = (1..=path.len()).find(|depth| alone(*depth)) else {
-        return refuse_block(program, block, "other blocks share its loops");
-    };
+    // The block by itself always is.
+    let depth = (1..path.len()).find(|depth| alone(*depth)).unwrap_or(path.len());
     let nest_path = path[..depth].to_vec();
     let together =
         program.statement(&nest_path).is_some_and(|own| own.blocks().len() == writers.len());

@@ -358,6 +358,22 @@ mod tests {
     }
 
     #[test]
+    fn values_that_are_not_indices_keep_their_structure() {
+        let load = || Expr::Load(crate::BufferId::from_index(0), vec![var(0) + 1 - 1]);
+        let simple = || Expr::Load(crate::BufferId::from_index(0), vec![var(0)]);
+        for (value, expected) in [
+            (load() + 0, simple() + 0),
+            (Expr::Integer(1) + (load() + 2), Expr::Integer(1) + (simple() + 2)),
+            (load() * (var(1) * 1), simple() * var(1)),
+            ((var(1) + 0) - load(), var(1) - simple()),
+        ] {
+            assert_eq!(simplify(&value, &octet), expected);
+        }
+        let index = load().cast(DataType::I64);
+        assert_eq!(simplify(&(index.clone() + 2 - index), &octet), Expr::Integer(2));
+    }
+
+    #[test]
     fn constants_are_computed() {
         let of = |op, left: i64, right: i64| {
             simplify(&Expr::Integer(left).binary(op, Expr::Integer(right)), &octet)

@@ -50,12 +50,15 @@ mod affine;
 mod builder;
 mod domain;
 mod epochs;
+#[cfg(test)]
+mod exhaustive;
 mod expr;
 mod hardware;
 mod independence;
 mod interpret;
 mod intrinsic;
 mod launch;
+mod prefix;
 mod program;
 mod steps;
 mod sum;
@@ -72,9 +75,10 @@ pub use hardware::{Axis, Dimension, Level, Limits};
 pub use interpret::{Accessor, InterpretError, Race, interpret};
 pub use intrinsic::{Extent, Intrinsic, Match};
 pub use launch::Launch;
+pub use prefix::{Behind, Contents, Need, Positions, Prefix, contents};
 pub use program::{
-    Block, BlockBody, BlockId, Buffer, BufferId, Combiner, Iterator, IteratorKind, Loop, LoopKind,
-    Prefetch, Program, Realize, Role, Scope, Statement, Var, VarId,
+    Block, BlockBody, BlockId, Buffer, BufferId, Combiner, Iterator, IteratorKind, Limit, Loop,
+    LoopKind, Prefetch, Program, Realize, Role, Scope, Statement, Var, VarId,
 };
 pub use steps::{Argument, Kernel, Step};
 pub use text::{ParseError, parse};

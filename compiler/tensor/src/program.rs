@@ -236,6 +236,27 @@ pub struct Program {
     pub body: Vec<Statement>,
     /// What is worth bringing near ahead of its use; it changes no result.
     pub prefetches: Vec<Prefetch>,
+    /// Iterations that nobody needs where a size is small; put in when a schedule is complete.
+    pub limits: Vec<Limit>,
+}
+
+/// Iterations of a loop that are left out: those in which `first` is not less than a size that the caller gives. What they
+/// would compute is not needed there ([`crate::Prefix`] shows it), and holds anything.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Limit {
+    /// The loop; serial or parallel.
+    pub target: VarId,
+    /// An index over the loop's variable and those of the loops around it.
+    pub first: Expr,
+    /// The size: an input of one `i64`, without axes.
+    pub size: BufferId,
+}
+
+impl Limit {
+    /// What holds in the iterations that run.
+    pub fn condition(&self) -> Expr {
+        self.first.clone().less(Expr::Load(self.size, Vec::new()))
+    }
 }
 
 /// While one iteration of a loop runs, what a block reads of a buffer in the next one is brought
@@ -271,6 +292,11 @@ impl Program {
         let blocks = self.blocks_in_order();
         let reads_itself = |id: BlockId| self.blocks[id].reads(self.blocks[id].buffer);
         self.body.iter().any(shares) || blocks.into_iter().any(reads_itself)
+    }
+
+    /// The limit of the loop over `target`.
+    pub fn limit_of(&self, target: VarId) -> Option<&Limit> {
+        self.limits.iter().find(|own| own.target == target)
     }
 
     /// Adds a variable.

@@ -110,6 +110,8 @@ pub(crate) struct Contraction {
     pub(crate) row_axis: Option<usize>,
     /// Index of the axis along which a broadcast element is reused: the columns of the result, or their blocks.
     pub(crate) column_axis: Option<usize>,
+    /// How many columns, from a multiple of that on, reuse it: those of a group. `None` where all do.
+    pub(crate) column_group: Option<usize>,
     /// The operand read along the vector axis, whose packed panel stays in cache: `B` of `A * B`.
     pub(crate) panel: BufferId,
     /// The operand of which one element at a time is broadcast to all lanes: `A` of `A * B`.
@@ -140,12 +142,13 @@ impl Contraction {
             (Access::Contiguous, Access::Invariant) => (right, left),
             _ => return None,
         };
-        let reused = |by: &Expr, not_by: &Expr| {
+        let reused = |by: &Expr, not_by: &Expr, groups: bool| {
             let mut spatial = spatial(block).filter(|(axis, _)| *axis != vector_axis);
             let fits = |iterator: &Iterator| {
                 iterator.extent > 1
                     && access(by, iterator.var) != Access::Invariant
-                    && access(not_by, iterator.var) == Access::Invariant
+                    && (access(not_by, iterator.var) == Access::Invariant
+                        || groups && group(not_by, iterator).is_some())
             };
             let mut last = None;
             spatial
@@ -154,14 +157,44 @@ impl Contraction {
                 .for_each(|(axis, _)| last = Some(axis));
             last
         };
+        let column_axis = reused(panel, broadcast, true);
+        let column = column_axis.map(|axis| &block.iterators[axis]);
         Some(Self {
             vector_axis,
-            row_axis: reused(broadcast, panel),
-            column_axis: reused(panel, broadcast),
+            row_axis: reused(broadcast, panel, false),
+            column_axis,
+            column_group: column.and_then(|column| group(broadcast, column)),
             panel: loaded(panel)?,
             broadcast: loaded(broadcast)?,
             intrinsic,
         })
+    }
+}
+
+/// For how many values of an iterator in a row, from a multiple of that on, a load's address is the same: those that
+/// have one quotient by it. `None` where that is no quotient, or does not divide the extent.
+fn group(load: &Expr, iterator: &Iterator) -> Option<usize> {
+    let Expr::Load(_, indices) = load else { return None };
+    let mut found = None;
+    let mut is_quotient = true;
+    indices.iter().for_each(|index| quotients(index, iterator.var, &mut found, &mut is_quotient));
+    let size = found.filter(|_| is_quotient).and_then(|size| usize::try_from(size).ok())?;
+    (size > 1 && iterator.extent.is_multiple_of(size)).then_some(size)
+}
+
+/// Notes by which constant a variable is divided in an expression, and whether it is in all of its occurrences.
+fn quotients(expr: &Expr, var: VarId, divisor: &mut Option<i64>, is_quotient: &mut bool) {
+    match expr {
+        Expr::Var(other) => *is_quotient &= *other != var,
+        Expr::Binary(BinaryOp::FloorDivide, left, right) if **left == Expr::Var(var) => {
+            let by = right.as_integer();
+            *is_quotient &= by.is_some() && divisor.is_none_or(|divisor| Some(divisor) == by);
+            *divisor = by;
+        }
+        _ => expr
+            .operands()
+            .into_iter()
+            .for_each(|operand| quotients(operand, var, divisor, is_quotient)),
     }
 }
 
@@ -219,4 +252,37 @@ pub(crate) fn vector_axis(block: &Block) -> Option<usize> {
     let Expr::Var(var) = block.indices.last()? else { return None };
     let axis = block.iterators.iter().position(|iterator| iterator.var == *var)?;
     (block.iterators[axis].extent > 1).then_some(axis)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use hone_tensor::Builder;
+    use hone_types::{DataType, TensorType};
+
+    /// For how many of `extent` values `x` at the indices of one value has the same address.
+    fn found(extent: usize, indices: impl Fn(Expr) -> [Expr; 2]) -> Option<usize> {
+        let mut builder = Builder::new();
+        let x = builder.input("x", &TensorType::new(DataType::F32, [64, 64]));
+        let y = builder.map("y", &TensorType::new(DataType::F32, [extent]), |point| {
+            Expr::Load(x, indices(point[0].clone()).to_vec())
+        });
+        builder.output(y);
+        let program = builder.finish();
+        let block = &program.blocks[program.blocks_in_order()[0]];
+        let load = loads(value(block))[0];
+        group(load, &block.iterators[0])
+    }
+
+    #[test]
+    fn groups_are_quotients() {
+        let quotient = |value: Expr, by: i64| value.floor_divide(by.into());
+        assert_eq!(found(8, |i| [quotient(i, 4), 0.into()]), Some(4));
+        assert_eq!(found(8, |i| [quotient(i.clone(), 4) * 3, quotient(i, 4)]), Some(4));
+        assert_eq!(found(6, |i| [quotient(i, 4), 0.into()]), None, "a part of a group");
+        assert_eq!(found(8, |i| [quotient(i.clone(), 4), i]), None, "another place for each");
+        assert_eq!(found(8, |i| [quotient(i.clone(), 4), quotient(i, 2)]), None, "two sizes");
+        assert_eq!(found(8, |_| [0.into(), 0.into()]), None, "no groups");
+    }
 }

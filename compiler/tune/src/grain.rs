@@ -76,6 +76,18 @@ pub(crate) fn even_parts(extent: usize, parts: usize) -> usize {
     (parts.max(1)..=extent).find(|parts| extent.is_multiple_of(*parts)).unwrap_or(extent.max(1))
 }
 
+/// Iterations of a loop in each of about `parts` parts: equal ones where there are at most twice as many of these, else
+/// the last one is shorter. 131 tiles have no equal parts but single tiles, each of which would be claimed and
+/// prefetched for by itself.
+pub(crate) fn part(extent: usize, parts: usize) -> usize {
+    let even = even_parts(extent, parts);
+    match even <= parts.saturating_mul(2) {
+        true => extent / even,
+        false => extent.div_ceil(parts.max(1)),
+    }
+    .max(1)
+}
+
 fn contains(statement: &Statement, var: VarId) -> bool {
     match statement {
         Statement::Loop(inner) => {
@@ -280,6 +292,20 @@ mod tests {
         }
         assert_eq!(even_parts(0, 5), 1);
         assert_eq!(even_parts(0, 0), 1);
+    }
+
+    #[test]
+    fn parts_that_cannot_be_even_are_few_all_the_same() {
+        assert_eq!(part(131, 16), 9);
+        assert_eq!(part(28, 16), 1);
+        assert_eq!(part(196, 16), 7);
+        for extent in 1usize..300 {
+            for wanted in 1..300 {
+                let parts = extent.div_ceil(part(extent, wanted));
+                assert!(parts <= 2 * wanted, "{extent} in {wanted}: {parts}");
+            }
+        }
+        assert_eq!([part(0, 5), part(5, 0)], [1, 5]);
     }
 
     #[test]

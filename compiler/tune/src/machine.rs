@@ -40,6 +40,12 @@ impl Machine {
         }
     }
 
+    /// The same for products that are summed by another instruction: a register holds the product, and a sum waits for
+    /// the addition alone.
+    pub(crate) fn with_separate_sums(self) -> Self {
+        Self { registers: self.registers.saturating_sub(1).max(1), fma_latency: 1, ..self }
+    }
+
     /// The same with the figures of a processor by LLVM's name for it, where they are known.
     pub fn of_processor(self, cpu: &str) -> Self {
         let Some(core) = CORES.iter().find(|core| core.names.contains(&cpu)) else { return self };

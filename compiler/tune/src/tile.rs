@@ -23,6 +23,17 @@ pub(crate) struct Extents {
     pub(crate) depth: usize,
     /// Stride between rows of the broadcast operand in bytes; 0 where there is one row.
     pub(crate) row_bytes: usize,
+    /// Whether tiles have to divide the vectors of a row evenly: further ones read other broadcast elements.
+    pub(crate) divides: bool,
+}
+
+impl Extents {
+    /// Vectors that a tile may have, each so many that stay together.
+    fn columns(&self, unit: usize) -> impl Iterator<Item = usize> + Clone + use<> {
+        let Self { vectors, divides, .. } = *self;
+        let all = (unit..=vectors.max(unit)).step_by(unit);
+        all.filter(move |nr| !divides || vectors.is_multiple_of(*nr))
+    }
 }
 
 /// Bytes per cycle from behind the second-level cache.
@@ -46,9 +57,9 @@ const MISSING_CHAIN: f64 = 0.2;
 
 /// The tile with the minimum predicted time. `unit` is the number of vectors that must stay together.
 pub(crate) fn choose_tile(extents: Extents, unit: usize, machine: &Machine) -> Tile {
-    let Extents { rows, vectors, .. } = extents;
+    let rows = extents.rows;
     let mut best = (f64::INFINITY, Tile { mr: 1, nr: unit });
-    for nr in (unit..=vectors.max(unit)).step_by(unit) {
+    for nr in extents.columns(unit) {
         for mr in 1..=rows.max(1) {
             let tile = Tile { mr, nr };
             if !fits(tile, machine) {
@@ -74,7 +85,7 @@ pub(crate) fn decide_tile(
 ) -> Tile {
     let best = choose_tile(extents, unit, machine);
     let one_row = |nr: &usize| fits(Tile { mr: 1, nr: *nr }, machine);
-    let all = (unit..=extents.vectors.max(unit)).step_by(unit).take_while(one_row);
+    let all = extents.columns(unit).take_while(one_row);
     let nr = decisions.number("vectors", all, best.nr);
     let all = (1..=extents.rows.max(1)).take_while(|mr| fits(Tile { mr: *mr, nr }, machine));
     let time = |mr: usize| predicted(extents, Tile { mr, nr }, machine);
@@ -97,7 +108,7 @@ fn fits(tile: Tile, machine: &Machine) -> bool {
 
 /// Cycles per summed point over all tiles, the last ones of each axis being smaller.
 fn predicted(extents: Extents, tile: Tile, machine: &Machine) -> f64 {
-    let Extents { rows, vectors, depth, row_bytes } = extents;
+    let Extents { rows, vectors, depth, row_bytes, .. } = extents;
     // Rows of tiles share a panel: each of them reads it again.
     let panel = depth * tile.nr * machine.lanes * size_of::<f32>();
     let evicted = rows > tile.mr && panel > machine.l2_bytes / 100 * machine.l2_panel_percent;
@@ -160,7 +171,7 @@ mod tests {
     use super::*;
 
     fn extents(rows: usize, vectors: usize, depth: usize) -> Extents {
-        Extents { rows, vectors, depth, row_bytes: 0 }
+        Extents { rows, vectors, depth, row_bytes: 0, divides: false }
     }
 
     #[test]
@@ -193,6 +204,16 @@ mod tests {
         // 4 x 2 divides 128 rows, but its 8 chains are just as many as 4 cycles take.
         let tile = choose_tile(extents(128, 96, 3072), 2, &Machine::with_vectors(32, 16));
         assert!(area(tile) >= 12, "{tile:?}");
+    }
+
+    #[test]
+    fn tiles_stay_within_a_group() {
+        let machine = Machine::with_vectors(32, 16);
+        for vectors in [1, 2, 4, 8] {
+            let group = Extents { divides: true, ..extents(28, vectors, 576) };
+            let tile = choose_tile(group, 1, &machine);
+            assert!(vectors.is_multiple_of(tile.nr) && tile.nr >= vectors.min(2), "{tile:?}");
+        }
     }
 
     #[test]

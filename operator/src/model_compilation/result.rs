@@ -181,3 +181,125 @@ fn correctness(report: &Termination) -> Option<CorrectnessStatus> {
         executed_by: correctness.executed_by.clone(),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hone_artifact::report::{ArtifactReport, CorrectnessReport};
+
+    const OUTPUT: &str = "s3://artifacts/x";
+
+    /// Whether a report's artifact may lie at `uri`.
+    fn lies_inside(uri: &str, output: &str) -> bool {
+        outside(uri, output).is_none()
+    }
+
+    #[test]
+    fn artifacts_lie_directly_in_the_output_folder() {
+        for uri in ["s3://artifacts/x/a.hone", "s3://artifacts/x/a", "s3://artifacts/x/..a"] {
+            assert!(lies_inside(uri, OUTPUT) && lies_inside(uri, "s3://artifacts/x/"), "{uri}");
+        }
+        for uri in [
+            "s3://artifacts/x",
+            "s3://artifacts/x/",
+            "s3://artifacts/xa",
+            "s3://artifacts/y/a",
+            "s3://artifacts/x/y/a",
+            "s3://artifacts/x/..",
+            "s3://artifacts/x/a?b",
+            "s3://artifacts/x/a#b",
+            "s3://artifacts/x/a%2fb",
+            "s3://artifacts/x/a\\b",
+            "s3://artifacts/x/a b",
+            "s3://artifacts/x/a\n",
+            "file:///artifacts/x/a",
+        ] {
+            assert!(!lies_inside(uri, OUTPUT), "{uri}");
+        }
+    }
+
+    #[test]
+    fn a_local_folder_may_have_another_path() {
+        assert!(lies_inside("file:///mnt/a.hone", "file:///data"));
+        assert!(!lies_inside("file:///mnt/a b", "file:///data"));
+        assert!(!lies_inside("s3://b/a.hone", "file:///data"));
+        assert!(!lies_inside("file:///mnt/a.hone", OUTPUT));
+    }
+
+    #[test]
+    fn a_uri_is_as_long_as_a_status_allows() {
+        let of = |bytes: usize| format!("{OUTPUT}/{}", "a".repeat(bytes - OUTPUT.len() - 1));
+        assert!(lies_inside(&of(URI), OUTPUT) && !lies_inside(&of(URI + 1), OUTPUT));
+    }
+
+    #[test]
+    fn fields_of_a_report_are_as_long_as_the_schema_allows() {
+        let plain = Termination::default;
+        let precision =
+            |bytes: usize| Termination { precision: Some("p".repeat(bytes)), ..plain() };
+        let sizes = |count: usize, bytes: usize| Termination {
+            sizes: vec![("s".repeat(bytes), None); count],
+            ..plain()
+        };
+        let executed_by = |bytes: usize| Termination {
+            correctness: Some(CorrectnessReport {
+                executed_by: Some("e".repeat(bytes)),
+                ..CorrectnessReport::default()
+            }),
+            ..plain()
+        };
+        for proper in [plain(), precision(16), sizes(MOST_SIZES, LONGEST_SIZES), executed_by(96)] {
+            assert_eq!(improper(&proper, OUTPUT), None);
+        }
+        for (report, word) in [
+            (precision(17), "precision"),
+            (sizes(MOST_SIZES + 1, 1), "sizes"),
+            (sizes(1, LONGEST_SIZES + 1), "sizes"),
+            (executed_by(97), "executedBy"),
+        ] {
+            let why = improper(&report, OUTPUT).unwrap_or_default();
+            assert!(why.contains(word), "{word}: {why}");
+        }
+    }
+
+    #[test]
+    fn digests_of_a_report_are_digests() {
+        let good = || Some(format!("sha256:{}", "0".repeat(64)));
+        let bad = || Some(format!("sha256:{}", "0".repeat(63)));
+        let artifact = |digest: Option<String>| ArtifactReport {
+            uri: format!("{OUTPUT}/a"),
+            digest: digest.unwrap_or_default(),
+            size_bytes: 1,
+        };
+        let report = |model, fingerprint, digest| Termination {
+            model_digest: model,
+            fingerprint,
+            artifact: Some(artifact(digest)),
+            ..Termination::default()
+        };
+        assert_eq!(improper(&report(good(), good(), good()), OUTPUT), None);
+        for (report, field) in [
+            (report(bad(), good(), good()), "modelDigest"),
+            (report(good(), bad(), good()), "fingerprint"),
+            (report(good(), good(), bad()), "artifact.digest"),
+        ] {
+            let expected = format!("{field} is no SHA-256 digest");
+            assert_eq!(improper(&report, OUTPUT), Some(expected));
+        }
+    }
+
+    #[test]
+    fn seconds_are_whole_milliseconds() {
+        for (given, nanoseconds) in [
+            (0.0, 0),
+            (21.5, 21_500_000_000),
+            (0.0014, 1_000_000),
+            (0.0016, 2_000_000),
+            (-1.0, 0),
+            (f64::NAN, 0),
+            (f64::INFINITY, 1_000_000_000_000_000_000),
+        ] {
+            assert_eq!(seconds(given), Duration::from_nanos(nanoseconds), "{given}");
+        }
+    }
+}

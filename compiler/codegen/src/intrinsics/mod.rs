@@ -9,6 +9,7 @@ mod neon_bfdot;
 mod neon_sdot;
 mod neon_usdot;
 mod pmaddwd;
+mod pmaddwd_bytes;
 mod vnni;
 
 use crate::Target;
@@ -56,11 +57,12 @@ pub(crate) struct Words<'c> {
 }
 
 /// Every instruction; of two for the same intrinsic that a machine has, the first is taken.
-const INSTRUCTIONS: [&Instruction; 6] = [
+const INSTRUCTIONS: [&Instruction; 7] = [
     &avx512_bf16::INSTRUCTION,
     &neon_bfdot::INSTRUCTION,
     &vnni::INSTRUCTION,
     &pmaddwd::INSTRUCTION,
+    &pmaddwd_bytes::INSTRUCTION,
     &neon_usdot::INSTRUCTION,
     &neon_sdot::INSTRUCTION,
 ];

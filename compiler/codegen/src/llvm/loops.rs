@@ -41,7 +41,10 @@ impl<'c> Emitter<'c, '_> {
         let (begin, end) = self.tasks;
         let range = Range::extent(extent.max(1));
         self.counted(outer.var, begin, end, range, true, |emitter| {
-            emitter.with_prefetches(outer, |emitter| emitter.bound(outer.var, true, &outer.body))
+            emitter.with_prefetches(outer, |emitter| {
+                emitter
+                    .where_needed(outer.var, |emitter| emitter.bound(outer.var, true, &outer.body))
+            })
         })
     }
 
@@ -51,7 +54,7 @@ impl<'c> Emitter<'c, '_> {
         match (inner.kind, constant) {
             (LoopKind::Bound(axis), _) => self.over_lanes(inner, axis),
             (_, Some(..=0)) => Ok(()),
-            (_, Some(1)) => self.one_value(inner, 0),
+            (_, Some(1)) => self.one_needed_value(inner, 0),
             (LoopKind::Unrolled, Some(extent)) => {
                 if let Some(merged) = self.merged(inner, extent) {
                     return self.loop_statement(&merged);
@@ -88,15 +91,22 @@ impl<'c> Emitter<'c, '_> {
         let peel = self.last_differs(inner.var, Range::extent(extent), &inner.body);
         let rolled = if peel { extent - 1 } else { extent };
         if rolled == 1 {
-            self.one_value(inner, 0)?;
+            self.one_needed_value(inner, 0)?;
         } else {
-            let (begin, end) = (self.ir.i64(0), self.ir.i64(rolled));
-            self.counted(inner.var, begin, end, Range::extent(rolled), false, |emitter| {
-                emitter
-                    .with_prefetches(inner, |emitter| emitter.bound(inner.var, false, &inner.body))
+            let begin = self.ir.i64(0);
+            let limited = self.limited_end(inner.var, rolled)?;
+            let end = limited.unwrap_or(self.ir.i64(rolled));
+            let range = Range::extent(rolled);
+            self.counted(inner.var, begin, end, range, limited.is_some(), |emitter| {
+                emitter.with_prefetches(inner, |emitter| match limited {
+                    Some(_) => emitter.bound(inner.var, false, &inner.body),
+                    None => emitter.where_needed(inner.var, |emitter| {
+                        emitter.bound(inner.var, false, &inner.body)
+                    }),
+                })
             })?;
         }
-        if peel { self.one_value(inner, extent - 1) } else { Ok(()) }
+        if peel { self.one_needed_value(inner, extent - 1) } else { Ok(()) }
     }
 
     /// A running loop whose extent is known only when it is reached.
@@ -105,7 +115,7 @@ impl<'c> Emitter<'c, '_> {
         let end = self.index(extent)?;
         let begin = self.ir.i64(0);
         self.counted(inner.var, begin, end, Range::extent(maximum.max(1)), true, |emitter| {
-            emitter.bound(inner.var, false, &inner.body)
+            emitter.where_needed(inner.var, |emitter| emitter.bound(inner.var, false, &inner.body))
         })
     }
 

@@ -10,6 +10,7 @@ pub(crate) mod environment;
 mod group;
 pub(crate) mod ir;
 pub(crate) mod lanes;
+mod limits;
 mod loops;
 mod math;
 mod memory;

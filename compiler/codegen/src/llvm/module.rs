@@ -260,6 +260,7 @@ fn collect(program: &Program, statements: &[Statement], used: &mut BTreeSet<Buff
         match statement {
             Statement::Loop(inner) => {
                 visit(&inner.extent, used);
+                used.extend(program.limit_of(inner.var).map(|limit| limit.size));
                 collect(program, &inner.body, used);
             }
             Statement::Realize(realize) => {

@@ -95,7 +95,7 @@ impl<'c> Emitter<'c, '_> {
         let flat = self.environment.simplify(&resolved(&flat, block, realize));
         let same = invariant_iterations(&flat, loop_.var);
         let Some(Spread { innermost, offset, step, locality }) =
-            spread(&flat, loop_.var, same, &loops)
+            spread(&flat, (loop_.var, same), &loops, &|var| program.limit_of(var).is_some())
         else {
             return Ok(None);
         };
@@ -123,6 +123,8 @@ struct Spread {
 struct StridedLoop {
     var: VarId,
     extent: i64,
+    /// In how many of its first iterations steps are prefetched.
+    requests: i64,
     stride: i64,
     is_serial: bool,
 }
@@ -135,7 +137,11 @@ impl StridedLoop {
 }
 
 /// The strides of `loops` in an address; `None` where they are not known.
-fn strided_loops(address: &Expr, loops: &[&Loop]) -> Option<Vec<StridedLoop>> {
+fn strided_loops(
+    address: &Expr,
+    loops: &[&Loop],
+    is_limited: &dyn Fn(VarId) -> bool,
+) -> Option<Vec<StridedLoop>> {
     let terms = Linear::of(address).terms;
     let is_known = |term: &Expr| {
         let mentions = |inner: &&&Loop| term.mentions(inner.var);
@@ -148,7 +154,11 @@ fn strided_loops(address: &Expr, loops: &[&Loop]) -> Option<Vec<StridedLoop>> {
         let factor = terms.iter().find(|(term, _)| *term == Expr::Var(inner.var));
         let (stride, is_serial) =
             (factor.map_or(0, |(_, factor)| *factor), inner.kind == LoopKind::Serial);
-        Some(StridedLoop { var: inner.var, extent: inner.most()?.max(1), stride, is_serial })
+        let extent = inner.most()?.max(1);
+        // Sizes are mostly more than half of the bound, whose half is the next one: by then all has been asked for.
+        let halves = stride == 0 && is_serial && is_limited(inner.var);
+        let requests = if halves { extent.div_euclid(2).max(1) } else { extent };
+        Some(StridedLoop { var: inner.var, extent, requests, stride, is_serial })
     };
     loops.iter().map(strided).collect()
 }
@@ -170,12 +180,18 @@ fn invariant_iterations(address: &Expr, var: VarId) -> i64 {
 
 /// The spread of an address in bytes below `loops`, where it is the `same` for so many iterations of
 /// `target`; `None` where it is not worth it, or not known.
-fn spread(address: &Expr, target: VarId, same: i64, loops: &[&Loop]) -> Option<Spread> {
-    let mut strided = strided_loops(address, loops)?;
+fn spread(
+    address: &Expr,
+    (target, same): (VarId, i64),
+    loops: &[&Loop],
+    is_limited: &dyn Fn(VarId) -> bool,
+) -> Option<Spread> {
+    let mut strided = strided_loops(address, loops, is_limited)?;
     strided.retain(|loop_| loop_.extent > 1);
     let innermost = strided.iter().rfind(|loop_| loop_.is_serial)?.var;
     // The target's iterations are outermost; they never jump.
-    let repeats = StridedLoop { var: target, extent: same, stride: 0, is_serial: true };
+    let repeats =
+        StridedLoop { var: target, extent: same, requests: same, stride: 0, is_serial: true };
     let mut offset = Expr::Integer(0);
     let mut ranges = 1;
     while let Some(index) =
@@ -192,7 +208,7 @@ fn spread(address: &Expr, target: VarId, same: i64, loops: &[&Loop]) -> Option<S
     let bytes = strided.iter().map(StridedLoop::span).sum::<i64>() + LINE;
     let serial: Vec<&StridedLoop> =
         [&repeats].into_iter().chain(strided.iter().filter(|loop_| loop_.is_serial)).collect();
-    let count: i64 = serial.iter().map(|loop_| loop_.extent).product();
+    let count: i64 = serial.iter().map(|loop_| loop_.requests).product();
     let step = (bytes + count - 1) / count;
     if bytes * ranges < MIN_BYTES || step > MAX_REQUESTS * LINE {
         return None;
@@ -200,9 +216,15 @@ fn spread(address: &Expr, target: VarId, same: i64, loops: &[&Loop]) -> Option<S
     let mut inside = step;
     for loop_ in serial.iter().rev().filter(|loop_| loop_.extent > 1) {
         let var = Expr::Var(loop_.var);
-        let iteration = if loop_.var == target { var.modulo(loop_.extent.into()) } else { var };
+        let iteration = if loop_.var == target {
+            var.modulo(loop_.extent.into())
+        } else if loop_.requests < loop_.extent {
+            var.minimum((loop_.requests - 1).into())
+        } else {
+            var
+        };
         offset = iteration * inside + offset;
-        inside *= loop_.extent;
+        inside *= loop_.requests;
     }
     let locality = if bytes * ranges <= MAX_L1_BYTES { 3 } else { 2 };
     Some(Spread { innermost, offset, step, locality })

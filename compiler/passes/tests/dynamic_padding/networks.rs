@@ -272,7 +272,7 @@ fn prepared(graph: &PaddedGraph) -> Graph {
     let mut graph = graph.graph.clone();
     let working = DataType::F32;
     let layout =
-        LayoutOptions { block: LANES, products: 1, bytes: false, rates: Some(RATES), working };
+        LayoutOptions { block: LANES, products: 1, integers: false, rates: Some(RATES), working };
     let passes: &[&Pass<'_>] = &[
         &hone_passes::extend_precision,
         &hone_passes::order_in_runtime,

@@ -79,8 +79,13 @@ fn packed_channels_of_any_groups_compute_the_same() {
         if net.chance(50) {
             y = normalized(&mut net, y);
         }
-        let options =
-            LayoutOptions { block, products: 1, bytes: false, rates: None, working: DataType::F32 };
+        let options = LayoutOptions {
+            block,
+            products: 1,
+            integers: false,
+            rates: None,
+            working: DataType::F32,
+        };
         let after = net.check(y, seed, |graph| {
             choose_layouts(&recognize_group_normalization(graph)?, options)
         });

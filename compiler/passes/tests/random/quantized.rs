@@ -3,7 +3,10 @@
 use super::Net;
 use hone_graph::{Constants, ValueId};
 use hone_ops::{Binary, BinaryFunction, Cast, Convolution, MatMul, Transpose, Window};
-use hone_passes::{LayoutOptions, choose_layouts, multiply_bytes, multiply_quantized};
+use hone_passes::{
+    LayoutOptions, choose_layouts, fold_constants, multiply_integers, multiply_quantized,
+    narrow_integers,
+};
 use hone_types::DataType;
 
 /// Bytes in 32 bits, less a zero point, perhaps times a scale.
@@ -51,16 +54,29 @@ fn bias(net: &mut Net, operands: &mut Vec<ValueId>, channels: usize) {
 
 #[test]
 fn products_of_bytes_compute_the_same() {
+    let found = products_found(DataType::I8, &[DataType::U8]);
+    assert!(found > 80, "{found} products of bytes");
+}
+
+#[test]
+fn products_of_integers_of_16_bits_compute_the_same() {
+    let found = products_found(DataType::I16, &[DataType::U8, DataType::I8]);
+    assert!(found > 100, "{found} products of integers of 16 bits");
+}
+
+/// Checks products of bytes on machines whose weights are of type `narrow`; says in how many they are.
+fn products_found(narrow: DataType, bytes: &[DataType]) -> usize {
     let mut found = 0;
     for seed in 0..300 {
         let mut net = Net::new(2000 + seed);
+        let dtype = net.pick(bytes);
         let is_convolution = net.chance(60);
         let (depth, columns) = (net.pick(&[4, 8, 3, 12]), net.between(1, 9));
         let zero = net.pick(&ZEROS);
         let left_scale: [Option<&[usize]>; 4] = [None, Some(&[]), Some(&[1]), Some(&[1, 1])];
         let y = if is_convolution {
             let shape = [net.between(1, 2), depth, net.between(2, 5), net.between(2, 5)];
-            let bytes = net.input(DataType::U8, &shape);
+            let bytes = net.input(dtype, &shape);
             let entry = scale(&mut net, &left_scale);
             let x = numbers(&mut net, bytes, zero, entry);
             let kernel = [columns, depth, net.between(1, 2), net.between(1, 2)];
@@ -78,9 +94,9 @@ fn products_of_bytes_compute_the_same() {
             };
             net.node(Convolution { window, groups: 1 }, &operands)
         } else {
-            let rows: Vec<usize> = (0..net.between(0, 2)).map(|_| net.between(1, 3)).collect();
+            let rows: Vec<usize> = (0..net.between(0, 2)).map(|_| net.between(1, 5)).collect();
             let shape = [&rows[..], &[net.between(1, 3), depth]].concat();
-            let bytes = net.input(DataType::U8, &shape);
+            let bytes = net.input(dtype, &shape);
             let per_row = vec![shape[shape.len() - 2], 1];
             let left: [Option<&[usize]>; 5] =
                 [None, Some(&[]), Some(&[1]), Some(&[1, 1]), Some(&per_row)];
@@ -105,16 +121,21 @@ fn products_of_bytes_compute_the_same() {
         let options = LayoutOptions {
             block: net.pick(&[4, 8]),
             products: 1,
-            bytes: true,
+            integers: true,
             rates: None,
             working: DataType::F32,
         };
         let after = net.check(y, seed, |graph| {
-            let graph = multiply_quantized(graph, None)?;
-            multiply_bytes(&choose_layouts(&graph, options)?, 8)
+            let graph = multiply_quantized(graph, narrow, None, DataType::F32)?;
+            let graph = match narrow {
+                DataType::I16 => narrow_integers(&fold_constants(&graph)?)?,
+                _ => graph,
+            };
+            multiply_integers(&choose_layouts(&graph, options)?, 8)
         });
         let text = after.to_text(Constants::Digest);
-        found += usize::from(text.contains("packed_convolution") || text.contains("packed_matmul"));
+        let is_packed = text.contains("packed_convolution") || text.contains("packed_matmul");
+        found += usize::from(is_packed && text.contains(&format!("{narrow}[")));
     }
-    assert!(found > 80, "{found} products of bytes");
+    found
 }

@@ -5,9 +5,10 @@
 mod kernels;
 mod random;
 mod refusals;
+mod text;
 
 use crate::Schedule;
-use hone_tensor::{BufferId, Expr, Program, Role, interpret};
+use hone_tensor::{BufferId, Builder, Combiner, Expr, Program, Role, interpret};
 use hone_types::{DataType, Tensor, TensorType};
 
 /// A float tensor type.
@@ -20,6 +21,15 @@ fn load(buffer: BufferId, indices: &[Expr]) -> Expr {
 }
 
 /// Small whole numbers, so that sums of products are exact in any order.
+/// `twice = x + x`, `sum = sum of twice by rows`: the sum.
+fn twice_by_rows(builder: &mut Builder) -> BufferId {
+    let x = builder.input("x", &floats(&[4, 6]));
+    let twice = builder.map("twice", &floats(&[4, 6]), |i| load(x, i) + load(x, i));
+    builder.reduce("sum", &floats(&[4]), &[6], Combiner::Sum, |i, r| {
+        load(twice, &[i[0].clone(), r[0].clone()])
+    })
+}
+
 fn inputs(program: &Program) -> Vec<Tensor> {
     let parameters = program.parameters().into_iter();
     parameters

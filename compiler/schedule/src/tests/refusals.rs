@@ -1,17 +1,13 @@
 //! What is refused, and what it says.
 
-use super::{floats, load};
+use super::{floats, load, twice_by_rows};
 use crate::{Schedule, ScheduleError};
-use hone_tensor::{Builder, Combiner, Scope};
+use hone_tensor::{Builder, Scope};
 
 /// `twice = x + x`, `sum = sum of twice by rows`, `out = sum + sum`.
 fn schedule() -> Schedule {
     let mut builder = Builder::new();
-    let x = builder.input("x", &floats(&[4, 6]));
-    let twice = builder.map("twice", &floats(&[4, 6]), |i| load(x, i) + load(x, i));
-    let sum = builder.reduce("sum", &floats(&[4]), &[6], Combiner::Sum, |i, r| {
-        load(twice, &[i[0].clone(), r[0].clone()])
-    });
+    let sum = twice_by_rows(&mut builder);
     let out = builder.map("out", &floats(&[4]), |i| load(sum, i) + load(sum, i));
     builder.output(out);
     Schedule::new(builder.finish())

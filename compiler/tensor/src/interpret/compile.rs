@@ -35,6 +35,11 @@ pub(super) enum Node {
         body: Vec<Node>,
         waits: bool,
     },
+    /// What runs where a condition holds.
+    Where {
+        condition: Int,
+        body: Vec<Node>,
+    },
     Sync,
     Action(Box<Action>),
 }
@@ -49,7 +54,7 @@ impl Node {
         match self {
             Node::Loop { waits, .. } | Node::Lanes { waits, .. } => *waits,
             Node::Sync => true,
-            Node::Parallel { .. } | Node::Launch(_) | Node::Action(_) => false,
+            Node::Parallel { .. } | Node::Launch(_) | Node::Where { .. } | Node::Action(_) => false,
         }
     }
 }
@@ -111,7 +116,14 @@ impl Compiler<'_> {
                 if let Some(axis) = own.axis() {
                     return self.bound(statement, axis, (slot, extent), domain);
                 }
-                let body = self.statements(&own.body, &inner)?;
+                let mut body = self.statements(&own.body, &inner)?;
+                if let Some(limit) = self.program.limit_of(own.var) {
+                    let condition = self.int(&limit.condition()).map_err(|reason| {
+                        let block = format!("the limit of loop {}", own.var);
+                        InterpretError::Malformed { block, reason }
+                    })?;
+                    body = vec![Node::Where { condition, body }];
+                }
                 if own.kind == LoopKind::Parallel {
                     let private = self.private(statement);
                     return Ok(Node::Parallel { slot, extent, private, body });

@@ -174,6 +174,11 @@ impl Run<'_> {
                 }
                 Ok(())
             }
+            Node::Where { condition, body } => {
+                let holds =
+                    self.state.int(condition).map_err(|fault| self.explain("a limit", fault))?;
+                if holds == 0 { Ok(()) } else { self.all(body) }
+            }
             // All lanes pass it at once; a single one has nobody to wait for.
             Node::Sync => Ok(()),
             Node::Action(action) => self

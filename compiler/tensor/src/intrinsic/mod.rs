@@ -7,6 +7,7 @@
 //! - its software model ([`Intrinsic::model`]) is a program that the verifier takes and that matches it.
 
 mod dot_bf16;
+mod dot_i16;
 mod dot_u8_i8;
 mod find;
 mod model;
@@ -62,11 +63,14 @@ pub(crate) enum Term {
 
 impl Intrinsic {
     /// Every intrinsic.
-    pub const ALL: [Intrinsic; 2] = [Self::DOT_BF16, Self::DOT_U8_I8];
+    pub const ALL: [Intrinsic; 3] = [Self::DOT_BF16, Self::DOT_I16, Self::DOT_U8_I8];
 
     /// Pairs of bfloat16, summed in `f32` in every lane (AVX512-BF16 `vdpbf16ps`, Arm `bfdot`). The order of the
     /// two additions is the instruction's, and subnormal numbers count as zero.
     pub const DOT_BF16: Intrinsic = Intrinsic(&dot_bf16::DESCRIPTION);
+
+    /// Pairs of integers of 16 bits, summed in `i32` in every lane (x86 `pmaddwd`). Sums wrap around.
+    pub const DOT_I16: Intrinsic = Intrinsic(&dot_i16::DESCRIPTION);
 
     /// Fours of an unsigned and a signed byte, summed in `i32` in every lane (AVX-VNNI, AVX512-VNNI `vpdpbusd`,
     /// Arm `usdot`).

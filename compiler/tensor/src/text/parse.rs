@@ -3,7 +3,7 @@
 use super::names::{CALLS, COMBINERS, INFIX, KINDS, LEVELS, SCOPES, UNARY, entry};
 use crate::{
     Axis, Block, BlockBody, BlockId, Buffer, BufferId, Expr, Intrinsic, Iterator, IteratorKind,
-    Loop, LoopKind, Prefetch, Program, Realize, Role, Scope, Statement, Var, VarId,
+    Limit, Loop, LoopKind, Prefetch, Program, Realize, Role, Scope, Statement, Var, VarId,
 };
 use hone_types::{DataType, Id, Table};
 use std::collections::BTreeMap;
@@ -150,7 +150,7 @@ impl<'a> Parser<'a> {
 
     fn program(&mut self) -> Parsed<Program> {
         while self.buffer()? {}
-        let (mut body, mut prefetches) = (Vec::new(), Vec::new());
+        let (mut body, mut prefetches, mut limits) = (Vec::new(), Vec::new(), Vec::new());
         loop {
             self.skip_space();
             if self.rest().is_empty() {
@@ -160,6 +160,8 @@ impl<'a> Parser<'a> {
                 self.unused()?;
             } else if self.accept("prefetch") {
                 prefetches.push(self.prefetch()?);
+            } else if self.accept("limit") {
+                limits.push(self.limit()?);
             } else if self.accept("removed") {
                 self.block()?;
             } else {
@@ -172,16 +174,32 @@ impl<'a> Parser<'a> {
             blocks: self.table("block", |own| std::mem::take(&mut own.blocks))?,
             body,
             prefetches,
+            limits,
         };
         let known = |own: &Prefetch| {
             program.blocks.get(own.block).is_some()
                 && program.buffers.get(own.buffer).is_some()
                 && program.vars.get(own.target).is_some()
         };
-        match program.prefetches.iter().all(known) {
-            true => Ok(program),
-            false => self.error("a prefetch names what is never defined"),
+        if !program.prefetches.iter().all(known) {
+            return self.error("a prefetch names what is never defined");
         }
+        let known = |own: &Limit| {
+            let has_size = program.buffers.get(own.size).is_some();
+            has_size && program.vars.get(own.target).is_some()
+        };
+        match program.limits.iter().all(known) {
+            true => Ok(program),
+            false => self.error("a limit names what is never defined"),
+        }
+    }
+
+    fn limit(&mut self) -> Parsed<Limit> {
+        let target = self.handle("v")?;
+        self.expect("to")?;
+        let first = self.expr(0)?;
+        self.expect("below")?;
+        Ok(Limit { target, first, size: self.handle("b")? })
     }
 
     fn prefetch(&mut self) -> Parsed<Prefetch> {

@@ -2,7 +2,7 @@
 
 use super::names::{CALLS, COMBINERS, INFIX, SCOPES, UNARY, kind_word, word};
 use crate::{
-    Block, BlockBody, BlockId, Buffer, BufferId, Expr, IteratorKind, Program, Realize, Role,
+    Block, BlockBody, BlockId, Buffer, BufferId, Expr, IteratorKind, Limit, Program, Realize, Role,
     Statement, VarId,
 };
 use hone_types::DataType;
@@ -118,6 +118,9 @@ impl Printer<'_, '_, '_> {
                 "prefetch {} of {} ahead of {}",
                 own.buffer, own.block, own.target
             )?;
+        }
+        for Limit { target, first, size } in &self.program.limits {
+            writeln!(self.formatter, "limit {target} to {} below {size}", Operand(first, 0))?;
         }
         let unused = self.program.vars.ids().filter(|var| !self.bound.contains(var));
         let texts: Vec<String> = unused.map(|var| format!("{var} {}", self.name(var))).collect();

@@ -56,6 +56,8 @@ fn collect<'a>(
 ) {
     for statement in body {
         match statement {
+            // What stands in a loop that never runs computes nothing.
+            Statement::Loop(inner) if inner.most().is_some_and(|most| most <= 0) => {}
             Statement::Loop(inner) => {
                 loops.push(inner);
                 collect(program, &inner.body, loops, sites);

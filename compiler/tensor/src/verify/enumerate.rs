@@ -177,7 +177,8 @@ impl Values {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hone_types::Id;
+    use crate::exhaustive::{Loops, condition, expression, id, value};
+    use hone_types::{Id, Random};
 
     /// A domain of loops of constant extents, and their variables.
     fn domain(extents: &[i64]) -> (Domain, Vec<VarId>) {
@@ -229,5 +230,58 @@ mod tests {
         let fact = Expr::Integer(4) - index.clone();
         assert!(!within(&index, 5, &[], &domain));
         assert!(within(&index, 5, &[fact], &domain));
+    }
+
+    #[test]
+    fn what_is_tried_is_what_holds() {
+        let mut random = Random::new(14);
+        let mut counts = [0, 0];
+        for loops in Loops::several() {
+            for _ in 0..400 {
+                let chosen = expression(&mut random, 3, 2);
+                let index = condition(&mut random, 3, 2).select(chosen.clone(), chosen + 1)
+                    + expression(&mut random, 3, 2);
+                let fact = expression(&mut random, 3, 2);
+                let extent = random.below(16);
+                let allowed = |point: &&Vec<i64>| value(&fact, point) >= 0;
+                let inside = |point: &Vec<i64>| (0..extent as i64).contains(&value(&index, point));
+                let known = std::slice::from_ref(&fact);
+                let found = within(&index, extent, known, &loops.domain);
+                let expected = loops.points.iter().filter(allowed).all(inside);
+                assert!(expected || !found, "{index:?} below {extent} where {fact:?}");
+                let told =
+                    (0..3).all(|place| index.mentions(id(place)) || !fact.mentions(id(place)));
+                assert!(found || !expected || !told, "{index:?} below {extent} where {fact:?}");
+                counts[usize::from(found)] += 1;
+            }
+        }
+        assert!(counts.into_iter().all(|count| count > 100), "{counts:?}");
+    }
+
+    #[test]
+    fn as_many_values_as_are_tried_are_tried() {
+        let index = |var: VarId| Expr::Var(var).modulo(Expr::Integer(3));
+        let (few, vars) = domain(&[MOST]);
+        assert!(within(&index(vars[0]), 3, &[], &few));
+        let (many, vars) = domain(&[MOST + 1]);
+        assert!(!within(&index(vars[0]), 3, &[], &many));
+    }
+
+    #[test]
+    fn what_rises_with_each_loop_is_tried_at_its_ends() {
+        let (large, vars) = domain(&[1 << 40, 1 << 40]);
+        let (a, b) = (Expr::Var(vars[0]), Expr::Var(vars[1]));
+        let quotient = |expr: Expr| expr.floor_divide(Expr::Integer(1 << 20));
+        let shown = |index: &Expr| within(index, 1 << 22, &[], &large);
+        assert!(shown(&quotient(a.clone())));
+        assert!(shown(&(quotient(a.clone()) + quotient(b.clone()))));
+        assert!(shown(&(quotient(a.clone()) - quotient(b.clone()) + (1 << 20))));
+        assert!(!shown(&(quotient(a.clone()) - quotient(b.clone()))));
+        // Of two terms with one variable it is not known which of them wins, nor of a remainder.
+        assert!(!shown(&(quotient(a.clone()) - quotient(a.clone() * 2) + (1 << 21))));
+        assert!(!shown(&a.modulo(Expr::Integer(7))));
+        // Neither are ends enough where a fact speaks of the variable.
+        let fact = Expr::Integer(1 << 39) - b.clone();
+        assert!(!within(&quotient(b), 1 << 20, &[fact], &large));
     }
 }

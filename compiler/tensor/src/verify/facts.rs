@@ -282,3 +282,6 @@ fn of_type(expr: &Expr, program: &Program) -> Option<(i64, i64)> {
         DataType::U64 | DataType::F16 | DataType::BF16 | DataType::F32 | DataType::F64 => None,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -16,6 +16,8 @@
 //! - loops: parallel ones are outermost, vectorized ones innermost, and in both no iteration accesses
 //!   what another one writes; vectorized and unrolled ones have a constant extent; tensorized ones
 //!   contain the nest that their intrinsic stands for;
+//! - limits are of serial and parallel loops, by a size that is an input, and mention loops around them only; that what they
+//!   leave out is not needed is shown where they are made ([`crate::Prefix::limit`]);
 //! - loops that are bound to a device's axes, and `sync`s: see `launch`.
 //!
 //! Checked by [`verify_registers`], before code is made: register buffers are indexed by unrolled,
@@ -28,6 +30,7 @@ mod enumerate;
 mod facts;
 mod form;
 mod launch;
+mod limits;
 mod loops;
 mod order;
 
@@ -207,6 +210,14 @@ pub enum VerifyError {
         /// What does not fit.
         reason: String,
     },
+    /// A limit does not fit its loop.
+    #[error("the limit of loop {var} {reason}")]
+    LoopLimit {
+        /// The loop.
+        var: VarId,
+        /// What does not fit.
+        reason: &'static str,
+    },
     /// A register buffer is indexed by something that is not known when code is made.
     #[error(
         "block '{block}' indexes the register buffer '{buffer}' by {var}: unroll or vectorize that loop"
@@ -266,6 +277,7 @@ pub fn verify(program: &Program) -> Result<(), VerifyError> {
     order::check(program)?;
     coverage::check(program)?;
     loops::check(program)?;
+    limits::check(program)?;
     launch::check(program)
 }
 

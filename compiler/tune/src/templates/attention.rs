@@ -18,8 +18,9 @@
 //! Axes in brackets are vectors. Queries are the vectors of the scores: nothing is summed across a vector,
 //! keys are read one number at a time and values in vectors, whatever the order of their axes.
 
-use super::contraction::{Columns, Form, sum_in_registers};
+use super::contraction::{Columns, Form};
 use super::parallel::spread;
+use super::register_sums::{Points, sum_in_registers};
 use super::{unfit, vector_width};
 use crate::Machine;
 use crate::access::{Contraction, is_costly, is_reduction, value};
@@ -211,7 +212,7 @@ fn schedule_values(
     let width = schedule.extent(result.width).unwrap_or(1);
     let vectors = width.div_ceil(machine.lanes);
     let depth = reduced(schedule, stages.values);
-    let extents = Extents { rows: result.size, vectors, depth, row_bytes: 0 };
+    let extents = Extents { rows: result.size, vectors, depth, row_bytes: 0, divides: false };
     // The weights of the tile stay in the second-level cache beside the panel of values.
     let weights = depth * result.size * size_of::<f32>();
     let rest = Machine { l2_bytes: machine.l2_bytes.saturating_sub(weights), ..*machine };
@@ -222,7 +223,7 @@ fn schedule_values(
     schedule.reorder(&[parts, row_tiles, rows, vectors, lanes])?;
     schedule.compute_at(stages.values, row_tiles)?;
     schedule.set_scope(stages.values, Scope::Register)?;
-    sum_in_registers(schedule, form, result.outer.len() + 2, machine, decisions)?;
+    sum_in_registers(schedule, form, (result.outer.len() + 2, Points::One), machine, decisions)?;
     schedule.unroll(rows)?;
     schedule.unroll(vectors)?;
     schedule.vectorize(lanes)
@@ -250,6 +251,7 @@ fn schedule_scores(
             vectors: queries.unwrap_or(1).div_ceil(machine.lanes),
             depth: reduced(schedule, stages.scores),
             row_bytes,
+            divides: false,
         },
         1,
         machine,
@@ -264,7 +266,7 @@ fn schedule_scores(
     schedule.reorder(&order)?;
     schedule.compute_at(stages.scores, parts)?;
     schedule.set_scope(stages.scores, Scope::Register)?;
-    sum_in_registers(schedule, form, depth + order.len() - 3, machine, decisions)?;
+    sum_in_registers(schedule, form, (depth + order.len() - 3, Points::One), machine, decisions)?;
     schedule.unroll(rows)?;
     schedule.unroll(vectors)?;
     schedule.vectorize(lanes)

@@ -13,6 +13,7 @@
 //! loops are spread over threads where their iterations are independent.
 
 use super::parallel::spread;
+use super::register_sums::unroll_tile;
 use super::rows::reduce_in_vectors;
 use super::{unfit, vector_width};
 use crate::Machine;
@@ -120,7 +121,11 @@ impl Form {
             return Tile { mr: 1, nr: vectors.min(machine.registers / 4).max(1) };
         }
         let rows = self.row_axis.map_or(1, |axis| self.spatial[axis]);
-        choose_tile(Extents { rows, vectors, depth: self.depth, row_bytes: 0 }, 1, machine)
+        choose_tile(
+            Extents { rows, vectors, depth: self.depth, row_bytes: 0, divides: false },
+            1,
+            machine,
+        )
     }
 }
 
@@ -188,28 +193,9 @@ fn reduce(
     }
     for stage in [initial, block] {
         let loops = schedule.loops(stage);
-        unroll_tile(schedule, &loops[loops.len() - spatial.len()..], machine)?;
+        unroll_tile(schedule, &loops[loops.len() - spatial.len()..], None, machine)?;
     }
     let loops = schedule.loops(copy)[depth..].to_vec();
-    unroll_tile(schedule, &loops, machine)?;
+    unroll_tile(schedule, &loops, None, machine)?;
     if around == 0 { spread_independent(schedule, &outer, decisions) } else { Ok(()) }
-}
-
-/// Unrolls a tile's loops and makes the last one a vector.
-fn unroll_tile(
-    schedule: &mut Schedule,
-    tile: &[VarId],
-    machine: &Machine,
-) -> Result<(), ScheduleError> {
-    let Some((vector, others)) = tile.split_last() else { return Ok(()) };
-    let mut vector = *vector;
-    if schedule.extent(vector).unwrap_or(usize::MAX) > machine.lanes {
-        let (parts, lanes) = schedule.split(vector, machine.lanes)?;
-        schedule.unroll(parts)?;
-        vector = lanes;
-    }
-    for loop_ in others {
-        schedule.unroll(*loop_)?;
-    }
-    schedule.vectorize(vector)
 }

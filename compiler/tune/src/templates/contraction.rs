@@ -8,16 +8,15 @@
 //! The output map iterates over the results either axis by axis as the sum does, or with the sum's last two
 //! axes joined into one (`column = block * width + lane`).
 
+use super::register_sums::{Points, sum_in_registers};
 use super::unfit;
 use crate::Machine;
 use crate::access::{Contraction, is_reduction, loads, value, vector_axis};
 use crate::decisions::Decisions;
-use crate::grain::{FEW_TASKS, even_parts, tasks};
+use crate::grain::{FEW_TASKS, part, tasks};
 use crate::tile::{Extents, Tile, decide_tile};
 use hone_schedule::{Schedule, ScheduleError};
-use hone_tensor::{
-    BinaryOp, Block, BlockId, Domain, Expr, Intrinsic, Iterator, IteratorKind, Scope, VarId,
-};
+use hone_tensor::{BinaryOp, Block, BlockId, Domain, Expr, Intrinsic, IteratorKind, Scope, VarId};
 
 /// The loops of the output map, cut into tiles.
 struct Tiles {
@@ -49,7 +48,7 @@ pub(super) fn apply(
     let at = *tiles.outer.last().ok_or_else(|| unfit("contraction", "no loop to compute at"))?;
     schedule.compute_at(form.sum, at)?;
     schedule.set_scope(form.sum, Scope::Register)?;
-    sum_in_registers(schedule, &form, tiles.outer.len(), machine, decisions)?;
+    sum_in_registers(schedule, &form, (tiles.outer.len(), Points::ByTile), machine, decisions)?;
     for loop_ in &tiles.unrolled {
         schedule.unroll(*loop_)?;
     }
@@ -112,9 +111,9 @@ pub(super) enum Columns {
 
 /// What the template needs to know of its program.
 pub(super) struct Form {
-    sum: BlockId,
+    pub(super) sum: BlockId,
     output: BlockId,
-    contraction: Contraction,
+    pub(super) contraction: Contraction,
     /// Index of the output's axis of rows.
     pub(super) row_axis: Option<usize>,
     /// Index of the output's axis of blocks of columns, where columns are [`Columns::Same`].
@@ -182,7 +181,8 @@ impl Form {
         // An instruction that sums several products counts as one multiply-add.
         let run = self.contraction.intrinsic.map_or(1, |intrinsic| intrinsic.depth() as usize);
         let depth = reduced.map(|iterator| iterator.extent).product::<usize>() / run;
-        let blocks = extent(self.contraction.column_axis);
+        let group = self.contraction.column_group;
+        let blocks = group.unwrap_or_else(|| extent(self.contraction.column_axis));
         let (columns, unit) = match self.columns {
             Columns::Joined { .. } => (vectors * blocks, vectors),
             Columns::Same if self.block_axis.is_some() && width <= 2 * machine.lanes => {
@@ -191,8 +191,13 @@ impl Form {
             Columns::Same => (vectors, 1),
         };
         let row_bytes = if rows > 1 { self.row_bytes(schedule) } else { 0 };
-        let extents = Extents { rows, vectors: columns, depth, row_bytes };
-        decide_tile(extents, unit, machine, decisions)
+        let divides = group.is_some() && columns > vectors;
+        let extents = Extents { rows, vectors: columns, depth, row_bytes, divides };
+        let machine = match self.contraction.intrinsic == Some(Intrinsic::DOT_I16) {
+            true => machine.with_separate_sums(),
+            false => *machine,
+        };
+        decide_tile(extents, unit, &machine, decisions)
     }
 
     /// Stride between rows of the broadcast operand in bytes; 0 where that is not the same for all.
@@ -354,101 +359,6 @@ fn tile_joined(
     Ok(Tiles { outer, unrolled, vector })
 }
 
-/// Orders the sum's loops with the summed axes outside its tile, sets the initial value in front, and unrolls
-/// the tile.
-pub(super) fn sum_in_registers(
-    schedule: &mut Schedule,
-    form: &Form,
-    outer: usize,
-    machine: &Machine,
-    decisions: &mut Decisions<'_>,
-) -> Result<(), ScheduleError> {
-    let loops = schedule.loops(form.sum)[outer..].to_vec();
-    let iterators = schedule.program().blocks[form.sum].iterators.clone();
-    let spatial =
-        iterators.iter().filter(|iterator| iterator.kind == IteratorKind::Spatial).count();
-    let (tile, reduced) = loops.split_at(spatial);
-    let run = usize::from(form.contraction.intrinsic.is_some());
-    let (reduced, run) = reduced.split_at(reduced.len().saturating_sub(run));
-    let points = reduced.len();
-    let reduced = &order_points(schedule, reduced, decisions)?[..];
-    schedule.reorder(&[reduced, &rows_first(form, &iterators, tile), run].concat())?;
-    let Some(first) = reduced.first().or(run.first()) else {
-        return Err(unfit("contraction", "nothing is summed"));
-    };
-    let initial = schedule.decompose_reduction(form.sum, *first)?;
-    if reduced.len() > points {
-        schedule.unroll(reduced[reduced.len() - 1])?;
-    }
-    let loops = schedule.loops(initial);
-    unroll_tile(schedule, &loops[loops.len() - spatial..], None, machine)?;
-    let loops = schedule.loops(form.sum);
-    let inner = loops.len() - run.len();
-    unroll_tile(schedule, &loops[inner - spatial..inner], form.contraction.intrinsic, machine)
-}
-
-/// The loops over the points of a sum, outermost first: any of them may come innermost, and be split into
-/// steps of several unrolled points, where these divide it.
-fn order_points(
-    schedule: &mut Schedule,
-    reduced: &[VarId],
-    decisions: &mut Decisions<'_>,
-) -> Result<Vec<VarId>, ScheduleError> {
-    let mut order = reduced.to_vec();
-    let innermost = decisions.choose("innermost sum", order.len().max(1), order.len().max(1) - 1);
-    if innermost < order.len() {
-        let moved = order.remove(innermost);
-        order.push(moved);
-    }
-    let Some(last) = order.last().copied() else { return Ok(order) };
-    let extent = schedule.extent(last).unwrap_or(1);
-    let divides = [2, 3, 4, 5, 7, 8].into_iter().filter(|count| extent.is_multiple_of(*count));
-    let points = decisions.number("written out points", divides, 1);
-    if points > 1 {
-        order.pop();
-        let (steps, within) = schedule.split(last, points)?;
-        order.extend([steps, within]);
-    }
-    Ok(order)
-}
-
-/// A tile's loops with the rows outermost: registers hold one broadcast element at a time, beside `nr` vectors
-/// of the panel, and not those of all rows.
-fn rows_first(form: &Form, iterators: &[Iterator], tile: &[VarId]) -> Vec<VarId> {
-    let is_rows = |axis: usize| {
-        form.row_axis.is_some()
-            && form.contraction.row_axis == Some(axis)
-            && iterators[axis].extent > 1
-    };
-    let (mut rows, others): (Vec<_>, Vec<_>) =
-        tile.iter().enumerate().partition(|(axis, _)| is_rows(*axis));
-    rows.extend(others);
-    rows.into_iter().map(|(_, loop_)| *loop_).collect()
-}
-
-/// Unrolls a tile's loops and makes the last one a vector, or the lanes of an instruction.
-fn unroll_tile(
-    schedule: &mut Schedule,
-    tile: &[VarId],
-    intrinsic: Option<Intrinsic>,
-    machine: &Machine,
-) -> Result<(), ScheduleError> {
-    let (vector, others) = tile.split_last().ok_or_else(|| unfit("contraction", "no loops"))?;
-    let mut vector = *vector;
-    if schedule.extent(vector).unwrap_or(usize::MAX) > machine.lanes {
-        let (parts, lanes) = schedule.split(vector, machine.lanes)?;
-        schedule.unroll(parts)?;
-        vector = lanes;
-    }
-    for loop_ in others {
-        schedule.unroll(*loop_)?;
-    }
-    match intrinsic {
-        Some(intrinsic) => schedule.tensorize(vector, intrinsic),
-        None => schedule.vectorize(vector),
-    }
-}
-
 /// Spreads tiles over threads: all loops but the last are fused, and where they are too few, a part
 /// of the last.
 fn spread_tiles(
@@ -464,11 +374,11 @@ fn spread_tiles(
     if found >= worth.min(FEW_TASKS) || tiles == 1 {
         return spread_all(schedule, if fewer.is_empty() { outer } else { fewer });
     }
-    let parts = even_parts(tiles, worth.div_ceil(found.max(1)));
-    if parts == tiles {
+    let each = part(tiles, worth.div_ceil(found.max(1)));
+    if each == 1 {
         return spread_all(schedule, outer);
     }
-    let (parts, _) = schedule.split(*last, tiles / parts)?;
+    let (parts, _) = schedule.split(*last, each)?;
     spread_all(schedule, &[fewer, &[parts]].concat())
 }
 

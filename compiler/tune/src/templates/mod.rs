@@ -8,6 +8,7 @@ mod lanes;
 mod padding;
 mod parallel;
 mod pointwise;
+mod register_sums;
 mod rows;
 mod tiles;
 
