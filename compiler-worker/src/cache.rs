@@ -2,7 +2,8 @@
 //!
 //! An entry is a file named after its key. Keys hold everything that decides the content, this
 //! program's own bytes included, so that a new build of the compiler never answers with an old one's
-//! code. Entries appear whole or not at all; whoever loses one compiles again.
+//! code. Entries appear whole or not at all; whoever loses one compiles again. Where the cache has a limit, entries
+//! that were used longest ago make room for new ones.
 
 use std::env;
 use std::fs;
@@ -18,12 +19,16 @@ use serde_json::json;
 use crate::failure::{Failure, Result};
 use crate::tune::store::{self, Recorded};
 
+mod limit;
+
 /// The folder of entries.
 #[derive(Clone, Debug)]
 pub struct Cache {
     folder: PathBuf,
     /// Whether entries may be taken; they are written in any case.
     answers: bool,
+    /// Most bytes of all entries, tuning records aside; none where nothing is ever removed.
+    limit: Option<u64>,
     /// Where tuning records lie, where that was said.
     records: Option<PathBuf>,
     /// The records, once they were read.
@@ -63,7 +68,13 @@ impl Cache {
                 error,
             )
         })?;
-        Ok(Self { folder, answers, records: None, read: Arc::default() })
+        Ok(Self { folder, answers, limit: None, records: None, read: Arc::default() })
+    }
+
+    /// The same that holds at most `limit` bytes of entries, or any number for 0: with each new artifact, those that
+    /// were used longest ago are removed.
+    pub fn with_limit(self, limit: u64) -> Self {
+        Self { limit: (limit > 0).then_some(limit), ..self }
     }
 
     /// The same with tuning records in another folder than `records` beside the entries.
@@ -100,7 +111,11 @@ impl Cache {
     /// The file of an artifact that is there and may be taken.
     pub fn artifact(&self, key: &Key) -> Option<PathBuf> {
         let path = self.artifact_path(key);
-        (self.answers && path.is_file()).then_some(path)
+        let is_there = self.answers && path.is_file();
+        is_there.then(|| {
+            limit::touch(&path);
+            path
+        })
     }
 
     /// Keeps an artifact and gives its file.
@@ -110,6 +125,9 @@ impl Cache {
     pub fn keep_artifact(&self, key: &Key, bytes: &[u8]) -> Result<PathBuf> {
         let path = self.artifact_path(key);
         write_atomically(&path, std::iter::once(bytes))?;
+        if let Some(limit) = self.limit {
+            limit::shrink(&self.folder, limit);
+        }
         Ok(path)
     }
 
@@ -118,7 +136,10 @@ impl Cache {
         if !self.answers {
             return None;
         }
-        serde_json::from_slice(&fs::read(self.result_path(key)).ok()?).ok()
+        let path = self.result_path(key);
+        let result = serde_json::from_slice(&fs::read(&path).ok()?).ok();
+        limit::touch(&path);
+        result
     }
 
     /// Keeps a result.
@@ -176,5 +197,26 @@ mod tests {
         assert!(silent.artifact(&key).is_none() && silent.result::<u32>(&key).is_none());
         fs::write(cache.result_path(&key), b"{").unwrap();
         assert_eq!(cache.result::<u32>(&key), None);
+    }
+
+    #[test]
+    fn a_new_artifact_takes_the_room_of_what_was_used_longest_ago() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::open(Some(folder.path()), true).unwrap().with_limit(6);
+        let age = |key: &Key, minutes: u64| {
+            let file = fs::File::options().append(true).open(cache.artifact_path(key)).unwrap();
+            let used = std::time::SystemTime::now() - std::time::Duration::from_secs(60 * minutes);
+            file.set_modified(used).unwrap();
+        };
+        let keys = [1, 2, 3].map(|number| Key::of(&number));
+        for (key, minutes) in keys.iter().zip([30, 20]) {
+            cache.keep_artifact(key, b"abc").unwrap();
+            age(key, minutes);
+        }
+        // Taken once more, the first is newer than the second.
+        assert!(cache.artifact(&keys[0]).is_some());
+        cache.keep_artifact(&keys[2], b"abc").unwrap();
+        let there = keys.each_ref().map(|key| cache.artifact_path(key).exists());
+        assert_eq!(there, [true, false, true]);
     }
 }

@@ -48,6 +48,9 @@ pub struct CacheArguments {
     /// Where earlier results are kept; by default $HONE_CACHE, or hone in the user's cache folder.
     #[arg(long, value_name = "DIR")]
     pub cache: Option<PathBuf>,
+    /// Most bytes of earlier results; what was used longest ago is removed first. 0 is no limit.
+    #[arg(long, env = "HONE_CACHE_LIMIT", default_value_t = 20 << 30, value_name = "BYTES")]
+    pub cache_limit: u64,
     /// Do the work even where its result is known.
     #[arg(long)]
     pub force: bool,
@@ -63,7 +66,7 @@ impl CacheArguments {
     /// Where the folder cannot be made.
     pub fn open(&self) -> Result<Cache> {
         let cache = Cache::open(self.cache.as_deref(), !self.force)?;
-        Ok(cache.with_records(self.records.as_deref()))
+        Ok(cache.with_limit(self.cache_limit).with_records(self.records.as_deref()))
     }
 }
 

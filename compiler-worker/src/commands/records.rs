@@ -77,7 +77,12 @@ pub enum Action {
 /// Files that cannot be read or written, or that hold no record.
 pub fn run(arguments: &Arguments) -> Result<()> {
     let Arguments { records, cache, .. } = arguments;
-    let kept = CacheArguments { cache: cache.clone(), force: false, records: records.clone() };
+    let kept = CacheArguments {
+        cache: cache.clone(),
+        cache_limit: 0,
+        force: false,
+        records: records.clone(),
+    };
     let folder = kept.open()?.records_folder();
     match &arguments.action {
         Action::List { json } => list(&store::read(&folder)?, *json),
