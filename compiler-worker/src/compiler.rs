@@ -4,17 +4,17 @@ use std::time::{Duration, Instant};
 
 use hone_artifact::exit_code::Reason;
 use hone_artifact::request::Input;
-use hone_artifact::{Extent, MOST_SIZES, Manifest, TensorInfo, Variant};
+use hone_artifact::{Extent, Manifest, TensorInfo, Variant};
+use hone_dimensions::{Resolved, Source, is_dynamic};
 use hone_driver::ops::Require;
 use hone_driver::{
     CodegenError, Combination, CompileError, Compiled, Constants, DataType, DynamicDimensions,
     EvaluateError, Graph, ImportError, ImportOptions, InputBinding, LowerError, NodeError, Options,
-    SchedulePolicy, Signature, SizedBinding, SizedGraph, Target, Tensor, TensorType,
+    SchedulePolicy, Signature, SizedGraph, Target, Tensor, TensorType,
 };
 
+use crate::dimensions;
 use crate::failure::{Failure, Result};
-use crate::open::{self, Resolved};
-use crate::padding;
 pub use crate::target::target;
 use crate::tune::store::Recorded;
 
@@ -38,6 +38,11 @@ impl Model {
         const KEY: &[u8] = b"\x0a\x08location\x12";
         self.bytes.windows(KEY.len()).any(|window| window == KEY)
     }
+
+    /// The model, as what decides on its sizes takes it.
+    fn source<'a>(&'a self, options: &'a ImportOptions) -> Source<'a> {
+        Source { bytes: &self.bytes, options }
+    }
 }
 
 /// The combinations of sizes that inputs and dimensions shall have, the largest first.
@@ -45,66 +50,19 @@ impl Model {
 /// # Errors
 /// `InvalidSpec` for an element type that is none, `InvalidShape` for sizes that do not fit the model or are too many.
 pub fn combinations(model: &Model, inputs: &[Input]) -> Result<Vec<Combination>> {
-    let given = inputs
-        .iter()
-        .map(|input| sized(input, Substitutes::default()))
-        .collect::<Result<Vec<_>>>()?;
-    if given.is_empty() {
-        return Ok(vec![Combination::default()]);
-    }
-    combined(model, &signature(model)?, &given, MOST_SIZES)
+    let options = import_options(model);
+    let found = hone_dimensions::combinations(&model.source(&options), inputs);
+    found.map_err(|error| dimensions::failure(model, error))
 }
 
-/// The same, of at most `most` combinations.
-pub(crate) fn combined(
-    model: &Model,
-    signature: &Signature,
-    given: &[SizedBinding],
-    most: usize,
-) -> Result<Vec<Combination>> {
-    hone_driver::combinations(signature, given, most).map_err(|error| {
-        let message = format!("model '{}' cannot be compiled for these sizes", model.name);
-        Failure::because(Reason::InvalidShape, message, error)
-    })
-}
-
-/// Sizes in place of what is no list of them; refused where there are none.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Substitutes<'a> {
-    /// For any size.
-    pub(crate) any: &'a [usize],
-    /// For a range of more sizes than are compiled each.
-    pub(crate) bounds: &'a [usize],
-}
-
-/// What is said of an input or a dimension.
-pub(crate) fn sized(input: &Input, substitutes: Substitutes<'_>) -> Result<SizedBinding> {
-    let dtype = match &input.dtype {
-        None => None,
-        Some(name) => {
-            let known = DataType::all().find(|dtype| dtype.name() == name);
-            Some(known.ok_or_else(|| {
-                let message = format!("input '{}': '{name}' is no element type", input.name);
-                Failure::new(Reason::InvalidSpec, message)
-            })?)
-        }
-    };
-    let sizes = |extent: &Extent| -> Result<Vec<usize>> {
-        let Substitutes { any, bounds } = substitutes;
-        if extent.is_any().is_ok_and(|is_any| is_any) && !any.is_empty() {
-            return Ok(any.to_vec());
-        }
-        if padding::wide_range(extent).is_some() && !bounds.is_empty() {
-            return Ok(bounds.to_vec());
-        }
-        let sizes = extent.sizes().map_err(|error| {
-            let message = format!("the sizes of '{}' cannot be used", input.name);
-            Failure::because(Reason::InvalidShape, message, error)
-        })?;
-        Ok(sizes.into_iter().map(|size| usize::try_from(size).unwrap_or(usize::MAX)).collect())
-    };
-    let shape = input.shape.iter().map(sizes).collect::<Result<_>>()?;
-    Ok(SizedBinding { name: input.name.clone(), shape, dtype })
+/// The sizes that a model is compiled for, of dimensions of any size too.
+///
+/// # Errors
+/// As for [`combinations`]; `InvalidShape` for dimensions that are open and cannot stay so.
+pub fn resolve(model: &Model, inputs: &[Input]) -> Result<Resolved> {
+    let options = import_options(model);
+    let found = hone_dimensions::resolve(&model.source(&options), inputs);
+    found.map_err(|error| dimensions::failure(model, error))
 }
 
 /// The inputs of each combination, as requests say them.
@@ -125,9 +83,9 @@ pub fn requests_of_sizes(model: &Model, inputs: &[Input]) -> Result<Vec<Vec<Inpu
         };
         combination.bindings.into_iter().map(input).collect()
     };
-    let is_dynamic = inputs.iter().flat_map(|input| &input.shape).any(padding::is_dynamic);
+    let is_dynamic = inputs.iter().flat_map(|input| &input.shape).any(is_dynamic);
     let combinations = match is_dynamic {
-        true => open::resolve(model, inputs)?.combinations,
+        true => resolve(model, inputs)?.combinations,
         false => combinations(model, inputs)?,
     };
     Ok(combinations.into_iter().map(request).collect())
@@ -213,21 +171,11 @@ pub struct Parsed {
 /// Every reason of a model's.
 pub fn parse(model: &Model, inputs: &[Input]) -> Result<Parsed> {
     let begin = Instant::now();
-    let Resolved { combinations, open, padding } = open::resolve(model, inputs)?;
-    let imported = hone_driver::import_sizes(&model.bytes, &import_options(model), &combinations);
-    let mut graphs = imported.map_err(|error| cannot_be_compiled(model, error))?;
-    if let Some(open) = &open {
-        open.check(model, &graphs, padding.as_ref())?;
-    }
-    let mut dimensions = DynamicDimensions { open: open.map(|open| open.dimension), padded: None };
-    if let Some(padding) = padding {
-        let (with_size, padded) = padding.apply(model, graphs)?;
-        (graphs, dimensions.padded) = (with_size, Some(padded));
-        if let Some(open) = &mut dimensions.open {
-            // The size is their last input.
-            open.inputs.push(None);
-        }
-    }
+    let resolved = resolve(model, inputs)?;
+    let options = import_options(model);
+    let (graphs, dimensions) = resolved
+        .import(&model.source(&options))
+        .map_err(|error| dimensions::failure(model, error))?;
     Ok(Parsed { graphs, dimensions, time: begin.elapsed() })
 }
 
@@ -263,7 +211,7 @@ fn import_options(model: &Model) -> ImportOptions {
     ImportOptions { folder: model.folder.clone(), ..ImportOptions::default() }
 }
 
-fn cannot_be_compiled(model: &Model, error: CompileError) -> Failure {
+pub(crate) fn cannot_be_compiled(model: &Model, error: CompileError) -> Failure {
     let reason = compile_reason(&error);
     Failure::because(reason, format!("model '{}' cannot be compiled", model.name), error)
 }
@@ -303,7 +251,14 @@ pub fn references(model: &Model, manifest: &Manifest) -> Result<Vec<Graph>> {
         bindings: bindings_of(&manifest.inputs_of(own)[..manifest.given_inputs()]),
     });
     let graphs = imported(model, &bindings.collect::<Vec<_>>())?;
-    padding::as_compiled(model, manifest, graphs.into_iter().map(|own| own.graph).collect())
+    as_compiled(model, manifest, graphs.into_iter().map(|own| own.graph).collect())
+}
+
+/// The graphs of an artifact's variants: of plain ones what was imported, of padded ones with the size as an input.
+fn as_compiled(model: &Model, manifest: &Manifest, graphs: Vec<Graph>) -> Result<Vec<Graph>> {
+    let options = import_options(model);
+    let found = hone_dimensions::as_compiled(&model.source(&options), manifest, graphs);
+    found.map_err(|error| dimensions::failure(model, error))
 }
 
 /// The reference that a variant's answers are held against.
@@ -316,7 +271,7 @@ pub fn reference_of_variant(
     variant: &Variant,
 ) -> Result<Graph> {
     let graph = reference_of(model, &manifest.inputs_of(variant)[..manifest.given_inputs()])?;
-    Ok(padding::as_compiled(model, manifest, vec![graph])?.remove(0))
+    Ok(as_compiled(model, manifest, vec![graph])?.remove(0))
 }
 
 /// The reference for inputs of these shapes.
@@ -335,16 +290,6 @@ fn bindings_of(inputs: &[TensorInfo]) -> Vec<InputBinding> {
         dtype: None,
     };
     inputs.iter().map(binding).collect()
-}
-
-/// The graph of a model with its inputs in these shapes.
-///
-/// # Errors
-/// As for [`compile`], of the model.
-pub(crate) fn import_at(model: &Model, bindings: Vec<InputBinding>) -> Result<Graph> {
-    let options = ImportOptions { bindings, ..import_options(model) };
-    let imported = hone_driver::import(&model.bytes, &options);
-    Ok(imported.map_err(|error| cannot_be_compiled(model, error))?.graph)
 }
 
 /// The reference for the largest sizes.

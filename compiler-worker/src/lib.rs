@@ -12,8 +12,6 @@ pub mod failure;
 pub mod inputs;
 mod measure;
 mod npz;
-mod open;
-mod padding;
 pub mod random;
 mod show;
 mod simulate;

@@ -111,7 +111,7 @@ def test_runs_in_threads_have_their_own_values(model):
     assert not failures
 
 
-def test_a_session_compiles_per_shape_and_keeps_a_bounded_number():
+def test_a_session_compiles_the_first_shape_and_then_every_size():
     session = hone.InferenceSession(
         scaled_sum().SerializeToString(), providers=["CPUExecutionProvider"], cache_size=2
     )
@@ -119,15 +119,39 @@ def test_a_session_compiles_per_shape_and_keeps_a_bounded_number():
         ("x", "tensor(float)", ["n", 3]),
         ("y", "tensor(float)", ["n", 3]),
     ]
-    for rows in (1, 2, 5, 5, 1):
+    own = session._specialiser
+    for rows, compilations in [(1, 1), (1, 1), (2, 2), (5, 2), (1000, 2), (1, 2)]:
         x = np.full((rows, 3), 1.5, np.float32)
         (result,) = session.run(["z"], {"x": x, "y": x})
         np.testing.assert_array_equal(result, np.full((rows, 3), 6.0, np.float32))
-    own = session._specialiser
-    # 1, 2, 5, and 1 again, which had left.
-    assert (own.compilations, own.forms, own.fixed) == (4, 2, [])
+        assert (own.compilations, own.forms, own.fixed) == (compilations, 1, [])
     with pytest.raises(hone.InputError, match=r"axis 0 \('n'\) is 2, and 1 in input 'x'"):
         session.run(None, {"x": np.zeros((1, 3), np.float32), "y": np.zeros((2, 3), np.float32)})
+
+
+def in_order():
+    """`y` f32[n] is `x` in order: no code of it takes every `n`."""
+    nodes = [
+        helper.make_node("Shape", ["x"], ["n"]),
+        helper.make_node("TopK", ["x", "n"], ["y", "places"], largest=0),
+    ]
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n"]) for name in "xy")
+    graph = helper.make_graph(nodes, "in_order", [x], [y])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def test_a_bounded_number_of_forms_is_kept_where_none_takes_every_size():
+    session = hone.InferenceSession(in_order(), cache_size=2)
+    random = np.random.default_rng(3)
+    for length in (3, 4, 5, 5, 3):
+        x = random.standard_normal(length).astype(np.float32)
+        np.testing.assert_array_equal(session.run(None, {"x": x})[0], np.sort(x))
+    # 3, 4, 5, and 3 again, which had left.
+    assert (session._specialiser.compilations, session._specialiser.forms) == (4, 2)
+    own = hone.Specialiser(scaled_sum(), every_size=False)
+    for rows in (1, 2, 5):
+        own.run(sum_of(rows)[0])
+    assert (own.compilations, own.forms) == (3, 3)
 
 
 def sum_of(rows, seed=0):
@@ -167,7 +191,9 @@ def test_other_sizes_are_refused_and_nothing_is_padded():
     with pytest.raises(hone.InputError, match=rf"input 'x' is f64\[1, 3\], {taken}"):
         model.run({"x": np.zeros((1, 3)), "y": np.zeros((1, 3), np.float32)})
     for shapes, told in [
-        ({"n": range(1, 40)}, "39 combinations of sizes, and an artifact serves at most 32"),
+        ({"n": list(range(1, 40))}, "39 sizes are more than the 32 that one artifact serves"),
+        ({"n": "2-3"}, "the sizes of 'n': '2-3' is no size"),
+        ({"n": "2.."}, "2.. is no range of sizes"),
         ({"n": []}, "dimension 'n' is one axis, sizes of 0 axes are given"),
         ({"m": [1, 2]}, "has no such input"),
         ({"x": ([1, 2], [1, 2])}, "axis 1 of input 'x' is 3 in the model, 1|2 is given"),
@@ -268,6 +294,34 @@ def test_a_transformer_is_right_at_every_length():
         x = np.random.default_rng(7).standard_normal(shape).astype(np.float32)
         (expected,) = reference.run(None, {"x": x})
         np.testing.assert_allclose(loaded.run({"x": x})["y"], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_dimensions_stay_open_where_the_model_allows_it():
+    model = attention()
+    reference = onnx.reference.ReferenceEvaluator(model)
+    loaded = hone.compile(model, shapes={"sequence": range(1, 101)}).load()
+    assert (loaded.open_dimension, loaded.padded_dimension) == ("batch", "sequence")
+    for batch, length in [(1, 1), (3, 40), (2, 77), (1, 100)]:
+        x = np.random.default_rng(length).standard_normal((batch, length, 16)).astype(np.float32)
+        (expected,) = reference.run(None, {"x": x})
+        np.testing.assert_allclose(loaded.run({"x": x})["y"], expected, rtol=1e-4, atol=1e-5)
+    with pytest.raises(hone.InputError, match="sequence is 101 in input 'x', the model takes 1 to 100 of it"):
+        loaded.run({"x": np.zeros((1, 101, 16), np.float32)})
+    for shapes in [None, {"n": "1.."}]:
+        loaded = hone.compile(scaled_sum(), shapes=shapes).load()
+        given, expected = sum_of(13)
+        np.testing.assert_array_equal(loaded.run(given)["z"], expected)
+    loaded = hone.compile(scaled_sum(), constants={"y": np.ones((4, 3), np.float32)}, shapes={"n": 4}).load()
+    np.testing.assert_array_equal(loaded.run([np.ones((4, 3), np.float32)])["z"], np.full((4, 3), 4, np.float32))
+
+
+def test_dimensions_that_cannot_stay_open_are_named_with_a_proposal():
+    with pytest.raises(hone.CompileError, match=r"'n' of input 'x' \(f32\[n\]\)(.|\n)*shapes=\{\"n\": \d+\}"):
+        hone.compile(in_order())
+    with pytest.raises(hone.CompileError, match="cannot be compiled for any size of 'n'"):
+        hone.compile(in_order(), shapes={"n": "1.."})
+    with pytest.raises(hone.CompileError, match="cannot be compiled for every size of 'n'"):
+        hone.compile(in_order(), shapes={"n": "1..100"})
 
 
 def test_an_input_that_decides_a_shape_makes_a_form_per_value():

@@ -36,15 +36,19 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "artifact",
         ],
     ),
+    ("hone-dimensions", &["driver", "artifact"]),
     ("hone-artifact", &[]),
     ("hone-crds", &[]),
     ("hone-telemetry", &[]),
     ("hone-runtime", &["artifact"]),
     ("hone-emulator", &["artifact", "codegen"]),
-    ("hone-worker", &["driver", "search", "artifact", "runtime", "emulator", "crds", "telemetry"]),
+    (
+        "hone-worker",
+        &["driver", "dimensions", "search", "artifact", "runtime", "emulator", "crds", "telemetry"],
+    ),
     ("hone-operator", &["crds", "artifact", "telemetry"]),
     ("hone-runtime-python", &["runtime"]),
-    ("hone-python", &["driver"]),
+    ("hone-python", &["driver", "dimensions", "artifact"]),
     ("hone-console", &["crds", "artifact", "operator"]),
 ];
 

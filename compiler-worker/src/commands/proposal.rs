@@ -3,14 +3,14 @@
 use hone_driver::{CompileError, ImportError, UnboundInput};
 use std::error::Error;
 
+use crate::dimensions::Unsized;
 use crate::failure::Failure;
-use crate::open::OpenDimensions;
 
 /// A command line that binds what `failure` says is open; `None` where nothing is.
 pub fn with_shapes(call: impl Iterator<Item = String>, failure: &Failure) -> Option<String> {
     let mut words: Vec<String> = call.map(|word| quoted(&word)).collect();
-    if let Some(open) = failure.source().and_then(|own| own.downcast_ref::<OpenDimensions>()) {
-        for proposal in open.proposals() {
+    if let Some(open) = failure.source().and_then(|own| own.downcast_ref::<Unsized>()) {
+        for proposal in open.0.proposals() {
             words.extend(["--shape".to_owned(), quoted(&proposal)]);
         }
         return Some(words.join(" "));

@@ -19,6 +19,7 @@ use std::time::Instant;
 use hone_artifact::exit_code::Reason;
 use hone_artifact::report::{self, ArtifactReport, Report};
 use hone_artifact::request::{Compile, Source};
+use hone_dimensions::is_dynamic;
 use hone_driver::{DataType, Target};
 use serde_json::json;
 
@@ -32,7 +33,6 @@ use crate::compiler::{self, Model, Recipe};
 use crate::device;
 use crate::failure::{Failure, Result};
 use crate::measure::Effort;
-use crate::padding::is_dynamic;
 use crate::show::{Progress, html};
 use crate::storage::{Access, Destination, sha256, shared};
 use crate::tune::Summary;

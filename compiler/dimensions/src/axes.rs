@@ -1,12 +1,10 @@
 //! Dimensions of a model's inputs, and what a request says of them: any size, a range of many, or nothing.
 
 use hone_artifact::Extent;
-use hone_artifact::exit_code::Reason;
 use hone_artifact::request::Input;
 use hone_driver::{Dimension, PortSignature, Signature, SizedBinding};
 
-use crate::compiler::{Substitutes, sized};
-use crate::failure::{Failure, Result};
+use crate::error::{DimensionError, Result};
 use crate::padding::{self, Padding};
 
 /// An open dimension of a model's inputs.
@@ -16,14 +14,6 @@ pub(crate) struct Open {
     pub(crate) name: String,
     /// The inputs that have it, and along which axis.
     pub(crate) axes: Vec<(String, usize)>,
-}
-
-/// What is given, with sizes in place of any size and of ranges of many.
-pub(crate) fn bindings(
-    inputs: &[Input],
-    substitutes: Substitutes<'_>,
-) -> Result<Vec<SizedBinding>> {
-    inputs.iter().map(|input| sized(input, substitutes)).collect()
 }
 
 /// The dimension that is given as `1..`, if one is.
@@ -62,13 +52,14 @@ pub(crate) fn given_as<T>(
     let mut found = Vec::new();
     for (number, input) in inputs.iter().enumerate() {
         for (axis, extent) in input.shape.iter().enumerate() {
-            let sizes = what(extent).map_err(|error| unusable(&input.name, error))?;
+            let sizes =
+                what(extent).map_err(|error| DimensionError::unusable(&input.name, error))?;
             let Some(sizes) = sizes else { continue };
             let port = signature.inputs.iter().find(|port| port.name == input.name);
             let open = match port.map(|port| (port, declared(port, axis))) {
                 Some((_, Some(Dimension::Fixed(extent)))) => {
                     let why = format!("axis {axis} is {extent} in the model");
-                    return Err(unusable(&input.name, why));
+                    return Err(DimensionError::unusable(&input.name, why));
                 }
                 Some((_, Some(Dimension::Symbol(name)))) => named(signature, name),
                 Some((port, _)) => unnamed(port, axis),
@@ -80,11 +71,6 @@ pub(crate) fn given_as<T>(
     Ok(found)
 }
 
-pub(crate) fn unusable(name: &str, why: String) -> Failure {
-    let message = format!("the sizes of '{name}' cannot be used");
-    Failure::because(Reason::InvalidShape, message, why)
-}
-
 /// The only dimension of some, with what was found of it.
 fn only_one<T: PartialEq>(all: Vec<Given<T>>) -> Result<Option<(Open, T)>> {
     let mut all = all.into_iter();
@@ -93,14 +79,14 @@ fn only_one<T: PartialEq>(all: Vec<Given<T>>) -> Result<Option<(Open, T)>> {
         None => Ok(Some((open, sizes))),
         Some(other) if other.open == open => {
             let why = "it has the same sizes everywhere".to_owned();
-            Err(unusable(&open.name, why))
+            Err(DimensionError::unusable(&open.name, why))
         }
         Some(other) => {
             let why = format!(
                 "one dimension may have any size or a range of many, '{}' and '{}' are given as such: name sizes of one of them",
                 open.name, other.open.name
             );
-            Err(unusable(&other.open.name, why))
+            Err(DimensionError::unusable(&other.open.name, why))
         }
     }
 }

@@ -1,16 +1,14 @@
 //! Dimensions of any size up to a bound: models that mix what lies along a dimension, such as tokens of a sequence, are
 //! compiled at a few bounds of it, with the size as a further input that hides what lies behind it.
 
-use std::fmt;
-
 use hone_artifact::{Extent, MOST_SIZES, Manifest, PaddedDimension};
 use hone_driver::{
-    Graph, InputBinding, NotPadded, PaddedGraph, SizedGraph, Tensor, bounds_of, pad_dimension,
+    Graph, InputBinding, PaddedGraph, SizedGraph, Tensor, bounds_of, pad_dimension,
     padded_dimension,
 };
 
-use crate::compiler::{Model, import_at};
-use crate::failure::{Failure, Result};
+use crate::error::{DimensionError, PaddingError, Result};
+use crate::source::Source;
 
 /// The largest size of a dimension of which nothing is said, where the model takes as much.
 pub(crate) const DEFAULT_BOUND: usize = 512;
@@ -29,26 +27,6 @@ pub struct Padding {
     pub bounds: Vec<usize>,
 }
 
-/// Why a dimension cannot be padded.
-pub(crate) enum Why {
-    /// A node stands in the way.
-    NotPadded(NotPadded),
-    /// The model cannot be imported at a size.
-    Failure(Failure),
-    /// Something beside the nodes.
-    Other(&'static str),
-}
-
-impl fmt::Display for Why {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotPadded(error) => error.fmt(f),
-            Self::Failure(failure) => f.write_str(&failure.chain()),
-            Self::Other(why) => f.write_str(why),
-        }
-    }
-}
-
 /// The least and largest size of an extent that is a range of more sizes than are compiled each.
 pub(crate) fn wide_range(extent: &Extent) -> Option<(usize, usize)> {
     let Extent::Range { min, max } = extent else { return None };
@@ -58,7 +36,7 @@ pub(crate) fn wide_range(extent: &Extent) -> Option<(usize, usize)> {
 }
 
 /// Whether an extent is no list of sizes to compile at: any size, or a range of many.
-pub(crate) fn is_dynamic(extent: &Extent) -> bool {
+pub fn is_dynamic(extent: &Extent) -> bool {
     extent.is_any().is_ok_and(|is_any| is_any) || wide_range(extent).is_some()
 }
 
@@ -95,77 +73,58 @@ impl Padding {
     }
 
     /// Shows that a graph that was imported at a bound can be padded.
-    pub(crate) fn prove(&self, model: &Model, graph: &Graph) -> std::result::Result<(), Why> {
-        pad(model, &self.name, &self.axes_of(graph), graph).map(drop)
+    pub(crate) fn prove(&self, source: &Source<'_>, graph: &Graph) -> Result<()> {
+        pad(source, &self.name, &self.axes_of(graph), graph).map(drop)
     }
 
     /// Gives graphs that were imported at bounds the size as an input, and says what an artifact of them says.
     ///
     /// # Errors
-    /// `InvalidShape` with what stands in the way.
+    /// What stands in the way.
     pub(crate) fn apply(
         &self,
-        model: &Model,
+        source: &Source<'_>,
         graphs: Vec<SizedGraph>,
     ) -> Result<(Vec<SizedGraph>, PaddedDimension)> {
         let (mut padded, mut dimension) = (Vec::with_capacity(graphs.len()), None);
         for SizedGraph { dimensions, graph } in graphs {
             let axes = self.axes_of(&graph);
-            let found = pad(model, &self.name, &axes, &graph);
-            let found = found.map_err(|why| refused(model, &self.name, why))?;
+            let found = pad(source, &self.name, &axes, &graph)?;
             dimension = Some(padded_dimension(&self.name, &axes, &found.outputs));
             padded.push(SizedGraph { dimensions, graph: found.graph });
         }
-        let dimension = dimension.ok_or_else(|| Failure::internal("there is no graph to pad"))?;
+        let dimension = dimension.ok_or(DimensionError::Internal("there is no graph to pad"))?;
         Ok((padded, dimension))
-    }
-}
-
-/// Why a model cannot be compiled for any size of a dimension.
-pub(crate) fn refused(model: &Model, name: &str, why: Why) -> Failure {
-    let message = format!(
-        "model '{}' cannot be compiled for every size of '{name}'; name its sizes instead",
-        model.name
-    );
-    match why {
-        Why::Failure(failure) => failure,
-        Why::NotPadded(error) => {
-            Failure::because(hone_artifact::exit_code::Reason::InvalidShape, message, error)
-        }
-        Why::Other(why) => {
-            Failure::because(hone_artifact::exit_code::Reason::InvalidShape, message, why)
-        }
     }
 }
 
 /// The graphs of an artifact's variants: of plain ones what was imported, of padded ones with the size as an input.
 ///
 /// # Errors
-/// As for [`Padding::apply`].
-pub(crate) fn as_compiled(
-    model: &Model,
+/// What stands in the way of padding.
+pub fn as_compiled(
+    source: &Source<'_>,
     manifest: &Manifest,
     graphs: Vec<Graph>,
 ) -> Result<Vec<Graph>> {
     let Some(padded) = &manifest.padded else { return Ok(graphs) };
     let axes: Vec<Option<usize>> =
         padded.inputs.iter().map(|axis| axis.map(|axis| axis as usize)).collect();
-    let pad = |graph: Graph| {
-        let found = pad(model, &padded.name, &axes, &graph);
-        found.map(|found| found.graph).map_err(|why| refused(model, &padded.name, why))
-    };
+    let pad = |graph: Graph| Ok(pad(source, &padded.name, &axes, &graph)?.graph);
     graphs.into_iter().map(pad).collect()
 }
 
 /// A graph at a bound with the size as an input. The same model at two smaller sizes shows what depends on the size.
 fn pad(
-    model: &Model,
+    source: &Source<'_>,
     name: &str,
     axes: &[Option<usize>],
     graph: &Graph,
-) -> std::result::Result<PaddedGraph, Why> {
+) -> Result<PaddedGraph> {
+    let refused = |source| DimensionError::NotPadded { name: name.to_owned(), source };
+    let other = |why| refused(PaddingError::Other(why));
     if !graph.interface().inputs.is_empty() || !graph.interface().outputs.is_empty() {
-        return Err(Why::Other("it takes or gives strings, sequences or optional values"));
+        return Err(other("it takes or gives strings, sequences or optional values"));
     }
     let ports = || graph.inputs().iter().zip(axes);
     let shape = |port: &hone_driver::Port| graph.tensor_type(port.value).shape.clone();
@@ -183,17 +142,18 @@ fn pad(
             }
             InputBinding { name: port.name.clone(), shape, dtype: None }
         };
-        let mut witness = import_at(model, ports().map(binding).collect()).map_err(Why::Failure)?;
+        let mut witness = source.import_at(ports().map(binding).collect())?;
         share_constants(graph, &mut witness);
         witnesses.push((witness, size));
     }
     let witnesses: Vec<(&Graph, usize)> =
         witnesses.iter().map(|(graph, size)| (graph, *size)).collect();
     if witnesses.is_empty() {
-        return Err(Why::Other("it has too few sizes"));
+        return Err(other("it has too few sizes"));
     }
     let size_input = PaddedDimension::size_input(name);
-    pad_dimension(graph, axes, bound, &size_input, &witnesses).map_err(Why::NotPadded)
+    pad_dimension(graph, axes, bound, &size_input, &witnesses)
+        .map_err(|error| refused(PaddingError::Node(error)))
 }
 
 /// Lets a graph use the constants of another one where they are equal, so that large ones are in memory once.

@@ -114,10 +114,14 @@ def compile(  # noqa: A001
 ) -> Compiled:
     """Compiles a model: a path, its bytes, or an `onnx.ModelProto`.
 
-    `shapes` binds what the model leaves open: an input by its shape, `{"x": (1, 3, 224, 224)}`, or a dimension of all
-    inputs by its size, `{"batch": 4}`. Several sizes of a dimension, `{"batch": range(1, 5), "seq": [32, 64]}` or
-    `{"x": ([1, 2], 8)}`, give one artifact that serves each combination of them, at most 32; weights are in it
-    once. Of a sequence it has the shapes of its tensors, and None of an optional input that is left out.
+    Dimensions that the model leaves open stay open where it allows that: one, such as the batch, takes any size, and one
+    more, such as the length of a sequence, every size up to a bound (512, or as many as the model has positions).
+    `shapes` says otherwise: of an input by its shape, `{"x": (1, 3, 224, 224)}`, or of a dimension of all inputs by its
+    size, `{"batch": 4}`. Several sizes, `{"batch": range(1, 5), "seq": [32, 64]}` or `{"x": ([1, 2], 8)}`, are compiled
+    each, at most 32 combinations; weights are in the artifact once. A longer range, `{"seq": range(1, 2049)}`, is every
+    size up to its end. Texts are as those of `hone compile --shape`: `"16|32"`, `"1..2048"`, and `"1.."` for any size, which
+    is refused where the model does not allow it.
+    Of a sequence `shapes` has the shapes of its tensors, and None of an optional input that is left out.
     `constants` gives the values of inputs that are known now, which the artifact then does not have. `output` is
     a file to write to. `cpu` is `host` or a processor that LLVM knows, of the architecture `arch` (`amd64`,
     `arm64`, `riscv64`; this machine's by default). `precision` is `f32` or `bf16`. `folder` has the files of
@@ -153,12 +157,12 @@ def compile(  # noqa: A001
 def _bound(
     shapes: Mapping[str, Any],
     data: bytes,
-) -> tuple[list[tuple[str, list[list[int]]]], list[tuple[str, int | None]]]:
+) -> tuple[list[tuple[str, list[str]]], list[tuple[str, int | None]]]:
     """Shapes of tensors by name, and how many tensors sequences have; None of what is left out."""
     if not shapes:
         return [], []
     sequences = {port.name for port in signature_of(data).inputs if port.sequence}
-    bound: list[tuple[str, list[list[int]]]] = []
+    bound: list[tuple[str, list[str]]] = []
     forms: list[tuple[str, int | None]] = []
     for name, shape in shapes.items():
         if shape is None:
@@ -171,13 +175,25 @@ def _bound(
     return bound, forms
 
 
-def sizes_of(shape: Any) -> list[list[int]]:
-    """The sizes of each axis of a shape: of a number one axis of one size, of a range one axis of several."""
-    if isinstance(shape, range):
-        return [list(shape)]
-    if hasattr(shape, "__index__"):
-        return [[int(shape)]]
-    return [[int(extent)] if hasattr(extent, "__index__") else [int(own) for own in extent] for extent in shape]
+def sizes_of(shape: Any) -> list[str]:
+    """The sizes of each axis of a shape, as `hone compile --shape` takes them: of a number, a range or a text one axis."""
+    if isinstance(shape, (range, str)) or hasattr(shape, "__index__"):
+        return [_extent(shape)]
+    return [_extent(extent) for extent in shape]
+
+
+def _extent(sizes: Any) -> str:
+    """The sizes of one axis as a text."""
+    if isinstance(sizes, str):
+        return sizes
+    if hasattr(sizes, "__index__"):
+        return str(int(sizes))
+    if isinstance(sizes, range) and sizes.step == 1 and len(sizes) > 1:
+        return f"{sizes[0]}..{sizes[-1]}"
+    listed = [str(int(size)) for size in sizes]
+    if not listed:
+        raise ValueError("a list of sizes is empty: name at least one")
+    return "|".join(listed)
 
 
 def supported_operators() -> list[tuple[str, str]]:

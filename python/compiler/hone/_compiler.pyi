@@ -8,7 +8,7 @@ def signature(model: bytes) -> tuple[list[_Port], list[_Port]]: ...
 def compile(
     model: bytes,
     folder: str | None,
-    shapes: list[tuple[str, list[list[int]]]],
+    shapes: list[tuple[str, list[str]]],
     forms: list[tuple[str, int | None]],
     constants: list[tuple[str, str, list[int], bytes]],
     cpu: str,

@@ -106,7 +106,8 @@ class RunOptions:
 class InferenceSession:
     """A model that is compiled when the shapes of its inputs are first seen; at once where it fixes them.
 
-    Compiled forms are kept, `cache_size` at most. `shapes`, as those of `hone.compile`, are compiled when the session is
+    When a second shape comes, the model is compiled for every size, where it allows that. Other compiled forms are kept,
+    `cache_size` at most. `shapes`, as those of `hone.compile`, are compiled when the session is
     made, all into one form that holds the weights once. An artifact in place of a model runs at the sizes that it was
     compiled for, and at no others. An input whose value decides a shape makes a form per
     value (see `hone.Specialiser`).

@@ -1,7 +1,8 @@
 """Compiled forms of one model for the shapes, and where it must be the values, of its inputs.
 
-Hone's code is for fixed shapes. A model with open dimensions is compiled when a shape is first seen, and the
-form is kept. An input whose *value* decides a shape (the target of a `Reshape`, `k` of a `TopK`) becomes a
+A model with open dimensions is compiled when a shape is first seen, and the form is kept. When another shape comes, the
+model is compiled for every size, where it allows that (`hone.compile` without shapes); else each shape has a form of its
+own. An input whose *value* decides a shape (the target of a `Reshape`, `k` of a `TopK`) becomes a
 constant of the form: this is specialisation by value. Both kinds of forms share one cache of bounded size,
 from which the one that was not used for longest leaves.
 """
@@ -57,12 +58,13 @@ class Specialiser:
         capacity: int = 16,
         threads: int = 0,
         by_value: bool = True,
+        every_size: bool = True,
         shapes: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> None:
-        """`capacity` bounds the forms that are kept; `by_value` allows forms for values; `shapes`, as those of
-        `hone.compile`, are compiled at once into one form, which is kept whatever else is; `options` are those of
-        `hone.compile`."""
+        """`capacity` bounds the forms that are kept; `by_value` allows forms for values, `every_size` one for sizes that
+        did not come yet; `shapes`, as those of `hone.compile`, are compiled at once into one form, which is kept whatever
+        else is; `options` are those of `hone.compile`."""
         if capacity < 1:
             raise ValueError("capacity must be at least 1")
         self._data, beside = read(model)
@@ -75,6 +77,8 @@ class Specialiser:
         self._by_value = by_value
         self._forms: OrderedDict[Any, Model] = OrderedDict()
         self._several: Model | None = None
+        # Whether a form for every size may still be tried.
+        self._every_size = every_size and not shapes and self._has_plain_inputs()
         self._lock = threading.Lock()
         self._compiling = threading.Lock()
         #: Names of the inputs that forms are specialised for by value, in the order in which they were found.
@@ -193,8 +197,29 @@ class Specialiser:
         if form is None:
             # One at a time: compiling takes all of a core, and the next caller may want the same form.
             with self._compiling:
-                form = self._kept(self._key(given)) or self._make(given, by_value)
+                form = self._kept(self._key(given)) or self._for_every_size(given) or self._make(given, by_value)
         return form
+
+    def _has_plain_inputs(self) -> bool:
+        return not any(port.sequence or port.optional for port in self.signature.inputs)
+
+    def _for_every_size(self, given: _Given) -> Model | None:
+        """The form for every size; None where there is none, or no second shape has come."""
+        if self._several is not None and self._takes(self._several, given):
+            return self._several
+        if not self._every_size or self.fixed or not self._forms:
+            return None
+        self._every_size = False
+        try:
+            form = compile(self._data, **self._options).load(threads=self._threads)
+        except CompileError:
+            return None
+        with self._lock:
+            self.compilations += 1
+            # What it serves too needs no weights of its own.
+            self._forms.clear()
+            self._several = form
+        return form if self._takes(form, given) else None
 
     @staticmethod
     def _takes(form: Model, given: _Given) -> bool:

@@ -4,15 +4,18 @@
 
 use std::path::PathBuf;
 
+use hone_artifact::Extent;
+use hone_artifact::request::Input;
+use hone_dimensions::{DimensionError, Source};
 use hone_driver::{
-    Combination, CompileError, DataType, Dimension, ImportError, ImportOptions, InputForm,
-    MOST_SIZES, Options, PortSignature, SizedBinding, Target, Tensor, TensorType,
+    CompileError, DataType, Dimension, ImportError, ImportOptions, InputForm, Options,
+    PortSignature, Target, Tensor, TensorType,
 };
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
-/// Sizes of each axis of an input, or of a dimension, by its name.
-type Shapes = Vec<(String, Vec<Vec<usize>>)>;
+/// Sizes of each axis of an input, or of a dimension, by its name: texts as `16`, `16|32`, `1..512` and `1..`.
+type Shapes = Vec<(String, Vec<String>)>;
 /// How many tensors an input has that is a sequence, by name; nothing of an optional input that is left out.
 type Forms = Vec<(String, Option<usize>)>;
 /// Name, element type, shape and bytes of an input whose value is known.
@@ -73,18 +76,12 @@ fn compile<'py>(
     let precision: DataType = precision.parse().map_err(invalid)?;
     let options = Options { precision, keep_inspection: inspection, ..Options::new(target) };
     let bytes = model.as_bytes();
-    let combinations = combinations(py, bytes, shapes)?;
-    let compiled = py.detach(|| {
-        let graphs = hone_driver::import_sizes(bytes, &import, &combinations)?;
-        hone_driver::compile_sizes(graphs, bytes, &options)
-    });
-    let compiled = compiled.map_err(|error| {
-        let import = match &error {
-            CompileError::Import(import) => Some(import.as_ref()),
-            _ => None,
-        };
-        refuse(py, &error, import)
-    })?;
+    let inputs = inputs(py, bytes, shapes)?;
+    let source = Source { bytes, options: &import };
+    let sized = py.detach(|| hone_dimensions::resolve(&source, &inputs)?.import(&source));
+    let (graphs, dimensions) = sized.map_err(|error| refuse_sizes(py, &error))?;
+    let compiled = py.detach(|| hone_driver::compile_dynamic(graphs, dimensions, bytes, &options));
+    let compiled = compiled.map_err(|error| refuse(py, &error, import_error(&error)))?;
     let (facts, statistics) = (PyDict::new(py), &compiled.statistics);
     let seconds: f64 = statistics.stages.iter().map(|(_, time)| time.as_secs_f64()).sum();
     facts.set_item("nodes", statistics.nodes)?;
@@ -97,31 +94,56 @@ fn compile<'py>(
     Ok((PyBytes::new(py, &compiled.artifact), facts))
 }
 
-/// The combinations of sizes that `shapes` names. A list of numbers under the name of a dimension is its sizes.
-fn combinations(py: Python<'_>, model: &[u8], shapes: Shapes) -> PyResult<Vec<Combination>> {
+/// What `shapes` says. A list of numbers under the name of a dimension is its sizes.
+fn inputs(py: Python<'_>, model: &[u8], shapes: Shapes) -> PyResult<Vec<Input>> {
     if shapes.is_empty() {
-        return Ok(vec![Combination::default()]);
+        return Ok(Vec::new());
     }
     let signature =
         hone_driver::signature(model).map_err(|error| refuse(py, &error, Some(&error)))?;
     let mut given = Vec::new();
     for (name, shape) in shapes {
-        if shape.iter().any(Vec::is_empty) {
-            return Err(invalid(format!("a list of sizes of '{name}' is empty")));
-        }
         let is_input = signature.inputs.iter().any(|port| port.name == name);
         let is_dimension = signature.inputs.iter().any(|port| {
             let mut shape = port.shape.iter().flatten();
             shape.any(|own| matches!(own, Dimension::Symbol(symbol) if *symbol == name))
         });
         let shape = match is_dimension && !is_input && !shape.is_empty() {
-            true => vec![shape.into_iter().flatten().collect()],
+            true => vec![shape.join("|")],
             false => shape,
         };
-        given.push(SizedBinding { name, shape, dtype: None });
+        let extents = shape.iter().map(|text| {
+            let extent = text.parse::<Extent>();
+            extent.map_err(|error| invalid(format!("the sizes of '{name}': {error}")))
+        });
+        given.push(Input { shape: extents.collect::<PyResult<_>>()?, name, dtype: None });
     }
-    hone_driver::combinations(&signature, &given, MOST_SIZES)
-        .map_err(|error| refuse(py, &error, None))
+    Ok(given)
+}
+
+/// What the importer says behind an error.
+fn import_error(error: &CompileError) -> Option<&ImportError> {
+    match error {
+        CompileError::Import(import) => Some(import.as_ref()),
+        _ => None,
+    }
+}
+
+/// The exception of a model that cannot be compiled for its sizes, with sizes that could be given where some must be.
+fn refuse_sizes(py: Python<'_>, error: &DimensionError) -> PyErr {
+    match error {
+        DimensionError::Signature(import) => refuse(py, import.as_ref(), Some(import)),
+        DimensionError::Import(import) => refuse(py, import.as_ref(), import_error(import)),
+        DimensionError::Open(open) => {
+            let entry = |needed: &hone_dimensions::NeededDimension| {
+                format!("{:?}: {}", needed.name, needed.proposed)
+            };
+            let entries: Vec<String> = open.needed.iter().map(entry).collect();
+            let text = format!("{open}\nfor example: shapes={{{}}}", entries.join(", "));
+            raise(py, "CompileError", text, None)
+        }
+        other => refuse(py, other, None),
+    }
 }
 
 fn import_options(
@@ -164,6 +186,11 @@ fn refuse(py: Python<'_>, error: &dyn std::error::Error, import: Option<&ImportE
         Some(ImportError::Unsupported(_) | ImportError::Version { .. }) => "UnsupportedError",
         _ => "CompileError",
     };
+    raise(py, class, text, decided_by)
+}
+
+/// An exception of `hone`.
+fn raise(py: Python<'_>, class: &str, text: String, decided_by: Option<Vec<String>>) -> PyErr {
     let make = || py.import("hone")?.getattr(class)?.call1((text, decided_by));
     make().map_or_else(|error| error, PyErr::from_value)
 }

@@ -1,0 +1,125 @@
+//! Whether a model maps over a dimension, so that any size of it is composed of others: shown by an analysis of its graph.
+
+use std::collections::HashMap;
+
+use hone_artifact::OpenDimension;
+use hone_driver::{
+    ANALYSED_SIZE, Dependence, Dimension, Graph, Independence, InputBinding, Signature,
+    SizedBinding, SizedGraph, open_dimension, propose_shape,
+};
+
+use crate::axes::Open;
+use crate::error::{DimensionError, Result};
+use crate::padding::Padding;
+use crate::source::{Source, combined};
+
+/// A dimension of any size, and why that is right.
+#[derive(Debug)]
+pub struct Opened {
+    /// What the artifact says of it.
+    pub dimension: OpenDimension,
+    pub(crate) proofs: Vec<Proof>,
+}
+
+/// The analysis at one combination of the other dimensions' sizes.
+#[derive(Debug)]
+pub(crate) struct Proof {
+    others: Vec<(String, usize)>,
+    pub(crate) graph: Graph,
+    independence: Independence,
+}
+
+impl Opened {
+    /// Checks that graphs at other sizes compute the same of each slice.
+    ///
+    /// # Errors
+    /// The first difference.
+    pub(crate) fn check(&self, graphs: &[SizedGraph], padding: Option<&Padding>) -> Result<()> {
+        let name = &self.dimension.name;
+        let is_shown = |sized: &&SizedGraph| {
+            padding.is_none_or(|padding| {
+                let bound = sized.dimensions.iter().find(|entry| entry.0 == padding.name);
+                bound.is_none_or(|bound| padding.bounds.first() == Some(&bound.1))
+            })
+        };
+        for SizedGraph { dimensions, graph } in graphs.iter().filter(is_shown) {
+            let size = dimensions.iter().find(|own| own.0 == *name).map_or(1, |own| own.1);
+            let padded = padding.map(|padding| padding.name.as_str());
+            let is_other = |entry: &&(String, usize)| entry.0 != *name && Some(&*entry.0) != padded;
+            let others = || dimensions.iter().filter(is_other);
+            let proof = self.proofs.iter().find(|own| own.others.iter().eq(others()));
+            let proof = proof.ok_or(DimensionError::Internal("sizes were not analysed"))?;
+            let holds = proof.independence.proves_at(&proof.graph, graph, size);
+            holds.map_err(|error| depends(name, error))?;
+        }
+        Ok(())
+    }
+}
+
+/// Shows that the model maps over a dimension, with what is given of all others.
+pub(crate) fn prove(
+    source: &Source<'_>,
+    signature: &Signature,
+    open: &Open,
+    given: &[SizedBinding],
+) -> Result<Opened> {
+    let combinations = combined(signature, given)?;
+    let mut proofs = Vec::with_capacity(combinations.len());
+    let mut dimension = None;
+    for combination in combinations {
+        let graph = source.import_at(combination.bindings)?;
+        let independence = analyse(&graph, open).map_err(|error| depends(&open.name, error))?;
+        dimension = dimension.or_else(|| Some(open_dimension(&graph, &open.name, &independence)));
+        let others = combination.dimensions.into_iter().filter(|own| own.0 != open.name).collect();
+        proofs.push(Proof { others, graph, independence });
+    }
+    let none = DimensionError::Internal("there is no combination of sizes");
+    Ok(Opened { dimension: dimension.ok_or(none)?, proofs })
+}
+
+/// The same, with proposed sizes of other dimensions, of which nothing is said.
+pub(crate) fn prove_beside_others(
+    source: &Source<'_>,
+    signature: &Signature,
+    open: &Open,
+    given: &[SizedBinding],
+) -> Result<Opened> {
+    let combinations = combined(signature, given)?;
+    let mut bindings = combinations.into_iter().next().unwrap_or_default().bindings;
+    let mut known = HashMap::from([(open.name.clone(), ANALYSED_SIZE)]);
+    for port in &signature.inputs {
+        let own = bindings.iter().find(|own| own.name == port.name);
+        let sizes = own.iter().flat_map(|own| &own.shape);
+        for (dimension, size) in port.shape.iter().flatten().zip(sizes) {
+            if let Dimension::Symbol(name) = dimension {
+                known.insert(name.clone(), *size);
+            }
+        }
+    }
+    for port in &signature.inputs {
+        if bindings.iter().all(|own| own.name != port.name) {
+            let shape = propose_shape(port, &mut known);
+            bindings.push(InputBinding { name: port.name.clone(), shape, dtype: None });
+        }
+    }
+    let graph = source.import_at(bindings)?;
+    let independence = analyse(&graph, open).map_err(|error| depends(&open.name, error))?;
+    let dimension = open_dimension(&graph, &open.name, &independence);
+    Ok(Opened { dimension, proofs: vec![Proof { others: Vec::new(), graph, independence }] })
+}
+
+fn analyse(graph: &Graph, open: &Open) -> std::result::Result<Independence, Dependence> {
+    for (place, (name, _)) in open.axes.iter().enumerate() {
+        if open.axes[..place].iter().any(|other| other.0 == *name) {
+            let why = format!("has '{}' along several axes", open.name);
+            return Err(Dependence::Port { role: "input", name: name.clone(), why });
+        }
+    }
+    let axis = |name: &str| open.axes.iter().find(|own| own.0 == *name).map(|own| own.1);
+    let axes: Vec<Option<usize>> = graph.inputs().iter().map(|port| axis(&port.name)).collect();
+    Independence::prove(graph, &axes, ANALYSED_SIZE)
+}
+
+fn depends(name: &str, error: Dependence) -> DimensionError {
+    DimensionError::Dependence { name: name.to_owned(), source: Box::new(error) }
+}
