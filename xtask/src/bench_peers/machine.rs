@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
 use crate::{python, repository};
@@ -62,8 +62,8 @@ impl Machine {
         })
     }
 
-    /// The peak rate of fused multiply-adds of `threads` threads now, in GFLOP/s.
-    pub fn fma_peak(&mut self, threads: usize) -> Result<f64> {
+    /// The peak rates of `threads` threads now.
+    pub fn rates(&mut self, threads: usize) -> Result<Rates> {
         let pinned = format!("{}-{}", self.processors - threads, self.processors - 1);
         let mut command = Command::new("taskset");
         command.args(["--cpu-list", &pinned]);
@@ -79,8 +79,22 @@ impl Machine {
         let load = load.split_whitespace().next().and_then(|load| load.parse().ok());
         self.load = self.load.max(load.unwrap_or(0.0));
         let text = String::from_utf8_lossy(&output.stdout);
-        text.trim().parse().with_context(|| format!("not a rate: {text}"))
+        let numbers: Option<Vec<f64>> =
+            text.split_whitespace().map(|word| word.parse().ok()).collect();
+        match numbers.as_deref() {
+            Some([fma, additions]) => Ok(Rates { fma: *fma, additions: *additions }),
+            _ => bail!("the probe gave no rates: {text}"),
+        }
     }
+}
+
+/// What the probe found.
+#[derive(Clone, Copy, Debug)]
+pub struct Rates {
+    /// Fused multiply-adds in f32, in GFLOP/s.
+    pub fma: f64,
+    /// Additions of integers, in 10⁹ a second: how many instructions get through.
+    pub additions: f64,
 }
 
 /// A processor's name with its family and model: virtual machines often hide which generation they run on.

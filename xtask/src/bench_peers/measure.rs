@@ -35,6 +35,9 @@ pub struct Group {
     pub gflop: Option<f64>,
     /// The probed peak rates of fused multiply-adds, one a round, in GFLOP/s.
     pub fma_peaks: Vec<f64>,
+    /// The probed rates of additions of integers, one a round, in 10⁹ a second; none in older files.
+    #[serde(default)]
+    pub addition_peaks: Vec<f64>,
     /// What came out, in the order of the peers.
     pub results: Vec<Measured>,
     /// Peers that could not run this, and why.
@@ -59,7 +62,7 @@ pub struct Measured {
     pub error: f64,
 }
 
-/// The least rate that the probe must reach in a round that counts, as a fraction of the run's best.
+/// The least rates that the probe must reach in a round that counts, as a fraction of the run's best.
 const UNDISTURBED: f64 = 0.95;
 
 impl Group {
@@ -68,10 +71,18 @@ impl Group {
         self.fma_peaks.iter().copied().fold(0.0, f64::max)
     }
 
-    /// For each round, whether the machine was undisturbed as far as the probe can tell.
+    /// For each round, whether the machine was undisturbed as far as the probe can tell: neither of both rates is
+    /// low, but for what both are at best in the same round.
     pub fn undisturbed(&self) -> Vec<bool> {
-        let least = UNDISTURBED * self.peak();
-        self.fma_peaks.iter().map(|rate| *rate >= least).collect()
+        let best = |rates: &[f64]| rates.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
+        let (fma, additions) = (best(&self.fma_peaks), best(&self.addition_peaks));
+        let share = |(round, rate): (usize, &f64)| {
+            let added = self.addition_peaks.get(round).map_or(1.0, |rate| rate / additions);
+            (rate / fma).min(added)
+        };
+        let shares: Vec<f64> = self.fma_peaks.iter().enumerate().map(share).collect();
+        let least = UNDISTURBED * best(&shares);
+        shares.into_iter().map(|share| share >= least).collect()
     }
 }
 
@@ -103,6 +114,7 @@ pub fn group(
         threads,
         gflop: gflop(models, model),
         fma_peaks: Vec::new(),
+        addition_peaks: Vec::new(),
         results: Vec::new(),
         left_out: Vec::new(),
     };
@@ -125,7 +137,9 @@ pub fn group(
     }
     for round in 0..settings.rounds {
         eprintln!("bench-peers: {model}, {threads} threads: round {}", round + 1);
-        group.fma_peaks.push(machine.fma_peak(threads)?);
+        let rates = machine.rates(threads)?;
+        group.fma_peaks.push(rates.fma);
+        group.addition_peaks.push(rates.additions);
         for turn in 0..running.len() {
             let index = (round + turn) % running.len();
             let measured = &mut group.results[index];
@@ -218,4 +232,31 @@ fn gflop(models: &Path, model: &str) -> Option<f64> {
     let text = std::fs::read_to_string(models.join(format!("{model}.facts.json"))).ok()?;
     let facts: serde_json::Value = serde_json::from_str(&text).ok()?;
     facts["gflop"].as_f64().filter(|&gflop| gflop > 0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn group(fma: &[f64], additions: &[f64]) -> Group {
+        Group {
+            model: String::new(),
+            threads: 1,
+            gflop: None,
+            fma_peaks: fma.to_vec(),
+            addition_peaks: additions.to_vec(),
+            results: Vec::new(),
+            left_out: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_round_in_which_either_rate_is_low_is_left_out() {
+        let kept = |fma: &[f64], additions: &[f64]| group(fma, additions).undisturbed();
+        assert_eq!(kept(&[100.0, 96.0, 90.0], &[]), [true, true, false]);
+        assert_eq!(kept(&[100.0, 96.0, 100.0], &[10.0, 9.8, 6.0]), [true, true, false]);
+        // Where no round has both at their best, the best of them count.
+        assert_eq!(kept(&[100.0, 80.0], &[8.0, 10.0]), [true, true]);
+        assert_eq!(kept(&[100.0, 70.0], &[8.0, 10.0]), [true, false]);
+    }
 }

@@ -54,7 +54,7 @@ fn heading(set: &str, runs: &Runs) -> String {
          - Vector features: {}\n\
          - Runs: {} of the same code ({}), begun {} seconds after 1970 (UTC)\n\
          - Highest load average of each run: {}{realtime}\n\
-         - Rounds left out because the probed FMA rate was below 95 % of the run's best: {dropped}\n\n\
+         - Rounds left out because the probed rate of FMAs or of integer additions was below 95 % of the run's best: {dropped}\n\n\
          One process a peer, pinned, rounds interleaved; host arrays in, host arrays out, from Python for \
          all of them: Hone through `libhone_runtime.so`, so that memory and the cost of a call are those \
          that users pay. Latency is the median of the runs' medians, the spread their lowest and highest. \

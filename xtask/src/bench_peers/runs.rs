@@ -221,6 +221,7 @@ mod tests {
             threads: 1,
             gflop: None,
             fma_peaks: vec![100.0, 90.0],
+            addition_peaks: Vec::new(),
             results,
             left_out: Vec::new(),
         };
