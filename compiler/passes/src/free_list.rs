@@ -103,4 +103,23 @@ mod tests {
         free.give_back(130, 40);
         assert_eq!(free.by_start, BTreeMap::from([(100, 70)]));
     }
+
+    #[test]
+    fn a_range_joins_the_one_behind_it() {
+        let mut free = FreeList { end: 100, ..FreeList::default() };
+        assert_eq!([free.take(10), free.take(20), free.take(30)], [100, 110, 130]);
+        free.give_back(110, 20);
+        free.give_back(100, 10);
+        assert_eq!(free.by_start, BTreeMap::from([(100, 30)]));
+        assert_eq!(free.by_length, BTreeSet::from([(30, 100)]));
+    }
+
+    #[test]
+    fn a_range_that_is_taken_whole_leaves_none_behind() {
+        let mut free = FreeList::default();
+        assert_eq!([free.take(10), free.take(20)], [0, 10]);
+        free.give_back(0, 10);
+        assert_eq!(free.take(10), 0);
+        assert!(free.by_start.is_empty() && free.by_length.is_empty());
+    }
 }

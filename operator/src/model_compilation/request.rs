@@ -176,3 +176,26 @@ pub fn delete(
         }),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn request(pool: serde_json::Value) -> TargetRequest {
+        let target = serde_json::from_value(serde_json::json!({"name": "t"})).unwrap();
+        let pool: PoolView =
+            serde_json::from_value(serde_json::json!({"name": "p", "spec": pool})).unwrap();
+        target_request(&target, &pool)
+    }
+
+    /// Of a pool that does not say which processor its nodes have, the worker's node decides; an accelerator has none.
+    #[test]
+    fn a_target_without_a_platform_is_for_what_the_pool_offers() {
+        let cpu = request(serde_json::json!({"kind": "CPU"}));
+        assert_eq!((cpu.cpu.as_deref(), cpu.accelerator), (Some(pools::HOST_CPU), None));
+        let gpu = request(serde_json::json!({"kind": "GPU"}));
+        assert_eq!((gpu.cpu, gpu.accelerator.as_deref()), (None, Some("opencl")));
+        assert_eq!(gpu.pool.as_deref(), Some("p"));
+    }
+}

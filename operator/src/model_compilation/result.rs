@@ -184,6 +184,7 @@ fn correctness(report: &Termination) -> Option<CorrectnessStatus> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
     use hone_artifact::report::{ArtifactReport, CorrectnessReport};
 
@@ -260,6 +261,28 @@ mod tests {
             let why = improper(&report, OUTPUT).unwrap_or_default();
             assert!(why.contains(word), "{word}: {why}");
         }
+    }
+
+    #[test]
+    fn what_a_report_says_of_its_artifact_is_in_the_status() {
+        let report = Termination {
+            artifact: Some(ArtifactReport {
+                uri: format!("{OUTPUT}/a"),
+                digest: format!("sha256:{}", "0".repeat(64)),
+                size_bytes: 7,
+            }),
+            sizes: vec![("batch=4".into(), Some(2_000_000)), ("batch=1".into(), None)],
+            precision: Some("bf16".into()),
+            tuned: true,
+            ..Termination::default()
+        };
+        let ended = Ended { report: Some(report), ..Ended::default() };
+        let status = read(&ended, &JobView::default(), OUTPUT).unwrap();
+        let sizes = [("batch=4", Some(Duration::from_nanos(2_000_000))), ("batch=1", None)];
+        let sizes = sizes.map(|(sizes, p50)| SizesStatus { sizes: sizes.into(), p50 });
+        assert_eq!(status.sizes, sizes);
+        assert_eq!((status.precision.as_deref(), status.tuned), (Some("bf16"), true));
+        assert_eq!(status.artifact.map(|artifact| artifact.size_bytes), Some(7));
     }
 
     #[test]
