@@ -12,6 +12,7 @@
 mod accelerator;
 mod atomic;
 mod c_header;
+mod causes;
 mod data_type;
 pub mod exit_code;
 mod extent;
@@ -43,6 +44,7 @@ pub use accelerator::{
 };
 pub use atomic::{WriteError, write_atomically};
 pub use c_header::c_header;
+pub use causes::with_causes;
 pub use data_type::DataType;
 pub use extent::{Extent, ExtentError, MOST_SIZES};
 pub use host::{Host, HostFunction, HostTensor, HostType, HostValue};

@@ -47,14 +47,7 @@ impl Failure {
 
     /// The message and all its causes, joined by `: `.
     pub fn chain(&self) -> String {
-        let mut text = self.message.clone();
-        let mut next = self.source();
-        while let Some(cause) = next {
-            text.push_str(": ");
-            text.push_str(&cause.to_string());
-            next = cause.source();
-        }
-        text
+        hone_artifact::with_causes(self)
     }
 }
 

@@ -2,7 +2,6 @@
 //! compiles a program against it).
 
 use std::cell::{RefCell, UnsafeCell};
-use std::error::Error;
 use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -11,7 +10,7 @@ use std::slice;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use hone_artifact::{DataType, TensorInfo};
+use hone_artifact::{DataType, TensorInfo, with_causes};
 
 use crate::capi_text::{HoneMember, members};
 use crate::model::Shared;
@@ -112,7 +111,7 @@ pub unsafe extern "C" fn hone_load(
     // SAFETY: the caller's promise.
     let (path, options) = unsafe { (CStr::from_ptr(path), read_options(options)) };
     let path = Path::new(OsStr::from_bytes(path.to_bytes()));
-    give(options.and_then(|o| Model::load(path, &o).map_err(|e| chain(&e))))
+    give(options.and_then(|o| Model::load(path, &o).map_err(|e| with_causes(&e))))
 }
 
 /// `hone_load_memory`.
@@ -132,7 +131,7 @@ pub unsafe extern "C" fn hone_load_memory(
     // SAFETY: the caller's promise; `'static` stands for "until freed".
     let (bytes, options): (&'static [u8], _) =
         unsafe { (slice::from_raw_parts(data.cast(), size), read_options(options)) };
-    give(options.and_then(|o| Model::load_memory(bytes, &o).map_err(|e| chain(&e))))
+    give(options.and_then(|o| Model::load_memory(bytes, &o).map_err(|e| with_causes(&e))))
 }
 
 /// `hone_share`.
@@ -145,7 +144,7 @@ pub unsafe extern "C" fn hone_share(model: *const HoneModel) -> *mut HoneModel {
     let Some(model) = (unsafe { model.as_ref() }) else {
         return refuse("hone_share: the model is null");
     };
-    give(model.shared.model().map_err(|e| chain(&e)))
+    give(model.shared.model().map_err(|e| with_causes(&e)))
 }
 
 /// `hone_free`.
@@ -283,7 +282,7 @@ pub unsafe extern "C" fn hone_run(
     model.running.store(false, Ordering::Release);
     match result {
         Ok(()) => 0,
-        Err(error) => fail(&chain(&error)),
+        Err(error) => fail(&with_causes(&error)),
     }
 }
 
@@ -415,18 +414,6 @@ impl Described {
 /// The number of a type in `hone_dtype`.
 fn number(dtype: DataType) -> u32 {
     DataType::ALL.iter().position(|&other| other == dtype).map_or(u32::MAX, |at| at as u32)
-}
-
-/// An error with all its causes.
-pub(crate) fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
 }
 
 fn remember(message: &str) {

@@ -4,7 +4,8 @@ use std::ffi::c_int;
 use std::ptr;
 use std::sync::atomic::Ordering;
 
-use crate::capi::{COMPOSED, Described, HoneModel, HoneTensor, chain, fail, list};
+use crate::capi::{COMPOSED, Described, HoneModel, HoneTensor, fail, list};
+use crate::with_causes;
 
 /// `hone_open_axis`.
 ///
@@ -113,6 +114,6 @@ pub unsafe extern "C" fn hone_set_input_shapes(
     model.running.store(false, Ordering::Release);
     match done {
         Ok(()) => 0,
-        Err(error) => fail(&chain(&error)),
+        Err(error) => fail(&with_causes(&error)),
     }
 }

@@ -45,7 +45,7 @@ pub use accelerator::{DeviceError, DeviceInfo, DeviceKind};
 pub use error::{LoadError, RunError, VariantRefusal};
 pub use hone_artifact::{
     DataType, DimensionSize, Interface, Manifest, Member, MemberForm, Shapes, Step, TensorInfo,
-    Variant, text_handle,
+    Variant, text_handle, with_causes,
 };
 pub use model::{Memory, Model, Sizes};
 pub use options::{Affinity, HugePages, Options};

@@ -315,6 +315,18 @@ def test_dimensions_stay_open_where_the_model_allows_it():
     np.testing.assert_array_equal(loaded.run([np.ones((4, 3), np.float32)])["z"], np.full((4, 3), 4, np.float32))
 
 
+def test_a_session_keeps_forms_of_sizes_over_the_bound():
+    model = attention()
+    reference = onnx.reference.ReferenceEvaluator(model)
+    session = hone.InferenceSession(model)
+    for length, compilations in [(600, 1), (40, 2), (77, 2), (600, 2)]:
+        x = np.random.default_rng(length).standard_normal((1, length, 16)).astype(np.float32)
+        (expected,) = reference.run(None, {"x": x})
+        np.testing.assert_allclose(session.run(None, {"x": x})[0], expected, rtol=1e-4, atol=1e-5)
+        assert session._specialiser.compilations == compilations
+    assert session._specialiser.forms == 2
+
+
 def test_dimensions_that_cannot_stay_open_are_named_with_a_proposal():
     with pytest.raises(hone.CompileError, match=r"'n' of input 'x' \(f32\[n\]\)(.|\n)*shapes=\{\"n\": \d+\}"):
         hone.compile(in_order())

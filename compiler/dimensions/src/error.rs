@@ -100,18 +100,6 @@ impl DimensionError {
     ) -> Self {
         Self::Sizes { name: name.to_owned(), source: why.into() }
     }
-
-    /// The error and all its causes, joined by `: `.
-    pub(crate) fn chain(&self) -> String {
-        let mut text = self.to_string();
-        let mut next = self.source();
-        while let Some(cause) = next {
-            text.push_str(": ");
-            text.push_str(&cause.to_string());
-            next = cause.source();
-        }
-        text
-    }
 }
 
 /// Dimensions of which nothing is said, and which cannot stay so.

@@ -12,8 +12,7 @@ mod proof;
 mod resolve;
 mod source;
 
-pub use error::{DimensionError, NeededDimension, OpenDimensions};
-pub use padding::{Padding, as_compiled, is_dynamic};
-pub use proof::Opened;
+pub use error::{DimensionError, NeededDimension, OpenDimensions, PaddingError};
+pub use padding::{as_compiled, is_dynamic};
 pub use resolve::{Resolved, combinations, resolve};
 pub use source::Source;

@@ -18,13 +18,13 @@ const MOST_BOUNDS: usize = 5;
 
 /// A dimension that is padded, and the sizes that are served.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Padding {
+pub(crate) struct Padding {
     /// Its name, or `input[axis]`.
-    pub name: String,
+    pub(crate) name: String,
     /// The inputs that have it, and along which axis.
-    pub axes: Vec<(String, usize)>,
+    pub(crate) axes: Vec<(String, usize)>,
     /// What it is compiled at, the largest first.
-    pub bounds: Vec<usize>,
+    pub(crate) bounds: Vec<usize>,
 }
 
 /// The least and largest size of an extent that is a range of more sizes than are compiled each.

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use hone_artifact::OpenDimension;
 use hone_driver::{
-    ANALYSED_SIZE, Dependence, Dimension, Graph, Independence, InputBinding, Signature,
-    SizedBinding, SizedGraph, open_dimension, propose_shape,
+    ANALYSED_SIZE, Combination, Dependence, Dimension, Graph, Independence, InputBinding,
+    Signature, SizedBinding, SizedGraph, open_dimension, propose_shape,
 };
 
 use crate::axes::Open;
@@ -15,9 +15,10 @@ use crate::source::{Source, combined};
 
 /// A dimension of any size, and why that is right.
 #[derive(Debug)]
-pub struct Opened {
+pub(crate) struct Opened {
     /// What the artifact says of it.
-    pub dimension: OpenDimension,
+    pub(crate) dimension: OpenDimension,
+    /// The analysis at each combination of the other dimensions' sizes; there is one.
     pub(crate) proofs: Vec<Proof>,
 }
 
@@ -29,7 +30,27 @@ pub(crate) struct Proof {
     independence: Independence,
 }
 
+impl Proof {
+    /// Shows that the model maps over a dimension with its inputs in these shapes.
+    fn of(
+        source: &Source<'_>,
+        open: &Open,
+        bindings: Vec<InputBinding>,
+        others: Vec<(String, usize)>,
+    ) -> Result<Self> {
+        let graph = source.import_at(bindings)?;
+        let independence = analyse(&graph, open).map_err(|error| depends(&open.name, error))?;
+        Ok(Self { others, graph, independence })
+    }
+}
+
 impl Opened {
+    fn new(open: &Open, proofs: Vec<Proof>) -> Result<Self> {
+        let none = DimensionError::Internal("there is no combination of sizes");
+        let Proof { graph, independence, .. } = proofs.first().ok_or(none)?;
+        Ok(Self { dimension: open_dimension(graph, &open.name, independence), proofs })
+    }
+
     /// Checks that graphs at other sizes compute the same of each slice.
     ///
     /// # Errors
@@ -63,18 +84,12 @@ pub(crate) fn prove(
     open: &Open,
     given: &[SizedBinding],
 ) -> Result<Opened> {
-    let combinations = combined(signature, given)?;
-    let mut proofs = Vec::with_capacity(combinations.len());
-    let mut dimension = None;
-    for combination in combinations {
-        let graph = source.import_at(combination.bindings)?;
-        let independence = analyse(&graph, open).map_err(|error| depends(&open.name, error))?;
-        dimension = dimension.or_else(|| Some(open_dimension(&graph, &open.name, &independence)));
+    let proof = |combination: Combination| {
         let others = combination.dimensions.into_iter().filter(|own| own.0 != open.name).collect();
-        proofs.push(Proof { others, graph, independence });
-    }
-    let none = DimensionError::Internal("there is no combination of sizes");
-    Ok(Opened { dimension: dimension.ok_or(none)?, proofs })
+        Proof::of(source, open, combination.bindings, others)
+    };
+    let proofs = combined(signature, given)?.into_iter().map(proof).collect::<Result<_>>()?;
+    Opened::new(open, proofs)
 }
 
 /// The same, with proposed sizes of other dimensions, of which nothing is said.
@@ -102,10 +117,7 @@ pub(crate) fn prove_beside_others(
             bindings.push(InputBinding { name: port.name.clone(), shape, dtype: None });
         }
     }
-    let graph = source.import_at(bindings)?;
-    let independence = analyse(&graph, open).map_err(|error| depends(&open.name, error))?;
-    let dimension = open_dimension(&graph, &open.name, &independence);
-    Ok(Opened { dimension, proofs: vec![Proof { others: Vec::new(), graph, independence }] })
+    Opened::new(open, vec![Proof::of(source, open, bindings, Vec::new())?])
 }
 
 fn analyse(graph: &Graph, open: &Open) -> std::result::Result<Independence, Dependence> {

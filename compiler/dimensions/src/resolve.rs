@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use hone_artifact::request::Input;
-use hone_artifact::{Extent, MOST_SIZES};
+use hone_artifact::{Extent, MOST_SIZES, with_causes};
 use hone_driver::{
     ANALYSED_SIZE, Combination, DynamicDimensions, Graph, Signature, SizedBinding, SizedGraph,
     propose_shape, sizes_of_open_dimension,
@@ -22,9 +22,9 @@ pub struct Resolved {
     /// Each combination, the largest first.
     pub combinations: Vec<Combination>,
     /// The dimension that may have any size, where one may.
-    pub open: Option<Opened>,
+    open: Option<Opened>,
     /// The dimension that is padded, where one is.
-    pub padding: Option<Padding>,
+    padding: Option<Padding>,
 }
 
 /// The sizes to compile a model for: those of `inputs`; of a dimension that is given as `1..`, or of which nothing is
@@ -291,6 +291,6 @@ fn cause(error: &DimensionError) -> String {
     match error {
         DimensionError::Dependence { source, .. } => source.to_string(),
         DimensionError::NotPadded { source, .. } => source.to_string(),
-        other => other.chain(),
+        other => with_causes(other),
     }
 }

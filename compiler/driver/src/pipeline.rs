@@ -111,17 +111,8 @@ pub fn compile_edited(
 }
 
 /// Compiles a graph for each of some combinations of sizes, the largest first, into one artifact; `graphs` is not
-/// empty. Equal kernels and constants are in it once.
-pub fn compile_sizes(
-    graphs: Vec<SizedGraph>,
-    identity: &[u8],
-    options: &Options,
-) -> Result<Compiled, CompileError> {
-    compile_dynamic(graphs, DynamicDimensions::default(), identity, options)
-}
-
-/// The same of a model whose artifact runs at further sizes of `dimensions` than the graphs have. That the graphs serve
-/// them is shown before ([`hone_passes::Independence`], [`hone_passes::pad_dimension`]).
+/// empty. Equal kernels and constants are in it once. It runs at further sizes of `dimensions` than the graphs have; that
+/// the graphs serve them is shown before ([`hone_passes::Independence`], [`hone_passes::pad_dimension`]).
 pub fn compile_dynamic(
     graphs: Vec<SizedGraph>,
     dimensions: DynamicDimensions,

@@ -217,7 +217,8 @@ class Specialiser:
         with self._lock:
             self.compilations += 1
             # What it serves too needs no weights of its own.
-            self._forms.clear()
+            for key in [key for key in self._forms if form.takes([dict(key[0])[port.name] for port in form.inputs])]:
+                del self._forms[key]
             self._several = form
         return form if self._takes(form, given) else None
 

@@ -4,8 +4,8 @@
 
 use std::path::PathBuf;
 
-use hone_artifact::Extent;
 use hone_artifact::request::Input;
+use hone_artifact::{Extent, with_causes};
 use hone_dimensions::{DimensionError, Source};
 use hone_driver::{
     CompileError, DataType, Dimension, ImportError, ImportOptions, InputForm, Options,
@@ -174,13 +174,7 @@ fn invalid(message: String) -> PyErr {
 /// The exception of `hone` that says `error` and its causes: `UnsupportedError` where the model is sound, else
 /// `CompileError`; with the inputs whose values are needed, where they are.
 fn refuse(py: Python<'_>, error: &dyn std::error::Error, import: Option<&ImportError>) -> PyErr {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
+    let text = with_causes(error);
     let decided_by = import.and_then(ImportError::decided_by).map(<[String]>::to_vec);
     let class = match import {
         Some(ImportError::Unsupported(_) | ImportError::Version { .. }) => "UnsupportedError",

@@ -321,13 +321,7 @@ fn apart(inputs: &[PyUntypedBuffer], outputs: &[PyUntypedBuffer]) -> PyResult<()
 
 /// The exception `class` of `hone_runtime` that says `error` and its causes.
 fn refuse(py: Python<'_>, class: &str, error: &dyn std::error::Error) -> PyErr {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
+    let text = hone_runtime::with_causes(error);
     let made = py.import("hone_runtime").and_then(|module| module.getattr(class)?.call1((text,)));
     made.map_or_else(|error| error, PyErr::from_value)
 }
