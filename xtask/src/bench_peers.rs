@@ -4,7 +4,8 @@
 //! `tests/peers/serve.py`. Rounds are interleaved (A B C, B C A, …), so that what the machine does
 //! meanwhile meets everyone; the machine's peak rate of fused multiply-adds is probed in the same
 //! rounds, and rounds in which it is low are left out. Every run is kept in
-//! `docs/benchmarks/PROCESSOR/SET.json`; the table there is made of three runs or more.
+//! `.hone/bench-peers/runs`; once three of the same programs are there, they are published with their
+//! table in `docs/benchmarks/PROCESSOR`.
 
 use std::path::{Path, PathBuf};
 
@@ -30,7 +31,7 @@ pub struct Arguments {
     /// Which set of `tests/models/sets.py`: public, development, sealed, quantized or cliffs.
     #[arg(long, default_value = "public")]
     set: String,
-    /// Measure nothing: write the pages of the runs that are kept of this machine's processor.
+    /// Measure nothing: write the page of the runs that are published of this machine's processor.
     #[arg(long)]
     tables: bool,
     /// Only these of its models; nothing is kept then.
@@ -52,9 +53,12 @@ pub struct Arguments {
     /// machine that others use meanwhile.
     #[arg(long)]
     realtime: bool,
-    /// The `hone` program; left out of the comparison where it is missing.
+    /// The `hone` program.
     #[arg(long, default_value = "target/release/hone")]
     hone: PathBuf,
+    /// The runtime's shared library; built where none is named.
+    #[arg(long)]
+    library: Option<PathBuf>,
 }
 
 /// Runs the comparison and writes its results.
@@ -69,59 +73,78 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     };
     crate::models::export(&names)?;
     let mut machine = Machine::probe(arguments.realtime)?;
-    let code = runs::code(machine.began)?;
+    let hone = peer::Hone::find(&arguments.hone, arguments.library.as_deref())?;
+    let (code, commit) = (runs::code(&hone.program, &hone.library)?, runs::commit()?);
     let mut groups = Vec::new();
     for model in &names {
         for &threads in &arguments.threads {
             if threads == 0 || threads > machine.processors {
                 bail!("{threads} threads asked for, this machine has {}", machine.processors);
             }
-            let peers = peer::all(&arguments.peers, &arguments.hone)?;
+            let peers = peer::all(&arguments.peers, &hone)?;
             let settings = measure::Settings {
                 rounds: arguments.rounds,
                 turn: arguments.turn,
                 realtime: arguments.realtime,
             };
             groups.push(measure::group(&models, model, threads, peers, &settings, &mut machine)?);
-            let run = Run { machine: machine.clone(), code: code.clone(), groups };
+            let (machine, code, commit) = (machine.clone(), code.clone(), commit.clone());
             // After each group: a long comparison that is cut off keeps what it has.
-            groups = show(arguments, run)?.groups;
+            groups = show(arguments, Run { machine, code, commit, groups })?.groups;
         }
+    }
+    if arguments.models.is_empty() {
+        publish(&machine.processor, &arguments.set)?;
     }
     Ok(())
 }
 
-/// Prints the newest group, and writes the files where the whole set is measured.
+/// Prints the newest group, and keeps the run where the whole set is measured.
 fn show(arguments: &Arguments, run: Run) -> Result<Run> {
     let processor = run.machine.processor.clone();
     let set = &arguments.set;
     let whole = arguments.models.is_empty();
     let mut runs = if whole { Runs::read(&processor, set)? } else { Runs::default() };
     runs.keep(run);
+    if whole {
+        runs.write(&processor, set)?;
+    }
+    let runs = runs.into_poolable();
     let Some(run) = runs.all().last() else { bail!("a run that was kept is gone") };
     if let Some(group) = run.groups.last() {
         let key = (group.model.clone(), group.threads);
         println!("## {}\n\n{}", report::title(group), report::table(set, &runs, &key, group));
     }
-    if whole {
-        runs.write(&processor, set)?;
-        write_pages(&processor, set, &runs)?;
-    }
     runs.into_newest()
 }
 
-/// Writes a set's pages from the runs that are kept.
+/// Writes the runs that are pooled and their page, where there are enough for a table.
+fn publish(processor: &str, set: &str) -> Result<()> {
+    let runs = Runs::read(processor, set)?.into_poolable();
+    if runs.suffice() {
+        runs.publish(processor, set)?;
+        return write_page(processor, set, &runs);
+    }
+    println!(
+        "{} of {} runs of these programs, 40 minutes apart or more, are done: no table is made of fewer",
+        runs.apart(),
+        runs::WANTED
+    );
+    Ok(())
+}
+
+/// Writes a set's page again, from the runs that are published.
 fn tables(set: &str) -> Result<()> {
     let processor = Machine::probe(false)?.processor;
-    let runs = Runs::read(&processor, set)?;
+    let runs = Runs::published(&processor, set)?;
     if runs.all().is_empty() {
-        bail!("no run of {set} is kept of {processor}: cargo xtask bench-peers --set {set}");
+        bail!("no run of {set} is published of {processor}: cargo xtask bench-peers --set {set}");
     }
-    write_pages(&processor, set, &runs)
+    write_page(&processor, set, &runs)
 }
 
 /// The page of a set, and the plot of its newest run.
-fn write_pages(processor: &str, set: &str, runs: &Runs) -> Result<()> {
+fn write_page(processor: &str, set: &str, runs: &Runs) -> Result<()> {
     let folder = runs::folder(processor);
     let groups = runs.all().last().map_or(&[][..], |run| &run.groups);
     python::write(&folder.join(format!("{set}.md")), &report::markdown(set, runs))?;

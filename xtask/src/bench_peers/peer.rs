@@ -39,7 +39,7 @@ pub struct Peer {
 }
 
 /// The peers called `names`; one that cannot be set up is said aloud and left out.
-pub fn all(names: &[String], hone: &Path) -> Result<Vec<Peer>> {
+pub fn all(names: &[String], hone: &Hone) -> Result<Vec<Peer>> {
     let mut peers = Vec::new();
     for name in names {
         match find(name, hone) {
@@ -53,7 +53,7 @@ pub fn all(names: &[String], hone: &Path) -> Result<Vec<Peer>> {
     Ok(peers)
 }
 
-fn find(name: &str, hone: &Path) -> Result<Peer> {
+fn find(name: &str, hone: &Hone) -> Result<Peer> {
     // Name, environment, script, last argument.
     let (environment, script, last): (_, _, &[&str]) = match name {
         "hone" => return ours(name, hone, "host", "f32"),
@@ -90,16 +90,40 @@ fn kept(peer: &str) -> PathBuf {
     repository::scratch().join("bench-peers").join(peer)
 }
 
-/// Hone through its shared library, from Python as the others.
-fn ours(name: &str, hone: &Path, target: &str, precision: &str) -> Result<Peer> {
-    let program = absolute(hone);
-    if !program.exists() {
-        bail!("{} does not exist: build it with cargo build --release", program.display());
+/// What of Hone is measured.
+#[derive(Debug)]
+pub struct Hone {
+    /// The `hone` program, which compiles.
+    pub program: PathBuf,
+    /// The runtime's shared library, which runs.
+    pub library: PathBuf,
+}
+
+impl Hone {
+    /// The program at `program` and the library at `library`, which is built where none is named.
+    ///
+    /// # Errors
+    /// A program or a named library that does not exist; a library that cannot be built.
+    pub fn find(program: &Path, named: Option<&Path>) -> Result<Self> {
+        let program = absolute(program);
+        if !program.exists() {
+            bail!("{} does not exist: build it with cargo build --release", program.display());
+        }
+        let library = match named {
+            Some(named) => absolute(named),
+            None => library()?,
+        };
+        Ok(Self { program, library })
     }
+}
+
+/// Hone through its shared library, from Python as the others.
+fn ours(name: &str, hone: &Hone, target: &str, precision: &str) -> Result<Peer> {
     let interpreter = python::environment("onnxruntime")?;
     let script = repository::root().join("tests/peers/hone_peer.py");
+    let Hone { program, library } = hone;
     let last: [OsString; 5] =
-        [kept("hone").into(), program.into(), library()?.into(), target.into(), precision.into()];
+        [kept("hone").into(), program.into(), library.into(), target.into(), precision.into()];
     let program = vec![interpreter.into(), script.into()];
     Ok(Peer { name: name.to_owned(), program, last: last.into() })
 }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::machine::Machine;
 use super::measure::Group;
-use super::runs::{Pooled, Runs, WANTED, is_ours, pool};
+use super::runs::{Pooled, Runs, is_ours, pool};
 use super::statistics::median;
 
 /// The largest error, relative to the largest output, of a peer that others are compared with.
@@ -13,20 +13,10 @@ pub fn exact(set: &str) -> f64 {
     if set == "quantized" { 5e-2 } else { 1e-3 }
 }
 
-/// The page that people read; without tables while there are too few runs.
+/// The page that people read.
 pub fn markdown(set: &str, runs: &Runs) -> String {
     let mut page = format!("# Hone beside others: {set}\n\n{}", heading(set, runs));
     let Some(run) = runs.all().last() else { return page };
-    let missing = WANTED.saturating_sub(runs.apart());
-    if missing > 0 {
-        let _ = write!(
-            page,
-            "\n**{} of {WANTED} runs, 40 minutes apart or more, are done for this code: no table is made \
-             of fewer.** What the runs gave so far stands in `{set}.json`.\n",
-            runs.apart()
-        );
-        return page;
-    }
     page += &summary(set, runs);
     for key in runs.keys() {
         let Some(group) = run.group(&key) else { continue };
@@ -41,6 +31,7 @@ fn heading(set: &str, runs: &Runs) -> String {
     let Some(run) = runs.all().last() else { return String::new() };
     let Machine { processor, processors, memory, kernel, features, .. } = &run.machine;
     let loads: Vec<String> = runs.all().iter().map(|r| format!("{:.1}", r.machine.load)).collect();
+    let commits: Vec<&str> = runs.all().iter().map(|r| r.commit.as_str()).collect();
     let begins: Vec<String> = runs.all().iter().map(|r| r.machine.began.to_string()).collect();
     let dropped: usize = runs.all().iter().map(|run| run.dropped()).sum();
     let realtime = match run.machine.realtime {
@@ -52,7 +43,7 @@ fn heading(set: &str, runs: &Runs) -> String {
          are in the set, and why: `tests/models/sets.py`.\n\n\
          - Processor: {processor}, {processors} usable; {} GiB of memory; Linux {kernel}\n\
          - Vector features: {}\n\
-         - Runs: {} of the same code ({}), begun {} seconds after 1970 (UTC)\n\
+         - Runs: {} of the same programs ({}), at commits {}, begun {} seconds after 1970 (UTC)\n\
          - Highest load average of each run: {}{realtime}\n\
          - Rounds left out because the probed rate of FMAs or of integer additions was below 95 % of the run's best: {dropped}\n\n\
          One process a peer, pinned, rounds interleaved; host arrays in, host arrays out, from Python for \
@@ -66,6 +57,7 @@ fn heading(set: &str, runs: &Runs) -> String {
         features.join(" "),
         runs.all().len(),
         run.code,
+        commits.join(", "),
         begins.join(", "),
         loads.join(", "),
         exact(set),

@@ -1,14 +1,18 @@
 //! Runs of a comparison, kept per processor and set, and pooled.
 //!
-//! Always true: runs are pooled only where they measured the same code on the same processor, and they
+//! Always true: runs are pooled only where they measured the same programs on the same processor, and they
 //! count as different ones only where 40 minutes lie between their beginnings.
+//!
+//! Every run is kept in the scratch folder, which git ignores, so that no checkout and no commit loses one;
+//! those of which a table is made are published beside it in `docs/benchmarks`.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
 use super::machine::Machine;
 use super::measure::{Group, Measured};
@@ -25,8 +29,11 @@ const APART: u64 = 40 * 60;
 pub struct Run {
     /// The machine, and when.
     pub machine: Machine,
-    /// What was measured: the versions of the compiler's and the runtime's folders.
+    /// What was measured, as [`code`] says.
     pub code: String,
+    /// The commit that was checked out, followed by `+` where files differed from it.
+    #[serde(default)]
+    pub commit: String,
     /// What came out.
     pub groups: Vec<Group>,
 }
@@ -45,14 +52,20 @@ impl Default for Runs {
 }
 
 impl Runs {
-    /// Those that were kept of `set` on `processor`; none where there is no file.
+    /// Those of `set` on `processor`: the kept ones, else those that are published, else none.
     pub fn read(processor: &str, set: &str) -> Result<Self> {
+        let path = kept(processor, set);
+        if path.exists() { Self::parse(&path) } else { Self::published(processor, set) }
+    }
+
+    /// Those of `set` on `processor` of which a table was made; none where there is no file.
+    pub fn published(processor: &str, set: &str) -> Result<Self> {
         let path = folder(processor).join(format!("{set}.json"));
-        if !path.exists() {
-            return Ok(Self::default());
-        }
-        let text = fs::read_to_string(&path)?;
-        let runs: Self = serde_json::from_str(&text)
+        if path.exists() { Self::parse(&path) } else { Ok(Self::default()) }
+    }
+
+    fn parse(path: &Path) -> Result<Self> {
+        let runs: Self = serde_json::from_str(&fs::read_to_string(path)?)
             .with_context(|| format!("{} is no file of runs", path.display()))?;
         if runs.schema != 2 {
             bail!("{} has schema {}, this program writes 2", path.display(), runs.schema);
@@ -60,11 +73,23 @@ impl Runs {
         Ok(runs)
     }
 
-    /// Adds a run, or brings the one that began at the same second up to date. Runs of other code than the
-    /// newest are given up: they say nothing of it, and the history keeps them.
+    /// Adds a run, or brings the one that began at the same second up to date.
     pub fn keep(&mut self, run: Run) {
-        self.runs.retain(|old| old.machine.began != run.machine.began && old.code == run.code);
+        self.runs.retain(|old| old.machine.began != run.machine.began);
         self.runs.push(run);
+    }
+
+    /// The runs that measured what the newest one did: those of other programs say nothing of it.
+    pub fn into_poolable(mut self) -> Self {
+        if let Some(code) = self.runs.last().map(|run| run.code.clone()) {
+            self.runs.retain(|run| run.code == code);
+        }
+        self
+    }
+
+    /// Whether a table can be made of them.
+    pub fn suffice(&self) -> bool {
+        self.apart() >= WANTED
     }
 
     /// The runs.
@@ -77,12 +102,21 @@ impl Runs {
         self.runs.into_iter().last().context("no run was kept")
     }
 
-    /// Writes the file.
+    /// Writes all of them to where runs are kept.
     pub fn write(&self, processor: &str, set: &str) -> Result<()> {
-        let folder = folder(processor);
-        fs::create_dir_all(&folder)?;
-        let text = serde_json::to_string(self)? + "\n";
-        python::write(&folder.join(format!("{set}.json")), &text)
+        self.write_to(&kept(processor, set))
+    }
+
+    /// Writes them beside the table that is made of them.
+    pub fn publish(&self, processor: &str, set: &str) -> Result<()> {
+        self.write_to(&folder(processor).join(format!("{set}.json")))
+    }
+
+    fn write_to(&self, path: &Path) -> Result<()> {
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        python::write(path, &(serde_json::to_string(self)? + "\n"))
     }
 
     /// How many runs lie [`APART`] or more.
@@ -166,9 +200,15 @@ pub fn is_ours(peer: &str) -> bool {
     peer.split('-').next() == Some("hone")
 }
 
-/// Where a processor's results lie.
+/// Where a processor's published results lie.
 pub fn folder(processor: &str) -> PathBuf {
     repository::root().join("docs/benchmarks").join(slug(processor))
+}
+
+/// Where every run of a set on a processor is kept.
+fn kept(processor: &str, set: &str) -> PathBuf {
+    let folder = repository::scratch().join("bench-peers/runs").join(slug(processor));
+    folder.join(format!("{set}.json"))
 }
 
 /// What can name a folder: letters and digits of the processor's name, joined by hyphens.
@@ -178,18 +218,26 @@ pub fn slug(processor: &str) -> String {
     words.collect::<Vec<_>>().join("-")
 }
 
-/// What is measured: the versions of the folders that decide it. Uncommitted changes are named, so that
-/// such a run is pooled with nothing.
-pub fn code(began: u64) -> Result<String> {
+/// What is measured: the first digits of the SHA-256 of the `hone` program and of the runtime's library.
+pub fn code(program: &Path, library: &Path) -> Result<String> {
+    let mut digest = Sha256::new();
+    for path in [program, library] {
+        let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+        digest.update(Sha256::digest(&bytes));
+    }
+    let hex: String = digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok(hex.chars().take(16).collect())
+}
+
+/// The commit that is checked out, for people: `+` says that files differ from it.
+pub fn commit() -> Result<String> {
     let git = |arguments: &[&str]| -> Result<String> {
         let output =
             Command::new("git").args(arguments).current_dir(repository::root()).output()?;
         Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
     };
-    let trees = git(&["rev-parse", "HEAD:compiler", "HEAD:runtime"])?;
-    let short: Vec<String> = trees.lines().map(|tree| tree.chars().take(12).collect()).collect();
-    let changed = !git(&["status", "--porcelain", "--", "compiler", "runtime"])?.is_empty();
-    Ok(short.join("-") + &if changed { format!("-changed-{began}") } else { String::new() })
+    let changed = !git(&["status", "--porcelain", "--untracked-files=no"])?.is_empty();
+    Ok(git(&["rev-parse", "--short=12", "HEAD"])? + if changed { "+" } else { "" })
 }
 
 #[cfg(test)]
@@ -226,7 +274,7 @@ mod tests {
             left_out: Vec::new(),
         };
         let machine = Machine::named("Some CPU @ 3", began);
-        Run { machine, code: "a".into(), groups: vec![group] }
+        Run { machine, code: "a".into(), commit: String::new(), groups: vec![group] }
     }
 
     #[test]
@@ -239,8 +287,12 @@ mod tests {
         let pooled = pool(&runs, &runs.keys()[0], 1e-3);
         assert_eq!((pooled[0].latency, pooled[0].spread), (1.5, (1.0, 2.0)));
         assert_eq!(pooled[0].behind, [2.0 / 3.0, 1.0 / 3.0, 0.5]);
+        assert!(!runs.suffice());
+        runs.keep(run(7000, 1.0));
+        assert!(runs.suffice());
         runs.keep(Run { code: "b".into(), ..run(9000, 1.0) });
-        assert_eq!(runs.all().len(), 1);
+        assert_eq!(runs.all().len(), 5);
+        assert_eq!(runs.into_poolable().all().len(), 1);
     }
 
     #[test]
