@@ -71,7 +71,7 @@ fn a_killed_search_goes_on_and_records_rebuild_the_same_bytes() {
     // Every line is of this schema and says what became of the candidate.
     for line in lines(&place) {
         let record = json(&line);
-        assert_eq!(record["schema"], 1, "{line}");
+        assert_eq!(record["schema"], 2, "{line}");
         assert!(record["class"] == "Ok" || record["cause"].is_string(), "{line}");
     }
     // Whoever has the records makes the same artifact.
@@ -161,6 +161,17 @@ fn records_are_listed_merged_exported_and_imported() {
     }
     let out = succeed(place.hone(&["records", "merge", "m.jsonl", "all.jsonl", "all.jsonl"]));
     assert!(out.starts_with("4 records"), "{out}");
+    // Records of the schema before, in which no other name is changed than that of one decision.
+    let text = std::fs::read_to_string(place.path("all.jsonl")).unwrap();
+    let older = text.replace("\"schema\":2", "\"schema\":1");
+    std::fs::create_dir(place.path("older")).unwrap();
+    let older = older.replace("unrolled points", "written out points");
+    std::fs::write(place.path("older/all.jsonl"), older).unwrap();
+    for count in ["4 of 4 records", "0 of 4 records"] {
+        let out = succeed(place.hone(&["records", "migrate", "--records", "older"]));
+        assert!(out.starts_with(count), "{out}");
+        assert_eq!(std::fs::read_to_string(place.path("older/all.jsonl")).unwrap(), text);
+    }
     let again = place.hone(&["records", "merge", "m.jsonl", "all.jsonl"]);
     assert!(again.code == 18 && again.err.contains("there already"), "{}", again.err);
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use hone_artifact::exit_code::Reason;
-use hone_search::{Kind, Log, Record, read_file};
+use hone_search::{Kind, Log, Migrated, Record, SCHEMA, read_file};
 
 use super::common::{CacheArguments, print, print_json};
 use crate::compiler;
@@ -69,6 +69,8 @@ pub enum Action {
         /// The file to read.
         file: PathBuf,
     },
+    /// Write the folder's records of earlier versions again as this version writes them.
+    Migrate,
 }
 
 /// Does it.
@@ -120,7 +122,25 @@ pub fn run(arguments: &Arguments) -> Result<()> {
             print(&format!("{written} records in {}", out.display()))
         }
         Action::Import { file } => import(&folder, file),
+        Action::Migrate => migrate(&folder),
     }
+}
+
+/// Every file of the folder by itself: one that another run writes stays as it is, and ends the command.
+fn migrate(folder: &Path) -> Result<()> {
+    let mut total = Migrated { changed: 0, records: 0 };
+    for name in hone_search::file_names(folder).map_err(store::failed)? {
+        let Migrated { changed, records } =
+            hone_search::migrate(folder, &name).map_err(store::failed)?;
+        total.changed += changed;
+        total.records += records;
+    }
+    print(&format!(
+        "{} of {} records in {} were of an earlier schema and are of schema {SCHEMA} now",
+        total.changed,
+        total.records,
+        folder.display()
+    ))
 }
 
 /// The records of a file; one that has none is refused.

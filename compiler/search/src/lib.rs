@@ -9,6 +9,7 @@ mod allocate;
 mod candidate;
 mod features;
 mod model;
+mod older;
 mod records;
 mod strategy;
 mod trees;
@@ -18,7 +19,9 @@ pub use candidate::{Candidate, Space, Trial};
 pub use features::{FEATURES, features};
 pub use hone_types::Random;
 pub use model::{CostModel, Learned, Sample};
+pub use older::{Migrated, migrate};
 pub use records::{
-    Class, Kind, Log, Record, RecordsError, SCHEMA, Skipped, Winners, read_file, read_folder,
+    Class, Kind, Log, Record, RecordsError, SCHEMA, Skipped, Winners, file_names, read_file,
+    read_folder,
 };
 pub use strategy::{STRATEGIES, Strategy, Task, strategy};

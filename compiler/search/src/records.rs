@@ -1,10 +1,11 @@
 //! Records: what was measured, as JSON lines in files that only grow.
 //!
 //! Invariants: a line is one record and is written by one call, so that a writer that is killed loses at
-//! most its last line; what is no line of this schema is skipped and named, never guessed at; a file has
+//! most its last line; what is no line of a schema that is read is skipped and named, never guessed at; a file has
 //! one writer at a time. Records say nothing of a model: programs are known by their structure, machines by
 //! their fingerprint.
 
+use crate::older::{OLDEST, STEPS, to_current};
 use hone_tune::{Choice, Prescription};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -13,12 +14,12 @@ use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-/// Version of the lines that this code writes and reads. It grows when a field changes its meaning, or when
-/// the features of programs do.
-pub const SCHEMA: u32 = 1;
+/// Version of the lines that this code writes. It grows when a field or a decision changes its name or its meaning, or
+/// when the features of programs do. Older lines are read as what they are in this one.
+pub const SCHEMA: u32 = OLDEST + STEPS.len() as u32;
 
 /// Maximum length of a line that is read; lines are a few hundred bytes.
-const MAX_LINE_BYTES: u64 = 1 << 16;
+pub(crate) const MAX_LINE_BYTES: u64 = 1 << 16;
 
 /// What became of a candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -123,7 +124,10 @@ pub struct Skipped {
     pub reason: String,
 }
 
-fn file_error(path: &Path, action: &'static str) -> impl FnOnce(std::io::Error) -> RecordsError {
+pub(crate) fn file_error(
+    path: &Path,
+    action: &'static str,
+) -> impl FnOnce(std::io::Error) -> RecordsError {
     let path = path.to_path_buf();
     move |source| RecordsError::File { path, action, source }
 }
@@ -131,7 +135,7 @@ fn file_error(path: &Path, action: &'static str) -> impl FnOnce(std::io::Error) 
 /// The record of a line.
 ///
 /// # Errors
-/// In words, where the line is none of this schema.
+/// In words, where the line is none of a schema that is read.
 pub fn parse(line: &str) -> Result<Record, String> {
     /// Only the version, which is looked at before anything else.
     #[derive(Deserialize)]
@@ -140,13 +144,18 @@ pub fn parse(line: &str) -> Result<Record, String> {
     }
     let version: Version =
         serde_json::from_str(line).map_err(|_| "it is no record of Hone".to_owned())?;
-    if version.schema != SCHEMA {
-        return Err(format!(
-            "it has schema {}, this program reads schema {SCHEMA}: tune again with this version",
-            version.schema
-        ));
-    }
-    let record: Record = serde_json::from_str(line).map_err(|error| error.to_string())?;
+    let record: serde_json::Result<Record> = match version.schema {
+        SCHEMA => serde_json::from_str(line),
+        older @ OLDEST..SCHEMA => serde_json::from_str(line)
+            .map(|value| to_current(value, older))
+            .and_then(serde_json::from_value),
+        other => {
+            return Err(format!(
+                "it has schema {other}, this program reads schemas {OLDEST} to {SCHEMA}: use the version of Hone that wrote it, or tune again"
+            ));
+        }
+    };
+    let record = record.map_err(|error| error.to_string())?;
     let finite = [record.nanoseconds, record.ratio].into_iter().flatten().all(|value| value > 0.0);
     match finite && record.features.iter().all(|feature| feature.is_finite()) {
         true => Ok(record),
@@ -184,26 +193,34 @@ pub fn read_file(path: &Path) -> Result<(Vec<Record>, Vec<Skipped>), RecordsErro
     Ok((records, skipped))
 }
 
+/// The names of all `.jsonl` files of a folder, sorted; none where there is no folder.
+///
+/// # Errors
+/// A folder that cannot be read.
+pub fn file_names(folder: &Path) -> Result<Vec<String>, RecordsError> {
+    let entries = match std::fs::read_dir(folder) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.map_err(file_error(folder, "read"))?,
+    };
+    let mut names = Vec::new();
+    for entry in entries {
+        let name = entry.map_err(file_error(folder, "read"))?.file_name();
+        if let Some(name) = name.to_str().filter(|name| name.ends_with(".jsonl")) {
+            names.push(name.to_owned());
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
 /// The records of all `.jsonl` files of a folder, by file name; none where there is no folder.
 ///
 /// # Errors
 /// A folder or file that cannot be read.
 pub fn read_folder(folder: &Path) -> Result<(Vec<Record>, Vec<Skipped>), RecordsError> {
-    let entries = match std::fs::read_dir(folder) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Default::default()),
-        entries => entries.map_err(file_error(folder, "read"))?,
-    };
-    let mut files = Vec::new();
-    for entry in entries {
-        let path = entry.map_err(file_error(folder, "read"))?.path();
-        if path.extension().is_some_and(|extension| extension == "jsonl") {
-            files.push(path);
-        }
-    }
-    files.sort();
     let (mut records, mut skipped) = (Vec::new(), Vec::new());
-    for file in files {
-        let (more, passed) = read_file(&file)?;
+    for name in file_names(folder)? {
+        let (more, passed) = read_file(&folder.join(name))?;
         records.extend(more);
         skipped.extend(passed);
     }
@@ -354,7 +371,8 @@ mod tests {
         for (text, word) in [
             ("{\"input\": [\"llvm\"], \"v\": 0.2}".to_owned(), "no record"),
             ("not json".to_owned(), "no record"),
-            (line.replace("\"schema\":1", "\"schema\":2"), "schema 2"),
+            (line.replace(&format!("\"schema\":{SCHEMA}"), "\"schema\":99"), "schema 99"),
+            (line.replace(&format!("\"schema\":{SCHEMA}"), "\"schema\":0"), "schema 0"),
             (line.replace("\"time\"", "\"moment\""), "unknown field"),
             (line.replace("0.9,", "-0.9,"), "positive"),
         ] {

@@ -93,7 +93,7 @@ fn order_points(
     let extent = schedule.extent(last).unwrap_or(1);
     let divides = [1, 2, 3, 4, 5, 7, 8].into_iter().filter(|count| extent.is_multiple_of(*count));
     let default = if extent.is_multiple_of(default) { default } else { 1 };
-    let points = decisions.number("written out points", divides, default);
+    let points = decisions.number("unrolled points", divides, default);
     if points > 1 {
         order.pop();
         let (steps, within) = schedule.split(last, points)?;
