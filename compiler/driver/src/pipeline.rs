@@ -249,6 +249,7 @@ pub fn prepare_exactly(
         ("pack_matmul_operands", &|graph| passes::pack_matmul_operands(graph, block, working)),
         ("fold_constants", &passes::fold_constants),
         ("simplify", &passes::simplify),
+        ("split_reductions", &passes::split_reductions),
         ("separate_outputs", &passes::separate_outputs),
     ];
     run_passes(graph, list, observe)

@@ -1,7 +1,9 @@
 //! Winograd's minimal filtering, F(m x m, 3 x 3) (Lavin and Gray, CVPR 2016): what its three
 //! operators share. A convolution with a 3x3 window becomes a transformation of tiles of `m + 2` by
 //! `m + 2` inputs, one matrix product for each place of a tile, and a transformation to `m` by `m`
-//! results: `(m + 2)^2` multiplications instead of `9 m^2`.
+//! results: `(m + 2)^2` multiplications instead of `9 m^2`. A window `Z.. x 3 x 3` over further axes, as over the frames
+//! of a video, is filtered so over the last two: the products of its other positions are summed between the
+//! transformations, which each image along those axes needs once.
 
 use crate::operator::OpError;
 use hone_tensor::Expr;
@@ -71,40 +73,48 @@ pub(crate) fn output_matrix(tile: usize) -> Option<&'static [&'static [f64]]> {
     matrices(tile).map(|own| own.output)
 }
 
-/// Transforms the weights `[O, C, 3, 3]` of a convolution for tiles of `tile` results a side:
-/// `U = G w G^T`, packed as `[m + 2, m + 2, ceil(O / o), C / c, c, o]` for [`crate::WinogradMultiply`].
+/// Transforms the weights `[O, C, Z.., 3, 3]` of a convolution for tiles of `tile` results a side:
+/// `U = G w G^T`, packed as `[m + 2, m + 2, ceil(O / o), C / c, Z.., c, o]` for [`crate::WinogradMultiply`].
 /// `c` must divide C; O is filled up with zeros. Computed in `f64`.
+///
+/// # Errors
+/// Other weights, and other sides than [`WINOGRAD_TILES`].
 pub fn winograd_weights(
     weights: &Tensor,
     tile: usize,
     c: usize,
     o: usize,
 ) -> Result<Tensor, OpError> {
-    let fits = weights.shape().len() == 4 && weights.shape()[2..] == [3, 3];
-    let transform = matrices(tile).filter(|_| fits && weights.shape()[1].is_multiple_of(c));
-    let Some(Matrices { weights: transform, .. }) = transform else {
-        let shape = weights.tensor_type();
-        return Err(OpError::Value(format!("weights {shape} have no transform for tile {tile}")));
+    let transform = matrices(tile).map(|own| own.weights);
+    let ([outputs, channels, taps @ .., 3, 3], Some(transform)) = (weights.shape(), transform)
+    else {
+        return Err(no_transform(weights, tile));
     };
-    let (outputs, channels) = (weights.shape()[0], weights.shape()[1]);
-    let (side, blocks) = (tile + 2, outputs.div_ceil(o));
+    if !channels.is_multiple_of(c) {
+        return Err(no_transform(weights, tile));
+    }
+    let (side, blocks, count) = (tile + 2, outputs.div_ceil(o), taps.iter().product::<usize>());
     let values = weights.to_f64();
-    let mut transformed = vec![0.0f64; side * side * blocks * o * channels];
-    for output in 0..outputs {
-        for channel in 0..channels {
-            let window = &values[(output * channels + channel) * 9..][..9];
-            let place = ((output / o * channels) + channel) * o + output % o;
-            for (row, left) in transform.iter().enumerate() {
-                for (column, right) in transform.iter().enumerate() {
-                    let sum: f64 = (0..9).map(|n| left[n / 3] * window[n] * right[n % 3]).sum();
-                    let plane = (row * side + column) * blocks * channels * o;
-                    transformed[plane + place] = sum;
-                }
+    let plane = blocks * channels * count * o;
+    let mut transformed = vec![0.0f64; side * side * plane];
+    for (position, window) in values.chunks_exact(9).enumerate() {
+        let (output, channel, tap) =
+            (position / (channels * count), position / count % channels, position % count);
+        let block = output / o * (channels / c) + channel / c;
+        let place = ((block * count + tap) * c + channel % c) * o + output % o;
+        for (row, left) in transform.iter().enumerate() {
+            for (column, right) in transform.iter().enumerate() {
+                let sum: f64 = (0..9).map(|n| left[n / 3] * window[n] * right[n % 3]).sum();
+                transformed[(row * side + column) * plane + place] = sum;
             }
         }
     }
-    let shape = [side, side, blocks, channels / c, c, o];
+    let shape = [&[side, side, blocks, channels / c], taps, &[c, o]].concat();
     Ok(Tensor::from_f64(weights.dtype(), shape, &transformed)?)
+}
+
+fn no_transform(weights: &Tensor, tile: usize) -> OpError {
+    OpError::Value(format!("weights {} have no transform for tile {tile}", weights.tensor_type()))
 }
 
 /// `sum over n of factors[n] * term(n)`, without the terms whose factor is zero.

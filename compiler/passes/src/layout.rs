@@ -275,13 +275,14 @@ impl<'a> Layout<'a> {
             None => None,
             Some(weights) => self.winograd_tile(node, convolution, weights, block),
         };
-        let dilations = tile.map_or([1, 1], |_| dilations(convolution));
+        let dilations = tile.and_then(|_| dilations(convolution)).unwrap_or([1, 1]);
         let mut beyond = vec![0; convolution.window.strides.len()];
         if let Some(tile) = tile {
             // The last tiles are whole: what they compute beyond the result is left out of it.
-            for (axis, dilation) in dilations.into_iter().enumerate() {
-                let extent = self.shape(node.outputs[0])[axis + 2];
-                beyond[axis] = extent.next_multiple_of(tile * dilation) - extent;
+            let extents = self.shape(node.outputs[0]).iter().rev();
+            let last = beyond.iter_mut().rev().zip(extents).zip(dilations.iter().rev());
+            for ((beyond, extent), dilation) in last {
+                *beyond = extent.next_multiple_of(tile * dilation) - extent;
             }
         }
         input = self.padded_windows(node, &convolution.window, input, (0.0, &beyond))?;
@@ -289,7 +290,7 @@ impl<'a> Layout<'a> {
         let output = if depthwise {
             self.depthwise(node, convolution, packed)?
         } else if let Some((tile, weights)) = tile.zip(weights.constant()) {
-            self.winograd(node, tile, dilations, weights, packed)?
+            self.winograd(node, (tile, dilations, &convolution.window), weights, packed)?
         } else {
             self.direct(node, convolution, packed)?
         };
@@ -398,12 +399,11 @@ impl<'a> Layout<'a> {
         choose_tile(convolution, &weights[2..], extents, self.rates.as_ref().filter(|_| whole)?)
     }
 
-    /// A convolution in Winograd's three steps; of several images where it is dilated.
+    /// A convolution in Winograd's three steps; of several images where it is dilated over two axes.
     fn winograd(
         &mut self,
         node: &Node<Op>,
-        tile: usize,
-        dilations: [usize; 2],
+        (tile, dilations, window): (usize, [usize; 2], &Window),
         weights: &Tensor,
         operands: PackedOperands,
     ) -> Result<ValueId, PassError> {
@@ -414,14 +414,18 @@ impl<'a> Layout<'a> {
             input = space_to_batch(&mut self.rewriter, &node.name, input, dilations)?;
         }
         let tiles = self.rewriter.add_simple(&node.name, WinogradInput { tile }, &[input])?;
-        let products =
-            self.rewriter.add_simple(&node.name, WinogradMultiply {}, &[tiles, weights])?;
+        let outer = window.strides.len() - dilations.len();
+        let multiply = WinogradMultiply {
+            strides: window.strides[..outer].to_vec(),
+            dilations: window.dilations[..outer].to_vec(),
+        };
+        let products = self.rewriter.add_simple(&node.name, multiply, &[tiles, weights])?;
         let mut inputs = vec![Some(products)];
         if let Some(bias) = operands.bias {
             inputs.push(Some(self.packed_bias(node, bias)?));
         }
-        let shape = self.shape(node.outputs[0]);
-        let kept = [shape[2], shape[3]];
+        let shape = &self.shape(node.outputs[0])[2 + outer..];
+        let kept = [shape[0], shape[1]];
         let spatial = [kept[0].div_ceil(dilations[0]), kept[1].div_ceil(dilations[1])];
         let sums = self.rewriter.add(&node.name, WinogradOutput { tile, spatial }, &inputs)?[0];
         match dilated {

@@ -39,6 +39,7 @@ mod rewrite;
 mod separate_outputs;
 mod shift_bytes;
 mod simplify;
+mod split_reductions;
 mod windows;
 mod winograd;
 
@@ -65,5 +66,6 @@ pub use rewrite::{PassError, Rewriter};
 pub use separate_outputs::separate_outputs;
 pub use shift_bytes::shift_signed_bytes;
 pub use simplify::simplify;
+pub use split_reductions::split_reductions;
 pub use windows::separate_taps;
 pub use winograd::MachineRates;

@@ -169,7 +169,7 @@ fn is_product(graph: &Graph, node: &Node<Op>, reduced: DataType) -> bool {
     } else if node.operation.downcast::<WinogradMultiply>().is_some()
         && shape[0] == MAX_REDUCED_TILE + 2
     {
-        shape.get(4)
+        shape.get(shape.len() - 2)
     } else {
         None
     };

@@ -2,7 +2,7 @@
 //! time predicted from the target's figures is clearly less than that of the direct way.
 
 use crate::narrow::MAX_REDUCED_TILE;
-use hone_ops::{Convolution, WINOGRAD_TILES};
+use hone_ops::{Convolution, WINOGRAD_TILES, Window};
 
 /// Figures of a target that the choice depends on.
 #[derive(Clone, Copy, Debug)]
@@ -24,13 +24,18 @@ const EFFICIENCY: f64 = 0.9;
 /// Fraction of the shorter of computing and loading weights that the longer does not hide.
 const EXPOSED: f64 = 0.3;
 
-/// Results and depth of a convolution.
+/// Results and depth of a convolution. Positions along the spatial axes before the last two count as images, and the
+/// window's elements along them as further channels.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Extents {
-    /// Images.
+    /// Images of the result.
     pub(crate) batch: usize,
+    /// Images that are read for them.
+    pub(crate) read: usize,
     /// Channels of the input.
     pub(crate) channels: usize,
+    /// Elements of the window along the axes before the last two.
+    pub(crate) taps: usize,
     /// Channels of the result.
     pub(crate) outputs: usize,
     /// Rows and columns of the result.
@@ -40,31 +45,45 @@ pub(crate) struct Extents {
 }
 
 impl Extents {
-    /// Those of a convolution with weights `[O, C, ..]` and results `[N, O, Y, X]`, a dilated one's as of a plain one of
-    /// more images; `None` where it has not two spatial axes.
+    /// Those of a convolution with weights `[O, C, Z.., 3, 3]` and results `[N, O, Z.., Y, X]`, one that is dilated over
+    /// two axes as of a plain one of more images; `None` where it has one spatial axis.
     pub(crate) fn of(
         convolution: &Convolution,
         weights: &[usize],
         results: &[usize],
         products: usize,
     ) -> Option<Self> {
-        let [batch, _, rows, columns] = *results else { return None };
-        let [down, across] = dilations(convolution);
+        let ([batch, _, outer @ .., rows, columns], [outputs, channels, taps @ .., _, _]) =
+            (results, weights)
+        else {
+            return None;
+        };
+        let [down, across] = dilations(convolution)?;
+        let Window { strides, dilations, .. } = &convolution.window;
+        let read = outer.iter().zip(taps).zip(strides.iter().zip(dilations));
+        let read = read.map(|((results, taps), (stride, dilation))| {
+            (results.saturating_sub(1) * stride) + (taps.saturating_sub(1) * dilation) + 1
+        });
+        let images = batch * down * across;
         Some(Self {
-            batch: batch * down * across,
-            channels: weights[1],
-            outputs: weights[0],
+            batch: images * outer.iter().product::<usize>(),
+            read: images * read.product::<usize>(),
+            channels: *channels,
+            taps: taps.iter().product(),
+            outputs: *outputs,
             spatial: [rows.div_ceil(down), columns.div_ceil(across)],
             products,
         })
     }
 }
 
-/// Distances between the elements of a window over two axes.
-pub(crate) fn dilations(convolution: &Convolution) -> [usize; 2] {
+/// Distances between the elements of a window over the last two axes; `None` where there is one axis, and where there are
+/// more than two of which one of the last is dilated.
+pub(crate) fn dilations(convolution: &Convolution) -> Option<[usize; 2]> {
     match convolution.window.dilations[..] {
-        [down, across] => [down, across],
-        _ => [1, 1],
+        [down, across] => Some([down, across]),
+        [.., 1, 1] => Some([1, 1]),
+        _ => None,
     }
 }
 
@@ -76,8 +95,8 @@ pub(crate) fn choose_tile(
     extents: Extents,
     rates: &MachineRates,
 ) -> Option<usize> {
-    let plain = convolution.window.strides.iter().all(|stride| *stride == 1);
-    if window != [3, 3] || convolution.groups != 1 || !plain {
+    let plain = convolution.window.strides.ends_with(&[1, 1]);
+    if !window.ends_with(&[3, 3]) || convolution.groups != 1 || !plain {
         return None;
     }
     let timed = WINOGRAD_TILES.iter().map(|tile| (*tile, predicted(*tile, extents, rates)));
@@ -87,31 +106,30 @@ pub(crate) fn choose_tile(
 
 /// Multiply-adds of the direct way, in operations.
 fn flops(extents: Extents) -> f64 {
-    let Extents { batch, channels, outputs, spatial, .. } = extents;
-    (2 * 9 * batch * channels * outputs * spatial[0] * spatial[1]) as f64
+    let Extents { batch, channels, taps, outputs, spatial, .. } = extents;
+    (2 * 9 * batch * channels * taps * outputs * spatial[0] * spatial[1]) as f64
 }
 
 /// Nanoseconds of the direct way.
 fn direct(extents: Extents, rates: &MachineRates) -> f64 {
     let bytes = size_of::<f32>() / extents.products;
-    let weights = (9 * extents.channels * extents.outputs * bytes) as f64;
+    let weights = (9 * extents.channels * extents.taps * extents.outputs * bytes) as f64;
     let computing = flops(extents) / (rates.flops_per_ns * extents.products as f64);
     overlapped(computing, weights / rates.memory_bytes_per_ns)
 }
 
 /// Nanoseconds with tiles of `tile` results a side.
 fn predicted(tile: usize, extents: Extents, rates: &MachineRates) -> f64 {
-    let Extents { batch, channels, outputs, spatial, .. } = extents;
+    let Extents { batch, read, channels, taps, outputs, spatial, .. } = extents;
     let products = if tile <= MAX_REDUCED_TILE { extents.products } else { 1 };
     let bytes = size_of::<f32>() / products;
     let tile_elements = (tile + 2) * (tile + 2);
-    let weights = (tile_elements * channels * outputs * bytes) as f64;
-    let tiles = batch * spatial[0].div_ceil(tile) * spatial[1].div_ceil(tile);
+    let weights = (tile_elements * channels * taps * outputs * bytes) as f64;
+    let tiles = tile_elements * spatial[0].div_ceil(tile) * spatial[1].div_ceil(tile);
     // Tiles and products are each written once and read once.
-    let moved =
-        (2 * tile_elements * tiles * (channels * bytes + outputs * size_of::<f32>())) as f64;
+    let moved = (2 * tiles * (read * channels * bytes + batch * outputs * size_of::<f32>())) as f64;
     let speed = EFFICIENCY * rates.flops_per_ns * products as f64;
-    let multiplied = (2 * tile_elements * tiles * channels * outputs) as f64 / speed;
+    let multiplied = (2 * tiles * batch * channels * taps * outputs) as f64 / speed;
     overlapped(multiplied, weights / rates.memory_bytes_per_ns) + moved / rates.cache_bytes_per_ns
 }
 
@@ -122,17 +140,27 @@ fn overlapped(computing: f64, loading: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hone_ops::Window;
 
     const RATES: MachineRates =
         MachineRates { flops_per_ns: 240.0, memory_bytes_per_ns: 10.0, cache_bytes_per_ns: 40.0 };
 
     fn chosen(channels: usize, side: usize, window: &[usize], stride: usize) -> Option<usize> {
-        let window_steps = Window { strides: vec![stride; 2], ..Window::plain(2) };
+        let axes = window.len();
+        let mut window_steps = Window::plain(axes);
+        window_steps.strides[axes - 2..].fill(stride);
         let convolution = Convolution { window: window_steps, groups: 1 };
-        let extents =
-            Extents { batch: 1, channels, outputs: channels, spatial: [side; 2], products: 1 };
+        let weights = [&[channels, channels], window].concat();
+        let results = [&[1, channels], &vec![16; axes - 2][..], &[side; 2]].concat();
+        let extents = Extents::of(&convolution, &weights, &results, 1)?;
         choose_tile(&convolution, window, extents, &RATES)
+    }
+
+    #[test]
+    fn windows_over_more_axes_are_filtered_over_the_last_two() {
+        assert_eq!(chosen(64, 56, &[3, 3, 3], 1), Some(4));
+        assert_eq!(chosen(64, 56, &[1, 3, 3], 1), Some(4));
+        assert_eq!(chosen(64, 56, &[3, 1, 1], 1), None);
+        assert_eq!(chosen(64, 56, &[3, 3, 3], 2), None);
     }
 
     #[test]

@@ -35,6 +35,7 @@ const PASSES: &[(&str, Pass)] = &[
     ("pack_matmul_operands", |graph| {
         hone_passes::pack_matmul_operands(graph, LANES, DataType::F32)
     }),
+    ("split_reductions", hone_passes::split_reductions),
     ("separate_outputs", hone_passes::separate_outputs),
     ("narrow", |graph| hone_passes::narrow(graph, DataType::BF16, &|_| false)),
 ];

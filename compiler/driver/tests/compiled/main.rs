@@ -91,6 +91,22 @@ fn convolutions_by_tiles() {
     convolution([2, 128, 12, 12], 80, 3, 1, 1);
     convolution([1, 128, 14, 14], 128, 3, 1, 1);
     convolution([1, 64, 35, 29], 64, 3, 1, 1);
+    // Over frames, too, each of which is transformed once for all windows that read it.
+    let every_other = Window { strides: vec![2, 1, 1], ..dilated(3, 1) };
+    convolution_by(&[1, 32, 3, 12, 12], 32, &[3, 3, 3], every_other, 1);
+}
+
+/// Means of many positions of each channel, in two stages.
+#[test]
+fn long_reductions_of_channels_in_blocks() {
+    for function in [ReduceFunction::Mean, ReduceFunction::SumSquare] {
+        let mut case = Case::new();
+        let x = case.input(&[1, 3, 70, 80]);
+        let w = case.constant(&[21, 3, 1, 1]);
+        let y = case.node(Convolution { window: Window::plain(2), groups: 1 }, &[x, w]);
+        let y = case.node(Reduce { function, axes: vec![3, 2], keep_axes: false }, &[y]);
+        case.check(y);
+    }
 }
 
 #[test]

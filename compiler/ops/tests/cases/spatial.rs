@@ -68,12 +68,22 @@ fn convolutions() -> Vec<Case> {
         ),
         case(WinogradInput { tile: 2 }, &[f32s([2, 2, 6, 8, 3])]),
         case(WinogradInput { tile: 4 }, &[f32s([1, 2, 6, 10, 4])]),
-        case(WinogradMultiply {}, &[f32s([4, 4, 2, 2, 2, 3, 3]), f32s([4, 4, 3, 2, 3, 4])]),
+        case(WinogradInput { tile: 2 }, &[f32s([2, 2, 3, 6, 8, 3])]),
+        case(WinogradMultiply::default(), &[f32s([4, 4, 2, 2, 2, 3, 3]), f32s([4, 4, 3, 2, 3, 4])]),
+        // A window over two further axes.
+        case(
+            WinogradMultiply { strides: vec![2, 1], dilations: vec![1, 2] },
+            &[f32s([4, 4, 2, 2, 5, 4, 2, 3, 3]), f32s([4, 4, 3, 2, 3, 2, 3, 4])],
+        ),
         case(
             WinogradOutput { tile: 2, spatial: [3, 6] },
             &[f32s([4, 4, 2, 2, 2, 3, 4]), f32s([2, 4])],
         ),
         case(WinogradOutput { tile: 4, spatial: [8, 5] }, &[f32s([6, 6, 3, 1, 2, 2, 4])]),
+        case(
+            WinogradOutput { tile: 2, spatial: [3, 6] },
+            &[f32s([4, 4, 2, 2, 3, 2, 3, 4]), f32s([2, 4])],
+        ),
         case(transpose(padded(), 1, [0, 0]), &[f32s([2, 4, 5, 4]), f32s([4, 3, 3, 2]), f32s([3])]),
         case(transpose(padded(), 2, [1, 0]), &[f32s([1, 4, 3, 4]), f32s([4, 3, 3, 3])]),
         case(

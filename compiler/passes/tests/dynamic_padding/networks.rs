@@ -288,6 +288,7 @@ fn prepared(graph: &PaddedGraph) -> Graph {
         &|graph| hone_passes::pack_matmul_operands(graph, LANES, working),
         &hone_passes::fold_constants,
         &hone_passes::simplify,
+        &hone_passes::split_reductions,
         &hone_passes::separate_outputs,
     ];
     for pass in passes {

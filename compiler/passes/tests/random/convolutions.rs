@@ -5,7 +5,9 @@ use hone_graph::{Constants, ValueId};
 use hone_ops::{
     Convolution, GroupNormalization, InstanceNormalization, Reshape, Unary, UnaryFunction, Window,
 };
-use hone_passes::{LayoutOptions, choose_layouts, recognize_group_normalization, separate_taps};
+use hone_passes::{
+    LayoutOptions, MachineRates, choose_layouts, recognize_group_normalization, separate_taps,
+};
 use hone_types::DataType;
 
 fn window(net: &mut Net, axes: usize, most: [usize; 3]) -> Window {
@@ -94,6 +96,39 @@ fn packed_channels_of_any_groups_compute_the_same() {
         normalizations += usize::from(text.contains("\"sqrt\""));
     }
     assert!(parts > 20 && normalizations > 20, "{parts} in parts, {normalizations} normalized");
+}
+
+/// Rates at which Winograd's filtering is worth its while.
+const RATES: MachineRates =
+    MachineRates { flops_per_ns: 4.0, memory_bytes_per_ns: 100.0, cache_bytes_per_ns: 1000.0 };
+
+#[test]
+fn filtered_windows_compute_the_same() {
+    let mut filtered = [0, 0];
+    for seed in 0..60 {
+        let mut net = Net::new(2000 + seed);
+        let (axes, block) = (net.pick(&[2, 3, 3]), net.pick(&[4, 8]));
+        let channels = [block * net.between(1, 3), net.between(1, 19)];
+        let mut kernel = vec![3; axes];
+        kernel[..axes - 2].fill(net.between(1, 3));
+        let mut window = window(&mut net, axes, [2, 2, 2]);
+        window.strides[axes - 2..].fill(1);
+        if axes > 2 {
+            window.dilations[axes - 2..].fill(1);
+        }
+        let y = convolution(&mut net, window, 1, channels, &kernel, (1, 9));
+        let options = LayoutOptions {
+            block,
+            products: 1,
+            integers: false,
+            rates: Some(RATES),
+            working: DataType::F32,
+        };
+        let after = net.check(y, seed, |graph| choose_layouts(graph, options));
+        let text = after.to_text(Constants::Digest);
+        filtered[axes - 2] += usize::from(text.contains("winograd_multiply"));
+    }
+    assert!(filtered.iter().all(|count| *count > 10), "{filtered:?}");
 }
 
 #[test]
