@@ -162,25 +162,44 @@ fn simplify_binary(op: BinaryOp, left: &Expr, right: &Expr, range: Known) -> Opt
             };
             Some(Expr::Integer(value))
         }
-        BinaryOp::Minimum | BinaryOp::Maximum => {
-            let (smaller, larger) = ordered(left, right, range)?;
-            Some(if op == BinaryOp::Minimum { smaller.clone() } else { larger.clone() })
-        }
+        BinaryOp::Minimum | BinaryOp::Maximum => extreme(op, left, right, range),
         BinaryOp::Less | BinaryOp::LessEqual | BinaryOp::Equal => compare(op, left, right, range)
             .map(|known| Expr::Constant(known.into(), DataType::Bool)),
         _ => None,
     }
 }
 
-/// `left` and `right` in order, where it is the same for all values of the variables.
-fn ordered<'a>(left: &'a Expr, right: &'a Expr, range: Known) -> Option<(&'a Expr, &'a Expr)> {
-    let difference = difference(left, right, range)?;
-    if difference.max <= 0 {
-        Some((left, right))
-    } else if difference.min >= 0 {
-        Some((right, left))
-    } else {
-        None
+/// The minimum or maximum of all operands of two nested ones, without those that another one decides; `None` where none
+/// is left out.
+fn extreme(op: BinaryOp, left: &Expr, right: &Expr, range: Known) -> Option<Expr> {
+    let (mut operands, mut kept) = (Vec::new(), Vec::<&Expr>::new());
+    collect_operands(op, left, &mut operands);
+    collect_operands(op, right, &mut operands);
+    let decides = |first: &Expr, second: &Expr| {
+        difference(first, second, range).is_some_and(|difference| match op {
+            BinaryOp::Minimum => difference.max <= 0,
+            _ => difference.min >= 0,
+        })
+    };
+    for operand in &operands {
+        if kept.iter().any(|other| decides(other, operand)) {
+            continue;
+        }
+        kept.retain(|other| !decides(operand, other));
+        kept.push(operand);
+    }
+    let (last, others) = kept.split_last().filter(|_| kept.len() < operands.len())?;
+    let rest = (*last).clone();
+    Some(others.iter().rev().fold(rest, |rest, operand| (*operand).clone().binary(op, rest)))
+}
+
+fn collect_operands<'a>(op: BinaryOp, expr: &'a Expr, operands: &mut Vec<&'a Expr>) {
+    match expr {
+        Expr::Binary(inner, left, right) if *inner == op => {
+            collect_operands(op, left, operands);
+            collect_operands(op, right, operands);
+        }
+        other => operands.push(other),
     }
 }
 
@@ -231,7 +250,10 @@ fn divide(op: BinaryOp, sum: Sum, divisor: i64, range: Known) -> Option<Expr> {
     Some(match (op, within) {
         (BinaryOp::FloorDivide, Some(whole)) => quotient.plus(Sum::constant(whole), 1)?.into_expr(),
         (BinaryOp::FloorDivide, None) => {
-            let rest = Sum::atom(rest.floor_divide(Expr::Integer(divisor)));
+            let rest = match divide_extreme(&Sum::of(&rest), divisor, range) {
+                Some(exact) => Sum::of(&exact),
+                None => Sum::atom(rest.floor_divide(Expr::Integer(divisor))),
+            };
             quotient.plus(rest, 1)?.into_expr()
         }
         (_, Some(whole)) => {
@@ -240,6 +262,31 @@ fn divide(op: BinaryOp, sum: Sum, divisor: i64, range: Known) -> Option<Expr> {
         }
         (_, None) => rest.modulo(Expr::Integer(divisor)),
     })
+}
+
+/// The quotient of a minimum or maximum as that of both quotients, where these are found without another division: how
+/// many blocks a tile has at the end of an axis, `(min(96, 2048 - 96 q) + 31) // 32`, is `min(3, 64 - 3 q)`.
+fn divide_extreme(sum: &Sum, divisor: i64, range: Known) -> Option<Expr> {
+    let [(Expr::Binary(op, left, right), factor)] = &sum.terms[..] else { return None };
+    if !matches!(op, BinaryOp::Minimum | BinaryOp::Maximum) || *factor <= 0 {
+        return None;
+    }
+    let quotient = |operand: &Expr| {
+        let whole = Sum::of(operand).scaled(*factor)?.plus(Sum::constant(sum.constant), 1)?;
+        let quotient = divide(BinaryOp::FloorDivide, whole, divisor, range)?;
+        (divisions(&quotient) <= divisions(operand)).then_some(quotient)
+    };
+    let (left, right) = (quotient(left)?, quotient(right)?);
+    Some(extreme(*op, &left, &right, range).unwrap_or_else(|| left.binary(*op, right)))
+}
+
+/// How often an expression divides.
+fn divisions(expr: &Expr) -> usize {
+    let mut count = 0;
+    expr.visit(&mut |part| {
+        count += usize::from(matches!(part, Expr::Binary(BinaryOp::FloorDivide, ..)));
+    });
+    count
 }
 
 /// A factor of `divisor`, the part of `sum` that is a multiple of it (divided by it), and what is left,
@@ -285,6 +332,21 @@ mod tests {
         let fused = var(0) * 8 + var(1);
         assert_eq!(simplify(&fused.clone().floor_divide(Expr::Integer(8)), &octet), var(0));
         assert_eq!(simplify(&fused.modulo(Expr::Integer(8)), &octet), var(1));
+    }
+
+    #[test]
+    fn the_blocks_of_a_last_tile_are_counted_without_division() {
+        let rest = Expr::Integer(2048) - var(0) * 96;
+        let blocks = (Expr::Integer(96).minimum(rest) + 31).floor_divide(Expr::Integer(32));
+        let ends = Expr::Integer(64) - var(0) * 3;
+        let expected = Expr::Integer(3).minimum(Expr::Integer(64) - var(0) * 3);
+        let tiles = |_: VarId| Some(Range::extent(22));
+        assert_eq!(simplify(&blocks, &tiles), simplify(&expected, &tiles));
+        // The end of the axis says the same once more.
+        assert_eq!(simplify(&blocks.minimum(ends), &tiles), simplify(&expected, &tiles));
+        // What does not divide stays.
+        let uneven = (Expr::Integer(96).minimum(var(0) * 7) + 31).floor_divide(Expr::Integer(32));
+        assert!(matches!(simplify(&uneven, &tiles), Expr::Binary(BinaryOp::FloorDivide, ..)));
     }
 
     #[test]
