@@ -143,12 +143,13 @@ fn tables(set: &str) -> Result<()> {
     write_page(&processor, set, &runs)
 }
 
-/// The page of a set, and the plot of its newest run.
+/// The page of a set, and the plot of each group's newest run without disturbance.
 fn write_page(processor: &str, set: &str, runs: &Runs) -> Result<()> {
     let folder = runs::folder(processor);
-    let groups = runs.all().last().map_or(&[][..], |run| &run.groups);
+    let newest = |key| runs.all().iter().rev().find_map(|run| run.undisturbed_group(&key));
+    let groups: Vec<_> = runs.keys().into_iter().filter_map(newest).collect();
     python::write(&folder.join(format!("{set}.md")), &report::markdown(set, runs))?;
-    python::write(&folder.join(format!("{set}.svg")), &plot::svg(groups))
+    python::write(&folder.join(format!("{set}.svg")), &plot::svg(&groups))
 }
 
 /// The names of a set's models.

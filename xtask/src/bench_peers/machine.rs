@@ -1,5 +1,6 @@
 //! Facts of the machine that a comparison ran on.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
@@ -31,6 +32,9 @@ pub struct Machine {
     pub realtime: bool,
     #[serde(skip)]
     probe: PathBuf,
+    /// The best rates that the probe found so far, by number of threads.
+    #[serde(skip)]
+    best: BTreeMap<usize, Rates>,
 }
 
 impl Machine {
@@ -59,6 +63,7 @@ impl Machine {
             load: 0.0,
             realtime,
             probe: compile()?,
+            best: BTreeMap::new(),
         })
     }
 
@@ -81,20 +86,35 @@ impl Machine {
         let text = String::from_utf8_lossy(&output.stdout);
         let numbers: Option<Vec<f64>> =
             text.split_whitespace().map(|word| word.parse().ok()).collect();
-        match numbers.as_deref() {
-            Some([fma, additions]) => Ok(Rates { fma: *fma, additions: *additions }),
-            _ => bail!("the probe gave no rates: {text}"),
-        }
+        let Some([fma, additions]) = numbers.as_deref() else {
+            bail!("the probe gave no rates: {text}");
+        };
+        let rates = Rates { fma: *fma, additions: *additions };
+        let best = self.best(threads).at_best(rates);
+        self.best.insert(threads, best);
+        Ok(rates)
+    }
+
+    /// The best rates of `threads` threads so far; zeros where there are none.
+    pub fn best(&self, threads: usize) -> Rates {
+        self.best.get(&threads).copied().unwrap_or_default()
     }
 }
 
 /// What the probe found.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Rates {
     /// Fused multiply-adds in f32, in GFLOP/s.
     pub fma: f64,
     /// Additions of integers, in 10⁹ a second: how many instructions get through.
     pub additions: f64,
+}
+
+impl Rates {
+    /// The higher of both, each for itself.
+    pub fn at_best(self, other: Self) -> Self {
+        Self { fma: self.fma.max(other.fma), additions: self.additions.max(other.additions) }
+    }
 }
 
 /// A processor's name with its family and model: virtual machines often hide which generation they run on.
@@ -119,6 +139,7 @@ impl Machine {
             load: 0.0,
             realtime: false,
             probe: PathBuf::new(),
+            best: BTreeMap::new(),
         }
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
-use super::machine::Machine;
+use super::machine::{Machine, Rates};
 use super::peer::Peer;
 use super::process::{Process, Ready};
 use super::statistics::median;
@@ -16,7 +16,7 @@ use crate::{python, repository};
 /// How much to measure.
 #[derive(Debug)]
 pub struct Settings {
-    /// Rounds, each with every peer once.
+    /// Undisturbed rounds, each with every peer once.
     pub rounds: usize,
     /// What a peer may take in a round, in milliseconds, beyond one run.
     pub turn: u64,
@@ -65,24 +65,29 @@ pub struct Measured {
 /// The least rates that the probe must reach in a round that counts, as a fraction of the run's best.
 const UNDISTURBED: f64 = 0.95;
 
+/// How many times the rounds asked for are measured at most, until so many are undisturbed.
+const MOST_TIMES: usize = 3;
+
 impl Group {
-    /// The best probed rate, in GFLOP/s.
-    pub fn peak(&self) -> f64 {
-        self.fma_peaks.iter().copied().fold(0.0, f64::max)
+    /// For each round, whether the machine was undisturbed as far as the probe can tell: neither of both rates is
+    /// low beside `best`, those of the run.
+    pub fn undisturbed(&self, best: Rates) -> Vec<bool> {
+        let rounds = self.fma_peaks.iter().enumerate();
+        rounds.map(|(round, fma)| best.are_reached(*fma, self.addition_peaks.get(round))).collect()
     }
 
-    /// For each round, whether the machine was undisturbed as far as the probe can tell: neither of both rates is
-    /// low, but for what both are at best in the same round.
-    pub fn undisturbed(&self) -> Vec<bool> {
-        let best = |rates: &[f64]| rates.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
-        let (fma, additions) = (best(&self.fma_peaks), best(&self.addition_peaks));
-        let share = |(round, rate): (usize, &f64)| {
-            let added = self.addition_peaks.get(round).map_or(1.0, |rate| rate / additions);
-            (rate / fma).min(added)
-        };
-        let shares: Vec<f64> = self.fma_peaks.iter().enumerate().map(share).collect();
-        let least = UNDISTURBED * best(&shares);
-        shares.into_iter().map(|share| share >= least).collect()
+    /// The best rates of any round.
+    pub fn best(&self) -> Rates {
+        let best = |rates: &[f64]| rates.iter().copied().fold(0.0, f64::max);
+        Rates { fma: best(&self.fma_peaks), additions: best(&self.addition_peaks) }
+    }
+}
+
+impl Rates {
+    /// Whether both rates of a round are at least [`UNDISTURBED`] of these; older files have no additions.
+    fn are_reached(self, fma: f64, additions: Option<&f64>) -> bool {
+        fma >= UNDISTURBED * self.fma
+            && additions.is_none_or(|additions| *additions >= UNDISTURBED * self.additions)
     }
 }
 
@@ -135,9 +140,12 @@ pub fn group(
     if running.is_empty() {
         bail!("no peer can run {model} with {threads} threads");
     }
-    for round in 0..settings.rounds {
+    let (mut round, mut undisturbed) = (0, 0);
+    while undisturbed < settings.rounds && round < MOST_TIMES * settings.rounds {
         eprintln!("bench-peers: {model}, {threads} threads: round {}", round + 1);
         let rates = machine.rates(threads)?;
+        let best = machine.best(threads);
+        undisturbed += usize::from(best.are_reached(rates.fma, Some(&rates.additions)));
         group.fma_peaks.push(rates.fma);
         group.addition_peaks.push(rates.additions);
         for turn in 0..running.len() {
@@ -147,6 +155,7 @@ pub fn group(
                 .with_context(|| format!("{} failed in round {round}", measured.peer))?;
             measured.rounds.push(latencies);
         }
+        round += 1;
     }
     for (process, measured) in running.iter().zip(&mut group.results) {
         measured.peak_memory = measured.peak_memory.max(process.peak_memory()?);
@@ -252,11 +261,12 @@ mod tests {
 
     #[test]
     fn a_round_in_which_either_rate_is_low_is_left_out() {
-        let kept = |fma: &[f64], additions: &[f64]| group(fma, additions).undisturbed();
+        let kept = |fma: &[f64], additions: &[f64]| {
+            group(fma, additions).undisturbed(Rates { fma: 100.0, additions: 10.0 })
+        };
         assert_eq!(kept(&[100.0, 96.0, 90.0], &[]), [true, true, false]);
         assert_eq!(kept(&[100.0, 96.0, 100.0], &[10.0, 9.8, 6.0]), [true, true, false]);
-        // Where no round has both at their best, the best of them count.
-        assert_eq!(kept(&[100.0, 80.0], &[8.0, 10.0]), [true, true]);
-        assert_eq!(kept(&[100.0, 70.0], &[8.0, 10.0]), [true, false]);
+        // Where every round of a group was disturbed, none counts.
+        assert_eq!(kept(&[80.0, 81.0], &[8.0, 8.1]), [false, false]);
     }
 }

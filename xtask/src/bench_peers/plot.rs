@@ -13,9 +13,9 @@ const BAR: f64 = 18.0;
 const HEAD: f64 = 34.0;
 
 /// Horizontal bars, each group scaled to its slowest bar that is at most ten times its fastest; a
-/// longer bar is cut off there and fades out, its number stays.
-pub fn svg(groups: &[Group]) -> String {
-    let rows: usize = groups.iter().map(|group| group.results.len()).sum();
+/// longer bar is cut off there and fades out, its number stays. Each group comes with the rounds that count.
+pub fn svg(groups: &[(&Group, Vec<bool>)]) -> String {
+    let rows: usize = groups.iter().map(|(group, _)| group.results.len()).sum();
     let height = rows as f64 * BAR + groups.len() as f64 * HEAD + 20.0;
     let mut picture = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" \
@@ -25,14 +25,14 @@ pub fn svg(groups: &[Group]) -> String {
          <stop offset=\"1\" stop-color=\"white\"/></linearGradient></defs>\n"
     );
     let mut top = 10.0;
-    for group in groups {
-        top = draw(&mut picture, group, top);
+    for (group, kept) in groups {
+        top = draw(&mut picture, group, kept, top);
     }
     picture + "</svg>\n"
 }
 
 /// Draws `group` from `top` down and returns where it ends.
-fn draw(picture: &mut String, group: &Group, mut top: f64) -> f64 {
+fn draw(picture: &mut String, group: &Group, kept: &[bool], mut top: f64) -> f64 {
     let _ = writeln!(
         picture,
         "<text x=\"8\" y=\"{:.0}\" font-weight=\"bold\">{} (ms)</text>",
@@ -40,8 +40,7 @@ fn draw(picture: &mut String, group: &Group, mut top: f64) -> f64 {
         escaped(&title(group))
     );
     top += HEAD;
-    let kept = group.undisturbed();
-    let latency = |result: &Measured| result.latency(&kept).unwrap_or(f64::NAN);
+    let latency = |result: &Measured| result.latency(kept).unwrap_or(f64::NAN);
     let latencies: Vec<f64> = group.results.iter().map(latency).collect();
     let best = latencies.iter().copied().fold(f64::INFINITY, f64::min);
     let longest = latencies.iter().copied().filter(|&l| l <= 10.0 * best).fold(best, f64::max);

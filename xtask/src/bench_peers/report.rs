@@ -115,13 +115,16 @@ pub fn title(group: &Group) -> String {
 pub fn table(set: &str, runs: &Runs, key: &(String, usize), group: &Group) -> String {
     let mut text = String::new();
     // The highest probe is the machine undisturbed, as far as it ever was.
-    let peaks = runs.all().iter().filter_map(|run| run.group(key)).map(Group::peak);
-    let peak = peaks.fold(0.0, f64::max);
+    let peak = runs.best(key.1).fma;
     let work = group.gflop.map_or(String::from("unknown work"), |g| format!("{g:.2} GFLOP"));
     let _ = writeln!(text, "{work} a run; probed FMA peak {peak:.0} GFLOP/s\n");
     text += "| peer | latency ms | spread ms | behind | rate, % of FMA peak (direct work) | compile ms \
              | load ms | first ms | peak MB | error |\n|---|---|---|---|---|---|---|---|---|---|\n";
-    for pooled in pool(runs, key, exact(set)) {
+    let peers = pool(runs, key, exact(set));
+    if peers.is_empty() {
+        return text + "\nThe machine was disturbed in every round.\n";
+    }
+    for pooled in peers {
         let rate = group.gflop.map_or(String::from("–"), |gflop| {
             format!("{:.0}", gflop / (pooled.latency * 1e-3) / peak * 100.0)
         });

@@ -14,7 +14,7 @@ use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::machine::Machine;
+use super::machine::{Machine, Rates};
 use super::measure::{Group, Measured};
 use super::statistics::median;
 use crate::{python, repository};
@@ -89,7 +89,7 @@ impl Runs {
 
     /// Whether a table can be made of them.
     pub fn suffice(&self) -> bool {
-        self.apart() >= WANTED
+        self.apart() >= WANTED && !self.keys().is_empty()
     }
 
     /// The runs.
@@ -134,19 +134,41 @@ impl Runs {
             .count()
     }
 
-    /// Models and numbers of threads that every run has, in the newest one's order.
+    /// Models and numbers of threads of which [`WANTED`] runs have undisturbed rounds, in the newest one's order.
     pub fn keys(&self) -> Vec<(String, usize)> {
         let newest = self.runs.last().map_or(&[][..], |run| &run.groups);
         let keys = newest.iter().map(|group| (group.model.clone(), group.threads));
-        keys.filter(|key| self.runs.iter().all(|run| run.group(key).is_some())).collect()
+        let count = |key: &(String, usize)| {
+            self.runs.iter().filter(|run| run.undisturbed_group(key).is_some()).count()
+        };
+        keys.filter(|key| count(key) >= WANTED).collect()
+    }
+
+    /// The best rates that any run's probe found with `threads` threads.
+    pub fn best(&self, threads: usize) -> Rates {
+        let rates = self.runs.iter().map(|run| run.best(threads));
+        rates.fold(Rates::default(), Rates::at_best)
     }
 }
 
 impl Run {
     /// Rounds that are left out because the machine was disturbed.
     pub fn dropped(&self) -> usize {
-        let kept = self.groups.iter().flat_map(Group::undisturbed);
+        let kept = self.groups.iter().flat_map(|group| group.undisturbed(self.best(group.threads)));
         kept.filter(|kept| !kept).count()
+    }
+
+    /// The best rates that the probe found with `threads` threads.
+    pub fn best(&self, threads: usize) -> Rates {
+        let groups = self.groups.iter().filter(|group| group.threads == threads);
+        groups.fold(Rates::default(), |best, group| best.at_best(group.best()))
+    }
+
+    /// The group of a model and a number of threads, and which of its rounds were undisturbed; `None` where none was.
+    pub fn undisturbed_group(&self, key: &(String, usize)) -> Option<(&Group, Vec<bool>)> {
+        let group = self.group(key)?;
+        let kept = group.undisturbed(self.best(key.1));
+        kept.contains(&true).then_some((group, kept))
     }
 
     /// The group of a model and a number of threads.
@@ -170,17 +192,17 @@ pub struct Pooled<'a> {
 /// The peers of one model and number of threads over all runs. `exact` is the largest error of a peer that
 /// others are compared with.
 pub fn pool<'a>(runs: &'a Runs, key: &(String, usize), exact: f64) -> Vec<Pooled<'a>> {
-    let groups: Vec<&Group> = runs.runs.iter().filter_map(|run| run.group(key)).collect();
-    let Some(newest) = groups.last() else { return Vec::new() };
+    let groups: Vec<(&Group, Vec<bool>)> =
+        runs.runs.iter().filter_map(|run| run.undisturbed_group(key)).collect();
+    let Some((newest, _)) = groups.last() else { return Vec::new() };
     let of = |group: &'a Group, peer: &str| group.results.iter().find(|r| r.peer == peer);
     let pooled = newest.results.iter().filter_map(|result| {
         let mut latencies = Vec::new();
         let mut behind = Vec::new();
-        for group in &groups {
-            let kept = group.undisturbed();
-            let latency = of(group, &result.peer)?.latency(&kept)?;
+        for (group, kept) in &groups {
+            let latency = of(group, &result.peer)?.latency(kept)?;
             let others = group.results.iter().filter(|r| !is_ours(&r.peer) && r.error <= exact);
-            let best = others.filter_map(|r| r.latency(&kept)).fold(f64::INFINITY, f64::min);
+            let best = others.filter_map(|r| r.latency(kept)).fold(f64::INFINITY, f64::min);
             latencies.push(latency);
             behind.push(latency / best);
         }
