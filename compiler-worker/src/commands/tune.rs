@@ -206,6 +206,9 @@ struct Shown {
     last: Cell<Option<Instant>>,
 }
 
+/// Fraction of the search from where its pace says how long the rest takes.
+const TELLING: f64 = 0.01;
+
 /// Time between two lines where there is no terminal.
 const BETWEEN_LINES: Duration = Duration::from_secs(10);
 
@@ -225,7 +228,7 @@ impl Shown {
     fn tell(&self, outcome: &Outcome, used: f64) {
         let time =
             |place: Option<&(usize, f64)>| units::time(place.map_or(0.0, |own| own.1) as u64);
-        let left = match used > 0.0 {
+        let left = match used >= TELLING {
             true => {
                 let left = self.begin.elapsed().as_secs_f64() * (1.0 - used) / used;
                 format!(", about {left:.0} s left")
