@@ -19,10 +19,11 @@ pub const STEPS: &[Step] = &[rename_unrolled_points];
 
 /// A line of schema `from`, which is at least [`OLDEST`] and older than the current one, in the current one.
 pub fn to_current(mut line: Value, from: u32) -> Value {
-    for step in &STEPS[(from - OLDEST) as usize..] {
-        step(&mut line);
+    // A list of one number, too, reads as a line's schema.
+    if line.is_object() {
+        STEPS[(from - OLDEST) as usize..].iter().for_each(|step| step(&mut line));
+        line["schema"] = SCHEMA.into();
     }
-    line["schema"] = SCHEMA.into();
     line
 }
 
@@ -68,6 +69,10 @@ pub fn migrate(folder: &Path, name: &str) -> Result<Migrated, RecordsError> {
         new.write_all(&bytes).map_err(file_error(&path, "written"))?;
     }
     if migrated.changed > 0 {
+        let permissions = reader.get_ref().metadata().map(|metadata| metadata.permissions());
+        permissions
+            .and_then(|permissions| new.as_file().set_permissions(permissions))
+            .map_err(file_error(&path, "written"))?;
         new.as_file().sync_all().map_err(file_error(&path, "written"))?;
         new.persist(&path).map_err(|error| file_error(&path, "replaced")(error.error))?;
     }
@@ -81,7 +86,8 @@ fn schema(line: &str) -> Option<u32> {
 
 /// Schema 1 called the decision on how many points of a sum stand in a row without a loop "written out points".
 fn rename_unrolled_points(line: &mut Value) {
-    for choice in line["decisions"].as_array_mut().into_iter().flatten() {
+    let decisions = line.get_mut("decisions").and_then(Value::as_array_mut);
+    for choice in decisions.into_iter().flatten() {
         if choice[0] == "written out points" {
             choice[0] = "unrolled points".into();
         }
@@ -107,6 +113,13 @@ mod tests {
         let names: Vec<&str> = record.decisions.iter().map(|choice| choice.0.as_str()).collect();
         assert_eq!(names, ["unrolled points", "tasks"]);
         assert_eq!((record.nanoseconds, &record.features[..]), (Some(12.5), &[0.1f32][..]));
+    }
+
+    #[test]
+    fn what_only_looks_like_an_older_line_is_refused() {
+        for line in ["[1]", "{\"schema\":1}", "{\"schema\":1,\"decisions\":[7,[],{}]}"] {
+            assert!(parse(line).is_err(), "{line}");
+        }
     }
 
     #[test]
