@@ -126,7 +126,8 @@ fn publish(processor: &str, set: &str) -> Result<()> {
         return write_page(processor, set, &runs);
     }
     println!(
-        "{} of {} runs of these programs, 40 minutes apart or more, are done: no table is made of fewer",
+        "{} runs of these programs, 40 minutes apart or more, are done, and no network has undisturbed rounds in {} \
+         of them: no table is made of fewer",
         runs.apart(),
         runs::WANTED
     );

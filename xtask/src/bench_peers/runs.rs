@@ -89,7 +89,7 @@ impl Runs {
 
     /// Whether a table can be made of them.
     pub fn suffice(&self) -> bool {
-        self.apart() >= WANTED && !self.keys().is_empty()
+        !self.keys().is_empty()
     }
 
     /// The runs.
@@ -121,25 +121,16 @@ impl Runs {
 
     /// How many runs lie [`APART`] or more.
     pub fn apart(&self) -> usize {
-        let mut begins: Vec<u64> = self.runs.iter().map(|run| run.machine.began).collect();
-        begins.sort_unstable();
-        let mut last: Option<u64> = None;
-        begins
-            .into_iter()
-            .filter(|&begin| {
-                let counts = last.is_none_or(|last| begin >= last + APART);
-                last = if counts { Some(begin) } else { last };
-                counts
-            })
-            .count()
+        apart(self.runs.iter())
     }
 
-    /// Models and numbers of threads of which [`WANTED`] runs have undisturbed rounds, in the newest one's order.
+    /// Models and numbers of threads of which [`WANTED`] runs that lie [`APART`] have undisturbed rounds, in the newest
+    /// one's order.
     pub fn keys(&self) -> Vec<(String, usize)> {
         let newest = self.runs.last().map_or(&[][..], |run| &run.groups);
         let keys = newest.iter().map(|group| (group.model.clone(), group.threads));
         let count = |key: &(String, usize)| {
-            self.runs.iter().filter(|run| run.undisturbed_group(key).is_some()).count()
+            apart(self.runs.iter().filter(|run| run.undisturbed_group(key).is_some()))
         };
         keys.filter(|key| count(key) >= WANTED).collect()
     }
@@ -175,6 +166,19 @@ impl Run {
     pub fn group(&self, (model, threads): &(String, usize)) -> Option<&Group> {
         self.groups.iter().find(|group| group.model == *model && group.threads == *threads)
     }
+}
+
+/// How many of `runs` begin [`APART`] or more from one another.
+fn apart<'a>(runs: impl Iterator<Item = &'a Run>) -> usize {
+    let mut begins: Vec<u64> = runs.map(|run| run.machine.began).collect();
+    begins.sort_unstable();
+    let mut last: Option<u64> = None;
+    begins.retain(|begin| {
+        let counts = last.is_none_or(|last| *begin >= last + APART);
+        last = if counts { Some(*begin) } else { last };
+        counts
+    });
+    begins.len()
 }
 
 /// One peer's figures over all runs.
@@ -306,7 +310,7 @@ mod tests {
             runs.keep(run(began, hone));
         }
         assert_eq!((runs.all().len(), runs.apart()), (3, 2));
-        let pooled = pool(&runs, &runs.keys()[0], 1e-3);
+        let pooled = pool(&runs, &("net".into(), 1), 1e-3);
         assert_eq!((pooled[0].latency, pooled[0].spread), (1.5, (1.0, 2.0)));
         assert_eq!(pooled[0].behind, [2.0 / 3.0, 1.0 / 3.0, 0.5]);
         assert!(!runs.suffice());
