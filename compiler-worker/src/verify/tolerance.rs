@@ -1,6 +1,7 @@
 //! How far a kernel's results may be from the reference's, element by element, when both compute on equal
 //! operands: what the rounding of the element types alone explains.
 
+use hone_driver::ops::node_flops;
 use hone_driver::{DataType, Graph, NodeId, Tensor};
 
 /// `|got - want| <= relative * |want| + absolute * scale + floor`, the scale being that of the output's
@@ -16,9 +17,11 @@ pub struct Bound {
 }
 
 /// For `f32`. A polynomial for `exp` or `erf` ends within 4 units in the last place, an exponent of 88
-/// multiplies the rounding of its argument by as much, and a sum of 10,000 products of one sign, added in any
-/// order, is within 1e-5: together well below this.
+/// multiplies the rounding of its argument by as much, and a sum of [`TERMS`] products of one sign, added in any
+/// order, is within 1e-5: together well below this. Longer sums err by more ([`growth`]).
 pub(super) const RELATIVE_F32: f64 = 5e-5;
+/// Terms of a sum up to which [`RELATIVE_F32`] holds.
+const TERMS: f64 = 10_000.0;
 /// For `f32`: sums cancel, and what was rounded before is relative to the terms. A sum of n products
 /// of random signs errs by some sqrt(n) / 20 units in the last place of the largest sums. Winograd's output
 /// transformation magnifies most: 7e-7 was the largest error found in ResNet-50, MobileNetV2 and the digits
@@ -38,16 +41,17 @@ impl Bound {
             return Self::EXACT;
         }
         let mut bound = Self { relative: RELATIVE_F64, absolute: ABSOLUTE_F64, floor: 0.0 };
+        let growth = growth(graph, nodes);
         let stored = nodes.iter().flat_map(|node| &graph.nodes()[*node].outputs);
         for value in stored {
             let inner = graph.tensor_type(*value).dtype;
             bound.floor = bound.floor.max(64.0 * smallest_normal(inner));
             match inner {
-                DataType::F32 => bound.at_least(RELATIVE_F32, ABSOLUTE_F32),
+                DataType::F32 => bound.at_least(RELATIVE_F32 * growth, ABSOLUTE_F32),
                 // The reference rounds every value of 16 bits, a kernel only what it stores: one unit in
                 // the last place for each, which inside of the kernel is relative to the terms of sums.
                 DataType::F16 | DataType::BF16 => {
-                    bound.at_least(RELATIVE_F32, ABSOLUTE_F32);
+                    bound.at_least(RELATIVE_F32 * growth, ABSOLUTE_F32);
                     bound.relative += unit(inner);
                     bound.absolute += unit(inner) / 2.0;
                 }
@@ -65,6 +69,18 @@ impl Bound {
         self.relative = self.relative.max(relative);
         self.absolute = self.absolute.max(absolute);
     }
+}
+
+/// How many times as much as a sum of [`TERMS`] the longest sum of `nodes` may err relative to itself: the rounding errors
+/// of its additions are a random walk (Higham, *Accuracy and Stability of Numerical Algorithms*, section 2.8).
+fn growth(graph: &Graph, nodes: &[NodeId]) -> f64 {
+    let terms = nodes.iter().map(|node| {
+        let node = &graph.nodes()[*node];
+        let outputs = node.outputs.iter().map(|output| graph.tensor_type(*output).elements());
+        // A term is a product and an addition.
+        node_flops(graph, node) as f64 / (2 * outputs.sum::<usize>().max(1)) as f64
+    });
+    (terms.fold(0.0, f64::max) / TERMS).sqrt().max(1.0)
 }
 
 /// Distance of neighbouring numbers of 16 bits, relative to the smaller ones between powers of two.
@@ -156,6 +172,8 @@ pub fn scale(values: &[f64]) -> f64 {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use hone_driver::TensorType;
+    use hone_driver::ops::MatMul;
 
     fn floats(values: &[f32]) -> Tensor {
         Tensor::from_elements([values.len()], values).unwrap()
@@ -171,6 +189,21 @@ mod tests {
         let far = compare(&floats(&[1.0, -2.0, 1e-4, 1e-3]), &want, F32);
         assert_eq!(far.beyond.len(), 1);
         assert_eq!(far.beyond[0].index, 3);
+    }
+
+    #[test]
+    fn sums_of_many_terms_may_err_by_more() {
+        let bound = |terms: usize| {
+            let mut graph = Graph::new();
+            let x = graph.add_input("x", TensorType::new(DataType::F32, [4, terms]));
+            let y = graph.add_input("y", TensorType::new(DataType::F32, [terms, 8]));
+            graph.add_node("product", MatMul {}.into(), &[Some(x), Some(y)]).unwrap();
+            let nodes: Vec<NodeId> = graph.nodes().ids().collect();
+            Bound::of(&graph, &nodes, DataType::F32).relative
+        };
+        assert_eq!(bound(10), RELATIVE_F32);
+        assert_eq!(bound(10_000), RELATIVE_F32);
+        assert_eq!(bound(1_000_000), 10.0 * RELATIVE_F32);
     }
 
     #[test]

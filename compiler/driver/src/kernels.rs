@@ -9,7 +9,7 @@ use hone_artifact::{DeviceCode, PaddedDimension};
 use hone_codegen::{Kernel, Unit};
 use hone_graph::{Node, NodeId, ValueId};
 use hone_lower::{Expressed, Lowered};
-use hone_ops::{Graph, Op};
+use hone_ops::{Graph, Op, node_flops};
 use hone_passes::{Group, fuse};
 use hone_tensor::{Builder, Expr, Need, Prefix, Program, Role, Scope};
 use hone_tune::Scheduled;
@@ -389,15 +389,7 @@ fn node_names(graph: &Graph, group: &Group) -> Vec<String> {
 }
 
 fn group_flops(graph: &Graph, group: &Group) -> u64 {
-    let flops = group.nodes.iter().map(|id| {
-        let node = &graph.nodes()[*id];
-        let inputs: Vec<_> =
-            node.inputs.iter().map(|input| input.map(|value| graph.tensor_type(value))).collect();
-        let outputs: Vec<_> =
-            node.outputs.iter().map(|value| graph.tensor_type(*value).clone()).collect();
-        node.operation.flops(&inputs, &outputs)
-    });
-    flops.sum()
+    group.nodes.iter().map(|id| node_flops(graph, &graph.nodes()[*id])).sum()
 }
 
 /// Digest of a value's `Debug` form, which shows all of it.

@@ -2,7 +2,7 @@
 
 use hone_artifact::{OpenDimension, PaddedDimension};
 use hone_graph::Port;
-use hone_ops::Graph;
+use hone_ops::{Graph, node_flops};
 use hone_passes::Independence;
 use hone_types::{DataType, TensorType};
 
@@ -53,14 +53,7 @@ pub fn sizes_of_open_dimension(graph: &Graph, size: usize, most: usize) -> Vec<u
 
 /// Floating-point operations of a run.
 fn flops(graph: &Graph) -> u64 {
-    let of = |value: &hone_graph::ValueId| graph.tensor_type(*value);
-    let operations = graph.nodes().iter().map(|(_, node)| {
-        let inputs: Vec<Option<&TensorType>> =
-            node.inputs.iter().map(|input| input.as_ref().map(of)).collect();
-        let outputs: Vec<TensorType> =
-            node.outputs.iter().map(|output| of(output).clone()).collect();
-        node.operation.flops(&inputs, &outputs)
-    });
+    let operations = graph.nodes().iter().map(|(_, node)| node_flops(graph, node));
     operations.fold(0, u64::saturating_add)
 }
 

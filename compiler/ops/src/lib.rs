@@ -107,7 +107,7 @@ pub use lp_normalization::LpNormalization;
 pub use lstm::Lstm;
 pub use matmul::MatMul;
 pub use one_hot::OneHot;
-pub use operator::{FusionClass, Graph, Op, OpError, Operator};
+pub use operator::{FusionClass, Graph, Op, OpError, Operator, node_flops};
 pub use packed_convolution::{GroupInputs, PackedConvolution};
 pub use packed_depthwise::PackedDepthwise;
 pub use packed_matmul::PackedMatMul;

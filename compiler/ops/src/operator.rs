@@ -3,7 +3,7 @@
 use crate::conditional::If;
 use crate::iteration::Loop;
 use crate::shape::check_size;
-use hone_graph::{InferError, Operation, ValueId};
+use hone_graph::{InferError, Node, Operation, ValueId};
 use hone_tensor::{BufferId, Builder};
 use hone_types::{Tensor, TensorError, TensorType};
 use std::any::Any;
@@ -111,6 +111,15 @@ pub trait Operator: Debug + Send + Sync + Any {
     fn flops(&self, _inputs: &[Option<&TensorType>], outputs: &[TensorType]) -> u64 {
         outputs.iter().map(|output| output.elements() as u64).sum()
     }
+}
+
+/// Floating-point operations of one execution of a node of `graph`, as [`Operator::flops`] counts them.
+pub fn node_flops(graph: &Graph, node: &Node<Op>) -> u64 {
+    let inputs: Vec<_> =
+        node.inputs.iter().map(|input| input.map(|value| graph.tensor_type(value))).collect();
+    let outputs: Vec<_> =
+        node.outputs.iter().map(|output| graph.tensor_type(*output).clone()).collect();
+    node.operation.flops(&inputs, &outputs)
 }
 
 /// A shared operator, the payload of graph nodes.

@@ -3,7 +3,7 @@
 //! which is bounded.
 
 use hone_graph::{NodeId, Operation, ValueId};
-use hone_ops::{FusionClass, Graph, Resize, ResizeMode};
+use hone_ops::{FusionClass, Graph, Resize, ResizeMode, node_flops};
 use hone_types::Id;
 
 /// Maximum nodes in one group, branches of a chain included.
@@ -131,14 +131,10 @@ impl Members {
     fn of(graph: &Graph, id: NodeId) -> Self {
         let node = &graph.nodes()[id];
         let resize = node.operation.downcast::<Resize>();
-        let inputs: Vec<_> =
-            node.inputs.iter().map(|input| input.map(|value| graph.tensor_type(value))).collect();
-        let outputs: Vec<_> =
-            node.outputs.iter().map(|value| graph.tensor_type(*value).clone()).collect();
         Self {
             nodes: vec![id],
             anchor: (node.operation.fusion_class() != FusionClass::Injective).then_some(id),
-            flops: node.operation.flops(&inputs, &outputs),
+            flops: node_flops(graph, node),
             interpolates: resize
                 .is_some_and(|resize| !matches!(resize.mode, ResizeMode::Nearest { .. })),
             selects: matches!(node.operation.name(), "concat" | "pad"),
