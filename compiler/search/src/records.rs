@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
@@ -249,6 +250,10 @@ impl Log {
             Err(TryLockError::WouldBlock) => return Err(RecordsError::Busy { path }),
             Err(TryLockError::Error(source)) => return Err(file_error(&path, "locked")(source)),
         }
+        // A file that was migrated between both calls is no longer the one at this path.
+        if !is_at(&file, &path).map_err(file_error(&path, "read"))? {
+            return Err(RecordsError::Busy { path });
+        }
         // What a killed writer left of a line must not run into the next.
         let length = file.seek(SeekFrom::End(0)).map_err(file_error(&path, "read"))?;
         if length > 0 {
@@ -281,6 +286,12 @@ impl Log {
     pub fn sync(&self) -> Result<(), RecordsError> {
         self.file.sync_data().map_err(file_error(&self.path, "written"))
     }
+}
+
+/// Whether a path still names an open file.
+fn is_at(file: &File, path: &Path) -> std::io::Result<bool> {
+    let (own, there) = (file.metadata()?, std::fs::metadata(path)?);
+    Ok((own.dev(), own.ino()) == (there.dev(), there.ino()))
 }
 
 /// The schedules that compilations for one target use, by program.
@@ -362,6 +373,17 @@ mod tests {
         assert!(matches!(refused, RecordsError::Busy { .. }), "{refused}");
         drop(log);
         Log::open(folder.path(), "a.jsonl").unwrap();
+    }
+
+    #[test]
+    fn a_file_that_was_replaced_is_told_from_the_one_at_its_path() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.jsonl");
+        let log = Log::open(folder.path(), "a.jsonl").unwrap();
+        assert!(is_at(&log.file, &path).unwrap());
+        std::fs::write(folder.path().join("b"), "").unwrap();
+        std::fs::rename(folder.path().join("b"), &path).unwrap();
+        assert!(!is_at(&log.file, &path).unwrap());
     }
 
     #[test]
