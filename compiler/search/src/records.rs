@@ -290,8 +290,8 @@ impl Log {
 
 /// Whether a path still names an open file.
 fn is_at(file: &File, path: &Path) -> std::io::Result<bool> {
-    let (own, there) = (file.metadata()?, std::fs::metadata(path)?);
-    Ok((own.dev(), own.ino()) == (there.dev(), there.ino()))
+    let (open, there) = (file.metadata()?, std::fs::metadata(path)?);
+    Ok((open.dev(), open.ino()) == (there.dev(), there.ino()))
 }
 
 /// The schedules that compilations for one target use, by program.
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_was_replaced_is_told_from_the_one_at_its_path() {
+    fn a_replaced_file_is_another_one_than_that_at_its_path() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.jsonl");
         let log = Log::open(folder.path(), "a.jsonl").unwrap();
