@@ -6,6 +6,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::host_map::MapFunction;
+use crate::host_ngrams::NGrams;
+use crate::host_scatter::{self, ScatterPlaces, ScatterReduction};
 use crate::host_text::TextFunction;
 use crate::host_top_k::{self, KeyLoops, Wanted};
 use crate::text::Texts;
@@ -86,8 +89,21 @@ pub enum HostFunction {
         /// Whether the largest come first, else the smallest.
         largest: bool,
     },
+    /// A copy of a tensor with updates at places that indices say. Operands: the tensor, indices of `i32` or `i64`
+    /// (negative ones count from the end) and updates; there is no count. Other reductions than replacing are of
+    /// `f32`, `f64`, `i32` and `i64`. An index outside its axis ends the run.
+    Scatter {
+        /// Where updates go.
+        places: ScatterPlaces,
+        /// How they meet what is there.
+        reduction: ScatterReduction,
+    },
     /// A function of strings.
     Text(TextFunction),
+    /// How often known sequences of words are in rows.
+    NGrams(NGrams),
+    /// A function of a map.
+    Map(MapFunction),
     /// Ends the run where an element of its operand, of `bool`, is false. No results.
     Require {
         /// What is said then.
@@ -160,6 +176,8 @@ impl HostFunction {
         let wrong = || "an operand has another type than the function takes".to_owned();
         let results = match self {
             Self::Text(own) => own.outputs(inputs)?,
+            Self::NGrams(own) => own.outputs(inputs)?,
+            Self::Map(own) => own.outputs(inputs)?,
             Self::Require { .. } => match data.dtype == DataType::Bool && inputs.len() == 1 {
                 true => Vec::new(),
                 false => return Err(wrong()),
@@ -172,6 +190,10 @@ impl HostFunction {
                 let found = data.along(Some(*axis), *k);
                 let indices = HostType { dtype: DataType::I64, ..found.clone() };
                 vec![found, indices]
+            }
+            Self::Scatter { places, reduction } => {
+                let operands = [data, operand(1)?, operand(2)?];
+                vec![host_scatter::output(*places, *reduction, operands)?]
             }
             Self::NonZero => {
                 vec![HostType::new(DataType::I64, [data.shape.len() as u64, all]), count]
@@ -255,10 +277,22 @@ impl HostFunction {
                 fill(&mut results, &room);
                 return Ok(results);
             }
+            Self::NGrams(own) => return own.compute(inputs, texts),
+            Self::Map(own) => {
+                let mut results = own.compute(inputs)?;
+                fill(&mut results, &room);
+                return Ok(results);
+            }
             Self::TopK { k, axis, largest } => {
                 let around = data.of.around(Some(*axis))?;
                 let wanted = Wanted { around, count: *k as usize, largest: *largest };
                 return Ok(host_top_k::top_k(data, &wanted, loops));
+            }
+            Self::Scatter { places, reduction } => {
+                let indices = operand(1).ok_or("operand 1 is missing")?;
+                let updates = operand(2).ok_or("operand 2 is missing")?;
+                let operands = [data, indices, updates];
+                return Ok(vec![host_scatter::scatter(*places, *reduction, operands)?]);
             }
             Self::NonZero => non_zero(data),
             Self::Compress { axis } => {

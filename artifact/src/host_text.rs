@@ -4,6 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::DataType;
 use crate::host::{HostType, HostValue};
+use crate::host_letters::{CaseRule, Letters};
+use crate::host_tokens::Tokens;
 use crate::text::Texts;
 
 /// The functions.
@@ -27,10 +29,27 @@ pub enum TextFunction {
     Normalize {
         /// How letters are changed.
         letters: Letters,
+        /// Which letters they become.
+        #[serde(default)]
+        rule: CaseRule,
         /// Whether letters of either case differ where strings are compared with `stopwords`.
         case_sensitive: bool,
         /// Strings that are left out.
         stopwords: Vec<String>,
+    },
+    /// Strings of any tensor with their letters changed.
+    Case {
+        /// How.
+        letters: Letters,
+        /// Which letters they become.
+        rule: CaseRule,
+    },
+    /// Tokens of strings: operand `[...]`; results: tokens `[..., room]`, of all strings as many, and how many.
+    Tokenize {
+        /// What tokens are.
+        tokens: Tokens,
+        /// Tokens of a string for which there is room; a run that needs more ends in an error.
+        room: u64,
     },
     /// Whether a whole string is accepted by an automaton over its UTF-8 bytes.
     Match(Automaton),
@@ -42,18 +61,6 @@ pub enum TextFunction {
         /// `f32`, `f64`, `i64` or `u64`.
         dtype: DataType,
     },
-}
-
-/// How letters are changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum Letters {
-    /// Not at all.
-    Keep,
-    /// To lower case.
-    Lower,
-    /// To upper case.
-    Upper,
 }
 
 /// A deterministic automaton. Matching takes a step for each byte.
@@ -125,6 +132,12 @@ impl TextFunction {
                 shape.iter_mut().for_each(|extent| *extent = (*extent).max(1));
                 Ok(vec![HostType::new(DataType::U64, shape), count])
             }
+            (Self::Case { .. }, [_]) => same(DataType::U64),
+            (Self::Tokenize { tokens, room }, [_]) => {
+                tokens.check()?;
+                let shape = [&data.shape[..], &[*room]].concat();
+                Ok(vec![HostType::new(DataType::U64, shape), count])
+            }
             (Self::Match(automaton), [_]) => {
                 automaton.check()?;
                 same(DataType::Bool)
@@ -162,9 +175,22 @@ impl TextFunction {
                 *room,
                 texts,
             ),
-            Self::Normalize { letters, case_sensitive, stopwords } => {
-                normalize(data, *letters, *case_sensitive, stopwords, texts)
+            Self::Normalize { letters, rule, case_sensitive, stopwords } => {
+                let key = |text: &str| match (case_sensitive, letters) {
+                    (true, _) => text.to_owned(),
+                    (false, Letters::Upper) => rule.apply(Letters::Upper, text),
+                    (false, _) => rule.apply(Letters::Lower, text),
+                };
+                normalize(data, key, |text| rule.apply(*letters, text), stopwords, texts)
             }
+            Self::Case { letters, rule } => {
+                let changed = handles(data).map(|entry| {
+                    let changed = rule.apply(*letters, texts.text(entry)?);
+                    texts.intern(&changed)
+                });
+                Ok(vec![bytes(changed.collect::<Result<_, _>>()?)])
+            }
+            Self::Tokenize { tokens, room } => tokenize(data, tokens, *room, texts),
             Self::Match(automaton) => {
                 let found = handles(data)
                     .map(|entry| texts.text(entry).map(|text| u8::from(automaton.accepts(text))));
@@ -244,14 +270,14 @@ fn split(
     Ok(vec![bytes(rows.concat()), lengths, (wide as i64).to_ne_bytes().to_vec()])
 }
 
+/// What is left of strings whose `key` is none of those of `stopwords`, changed.
 fn normalize(
     data: &HostValue<'_>,
-    letters: Letters,
-    case_sensitive: bool,
+    key: impl Fn(&str) -> String,
+    change: impl Fn(&str) -> String,
     stopwords: &[String],
     texts: &mut Texts,
 ) -> Result<Vec<Vec<u8>>, String> {
-    let key = |text: &str| if case_sensitive { text.to_owned() } else { text.to_lowercase() };
     let stopped: std::collections::HashSet<String> =
         stopwords.iter().map(|text| key(text)).collect();
     let mut left = Vec::new();
@@ -260,11 +286,7 @@ fn normalize(
         if stopped.contains(&key(text)) {
             continue;
         }
-        let changed = match letters {
-            Letters::Keep => text.to_owned(),
-            Letters::Lower => text.to_lowercase(),
-            Letters::Upper => text.to_uppercase(),
-        };
+        let changed = change(text);
         left.push(texts.intern(&changed)?);
     }
     if left.is_empty() {
@@ -272,6 +294,40 @@ fn normalize(
     }
     let count = (left.len() as i64).to_ne_bytes().to_vec();
     Ok(vec![bytes(left), count])
+}
+
+fn tokenize(
+    data: &HostValue<'_>,
+    tokens: &Tokens,
+    room: u64,
+    texts: &mut Texts,
+) -> Result<Vec<Vec<u8>>, String> {
+    let mut rows: Vec<Vec<u64>> = Vec::new();
+    for entry in handles(data) {
+        let text = texts.text(entry)?.to_owned();
+        let mut row = Vec::new();
+        tokens.each(&text, |token| {
+            row.push(texts.intern(token)?);
+            Ok(())
+        })?;
+        if row.len() as u64 > room {
+            return Err(too_many(row.len(), room));
+        }
+        rows.push(row);
+    }
+    tokens.squared(&mut rows, |token| texts.intern(token))?;
+    let most = rows.first().map_or(0, Vec::len);
+    if most as u64 > room {
+        return Err(too_many(most, room));
+    }
+    Ok(vec![bytes(rows.concat()), (most as i64).to_ne_bytes().to_vec()])
+}
+
+fn too_many(most: usize, room: u64) -> String {
+    format!(
+        "a string has {most} tokens, and there is room for {room}: declare the shape of the tokens in the model, or \
+         give shorter strings"
+    )
 }
 
 /// The elements as text.

@@ -26,7 +26,7 @@ pub struct Member {
     pub name: String,
     /// What it is.
     pub form: MemberForm,
-    /// Whether the elements of its tensors (of maps: the keys) stand for strings ([`crate::text_handle`]).
+    /// Whether the elements of its tensors (of a map or maps: the keys) stand for strings ([`crate::text_handle`]).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub text: bool,
 }
@@ -42,6 +42,12 @@ pub enum MemberForm {
     /// A list of maps: two tensors, `name.keys` with the keys that all of them have (`[n]`), and `name.values` with a
     /// map in each row (`[maps, n]`).
     Maps,
+    /// A map: three tensors, `name.keys` and `name.values` with room for as many of each (`[room]`), and `name.count`,
+    /// an `i64` without axes, which says how many are there. They are the first ones.
+    Map {
+        /// Whether the values stand for strings.
+        text_values: bool,
+    },
     /// An optional value that is not there, without a tensor.
     Absent,
 }
@@ -53,7 +59,19 @@ impl MemberForm {
             Self::Tensor => 1,
             Self::Sequence(count) => count as usize,
             Self::Maps => 2,
+            Self::Map { .. } => 3,
             Self::Absent => 0,
+        }
+    }
+}
+
+impl Member {
+    /// Whether the elements of its tensor at a place stand for strings.
+    pub fn has_text(&self, place: usize) -> bool {
+        match self.form {
+            MemberForm::Map { text_values } if place == 1 => text_values,
+            MemberForm::Map { .. } | MemberForm::Maps => self.text && place == 0,
+            _ => self.text,
         }
     }
 }
@@ -69,12 +87,7 @@ impl Manifest {
     /// For each input (or output), whether its elements stand for strings.
     pub fn text_tensors(&self, outputs: bool) -> Vec<bool> {
         let of = |(member, range): (Member, std::ops::Range<usize>)| {
-            let text = range.len().min(match (member.text, member.form) {
-                (false, _) => 0,
-                (true, MemberForm::Maps) => 1,
-                (true, _) => range.len(),
-            });
-            (0..range.len()).map(move |index| index < text)
+            (0..range.len()).map(move |place| member.has_text(place)).collect::<Vec<_>>()
         };
         self.members(outputs).into_iter().flat_map(of).collect()
     }
@@ -130,15 +143,13 @@ impl Manifest {
                     return refuse("it has more tensors than are left");
                 }
                 let entry: Vec<&TensorInfo> = rest.by_ref().take(count).collect();
-                let texts = if member.form == MemberForm::Maps { &entry[..1] } else { &entry[..] };
-                if member.text && texts.iter().any(|tensor| tensor.dtype != DataType::U64) {
+                let is_other = |own: &(usize, &&TensorInfo)| {
+                    member.has_text(own.0) && own.1.dtype != DataType::U64
+                };
+                if entry.iter().enumerate().any(|own| is_other(&own)) {
                     return refuse("its strings are not handles of u64");
                 }
-                let keys = entry.first().map(|tensor| &tensor.shape);
-                let width = entry.last().and_then(|tensor| tensor.shape.get(1));
-                if member.form == MemberForm::Maps
-                    && keys.is_none_or(|keys| keys.len() != 1 || keys.first() != width)
-                {
+                if !fit_together(member.form, &entry) {
                     return refuse("its keys and values do not fit one another");
                 }
             }
@@ -148,6 +159,23 @@ impl Manifest {
             }
         }
         Ok(())
+    }
+}
+
+/// Whether the tensors of a map or a list of maps fit one another.
+fn fit_together(form: MemberForm, tensors: &[&TensorInfo]) -> bool {
+    let shape = |place: usize| tensors.get(place).map_or(&[][..], |tensor| &tensor.shape[..]);
+    let typed = |place: usize| tensors.get(place).map(|tensor| tensor.dtype);
+    match form {
+        MemberForm::Maps => shape(0).len() == 1 && shape(0).first() == shape(1).get(1),
+        MemberForm::Map { .. } => {
+            shape(0).len() == 1
+                && shape(0) == shape(1)
+                && matches!(typed(0), Some(DataType::U64 | DataType::I64))
+                && typed(2) == Some(DataType::I64)
+                && shape(2).is_empty()
+        }
+        _ => true,
     }
 }
 
@@ -192,6 +220,21 @@ mod tests {
         assert_eq!(ranges, [0..2, 2..2, 2..3]);
         let plain = manifest(Vec::new(), &tensors);
         assert_eq!(plain.members(false)[1].0, member("a[1]", MemberForm::Tensor, false));
+    }
+
+    #[test]
+    fn a_map_has_keys_values_and_a_count() {
+        let check = |keys: DataType, count: DataType| {
+            let form = MemberForm::Map { text_values: false };
+            let tensors = [("m.keys", keys), ("m.values", DataType::F32), ("m.count", count)];
+            let mut entry = manifest(vec![member("m", form, true)], &tensors);
+            entry.inputs[2] = TensorInfo::new("m.count".to_owned(), count, Vec::new()).unwrap();
+            assert_eq!(entry.text_tensors(false), [true, false, false]);
+            entry.check_interface().map_err(|error| error.to_string())
+        };
+        check(DataType::U64, DataType::I64).unwrap();
+        assert!(check(DataType::I64, DataType::I64).unwrap_err().contains("not handles"));
+        assert!(check(DataType::U64, DataType::F32).unwrap_err().contains("do not fit"));
     }
 
     #[test]

@@ -9,6 +9,7 @@ use hone_artifact::{Extent, TensorInfo};
 use hone_driver::{Dimension, NarrowType, PortSignature, Signature};
 
 use crate::failure::{Failure, Result};
+use crate::maps;
 use crate::npz::{self, Array};
 
 /// Arrays for a model's inputs, and the file that they come from.
@@ -40,13 +41,15 @@ impl Arrays {
             let message = format!("'{}' does not fit the model", self.file);
             Failure::because(Reason::InvalidInput, message, why)
         };
-        let signature = &self.with_items(signature);
-        self.refuse_unknown(signature).map_err(refuse)?;
+        let maps = maps::of_signature(signature);
+        let own = self.laid_out(&maps)?;
+        let signature = &own.with_items(signature);
+        own.refuse_unknown(signature).map_err(refuse)?;
         let mut symbols = HashMap::new();
         let said = said(signature, &given);
         let mut bound = given;
         for port in &signature.inputs {
-            let array = self.arrays.iter().find(|array| array.name == port.name);
+            let array = own.arrays.iter().find(|array| array.name == port.name);
             let array = array.ok_or_else(|| {
                 refuse(format!("it has no array '{}', which the model takes as {port}", port.name))
             })?;
@@ -78,10 +81,24 @@ impl Arrays {
         inputs.map(fits).position(|own| own).unwrap_or(0)
     }
 
-    /// Inputs with a tensor `x[0]`, `x[1]` and so on for each array of a sequence `x`.
+    /// The same with some maps as a model takes them.
+    ///
+    /// # Errors
+    /// As for [`maps::laid_out`].
+    pub fn laid_out(&self, maps: &[String]) -> Result<Self> {
+        let arrays = maps::laid_out(self.arrays.clone(), maps, &self.file)?;
+        Ok(Self { arrays, file: self.file.clone() })
+    }
+
+    /// Inputs with a tensor `x[0]`, `x[1]` and so on for each array of a sequence `x`, and what a map is made
+    /// of.
     fn with_items(&self, signature: &Signature) -> Signature {
         let mut inputs = Vec::with_capacity(signature.inputs.len());
         for port in &signature.inputs {
+            if let Some(parts) = port.map_parts() {
+                inputs.extend(parts);
+                continue;
+            }
             if !port.sequence {
                 inputs.push(port.clone());
                 continue;
@@ -266,9 +283,7 @@ mod tests {
                 name: (*name).to_owned(),
                 dtype,
                 shape: Some(shape.collect()),
-                narrow: None,
-                sequence: false,
-                optional: false,
+                ..PortSignature::default()
             }
         };
         Signature { inputs: inputs.iter().map(port).collect(), outputs: Vec::new() }
@@ -338,6 +353,20 @@ mod tests {
         assert_eq!(shapes(given.bind(&signature, Vec::new()).unwrap()), expected);
         let gap = arrays(&[("x[1]", &[5]), ("y", &[2])]).bind(&signature, Vec::new());
         assert!(gap.unwrap_err().chain().contains("'x[1]' is no input"));
+    }
+
+    #[test]
+    fn a_map_is_two_arrays() {
+        let mut signature = signature(&[("m", &[])]);
+        signature.inputs[0].map = Some(hone_driver::KeyType::Text);
+        let mut given = arrays(&[("m.keys", &[2]), ("m.values", &[2])]);
+        let refused = given.bind(&signature, Vec::new()).unwrap_err().chain();
+        assert!(refused.contains("'m.keys' is f32[65536], the model takes string"), "{refused}");
+        given.arrays[0].dtype = DataType::U64;
+        given.arrays[0].texts = Some(vec!["a".into(), "b".into()]);
+        assert!(given.bind(&signature, Vec::new()).unwrap().is_empty());
+        let lone = arrays(&[("m.keys", &[2])]).bind(&signature, Vec::new());
+        assert!(lone.unwrap_err().chain().contains("'m.values'"));
     }
 
     #[test]

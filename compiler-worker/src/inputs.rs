@@ -10,6 +10,7 @@ use hone_driver::ops::{
 };
 use hone_driver::{Graph, Id, Node, NodeId, Op, ValueId};
 
+use crate::maps;
 use crate::random::{Random, real, whole};
 use crate::texts;
 use crate::verify::Sample;
@@ -40,7 +41,7 @@ fn contents(graph: &Graph, ports: &[TensorInfo], seed: u64, edges: bool) -> Vec<
     let mut random = Random::new(seed);
     let values = graph.inputs().iter().map(|port| port.value);
     let inputs = values.zip(ports).zip(texts::flags(graph, false));
-    inputs
+    let mut made: Vec<Vec<u8>> = inputs
         .map(|((value, port), text)| match held(graph, value) {
             _ if text => texts::sample(graph, port.bytes as usize, &mut random),
             Some(numbers) => {
@@ -50,7 +51,9 @@ fn contents(graph: &Graph, ports: &[TensorInfo], seed: u64, edges: bool) -> Vec<
             }
             None => content(port, largest(graph, value), edges, &mut random),
         })
-        .collect()
+        .collect();
+    maps::sample(graph, &mut made, &mut random);
+    made
 }
 
 /// The numbers that a run holds an integer input to, as the importer asks for them (`import/src/onnx/held.rs`): the input

@@ -10,6 +10,7 @@ mod device;
 mod dimensions;
 pub mod failure;
 pub mod inputs;
+mod maps;
 mod measure;
 mod npz;
 pub mod random;

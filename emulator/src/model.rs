@@ -54,6 +54,11 @@ impl Model {
         Ok(Self { machine, manifest, variant, calls, memory, texts })
     }
 
+    /// For each input that users give, whether its elements stand for strings.
+    pub fn text_inputs(&self) -> Vec<bool> {
+        self.manifest.text_tensors(false)
+    }
+
     /// The strings that elements of inputs stand for, to which those of a run are added.
     pub fn texts(&mut self) -> &mut Texts {
         &mut self.texts

@@ -129,14 +129,18 @@ typedef struct hone_member {
   const char *name;
   uint32_t form;    /* a hone_member_form */
   uint32_t tensors; /* how many of the next tensors it is made of */
-  uint32_t text;    /* not 0: the elements of its tensors (of maps: the keys), of HONE_U64, are handles of strings */
+  uint32_t text;    /* not 0: the elements of its tensors (of a map or maps: the keys), of HONE_U64, are handles of
+                     * strings */
+  uint32_t text_values; /* not 0: the values of a map, of HONE_U64, are handles of strings */
 } hone_member;
 
 typedef enum hone_member_form {
   HONE_TENSOR = 0,   /* one tensor, of its name */
   HONE_SEQUENCE = 1, /* a list of tensors, called name[0], name[1] and so on */
   HONE_ABSENT = 2,   /* an optional value that is not there: no tensor */
-  HONE_MAPS = 3      /* a list of maps: the keys of all, [n], and the values, a map in each row, [maps, n] */
+  HONE_MAPS = 3,     /* a list of maps: the keys of all, [n], and the values, a map in each row, [maps, n] */
+  HONE_MAP = 4       /* a map: name.keys and name.values, both with room for as many, [room], and name.count, an HONE_I64
+                      * without axes: the first so many keys are there, each once, and what lies behind them is not read */
 } hone_member_form;
 
 const hone_member *hone_input_member(const hone_model *model, size_t index);

@@ -18,6 +18,7 @@ pub struct HoneMember {
     form: u32,
     tensors: u32,
     text: u32,
+    text_values: u32,
 }
 
 /// The members of a model, with the names that they point to.
@@ -31,9 +32,14 @@ pub(crate) fn members(model: &Model, outputs: bool, names: &mut Vec<CString>) ->
             MemberForm::Sequence(_) => 1,
             MemberForm::Absent => 2,
             MemberForm::Maps => 3,
+            MemberForm::Map { .. } => 4,
+        };
+        let text_values = match member_.form {
+            MemberForm::Map { text_values } => u32::from(text_values),
+            _ => 0,
         };
         let (tensors, text) = (range.len() as u32, u32::from(member_.text));
-        list.push(HoneMember { name: name.as_ptr(), form, tensors, text });
+        list.push(HoneMember { name: name.as_ptr(), form, tensors, text, text_values });
         names.push(name);
     }
     list

@@ -42,11 +42,11 @@ against onnxruntime. *Versions* are those of the operator's own definition up to
 
 #: Operators that the runtime computes itself.
 BY_RUNTIME = {
-    ("", name)
-    for name in (
-        *("Compress", "NonMaxSuppression", "NonZero", "Unique"),
-        *("RegexFullMatch", "StringConcat", "StringNormalizer", "StringSplit"),
-    )
+    *(("", name) for name in ("Compress", "NonMaxSuppression", "NonZero", "Unique")),
+    *(("", name) for name in ("RegexFullMatch", "StringConcat", "StringNormalizer", "StringSplit")),
+    ("ai.onnx.ml", "CastMap"),
+    ("ai.onnx.ml", "DictVectorizer"),
+    ("com.microsoft", "Tokenizer"),
 }
 
 #: Why cases cannot pass, by their names.

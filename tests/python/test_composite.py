@@ -22,6 +22,7 @@ def port(name, dtype, shape):
 def model_of(nodes, inputs, outputs, stored=(), opset=20, classical=3):
     graph = helper.make_graph(nodes, "g", inputs, outputs, list(stored))
     opsets = [helper.make_opsetid("", opset), helper.make_opsetid(CLASSICAL, classical)]
+    opsets.append(helper.make_opsetid("com.microsoft", 1))
     return helper.make_model(graph, opset_imports=opsets, ir_version=9).SerializeToString()
 
 
@@ -99,6 +100,154 @@ def words(*texts, shape=None):
 def test_operators_of_strings_agree_with_onnxruntime(op, inputs, outputs, attributes):
     model, feed = text_node(op, inputs, outputs, **attributes)
     same(*both(model, feed))
+
+
+MICROSOFT = "com.microsoft"
+SAID = words("the cat, the dog", "", "Über É日 x", "a-b_c 12", "cat cat")
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"tokenexp": "[a-z]+"},
+        {"tokenexp": r"\b\w\w+\b", "mark": 1},
+        {"tokenexp": "a|at|cat", "mincharnum": 2},
+        {"tokenexp": "x*"},
+        {"tokenexp": r"\p{L}+"},
+        {"tokenexp": "."},
+        {"separators": [""], "mark": 1},
+        {"separators": [" ", "[,_]"]},
+        {"separators": [" ", "-"], "mincharnum": 3, "pad_value": ""},
+        {"separators": ["."]},
+    ],
+)
+@pytest.mark.parametrize("shape", [(5,), (5, 1), (1, 5)])
+def test_tokens_agree_with_onnxruntime(attributes, shape):
+    own = {"mark": 0, "pad_value": "#", "mincharnum": 1, **attributes}
+    outputs = [(T.STRING, [*shape, None])]
+    model, feed = text_node("Tokenizer", [SAID.reshape(shape)], outputs, domain=MICROSOFT, **own)
+    same(*both(model, feed))
+
+
+def counting(shape, pool, **attributes):
+    """Texts whose words are counted, as skl2onnx writes it."""
+    own = {"mark": 0, "pad_value": "#", "mincharnum": 1, "tokenexp": "[a-z]+", **attributes}
+    nodes = [
+        helper.make_node("StringNormalizer", ["x"], ["n"], case_change_action="LOWER", locale="C"),
+        helper.make_node("Tokenizer", ["n"], ["t"], domain=MICROSOFT, **own),
+        helper.make_node("Flatten", ["t"], ["f"]),
+        helper.make_node(
+            "TfIdfVectorizer", ["f"], ["y"], mode="TF", min_gram_length=1, max_gram_length=2, max_skip_count=1,
+            ngram_counts=[0, 2], ngram_indexes=[2, 0, 1], pool_strings=[*pool, *pool],
+        ),
+    ]  # fmt: skip
+    return model_of(nodes, [port("x", T.STRING, shape)], [port("y", T.FLOAT, [None, 3])])
+
+
+def test_texts_of_any_length_and_number_are_counted():
+    model = counting([None], ["cat", "dog"])
+    loaded = hone.compile(model).load()
+    assert loaded.open_dimension
+    session = ort.InferenceSession(model)
+    for texts in (SAID, words("dog " * 5000 + "Cat a DOG"), words("", "")):
+        same([loaded.run({"x": texts})["y"]], session.run(None, {"x": texts}))
+    # What fills rows may be counted, and depends on the other texts then.
+    padded = counting([None], ["cat", "#"], tokenexp="[a-z]+")
+    for texts in (SAID, SAID[:3]):
+        same(*both(padded, {"x": texts}))
+
+
+def test_a_text_of_more_tokens_than_there_is_room_for_is_refused():
+    outputs = [(T.STRING, [1, None])]
+    own = {"mark": 0, "pad_value": "#", "mincharnum": 1, "separators": [" "]}
+    model, _ = text_node("Tokenizer", [words("a")], outputs, domain=MICROSOFT, **own)
+    session = hone.InferenceSession(model)
+    assert session.run(None, {"i0": words("a " * 1024)})[0].shape == (1, 1024)
+    with pytest.raises(hone.HoneError, match="1025 tokens, and there is room for 1024"):
+        session.run(None, {"i0": words("a " * 1025)})
+    with pytest.raises(hone.InputError, match="not UTF-8"):
+        session.run(None, {"i0": np.array([b"\xff"], object)})
+
+
+def map_port(name, key, value):
+    element = helper.make_tensor_type_proto(value, [])
+    return onnx.ValueInfoProto(
+        name=name, type=onnx.TypeProto(map_type=onnx.TypeProto.Map(key_type=key, value_type=element))
+    )
+
+
+def of_map(op, value, key, **attributes):
+    """A model of one operator that reads a map."""
+    kind = {"TO_INT64": T.INT64, "TO_STRING": T.STRING, "TO_FLOAT": T.FLOAT}.get(attributes.get("cast_to"), value)
+    node = helper.make_node(op, ["m"], ["y"], domain=CLASSICAL, **attributes)
+    return model_of([node], [map_port("m", key, value)], [port("y", kind, [1, None])])
+
+
+@pytest.mark.parametrize(
+    ("key", "vocabulary", "maps"),
+    [
+        (T.STRING, {"string_vocabulary": ["b", "é", "c", "b"]}, [{"é": 1.5, "x": 2.0}, {"b": 1, "c": -2.5}, {"": 3.0}]),
+        (T.INT64, {"int64_vocabulary": [7, -3, 0]}, [{0: 1.5, -3: 2.0, 8: 1.0}, {7: 2}]),
+    ],
+)
+def test_maps_agree_with_onnxruntime(key, vocabulary, maps):
+    model = of_map("DictVectorizer", T.FLOAT, key, **vocabulary)
+    theirs, mine = ort.InferenceSession(model), hone.InferenceSession(model)
+    assert [own.type for own in mine.get_inputs()] == [own.type for own in theirs.get_inputs()]
+    loaded = hone.compile(model).load()
+    for own in maps:
+        expected = theirs.run(None, {"m": own})
+        same(mine.run(None, {"m": own}), expected)
+        same([loaded.run({"m": own})["y"]], expected)
+    # onnxruntime refuses an empty map.
+    assert not mine.run(None, {"m": {}})[0].any()
+    assert mine._specialiser.compilations == 1
+
+
+def test_sparse_and_dense_rows_of_maps_agree_with_onnxruntime():
+    for attributes in (
+        {"map_form": "SPARSE", "max_map": 4, "cast_to": "TO_FLOAT"},
+        {"map_form": "SPARSE", "max_map": 3, "cast_to": "TO_INT64"},
+        {"map_form": "DENSE", "cast_to": "TO_FLOAT"},
+    ):
+        same(*both(of_map("CastMap", T.FLOAT, T.INT64, **attributes), {"m": {2: 1.5, 0: -2.7, 9: 7.0}}))
+
+
+@pytest.mark.parametrize(
+    ("op", "value", "key", "attributes", "given", "expected"),
+    [
+        ("DictVectorizer", T.INT64, T.STRING, {"string_vocabulary": ["b", "b"]}, {"b": 2**40, "c": 1}, [2**40, 2**40]),
+        ("DictVectorizer", T.DOUBLE, T.STRING, {"string_vocabulary": ["b", ""]}, {"b": 0.1, "": 3.0}, [0.1, 3.0]),
+        ("DictVectorizer", T.STRING, T.INT64, {"int64_vocabulary": [7, -3]}, {-3: "né", 1: "x"}, ["", "né"]),
+        ("CastMap", T.STRING, T.INT64, {"map_form": "SPARSE", "max_map": 3, "cast_to": "TO_FLOAT"}, {2: "1.5"}, [0, 0, 1.5]),
+        ("CastMap", T.STRING, T.INT64, {"map_form": "SPARSE", "max_map": 2, "cast_to": "TO_STRING"}, {1: "é"}, ["0.f", "é"]),
+        ("CastMap", T.STRING, T.INT64, {"map_form": "DENSE", "cast_to": "TO_STRING"}, {7: "b", 1: "é"}, ["é", "b"]),
+    ],
+)  # fmt: skip
+def test_maps_that_onnxruntime_takes_from_python_in_no_way(op, value, key, attributes, given, expected):
+    model = of_map(op, value, key, **attributes)
+    for results in (hone.InferenceSession(model).run(None, {"m": given}), hone.compile(model).load().run({"m": given}).values()):
+        assert [own.tolist() for own in results] == [[expected]]
+
+
+def test_a_map_that_does_not_fit_is_refused():
+    node = helper.make_node("DictVectorizer", ["m"], ["y"], domain=CLASSICAL, string_vocabulary=["a"])
+    model = model_of([node], [map_port("m", T.STRING, T.FLOAT)], [port("y", T.FLOAT, [1, 1])])
+    session, loaded = hone.InferenceSession(model), hone.compile(model).load()
+    assert [str(own) for own in loaded.inputs] == ["string[65536]", "f32[65536]", "i64[]"]
+    assert loaded.members[0][0].form == "map"
+    for run in (lambda feed: session.run(None, feed), loaded.run):
+        for given, reason in (
+            (np.zeros(3, np.float32), "takes a map"),
+            ({1: 1.0}, "holds a int"),
+            ({"a": "b"}, "a value of 'm' is string"),
+            ({"a": [1.0, 2.0]}, r"a value of 'm' is f64\[2\]"),
+            ({str(place): 0.0 for place in range(65537)}, "room for 65536"),
+        ):
+            with pytest.raises(hone.InputError, match=reason):
+                run({"m": given})
+        with pytest.raises(hone.InputError, match="is missing"):
+            run({})
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ use super::simulate::{self, Simulation};
 use crate::binding::Arrays;
 use crate::device;
 use crate::failure::{Failure, Result};
+use crate::maps;
 use crate::measure::{Effort, interleaved, summarize};
 use crate::npz::{self, Array};
 use crate::show::{table, units};
@@ -176,6 +177,10 @@ fn load(
     let mut subject = Subject::load(&found.path, threads)?;
     let load = begin.elapsed();
     if let Some(arrays) = arrays {
+        for text in arrays.arrays.iter().flat_map(|array| array.texts.iter().flatten()) {
+            subject.model.text_handle(text)?;
+        }
+        let arrays = arrays.laid_out(&maps::of_members(&subject.model.members(false)))?;
         let model = &subject.model;
         match model.open_dimension().is_some() || model.padded_dimension().is_some() {
             true => {

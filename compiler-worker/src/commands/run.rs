@@ -13,6 +13,7 @@ use crate::binding::Arrays;
 use crate::compare::value;
 use crate::compiler;
 use crate::failure::{Failure, Result};
+use crate::maps;
 use crate::npz::{self, Array};
 use crate::show::{table, units};
 use crate::texts;
@@ -76,6 +77,8 @@ fn by_artifact(arguments: &Arguments, arrays: Option<Arrays>) -> Result<Vec<Arra
     {
         model.text_handle(text)?;
     }
+    let members = model.members(false);
+    let arrays = arrays.map(|own| own.laid_out(&maps::of_members(&members))).transpose()?;
     if let Some(Arrays { arrays: given, file }) = &arrays {
         let shapes = shapes_of(model.inputs(), given, file)?;
         let shapes: Vec<&[u64]> = shapes.iter().map(Vec::as_slice).collect();
@@ -84,8 +87,14 @@ fn by_artifact(arguments: &Arguments, arrays: Option<Arrays>) -> Result<Vec<Arra
             model.set_input_shapes(&shapes)?;
         }
     }
-    let of_text = model.text_tensors(false);
-    let inputs = inputs(arguments, arrays, model.inputs(), &of_text)?;
+    let inputs = match arrays {
+        Some(arrays) => arranged(arrays, model.inputs(), &model.text_tensors(false))?,
+        None => {
+            let mut inputs = random_inputs(model.inputs(), arguments.random.unwrap_or_default());
+            texts::fill(&members, &mut inputs);
+            inputs
+        }
+    };
     let outputs = run_once(&mut model, &inputs)?;
     let arrays = cut(model.outputs(), outputs, model.output_shapes());
     with_texts(arrays, &model.text_tensors(true), |handle| model.text(handle).map(str::to_owned))
@@ -113,8 +122,18 @@ fn by_reference(arguments: &Arguments, arrays: Option<Arrays>) -> Result<Vec<Arr
             Failure::because(Reason::InvalidInput, "a string cannot be given", error)
         })?;
     }
-    let inputs =
-        inputs(arguments, arrays, &compiler::ports(&graph, false)?, &texts::flags(&graph, false))?;
+    let ports = compiler::ports(&graph, false)?;
+    let inputs = match arrays {
+        Some(arrays) => {
+            let arrays = arrays.laid_out(&maps::of_graph(&graph))?;
+            arranged(arrays, &ports, &texts::flags(&graph, false))?
+        }
+        None => {
+            let mut inputs = random_inputs(&ports, arguments.random.unwrap_or_default());
+            texts::fill_graph(&graph, &mut inputs);
+            inputs
+        }
+    };
     let (outputs, shapes) = compiler::evaluate_shaped(&graph, &inputs)?;
     let arrays = cut(&compiler::ports(&graph, true)?, outputs, &shapes);
     with_texts(arrays, &texts::flags(&graph, true), |handle| {
@@ -169,17 +188,12 @@ fn with_texts(
     Ok(arrays)
 }
 
-fn inputs(
-    arguments: &Arguments,
-    arrays: Option<Arrays>,
+/// Arrays in the order of the inputs; `of_text` says which take strings.
+fn arranged(
+    Arrays { arrays, file }: Arrays,
     ports: &[TensorInfo],
     of_text: &[bool],
 ) -> Result<Vec<Vec<u8>>> {
-    let Some(Arrays { arrays, file }) = arrays else {
-        let mut inputs = random_inputs(ports, arguments.random.unwrap_or_default());
-        texts::fill_marked(of_text, &mut inputs);
-        return Ok(inputs);
-    };
     for (port, of_text) in ports.iter().zip(of_text) {
         let array = arrays.iter().find(|array| array.name == port.name);
         if let Some(array) = array.filter(|array| array.texts.is_some() != *of_text) {

@@ -13,6 +13,7 @@ use crate::binding::Arrays;
 use crate::compiler;
 use crate::failure::{Failure, Result};
 use crate::inputs::SEEDS;
+use crate::maps;
 use crate::npz;
 use crate::show::table;
 use crate::storage::local;
@@ -155,7 +156,8 @@ fn samples(arguments: &Arguments, graph: &Graph) -> Result<Vec<Sample>> {
     match (&arguments.inputs, arguments.seed) {
         (Some(path), _) => {
             let name = path.display().to_string();
-            let inputs = arrange(&ports, npz::read(path)?, &name)?;
+            let arrays = maps::laid_out(npz::read(path)?, &maps::of_graph(graph), &name)?;
+            let inputs = arrange(&ports, arrays, &name)?;
             Ok(vec![Sample { name, inputs, edges: false }])
         }
         (None, Some(seed)) => Ok(standard_samples(graph, &ports, &[seed], true)),

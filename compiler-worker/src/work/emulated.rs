@@ -142,6 +142,10 @@ impl Executor for Emulated {
     }
 
     fn run(&mut self, inputs: &[Vec<u8>]) -> Result<Vec<Vec<u8>>> {
+        let of_text = self.model.text_inputs();
+        let known = self.model.texts();
+        // What is refused here is refused by the run, with its node.
+        crate::texts::each_given(&of_text, inputs, |text| drop(known.intern(text)));
         let inputs: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
         Ok(self.model.run(&inputs)?)
     }

@@ -91,6 +91,9 @@ impl Executor for Native {
     }
 
     fn run(&mut self, inputs: &[Vec<u8>]) -> Result<Vec<Vec<u8>>> {
+        let of_text = self.model.text_tensors(false);
+        // What is refused here is refused by the run, with its node.
+        texts::each_given(&of_text, inputs, |text| drop(self.model.text_handle(text)));
         let sizes = self.model.outputs().iter().map(|tensor| tensor.bytes as usize);
         let mut outputs: Vec<Vec<u8>> = sizes.map(|bytes| vec![0; bytes]).collect();
         let read: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();

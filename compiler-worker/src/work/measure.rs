@@ -156,6 +156,7 @@ impl Subject {
         let shapes: Vec<&[u64]> = shapes.iter().map(Vec::as_slice).collect();
         self.model.set_input_shapes(&shapes)?;
         self.inputs = random_inputs(self.model.inputs(), SEEDS[0]);
+        texts::fill(&self.model.members(false), &mut self.inputs);
         self.outputs = self.model.outputs().iter().map(|t| vec![0; t.bytes as usize]).collect();
         Ok(())
     }

@@ -11,6 +11,7 @@ use super::{Build, Outcome, Worker};
 use crate::compiler::{self, Model};
 use crate::failure::{Failure, Result};
 use crate::inputs::{CHEAP_FLOPS, SEEDS, edges, seeded};
+use crate::maps;
 use crate::npz::{self, Array};
 use crate::random::{self, Random};
 use crate::show::units;
@@ -135,7 +136,9 @@ fn samples(
             all.push(standard_samples(graph, &ports, seeds, cheap));
             continue;
         };
-        match arrange(&ports, npz::read_bytes(bytes, &source.uri)?, &source.uri) {
+        let arrays = npz::read_bytes(bytes, &source.uri)?;
+        let arrays = maps::laid_out(arrays, &maps::of_graph(graph), &source.uri);
+        match arrays.and_then(|arrays| arrange(&ports, arrays, &source.uri)) {
             Ok(inputs) => {
                 let name = "correctness.samples".to_owned();
                 all.push(vec![Sample { name, inputs, edges: false }]);

@@ -120,6 +120,9 @@ pub(crate) fn unbound(signature: &Signature, given: &[SizedBinding]) -> Option<V
         |name: &str| said(name) || named(signature, name).axes.iter().any(|own| said(&own.0));
     let mut found: Vec<Open> = Vec::new();
     for port in signature.inputs.iter().filter(|port| !said(&port.name)) {
+        if port.map.is_some() {
+            continue;
+        }
         if port.sequence || port.optional {
             return None;
         }

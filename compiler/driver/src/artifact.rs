@@ -99,6 +99,7 @@ fn interface(stated: &hone_graph::Interface) -> Interface {
             hone_graph::MemberForm::Tensor => MemberForm::Tensor,
             hone_graph::MemberForm::Sequence(count) => MemberForm::Sequence(count as u32),
             hone_graph::MemberForm::Maps => MemberForm::Maps,
+            hone_graph::MemberForm::Map { text_values } => MemberForm::Map { text_values },
             hone_graph::MemberForm::Absent => MemberForm::Absent,
         },
         text: member.text,

@@ -1,7 +1,11 @@
 //! Operators that the runtime computes itself.
 
-use hone_artifact::{Automaton, DataType, HostFunction, Letters, TextFunction};
-use hone_ops::{Compress, NonMaxSuppression, NonZero, NumberType, Op, Require, Text, TopK, Unique};
+use crate::host_text::{text_function, token_rule};
+use hone_artifact::{HostFunction, MapFunction, MapKind, NGrams, ScatterPlaces, ScatterReduction};
+use hone_ops::{
+    Compress, Map, NonMaxSuppression, NonZero, Op, Require, ScatterElements, ScatterNd, Text, TopK,
+    Unique,
+};
 
 /// The runtime's function that computes an operator, where one does.
 pub(crate) fn host_function(operation: &Op) -> Option<HostFunction> {
@@ -19,11 +23,40 @@ pub(crate) fn host_function(operation: &Op) -> Option<HostFunction> {
         let (k, axis) = (top_k.k as u64, top_k.axis as u32);
         return Some(HostFunction::TopK { k, axis, largest: top_k.largest });
     }
+    if let Some(scatter) = operation.downcast::<ScatterElements>().filter(|own| own.by_runtime) {
+        let places = ScatterPlaces::Elements { axis: scatter.axis as u32 };
+        return Some(HostFunction::Scatter { places, reduction: reduction(scatter.reduction) });
+    }
+    if let Some(scatter) = operation.downcast::<ScatterNd>().filter(|own| own.by_runtime) {
+        let (places, reduction) = (ScatterPlaces::Slices, reduction(scatter.reduction));
+        return Some(HostFunction::Scatter { places, reduction });
+    }
     if let Some(require) = operation.downcast::<Require>() {
         return Some(HostFunction::Require { message: require.message.clone() });
     }
     if let Some(text) = operation.downcast::<Text>() {
         return text_function(&text.function).map(HostFunction::Text);
+    }
+    if let Some(own) = operation.downcast::<hone_ops::NGrams>() {
+        let tokens = own.tokens.as_ref().map(token_rule);
+        return Some(HostFunction::NGrams(NGrams {
+            least: own.least as u64,
+            most: own.most as u64,
+            skips: own.skips as u64,
+            once: own.once,
+            size: own.size as u64,
+            // A pattern that the importer would refuse.
+            tokens: tokens.map(|own| own.ok_or(())).transpose().ok()?,
+            knows_padding: own.knows_padding,
+        }));
+    }
+    if let Some(map) = operation.downcast::<Map>() {
+        let kind = match map.function {
+            hone_ops::MapFunction::Lookup => MapKind::Lookup,
+            hone_ops::MapFunction::Ordered => MapKind::Ordered,
+        };
+        let refuses_negative = map.refuses_negative;
+        return Some(HostFunction::Map(MapFunction { kind, refuses_negative }));
     }
     let suppression = operation.downcast::<NonMaxSuppression>()?;
     Some(HostFunction::NonMaxSuppression {
@@ -32,43 +65,14 @@ pub(crate) fn host_function(operation: &Op) -> Option<HostFunction> {
     })
 }
 
-/// The runtime's function of strings; `None` of a pattern that the importer would refuse.
-fn text_function(function: &hone_ops::TextFunction) -> Option<TextFunction> {
-    use hone_ops::TextFunction as Own;
-    Some(match function {
-        Own::Concat => TextFunction::Concat,
-        Own::Split { delimiter, most, room } => TextFunction::Split {
-            delimiter: delimiter.clone(),
-            most: most.map(|most| most as u64),
-            room: *room as u64,
-        },
-        Own::Normalize { letters, case_sensitive, stopwords } => TextFunction::Normalize {
-            letters: match letters {
-                hone_ops::Letters::Keep => Letters::Keep,
-                hone_ops::Letters::Lower => Letters::Lower,
-                hone_ops::Letters::Upper => Letters::Upper,
-            },
-            case_sensitive: *case_sensitive,
-            stopwords: stopwords.clone(),
-        },
-        Own::Match { pattern } => {
-            let automaton = hone_ops::text_automaton(pattern).ok()?;
-            TextFunction::Match(Automaton {
-                classes: automaton.classes,
-                width: automaton.width as u32,
-                next: automaton.next,
-                start: automaton.start,
-                accepts: automaton.accepts,
-            })
-        }
-        Own::FromNumber => TextFunction::FromNumber,
-        Own::ToNumber { to } => TextFunction::ToNumber {
-            dtype: match to {
-                NumberType::F32 => DataType::F32,
-                NumberType::F64 => DataType::F64,
-                NumberType::I64 => DataType::I64,
-                NumberType::U64 => DataType::U64,
-            },
-        },
-    })
+/// How updates meet what is there, in the runtime's words.
+fn reduction(reduction: hone_ops::ScatterReduction) -> ScatterReduction {
+    use hone_ops::ScatterReduction as Own;
+    match reduction {
+        Own::None => ScatterReduction::Replace,
+        Own::Add => ScatterReduction::Add,
+        Own::Multiply => ScatterReduction::Multiply,
+        Own::Maximum => ScatterReduction::Maximum,
+        Own::Minimum => ScatterReduction::Minimum,
+    }
 }

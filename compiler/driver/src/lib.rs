@@ -5,6 +5,7 @@ mod artifact;
 mod device;
 mod error;
 mod host;
+mod host_text;
 mod kernels;
 mod lift;
 mod open;
@@ -29,9 +30,9 @@ pub use hone_graph::{
     Constants, Definition, Member, MemberForm, Node, NodeId, Operation, Port, ValueId,
 };
 pub use hone_import::{
-    Combination, Dimension, ImportError, ImportOptions, InputBinding, InputForm, NarrowType,
-    NodeError, PortSignature, Signature, SizedBinding, SizesError, UnboundInput, combinations,
-    onnx::supported as supported_operators, propose_shape, signature,
+    Combination, Dimension, ImportError, ImportOptions, InputBinding, InputForm, KeyType,
+    MOST_KEYS, NarrowType, NodeError, PortSignature, Signature, SizedBinding, SizesError,
+    UnboundInput, combinations, onnx::supported as supported_operators, propose_shape, signature,
 };
 pub use hone_lower::LowerError;
 pub use hone_ops as ops;

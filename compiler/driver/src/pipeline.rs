@@ -217,7 +217,7 @@ pub fn prepare_exactly(
     let layout = LayoutOptions { block, products, integers: integers.is_some(), rates, working };
     let list: &[Pass<'_>] = &[
         ("extend_precision", &passes::extend_precision),
-        ("order_in_runtime", &passes::order_in_runtime),
+        ("assign_to_runtime", &passes::assign_to_runtime),
         ("decompose", &passes::decompose),
         ("shift_signed_bytes", &|graph| match quantized {
             Some(_) => passes::shift_signed_bytes(graph),

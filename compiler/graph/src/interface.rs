@@ -26,7 +26,7 @@ pub struct Member {
     pub name: String,
     /// What it is.
     pub form: MemberForm,
-    /// Whether the elements of its tensors (of maps: the keys), of `u64`, stand for strings.
+    /// Whether the elements of its tensors (of a map or maps: the keys), of `u64`, stand for strings.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub text: bool,
 }
@@ -42,6 +42,11 @@ pub enum MemberForm {
     /// A list of maps: two tensors, the keys that all of them have (`[n]`) and the values, a map in each row
     /// (`[maps, n]`).
     Maps,
+    /// A map: three tensors, keys and values (`[room]` both), and how many of them are there (`i64`).
+    Map {
+        /// Whether the values, of `u64`, stand for strings.
+        text_values: bool,
+    },
     /// An optional value that is not there: none of the graph's tensors.
     Absent,
 }
@@ -53,7 +58,19 @@ impl MemberForm {
             Self::Tensor => 1,
             Self::Sequence(count) => count,
             Self::Maps => 2,
+            Self::Map { .. } => 3,
             Self::Absent => 0,
+        }
+    }
+}
+
+impl Member {
+    /// Whether the elements of its tensor at a place stand for strings.
+    pub fn has_text(&self, place: usize) -> bool {
+        match self.form {
+            MemberForm::Map { text_values } if place == 1 => text_values,
+            MemberForm::Map { .. } | MemberForm::Maps => self.text && place == 0,
+            _ => self.text,
         }
     }
 }

@@ -21,7 +21,7 @@ pub use hone_ops::FoldingLimits;
 pub use limits::Limits;
 pub use onnx::narrow::NarrowType;
 pub use onnx::{import, signature};
-pub use signature::{Dimension, InputForm, PortSignature, Signature};
+pub use signature::{Dimension, InputForm, KeyType, MOST_KEYS, PortSignature, Signature};
 pub use sizes::{Combination, SizedBinding, SizesError, combinations};
 
 use hone_types::{DataType, Tensor};

@@ -98,9 +98,7 @@ mod tests {
             name: "x".into(),
             dtype: Some(dtype),
             shape: Some(shape.collect()),
-            narrow: None,
-            sequence: false,
-            optional: false,
+            ..PortSignature::default()
         }
     }
 

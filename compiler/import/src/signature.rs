@@ -14,7 +14,7 @@ pub struct Signature {
 }
 
 /// An input or output as declared.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct PortSignature {
     /// Its name.
     pub name: String,
@@ -28,6 +28,38 @@ pub struct PortSignature {
     pub sequence: bool,
     /// Whether it may be left out.
     pub optional: bool,
+    /// The type of its keys where it is a map; the other fields then say what its values are.
+    pub map: Option<KeyType>,
+}
+
+/// What the keys of a map are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyType {
+    /// Strings.
+    Text,
+    /// Numbers, `i64`.
+    I64,
+}
+
+/// Keys of a map that is an input for which there is room.
+pub const MOST_KEYS: usize = 1 << 16;
+
+impl PortSignature {
+    /// What a map is made of: `name.keys` and `name.values`, both with room for [`MOST_KEYS`], and `name.count`, how many
+    /// are there. `None` of what is no map.
+    pub fn map_parts(&self) -> Option<[Self; 3]> {
+        let (dtype, narrow) = match self.map? {
+            KeyType::Text => (DataType::U64, Some(NarrowType::Text)),
+            KeyType::I64 => (DataType::I64, None),
+        };
+        let named =
+            |part: &str| Self { name: format!("{}.{part}", self.name), map: None, ..self.clone() };
+        let room = Some(vec![Dimension::Fixed(MOST_KEYS)]);
+        let keys = Self { dtype: Some(dtype), narrow, shape: room.clone(), ..named("keys") };
+        let values = Self { shape: room, ..named("values") };
+        let (dtype, shape) = (Some(DataType::I64), Some(Vec::new()));
+        Some([keys, values, Self { dtype, narrow: None, shape, ..named("count") }])
+    }
 }
 
 /// What an input is that is no tensor, or may be none.
@@ -68,10 +100,18 @@ impl fmt::Display for PortSignature {
         if self.sequence {
             formatter.write_str("sequence of ")?;
         }
+        match self.map {
+            Some(KeyType::Text) => formatter.write_str("map from string to ")?,
+            Some(KeyType::I64) => formatter.write_str("map from i64 to ")?,
+            None => {}
+        }
         match (self.narrow, self.dtype) {
             (Some(narrow), _) => formatter.write_str(narrow.name())?,
             (None, Some(dtype)) => write!(formatter, "{dtype}")?,
             (None, None) => formatter.write_str("?")?,
+        }
+        if self.map.is_some() {
+            return Ok(());
         }
         match &self.shape {
             Some(shape) => {

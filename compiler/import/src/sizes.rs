@@ -298,14 +298,7 @@ mod tests {
                 _ => Dimension::Symbol((*text).to_owned()),
             });
             let (name, shape) = ((*name).to_owned(), Some(shape.collect()));
-            PortSignature {
-                name,
-                dtype: Some(DataType::F32),
-                shape,
-                narrow: None,
-                optional: false,
-                sequence: false,
-            }
+            PortSignature { name, dtype: Some(DataType::F32), shape, ..PortSignature::default() }
         };
         Signature { inputs: inputs.iter().map(port).collect(), outputs: Vec::new() }
     }

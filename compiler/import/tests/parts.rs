@@ -39,6 +39,30 @@ fn rows_that_a_mask_chooses_go_on() {
 }
 
 #[test]
+fn rows_keep_their_number_where_other_axes_are_enlarged() {
+    let pads = node("Concat", &["least", "ones", "least", "ones"], &["pads"]).int("axis", 0);
+    let pad = vec![pads, node("Pad", &["rows", "pads"], &["y"])];
+    let padded = vec![0.0, 1.0, 2.0, 0.0, 0.0, 5.0, 6.0, 0.0];
+    assert_eq!(first(&chosen(pad), &[matrix()]), (padded, vec![2, 4]));
+    let list = || node("Concat", &["ones", "whole_row"], &["list"]).int("axis", 0);
+    let tile = vec![list(), node("Tile", &["rows", "list"], &["y"])];
+    let (elements, shape) = first(&chosen(tile), &[matrix()]);
+    assert_eq!((elements, shape), (vec![1.0, 2.0, 1.0, 2.0, 5.0, 6.0, 5.0, 6.0], vec![2, 4]));
+    let scales = node("Cast", &["list"], &["scales"]).int("to", i64::from(F32));
+    let resize = vec![list(), scales, node("Resize", &["rows", "", "scales"], &["y"])];
+    let (elements, shape) = first(&chosen(resize), &[matrix()]);
+    assert_eq!((elements, shape), (vec![1.0, 1.0, 2.0, 2.0, 5.0, 5.0, 6.0, 6.0], vec![2, 4]));
+    let hot = vec![
+        node("Cast", &["rows"], &["classes"]).int("to", i64::from(I64)),
+        node("Concat", &["least", "ones"], &["values"]).int("axis", 0),
+        node("OneHot", &["classes", "three", "values"], &["y"]).int("axis", 1),
+    ];
+    let (elements, shape) = first(&chosen(hot), &[matrix()]);
+    assert_eq!(shape, [2, 3, 2]);
+    assert_eq!(elements[..6], [0.0, 0.0, 1.0, 0.0, 0.0, 1.0]);
+}
+
+#[test]
 fn the_mean_is_of_what_is_there() {
     let mean = vec![node("ReduceMean", &["rows"], &["y"]).ints("axes", &[0])];
     assert_eq!(first(&chosen(mean), &[matrix()]), (vec![3.0, 4.0], vec![1, 2]));

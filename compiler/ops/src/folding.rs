@@ -1,7 +1,7 @@
 //! How much of a model is computed while compiling it. The importer and the pass that folds constants
 //! share these bounds, so that neither makes a small model slow to compile or large.
 
-use crate::Op;
+use crate::{NGrams, Op, Text};
 use hone_types::TensorType;
 
 /// Bounds on computing constants at compile time.
@@ -44,6 +44,11 @@ impl FoldingBudget {
     ) -> bool {
         // What a region costs is known only when it has run.
         if !operation.regions().is_empty() {
+            return false;
+        }
+        // What strings cost depends on their lengths, which types do not say.
+        let cuts_texts = operation.downcast::<Text>().is_some_and(Text::cuts_texts);
+        if cuts_texts || operation.downcast::<NGrams>().is_some() {
             return false;
         }
         let read: usize = inputs.iter().flatten().map(|input| input.bytes()).sum();

@@ -33,8 +33,10 @@ mod layer_normalization;
 mod local_response_normalization;
 mod lp_normalization;
 mod lstm;
+mod maps;
 mod matmul;
 mod moments;
+mod ngrams;
 mod number;
 mod one_hot;
 mod operator;
@@ -68,6 +70,8 @@ mod strided;
 mod sums;
 mod text;
 mod text_pattern;
+mod text_scanner;
+mod text_tokens;
 mod tile;
 mod top_k;
 mod top_k_nodes;
@@ -105,7 +109,9 @@ pub use layer_normalization::LayerNormalization;
 pub use local_response_normalization::LocalResponseNormalization;
 pub use lp_normalization::LpNormalization;
 pub use lstm::Lstm;
+pub use maps::{Map, MapFunction};
 pub use matmul::MatMul;
+pub use ngrams::NGrams;
 pub use one_hot::OneHot;
 pub use operator::{FusionClass, Graph, Op, OpError, Operator, node_flops};
 pub use packed_convolution::{GroupInputs, PackedConvolution};
@@ -128,8 +134,10 @@ pub use select::Select;
 pub use shape::LARGEST_BUFFER;
 pub use slice::Slice;
 pub use softmax::Softmax;
-pub use text::{Letters, NumberType, Text, TextFunction};
+pub use text::{CaseRule, Letters, NumberType, Text, TextFunction};
 pub use text_pattern::{TextAutomaton, text_automaton};
+pub use text_scanner::{ScanTable, TextScanner, text_scanner};
+pub use text_tokens::{TokenRule, Tokens};
 pub use tile::Tile;
 pub use top_k::TopK;
 pub use transpose::Transpose;
@@ -164,7 +172,9 @@ operator::operators! {
     LocalResponseNormalization,
     LpNormalization,
     Lstm,
+    Map,
     MatMul,
+    NGrams,
     NonMaxSuppression,
     NonZero,
     OneHot,

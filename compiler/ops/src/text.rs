@@ -5,6 +5,7 @@
 use crate::operator::{FusionClass, OpError, Operator, named, required};
 use crate::shape::bounded;
 use crate::text_pattern;
+use crate::text_tokens::Tokens;
 use hone_graph::InferError;
 use hone_types::{DataType, Tensor, TensorType, intern_text, text_of};
 use serde::{Deserialize, Serialize};
@@ -31,10 +32,26 @@ pub enum TextFunction {
     Normalize {
         /// How letters are changed.
         letters: Letters,
+        /// Which letters they become.
+        rule: CaseRule,
         /// Whether letters of either case differ where strings are compared with `stopwords`.
         case_sensitive: bool,
         /// Strings that are left out.
         stopwords: Vec<String>,
+    },
+    /// Letters of any tensor changed.
+    Case {
+        /// How.
+        letters: Letters,
+        /// Which letters they become.
+        rule: CaseRule,
+    },
+    /// `com.microsoft.Tokenizer`. Input: any; outputs: tokens `[.., room]`, all strings with as many, and how many.
+    Tokenize {
+        /// What tokens are.
+        tokens: Tokens,
+        /// Tokens of a string for which there is room.
+        room: usize,
     },
     /// ONNX `RegexFullMatch`: whether a pattern in RE2's syntax matches the whole string.
     Match {
@@ -60,6 +77,57 @@ pub enum Letters {
     Lower,
     /// To upper case.
     Upper,
+}
+
+/// Which letter one becomes whose case changes: always one, so that a text keeps its length in characters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CaseRule {
+    /// What Unicode's simple mappings say.
+    #[default]
+    Unicode,
+    /// The same, but of the Turkic languages: `I` and `ı`, `İ` and `i` belong together.
+    Turkic,
+    /// Only those of ASCII change.
+    Ascii,
+}
+
+impl CaseRule {
+    /// A text with its letters changed.
+    pub fn changed(self, text: &str, letters: Letters) -> String {
+        let change = |letter: char| match letters {
+            Letters::Keep => letter,
+            Letters::Lower => self.lower(letter),
+            Letters::Upper => self.upper(letter),
+        };
+        text.chars().map(change).collect()
+    }
+
+    fn lower(self, letter: char) -> char {
+        match (self, letter) {
+            (Self::Ascii, _) => letter.to_ascii_lowercase(),
+            (Self::Turkic, 'I') => 'ı',
+            (_, 'İ') => 'i',
+            _ => single(letter.to_lowercase()).unwrap_or(letter),
+        }
+    }
+
+    fn upper(self, letter: char) -> char {
+        match (self, letter) {
+            (Self::Ascii, _) => letter.to_ascii_uppercase(),
+            (Self::Turkic, 'i') => 'İ',
+            // Greek vowels with an iota below, whose full mapping writes it beside them.
+            (_, '\u{1f80}'..='\u{1faf}') => char::from_u32(letter as u32 | 8).unwrap_or(letter),
+            (_, 'ᾳ' | 'ῃ' | 'ῳ') => char::from_u32(letter as u32 + 9).unwrap_or(letter),
+            _ => single(letter.to_uppercase()).unwrap_or(letter),
+        }
+    }
+}
+
+/// The only one of some characters.
+fn single(mut characters: impl Iterator<Item = char>) -> Option<char> {
+    let first = characters.next();
+    first.filter(|_| characters.next().is_none())
 }
 
 /// Numbers that are read from strings.
@@ -98,6 +166,11 @@ pub struct Text {
 impl Text {
     /// Name in text forms.
     pub const NAME: &'static str = "text";
+
+    /// Whether it cuts texts into tokens, of which there may be as many as characters.
+    pub(crate) fn cuts_texts(&self) -> bool {
+        matches!(self.function, TextFunction::Tokenize { .. })
+    }
 }
 
 impl Operator for Text {
@@ -132,6 +205,11 @@ impl Operator for Text {
                 [1, n] => Ok(vec![TensorType::new(DataType::U64, [1, n.max(1)]), count]),
                 _ => refuse(),
             },
+            TextFunction::Case { .. } => same(DataType::U64),
+            TextFunction::Tokenize { room, .. } => {
+                let tokens = bounded(DataType::U64, [&data.shape[..], &[*room]].concat())?;
+                Ok(vec![tokens, count])
+            }
             TextFunction::Match { .. } => same(DataType::Bool),
             TextFunction::ToNumber { to } => same(to.data_type()),
         }
@@ -157,43 +235,38 @@ impl Operator for Text {
                 Ok(vec![handles(&output, &joined)?])
             }
             TextFunction::Split { delimiter, most, room } => {
-                let delimiter = delimiter.as_deref().filter(|entry| !entry.is_empty());
-                let strings = texts(data)?;
-                let parts: Vec<Vec<&str>> =
-                    strings.iter().map(|entry| parts(entry, delimiter, *most)).collect();
-                let wide = parts.iter().map(Vec::len).max().unwrap_or(0);
-                if wide > *room {
-                    return Err(OpError::Value(format!("a string has {wide} parts, not {room}")));
-                }
-                let rows = parts.iter().flat_map(|row| {
-                    (0..wide).map(|at| row.get(at).copied().unwrap_or_default().to_owned())
-                });
-                let lengths: Vec<i64> = parts.iter().map(|row| row.len() as i64).collect();
-                Ok(vec![
-                    handles(&output, &rows.collect::<Vec<_>>())?,
-                    Tensor::from_elements(data.shape(), &lengths)?,
-                    Tensor::scalar(wide as i64),
-                ])
+                split(data, &output, delimiter.as_deref(), *most, *room)
             }
-            TextFunction::Normalize { letters, case_sensitive, stopwords } => {
+            TextFunction::Normalize { letters, rule, case_sensitive, stopwords } => {
+                let compared =
+                    if *letters == Letters::Upper { Letters::Upper } else { Letters::Lower };
                 let key = |entry: &str| match case_sensitive {
                     true => entry.to_owned(),
-                    false => entry.to_lowercase(),
+                    false => rule.changed(entry, compared),
                 };
                 let stopped: Vec<String> = stopwords.iter().map(|entry| key(entry)).collect();
                 let strings = texts(data)?;
                 let left = strings.iter().filter(|entry| !stopped.contains(&key(entry)));
-                let changed = left.map(|entry| match letters {
-                    Letters::Keep => entry.to_string(),
-                    Letters::Lower => entry.to_lowercase(),
-                    Letters::Upper => entry.to_uppercase(),
-                });
-                let mut changed: Vec<String> = changed.collect();
+                let mut changed: Vec<String> =
+                    left.map(|entry| rule.changed(entry, *letters)).collect();
                 if changed.is_empty() {
                     changed.push(String::new());
                 }
                 let count = Tensor::scalar(changed.len() as i64);
                 Ok(vec![handles(&output, &changed)?, count])
+            }
+            TextFunction::Case { letters, rule } => {
+                let strings = texts(data)?;
+                let changed = strings.iter().map(|entry| rule.changed(entry, *letters));
+                Ok(vec![handles(&output, &changed.collect::<Vec<_>>())?])
+            }
+            TextFunction::Tokenize { tokens, room } => {
+                let rows = tokens.rows(&texts(data)?).map_err(OpError::Value)?;
+                let most = rows.first().map_or(0, Vec::len);
+                if most > *room {
+                    return Err(OpError::Value(format!("a string has {most} tokens, not {room}")));
+                }
+                Ok(vec![handles(&output, &rows.concat())?, Tensor::scalar(most as i64)])
             }
             TextFunction::Match { pattern } => {
                 let matches = text_pattern::matches(pattern, &texts(data)?);
@@ -206,8 +279,38 @@ impl Operator for Text {
     }
 }
 
+fn split(
+    data: &Tensor,
+    output: &TensorType,
+    delimiter: Option<&str>,
+    most: Option<usize>,
+    room: usize,
+) -> Result<Vec<Tensor>, OpError> {
+    let delimiter = delimiter.filter(|entry| !entry.is_empty());
+    let strings = texts(data)?;
+    let parts: Vec<Vec<&str>> = strings.iter().map(|entry| parts(entry, delimiter, most)).collect();
+    let wide = parts.iter().map(Vec::len).max().unwrap_or(0);
+    if wide > room {
+        return Err(OpError::Value(format!("a string has {wide} parts, not {room}")));
+    }
+    let rows = parts
+        .iter()
+        .flat_map(|row| (0..wide).map(|at| row.get(at).copied().unwrap_or_default().to_owned()));
+    let lengths: Vec<i64> = parts.iter().map(|row| row.len() as i64).collect();
+    Ok(vec![
+        handles(output, &rows.collect::<Vec<_>>())?,
+        Tensor::from_elements(data.shape(), &lengths)?,
+        Tensor::scalar(wide as i64),
+    ])
+}
+
+/// The handle of a string.
+pub(crate) fn interned(text: &str) -> Result<u64, OpError> {
+    intern_text(text).map_err(|error| OpError::Value(error.to_string()))
+}
+
 /// The strings of a tensor.
-fn texts(data: &Tensor) -> Result<Vec<Arc<str>>, OpError> {
+pub(crate) fn texts(data: &Tensor) -> Result<Vec<Arc<str>>, OpError> {
     let text = |handle: u64| {
         text_of(handle).ok_or_else(|| OpError::Value(format!("{handle:#x} stands for no string")))
     };
@@ -218,7 +321,7 @@ fn texts(data: &Tensor) -> Result<Vec<Arc<str>>, OpError> {
 fn handles(of: &TensorType, texts: &[String]) -> Result<Tensor, OpError> {
     let mut handles = Vec::with_capacity(of.elements());
     for text in texts {
-        handles.push(intern_text(text).map_err(|error| OpError::Value(error.to_string()))?);
+        handles.push(interned(text)?);
     }
     handles.resize(of.elements(), 0);
     Ok(Tensor::from_elements(of.shape.clone(), &handles)?)
@@ -323,13 +426,26 @@ mod tests {
         assert_eq!(strings(&split[0])[..4], ["a", "b c", "d", ""]);
         assert_eq!((split[1].to_i64(), split[2].to_i64()), (vec![2, 1], vec![2]));
         let (letters, stopwords) = (Letters::Upper, vec!["MONDAY".to_owned()]);
-        let entry = TextFunction::Normalize { letters, case_sensitive: false, stopwords };
+        let rule = CaseRule::Unicode;
+        let entry = TextFunction::Normalize { letters, rule, case_sensitive: false, stopwords };
         let left = run(entry.clone(), &[&tensor(&["monday", "tuesday"])]);
         assert_eq!(
             (strings(&left[0]), left[1].to_i64()),
             (vec!["TUESDAY".into(), "".into()], vec![1])
         );
         assert_eq!(strings(&run(entry, &[&tensor(&["Monday"])])[0]), [""]);
+    }
+
+    #[test]
+    fn letters_stay_single() {
+        let check = |rule: CaseRule, text: &str, lower: &str, upper: &str| {
+            assert_eq!(rule.changed(text, Letters::Lower), lower);
+            assert_eq!(rule.changed(text, Letters::Upper), upper);
+        };
+        check(CaseRule::Unicode, "ÀIİıßΣςǅŉᾀᾈᾳﬁẞა", "àiiıßσςǆŉᾀᾀᾳﬁßა", "ÀIİIßΣΣǄŉᾈᾈᾼﬁẞᲐ");
+        check(CaseRule::Turkic, "IiİıÀ", "ıiiıà", "IİİIÀ");
+        check(CaseRule::Ascii, "ÀaZ", "Àaz", "ÀAZ");
+        assert_eq!(CaseRule::Turkic.changed("Iß", Letters::Keep), "Iß");
     }
 
     #[test]

@@ -4,16 +4,16 @@
 
 use regex_automata::Anchored;
 use regex_automata::dfa::{Automaton as _, StartKind, dense};
-use regex_automata::nfa::thompson::{self, NFA, pikevm::PikeVM};
+use regex_automata::nfa::thompson::{self, NFA, WhichCaptures, pikevm::PikeVM};
 use regex_automata::util::{start, syntax};
 use std::collections::HashMap;
 
 /// Most bytes of the automaton that is not deterministic, and of a pattern.
 const MOST_BYTES: usize = 1 << 20;
 /// Most bytes of the deterministic one while it is made.
-const MOST_TABLE: usize = 32 << 20;
+pub(crate) const MOST_TABLE: usize = 32 << 20;
 /// Most entries of its table.
-const MOST_ENTRIES: usize = 1 << 20;
+pub(crate) const MOST_ENTRIES: usize = 1 << 20;
 
 /// A deterministic automaton over the bytes of UTF-8. States and classes of bytes are numbered from 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,10 +32,18 @@ pub struct TextAutomaton {
 
 /// The pattern as `regex-syntax` reads it, for whole strings.
 fn whole(pattern: &str) -> Result<String, String> {
+    Ok(format!(r"\A(?:{})\z", translated(pattern)?))
+}
+
+/// The pattern as `regex-syntax` reads it.
+///
+/// # Errors
+/// A pattern that is too long, ends in a backslash, or sets a flag that RE2 does not have.
+pub(crate) fn translated(pattern: &str) -> Result<String, String> {
     if pattern.len() > MOST_BYTES {
         return Err(format!("the pattern has more than {MOST_BYTES} bytes"));
     }
-    let mut made = String::from(r"\A(?:");
+    let mut made = String::new();
     let mut characters = pattern.chars().peekable();
     // How many characters of a bracket were read.
     let mut bracket: Option<usize> = None;
@@ -62,6 +70,10 @@ fn whole(pattern: &str) -> Result<String, String> {
                 }
                 continue;
             }
+            ('(', None) => {
+                check_flags(characters.clone())?;
+                made.push('(');
+            }
             (']', Some(0)) => made.push_str(r"\]"),
             (']', Some(_)) => {
                 made.push(']');
@@ -81,28 +93,52 @@ fn whole(pattern: &str) -> Result<String, String> {
         }
         bracket = bracket.map(|read| read + 1);
     }
-    made.push_str(r")\z");
     Ok(made)
 }
 
-fn configured() -> (thompson::Compiler, syntax::Config) {
-    let syntax = syntax::Config::new().utf8(false).nest_limit(100);
-    let mut compiler = thompson::Compiler::new();
-    compiler
-        .syntax(syntax)
-        .configure(thompson::Config::new().utf8(false).nfa_size_limit(Some(MOST_BYTES)));
-    (compiler, syntax)
+/// Refuses flags behind an opening parenthesis that `regex-syntax` takes and RE2 does not: a pattern of Python's that
+/// begins with `(?u)` would be of ASCII here and of all letters there.
+fn check_flags(mut behind: impl Iterator<Item = char>) -> Result<(), String> {
+    if behind.next() != Some('?') {
+        return Ok(());
+    }
+    let mut unknown = None;
+    for flag in behind {
+        match flag {
+            'i' | 'm' | 's' | 'U' | '-' => {}
+            ':' | ')' => break,
+            _ if flag.is_ascii_alphabetic() => unknown = unknown.or(Some(flag)),
+            // A group with a name, or what is refused anyway.
+            _ => return Ok(()),
+        }
+    }
+    unknown.map_or(Ok(()), |flag| {
+        Err(format!("the pattern has the flag '{flag}', which RE2's syntax has not"))
+    })
 }
 
-fn automaton(pattern: &str) -> Result<NFA, String> {
-    let (compiler, _) = configured();
-    compiler.build(&whole(pattern)?).map_err(|error| {
+/// The automaton, not deterministic, of an expression as `regex-syntax` reads it; of the reversed expression where
+/// `reverse` says so. `pattern` is what it was made of.
+pub(crate) fn compiled(pattern: &str, expression: &str, reverse: bool) -> Result<NFA, String> {
+    let captures = if reverse { WhichCaptures::None } else { WhichCaptures::Implicit };
+    let settings = thompson::Config::new()
+        .utf8(false)
+        .nfa_size_limit(Some(MOST_BYTES))
+        .reverse(reverse)
+        .which_captures(captures);
+    let mut compiler = thompson::Compiler::new();
+    compiler.syntax(syntax::Config::new().utf8(false).nest_limit(100)).configure(settings);
+    compiler.build(expression).map_err(|error| {
         let mut reason = error.to_string();
         if let Some(source) = std::error::Error::source(&error) {
             reason = format!("{reason}: {source}");
         }
         format!("pattern {pattern:?}: {reason}")
     })
+}
+
+fn automaton(pattern: &str) -> Result<NFA, String> {
+    compiled(pattern, &whole(pattern)?, false)
 }
 
 /// Whether a pattern matches each of some strings as a whole, by simulation.
@@ -214,7 +250,7 @@ mod tests {
 
     #[test]
     fn what_is_wrong_or_too_large_is_refused() {
-        for pattern in ["(", "\\", "[b-a]", r"(a)\1", "(?=a)"] {
+        for pattern in ["(", "\\", "[b-a]", r"(a)\1", "(?=a)", r"(?u)\w", "(?x:a)"] {
             assert!(text_automaton(pattern).is_err(), "{pattern}");
         }
         assert!(text_automaton("(a{1000}){1000}").is_err());

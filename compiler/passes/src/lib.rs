@@ -3,6 +3,7 @@
 //! needs are dropped on the way.
 
 mod alive_index;
+mod assign_to_runtime;
 mod attention;
 mod attention_operands;
 mod attention_parts;
@@ -28,7 +29,6 @@ mod memory_plan;
 mod merge_groups;
 mod narrow;
 mod narrow_integers;
-mod order_in_runtime;
 mod pack_matmul;
 mod packed_normalization;
 mod packed_operands;
@@ -43,6 +43,7 @@ mod split_reductions;
 mod windows;
 mod winograd;
 
+pub use assign_to_runtime::assign_to_runtime;
 pub use attention::fuse_attention;
 pub use decompose::decompose;
 pub use dynamic_padding::{NotPadded, PaddedGraph, pad_dimension};
@@ -57,7 +58,6 @@ pub use layout::{LayoutOptions, choose_layouts};
 pub use memory_plan::{Lifetime, MemoryPlan, plan_memory};
 pub use narrow::{narrow, narrow_plain};
 pub use narrow_integers::narrow_integers;
-pub use order_in_runtime::order_in_runtime;
 pub use pack_matmul::pack_matmul_operands;
 pub use quantized::multiply_quantized;
 pub use reciprocals::divide_by_multiplying;

@@ -16,7 +16,7 @@ type Pass = fn(&Graph) -> Result<Graph, PassError>;
 /// Every pass that rewrites graphs, as it is run for a machine of 256-bit vectors that multiplies bytes.
 const PASSES: &[(&str, Pass)] = &[
     ("extend_precision", hone_passes::extend_precision),
-    ("order_in_runtime", hone_passes::order_in_runtime),
+    ("assign_to_runtime", hone_passes::assign_to_runtime),
     ("decompose", hone_passes::decompose),
     ("shift_signed_bytes", hone_passes::shift_signed_bytes),
     ("multiply_quantized", |graph| {

@@ -19,13 +19,15 @@ ModelLike = "str | os.PathLike[str] | bytes | onnx.ModelProto"
 
 
 class DeclaredPort(NamedTuple):
-    """An input or output as a model declares it; an extent is a number, a name, or None."""
+    """An input or output as a model declares it; an extent is a number, a name, or None; `map` is the type of the keys
+    where it is a map, whose values are of type `dtype`."""
 
     name: str
     dtype: str | None
     shape: tuple[int | str | None, ...] | None
     sequence: bool = False
     optional: bool = False
+    map: str | None = None
 
     @property
     def is_fixed(self) -> bool:
@@ -33,6 +35,8 @@ class DeclaredPort(NamedTuple):
         return not self.sequence and not self.optional and self.shape is not None and all(isinstance(extent, int) for extent in self.shape)
 
     def __str__(self) -> str:
+        if self.map:
+            return f"map from {self.map} to {self.dtype}"
         form = ("optional " if self.optional else "") + ("sequence of " if self.sequence else "")
         if self.shape is None:
             return f"{form}{self.dtype or '?'}[...]"
@@ -92,8 +96,8 @@ def signature_of(data: bytes) -> Signature:
     """The same of a model's bytes."""
     ports = [
         [
-            DeclaredPort(name, dtype, None if shape is None else tuple(shape), sequence, optional)
-            for name, dtype, shape, sequence, optional in side
+            DeclaredPort(name, dtype, None if shape is None else tuple(shape), sequence, optional, key)
+            for name, dtype, shape, sequence, optional, key in side
         ]
         for side in _compiler.signature(data)
     ]

@@ -2,7 +2,7 @@ from typing import Any
 
 VERSION: str
 
-_Port = tuple[str, str | None, list[int | str | None] | None, bool, bool]
+_Port = tuple[str, str | None, list[int | str | None] | None, bool, bool, str | None]
 
 def signature(model: bytes) -> tuple[list[_Port], list[_Port]]: ...
 def compile(

@@ -40,6 +40,8 @@ _TYPES = {
     "f4e2m1": "tensor(float4e2m1)",
 }
 
+_KEYS = {"string": "string", "i64": "int64"}
+
 _PROVIDER = "CPUExecutionProvider"
 
 
@@ -217,6 +219,8 @@ def _declared(model: Model) -> Signature:
 def _node_arg(port: Any) -> NodeArg:
     shape = list(port.shape) if port.shape is not None else []
     kind = _TYPES.get(port.dtype, "tensor(?)")
+    if port.map:
+        return NodeArg(port.name, f"map({_KEYS[port.map]},{kind})", [])
     kind = f"seq({kind})" if port.sequence else kind
     return NodeArg(port.name, f"optional({kind})" if port.optional else kind, shape)
 

@@ -31,14 +31,14 @@ class _Given(NamedTuple):
     tensors: dict[str, np.ndarray]
 
     def shapes(self) -> tuple[tuple[str, Any], ...]:
-        """The shape of each input, of sequences a list of shapes, None of what is left out."""
+        """The shape of each input, of sequences a list of shapes, None of what is left out; maps have none."""
 
         def shape(value: Any) -> Any:
             if value is None:
                 return None
             return _Shapes(own.shape for own in value) if isinstance(value, list) else value.shape
 
-        return tuple((name, shape(value)) for name, value in self.values.items())
+        return tuple((name, shape(value)) for name, value in self.values.items() if not isinstance(value, dict))
 
 
 class _Shapes(list):
@@ -142,6 +142,10 @@ class Specialiser:
             value = inputs.get(port.name)
             if value is None and port.optional:
                 values[port.name] = None
+            elif port.map:
+                if not isinstance(value, Mapping):
+                    raise InputError(f"input '{port.name}' is a {type(value).__name__}, the model takes a {port}")
+                values[port.name] = dict(value)
             elif port.sequence:
                 values[port.name] = self._items(port, value)
                 tensors |= {f"{port.name}[{place}]": own for place, own in enumerate(values[port.name])}
@@ -217,17 +221,26 @@ class Specialiser:
         with self._lock:
             self.compilations += 1
             # What it serves too needs no weights of its own.
-            for key in [key for key in self._forms if form.takes([dict(key[0])[port.name] for port in form.inputs])]:
+            def served(key: Any) -> bool:
+                shapes = dict(key[0])
+                return form.takes([shapes.get(port.name, port.shape) for port in form.inputs])
+
+            for key in [key for key in self._forms if served(key)]:
                 del self._forms[key]
             self._several = form
         return form if self._takes(form, given) else None
 
     @staticmethod
     def _takes(form: Model, given: _Given) -> bool:
-        """Whether a form is for these tensors: an optional input may be left out, a sequence be of another length."""
-        names = [port.name for port in form.inputs]
+        """Whether a form is for these tensors: an optional input may be left out, a sequence be of another length. The
+        tensors of a map are of one shape, however many keys it has."""
+        maps = [name for name, value in given.values.items() if isinstance(value, dict)]
+        parts = {f"{name}.{part}" for name in maps for part in ("keys", "values", "count")}
+        names = [port.name for port in form.inputs if port.name not in parts]
         same = len(names) == len(given.tensors) and all(name in given.tensors for name in names)
-        return same and form.takes([given.tensors[name].shape for name in names])
+        return same and form.takes(
+            [port.shape if port.name in parts else given.tensors[port.name].shape for port in form.inputs]
+        )
 
     def _kept(self, key: Any) -> Model | None:
         with self._lock:

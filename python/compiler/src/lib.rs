@@ -8,7 +8,7 @@ use hone_artifact::request::Input;
 use hone_artifact::{Extent, with_causes};
 use hone_dimensions::{DimensionError, Source};
 use hone_driver::{
-    CompileError, DataType, Dimension, ImportError, ImportOptions, InputForm, Options,
+    CompileError, DataType, Dimension, ImportError, ImportOptions, InputForm, KeyType, Options,
     PortSignature, Target, Tensor, TensorType,
 };
 use pyo3::prelude::*;
@@ -22,8 +22,8 @@ type Forms = Vec<(String, Option<usize>)>;
 type Constants = Vec<(String, String, Vec<usize>, Vec<u8>)>;
 
 /// Inputs and outputs as a model declares them: two lists of name, element type or nothing, the shape or
-/// nothing, whether it is a sequence of such tensors, and whether it may be left out; an extent is a number, a name,
-/// or nothing.
+/// nothing, whether it is a sequence of such tensors, whether it may be left out, and of a map to such values the type of
+/// its keys; an extent is a number, a name, or nothing.
 #[pyfunction]
 fn signature<'py>(py: Python<'py>, model: &Bound<'py, PyBytes>) -> PyResult<Bound<'py, PyAny>> {
     let signature = hone_driver::signature(model.as_bytes())
@@ -46,7 +46,11 @@ fn port<'py>(py: Python<'py>, port: &PortSignature) -> PyResult<Bound<'py, PyAny
         port.shape.as_ref().map(|shape| shape.iter().map(extent).collect()).transpose()?;
     let narrow = port.narrow.map(|narrow| narrow.name());
     let dtype = narrow.or(port.dtype.map(DataType::name));
-    let own = (port.name.as_str(), dtype, shape, port.sequence, port.optional);
+    let map = port.map.map(|key| match key {
+        KeyType::Text => "string",
+        KeyType::I64 => "i64",
+    });
+    let own = (port.name.as_str(), dtype, shape, port.sequence, port.optional, map);
     Ok(own.into_pyobject(py)?.into_any())
 }
 

@@ -13,6 +13,7 @@ import numpy as np
 from . import _runtime
 from ._arrays import TEXT, as_array, as_buffer, as_texts, dense, describe, dtype_of, is_text
 from ._errors import InputError
+from ._maps import Strings, laid_out
 
 
 class Port(NamedTuple):
@@ -35,21 +36,25 @@ class Sizes(NamedTuple):
 
 
 class Member(NamedTuple):
-    """An input or output as users of the model know it: `form` is `tensor`, `sequence`, `maps` or `absent`."""
+    """An input or output as users of the model know it: `form` is `tensor`, `sequence`, `maps`, `map` or `absent`; of maps
+    `text` is of the keys, and `text_values` of the values of a map."""
 
     name: str
     form: str
     tensors: int
     text: bool
+    text_values: bool = False
+
+    def has_text(self, place: int) -> bool:
+        """Whether the elements of its tensor at a place are strings."""
+        if self.form == "map" and place == 1:
+            return self.text_values
+        return self.text and (place == 0 or self.form not in ("map", "maps"))
 
 
 def _ports(tensors: list[tuple[str, str, list[int]]], members: list[Member]) -> list[Port]:
     """Tensors, those of strings as such."""
-    text = [
-        member.text and (place == 0 or member.form != "maps")
-        for member in members
-        for place in range(member.tensors)
-    ]
+    text = [member.has_text(place) for member in members for place in range(member.tensors)]
     return [
         Port(name, TEXT if own else dtype, tuple(shape)) for (name, dtype, shape), own in zip(tensors, text)
     ]
@@ -106,7 +111,8 @@ class Model:
 
     @property
     def inputs(self) -> list[Port]:
-        """Inputs in the model's order, at the largest of `Model.sizes`; of a sequence `x` its tensors, `x[0]`, `x[1]`."""
+        """Inputs in the model's order, at the largest of `Model.sizes`; of a sequence `x` its tensors, `x[0]`, `x[1]`,
+        of a map `x` those of its keys, its values and their number, `x.keys`, `x.values` and `x.count`."""
         return list(self._inputs)
 
     @property
@@ -116,7 +122,7 @@ class Model:
 
     @property
     def members(self) -> tuple[list[Member], list[Member]]:
-        """Inputs and outputs as users of the model know them: tensors, sequences, optional values left out."""
+        """Inputs and outputs as users of the model know them: tensors, sequences, maps, optional values left out."""
         return list(self._input_members), list(self._output_members)
 
     @property
@@ -212,7 +218,7 @@ class Model:
         An input is a numpy array, anything that speaks DLPack, or what numpy makes an array of. It is read
         where it lies when it is dense, and copied first when it is not. Element types are not converted. The
         shapes of the inputs choose among `Model.sizes`, or of dynamic dimensions a size between. A sequence is a list of such, an optional
-        input that the model was compiled without is None, strings are arrays of `str` or `bytes`. `outputs` may hold
+        input that the model was compiled without is None, strings are arrays of `str` or `bytes`, a map is a dict. `outputs` may hold
         arrays that results are written into, as large as the outputs at these sizes. Where the run decides an
         output's shape, the result is a view of the elements that are there.
         """
@@ -241,7 +247,7 @@ class Model:
             joined[member.name] = _joined(member, own)
         return joined
 
-    def _same_sizes(self, items: list[np.ndarray]) -> dict[str, int]:
+    def _same_sizes(self, items: list[Any]) -> dict[str, int]:
         """The sizes that inputs have of the dynamic dimensions; refuses inputs that have different ones."""
         extents: dict[str, int] = {}
         for name, axes, _ in self._dynamic:
@@ -264,19 +270,28 @@ class Model:
                 extents[name] = first[1]
         return extents
 
-    def _items(self, values: list[Any]) -> list[np.ndarray]:
+    def _items(self, values: list[Any]) -> list[Any]:
         """The tensors that the values of inputs are made of."""
         ports = iter(self._inputs)
         arrays = []
         for member, value in zip(self._input_members, values):
+            if member.form == "map":
+                arrays.extend(laid_out(member.name, value, list(itertools.islice(ports, member.tensors))))
+                continue
             items = _items(member, value)
             arrays.extend(as_array(item, port.name) for item, port in zip(items, itertools.islice(ports, member.tensors)))
         return arrays
 
-    def _given(self, items: list[np.ndarray], ports: list[Port]) -> tuple[list[np.ndarray], list[str]]:
+    def _given(self, items: list[Any], ports: list[Port]) -> tuple[list[np.ndarray], list[str]]:
         """Buffers of the tensors of inputs, and the strings that are among them."""
         arrays, texts = [], []
         for array, port, dtype in zip(items, ports, self._input_types):
+            if isinstance(array, Strings):
+                handles = np.zeros(array.shape, np.uint64)
+                handles[: len(array.texts)] = np.frombuffer(_runtime.text_handles(array.texts), np.uint64)
+                texts.extend(array.texts)
+                arrays.append(handles)
+                continue
             if port.dtype != TEXT:
                 arrays.append(as_buffer(dense(self._fitting("input", port, dtype, array))))
                 continue

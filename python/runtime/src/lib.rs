@@ -19,7 +19,7 @@ type Port = (String, String, Vec<u64>);
 type Variant = (Vec<(String, u64)>, Vec<Port>, Vec<Port>);
 /// An input or output as users of the model know it: its name, `tensor`, `sequence`, `maps` or `absent`, how many
 /// tensors it is made of, and whether they are of strings.
-type Member = (String, &'static str, usize, bool);
+type Member = (String, &'static str, usize, bool, bool);
 
 /// The name of a dimension of any size, and the axis that it is of each input and of each output.
 type OpenAxes = (String, Vec<Option<u32>>, Vec<Option<u32>>);
@@ -229,9 +229,11 @@ fn members(model: &hone_runtime::Model, outputs: bool) -> Vec<Member> {
             MemberForm::Tensor => "tensor",
             MemberForm::Sequence(_) => "sequence",
             MemberForm::Maps => "maps",
+            MemberForm::Map { .. } => "map",
             MemberForm::Absent => "absent",
         };
-        (own.name, form, range.len(), own.text)
+        let text_values = matches!(own.form, MemberForm::Map { text_values: true });
+        (own.name, form, range.len(), own.text, text_values)
     };
     model.members(outputs).into_iter().map(member).collect()
 }

@@ -3,16 +3,18 @@
 use super::composite::{LONGEST, item_name};
 use super::narrow::NarrowType;
 use super::proto::{
-    GraphProto, TensorProto, ValueInfoProto, tensor_shape_proto::dimension::Value as Extent,
-    type_proto::Value as TypeValue,
+    GraphProto, TensorProto, ValueInfoProto,
+    tensor_shape_proto::dimension::Value as Extent,
+    type_proto::{Map, Value as TypeValue},
 };
 use super::tensor::{carrier_type, checked_bytes};
 use crate::propose::propose;
 use crate::{
-    Dimension, ImportError, InputBinding, InputForm, Limits, PortSignature, Signature, UnboundInput,
+    Dimension, ImportError, InputBinding, InputForm, KeyType, Limits, PortSignature, Signature,
+    UnboundInput,
 };
 use hone_graph::{Member, MemberForm};
-use hone_types::TensorType;
+use hone_types::{DataType, TensorType};
 use std::collections::{HashMap, HashSet};
 
 /// The part of a model that declares inputs and outputs; decoding it copies no weights.
@@ -97,14 +99,17 @@ fn port(
         sequence = true;
         declared = own.elem_type.as_ref().and_then(|inner| inner.value.as_ref());
     }
-    let open = PortSignature { name, dtype: None, shape: None, narrow: None, sequence, optional };
+    let open = PortSignature { name, sequence, optional, ..PortSignature::default() };
     let tensor = match declared {
         Some(TypeValue::TensorType(tensor)) => tensor,
         Some(TypeValue::MapType(_)) if kind == "output" && sequence => return Ok(open),
+        Some(TypeValue::MapType(map)) if kind == "input" && !sequence && !optional => {
+            return map_port(open, map).map_err(refuse);
+        }
         None if kind == "output" => return Ok(open),
         None => return Err(refuse("its type is left out; export the model again".into())),
         Some(_) => {
-            let reason = "only tensors, sequences of tensors and optional ones are supported, no maps; give the values of the map as tensors";
+            let reason = "only tensors, sequences of tensors, optional ones and maps from strings or i64 to numbers or strings are supported";
             return Err(refuse(reason.into()));
         }
     };
@@ -129,6 +134,25 @@ fn port(
     });
     let shape = Some(shape.collect());
     Ok(PortSignature { dtype, shape, narrow, ..open })
+}
+
+/// A map that is an input.
+fn map_port(open: PortSignature, map: &Map) -> Result<PortSignature, String> {
+    let key = match carrier_type(map.key_type.unwrap_or(0)) {
+        Ok((_, Some(NarrowType::Text))) => KeyType::Text,
+        Ok((DataType::I64, None)) => KeyType::I64,
+        _ => return Err("its keys are neither strings nor of i64".into()),
+    };
+    let value = map.value_type.as_ref().and_then(|own| own.value.as_ref());
+    let Some(TypeValue::TensorType(value)) = value else {
+        return Err("its values are no tensors; give them as tensors of one element".into());
+    };
+    match carrier_type(value.elem_type.unwrap_or(0))? {
+        (dtype, narrow @ (None | Some(NarrowType::Text))) => {
+            Ok(PortSignature { dtype: Some(dtype), narrow, map: Some(key), ..open })
+        }
+        (_, Some(narrow)) => Err(format!("its values are of {}", narrow.name())),
+    }
 }
 
 /// Whether a dimension's symbol names it, so that equal symbols mean equal extents. Exporters write
@@ -159,6 +183,9 @@ pub(super) fn members(
             (Some(InputForm::Absent), _) if port.optional => MemberForm::Absent,
             (Some(InputForm::Absent), _) => return refuse("it may not be left out".into()),
             (Some(InputForm::Sequence(_)), false) => return refuse(format!("it is {port}")),
+            (None, false) if port.map.is_some() => {
+                MemberForm::Map { text_values: port.narrow == Some(NarrowType::Text) }
+            }
             (None, false) => MemberForm::Tensor,
             (Some(InputForm::Sequence(count)), true) if count > LONGEST => {
                 return refuse(format!("a sequence has at most {LONGEST} tensors"));
@@ -182,9 +209,13 @@ pub(super) fn members(
         };
         match form {
             MemberForm::Tensor => leaves.push(port.clone()),
+            MemberForm::Map { .. } => leaves.extend(port.map_parts().into_iter().flatten()),
             _ => leaves.extend((0..form.tensors()).map(|place| item(port, place))),
         }
-        let text = port.narrow == Some(NarrowType::Text);
+        let text = match port.map {
+            Some(key) => key == KeyType::Text,
+            None => port.narrow == Some(NarrowType::Text),
+        };
         members.push(Member { name: port.name.clone(), form, text });
     }
     unique("input", &leaves)?;

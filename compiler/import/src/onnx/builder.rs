@@ -16,7 +16,7 @@ use super::ranges::Range;
 use super::tensor::{self, checked_bytes};
 use crate::{ImportError, Limits, NodeError};
 use hone_graph::{OutputExtent, ValueId};
-use hone_ops::{FoldingBudget, Graph, Op, Operator};
+use hone_ops::{FoldingBudget, Graph, Op, Operator, Tokens};
 use hone_types::{DataType, Table, Tensor, TensorType};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::Path;
@@ -97,6 +97,10 @@ pub(super) struct Builder {
     pub(super) absent: HashSet<Operand>,
     /// Operands that stand for lists of maps: their keys and values.
     pub(super) maps: HashMap<Operand, (Operand, Operand)>,
+    /// Operands that stand for a map: its keys, values, and how many of them are there.
+    pub(super) key_maps: HashMap<Operand, [Operand; 3]>,
+    /// Tokens, in whatever shape: the texts that they were cut from, and how.
+    pub(super) tokens: HashMap<Operand, (Operand, Tokens)>,
     /// Random numbers that were drawn.
     pub(super) drawn: usize,
     /// Strings that the model stores.
@@ -127,6 +131,8 @@ impl Builder {
             sequences: HashMap::new(),
             absent: HashSet::new(),
             maps: HashMap::new(),
+            key_maps: HashMap::new(),
+            tokens: HashMap::new(),
             drawn: 0,
             stored_texts: BTreeSet::new(),
             warnings: Vec::new(),

@@ -42,9 +42,16 @@ impl Builder {
         operand
     }
 
-    /// Whether an operand is a list of maps.
+    /// Whether an operand is a list of maps, or a map.
     pub fn is_maps(&self, operand: Operand) -> bool {
-        self.maps.contains_key(&operand)
+        self.maps.contains_key(&operand) || self.key_maps.contains_key(&operand)
+    }
+
+    /// A map of its keys, values, and how many of them are there.
+    pub fn key_map(&mut self, parts: [Operand; 3]) -> Operand {
+        let operand = self.constant(Tensor::scalar(false));
+        self.key_maps.insert(operand, parts);
+        operand
     }
 
     /// Whether an operand is no single tensor.
@@ -138,6 +145,9 @@ impl Builder {
             self.add_output(&format!("{name}.keys"), keys);
             self.add_output(&format!("{name}.values"), values);
             return Ok(member(MemberForm::Maps, self.is_text(keys)));
+        }
+        if self.is_maps(operand) {
+            return Err("it is a map as the model is given it; take it from there".into());
         }
         let Some(items) = self.items(operand) else {
             let operand = self.compacted(operand).map_err(|error| error.to_string())?;

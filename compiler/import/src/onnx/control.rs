@@ -69,9 +69,24 @@ impl Importer {
         if !tests {
             outputs.remove(0);
         }
+        let texts = self.texts(&outputs[usize::from(tests)..]);
         let body = self.builder.end_region(&outputs)?;
         let form = Form { carried: first.len(), tests, reversed: vec![false; collected] };
-        self.apply_loop(node, body, form, bounds, &first)
+        let outputs = self.apply_loop(node, body, form, bounds, &first)?;
+        Ok(self.marked(outputs, &texts))
+    }
+
+    /// Which operands are of strings.
+    fn texts(&self, operands: &[Operand]) -> Vec<bool> {
+        operands.iter().map(|own| self.builder.is_text(*own)).collect()
+    }
+
+    /// Operands of which those that `texts` says are of strings.
+    fn marked(&mut self, mut operands: Vec<Operand>, texts: &[bool]) -> Vec<Operand> {
+        for (own, _) in operands.iter_mut().zip(texts).filter(|(_, text)| **text) {
+            *own = self.builder.as_text(*own);
+        }
+        operands
     }
 
     /// Binds names to inputs of the types of `first`.
@@ -79,6 +94,9 @@ impl Importer {
         for (name, first) in names.iter().zip(first) {
             let tensor_type = self.builder.tensor_type(*first).clone();
             let input = self.builder.add_input(name, tensor_type);
+            if self.builder.is_text(*first) {
+                self.builder.as_text(input);
+            }
             self.bind(name, input);
         }
     }
@@ -214,6 +232,7 @@ impl Importer {
             importer.add_carried(&names[..carried], first);
             importer.bind_slices(&names[carried..], &slices, number, length)
         })?;
+        let texts = self.texts(&outputs);
         let body = self.builder.end_region(&outputs)?;
         let reversed = reversed.iter().map(|direction| *direction != 0).collect();
         let form = Form { carried, tests: false, reversed };
@@ -226,7 +245,7 @@ impl Importer {
             let permutation = (1..=place).chain([0]).chain(place + 1..rank).collect();
             *output = self.builder.transpose(*output, permutation)?;
         }
-        Ok(outputs)
+        Ok(self.marked(outputs, &texts))
     }
 
     /// `Scan` before opset 9: a scan of each sample of a batch.
@@ -289,6 +308,9 @@ impl Importer {
                 }
             };
             let slice = self.builder.apply(Gather { axis: *axis }, &[*sequence, index])?;
+            if self.builder.is_text(*sequence) {
+                self.builder.as_text(slice);
+            }
             self.bind(name, slice);
         }
         Ok(())

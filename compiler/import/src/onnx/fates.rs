@@ -5,7 +5,7 @@ use super::node::Node;
 use super::operators::counted::{shape_of_input, target};
 use super::parts::{EACH, EACH_SAMPLE};
 use super::rearranged::bounds;
-use super::shorthands::{axes, axis};
+use super::shorthands::{axes, axis, axis as axis_of};
 use super::sized::Part;
 use crate::NodeError;
 use hone_ops::BinaryFunction as B;
@@ -84,6 +84,14 @@ impl Question<'_> {
             }
             "Flatten" | "Reshape" | "Squeeze" | "Unsqueeze" => self.reshaped(b, &to)?,
             "Slice" => self.sliced(b)?,
+            "Pad" | "Resize" | "Tile" | "Upsample" => {
+                (self.place == 0 && self.leaves_axis(b)?).then_some(Fate::Kept(axis))
+            }
+            "Trilu" => (self.place == 0 && axis + 2 < rank).then_some(Fate::Kept(axis)),
+            "OneHot" => {
+                let along = self.along(-1, rank + 1)?;
+                (self.place == 0).then_some(Fate::Kept(axis + usize::from(along <= axis)))
+            }
             "Gather" => self.gathered(b)?,
             "GatherND" => {
                 let within =
@@ -137,6 +145,50 @@ impl Question<'_> {
                 Some(if along == axis { Fate::Gone } else { Fate::Kept(axis) })
             }
             _ => self.reduction(b)?,
+        })
+    }
+
+    /// Whether what enlarges or cuts axes leaves the part's axis as it is.
+    fn leaves_axis(&mut self, b: &Builder) -> Result<bool, NodeError> {
+        let (axis, rank) = (self.axis, self.shape.len());
+        let (operator, opset) = (self.node.operator.clone(), self.node.opset);
+        let named = match operator.as_str() {
+            "Pad" if opset >= 11 => b.optional_integers(self.node, 3)?,
+            "Resize" => self.node.ints("axes")?,
+            _ => None,
+        };
+        let count = named.as_ref().map_or(rank, Vec::len);
+        let at = match named {
+            None => Some(axis),
+            Some(named) => {
+                let named = named.iter().map(|own| axis_of(*own, rank));
+                named.collect::<Result<Vec<_>, _>>()?.iter().position(|own| *own == axis)
+            }
+        };
+        let Some(at) = at else { return Ok(true) };
+        let pads = if opset < 2 { "paddings" } else { "pads" };
+        Ok(match operator.as_str() {
+            "Pad" => {
+                let amounts = match opset {
+                    ..11 => self.node.ints(pads)?.unwrap_or_default(),
+                    _ => b.integers_of(self.node, 1)?,
+                };
+                [at, at + count].iter().all(|own| amounts.get(*own) == Some(&0))
+            }
+            "Tile" => b.integers_of(self.node, 1)?.get(at) == Some(&1),
+            _ => {
+                let scales = match (operator.as_str(), opset) {
+                    ("Upsample", ..9) => {
+                        let scales = self.node.floats("scales")?.unwrap_or_default();
+                        scales.into_iter().map(f64::from).collect()
+                    }
+                    ("Upsample", _) | (_, ..11) => b.floats_of(self.node, 1)?,
+                    _ if self.node.optional(2).is_none() => Vec::new(),
+                    _ => b.floats_of(self.node, 2)?,
+                };
+                let region = self.node.string_or("coordinate_transformation_mode", "half_pixel")?;
+                region != "tf_crop_and_resize" && scales.get(at) == Some(&1.0)
+            }
         })
     }
 

@@ -5,7 +5,7 @@ use super::builder::{Builder, Operand};
 use super::declared::{Declared, declared, spread, symbols};
 use super::functions::{FunctionKey, function_key, functions};
 use super::legacy;
-use super::liveness::{check_names, label, live};
+use super::liveness::{check_names, label, live, pruned};
 use super::narrow::NarrowType;
 use super::node::Node;
 use super::operators::{self, Import, NarrowRole};
@@ -102,8 +102,13 @@ pub(super) fn import_model(
     let is_known = |own: &Member| options.constants.iter().any(|(name, _)| *name == own.name);
     let inputs = inputs.into_iter().filter(|own| !is_known(own)).collect();
     let interface = builder.interface(inputs, members.clone());
+    let has_tokens = !builder.tokens.is_empty();
     let (mut graph, mut warnings) = builder.finish();
     graph.set_interface(interface);
+    if has_tokens {
+        // Tokens that are only counted are not needed themselves, and they have a bound that counting has not.
+        graph = pruned(&graph)?;
+    }
     check_outputs(&signature, &members, &graph, &mut warnings)?;
     graph.verify()?;
     Ok(Imported { graph, signature, warnings })
@@ -191,6 +196,10 @@ impl Importer {
             let operand = match member.form {
                 MemberForm::Tensor => own.next(),
                 MemberForm::Sequence(_) => Some(self.builder.sequence(own.collect())),
+                MemberForm::Map { .. } => {
+                    let parts: Vec<Operand> = own.collect();
+                    <[Operand; 3]>::try_from(parts).ok().map(|parts| self.builder.key_map(parts))
+                }
                 MemberForm::Absent | MemberForm::Maps => Some(self.builder.absent()),
             };
             if let Some(operand) = operand {
@@ -435,8 +444,10 @@ impl Importer {
             for input in &mut node.inputs {
                 input.take_if(|own| self.builder.is_absent(*own));
             }
-            if node.inputs.iter().flatten().any(|own| self.builder.is_composite(*own)) {
-                return Err(NodeError::unsupported(format!("operator {} of a sequence", key.1)));
+            let composite = |own: &&Operand| self.builder.is_composite(**own);
+            if let Some(own) = node.inputs.iter().flatten().find(composite) {
+                let what = if self.builder.is_maps(*own) { "maps" } else { "a sequence" };
+                return Err(NodeError::unsupported(format!("operator {} of {what}", key.1)));
             }
         }
         let narrow =

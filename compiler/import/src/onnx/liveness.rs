@@ -2,7 +2,78 @@
 
 use super::proto::{GraphProto, NodeProto};
 use crate::ImportError;
-use std::collections::HashSet;
+use hone_graph::{Definition, NodeId, ValueId};
+use hone_ops::Graph;
+use hone_types::Id;
+use std::collections::{HashMap, HashSet};
+
+/// A graph without the nodes that nothing depends on.
+pub(super) fn pruned(graph: &Graph) -> Result<Graph, ImportError> {
+    let needed = needed(graph);
+    let mut left = Graph::new();
+    let mut values: HashMap<ValueId, ValueId> = HashMap::new();
+    for port in graph.inputs() {
+        let value = left.add_input(&port.name, graph.tensor_type(port.value).clone());
+        left.name_value(value, &graph.values()[port.value].name);
+        values.insert(port.value, value);
+    }
+    let constant = |left: &mut Graph, values: &mut HashMap<ValueId, ValueId>, value: ValueId| {
+        let stated = &graph.values()[value];
+        if let Definition::Constant(tensor) = &stated.definition {
+            let add = || left.add_constant(&stated.name, tensor.clone());
+            values.entry(value).or_insert_with(add);
+        }
+    };
+    for (id, node) in graph.nodes().iter().filter(|(id, _)| needed[id.index()]) {
+        for value in node.inputs.iter().flatten() {
+            constant(&mut left, &mut values, *value);
+        }
+        let inputs: Vec<Option<ValueId>> =
+            node.inputs.iter().map(|input| values.get(&(*input)?).copied()).collect();
+        let outputs = left.add_node(&node.name, node.operation.clone(), &inputs);
+        let outputs = outputs.map_err(|error| ImportError::Node {
+            node: node.name.clone(),
+            operator: graph.nodes()[id].operation.name().to_owned(),
+            opset: 0,
+            source: crate::NodeError::Infer(error),
+        })?;
+        for (from, to) in node.outputs.iter().zip(outputs) {
+            left.name_value(to, &graph.values()[*from].name);
+            values.insert(*from, to);
+        }
+    }
+    let ends = graph.outputs().iter().map(|port| port.value);
+    for value in ends.chain(graph.extents().iter().map(|extent| extent.value)) {
+        constant(&mut left, &mut values, value);
+    }
+    // All of them are inputs, constants, or made by nodes that are needed.
+    for port in graph.outputs() {
+        left.add_output(&port.name, values.get(&port.value).copied().unwrap_or(port.value));
+    }
+    for extent in graph.extents() {
+        let value = values.get(&extent.value).copied().unwrap_or(extent.value);
+        left.add_extent(hone_graph::OutputExtent { value, ..*extent });
+    }
+    left.set_interface(graph.interface().clone());
+    Ok(left)
+}
+
+/// Whether an output depends on a node, by index, or the node may end a run.
+fn needed(graph: &Graph) -> Vec<bool> {
+    let mut needed = vec![false; graph.nodes().len()];
+    let outputs = graph.outputs().iter().map(|port| port.value);
+    let outputs = outputs.chain(graph.extents().iter().map(|extent| extent.value));
+    let mut pending: Vec<NodeId> = outputs.filter_map(|value| graph.producer(value)).collect();
+    let required = graph.nodes().iter().filter(|(_, node)| node.operation.is_required());
+    pending.extend(required.map(|(id, _)| id));
+    while let Some(node) = pending.pop() {
+        if !std::mem::replace(&mut needed[node.index()], true) {
+            let inputs = graph.nodes()[node].inputs.iter().flatten();
+            pending.extend(inputs.filter_map(|value| graph.producer(*value)));
+        }
+    }
+    needed
+}
 
 /// Checks that each value has one definition and that nodes read only what is defined before them.
 /// `defined` says which names are defined outside the list.

@@ -16,6 +16,7 @@ mod einsum;
 mod elementwise;
 pub(super) mod indexing;
 mod losses;
+mod maps;
 mod matrix;
 mod microsoft;
 mod microsoft_attention;
@@ -40,11 +41,13 @@ mod softmax;
 mod strings;
 mod svm;
 mod text;
+mod tokens;
 mod training;
 mod trees;
 mod window;
 
 pub(super) use normalization::softmax_of;
+pub(super) use text::count_part;
 
 use super::builder::Builder;
 use super::node::{Node, Outputs};
@@ -107,8 +110,8 @@ pub(super) fn narrow_role(operator: &str) -> NarrowRole {
 pub(super) fn text_role(operator: &str) -> NarrowRole {
     match operator {
         "CastLike" | "CategoryMapper" | "Equal" | "LabelEncoder" | "OneHotEncoder"
-        | "RegexFullMatch" | "StringConcat" | "StringNormalizer" | "StringSplit"
-        | "TfIdfVectorizer" => NarrowRole::Reads,
+        | "RegexFullMatch" | "Scan" | "StringConcat" | "StringNormalizer" | "StringSplit"
+        | "TfIdfVectorizer" | "Tokenizer" => NarrowRole::Reads,
         "ArrayFeatureExtractor"
         | "Compress"
         | "CenterCropPad"
@@ -123,10 +126,10 @@ pub(super) fn text_role(operator: &str) -> NarrowRole {
     }
 }
 
-/// Whether an operator takes sequences of tensors.
+/// Whether an operator takes sequences of tensors, or maps.
 pub(super) fn takes_sequences(operator: &str) -> bool {
     ["Sequence", "Optional"].iter().any(|part| operator.contains(part))
-        || matches!(operator, "Identity" | "Loop")
+        || matches!(operator, "CastMap" | "DictVectorizer" | "Identity" | "Loop")
 }
 
 /// The list: operator set, operator, how it is imported.
@@ -336,7 +339,9 @@ pub(super) const OPERATORS: &[(&str, &str, Import)] = &[
     ("", "Xor", Binary(B::Xor)),
     (CLASSICAL, "ArrayFeatureExtractor", Function(ml::extract)),
     (CLASSICAL, "Binarizer", Function(ml::binarize)),
+    (CLASSICAL, "CastMap", Function(maps::cast)),
     (CLASSICAL, "CategoryMapper", Function(strings::map_categories)),
+    (CLASSICAL, "DictVectorizer", Function(maps::vectorize)),
     (CLASSICAL, "FeatureVectorizer", Function(ml::vectorize)),
     (CLASSICAL, "Imputer", Function(ml::impute)),
     (CLASSICAL, "LabelEncoder", Function(ml::label)),
@@ -390,6 +395,7 @@ pub(super) const OPERATORS: &[(&str, &str, Import)] = &[
     (MICROSOFT, "RotaryEmbedding", Function(microsoft_attention::rotary_embedding)),
     (MICROSOFT, "SkipLayerNormalization", Function(normalization::skip_layer)),
     (MICROSOFT, "SkipSimplifiedLayerNormalization", Function(microsoft::skip_root_mean_square)),
+    (MICROSOFT, "Tokenizer", Function(tokens::tokenize)),
     (MICROSOFT, "TransposeMatMul", Function(microsoft::matmul)),
     (MICROSOFT, "Trilu", Function(movement::trilu)),
 ];

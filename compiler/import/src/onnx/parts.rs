@@ -8,6 +8,7 @@
 use super::builder::{Builder, Operand};
 use super::fates::{Fate, Question};
 use super::node::Node;
+use super::operators::count_part;
 use super::rearranged::{cut_by_count, joined, shape_of};
 use super::scattered::scattered;
 use super::shorthands::Step;
@@ -97,10 +98,16 @@ pub(super) const EACH_SAMPLE: &[&str] = &[
     "AveragePool",
     "Conv",
     "ConvTranspose",
+    "DepthToSpace",
     "GlobalAveragePool",
+    "GlobalLpPool",
     "GlobalMaxPool",
+    "GroupNormalization",
     "InstanceNormalization",
+    "LRN",
+    "LpPool",
     "MaxPool",
+    "SpaceToDepth",
 ];
 /// What is left to do when the operator has been imported.
 #[derive(Debug)]
@@ -176,6 +183,7 @@ fn made_otherwise(
         "Shape" => Some(shape_of(builder, asked, parts)?),
         "Slice" => cut_by_count(builder, &mut asked.again(), parts)?,
         "Concat" => joined(builder, &mut asked.again(), parts)?,
+        "TfIdfVectorizer" => Some(count_part(builder, &mut asked.again(), parts)?),
         _ => None,
     })
 }
@@ -244,6 +252,12 @@ impl Pending {
                 }
             }
         }
+        let moved = ["Flatten", "Reshape", "Squeeze", "Unsqueeze"];
+        if let (Some(Some(from)), [to]) = (self.asked.inputs.first(), &outputs[..])
+            && moved.contains(&self.asked.operator.as_str())
+        {
+            builder.inherit_tokens(*from, *to);
+        }
         if let Some(part) = found {
             self.check_others(builder, part, &outputs)?;
             for output in &outputs {
@@ -311,10 +325,10 @@ fn fill(node: &mut Node, place: usize) -> Option<Behind> {
     Some(match operator {
         _ if EACH.contains(&operator) || EACH_SAMPLE.contains(&operator) => Behind::Zeros,
         "Compress" | "Concat" | "CumSum" | "Expand" | "Flatten" | "Gather" | "GatherElements"
-        | "GatherND" | "Gemm" | "LayerNormalization" | "MatMul" | "NonZero" | "ReduceL1"
-        | "ReduceL2" | "ReduceSum" | "ReduceSumSquare" | "ReduceMean" | "Reshape" | "RoiAlign"
-        | "ScatterElements" | "ScatterND" | "Slice" | "Split" | "Squeeze" | "Transpose"
-        | "Unsqueeze" => Behind::Zeros,
+        | "GatherND" | "Gemm" | "LayerNormalization" | "MatMul" | "NonZero" | "OneHot" | "Pad"
+        | "ReduceL1" | "ReduceL2" | "ReduceSum" | "ReduceSumSquare" | "ReduceMean" | "Reshape"
+        | "Resize" | "RoiAlign" | "ScatterElements" | "ScatterND" | "Slice" | "Split"
+        | "Squeeze" | "Tile" | "Transpose" | "Trilu" | "Unsqueeze" | "Upsample" => Behind::Zeros,
         "ReduceProd" => Behind::Ones,
         "ArgMax" | "ReduceMax" | "ReduceLogSumExp" | "Softmax" | "LogSoftmax" => Behind::Least,
         "ArgMin" | "ReduceMin" => Behind::Greatest,

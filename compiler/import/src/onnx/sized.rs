@@ -1,6 +1,7 @@
 //! Operands of which a run decides how much is there.
 
 use super::builder::{Builder, Operand};
+use super::narrow::NarrowType;
 use super::shorthands::Step;
 use crate::NodeError;
 use hone_ops::{BinaryFunction, BinaryFunction as B, Gather};
@@ -193,11 +194,32 @@ impl Builder {
     /// # Errors
     /// Elements that are no plain numbers, and what an operator refuses.
     pub(super) fn filled(&mut self, operand: Operand, part: Part, behind: Behind) -> Step {
-        if self.narrow_type(operand).is_some() {
-            return Err(NodeError::UndecidedSize {
+        match self.narrow_type(operand) {
+            None => self.filled_plain(operand, part, behind),
+            // The handle 0 stands for the empty string.
+            Some(NarrowType::Text) if behind == Behind::Zeros => {
+                let plain = self.alias(operand);
+                if self.spread.contains(&operand) {
+                    self.spread.insert(plain);
+                }
+                let filled = self.filled_plain(plain, part, behind)?;
+                self.inherit_tokens(operand, filled);
+                Ok(self.as_text(filled))
+            }
+            Some(_) => Err(NodeError::UndecidedSize {
                 what: "an input that is not of plain numbers".into(),
-            });
+            }),
         }
+    }
+
+    /// Says that what `to` holds are the tokens that `from` holds.
+    pub(super) fn inherit_tokens(&mut self, from: Operand, to: Operand) {
+        if let Some(tokens) = self.tokens.get(&from).cloned() {
+            self.tokens.insert(to, tokens);
+        }
+    }
+
+    fn filled_plain(&mut self, operand: Operand, part: Part, behind: Behind) -> Step {
         let Part { axis, count } = part;
         let count_of_part = count;
         let count = self.single(count)?;

@@ -108,7 +108,7 @@ fn pads() -> Vec<Case> {
 fn indexed() -> Vec<Case> {
     let indices = i64s([2, 2], &[0, -1, 2, -3]);
     let narrow = Tensor::from_elements([3], &[1_i32, -2, 0]).unwrap();
-    let scatter = |axis: usize, reduction: ScatterReduction| ScatterElements { axis, reduction };
+    let scatter = |axis: usize, reduction: ScatterReduction| ScatterElements::new(axis, reduction);
     let updates = || [f32s([3, 4]), i64s([2, 3], &[0, 1, -1, 2, 0, 1]), f32s([2, 3])];
     let mut cases = vec![
         case(Gather { axis: 1 }, &[f32s([2, 3, 4]), indices.clone()]),
@@ -124,11 +124,11 @@ fn indexed() -> Vec<Case> {
         case(OneHot { depth: 3, axis: 0 }, &[f32s([2]), tensor(DataType::I32, [2])]),
         case(OneHot { depth: 0, axis: 1 }, &[i64s([2], &[0, 1]), f32s([2])]),
         case(
-            ScatterNd { reduction: ScatterReduction::Add },
+            ScatterNd::new(ScatterReduction::Add),
             &[f32s([3, 2, 2]), i64s([3, 1], &[0, -1, 0]), f32s([3, 2, 2])],
         ),
         case(
-            ScatterNd { reduction: ScatterReduction::None },
+            ScatterNd::new(ScatterReduction::None),
             &[f32s([3, 2]), i64s([2, 2], &[0, -1, 2, 0]), f32s([2])],
         ),
     ];

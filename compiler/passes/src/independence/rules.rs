@@ -5,8 +5,8 @@ use super::{Inference, Sliced};
 use hone_graph::{Node, ValueId};
 use hone_ops::{
     ArgReduce, Concat, CumulativeSum, Gather, GatherElements, GatherNd, Gru, LayerNormalization,
-    LpNormalization, Lstm, OneHot, Op, Pad, Reduce, Resize, Rnn, ScatterElements, Slice, Softmax,
-    Text, TextFunction, Tile, TopK, Transpose,
+    LpNormalization, Lstm, NGrams, OneHot, Op, Pad, Reduce, Resize, Rnn, ScatterElements, Slice,
+    Softmax, Text, TextFunction, Tile, TopK, Transpose,
 };
 
 /// Where each output has the dimension, or why positions are not shown to be apart.
@@ -123,6 +123,12 @@ fn with_axis(inference: &mut Inference<'_>, node: &Node<Op>) -> Found {
             return Ok(vec![Some(at), Some(at), None]);
         }
     }
+    if let Some(operator) = operation.downcast::<NGrams>() {
+        return first_axis(inference, node).and_then(|found| match operator.has_rows_apart() {
+            true => Ok(found),
+            false => Err("counts what fills up rows, as far as the longest one reaches".to_owned()),
+        });
+    }
     if let Some(batch_first) = recurrent(node) {
         return recurrence(inference, node, batch_first);
     }
@@ -135,7 +141,7 @@ pub(crate) fn is_elementwise(node: &Node<Op>) -> bool {
         use TextFunction as F;
         matches!(
             operator.function,
-            F::Concat | F::FromNumber | F::ToNumber { .. } | F::Match { .. }
+            F::Case { .. } | F::Concat | F::FromNumber | F::ToNumber { .. } | F::Match { .. }
         )
     };
     matches!(node.operation.name(), "unary" | "binary" | "cast" | "bit_cast" | "select")

@@ -275,7 +275,7 @@ fn prepared(graph: &PaddedGraph) -> Graph {
         LayoutOptions { block: LANES, products: 1, integers: false, rates: Some(RATES), working };
     let passes: &[&Pass<'_>] = &[
         &hone_passes::extend_precision,
-        &hone_passes::order_in_runtime,
+        &hone_passes::assign_to_runtime,
         &hone_passes::decompose,
         &hone_passes::fold_constants,
         &hone_passes::fold_batch_norm,

@@ -247,7 +247,7 @@ fn positions_by_index() {
             let updates = c.weights(&[1, 1, 4]);
             let updates = c.expand(updates, &[2, c.n, 4]);
             let reduction = ScatterReduction::Add;
-            let stored = c.add(ScatterElements { axis: 2, reduction }, &[x, ids, updates]);
+            let stored = c.add(ScatterElements::new(2, reduction), &[x, ids, updates]);
             vec![taken, picked, stored]
         }),
         ("indices that are computed", |c| {

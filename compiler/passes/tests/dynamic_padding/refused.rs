@@ -138,7 +138,7 @@ fn operations_that_mix_positions_are_refused_by_name() {
             let index = c.input(DataType::I64, &[1, 3], None);
             let updates = c.weights(&[1, 3]);
             let reduction = ScatterReduction::None;
-            vec![c.add(ScatterElements { axis: 0, reduction }, &[x, index, updates])]
+            vec![c.add(ScatterElements::new(0, reduction), &[x, index, updates])]
         }),
     ];
     for (words, build) in cases {

@@ -61,7 +61,7 @@ pub(in crate::onnx) fn scatter_elements(builder: &mut Builder, node: &mut Node) 
     let reduction = reduction(node)?;
     let places = indices(builder, places)?;
     let inputs = [data, places, node.input(2)?];
-    Ok(vec![builder.apply(ScatterElements { axis, reduction }, &inputs)?])
+    Ok(vec![builder.apply(ScatterElements::new(axis, reduction), &inputs)?])
 }
 
 /// `ScatterND`.
@@ -69,7 +69,7 @@ pub(in crate::onnx) fn scatter_nd(builder: &mut Builder, node: &mut Node) -> Out
     let reduction = reduction(node)?;
     let places = indices(builder, node.input(1)?)?;
     let inputs = [node.input(0)?, places, node.input(2)?];
-    Ok(vec![builder.apply(ScatterNd { reduction }, &inputs)?])
+    Ok(vec![builder.apply(ScatterNd::new(reduction), &inputs)?])
 }
 
 /// `OneHot`.

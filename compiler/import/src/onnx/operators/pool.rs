@@ -28,13 +28,23 @@ fn kernel(node: &mut Node, axes: usize) -> Result<Vec<usize>, NodeError> {
 }
 
 /// Enlarges the padding at the end so that a last window that is cut off counts, too; it must begin
-/// inside the input or the padding before it.
-fn ceil(window: &mut Window, input: &[usize], kernel: &[usize]) {
+/// inside the input or the padding before it. A kernel that is larger than the padded input, and has a window there
+/// all the same, ends with it.
+fn ceil(window: &mut Window, input: &[usize], kernel: &mut [usize]) {
     for axis in 0..input.len() {
         let (stride, begin) = (window.strides[axis], window.pads_begin[axis]);
-        let span = (kernel[axis] - 1).saturating_mul(window.dilations[axis]).saturating_add(1);
+        let dilation = window.dilations[axis];
+        let span = (kernel[axis] - 1).saturating_mul(dilation).saturating_add(1);
         let padded = input[axis].saturating_add(begin).saturating_add(window.pads_end[axis]);
-        let Some(room) = padded.checked_sub(span) else { continue };
+        let Some(room) = padded.checked_sub(span) else {
+            // As in ONNX's formula for the extent of the output, whose quotient is rounded up to zero here.
+            if span - padded < stride && padded > 0 {
+                kernel[axis] = (padded - 1) / dilation + 1;
+                // With a dilation the kernel may end before the input does, and there is one window all the same.
+                window.strides[axis] = stride.max(padded);
+            }
+            continue;
+        };
         let mut last = room.div_ceil(stride);
         if last.saturating_mul(stride) >= input[axis].saturating_add(begin) {
             last = last.saturating_sub(1);
@@ -49,7 +59,7 @@ fn ceil(window: &mut Window, input: &[usize], kernel: &[usize]) {
 fn pool_window(
     node: &mut Node,
     input: &[usize],
-    kernel: &[usize],
+    kernel: &mut [usize],
 ) -> Result<(Window, Vec<usize>), NodeError> {
     let mut window = window(node, input, kernel)?;
     let stated = window.pads_end.clone();
@@ -64,8 +74,8 @@ pub(super) fn maximum(builder: &mut Builder, node: &mut Node) -> Outputs {
     let by_columns = node.flag("storage_order", false)?;
     let x = node.input(0)?;
     let input = spatial(builder, x)?;
-    let kernel = kernel(node, input.len())?;
-    let (window, _) = pool_window(node, &input, &kernel)?;
+    let mut kernel = kernel(node, input.len())?;
+    let (window, _) = pool_window(node, &input, &mut kernel)?;
     let places = match node.wants(1) {
         true => Some(places(builder, x, &kernel, &window, by_columns)?),
         false => None,
@@ -159,9 +169,9 @@ fn places(
 pub(super) fn average(builder: &mut Builder, node: &mut Node) -> Outputs {
     let mut x = node.input(0)?;
     let input = spatial(builder, x)?;
-    let kernel = kernel(node, input.len())?;
+    let mut kernel = kernel(node, input.len())?;
     let mut count_padding = node.flag("count_include_pad", false)?;
-    let (mut window, stated) = pool_window(node, &input, &kernel)?;
+    let (mut window, stated) = pool_window(node, &input, &mut kernel)?;
     if count_padding && window.pads_end != stated {
         // The stated padding counts and the enlargement does not: the stated one becomes elements.
         let pads = |pads: &[usize]| -> Vec<i64> {
@@ -191,9 +201,9 @@ fn order(node: &mut Node) -> Result<u32, NodeError> {
 pub(super) fn lp(builder: &mut Builder, node: &mut Node) -> Outputs {
     let x = node.input(0)?;
     let input = spatial(builder, x)?;
-    let kernel = kernel(node, input.len())?;
+    let mut kernel = kernel(node, input.len())?;
     let kind = PoolKind::Lp(order(node)?);
-    let (window, _) = pool_window(node, &input, &kernel)?;
+    let (window, _) = pool_window(node, &input, &mut kernel)?;
     Ok(vec![builder.apply(Pool { kind, kernel, window, count_padding: false }, &[x])?])
 }
 
@@ -227,11 +237,26 @@ mod tests {
     #[test]
     fn a_window_cut_off_counts_only_where_it_begins_inside() {
         let mut window = Window { strides: vec![2], ..Window::plain(1) };
-        ceil(&mut window, &[4], &[3]);
+        ceil(&mut window, &[4], &mut [3]);
         assert_eq!(window.pads_end, [1]);
         // The window would begin at 4, behind the last element.
         let mut window = Window { strides: vec![2], pads_end: vec![1], ..Window::plain(1) };
-        ceil(&mut window, &[4], &[2]);
+        ceil(&mut window, &[4], &mut [2]);
         assert_eq!(window.pads_end, [1]);
+    }
+
+    #[test]
+    fn a_kernel_larger_than_the_input_ends_with_it() {
+        let (mut window, mut kernel) = (Window { strides: vec![6], ..Window::plain(1) }, [6]);
+        ceil(&mut window, &[2], &mut kernel);
+        assert_eq!((kernel, &window.pads_end[..]), ([2], &[0][..]));
+        let (mut window, mut kernel) =
+            (Window { strides: vec![2], dilations: vec![4], ..Window::plain(1) }, [2]);
+        ceil(&mut window, &[4], &mut kernel);
+        assert_eq!((kernel, &window.strides[..]), ([1], &[4][..]));
+        // The quotient is below zero: there is no window.
+        let (mut window, mut kernel) = (Window { strides: vec![3], ..Window::plain(1) }, [6]);
+        ceil(&mut window, &[2], &mut kernel);
+        assert_eq!(kernel, [6]);
     }
 }

@@ -92,7 +92,7 @@ pub(super) fn unpool(builder: &mut Builder, node: &mut Node) -> Outputs {
     // Places count within an output of the size that pooling came from.
     let from = builder.expand(zero, vec![product(&[planes, inner])?])?;
     let (x, places) = (builder.reshape(x, vec![count])?, builder.reshape(places, vec![count])?);
-    let scatter = ScatterElements { axis: 0, reduction: ScatterReduction::None };
+    let scatter = ScatterElements::new(0, ScatterReduction::None);
     let flat = builder.apply(scatter, &[from, places, x])?;
     let result = builder.reshape(flat, [&shape[..2], &own[..]].concat())?;
     if whole[2..] == own[..] {

@@ -5,17 +5,19 @@ use crate::NodeError;
 use crate::onnx::builder::{Builder, Operand};
 use crate::onnx::node::{Node, Outputs};
 use crate::onnx::shorthands::{Step, extents};
-use hone_ops::{Letters, NumberType, Text, TextFunction, broadcast_shapes, text_automaton};
+use hone_ops::{
+    CaseRule, Letters, NumberType, Text, TextFunction, broadcast_shapes, text_automaton,
+};
 use hone_types::DataType;
 
 /// The results of a function of strings.
-fn applied(b: &mut Builder, function: TextFunction, inputs: &[Operand]) -> Outputs {
+pub(super) fn applied(b: &mut Builder, function: TextFunction, inputs: &[Operand]) -> Outputs {
     let inputs: Vec<Option<Operand>> = inputs.iter().copied().map(Some).collect();
     b.apply_all(Text { function }, &inputs)
 }
 
 /// Input `index`, which must be of strings.
-fn text(b: &Builder, node: &Node, index: usize) -> Step {
+pub(super) fn text(b: &Builder, node: &Node, index: usize) -> Step {
     let operand = node.input(index)?;
     match b.is_text(operand) {
         true => Ok(operand),
@@ -73,17 +75,30 @@ fn stored_parts(b: &Builder, x: Operand) -> usize {
 }
 
 /// Notes the strings of results that are known when compiling.
-fn stored(b: &mut Builder, results: &[Operand]) {
+pub(super) fn stored(b: &mut Builder, results: &[Operand]) {
     for result in results {
         let handles = b.tensor(*result).and_then(|operand| operand.elements::<u64>().ok());
         b.note_texts(&handles.unwrap_or_default());
     }
 }
 
-/// `StringNormalizer`. The locale decides nothing here: letters change as Unicode says.
+/// The locales of glibc whose `i` has a capital of its own, by language.
+const TURKIC: [&str; 4] = ["tr", "az", "crh", "ku"];
+
+/// What a locale says of letters: that of the C library alone knows none but those of ASCII.
+fn case_rule(locale: &str) -> CaseRule {
+    let language = locale.split(['_', '-', '.', '@']).next().unwrap_or_default();
+    match locale {
+        "C" | "POSIX" => CaseRule::Ascii,
+        _ if TURKIC.contains(&language) => CaseRule::Turkic,
+        _ => CaseRule::Unicode,
+    }
+}
+
+/// `StringNormalizer`.
 pub(super) fn normalize(builder: &mut Builder, node: &mut Node) -> Outputs {
     let x = text(builder, node, 0)?;
-    node.ignore(&["locale"]);
+    let rule = case_rule(&node.string_or("locale", "en_US")?);
     let letters = match node.string_or("case_change_action", "NONE")?.as_str() {
         "NONE" => Letters::Keep,
         "LOWER" => Letters::Lower,
@@ -94,11 +109,25 @@ pub(super) fn normalize(builder: &mut Builder, node: &mut Node) -> Outputs {
     };
     let case_sensitive = node.flag("is_case_sensitive", false)?;
     let stopwords = node.strings("stopwords")?.unwrap_or_default();
-    let function = TextFunction::Normalize { letters, case_sensitive, stopwords };
+    if stopwords.is_empty() && builder.tensor_type(x).elements() > 0 {
+        // Nothing is left out, so each string is changed by itself. The shape is checked as where some are.
+        let shape = builder.shape(x);
+        if shape.is_empty() || shape.len() > 2 || (shape.len() == 2 && shape[0] != 1) {
+            return Err(NodeError::invalid(format!("shape {shape:?} is neither [n] nor [1, n]")));
+        }
+        let outputs = applied(builder, TextFunction::Case { letters, rule }, &[x])?;
+        stored(builder, &outputs);
+        return Ok(vec![builder.as_text(outputs[0])]);
+    }
+    let function = TextFunction::Normalize { letters, rule, case_sensitive, stopwords };
     let axis = builder.rank(x).saturating_sub(1);
     let outputs = applied(builder, function, &[x])?;
     stored(builder, &outputs[..1]);
-    let left = builder.cut(outputs[0], axis, outputs[1])?;
+    let left = match builder.tensor_type(x).elements() {
+        // Of one string, one is left: an empty one at least.
+        1 => outputs[0],
+        _ => builder.cut(outputs[0], axis, outputs[1])?,
+    };
     Ok(vec![builder.as_text(left)])
 }
 

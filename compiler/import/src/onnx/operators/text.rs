@@ -4,11 +4,14 @@ use crate::NodeError;
 use crate::onnx::builder::{Builder, Operand};
 use crate::onnx::node::{Node, Outputs};
 use crate::onnx::shorthands::Step;
-use hone_ops::{BinaryFunction as B, BitCast, Gather, ReduceFunction};
+use crate::onnx::sized::{Behind, Part};
+use hone_ops::{BinaryFunction as B, BitCast, Gather, NGrams, ReduceFunction, Tokens};
 use hone_types::{DataType, Tensor};
 
 /// Most places of an output.
 const LARGEST: usize = 1 << 20;
+/// Most comparisons of a row that are compiled: of more, the runtime looks words up.
+const COMPARISONS: usize = 1 << 14;
 
 /// The known sequences of words, by length.
 struct Pool {
@@ -18,18 +21,75 @@ struct Pool {
     text: bool,
     /// The place in the output of each, in the order of the pool.
     places: Vec<usize>,
+    /// Whether no place is named twice.
+    has_places_apart: bool,
 }
 
-/// `TfIdfVectorizer`: how often each known sequence is in a row, its words next to one
-/// another or equally far apart. Each is compared with all windows of the row.
+/// What is counted, and how.
+struct Counting {
+    pool: Pool,
+    least: usize,
+    most: usize,
+    skips: usize,
+    mode: String,
+    weights: Option<Vec<f32>>,
+}
+
+impl Counting {
+    fn read(b: &mut Builder, node: &mut Node) -> Result<Self, NodeError> {
+        let (least, most) =
+            (positive(node, "min_gram_length")?, positive(node, "max_gram_length")?);
+        let skips = usize::try_from(node.int_or("max_skip_count", 0)?)
+            .map_err(|_| NodeError::invalid("max_skip_count is negative"))?;
+        let mode = node.string_or("mode", "TF")?;
+        let weights = node.floats("weights")?;
+        Ok(Self { pool: Pool::read(b, node)?, least, most, skips, mode, weights })
+    }
+
+    /// Extent of a row of the result.
+    fn size(&self) -> usize {
+        self.pool.places.iter().max().map_or(0, |last| last + 1)
+    }
+
+    /// What one of each sequence counts, in the order of the pool, and whether it counts once in a row.
+    fn weighted(&self) -> Result<(Vec<f32>, bool), NodeError> {
+        let sequences = self.pool.places.len();
+        let weights = self.weights.clone().unwrap_or_else(|| vec![1.0; sequences]);
+        if weights.len() != sequences {
+            return Err(NodeError::invalid(format!("{} weights of {sequences}", weights.len())));
+        }
+        match self.mode.as_str() {
+            "TF" => Ok((vec![1.0; sequences], false)),
+            "TFIDF" => Ok((weights, false)),
+            "IDF" => Ok((weights, true)),
+            other => Err(NodeError::invalid(format!("mode '{other}' is unknown"))),
+        }
+    }
+}
+
+/// `TfIdfVectorizer`: how often each known sequence is in a row, its words next to one another or equally far apart.
+/// Of a small pool each is compared with all windows of the row; the words of a large one are looked up by the runtime.
 pub(super) fn count_sequences(b: &mut Builder, node: &mut Node) -> Outputs {
     let x = node.input(0)?;
-    let (least, most) = (positive(node, "min_gram_length")?, positive(node, "max_gram_length")?);
-    let skips = usize::try_from(node.int_or("max_skip_count", 0)?)
-        .map_err(|_| NodeError::invalid("max_skip_count is negative"))?;
-    let mode = node.string_or("mode", "TF")?;
-    let weights = node.floats("weights")?;
-    let pool = Pool::read(b, node)?;
+    let counting = Counting::read(b, node)?;
+    Ok(vec![counted(b, x, None, &counting)?])
+}
+
+/// The same of rows of which a run decides how many words they have.
+pub(in crate::onnx) fn count_part(
+    b: &mut Builder,
+    node: &mut Node,
+    parts: &[(usize, Part)],
+) -> Step {
+    let x = node.input(0)?;
+    let counting = Counting::read(b, node)?;
+    match parts {
+        [(0, part)] if part.axis + 1 == b.rank(x) => counted(b, x, Some(*part), &counting),
+        _ => Err(NodeError::UndecidedSize { what: "its rows".into() }),
+    }
+}
+
+fn counted(b: &mut Builder, x: Operand, part: Option<Part>, counting: &Counting) -> Step {
     let shape = b.shape(x);
     let (rows, words) = match shape[..] {
         [words] => (1, words),
@@ -40,9 +100,131 @@ pub(super) fn count_sequences(b: &mut Builder, node: &mut Node) -> Outputs {
             )));
         }
     };
-    if !b.dtype(x).is_integer() || b.is_text(x) != pool.text {
+    if !b.dtype(x).is_integer() || b.is_text(x) != counting.pool.text {
         return Err(NodeError::invalid("the words are of another type than those of the pool"));
     }
+    let tokens = b.tokens.get(&x).cloned();
+    let tokens = tokens.filter(|(texts, _)| b.tensor_type(*texts).elements() == rows);
+    let lead = &shape[..shape.len() - 1];
+    let result = [lead, &[counting.size()]].concat();
+    if let Some((texts, tokens)) = tokens {
+        // Tokens that are only counted are not kept: a text may have any number of them.
+        let texts = b.reshape(texts, vec![rows])?;
+        let found = looked_up(b, texts, None, counting, Some(tokens))?;
+        return b.reshape(found, result);
+    }
+    let comparisons = counting.pool.places.len().saturating_mul(words);
+    let is_small = comparisons.saturating_mul(counting.skips.saturating_add(1)) <= COMPARISONS;
+    let found = match part {
+        None if is_small && counting.pool.has_places_apart => {
+            compared(b, x, [rows, words], counting)?
+        }
+        part => {
+            let count = part.map(|part| b.single(part.count)).transpose()?;
+            let x = match part {
+                Some(part) => b.filled(x, part, Behind::Zeros)?,
+                None => x,
+            };
+            let x = match counting.pool.text {
+                true => x,
+                false => b.cast(x, DataType::I64)?,
+            };
+            let x = b.reshape(x, vec![rows, words])?;
+            looked_up(b, x, count, counting, None)?
+        }
+    };
+    b.reshape(found, result)
+}
+
+/// By the runtime, which walks a tree of the pool's words.
+fn looked_up(
+    b: &mut Builder,
+    data: Operand,
+    count: Option<Operand>,
+    counting: &Counting,
+    tokens: Option<Tokens>,
+) -> Step {
+    let (weights, once) = counting.weighted()?;
+    let tree = Tree::of(&counting.pool, &weights)?;
+    let fills = tokens.as_ref().map(|own| {
+        let marks = [own.pad.as_str(), "\u{2}", "\u{3}"];
+        let filling = if own.mark { &marks[..] } else { &marks[..1] };
+        filling.iter().any(|own| {
+            hone_types::intern_text(own).is_ok_and(|own| tree.words.contains(&own.cast_signed()))
+        })
+    });
+    let words = match counting.pool.text {
+        true => {
+            let handles: Vec<u64> = tree.words.iter().map(|own| own.cast_unsigned()).collect();
+            Tensor::from_elements([handles.len()], &handles)?
+        }
+        false => Tensor::from_elements([tree.words.len()], &tree.words)?,
+    };
+    let words = b.constant(words);
+    let (children, places) = (b.integers(&tree.children)?, b.integers(&tree.places)?);
+    let weights = b.constant(Tensor::from_elements([tree.weights.len()], &tree.weights)?);
+    let (least, most, skips) = (counting.least, counting.most, counting.skips);
+    let knows_padding = fills.unwrap_or(false);
+    let size = counting.size();
+    let ngrams = NGrams { least, most, skips, once, size, tokens, knows_padding };
+    let inputs = [Some(data), Some(words), Some(children), Some(places), Some(weights), count];
+    b.apply_optional(ngrams, if count.is_some() { &inputs } else { &inputs[..5] })
+}
+
+/// A pool's words as a tree, in lists of its nodes. A node's children follow one another, in the order of their words.
+struct Tree {
+    words: Vec<i64>,
+    children: Vec<i64>,
+    places: Vec<i64>,
+    weights: Vec<f32>,
+}
+
+impl Tree {
+    fn of(pool: &Pool, weights: &[f32]) -> Result<Self, NodeError> {
+        // In the order of the type of words: handles have no sign.
+        let key = |word: i64| if pool.text { word ^ i64::MIN } else { word };
+        let mut known: Vec<(Vec<i64>, usize)> = Vec::with_capacity(pool.places.len());
+        for (length, words) in (1..).zip(&pool.by_length) {
+            for sequence in words.chunks_exact(length) {
+                known.push((sequence.iter().map(|word| key(*word)).collect(), known.len()));
+            }
+        }
+        known.sort();
+        let mut tree =
+            Self { words: vec![0], children: Vec::new(), places: vec![-1], weights: vec![0.0] };
+        // For each node the range of the sequences that begin with its words, and how many these are.
+        let mut ranges = vec![(0, known.len(), 0)];
+        let mut node = 0;
+        while let Some((mut first, end, length)) = ranges.get(node).copied() {
+            tree.children.push(ranges.len() as i64);
+            while let Some((sequence, number)) = known.get(first).filter(|_| first < end) {
+                // Sequences that end here come first.
+                let Some(word) = sequence.get(length) else {
+                    if tree.places[node] >= 0 {
+                        return Err(NodeError::invalid("a sequence of words is in the pool twice"));
+                    }
+                    tree.places[node] = pool.places[*number] as i64;
+                    tree.weights[node] = weights[*number];
+                    first += 1;
+                    continue;
+                };
+                let own = known[first..end].partition_point(|(other, _)| other[length] == *word);
+                tree.words.push(key(*word));
+                tree.places.push(-1);
+                tree.weights.push(0.0);
+                ranges.push((first, first + own, length + 1));
+                first += own;
+            }
+            node += 1;
+        }
+        tree.children.push(ranges.len() as i64);
+        Ok(tree)
+    }
+}
+
+/// By comparing: each sequence with all windows of a row.
+fn compared(b: &mut Builder, x: Operand, [rows, words]: [usize; 2], counting: &Counting) -> Step {
+    let pool = &counting.pool;
     let x = match pool.text {
         true => b.apply(BitCast { to: DataType::I64 }, &[x])?,
         false => b.cast(x, DataType::I64)?,
@@ -50,23 +232,20 @@ pub(super) fn count_sequences(b: &mut Builder, node: &mut Node) -> Outputs {
     let x = b.reshape(x, vec![rows, words])?;
     let mut counts = Vec::new();
     for (length, known) in (1..).zip(&pool.by_length) {
-        let wanted = (least..=most).contains(&length);
-        counts.push(pool_counts(b, x, known, length, if wanted { skips + 1 } else { 0 })?);
+        let wanted = (counting.least..=counting.most).contains(&length);
+        counts.push(pool_counts(b, x, known, length, if wanted { counting.skips + 1 } else { 0 })?);
     }
     let zero = b.scalar(DataType::F32, 0.0)?;
     counts.push(b.expand(zero, vec![rows, 1])?);
     let counts = b.concat(&counts, 1)?;
-    let weighted = weighted(b, counts, &mode, weights, pool.places.len())?;
-    let size = pool.places.iter().max().map_or(0, |last| last + 1);
+    let weighted = weighted(b, counts, counting)?;
     // Places that no sequence has take the zero behind all counts.
-    let mut from = vec![pool.places.len() as i64; size];
+    let mut from = vec![pool.places.len() as i64; counting.size()];
     for (sequence, place) in pool.places.iter().enumerate() {
         from[*place] = sequence as i64;
     }
     let from = b.integers(&from)?;
-    let result = b.apply(Gather { axis: 1 }, &[weighted, from])?;
-    let lead = &shape[..shape.len() - 1];
-    Ok(vec![b.reshape(result, [lead, &[size]].concat())?])
+    b.apply(Gather { axis: 1 }, &[weighted, from])
 }
 
 fn positive(node: &mut Node, name: &str) -> Result<usize, NodeError> {
@@ -93,9 +272,7 @@ impl Pool {
             .collect();
         let places = places.ok_or_else(|| NodeError::invalid("ngram_indexes are no places"))?;
         let mut seen = std::collections::HashSet::new();
-        if !places.iter().all(|own| seen.insert(*own)) {
-            return Err(NodeError::invalid("ngram_indexes name a place twice"));
-        }
+        let has_places_apart = places.iter().all(|own| seen.insert(*own));
         let mut by_length = Vec::new();
         let mut sequences = 0;
         for (place, start) in starts.iter().enumerate() {
@@ -114,7 +291,7 @@ impl Pool {
                 places.len()
             )));
         }
-        Ok(Self { by_length, text, places })
+        Ok(Self { by_length, text, places, has_places_apart })
     }
 }
 
@@ -149,27 +326,17 @@ fn pool_counts(b: &mut Builder, x: Operand, known: &[i64], length: usize, apart:
 }
 
 /// Counts, weights of what is there, or counts times weights; the last column is no sequence's.
-fn weighted(
-    b: &mut Builder,
-    counts: Operand,
-    mode: &str,
-    weights: Option<Vec<f32>>,
-    sequences: usize,
-) -> Step {
-    let mut weights = weights.unwrap_or_else(|| vec![1.0; sequences]);
-    if weights.len() != sequences {
-        return Err(NodeError::invalid(format!("{} weights of {sequences}", weights.len())));
+fn weighted(b: &mut Builder, counts: Operand, counting: &Counting) -> Step {
+    let (mut weights, once) = counting.weighted()?;
+    if counting.mode == "TF" {
+        return Ok(counts);
     }
     weights.push(0.0);
-    let weights = b.constant(Tensor::from_elements([1, sequences + 1], &weights)?);
-    match mode {
-        "TF" => Ok(counts),
-        "TFIDF" => b.multiply(counts, weights),
-        "IDF" => {
-            let there = b.with_scalar(B::Greater, counts, 0.0)?;
-            let zero = b.scalar(DataType::F32, 0.0)?;
-            b.select(there, weights, zero)
-        }
-        other => Err(NodeError::invalid(format!("mode '{other}' is unknown"))),
+    let weights = b.constant(Tensor::from_elements([1, weights.len()], &weights)?);
+    if !once {
+        return b.multiply(counts, weights);
     }
+    let there = b.with_scalar(B::Greater, counts, 0.0)?;
+    let zero = b.scalar(DataType::F32, 0.0)?;
+    b.select(there, weights, zero)
 }
