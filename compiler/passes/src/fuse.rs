@@ -2,7 +2,8 @@
 //!
 //! A group has at most one *anchor*: a node that is not injective. Injective nodes join the group of
 //! the value they read when they are its only reader, so no path leaves a group and comes back. An
-//! injective node may also join its only reader, when that reader is injective or a reduction. A value
+//! injective node may also join its only reader, when that reader is a reduction or injective, and then not computed
+//! from what an anchor makes. A value
 //! with several readers keeps its group open when all paths from it meet again in one node by way of
 //! element-wise nodes alone (`x * sigmoid(x)`). Nodes that only convert a reduced-precision number
 //! (`free_nodes.rs`) are repeated by every group that reads their result. Groups are bounded
@@ -11,7 +12,7 @@
 use crate::free_nodes::{extends_float, free_nodes};
 use crate::groups::Groups;
 use hone_graph::{NodeId, ValueId};
-use hone_ops::{FusionClass, Graph, PackedDepthwise, Pad, PadMode, Unpack};
+use hone_ops::{FusionClass, Graph, PackedDepthwise, Pad, PadMode, Reduce, Unpack};
 use hone_types::Id;
 use std::collections::BTreeSet;
 
@@ -199,12 +200,36 @@ impl<'a> Fuser<'a> {
         let joins = match self.class(reader) {
             // A reduction would select again for each element of each window.
             FusionClass::Reduction => !self.groups.selects(node),
-            FusionClass::Injective => self.groups.anchor(reader).is_none(),
+            FusionClass::Injective => match self.groups.anchor(reader) {
+                None => true,
+                // Other reductions may read an element in several windows.
+                Some(anchor) => {
+                    self.graph.nodes()[anchor].operation.downcast::<Reduce>().is_some()
+                        && self.leads_to(reader, anchor)
+                        && !self.groups.selects(node)
+                }
+            },
             FusionClass::ComplexOutFusable | FusionClass::Opaque => self.pads_lanes(node, reader),
         };
         if joins {
             self.groups.join(&[reader, node]);
         }
+    }
+
+    /// Whether an injective node is computed for the anchor of its group, and not from the anchor's result.
+    fn leads_to(&self, node: NodeId, anchor: NodeId) -> bool {
+        let mut at = node;
+        while at < anchor {
+            let readers = &self.readers[self.graph.nodes()[at].outputs[0].index()];
+            let next =
+                readers.iter().copied().find(|reader| self.groups.are_joined(*reader, anchor));
+            // Readers come behind what they read.
+            match next {
+                Some(next) => at = next,
+                None => return false,
+            }
+        }
+        at == anchor
     }
 
     /// Whether `node` alone pads, with a constant, what `reader` reads in vectors of channels: there a
@@ -303,6 +328,30 @@ output "y" %7
         let graph = parse::<Op>(&text).unwrap();
         let last = fuse(&graph).pop().unwrap();
         last.nodes.iter().map(|node| graph.nodes()[*node].name.clone()).collect()
+    }
+
+    #[test]
+    fn branches_of_what_a_reduction_sums_are_computed_in_it() {
+        let text = r#"%0 = input "x" f32[8, 16]
+%1 = input "places" i64[8]
+%2 = input "others" i64[8]
+%3 = gather "one" (%0, %1) {"axis":0} -> f32[8, 16]
+%4 = gather "other" (%0, %2) {"axis":0} -> f32[8, 16]
+%5 = binary "added" (%3, %4) {"function":"add"} -> f32[8, 16]
+%6 = reduce "sum" (%5) {"axes":[0],"function":"sum","keep_axes":false} -> f32[16]
+%7 = input "bias" f32[16]
+%8 = unary "small" (%7) {"function":"tanh"} -> f32[16]
+%9 = binary "biased" (%6, %8) {"function":"add"} -> f32[16]
+output "y" %9
+"#;
+        let graph = parse::<Op>(text).unwrap();
+        let groups = fuse(&graph);
+        let names = |group: &Group| -> Vec<String> {
+            group.nodes.iter().map(|node| graph.nodes()[*node].name.clone()).collect()
+        };
+        // What is added to the sum is none of its operands.
+        let groups: Vec<Vec<String>> = groups.iter().map(names).collect();
+        assert_eq!(groups, [vec!["small"], vec!["one", "other", "added", "sum", "biased"]]);
     }
 
     #[test]

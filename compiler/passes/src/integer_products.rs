@@ -1,14 +1,16 @@
-//! Products of integers by the instructions that sum several of them. Where the right operand is a constant of signed
+//! Products of integers by the instructions that sum several of them. Where the right operand is a constant of
 //! bytes in 32 bits and the left one unsigned bytes extended to 32 bits, perhaps minus a zero point, the bytes
 //! themselves are multiplied. What the zero point adds is one number for each column:
-//! `(x - z) b = x b - z * (sum of b's column)`, whether `z` is a constant or computed. Where the left one is stored in
-//! 16 bits ([`crate::narrow_integers`]), numbers of 16 bits are.
+//! `(x - z) b = x b - z * (sum of b's column)`, whether `z` is a constant or computed. Columns of unsigned bytes minus a
+//! zero point do not fit signed bytes; they are moved by a number `c` each, and what that adds is one number for each
+//! row: `x b = x (b - c) + c * (sum of x's row)`. Where the left one is stored in 16 bits ([`crate::narrow_integers`]),
+//! numbers of 16 bits are multiplied.
 
 use crate::{PassError, Rewriter};
 use hone_graph::{Node, ValueId};
 use hone_ops::{
-    Binary, BinaryFunction, Cast, Graph, MatMul, Op, OpError, Operator, Pack, PackedMatMul,
-    Reshape, Transpose, interleave, products_of,
+    Binary, BinaryFunction, Cast, Graph, MatMul, Op, OpError, Operator, Pack, PackedMatMul, Reduce,
+    ReduceFunction, Reshape, Transpose, interleave, products_of,
 };
 use hone_types::{DataType, Tensor};
 
@@ -30,12 +32,16 @@ pub fn multiply_integers(graph: &Graph, block: usize) -> Result<Graph, PassError
 struct Product<'a> {
     /// Unsigned bytes or integers of 16 bits `[.., M, K]`.
     left: ValueId,
+    /// The axes of the left operand.
+    rank: usize,
     /// The type of the weights that it is multiplied by.
     narrow: DataType,
     /// The zero point: one number in 32 bits that is subtracted from them.
     zero: Option<ValueId>,
-    /// Signed bytes `[K, N]`, in 32 bits.
+    /// Bytes `[K, N]`, perhaps minus a zero point, in 32 bits.
     weights: &'a Tensor,
+    /// For each column what is subtracted from its weights before they are narrowed.
+    offsets: Vec<i32>,
 }
 
 impl<'a> Product<'a> {
@@ -46,9 +52,10 @@ impl<'a> Product<'a> {
         let NarrowFactor { value: left, weights: narrow, zero } = NarrowFactor::of(graph, left)?;
         let fits = weights.dtype() == DataType::I32
             && weights.shape().len() == 2
-            && weights.shape()[0].is_multiple_of(products_of(narrow)?)
-            && are_signed_bytes(weights);
-        fits.then_some(Self { left, narrow, zero, weights })
+            && weights.shape()[0].is_multiple_of(products_of(narrow)?);
+        let offsets = column_offsets(weights, narrow).filter(|_| fits)?;
+        let rank = graph.tensor_type(left).rank();
+        Some(Self { left, rank, narrow, zero, weights, offsets })
     }
 
     fn write(
@@ -60,8 +67,9 @@ impl<'a> Product<'a> {
         let constant = |tensor: Result<Tensor, OpError>| {
             tensor.map_err(|source| PassError::Constant { node: node.name.clone(), source })
         };
-        let packed = rewriter.constant(&node.name, constant(self.packed(block))?);
         let columns = self.weights.shape()[1];
+        let packed = self.packed(block_of(columns, block));
+        let packed = rewriter.constant(&node.name, constant(packed)?);
         let left = rewriter.value(self.left);
         let mut product =
             rewriter.add_simple(&node.name, PackedMatMul { columns }, &[left, packed])?;
@@ -74,12 +82,41 @@ impl<'a> Product<'a> {
             let take = Binary::new(BinaryFunction::Subtract);
             product = rewriter.add_simple(&node.name, take, &[product, offsets])?;
         }
+        if self.offsets.iter().any(|offset| *offset != 0) {
+            let moved = self.moved(rewriter, node, left)?;
+            let add = Binary::new(BinaryFunction::Add);
+            product = rewriter.add_simple(&node.name, add, &[product, moved])?;
+        }
         rewriter.replace(node.outputs[0], product);
         Ok(())
     }
 
+    /// The sum of each row of the left operand times what each column was moved by.
+    fn moved(
+        &self,
+        rewriter: &mut Rewriter,
+        node: &Node<Op>,
+        left: ValueId,
+    ) -> Result<ValueId, PassError> {
+        let offsets = Tensor::from_elements([self.offsets.len()], &self.offsets);
+        let offsets = offsets.map_err(OpError::from);
+        let offsets =
+            offsets.map_err(|source| PassError::Constant { node: node.name.clone(), source })?;
+        let offsets = rewriter.constant(&node.name, offsets);
+        let extend = Cast { to: DataType::I32 };
+        let extended = rewriter.add_simple(&node.name, extend, &[left])?;
+        let axes = vec![self.rank.saturating_sub(1)];
+        let sum = Reduce { function: ReduceFunction::Sum, axes, keep_axes: true };
+        let sums = rewriter.add_simple(&node.name, sum, &[extended])?;
+        rewriter.add_simple(&node.name, Binary::new(BinaryFunction::Multiply), &[sums, offsets])
+    }
+
     fn packed(&self, block: usize) -> Result<Tensor, OpError> {
-        let rows = Transpose { permutation: vec![1, 0] }.reference(&[Some(self.weights)])?;
+        let columns = self.offsets.len();
+        let moved = self.weights.to_i64().into_iter().enumerate();
+        let moved = moved.map(|(index, weight)| weight as i32 - self.offsets[index % columns]);
+        let moved = Tensor::from_elements(self.weights.shape(), &moved.collect::<Vec<i32>>())?;
+        let rows = Transpose { permutation: vec![1, 0] }.reference(&[Some(&moved)])?;
         let packed = Pack { axis: 0, block }.reference(&[Some(&rows[0])])?;
         interleave(&packed[0], self.narrow)
     }
@@ -95,6 +132,39 @@ impl<'a> Product<'a> {
         Ok(Tensor::from_elements([columns], &sums)?)
     }
 }
+
+/// Columns that lie side by side: `most`, or so many fewer that several blocks, or one without gaps, hold them all.
+/// The columns of a single block with a gap are fewer than the lanes that an instruction computes.
+fn block_of(columns: usize, most: usize) -> usize {
+    let mut block = most;
+    while block > columns && block > MIN_BLOCK {
+        block /= 2;
+    }
+    block
+}
+
+/// Least columns that lie side by side: those of the narrowest vectors.
+const MIN_BLOCK: usize = 4;
+
+/// What is to be subtracted from each column's weights so that they fit the type `narrow`: nothing where they do.
+/// `None` where the numbers of a column lie too far apart.
+pub(crate) fn column_offsets(weights: &Tensor, narrow: DataType) -> Option<Vec<i32>> {
+    let columns = *weights.shape().last()?;
+    let mut ends = vec![(i64::MAX, i64::MIN); columns];
+    for (index, weight) in weights.to_i64().into_iter().enumerate() {
+        let (least, most) = &mut ends[index % columns];
+        (*least, *most) = ((*least).min(weight), (*most).max(weight));
+    }
+    let offset = |(least, most): (i64, i64)| match narrow {
+        DataType::I16 => (least >= -BYTES && most <= BYTES).then_some(0),
+        _ if least >= i64::from(i8::MIN) && most <= i64::from(i8::MAX) => Some(0),
+        _ => i32::try_from(least - i64::from(i8::MIN)).ok().filter(|_| most - least <= BYTES),
+    };
+    ends.into_iter().map(offset).collect()
+}
+
+/// The largest difference of two bytes: the most that a byte minus a zero point may be.
+pub(crate) const BYTES: i64 = 255;
 
 /// What an instruction multiplies in place of integers of 32 bits.
 pub(crate) struct NarrowFactor {

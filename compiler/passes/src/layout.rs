@@ -120,6 +120,9 @@ impl<'a> Layout<'a> {
         if let Some(reduce) = operation.downcast::<Reduce>() {
             return self.reduce(node, reduce);
         }
+        if let Some(reshape) = operation.downcast::<Reshape>() {
+            return self.reshape(node, reshape);
+        }
         if let Some(concat) = operation.downcast::<Concat>() {
             return self.concat(node, concat);
         }

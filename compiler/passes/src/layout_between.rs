@@ -155,6 +155,32 @@ impl Layout<'_> {
         Ok(self.finish_with(node, output, filler))
     }
 
+    /// Spatial axes of extent 1 that come or go: one-dimensional convolutions of some exporters are two-dimensional ones
+    /// between such.
+    pub(crate) fn reshape(
+        &mut self,
+        node: &Node<Op>,
+        reshape: &Reshape,
+    ) -> Result<bool, PassError> {
+        let Some(input) = node.inputs[0] else { return Ok(false) };
+        let (from, to) = (self.shape(input), &reshape.shape[..]);
+        if !self.is_packed(input) || from.len() < 3 || to.len() < 3 {
+            return Ok(false);
+        }
+        let long = |shape: &[usize]| -> Vec<usize> {
+            shape[2..].iter().copied().filter(|extent| *extent != 1).collect()
+        };
+        if from[..2] != to[..2] || long(from) != long(to) {
+            return Ok(false);
+        }
+        let filler = self.filler(input);
+        let packed = self.packed(input, self.block, &node.name)?;
+        let whole = self.rewriter.target().tensor_type(packed).shape.clone();
+        let shape = [&whole[..2], &to[2..], &whole[whole.len() - 1..]].concat();
+        let output = self.rewriter.add_simple(&node.name, Reshape { shape }, &[packed])?;
+        Ok(self.finish_with(node, output, filler))
+    }
+
     pub(crate) fn concat(&mut self, node: &Node<Op>, concat: &Concat) -> Result<bool, PassError> {
         let inputs: Vec<ValueId> = node.inputs.iter().copied().flatten().collect();
         let packed = inputs.iter().filter(|input| self.is_packed(**input)).count();

@@ -2,7 +2,9 @@
 //! `x - z` is from -255 to 255. The narrow form is what is stored, computed once by what makes the bytes; everything
 //! that reads the difference reads it from there.
 
-use crate::integer_products::{NarrowFactor, are_signed_bytes, extended_from, minus_zero_point};
+use crate::integer_products::{
+    BYTES, NarrowFactor, are_signed_bytes, column_offsets, extended_from, minus_zero_point,
+};
 use crate::{PassError, Rewriter};
 use hone_graph::{Node, ValueId};
 use hone_ops::{Cast, Convolution, Graph, MatMul, Op, products_of};
@@ -14,7 +16,7 @@ use std::collections::BTreeSet;
 /// in bytes on Zen 3.
 const MIN_ROWS: usize = 8;
 
-/// Narrows what convolutions and products of matrices by constant signed bytes read.
+/// Narrows what convolutions by constant signed bytes, and products of matrices by constant bytes minus a zero point, read.
 pub fn narrow_integers(graph: &Graph) -> Result<Graph, PassError> {
     let factors = graph.nodes().iter().filter_map(|(_, node)| factor(graph, node));
     let factors: BTreeSet<ValueId> = factors.collect();
@@ -36,26 +38,30 @@ pub fn narrow_integers(graph: &Graph) -> Result<Graph, PassError> {
     Ok(rewriter.finish())
 }
 
-/// The left operand of a node that multiplies narrow integers by constant signed bytes.
+/// The left operand of a node that multiplies narrow integers by constant ones.
 fn factor(graph: &Graph, node: &Node<Op>) -> Option<ValueId> {
     let (left, right) = (node.inputs.first().copied()??, node.inputs.get(1).copied()??);
     let weights = graph.constant(right).filter(|weights| weights.dtype() == DataType::I32)?;
     let fits = match (node.operation.downcast::<Convolution>(), weights.shape()) {
         (Some(convolution), _) => {
-            convolution.groups == 1 && node.inputs.get(2).is_none_or(Option::is_none)
+            convolution.groups == 1
+                && node.inputs.get(2).is_none_or(Option::is_none)
+                && are_signed_bytes(weights)
         }
         (None, [depth, columns]) => {
             let rows = graph.tensor_type(node.outputs[0]).elements() / (*columns).max(1);
             let of_bytes = NarrowFactor::of(graph, left)
+                .filter(|factor| column_offsets(weights, factor.weights).is_some())
                 .and_then(|factor| products_of(factor.weights))
                 .is_some_and(|whole| depth.is_multiple_of(whole));
             node.operation.downcast::<MatMul>().is_some()
                 && (rows >= MIN_ROWS || !of_bytes)
                 && depth.is_multiple_of(products_of(DataType::I16)?)
+                && weights.to_i64().iter().all(|weight| weight.abs() <= BYTES)
         }
         _ => false,
     };
-    (fits && are_signed_bytes(weights) && are_narrow(graph, left)).then_some(left)
+    (fits && are_narrow(graph, left)).then_some(left)
 }
 
 /// Whether a value is bytes in 32 bits, perhaps minus a zero point that is a byte itself.

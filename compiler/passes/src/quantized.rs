@@ -1,22 +1,24 @@
 //! Products of quantized numbers as products of bytes. Where a convolution or a matrix product reads
-//! unsigned bytes and constant signed ones, each minus its zero point and times its scale, the scales are
+//! unsigned bytes and constant bytes, each minus its zero point and times its scale, the scales are
 //! taken out of the sums: `sum (x - z) s * w t = s * t * sum (x - z) w`. What is left are sums of integers,
 //! which [`crate::choose_layouts`] and [`crate::multiply_integers`] compute from the bytes. Operators such as
 //! QLinearConv have their scales behind the sums already.
 
-use crate::integer_products::{extended_from, minus_zero_point};
+use crate::integer_products::{
+    BYTES, are_signed_bytes, column_offsets, extended_from, minus_zero_point,
+};
 use crate::narrow_integers::are_narrow;
 use crate::winograd::{Extents, MachineRates, choose_tile};
 use crate::{PassError, Rewriter};
 use hone_graph::{Node, ValueId};
 use hone_ops::{
-    Binary, BinaryFunction, Cast, Convolution, Graph, MatMul, Op, OpError, Operator, Reshape,
-    Transpose, products_of,
+    Binary, BinaryFunction, Cast, Convolution, Graph, MatMul, Op, Operator, Reshape, Transpose,
+    products_of,
 };
 use hone_types::{DataType, Tensor};
 
-/// Maximum products whose sum fits 32 bits.
-const MAX_SUMMED: usize = (i32::MAX as usize) / (255 * 128);
+/// Maximum sum of the magnitudes of weights that are multiplied by bytes and summed in 32 bits.
+const MAX_SUMMED: usize = (i32::MAX as usize) / 255;
 
 /// Takes scales out of sums of products of bytes, where the machine multiplies integers by weights of type `narrow`.
 /// Convolutions of type `working` that are faster by Winograd's filtering of real numbers at the rates of `filtering` stay
@@ -107,9 +109,9 @@ pub(crate) fn is_byte(tensor: &Tensor) -> bool {
     tensor.to_i64().iter().all(|element| u8::try_from(*element).is_ok())
 }
 
-/// Constant signed bytes that are multiplied.
+/// Constant bytes that are multiplied.
 struct Weights {
-    /// The bytes in 32 bits.
+    /// The bytes in 32 bits, minus their zero point.
     integers: Tensor,
     /// `None` where it is 1.
     scale: Option<ValueId>,
@@ -120,17 +122,32 @@ struct Weights {
 impl Weights {
     /// From bytes in nodes, perhaps transposed, or from a constant that holds such integers.
     fn of(graph: &Graph, value: ValueId) -> Option<Self> {
-        let weights = match graph.constant(value) {
-            Some(constant) => {
-                Self { integers: whole_numbers(constant)?, scale: None, scale_shape: Vec::new() }
-            }
+        match graph.constant(value) {
+            Some(constant) => Some(Self {
+                integers: whole_numbers(constant)?,
+                scale: None,
+                scale_shape: Vec::new(),
+            }),
             None => match transposed(graph, value) {
-                Some(plain) => Self::in_nodes(graph, plain)?.transposed()?,
-                None => Self::in_nodes(graph, value)?,
+                Some(plain) => Self::in_nodes(graph, plain)?.transposed(),
+                None => Self::in_nodes(graph, value),
             },
-        };
-        let is_byte = |weight: &i64| i8::try_from(*weight).is_ok();
-        weights.integers.to_i64().iter().all(is_byte).then_some(weights)
+        }
+    }
+
+    /// Whether they are multiplied as they are by a convolution, or can be moved for a matrix product
+    /// ([`crate::multiply_integers`]).
+    fn are_narrow(&self, narrow: DataType, is_convolution: bool) -> bool {
+        match is_convolution {
+            true => are_signed_bytes(&self.integers),
+            false => column_offsets(&self.integers, narrow).is_some(),
+        }
+    }
+
+    /// The largest magnitude.
+    fn largest(&self) -> usize {
+        let magnitudes = self.integers.to_i64().into_iter().map(i64::unsigned_abs);
+        usize::try_from(magnitudes.max().unwrap_or(0)).unwrap_or(usize::MAX)
     }
 
     fn in_nodes(graph: &Graph, value: ValueId) -> Option<Self> {
@@ -182,7 +199,9 @@ impl Product {
             return None;
         }
         let summed = right.integers.tensor_type().elements() / shape[usize::from(!plain)].max(1);
-        let multiplied = left.multiplies(graph, narrow, plain) && summed <= MAX_SUMMED;
+        let multiplied = left.multiplies(graph, narrow, plain)
+            && right.are_narrow(narrow, plain)
+            && summed.saturating_mul(right.largest()) <= MAX_SUMMED;
         let single = left.scale.is_none_or(|scale| graph.tensor_type(scale).elements() == 1);
         // Scales that differ along what is summed cannot be taken out.
         let along = if plain { 0 } else { shape.len() - 1 };
@@ -263,22 +282,39 @@ fn whole_numbers(constant: &Tensor) -> Option<Tensor> {
     Tensor::from_f64(DataType::I32, constant.shape().to_vec(), &values).ok()
 }
 
-/// Constant signed bytes in 32 bits, if `value` is that, with a zero point of zero.
+/// Constant bytes in 32 bits, minus a constant zero point, if `value` is that.
 fn integers(graph: &Graph, value: ValueId) -> Option<Tensor> {
     let subtracted = graph.producer(value).map(|id| &graph.nodes()[id]);
-    let extended = match subtracted.and_then(|node| node.operation.downcast::<Binary>()) {
-        None => value,
-        Some(binary) => {
+    let (bytes, zero) = match subtracted.and_then(|node| node.operation.downcast::<Binary>()) {
+        None => (value, None),
+        Some(binary) if binary.function == BinaryFunction::Subtract => {
             let node = subtracted?;
-            let zeros = graph.constant(node.inputs[1]?)?.to_i64().iter().all(|zero| *zero == 0);
-            let unchanged = binary.function == BinaryFunction::Subtract && zeros;
-            node.inputs[0].filter(|_| unchanged)?
+            (node.inputs[0]?, Some(constant_bytes(graph, node.inputs[1]?)?))
+        }
+        Some(_) => return None,
+    };
+    let bytes = constant_bytes(graph, bytes)?;
+    let tensor = match zero {
+        None => bytes,
+        Some(zero) => {
+            let subtract = Binary::new(BinaryFunction::Subtract);
+            subtract.reference(&[Some(&bytes), Some(&zero)]).ok()?.pop()?
         }
     };
-    let cast = &graph.nodes()[graph.producer(extended)?];
-    let bytes = cast.operation.downcast::<Cast>().and(cast.inputs[0])?;
-    let converted: Result<Vec<Tensor>, OpError> =
-        Cast { to: DataType::I32 }.reference(&[Some(graph.constant(bytes)?)]);
-    let tensor = converted.ok()?.pop()?;
     (tensor.shape() == graph.tensor_type(value).shape).then_some(tensor)
+}
+
+/// Constants in 32 bits that are bytes: as such, or extended in a node.
+fn constant_bytes(graph: &Graph, value: ValueId) -> Option<Tensor> {
+    if let Some(known) = graph.constant(value) {
+        let is_byte = |element: &i64| (i64::from(i8::MIN)..=BYTES).contains(element);
+        let fits = known.dtype() == DataType::I32 && known.to_i64().iter().all(is_byte);
+        return fits.then(|| known.clone());
+    }
+    let cast = &graph.nodes()[graph.producer(value)?];
+    let bytes = cast.operation.downcast::<Cast>().and(cast.inputs[0])?;
+    let bytes = graph.constant(bytes)?;
+    let is_byte = matches!(bytes.dtype(), DataType::U8 | DataType::I8);
+    let converted = Cast { to: DataType::I32 }.reference(&[Some(bytes).filter(|_| is_byte)]);
+    converted.ok()?.pop()
 }

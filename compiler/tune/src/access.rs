@@ -51,15 +51,28 @@ pub(crate) fn is_function(expr: &Expr) -> bool {
     }
 }
 
-/// Whether a load is guarded by a condition.
+/// Whether a load is guarded by a condition; one that says which index is read, as a gather's does, is none.
 pub(crate) fn is_guarded(expr: &Expr) -> bool {
-    let mut guarded = false;
-    expr.visit(&mut |part| {
-        if let Expr::Select(_, then, otherwise) = part {
-            guarded |= !loads(then).is_empty() || !loads(otherwise).is_empty();
+    match expr {
+        Expr::Load(..) => false,
+        Expr::Select(_, then, otherwise) => {
+            let guards = !loads(then).is_empty() || !loads(otherwise).is_empty();
+            guards || expr.operands().into_iter().any(is_guarded)
         }
-    });
-    guarded
+        _ => expr.operands().into_iter().any(is_guarded),
+    }
+}
+
+/// Whether a condition says which index is read.
+pub(crate) fn selects_index(expr: &Expr) -> bool {
+    loads(expr).into_iter().any(|load| match load {
+        Expr::Load(_, indices) => indices.iter().any(|index| {
+            let mut selects = false;
+            index.visit(&mut |part| selects |= matches!(part, Expr::Select(..)));
+            selects
+        }),
+        _ => false,
+    })
 }
 
 /// How a load's address depends on a variable.

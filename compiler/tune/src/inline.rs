@@ -1,7 +1,8 @@
 //! Inlines point-wise stages into their readers, where that repeats no expensive work.
 
 use crate::access::{
-    Access, Contraction, access, is_costly, is_guarded, is_reduction, loads, value, vector_axis,
+    Access, Contraction, access, is_costly, is_guarded, is_reduction, loads, selects_index, value,
+    vector_axis,
 };
 use hone_schedule::{Schedule, ScheduleError};
 use hone_tensor::{BinaryOp, Block, BlockId, BufferId, Expr, Program, Role};
@@ -69,10 +70,30 @@ fn may_inline(schedule: &Schedule, id: BlockId) -> bool {
     if repeated && reducing.iter().any(|reader| is_transposed(program, block, *reader)) {
         return false;
     }
+    if selects_index(value) {
+        return !repeated
+            && !is_guarded(value)
+            && reducing.iter().all(|reader| gathers_once(program, id, *reader));
+    }
     if let ([reader], true) = (&reducing[..], is_guarded(value)) {
         return !repeated && guards_whole_vectors(program, id, *reader);
     }
     !(is_guarded(value) || repeated && is_costly(value))
+}
+
+/// Whether a reduction reads each element of a stage once, and vectors of it are vectors of what the stage reads: then
+/// the indices of a gather are found once for each vector in either way.
+fn gathers_once(program: &Program, id: BlockId, reader: BlockId) -> bool {
+    let (stage, reading) = (&program.blocks[id], &program.blocks[reader]);
+    let (Some(axis), Some(lane)) = (vector_axis(reading), stage.iterators.last()) else {
+        return false;
+    };
+    let var = reading.iterators[axis].var;
+    let in_vectors = loads(value(reading))
+        .into_iter()
+        .all(|load| access(load, var) != Access::Strided)
+        && loads(value(stage)).into_iter().all(|load| access(load, lane.var) != Access::Strided);
+    in_vectors && !is_repeated(program, id, &[reader])
 }
 
 /// Whether a stage transposes elements that a reduction reads in vectors: done once, every reader has

@@ -16,7 +16,9 @@ use crate::decisions::Decisions;
 use crate::grain::{FEW_TASKS, part, tasks};
 use crate::tile::{Extents, Tile, decide_tile};
 use hone_schedule::{Schedule, ScheduleError};
-use hone_tensor::{BinaryOp, Block, BlockId, Domain, Expr, Intrinsic, IteratorKind, Scope, VarId};
+use hone_tensor::{
+    BinaryOp, Block, BlockId, BufferId, Domain, Expr, Intrinsic, IteratorKind, Scope, VarId,
+};
 
 /// The loops of the output map, cut into tiles.
 struct Tiles {
@@ -165,6 +167,31 @@ impl Form {
         Ok(Self { sum, output, contraction, row_axis, block_axis, columns })
     }
 
+    /// Whether a loop over the output's first axis around all others would read panels from memory in each of its
+    /// iterations that are the same in all: they do not fit the second cache, and all rows do.
+    fn streams_panels(&self, schedule: &Schedule, machine: &Machine) -> bool {
+        let program = schedule.program();
+        let (summing, storing) = (&program.blocks[self.sum], &program.blocks[self.output]);
+        let Contraction { panel, broadcast, .. } = self.contraction;
+        let bytes = |buffer: BufferId| {
+            let buffer = &program.buffers[buffer];
+            buffer.elements().saturating_mul(buffer.dtype.bytes())
+        };
+        let first = Expr::Var(storing.iterators[0].var);
+        let axis = single_read(storing, summing)
+            .ok()
+            .and_then(|read| read.iter().position(|index| *index == first));
+        let Some(var) = axis.map(|axis| summing.iterators[axis].var) else { return false };
+        let moves = |buffer: BufferId| {
+            let mut reads = summing.loads(buffer).into_iter().flatten();
+            reads.any(|index| index.mentions(var))
+        };
+        moves(broadcast)
+            && !moves(panel)
+            && bytes(panel) > machine.l2_bytes
+            && bytes(broadcast) <= machine.l2_bytes / 2
+    }
+
     fn decide_tile(
         &self,
         schedule: &Schedule,
@@ -293,8 +320,8 @@ fn tile_same(
         vector = lanes;
     }
     // Blocks of columns outermost, so that their panel stays in cache while rows change; axes that both
-    // operands have (a batch) stay outside.
-    let split = usize::from(outer.len() > 1);
+    // operands have (a batch) stay outside, and so does a first axis of the rows' operand alone.
+    let split = usize::from(outer.len() > 1 && !form.streams_panels(schedule, machine));
     let head: Vec<VarId> = outer.drain(..split).collect();
     let columns = [first, outer].concat();
     let outer = [head, order_tiles(schedule, columns, last, decisions)?].concat();
