@@ -22,6 +22,8 @@ mod report;
 mod runs;
 mod statistics;
 
+pub use peer::library;
+
 use machine::Machine;
 use runs::{Run, Runs};
 

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::{demo, python, repository};
+use crate::{bench_peers, demo, python, repository};
 
 /// What makes the models, by the first word of an entry's `from`, and the environment that has what it needs.
 const WRITERS: [(&str, &str); 7] = [
@@ -31,7 +31,13 @@ pub struct Arguments {
     /// Run sessions of the Python package too, in the environment that `cargo xtask wheels --test` leaves.
     #[arg(long)]
     sessions: bool,
-    /// Write `docs/benchmarks/wild.md`.
+    /// Time every model beside onnxruntime and OpenVINO on one thread instead.
+    #[arg(long, conflicts_with = "sessions")]
+    speed: bool,
+    /// The runtime's library for `--speed`; built where it is not given.
+    #[arg(long, requires = "speed")]
+    library: Option<PathBuf>,
+    /// Write `docs/benchmarks/wild.md`, or `wild-speed.md`.
     #[arg(long)]
     page: bool,
 }
@@ -55,6 +61,9 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         Some(program) => program.clone(),
         None => demo::build(&repository::root(), &["--package", "hone-worker"], "hone")?,
     };
+    if arguments.speed {
+        return measure(arguments, &hone);
+    }
     let interpreter = match arguments.sessions {
         false => python::environment("wild")?,
         true => repository::scratch().join("python-fresh/bin/python"),
@@ -72,6 +81,22 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         run.arg("--page").arg(repository::root().join("docs/benchmarks/wild.md"));
     }
     python::check("run the corpus", &mut run)
+}
+
+/// Times the models; nothing fails because of a time.
+fn measure(arguments: &Arguments, hone: &Path) -> Result<()> {
+    let library = match &arguments.library {
+        Some(library) => library.clone(),
+        None => bench_peers::library()?,
+    };
+    let mut speed = Command::new(python::environment("wild")?);
+    speed.arg(repository::root().join("tests/models/wild/speed.py"));
+    speed.arg(repository::scratch().join("models/wild")).args(&arguments.names);
+    speed.arg("--hone").arg(hone).arg("--library").arg(library);
+    if arguments.page {
+        speed.arg("--page").arg(repository::root().join("docs/benchmarks/wild-speed.md"));
+    }
+    python::check("time the corpus", &mut speed)
 }
 
 /// Whether a model of this writer is to be made. A heavy environment is not, where nothing is.

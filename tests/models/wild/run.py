@@ -55,10 +55,12 @@ def fed(arrays):
 
 
 def stored(arrays):
-    """Arrays as `hone run` takes them from a file: a map `x` as `x.keys` and `x.values`."""
+    """Arrays as `hone run` takes them from a file: a map `x` to floats as `x.keys` and `x.values`."""
     found = {}
     for key, value in arrays.items():
         found.update(flat(key, value))
+        if isinstance(value, dict):
+            found[f"{key}.values"] = found[f"{key}.values"].astype(np.float32)
     return found
 
 

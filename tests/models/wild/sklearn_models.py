@@ -150,6 +150,8 @@ MODELS = {
     "ordinal": ordinal,
     "words": sentences(feature_extraction.text.TfidfVectorizer(), L.LogisticRegression()),
     "letters": sentences(feature_extraction.text.CountVectorizer(ngram_range=(1, 2)), naive_bayes.MultinomialNB()),
+    "characters": sentences(feature_extraction.text.TfidfVectorizer(analyzer="char", ngram_range=(1, 3)),
+                            svm.SVC(kernel="linear")),
     "dictionary": dictionary,
     "integers": integers,
 }

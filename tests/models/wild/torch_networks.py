@@ -36,6 +36,17 @@ class Detects(nn.Module):
         return found["boxes"], found["scores"], found["labels"]
 
 
+class Flow(nn.Module):
+    """Optical flow between two images, refined twice."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = torchvision.models.optical_flow.raft_small(weights=None)
+
+    def forward(self, before, after):
+        return self.inner(before, after, num_flow_updates=2)[-1]
+
+
 class First(nn.Module):
     """The fields `names` of what a network of transformers returns, for inputs passed by `arguments`."""
 
@@ -285,6 +296,10 @@ NETWORKS = {
     "vit": lambda: torchvision.models.VisionTransformer(64, 16, 2, 4, 64, 128, num_classes=10),
     "ssdlite": lambda: Detects("ssdlite320_mobilenet_v3_large", num_classes=5),
     "faster_rcnn": lambda: Detects("fasterrcnn_mobilenet_v3_large_320_fpn", num_classes=5, min_size=96, max_size=128),
+    "retinanet": lambda: Detects("retinanet_resnet50_fpn", num_classes=5, min_size=96, max_size=128, score_thresh=0.005,
+                                 detections_per_img=50),
+    "fcos": lambda: Detects("fcos_resnet50_fpn", num_classes=5, min_size=96, max_size=128, score_thresh=0.005),
+    "flow": Flow,
     "lraspp": segments("lraspp_mobilenet_v3_large"),
     "deeplab": segments("deeplabv3_mobilenet_v3_large"),
     "r3d": vision("r3d_18"),
@@ -346,6 +361,19 @@ NETWORKS = {
     "yolos": of(T.YolosConfig, T.YolosForObjectDetection, ("pixel_values",), ("logits", "pred_boxes"), hidden_size=64,
                 num_hidden_layers=2, num_attention_heads=4, intermediate_size=128, image_size=[64, 96], patch_size=16,
                 num_detection_tokens=10),
+    "efficientnet_pooled": of(T.EfficientNetConfig, T.EfficientNetForImageClassification, ("pixel_values",), ("logits",),
+                              width_coefficient=0.5, depth_coefficient=0.3, hidden_dim=640),
+    "longformer": text(T.LongformerConfig, T.LongformerModel, attention_window=8, max_position_embeddings=128,
+                       pad_token_id=0, bos_token_id=1, eos_token_id=2, sep_token_id=2),
+    "rt_detr": of(T.RTDetrConfig, T.RTDetrForObjectDetection, ("pixel_values",), ("logits", "pred_boxes"),
+                  backbone_config=T.RTDetrResNetConfig(
+                      hidden_sizes=[16, 32, 48, 64], depths=[1, 1, 1, 1], embedding_size=16,
+                      out_features=["stage2", "stage3", "stage4"]),
+                  d_model=64, encoder_hidden_dim=64, encoder_ffn_dim=64, encoder_in_channels=[32, 48, 64],
+                  feat_strides=[8, 16, 32], num_queries=10, decoder_in_channels=[64, 64, 64], decoder_layers=2,
+                  decoder_ffn_dim=128, encoder_attention_heads=4, decoder_attention_heads=4),
+    "codec": of(T.EncodecConfig, T.EncodecModel, ("input_values",), ("audio_values",), num_filters=8, hidden_size=32,
+                codebook_size=64, codebook_dim=32),
     "vits": of(T.VitsConfig, T.VitsModel, ("input_ids",), ("waveform",), vocab_size=38, hidden_size=32,
                num_hidden_layers=1, num_attention_heads=2, ffn_dim=64, flow_size=32, spectrogram_bins=33,
                upsample_initial_channel=32, upsample_rates=[4, 4], upsample_kernel_sizes=[8, 8],

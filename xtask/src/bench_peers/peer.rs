@@ -129,7 +129,7 @@ fn ours(name: &str, hone: &Hone, target: &str, precision: &str) -> Result<Peer> 
 }
 
 /// The runtime's shared library as it ships, built where it is missing or old.
-fn library() -> Result<PathBuf> {
+pub fn library() -> Result<PathBuf> {
     let mut command = Command::new(env!("CARGO"));
     command.args(["rustc", "--quiet", "-p", "hone-runtime", "--profile", "runtime"]);
     command.args(["--crate-type", "cdylib"]).current_dir(repository::root());
