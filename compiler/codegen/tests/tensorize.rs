@@ -8,7 +8,7 @@ mod common;
 use common::run_on;
 use hone_codegen::{Target, assembly};
 use hone_schedule::Schedule;
-use hone_tensor::{Builder, Combiner, Expr, Intrinsic, Program, Scope, interpret};
+use hone_tensor::{BinaryOp, Builder, Combiner, Expr, Intrinsic, Program, Scope, interpret};
 use hone_types::{DataType, Tensor, TensorType};
 
 const ROWS: usize = 5;
@@ -16,21 +16,31 @@ const BLOCKS: usize = 3;
 const STEPS: usize = 7;
 
 /// `y[m, j] = sum of a[m, k] * b[j / 16, k / d, j % 16, k % d]` in registers, tensorized. The intrinsic's first
-/// operand is the one that all lanes read, or the second where `swapped`.
+/// operand is the one that all lanes read, or the second where `swapped`. Where `b` holds two numbers in a byte, the
+/// second is that of `a` behind the run of the first ones.
 fn product(intrinsic: Intrinsic, lanes: usize, swapped: bool) -> (Program, Program) {
     let run = intrinsic.depth() as usize;
     let sum = intrinsic.result();
-    let &[first, second] = intrinsic.operands() else { panic!("{intrinsic:?} is no product") };
-    let [a_type, b_type] = if swapped { [second, first] } else { [first, second] };
+    let ([a_type, b_type], parts) = match *intrinsic.operands() {
+        [first, second] => (if swapped { [second, first] } else { [first, second] }, 1),
+        [first, _, bits] => ([first, bits], 2),
+        _ => panic!("{intrinsic:?} is no product"),
+    };
     let mut builder = Builder::new();
-    let a = builder.input("a", &TensorType::new(a_type, [ROWS, STEPS * run]));
+    let a = builder.input("a", &TensorType::new(a_type, [ROWS, STEPS * parts * run]));
     let b = builder.input("b", &TensorType::new(b_type, [BLOCKS, STEPS, lanes, run]));
     let output = TensorType::new(sum, [ROWS, BLOCKS, lanes]);
     let sums = builder.reduce("sums", &output, &[STEPS, run], Combiner::Sum, |point, k| {
-        let depth = k[0].clone() * run + k[1].clone();
-        let left = Expr::Load(a, vec![point[0].clone(), depth]);
+        let depth = k[0].clone() * (parts * run) + k[1].clone();
+        let left = |depth: Expr| Expr::Load(a, vec![point[0].clone(), depth]).cast(sum);
         let right = vec![point[1].clone(), k[0].clone(), point[2].clone(), k[1].clone()];
-        left.cast(sum) * Expr::Load(b, right).cast(sum)
+        let right = Expr::Load(b, right);
+        if parts == 1 {
+            return left(depth) * right.cast(sum);
+        }
+        let number = |op: BinaryOp, by: f64| right.clone().binary(op, Expr::Constant(by, b_type));
+        left(depth.clone()) * number(BinaryOp::And, 15.0).cast(sum)
+            + left(depth + run) * number(BinaryOp::ShiftRight, 4.0).cast(sum)
     });
     let stored = builder.map("store", &output, |point| Expr::Load(sums, point.to_vec()));
     builder.output(stored);
@@ -110,13 +120,14 @@ fn narrower_instructions_compute_the_same() {
         assert_eq!(target.instruction(Intrinsic::DOT_U8_I8), Some("pmaddwd"), "{}", target.cpu);
         check(Intrinsic::DOT_U8_I8, &target);
         check(Intrinsic::DOT_I16, &target);
+        check(Intrinsic::DOT_I8_U4, &target);
     }
 }
 
 #[test]
 fn every_machine_gets_its_best_instruction() {
     let (bytes, bf16) = (Intrinsic::DOT_U8_I8, Intrinsic::DOT_BF16);
-    let halves = Intrinsic::DOT_I16;
+    let (halves, bits) = (Intrinsic::DOT_I16, Intrinsic::DOT_I8_U4);
     let (x86, arm) = ("x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu");
     // For 16 lanes, how often a line of the assembly has the instruction.
     let cases = [
@@ -138,6 +149,13 @@ fn every_machine_gets_its_best_instruction() {
         (arm, "cortex-a72", bytes, None),
         (arm, "neoverse-v1", bf16, Some(("bfdot", 4))),
         (arm, "neoverse-n1", bf16, None),
+        (x86, "icelake-server", bits, Some(("vpdpbusd", 2))),
+        (x86, "alderlake", bits, Some(("vpdpbusd", 4))),
+        (x86, "skylake-avx512", bits, Some(("pmaddubsw", 2))),
+        (x86, "haswell", bits, Some(("pmaddubsw", 4))),
+        (x86, "x86-64", bits, None),
+        (arm, "neoverse-n1", bits, Some(("sdot", 8))),
+        (arm, "cortex-a72", bits, None),
     ];
     for (triple, cpu, intrinsic, expected) in cases {
         let target = Target::new(triple, cpu, vec![]).unwrap();

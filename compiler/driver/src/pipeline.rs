@@ -219,6 +219,7 @@ pub fn prepare_exactly(
         ("extend_precision", &passes::extend_precision),
         ("assign_to_runtime", &passes::assign_to_runtime),
         ("decompose", &passes::decompose),
+        ("multiply_blocks", &|graph| passes::multiply_blocks(graph, block, working)),
         ("shift_signed_bytes", &|graph| match quantized {
             Some(_) => passes::shift_signed_bytes(graph),
             None => Ok(graph.clone()),

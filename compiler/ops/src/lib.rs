@@ -18,6 +18,7 @@ mod convolution;
 mod convolution_transpose;
 mod cumulative_sum;
 mod dependent;
+mod dequantize_blocks;
 mod dot_products;
 mod expand;
 mod express;
@@ -40,6 +41,7 @@ mod ngrams;
 mod number;
 mod one_hot;
 mod operator;
+mod packed_block_matmul;
 mod packed_convolution;
 mod packed_depthwise;
 mod packed_matmul;
@@ -95,6 +97,7 @@ pub use convolution::{Convolution, Window};
 pub use convolution_transpose::ConvolutionTranspose;
 pub use cumulative_sum::CumulativeSum;
 pub use dependent::{Compress, NonMaxSuppression, NonZero, Unique};
+pub use dequantize_blocks::DequantizeBlocks;
 pub use dot_products::DotProducts;
 pub use expand::Expand;
 pub use folding::{FoldingBudget, FoldingLimits};
@@ -114,6 +117,7 @@ pub use matmul::MatMul;
 pub use ngrams::NGrams;
 pub use one_hot::OneHot;
 pub use operator::{FusionClass, Graph, Op, OpError, Operator, node_flops};
+pub use packed_block_matmul::PackedBlockMatMul;
 pub use packed_convolution::{GroupInputs, PackedConvolution};
 pub use packed_depthwise::PackedDepthwise;
 pub use packed_matmul::PackedMatMul;
@@ -160,6 +164,7 @@ operator::operators! {
     Convolution,
     ConvolutionTranspose,
     CumulativeSum,
+    DequantizeBlocks,
     DotProducts,
     Expand,
     Gather,
@@ -179,6 +184,7 @@ operator::operators! {
     NonZero,
     OneHot,
     Pack,
+    PackedBlockMatMul,
     PackedConvolution,
     PackedDepthwise,
     PackedMatMul,

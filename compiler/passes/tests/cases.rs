@@ -18,6 +18,7 @@ const PASSES: &[(&str, Pass)] = &[
     ("extend_precision", hone_passes::extend_precision),
     ("assign_to_runtime", hone_passes::assign_to_runtime),
     ("decompose", hone_passes::decompose),
+    ("multiply_blocks", |graph| hone_passes::multiply_blocks(graph, LANES, DataType::F32)),
     ("shift_signed_bytes", hone_passes::shift_signed_bytes),
     ("multiply_quantized", |graph| {
         hone_passes::multiply_quantized(graph, DataType::I8, Some(&RATES), DataType::F32)

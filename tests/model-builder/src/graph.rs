@@ -6,6 +6,7 @@ use hone_import::onnx::proto::{
     TensorShapeProto, TypeProto, ValueInfoProto, attribute_proto::AttributeType, tensor_proto,
     tensor_shape_proto, type_proto,
 };
+use std::collections::BTreeSet;
 
 use crate::Random;
 
@@ -99,7 +100,19 @@ impl Builder {
         inputs: &[&Value],
         attributes: Vec<AttributeProto>,
     ) -> Value {
+        self.node_of("", operator, inputs, attributes)
+    }
+
+    /// A node with one output, of an operator of version 1 of another domain than ONNX's.
+    pub fn node_of(
+        &mut self,
+        domain: &str,
+        operator: &str,
+        inputs: &[&Value],
+        attributes: Vec<AttributeProto>,
+    ) -> Value {
         let mut node = node(operator, inputs, attributes);
+        node.domain = Some(domain.to_owned()).filter(|domain| !domain.is_empty());
         self.names += 1;
         let name = format!("{}_{}", operator.to_lowercase(), self.names);
         node.name = Some(name.clone());
@@ -111,10 +124,16 @@ impl Builder {
     /// The finished model.
     pub fn finish(self) -> ModelProto {
         let opset = OperatorSetIdProto { domain: Some(String::new()), version: Some(OPSET) };
+        let others: BTreeSet<&String> =
+            self.graph.node.iter().filter_map(|node| node.domain.as_ref()).collect();
+        let others = others
+            .into_iter()
+            .map(|domain| OperatorSetIdProto { domain: Some(domain.clone()), version: Some(1) });
+        let opset_import = std::iter::once(opset).chain(others).collect();
         ModelProto {
             ir_version: Some(FORMAT),
             producer_name: Some("hone-model-builder".to_owned()),
-            opset_import: vec![opset],
+            opset_import,
             graph: Some(self.graph),
             ..ModelProto::default()
         }

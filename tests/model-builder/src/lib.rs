@@ -4,6 +4,7 @@
 //! machine's own mathematics library. A new architecture is one file and one line in [`build`].
 
 mod bert;
+mod few_bits;
 mod graph;
 mod masked_attention;
 mod mobilenet;
@@ -12,6 +13,7 @@ mod resnet;
 mod tagger;
 
 pub use bert::{BertSizes, bert, bert_of_any_length};
+pub use few_bits::few_bits;
 pub use graph::{Builder, Value};
 pub use hone_types::Random;
 pub use masked_attention::masked_attention;
@@ -49,8 +51,8 @@ mod tests {
     use prost::Message;
 
     use super::{
-        BertSizes, ResNetDepth, TaggerSizes, bert, masked_attention, mobilenet_v2, quantized,
-        resnet, tagger,
+        BertSizes, ResNetDepth, TaggerSizes, bert, few_bits, masked_attention, mobilenet_v2,
+        quantized, resnet, tagger,
     };
 
     fn small() -> Vec<ModelProto> {
@@ -62,6 +64,7 @@ mod tests {
             bert(&sizes, 3),
             masked_attention(3),
             quantized(16, 3),
+            few_bits(2, 3),
             tagger(TaggerSizes { steps: 3, features: 5, hidden: 4, tags: 2 }, 3),
         ]
     }

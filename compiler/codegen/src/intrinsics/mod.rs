@@ -7,13 +7,16 @@
 mod avx512_bf16;
 mod neon_bfdot;
 mod neon_sdot;
+mod neon_sdot_bits;
 mod neon_usdot;
+mod pmaddubsw_bits;
 mod pmaddwd;
 mod pmaddwd_bytes;
 mod vnni;
+mod vnni_bits;
 
 use crate::Target;
-use crate::error::Result;
+use crate::error::{CodegenError, Result};
 use crate::llvm::ir::{Ir, V};
 use hone_tensor::Intrinsic;
 
@@ -44,20 +47,44 @@ pub(crate) struct Instruction {
 }
 
 /// Emits an instruction: the sums after it.
-type Emit = for<'c> fn(&Ir<'c>, Words<'c>) -> Result<V<'c>>;
+type Emit = for<'c> fn(&Ir<'c>, Words<'c, '_>) -> Result<V<'c>>;
 
 /// What an instruction works on.
-pub(crate) struct Words<'c> {
+pub(crate) struct Words<'c, 'a> {
     /// The sums before, one for each lane.
     pub(crate) sums: V<'c>,
     /// For each operand of the intrinsic, a vector of as many words of 32 bits.
-    pub(crate) operands: [V<'c>; 2],
+    pub(crate) operands: &'a [V<'c>],
     /// How many lanes: a power of two, four at least and at most those of the machine's vectors.
     pub(crate) lanes: u32,
 }
 
+impl<'c> Words<'c, '_> {
+    /// The operands of an instruction that has so many.
+    fn operands<const COUNT: usize>(&self) -> Result<[V<'c>; COUNT]> {
+        <[V<'c>; COUNT]>::try_from(self.operands).map_err(|_| CodegenError::Emit {
+            symbol: "an instruction".to_string(),
+            message: format!("it takes {COUNT} operands, not {}", self.operands.len()),
+        })
+    }
+}
+
+/// The numbers of four bits that the bytes of some words hold, each in a byte: those in the lower halves, and those in the
+/// upper ones.
+fn halves_of_bytes<'c>(ir: &Ir<'c>, words: V<'c>, lanes: u32) -> Result<[V<'c>; 2]> {
+    let splat = |value: u64| -> Result<_> {
+        let scalar = ir.context.i32_type().const_int(value, false);
+        Ok(ir.splat(scalar.into(), lanes)?.into_vector_value())
+    };
+    let (words, mask) = (words.into_vector_value(), splat(0x0f0f_0f0f)?);
+    let low = ir.builder.build_and(words, mask, "")?;
+    let high = ir.builder.build_right_shift(words, splat(4)?, false, "")?;
+    let high = ir.builder.build_and(high, mask, "")?;
+    Ok([low.into(), high.into()])
+}
+
 /// Every instruction; of two for the same intrinsic that a machine has, the first is taken.
-const INSTRUCTIONS: [&Instruction; 7] = [
+const INSTRUCTIONS: [&Instruction; 10] = [
     &avx512_bf16::INSTRUCTION,
     &neon_bfdot::INSTRUCTION,
     &vnni::INSTRUCTION,
@@ -65,6 +92,9 @@ const INSTRUCTIONS: [&Instruction; 7] = [
     &pmaddwd_bytes::INSTRUCTION,
     &neon_usdot::INSTRUCTION,
     &neon_sdot::INSTRUCTION,
+    &vnni_bits::INSTRUCTION,
+    &pmaddubsw_bits::INSTRUCTION,
+    &neon_sdot_bits::INSTRUCTION,
 ];
 
 /// The instruction by which a machine computes an intrinsic, where it has one.

@@ -10,7 +10,7 @@ pub(super) const INSTRUCTION: Instruction = Instruction {
     present: |target| target.has("aarch64", "bf16"),
     emit: |ir, words| {
         let pairs = ir.context.bf16_type().vec_type(2 * words.lanes);
-        let [a, b] = words.operands;
+        let [a, b] = words.operands()?;
         let a = ir.builder.build_bit_cast(a, pairs, "")?;
         let b = ir.builder.build_bit_cast(b, pairs, "")?;
         let sums = ir.context.f32_type().vec_type(words.lanes);

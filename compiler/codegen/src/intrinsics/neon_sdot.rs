@@ -12,7 +12,7 @@ pub(super) const INSTRUCTION: Instruction = Instruction {
     gain: |_| Gain::Always,
     present: |target| target.has("aarch64", "dotprod"),
     emit: |ir, words| {
-        let [unsigned, signed] = words.operands;
+        let [unsigned, signed] = words.operands()?;
         let (unsigned, signed) = (bytes(ir, unsigned)?, bytes(ir, signed)?);
         let splat = |value: u64| -> Result<V<'_>> {
             ir.splat(ir.context.i8_type().const_int(value, false).into(), 16)

@@ -10,7 +10,7 @@ pub(super) const INSTRUCTION: Instruction = Instruction {
     gain: |_| Gain::Always,
     present: |target| target.has("aarch64", "i8mm"),
     emit: |ir, words| {
-        let [unsigned, signed] = words.operands;
+        let [unsigned, signed] = words.operands()?;
         let (unsigned, signed) = (bytes(ir, unsigned)?, bytes(ir, signed)?);
         let types = vector(ir);
         ir.intrinsic("llvm.aarch64.neon.usdot", &types, &[words.sums, unsigned, signed])

@@ -19,7 +19,7 @@ pub(super) const INSTRUCTION: Instruction = Instruction {
     present,
     emit: |ir, words| {
         let pairs = ir.context.i16_type().vec_type(2 * words.lanes);
-        let [a, b] = words.operands;
+        let [a, b] = words.operands()?;
         let a = ir.builder.build_bit_cast(a, pairs, "")?;
         let b = ir.builder.build_bit_cast(b, pairs, "")?;
         let products = multiply(ir, [a, b], words.lanes)?.into_vector_value();

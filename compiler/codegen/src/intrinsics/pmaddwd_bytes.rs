@@ -14,7 +14,7 @@ pub(super) const INSTRUCTION: Instruction = Instruction {
     present,
     emit: |ir, words| {
         let halves = ir.context.i16_type().vec_type(2 * words.lanes);
-        let [unsigned, signed] = words.operands;
+        let [unsigned, signed] = words.operands()?;
         let unsigned = ir.builder.build_bit_cast(unsigned, halves, "")?.into_vector_value();
         let signed = ir.builder.build_bit_cast(signed, halves, "")?.into_vector_value();
         let splat = |value: u64| -> Result<_> {

@@ -1,6 +1,8 @@
 //! AVX512-VNNI and AVX-VNNI: `vpdpbusd`.
 
 use super::{Gain, Instruction};
+use crate::error::Result;
+use crate::llvm::ir::{Ir, V};
 use hone_tensor::Intrinsic;
 
 pub(super) const INSTRUCTION: Instruction = Instruction {
@@ -13,8 +15,12 @@ pub(super) const INSTRUCTION: Instruction = Instruction {
         has("avx512vnni") && has("avx512vl") || has("avxvnni") && target.vector_bytes <= 32
     },
     emit: |ir, words| {
-        let name = format!("llvm.x86.avx512.vpdpbusd.{}", 32 * words.lanes);
-        let [unsigned, signed] = words.operands;
-        ir.intrinsic(&name, &[], &[words.sums, unsigned, signed])
+        let [unsigned, signed] = words.operands()?;
+        dot(ir, words.lanes, [words.sums, unsigned, signed])
     },
 };
+
+/// Sums, unsigned bytes and signed bytes: the sums after it.
+pub(super) fn dot<'c>(ir: &Ir<'c>, lanes: u32, operands: [V<'c>; 3]) -> Result<V<'c>> {
+    ir.intrinsic(&format!("llvm.x86.avx512.vpdpbusd.{}", 32 * lanes), &[], &operands)
+}

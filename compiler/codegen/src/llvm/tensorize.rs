@@ -71,12 +71,9 @@ impl<'c> Emitter<'c, '_> {
         for (load, steps) in found.operands.iter().zip(found.steps) {
             words.push(self.words(found.realize, load, steps, width)?);
         }
-        let [first, second] = words[..] else {
-            return Err(self.unsupported("an instruction for a product has two operands"));
-        };
-        let operands = [first, second];
         let before = self.load_access(&sums)?;
-        let after = (instruction.emit)(self.ir, Words { sums: before, operands, lanes: width })?;
+        let words = Words { sums: before, operands: &words, lanes: width };
+        let after = (instruction.emit)(self.ir, words)?;
         self.store_access(&sums, after)
     }
 

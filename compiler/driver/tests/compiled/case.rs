@@ -71,6 +71,14 @@ impl Case {
         self.graph.add_constant("integers", Tensor::from_f64(dtype, shape, &values).unwrap())
     }
 
+    /// Constant bytes, from 0 to `most`.
+    pub fn unsigned(&mut self, most: usize, shape: &[usize]) -> ValueId {
+        let count = shape.iter().product::<usize>();
+        let values: Vec<f64> = (0..count).map(|n| (n * 151 % (most + 1)) as f64).collect();
+        let bytes = Tensor::from_f64(DataType::U8, shape, &values).unwrap();
+        self.graph.add_constant("bytes", bytes)
+    }
+
     /// Unsigned bytes of an input, and the numbers that they are rounded from.
     pub fn bytes(&mut self, shape: &[usize]) -> (ValueId, ValueId) {
         let x = self.input(shape);

@@ -6,9 +6,9 @@ mod case;
 
 use case::Case;
 use hone_ops::{
-    BinaryFunction, Convolution, ConvolutionTranspose, GroupNormalization, InstanceNormalization,
-    LayerNormalization, MatMul, Pool, PoolKind, Reduce, ReduceFunction, Reshape, Softmax,
-    Transpose, UnaryFunction, Window,
+    BinaryFunction, Convolution, ConvolutionTranspose, DequantizeBlocks, GroupNormalization,
+    InstanceNormalization, LayerNormalization, MatMul, Pool, PoolKind, Reduce, ReduceFunction,
+    Reshape, Softmax, Transpose, UnaryFunction, Window,
 };
 use hone_types::DataType;
 
@@ -433,4 +433,51 @@ fn transpositions_in_squares() {
         let y = case.unary(UnaryFunction::Tanh, y);
         case.check(y);
     }
+}
+
+/// Rows times weights of four bits: `blocks` blocks of `length` for each column; of bytes with a scale for each block, or
+/// of floats.
+fn product_of_bits(
+    outer: &[usize],
+    [blocks, length, columns]: [usize; 3],
+    of_bytes: bool,
+    has_zeros: bool,
+) {
+    let mut case = Case::new();
+    let in_blocks = [outer, &[blocks, length]].concat();
+    let flat = [outer, &[blocks * length]].concat();
+    let mut left = case.input(&flat);
+    if of_bytes {
+        let hundred = case.number(100.0, DataType::F32);
+        let scaled = case.binary(BinaryFunction::Multiply, left, hundred);
+        let bytes = case.cast(DataType::I8, scaled);
+        let bytes = case.node(Reshape { shape: in_blocks }, &[bytes]);
+        let numbers = case.cast(DataType::F32, bytes);
+        let scales = case.input(&[outer, &[blocks, 1]].concat());
+        let numbers = case.binary(BinaryFunction::Multiply, numbers, scales);
+        left = case.node(Reshape { shape: flat }, &[numbers]);
+    }
+    let bits = case.unsigned(255, &[columns, blocks, length / 2]);
+    let mut weights = vec![bits, case.constant(&[columns, blocks])];
+    if has_zeros {
+        weights.push(case.unsigned(15, &[columns, blocks]));
+    }
+    let weights = case.node(DequantizeBlocks { depth: blocks * length }, &weights);
+    let product = case.node(MatMul {}, &[left, weights]);
+    let y = case.unary(UnaryFunction::Tanh, product);
+    case.check(y);
+}
+
+#[test]
+fn products_by_weights_of_four_bits() {
+    product_of_bits(&[1], [3, 32, 130], true, false);
+    product_of_bits(&[1, 1], [2, 16, 64], true, true);
+    product_of_bits(&[5], [2, 32, 200], true, true);
+    product_of_bits(&[2, 7], [1, 128, 33], true, false);
+    product_of_bits(&[1], [3, 32, 130], false, true);
+    product_of_bits(&[3], [2, 16, 70], false, false);
+    product_of_bits(&[1, 4], [1, 2, 9], false, false);
+    // More rows than are multiplied from bits, and blocks that are no runs of bytes.
+    product_of_bits(&[9], [2, 16, 20], false, true);
+    product_of_bits(&[2], [3, 12, 20], true, true);
 }

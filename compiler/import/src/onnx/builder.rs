@@ -16,7 +16,7 @@ use super::ranges::Range;
 use super::tensor::{self, checked_bytes};
 use crate::{ImportError, Limits, NodeError};
 use hone_graph::{OutputExtent, ValueId};
-use hone_ops::{FoldingBudget, Graph, Op, Operator, Tokens};
+use hone_ops::{DequantizeBlocks, FoldingBudget, Graph, Op, Operator, Tokens};
 use hone_types::{DataType, Table, Tensor, TensorType};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::Path;
@@ -413,7 +413,9 @@ impl Builder {
             self.check_size(result)?;
         }
         let is_constant = inputs.iter().flatten().all(|input| self.tensor(*input).is_some());
-        if is_constant && self.folding.take(&operator, &types, &results) {
+        // Weights that are stored in few bits stay so: what multiplies by them may read them as they are.
+        let is_stored = operator.downcast::<DequantizeBlocks>().is_some();
+        if is_constant && !is_stored && self.folding.take(&operator, &types, &results) {
             return self.fold(&operator, inputs);
         }
         let ranges = match &results[..] {

@@ -7,6 +7,7 @@ use hone_types::{DataType, Tensor};
 pub fn cases() -> Vec<Case> {
     let mut cases = products();
     cases.extend(packed_products());
+    cases.extend(products_of_bits());
     cases.extend(tops());
     cases.extend(dot_products());
     cases.extend(reductions());
@@ -44,6 +45,56 @@ fn packed_products() -> Vec<Case> {
         packed(5, &[2, 3, 4], &[2, 2, 4, 3]),
         packed(8, &[4], &[1, 4, 8]),
         packed(1, &[0, 2], &[1, 2, 4]),
+    ]
+}
+
+fn products_of_bits() -> Vec<Case> {
+    let bits = |shape: &[usize]| {
+        let bytes = tensor(DataType::U8, shape).to_f64();
+        let bytes: Vec<u8> = bytes.iter().map(|own| (*own as u8).wrapping_mul(37)).collect();
+        Tensor::from_elements(shape, &bytes).unwrap()
+    };
+    let bytes = |shape: &[usize]| tensor(DataType::I8, shape);
+    // Zero points have four bits.
+    let zeros = |shape: &[usize]| {
+        let elements: usize = shape.iter().product();
+        let zeros: Vec<u8> = (0..elements).map(|own| (own * 5 % 16) as u8).collect();
+        Tensor::from_elements(shape, &zeros).unwrap()
+    };
+    let product = |columns| PackedBlockMatMul { columns };
+    let optional = |operator: PackedBlockMatMul, inputs: &[Option<Tensor>]| Case {
+        operator: Op::new(operator),
+        inputs: inputs.to_vec(),
+        is_folded: false,
+    };
+    vec![
+        case(DequantizeBlocks { depth: 7 }, &[bits(&[3, 2, 2]), f32s([3, 2])]),
+        case(DequantizeBlocks { depth: 8 }, &[bits(&[3, 2, 2]), f32s([3, 2]), zeros(&[3, 2])]),
+        case(product(5), &[f32s([2, 3, 4]), bits(&[2, 3, 2, 4, 1]), f32s([2, 3, 4])]),
+        optional(
+            product(5),
+            &[
+                Some(f32s([2, 2, 3, 4])),
+                Some(bits(&[2, 3, 2, 4, 1])),
+                Some(f32s([2, 3, 4])),
+                None,
+                Some(zeros(&[2, 3, 4])),
+            ],
+        ),
+        case(
+            product(6),
+            &[bytes(&[2, 3, 16]), bits(&[2, 3, 2, 4, 4]), f32s([2, 3, 4]), f32s([2, 3])],
+        ),
+        case(
+            product(8),
+            &[
+                bytes(&[1, 2, 8]),
+                bits(&[1, 2, 1, 8, 4]),
+                f32s([1, 2, 8]),
+                f32s([1, 2]),
+                zeros(&[1, 2, 8]),
+            ],
+        ),
     ]
 }
 

@@ -116,6 +116,9 @@ fn unify<'a>(
             }
             fits && free
         }
+        (Term::Constant(number, of), Expr::Constant(value, dtype)) => {
+            number == value && of == dtype
+        }
         (Term::Cast(to, term), Expr::Cast(into, expr)) => to == into && unify(term, expr, operands),
         (Term::Binary(op, left, right), Expr::Binary(found, first, second)) => {
             let before = operands.to_vec();
@@ -137,9 +140,15 @@ fn unify<'a>(
 fn print(description: &Description, term: &Term) -> String {
     match term {
         Term::Operand(number) => description.operands[*number].to_string(),
+        Term::Constant(number, _) => number.to_string(),
         Term::Cast(_, term) => print(description, term),
         Term::Binary(op, left, right) => {
-            let word = if *op == BinaryOp::Multiply { "times" } else { "and" };
+            let word = match op {
+                BinaryOp::Multiply => "times",
+                BinaryOp::Add => "plus",
+                BinaryOp::And => "masked by",
+                _ => "shifted by",
+            };
             format!("{} {word} {}", print(description, left), print(description, right))
         }
     }

@@ -8,6 +8,7 @@
 
 mod dot_bf16;
 mod dot_i16;
+mod dot_i8_u4;
 mod dot_u8_i8;
 mod find;
 mod model;
@@ -55,6 +56,8 @@ pub enum Extent {
 pub(crate) enum Term {
     /// An element of an operand.
     Operand(usize),
+    /// A number.
+    Constant(f64, DataType),
     /// A number in another type.
     Cast(DataType, &'static Term),
     /// Two numbers combined.
@@ -63,7 +66,8 @@ pub(crate) enum Term {
 
 impl Intrinsic {
     /// Every intrinsic.
-    pub const ALL: [Intrinsic; 3] = [Self::DOT_BF16, Self::DOT_I16, Self::DOT_U8_I8];
+    pub const ALL: [Intrinsic; 4] =
+        [Self::DOT_BF16, Self::DOT_I16, Self::DOT_U8_I8, Self::DOT_I8_U4];
 
     /// Pairs of bfloat16, summed in `f32` in every lane (AVX512-BF16 `vdpbf16ps`, Arm `bfdot`). The order of the
     /// two additions is the instruction's, and subnormal numbers count as zero.
@@ -75,6 +79,10 @@ impl Intrinsic {
     /// Fours of an unsigned and a signed byte, summed in `i32` in every lane (AVX-VNNI, AVX512-VNNI `vpdpbusd`,
     /// Arm `usdot`).
     pub const DOT_U8_I8: Intrinsic = Intrinsic(&dot_u8_i8::DESCRIPTION);
+
+    /// Fours of bytes that hold two numbers of four bits each, multiplied by two fours of signed bytes and summed in
+    /// `i32` in every lane (AVX512-VNNI `vpdpbusd` twice, x86 `pmaddubsw`, Arm `sdot` twice).
+    pub const DOT_I8_U4: Intrinsic = Intrinsic(&dot_i8_u4::DESCRIPTION);
 
     /// The intrinsic that text forms call `name`.
     pub fn named(name: &str) -> Option<Self> {
@@ -91,7 +99,7 @@ impl Intrinsic {
         self.0.loops
     }
 
-    /// Products that each lane sums: how often its loops below the lanes run.
+    /// Terms that each lane sums: how often its loops below the lanes run.
     pub fn depth(self) -> i64 {
         let below = self.0.loops.iter().map(|extent| match extent {
             Extent::Lanes => 1,

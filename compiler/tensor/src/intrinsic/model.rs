@@ -79,6 +79,7 @@ fn scaled(var: &Expr, step: i64) -> Expr {
 fn value(term: &Term, loads: &[Expr]) -> Expr {
     match term {
         Term::Operand(number) => loads[*number].clone(),
+        Term::Constant(number, dtype) => Expr::Constant(*number, *dtype),
         Term::Cast(to, term) => value(term, loads).cast(*to),
         Term::Binary(op, left, right) => value(left, loads).binary(*op, value(right, loads)),
     }

@@ -1,6 +1,7 @@
 //! The templates, and the choice between them.
 
 mod attention;
+mod block_scaled;
 mod blocks;
 mod columns;
 mod contraction;
@@ -43,9 +44,10 @@ impl Scheduled {
 type Template = fn(&mut Schedule, &Machine, &mut Decisions<'_>) -> Result<(), ScheduleError>;
 
 /// Templates in the order in which they are tried: each refuses programs of another form.
-const TEMPLATES: [(&str, Template); 10] = [
+const TEMPLATES: [(&str, Template); 11] = [
     (ATTENTION, attention::apply),
     ("contraction", contraction::apply),
+    ("block_scaled", block_scaled::apply),
     ("lanes", lanes::apply),
     ("columns", columns::apply),
     ("rows", rows::apply),

@@ -10,7 +10,7 @@ use crate::onnx::builder::{Builder, Operand};
 use crate::onnx::node::{Node, Outputs};
 use crate::onnx::shorthands::{Step, axis};
 use hone_ops::{BinaryFunction as B, UnaryFunction as U};
-use hone_types::{DataType, Tensor};
+use hone_types::DataType;
 
 /// The operator set whose rules attributes of these operators follow.
 const RULES: i64 = 21;
@@ -177,7 +177,7 @@ pub(super) fn matmul_to_float(builder: &mut Builder, node: &mut Node) -> Outputs
     Ok(vec![biased(builder, result, node.optional(6))?])
 }
 
-fn biased(b: &mut Builder, x: Operand, bias: Option<Operand>) -> Step {
+pub(super) fn biased(b: &mut Builder, x: Operand, bias: Option<Operand>) -> Step {
     match bias {
         Some(bias) => b.add(x, bias),
         None => Ok(x),
@@ -222,70 +222,4 @@ pub(super) fn dynamic_lstm(builder: &mut Builder, node: &mut Node) -> Outputs {
     node.inputs.truncate(8);
     node.opset = RULES;
     recurrent::lstm(builder, node)
-}
-
-/// `MatMulNBits`: B is stored as `[N, blocks, bytes]`, some bits each, with a scale for each block and zero points
-/// packed alike (in the middle of the range where left out).
-pub(super) fn matmul_bits(builder: &mut Builder, node: &mut Node) -> Outputs {
-    let b = builder;
-    let size = |node: &mut Node, name: &str| -> Result<usize, NodeError> {
-        let number = node.int_or(name, 0)?;
-        usize::try_from(number)
-            .map_err(|_| NodeError::invalid(format!("{name} {number} is negative")))
-    };
-    let (k, n) = (size(node, "K")?, size(node, "N")?);
-    let (bits, block) = (node.int_or("bits", 4)?, size(node, "block_size")?);
-    // It says how exact sums must be at least; they are of f32.
-    node.ignore(&["accuracy_level"]);
-    let bits = usize::try_from(bits).ok().filter(|bits| [2, 4, 8].contains(bits));
-    let bits = bits.ok_or_else(|| NodeError::unsupported("other than 2, 4 or 8 bits"))?;
-    if node.optional(4).is_some() {
-        return Err(NodeError::unsupported("g_idx of MatMulNBits"));
-    }
-    let (packed, scales) = (node.input(1)?, node.input(2)?);
-    let blocks = k.checked_div(block).map_or(0, |_| k.div_ceil(block));
-    if b.shape(packed) != [n, blocks, block.saturating_mul(bits).div_ceil(8)] {
-        let found = b.tensor_type(packed);
-        return Err(NodeError::invalid(format!(
-            "{found} does not hold {n} by {k} in blocks of {block}"
-        )));
-    }
-    let weights = unpacked(b, packed, bits, block)?;
-    let scales = b.reshape(scales, vec![n, blocks, 1])?;
-    let to = b.dtype(node.input(0)?);
-    let zero = match node.optional(3) {
-        None => b.scalar(to, f64::from(1u32 << (bits - 1)))?,
-        Some(zero) if b.dtype(zero) == DataType::U8 => {
-            let row = (blocks * bits).div_ceil(8);
-            let zero = b.reshape(zero, vec![n, 1, row])?;
-            let zero = unpacked(b, zero, bits, blocks)?;
-            let zero = b.reshape(zero, vec![n, blocks, 1])?;
-            b.cast(zero, to)?
-        }
-        Some(zero) => b.reshape(zero, vec![n, blocks, 1])?,
-    };
-    let weights = b.cast(weights, to)?;
-    let weights = b.subtract(weights, zero)?;
-    let weights = b.multiply(weights, scales)?;
-    let weights = b.reshape(weights, vec![n, blocks * block])?;
-    let weights = b.narrow(weights, 1, 0, k)?;
-    let weights = b.transpose(weights, vec![1, 0])?;
-    let result = b.matmul(node.input(0)?, weights)?;
-    Ok(vec![biased(b, result, node.optional(5))?])
-}
-
-/// The first `count` numbers of `bits` each that the bytes along the last of three axes hold, lowest bits first.
-fn unpacked(b: &mut Builder, packed: Operand, bits: usize, count: usize) -> Step {
-    let shape = b.shape(packed);
-    let each = 8 / bits;
-    if each == 1 {
-        return b.narrow(packed, 2, 0, count);
-    }
-    let shifts: Vec<u8> = (0..each).map(|place| 1u8 << (place * bits)).collect();
-    let shifts = b.constant(Tensor::from_elements([each], &shifts)?);
-    let column = b.reshape(packed, [&shape[..], &[1]].concat())?;
-    let moved = b.divide(column, shifts)?;
-    let low = b.with_scalar(B::Modulo, moved, f64::from(1u32 << bits))?;
-    let flat = b.reshape(low, vec![shape[0], shape[1], shape[2] * each])?;
-    b.narrow(flat, 2, 0, count)
 }

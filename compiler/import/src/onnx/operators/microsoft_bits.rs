@@ -1,0 +1,175 @@
+//! `MatMulNBits`: products by weights of few bits, whose blocks have a scale each.
+
+use super::microsoft_quantized::biased;
+use crate::NodeError;
+use crate::onnx::builder::{Builder, Operand};
+use crate::onnx::node::{Node, Outputs};
+use crate::onnx::shorthands::Step;
+use hone_ops::{BinaryFunction as B, DequantizeBlocks, ReduceFunction, UnaryFunction as U};
+use hone_types::{DataType, Tensor};
+
+/// The accuracy from which on the left operand may be rounded to bytes.
+const BYTES_SUFFICE: i64 = 4;
+
+/// What the attributes say of the right operand, `[K, N]`.
+#[derive(Clone, Copy)]
+struct Form {
+    depth: usize,
+    columns: usize,
+    bits: usize,
+    /// Elements along K that share a scale, and how many such blocks a column has.
+    block: usize,
+    blocks: usize,
+}
+
+impl Form {
+    fn read(node: &mut Node) -> Result<Self, NodeError> {
+        let size = |node: &mut Node, name: &str| -> Result<usize, NodeError> {
+            let number = node.int_or(name, 0)?;
+            usize::try_from(number)
+                .map_err(|_| NodeError::invalid(format!("{name} {number} is negative")))
+        };
+        let (depth, columns) = (size(node, "K")?, size(node, "N")?);
+        let (bits, block) = (node.int_or("bits", 4)?, size(node, "block_size")?);
+        let bits = usize::try_from(bits).ok().filter(|bits| [2, 4, 8].contains(bits));
+        let bits = bits.ok_or_else(|| NodeError::unsupported("other than 2, 4 or 8 bits"))?;
+        let blocks = depth.checked_div(block).map_or(0, |_| depth.div_ceil(block));
+        Ok(Self { depth, columns, bits, block, blocks })
+    }
+}
+
+/// `MatMulNBits`: B is stored as `[N, blocks, bytes]`, some bits each, with a scale for each block and zero points
+/// packed alike (in the middle of the range where left out).
+pub(super) fn matmul_bits(builder: &mut Builder, node: &mut Node) -> Outputs {
+    let b = builder;
+    let form = Form::read(node)?;
+    let accuracy = node.int_or("accuracy_level", 0)?;
+    if node.optional(4).is_some() {
+        return Err(NodeError::unsupported("g_idx of MatMulNBits"));
+    }
+    let (packed, scales) = (node.input(1)?, node.input(2)?);
+    let bytes = form.block.saturating_mul(form.bits).div_ceil(8);
+    if b.shape(packed) != [form.columns, form.blocks, bytes] {
+        return Err(NodeError::invalid(format!(
+            "{} does not hold {} by {} in blocks of {}",
+            b.tensor_type(packed),
+            form.columns,
+            form.depth,
+            form.block
+        )));
+    }
+    let mut left = node.input(0)?;
+    if accuracy >= BYTES_SUFFICE && form.bits == 4 && form.depth.is_multiple_of(form.block) {
+        left = rounded_to_bytes(b, left, form)?;
+    }
+    let zeros = node.optional(3);
+    let weights = match stored(b, packed, scales, zeros, form)? {
+        Some(weights) => weights,
+        None => computed(b, b.dtype(left), [packed, scales], zeros, form)?,
+    };
+    let weights = b.cast(weights, b.dtype(left))?;
+    let result = b.matmul(left, weights)?;
+    Ok(vec![biased(b, result, node.optional(5))?])
+}
+
+/// The weights as one node that stays until it is known what becomes of it: bytes hold two of them.
+fn stored(
+    b: &mut Builder,
+    packed: Operand,
+    scales: Operand,
+    zeros: Option<Operand>,
+    form: Form,
+) -> Result<Option<Operand>, NodeError> {
+    let integral = zeros.is_none_or(|zeros| b.dtype(zeros) == DataType::U8);
+    let known = [Some(packed), Some(scales), zeros].into_iter().flatten();
+    let constant = known.into_iter().all(|operand| b.tensor(operand).is_some());
+    if form.bits != 4 || !form.block.is_multiple_of(2) || !constant || !integral {
+        return Ok(None);
+    }
+    let Form { columns, blocks, .. } = form;
+    let zeros = match zeros {
+        None => None,
+        Some(zeros) => {
+            let row = blocks.div_ceil(2);
+            let zeros = b.reshape(zeros, vec![columns, 1, row])?;
+            let zeros = unpacked(b, zeros, 4, blocks)?;
+            Some(b.reshape(zeros, vec![columns, blocks])?)
+        }
+    };
+    let scales = b.cast(scales, DataType::F32)?;
+    let scales = b.reshape(scales, vec![columns, blocks])?;
+    let inputs = [Some(packed), Some(scales), zeros];
+    let count = if zeros.is_some() { 3 } else { 2 };
+    let operator = DequantizeBlocks { depth: form.depth };
+    b.apply_optional(operator, &inputs[..count]).map(Some)
+}
+
+/// The weights by operators on elements.
+fn computed(
+    b: &mut Builder,
+    to: DataType,
+    [packed, scales]: [Operand; 2],
+    zeros: Option<Operand>,
+    form: Form,
+) -> Step {
+    let Form { depth, columns, bits, block, blocks } = form;
+    let weights = unpacked(b, packed, bits, block)?;
+    let scales = b.cast(scales, to)?;
+    let scales = b.reshape(scales, vec![columns, blocks, 1])?;
+    let zero = match zeros {
+        None => b.scalar(to, f64::from(1u32 << (bits - 1)))?,
+        Some(zeros) if b.dtype(zeros) == DataType::U8 => {
+            let row = blocks.saturating_mul(bits).div_ceil(8);
+            let zeros = b.reshape(zeros, vec![columns, 1, row])?;
+            let zeros = unpacked(b, zeros, bits, blocks)?;
+            let zeros = b.reshape(zeros, vec![columns, blocks, 1])?;
+            b.cast(zeros, to)?
+        }
+        Some(zeros) => b.reshape(zeros, vec![columns, blocks, 1])?,
+    };
+    let weights = b.cast(weights, to)?;
+    let weights = b.subtract(weights, zero)?;
+    let weights = b.multiply(weights, scales)?;
+    let weights = b.reshape(weights, vec![columns, blocks * block])?;
+    let weights = b.narrow(weights, 1, 0, depth)?;
+    b.transpose(weights, vec![1, 0])
+}
+
+/// The left operand rounded to signed bytes, with a scale for each block: the largest magnitude of a block is 127.
+fn rounded_to_bytes(b: &mut Builder, left: Operand, form: Form) -> Step {
+    let (shape, dtype) = (b.shape(left).to_vec(), b.dtype(left));
+    let Some((_, outer)) = shape.split_last() else { return Ok(left) };
+    let left = b.cast(left, DataType::F32)?;
+    let left = b.reshape(left, [outer, &[form.blocks, form.block]].concat())?;
+    let magnitudes = b.unary(U::Abs, left)?;
+    let most = b.reduce(ReduceFunction::Maximum, magnitudes, vec![outer.len() + 1], true)?;
+    let scale = b.with_scalar(B::Multiply, most, 1.0 / 127.0)?;
+    // A block of zeros has no range: any scale does.
+    let none = b.with_scalar(B::Equal, most, 0.0)?;
+    let one = b.scalar(DataType::F32, 1.0)?;
+    let divisor = b.select(none, one, most)?;
+    let factor = b.scalar_with(B::Divide, 127.0, divisor)?;
+    let scaled = b.multiply(left, factor)?;
+    let bytes = b.unary(U::Round, scaled)?;
+    let bytes = b.cast(bytes, DataType::I8)?;
+    let bytes = b.cast(bytes, DataType::F32)?;
+    let numbers = b.multiply(bytes, scale)?;
+    let numbers = b.reshape(numbers, shape)?;
+    b.cast(numbers, dtype)
+}
+
+/// The first `count` numbers of `bits` each that the bytes along the last of three axes hold, lowest bits first.
+fn unpacked(b: &mut Builder, packed: Operand, bits: usize, count: usize) -> Step {
+    let shape = b.shape(packed);
+    let each = 8 / bits;
+    if each == 1 {
+        return b.narrow(packed, 2, 0, count);
+    }
+    let shifts: Vec<u8> = (0..each).map(|place| 1u8 << (place * bits)).collect();
+    let shifts = b.constant(Tensor::from_elements([each], &shifts)?);
+    let column = b.reshape(packed, [&shape[..], &[1]].concat())?;
+    let moved = b.divide(column, shifts)?;
+    let low = b.with_scalar(B::Modulo, moved, f64::from(1u32 << bits))?;
+    let flat = b.reshape(low, vec![shape[0], shape[1], shape[2] * each])?;
+    b.narrow(flat, 2, 0, count)
+}
