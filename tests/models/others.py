@@ -464,12 +464,68 @@ VISION = [
 BATCHED = [("resnet18", 8), ("mobilenet_v2", 8), ("mobilenet_v2", 32)]
 SEGMENTATION = ["deeplabv3_resnet50", "fcn_resnet50", "lraspp_mobilenet_v3_large"]
 
+class Decoder(nn.Module):
+    """The next token of a language model: one position, and the keys and values of those before it."""
+
+    class Norm(nn.Module):
+        """By the root of the mean square, as exporters before opset 23 write it."""
+
+        def __init__(self, width):
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(width))
+
+        def forward(self, x):
+            return x * torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-6) * self.weight
+
+    class Layer(nn.Module):
+        def __init__(self, width, heads, groups, inner):
+            super().__init__()
+            self.heads, self.groups, self.size = heads, groups, width // heads
+            self.norms = nn.ModuleList([Decoder.Norm(width), Decoder.Norm(width)])
+            kept = groups * self.size
+            self.query, self.key = nn.Linear(width, width, bias=False), nn.Linear(width, kept, bias=False)
+            self.value, self.out = nn.Linear(width, kept, bias=False), nn.Linear(width, width, bias=False)
+            self.gate, self.up = nn.Linear(width, inner, bias=False), nn.Linear(width, inner, bias=False)
+            self.down = nn.Linear(inner, width, bias=False)
+
+        def attend(self, x, keys, values, turn):
+            parts = lambda y, count: y.reshape(1, 1, count, self.size).transpose(1, 2)
+            turned = lambda y: y * turn[0] + torch.cat([-y[..., self.size // 2:], y[..., : self.size // 2]], -1) * turn[1]
+            query = turned(parts(self.query(x), self.heads))
+            keys = torch.cat([keys, turned(parts(self.key(x), self.groups))], 2)
+            values = torch.cat([values, parts(self.value(x), self.groups)], 2)
+            query = query.reshape(1, self.groups, self.heads // self.groups, self.size)
+            scores = torch.softmax(query @ keys.transpose(2, 3) / self.size**0.5, -1)
+            return self.out((scores @ values).reshape(1, 1, -1)), keys, values
+
+        def forward(self, x, keys, values, turn):
+            y, keys, values = self.attend(self.norms[0](x), keys, values, turn)
+            x = x + y
+            y = self.norms[1](x)
+            return x + self.down(F.silu(self.gate(y)) * self.up(y)), keys, values
+
+    def __init__(self, layers=8, width=1024, heads=16, groups=4, inner=4096, words=32_000, place=127):
+        super().__init__()
+        self.layers = nn.ModuleList([self.Layer(width, heads, groups, inner) for _ in range(layers)])
+        self.norm, self.head = self.Norm(width), nn.Linear(width, words, bias=False)
+        angles = place / 10_000 ** (torch.arange(0, width // heads, 2) / (width // heads))
+        self.register_buffer("turn", torch.stack([angles.cos(), angles.sin()]).repeat(1, 2))
+
+    def forward(self, x, *past):
+        kept = []
+        for number, layer in enumerate(self.layers):
+            x, keys, values = layer(x, past[2 * number], past[2 * number + 1], self.turn)
+            kept += [keys, values]
+        return self.head(self.norm(x)), *kept
+
+
 MODELS = {
     **{name: vision(name) for name in VISION},
     **{name: segmentation(name) for name in SEGMENTATION},
     **{f"{name}_batch{count}": vision(name, count) for name, count in BATCHED},
     **{name: video(name) for name in ["r2plus1d_18", "r3d_18"]},
     "conformer": network(Conformer, (1, 200, 144)),
+    "decoder": network(Decoder, (1, 1, 1024), *[(1, 4, 127, 64)] * 16),
     "dense": network(dense, (1, 784)),
     "dense_batch": network(dense, (32, 784)),
     "detector": network(Detector, (1, 3, 320, 320)),

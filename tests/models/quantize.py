@@ -8,6 +8,7 @@ FOLDER/NAME.onnx becomes FOLDER/NAME.FORM.onnx, with inputs, onnxruntime's outpu
     qdq-signed   the same with signed activations, the quantizer's default
     qoperator    static, QLinearConv and its kin, unsigned activations
     dynamic      weights only; activations are quantized while running
+    four-bits    weights only, in four bits with a scale for each 32; activations may be rounded to bytes while running
 """
 
 import pathlib
@@ -16,6 +17,7 @@ import sys
 import tempfile
 
 import numpy as np
+import onnx
 import onnxruntime
 from onnxruntime.quantization import (
     CalibrationDataReader,
@@ -24,6 +26,7 @@ from onnxruntime.quantization import (
     quantize_dynamic,
     quantize_static,
 )
+from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
 from onnxruntime.quantization.shape_inference import quant_pre_process
 
 
@@ -46,6 +49,10 @@ class Samples(CalibrationDataReader):
 
 
 def quantize(source, target, form, arrays):
+    if form == "four-bits":
+        made = MatMulNBitsQuantizer(onnx.load(source), block_size=32, is_symmetric=True, accuracy_level=4)
+        made.process()
+        return onnx.save(made.model.model, target)
     if form == "dynamic":
         return quantize_dynamic(source, target, per_channel=True, weight_type=QuantType.QInt8)
     signed = form == "qdq-signed"

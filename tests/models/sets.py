@@ -5,7 +5,7 @@ development  Networks that may be looked at step by step while the compiler is m
              were measured before there was a sealed set, and half of those added later.
 sealed       The other half: never profiled, never inspected, only measured as a whole. They show what
              the work on the others is worth for a network that nobody looked at.
-quantized    Networks with 8-bit integers, as quantize.py writes them.
+quantized    Networks with integers of 8 bits and fewer, as quantize.py writes them.
 cliffs       Single nodes that a compiler is easily slow at, and short chains of them.
 
 Which half a network of more.py belongs to is decided by the digest of its name, not by anybody:
@@ -20,7 +20,8 @@ import sys
 
 PUBLIC = ["resnet50", "resnet101", "mobilenet_v2", "efficientnet_b0", "bert-base", "vit_b_16"]
 QUANTIZED = [
-    "resnet50.qdq", "resnet50.qdq-signed", "resnet50.qoperator", "mobilenet_v2.qdq", "bert-base.dynamic"
+    "resnet50.qdq", "resnet50.qdq-signed", "resnet50.qoperator", "mobilenet_v2.qdq", "bert-base.dynamic",
+    "decoder.four-bits",
 ]
 
 # Sealed until they were profiled: groups of 24 channels, and normalizations of all channels, were slow.

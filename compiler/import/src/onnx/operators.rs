@@ -14,13 +14,13 @@ mod decided;
 mod dependent;
 mod einsum;
 mod elementwise;
+mod few_bits;
 pub(super) mod indexing;
 mod losses;
 mod maps;
 mod matrix;
 mod microsoft;
 mod microsoft_attention;
-mod microsoft_bits;
 mod microsoft_quantized;
 mod ml;
 mod movement;
@@ -378,7 +378,7 @@ pub(super) const OPERATORS: &[(&str, &str, Import)] = &[
     (MICROSOFT, "GroupQueryAttention", Function(microsoft_attention::group_query)),
     (MICROSOFT, "LayerNormalization", Function(normalization::layer)),
     (MICROSOFT, "MatMulIntegerToFloat", Function(microsoft_quantized::matmul_to_float)),
-    (MICROSOFT, "MatMulNBits", Function(microsoft_bits::matmul_bits)),
+    (MICROSOFT, "MatMulNBits", Function(few_bits::matmul_bits)),
     (MICROSOFT, "MultiHeadAttention", Function(microsoft_attention::multi_head)),
     (MICROSOFT, "QGemm", Function(microsoft_quantized::gemm)),
     (MICROSOFT, "QLinearAdd", Function(microsoft_quantized::binary)),

@@ -1,6 +1,7 @@
 //! Numbers as multiples of a scale: `x = (q - zero point) * scale`, with `q` of a few bits.
 
 use super::convolution;
+use super::few_bits::dequantized_blocks;
 use crate::NodeError;
 use crate::onnx::builder::{Builder, Operand};
 use crate::onnx::narrow::{NarrowType, Rounding};
@@ -142,9 +143,14 @@ pub(super) fn dequantize(builder: &mut Builder, node: &mut Node) -> Outputs {
     let shape = builder.shape(x);
     let scale = builder.numbers(scale)?;
     let to = asked.map_or(builder.dtype(scale), |(dtype, _)| dtype);
+    let zero = node.optional(2);
+    if matches!(axis, 0 | -2)
+        && let Some(numbers) = dequantized_blocks(builder, x, (scale, zero), block)?
+    {
+        return Ok(vec![builder.cast(numbers, to)?]);
+    }
     let scale = builder.cast(scale, DataType::F32)?;
     let scale = spread(builder, scale, &shape, axis, block)?;
-    let zero = node.optional(2);
     let zero = zero.map(|zero| spread(builder, zero, &shape, axis, block)).transpose()?;
     if builder.narrow_type(x).is_some_and(|narrow| !narrow.is_integer()) {
         let number = builder.numbers(x)?;

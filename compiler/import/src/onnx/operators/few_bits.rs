@@ -1,8 +1,10 @@
-//! `MatMulNBits`: products by weights of few bits, whose blocks have a scale each.
+//! Weights of few bits, whose blocks have a scale each: `MatMulNBits`, and matrices that `DequantizeLinear` makes of
+//! blocks of four bits.
 
 use super::microsoft_quantized::biased;
 use crate::NodeError;
 use crate::onnx::builder::{Builder, Operand};
+use crate::onnx::narrow::NarrowType;
 use crate::onnx::node::{Node, Outputs};
 use crate::onnx::shorthands::Step;
 use hone_ops::{BinaryFunction as B, DequantizeBlocks, ReduceFunction, UnaryFunction as U};
@@ -102,6 +104,58 @@ fn stored(
     let count = if zeros.is_some() { 3 } else { 2 };
     let operator = DequantizeBlocks { depth: form.depth };
     b.apply_optional(operator, &inputs[..count]).map(Some)
+}
+
+/// A constant matrix `[K, N]` of four bits with a scale, and perhaps a zero point, for each `block` rows of a column, as one
+/// node that stays until it is known what becomes of it. `None` of anything else.
+pub(super) fn dequantized_blocks(
+    b: &mut Builder,
+    x: Operand,
+    (scale, zero): (Operand, Option<Operand>),
+    block: usize,
+) -> Result<Option<Operand>, NodeError> {
+    let offset = match b.narrow_type(x) {
+        Some(NarrowType::I4) => 8,
+        Some(NarrowType::U4) => 0,
+        _ => return Ok(None),
+    };
+    let [depth, columns] = b.shape(x)[..] else { return Ok(None) };
+    if block < 2 || !block.is_multiple_of(2) || depth == 0 || columns == 0 {
+        return Ok(None);
+    }
+    let blocks = depth.div_ceil(block);
+    let scale = b.cast(scale, DataType::F32)?;
+    let known = |operand: Operand, shape: &[usize]| -> Option<Vec<f64>> {
+        b.tensor(operand).filter(|tensor| tensor.shape() == shape).map(Tensor::to_f64)
+    };
+    let (numbers, scales) = (known(x, &[depth, columns]), known(scale, &[blocks, columns]));
+    let zeros = zero.map(|zero| known(zero, &[blocks, columns]));
+    let (Some(numbers), Some(scales), None | Some(Some(_))) = (numbers, scales, &zeros) else {
+        return Ok(None);
+    };
+    // By columns; of a signed number eight more is stored, and of its zero point.
+    let mut bits = vec![0u8; columns * blocks * block / 2];
+    for (index, number) in numbers.into_iter().enumerate() {
+        let (k, column) = (index / columns, index % columns);
+        let stored = (number as i64 + offset) as u8 & 15;
+        bits[column * blocks * block / 2 + k / 2] |= stored << (4 * (k % 2));
+    }
+    let by_columns = |values: &[f64]| -> Vec<f64> {
+        (0..columns * blocks).map(|n| values[n % blocks * columns + n / blocks]).collect()
+    };
+    let bits = Tensor::from_elements([columns, blocks, block / 2], &bits)?;
+    let scales = Tensor::from_f64(DataType::F32, [columns, blocks], &by_columns(&scales))?;
+    let (bits, scales) = (b.constant(bits), b.constant(scales));
+    let zeros: Vec<f64> = match zeros.flatten() {
+        Some(zeros) => by_columns(&zeros).iter().map(|zero| zero + offset as f64).collect(),
+        // The middle of the range, as where none is given.
+        None if offset == 8 => {
+            return b.apply(DequantizeBlocks { depth }, &[bits, scales]).map(Some);
+        }
+        None => vec![0.0; columns * blocks],
+    };
+    let zeros = b.constant(Tensor::from_f64(DataType::U8, [columns, blocks], &zeros)?);
+    b.apply(DequantizeBlocks { depth }, &[bits, scales, zeros]).map(Some)
 }
 
 /// The weights by operators on elements.
