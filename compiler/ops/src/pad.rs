@@ -2,15 +2,15 @@
 
 use crate::express::{Guard, constant, input, only_output};
 use crate::operator::{FusionClass, OpError, Operator, named, required};
-use crate::shape::bounded;
-use crate::shape::output_type;
+use crate::shape::{bounded, check_same_type, output_type};
 use crate::strided::row_major;
 use hone_graph::InferError;
 use hone_tensor::{BufferId, Builder, Expr};
 use hone_types::{Tensor, TensorType};
 use serde::{Deserialize, Serialize};
 
-/// The input with `begin` elements before and `end` after, per axis; negative numbers cut off.
+/// The input with `begin` elements before and `end` after, per axis; negative numbers cut off. A second input, one element
+/// of the first one's type, is the value of [`PadMode::Constant`] in place of the attribute.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Pad {
     /// Elements added before, per axis.
@@ -19,7 +19,7 @@ pub struct Pad {
     pub end: Vec<i64>,
     /// What is added.
     pub mode: PadMode,
-    /// The value of [`PadMode::Constant`].
+    /// The value of [`PadMode::Constant`] where there is no second input.
     #[serde(with = "crate::serde_forms::any_number")]
     pub value: f64,
 }
@@ -99,6 +99,12 @@ impl Operator for Pad {
         if [self.begin.len(), self.end.len()] != [rank; 2] {
             return Err(InferError::new(format!("pads of {input} need {rank} entries")));
         }
+        if let Some(value) = inputs.get(1).copied().flatten() {
+            check_same_type(input, &[value])?;
+            if value.elements() != 1 || self.mode != PadMode::Constant {
+                return Err(InferError::new(format!("{input} is not padded with {value}")));
+            }
+        }
         let mut shape = Vec::with_capacity(rank);
         for axis in 0..rank {
             let (begin, end, own) = (self.begin[axis], self.end[axis], input.shape[axis]);
@@ -123,7 +129,10 @@ impl Operator for Pad {
     fn reference(&self, inputs: &[Option<&Tensor>]) -> Result<Vec<Tensor>, OpError> {
         let input = required(Self::NAME, inputs, 0)?;
         let output = output_type(self, inputs)?;
-        let fill = Tensor::from_f64(output.dtype, [], &[self.value])?;
+        let fill = match inputs.get(1).copied().flatten() {
+            Some(value) => value.clone(),
+            None => Tensor::from_f64(output.dtype, [], &[self.value])?,
+        };
         let sources: Vec<Vec<Option<usize>>> =
             (0..output.rank()).map(|axis| self.sources(axis, input.shape()[axis])).collect();
         let mut bytes = Vec::with_capacity(output.bytes());
@@ -140,8 +149,14 @@ impl Operator for Pad {
         let x = input(inputs, 0)?;
         let output = only_output(self, builder, inputs)?;
         let own = builder.tensor_type(x);
+        let value = match input(inputs, 1) {
+            Some(value) => {
+                let rank = builder.tensor_type(value).rank();
+                Expr::Load(value, vec![Expr::Integer(0); rank])
+            }
+            None => constant(self.value, own.dtype),
+        };
         if own.elements() == 0 {
-            let value = constant(self.value, own.dtype);
             return Some(vec![builder.map("pad", &output, |_| value)]);
         }
         Some(vec![builder.map("pad", &output, |point| {
@@ -150,7 +165,7 @@ impl Operator for Pad {
             let read: Vec<Expr> = read
                 .map(|(axis, index)| self.place(axis, index, own.shape[axis], &mut guard))
                 .collect();
-            guard.value(Expr::Load(x, read), constant(self.value, own.dtype))
+            guard.value(Expr::Load(x, read), value)
         })])
     }
 }

@@ -237,7 +237,8 @@ impl<'a> Fuser<'a> {
     /// windows overlap: each position of a window would dequantize them again.
     fn pads_lanes(&self, node: NodeId, reader: NodeId) -> bool {
         let reads_vectors = self.graph.nodes()[reader].operation.name() == "packed_depthwise";
-        let constant = self.graph.nodes()[node].operation.downcast::<Pad>();
+        let padding = &self.graph.nodes()[node];
+        let constant = padding.operation.downcast::<Pad>().filter(|_| padding.inputs.len() == 1);
         reads_vectors
             && self.groups.members(node).len() == 1
             && constant.is_some_and(|pad| pad.mode == PadMode::Constant)

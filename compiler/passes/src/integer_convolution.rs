@@ -1,17 +1,19 @@
-//! Convolutions of integers by constant signed bytes, on packed channels, by the instructions that sum several products.
+//! Convolutions of integers by constant bytes, on packed channels, by the instructions that sum several products.
 //! Of unsigned bytes minus a zero point the bytes themselves are multiplied, and padding is the zero point, so that it
-//! subtracts the same from every result: `sum (x - z) w = sum x w - z * sum w`. Integers that are stored in 16 bits
-//! ([`crate::narrow_integers`]) have their zero point subtracted already.
+//! subtracts the same from every result: `sum (x - z) w = sum x w - z * sum w`, whether `z` is a constant or computed.
+//! Filters of unsigned bytes minus a zero point do not fit signed bytes; they are moved by a number `c` each, and what
+//! that adds is `c` times the sum of the window, which one more filter gives: `sum x w = sum x (w - c) + c * sum x`.
+//! Integers that are stored in 16 bits ([`crate::narrow_integers`]) have their zero point subtracted already.
 
 use crate::PassError;
-use crate::integer_products::{NarrowFactor, are_signed_bytes};
-use crate::layout::Layout;
+use crate::integer_products::{NarrowFactor, column_offsets, extended_from};
+use crate::layout::{Layout, window_padding};
 use crate::packed_operands::pack_weights;
 use crate::quantized::is_byte;
 use hone_graph::{Node, ValueId};
 use hone_ops::{
     Binary, BinaryFunction, Convolution, Graph, Op, OpError, Operator, Pack, PackedConvolution,
-    Window, interleave, products_of,
+    Reshape, Transpose, Window, interleave, products_of,
 };
 use hone_types::{DataType, Tensor};
 
@@ -22,9 +24,19 @@ struct Factors<'a> {
     /// The type of the weights that they are multiplied by.
     narrow: DataType,
     /// What is subtracted from the integers.
-    zero: i64,
+    zero: Zero,
     /// In 32 bits.
     weights: &'a Tensor,
+    /// For each filter what is subtracted from its weights before they are narrowed.
+    offsets: Vec<i32>,
+}
+
+/// A zero point.
+#[derive(Clone, Copy)]
+enum Zero {
+    Constant(i64),
+    /// One number in 32 bits that holds a byte, and this byte.
+    Computed(ValueId, ValueId),
 }
 
 impl<'a> Factors<'a> {
@@ -32,32 +44,57 @@ impl<'a> Factors<'a> {
         let weights = graph.constant(node.inputs[1]?)?;
         let factor = NarrowFactor::of(graph, node.inputs[0]?)?;
         let zero = match factor.zero {
-            None => 0,
-            Some(zero) => {
-                let zero = graph.constant(zero).filter(|zero| is_byte(zero))?;
-                *zero.to_i64().first()?
-            }
+            None => Zero::Constant(0),
+            Some(zero) => match graph.constant(zero) {
+                Some(known) => Zero::Constant(*known.to_i64().first().filter(|_| is_byte(known))?),
+                None => Zero::Computed(zero, extended_from(graph, zero, DataType::U8)?),
+            },
         };
         let fits = convolution.groups == 1
             && node.inputs.get(2).copied().flatten().is_none()
-            && weights.dtype() == DataType::I32
-            && are_signed_bytes(weights);
-        fits.then_some(Self { integers: factor.value, narrow: factor.weights, zero, weights })
+            && weights.dtype() == DataType::I32;
+        let offsets = filter_offsets(weights, factor.weights).filter(|_| fits)?;
+        Some(Self { integers: factor.value, narrow: factor.weights, zero, weights, offsets })
     }
 
-    /// What the zero point adds to each result: `[1, O / o, 1.., o]`.
-    fn offsets(&self, block: usize) -> Result<Tensor, OpError> {
-        let shape = self.weights.shape();
-        let each = shape[1..].iter().product::<usize>().max(1);
+    /// The filters moved so that they fit the narrow type.
+    fn moved(&self) -> Result<Tensor, OpError> {
+        let each = self.each();
+        let moved = self.weights.to_i64().into_iter().enumerate();
+        let moved = moved.map(|(index, weight)| weight as i32 - self.offsets[index / each]);
+        Ok(Tensor::from_elements(self.weights.shape(), &moved.collect::<Vec<i32>>())?)
+    }
+
+    /// Weights of a filter.
+    fn each(&self) -> usize {
+        self.weights.shape()[1..].iter().product::<usize>().max(1)
+    }
+
+    /// What the zero point adds to each result, for each unit of it: the sums of the filters.
+    fn sums(&self) -> Vec<i32> {
         let weights = self.weights.to_i64();
-        let sum = |filter: &[i64]| filter.iter().sum::<i64>().wrapping_mul(self.zero) as i32;
-        let sums: Vec<i32> = weights.chunks_exact(each).map(sum).collect();
-        let sums = Tensor::from_elements([sums.len()], &sums)?;
-        let packed = Pack { axis: 0, block }.reference(&[Some(&sums)])?.remove(0);
-        let mut full = vec![1; shape.len() + 1];
-        (full[1], full[shape.len()]) = (packed.shape()[0], block);
+        let sum = |filter: &[i64]| filter.iter().sum::<i64>() as i32;
+        weights.chunks_exact(self.each()).map(sum).collect()
+    }
+
+    /// A number for each filter as `[1, O / o, 1.., o]`.
+    fn by_filter(&self, numbers: &[i32], block: usize) -> Result<Tensor, OpError> {
+        let rank = self.weights.shape().len();
+        let numbers = Tensor::from_elements([numbers.len()], numbers)?;
+        let packed = Pack { axis: 0, block }.reference(&[Some(&numbers)])?.remove(0);
+        let mut full = vec![1; rank + 1];
+        (full[1], full[rank]) = (packed.shape()[0], block);
         Ok(packed.reshaped(full)?)
     }
+}
+
+/// As [`column_offsets`], for filters `[O, C, K..]`.
+pub(crate) fn filter_offsets(weights: &Tensor, narrow: DataType) -> Option<Vec<i32>> {
+    let filters = *weights.shape().first()?;
+    let each = weights.shape()[1..].iter().product::<usize>();
+    let rows = weights.reshaped([filters, each]).ok()?;
+    let columns = Transpose { permutation: vec![1, 0] }.reference(&[Some(&rows)]).ok()?.pop()?;
+    column_offsets(&columns, narrow)
 }
 
 impl Layout<'_> {
@@ -68,7 +105,6 @@ impl Layout<'_> {
         convolution: &Convolution,
     ) -> Result<bool, PassError> {
         let Some(operands) = Factors::of(self.graph, node, convolution) else { return Ok(false) };
-        let wrong = |source| PassError::Constant { node: node.name.clone(), source };
         let depth = products_of(operands.narrow).unwrap_or(1);
         let channels = self.shape(operands.integers)[1];
         let block = self.block.min(channels.next_multiple_of(depth));
@@ -77,20 +113,100 @@ impl Layout<'_> {
         if !block.is_multiple_of(depth) {
             return Ok(false);
         }
-        let padding = (operands.zero as f64, &[][..]);
-        let input = self.padded_windows(node, &convolution.window, input, padding)?;
-        let weights = pack_weights(operands.weights, block, self.block).map_err(wrong)?;
+        let input = match operands.zero {
+            Zero::Constant(zero) => {
+                self.padded_windows(node, &convolution.window, input, (zero as f64, &[][..]))?
+            }
+            Zero::Computed(_, byte) => self.padded_with(node, &convolution.window, input, byte)?,
+        };
+        let mut sums = self.convolve_narrow(node, convolution, (input, block), &operands)?;
+        sums = self.less_zero_point(node, sums, &operands)?;
+        Ok(self.finish(node, sums))
+    }
+
+    /// The sums of the products of the integers themselves.
+    fn convolve_narrow(
+        &mut self,
+        node: &Node<Op>,
+        convolution: &Convolution,
+        (input, block): (ValueId, usize),
+        operands: &Factors<'_>,
+    ) -> Result<ValueId, PassError> {
+        let wrong = |source| PassError::Constant { node: node.name.clone(), source };
+        let moved = operands.moved().map_err(wrong)?;
+        let sums = self.convolve_by(node, convolution, (input, block), operands, &moved)?;
+        if operands.offsets.iter().all(|offset| *offset == 0) {
+            return Ok(sums);
+        }
+        // A block of equal filters of ones, so that the sum of a window stands in every lane.
+        let shape = [&[self.block], &operands.weights.shape()[1..]].concat();
+        let ones = vec![1i32; shape.iter().product()];
+        let ones = Tensor::from_elements(shape, &ones).map_err(OpError::from).map_err(wrong)?;
+        let windows = self.convolve_by(node, convolution, (input, block), operands, &ones)?;
+        let offsets = operands.by_filter(&operands.offsets, self.block).map_err(wrong)?;
+        let offsets = self.rewriter.constant(&node.name, offsets);
+        let multiply = Binary::new(BinaryFunction::Multiply);
+        let moved = self.rewriter.add_simple(&node.name, multiply, &[windows, offsets])?;
+        let add = Binary::new(BinaryFunction::Add);
+        self.rewriter.add_simple(&node.name, add, &[sums, moved])
+    }
+
+    fn convolve_by(
+        &mut self,
+        node: &Node<Op>,
+        convolution: &Convolution,
+        (input, block): (ValueId, usize),
+        operands: &Factors<'_>,
+        weights: &Tensor,
+    ) -> Result<ValueId, PassError> {
+        let wrong = |source| PassError::Constant { node: node.name.clone(), source };
+        let weights = pack_weights(weights, block, self.block).map_err(wrong)?;
         let weights = interleave(&weights, operands.narrow).map_err(wrong)?;
         let weights = self.rewriter.constant(&node.name, weights);
         let Window { strides, dilations, .. } = convolution.window.clone();
         let operation = PackedConvolution { strides, dilations, groups: 1, inputs: None };
-        let mut sums = self.rewriter.add_simple(&node.name, operation, &[input, weights])?;
-        if operands.zero != 0 {
-            let offsets = operands.offsets(self.block).map_err(wrong)?;
-            let offsets = self.rewriter.constant(&node.name, offsets);
-            let take = Binary::new(BinaryFunction::Subtract);
-            sums = self.rewriter.add_simple(&node.name, take, &[sums, offsets])?;
+        self.rewriter.add_simple(&node.name, operation, &[input, weights])
+    }
+
+    /// The sums less what the zero point adds.
+    fn less_zero_point(
+        &mut self,
+        node: &Node<Op>,
+        sums: ValueId,
+        operands: &Factors<'_>,
+    ) -> Result<ValueId, PassError> {
+        let wrong = |source| PassError::Constant { node: node.name.clone(), source };
+        let mut each = operands.sums();
+        let zero = match operands.zero {
+            Zero::Constant(0) => return Ok(sums),
+            Zero::Constant(zero) => {
+                each.iter_mut().for_each(|sum| *sum = sum.wrapping_mul(zero as i32));
+                None
+            }
+            Zero::Computed(zero, _) => Some(zero),
+        };
+        let each = operands.by_filter(&each, self.block).map_err(wrong)?;
+        let mut offsets = self.rewriter.constant(&node.name, each);
+        if let Some(zero) = zero {
+            let zero = self.plain(zero, &node.name)?;
+            let zero = self.rewriter.add_simple(&node.name, Reshape { shape: vec![1] }, &[zero])?;
+            let multiply = Binary::new(BinaryFunction::Multiply);
+            offsets = self.rewriter.add_simple(&node.name, multiply, &[offsets, zero])?;
         }
-        Ok(self.finish(node, sums))
+        let take = Binary::new(BinaryFunction::Subtract);
+        self.rewriter.add_simple(&node.name, take, &[sums, offsets])
+    }
+
+    /// As [`Layout::padded_windows`], with a byte that is computed.
+    fn padded_with(
+        &mut self,
+        node: &Node<Op>,
+        window: &Window,
+        input: ValueId,
+        byte: ValueId,
+    ) -> Result<ValueId, PassError> {
+        let Some(pad) = window_padding(window, 0.0, &[]) else { return Ok(input) };
+        let byte = self.plain(byte, &node.name)?;
+        self.rewriter.add_simple(&node.name, pad, &[input, byte])
     }
 }

@@ -197,11 +197,6 @@ pub(crate) fn extended_from(graph: &Graph, value: ValueId, from: DataType) -> Op
     fits.then_some(narrow)
 }
 
-/// Whether all elements fit signed bytes.
-pub(crate) fn are_signed_bytes(integers: &Tensor) -> bool {
-    integers.to_i64().iter().all(|integer| i8::try_from(*integer).is_ok())
-}
-
 /// A value from which a single number is subtracted, and that number; else the value itself.
 pub(crate) fn minus_zero_point(graph: &Graph, value: ValueId) -> (ValueId, Option<ValueId>) {
     let split = || {

@@ -23,7 +23,7 @@ use hone_ops::{
     WinogradOutput, winograd_weights,
 };
 use hone_types::{DataType, Tensor};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// What the target asks of a layout.
 #[derive(Clone, Copy, Debug)]
@@ -72,6 +72,8 @@ pub(crate) struct Layout<'a> {
     fillers: HashMap<ValueId, Filler>,
     /// Old values that exist plain in the new graph (constants and inputs always do).
     plain: HashMap<ValueId, ValueId>,
+    /// Old values that nothing reads but packed.
+    wanted: HashSet<ValueId>,
 }
 
 impl<'a> Layout<'a> {
@@ -89,6 +91,7 @@ impl<'a> Layout<'a> {
             packed: HashMap::new(),
             fillers: HashMap::new(),
             plain: HashMap::new(),
+            wanted: wanted_packed(graph, working),
         }
     }
 
@@ -181,6 +184,11 @@ impl<'a> Layout<'a> {
         let packed = self.rewriter.add_simple(node, Pack { axis: 1, block }, &[plain])?;
         self.packed.insert(old, packed);
         Ok(packed)
+    }
+
+    /// Whether nothing reads a node's result but packed, so that its operands may as well be packed first.
+    pub(crate) fn is_wanted_packed(&self, node: &Node<Op>) -> bool {
+        node.outputs.iter().all(|output| self.wanted.contains(output))
     }
 
     pub(crate) fn shape(&self, old: ValueId) -> &'a [usize] {
@@ -309,17 +317,10 @@ impl<'a> Layout<'a> {
         input: ValueId,
         (padding, beyond): (f64, &[usize]),
     ) -> Result<ValueId, PassError> {
-        let [begin, mut end] = [&window.pads_begin, &window.pads_end]
-            .map(|pads| [&[0, 0], pads.as_slice(), &[0]].concat())
-            .map(|pads| pads.into_iter().map(|pad| pad as i64).collect::<Vec<_>>());
-        for (end, beyond) in end[2..].iter_mut().zip(beyond) {
-            *end += *beyond as i64;
+        match window_padding(window, padding, beyond) {
+            Some(pad) => self.rewriter.add_simple(&node.name, pad, &[input]),
+            None => Ok(input),
         }
-        if begin.iter().chain(&end).all(|pad| *pad <= 0) {
-            return Ok(input);
-        }
-        let pad = Pad { begin, end, mode: PadMode::Constant, value: padding };
-        self.rewriter.add_simple(&node.name, pad, &[input])
     }
 
     fn depthwise(
@@ -471,4 +472,42 @@ fn padded_fits(shape: &[usize], window: &Window) -> bool {
         bytes.checked_mul(extent.checked_add(begin)?.checked_add(end)?.max(1))
     });
     padded.is_some_and(|bytes| bytes <= LARGEST_BUFFER)
+}
+
+/// What adds to a packed input what a window reads around it, and so many elements `beyond` its end per spatial axis.
+/// `None` where that is nothing.
+pub(crate) fn window_padding(window: &Window, value: f64, beyond: &[usize]) -> Option<Pad> {
+    let [begin, mut end] = [&window.pads_begin, &window.pads_end]
+        .map(|pads| [&[0, 0], pads.as_slice(), &[0]].concat())
+        .map(|pads| pads.into_iter().map(|pad| pad as i64).collect::<Vec<_>>());
+    for (end, beyond) in end[2..].iter_mut().zip(beyond) {
+        *end += *beyond as i64;
+    }
+    let pads = begin.iter().chain(&end).any(|pad| *pad > 0);
+    pads.then_some(Pad { begin, end, mode: PadMode::Constant, value })
+}
+
+/// Values that nothing reads but convolutions as their input, or by way of concatenated channels and of other sizes of the
+/// image.
+fn wanted_packed(graph: &Graph, working: DataType) -> HashSet<ValueId> {
+    // Whether all that was seen of a value's readers want it packed; readers come behind what they read.
+    let mut wanted: HashMap<ValueId, bool> = HashMap::new();
+    for port in graph.outputs() {
+        wanted.insert(port.value, false);
+    }
+    let nodes: Vec<&Node<Op>> = graph.nodes().iter().map(|(_, node)| node).collect();
+    for node in nodes.into_iter().rev() {
+        let wants_result = node.outputs.iter().all(|output| wanted.get(output) == Some(&true));
+        let passes_on = node.operation.downcast::<Resize>().is_some()
+            || node.operation.downcast::<Concat>().is_some_and(|concat| concat.axis == 1);
+        let convolves = node.operation.downcast::<Convolution>().is_some()
+            && Operands::of(graph, node, working).is_some();
+        for (place, input) in node.inputs.iter().enumerate() {
+            let Some(input) = input else { continue };
+            let wants = convolves && place == 0 || passes_on && wants_result;
+            let own = wanted.entry(*input).or_insert(true);
+            *own &= wants;
+        }
+    }
+    wanted.into_iter().filter(|(_, own)| *own).map(|(value, _)| value).collect()
 }

@@ -186,7 +186,10 @@ impl Layout<'_> {
         let packed = inputs.iter().filter(|input| self.is_packed(**input)).count();
         let whole =
             inputs.iter().all(|input| self.fills_blocks(*input) && self.shape(*input).len() > 2);
-        if concat.axis != 1 || !whole || packed * 2 < inputs.len().max(1) {
+        // Parts that lie otherwise and come from smaller images are packed before they are enlarged.
+        let enlarged = |input: &&ValueId| self.is_packed(**input) || self.is_enlarged(**input);
+        let all = self.is_wanted_packed(node) && inputs.iter().filter(enlarged).count() > 1;
+        if concat.axis != 1 || !whole || packed * 2 < inputs.len().max(1) && !all {
             return Ok(false);
         }
         let mut parts = Vec::with_capacity(inputs.len());
@@ -202,7 +205,9 @@ impl Layout<'_> {
         let shape = self.shape(input);
         let spatial =
             shape.len() > 2 && resize.sizes[..2] == shape[..2] && resize.region.is_empty();
-        if !self.is_packed(input) || !spatial {
+        let is_packed = self.is_packed(input)
+            || self.is_wanted_packed(node) && self.is_enlarged(node.outputs[0]);
+        if !is_packed || !spatial {
             return Ok(false);
         }
         let dtype = self.graph.tensor_type(input).dtype;
@@ -218,6 +223,19 @@ impl Layout<'_> {
         resize.scales.push(1.0);
         let output = self.rewriter.add_simple(&node.name, resize, &[packed])?;
         Ok(self.finish_with(node, output, filler))
+    }
+
+    /// Whether a value is a smaller image enlarged, whose channels fill their blocks.
+    fn is_enlarged(&self, value: ValueId) -> bool {
+        let Some(node) = self.graph.producer(value).map(|id| &self.graph.nodes()[id]) else {
+            return false;
+        };
+        let from = node.inputs.first().copied().flatten();
+        let is_smaller = from.is_some_and(|from| {
+            let elements = |value| self.graph.tensor_type(value).elements();
+            self.fills_blocks(from) && elements(from) < elements(value)
+        });
+        is_smaller && node.operation.downcast::<Resize>().is_some()
     }
 
     pub(crate) fn pad(&mut self, node: &Node<Op>, pad: &Pad) -> Result<bool, PassError> {

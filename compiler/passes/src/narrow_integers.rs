@@ -2,8 +2,9 @@
 //! `x - z` is from -255 to 255. The narrow form is what is stored, computed once by what makes the bytes; everything
 //! that reads the difference reads it from there.
 
+use crate::integer_convolution::filter_offsets;
 use crate::integer_products::{
-    BYTES, NarrowFactor, are_signed_bytes, column_offsets, extended_from, minus_zero_point,
+    BYTES, NarrowFactor, column_offsets, extended_from, minus_zero_point,
 };
 use crate::{PassError, Rewriter};
 use hone_graph::{Node, ValueId};
@@ -16,7 +17,7 @@ use std::collections::BTreeSet;
 /// in bytes on Zen 3.
 const MIN_ROWS: usize = 8;
 
-/// Narrows what convolutions by constant signed bytes, and products of matrices by constant bytes minus a zero point, read.
+/// Narrows what convolutions and products of matrices by constant bytes minus a zero point read.
 pub fn narrow_integers(graph: &Graph) -> Result<Graph, PassError> {
     let factors = graph.nodes().iter().filter_map(|(_, node)| factor(graph, node));
     let factors: BTreeSet<ValueId> = factors.collect();
@@ -46,7 +47,7 @@ fn factor(graph: &Graph, node: &Node<Op>) -> Option<ValueId> {
         (Some(convolution), _) => {
             convolution.groups == 1
                 && node.inputs.get(2).is_none_or(Option::is_none)
-                && are_signed_bytes(weights)
+                && filter_offsets(weights, DataType::I16).is_some()
         }
         (None, [depth, columns]) => {
             let rows = graph.tensor_type(node.outputs[0]).elements() / (*columns).max(1);

@@ -4,9 +4,8 @@
 //! which [`crate::choose_layouts`] and [`crate::multiply_integers`] compute from the bytes. Operators such as
 //! QLinearConv have their scales behind the sums already.
 
-use crate::integer_products::{
-    BYTES, are_signed_bytes, column_offsets, extended_from, minus_zero_point,
-};
+use crate::integer_convolution::filter_offsets;
+use crate::integer_products::{BYTES, column_offsets, extended_from, minus_zero_point};
 use crate::narrow_integers::are_narrow;
 use crate::winograd::{Extents, MachineRates, choose_tile};
 use crate::{PassError, Rewriter};
@@ -83,23 +82,20 @@ impl Scaled {
     }
 
     /// Whether weights of type `narrow` can be multiplied by the integers.
-    fn multiplies(&self, graph: &Graph, narrow: DataType, is_convolution: bool) -> bool {
+    fn multiplies(&self, graph: &Graph, narrow: DataType) -> bool {
         match narrow {
             DataType::I16 => are_narrow(graph, self.integers),
-            _ => self.are_unsigned(graph, is_convolution),
+            _ => self.are_unsigned(graph),
         }
     }
 
-    /// Whether the bytes are unsigned, and, for a convolution, their zero point a constant: it becomes the
-    /// padding.
-    fn are_unsigned(&self, graph: &Graph, is_convolution: bool) -> bool {
+    /// Whether the bytes are unsigned, and their zero point too: in a convolution it becomes the padding.
+    fn are_unsigned(&self, graph: &Graph) -> bool {
         let (extended, zero) = minus_zero_point(graph, self.integers);
-        let known = zero.map(|zero| graph.constant(zero));
-        let fits = match known {
-            None => true,
-            Some(None) => !is_convolution,
-            Some(Some(zero)) => is_byte(zero),
-        };
+        let fits = zero.is_none_or(|zero| match graph.constant(zero) {
+            Some(known) => is_byte(known),
+            None => extended_from(graph, zero, DataType::U8).is_some(),
+        });
         extended_from(graph, extended, DataType::U8).is_some() && fits
     }
 }
@@ -135,11 +131,10 @@ impl Weights {
         }
     }
 
-    /// Whether they are multiplied as they are by a convolution, or can be moved for a matrix product
-    /// ([`crate::multiply_integers`]).
+    /// Whether they are multiplied as they are, or can be moved ([`crate::multiply_integers`]).
     fn are_narrow(&self, narrow: DataType, is_convolution: bool) -> bool {
         match is_convolution {
-            true => are_signed_bytes(&self.integers),
+            true => filter_offsets(&self.integers, narrow).is_some(),
             false => column_offsets(&self.integers, narrow).is_some(),
         }
     }
@@ -199,7 +194,7 @@ impl Product {
             return None;
         }
         let summed = right.integers.tensor_type().elements() / shape[usize::from(!plain)].max(1);
-        let multiplied = left.multiplies(graph, narrow, plain)
+        let multiplied = left.multiplies(graph, narrow)
             && right.are_narrow(narrow, plain)
             && summed.saturating_mul(right.largest()) <= MAX_SUMMED;
         let single = left.scale.is_none_or(|scale| graph.tensor_type(scale).elements() == 1);

@@ -18,6 +18,8 @@ const MAX_DENSITY_OF_AXIS: f64 = 0.85;
 /// Minimum products that a position along one axis adds to each result, from where adding its sum to the others'
 /// takes little time beside them.
 const MIN_PRODUCTS: usize = 128;
+/// Products that take as long as adding the sum of one position to that of the others, which lies in memory.
+const PRODUCTS_OF_ADDING: usize = 8;
 /// Maximum positions that are convolved one by one.
 const MAX_POSITIONS: usize = 27;
 /// Results, and so multiply-adds for each weight, from where computing and not loading them takes time.
@@ -145,8 +147,16 @@ impl Positions {
         plain
             && (2..=MAX_POSITIONS).contains(&all)
             && self.results.iter().product::<usize>() >= MIN_REUSE
-            && (0..axes).map(|axis| self.density(axis)).product::<f64>() <= MAX_DENSITY
+            && (0..axes).map(|axis| self.density(axis)).product::<f64>()
+                <= MAX_DENSITY * self.gain()
             && self.covering_position(&vec![true; axes]).is_some()
+    }
+
+    /// Which fraction of the time at a position is that of its products, where positions are convolved one by one. In
+    /// depthwise convolutions it is small: each position has one product for a result.
+    fn gain(&self) -> f64 {
+        let products = self.weights.shape()[1];
+        products as f64 / (products + PRODUCTS_OF_ADDING) as f64
     }
 
     /// Which fraction of what is read along an axis is input, and not padding.

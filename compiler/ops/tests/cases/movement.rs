@@ -101,7 +101,9 @@ fn pads() -> Vec<Case> {
         cases.push(case(pad(&[7], &[9], 0.0), &[f32s([3])]));
     }
     let grown = Pad { begin: vec![1, 0], end: vec![1, 2], mode: PadMode::Constant, value: 2.0 };
-    cases.push(case(grown, &[f32s([0, 1])]));
+    cases.push(case(grown.clone(), &[f32s([0, 1])]));
+    // By a number that is computed.
+    cases.push(case(grown, &[tensor(DataType::U8, [2, 3]), tensor(DataType::U8, [1])]));
     cases
 }
 
