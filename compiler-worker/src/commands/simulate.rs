@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use hone_artifact::exit_code::Reason;
+use hone_machine::{CORES_THAT_FILL_MEMORY, MEMORY_BYTES_PER_NS};
 use hone_runtime::Profile;
 use serde_json::json;
 
@@ -28,12 +29,6 @@ const SHOWN: usize = 12;
 /// and to await it, where no line has to cross between sockets.
 const COSTS: Costs = Costs { post: 60.0, start: 100.0, settle: 40.0, claim: 20.0, look: 50.0 };
 
-/// All cores together are taken to have this many times the bandwidth of one.
-const SHARED_BANDWIDTH: f64 = 8.0;
-
-/// Bytes in a nanosecond of one core where this machine has no probe for it.
-const CORE_BANDWIDTH: f64 = 10.0;
-
 /// What to simulate.
 #[derive(Debug)]
 pub struct Simulation<'a> {
@@ -55,8 +50,9 @@ pub struct Simulation<'a> {
 /// As for `hone run`.
 pub fn run(simulation: &Simulation<'_>) -> Result<()> {
     let (details, steps, runs) = measure(simulation.path, simulation.budget)?;
-    let core = device::peaks(1).map_or(CORE_BANDWIDTH, |peaks| peaks.bandwidth * 1e-9);
-    let bytes_per_nanosecond = simulation.bandwidth.unwrap_or(SHARED_BANDWIDTH * core);
+    // What is typical, where this machine has no probe for it.
+    let core = device::peaks(1).map_or(MEMORY_BYTES_PER_NS, |peaks| peaks.bandwidth * 1e-9);
+    let bytes_per_nanosecond = simulation.bandwidth.unwrap_or(CORES_THAT_FILL_MEMORY * core);
     let assumptions = Assumptions { costs: COSTS, bytes_per_nanosecond };
     let predictions: Vec<Prediction> =
         simulation.threads.iter().map(|threads| predict(&steps, *threads, &assumptions)).collect();

@@ -1,5 +1,6 @@
 //! What this machine was measured to reach, now: the yardstick of every rate that is shown.
 
+use hone_machine::Measured;
 use serde::{Deserialize, Serialize};
 
 use crate::show::units;
@@ -68,14 +69,14 @@ pub fn peaks_of(target: &hone_artifact::Target, threads: usize) -> Option<Peaks>
     Some(for_threads(&hone_driver::probe_as(&target).ok()?, threads))
 }
 
-fn for_threads(machine: &hone_driver::Machine, threads: usize) -> Peaks {
+fn for_threads(core: &Measured, threads: usize) -> Peaks {
     let all = threads as f64 * 1e9;
     Peaks {
         threads,
-        flops: machine.f32_gflops * all,
-        bandwidth: machine.memory_gbytes * all,
-        int8: machine.int8_gops.map(|rate| rate * all),
-        bf16: machine.bf16_gflops.map(|rate| rate * all),
+        flops: core.f32_gflops * all,
+        bandwidth: core.memory_gbytes * all,
+        int8: core.int8_gops.map(|rate| rate * all),
+        bf16: core.bf16_gflops.map(|rate| rate * all),
     }
 }
 

@@ -35,7 +35,7 @@ pub use compile::{assembly, compile, kernels, llvm_ir};
 pub use disassemble::disassemble;
 pub use error::CodegenError;
 pub use link::link;
-pub use probe::{Cache, Machine, probe, probe_as};
+pub use probe::{probe, probe_as};
 pub use runner::runner;
 pub use targets::Target;
 

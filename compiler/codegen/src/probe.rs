@@ -1,38 +1,15 @@
-//! What this machine can do, measured with code made here: the figures that schedules reckon with.
+//! Measures what this machine can do, with code made here.
 
 use crate::error::{CodegenError, Result};
 use crate::llvm::ir::{Ir, T, V};
 use crate::{ObjectCode, Target, compile, link};
+use hone_machine::{Cache, Measured};
 use inkwell::AddressSpace;
 use inkwell::IntPredicate;
 use inkwell::context::Context;
 use inkwell::values::{BasicValue, IntValue, PhiValue, PointerValue};
 use std::ffi::c_void;
 use std::time::{Duration, Instant};
-
-/// Measured and reported properties of this machine, for one core.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Machine {
-    /// `f32` multiply-adds, in 10^9 operations (two each) a second.
-    pub f32_gflops: f64,
-    /// 8-bit integer dot products (VNNI), in 10^9 operations (two for each product) a second.
-    pub int8_gops: Option<f64>,
-    /// bfloat16 dot products, in 10^9 operations a second.
-    pub bf16_gflops: Option<f64>,
-    /// Data caches, innermost first.
-    pub caches: Vec<Cache>,
-    /// Bytes that one core reads from memory, in 10^9 a second.
-    pub memory_gbytes: f64,
-}
-
-/// A data cache.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cache {
-    /// 1 is nearest to the core.
-    pub level: u32,
-    /// Size in bytes.
-    pub bytes: u64,
-}
 
 /// Independent chains for vectors of `vector_bytes`: at least ten hide the latency of an instruction on
 /// every known core (five cycles, two a cycle), and all of them stay in registers, of which x86 has 16
@@ -45,13 +22,13 @@ fn chains_for(vector_bytes: usize) -> usize {
 const ROUNDS: i64 = 10_000;
 
 /// Measures this machine with the widest vectors it has; takes about half a second.
-pub fn probe() -> Result<Machine> {
+pub fn probe() -> Result<Measured> {
     probe_as(&Target::host()?)
 }
 
 /// Measures what code for `target` reaches on this machine, which must be able to execute it: code with
 /// shorter vectors than the machine's has a lower peak.
-pub fn probe_as(target: &Target) -> Result<Machine> {
+pub fn probe_as(target: &Target) -> Result<Measured> {
     let chains_kept = chains_for(target.vector_bytes);
     let lanes = (target.vector_bytes / 4) as u32;
     let has_512_bits = target.vector_bytes == 64;
@@ -71,7 +48,7 @@ pub fn probe_as(target: &Target) -> Result<Machine> {
     let bf16_gflops = dot("avx512bf16", Peak::BfloatDot, 4.0)?;
     let caches = caches();
     let memory_gbytes = memory_rate(target, lanes, &caches)?;
-    Ok(Machine { f32_gflops, int8_gops, bf16_gflops, caches, memory_gbytes })
+    Ok(Measured { f32_gflops, int8_gops, bf16_gflops, caches, memory_gbytes })
 }
 
 /// Which instruction a peak is measured of.

@@ -11,15 +11,12 @@ use hone_artifact::{
 use hone_codegen::Kernel;
 use hone_codegen::nvptx::{self, Architecture, ProductOptions};
 use hone_codegen_text::{Argument, Module, OpenClC, Step, emit};
+use hone_machine::DEVICE_BUFFER_ALIGNMENT;
 use hone_passes as passes;
 use hone_schedule::ScheduleError;
 use hone_tensor::{BufferId, Limits, Program, Role, Scope, VarId};
 use hone_tune::{DeviceSchedule, plain_for_device, schedule_for_device};
 use hone_types::DataType;
-
-/// Alignment in bytes of buffers in the arena and the weights: the coarsest `CL_DEVICE_MEM_BASE_ADDR_ALIGN` of
-/// current drivers, NVIDIA's 4,096 bits.
-const ALIGNMENT: u64 = 512;
 
 /// What launches for an accelerator keep to: for OpenCL what every device has.
 pub fn device_limits(accelerator: Accelerator) -> Limits {
@@ -141,7 +138,7 @@ pub(crate) fn compile_kernels(
             lanes: limits.lanes as u64,
             lanes_along: limits.lanes_along.map(|extent| extent as u64),
             shared_bytes: limits.shared_bytes as u64,
-            alignment: ALIGNMENT,
+            alignment: DEVICE_BUFFER_ALIGNMENT,
         },
         kernels: launches.collect(),
     };

@@ -25,7 +25,7 @@ pub use artifact::manifest_target;
 pub use device::device_limits;
 pub use error::CompileError;
 pub use hone_artifact::{Accelerator, MOST_SIZES};
-pub use hone_codegen::{CodegenError, Machine, disassemble, probe, probe_as};
+pub use hone_codegen::{CodegenError, disassemble, probe, probe_as};
 pub use hone_graph::{
     Constants, Definition, Member, MemberForm, Node, NodeId, Operation, Port, ValueId,
 };
@@ -39,7 +39,7 @@ pub use hone_ops as ops;
 pub use hone_ops::{EvaluateError, Evaluation, Graph, Op, evaluate};
 pub use hone_passes::{Dependence, Independence, NotPadded, PaddedGraph, PassError, pad_dimension};
 pub use hone_tensor::{Need, Positions};
-pub use hone_tune::{Choice, Machine as TuningMachine, Prescription};
+pub use hone_tune::{Choice, Prescription};
 pub use hone_types::{DataType, Id, Random, Tensor, TensorType, intern_text, text_of};
 pub use kernels::{CompiledKernels, KernelInfo, LoweredGraph, LoweredItem};
 pub use lift::{LiftError, lift, lift_tensor, rounds_to_integers, same_structure};

@@ -13,7 +13,7 @@ use hone_graph::Node;
 use hone_import::{ImportOptions, Imported};
 use hone_ops::{FusionClass, Graph, Op};
 use hone_passes as passes;
-use hone_passes::{LayoutOptions, MachineRates, PassError, over_regions};
+use hone_passes::{LayoutOptions, PassError, over_regions};
 use hone_tensor::Program;
 use hone_types::DataType;
 use std::collections::HashSet;
@@ -209,7 +209,8 @@ pub fn prepare_exactly(
     let integers = integer_weights(&options.target);
     let quantized = integers.filter(|narrow| options.target.multiplies_faster(*narrow));
     let products = hone_ops::products_of(options.precision).unwrap_or(1);
-    let rates = (options.schedules == SchedulePolicy::Analytic).then(|| typical_rates(block));
+    let analytic = options.schedules == SchedulePolicy::Analytic;
+    let rates = analytic.then(|| options.target.machine().typical_rates());
     // Where products of integers gain little, Winograd's fewer products of `f32` are faster.
     let outruns =
         quantized.is_some_and(|narrow| options.target.multiplies_faster_than_filtering(narrow));
@@ -301,13 +302,6 @@ pub fn narrow_nodes(graph: &Graph, options: &Options) -> Result<Vec<String>, Com
     let mut names: Vec<String> = nodes.map(|node| node.name.clone()).collect();
     names.dedup();
     Ok(names)
-}
-
-/// Rates typical of a core with vectors of `lanes` elements and two multiply-adds a cycle.
-fn typical_rates(lanes: usize) -> MachineRates {
-    const CYCLES_PER_NS: f64 = 3.5;
-    let flops_per_ns = (2 * 2 * lanes) as f64 * CYCLES_PER_NS;
-    MachineRates { flops_per_ns, memory_bytes_per_ns: 10.0, cache_bytes_per_ns: 80.0 }
 }
 
 /// Times the stages.

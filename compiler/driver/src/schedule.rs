@@ -1,9 +1,10 @@
 //! Schedules all programs on all cores.
 
-use crate::{CompileError, Options, SchedulePolicy, Target};
+use crate::{CompileError, Options, SchedulePolicy};
+use hone_machine::Machine;
 use hone_schedule::ScheduleError;
 use hone_tensor::{Prefix, Program};
-use hone_tune::{Machine, Prescription, Replay, Scheduled, structural_digest};
+use hone_tune::{Prescription, Replay, Scheduled, structural_digest};
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -38,7 +39,7 @@ pub(crate) fn schedule_one(
     let scheduled = match options.schedules {
         SchedulePolicy::Naive => hone_tune::schedule_naively(program),
         SchedulePolicy::Analytic => {
-            let machine = machine_of(&options.target);
+            let machine = options.target.machine();
             match recorded(&program, &machine, options) {
                 Some(recorded) => return Ok(recorded),
                 None => hone_tune::schedule(program, &machine),
@@ -77,13 +78,6 @@ pub(crate) fn prescribed(
             reason: "the template asks for others: the record is of another version".to_owned(),
         }),
     }
-}
-
-/// What the analytic model knows of a target.
-pub(crate) fn machine_of(target: &Target) -> Machine {
-    // A product that is not fused with its sum needs a register for itself.
-    let registers = target.vector_registers - usize::from(!target.fuses_multiply_add());
-    Machine::with_vectors(target.vector_bytes, registers).of_processor(&target.cpu)
 }
 
 /// `work` of each item, computed on as many threads as the machine has, in the order of the items.

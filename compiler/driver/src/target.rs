@@ -2,6 +2,7 @@
 
 use hone_artifact::Accelerator;
 use hone_codegen::CodegenError;
+use hone_machine::Machine;
 use hone_types::DataType;
 use std::ops::Deref;
 
@@ -48,6 +49,13 @@ impl Target {
         let arch = self.processor.triple.split('-').next().unwrap_or_default();
         let processor = hone_codegen::Target::for_platform("linux", arch, "")?;
         Ok(Self { processor, accelerator: Some(accelerator) })
+    }
+
+    /// The processor as choices see it: vectors by its instruction set, the rest by its name where that is known.
+    pub(crate) fn machine(&self) -> Machine {
+        // A product that is not fused with its sum needs a register for itself.
+        let registers = self.vector_registers - usize::from(!self.fuses_multiply_add());
+        Machine::with_vectors(self.vector_bytes, registers).of_processor(&self.cpu)
     }
 
     /// Whether it has instructions for products of a type: the accelerator's, where one runs the steps.

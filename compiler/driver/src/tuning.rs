@@ -3,17 +3,18 @@
 
 use crate::artifact::manifest_target;
 use crate::kernels::lower_groups;
-use crate::schedule::{machine_of, prescribed};
+use crate::schedule::prescribed;
 use crate::{CompileError, Options, prepare};
 use hone_artifact::{
     Access, Argument, BUFFER_ALIGNMENT, Manifest, OLDEST_SCHEMA_VERSION, Slot, Step, TensorInfo,
     Variant, Writer,
 };
 use hone_codegen::{Kernel, Unit};
+use hone_machine::Machine;
 use hone_ops::Graph;
 use hone_schedule::ScheduleError;
 use hone_tensor::{Builder, Expr, Program, Role, Scope};
-use hone_tune::{Machine, Prescription, min_tasks_per_thread, structural_digest};
+use hone_tune::{Prescription, min_tasks_per_thread, structural_digest};
 use hone_types::{DataType, TensorType};
 use std::collections::HashMap;
 use std::ops::Range;
@@ -64,7 +65,7 @@ pub fn tuning_tasks(
     }
     // A model without a kernel of its own has one that nothing calls.
     tasks.retain(|task| task.uses > 0);
-    Ok((tasks, machine_of(&options.target)))
+    Ok((tasks, options.target.machine()))
 }
 
 /// Candidates of one program as an artifact: every candidate is some steps of it, after a step that fills the
@@ -109,7 +110,7 @@ pub fn trial_artifact(
             reason: error.to_string(),
         }),
     })?;
-    let machine = machine_of(&options.target);
+    let machine = options.target.machine();
     let scheduled: Vec<_> =
         trials.iter().map(|trial| scheduled(&program, trial, &machine)).collect();
     let evicting = evict.then(|| eviction(&machine)).transpose()?;

@@ -6,11 +6,11 @@ use hone_driver::{
     prepare,
 };
 use hone_graph::Operation;
+use hone_machine::Machine;
 use hone_ops::{
     Attention, Binary, BinaryFunction, Expand, MatMul, Op, Reshape, Select, Softmax, Transpose,
     Unary, UnaryFunction,
 };
-use hone_tune::Machine;
 use hone_types::DataType;
 
 /// Numbers from -1 to 1; truth values of which two in three hold, the first of each row always.

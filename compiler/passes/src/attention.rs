@@ -12,6 +12,7 @@ use crate::attention_operands::{
 use crate::attention_parts::add_in_parts;
 use crate::{PassError, Rewriter};
 use hone_graph::{Node, NodeId, ValueId};
+use hone_machine::TYPICAL_L2_BYTES;
 use hone_ops::{
     Attention, Binary, BinaryFunction, EmptyRows, Graph, MatMul, Op, Reduce, ReduceFunction,
     Reshape, ScoreStep, Select, Softmax, Transpose, Unary, UnaryFunction,
@@ -26,8 +27,8 @@ const MAX_CHAIN_NODES: usize = 16;
 const MIN_KEYS: usize = 8;
 
 /// Maximum scores of a head whose queries do not fill their last vector: they are computed together, and kept
-/// twice, in half of a second-level cache of 1 MiB.
-const MAX_UNEVEN_SCORES: usize = 1 << 16;
+/// twice, in half of a typical second-level cache, whatever the processor has.
+const MAX_UNEVEN_SCORES: usize = TYPICAL_L2_BYTES / 2 / (2 * size_of::<f32>());
 
 /// Joins the nodes of each attention of numbers of type `working`, where its queries fill a vector of
 /// `lanes`.

@@ -13,9 +13,10 @@ use crate::merge_groups::GroupMerge;
 use crate::packed_operands::{
     Operands, PackedOperands, Weights, pack_depthwise_weights, pack_weights,
 };
-use crate::winograd::{Extents, MachineRates, choose_tile, dilations};
+use crate::winograd::{Extents, choose_tile, dilations};
 use crate::{PassError, Rewriter};
 use hone_graph::{Node, ValueId};
+use hone_machine::Rates;
 use hone_ops::{
     Binary, Cast, Concat, Convolution, Graph, GroupNormalization, InstanceNormalization,
     LARGEST_BUFFER, Op, OpError, Operator, Pack, PackedConvolution, PackedDepthwise, Pad, PadMode,
@@ -36,7 +37,7 @@ pub struct LayoutOptions {
     /// Whether integers are multiplied as such.
     pub integers: bool,
     /// Figures by which Winograd convolution is chosen; `None` leaves every convolution direct.
-    pub rates: Option<MachineRates>,
+    pub rates: Option<Rates>,
     /// The element type of the values that are packed: `f32`, or `f64` in a model that was lifted to it.
     pub working: DataType,
 }
@@ -63,7 +64,7 @@ pub(crate) struct Layout<'a> {
     pub(crate) block: usize,
     products: usize,
     integers: bool,
-    rates: Option<MachineRates>,
+    rates: Option<Rates>,
     /// As [`LayoutOptions::working`].
     pub(crate) working: DataType,
     /// New values that hold an old one packed.

@@ -70,4 +70,3 @@ pub use shift_bytes::shift_signed_bytes;
 pub use simplify::simplify;
 pub use split_reductions::split_reductions;
 pub use windows::separate_taps;
-pub use winograd::MachineRates;

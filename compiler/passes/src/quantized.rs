@@ -7,9 +7,10 @@
 use crate::integer_convolution::filter_offsets;
 use crate::integer_products::{BYTES, column_offsets, extended_from, minus_zero_point};
 use crate::narrow_integers::are_narrow;
-use crate::winograd::{Extents, MachineRates, choose_tile};
+use crate::winograd::{Extents, choose_tile};
 use crate::{PassError, Rewriter};
 use hone_graph::{Node, ValueId};
+use hone_machine::Rates;
 use hone_ops::{
     Binary, BinaryFunction, Cast, Convolution, Graph, MatMul, Op, Operator, Reshape, Transpose,
     products_of,
@@ -25,7 +26,7 @@ const MAX_SUMMED: usize = (i32::MAX as usize) / 255;
 pub fn multiply_quantized(
     graph: &Graph,
     narrow: DataType,
-    filtering: Option<&MachineRates>,
+    filtering: Option<&Rates>,
     working: DataType,
 ) -> Result<Graph, PassError> {
     let mut rewriter = Rewriter::new(graph);
@@ -44,7 +45,7 @@ pub fn multiply_quantized(
 }
 
 /// Whether a node is a convolution of real numbers that Winograd's filtering is chosen for at these rates.
-fn is_filtered(graph: &Graph, node: &Node<Op>, rates: &MachineRates) -> bool {
+fn is_filtered(graph: &Graph, node: &Node<Op>, rates: &Rates) -> bool {
     let tile = || {
         let convolution = node.operation.downcast::<Convolution>()?;
         let weights = &graph.tensor_type(node.inputs[1]?).shape;

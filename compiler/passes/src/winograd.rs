@@ -2,18 +2,8 @@
 //! time predicted from the target's figures is clearly less than that of the direct way.
 
 use crate::narrow::MAX_REDUCED_TILE;
+use hone_machine::Rates;
 use hone_ops::{Convolution, WINOGRAD_TILES, Window};
-
-/// Figures of a target that the choice depends on.
-#[derive(Clone, Copy, Debug)]
-pub struct MachineRates {
-    /// `f32` operations in a nanosecond, one core.
-    pub flops_per_ns: f64,
-    /// Bytes in a nanosecond that come from memory in order, one core.
-    pub memory_bytes_per_ns: f64,
-    /// Bytes in a nanosecond between the outer caches and one core.
-    pub cache_bytes_per_ns: f64,
-}
 
 /// Fraction of the direct way's time that must be saved before the rounding errors are worth it.
 const MIN_GAIN: f64 = 0.15;
@@ -93,7 +83,7 @@ pub(crate) fn choose_tile(
     convolution: &Convolution,
     window: &[usize],
     extents: Extents,
-    rates: &MachineRates,
+    rates: &Rates,
 ) -> Option<usize> {
     let plain = convolution.window.strides.ends_with(&[1, 1]);
     if !window.ends_with(&[3, 3]) || convolution.groups != 1 || !plain {
@@ -111,7 +101,7 @@ fn flops(extents: Extents) -> f64 {
 }
 
 /// Nanoseconds of the direct way.
-fn direct(extents: Extents, rates: &MachineRates) -> f64 {
+fn direct(extents: Extents, rates: &Rates) -> f64 {
     let bytes = size_of::<f32>() / extents.products;
     let weights = (9 * extents.channels * extents.taps * extents.outputs * bytes) as f64;
     let computing = flops(extents) / (rates.flops_per_ns * extents.products as f64);
@@ -119,7 +109,7 @@ fn direct(extents: Extents, rates: &MachineRates) -> f64 {
 }
 
 /// Nanoseconds with tiles of `tile` results a side.
-fn predicted(tile: usize, extents: Extents, rates: &MachineRates) -> f64 {
+fn predicted(tile: usize, extents: Extents, rates: &Rates) -> f64 {
     let Extents { batch, read, channels, taps, outputs, spatial, .. } = extents;
     let products = if tile <= MAX_REDUCED_TILE { extents.products } else { 1 };
     let bytes = size_of::<f32>() / products;
@@ -141,8 +131,8 @@ fn overlapped(computing: f64, loading: f64) -> f64 {
 mod tests {
     use super::*;
 
-    const RATES: MachineRates =
-        MachineRates { flops_per_ns: 240.0, memory_bytes_per_ns: 10.0, cache_bytes_per_ns: 40.0 };
+    const RATES: Rates =
+        Rates { flops_per_ns: 240.0, memory_bytes_per_ns: 10.0, cache_bytes_per_ns: 40.0 };
 
     fn chosen(channels: usize, side: usize, window: &[usize], stride: usize) -> Option<usize> {
         let axes = window.len();

@@ -4,8 +4,9 @@
 #![allow(clippy::unwrap_used)]
 
 use hone_graph::{Constants, parse};
+use hone_machine::Rates;
 use hone_ops::{Graph, Op, evaluate};
-use hone_passes::{LayoutOptions, MachineRates, PassError};
+use hone_passes::{LayoutOptions, PassError};
 use hone_types::{DataType, Tensor};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -45,8 +46,8 @@ const PASSES: &[(&str, Pass)] = &[
 const LANES: usize = 8;
 
 /// Rates by which Winograd's filtering is chosen over products of bytes.
-const RATES: MachineRates =
-    MachineRates { flops_per_ns: 112.0, memory_bytes_per_ns: 10.0, cache_bytes_per_ns: 80.0 };
+const RATES: Rates =
+    Rates { flops_per_ns: 112.0, memory_bytes_per_ns: 10.0, cache_bytes_per_ns: 80.0 };
 
 const LAYOUT: LayoutOptions = LayoutOptions {
     block: LANES,

@@ -2,9 +2,10 @@
 
 use crate::Random;
 use crate::features::features;
+use hone_machine::Machine;
 use hone_schedule::ScheduleError;
 use hone_tensor::Program;
-use hone_tune::{Choice, Decision, Machine, Preferred, Randomly, Replay, Source};
+use hone_tune::{Choice, Decision, Preferred, Randomly, Replay, Source};
 use std::collections::HashSet;
 
 /// A schedule that may be measured.

@@ -1,10 +1,13 @@
 //! What the cost model sees of a scheduled program: counts of instructions, of moved bytes and of loop
 //! rounds, read off the loop nest. Logarithms of them, so that programs of all sizes compare.
 
+use hone_machine::{
+    BEYOND_L2_BYTES_PER_CYCLE, ISSUE_CONTENTION, L2_BYTES_PER_CYCLE, LINE_BYTES, Machine,
+};
 use hone_tensor::{
     BinaryOp, Block, BlockBody, BufferId, Expr, LoopKind, Program, Realize, Scope, Statement, VarId,
 };
-use hone_tune::Machine;
+use hone_tune::FUNCTION_OPERATIONS;
 
 /// Names of the features, in their order.
 pub const FEATURES: [&str; 24] = [
@@ -34,11 +37,6 @@ pub const FEATURES: [&str; 24] = [
     "cycles of the largest block",
 ];
 
-/// Bytes per cycle from the second-level cache and from behind it, as in the analytic model.
-const L2_BYTES: f64 = 48.0;
-const BEYOND_L2_BYTES: f64 = 12.8;
-const LINE: f64 = 64.0;
-
 /// The features of a scheduled program, in the order of [`FEATURES`].
 pub fn features(program: &Program, machine: &Machine) -> Vec<f32> {
     let mut counts = Counts { program, machine, sum: [0.0; FEATURES.len()] };
@@ -50,7 +48,7 @@ pub fn features(program: &Program, machine: &Machine) -> Vec<f32> {
     let distinct = program.parameters().into_iter().map(|id| program.buffers[id].bytes() as f64);
     counts.sum[9] = distinct.sum();
     let sum = &mut counts.sum;
-    sum[19] += (sum[7] / L2_BYTES) + (sum[8] / BEYOND_L2_BYTES);
+    sum[19] += (sum[7] / L2_BYTES_PER_CYCLE) + (sum[8] / BEYOND_L2_BYTES_PER_CYCLE);
     sum[20] = sum[0] / (sum[3] + sum[4] + sum[5]).max(1.0);
     sum[21] = sum[8] / sum[9].max(1.0);
     sum.iter().map(|value| (1.0 + value.max(0.0)).log2() as f32).collect()
@@ -121,7 +119,8 @@ impl Counts<'_> {
         let is_sum = matches!(block.body, BlockBody::Reduce { .. });
         // A product and its sum are one instruction.
         let operations = if is_sum { operations.max(1.0) } else { operations };
-        let arithmetic = points / lanes * registers * (operations + 16.0 * functions);
+        let arithmetic =
+            points / lanes * registers * (operations + FUNCTION_OPERATIONS as f64 * functions);
         self.sum[if lanes > 1.0 { 0 } else { 1 }] += arithmetic;
         self.sum[2] += points / lanes * registers * functions;
         let mut loads = 0.0;
@@ -155,7 +154,9 @@ impl Counts<'_> {
         };
         let arithmetic = arithmetic / self.machine.fma_per_cycle as f64;
         let loads = loads / self.machine.loads_per_cycle as f64;
-        let cycles = arithmetic.max(loads).max(chain) + 0.1 * arithmetic.min(loads) + 0.5 * rounds;
+        let cycles = arithmetic.max(loads).max(chain)
+            + ISSUE_CONTENTION * arithmetic.min(loads)
+            + 0.5 * rounds;
         self.sum[10] = self.sum[10].max(accumulators);
         self.sum[11] = self.sum[11].max(unrolled * registers);
         self.sum[12] += rounds;
@@ -249,7 +250,7 @@ impl Access {
         let moving = inner.iter().zip(&self.steps[depth..]).filter(|(_, step)| **step != 0);
         let elements: f64 = moving.clone().map(|(loop_, _)| loop_.extent).product();
         let smallest_step = moving.map(|(_, step)| step.unsigned_abs()).min().unwrap_or(1);
-        let each = (smallest_step as f64 * self.bytes).min(LINE).max(self.bytes);
+        let each = (smallest_step as f64 * self.bytes).min(LINE_BYTES as f64).max(self.bytes);
         (elements * each).min(self.buffer_bytes)
     }
 }

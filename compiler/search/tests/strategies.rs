@@ -4,12 +4,13 @@
 
 use std::collections::HashSet;
 
+use hone_machine::Machine;
 use hone_search::{
     CostModel, FEATURES, Learned, Random, STRATEGIES, Sample, Space, Task, Trial, features,
     strategy,
 };
 use hone_tensor::{Builder, Combiner, Expr, Program};
-use hone_tune::{Choice, Machine};
+use hone_tune::Choice;
 use hone_types::{DataType, TensorType};
 
 fn product(m: usize, n: usize, k: usize) -> Program {

@@ -9,6 +9,7 @@
 
 use crate::access::is_function;
 use crate::decisions::Decisions;
+use hone_machine::{HANDOVER_NANOSECONDS, NOMINAL_BYTES_PER_NS, NOMINAL_OPERATIONS_PER_NS};
 use hone_schedule::Schedule;
 use hone_tensor::{BlockBody, BufferId, Expr, Program, Scope, Statement, VarId};
 use std::collections::HashMap;
@@ -17,9 +18,8 @@ use std::collections::HashMap;
 /// threads that end last do so within a quarter of their part, however unequal tasks or threads are.
 const MANY_TASKS: u64 = 256;
 
-/// Minimum work of a thread in nanoseconds: handing a step to a worker and awaiting it costs up to half a
-/// microsecond for each worker (`cargo bench -p hone-runtime`).
-const THREAD_NANOSECONDS: u64 = 5_000;
+/// Minimum work of a thread in nanoseconds: ten times what handing it over costs.
+const THREAD_NANOSECONDS: u64 = 10 * HANDOVER_NANOSECONDS;
 
 /// Tasks in the minimum work of a thread.
 const TASKS_PER_THREAD: u64 = 4;
@@ -29,15 +29,8 @@ const TASKS_PER_THREAD: u64 = 4;
 /// 48 tasks without that, took 7 to 13 % longer on one thread; products of 24 tasks did not.
 pub(crate) const FEW_TASKS: usize = 32;
 
-/// Arithmetic operations in a nanosecond on one core: a sixth of what AVX-512 and a third of what AVX2
-/// cores reach in products of matrices, and about what vectors of four reach.
-const OPERATIONS_PER_NANOSECOND: u64 = 32;
-
-/// Bytes in a nanosecond that one core streams from or to memory.
-const BYTES_PER_NANOSECOND: u64 = 8;
-
 /// Operations that a function such as the exponential counts as; it is a polynomial.
-const FUNCTION_OPERATIONS: u64 = 16;
+pub const FUNCTION_OPERATIONS: u64 = 16;
 
 /// Minimum number of tasks that are worth a further thread, where a statement of a program is cut into `tasks` equal
 /// ones; at least 1, at most all of them.
@@ -102,7 +95,7 @@ fn nanoseconds(program: &Program, statement: &Statement) -> u64 {
     let mut work = Work { program, operations: 0, accesses: HashMap::new() };
     work.add(statement, 1);
     let bytes: u64 = work.accesses.iter().map(|(buffer, count)| work.bytes(*buffer, *count)).sum();
-    (work.operations / OPERATIONS_PER_NANOSECOND).max(bytes / BYTES_PER_NANOSECOND)
+    (work.operations / NOMINAL_OPERATIONS_PER_NS).max(bytes / NOMINAL_BYTES_PER_NS)
 }
 
 /// What a statement does; sums saturate, as extents come from the model.

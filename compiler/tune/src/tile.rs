@@ -2,6 +2,10 @@
 
 use crate::Machine;
 use crate::decisions::Decisions;
+use hone_machine::{
+    BEYOND_L2_BYTES_PER_CYCLE, ISSUE_CONTENTION, L2_BYTES_PER_CYCLE, LINE_BYTES, MISSING_CHAIN,
+    SPARE_CHAINS,
+};
 
 /// The register tile of the micro-kernel: results that stay in registers (Goto and van de Geijn, 2008).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,25 +39,6 @@ impl Extents {
         all.filter(move |nr| !divides || vectors.is_multiple_of(*nr))
     }
 }
-
-/// Bytes per cycle from behind the second-level cache.
-const BEYOND_L2_BYTES: f64 = 12.8;
-
-/// Bytes per cycle from the second-level cache: what Intel's optimization manual (2.6.4)
-/// gives as sustained for Ice Lake.
-const L2_BYTES: f64 = 48.0;
-
-/// Bytes of a line of a cache.
-const LINE: usize = 64;
-
-/// Chains that keep the multiply-adds busy, as a multiple of those that the latency alone requires: one
-/// that waits for a load or an issue slot is made up for only where others are ready. Measured on Zen 5
-/// with data in the first-level cache, of the peak, vectors of 32 and 64 bytes: 8 chains 91 and 90 %, 10
-/// chains 94 and 95 %, 12 chains 99 and 98 %; the latency requires 8.
-const SPARE_CHAINS: f64 = 1.5;
-
-/// Cycles lost for each cycle's worth of chains that is missing; by the same measurement.
-const MISSING_CHAIN: f64 = 0.2;
 
 /// The tile with the minimum predicted time. `unit` is the number of vectors that must stay together.
 pub(crate) fn choose_tile(extents: Extents, unit: usize, machine: &Machine) -> Tile {
@@ -133,15 +118,14 @@ fn tile_cycles(tile: Tile, evicted: bool, row_bytes: usize, machine: &Machine) -
     let loads = (tile.mr + tile.nr) as f64 / machine.loads_per_cycle as f64;
     let chain = machine.fma_latency as f64;
     let vector_bytes = (tile.nr * machine.lanes * size_of::<f32>()) as f64;
-    let panel = if evicted { vector_bytes / BEYOND_L2_BYTES } else { 0.0 };
+    let panel = if evicted { vector_bytes / BEYOND_L2_BYTES_PER_CYCLE } else { 0.0 };
     let rows = match rows_stay_in_l1(tile, row_bytes, machine) {
         true => 0.0,
-        false => (tile.mr * LINE) as f64 / L2_BYTES,
+        false => (tile.mr * LINE_BYTES) as f64 / L2_BYTES_PER_CYCLE,
     };
     let missing = (SPARE_CHAINS * chain - arithmetic).max(0.0);
-    // Loads and multiply-adds compete for issue slots: a fraction of the smaller shows.
     arithmetic.max(loads).max(chain).max(panel).max(rows)
-        + 0.1 * arithmetic.min(loads)
+        + ISSUE_CONTENTION * arithmetic.min(loads)
         + MISSING_CHAIN * missing
 }
 
@@ -151,13 +135,13 @@ fn tile_cycles(tile: Tile, evicted: bool, row_bytes: usize, machine: &Machine) -
 /// bytes apart, 9 rows as much.
 fn rows_stay_in_l1(tile: Tile, row_bytes: usize, machine: &Machine) -> bool {
     let way = machine.l1_bytes / machine.l1_ways.max(1);
-    if row_bytes < LINE || way < LINE {
+    if row_bytes < LINE_BYTES || way < LINE_BYTES {
         return true;
     }
     let sets_apart = way / greatest_common_divisor(row_bytes, way);
     // Rows whose sets are less than a line apart still have lines of their own.
-    let in_one_set = tile.mr.div_ceil(sets_apart.min(way / LINE));
-    let points = LINE / size_of::<f32>();
+    let in_one_set = tile.mr.div_ceil(sets_apart.min(way / LINE_BYTES));
+    let points = LINE_BYTES / size_of::<f32>();
     let panel_bytes = points * tile.nr * machine.lanes * size_of::<f32>();
     in_one_set + panel_bytes.div_ceil(way) <= machine.l1_ways
 }

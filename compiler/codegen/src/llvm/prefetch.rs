@@ -9,17 +9,18 @@ use super::emitter::Emitter;
 use super::ir::V;
 use crate::error::Result;
 use crate::linear::{Linear, flatten};
+use hone_machine::{LINE_BYTES, TYPICAL_L1_BYTES};
 use hone_tensor::{BinaryOp, Block, Expr, Loop, LoopKind, Prefetch, Realize, Statement, VarId};
 use inkwell::values::PointerValue;
 
 /// Bytes that one request loads.
-const LINE: i64 = 64;
+const LINE: i64 = LINE_BYTES as i64;
 
 /// Fewer bytes than this in one iteration are not worth the instructions.
 const MIN_BYTES: i64 = 4 << 10;
 
-/// Up to this many bytes go to the first-level cache, more to the second.
-const MAX_L1_BYTES: i64 = 16 << 10;
+/// Up to this many bytes, half of a typical first-level cache, go there, more to the second.
+const MAX_L1_BYTES: i64 = (TYPICAL_L1_BYTES / 2) as i64;
 
 /// A loop jumps where its stride is more than so many times the range that the loops inside it read.
 const JUMP_RATIO: i64 = 2;

@@ -2,8 +2,8 @@
 
 use hone_driver::{Graph, Options, Target, Tensor, TensorType, compile_graph, evaluate, prepare};
 use hone_graph::ValueId;
+use hone_machine::Machine;
 use hone_ops::{Binary, BinaryFunction, Cast, Op, Unary, UnaryFunction};
-use hone_tune::Machine;
 use hone_types::DataType;
 
 fn seeded(seed: usize, shape: &[usize]) -> Tensor {

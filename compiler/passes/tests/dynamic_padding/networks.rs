@@ -2,8 +2,9 @@
 
 use crate::case::{BOUND, Build, Case, IDS, check, compare, compare_within, padded};
 use hone_graph::ValueId;
+use hone_machine::Rates;
 use hone_ops::*;
-use hone_passes::{LayoutOptions, MachineRates, PaddedGraph};
+use hone_passes::{LayoutOptions, PaddedGraph};
 use hone_types::DataType;
 
 const BATCH: usize = 2;
@@ -262,8 +263,8 @@ fn keys_and_values_that_meet_first_are_masked_both() {
 const LANES: usize = 4;
 
 /// Rates at which Winograd's filtering is worth its while.
-const RATES: MachineRates =
-    MachineRates { flops_per_ns: 4.0, memory_bytes_per_ns: 100.0, cache_bytes_per_ns: 1000.0 };
+const RATES: Rates =
+    Rates { flops_per_ns: 4.0, memory_bytes_per_ns: 100.0, cache_bytes_per_ns: 1000.0 };
 
 type Pass<'a> = dyn Fn(&Graph) -> Result<Graph, hone_passes::PassError> + 'a;
 

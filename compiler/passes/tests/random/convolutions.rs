@@ -2,12 +2,11 @@
 
 use super::Net;
 use hone_graph::{Constants, ValueId};
+use hone_machine::Rates;
 use hone_ops::{
     Convolution, GroupNormalization, InstanceNormalization, Reshape, Unary, UnaryFunction, Window,
 };
-use hone_passes::{
-    LayoutOptions, MachineRates, choose_layouts, recognize_group_normalization, separate_taps,
-};
+use hone_passes::{LayoutOptions, choose_layouts, recognize_group_normalization, separate_taps};
 use hone_types::DataType;
 
 fn window(net: &mut Net, axes: usize, most: [usize; 3]) -> Window {
@@ -99,8 +98,8 @@ fn packed_channels_of_any_groups_compute_the_same() {
 }
 
 /// Rates at which Winograd's filtering is worth its while.
-const RATES: MachineRates =
-    MachineRates { flops_per_ns: 4.0, memory_bytes_per_ns: 100.0, cache_bytes_per_ns: 1000.0 };
+const RATES: Rates =
+    Rates { flops_per_ns: 4.0, memory_bytes_per_ns: 100.0, cache_bytes_per_ns: 1000.0 };
 
 #[test]
 fn filtered_windows_compute_the_same() {

@@ -12,15 +12,13 @@
 
 use super::{fuse_all, only_reader, over_blocks, over_lanes};
 use crate::access::is_reduction;
+use hone_machine::WARP_LANES;
 use hone_schedule::{Schedule, ScheduleError};
 use hone_tensor::{Axis, Dimension, Level, Limits, LoopKind, Statement, VarId};
 
 /// Lanes of a block: a whole number of warps (32) and wavefronts (64) on every device, and few enough for all
 /// to have registers.
 const LANES: usize = 128;
-
-/// Fewer lanes than a warp leave units idle.
-const WARP: usize = 32;
 
 /// Loops bound to the grid that may stand one in the other.
 const GRIDS: [Dimension; 3] = [Dimension::X, Dimension::Y, Dimension::Z];
@@ -102,7 +100,8 @@ fn bind_nest(
     let most = LANES.min(limits.lanes).min(limits.lanes_along[0]).min(count);
     // Without a last block that is not full no lane needs a condition.
     let even = (1..=most).rev().find(|lanes| count.is_multiple_of(*lanes)).unwrap_or(1);
-    if even >= WARP.min(count) {
+    // Fewer lanes than a warp leave units idle.
+    if even >= WARP_LANES.min(count) {
         return divide(schedule, all, even, limits).map(Some);
     }
     let mut uneven = schedule.clone();

@@ -13,13 +13,14 @@
 use super::{flat, fuse_all, over_blocks, over_lanes};
 use crate::access::is_reduction;
 use crate::templates::unfit;
+use hone_machine::WARP_LANES;
 use hone_schedule::{Schedule, ScheduleError};
 use hone_tensor::{BlockId, Dimension, IteratorKind, Limits, Scope};
 
 /// Parts of a reduction: lanes of a block.
 const PARTS: usize = 128;
 /// Fewer parts than a warp leave lanes idle.
-const LEAST_PARTS: usize = 32;
+const LEAST_PARTS: usize = WARP_LANES;
 /// Points for each part that make it worth a part of its own.
 const POINTS: usize = 4;
 /// Results from which on a lane for each keeps a device as busy.

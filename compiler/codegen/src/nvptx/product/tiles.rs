@@ -1,6 +1,7 @@
 //! Tiles of a product, and where their elements lie in shared memory.
 
 use super::form::{Form, Operand};
+use hone_machine::WARP_LANES;
 use hone_tensor::Limits;
 
 /// Bytes that one asynchronous copy brings, and that a row of a matrix of `ldmatrix` has.
@@ -33,7 +34,7 @@ impl Tiles {
 
     /// Lanes of a block.
     pub fn lanes(&self) -> usize {
-        32 * (self.block[0] / self.warp[0]) * (self.block[1] / self.warp[1])
+        WARP_LANES * (self.block[0] / self.warp[0]) * (self.block[1] / self.warp[1])
     }
 
     /// Bytes of shared memory of a block.
