@@ -77,6 +77,7 @@ pub(crate) fn refuse_tuning(options: &Options) -> Result<(), CompileError> {
 /// no operand packed.
 pub(crate) const PASSES: &[Pass<'static>] = &[
     ("extend_precision", &passes::extend_precision),
+    ("eliminate_common_subexpressions", &passes::eliminate_common_subexpressions),
     ("decompose", &passes::decompose),
     ("fold_constants", &passes::fold_constants),
     ("fold_batch_norm", &passes::fold_batch_norm),

@@ -218,6 +218,7 @@ pub fn prepare_exactly(
     let layout = LayoutOptions { block, products, integers: integers.is_some(), rates, working };
     let list: &[Pass<'_>] = &[
         ("extend_precision", &passes::extend_precision),
+        ("eliminate_common_subexpressions", &passes::eliminate_common_subexpressions),
         ("assign_to_runtime", &passes::assign_to_runtime),
         ("decompose", &passes::decompose),
         ("multiply_blocks", &|graph| passes::multiply_blocks(graph, block, working)),

@@ -7,6 +7,7 @@ mod assign_to_runtime;
 mod attention;
 mod attention_operands;
 mod attention_parts;
+mod common_subexpressions;
 mod decompose;
 mod dilation;
 mod dynamic_padding;
@@ -46,6 +47,7 @@ mod winograd;
 
 pub use assign_to_runtime::assign_to_runtime;
 pub use attention::fuse_attention;
+pub use common_subexpressions::eliminate_common_subexpressions;
 pub use decompose::decompose;
 pub use dynamic_padding::{NotPadded, PaddedGraph, pad_dimension};
 pub use extend_precision::extend_precision;

@@ -17,6 +17,7 @@ type Pass = fn(&Graph) -> Result<Graph, PassError>;
 /// Every pass that rewrites graphs, as it is run for a machine of 256-bit vectors that multiplies bytes.
 const PASSES: &[(&str, Pass)] = &[
     ("extend_precision", hone_passes::extend_precision),
+    ("eliminate_common_subexpressions", hone_passes::eliminate_common_subexpressions),
     ("assign_to_runtime", hone_passes::assign_to_runtime),
     ("decompose", hone_passes::decompose),
     ("multiply_blocks", |graph| hone_passes::multiply_blocks(graph, LANES, DataType::F32)),
