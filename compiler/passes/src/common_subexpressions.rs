@@ -30,16 +30,16 @@ pub fn eliminate_common_subexpressions(graph: &Graph) -> Result<Graph, PassError
         let before = key.as_ref().and_then(|key| known.get(key)).cloned();
         match before {
             Some(outputs) => {
-                for (own, first) in node.outputs.iter().zip(&outputs) {
-                    numbers.values[own.index()] = numbers.values[first.index()];
+                for (output, first) in node.outputs.iter().zip(&outputs) {
+                    numbers.values[output.index()] = numbers.values[first.index()];
                 }
                 if is_element_wise(node) {
                     rewriter.copy(node)?;
                     continue;
                 }
-                for (own, first) in node.outputs.iter().zip(outputs) {
+                for (output, first) in node.outputs.iter().zip(outputs) {
                     let first = rewriter.value(first);
-                    rewriter.replace(*own, first);
+                    rewriter.replace(*output, first);
                 }
             }
             None => {

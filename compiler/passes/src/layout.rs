@@ -503,12 +503,12 @@ fn wanted_packed(graph: &Graph, working: DataType) -> HashSet<ValueId> {
             || node.operation.downcast::<Concat>().is_some_and(|concat| concat.axis == 1);
         let convolves = node.operation.downcast::<Convolution>().is_some()
             && Operands::of(graph, node, working).is_some();
-        for (place, input) in node.inputs.iter().enumerate() {
+        for (index, input) in node.inputs.iter().enumerate() {
             let Some(input) = input else { continue };
-            let wants = convolves && place == 0 || passes_on && wants_result;
-            let own = wanted.entry(*input).or_insert(true);
-            *own &= wants;
+            let wants = convolves && index == 0 || passes_on && wants_result;
+            let known = wanted.entry(*input).or_insert(true);
+            *known &= wants;
         }
     }
-    wanted.into_iter().filter(|(_, own)| *own).map(|(value, _)| value).collect()
+    wanted.into_iter().filter(|(_, is_wanted)| *is_wanted).map(|(value, _)| value).collect()
 }

@@ -24,7 +24,7 @@ const PANEL_VECTORS: usize = 4;
 /// `working`.
 pub fn multiply_blocks(graph: &Graph, lanes: usize, working: DataType) -> Result<Graph, PassError> {
     let mut rewriter = Rewriter::new(graph);
-    let mut packed: HashMap<(ValueId, DataType), Packed> = HashMap::new();
+    let mut packed: HashMap<(ValueId, DataType), Option<Packed>> = HashMap::new();
     for (id, node) in graph.nodes().iter() {
         if !rewriter.is_needed(id) {
             continue;
@@ -34,17 +34,17 @@ pub fn multiply_blocks(graph: &Graph, lanes: usize, working: DataType) -> Result
             rewriter.copy(node)?;
             continue;
         };
+        // Weights that several products read are packed once; those that cannot be are tried once.
         let key = (product.weights.value, product.left_type());
-        if !packed.contains_key(&key) {
-            match product.weights.pack(&mut rewriter, node, lanes, product.left_type())? {
-                Some(own) => packed.insert(key, own),
-                None => {
-                    rewriter.copy(node)?;
-                    continue;
-                }
-            };
+        let operands = match packed.get(&key) {
+            Some(operands) => *operands,
+            None => product.weights.pack(&mut rewriter, node, lanes, product.left_type())?,
+        };
+        packed.insert(key, operands);
+        match operands {
+            Some(operands) => product.write(&mut rewriter, node, operands)?,
+            None => rewriter.copy(node)?,
         }
-        product.write(&mut rewriter, node, packed[&key])?;
     }
     Ok(rewriter.finish())
 }
@@ -142,8 +142,8 @@ impl<'a> Weights<'a> {
     fn of(graph: &'a Graph, value: ValueId) -> Option<Self> {
         let node = &graph.nodes()[graph.producer(value)?];
         node.operation.downcast::<DequantizeBlocks>()?;
-        let constant = |place: usize| {
-            let input = node.inputs.get(place).copied().flatten();
+        let constant = |index: usize| {
+            let input = node.inputs.get(index).copied().flatten();
             input.map(|input| graph.constant(input))
         };
         let (bits, scales) = (constant(0)??, constant(1)??);

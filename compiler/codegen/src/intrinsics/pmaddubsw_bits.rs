@@ -29,8 +29,8 @@ pub(super) const INSTRUCTION: Instruction = Instruction {
             ir.builder.build_int_add(low.into_vector_value(), high.into_vector_value(), "")?;
         let one = ir.context.i16_type().const_int(1, false);
         let ones = ir.splat(one.into(), 2 * lanes)?;
-        let wide = pmaddwd::multiply(ir, [both.into(), ones], lanes)?.into_vector_value();
-        Ok(ir.builder.build_int_add(words.sums.into_vector_value(), wide, "")?.into())
+        let extended = pmaddwd::multiply(ir, [both.into(), ones], lanes)?.into_vector_value();
+        Ok(ir.builder.build_int_add(words.sums.into_vector_value(), extended, "")?.into())
     },
 };
 

@@ -46,14 +46,16 @@ pub(super) fn apply(
     schedule.compute_at(stages.products, block)?;
     schedule.set_scope(stages.products, Scope::Register)?;
     let (products, steps) = sum_outside(schedule, stages.products, depth + 1, stages.intrinsic)?;
-    for (set, loops) in [(scaled.0, scaled.1), (products.0, products.1)] {
-        let own = schedule.loops(set);
-        unroll_tile(schedule, &own[own.len() - loops.len()..], None, machine)?;
+    for (initial, rank) in [scaled, products] {
+        let loops = schedule.loops(initial);
+        unroll_tile(schedule, &loops[loops.len() - rank..], None, machine)?;
     }
-    unroll_tile(schedule, &scaled_tile(schedule, stages.scaled, depth + 1), None, machine)?;
-    let inner = scaled_tile(schedule, stages.products, depth + 1 + steps.len());
-    let run = usize::from(stages.intrinsic.is_some());
-    unroll_tile(schedule, &inner[..inner.len() - run], stages.intrinsic, machine)?;
+    let tiled = schedule.loops(stages.scaled);
+    unroll_tile(schedule, &tiled[depth + 1..], None, machine)?;
+    let tiled = schedule.loops(stages.products);
+    let lanes = tiled.len() - usize::from(stages.intrinsic.is_some());
+    let inner = &tiled[depth + 1 + steps.len()..lanes];
+    unroll_tile(schedule, inner, stages.intrinsic, machine)?;
     if let Some(last) = steps.last().filter(|last| few(schedule, **last)) {
         schedule.unroll(*last)?;
     }
@@ -97,7 +99,7 @@ impl Stages {
         };
         let single = |id: BlockId, by: BlockId| schedule.consumers(id) == [by];
         let reduced = block(scaled).iterators.iter();
-        let reduced = reduced.filter(|own| own.kind == IteratorKind::Reduction).count();
+        let reduced = reduced.filter(|iterator| iterator.kind == IteratorKind::Reduction).count();
         let fits = adds(products)
             && adds(scaled)
             && !is_reduction(block(output))
@@ -116,7 +118,11 @@ impl Stages {
 
 /// The instruction for numbers of four bits, where the sums are of such.
 fn intrinsic_of(block: &Block) -> Option<Intrinsic> {
-    let run = block.iterators.iter().rev().take_while(|own| own.kind == IteratorKind::Reduction);
+    let run = block
+        .iterators
+        .iter()
+        .rev()
+        .take_while(|iterator| iterator.kind == IteratorKind::Reduction);
     let depth = Intrinsic::DOT_I8_U4.depth() as usize;
     // Whether it computes them, `tensorize` asks the nest.
     (run.clone().count() == 2 && run.clone().next()?.extent == depth)
@@ -171,7 +177,7 @@ fn tile_result(
     let extent = schedule.extent(row).unwrap_or(1);
     // As equal tiles as there are, of at most so many rows.
     let even = extent.div_ceil(extent.div_ceil(most).max(1)).max(1);
-    let each = decisions.number("rows of a tile", [1, 2, 3, 4, 6].into_iter(), even);
+    let each = decisions.number("rows of a tile", [1, 2, 3, 4, 6], even);
     let (tiles, within) = schedule.split(row, each)?;
     unrolled.insert(0, within);
     let outer = [&[panels], &rows[..], &[tiles]].concat();
@@ -179,8 +185,8 @@ fn tile_result(
     Ok(Tile { outer, unrolled, vector })
 }
 
-/// A block that sets initial values, and the loops of its tile.
-type Initial = (BlockId, Vec<VarId>);
+/// A block that sets initial values, and how many loops its tile has.
+type Initial = (BlockId, usize);
 
 /// Puts the loops over what a block sums, but for the lanes' run of an instruction, outside those of its tile, and sets
 /// the initial value before them.
@@ -192,16 +198,11 @@ fn sum_outside(
 ) -> Result<(Initial, Vec<VarId>), ScheduleError> {
     let loops = schedule.loops(block)[depth..].to_vec();
     let iterators = schedule.program().blocks[block].iterators.iter();
-    let spatial = iterators.filter(|own| own.kind == IteratorKind::Spatial).count();
+    let spatial = iterators.filter(|iterator| iterator.kind == IteratorKind::Spatial).count();
     let (tile, reduced) = loops.split_at(spatial);
     let (steps, run) = reduced.split_at(reduced.len() - usize::from(intrinsic.is_some()));
     let first = *steps.first().ok_or_else(|| unfit(NAME, "nothing is summed"))?;
     schedule.reorder(&[steps, tile, run].concat())?;
     let initial = schedule.decompose_reduction(block, first)?;
-    Ok(((initial, tile.to_vec()), steps.to_vec()))
-}
-
-/// The loops of a block from a depth on.
-fn scaled_tile(schedule: &Schedule, block: BlockId, depth: usize) -> Vec<VarId> {
-    schedule.loops(block)[depth..].to_vec()
+    Ok(((initial, tile.len()), steps.to_vec()))
 }
