@@ -136,37 +136,12 @@ impl Builder {
     ) -> Option<Vec<Range>> {
         let operand = |place: usize| inputs.get(place).copied().flatten();
         let first = operand(0)?;
+        if let Some(computed) = self.of_elements(operator, inputs, of) {
+            return Some(computed);
+        }
         let own = || self.ranges(first);
         if operator.downcast::<Reshape>().is_some() {
             return own();
-        }
-        if operator.downcast::<Cast>().is_some() {
-            let is_truth = of.dtype == DataType::Bool;
-            return Some(
-                own()?.into_iter().map(|own| if is_truth { truth(own) } else { own }).collect(),
-            );
-        }
-        if let Some(unary) = operator.downcast::<Unary>() {
-            return own()?.into_iter().map(|own| of_unary(unary.function, own)).collect();
-        }
-        if let Some(binary) = operator.downcast::<Binary>() {
-            if self.dtype(first).is_float() && !keeps_whole(binary.function) {
-                return None;
-            }
-            let pairs = self.laid_beside(&[first, operand(1)?], of)?;
-            return pairs
-                .into_iter()
-                .map(|own| of_binary(binary.function, own[0], own[1]))
-                .collect();
-        }
-        if operator.downcast::<Select>().is_some() {
-            let all = self.laid_beside(&[first, operand(1)?, operand(2)?], of)?;
-            let chosen = all.into_iter().map(|own| match own[0].only() {
-                Some(0) => own[2],
-                Some(_) => own[1],
-                None => own[1].joined(own[2]),
-            });
-            return Some(chosen.collect());
         }
         if let Some(concat) = operator.downcast::<Concat>() {
             // One after the other only where nothing lies around the axis.
@@ -196,6 +171,41 @@ impl Builder {
         let reduce = operator.downcast::<Reduce>().filter(|_| of.elements() == 1)?;
         let is_exact = !of.dtype.is_float() || is_search(reduce.function);
         reduced(&own()?, reduce.function).filter(|_| is_exact).map(|own| vec![own])
+    }
+
+    /// Functions of one element each of their operands.
+    fn of_elements(
+        &self,
+        operator: &Op,
+        inputs: &[Option<Operand>],
+        of: &TensorType,
+    ) -> Option<Vec<Range>> {
+        let operand = |place: usize| inputs.get(place).copied().flatten();
+        let first = operand(0)?;
+        if operator.downcast::<Cast>().is_some() {
+            let is_truth = of.dtype == DataType::Bool;
+            let own = self.ranges(first)?.into_iter();
+            return Some(own.map(|own| if is_truth { truth(own) } else { own }).collect());
+        }
+        if let Some(unary) = operator.downcast::<Unary>() {
+            let own = self.ranges(first)?.into_iter();
+            return own.map(|own| of_unary(unary.function, own)).collect();
+        }
+        if let Some(binary) = operator.downcast::<Binary>() {
+            if self.dtype(first).is_float() && !keeps_whole(binary.function) {
+                return None;
+            }
+            let pairs = self.laid_beside(&[first, operand(1)?], of)?.into_iter();
+            return pairs.map(|own| of_binary(binary.function, own[0], own[1])).collect();
+        }
+        operator.downcast::<Select>()?;
+        let all = self.laid_beside(&[first, operand(1)?, operand(2)?], of)?;
+        let chosen = all.into_iter().map(|own| match own[0].only() {
+            Some(0) => own[2],
+            Some(_) => own[1],
+            None => own[1].joined(own[2]),
+        });
+        Some(chosen.collect())
     }
 
     /// Elements of a list.
