@@ -12,11 +12,15 @@ use hone_ops::{
 use hone_types::DataType;
 use std::collections::HashMap;
 
-/// Elements for which there is room at least.
+/// Elements for which there is room where the size is no sum.
 const ROOM: usize = 1024;
 
-/// Elements for which there is room for each term of a sum that the size is.
+/// Elements for which there is room for each term of a sum that the size is: two to three times the frames that the
+/// corpus' model of speech makes of a token. All of the room is computed, so more would be slower.
 const ROOM_PER_TERM: usize = 16;
+
+/// Elements for which there is room for a sum at least, since few terms differ more from the mean.
+const ROOM_OF_SUM: usize = 256;
 
 /// Nodes that are looked through at most.
 const FAR: usize = 256;
@@ -31,7 +35,10 @@ impl Builder {
     /// proportion to their terms: a longer text makes a longer sound.
     pub(super) fn default_room(&self, number: Operand) -> Option<usize> {
         let terms = measured_terms(self.graph(), self.own_value(number)?)?;
-        Some(terms.saturating_mul(ROOM_PER_TERM).max(ROOM))
+        Some(match terms {
+            ..2 => ROOM,
+            terms => terms.saturating_mul(ROOM_PER_TERM).max(ROOM_OF_SUM),
+        })
     }
 
     /// A float that the graph under construction computes, rounded up, as `i64`; `None` of others.
