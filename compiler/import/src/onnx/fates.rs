@@ -7,6 +7,7 @@ use super::parts::{EACH, EACH_SAMPLE};
 use super::rearranged::bounds;
 use super::shorthands::{axes, axis, axis as axis_of};
 use super::sized::Part;
+use super::windowed::windowed;
 use crate::NodeError;
 use hone_ops::BinaryFunction as B;
 
@@ -16,6 +17,8 @@ pub(super) enum Fate {
     Kept(usize),
     /// The same, so many times as much.
     Scaled(usize, usize),
+    /// So many, along this axis.
+    Counted(usize, Operand),
     /// A range of it (the first, and one past the last) along this axis.
     Cut(usize, i64, i64),
     /// Nothing is left of the axis.
@@ -36,6 +39,7 @@ impl Fate {
         Ok(match self {
             Self::Gone | Self::Averaged => None,
             Self::Kept(axis) | Self::Scaled(axis, 1) => Some(Part { axis, count }),
+            Self::Counted(axis, count) => Some(Part { axis, count }),
             Self::Scaled(axis, times) => {
                 Some(Part { axis, count: b.with_scalar(B::Multiply, count, times as f64)? })
             }
@@ -61,9 +65,10 @@ impl Question<'_> {
             // Their other operands are laid along an axis that they name.
             "BatchNormalization" | "DequantizeLinear" | "QuantizeLinear" if self.place > 0 => None,
             name if EACH.contains(&name) => (axis + to.len()).checked_sub(rank).map(Fate::Kept),
-            name if EACH_SAMPLE.contains(&name) => {
-                (axis == 0 && self.place == 0).then_some(Fate::Kept(0))
+            name if EACH_SAMPLE.contains(&name) && axis == 0 => {
+                (self.place == 0).then_some(Fate::Kept(0))
             }
+            name if EACH_SAMPLE.contains(&name) => windowed(&mut self, b, outputs, &to)?,
             "CumSum" => (self.place == 0).then_some(Fate::Kept(axis)),
             "Concat" | "Split" => (self.along(-1, rank)? != axis).then_some(Fate::Kept(axis)),
             "Softmax" | "LogSoftmax" => {

@@ -45,7 +45,7 @@ mod text;
 mod tokens;
 mod training;
 mod trees;
-mod window;
+pub(super) mod window;
 
 pub(super) use normalization::softmax_of;
 pub(super) use text::count_part;

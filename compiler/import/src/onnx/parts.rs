@@ -29,6 +29,7 @@ pub(super) const EACH: &[&str] = &[
     "Atan",
     "Atanh",
     "BatchNormalization",
+    "Bernoulli",
     "BitShift",
     "BitwiseAnd",
     "BitwiseNot",
@@ -71,6 +72,8 @@ pub(super) const EACH: &[&str] = &[
     "PRelu",
     "Pow",
     "QuantizeLinear",
+    "RandomNormalLike",
+    "RandomUniformLike",
     "Reciprocal",
     "Relu",
     "Round",
@@ -93,7 +96,8 @@ pub(super) const EACH: &[&str] = &[
     "Xor",
 ];
 
-/// Operators that compute each sample (an element of the first axis of the first operand) by itself.
+/// Operators that compute each sample (an element of the first axis of the first operand) by itself. Some of them move
+/// a window over what lies behind the channels (`windowed.rs`).
 pub(super) const EACH_SAMPLE: &[&str] = &[
     "AveragePool",
     "Conv",
@@ -219,14 +223,15 @@ impl Pending {
     /// # Errors
     /// A setting of the operator that is not for operands in part, or operands that do not fit one another.
     pub(super) fn finish(
-        mut self,
+        self,
         builder: &mut Builder,
         mut outputs: Vec<Operand>,
     ) -> Result<Vec<Operand>, NodeError> {
         let mut found: Option<Part> = None;
-        for (place, part, shape) in std::mem::take(&mut self.parts) {
-            let question =
-                Question { node: &mut self.asked, place, axis: part.axis, shape: &shape };
+        for (place, part, shape) in &self.parts {
+            // Each anew, since attributes are gone once they are read.
+            let mut asked = self.asked.again();
+            let question = Question { node: &mut asked, place: *place, axis: part.axis, shape };
             let room = shape[part.axis];
             let fate = question.answer(builder, &outputs)?;
             let fate = fate.ok_or_else(|| NodeError::UndecidedSize {
@@ -260,7 +265,11 @@ impl Pending {
         }
         if let Some(part) = found {
             self.check_others(builder, part, &outputs)?;
-            for output in &outputs {
+            for output in &mut outputs {
+                // Numbers that are drawn are constants, of which all would be there.
+                if builder.tensor(*output).is_some() {
+                    *output = builder.as_computed(*output);
+                }
                 // What the operator itself says of its result would be forgotten.
                 if builder.part(*output).is_some_and(|own| own.axis != part.axis) {
                     let what = "its result, along two axes,".into();
@@ -323,6 +332,8 @@ fn mean_of_part(b: &mut Builder, mean: Operand, room: usize, count: Operand) -> 
 fn fill(node: &mut Node, place: usize) -> Option<Behind> {
     let operator = node.operator.as_str();
     Some(match operator {
+        // Padding is never the largest of a window.
+        "GlobalMaxPool" | "MaxPool" => Behind::Least,
         _ if EACH.contains(&operator) || EACH_SAMPLE.contains(&operator) => Behind::Zeros,
         "Compress" | "Concat" | "CumSum" | "Expand" | "Flatten" | "Gather" | "GatherElements"
         | "GatherND" | "Gemm" | "LayerNormalization" | "MatMul" | "NonZero" | "OneHot" | "Pad"

@@ -3,12 +3,13 @@
 //! How many elements a run finds lies between none and all that there is room for. What a model computes of that number
 //! before it makes a shape of it (minima, sums, products, lists of it and of constants) is followed by interval
 //! arithmetic: the upper end is the room that such a shape needs. A list that is not followed has no ranges; ranges
-//! that are known always hold.
+//! that are known always hold. Floats are followed while they are whole numbers that their type holds exactly, since
+//! models take a number of elements to floats and back.
 
 use super::builder::{Builder, Operand};
 use hone_ops::{
-    Binary, BinaryFunction as B, Cast, Concat, Expand, Gather, Op, Reduce, ReduceFunction, Reshape,
-    Select, Slice, Unary, UnaryFunction,
+    ArgReduce, Binary, BinaryFunction as B, Cast, Concat, Expand, Gather, Op, Reduce,
+    ReduceFunction, Reshape, Select, Slice, Unary, UnaryFunction,
 };
 use hone_types::{DataType, Tensor, TensorType};
 
@@ -42,6 +43,12 @@ impl Range {
         }
     }
 
+    /// Of any number of an integer type, or any truth value.
+    pub fn any(dtype: DataType) -> Self {
+        let (least, most) = ends_of(dtype);
+        Self { least, most }
+    }
+
     fn joined(self, other: Self) -> Self {
         Self { least: self.least.min(other.least), most: self.most.max(other.most) }
     }
@@ -58,9 +65,21 @@ impl Builder {
             Some(known) if known.dtype() == DataType::Bool => {
                 Some(known.bytes().iter().map(|own| Range::exact(i64::from(*own != 0))).collect())
             }
+            Some(known) if known.dtype().is_float() => {
+                known.to_f64().into_iter().map(|own| whole(own, known.dtype())).collect()
+            }
             Some(known) => Some(known.to_i64().into_iter().map(Range::exact).collect()),
             None => self.ranges.get(&operand).cloned(),
         }
+    }
+
+    /// The same, and any number for each element of a list that is not followed and that a run computes of floats.
+    pub(super) fn ranges_or_any(&self, operand: Operand) -> Option<Vec<Range>> {
+        self.ranges(operand).or_else(|| {
+            let of = self.tensor_type(operand);
+            let is_open = is_followed(of) && !of.dtype.is_float() && self.is_measured(operand);
+            is_open.then(|| vec![Range::any(of.dtype); of.elements()])
+        })
     }
 
     /// Says that a number lies between none and `most`.
@@ -86,8 +105,12 @@ impl Builder {
         holds.then_some(found)
     }
 
-    /// A constant of which every element is known from its range, as the extents are that a run does not decide.
+    /// A constant of which every element is known from its range, as the extents are that a run does not decide. No
+    /// floats: a range does not say which zero it is.
     pub(super) fn known_by_ranges(&mut self, ranges: &[Range], of: &TensorType) -> Option<Operand> {
+        if of.dtype.is_float() {
+            return None;
+        }
         let values: Vec<i64> = ranges.iter().map(|own| own.only()).collect::<Option<_>>()?;
         let shape = of.shape.clone();
         let tensor = match of.dtype {
@@ -113,40 +136,18 @@ impl Builder {
     ) -> Option<Vec<Range>> {
         let operand = |place: usize| inputs.get(place).copied().flatten();
         let first = operand(0)?;
+        if let Some(computed) = self.of_elements(operator, inputs, of) {
+            return Some(computed);
+        }
         let own = || self.ranges(first);
         if operator.downcast::<Reshape>().is_some() {
             return own();
-        }
-        if operator.downcast::<Cast>().is_some() {
-            let is_truth = of.dtype == DataType::Bool;
-            return Some(
-                own()?.into_iter().map(|own| if is_truth { truth(own) } else { own }).collect(),
-            );
-        }
-        if let Some(unary) = operator.downcast::<Unary>() {
-            return own()?.into_iter().map(|own| of_unary(unary.function, own)).collect();
-        }
-        if let Some(binary) = operator.downcast::<Binary>() {
-            let pairs = self.laid_beside(&[first, operand(1)?], of)?;
-            return pairs
-                .into_iter()
-                .map(|own| of_binary(binary.function, own[0], own[1]))
-                .collect();
-        }
-        if operator.downcast::<Select>().is_some() {
-            let all = self.laid_beside(&[first, operand(1)?, operand(2)?], of)?;
-            let chosen = all.into_iter().map(|own| match own[0].only() {
-                Some(0) => own[2],
-                Some(_) => own[1],
-                None => own[1].joined(own[2]),
-            });
-            return Some(chosen.collect());
         }
         if let Some(concat) = operator.downcast::<Concat>() {
             // One after the other only where nothing lies around the axis.
             let is_outermost = of.shape.iter().take(concat.axis).all(|extent| *extent == 1);
             let parts =
-                inputs.iter().map(|own| self.ranges((*own)?)).collect::<Option<Vec<_>>>()?;
+                inputs.iter().map(|own| self.ranges_or_any((*own)?)).collect::<Option<Vec<_>>>()?;
             return is_outermost.then(|| parts.concat());
         }
         if let Some(slice) = operator.downcast::<Slice>() {
@@ -162,8 +163,49 @@ impl Builder {
                 .map(|own| own.first().copied())
                 .collect();
         }
+        if let Some(search) = operator.downcast::<ArgReduce>() {
+            let extent = i64::try_from(*self.shape(first).get(search.axis)?).ok()?;
+            return Some(vec![Range { least: 0, most: extent.saturating_sub(1) }; of.elements()])
+                .filter(|_| extent > 1);
+        }
         let reduce = operator.downcast::<Reduce>().filter(|_| of.elements() == 1)?;
-        reduced(&own()?, reduce.function).map(|own| vec![own])
+        let is_exact = !of.dtype.is_float() || is_search(reduce.function);
+        reduced(&own()?, reduce.function).filter(|_| is_exact).map(|own| vec![own])
+    }
+
+    /// Functions of one element each of their operands.
+    fn of_elements(
+        &self,
+        operator: &Op,
+        inputs: &[Option<Operand>],
+        of: &TensorType,
+    ) -> Option<Vec<Range>> {
+        let operand = |place: usize| inputs.get(place).copied().flatten();
+        let first = operand(0)?;
+        if operator.downcast::<Cast>().is_some() {
+            let is_truth = of.dtype == DataType::Bool;
+            let own = self.ranges(first)?.into_iter();
+            return Some(own.map(|own| if is_truth { truth(own) } else { own }).collect());
+        }
+        if let Some(unary) = operator.downcast::<Unary>() {
+            let own = self.ranges(first)?.into_iter();
+            return own.map(|own| of_unary(unary.function, own)).collect();
+        }
+        if let Some(binary) = operator.downcast::<Binary>() {
+            if self.dtype(first).is_float() && !keeps_whole(binary.function) {
+                return None;
+            }
+            let pairs = self.laid_beside(&[first, operand(1)?], of)?.into_iter();
+            return pairs.map(|own| of_binary(binary.function, own[0], own[1])).collect();
+        }
+        operator.downcast::<Select>()?;
+        let all = self.laid_beside(&[first, operand(1)?, operand(2)?], of)?;
+        let chosen = all.into_iter().map(|own| match own[0].only() {
+            Some(0) => own[2],
+            Some(_) => own[1],
+            None => own[1].joined(own[2]),
+        });
+        Some(chosen.collect())
     }
 
     /// Elements of a list.
@@ -222,6 +264,11 @@ fn sliced(own: &[Range], slice: &Slice) -> Option<Vec<Range>> {
     (0..*count).map(|number| own.get(place(number)?).copied()).collect()
 }
 
+/// Whether the result is one of the elements. Sums of floats may be rounded before all is added.
+fn is_search(function: ReduceFunction) -> bool {
+    matches!(function, ReduceFunction::Maximum | ReduceFunction::Minimum)
+}
+
 /// A function of all elements.
 fn reduced(own: &[Range], function: ReduceFunction) -> Option<Range> {
     let function = match function {
@@ -237,16 +284,51 @@ fn reduced(own: &[Range], function: ReduceFunction) -> Option<Range> {
 
 fn is_followed(of: &TensorType) -> bool {
     let is_integer = matches!(of.dtype, DataType::I64 | DataType::I32 | DataType::Bool);
-    is_integer && (1..=MOST).contains(&of.elements())
+    (is_integer || of.dtype.is_float()) && (1..=MOST).contains(&of.elements())
 }
 
 fn fits(own: Range, dtype: DataType) -> bool {
-    let (least, most) = match dtype {
+    let (least, most) = ends_of(dtype);
+    own.least >= least && own.most <= most
+}
+
+/// The least and the greatest number of a type that is followed; of floats those between which each whole number is
+/// one of the type.
+fn ends_of(dtype: DataType) -> (i64, i64) {
+    let around = |bits: u32| (-(1 << bits), 1 << bits);
+    match dtype {
         DataType::Bool => (0, 1),
         DataType::I32 => (i64::from(i32::MIN), i64::from(i32::MAX)),
+        DataType::F64 => around(53),
+        DataType::F32 => around(24),
+        DataType::F16 => around(11),
+        DataType::BF16 => around(8),
         _ => (i64::MIN, i64::MAX),
-    };
-    own.least >= least && own.most <= most
+    }
+}
+
+/// The range of a float that is a whole number; `None` of others.
+fn whole(value: f64, dtype: DataType) -> Option<Range> {
+    let (least, most) = ends_of(dtype);
+    let is_whole = value.fract() == 0.0 && (least as f64..=most as f64).contains(&value);
+    is_whole.then(|| Range::exact(value as i64))
+}
+
+/// Whether a function of whole floats gives whole ones, or truth values.
+fn keeps_whole(function: B) -> bool {
+    matches!(
+        function,
+        B::Add
+            | B::Subtract
+            | B::Multiply
+            | B::Minimum
+            | B::Maximum
+            | B::Less
+            | B::LessEqual
+            | B::Greater
+            | B::GreaterEqual
+            | B::Equal
+    )
 }
 
 fn truth(own: Range) -> Range {
@@ -262,6 +344,8 @@ fn of_unary(function: UnaryFunction, own: Range) -> Option<Range> {
         UnaryFunction::Negate => {
             Some(Range { least: own.most.checked_neg()?, most: own.least.checked_neg()? })
         }
+        // Of whole numbers.
+        UnaryFunction::Ceil | UnaryFunction::Floor | UnaryFunction::Round => Some(own),
         UnaryFunction::Not => Some(Range { least: 1 - own.most, most: 1 - own.least }),
         _ => None,
     }
@@ -363,5 +447,18 @@ mod tests {
         }
         assert_eq!(of_binary(B::Divide, range(1, 2), range(-1, 1)), None);
         assert_eq!(of_binary(B::Multiply, range(0, i64::MAX), range(2, 2)), None);
+    }
+
+    #[test]
+    fn floats_are_followed_while_they_are_whole_and_exact() {
+        assert_eq!(whole(-3.0, DataType::F32), Some(range(-3, -3)));
+        assert_eq!(whole(16_777_216.0, DataType::F32), Some(range(1 << 24, 1 << 24)));
+        for other in [0.5, 16_777_218.0, f64::NAN, f64::INFINITY] {
+            assert_eq!(whole(other, DataType::F32), None, "{other}");
+        }
+        assert_eq!(whole(16_777_218.0, DataType::F64).map(Range::only), Some(Some(16_777_218)));
+        assert!(fits(range(0, 256), DataType::BF16) && !fits(range(0, 257), DataType::BF16));
+        assert!(!fits(Range::any(DataType::I32), DataType::F32));
+        assert!(keeps_whole(B::Multiply) && !keeps_whole(B::Divide) && !keeps_whole(B::Power));
     }
 }

@@ -11,6 +11,9 @@ use crate::onnx::sized::{Behind, Part};
 use hone_ops::{BinaryFunction as B, Gather};
 use hone_types::DataType;
 
+/// Elements along an axis above which a number is no bound.
+const LONGEST: i64 = 16_777_216;
+
 /// A shape of which a run decides one extent.
 pub(in crate::onnx) struct CountedShape {
     /// The extents; along the part's axis the most that it may be.
@@ -30,14 +33,20 @@ pub(in crate::onnx) fn shape_of_input(
         return Ok(None);
     }
     let list = node.input(place)?;
-    let Some(ranges) = b.ranges(list) else { return Ok(None) };
+    let Some(ranges) = b.ranges_or_any(list) else { return Ok(None) };
     let open: Vec<usize> = (0..ranges.len()).filter(|own| ranges[*own].only().is_none()).collect();
     let room: Option<Vec<usize>> =
         ranges.iter().map(|own| usize::try_from(own.most).ok()).collect();
-    let ([axis], Some(room)) = (&open[..], room) else { return Ok(None) };
+    let ([axis], Some(mut room)) = (&open[..], room) else { return Ok(None) };
     let count = b.narrow(list, 0, *axis, 1)?;
     let count = b.single(count)?;
-    let count = b.with_scalar(B::Maximum, count, 0.0)?;
+    let mut count = b.with_scalar(B::Maximum, count, 0.0)?;
+    if ranges[*axis].most > LONGEST
+        && let Some(most) = b.default_room(list)
+    {
+        count = b.held_to_room(count, most)?;
+        room[*axis] = most;
+    }
     Ok(Some(CountedShape { room, part: Part { axis: *axis, count } }))
 }
 
@@ -95,23 +104,34 @@ pub(super) fn expand(
     Ok(Some(all))
 }
 
-/// `start + index * step` for as many indices as a run says, of which the most are known.
+/// First, limit and step of a range; a limit that the network computes as a float is rounded up where steps go up.
+fn bounds_of_range(b: &mut Builder, node: &Node) -> Result<[Operand; 3], NodeError> {
+    let [first, mut limit, step] = [node.input(0)?, node.input(1)?, node.input(2)?];
+    let goes_up = b.ranges(step).is_some_and(|own| own.iter().all(|by| by.least > 0));
+    if goes_up
+        && b.ranges(limit).is_none()
+        && let Some(whole) = b.rounded_up(limit)?
+    {
+        limit = whole;
+    }
+    Ok([first, limit, step])
+}
+
+/// `start + index * step` for as many indices as a run says, of which the most are known, or which the network measures
+/// out.
 pub(super) fn range(
     b: &mut Builder,
     node: &Node,
     longest: f64,
 ) -> Result<Option<Operand>, NodeError> {
     let mut bounds = Vec::with_capacity(3);
-    for place in 0..3 {
-        let operand = node.input(place)?;
-        if b.dtype(operand) != DataType::I64 && b.dtype(operand) != DataType::I32 {
-            return Ok(None);
-        }
-        let Some(ranges) = b.ranges(operand) else { return Ok(None) };
+    let operands = bounds_of_range(b, node)?;
+    for operand in operands {
+        let Some(ranges) = b.ranges_or_any(operand) else { return Ok(None) };
         let [range] = ranges[..] else { return Ok(None) };
         bounds.push((b.single(operand)?, range));
     }
-    let [(start, first), (limit, last), (step, by)] = bounds[..] else { return Ok(None) };
+    let [(mut start, first), (mut limit, last), (step, by)] = bounds[..] else { return Ok(None) };
     let Some(by) = by.only().filter(|own| *own != 0) else { return Ok(None) };
     // The most that the distance may be, in the step's direction.
     let distance = match by > 0 {
@@ -119,15 +139,30 @@ pub(super) fn range(
         false => first.most.checked_sub(last.least),
     };
     let room = distance.map(|own| own.max(0).unsigned_abs().div_ceil(by.unsigned_abs()));
-    let Some(room) = room.filter(|own| *own as f64 <= longest) else { return Ok(None) };
+    let bounded = room.filter(|own| *own as f64 <= longest);
+    let open = operands[..2].iter().filter_map(|own| b.default_room(*own));
+    let open = open.max().filter(|own| *own as f64 <= longest);
+    let (bounded, Some(room)) = (bounded.is_some(), bounded.map(|own| own as usize).or(open))
+    else {
+        return Ok(None);
+    };
+    if !bounded {
+        // So that distances stay numbers of 64 bits.
+        let far = (1i64 << 61) as f64;
+        (start, limit) =
+            (decided::clamped(b, start, -far, far)?, decided::clamped(b, limit, -far, far)?);
+    }
     let ahead = if by > 0 { b.subtract(limit, start)? } else { b.subtract(start, limit)? };
     let ahead = b.with_scalar(B::Maximum, ahead, 0.0)?;
     let length = b.integers(&[by.saturating_abs()])?;
     let length = b.reshape(length, vec![])?;
     let rest = b.with_scalar(B::Subtract, length, 1.0)?;
     let ahead = b.add(ahead, rest)?;
-    let count = b.divide(ahead, length)?;
-    let places = decided::counted(b, room as usize)?;
+    let mut count = b.divide(ahead, length)?;
+    if !bounded {
+        count = b.held_to_room(count, room)?;
+    }
+    let places = decided::counted(b, room)?;
     let steps = b.multiply(places, step)?;
     let values = b.add(start, steps)?;
     let values = b.cast(values, b.dtype(node.input(0)?))?;
@@ -188,7 +223,9 @@ pub(in crate::onnx) fn cut(
         let places = b.add(places, first)?;
         return b.apply(Gather { axis: along }, &[x, places]).map(Some);
     }
-    let (Some(first), Some(last)) = (b.ranges(start), b.ranges(end)) else { return Ok(None) };
+    let (Some(first), Some(last)) = (b.ranges_or_any(start), b.ranges_or_any(end)) else {
+        return Ok(None);
+    };
     let ([first], [last]) = (&first[..], &last[..]) else { return Ok(None) };
     let count = match part {
         Some(part) => b.single(part.count)?,

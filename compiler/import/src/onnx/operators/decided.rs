@@ -397,7 +397,8 @@ fn between(b: &mut Builder, own: Operand, least: Operand, most: Operand) -> Step
     b.binary(B::Minimum, own, most)
 }
 
-fn clamped(b: &mut Builder, own: Operand, least: f64, most: f64) -> Step {
+/// Nothing below `least` and nothing above `most`.
+pub(super) fn clamped(b: &mut Builder, own: Operand, least: f64, most: f64) -> Step {
     let own = b.with_scalar(B::Maximum, own, least)?;
     b.with_scalar(B::Minimum, own, most)
 }

@@ -50,7 +50,7 @@ pub(super) fn per_axis(
 }
 
 /// Reads strides, dilations and pads; with automatic padding for spatial extents `input`.
-pub(super) fn window(
+pub(in crate::onnx) fn window(
     node: &mut Node,
     input: &[usize],
     kernel: &[usize],
