@@ -128,6 +128,26 @@ def test_weights_of_four_bits(zeros, rows, accuracy):
 
 
 @pytest.mark.parametrize("zeros", [False, True])
+def test_weights_of_eight_bits(zeros):
+    k, n, block = 96, 70, 32
+    packed, scales = u8(n, k // block, block), np.abs(f32(n * (k // block))) * 0.01
+    inputs = [f32(3, k), packed, scales] + ([u8(n * (k // block), seed=4)] if zeros else [])
+    attributes = {"K": k, "N": n, "bits": 8, "block_size": block}
+    compare("MatMulNBits", inputs, fixed=(1, 2, 3), rtol=1e-3, atol=1e-3, **attributes)
+
+
+@pytest.mark.parametrize("zeros", [False, True])
+@pytest.mark.parametrize("bits", [4, 8])
+def test_embeddings_of_few_bits(bits, zeros):
+    words, width, block = 12, 64, 16
+    data, scales = u8(words, width * bits // 8), np.abs(f32(words, width // block)) + 0.1
+    inputs = [data, np.array([[3, 0, 11], [7, 7, 1]]), scales]
+    inputs += [u8(words, width // block * bits // 8, seed=4)] if zeros else []
+    attributes = {"bits": bits, "block_size": block, "gather_axis": 0, "quantize_axis": 1}
+    compare("GatherBlockQuantized", inputs, fixed=(0, 2, 3), **attributes)
+
+
+@pytest.mark.parametrize("zeros", [False, True])
 @pytest.mark.parametrize("kind", [onnx.TensorProto.INT4, onnx.TensorProto.UINT4])
 def test_blocks_of_four_bits(kind, zeros):
     k, n, block = 40, 20, 16

@@ -97,7 +97,7 @@ pub use convolution::{Convolution, Window};
 pub use convolution_transpose::ConvolutionTranspose;
 pub use cumulative_sum::CumulativeSum;
 pub use dependent::{Compress, NonMaxSuppression, NonZero, Unique};
-pub use dequantize_blocks::DequantizeBlocks;
+pub use dequantize_blocks::{DequantizeBlocks, WeightBits};
 pub use dot_products::DotProducts;
 pub use expand::Expand;
 pub use folding::{FoldingBudget, FoldingLimits};

@@ -1,6 +1,6 @@
-//! Matrix product by weights of four bits that share a scale in blocks, which are packed for it when compiling.
+//! Matrix product by weights of four or eight bits that share a scale in blocks, which are packed for it when compiling.
 
-use crate::dequantize_blocks::{MIDDLE, high, low, zero};
+use crate::dequantize_blocks::{WeightBits, high, low, zero};
 use crate::express::{input, only_output};
 use crate::matmul::MatMul;
 use crate::operator::{FusionClass, OpError, Operator, named, required};
@@ -13,10 +13,10 @@ use serde::{Deserialize, Serialize};
 /// `y[.., m, j] = sum over b of s[j, b] * t[m, b] * (sum over l of a[.., m, b, l] * (bits[j, b, l] - zero[j, b]))`.
 ///
 /// Inputs: a `[.., M, B, L]`, floats or signed bytes; the bits of the weights, `u8[ceil(N / n), B, Q, n, r]`, whose byte at
-/// `q` and `i` of a column holds the weights at `2 r q + i` and, in the upper half, `2 r q + r + i` of a block (`r` is 4
-/// where a is of bytes and 1 where it is of floats, and `L = 2 r Q`); their scales `[ceil(N / n), B, n]`; the scales t of
-/// a, `[.., M, B]`, where it is of bytes; and zero points of the weights, `u8` as the scales are, 8 where they are left
-/// out. The result, of the type of the scales, is `[.., M, N]`.
+/// `q` and `i` of a column holds the weight at `r q + i` of a block, or of four bits those at `2 r q + i` and, in the upper
+/// half, `2 r q + r + i` (`r` is 4 where a is of bytes and 1 where it is of floats); their scales `[ceil(N / n), B, n]`; the
+/// scales t of a, `[.., M, B]`, where it is of bytes; and zero points of the weights, `u8` as the scales are, in the middle
+/// of the range where they are left out. The result, of the type of the scales, is `[.., M, N]`.
 ///
 /// The sums over a block are integers where a is of bytes. So are its zero points' part: what is subtracted is the zero
 /// point times the sum of the block of a.
@@ -24,6 +24,8 @@ use serde::{Deserialize, Serialize};
 pub struct PackedBlockMatMul {
     /// Columns of the result, N.
     pub columns: usize,
+    /// Bits of a weight.
+    pub bits: WeightBits,
 }
 
 /// The operands' extents.
@@ -33,20 +35,22 @@ struct Extents {
     blocks: usize,
     /// Bytes of a column in a block: `Q` and `r`.
     bytes: [usize; 2],
+    /// Bits of a weight.
+    weight: WeightBits,
 }
 
 impl Extents {
-    fn of(bits: &TensorType) -> Option<Self> {
+    fn of(bits: &TensorType, weight: WeightBits) -> Option<Self> {
         match bits.shape[..] {
             [panels, blocks, steps, width, run] if width > 0 && run > 0 => {
-                Some(Self { panels: [panels, width], blocks, bytes: [steps, run] })
+                Some(Self { panels: [panels, width], blocks, bytes: [steps, run], weight })
             }
             _ => None,
         }
     }
 
     fn length(&self) -> usize {
-        2 * self.bytes[0] * self.bytes[1]
+        self.weight.per_byte() * self.bytes[0] * self.bytes[1]
     }
 }
 
@@ -63,30 +67,38 @@ impl PackedBlockMatMul {
         }
     }
 
-    /// Packs bytes `[N, B, L / 2]`, as [`crate::DequantizeBlocks`] takes them, for panels of `width` columns and a left operand
-    /// of type `left`. `None` where a block does not fill whole runs.
-    pub fn pack_bits(bits: &Tensor, width: usize, left: DataType) -> Option<Tensor> {
-        let [columns, blocks, half] = bits.shape()[..] else { return None };
+    /// Packs bytes of weights, as [`crate::DequantizeBlocks`] takes them, for panels of `width` columns and a left operand of
+    /// type `left`. `None` where a block does not fill whole runs.
+    pub fn pack_bits(
+        bits: &Tensor,
+        weight: WeightBits,
+        width: usize,
+        left: DataType,
+    ) -> Option<Tensor> {
+        let [columns, blocks, each] = bits.shape()[..] else { return None };
         let run = Self::run(left);
-        if bits.dtype() != DataType::U8 || half == 0 || width == 0 || !half.is_multiple_of(run) {
+        if bits.dtype() != DataType::U8 || each == 0 || width == 0 || !each.is_multiple_of(run) {
             return None;
         }
-        let (panels, bytes) = (columns.div_ceil(width), bits.bytes());
-        let mut packed = vec![0u8; panels * blocks * half * width];
-        for (column, row) in bytes.chunks(blocks * half).enumerate() {
-            let number = |k: usize| row[k / 2] >> (4 * (k % 2)) & 15;
+        let (panels, bytes, per_byte) = (columns.div_ceil(width), bits.bytes(), weight.per_byte());
+        let mut packed = vec![0u8; panels * blocks * each * width];
+        for (column, row) in bytes.chunks(blocks * each).enumerate() {
+            let number = |k: usize| weight.number(row, k);
             for block in 0..blocks {
-                for step in 0..half / run {
+                for step in 0..each / run {
                     for place in 0..run {
-                        let k = block * 2 * half + 2 * run * step + place;
-                        let panel = (column / width * blocks + block) * (half / run) + step;
+                        let k = per_byte * (block * each + run * step) + place;
+                        let panel = (column / width * blocks + block) * (each / run) + step;
                         let to = (panel * width + column % width) * run + place;
-                        packed[to] = number(k) | number(k + run) << 4;
+                        packed[to] = match weight {
+                            WeightBits::Four => number(k) | number(k + run) << 4,
+                            WeightBits::Eight => number(k),
+                        };
                     }
                 }
             }
         }
-        let shape = vec![panels, blocks, half / run, width, run];
+        let shape = vec![panels, blocks, each / run, width, run];
         Tensor::from_bytes(TensorType::new(DataType::U8, shape), packed).ok()
     }
 
@@ -124,15 +136,16 @@ struct Weights<'a> {
 
 impl Weights<'_> {
     fn number(&self, k: usize, column: usize) -> f64 {
-        let Extents { panels: [_, width], blocks, bytes: [steps, run] } = self.extents;
+        let Extents { panels: [_, width], blocks, bytes: [steps, run], weight } = self.extents;
         let length = self.extents.length();
         let (block, within) = (k / length, k % length);
-        let (step, place) = (within / (2 * run), within % (2 * run));
+        let taken = weight.per_byte() * run;
+        let (step, place) = (within / taken, within % taken);
         let panel = column / width * blocks + block;
         let shared = panel * width + column % width;
         let byte = self.bits[((panel * steps + step) * width + column % width) * run + place % run];
-        let number = byte >> (4 * (place / run)) & 15;
-        let zero = self.zeros.map_or(MIDDLE, |zeros| zeros[shared]);
+        let number = weight.number(&[byte], place / run);
+        let zero = self.zeros.map_or(weight.middle(), |zeros| zeros[shared]);
         (f64::from(number) - f64::from(zero)) * self.scales[shared]
     }
 }
@@ -147,7 +160,8 @@ impl Operator for PackedBlockMatMul {
         let optional = |place: usize| inputs.get(place).copied().flatten();
         let (a_scales, zeros) = (optional(3), optional(4));
         let refuse = || Err(InferError::new(format!("operands {a}, {bits} and {scales} differ")));
-        let Some(extents) = Extents::of(bits).filter(|_| bits.dtype == DataType::U8) else {
+        let Some(extents) = Extents::of(bits, self.bits).filter(|_| bits.dtype == DataType::U8)
+        else {
             return refuse();
         };
         let [outer @ .., blocks, length] = &a.shape[..] else { return refuse() };
@@ -177,7 +191,7 @@ impl Operator for PackedBlockMatMul {
     fn reference(&self, inputs: &[Option<&Tensor>]) -> Result<Vec<Tensor>, OpError> {
         let (a, bits) = (required(Self::NAME, inputs, 0)?, required(Self::NAME, inputs, 1)?);
         let scales = required(Self::NAME, inputs, 2)?;
-        let extents = Extents::of(bits.tensor_type())
+        let extents = Extents::of(bits.tensor_type(), self.bits)
             .ok_or_else(|| OpError::Value(format!("{} is not packed", bits.tensor_type())))?;
         let (length, depth) = (extents.length(), extents.blocks * extents.length());
         let weights = Weights {
@@ -220,7 +234,8 @@ impl Operator for PackedBlockMatMul {
         let [a, bits, scales] = [input(inputs, 0)?, input(inputs, 1)?, input(inputs, 2)?];
         let (a_scales, zeros) = (input(inputs, 3), input(inputs, 4));
         let output = only_output(self, builder, inputs)?;
-        let (a_type, extents) = (builder.tensor_type(a), Extents::of(&builder.tensor_type(bits))?);
+        let a_type = builder.tensor_type(a);
+        let extents = Extents::of(&builder.tensor_type(bits), self.bits)?;
         let [panels, width] = extents.panels;
         let [steps, run] = extents.bytes;
         let rows = &a_type.shape[..a_type.rank() - 2];
@@ -231,11 +246,16 @@ impl Operator for PackedBlockMatMul {
             if sum == a_type.dtype { value } else { value.cast(sum) }
         };
         let of_blocks = TensorType::new(sum, [rows, &[extents.blocks]].concat());
-        let lefts =
-            builder.reduce("block_sums", &of_blocks, &[2 * steps * run], Combiner::Sum, |to, l| {
+        let lefts = builder.reduce(
+            "block_sums",
+            &of_blocks,
+            &[extents.length()],
+            Combiner::Sum,
+            |to, l| {
                 let (outer, block) = to.split_at(rows.len());
                 element(outer, &block[0], l[0].clone())
-            });
+            },
+        );
         let products = TensorType::new(sum, [rows, &[panels, extents.blocks, width]].concat());
         let depth = if run == 1 { vec![steps] } else { vec![steps, run] };
         let products =
@@ -244,7 +264,10 @@ impl Operator for PackedBlockMatMul {
                 let place = k.get(1).cloned().unwrap_or(Expr::Integer(0));
                 let byte = [&at[..2], &[k[0].clone(), at[2].clone(), place.clone()]].concat();
                 let byte = Expr::Load(bits, byte);
-                let first = k[0].clone() * (2 * run) + place;
+                let first = k[0].clone() * (self.bits.per_byte() * run) + place;
+                if self.bits == WeightBits::Eight {
+                    return element(outer, &at[1], first) * byte.cast(sum);
+                }
                 let second = first.clone() + run;
                 element(outer, &at[1], first) * low(byte.clone()).cast(sum)
                     + element(outer, &at[1], second) * high(byte).cast(sum)
@@ -256,7 +279,7 @@ impl Operator for PackedBlockMatMul {
                 let shared = vec![at[0].clone(), block[0].clone(), at[1].clone()];
                 let row = [outer, &block[..1]].concat();
                 let product = [outer, &[at[0].clone(), block[0].clone(), at[1].clone()]].concat();
-                let zero = zero(zeros, shared.clone(), sum);
+                let zero = zero(zeros, shared.clone(), self.bits, sum);
                 let product = Expr::Load(products, product) - zero * Expr::Load(lefts, row.clone());
                 let product =
                     if sum == output.dtype { product } else { product.cast(output.dtype) };

@@ -1,5 +1,5 @@
-//! Products by weights of four bits that share a scale in blocks, computed from these bits: `sum (x w s) = s * sum (x w)`
-//! within a block. They take an eighth of the memory of `f32`, and where few rows share them, a product takes the time in
+//! Products by weights of four or eight bits that share a scale in blocks, computed from these bits: `sum (x w s) = s * sum (x w)`
+//! within a block. They take an eighth or a quarter of the memory of `f32`, and where few rows share them, a product takes the time in
 //! which memory brings its weights.
 //!
 //! Where the left operand is bytes with a scale for each block of the same length, the sums of a block are of integers. Where
@@ -10,11 +10,12 @@ use crate::{PassError, Rewriter};
 use hone_graph::{Node, ValueId};
 use hone_ops::{
     Binary, BinaryFunction, Cast, DequantizeBlocks, Graph, MatMul, Op, PackedBlockMatMul, Reshape,
+    WeightBits,
 };
 use hone_types::{DataType, Tensor};
 use std::collections::HashMap;
 
-/// Most rows of floats that are multiplied by weights of four bits.
+/// Most rows of floats that are multiplied by weights in their bits.
 const MAX_ROWS: usize = 4;
 
 /// Vectors in a panel of columns, where there are as many.
@@ -71,6 +72,8 @@ struct Weights<'a> {
     /// What it gives.
     value: ValueId,
     bits: &'a Tensor,
+    /// Bits of a weight.
+    each: WeightBits,
     scales: &'a Tensor,
     zeros: Option<&'a Tensor>,
 }
@@ -130,7 +133,8 @@ impl<'a> Product<'a> {
                 (bytes, Some(rewriter.add_simple(&node.name, shape, &[scales])?))
             }
         };
-        let operator = PackedBlockMatMul { columns: self.weights.bits.shape()[0] };
+        let operator =
+            PackedBlockMatMul { columns: self.weights.bits.shape()[0], bits: self.weights.each };
         let inputs = [Some(left), Some(bits), Some(scales), left_scales, zeros];
         let product = rewriter.add(&node.name, operator, &inputs)?[0];
         rewriter.replace(node.outputs[0], product);
@@ -141,7 +145,7 @@ impl<'a> Product<'a> {
 impl<'a> Weights<'a> {
     fn of(graph: &'a Graph, value: ValueId) -> Option<Self> {
         let node = &graph.nodes()[graph.producer(value)?];
-        node.operation.downcast::<DequantizeBlocks>()?;
+        let each = node.operation.downcast::<DequantizeBlocks>()?.bits;
         let constant = |index: usize| {
             let input = node.inputs.get(index).copied().flatten();
             input.map(|input| graph.constant(input))
@@ -151,12 +155,12 @@ impl<'a> Weights<'a> {
             None => None,
             Some(zeros) => Some(zeros?),
         };
-        Some(Self { value, bits, scales, zeros })
+        Some(Self { value, bits, each, scales, zeros })
     }
 
     /// Blocks of a column, and elements of a block.
     fn blocks(&self) -> [usize; 2] {
-        [self.bits.shape()[1], 2 * self.bits.shape()[2]]
+        [self.bits.shape()[1], self.each.per_byte() * self.bits.shape()[2]]
     }
 
     fn depth(&self) -> usize {
@@ -176,7 +180,7 @@ impl<'a> Weights<'a> {
         while width > lanes && width > columns {
             width /= 2;
         }
-        let Some(bits) = PackedBlockMatMul::pack_bits(self.bits, width, left) else {
+        let Some(bits) = PackedBlockMatMul::pack_bits(self.bits, self.each, width, left) else {
             return Ok(None);
         };
         let in_panels = |values: &Tensor| {

@@ -8,7 +8,7 @@ use case::Case;
 use hone_ops::{
     BinaryFunction, Convolution, ConvolutionTranspose, DequantizeBlocks, GroupNormalization,
     InstanceNormalization, LayerNormalization, MatMul, Pool, PoolKind, Reduce, ReduceFunction,
-    Reshape, Softmax, Transpose, UnaryFunction, Window,
+    Reshape, Softmax, Transpose, UnaryFunction, WeightBits, Window,
 };
 use hone_types::DataType;
 
@@ -435,11 +435,23 @@ fn transpositions_in_squares() {
     }
 }
 
-/// Rows times weights of four bits: `blocks` blocks of `length` for each column; of bytes with a scale for each block, or
+/// Rows times weights of four and of eight bits: `blocks` blocks of `length` for each column; of bytes with a scale for each block, or
 /// of floats.
 fn product_of_bits(
     outer: &[usize],
     [blocks, length, columns]: [usize; 3],
+    of_bytes: bool,
+    has_zeros: bool,
+) {
+    for bits in [WeightBits::Four, WeightBits::Eight] {
+        product_of(outer, [blocks, length, columns], bits, of_bytes, has_zeros);
+    }
+}
+
+fn product_of(
+    outer: &[usize],
+    [blocks, length, columns]: [usize; 3],
+    bits: WeightBits,
     of_bytes: bool,
     has_zeros: bool,
 ) {
@@ -457,19 +469,19 @@ fn product_of_bits(
         let numbers = case.binary(BinaryFunction::Multiply, numbers, scales);
         left = case.node(Reshape { shape: flat }, &[numbers]);
     }
-    let bits = case.unsigned(255, &[columns, blocks, length / 2]);
-    let mut weights = vec![bits, case.constant(&[columns, blocks])];
+    let stored = case.unsigned(255, &[columns, blocks, length / bits.per_byte()]);
+    let mut weights = vec![stored, case.constant(&[columns, blocks])];
     if has_zeros {
         weights.push(case.unsigned(15, &[columns, blocks]));
     }
-    let weights = case.node(DequantizeBlocks { depth: blocks * length }, &weights);
+    let weights = case.node(DequantizeBlocks { depth: blocks * length, bits }, &weights);
     let product = case.node(MatMul {}, &[left, weights]);
     let y = case.unary(UnaryFunction::Tanh, product);
     case.check(y);
 }
 
 #[test]
-fn products_by_weights_of_four_bits() {
+fn products_by_weights_of_few_bits() {
     product_of_bits(&[1], [3, 32, 130], true, false);
     product_of_bits(&[1, 1], [2, 16, 64], true, true);
     product_of_bits(&[5], [2, 32, 200], true, true);

@@ -95,9 +95,13 @@ pub(super) enum NarrowRole {
 /// What `operator` does with them.
 pub(super) fn narrow_role(operator: &str) -> NarrowRole {
     match operator {
-        "Cast" | "CastLike" | "QuantizeLinear" | "DequantizeLinear" | "Shape" | "Size" => {
-            NarrowRole::Reads
-        }
+        "Cast"
+        | "CastLike"
+        | "QuantizeLinear"
+        | "DequantizeLinear"
+        | "GatherBlockQuantized"
+        | "Shape"
+        | "Size" => NarrowRole::Reads,
         "Concat" | "Expand" | "Flatten" | "Gather" | "GatherElements" | "GatherND" | "Identity"
         | "Reshape" | "Slice" | "Split" | "Squeeze" | "Tile" | "Transpose" | "Unsqueeze" => {
             NarrowRole::Moves
@@ -374,6 +378,7 @@ pub(super) const OPERATORS: &[(&str, &str, Import)] = &[
     (MICROSOFT, "FusedConv", Function(microsoft::convolve)),
     (MICROSOFT, "FusedGemm", Function(microsoft::gemm)),
     (MICROSOFT, "FusedMatMul", Function(microsoft::matmul)),
+    (MICROSOFT, "GatherBlockQuantized", Function(few_bits::gather_blocks)),
     (MICROSOFT, "Gelu", Function(activation::gelu)),
     (MICROSOFT, "GroupQueryAttention", Function(microsoft_attention::group_query)),
     (MICROSOFT, "LayerNormalization", Function(normalization::layer)),

@@ -61,16 +61,32 @@ fn products_of_bits() -> Vec<Case> {
         let zeros: Vec<u8> = (0..elements).map(|own| (own * 5 % 16) as u8).collect();
         Tensor::from_elements(shape, &zeros).unwrap()
     };
-    let product = |columns| PackedBlockMatMul { columns };
+    let bits_of = WeightBits::Four;
+    let product = |columns| PackedBlockMatMul { columns, bits: bits_of };
     let optional = |operator: PackedBlockMatMul, inputs: &[Option<Tensor>]| Case {
         operator: Op::new(operator),
         inputs: inputs.to_vec(),
         is_folded: false,
     };
     vec![
-        case(DequantizeBlocks { depth: 7 }, &[bits(&[3, 2, 2]), f32s([3, 2])]),
-        case(DequantizeBlocks { depth: 8 }, &[bits(&[3, 2, 2]), f32s([3, 2]), zeros(&[3, 2])]),
+        case(DequantizeBlocks { depth: 7, bits: bits_of }, &[bits(&[3, 2, 2]), f32s([3, 2])]),
+        case(
+            DequantizeBlocks { depth: 8, bits: bits_of },
+            &[bits(&[3, 2, 2]), f32s([3, 2]), zeros(&[3, 2])],
+        ),
+        case(
+            DequantizeBlocks { depth: 7, bits: WeightBits::Eight },
+            &[bits(&[3, 2, 4]), f32s([3, 2])],
+        ),
         case(product(5), &[f32s([2, 3, 4]), bits(&[2, 3, 2, 4, 1]), f32s([2, 3, 4])]),
+        case(
+            PackedBlockMatMul { columns: 5, bits: WeightBits::Eight },
+            &[f32s([2, 3, 4]), bits(&[2, 3, 4, 4, 1]), f32s([2, 3, 4])],
+        ),
+        case(
+            PackedBlockMatMul { columns: 6, bits: WeightBits::Eight },
+            &[bytes(&[2, 3, 8]), bits(&[2, 3, 2, 4, 4]), f32s([2, 3, 4]), f32s([2, 3])],
+        ),
         optional(
             product(5),
             &[

@@ -116,17 +116,18 @@ impl Stages {
     }
 }
 
-/// The instruction for numbers of four bits, where the sums are of such.
+/// The instruction for sums of bytes by numbers of four bits or bytes, where the sums are of such.
 fn intrinsic_of(block: &Block) -> Option<Intrinsic> {
-    let run = block
-        .iterators
-        .iter()
-        .rev()
-        .take_while(|iterator| iterator.kind == IteratorKind::Reduction);
-    let depth = Intrinsic::DOT_I8_U4.depth() as usize;
+    let BlockBody::Reduce { value, .. } = &block.body else { return None };
     // Whether it computes them, `tensorize` asks the nest.
-    (run.clone().count() == 2 && run.clone().next()?.extent == depth)
-        .then_some(Intrinsic::DOT_I8_U4)
+    let intrinsic = match value {
+        Expr::Binary(BinaryOp::Add, ..) => Intrinsic::DOT_I8_U4,
+        _ => Intrinsic::DOT_U8_I8,
+    };
+    let mut run = block.iterators.iter().rev();
+    let run = run.by_ref().take_while(|iterator| iterator.kind == IteratorKind::Reduction);
+    let run: Vec<usize> = run.map(|iterator| iterator.extent).collect();
+    (run.len() == 2 && run[0] == intrinsic.depth() as usize).then_some(intrinsic)
 }
 
 /// Columns of a panel, where the output reads the sums at `column / width` and `column % width` of its last axis.

@@ -1,13 +1,17 @@
-//! Weights of few bits, whose blocks have a scale each: `MatMulNBits`, and matrices that `DequantizeLinear` makes of
-//! blocks of four bits.
+//! Weights of few bits, whose blocks have a scale each: `MatMulNBits`, `GatherBlockQuantized`, and matrices that
+//! `DequantizeLinear` makes of blocks of four bits.
 
+use super::indexing::indices;
 use super::microsoft_quantized::biased;
+use super::quantization::spread;
 use crate::NodeError;
 use crate::onnx::builder::{Builder, Operand};
 use crate::onnx::narrow::NarrowType;
 use crate::onnx::node::{Node, Outputs};
-use crate::onnx::shorthands::Step;
-use hone_ops::{BinaryFunction as B, DequantizeBlocks, ReduceFunction, UnaryFunction as U};
+use crate::onnx::shorthands::{Step, axis};
+use hone_ops::{
+    BinaryFunction as B, DequantizeBlocks, Gather, ReduceFunction, UnaryFunction as U, WeightBits,
+};
 use hone_types::{DataType, Tensor};
 
 /// The accuracy from which on the left operand may be rounded to bytes.
@@ -38,6 +42,11 @@ impl Form {
         let blocks = depth.checked_div(block).map_or(0, |_| depth.div_ceil(block));
         Ok(Self { depth, columns, bits, block, blocks })
     }
+
+    /// The bits of a weight that stays as it is stored.
+    fn stored(&self) -> Option<WeightBits> {
+        WeightBits::try_from(u8::try_from(self.bits).ok()?).ok()
+    }
 }
 
 /// `MatMulNBits`: B is stored as `[N, blocks, bytes]`, some bits each, with a scale for each block and zero points
@@ -61,7 +70,8 @@ pub(super) fn matmul_bits(builder: &mut Builder, node: &mut Node) -> Outputs {
         )));
     }
     let mut left = node.input(0)?;
-    if accuracy >= BYTES_SUFFICE && form.bits == 4 && form.depth.is_multiple_of(form.block) {
+    if accuracy >= BYTES_SUFFICE && form.stored().is_some() && form.depth.is_multiple_of(form.block)
+    {
         left = rounded_to_bytes(b, left, form)?;
     }
     let zeros = node.optional(3);
@@ -74,7 +84,7 @@ pub(super) fn matmul_bits(builder: &mut Builder, node: &mut Node) -> Outputs {
     Ok(vec![biased(b, result, node.optional(5))?])
 }
 
-/// The weights as one node that stays until it is known what becomes of it: bytes hold two of them.
+/// The weights as one node that stays until it is known what becomes of it: bytes hold one or two of them.
 fn stored(
     b: &mut Builder,
     packed: Operand,
@@ -85,16 +95,19 @@ fn stored(
     let integral = zeros.is_none_or(|zeros| b.dtype(zeros) == DataType::U8);
     let known = [Some(packed), Some(scales), zeros].into_iter().flatten();
     let constant = known.into_iter().all(|operand| b.tensor(operand).is_some());
-    if form.bits != 4 || !form.block.is_multiple_of(2) || !constant || !integral {
+    let Some(bits) = form.stored().filter(|bits| form.block.is_multiple_of(bits.per_byte())) else {
+        return Ok(None);
+    };
+    if !constant || !integral {
         return Ok(None);
     }
     let Form { columns, blocks, .. } = form;
     let zeros = match zeros {
         None => None,
         Some(zeros) => {
-            let row = blocks.div_ceil(2);
+            let row = blocks.div_ceil(bits.per_byte());
             let zeros = b.reshape(zeros, vec![columns, 1, row])?;
-            let zeros = unpacked(b, zeros, 4, blocks)?;
+            let zeros = unpacked(b, zeros, form.bits, blocks)?;
             Some(b.reshape(zeros, vec![columns, blocks])?)
         }
     };
@@ -102,7 +115,7 @@ fn stored(
     let scales = b.reshape(scales, vec![columns, blocks])?;
     let inputs = [Some(packed), Some(scales), zeros];
     let count = if zeros.is_some() { 3 } else { 2 };
-    let operator = DequantizeBlocks { depth: form.depth };
+    let operator = DequantizeBlocks { depth: form.depth, bits };
     b.apply_optional(operator, &inputs[..count]).map(Some)
 }
 
@@ -146,16 +159,17 @@ pub(super) fn dequantized_blocks(
     let bits = Tensor::from_elements([columns, blocks, block / 2], &bits)?;
     let scales = Tensor::from_f64(DataType::F32, [columns, blocks], &by_columns(&scales))?;
     let (bits, scales) = (b.constant(bits), b.constant(scales));
+    let operator = DequantizeBlocks { depth, bits: WeightBits::Four };
     let zeros: Vec<f64> = match zeros.flatten() {
         Some(zeros) => by_columns(&zeros).iter().map(|zero| zero + offset as f64).collect(),
         // The middle of the range, as where none is given.
         None if offset == 8 => {
-            return b.apply(DequantizeBlocks { depth }, &[bits, scales]).map(Some);
+            return b.apply(operator, &[bits, scales]).map(Some);
         }
         None => vec![0.0; columns * blocks],
     };
     let zeros = b.constant(Tensor::from_f64(DataType::U8, [columns, blocks], &zeros)?);
-    b.apply(DequantizeBlocks { depth }, &[bits, scales, zeros]).map(Some)
+    b.apply(operator, &[bits, scales, zeros]).map(Some)
 }
 
 /// The weights by operators on elements.
@@ -187,6 +201,59 @@ fn computed(
     let weights = b.reshape(weights, vec![columns, blocks * block])?;
     let weights = b.narrow(weights, 1, 0, depth)?;
     b.transpose(weights, vec![1, 0])
+}
+
+/// `GatherBlockQuantized`: slices of integers whose blocks along the last axis have a scale each, as numbers. Integers of
+/// fewer than 8 bits are of such a type, or lie packed in bytes along that axis, and their zero points likewise.
+pub(super) fn gather_blocks(builder: &mut Builder, node: &mut Node) -> Outputs {
+    let b = builder;
+    let (data, places, scales) = (node.input(0)?, node.input(1)?, node.input(2)?);
+    let (bits, block) = (node.int_or("bits", 4)?, node.int_or("block_size", 128)?);
+    let rank = b.rank(data);
+    let gathered = axis(node.int_or("gather_axis", 0)?, rank)?;
+    let quantized = axis(node.int_or("quantize_axis", 1)?, rank)?;
+    if gathered != 0 || quantized + 1 != rank || rank < 2 {
+        return Err(NodeError::unsupported(
+            "other axes than the first one gathered and the last one quantized",
+        ));
+    }
+    let bits = usize::try_from(bits).ok().filter(|bits| [2, 4, 8].contains(bits));
+    let bits = bits.ok_or_else(|| NodeError::unsupported("other than 2, 4 or 8 bits"))?;
+    let block = usize::try_from(block).ok().filter(|block| *block > 0);
+    let block = block.ok_or_else(|| NodeError::invalid("block_size is not positive"))?;
+    let is_packed = b.narrow_type(data).is_none();
+    let places = indices(b, places)?;
+    let to = b.dtype(scales);
+    // As numbers, `count` along the last axis.
+    let numbers = |b: &mut Builder, of: Operand, count: Option<usize>| -> Step {
+        let mut taken = b.apply(Gather { axis: 0 }, &[of, places])?;
+        if is_packed && bits < 8 {
+            let shape = b.shape(taken).to_vec();
+            let (stored, outer) =
+                shape.split_last().ok_or_else(|| NodeError::invalid("it has no axis"))?;
+            let rows = outer.iter().product();
+            let count = count.unwrap_or(stored.saturating_mul(8 / bits));
+            let rows = b.reshape(taken, vec![rows, 1, *stored])?;
+            let rows = unpacked(b, rows, bits, count)?;
+            taken = b.reshape(rows, [outer, &[count]].concat())?;
+        }
+        b.cast(taken, to)
+    };
+    let taken = numbers(b, data, None)?;
+    let shape = b.shape(taken).to_vec();
+    let zero = match node.optional(3) {
+        Some(zero) => {
+            let blocks = b.shape(scales).last().copied();
+            let zero = numbers(b, zero, blocks)?;
+            spread(b, zero, &shape, -1, block)?
+        }
+        None if is_packed => b.scalar(to, f64::from(1u32 << (bits - 1)))?,
+        None => b.scalar(to, 0.0)?,
+    };
+    let scales = b.apply(Gather { axis: 0 }, &[scales, places])?;
+    let scales = spread(b, scales, &shape, -1, block)?;
+    let centered = b.subtract(taken, zero)?;
+    Ok(vec![b.multiply(centered, scales)?])
 }
 
 /// The left operand rounded to signed bytes, with a scale for each block: the largest magnitude of a block is 127.

@@ -10,7 +10,7 @@ use hone_ops::{
 use hone_types::DataType;
 
 /// Indices as `i64`, unless they are `i32` already.
-fn indices(builder: &mut Builder, operand: Operand) -> Step {
+pub(super) fn indices(builder: &mut Builder, operand: Operand) -> Step {
     match builder.dtype(operand) {
         DataType::I32 | DataType::I64 => Ok(operand),
         other => Err(NodeError::invalid(format!("indices are {other}, not i32 or i64"))),
