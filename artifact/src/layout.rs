@@ -111,6 +111,13 @@ pub(crate) fn checksum(bytes: &[u8]) -> u64 {
     xxh3_64(bytes)
 }
 
+/// The same of bytes that lie in pieces.
+pub(crate) fn checksum_of<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> u64 {
+    let mut state = Xxh3::new();
+    pieces.for_each(|piece| state.update(piece));
+    state.digest()
+}
+
 /// The checksum over the header's first 24 bytes and the table.
 pub(crate) fn table_checksum(header: &[u8], table: &[u8]) -> u64 {
     let mut state = Xxh3::new();

@@ -29,13 +29,14 @@ use crate::{Inspect, WriteError, write_atomically};
 #[derive(Debug, Default)]
 pub struct Writer<'a> {
     code: Vec<Cow<'a, [u8]>>,
-    weights: Vec<Cow<'a, [u8]>>,
+    /// Of each section the pieces that it is made of.
+    weights: Vec<Vec<Cow<'a, [u8]>>>,
     header: Option<String>,
     inspect: Option<Inspect>,
 }
 
-/// A section's kind and bytes.
-type Part<'a> = (SectionKind, Cow<'a, [u8]>);
+/// A section's kind, and the pieces that it is made of.
+type Part<'a> = (SectionKind, Vec<Cow<'a, [u8]>>);
 
 /// What was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,7 +61,12 @@ impl<'a> Writer<'a> {
 
     /// Adds packed weights and gives their number, for [`crate::Variant::weights`].
     pub fn weights(&mut self, packed: impl Into<Cow<'a, [u8]>>) -> u32 {
-        self.weights.push(packed.into());
+        self.weights_of(vec![packed.into()])
+    }
+
+    /// As [`Writer::weights`], of pieces that lie one behind the other, so that they need not be copied together first.
+    pub fn weights_of(&mut self, pieces: Vec<Cow<'a, [u8]>>) -> u32 {
+        self.weights.push(pieces);
         self.weights.len() as u32 - 1
     }
 
@@ -104,12 +110,13 @@ impl<'a> Writer<'a> {
         let mut end = (HEADER_BYTES + parts.len() * ENTRY_BYTES) as u64;
         let mut sections = Vec::with_capacity(parts.len());
         let mut body: Vec<Cow<'_, [u8]>> = Vec::with_capacity(2 * parts.len());
-        for (kind, bytes) in parts {
-            let length = bytes.len() as u64;
+        for (kind, pieces) in parts {
+            let length = length(&pieces);
             let offset = layout::place(kind, end).ok_or(WriteError::TooLarge)?;
             body.push(Cow::Owned(vec![0; (offset - end) as usize]));
-            sections.push(Section { kind, offset, length, checksum: layout::checksum(&bytes) });
-            body.push(bytes);
+            let checksum = layout::checksum_of(pieces.iter().map(|piece| &piece[..]));
+            sections.push(Section { kind, offset, length, checksum });
+            body.extend(pieces);
             end = offset.checked_add(length).ok_or(WriteError::TooLarge)?;
         }
         body.insert(0, Cow::Owned(head(&sections, end)));
@@ -118,16 +125,17 @@ impl<'a> Writer<'a> {
 
     fn parts(&self, manifest: &Manifest) -> Result<Vec<Part<'_>>, WriteError> {
         let json = serde_json::to_vec(manifest).map_err(WriteError::Json)?;
-        let mut parts = vec![(SectionKind::Manifest, Cow::Owned(json))];
+        let mut parts = vec![(SectionKind::Manifest, vec![Cow::Owned(json)])];
         if let Some(text) = &self.header {
-            parts.push((SectionKind::Header, Cow::Borrowed(text.as_bytes())));
+            parts.push((SectionKind::Header, vec![Cow::Borrowed(text.as_bytes())]));
         }
         if let Some(inspect) = &self.inspect {
             let json = serde_json::to_vec(inspect).map_err(WriteError::Json)?;
-            parts.push((SectionKind::Inspect, Cow::Owned(json)));
+            parts.push((SectionKind::Inspect, vec![Cow::Owned(json)]));
         }
-        parts.extend(self.code.iter().map(|c| (SectionKind::Code, Cow::Borrowed(&c[..]))));
-        parts.extend(self.weights.iter().map(|w| (SectionKind::Weights, Cow::Borrowed(&w[..]))));
+        parts.extend(self.code.iter().map(|code| (SectionKind::Code, vec![borrowed(code)])));
+        let weights = self.weights.iter();
+        parts.extend(weights.map(|w| (SectionKind::Weights, w.iter().map(borrowed).collect())));
         if parts.len() > MAX_SECTIONS {
             return Err(WriteError::TooLarge);
         }
@@ -144,8 +152,8 @@ impl<'a> Writer<'a> {
                     let (kind, index) = ("weights", v.weights);
                     return Err(WriteError::NoSection { variant, kind, index });
                 }
-                Some(w) if w.len() as u64 != v.weights_bytes => {
-                    let (said, found) = (v.weights_bytes, w.len() as u64);
+                Some(w) if length(w) != v.weights_bytes => {
+                    let (said, found) = (v.weights_bytes, length(w));
                     return Err(WriteError::WeightsSize { variant, said, found });
                 }
                 Some(_) => {}
@@ -153,6 +161,15 @@ impl<'a> Writer<'a> {
         }
         Ok(())
     }
+}
+
+fn borrowed<'p>(piece: &'p Cow<'_, [u8]>) -> Cow<'p, [u8]> {
+    Cow::Borrowed(&piece[..])
+}
+
+/// Bytes of some pieces together.
+fn length(pieces: &[Cow<'_, [u8]>]) -> u64 {
+    pieces.iter().map(|piece| piece.len() as u64).sum()
 }
 
 /// The header and the section table of a file of `length` bytes.

@@ -8,9 +8,9 @@ use hone_artifact::{Extent, Manifest, TensorInfo, Variant};
 use hone_dimensions::{Resolved, Source, is_dynamic};
 use hone_driver::ops::Require;
 use hone_driver::{
-    CodegenError, Combination, CompileError, Compiled, Constants, DataType, DynamicDimensions,
-    EvaluateError, Graph, ImportError, ImportOptions, InputBinding, LowerError, NodeError, Options,
-    SchedulePolicy, Signature, SizedGraph, Target, Tensor, TensorType,
+    Bytes, CodegenError, Combination, CompileError, Compiled, Constants, DataType,
+    DynamicDimensions, EvaluateError, Graph, ImportError, ImportOptions, InputBinding, LowerError,
+    NodeError, Options, SchedulePolicy, Signature, SizedGraph, Target, Tensor, TensorType,
 };
 
 use crate::dimensions;
@@ -24,7 +24,7 @@ pub struct Model {
     /// What messages call it.
     pub name: String,
     /// The file.
-    pub bytes: Vec<u8>,
+    pub bytes: Bytes,
     /// `sha256:` of it.
     pub digest: String,
     /// Where tensors stored outside of it may lie; local models only.
@@ -36,7 +36,7 @@ impl Model {
     /// then the key of an entry of ONNX's `external_data` is among the bytes.
     pub fn has_external_data(&self) -> bool {
         const KEY: &[u8] = b"\x0a\x08location\x12";
-        self.bytes.windows(KEY.len()).any(|window| window == KEY)
+        memchr::memmem::find(&self.bytes, KEY).is_some()
     }
 
     /// The model, as what decides on its sizes takes it.

@@ -162,7 +162,7 @@ pub fn model(
     let name =
         path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     let digest = sha256(&bytes);
-    let model = Model { name, bytes, digest, folder: Some(folder) };
+    let model = Model { name, bytes: bytes.into(), digest, folder: Some(folder) };
     let inputs = match arrays {
         Some(arrays) => arrays.bind(&compiler::signature(&model)?, inputs)?,
         None => inputs,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use hone_artifact::exit_code::Reason;
 use hone_artifact::request::Input;
 use hone_artifact::{Manifest, Reader};
-use hone_driver::{DataType, Graph, SchedulePolicy, Statistics, Target};
+use hone_driver::{Bytes, DataType, Graph, SchedulePolicy, Statistics, Target};
 
 use super::{Worker, artifact_key};
 use crate::cache::Key;
@@ -22,6 +22,8 @@ pub struct Build {
     pub key: Key,
     /// Whether it was there already.
     pub hit: bool,
+    /// Its bytes, where it was made now: it is not read again.
+    pub made: Option<Bytes>,
     /// The model as imported, for each combination of sizes, where it was.
     pub references: Option<Vec<Graph>>,
     /// What the compiler did, where it did.
@@ -57,10 +59,14 @@ impl Build {
     ///
     /// # Errors
     /// What the file system refuses.
-    pub fn bytes(&self) -> Result<Vec<u8>> {
-        std::fs::read(&self.path).map_err(|error| {
+    pub fn bytes(&self) -> Result<Bytes> {
+        if let Some(made) = &self.made {
+            return Ok(made.clone());
+        }
+        let read = std::fs::read(&self.path).map_err(|error| {
             Failure::io(format!("artifact '{}' cannot be read", self.path.display()), error)
-        })
+        });
+        read.map(Bytes::from)
     }
 }
 
@@ -78,7 +84,7 @@ pub fn build(
     let records = worker.records(target, recipe)?;
     let key = artifact_key(model, inputs, target, recipe, &records);
     if let Some(path) = known(worker, model, &key).filter(|path| is_sound(path)) {
-        return Ok(Build { path, key, hit: true, references: None, statistics: None });
+        return Ok(Build { path, key, hit: true, made: None, references: None, statistics: None });
     }
     worker.progress.stage("parse");
     let parsed = compiler::parse(model, inputs)?;
@@ -93,6 +99,7 @@ pub fn build(
         path,
         key,
         hit: false,
+        made: Some(compiled.artifact.into()),
         references: Some(compiled.references),
         statistics: Some(compiled.statistics),
     })

@@ -3,7 +3,7 @@
 use hone_artifact::request::Input;
 use hone_artifact::{Extent, MOST_SIZES};
 use hone_driver::{
-    Combination, DataType, Graph, ImportOptions, InputBinding, Signature, SizedBinding,
+    Bytes, Combination, DataType, Graph, ImportOptions, InputBinding, Signature, SizedBinding,
 };
 
 use crate::error::{DimensionError, Result};
@@ -13,7 +13,7 @@ use crate::padding;
 #[derive(Clone, Copy, Debug)]
 pub struct Source<'a> {
     /// The file.
-    pub bytes: &'a [u8],
+    pub bytes: &'a Bytes,
     /// Everything but the shapes: its bindings are not used.
     pub options: &'a ImportOptions,
 }
@@ -31,7 +31,7 @@ impl Source<'_> {
     /// The graph of the model with its inputs in these shapes.
     pub(crate) fn import_at(&self, bindings: Vec<InputBinding>) -> Result<Graph> {
         let options = ImportOptions { bindings, ..self.options.clone() };
-        Ok(hone_driver::import(self.bytes, &options)?.graph)
+        Ok(hone_driver::import_shared(self.bytes, &options)?.graph)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::kernels::CompiledKernels;
 use crate::open::DynamicDimensions;
-use crate::steps::StepPlan;
+use crate::steps::{StepPlan, Weights};
 use crate::{CompileError, Options};
 use hone_artifact::{
     DataType, DimensionSize, Inspect, Interface, KernelText, Manifest, Member, MemberForm, Shapes,
@@ -27,19 +27,19 @@ pub(crate) fn assemble(
     model: &[u8],
     (graphs, dimensions): (&[PlannedGraph<'_>], DynamicDimensions),
     kernels: &CompiledKernels,
-    packed: &[u8],
+    packed: &Weights,
     options: &Options,
 ) -> Result<Vec<u8>, CompileError> {
     let mut writer = Writer::new();
     let code = writer.code(kernels.code.as_slice());
-    let weights = writer.weights(packed);
+    let weights = writer.weights_of(packed.pieces());
     let scratch = kernels.kernels.iter().flat_map(|kernel| &kernel.functions);
     let scratch = scratch.map(|function| function.scratch_bytes).max().unwrap_or(0);
     let variant = |planned: &PlannedGraph<'_>| Variant {
         target: manifest_target(&options.target),
         code,
         weights,
-        weights_bytes: packed.len() as u64,
+        weights_bytes: packed.length(),
         arena_bytes: planned.plan.arena_bytes,
         scratch_bytes_per_thread: scratch,
         steps: planned.plan.steps.clone(),

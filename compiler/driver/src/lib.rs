@@ -22,6 +22,7 @@ mod target;
 mod tuning;
 
 pub use artifact::manifest_target;
+pub use bytes::Bytes;
 pub use device::device_limits;
 pub use error::CompileError;
 pub use hone_artifact::{Accelerator, MOST_SIZES};
@@ -50,7 +51,7 @@ pub use open::{
 pub use options::{Options, SchedulePolicy};
 pub use pipeline::{
     Compiled, Statistics, compile, compile_dynamic, compile_edited, compile_graph, import,
-    narrow_nodes, prepare, prepare_exactly,
+    import_shared, narrow_nodes, prepare, prepare_exactly,
 };
 pub use sizes::{SizedGraph, import_sizes};
 pub use step_map::{MappedCall, MappedRegions, StepMap, StepMapError, map_steps};

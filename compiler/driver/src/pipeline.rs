@@ -8,6 +8,7 @@ use crate::open::DynamicDimensions;
 use crate::sizes::{Constants, SizedGraph};
 use crate::steps::{Weights, plan_steps};
 use crate::{CompileError, Options, SchedulePolicy};
+use bytes::Bytes;
 use hone_codegen::Target;
 use hone_graph::Node;
 use hone_import::{ImportOptions, Imported};
@@ -55,7 +56,15 @@ pub struct Statistics {
 /// Imports a model. Where it computes with 16-bit floats, the graph computes in `f32`: this is what
 /// answers are compared with.
 pub fn import(model: &[u8], options: &ImportOptions) -> Result<Imported, CompileError> {
-    let imported = hone_import::import(model, options)?;
+    import_shared(&Bytes::copy_from_slice(model), options)
+}
+
+/// As [`import`]; the tensors that the model stores are parts of `model`, and are not copied.
+///
+/// # Errors
+/// As for [`import`].
+pub fn import_shared(model: &Bytes, options: &ImportOptions) -> Result<Imported, CompileError> {
+    let imported = hone_import::import_shared(model, options)?;
     let pass = "extend_precision";
     let graph = passes::over_regions(&imported.graph, &passes::extend_precision)
         .map_err(|source| CompileError::Pass { pass, source })?;
@@ -157,7 +166,7 @@ fn compile_from(
     });
     let planned: Vec<PlannedGraph<'_>> = planned.collect();
     clock.lap("memory plan");
-    let artifact = assemble(model, (&planned, dimensions), &kernels, &weights.bytes, options)?;
+    let artifact = assemble(model, (&planned, dimensions), &kernels, &weights, options)?;
     clock.lap("artifact");
     let plan = &planned[0].plan;
     let statistics = Statistics {
@@ -167,7 +176,7 @@ fn compile_from(
         kernels: kernels.kernels.len(),
         arena_bytes: plan.arena_bytes,
         arena_lower_bound: plan.arena_lower_bound,
-        weight_bytes: weights.bytes.len() as u64,
+        weight_bytes: weights.length(),
         flops: plan.steps.iter().map(|step| step.flops).sum(),
     };
     drop(planned);

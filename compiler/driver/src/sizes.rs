@@ -1,6 +1,7 @@
 //! A model at several sizes of its open dimensions.
 
-use crate::{CompileError, import};
+use crate::{CompileError, import_shared};
+use bytes::Bytes;
 use hone_import::{Combination, ImportOptions};
 use hone_ops::Graph;
 use hone_types::{Tensor, TensorType};
@@ -25,7 +26,7 @@ impl From<Graph> for SizedGraph {
 /// Imports a model once for each combination of sizes, in place of the bindings of `options`. Equal constants of the
 /// graphs are in memory once.
 pub fn import_sizes(
-    model: &[u8],
+    model: &Bytes,
     options: &ImportOptions,
     combinations: &[Combination],
 ) -> Result<Vec<SizedGraph>, CompileError> {
@@ -33,7 +34,7 @@ pub fn import_sizes(
     let mut graphs = Vec::with_capacity(combinations.len());
     for Combination { dimensions, bindings } in combinations {
         let options = ImportOptions { bindings: bindings.clone(), ..options.clone() };
-        let mut graph = import(model, &options)?.graph;
+        let mut graph = import_shared(model, &options)?.graph;
         if combinations.len() > 1 {
             constants.share(&mut graph);
         }

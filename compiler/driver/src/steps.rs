@@ -12,6 +12,8 @@ use hone_ops::Graph;
 use hone_passes::{Lifetime, plan_memory};
 use hone_tensor::Role;
 use hone_tune::min_tasks_per_thread;
+use hone_types::Tensor;
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 /// Steps with their memory.
@@ -159,7 +161,7 @@ impl<'a> Planner<'a> {
             return *home;
         }
         let home = match &frame.graph.values()[root].definition {
-            Definition::Constant(tensor) => Home::Weight(self.weights.offset_of(tensor.bytes())),
+            Definition::Constant(tensor) => Home::Weight(self.weights.offset_of(tensor)),
             _ => self.buffer(frame.graph.tensor_type(root).bytes() as u64),
         };
         frame.homes.insert(root, home);
@@ -255,25 +257,42 @@ fn call_steps(kernels: &CompiledKernels, call: &Call, arguments: &[Argument]) ->
     steps.collect()
 }
 
-/// The packed weights; equal constants lie once.
+/// The packed weights; equal constants lie once. They are not copied together.
 #[derive(Default)]
 pub(crate) struct Weights {
     by_content: HashMap<[u8; 32], u64>,
-    pub(crate) bytes: Vec<u8>,
+    /// Where each constant lies, in order.
+    constants: Vec<(u64, Tensor)>,
     /// Of every offset.
     alignment: u64,
 }
 
 impl Weights {
     /// Where a constant lies.
-    fn offset_of(&mut self, constant: &[u8]) -> u64 {
-        let content = *blake3::hash(constant).as_bytes();
-        let bytes = &mut self.bytes;
+    fn offset_of(&mut self, constant: &Tensor) -> u64 {
+        let content = *blake3::hash(constant.bytes()).as_bytes();
+        let offset = self.length().next_multiple_of(self.alignment.max(1));
+        let constants = &mut self.constants;
         *self.by_content.entry(content).or_insert_with(|| {
-            bytes.resize(bytes.len().next_multiple_of(self.alignment as usize), 0);
-            let offset = bytes.len() as u64;
-            bytes.extend_from_slice(constant);
+            constants.push((offset, constant.clone()));
             offset
         })
+    }
+
+    /// Bytes of all together.
+    pub(crate) fn length(&self) -> u64 {
+        self.constants.last().map_or(0, |(offset, last)| offset + last.bytes().len() as u64)
+    }
+
+    /// The constants as they lie one behind the other, and the zeros between them.
+    pub(crate) fn pieces(&self) -> Vec<Cow<'_, [u8]>> {
+        let mut pieces = Vec::with_capacity(2 * self.constants.len());
+        let mut end = 0;
+        for (offset, constant) in &self.constants {
+            pieces.push(Cow::Owned(vec![0; (offset - end) as usize]));
+            pieces.push(Cow::Borrowed(constant.bytes()));
+            end = offset + constant.bytes().len() as u64;
+        }
+        pieces
     }
 }

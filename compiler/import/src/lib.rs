@@ -20,7 +20,7 @@ pub use error::{ImportError, NodeError, UnboundInput, UnsupportedOperator};
 pub use hone_ops::FoldingLimits;
 pub use limits::Limits;
 pub use onnx::narrow::NarrowType;
-pub use onnx::{import, signature};
+pub use onnx::{import, import_shared, signature};
 pub use signature::{Dimension, InputForm, KeyType, MOST_KEYS, PortSignature, Signature};
 pub use sizes::{Combination, SizedBinding, SizesError, combinations};
 

@@ -45,6 +45,7 @@ mod windowed;
 pub mod proto;
 
 use crate::{ImportError, ImportOptions, Imported, Limits, Signature};
+use bytes::Bytes;
 use prost::Message;
 
 /// Oldest version of ONNX's operator set that is understood.
@@ -58,7 +59,16 @@ pub const NEWEST_OPSET: i64 = 28;
 /// Where the bytes are no model, the model does not hold together, dimensions stay open, or an
 /// operator is not supported; see [`ImportError`].
 pub fn import(bytes: &[u8], options: &ImportOptions) -> Result<Imported, ImportError> {
-    let model = decode(bytes, &options.limits)?;
+    import_shared(&Bytes::copy_from_slice(bytes), options)
+}
+
+/// As [`import`]; the tensors that the model stores are parts of `bytes`, and are not copied.
+///
+/// # Errors
+/// As for [`import`].
+pub fn import_shared(bytes: &Bytes, options: &ImportOptions) -> Result<Imported, ImportError> {
+    scan::check(bytes, &options.limits)?;
+    let model = proto::ModelProto::decode(bytes.clone()).map_err(ImportError::Decode)?;
     importer::import_model(model, options)
 }
 
@@ -76,11 +86,6 @@ pub fn signature(bytes: &[u8]) -> Result<Signature, ImportError> {
 /// Names of the supported operators: the operator set (empty for ONNX's own) and the operator.
 pub fn supported() -> impl Iterator<Item = (&'static str, &'static str)> {
     operators::OPERATORS.iter().map(|(domain, name, _)| (*domain, *name))
-}
-
-fn decode(bytes: &[u8], limits: &Limits) -> Result<proto::ModelProto, ImportError> {
-    scan::check(bytes, limits)?;
-    proto::ModelProto::decode(bytes).map_err(ImportError::Decode)
 }
 
 /// The host tensor of a stored one, such as ONNX keeps test inputs in.

@@ -7,6 +7,7 @@ use crate::interleave::{
 use crate::matmul::MatMul;
 use crate::operator::{FusionClass, OpError, Operator, named, required};
 use crate::packing::Unpack;
+use crate::sums::for_each_chunk;
 use hone_graph::InferError;
 use hone_tensor::{BufferId, Builder, Combiner, Expr};
 use hone_types::{Tensor, TensorType};
@@ -25,6 +26,32 @@ pub struct PackedMatMul {
 impl PackedMatMul {
     /// Name in text forms.
     pub const NAME: &'static str = "packed_matmul";
+
+    /// Packs a matrix `[K, N]` in blocks of `block` columns: `[ceil(N / n), K, n]`, filled up with zeros.
+    ///
+    /// # Errors
+    /// What is no matrix, or blocks without columns.
+    pub fn pack(matrix: &Tensor, block: usize) -> Result<Tensor, OpError> {
+        let [depth, columns] = matrix.shape()[..] else {
+            return Err(OpError::Value(format!("{} is no matrix", matrix.tensor_type())));
+        };
+        if block == 0 {
+            return Err(OpError::Value("a block has no columns".to_owned()));
+        }
+        let size = matrix.dtype().bytes();
+        let (row, line, blocks) = (columns * size, block * size, columns.div_ceil(block));
+        let mut packed = vec![0u8; blocks * depth * line];
+        let bytes = matrix.bytes();
+        for_each_chunk(&mut packed, depth * line, |index, panel| {
+            let first = index * line;
+            let length = line.min(row - first);
+            for (k, line) in panel.chunks_exact_mut(line).enumerate() {
+                line[..length].copy_from_slice(&bytes[k * row + first..][..length]);
+            }
+        });
+        let shape = vec![blocks, depth, block];
+        Ok(Tensor::from_bytes(TensorType::new(matrix.dtype(), shape), packed)?)
+    }
 }
 
 impl Operator for PackedMatMul {
@@ -106,5 +133,24 @@ impl Operator for PackedMatMul {
         let b = inputs.get(1).copied().flatten();
         let depth = b.map_or(0, |b| plain_type(b).shape.iter().rev().nth(1).copied().unwrap_or(0));
         outputs.iter().map(|output| 2 * output.elements() as u64 * depth as u64).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::{Pack, Transpose};
+
+    #[test]
+    fn packed_at_once_is_transposed_and_packed() {
+        for (depth, columns, block) in [(3, 8, 4), (5, 7, 4), (2, 3, 8), (0, 5, 2), (4, 0, 2)] {
+            let elements: Vec<f32> = (0..depth * columns).map(|own| own as f32).collect();
+            let matrix = Tensor::from_elements([depth, columns], &elements).unwrap();
+            let rows = Transpose { permutation: vec![1, 0] }.reference(&[Some(&matrix)]).unwrap();
+            let expected = Pack { axis: 0, block }.reference(&[Some(&rows[0])]).unwrap();
+            assert_eq!(PackedMatMul::pack(&matrix, block).unwrap(), expected[0]);
+        }
+        assert!(PackedMatMul::pack(&Tensor::scalar(1.0f32), 4).is_err());
     }
 }

@@ -5,9 +5,7 @@
 
 use crate::{PassError, Rewriter};
 use hone_graph::{Node, ValueId};
-use hone_ops::{
-    DotProducts, Graph, MatMul, Op, OpError, Operator, Pack, PackedMatMul, Reshape, Transpose,
-};
+use hone_ops::{DotProducts, Graph, MatMul, Op, Pack, PackedMatMul, Reshape, Transpose};
 use hone_types::{DataType, Tensor};
 use std::collections::HashMap;
 
@@ -34,7 +32,7 @@ pub fn pack_matmul_operands(
             let packed = match packed_constants.get(&right) {
                 Some(packed) => *packed,
                 None => {
-                    let packed = pack(weights, 2 * lanes).map_err(|source| {
+                    let packed = PackedMatMul::pack(weights, 2 * lanes).map_err(|source| {
                         PassError::Constant { node: node.name.clone(), source }
                     })?;
                     rewriter.constant(&node.name, packed)
@@ -208,9 +206,4 @@ fn packable<'a>(
         && graph.constant(left).is_none()
         && graph.tensor_type(left).rank() >= 1;
     fits.then_some((left, right, weights))
-}
-
-fn pack(weights: &Tensor, block: usize) -> Result<Tensor, OpError> {
-    let rows = Transpose { permutation: vec![1, 0] }.reference(&[Some(weights)])?;
-    Ok(Pack { axis: 0, block }.reference(&[Some(&rows[0])])?.remove(0))
 }

@@ -348,10 +348,10 @@ mod tests {
             let elements: Vec<f32> = (0..shape.iter().product()).map(number).collect();
             Tensor::from_elements(shape.to_vec(), &elements).unwrap()
         };
-        let x = tensor(&[1, 2, input[0], input[1]]);
+        let x = tensor(&[1, 16, input[0], input[1]]);
         let mut graph = Graph::new();
         let value = graph.add_input("x", TensorType::new(DataType::F32, x.shape()));
-        let w = graph.add_constant("w", tensor(&[3, 2, 3, 3]));
+        let w = graph.add_constant("w", tensor(&[3, 16, 3, 3]));
         let b = graph.add_constant("b", tensor(&[3]));
         let convolution = Convolution { window, groups: 1 };
         let inputs = [Some(value), Some(w), Some(b)];
@@ -437,5 +437,23 @@ mod tests {
         let nodes = separated([9, 10], dilated(6, 1));
         assert_eq!(nodes.iter().filter(|name| *name == "convolution").count(), 9);
         assert_eq!(separated([9, 10], dilated(2, 1)), ["convolution"]);
+    }
+
+    /// Each position of a depthwise window adds one product to a result.
+    #[test]
+    fn positions_with_few_products_stay_together() {
+        let share = |channels: usize| {
+            let window = dilated(6, 1);
+            let mut graph = Graph::new();
+            let x = graph.add_input("x", TensorType::new(DataType::F32, [1, channels, 9, 10]));
+            let w = Tensor::zeros(TensorType::new(DataType::F32, [1, channels, 3, 3]));
+            let w = graph.add_constant("w", w);
+            let convolution = Convolution { window, groups: 1 };
+            let y = graph.add_node("y", convolution.into(), &[Some(x), Some(w)]).unwrap()[0];
+            graph.add_output("y", y);
+            separate_taps(&graph).unwrap().nodes().len()
+        };
+        assert_eq!(share(1), 1);
+        assert!(share(64) > 9);
     }
 }

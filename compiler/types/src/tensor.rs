@@ -1,7 +1,7 @@
 //! Host tensors: weights, folded constants, inputs and reference results.
 
 use crate::{DataType, TensorType};
-use std::sync::Arc;
+use bytes::Bytes;
 use thiserror::Error;
 
 /// What is wrong with a host tensor.
@@ -71,16 +71,21 @@ impl Element for bool {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tensor {
     tensor_type: TensorType,
-    bytes: Arc<Vec<u8>>,
+    bytes: Bytes,
 }
 
 impl Tensor {
     /// A tensor of the given little-endian bytes, row-major.
     pub fn from_bytes(tensor_type: TensorType, bytes: Vec<u8>) -> Result<Self, TensorError> {
+        Self::from_shared(tensor_type, bytes.into())
+    }
+
+    /// The same of bytes that others hold, too, such as a part of a file: they are not copied, and need not be aligned.
+    pub fn from_shared(tensor_type: TensorType, bytes: Bytes) -> Result<Self, TensorError> {
         if tensor_type.checked_bytes() != Some(bytes.len()) {
             return Err(TensorError::WrongSize { expected: tensor_type, actual: bytes.len() });
         }
-        Ok(Self { tensor_type, bytes: Arc::new(bytes) })
+        Ok(Self { tensor_type, bytes })
     }
 
     /// A tensor of the given elements, row-major.
@@ -97,13 +102,13 @@ impl Tensor {
     pub fn scalar<T: Element>(element: T) -> Self {
         let mut bytes = Vec::new();
         element.put(&mut bytes);
-        Self { tensor_type: TensorType::new(T::TYPE, []), bytes: Arc::new(bytes) }
+        Self { tensor_type: TensorType::new(T::TYPE, []), bytes: bytes.into() }
     }
 
     /// Zeros (false, for truth values).
     pub fn zeros(tensor_type: TensorType) -> Self {
         let bytes = vec![0; tensor_type.bytes()];
-        Self { tensor_type, bytes: Arc::new(bytes) }
+        Self { tensor_type, bytes: bytes.into() }
     }
 
     /// Element type and shape.
@@ -203,6 +208,6 @@ impl Tensor {
         if tensor_type.checked_bytes() != Some(self.bytes.len()) {
             return Err(TensorError::WrongSize { expected: tensor_type, actual: self.bytes.len() });
         }
-        Ok(Self { tensor_type, bytes: Arc::clone(&self.bytes) })
+        Ok(Self { tensor_type, bytes: self.bytes.clone() })
     }
 }

@@ -8,8 +8,8 @@ use hone_artifact::request::Input;
 use hone_artifact::{Extent, with_causes};
 use hone_dimensions::{DimensionError, Source};
 use hone_driver::{
-    CompileError, DataType, Dimension, ImportError, ImportOptions, InputForm, KeyType, Options,
-    PortSignature, Target, Tensor, TensorType,
+    Bytes, CompileError, DataType, Dimension, ImportError, ImportOptions, InputForm, KeyType,
+    Options, PortSignature, Target, Tensor, TensorType,
 };
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
@@ -79,12 +79,12 @@ fn compile<'py>(
     let target = target.map_err(|error| refuse(py, &error, None))?;
     let precision: DataType = precision.parse().map_err(invalid)?;
     let options = Options { precision, keep_inspection: inspection, ..Options::new(target) };
-    let bytes = model.as_bytes();
-    let inputs = inputs(py, bytes, shapes)?;
-    let source = Source { bytes, options: &import };
+    let bytes = Bytes::copy_from_slice(model.as_bytes());
+    let inputs = inputs(py, &bytes, shapes)?;
+    let source = Source { bytes: &bytes, options: &import };
     let sized = py.detach(|| hone_dimensions::resolve(&source, &inputs)?.import(&source));
     let (graphs, dimensions) = sized.map_err(|error| refuse_sizes(py, &error))?;
-    let compiled = py.detach(|| hone_driver::compile_dynamic(graphs, dimensions, bytes, &options));
+    let compiled = py.detach(|| hone_driver::compile_dynamic(graphs, dimensions, &bytes, &options));
     let compiled = compiled.map_err(|error| refuse(py, &error, import_error(&error)))?;
     let (facts, statistics) = (PyDict::new(py), &compiled.statistics);
     let seconds: f64 = statistics.stages.iter().map(|(_, time)| time.as_secs_f64()).sum();

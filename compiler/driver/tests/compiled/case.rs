@@ -40,6 +40,15 @@ impl Case {
         self.graph.add_constant("constant", seeded(self.seed, shape))
     }
 
+    /// The same of numbers that are so many times smaller.
+    pub fn smaller_constant(&mut self, shape: &[usize], times: f64) -> ValueId {
+        self.seed += 1;
+        let values: Vec<f64> =
+            seeded(self.seed, shape).to_f64().iter().map(|value| value / times).collect();
+        let tensor = Tensor::from_f64(DataType::F32, shape, &values).unwrap();
+        self.graph.add_constant("constant", tensor)
+    }
+
     pub fn node(&mut self, operation: impl Into<Op>, inputs: &[ValueId]) -> ValueId {
         let inputs: Vec<Option<ValueId>> = inputs.iter().copied().map(Some).collect();
         let name = format!("node{}", self.graph.nodes().len());

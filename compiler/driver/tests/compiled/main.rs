@@ -470,7 +470,9 @@ fn product_of(
         left = case.node(Reshape { shape: flat }, &[numbers]);
     }
     let stored = case.unsigned(255, &[columns, blocks, length / bits.per_byte()]);
-    let mut weights = vec![stored, case.constant(&[columns, blocks])];
+    // Sums near one: of larger ones the hyperbolic tangent shows what `f32` rounds.
+    let scales = case.smaller_constant(&[columns, blocks], if of_bytes { 1e4 } else { 100.0 });
+    let mut weights = vec![stored, scales];
     if has_zeros {
         weights.push(case.unsigned(15, &[columns, blocks]));
     }

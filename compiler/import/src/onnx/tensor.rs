@@ -4,6 +4,7 @@ use super::external::ExternalFiles;
 use super::narrow::NarrowType;
 use super::proto::{TensorProto, tensor_proto::DataLocation, tensor_proto::DataType as OnnxType};
 use crate::{ImportError, Limits};
+use bytes::Bytes;
 use half::{bf16, f16};
 use hone_types::{DataType, Element, Tensor, TensorType, intern_text};
 
@@ -75,7 +76,7 @@ pub(super) fn checked_bytes(tensor_type: &TensorType) -> Option<usize> {
     tensor_type.checked_bytes()
 }
 
-/// The tensor that a file stores. Raw data is taken over without a copy where nothing else holds it.
+/// The tensor that a file stores. Raw data is a part of the file, and is not copied.
 pub(super) fn load(
     mut proto: TensorProto,
     files: &mut ExternalFiles,
@@ -89,21 +90,21 @@ pub(super) fn load(
     }
     let narrow = NarrowType::of_number(proto.data_type.unwrap_or(0));
     let bytes = if narrow == Some(NarrowType::Text) {
-        handles(&proto, &tensor_type).map_err(malformed)?
+        handles(&proto, &tensor_type).map_err(malformed)?.into()
     } else if let Some(narrow) = narrow {
         let needed = tensor_type.elements().div_ceil(8 / narrow.bits());
         let packed = match proto.data_location == Some(DataLocation::External as i32) {
-            true => files.read(&name, &proto.external_data, needed)?,
+            true => files.read(&name, &proto.external_data, needed)?.into(),
             false => packed_bytes(&mut proto, needed).map_err(malformed)?,
         };
-        narrow.unpack(&packed, tensor_type.elements())
+        narrow.unpack(&packed, tensor_type.elements()).into()
     } else if proto.data_location == Some(DataLocation::External as i32) {
-        files.read(&name, &proto.external_data, tensor_type.bytes())?
+        files.read(&name, &proto.external_data, tensor_type.bytes())?.into()
     } else {
         stored_bytes(&mut proto, &tensor_type).map_err(malformed)?
     };
-    let bytes = if tensor_type.dtype == DataType::Bool { truth(bytes) } else { bytes };
-    Tensor::from_bytes(tensor_type, bytes).map_err(|error| malformed(error.to_string()))
+    let bytes = if tensor_type.dtype == DataType::Bool { truth(&bytes) } else { bytes };
+    Tensor::from_shared(tensor_type, bytes).map_err(|error| malformed(error.to_string()))
 }
 
 /// The handles of stored strings.
@@ -121,9 +122,9 @@ fn handles(proto: &TensorProto, tensor_type: &TensorType) -> Result<Vec<u8>, Str
 }
 
 /// The `needed` bytes of a tensor whose elements are packed.
-fn packed_bytes(proto: &mut TensorProto, needed: usize) -> Result<Vec<u8>, String> {
+fn packed_bytes(proto: &mut TensorProto, needed: usize) -> Result<Bytes, String> {
     let packed = match proto.raw_data.take() {
-        Some(raw) => Vec::from(raw),
+        Some(raw) => raw,
         // A byte in each number.
         None => proto.int32_data.iter().map(|byte| *byte as u8).collect(),
     };
@@ -133,15 +134,14 @@ fn packed_bytes(proto: &mut TensorProto, needed: usize) -> Result<Vec<u8>, Strin
     }
 }
 
-fn truth(mut bytes: Vec<u8>) -> Vec<u8> {
-    bytes.iter_mut().for_each(|byte| *byte = u8::from(*byte != 0));
-    bytes
+fn truth(bytes: &[u8]) -> Bytes {
+    bytes.iter().map(|byte| u8::from(*byte != 0)).collect()
 }
 
-fn stored_bytes(proto: &mut TensorProto, tensor_type: &TensorType) -> Result<Vec<u8>, String> {
+fn stored_bytes(proto: &mut TensorProto, tensor_type: &TensorType) -> Result<Bytes, String> {
     if let Some(raw) = proto.raw_data.take() {
         return match raw.len() == tensor_type.bytes() {
-            true => Ok(Vec::from(raw)),
+            true => Ok(raw),
             false => Err(format!(
                 "{tensor_type} needs {} bytes, {} are stored",
                 tensor_type.bytes(),
@@ -184,7 +184,7 @@ fn from_field<S, T: Element>(
     tensor_type: &TensorType,
     stored: &[S],
     convert: impl Fn(&S) -> Option<T>,
-) -> Result<Vec<u8>, String> {
+) -> Result<Bytes, String> {
     let needed = tensor_type.elements();
     if stored.len() != needed {
         return Err(format!("{tensor_type} needs {needed} elements, {} are stored", stored.len()));
@@ -196,5 +196,5 @@ fn from_field<S, T: Element>(
             .ok_or_else(|| format!("a value is out of range for {tensor_type}"))?
             .put(&mut bytes);
     }
-    Ok(bytes)
+    Ok(bytes.into())
 }
