@@ -133,9 +133,14 @@ impl<'a> Writer<'a> {
             let json = serde_json::to_vec(inspect).map_err(WriteError::Json)?;
             parts.push((SectionKind::Inspect, vec![Cow::Owned(json)]));
         }
-        parts.extend(self.code.iter().map(|code| (SectionKind::Code, vec![borrowed(code)])));
+        parts.extend(
+            self.code.iter().map(|code| (SectionKind::Code, vec![Cow::Borrowed(&code[..])])),
+        );
         let weights = self.weights.iter();
-        parts.extend(weights.map(|w| (SectionKind::Weights, w.iter().map(borrowed).collect())));
+        parts.extend(weights.map(|pieces| {
+            let pieces = pieces.iter().map(|piece| Cow::Borrowed(&piece[..]));
+            (SectionKind::Weights, pieces.collect())
+        }));
         if parts.len() > MAX_SECTIONS {
             return Err(WriteError::TooLarge);
         }
@@ -161,10 +166,6 @@ impl<'a> Writer<'a> {
         }
         Ok(())
     }
-}
-
-fn borrowed<'p>(piece: &'p Cow<'_, [u8]>) -> Cow<'p, [u8]> {
-    Cow::Borrowed(&piece[..])
 }
 
 /// Bytes of some pieces together.

@@ -442,7 +442,7 @@ mod tests {
     /// Each position of a depthwise window adds one product to a result.
     #[test]
     fn positions_with_few_products_stay_together() {
-        let share = |channels: usize| {
+        let nodes = |channels: usize| {
             let window = dilated(6, 1);
             let mut graph = Graph::new();
             let x = graph.add_input("x", TensorType::new(DataType::F32, [1, channels, 9, 10]));
@@ -453,7 +453,7 @@ mod tests {
             graph.add_output("y", y);
             separate_taps(&graph).unwrap().nodes().len()
         };
-        assert_eq!(share(1), 1);
-        assert!(share(64) > 9);
+        assert_eq!(nodes(1), 1);
+        assert!(nodes(64) > 9);
     }
 }
