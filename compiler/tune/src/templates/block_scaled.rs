@@ -124,8 +124,8 @@ fn intrinsic_of(block: &Block) -> Option<Intrinsic> {
         Expr::Binary(BinaryOp::Add, ..) => Intrinsic::DOT_I8_U4,
         _ => Intrinsic::DOT_U8_I8,
     };
-    let mut run = block.iterators.iter().rev();
-    let run = run.by_ref().take_while(|iterator| iterator.kind == IteratorKind::Reduction);
+    let run = block.iterators.iter().rev();
+    let run = run.take_while(|iterator| iterator.kind == IteratorKind::Reduction);
     let run: Vec<usize> = run.map(|iterator| iterator.extent).collect();
     (run.len() == 2 && run[0] == intrinsic.depth() as usize).then_some(intrinsic)
 }
