@@ -3,6 +3,8 @@
 //! Every update is looked at once, in order: of several for one place the last replaces the others, and sums add up in
 //! the order of the updates.
 
+use std::ops::{Add, Mul};
+
 use serde::{Deserialize, Serialize};
 
 use crate::DataType;
@@ -88,30 +90,10 @@ pub(crate) fn scatter(
             _ => update.apply(u64::from_ne_bytes, u64::to_ne_bytes, |_, new| new)?,
         },
         (_, DataType::F32) => {
-            let meet: fn(f32, f32) -> f32 = match reduction {
-                ScatterReduction::Multiply => |old, new| old * new,
-                ScatterReduction::Maximum => {
-                    |old, new| if old > new || old.is_nan() { old } else { new }
-                }
-                ScatterReduction::Minimum => {
-                    |old, new| if old < new || old.is_nan() { old } else { new }
-                }
-                _ => |old, new| old + new,
-            };
-            update.apply(f32::from_ne_bytes, f32::to_ne_bytes, meet)?;
+            update.apply(f32::from_ne_bytes, f32::to_ne_bytes, of_floats(reduction))?;
         }
         (_, DataType::F64) => {
-            let meet: fn(f64, f64) -> f64 = match reduction {
-                ScatterReduction::Multiply => |old, new| old * new,
-                ScatterReduction::Maximum => {
-                    |old, new| if old > new || old.is_nan() { old } else { new }
-                }
-                ScatterReduction::Minimum => {
-                    |old, new| if old < new || old.is_nan() { old } else { new }
-                }
-                _ => |old, new| old + new,
-            };
-            update.apply(f64::from_ne_bytes, f64::to_ne_bytes, meet)?;
+            update.apply(f64::from_ne_bytes, f64::to_ne_bytes, of_floats(reduction))?;
         }
         (_, DataType::I32) => {
             let meet: fn(i32, i32) -> i32 = match reduction {
@@ -133,6 +115,29 @@ pub(crate) fn scatter(
         }
     }
     Ok(result)
+}
+
+/// How two floating-point numbers are combined.
+fn of_floats<F>(reduction: ScatterReduction) -> fn(F, F) -> F
+where
+    F: Copy + PartialOrd + Add<Output = F> + Mul<Output = F>,
+{
+    match reduction {
+        ScatterReduction::Replace => |_, new| new,
+        ScatterReduction::Add => |old, new| old + new,
+        ScatterReduction::Multiply => |old, new| old * new,
+        ScatterReduction::Maximum => {
+            |old, new| if old > new || is_no_number(old) { old } else { new }
+        }
+        ScatterReduction::Minimum => {
+            |old, new| if old < new || is_no_number(old) { old } else { new }
+        }
+    }
+}
+
+/// What is no number has no order, not even to itself.
+fn is_no_number<F: PartialOrd>(value: F) -> bool {
+    value.partial_cmp(&value).is_none()
 }
 
 /// What is updated, and by what.

@@ -175,6 +175,24 @@ impl<O> Graph<O> {
         consumers
     }
 
+    /// For each node (by index), whether an output, an extent, or a node that `is_required` says must run in any
+    /// case depends on it, or it is such a node.
+    pub fn needed(&self, is_required: impl Fn(&O) -> bool) -> Vec<bool> {
+        let mut needed = vec![false; self.nodes.len()];
+        let outputs = self.outputs.iter().map(|port| port.value);
+        let ends = outputs.chain(self.extents.iter().map(|extent| extent.value));
+        let mut pending: Vec<NodeId> = ends.filter_map(|value| self.producer(value)).collect();
+        let required = self.nodes.iter().filter(|(_, node)| is_required(&node.operation));
+        pending.extend(required.map(|(id, _)| id));
+        while let Some(node) = pending.pop() {
+            if !std::mem::replace(&mut needed[hone_types::Id::index(node)], true) {
+                let inputs = self.nodes[node].inputs.iter().flatten();
+                pending.extend(inputs.filter_map(|value| self.producer(*value)));
+            }
+        }
+        needed
+    }
+
     /// Adds an input.
     pub fn add_input(&mut self, name: impl Into<String>, tensor_type: TensorType) -> ValueId {
         let name = name.into();

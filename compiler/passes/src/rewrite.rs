@@ -44,7 +44,7 @@ impl<'a> Rewriter<'a> {
             let input = target.add_input(&port.name, source.tensor_type(port.value).clone());
             values[port.value.index()] = Some(input);
         }
-        Self { source, target, values, needed: needed_nodes(source) }
+        Self { source, target, values, needed: source.needed(|operation| operation.is_required()) }
     }
 
     /// Whether some output of the source depends on a node, or whether a run is held to what it finds.
@@ -146,21 +146,4 @@ impl<'a> Rewriter<'a> {
         }
         self.target
     }
-}
-
-/// For each node, whether some output depends on it, or the end of a run.
-fn needed_nodes(graph: &Graph) -> Vec<bool> {
-    let mut needed = vec![false; graph.nodes().len()];
-    let mut pending: Vec<NodeId> =
-        graph.outputs().iter().filter_map(|port| graph.producer(port.value)).collect();
-    pending.extend(graph.extents().iter().filter_map(|extent| graph.producer(extent.value)));
-    let required = graph.nodes().iter().filter(|(_, node)| node.operation.is_required());
-    pending.extend(required.map(|(id, _)| id));
-    while let Some(node) = pending.pop() {
-        if !std::mem::replace(&mut needed[node.index()], true) {
-            let inputs = graph.nodes()[node].inputs.iter().flatten();
-            pending.extend(inputs.filter_map(|value| graph.producer(*value)));
-        }
-    }
-    needed
 }

@@ -2,14 +2,14 @@
 
 use super::proto::{GraphProto, NodeProto};
 use crate::ImportError;
-use hone_graph::{Definition, NodeId, ValueId};
+use hone_graph::{Definition, ValueId};
 use hone_ops::Graph;
 use hone_types::Id;
 use std::collections::{HashMap, HashSet};
 
 /// A graph without the nodes that nothing depends on.
 pub(super) fn pruned(graph: &Graph) -> Result<Graph, ImportError> {
-    let needed = needed(graph);
+    let needed = graph.needed(|operation| operation.is_required());
     let mut left = Graph::new();
     let mut values: HashMap<ValueId, ValueId> = HashMap::new();
     for port in graph.inputs() {
@@ -56,23 +56,6 @@ pub(super) fn pruned(graph: &Graph) -> Result<Graph, ImportError> {
     }
     left.set_interface(graph.interface().clone());
     Ok(left)
-}
-
-/// Whether an output depends on a node, by index, or the node may end a run.
-fn needed(graph: &Graph) -> Vec<bool> {
-    let mut needed = vec![false; graph.nodes().len()];
-    let outputs = graph.outputs().iter().map(|port| port.value);
-    let outputs = outputs.chain(graph.extents().iter().map(|extent| extent.value));
-    let mut pending: Vec<NodeId> = outputs.filter_map(|value| graph.producer(value)).collect();
-    let required = graph.nodes().iter().filter(|(_, node)| node.operation.is_required());
-    pending.extend(required.map(|(id, _)| id));
-    while let Some(node) = pending.pop() {
-        if !std::mem::replace(&mut needed[node.index()], true) {
-            let inputs = graph.nodes()[node].inputs.iter().flatten();
-            pending.extend(inputs.filter_map(|value| graph.producer(*value)));
-        }
-    }
-    needed
 }
 
 /// Checks that each value has one definition and that nodes read only what is defined before them.
