@@ -133,6 +133,8 @@ pub(super) fn dequantized_blocks(
         _ => return Ok(None),
     };
     let [depth, columns] = b.shape(x)[..] else { return Ok(None) };
+    // A block that is longer than the column ends with it: how long the model says that it is decides no room.
+    let block = block.min(depth.next_multiple_of(2));
     if block < 2 || !block.is_multiple_of(2) || depth == 0 || columns == 0 {
         return Ok(None);
     }

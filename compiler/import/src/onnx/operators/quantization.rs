@@ -35,6 +35,8 @@ pub(super) fn spread(
         return b.reshape(own, vec![]);
     }
     let along = axis(along, shape.len())?;
+    // A block that is longer than the axis ends with it.
+    let block = block.min(shape[along].max(1));
     if block == 0 {
         let mut full = vec![1; shape.len()];
         full[along] = extents.iter().product();
