@@ -60,6 +60,14 @@ impl WeightBits {
         }
     }
 
+    /// The largest number that is stored.
+    pub(crate) fn most(self) -> u8 {
+        match self {
+            WeightBits::Four => 15,
+            WeightBits::Eight => u8::MAX,
+        }
+    }
+
     /// The zero point where none is given: the middle of the range.
     pub(crate) fn middle(self) -> u8 {
         match self {

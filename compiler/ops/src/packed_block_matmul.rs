@@ -54,6 +54,11 @@ impl Extents {
     }
 }
 
+/// Most elements of a block whose products with signed bytes have a sum of 32 bits.
+fn longest_block(weight: WeightBits) -> usize {
+    i32::MAX as usize / (usize::from(weight.most()) * usize::from(i8::MIN.unsigned_abs()))
+}
+
 impl PackedBlockMatMul {
     /// Name in text forms.
     pub const NAME: &'static str = "packed_block_matmul";
@@ -68,7 +73,7 @@ impl PackedBlockMatMul {
     }
 
     /// Packs bytes of weights, as [`crate::DequantizeBlocks`] takes them, for panels of `width` columns and a left operand of
-    /// type `left`. `None` where a block does not fill whole runs.
+    /// type `left`. `None` where a block does not fill whole runs, or its sums of bytes may not fit 32 bits.
     pub fn pack_bits(
         bits: &Tensor,
         weight: WeightBits,
@@ -78,6 +83,10 @@ impl PackedBlockMatMul {
         let [columns, blocks, each] = bits.shape()[..] else { return None };
         let run = Self::run(left);
         if bits.dtype() != DataType::U8 || each == 0 || width == 0 || !each.is_multiple_of(run) {
+            return None;
+        }
+        let length = weight.per_byte().saturating_mul(each);
+        if left == DataType::I8 && length > longest_block(weight) {
             return None;
         }
         let (panels, bytes, per_byte) = (columns.div_ceil(width), bits.bytes(), weight.per_byte());
@@ -302,5 +311,24 @@ impl Operator for PackedBlockMatMul {
         let a = inputs.first().copied().flatten();
         let depth: usize = a.map_or(0, |a| a.shape.iter().rev().take(2).product());
         outputs.iter().map(|output| 2 * output.elements() as u64 * depth as u64).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_whose_sums_may_overflow_are_not_packed() {
+        let packed = |each: usize, weight, left| {
+            let of = TensorType::new(DataType::U8, [1, 1, each]);
+            let bits = Tensor::from_bytes(of, vec![u8::MAX; each]).ok();
+            bits.and_then(|bits| PackedBlockMatMul::pack_bits(&bits, weight, 1, left)).is_some()
+        };
+        // 255 * 128 * 65,793 is the last that fits; runs are of four bytes.
+        assert!(packed(65_792, WeightBits::Eight, DataType::I8));
+        assert!(!packed(65_796, WeightBits::Eight, DataType::I8));
+        assert!(packed(65_796, WeightBits::Eight, DataType::F32));
+        assert!(packed(65_796, WeightBits::Four, DataType::I8));
     }
 }
