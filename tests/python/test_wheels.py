@@ -94,6 +94,29 @@ def test_inputs_that_do_not_fit_are_named(model, inputs, told):
         model.run(inputs)
 
 
+def test_what_ran_before_decides_nothing_about_the_next_call(model, arrays):
+    """The second call of a kind takes a shorter way; a call of another kind must not."""
+    expected = (arrays["x"] + arrays["y"]) * 2
+    first, second = model.run(arrays)["z"], model.run(arrays)["z"]
+    assert not np.shares_memory(first, second)
+    np.testing.assert_array_equal(second, expected)
+    strided = np.asfortranarray(arrays["x"])
+    swapped = arrays["x"].astype(">f4")
+    storage = np.zeros(4 * 3 * 4 + 1, np.uint8)
+    unaligned = storage[1:].view(np.float32).reshape(4, 3)
+    unaligned[:] = arrays["x"]
+    for x in (strided, swapped, unaligned, arrays["x"].view(np.ndarray), memoryview(arrays["x"])):
+        np.testing.assert_array_equal(model.run(arrays | {"x": x})["z"], expected)
+    np.testing.assert_array_equal(model.run([arrays["x"], arrays["y"]])["z"], expected)
+    for wrong in (arrays["x"].astype(np.float64), arrays["x"].T, arrays["x"][:2]):
+        with pytest.raises(hone_runtime.InputError, match="input 'x'"):
+            model.run(arrays | {"x": wrong})
+    with pytest.raises(hone_runtime.InputError, match="no input 'w'"):
+        model.run(arrays | {"w": arrays["x"]})
+    with pytest.raises(hone_runtime.InputError, match="'y' is missing"):
+        model.run({"x": arrays["x"]})
+
+
 def test_runs_in_threads_have_their_own_values(model):
     failures = []
 
@@ -127,6 +150,29 @@ def test_a_session_compiles_the_first_shape_and_then_every_size():
         assert (own.compilations, own.forms, own.fixed) == (compilations, 1, [])
     with pytest.raises(hone.InputError, match=r"axis 0 \('n'\) is 2, and 1 in input 'x'"):
         session.run(None, {"x": np.zeros((1, 3), np.float32), "y": np.zeros((2, 3), np.float32)})
+
+
+def test_a_session_holds_later_calls_to_what_the_model_declares():
+    """A call like the one before takes a shorter way, whatever differs is looked at again."""
+    session = hone.InferenceSession(scaled_sum().SerializeToString())
+    feed = {name: np.full((2, 3), number, np.float32) for number, name in enumerate("xy")}
+    for _ in range(3):
+        np.testing.assert_array_equal(session.run(["z"], feed)[0], np.full((2, 3), 2))
+    with pytest.raises(hone.InputError, match="'n'"):
+        session.run(None, feed | {"y": np.zeros((4, 3), np.float32)})
+    with pytest.raises(hone.InputError, match="input 'y'"):
+        session.run(None, feed | {"y": np.zeros((2, 3), np.int32)})
+    longer = {name: np.full((5, 3), 3, np.float32) for name in "xy"}
+    for _ in range(2):
+        np.testing.assert_array_equal(session.run(None, longer)[0], np.full((5, 3), 12))
+        np.testing.assert_array_equal(session.run(None, feed)[0], np.full((2, 3), 2))
+
+
+def test_what_a_value_decided_is_decided_anew():
+    session = hone.InferenceSession(reshaped().SerializeToString())
+    x = np.arange(6, dtype=np.float32)
+    for shape in ([2, 3], [3, 2], [2, 3], [6, 1]):
+        np.testing.assert_array_equal(session.run(None, {"x": x, "shape": np.array(shape)})[0], x.reshape(shape))
 
 
 def in_order():

@@ -22,8 +22,6 @@ mod report;
 mod runs;
 mod statistics;
 
-pub use peer::library;
-
 use machine::Machine;
 use runs::{Run, Runs};
 

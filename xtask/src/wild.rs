@@ -7,7 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::{bench_peers, demo, python, repository};
+use crate::{demo, python, repository, wheels};
 
 /// What makes the models, by the first word of an entry's `from`, and the environment that has what it needs.
 const WRITERS: [(&str, &str); 7] = [
@@ -34,9 +34,9 @@ pub struct Arguments {
     /// Time every model beside onnxruntime and OpenVINO on one thread instead.
     #[arg(long, conflicts_with = "sessions")]
     speed: bool,
-    /// The runtime's library for `--speed`; built where it is not given.
+    /// The folder of the package `hone_runtime` for `--speed`; built where it is not given.
     #[arg(long, requires = "speed")]
-    library: Option<PathBuf>,
+    package: Option<PathBuf>,
     /// Write `docs/benchmarks/wild.md`, or `wild-speed.md`.
     #[arg(long)]
     page: bool,
@@ -85,14 +85,14 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 
 /// Times the models; nothing fails because of a time.
 fn measure(arguments: &Arguments, hone: &Path) -> Result<()> {
-    let library = match &arguments.library {
-        Some(library) => library.clone(),
-        None => bench_peers::library()?,
+    let package = match &arguments.package {
+        Some(package) => package.clone(),
+        None => wheels::runtime_package()?,
     };
     let mut speed = Command::new(python::environment("wild")?);
     speed.arg(repository::root().join("tests/models/wild/speed.py"));
     speed.arg(repository::scratch().join("models/wild")).args(&arguments.names);
-    speed.arg("--hone").arg(hone).arg("--library").arg(library);
+    speed.arg("--hone").arg(hone).arg("--package").arg(package);
     if arguments.page {
         speed.arg("--page").arg(repository::root().join("docs/benchmarks/wild-speed.md"));
     }

@@ -145,7 +145,8 @@ impl Model {
     /// Reads `inputs` and fills `outputs`: contiguous buffers in the model's order, at inputs of these shapes. Other Python threads
     /// run meanwhile; they must leave these buffers alone. Gives the shape that each output has: an output whose
     /// shape is decided at run time begins with as many elements. `texts` are the strings whose handles stand in
-    /// inputs; of outputs that hold handles their strings are given, too.
+    /// inputs; of outputs that hold handles their strings are given, too. Gives nothing where every output is as large
+    /// as its buffer and none holds strings.
     #[pyo3(signature = (inputs, outputs, shapes, texts = Vec::new()))]
     fn run(
         &self,
@@ -154,7 +155,7 @@ impl Model {
         outputs: Vec<Bound<'_, PyAny>>,
         shapes: Vec<Vec<u64>>,
         texts: Vec<String>,
-    ) -> PyResult<Left> {
+    ) -> PyResult<Option<Left>> {
         let refused = |error: RunError| refuse(py, "RunError", &error);
         let mut model = Idle { pool: &self.idle, model: Some(self.take(py)?) };
         let model = model
@@ -178,10 +179,9 @@ impl Model {
             // until the end of this function, so Python neither frees nor resizes their memory.
             unsafe { model.run_pointers(&sources.0, &targets.0) }
         });
-        let shapes = model.output_shapes().to_vec();
-        let said = if ran.is_ok() { strings(model, &targets, &shapes) } else { Vec::new() };
+        let left = ran.is_ok().then(|| left(model, &targets)).flatten();
         model.clear_texts();
-        ran.map(|()| (shapes, said)).map_err(refused)
+        ran.map(|()| left).map_err(refused)
     }
 }
 
@@ -236,6 +236,18 @@ fn members(model: &hone_runtime::Model, outputs: bool) -> Vec<Member> {
         (own.name, form, range.len(), own.text, text_values)
     };
     model.members(outputs).into_iter().map(member).collect()
+}
+
+/// What the outputs of a run are where they are not all whole tensors of numbers.
+fn left(model: &hone_runtime::Model, targets: &Targets) -> Option<Left> {
+    let shapes = model.output_shapes();
+    let whole = model.outputs().iter().map(|own| &own.shape).eq(shapes);
+    if whole && !model.text_tensors(true).contains(&true) {
+        return None;
+    }
+    let shapes = shapes.to_vec();
+    let said = strings(model, targets, &shapes);
+    Some((shapes, said))
 }
 
 /// The strings of outputs that hold handles; a handle that stands for none is an empty one.

@@ -1,9 +1,9 @@
 """Times every model of the corpus beside onnxruntime and OpenVINO, on one thread.
 
-    speed.py FOLDER [NAME ...] --hone PROGRAM --library LIBRARY [--page FILE] [--json FILE]
+    speed.py FOLDER [NAME ...] --hone PROGRAM --package FOLDER [--page FILE] [--json FILE]
 
-A model is compiled for the last of its entry's sizes, with no flags but the shapes, and loaded through the runtime's shared
-library. A process for each model, pinned to one processor, runs all of them: in turn, in rounds of at least 30 ms for each. A
+A model is compiled for the last of its entry's sizes, with no flags but the shapes, and run by the package `hone_runtime` as
+its users call it; the folder holds the package as its wheel ships it. A process for each model, pinned to one processor, runs all of them: in turn, in rounds of at least 30 ms for each. A
 figure is the median of the rounds. What a peer cannot load, or ends the process with, is left out for that peer; entries with
 strings or maps as inputs are left out. Printed is a line for each model and the geometric mean; nothing fails because of a
 time.
@@ -23,11 +23,8 @@ import time
 # Before any peer starts threads of its own.
 os.environ["OMP_NUM_THREADS"] = "1"
 FOLDER = pathlib.Path(__file__).parent
-sys.path.insert(0, str(FOLDER.parent.parent / "peers"))
-
 import numpy as np
 import onnxruntime
-from hone_library import Model, open_library
 
 import corpus
 
@@ -79,13 +76,13 @@ def seconds(run):
             return passed / count
 
 
-def measured(arguments, library, name, entry):
+def measured(arguments, runtime, name, entry):
     """Median seconds by peer, and what was left out by peer."""
     model = arguments.folder / f"{name}.onnx"
     arrays = corpus.inputs(name, entry, len(entry["sizes"]) - 1)
     found, absent = {}, {}
     with tempfile.TemporaryDirectory() as scratch:
-        loaded = Model(library, artifact(arguments.hone, model, arrays, pathlib.Path(scratch)), 1)
+        loaded = runtime.load(artifact(arguments.hone, model, arrays, pathlib.Path(scratch)), threads=1)
         runs = {"hone": lambda: loaded.run(arrays)}
         for peer in arguments.peers:
             load = {"onnxruntime": by_onnxruntime, "openvino": by_openvino}[peer]
@@ -108,7 +105,7 @@ def apart(arguments, name):
     absent = {}
     for peers in (["onnxruntime", "openvino"], ["onnxruntime"], []):
         command = [sys.executable, __file__, str(arguments.folder), name, "--hone", arguments.hone,
-                   "--library", arguments.library, "--one", "--peers", *peers]
+                   "--package", arguments.package, "--one", "--peers", *peers]
         done = subprocess.run(command, capture_output=True, text=True, timeout=2 * COMPILE_LIMIT)
         if done.returncode == 0:
             found, others = json.loads(done.stdout.splitlines()[-1])
@@ -161,7 +158,7 @@ def main():
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("names", nargs="*")
     parser.add_argument("--hone", required=True)
-    parser.add_argument("--library", required=True)
+    parser.add_argument("--package", required=True)
     parser.add_argument("--page", type=pathlib.Path)
     parser.add_argument("--json", type=pathlib.Path)
     # What a process for one model is asked.
@@ -171,7 +168,10 @@ def main():
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     if arguments.one:
         [name] = arguments.names
-        found = measured(arguments, open_library(arguments.library), name, corpus.entries()[name])
+        sys.path.insert(0, arguments.package)
+        import hone_runtime
+
+        found = measured(arguments, hone_runtime, name, corpus.entries()[name])
         print(json.dumps(found), flush=True)
         # Without the peers' clean-up, which is not what is measured.
         os._exit(0)

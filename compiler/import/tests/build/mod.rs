@@ -42,6 +42,16 @@ pub trait Attributes: Sized {
         self.with(AttributeProto { f: Some(value), ..attribute(name, AttributeType::Float) })
     }
 
+    fn floats(self, name: &str, values: &[f32]) -> Self {
+        let floats = values.to_vec();
+        self.with(AttributeProto { floats, ..attribute(name, AttributeType::Floats) })
+    }
+
+    fn strings(self, name: &str, values: &[&str]) -> Self {
+        let strings = values.iter().map(|value| value.as_bytes().to_vec()).collect();
+        self.with(AttributeProto { strings, ..attribute(name, AttributeType::Strings) })
+    }
+
     fn string(self, name: &str, value: &str) -> Self {
         let s = Some(value.as_bytes().to_vec());
         self.with(AttributeProto { s, ..attribute(name, AttributeType::String) })

@@ -1,4 +1,7 @@
 //! Ensembles of decision trees: every sample walks all trees at once, a level at a time, by tables of nodes.
+//!
+//! The two children of a node lie side by side, and all that a step needs but the node's value is one word ([`Field`]):
+//! a step reads a word, a feature and a value, and adds 0 or 1 to where the children begin.
 
 use super::ml::{labels, largest, samples, transformed};
 use crate::NodeError;
@@ -13,6 +16,8 @@ use std::collections::HashMap;
 
 /// Most levels of a tree.
 const DEEPEST: usize = 256;
+/// Most nodes that are added to a model's because several parents have them in common: each gets its copy.
+const MOST_COPIES: usize = 1 << 20;
 
 /// How a node decides.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -35,15 +40,79 @@ const MODES: [(&str, Mode); 7] = [
     ("BRANCH_MEMBER", Mode::Member),
 ];
 
-/// A node of any tree; a leaf leads to itself.
+/// Bits of a node's word, from `first` on.
+#[derive(Clone, Copy)]
+struct Field {
+    first: u32,
+    bits: u32,
+}
+
+/// The number of the node that follows where the test holds; of a leaf the leaf itself.
+const NEXT: Field = Field { first: 0, bits: 32 };
+/// What is added to it where the test fails: 1, and 0 of a leaf.
+const STEP: Field = Field { first: 32, bits: 1 };
+/// Whether the test holds for a feature that is not a number.
+const MISSING: Field = Field { first: 33, bits: 1 };
+/// The mode, as a place in [`MODES`].
+const MODE: Field = Field { first: 34, bits: 3 };
+/// The feature that is tested.
+const FEATURE: Field = Field { first: 37, bits: 27 };
+
+impl Field {
+    /// A value where the field lies.
+    fn put(self, value: usize) -> u64 {
+        (value as u64) << self.first
+    }
+
+    /// The field of words, as `i64`.
+    fn of(self, b: &mut Builder, words: Operand) -> Step {
+        let lowest = match self.first {
+            0 => words,
+            first => b.with_scalar(B::Divide, words, (1_u64 << first) as f64)?,
+        };
+        let field = match self.first + self.bits {
+            64 => lowest,
+            _ => b.with_scalar(B::BitAnd, lowest, ((1_u64 << self.bits) - 1) as f64)?,
+        };
+        b.cast(field, DataType::I64)
+    }
+}
+
+/// A node of any tree. A leaf has no children.
 #[derive(Clone, Debug)]
 struct Split {
     feature: i64,
     value: f32,
     mode: Mode,
-    children: [usize; 2],
+    children: Option<[usize; 2]>,
     missing_is_true: bool,
     members: Vec<f32>,
+}
+
+impl Mode {
+    /// Its place in [`MODES`].
+    fn number(self) -> usize {
+        MODES.iter().position(|(_, mode)| *mode == self).unwrap_or(0)
+    }
+}
+
+impl Split {
+    /// The word of the node at `place` whose first child lies at `first`.
+    fn word(&self, place: usize, first: Option<usize>) -> u64 {
+        NEXT.put(first.unwrap_or(place))
+            | STEP.put(usize::from(first.is_some()))
+            | MISSING.put(usize::from(self.missing_is_true))
+            | MODE.put(self.mode.number())
+            | FEATURE.put(self.feature as usize)
+    }
+}
+
+/// A node where it lies in the tables.
+struct Placed {
+    /// Its place among the splits of the model.
+    split: usize,
+    /// Where the first of its children lies.
+    first: Option<usize>,
 }
 
 /// All trees.
@@ -55,14 +124,14 @@ struct Forest {
     targets: usize,
 }
 
-/// A leaf at `place`.
-fn leaf(place: usize) -> Split {
+/// A leaf.
+fn leaf() -> Split {
     let mode = Mode::Test(B::LessEqual);
     Split {
         feature: 0,
         value: 0.0,
         mode,
-        children: [place; 2],
+        children: None,
         missing_is_true: false,
         members: Vec::new(),
     }
@@ -107,13 +176,13 @@ impl Forest {
         let mut splits = Vec::with_capacity(count);
         for place in 0..count {
             if modes[place] == "LEAF" {
-                splits.push(leaf(place));
+                splits.push(leaf());
                 continue;
             }
             let mode = MODES.iter().find(|(name, _)| *name == modes[place]);
             let (_, mode) =
                 mode.ok_or_else(|| NodeError::unsupported(format!("mode {}", modes[place])))?;
-            let children = [find(trees[place], yes[place])?, find(trees[place], no[place])?];
+            let children = Some([find(trees[place], yes[place])?, find(trees[place], no[place])?]);
             let missing_is_true = missing.get(place).is_some_and(|own| *own != 0);
             let (feature, value) = (features[place], values[place]);
             splits.push(Split {
@@ -137,19 +206,28 @@ impl Forest {
         Ok(Self { splits, roots, weights: table, targets })
     }
 
-    /// Levels below the roots; an error where nodes form a cycle.
-    fn depth(&self) -> Result<usize, NodeError> {
-        let mut level: Vec<usize> = self.roots.clone();
+    /// The nodes level by level from the roots on, the children of a node side by side: of each its place in `splits`
+    /// and that of its first child in the result; and the levels below the roots. An error where the nodes form a cycle.
+    fn levels(&self) -> Result<(Vec<Placed>, usize), NodeError> {
+        let placed = |split: usize| Placed { split, first: None };
+        let mut nodes: Vec<Placed> = self.roots.iter().map(|root| placed(*root)).collect();
+        let mut level = 0..nodes.len();
         for depth in 0..=DEEPEST {
-            let inner = level.iter().filter(|place| self.splits[**place].children[0] != **place);
-            let mut next: Vec<usize> =
-                inner.flat_map(|place| self.splits[*place].children).collect();
-            next.sort_unstable();
-            next.dedup();
-            if next.is_empty() {
-                return Ok(depth);
+            for place in level.clone() {
+                if let Some(children) = self.splits[nodes[place].split].children {
+                    nodes[place].first = Some(nodes.len());
+                    nodes.extend(children.map(placed));
+                }
+                if nodes.len() > self.splits.len() + MOST_COPIES {
+                    return Err(NodeError::unsupported(
+                        "trees with nodes that many others lead to, or with a cycle,",
+                    ));
+                }
             }
-            level = next;
+            level = level.end..nodes.len();
+            if level.is_empty() {
+                return Ok((nodes, depth));
+            }
         }
         Err(NodeError::unsupported(format!(
             "a tree of more than {DEEPEST} levels, or one with a cycle,"
@@ -159,46 +237,53 @@ impl Forest {
     /// What the leaves that samples `x` reach hold: `[samples, trees, targets]`.
     fn leaves(&self, b: &mut Builder, x: Operand) -> Step {
         let (rows, features) = (b.shape(x)[0], b.shape(x)[1]);
-        let dtype = b.dtype(x);
-        if self
-            .splits
-            .iter()
-            .any(|own| usize::try_from(own.feature).is_ok_and(|f| f >= features) || own.feature < 0)
-        {
-            return Err(NodeError::invalid(format!("a node asks for a feature beyond {features}")));
+        let known = features.min(1 << FEATURE.bits);
+        if self.splits.iter().any(|own| !usize::try_from(own.feature).is_ok_and(|f| f < known)) {
+            return Err(NodeError::invalid(format!("a node asks for a feature beyond {known}")));
         }
-        let nodes = self.splits.len();
-        let integers = |b: &mut Builder, value: &dyn Fn(&Split) -> i64| {
-            let values: Vec<i64> = self.splits.iter().map(value).collect();
-            b.integers(&values)
-        };
-        let feature = integers(b, &|own| own.feature)?;
-        let [yes, no] = [0, 1].map(|side| integers(b, &|own| own.children[side] as i64));
-        let (yes, no) = (yes?, no?);
-        let values: Vec<f64> = self.splits.iter().map(|own| f64::from(own.value)).collect();
-        let value = b.constant(Tensor::from_f64(dtype, [nodes], &values)?);
-        let roots: Vec<i64> = self.roots.iter().map(|root| *root as i64).collect();
-        let trees = roots.len();
+        let (nodes, depth) = self.levels()?;
+        let values: Vec<f64> =
+            nodes.iter().map(|own| f64::from(self.splits[own.split].value)).collect();
+        let values = b.constant(Tensor::from_f64(b.dtype(x), [nodes.len()], &values)?);
+        let words: Vec<u64> = nodes
+            .iter()
+            .enumerate()
+            .map(|(place, own)| self.splits[own.split].word(place, own.first))
+            .collect();
+        let words = b.constant(Tensor::from_elements([nodes.len()], &words)?);
+        let trees = self.roots.len();
+        let roots: Vec<i64> = (0..trees as i64).collect();
         let roots = b.constant(Tensor::from_elements([1, trees], &roots)?);
         let mut place = b.expand(roots, vec![rows, trees])?;
-        let at = |b: &mut Builder, table: Operand, place: Operand| {
-            b.apply(Gather { axis: 0 }, &[table, place])
-        };
-        for _ in 0..self.depth()? {
-            let own = at(b, feature, place)?;
-            let x = b.apply(GatherElements { axis: 1 }, &[x, own])?;
-            let value = at(b, value, place)?;
-            let holds = self.decisions(b, x, value, place)?;
-            let (yes, no) = (at(b, yes, place)?, at(b, no, place)?);
-            place = b.select(holds, yes, no)?;
+        for _ in 0..depth {
+            let word = b.apply(Gather { axis: 0 }, &[words, place])?;
+            let feature = FEATURE.of(b, word)?;
+            let x = b.apply(GatherElements { axis: 1 }, &[x, feature])?;
+            let value = b.apply(Gather { axis: 0 }, &[values, place])?;
+            let holds = self.decisions(b, x, value, word, (&nodes, place))?;
+            let (next, step) = (NEXT.of(b, word)?, STEP.of(b, word)?);
+            let none = b.integers(&[0])?;
+            let step = b.select(holds, none, step)?;
+            place = b.add(next, step)?;
         }
-        let weights = b.constant(Tensor::from_elements([nodes, self.targets], &self.weights)?);
+        let mut weights = Vec::with_capacity(size(nodes.len(), self.targets)?);
+        for own in &nodes {
+            weights.extend_from_slice(&self.weights[own.split * self.targets..][..self.targets]);
+        }
+        let weights = b.constant(Tensor::from_elements([nodes.len(), self.targets], &weights)?);
         b.apply(Gather { axis: 0 }, &[weights, place])
     }
 
-    /// Whether the tests of the nodes at `place` hold.
-    fn decisions(&self, b: &mut Builder, x: Operand, value: Operand, place: Operand) -> Step {
-        let inner = |own: &&Split| own.children[0] != own.children[1] || !own.members.is_empty();
+    /// Whether the tests of nodes hold, whose words are `word`; they lie at the second of `nodes` in the first.
+    fn decisions(
+        &self,
+        b: &mut Builder,
+        x: Operand,
+        value: Operand,
+        word: Operand,
+        nodes: (&[Placed], Operand),
+    ) -> Step {
+        let inner = |own: &&Split| own.children.is_some();
         let mut modes: Vec<Mode> = Vec::new();
         for own in self.splits.iter().filter(inner) {
             if !modes.contains(&own.mode) {
@@ -213,15 +298,13 @@ impl Forest {
                     let same = b.binary(B::Equal, x, value)?;
                     b.unary(U::Not, same)?
                 }
-                Mode::Member => self.membership(b, x, place)?,
+                Mode::Member => self.membership(b, x, nodes)?,
             };
             holds = Some(match holds {
                 None => own,
                 Some(others) => {
-                    let is_mode: Vec<bool> =
-                        self.splits.iter().map(|own| own.mode == *mode).collect();
-                    let is_mode = b.constant(Tensor::from_elements([is_mode.len()], &is_mode)?);
-                    let is_mode = b.apply(Gather { axis: 0 }, &[is_mode, place])?;
+                    let found = MODE.of(b, word)?;
+                    let is_mode = b.with_scalar(B::Equal, found, mode.number() as f64)?;
                     b.select(is_mode, own, others)?
                 }
             });
@@ -233,23 +316,28 @@ impl Forest {
         if self.splits.iter().all(|own| !own.missing_is_true) {
             return Ok(holds);
         }
-        let missing: Vec<bool> = self.splits.iter().map(|own| own.missing_is_true).collect();
-        let missing = b.constant(Tensor::from_elements([missing.len()], &missing)?);
-        let missing = b.apply(Gather { axis: 0 }, &[missing, place])?;
+        let missing = MISSING.of(b, word)?;
+        let missing = b.cast(missing, DataType::Bool)?;
         let none = b.unary(U::IsNan, x)?;
         let both = b.binary(B::And, none, missing)?;
         b.binary(B::Or, holds, both)
     }
 
-    fn membership(&self, b: &mut Builder, x: Operand, place: Operand) -> Step {
+    /// Whether features are among the members of the nodes at the second of `nodes` in the first.
+    fn membership(
+        &self,
+        b: &mut Builder,
+        x: Operand,
+        (nodes, place): (&[Placed], Operand),
+    ) -> Step {
         let most = self.splits.iter().map(|own| own.members.len()).max().unwrap_or(0).max(1);
-        let mut table = vec![f64::NAN; size(self.splits.len(), most)?];
-        for (node, own) in self.splits.iter().enumerate() {
-            for (at, member) in own.members.iter().enumerate() {
-                table[node * most + at] = f64::from(*member);
+        let mut table = vec![f64::NAN; size(nodes.len(), most)?];
+        for (row, own) in table.chunks_exact_mut(most).zip(nodes) {
+            for (cell, member) in row.iter_mut().zip(&self.splits[own.split].members) {
+                *cell = f64::from(*member);
             }
         }
-        let table = b.constant(Tensor::from_f64(b.dtype(x), [self.splits.len(), most], &table)?);
+        let table = b.constant(Tensor::from_f64(b.dtype(x), [nodes.len(), most], &table)?);
         let members = b.apply(Gather { axis: 0 }, &[table, place])?;
         let column = [&b.shape(x)[..], &[1]].concat();
         let column = b.reshape(x, column)?;
@@ -427,11 +515,12 @@ fn apart(b: &mut Builder, node: &mut Node, targets: usize) -> Result<Forest, Nod
         };
         let value = values.get(place).copied().unwrap_or(0.0) as f32;
         let missing_is_true = missing.get(place).is_some_and(|own| *own != 0);
+        let children = Some(children);
         splits.push(Split { feature: *feature, value, mode, children, missing_is_true, members });
     }
     let mut table = vec![0.0; size(count + ids.len(), targets)?];
     for (at, id) in ids.iter().enumerate() {
-        splits.push(leaf(count + at));
+        splits.push(leaf());
         let id = usize::try_from(*id).ok().filter(|id| *id < targets);
         let id =
             id.ok_or_else(|| NodeError::invalid("a leaf is for a target that does not exist"))?;
