@@ -158,8 +158,10 @@ impl Update<'_> {
         let [data, indices, updates] = self.operands;
         let (old, _) = self.result.as_chunks_mut::<SIZE>();
         let (new, _) = updates.bytes.as_chunks::<SIZE>();
-        let mut one = |place: usize, number: usize| {
-            if let (Some(old), Some(new)) = (old.get_mut(place), new.get(number)) {
+        let mut run = |place: usize, number: usize, count: usize| {
+            let old = old.get_mut(place..).and_then(|old| old.get_mut(..count));
+            let new = new.get(number..).and_then(|new| new.get(..count));
+            for (old, new) in old.into_iter().flatten().zip(new.into_iter().flatten()) {
                 *old = write(meet(read(*old), read(*new)));
             }
         };
@@ -167,8 +169,7 @@ impl Update<'_> {
         match self.places {
             ScatterPlaces::Slices => {
                 let tuple = indices.of.shape.last().map_or(0, |own| *own as usize);
-                let length =
-                    shape[tuple..].iter().fold(1u64, |all, own| all.saturating_mul(*own)) as usize;
+                let length = product(&shape[tuple..]);
                 let points = new.len().checked_div(length).unwrap_or(0);
                 for point in 0..points {
                     let mut first = 0;
@@ -176,28 +177,34 @@ impl Update<'_> {
                         let index = index(indices, point * tuple + axis, shape[axis])?;
                         first += index * strides[axis];
                     }
-                    (0..length).for_each(|own| one(first + own, point * length + own));
+                    run(first, point * length, length);
                 }
             }
             ScatterPlaces::Elements { axis } => {
-                let axis = axis as usize;
-                let last = shape.len() - 1;
-                let row = indices.of.shape[last] as usize;
+                let (axis, parts) = (axis as usize, &indices.of.shape[..]);
+                // The axes that a row leaves out: elements of a row lie side by side, but where the last axis is indexed.
+                let is_whole = axis + 1 < shape.len() && parts[axis + 1..] == shape[axis + 1..];
+                let outer = if is_whole { axis + 1 } else { shape.len() - 1 };
+                let step = usize::from(axis < outer);
+                let row = product(&parts[outer..]);
                 let rows = new.len().checked_div(row).unwrap_or(0);
-                // Along the last axis elements follow one another, but where it is the one that is indexed.
-                let step = usize::from(axis != last);
-                let mut at = vec![0; last];
+                let mut at = vec![0; outer];
                 for number in 0..rows {
-                    let parts = at.iter().zip(&strides).enumerate();
-                    let first: usize = parts
-                        .filter(|own| own.0 != axis)
-                        .map(|(_, (at, stride))| at * stride)
-                        .sum();
-                    for own in 0..row {
-                        let index = index(indices, number * row + own, shape[axis])?;
-                        one(first + own * step + index * strides[axis], number * row + own);
+                    let axes = at.iter().zip(&strides).enumerate();
+                    let first: usize =
+                        axes.filter(|own| own.0 != axis).map(|(_, (at, stride))| at * stride).sum();
+                    let begin = number * row;
+                    // Exporters repeat the index of a slice for each of its elements.
+                    if step == 1 && repeats_one(indices, begin, row) {
+                        let index = index(indices, begin, shape[axis])?;
+                        run(first + index * strides[axis], begin, row);
+                    } else {
+                        for own in 0..row {
+                            let index = index(indices, begin + own, shape[axis])?;
+                            run(first + own * step + index * strides[axis], begin + own, 1);
+                        }
                     }
-                    advance(&mut at, &indices.of.shape);
+                    advance(&mut at, &parts[..outer]);
                 }
             }
         }
@@ -214,6 +221,18 @@ fn advance(at: &mut [usize], shape: &[u64]) {
         }
         *own = 0;
     }
+}
+
+/// Elements of a tensor of this shape.
+fn product(shape: &[u64]) -> usize {
+    shape.iter().fold(1_u64, |all, own| all.saturating_mul(*own)) as usize
+}
+
+/// Whether `count` indices from `first` on are the same.
+fn repeats_one(indices: &HostValue<'_>, first: usize, count: usize) -> bool {
+    let size = indices.of.dtype.bytes_of(&[]).unwrap_or(0) as usize;
+    let own = indices.bytes.get(first * size..(first + count) * size).unwrap_or_default();
+    own.len() > size && own[size..] == own[..own.len() - size]
 }
 
 /// Elements between neighbours along each axis.
@@ -307,6 +326,28 @@ mod tests {
             by(ROWS, &[1, 2], &[3, 0]).unwrap_err().contains("index 3 is outside an axis of 3")
         );
         assert!(by(ROWS, &[1, 2], &[0, -4]).unwrap_err().contains("index -4 is outside"));
+    }
+
+    #[test]
+    fn an_index_that_is_repeated_along_a_row_moves_all_of_it() {
+        let updates: Vec<f32> = (1..=8).map(|own| own as f32).collect();
+        let by = |reduction, shape: &[u64], indices: &[i64]| {
+            let data: Vec<f32> = (0..12).map(|own| own as f32 * 100.0).collect();
+            let shapes = [&[3, 2, 2], shape, shape];
+            run(ROWS, reduction, shapes, &data, indices, &updates[..indices.len()])
+        };
+        let twice = by(ScatterReduction::Replace, &[2, 2, 2], &[2, 2, 2, 2, -3, -3, -3, -3]);
+        let expected = [5.0, 6.0, 7.0, 8.0, 400.0, 500.0, 600.0, 700.0, 1.0, 2.0, 3.0, 4.0];
+        assert_eq!(twice.unwrap(), expected);
+        // A row of one index, and one of several.
+        let mixed = by(ScatterReduction::Add, &[2, 2, 2], &[0, 0, 0, 0, 1, 2, 2, 1]).unwrap();
+        let expected =
+            [1.0, 102.0, 203.0, 304.0, 405.0, 500.0, 600.0, 708.0, 800.0, 906.0, 1007.0, 1100.0];
+        assert_eq!(mixed, expected);
+        // Rows that are shorter than those of the data.
+        let short = by(ScatterReduction::Replace, &[2, 1, 2], &[1, 1, 1, 1]).unwrap();
+        assert_eq!(short[4..8], [3.0, 4.0, 600.0, 700.0]);
+        assert!(by(ScatterReduction::Replace, &[1, 2, 2], &[3, 3, 3, 3]).is_err());
     }
 
     #[test]

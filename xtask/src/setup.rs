@@ -4,6 +4,8 @@ use anyhow::{Context, Result, bail};
 use std::path::Path;
 use std::process::Command;
 
+use crate::repository;
+
 /// What is needed: a file that shows it is there, the Debian package, and what it is for.
 const PACKAGES: &[(&str, &str, &str)] = &[
     ("/usr/lib/llvm-19/bin/llvm-config", "llvm-19-dev", "code generation"),
@@ -34,6 +36,12 @@ const TEST_PACKAGES: &[(&str, &str, &str)] = &[
     ),
 ];
 
+const GB: u64 = 1_000_000_000;
+/// What `make test` takes of the disk from a clean clone.
+const TESTS_BYTES: u64 = 25 * GB;
+/// What `make demo` takes.
+const PROGRAMS_BYTES: u64 = 8 * GB;
+
 /// Arguments of `setup`.
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -44,6 +52,7 @@ pub struct Arguments {
 
 /// Installs what is missing, or says what to install where it cannot.
 pub fn run(arguments: &Arguments) -> Result<()> {
+    warn_of_little_disk(arguments.tests);
     let lists = if arguments.tests { vec![PACKAGES, TEST_PACKAGES] } else { vec![PACKAGES] };
     let missing: Vec<_> =
         lists.into_iter().flatten().filter(|(file, ..)| !Path::new(file).exists()).collect();
@@ -65,6 +74,21 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     println!("setup: installing {} with apt-get", packages.join(" "));
     apt_get(&["update", "-qq"])?;
     apt_get(&[&["install", "-y", "-qq", "--no-install-recommends"], packages.as_slice()].concat())
+}
+
+/// Says so where the disk may not hold what is about to be built: elsewhere that shows as a build or test that fails late.
+fn warn_of_little_disk(tests: bool) {
+    let (needed, purpose) =
+        if tests { (TESTS_BYTES, "the tests") } else { (PROGRAMS_BYTES, "the programs") };
+    let Ok(disk) = rustix::fs::statvfs(&repository::root()) else { return };
+    let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+    if free < needed {
+        println!(
+            "setup: {} GB of disk are free, {purpose} take {} GB where nothing is built yet",
+            free / GB,
+            needed / GB
+        );
+    }
 }
 
 fn apt_get(arguments: &[&str]) -> Result<()> {

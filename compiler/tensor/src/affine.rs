@@ -5,6 +5,8 @@
 //! factors; division and modulo by a constant are resolved where the ranges of the variables allow.
 //! All arithmetic is checked: what does not fit `i64` is left as it is, and has no known range.
 
+mod digits;
+
 use crate::sum::Sum;
 use crate::{BinaryOp, Expr, VarId};
 use hone_types::DataType;
@@ -143,7 +145,9 @@ fn simplify_logic(op: BinaryOp, left: &Expr, right: &Expr) -> Option<Expr> {
 
 fn simplify_binary(op: BinaryOp, left: &Expr, right: &Expr, range: Known) -> Option<Expr> {
     match op {
-        BinaryOp::Add => Some(Sum::of(left).plus(Sum::of(right), 1)?.into_expr()),
+        BinaryOp::Add => {
+            Some(digits::joined(Sum::of(left).plus(Sum::of(right), 1)?, range)?.into_expr())
+        }
         BinaryOp::Subtract => Some(Sum::of(left).plus(Sum::of(right), -1)?.into_expr()),
         BinaryOp::Multiply => match (left.as_integer(), right.as_integer()) {
             (_, Some(factor)) => Some(Sum::of(left).scaled(factor)?.into_expr()),
