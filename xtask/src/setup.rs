@@ -80,7 +80,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 fn warn_of_little_disk(tests: bool) {
     let (needed, purpose) =
         if tests { (TESTS_BYTES, "the tests") } else { (PROGRAMS_BYTES, "the programs") };
-    let Ok(disk) = rustix::fs::statvfs(&repository::root()) else { return };
+    let Ok(disk) = rustix::fs::statvfs(repository::root()) else { return };
     let free = disk.f_bavail.saturating_mul(disk.f_frsize);
     if free < needed {
         println!(
