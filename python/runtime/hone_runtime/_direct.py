@@ -28,8 +28,8 @@ class _Plan(NamedTuple):
 
 class Direct:
     """Runs of a model whose inputs are tensors of numbers, by dictionaries of dense arrays of the model's types, at shapes
-    that ran before. Everything else is for `Model.run`, which also says what
-    is wrong. `joined` makes the outputs of their tensors; without it they are these."""
+    that ran before. Everything else is for `Model.run`, which also says what is wrong. `joined` makes the outputs of their
+    tensors; without it they are these."""
 
     def __init__(
         self,

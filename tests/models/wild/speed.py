@@ -3,8 +3,8 @@
     speed.py FOLDER [NAME ...] --hone PROGRAM --package FOLDER [--page FILE] [--json FILE]
 
 A model is compiled for the last of its entry's sizes, with no flags but the shapes, and run by the package `hone_runtime` as
-its users call it; the folder holds the package as its wheel ships it. A process for each model, pinned to one processor, runs all of them: in turn, in rounds of at least 30 ms for each. A
-figure is the median of the rounds. What a peer cannot load, or ends the process with, is left out for that peer; entries with
+its users call it; the folder holds the package as its wheel ships it. A process for each model, pinned to one processor,
+runs all of them: in turn, in rounds of at least 30 ms for each. A figure is the median of the rounds. What a peer cannot load, or ends the process with, is left out for that peer; entries with
 strings or maps as inputs are left out. Printed is a line for each model and the geometric mean; nothing fails because of a
 time.
 """
@@ -22,7 +22,7 @@ import time
 
 # Before any peer starts threads of its own.
 os.environ["OMP_NUM_THREADS"] = "1"
-FOLDER = pathlib.Path(__file__).parent
+
 import numpy as np
 import onnxruntime
 
