@@ -1,8 +1,11 @@
 //! Ensembles of decision trees: every sample walks all trees at once, a level at a time, by tables of nodes.
 //!
-//! The two children of a node lie side by side, and all that a step needs but the node's value is one word ([`Field`]):
+//! The two children of a node lie side by side, and all that a step needs but the node's value is one word ([`word`]):
 //! a step reads a word, a feature and a value, and adds 0 or 1 to where the children begin.
 
+mod word;
+
+use self::word::{FEATURE, MISSING, MODE, NEXT, STEP};
 use super::ml::{labels, largest, samples, transformed};
 use crate::NodeError;
 use crate::onnx::builder::{Builder, Operand};
@@ -39,44 +42,6 @@ const MODES: [(&str, Mode); 7] = [
     ("BRANCH_NEQ", Mode::Differs),
     ("BRANCH_MEMBER", Mode::Member),
 ];
-
-/// Bits of a node's word, from `first` on.
-#[derive(Clone, Copy)]
-struct Field {
-    first: u32,
-    bits: u32,
-}
-
-/// The number of the node that follows where the test holds; of a leaf the leaf itself.
-const NEXT: Field = Field { first: 0, bits: 32 };
-/// What is added to it where the test fails: 1, and 0 of a leaf.
-const STEP: Field = Field { first: 32, bits: 1 };
-/// Whether the test holds for a feature that is not a number.
-const MISSING: Field = Field { first: 33, bits: 1 };
-/// The mode, as a place in [`MODES`].
-const MODE: Field = Field { first: 34, bits: 3 };
-/// The feature that is tested.
-const FEATURE: Field = Field { first: 37, bits: 27 };
-
-impl Field {
-    /// A value where the field lies.
-    fn put(self, value: usize) -> u64 {
-        (value as u64) << self.first
-    }
-
-    /// The field of words, as `i64`.
-    fn of(self, b: &mut Builder, words: Operand) -> Step {
-        let lowest = match self.first {
-            0 => words,
-            first => b.with_scalar(B::Divide, words, (1_u64 << first) as f64)?,
-        };
-        let field = match self.first + self.bits {
-            64 => lowest,
-            _ => b.with_scalar(B::BitAnd, lowest, ((1_u64 << self.bits) - 1) as f64)?,
-        };
-        b.cast(field, DataType::I64)
-    }
-}
 
 /// A node of any tree. A leaf has no children.
 #[derive(Clone, Debug)]
