@@ -30,7 +30,7 @@ mod tests {
 
     #[test]
     fn elements_behind_the_size_are_the_references() {
-        let need = Need::before(vec![Positions { stride: 2, extent: 3 }]);
+        let need = Need::before(vec![Positions { stride: 2, extent: 3, halo: 0 }]);
         let (mut got, want) = ([1u8; 12], [2u8; 12]);
         settle(&mut got, &want, &need, 2, 1);
         assert_eq!(got, [1, 1, 1, 1, 2, 2, 1, 1, 1, 1, 2, 2]);

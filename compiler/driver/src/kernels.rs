@@ -110,7 +110,7 @@ pub(crate) fn compile_kernels(
     edit: Edit<'_>,
     lap: &mut dyn FnMut(&'static str),
 ) -> Result<CompiledKernels, CompileError> {
-    let (lowered, programs) = lower_graphs(graphs, padded.map(|padded| (padded, options)))?;
+    let (lowered, programs) = lower_graphs(graphs, (padded, options))?;
     lap("lower");
     if let Some(accelerator) = options.target.accelerator {
         return device::compile_kernels(accelerator, lowered, &programs, edit, lap);
@@ -234,17 +234,14 @@ impl Lowering {
         Ok(Pending::Call { group: number, program, parameters })
     }
 
-    /// Gives programs their numbers; `padded` is the dimension whose size is the graph's last input.
+    /// Gives programs their numbers. `padded` is the dimension whose size is the graph's last input.
     fn number(
         &mut self,
         pending: PendingGraph<'_>,
-        padded: Option<(&PaddedDimension, &Options)>,
+        (padded, options): (Option<&PaddedDimension>, &Options),
     ) -> LoweredGraph {
         let PendingGraph { graph, groups, items, aliases } = pending;
-        let needed = match padded {
-            Some(padded) => needed_calls(graph, padded, (&items, &aliases)),
-            None => items.iter().map(|_| None).collect(),
-        };
+        let needed = needed_calls(graph, (padded, options), (&items, &aliases));
         let numbered = items.into_iter().zip(needed).map(|(item, needed)| match item {
             Pending::Call { group, program, parameters } => {
                 let mut call = Call {
@@ -256,9 +253,8 @@ impl Lowering {
                     flops: group_flops(graph, &groups[group]),
                     needed: Vec::new(),
                 };
-                let prefix = needed.map(|NeededCall { prefix, outputs }| {
-                    let size = graph.inputs().last().map(|port| port.value);
-                    call.parameters.splice(call.inputs..call.inputs, size);
+                let prefix = needed.map(|NeededCall { size, prefix, outputs }| {
+                    call.parameters.insert(call.inputs, size);
                     call.inputs += 1;
                     call.needed = outputs;
                     prefix
@@ -267,7 +263,8 @@ impl Lowering {
                 LoweredItem::Call(call)
             }
             Pending::Regions(node, regions) => {
-                let regions = regions.into_iter().map(|region| self.number(region, None));
+                let regions =
+                    regions.into_iter().map(|region| self.number(region, (None, options)));
                 LoweredItem::Regions(node, regions.collect())
             }
         });
@@ -309,9 +306,9 @@ impl Lowering {
 /// equal programs count as one kernel.
 pub(crate) fn lower_groups(
     graph: &Graph,
-    padded: Option<(&PaddedDimension, &Options)>,
+    (padded, options): (Option<&PaddedDimension>, &Options),
 ) -> Result<(LoweredGraph, Vec<Unscheduled>), CompileError> {
-    let (mut lowered, programs) = lower_graphs(&[graph], padded)?;
+    let (mut lowered, programs) = lower_graphs(&[graph], (padded, options))?;
     Ok((lowered.remove(0), programs))
 }
 
@@ -319,14 +316,14 @@ pub(crate) fn lower_groups(
 /// as one kernel.
 fn lower_graphs(
     graphs: &[&Graph],
-    padded: Option<(&PaddedDimension, &Options)>,
+    (padded, options): (Option<&PaddedDimension>, &Options),
 ) -> Result<(Vec<LoweredGraph>, Vec<Unscheduled>), CompileError> {
     let mut lowering = Lowering::default();
     let mut lowered = Vec::with_capacity(graphs.len());
     for graph in graphs {
         lowering.literals.clear();
         let pending = lowering.graph(graph)?;
-        lowered.push(lowering.number(pending, padded));
+        lowered.push(lowering.number(pending, (padded, options)));
     }
     if lowering.programs.is_empty() {
         lowering.programs.push(Unscheduled { program: copy(), prefix: None, nodes: String::new() });

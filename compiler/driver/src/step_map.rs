@@ -82,7 +82,7 @@ pub fn map_steps(
     steps: &[Step],
 ) -> Result<StepMap, StepMapError> {
     let graph = prepare(imported, options)?;
-    let (lowered, _) = lower_groups(&graph, padded.map(|padded| (padded, options)))?;
+    let (lowered, _) = lower_groups(&graph, (padded, options))?;
     let mut mapper = Mapper { steps, next: 0, numbers: HashMap::new(), taken: HashSet::new() };
     let map = mapper.graph(graph, lowered)?;
     match steps.get(mapper.next) {

@@ -41,7 +41,7 @@ pub fn tuning_tasks(
 ) -> Result<(Vec<TuningTask>, Machine), CompileError> {
     crate::device::refuse_tuning(options)?;
     let graph = prepare(imported, options)?;
-    let (lowered, programs) = lower_groups(&graph, None)?;
+    let (lowered, programs) = lower_groups(&graph, (None, options))?;
     let mut tasks: Vec<TuningTask> = Vec::new();
     let mut places: HashMap<String, usize> = HashMap::new();
     let mut of_kernel = Vec::with_capacity(programs.len());

@@ -241,7 +241,7 @@ pub struct Program {
 }
 
 /// Iterations of a loop that are left out: those in which `first` is not less than a size that the caller gives. What they
-/// would compute is not needed there ([`crate::Prefix`] shows it), and holds anything.
+/// would compute is not needed there ([`crate::Prefix`] shows it), and holds anything. A size below one counts as one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Limit {
     /// The loop; serial or parallel.
@@ -253,9 +253,14 @@ pub struct Limit {
 }
 
 impl Limit {
+    /// The size, at least one.
+    pub fn size(&self) -> Expr {
+        Expr::Load(self.size, Vec::new()).maximum(Expr::Integer(1))
+    }
+
     /// What holds in the iterations that run.
     pub fn condition(&self) -> Expr {
-        self.first.clone().less(Expr::Load(self.size, Vec::new()))
+        self.first.clone().less(self.size())
     }
 }
 

@@ -41,8 +41,7 @@ impl<'c> Emitter<'c, '_> {
 /// `(size - rest) / factor`, rounded up.
 fn count(limit: &Limit) -> Option<Expr> {
     let (factor, rest) = linear_in(&limit.first, limit.target)?;
-    let size = Expr::Load(limit.size, Vec::new());
-    let rounded_up = size - rest + factor.checked_sub(1)?;
+    let rounded_up = limit.size() - rest + factor.checked_sub(1)?;
     (factor > 0).then(|| rounded_up.floor_divide(Expr::Integer(factor)))
 }
 

@@ -29,24 +29,34 @@ use std::collections::BTreeMap;
 pub use behind::contents;
 
 /// Where the positions of a dimension lie in a dense buffer: its element `o`, counted in row-major order, is at position
-/// `o / stride % extent`.
+/// `o / stride % extent - halo`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Positions {
     /// Elements from one position to the next.
     pub stride: usize,
-    /// Number of positions: the bound.
+    /// Number of positions: the bound, and the halo.
     pub extent: usize,
+    /// How many elements beyond its own position a window reads at the most: the border of a padded axis.
+    pub halo: usize,
 }
 
 impl Positions {
     /// Those along an axis of a shape; `None` where it has no such axis.
     pub fn along(shape: &[usize], axis: usize) -> Option<Self> {
-        Some(Self { stride: shape.get(axis + 1..)?.iter().product(), extent: *shape.get(axis)? })
+        let stride = shape.get(axis + 1..)?.iter().product();
+        Some(Self { stride, extent: *shape.get(axis)?, halo: 0 })
     }
 
-    /// The position of an element.
+    /// The position of an element; 0 for those in a halo before the first one.
     pub fn of(self, element: usize) -> usize {
-        element / self.stride.max(1) % self.extent.max(1)
+        (element / self.stride.max(1) % self.extent.max(1)).saturating_sub(self.halo)
+    }
+
+    /// The same way with the halo that it has where the bound is so large; `None` where the axis has no room for the
+    /// bound, or more beside it than the bound itself.
+    fn of_bound(self, bound: usize) -> Option<Self> {
+        let halo = self.extent.checked_sub(bound).filter(|halo| *halo <= bound)?;
+        Some(Self { halo, ..self })
     }
 
     /// Whether a buffer of so many elements is made of whole turns of the positions.
@@ -176,8 +186,10 @@ fn position(
         return None;
     }
     let element = element(&entry.shape, indices)?;
-    let [stride, extent] = [positions.stride, positions.extent].map(i64::try_from);
+    let [stride, extent, halo] =
+        [positions.stride, positions.extent, positions.halo].map(i64::try_from);
     let position = element.floor_divide(stride.ok()?.into()).modulo(extent.ok()?.into());
+    let position = position - Expr::Integer(halo.ok()?);
     Some(simplify(&position, &|var| range(block, var)))
 }
 
@@ -192,18 +204,18 @@ fn element(shape: &[usize], indices: &[Expr]) -> Option<Expr> {
     Some(element)
 }
 
-/// Ways in which positions may lie in a buffer: along an axis of so many elements, or as `others` have them.
+/// Ways in which positions may lie in a buffer: along an axis that has room for the bound, or as `others` have them.
 fn ways(
     program: &Program,
     buffer: BufferId,
-    extent: usize,
+    bound: usize,
     others: impl IntoIterator<Item = Positions>,
 ) -> Vec<Positions> {
     let entry = &program.buffers[buffer];
     let axes = (0..entry.shape.len()).filter_map(|axis| Positions::along(&entry.shape, axis));
     let mut ways: Vec<Positions> = Vec::new();
-    for way in others.into_iter().chain(axes) {
-        if way.extent == extent && way.fit(entry.elements()) && !ways.contains(&way) {
+    for way in others.into_iter().chain(axes).filter_map(|way| way.of_bound(bound)) {
+        if way.fit(entry.elements()) && !ways.contains(&way) {
             ways.push(way);
         }
     }

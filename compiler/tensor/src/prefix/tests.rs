@@ -35,7 +35,7 @@ fn floats(tensor: &Tensor) -> Vec<f32> {
 }
 
 fn before(stride: usize) -> Need {
-    Need::Before(vec![Positions { stride, extent: BOUND }])
+    Need::Before(vec![Positions { stride, extent: BOUND, halo: 0 }])
 }
 
 const SCALED: &str = r#"
@@ -76,7 +76,7 @@ fn everything_runs_where_everything_is_needed() {
 }
 
 #[test]
-fn a_row_that_reads_the_next_one_needs_everything() {
+fn a_row_that_reads_the_next_one_needs_one_more() {
     let text = r#"
 input 0 b0 "x": f32[7]
 output 1 b1 "y": f32[6]
@@ -87,6 +87,11 @@ for v1 "i" in 0..6 {
 }
 "#;
     let (program, inputs) = limited(text, &[], &[before(1)]);
+    let halo = Need::Before(vec![Positions { stride: 1, extent: BOUND + 1, halo: 1 }]);
+    assert_eq!((program.limits.len(), &inputs[..]), (1, &[halo][..]));
+    // Of an axis without room for the row behind the last one, nothing is shown.
+    let around = text.replace("f32[7]", "f32[6]").replace("v0 + 1", "(v0 + 1) % 6");
+    let (program, inputs) = limited(&around, &[], &[before(1)]);
     assert_eq!((program.limits.len(), &inputs[..]), (1, &[Need::Everything][..]));
 }
 
@@ -164,7 +169,7 @@ for v24 "q" in 0..6 {
 "#;
 
 fn masked(stride: usize) -> Contents {
-    let behind = vec![(Positions { stride, extent: BOUND }, Behind::Number(0.0))];
+    let behind = vec![(Positions { stride, extent: BOUND, halo: 0 }, Behind::Number(0.0))];
     Contents { behind, ..Contents::default() }
 }
 
@@ -261,7 +266,7 @@ for v1 "i" in 0..6 {
 }
 "#;
     let program = parse(text).unwrap();
-    let positions = Positions { stride: 1, extent: BOUND };
+    let positions = Positions { stride: 1, extent: BOUND, halo: 0 };
     let numbers = Contents { numbers: vec![positions], ..Contents::default() };
     let number = Contents { is_size: true, ..Contents::default() };
     let found = contents(&program, BOUND, &[numbers.clone(), number]);

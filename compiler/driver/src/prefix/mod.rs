@@ -1,5 +1,12 @@
-//! What is needed of each kernel call of a graph whose size is an input: of a dimension that has room for a bound only the
-//! positions before the size count ([`hone_tensor::Prefix`]).
+//! What is needed of each kernel call where a size is known only when the model runs: of what has room for the most that
+//! there may be only the positions before the size count ([`hone_tensor::Prefix`]).
+//!
+//! A graph has several sizes, and a kernel stops at one of them at most. They are looked at one after another, as if
+//! nothing was known of the others. A kernel that stops at an earlier size, or runs before a size is known, counts as one
+//! that takes all terms of its reductions. So whatever is said of it by a later size follows from what it reads alone
+//! and stays right where other elements hold anything, which is what the kernels that stop at other sizes leave.
+
+mod sizes;
 
 use crate::Options;
 use crate::kernels::Pending;
@@ -10,6 +17,7 @@ use hone_graph::{Definition, ValueId};
 use hone_ops::Graph;
 use hone_tensor::{Contents, Need, Positions, Prefix, Program, Role, contents};
 use hone_types::{DataType, Id as _, Tensor};
+use sizes::Size;
 use std::collections::{HashMap, HashSet};
 
 /// Elements of a constant up to which it is looked at whether they are positions.
@@ -18,6 +26,8 @@ const MOST_ELEMENTS: usize = 1 << 22;
 /// What is needed of a call.
 #[derive(Clone, Debug)]
 pub(crate) struct NeededCall {
+    /// The size that it stops at.
+    pub(crate) size: ValueId,
     /// Of its kernel.
     pub(crate) prefix: Prefix,
     /// Of each of its results.
@@ -27,74 +37,71 @@ pub(crate) struct NeededCall {
 /// What is needed of each of the items of a graph: nothing is said of those that run whole.
 pub(crate) fn needed_calls(
     graph: &Graph,
-    (padded, options): (&PaddedDimension, &Options),
+    (padded, options): (Option<&PaddedDimension>, &Options),
     (items, aliases): (&[Pending<'_>], &[(ValueId, ValueId)]),
 ) -> Vec<Option<NeededCall>> {
-    let Some(mut walk) = Walk::new(graph, padded, aliases) else {
-        return items.iter().map(|_| None).collect();
-    };
-    let mut known = Vec::with_capacity(items.len());
-    for item in items {
-        known.push(match item {
-            Pending::Call { program, parameters, .. } => walk.contents(program, parameters),
-            Pending::Regions(..) => Vec::new(),
-        });
+    let mut found: Vec<Option<NeededCall>> = items.iter().map(|_| None).collect();
+    // Programs for devices have no limits.
+    if options.target.accelerator.is_some() {
+        return found;
     }
-    walk.needs_of_outputs(padded);
-    let mut found = Vec::with_capacity(items.len());
-    for (item, contents) in items.iter().zip(&known).rev() {
-        found.push(match item {
-            Pending::Call { program, parameters, .. } => {
-                Some(walk.needs(program, parameters, contents, options))
-            }
-            Pending::Regions(node, _) => {
-                let read = &graph.nodes()[*node].inputs;
-                read.iter().flatten().for_each(|value| walk.need(*value, Need::Everything));
-                None
-            }
-        });
+    let roots = Roots::new(aliases);
+    for size in sizes::sizes(graph, padded, items, &roots) {
+        Walk::new(graph, &roots, &size).items(items, options, &mut found);
     }
-    found.reverse();
-    found.into_iter().map(|call| call.filter(|call| call.prefix.leaves_out())).collect()
+    found
 }
 
 /// The walk over a graph's calls, forwards for what values hold and backwards for what is needed of them. Values are
 /// those whose memory others are.
 struct Walk<'a> {
     graph: &'a Graph,
-    roots: Roots,
-    bound: usize,
+    roots: &'a Roots,
+    size: &'a Size,
     contents: HashMap<ValueId, Contents>,
     looked_at: HashSet<ValueId>,
     needs: HashMap<ValueId, Need>,
 }
 
 impl<'a> Walk<'a> {
-    /// `None` where the graph's last input is no size of the dimension.
-    fn new(
-        graph: &'a Graph,
-        padded: &PaddedDimension,
-        aliases: &[(ValueId, ValueId)],
-    ) -> Option<Self> {
-        let (size, given) = graph.inputs().split_last()?;
-        let tensor_type = graph.tensor_type(size.value);
-        let is_size = tensor_type.dtype == DataType::I64 && tensor_type.rank() == 0;
-        if !is_size || given.len() != padded.inputs.len() {
-            return None;
-        }
-        let mut extents = given.iter().zip(&padded.inputs).filter_map(|(port, axis)| {
-            graph.tensor_type(port.value).shape.get((*axis)? as usize).copied()
-        });
-        let bound = extents.next()?;
+    fn new(graph: &'a Graph, roots: &'a Roots, size: &'a Size) -> Self {
         let contents = Contents { is_size: true, ..Contents::default() };
-        Some(Self {
+        Self {
             graph,
-            roots: Roots::new(aliases),
-            bound,
-            contents: HashMap::from([(size.value, contents)]),
+            roots,
+            size,
+            contents: HashMap::from([(roots.of(size.value), contents)]),
             looked_at: HashSet::new(),
             needs: HashMap::new(),
-        })
+        }
+    }
+
+    /// Adds to `found` what stops at the size and at none that was looked at before.
+    fn items(mut self, items: &[Pending<'_>], options: &Options, found: &mut [Option<NeededCall>]) {
+        let mut known = Vec::with_capacity(items.len());
+        for item in items {
+            known.push(match item {
+                Pending::Call { program, parameters, .. } => self.contents(program, parameters),
+                Pending::Regions(..) => Vec::new(),
+            });
+        }
+        self.needs_of_outputs();
+        for (place, (item, contents)) in items.iter().zip(&known).enumerate().rev() {
+            match item {
+                Pending::Call { program, parameters, .. } => {
+                    let is_free = found[place].is_none() && place >= self.size.known_from;
+                    let options = is_free.then_some(options);
+                    let call = self.needs(program, parameters, contents, options);
+                    if is_free && call.prefix.leaves_out() {
+                        found[place] = Some(call);
+                    }
+                }
+                Pending::Regions(node, _) => {
+                    let read = &self.graph.nodes()[*node].inputs;
+                    read.iter().flatten().for_each(|value| self.need(*value, Need::Everything));
+                }
+            }
+        }
     }
 
     /// What a call's buffers hold; takes over what its results do.
@@ -103,10 +110,12 @@ impl<'a> Walk<'a> {
         let inputs =
             inputs.filter(|(_, buffer)| matches!(program.buffers[*buffer].role, Role::Input(_)));
         let inputs: Vec<Contents> = inputs.map(|(value, _)| self.held(*value)).collect();
-        let found = contents(program, self.bound, &inputs);
+        let found = contents(program, self.size.bound, &inputs);
         for (value, buffer) in parameters.iter().zip(program.parameters()) {
-            if matches!(program.buffers[buffer].role, Role::Output(_)) {
-                self.contents.insert(self.roots.of(*value), found[buffer.index()].clone());
+            let (root, role) = (self.roots.of(*value), program.buffers[buffer].role);
+            // What is known of the size itself stays known where it is computed.
+            if matches!(role, Role::Output(_)) && root != self.roots.of(self.size.value) {
+                self.contents.insert(root, found[buffer.index()].clone());
             }
         }
         found
@@ -118,7 +127,7 @@ impl<'a> Walk<'a> {
         if let Definition::Constant(tensor) = &self.graph.values()[root].definition
             && self.looked_at.insert(root)
         {
-            let numbers = positions_in(tensor, self.bound).into_iter().collect();
+            let numbers = positions_in(tensor, self.size.bound).into_iter().collect();
             self.contents.insert(root, Contents { numbers, ..Contents::default() });
         }
         self.contents.get(&root).cloned().unwrap_or_default()
@@ -129,26 +138,23 @@ impl<'a> Walk<'a> {
         *known = std::mem::take(known).and(need);
     }
 
-    fn needs_of_outputs(&mut self, padded: &PaddedDimension) {
-        let graph = self.graph;
-        for (place, port) in graph.outputs().iter().enumerate() {
-            let axis = padded.outputs.get(place).copied().flatten();
-            let shape = &graph.tensor_type(port.value).shape;
-            let along = axis.and_then(|axis| Positions::along(shape, axis as usize));
-            self.need(port.value, Need::before(along.into_iter().collect()));
+    fn needs_of_outputs(&mut self) {
+        let (graph, size) = (self.graph, self.size);
+        for (port, need) in graph.outputs().iter().zip(&size.outputs) {
+            self.need(port.value, need.clone());
         }
         for extent in graph.extents() {
             self.need(extent.value, Need::Everything);
         }
     }
 
-    /// What is needed of a call; takes over what it needs.
+    /// What is needed of a call; takes over what it needs. Without options it takes all terms of its reductions.
     fn needs(
         &mut self,
         program: &Program,
         parameters: &[ValueId],
         contents: &[Contents],
-        options: &Options,
+        options: Option<&Options>,
     ) -> NeededCall {
         let of = |buffer| program.buffers[buffer].role;
         let pairs = || parameters.iter().copied().zip(program.parameters());
@@ -156,13 +162,17 @@ impl<'a> Walk<'a> {
         let outputs: Vec<Need> = written
             .map(|(value, _)| self.needs.get(&self.roots.of(value)).cloned().unwrap_or_default())
             .collect();
-        let prefix = needed(program, (self.bound, contents), &outputs, options);
+        let known = (self.size.bound, contents);
+        let prefix = match options {
+            Some(options) => needed(program, known, &outputs, options),
+            None => Prefix::of(program, known, &outputs, &|_| false),
+        };
         let read = pairs().filter(|(_, buffer)| matches!(of(*buffer), Role::Input(_)));
         let read: Vec<ValueId> = read.map(|(value, _)| value).collect();
         for (value, need) in read.into_iter().zip(&prefix.inputs) {
             self.need(value, need.clone());
         }
-        NeededCall { prefix, outputs }
+        NeededCall { size: self.size.value, prefix, outputs }
     }
 }
 
@@ -202,7 +212,7 @@ fn positions_in(tensor: &Tensor, bound: usize) -> Option<Positions> {
     }
     let numbers = tensor.to_i64();
     let stride = numbers.iter().position(|number| *number == 1)?;
-    let positions = Positions { stride, extent: bound };
+    let positions = Positions { stride, extent: bound, halo: 0 };
     let turn = stride.checked_mul(bound).filter(|turn| *turn > 0)?;
     let is_position =
         |(element, number): (usize, &i64)| i64::try_from(positions.of(element)) == Ok(*number);
