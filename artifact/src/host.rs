@@ -261,9 +261,7 @@ impl HostFunction {
         texts: &mut Texts,
         loops: &KeyLoops,
     ) -> Result<Vec<Vec<u8>>, String> {
-        let types: Vec<Option<&HostType>> =
-            inputs.iter().map(|input| input.as_ref().map(|own| own.of)).collect();
-        let room = self.outputs(&types)?;
+        let room = self.outputs(&types(inputs))?;
         let operand = |place: usize| inputs.get(place).and_then(Option::as_ref);
         let data = operand(0).ok_or("operand 0 is missing")?;
         let (mut results, count) = match self {
@@ -289,10 +287,10 @@ impl HostFunction {
                 return Ok(host_top_k::top_k(data, &wanted, loops));
             }
             Self::Scatter { places, reduction } => {
-                let indices = operand(1).ok_or("operand 1 is missing")?;
-                let updates = operand(2).ok_or("operand 2 is missing")?;
-                let operands = [data, indices, updates];
-                return Ok(vec![host_scatter::scatter(*places, *reduction, operands)?]);
+                let mut result = vec![0; data.bytes.len()];
+                let operands = scattered(inputs)?;
+                host_scatter::scatter(*places, *reduction, operands, &mut result)?;
+                return Ok(vec![result]);
             }
             Self::NonZero => non_zero(data),
             Self::Compress { axis } => {
@@ -318,6 +316,45 @@ impl HostFunction {
         fill(&mut results, &room);
         Ok(results)
     }
+}
+
+impl HostFunction {
+    /// As [`HostFunction::compute_with`], with the results stored where `results` says, which have as many bytes as their
+    /// types. What is as large as its operands is computed there at once.
+    ///
+    /// # Errors
+    /// As for [`HostFunction::outputs`]; results hold anything then.
+    pub fn compute_into(
+        &self,
+        inputs: &[Option<HostValue<'_>>],
+        results: &mut [&mut [u8]],
+        texts: &mut Texts,
+        loops: &KeyLoops,
+    ) -> Result<(), String> {
+        if let (Self::Scatter { places, reduction }, [result]) = (self, &mut *results) {
+            self.outputs(&types(inputs))?;
+            return host_scatter::scatter(*places, *reduction, scattered(inputs)?, result);
+        }
+        let computed = self.compute_with(inputs, texts, loops)?;
+        for (result, computed) in results.iter_mut().zip(&computed) {
+            let stored = result.len().min(computed.len());
+            result[..stored].copy_from_slice(&computed[..stored]);
+        }
+        Ok(())
+    }
+}
+
+/// The types of operands.
+fn types<'a>(inputs: &[Option<HostValue<'a>>]) -> Vec<Option<&'a HostType>> {
+    inputs.iter().map(|input| input.as_ref().map(|own| own.of)).collect()
+}
+
+/// The three operands of a scatter.
+fn scattered<'a, 'b>(
+    inputs: &'b [Option<HostValue<'a>>],
+) -> Result<[&'b HostValue<'a>; 3], String> {
+    let operands: Vec<&HostValue<'a>> = inputs.iter().take(3).flatten().collect();
+    operands.try_into().map_err(|_| "an operand is missing".to_owned())
 }
 
 /// Zeros behind results, as many bytes as their types have.

@@ -71,7 +71,7 @@ pub(crate) fn output(
     }
 }
 
-/// The data with all updates, of operands that [`output`] takes.
+/// Stores the data with all updates in `result`, which has as many bytes, of operands that [`output`] takes.
 ///
 /// # Errors
 /// An index that is outside its axis.
@@ -79,9 +79,11 @@ pub(crate) fn scatter(
     places: ScatterPlaces,
     reduction: ScatterReduction,
     operands: [&HostValue<'_>; 3],
-) -> Result<Vec<u8>, String> {
-    let mut result = operands[0].bytes.to_vec();
-    let update = Update { places, operands, result: &mut result };
+    result: &mut [u8],
+) -> Result<(), String> {
+    let bytes = result.len().min(operands[0].bytes.len());
+    result[..bytes].copy_from_slice(&operands[0].bytes[..bytes]);
+    let update = Update { places, operands, result };
     match (reduction, operands[0].of.dtype) {
         (ScatterReduction::Replace, dtype) => match dtype.bytes_of(&[]) {
             Some(1) => update.apply(u8::from_ne_bytes, u8::to_ne_bytes, |_, new| new)?,
@@ -114,7 +116,7 @@ pub(crate) fn scatter(
             update.apply(i64::from_ne_bytes, i64::to_ne_bytes, meet)?;
         }
     }
-    Ok(result)
+    Ok(())
 }
 
 /// How two floating-point numbers are combined.
@@ -298,7 +300,8 @@ mod tests {
         let bytes = [floats(data), longs(indices), floats(updates)];
         let [data, indices, updates] =
             [0, 1, 2].map(|own| HostValue { of: &types[own], bytes: &bytes[own] });
-        let found = scatter(places, reduction, [&data, &indices, &updates])?;
+        let mut found = vec![0; data.bytes.len()];
+        scatter(places, reduction, [&data, &indices, &updates], &mut found)?;
         Ok(found.as_chunks().0.iter().map(|own| f32::from_ne_bytes(*own)).collect())
     }
 

@@ -1,19 +1,20 @@
 //! What one run at a time needs for itself: arena, scratch, the table of pointers, its seats.
 
+mod host;
+
 use std::ffi::c_void;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hone_artifact::{BUFFER_ALIGNMENT, HostType, HostValue, Texts};
+use hone_artifact::{BUFFER_ALIGNMENT, Texts};
 
 use crate::claim::{self, TaskRange};
-use crate::key_loops::KEY_LOOPS;
 use crate::memory::Region;
 use crate::plan::{Call, Loaded, Plan, reserve};
 use crate::pool::{Entry, Pool};
 use crate::profile::Profile;
-use crate::program::{Host, Loop, Part};
+use crate::program::{Loop, Part};
 use crate::seat::{Job, Seat, Team};
 use crate::{LoadError, RunError};
 
@@ -201,35 +202,6 @@ impl Context {
                 // SAFETY: as above.
                 Part::Host(host) => unsafe { self.host(host)? },
             }
-        }
-        Ok(())
-    }
-
-    /// Computes what has a size that depends on data; the only part of a run that allocates.
-    ///
-    /// # Safety
-    /// The operands and results lie where the manifest says.
-    unsafe fn host(&mut self, host: &Host) -> Result<(), RunError> {
-        let read = |input: &Option<(usize, HostType)>| -> Option<&[u8]> {
-            let (entry, of) = input.as_ref()?;
-            let bytes = of.bytes()? as usize;
-            let from = self.table[*entry].cast::<u8>().cast_const();
-            // SAFETY: the manifest was validated, and no step runs meanwhile: results are stored when the operands
-            // are no longer used, since they may lie in the same place. What has no bytes may lie nowhere.
-            Some(if bytes == 0 { &[] } else { unsafe { std::slice::from_raw_parts(from, bytes) } })
-        };
-        let inputs: Vec<Option<HostValue<'_>>> = host
-            .inputs
-            .iter()
-            .map(|input| Some(HostValue { of: &input.as_ref()?.1, bytes: read(input)? }))
-            .collect();
-        let results = host.function.compute_with(&inputs, &mut self.texts, &KEY_LOOPS);
-        let results =
-            results.map_err(|reason| RunError::Host { node: host.node.clone(), reason })?;
-        for (entry, bytes) in host.outputs.iter().zip(results) {
-            let to = self.table[*entry].cast::<u8>();
-            // SAFETY: as above; results have the sizes that were validated.
-            unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
         }
         Ok(())
     }

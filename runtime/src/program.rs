@@ -17,7 +17,8 @@ pub(crate) struct Host {
     pub(crate) node: String,
     pub(crate) function: HostFunction,
     pub(crate) inputs: Vec<Option<(usize, HostType)>>,
-    pub(crate) outputs: Vec<usize>,
+    /// Each with its bytes.
+    pub(crate) outputs: Vec<(usize, usize)>,
 }
 
 /// See [`hone_artifact::Loop`].
@@ -98,7 +99,11 @@ impl Maker<'_> {
             input.as_ref().map(|input| (self.entry(input.slot), input.of.clone()))
         };
         let inputs = own.inputs.iter().map(input).collect();
-        let outputs = own.outputs.iter().map(|output| self.entry(output.slot)).collect();
+        let output = |output: &HostTensor| {
+            // Validated: it lies in the arena or with the caller.
+            (self.entry(output.slot), output.of.bytes().unwrap_or(0) as usize)
+        };
+        let outputs = own.outputs.iter().map(output).collect();
         Host { node: own.node.clone(), function: own.function.clone(), inputs, outputs }
     }
 

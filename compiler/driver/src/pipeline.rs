@@ -228,6 +228,7 @@ pub fn prepare_exactly(
     let list: &[Pass<'_>] = &[
         ("extend_precision", &passes::extend_precision),
         ("eliminate_common_subexpressions", &passes::eliminate_common_subexpressions),
+        ("delay_broadcasts", &passes::delay_broadcasts),
         ("assign_to_runtime", &passes::assign_to_runtime),
         ("decompose", &passes::decompose),
         ("multiply_blocks", &|graph| passes::multiply_blocks(graph, block, working)),

@@ -18,6 +18,7 @@ type Pass = fn(&Graph) -> Result<Graph, PassError>;
 const PASSES: &[(&str, Pass)] = &[
     ("extend_precision", hone_passes::extend_precision),
     ("eliminate_common_subexpressions", hone_passes::eliminate_common_subexpressions),
+    ("delay_broadcasts", hone_passes::delay_broadcasts),
     ("assign_to_runtime", hone_passes::assign_to_runtime),
     ("decompose", hone_passes::decompose),
     ("multiply_blocks", |graph| hone_passes::multiply_blocks(graph, LANES, DataType::F32)),

@@ -311,7 +311,7 @@ impl Session {
         let results = host.function.compute(&inputs, &mut self.texts);
         let results =
             results.map_err(|reason| RunError::Host { node: host.node.clone(), reason })?;
-        for (entry, bytes) in host.outputs.iter().zip(results) {
+        for ((entry, _), bytes) in host.outputs.iter().zip(results) {
             self.write(self.at(*entry), &bytes)?;
         }
         Ok(())

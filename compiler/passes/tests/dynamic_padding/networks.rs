@@ -276,6 +276,7 @@ fn prepared(graph: &PaddedGraph) -> Graph {
         LayoutOptions { block: LANES, products: 1, integers: false, rates: Some(RATES), working };
     let passes: &[&Pass<'_>] = &[
         &hone_passes::extend_precision,
+        &hone_passes::delay_broadcasts,
         &hone_passes::assign_to_runtime,
         &hone_passes::decompose,
         &hone_passes::fold_constants,
