@@ -7,11 +7,13 @@
 
 use std::env;
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use hone_artifact::write_atomically;
-use hone_driver::Target;
+use hone_artifact::{WriteError, Written, write_atomically};
+use hone_driver::{Bytes, Target};
+use hone_runtime::MappedFile;
 use hone_search::Record;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -20,6 +22,9 @@ use crate::failure::{Failure, Result};
 use crate::tune::store::{self, Recorded};
 
 mod limit;
+
+/// Bytes from which on what is fetched is mapped: below, memory is not worth a file.
+const MAPPED: usize = 64 << 20;
 
 /// The folder of entries.
 #[derive(Clone, Debug)]
@@ -118,17 +123,35 @@ impl Cache {
         })
     }
 
-    /// Keeps an artifact and gives its file.
+    /// Keeps an artifact, which `write` writes whole or not at all, and gives its file.
     ///
     /// # Errors
-    /// A full disk, and what else the file system refuses.
-    pub fn keep_artifact(&self, key: &Key, bytes: &[u8]) -> Result<PathBuf> {
+    /// What `write` gives: a full disk, and what else the file system refuses.
+    pub fn keep_artifact(
+        &self,
+        key: &Key,
+        write: impl FnOnce(&Path) -> std::result::Result<Written, WriteError>,
+    ) -> Result<PathBuf> {
         let path = self.artifact_path(key);
-        write_atomically(&path, std::iter::once(bytes))?;
+        write(&path)?;
         if let Some(limit) = self.limit {
             limit::shrink(&self.folder, limit);
         }
         Ok(path)
+    }
+
+    /// Bytes in a file without a name in the folder, mapped where they are many: so the system can take their memory back
+    /// while they are not read. Where there is no room for the file they stay as they are.
+    pub fn mapped(&self, bytes: Vec<u8>) -> Bytes {
+        let map = || {
+            let mut file = tempfile::tempfile_in(&self.folder)?;
+            file.write_all(&bytes)?;
+            MappedFile::of_unnamed(&file)
+        };
+        match (bytes.len() >= MAPPED).then(map) {
+            Some(Ok(mapped)) => Bytes::from_owner(mapped),
+            Some(Err(_)) | None => bytes.into(),
+        }
     }
 
     /// What was kept under `key`, if it may be taken and can be read.
@@ -182,6 +205,14 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
+    /// What writes these bytes in place of an artifact.
+    fn written(bytes: &[u8]) -> impl FnOnce(&Path) -> std::result::Result<Written, WriteError> {
+        move |path| {
+            let bytes = write_atomically(path, std::iter::once(bytes))?;
+            Ok(Written { digest: String::new(), bytes })
+        }
+    }
+
     #[test]
     fn entries_are_found_by_content_unless_answers_are_unwanted() {
         let folder = tempfile::tempdir().unwrap();
@@ -189,7 +220,7 @@ mod tests {
         assert_ne!(key, Key::of(&json!({"model": 2})));
         let cache = Cache::open(Some(folder.path()), true).unwrap();
         assert!(cache.artifact(&key).is_none());
-        let path = cache.keep_artifact(&key, b"code").unwrap();
+        let path = cache.keep_artifact(&key, written(b"code")).unwrap();
         assert_eq!(cache.artifact(&key), Some(path));
         cache.keep_result(&key, &7).unwrap();
         assert_eq!(cache.result(&key), Some(7));
@@ -197,6 +228,20 @@ mod tests {
         assert!(silent.artifact(&key).is_none() && silent.result::<u32>(&key).is_none());
         fs::write(cache.result_path(&key), b"{").unwrap();
         assert_eq!(cache.result::<u32>(&key), None);
+    }
+
+    #[test]
+    fn many_bytes_are_mapped_and_few_are_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::open(Some(folder.path()), true).unwrap();
+        for count in [0, 5, MAPPED - 1, MAPPED, MAPPED + 1] {
+            let bytes: Vec<u8> = (0..count).map(|place| (place % 251) as u8).collect();
+            assert!(cache.mapped(bytes.clone()) == bytes, "{count}");
+        }
+        // Nothing lies there afterwards, and a folder that is gone costs nothing but the map.
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+        drop(folder);
+        assert_eq!(cache.mapped(vec![7; MAPPED]).len(), MAPPED);
     }
 
     #[test]
@@ -210,12 +255,12 @@ mod tests {
         };
         let keys = [1, 2, 3].map(|number| Key::of(&number));
         for (key, minutes) in keys.iter().zip([30, 20]) {
-            cache.keep_artifact(key, b"abc").unwrap();
+            cache.keep_artifact(key, written(b"abc")).unwrap();
             age(key, minutes);
         }
         // Taken once more, the first is newer than the second.
         assert!(cache.artifact(&keys[0]).is_some());
-        cache.keep_artifact(&keys[2], b"abc").unwrap();
+        cache.keep_artifact(&keys[2], written(b"abc")).unwrap();
         let there = keys.each_ref().map(|key| cache.artifact_path(key).exists());
         assert_eq!(there, [true, false, true]);
     }

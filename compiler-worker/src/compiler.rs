@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use hone_artifact::exit_code::Reason;
 use hone_artifact::request::Input;
-use hone_artifact::{Extent, Manifest, TensorInfo, Variant};
+use hone_artifact::{Extent, Manifest, TensorInfo, Variant, Writer};
 use hone_dimensions::{Resolved, Source, is_dynamic};
 use hone_driver::ops::Require;
 use hone_driver::{
@@ -154,7 +154,9 @@ pub fn compile(
     recipe: &Recipe,
     records: &Recorded,
 ) -> Result<Compiled> {
-    compile_parsed(parse(model, inputs)?, model, target, recipe, records)
+    compile_parsed(parse(model, inputs)?, model, (target, recipe, records), |writer, manifest| {
+        writer.to_bytes(manifest).map_err(|error| cannot_be_compiled(model, error.into()))
+    })
 }
 
 /// A model as a graph for each combination of sizes.
@@ -179,17 +181,16 @@ pub fn parse(model: &Model, inputs: &[Input]) -> Result<Parsed> {
     Ok(Parsed { graphs, dimensions, time: begin.elapsed() })
 }
 
-/// The second half of [`compile`].
+/// The second half of [`compile`]; `store` takes the artifact, which is nowhere in memory as a whole.
 ///
 /// # Errors
 /// Every reason of a target's and of our own fault.
-pub fn compile_parsed(
+pub fn compile_parsed<A>(
     parsed: Parsed,
     model: &Model,
-    target: &Target,
-    recipe: &Recipe,
-    records: &Recorded,
-) -> Result<Compiled> {
+    (target, recipe, records): (&Target, &Recipe, &Recorded),
+    store: impl FnOnce(&Writer<'_>, &Manifest) -> Result<A>,
+) -> Result<Compiled<A>> {
     if parsed.graphs.len() > 1 && target.accelerator.is_some() {
         let message = format!(
             "model '{}' cannot be compiled: an artifact for an accelerator has one size of each dimension in this release, {} combinations are given: name one",
@@ -200,10 +201,12 @@ pub fn compile_parsed(
     }
     let options = Options { records: records.clone(), ..recipe.options(target) };
     let Parsed { graphs, dimensions, time } = parsed;
-    let compiled = hone_driver::compile_dynamic(graphs, dimensions, &model.bytes, &options);
-    let mut compiled = compiled.map_err(|error| cannot_be_compiled(model, error))?;
-    compiled.statistics.stages.insert(0, ("import", time));
-    Ok(compiled)
+    let compiled =
+        hone_driver::compile_and_store(graphs, dimensions, &model.bytes, &options, store);
+    let compiled = compiled.map_err(|error| cannot_be_compiled(model, error))?;
+    let Compiled { artifact, references, mut statistics } = compiled;
+    statistics.stages.insert(0, ("import", time));
+    Ok(Compiled { artifact: artifact?, references, statistics })
 }
 
 /// What the importer is told beside the shapes of inputs.

@@ -50,4 +50,5 @@ pub use hone_artifact::{
 pub use model::{Memory, Model, Sizes};
 pub use options::{Affinity, HugePages, Options};
 pub use profile::{Profile, StepProfile};
+pub use source::MappedFile;
 pub use step::StepArgument;

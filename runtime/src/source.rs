@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fs::File;
 use std::io;
+use std::ops::Deref;
 use std::path::Path;
 
 use memmap2::{Advice, Mmap};
@@ -14,6 +15,45 @@ pub(crate) enum Source {
     Map(Mmap),
     /// Bytes that the caller gave.
     Memory(Cow<'static, [u8]>),
+}
+
+/// A file in memory for as long as this lives. Its pages are the system's: they come in as they are read, and go where
+/// memory is short.
+#[derive(Debug)]
+pub struct MappedFile(Source);
+
+impl MappedFile {
+    /// Maps an artifact, or another file that is written whole and renamed into place, never changed where it lies.
+    ///
+    /// # Errors
+    /// What the file system refuses; a file that is not a regular one.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        Source::open(path, false).map(Self)
+    }
+
+    /// Maps what has just been written to a file without a name, which nobody else has open.
+    ///
+    /// # Errors
+    /// What the system refuses.
+    pub fn of_unnamed(file: &File) -> io::Result<Self> {
+        // SAFETY: the caller's file has no name, so nobody truncates or changes it.
+        let map = unsafe { Mmap::map(file)? };
+        Ok(Self(Source::Map(map)))
+    }
+}
+
+impl AsRef<[u8]> for MappedFile {
+    fn as_ref(&self) -> &[u8] {
+        self.0.bytes()
+    }
+}
+
+impl Deref for MappedFile {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.0.bytes()
+    }
 }
 
 impl Source {

@@ -69,9 +69,9 @@ impl Destination {
         match self {
             Self::Folder(folder) => {
                 let path = folder.join(name);
-                match local::read(&path, u64::MAX) {
-                    Ok(found) if found == bytes => return Ok(Put::Existed),
-                    Ok(_) => return Err(conflict(&path.display().to_string())),
+                match local::holds(&path, bytes) {
+                    Ok(true) => return Ok(Put::Existed),
+                    Ok(false) => return Err(conflict(&path.display().to_string())),
                     Err(_) => {}
                 }
                 write_atomically(&path, std::iter::once(bytes))?;
@@ -248,7 +248,7 @@ fn write_new(path: &Path, bytes: &[u8]) -> Result<()> {
     match file.persist_noclobber(path) {
         Ok(_) => Ok(()),
         Err(error) if error.error.kind() == std::io::ErrorKind::AlreadyExists => {
-            match local::read(path, u64::MAX)? == bytes {
+            match local::holds(path, bytes)? {
                 true => Ok(()),
                 false => Err(conflict(&path.display().to_string())),
             }

@@ -95,23 +95,56 @@ fn outside(uri: &str, why: &str) -> Failure {
 /// # Errors
 /// `NotFound` and the like; `TooLarge`; `InvalidInput` for what is no regular file.
 pub fn read(path: &Path, limit: u64) -> Result<Vec<u8>> {
-    let cannot = |error| Failure::io(format!("file '{}' cannot be read", path.display()), error);
+    let cannot = |error| cannot_be_read(path, error);
+    let (file, length) = open(path)?;
+    if length > limit {
+        return Err(too_large(&path.display().to_string(), length, limit));
+    }
+    let mut bytes = Vec::with_capacity(length as usize);
+    file.take(limit.saturating_add(1)).read_to_end(&mut bytes).map_err(cannot)?;
+    match bytes.len() as u64 > limit {
+        true => Err(too_large(&path.display().to_string(), bytes.len() as u64, limit)),
+        false => Ok(bytes),
+    }
+}
+
+/// Whether a regular file holds these bytes and no others; it is not in memory as a whole.
+///
+/// # Errors
+/// As for [`read`].
+pub fn holds(path: &Path, bytes: &[u8]) -> Result<bool> {
+    let (mut file, length) = open(path)?;
+    if length != bytes.len() as u64 {
+        return Ok(false);
+    }
+    let mut part = vec![0; COMPARED.min(bytes.len())];
+    for wanted in bytes.chunks(COMPARED) {
+        let part = &mut part[..wanted.len()];
+        file.read_exact(part).map_err(|error| cannot_be_read(path, error))?;
+        if part != wanted {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Bytes that are compared at once.
+const COMPARED: usize = 1 << 20;
+
+/// A regular file, and its length in bytes.
+fn open(path: &Path) -> Result<(File, u64)> {
+    let cannot = |error| cannot_be_read(path, error);
     // Opening a pipe would wait for ever, so the kind is looked at first.
     let metadata = std::fs::metadata(path).map_err(cannot)?;
     if !metadata.is_file() {
         let message = format!("'{}' is not a regular file: name the file itself", path.display());
         return Err(Failure::new(Reason::InvalidInput, message));
     }
-    if metadata.len() > limit {
-        return Err(too_large(&path.display().to_string(), metadata.len(), limit));
-    }
-    let mut bytes = Vec::with_capacity(metadata.len() as usize);
-    let file = File::open(path).map_err(cannot)?;
-    file.take(limit.saturating_add(1)).read_to_end(&mut bytes).map_err(cannot)?;
-    match bytes.len() as u64 > limit {
-        true => Err(too_large(&path.display().to_string(), bytes.len() as u64, limit)),
-        false => Ok(bytes),
-    }
+    Ok((File::open(path).map_err(cannot)?, metadata.len()))
+}
+
+fn cannot_be_read(path: &Path, error: std::io::Error) -> Failure {
+    Failure::io(format!("file '{}' cannot be read", path.display()), error)
 }
 
 /// The refusal of something larger than allowed.
@@ -126,6 +159,24 @@ pub fn too_large(name: &str, found: u64, limit: u64) -> Failure {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+
+    #[test]
+    fn files_are_compared_part_by_part() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let bytes: Vec<u8> = (0..2 * COMPARED + 3).map(|place| (place % 253) as u8).collect();
+        std::fs::write(&path, &bytes).unwrap();
+        assert!(holds(&path, &bytes).unwrap());
+        let mut other = bytes.clone();
+        other[2 * COMPARED + 2] ^= 1;
+        assert!(!holds(&path, &other).unwrap());
+        assert!(!holds(&path, &bytes[1..]).unwrap());
+        std::fs::write(&path, b"").unwrap();
+        assert!(holds(&path, b"").unwrap());
+        assert_eq!(holds(folder.path(), b"").unwrap_err().reason, Reason::InvalidInput);
+        let missing = folder.path().join("none");
+        assert_eq!(holds(&missing, b"").unwrap_err().reason, Reason::NotFound);
+    }
 
     #[test]
     fn relative_paths_stay_inside_links_included() {

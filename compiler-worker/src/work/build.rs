@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use hone_artifact::exit_code::Reason;
 use hone_artifact::request::Input;
 use hone_artifact::{Manifest, Reader};
-use hone_driver::{Bytes, DataType, Graph, SchedulePolicy, Statistics, Target};
+use hone_driver::{DataType, Graph, SchedulePolicy, Statistics, Target};
+use hone_runtime::MappedFile;
 
 use super::{Worker, artifact_key};
 use crate::cache::Key;
@@ -22,8 +23,6 @@ pub struct Build {
     pub key: Key,
     /// Whether it was there already.
     pub hit: bool,
-    /// Its bytes, where it was made now: it is not read again.
-    pub made: Option<Bytes>,
     /// The model as imported, for each combination of sizes, where it was.
     pub references: Option<Vec<Graph>>,
     /// What the compiler did, where it did.
@@ -55,18 +54,14 @@ impl Build {
         Ok(reader.manifest().clone())
     }
 
-    /// The artifact.
+    /// The artifact, mapped.
     ///
     /// # Errors
     /// What the file system refuses.
-    pub fn bytes(&self) -> Result<Bytes> {
-        if let Some(made) = &self.made {
-            return Ok(made.clone());
-        }
-        let read = std::fs::read(&self.path).map_err(|error| {
+    pub fn bytes(&self) -> Result<MappedFile> {
+        MappedFile::open(&self.path).map_err(|error| {
             Failure::io(format!("artifact '{}' cannot be read", self.path.display()), error)
-        });
-        read.map(Bytes::from)
+        })
     }
 }
 
@@ -84,7 +79,7 @@ pub fn build(
     let records = worker.records(target, recipe)?;
     let key = artifact_key(model, inputs, target, recipe, &records);
     if let Some(path) = known(worker, model, &key).filter(|path| is_sound(path)) {
-        return Ok(Build { path, key, hit: true, made: None, references: None, statistics: None });
+        return Ok(Build { path, key, hit: true, references: None, statistics: None });
     }
     worker.progress.stage("parse");
     let parsed = compiler::parse(model, inputs)?;
@@ -93,13 +88,14 @@ pub fn build(
         (SchedulePolicy::Analytic, DataType::F32) => "compile",
         (SchedulePolicy::Analytic, _) => "compile with narrow numbers",
     });
-    let compiled = compiler::compile_parsed(parsed, model, target, recipe, &records)?;
-    let path = worker.cache.keep_artifact(&key, &compiled.artifact)?;
+    let how = (target, recipe, &records);
+    let compiled = compiler::compile_parsed(parsed, model, how, |writer, manifest| {
+        worker.cache.keep_artifact(&key, |path| writer.write_file(manifest, path))
+    })?;
     Ok(Build {
-        path,
+        path: compiled.artifact,
         key,
         hit: false,
-        made: Some(compiled.artifact.into()),
         references: Some(compiled.references),
         statistics: Some(compiled.statistics),
     })
@@ -137,6 +133,6 @@ fn known(worker: &Worker<'_>, model: &Model, key: &Key) -> Option<PathBuf> {
 
 /// Whether a kept artifact is whole; one that is not is made again.
 pub fn is_sound(path: &std::path::Path) -> bool {
-    let Ok(bytes) = std::fs::read(path) else { return false };
+    let Ok(bytes) = MappedFile::open(path) else { return false };
     Reader::new(&bytes).is_ok_and(|reader| reader.verify().is_ok())
 }

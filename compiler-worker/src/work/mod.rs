@@ -193,7 +193,7 @@ impl Worker<'_> {
             uri.starts_with("file://").then(|| self.access.places.existing(uri)).transpose()?;
         let folder = local.as_deref().and_then(Path::parent).map(Path::to_path_buf);
         let name = uri.rsplit('/').next().unwrap_or(uri).to_owned();
-        Ok(Model { name, bytes: bytes.into(), digest, folder })
+        Ok(Model { name, bytes: self.cache.mapped(bytes), digest, folder })
     }
 
     fn destination(&self, request: &Compile) -> Result<Destination> {

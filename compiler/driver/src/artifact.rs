@@ -21,15 +21,15 @@ pub(crate) struct PlannedGraph<'a> {
     pub(crate) plan: StepPlan,
 }
 
-/// The artifact's bytes: a variant for each of the graphs, which is not empty, the first for the largest sizes, and
-/// what is said of further sizes.
-pub(crate) fn assemble(
+/// The artifact, ready to be written: a variant for each of the graphs, which is not empty, the first for the largest
+/// sizes, and what is said of further sizes. Code and weights are not copied.
+pub(crate) fn assemble<'a>(
     model: &[u8],
     (graphs, dimensions): (&[PlannedGraph<'_>], DynamicDimensions),
-    kernels: &CompiledKernels,
-    packed: &Weights,
+    kernels: &'a CompiledKernels,
+    packed: &'a Weights,
     options: &Options,
-) -> Result<Vec<u8>, CompileError> {
+) -> Result<(Writer<'a>, Manifest), CompileError> {
     let mut writer = Writer::new();
     let code = writer.code(kernels.code.as_slice());
     let weights = writer.weights_of(packed.pieces());
@@ -67,7 +67,7 @@ pub(crate) fn assemble(
     if options.keep_inspection {
         writer.inspect(inspection(kernels));
     }
-    Ok(writer.to_bytes(&manifest)?)
+    Ok((writer, manifest))
 }
 
 /// Longest name of a dimension in an artifact, in characters.

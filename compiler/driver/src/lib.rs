@@ -50,8 +50,8 @@ pub use open::{
 };
 pub use options::{Options, SchedulePolicy};
 pub use pipeline::{
-    Compiled, Statistics, compile, compile_dynamic, compile_edited, compile_graph, import,
-    import_shared, narrow_nodes, prepare, prepare_exactly,
+    Compiled, Statistics, compile, compile_and_store, compile_dynamic, compile_edited,
+    compile_graph, import, import_shared, narrow_nodes, prepare, prepare_exactly,
 };
 pub use sizes::{SizedGraph, import_sizes};
 pub use step_map::{MappedCall, MappedRegions, StepMap, StepMapError, map_steps};

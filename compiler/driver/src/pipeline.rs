@@ -9,6 +9,7 @@ use crate::sizes::{Constants, SizedGraph};
 use crate::steps::{Weights, plan_steps};
 use crate::{CompileError, Options, SchedulePolicy};
 use bytes::Bytes;
+use hone_artifact::{Manifest, WriteError, Writer};
 use hone_codegen::Target;
 use hone_graph::Node;
 use hone_import::{ImportOptions, Imported};
@@ -22,9 +23,9 @@ use std::time::{Duration, Instant};
 
 /// A compiled model.
 #[derive(Debug)]
-pub struct Compiled {
-    /// The artifact file's bytes.
-    pub artifact: Vec<u8>,
+pub struct Compiled<A = Vec<u8>> {
+    /// The artifact file's bytes; or what became of them, where they were stored.
+    pub artifact: A,
     /// The model as [`import`] gives it, for each combination of sizes in the order of the artifact's variants: the
     /// reference for verification.
     pub references: Vec<Graph>,
@@ -81,14 +82,8 @@ pub fn compile(
     let mut clock = Clock::default();
     let imported = import(model, import_options)?;
     clock.lap("import");
-    compile_from(
-        vec![imported.graph.into()],
-        DynamicDimensions::default(),
-        model,
-        options,
-        &mut |_, _| {},
-        clock,
-    )
+    let graphs = (vec![imported.graph.into()], DynamicDimensions::default());
+    in_memory(compile_from(graphs, model, options, &mut |_, _| {}, clock, to_bytes)?)
 }
 
 /// Compiles a graph; `identity` stands for the model's bytes in its digest.
@@ -109,14 +104,8 @@ pub fn compile_edited(
     options: &Options,
     edit: &mut dyn FnMut(usize, &mut Program),
 ) -> Result<Compiled, CompileError> {
-    compile_from(
-        vec![graph.into()],
-        DynamicDimensions::default(),
-        identity,
-        options,
-        edit,
-        Clock::default(),
-    )
+    let graphs = (vec![graph.into()], DynamicDimensions::default());
+    in_memory(compile_from(graphs, identity, options, edit, Clock::default(), to_bytes)?)
 }
 
 /// Compiles a graph for each of some combinations of sizes, the largest first, into one artifact; `graphs` is not
@@ -128,17 +117,39 @@ pub fn compile_dynamic(
     identity: &[u8],
     options: &Options,
 ) -> Result<Compiled, CompileError> {
-    compile_from(graphs, dimensions, identity, options, &mut |_, _| {}, Clock::default())
+    in_memory(compile_and_store(graphs, dimensions, identity, options, to_bytes)?)
 }
 
-fn compile_from(
-    sized: Vec<SizedGraph>,
+/// As [`compile_dynamic`], with the artifact stored by `store`, so that its weights are never in memory twice.
+pub fn compile_and_store<A>(
+    graphs: Vec<SizedGraph>,
     dimensions: DynamicDimensions,
+    identity: &[u8],
+    options: &Options,
+    store: impl FnOnce(&Writer<'_>, &Manifest) -> A,
+) -> Result<Compiled<A>, CompileError> {
+    let clock = Clock::default();
+    compile_from((graphs, dimensions), identity, options, &mut |_, _| {}, clock, store)
+}
+
+fn to_bytes(writer: &Writer<'_>, manifest: &Manifest) -> Result<Vec<u8>, WriteError> {
+    writer.to_bytes(manifest)
+}
+
+/// A model whose artifact was written to memory, if it could be.
+fn in_memory(compiled: Compiled<Result<Vec<u8>, WriteError>>) -> Result<Compiled, CompileError> {
+    let Compiled { artifact, references, statistics } = compiled;
+    Ok(Compiled { artifact: artifact?, references, statistics })
+}
+
+fn compile_from<A>(
+    (sized, dimensions): (Vec<SizedGraph>, DynamicDimensions),
     model: &[u8],
     options: &Options,
     edit: Edit<'_>,
     mut clock: Clock,
-) -> Result<Compiled, CompileError> {
+    store: impl FnOnce(&Writer<'_>, &Manifest) -> A,
+) -> Result<Compiled<A>, CompileError> {
     let mut constants = Constants::default();
     let mut graphs = Vec::with_capacity(sized.len());
     for graph in &sized {
@@ -166,7 +177,9 @@ fn compile_from(
     });
     let planned: Vec<PlannedGraph<'_>> = planned.collect();
     clock.lap("memory plan");
-    let artifact = assemble(model, (&planned, dimensions), &kernels, &weights, options)?;
+    let (writer, manifest) = assemble(model, (&planned, dimensions), &kernels, &weights, options)?;
+    let artifact = store(&writer, &manifest);
+    drop(writer);
     clock.lap("artifact");
     let plan = &planned[0].plan;
     let statistics = Statistics {
