@@ -17,9 +17,9 @@ use crate::fence::Fence;
 /// Name of the Lease.
 pub const LEASE: &str = "hone-operator";
 /// Seconds that a lease holds without being renewed: what a crash costs at most.
-const DURATION_SECONDS: u64 = 15;
-/// Seconds before its end at which a lease is renewed.
-const GRACE_SECONDS: u64 = 10;
+const DURATION_SECONDS: u64 = 10;
+/// Seconds before its end at which a lease is renewed: so long the API server may be away before this replica is deposed.
+const GRACE_SECONDS: u64 = 7;
 
 /// The wish to lead, and the lease while it is held.
 pub struct Election {
