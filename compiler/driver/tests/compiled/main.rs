@@ -424,6 +424,40 @@ fn transposed_convolutions() {
     }
 }
 
+/// Images so small that each phase is a convolution of its own, with pads at both ends and a bias.
+#[test]
+fn transposed_convolutions_of_small_images() {
+    for (place, kernel, stride, pads, extra) in [
+        (4, 4, 2, [1, 1], 0),
+        (5, 4, 2, [0, 0], 0),
+        (3, 2, 2, [0, 0], 0),
+        (4, 3, 2, [1, 0], 0),
+        (4, 5, 2, [2, 2], 1),
+        (4, 6, 3, [2, 1], 0),
+        (3, 3, 3, [0, 0], 0),
+        (4, 5, 3, [1, 1], 0),
+        (2, 6, 2, [3, 1], 0),
+    ] {
+        for axes in [1, 2] {
+            let mut case = Case::new();
+            let x = case.input(&[&[2, 24][..], &vec![place; axes]].concat());
+            let w = case.constant(&[&[24, 16][..], &vec![kernel; axes]].concat());
+            let bias = case.constant(&[16]);
+            let window = Window {
+                strides: vec![stride; axes],
+                dilations: vec![1; axes],
+                pads_begin: vec![pads[0]; axes],
+                pads_end: vec![pads[1]; axes],
+            };
+            let output_padding = vec![extra; axes];
+            let transposed = ConvolutionTranspose { window, groups: 1, output_padding };
+            let y = case.node(transposed, &[x, w, bias]);
+            let y = case.unary(UnaryFunction::Tanh, y);
+            case.check(y);
+        }
+    }
+}
+
 #[test]
 fn transpositions_in_squares() {
     for shape in [[1, 32, 48], [2, 37, 65], [3, 100, 33]] {
