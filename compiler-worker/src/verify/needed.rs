@@ -18,10 +18,10 @@ pub(super) fn of_output(padded: Option<&PaddedDimension>, output: usize, shape: 
     Need::before(along.into_iter().collect())
 }
 
-/// The size that the last input of a sample says.
+/// The size that the last input of a sample says, or a count that a run computes; below one it counts as one, as for code.
 pub(super) fn size(input: Option<&[u8]>) -> usize {
     let size = input.and_then(|bytes| bytes.try_into().ok()).map(i64::from_le_bytes);
-    size.and_then(|size| usize::try_from(size).ok()).unwrap_or(0)
+    size.and_then(|size| usize::try_from(size).ok()).unwrap_or(0).max(1)
 }
 
 #[cfg(test)]

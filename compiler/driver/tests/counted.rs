@@ -2,6 +2,9 @@
 //! whatever an earlier run left in memory.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod common;
+
+use common::run;
 use hone_driver::{
     Graph, Options, StepMap, Target, Tensor, TensorType, compile_graph, evaluate, map_steps,
 };
@@ -167,18 +170,6 @@ fn inputs(count: usize, seed: u64, is_nan: bool) -> [Tensor; 2] {
         Tensor::from_elements([1, CHANNELS, ROOM], &values).unwrap(),
         Tensor::from_elements([ROOM], &ones).unwrap(),
     ]
-}
-
-fn run(model: &mut Model, inputs: &[Tensor]) -> Vec<Vec<f32>> {
-    let given: Vec<&[u8]> = inputs.iter().map(Tensor::bytes).collect();
-    let sizes = model.outputs().iter().map(|output| output.bytes as usize);
-    let mut taken: Vec<Vec<u8>> = sizes.map(|bytes| vec![0xFF; bytes]).collect();
-    let mut outputs: Vec<&mut [u8]> = taken.iter_mut().map(Vec::as_mut_slice).collect();
-    model.run(&given, &mut outputs).unwrap();
-    let floats = |bytes: Vec<u8>| {
-        bytes.chunks_exact(4).map(|bytes| f32::from_le_bytes(bytes.try_into().unwrap())).collect()
-    };
-    taken.into_iter().map(floats).collect()
 }
 
 /// Compiles a model, compares its answers at several counts with the reference's, and gives what its steps hold.

@@ -2,6 +2,8 @@
 //! an earlier run left in memory.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod common;
+
 use hone_artifact::{Reader, Slot, Step};
 use hone_driver::{
     DynamicDimensions, Graph, Options, SizedGraph, Target, Tensor, TensorType, compile_dynamic,
@@ -154,15 +156,7 @@ fn run(model: &mut Model, inputs: &[Tensor]) -> Vec<Vec<f32>> {
         .map(|input| input.shape().iter().map(|extent| *extent as u64).collect())
         .collect();
     model.set_input_shapes(&shapes.iter().map(Vec::as_slice).collect::<Vec<_>>()).unwrap();
-    let given: Vec<&[u8]> = inputs.iter().map(Tensor::bytes).collect();
-    let sizes = model.outputs().iter().map(|output| output.bytes as usize);
-    let mut taken: Vec<Vec<u8>> = sizes.map(|bytes| vec![0xFF; bytes]).collect();
-    let mut outputs: Vec<&mut [u8]> = taken.iter_mut().map(Vec::as_mut_slice).collect();
-    model.run(&given, &mut outputs).unwrap();
-    let floats = |bytes: Vec<u8>| {
-        bytes.chunks_exact(4).map(|bytes| f32::from_le_bytes(bytes.try_into().unwrap())).collect()
-    };
-    taken.into_iter().map(floats).collect()
+    common::run(model, inputs)
 }
 
 #[test]
