@@ -7,13 +7,11 @@
 
 use std::env;
 use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use hone_artifact::{WriteError, Written, write_atomically};
-use hone_driver::{Bytes, Target};
-use hone_runtime::MappedFile;
+use hone_driver::Target;
 use hone_search::Record;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -22,9 +20,6 @@ use crate::failure::{Failure, Result};
 use crate::tune::store::{self, Recorded};
 
 mod limit;
-
-/// Bytes from which on what is fetched is mapped: below, memory is not worth a file.
-const MAPPED: usize = 64 << 20;
 
 /// The folder of entries.
 #[derive(Clone, Debug)]
@@ -80,6 +75,11 @@ impl Cache {
     /// were used longest ago are removed.
     pub fn with_limit(self, limit: u64) -> Self {
         Self { limit: (limit > 0).then_some(limit), ..self }
+    }
+
+    /// The folder, in which files without a name may lie, too.
+    pub fn folder(&self) -> &Path {
+        &self.folder
     }
 
     /// The same with tuning records in another folder than `records` beside the entries.
@@ -140,20 +140,6 @@ impl Cache {
         Ok(path)
     }
 
-    /// Bytes in a file without a name in the folder, mapped where they are many: so the system can take their memory back
-    /// while they are not read. Where there is no room for the file they stay as they are.
-    pub fn mapped(&self, bytes: Vec<u8>) -> Bytes {
-        let map = || {
-            let mut file = tempfile::tempfile_in(&self.folder)?;
-            file.write_all(&bytes)?;
-            MappedFile::of_unnamed(&file)
-        };
-        match (bytes.len() >= MAPPED).then(map) {
-            Some(Ok(mapped)) => Bytes::from_owner(mapped),
-            Some(Err(_)) | None => bytes.into(),
-        }
-    }
-
     /// What was kept under `key`, if it may be taken and can be read.
     pub fn result<T: for<'de> Deserialize<'de>>(&self, key: &Key) -> Option<T> {
         if !self.answers {
@@ -178,6 +164,11 @@ impl Cache {
     fn result_path(&self, key: &Key) -> PathBuf {
         self.folder.join(format!("{}.json", key.0))
     }
+}
+
+/// Where a file without a name may lie for a command that has no cache.
+pub fn folder_for_large_files() -> PathBuf {
+    Some(default_folder()).filter(|folder| folder.is_dir()).unwrap_or_else(env::temp_dir)
 }
 
 fn default_folder() -> PathBuf {
@@ -228,20 +219,6 @@ mod tests {
         assert!(silent.artifact(&key).is_none() && silent.result::<u32>(&key).is_none());
         fs::write(cache.result_path(&key), b"{").unwrap();
         assert_eq!(cache.result::<u32>(&key), None);
-    }
-
-    #[test]
-    fn many_bytes_are_mapped_and_few_are_not() {
-        let folder = tempfile::tempdir().unwrap();
-        let cache = Cache::open(Some(folder.path()), true).unwrap();
-        for count in [0, 5, MAPPED - 1, MAPPED, MAPPED + 1] {
-            let bytes: Vec<u8> = (0..count).map(|place| (place % 251) as u8).collect();
-            assert!(cache.mapped(bytes.clone()) == bytes, "{count}");
-        }
-        // Nothing lies there afterwards, and a folder that is gone costs nothing but the map.
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
-        drop(folder);
-        assert_eq!(cache.mapped(vec![7; MAPPED]).len(), MAPPED);
     }
 
     #[test]

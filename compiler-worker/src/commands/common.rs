@@ -17,7 +17,7 @@ use crate::compiler::{self, Model, Recipe};
 use crate::failure::{Failure, Result};
 use crate::show::Progress;
 use crate::spec;
-use crate::storage::{Access, Guard, Places, local, sha256};
+use crate::storage::{Access, Fetched, Guard, Places, local};
 use crate::work::{WorkOptions, Worker, build, is_sound};
 
 /// What may be fetched.
@@ -130,20 +130,17 @@ pub fn subject(
     let options = WorkOptions::default();
     let worker = Worker { access: &access, cache: &cache, progress: &progress, options };
     let recipe = Recipe::analytic(precision);
-    let kept = {
-        let (model, inputs) = model(path, shapes, arrays)?;
-        worker.known(&model, &inputs, &target, &recipe)
-    };
-    // Looked at when the model's bytes are gone: together they would be most of what a run holds.
+    let (model, inputs) = model(path, shapes, arrays, cache.folder())?;
+    let kept = worker.known(&model, &inputs, &target, &recipe);
     if let Some(path) = kept.filter(|path| is_sound(path)) {
         return Ok(Subject { path, compile: begin.elapsed() });
     }
-    let (model, inputs) = model(path, shapes, arrays)?;
     let built = build(&worker, &model, &inputs, &target, &recipe)?;
     Ok(Subject { path: built.path, compile: begin.elapsed() })
 }
 
-/// A model's file, and the shapes that bind its inputs: those of `shapes`, and of `arrays` for others.
+/// A model's file, which is copied into one without a name in `folder` where it is large, and the shapes that bind its
+/// inputs: those of `shapes`, and of `arrays` for others.
 ///
 /// # Errors
 /// Where it cannot be read, a shape is not understood, or the arrays do not fit.
@@ -151,8 +148,9 @@ pub fn model(
     path: &Path,
     shapes: &[String],
     arrays: Option<&Arrays>,
+    folder: &Path,
 ) -> Result<(Model, Vec<hone_artifact::request::Input>)> {
-    let bytes = local::read(path, u64::MAX)?;
+    let Fetched { bytes, digest } = local::fetch(path, folder)?;
     let spec = spec::from_model(path, "host", shapes, Path::new("."))?;
     let inputs = spec.requests.into_iter().flat_map(|request| request.inputs).collect();
     let folder = match path.parent() {
@@ -161,8 +159,7 @@ pub fn model(
     };
     let name =
         path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-    let digest = sha256(&bytes);
-    let model = Model { name, bytes: bytes.into(), digest, folder: Some(folder) };
+    let model = Model { name, bytes, digest, folder: Some(folder) };
     let inputs = match arrays {
         Some(arrays) => arrays.bind(&compiler::signature(&model)?, inputs)?,
         None => inputs,

@@ -28,10 +28,10 @@ pub struct Arguments {
 /// # Errors
 /// An artifact that is damaged.
 pub fn run(arguments: &Arguments) -> Result<()> {
-    let bytes = [local::read(&arguments.a, u64::MAX)?, local::read(&arguments.b, u64::MAX)?];
+    let bytes = [local::map(&arguments.a)?, local::map(&arguments.b)?];
     let a = reader(&arguments.a, &bytes[0])?;
     let b = reader(&arguments.b, &bytes[1])?;
-    if bytes[0] == bytes[1] {
+    if *bytes[0] == *bytes[1] {
         return print(&format!("equal: {}", a.digest()));
     }
     let facts = [facts(&arguments.a, &a), facts(&arguments.b, &b)];

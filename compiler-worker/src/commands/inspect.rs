@@ -10,6 +10,7 @@ use hone_driver::Constants;
 use serde_json::json;
 
 use super::common::{is_artifact, model, print, print_json, reader};
+use crate::cache;
 use crate::compiler;
 use crate::failure::{Failure, Result};
 use crate::npz;
@@ -49,7 +50,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     if !is_artifact {
         return graph(arguments);
     }
-    let bytes = local::read(&arguments.subject, u64::MAX)?;
+    let bytes = local::map(&arguments.subject)?;
     let reader = reader(&arguments.subject, &bytes)?;
     if let Some(name) = &arguments.kernel {
         return kernel(&reader, name);
@@ -99,7 +100,8 @@ fn refuse_of_the_other(arguments: &Arguments, is_artifact: bool) -> Result<()> {
 
 /// Prints a model's graph, long constants as digests.
 fn graph(arguments: &Arguments) -> Result<()> {
-    let (model, inputs) = model(&arguments.subject, &arguments.shape, None)?;
+    let (model, inputs) =
+        model(&arguments.subject, &arguments.shape, None, &cache::folder_for_large_files())?;
     let inputs = compiler::one_size(&model, &inputs, "a graph")?;
     let graph = compiler::reference(&model, &inputs)?;
     let Some(wanted) = &arguments.after else {

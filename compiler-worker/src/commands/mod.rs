@@ -1,5 +1,6 @@
 //! The subcommands, one a file.
 
+mod accuracy;
 mod bench;
 mod common;
 mod compile;

@@ -9,6 +9,7 @@ use clap::{Args, Subcommand};
 use hone_artifact::exit_code::Reason;
 use hone_search::{Kind, Log, Migrated, Record, SCHEMA, read_file};
 
+use super::accuracy;
 use super::common::{CacheArguments, print, print_json};
 use crate::compiler;
 use crate::failure::{Failure, Result};
@@ -71,6 +72,14 @@ pub enum Action {
     },
     /// Write the folder's records of earlier versions again as this version writes them.
     Migrate,
+    /// Measure how well the cost model puts candidates in order that it did not learn from.
+    Accuracy {
+        /// Files of records, one of each network; by default the folder's.
+        files: Vec<PathBuf>,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 /// Does it.
@@ -123,7 +132,19 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         }
         Action::Import { file } => import(&folder, file),
         Action::Migrate => migrate(&folder),
+        Action::Accuracy { files, json } => {
+            let files = match files.is_empty() {
+                true => files_of(&folder)?,
+                false => files.clone(),
+            };
+            accuracy::run(&files, *json)
+        }
     }
+}
+
+fn files_of(folder: &Path) -> Result<Vec<PathBuf>> {
+    let names = hone_search::file_names(folder).map_err(store::failed)?;
+    Ok(names.iter().map(|name| folder.join(name)).collect())
 }
 
 /// Every file of the folder by itself: one that another run writes stays as it is, and ends the command.
@@ -144,7 +165,7 @@ fn migrate(folder: &Path) -> Result<()> {
 }
 
 /// The records of a file; one that has none is refused.
-fn records_of(file: &Path) -> Result<Vec<Record>> {
+pub(super) fn records_of(file: &Path) -> Result<Vec<Record>> {
     let (records, skipped) = read_file(file).map_err(store::failed)?;
     store::tell_skipped(&skipped);
     match (records.is_empty(), skipped.first()) {

@@ -108,7 +108,9 @@ fn by_reference(arguments: &Arguments, arrays: Option<Arrays>) -> Result<Vec<Arr
         );
         return Err(Failure::new(Reason::Usage, message));
     }
-    let (model, shapes) = model(&arguments.subject, &arguments.shape, arrays.as_ref())?;
+    let kept = arguments.cache.open()?;
+    let (model, shapes) =
+        model(&arguments.subject, &arguments.shape, arrays.as_ref(), kept.folder())?;
     let shapes = match &arrays {
         // Arrays have one size each, whichever others are named.
         Some(arrays) => arrays.bind(&compiler::signature(&model)?, Vec::new())?,

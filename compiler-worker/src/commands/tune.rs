@@ -97,10 +97,10 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     if arguments.trials == Some(0) {
         return Err(Failure::new(Reason::Usage, "--trials 0 measures nothing: give at least 1"));
     }
-    let (model, inputs) = model(&arguments.model, &arguments.shape, None)?;
+    let cache = arguments.cache.open()?;
+    let (model, inputs) = model(&arguments.model, &arguments.shape, None, cache.folder())?;
     let inputs = compiler::one_size(&model, &inputs, "hone tune")?;
     let target = compiler::target(&spec::target_from_text("host")?)?;
-    let cache = arguments.cache.open()?;
     let shown = Shown::new(&model.name);
     let session = Session {
         model: &model,

@@ -10,6 +10,7 @@ use hone_runtime::Options;
 
 use super::common::{model, print, reader};
 use crate::binding::Arrays;
+use crate::cache;
 use crate::compiler;
 use crate::failure::{Failure, Result};
 use crate::inputs::SEEDS;
@@ -56,7 +57,7 @@ pub struct Arguments {
 /// # Errors
 /// The first thing that does not hold.
 pub fn run(arguments: &Arguments) -> Result<()> {
-    let bytes = local::read(&arguments.artifact, u64::MAX)?;
+    let bytes = local::map(&arguments.artifact)?;
     let reader = reader(&arguments.artifact, &bytes)?;
     let mut lines = vec![
         format!("whole: {} sections match their checksums", reader.sections().len()),
@@ -90,7 +91,7 @@ fn answers(
     executor: &mut dyn Executor,
 ) -> Result<Vec<String>> {
     let manifest = reader.manifest();
-    let (model, _) = model(path, &[], None)?;
+    let (model, _) = model(path, &[], None, &cache::folder_for_large_files())?;
     if model.digest != manifest.model_digest {
         let message = format!(
             "artifact '{}' was compiled from {}, model '{}' is {}: give the model that it was compiled from",

@@ -8,7 +8,7 @@ use reqwest::dns::Resolve;
 use reqwest::redirect::{Attempt, Policy};
 use reqwest::{Client, ClientBuilder, StatusCode};
 
-use super::{Guard, block_on, forbidden, local, without_query};
+use super::{Guard, Incoming, block_on, forbidden, without_query};
 use crate::failure::{Failure, Result};
 
 const MOST_REDIRECTS: usize = 5;
@@ -67,11 +67,11 @@ fn follow(guard: &Guard, attempt: Attempt) -> reqwest::redirect::Action {
     }
 }
 
-/// The body behind a URL, of at most `limit` bytes.
+/// The body behind a URL.
 ///
 /// # Errors
 /// `SourceForbidden`, `NotFound`, `AccessDenied`, `TooLarge`, `NetworkFault`.
-pub fn get(url: &str, guard: &Guard, limit: u64, https_only: bool) -> Result<Vec<u8>> {
+pub fn get(url: &str, guard: &Guard, incoming: &mut Incoming<'_>, https_only: bool) -> Result<()> {
     // A query may hold what nobody else should read.
     let shown = without_query(url);
     let parsed = url::Url::parse(url).map_err(|error| {
@@ -80,10 +80,15 @@ pub fn get(url: &str, guard: &Guard, limit: u64, https_only: bool) -> Result<Vec
     guard.check_literal(&parsed).map_err(|refused| {
         Failure::because(Reason::SourceForbidden, format!("'{shown}' cannot be fetched"), refused)
     })?;
-    block_on(download(url, guard, limit, https_only))?
+    block_on(download(url, guard, incoming, https_only))?
 }
 
-async fn download(url: &str, guard: &Guard, limit: u64, https_only: bool) -> Result<Vec<u8>> {
+async fn download(
+    url: &str,
+    guard: &Guard,
+    incoming: &mut Incoming<'_>,
+    https_only: bool,
+) -> Result<()> {
     let shown = without_query(url);
     let fault = |error: reqwest::Error| {
         let reason = match forbidden(&error) {
@@ -96,17 +101,13 @@ async fn download(url: &str, guard: &Guard, limit: u64, https_only: bool) -> Res
     let client = client(guard, https_only).map_err(fault)?;
     let mut response = client.get(url).send().await.map_err(fault)?;
     check_status(shown, response.status())?;
-    if response.content_length().is_some_and(|length| length > limit) {
-        return Err(local::too_large(shown, response.content_length().unwrap_or(0), limit));
+    if let Some(length) = response.content_length() {
+        incoming.expect(length)?;
     }
-    let mut bytes = Vec::new();
     while let Some(chunk) = response.chunk().await.map_err(fault)? {
-        if bytes.len() as u64 + chunk.len() as u64 > limit {
-            return Err(local::too_large(shown, limit + 1, limit));
-        }
-        bytes.extend_from_slice(&chunk);
+        incoming.add(&chunk)?;
     }
-    Ok(bytes)
+    Ok(())
 }
 
 fn check_status(url: &str, status: StatusCode) -> Result<()> {
@@ -145,6 +146,12 @@ mod tests {
         port
     }
 
+    fn body_of(url: &str, guard: &Guard, limit: u64, https_only: bool) -> Result<Vec<u8>> {
+        let mut incoming = Incoming::new(url, limit, std::path::Path::new("/nowhere"));
+        get(url, guard, &mut incoming, https_only)?;
+        Ok(incoming.finish()?.bytes.to_vec())
+    }
+
     fn body(text: &str) -> String {
         format!(
             "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{text}",
@@ -169,7 +176,7 @@ mod tests {
             "https://0x7f.1/model",
             "https://localhost/model",
         ] {
-            let failure = get(url, &Guard::default(), 100, true).unwrap_err();
+            let failure = body_of(url, &Guard::default(), 100, true).unwrap_err();
             assert_eq!(failure.reason, Reason::SourceForbidden, "{url}: {}", failure.chain());
         }
     }
@@ -220,7 +227,7 @@ mod tests {
                 false => guard.clone(),
             };
             let url = format!("http://127.0.0.1:{port}/model");
-            let failure = get(&url, &guard, 100, false).unwrap_err();
+            let failure = body_of(&url, &guard, 100, false).unwrap_err();
             assert_eq!(failure.reason, Reason::SourceForbidden, "{target}: {}", failure.chain());
         }
     }
@@ -230,10 +237,10 @@ mod tests {
         let guard = Guard::new(["127.0.0.0/8"]);
         let port = serve(vec![redirect("/other"), body("model"), body("model"), body("")]);
         let url = format!("http://127.0.0.1:{port}/model");
-        assert_eq!(get(&url, &guard, 5, false).unwrap(), b"model");
-        assert_eq!(get(&url, &guard, 4, false).unwrap_err().reason, Reason::TooLarge);
+        assert_eq!(body_of(&url, &guard, 5, false).unwrap(), b"model");
+        assert_eq!(body_of(&url, &guard, 4, false).unwrap_err().reason, Reason::TooLarge);
         // Plain http is not spoken where https is asked for.
-        assert!(get(&url, &guard, 5, true).is_err());
+        assert!(body_of(&url, &guard, 5, true).is_err());
     }
 
     #[test]
@@ -241,7 +248,7 @@ mod tests {
         let endless = format!("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n{}", "x".repeat(1000));
         let port = serve(vec![endless]);
         let url = format!("http://127.0.0.1:{port}/model");
-        let failure = get(&url, &Guard::new(["127.0.0.1"]), 100, false).unwrap_err();
+        let failure = body_of(&url, &Guard::new(["127.0.0.1"]), 100, false).unwrap_err();
         assert_eq!(failure.reason, Reason::TooLarge);
     }
 

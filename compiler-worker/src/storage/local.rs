@@ -5,7 +5,9 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use hone_artifact::exit_code::Reason;
+use hone_runtime::MappedFile;
 
+use super::{Fetched, Incoming};
 use crate::failure::{Failure, Result};
 
 /// Where local files may lie.
@@ -106,6 +108,45 @@ pub fn read(path: &Path, limit: u64) -> Result<Vec<u8>> {
         true => Err(too_large(&path.display().to_string(), bytes.len() as u64, limit)),
         false => Ok(bytes),
     }
+}
+
+/// Bytes that are read at once into what takes them as they come.
+const PART: usize = 1 << 20;
+
+/// All bytes of a regular file, taken part by part.
+///
+/// # Errors
+/// As for [`read`].
+pub fn read_into(path: &Path, incoming: &mut Incoming<'_>) -> Result<()> {
+    let (mut file, length) = open(path)?;
+    incoming.expect(length)?;
+    let mut part = vec![0; PART.min(length as usize).max(1)];
+    loop {
+        match file.read(&mut part).map_err(|error| cannot_be_read(path, error))? {
+            0 => return Ok(()),
+            count => incoming.add(&part[..count])?,
+        }
+    }
+}
+
+/// A regular file as what is fetched: where it is large, a copy in a file without a name in `folder`.
+///
+/// # Errors
+/// As for [`read`], without a limit.
+pub fn fetch(path: &Path, folder: &Path) -> Result<Fetched> {
+    let shown = path.display().to_string();
+    let mut incoming = Incoming::new(&shown, u64::MAX, folder);
+    read_into(path, &mut incoming)?;
+    incoming.finish()
+}
+
+/// A regular file that is written whole and renamed into place, as artifacts are; its pages come in as they are read.
+///
+/// # Errors
+/// As for [`read`].
+pub fn map(path: &Path) -> Result<MappedFile> {
+    open(path)?;
+    MappedFile::open(path).map_err(|error| cannot_be_read(path, error))
 }
 
 /// Whether a regular file holds these bytes and no others; it is not in memory as a whole.

@@ -4,6 +4,7 @@ mod answer;
 mod destination;
 mod guard;
 mod https;
+mod incoming;
 pub mod local;
 mod object;
 pub mod shared;
@@ -17,6 +18,7 @@ use sha2::{Digest, Sha256};
 
 pub use destination::Destination;
 pub use guard::{Forbidden, Guard};
+pub use incoming::{Fetched, Incoming};
 pub use local::Places;
 
 use crate::failure::{Failure, Result};
@@ -38,30 +40,33 @@ pub fn sha256(bytes: &[u8]) -> String {
 }
 
 impl Access {
-    /// Fetches a source and checks its digest, before anything is parsed.
+    /// Fetches a source and checks its digest, before anything is parsed. Where it is large a file without a name in
+    /// `folder` holds it.
     ///
     /// # Errors
     /// What the place refuses; `DigestMismatch` where the content is another.
-    pub fn fetch(&self, source: &Source) -> Result<Vec<u8>> {
+    pub fn fetch(&self, source: &Source, folder: &Path) -> Result<Fetched> {
         let uri = source.uri.as_str();
         refuse_signed(uri)?;
-        let bytes = match uri.split_once("://").map(|(scheme, _)| scheme) {
-            Some("file") => local::read(&self.places.existing(uri)?, self.limit)?,
-            Some("https") => self.https(source)?,
+        let mut incoming = Incoming::new(without_query(uri), self.limit, folder);
+        match uri.split_once("://").map(|(scheme, _)| scheme) {
+            Some("file") => local::read_into(&self.places.existing(uri)?, &mut incoming)?,
+            Some("https") => self.https(source, &mut incoming)?,
             Some("s3" | "gs" | "az") => {
                 let credentials = source.credentials.as_deref().map(Path::new);
-                object::Place::open(uri, credentials, &self.guard)?.get(self.limit)?
+                object::Place::open(uri, credentials, &self.guard)?.fetch(&mut incoming)?
             }
             _ => {
                 let message = format!("'{uri}' has no known scheme: use s3, gs, az, https or file");
                 return Err(Failure::new(Reason::InvalidSpec, message));
             }
-        };
-        check_digest(uri, source.digest.as_deref(), &bytes)?;
-        Ok(bytes)
+        }
+        let fetched = incoming.finish()?;
+        check_digest(uri, source.digest.as_deref(), &fetched.digest)?;
+        Ok(fetched)
     }
 
-    fn https(&self, source: &Source) -> Result<Vec<u8>> {
+    fn https(&self, source: &Source, incoming: &mut Incoming<'_>) -> Result<()> {
         if source.digest.is_none() {
             let message = format!(
                 "'{}' is fetched over https and has no digest: set digest to sha256:<64 hex digits>",
@@ -69,7 +74,7 @@ impl Access {
             );
             return Err(Failure::new(Reason::InvalidSpec, message));
         }
-        https::get(&source.uri, &self.guard, self.limit, true)
+        https::get(&source.uri, &self.guard, incoming, true)
     }
 }
 
@@ -99,9 +104,8 @@ fn without_query(uri: &str) -> &str {
     uri.split(['?', '#']).next().unwrap_or(uri)
 }
 
-fn check_digest(uri: &str, expected: Option<&str>, bytes: &[u8]) -> Result<()> {
+fn check_digest(uri: &str, expected: Option<&str>, found: &str) -> Result<()> {
     let Some(expected) = expected else { return Ok(()) };
-    let found = sha256(bytes);
     if found == expected {
         return Ok(());
     }
@@ -153,8 +157,8 @@ mod tests {
     #[test]
     fn another_digest_is_refused_before_parsing() {
         let digest = sha256(b"model");
-        assert!(check_digest("m", Some(&digest), b"model").is_ok());
-        let failure = check_digest("m", Some(&digest), b"modem").unwrap_err();
+        assert!(check_digest("m", Some(&digest), &sha256(b"model")).is_ok());
+        let failure = check_digest("m", Some(&digest), &sha256(b"modem")).unwrap_err();
         assert_eq!(failure.reason, Reason::DigestMismatch);
         assert!(failure.to_string().contains(&sha256(b"modem")));
     }

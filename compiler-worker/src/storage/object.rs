@@ -22,7 +22,7 @@ use object_store::{
 };
 
 use super::answer::LastRefusal;
-use super::{Guard, block_on, forbidden, https, local};
+use super::{Guard, Incoming, block_on, forbidden, https, local};
 use crate::failure::{Failure, Result};
 
 /// An object, or a folder of objects, of a store.
@@ -123,34 +123,23 @@ impl Place {
         Ok(Self { uri: uri.to_owned(), store, key, refusal })
     }
 
-    /// The object's bytes, at most `limit`.
+    /// The object's bytes, taken as they come.
     ///
     /// # Errors
     /// `NotFound`, `AccessDenied`, `TooLarge`, `StorageFault`.
-    pub fn get(&self, limit: u64) -> Result<Vec<u8>> {
-        block_on(self.download(limit))?
+    pub fn fetch(&self, incoming: &mut Incoming<'_>) -> Result<()> {
+        block_on(self.download(incoming))?
     }
 
-    async fn download(&self, limit: u64) -> Result<Vec<u8>> {
-        self.download_object(&self.key, limit).await
-    }
-
-    async fn download_object(&self, key: &Key, limit: u64) -> Result<Vec<u8>> {
+    async fn download(&self, incoming: &mut Incoming<'_>) -> Result<()> {
         let fault = |error| self.failure(format!("'{}' cannot be read", self.uri), error);
-        let found = self.store.get(key).await.map_err(fault)?;
-        if found.meta.size > limit {
-            return Err(local::too_large(&self.uri, found.meta.size, limit));
-        }
-        let mut bytes = Vec::with_capacity(found.meta.size as usize);
+        let found = self.store.get(&self.key).await.map_err(fault)?;
+        incoming.expect(found.meta.size)?;
         let mut chunks = found.into_stream();
         while let Some(chunk) = chunks.next().await {
-            let chunk = chunk.map_err(fault)?;
-            if bytes.len() as u64 + chunk.len() as u64 > limit {
-                return Err(local::too_large(&self.uri, limit + 1, limit));
-            }
-            bytes.extend_from_slice(&chunk);
+            incoming.add(&chunk.map_err(fault)?)?;
         }
-        Ok(bytes)
+        Ok(())
     }
 
     /// Writes `name` inside this folder if nothing is there. What is there already counts only where it is the same
@@ -162,18 +151,28 @@ impl Place {
         match block_on(self.put(name, bytes.to_vec(), PutMode::Create))? {
             Ok(()) => Ok(Put::Created),
             Err(Error::AlreadyExists { .. } | Error::Precondition { .. }) => {
-                let key = self.child(name);
-                let limit = bytes.len() as u64;
-                match block_on(self.download_object(&key, limit))? {
-                    Ok(found) if found == bytes => Ok(Put::Existed),
-                    Err(error) if error.reason != Reason::TooLarge => Err(error),
-                    Ok(_) | Err(_) => Err(conflict(&format!("{}/{name}", self.uri))),
+                match block_on(self.holds(name, bytes))?? {
+                    true => Ok(Put::Existed),
+                    false => Err(conflict(&format!("{}/{name}", self.uri))),
                 }
             }
             Err(error) => {
                 Err(self.failure(format!("'{}/{name}' cannot be written", self.uri), error))
             }
         }
+    }
+
+    /// Whether `name` inside this folder holds these bytes and no others; it is never in memory as a whole.
+    async fn holds(&self, name: &str, bytes: &[u8]) -> Result<bool> {
+        let fault = |error| self.failure(format!("'{}/{name}' cannot be read", self.uri), error);
+        let found = self.store.get(&self.child(name)).await.map_err(fault)?;
+        let mut left = bytes;
+        let mut chunks = found.into_stream();
+        while let Some(chunk) = chunks.next().await {
+            let Some(after) = left.strip_prefix(&*chunk.map_err(fault)?) else { return Ok(false) };
+            left = after;
+        }
+        Ok(left.is_empty())
     }
 
     /// Writes `name` inside this folder over what is there.
@@ -194,7 +193,7 @@ impl Place {
     /// The bytes of `name` inside this folder and their version; nothing where it is not there.
     ///
     /// # Errors
-    /// As for [`Place::get`].
+    /// As for [`Place::fetch`].
     pub fn versioned(&self, name: &str, limit: u64) -> Result<Option<(Vec<u8>, UpdateVersion)>> {
         let named = format!("{}/{name}", self.uri);
         let fault = |error| self.failure(format!("'{named}' cannot be read"), error);
@@ -406,7 +405,7 @@ mod tests {
         let guard = Guard::default().with_identity(true);
         let uri = "s3://latest/meta-data/iam/security-credentials/role";
         let place = Place::open(uri, Some(folder.path()), &guard);
-        let failure = place.and_then(|place| place.get(10)).unwrap_err();
+        let failure = place.and_then(|place| get(&place, 10)).unwrap_err();
         assert_eq!(failure.reason, Reason::SourceForbidden, "{}", failure.chain());
     }
 
@@ -422,11 +421,11 @@ mod tests {
             fs::write(folder.path().join(name), value).unwrap();
         }
         let place = Place::open("s3://models/a.onnx", Some(folder.path()), &Guard::default());
-        let failure = place.and_then(|place| place.get(10)).unwrap_err();
+        let failure = place.and_then(|place| get(&place, 10)).unwrap_err();
         assert_eq!(failure.reason, Reason::SourceForbidden, "{}", failure.chain());
         let allowed = Guard::new(["s3://models@127.0.0.1"]);
         let place = Place::open("s3://models/a.onnx", Some(folder.path()), &allowed);
-        let failure = place.and_then(|place| place.get(10)).unwrap_err();
+        let failure = place.and_then(|place| get(&place, 10)).unwrap_err();
         assert_eq!(failure.reason, Reason::StorageFault, "{}", failure.chain());
     }
 
@@ -453,6 +452,12 @@ mod tests {
         )
     }
 
+    fn get(place: &Place, limit: u64) -> Result<Vec<u8>> {
+        let mut incoming = Incoming::new(&place.uri, limit, Path::new("/nowhere"));
+        place.fetch(&mut incoming)?;
+        Ok(incoming.finish()?.bytes.to_vec())
+    }
+
     fn place(port: u16) -> Place {
         let folder = tempfile::tempdir().unwrap();
         for (name, value) in [
@@ -476,7 +481,7 @@ mod tests {
             ("418 eyJhbGciOi", Reason::StorageFault),
         ] {
             let place = place(store(vec![answer(status, SECRET)]));
-            let text = place.get(100).map_err(|failure| (failure.reason, failure.chain()));
+            let text = get(&place, 100).map_err(|failure| (failure.reason, failure.chain()));
             let (found, text) = text.unwrap_err();
             assert_eq!(found, reason, "{text}");
             assert!(text.contains(&status[..3]) && text.contains("AccessDenied"), "{text}");

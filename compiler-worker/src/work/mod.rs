@@ -34,7 +34,7 @@ use crate::device;
 use crate::failure::{Failure, Result};
 use crate::measure::Effort;
 use crate::show::{Progress, html};
-use crate::storage::{Access, Destination, sha256, shared};
+use crate::storage::{Access, Destination, Fetched, sha256, shared};
 use crate::tune::Summary;
 use crate::tune::store::Recorded;
 
@@ -186,14 +186,13 @@ impl Worker<'_> {
     /// # Errors
     /// What the place refuses.
     pub fn fetch(&self, source: &Source) -> Result<Model> {
-        let bytes = self.access.fetch(source)?;
-        let digest = sha256(&bytes);
+        let Fetched { bytes, digest } = self.access.fetch(source, self.cache.folder())?;
         let uri = &source.uri;
         let local =
             uri.starts_with("file://").then(|| self.access.places.existing(uri)).transpose()?;
         let folder = local.as_deref().and_then(Path::parent).map(Path::to_path_buf);
         let name = uri.rsplit('/').next().unwrap_or(uri).to_owned();
-        Ok(Model { name, bytes: self.cache.mapped(bytes), digest, folder })
+        Ok(Model { name, bytes, digest, folder })
     }
 
     fn destination(&self, request: &Compile) -> Result<Destination> {

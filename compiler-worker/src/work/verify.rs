@@ -125,7 +125,7 @@ fn samples(
     cheap: bool,
 ) -> Result<Vec<Vec<Sample>>> {
     let given = match &request.correctness.samples {
-        Some(source) => Some((worker.access.fetch(source)?, source)),
+        Some(source) => Some((worker.access.fetch(source, worker.cache.folder())?.bytes, source)),
         None => None,
     };
     let (mut all, mut refused) = (Vec::new(), None);

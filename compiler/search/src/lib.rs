@@ -5,6 +5,7 @@
 //! decisions. A *trial* is a candidate that was measured, or found to be wrong. Everything here is
 //! deterministic: equal seeds and equal measurements give equal proposals.
 
+mod accuracy;
 mod allocate;
 mod candidate;
 mod features;
@@ -14,6 +15,7 @@ mod records;
 mod strategy;
 mod trees;
 
+pub use accuracy::{Accuracy, FIRST, Group, Judgement, MIN_TRIALS, judgements};
 pub use allocate::{Allocator, Progress};
 pub use candidate::{Candidate, Space, Trial};
 pub use features::{FEATURES, features};
