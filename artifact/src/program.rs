@@ -26,6 +26,25 @@ pub enum Part {
     Host(Host),
 }
 
+impl Part {
+    /// The functions of the runtime in some parts, those of branches and loops too, in the order in which they are written.
+    pub fn hosts(parts: &[Self]) -> Vec<&Host> {
+        let mut hosts = Vec::new();
+        for part in parts {
+            match part {
+                Self::Steps { .. } => {}
+                Self::If(own) => {
+                    hosts.extend(Self::hosts(&own.then));
+                    hosts.extend(Self::hosts(&own.otherwise));
+                }
+                Self::Loop(own) => hosts.extend(Self::hosts(&own.body)),
+                Self::Host(own) => hosts.push(own),
+            }
+        }
+        hosts
+    }
+}
+
 /// A choice.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

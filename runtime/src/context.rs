@@ -13,7 +13,7 @@ use crate::claim::{self, TaskRange};
 use crate::memory::Region;
 use crate::plan::{Call, Loaded, Plan, reserve};
 use crate::pool::{Entry, Pool};
-use crate::profile::Profile;
+use crate::profile::{Profile, StepProfile};
 use crate::program::{Loop, Part};
 use crate::seat::{Job, Seat, Team};
 use crate::{LoadError, RunError};
@@ -31,6 +31,21 @@ impl<'a> Clock<'a> {
         profile.clear();
         let start = Instant::now();
         Self { profile, start, last: start }
+    }
+
+    /// Writes down that a step has just ended, on so many threads.
+    fn tick(
+        &mut self,
+        step: impl FnOnce(&mut Profile) -> Option<&mut StepProfile>,
+        threads: usize,
+    ) {
+        let now = Instant::now();
+        if let Some(step) = step(self.profile) {
+            step.time += now - self.last;
+            step.threads = step.threads.max(threads);
+            step.runs += 1;
+        }
+        self.last = now;
     }
 }
 
@@ -199,8 +214,13 @@ impl Context {
                 }
                 // SAFETY: the caller's promise.
                 Part::Loop(repeated) => unsafe { self.repeat(plan, repeated, entry, clock)? },
-                // SAFETY: as above.
-                Part::Host(host) => unsafe { self.host(host)? },
+                Part::Host(host) => {
+                    // SAFETY: as above.
+                    unsafe { self.host(host)? };
+                    if let Some(clock) = clock {
+                        clock.tick(|profile| profile.hosts.get_mut(host.index), 1);
+                    }
+                }
             }
         }
         Ok(())
@@ -370,23 +390,16 @@ impl Context {
         entry: &Entry<'_>,
         clock: &mut Clock<'_>,
     ) {
-        let Clock { profile, last, .. } = clock;
         for index in range {
             let call = &plan.calls[index];
-            let parts = profile.parts_mut(index);
+            let parts = clock.profile.parts_mut(index);
             let threads = match parts.is_empty() {
                 // SAFETY: the caller's promise.
                 true => unsafe { self.step(call, entry) },
                 // SAFETY: as above.
                 false => unsafe { self.step_in_parts(call, parts) },
             };
-            let now = Instant::now();
-            if let Some(step) = profile.steps.get_mut(index) {
-                step.time += now - *last;
-                step.threads = step.threads.max(threads);
-                step.runs += 1;
-            }
-            *last = now;
+            clock.tick(|profile| profile.steps.get_mut(index), threads);
         }
     }
 

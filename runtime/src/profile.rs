@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use hone_artifact::Part;
+
 use crate::Model;
 
 /// Times of one run, step by step. Made before the run, so that the run allocates nothing.
@@ -9,6 +11,8 @@ use crate::Model;
 pub struct Profile {
     /// One entry per step of [`Model::variant`], in order.
     pub steps: Vec<StepProfile>,
+    /// One entry per function that the runtime computes itself, in the order of `hone_artifact::Part::hosts`.
+    pub hosts: Vec<StepProfile>,
     /// From the first step's start to the last one's end.
     pub total: Duration,
     /// Parts that each step is timed in; 0 where steps run as in any other run.
@@ -33,7 +37,8 @@ impl Profile {
     /// An empty profile for runs of `model`.
     pub fn new(model: &Model) -> Self {
         let steps = vec![StepProfile::default(); model.variant().steps.len()];
-        Self { steps, total: Duration::ZERO, parts: 0, part_times: Vec::new() }
+        let hosts = vec![StepProfile::default(); Part::hosts(&model.variant().program).len()];
+        Self { steps, hosts, total: Duration::ZERO, parts: 0, part_times: Vec::new() }
     }
 
     /// An empty profile for runs of `model` on the caller's thread alone, each step in `parts` kernel calls
@@ -47,6 +52,7 @@ impl Profile {
     /// Forgets the times of the last run.
     pub(crate) fn clear(&mut self) {
         self.steps.fill(StepProfile::default());
+        self.hosts.fill(StepProfile::default());
         self.part_times.fill(Duration::ZERO);
     }
 

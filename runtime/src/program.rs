@@ -14,6 +14,8 @@ pub(crate) enum Part {
 
 /// See [`hone_artifact::Host`].
 pub(crate) struct Host {
+    /// Its place among the variant's functions, as profiles count them.
+    pub(crate) index: usize,
     pub(crate) node: String,
     pub(crate) function: HostFunction,
     pub(crate) inputs: Vec<Option<(usize, HostType)>>,
@@ -57,7 +59,8 @@ pub(crate) struct Collected {
 /// order of their entries. `steps` has the first entry of each step, and the number of all of them at its end.
 pub(crate) fn program(variant: &Variant, steps: &[usize]) -> (Vec<Part>, Vec<Slot>) {
     let all = steps.last().copied().unwrap_or(0);
-    let mut maker = Maker { steps: &variant.steps, first: steps, all, operands: Vec::new() };
+    let mut maker =
+        Maker { steps: &variant.steps, first: steps, all, operands: Vec::new(), hosts: 0 };
     let parts = match variant.program.is_empty() {
         true => vec![Part::Calls(0..variant.steps.len())],
         false => maker.parts(&variant.program),
@@ -70,6 +73,8 @@ struct Maker<'a> {
     first: &'a [usize],
     all: usize,
     operands: Vec<Slot>,
+    /// Functions so far.
+    hosts: usize,
 }
 
 impl Maker<'_> {
@@ -104,7 +109,9 @@ impl Maker<'_> {
             (self.entry(output.slot), output.of.bytes().unwrap_or(0) as usize)
         };
         let outputs = own.outputs.iter().map(output).collect();
-        Host { node: own.node.clone(), function: own.function.clone(), inputs, outputs }
+        let (node, function, index) = (own.node.clone(), own.function.clone(), self.hosts);
+        self.hosts += 1;
+        Host { index, node, function, inputs, outputs }
     }
 
     fn repetition(&mut self, own: &hone_artifact::Loop) -> Loop {

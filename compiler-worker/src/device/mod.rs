@@ -6,7 +6,7 @@ mod peaks;
 
 pub use accelerators::{DeviceFacts, device_peaks};
 pub use facts::{Facts, arch};
-pub use peaks::{Peaks, peaks, peaks_of};
+pub use peaks::{Peaks, Roofline, peaks, peaks_of};
 
 use hone_artifact::Accelerator;
 

@@ -142,7 +142,7 @@ fn steps(body: &mut String, details: &Details) {
     for step in steps.iter().take(SHOWN) {
         let share = step.nanoseconds as f64 / total as f64;
         let seconds = step.nanoseconds.max(1) as f64 * 1e-9;
-        let roofline = details.peaks.as_ref().map(|peaks| peaks.roofline(step.flops, step.bytes));
+        let roofline = step.roofline(details.peaks.as_ref());
         let _ = writeln!(
             body,
             "<tr><td title=\"{}\">{}</td><td>{}</td><td>{}</td><td class=\"bar\"><i style=\"width:{:.1}%\"></i></td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",

@@ -100,7 +100,7 @@ pub fn steps(details: &Details) -> String {
     steps.sort_by_key(|step| std::cmp::Reverse(step.nanoseconds));
     for step in steps {
         let seconds = step.nanoseconds.max(1) as f64 * 1e-9;
-        let roofline = details.peaks.as_ref().map(|peaks| peaks.roofline(step.flops, step.bytes));
+        let roofline = step.roofline(details.peaks.as_ref());
         table.add_row(vec![
             short(&step.nodes),
             units::time(step.nanoseconds),

@@ -179,16 +179,19 @@ impl Subject {
         self.model.run_profiled(&inputs, &mut outputs, profile)
     }
 
-    /// The median time of each step over some runs.
+    /// The median time of each step over some runs, and behind them of each function of the runtime, in the order of
+    /// [`super::steps`].
     ///
     /// # Errors
     /// As for [`Subject::run`].
     pub fn profile(&mut self, runs: usize) -> Result<Vec<Duration>> {
         let mut profile = Profile::new(&self.model);
-        let mut times = vec![Vec::with_capacity(runs); profile.steps.len()];
+        let count = profile.steps.len() + profile.hosts.len();
+        let mut times = vec![Vec::with_capacity(runs); count];
         for _ in 0..runs {
             self.run_profiled(&mut profile)?;
-            for (times, step) in times.iter_mut().zip(&profile.steps) {
+            let steps = profile.steps.iter().chain(&profile.hosts);
+            for (times, step) in times.iter_mut().zip(steps) {
                 times.push(step.time);
             }
         }

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use hone_artifact::report::Report;
-use hone_artifact::{Reader, Target, Variant};
+use hone_artifact::{Part, Reader, Target, Variant};
 use hone_driver::DataType;
 use serde::{Deserialize, Serialize};
 
 use super::{Build, Outcome};
 use crate::compiler::Recipe;
-use crate::device::Peaks;
+use crate::device::{Peaks, Roofline};
 use crate::failure::{Failure, Result};
 use crate::tune::Summary;
 
@@ -58,7 +58,7 @@ pub struct Details {
 pub struct StepDetail {
     /// Names of its nodes.
     pub nodes: Vec<String>,
-    /// Its kernel's symbol.
+    /// Its kernel's symbol; `runtime` for what the runtime computes itself.
     pub kernel: String,
     /// Arithmetic operations.
     pub flops: u64,
@@ -66,6 +66,14 @@ pub struct StepDetail {
     pub bytes: u64,
     /// Median time; 0 where it was not measured.
     pub nanoseconds: u64,
+}
+
+impl StepDetail {
+    /// Where the machine's roofline lies for it; none for what the runtime computes itself, whose work is not counted.
+    pub fn roofline(&self, peaks: Option<&Peaks>) -> Option<Roofline> {
+        let peaks = peaks.filter(|_| self.kernel != NO_KERNEL)?;
+        Some(peaks.roofline(self.flops, self.bytes))
+    }
 }
 
 impl Default for Details {
@@ -148,7 +156,10 @@ impl Details {
     }
 }
 
-/// The steps of a variant, not measured.
+/// The kernel of what the runtime computes itself, as [`StepDetail`] calls it.
+const NO_KERNEL: &str = "runtime";
+
+/// The steps of a variant, not measured, and behind them what the runtime computes itself.
 pub fn steps(variant: &Variant) -> Vec<StepDetail> {
     let detail = |step: &hone_artifact::Step| StepDetail {
         nodes: step.nodes.clone(),
@@ -157,7 +168,20 @@ pub fn steps(variant: &Variant) -> Vec<StepDetail> {
         bytes: step.bytes_read + step.bytes_written,
         nanoseconds: 0,
     };
-    variant.steps.iter().map(detail).collect()
+    let of_runtime = |host: &hone_artifact::Host| StepDetail {
+        nodes: vec![host.node.clone()],
+        kernel: NO_KERNEL.to_owned(),
+        bytes: host
+            .inputs
+            .iter()
+            .flatten()
+            .chain(&host.outputs)
+            .filter_map(|own| own.of.bytes())
+            .sum(),
+        ..StepDetail::default()
+    };
+    let hosts = Part::hosts(&variant.program).into_iter().map(of_runtime);
+    variant.steps.iter().map(detail).chain(hosts).collect()
 }
 
 /// What the cache keeps of an outcome, so that equal work answers at once.
