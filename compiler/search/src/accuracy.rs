@@ -61,7 +61,7 @@ pub fn judgements(groups: &[Group]) -> Vec<Judgement> {
     if groups.len() > 1 {
         let each = groups.iter().map(|group| {
             let others: Vec<&Sample> =
-                all.iter().copied().filter(|sample| !holds(group, sample)).collect();
+                all.iter().copied().filter(|sample| !has_task_of(group, sample)).collect();
             let held_out: Vec<&Sample> = group.samples.iter().collect();
             per_task(&others, &held_out)
         });
@@ -78,7 +78,7 @@ pub fn judgements(groups: &[Group]) -> Vec<Judgement> {
 }
 
 /// Whether a group has trials of the sample's task: what other groups know of that task is no transfer.
-fn holds(group: &Group, sample: &Sample) -> bool {
+fn has_task_of(group: &Group, sample: &Sample) -> bool {
     group.samples.iter().any(|inside| inside.task == sample.task)
 }
 
