@@ -177,6 +177,26 @@ fn records_are_listed_merged_exported_and_imported() {
 }
 
 #[test]
+fn the_cost_model_is_judged_by_what_it_did_not_learn_from() {
+    let place = place();
+    let search = ["--trials", "64", "--strategy", "random"];
+    succeed(place.hone(&[&TUNE[..], &search].concat()));
+    let judged =
+        json(&succeed(place.hone(&["records", "accuracy", "--records", "records", "--json"])));
+    let judged = judged.as_array().unwrap();
+    assert_eq!(judged[0]["judge"], "chance");
+    assert_eq!(judged[0]["pairwise"], 0.5);
+    for one in judged {
+        let number = |value: &Value| value.as_f64().unwrap();
+        let peaks = ["1", "5", "10"].map(|k| number(&one["peak"][k]));
+        assert!(peaks.is_sorted() && peaks[0] > 0.0 && peaks[2] <= 1.0, "{one}");
+        assert!((0.0..=1.0).contains(&number(&one["pairwise"])), "{one}");
+    }
+    let table = succeed(place.hone(&["records", "accuracy", "--records", "records"]));
+    assert!(table.contains("analytic prediction") && table.contains("peak@5"), "{table}");
+}
+
+#[test]
 fn bad_input_is_refused_with_a_reason() {
     let place = place();
     place.write("old.jsonl", "{\"schema\":0}\n");
@@ -187,6 +207,8 @@ fn bad_input_is_refused_with_a_reason() {
         (vec!["records", "import", "tvm.jsonl"], 18, "no record of Hone"),
         (vec!["records", "import", "missing.jsonl"], 19, "missing.jsonl"),
         (vec!["records", "export", "x.jsonl", "--records", "none"], 19, "tune first"),
+        (vec!["records", "accuracy", "--records", "none"], 18, "tune with --strategy random"),
+        (vec!["records", "accuracy", "tvm.jsonl"], 18, "no record of Hone"),
         (vec!["tune", "missing.onnx"], 19, "missing.onnx"),
         (vec!["tune", artifact.to_str().unwrap()], 2, "is an artifact"),
         (vec!["tune", "digits.onnx", "--trials", "0"], 2, "at least 1"),

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use hone_artifact::exit_code::Reason;
-use hone_search::{Accuracy, Class, FEATURES, FIRST, Group, Kind, MIN_TRIALS, Record, Sample};
+use hone_search::{Accuracy, Class, FEATURES, FIRST, Kind, MIN_TRIALS, Record, Sample};
 
 use super::common::{print, print_json};
 use super::records::records_of;
@@ -15,14 +15,8 @@ use crate::show::{table, units};
 /// # Errors
 /// Files that cannot be read, or too few trials.
 pub fn run(files: &[PathBuf], json: bool) -> Result<()> {
-    let group = |file: &PathBuf| {
-        let records = records_of(file)?;
-        Ok(Group {
-            name: file.display().to_string(),
-            samples: records.into_iter().filter_map(sample).collect(),
-        })
-    };
-    let groups: Vec<Group> = files.iter().map(group).collect::<Result<_>>()?;
+    let group = |file: &PathBuf| Ok(records_of(file)?.into_iter().filter_map(sample).collect());
+    let groups: Vec<Vec<Sample>> = files.iter().map(group).collect::<Result<_>>()?;
     let all = hone_search::judgements(&groups);
     if all.is_empty() {
         let message = format!(
@@ -51,7 +45,7 @@ pub fn run(files: &[PathBuf], json: bool) -> Result<()> {
     let mut table = table::table(&head);
     for one in &all {
         let Accuracy { tasks, trials, pairwise, peak } = one.accuracy;
-        let mut row = vec![one.judge.clone(), tasks.to_string(), trials.to_string()];
+        let mut row = vec![one.judge.to_owned(), tasks.to_string(), trials.to_string()];
         row.extend([pairwise].into_iter().chain(peak).map(units::share));
         table.add_row(row);
     }

@@ -61,7 +61,8 @@ impl<'a> Incoming<'a> {
     /// Takes the next bytes.
     ///
     /// # Errors
-    /// `TooLarge` past the limit. A file that cannot be written is none: the bytes stay in memory then.
+    /// `TooLarge` past the limit. A file that cannot be written is none: the bytes stay in memory then, unless what it has
+    /// cannot be read back.
     pub fn add(&mut self, part: &[u8]) -> Result<()> {
         self.length = self.length.saturating_add(part.len() as u64);
         if self.length > self.limit {
@@ -87,7 +88,7 @@ impl<'a> Incoming<'a> {
     /// All of it.
     ///
     /// # Errors
-    /// A file that can be written and not mapped.
+    /// A file that can be neither mapped nor read back.
     pub fn finish(mut self) -> Result<Fetched> {
         let digest = format!("sha256:{:x}", self.digest.clone().finalize());
         let mapped = self.file.as_ref().map(MappedFile::of_unnamed);
@@ -102,6 +103,7 @@ impl<'a> Incoming<'a> {
         Ok(Fetched { bytes, digest })
     }
 
+    /// Moves what is in memory to a file, where there is room for one.
     fn spill(&mut self) {
         let moved = tempfile::tempfile_in(self.folder).and_then(|mut file| {
             file.write_all(&self.memory)?;

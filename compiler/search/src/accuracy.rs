@@ -5,7 +5,7 @@
 //! best of the first `k` candidates is to the best of all. Only trials of one task compare.
 
 use crate::model::{CostModel, Learned, Sample};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 /// Two trials of a task are a pair where their times differ by more than this part: less is noise.
 const MARGIN: f64 = 0.02;
@@ -14,7 +14,7 @@ pub const MIN_TRIALS: usize = 16;
 /// The `k` of [`Accuracy::peak`].
 pub const FIRST: [usize; 3] = [1, 5, 10];
 /// Parts that tasks are divided into: each is judged by a model of the others.
-const FOLDS: u64 = 5;
+const FOLDS: usize = 5;
 
 /// What a judge did on the trials of some tasks.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,52 +34,40 @@ pub struct Accuracy {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Judgement {
     /// In words.
-    pub judge: String,
+    pub judge: &'static str,
     /// How it did.
     pub accuracy: Accuracy,
 }
 
-/// A set of trials that have something in common: a network, or a machine.
-#[derive(Clone, Debug)]
-pub struct Group {
-    /// What they have in common.
-    pub name: String,
-    /// The trials, those of a task in any order.
-    pub samples: Vec<Sample>,
-}
-
-/// Judges all tasks of the groups: by chance, by the analytic prediction, by a model of other tasks, by one of other
-/// groups, and by one that has seen the first half of the task's own trials. Nothing where no task has
+/// Judges all tasks in some groups of trials, each of which has something in common, such as a network: by chance, by the
+/// analytic prediction, by a model of other tasks, by one of other groups, and by one that has seen the first half of the
+/// task's own trials. A task that is in two groups is two where groups are judged. Nothing where no task has
 /// [`MIN_TRIALS`] trials.
-pub fn judgements(groups: &[Group]) -> Vec<Judgement> {
-    let all: Vec<&Sample> = groups.iter().flat_map(|group| &group.samples).collect();
-    let mut found = vec![
-        ("chance".to_owned(), mean(tasks(&all).values().filter_map(|task| chance(task)))),
-        ("analytic prediction".to_owned(), judged(&[], &all)),
-        ("learned from other tasks".to_owned(), by_fold(&all)),
+pub fn judgements(groups: &[Vec<Sample>]) -> Vec<Judgement> {
+    let all: Vec<&Sample> = groups.iter().flatten().collect();
+    let (seen, later) = halves(&all);
+    let found = [
+        ("chance", mean(tasks(&all).values().filter_map(|task| chance(task)))),
+        ("analytic prediction", judged(&[], &all)),
+        ("learned from other tasks", by_fold(&all)),
+        ("learned from other files", by_group(groups)),
+        ("analytic prediction, second halves", judged(&[], &later)),
+        ("learned from the first halves", judged(&seen, &later)),
     ];
-    if groups.len() > 1 {
-        let each = groups.iter().map(|group| {
-            let others: Vec<&Sample> =
-                all.iter().copied().filter(|sample| !has_task_of(group, sample)).collect();
-            let held_out: Vec<&Sample> = group.samples.iter().collect();
-            per_task(&others, &held_out)
-        });
-        let each: Vec<Accuracy> = each.flatten().collect();
-        found.push(("learned from other files".to_owned(), mean(each.into_iter())));
-    }
-    let (seen, later): (Vec<&Sample>, Vec<&Sample>) = halves(&all);
-    found.push(("analytic prediction, second halves".to_owned(), judged(&[], &later)));
-    found.push(("learned from the first halves".to_owned(), judged(&seen, &later)));
-    let present = |(judge, accuracy): (String, Option<Accuracy>)| {
-        accuracy.map(|accuracy| Judgement { judge, accuracy })
-    };
+    let present =
+        |(judge, accuracy): (_, Option<_>)| Some(Judgement { judge, accuracy: accuracy? });
     found.into_iter().filter_map(present).collect()
 }
 
-/// Whether a group has trials of the sample's task: what other groups know of that task is no transfer.
-fn has_task_of(group: &Group, sample: &Sample) -> bool {
-    group.samples.iter().any(|inside| inside.task == sample.task)
+/// Every group judged by a model of the others, without what they know of its own tasks: that is no transfer. `None` where
+/// there is one group.
+fn by_group(groups: &[Vec<Sample>]) -> Option<Accuracy> {
+    let each = groups.iter().filter(|_| groups.len() > 1).flat_map(|group| {
+        let own: HashSet<&str> = group.iter().map(|sample| sample.task.as_str()).collect();
+        let others = groups.iter().flatten().filter(|sample| !own.contains(sample.task.as_str()));
+        per_task(&others.collect::<Vec<_>>(), &group.iter().collect::<Vec<_>>())
+    });
+    mean(each)
 }
 
 /// The trials of each task, those that ran.
@@ -106,16 +94,16 @@ fn judged(known: &[&Sample], held_out: &[&Sample]) -> Option<Accuracy> {
 
 /// Every task judged by a model of the tasks in the other folds.
 fn by_fold(all: &[&Sample]) -> Option<Accuracy> {
-    let fold = |sample: &Sample| {
-        let bytes = sample.task.bytes();
-        bytes.fold(0_u64, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(byte))) % FOLDS
-    };
+    let tasks = tasks(all);
     let each = (0..FOLDS).flat_map(|held_out| {
-        let (judged, known): (Vec<&Sample>, Vec<&Sample>) =
-            all.iter().partition(|sample| fold(sample) == held_out);
+        let (mut judged, mut known) = (Vec::new(), Vec::new());
+        for (place, trials) in tasks.values().enumerate() {
+            let side = if place % FOLDS == held_out { &mut judged } else { &mut known };
+            side.extend_from_slice(trials);
+        }
         per_task(&known, &judged)
     });
-    mean(each.collect::<Vec<_>>().into_iter())
+    mean(each)
 }
 
 /// The first and the second half of each task's trials, in the order in which they were measured.
@@ -221,14 +209,11 @@ mod tests {
         (0..64).map(sample).collect()
     }
 
-    fn groups() -> Vec<Group> {
-        let group = |name: &str, from: u64| Group {
-            name: name.to_owned(),
-            samples: (from..from + 6)
-                .flat_map(|task_| task(&format!("task {task_}"), task_))
-                .collect(),
+    fn groups() -> Vec<Vec<Sample>> {
+        let group = |from: u64| {
+            (from..from + 6).flat_map(|seed| task(&format!("task {seed}"), seed)).collect()
         };
-        vec![group("one", 0), group("other", 100)]
+        vec![group(0), group(100)]
     }
 
     fn of<'a>(all: &'a [Judgement], judge: &str) -> &'a Accuracy {
@@ -253,8 +238,7 @@ mod tests {
     #[test]
     fn what_another_file_knows_of_the_same_task_is_not_learned_from() {
         // Each file has the same task: without it nothing is left to learn from, so only the prediction judges.
-        let group = |name: &str| Group { name: name.to_owned(), samples: task("same", 7) };
-        let all = judgements(&[group("one"), group("other")]);
+        let all = judgements(&[task("same", 7), task("same", 7)]);
         let (transfer, prior) =
             (of(&all, "learned from other files"), of(&all, "analytic prediction"));
         assert!((transfer.pairwise - prior.pairwise).abs() < 0.02, "{transfer:?} {prior:?}");
@@ -265,8 +249,8 @@ mod tests {
         let mut samples = task("long", 1);
         samples[0].ratio = f64::INFINITY;
         samples.extend(task("short", 2).into_iter().take(MIN_TRIALS - 1));
-        let all = judgements(&[Group { name: "one".to_owned(), samples }]);
+        let all = judgements(&[samples]);
         assert_eq!(of(&all, "chance").trials, 63);
-        assert!(judgements(&[Group { name: "none".to_owned(), samples: vec![] }]).is_empty());
+        assert!(judgements(&[Vec::new()]).is_empty());
     }
 }

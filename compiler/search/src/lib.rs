@@ -15,7 +15,7 @@ mod records;
 mod strategy;
 mod trees;
 
-pub use accuracy::{Accuracy, FIRST, Group, Judgement, MIN_TRIALS, judgements};
+pub use accuracy::{Accuracy, FIRST, Judgement, MIN_TRIALS, judgements};
 pub use allocate::{Allocator, Progress};
 pub use candidate::{Candidate, Space, Trial};
 pub use features::{FEATURES, features};
