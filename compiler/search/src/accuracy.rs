@@ -63,8 +63,8 @@ pub fn judgements(groups: &[Vec<Sample>]) -> Vec<Judgement> {
 /// there is one group.
 fn by_group(groups: &[Vec<Sample>]) -> Option<Accuracy> {
     let each = groups.iter().filter(|_| groups.len() > 1).flat_map(|group| {
-        let own: HashSet<&str> = group.iter().map(|sample| sample.task.as_str()).collect();
-        let others = groups.iter().flatten().filter(|sample| !own.contains(sample.task.as_str()));
+        let inside: HashSet<&str> = group.iter().map(|sample| sample.task.as_str()).collect();
+        let others = groups.iter().flatten().filter(|sample| !inside.contains(sample.task.as_str()));
         per_task(&others.collect::<Vec<_>>(), &group.iter().collect::<Vec<_>>())
     });
     mean(each)
@@ -97,8 +97,8 @@ fn by_fold(all: &[&Sample]) -> Option<Accuracy> {
     let tasks = tasks(all);
     let each = (0..FOLDS).flat_map(|held_out| {
         let (mut judged, mut known) = (Vec::new(), Vec::new());
-        for (place, trials) in tasks.values().enumerate() {
-            let side = if place % FOLDS == held_out { &mut judged } else { &mut known };
+        for (index, trials) in tasks.values().enumerate() {
+            let side = if index % FOLDS == held_out { &mut judged } else { &mut known };
             side.extend_from_slice(trials);
         }
         per_task(&known, &judged)
