@@ -64,7 +64,8 @@ pub fn judgements(groups: &[Vec<Sample>]) -> Vec<Judgement> {
 fn by_group(groups: &[Vec<Sample>]) -> Option<Accuracy> {
     let each = groups.iter().filter(|_| groups.len() > 1).flat_map(|group| {
         let inside: HashSet<&str> = group.iter().map(|sample| sample.task.as_str()).collect();
-        let others = groups.iter().flatten().filter(|sample| !inside.contains(sample.task.as_str()));
+        let others =
+            groups.iter().flatten().filter(|sample| !inside.contains(sample.task.as_str()));
         per_task(&others.collect::<Vec<_>>(), &group.iter().collect::<Vec<_>>())
     });
     mean(each)
