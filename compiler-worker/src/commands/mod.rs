@@ -12,6 +12,7 @@ mod plan;
 mod proposal;
 mod records;
 mod run;
+mod session;
 mod simulate;
 mod tune;
 mod ui;
@@ -58,6 +59,8 @@ pub enum Command {
     Devices(devices::Arguments),
     /// Search for faster schedules of a model by measuring, and keep what was found.
     Tune(tune::Arguments),
+    /// Measure candidates of searches that run elsewhere, until told to end.
+    Session(session::Arguments),
     /// List, merge, export and import tuning records.
     Records(records::Arguments),
     /// The process in which `hone tune` measures.
@@ -85,6 +88,7 @@ impl Command {
             Self::Plan(arguments) => plan::run(arguments),
             Self::Devices(arguments) => devices::run(arguments),
             Self::Tune(arguments) => tune::run(arguments),
+            Self::Session(arguments) => session::run(arguments),
             Self::Records(arguments) => records::run(arguments),
             Self::Measure(arguments) => measure::run(arguments),
             Self::Ui(arguments) => ui::run(arguments),

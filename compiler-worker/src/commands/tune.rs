@@ -2,19 +2,21 @@
 
 use std::cell::Cell;
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use hone_artifact::exit_code::Reason;
+use hone_driver::Target;
 use hone_search::STRATEGIES;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::common::{CacheArguments, is_artifact, model, print, print_json};
+use super::common::{AccessArguments, CacheArguments, is_artifact, model, print, print_json};
 use crate::compiler;
 use crate::failure::{Failure, Result};
 use crate::show::{table, units};
 use crate::spec;
+use crate::tune::fleet::{self, Fleet};
 use crate::tune::{Interrupt, NOISE, Outcome, Session, Settings};
 
 /// What `hone tune` takes.
@@ -46,19 +48,28 @@ pub struct Arguments {
     /// Take nothing from records: neither trials of earlier runs nor what was learned of other models.
     #[arg(long)]
     pub cold: bool,
+    /// Where sessions (hone session) wait that measure beside this machine: a folder, or s3://, gs:// or az://.
+    #[arg(long, value_name = "PLACE")]
+    pub fleet: Option<String>,
+    /// A folder with the credentials of the fleet's store, a file for each variable.
+    #[arg(long, value_name = "DIR", requires = "fleet")]
+    pub fleet_credentials: Option<String>,
     /// The shape of an input with open dimensions.
     #[arg(long, value_name = "NAME=1,2,…")]
     pub shape: Vec<String>,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
+    /// What may be fetched from.
+    #[command(flatten)]
+    pub access: AccessArguments,
     /// What is kept between calls.
     #[command(flatten)]
     pub cache: CacheArguments,
 }
 
 /// A time above zero with its unit.
-fn duration(text: &str) -> std::result::Result<Duration, String> {
+pub(super) fn duration(text: &str) -> std::result::Result<Duration, String> {
     let parsed: hone_crds::Duration =
         text.parse().map_err(|error: hone_crds::DurationError| error.to_string())?;
     match parsed.to_std() {
@@ -101,13 +112,16 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let (model, inputs) = model(&arguments.model, &arguments.shape, None, cache.folder())?;
     let inputs = compiler::one_size(&model, &inputs, "hone tune")?;
     let target = compiler::target(&spec::target_from_text("host")?)?;
+    let settings = settings(arguments);
+    let fleet = fleet(arguments, &target, &settings)?;
     let shown = Shown::new(&model.name);
     let session = Session {
         model: &model,
         inputs: &inputs,
         target: &target,
         cache: &cache,
-        settings: settings(arguments),
+        settings,
+        fleet: fleet.as_ref(),
         interrupt: Interrupt::on_ctrl_c(),
         tell: &|outcome, used| shown.tell(outcome, used),
     };
@@ -118,6 +132,14 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         false => print(&text(&outcome, &cache.records_folder().display().to_string()))?,
     }
     reached(arguments, &outcome)
+}
+
+/// The sessions of the search, where it has any.
+fn fleet(arguments: &Arguments, target: &Target, settings: &Settings) -> Result<Option<Fleet>> {
+    let Some(text) = &arguments.fleet else { return Ok(None) };
+    let access = arguments.access.access(Path::new("."));
+    let place = fleet::open(text, arguments.fleet_credentials.as_deref(), &access)?;
+    Ok(Some(Fleet::new(place, target, settings.threads, settings.timeout)))
 }
 
 fn settings(arguments: &Arguments) -> Settings {
@@ -183,6 +205,10 @@ fn text(outcome: &Outcome, records: &str) -> String {
         outcome.resumed,
         outcome.ended,
     ));
+    if outcome.devices.len() > 1 {
+        let each = outcome.devices.iter().map(|(name, count)| format!("{name} {count}"));
+        text.push_str(&format!("measured by {}\n", each.collect::<Vec<_>>().join(", ")));
+    }
     text.push_str(&match (&outcome.verdict, outcome.winners) {
         (Some(verdict), winners) if winners > 0 => format!(
             "{} before, {} after: {:.3} of the time (95 % sure within {:.3} and {:.3}), {winners} new schedules\n",

@@ -12,6 +12,7 @@ use hone_driver::Target;
 use hone_search::Class;
 use serde_json::json;
 
+use super::crew::Measurer;
 use super::protocol::{Answer, Ask, Compare, Compared, Measured, Trials};
 use crate::failure::{Failure, Result};
 
@@ -166,6 +167,12 @@ impl Device {
         self.lost += 1;
         process.end();
         Ok(Err(ended))
+    }
+}
+
+impl Measurer for &mut Device {
+    fn trials(&mut self, trials: Trials) -> Result<Vec<Measured>> {
+        (**self).trials(trials)
     }
 }
 

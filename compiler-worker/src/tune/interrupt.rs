@@ -29,6 +29,28 @@ impl Interrupt {
         interrupt
     }
 
+    /// Waits for Ctrl-C or a request to terminate from now on, and says `note` when it comes.
+    pub fn on_signals(note: &'static str) -> Self {
+        let interrupt = Self::default();
+        let asked = interrupt.clone();
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            // Without a runtime signals end the program at once, which its tuners notice.
+            let Ok(runtime) = runtime else { return };
+            runtime.block_on(async {
+                let terminate = tokio::signal::unix::SignalKind::terminate();
+                let Ok(mut terminate) = tokio::signal::unix::signal(terminate) else { return };
+                tokio::select! {
+                    _ = tokio::signal::ctrl_c() => {}
+                    _ = terminate.recv() => {}
+                }
+                eprintln!("{note}");
+                asked.ask();
+            });
+        });
+        interrupt
+    }
+
     /// Asks for the end.
     pub fn ask(&self) {
         self.0.store(true, Ordering::Relaxed);

@@ -28,9 +28,11 @@ pub struct Outcome {
     pub in_vain: usize,
     /// Seconds of the search without its confirmation.
     pub seconds: f64,
-    /// Seconds in which code of candidates was made.
+    /// Candidates that each device measured, by its name; `here` is this machine.
+    pub devices: BTreeMap<String, usize>,
+    /// Seconds in which code of candidates was made on this machine.
     pub building: f64,
-    /// Seconds in which they were executed.
+    /// Seconds in which they were executed on it.
     pub executing: f64,
     /// Seconds in which candidates were proposed and the model learned.
     pub proposing: f64,

@@ -13,11 +13,13 @@ use hone_search::{
 };
 
 use super::confirm::{Confirm, with};
+use super::crew::{Crew, Done, Round};
 use super::device::Device;
+use super::fleet::Fleet;
 use super::interrupt::Interrupt;
 use super::outcome::Outcome;
 use super::protocol::{Measured, Trials};
-use super::searched::{Searched, expected, prescription, propose, spread, task_outcome};
+use super::searched::{Searched, expected, prescription, propose, task_outcome};
 use super::settings::Settings;
 use super::store::{self, Recorded};
 use super::summary::Summary;
@@ -52,6 +54,8 @@ pub struct Session<'a> {
     pub cache: &'a Cache,
     /// How to search.
     pub settings: Settings,
+    /// Sessions that measure, too.
+    pub fleet: Option<&'a Fleet>,
     /// Whether a person wants it to end.
     pub interrupt: Interrupt,
     /// Is told after each round: the outcome so far, and the share of the budget that is used up.
@@ -176,84 +180,141 @@ impl Session<'_> {
         log: &mut Log,
         outcome: &mut Outcome,
     ) -> Result<()> {
+        let done = std::thread::scope(|scope| {
+            let here = &mut *device;
+            let mut crew = Crew::new(scope, here, self.fleet, self.settings.noise);
+            let done = self.rounds(searched, samples, &mut crew, log, outcome);
+            outcome.devices = crew.measured();
+            done
+        });
+        outcome.building = device.building.as_secs_f64();
+        outcome.executing = device.executing.as_secs_f64();
+        outcome.tasks = searched.iter().map(task_outcome).collect();
+        if let Some(fleet) = self.fleet {
+            fleet.clear();
+        }
+        done
+    }
+
+    /// Asks for rounds, and learns from those that are done, until the search ends. Where there is one device a round
+    /// is asked for when the one before is learned from; else no program has two rounds under way.
+    fn rounds(
+        &self,
+        searched: &mut [Searched],
+        samples: &mut Vec<Sample>,
+        crew: &mut Crew<'_, '_>,
+        log: &mut Log,
+        outcome: &mut Outcome,
+    ) -> Result<()> {
         let mut random = Random::new(self.settings.seed);
         let mut model = Learned::default();
         model.learn(samples);
         let begin = Instant::now();
-        let least = LEAST_GAIN * total(searched);
+        let mut under_way = UnderWay::default();
         let mut rounds = 0;
+        self.progress(searched, outcome, begin);
         loop {
-            let expected = expected(searched);
-            outcome.curve.push((outcome.trials, expected));
-            outcome.seconds = begin.elapsed().as_secs_f64();
-            outcome.building = device.building.as_secs_f64();
-            outcome.executing = device.executing.as_secs_f64();
-            (self.tell)(outcome, self.used(outcome));
-            if let Some(why) = self.ends(outcome, expected) {
-                outcome.ended = why;
-                break;
+            crew.admit();
+            let why = self.fill(searched, &model, crew, &mut random, outcome, &mut under_way)?;
+            if under_way.rounds == 0 {
+                outcome.ended = why.unwrap_or("more trials are expected to gain nothing");
+                return Ok(());
             }
-            let progress: Vec<Progress> = searched.iter().map(|own| own.progress.clone()).collect();
-            let Some(place) = Allocator.next(&progress, least) else {
-                outcome.ended = "more trials are expected to gain nothing";
-                break;
-            };
-            let proposing = Instant::now();
-            let left = self.settings.trials.map_or(BATCH, |most| most - self.done(outcome));
-            let seeds = self.seeds(searched, place);
-            let own = &mut searched[place];
-            let proposed = propose(own, &model, seeds, BATCH.min(left), &mut random);
-            outcome.proposing += proposing.elapsed().as_secs_f64();
-            if proposed.is_empty() {
-                own.progress.exhausted = true;
-                continue;
-            }
-            let measured = self.measured(own, &proposed, device, outcome)?;
-            for (candidate, measured) in proposed.into_iter().zip(measured) {
-                log.append(&self.record(own, &candidate, &measured)).map_err(store::failed)?;
-                let ratio = measured.ratio.map_or(f64::INFINITY, |own| own.0);
-                if measured.class != Class::Ok {
-                    *outcome.failed.entry(format!("{:?}", measured.class)).or_default() += 1;
-                }
-                let (features, task) = (candidate.features.clone(), own.task.digest.clone());
-                samples.push(Sample { features, ratio, task });
-                let gain = own.add(candidate, ratio);
-                outcome.note_gain(gain >= least);
-                outcome.trials += 1;
-            }
-            own.close_round();
+            let done = crew.next()?;
+            under_way.end(&done.round);
+            self.take_up(searched, samples, done, log, outcome)?;
             rounds += 1;
             let proposing = Instant::now();
             if samples.len() < MANY_SAMPLES || rounds % 4 == 0 {
                 model.learn(samples);
             }
             outcome.proposing += proposing.elapsed().as_secs_f64();
+            self.progress(searched, outcome, begin);
         }
-        outcome.tasks = searched.iter().map(task_outcome).collect();
-        Ok(())
     }
 
-    /// What became of the candidates of a round. One that is too noisy is measured once more, for longer.
-    fn measured(
+    /// Tells how far the search is.
+    fn progress(&self, searched: &[Searched], outcome: &mut Outcome, begin: Instant) {
+        outcome.curve.push((outcome.trials, expected(searched)));
+        outcome.seconds = begin.elapsed().as_secs_f64();
+        (self.tell)(outcome, self.used(outcome));
+    }
+
+    /// Asks for rounds until every device has enough to do; why no more are asked for at all, where that is so.
+    fn fill(
         &self,
-        own: &Searched,
-        proposed: &[Candidate],
-        device: &mut Device,
+        searched: &mut [Searched],
+        model: &Learned,
+        crew: &Crew<'_, '_>,
+        random: &mut Random,
         outcome: &mut Outcome,
-    ) -> Result<Vec<Measured>> {
-        let mut trials = Trials {
-            program: own.text.clone(),
-            digest: own.task.digest.clone(),
-            candidates: proposed.iter().map(prescription).collect(),
-            seconds: self.settings.seconds,
-        };
-        let measured = device.trials(trials.clone())?;
-        if spread(&measured) <= self.settings.noise {
-            return Ok(measured);
+        under_way: &mut UnderWay,
+    ) -> Result<Option<&'static str>> {
+        let least = LEAST_GAIN * total(searched);
+        while under_way.rounds < crew.slots() {
+            let asked = self.done(outcome) + under_way.candidates;
+            if let Some(why) = self.ends(outcome, asked, expected(searched)) {
+                return Ok(Some(why));
+            }
+            let progress: Vec<Progress> = searched
+                .iter()
+                .enumerate()
+                .map(|(place, own)| Progress {
+                    exhausted: own.progress.exhausted || under_way.places.contains(&place),
+                    ..own.progress.clone()
+                })
+                .collect();
+            let Some(place) = Allocator.next(&progress, least) else { return Ok(None) };
+            let proposing = Instant::now();
+            let left = self.settings.trials.map_or(BATCH, |most| most - asked);
+            let seeds = self.seeds(searched, place);
+            let own = &mut searched[place];
+            let proposed = propose(own, model, seeds, BATCH.min(left), random);
+            outcome.proposing += proposing.elapsed().as_secs_f64();
+            if proposed.is_empty() {
+                own.progress.exhausted = true;
+                continue;
+            }
+            let trials = Trials {
+                program: own.text.clone(),
+                digest: own.task.digest.clone(),
+                candidates: proposed.iter().map(prescription).collect(),
+                seconds: self.settings.seconds,
+            };
+            let round = Round { place, proposed, trials };
+            under_way.begin(&round);
+            crew.give(round)?;
         }
-        outcome.noisy += 1;
-        trials.seconds *= 3.0;
-        device.trials(trials)
+        Ok(None)
+    }
+
+    /// Writes down what became of a round's candidates.
+    fn take_up(
+        &self,
+        searched: &mut [Searched],
+        samples: &mut Vec<Sample>,
+        done: Done,
+        log: &mut Log,
+        outcome: &mut Outcome,
+    ) -> Result<()> {
+        let least = LEAST_GAIN * total(searched);
+        let own = &mut searched[done.round.place];
+        outcome.noisy += usize::from(done.noisy);
+        for (candidate, measured) in done.round.proposed.into_iter().zip(done.measured) {
+            let record = self.record(own, &candidate, &measured, &done.machine);
+            log.append(&record).map_err(store::failed)?;
+            let ratio = measured.ratio.map_or(f64::INFINITY, |own| own.0);
+            if measured.class != Class::Ok {
+                *outcome.failed.entry(format!("{:?}", measured.class)).or_default() += 1;
+            }
+            let (features, task) = (candidate.features.clone(), own.task.digest.clone());
+            samples.push(Sample { features, ratio, task });
+            let gain = own.add(candidate, ratio);
+            outcome.note_gain(gain >= least);
+            outcome.trials += 1;
+        }
+        own.close_round();
+        Ok(())
     }
 
     /// Decisions that won in other tasks, for a task's first round.
@@ -271,8 +332,8 @@ impl Session<'_> {
         seeds.collect()
     }
 
-    /// Why the search is over, where it is.
-    fn ends(&self, outcome: &Outcome, expected: f64) -> Option<&'static str> {
+    /// Why no more rounds are asked for, where that is so; `asked` trials are done or under way.
+    fn ends(&self, outcome: &Outcome, asked: usize, expected: f64) -> Option<&'static str> {
         let Settings { trials, budget, goal, patience, .. } = &self.settings;
         if self.interrupt.is_asked() {
             return Some("it was interrupted");
@@ -280,7 +341,7 @@ impl Session<'_> {
         if goal.is_some_and(|goal| expected <= goal) {
             return Some("the goal is expected to be reached");
         }
-        if trials.is_some_and(|most| self.done(outcome) >= most) {
+        if trials.is_some_and(|most| asked >= most) {
             return Some("all trials are done");
         }
         if patience.is_some_and(|most| outcome.in_vain >= most) {
@@ -304,7 +365,13 @@ impl Session<'_> {
         trials.into_iter().chain(time).fold(0.0, f64::max).min(1.0)
     }
 
-    fn record(&self, own: &Searched, candidate: &Candidate, measured: &Measured) -> Record {
+    fn record(
+        &self,
+        own: &Searched,
+        candidate: &Candidate,
+        measured: &Measured,
+        machine: &str,
+    ) -> Record {
         let round = |value: f32| (f64::from(value) * 1e3).round() as f32 / 1e3;
         Record {
             schema: SCHEMA,
@@ -312,7 +379,7 @@ impl Session<'_> {
             time: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |own| own.as_secs()),
             program: own.task.digest.clone(),
             target: store::target_key(self.target),
-            machine: store::machine_key(),
+            machine: machine.to_owned(),
             threads: self.settings.threads,
             template: candidate.template.clone(),
             decisions: candidate.choices(),
@@ -340,7 +407,9 @@ impl Session<'_> {
         let mut records = BTreeMap::new();
         for own in searched {
             let Some((candidate, measured)) = self.finalist(own, so_far, device)? else { continue };
-            let record = Record { kind: Kind::Winner, ..self.record(own, &candidate, &measured) };
+            // The finalists and the network are measured here.
+            let trial = self.record(own, &candidate, &measured, &store::machine_key());
+            let record = Record { kind: Kind::Winner, ..trial };
             let digest = own.task.digest.clone();
             proposed.insert(digest.clone(), prescription(&candidate));
             records.insert(digest, Record { features: Vec::new(), ..record });
@@ -410,6 +479,29 @@ impl Session<'_> {
             return Ok(None);
         }
         Ok(Some((candidates.swap_remove(best), measured[best].clone())))
+    }
+}
+
+/// The rounds that devices have.
+#[derive(Default)]
+struct UnderWay {
+    rounds: usize,
+    candidates: usize,
+    /// Which programs they are of.
+    places: HashSet<usize>,
+}
+
+impl UnderWay {
+    fn begin(&mut self, round: &Round) {
+        self.rounds += 1;
+        self.candidates += round.proposed.len();
+        self.places.insert(round.place);
+    }
+
+    fn end(&mut self, round: &Round) {
+        self.rounds -= 1;
+        self.candidates -= round.proposed.len();
+        self.places.remove(&round.place);
     }
 }
 

@@ -60,6 +60,7 @@ impl Worker<'_> {
             inputs: &inputs,
             target: &target,
             cache: self.cache,
+            fleet: None,
             settings: settings(request, self.options.threads, log.earlier_seconds())?,
             interrupt: interrupt.clone(),
             tell: &tell,

@@ -92,6 +92,7 @@ impl Worker<'_> {
             inputs,
             target,
             cache: self.cache,
+            fleet: None,
             settings,
             interrupt: Interrupt::default(),
             tell: &|_, _| {},

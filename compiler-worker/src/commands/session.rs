@@ -1,0 +1,57 @@
+//! `hone session`: this machine as a device of others' searches.
+
+use std::path::Path;
+use std::time::Duration;
+
+use clap::Args;
+use hone_artifact::exit_code::Reason;
+
+use super::common::{AccessArguments, print};
+use super::tune::duration;
+use crate::compiler;
+use crate::failure::{Failure, Result};
+use crate::spec;
+use crate::tune::Interrupt;
+use crate::tune::fleet::{self, Serving};
+
+/// What `hone session` takes.
+#[derive(Args, Debug)]
+pub struct Arguments {
+    /// Where tuners ask for rounds: a folder that they see, too, or s3://, gs:// or az:// and a folder there.
+    #[arg(long, value_name = "PLACE")]
+    pub fleet: String,
+    /// A folder with the store's credentials, a file for each variable.
+    #[arg(long, value_name = "DIR")]
+    pub credentials: Option<String>,
+    /// The session's name, of lower-case letters, digits and hyphens; a new one without it.
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+    /// End after so long without work, such as 10m.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub idle: Option<Duration>,
+    /// What may be fetched from.
+    #[command(flatten)]
+    pub access: AccessArguments,
+}
+
+/// Measures what is asked for until it is told to end or idle for too long.
+///
+/// # Errors
+/// A name that is no name or that another session has; a store that fails time after time.
+pub fn run(arguments: &Arguments) -> Result<()> {
+    let name = arguments.name.clone().unwrap_or_else(Serving::new_name);
+    if !fleet::is_name(&name) {
+        let message = format!(
+            "'{name}' is no name of a session: use up to 63 lower-case letters, digits and hyphens"
+        );
+        return Err(Failure::new(Reason::Usage, message));
+    }
+    let access = arguments.access.access(Path::new("."));
+    let place = fleet::open(&arguments.fleet, arguments.credentials.as_deref(), &access)?;
+    let target = compiler::target(&spec::target_from_text("host")?)?;
+    eprintln!("note: session '{name}' waits at '{}' for code for {}", arguments.fleet, target.cpu);
+    let interrupt = Interrupt::on_signals("note: the session ends when its round is answered");
+    let serving = Serving { place: &place, name, target: &target, idle: arguments.idle, interrupt };
+    let served = serving.run()?;
+    print(&format!("{} rounds with {} candidates were measured", served.rounds, served.candidates))
+}

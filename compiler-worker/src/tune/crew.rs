@@ -1,0 +1,272 @@
+//! The devices of one search: this machine, and the sessions of a fleet. Each does rounds by itself, on a thread of
+//! its own; a round that a lost session had is done by another device, and counts once.
+
+use std::collections::BTreeMap;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::Scope;
+use std::time::{Duration, Instant};
+
+use hone_search::Candidate;
+
+use super::fleet::Fleet;
+use super::protocol::{Measured, Trials};
+use super::searched::spread;
+use super::store;
+use crate::failure::{Failure, Result};
+
+/// Time between two looks for new sessions.
+const LOOK: Duration = Duration::from_secs(2);
+/// Rounds that lie with a session at once: the one that it does, and the next.
+const AHEAD: usize = 2;
+/// What this machine is called among the devices.
+const HERE: &str = "here";
+
+/// What measures candidates.
+pub(super) trait Measurer: Send {
+    /// What became of each candidate, in their order.
+    ///
+    /// # Errors
+    /// A device that is lost, with all that was asked of it.
+    fn trials(&mut self, trials: Trials) -> Result<Vec<Measured>>;
+}
+
+/// A round to be done.
+pub(super) struct Round {
+    /// Which program it is of, by its place among the search's.
+    pub(super) place: usize,
+    /// The candidates.
+    pub(super) proposed: Vec<Candidate>,
+    /// The same as a device takes them.
+    pub(super) trials: Trials,
+}
+
+/// A round that was done.
+pub(super) struct Done {
+    pub(super) round: Round,
+    pub(super) measured: Vec<Measured>,
+    /// Whether it was too noisy at first, and measured once more.
+    pub(super) noisy: bool,
+    /// Fingerprint of the machine that measured.
+    pub(super) machine: String,
+}
+
+struct Answer {
+    device: usize,
+    round: Round,
+    measured: Result<(Vec<Measured>, bool)>,
+}
+
+/// A device, and what it did.
+struct Member {
+    name: String,
+    machine: String,
+    /// Rounds that may lie with it at once; none once it is lost.
+    slots: usize,
+    candidates: usize,
+}
+
+/// The devices. Threads of `scope` end when it is dropped, and none before has a round then.
+pub(super) struct Crew<'scope, 'env> {
+    scope: &'scope Scope<'scope, 'env>,
+    give: Sender<Round>,
+    take: Arc<Mutex<Receiver<Round>>>,
+    send: Sender<Answer>,
+    answers: Receiver<Answer>,
+    noise: f64,
+    members: Vec<Member>,
+    fleet: Option<&'env Fleet>,
+    looked: Option<Instant>,
+}
+
+impl<'scope, 'env> Crew<'scope, 'env> {
+    /// This machine, and those sessions of a fleet that are found while rounds are done. A round whose confidence
+    /// intervals are wider than `noise` is measured once more.
+    pub(super) fn new(
+        scope: &'scope Scope<'scope, 'env>,
+        here: impl Measurer + 'scope,
+        fleet: Option<&'env Fleet>,
+        noise: f64,
+    ) -> Self {
+        let ((give, take), (send, answers)) = (channel(), channel());
+        let take = Arc::new(Mutex::new(take));
+        let (members, looked) = (Vec::new(), None);
+        let mut crew = Self { scope, give, take, send, answers, noise, members, fleet, looked };
+        crew.add(HERE, store::machine_key(), vec![here]);
+        crew
+    }
+
+    /// Rounds that may be under way at once, so that no device waits.
+    pub(super) fn slots(&self) -> usize {
+        self.members.iter().map(|member| member.slots).sum()
+    }
+
+    /// Candidates that each device measured, by its name.
+    pub(super) fn measured(&self) -> BTreeMap<String, usize> {
+        let each = self.members.iter().filter(|member| member.candidates > 0);
+        let mut sums = BTreeMap::new();
+        for member in each {
+            *sums.entry(member.name.clone()).or_default() += member.candidates;
+        }
+        sums
+    }
+
+    /// Asks for a round.
+    ///
+    /// # Errors
+    /// None where this object is used as it is meant to be.
+    pub(super) fn give(&self, round: Round) -> Result<()> {
+        self.give.send(round).map_err(|_| Failure::internal("no device takes rounds"))
+    }
+
+    /// The next round that is done. A session that is lost is named on standard error.
+    ///
+    /// # Errors
+    /// This machine's device is lost.
+    pub(super) fn next(&mut self) -> Result<Done> {
+        loop {
+            self.admit();
+            let answer = match self.answers.recv_timeout(LOOK) {
+                Ok(answer) => answer,
+                Err(RecvTimeoutError::Timeout) => continue,
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(Failure::internal("no device does rounds"));
+                }
+            };
+            let Answer { device, round, measured } = answer;
+            let member = &mut self.members[device];
+            match measured {
+                Ok((measured, noisy)) => {
+                    member.candidates += measured.len();
+                    let machine = member.machine.clone();
+                    return Ok(Done { round, measured, noisy, machine });
+                }
+                Err(failure) if device == 0 => return Err(failure),
+                Err(failure) => {
+                    if member.slots > 0 {
+                        eprintln!("note: {}; others do its rounds", failure.chain());
+                    }
+                    member.slots = 0;
+                    self.give(round)?;
+                }
+            }
+        }
+    }
+
+    /// Looks for new sessions, now and then. A store that fails hides them and does no other harm.
+    pub(super) fn admit(&mut self) {
+        let Some(fleet) = self.fleet else { return };
+        if self.looked.is_some_and(|looked| looked.elapsed() < LOOK) {
+            return;
+        }
+        self.looked = Some(Instant::now());
+        for announcement in fleet.newcomers().unwrap_or_default() {
+            let remotes = (0..AHEAD).map(|_| fleet.remote(&announcement)).collect();
+            eprintln!("note: session '{}' measures, too", announcement.session);
+            self.add(&announcement.session, announcement.machine, remotes);
+        }
+    }
+
+    /// A device, with one measurer for each round that may lie with it.
+    fn add<M: Measurer + 'scope>(&mut self, name: &str, machine: String, measurers: Vec<M>) {
+        let (device, slots) = (self.members.len(), measurers.len());
+        self.members.push(Member { name: name.to_owned(), machine, slots, candidates: 0 });
+        for mut measurer in measurers {
+            let (take, send, noise) = (Arc::clone(&self.take), self.send.clone(), self.noise);
+            self.scope.spawn(move || {
+                loop {
+                    let next = take.lock().unwrap_or_else(PoisonError::into_inner).recv();
+                    let Ok(round) = next else { return };
+                    let measured = measure(&mut measurer, &round.trials, noise);
+                    let lost = measured.is_err();
+                    if send.send(Answer { device, round, measured }).is_err() || lost {
+                        return;
+                    }
+                }
+            });
+        }
+    }
+}
+
+/// Measures a round; one that is too noisy once more, for longer.
+fn measure(
+    measurer: &mut impl Measurer,
+    trials: &Trials,
+    noise: f64,
+) -> Result<(Vec<Measured>, bool)> {
+    let measured = measurer.trials(trials.clone())?;
+    if spread(&measured) <= noise {
+        return Ok((measured, false));
+    }
+    let longer = Trials { seconds: 3.0 * trials.seconds, ..trials.clone() };
+    Ok((measurer.trials(longer)?, true))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use hone_artifact::exit_code::Reason;
+    use hone_search::Class;
+
+    /// Answers `left` rounds, and is lost then.
+    struct Mortal {
+        left: usize,
+    }
+
+    impl Measurer for Mortal {
+        fn trials(&mut self, trials: Trials) -> Result<Vec<Measured>> {
+            if self.left == 0 {
+                return Err(Failure::new(Reason::DeviceLost, "lost"));
+            }
+            self.left -= 1;
+            Ok(vec![Measured::failed(Class::CompileError, trials.program)])
+        }
+    }
+
+    fn round(place: usize) -> Round {
+        let trials = Trials {
+            program: place.to_string(),
+            digest: String::new(),
+            candidates: Vec::new(),
+            seconds: 0.0,
+        };
+        Round { place, proposed: Vec::new(), trials }
+    }
+
+    #[test]
+    fn a_lost_device_costs_no_round_and_none_is_done_twice() {
+        let places = std::thread::scope(|scope| {
+            let mut crew = Crew::new(scope, Mortal { left: usize::MAX }, None, 1.0);
+            let remotes = vec![Mortal { left: 3 }, Mortal { left: 0 }];
+            crew.add("a", "other".to_owned(), remotes);
+            crew.add("b", "other".to_owned(), vec![Mortal { left: 5 }]);
+            assert_eq!(crew.slots(), 4);
+            (0..100).for_each(|place| crew.give(round(place)).unwrap());
+            let mut places = Vec::new();
+            for _ in 0..100 {
+                let done = crew.next().unwrap();
+                assert_eq!(done.measured[0].cause, Some(done.round.place.to_string()));
+                places.push(done.round.place);
+            }
+            let sums = crew.measured();
+            assert_eq!(sums.values().sum::<usize>(), 100);
+            assert!(sums.get("a").copied().unwrap_or(0) <= 3);
+            places
+        });
+        let mut sorted = places;
+        sorted.sort_unstable();
+        assert_eq!(sorted, (0..100).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn without_this_machine_the_search_ends() {
+        std::thread::scope(|scope| {
+            let mut crew = Crew::new(scope, Mortal { left: 1 }, None, 1.0);
+            crew.give(round(0)).unwrap();
+            assert!(crew.next().is_ok());
+            crew.give(round(1)).unwrap();
+            assert_eq!(crew.next().err().unwrap().reason, Reason::DeviceLost);
+        });
+    }
+}

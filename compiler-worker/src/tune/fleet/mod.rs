@@ -1,0 +1,146 @@
+//! Devices of a search beyond its own machine: sessions (`hone session`) that wait at a folder or an object store for
+//! candidates to measure. The tuner and its sessions meet there only, never directly, so no port is opened anywhere.
+//!
+//! What lies there:
+//!
+//! - `sessions/ID.json`, an [`Announcement`]: the session is there, said again every second with a higher beat;
+//! - `work/ID/RUN-NUMBER.json`, an [`Order`]: a round of candidates for that session, which removes it when it has
+//!   answered;
+//! - `results/ID/RUN-NUMBER.json`, an [`Answered`]: what became of them, which the tuner removes when it has taken it.
+//!
+//! Invariants: an object has one writer and but for announcements is written once; nothing there is the only copy of
+//! anything, because a trial counts only once it is in the tuner's records. So a session that is lost costs the rounds
+//! that lay with it, which another one measures, and what a session answers after it was given up is read by nobody.
+
+mod serve;
+mod tuner;
+
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use hone_driver::Target;
+use serde::{Deserialize, Serialize};
+
+use super::protocol::{Measured, Trials};
+use crate::failure::{Failure, Result};
+use crate::storage::{Access, Destination};
+
+pub use serve::{Served, Serving};
+pub use tuner::{Fleet, Remote};
+
+const SESSIONS: &str = "sessions";
+const WORK: &str = "work";
+const RESULTS: &str = "results";
+
+/// Time between two beats of a session.
+const BEAT: Duration = Duration::from_secs(1);
+/// Time without a beat after which a session counts as lost.
+const SILENCE: Duration = Duration::from_secs(15);
+/// Shortest and longest time between two looks at the store.
+const LOOKS: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(500)];
+/// Times in a row that the store may fail.
+const FAULTS: usize = 5;
+/// Most bytes of an object.
+const LARGEST: u64 = 64 << 20;
+
+/// A session says that it is there.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Announcement {
+    /// Its name, which names its folders.
+    pub session: String,
+    /// The machine's fingerprint, as records have it.
+    pub machine: String,
+    /// What it runs code for, as records have it.
+    pub target: String,
+    /// Grows while it is there.
+    pub beat: u64,
+}
+
+/// A round of candidates.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Order {
+    /// What code is made for, as records have it.
+    target: String,
+    /// Threads to measure on; 0 for all.
+    threads: usize,
+    /// Longest time of a candidate.
+    timeout_milliseconds: Option<u64>,
+    /// The candidates of one program.
+    trials: Trials,
+}
+
+/// What became of them.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Answered {
+    /// One for each candidate, in their order.
+    measured: Vec<Measured>,
+    /// Why nothing was measured.
+    refused: Option<String>,
+}
+
+/// Opens a fleet's folder, which a path or a URI names; a local one is made where it is missing.
+///
+/// # Errors
+/// What the place refuses.
+pub fn open(text: &str, credentials: Option<&str>, access: &Access) -> Result<Destination> {
+    if text.contains("://") {
+        return Destination::open(text, credentials, access);
+    }
+    let folder = Path::new(text).to_path_buf();
+    std::fs::create_dir_all(&folder)
+        .map_err(|error| Failure::io(format!("'{text}' cannot be made"), error))?;
+    Ok(Destination::Folder(folder))
+}
+
+/// A name that no other process has: nothing needs it to be secret.
+fn unique() -> String {
+    let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |own| own.as_nanos());
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let seed = format!("{host} {} {time}", std::process::id());
+    blake3::hash(seed.as_bytes()).to_hex()[..12].to_owned()
+}
+
+/// Whether a session may have this name: it becomes a part of objects' names.
+pub fn is_name(text: &str) -> bool {
+    let fits =
+        |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-';
+    !text.is_empty() && text.len() <= 63 && text.chars().all(fits)
+}
+
+/// The names of the objects in a folder that this version writes.
+fn names(place: &Destination, folder: &str) -> Result<Vec<String>> {
+    let names = place.list(folder)?.into_iter();
+    let mut names: Vec<String> =
+        names.filter_map(|name| name.strip_suffix(".json").map(str::to_owned)).collect();
+    // Files that are being written have names that begin with a dot.
+    names.retain(|name| is_name(name));
+    names.sort_unstable();
+    Ok(names)
+}
+
+fn json(value: &impl Serialize) -> Vec<u8> {
+    // Plain data always has a JSON form.
+    serde_json::to_vec(value).unwrap_or_default()
+}
+
+/// Waits a little longer each time, up to a bound.
+struct Patience(Duration);
+
+impl Patience {
+    fn new() -> Self {
+        Self(LOOKS[0])
+    }
+
+    fn wait(&mut self) {
+        std::thread::sleep(self.0);
+        self.0 = (self.0 * 3 / 2).min(LOOKS[1]);
+    }
+}
+
+/// What records call the target of this fleet.
+fn key(target: &Target) -> String {
+    super::store::target_key(target)
+}

@@ -1,0 +1,259 @@
+//! A session: measures what is asked of it, one round at a time.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use hone_artifact::exit_code::Reason;
+use hone_driver::Target;
+
+use super::{
+    Announcement, Answered, BEAT, FAULTS, LARGEST, LOOKS, Order, RESULTS, SESSIONS, WORK, json,
+    key, names,
+};
+use crate::failure::{Failure, Result};
+use crate::storage::Destination;
+use crate::tune::device::Device;
+use crate::tune::interrupt::Interrupt;
+use crate::tune::store;
+
+/// Most candidates of a round that a session takes.
+const MOST_CANDIDATES: usize = 256;
+/// Most seconds of measuring that a session takes for a round.
+const MOST_SECONDS: f64 = 600.0;
+
+/// A session and where it waits.
+pub struct Serving<'a> {
+    /// Where orders come from.
+    pub place: &'a Destination,
+    /// Its name: one that no other session has.
+    pub name: String,
+    /// What it runs code for; this machine.
+    pub target: &'a Target,
+    /// Ends after so long without work; never without it.
+    pub idle: Option<Duration>,
+    /// Whether it is to end, when the round under way is answered.
+    pub interrupt: Interrupt,
+}
+
+/// What a session did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Served {
+    /// Rounds that it answered.
+    pub rounds: usize,
+    /// Candidates in them.
+    pub candidates: usize,
+}
+
+impl Serving<'_> {
+    /// A name that no other session has.
+    pub fn new_name() -> String {
+        super::unique()
+    }
+
+    /// Answers until it is interrupted or idle for too long. Its announcement and what is asked of it are gone then.
+    ///
+    /// # Errors
+    /// A store that fails time after time; a name that another session has.
+    pub fn run(&self) -> Result<Served> {
+        self.refuse_taken_name()?;
+        // Left by one of the same name that was killed.
+        self.clear(WORK);
+        self.clear(RESULTS);
+        let ended = AtomicBool::new(false);
+        let done = std::thread::scope(|scope| {
+            let beats = scope.spawn(|| self.beat(&ended));
+            let served = self.serve(&ended);
+            ended.store(true, Ordering::Relaxed);
+            let lost = || Err(Failure::internal("the thread that announces the session ended"));
+            beats.join().unwrap_or_else(|_| lost()).and(served)
+        });
+        let _ = self.place.remove(&self.announcement());
+        // Answers stay: a tuner may be about to take them.
+        self.clear(WORK);
+        done
+    }
+
+    /// Two sessions of one name would measure the same orders.
+    fn refuse_taken_name(&self) -> Result<()> {
+        let path = self.announcement();
+        let Some(before) = self.place.read(&path, LARGEST)? else { return Ok(()) };
+        std::thread::sleep(2 * BEAT + BEAT / 2);
+        if self.place.read(&path, LARGEST)?.is_none_or(|after| after == before) {
+            return Ok(());
+        }
+        let message = format!(
+            "a session named '{}' is there already: choose another name with --name",
+            self.name
+        );
+        Err(Failure::new(Reason::Usage, message))
+    }
+
+    fn announcement(&self) -> String {
+        format!("{SESSIONS}/{}.json", self.name)
+    }
+
+    /// Says again and again that the session is there.
+    fn beat(&self, ended: &AtomicBool) -> Result<()> {
+        let mut announcement = Announcement {
+            session: self.name.clone(),
+            machine: store::machine_key(),
+            target: key(self.target),
+            beat: 0,
+        };
+        let mut faults = 0;
+        while !ended.load(Ordering::Relaxed) {
+            announcement.beat += 1;
+            match self.place.overwrite(&self.announcement(), &json(&announcement)) {
+                Ok(()) => faults = 0,
+                Err(failure) => {
+                    faults += 1;
+                    if faults >= FAULTS {
+                        ended.store(true, Ordering::Relaxed);
+                        return Err(failure);
+                    }
+                }
+            }
+            // In parts, so that the end does not wait for a beat.
+            let begin = Instant::now();
+            while begin.elapsed() < BEAT && !ended.load(Ordering::Relaxed) {
+                std::thread::sleep(BEAT / 20);
+            }
+        }
+        Ok(())
+    }
+
+    fn serve(&self, ended: &AtomicBool) -> Result<Served> {
+        let mut served = Served::default();
+        let mut device: Option<(usize, Option<u64>, Device)> = None;
+        let mut turns = Turns::default();
+        let (mut last, mut faults) = (Instant::now(), 0);
+        loop {
+            let over = self.idle.is_some_and(|idle| last.elapsed() >= idle);
+            if over || self.interrupt.is_asked() || ended.load(Ordering::Relaxed) {
+                return Ok(served);
+            }
+            match self.one(&mut device, &mut turns) {
+                Ok(Some(candidates)) => {
+                    served.rounds += 1;
+                    served.candidates += candidates;
+                    (last, faults) = (Instant::now(), 0);
+                }
+                Ok(None) => {
+                    faults = 0;
+                    // Quick while there is work, slow where there is none.
+                    std::thread::sleep((last.elapsed() / 20).clamp(LOOKS[0], LOOKS[1]));
+                }
+                Err(failure) => {
+                    faults += 1;
+                    if faults >= FAULTS {
+                        return Err(failure);
+                    }
+                    std::thread::sleep(LOOKS[1]);
+                }
+            }
+        }
+    }
+
+    /// Answers one order, where there is one; how many candidates it had.
+    fn one(
+        &self,
+        device: &mut Option<(usize, Option<u64>, Device)>,
+        turns: &mut Turns,
+    ) -> Result<Option<usize>> {
+        let orders = names(self.place, &format!("{WORK}/{}", self.name))?;
+        let Some(name) = turns.next(&orders) else { return Ok(None) };
+        let path = format!("{WORK}/{}/{name}.json", self.name);
+        // The tuner may have taken it back.
+        let Some(bytes) = self.place.read(&path, LARGEST)? else { return Ok(None) };
+        let order = serde_json::from_slice::<Order>(&bytes)
+            .map_err(|error| format!("the order is not understood: {error}"))
+            .and_then(|order| self.refusal(&order).map_or(Ok(order), Err));
+        let (answered, candidates) = match order {
+            Err(refused) => (Answered { measured: Vec::new(), refused: Some(refused) }, 0),
+            Ok(order) => {
+                let count = order.trials.candidates.len();
+                (self.measure(order, device), count)
+            }
+        };
+        let result = format!("{RESULTS}/{}/{name}.json", self.name);
+        self.place.write_once(&result, &json(&answered))?;
+        self.place.remove(&path)?;
+        Ok(Some(candidates))
+    }
+
+    /// Why an order is not done.
+    fn refusal(&self, order: &Order) -> Option<String> {
+        let own = key(self.target);
+        if order.target != own {
+            return Some(format!("the order is for {}, this machine is {own}", order.target));
+        }
+        let seconds = order.trials.seconds;
+        let fits = (0.0..=MOST_SECONDS).contains(&seconds)
+            && order.trials.candidates.len() <= MOST_CANDIDATES;
+        (!fits).then(|| {
+            format!("a session takes {MOST_CANDIDATES} candidates and {MOST_SECONDS} s at once")
+        })
+    }
+
+    fn measure(&self, order: Order, device: &mut Option<(usize, Option<u64>, Device)>) -> Answered {
+        let wanted = (order.threads, order.timeout_milliseconds);
+        let mut kept = device.take().filter(|kept| (kept.0, kept.1) == wanted);
+        let used = kept.get_or_insert_with(|| {
+            let timeout = order.timeout_milliseconds.map(Duration::from_millis);
+            (wanted.0, wanted.1, Device::new(self.target, order.threads, timeout))
+        });
+        let measured = used.2.trials(order.trials);
+        *device = kept;
+        match measured {
+            Ok(measured) => Answered { measured, refused: None },
+            Err(failure) => Answered { measured: Vec::new(), refused: Some(failure.chain()) },
+        }
+    }
+
+    /// Removes what lies in a folder of the session. What cannot be removed harms nobody.
+    fn clear(&self, folder: &str) {
+        let folder = format!("{folder}/{}", self.name);
+        for name in names(self.place, &folder).unwrap_or_default() {
+            let _ = self.place.remove(&format!("{folder}/{name}.json"));
+        }
+    }
+}
+
+/// Whose order is next: runs take turns, however many orders one of them has.
+#[derive(Default)]
+struct Turns {
+    served: HashMap<String, u64>,
+    count: u64,
+}
+
+impl Turns {
+    fn next(&mut self, orders: &[String]) -> Option<String> {
+        let run = |name: &String| name.split('-').next().unwrap_or_default().to_owned();
+        let last = |name: &&String| self.served.get(&run(name)).copied().unwrap_or(0);
+        // Of one run the first in order of their numbers: the names are sorted.
+        let name = orders.iter().min_by_key(last)?.clone();
+        self.count += 1;
+        self.served.insert(run(&name), self.count);
+        Some(name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_take_turns() {
+        let mut turns = Turns::default();
+        let orders: Vec<String> =
+            ["a-00000001", "a-00000002", "b-00000001"].map(str::to_owned).to_vec();
+        let mut left = orders.clone();
+        let mut taken = Vec::new();
+        while let Some(name) = turns.next(&left) {
+            left.retain(|other| *other != name);
+            taken.push(name);
+        }
+        assert_eq!(taken, ["a-00000001", "b-00000001", "a-00000002"]);
+    }
+}
