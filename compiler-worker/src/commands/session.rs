@@ -18,7 +18,7 @@ use crate::tune::fleet::{self, Serving};
 #[derive(Args, Debug)]
 pub struct Arguments {
     /// Where tuners ask for rounds: a folder that they see, too, or s3://, gs:// or az:// and a folder there.
-    #[arg(long, value_name = "PLACE")]
+    #[arg(long, value_name = "STORE")]
     pub fleet: String,
     /// A folder with the store's credentials, a file for each variable.
     #[arg(long, value_name = "DIR")]
@@ -47,11 +47,11 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         return Err(Failure::new(Reason::Usage, message));
     }
     let access = arguments.access.access(Path::new("."));
-    let place = fleet::open(&arguments.fleet, arguments.credentials.as_deref(), &access)?;
+    let store = fleet::open(&arguments.fleet, arguments.credentials.as_deref(), &access)?;
     let target = compiler::target(&spec::target_from_text("host")?)?;
     eprintln!("note: session '{name}' waits at '{}' for code for {}", arguments.fleet, target.cpu);
     let interrupt = Interrupt::on_signals("note: the session ends when its round is answered");
-    let serving = Serving { place: &place, name, target: &target, idle: arguments.idle, interrupt };
+    let serving = Serving { store: &store, name, target: &target, idle: arguments.idle, interrupt };
     let served = serving.run()?;
     print(&format!("{} rounds with {} candidates were measured", served.rounds, served.candidates))
 }

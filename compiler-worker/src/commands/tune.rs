@@ -49,7 +49,7 @@ pub struct Arguments {
     #[arg(long)]
     pub cold: bool,
     /// Where sessions (hone session) wait that measure beside this machine: a folder, or s3://, gs:// or az://.
-    #[arg(long, value_name = "PLACE")]
+    #[arg(long, value_name = "STORE")]
     pub fleet: Option<String>,
     /// A folder with the credentials of the fleet's store, a file for each variable.
     #[arg(long, value_name = "DIR", requires = "fleet")]
@@ -138,8 +138,8 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 fn fleet(arguments: &Arguments, target: &Target, settings: &Settings) -> Result<Option<Fleet>> {
     let Some(text) = &arguments.fleet else { return Ok(None) };
     let access = arguments.access.access(Path::new("."));
-    let place = fleet::open(text, arguments.fleet_credentials.as_deref(), &access)?;
-    Ok(Some(Fleet::new(place, target, settings.threads, settings.timeout)))
+    let store = fleet::open(text, arguments.fleet_credentials.as_deref(), &access)?;
+    Ok(Some(Fleet::new(store, target, settings.threads, settings.timeout)))
 }
 
 fn settings(arguments: &Arguments) -> Settings {

@@ -12,7 +12,7 @@ use hone_driver::Target;
 use hone_search::Class;
 use serde_json::json;
 
-use super::crew::Measurer;
+use super::devices::Measurer;
 use super::protocol::{Answer, Ask, Compare, Compared, Measured, Trials};
 use crate::failure::{Failure, Result};
 

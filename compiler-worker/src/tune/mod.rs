@@ -2,13 +2,13 @@
 //! trial in records, and lets a schedule replace the one before only where the whole network is faster.
 //!
 //! `session` is the loop over programs, which `searched` holds; `device` and `measure` are the two ends of the process that measures;
-//! `crew` is all devices of a search, and `fleet` those on other machines;
+//! `devices` is all devices of a search, and `fleet` those on other machines;
 //! `confirm` is the comparison in the network; `store` says where records lie, and `run_log`
 //! carries those of a run in a cluster to and from object storage.
 
 mod confirm;
-mod crew;
 mod device;
+mod devices;
 pub mod fleet;
 mod interrupt;
 mod measure;

@@ -13,8 +13,8 @@ use hone_search::{
 };
 
 use super::confirm::{Confirm, with};
-use super::crew::{Crew, Done, Round};
 use super::device::Device;
+use super::devices::{Devices, Done, Round};
 use super::fleet::Fleet;
 use super::interrupt::Interrupt;
 use super::outcome::Outcome;
@@ -136,10 +136,10 @@ impl Session<'_> {
         }
         let target = store::target_key(self.target);
         let least = LEAST_GAIN * total(searched);
-        let places: BTreeMap<String, usize> = searched
+        let indices: BTreeMap<String, usize> = searched
             .iter()
             .enumerate()
-            .map(|(place, own)| (own.task.digest.clone(), place))
+            .map(|(index, searched)| (searched.task.digest.clone(), index))
             .collect();
         for record in records.iter().filter(|own| own.kind == Kind::Trial && own.target == target) {
             let ratio = record.ratio.unwrap_or(f64::INFINITY);
@@ -147,7 +147,7 @@ impl Session<'_> {
                 let (features, task) = (record.features.clone(), record.program.clone());
                 samples.push(Sample { features, ratio, task });
             }
-            let Some(place) = places.get(&record.program) else { continue };
+            let Some(index) = indices.get(&record.program) else { continue };
             match record.class {
                 Class::Ok => outcome.logged.0 += 1,
                 _ => outcome.logged.1 += 1,
@@ -155,7 +155,7 @@ impl Session<'_> {
             if record.machine != machine || record.threads != self.settings.threads {
                 continue;
             }
-            let own = &mut searched[*place];
+            let own = &mut searched[*index];
             let candidate = own.space.with_choices(&record.template, &record.decisions);
             if let Some(candidate) = candidate.ok().filter(|new| !own.known.contains(&new.identity))
             {
@@ -182,9 +182,9 @@ impl Session<'_> {
     ) -> Result<()> {
         let done = std::thread::scope(|scope| {
             let here = &mut *device;
-            let mut crew = Crew::new(scope, here, self.fleet, self.settings.noise);
-            let done = self.rounds(searched, samples, &mut crew, log, outcome);
-            outcome.devices = crew.measured();
+            let mut devices = Devices::new(scope, here, self.fleet, self.settings.noise);
+            let done = self.rounds(searched, samples, &mut devices, log, outcome);
+            outcome.devices = devices.measured();
             done
         });
         outcome.building = device.building.as_secs_f64();
@@ -202,7 +202,7 @@ impl Session<'_> {
         &self,
         searched: &mut [Searched],
         samples: &mut Vec<Sample>,
-        crew: &mut Crew<'_, '_>,
+        devices: &mut Devices<'_, '_>,
         log: &mut Log,
         outcome: &mut Outcome,
     ) -> Result<()> {
@@ -214,13 +214,13 @@ impl Session<'_> {
         let mut rounds = 0;
         self.progress(searched, outcome, begin);
         loop {
-            crew.admit();
-            let why = self.fill(searched, &model, crew, &mut random, outcome, &mut under_way)?;
+            devices.admit();
+            let why = self.fill(searched, &model, devices, &mut random, outcome, &mut under_way)?;
             if under_way.rounds == 0 {
                 outcome.ended = why.unwrap_or("more trials are expected to gain nothing");
                 return Ok(());
             }
-            let done = crew.next()?;
+            let done = devices.next()?;
             under_way.end(&done.round);
             self.take_up(searched, samples, done, log, outcome)?;
             rounds += 1;
@@ -245,13 +245,13 @@ impl Session<'_> {
         &self,
         searched: &mut [Searched],
         model: &Learned,
-        crew: &Crew<'_, '_>,
+        devices: &Devices<'_, '_>,
         random: &mut Random,
         outcome: &mut Outcome,
         under_way: &mut UnderWay,
     ) -> Result<Option<&'static str>> {
         let least = LEAST_GAIN * total(searched);
-        while under_way.rounds < crew.slots() {
+        while under_way.rounds < devices.slots() {
             let asked = self.done(outcome) + under_way.candidates;
             if let Some(why) = self.ends(outcome, asked, expected(searched)) {
                 return Ok(Some(why));
@@ -259,16 +259,16 @@ impl Session<'_> {
             let progress: Vec<Progress> = searched
                 .iter()
                 .enumerate()
-                .map(|(place, own)| Progress {
-                    exhausted: own.progress.exhausted || under_way.places.contains(&place),
-                    ..own.progress.clone()
+                .map(|(index, searched)| Progress {
+                    exhausted: searched.progress.exhausted || under_way.programs.contains(&index),
+                    ..searched.progress.clone()
                 })
                 .collect();
-            let Some(place) = Allocator.next(&progress, least) else { return Ok(None) };
+            let Some(index) = Allocator.next(&progress, least) else { return Ok(None) };
             let proposing = Instant::now();
             let left = self.settings.trials.map_or(BATCH, |most| most - asked);
-            let seeds = self.seeds(searched, place);
-            let own = &mut searched[place];
+            let seeds = self.seeds(searched, index);
+            let own = &mut searched[index];
             let proposed = propose(own, model, seeds, BATCH.min(left), random);
             outcome.proposing += proposing.elapsed().as_secs_f64();
             if proposed.is_empty() {
@@ -281,9 +281,9 @@ impl Session<'_> {
                 candidates: proposed.iter().map(prescription).collect(),
                 seconds: self.settings.seconds,
             };
-            let round = Round { place, proposed, trials };
+            let round = Round { index, proposed, trials };
             under_way.begin(&round);
-            crew.give(round)?;
+            devices.give(round)?;
         }
         Ok(None)
     }
@@ -298,10 +298,10 @@ impl Session<'_> {
         outcome: &mut Outcome,
     ) -> Result<()> {
         let least = LEAST_GAIN * total(searched);
-        let own = &mut searched[done.round.place];
+        let own = &mut searched[done.round.index];
         outcome.noisy += usize::from(done.noisy);
         for (candidate, measured) in done.round.proposed.into_iter().zip(done.measured) {
-            let record = self.record(own, &candidate, &measured, &done.machine);
+            let record = self.record(own, &candidate, &measured);
             log.append(&record).map_err(store::failed)?;
             let ratio = measured.ratio.map_or(f64::INFINITY, |own| own.0);
             if measured.class != Class::Ok {
@@ -365,13 +365,7 @@ impl Session<'_> {
         trials.into_iter().chain(time).fold(0.0, f64::max).min(1.0)
     }
 
-    fn record(
-        &self,
-        own: &Searched,
-        candidate: &Candidate,
-        measured: &Measured,
-        machine: &str,
-    ) -> Record {
+    fn record(&self, own: &Searched, candidate: &Candidate, measured: &Measured) -> Record {
         let round = |value: f32| (f64::from(value) * 1e3).round() as f32 / 1e3;
         Record {
             schema: SCHEMA,
@@ -379,7 +373,7 @@ impl Session<'_> {
             time: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |own| own.as_secs()),
             program: own.task.digest.clone(),
             target: store::target_key(self.target),
-            machine: machine.to_owned(),
+            machine: store::machine_key(),
             threads: self.settings.threads,
             template: candidate.template.clone(),
             decisions: candidate.choices(),
@@ -407,9 +401,7 @@ impl Session<'_> {
         let mut records = BTreeMap::new();
         for own in searched {
             let Some((candidate, measured)) = self.finalist(own, so_far, device)? else { continue };
-            // The finalists and the network are measured here.
-            let trial = self.record(own, &candidate, &measured, &store::machine_key());
-            let record = Record { kind: Kind::Winner, ..trial };
+            let record = Record { kind: Kind::Winner, ..self.record(own, &candidate, &measured) };
             let digest = own.task.digest.clone();
             proposed.insert(digest.clone(), prescription(&candidate));
             records.insert(digest, Record { features: Vec::new(), ..record });
@@ -488,20 +480,20 @@ struct UnderWay {
     rounds: usize,
     candidates: usize,
     /// Which programs they are of.
-    places: HashSet<usize>,
+    programs: HashSet<usize>,
 }
 
 impl UnderWay {
     fn begin(&mut self, round: &Round) {
         self.rounds += 1;
         self.candidates += round.proposed.len();
-        self.places.insert(round.place);
+        self.programs.insert(round.index);
     }
 
     fn end(&mut self, round: &Round) {
         self.rounds -= 1;
         self.candidates -= round.proposed.len();
-        self.places.remove(&round.place);
+        self.programs.remove(&round.index);
     }
 }
 

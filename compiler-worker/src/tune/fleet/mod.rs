@@ -18,6 +18,7 @@ mod tuner;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use hone_artifact::exit_code::Reason;
 use hone_driver::Target;
 use serde::{Deserialize, Serialize};
 
@@ -37,7 +38,7 @@ const BEAT: Duration = Duration::from_secs(1);
 /// Time without a beat after which a session counts as lost.
 const SILENCE: Duration = Duration::from_secs(15);
 /// Shortest and longest time between two looks at the store.
-const LOOKS: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(500)];
+const POLL: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(500)];
 /// Times in a row that the store may fail.
 const FAULTS: usize = 5;
 /// Most bytes of an object.
@@ -84,12 +85,17 @@ struct Answered {
 /// Opens a fleet's folder, which a path or a URI names; a local one is made where it is missing.
 ///
 /// # Errors
-/// What the place refuses.
+/// A file where a folder is meant; what the store refuses.
 pub fn open(text: &str, credentials: Option<&str>, access: &Access) -> Result<Destination> {
     if text.contains("://") {
         return Destination::open(text, credentials, access);
     }
     let folder = Path::new(text).to_path_buf();
+    if folder.exists() && !folder.is_dir() {
+        let message =
+            format!("'{text}' is no folder: name one, or a store such as s3://bucket/fleet");
+        return Err(Failure::new(Reason::Usage, message));
+    }
     std::fs::create_dir_all(&folder)
         .map_err(|error| Failure::io(format!("'{text}' cannot be made"), error))?;
     Ok(Destination::Folder(folder))
@@ -97,7 +103,7 @@ pub fn open(text: &str, credentials: Option<&str>, access: &Access) -> Result<De
 
 /// A name that no other process has: nothing needs it to be secret.
 fn unique() -> String {
-    let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |own| own.as_nanos());
+    let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let seed = format!("{host} {} {time}", std::process::id());
     blake3::hash(seed.as_bytes()).to_hex()[..12].to_owned()
@@ -111,8 +117,8 @@ pub fn is_name(text: &str) -> bool {
 }
 
 /// The names of the objects in a folder that this version writes.
-fn names(place: &Destination, folder: &str) -> Result<Vec<String>> {
-    let names = place.list(folder)?.into_iter();
+fn names(store: &Destination, folder: &str) -> Result<Vec<String>> {
+    let names = store.list(folder)?.into_iter();
     let mut names: Vec<String> =
         names.filter_map(|name| name.strip_suffix(".json").map(str::to_owned)).collect();
     // Files that are being written have names that begin with a dot.
@@ -127,16 +133,16 @@ fn json(value: &impl Serialize) -> Vec<u8> {
 }
 
 /// Waits a little longer each time, up to a bound.
-struct Patience(Duration);
+struct Backoff(Duration);
 
-impl Patience {
+impl Backoff {
     fn new() -> Self {
-        Self(LOOKS[0])
+        Self(POLL[0])
     }
 
     fn wait(&mut self) {
         std::thread::sleep(self.0);
-        self.0 = (self.0 * 3 / 2).min(LOOKS[1]);
+        self.0 = (self.0 * 3 / 2).min(POLL[1]);
     }
 }
 

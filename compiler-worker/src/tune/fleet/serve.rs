@@ -8,8 +8,8 @@ use hone_artifact::exit_code::Reason;
 use hone_driver::Target;
 
 use super::{
-    Announcement, Answered, BEAT, FAULTS, LARGEST, LOOKS, Order, RESULTS, SESSIONS, WORK, json,
-    key, names,
+    Announcement, Answered, BEAT, FAULTS, LARGEST, Order, POLL, RESULTS, SESSIONS, WORK, json, key,
+    names,
 };
 use crate::failure::{Failure, Result};
 use crate::storage::Destination;
@@ -25,7 +25,7 @@ const MOST_SECONDS: f64 = 600.0;
 /// A session and where it waits.
 pub struct Serving<'a> {
     /// Where orders come from.
-    pub place: &'a Destination,
+    pub store: &'a Destination,
     /// Its name: one that no other session has.
     pub name: String,
     /// What it runs code for; this machine.
@@ -68,7 +68,7 @@ impl Serving<'_> {
             let lost = || Err(Failure::internal("the thread that announces the session ended"));
             beats.join().unwrap_or_else(|_| lost()).and(served)
         });
-        let _ = self.place.remove(&self.announcement());
+        let _ = self.store.remove(&self.announcement());
         // Answers stay: a tuner may be about to take them.
         self.clear(WORK);
         done
@@ -77,9 +77,9 @@ impl Serving<'_> {
     /// Two sessions of one name would measure the same orders.
     fn refuse_taken_name(&self) -> Result<()> {
         let path = self.announcement();
-        let Some(before) = self.place.read(&path, LARGEST)? else { return Ok(()) };
+        let Some(before) = self.store.read(&path, LARGEST)? else { return Ok(()) };
         std::thread::sleep(2 * BEAT + BEAT / 2);
-        if self.place.read(&path, LARGEST)?.is_none_or(|after| after == before) {
+        if self.store.read(&path, LARGEST)?.is_none_or(|after| after == before) {
             return Ok(());
         }
         let message = format!(
@@ -104,7 +104,7 @@ impl Serving<'_> {
         let mut faults = 0;
         while !ended.load(Ordering::Relaxed) {
             announcement.beat += 1;
-            match self.place.overwrite(&self.announcement(), &json(&announcement)) {
+            match self.store.overwrite(&self.announcement(), &json(&announcement)) {
                 Ok(()) => faults = 0,
                 Err(failure) => {
                     faults += 1;
@@ -126,14 +126,14 @@ impl Serving<'_> {
     fn serve(&self, ended: &AtomicBool) -> Result<Served> {
         let mut served = Served::default();
         let mut device: Option<(usize, Option<u64>, Device)> = None;
-        let mut turns = Turns::default();
+        let mut round_robin = RoundRobin::default();
         let (mut last, mut faults) = (Instant::now(), 0);
         loop {
             let over = self.idle.is_some_and(|idle| last.elapsed() >= idle);
             if over || self.interrupt.is_asked() || ended.load(Ordering::Relaxed) {
                 return Ok(served);
             }
-            match self.one(&mut device, &mut turns) {
+            match self.one(&mut device, &mut round_robin) {
                 Ok(Some(candidates)) => {
                     served.rounds += 1;
                     served.candidates += candidates;
@@ -142,14 +142,14 @@ impl Serving<'_> {
                 Ok(None) => {
                     faults = 0;
                     // Quick while there is work, slow where there is none.
-                    std::thread::sleep((last.elapsed() / 20).clamp(LOOKS[0], LOOKS[1]));
+                    std::thread::sleep((last.elapsed() / 20).clamp(POLL[0], POLL[1]));
                 }
                 Err(failure) => {
                     faults += 1;
                     if faults >= FAULTS {
                         return Err(failure);
                     }
-                    std::thread::sleep(LOOKS[1]);
+                    std::thread::sleep(POLL[1]);
                 }
             }
         }
@@ -159,13 +159,13 @@ impl Serving<'_> {
     fn one(
         &self,
         device: &mut Option<(usize, Option<u64>, Device)>,
-        turns: &mut Turns,
+        round_robin: &mut RoundRobin,
     ) -> Result<Option<usize>> {
-        let orders = names(self.place, &format!("{WORK}/{}", self.name))?;
-        let Some(name) = turns.next(&orders) else { return Ok(None) };
+        let orders = names(self.store, &format!("{WORK}/{}", self.name))?;
+        let Some(name) = round_robin.next(&orders) else { return Ok(None) };
         let path = format!("{WORK}/{}/{name}.json", self.name);
         // The tuner may have taken it back.
-        let Some(bytes) = self.place.read(&path, LARGEST)? else { return Ok(None) };
+        let Some(bytes) = self.store.read(&path, LARGEST)? else { return Ok(None) };
         let order = serde_json::from_slice::<Order>(&bytes)
             .map_err(|error| format!("the order is not understood: {error}"))
             .and_then(|order| self.refusal(&order).map_or(Ok(order), Err));
@@ -177,16 +177,16 @@ impl Serving<'_> {
             }
         };
         let result = format!("{RESULTS}/{}/{name}.json", self.name);
-        self.place.write_once(&result, &json(&answered))?;
-        self.place.remove(&path)?;
+        self.store.write_once(&result, &json(&answered))?;
+        self.store.remove(&path)?;
         Ok(Some(candidates))
     }
 
     /// Why an order is not done.
     fn refusal(&self, order: &Order) -> Option<String> {
-        let own = key(self.target);
-        if order.target != own {
-            return Some(format!("the order is for {}, this machine is {own}", order.target));
+        let here = key(self.target);
+        if order.target != here {
+            return Some(format!("the order is for {}, this machine is {here}", order.target));
         }
         let seconds = order.trials.seconds;
         let fits = (0.0..=MOST_SECONDS).contains(&seconds)
@@ -214,20 +214,20 @@ impl Serving<'_> {
     /// Removes what lies in a folder of the session. What cannot be removed harms nobody.
     fn clear(&self, folder: &str) {
         let folder = format!("{folder}/{}", self.name);
-        for name in names(self.place, &folder).unwrap_or_default() {
-            let _ = self.place.remove(&format!("{folder}/{name}.json"));
+        for name in names(self.store, &folder).unwrap_or_default() {
+            let _ = self.store.remove(&format!("{folder}/{name}.json"));
         }
     }
 }
 
-/// Whose order is next: runs take turns, however many orders one of them has.
+/// Whose order is next: runs take round_robin, however many orders one of them has.
 #[derive(Default)]
-struct Turns {
+struct RoundRobin {
     served: HashMap<String, u64>,
     count: u64,
 }
 
-impl Turns {
+impl RoundRobin {
     fn next(&mut self, orders: &[String]) -> Option<String> {
         let run = |name: &String| name.split('-').next().unwrap_or_default().to_owned();
         let last = |name: &&String| self.served.get(&run(name)).copied().unwrap_or(0);
@@ -244,13 +244,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn runs_take_turns() {
-        let mut turns = Turns::default();
+    fn runs_take_round_robin() {
+        let mut round_robin = RoundRobin::default();
         let orders: Vec<String> =
             ["a-00000001", "a-00000002", "b-00000001"].map(str::to_owned).to_vec();
         let mut left = orders.clone();
         let mut taken = Vec::new();
-        while let Some(name) = turns.next(&left) {
+        while let Some(name) = round_robin.next(&left) {
             left.retain(|other| *other != name);
             taken.push(name);
         }

@@ -9,43 +9,46 @@ use hone_artifact::exit_code::Reason;
 use hone_driver::Target;
 
 use super::{
-    Announcement, Answered, BEAT, FAULTS, LARGEST, Order, Patience, RESULTS, SESSIONS, SILENCE,
+    Announcement, Answered, BEAT, Backoff, FAULTS, LARGEST, Order, RESULTS, SESSIONS, SILENCE,
     WORK, json, key, names,
 };
 use crate::failure::{Failure, Result};
 use crate::storage::Destination;
-use crate::tune::crew::Measurer;
+use crate::tune::devices::Measurer;
 use crate::tune::protocol::{Measured, Trials};
+use crate::tune::store;
 
 /// The sessions of one search.
 #[derive(Debug)]
 pub struct Fleet {
-    place: Destination,
+    store: Destination,
     /// Names this search's orders.
     run: String,
     next: AtomicU64,
     target: String,
+    machine: String,
     threads: usize,
     timeout: Option<Duration>,
-    /// The last beat of each session, and whether it is a device of this search.
+    /// The last beat of each session, and whether it was decided on.
     seen: Mutex<BTreeMap<String, (u64, bool)>>,
     /// Sessions that had orders of this search.
     used: Mutex<BTreeSet<String>>,
 }
 
 impl Fleet {
-    /// The sessions at a place, for code for `target` on so many threads.
+    /// The sessions at a store, for code for `target` on so many threads.
     pub fn new(
-        place: Destination,
+        store: Destination,
         target: &Target,
         threads: usize,
         timeout: Option<Duration>,
     ) -> Self {
         Self {
-            place,
+            store,
             run: super::unique(),
             next: AtomicU64::new(1),
             target: key(target),
+            machine: store::machine_key(),
             threads,
             timeout,
             seen: Mutex::default(),
@@ -53,18 +56,20 @@ impl Fleet {
         }
     }
 
-    /// Sessions for the target that have said that they are there since the last call, and were not given before. A
-    /// session of which only an old announcement is left is never among them.
+    /// Sessions on machines as this one that have said that they are there since the last call, and were not given
+    /// before: times on another kind of machine say nothing of this one, and a session of which only an old
+    /// announcement is left is lost already.
     ///
     /// # Errors
     /// What the store refuses.
     pub fn newcomers(&self) -> Result<Vec<Announcement>> {
         let mut found = Vec::new();
-        for name in names(&self.place, SESSIONS)? {
+        for name in names(&self.store, SESSIONS)? {
             let Some(announcement) = self.announcement(&name)? else { continue };
-            if announcement.target != self.target || announcement.session != name {
+            if announcement.session != name {
                 continue;
             }
+            let fits = announcement.target == self.target && announcement.machine == self.machine;
             let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
             match seen.get_mut(&name) {
                 None => {
@@ -72,7 +77,13 @@ impl Fleet {
                 }
                 Some((beat, taken)) if *beat != announcement.beat && !*taken => {
                     (*beat, *taken) = (announcement.beat, true);
-                    found.push(announcement);
+                    if fits {
+                        found.push(announcement);
+                    } else {
+                        eprintln!(
+                            "note: session '{name}' is on another kind of machine, and is not used"
+                        );
+                    }
                 }
                 Some(_) => {}
             }
@@ -81,7 +92,7 @@ impl Fleet {
     }
 
     fn announcement(&self, session: &str) -> Result<Option<Announcement>> {
-        let bytes = self.place.read(&format!("{SESSIONS}/{session}.json"), LARGEST)?;
+        let bytes = self.store.read(&format!("{SESSIONS}/{session}.json"), LARGEST)?;
         // What cannot be read is of another version, or of somebody else.
         Ok(bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
     }
@@ -98,18 +109,18 @@ impl Fleet {
     /// A session is lost: it may come again, as one that beats.
     fn lose(&self, session: &str) {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).remove(session);
-        let _ = self.place.remove(&format!("{SESSIONS}/{session}.json"));
+        let _ = self.store.remove(&format!("{SESSIONS}/{session}.json"));
     }
 
-    /// Removes what this search left at the place. What cannot be removed harms nobody.
+    /// Removes what this search left at the store. What cannot be removed harms nobody.
     pub fn clear(&self) {
         let used = self.used.lock().unwrap_or_else(PoisonError::into_inner).clone();
         for session in used {
             for folder in [WORK, RESULTS] {
                 let folder = format!("{folder}/{session}");
-                let own = names(&self.place, &folder).unwrap_or_default().into_iter();
-                for name in own.filter(|name| name.starts_with(&self.run)) {
-                    let _ = self.place.remove(&format!("{folder}/{name}.json"));
+                let orders = names(&self.store, &folder).unwrap_or_default().into_iter();
+                for name in orders.filter(|name| name.starts_with(&self.run)) {
+                    let _ = self.store.remove(&format!("{folder}/{name}.json"));
                 }
             }
         }
@@ -128,12 +139,12 @@ impl Remote<'_> {
     /// Waits for an answer, for as long as the session beats.
     fn wait(&self, name: &str) -> Result<Answered> {
         let result = format!("{RESULTS}/{}/{name}.json", self.session);
-        let (mut patience, mut faults) = (Patience::new(), 0);
+        let (mut backoff, mut faults) = (Backoff::new(), 0);
         let (mut beat, mut beaten, mut looked) = (None, Instant::now(), Instant::now());
         loop {
-            match self.fleet.place.read(&result, LARGEST) {
+            match self.fleet.store.read(&result, LARGEST) {
                 Ok(Some(bytes)) => {
-                    let _ = self.fleet.place.remove(&result);
+                    let _ = self.fleet.store.remove(&result);
                     return serde_json::from_slice(&bytes).map_err(|_| {
                         self.lost("its answer is not understood: it is of another version")
                     });
@@ -157,7 +168,7 @@ impl Remote<'_> {
             if beaten.elapsed() >= SILENCE {
                 return Err(self.lost("it has fallen silent"));
             }
-            patience.wait();
+            backoff.wait();
         }
     }
 
@@ -177,14 +188,14 @@ impl Measurer for Remote<'_> {
             timeout_milliseconds: self
                 .fleet
                 .timeout
-                .map(|own| u64::try_from(own.as_millis()).unwrap_or(u64::MAX).max(1)),
+                .map(|timeout| u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX).max(1)),
             trials,
         };
         let work = format!("{WORK}/{}/{name}.json", self.session);
-        self.fleet.place.write_once(&work, &json(&order))?;
+        self.fleet.store.write_once(&work, &json(&order))?;
         let answered = self.wait(&name).inspect_err(|_| {
             // Nobody is to measure it any more.
-            let _ = self.fleet.place.remove(&work);
+            let _ = self.fleet.store.remove(&work);
             self.fleet.lose(&self.session);
         })?;
         match answered {

@@ -12,7 +12,6 @@ use hone_search::Candidate;
 use super::fleet::Fleet;
 use super::protocol::{Measured, Trials};
 use super::searched::spread;
-use super::store;
 use crate::failure::{Failure, Result};
 
 /// Time between two looks for new sessions.
@@ -20,7 +19,7 @@ const LOOK: Duration = Duration::from_secs(2);
 /// Rounds that lie with a session at once: the one that it does, and the next.
 const AHEAD: usize = 2;
 /// What this machine is called among the devices.
-const HERE: &str = "here";
+const LOCAL: &str = "here";
 
 /// What measures candidates.
 pub(super) trait Measurer: Send {
@@ -33,8 +32,8 @@ pub(super) trait Measurer: Send {
 
 /// A round to be done.
 pub(super) struct Round {
-    /// Which program it is of, by its place among the search's.
-    pub(super) place: usize,
+    /// Which program it is of, by its index among those of the search.
+    pub(super) index: usize,
     /// The candidates.
     pub(super) proposed: Vec<Candidate>,
     /// The same as a device takes them.
@@ -47,8 +46,6 @@ pub(super) struct Done {
     pub(super) measured: Vec<Measured>,
     /// Whether it was too noisy at first, and measured once more.
     pub(super) noisy: bool,
-    /// Fingerprint of the machine that measured.
-    pub(super) machine: String,
 }
 
 struct Answer {
@@ -60,14 +57,13 @@ struct Answer {
 /// A device, and what it did.
 struct Member {
     name: String,
-    machine: String,
     /// Rounds that may lie with it at once; none once it is lost.
     slots: usize,
     candidates: usize,
 }
 
 /// The devices. Threads of `scope` end when it is dropped, and none before has a round then.
-pub(super) struct Crew<'scope, 'env> {
+pub(super) struct Devices<'scope, 'env> {
     scope: &'scope Scope<'scope, 'env>,
     give: Sender<Round>,
     take: Arc<Mutex<Receiver<Round>>>,
@@ -79,7 +75,7 @@ pub(super) struct Crew<'scope, 'env> {
     looked: Option<Instant>,
 }
 
-impl<'scope, 'env> Crew<'scope, 'env> {
+impl<'scope, 'env> Devices<'scope, 'env> {
     /// This machine, and those sessions of a fleet that are found while rounds are done. A round whose confidence
     /// intervals are wider than `noise` is measured once more.
     pub(super) fn new(
@@ -91,9 +87,9 @@ impl<'scope, 'env> Crew<'scope, 'env> {
         let ((give, take), (send, answers)) = (channel(), channel());
         let take = Arc::new(Mutex::new(take));
         let (members, looked) = (Vec::new(), None);
-        let mut crew = Self { scope, give, take, send, answers, noise, members, fleet, looked };
-        crew.add(HERE, store::machine_key(), vec![here]);
-        crew
+        let mut devices = Self { scope, give, take, send, answers, noise, members, fleet, looked };
+        devices.add(LOCAL, vec![here]);
+        devices
     }
 
     /// Rounds that may be under way at once, so that no device waits.
@@ -138,8 +134,7 @@ impl<'scope, 'env> Crew<'scope, 'env> {
             match measured {
                 Ok((measured, noisy)) => {
                     member.candidates += measured.len();
-                    let machine = member.machine.clone();
-                    return Ok(Done { round, measured, noisy, machine });
+                    return Ok(Done { round, measured, noisy });
                 }
                 Err(failure) if device == 0 => return Err(failure),
                 Err(failure) => {
@@ -163,14 +158,14 @@ impl<'scope, 'env> Crew<'scope, 'env> {
         for announcement in fleet.newcomers().unwrap_or_default() {
             let remotes = (0..AHEAD).map(|_| fleet.remote(&announcement)).collect();
             eprintln!("note: session '{}' measures, too", announcement.session);
-            self.add(&announcement.session, announcement.machine, remotes);
+            self.add(&announcement.session, remotes);
         }
     }
 
     /// A device, with one measurer for each round that may lie with it.
-    fn add<M: Measurer + 'scope>(&mut self, name: &str, machine: String, measurers: Vec<M>) {
+    fn add<M: Measurer + 'scope>(&mut self, name: &str, measurers: Vec<M>) {
         let (device, slots) = (self.members.len(), measurers.len());
-        self.members.push(Member { name: name.to_owned(), machine, slots, candidates: 0 });
+        self.members.push(Member { name: name.to_owned(), slots, candidates: 0 });
         for mut measurer in measurers {
             let (take, send, noise) = (Arc::clone(&self.take), self.send.clone(), self.noise);
             self.scope.spawn(move || {
@@ -210,11 +205,11 @@ mod tests {
     use hone_search::Class;
 
     /// Answers `left` rounds, and is lost then.
-    struct Mortal {
+    struct FailsAfter {
         left: usize,
     }
 
-    impl Measurer for Mortal {
+    impl Measurer for FailsAfter {
         fn trials(&mut self, trials: Trials) -> Result<Vec<Measured>> {
             if self.left == 0 {
                 return Err(Failure::new(Reason::DeviceLost, "lost"));
@@ -224,37 +219,37 @@ mod tests {
         }
     }
 
-    fn round(place: usize) -> Round {
+    fn round(index: usize) -> Round {
         let trials = Trials {
-            program: place.to_string(),
+            program: index.to_string(),
             digest: String::new(),
             candidates: Vec::new(),
             seconds: 0.0,
         };
-        Round { place, proposed: Vec::new(), trials }
+        Round { index, proposed: Vec::new(), trials }
     }
 
     #[test]
     fn a_lost_device_costs_no_round_and_none_is_done_twice() {
-        let places = std::thread::scope(|scope| {
-            let mut crew = Crew::new(scope, Mortal { left: usize::MAX }, None, 1.0);
-            let remotes = vec![Mortal { left: 3 }, Mortal { left: 0 }];
-            crew.add("a", "other".to_owned(), remotes);
-            crew.add("b", "other".to_owned(), vec![Mortal { left: 5 }]);
-            assert_eq!(crew.slots(), 4);
-            (0..100).for_each(|place| crew.give(round(place)).unwrap());
-            let mut places = Vec::new();
+        let indices = std::thread::scope(|scope| {
+            let mut devices = Devices::new(scope, FailsAfter { left: usize::MAX }, None, 1.0);
+            let remotes = vec![FailsAfter { left: 3 }, FailsAfter { left: 0 }];
+            devices.add("a", remotes);
+            devices.add("b", vec![FailsAfter { left: 5 }]);
+            assert_eq!(devices.slots(), 4);
+            (0..100).for_each(|index| devices.give(round(index)).unwrap());
+            let mut indices = Vec::new();
             for _ in 0..100 {
-                let done = crew.next().unwrap();
-                assert_eq!(done.measured[0].cause, Some(done.round.place.to_string()));
-                places.push(done.round.place);
+                let done = devices.next().unwrap();
+                assert_eq!(done.measured[0].cause, Some(done.round.index.to_string()));
+                indices.push(done.round.index);
             }
-            let sums = crew.measured();
+            let sums = devices.measured();
             assert_eq!(sums.values().sum::<usize>(), 100);
             assert!(sums.get("a").copied().unwrap_or(0) <= 3);
-            places
+            indices
         });
-        let mut sorted = places;
+        let mut sorted = indices;
         sorted.sort_unstable();
         assert_eq!(sorted, (0..100).collect::<Vec<_>>());
     }
@@ -262,11 +257,11 @@ mod tests {
     #[test]
     fn without_this_machine_the_search_ends() {
         std::thread::scope(|scope| {
-            let mut crew = Crew::new(scope, Mortal { left: 1 }, None, 1.0);
-            crew.give(round(0)).unwrap();
-            assert!(crew.next().is_ok());
-            crew.give(round(1)).unwrap();
-            assert_eq!(crew.next().err().unwrap().reason, Reason::DeviceLost);
+            let mut devices = Devices::new(scope, FailsAfter { left: 1 }, None, 1.0);
+            devices.give(round(0)).unwrap();
+            assert!(devices.next().is_ok());
+            devices.give(round(1)).unwrap();
+            assert_eq!(devices.next().err().unwrap().reason, Reason::DeviceLost);
         });
     }
 }
