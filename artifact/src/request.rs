@@ -10,8 +10,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::Extent;
 
-/// The newest version that this code reads and writes. Version 2 has targets with an accelerator.
-pub const REQUEST_VERSION: u32 = 2;
+/// The newest version that this code reads and writes: it has sessions.
+pub const REQUEST_VERSION: u32 = 3;
+
+/// The version that has targets with an accelerator.
+pub const ACCELERATOR_VERSION: u32 = 2;
 
 /// The version of requests that use nothing of a newer one, so that older workers take them.
 pub const OLDEST_REQUEST_VERSION: u32 = 1;
@@ -52,6 +55,8 @@ pub enum Work {
     Compile(Box<Compile>),
     /// Search for faster schedules of one model and keep every trial in a log.
     Tune(Box<Tune>),
+    /// Measure candidates of a tuning run beside the worker that searches.
+    Session(Session),
     /// Delete what was stored.
     Delete(Delete),
     /// Own what another compilation stored, where it is still there.
@@ -102,7 +107,7 @@ impl Compile {
     /// The first version that has everything that this uses.
     pub fn version_needed(&self) -> u32 {
         match self.target.accelerator {
-            Some(_) => REQUEST_VERSION,
+            Some(_) => ACCELERATOR_VERSION,
             None => OLDEST_REQUEST_VERSION,
         }
     }
@@ -203,6 +208,23 @@ pub struct Tune {
     pub measure: MeasureRequest,
     /// When to end.
     pub stop: StopRequest,
+    /// Whether sessions measure, too.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub sessions: bool,
+}
+
+/// Measure candidates of a tuning run beside the worker that searches.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Session {
+    /// Its name among the sessions of the run: up to 63 lower-case letters, digits and hyphens.
+    pub name: String,
+    /// What code is made for: the worker's own machine.
+    pub target: TargetRequest,
+    /// The folder of the run's log.
+    pub log: Destination,
+    /// Seconds without work after which it ends.
+    pub idle_seconds: u64,
 }
 
 /// How candidates are timed.
@@ -352,7 +374,7 @@ mod tests {
 
     #[test]
     fn a_newer_version_is_refused_before_its_fields_are() {
-        let error = Request::from_json(r#"{"version": 3, "novelty": 1}"#).unwrap_err();
-        assert!(error.to_string().contains("has version 3"), "{error}");
+        let error = Request::from_json(r#"{"version": 4, "novelty": 1}"#).unwrap_err();
+        assert!(error.to_string().contains("has version 4"), "{error}");
     }
 }

@@ -110,7 +110,7 @@ fn bad_input_is_refused_with_a_reason() {
         (vec!["session", "--fleet", "fleet", "--name", "A b"], 2, "lower-case letters"),
         (vec!["session", "--fleet", "fleet", "--idle", "10"], 2, "has the unit"),
         (vec!["session", "--fleet", "file"], 2, "'file' is no folder"),
-        (vec!["session", "--fleet", "ftp://nowhere/fleet"], 2, "ftp"),
+        (vec!["session", "--fleet", "ftp://nowhere/fleet"], 10, "use s3, gs, az or file"),
         (vec!["session"], 2, "--fleet"),
         (vec!["tune", "digits.onnx", "--fleet", "file"], 2, "'file' is no folder"),
         (vec!["tune", "digits.onnx", "--fleet-credentials", "folder"], 2, "--fleet"),

@@ -20,12 +20,6 @@ pub struct NotYet {
 pub fn not_yet_in_runs(spec: &TuningRunSpec) -> Vec<NotYet> {
     let mut found = Vec::new();
     let mut refuse = |field, advice| found.push(NotYet { field, advice });
-    if spec.parallel_devices > 1 {
-        refuse(
-            "spec.parallelDevices",
-            "a run measures on one device in this release: set 1, or make several runs with a log each",
-        );
-    }
     if spec.inputs.iter().flatten().any(InputBinding::has_several) {
         refuse(
             "spec.inputs",

@@ -62,7 +62,8 @@ pub struct TuningRunSpec {
     /// The DevicePool to measure on.
     #[schemars(length(min = 1, max = 253), regex(pattern = SUBDOMAIN_PATTERN))]
     pub pool: String,
-    /// Devices used at once. This release measures on one.
+    /// Most devices used at once: one by the pod that searches, the others by sessions that measure for it as soon as
+    /// the pool has devices that nobody else waits for. Their machines must be of one kind.
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 64))]
     pub parallel_devices: i32,

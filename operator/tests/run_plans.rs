@@ -1,7 +1,7 @@
 //! Runs the cases of the planner of tuning runs in `tests/run-plans`: what was observed, then what is planned.
 //!
 //! A case is one YAML document with `observed` (and `config` where it differs), then a line `--- # plan` and the plan.
-//! `@JOB@` stands for the name of the run's Job. `HONE_UPDATE_EXPECT=1` rewrites the plan. Two things are said of every
+//! `@JOB@` stands for the name of the run's Job, `@SESSION-1@` for that of its first session. `HONE_UPDATE_EXPECT=1` rewrites the plan. Two things are said of every
 //! case besides: planning over the state that the plan leads to changes nothing, and what is written fits the schema.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -11,7 +11,7 @@ use hone_crds::{TuningRun, generate, schema_check};
 use hone_operator::children::jobs::JobView;
 use hone_operator::children::steps::Action;
 use hone_operator::config::Config;
-use hone_operator::tuning_run::digest::job_name;
+use hone_operator::tuning_run::digest::{job_name, session_names};
 use hone_operator::tuning_run::job;
 use hone_operator::tuning_run::model::{Observed, Plan};
 use hone_operator::tuning_run::plan::plan;
@@ -36,6 +36,22 @@ fn cases() -> Vec<PathBuf> {
     paths.sort();
     assert!(paths.len() > 10, "few cases");
     paths
+}
+
+/// The names of the Jobs of a case, and what they are called in it.
+fn names(given: &str, path: &Path) -> Vec<(String, String)> {
+    let object = read(given, path).observed.object;
+    let sessions = session_names(&object).into_iter().enumerate();
+    let mut names = vec![("@JOB@".to_owned(), job_name(&object))];
+    names.extend(sessions.map(|(index, name)| (format!("@SESSION-{}@", index + 1), name)));
+    names
+}
+
+/// A case with the names of its Jobs.
+fn named(given: &str, path: &Path) -> Case {
+    let names = names(given, path);
+    let text = names.iter().fold(given.to_owned(), |text, (mark, name)| text.replace(mark, name));
+    read(&text, path)
 }
 
 /// Reads a case as the API server would hand it on: with the schema's defaults.
@@ -100,8 +116,7 @@ fn plans() {
     for path in cases() {
         let text = std::fs::read_to_string(&path).unwrap();
         let (given, expected) = text.split_once(MARK).unwrap_or((&text, ""));
-        let name = job_name(&read(given, &path).observed.object);
-        let case = read(&given.replace("@JOB@", &name), &path);
+        let case = named(given, &path);
         let planned = plan(&case.config, &case.observed);
         check_schema(&planned, &path);
         let after = carry_out(case.observed.clone(), &planned);
@@ -114,7 +129,9 @@ fn plans() {
         );
         // By way of JSON, whose form of an enum is a map.
         let planned = serde_json::to_value(&planned).unwrap();
-        let got = serde_yaml::to_string(&planned).unwrap().replace(&name, "@JOB@");
+        let got = serde_yaml::to_string(&planned).unwrap();
+        let names = names(given, &path);
+        let got = names.iter().fold(got, |got, (mark, name)| got.replace(name, mark));
         if update {
             std::fs::write(&path, format!("{given}{MARK}{got}")).unwrap();
         } else if got != expected {
@@ -135,12 +152,21 @@ fn check_schema(planned: &Plan, path: &Path) {
 /// The pod is restricted, is told what the spec says, and has the Secrets of model and log and no other.
 #[test]
 fn the_manifest_of_a_run() {
+    manifest_of_the_job_in("device-granted", "tune");
+}
+
+/// As that of the run, and without the Secret of the model.
+#[test]
+fn the_manifest_of_a_session() {
+    manifest_of_the_job_in("session-granted", "session");
+}
+
+fn manifest_of_the_job_in(case: &str, name: &str) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests");
-    let path = folder.join("run-plans/device-granted.yaml");
+    let path = folder.join(format!("run-plans/{case}.yaml"));
     let text = std::fs::read_to_string(&path).unwrap();
     let given = text.split_once(MARK).unwrap().0;
-    let name = job_name(&read(given, &path).observed.object);
-    let case = read(&given.replace("@JOB@", &name), &path);
+    let case = named(given, &path);
     let planned = plan(&case.config, &case.observed);
     let made = planned.actions.iter().find_map(|action| match action {
         Action::CreateJob(job) => Some(job),
@@ -148,7 +174,7 @@ fn the_manifest_of_a_run() {
     });
     let manifest = job::manifest(&case.config, &case.observed.object, made.unwrap()).unwrap();
     let got = serde_yaml::to_string(&manifest).unwrap();
-    let path = folder.join("manifests/tune.yaml");
+    let path = folder.join(format!("manifests/{name}.yaml"));
     if std::env::var_os("HONE_UPDATE_EXPECT").is_some() {
         std::fs::write(&path, &got).unwrap();
     }

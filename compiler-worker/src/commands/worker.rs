@@ -20,7 +20,7 @@ use crate::show::Progress;
 use crate::storage::shared::{self, GivenUp};
 use crate::storage::{Access, Destination, Guard, Places, local};
 use crate::traces::Stages;
-use crate::work::{OpenLog, Outcome, WorkOptions, Worker};
+use crate::work::{OpenLog, Outcome, WorkOptions, Worker, serve};
 
 /// What `hone worker` takes.
 #[derive(Args, Debug)]
@@ -60,8 +60,14 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         Arc::new(Mutex::new(Report::new(Default::default(), "", env!("CARGO_PKG_VERSION"))));
     let log = Arc::new(OpenLog::default());
     let spans = Stages::from_environment().map(Arc::new);
-    end_when_told(arguments.termination.clone(), report.clone(), log.clone(), spans.clone());
-    let done = work(arguments, &report, &log, spans.clone());
+    let done = request(arguments).and_then(|request| {
+        // A session ends by itself when its round is answered.
+        if !matches!(request.work, Work::Session(_)) {
+            let told = (arguments.termination.clone(), report.clone(), log.clone());
+            end_when_told(told.0, told.1, told.2, spans.clone());
+        }
+        work(arguments, &request, &report, &log, spans.clone())
+    });
     let report = match report.lock() {
         Ok(report) => report.clone(),
         Err(poisoned) => poisoned.into_inner().clone(),
@@ -79,11 +85,11 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 
 fn work(
     arguments: &Arguments,
+    request: &Request,
     report: &Mutex<Report>,
     log: &OpenLog,
     spans: Option<Arc<Stages>>,
 ) -> Result<()> {
-    let request = request(arguments)?;
     if let Some(spans) = &spans {
         spans.describe(vec![
             ("k8s.namespace.name", request.subject.namespace.clone()),
@@ -116,6 +122,10 @@ fn work(
             let options = WorkOptions { threads: arguments.threads, ..WorkOptions::default() };
             let worker = Worker { access: &access, cache: &cache, progress: &progress, options };
             worker.search(tune, log, report)
+        }
+        Work::Session(session) => {
+            note(report, |report| report.subject = request.subject.clone());
+            serve(session, &access)
         }
         Work::Adopt(adopt) => {
             note(report, |report| report.subject = request.subject.clone());

@@ -10,6 +10,7 @@ pub mod measure;
 mod precision;
 mod result;
 mod search;
+mod session;
 mod tune;
 pub mod verify;
 
@@ -27,6 +28,7 @@ pub use build::{Build, build, is_sound};
 pub use emulated::Machine;
 pub use result::{Details, StepDetail, StoredResult, steps};
 pub use search::OpenLog;
+pub use session::serve;
 
 use crate::cache::{Cache, Key, compiler_identity};
 use crate::compiler::{self, Model, Recipe};

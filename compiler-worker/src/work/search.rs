@@ -14,6 +14,7 @@ use crate::compiler;
 use crate::device;
 use crate::failure::{Failure, Result};
 use crate::storage::Destination;
+use crate::tune::fleet::{self, Fleet};
 use crate::tune::run_log::RunLog;
 use crate::tune::{BATCH, Interrupt, NOISE, Outcome, Session, Settings, store};
 
@@ -55,13 +56,21 @@ impl Worker<'_> {
                 interrupt.ask();
             }
         };
+        let settings = settings(request, self.options.threads, log.earlier_seconds())?;
+        let fleet = match request.sessions {
+            true => {
+                let store = fleet::open_in_log(&request.log, self.access)?;
+                Some(Fleet::new(store, &target, settings.threads, settings.timeout))
+            }
+            false => None,
+        };
         let session = Session {
             model: &model,
             inputs: &inputs,
             target: &target,
             cache: self.cache,
-            fleet: None,
-            settings: settings(request, self.options.threads, log.earlier_seconds())?,
+            fleet: fleet.as_ref(),
+            settings,
             interrupt: interrupt.clone(),
             tell: &tell,
         };
@@ -86,7 +95,7 @@ fn note(report: &Mutex<Report>, change: impl FnOnce(&mut Report)) {
 }
 
 /// Measuring is done here, so the code must be for here.
-fn refuse_elsewhere(target: &Target) -> Result<()> {
+pub(super) fn refuse_elsewhere(target: &Target) -> Result<()> {
     if Machine::of(&hone_driver::manifest_target(target)).is_here() {
         return Ok(());
     }

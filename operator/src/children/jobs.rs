@@ -86,12 +86,14 @@ pub enum Purpose {
     Adopt,
     /// Searches for schedules and measures.
     Tune,
+    /// Measures for a search.
+    Measure,
 }
 
 impl Purpose {
     /// Whether it runs on a device of its pool.
     pub fn uses_a_device(self) -> bool {
-        matches!(self, Self::Compile | Self::Tune)
+        matches!(self, Self::Compile | Self::Tune | Self::Measure)
     }
 }
 
@@ -177,6 +179,7 @@ fn view(job: &SeenJob) -> JobView {
             Some(names::PURPOSE_CLEANUP) => Purpose::Cleanup,
             Some(names::PURPOSE_ADOPT) => Purpose::Adopt,
             Some(names::PURPOSE_TUNE) => Purpose::Tune,
+            Some(names::PURPOSE_MEASURE) => Purpose::Measure,
             _ => Purpose::Compile,
         },
         pool: pool.or_else(|| job.labels().get(names::POOL_LABEL)).cloned(),

@@ -118,6 +118,7 @@ fn labels(metadata: &ObjectMeta, plan: &JobPlan) -> BTreeMap<String, String> {
         Purpose::Cleanup => (names::NAME_LABEL, names::PURPOSE_CLEANUP),
         Purpose::Adopt => (names::NAME_LABEL, names::PURPOSE_ADOPT),
         Purpose::Tune => (names::RUN_LABEL, names::PURPOSE_TUNE),
+        Purpose::Measure => (names::RUN_LABEL, names::PURPOSE_MEASURE),
     };
     set(name_label, metadata.name.as_deref().unwrap_or_default());
     set(names::PURPOSE_LABEL, purpose);

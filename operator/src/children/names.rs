@@ -40,6 +40,8 @@ pub const PURPOSE_CLEANUP: &str = "cleanup";
 pub const PURPOSE_ADOPT: &str = "adopt";
 /// Value of [`PURPOSE_LABEL`]: searches and measures.
 pub const PURPOSE_TUNE: &str = "tune";
+/// Value of [`PURPOSE_LABEL`]: measures for a search.
+pub const PURPOSE_MEASURE: &str = "measure";
 /// Annotation that a person changes to have what failed tried again.
 pub const RETRY_ANNOTATION: &str = "hone.dev/retry";
 /// Holds deletion up until stored artifacts are gone; only with `deletionPolicy: Delete`.

@@ -1,5 +1,5 @@
-//! `TuningRun`: observe, plan, apply, status. One Job at a time searches and measures on one device of the pool; what it
-//! finds lies in the run's log, from which the next Job goes on.
+//! `TuningRun`: observe, plan, apply, status. One Job at a time searches, and measures on one device of the pool; what it
+//! finds lies in the run's log, from which the next Job goes on. Sessions measure on further devices.
 
 pub mod digest;
 pub mod job;
@@ -9,6 +9,7 @@ pub mod plan;
 pub mod reconcile;
 pub mod request;
 pub mod result;
+pub mod sessions;
 pub mod status;
 
 /// The controller's name in keys, metrics and logs.

@@ -34,7 +34,8 @@ pub async fn observe(context: &Context, object: &TuningRun) -> Result<Observed, 
         outcomes.extend(outcome.map(|outcome| (name.clone(), outcome)));
     }
     let waits = children::waits(context, &jobs, &now).await;
-    let grant = pools::grant(context, &namespace, &name);
+    let names = std::iter::once(name).chain(digest::session_names(object));
+    let granted = |name: String| Some((name.clone(), pools::grant(context, &namespace, &name)?));
     Ok(Observed {
         now,
         random: random(),
@@ -44,7 +45,7 @@ pub async fn observe(context: &Context, object: &TuningRun) -> Result<Observed, 
         refusals: BTreeMap::new(),
         pools: pools::pools(context),
         namespace: pools::namespace_view(context, &namespace),
-        grants: grant.map(|grant| (name, grant)).into_iter().collect(),
+        grants: names.filter_map(granted).collect(),
         priority: pools::priority(context, object.spec.worker.as_ref()),
         object: object.clone(),
     })

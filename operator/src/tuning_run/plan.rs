@@ -1,7 +1,7 @@
 //! Decides what to do for one `TuningRun`, from values alone: no client, no clock, no randomness.
 //!
-//! A run has one Job at a time, named after everything that its pod is told. Suspending deletes the Job, and so does a
-//! change of what the pod is told; the next one is made when the last pod is gone, since a log has one writer, and goes
+//! A run has one Job at a time that searches, named after everything that its pod is told, and [`super::sessions`] beside
+//! it. Suspending deletes the Jobs, and so does a change of what the pod is told; the next one is made when the last pod is gone, since a log has one writer, and goes
 //! on from the log. Nothing is to be cleaned up: Jobs go with their owner, and the log stays.
 
 use hone_crds::not_yet::not_yet_in_runs;
@@ -12,7 +12,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::model::{Observed, Plan};
 use super::{digest, request, result, status};
-use crate::broker::pools::{self, PoolView};
+use crate::broker::pools::{self, NoPool, PoolView};
 use crate::children::ended::{Outcome, failure};
 use crate::children::jobs::{Finish, JobView, Purpose};
 use crate::children::names::QUEUE_LABEL;
@@ -60,9 +60,9 @@ fn start_time(observed: &Observed) -> Time {
 }
 
 /// A run while it is planned.
-struct Planner<'a> {
+pub(super) struct Planner<'a> {
     config: &'a Config,
-    observed: &'a Observed,
+    pub(super) observed: &'a Observed,
     /// The name of the Job that does the work.
     job: String,
     start: Time,
@@ -74,19 +74,33 @@ impl Planner<'_> {
             return done.clone();
         }
         if let Some(refusal) = self.refusal() {
-            self.stop_others(None, draft);
+            self.stop_others(&[], draft);
             let failed = Standing { failure: Some(refusal), ..Standing::default() };
             return self.standing(Standing { phase: Phase::Failed, ..failed });
         }
         if let Some(failed) = self.still_failed() {
             return failed.clone();
         }
-        self.stop_others(Some(&self.job), draft);
         let job = self.observed.jobs.iter().find(|job| job.name == self.job);
-        if self.observed.object.spec.suspend && job.is_none_or(|job| job.finish.is_none()) {
-            self.stop_others(None, draft);
+        let ended = job.is_some_and(|job| job.finish.is_some());
+        if self.observed.object.spec.suspend && !ended {
+            self.stop_others(&[], draft);
             return self.standing(self.work().at(Phase::Suspended));
         }
+        let mut stay = if ended { Vec::new() } else { self.sessions() };
+        stay.push(self.job.clone());
+        self.stop_others(&stay, draft);
+        let status = self.tuner(job, draft);
+        match status.phase {
+            _ if ended => {}
+            Phase::Failed => self.stop_others(std::slice::from_ref(&self.job), draft),
+            phase => self.bring_sessions_on(phase, draft),
+        }
+        status
+    }
+
+    /// Brings the Job that searches a step on.
+    fn tuner(&self, job: Option<&JobView>, draft: &mut Draft) -> TuningRunStatus {
         match job {
             Some(job) if job.deleting => self.standing(self.work().going(draft)),
             Some(job) => match &job.finish {
@@ -100,9 +114,7 @@ impl Planner<'_> {
                 None => self.active(job, draft),
             },
             // Its log has one writer.
-            None if self.observed.jobs.iter().any(|job| job.deleting || job.finish.is_none()) => {
-                self.standing(self.work().going(draft))
-            }
+            None if self.others_search() => self.standing(self.work().going(draft)),
             None => self.start(draft),
         }
     }
@@ -134,9 +146,16 @@ impl Planner<'_> {
         refusal::find(self.config, not_yet_in_runs(spec), &uris, spec.worker.as_ref())
     }
 
-    /// Deletes Jobs under way, but for the one that is to stay.
-    fn stop_others(&self, stays: Option<&str>, draft: &mut Draft) {
-        let mut others = self.observed.jobs.iter().filter(|job| Some(job.name.as_str()) != stays);
+    /// Whether another Job of the run may still write its log.
+    fn others_search(&self) -> bool {
+        let searches = |job: &&JobView| job.purpose != Purpose::Measure;
+        let mut jobs = self.observed.jobs.iter().filter(searches);
+        jobs.any(|job| job.deleting || job.finish.is_none())
+    }
+
+    /// Deletes Jobs under way, but for those that are to stay.
+    fn stop_others(&self, stay: &[String], draft: &mut Draft) {
+        let mut others = self.observed.jobs.iter().filter(|job| !stay.contains(&job.name));
         for job in others.by_ref().filter(|job| job.finish.is_none() && !job.deleting) {
             draft.actions.push(Action::DeleteJob(job.name.clone()));
         }
@@ -154,10 +173,11 @@ impl Planner<'_> {
     fn standing(&self, standing: Standing) -> TuningRunStatus {
         let Standing { phase, failure, retry, pool: _ } = standing;
         let job = self.observed.jobs.iter().find(|job| job.name == self.job);
-        let worker = job.filter(|_| phase == Phase::Running);
+        let jobs =
+            job.into_iter().chain(self.sessions_at_work()).filter(|_| phase == Phase::Running);
         let worker =
-            worker.map(|job| TuningWorker { name: job.name.clone(), device: job.slot.clone() });
-        let workers = worker.into_iter().collect();
+            |job: &JobView| TuningWorker { name: job.name.clone(), device: job.slot.clone() };
+        let workers = jobs.map(worker).collect();
         TuningRunStatus { phase, failure, retry, workers, ended: None, ..self.base() }
     }
 
@@ -171,7 +191,7 @@ impl Planner<'_> {
         }
     }
 
-    fn work(&self) -> Work<'_> {
+    pub(super) fn work(&self) -> Work<'_> {
         let observed = self.observed;
         let prior = self.prior();
         let known = prior.and_then(|prior| prior.failure.as_ref());
@@ -204,15 +224,16 @@ impl Planner<'_> {
         self.standing(self.work().active(job, draft))
     }
 
+    /// The run's pool, as those that will do.
+    pub(super) fn candidates(&self) -> Result<Vec<&PoolView>, NoPool> {
+        let Observed { object, pools, namespace, .. } = self.observed;
+        let name = object.metadata.namespace.as_deref().unwrap_or_default();
+        let (pool, target) = (&object.spec.pool, Some(&object.spec.target));
+        pools::named(pools, pool, target, name, namespace).map(|pool| vec![pool])
+    }
+
     fn start(&self, draft: &mut Draft) -> TuningRunStatus {
-        let (observed, object) = (self.observed, &self.observed.object);
-        let namespace = object.metadata.namespace.as_deref().unwrap_or_default();
-        let spec = &object.spec;
-        let candidates = || {
-            let target = Some(&spec.target);
-            pools::named(&observed.pools, &spec.pool, target, namespace, &observed.namespace)
-                .map(|pool| vec![pool])
-        };
+        let object = &self.observed.object;
         let plan = |pool: &PoolView, grant| JobPlan {
             name: self.job.clone(),
             purpose: Purpose::Tune,
@@ -224,7 +245,7 @@ impl Planner<'_> {
             request: request::tune(object, pool),
             bounds: self.bounds(),
         };
-        self.standing(self.work().start(candidates, plan, draft))
+        self.standing(self.work().start(|| self.candidates(), plan, draft))
     }
 
     /// The Job has ended.

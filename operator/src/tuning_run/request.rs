@@ -1,8 +1,8 @@
 //! What a worker is asked to do, from the spec.
 
 use hone_artifact::request::{
-    Destination, MeasureRequest, OLDEST_REQUEST_VERSION, Request, Source, StopRequest, Subject,
-    TargetRequest, Tune, Work,
+    Destination, MeasureRequest, OLDEST_REQUEST_VERSION, REQUEST_VERSION, Request, Session, Source,
+    StopRequest, Subject, TargetRequest, Tune, Work,
 };
 use hone_crds::TuningRun;
 use hone_crds::common::LocalSecretRef;
@@ -10,16 +10,17 @@ use hone_crds::tuning_run::{Measure, Stop, Strategy};
 
 use crate::broker::pools::PoolView;
 use crate::children::inputs::input;
+use crate::children::jobs::Purpose;
 use crate::children::manifest::CREDENTIALS;
 
-/// The Secrets that the worker needs: the folder's name and the Secret's.
-pub fn secrets(object: &TuningRun) -> Vec<(&'static str, &str)> {
+/// The Secrets that a worker needs for its purpose: the folder's name and the Secret's. A session reads no model.
+pub fn secrets(object: &TuningRun, purpose: Purpose) -> Vec<(&'static str, &str)> {
     let spec = &object.spec;
     let all = [
         ("model", spec.model.credentials_secret_ref.as_ref()),
         ("log", spec.log.credentials_secret_ref.as_ref()),
     ];
-    let given = all.into_iter();
+    let given = all.into_iter().filter(|(use_, _)| purpose == Purpose::Tune || *use_ == "log");
     given.filter_map(|(use_, secret)| secret.map(|secret| (use_, secret.name.as_str()))).collect()
 }
 
@@ -29,9 +30,8 @@ fn folder(use_: &str, secret: Option<&LocalSecretRef>) -> Option<String> {
 
 /// The request to go on with the run in `pool`.
 pub fn tune(object: &TuningRun, pool: &PoolView) -> Request {
-    let (metadata, spec) = (&object.metadata, &object.spec);
+    let spec = &object.spec;
     let inputs = spec.inputs.iter().flatten().map(input);
-    let name = metadata.name.clone().unwrap_or_default();
     let tune = Tune {
         model: Source {
             uri: spec.model.uri.clone(),
@@ -39,34 +39,53 @@ pub fn tune(object: &TuningRun, pool: &PoolView) -> Request {
             credentials: folder("model", spec.model.credentials_secret_ref.as_ref()),
         },
         inputs: inputs.collect(),
-        target: TargetRequest {
-            name: name.clone(),
-            os: spec.target.os.clone(),
-            arch: spec.target.arch.clone(),
-            cpu: spec.target.cpu.clone(),
-            features: spec.target.features.clone().unwrap_or_default(),
-            accelerator: None,
-            pool: Some(pool.name.clone()),
-            noise_budget: pool.spec.noise_budget.as_ref().map(hone_crds::Decimal::value),
-        },
-        log: Destination {
-            uri: spec.log.uri.clone(),
-            credentials: folder("log", spec.log.credentials_secret_ref.as_ref()),
-        },
+        target: target(object, pool),
+        log: log(object),
         strategy: strategy(spec.search.strategy).to_owned(),
         seed: u64::try_from(spec.search.seed).unwrap_or(0),
         measure: measure(&spec.measure),
         stop: stop(&spec.stop),
+        sessions: spec.parallel_devices > 1,
     };
-    Request {
-        version: OLDEST_REQUEST_VERSION,
-        subject: Subject {
-            namespace: metadata.namespace.clone().unwrap_or_default(),
-            name,
-            uid: metadata.uid.clone().unwrap_or_default(),
-        },
-        work: Work::Tune(Box::new(tune)),
+    let (version, work) = (OLDEST_REQUEST_VERSION, Work::Tune(Box::new(tune)));
+    Request { version, subject: subject(object), work }
+}
+
+/// The request to measure for the run in `pool`, as the session that a Job is named after.
+pub fn session(object: &TuningRun, pool: &PoolView, name: &str, idle_seconds: u64) -> Request {
+    let (target, log) = (target(object, pool), log(object));
+    let session = Session { name: name.to_owned(), target, log, idle_seconds };
+    let (version, work) = (REQUEST_VERSION, Work::Session(session));
+    Request { version, subject: subject(object), work }
+}
+
+fn subject(object: &TuningRun) -> Subject {
+    let metadata = &object.metadata;
+    Subject {
+        namespace: metadata.namespace.clone().unwrap_or_default(),
+        name: metadata.name.clone().unwrap_or_default(),
+        uid: metadata.uid.clone().unwrap_or_default(),
     }
+}
+
+fn target(object: &TuningRun, pool: &PoolView) -> TargetRequest {
+    let target = &object.spec.target;
+    TargetRequest {
+        name: object.metadata.name.clone().unwrap_or_default(),
+        os: target.os.clone(),
+        arch: target.arch.clone(),
+        cpu: target.cpu.clone(),
+        features: target.features.clone().unwrap_or_default(),
+        accelerator: None,
+        pool: Some(pool.name.clone()),
+        noise_budget: pool.spec.noise_budget.as_ref().map(hone_crds::Decimal::value),
+    }
+}
+
+fn log(object: &TuningRun) -> Destination {
+    let log = &object.spec.log;
+    let credentials = folder("log", log.credentials_secret_ref.as_ref());
+    Destination { uri: log.uri.clone(), credentials }
 }
 
 /// The strategy as `hone tune` names it.

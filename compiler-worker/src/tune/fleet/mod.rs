@@ -19,6 +19,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use hone_artifact::exit_code::Reason;
+use hone_artifact::request;
 use hone_driver::Target;
 use serde::{Deserialize, Serialize};
 
@@ -50,6 +51,8 @@ const LARGEST: u64 = 64 << 20;
 pub struct Announcement {
     /// Its name, which names its folders.
     pub session: String,
+    /// Tells it from others of its name, before and after it.
+    pub instance: String,
     /// The machine's fingerprint, as records have it.
     pub machine: String,
     /// What it runs code for, as records have it.
@@ -80,6 +83,18 @@ struct Answered {
     measured: Vec<Measured>,
     /// Why nothing was measured.
     refused: Option<String>,
+}
+
+/// The folder of a tuning run's sessions inside its log.
+const IN_LOG: &str = "fleet";
+
+/// Opens the folder of the sessions of a tuning run.
+///
+/// # Errors
+/// What the store refuses.
+pub fn open_in_log(log: &request::Destination, access: &Access) -> Result<Destination> {
+    let uri = format!("{}/{IN_LOG}", log.uri.trim_end_matches('/'));
+    Destination::open(&uri, log.credentials.as_deref(), access)
 }
 
 /// Opens a fleet's folder, which a path or a URI names; a local one is made where it is missing.

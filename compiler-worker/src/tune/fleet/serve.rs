@@ -97,6 +97,7 @@ impl Serving<'_> {
     fn beat(&self, ended: &AtomicBool) -> Result<()> {
         let mut announcement = Announcement {
             session: self.name.clone(),
+            instance: super::unique(),
             machine: store::machine_key(),
             target: key(self.target),
             beat: 0,

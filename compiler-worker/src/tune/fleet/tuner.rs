@@ -29,8 +29,8 @@ pub struct Fleet {
     machine: String,
     threads: usize,
     timeout: Option<Duration>,
-    /// The last beat of each session, and whether it was decided on.
-    seen: Mutex<BTreeMap<String, (u64, bool)>>,
+    /// What each session announced last, and whether it was decided on.
+    seen: Mutex<BTreeMap<String, (Announcement, bool)>>,
     /// Sessions that had orders of this search.
     used: Mutex<BTreeSet<String>>,
 }
@@ -73,10 +73,13 @@ impl Fleet {
             let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
             match seen.get_mut(&name) {
                 None => {
-                    seen.insert(name, (announcement.beat, false));
+                    seen.insert(name, (announcement, false));
                 }
-                Some((beat, taken)) if *beat != announcement.beat && !*taken => {
-                    (*beat, *taken) = (announcement.beat, true);
+                Some((before, taken)) if before.instance != announcement.instance => {
+                    (*before, *taken) = (announcement, false);
+                }
+                Some((before, taken)) if before.beat != announcement.beat && !*taken => {
+                    *taken = true;
                     if fits {
                         found.push(announcement);
                     } else {
@@ -103,13 +106,17 @@ impl Fleet {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .insert(announcement.session.clone());
-        Remote { fleet: self, session: announcement.session.clone() }
+        let (session, instance) = (announcement.session.clone(), announcement.instance.clone());
+        Remote { fleet: self, session, instance }
     }
 
     /// A session is lost: it may come again, as one that beats.
-    fn lose(&self, session: &str) {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).remove(session);
-        let _ = self.store.remove(&format!("{SESSIONS}/{session}.json"));
+    fn lose(&self, session: &str, instance: &str) {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if seen.get(session).is_some_and(|(known, _)| known.instance == instance) {
+            seen.remove(session);
+            let _ = self.store.remove(&format!("{SESSIONS}/{session}.json"));
+        }
     }
 
     /// Removes what this search left at the store. What cannot be removed harms nobody.
@@ -133,6 +140,7 @@ impl Fleet {
 pub struct Remote<'a> {
     fleet: &'a Fleet,
     session: String,
+    instance: String,
 }
 
 impl Remote<'_> {
@@ -160,9 +168,14 @@ impl Remote<'_> {
             if looked.elapsed() >= BEAT {
                 looked = Instant::now();
                 let now = self.fleet.announcement(&self.session).ok().flatten();
-                let now = now.map(|announcement| announcement.beat);
-                if now.is_some() && now != beat {
-                    (beat, beaten) = (now, Instant::now());
+                match now {
+                    Some(now) if now.instance != self.instance => {
+                        return Err(self.lost("another one of its name took over"));
+                    }
+                    Some(now) if beat != Some(now.beat) => {
+                        (beat, beaten) = (Some(now.beat), Instant::now());
+                    }
+                    _ => {}
                 }
             }
             if beaten.elapsed() >= SILENCE {
@@ -196,7 +209,7 @@ impl Measurer for Remote<'_> {
         let answered = self.wait(&name).inspect_err(|_| {
             // Nobody is to measure it any more.
             let _ = self.fleet.store.remove(&work);
-            self.fleet.lose(&self.session);
+            self.fleet.lose(&self.session, &self.instance);
         })?;
         match answered {
             Answered { refused: Some(refused), .. } => Err(self.lost(&refused)),
