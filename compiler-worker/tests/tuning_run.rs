@@ -158,6 +158,66 @@ fn limits_count_over_all_workers_of_a_run() {
     assert!(ended.contains("brought nothing") || ended.contains("gain nothing"), "{ended}");
 }
 
+/// A request to measure what a run's tuner asks for.
+fn session(name: &str, idle_seconds: u64) -> Value {
+    let tuner = request(&json!({}));
+    json!({
+        "version": 3, "subject": tuner["subject"],
+        "work": {
+            "kind": "session", "name": name, "idleSeconds": idle_seconds,
+            "target": tuner["work"]["target"], "log": tuner["work"]["log"],
+        },
+    })
+}
+
+#[test]
+fn a_session_goes_on_with_the_tuners_next_pod() {
+    let place = place();
+    let with_sessions = |stop: &Value| {
+        let mut request = request(stop);
+        request["version"] = json!(2);
+        request["work"]["sessions"] = json!(true);
+        request
+    };
+    let mut session_pod = start(&place, "session", &session("one", 600));
+    let mut tuner = start(&place, "killed", &with_sessions(&json!({"maxTrials": 100_000})));
+    wait_for_segments(&place, 1, &mut tuner);
+    tuner.kill().unwrap();
+    tuner.wait().unwrap();
+    let kept = trials(&place);
+    let most = kept.len() + 100;
+    let (code, message) = run(&place, "last", &with_sessions(&json!({"maxTrials": most})));
+    assert_eq!(code, 0, "{message}");
+    let all = trials(&place);
+    assert!(all.starts_with(&kept), "a segment changed");
+    let candidates: BTreeSet<String> = all.iter().map(|line| candidate(line)).collect();
+    assert_eq!((candidates.len(), all.len()), (most, most), "a candidate was measured twice");
+
+    assert!(session_pod.try_wait().unwrap().is_none(), "the session ended with the first pod");
+    let told = Command::new("kill").args(["-TERM", &session_pod.id().to_string()]).status();
+    assert!(told.unwrap().success());
+    let said = session_pod.wait_with_output().unwrap();
+    assert_eq!(said.status.code(), Some(143));
+    let said = String::from_utf8_lossy(&said.stderr).into_owned();
+    let candidates = said.split(" candidates were measured").next().unwrap();
+    let candidates: u64 = candidates.rsplit(' ').next().unwrap().parse().unwrap();
+    assert!(candidates > 0, "the session measured nothing: {said}");
+    let message = std::fs::read_to_string(place.path("session.json")).unwrap();
+    let message: Value = serde_json::from_str(&message).unwrap();
+    assert_eq!(message["failure"]["reason"], "Terminated", "{message}");
+    assert!(place.names("log/fleet/sessions").is_empty());
+}
+
+#[test]
+fn a_session_that_has_nothing_to_do_ends_well() {
+    let place = place();
+    let (code, message) = run(&place, "idle", &session("one", 1));
+    assert_eq!(code, 0, "{message}");
+    let (code, message) = run(&place, "unnamed", &session("No Name", 1));
+    assert_eq!(code, 10, "{message}");
+    assert_eq!(message["failure"]["reason"], "InvalidSpec", "{message}");
+}
+
 #[test]
 fn what_cannot_be_done_is_refused_with_a_reason() {
     let place = place();
