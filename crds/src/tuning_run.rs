@@ -11,8 +11,8 @@ use crate::model_compilation::{Limits, Worker};
 use crate::status::{Failure, ObjectRef, Retry};
 use crate::{Decimal, Duration, Phase};
 
-/// What to tune, where, and when to stop. Immutable but for `suspend`, `stop.maxTrials`, `stop.maxDuration`, `limits`
-/// and `worker`. A change of what a pod is told ends the pod, and another one goes on from the log.
+/// What to tune, where, and when to stop. Immutable but for `suspend`, `stop.maxTrials`, `stop.maxDuration`,
+/// `parallelDevices`, `limits` and `worker`. A change of what a pod is told ends the pod, and another one goes on from the log.
 #[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[kube(
     group = "hone.dev",
@@ -39,8 +39,6 @@ use crate::{Decimal, Duration, Phase};
     validation = ("self.search == oldSelf.search", "search is immutable: create another TuningRun"),
     validation = ("self.measure == oldSelf.measure", "measure is immutable: create another TuningRun"),
     validation = ("self.log == oldSelf.log", "log is immutable: create another TuningRun"),
-    validation = ("self.parallelDevices == oldSelf.parallelDevices",
-        "parallelDevices is immutable: create another TuningRun"),
     validation = ("has(self.inputs) == has(oldSelf.inputs) && (!has(self.inputs) || self.inputs == oldSelf.inputs)",
         "inputs is immutable: create another TuningRun"),
     validation = ("!has(self.stop.maxDuration) || duration(self.stop.maxDuration) < duration(self.limits.activeDeadline)",

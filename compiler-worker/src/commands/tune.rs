@@ -205,9 +205,8 @@ fn text(outcome: &Outcome, records: &str) -> String {
         outcome.resumed,
         outcome.ended,
     ));
-    if outcome.devices.len() > 1 {
-        let each = outcome.devices.iter().map(|(name, count)| format!("{name} {count}"));
-        text.push_str(&format!("measured by {}\n", each.collect::<Vec<_>>().join(", ")));
+    if let Some(devices) = outcome.by_device() {
+        text.push_str(&format!("measured by {devices}\n"));
     }
     text.push_str(&match (&outcome.verdict, outcome.winners) {
         (Some(verdict), winners) if winners > 0 => format!(

@@ -60,6 +60,12 @@ impl Outcome {
     pub(super) fn note_gain(&mut self, gains: bool) {
         self.in_vain = if gains { 0 } else { self.in_vain + 1 };
     }
+
+    /// What each device measured, in words, where there were several.
+    pub fn by_device(&self) -> Option<String> {
+        let each = self.devices.iter().map(|(name, count)| format!("{name} {count}"));
+        (self.devices.len() > 1).then(|| each.collect::<Vec<_>>().join(", "))
+    }
 }
 
 /// What was found for one program.

@@ -77,7 +77,12 @@ impl Worker<'_> {
         let done = session.run();
         let done = match failed.take() {
             Some(failure) => Err(failure),
-            None => done.and_then(|outcome| log.finish(&outcome)),
+            None => done.and_then(|outcome| {
+                if let Some(devices) = outcome.by_device() {
+                    eprintln!("measured by {devices}");
+                }
+                log.finish(&outcome)
+            }),
         };
         // Whatever ended it, what was measured is kept.
         let kept = log.flush();

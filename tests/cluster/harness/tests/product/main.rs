@@ -446,6 +446,7 @@ fn main() {
         .test("waiting_for_a_device_ends", changes::waiting_for_a_device_ends)
         .test("log_level_changes_at_run_time", changes::log_level_changes_at_run_time)
         .test("runs_that_cannot_be_are_refused", tuning::runs_that_cannot_be_are_refused)
+        .test("sessions_measure_for_a_run", tuning::sessions_measure_for_a_run)
         // It holds the only device for long.
         .alone(
             "a_run_survives_kill_suspension_and_edit",

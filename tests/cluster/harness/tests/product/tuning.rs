@@ -177,6 +177,62 @@ fn sha256(text: &str) -> Result<String> {
     Ok(format!("sha256:{digest}"))
 }
 
+/// A pool whose workers share the node, so that a cluster of one node has a device for everybody.
+fn shared_pool(context: &Context<'_>) -> Result<String> {
+    let name = format!("shared-{}", context.namespace);
+    context.kubectl.apply(&format!(
+        "{{apiVersion: hone.dev/v1alpha1, kind: DevicePool, metadata: {{name: {name}}}, spec: {{kind: CPU, \
+          nodeSelector: {{kubernetes.io/arch: amd64}}, exclusivity: Shared}}}}"
+    ))?;
+    Ok(name)
+}
+
+/// A run on two devices: its session joins, its session's pod is killed, and still every trial counts once.
+pub fn sessions_measure_for_a_run(context: &Context<'_>) -> Result<()> {
+    prepare(context)?;
+    let pool = shared_pool(context)?;
+    let yaml = example(context, "digits", "{maxTrials: 400}")?;
+    let wanted = format!(
+        "  pool: {pool}\n  parallelDevices: 2\n  worker: {{resources: {{requests: {{cpu: 250m}}}}}}\n"
+    );
+    context.kubectl.apply(&yaml.replace("  pool: amd64\n", &wanted))?;
+    let running = eventually("a session at work", LONG, || {
+        let status = status(context, "digits")?;
+        let workers = status["workers"].as_array().map_or(0, Vec::len);
+        ensure!(status["phase"] != "Succeeded", "the run ended without a session");
+        Ok((workers == 2).then_some(status))
+    })?;
+    let names = [0, 1].map(|index| running["workers"][index]["name"].as_str().unwrap_or_default());
+    let [tuner, session] = names.map(str::to_owned);
+    let joined = format!("{}/fleet/sessions/{session}.json", log(context));
+    eventually("the session to join", LONG, || {
+        Ok(product::stored(context.cluster, &joined)?.then_some(()))
+    })?;
+    let selector = format!("--selector=batch.kubernetes.io/job-name={session}");
+    let of_session = ["get", "pods", &selector, "-o", "jsonpath={.items[0].metadata.name}"];
+    let pod = context.kubectl.run(&of_session)?;
+    product::container(context.cluster, &pod, "worker", "kill -s SIGKILL")?;
+
+    context.kubectl.wait("tuningrun/digits", "Finished", LONG)?;
+    let done = status(context, "digits")?;
+    ensure!(done["phase"] == "Succeeded", "{done}");
+    let found = trials(&segments(context)?)?;
+    let once: BTreeSet<&String> = found.iter().collect();
+    ensure!(once.len() == found.len(), "{} of {} trials", once.len(), found.len());
+    let count = |field: &str| done["trials"][field].as_u64().unwrap_or_default() as usize;
+    ensure!(count("measured") + count("failed") == found.len(), "{}", done["trials"]);
+    let said = context.kubectl.run(&["logs", &format!("job/{tuner}")])?;
+    let by = said.lines().find(|line| line.contains("measured by")).context("one device")?;
+    ensure!(by.contains(&session), "{by}");
+    println!("{by}");
+    // Nothing of the sessions stays.
+    eventually("the session's Job to go", SOON, || {
+        let jobs = context.kubectl.text("jobs", "{.items[*].metadata.name}")?;
+        Ok((!jobs.contains("session")).then_some(()))
+    })?;
+    context.kubectl.run(&["delete", "devicepool", &pool]).map(drop)
+}
+
 /// What a run cannot do is said at once, without a pod; what its pod finds wrong is said as of compilations.
 pub fn runs_that_cannot_be_are_refused(context: &Context<'_>) -> Result<()> {
     prepare(context)?;
@@ -186,11 +242,11 @@ pub fn runs_that_cannot_be_are_refused(context: &Context<'_>) -> Result<()> {
         ensure!(text.contains(from), "no '{from}' in the example");
         Ok(text.replace(from, to))
     };
-    let several = with("several", "  pool: amd64\n", "  pool: amd64\n  parallelDevices: 2\n")?;
+    let warm = with("warm", "seed: 42", "seed: 42, warmStart: Fleet")?;
     let right = "57d746dde781a68d4cc824c949550c073f56d435407172ae55079366b103b43b";
     let wrong = with("wrong", right, &right.replace('5', "6"))?;
     for (name, yaml, reason, pods) in
-        [("several", several, "NotSupportedYet", 0), ("wrong", wrong, "DigestMismatch", 1)]
+        [("warm", warm, "NotSupportedYet", 0), ("wrong", wrong, "DigestMismatch", 1)]
     {
         context.kubectl.apply(&yaml)?;
         context.kubectl.wait(&format!("tuningrun/{name}"), "Finished", LONG)?;
