@@ -211,6 +211,9 @@ pub struct Tune {
     /// Whether sessions measure, too.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub sessions: bool,
+    /// Logs of other runs, whose records are learned from. Those that cannot be read are left out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warm_start: Vec<Destination>,
 }
 
 /// Measure candidates of a tuning run beside the worker that searches.

@@ -158,6 +158,36 @@ fn limits_count_over_all_workers_of_a_run() {
     assert!(ended.contains("brought nothing") || ended.contains("gain nothing"), "{ended}");
 }
 
+#[test]
+fn a_run_starts_from_the_logs_of_others() {
+    let place = place();
+    let (code, message) = run(&place, "first", &request(&json!({"maxTrials": 60})));
+    assert_eq!(code, 0, "{message}");
+    let first: BTreeSet<String> = trials(&place).iter().map(|line| candidate(line)).collect();
+    std::fs::rename(place.path("log"), place.path("earlier")).unwrap();
+    place.write("foreign/segments/00000001.jsonl", "{\"schema\": 0}\n");
+
+    // The same seed proposes the same candidates, but for those that another run measured. What cannot be read is said.
+    let mut warm = request(&json!({"maxTrials": 40}));
+    let logs = ["earlier", "gone", "foreign"].map(|log| json!({"uri": format!("file://./{log}")}));
+    warm["work"]["warmStart"] = json!(logs);
+    let output = start(&place, "second", &warm).wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("segments of 'file://./earlier'"), "{said}");
+    for log in ["gone", "foreign"] {
+        assert!(said.contains(&format!("warning: no warm start from 'file://./{log}'")), "{said}");
+    }
+    let second: Vec<String> = trials(&place).iter().map(|line| candidate(line)).collect();
+    assert_eq!(second.len(), 40, "the limit counts the run's trials alone");
+    assert!(second.iter().all(|candidate| !first.contains(candidate)), "measured twice");
+    let message = std::fs::read_to_string(place.path("second.json")).unwrap();
+    let message: Value = serde_json::from_str(&message).unwrap();
+    let counted = &message["tuning"];
+    let counted = counted["measured"].as_u64().unwrap() + counted["failed"].as_u64().unwrap();
+    assert_eq!(counted, 40, "{message}");
+}
+
 /// A request to measure what a run's tuner asks for.
 fn session(name: &str, idle_seconds: u64) -> Value {
     let tuner = request(&json!({}));

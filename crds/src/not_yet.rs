@@ -32,10 +32,10 @@ pub fn not_yet_in_runs(spec: &TuningRunSpec) -> Vec<NotYet> {
             "tuning for accelerators arrives in a later release: remove it, and name a pool of kind CPU",
         );
     }
-    if spec.search.warm_start != WarmStart::None {
+    if spec.search.warm_start == WarmStart::Fleet {
         refuse(
             "spec.search.warmStart",
-            "records of other runs arrive in a later release: set None, and copy their segments into this run's log to start from them",
+            "records that the administrator shares arrive in a later release: set Namespace or None",
         );
     }
     found

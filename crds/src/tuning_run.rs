@@ -107,7 +107,7 @@ pub enum WarmStart {
     /// Nobody's.
     #[default]
     None,
-    /// Those of the namespace. Not in this release.
+    /// Those in the logs of the namespace's other runs for the same platform, the sixteen latest.
     Namespace,
     /// Every record that the administrator shares. Not in this release.
     Fleet,

@@ -48,6 +48,7 @@ fn manifest_for(purpose: Purpose, config: &Config, object: &str, pool: &str) -> 
         request: request::compile(&object, target, &pool),
         pool: Some(pool),
         grant: Some(grant()),
+        optional_secrets: Vec::new(),
         bounds: JobBounds { name: "job".to_owned(), active_deadline_seconds: 60, backoff_limit: 3 },
     };
     job::manifest(config, &object, &plan).unwrap()
@@ -166,6 +167,7 @@ fn the_pool_of_a_job_is_known_whatever_its_names_length() {
         request: request::compile(&object, &object.spec.targets[0], &pool),
         pool: Some(pool),
         grant: Some(grant()),
+        optional_secrets: Vec::new(),
         bounds: JobBounds { name: "job".to_owned(), active_deadline_seconds: 60, backoff_limit: 3 },
     };
     let job = job::manifest(&Config::default(), &object, &plan).unwrap();

@@ -155,6 +155,12 @@ fn the_manifest_of_a_run() {
     manifest_of_the_job_in("device-granted", "tune");
 }
 
+/// As that of the run, with the logs of others in the request, and their Secrets where these are there.
+#[test]
+fn the_manifest_of_a_warm_run() {
+    manifest_of_the_job_in("starts-warm", "tune-warm");
+}
+
 /// As that of the run, and without the Secret of the model.
 #[test]
 fn the_manifest_of_a_session() {

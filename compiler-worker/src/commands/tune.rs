@@ -121,6 +121,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         target: &target,
         cache: &cache,
         settings,
+        earlier: &[],
         fleet: fleet.as_ref(),
         interrupt: Interrupt::on_ctrl_c(),
         tell: &|outcome, used| shown.tell(outcome, used),

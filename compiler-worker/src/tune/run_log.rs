@@ -265,15 +265,16 @@ impl RunLog {
     }
 }
 
-/// Brings the records of a run's log into a folder of records, for a compilation; how many segments there are.
+/// Brings the records of another run's log into a folder of records; how many segments there are. `field` names the
+/// log in messages.
 ///
 /// # Errors
 /// What the store refuses; a log without segments; more than `limit` bytes; a log of another version.
-pub fn take(place: &Destination, folder: &Path, limit: u64) -> Result<usize> {
+pub fn take(place: &Destination, folder: &Path, limit: u64, field: &str) -> Result<usize> {
     let numbers = numbers(place)?;
     if numbers.is_empty() {
         let message = format!(
-            "log '{}' has no segments: wait until its TuningRun has measured, or name another in spec.tuning.records",
+            "{field}: log '{}' has no segments: wait until its TuningRun has measured, or name another",
             place.uri(SEGMENTS)
         );
         return Err(Failure::new(Reason::NotFound, message));
@@ -284,7 +285,7 @@ pub fn take(place: &Destination, folder: &Path, limit: u64) -> Result<usize> {
     let log = sha256(place.uri(SEGMENTS).as_bytes());
     let digits: String = log.chars().rev().take(8).collect();
     fetch(place, &numbers, folder, limit, &|number| format!("log-{digits}-{number:08}.jsonl"))?;
-    refuse_useless(folder, place, "spec.tuning.records")?;
+    refuse_useless(folder, place, field)?;
     Ok(numbers.len())
 }
 

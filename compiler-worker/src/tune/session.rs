@@ -54,6 +54,8 @@ pub struct Session<'a> {
     pub cache: &'a Cache,
     /// How to search.
     pub settings: Settings,
+    /// Records of other searches, besides those in the cache: learned from, and counted for no limit.
+    pub earlier: &'a [Record],
     /// Sessions that measure, too.
     pub fleet: Option<&'a Fleet>,
     /// Whether a person wants it to end.
@@ -141,7 +143,11 @@ impl Session<'_> {
             .enumerate()
             .map(|(index, searched)| (searched.task.digest.clone(), index))
             .collect();
-        for record in records.iter().filter(|own| own.kind == Kind::Trial && own.target == target) {
+        let earlier = self.earlier.iter().map(|record| (record, false));
+        let every = earlier.chain(records.iter().map(|record| (record, true)));
+        for (record, is_logged) in
+            every.filter(|(record, _)| record.kind == Kind::Trial && record.target == target)
+        {
             let ratio = record.ratio.unwrap_or(f64::INFINITY);
             if record.features.len() == FEATURES.len() {
                 let (features, task) = (record.features.clone(), record.program.clone());
@@ -149,6 +155,7 @@ impl Session<'_> {
             }
             let Some(index) = indices.get(&record.program) else { continue };
             match record.class {
+                _ if !is_logged => {}
                 Class::Ok => outcome.logged.0 += 1,
                 _ => outcome.logged.1 += 1,
             }
@@ -160,7 +167,9 @@ impl Session<'_> {
             if let Some(candidate) = candidate.ok().filter(|new| !own.known.contains(&new.identity))
             {
                 let gain = own.add(candidate, ratio);
-                outcome.note_gain(gain >= least);
+                if is_logged {
+                    outcome.note_gain(gain >= least);
+                }
                 outcome.resumed += 1;
             }
         }

@@ -6,17 +6,21 @@ use std::time::Duration;
 
 use hone_artifact::exit_code::Reason;
 use hone_artifact::report::Report;
-use hone_artifact::request::{StopRequest, Tune};
+use hone_artifact::request::{Destination, StopRequest, Tune};
 use hone_driver::Target;
+use hone_search::Record;
 
 use super::{Machine, Worker};
 use crate::compiler;
 use crate::device;
 use crate::failure::{Failure, Result};
-use crate::storage::Destination;
+use crate::storage;
 use crate::tune::fleet::{self, Fleet};
-use crate::tune::run_log::RunLog;
+use crate::tune::run_log::{self, RunLog};
 use crate::tune::{BATCH, Interrupt, NOISE, Outcome, Session, Settings, store};
+
+/// Bytes of another run's log up to which it is learned from.
+const MOST_OF_A_LOG: u64 = 256 << 20;
 
 /// The log that a worker writes, for whoever has to end the worker.
 pub type OpenLog = Mutex<Option<Arc<RunLog>>>;
@@ -31,7 +35,7 @@ impl Worker<'_> {
     pub fn search(&self, request: &Tune, open: &OpenLog, report: &Mutex<Report>) -> Result<()> {
         // Whether the log can be read is known before anything else is fetched.
         let credentials = request.log.credentials.as_deref();
-        let place = Destination::open(&request.log.uri, credentials, self.access)?;
+        let place = storage::Destination::open(&request.log.uri, credentials, self.access)?;
         self.progress.stage("fetch");
         let model = self.fetch(&request.model)?;
         let fingerprint = device::fingerprint(&device::Facts::here());
@@ -64,11 +68,13 @@ impl Worker<'_> {
             }
             false => None,
         };
+        let earlier = self.earlier(&request.warm_start)?;
         let session = Session {
             model: &model,
             inputs: &inputs,
             target: &target,
             cache: self.cache,
+            earlier: &earlier,
             fleet: fleet.as_ref(),
             settings,
             interrupt: interrupt.clone(),
@@ -89,6 +95,33 @@ impl Worker<'_> {
         note(report, |report| report.tuning = Some(log.report()));
         self.progress.finish();
         done.and(kept)
+    }
+
+    /// The records of other runs' logs. A log that cannot be read is said and left out: the search does without.
+    ///
+    /// # Errors
+    /// A folder that cannot be made or read.
+    fn earlier(&self, logs: &[Destination]) -> Result<Vec<Record>> {
+        let folder = tempfile::tempdir()
+            .map_err(|error| Failure::io("a temporary folder cannot be made", error))?;
+        let limit = self.access.limit.min(MOST_OF_A_LOG);
+        let mut records = Vec::new();
+        for (index, log) in logs.iter().enumerate() {
+            let folder = folder.path().join(index.to_string());
+            let credentials = log.credentials.as_deref();
+            let taken = storage::Destination::open(&log.uri, credentials, self.access)
+                .and_then(|log| run_log::take(&log, &folder, limit, "spec.search.warmStart"));
+            match taken {
+                Ok(segments) => {
+                    eprintln!("warm start: {segments} segments of '{}'", log.uri);
+                    records.extend(store::read(&folder)?);
+                }
+                Err(failure) => {
+                    eprintln!("warning: no warm start from '{}': {}", log.uri, failure.chain());
+                }
+            }
+        }
+        Ok(records)
     }
 }
 

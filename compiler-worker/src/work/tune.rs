@@ -22,7 +22,12 @@ impl Worker<'_> {
     pub(super) fn take_records(&self, request: &Compile) -> Result<Option<String>> {
         let Some(log) = &request.tuning.records else { return Ok(None) };
         let place = Destination::open(&log.uri, log.credentials.as_deref(), self.access)?;
-        let segments = run_log::take(&place, &self.cache.records_folder(), self.access.limit)?;
+        let segments = run_log::take(
+            &place,
+            &self.cache.records_folder(),
+            self.access.limit,
+            "spec.tuning.records",
+        )?;
         Ok(Some(format!("records of {segments} segments were taken from '{}'", log.uri)))
     }
 
@@ -92,6 +97,7 @@ impl Worker<'_> {
             inputs,
             target,
             cache: self.cache,
+            earlier: &[],
             fleet: None,
             settings,
             interrupt: Interrupt::default(),

@@ -189,7 +189,7 @@ fn pod(config: &Config, plan: &JobPlan, needs: &Needs<'_>) -> Result<PodSpec, se
     let worker = needs.worker.cloned().unwrap_or_default();
     let device = plan.purpose.uses_a_device();
     let pool = plan.pool.as_ref();
-    let (volumes, mounts) = volumes(config, needs);
+    let (volumes, mounts) = volumes(config, plan, needs);
     let container = json!({
         "name": names::CONTAINER,
         "image": config.worker_image,
@@ -346,7 +346,7 @@ fn resources(
 }
 
 /// Scratch space, credentials and the shared volume: volumes and their mounts.
-fn volumes(config: &Config, needs: &Needs<'_>) -> (Vec<Value>, Vec<Value>) {
+fn volumes(config: &Config, plan: &JobPlan, needs: &Needs<'_>) -> (Vec<Value>, Vec<Value>) {
     let mut volumes = vec![json!({
         "name": "scratch", "emptyDir": {"sizeLimit": config.scratch_size},
     })];
@@ -354,11 +354,18 @@ fn volumes(config: &Config, needs: &Needs<'_>) -> (Vec<Value>, Vec<Value>) {
         json!({"name": "scratch", "mountPath": "/scratch"}),
         json!({"name": "scratch", "mountPath": "/tmp", "subPath": "tmp"}),
     ];
-    for (use_, secret) in &needs.secrets {
+    let needed = needs.secrets.iter().map(|(use_, secret)| (*use_, *secret, false));
+    let optional = plan.optional_secrets.iter();
+    let optional = optional.map(|(use_, secret)| (use_.as_str(), secret.as_str(), true));
+    for (use_, secret, may_miss) in needed.chain(optional) {
         let name = format!("credentials-{use_}");
-        volumes.push(json!({
+        let mut volume = json!({
             "name": name, "secret": {"secretName": secret, "defaultMode": 0o440},
-        }));
+        });
+        if may_miss {
+            volume["secret"]["optional"] = json!(true);
+        }
+        volumes.push(volume);
         mounts.push(json!({
             "name": name, "mountPath": format!("{CREDENTIALS}/{use_}"), "readOnly": true,
         }));

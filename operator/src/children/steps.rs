@@ -95,6 +95,9 @@ pub struct JobPlan {
     /// What the worker is asked to do.
     #[serde(skip)]
     pub request: request::Request,
+    /// Secrets that the worker does without where they are missing: the folder's name and the Secret's.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub optional_secrets: Vec<(String, String)>,
     /// Bounds on time and retries.
     pub bounds: JobBounds,
 }

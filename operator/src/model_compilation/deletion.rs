@@ -72,6 +72,7 @@ fn clean_up(observed: &Observed, uris: &[String], left: i64) -> Plan {
         let plan = JobPlan {
             gated: false,
             suspended: false,
+            optional_secrets: Vec::new(),
             bounds: JobBounds {
                 name: name.clone(),
                 active_deadline_seconds: left.max(1),

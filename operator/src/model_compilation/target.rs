@@ -152,6 +152,7 @@ impl Planner<'_> {
             gated: false,
             suspended: false,
             request: request::compile(&observed.object, self.target, pool),
+            optional_secrets: Vec::new(),
             bounds: self.bounds(),
         };
         self.standing(self.work().start(candidates, plan, draft))

@@ -11,6 +11,7 @@ pub mod request;
 pub mod result;
 pub mod sessions;
 pub mod status;
+pub mod warm_start;
 
 /// The controller's name in keys, metrics and logs.
 pub const CONTROLLER: &str = "tuningrun";

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use hone_crds::common::Log;
 use hone_crds::{TuningRun, TuningRunStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::Deserialize;
@@ -45,6 +46,9 @@ pub struct Observed {
     /// The device that the Job may use.
     #[serde(default)]
     pub grants: BTreeMap<String, Grant>,
+    /// Logs of other runs that it starts from.
+    #[serde(default)]
+    pub earlier_logs: Vec<Log>,
     /// The value of the run's PriorityClass.
     #[serde(default)]
     pub priority: i32,

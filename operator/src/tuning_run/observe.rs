@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use hone_crds::common::Log;
+use hone_crds::tuning_run::WarmStart;
 use hone_crds::{Phase, TuningRun};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 
-use super::digest;
 use super::model::Observed;
+use super::{digest, warm_start};
 use crate::broker::pools;
 use crate::children::observe::{self as children, ObserveError};
 use crate::children::owner;
@@ -46,7 +48,19 @@ pub async fn observe(context: &Context, object: &TuningRun) -> Result<Observed, 
         pools: pools::pools(context),
         namespace: pools::namespace_view(context, &namespace),
         grants: names.filter_map(granted).collect(),
+        earlier_logs: earlier_logs(context, object),
         priority: pools::priority(context, object.spec.worker.as_ref()),
         object: object.clone(),
     })
+}
+
+/// The logs that `object` starts from besides its log.
+fn earlier_logs(context: &Context, object: &TuningRun) -> Vec<Log> {
+    if object.spec.search.warm_start != WarmStart::Namespace {
+        return Vec::new();
+    }
+    let namespace = object.namespace();
+    let others = context.stores.tuning_runs.all().into_iter();
+    let others: Vec<_> = others.filter(|run| run.namespace() == namespace).collect();
+    warm_start::logs(object, others.iter().map(AsRef::as_ref))
 }

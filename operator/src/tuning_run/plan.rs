@@ -11,7 +11,7 @@ use hone_crds::{Phase, TuningRunStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::model::{Observed, Plan};
-use super::{digest, request, result, status};
+use super::{digest, request, result, status, warm_start};
 use crate::broker::pools::{self, NoPool, PoolView};
 use crate::children::ended::{Outcome, failure};
 use crate::children::jobs::{Finish, JobView, Purpose};
@@ -233,7 +233,7 @@ impl Planner<'_> {
     }
 
     fn start(&self, draft: &mut Draft) -> TuningRunStatus {
-        let object = &self.observed.object;
+        let Observed { object, earlier_logs: logs, .. } = self.observed;
         let plan = |pool: &PoolView, grant| JobPlan {
             name: self.job.clone(),
             purpose: Purpose::Tune,
@@ -242,7 +242,8 @@ impl Planner<'_> {
             grant,
             gated: false,
             suspended: false,
-            request: request::tune(object, pool),
+            request: request::tune(object, pool, logs),
+            optional_secrets: warm_start::secrets(logs),
             bounds: self.bounds(),
         };
         self.standing(self.work().start(|| self.candidates(), plan, draft))

@@ -5,9 +5,10 @@ use hone_artifact::request::{
     StopRequest, Subject, TargetRequest, Tune, Work,
 };
 use hone_crds::TuningRun;
-use hone_crds::common::LocalSecretRef;
+use hone_crds::common::{LocalSecretRef, Log};
 use hone_crds::tuning_run::{Measure, Stop, Strategy};
 
+use super::warm_start;
 use crate::broker::pools::PoolView;
 use crate::children::inputs::input;
 use crate::children::jobs::Purpose;
@@ -28,8 +29,8 @@ fn folder(use_: &str, secret: Option<&LocalSecretRef>) -> Option<String> {
     secret.map(|_| format!("{CREDENTIALS}/{use_}"))
 }
 
-/// The request to go on with the run in `pool`.
-pub fn tune(object: &TuningRun, pool: &PoolView) -> Request {
+/// The request to go on with the run in `pool`, and to learn from the logs of others.
+pub fn tune(object: &TuningRun, pool: &PoolView, others: &[Log]) -> Request {
     let spec = &object.spec;
     let inputs = spec.inputs.iter().flatten().map(input);
     let tune = Tune {
@@ -46,6 +47,7 @@ pub fn tune(object: &TuningRun, pool: &PoolView) -> Request {
         measure: measure(&spec.measure),
         stop: stop(&spec.stop),
         sessions: spec.parallel_devices > 1,
+        warm_start: warm_start::destinations(others),
     };
     let (version, work) = (OLDEST_REQUEST_VERSION, Work::Tune(Box::new(tune)));
     Request { version, subject: subject(object), work }

@@ -92,6 +92,7 @@ impl Planner<'_> {
             gated: false,
             suspended: false,
             request: request::session(&self.observed.object, pool, work.job, IDLE_SECONDS),
+            optional_secrets: Vec::new(),
             bounds: work.bounds.clone(),
         };
         work.start(|| self.candidates(), plan, draft)

@@ -92,6 +92,7 @@ impl Planner<'_> {
         // For its tolerations alone: any node does.
         let pool = observed.pools.iter().find(|pool| Some(&pool.name) == found.pool.as_ref());
         draft.actions.push(Action::CreateJob(Box::new(JobPlan {
+            optional_secrets: Vec::new(),
             bounds: JobBounds {
                 name: name.clone(),
                 active_deadline_seconds: LOOKING,
