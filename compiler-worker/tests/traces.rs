@@ -111,6 +111,7 @@ fn manifest(config: &Config, object: &ModelCompilation) -> Job {
         request: request::compile(object, &object.spec.targets[0], &pool),
         pool: Some(pool),
         grant: None,
+        optional_secrets: Vec::new(),
         bounds,
     };
     job::manifest(config, object, &plan).unwrap()
