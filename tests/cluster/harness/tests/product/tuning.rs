@@ -230,7 +230,27 @@ pub fn sessions_measure_for_a_run(context: &Context<'_>) -> Result<()> {
         let jobs = context.kubectl.text("jobs", "{.items[*].metadata.name}")?;
         Ok((!jobs.contains("session")).then_some(()))
     })?;
+    starts_warm(context, &pool)?;
     context.kubectl.run(&["delete", "devicepool", &pool]).map(drop)
+}
+
+/// Another run of the namespace learns from the log of `digits`.
+fn starts_warm(context: &Context<'_>, pool: &str) -> Result<()> {
+    let yaml = example(context, "second", "{maxTrials: 20}")?;
+    let yaml = yaml.replace(&log(context), &format!("{}-second", log(context)));
+    let yaml = yaml.replace("  pool: amd64\n", &format!("  pool: {pool}\n"));
+    let yaml = yaml.replace("seed: 42", "seed: 42, warmStart: Namespace");
+    context.kubectl.apply(&yaml)?;
+    context.kubectl.wait("tuningrun/second", "Finished", LONG)?;
+    let done = status(context, "second")?;
+    ensure!(done["phase"] == "Succeeded", "{done}");
+    let count = |field: &str| done["trials"][field].as_u64().unwrap_or_default();
+    ensure!(count("measured") + count("failed") == 20, "{}", done["trials"]);
+    let job = done["jobRef"]["name"].as_str().context("no Job")?;
+    let said = context.kubectl.run(&["logs", &format!("job/{job}")])?;
+    let segments = format!("segments of '{}'", log(context));
+    ensure!(said.contains(&segments), "{said}");
+    Ok(())
 }
 
 /// What a run cannot do is said at once, without a pod; what its pod finds wrong is said as of compilations.
