@@ -82,11 +82,15 @@ fn summary(set: &str, runs: &Runs) -> String {
                 Some((1.0 / behind, key.0))
             })
             .collect();
+        // Where no network has as many undisturbed runs as it takes, there is no figure.
+        let Some((worst, model)) = leads.iter().min_by(|a, b| a.0.total_cmp(&b.0)) else {
+            continue;
+        };
         let mean =
             (leads.iter().map(|(lead, _)| lead.ln()).sum::<f64>() / leads.len() as f64).exp();
-        let worst = leads.iter().min_by(|a, b| a.0.total_cmp(&b.0));
-        let worst = worst.map_or(String::new(), |(lead, model)| format!("{lead:.2} ({model})"));
-        let _ = writeln!(text, "| {peer} | {threads} | {} | {mean:.2} | {worst} |", leads.len());
+        let count = leads.len();
+        let _ =
+            writeln!(text, "| {peer} | {threads} | {count} | {mean:.2} | {worst:.2} ({model}) |");
     }
     text
 }
