@@ -57,6 +57,8 @@ use crate::{Decimal, Duration, ModelCompilationStatus};
 #[x_kube(
     validation = ("self.output.uri == oldSelf.output.uri",
         "output.uri is immutable: create another ModelCompilation for another place"),
+    validation = ("!has(self.tuning) || !has(self.tuning.maxDuration) || duration(self.tuning.maxDuration) < duration(self.limits.activeDeadline)",
+        "tuning.maxDuration must be shorter than limits.activeDeadline, which also holds for fetching and for the last comparison: raise limits.activeDeadline"),
 )]
 pub struct ModelCompilationSpec {
     /// Stops the work and frees its devices; finished targets keep their results.
@@ -147,14 +149,17 @@ pub struct Precision {
 pub enum TuningPolicy {
     /// Use what records there are, measure nothing new.
     Never,
-    /// Tune where the records do not cover the workload.
+    /// Go on from what was measured before: in a cluster from the log of an earlier compilation of this name, and learn
+    /// from the namespace's other runs; nothing is searched where the namespace has an equal compilation that was tuned.
+    /// `hone compile` goes on from the records beside its cache.
     #[default]
     IfNotCached,
-    /// Tune in any case.
+    /// Search anew in any case.
     Always,
 }
 
-/// Search for faster schedules.
+/// Search for faster schedules. The target is published without it first. Then a TuningRun of the compilation searches
+/// on the target's pool, and the target is compiled once more with what won.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = ("self.policy != 'Never' || (!has(self.maxTrials) && !has(self.maxDuration))",
@@ -167,11 +172,11 @@ pub struct Tuning {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 10_000_000))]
     pub max_trials: Option<i64>,
-    /// Longest time spent.
+    /// Longest time spent; 10m where `maxTrials` is absent, too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_duration: Option<Duration>,
-    /// The log of a TuningRun: the schedules that won there are compiled with. Without a digest, so no result comes
-    /// from the cache.
+    /// The log of a TuningRun: the schedules that won there are compiled with, and a search goes on in it. It has no
+    /// digest, so no result comes from the cache.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub records: Option<Log>,
 }

@@ -59,13 +59,23 @@ pub fn not_yet(spec: &ModelCompilationSpec) -> Vec<NotYet> {
             );
         }
     }
-    if let Some(tuning) = &spec.tuning
-        && tuning.policy != TuningPolicy::Never
-    {
-        refuse(
-            "spec.tuning",
-            "tuning inside of a compilation arrives in a later release: set policy to Never, and records to the log of a TuningRun",
-        );
+    if spec.tuning.as_ref().is_some_and(|tuning| tuning.policy != TuningPolicy::Never) {
+        found.extend(not_yet_tuned(spec));
     }
     found
+}
+
+/// Why the targets of `spec` cannot be tuned in a cluster.
+fn not_yet_tuned(spec: &ModelCompilationSpec) -> Option<NotYet> {
+    let narrow = spec.precision.iter().flat_map(|precision| &precision.allow);
+    let advice = if narrow.into_iter().any(|own| *own != PrecisionType::F32) {
+        "a run tunes arithmetic in f32 in this release: set policy to Never, or leave f32 alone in spec.precision.allow"
+    } else if spec.inputs.iter().any(InputBinding::has_several) {
+        "a run tunes one size of each dimension in this release: set policy to Never, or name one size of each in spec.inputs"
+    } else if spec.targets.iter().any(|t| t.platform.iter().any(|own| own.accelerator.is_some())) {
+        "tuning for accelerators arrives in a later release: set policy to Never"
+    } else {
+        return None;
+    };
+    Some(NotYet { field: "spec.tuning", advice })
 }

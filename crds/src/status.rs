@@ -201,13 +201,44 @@ pub struct TargetStatus {
     /// Whether tuning records decided schedules of it.
     #[serde(default)]
     pub tuned: bool,
-    /// The run that tuned it.
+    /// The run that tunes or tuned it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tuning_run_ref: Option<ObjectRef>,
+    /// Where its tuning stands, where the spec asks for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tuning: Option<TargetTuning>,
     /// Time from the worker's start to its report.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compile_time: Option<Duration>,
     /// Why this target failed, or what it waits for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<Failure>,
+}
+
+/// Where the tuning of a target stands: a TuningRun searches, then the target is compiled once more with what won. The
+/// artifact stays in its place until a better one is there.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TargetTuning {
+    /// Pending, Running or Suspended while the run searches or its result is compiled; Succeeded or Failed once that
+    /// is over.
+    #[serde(default)]
+    pub phase: Phase,
+    /// SHA-256 of what was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 71))]
+    pub spec_digest: Option<String>,
+    /// SHA-256 of the last segment of the run's log that the target is or was compiled with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 71))]
+    pub checkpoint: Option<String>,
+    /// When the search, or compiling with its result, was taken up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_time: Option<Time>,
+    /// That the Job that compiles with the result could not start, and when it is made again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry: Option<Retry>,
+    /// Why it failed, or what it waits for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<Failure>,
 }

@@ -200,6 +200,15 @@ impl Wake {
             if let (Some(gone), None) = (before, after) {
                 self.wishes_end(tuning_run::CONTROLLER, &*gone.0);
             }
+            // A compilation goes on when its run does.
+            let Some(run) = after.or(before).map(|run| &run.0) else { return };
+            if let Some(owner) = owner::controller(run.meta(), hone_crds::GROUP, COMPILATION) {
+                self.change(Key {
+                    kind: model_compilation::CONTROLLER,
+                    namespace: run.namespace().unwrap_or_default(),
+                    name: owner.name.clone(),
+                });
+            }
         };
         self.objects(tuning_run::CONTROLLER, api, &self.stores.tuning_runs, changed).await;
     }

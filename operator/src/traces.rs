@@ -90,9 +90,9 @@ impl Change<'_> {
             let same =
                 |old: &&TargetStatus| old.name == target.name && old.job_ref == target.job_ref;
             let old = before.into_iter().flat_map(|status| &status.targets).find(same);
-            old.is_some_and(|old| is_over(old.phase))
+            old.is_some_and(is_compiled)
         };
-        let over = |target: &&TargetStatus| is_over(target.phase) && !was_over(target);
+        let over = |target: &&TargetStatus| is_compiled(target) && !was_over(target);
         let mut spans: Vec<Span> = self
             .now
             .targets
@@ -173,6 +173,11 @@ impl Change<'_> {
         }
         spans
     }
+}
+
+/// Whether the Job of a target has ended; a search for faster schedules may go on.
+fn is_compiled(target: &TargetStatus) -> bool {
+    is_over(target.phase) || target.tuning.is_some()
 }
 
 fn is_over(phase: Phase) -> bool {

@@ -3,7 +3,8 @@
 //! A case is one YAML document with `observed` (and `config` where it differs), then a line
 //! `--- # plan` and the plan. `@JOB@`, `@SPEC@`, `@KEY@`, `@ADOPT@` and `@CLEAN@` stand for the first
 //! target's Job name, spec digest and content key, and for the names of the Jobs that look for another's artifact and
-//! that clean up.
+//! that clean up; `@RUN@`, `@LOG@`, `@ASKED@` and `@TUNED@` for its tuning run, that run's log, the tuning digest, and
+//! the Job that compiles with what the first run found.
 //! `HONE_UPDATE_EXPECT=1` rewrites the plan. Two things are said of every case besides: planning
 //! over the state that the plan leads to changes nothing, and what is written fits the schema.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
@@ -11,10 +12,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-use hone_crds::{ModelCompilation, generate, schema_check};
+use hone_crds::{ModelCompilation, Phase, generate, schema_check};
 use hone_operator::children::names::FINALIZER;
 use hone_operator::config::Config;
-use hone_operator::model_compilation::model::{Action, JobView, Observed, Plan};
+use hone_operator::model_compilation::model::{Action, JobView, Observed, Plan, RunView};
 use hone_operator::model_compilation::plan::plan;
 use hone_operator::model_compilation::{deletion, digest};
 use serde::Deserialize;
@@ -43,12 +44,15 @@ fn cases() -> Vec<PathBuf> {
 }
 
 /// What the placeholders of a case stand for.
-fn names(case: &Case) -> [(&'static str, String); 5] {
+fn names(case: &Case) -> [(&'static str, String); 9] {
     let object = &case.observed.object;
     let target = &object.spec.targets[0];
     let uris = deletion::uris(&case.observed);
     let mut cached = case.observed.cached.values().filter_map(|found| found.artifact.as_ref());
     let adopted = cached.next().map(|artifact| artifact.uri.clone()).unwrap_or_default();
+    let checkpoint = case.observed.runs.first().and_then(|run| run.checkpoint.clone());
+    let checkpoint = checkpoint.unwrap_or_default();
+    let log = digest::tuning_log(object, target).map(|log| log.uri);
     let key = digest::content_key(&case.config, object, target, &case.observed.pools);
     [
         ("@JOB@", digest::job_name(object, target)),
@@ -56,6 +60,10 @@ fn names(case: &Case) -> [(&'static str, String); 5] {
         ("@KEY@", key.unwrap_or_else(|| "none".to_owned())),
         ("@ADOPT@", digest::adoption_name(object, target, &adopted)),
         ("@CLEAN@", digest::cleanup_name(object, &uris)),
+        ("@RUN@", digest::run_name(object, target)),
+        ("@LOG@", log.unwrap_or_else(|| "none".to_owned())),
+        ("@ASKED@", digest::tuning_digest(object)),
+        ("@TUNED@", digest::revision_name(object, target, &checkpoint)),
     ]
 }
 
@@ -109,6 +117,23 @@ fn carry_out(mut observed: Observed, plan: &Plan) -> Option<Observed> {
                 job.expect("a Job that is there is placed").slot =
                     Some(placement.grant.slot.clone());
                 observed.waits.remove(&placement.name);
+            }
+            Action::ApplyRun(run) => {
+                observed.runs.retain(|other| other.name != run.name);
+                observed.runs.push(RunView {
+                    name: run.name.clone(),
+                    deleting: false,
+                    spec: run.spec.clone(),
+                    retry: run.retry.clone(),
+                    phase: Phase::Pending,
+                    failure: None,
+                    checkpoint: None,
+                    best: None,
+                });
+            }
+            Action::DeleteRun(name) => {
+                let run = observed.runs.iter_mut().find(|run| run.name == *name);
+                run.expect("a run that is there is deleted").deleting = true;
             }
             Action::DeleteSelf => return None,
             Action::Event(_) => {}

@@ -15,7 +15,7 @@ use super::manifest::JobError;
 use super::observe::ObserveError;
 use super::reasons::Reason;
 use super::steps::{Action, JobBounds, JobPlan, Plan, Refusal};
-use super::{names, owner, placement};
+use super::{names, owner, placement, runs};
 use crate::broker::{self, Applicant};
 use crate::context::Context;
 use crate::runtime::worker::{FailureClass, ReconcileFailure, class_of};
@@ -77,7 +77,7 @@ impl ReconcileFailure for ReconcileError {
 pub struct Applied {
     /// The resource version to which the status belongs.
     pub resource_version: Option<String>,
-    /// Jobs that the API server refused, by name.
+    /// Jobs and tuning runs that the API server refused, by name.
     pub refusals: BTreeMap<String, Refusal>,
     /// The pools of Jobs that were there already, by name.
     pub pools: BTreeMap<String, String>,
@@ -150,6 +150,13 @@ pub async fn apply<K: Owner>(
             Action::DeleteJob(name) => delete_job(context, object, &name).await?,
             Action::AdjustJob(bounds) => adjust_job(context, object, &bounds).await?,
             Action::PlaceJob(placement) => placement::place(context, object, &placement).await?,
+            Action::ApplyRun(plan) => match runs::apply(context, object, &plan).await {
+                Ok(refused) => {
+                    applied.refusals.extend(refused.map(|why| (plan.name.clone(), why)));
+                }
+                Err(error) => failed = failed.or(Some(error)),
+            },
+            Action::DeleteRun(name) => runs::delete(context, object, &name).await?,
             Action::DeleteSelf => {
                 delete_self(context, object).await?;
                 applied.gone = true;

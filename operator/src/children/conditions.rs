@@ -4,10 +4,11 @@ use hone_crds::Phase;
 use hone_crds::conditions::{FINISHED, READY, RECONCILING, STALLED, SUCCEEDED, State, set};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
-/// Sets the conditions of an object in `phase`; `why` is the reason and the message of `Ready`.
+/// Sets the conditions of an object in `phase`, whose result may be `ready` before all work is done; `why` is the reason
+/// and the message of `Ready`.
 pub fn stand(
     conditions: &mut Vec<Condition>,
-    phase: Phase,
+    (phase, ready): (Phase, bool),
     why: (&str, &str),
     generation: Option<i64>,
     now: &Time,
@@ -18,7 +19,7 @@ pub fn stand(
     let suspended = phase == Phase::Suspended;
     let decided = if finished { State::from(succeeded) } else { State::Unknown };
     for (kind, state) in [
-        (READY, State::from(succeeded)),
+        (READY, State::from(ready)),
         (RECONCILING, State::from(!finished && !suspended)),
         (STALLED, State::from(failed)),
         (FINISHED, State::from(finished)),

@@ -21,5 +21,6 @@ mod queued;
 pub mod reasons;
 pub mod refusal;
 pub mod running;
+pub mod runs;
 pub mod start;
 pub mod steps;

@@ -8,10 +8,11 @@ use serde::{Deserialize, Serialize};
 use super::events::EventPlan;
 use super::jobs::Purpose;
 use super::reasons::Reason;
+use super::runs::RunPlan;
 use crate::broker::Request;
 use crate::broker::pools::{Grant, PoolView};
 
-/// An answer of the API server that refuses a Job.
+/// An answer of the API server that refuses a Job or a tuning run.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Refusal {
@@ -53,6 +54,10 @@ pub enum Action {
     AdjustJob(JobBounds),
     /// Let the pods of a Job through that wait for this device.
     PlaceJob(Placement),
+    /// Make a tuning run, or change it.
+    ApplyRun(Box<RunPlan>),
+    /// Delete a tuning run and its Jobs.
+    DeleteRun(String),
     /// Delete the object itself: its time is over.
     DeleteSelf,
     /// Publish an event.
@@ -121,6 +126,8 @@ pub struct Draft {
     pub actions: Vec<Action>,
     /// Jobs that are wanted beside those of targets, whether they are there or not.
     pub wanted_jobs: Vec<String>,
+    /// Tuning runs that are wanted, whether they are there or not.
+    pub wanted_runs: Vec<String>,
     /// The devices that it wishes for.
     pub requests: Vec<Request>,
     /// Seconds until the next look, where time alone can change the plan.

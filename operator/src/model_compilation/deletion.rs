@@ -55,13 +55,17 @@ fn may_have_stored(observed: &Observed) -> bool {
     ran || cleans || observed.jobs.iter().any(|job| works(job) && job.finish.is_none())
 }
 
-/// Deletes Jobs that store or own something; `None` when none is left.
+/// Deletes Jobs that store or own something, and tuning runs, whose logs lie beside it; `None` when none is left.
 fn stop_workers(observed: &Observed) -> Option<Vec<Action>> {
+    let searches = observed.runs.iter().filter(|run| !run.deleting);
+    let searches = searches.map(|run| Action::DeleteRun(run.name.clone()));
     let works = |job: &&JobView| job.purpose != Purpose::Cleanup && job.finish.is_none();
     let workers: Vec<&JobView> = observed.jobs.iter().filter(works).collect();
     let to_delete = workers.iter().filter(|job| !job.deleting);
-    let actions = to_delete.map(|job| Action::DeleteJob(job.name.clone())).collect();
-    (!workers.is_empty()).then_some(actions)
+    let to_delete = to_delete.map(|job| Action::DeleteJob(job.name.clone()));
+    let actions = to_delete.chain(searches).collect();
+    let any = !workers.is_empty() || !observed.runs.is_empty();
+    any.then_some(actions)
 }
 
 /// The Job that deletes what was stored, and what follows from how it ends.

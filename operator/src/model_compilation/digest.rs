@@ -1,17 +1,20 @@
 //! Digests of what decides a result. Everything that is named after the spec is named here.
 //!
-//! Three digests, from narrow to wide:
+//! Four digests, from narrow to wide; that of tuning stands beside them:
 //! - the *spec digest* says which part of the spec a target's result came from: a finished
 //!   target is done again only when it changes. It does not hold the compiler's version, so that
 //!   upgrading the operator redoes nothing.
 //! - the *content key* says which results are the same: it holds the model's digest in place of
 //!   its URI, the compiler, and what the code is made for in place of the target's name. There is none where
 //!   the spec does not say enough, and none for what the worker found to depend on more (external data).
+//! - the *tuning digest* says what search the spec asks for, which is not part of the spec digest: what was published
+//!   without tuning stays where only that changes.
 //! - the *Job name* also holds what the pod needs (credentials, resources, the retry mark), so
 //!   that a change of those restarts work that is not done.
 
 use hone_crds::device_pool::DeviceKind;
-use hone_crds::model_compilation::Target;
+use hone_crds::common::Log;
+use hone_crds::model_compilation::{Target, Tuning, TuningPolicy};
 use hone_crds::{Accelerator, ModelCompilation};
 use serde_json::{Value, json};
 
@@ -28,10 +31,29 @@ fn decisive(object: &ModelCompilation, target: &Target) -> Value {
         "inputs": value(&spec.inputs),
         "target": value(target),
         "precision": value(&spec.precision),
-        "tuning": value(&spec.tuning),
+        "tuning": value(&untuned(spec.tuning.as_ref())),
         "correctness": value(&spec.correctness),
         "output": spec.output.uri,
     })
+}
+
+/// As much of the tuning as is known before a search.
+fn untuned(tuning: Option<&Tuning>) -> Option<Tuning> {
+    let tuning = tuning?;
+    if tuning.policy == TuningPolicy::Never {
+        return Some(tuning.clone());
+    }
+    let records = tuning.records.clone()?;
+    Some(Tuning { policy: TuningPolicy::Never, records: Some(records), ..Tuning::default() })
+}
+
+/// The search that the spec asks for, and whether a person wants what failed tried again.
+pub fn tuning_digest(object: &ModelCompilation) -> String {
+    digest(&json!({"tuning": value(&object.spec.tuning), "retry": retry(object)}))
+}
+
+fn retry(object: &ModelCompilation) -> Option<&String> {
+    object.metadata.annotations.as_ref().and_then(|all| all.get(RETRY_ANNOTATION))
 }
 
 /// The spec digest of one target.
@@ -41,7 +63,7 @@ pub fn spec_digest(object: &ModelCompilation, target: &Target) -> String {
 }
 
 /// The key under which equal work finds this result. None where nothing in the spec says that the work is equal: a
-/// model or samples without a digest, records that may grow, or a processor that is known only once a worker looks.
+/// model or samples without a digest, records that may grow, a search in any case, or a processor that is known only once a worker looks.
 pub fn content_key(
     config: &Config,
     object: &ModelCompilation,
@@ -55,7 +77,8 @@ pub fn content_key(
     if samples.into_iter().chain(calibration).any(|source| source.digest.is_none()) {
         return None;
     }
-    if spec.tuning.as_ref().is_some_and(|tuning| tuning.records.is_some()) {
+    if spec.tuning.as_ref().is_some_and(|t| t.records.is_some() || t.policy == TuningPolicy::Always)
+    {
         return None;
     }
     Some(digest(&json!({
@@ -110,17 +133,58 @@ fn processor(target: &Target, pools: &[PoolView]) -> Option<Value> {
 /// The name of the Job that does a target's work.
 pub fn job_name(object: &ModelCompilation, target: &Target) -> String {
     let spec = &object.spec;
-    let retry = object.metadata.annotations.as_ref().and_then(|all| all.get(RETRY_ANNOTATION));
     let pod = json!({
         "uid": object.metadata.uid,
         "spec": spec_digest(object, target),
         "worker": value(&spec.worker),
         "model": value(&spec.model.credentials_secret_ref),
         "output": value(&spec.output.credentials_secret_ref),
-        "retry": retry,
+        "retry": retry(object),
     });
     let name = object.metadata.name.as_deref().unwrap_or_default();
     child_name(&[name, &target.name], &pod)
+}
+
+/// The name of the run that tunes a target.
+pub fn run_name(object: &ModelCompilation, target: &Target) -> String {
+    let name = object.metadata.name.as_deref().unwrap_or_default();
+    let spec = &object.spec;
+    let decided_by = json!({
+        "uid": object.metadata.uid,
+        "spec": spec_digest(object, target),
+        "model": value(&spec.model.credentials_secret_ref),
+        "log": tuning_log(object, target).map(|log| value(&log)),
+    });
+    child_name(&[name, &target.name, "tuning"], &decided_by)
+}
+
+/// The log of that run: the one that the spec names, else a folder below the output. Another compilation never writes
+/// there; one of the same name goes on in it, unless the search is to begin anew.
+pub fn tuning_log(object: &ModelCompilation, target: &Target) -> Option<Log> {
+    let (metadata, spec) = (&object.metadata, &object.spec);
+    let tuning = spec.tuning.as_ref()?;
+    if let Some(log) = &tuning.records {
+        return Some(log.clone());
+    }
+    let anew = (tuning.policy == TuningPolicy::Always).then_some(&metadata.uid);
+    let decided_by = json!({
+        "namespace": metadata.namespace,
+        "name": metadata.name,
+        "spec": spec_digest(object, target),
+        "anew": anew,
+    });
+    let folder = child_name(&[&target.name], &decided_by);
+    Some(Log {
+        uri: format!("{}/tuning/{folder}", spec.output.uri.trim_end_matches('/')),
+        credentials_secret_ref: spec.output.credentials_secret_ref.clone(),
+    })
+}
+
+/// The name of the Job that compiles a target with what lies in its run's log up to the segment of this digest.
+pub fn revision_name(object: &ModelCompilation, target: &Target, checkpoint: &str) -> String {
+    let name = object.metadata.name.as_deref().unwrap_or_default();
+    let decided_by = json!({"job": job_name(object, target), "checkpoint": checkpoint});
+    child_name(&[name, &target.name, "tuned"], &decided_by)
 }
 
 /// The name of the Job that looks whether the artifact of another compilation is still there.

@@ -10,7 +10,7 @@ pub fn judge(goals: &[Goal], status: TargetStatus) -> TargetStatus {
     if status.phase != Phase::Succeeded {
         return status;
     }
-    let missed: Vec<String> = goals.iter().filter_map(|goal| miss(goal, &status)).collect();
+    let missed = missed(goals, &status);
     if missed.is_empty() {
         return status;
     }
@@ -19,6 +19,11 @@ pub fn judge(goals: &[Goal], status: TargetStatus) -> TargetStatus {
         failure: Some(failure("GoalMissed", &missed.join("; "))),
         ..status
     }
+}
+
+/// The words for each goal that `status` misses.
+pub fn missed(goals: &[Goal], status: &TargetStatus) -> Vec<String> {
+    goals.iter().filter_map(|goal| miss(goal, status)).collect()
 }
 
 /// The words for a missed goal.

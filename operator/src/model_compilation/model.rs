@@ -12,6 +12,7 @@ pub use crate::children::ended::{Ended, Outcome};
 pub use crate::children::events::EventPlan;
 pub use crate::children::jobs::{Finish, JobView, Purpose};
 use crate::children::pods::Wait;
+pub use crate::children::runs::{RunPlan, RunView};
 use crate::children::steps;
 pub use crate::children::steps::{Action, JobBounds, JobPlan, Placement, Refusal};
 
@@ -29,6 +30,9 @@ pub struct Observed {
     /// Its child Jobs.
     #[serde(default)]
     pub jobs: Vec<JobView>,
+    /// Its child tuning runs.
+    #[serde(default)]
+    pub runs: Vec<RunView>,
     /// What the pods of finished Jobs left behind, by the Job's name. A finished Job that is
     /// absent here has not been looked at.
     #[serde(default)]
@@ -36,7 +40,7 @@ pub struct Observed {
     /// Why the workers of Jobs do not start, by the Job's name.
     #[serde(default)]
     pub waits: BTreeMap<String, Wait>,
-    /// Jobs that the API server has just refused, by name.
+    /// Jobs and tuning runs that the API server has just refused, by name.
     #[serde(default)]
     pub refusals: BTreeMap<String, Refusal>,
     /// Every DevicePool.

@@ -2,17 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use hone_crds::{ModelCompilation, Phase, TargetStatus};
+use hone_crds::model_compilation::Target;
+use hone_crds::{ModelCompilation, Phase, TargetStatus, TuningRun};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::ResourceExt;
+use kube::{Resource, ResourceExt};
 
-use super::digest;
-use super::model::{Grant, Observed, Outcome, PoolView};
+use super::model::{Grant, Observed, Outcome, PoolView, RunView};
+use super::{digest, result};
 use crate::broker::pools;
 use crate::children::jobs::JobFacts;
 use crate::children::observe::{self as children, ObserveError};
 use crate::children::owner;
 use crate::context::Context;
+use crate::runtime::cache::Object;
 use crate::runtime::worker::random;
 
 /// What there is for `object`. Reads the cluster only for Jobs that failed and are not in the status yet, and for
@@ -28,7 +30,8 @@ pub async fn observe(
     let uid = object.uid().unwrap_or_default();
     let jobs = context.stores.jobs.group(&owner::group(&namespace, &uid));
     let now = Time(jiff::Timestamp::now());
-    let outcomes = outcomes(context, object, &jobs).await?;
+    let runs = runs(context, object);
+    let outcomes = outcomes(context, object, &jobs, &runs).await?;
     let waits = children::waits(context, &jobs, &now).await;
     let deleting = object.metadata.deletion_timestamp.is_some();
     let heirs = if deleting { heirs(context, object) } else { BTreeMap::new() };
@@ -42,7 +45,8 @@ pub async fn observe(
         waits,
         refusals: BTreeMap::new(),
         pools,
-        grants: grants(context, object, &namespace),
+        grants: grants(context, object, &runs, &namespace),
+        runs,
         priority: pools::priority(context, object.spec.worker.as_ref()),
         namespace: pools::namespace_view(context, &namespace),
         cached,
@@ -51,21 +55,60 @@ pub async fn observe(
     })
 }
 
+/// The tuning runs that the object made. Others than these are not looked for where it never made one.
+fn runs(context: &Context, object: &ModelCompilation) -> Vec<RunView> {
+    let mut targets = object.status.iter().flat_map(|status| &status.targets);
+    if object.spec.tuning.is_none() && !targets.any(|target| target.tuning_run_ref.is_some()) {
+        return Vec::new();
+    }
+    let owned = |run: &Object<TuningRun>| {
+        let kind = ModelCompilation::kind(&());
+        let owner = owner::controller(run.0.meta(), hone_crds::GROUP, &kind)?;
+        (Some(&owner.uid) == object.metadata.uid.as_ref()).then(|| RunView::of(&run.0))
+    };
+    let mut runs = context.stores.tuning_runs.pick(owned);
+    runs.sort_by(|a, b| a.name.cmp(&b.name));
+    runs
+}
+
+/// The names of the Jobs that compile: of each target, and of each target with what its run found.
+fn compile_jobs(object: &ModelCompilation, runs: &[RunView]) -> Vec<String> {
+    let of_target = |target: &Target| {
+        let run = digest::run_name(object, target);
+        let run = runs.iter().find(|own| own.name == run);
+        let checkpoint = run.and_then(|run| run.checkpoint.as_ref());
+        let told = |own: &&String| !is_told(object, &target.name, own);
+        let revision = checkpoint.filter(told).map(|own| digest::revision_name(object, target, own));
+        std::iter::once(digest::job_name(object, target)).chain(revision)
+    };
+    object.spec.targets.iter().flat_map(of_target).collect()
+}
+
+/// Whether the status tells of the end of compiling with what the run had found up to `checkpoint`.
+fn is_told(object: &ModelCompilation, target: &str, checkpoint: &String) -> bool {
+    let mut targets = object.status.iter().flat_map(|status| &status.targets);
+    let target = targets.find(|own| own.name == target);
+    target.and_then(|own| own.tuning.as_ref()).is_some_and(|tuning| {
+        let over = matches!(tuning.phase, Phase::Succeeded | Phase::Failed);
+        over && tuning.checkpoint.as_ref() == Some(checkpoint)
+    })
+}
+
 /// What the pods of finished compile Jobs left, for those that the status does not tell of yet.
 async fn outcomes(
     context: &Context,
     object: &ModelCompilation,
     jobs: &[JobFacts],
+    runs: &[RunView],
 ) -> Result<BTreeMap<String, Outcome>, ObserveError> {
     let mut outcomes = BTreeMap::new();
-    for target in &object.spec.targets {
-        let name = digest::job_name(object, target);
+    for name in compile_jobs(object, runs) {
         let Some(job) = jobs.iter().find(|job| job.view.name == name) else {
             continue;
         };
         let reported = object.status.iter().flat_map(|s| &s.targets).any(|status| {
             status.job_ref.as_ref().is_some_and(|job| job.name == name)
-                && matches!(status.phase, Phase::Succeeded | Phase::Failed)
+                && (result::is_complete(status) || status.phase == Phase::Failed)
         });
         if !reported && let Some(outcome) = children::outcome(context, job).await? {
             outcomes.insert(name, outcome);
@@ -78,9 +121,10 @@ async fn outcomes(
 fn grants(
     context: &Context,
     object: &ModelCompilation,
+    runs: &[RunView],
     namespace: &str,
 ) -> BTreeMap<String, Grant> {
-    let jobs = object.spec.targets.iter().map(|target| digest::job_name(object, target));
+    let jobs = compile_jobs(object, runs).into_iter();
     jobs.filter_map(|job| Some((job.clone(), pools::grant(context, namespace, &job)?))).collect()
 }
 
@@ -112,7 +156,7 @@ fn cached(
             }
             let status = owner.status.as_ref()?;
             let found = status.targets.iter().find(|target| {
-                target.content_key.as_ref() == Some(&key) && super::result::is_complete(target)
+                target.content_key.as_ref() == Some(&key) && result::is_complete(target)
             })?;
             Some(found.clone())
         });

@@ -42,6 +42,7 @@ pub fn plan(config: &Config, observed: &Observed) -> Plan {
         .map(|target| super::digest::job_name(&observed.object, target));
     let wanted: Vec<String> = wanted.chain(std::mem::take(&mut draft.wanted_jobs)).collect();
     drop_stale_jobs(observed, &wanted, &mut draft);
+    drop_stale_runs(observed, &mut draft);
 
     let status = summary::status(observed, targets, context.start.clone());
     finish(observed, &status, &mut draft);
@@ -84,6 +85,14 @@ fn drop_stale_jobs(observed: &Observed, wanted: &[String], draft: &mut Draft) {
         if !wanted.contains(&job.name) && job.finish.is_none() && !job.deleting {
             draft.actions.push(Action::DeleteJob(job.name.clone()));
         }
+    }
+}
+
+/// Deletes tuning runs of earlier specs, which are as good as their logs.
+fn drop_stale_runs(observed: &Observed, draft: &mut Draft) {
+    let wanted = std::mem::take(&mut draft.wanted_runs);
+    for run in observed.runs.iter().filter(|run| !run.deleting && !wanted.contains(&run.name)) {
+        draft.actions.push(Action::DeleteRun(run.name.clone()));
     }
 }
 

@@ -7,8 +7,8 @@ use hone_artifact::request::{
     Source, Subject, TargetRequest, TuningRequest, Work,
 };
 use hone_crds::ModelCompilation;
-use hone_crds::common::{LocalSecretRef, SampleSource};
-use hone_crds::model_compilation::{Target, Tuning, TuningPolicy};
+use hone_crds::common::{LocalSecretRef, Log, SampleSource};
+use hone_crds::model_compilation::Target;
 use hone_crds::status::Artifact;
 
 use super::model::{PoolView, Purpose};
@@ -58,8 +58,13 @@ fn samples(use_: &str, source: &SampleSource) -> Source {
     }
 }
 
-/// The request to compile `target` in `pool`.
-pub fn compile(object: &ModelCompilation, target: &Target, pool: &PoolView) -> Request {
+/// The request to compile `target` in `pool`: with what lies in `log`, else in the log that the spec names.
+pub fn compile(
+    object: &ModelCompilation,
+    target: &Target,
+    pool: &PoolView,
+    log: Option<&Log>,
+) -> Request {
     let spec = &object.spec;
     let precision = spec.precision.as_ref();
     let allowed = precision.map(|p| p.allow.iter().map(ToString::to_string).collect());
@@ -78,7 +83,7 @@ pub fn compile(object: &ModelCompilation, target: &Target, pool: &PoolView) -> R
         calibration: precision
             .and_then(|p| p.calibration.as_ref())
             .map(|source| samples("calibration", source)),
-        tuning: tuning(spec.tuning.as_ref()),
+        tuning: tuning(object, log),
         correctness: CorrectnessRequest {
             rtol: spec.correctness.rtol.value(),
             atol: spec.correctness.atol.as_ref().map(hone_crds::Decimal::value),
@@ -96,7 +101,8 @@ pub fn compile(object: &ModelCompilation, target: &Target, pool: &PoolView) -> R
     }
 }
 
-fn target_request(target: &Target, pool: &PoolView) -> TargetRequest {
+/// What `target` asks for in `pool`.
+pub fn target_request(target: &Target, pool: &PoolView) -> TargetRequest {
     let offer = pools::offer(pool);
     let platform = target.platform.as_ref();
     let or_offer = |own: Option<&str>, offered: Option<&str>| {
@@ -126,20 +132,19 @@ fn target_request(target: &Target, pool: &PoolView) -> TargetRequest {
     }
 }
 
-fn tuning(tuning: Option<&Tuning>) -> TuningRequest {
-    let policy = tuning.map_or(TuningPolicy::Never, |tuning| tuning.policy);
+/// The worker itself never searches: a run does.
+fn tuning(object: &ModelCompilation, log: Option<&Log>) -> TuningRequest {
+    let named = object.spec.tuning.as_ref().and_then(|tuning| tuning.records.as_ref());
+    // A log below the output is read as the output is written.
+    let (log, use_) = if named.is_some() { (named, "records") } else { (log, "output") };
     TuningRequest {
-        policy: format!("{policy:?}"),
-        max_trials: tuning
-            .and_then(|tuning| tuning.max_trials)
-            .and_then(|trials| u64::try_from(trials).ok()),
-        max_seconds: tuning
-            .and_then(|tuning| tuning.max_duration)
-            .map(hone_crds::Duration::as_secs_ceil),
-        records: tuning.and_then(|tuning| tuning.records.as_ref()).map(|log| Destination {
+        policy: "Never".to_owned(),
+        records: log.map(|log| Destination {
             uri: log.uri.clone(),
-            credentials: folder("records", log.credentials_secret_ref.as_ref()),
+            credentials: folder(use_, log.credentials_secret_ref.as_ref()),
         }),
+        max_trials: None,
+        max_seconds: None,
     }
 }
 

@@ -1,11 +1,12 @@
 //! From the targets' statuses to the object's: phase and conditions.
 
 use hone_crds::conditions::{State, TUNED, VERIFIED, set};
-use hone_crds::model_compilation::DeletionPolicy;
+use hone_crds::model_compilation::{DeletionPolicy, Goal};
 use hone_crds::status::{Failure, Summary};
 use hone_crds::{ModelCompilationStatus, Phase, TargetStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
+use super::goals;
 use super::model::Observed;
 use crate::children::conditions::stand;
 use crate::children::ended::failure;
@@ -22,7 +23,9 @@ pub fn status(
     let phase = phase(&targets);
     let finished = matches!(phase, Phase::Succeeded | Phase::Failed);
     let was_finished = matches!(before.phase, Phase::Succeeded | Phase::Failed);
-    let ready = targets.iter().filter(|t| t.phase == Phase::Succeeded).count();
+    let goals = &observed.object.spec.goals;
+    let ready = targets.iter().filter(|target| is_published(goals, target)).count();
+    let all_ready = ready == targets.len();
     let mut status = ModelCompilationStatus {
         observed_generation: generation,
         phase,
@@ -39,8 +42,19 @@ pub fn status(
         summary: Summary::of(&targets),
         targets,
     };
-    conditions(&mut status, generation, &observed.now);
+    conditions(&mut status, all_ready, generation, &observed.now);
     status
+}
+
+/// Whether a target has a result that may be used, though a search for a better one goes on.
+fn is_published(goals: &[Goal], target: &TargetStatus) -> bool {
+    match target.phase {
+        Phase::Succeeded => true,
+        Phase::Running | Phase::Suspended => {
+            target.tuning.is_some() && goals::missed(goals, target).is_empty()
+        }
+        Phase::Pending | Phase::Failed => false,
+    }
 }
 
 /// Most artifacts of earlier specs that a status lists.
@@ -103,6 +117,12 @@ fn why(status: &ModelCompilationStatus) -> (String, String) {
         .iter()
         .filter(|target| target.phase == Phase::Pending)
         .find_map(|target| target.failure.as_ref());
+    if status.phase == Phase::Running
+        && let Some(tuning) = tuning_note(&status.targets)
+        && status.targets.iter().all(|t| t.phase == Phase::Succeeded || t.tuning.is_some())
+    {
+        return (Reason::Tuning.as_str().to_owned(), format!("{}; {tuning}", success_note(status)));
+    }
     let (reason, message) = match (waiting, status.phase) {
         (Some(waiting), _) => return (waiting.reason.clone(), waiting.message.clone()),
         (None, Phase::Suspended) => (Reason::Suspended, "spec.suspend is set"),
@@ -125,32 +145,59 @@ pub fn success_note(status: &ModelCompilationStatus) -> String {
     hone_crds::conditions::bounded(&parts.join(", "), 900).to_owned()
 }
 
-fn conditions(status: &mut ModelCompilationStatus, generation: Option<i64>, now: &Time) {
+/// What becomes of the first target whose tuning is under way, in words.
+fn tuning_note(targets: &[TargetStatus]) -> Option<String> {
+    let under_way = |target: &TargetStatus| {
+        let tuning = target.tuning.as_ref()?;
+        (!matches!(tuning.phase, Phase::Succeeded | Phase::Failed)).then_some((target.clone(), tuning.clone()))
+    };
+    let (target, tuning) = targets.iter().find_map(under_way)?;
+    let run = target.tuning_run_ref.map(|run| run.name).unwrap_or_default();
+    let what = match (tuning.phase, &tuning.failure) {
+        (Phase::Suspended, _) => "is suspended".to_owned(),
+        (_, Some(why)) => format!("waits: {}", why.message),
+        (Phase::Running, None) => "is at work".to_owned(),
+        (_, None) => "waits for its worker to start".to_owned(),
+    };
+    let note = format!("target '{}': its tuning by TuningRun '{run}' {what}", target.name);
+    Some(hone_crds::conditions::bounded(&note, 900).to_owned())
+}
+
+fn conditions(
+    status: &mut ModelCompilationStatus,
+    ready: bool,
+    generation: Option<i64>,
+    now: &Time,
+) {
     let (reason, message) = why(status);
     let finished = matches!(status.phase, Phase::Succeeded | Phase::Failed);
-    stand(&mut status.conditions, status.phase, (&reason, &message), generation, now);
+    stand(&mut status.conditions, (status.phase, ready), (&reason, &message), generation, now);
     let verified = verified(&status.targets);
     let tuned = tuned(&status.targets, finished);
     let found = [&verified, &tuned];
-    let found = found.map(|(kind, state, reason, message)| (*kind, *state, *reason, &**message));
+    let found = found.map(|(kind, state, reason, message)| (*kind, *state, &**reason, &**message));
     for (kind, state, reason, message) in found {
         set(&mut status.conditions, kind, state, reason, message, generation, now);
     }
 }
 
-type Row = (&'static str, State, &'static str, String);
+/// A condition: its type, status, reason and message.
+type Row = (&'static str, State, String, String);
+
+fn row(kind: &'static str, state: State, reason: &str, message: &str) -> Row {
+    (kind, state, reason.to_owned(), message.to_owned())
+}
 
 fn verified(targets: &[TargetStatus]) -> Row {
     let checked = |passed: bool| {
         move |target: &TargetStatus| target.correctness.as_ref().map(|c| c.passed) == Some(passed)
     };
     if targets.iter().any(checked(false)) {
-        let message = "a target's answers are out of tolerance".to_owned();
-        (VERIFIED, State::False, "CorrectnessBreach", message)
+        row(VERIFIED, State::False, "CorrectnessBreach", "a target's answers are out of tolerance")
     } else if targets.iter().all(checked(true)) {
-        (VERIFIED, State::True, "Passed", how_verified(targets))
+        row(VERIFIED, State::True, "Passed", &how_verified(targets))
     } else {
-        (VERIFIED, State::Unknown, "NotChecked", "not every target has been checked".to_owned())
+        row(VERIFIED, State::Unknown, "NotChecked", "not every target has been checked")
     }
 }
 
@@ -174,11 +221,25 @@ fn how_verified(targets: &[TargetStatus]) -> String {
 }
 
 fn tuned(targets: &[TargetStatus], finished: bool) -> Row {
-    if targets.iter().all(|target| target.tuned) {
-        (TUNED, State::True, "Tuned", "every target was tuned".to_owned())
+    let searched = |target: &TargetStatus, phase| {
+        target.tuning.as_ref().is_some_and(|tuning| tuning.phase == phase)
+    };
+    let mut failed = targets.iter().filter(|target| searched(target, Phase::Failed));
+    let failed = failed.find_map(|target| Some((target, target.tuning.as_ref()?.failure.as_ref()?)));
+    if let Some(note) = tuning_note(targets) {
+        row(TUNED, State::Unknown, Reason::Tuning.as_str(), &note)
+    } else if let Some((target, why)) = failed {
+        let message = format!("target '{}' stays as it is: {}", target.name, why.message);
+        row(TUNED, State::False, &why.reason, &message)
+    } else if targets.iter().all(|target| target.tuned || searched(target, Phase::Succeeded)) {
+        let message = match targets.iter().all(|target| target.tuned) {
+            true => "every target was tuned",
+            false => "every target was tuned; of some, no schedule was faster",
+        };
+        row(TUNED, State::True, Reason::Tuned.as_str(), message)
     } else if finished {
-        (TUNED, State::False, "NotTuned", "not every target was tuned".to_owned())
+        row(TUNED, State::False, "NotTuned", "not every target was tuned")
     } else {
-        (TUNED, State::Unknown, "NotFinished", "the work is not finished".to_owned())
+        row(TUNED, State::Unknown, "NotFinished", "the work is not finished")
     }
 }

@@ -1,6 +1,7 @@
 //! Decides where one target stands and what to do for it.
 
 use hone_artifact::report;
+use hone_crds::common::Log;
 use hone_crds::model_compilation::Target;
 use hone_crds::status::{Artifact, Failure, ObjectRef};
 use hone_crds::{Phase, TargetStatus};
@@ -17,6 +18,7 @@ use crate::children::start::{Prior, Standing, Work};
 use crate::config::Config;
 
 mod adopted;
+mod tuned;
 
 /// What is the same for all targets of an object.
 pub struct Context<'a> {
@@ -35,6 +37,10 @@ struct Planner<'a> {
     context: &'a Context<'a>,
     target: &'a Target,
     job_name: String,
+    /// When the work was taken up.
+    since: Time,
+    /// The log of the target's own tuning run that it is compiled with.
+    log: Option<Log>,
     /// What the status says, where it speaks of this spec.
     prior: Option<&'a TargetStatus>,
     /// What is known in any case.
@@ -63,9 +69,11 @@ pub fn plan(context: &Context<'_>, target: &Target, draft: &mut Draft) -> Target
         job_ref,
         ..TargetStatus::default()
     };
-    let planner = Planner { context, target, job_name, prior, base };
+    let since = context.start.clone();
+    let planner = Planner { context, target, job_name, since, log: None, prior, base };
     draft.wanted_jobs.extend(planner.adoption());
     let status = planner.plan(draft);
+    let status = planner.tuned(status, draft);
     goals::judge(&object.spec.goals, status)
 }
 
@@ -84,6 +92,11 @@ impl Planner<'_> {
         if let Some(adopted) = self.adopted(draft) {
             return adopted;
         }
+        self.work_on(draft)
+    }
+
+    /// Brings the Job on that compiles.
+    fn work_on(&self, draft: &mut Draft) -> TargetStatus {
         let job = self.job();
         if self.context.observed.object.spec.suspend && job.is_none_or(|job| job.finish.is_none()) {
             self.stop_job(draft);
@@ -129,7 +142,7 @@ impl Planner<'_> {
             queued: known.is_some_and(|known| known.reason == Reason::Queued.as_str()),
             priority: observed.priority,
             limits: &observed.object.spec.limits,
-            since: &self.context.start,
+            since: &self.since,
             prior: prior.map(|p| Prior { phase: p.phase, failure: p.failure.as_ref() }),
             retry: self.base.retry.as_ref(),
             pool: self.base.pool.as_deref(),
@@ -151,7 +164,7 @@ impl Planner<'_> {
             grant,
             gated: false,
             suspended: false,
-            request: request::compile(&observed.object, self.target, pool),
+            request: request::compile(&observed.object, self.target, pool, self.log.as_ref()),
             optional_secrets: Vec::new(),
             bounds: self.bounds(),
         };

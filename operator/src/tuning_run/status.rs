@@ -29,7 +29,8 @@ pub fn finish(observed: &Observed, status: TuningRunStatus) -> TuningRunStatus {
     let mut status =
         TuningRunStatus { observed_generation: generation, start_time, completion_time, ..status };
     let (reason, message) = why(&status);
-    stand(&mut status.conditions, status.phase, (&reason, &message), generation, &observed.now);
+    let ready = status.phase == Phase::Succeeded;
+    stand(&mut status.conditions, (status.phase, ready), (&reason, &message), generation, &observed.now);
     status
 }
 

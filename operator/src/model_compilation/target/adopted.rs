@@ -4,7 +4,7 @@
 //! device: it enters the compilation as an owner beside the artifact and makes sure that this is there. Where it is not,
 //! or nobody can tell, the work is done as if there were no result.
 
-use hone_crds::status::Cache;
+use hone_crds::status::{Cache, TargetTuning};
 use hone_crds::{Phase, TargetStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
@@ -81,8 +81,16 @@ impl Planner<'_> {
             spec_digest: self.base.spec_digest.clone(),
             job_ref: None,
             failure: None,
+            tuning: self.tuning_of(found),
             ..found.clone()
         }
+    }
+
+    /// The tuning that comes with another's result: one that has ended well is not done again.
+    fn tuning_of(&self, found: &TargetStatus) -> Option<TargetTuning> {
+        let tuning = found.tuning.clone().filter(|tuning| tuning.phase == Phase::Succeeded)?;
+        let spec_digest = Some(digest::tuning_digest(&self.context.observed.object));
+        Some(TargetTuning { spec_digest, ..tuning })
     }
 
     /// Makes the Job that looks.

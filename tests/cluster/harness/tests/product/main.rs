@@ -12,6 +12,7 @@ use hone_cluster_tests::{Capability, Context, Suite, eventually, repository, too
 use serde_json::Value;
 
 mod changes;
+mod improved;
 mod tuning;
 
 const SOON: Duration = Duration::from_secs(60);
@@ -447,6 +448,7 @@ fn main() {
         .test("log_level_changes_at_run_time", changes::log_level_changes_at_run_time)
         .test("runs_that_cannot_be_are_refused", tuning::runs_that_cannot_be_are_refused)
         .test("sessions_measure_for_a_run", tuning::sessions_measure_for_a_run)
+        .test("a_compilation_is_tuned", improved::a_compilation_is_tuned)
         // It holds the only device for long.
         .alone(
             "a_run_survives_kill_suspension_and_edit",

@@ -178,7 +178,7 @@ fn sha256(text: &str) -> Result<String> {
 }
 
 /// A pool whose workers share the node, so that a cluster of one node has a device for everybody.
-fn shared_pool(context: &Context<'_>) -> Result<String> {
+pub fn shared_pool(context: &Context<'_>) -> Result<String> {
     let name = format!("shared-{}", context.namespace);
     context.kubectl.apply(&format!(
         "{{apiVersion: hone.dev/v1alpha1, kind: DevicePool, metadata: {{name: {name}}}, spec: {{kind: CPU, \

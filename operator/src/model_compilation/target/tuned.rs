@@ -1,0 +1,306 @@
+//! Tuning of a target whose artifact is published: a tuning run searches, then a worker compiles once more with what won.
+//!
+//! Whatever becomes of that, the artifact stays until a better one is there: a search that fails is told of in
+//! `status.targets[].tuning` and the `Tuned` condition, and fails nothing else.
+
+use hone_artifact::exit_code;
+use hone_crds::common::Platform;
+use hone_crds::model_compilation::TuningPolicy;
+use hone_crds::status::{Failure, Latency, ObjectRef, Retry, TargetTuning};
+use hone_crds::tuning_run::{Search, Stop, TuningRunSpec, WarmStart};
+use hone_crds::{Duration, Phase, TargetStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use super::Planner;
+use crate::children::ended::failure;
+use crate::children::events::EventPlan;
+use crate::children::names::RETRY_ANNOTATION;
+use crate::children::reasons::Reason;
+use crate::model_compilation::model::{Action, RunPlan, RunView};
+use crate::model_compilation::plan::Draft;
+use crate::model_compilation::{digest, request};
+
+/// Longest search where the spec bounds neither trials nor time, in seconds.
+const LONGEST: u64 = 600;
+
+/// How far the tuning of a target is.
+struct Stage {
+    phase: Phase,
+    failure: Option<Failure>,
+    retry: Option<Retry>,
+    checkpoint: Option<String>,
+    start_time: Option<Time>,
+}
+
+impl Planner<'_> {
+    /// The target, whose own work stands as `status` says, with its tuning brought a step on.
+    pub(super) fn tuned(&self, status: TargetStatus, draft: &mut Draft) -> TargetStatus {
+        if !self.wants_tuning() {
+            return TargetStatus { tuning: None, ..status };
+        }
+        if status.phase != Phase::Succeeded {
+            return status;
+        }
+        let object = &self.context.observed.object;
+        let name = digest::run_name(object, self.target);
+        draft.wanted_runs.push(name.clone());
+        let asked = digest::tuning_digest(object);
+        let before = status.tuning.clone();
+        let before = before.filter(|own| own.spec_digest.as_ref() == Some(&asked));
+        let over = |own: &TargetTuning| matches!(own.phase, Phase::Succeeded | Phase::Failed);
+        if before.as_ref().is_some_and(over) {
+            return status;
+        }
+        let status =
+            TargetStatus { tuning_run_ref: Some(ObjectRef { name: name.clone() }), ..status };
+        let (status, stage) = self.search(&name, status, before.as_ref(), draft);
+        let phase = match stage.phase {
+            Phase::Succeeded | Phase::Failed => Phase::Succeeded,
+            Phase::Suspended => Phase::Suspended,
+            Phase::Pending | Phase::Running => Phase::Running,
+        };
+        let Stage { failure, retry, checkpoint, start_time, .. } = stage;
+        let spec_digest = Some(asked);
+        let tuning = TargetTuning {
+            phase: stage.phase,
+            spec_digest,
+            checkpoint,
+            start_time,
+            retry,
+            failure,
+        };
+        let status = TargetStatus { phase, tuning: Some(tuning), ..status };
+        draft.actions.extend(event(&status, before.is_none(), &name).map(Action::Event));
+        status
+    }
+
+    fn wants_tuning(&self) -> bool {
+        let tuning = self.context.observed.object.spec.tuning.as_ref();
+        self.context.refusal.is_none() && tuning.is_some_and(|t| t.policy != TuningPolicy::Never)
+    }
+
+    /// Brings the run on, and what follows from its end.
+    fn search(
+        &self,
+        name: &str,
+        status: TargetStatus,
+        before: Option<&TargetTuning>,
+        draft: &mut Draft,
+    ) -> (TargetStatus, Stage) {
+        let observed = self.context.observed;
+        let at = |phase, failure| Stage {
+            phase,
+            failure,
+            retry: None,
+            checkpoint: status.tuning.as_ref().and_then(|own| own.checkpoint.clone()),
+            start_time: before
+                .and_then(|own| own.start_time.clone())
+                .or_else(|| Some(observed.now.clone())),
+        };
+        if let Some(refusal) = observed.refusals.get(name) {
+            let why =
+                format!("the API server refuses TuningRun '{name}': {}", refusal.message);
+            let stage = at(Phase::Failed, Some(failure(Reason::TuningRunRefused.as_str(), &why)));
+            return (status, stage);
+        }
+        let stage = match observed.runs.iter().find(|run| run.name == name) {
+            None if observed.object.spec.suspend => at(Phase::Suspended, None),
+            None if observed.namespace.terminating => at(Phase::Pending, None),
+            None => match self.run_spec(&status) {
+                Ok(spec) => {
+                    draft.actions.push(self.run_plan(name, spec));
+                    at(Phase::Pending, None)
+                }
+                Err(why) => at(Phase::Failed, Some(why)),
+            },
+            Some(run) if run.deleting => {
+                draft.again(5);
+                at(Phase::Pending, None)
+            }
+            Some(run) => {
+                let wanted = self.with_bounds(run.spec.clone());
+                if wanted != run.spec || run.retry.as_ref() != self.retry_mark() {
+                    draft.actions.push(self.run_plan(name, wanted));
+                    at(Phase::Pending, None)
+                } else if run.phase == Phase::Succeeded {
+                    return self.revise(run, status, before, draft);
+                } else {
+                    at(run.phase, run.failure.clone())
+                }
+            }
+        };
+        (status, stage)
+    }
+
+    fn retry_mark(&self) -> Option<&String> {
+        let annotations = self.context.observed.object.metadata.annotations.as_ref();
+        annotations.and_then(|all| all.get(RETRY_ANNOTATION))
+    }
+
+    fn run_plan(&self, name: &str, spec: TuningRunSpec) -> Action {
+        let (name, target) = (name.to_owned(), self.target.name.clone());
+        let retry = self.retry_mark().cloned();
+        Action::ApplyRun(Box::new(RunPlan { name, target, spec, retry }))
+    }
+
+    /// What a new run is to do: search where the target was measured.
+    fn run_spec(&self, status: &TargetStatus) -> Result<TuningRunSpec, Failure> {
+        let observed = self.context.observed;
+        let spec = &observed.object.spec;
+        let name = status.pool.as_deref().unwrap_or_default();
+        let Some(pool) = observed.pools.iter().find(|pool| pool.name == name) else {
+            let why = format!("pool '{name}', on which the target was measured, is gone: make it again, then set annotation hone.dev/retry");
+            return Err(failure(Reason::PoolNotFound.as_str(), &why));
+        };
+        let target = request::target_request(self.target, pool);
+        if target.accelerator.is_some() {
+            let why = "tuning for accelerators arrives in a later release: set spec.tuning.policy to Never";
+            return Err(failure(exit_code::Reason::NotSupportedYet.as_str(), why));
+        }
+        let log = digest::tuning_log(&observed.object, self.target);
+        let (Some(log), Some(tuning)) = (log, &spec.tuning) else {
+            return Err(failure(Reason::TuningRunRefused.as_str(), "no search is asked for"));
+        };
+        let warm_start = match tuning.policy {
+            TuningPolicy::IfNotCached => WarmStart::Namespace,
+            TuningPolicy::Never | TuningPolicy::Always => WarmStart::None,
+        };
+        let features = target.features;
+        let run = TuningRunSpec {
+            suspend: false,
+            model: spec.model.clone(),
+            inputs: (!spec.inputs.is_empty()).then(|| spec.inputs.clone()),
+            target: Platform {
+                os: target.os,
+                arch: target.arch,
+                cpu: target.cpu,
+                features: (!features.is_empty()).then_some(features),
+                accelerator: None,
+            },
+            pool: pool.name.clone(),
+            parallel_devices: 1,
+            search: Search { warm_start, ..Search::default() },
+            measure: hone_crds::tuning_run::Measure::default(),
+            stop: Stop::default(),
+            log,
+            limits: spec.limits.clone(),
+            worker: None,
+        };
+        Ok(self.with_bounds(run))
+    }
+
+    /// A run's spec with what the compilation says now of all that may change. The rest stays, and so does the number of
+    /// devices, which is the user's.
+    fn with_bounds(&self, run: TuningRunSpec) -> TuningRunSpec {
+        let spec = &self.context.observed.object.spec;
+        let tuning = spec.tuning.clone().unwrap_or_default();
+        let longest = tuning.max_trials.is_none().then(|| Duration::from_secs(LONGEST));
+        TuningRunSpec {
+            suspend: spec.suspend,
+            stop: Stop {
+                max_trials: tuning.max_trials,
+                max_duration: tuning.max_duration.or(longest),
+                ..run.stop
+            },
+            limits: spec.limits.clone(),
+            worker: spec.worker.clone(),
+            ..run
+        }
+    }
+
+    /// Compiles the target once more with what `run` found.
+    fn revise(
+        &self,
+        run: &RunView,
+        status: TargetStatus,
+        before: Option<&TargetTuning>,
+        draft: &mut Draft,
+    ) -> (TargetStatus, Stage) {
+        let observed = self.context.observed;
+        let before = before.filter(|own| own.checkpoint == run.checkpoint);
+        let begun = before.and_then(|own| own.start_time.clone());
+        let start_time = Some(begun.unwrap_or_else(|| observed.now.clone()));
+        let stage = |phase, failure, retry| Stage {
+            phase,
+            failure,
+            retry,
+            checkpoint: run.checkpoint.clone(),
+            start_time: start_time.clone(),
+        };
+        let Some(checkpoint) = run.checkpoint.as_ref().filter(|_| found_something(run)) else {
+            return (status, stage(Phase::Succeeded, None, None));
+        };
+        let job_name = digest::revision_name(&observed.object, self.target, checkpoint);
+        let job_ref = Some(ObjectRef { name: job_name.clone() });
+        let prior = before.map(|own| TargetStatus {
+            phase: own.phase,
+            failure: own.failure.clone(),
+            retry: own.retry.clone(),
+            job_ref: job_ref.clone(),
+            ..self.base.clone()
+        });
+        draft.wanted_jobs.push(job_name.clone());
+        let revision = Planner {
+            context: self.context,
+            target: self.target,
+            since: start_time.clone().unwrap_or_else(|| observed.now.clone()),
+            log: Some(run.spec.log.clone()),
+            base: TargetStatus {
+                pool: status.pool.clone(),
+                retry: before.and_then(|own| own.retry.clone()),
+                job_ref,
+                ..self.base.clone()
+            },
+            prior: prior.as_ref(),
+            job_name,
+        };
+        let found = revision.work_on(draft);
+        match found.phase {
+            Phase::Succeeded => {
+                let untuned = run.best.as_ref().and_then(|best| best.untuned);
+                let latency = found.latency.clone();
+                let found = TargetStatus {
+                    job_ref: self.base.job_ref.clone(),
+                    tuning_run_ref: status.tuning_run_ref,
+                    latency: latency.map(|own| Latency { untuned: own.untuned.or(untuned), ..own }),
+                    ..found
+                };
+                (found, stage(Phase::Succeeded, None, None))
+            }
+            phase => (status, stage(phase, found.failure, found.retry)),
+        }
+    }
+}
+
+/// The event for where the tuning of a target stands, which `begins` or was under way before.
+fn event(status: &TargetStatus, begins: bool, run: &str) -> Option<EventPlan> {
+    let tuning = status.tuning.as_ref()?;
+    let latency = status.latency.as_ref();
+    let time = latency.map_or_else(|| "not measured".to_owned(), |own| own.p50.to_string());
+    let target = &status.name;
+    match (tuning.phase, &tuning.failure) {
+        (Phase::Failed, Some(why)) => {
+            let why = format!("target '{target}' stays as it is: {}", why.message);
+            Some(EventPlan::failure(&failure(&tuning.failure.as_ref()?.reason, &why)))
+        }
+        (Phase::Succeeded, _) => {
+            let untuned = latency.filter(|_| status.tuned).and_then(|own| own.untuned);
+            let note = match untuned {
+                Some(untuned) => format!("target '{target}': {time}, {untuned} without tuning"),
+                None if status.tuned => format!("target '{target}': {time}"),
+                None => format!("target '{target}': {time}; no schedule was faster"),
+            };
+            Some(EventPlan::of(Reason::Tuned, note))
+        }
+        (Phase::Pending | Phase::Running, _) if begins => {
+            let note = format!("target '{target}' is published, {time}; TuningRun '{run}' searches for faster schedules");
+            Some(EventPlan::of(Reason::Tuning, note))
+        }
+        _ => None,
+    }
+}
+
+/// Whether a run's schedules beat those without tuning.
+fn found_something(run: &RunView) -> bool {
+    run.best.as_ref().is_some_and(|best| best.programs > 0)
+}
