@@ -108,7 +108,7 @@ fn manifest(config: &Config, object: &ModelCompilation) -> Job {
         name: "j".to_owned(),
         purpose: Purpose::Compile,
         target: Some("cpu".to_owned()),
-        request: request::compile(object, &object.spec.targets[0], &pool),
+        request: request::compile(object, &object.spec.targets[0], &pool, None),
         pool: Some(pool),
         grant: None,
         optional_secrets: Vec::new(),

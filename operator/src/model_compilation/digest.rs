@@ -12,8 +12,8 @@
 //! - the *Job name* also holds what the pod needs (credentials, resources, the retry mark), so
 //!   that a change of those restarts work that is not done.
 
-use hone_crds::device_pool::DeviceKind;
 use hone_crds::common::Log;
+use hone_crds::device_pool::DeviceKind;
 use hone_crds::model_compilation::{Target, Tuning, TuningPolicy};
 use hone_crds::{Accelerator, ModelCompilation};
 use serde_json::{Value, json};

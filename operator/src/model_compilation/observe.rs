@@ -78,7 +78,8 @@ fn compile_jobs(object: &ModelCompilation, runs: &[RunView]) -> Vec<String> {
         let run = runs.iter().find(|own| own.name == run);
         let checkpoint = run.and_then(|run| run.checkpoint.as_ref());
         let told = |own: &&String| !is_told(object, &target.name, own);
-        let revision = checkpoint.filter(told).map(|own| digest::revision_name(object, target, own));
+        let revision =
+            checkpoint.filter(told).map(|own| digest::revision_name(object, target, own));
         std::iter::once(digest::job_name(object, target)).chain(revision)
     };
     object.spec.targets.iter().flat_map(of_target).collect()

@@ -149,7 +149,8 @@ pub fn success_note(status: &ModelCompilationStatus) -> String {
 fn tuning_note(targets: &[TargetStatus]) -> Option<String> {
     let under_way = |target: &TargetStatus| {
         let tuning = target.tuning.as_ref()?;
-        (!matches!(tuning.phase, Phase::Succeeded | Phase::Failed)).then_some((target.clone(), tuning.clone()))
+        (!matches!(tuning.phase, Phase::Succeeded | Phase::Failed))
+            .then_some((target.clone(), tuning.clone()))
     };
     let (target, tuning) = targets.iter().find_map(under_way)?;
     let run = target.tuning_run_ref.map(|run| run.name).unwrap_or_default();
@@ -225,7 +226,8 @@ fn tuned(targets: &[TargetStatus], finished: bool) -> Row {
         target.tuning.as_ref().is_some_and(|tuning| tuning.phase == phase)
     };
     let mut failed = targets.iter().filter(|target| searched(target, Phase::Failed));
-    let failed = failed.find_map(|target| Some((target, target.tuning.as_ref()?.failure.as_ref()?)));
+    let failed =
+        failed.find_map(|target| Some((target, target.tuning.as_ref()?.failure.as_ref()?)));
     if let Some(note) = tuning_note(targets) {
         row(TUNED, State::Unknown, Reason::Tuning.as_str(), &note)
     } else if let Some((target, why)) = failed {

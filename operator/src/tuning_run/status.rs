@@ -30,7 +30,13 @@ pub fn finish(observed: &Observed, status: TuningRunStatus) -> TuningRunStatus {
         TuningRunStatus { observed_generation: generation, start_time, completion_time, ..status };
     let (reason, message) = why(&status);
     let ready = status.phase == Phase::Succeeded;
-    stand(&mut status.conditions, (status.phase, ready), (&reason, &message), generation, &observed.now);
+    stand(
+        &mut status.conditions,
+        (status.phase, ready),
+        (&reason, &message),
+        generation,
+        &observed.now,
+    );
     status
 }
 

@@ -98,8 +98,7 @@ impl Planner<'_> {
                 .or_else(|| Some(observed.now.clone())),
         };
         if let Some(refusal) = observed.refusals.get(name) {
-            let why =
-                format!("the API server refuses TuningRun '{name}': {}", refusal.message);
+            let why = format!("the API server refuses TuningRun '{name}': {}", refusal.message);
             let stage = at(Phase::Failed, Some(failure(Reason::TuningRunRefused.as_str(), &why)));
             return (status, stage);
         }
@@ -149,7 +148,9 @@ impl Planner<'_> {
         let spec = &observed.object.spec;
         let name = status.pool.as_deref().unwrap_or_default();
         let Some(pool) = observed.pools.iter().find(|pool| pool.name == name) else {
-            let why = format!("pool '{name}', on which the target was measured, is gone: make it again, then set annotation hone.dev/retry");
+            let why = format!(
+                "pool '{name}', on which the target was measured, is gone: make it again, then set annotation hone.dev/retry"
+            );
             return Err(failure(Reason::PoolNotFound.as_str(), &why));
         };
         let target = request::target_request(self.target, pool);
@@ -293,7 +294,9 @@ fn event(status: &TargetStatus, begins: bool, run: &str) -> Option<EventPlan> {
             Some(EventPlan::of(Reason::Tuned, note))
         }
         (Phase::Pending | Phase::Running, _) if begins => {
-            let note = format!("target '{target}' is published, {time}; TuningRun '{run}' searches for faster schedules");
+            let note = format!(
+                "target '{target}' is published, {time}; TuningRun '{run}' searches for faster schedules"
+            );
             Some(EventPlan::of(Reason::Tuning, note))
         }
         _ => None,

@@ -20,9 +20,8 @@ fn tuned_example(context: &Context<'_>, name: &str, pool: &str, tuning: &str) ->
 fn condition(object: &Value, kind: &str) -> (String, String) {
     let conditions = object["status"]["conditions"].as_array();
     let found = conditions.into_iter().flatten().find(|own| own["type"] == kind);
-    let word = |field: &str| {
-        found.and_then(|own| own[field].as_str()).unwrap_or_default().to_owned()
-    };
+    let word =
+        |field: &str| found.and_then(|own| own[field].as_str()).unwrap_or_default().to_owned();
     (word("status"), word("reason"))
 }
 
@@ -86,7 +85,11 @@ fn published(context: &Context<'_>) -> Result<String> {
         let object = context.kubectl.json("modelcompilation/digits")?;
         let (ready, reason) = condition(&object, "Ready");
         ensure!(object["status"]["phase"] != "Failed", "{}", object["status"]);
-        ensure!(condition(&object, "Finished").0 != "True", "it ended unseen: {}", object["status"]);
+        ensure!(
+            condition(&object, "Finished").0 != "True",
+            "it ended unseen: {}",
+            object["status"]
+        );
         let uri = object["status"]["targets"][0]["artifact"]["uri"].as_str().map(str::to_owned);
         let found = (ready == "True" && reason == "Tuning").then_some(uri).flatten();
         Ok(found)
