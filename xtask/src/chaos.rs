@@ -1,5 +1,5 @@
-//! `cargo xtask chaos`: kills at random moments while compilations run, and a judgement of what is
-//! left: every compilation ended right, no artifact twice, no finalizer stuck.
+//! `cargo xtask chaos`: kills at random moments while compilations and tuning runs are under way, and a judgement of what
+//! is left: every compilation ended right, no artifact twice, no trial lost or counted twice, no finalizer stuck.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,9 +13,11 @@ use sha2::{Digest, Sha256};
 use crate::repository;
 
 mod faults;
+mod searches;
 
 use faults::Fault;
 use hone_types::Random;
+use searches::Searches;
 
 /// Compilations that are under way at once.
 const UNDER_WAY: usize = 4;
@@ -50,11 +52,14 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     product::upload(&cluster, &model, "models/digits.onnx")?;
 
     let mut work = Work { kubectl: kubectl.clone(), made: 0 };
+    let mut searches = Searches::new(&cluster, kubectl.clone());
     let mut random = Random::new(arguments.seed);
     let mut killed: BTreeMap<Fault, usize> = BTreeMap::new();
     let start = Instant::now();
     for number in 0..arguments.kills {
         work.top_up()?;
+        searches.top_up()?;
+        searches.look()?;
         std::thread::sleep(Duration::from_millis(random.below(arguments.pause as usize) as u64));
         let fault = Fault::draw(&mut random);
         let hit = fault.strike(&cluster, &kubectl, &mut random)?;
@@ -67,11 +72,12 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         *killed.entry(fault).or_default() += 1;
     }
     println!(
-        "{:6.1} s  no more kills; waiting for {} compilations",
+        "{:6.1} s  no more kills; waiting for {} compilations and {} tuning runs",
         start.elapsed().as_secs_f64(),
-        work.made
+        work.made,
+        searches.made()
     );
-    let verdict = judge(&cluster, &work, start);
+    let verdict = searches.judge().and_then(|()| judge(&cluster, &work, start));
     println!("\nseed {}, {} kills: {killed:?}", arguments.seed, arguments.kills);
     if let Err(error) = &verdict {
         keep_evidence(&cluster, &kubectl, error)?;
@@ -106,9 +112,15 @@ impl Work {
     }
 }
 
-/// Each has a folder of its own, so that none is another's; every second deletes what it stored.
+/// Whether a compilation asks for tuning.
+fn is_tuned(number: usize) -> bool {
+    number % 8 == 3
+}
+
+/// Each has a folder of its own, so that none is another's; every second deletes what it stored, and some are tuned.
 fn compilation(number: usize) -> String {
     let policy = if number.is_multiple_of(2) { "Retain" } else { "Delete" };
+    let tuning = if is_tuned(number) { "  tuning: {maxTrials: 40}\n" } else { "" };
     format!(
         "
 apiVersion: hone.dev/v1alpha1
@@ -122,7 +134,7 @@ spec:
     credentialsSecretRef: {{name: store}}
     deletionPolicy: {policy}
   limits: {{retries: 10}}
-  worker: {{resources: {{requests: {{cpu: 100m, memory: 256Mi}}}}}}
+{tuning}  worker: {{resources: {{requests: {{cpu: 100m, memory: 256Mi}}}}}}
 "
     )
 }
@@ -137,9 +149,9 @@ fn judge(cluster: &Cluster, work: &Work, start: Instant) -> Result<()> {
     })?;
     println!("{:6.1} s  all are finished", start.elapsed().as_secs_f64());
     let mut wrong = Vec::new();
-    for name in work.names() {
+    for (number, name) in work.names().enumerate() {
         let status = work.kubectl.json(&format!("modelcompilation/{name}"))?["status"].clone();
-        if let Err(error) = artifact_once(cluster, &name, &status) {
+        if let Err(error) = artifact_once(cluster, (number, &name), &status) {
             wrong.push(format!("{name}: {error:#}"));
         }
     }
@@ -163,15 +175,16 @@ fn judge(cluster: &Cluster, work: &Work, start: Instant) -> Result<()> {
     Ok(())
 }
 
-/// Files of a compilation in the store.
+/// Files of a compilation in the store, but for its tuning log, which stays.
 fn stored(cluster: &Cluster, name: &str) -> Result<Vec<String>> {
     let folder = cluster.directory().join("s3/artifacts/chaos").join(name);
     let Ok(entries) = fs::read_dir(folder) else { return Ok(Vec::new()) };
     let names = entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
-    names.collect()
+    let names = names.collect::<Result<Vec<String>>>()?;
+    Ok(names.into_iter().filter(|name| name != "tuning").collect())
 }
 
-fn artifact_once(cluster: &Cluster, name: &str, status: &Value) -> Result<()> {
+fn artifact_once(cluster: &Cluster, (number, name): (usize, &str), status: &Value) -> Result<()> {
     if status["phase"] != "Succeeded" {
         bail!("{} ({})", status["phase"], status["failure"]);
     }
@@ -186,7 +199,13 @@ fn artifact_once(cluster: &Cluster, name: &str, status: &Value) -> Result<()> {
     ensure!(artifact["digest"] == format!("sha256:{digest}"), "digest {digest}, status {artifact}");
     let files = stored(cluster, name)?;
     let artifacts = files.iter().filter(|file| file.ends_with(".hone")).count();
-    ensure!(artifacts == 1, "{artifacts} artifacts: {files:?}");
+    // What was published before tuning stays beside what won.
+    let most = if is_tuned(number) { 2 } else { 1 };
+    ensure!((1..=most).contains(&artifacts), "{artifacts} artifacts: {files:?}");
+    if is_tuned(number) {
+        let tuning = &status["targets"][0]["tuning"];
+        ensure!(tuning["phase"] == "Succeeded", "its tuning: {tuning}");
+    }
     Ok(())
 }
 
@@ -196,7 +215,10 @@ fn keep_evidence(cluster: &Cluster, kubectl: &Kubectl, error: &anyhow::Error) ->
     fs::write(folder.join("error.txt"), format!("{error:#}"))?;
     let system = cluster.kubectl().in_namespace(product::SYSTEM);
     for (name, said) in [
-        ("objects.yaml", kubectl.run(&["get", "modelcompilations,jobs,pods,events", "-o", "yaml"])),
+        (
+            "objects.yaml",
+            kubectl.run(&["get", "modelcompilations,tuningruns,jobs,pods,events", "-o", "yaml"]),
+        ),
         (
             "operator.log",
             system.run(&["logs", "-l", "app.kubernetes.io/name=hone", "--tail=5000", "--prefix"]),
