@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::host_map::MapFunction;
 use crate::host_ngrams::NGrams;
+use crate::host_non_zero;
 use crate::host_scatter::{self, ScatterPlaces, ScatterReduction};
 use crate::host_text::TextFunction;
 use crate::host_top_k::{self, KeyLoops, Wanted};
@@ -292,7 +293,7 @@ impl HostFunction {
                 host_scatter::scatter(*places, *reduction, operands, &mut result)?;
                 return Ok(vec![result]);
             }
-            Self::NonZero => non_zero(data),
+            Self::NonZero => host_non_zero::non_zero(data),
             Self::Compress { axis } => {
                 let chosen = operand(1).ok_or("operand 1 is missing")?;
                 let (_, extent, _) = data.of.around(*axis)?;
@@ -397,20 +398,6 @@ fn keys(value: &HostValue<'_>) -> Vec<i128> {
 
 fn integers(values: impl Iterator<Item = usize>) -> Vec<u8> {
     values.flat_map(|value| (value as i64).to_ne_bytes()).collect()
-}
-
-fn non_zero(data: &HostValue<'_>) -> (Vec<Vec<u8>>, usize) {
-    let keys = keys(data);
-    let places: Vec<usize> = (0..keys.len()).filter(|place| keys[*place] != 0).collect();
-    let mut stride = keys.len();
-    let mut indices = Vec::new();
-    for extent in &data.of.shape {
-        let extent = (*extent as usize).max(1);
-        stride /= extent;
-        let stride = stride.max(1);
-        indices.extend(integers(places.iter().map(|place| place / stride % extent)));
-    }
-    (vec![indices], places.len())
 }
 
 /// The slices at some places along an axis.

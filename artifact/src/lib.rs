@@ -20,6 +20,7 @@ mod host;
 mod host_letters;
 mod host_map;
 mod host_ngrams;
+mod host_non_zero;
 mod host_scatter;
 mod host_text;
 mod host_tokens;
