@@ -228,6 +228,12 @@ pub struct TargetTuning {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 71))]
     pub spec_digest: Option<String>,
+    /// The most candidates that were to be measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_trials: Option<i64>,
+    /// The longest time that was to be spent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_duration: Option<Duration>,
     /// SHA-256 of the last segment of the run's log that the target is or was compiled with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 71))]

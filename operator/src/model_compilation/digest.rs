@@ -89,7 +89,11 @@ pub fn content_key(
         "processor": processor(target, pools)?,
         "pool": target.pool,
         "precision": value(&spec.precision),
-        "tuning": value(&spec.tuning),
+        // How long a search is to be is compared where a result is taken.
+        "tuning": match &spec.tuning {
+            Some(tuning) if tuning.policy == TuningPolicy::IfNotCached => json!("IfNotCached"),
+            tuning => value(tuning),
+        },
         "correctness": value(&spec.correctness),
         "output": spec.output.uri,
     })))

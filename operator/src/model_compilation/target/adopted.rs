@@ -5,7 +5,7 @@
 //! or nobody can tell, the work is done as if there were no result.
 
 use hone_crds::status::{Cache, TargetTuning};
-use hone_crds::{Phase, TargetStatus};
+use hone_crds::{Duration, Phase, TargetStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::Planner;
@@ -86,11 +86,17 @@ impl Planner<'_> {
         }
     }
 
-    /// The tuning that comes with another's result: one that has ended well is not done again.
+    /// The tuning that comes with another's result: one that has ended well, and that searched for as long as is asked
+    /// for, is not done again.
     fn tuning_of(&self, found: &TargetStatus) -> Option<TargetTuning> {
         let tuning = found.tuning.clone().filter(|tuning| tuning.phase == Phase::Succeeded)?;
+        let wanted = self.search_ends();
+        let trials = |most: Option<i64>| most.unwrap_or(i64::MAX);
+        let time = |most: Option<Duration>| most.map_or(u64::MAX, Duration::as_secs_ceil);
+        let is_enough = trials(tuning.max_trials) >= trials(wanted.max_trials)
+            && time(tuning.max_duration) >= time(wanted.max_duration);
         let spec_digest = Some(digest::tuning_digest(&self.context.observed.object));
-        Some(TargetTuning { spec_digest, ..tuning })
+        is_enough.then_some(TargetTuning { spec_digest, ..tuning })
     }
 
     /// Makes the Job that looks.

@@ -60,10 +60,12 @@ impl Planner<'_> {
             Phase::Pending | Phase::Running => Phase::Running,
         };
         let Stage { failure, retry, checkpoint, start_time, .. } = stage;
-        let spec_digest = Some(asked);
+        let Stop { max_trials, max_duration, .. } = self.search_ends();
         let tuning = TargetTuning {
             phase: stage.phase,
-            spec_digest,
+            spec_digest: Some(asked),
+            max_trials,
+            max_duration,
             checkpoint,
             start_time,
             retry,
@@ -194,19 +196,22 @@ impl Planner<'_> {
     /// devices, which is the user's.
     fn with_bounds(&self, run: TuningRunSpec) -> TuningRunSpec {
         let spec = &self.context.observed.object.spec;
-        let tuning = spec.tuning.clone().unwrap_or_default();
-        let longest = tuning.max_trials.is_none().then(|| Duration::from_secs(LONGEST));
+        let Stop { max_trials, max_duration, .. } = self.search_ends();
         TuningRunSpec {
             suspend: spec.suspend,
-            stop: Stop {
-                max_trials: tuning.max_trials,
-                max_duration: tuning.max_duration.or(longest),
-                ..run.stop
-            },
+            stop: Stop { max_trials, max_duration, ..run.stop },
             limits: spec.limits.clone(),
             worker: spec.worker.clone(),
             ..run
         }
+    }
+
+    /// When the search that is asked for ends.
+    pub(super) fn search_ends(&self) -> Stop {
+        let tuning = self.context.observed.object.spec.tuning.clone().unwrap_or_default();
+        let longest = tuning.max_trials.is_none().then(|| Duration::from_secs(LONGEST));
+        let max_duration = tuning.max_duration.or(longest);
+        Stop { max_trials: tuning.max_trials, max_duration, ..Stop::default() }
     }
 
     /// Compiles the target once more with what `run` found.
@@ -257,6 +262,10 @@ impl Planner<'_> {
         };
         let found = revision.work_on(draft);
         match found.phase {
+            // What an earlier search found stays where it is faster.
+            Phase::Succeeded if status.tuned && p50(&found) > p50(&status) => {
+                (status, stage(Phase::Succeeded, None, None))
+            }
             Phase::Succeeded => {
                 let untuned = run.best.as_ref().and_then(|best| best.untuned);
                 let latency = found.latency.clone();
@@ -301,6 +310,11 @@ fn event(status: &TargetStatus, begins: bool, run: &str) -> Option<EventPlan> {
         }
         _ => None,
     }
+}
+
+/// The median time of a run, where it was measured.
+fn p50(status: &TargetStatus) -> Option<Duration> {
+    status.latency.as_ref().map(|latency| latency.p50)
 }
 
 /// Whether a run's schedules beat those without tuning.
