@@ -25,6 +25,10 @@ use super::answer::LastRefusal;
 use super::{Guard, Incoming, block_on, forbidden, https, local};
 use crate::failure::{Failure, Result};
 
+/// Most bytes that are sent without a look whether they are there already. A store may refuse a conditional write before
+/// it has read the whole of it, and close the connection, which the sender sees as a fault of the network.
+const UNSEEN: usize = 64 << 10;
+
 /// An object, or a folder of objects, of a store.
 #[derive(Debug)]
 pub struct Place {
@@ -148,17 +152,25 @@ impl Place {
     /// # Errors
     /// `ArtifactConflict` where other bytes are there; `AccessDenied`, `NotFound` for the bucket, `StorageFault`.
     pub fn create(&self, name: &str, bytes: &[u8]) -> Result<Put> {
+        if bytes.len() > UNSEEN && matches!(self.size(name), Ok(Some(_))) {
+            return self.compare(name, bytes);
+        }
         match block_on(self.put(name, bytes.to_vec(), PutMode::Create))? {
             Ok(()) => Ok(Put::Created),
             Err(Error::AlreadyExists { .. } | Error::Precondition { .. }) => {
-                match block_on(self.holds(name, bytes))?? {
-                    true => Ok(Put::Existed),
-                    false => Err(conflict(&format!("{}/{name}", self.uri))),
-                }
+                self.compare(name, bytes)
             }
             Err(error) => {
                 Err(self.failure(format!("'{}/{name}' cannot be written", self.uri), error))
             }
+        }
+    }
+
+    /// What is there already counts where it is the same.
+    fn compare(&self, name: &str, bytes: &[u8]) -> Result<Put> {
+        match block_on(self.holds(name, bytes))?? {
+            true => Ok(Put::Existed),
+            false => Err(conflict(&format!("{}/{name}", self.uri))),
         }
     }
 
@@ -500,5 +512,19 @@ mod tests {
             let failure = other.create("a.hone", b"code").unwrap_err();
             assert_eq!(failure.reason, Reason::ArtifactConflict, "{}", failure.chain());
         }
+    }
+
+    /// Many bytes are not sent where something is there; without anything there they are.
+    #[test]
+    fn many_bytes_are_sent_only_where_nothing_is_there() {
+        let code = "c".repeat(UNSEEN + 1);
+        let there = || answer("200 OK", &code);
+        let same = place(store(vec![there(), there()]));
+        assert_eq!(same.create("a.hone", code.as_bytes()).unwrap(), Put::Existed);
+        let other = place(store(vec![there(), answer("200 OK", "evil")]));
+        let failure = other.create("a.hone", code.as_bytes()).unwrap_err();
+        assert_eq!(failure.reason, Reason::ArtifactConflict, "{}", failure.chain());
+        let nothing = place(store(vec![answer("404 Not Found", ""), answer("200 OK", "")]));
+        assert_eq!(nothing.create("a.hone", code.as_bytes()).unwrap(), Put::Created);
     }
 }
