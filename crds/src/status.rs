@@ -215,6 +215,14 @@ pub struct TargetStatus {
     pub failure: Option<Failure>,
 }
 
+impl TargetStatus {
+    /// Whether the target, or the search for faster schedules of it, has failed: whether a retry does anything.
+    pub fn has_failed(&self) -> bool {
+        let tuning = self.tuning.as_ref().map(|tuning| tuning.phase);
+        self.phase == Phase::Failed || tuning == Some(Phase::Failed)
+    }
+}
+
 /// Where the tuning of a target stands: a TuningRun searches, then the target is compiled once more with what won. The
 /// artifact stays in its place until a better one is there.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

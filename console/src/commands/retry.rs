@@ -1,6 +1,6 @@
-//! `kubectl hone retry`: has failed targets tried again.
+//! `kubectl hone retry`: has failed targets, and failed searches for faster schedules, tried again.
 
-use hone_crds::{ModelCompilation, Phase};
+use hone_crds::ModelCompilation;
 use hone_operator::children::names::RETRY_ANNOTATION;
 use jiff::Timestamp;
 use kube::api::{Patch, PatchParams};
@@ -24,7 +24,7 @@ pub async fn run(cluster: &Cluster, arguments: &Arguments) -> Result<(), Console
     let failed: Vec<&str> = status
         .targets
         .iter()
-        .filter(|target| target.phase == Phase::Failed)
+        .filter(|target| target.has_failed())
         .map(|target| target.name.as_str())
         .collect();
     if failed.is_empty() {

@@ -131,7 +131,9 @@ fn target_line(name: &str, status: Option<&TargetStatus>) -> String {
 fn results(status: &TargetStatus) -> Vec<Branch> {
     let artifact = status.artifact.as_ref().map(|artifact| format!("artifact {}", artifact.uri));
     let report = status.report_uri.as_ref().map(|uri| format!("report {uri}"));
-    let run = status.tuning_run_ref.as_ref().map(|run| format!("TuningRun {}", run.name));
+    let stands = status.tuning.as_ref().map(|tuning| format!("  {}", tuning.phase.as_str()));
+    let stands = stands.unwrap_or_default();
+    let run = status.tuning_run_ref.as_ref().map(|run| format!("TuningRun {}{stands}", run.name));
     [artifact, report, run].into_iter().flatten().map(Branch::new).collect()
 }
 

@@ -57,7 +57,8 @@ fn explanation(object: &ModelCompilation) -> String {
         let _ = writeln!(text, "target '{}' is {}", target.name, target.phase.as_str());
         let _ = write!(text, "{}", described(&failure.reason, &failure.message, Some(target)));
     }
-    if status.phase == Phase::Failed {
+    text.extend(status.targets.iter().map(tuning));
+    if status.phase == Phase::Failed || status.targets.iter().any(TargetStatus::has_failed) {
         let _ = writeln!(
             text,
             "once it is put right: kubectl hone retry {} -n {}",
@@ -66,6 +67,22 @@ fn explanation(object: &ModelCompilation) -> String {
         );
     }
     text
+}
+
+/// What keeps the tuning of a target where it is.
+fn tuning(target: &TargetStatus) -> String {
+    let Some((tuning, why)) =
+        target.tuning.as_ref().and_then(|tuning| Some((tuning, tuning.failure.as_ref()?)))
+    else {
+        return String::new();
+    };
+    let line = match tuning.phase {
+        Phase::Failed => {
+            format!("target '{}' is not tuned; its artifact stays as it is", target.name)
+        }
+        phase => format!("tuning of target '{}' is {}", target.name, phase.as_str()),
+    };
+    format!("{line}\n{}", described(&why.reason, &why.message, None))
 }
 
 /// A reason in words.
@@ -167,4 +184,40 @@ async fn events(
     });
     let table = columns(&["AGE", "TYPE", "REASON", "OBJECT", "MESSAGE"], rows.collect());
     Ok(format!("events\n{}", indented(&table, "  ")))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// What is explained of a compilation whose target has its artifact and whose tuning stands as `tuning` says.
+    fn explained(phase: &str, tuning: &serde_json::Value) -> String {
+        let object = serde_json::from_value(json!({
+            "apiVersion": "hone.dev/v1alpha1", "kind": "ModelCompilation",
+            "metadata": {"name": "x", "namespace": "team"},
+            "spec": {
+                "model": {"uri": "s3://m/x.onnx"}, "targets": [{"name": "cpu"}], "output": {"uri": "s3://a/x"},
+            },
+            "status": {"phase": phase, "targets": [{"name": "cpu", "phase": phase, "tuning": tuning}]},
+        }));
+        explanation(&object.unwrap())
+    }
+
+    #[test]
+    fn a_search_that_waits_or_failed_is_explained() {
+        let why = json!({"reason": "WaitingForDevice", "message": "the run waits"});
+        let waits = explained("Running", &json!({"phase": "Pending", "failure": why}));
+        assert!(waits.contains("tuning of target 'cpu' is Pending\n  WaitingForDevice"), "{waits}");
+        assert!(
+            waits.contains("the run waits") && !waits.contains("kubectl hone retry"),
+            "{waits}"
+        );
+        let failed = explained("Succeeded", &json!({"phase": "Failed", "failure": why}));
+        assert!(failed.contains("target 'cpu' is not tuned; its artifact stays"), "{failed}");
+        assert!(failed.contains("kubectl hone retry x -n team"), "{failed}");
+        let found = explained("Succeeded", &json!({"phase": "Succeeded"}));
+        assert!(!found.contains("tuned") && !found.contains("retry"), "{found}");
+    }
 }
