@@ -118,6 +118,11 @@ impl Planner<'_> {
                 draft.again(5);
                 at(Phase::Pending, None)
             }
+            // Its status would speak of the failure until it is looked at again. The next one goes on from its log.
+            Some(run) if run.phase == Phase::Failed && run.retry.as_ref() != self.retry_mark() => {
+                draft.actions.push(Action::DeleteRun(name.to_owned()));
+                at(Phase::Pending, None)
+            }
             Some(run) => {
                 let wanted = self.with_bounds(run.spec.clone());
                 if wanted != run.spec || run.retry.as_ref() != self.retry_mark() {
