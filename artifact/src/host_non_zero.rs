@@ -40,8 +40,8 @@ fn places<const N: usize>(bytes: &[u8], is_found: impl Fn([u8; N]) -> bool) -> V
 fn coordinates(places: &[usize], shape: &[u64]) -> Vec<u8> {
     let extents: Vec<usize> = shape.iter().map(|extent| (*extent as usize).max(1)).collect();
     let Some((line, outer)) = extents.split_last() else { return Vec::new() };
-    let mut result = vec![0_i64; extents.len() * places.len()];
-    let (outer_rows, last) = result.split_at_mut(outer.len() * places.len());
+    let count = places.len();
+    let mut result = vec![0_i64; extents.len() * count];
     let mut current = vec![0_i64; outer.len()];
     // The first place of the line that `current` is of; no line yet.
     let mut begin = usize::MAX;
@@ -54,10 +54,12 @@ fn coordinates(places: &[usize], shape: &[u64]) -> Vec<u8> {
                 rest /= extent;
             }
         }
-        last[index] = (place - begin) as i64;
-        for (row, coordinate) in outer_rows.chunks_exact_mut(places.len()).zip(&current) {
-            row[index] = *coordinate;
+        let mut at = index;
+        for coordinate in &current {
+            result[at] = *coordinate;
+            at += count;
         }
+        result[at] = (place - begin) as i64;
     }
     let bytes: Vec<[u8; 8]> = result.iter().map(|coordinate| coordinate.to_ne_bytes()).collect();
     bytes.into_flattened()
