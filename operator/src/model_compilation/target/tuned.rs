@@ -6,8 +6,8 @@
 use hone_artifact::exit_code;
 use hone_crds::common::Platform;
 use hone_crds::model_compilation::TuningPolicy;
-use hone_crds::status::{Failure, Latency, ObjectRef, Retry, TargetTuning};
-use hone_crds::tuning_run::{Search, Stop, TuningRunSpec, WarmStart};
+use hone_crds::status::{Failure, ObjectRef, Retry, TargetTuning};
+use hone_crds::tuning_run::{Best, Search, Stop, TuningRunSpec, WarmStart};
 use hone_crds::{Duration, Phase, TargetStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
@@ -29,6 +29,7 @@ struct Stage {
     failure: Option<Failure>,
     retry: Option<Retry>,
     checkpoint: Option<String>,
+    best: Option<Best>,
     start_time: Option<Time>,
 }
 
@@ -59,7 +60,7 @@ impl Planner<'_> {
             Phase::Suspended => Phase::Suspended,
             Phase::Pending | Phase::Running => Phase::Running,
         };
-        let Stage { failure, retry, checkpoint, start_time, .. } = stage;
+        let Stage { failure, retry, checkpoint, best, start_time, .. } = stage;
         let Stop { max_trials, max_duration, .. } = self.search_ends();
         let tuning = TargetTuning {
             phase: stage.phase,
@@ -72,7 +73,9 @@ impl Planner<'_> {
             failure,
         };
         let status = TargetStatus { phase, tuning: Some(tuning), ..status };
-        draft.actions.extend(event(&status, before.is_none(), &name).map(Action::Event));
+        draft
+            .actions
+            .extend(event(&status, before.is_none(), best.as_ref(), &name).map(Action::Event));
         status
     }
 
@@ -95,6 +98,7 @@ impl Planner<'_> {
             failure,
             retry: None,
             checkpoint: status.tuning.as_ref().and_then(|own| own.checkpoint.clone()),
+            best: None,
             start_time: before
                 .and_then(|own| own.start_time.clone())
                 .or_else(|| Some(observed.now.clone())),
@@ -236,6 +240,7 @@ impl Planner<'_> {
             failure,
             retry,
             checkpoint: run.checkpoint.clone(),
+            best: run.best.clone(),
             start_time: start_time.clone(),
         };
         let Some(checkpoint) = run.checkpoint.as_ref().filter(|_| found_something(run)) else {
@@ -272,12 +277,9 @@ impl Planner<'_> {
                 (status, stage(Phase::Succeeded, None, None))
             }
             Phase::Succeeded => {
-                let untuned = run.best.as_ref().and_then(|best| best.untuned);
-                let latency = found.latency.clone();
                 let found = TargetStatus {
                     job_ref: self.base.job_ref.clone(),
                     tuning_run_ref: status.tuning_run_ref,
-                    latency: latency.map(|own| Latency { untuned: own.untuned.or(untuned), ..own }),
                     ..found
                 };
                 (found, stage(Phase::Succeeded, None, None))
@@ -287,8 +289,8 @@ impl Planner<'_> {
     }
 }
 
-/// The event for where the tuning of a target stands, which `begins` or was under way before.
-fn event(status: &TargetStatus, begins: bool, run: &str) -> Option<EventPlan> {
+/// The event for where the tuning of a target stands, which `begins` or was under way before, with what the run found.
+fn event(status: &TargetStatus, begins: bool, best: Option<&Best>, run: &str) -> Option<EventPlan> {
     let tuning = status.tuning.as_ref()?;
     let latency = status.latency.as_ref();
     let time = latency.map_or_else(|| "not measured".to_owned(), |own| own.p50.to_string());
@@ -299,9 +301,11 @@ fn event(status: &TargetStatus, begins: bool, run: &str) -> Option<EventPlan> {
             Some(EventPlan::failure(&failure(&tuning.failure.as_ref()?.reason, &why)))
         }
         (Phase::Succeeded, _) => {
-            let untuned = latency.filter(|_| status.tuned).and_then(|own| own.untuned);
-            let note = match untuned {
-                Some(untuned) => format!("target '{target}': {time}, {untuned} without tuning"),
+            let best = best.filter(|_| status.tuned);
+            let note = match best.and_then(|best| Some((best.latency, best.untuned?))) {
+                Some((tuned, untuned)) => format!(
+                    "target '{target}': {time}; its run measured {tuned}, and {untuned} without tuning"
+                ),
                 None if status.tuned => format!("target '{target}': {time}"),
                 None => format!("target '{target}': {time}; no schedule was faster"),
             };
