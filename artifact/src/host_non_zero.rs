@@ -1,11 +1,14 @@
 //! The places of the elements of a tensor that are not zero.
 //!
-//! Every element is looked at once, without a branch, since which of them are zero cannot be foreseen. The places that
-//! are found ascend, so that their coordinates are those of the place before for as long as both lie in one line, and
-//! only the first of a line costs divisions.
+//! They are counted first, so that coordinates are written where they belong, and nothing is allocated beside the result.
+//! Both passes are without a branch an element, since which of them are zero cannot be foreseen. Of a line, along the last
+//! axis, all other coordinates are the same, and the next line's follow by counting, without a division.
 
 use crate::DataType;
 use crate::host::HostValue;
+
+/// A coordinate as bytes of `i64`.
+type Coordinate = [u8; 8];
 
 /// The coordinates `i64[rank, count]`, row-major, and their count. Both zeros of floats are zero.
 pub(crate) fn non_zero(data: &HostValue<'_>) -> (Vec<Vec<u8>>, usize) {
@@ -13,56 +16,57 @@ pub(crate) fn non_zero(data: &HostValue<'_>) -> (Vec<Vec<u8>>, usize) {
     let is_float = matches!(data.of.dtype, D::F32 | D::F16 | D::Bf16 | D::F64);
     // The sign of a float does not decide.
     let shift = u32::from(is_float);
-    let places = match data.of.dtype.bytes_of(&[]).unwrap_or(1) {
-        2 => places(data.bytes, |bytes| u16::from_ne_bytes(bytes) << shift != 0),
-        4 => places(data.bytes, |bytes| u32::from_ne_bytes(bytes) << shift != 0),
-        8 => places(data.bytes, |bytes| u64::from_ne_bytes(bytes) << shift != 0),
-        _ => places(data.bytes, |[byte]| byte != 0),
+    let (bytes, shape) = (data.bytes, &*data.of.shape);
+    let (coordinates, count) = match data.of.dtype.bytes_of(&[]).unwrap_or(1) {
+        2 => coordinates(bytes, shape, |bytes| u16::from_ne_bytes(bytes) << shift != 0),
+        4 => coordinates(bytes, shape, |bytes| u32::from_ne_bytes(bytes) << shift != 0),
+        8 => coordinates(bytes, shape, |bytes| u64::from_ne_bytes(bytes) << shift != 0),
+        _ => coordinates(bytes, shape, |[byte]| byte != 0),
     };
-    (vec![coordinates(&places, &data.of.shape)], places.len())
+    (vec![coordinates.into_flattened()], count)
 }
 
-/// The places of the elements of `N` bytes that `is_found`.
-fn places<const N: usize>(bytes: &[u8], is_found: impl Fn([u8; N]) -> bool) -> Vec<usize> {
+/// The coordinates of the elements of `N` bytes that `is_found`, one axis after the other, and how many there are.
+fn coordinates<const N: usize>(
+    bytes: &[u8],
+    shape: &[u64],
+    is_found: impl Fn([u8; N]) -> bool,
+) -> (Vec<Coordinate>, usize) {
     let (elements, _) = bytes.as_chunks::<N>();
-    let mut places = vec![0; elements.len()];
-    let mut count = 0;
-    for (place, element) in elements.iter().enumerate() {
-        // Written in any case, and written over where it was not found. There is room: at most one a step.
-        places[count] = place;
-        count += usize::from(is_found(*element));
+    let count: usize = elements.iter().map(|element| usize::from(is_found(*element))).sum();
+    let Some((line, outer)) = shape.split_last() else { return (Vec::new(), count) };
+    // Room for all that there could be: the caller fills the rest with zeros.
+    let mut result = Vec::with_capacity(shape.len() * elements.len() + 1);
+    let end = shape.len() * count;
+    // The last of a line may be written although it was not found: one behind the end.
+    result.resize(end + 1, Coordinate::default());
+    let (outer_rows, last) = result.split_at_mut(outer.len() * count);
+    let mut current = vec![0_u64; outer.len()];
+    let mut found = 0;
+    for elements in elements.chunks((*line as usize).max(1)) {
+        let first = found;
+        for (place, element) in elements.iter().enumerate() {
+            last[found] = (place as u64).to_ne_bytes();
+            found += usize::from(is_found(*element));
+        }
+        for (axis, coordinate) in current.iter().enumerate() {
+            outer_rows[axis * count + first..axis * count + found].fill(coordinate.to_ne_bytes());
+        }
+        advance(&mut current, outer);
     }
-    places.truncate(count);
-    places
+    result.truncate(end);
+    (result, count)
 }
 
-/// The coordinates of ascending places in a row-major tensor, one axis after the other, as bytes of `i64`.
-fn coordinates(places: &[usize], shape: &[u64]) -> Vec<u8> {
-    let extents: Vec<usize> = shape.iter().map(|extent| (*extent as usize).max(1)).collect();
-    let Some((line, outer)) = extents.split_last() else { return Vec::new() };
-    let count = places.len();
-    let mut result = vec![0_i64; extents.len() * count];
-    let mut current = vec![0_i64; outer.len()];
-    // The first place of the line that `current` is of; no line yet.
-    let mut begin = usize::MAX;
-    for (index, place) in places.iter().enumerate() {
-        if begin == usize::MAX || place - begin >= *line {
-            let mut rest = place / line;
-            begin = rest * line;
-            for (coordinate, extent) in current.iter_mut().zip(outer).rev() {
-                *coordinate = (rest % extent) as i64;
-                rest /= extent;
-            }
+/// The next coordinates in row-major order.
+fn advance(current: &mut [u64], extents: &[u64]) {
+    for (coordinate, extent) in current.iter_mut().zip(extents).rev() {
+        *coordinate += 1;
+        if *coordinate < *extent {
+            return;
         }
-        let mut at = index;
-        for coordinate in &current {
-            result[at] = *coordinate;
-            at += count;
-        }
-        result[at] = (place - begin) as i64;
+        *coordinate = 0;
     }
-    let bytes: Vec<[u8; 8]> = result.iter().map(|coordinate| coordinate.to_ne_bytes()).collect();
-    bytes.into_flattened()
 }
 
 #[cfg(test)]
