@@ -5,6 +5,7 @@
 //! Within a version fields are only added, with a default that keeps the old meaning.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -168,6 +169,9 @@ pub struct TargetRequest {
     #[serde(default)]
     pub noise_budget: Option<f64>,
 }
+
+/// Longest search where neither trials nor time are bounded.
+pub const LONGEST_SEARCH: Duration = Duration::from_secs(600);
 
 /// The search for faster schedules.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

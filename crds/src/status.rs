@@ -36,6 +36,11 @@ impl Phase {
             Self::Failed => "Failed",
         }
     }
+
+    /// Whether nothing more happens by itself: it is done, or has failed for good.
+    pub const fn has_ended(self) -> bool {
+        matches!(self, Self::Succeeded | Self::Failed)
+    }
 }
 
 /// What came out of a compilation.

@@ -366,7 +366,7 @@ impl Metrics {
             let empty: [&str; 0] = [];
             self.wait.with_label_values(&empty).observe(waited);
         }
-        if matches!(now.phase, Phase::Succeeded | Phase::Failed) {
+        if now.phase.has_ended() {
             let reason = now.failure.as_ref().map_or("", |f| f.reason.as_str());
             let finished = self.finished.with_label_values(&[now.phase.as_str(), reason]);
             finished.inc();

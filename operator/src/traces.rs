@@ -11,7 +11,7 @@ use std::time::SystemTime;
 
 use hone_crds::conditions::bounded;
 use hone_crds::status::Failure;
-use hone_crds::{ModelCompilation, ModelCompilationStatus, Phase, TargetStatus};
+use hone_crds::{ModelCompilation, ModelCompilationStatus, TargetStatus};
 use hone_telemetry::{Span, TraceContext, Tracer, TracerError};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
@@ -101,14 +101,14 @@ impl Change<'_> {
             .flat_map(|target| self.of_target(target))
             .collect();
         let before = before.filter(|before| before.start_time.is_some());
-        if let Some(before) = before.filter(|before| !is_over(before.phase))
+        if let Some(before) = before.filter(|before| !before.phase.has_ended())
             && before.observed_generation != self.now.observed_generation
         {
             let context = of_generation(self.object, before.observed_generation);
             let why = Some("Superseded: the spec changed".to_owned());
             spans.push(self.of_whole(context, before.start_time.as_ref(), why));
         }
-        if is_over(self.now.phase) && before.is_none_or(|before| self.is_new_end(before)) {
+        if self.now.phase.has_ended() && before.is_none_or(|before| self.is_new_end(before)) {
             let failure = self.now.failure.as_ref().map(words);
             let created = self.object.metadata.creation_timestamp.as_ref();
             // The first run begins with the object, so that the wait for the operator is seen.
@@ -122,7 +122,7 @@ impl Change<'_> {
 
     /// Whether the end is of other work than the one before.
     fn is_new_end(&self, before: &ModelCompilationStatus) -> bool {
-        !is_over(before.phase) || before.start_time != self.now.start_time
+        !before.phase.has_ended() || before.start_time != self.now.start_time
     }
 
     fn of_whole(&self, context: TraceContext, start: Option<&Time>, error: Option<String>) -> Span {
@@ -177,11 +177,7 @@ impl Change<'_> {
 
 /// Whether the Job of a target has ended; a search for faster schedules may go on.
 fn is_compiled(target: &TargetStatus) -> bool {
-    is_over(target.phase) || target.tuning.is_some()
-}
-
-fn is_over(phase: Phase) -> bool {
-    matches!(phase, Phase::Succeeded | Phase::Failed)
+    target.phase.has_ended() || target.tuning.is_some()
 }
 
 fn words(failure: &Failure) -> String {

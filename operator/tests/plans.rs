@@ -52,7 +52,6 @@ fn names(case: &Case) -> [(&'static str, String); 9] {
     let adopted = cached.next().map(|artifact| artifact.uri.clone()).unwrap_or_default();
     let checkpoint = case.observed.runs.first().and_then(|run| run.checkpoint.clone());
     let checkpoint = checkpoint.unwrap_or_default();
-    let log = digest::tuning_log(object, target).map(|log| log.uri);
     let key = digest::content_key(&case.config, object, target, &case.observed.pools);
     [
         ("@JOB@", digest::job_name(object, target)),
@@ -61,7 +60,7 @@ fn names(case: &Case) -> [(&'static str, String); 9] {
         ("@ADOPT@", digest::adoption_name(object, target, &adopted)),
         ("@CLEAN@", digest::cleanup_name(object, &uris)),
         ("@RUN@", digest::run_name(object, target)),
-        ("@LOG@", log.unwrap_or_else(|| "none".to_owned())),
+        ("@LOG@", digest::tuning_log(object, target).uri),
         ("@ASKED@", digest::tuning_digest(object)),
         ("@TUNED@", digest::revision_name(object, target, &checkpoint)),
     ]

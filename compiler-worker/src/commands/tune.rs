@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use hone_artifact::exit_code::Reason;
+use hone_artifact::request::LONGEST_SEARCH;
 use hone_driver::Target;
 use hone_search::STRATEGIES;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -147,7 +148,7 @@ fn settings(arguments: &Arguments) -> Settings {
     let unbounded = arguments.trials.is_none() && arguments.budget.is_none();
     Settings {
         trials: arguments.trials,
-        budget: arguments.budget.or(unbounded.then_some(Duration::from_secs(600))),
+        budget: arguments.budget.or(unbounded.then_some(LONGEST_SEARCH)),
         goal: arguments.goal.map(|goal| goal.as_secs_f64() * 1e9),
         patience: None,
         threads: arguments.threads,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hone_artifact::request::{Compile, Input, TuningRequest};
+use hone_artifact::request::{Compile, Input, LONGEST_SEARCH, TuningRequest};
 use hone_driver::Target;
 
 use super::{Machine, Outcome, Worker};
@@ -12,8 +12,6 @@ use crate::storage::Destination;
 use crate::tune::run_log;
 use crate::tune::{Interrupt, NOISE, Session, Settings, Summary};
 
-/// Longest search where the request bounds neither trials nor time.
-const LONGEST: Duration = Duration::from_secs(600);
 /// Seconds of measuring for each batch of candidates.
 const SECONDS: f64 = 0.3;
 
@@ -64,7 +62,7 @@ impl Worker<'_> {
         let trials = max_trials.map(|most| usize::try_from(most).unwrap_or(usize::MAX));
         let trials = trials.map(|most| most.div_ceil(share));
         let budget = max_seconds.map(Duration::from_secs);
-        let budget = budget.or(trials.is_none().then_some(LONGEST));
+        let budget = budget.or(trials.is_none().then_some(LONGEST_SEARCH));
         let settings = Settings {
             trials,
             budget: budget.map(|budget| budget / share as u32),

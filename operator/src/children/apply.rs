@@ -147,7 +147,7 @@ pub async fn apply<K: Owner>(
                 Ok(made) => note(&mut applied, plan.name, made),
                 Err(error) => failed = failed.or(Some(error)),
             },
-            Action::DeleteJob(name) => delete_job(context, object, &name).await?,
+            Action::DeleteJob(name) => delete_child(jobs(context, object), "Job", &name).await?,
             Action::AdjustJob(bounds) => adjust_job(context, object, &bounds).await?,
             Action::PlaceJob(placement) => placement::place(context, object, &placement).await?,
             Action::ApplyRun(plan) => match runs::apply(context, object, &plan).await {
@@ -156,7 +156,9 @@ pub async fn apply<K: Owner>(
                 }
                 Err(error) => failed = failed.or(Some(error)),
             },
-            Action::DeleteRun(name) => runs::delete(context, object, &name).await?,
+            Action::DeleteRun(name) => {
+                delete_child(runs::api(context, object), "TuningRun", &name).await?;
+            }
             Action::DeleteSelf => {
                 delete_self(context, object).await?;
                 applied.gone = true;
@@ -269,16 +271,19 @@ fn existing<K: Owner>(object: &K, found: Option<ObjectMeta>) -> Made {
     }
 }
 
-async fn delete_job<K: Owner>(context: &Context, object: &K, name: &str) -> Result<(), ApplyError> {
-    // The Job stays until its pods are gone: its device is not free before.
+/// Deletes a child of `kind`, which stays until its pods are gone: its device is not free before, nor its log.
+async fn delete_child<C>(api: Api<C>, kind: &str, name: &str) -> Result<(), ApplyError>
+where
+    C: Clone + Debug + DeserializeOwned,
+{
     let params = DeleteParams {
         propagation_policy: Some(PropagationPolicy::Foreground),
         ..DeleteParams::default()
     };
-    match jobs(context, object).delete(name, &params).await {
+    match api.delete(name, &params).await {
         Ok(_) => Ok(()),
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
-        Err(error) => Err(kube_error(format!("delete Job '{name}'"))(error)),
+        Err(error) => Err(kube_error(format!("delete {kind} '{name}'"))(error)),
     }
 }
 

@@ -6,7 +6,7 @@ use hone_crds::status::Failure;
 use hone_crds::tuning_run::{Best, TuningRunSpec};
 use hone_crds::{Phase, TuningRun};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::api::{DeleteParams, Patch, PatchParams, PropagationPolicy};
+use kube::api::{Patch, PatchParams};
 use kube::{Api, ResourceExt};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -79,7 +79,7 @@ impl RunView {
     }
 }
 
-fn api<K: Owner>(context: &Context, object: &K) -> Api<TuningRun> {
+pub(super) fn api<K: Owner>(context: &Context, object: &K) -> Api<TuningRun> {
     Api::namespaced(context.client.clone(), &object.namespace().unwrap_or_default())
 }
 
@@ -132,24 +132,4 @@ fn manifest<K: Owner>(object: &K, plan: &RunPlan) -> serde_json::Value {
         "metadata": metadata,
         "spec": plan.spec,
     })
-}
-
-/// Deletes a run and its Jobs. It stays until these are gone: its log has one writer.
-///
-/// # Errors
-/// [`ApplyError`].
-pub(super) async fn delete<K: Owner>(
-    context: &Context,
-    object: &K,
-    name: &str,
-) -> Result<(), ApplyError> {
-    let params = DeleteParams {
-        propagation_policy: Some(PropagationPolicy::Foreground),
-        ..DeleteParams::default()
-    };
-    match api(context, object).delete(name, &params).await {
-        Ok(_) => Ok(()),
-        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
-        Err(error) => Err(kube_error(format!("delete TuningRun '{name}'"))(error)),
-    }
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use hone_crds::{ModelCompilation, ModelCompilationStatus, Phase};
+use hone_crds::{ModelCompilation, ModelCompilationStatus};
 use tokio::sync::mpsc;
 
 use crate::metrics::Metrics;
@@ -85,7 +85,7 @@ impl CloudEvents {
             let oldest = now.checked_sub(span).unwrap_or(jiff::Timestamp::MIN);
             let recent = stores.compilations.pick(|object| {
                 let status = object.0.status.as_ref()?;
-                let ended = matches!(status.phase, Phase::Succeeded | Phase::Failed);
+                let ended = status.phase.has_ended();
                 let end = status.completion_time.as_ref().filter(|_| ended)?.0;
                 (end >= oldest).then(|| event::of(&queue.cluster, &object.0, status))?
             });

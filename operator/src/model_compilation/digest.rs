@@ -157,20 +157,21 @@ pub fn run_name(object: &ModelCompilation, target: &Target) -> String {
         "uid": object.metadata.uid,
         "spec": spec_digest(object, target),
         "model": value(&spec.model.credentials_secret_ref),
-        "log": tuning_log(object, target).map(|log| value(&log)),
+        "log": value(&tuning_log(object, target)),
     });
     child_name(&[name, &target.name, "tuning"], &decided_by)
 }
 
 /// The log of that run: the one that the spec names, else a folder below the output. Another compilation never writes
 /// there; one of the same name goes on in it, unless the search is to begin anew.
-pub fn tuning_log(object: &ModelCompilation, target: &Target) -> Option<Log> {
+pub fn tuning_log(object: &ModelCompilation, target: &Target) -> Log {
     let (metadata, spec) = (&object.metadata, &object.spec);
-    let tuning = spec.tuning.as_ref()?;
-    if let Some(log) = &tuning.records {
-        return Some(log.clone());
+    let tuning = spec.tuning.as_ref();
+    if let Some(log) = tuning.and_then(|tuning| tuning.records.as_ref()) {
+        return log.clone();
     }
-    let anew = (tuning.policy == TuningPolicy::Always).then_some(&metadata.uid);
+    let always = tuning.is_some_and(|tuning| tuning.policy == TuningPolicy::Always);
+    let anew = always.then_some(&metadata.uid);
     let decided_by = json!({
         "namespace": metadata.namespace,
         "name": metadata.name,
@@ -178,10 +179,10 @@ pub fn tuning_log(object: &ModelCompilation, target: &Target) -> Option<Log> {
         "anew": anew,
     });
     let folder = child_name(&[&target.name], &decided_by);
-    Some(Log {
+    Log {
         uri: format!("{}/tuning/{folder}", spec.output.uri.trim_end_matches('/')),
         credentials_secret_ref: spec.output.credentials_secret_ref.clone(),
-    })
+    }
 }
 
 /// The name of the Job that compiles a target with what lies in its run's log up to the segment of this digest.

@@ -90,7 +90,7 @@ fn is_told(object: &ModelCompilation, target: &str, checkpoint: &String) -> bool
     let mut targets = object.status.iter().flat_map(|status| &status.targets);
     let target = targets.find(|own| own.name == target);
     target.and_then(|own| own.tuning.as_ref()).is_some_and(|tuning| {
-        let over = matches!(tuning.phase, Phase::Succeeded | Phase::Failed);
+        let over = tuning.phase.has_ended();
         over && tuning.checkpoint.as_ref() == Some(checkpoint)
     })
 }

@@ -4,7 +4,7 @@
 //! state that a plan leads to changes nothing; the runner of `tests/plans` says so for each case.
 
 use hone_crds::model_compilation::DeletionPolicy;
-use hone_crds::{ModelCompilationStatus, Phase, TargetStatus};
+use hone_crds::{ModelCompilationStatus, TargetStatus};
 
 use super::model::{Action, Observed, Plan};
 use super::{deletion, refusal, summary, target};
@@ -71,7 +71,7 @@ fn start_time(observed: &Observed) -> k8s_openapi::apimachinery::pkg::apis::meta
     let status = observed.object.status.as_ref();
     let same = status.is_some_and(|status| {
         status.observed_generation == observed.object.metadata.generation
-            && !matches!(status.phase, Phase::Succeeded | Phase::Failed)
+            && !status.phase.has_ended()
     });
     status
         .filter(|_| same)

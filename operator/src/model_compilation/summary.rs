@@ -21,8 +21,8 @@ pub fn status(
     let before = observed.object.status.clone().unwrap_or_default();
     let generation = observed.object.metadata.generation;
     let phase = phase(&targets);
-    let finished = matches!(phase, Phase::Succeeded | Phase::Failed);
-    let was_finished = matches!(before.phase, Phase::Succeeded | Phase::Failed);
+    let finished = phase.has_ended();
+    let was_finished = before.phase.has_ended();
     let goals = &observed.object.spec.goals;
     let ready = targets.iter().filter(|target| is_published(goals, target)).count();
     let all_ready = ready == targets.len();
@@ -147,13 +147,9 @@ pub fn success_note(status: &ModelCompilationStatus) -> String {
 
 /// What becomes of the first target whose tuning is under way, in words.
 fn tuning_note(targets: &[TargetStatus]) -> Option<String> {
-    let under_way = |target: &TargetStatus| {
-        let tuning = target.tuning.as_ref()?;
-        (!matches!(tuning.phase, Phase::Succeeded | Phase::Failed))
-            .then_some((target.clone(), tuning.clone()))
-    };
-    let (target, tuning) = targets.iter().find_map(under_way)?;
-    let run = target.tuning_run_ref.map(|run| run.name).unwrap_or_default();
+    let tunings = targets.iter().filter_map(|target| Some((target, target.tuning.as_ref()?)));
+    let (target, tuning) = tunings.into_iter().find(|(_, tuning)| !tuning.phase.has_ended())?;
+    let run = target.tuning_run_ref.as_ref().map_or("", |run| &run.name);
     let what = match (tuning.phase, &tuning.failure) {
         (Phase::Suspended, _) => "is suspended".to_owned(),
         (_, Some(why)) => format!("waits: {}", why.message),
@@ -171,7 +167,7 @@ fn conditions(
     now: &Time,
 ) {
     let (reason, message) = why(status);
-    let finished = matches!(status.phase, Phase::Succeeded | Phase::Failed);
+    let finished = status.phase.has_ended();
     stand(&mut status.conditions, (status.phase, ready), (&reason, &message), generation, now);
     let verified = verified(&status.targets);
     let tuned = tuned(&status.targets, finished);

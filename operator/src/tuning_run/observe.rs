@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use hone_crds::TuningRun;
 use hone_crds::common::Log;
 use hone_crds::tuning_run::WarmStart;
-use hone_crds::{Phase, TuningRun};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 
@@ -28,8 +28,7 @@ pub async fn observe(context: &Context, object: &TuningRun) -> Result<Observed, 
     let now = Time(jiff::Timestamp::now());
     let mut outcomes = BTreeMap::new();
     let reported = object.status.as_ref().is_some_and(|status| {
-        status.job_ref.as_ref().is_some_and(|job| job.name == name)
-            && matches!(status.phase, Phase::Succeeded | Phase::Failed)
+        status.job_ref.as_ref().is_some_and(|job| job.name == name) && status.phase.has_ended()
     });
     if let Some(job) = jobs.iter().find(|job| job.view.name == name && !reported) {
         let outcome = children::outcome(context, job).await?;

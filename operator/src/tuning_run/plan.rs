@@ -52,8 +52,7 @@ pub fn plan(config: &Config, observed: &Observed) -> Plan {
 fn start_time(observed: &Observed) -> Time {
     let generation = observed.object.metadata.generation;
     let same = |status: &&TuningRunStatus| {
-        status.observed_generation == generation
-            && !matches!(status.phase, Phase::Succeeded | Phase::Failed)
+        status.observed_generation == generation && !status.phase.has_ended()
     };
     let status = observed.object.status.as_ref().filter(same);
     status.and_then(|status| status.start_time.clone()).unwrap_or_else(|| observed.now.clone())

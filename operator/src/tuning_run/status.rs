@@ -19,9 +19,9 @@ use crate::runtime::queue::Key;
 pub fn finish(observed: &Observed, status: TuningRunStatus) -> TuningRunStatus {
     let generation = observed.object.metadata.generation;
     let before = observed.object.status.as_ref();
-    let is_end = |phase: Phase| matches!(phase, Phase::Succeeded | Phase::Failed);
-    let since = before.filter(|before| is_end(before.phase) && before.job_ref == status.job_ref);
-    let (start_time, completion_time) = match (is_end(status.phase), since) {
+    let since =
+        before.filter(|before| before.phase.has_ended() && before.job_ref == status.job_ref);
+    let (start_time, completion_time) = match (status.phase.has_ended(), since) {
         (true, Some(before)) => (before.start_time.clone(), before.completion_time.clone()),
         (true, None) => (status.start_time.clone(), Some(observed.now.clone())),
         (false, _) => (status.start_time.clone(), None),

@@ -89,7 +89,7 @@ impl Searches {
         for entry in entries {
             let path = entry?.path();
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            // The store writes beside and renames; what is not there yet is seen next time.
+            // The store shows an object once all of it is written.
             if path.is_file() && name.ends_with(".jsonl") {
                 found.push((name, fs::read(&path)?));
             }

@@ -4,12 +4,12 @@
 //! `status.targets[].tuning` and the `Tuned` condition, and fails nothing else.
 
 use hone_artifact::exit_code;
+use hone_artifact::request::LONGEST_SEARCH;
 use hone_crds::common::Platform;
 use hone_crds::model_compilation::TuningPolicy;
-use hone_crds::status::{Failure, ObjectRef, Retry, TargetTuning};
+use hone_crds::status::{Failure, ObjectRef, TargetTuning};
 use hone_crds::tuning_run::{Best, Search, Stop, TuningRunSpec, WarmStart};
 use hone_crds::{Duration, Phase, TargetStatus};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::Planner;
 use crate::children::ended::failure;
@@ -20,62 +20,49 @@ use crate::model_compilation::model::{Action, RunPlan, RunView};
 use crate::model_compilation::plan::Draft;
 use crate::model_compilation::{digest, request};
 
-/// Longest search where the spec bounds neither trials nor time, in seconds.
-const LONGEST: u64 = 600;
-
-/// How far the tuning of a target is.
-struct Stage {
-    phase: Phase,
-    failure: Option<Failure>,
-    retry: Option<Retry>,
-    checkpoint: Option<String>,
-    best: Option<Best>,
-    start_time: Option<Time>,
-}
-
 impl Planner<'_> {
     /// The target, whose own work stands as `status` says, with its tuning brought a step on.
     pub(super) fn tuned(&self, status: TargetStatus, draft: &mut Draft) -> TargetStatus {
         if !self.wants_tuning() {
-            return TargetStatus { tuning: None, ..status };
+            let run = status.tuning_run_ref.clone().filter(|_| status.tuned);
+            return TargetStatus { tuning: None, tuning_run_ref: run, ..status };
         }
         if status.phase != Phase::Succeeded {
             return status;
         }
-        let object = &self.context.observed.object;
+        let observed = self.context.observed;
+        let object = &observed.object;
         let name = digest::run_name(object, self.target);
         draft.wanted_runs.push(name.clone());
         let asked = digest::tuning_digest(object);
         let before = status.tuning.clone();
         let before = before.filter(|own| own.spec_digest.as_ref() == Some(&asked));
-        let over = |own: &TargetTuning| matches!(own.phase, Phase::Succeeded | Phase::Failed);
-        if before.as_ref().is_some_and(over) {
+        if before.as_ref().is_some_and(|own| own.phase.has_ended()) {
             return status;
         }
-        let status =
-            TargetStatus { tuning_run_ref: Some(ObjectRef { name: name.clone() }), ..status };
-        let (status, stage) = self.search(&name, status, before.as_ref(), draft);
-        let phase = match stage.phase {
+        let Stop { max_trials, max_duration, .. } = self.search_ends();
+        let begun = before.as_ref().and_then(|own| own.start_time.clone());
+        let tuning = TargetTuning {
+            spec_digest: Some(asked),
+            max_trials,
+            max_duration,
+            checkpoint: status.tuning.as_ref().and_then(|own| own.checkpoint.clone()),
+            start_time: begun.or_else(|| Some(observed.now.clone())),
+            ..TargetTuning::default()
+        };
+        let run = Some(ObjectRef { name: name.clone() });
+        let status = TargetStatus { tuning_run_ref: run, ..status };
+        let (status, tuning) = self.search(&name, status, (before.as_ref(), tuning), draft);
+        let phase = match tuning.phase {
             Phase::Succeeded | Phase::Failed => Phase::Succeeded,
             Phase::Suspended => Phase::Suspended,
             Phase::Pending | Phase::Running => Phase::Running,
         };
-        let Stage { failure, retry, checkpoint, best, start_time, .. } = stage;
-        let Stop { max_trials, max_duration, .. } = self.search_ends();
-        let tuning = TargetTuning {
-            phase: stage.phase,
-            spec_digest: Some(asked),
-            max_trials,
-            max_duration,
-            checkpoint,
-            start_time,
-            retry,
-            failure,
-        };
         let status = TargetStatus { phase, tuning: Some(tuning), ..status };
-        draft
-            .actions
-            .extend(event(&status, before.is_none(), best.as_ref(), &name).map(Action::Event));
+        let run = observed.runs.iter().find(|run| run.name == name);
+        let best = run.and_then(|run| run.best.as_ref());
+        let event = event(&status, before.is_none(), best, &name);
+        draft.actions.extend(event.map(Action::Event));
         status
     }
 
@@ -84,31 +71,23 @@ impl Planner<'_> {
         self.context.refusal.is_none() && tuning.is_some_and(|t| t.policy != TuningPolicy::Never)
     }
 
-    /// Brings the run on, and what follows from its end.
+    /// Brings the run on, and what follows from its end. The tuning is given as it stood for what is asked for now, if
+    /// that was known, and as it is known in any case.
     fn search(
         &self,
         name: &str,
         status: TargetStatus,
-        before: Option<&TargetTuning>,
+        (before, known): (Option<&TargetTuning>, TargetTuning),
         draft: &mut Draft,
-    ) -> (TargetStatus, Stage) {
+    ) -> (TargetStatus, TargetTuning) {
         let observed = self.context.observed;
-        let at = |phase, failure| Stage {
-            phase,
-            failure,
-            retry: None,
-            checkpoint: status.tuning.as_ref().and_then(|own| own.checkpoint.clone()),
-            best: None,
-            start_time: before
-                .and_then(|own| own.start_time.clone())
-                .or_else(|| Some(observed.now.clone())),
-        };
+        let at = |phase, failure| TargetTuning { phase, failure, ..known.clone() };
         if let Some(refusal) = observed.refusals.get(name) {
             let why = format!("the API server refuses TuningRun '{name}': {}", refusal.message);
-            let stage = at(Phase::Failed, Some(failure(Reason::TuningRunRefused.as_str(), &why)));
-            return (status, stage);
+            let why = failure(Reason::TuningRunRefused.as_str(), &why);
+            return (status, at(Phase::Failed, Some(why)));
         }
-        let stage = match observed.runs.iter().find(|run| run.name == name) {
+        let tuning = match observed.runs.iter().find(|run| run.name == name) {
             None if observed.object.spec.suspend => at(Phase::Suspended, None),
             None if observed.namespace.terminating => at(Phase::Pending, None),
             None => match self.run_spec(&status) {
@@ -133,13 +112,13 @@ impl Planner<'_> {
                     draft.actions.push(self.run_plan(name, wanted));
                     at(Phase::Pending, None)
                 } else if run.phase == Phase::Succeeded {
-                    return self.revise(run, status, before, draft);
+                    return self.revise(run, status, (before, known), draft);
                 } else {
                     at(run.phase, run.failure.clone())
                 }
             }
         };
-        (status, stage)
+        (status, tuning)
     }
 
     fn retry_mark(&self) -> Option<&String> {
@@ -169,13 +148,10 @@ impl Planner<'_> {
             let why = "tuning for accelerators arrives in a later release: set spec.tuning.policy to Never";
             return Err(failure(exit_code::Reason::NotSupportedYet.as_str(), why));
         }
-        let log = digest::tuning_log(&observed.object, self.target);
-        let (Some(log), Some(tuning)) = (log, &spec.tuning) else {
-            return Err(failure(Reason::TuningRunRefused.as_str(), "no search is asked for"));
-        };
-        let warm_start = match tuning.policy {
-            TuningPolicy::IfNotCached => WarmStart::Namespace,
-            TuningPolicy::Never | TuningPolicy::Always => WarmStart::None,
+        let policy = spec.tuning.as_ref().map(|tuning| tuning.policy);
+        let warm_start = match policy {
+            Some(TuningPolicy::IfNotCached) => WarmStart::Namespace,
+            _ => WarmStart::None,
         };
         let features = target.features;
         let run = TuningRunSpec {
@@ -194,7 +170,7 @@ impl Planner<'_> {
             search: Search { warm_start, ..Search::default() },
             measure: hone_crds::tuning_run::Measure::default(),
             stop: Stop::default(),
-            log,
+            log: digest::tuning_log(&observed.object, self.target),
             limits: spec.limits.clone(),
             worker: None,
         };
@@ -218,7 +194,8 @@ impl Planner<'_> {
     /// When the search that is asked for ends.
     pub(super) fn search_ends(&self) -> Stop {
         let tuning = self.context.observed.object.spec.tuning.clone().unwrap_or_default();
-        let longest = tuning.max_trials.is_none().then(|| Duration::from_secs(LONGEST));
+        let longest =
+            tuning.max_trials.is_none().then(|| Duration::from_secs(LONGEST_SEARCH.as_secs()));
         let max_duration = tuning.max_duration.or(longest);
         Stop { max_trials: tuning.max_trials, max_duration, ..Stop::default() }
     }
@@ -228,23 +205,24 @@ impl Planner<'_> {
         &self,
         run: &RunView,
         status: TargetStatus,
-        before: Option<&TargetTuning>,
+        (before, known): (Option<&TargetTuning>, TargetTuning),
         draft: &mut Draft,
-    ) -> (TargetStatus, Stage) {
+    ) -> (TargetStatus, TargetTuning) {
         let observed = self.context.observed;
+        // What is known of compiling with an earlier checkpoint says nothing of this one.
         let before = before.filter(|own| own.checkpoint == run.checkpoint);
-        let begun = before.and_then(|own| own.start_time.clone());
-        let start_time = Some(begun.unwrap_or_else(|| observed.now.clone()));
-        let stage = |phase, failure, retry| Stage {
+        let since = before.and_then(|own| own.start_time.clone());
+        let since = since.unwrap_or_else(|| observed.now.clone());
+        let at = |phase, failure, retry| TargetTuning {
             phase,
             failure,
             retry,
             checkpoint: run.checkpoint.clone(),
-            best: run.best.clone(),
-            start_time: start_time.clone(),
+            start_time: Some(since.clone()),
+            ..known.clone()
         };
         let Some(checkpoint) = run.checkpoint.as_ref().filter(|_| found_something(run)) else {
-            return (status, stage(Phase::Succeeded, None, None));
+            return (status, at(Phase::Succeeded, None, None));
         };
         let job_name = digest::revision_name(&observed.object, self.target, checkpoint);
         let job_ref = Some(ObjectRef { name: job_name.clone() });
@@ -259,7 +237,7 @@ impl Planner<'_> {
         let revision = Planner {
             context: self.context,
             target: self.target,
-            since: start_time.clone().unwrap_or_else(|| observed.now.clone()),
+            since: since.clone(),
             log: Some(run.spec.log.clone()),
             base: TargetStatus {
                 pool: status.pool.clone(),
@@ -274,7 +252,7 @@ impl Planner<'_> {
         match found.phase {
             // What an earlier search found stays where it is faster.
             Phase::Succeeded if status.tuned && p50(&found) > p50(&status) => {
-                (status, stage(Phase::Succeeded, None, None))
+                (status, at(Phase::Succeeded, None, None))
             }
             Phase::Succeeded => {
                 let found = TargetStatus {
@@ -282,9 +260,9 @@ impl Planner<'_> {
                     tuning_run_ref: status.tuning_run_ref,
                     ..found
                 };
-                (found, stage(Phase::Succeeded, None, None))
+                (found, at(Phase::Succeeded, None, None))
             }
-            phase => (status, stage(phase, found.failure, found.retry)),
+            phase => (status, at(phase, found.failure, found.retry)),
         }
     }
 }
@@ -297,8 +275,8 @@ fn event(status: &TargetStatus, begins: bool, best: Option<&Best>, run: &str) ->
     let target = &status.name;
     match (tuning.phase, &tuning.failure) {
         (Phase::Failed, Some(why)) => {
-            let why = format!("target '{target}' stays as it is: {}", why.message);
-            Some(EventPlan::failure(&failure(&tuning.failure.as_ref()?.reason, &why)))
+            let note = format!("target '{target}' stays as it is: {}", why.message);
+            Some(EventPlan::failure(&failure(&why.reason, &note)))
         }
         (Phase::Succeeded, _) => {
             let best = best.filter(|_| status.tuned);
