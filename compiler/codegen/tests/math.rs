@@ -105,7 +105,7 @@ fn cases() -> Vec<Case> {
         case(UnaryOp::Exp, f64::exp, -105.0, 90.0, 2.0),
         case(UnaryOp::Log, f64::ln, 0.0, 40.0, 2.0),
         case(UnaryOp::Sqrt, f64::sqrt, 0.0, 40.0, 0.51),
-        case(UnaryOp::Tanh, f64::tanh, -10.0, 10.0, 2.0),
+        case(UnaryOp::Tanh, f64::tanh, -10.0, 10.0, 6.0),
         case(UnaryOp::Erf, libm::erf, -5.0, 5.0, 6.0),
         case(UnaryOp::Sigmoid, sigmoid, -110.0, 30.0, 3.0),
         case(UnaryOp::Sin, f64::sin, -20.0, 20.0, 1.0),

@@ -1,7 +1,7 @@
 //! Mathematical functions as inline code, on scalars and vectors alike: nothing calls a library.
 //!
-//! In `f32`: exp, log and tanh have separate code, within 2 units in the last place; sigmoid,
-//! within 3 down to the smallest normal number, which replaces all smaller results; and erf, within 6.
+//! In `f32`: exp and log have separate code, within 2 units in the last place; sigmoid,
+//! within 3 down to the smallest normal number, which replaces all smaller results; and erf and tanh, within 6.
 //! Every other function is computed in `f64` and rounded, within 1. In `f64`: relative error below
 //! 1e-12 (absolute, for sine and cosine). Arguments of sine, cosine and tangent are reduced exactly
 //! up to 2^30 in magnitude; beyond that their error grows with the argument.

@@ -1,6 +1,8 @@
 //! Functions computed in `f32`.
 
-use super::coefficients::{ERF_BOTTOM_F32, ERF_TOP_F32, EXP_F32, EXP_MINUS_F32, LOG_F32, TANH_F32};
+use super::coefficients::{
+    ERF_BOTTOM_F32, ERF_TOP_F32, EXP_F32, EXP_MINUS_F32, LOG_F32, TANH_BOTTOM_F32, TANH_TOP_F32,
+};
 use crate::error::Result;
 use crate::llvm::ir::{Ir, V, lanes};
 use hone_tensor::UnaryOp;
@@ -56,18 +58,9 @@ impl<'c> Ir<'c> {
         self.logarithm_ends(x, value)
     }
 
+    /// A quotient of polynomials up to where the function is 1 in `f32`.
     fn tanh_f32(&self, x: V<'c>) -> Result<V<'c>> {
-        let size = self.magnitude(x)?;
-        let square = self.mul(x, x)?;
-        let p = self.mul(self.polynomial(square, &TANH_F32)?, square)?;
-        let near = self.multiply_add(p, size, size)?;
-        // From 10 on the result is 1.
-        let power = self.exp_below_f32(self.at_most(self.add(size, size)?, 20.0)?)?;
-        let one = self.like(x, 1.0);
-        let part = self.divide_bounded(self.like(x, -2.0), self.add(power, one)?)?;
-        let far = self.add(one, part)?;
-        let chosen = self.select(self.less(size, 0.625)?, near, far)?;
-        self.with_sign(chosen, x)
+        self.odd_quotient(x, 9.0, (&TANH_TOP_F32, &TANH_BOTTOM_F32))
     }
 
     /// `1 / (1 + e^-x)` with -x = n ln 2 - r. Below -87.3, where the result would be smaller than
@@ -88,10 +81,15 @@ impl<'c> Ir<'c> {
 
     /// A quotient of polynomials up to where the function is 1 in `f32`.
     fn erf_f32(&self, x: V<'c>) -> Result<V<'c>> {
-        let bounded = self.clamp(x, -3.9, 3.9)?;
+        self.odd_quotient(x, 3.9, (&ERF_TOP_F32, &ERF_BOTTOM_F32))
+    }
+
+    /// An odd function that is 1 from `end` on: `x top(x²) / bottom(x²)`.
+    fn odd_quotient(&self, x: V<'c>, end: f64, (top, bottom): (&[f64], &[f64])) -> Result<V<'c>> {
+        let bounded = self.clamp(x, -end, end)?;
         let square = self.mul(bounded, bounded)?;
-        let top = self.mul(bounded, self.polynomial(square, &ERF_TOP_F32)?)?;
-        let bottom = self.polynomial(square, &ERF_BOTTOM_F32)?;
+        let top = self.mul(bounded, self.polynomial(square, top)?)?;
+        let bottom = self.polynomial(square, bottom)?;
         self.clamp(self.divide_bounded(top, bottom)?, -1.0, 1.0)
     }
 
