@@ -9,15 +9,21 @@ use super::emitter::Emitter;
 use super::ir::V;
 use crate::error::Result;
 use crate::linear::{Linear, flatten};
-use hone_machine::{LINE_BYTES, TYPICAL_L1_BYTES};
+use hone_machine::{LINE_BYTES, TYPICAL_L1_BYTES, TYPICAL_L2_BYTES};
 use hone_tensor::{BinaryOp, Block, Expr, Loop, LoopKind, Prefetch, Realize, Statement, VarId};
 use inkwell::values::PointerValue;
 
 /// Bytes that one request loads.
 const LINE: i64 = LINE_BYTES as i64;
 
-/// Fewer bytes than this in one iteration are not worth the instructions.
+/// Fewer bytes than this in one iteration are not worth the instructions, where the processor sees the ranges and
+/// follows them itself, or where the buffer is in its cache already.
 const MIN_BYTES: i64 = 4 << 10;
+
+/// Ranges in one iteration that the processor follows. Measured on Zen 3 with pointwise convolutions of 32 images of 56 × 56
+/// elements: with 16 ranges and more they take 0.4 to 0.6 of the time when each range is prefetched, with 12 they take
+/// 0.9, with 10 and fewer it is the same.
+const MAX_FOLLOWED_RANGES: i64 = 10;
 
 /// Up to this many bytes, half of a typical first-level cache, go there, more to the second.
 const MAX_L1_BYTES: i64 = (TYPICAL_L1_BYTES / 2) as i64;
@@ -95,8 +101,11 @@ impl<'c> Emitter<'c, '_> {
         let flat = flat * bytes;
         let flat = self.environment.simplify(&resolved(&flat, block, realize));
         let same = invariant_iterations(&flat, loop_.var);
+        let is_near = buffer.bytes() <= TYPICAL_L2_BYTES;
         let Some(Spread { innermost, offset, step, locality }) =
-            spread(&flat, (loop_.var, same), &loops, &|var| program.limit_of(var).is_some())
+            spread(&flat, (loop_.var, same), (&loops, is_near), &|var| {
+                program.limit_of(var).is_some()
+            })
         else {
             return Ok(None);
         };
@@ -180,11 +189,11 @@ fn invariant_iterations(address: &Expr, var: VarId) -> i64 {
 }
 
 /// The spread of an address in bytes below `loops`, where it is the `same` for so many iterations of
-/// `target`; `None` where it is not worth it, or not known.
+/// `target`; `None` where it is not worth it, or not known. `is_near` says that the buffer fits the second-level cache.
 fn spread(
     address: &Expr,
     (target, same): (VarId, i64),
-    loops: &[&Loop],
+    (loops, is_near): (&[&Loop], bool),
     is_limited: &dyn Fn(VarId) -> bool,
 ) -> Option<Spread> {
     let mut strided = strided_loops(address, loops, is_limited)?;
@@ -211,7 +220,9 @@ fn spread(
         [&repeats].into_iter().chain(strided.iter().filter(|loop_| loop_.is_serial)).collect();
     let count: i64 = serial.iter().map(|loop_| loop_.requests).product();
     let step = (bytes + count - 1) / count;
-    if bytes * ranges < MIN_BYTES || step > MAX_REQUESTS * LINE {
+    let is_followed = ranges <= MAX_FOLLOWED_RANGES || is_near;
+    let is_short = bytes * ranges < MIN_BYTES && is_followed;
+    if is_short || step > MAX_REQUESTS * LINE {
         return None;
     }
     let mut inside = step;
