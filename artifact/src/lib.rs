@@ -65,8 +65,8 @@ pub use inspect::{Inspect, KernelText};
 pub use interface::{Interface, Member, MemberForm};
 pub use layout::{FORMAT_VERSION, MAGIC, PAGE, Section, SectionKind};
 pub use manifest::{
-    Access, Argument, BUFFER_ALIGNMENT, Manifest, OLDEST_SCHEMA_VERSION, Recipe, SCHEMA_VERSION,
-    Slot, Step, Target, TensorInfo, Variant,
+    Access, Argument, BUFFER_ALIGNMENT, Manifest, OLDEST_SCHEMA_VERSION, Recipe, RecordedDecision,
+    SCHEMA_VERSION, Slot, Step, Target, TensorInfo, Variant,
 };
 pub use open::OpenDimension;
 pub use padded::PaddedDimension;

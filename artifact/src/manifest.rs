@@ -186,6 +186,21 @@ pub struct Recipe {
     /// names.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub features: Vec<String>,
+    /// Decisions about the graph that were measured, where they go before the analytic model.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub decisions: Vec<RecordedDecision>,
+}
+
+/// A decision about the graph that was measured.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RecordedDecision {
+    /// What is decided, such as `convolution-algorithm`.
+    pub kind: String,
+    /// The structure that it is about.
+    pub structure: String,
+    /// What was chosen.
+    pub value: i64,
 }
 
 /// One kernel call. The numbers are static facts of the shapes, never measurements.

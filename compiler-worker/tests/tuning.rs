@@ -48,7 +48,7 @@ fn a_killed_search_goes_on_and_records_rebuild_the_same_bytes() {
     killed.stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = killed.spawn().unwrap();
     let begin = Instant::now();
-    while lines(&place).len() < 8 {
+    while lines(&place).len() < 24 {
         assert!(begin.elapsed() < Duration::from_secs(300), "no trial was kept");
         assert!(child.try_wait().unwrap().is_none(), "the search ended by itself");
         std::thread::sleep(Duration::from_millis(20));
@@ -61,6 +61,19 @@ fn a_killed_search_goes_on_and_records_rebuild_the_same_bytes() {
     let taken = resumed["resumed"].as_u64().unwrap() as usize;
     assert!(taken + 1 >= kept && taken <= kept, "{taken} of {kept} lines");
     assert_eq!(resumed["trials"], 16);
+    // Every other algorithm of every convolution was measured once, by the killed run.
+    let decisions = resumed["decisions"].as_array().unwrap();
+    assert!(!decisions.is_empty(), "the network has convolutions of 3 × 3 elements");
+    for decision in decisions {
+        let ratios = decision["ratios"].as_object().unwrap();
+        assert!(ratios.len() == 2 && !ratios.contains_key(&decision["analytic"].to_string()));
+        let structure = &decision["structure"];
+        let is_about_it = |line: &&String| {
+            let record = json(line);
+            record["program"] == *structure && record["kind"] == "decision"
+        };
+        assert_eq!(lines(&place).iter().filter(is_about_it).count(), 2, "{structure}");
+    }
     let curve: Vec<f64> = resumed["curve"]
         .as_array()
         .unwrap()
@@ -154,22 +167,25 @@ fn records_are_listed_merged_exported_and_imported() {
         json(listed).as_array().unwrap().iter().map(|own| own["trials"].as_u64().unwrap()).sum()
     };
     assert_eq!(trials(&listed), 4);
+    // Besides those, what other algorithms of convolutions took.
+    let count = lines(&place).len();
+    assert!(count > 4, "no decision about the graph was measured");
     succeed(place.hone(&["records", "export", "all.jsonl", "--trials", "--records", "records"]));
-    for count in ["4 new", "0 new"] {
+    for new in [count, 0] {
         let out = succeed(place.hone(&["records", "import", "all.jsonl", "--records", "other"]));
-        assert!(out.starts_with(count), "{out}");
+        assert!(out.starts_with(&format!("{new} new")), "{out}");
     }
     let out = succeed(place.hone(&["records", "merge", "m.jsonl", "all.jsonl", "all.jsonl"]));
-    assert!(out.starts_with("4 records"), "{out}");
+    assert!(out.starts_with(&format!("{count} records")), "{out}");
     // Records of the schema before, in which no other name is changed than that of one decision.
     let text = std::fs::read_to_string(place.path("all.jsonl")).unwrap();
     let older = text.replace("\"schema\":2", "\"schema\":1");
     std::fs::create_dir(place.path("older")).unwrap();
     let older = older.replace("unrolled points", "written out points");
     std::fs::write(place.path("older/all.jsonl"), older).unwrap();
-    for count in ["4 of 4 records", "0 of 4 records"] {
+    for changed in [count, 0] {
         let out = succeed(place.hone(&["records", "migrate", "--records", "older"]));
-        assert!(out.starts_with(count), "{out}");
+        assert!(out.starts_with(&format!("{changed} of {count} records")), "{out}");
         assert_eq!(std::fs::read_to_string(place.path("older/all.jsonl")).unwrap(), text);
     }
     let again = place.hone(&["records", "merge", "m.jsonl", "all.jsonl"]);

@@ -18,7 +18,7 @@ use crate::failure::{Failure, Result};
 use crate::show::{table, units};
 use crate::spec;
 use crate::tune::fleet::{self, Fleet};
-use crate::tune::{Interrupt, NOISE, Outcome, Session, Settings};
+use crate::tune::{Interrupt, NOISE, Outcome, Session, Settings, Verdict};
 
 /// What `hone tune` takes.
 #[derive(Args, Debug)]
@@ -163,8 +163,9 @@ fn settings(arguments: &Arguments) -> Settings {
 }
 
 fn reached(arguments: &Arguments, outcome: &Outcome) -> Result<()> {
-    let (Some(goal), Some(verdict)) = (arguments.goal, &outcome.verdict) else { return Ok(()) };
-    let best = if outcome.winners > 0 { verdict.after } else { verdict.before };
+    let (Some(goal), Some((_, best))) = (arguments.goal, outcome.before_after()) else {
+        return Ok(());
+    };
     match u128::from(best) <= goal.as_nanos() {
         true => Ok(()),
         false => {
@@ -210,19 +211,33 @@ fn text(outcome: &Outcome, records: &str) -> String {
     if let Some(devices) = outcome.by_device() {
         text.push_str(&format!("measured by {devices}\n"));
     }
-    text.push_str(&match (&outcome.verdict, outcome.winners) {
-        (Some(verdict), winners) if winners > 0 => format!(
-            "{} before, {} after: {:.3} of the time (95 % sure within {:.3} and {:.3}), {winners} new schedules\n",
-            units::time(verdict.before),
-            units::time(verdict.after),
-            verdict.ratio,
-            verdict.interval.0,
-            verdict.interval.1,
-        ),
-        _ => "nothing that is surely faster in the whole network; schedules stay as they are\n".to_owned(),
-    });
+    let (decided, won) = (outcome.decided(), outcome.winners);
+    if let Some(verdict) = outcome.decision_rounds.last().filter(|_| decided > 0) {
+        let all = outcome.decisions.len();
+        text.push_str(&format!(
+            "{}, other algorithms for {decided} of {all} convolutions\n",
+            gain(verdict)
+        ));
+    }
+    if let Some(verdict) = outcome.verdict.as_ref().filter(|_| won > 0) {
+        text.push_str(&format!("{}, {won} new schedules\n", gain(verdict)));
+    }
+    if decided + won == 0 {
+        text.push_str(
+            "nothing that is surely faster in the whole network; schedules stay as they are\n",
+        );
+    }
     text.push_str(&format!("records   {records}\n"));
     text
+}
+
+/// What the network gained, in words.
+fn gain(verdict: &Verdict) -> String {
+    let [before, after] = [verdict.before, verdict.after].map(units::time);
+    let (ratio, (low, high)) = (verdict.ratio, verdict.interval);
+    format!(
+        "{before} before, {after} after: {ratio:.3} of the time (95 % sure within {low:.3} and {high:.3})"
+    )
 }
 
 /// How far the search is.

@@ -10,9 +10,9 @@ use hone_driver::{DataType, Prescription, Target, TuningTask};
 use serde::Serialize;
 
 use super::device::Device;
-use super::protocol::{Compare, Compared};
+use super::protocol::{Compare, Compared, StepTimes};
 use super::statistics::paired;
-use super::store::Recorded;
+use super::store::{Recorded, schedules_apart};
 use crate::compiler::{self, Model, Recipe};
 use crate::failure::{Failure, Result};
 
@@ -41,6 +41,35 @@ pub struct Verdict {
     pub lost: usize,
 }
 
+/// The steps of an artifact that one record is about.
+pub(super) enum Part<'a> {
+    /// Those of kernels, by number.
+    Kernels(&'a [usize]),
+    /// Those that compute any of some nodes, by name.
+    Nodes(&'a [String]),
+}
+
+impl Part<'_> {
+    fn has(&self, step: &StepTimes) -> bool {
+        match self {
+            // `hone_k7`, or `hone_k7_0` and so on for kernels of several functions.
+            Self::Kernels(kernels) => step
+                .kernel
+                .strip_prefix("hone_k")
+                .and_then(|rest| rest.split('_').next()?.parse().ok())
+                .is_some_and(|number| kernels.contains(&number)),
+            Self::Nodes(nodes) => step.nodes.iter().any(|node| nodes.contains(node)),
+        }
+    }
+}
+
+/// Nanoseconds of each run that the steps of a part take together.
+pub(super) fn of_part(steps: &[StepTimes], part: &Part<'_>) -> Vec<u64> {
+    let own: Vec<&StepTimes> = steps.iter().filter(|step| part.has(step)).collect();
+    let runs = own.iter().map(|step| step.times.len()).min().unwrap_or(0);
+    (0..runs).map(|run| own.iter().map(|step| step.times[run]).sum()).collect()
+}
+
 /// Makes artifacts of one model and compares them.
 pub(super) struct Confirm<'a> {
     pub(super) model: &'a Model,
@@ -61,18 +90,17 @@ impl Confirm<'_> {
         Ok(path)
     }
 
-    /// Nanoseconds of each task in a run of the network, all its uses together, with the schedules so far.
+    /// Nanoseconds of each task in a run of the network, all its uses together, without schedules of records.
     pub(super) fn task_times(
         &self,
         device: &mut Device,
-        tasks: &[TuningTask],
+        (tasks, so_far): (&[TuningTask], &Recorded),
         seconds: f64,
     ) -> Result<Vec<f64>> {
-        let path = self.artifact("untuned", &Recorded::default())?;
+        let path = self.artifact("unscheduled", &schedules_apart(so_far).1)?;
         let compared = device.compare(&Compare { ours: path.clone(), theirs: path, seconds })?;
-        let times = kernel_times(&compared.our_steps);
-        let of_task = |task: &TuningTask| -> f64 {
-            task.kernels.iter().filter_map(|kernel| times.get(kernel)).map(|own| median(own)).sum()
+        let of_task = |task: &TuningTask| {
+            median(&of_part(&compared.our_steps, &Part::Kernels(&task.kernels)))
         };
         Ok(tasks.iter().map(of_task).collect())
     }
@@ -90,11 +118,11 @@ impl Confirm<'_> {
     }
 
     /// Which of `proposed` win in the network against `so_far`, none where it is not faster for sure; and what
-    /// each round of comparing said, the last of them about those that are kept.
-    pub(super) fn winners(
+    /// each round of comparing said, the last of them about those that are kept. `part` says which steps each is about.
+    pub(super) fn winners<'p>(
         &self,
         device: &mut Device,
-        tasks: &[TuningTask],
+        part: &dyn Fn(&str) -> Option<Part<'p>>,
         so_far: &Recorded,
         proposed: &BTreeMap<String, Prescription>,
         seconds: f64,
@@ -110,7 +138,7 @@ impl Confirm<'_> {
             let compare = Compare { ours, theirs: theirs.clone(), seconds };
             let compared = device.compare(&compare)?;
             let mut verdict = verdict(&compared);
-            let losers = losers(tasks, &kept, &compared);
+            let losers = losers(part, &kept, &compared);
             let is_faster = verdict.interval.1 < 1.0;
             verdict.tried = kept.len();
             verdict.lost = losers.len();
@@ -148,40 +176,23 @@ pub(super) fn verdict(compared: &Compared) -> Verdict {
     }
 }
 
-/// Programs whose kernels do not take less time in the network.
-fn losers(
-    tasks: &[TuningTask],
+/// Those whose steps do not take less time in the network.
+fn losers<'p>(
+    part: &dyn Fn(&str) -> Option<Part<'p>>,
     kept: &BTreeMap<String, Prescription>,
     compared: &Compared,
 ) -> BTreeSet<String> {
-    let (ours, theirs) = (kernel_times(&compared.our_steps), kernel_times(&compared.their_steps));
-    let sum = |times: &BTreeMap<usize, Vec<u64>>, task: &TuningTask| -> Vec<u64> {
-        let runs = times.values().map(Vec::len).min().unwrap_or(0);
-        let of_run = |run: usize| {
-            task.kernels.iter().filter_map(|kernel| times.get(kernel)).map(|own| own[run]).sum()
-        };
-        (0..runs).map(of_run).collect()
+    let is_lost = |key: &&String| {
+        part(key).is_some_and(|part| {
+            let [ours, theirs] =
+                [&compared.our_steps, &compared.their_steps].map(|steps| of_part(steps, &part));
+            paired(&ours, &theirs).0 > GAIN
+        })
     };
-    let lost = tasks.iter().filter(|task| {
-        kept.contains_key(&task.digest) && paired(&sum(&ours, task), &sum(&theirs, task)).0 > GAIN
-    });
-    lost.map(|task| task.digest.clone()).collect()
+    kept.keys().filter(is_lost).cloned().collect()
 }
 
-/// Times of each run of each kernel, its steps and uses together, by the kernel's number.
-fn kernel_times(steps: &[(String, Vec<u64>)]) -> BTreeMap<usize, Vec<u64>> {
-    let mut times: BTreeMap<usize, Vec<u64>> = BTreeMap::new();
-    for (symbol, own) in steps {
-        // `hone_k7`, or `hone_k7_0` and so on for kernels of several functions.
-        let number = symbol.strip_prefix("hone_k").and_then(|rest| rest.split('_').next());
-        let Some(number) = number.and_then(|number| number.parse().ok()) else { continue };
-        let sum = times.entry(number).or_insert_with(|| vec![0; own.len()]);
-        sum.iter_mut().zip(own).for_each(|(sum, time)| *sum += time);
-    }
-    times
-}
-
-fn median(times: &[u64]) -> f64 {
+pub(super) fn median(times: &[u64]) -> f64 {
     let mut sorted = times.to_vec();
     sorted.sort_unstable();
     sorted.get(sorted.len() / 2).copied().unwrap_or_default() as f64
@@ -192,14 +203,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn steps_of_a_kernel_are_counted_together() {
+    fn steps_are_counted_by_kernel_and_by_node() {
+        let step = |kernel: &str, nodes: &[&str], times: &[u64]| StepTimes {
+            kernel: kernel.to_owned(),
+            nodes: nodes.iter().map(|node| (*node).to_owned()).collect(),
+            times: times.to_vec(),
+        };
         let steps = [
-            ("hone_k0".to_owned(), vec![1, 2]),
-            ("hone_k1_0".to_owned(), vec![10, 20]),
-            ("hone_k1_1".to_owned(), vec![5, 5]),
-            ("hone_k0".to_owned(), vec![3, 4]),
+            step("hone_k0", &["a"], &[1, 2]),
+            step("hone_k1_0", &["b", "c"], &[10, 20]),
+            step("hone_k1_1", &["b", "c"], &[5, 5]),
+            step("hone_k0", &["d"], &[3, 4]),
         ];
-        let times = kernel_times(&steps);
-        assert_eq!(times, BTreeMap::from([(0, vec![4, 6]), (1, vec![15, 25])]));
+        assert_eq!(of_part(&steps, &Part::Kernels(&[0])), [4, 6]);
+        assert_eq!(of_part(&steps, &Part::Kernels(&[1])), [15, 25]);
+        assert_eq!(of_part(&steps, &Part::Kernels(&[0, 1])), [19, 31]);
+        let nodes = ["c".to_owned(), "d".to_owned()];
+        assert_eq!(of_part(&steps, &Part::Nodes(&nodes)), [18, 29]);
+        assert!(of_part(&steps, &Part::Nodes(&[])).is_empty());
     }
 }

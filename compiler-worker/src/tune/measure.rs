@@ -16,7 +16,7 @@ use hone_runtime::{Affinity, Model, Profile, RunError, StepArgument};
 use hone_search::Class;
 
 use super::near::is_near;
-use super::protocol::{Answer, Ask, Compare, Compared, Measured, Trials};
+use super::protocol::{Answer, Ask, Compare, Compared, Measured, StepTimes, Trials};
 use super::statistics::paired;
 use crate::failure::{Failure, Result};
 use crate::random::{Random, content};
@@ -217,16 +217,16 @@ impl Process {
             Ok(())
         })?;
         let mut profiles = (Profile::new(&ours.model), Profile::new(&theirs.model));
-        found.our_steps = step_names(&ours);
-        found.their_steps = step_names(&theirs);
+        found.our_steps = steps_of(&ours);
+        found.their_steps = steps_of(&theirs);
         in_turn(0.4 * asked.seconds, |is_ours, counts| {
             let (subject, profile, steps) = match is_ours {
                 true => (&mut ours, &mut profiles.0, &mut found.our_steps),
                 false => (&mut theirs, &mut profiles.1, &mut found.their_steps),
             };
             subject.run_profiled(profile)?;
-            for (times, step) in steps.iter_mut().zip(&profile.steps).filter(|_| counts) {
-                times.1.push(step.time.as_nanos() as u64);
+            for (own, step) in steps.iter_mut().zip(&profile.steps).filter(|_| counts) {
+                own.times.push(step.time.as_nanos() as u64);
             }
             Ok(())
         })?;
@@ -234,10 +234,14 @@ impl Process {
     }
 }
 
-/// The kernels of an artifact's steps, with no times yet.
-fn step_names(subject: &Subject) -> Vec<(String, Vec<u64>)> {
-    let steps = &subject.model.variant().steps;
-    steps.iter().map(|step| (step.kernel.clone(), Vec::new())).collect()
+/// An artifact's steps, with no times yet.
+fn steps_of(subject: &Subject) -> Vec<StepTimes> {
+    let new = |step: &hone_artifact::Step| StepTimes {
+        kernel: step.kernel.clone(),
+        nodes: step.nodes.clone(),
+        times: Vec::new(),
+    };
+    subject.model.variant().steps.iter().map(new).collect()
 }
 
 /// Runs two in turn, as long as the seconds last and a few times at least. The first round does not count.

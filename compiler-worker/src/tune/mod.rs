@@ -3,13 +3,15 @@
 //!
 //! `session` is the loop over programs, which `searched` holds; `device` and `measure` are the two ends of the process that measures;
 //! `devices` is all devices of a search, and `fleet` those on other machines;
-//! `confirm` is the comparison in the network; `store` says where records lie, and `run_log`
+//! `graph` decides about the graph before that; `confirm` is the comparison in the network, `finalists` who gets there; `store` says where records lie, and `run_log`
 //! carries those of a run in a cluster to and from object storage.
 
 mod confirm;
 mod device;
 mod devices;
+mod finalists;
 pub mod fleet;
+mod graph;
 mod interrupt;
 mod measure;
 mod near;
@@ -23,6 +25,7 @@ mod statistics;
 pub mod store;
 mod summary;
 
+pub use confirm::Verdict;
 pub use device::DEVICE_VARIABLE;
 pub use interrupt::Interrupt;
 pub use measure::serve;

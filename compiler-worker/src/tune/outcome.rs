@@ -10,6 +10,10 @@ use super::confirm::Verdict;
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Outcome {
+    /// The decisions about the graph, those that take longest first.
+    pub decisions: Vec<DecisionOutcome>,
+    /// Every comparison of them in the network; the last is of those that were kept, where any was.
+    pub decision_rounds: Vec<Verdict>,
     /// The programs, those that take longest first.
     pub tasks: Vec<TaskOutcome>,
     /// Candidates measured by this call.
@@ -61,11 +65,47 @@ impl Outcome {
         self.in_vain = if gains { 0 } else { self.in_vain + 1 };
     }
 
+    /// Decisions about the graph that were kept.
+    pub fn decided(&self) -> usize {
+        self.decisions.iter().filter(|own| own.won.is_some()).count()
+    }
+
+    /// Nanoseconds of the network before and after, where something was kept, or tried.
+    pub fn before_after(&self) -> Option<(u64, u64)> {
+        let decided = self.decision_rounds.last();
+        let scheduled = self.verdict.as_ref();
+        let kept = |of: Option<&Verdict>, any: bool| of.filter(|_| any).map(|own| own.after);
+        let decided_after = kept(decided, self.decided() > 0);
+        let before = decided.or(scheduled)?.before;
+        let after = kept(scheduled, self.winners > 0).or(decided_after);
+        Some((before, after.unwrap_or(before)))
+    }
+
     /// What each device measured, in words, where there were several.
     pub fn by_device(&self) -> Option<String> {
         let each = self.devices.iter().map(|(name, count)| format!("{name} {count}"));
         (self.devices.len() > 1).then(|| each.collect::<Vec<_>>().join(", "))
     }
+}
+
+/// What was found for a decision about the graph.
+#[derive(Clone, Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DecisionOutcome {
+    /// What is decided.
+    pub kind: &'static str,
+    /// The structure that it is about.
+    pub structure: String,
+    /// Its nodes.
+    pub nodes: Vec<String>,
+    /// Nanoseconds of a run that they take with the analytic value; 0 where nothing was measured this time.
+    pub nanoseconds: f64,
+    /// The value that the analytic model chooses.
+    pub analytic: i64,
+    /// Time with each other value over that with the analytic one, in a network where all decisions have others.
+    pub ratios: BTreeMap<i64, f64>,
+    /// The value that won in the network.
+    pub won: Option<i64>,
 }
 
 /// What was found for one program.

@@ -85,8 +85,19 @@ pub struct Compared {
     pub ours: Vec<u64>,
     /// Those of the other, run by run.
     pub theirs: Vec<u64>,
-    /// For each step of ours its kernel and the times of all runs.
-    pub our_steps: Vec<(String, Vec<u64>)>,
-    /// The same of the other.
-    pub their_steps: Vec<(String, Vec<u64>)>,
+    /// The steps of ours.
+    pub our_steps: Vec<StepTimes>,
+    /// Those of the other.
+    pub their_steps: Vec<StepTimes>,
+}
+
+/// Times of a step.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct StepTimes {
+    /// Its kernel.
+    pub kernel: String,
+    /// The nodes that it computes.
+    pub nodes: Vec<String>,
+    /// Nanoseconds of each run.
+    pub times: Vec<u64>,
 }

@@ -6,22 +6,23 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use hone_artifact::exit_code::Reason;
 use hone_artifact::request::Input;
-use hone_driver::{DataType, Target, TuningTask, tuning_tasks};
+use hone_driver::{DataType, Graph, Options, Target, tuning_tasks};
 use hone_search::{
     Allocator, Candidate, Class, CostModel, FEATURES, Kind, Learned, Log, Progress, Random, Record,
     SCHEMA, Sample, Space, Trial, strategy,
 };
 
-use super::confirm::{Confirm, with};
+use super::confirm::Confirm;
 use super::device::Device;
 use super::devices::{Devices, Done, Round};
 use super::fleet::Fleet;
+use super::graph::GraphSearch;
 use super::interrupt::Interrupt;
 use super::outcome::Outcome;
 use super::protocol::{Measured, Trials};
 use super::searched::{Searched, expected, prescription, propose, task_outcome};
 use super::settings::Settings;
-use super::store::{self, Recorded};
+use super::store::{self, Recorded, schedules_apart};
 use super::summary::Summary;
 use crate::cache::Cache;
 use crate::compiler::{self, Model, Recipe};
@@ -31,12 +32,10 @@ use crate::failure::{Failure, Result};
 pub const BATCH: usize = 16;
 /// The search ends where a round is expected to gain less than this share of a run.
 const LEAST_GAIN: f64 = 1e-5;
-/// Candidates of a task that are compared once more before the network decides.
-const FINALISTS: usize = 4;
 /// A candidate must be surely this much faster alone to be tried in the network.
-const WORTH: f64 = 0.99;
+pub(super) const WORTH: f64 = 0.99;
 /// Seconds of each comparison in the network.
-const IN_NETWORK: f64 = 8.0;
+pub(super) const IN_NETWORK: f64 = 8.0;
 /// Decisions of other tasks that a task's first round tries.
 const SEEDS: usize = 4;
 /// Samples beyond which the model learns in every fourth round only.
@@ -81,16 +80,27 @@ impl Session<'_> {
             .map_err(|error| Failure::io("a temporary folder cannot be made", error))?;
         let Self { model, inputs, target, .. } = *self;
         let confirm = Confirm { model, inputs, target, folder };
-        let mut searched = self.tasks(&confirm, &mut device)?;
-        let mut outcome = Outcome::default();
+        let graph = compiler::reference(model, inputs)?;
+        let begin = Instant::now();
+        let decide = GraphSearch { session: self, confirm: &confirm, so_far: &so_far };
+        let decided = decide.run(&graph, &records, &mut device, &mut log)?;
+        let so_far = decided.records;
+        let mut outcome = Outcome {
+            decisions: decided.decisions,
+            decision_rounds: decided.rounds,
+            resumed: decided.resumed,
+            ..Outcome::default()
+        };
+        let mut searched = self.tasks(&graph, (&confirm, &so_far), &mut device)?;
         let mut samples = self.take_over(&records, &machine, &mut searched, &mut outcome);
-        self.search(&mut searched, &mut samples, &mut device, &mut log, &mut outcome)?;
+        self.search(&mut searched, &mut samples, &mut device, (&mut log, begin), &mut outcome)?;
         let kept =
             self.confirm(&searched, &so_far, &confirm, &mut device, &mut log, &mut outcome)?;
         if self.settings.whole {
             outcome.whole = Some(confirm.against_untuned(&mut device, &kept, IN_NETWORK / 2.0)?);
-            let is_tuned = |own: &&Searched| kept.contains_key(&own.task.digest);
-            outcome.tuned = searched.iter().filter(is_tuned).count();
+            let keys = searched.iter().map(|own| &own.task.digest);
+            let keys = keys.chain(outcome.decisions.iter().map(|own| &own.structure));
+            outcome.tuned = keys.filter(|key| kept.contains_key(*key)).count();
         }
         let folder = self.cache.records_folder();
         Summary::of(&outcome).keep(&folder, self.model, self.inputs, self.target)?;
@@ -98,14 +108,19 @@ impl Session<'_> {
     }
 
     /// The model's programs with their times in the network.
-    fn tasks(&self, confirm: &Confirm<'_>, device: &mut Device) -> Result<Vec<Searched>> {
-        let reference = compiler::reference(self.model, self.inputs)?;
+    fn tasks(
+        &self,
+        graph: &Graph,
+        (confirm, so_far): (&Confirm<'_>, &Recorded),
+        device: &mut Device,
+    ) -> Result<Vec<Searched>> {
         let options = Recipe::analytic(DataType::F32).options(self.target);
-        let (tasks, machine) = tuning_tasks(&reference, &options).map_err(|error| {
+        let options = Options { records: schedules_apart(so_far).1, ..options };
+        let (tasks, machine) = tuning_tasks(graph, &options).map_err(|error| {
             let message = format!("model '{}' cannot be tuned", self.model.name);
             Failure::because(Reason::CompilerError, message, error)
         })?;
-        let times = confirm.task_times(device, &tasks, 2.0)?;
+        let times = confirm.task_times(device, (&tasks, so_far), 2.0)?;
         let mut searched = Vec::new();
         for (task, weight) in tasks.into_iter().zip(times) {
             let Some(space) = Space::new(task.program.clone(), machine) else { continue };
@@ -186,13 +201,13 @@ impl Session<'_> {
         searched: &mut [Searched],
         samples: &mut Vec<Sample>,
         device: &mut Device,
-        log: &mut Log,
+        (log, begin): (&mut Log, Instant),
         outcome: &mut Outcome,
     ) -> Result<()> {
         let done = std::thread::scope(|scope| {
             let here = &mut *device;
             let mut devices = Devices::new(scope, here, self.fleet, self.settings.noise);
-            let done = self.rounds(searched, samples, &mut devices, log, outcome);
+            let done = self.rounds(searched, samples, &mut devices, (log, begin), outcome);
             outcome.devices = devices.measured();
             done
         });
@@ -212,13 +227,12 @@ impl Session<'_> {
         searched: &mut [Searched],
         samples: &mut Vec<Sample>,
         devices: &mut Devices<'_, '_>,
-        log: &mut Log,
+        (log, begin): (&mut Log, Instant),
         outcome: &mut Outcome,
     ) -> Result<()> {
         let mut random = Random::new(self.settings.seed);
         let mut model = Learned::default();
         model.learn(samples);
-        let begin = Instant::now();
         let mut under_way = UnderWay::default();
         let mut rounds = 0;
         self.progress(searched, outcome, begin);
@@ -374,12 +388,17 @@ impl Session<'_> {
         trials.into_iter().chain(time).fold(0.0, f64::max).min(1.0)
     }
 
-    fn record(&self, own: &Searched, candidate: &Candidate, measured: &Measured) -> Record {
+    pub(super) fn record(
+        &self,
+        own: &Searched,
+        candidate: &Candidate,
+        measured: &Measured,
+    ) -> Record {
         let round = |value: f32| (f64::from(value) * 1e3).round() as f32 / 1e3;
         Record {
             schema: SCHEMA,
             kind: Kind::Trial,
-            time: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |own| own.as_secs()),
+            time: now(),
             program: own.task.digest.clone(),
             target: store::target_key(self.target),
             machine: store::machine_key(),
@@ -394,92 +413,6 @@ impl Session<'_> {
             nodes: own.task.nodes.chars().take(200).collect(),
             cause: measured.cause.as_ref().map(|own| own.chars().take(300).collect()),
         }
-    }
-
-    /// Compares the best candidates once more, and lets the network decide.
-    fn confirm(
-        &self,
-        searched: &[Searched],
-        so_far: &Recorded,
-        confirm: &Confirm<'_>,
-        device: &mut Device,
-        log: &mut Log,
-        outcome: &mut Outcome,
-    ) -> Result<Recorded> {
-        let mut proposed = BTreeMap::new();
-        let mut records = BTreeMap::new();
-        for own in searched {
-            let Some((candidate, measured)) = self.finalist(own, so_far, device)? else { continue };
-            let record = Record { kind: Kind::Winner, ..self.record(own, &candidate, &measured) };
-            let digest = own.task.digest.clone();
-            proposed.insert(digest.clone(), prescription(&candidate));
-            records.insert(digest, Record { features: Vec::new(), ..record });
-        }
-        let tasks: Vec<TuningTask> = searched.iter().map(|own| own.task.clone()).collect();
-        let (won, rounds) = confirm.winners(device, &tasks, so_far, &proposed, IN_NETWORK)?;
-        for digest in won.keys() {
-            if let Some(record) = records.get(digest) {
-                log.append(record).map_err(store::failed)?;
-            }
-        }
-        log.sync().map_err(store::failed)?;
-        for task in &mut outcome.tasks {
-            task.won = won.contains_key(&task.program);
-        }
-        outcome.tasks.sort_by(|a, b| b.nanoseconds.total_cmp(&a.nanoseconds));
-        outcome.winners = won.len();
-        outcome.verdict = rounds.last().cloned();
-        outcome.rounds = rounds;
-        Ok(with(so_far, &won))
-    }
-
-    /// The best candidate of a task, where it is surely faster than the schedule that is used so far.
-    fn finalist(
-        &self,
-        own: &Searched,
-        so_far: &Recorded,
-        device: &mut Device,
-    ) -> Result<Option<(Candidate, Measured)>> {
-        let mut trials: Vec<&Trial> =
-            own.trials.iter().filter(|trial| trial.ratio < WORTH).collect();
-        trials.sort_by(|a, b| a.ratio.total_cmp(&b.ratio));
-        trials.truncate(FINALISTS);
-        if trials.is_empty() {
-            return Ok(None);
-        }
-        let mut candidates: Vec<Candidate> =
-            trials.into_iter().map(|trial| trial.candidate.clone()).collect();
-        let incumbent = so_far.get(&own.task.digest);
-        let incumbent = incumbent.and_then(|used| {
-            own.space.with_choices(&used.template, &used.choices).ok().map(|own| own.identity)
-        });
-        let incumbent = match incumbent {
-            None => None,
-            Some(used) => {
-                candidates.retain(|own| own.identity != used);
-                let used = own.trials.iter().find(|own| own.candidate.identity == used);
-                candidates.extend(used.map(|own| own.candidate.clone()));
-                used.map(|_| candidates.len() - 1)
-            }
-        };
-        let measured = device.trials(Trials {
-            program: own.text.clone(),
-            digest: own.task.digest.clone(),
-            candidates: candidates.iter().map(prescription).collect(),
-            seconds: 3.0 * self.settings.seconds,
-        })?;
-        let ratio = |place: usize| {
-            let own: &Measured = &measured[place];
-            own.ratio
-                .filter(|_| own.class == Class::Ok)
-                .map_or((f64::INFINITY, f64::INFINITY), |own| (own.0, own.2))
-        };
-        let best = (0..candidates.len()).min_by(|a, b| ratio(*a).0.total_cmp(&ratio(*b).0));
-        let Some(best) = best.filter(|best| ratio(*best).1 < WORTH) else { return Ok(None) };
-        if incumbent.is_some_and(|used| ratio(used).0 * WORTH < ratio(best).0) {
-            return Ok(None);
-        }
-        Ok(Some((candidates.swap_remove(best), measured[best].clone())))
     }
 }
 
@@ -504,6 +437,11 @@ impl UnderWay {
         self.candidates -= round.proposed.len();
         self.programs.remove(&round.index);
     }
+}
+
+/// Seconds since 1970.
+pub(super) fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |own| own.as_secs())
 }
 
 /// Nanoseconds of a run without tuning, as far as it is searched.

@@ -14,6 +14,16 @@ use crate::failure::{Failure, Result};
 /// Schedules of programs by digest, as the compiler takes them.
 pub type Recorded = Arc<BTreeMap<String, Prescription>>;
 
+/// Records of schedules, and those of decisions about graphs.
+pub fn schedules_apart(records: &Recorded) -> (Recorded, Recorded) {
+    let (decisions, schedules) =
+        records
+            .iter()
+            .map(|(key, record)| (key.clone(), record.clone()))
+            .partition::<BTreeMap<_, _>, _>(|(_, record)| hone_driver::is_graph_decision(record));
+    (Arc::new(schedules), Arc::new(decisions))
+}
+
 /// All records of a folder; says on standard error what was passed over.
 ///
 /// # Errors

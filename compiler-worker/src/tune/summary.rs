@@ -23,9 +23,9 @@ pub struct Summary {
     pub seconds: f64,
     /// After so many trials, the nanoseconds that a run was expected to take.
     pub curve: Vec<(usize, f64)>,
-    /// Median nanoseconds of the network before and after, where new schedules were tried in it.
+    /// Median nanoseconds of the network before and after, where something was tried in it.
     pub measured: Option<(u64, u64)>,
-    /// New schedules that were kept.
+    /// New schedules and decisions about the graph that were kept.
     pub winners: usize,
     /// Why the search ended.
     pub ended: String,
@@ -38,8 +38,8 @@ impl Summary {
             trials: outcome.trials,
             seconds: outcome.seconds,
             curve: outcome.curve.clone(),
-            measured: outcome.verdict.as_ref().map(|own| (own.before, own.after)),
-            winners: outcome.winners,
+            measured: outcome.before_after(),
+            winners: outcome.winners + outcome.decided(),
             ended: outcome.ended.to_owned(),
         }
     }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use hone_artifact::exit_code::Reason;
 use hone_artifact::request::Input;
-use hone_artifact::{Manifest, Reader};
+use hone_artifact::{Manifest, Reader, RecordedDecision};
 use hone_driver::{DataType, Graph, SchedulePolicy, Statistics, Target};
 use hone_runtime::MappedFile;
 
@@ -40,6 +40,15 @@ impl Build {
             manifest.variants[place].shapes.as_ref().map(ToString::to_string).unwrap_or_default()
         };
         Ok(manifest.siblings(0).into_iter().map(label).collect())
+    }
+
+    /// The decisions about the graph that it was compiled with beside those of the analytic model.
+    ///
+    /// # Errors
+    /// As for [`Build::manifest`].
+    pub fn decisions(&self) -> Result<Vec<RecordedDecision>> {
+        let variant = self.manifest()?.variants.into_iter().next();
+        Ok(variant.and_then(|own| own.recipe).map(|own| own.decisions).unwrap_or_default())
     }
 
     /// What the artifact says of itself.

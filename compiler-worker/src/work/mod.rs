@@ -171,7 +171,9 @@ impl Worker<'_> {
             && let Some(mut executor) = machine.load(&build.path)?
         {
             self.progress.stage("verify");
-            let (options, bound) = (recipe.options(target), request.max_relative_error);
+            let decisions = build.decisions()?;
+            let options = recipe.options(target).with_decisions(&decisions);
+            let bound = request.max_relative_error;
             let subject = (model, build);
             verify::verify(self, request, subject, &options, bound, &mut *executor, outcome)?;
         }

@@ -116,7 +116,7 @@ pub(crate) fn compile_kernels(
         return device::compile_kernels(accelerator, lowered, &programs, edit, lap);
     }
     let scheduled = schedule_all(&programs, options)?;
-    let records_digest = records_digest(&scheduled);
+    let records_digest = records_digest(&scheduled, options);
     let mut kernels: Vec<KernelInfo> = scheduled
         .into_iter()
         .enumerate()
@@ -150,13 +150,19 @@ pub(crate) fn compile_kernels(
     Ok(CompiledKernels { kernels, code, device: None, graphs: lowered, records_digest })
 }
 
-/// The digest of the recorded schedules that were used, in the order of the kernels.
-fn records_digest(scheduled: &[Scheduled]) -> Option<String> {
+/// The digest of the recorded schedules that were used, in the order of the kernels, and of the decisions about graphs.
+fn records_digest(scheduled: &[Scheduled], options: &Options) -> Option<String> {
     let mut hasher = Sha256::new();
     let mut recorded = scheduled.iter().filter(|kernel| kernel.recorded).peekable();
-    recorded.peek()?;
+    let mut decisions = options.recorded_decisions().peekable();
+    if recorded.peek().is_none() && decisions.peek().is_none() {
+        return None;
+    }
     for kernel in recorded {
         hasher.update(format!("{}\n{:?}\n", kernel.template, kernel.choices()));
+    }
+    for (structure, decision) in decisions {
+        hasher.update(format!("{structure}\n{:?}\n", decision.choices));
     }
     let hex: String = hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
     Some(format!("sha256:{hex}"))

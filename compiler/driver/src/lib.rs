@@ -38,7 +38,9 @@ pub use hone_import::{
 pub use hone_lower::LowerError;
 pub use hone_ops as ops;
 pub use hone_ops::{EvaluateError, Evaluation, Graph, Op, evaluate};
-pub use hone_passes::{Dependence, Independence, NotPadded, PaddedGraph, PassError, pad_dimension};
+pub use hone_passes::{
+    Dependence, GraphDecision, Independence, NotPadded, PaddedGraph, PassError, pad_dimension,
+};
 pub use hone_tensor::{Need, Positions};
 pub use hone_tune::{Choice, Prescription};
 pub use hone_types::{DataType, Id, Random, Tensor, TensorType, intern_text, text_of};
@@ -48,7 +50,7 @@ pub use open::{
     ANALYSED_SIZE, DynamicDimensions, bounds_of, open_dimension, padded_dimension,
     sizes_of_open_dimension,
 };
-pub use options::{Options, SchedulePolicy};
+pub use options::{Options, SchedulePolicy, graph_decision, is_graph_decision};
 pub use pipeline::{
     Compiled, Statistics, compile, compile_and_store, compile_dynamic, compile_edited,
     compile_graph, import, import_shared, narrow_nodes, prepare, prepare_exactly,
@@ -56,4 +58,4 @@ pub use pipeline::{
 pub use sizes::{SizedGraph, import_sizes};
 pub use step_map::{MappedCall, MappedRegions, StepMap, StepMapError, map_steps};
 pub use target::Target;
-pub use tuning::{Trial, TrialArtifact, TuningTask, trial_artifact, tuning_tasks};
+pub use tuning::{Trial, TrialArtifact, TuningTask, graph_decisions, trial_artifact, tuning_tasks};

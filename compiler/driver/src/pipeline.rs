@@ -15,7 +15,7 @@ use hone_graph::Node;
 use hone_import::{ImportOptions, Imported};
 use hone_ops::{FusionClass, Graph, Op};
 use hone_passes as passes;
-use hone_passes::{LayoutOptions, PassError, over_regions};
+use hone_passes::{GraphDecisions, LayoutOptions, PassError, over_regions};
 use hone_tensor::Program;
 use hone_types::DataType;
 use std::collections::HashSet;
@@ -152,13 +152,15 @@ fn compile_from<A>(
 ) -> Result<Compiled<A>, CompileError> {
     let mut constants = Constants::default();
     let mut graphs = Vec::with_capacity(sized.len());
+    let decisions = options.graph_decisions();
     for graph in &sized {
-        let mut graph = prepare(&graph.graph, options)?;
+        let mut graph = prepare_deciding(&graph.graph, options, &decisions)?;
         if sized.len() > 1 {
             constants.share(&mut graph);
         }
         graphs.push(graph);
     }
+    let options = &options.with_used(&decisions.into_taken());
     clock.lap("passes");
     let all: Vec<&Graph> = graphs.iter().collect();
     let kernels =
@@ -199,8 +201,18 @@ fn compile_from<A>(
 
 /// Runs the passes in order, each over the regions of nodes too, checking the graph after each.
 pub fn prepare(graph: &Graph, options: &Options) -> Result<Graph, CompileError> {
+    prepare_deciding(graph, options, &options.graph_decisions())
+}
+
+/// As [`prepare`], with the decisions of passes noted.
+pub(crate) fn prepare_deciding(
+    graph: &Graph,
+    options: &Options,
+    decisions: &GraphDecisions,
+) -> Result<Graph, CompileError> {
     device::check_options(options)?;
-    let exact = prepare_exactly(graph, options, DataType::F32, &mut |_, _| {})?;
+    let all = (DataType::F32, decisions);
+    let exact = exactly_deciding(graph, options, all, &mut |_, _| {})?;
     match options.precision {
         DataType::F32 => Ok(exact),
         precision => {
@@ -224,6 +236,15 @@ pub fn prepare_exactly(
     working: DataType,
     observe: &mut dyn FnMut(&'static str, &Graph),
 ) -> Result<Graph, CompileError> {
+    exactly_deciding(graph, options, (working, &options.graph_decisions()), observe)
+}
+
+fn exactly_deciding(
+    graph: &Graph,
+    options: &Options,
+    (working, decisions): (DataType, &GraphDecisions),
+    observe: &mut dyn FnMut(&'static str, &Graph),
+) -> Result<Graph, CompileError> {
     if options.target.accelerator.is_some() {
         return run_passes(graph, device::PASSES, observe);
     }
@@ -237,7 +258,9 @@ pub fn prepare_exactly(
     let outruns =
         quantized.is_some_and(|narrow| options.target.multiplies_faster_than_filtering(narrow));
     let filtering = rates.filter(|_| !outruns);
-    let layout = LayoutOptions { block, products, integers: integers.is_some(), rates, working };
+    let (decisions, integers_too) = (Some(decisions), integers.is_some());
+    let layout =
+        LayoutOptions { block, products, integers: integers_too, rates, working, decisions };
     let list: &[Pass<'_>] = &[
         ("extend_precision", &passes::extend_precision),
         ("eliminate_common_subexpressions", &passes::eliminate_common_subexpressions),

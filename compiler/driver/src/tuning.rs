@@ -3,6 +3,7 @@
 
 use crate::artifact::manifest_target;
 use crate::kernels::lower_groups;
+use crate::pipeline::prepare_deciding;
 use crate::schedule::prescribed;
 use crate::{CompileError, Options, prepare};
 use hone_artifact::{
@@ -12,11 +13,12 @@ use hone_artifact::{
 use hone_codegen::{Kernel, Unit};
 use hone_machine::Machine;
 use hone_ops::Graph;
+use hone_passes::GraphDecision;
 use hone_schedule::ScheduleError;
 use hone_tensor::{Builder, Expr, Program, Role, Scope};
 use hone_tune::{Prescription, min_tasks_per_thread, structural_digest};
 use hone_types::{DataType, TensorType};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
 /// A program of a model, as it is before scheduling.
@@ -66,6 +68,16 @@ pub fn tuning_tasks(
     // A model without a kernel of its own has one that nothing calls.
     tasks.retain(|task| task.uses > 0);
     Ok((tasks, options.target.machine()))
+}
+
+/// The decisions about a model's graph that may be measured, by the structure that each is about.
+pub fn graph_decisions(
+    imported: &Graph,
+    options: &Options,
+) -> Result<BTreeMap<String, GraphDecision>, CompileError> {
+    let decisions = options.graph_decisions();
+    prepare_deciding(imported, options, &decisions)?;
+    Ok(decisions.into_taken())
 }
 
 /// Candidates of one program as an artifact: every candidate is some steps of it, after a step that fills the

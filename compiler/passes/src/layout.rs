@@ -8,27 +8,29 @@
 
 use crate::dilation::{batch_to_space, space_to_batch};
 use crate::filler::Filler;
+use crate::graph_decisions::{CONVOLUTION_ALGORITHM, GraphDecisions};
 use crate::group_parts::GroupParts;
 use crate::merge_groups::GroupMerge;
 use crate::packed_operands::{
     Operands, PackedOperands, Weights, pack_depthwise_weights, pack_weights,
 };
-use crate::winograd::{Extents, choose_tile, dilations};
+use crate::winograd::{Extents, choose_tile, dilations, may_be_filtered};
 use crate::{PassError, Rewriter};
 use hone_graph::{Node, ValueId};
 use hone_machine::Rates;
 use hone_ops::{
     Binary, Cast, Concat, Convolution, Graph, GroupNormalization, InstanceNormalization,
     LARGEST_BUFFER, Op, OpError, Operator, Pack, PackedConvolution, PackedDepthwise, Pad, PadMode,
-    Pool, Reduce, Reshape, Resize, Unary, Unpack, Window, WinogradInput, WinogradMultiply,
-    WinogradOutput, winograd_weights,
+    Pool, Reduce, Reshape, Resize, Unary, Unpack, WINOGRAD_TILES, Window, WinogradInput,
+    WinogradMultiply, WinogradOutput, winograd_weights,
 };
 use hone_types::{DataType, Tensor};
 use std::collections::{HashMap, HashSet};
+use std::iter;
 
 /// What the target asks of a layout.
 #[derive(Clone, Copy, Debug)]
-pub struct LayoutOptions {
+pub struct LayoutOptions<'a> {
     /// Channels in a block: the lanes of one vector.
     pub block: usize,
     /// Products that one instruction sums in each lane: more than one where they will be of reduced precision
@@ -40,10 +42,12 @@ pub struct LayoutOptions {
     pub rates: Option<Rates>,
     /// The element type of the values that are packed: `f32`, or `f64` in a model that was lifted to it.
     pub working: DataType,
+    /// Notes what is decided, and what was measured of it; `None` where the analytic model decides alone.
+    pub decisions: Option<&'a GraphDecisions>,
 }
 
 /// Rewrites convolutions and their neighbours to packed layouts.
-pub fn choose_layouts(graph: &Graph, options: LayoutOptions) -> Result<Graph, PassError> {
+pub fn choose_layouts(graph: &Graph, options: LayoutOptions<'_>) -> Result<Graph, PassError> {
     let mut layout = Layout::new(graph, options);
     for (id, node) in graph.nodes().iter() {
         if layout.rewriter.is_needed(id) && !layout.pack_node(node)? {
@@ -65,6 +69,7 @@ pub(crate) struct Layout<'a> {
     products: usize,
     integers: bool,
     rates: Option<Rates>,
+    decisions: Option<&'a GraphDecisions>,
     /// As [`LayoutOptions::working`].
     pub(crate) working: DataType,
     /// New values that hold an old one packed.
@@ -78,8 +83,8 @@ pub(crate) struct Layout<'a> {
 }
 
 impl<'a> Layout<'a> {
-    fn new(graph: &'a Graph, options: LayoutOptions) -> Self {
-        let LayoutOptions { block, products, integers, rates, working } = options;
+    fn new(graph: &'a Graph, options: LayoutOptions<'a>) -> Self {
+        let LayoutOptions { block, products, integers, rates, working, decisions } = options;
         let rewriter = Rewriter::new(graph);
         Self {
             graph,
@@ -88,6 +93,7 @@ impl<'a> Layout<'a> {
             products,
             integers,
             rates,
+            decisions,
             working,
             packed: HashMap::new(),
             fillers: HashMap::new(),
@@ -401,7 +407,32 @@ impl<'a> Layout<'a> {
         let (weights, result) = (weights.shape(), self.shape(node.outputs[0]));
         let extents = Extents::of(convolution, weights, result, self.products)?;
         let whole = weights[1].is_multiple_of(block) && self.is_float(node.outputs[0]);
-        choose_tile(convolution, &weights[2..], extents, self.rates.as_ref().filter(|_| whole)?)
+        let rates = self.rates.as_ref().filter(|_| whole)?;
+        if !may_be_filtered(convolution, &weights[2..]) {
+            return None;
+        }
+        let analytic = choose_tile(convolution, &weights[2..], extents, rates);
+        let Some(decisions) = self.decisions else { return analytic };
+        let side = |tile: usize| i64::try_from(tile).unwrap_or(0);
+        let alternatives: Vec<i64> = iter::once(0).chain(WINOGRAD_TILES.map(side)).collect();
+        let subject = (self.structure(convolution, weights, result), node.name.as_str());
+        let analytic = analytic.map_or(0, side);
+        let taken = decisions.decide(CONVOLUTION_ALGORITHM, subject, &alternatives, analytic);
+        usize::try_from(taken).ok().filter(|tile| *tile > 0)
+    }
+
+    /// What is measured of a convolution of these weights with this result: all that the time of each algorithm depends
+    /// on.
+    fn structure(&self, convolution: &Convolution, weights: &[usize], result: &[usize]) -> String {
+        let Window { strides, dilations, .. } = &convolution.window;
+        let Self { products, block, .. } = self;
+        format!(
+            "convolution {} of {} weights, strides {}, dilations {}, {products} products, blocks of {block}",
+            by(result),
+            by(weights),
+            by(strides),
+            by(dilations),
+        )
     }
 
     /// A convolution in Winograd's three steps; of several images where it is dilated over two axes.
@@ -511,4 +542,10 @@ fn wanted_packed(graph: &Graph, working: DataType) -> HashSet<ValueId> {
         }
     }
     wanted.into_iter().filter(|(_, is_wanted)| *is_wanted).map(|(value, _)| value).collect()
+}
+
+/// Extents as one reads them: `512 × 7 × 7`.
+fn by(extents: &[usize]) -> String {
+    let extents: Vec<String> = extents.iter().map(usize::to_string).collect();
+    extents.join(" × ")
 }

@@ -5,7 +5,11 @@ use crate::narrow::MAX_REDUCED_TILE;
 use hone_machine::Rates;
 use hone_ops::{Convolution, WINOGRAD_TILES, Window};
 
-/// Fraction of the direct way's time that must be saved before the rounding errors are worth it.
+/// Fraction of the direct way's time that tiles of two results a side must save: prediction is no finer. They round
+/// hardly more than the direct way, whose sums have as many terms.
+const MIN_GAIN_OF_SMALL_TILES: f64 = 0.05;
+
+/// The same of larger tiles, whose rounding errors must be worth it.
 const MIN_GAIN: f64 = 0.15;
 
 /// Fraction of the peak that products of tiles reach.
@@ -77,6 +81,12 @@ pub(crate) fn dilations(convolution: &Convolution) -> Option<[usize; 2]> {
     }
 }
 
+/// Whether Winograd's filtering computes a convolution with such a window.
+pub(crate) fn may_be_filtered(convolution: &Convolution, window: &[usize]) -> bool {
+    let plain = convolution.window.strides.ends_with(&[1, 1]);
+    window.ends_with(&[3, 3]) && convolution.groups == 1 && plain
+}
+
 /// The side of the tiles to use; `None` where the direct way is as good or the only one. Dilated windows
 /// are taken as plain ones of more images.
 pub(crate) fn choose_tile(
@@ -85,13 +95,13 @@ pub(crate) fn choose_tile(
     extents: Extents,
     rates: &Rates,
 ) -> Option<usize> {
-    let plain = convolution.window.strides.ends_with(&[1, 1]);
-    if !window.ends_with(&[3, 3]) || convolution.groups != 1 || !plain {
+    if !may_be_filtered(convolution, window) {
         return None;
     }
     let timed = WINOGRAD_TILES.iter().map(|tile| (*tile, predicted(*tile, extents, rates)));
     let (tile, time) = timed.min_by(|left, right| left.1.total_cmp(&right.1))?;
-    (time < direct(extents, rates) * (1.0 - MIN_GAIN)).then_some(tile)
+    let gain = if tile <= 2 { MIN_GAIN_OF_SMALL_TILES } else { MIN_GAIN };
+    (time < direct(extents, rates) * (1.0 - gain)).then_some(tile)
 }
 
 /// Multiply-adds of the direct way, in operations.

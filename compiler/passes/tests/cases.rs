@@ -51,12 +51,13 @@ const LANES: usize = 8;
 const RATES: Rates =
     Rates { flops_per_ns: 112.0, memory_bytes_per_ns: 10.0, cache_bytes_per_ns: 80.0 };
 
-const LAYOUT: LayoutOptions = LayoutOptions {
+const LAYOUT: LayoutOptions<'static> = LayoutOptions {
     block: LANES,
     products: 1,
     integers: true,
     rates: None,
     working: DataType::F32,
+    decisions: None,
 };
 
 /// What the results of a pass may differ by, as a fraction of the maximum of the results: `narrow` rounds operands

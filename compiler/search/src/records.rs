@@ -43,7 +43,9 @@ pub enum Class {
 pub enum Kind {
     /// A candidate that was measured alone.
     Trial,
-    /// A schedule that was faster in a whole network, too: compilations use it.
+    /// A value of a decision about a graph, measured in a network.
+    Decision,
+    /// A schedule, or a value of a decision about a graph, that was faster in a whole network, too: compilations use it.
     Winner,
 }
 
@@ -57,7 +59,7 @@ pub struct Record {
     pub kind: Kind,
     /// Seconds since 1970.
     pub time: u64,
-    /// Structural digest of the plain program.
+    /// Structural digest of the plain program, or the structure that a decision about a graph is about.
     pub program: String,
     /// Triple, processor and features that code was made for.
     pub target: String,
@@ -65,7 +67,7 @@ pub struct Record {
     pub machine: String,
     /// Threads that it ran on.
     pub threads: usize,
-    /// Name of the template.
+    /// Name of the template, or what is decided about a graph.
     pub template: String,
     /// Its decisions.
     pub decisions: Vec<Choice>,

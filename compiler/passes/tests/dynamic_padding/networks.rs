@@ -272,8 +272,14 @@ type Pass<'a> = dyn Fn(&Graph) -> Result<Graph, hone_passes::PassError> + 'a;
 fn prepared(graph: &PaddedGraph) -> Graph {
     let mut graph = graph.graph.clone();
     let working = DataType::F32;
-    let layout =
-        LayoutOptions { block: LANES, products: 1, integers: false, rates: Some(RATES), working };
+    let layout = LayoutOptions {
+        block: LANES,
+        products: 1,
+        integers: false,
+        rates: Some(RATES),
+        working,
+        decisions: None,
+    };
     let passes: &[&Pass<'_>] = &[
         &hone_passes::extend_precision,
         &hone_passes::delay_broadcasts,

@@ -86,6 +86,7 @@ fn packed_channels_of_any_groups_compute_the_same() {
             integers: false,
             rates: None,
             working: DataType::F32,
+            decisions: None,
         };
         let after = net.check(y, seed, |graph| {
             choose_layouts(&recognize_group_normalization(graph)?, options)
@@ -122,6 +123,7 @@ fn filtered_windows_compute_the_same() {
             integers: false,
             rates: Some(RATES),
             working: DataType::F32,
+            decisions: None,
         };
         let after = net.check(y, seed, |graph| choose_layouts(graph, options));
         let text = after.to_text(Constants::Digest);

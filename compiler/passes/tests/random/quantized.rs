@@ -124,6 +124,7 @@ fn products_found(narrow: DataType, bytes: &[DataType]) -> usize {
             integers: true,
             rates: None,
             working: DataType::F32,
+            decisions: None,
         };
         let after = net.check(y, seed, |graph| {
             let graph = multiply_quantized(graph, narrow, None, DataType::F32)?;

@@ -1,0 +1,241 @@
+//! Decisions about the graph by measuring, before schedules are searched for: which algorithm each convolution takes.
+//!
+//! A network takes another value than the analytic model's in all of its decisions at once, and runs in turn with the
+//! analytic one. Steps are known by the nodes that they compute, so two networks tell every decision of three values;
+//! one network for each decision and value would tell no more. Like schedules, the best values must win in the network
+//! ([`Confirm::winners`]) to be kept.
+
+use std::collections::BTreeMap;
+
+use hone_driver::{DataType, Graph, GraphDecision, Prescription, graph_decision};
+use hone_search::{Class, Kind, Log, Record, SCHEMA};
+
+use super::confirm::{Confirm, Part, Verdict, median, of_part, with};
+use super::device::Device;
+use super::outcome::DecisionOutcome;
+use super::protocol::Compare;
+use super::session::{IN_NETWORK, Session, WORTH, now};
+use super::statistics::paired;
+use super::store::{self, Recorded, schedules_apart};
+use crate::compiler::Recipe;
+use crate::failure::Result;
+
+/// Seconds of each comparison, by the seconds of a batch of candidates.
+const BATCHES: f64 = 12.0;
+/// Share of the time of the search that each comparison may take.
+const SHARE: f64 = 0.05;
+
+/// What measuring said of the decisions about a graph.
+#[derive(Default)]
+pub(super) struct Decided {
+    /// Every decision that has alternatives, those that take longest first.
+    pub(super) decisions: Vec<DecisionOutcome>,
+    /// Every comparison in the network.
+    pub(super) rounds: Vec<Verdict>,
+    /// Measurements taken over from records.
+    pub(super) resumed: usize,
+    /// The records with the values that won.
+    pub(super) records: Recorded,
+}
+
+/// Times of the values of each decision over the analytic one, by the structure that each is about.
+type Ratios = BTreeMap<String, BTreeMap<i64, f64>>;
+
+/// The search for values of decisions.
+pub(super) struct GraphSearch<'a> {
+    pub(super) session: &'a Session<'a>,
+    pub(super) confirm: &'a Confirm<'a>,
+    /// The records before.
+    pub(super) so_far: &'a Recorded,
+}
+
+impl GraphSearch<'_> {
+    /// Measures what no record tells yet, and keeps the values with which the network is faster.
+    ///
+    /// # Errors
+    /// A model that cannot be compiled, records that cannot be written, a process that cannot be started.
+    pub(super) fn run(
+        &self,
+        graph: &Graph,
+        records: &[Record],
+        device: &mut Device,
+        log: &mut Log,
+    ) -> Result<Decided> {
+        let options = Recipe::analytic(DataType::F32).options(self.session.target);
+        let decisions = hone_driver::graph_decisions(graph, &options)
+            .map_err(|error| crate::compiler::cannot_be_compiled(self.session.model, error))?;
+        let mut found = Decided { records: self.so_far.clone(), ..Decided::default() };
+        if decisions.is_empty() {
+            return Ok(found);
+        }
+        let mut ratios = self.known(&decisions, records);
+        found.resumed = ratios.values().map(BTreeMap::len).sum();
+        let times = self.measure(&decisions, &mut ratios, device, log)?;
+        let proposed = self.proposed(&decisions, &ratios);
+        let part = |structure: &str| decisions.get(structure).map(nodes_of);
+        let seconds = self.within_budget(IN_NETWORK);
+        let (won, rounds) = self.confirm.winners(device, &part, self.so_far, &proposed, seconds)?;
+        for (structure, prescription) in &won {
+            let value = prescription.choices.first().map_or(0, |choice| choice.1);
+            let ratio = ratios.get(structure).and_then(|of| of.get(&value)).copied();
+            let measured = Measured { ratio, ..Measured::default() };
+            let decision = &decisions[structure];
+            let record = self.record(Kind::Winner, (structure, decision), value, &measured);
+            log.append(&record).map_err(store::failed)?;
+        }
+        log.sync().map_err(store::failed)?;
+        let outcome = |(structure, decision): (&String, &GraphDecision)| DecisionOutcome {
+            kind: decision.kind,
+            structure: structure.clone(),
+            nodes: decision.nodes.clone(),
+            nanoseconds: times.get(structure).copied().unwrap_or_default(),
+            analytic: decision.analytic,
+            ratios: ratios.remove(structure).unwrap_or_default(),
+            won: won.get(structure).and_then(|won| won.choices.first()).map(|choice| choice.1),
+        };
+        found.decisions = decisions.iter().map(outcome).collect();
+        found.decisions.sort_by(|a, b| b.nanoseconds.total_cmp(&a.nanoseconds));
+        found.records = with(self.so_far, &won);
+        found.rounds = rounds;
+        Ok(found)
+    }
+
+    /// What records of this machine tell.
+    fn known(&self, decisions: &BTreeMap<String, GraphDecision>, records: &[Record]) -> Ratios {
+        let (target, machine) = (store::target_key(self.session.target), store::machine_key());
+        let settings = &self.session.settings;
+        let mut ratios = Ratios::new();
+        let earlier = self.session.earlier.iter().chain(records).filter(|record| {
+            settings.warm
+                && record.kind == Kind::Decision
+                && record.target == target
+                && record.machine == machine
+                && record.threads == settings.threads
+        });
+        for record in earlier {
+            let Some(decision) = decisions.get(&record.program) else { continue };
+            let choice = record.decisions.first().filter(|_| record.template == decision.kind);
+            if let (Some(choice), Some(ratio)) = (choice, record.ratio) {
+                ratios.entry(record.program.clone()).or_default().insert(choice.1, ratio);
+            }
+        }
+        ratios
+    }
+
+    /// Measures the values that have no ratio yet. Gives the nanoseconds of a run that each decision's nodes take as the
+    /// analytic model has it, where something was measured.
+    fn measure(
+        &self,
+        decisions: &BTreeMap<String, GraphDecision>,
+        ratios: &mut Ratios,
+        device: &mut Device,
+        log: &mut Log,
+    ) -> Result<BTreeMap<String, f64>> {
+        let base = schedules_apart(self.so_far).0;
+        let mut times = BTreeMap::new();
+        let mut theirs = None;
+        while !self.session.interrupt.is_asked() {
+            let next = |(structure, decision): (&String, &GraphDecision)| {
+                let known = ratios.get(structure);
+                let is_new = |value: &&i64| {
+                    **value != decision.analytic && known.is_none_or(|own| !own.contains_key(value))
+                };
+                let value = decision.alternatives.iter().find(is_new)?;
+                Some((structure.clone(), graph_decision(decision.kind, *value)))
+            };
+            let others: BTreeMap<String, Prescription> =
+                decisions.iter().filter_map(next).collect();
+            if others.is_empty() {
+                break;
+            }
+            let theirs = match &theirs {
+                Some(path) => path,
+                None => theirs.insert(self.confirm.artifact("analytic", &base)?),
+            };
+            let ours = self.confirm.artifact("others", &with(&base, &others))?;
+            let seconds = self.within_budget(BATCHES * self.session.settings.seconds);
+            let compared = device.compare(&Compare { ours, theirs: theirs.clone(), seconds })?;
+            for (structure, prescription) in &others {
+                let decision = &decisions[structure];
+                let part = nodes_of(decision);
+                let times_of =
+                    [&compared.our_steps, &compared.their_steps].map(|steps| of_part(steps, &part));
+                let (ratio, interval) = paired(&times_of[0], &times_of[1]);
+                let measured = Measured {
+                    nanoseconds: Some(median(&times_of[0])).filter(|time| *time > 0.0),
+                    ratio: Some(ratio),
+                    interval: Some(interval),
+                };
+                times.insert(structure.clone(), median(&times_of[1]));
+                let value = prescription.choices.first().map_or(0, |choice| choice.1);
+                let record = self.record(Kind::Decision, (structure, decision), value, &measured);
+                log.append(&record).map_err(store::failed)?;
+                ratios.entry(structure.clone()).or_default().insert(value, ratio);
+            }
+        }
+        Ok(times)
+    }
+
+    /// The best value of each decision, where it is not the one that is used so far and is faster than that.
+    fn proposed(
+        &self,
+        decisions: &BTreeMap<String, GraphDecision>,
+        ratios: &Ratios,
+    ) -> BTreeMap<String, Prescription> {
+        let best = |(structure, of): (&String, &BTreeMap<i64, f64>)| {
+            let (value, ratio) = of.iter().min_by(|a, b| a.1.total_cmp(b.1))?;
+            let used = self.so_far.get(structure).and_then(|used| used.choices.first());
+            let incumbent = used.map_or(1.0, |used| of.get(&used.1).copied().unwrap_or(1.0));
+            let is_faster = *ratio < WORTH * incumbent;
+            let kind = decisions.get(structure)?.kind;
+            is_faster.then(|| (structure.clone(), graph_decision(kind, *value)))
+        };
+        ratios.iter().filter_map(best).collect()
+    }
+
+    /// Seconds of a comparison, and fewer where the search has little time.
+    fn within_budget(&self, seconds: f64) -> f64 {
+        let budget = self.session.settings.budget;
+        budget.map_or(seconds, |budget| seconds.min(SHARE * budget.as_secs_f64()))
+    }
+
+    fn record(
+        &self,
+        kind: Kind,
+        (structure, decision): (&str, &GraphDecision),
+        value: i64,
+        measured: &Measured,
+    ) -> Record {
+        let Prescription { template, choices } = graph_decision(decision.kind, value);
+        Record {
+            schema: SCHEMA,
+            kind,
+            time: now(),
+            program: structure.to_owned(),
+            target: store::target_key(self.session.target),
+            machine: store::machine_key(),
+            threads: self.session.settings.threads,
+            template,
+            decisions: choices,
+            class: Class::Ok,
+            nanoseconds: measured.nanoseconds,
+            ratio: measured.ratio,
+            interval: measured.interval,
+            features: Vec::new(),
+            nodes: decision.nodes.join(", ").chars().take(200).collect(),
+            cause: None,
+        }
+    }
+}
+
+/// Times of a value of a decision.
+#[derive(Default)]
+struct Measured {
+    nanoseconds: Option<f64>,
+    ratio: Option<f64>,
+    interval: Option<(f64, f64)>,
+}
+
+fn nodes_of(decision: &GraphDecision) -> Part<'_> {
+    Part::Nodes(&decision.nodes)
+}
