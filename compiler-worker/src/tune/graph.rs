@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 
+use hone_artifact::exit_code::Reason;
 use hone_driver::{DataType, Graph, GraphDecision, Prescription, graph_decision};
 use hone_search::{Class, Kind, Log, Record, SCHEMA};
 
@@ -154,7 +155,19 @@ impl GraphSearch<'_> {
             };
             let ours = self.confirm.artifact("others", &with(&base, &others))?;
             let seconds = self.within_budget(BATCHES * self.session.settings.seconds);
-            let compared = device.compare(&Compare { ours, theirs: theirs.clone(), seconds })?;
+            let compare = Compare { ours, theirs: theirs.clone(), seconds };
+            let compared = match device.compare(&compare) {
+                Ok(compared) => compared,
+                // Another algorithm may take memory or time that there is not: schedules are searched for all the same.
+                Err(failure) if failure.reason == Reason::DeviceLost => {
+                    eprintln!(
+                        "note: other algorithms of convolutions are not measured: {}",
+                        failure.chain()
+                    );
+                    break;
+                }
+                Err(failure) => return Err(failure),
+            };
             for (structure, prescription) in &others {
                 let decision = &decisions[structure];
                 let part = nodes_of(decision);
@@ -193,9 +206,9 @@ impl GraphSearch<'_> {
         ratios.iter().filter_map(best).collect()
     }
 
-    /// Seconds of a comparison, and fewer where the search has little time.
+    /// Seconds of a comparison: no more than the last word in the network takes, and fewer where the search has little time.
     fn within_budget(&self, seconds: f64) -> f64 {
-        let budget = self.session.settings.budget;
+        let (budget, seconds) = (self.session.settings.budget, seconds.min(IN_NETWORK));
         budget.map_or(seconds, |budget| seconds.min(SHARE * budget.as_secs_f64()))
     }
 
