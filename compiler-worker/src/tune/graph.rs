@@ -8,14 +8,14 @@
 use std::collections::BTreeMap;
 
 use hone_artifact::exit_code::Reason;
-use hone_driver::{DataType, Graph, GraphDecision, Prescription, graph_decision};
-use hone_search::{Class, Kind, Log, Record, SCHEMA};
+use hone_driver::{Choice, DataType, Graph, GraphDecision, Prescription, graph_decision};
+use hone_search::{Kind, Log, Record};
 
 use super::confirm::{Confirm, Part, Verdict, median, of_part, with};
 use super::device::Device;
 use super::outcome::DecisionOutcome;
-use super::protocol::Compare;
-use super::session::{IN_NETWORK, Session, WORTH, now};
+use super::protocol::{Compare, Compared};
+use super::session::{IN_NETWORK, Session, WORTH};
 use super::statistics::paired;
 use super::store::{self, Recorded, schedules_apart};
 use crate::compiler::Recipe;
@@ -77,11 +77,10 @@ impl GraphSearch<'_> {
         let seconds = self.within_budget(IN_NETWORK);
         let (won, rounds) = self.confirm.winners(device, &part, self.so_far, &proposed, seconds)?;
         for (structure, prescription) in &won {
-            let value = prescription.choices.first().map_or(0, |choice| choice.1);
-            let ratio = ratios.get(structure).and_then(|of| of.get(&value)).copied();
-            let measured = Measured { ratio, ..Measured::default() };
-            let decision = &decisions[structure];
-            let record = self.record(Kind::Winner, (structure, decision), value, &measured);
+            let ratio = ratios.get(structure).and_then(|of| of.get(&value_of(prescription)));
+            let subject = (structure.as_str(), &decisions[structure]);
+            let record = self.record(Kind::Winner, subject, prescription);
+            let record = Record { ratio: ratio.copied(), ..record };
             log.append(&record).map_err(store::failed)?;
         }
         log.sync().map_err(store::failed)?;
@@ -92,7 +91,7 @@ impl GraphSearch<'_> {
             nanoseconds: times.get(structure).copied().unwrap_or_default(),
             analytic: decision.analytic,
             ratios: ratios.remove(structure).unwrap_or_default(),
-            won: won.get(structure).and_then(|won| won.choices.first()).map(|choice| choice.1),
+            won: won.get(structure).map(value_of),
         };
         found.decisions = decisions.iter().map(outcome).collect();
         found.decisions.sort_by(|a, b| b.nanoseconds.total_cmp(&a.nanoseconds));
@@ -115,9 +114,11 @@ impl GraphSearch<'_> {
         });
         for record in earlier {
             let Some(decision) = decisions.get(&record.program) else { continue };
-            let choice = record.decisions.first().filter(|_| record.template == decision.kind);
-            if let (Some(choice), Some(ratio)) = (choice, record.ratio) {
-                ratios.entry(record.program.clone()).or_default().insert(choice.1, ratio);
+            if let ([value, base], Some(ratio)) = (&record.decisions[..], record.ratio)
+                && *base == over(decision)
+                && record.template == decision.kind
+            {
+                ratios.entry(record.program.clone()).or_default().insert(value.1, ratio);
             }
         }
         ratios
@@ -160,30 +161,25 @@ impl GraphSearch<'_> {
                 Ok(compared) => compared,
                 // Another algorithm may take memory or time that there is not: schedules are searched for all the same.
                 Err(failure) if failure.reason == Reason::DeviceLost => {
-                    eprintln!(
-                        "note: other algorithms of convolutions are not measured: {}",
-                        failure.chain()
-                    );
+                    let why = failure.chain();
+                    eprintln!("note: other algorithms of convolutions are not measured: {why}");
                     break;
                 }
                 Err(failure) => return Err(failure),
             };
             for (structure, prescription) in &others {
                 let decision = &decisions[structure];
-                let part = nodes_of(decision);
-                let times_of =
-                    [&compared.our_steps, &compared.their_steps].map(|steps| of_part(steps, &part));
-                let (ratio, interval) = paired(&times_of[0], &times_of[1]);
-                let measured = Measured {
-                    nanoseconds: Some(median(&times_of[0])).filter(|time| *time > 0.0),
-                    ratio: Some(ratio),
-                    interval: Some(interval),
+                let measured = Measured::of(&compared, &nodes_of(decision));
+                times.insert(structure.clone(), measured.analytic);
+                let record = Record {
+                    nanoseconds: Some(measured.nanoseconds).filter(|time| *time > 0.0),
+                    ratio: Some(measured.ratio),
+                    interval: Some(measured.interval).filter(|own| own.1.is_finite()),
+                    ..self.record(Kind::Decision, (structure, decision), prescription)
                 };
-                times.insert(structure.clone(), median(&times_of[1]));
-                let value = prescription.choices.first().map_or(0, |choice| choice.1);
-                let record = self.record(Kind::Decision, (structure, decision), value, &measured);
                 log.append(&record).map_err(store::failed)?;
-                ratios.entry(structure.clone()).or_default().insert(value, ratio);
+                let value = value_of(prescription);
+                ratios.entry(structure.clone()).or_default().insert(value, measured.ratio);
             }
         }
         Ok(times)
@@ -197,8 +193,8 @@ impl GraphSearch<'_> {
     ) -> BTreeMap<String, Prescription> {
         let best = |(structure, of): (&String, &BTreeMap<i64, f64>)| {
             let (value, ratio) = of.iter().min_by(|a, b| a.1.total_cmp(b.1))?;
-            let used = self.so_far.get(structure).and_then(|used| used.choices.first());
-            let incumbent = used.map_or(1.0, |used| of.get(&used.1).copied().unwrap_or(1.0));
+            let used = self.so_far.get(structure).map(value_of);
+            let incumbent = used.and_then(|used| of.get(&used)).copied().unwrap_or(1.0);
             let is_faster = *ratio < WORTH * incumbent;
             let kind = decisions.get(structure)?.kind;
             is_faster.then(|| (structure.clone(), graph_decision(kind, *value)))
@@ -212,41 +208,48 @@ impl GraphSearch<'_> {
         budget.map_or(seconds, |budget| seconds.min(SHARE * budget.as_secs_f64()))
     }
 
+    /// A record of a value of a decision, without times. What was measured says which value it was compared with, since
+    /// another version of the analytic model may choose another.
     fn record(
         &self,
         kind: Kind,
         (structure, decision): (&str, &GraphDecision),
-        value: i64,
-        measured: &Measured,
+        prescription: &Prescription,
     ) -> Record {
-        let Prescription { template, choices } = graph_decision(decision.kind, value);
-        Record {
-            schema: SCHEMA,
-            kind,
-            time: now(),
-            program: structure.to_owned(),
-            target: store::target_key(self.session.target),
-            machine: store::machine_key(),
-            threads: self.session.settings.threads,
-            template,
-            decisions: choices,
-            class: Class::Ok,
-            nanoseconds: measured.nanoseconds,
-            ratio: measured.ratio,
-            interval: measured.interval,
-            features: Vec::new(),
-            nodes: decision.nodes.join(", ").chars().take(200).collect(),
-            cause: None,
+        let mut prescription = prescription.clone();
+        if kind == Kind::Decision {
+            prescription.choices.push(over(decision));
         }
+        self.session.blank(kind, (structure, prescription), &decision.nodes.join(", "))
     }
 }
 
 /// Times of a value of a decision.
-#[derive(Default)]
 struct Measured {
-    nanoseconds: Option<f64>,
-    ratio: Option<f64>,
-    interval: Option<(f64, f64)>,
+    /// Median nanoseconds of a run.
+    nanoseconds: f64,
+    /// Those with the value of the analytic model.
+    analytic: f64,
+    ratio: f64,
+    interval: (f64, f64),
+}
+
+impl Measured {
+    fn of(compared: &Compared, part: &Part<'_>) -> Self {
+        let [ours, theirs] =
+            [&compared.our_steps, &compared.their_steps].map(|steps| of_part(steps, part));
+        let (ratio, interval) = paired(&ours, &theirs);
+        Self { nanoseconds: median(&ours), analytic: median(&theirs), ratio, interval }
+    }
+}
+
+fn value_of(prescription: &Prescription) -> i64 {
+    prescription.choices.first().map_or(0, |choice| choice.1)
+}
+
+/// The value that others of a decision are compared with.
+fn over(decision: &GraphDecision) -> Choice {
+    Choice("over".to_owned(), decision.analytic)
 }
 
 fn nodes_of(decision: &GraphDecision) -> Part<'_> {

@@ -6,7 +6,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use hone_artifact::exit_code::Reason;
 use hone_artifact::request::Input;
-use hone_driver::{DataType, Graph, Options, Target, tuning_tasks};
+use hone_driver::{DataType, Graph, Options, Prescription, Target, tuning_tasks};
 use hone_search::{
     Allocator, Candidate, Class, CostModel, FEATURES, Kind, Learned, Log, Progress, Random, Record,
     SCHEMA, Sample, Space, Trial, strategy,
@@ -395,23 +395,42 @@ impl Session<'_> {
         measured: &Measured,
     ) -> Record {
         let round = |value: f32| (f64::from(value) * 1e3).round() as f32 / 1e3;
+        let subject = (own.task.digest.as_str(), prescription(candidate));
         Record {
-            schema: SCHEMA,
-            kind: Kind::Trial,
-            time: now(),
-            program: own.task.digest.clone(),
-            target: store::target_key(self.target),
-            machine: store::machine_key(),
-            threads: self.settings.threads,
-            template: candidate.template.clone(),
-            decisions: candidate.choices(),
             class: measured.class,
             nanoseconds: measured.nanoseconds,
             ratio: measured.ratio.map(|own| own.0),
             interval: measured.ratio.map(|own| (own.1, own.2)),
             features: candidate.features.iter().copied().map(round).collect(),
-            nodes: own.task.nodes.chars().take(200).collect(),
             cause: measured.cause.as_ref().map(|own| own.chars().take(300).collect()),
+            ..self.blank(Kind::Trial, subject, &own.task.nodes)
+        }
+    }
+
+    /// A record of this moment on this machine, without times.
+    pub(super) fn blank(
+        &self,
+        kind: Kind,
+        (program, Prescription { template, choices }): (&str, Prescription),
+        nodes: &str,
+    ) -> Record {
+        Record {
+            schema: SCHEMA,
+            kind,
+            time: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |own| own.as_secs()),
+            program: program.to_owned(),
+            target: store::target_key(self.target),
+            machine: store::machine_key(),
+            threads: self.settings.threads,
+            template,
+            decisions: choices,
+            class: Class::Ok,
+            nanoseconds: None,
+            ratio: None,
+            interval: None,
+            features: Vec::new(),
+            nodes: nodes.chars().take(200).collect(),
+            cause: None,
         }
     }
 }
@@ -437,11 +456,6 @@ impl UnderWay {
         self.candidates -= round.proposed.len();
         self.programs.remove(&round.index);
     }
-}
-
-/// Seconds since 1970.
-pub(super) fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |own| own.as_secs())
 }
 
 /// Nanoseconds of a run without tuning, as far as it is searched.

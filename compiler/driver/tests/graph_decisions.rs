@@ -59,7 +59,7 @@ fn every_value_computes_the_same_and_is_told_by_the_manifest() {
     let x: Vec<f32> = Random::new(6).normals(32 * 196, 0.0, 1.0);
     let x = [Tensor::from_elements([1, 32, 14, 14], &x).unwrap()];
     let want = evaluate(&graph, &x).unwrap()[0].elements::<f32>().unwrap();
-    let mut artifacts = Vec::new();
+    let mut steps = Vec::new();
     for value in &decision.alternatives {
         let options = with([((*structure).clone(), graph_decision(KIND, *value))]);
         let (artifact, variant, digest) = compiled(&graph, &options);
@@ -69,14 +69,13 @@ fn every_value_computes_the_same_and_is_told_by_the_manifest() {
         // Whoever has the artifact finds its steps in the graph again.
         let stored = Options::of_variant(&variant).unwrap();
         map_steps(&graph, None, &stored, &variant.steps).unwrap();
-        let mut model = Model::load_memory(artifact.clone(), &RunOptions::default()).unwrap();
+        let mut model = Model::load_memory(artifact, &RunOptions::default()).unwrap();
         for (got, want) in run(&mut model, &x)[0].iter().zip(&want) {
             assert!((got - want).abs() < 1e-4, "{value}: {got} instead of {want}");
         }
-        artifacts.push(artifact);
+        assert!(!steps.contains(&variant.steps), "{value} computes as another value does");
+        steps.push(variant.steps);
     }
-    artifacts.dedup();
-    assert_eq!(artifacts.len(), 3, "values that change nothing");
 }
 
 #[test]

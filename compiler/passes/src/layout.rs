@@ -8,25 +8,24 @@
 
 use crate::dilation::{batch_to_space, space_to_batch};
 use crate::filler::Filler;
-use crate::graph_decisions::{CONVOLUTION_ALGORITHM, GraphDecisions};
+use crate::graph_decisions::GraphDecisions;
 use crate::group_parts::GroupParts;
 use crate::merge_groups::GroupMerge;
 use crate::packed_operands::{
     Operands, PackedOperands, Weights, pack_depthwise_weights, pack_weights,
 };
-use crate::winograd::{Extents, choose_tile, dilations, may_be_filtered};
+use crate::winograd::{Extents, Subject, decide_tile, dilations};
 use crate::{PassError, Rewriter};
 use hone_graph::{Node, ValueId};
 use hone_machine::Rates;
 use hone_ops::{
     Binary, Cast, Concat, Convolution, Graph, GroupNormalization, InstanceNormalization,
     LARGEST_BUFFER, Op, OpError, Operator, Pack, PackedConvolution, PackedDepthwise, Pad, PadMode,
-    Pool, Reduce, Reshape, Resize, Unary, Unpack, WINOGRAD_TILES, Window, WinogradInput,
-    WinogradMultiply, WinogradOutput, winograd_weights,
+    Pool, Reduce, Reshape, Resize, Unary, Unpack, Window, WinogradInput, WinogradMultiply,
+    WinogradOutput, winograd_weights,
 };
 use hone_types::{DataType, Tensor};
 use std::collections::{HashMap, HashSet};
-use std::iter;
 
 /// What the target asks of a layout.
 #[derive(Clone, Copy, Debug)]
@@ -408,31 +407,8 @@ impl<'a> Layout<'a> {
         let extents = Extents::of(convolution, weights, result, self.products)?;
         let whole = weights[1].is_multiple_of(block) && self.is_float(node.outputs[0]);
         let rates = self.rates.as_ref().filter(|_| whole)?;
-        if !may_be_filtered(convolution, &weights[2..]) {
-            return None;
-        }
-        let analytic = choose_tile(convolution, &weights[2..], extents, rates);
-        let Some(decisions) = self.decisions else { return analytic };
-        let side = |tile: usize| i64::try_from(tile).unwrap_or(0);
-        let alternatives: Vec<i64> = iter::once(0).chain(WINOGRAD_TILES.map(side)).collect();
-        let subject = (self.structure(convolution, weights, result), node.name.as_str());
-        let analytic = analytic.map_or(0, side);
-        let taken = decisions.decide(CONVOLUTION_ALGORITHM, subject, &alternatives, analytic);
-        usize::try_from(taken).ok().filter(|tile| *tile > 0)
-    }
-
-    /// What is measured of a convolution of these weights with this result: all that the time of each algorithm depends
-    /// on.
-    fn structure(&self, convolution: &Convolution, weights: &[usize], result: &[usize]) -> String {
-        let Window { strides, dilations, .. } = &convolution.window;
-        let Self { products, block, .. } = self;
-        format!(
-            "convolution {} of {} weights, strides {}, dilations {}, {products} products, blocks of {block}",
-            by(result),
-            by(weights),
-            by(strides),
-            by(dilations),
-        )
+        let subject = Subject { convolution, weights, result, block: self.block };
+        decide_tile(&subject, extents, rates, self.decisions.map(|all| (all, node.name.as_str())))
     }
 
     /// A convolution in Winograd's three steps; of several images where it is dilated over two axes.
@@ -542,10 +518,4 @@ fn wanted_packed(graph: &Graph, working: DataType) -> HashSet<ValueId> {
         }
     }
     wanted.into_iter().filter(|(_, is_wanted)| *is_wanted).map(|(value, _)| value).collect()
-}
-
-/// Extents as one reads them: `512 × 7 × 7`.
-fn by(extents: &[usize]) -> String {
-    let extents: Vec<String> = extents.iter().map(usize::to_string).collect();
-    extents.join(" × ")
 }
