@@ -3,6 +3,7 @@
 use hone_artifact::Accelerator;
 use hone_codegen::CodegenError;
 use hone_machine::Machine;
+use hone_tensor::Intrinsic;
 use hone_types::DataType;
 use std::ops::Deref;
 
@@ -55,7 +56,9 @@ impl Target {
     pub(crate) fn machine(&self) -> Machine {
         // A product that is not fused with its sum needs a register for itself.
         let registers = self.vector_registers - usize::from(!self.fuses_multiply_add());
-        Machine::with_vectors(self.vector_bytes, registers).of_processor(&self.cpu)
+        let machine = Machine::with_vectors(self.vector_bytes, registers).of_processor(&self.cpu);
+        let products = [Intrinsic::TILE_BF16, Intrinsic::TILE_U8_I8];
+        Machine { has_tiles: products.into_iter().all(|of| self.has_intrinsic(of)), ..machine }
     }
 
     /// Whether it has instructions for products of a type: the accelerator's, where one runs the steps.

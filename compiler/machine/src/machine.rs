@@ -27,6 +27,8 @@ pub struct Machine {
     /// Percent of it up to which a panel is read again from it without delay, while rows stream by and the
     /// next panel is prefetched.
     pub l2_panel_percent: usize,
+    /// Whether it multiplies tiles of bfloat16 and of bytes in registers of their kind.
+    pub has_tiles: bool,
 }
 
 impl Machine {
@@ -42,6 +44,7 @@ impl Machine {
             l1_ways: TYPICAL_L1_WAYS,
             l2_bytes: TYPICAL_L2_BYTES,
             l2_panel_percent: L2_PANEL_PERCENT,
+            has_tiles: false,
         }
     }
 

@@ -20,6 +20,7 @@ mod compact;
 mod edit;
 mod error;
 mod region;
+mod reindex;
 mod schedule;
 mod step;
 mod tensorize;

@@ -107,6 +107,9 @@ steps! {
     ReverseComputeInline = reverse_compute_inline(block: BlockId as BlockId) -> ();
     /// Puts a copy between a buffer and a block that reads it; returns the copying block.
     CacheRead = cache_read(block: BlockId as BlockId, buffer: BufferId as BufferId, scope: Scope as Scope) -> BlockId;
+    /// Puts a copy with an axis for each of a block's iterators between a buffer and the block, which reads it; returns
+    /// the copying block.
+    Reindex = reindex(block: BlockId as BlockId, buffer: BufferId as BufferId, scope: Scope as Scope) -> BlockId;
     /// Lets a block compute into a buffer of its own, and copies from there; returns the copying
     /// block.
     CacheWrite = cache_write(block: BlockId as BlockId, scope: Scope as Scope) -> BlockId;

@@ -1,9 +1,10 @@
 //! What each machine emits for the intrinsics of loop programs: a file for each instruction and a line in
 //! [`INSTRUCTIONS`]. docs/intrinsics.md shows how one is added.
 //!
-//! The instructions that are here work on words of 32 bits: each lane has a word of each operand, in which the
-//! elements that the lane sums lie one behind the other.
+//! Most instructions work on words of 32 bits: each lane has a word of each operand, in which the elements that the lane
+//! sums lie one behind the other. Others work on tiles, matrices in registers of their kind.
 
+mod amx;
 mod avx512_bf16;
 mod neon_bfdot;
 mod neon_sdot;
@@ -19,6 +20,7 @@ use crate::Target;
 use crate::error::{CodegenError, Result};
 use crate::llvm::ir::{Ir, V};
 use hone_tensor::Intrinsic;
+use hone_types::DataType;
 
 /// What an instruction's products gain over products of `f32`: where they are faster, what is real may be computed as
 /// integers.
@@ -42,12 +44,21 @@ pub(crate) struct Instruction {
     pub(crate) gain: fn(&Target) -> Gain,
     /// Whether a machine has it, for vectors as wide as the machine's.
     pub(crate) present: fn(&Target) -> bool,
-    /// Emits it.
+    /// How it is emitted.
     pub(crate) emit: Emit,
 }
 
-/// Emits an instruction: the sums after it.
-type Emit = for<'c> fn(&Ir<'c>, Words<'c, '_>) -> Result<V<'c>>;
+/// How an instruction is emitted.
+#[derive(Clone, Copy)]
+pub(crate) enum Emit {
+    /// From words of its operands: the sums after it.
+    Words(EmitWords),
+    /// On tile registers: LLVM's intrinsic, by the element type of the operand that has the rows.
+    Tiles(&'static [(DataType, &'static str)]),
+}
+
+/// Emits an instruction on words: the sums after it.
+type EmitWords = for<'c> fn(&Ir<'c>, Words<'c, '_>) -> Result<V<'c>>;
 
 /// What an instruction works on.
 pub(crate) struct Words<'c, 'a> {
@@ -84,7 +95,9 @@ fn halves_of_bytes<'c>(ir: &Ir<'c>, words: V<'c>, lanes: u32) -> Result<[V<'c>; 
 }
 
 /// Every instruction; of two for the same intrinsic that a machine has, the first is taken.
-const INSTRUCTIONS: [&Instruction; 10] = [
+const INSTRUCTIONS: [&Instruction; 12] = [
+    &amx::BF16,
+    &amx::BYTES,
     &avx512_bf16::INSTRUCTION,
     &neon_bfdot::INSTRUCTION,
     &vnni::INSTRUCTION,

@@ -1,7 +1,7 @@
 //! Arm's dot products (FEAT_DotProd) of two signed bytes: `sdot`. An unsigned byte less 128 is a signed one, and
 //! 128 times the other operand, which is the same for all products that share it, is added.
 
-use super::{Gain, Instruction};
+use super::{Emit, Gain, Instruction};
 use crate::error::Result;
 use crate::llvm::ir::{Ir, T, V};
 use hone_tensor::Intrinsic;
@@ -11,7 +11,7 @@ pub(super) const INSTRUCTION: Instruction = Instruction {
     mnemonic: "sdot",
     gain: |_| Gain::Always,
     present: |target| target.has("aarch64", "dotprod"),
-    emit: |ir, words| {
+    emit: Emit::Words(|ir, words| {
         let [unsigned, signed] = words.operands()?;
         let (unsigned, signed) = (bytes(ir, unsigned)?, bytes(ir, signed)?);
         let splat = |value: u64| -> Result<V<'_>> {
@@ -30,7 +30,7 @@ pub(super) const INSTRUCTION: Instruction = Instruction {
         let added =
             ir.builder.build_int_add(sums.into_vector_value(), twice.into_vector_value(), "")?;
         Ok(added.into())
-    },
+    }),
 };
 
 /// Four words as sixteen bytes.

@@ -1,7 +1,7 @@
 //! Numbers of four bits by Arm's dot products (FEAT_DotProd): `sdot`, since such a number is a signed byte too.
 
 use super::neon_sdot::{bytes, vector};
-use super::{Gain, Instruction, halves_of_bytes};
+use super::{Emit, Gain, Instruction, halves_of_bytes};
 use hone_tensor::Intrinsic;
 
 pub(super) const INSTRUCTION: Instruction = Instruction {
@@ -10,7 +10,7 @@ pub(super) const INSTRUCTION: Instruction = Instruction {
     // What it gains concerns nothing but numbers of four bits.
     gain: |_| Gain::None,
     present: |target| target.has("aarch64", "dotprod"),
-    emit: |ir, words| {
+    emit: Emit::Words(|ir, words| {
         let [first, second, bits] = words.operands()?;
         let [low, high] = halves_of_bytes(ir, bits, words.lanes)?;
         let dot = |sums, a, b| {
@@ -18,5 +18,5 @@ pub(super) const INSTRUCTION: Instruction = Instruction {
             ir.intrinsic("llvm.aarch64.neon.sdot", &vector(ir), &operands)
         };
         dot(dot(words.sums, low, first)?, high, second)
-    },
+    }),
 };

@@ -1,7 +1,7 @@
 //! Arm's integer matrix extension (FEAT_I8MM): `usdot`.
 
 use super::neon_sdot::{bytes, vector};
-use super::{Gain, Instruction};
+use super::{Emit, Gain, Instruction};
 use hone_tensor::Intrinsic;
 
 pub(super) const INSTRUCTION: Instruction = Instruction {
@@ -9,10 +9,10 @@ pub(super) const INSTRUCTION: Instruction = Instruction {
     mnemonic: "usdot",
     gain: |_| Gain::Always,
     present: |target| target.has("aarch64", "i8mm"),
-    emit: |ir, words| {
+    emit: Emit::Words(|ir, words| {
         let [unsigned, signed] = words.operands()?;
         let (unsigned, signed) = (bytes(ir, unsigned)?, bytes(ir, signed)?);
         let types = vector(ir);
         ir.intrinsic("llvm.aarch64.neon.usdot", &types, &[words.sums, unsigned, signed])
-    },
+    }),
 };

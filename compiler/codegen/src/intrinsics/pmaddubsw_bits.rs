@@ -2,7 +2,7 @@
 //! does so here: four products of numbers up to 15 and -128 are 7,680 at most. Two such sums are added in 16 bits, and
 //! `pmaddwd` by ones makes 32 bits of neighbours.
 
-use super::{Gain, Instruction, halves_of_bytes, pmaddwd};
+use super::{Emit, Gain, Instruction, halves_of_bytes, pmaddwd};
 use crate::error::Result;
 use crate::llvm::ir::{Ir, V};
 use hone_tensor::Intrinsic;
@@ -20,7 +20,7 @@ pub(super) const INSTRUCTION: Instruction = Instruction {
         };
         target.has("x86_64", needed)
     },
-    emit: |ir, words| {
+    emit: Emit::Words(|ir, words| {
         let lanes = words.lanes;
         let [first, second, bits] = words.operands()?;
         let [low, high] = halves_of_bytes(ir, bits, lanes)?;
@@ -31,7 +31,7 @@ pub(super) const INSTRUCTION: Instruction = Instruction {
         let ones = ir.splat(one.into(), 2 * lanes)?;
         let extended = pmaddwd::multiply(ir, [both.into(), ones], lanes)?.into_vector_value();
         Ok(ir.builder.build_int_add(words.sums.into_vector_value(), extended, "")?.into())
-    },
+    }),
 };
 
 /// Words of unsigned and of signed bytes: the sums of the products of two neighbours each, in 16 bits.

@@ -2,7 +2,7 @@
 //! exactly; `pmaddubsw` would multiply twice as many bytes at once, but saturates at 16 bits: 255 * 127 * 2 is twice
 //! what fits.
 
-use super::{Gain, Instruction};
+use super::{Emit, Gain, Instruction};
 use crate::Target;
 use crate::error::Result;
 use crate::llvm::ir::{Ir, V};
@@ -17,14 +17,14 @@ pub(super) const INSTRUCTION: Instruction = Instruction {
     // Measured on Zen 3 alone: a 1x1 convolution of 256 to 256 channels, 28x28, takes 0.75 of its time in `f32`.
     gain: |target| if target.vector_bytes <= 32 { Gain::Direct } else { Gain::None },
     present,
-    emit: |ir, words| {
+    emit: Emit::Words(|ir, words| {
         let pairs = ir.context.i16_type().vec_type(2 * words.lanes);
         let [a, b] = words.operands()?;
         let a = ir.builder.build_bit_cast(a, pairs, "")?;
         let b = ir.builder.build_bit_cast(b, pairs, "")?;
         let products = multiply(ir, [a, b], words.lanes)?.into_vector_value();
         Ok(ir.builder.build_int_add(words.sums.into_vector_value(), products, "")?.into())
-    },
+    }),
 };
 
 /// Whether a machine has it for vectors as wide as its own.

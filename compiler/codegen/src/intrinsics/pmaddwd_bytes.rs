@@ -3,7 +3,7 @@
 //! Widening is the same for all products that share an operand, and is computed once for them.
 
 use super::pmaddwd::{multiply, present};
-use super::{Gain, Instruction};
+use super::{Emit, Gain, Instruction};
 use crate::error::Result;
 use hone_tensor::Intrinsic;
 
@@ -12,7 +12,7 @@ pub(super) const INSTRUCTION: Instruction = Instruction {
     mnemonic: "pmaddwd",
     gain: |_| Gain::None,
     present,
-    emit: |ir, words| {
+    emit: Emit::Words(|ir, words| {
         let halves = ir.context.i16_type().vec_type(2 * words.lanes);
         let [unsigned, signed] = words.operands()?;
         let unsigned = ir.builder.build_bit_cast(unsigned, halves, "")?.into_vector_value();
@@ -33,5 +33,5 @@ pub(super) const INSTRUCTION: Instruction = Instruction {
         let sums = words.sums.into_vector_value();
         let sums = builder.build_int_add(sums, even.into_vector_value(), "")?;
         Ok(builder.build_int_add(sums, odd.into_vector_value(), "")?.into())
-    },
+    }),
 };

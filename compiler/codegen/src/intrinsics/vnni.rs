@@ -1,6 +1,6 @@
 //! AVX512-VNNI and AVX-VNNI: `vpdpbusd`.
 
-use super::{Gain, Instruction};
+use super::{Emit, Gain, Instruction};
 use crate::error::Result;
 use crate::llvm::ir::{Ir, V};
 use hone_tensor::Intrinsic;
@@ -14,10 +14,10 @@ pub(super) const INSTRUCTION: Instruction = Instruction {
         // AVX-VNNI has the same instruction for vectors of up to 32 bytes.
         has("avx512vnni") && has("avx512vl") || has("avxvnni") && target.vector_bytes <= 32
     },
-    emit: |ir, words| {
+    emit: Emit::Words(|ir, words| {
         let [unsigned, signed] = words.operands()?;
         dot(ir, words.lanes, [words.sums, unsigned, signed])
-    },
+    }),
 };
 
 /// Sums, unsigned bytes and signed bytes: the sums after it.

@@ -33,6 +33,10 @@ pub(crate) struct Emitter<'c, 'p> {
     pub(crate) group: bool,
     /// The range of parallel iterations to run, as the kernel was given it.
     pub(crate) tasks: (inkwell::values::IntValue<'c>, inkwell::values::IntValue<'c>),
+    /// What is in tile registers, inside a region of products of tiles.
+    pub(crate) tiles: Option<super::tiles::Region>,
+    /// Where tile registers are configured.
+    pub(crate) configured: Vec<super::tiles::Configured<'c>>,
     /// The lanes of a block, where the code is for a device of many lanes.
     pub(crate) device: Option<super::lanes::Lanes>,
 }

@@ -18,7 +18,18 @@ const MAX_UNROLLED_REGISTERS: i64 = 8;
 
 impl<'c> Emitter<'c, '_> {
     pub(crate) fn statements(&mut self, statements: &[Statement]) -> Result<()> {
-        statements.iter().try_for_each(|statement| self.statement(statement))
+        let mut left = statements;
+        while let [first, rest @ ..] = left {
+            left = rest;
+            match self.as_region_from_zero(first, rest.first()) {
+                Some(done) => {
+                    done?;
+                    left = &rest[1..];
+                }
+                None => self.statement(first)?,
+            }
+        }
+        Ok(())
     }
 
     fn statement(&mut self, statement: &Statement) -> Result<()> {
@@ -49,6 +60,9 @@ impl<'c> Emitter<'c, '_> {
     }
 
     pub(crate) fn loop_statement(&mut self, inner: &Loop) -> Result<()> {
+        if let Some(done) = self.as_region(inner, false) {
+            return done;
+        }
         let extent = self.environment.simplify(&inner.extent);
         let constant = extent.as_integer();
         match (inner.kind, constant) {
@@ -313,7 +327,9 @@ impl<'c> Emitter<'c, '_> {
         phi.add_incoming(&[(&begin as &dyn BasicValue<'c>, before)]);
         let value = phi.as_basic_value().into_int_value();
         self.environment.bind(var, Binding::Running(value, range));
+        self.forget_tiles();
         let result = body(self);
+        self.forget_tiles();
         self.environment.unbind(var);
         result?;
         let builder = &self.ir.builder;

@@ -17,4 +17,5 @@ mod memory;
 pub(crate) mod module;
 mod prefetch;
 mod tensorize;
+mod tiles;
 mod value;

@@ -161,6 +161,8 @@ impl<'c> Unit<'_, 'c> {
             conditional: false,
             group: false,
             tasks: (begin, end),
+            tiles: None,
+            configured: vec![],
             device: None,
         };
         match body {
@@ -169,6 +171,7 @@ impl<'c> Unit<'_, 'c> {
             }
             _ => emitter.statements(body)?,
         }
+        emitter.end_tiles()?;
         ir.builder.build_return(None)?;
         Ok(scratch_bytes)
     }

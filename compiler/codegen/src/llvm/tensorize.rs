@@ -5,7 +5,7 @@ use super::emitter::Emitter;
 use super::environment::{Binding, Lanes};
 use super::ir::{T, V};
 use crate::error::Result;
-use crate::intrinsics::{Instruction, Words, instruction};
+use crate::intrinsics::{Emit, Instruction, Words, instruction};
 use hone_tensor::{
     BlockId, BufferId, Expr, Extent, Intrinsic, Loop, LoopKind, Match, Realize, Statement,
 };
@@ -23,6 +23,9 @@ impl<'c> Emitter<'c, '_> {
         intrinsic: Intrinsic,
         extent: i64,
     ) -> Result<()> {
+        if intrinsic.is_of_tiles() {
+            return self.tiled(loop_, intrinsic);
+        }
         let native = (self.target.vector_bytes / intrinsic.result().bytes()) as i64;
         let free = self.environment.lanes().is_none() && self.mask.is_none();
         let fits = free && extent % MIN_LANES == 0 && sums_words(intrinsic);
@@ -68,12 +71,15 @@ impl<'c> Emitter<'c, '_> {
         let indices = self.placed(found.realize, &indices);
         let sums = self.access(buffer, &indices)?;
         let mut words = Vec::new();
-        for (load, steps) in found.operands.iter().zip(found.steps) {
+        for (load, steps) in found.operands.iter().zip(&found.steps) {
             words.push(self.words(found.realize, load, steps, width)?);
         }
         let before = self.load_access(&sums)?;
         let words = Words { sums: before, operands: &words, lanes: width };
-        let after = (instruction.emit)(self.ir, words)?;
+        let Emit::Words(emit) = instruction.emit else {
+            return Err(self.unsupported("an instruction on words is one on tiles"));
+        };
+        let after = emit(self.ir, words)?;
         self.store_access(&sums, after)
     }
 
@@ -111,7 +117,7 @@ impl<'c> Emitter<'c, '_> {
     }
 
     /// Indices of a block with its iterators bound, simplified.
-    fn placed(&self, realize: &Realize, indices: &[Expr]) -> Vec<Expr> {
+    pub(crate) fn placed(&self, realize: &Realize, indices: &[Expr]) -> Vec<Expr> {
         let block = &self.program.blocks[realize.block];
         let bound = |index: &Expr| {
             index.substitute(&|var| {

@@ -75,6 +75,8 @@ pub(super) fn emit(
         conditional: false,
         group: false,
         tasks: (zero, zero),
+        tiles: None,
+        configured: vec![],
         device: Some(Lanes::outside(kernel.items)),
     };
     emitter.blocks(&launch.blocks, &body)?;

@@ -50,6 +50,17 @@ impl Features<'_> {
     }
 }
 
+/// LLVM's name for tile registers.
+const TILES: &str = "amx-tile";
+
+/// The processor by its tile registers, where it has some. LLVM goes by model numbers, and a virtual machine may show
+/// that of another processor, whose caches and units are not those of the one below.
+fn with_tiles(features: &[String]) -> Option<&'static str> {
+    let features = Features(features);
+    let generations = [("amx-fp16", "graniterapids"), (TILES, "sapphirerapids")];
+    generations.into_iter().find(|(feature, _)| features.has(feature)).map(|found| found.1)
+}
+
 /// A machine to make code for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
@@ -87,12 +98,14 @@ impl Target {
         let triple = TargetMachine::get_default_triple();
         let text = |string: inkwell::support::LLVMString| string.to_string();
         let features = text(TargetMachine::get_host_cpu_features());
-        let features = features.split(',').map(str::to_string).collect();
-        Self::new(
-            &triple.as_str().to_string_lossy(),
-            &text(TargetMachine::get_host_cpu_name()),
-            features,
-        )
+        let features: Vec<String> = features.split(',').map(str::to_string).collect();
+        let (triple, named) = (
+            triple.as_str().to_string_lossy().into_owned(),
+            text(TargetMachine::get_host_cpu_name()),
+        );
+        let has_tiles = Self::new(&triple, &named, vec![])?.has("x86_64", TILES);
+        let cpu = with_tiles(&features).filter(|_| !has_tiles).unwrap_or(&named);
+        Self::new(&triple, cpu, features)
     }
 
     /// The machine that a platform names: `os` is `linux`, `arch` as Kubernetes or LLVM spells it,

@@ -1,7 +1,7 @@
 //! Whether a loop nest is the one that an intrinsic stands for: loops, expression and accesses are unified with
 //! its description.
 
-use super::{Description, Extent, Intrinsic, Term};
+use super::{ANY, Description, Extent, Intrinsic, Term};
 use crate::{
     BinaryOp, BlockBody, Combiner, Domain, Expr, Loop, Program, Realize, Statement, VarId,
 };
@@ -16,7 +16,9 @@ pub struct Match<'a> {
     /// The load of each of the intrinsic's operands.
     pub operands: Vec<&'a Expr>,
     /// For each operand, by how many elements its access moves with each loop.
-    pub steps: &'static [&'static [i64]],
+    pub steps: Vec<Vec<i64>>,
+    /// By how many elements the access to the sums moves with each loop.
+    pub sum_steps: Vec<i64>,
 }
 
 impl Intrinsic {
@@ -50,21 +52,30 @@ impl Intrinsic {
         let operands: Vec<&Expr> = operands.into_iter().flatten().collect();
         let steps = |load: &Expr| steps(program, realize, load, &loops);
         let sums = Expr::Load(block.buffer, block.indices.clone());
-        if steps(&sums).as_deref() != Some(description.result_steps) {
+        let sum_steps = steps(&sums).filter(|found| agree(description.result_steps, found));
+        let Some(sum_steps) = sum_steps else {
             return Err("the sums of the lanes are not neighbours".into());
-        }
+        };
         let found: Option<Vec<Vec<i64>>> = operands.iter().map(|load| steps(load)).collect();
-        let layout = found.and_then(|found| {
-            let lies = |layout: &&&[&[i64]]| {
-                layout.iter().zip(&found).all(|(wanted, found)| *wanted == &found[..])
+        let found = found.filter(|found| {
+            let lies = |layout: &&[&[i64]]| {
+                layout.iter().zip(found).all(|(wanted, found)| agree(wanted, found))
             };
-            description.layouts.iter().find(lies)
+            description.layouts.iter().any(lies)
         });
-        let Some(steps) = layout else {
+        let Some(steps) = found else {
             return Err("its factors do not lie as the instruction reads them".into());
         };
-        Ok(Match { loops, realize, operands, steps })
+        Ok(Match { loops, realize, operands, steps, sum_steps })
     }
+}
+
+/// Whether steps are those of a description.
+fn agree(wanted: &[i64], found: &[i64]) -> bool {
+    let same = |(wanted, found): (&i64, &i64)| {
+        if *wanted == ANY { *found != 0 } else { wanted == found }
+    };
+    wanted.len() == found.len() && wanted.iter().zip(found).all(same)
 }
 
 /// The loops of a nest and the block inside them, where they are as many and run as often as described.
@@ -89,9 +100,16 @@ fn nest<'a>(
             let name = description.name;
             return Err(format!("the loop below it is not the {times} that {name} sums"));
         }
-    }
-    if loops.iter().any(|inner| inner.extent.as_integer().is_none()) {
-        return Err("its extent is no constant".into());
+        match extent {
+            Extent::AtMost(times) if inner.most().is_none_or(|most| most > *times) => {
+                let name = description.name;
+                return Err(format!("a loop of it runs more often than the {times} of {name}"));
+            }
+            Extent::Lanes if inner.extent.as_integer().is_none() => {
+                return Err("its extent is no constant".into());
+            }
+            _ => {}
+        }
     }
     Ok((loops, realize))
 }

@@ -12,6 +12,8 @@ mod dot_i8_u4;
 mod dot_u8_i8;
 mod find;
 mod model;
+mod tile_bf16;
+mod tile_u8_i8;
 
 use crate::BinaryOp;
 use hone_types::DataType;
@@ -34,7 +36,7 @@ pub(crate) struct Description {
     operands: &'static [DataType],
     /// What is added to.
     result: DataType,
-    /// By how many elements the access to the result moves with each loop.
+    /// By how many elements the access to the result moves with each loop; [`ANY`] is no step of zero.
     result_steps: &'static [i64],
     /// What is added.
     term: Term,
@@ -50,7 +52,12 @@ pub enum Extent {
     Lanes,
     /// So often.
     Exactly(i64),
+    /// So often, or fewer times: what is missing of a tile is left out.
+    AtMost(i64),
 }
+
+/// In a description: a step of any length, the same between all neighbours.
+const ANY: i64 = i64::MIN;
 
 /// An expression over an intrinsic's operands. Sums and products match in either order.
 pub(crate) enum Term {
@@ -66,8 +73,14 @@ pub(crate) enum Term {
 
 impl Intrinsic {
     /// Every intrinsic.
-    pub const ALL: [Intrinsic; 4] =
-        [Self::DOT_BF16, Self::DOT_I16, Self::DOT_U8_I8, Self::DOT_I8_U4];
+    pub const ALL: [Intrinsic; 6] = [
+        Self::DOT_BF16,
+        Self::DOT_I16,
+        Self::DOT_U8_I8,
+        Self::DOT_I8_U4,
+        Self::TILE_BF16,
+        Self::TILE_U8_I8,
+    ];
 
     /// Pairs of bfloat16, summed in `f32` in every lane (AVX512-BF16 `vdpbf16ps`, Arm `bfdot`). The order of the
     /// two additions is the instruction's, and subnormal numbers count as zero.
@@ -83,6 +96,29 @@ impl Intrinsic {
     /// Fours of bytes that hold two numbers of four bits each, multiplied by two fours of signed bytes and summed in
     /// `i32` in every lane (AVX512-VNNI `vpdpbusd` twice, x86 `pmaddubsw`, Arm `sdot` twice).
     pub const DOT_I8_U4: Intrinsic = Intrinsic(&dot_i8_u4::DESCRIPTION);
+
+    /// Tiles of bfloat16, up to 16 rows by 16 columns by 32 terms, summed in `f32` (AMX `tdpbf16ps`). The order of the
+    /// additions is the instruction's, and subnormal numbers count as zero.
+    pub const TILE_BF16: Intrinsic = Intrinsic(&tile_bf16::DESCRIPTION);
+
+    /// Tiles of unsigned and signed bytes, up to 16 rows by 16 columns by 64 terms, summed in `i32` (AMX `tdpbusd` and
+    /// `tdpbsud`).
+    pub const TILE_U8_I8: Intrinsic = Intrinsic(&tile_u8_i8::DESCRIPTION);
+
+    /// The intrinsic of tiles whose products are those of an intrinsic of lanes.
+    pub fn of_tiles(self) -> Option<Self> {
+        [Self::TILE_BF16, Self::TILE_U8_I8].into_iter().find(|tiles| {
+            let depth = |intrinsic: Self| intrinsic.loops().last().copied();
+            tiles.operands() == self.operands()
+                && tiles.result() == self.result()
+                && depth(*tiles) == depth(self)
+        })
+    }
+
+    /// Whether it works on tiles: rows, columns and groups of terms, outermost first, around the terms of a group.
+    pub fn is_of_tiles(self) -> bool {
+        matches!(self.0.loops, [Extent::AtMost(_), Extent::AtMost(_), Extent::AtMost(_), _])
+    }
 
     /// The intrinsic that text forms call `name`.
     pub fn named(name: &str) -> Option<Self> {
@@ -102,7 +138,7 @@ impl Intrinsic {
     /// Terms that each lane sums: how often its loops below the lanes run.
     pub fn depth(self) -> i64 {
         let below = self.0.loops.iter().map(|extent| match extent {
-            Extent::Lanes => 1,
+            Extent::Lanes | Extent::AtMost(_) => 1,
             Extent::Exactly(times) => *times,
         });
         below.product()

@@ -1,6 +1,6 @@
 //! The program that an intrinsic stands for.
 
-use super::{Extent, Intrinsic, Term};
+use super::{ANY, Extent, Intrinsic, Term};
 use crate::{BufferId, Builder, Combiner, Expr, Program};
 use hone_types::TensorType;
 
@@ -16,12 +16,13 @@ impl Intrinsic {
     pub fn model(self, layout: usize, lanes: usize) -> Program {
         let description = self.0;
         let extents: Vec<usize> = self.loops().iter().map(|extent| extent.times(lanes)).collect();
-        let steps = description.layouts[layout];
+        let steps: Vec<Vec<i64>> =
+            description.layouts[layout].iter().map(|steps| apart(steps, &extents)).collect();
         let mut builder = Builder::new();
         let inputs: Vec<BufferId> = description
             .operands
             .iter()
-            .zip(steps)
+            .zip(&steps)
             .enumerate()
             .map(|(number, (dtype, steps))| {
                 let reach = steps.iter().zip(&extents).map(|(step, extent)| {
@@ -46,7 +47,7 @@ impl Intrinsic {
                 .collect();
             let loads: Vec<Expr> = inputs
                 .iter()
-                .zip(steps)
+                .zip(&steps)
                 .map(|(buffer, steps)| Expr::Load(*buffer, vec![element(steps, &loops)]))
                 .collect();
             value(&description.term, &loads)
@@ -61,8 +62,19 @@ impl Extent {
         match self {
             Extent::Lanes => lanes,
             Extent::Exactly(times) => usize::try_from(times).unwrap_or(0),
+            Extent::AtMost(times) => usize::try_from(times).unwrap_or(0).min(lanes),
         }
     }
+}
+
+/// Steps with one in place of [`ANY`] that is just so long that nothing is read twice.
+fn apart(steps: &[i64], extents: &[usize]) -> Vec<i64> {
+    let reach = |(step, extent): (&i64, &usize)| match *step {
+        ANY => 0,
+        step => step * (*extent as i64 - 1),
+    };
+    let others: i64 = steps.iter().zip(extents).map(reach).sum();
+    steps.iter().map(|step| if *step == ANY { others + 1 } else { *step }).collect()
 }
 
 /// The element that an access reads in an iteration.

@@ -114,7 +114,7 @@ pub(super) enum Columns {
 /// What the template needs to know of its program.
 pub(super) struct Form {
     pub(super) sum: BlockId,
-    output: BlockId,
+    pub(super) output: BlockId,
     pub(super) contraction: Contraction,
     /// Index of the output's axis of rows.
     pub(super) row_axis: Option<usize>,
@@ -124,7 +124,7 @@ pub(super) struct Form {
 }
 
 impl Form {
-    fn of(schedule: &Schedule) -> Result<Self, ScheduleError> {
+    pub(super) fn of(schedule: &Schedule) -> Result<Self, ScheduleError> {
         let program = schedule.program();
         let blocks = program.blocks_in_order();
         let [sum, output] = blocks[..] else {
@@ -409,7 +409,7 @@ fn spread_tiles(
     spread_all(schedule, &[fewer, &[parts]].concat())
 }
 
-fn spread_all(schedule: &mut Schedule, loops: &[VarId]) -> Result<(), ScheduleError> {
+pub(super) fn spread_all(schedule: &mut Schedule, loops: &[VarId]) -> Result<(), ScheduleError> {
     let Some((first, rest)) = loops.split_first() else { return Ok(()) };
     let mut fused = *first;
     for inner in rest {

@@ -6,6 +6,7 @@ mod blocks;
 mod columns;
 mod contraction;
 mod lanes;
+mod matrix_unit;
 mod padding;
 mod parallel;
 mod pointwise;
@@ -44,8 +45,9 @@ impl Scheduled {
 type Template = fn(&mut Schedule, &Machine, &mut Decisions<'_>) -> Result<(), ScheduleError>;
 
 /// Templates in the order in which they are tried: each refuses programs of another form.
-const TEMPLATES: [(&str, Template); 11] = [
+const TEMPLATES: [(&str, Template); 12] = [
     (ATTENTION, attention::apply),
+    ("matrix_unit", matrix_unit::apply),
     ("contraction", contraction::apply),
     ("block_scaled", block_scaled::apply),
     ("lanes", lanes::apply),

@@ -57,6 +57,8 @@ pub(super) fn store<'c>(
         conditional: false,
         group: false,
         tasks: (zero, zero),
+        tiles: None,
+        configured: vec![],
         device: None,
     };
     for (number, value) in sums.iter().enumerate() {

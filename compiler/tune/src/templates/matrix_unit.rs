@@ -1,0 +1,390 @@
+//! Sums of products on a matrix unit, whose registers are tiles of rows and columns.
+//!
+//! The nest, for a product whose operands lie as the unit reads them:
+//!
+//! ```text
+//! parallel [batch, column_part, row_block]:
+//!     packed rows   row, k                      where they have to be copied
+//!     column_tile, row_tile:
+//!         sums      step: row_part, column_part, [row, column, group, term]
+//!         result    row, column_part, [column]
+//! ```
+//!
+//! Axes in brackets are one instruction, or a vector. The sums of a tile are in tile registers over all steps, and then in
+//! memory of the thread, from which the result is computed. Rows are copied where a step's terms do not lie behind one
+//! another, as in windows: then they do, and so they do for all tiles of columns.
+//!
+//! Decided are the parts of a tile, how many rows are copied at a time, and into how many parts the columns are cut for
+//! threads.
+
+use super::contraction::{Columns, Form, spread_all};
+use super::unfit;
+use crate::Machine;
+use crate::access::{Access, access, loads, value};
+use crate::decisions::Decisions;
+use hone_schedule::{Schedule, ScheduleError};
+use hone_tensor::{BlockId, Expr, Intrinsic, Iterator, IteratorKind, Scope, VarId};
+
+const NAME: &str = "matrix_unit";
+/// Rows and columns of a tile, and groups of terms that a step takes, at most.
+const TILE: usize = 16;
+/// Fewer groups in a step than these take as long as vectors do.
+const MIN_GROUPS: usize = 4;
+/// Fewer rows than these are as fast with vectors, which need no tile registers to be configured.
+const MIN_ROWS: usize = 4;
+/// Tiles of sums that leave registers for two tiles of each operand.
+const SUM_TILES: usize = 4;
+
+/// Tiles the output, computes the sums at a tile, and the copies of rows outside of the columns.
+pub(super) fn apply(
+    schedule: &mut Schedule,
+    machine: &Machine,
+    decisions: &mut Decisions<'_>,
+) -> Result<(), ScheduleError> {
+    if !machine.has_tiles {
+        return Err(unfit(NAME, "the machine has no tile registers"));
+    }
+    let product = Product::of(schedule)?;
+    let packed = match product.packs {
+        true => Some(schedule.reindex(
+            product.form.sum,
+            product.form.contraction.broadcast,
+            Scope::Global,
+        )?),
+        false => None,
+    };
+    let tiles = Tiles::cut(schedule, &product, machine, decisions)?;
+    let order = [&tiles.others, &tiles.parts, &tiles.blocks, &tiles.columns, &tiles.rows];
+    let outer: Vec<VarId> = order.into_iter().flatten().copied().collect();
+    let inner = [&tiles.within[..], &[tiles.vector]].concat();
+    schedule.reorder(&[outer.clone(), inner].concat())?;
+    let at = *outer.last().ok_or_else(|| unfit(NAME, "no loop to compute at"))?;
+    schedule.compute_at(product.form.sum, at)?;
+    schedule.set_scope(product.form.sum, Scope::Scratch)?;
+    let around = [&tiles.others[..], &tiles.parts, &tiles.blocks].concat();
+    if let Some(packed) = packed {
+        let at = *around.last().ok_or_else(|| unfit(NAME, "no loop to copy at"))?;
+        schedule.compute_at(packed, at)?;
+        schedule.set_scope(packed, Scope::Scratch)?;
+        vectorize_copies(schedule, packed)?;
+    }
+    sum_in_tiles(schedule, &product, &tiles, outer.len())?;
+    for loop_ in &tiles.unrolled {
+        schedule.unroll(*loop_)?;
+    }
+    schedule.vectorize(tiles.vector)?;
+    let spread = if packed.is_some() { around } else { [&around[..], &tiles.columns].concat() };
+    spread_all(schedule, &spread)
+}
+
+/// What the template knows of its program.
+struct Product {
+    form: Form,
+    tiles: Intrinsic,
+    /// Whether rows have to be copied.
+    packs: bool,
+    /// What each axis of the output is.
+    axes: Vec<Role>,
+}
+
+/// What an axis of the output is to the product.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    Row,
+    Column,
+    Other,
+}
+
+impl Product {
+    fn of(schedule: &Schedule) -> Result<Self, ScheduleError> {
+        let form = Form::of(schedule)?;
+        let contraction = &form.contraction;
+        let tiles = contraction.intrinsic.and_then(Intrinsic::of_tiles);
+        let tiles = tiles.ok_or_else(|| unfit(NAME, "no tiles have such products"))?;
+        if contraction.column_group.is_some() {
+            return Err(unfit(NAME, "columns in groups"));
+        }
+        let program = schedule.program();
+        let (summing, storing) = (&program.blocks[form.sum], &program.blocks[form.output]);
+        let read = loads(value(storing)).into_iter().find_map(|load| match load {
+            Expr::Load(buffer, indices) if *buffer == summing.buffer => Some(indices),
+            _ => None,
+        });
+        let read = read.ok_or_else(|| unfit(NAME, "the output does not read the sums"))?;
+        let moves = |buffer, var| {
+            summing.loads(buffer).into_iter().flatten().any(|index| index.mentions(var))
+        };
+        let role = |storing: &Iterator| {
+            let summed = read.iter().zip(&summing.iterators);
+            let mut of = summed.filter(|(index, _)| index.mentions(storing.var)).map(|own| own.1.var);
+            let by = |buffer| of.clone().any(|var| moves(buffer, var));
+            match (by(contraction.broadcast), by(contraction.panel)) {
+                (true, false) => Role::Row,
+                (false, true) => Role::Column,
+                _ if of.next().is_none() => Role::Other,
+                _ => Role::Other,
+            }
+        };
+        let axes: Vec<Role> = storing.iterators.iter().map(role).collect();
+        if axes.last() != Some(&Role::Column) {
+            return Err(unfit(NAME, "the last axis is not of columns"));
+        }
+        let rows = storing.iterators.iter().zip(&axes).filter(|(_, role)| **role == Role::Row);
+        let rows: usize = rows.map(|(iterator, _)| iterator.extent).product();
+        if rows < MIN_ROWS {
+            return Err(unfit(NAME, "too few rows"));
+        }
+        let packs = needs_copies(schedule, form.sum, &form);
+        Ok(Self { form, tiles, packs, axes })
+    }
+}
+
+/// Whether the terms of a step do not lie behind one another in the operand of the rows.
+fn needs_copies(schedule: &Schedule, sum: BlockId, form: &Form) -> bool {
+    let program = schedule.program();
+    let block = &program.blocks[sum];
+    let reduced = block.iterators.iter().filter(|axis| axis.kind == IteratorKind::Reduction);
+    let long: Vec<&Iterator> = reduced.filter(|axis| axis.extent > 1).collect();
+    let Some(indices) = block.loads(form.contraction.broadcast).into_iter().next() else {
+        return true;
+    };
+    let load = Expr::Load(form.contraction.broadcast, indices.to_vec());
+    // The last axis is that of the terms in a group; the groups lie behind one another where theirs moves by as many.
+    let [groups, terms] = long[..] else { return true };
+    let (Some(last), Some(run)) = (indices.last(), i64::try_from(terms.extent).ok()) else {
+        return true;
+    };
+    let scaled = Expr::Var(groups.var) * run;
+    let in_groups = last.substitute(&|var| (var == groups.var).then_some(Expr::Integer(0)));
+    let joined = Expr::Load(form.contraction.broadcast, vec![in_groups]);
+    let outer = &indices[..indices.len() - 1];
+    let apart = outer.iter().any(|index| index.mentions(groups.var) || index.mentions(terms.var));
+    let mut has_scaled = false;
+    last.visit(&mut |part| has_scaled |= *part == scaled);
+    apart || !has_scaled || access(&joined, terms.var) != Access::Contiguous || access(&load, terms.var) == Access::Strided
+}
+
+/// Copies whole groups of terms at once.
+fn vectorize_copies(schedule: &mut Schedule, copy: BlockId) -> Result<(), ScheduleError> {
+    let loops = schedule.loops(copy);
+    if let [.., groups, terms] = loops[..] {
+        let fused = schedule.fuse(groups, terms)?;
+        schedule.vectorize(fused)?;
+    }
+    Ok(())
+}
+
+/// The loops of the output, cut into tiles.
+struct Tiles {
+    /// Around everything.
+    others: Vec<VarId>,
+    /// Parts of the columns, for threads.
+    parts: Vec<VarId>,
+    /// Rows that are copied together.
+    blocks: Vec<VarId>,
+    /// Tiles of columns.
+    columns: Vec<VarId>,
+    /// Tiles of rows.
+    rows: Vec<VarId>,
+    /// Inside a tile but for the vector, outermost first.
+    within: Vec<VarId>,
+    /// Which of these are unrolled.
+    unrolled: Vec<VarId>,
+    /// The vector.
+    vector: VarId,
+    /// Rows of a part of a tile.
+    part_rows: usize,
+}
+
+impl Tiles {
+    fn cut(
+        schedule: &mut Schedule,
+        product: &Product,
+        machine: &Machine,
+        decisions: &mut Decisions<'_>,
+    ) -> Result<Self, ScheduleError> {
+        let loops = schedule.loops(product.form.output);
+        let extent = |schedule: &Schedule, loop_: VarId| schedule.extent(loop_).unwrap_or(1);
+        let of = |role: Role| -> Vec<VarId> {
+            let pairs = loops.iter().zip(&product.axes);
+            pairs.filter(|(_, own)| **own == role).map(|(loop_, _)| *loop_).collect()
+        };
+        let (rows, columns) = (of(Role::Row), of(Role::Column));
+        let long: Vec<VarId> =
+            rows.iter().copied().filter(|loop_| extent(schedule, *loop_) > 1).collect();
+        let Some(main) = long.last().copied() else { return Err(unfit(NAME, "one row")) };
+        let count = extent(schedule, main);
+        let row_tiles = count.div_ceil(TILE);
+        let part_rows = count.div_ceil(row_tiles);
+        let all: usize = columns.iter().map(|loop_| extent(schedule, *loop_)).product();
+        let vectors = all.div_ceil(machine.lanes);
+        let beside = (long.len() > 1).then(|| long[long.len() - 2]);
+        let most_parts = match row_tiles {
+            1 => beside.map_or(1, |loop_| extent(schedule, loop_)),
+            several => several,
+        };
+        let parts = decisions.number("row tiles", [1, 2, 3, 4].into_iter().filter(|parts| *parts <= most_parts), most_parts.min(2));
+        let width = SUM_TILES / parts.max(1);
+        let width = decisions.number("column tiles", [1, 2, 3, 4].into_iter().filter(|columns| *columns <= vectors && columns * parts <= 6), width.min(vectors).max(1));
+        let mut tiles = Self {
+            others: of(Role::Other),
+            parts: vec![],
+            blocks: vec![],
+            columns: vec![],
+            rows: vec![],
+            within: vec![],
+            unrolled: vec![],
+            vector: main,
+            part_rows,
+        };
+        let (mut outer_rows, mut inner_rows) = (Vec::new(), Vec::new());
+        for loop_ in rows {
+            let size = match (loop_ == main, row_tiles > 1) {
+                (true, true) => parts * part_rows,
+                (true, false) => part_rows,
+                (false, false) if Some(loop_) == beside => parts,
+                _ => 1,
+            };
+            let (tile, within) = schedule.split(loop_, size)?;
+            outer_rows.push(tile);
+            inner_rows.push(within);
+        }
+        let mut inner_columns = Vec::new();
+        tiles.cut_columns(schedule, product, (&columns, width), machine, &mut inner_columns)?;
+        tiles.unrolled = inner_columns.clone();
+        tiles.within = [inner_rows, inner_columns].concat();
+        tiles.rows = outer_rows.split_off(outer_rows.len().saturating_sub(1));
+        tiles.blocks = outer_rows;
+        tiles.block_rows(schedule, (product, parts * part_rows), machine, decisions)?;
+        Ok(tiles)
+    }
+
+    /// Cuts the axes of columns: tiles of `width` vectors.
+    fn cut_columns(
+        &mut self,
+        schedule: &mut Schedule,
+        product: &Product,
+        (columns, width): (&[VarId], usize),
+        machine: &Machine,
+        inner: &mut Vec<VarId>,
+    ) -> Result<(), ScheduleError> {
+        let Some((last, blocks)) = columns.split_last() else { return Err(unfit(NAME, "no columns")) };
+        let lanes = machine.lanes;
+        let mut vector = *last;
+        match product.form.columns {
+            Columns::Joined { width: panel, .. } => {
+                let size = (width * lanes).next_multiple_of(panel).max(panel);
+                let (tile, within) = schedule.split(vector, size)?;
+                let (panels, lane) = schedule.split(within, panel)?;
+                self.columns.push(tile);
+                inner.push(panels);
+                vector = lane;
+            }
+            Columns::Same => {
+                let panel = schedule.extent(vector).unwrap_or(1).div_ceil(lanes);
+                for (index, loop_) in blocks.iter().enumerate() {
+                    if index + 1 == blocks.len() && panel < width {
+                        let (tile, within) = schedule.split(*loop_, (width / panel).max(1))?;
+                        self.columns.push(tile);
+                        inner.push(within);
+                    } else {
+                        self.columns.push(*loop_);
+                    }
+                }
+                if panel > width {
+                    let (tile, within) = schedule.split(vector, width * lanes)?;
+                    self.columns.push(tile);
+                    vector = within;
+                }
+            }
+        }
+        if schedule.extent(vector).is_none_or(|extent| extent > lanes) {
+            let (parts, lane) = schedule.split(vector, lanes)?;
+            inner.push(parts);
+            vector = lane;
+        }
+        self.vector = vector;
+        Ok(())
+    }
+
+    /// Rows that are copied together: some tiles of the innermost axis of rows.
+    fn block_rows(
+        &mut self,
+        schedule: &mut Schedule,
+        (product, tile_rows): (&Product, usize),
+        machine: &Machine,
+        decisions: &mut Decisions<'_>,
+    ) -> Result<(), ScheduleError> {
+        let Some(last) = self.rows.pop() else { return Ok(()) };
+        let count = schedule.extent(last).unwrap_or(1);
+        let block = &schedule.program().blocks[product.form.sum];
+        let reduced = block.iterators.iter().filter(|axis| axis.kind == IteratorKind::Reduction);
+        let terms: usize = reduced.map(|axis| axis.extent).product();
+        let dtype = schedule.program().buffers[product.form.contraction.broadcast].dtype;
+        let tile_bytes = tile_rows.max(1) * terms.max(1) * dtype.bytes();
+        let fitting = (machine.l2_bytes / 2 / tile_bytes.max(1)).clamp(1, count);
+        let block = decisions.factor("block of rows", count, &[1, 2, 4, 8], fitting);
+        let (blocks, within) = schedule.split(last, block)?;
+        self.blocks.push(blocks);
+        self.rows.push(within);
+        Ok(())
+    }
+}
+
+/// Orders the sum's loops with the steps outside of the tile, and makes its parts instructions.
+fn sum_in_tiles(
+    schedule: &mut Schedule,
+    product: &Product,
+    tiles: &Tiles,
+    outer: usize,
+) -> Result<(), ScheduleError> {
+    let sum = product.form.sum;
+    let iterators = schedule.program().blocks[sum].iterators.clone();
+    let spatial: Vec<&Iterator> =
+        iterators.iter().filter(|axis| axis.kind == IteratorKind::Spatial).collect();
+    let loops = schedule.loops(sum)[outer..].to_vec();
+    let (inside, reduced) = loops.split_at(spatial.len().min(loops.len()));
+    let [first, others @ .., terms] = reduced else {
+        return Err(unfit(NAME, "nothing is summed but the terms of a group"));
+    };
+    let mut steps = *first;
+    for loop_ in others {
+        steps = schedule.fuse(steps, *loop_)?;
+    }
+    let read = row_axis(schedule, product).ok_or_else(|| unfit(NAME, "no axis of rows"))?;
+    let vector = product.form.contraction.vector_axis;
+    let groups = schedule.extent(steps).unwrap_or(1);
+    let step = (1..=TILE.min(groups)).rev().find(|step| groups.is_multiple_of(*step)).unwrap_or(1);
+    if step < MIN_GROUPS {
+        return Err(unfit(NAME, "the terms make no steps of several groups"));
+    }
+    let (row_parts, rows) = schedule.split(inside[read], tiles.part_rows)?;
+    let (column_parts, columns) = schedule.split(inside[vector], TILE)?;
+    let (steps, groups) = schedule.split(steps, step)?;
+    let others = inside.iter().enumerate().filter(|(axis, _)| *axis != read && *axis != vector);
+    let others: Vec<VarId> = others.map(|(_, loop_)| *loop_).collect();
+    let unrolled = [&others[..], &[row_parts, column_parts]].concat();
+    let tile = [rows, columns, groups, *terms];
+    schedule.reorder(&[&[steps][..], &unrolled, &tile].concat())?;
+    let initial = schedule.decompose_reduction(sum, steps)?;
+    if let Some(last) = schedule.loops(initial).last() {
+        schedule.vectorize(*last)?;
+    }
+    for loop_ in unrolled {
+        schedule.unroll(loop_)?;
+    }
+    schedule.tensorize(rows, product.tiles)
+}
+
+/// The last axis of the sums that is one of rows and longer than one.
+fn row_axis(schedule: &Schedule, product: &Product) -> Option<usize> {
+    let block = &schedule.program().blocks[product.form.sum];
+    let storing = &schedule.program().blocks[product.form.output];
+    let rows = storing.iterators.iter().zip(&product.axes);
+    let long = rows.filter(|(axis, role)| **role == Role::Row && axis.extent > 1).last()?.0.var;
+    let read = loads(value(storing)).into_iter().find_map(|load| match load {
+        Expr::Load(buffer, indices) if *buffer == block.buffer => Some(indices),
+        _ => None,
+    })?;
+    read.iter().position(|index| index.mentions(long))
+}
