@@ -91,7 +91,10 @@ fn step(schedule: &Schedule, (kind, a, b, number): (u8, usize, usize, usize)) ->
             let buffers: Vec<BufferId> = program.buffers.ids().collect();
             let reads = |buffer: &&BufferId| program.blocks[block].reads(**buffer);
             let buffer = *buffers.iter().find(reads)?;
-            Step::CacheRead { block, buffer, scope: Scope::Scratch }
+            match number % 2 {
+                0 => Step::CacheRead { block, buffer, scope: Scope::Scratch },
+                _ => Step::Reindex { block, buffer, scope: Scope::Global },
+            }
         }
         17 => Step::CacheWrite { block, scope: Scope::Global },
         18 if number % 2 == 0 => Step::DecomposePadding { block, target: near },

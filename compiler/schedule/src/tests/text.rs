@@ -29,6 +29,7 @@ const LINES: &[&str] = &[
     "set_scope(block0, scope=global)",
     "reverse_compute_inline(block0)",
     "block3 = cache_read(block0, b1, scope=shared)",
+    "block3 = reindex(block0, b1, scope=scratch)",
     "block3 = cache_write(block0, scope=scratch)",
     "block3 = decompose_reduction(block0, v3)",
     "block3 = rfactor(block0, v3)",
