@@ -44,7 +44,7 @@ const WHOLE: Case = Case {
     continues: false,
 };
 
-const CASES: [Case; 9] = [
+const CASES: [Case; 10] = [
     WHOLE,
     Case { swapped: true, ..WHOLE },
     Case { continues: true, ..WHOLE },
@@ -56,6 +56,8 @@ const CASES: [Case; 9] = [
     Case { rows: 7, part: 7, tile: (1, 4), ..WHOLE },
     Case { rows: 48, blocks: 2, tile: (3, 2), ..WHOLE },
     Case { groups: 5, step: 5, ..WHOLE },
+    // More sums than registers.
+    Case { rows: 64, tile: (4, 2), ..WHOLE },
 ];
 
 /// `y[m, j] = sum of a[m, k] * b[j / 16, k / d, j % 16, k % d]`, on tiles.
@@ -72,7 +74,11 @@ fn product(intrinsic: Intrinsic, case: Case) -> (Program, Program) {
         let left = Expr::Load(a, vec![point[0].clone(), k[0].clone(), k[1].clone()]);
         let right = vec![point[1].clone(), k[0].clone(), point[2].clone(), k[1].clone()];
         let right = Expr::Load(b, right);
-        if case.swapped { right.cast(sum) * left.cast(sum) } else { left.cast(sum) * right.cast(sum) }
+        if case.swapped {
+            right.cast(sum) * left.cast(sum)
+        } else {
+            left.cast(sum) * right.cast(sum)
+        }
     });
     let stored = builder.map("store", &output, |point| Expr::Load(sums, point.to_vec()));
     builder.output(stored);
@@ -97,8 +103,7 @@ fn product(intrinsic: Intrinsic, case: Case) -> (Program, Program) {
     schedule.verify().unwrap();
     let mut program = schedule.into_program();
     if case.continues {
-        program.blocks[initial].body =
-            hone_tensor::BlockBody::Map(Expr::Constant(3.0, sum));
+        program.blocks[initial].body = hone_tensor::BlockBody::Map(Expr::Constant(3.0, sum));
     }
     let plain = if case.continues { program.clone() } else { plain };
     (plain, program)
@@ -148,6 +153,13 @@ fn machines_without_tile_registers_run_the_nest() {
     let host = Target::host().unwrap();
     let cpu = if host.triple.starts_with("x86_64") { "x86-64" } else { "generic" };
     check(&Target::new(&host.triple, cpu, vec![]).unwrap());
+    if host.triple.starts_with("x86_64") {
+        let off = ["-amx-bf16", "-amx-int8", "-amx-tile"].map(String::from);
+        let features = [host.features.clone(), off.to_vec()].concat();
+        let target = Target::new(&host.triple, &host.cpu, features).unwrap();
+        assert!(of_tiles().all(|intrinsic| !target.has_intrinsic(intrinsic)));
+        check(&target);
+    }
 }
 
 /// How often lines of assembly have each of some instructions.

@@ -3,8 +3,8 @@
 //! A *region* is the largest nest of loops that does nothing but products of tiles and does not move any of their sums.
 //! The sums are in registers all through it: they are read, or begin as zeros, in front of it, and are written behind it.
 //! The other registers hold operands; which ones is decided when code is made, since what is unrolled is known then.
-//! Where a nest is no region, because it has more sums than registers or the sizes of its tiles change, the software model
-//! runs in its place.
+//! Where a nest is no region, because it has more sums than registers or the sizes of its tiles change, the instruction
+//! for lanes computes it, or the software model.
 
 use super::emitter::Emitter;
 use super::environment::Binding;
@@ -12,9 +12,7 @@ use super::ir::V;
 use crate::error::Result;
 use crate::intrinsics::{Emit, instruction};
 use crate::linear::flatten;
-use hone_tensor::{
-    BlockBody, BufferId, Expr, Intrinsic, Loop, LoopKind, Match, Statement, VarId,
-};
+use hone_tensor::{BlockBody, BufferId, Expr, Intrinsic, Loop, LoopKind, Match, Statement, VarId};
 use inkwell::module::Linkage;
 use inkwell::values::{InstructionValue, PointerValue};
 
@@ -94,8 +92,12 @@ impl Region {
 
     /// The register that holds an operand's tile, and whether it has to be loaded first.
     fn register_of(&mut self, tile: &Tile, is_rows: bool) -> Option<(u8, bool)> {
-        let held = |register: &u8| self.loaded[usize::from(*register)].as_ref() == Some(&tile.origin);
-        let pool = self.pools.iter_mut().find(|pool| (pool.is_rows, pool.shape) == (is_rows, tile.shape))?;
+        let held =
+            |register: &u8| self.loaded[usize::from(*register)].as_ref() == Some(&tile.origin);
+        let pool = self
+            .pools
+            .iter_mut()
+            .find(|pool| (pool.is_rows, pool.shape) == (is_rows, tile.shape))?;
         if let Some(register) = pool.registers.iter().copied().find(held) {
             return Some((register, false));
         }
@@ -162,7 +164,7 @@ impl<'c> Emitter<'c, '_> {
     /// One product of tiles, inside a region; elsewhere the nest that it stands for.
     pub(crate) fn tiled(&mut self, loop_: &Loop, intrinsic: Intrinsic) -> Result<()> {
         if self.tiles.is_none() {
-            return self.nest_of_tiles(loop_);
+            return self.nest_of_tiles(loop_, intrinsic);
         }
         let Some(product) = self.product(loop_, intrinsic) else {
             return Err(self.unsupported("a product of tiles in a region has no constant shape"));
@@ -280,18 +282,15 @@ impl<'c> Emitter<'c, '_> {
 
     /// The region that a loop is, where it is one and there is none around it.
     fn region(&mut self, inner: &Loop) -> Option<Region> {
-        let free = self.tiles.is_none() && self.mask.is_none() && self.environment.lanes().is_none();
+        let free =
+            self.tiles.is_none() && self.mask.is_none() && self.environment.lanes().is_none();
         if !free || !self.has_tiles(inner) {
             return None;
         }
         let (mut products, mut moving) = (Vec::new(), Vec::new());
         self.products(&Statement::Loop(Box::new(inner.clone())), &mut moving, &mut products)?;
-        let mut region = Region {
-            sums: vec![],
-            indices: vec![],
-            pools: vec![],
-            loaded: Default::default(),
-        };
+        let mut region =
+            Region { sums: vec![], indices: vec![], pools: vec![], loaded: Default::default() };
         let (mut rows, mut columns): (Vec<Tile>, Vec<Tile>) = (vec![], vec![]);
         for Product { tiles: [sum, of_rows, of_columns], indices, .. } in products {
             if moving.iter().any(|var| sum.origin.1.mentions(*var)) {
@@ -345,10 +344,14 @@ impl<'c> Emitter<'c, '_> {
                 products.push(self.product(inner, intrinsic)?);
                 Some(())
             }
-            (LoopKind::Unrolled | LoopKind::Serial, Some(extent @ 1)) | (LoopKind::Unrolled, Some(extent)) => {
+            (LoopKind::Unrolled | LoopKind::Serial, Some(extent @ 1))
+            | (LoopKind::Unrolled, Some(extent)) => {
                 for value in 0..extent {
                     self.environment.bind(inner.var, Binding::Constant(value));
-                    let found = inner.body.iter().try_for_each(|inside| self.products(inside, moving, products));
+                    let found = inner
+                        .body
+                        .iter()
+                        .try_for_each(|inside| self.products(inside, moving, products));
                     self.environment.unbind(inner.var);
                     found?;
                 }
@@ -399,7 +402,8 @@ impl<'c> Emitter<'c, '_> {
         let steps = [found.sum_steps[0], found.steps[has_rows][0], found.steps[1 - has_rows][2]];
         let shapes = [shape(rows, columns)?, shape(rows, groups)?, shape(groups, columns)?];
         let mut parts = Vec::new();
-        for ((load, step), shape) in [&sums, of_rows, of_columns].into_iter().zip(steps).zip(shapes) {
+        for ((load, step), shape) in [&sums, of_rows, of_columns].into_iter().zip(steps).zip(shapes)
+        {
             let Expr::Load(buffer, indices) = load else { return None };
             let indices = self.placed(found.realize, indices);
             let declared = &self.program.buffers[*buffer];
@@ -411,12 +415,24 @@ impl<'c> Emitter<'c, '_> {
         Some(Product { tiles: tiles.try_into().ok()?, name, indices: indices.try_into().ok()? })
     }
 
-    /// The software model: rows around vectors of columns around unrolled sums.
-    fn nest_of_tiles(&mut self, rows: &Loop) -> Result<()> {
-        let mut nest = rows.clone();
-        nest.kind = LoopKind::Serial;
+    /// The nest without tile registers: rows around groups of terms around the lanes of the instruction for such products,
+    /// where the target has one, and around vectors elsewhere.
+    fn nest_of_tiles(&mut self, rows: &Loop, intrinsic: Intrinsic) -> Result<()> {
+        let of_lanes = Intrinsic::ALL.into_iter().find(|own| own.of_tiles() == Some(intrinsic));
+        let of_lanes = of_lanes.filter(|own| instruction(self.target, *own).is_some());
+        let mut nest = Loop { kind: LoopKind::Serial, ..rows.clone() };
         if let [Statement::Loop(columns)] = &mut nest.body[..] {
-            columns.kind = LoopKind::Vectorized;
+            columns.kind = match of_lanes {
+                Some(intrinsic) => LoopKind::Tensorized(intrinsic),
+                None => LoopKind::Vectorized,
+            };
+            if let [Statement::Loop(groups)] = &mut columns.body[..] {
+                let terms = std::mem::take(&mut groups.body);
+                let groups = Loop { body: vec![], ..(**groups).clone() };
+                let columns = Loop { body: terms, ..(**columns).clone() };
+                let body = vec![Statement::Loop(Box::new(columns))];
+                nest.body = vec![Statement::Loop(Box::new(Loop { body, ..groups }))];
+            }
         }
         self.loop_statement(&nest)
     }
@@ -443,7 +459,12 @@ fn pools(sums: u8, rows: &[Tile], columns: &[Tile]) -> Option<Vec<Pool>> {
             return None;
         }
         let first = pools.len();
-        pools.extend(shapes.into_iter().map(|shape| Pool { is_rows, shape, registers: vec![], next: 0 }));
+        pools.extend(shapes.into_iter().map(|shape| Pool {
+            is_rows,
+            shape,
+            registers: vec![],
+            next: 0,
+        }));
         let kinds = pools.len() - first;
         for number in 0..count {
             pools[first + usize::from(number) % kinds].registers.push(register);

@@ -3,8 +3,8 @@
 //! The nest, for a product whose operands lie as the unit reads them:
 //!
 //! ```text
-//! parallel [batch, column_part, row_block]:
-//!     packed rows   row, k                      where they have to be copied
+//! parallel batch, row_block:
+//!     copied rows   row, [k]                    where they have to be copied; or all of them in front of the nest
 //!     column_tile, row_tile:
 //!         sums      step: row_part, column_part, [row, column, group, term]
 //!         result    row, column_part, [column]
@@ -12,15 +12,16 @@
 //!
 //! Axes in brackets are one instruction, or a vector. The sums of a tile are in tile registers over all steps, and then in
 //! memory of the thread, from which the result is computed. Rows are copied where a step's terms do not lie behind one
-//! another, as in windows: then they do, and so they do for all tiles of columns.
+//! another, as in windows: then they do, for all tiles of columns.
 //!
-//! Decided are the parts of a tile, how many rows are copied at a time, and into how many parts the columns are cut for
-//! threads.
+//! Decided are the parts of a tile, how many tiles of rows share the columns that are read, and whether rows are copied in
+//! blocks or in front of the nest.
 
 use super::contraction::{Columns, Form, spread_all};
+use super::parallel::spread;
 use super::unfit;
 use crate::Machine;
-use crate::access::{Access, access, loads, value};
+use crate::access::{Access, Contraction, access, loads, value};
 use crate::decisions::Decisions;
 use hone_schedule::{Schedule, ScheduleError};
 use hone_tensor::{BlockId, Expr, Intrinsic, Iterator, IteratorKind, Scope, VarId};
@@ -34,6 +35,10 @@ const MIN_GROUPS: usize = 4;
 const MIN_ROWS: usize = 4;
 /// Tiles of sums that leave registers for two tiles of each operand.
 const SUM_TILES: usize = 4;
+/// Blocks of rows from which each copies its rows itself: threads have enough of them. Fewer have all rows copied first.
+const MANY_BLOCKS: usize = 8;
+/// Percent of the second-level cache that columns may take to stay there while rows are copied.
+const COLUMNS_PERCENT: usize = 60;
 
 /// Tiles the output, computes the sums at a tile, and the copies of rows outside of the columns.
 pub(super) fn apply(
@@ -54,18 +59,24 @@ pub(super) fn apply(
         false => None,
     };
     let tiles = Tiles::cut(schedule, &product, machine, decisions)?;
-    let order = [&tiles.others, &tiles.parts, &tiles.blocks, &tiles.columns, &tiles.rows];
+    let order = [&tiles.others, &tiles.blocks, &tiles.columns, &tiles.rows];
     let outer: Vec<VarId> = order.into_iter().flatten().copied().collect();
     let inner = [&tiles.within[..], &[tiles.vector]].concat();
     schedule.reorder(&[outer.clone(), inner].concat())?;
     let at = *outer.last().ok_or_else(|| unfit(NAME, "no loop to compute at"))?;
     schedule.compute_at(product.form.sum, at)?;
     schedule.set_scope(product.form.sum, Scope::Scratch)?;
-    let around = [&tiles.others[..], &tiles.parts, &tiles.blocks].concat();
+    let around = [&tiles.others[..], &tiles.blocks].concat();
+    let blocks: usize = around.iter().map(|loop_| extent(schedule, *loop_)).product();
+    let alternatives = if packed.is_some() && !around.is_empty() { 2 } else { 1 };
+    let preferred = usize::from(blocks >= MANY_BLOCKS).min(alternatives - 1);
+    let inside = decisions.choose("copies in blocks", alternatives, preferred) == 1;
     if let Some(packed) = packed {
-        let at = *around.last().ok_or_else(|| unfit(NAME, "no loop to copy at"))?;
-        schedule.compute_at(packed, at)?;
-        schedule.set_scope(packed, Scope::Scratch)?;
+        if inside {
+            let at = *around.last().ok_or_else(|| unfit(NAME, "no loop to copy at"))?;
+            schedule.compute_at(packed, at)?;
+            schedule.set_scope(packed, Scope::Scratch)?;
+        }
         vectorize_copies(schedule, packed)?;
     }
     sum_in_tiles(schedule, &product, &tiles, outer.len())?;
@@ -73,8 +84,15 @@ pub(super) fn apply(
         schedule.unroll(*loop_)?;
     }
     schedule.vectorize(tiles.vector)?;
-    let spread = if packed.is_some() { around } else { [&around[..], &tiles.columns].concat() };
-    spread_all(schedule, &spread)
+    if let Some(packed) = packed.filter(|_| !inside) {
+        let loops = schedule.loops(packed);
+        spread(schedule, &loops[..loops.len().saturating_sub(1)], decisions)?;
+    }
+    spread_all(schedule, &if inside { around } else { [&around[..], &tiles.columns].concat() })
+}
+
+fn extent(schedule: &Schedule, loop_: VarId) -> usize {
+    schedule.extent(loop_).unwrap_or(1)
 }
 
 /// What the template knows of its program.
@@ -116,12 +134,14 @@ impl Product {
         };
         let role = |storing: &Iterator| {
             let summed = read.iter().zip(&summing.iterators);
-            let mut of = summed.filter(|(index, _)| index.mentions(storing.var)).map(|own| own.1.var);
-            let by = |buffer| of.clone().any(|var| moves(buffer, var));
+            let of: Vec<VarId> = summed
+                .filter(|(index, _)| index.mentions(storing.var))
+                .map(|(_, axis)| axis.var)
+                .collect();
+            let by = |buffer| of.iter().any(|var| moves(buffer, *var));
             match (by(contraction.broadcast), by(contraction.panel)) {
                 (true, false) => Role::Row,
                 (false, true) => Role::Column,
-                _ if of.next().is_none() => Role::Other,
                 _ => Role::Other,
             }
         };
@@ -135,33 +155,50 @@ impl Product {
             return Err(unfit(NAME, "too few rows"));
         }
         let packs = needs_copies(schedule, form.sum, &form);
-        Ok(Self { form, tiles, packs, axes })
+        let product = Self { form, tiles, packs, axes };
+        if product.groups(schedule) < TILE {
+            return Err(unfit(NAME, "the terms fill no step"));
+        }
+        Ok(product)
+    }
+
+    /// Groups of terms of a sum.
+    fn groups(&self, schedule: &Schedule) -> usize {
+        let block = &schedule.program().blocks[self.form.sum];
+        let reduced = block.iterators.iter().filter(|axis| axis.kind == IteratorKind::Reduction);
+        let extents: Vec<usize> = reduced.map(|axis| axis.extent).collect();
+        extents.split_last().map_or(1, |(_, groups)| groups.iter().product())
+    }
+
+    /// Bytes of the terms of a row, and of all columns.
+    fn bytes(&self, schedule: &Schedule) -> [usize; 2] {
+        let program = schedule.program();
+        let block = &program.blocks[self.form.sum];
+        let reduced = block.iterators.iter().filter(|axis| axis.kind == IteratorKind::Reduction);
+        let terms: usize = reduced.map(|axis| axis.extent).product();
+        let Contraction { broadcast, panel, .. } = self.form.contraction;
+        let (rows, columns) = (&program.buffers[broadcast], &program.buffers[panel]);
+        [terms * rows.dtype.bytes(), columns.elements().saturating_mul(columns.dtype.bytes())]
     }
 }
 
 /// Whether the terms of a step do not lie behind one another in the operand of the rows.
 fn needs_copies(schedule: &Schedule, sum: BlockId, form: &Form) -> bool {
-    let program = schedule.program();
-    let block = &program.blocks[sum];
+    let block = &schedule.program().blocks[sum];
     let reduced = block.iterators.iter().filter(|axis| axis.kind == IteratorKind::Reduction);
     let long: Vec<&Iterator> = reduced.filter(|axis| axis.extent > 1).collect();
-    let Some(indices) = block.loads(form.contraction.broadcast).into_iter().next() else {
-        return true;
-    };
-    let load = Expr::Load(form.contraction.broadcast, indices.to_vec());
+    let indices = block.loads(form.contraction.broadcast).into_iter().next();
+    let (Some([outer @ .., last]), [groups, terms]) = (indices, &long[..]) else { return true };
     // The last axis is that of the terms in a group; the groups lie behind one another where theirs moves by as many.
-    let [groups, terms] = long[..] else { return true };
-    let (Some(last), Some(run)) = (indices.last(), i64::try_from(terms.extent).ok()) else {
-        return true;
-    };
-    let scaled = Expr::Var(groups.var) * run;
-    let in_groups = last.substitute(&|var| (var == groups.var).then_some(Expr::Integer(0)));
-    let joined = Expr::Load(form.contraction.broadcast, vec![in_groups]);
-    let outer = &indices[..indices.len() - 1];
-    let apart = outer.iter().any(|index| index.mentions(groups.var) || index.mentions(terms.var));
-    let mut has_scaled = false;
-    last.visit(&mut |part| has_scaled |= *part == scaled);
-    apart || !has_scaled || access(&joined, terms.var) != Access::Contiguous || access(&load, terms.var) == Access::Strided
+    let whole = Expr::Var(groups.var) * Expr::from(terms.extent);
+    let mut moves_by_groups = false;
+    last.visit(&mut |part| moves_by_groups |= *part == whole);
+    let within = last.substitute(&|var| (var == groups.var).then_some(Expr::Integer(0)));
+    let within = Expr::Load(form.contraction.broadcast, vec![within]);
+    let in_outer = |index: &Expr| index.mentions(groups.var) || index.mentions(terms.var);
+    outer.iter().any(in_outer)
+        || !moves_by_groups
+        || access(&within, terms.var) != Access::Contiguous
 }
 
 /// Copies whole groups of terms at once.
@@ -178,8 +215,6 @@ fn vectorize_copies(schedule: &mut Schedule, copy: BlockId) -> Result<(), Schedu
 struct Tiles {
     /// Around everything.
     others: Vec<VarId>,
-    /// Parts of the columns, for threads.
-    parts: Vec<VarId>,
     /// Rows that are copied together.
     blocks: Vec<VarId>,
     /// Tiles of columns.
@@ -204,7 +239,6 @@ impl Tiles {
         decisions: &mut Decisions<'_>,
     ) -> Result<Self, ScheduleError> {
         let loops = schedule.loops(product.form.output);
-        let extent = |schedule: &Schedule, loop_: VarId| schedule.extent(loop_).unwrap_or(1);
         let of = |role: Role| -> Vec<VarId> {
             let pairs = loops.iter().zip(&product.axes);
             pairs.filter(|(_, own)| **own == role).map(|(loop_, _)| *loop_).collect()
@@ -223,12 +257,13 @@ impl Tiles {
             1 => beside.map_or(1, |loop_| extent(schedule, loop_)),
             several => several,
         };
-        let parts = decisions.number("row tiles", [1, 2, 3, 4].into_iter().filter(|parts| *parts <= most_parts), most_parts.min(2));
+        let few = |most: usize| (1..=SUM_TILES).filter(move |count| *count <= most);
+        let parts = decisions.number("row tiles", few(most_parts), most_parts.min(2));
         let width = SUM_TILES / parts.max(1);
-        let width = decisions.number("column tiles", [1, 2, 3, 4].into_iter().filter(|columns| *columns <= vectors && columns * parts <= 6), width.min(vectors).max(1));
+        let width =
+            decisions.number("column tiles", few(width.min(vectors)), width.clamp(1, vectors));
         let mut tiles = Self {
             others: of(Role::Other),
-            parts: vec![],
             blocks: vec![],
             columns: vec![],
             rows: vec![],
@@ -253,7 +288,6 @@ impl Tiles {
         tiles.cut_columns(schedule, product, (&columns, width), machine, &mut inner_columns)?;
         tiles.unrolled = inner_columns.clone();
         tiles.within = [inner_rows, inner_columns].concat();
-        tiles.rows = outer_rows.split_off(outer_rows.len().saturating_sub(1));
         tiles.blocks = outer_rows;
         tiles.block_rows(schedule, (product, parts * part_rows), machine, decisions)?;
         Ok(tiles)
@@ -268,7 +302,9 @@ impl Tiles {
         machine: &Machine,
         inner: &mut Vec<VarId>,
     ) -> Result<(), ScheduleError> {
-        let Some((last, blocks)) = columns.split_last() else { return Err(unfit(NAME, "no columns")) };
+        let Some((last, blocks)) = columns.split_last() else {
+            return Err(unfit(NAME, "no columns"));
+        };
         let lanes = machine.lanes;
         let mut vector = *last;
         match product.form.columns {
@@ -307,7 +343,8 @@ impl Tiles {
         Ok(())
     }
 
-    /// Rows that are copied together: some tiles of the innermost axis of rows.
+    /// Moves tiles of rows inside of the columns: as many as stay in the second-level cache where columns have to come from
+    /// further away for each block of rows; few where they stay there themselves, and rows have to be copied first.
     fn block_rows(
         &mut self,
         schedule: &mut Schedule,
@@ -315,18 +352,24 @@ impl Tiles {
         machine: &Machine,
         decisions: &mut Decisions<'_>,
     ) -> Result<(), ScheduleError> {
-        let Some(last) = self.rows.pop() else { return Ok(()) };
-        let count = schedule.extent(last).unwrap_or(1);
-        let block = &schedule.program().blocks[product.form.sum];
-        let reduced = block.iterators.iter().filter(|axis| axis.kind == IteratorKind::Reduction);
-        let terms: usize = reduced.map(|axis| axis.extent).product();
-        let dtype = schedule.program().buffers[product.form.contraction.broadcast].dtype;
-        let tile_bytes = tile_rows.max(1) * terms.max(1) * dtype.bytes();
-        let fitting = (machine.l2_bytes / 2 / tile_bytes.max(1)).clamp(1, count);
-        let block = decisions.factor("block of rows", count, &[1, 2, 4, 8], fitting);
-        let (blocks, within) = schedule.split(last, block)?;
-        self.blocks.push(blocks);
-        self.rows.push(within);
+        let [rows, columns] = product.bytes(schedule);
+        let stay = columns <= machine.l2_bytes / 100 * COLUMNS_PERCENT;
+        let limit = if product.packs && stay { machine.l1_bytes } else { machine.l2_bytes / 2 };
+        let count: usize = self.blocks.iter().map(|loop_| extent(schedule, *loop_)).product();
+        let fitting = (limit / (tile_rows * rows).max(1)).clamp(1, count);
+        let mut left = decisions.factor("block of rows", count, &[1, 2, 4, 8, 16], fitting);
+        while let Some(last) = self.blocks.pop() {
+            let tiles = extent(schedule, last);
+            if tiles <= left {
+                self.rows.insert(0, last);
+                left /= tiles.max(1);
+                continue;
+            }
+            let (blocks, within) = schedule.split(last, left.max(1))?;
+            self.blocks.push(blocks);
+            self.rows.insert(0, within);
+            break;
+        }
         Ok(())
     }
 }
@@ -380,8 +423,8 @@ fn sum_in_tiles(
 fn row_axis(schedule: &Schedule, product: &Product) -> Option<usize> {
     let block = &schedule.program().blocks[product.form.sum];
     let storing = &schedule.program().blocks[product.form.output];
-    let rows = storing.iterators.iter().zip(&product.axes);
-    let long = rows.filter(|(axis, role)| **role == Role::Row && axis.extent > 1).last()?.0.var;
+    let mut rows = storing.iterators.iter().zip(&product.axes);
+    let long = rows.rfind(|(axis, role)| **role == Role::Row && axis.extent > 1)?.0.var;
     let read = loads(value(storing)).into_iter().find_map(|load| match load {
         Expr::Load(buffer, indices) if *buffer == block.buffer => Some(indices),
         _ => None,
