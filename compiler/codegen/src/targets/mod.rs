@@ -1,6 +1,7 @@
 //! The machines that code is made for. A target is a file here and a line in [`FAMILIES`].
 
 mod aarch64;
+mod host_tiles;
 mod riscv64;
 mod table;
 mod x86_64;
@@ -50,17 +51,6 @@ impl Features<'_> {
     }
 }
 
-/// LLVM's name for tile registers.
-const TILES: &str = "amx-tile";
-
-/// The processor by its tile registers, where it has some. LLVM goes by model numbers, and a virtual machine may show
-/// that of another processor, whose caches and units are not those of the one below.
-fn with_tiles(features: &[String]) -> Option<&'static str> {
-    let features = Features(features);
-    let generations = [("amx-fp16", "graniterapids"), (TILES, "sapphirerapids")];
-    generations.into_iter().find(|(feature, _)| features.has(feature)).map(|found| found.1)
-}
-
 /// A machine to make code for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
@@ -98,13 +88,12 @@ impl Target {
         let triple = TargetMachine::get_default_triple();
         let text = |string: inkwell::support::LLVMString| string.to_string();
         let features = text(TargetMachine::get_host_cpu_features());
-        let features: Vec<String> = features.split(',').map(str::to_string).collect();
-        let (triple, named) = (
-            triple.as_str().to_string_lossy().into_owned(),
-            text(TargetMachine::get_host_cpu_name()),
-        );
-        let has_tiles = Self::new(&triple, &named, vec![])?.has("x86_64", TILES);
-        let cpu = with_tiles(&features).filter(|_| !has_tiles).unwrap_or(&named);
+        let features = features.split(',').map(str::to_string).collect();
+        let features = host_tiles::permitted(features);
+        let triple = triple.as_str().to_string_lossy();
+        let named = text(TargetMachine::get_host_cpu_name());
+        let has_tiles = Self::new(&triple, &named, vec![])?.has("x86_64", host_tiles::TILES);
+        let cpu = host_tiles::processor(&features).filter(|_| !has_tiles).unwrap_or(&named);
         Self::new(&triple, cpu, features)
     }
 

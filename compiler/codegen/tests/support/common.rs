@@ -129,24 +129,12 @@ pub fn run_on(program: &Program, inputs: &[Vec<u8>], target: &Target) -> Vec<Vec
         }
     }
     let table: Vec<*mut c_void> = memories.iter_mut().map(|(_, memory)| memory.pointer()).collect();
-    permit_tiles();
     loaded.run(&table);
     memories
         .iter_mut()
         .map(|(output, memory)| (*output, memory.content()))
         .filter_map(|(output, content)| output.then_some(content))
         .collect()
-}
-
-/// Asks Linux to let this process use tile registers, where there are some.
-fn permit_tiles() {
-    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-    {
-        const ARCH_REQ_XCOMP_PERM: libc::c_long = 0x1023;
-        const XFEATURE_XTILEDATA: libc::c_long = 18;
-        // SAFETY: a plain system call without pointers, which fails where there are none.
-        unsafe { libc::syscall(libc::SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) };
-    }
 }
 
 /// Runs `work` as the runtime runs kernels: subnormal `f32` and `f64` numbers count as zero. Elsewhere than

@@ -86,7 +86,7 @@ pub(super) fn apply(
     schedule.vectorize(tiles.vector)?;
     if let Some(packed) = packed.filter(|_| !inside) {
         let loops = schedule.loops(packed);
-        spread(schedule, &loops[..loops.len().saturating_sub(1)], decisions)?;
+        spread(schedule, &loops[..loops.len() - 1], decisions)?;
     }
     spread_all(schedule, &if inside { around } else { [&around[..], &tiles.columns].concat() })
 }
@@ -201,14 +201,35 @@ fn needs_copies(schedule: &Schedule, sum: BlockId, form: &Form) -> bool {
         || access(&within, terms.var) != Access::Contiguous
 }
 
-/// Copies whole groups of terms at once.
+/// Copies whole groups of terms at once, for all elements of a row of the window where they lie behind one another.
 fn vectorize_copies(schedule: &mut Schedule, copy: BlockId) -> Result<(), ScheduleError> {
+    let joins = is_window_contiguous(schedule, copy);
     let loops = schedule.loops(copy);
-    if let [.., groups, terms] = loops[..] {
-        let fused = schedule.fuse(groups, terms)?;
-        schedule.vectorize(fused)?;
+    let [.., window, groups, terms] = loops[..] else {
+        return Err(unfit(NAME, "the copies have no groups of terms"));
+    };
+    let mut fused = schedule.fuse(groups, terms)?;
+    if joins {
+        fused = schedule.fuse(window, fused)?;
     }
-    Ok(())
+    schedule.vectorize(fused)
+}
+
+/// Whether an element of the window's last axis lies right behind the one before it, with all of its terms.
+fn is_window_contiguous(schedule: &Schedule, copy: BlockId) -> bool {
+    let program = schedule.program();
+    let block = &program.blocks[copy];
+    let (Expr::Load(buffer, indices), [.., window, groups, terms]) =
+        (value(block), &block.iterators[..])
+    else {
+        return false;
+    };
+    let [outer @ .., across, _] = &indices[..] else { return false };
+    let moves = Expr::Load(*buffer, vec![across.clone()]);
+    let whole = program.buffers[*buffer].shape.last() == Some(&(groups.extent * terms.extent));
+    whole
+        && access(&moves, window.var) == Access::Contiguous
+        && !outer.iter().any(|index| index.mentions(window.var))
 }
 
 /// The loops of the output, cut into tiles.
