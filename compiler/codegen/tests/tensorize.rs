@@ -95,7 +95,7 @@ fn check(intrinsic: Intrinsic, target: &Target) {
 
 #[test]
 fn instructions_compute_what_their_nest_does() {
-    for intrinsic in Intrinsic::ALL.into_iter().filter(|own| !own.is_of_tiles()) {
+    for intrinsic in Intrinsic::ALL.into_iter().filter(|intrinsic| !intrinsic.is_of_tiles()) {
         check(intrinsic, &Target::host().unwrap());
     }
 }

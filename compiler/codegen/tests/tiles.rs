@@ -128,7 +128,7 @@ fn of_tiles() -> impl Iterator<Item = Intrinsic> {
 }
 
 fn check(target: &Target) {
-    for (intrinsic, case) in of_tiles().flat_map(|own| CASES.map(|case| (own, case))) {
+    for (intrinsic, case) in of_tiles().flat_map(|intrinsic| CASES.map(|case| (intrinsic, case))) {
         let (plain, tensorized) = product(intrinsic, case);
         let inputs = inputs(&plain);
         let expected = interpret(&plain, &inputs).unwrap();

@@ -23,7 +23,7 @@ pub struct InstructionSet {
 }
 
 /// Every set.
-pub const SETS: [InstructionSet; 7] = [
+pub const SETS: [InstructionSet; 8] = [
     InstructionSet {
         name: "sse",
         title: "SSE (x86-64)",
@@ -50,6 +50,15 @@ pub const SETS: [InstructionSet; 7] = [
         features: &[],
         optional: &["avx512vnni", "avx512bf16"],
         only: None,
+    },
+    InstructionSet {
+        name: "amx",
+        title: "AMX (Sapphire Rapids)",
+        triple: "x86_64-unknown-linux-gnu",
+        cpu: "sapphirerapids",
+        features: &[],
+        optional: &[],
+        only: Some("quantized"),
     },
     InstructionSet {
         name: "neon",

@@ -21,7 +21,7 @@ struct Arguments {
     /// Only the operator cases whose names begin so.
     #[arg(long, default_value = "")]
     cases: String,
-    /// Which sets: sse, avx2, avx512, neon, neon-dot, neon-i8mm, rvv; all without a name.
+    /// Which sets: sse, avx2, avx512, amx, neon, neon-dot, neon-i8mm, rvv; all without a name.
     names: Vec<String>,
 }
 

@@ -418,8 +418,8 @@ impl<'c> Emitter<'c, '_> {
     /// The nest without tile registers: rows around groups of terms around the lanes of the instruction for such products,
     /// where the target has one, and around vectors elsewhere.
     fn nest_of_tiles(&mut self, rows: &Loop, intrinsic: Intrinsic) -> Result<()> {
-        let of_lanes = Intrinsic::ALL.into_iter().find(|own| own.of_tiles() == Some(intrinsic));
-        let of_lanes = of_lanes.filter(|own| instruction(self.target, *own).is_some());
+        let of_lanes = Intrinsic::ALL.into_iter().find(|lanes| lanes.of_tiles() == Some(intrinsic));
+        let of_lanes = of_lanes.filter(|lanes| instruction(self.target, *lanes).is_some());
         let mut nest = Loop { kind: LoopKind::Serial, ..rows.clone() };
         if let [Statement::Loop(columns)] = &mut nest.body[..] {
             columns.kind = match of_lanes {

@@ -262,7 +262,7 @@ impl Tiles {
         let loops = schedule.loops(product.form.output);
         let of = |role: Role| -> Vec<VarId> {
             let pairs = loops.iter().zip(&product.axes);
-            pairs.filter(|(_, own)| **own == role).map(|(loop_, _)| *loop_).collect()
+            pairs.filter(|(_, found)| **found == role).map(|(loop_, _)| *loop_).collect()
         };
         let (rows, columns) = (of(Role::Row), of(Role::Column));
         let long: Vec<VarId> =
