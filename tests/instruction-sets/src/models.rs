@@ -3,8 +3,8 @@
 use anyhow::{Context, Result, ensure};
 use hone_driver::{DataType, Graph, ImportOptions, Tensor, evaluate, import};
 use hone_model_builder::{
-    BertSizes, Random, ResNetDepth, TaggerSizes, bert, few_bits, mobilenet_v2, quantized, resnet,
-    tagger,
+    BertSizes, Random, ResNetDepth, TaggerSizes, bert, few_bits, mobilenet_v2, quantized,
+    quantized_dense, resnet, tagger,
 };
 use hone_onnx_tests::Compiled;
 use prost::Message;
@@ -53,6 +53,7 @@ pub fn all() -> Result<Vec<Model>> {
         Model::new("transformer encoder", &bert(&encoder, 3).encode_to_vec(), FLOAT)?,
         Model::new("bidirectional LSTM", &tagger(recurrent, 4).encode_to_vec(), FLOAT)?,
         Model::new("quantized convolutions", &quantized(30, 5).encode_to_vec(), QUANTIZED)?,
+        Model::new("quantized dense", &quantized_dense(30, 7).encode_to_vec(), QUANTIZED)?,
         Model::new("quantized to four bits", &few_bits(3, 6).encode_to_vec(), QUANTIZED)?,
     ])
 }
@@ -75,6 +76,13 @@ impl Model {
             .collect::<std::result::Result<_, _>>()?;
         let expected = evaluate(&graph, &inputs)?;
         Ok(Self { name, graph, inputs, expected, tolerance })
+    }
+
+    /// Whether one of its schedules has an intrinsic.
+    pub fn has_intrinsic(&self, backend: &Compiled, intrinsic: &str) -> Result<bool> {
+        let artifact = backend.artifact(&self.graph)?;
+        let step = format!("intrinsic={intrinsic})");
+        Ok(artifact.windows(step.len()).any(|part| part == step.as_bytes()))
     }
 
     /// Compiles and runs the network and compares: the largest difference in words, or `None` where

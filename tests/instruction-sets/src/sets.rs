@@ -20,6 +20,8 @@ pub struct InstructionSet {
     /// Only the networks whose names begin so, and no operator cases: for sets that differ from another by
     /// instructions which nothing else has.
     pub only: Option<&'static str>,
+    /// The intrinsic that one of these networks at least must be scheduled with, by its name.
+    pub intrinsic: Option<&'static str>,
 }
 
 /// Every set.
@@ -32,6 +34,7 @@ pub const SETS: [InstructionSet; 8] = [
         features: &[],
         optional: &[],
         only: None,
+        intrinsic: None,
     },
     InstructionSet {
         name: "avx2",
@@ -41,6 +44,7 @@ pub const SETS: [InstructionSet; 8] = [
         features: &[],
         optional: &[],
         only: None,
+        intrinsic: None,
     },
     InstructionSet {
         name: "avx512",
@@ -50,6 +54,7 @@ pub const SETS: [InstructionSet; 8] = [
         features: &[],
         optional: &["avx512vnni", "avx512bf16"],
         only: None,
+        intrinsic: None,
     },
     InstructionSet {
         name: "amx",
@@ -59,6 +64,7 @@ pub const SETS: [InstructionSet; 8] = [
         features: &[],
         optional: &[],
         only: Some("quantized"),
+        intrinsic: Some("tile_u8_i8"),
     },
     InstructionSet {
         name: "neon",
@@ -68,6 +74,7 @@ pub const SETS: [InstructionSet; 8] = [
         features: &[],
         optional: &[],
         only: None,
+        intrinsic: None,
     },
     InstructionSet {
         name: "neon-dot",
@@ -77,6 +84,7 @@ pub const SETS: [InstructionSet; 8] = [
         features: &["dotprod"],
         optional: &[],
         only: Some("quantized"),
+        intrinsic: Some("dot_u8_i8"),
     },
     InstructionSet {
         name: "neon-i8mm",
@@ -86,6 +94,7 @@ pub const SETS: [InstructionSet; 8] = [
         features: &["dotprod", "i8mm"],
         optional: &[],
         only: Some("quantized"),
+        intrinsic: Some("dot_u8_i8"),
     },
     InstructionSet {
         name: "rvv",
@@ -95,6 +104,7 @@ pub const SETS: [InstructionSet; 8] = [
         features: &["v"],
         optional: &[],
         only: None,
+        intrinsic: None,
     },
 ];
 

@@ -82,6 +82,14 @@ fn check(set: &InstructionSet, cases: &[Case], prefix: &str, models: &[Model]) -
             }
         }
     }
+    if let Some(intrinsic) = set.intrinsic {
+        let mut uses =
+            models.iter().filter(chosen).map(|model| model.has_intrinsic(&backend, intrinsic));
+        if !uses.try_fold(false, |any, one| anyhow::Ok(any || one?))? {
+            wrong += 1;
+            println!("failed: no schedule has {intrinsic}");
+        }
+    }
     let is_run = !matches!(backend.machine(), Machine::None);
     let found = match is_run {
         true => format!("{} operator cases and {right} models right", report.passed()),

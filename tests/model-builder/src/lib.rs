@@ -18,7 +18,7 @@ pub use graph::{Builder, Value};
 pub use hone_types::Random;
 pub use masked_attention::masked_attention;
 pub use mobilenet::mobilenet_v2;
-pub use quantized::quantized;
+pub use quantized::{quantized, quantized_dense};
 pub use resnet::{ResNetDepth, resnet, resnet_of_any_batch};
 pub use tagger::{TaggerSizes, tagger};
 
@@ -52,7 +52,7 @@ mod tests {
 
     use super::{
         BertSizes, ResNetDepth, TaggerSizes, bert, few_bits, masked_attention, mobilenet_v2,
-        quantized, resnet, tagger,
+        quantized, quantized_dense, resnet, tagger,
     };
 
     fn small() -> Vec<ModelProto> {
@@ -64,6 +64,7 @@ mod tests {
             bert(&sizes, 3),
             masked_attention(3),
             quantized(16, 3),
+            quantized_dense(16, 3),
             few_bits(2, 3),
             tagger(TaggerSizes { steps: 3, features: 5, hidden: 4, tags: 2 }, 3),
         ]

@@ -29,6 +29,28 @@ pub fn quantized(size: usize, seed: u64) -> ModelProto {
     b.finish()
 }
 
+/// Channels of the inner layers of the network below: as many terms as tiles of bytes take at a time.
+const WIDE: usize = 64;
+
+/// One image `x` f32[1, 3, size, size] to features `y` f32[1, 40, size / 2, size / 2]; `size` is even.
+///
+/// Dense convolutions alone, whose sums are long enough for tile registers: 3×3 and 1×1 of 64 channels behind one of the
+/// image.
+pub fn quantized_dense(size: usize, seed: u64) -> ModelProto {
+    let mut b = Builder::new("quantized dense", seed);
+    let x = b.input("x", &[1, 3, size, size]);
+    let x = rounded(&mut b, "image", &x, 1.0 / 96.0, 128);
+    let x = convolution(&mut b, "first", &x, [3, WIDE], [3, 2, 1]);
+    let x = b.node("Relu", &[&x], Vec::new());
+    let x = rounded(&mut b, "first", &x, 1.0 / 80.0, 0);
+    let x = convolution(&mut b, "square", &x, [WIDE, WIDE], [3, 1, 1]);
+    let x = rounded(&mut b, "square", &x, 1.0 / 40.0, 117);
+    let x = convolution(&mut b, "pointwise", &x, [WIDE, LAST], [1, 1, 1]);
+    let y = rounded(&mut b, "pointwise", &x, 1.0 / 24.0, 131);
+    b.output("y", &y, &[1, LAST, size / 2, size / 2]);
+    b.finish()
+}
+
 /// `x` rounded to bytes and back.
 fn rounded(b: &mut Builder, name: &str, x: &Value, scale: f32, zero: u8) -> Value {
     let scale = b.scalar(&format!("{name}.scale"), scale);

@@ -41,9 +41,14 @@ impl Compiled {
         &self.machine
     }
 
+    /// The artifact of a graph, with its schedules as text.
+    pub fn artifact(&self, graph: &Graph) -> Result<Vec<u8>> {
+        Ok(compile_graph(graph.clone(), b"case", &self.options)?.artifact)
+    }
+
     /// Compiles a graph and runs it; `None` where nothing runs it.
     pub fn run_graph(&self, graph: &Graph, inputs: &[Tensor]) -> Result<Option<Vec<Tensor>>> {
-        let artifact = compile_graph(graph.clone(), b"case", &self.options)?.artifact;
+        let artifact = self.artifact(graph)?;
         let given: Vec<&[u8]> = inputs.iter().map(Tensor::bytes).collect();
         let (outputs, shapes) = match &self.machine {
             Machine::Here => run_here(artifact, &given, &texts(graph, inputs)?)?,

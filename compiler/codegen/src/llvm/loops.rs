@@ -60,7 +60,7 @@ impl<'c> Emitter<'c, '_> {
     }
 
     pub(crate) fn loop_statement(&mut self, inner: &Loop) -> Result<()> {
-        if let Some(done) = self.as_region(inner, false) {
+        if let Some(done) = self.as_region(inner) {
             return done;
         }
         let extent = self.environment.simplify(&inner.extent);

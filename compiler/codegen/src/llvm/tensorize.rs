@@ -12,8 +12,8 @@ use hone_tensor::{
 
 /// Minimum lanes that the instructions take.
 const MIN_LANES: i64 = 4;
-/// Bytes of what one lane reads of an operand.
-const WORD_BYTES: i64 = 4;
+/// Bytes of what one lane, or one column of a group of terms, has of an operand.
+pub(super) const WORD_BYTES: i64 = 4;
 
 impl<'c> Emitter<'c, '_> {
     /// A tensorized loop of constant extent.

@@ -9,6 +9,7 @@
 use super::emitter::Emitter;
 use super::environment::Binding;
 use super::ir::V;
+use super::tensorize::WORD_BYTES;
 use crate::error::Result;
 use crate::intrinsics::{Emit, instruction};
 use crate::linear::flatten;
@@ -20,8 +21,6 @@ use inkwell::values::{InstructionValue, PointerValue};
 const REGISTERS: u8 = 8;
 /// Registers that sums may take: one is left for rows, and one for columns.
 const MAX_SUMS: usize = 6;
-/// Bytes of what a row of columns has for each group of terms: one 32-bit word.
-const WORD_BYTES: i64 = 4;
 
 /// Where a tile's first element is: one expression over what is not constant here.
 type Origin = (BufferId, Expr);
@@ -48,7 +47,7 @@ struct Product {
 }
 
 /// Registers for tiles of one operand and shape, taken in turn.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Pool {
     is_rows: bool,
     shape: Shape,
@@ -114,10 +113,10 @@ impl Region {
 }
 
 impl<'c> Emitter<'c, '_> {
-    /// A loop that is a region, as one; `None` where it is none. With `from_zero`, sums begin as zeros.
-    pub(crate) fn as_region(&mut self, inner: &Loop, from_zero: bool) -> Option<Result<()>> {
+    /// A loop that is a region, as one that takes its sums up; `None` where it is none.
+    pub(crate) fn as_region(&mut self, inner: &Loop) -> Option<Result<()>> {
         let region = self.region(inner)?;
-        Some(self.run_region(inner, region, from_zero))
+        Some(self.run_region(inner, region, false))
     }
 
     /// Statements that set the sums of a region to zero, and the region behind them, as the region alone; `None` where

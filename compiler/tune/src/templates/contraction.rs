@@ -250,7 +250,7 @@ impl Form {
 }
 
 /// The indices at which the output map reads the sum, the same in all its reads.
-fn single_read(storing: &Block, summing: &Block) -> Result<Vec<Expr>, ScheduleError> {
+pub(super) fn single_read(storing: &Block, summing: &Block) -> Result<Vec<Expr>, ScheduleError> {
     let mut reads = loads(value(storing)).into_iter().filter_map(|load| match load {
         Expr::Load(buffer, indices) if *buffer == summing.buffer => Some(indices),
         _ => None,

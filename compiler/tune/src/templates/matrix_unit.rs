@@ -17,11 +17,11 @@
 //! Decided are the parts of a tile, how many tiles of rows share the columns that are read, and whether rows are copied in
 //! blocks or in front of the nest.
 
-use super::contraction::{Columns, Form, spread_all};
+use super::contraction::{Columns, Form, single_read, spread_all};
 use super::parallel::spread;
 use super::unfit;
 use crate::Machine;
-use crate::access::{Access, Contraction, access, loads, value};
+use crate::access::{Access, Contraction, access, value};
 use crate::decisions::Decisions;
 use hone_schedule::{Schedule, ScheduleError};
 use hone_tensor::{BlockId, Expr, Intrinsic, Iterator, IteratorKind, Scope, VarId};
@@ -124,11 +124,7 @@ impl Product {
         }
         let program = schedule.program();
         let (summing, storing) = (&program.blocks[form.sum], &program.blocks[form.output]);
-        let read = loads(value(storing)).into_iter().find_map(|load| match load {
-            Expr::Load(buffer, indices) if *buffer == summing.buffer => Some(indices),
-            _ => None,
-        });
-        let read = read.ok_or_else(|| unfit(NAME, "the output does not read the sums"))?;
+        let read = single_read(storing, summing)?;
         let moves = |buffer, var| {
             summing.loads(buffer).into_iter().flatten().any(|index| index.mentions(var))
         };
@@ -446,9 +442,6 @@ fn row_axis(schedule: &Schedule, product: &Product) -> Option<usize> {
     let storing = &schedule.program().blocks[product.form.output];
     let mut rows = storing.iterators.iter().zip(&product.axes);
     let long = rows.rfind(|(axis, role)| **role == Role::Row && axis.extent > 1)?.0.var;
-    let read = loads(value(storing)).into_iter().find_map(|load| match load {
-        Expr::Load(buffer, indices) if *buffer == block.buffer => Some(indices),
-        _ => None,
-    })?;
+    let read = single_read(storing, block).ok()?;
     read.iter().position(|index| index.mentions(long))
 }
