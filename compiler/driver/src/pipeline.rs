@@ -13,6 +13,7 @@ use hone_artifact::{Manifest, WriteError, Writer};
 use hone_codegen::Target;
 use hone_graph::Node;
 use hone_import::{ImportOptions, Imported};
+use hone_machine::TILE_ROW_BYTES;
 use hone_ops::{FusionClass, Graph, Op};
 use hone_passes as passes;
 use hone_passes::{GraphDecisions, LayoutOptions, PassError, over_regions};
@@ -253,14 +254,24 @@ fn exactly_deciding(
     let quantized = integers.filter(|narrow| options.target.multiplies_faster(*narrow));
     let products = hone_ops::products_of(options.precision).unwrap_or(1);
     let analytic = options.schedules == SchedulePolicy::Analytic;
-    let rates = analytic.then(|| options.target.machine().typical_rates());
+    // Products in tiles take less time than Winograd's transforms.
+    let filters = analytic && !(products > 1 && options.target.machine().has_tiles);
+    let rates = filters.then(|| options.target.machine().typical_rates());
     // Where products of integers gain little, Winograd's fewer products of `f32` are faster.
     let outruns =
         quantized.is_some_and(|narrow| options.target.multiplies_faster_than_filtering(narrow));
     let filtering = rates.filter(|_| !outruns);
     let (decisions, integers_too) = (Some(decisions), integers.is_some());
-    let layout =
-        LayoutOptions { block, products, integers: integers_too, rates, working, decisions };
+    let tile_row = options.target.machine().has_tiles.then_some(TILE_ROW_BYTES);
+    let layout = LayoutOptions {
+        block,
+        products,
+        integers: integers_too,
+        tile_row,
+        rates,
+        working,
+        decisions,
+    };
     let list: &[Pass<'_>] = &[
         ("extend_precision", &passes::extend_precision),
         ("eliminate_common_subexpressions", &passes::eliminate_common_subexpressions),
@@ -286,6 +297,7 @@ fn exactly_deciding(
         ("recognize_group_normalization", &passes::recognize_group_normalization),
         ("separate_taps", &passes::separate_taps),
         ("divide_by_multiplying", &passes::divide_by_multiplying),
+        ("merge_scales", &passes::merge_scales),
         ("fuse_attention", &|graph| match options.schedules {
             SchedulePolicy::Analytic => passes::fuse_attention(graph, block, working),
             SchedulePolicy::Naive => Ok(graph.clone()),

@@ -31,6 +31,9 @@ pub struct Machine {
     pub has_tiles: bool,
 }
 
+/// Bytes of a row of a tile register (AMX).
+pub const TILE_ROW_BYTES: usize = 64;
+
 impl Machine {
     /// Figures typical of a processor with `registers` vector registers of `vector_bytes` bytes.
     pub fn with_vectors(vector_bytes: usize, registers: usize) -> Self {

@@ -6,7 +6,8 @@
 //! from what an anchor makes. A value
 //! with several readers keeps its group open when all paths from it meet again in one node by way of
 //! element-wise nodes alone (`x * sigmoid(x)`). Nodes that only convert a reduced-precision number
-//! (`free_nodes.rs`) are repeated by every group that reads their result. Groups are bounded
+//! (`free_nodes.rs`) are repeated by every group that reads their result; where one node alone does, they and it join
+//! the group that makes the number, as the addition behind a quantized convolution. Groups are bounded
 //! (`groups.rs`), and every step takes time in proportion to the nodes and edges of the graph.
 
 use crate::free_nodes::{extends_float, free_nodes};
@@ -80,16 +81,33 @@ impl<'a> Fuser<'a> {
             return;
         }
         let candidates = self.graph.nodes()[node].inputs.iter().flatten().filter_map(|value| {
-            let producer = self.graph.producer(*value)?;
-            let fits = self.makes_chain(producer, node)
-                && !self.is_free(producer)
-                && self.accepts(producer, node, *value);
-            fits.then_some(producer)
+            let nodes = self.converted(*value, node)?;
+            let producer = *nodes.last()?;
+            let fits = self.makes_chain(producer, node) && self.accepts(producer, node, *value);
+            fits.then_some(nodes)
         });
         // The heaviest producer gains most from keeping its result in registers.
-        if let Some(producer) = candidates.max_by_key(|producer| self.groups.flops(*producer)) {
-            self.groups.join(&[producer, node]);
+        let flops = |nodes: &Vec<NodeId>| nodes.last().map(|producer| self.groups.flops(*producer));
+        if let Some(nodes) = candidates.max_by_key(flops)
+            && self.groups.join(&[&nodes[..], &[node]].concat())
+        {
+            nodes.iter().for_each(|node| self.free[node.index()] = false);
         }
+    }
+
+    /// The nodes that convert a value for its only reader, and in front of them the one that makes what they convert,
+    /// which is read for nothing else: last node first. `None` where that is an input or constant, or read elsewhere.
+    fn converted(&self, value: ValueId, reader: NodeId) -> Option<Vec<NodeId>> {
+        let mut nodes = vec![self.graph.producer(value)?];
+        let (mut value, mut reader) = (value, reader);
+        while let Some(last) = nodes.last().copied().filter(|last| self.is_free(*last)) {
+            if !self.is_only_reader(value, reader) {
+                return None;
+            }
+            (value, reader) = (self.graph.nodes()[last].inputs[0]?, last);
+            nodes.push(self.graph.producer(value)?);
+        }
+        self.is_only_reader(value, reader).then_some(nodes)
     }
 
     /// Joins the element-wise nodes between a node and the one where all paths from it meet again.
@@ -353,6 +371,35 @@ output "y" %9
         // What is added to the sum is none of its operands.
         let groups: Vec<Vec<String>> = groups.iter().map(names).collect();
         assert_eq!(groups, [vec!["small"], vec!["one", "other", "added", "sum", "biased"]]);
+    }
+
+    #[test]
+    fn what_reads_a_dequantized_number_alone_joins_the_kernel_that_quantizes_it() {
+        let text = |others: &str| {
+            format!(
+                r#"%0 = input "x" f32[4, 8]
+%1 = input "y" f32[8, 8]
+%2 = input "skip" f32[4, 8]
+%3 = matmul "product" (%0, %1) {{}} -> f32[4, 8]
+%4 = unary "round" (%3) {{"function":"round"}} -> f32[4, 8]
+%5 = cast "bytes" (%4) {{"to":"u8"}} -> u8[4, 8]
+%6 = cast "wide" (%5) {{"to":"i32"}} -> i32[4, 8]
+%7 = cast "number" (%6) {{"to":"f32"}} -> f32[4, 8]
+%8 = binary "added" (%7, %2) {{"function":"add"}} -> f32[4, 8]
+output "z" %8
+{others}"#
+            )
+        };
+        let names = |others| -> Vec<Vec<String>> {
+            let graph = parse::<Op>(&text(others)).unwrap();
+            let name = |node: &NodeId| graph.nodes()[*node].name.clone();
+            fuse(&graph).iter().map(|group| group.nodes.iter().map(name).collect()).collect()
+        };
+        let product = ["product", "round", "bytes"];
+        let added = ["wide", "number", "added"];
+        assert_eq!(names(""), [[product, added].concat()]);
+        // The bytes leave the kernel, so that what reads them converts them for itself.
+        assert_eq!(names("output \"w\" %5\n"), [product, added]);
     }
 
     #[test]

@@ -107,7 +107,8 @@ impl Layout<'_> {
         let Some(operands) = Factors::of(self.graph, node, convolution) else { return Ok(false) };
         let depth = products_of(operands.narrow).unwrap_or(1);
         let channels = self.shape(operands.integers)[1];
-        let block = self.block.min(channels.next_multiple_of(depth));
+        let row = self.tile_rows.and_then(|rows| rows.channels(self.graph, node, convolution));
+        let block = row.unwrap_or(self.block.min(channels.next_multiple_of(depth)));
         let input = self.packed(operands.integers, block, &node.name)?;
         let block = self.rewriter.target().tensor_type(input).shape.last().copied().unwrap_or(1);
         if !block.is_multiple_of(depth) {
@@ -139,11 +140,12 @@ impl Layout<'_> {
             return Ok(sums);
         }
         // A block of equal filters of ones, so that the sum of a window stands in every lane.
-        let shape = [&[self.block], &operands.weights.shape()[1..]].concat();
+        let out = self.result_block(node);
+        let shape = [&[out], &operands.weights.shape()[1..]].concat();
         let ones = vec![1i32; shape.iter().product()];
         let ones = Tensor::from_elements(shape, &ones).map_err(OpError::from).map_err(wrong)?;
         let windows = self.convolve_by(node, convolution, (input, block), operands, &ones)?;
-        let offsets = operands.by_filter(&operands.offsets, self.block).map_err(wrong)?;
+        let offsets = operands.by_filter(&operands.offsets, out).map_err(wrong)?;
         let offsets = self.rewriter.constant(&node.name, offsets);
         let multiply = Binary::new(BinaryFunction::Multiply);
         let moved = self.rewriter.add_simple(&node.name, multiply, &[windows, offsets])?;
@@ -160,7 +162,7 @@ impl Layout<'_> {
         weights: &Tensor,
     ) -> Result<ValueId, PassError> {
         let wrong = |source| PassError::Constant { node: node.name.clone(), source };
-        let weights = pack_weights(weights, block, self.block).map_err(wrong)?;
+        let weights = pack_weights(weights, block, self.result_block(node)).map_err(wrong)?;
         let weights = interleave(&weights, operands.narrow).map_err(wrong)?;
         let weights = self.rewriter.constant(&node.name, weights);
         let Window { strides, dilations, .. } = convolution.window.clone();
@@ -185,7 +187,7 @@ impl Layout<'_> {
             }
             Zero::Computed(zero, _) => Some(zero),
         };
-        let each = operands.by_filter(&each, self.block).map_err(wrong)?;
+        let each = operands.by_filter(&each, self.result_block(node)).map_err(wrong)?;
         let mut offsets = self.rewriter.constant(&node.name, each);
         if let Some(zero) = zero {
             let zero = self.plain(zero, &node.name)?;

@@ -14,6 +14,7 @@ use crate::merge_groups::GroupMerge;
 use crate::packed_operands::{
     Operands, PackedOperands, Weights, pack_depthwise_weights, pack_weights,
 };
+use crate::tile_blocks::{TileRows, tile_values};
 use crate::winograd::{Extents, Subject, decide_tile, dilations};
 use crate::{PassError, Rewriter};
 use hone_graph::{Node, ValueId};
@@ -37,6 +38,8 @@ pub struct LayoutOptions<'a> {
     pub products: usize,
     /// Whether integers are multiplied as such.
     pub integers: bool,
+    /// Bytes in a row of a tile register, where bytes and numbers of reduced precision are multiplied in tiles.
+    pub tile_row: Option<usize>,
     /// Figures by which Winograd convolution is chosen; `None` leaves every convolution direct.
     pub rates: Option<Rates>,
     /// The element type of the values that are packed: `f32`, or `f64` in a model that was lifted to it.
@@ -67,12 +70,18 @@ pub(crate) struct Layout<'a> {
     pub(crate) block: usize,
     products: usize,
     integers: bool,
+    /// What is multiplied in tiles, where anything is.
+    pub(crate) tile_rows: Option<TileRows>,
     rates: Option<Rates>,
     decisions: Option<&'a GraphDecisions>,
     /// As [`LayoutOptions::working`].
     pub(crate) working: DataType,
     /// New values that hold an old one packed.
     packed: HashMap<ValueId, ValueId>,
+    /// The same in blocks of another size, by that size.
+    packed_again: HashMap<(ValueId, usize), ValueId>,
+    /// Old values that lie in rows of tiles where they are computed packed, and the channels of such a row.
+    in_tiles: HashMap<ValueId, usize>,
     /// What the filler of packed values holds, by old value; zero where nothing is noted.
     fillers: HashMap<ValueId, Filler>,
     /// Old values that exist plain in the new graph (constants and inputs always do).
@@ -83,7 +92,9 @@ pub(crate) struct Layout<'a> {
 
 impl<'a> Layout<'a> {
     fn new(graph: &'a Graph, options: LayoutOptions<'a>) -> Self {
-        let LayoutOptions { block, products, integers, rates, working, decisions } = options;
+        let LayoutOptions { block, products, integers, tile_row, rates, working, decisions } =
+            options;
+        let tile_rows = tile_row.map(|bytes| TileRows { bytes, products });
         let rewriter = Rewriter::new(graph);
         Self {
             graph,
@@ -91,10 +102,13 @@ impl<'a> Layout<'a> {
             block,
             products,
             integers,
+            tile_rows,
             rates,
             decisions,
             working,
             packed: HashMap::new(),
+            packed_again: HashMap::new(),
+            in_tiles: tile_rows.map_or_else(HashMap::new, |rows| tile_values(graph, rows)),
             fillers: HashMap::new(),
             plain: HashMap::new(),
             wanted: wanted_packed(graph, working),
@@ -176,20 +190,48 @@ impl<'a> Layout<'a> {
     }
 
     /// The packed form of an old value, packed when first asked for. Fewer channels
-    /// than a block make a block of their own size.
+    /// than a block make a block of their own size. What lies in rows of tiles is packed again for vectors, and the
+    /// other way round.
     pub(crate) fn packed(
         &mut self,
         old: ValueId,
         block: usize,
         node: &str,
     ) -> Result<ValueId, PassError> {
-        if let Some(packed) = self.packed.get(&old) {
-            return Ok(*packed);
+        let known = self.packed.get(&old).copied();
+        if let Some(packed) = known {
+            let found = self.block_of_packed(packed);
+            // Fewer channels than a vector has lanes are a block for either.
+            if found == block || found.max(block) <= self.block {
+                return Ok(packed);
+            }
+            if let Some(again) = self.packed_again.get(&(old, block)) {
+                return Ok(*again);
+            }
         }
         let plain = self.plain(old, node)?;
         let packed = self.rewriter.add_simple(node, Pack { axis: 1, block }, &[plain])?;
-        self.packed.insert(old, packed);
+        match known {
+            None => self.packed.insert(old, packed),
+            Some(_) => self.packed_again.insert((old, block), packed),
+        };
         Ok(packed)
+    }
+
+    /// Elements along the last axis of a value of the new graph: channels in a block of a packed one.
+    fn block_of_packed(&self, packed: ValueId) -> usize {
+        self.rewriter.target().tensor_type(packed).shape.last().copied().unwrap_or(1)
+    }
+
+    /// Channels in a block of what a node computes packed.
+    pub(crate) fn result_block(&self, node: &Node<Op>) -> usize {
+        self.in_tiles.get(&node.outputs[0]).copied().unwrap_or(self.block)
+    }
+
+    /// Channels in a block of an old value that exists packed for vectors or in rows of tiles.
+    pub(crate) fn block_of(&self, old: ValueId) -> Option<usize> {
+        let block = self.block_of_packed(*self.packed.get(&old)?);
+        (block >= self.block).then_some(block)
     }
 
     /// Whether nothing reads a node's result but packed, so that its operands may as well be packed first.
@@ -203,10 +245,7 @@ impl<'a> Layout<'a> {
 
     /// Whether an old value exists packed in blocks of the target's width.
     pub(crate) fn is_packed(&self, old: ValueId) -> bool {
-        let packed = self.packed.get(&old);
-        packed.is_some_and(|new| {
-            self.rewriter.target().tensor_type(*new).shape.last() == Some(&self.block)
-        })
+        self.packed.get(&old).is_some_and(|packed| self.block_of_packed(*packed) == self.block)
     }
 
     fn is_float(&self, old: ValueId) -> bool {
@@ -285,7 +324,12 @@ impl<'a> Layout<'a> {
         };
         let convolution = &Convolution { groups, ..convolution.clone() };
         let whole = channels.next_multiple_of(self.products);
-        let block = if depthwise { self.block } else { self.block.min(whole) };
+        let row = self.tile_rows.and_then(|rows| rows.channels(self.graph, node, convolution));
+        let block = match row {
+            Some(row) => row,
+            None if depthwise => self.block,
+            None => self.block.min(whole),
+        };
         let mut input = self.packed(operands.input, block, &node.name)?;
         let block = self.rewriter.target().tensor_type(input).shape.last().copied().unwrap_or(1);
         let tile = match weights.constant().filter(|_| !depthwise) {
@@ -359,15 +403,16 @@ impl<'a> Layout<'a> {
         convolution: &Convolution,
         operands: PackedOperands,
     ) -> Result<ValueId, PassError> {
+        let result = if convolution.groups == 1 { self.result_block(node) } else { self.block };
         let weights = match operands.weights {
             Weights::Constant(weights) => {
-                self.packed_constant(node, pack_weights(weights, operands.block, self.block))?
+                self.packed_constant(node, pack_weights(weights, operands.block, result))?
             }
             Weights::Computed(weights) => {
                 let weights = self.plain(weights, &node.name)?;
                 let pack = Pack { axis: 1, block: operands.block };
                 let inputs = self.rewriter.add_simple(&node.name, pack, &[weights])?;
-                let pack = Pack { axis: 0, block: self.block };
+                let pack = Pack { axis: 0, block: result };
                 self.rewriter.add_simple(&node.name, pack, &[inputs])?
             }
         };
@@ -391,7 +436,8 @@ impl<'a> Layout<'a> {
     ) -> Result<ValueId, PassError> {
         let mut inputs = vec![Some(operands.input), Some(weights)];
         if let Some(bias) = operands.bias {
-            inputs.push(Some(self.packed_bias(node, bias)?));
+            let block = self.block_of_packed(weights);
+            inputs.push(Some(self.packed_bias(node, bias, block)?));
         }
         Ok(self.rewriter.add(&node.name, operation, &inputs)?[0])
     }
@@ -434,7 +480,7 @@ impl<'a> Layout<'a> {
         let products = self.rewriter.add_simple(&node.name, multiply, &[tiles, weights])?;
         let mut inputs = vec![Some(products)];
         if let Some(bias) = operands.bias {
-            inputs.push(Some(self.packed_bias(node, bias)?));
+            inputs.push(Some(self.packed_bias(node, bias, self.block)?));
         }
         let shape = &self.shape(node.outputs[0])[2 + outer..];
         let kept = [shape[0], shape[1]];
@@ -456,8 +502,13 @@ impl<'a> Layout<'a> {
         Ok(self.rewriter.constant(&node.name, tensor))
     }
 
-    fn packed_bias(&mut self, node: &Node<Op>, bias: Weights) -> Result<ValueId, PassError> {
-        let pack = Pack { axis: 0, block: self.block };
+    fn packed_bias(
+        &mut self,
+        node: &Node<Op>,
+        bias: Weights,
+        block: usize,
+    ) -> Result<ValueId, PassError> {
+        let pack = Pack { axis: 0, block };
         match bias {
             Weights::Constant(bias) => {
                 let packed = pack.reference(&[Some(bias)]);

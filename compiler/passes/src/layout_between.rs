@@ -15,26 +15,28 @@ const MAX_GAIN: f64 = 64.0;
 
 impl Layout<'_> {
     pub(crate) fn cast(&mut self, node: &Node<Op>) -> Result<bool, PassError> {
-        let Some(old) = node.inputs[0].filter(|input| self.is_packed(*input)) else {
-            return Ok(false);
-        };
+        let Some((old, block)) = self.packed_input(node) else { return Ok(false) };
         let [from, to] = [old, node.outputs[0]].map(|value| self.graph.tensor_type(value).dtype);
         let Some(filler) = self.finite(node, self.filler(old).cast(from, to)) else {
             return Ok(false);
         };
-        let input = self.packed(old, self.block, &node.name)?;
+        let input = self.packed(old, block, &node.name)?;
         let output = self.rewriter.add_simple(&node.name, node.operation.clone(), &[input])?;
         Ok(self.finish_with(node, output, filler))
     }
 
+    /// A node's first input, where it is packed, and the channels in a block of it.
+    fn packed_input(&self, node: &Node<Op>) -> Option<(ValueId, usize)> {
+        let input = node.inputs[0]?;
+        Some((input, self.block_of(input)?))
+    }
+
     pub(crate) fn unary(&mut self, node: &Node<Op>, unary: &Unary) -> Result<bool, PassError> {
-        let Some(input) = node.inputs[0].filter(|input| self.is_packed(*input)) else {
-            return Ok(false);
-        };
+        let Some((input, block)) = self.packed_input(node) else { return Ok(false) };
         let dtype = self.graph.tensor_type(input).dtype;
         let filler = Filler::unary(unary.function, self.filler(input), dtype);
         let Some(filler) = self.finite(node, filler) else { return Ok(false) };
-        let input = self.packed(input, self.block, &node.name)?;
+        let input = self.packed(input, block, &node.name)?;
         let output = self.rewriter.add_simple(&node.name, node.operation.clone(), &[input])?;
         Ok(self.finish_with(node, output, filler))
     }
@@ -42,18 +44,24 @@ impl Layout<'_> {
     pub(crate) fn binary(&mut self, node: &Node<Op>, binary: &Binary) -> Result<bool, PassError> {
         let (Some(left), Some(right)) = (node.inputs[0], node.inputs[1]) else { return Ok(false) };
         let output_shape = self.shape(node.outputs[0]);
-        let has_output_shape =
-            |old: ValueId| self.is_packed(old) && self.shape(old) == output_shape;
+        let whole =
+            [left, right].map(|old| self.block_of(old).filter(|_| self.shape(old) == output_shape));
         let fits = |old: ValueId| self.operand_form(old, output_shape).is_some();
-        if !(has_output_shape(left) || has_output_shape(right)) || !fits(left) || !fits(right) {
+        let block = match whole {
+            // One of them is packed again.
+            [Some(a), Some(b)] if a != b => self.result_block(node),
+            [Some(block), _] | [None, Some(block)] => block,
+            [None, None] => return Ok(false),
+        };
+        if !fits(left) || !fits(right) {
             return Ok(false);
         }
         let dtype = self.graph.tensor_type(left).dtype;
         let [a, b] = [left, right].map(|old| self.operand_filler(old, output_shape));
         let filler = Filler::binary(binary.function, a, b, dtype);
         let Some(filler) = self.finite(node, filler) else { return Ok(false) };
-        let left = self.packed_operand(left, output_shape, &node.name)?;
-        let right = self.packed_operand(right, output_shape, &node.name)?;
+        let left = self.packed_operand(left, output_shape, block, &node.name)?;
+        let right = self.packed_operand(right, output_shape, block, &node.name)?;
         let output =
             self.rewriter.add_simple(&node.name, node.operation.clone(), &[left, right])?;
         Ok(self.finish_with(node, output, filler))
@@ -97,15 +105,16 @@ impl Layout<'_> {
         &mut self,
         old: ValueId,
         output: &[usize],
+        block: usize,
         node: &str,
     ) -> Result<ValueId, PassError> {
         match self.operand_form(old, output) {
             Some(OperandForm::PerChannel(full)) if self.shape(old).len() < output.len() => {
                 let plain = self.plain(old, node)?;
                 let full = self.rewriter.add_simple(node, Reshape { shape: full }, &[plain])?;
-                self.rewriter.add_simple(node, Pack { axis: 1, block: self.block }, &[full])
+                self.rewriter.add_simple(node, Pack { axis: 1, block }, &[full])
             }
-            Some(OperandForm::PerChannel(_)) => self.packed(old, self.block, node),
+            Some(OperandForm::PerChannel(_)) => self.packed(old, block, node),
             Some(OperandForm::PerPosition(mut full)) => {
                 full.push(1);
                 let plain = self.plain(old, node)?;
@@ -119,8 +128,8 @@ impl Layout<'_> {
     }
 
     pub(crate) fn pool(&mut self, node: &Node<Op>, pool: &Pool) -> Result<bool, PassError> {
-        let Some(input) = node.inputs[0] else { return Ok(false) };
-        if !self.is_packed(input) || node.outputs.len() != 1 {
+        let Some((input, block)) = self.packed_input(node) else { return Ok(false) };
+        if node.outputs.len() != 1 {
             return Ok(false);
         }
         let dtype = self.graph.tensor_type(input).dtype;
@@ -131,7 +140,7 @@ impl Layout<'_> {
             PoolKind::Lp(_) => (self.filler(input) == Filler::ZERO).then_some(Filler::ZERO),
         };
         let Some(filler) = self.finite(node, filler) else { return Ok(false) };
-        let input = self.packed(input, self.block, &node.name)?;
+        let input = self.packed(input, block, &node.name)?;
         let Pool { kind, kernel, window, count_padding } = pool.clone();
         let packed = PackedPool { kind, kernel, window, count_padding };
         let output = self.rewriter.add_simple(&node.name, packed, &[input])?;
@@ -139,9 +148,9 @@ impl Layout<'_> {
     }
 
     pub(crate) fn reduce(&mut self, node: &Node<Op>, reduce: &Reduce) -> Result<bool, PassError> {
-        let Some(input) = node.inputs[0] else { return Ok(false) };
+        let Some((input, block)) = self.packed_input(node) else { return Ok(false) };
         let spatial = reduce.axes.iter().all(|axis| (2..self.shape(input).len()).contains(axis));
-        if !self.is_packed(input) || !spatial {
+        if !spatial {
             return Ok(false);
         }
         let (count, dtype) = (
@@ -150,7 +159,7 @@ impl Layout<'_> {
         );
         let filler = Filler::reduce(reduce.function, self.filler(input), count, dtype);
         let Some(filler) = self.finite(node, filler) else { return Ok(false) };
-        let input = self.packed(input, self.block, &node.name)?;
+        let input = self.packed(input, block, &node.name)?;
         let output = self.rewriter.add_simple(&node.name, reduce.clone(), &[input])?;
         Ok(self.finish_with(node, output, filler))
     }
@@ -239,10 +248,10 @@ impl Layout<'_> {
     }
 
     pub(crate) fn pad(&mut self, node: &Node<Op>, pad: &Pad) -> Result<bool, PassError> {
-        let Some(input) = node.inputs[0] else { return Ok(false) };
+        let Some((input, block)) = self.packed_input(node) else { return Ok(false) };
         let spatial = pad.begin.len() > 2
             && pad.begin[..2].iter().chain(&pad.end[..2]).all(|amount| *amount == 0);
-        if !self.is_packed(input) || !spatial {
+        if !spatial {
             return Ok(false);
         }
         let padding = match pad.mode {
@@ -252,7 +261,7 @@ impl Layout<'_> {
         let dtype = self.graph.tensor_type(input).dtype;
         let filler = self.filler(input).or(padding).rounded(dtype);
         let Some(filler) = self.finite(node, filler) else { return Ok(false) };
-        let input = self.packed(input, self.block, &node.name)?;
+        let input = self.packed(input, block, &node.name)?;
         let mut pad = pad.clone();
         pad.begin.push(0);
         pad.end.push(0);

@@ -33,8 +33,12 @@ const PASSES: &[(&str, Pass)] = &[
     ("recognize_group_normalization", hone_passes::recognize_group_normalization),
     ("separate_taps", hone_passes::separate_taps),
     ("divide_by_multiplying", hone_passes::divide_by_multiplying),
+    ("merge_scales", hone_passes::merge_scales),
     ("fuse_attention", |graph| hone_passes::fuse_attention(graph, LANES, DataType::F32)),
     ("choose_layouts", |graph| hone_passes::choose_layouts(graph, LAYOUT)),
+    ("choose_layouts_for_tiles", |graph| {
+        hone_passes::choose_layouts(graph, LayoutOptions { tile_row: Some(16), ..LAYOUT })
+    }),
     ("multiply_integers", |graph| hone_passes::multiply_integers(graph, 2 * LANES)),
     ("pack_matmul_operands", |graph| {
         hone_passes::pack_matmul_operands(graph, LANES, DataType::F32)
@@ -55,6 +59,7 @@ const LAYOUT: LayoutOptions<'static> = LayoutOptions {
     block: LANES,
     products: 1,
     integers: true,
+    tile_row: None,
     rates: None,
     working: DataType::F32,
     decisions: None,

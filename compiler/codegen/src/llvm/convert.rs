@@ -89,13 +89,40 @@ impl<'c> Emitter<'c, '_> {
         }
     }
 
+    /// Whether [`Self::rounded_to_integer`] converts to this type: from `f32` to fewer bits, where an instruction
+    /// rounds and converts.
+    pub(crate) fn rounds_to(&self, to: DataType, from: DataType) -> bool {
+        from == DataType::F32
+            && integers_of(to).is_some()
+            && ["x86_64", "aarch64"].iter().any(|name| self.target.triple.starts_with(name))
+    }
+
+    /// `value` rounded to nearest, ties to even, plus the whole number `added`, saturated to the range of `to`, in 32 bits;
+    /// NaN gives 0. Bounds are whole numbers, so that it is the same to apply them before rounding; and the sum is exact
+    /// in integers.
+    pub(crate) fn rounded_to_integer(
+        &self,
+        to: DataType,
+        value: V<'c>,
+        added: f64,
+    ) -> Result<V<'c>> {
+        let ir = self.ir;
+        let Some([least, most]) = integers_of(to) else {
+            return Err(self.unsupported(format!("rounding to {to} in one instruction")));
+        };
+        let within = self.bounded(value, [least - added, most - added])?;
+        let ty = ir.shaped(ir.context.i32_type().into(), within);
+        let rounded = ir.intrinsic("llvm.lrint", &[ty, within.get_type()], &[within])?;
+        let sum = ir.binary(Op::Add, rounded, ir.int(rounded.get_type(), added as i64))?;
+        self.zero_where_nan(value, sum, least)
+    }
+
     /// Towards zero, saturating; NaN gives 0.
     fn float_to_integer(&self, to: DataType, value: V<'c>) -> Result<V<'c>> {
+        if let Some(bounds) = integers_of(to) {
+            return self.float_within(to, value, bounds);
+        }
         match to {
-            DataType::I8 => self.float_within(to, value, [-128.0, 127.0]),
-            DataType::U8 => self.float_within(to, value, [0.0, 255.0]),
-            DataType::I16 => self.float_within(to, value, [-32_768.0, 32_767.0]),
-            DataType::U16 => self.float_within(to, value, [0.0, 65_535.0]),
             DataType::I32 if self.converts_at_same_width(value) => {
                 self.float_within(to, value, [f64::from(i32::MIN), f64::from(i32::MAX)])
             }
@@ -118,22 +145,33 @@ impl<'c> Emitter<'c, '_> {
     /// LLVM's saturating conversion to fewer goes element by element.
     fn float_within(&self, to: DataType, value: V<'c>, bounds: [f64; 2]) -> Result<V<'c>> {
         let ir = self.ir;
-        let ty = value.get_type();
-        let [minimum, maximum] = bounds.map(|bound| ir.float(ty, bound));
-        // In this form they are one instruction each; NaN becomes the smallest.
-        let is_above = ir.compare_float(FloatPredicate::OGT, value, minimum)?;
-        let above = ir.select(is_above, value, minimum)?;
-        let is_below = ir.compare_float(FloatPredicate::OLT, above, maximum)?;
-        let within = ir.select(is_below, above, maximum)?;
+        let within = self.bounded(value, bounds)?;
         let between = match self.converts_at_same_width(value) {
             true => ir.context.i64_type(),
             false => ir.context.i32_type(),
         };
         let exact = ir.convert(Op::FPToSI, within, between.into())?;
         let integer = ir.convert(Op::Trunc, exact, ir.compute_type(to))?;
-        if bounds[0] == 0.0 {
+        self.zero_where_nan(value, integer, bounds[0])
+    }
+
+    /// `value` within bounds; NaN becomes the smallest.
+    fn bounded(&self, value: V<'c>, bounds: [f64; 2]) -> Result<V<'c>> {
+        let ir = self.ir;
+        let [minimum, maximum] = bounds.map(|bound| ir.float(value.get_type(), bound));
+        // In this form they are one instruction each.
+        let is_above = ir.compare_float(FloatPredicate::OGT, value, minimum)?;
+        let above = ir.select(is_above, value, minimum)?;
+        let is_below = ir.compare_float(FloatPredicate::OLT, above, maximum)?;
+        ir.select(is_below, above, maximum)
+    }
+
+    /// `integer`, and 0 where `value` is NaN, for which it is `least`.
+    fn zero_where_nan(&self, value: V<'c>, integer: V<'c>, least: f64) -> Result<V<'c>> {
+        if least == 0.0 {
             return Ok(integer);
         }
+        let ir = self.ir;
         let is_nan = ir.compare_float(FloatPredicate::UNO, value, value)?;
         ir.select(is_nan, ir.int(integer.get_type(), 0), integer)
     }
@@ -244,5 +282,16 @@ impl<'c> Emitter<'c, '_> {
         let magnitude = ir.select(nan, quiet, bounded)?;
         let whole = ir.binary(Op::Or, magnitude, sign)?;
         ir.convert(Op::Trunc, whole, short)
+    }
+}
+
+/// The smallest and the largest integer of a type of 8 or 16 bits.
+fn integers_of(dtype: DataType) -> Option<[f64; 2]> {
+    match dtype {
+        DataType::I8 => Some([-128.0, 127.0]),
+        DataType::U8 => Some([0.0, 255.0]),
+        DataType::I16 => Some([-32_768.0, 32_767.0]),
+        DataType::U16 => Some([0.0, 65_535.0]),
+        _ => None,
     }
 }

@@ -58,10 +58,29 @@ impl<'c> Emitter<'c, '_> {
             Expr::Select(condition, then, otherwise) => self.choose(condition, then, otherwise),
             Expr::Cast(to, operand) => {
                 let from = operand.dtype(self.program);
+                if let Some(integer) = self.quantized(*to, operand)? {
+                    return self.ir.convert(Op::Trunc, integer, self.ir.compute_type(*to));
+                }
+                // What was quantized is in 32 bits before it is narrowed, and need not be extended again.
+                if let (Expr::Cast(narrow, inner), DataType::F32) = (&**operand, to)
+                    && let Some(integer) = self.quantized(*narrow, inner)?
+                {
+                    return self.cast(DataType::I32, *to, integer);
+                }
                 let operand = self.value(operand)?;
                 self.cast(from, *to, operand)
             }
         }
+    }
+
+    /// In 32 bits, what a conversion of `operand` to `to` gives, where it rounds to nearest and one instruction does both.
+    fn quantized(&mut self, to: DataType, operand: &Expr) -> Result<Option<V<'c>>> {
+        let Some((operand, added)) = rounded(operand) else { return Ok(None) };
+        if !self.rounds_to(to, operand.dtype(self.program)) {
+            return Ok(None);
+        }
+        let operand = self.value(operand)?;
+        self.rounded_to_integer(to, operand, added).map(Some)
     }
 
     /// `value`, of element type `dtype`, in every lane of `ty`.
@@ -466,5 +485,25 @@ fn is_constant(value: V) -> bool {
         }
         V::VectorValue(value) => value.is_const(),
         _ => false,
+    }
+}
+
+/// Numbers of 16 bits are exact in `f32` with more than this added.
+const MAX_ADDED: f64 = 65_536.0;
+
+/// What an expression rounds to nearest, and the whole number that it then adds, where it is of that form.
+fn rounded(expr: &Expr) -> Option<(&Expr, f64)> {
+    let (expr, added) = match expr {
+        Expr::Binary(BinaryOp::Add, expr, added) => match **added {
+            Expr::Constant(added, _) if added.fract() == 0.0 && added.abs() <= MAX_ADDED => {
+                (&**expr, added)
+            }
+            _ => return None,
+        },
+        expr => (expr, 0.0),
+    };
+    match expr {
+        Expr::Unary(UnaryOp::Round, operand) => Some((operand, added)),
+        _ => None,
     }
 }

@@ -276,6 +276,7 @@ fn prepared(graph: &PaddedGraph) -> Graph {
         block: LANES,
         products: 1,
         integers: false,
+        tile_row: None,
         rates: Some(RATES),
         working,
         decisions: None,

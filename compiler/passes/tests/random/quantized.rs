@@ -122,6 +122,7 @@ fn products_found(narrow: DataType, bytes: &[DataType]) -> usize {
             block: net.pick(&[4, 8]),
             products: 1,
             integers: true,
+            tile_row: net.pick(&[None, Some(12)]),
             rates: None,
             working: DataType::F32,
             decisions: None,

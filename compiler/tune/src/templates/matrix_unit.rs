@@ -184,7 +184,13 @@ fn needs_copies(schedule: &Schedule, sum: BlockId, form: &Form) -> bool {
     let reduced = block.iterators.iter().filter(|axis| axis.kind == IteratorKind::Reduction);
     let long: Vec<&Iterator> = reduced.filter(|axis| axis.extent > 1).collect();
     let indices = block.loads(form.contraction.broadcast).into_iter().next();
-    let (Some([outer @ .., last]), [groups, terms]) = (indices, &long[..]) else { return true };
+    let (Some([outer @ .., last]), [others @ .., groups, terms]) = (indices, &long[..]) else {
+        return true;
+    };
+    // A step takes groups of the last axis of them alone.
+    if !others.is_empty() && !groups.extent.is_multiple_of(TILE) {
+        return true;
+    }
     // The last axis is that of the terms in a group; the groups lie behind one another where theirs moves by as many.
     let whole = Expr::Var(groups.var) * Expr::from(terms.extent);
     let mut moves_by_groups = false;
@@ -193,6 +199,7 @@ fn needs_copies(schedule: &Schedule, sum: BlockId, form: &Form) -> bool {
     let within = Expr::Load(form.contraction.broadcast, vec![within]);
     let in_outer = |index: &Expr| index.mentions(groups.var) || index.mentions(terms.var);
     outer.iter().any(in_outer)
+        || others.iter().any(|axis| last.mentions(axis.var))
         || !moves_by_groups
         || access(&within, terms.var) != Access::Contiguous
 }

@@ -80,6 +80,10 @@ fn rounded_within(
         let zero = b.cast(zero, DataType::F32)?;
         moved = b.add(moved, zero)?;
     }
+    // The conversion saturates at the bounds of the type.
+    if range(dtype)? == [least, most] {
+        return b.cast(moved, dtype);
+    }
     let above = b.with_scalar(B::Maximum, moved, least)?;
     let within = b.with_scalar(B::Minimum, above, most)?;
     b.cast(within, dtype)

@@ -1,0 +1,294 @@
+//! Takes the scale of a quantization into the scales, zero points and biases of what is quantized: `round((x * a + b) * c)`
+//! is `round(x * (a * c) + b * c)`, and of a sum of dequantized numbers, `round(((p - y) * a + (q - z) * b) * c)`, one
+//! multiplication of each and one addition for both zero points are left. It is done in front of a rounding to whole
+//! numbers alone, where what the rounding of `b * c` adds does not matter beside half a step.
+
+use crate::{PassError, Rewriter};
+use hone_graph::{Node, NodeId, ValueId};
+use hone_ops::{Binary, BinaryFunction, Cast, Graph, Op, OpError, Operator, Unary, UnaryFunction};
+use hone_types::{DataType, Id, Tensor};
+
+/// Maximum numbers that are summed in front of a rounding.
+const MAX_TERMS: usize = 4;
+
+/// Merges constants that multiply and that are added in front of each rounding to whole numbers.
+pub fn merge_scales(graph: &Graph) -> Result<Graph, PassError> {
+    let readers = Readers { graph, all: graph.consumers() };
+    let mut rewriter = Rewriter::new(graph);
+    for (id, node) in graph.nodes().iter() {
+        if !rewriter.is_needed(id) {
+            continue;
+        }
+        let wrong = |source| PassError::Constant { node: node.name.clone(), source };
+        match merged(&readers, node).map_err(wrong)? {
+            Some((sum, is_rectified)) => {
+                let mut value = sum.write(&mut rewriter, &node.name)?;
+                if is_rectified {
+                    let relu = Unary::new(UnaryFunction::Relu);
+                    value = rewriter.add_simple(&node.name, relu, &[value])?;
+                }
+                let value = rewriter.add_simple(&node.name, node.operation.clone(), &[value])?;
+                rewriter.replace(node.outputs[0], value);
+            }
+            None => rewriter.copy(node)?,
+        }
+    }
+    Ok(rewriter.finish())
+}
+
+/// What a rounding rounds, in fewer operations than the graph has for it; and whether the maximum with zero is taken of
+/// it. `None` for other nodes, and where there is nothing to merge.
+fn merged(readers: &Readers<'_>, node: &Node<Op>) -> Result<Option<(Sum, bool)>, OpError> {
+    let Some(mut value) = rounded(node) else { return Ok(None) };
+    let (mut outer, mut is_rectified) = (Vec::new(), false);
+    // A positive number may multiply in front of a rectifier as well as behind it.
+    while let Some(node) = readers.producer(value) {
+        if is_rectifier(node) {
+            (is_rectified, value) = (true, node.inputs[0].unwrap_or(value));
+        } else if let Some((scaled, scale)) = scale(readers.graph, node) {
+            (outer, value) = ([outer, vec![scale]].concat(), scaled);
+        } else {
+            break;
+        }
+    }
+    let Some(mut sum) = Sum::of(readers, value)? else { return Ok(None) };
+    for scale in &outer {
+        sum.multiply(scale)?;
+    }
+    let before = sum.merged + outer.len();
+    let is_less = sum.operations() < before && sum.terms.len() <= MAX_TERMS && sum.is_normal();
+    Ok(is_less.then_some((sum, is_rectified)))
+}
+
+/// Who reads what.
+struct Readers<'a> {
+    graph: &'a Graph,
+    /// Nodes that read each value, by its index.
+    all: Vec<Vec<NodeId>>,
+}
+
+impl<'a> Readers<'a> {
+    /// The node that makes a value which one node alone reads.
+    fn producer(&self, value: ValueId) -> Option<&'a Node<Op>> {
+        let escapes = || {
+            self.graph.outputs().iter().any(|port| port.value == value)
+                || self.graph.extents().iter().any(|extent| extent.value == value)
+        };
+        let node = self.graph.producer(value)?;
+        (self.all[value.index()].len() == 1 && !escapes()).then(|| &self.graph.nodes()[node])
+    }
+}
+
+/// `terms[0].value * terms[0].factor + .. + offset`.
+struct Sum {
+    terms: Vec<Term>,
+    offset: Option<Tensor>,
+    /// Operations of the graph that it stands for.
+    merged: usize,
+}
+
+struct Term {
+    /// A value of the graph, of the working type or of bytes.
+    value: ValueId,
+    /// `None` for 1.
+    factor: Option<Tensor>,
+    /// The type that bytes are converted to.
+    converted: Option<DataType>,
+}
+
+impl Sum {
+    /// What makes a value, as such a sum; `None` where a constant has more elements than its operand.
+    fn of(readers: &Readers<'_>, value: ValueId) -> Result<Option<Self>, OpError> {
+        if let Some(bytes) = Self::of_bytes(readers.graph, value)? {
+            return Ok(Some(bytes));
+        }
+        let Some(node) = readers.producer(value) else { return Ok(Some(Self::value(value))) };
+        for function in [BinaryFunction::Multiply, BinaryFunction::Add, BinaryFunction::Subtract] {
+            if let Some((operand, constant)) = by_constant(readers.graph, node, function) {
+                let Some(mut sum) = Self::of(readers, operand)? else { return Ok(None) };
+                sum.apply(function, constant)?;
+                return Ok(Some(sum));
+            }
+        }
+        let Some([left, right]) = addends(readers.graph, node) else {
+            return Ok(Some(Self::value(value)));
+        };
+        let (Some(mut left), Some(right)) = (Self::of(readers, left)?, Self::of(readers, right)?)
+        else {
+            return Ok(None);
+        };
+        left.terms.extend(right.terms);
+        left.merged += right.merged + 1;
+        if let Some(offset) = &right.offset {
+            left.add(offset)?;
+        }
+        Ok(Some(left))
+    }
+
+    /// A dequantized number: any reader may repeat that at next to no cost.
+    fn of_bytes(graph: &Graph, value: ValueId) -> Result<Option<Self>, OpError> {
+        let Some(node) = graph.producer(value).map(|id| &graph.nodes()[id]) else {
+            return Ok(None);
+        };
+        if let Some((scaled, scale)) = scale(graph, node) {
+            let Some(mut sum) = Self::of_bytes(graph, scaled)? else { return Ok(None) };
+            sum.apply(BinaryFunction::Multiply, scale)?;
+            return Ok(Some(sum));
+        }
+        let dtype = graph.tensor_type(value).dtype;
+        let Some(mut integer) = cast_from(graph, node).filter(|_| dtype.is_float()) else {
+            return Ok(None);
+        };
+        let mut zero = None;
+        let producer = |value| graph.producer(value).map(|id| &graph.nodes()[id]);
+        if let Some(node) = producer(integer)
+            && let Some((minuend, subtracted)) = by_constant(graph, node, BinaryFunction::Subtract)
+        {
+            (integer, zero) = (minuend, Some(subtracted));
+        }
+        let is_byte = |value| matches!(graph.tensor_type(value).dtype, DataType::U8 | DataType::I8);
+        if !is_byte(integer) {
+            let extended = producer(integer).and_then(|node| cast_from(graph, node));
+            let Some(bytes) = extended.filter(|bytes| is_byte(*bytes)) else { return Ok(None) };
+            integer = bytes;
+        }
+        let mut sum = Self::value(integer);
+        sum.terms[0].converted = Some(dtype);
+        if let Some(zero) = zero {
+            let zero = Cast { to: dtype }.reference(&[Some(zero)])?.remove(0);
+            sum.apply(BinaryFunction::Subtract, &zero)?;
+        }
+        Ok(Some(sum))
+    }
+
+    fn value(value: ValueId) -> Self {
+        let term = Term { value, factor: None, converted: None };
+        Self { terms: vec![term], offset: None, merged: 0 }
+    }
+
+    /// Notes one more operation with a constant.
+    fn apply(&mut self, function: BinaryFunction, constant: &Tensor) -> Result<(), OpError> {
+        self.merged += 1;
+        match function {
+            BinaryFunction::Multiply => self.multiply(constant),
+            BinaryFunction::Subtract => {
+                let negative = Unary::new(UnaryFunction::Negate);
+                self.add(&negative.reference(&[Some(constant)])?[0])
+            }
+            _ => self.add(constant),
+        }
+    }
+
+    fn multiply(&mut self, by: &Tensor) -> Result<(), OpError> {
+        for term in &mut self.terms {
+            term.factor = Some(combined(BinaryFunction::Multiply, term.factor.as_ref(), by)?);
+        }
+        if let Some(offset) = &self.offset {
+            self.offset = Some(combined(BinaryFunction::Multiply, Some(offset), by)?);
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, constant: &Tensor) -> Result<(), OpError> {
+        self.offset = Some(combined(BinaryFunction::Add, self.offset.as_ref(), constant)?);
+        Ok(())
+    }
+
+    /// Operations that compute it.
+    fn operations(&self) -> usize {
+        let factors = self.terms.iter().filter(|term| term.factor.is_some()).count();
+        factors + self.terms.len() - 1 + usize::from(self.offset.is_some())
+    }
+
+    /// Whether no constant left the range in which numbers keep their accuracy.
+    fn is_normal(&self) -> bool {
+        let factors = self.terms.iter().filter_map(|term| term.factor.as_ref());
+        let normal = |value: f64| value == 0.0 || (value as f32).is_normal();
+        factors.chain(&self.offset).all(|tensor| tensor.to_f64().into_iter().all(normal))
+    }
+
+    fn write(&self, rewriter: &mut Rewriter<'_>, name: &str) -> Result<ValueId, PassError> {
+        let mut sum = self.offset.clone().map(|offset| rewriter.constant(name, offset));
+        for term in &self.terms {
+            let mut value = rewriter.value(term.value);
+            if let Some(to) = term.converted {
+                value = rewriter.add_simple(name, Cast { to }, &[value])?;
+            }
+            if let Some(factor) = &term.factor {
+                let factor = rewriter.constant(name, factor.clone());
+                let multiply = Binary::new(BinaryFunction::Multiply);
+                value = rewriter.add_simple(name, multiply, &[value, factor])?;
+            }
+            sum = Some(match sum {
+                None => value,
+                Some(sum) => {
+                    let add = Binary::new(BinaryFunction::Add);
+                    rewriter.add_simple(name, add, &[value, sum])?
+                }
+            });
+        }
+        Ok(sum.unwrap_or(rewriter.value(self.terms[0].value)))
+    }
+}
+
+/// One constant and another, which may be none yet.
+fn combined(
+    function: BinaryFunction,
+    constant: Option<&Tensor>,
+    other: &Tensor,
+) -> Result<Tensor, OpError> {
+    match constant {
+        None => Ok(other.clone()),
+        Some(_) => Ok(Binary::new(function).reference(&[constant, Some(other)])?.remove(0)),
+    }
+}
+
+/// What a node rounds to whole numbers.
+fn rounded(node: &Node<Op>) -> Option<ValueId> {
+    let unary = node.operation.downcast::<Unary>()?;
+    (unary.function == UnaryFunction::Round).then_some(node.inputs[0]?)
+}
+
+fn is_rectifier(node: &Node<Op>) -> bool {
+    node.operation.downcast::<Unary>().is_some_and(|unary| unary.function == UnaryFunction::Relu)
+}
+
+fn cast_from(graph: &Graph, node: &Node<Op>) -> Option<ValueId> {
+    let input = node.inputs[0]?;
+    let is_cast = node.operation.downcast::<Cast>().is_some();
+    (is_cast && graph.constant(input).is_none()).then_some(input)
+}
+
+/// What a node multiplies by one positive number, and the number.
+fn scale<'a>(graph: &'a Graph, node: &Node<Op>) -> Option<(ValueId, &'a Tensor)> {
+    let (scaled, scale) = by_constant(graph, node, BinaryFunction::Multiply)?;
+    let is_positive = || scale.to_f64().iter().all(|scale| *scale > 0.0);
+    (scale.tensor_type().elements() == 1 && is_positive()).then_some((scaled, scale))
+}
+
+/// The operand that is not constant, and the one that is, of a binary operator that keeps the former's shape.
+fn by_constant<'a>(
+    graph: &'a Graph,
+    node: &Node<Op>,
+    function: BinaryFunction,
+) -> Option<(ValueId, &'a Tensor)> {
+    node.operation.downcast::<Binary>().filter(|binary| binary.function == function)?;
+    let (left, right) = (node.inputs[0]?, node.inputs[1]?);
+    let (value, constant) = match graph.constant(right) {
+        Some(constant) => (left, constant),
+        None if function == BinaryFunction::Subtract => return None,
+        None => (right, graph.constant(left)?),
+    };
+    let shape = |value| &graph.tensor_type(value).shape;
+    (shape(value) == shape(node.outputs[0]) && graph.constant(value).is_none())
+        .then_some((value, constant))
+}
+
+/// The operands of an addition of two values of the same shape.
+fn addends(graph: &Graph, node: &Node<Op>) -> Option<[ValueId; 2]> {
+    let binary = node.operation.downcast::<Binary>()?;
+    let (left, right) = (node.inputs[0]?, node.inputs[1]?);
+    let shape = |value| &graph.tensor_type(value).shape;
+    let same = shape(left) == shape(right) && left != right;
+    (binary.function == BinaryFunction::Add && same).then_some([left, right])
+}
