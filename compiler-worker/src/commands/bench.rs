@@ -260,7 +260,7 @@ fn tell(
     table.add_row(vec!["rate".to_owned(), units::rate(rate, "FLOP")]);
     if let (Some(share), Some(peaks)) = (details.share_of_peak(summary.p50), details.peaks) {
         let peak = units::rate(peaks.flops, "FLOP");
-        table.add_row(vec![format!("of the FMA peak ({peak})"), units::share(share)]);
+        table.add_row(vec![format!("of the f32 FMA peak ({peak})"), units::share(share)]);
     }
     let mut text = table.to_string();
     if let Some(table) = table::sizes(sizes) {

@@ -58,7 +58,7 @@ fn cards(body: &mut String, report: &Report, details: &Details) {
             card(
                 "",
                 units::share(share),
-                format!("of the probed FMA peak, {peak} on {} threads", peaks.threads),
+                format!("of the probed f32 FMA peak, {peak} on {} threads", peaks.threads),
             );
         }
     }

@@ -11,7 +11,7 @@ use hone_graph::{Definition, ValueId};
 use hone_ops::Graph;
 use hone_passes::{Lifetime, plan_memory};
 use hone_tensor::Role;
-use hone_tune::min_tasks_per_thread;
+use hone_tune::{StatementWork, min_tasks_per_thread, work};
 use hone_types::Tensor;
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -236,23 +236,25 @@ impl<'a> Planner<'a> {
 fn call_steps(kernels: &CompiledKernels, call: &Call, arguments: &[Argument]) -> Vec<Step> {
     let kernel = &kernels.kernels[call.kernel];
     let functions = &kernel.functions;
-    let sum = |access: &[Access]| -> u64 {
-        let matching = arguments.iter().filter(|argument| access.contains(&argument.access));
-        matching.map(|argument| argument.bytes).sum()
+    let program = &kernel.program;
+    let works: Vec<StatementWork> =
+        program.body.iter().map(|statement| work(program, statement)).collect();
+    let all = works.iter().fold(0, |sum: u64, work| sum.saturating_add(work.operations));
+    // The kernel's operations are those of the nodes; each function does its part of them.
+    let share = |work: &StatementWork| {
+        let part = u128::from(call.flops) * u128::from(work.operations) / u128::from(all.max(1));
+        u64::try_from(part).unwrap_or(call.flops)
     };
-    let (read, written) =
-        (sum(&[Access::Read, Access::ReadWrite]), sum(&[Access::Write, Access::ReadWrite]));
-    let share = functions.len().max(1) as u64;
-    let statements = functions.iter().zip(&kernel.program.body);
-    let steps = statements.map(|(function, statement)| Step {
+    let statements = functions.iter().zip(program.body.iter().zip(&works));
+    let steps = statements.map(|(function, (statement, work))| Step {
         nodes: call.nodes.clone(),
         kernel: function.symbol.clone(),
         tasks: function.tasks,
-        min_tasks_per_thread: min_tasks_per_thread(&kernel.program, statement, function.tasks),
+        min_tasks_per_thread: min_tasks_per_thread(program, statement, function.tasks),
         arguments: arguments.to_vec(),
-        flops: call.flops / share,
-        bytes_read: read,
-        bytes_written: written,
+        flops: share(work),
+        bytes_read: work.bytes_read,
+        bytes_written: work.bytes_written,
     });
     steps.collect()
 }

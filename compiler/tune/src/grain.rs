@@ -92,18 +92,46 @@ fn contains(statement: &Statement, var: VarId) -> bool {
 
 /// Nominal time of a statement on one core: the larger of arithmetic and memory traffic.
 fn nanoseconds(program: &Program, statement: &Statement) -> u64 {
-    let mut work = Work { program, operations: 0, accesses: HashMap::new() };
+    let StatementWork { operations, bytes_read, bytes_written } = work(program, statement);
+    let bytes = bytes_read.saturating_add(bytes_written);
+    (operations / NOMINAL_OPERATIONS_PER_NS).max(bytes / NOMINAL_BYTES_PER_NS)
+}
+
+/// What a statement of a program does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StatementWork {
+    /// Arithmetic operations; a function such as the exponential counts as [`FUNCTION_OPERATIONS`].
+    pub operations: u64,
+    /// Distinct bytes that it reads from shared memory.
+    pub bytes_read: u64,
+    /// Distinct bytes that it writes there.
+    pub bytes_written: u64,
+}
+
+/// What a statement does, of open sizes at their largest.
+pub fn work(program: &Program, statement: &Statement) -> StatementWork {
+    let mut work =
+        Work { program, operations: 0, reads: HashMap::new(), writes: HashMap::new() };
     work.add(statement, 1);
-    let bytes: u64 = work.accesses.iter().map(|(buffer, count)| work.bytes(*buffer, *count)).sum();
-    (work.operations / NOMINAL_OPERATIONS_PER_NS).max(bytes / NOMINAL_BYTES_PER_NS)
+    let bytes = |accesses: &HashMap<BufferId, u64>| {
+        let each = accesses.iter().map(|(buffer, count)| work.bytes(*buffer, *count));
+        each.fold(0, u64::saturating_add)
+    };
+    StatementWork {
+        operations: work.operations,
+        bytes_read: bytes(&work.reads),
+        bytes_written: bytes(&work.writes),
+    }
 }
 
 /// What a statement does; sums saturate, as extents come from the model.
 struct Work<'a> {
     program: &'a Program,
     operations: u64,
-    /// Elements that are read or written, counted each time.
-    accesses: HashMap<BufferId, u64>,
+    /// Elements that are read, counted each time.
+    reads: HashMap<BufferId, u64>,
+    /// Elements that are written, counted each time.
+    writes: HashMap<BufferId, u64>,
 }
 
 impl Work<'_> {
@@ -121,7 +149,7 @@ impl Work<'_> {
                     BlockBody::Map(value) => (value, 0),
                     BlockBody::Reduce { value, .. } => (value, 1),
                 };
-                self.access(block.buffer, times);
+                count(&mut self.writes, self.program, block.buffer, times);
                 let operations = combining + self.value(value, times);
                 self.operations = self.operations.saturating_add(operations.saturating_mul(times));
             }
@@ -133,7 +161,7 @@ impl Work<'_> {
     fn value(&mut self, value: &Expr, times: u64) -> u64 {
         let outermost = match value {
             Expr::Load(buffer, _) => {
-                self.access(*buffer, times);
+                count(&mut self.reads, self.program, *buffer, times);
                 return 0;
             }
             _ if is_function(value) => FUNCTION_OPERATIONS,
@@ -146,17 +174,23 @@ impl Work<'_> {
             .fold(outermost, |sum, operand| sum + self.value(operand, times))
     }
 
-    fn access(&mut self, buffer: BufferId, times: u64) {
-        if self.program.buffers[buffer].scope == Scope::Global {
-            let count = self.accesses.entry(buffer).or_default();
-            *count = count.saturating_add(times);
-        }
-    }
-
     /// Bytes of memory behind so many accesses: no more than the buffer has.
     fn bytes(&self, buffer: BufferId, count: u64) -> u64 {
         let buffer = &self.program.buffers[buffer];
         count.saturating_mul(buffer.dtype.bytes() as u64).min(buffer.bytes() as u64)
+    }
+}
+
+/// Notes accesses of a buffer, where it lies in shared memory.
+fn count(
+    accesses: &mut HashMap<BufferId, u64>,
+    program: &Program,
+    buffer: BufferId,
+    times: u64,
+) {
+    if program.buffers[buffer].scope == Scope::Global {
+        let count = accesses.entry(buffer).or_default();
+        *count = count.saturating_add(times);
     }
 }
 
@@ -233,6 +267,16 @@ mod tests {
         let product = product(1, 128, 768, 768);
         // A multiply and an add for each term.
         assert_eq!(nanoseconds(&product, &product.body[0]), 2 * 128 * 768 * 768 / 32);
+    }
+
+    /// A reduction that lies in memory is written, and its terms are read.
+    #[test]
+    fn what_is_read_and_written_is_told_apart() {
+        let product = product(1, 128, 768, 512);
+        let found = work(&product, &product.body[0]);
+        assert_eq!(found.bytes_read, 4 * (128 * 768 + 768 * 512));
+        assert_eq!(found.bytes_written, 4 * 128 * 512);
+        assert_eq!(found.operations, 2 * 128 * 768 * 512);
     }
 
     /// A table of which little is read is not traffic.
