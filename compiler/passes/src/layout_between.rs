@@ -171,9 +171,9 @@ impl Layout<'_> {
         node: &Node<Op>,
         reshape: &Reshape,
     ) -> Result<bool, PassError> {
-        let Some(input) = node.inputs[0] else { return Ok(false) };
+        let Some((input, block)) = self.packed_input(node) else { return Ok(false) };
         let (from, to) = (self.shape(input), &reshape.shape[..]);
-        if !self.is_packed(input) || from.len() < 3 || to.len() < 3 {
+        if from.len() < 3 || to.len() < 3 {
             return Ok(false);
         }
         let long = |shape: &[usize]| -> Vec<usize> {
@@ -183,7 +183,7 @@ impl Layout<'_> {
             return Ok(false);
         }
         let filler = self.filler(input);
-        let packed = self.packed(input, self.block, &node.name)?;
+        let packed = self.packed(input, block, &node.name)?;
         let whole = self.rewriter.target().tensor_type(packed).shape.clone();
         let shape = [&whole[..2], &to[2..], &whole[whole.len() - 1..]].concat();
         let output = self.rewriter.add_simple(&node.name, Reshape { shape }, &[packed])?;
@@ -192,18 +192,22 @@ impl Layout<'_> {
 
     pub(crate) fn concat(&mut self, node: &Node<Op>, concat: &Concat) -> Result<bool, PassError> {
         let inputs: Vec<ValueId> = node.inputs.iter().copied().flatten().collect();
-        let packed = inputs.iter().filter(|input| self.is_packed(**input)).count();
+        let is_packed = |input: &&ValueId| self.block_of(**input).is_some();
+        let packed = inputs.iter().filter(is_packed).count();
         let whole =
             inputs.iter().all(|input| self.fills_blocks(*input) && self.shape(*input).len() > 2);
         // Parts that lie otherwise and come from smaller images are packed before they are enlarged.
-        let enlarged = |input: &&ValueId| self.is_packed(**input) || self.is_enlarged(**input);
+        let enlarged = |input: &&ValueId| is_packed(input) || self.is_enlarged(**input);
         let all = self.is_wanted_packed(node) && inputs.iter().filter(enlarged).count() > 1;
         if concat.axis != 1 || !whole || packed * 2 < inputs.len().max(1) && !all {
             return Ok(false);
         }
+        let row = self.result_block(node);
+        let fills_rows = inputs.iter().all(|input| self.shape(*input)[1].is_multiple_of(row));
+        let block = if fills_rows { row } else { self.block };
         let mut parts = Vec::with_capacity(inputs.len());
         for input in inputs {
-            parts.push(self.packed(input, self.block, &node.name)?);
+            parts.push(self.packed(input, block, &node.name)?);
         }
         let output = self.rewriter.add_simple(&node.name, concat.clone(), &parts)?;
         Ok(self.finish(node, output))
@@ -214,9 +218,13 @@ impl Layout<'_> {
         let shape = self.shape(input);
         let spatial =
             shape.len() > 2 && resize.sizes[..2] == shape[..2] && resize.region.is_empty();
-        let is_packed = self.is_packed(input)
-            || self.is_wanted_packed(node) && self.is_enlarged(node.outputs[0]);
-        if !is_packed || !spatial {
+        let enlarges = || self.is_wanted_packed(node) && self.is_enlarged(node.outputs[0]);
+        let block = match self.block_of(input) {
+            Some(block) => block,
+            None if enlarges() => self.block,
+            None => return Ok(false),
+        };
+        if !spatial {
             return Ok(false);
         }
         let dtype = self.graph.tensor_type(input).dtype;
@@ -225,10 +233,10 @@ impl Layout<'_> {
             _ => self.filler(input).scaled(MAX_GAIN, dtype),
         };
         let Some(filler) = self.finite(node, filler) else { return Ok(false) };
-        let packed = self.packed(input, self.block, &node.name)?;
+        let packed = self.packed(input, block, &node.name)?;
         let mut resize = resize.clone();
         resize.sizes[1] = self.rewriter.target().tensor_type(packed).shape[1];
-        resize.sizes.push(self.block);
+        resize.sizes.push(block);
         resize.scales.push(1.0);
         let output = self.rewriter.add_simple(&node.name, resize, &[packed])?;
         Ok(self.finish_with(node, output, filler))

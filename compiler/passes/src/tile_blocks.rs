@@ -90,19 +90,30 @@ fn wish(graph: &Graph, rows: TileRows, node: &Node<Op>, input: ValueId, result: 
     if let Some(convolution) = operation.downcast::<Convolution>() {
         return rows.channels(graph, node, convolution).map_or(Wish::Vector, Wish::Tile);
     }
-    let same_shape = || graph.tensor_type(input).shape == graph.tensor_type(node.outputs[0]).shape;
+    let Some(output) = node.outputs.first() else { return Wish::Either };
+    let shapes = [input, *output].map(|value| &graph.tensor_type(value).shape);
     if operation.downcast::<Binary>().is_some() {
-        return if same_shape() { result } else { Wish::Either };
+        return if shapes[0] == shapes[1] { result } else { Wish::Either };
     }
+    if operation.downcast::<Concat>().is_some() {
+        // Parts that do not fill rows are put together by vectors.
+        let mut parts = node.inputs.iter().flatten().map(|part| &graph.tensor_type(*part).shape);
+        let mut fill = |row| parts.all(|part| part.len() > 2 && part[1].is_multiple_of(row));
+        return match result {
+            Wish::Tile(row) if fill(row) => result,
+            _ => Wish::Vector,
+        };
+    }
+    let keeps_channels =
+        || shapes.iter().all(|shape| shape.len() > 2) && shapes[0][1] == shapes[1][1];
     let passes_on = operation.downcast::<Cast>().is_some()
         || operation.downcast::<Unary>().is_some()
         || operation.downcast::<Pool>().is_some()
         || operation.downcast::<Reduce>().is_some()
-        || operation.downcast::<Pad>().is_some();
-    let is_packed_by_vector = operation.downcast::<Concat>().is_some()
+        || operation.downcast::<Pad>().is_some()
         || operation.downcast::<Resize>().is_some()
-        || operation.downcast::<Reshape>().is_some()
-        || operation.downcast::<InstanceNormalization>().is_some()
+        || (operation.downcast::<Reshape>().is_some() && keeps_channels());
+    let is_packed_by_vector = operation.downcast::<InstanceNormalization>().is_some()
         || operation.downcast::<GroupNormalization>().is_some();
     match (passes_on, is_packed_by_vector) {
         (true, _) => result,

@@ -110,8 +110,7 @@ pub struct StatementWork {
 
 /// What a statement does, of open sizes at their largest.
 pub fn work(program: &Program, statement: &Statement) -> StatementWork {
-    let mut work =
-        Work { program, operations: 0, reads: HashMap::new(), writes: HashMap::new() };
+    let mut work = Work { program, operations: 0, reads: HashMap::new(), writes: HashMap::new() };
     work.add(statement, 1);
     let bytes = |accesses: &HashMap<BufferId, u64>| {
         let each = accesses.iter().map(|(buffer, count)| work.bytes(*buffer, *count));
@@ -182,12 +181,7 @@ impl Work<'_> {
 }
 
 /// Notes accesses of a buffer, where it lies in shared memory.
-fn count(
-    accesses: &mut HashMap<BufferId, u64>,
-    program: &Program,
-    buffer: BufferId,
-    times: u64,
-) {
+fn count(accesses: &mut HashMap<BufferId, u64>, program: &Program, buffer: BufferId, times: u64) {
     if program.buffers[buffer].scope == Scope::Global {
         let count = accesses.entry(buffer).or_default();
         *count = count.saturating_add(times);
