@@ -265,7 +265,7 @@ mod tests {
 
     /// A reduction that lies in memory is written, and its terms are read.
     #[test]
-    fn what_is_read_and_written_is_told_apart() {
+    fn reads_and_writes_are_counted_apart() {
         let product = product(1, 128, 768, 512);
         let found = work(&product, &product.body[0]);
         assert_eq!(found.bytes_read, 4 * (128 * 768 + 768 * 512));
