@@ -277,12 +277,15 @@ impl Shown {
             }
             false => String::new(),
         };
-        let message = format!(
-            "{} trials, {} expected, {} at first{left}",
-            outcome.trials,
-            time(outcome.curve.last()),
-            time(outcome.curve.first()),
-        );
+        let message = match outcome.curve.is_empty() {
+            true => "algorithms of convolutions are compared in the whole network".to_owned(),
+            false => format!(
+                "{} trials, {} expected, {} at first{left}",
+                outcome.trials,
+                time(outcome.curve.last()),
+                time(outcome.curve.first()),
+            ),
+        };
         match &self.bar {
             Some(bar) => {
                 bar.set_position((used * 1000.0) as u64);

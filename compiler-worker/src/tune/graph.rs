@@ -13,7 +13,7 @@ use hone_search::{Kind, Log, Record};
 
 use super::confirm::{Confirm, Part, Verdict, median, of_part, with};
 use super::device::Device;
-use super::outcome::DecisionOutcome;
+use super::outcome::{DecisionOutcome, Outcome};
 use super::protocol::{Compare, Compared};
 use super::session::{IN_NETWORK, Session, WORTH};
 use super::statistics::paired;
@@ -150,6 +150,7 @@ impl GraphSearch<'_> {
             if others.is_empty() {
                 break;
             }
+            (self.session.tell)(&Outcome::default(), 0.0);
             let theirs = match &theirs {
                 Some(path) => path,
                 None => theirs.insert(self.confirm.artifact("analytic", &base)?),

@@ -59,7 +59,8 @@ pub struct Session<'a> {
     pub fleet: Option<&'a Fleet>,
     /// Whether a person wants it to end.
     pub interrupt: Interrupt,
-    /// Is told after each round: the outcome so far, and the share of the budget that is used up.
+    /// Is told after each round: the outcome so far, and the share of the budget that is used up. While decisions about
+    /// the graph are measured, before the first trial, the outcome is empty.
     pub tell: &'a dyn Fn(&Outcome, f64),
 }
 

@@ -55,6 +55,9 @@ impl Worker<'_> {
         self.progress.stage("tune");
         let (interrupt, failed) = (Interrupt::default(), RefCell::new(None));
         let tell = |outcome: &Outcome, _: f64| {
+            if outcome.curve.is_empty() {
+                return;
+            }
             if let Err(failure) = log.round(outcome) {
                 failed.borrow_mut().get_or_insert(failure);
                 interrupt.ask();

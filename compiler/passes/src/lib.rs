@@ -39,6 +39,7 @@ mod pack_matmul;
 mod packed_normalization;
 mod packed_operands;
 mod quantized;
+mod readers;
 mod reciprocals;
 mod regions;
 mod rewrite;

@@ -3,17 +3,18 @@
 //! multiplication of each and one addition for both zero points are left. It is done in front of a rounding to whole
 //! numbers alone, where what the rounding of `b * c` adds does not matter beside half a step.
 
+use crate::readers::{Readers, by_constant};
 use crate::{PassError, Rewriter};
-use hone_graph::{Node, NodeId, ValueId};
+use hone_graph::{Node, ValueId};
 use hone_ops::{Binary, BinaryFunction, Cast, Graph, Op, OpError, Operator, Unary, UnaryFunction};
-use hone_types::{DataType, Id, Tensor};
+use hone_types::{DataType, Tensor};
 
 /// Maximum numbers that are summed in front of a rounding.
 const MAX_TERMS: usize = 4;
 
 /// Merges constants that multiply and that are added in front of each rounding to whole numbers.
 pub fn merge_scales(graph: &Graph) -> Result<Graph, PassError> {
-    let readers = Readers { graph, all: graph.consumers() };
+    let readers = Readers::of(graph);
     let mut rewriter = Rewriter::new(graph);
     for (id, node) in graph.nodes().iter() {
         if !rewriter.is_needed(id) {
@@ -42,7 +43,7 @@ fn merged(readers: &Readers<'_>, node: &Node<Op>) -> Result<Option<(Sum, bool)>,
     let Some(mut value) = rounded(node) else { return Ok(None) };
     let (mut outer, mut is_rectified) = (Vec::new(), false);
     // A positive number may multiply in front of a rectifier as well as behind it.
-    while let Some(node) = readers.producer(value) {
+    while let Some(node) = readers.producer_for_one(value) {
         if is_rectifier(node) {
             (is_rectified, value) = (true, node.inputs[0].unwrap_or(value));
         } else if let Some((scaled, scale)) = scale(readers.graph, node) {
@@ -58,25 +59,6 @@ fn merged(readers: &Readers<'_>, node: &Node<Op>) -> Result<Option<(Sum, bool)>,
     let before = sum.merged + outer.len();
     let is_less = sum.operations() < before && sum.terms.len() <= MAX_TERMS && sum.is_normal();
     Ok(is_less.then_some((sum, is_rectified)))
-}
-
-/// Who reads what.
-struct Readers<'a> {
-    graph: &'a Graph,
-    /// Nodes that read each value, by its index.
-    all: Vec<Vec<NodeId>>,
-}
-
-impl<'a> Readers<'a> {
-    /// The node that makes a value which one node alone reads.
-    fn producer(&self, value: ValueId) -> Option<&'a Node<Op>> {
-        let escapes = || {
-            self.graph.outputs().iter().any(|port| port.value == value)
-                || self.graph.extents().iter().any(|extent| extent.value == value)
-        };
-        let node = self.graph.producer(value)?;
-        (self.all[value.index()].len() == 1 && !escapes()).then(|| &self.graph.nodes()[node])
-    }
 }
 
 /// `terms[0].value * terms[0].factor + .. + offset`.
@@ -99,10 +81,12 @@ struct Term {
 impl Sum {
     /// What makes a value, as such a sum; `None` where a constant has more elements than its operand.
     fn of(readers: &Readers<'_>, value: ValueId) -> Result<Option<Self>, OpError> {
-        if let Some(bytes) = Self::of_bytes(readers.graph, value)? {
+        if let Some(bytes) = Self::of_bytes(readers, value)? {
             return Ok(Some(bytes));
         }
-        let Some(node) = readers.producer(value) else { return Ok(Some(Self::value(value))) };
+        let Some(node) = readers.producer_for_one(value) else {
+            return Ok(Some(Self::value(value)));
+        };
         for function in [BinaryFunction::Multiply, BinaryFunction::Add, BinaryFunction::Subtract] {
             if let Some((operand, constant)) = by_constant(readers.graph, node, function) {
                 let Some(mut sum) = Self::of(readers, operand)? else { return Ok(None) };
@@ -126,12 +110,11 @@ impl Sum {
     }
 
     /// A dequantized number: any reader may repeat that at next to no cost.
-    fn of_bytes(graph: &Graph, value: ValueId) -> Result<Option<Self>, OpError> {
-        let Some(node) = graph.producer(value).map(|id| &graph.nodes()[id]) else {
-            return Ok(None);
-        };
+    fn of_bytes(readers: &Readers<'_>, value: ValueId) -> Result<Option<Self>, OpError> {
+        let graph = readers.graph;
+        let Some(node) = readers.producer(value) else { return Ok(None) };
         if let Some((scaled, scale)) = scale(graph, node) {
-            let Some(mut sum) = Self::of_bytes(graph, scaled)? else { return Ok(None) };
+            let Some(mut sum) = Self::of_bytes(readers, scaled)? else { return Ok(None) };
             sum.apply(BinaryFunction::Multiply, scale)?;
             return Ok(Some(sum));
         }
@@ -140,15 +123,14 @@ impl Sum {
             return Ok(None);
         };
         let mut zero = None;
-        let producer = |value| graph.producer(value).map(|id| &graph.nodes()[id]);
-        if let Some(node) = producer(integer)
+        if let Some(node) = readers.producer(integer)
             && let Some((minuend, subtracted)) = by_constant(graph, node, BinaryFunction::Subtract)
         {
             (integer, zero) = (minuend, Some(subtracted));
         }
         let is_byte = |value| matches!(graph.tensor_type(value).dtype, DataType::U8 | DataType::I8);
         if !is_byte(integer) {
-            let extended = producer(integer).and_then(|node| cast_from(graph, node));
+            let extended = readers.producer(integer).and_then(|node| cast_from(graph, node));
             let Some(bytes) = extended.filter(|bytes| is_byte(*bytes)) else { return Ok(None) };
             integer = bytes;
         }
@@ -264,24 +246,6 @@ fn scale<'a>(graph: &'a Graph, node: &Node<Op>) -> Option<(ValueId, &'a Tensor)>
     let (scaled, scale) = by_constant(graph, node, BinaryFunction::Multiply)?;
     let is_positive = || scale.to_f64().iter().all(|scale| *scale > 0.0);
     (scale.tensor_type().elements() == 1 && is_positive()).then_some((scaled, scale))
-}
-
-/// The operand that is not constant, and the one that is, of a binary operator that keeps the former's shape.
-fn by_constant<'a>(
-    graph: &'a Graph,
-    node: &Node<Op>,
-    function: BinaryFunction,
-) -> Option<(ValueId, &'a Tensor)> {
-    node.operation.downcast::<Binary>().filter(|binary| binary.function == function)?;
-    let (left, right) = (node.inputs[0]?, node.inputs[1]?);
-    let (value, constant) = match graph.constant(right) {
-        Some(constant) => (left, constant),
-        None if function == BinaryFunction::Subtract => return None,
-        None => (right, graph.constant(left)?),
-    };
-    let shape = |value| &graph.tensor_type(value).shape;
-    (shape(value) == shape(node.outputs[0]) && graph.constant(value).is_none())
-        .then_some((value, constant))
 }
 
 /// The operands of an addition of two values of the same shape.

@@ -2,26 +2,26 @@
 //! and give operators that only move numbers, or take the largest of some, one scale and zero point for both. Those are
 //! computed on the integers: dequantized and quantized again with the same scale, an integer is what it was.
 
+use crate::readers::{Readers, by_constant};
 use crate::{PassError, Rewriter};
-use hone_graph::{Node, NodeId, ValueId};
+use hone_graph::{Node, ValueId};
 use hone_ops::{
-    Binary, BinaryFunction, Cast, Concat, Expand, Gather, Graph, Op, Pad, PadMode, Pool, PoolKind,
-    Reduce, ReduceFunction, Reshape, Resize, ResizeMode, Slice, Tile, Transpose, Unary,
-    UnaryFunction,
+    BinaryFunction, Cast, Concat, Expand, Gather, Graph, Op, Pad, PadMode, Pool, PoolKind, Reduce,
+    ReduceFunction, Reshape, Resize, ResizeMode, Slice, Tile, Transpose, Unary, UnaryFunction,
 };
-use hone_types::{DataType, Id};
-use std::collections::HashSet;
+use hone_types::DataType;
+use std::ops::{Range, RangeInclusive};
 
 /// Maximum operators between a dequantization and a quantization.
 const MAX_CHAIN_NODES: usize = 16;
 
 /// Scales between which an integer of 8 bits times the scale, over the scale, rounds to itself: neither product nor
 /// quotient leaves the normal numbers.
-const SCALES: std::ops::RangeInclusive<f64> = 1e-30..=1e30;
+const SCALES: RangeInclusive<f64> = 1e-30..=1e30;
 
 /// Computes on integers what moves them.
 pub fn move_quantized(graph: &Graph) -> Result<Graph, PassError> {
-    let mover = Mover::new(graph);
+    let mover = Mover { readers: Readers::of(graph) };
     let mut rewriter = Rewriter::new(graph);
     for (id, node) in graph.nodes().iter() {
         if !rewriter.is_needed(id) {
@@ -29,7 +29,7 @@ pub fn move_quantized(graph: &Graph) -> Result<Graph, PassError> {
         }
         let moved = mover
             .quantization(node)
-            .and_then(|(value, scale)| mover.moved(value, scale, &mut MAX_CHAIN_NODES.clone()));
+            .and_then(|(value, scale)| mover.moved(value, scale, &mut { MAX_CHAIN_NODES }));
         match moved {
             Some(moved) => {
                 let value = mover.write(&moved, &mut rewriter)?;
@@ -50,114 +50,93 @@ struct Scale {
 }
 
 /// Integers, and what is computed of them.
-enum Moved {
+enum Moved<'a> {
     /// A value of the graph.
     Integers(ValueId),
     /// A node of the graph, on other operands; `None` for one that stays as it is.
-    Node(NodeId, Vec<Option<Moved>>, Scale),
+    Node(&'a Node<Op>, Vec<Option<Moved<'a>>>, Scale),
 }
 
 struct Mover<'a> {
-    graph: &'a Graph,
-    readers: Vec<Vec<NodeId>>,
-    escapes: HashSet<ValueId>,
+    readers: Readers<'a>,
 }
 
 impl<'a> Mover<'a> {
-    fn new(graph: &'a Graph) -> Self {
-        let outputs = graph.outputs().iter().map(|port| port.value);
-        let extents = graph.extents().iter().map(|extent| extent.value);
-        Self { graph, readers: graph.consumers(), escapes: outputs.chain(extents).collect() }
-    }
-
-    /// The node that makes a value.
-    fn producer(&self, value: ValueId) -> Option<&'a Node<Op>> {
-        self.graph.producer(value).map(|id| &self.graph.nodes()[id])
-    }
-
-    /// Whether one node reads a value, and nothing outside of the graph.
-    fn is_read_once(&self, value: ValueId) -> bool {
-        self.readers[value.index()].len() == 1 && !self.escapes.contains(&value)
-    }
-
     /// The operand of a binary operator whose other operand is one constant number, and this number.
     fn by_number(&self, node: &Node<Op>, function: BinaryFunction) -> Option<(ValueId, f64)> {
-        node.operation.downcast::<Binary>().filter(|binary| binary.function == function)?;
-        let number = self.graph.constant(node.inputs[1]?)?;
-        let value = node.inputs[0]?;
-        let keeps = self.graph.tensor_type(value).shape
-            == self.graph.tensor_type(*node.outputs.first()?).shape;
-        (keeps && number.tensor_type().elements() == 1).then(|| (value, number.to_f64()[0]))
+        let (value, number) = by_constant(self.readers.graph, node, function)?;
+        (number.tensor_type().elements() == 1).then(|| (value, number.to_f64()[0]))
     }
 
     /// What a node quantizes, where it is the last one of a quantization.
     fn quantization(&self, node: &Node<Op>) -> Option<(ValueId, Scale)> {
         let cast = node.operation.downcast::<Cast>()?;
-        if !is_byte(cast.to) {
-            return None;
-        }
+        let bytes = bytes_of(cast.to)?;
         let mut value = node.inputs[0]?;
         let mut zero = 0.0;
         if let Some((rounded, added)) =
-            self.producer(value).and_then(|node| self.by_number(node, BinaryFunction::Add))
+            self.readers.producer(value).and_then(|node| self.by_number(node, BinaryFunction::Add))
         {
             (value, zero) = (rounded, added);
         }
-        let round = self.producer(value)?;
+        let round = self.readers.producer(value)?;
         let unary = round.operation.downcast::<Unary>()?;
-        let divide = self.producer(round.inputs[0]?)?;
+        let divide = self.readers.producer(round.inputs[0]?)?;
         let (value, scale) = self.by_number(divide, BinaryFunction::Divide)?;
         let fits = unary.function == UnaryFunction::Round
-            && self.graph.tensor_type(value).dtype == DataType::F32
-            && SCALES.contains(&scale);
+            && self.readers.graph.tensor_type(value).dtype == DataType::F32
+            && SCALES.contains(&scale)
+            && zero.fract() == 0.0
+            && bytes.contains(&zero);
         fits.then_some((value, Scale { scale, zero, dtype: cast.to }))
     }
 
     /// The integers that a value was dequantized from.
     fn dequantization(&self, value: ValueId) -> Option<(ValueId, Scale)> {
         let cast_from = |value| {
-            let node = self.producer(value)?;
+            let node = self.readers.producer(value)?;
             node.operation.downcast::<Cast>()?;
             node.inputs[0]
         };
-        let (number, scale) = self.by_number(self.producer(value)?, BinaryFunction::Multiply)?;
+        let (number, scale) =
+            self.by_number(self.readers.producer(value)?, BinaryFunction::Multiply)?;
         let mut integers = cast_from(number)?;
         let mut zero = 0.0;
-        if let Some((minuend, subtracted)) =
-            self.producer(integers).and_then(|node| self.by_number(node, BinaryFunction::Subtract))
+        if let Some((minuend, subtracted)) = self
+            .readers
+            .producer(integers)
+            .and_then(|node| self.by_number(node, BinaryFunction::Subtract))
         {
             (integers, zero) = (minuend, subtracted);
         }
-        let dtype = |value| self.graph.tensor_type(value).dtype;
+        let dtype = |value| self.readers.graph.tensor_type(value).dtype;
         if dtype(integers) == DataType::I32 {
             integers = cast_from(integers)?;
         }
-        let fits = dtype(value) == DataType::F32 && is_byte(dtype(integers));
+        let fits = dtype(value) == DataType::F32 && bytes_of(dtype(integers)).is_some();
         fits.then(|| (integers, Scale { scale, zero, dtype: dtype(integers) }))
     }
 
     /// A value as integers with this scale, where it is made of such by moving them; `left` counts operators.
-    fn moved(&self, value: ValueId, scale: Scale, left: &mut usize) -> Option<Moved> {
+    fn moved(&self, value: ValueId, scale: Scale, left: &mut usize) -> Option<Moved<'a>> {
         if let Some((integers, found)) = self.dequantization(value) {
             return (found == scale).then_some(Moved::Integers(integers));
         }
         *left = left.checked_sub(1)?;
-        let id = self.graph.producer(value).filter(|_| self.is_read_once(value))?;
-        let node = &self.graph.nodes()[id];
+        let node = self.readers.producer_for_one(value)?;
         let operands = numbers_moved(node)?;
-        let mut inputs: Vec<Option<Moved>> = node.inputs.iter().map(|_| None).collect();
+        let mut inputs: Vec<Option<Moved<'a>>> = node.inputs.iter().map(|_| None).collect();
         for operand in operands {
             inputs[operand] = Some(self.moved(node.inputs[operand]?, scale, left)?);
         }
-        Some(Moved::Node(id, inputs, scale))
+        Some(Moved::Node(node, inputs, scale))
     }
 
-    fn write(&self, moved: &Moved, rewriter: &mut Rewriter<'_>) -> Result<ValueId, PassError> {
-        let (id, inputs, scale) = match moved {
+    fn write(&self, moved: &Moved<'_>, rewriter: &mut Rewriter<'_>) -> Result<ValueId, PassError> {
+        let (node, inputs, scale) = match moved {
             Moved::Integers(value) => return Ok(rewriter.value(*value)),
-            Moved::Node(id, inputs, scale) => (*id, inputs, scale),
+            Moved::Node(node, inputs, scale) => (*node, inputs, scale),
         };
-        let node = &self.graph.nodes()[id];
         let mut operands = Vec::with_capacity(inputs.len());
         for (moved, input) in inputs.iter().zip(&node.inputs) {
             operands.push(match moved {
@@ -174,13 +153,18 @@ impl<'a> Mover<'a> {
     }
 }
 
-fn is_byte(dtype: DataType) -> bool {
-    matches!(dtype, DataType::U8 | DataType::I8)
+/// The integers of a type of 8 bits.
+fn bytes_of(dtype: DataType) -> Option<RangeInclusive<f64>> {
+    match dtype {
+        DataType::U8 => Some(0.0..=255.0),
+        DataType::I8 => Some(-128.0..=127.0),
+        _ => None,
+    }
 }
 
 /// The operands whose elements are those of a node's result, where it only moves elements, leaves some out, or takes the
 /// largest or smallest of some; zeros may be added.
-fn numbers_moved(node: &Node<Op>) -> Option<std::ops::Range<usize>> {
+fn numbers_moved(node: &Node<Op>) -> Option<Range<usize>> {
     let operation = &node.operation;
     if operation.downcast::<Concat>().is_some() {
         return Some(0..node.inputs.len());
