@@ -7,6 +7,7 @@ mod attention;
 mod convolutions;
 mod independence;
 mod quantized;
+mod requantized;
 
 use hone_graph::ValueId;
 use hone_ops::{Graph, Op, evaluate};
