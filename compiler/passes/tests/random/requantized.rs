@@ -55,8 +55,8 @@ fn moved(net: &mut Net, value: ValueId) -> ValueId {
         }
         3 => net.node(Concat { axis: 1 }, &[value, value]),
         4 => {
-            let turned = [&[shape[1], shape[0]], &shape[2..]].concat();
-            net.node(Reshape { shape: turned }, &[value])
+            let swapped = [&[shape[1], shape[0]], &shape[2..]].concat();
+            net.node(Reshape { shape: swapped }, &[value])
         }
         5 => {
             let mut extents = shape.clone();
