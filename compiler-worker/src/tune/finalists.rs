@@ -10,7 +10,7 @@ use super::device::Device;
 use super::outcome::Outcome;
 use super::protocol::{Measured, Trials};
 use super::searched::{Searched, prescription};
-use super::session::{IN_NETWORK, Session, WORTH};
+use super::session::{Session, WORTH};
 use super::store::{self, Recorded};
 use crate::failure::Result;
 
@@ -40,7 +40,7 @@ impl Session<'_> {
         let tasks: BTreeMap<&str, &TuningTask> =
             searched.iter().map(|own| (own.task.digest.as_str(), &own.task)).collect();
         let part = |digest: &str| tasks.get(digest).map(|task| Part::Kernels(&task.kernels));
-        let (won, rounds) = confirm.winners(device, &part, so_far, &proposed, IN_NETWORK)?;
+        let (won, rounds) = confirm.winners(device, &part, so_far, &proposed, self.in_network())?;
         for digest in won.keys() {
             if let Some(record) = records.get(digest) {
                 log.append(record).map_err(store::failed)?;

@@ -15,7 +15,7 @@ use super::confirm::{Confirm, Part, Verdict, median, of_part, with};
 use super::device::Device;
 use super::outcome::{DecisionOutcome, Outcome};
 use super::protocol::{Compare, Compared};
-use super::session::{IN_NETWORK, Session, WORTH};
+use super::session::{Session, WORTH};
 use super::statistics::paired;
 use super::store::{self, Recorded, schedules_apart};
 use crate::compiler::Recipe;
@@ -74,7 +74,7 @@ impl GraphSearch<'_> {
         let times = self.measure(&decisions, &mut ratios, device, log)?;
         let proposed = self.proposed(&decisions, &ratios);
         let part = |structure: &str| decisions.get(structure).map(nodes_of);
-        let seconds = self.within_budget(IN_NETWORK);
+        let seconds = self.within_budget(self.session.in_network());
         let (won, rounds) = self.confirm.winners(device, &part, self.so_far, &proposed, seconds)?;
         for (structure, prescription) in &won {
             let ratio = ratios.get(structure).and_then(|of| of.get(&value_of(prescription)));
@@ -205,7 +205,8 @@ impl GraphSearch<'_> {
 
     /// Seconds of a comparison: no more than the last word in the network takes, and fewer where the search has little time.
     fn within_budget(&self, seconds: f64) -> f64 {
-        let (budget, seconds) = (self.session.settings.budget, seconds.min(IN_NETWORK));
+        let (budget, seconds) =
+            (self.session.settings.budget, seconds.min(self.session.in_network()));
         budget.map_or(seconds, |budget| seconds.min(SHARE * budget.as_secs_f64()))
     }
 

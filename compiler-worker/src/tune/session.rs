@@ -34,8 +34,10 @@ pub const BATCH: usize = 16;
 const LEAST_GAIN: f64 = 1e-5;
 /// A candidate must be surely this much faster alone to be tried in the network.
 pub(super) const WORTH: f64 = 0.99;
-/// Seconds of each comparison in the network.
-pub(super) const IN_NETWORK: f64 = 8.0;
+/// Seconds of each comparison in the network, at most.
+const IN_NETWORK: f64 = 8.0;
+/// The same, by the seconds of a batch of candidates: who measures those in short measures the network in short.
+const IN_NETWORK_BATCHES: f64 = 30.0;
 /// Decisions of other tasks that a task's first round tries.
 const SEEDS: usize = 4;
 /// Samples beyond which the model learns in every fourth round only.
@@ -98,7 +100,8 @@ impl Session<'_> {
         let kept =
             self.confirm(&searched, &so_far, &confirm, &mut device, &mut log, &mut outcome)?;
         if self.settings.whole {
-            outcome.whole = Some(confirm.against_untuned(&mut device, &kept, IN_NETWORK / 2.0)?);
+            outcome.whole =
+                Some(confirm.against_untuned(&mut device, &kept, self.in_network() / 2.0)?);
             let keys = searched.iter().map(|own| &own.task.digest);
             let keys = keys.chain(outcome.decisions.iter().map(|own| &own.structure));
             outcome.tuned = keys.filter(|key| kept.contains_key(*key)).count();
@@ -106,6 +109,11 @@ impl Session<'_> {
         let folder = self.cache.records_folder();
         Summary::of(&outcome).keep(&folder, self.model, self.inputs, self.target)?;
         Ok(outcome)
+    }
+
+    /// Seconds of each comparison in the network.
+    pub(super) fn in_network(&self) -> f64 {
+        IN_NETWORK.min(IN_NETWORK_BATCHES * self.settings.seconds)
     }
 
     /// The model's programs with their times in the network.
