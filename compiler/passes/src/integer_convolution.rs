@@ -7,7 +7,8 @@
 
 use crate::PassError;
 use crate::integer_products::{NarrowFactor, column_offsets, extended_from};
-use crate::layout::{Layout, window_padding};
+use crate::layout::Layout;
+use crate::layout_convolution::window_padding;
 use crate::packed_operands::pack_weights;
 use crate::quantized::is_byte;
 use hone_graph::{Node, ValueId};

@@ -28,6 +28,7 @@ mod integer_convolution;
 mod integer_products;
 mod layout;
 mod layout_between;
+mod layout_convolution;
 mod memory_plan;
 mod merge_groups;
 mod merge_scales;
