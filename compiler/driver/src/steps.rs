@@ -11,7 +11,7 @@ use hone_graph::{Definition, ValueId};
 use hone_ops::Graph;
 use hone_passes::{Lifetime, plan_memory};
 use hone_tensor::Role;
-use hone_tune::{StatementWork, min_tasks_per_thread, work};
+use hone_tune::{StatementWork, work};
 use hone_types::Tensor;
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -245,12 +245,11 @@ fn call_steps(kernels: &CompiledKernels, call: &Call, arguments: &[Argument]) ->
         let part = u128::from(call.flops) * u128::from(work.operations) / u128::from(all.max(1));
         u64::try_from(part).unwrap_or(call.flops)
     };
-    let statements = functions.iter().zip(program.body.iter().zip(&works));
-    let steps = statements.map(|(function, (statement, work))| Step {
+    let steps = functions.iter().zip(&works).map(|(function, work)| Step {
         nodes: call.nodes.clone(),
         kernel: function.symbol.clone(),
         tasks: function.tasks,
-        min_tasks_per_thread: min_tasks_per_thread(program, statement, function.tasks),
+        min_tasks_per_thread: work.min_tasks_per_thread(function.tasks),
         arguments: arguments.to_vec(),
         flops: share(work),
         bytes_read: work.bytes_read,

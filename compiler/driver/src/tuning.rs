@@ -16,7 +16,7 @@ use hone_ops::Graph;
 use hone_passes::GraphDecision;
 use hone_schedule::ScheduleError;
 use hone_tensor::{Builder, Expr, Program, Role, Scope};
-use hone_tune::{Prescription, min_tasks_per_thread, structural_digest};
+use hone_tune::{Prescription, structural_digest, work};
 use hone_types::{DataType, TensorType};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -263,7 +263,7 @@ impl Table {
             nodes: vec!["trial".to_owned()],
             kernel: kernel.symbol.clone(),
             tasks: kernel.tasks,
-            min_tasks_per_thread: min_tasks_per_thread(program, statement, kernel.tasks),
+            min_tasks_per_thread: work(program, statement).min_tasks_per_thread(kernel.tasks),
             arguments: arguments.clone(),
             flops: 0,
             bytes_read: 0,

@@ -23,7 +23,7 @@ pub use caches::{
     BEYOND_L2_BYTES_PER_CYCLE, L2_BYTES_PER_CYCLE, LINE_BYTES, TYPICAL_L1_BYTES, TYPICAL_L2_BYTES,
 };
 pub use devices::{DEVICE_BUFFER_ALIGNMENT, WARP_LANES};
-pub use machine::{Machine, TILE_ROW_BYTES};
+pub use machine::{MIN_TILE_ROWS, Machine, TILE_ROW_BYTES};
 pub use measured::{Cache, Measured};
 pub use rates::{MEMORY_BYTES_PER_NS, NOMINAL_BYTES_PER_NS, NOMINAL_OPERATIONS_PER_NS, Rates};
 pub use threads::{CORES_THAT_FILL_MEMORY, HANDOVER_NANOSECONDS};

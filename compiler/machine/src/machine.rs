@@ -34,6 +34,9 @@ pub struct Machine {
 /// Bytes of a row of a tile register (AMX).
 pub const TILE_ROW_BYTES: usize = 64;
 
+/// Products of fewer rows than these are as fast with vectors, which need no tile registers to be configured.
+pub const MIN_TILE_ROWS: usize = 4;
+
 impl Machine {
     /// Figures typical of a processor with `registers` vector registers of `vector_bytes` bytes.
     pub fn with_vectors(vector_bytes: usize, registers: usize) -> Self {

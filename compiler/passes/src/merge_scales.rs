@@ -12,6 +12,12 @@ use hone_types::{DataType, Tensor};
 /// Maximum numbers that are summed in front of a rounding.
 const MAX_TERMS: usize = 4;
 
+/// Maximum nodes between these numbers and the rounding.
+const MAX_NODES: usize = 32;
+
+/// Maximum elements of a constant that is computed anew: those of scales and biases, not of whole tensors.
+const MAX_ELEMENTS: usize = 1 << 16;
+
 /// Merges constants that multiply and that are added in front of each rounding to whole numbers.
 pub fn merge_scales(graph: &Graph) -> Result<Graph, PassError> {
     let readers = Readers::of(graph);
@@ -40,25 +46,25 @@ pub fn merge_scales(graph: &Graph) -> Result<Graph, PassError> {
 /// What a rounding rounds, in fewer operations than the graph has for it; and whether the maximum with zero is taken of
 /// it. `None` for other nodes, and where there is nothing to merge.
 fn merged(readers: &Readers<'_>, node: &Node<Op>) -> Result<Option<(Sum, bool)>, OpError> {
-    let Some(mut value) = rounded(node) else { return Ok(None) };
+    let Some(mut value) = rounded(readers.graph, node) else { return Ok(None) };
     let (mut outer, mut is_rectified) = (Vec::new(), false);
     // A positive number may multiply in front of a rectifier as well as behind it.
-    while let Some(node) = readers.producer_for_one(value) {
+    while let Some(node) = readers.producer_for_one(value).filter(|_| outer.len() < MAX_NODES) {
         if is_rectifier(node) {
             (is_rectified, value) = (true, node.inputs[0].unwrap_or(value));
         } else if let Some((scaled, scale)) = scale(readers.graph, node) {
-            (outer, value) = ([outer, vec![scale]].concat(), scaled);
+            outer.push(scale);
+            value = scaled;
         } else {
             break;
         }
     }
-    let Some(mut sum) = Sum::of(readers, value)? else { return Ok(None) };
-    for scale in &outer {
-        sum.multiply(scale)?;
+    let mut sum = Sum::of(readers, value, &mut { MAX_NODES })?;
+    for scale in outer {
+        sum.apply(BinaryFunction::Multiply, scale)?;
     }
-    let before = sum.merged + outer.len();
-    let is_less = sum.operations() < before && sum.terms.len() <= MAX_TERMS && sum.is_normal();
-    Ok(is_less.then_some((sum, is_rectified)))
+    let is_less = sum.operations() < sum.merged && sum.terms.len() <= MAX_TERMS;
+    Ok((is_less && sum.is_small && sum.is_normal()).then_some((sum, is_rectified)))
 }
 
 /// `terms[0].value * terms[0].factor + .. + offset`.
@@ -67,6 +73,8 @@ struct Sum {
     offset: Option<Tensor>,
     /// Operations of the graph that it stands for.
     merged: usize,
+    /// Whether no constant has more than [`MAX_ELEMENTS`]; others are not computed.
+    is_small: bool,
 }
 
 struct Term {
@@ -79,49 +87,43 @@ struct Term {
 }
 
 impl Sum {
-    /// What makes a value, as such a sum; `None` where a constant has more elements than its operand.
-    fn of(readers: &Readers<'_>, value: ValueId) -> Result<Option<Self>, OpError> {
+    /// What makes a value, as such a sum; `left` counts nodes.
+    fn of(readers: &Readers<'_>, value: ValueId, left: &mut usize) -> Result<Self, OpError> {
         if let Some(bytes) = Self::of_bytes(readers, value)? {
-            return Ok(Some(bytes));
+            return Ok(bytes);
         }
-        let Some(node) = readers.producer_for_one(value) else {
-            return Ok(Some(Self::value(value)));
+        let Some(node) = readers.producer_for_one(value).filter(|_| *left > 0) else {
+            return Ok(Self::value(value));
         };
+        *left -= 1;
         for function in [BinaryFunction::Multiply, BinaryFunction::Add, BinaryFunction::Subtract] {
             if let Some((operand, constant)) = by_constant(readers.graph, node, function) {
-                let Some(mut sum) = Self::of(readers, operand)? else { return Ok(None) };
+                let mut sum = Self::of(readers, operand, left)?;
                 sum.apply(function, constant)?;
-                return Ok(Some(sum));
+                return Ok(sum);
             }
         }
-        let Some([left, right]) = addends(readers.graph, node) else {
-            return Ok(Some(Self::value(value)));
+        let Some([one, other]) = addends(readers.graph, node) else {
+            return Ok(Self::value(value));
         };
-        let (Some(mut left), Some(right)) = (Self::of(readers, left)?, Self::of(readers, right)?)
-        else {
-            return Ok(None);
-        };
-        left.terms.extend(right.terms);
-        left.merged += right.merged + 1;
-        if let Some(offset) = &right.offset {
-            left.add(offset)?;
+        let (mut sum, other) = (Self::of(readers, one, left)?, Self::of(readers, other, left)?);
+        sum.terms.extend(other.terms);
+        sum.merged += other.merged + 1;
+        sum.is_small &= other.is_small;
+        if let Some(offset) = &other.offset {
+            sum.add(offset)?;
         }
-        Ok(Some(left))
+        Ok(sum)
     }
 
     /// A dequantized number: any reader may repeat that at next to no cost.
     fn of_bytes(readers: &Readers<'_>, value: ValueId) -> Result<Option<Self>, OpError> {
         let graph = readers.graph;
-        let Some(node) = readers.producer(value) else { return Ok(None) };
-        if let Some((scaled, scale)) = scale(graph, node) {
-            let Some(mut sum) = Self::of_bytes(readers, scaled)? else { return Ok(None) };
-            sum.apply(BinaryFunction::Multiply, scale)?;
-            return Ok(Some(sum));
-        }
-        let dtype = graph.tensor_type(value).dtype;
-        let Some(mut integer) = cast_from(graph, node).filter(|_| dtype.is_float()) else {
-            return Ok(None);
-        };
+        let scaled = readers.producer(value).and_then(|node| scale(graph, node));
+        let (number, scale) = scaled.map_or((value, None), |(number, scale)| (number, Some(scale)));
+        let dtype = graph.tensor_type(number).dtype;
+        let cast = |value| readers.producer(value).and_then(|node| cast_from(graph, node));
+        let Some(mut integer) = cast(number).filter(|_| dtype.is_float()) else { return Ok(None) };
         let mut zero = None;
         if let Some(node) = readers.producer(integer)
             && let Some((minuend, subtracted)) = by_constant(graph, node, BinaryFunction::Subtract)
@@ -130,8 +132,9 @@ impl Sum {
         }
         let is_byte = |value| matches!(graph.tensor_type(value).dtype, DataType::U8 | DataType::I8);
         if !is_byte(integer) {
-            let extended = readers.producer(integer).and_then(|node| cast_from(graph, node));
-            let Some(bytes) = extended.filter(|bytes| is_byte(*bytes)) else { return Ok(None) };
+            let Some(bytes) = cast(integer).filter(|bytes| is_byte(*bytes)) else {
+                return Ok(None);
+            };
             integer = bytes;
         }
         let mut sum = Self::value(integer);
@@ -140,12 +143,15 @@ impl Sum {
             let zero = Cast { to: dtype }.reference(&[Some(zero)])?.remove(0);
             sum.apply(BinaryFunction::Subtract, &zero)?;
         }
+        if let Some(scale) = scale {
+            sum.apply(BinaryFunction::Multiply, scale)?;
+        }
         Ok(Some(sum))
     }
 
     fn value(value: ValueId) -> Self {
         let term = Term { value, factor: None, converted: None };
-        Self { terms: vec![term], offset: None, merged: 0 }
+        Self { terms: vec![term], offset: None, merged: 0, is_small: true }
     }
 
     /// Notes one more operation with a constant.
@@ -162,17 +168,18 @@ impl Sum {
     }
 
     fn multiply(&mut self, by: &Tensor) -> Result<(), OpError> {
-        for term in &mut self.terms {
-            term.factor = Some(combined(BinaryFunction::Multiply, term.factor.as_ref(), by)?);
+        let factors = self.terms.iter_mut().map(|term| &mut term.factor);
+        for factor in factors {
+            self.is_small &= combine(BinaryFunction::Multiply, factor, by)?;
         }
-        if let Some(offset) = &self.offset {
-            self.offset = Some(combined(BinaryFunction::Multiply, Some(offset), by)?);
+        if self.offset.is_some() {
+            self.is_small &= combine(BinaryFunction::Multiply, &mut self.offset, by)?;
         }
         Ok(())
     }
 
     fn add(&mut self, constant: &Tensor) -> Result<(), OpError> {
-        self.offset = Some(combined(BinaryFunction::Add, self.offset.as_ref(), constant)?);
+        self.is_small &= combine(BinaryFunction::Add, &mut self.offset, constant)?;
         Ok(())
     }
 
@@ -213,22 +220,35 @@ impl Sum {
     }
 }
 
-/// One constant and another, which may be none yet.
-fn combined(
+/// Combines a constant, which may be none yet, with another one; says whether the result is small enough to be computed.
+fn combine(
     function: BinaryFunction,
-    constant: Option<&Tensor>,
+    constant: &mut Option<Tensor>,
     other: &Tensor,
-) -> Result<Tensor, OpError> {
-    match constant {
-        None => Ok(other.clone()),
-        Some(_) => Ok(Binary::new(function).reference(&[constant, Some(other)])?.remove(0)),
+) -> Result<bool, OpError> {
+    let function = Binary::new(function);
+    let result = match constant {
+        None => other.tensor_type().clone(),
+        Some(constant) => {
+            function.infer(&[Some(constant.tensor_type()), Some(other.tensor_type())])?.remove(0)
+        }
+    };
+    if result.elements() > MAX_ELEMENTS {
+        return Ok(false);
     }
+    *constant = Some(match constant {
+        None => other.clone(),
+        Some(constant) => function.reference(&[Some(constant), Some(other)])?.remove(0),
+    });
+    Ok(true)
 }
 
-/// What a node rounds to whole numbers.
-fn rounded(node: &Node<Op>) -> Option<ValueId> {
+/// What a node rounds to whole numbers, in a type whose constants keep their accuracy when they are multiplied.
+fn rounded(graph: &Graph, node: &Node<Op>) -> Option<ValueId> {
     let unary = node.operation.downcast::<Unary>()?;
-    (unary.function == UnaryFunction::Round).then_some(node.inputs[0]?)
+    let value = node.inputs[0]?;
+    let is_exact = matches!(graph.tensor_type(value).dtype, DataType::F32 | DataType::F64);
+    (unary.function == UnaryFunction::Round && is_exact).then_some(value)
 }
 
 fn is_rectifier(node: &Node<Op>) -> bool {
@@ -255,4 +275,33 @@ fn addends(graph: &Graph, node: &Node<Op>) -> Option<[ValueId; 2]> {
     let shape = |value| &graph.tensor_type(value).shape;
     let same = shape(left) == shape(right) && left != right;
     (binary.function == BinaryFunction::Add && same).then_some([left, right])
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use hone_types::TensorType;
+
+    /// A sum of so many numbers has a stack frame for none of them beyond the first few.
+    #[test]
+    fn a_long_chain_in_front_of_a_rounding() {
+        let mut graph = Graph::new();
+        let mut value = graph.add_input("x", TensorType::new(DataType::F32, [2]));
+        let one = graph.add_constant("one", Tensor::from_elements([1], &[1.0f32]).unwrap());
+        let operands = |value, other| [Some(value), Some(other)];
+        for index in 0..100_000 {
+            let function = match index % 2 {
+                0 => BinaryFunction::Add,
+                _ => BinaryFunction::Multiply,
+            };
+            let node = Binary::new(function).into();
+            value = graph.add_node("step", node, &operands(value, one)).unwrap()[0];
+        }
+        let round = Unary::new(UnaryFunction::Round).into();
+        value = graph.add_node("round", round, &[Some(value)]).unwrap()[0];
+        graph.add_output("y", value);
+        let merged = merge_scales(&graph).unwrap();
+        assert!(merged.nodes().len() > graph.nodes().len(), "the last steps merge");
+    }
 }

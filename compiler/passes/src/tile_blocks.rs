@@ -2,6 +2,7 @@
 //! the rows of a tile where they lie, if the channels of a block are one of them, and has to copy them otherwise.
 
 use hone_graph::{Node, ValueId};
+use hone_machine::MIN_TILE_ROWS;
 use hone_ops::{
     Binary, Cast, Concat, Convolution, Graph, GroupNormalization, InstanceNormalization, Op, Pad,
     Pool, Reduce, Reshape, Resize, Unary,
@@ -44,20 +45,17 @@ impl TileRows {
             _ => return None,
         };
         let filters = graph.constant(node.inputs[1]?)?.shape();
-        let results = &graph.tensor_type(node.outputs[0]).shape[2..];
+        let results = &graph.tensor_type(node.outputs[0]).shape;
+        let rows = results[0] * results[2..].iter().product::<usize>();
         let channels = self.bytes / BYTES_IN_GROUP * group;
-        let fits = convolution.groups == 1
-            && filters[1].is_multiple_of(channels)
-            && results.iter().product::<usize>() >= MIN_ROWS;
+        let fits =
+            convolution.groups == 1 && filters[1].is_multiple_of(channels) && rows >= MIN_TILE_ROWS;
         fits.then_some(channels)
     }
 }
 
 /// Bytes of the numbers that are multiplied and summed for one element of a tile at once.
 const BYTES_IN_GROUP: usize = 4;
-
-/// Fewer results than these for each filter are computed by vectors.
-const MIN_ROWS: usize = 4;
 
 /// The values that products in tiles read, directly or by way of nodes that compute element by element, and that
 /// nothing else wants in blocks of a vector; and how many channels their blocks have.

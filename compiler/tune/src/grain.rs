@@ -32,13 +32,6 @@ pub(crate) const FEW_TASKS: usize = 32;
 /// Operations that a function such as the exponential counts as; it is a polynomial.
 pub const FUNCTION_OPERATIONS: u64 = 16;
 
-/// Minimum number of tasks that are worth a further thread, where a statement of a program is cut into `tasks` equal
-/// ones; at least 1, at most all of them.
-pub fn min_tasks_per_thread(program: &Program, statement: &Statement, tasks: u64) -> u64 {
-    let task = nanoseconds(program, statement) / tasks.max(1);
-    (THREAD_NANOSECONDS / task.max(1)).clamp(1, tasks.max(1))
-}
-
 /// Tasks to cut the nest around a loop into: what its work is worth, or fewer or more of them, but always
 /// some for each of several threads where there is work for them.
 pub(crate) fn tasks(schedule: &Schedule, inside: VarId, decisions: &mut Decisions<'_>) -> usize {
@@ -56,7 +49,7 @@ pub(crate) fn tasks(schedule: &Schedule, inside: VarId, decisions: &mut Decision
 fn tasks_worth(schedule: &Schedule, inside: VarId) -> usize {
     let program = schedule.program();
     let nest = program.body.iter().find(|statement| contains(statement, inside));
-    let work = nest.map_or(0, |statement| nanoseconds(program, statement));
+    let work = nest.map_or(0, |statement| work(program, statement).nanoseconds());
     if work < 2 * THREAD_NANOSECONDS {
         return 1;
     }
@@ -90,13 +83,6 @@ fn contains(statement: &Statement, var: VarId) -> bool {
     }
 }
 
-/// Nominal time of a statement on one core: the larger of arithmetic and memory traffic.
-fn nanoseconds(program: &Program, statement: &Statement) -> u64 {
-    let StatementWork { operations, bytes_read, bytes_written } = work(program, statement);
-    let bytes = bytes_read.saturating_add(bytes_written);
-    (operations / NOMINAL_OPERATIONS_PER_NS).max(bytes / NOMINAL_BYTES_PER_NS)
-}
-
 /// What a statement of a program does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StatementWork {
@@ -106,6 +92,21 @@ pub struct StatementWork {
     pub bytes_read: u64,
     /// Distinct bytes that it writes there.
     pub bytes_written: u64,
+}
+
+impl StatementWork {
+    /// Nominal time on one core: the larger of arithmetic and memory traffic.
+    fn nanoseconds(&self) -> u64 {
+        let bytes = self.bytes_read.saturating_add(self.bytes_written);
+        (self.operations / NOMINAL_OPERATIONS_PER_NS).max(bytes / NOMINAL_BYTES_PER_NS)
+    }
+
+    /// Minimum number of tasks that are worth a further thread, where the statement is cut into `tasks` equal ones; at
+    /// least 1, at most all of them.
+    pub fn min_tasks_per_thread(&self, tasks: u64) -> u64 {
+        let task = self.nanoseconds() / tasks.max(1);
+        (THREAD_NANOSECONDS / task.max(1)).clamp(1, tasks.max(1))
+    }
 }
 
 /// What a statement does, of open sizes at their largest.
@@ -255,12 +256,12 @@ mod tests {
 
     #[test]
     fn work_counts_arithmetic_or_traffic_whichever_takes_longer() {
-        let time = |program: &Program| nanoseconds(program, &program.body[0]);
+        let time = |program: &Program| work(program, &program.body[0]).nanoseconds();
         // 2 x 1 MiB at 8 bytes a nanosecond; a buffer that is read twice counts once.
         assert_eq!(time(&sum(&[512, 512])), 2 * 4 * 512 * 512 / 8);
         let product = product(1, 128, 768, 768);
         // A multiply and an add for each term.
-        assert_eq!(nanoseconds(&product, &product.body[0]), 2 * 128 * 768 * 768 / 32);
+        assert_eq!(work(&product, &product.body[0]).nanoseconds(), 2 * 128 * 768 * 768 / 32);
     }
 
     /// A reduction that lies in memory is written, and its terms are read.
@@ -283,7 +284,7 @@ mod tests {
         });
         builder.output(y);
         let program = builder.finish();
-        assert_eq!(nanoseconds(&program, &program.body[0]), 2 * 4 * 4 * 768 / 8);
+        assert_eq!(work(&program, &program.body[0]).nanoseconds(), 2 * 4 * 4 * 768 / 8);
     }
 
     #[test]
@@ -343,10 +344,10 @@ mod tests {
     fn a_thread_gets_five_microseconds_or_all_there_is() {
         let program = sum(&[512, 512]);
         let time = 2 * 4 * 512 * 512 / 8;
-        assert_eq!(min_tasks_per_thread(&program, &program.body[0], 512), 5000 / (time / 512));
-        assert_eq!(min_tasks_per_thread(&program, &program.body[0], 1), 1);
-        assert_eq!(min_tasks_per_thread(&program, &program.body[0], 0), 1);
+        assert_eq!(work(&program, &program.body[0]).min_tasks_per_thread(512), 5000 / (time / 512));
+        assert_eq!(work(&program, &program.body[0]).min_tasks_per_thread(1), 1);
+        assert_eq!(work(&program, &program.body[0]).min_tasks_per_thread(0), 1);
         let small = sum(&[4, 4]);
-        assert_eq!(min_tasks_per_thread(&small, &small.body[0], 4), 4);
+        assert_eq!(work(&small, &small.body[0]).min_tasks_per_thread(4), 4);
     }
 }

@@ -89,27 +89,23 @@ impl<'c> Emitter<'c, '_> {
         }
     }
 
-    /// Whether [`Self::rounded_to_integer`] converts to this type: from `f32` to fewer bits, where an instruction
-    /// rounds and converts.
-    pub(crate) fn rounds_to(&self, to: DataType, from: DataType) -> bool {
-        from == DataType::F32
-            && integers_of(to).is_some()
-            && ["x86_64", "aarch64"].iter().any(|name| self.target.triple.starts_with(name))
+    /// The bounds of a type of fewer bits than `f32`, where an instruction rounds and converts to integers.
+    pub(crate) fn rounding_bounds(&self, to: DataType, from: DataType) -> Option<[f64; 2]> {
+        let converts = ["x86_64", "aarch64"];
+        let converts = converts.iter().any(|name| self.target.triple.starts_with(name));
+        integers_of(to).filter(|_| converts && from == DataType::F32)
     }
 
-    /// `value` rounded to nearest, ties to even, plus the whole number `added`, saturated to the range of `to`, in 32 bits;
-    /// NaN gives 0. Bounds are whole numbers, so that it is the same to apply them before rounding; and the sum is exact
-    /// in integers.
+    /// `value` rounded to nearest, ties to even, plus the whole number `added`, saturated to bounds, in 32 bits; NaN gives
+    /// 0. Bounds are whole numbers, so that it is the same to apply them before rounding; and the sum is exact in
+    /// integers.
     pub(crate) fn rounded_to_integer(
         &self,
-        to: DataType,
         value: V<'c>,
         added: f64,
+        [least, most]: [f64; 2],
     ) -> Result<V<'c>> {
         let ir = self.ir;
-        let Some([least, most]) = integers_of(to) else {
-            return Err(self.unsupported(format!("rounding to {to} in one instruction")));
-        };
         let within = self.bounded(value, [least - added, most - added])?;
         let ty = ir.shaped(ir.context.i32_type().into(), within);
         let rounded = ir.intrinsic("llvm.lrint", &[ty, within.get_type()], &[within])?;

@@ -76,11 +76,11 @@ impl<'c> Emitter<'c, '_> {
     /// In 32 bits, what a conversion of `operand` to `to` gives, where it rounds to nearest and one instruction does both.
     fn quantized(&mut self, to: DataType, operand: &Expr) -> Result<Option<V<'c>>> {
         let Some((operand, added)) = rounded(operand) else { return Ok(None) };
-        if !self.rounds_to(to, operand.dtype(self.program)) {
+        let Some(bounds) = self.rounding_bounds(to, operand.dtype(self.program)) else {
             return Ok(None);
-        }
+        };
         let operand = self.value(operand)?;
-        self.rounded_to_integer(to, operand, added).map(Some)
+        self.rounded_to_integer(operand, added, bounds).map(Some)
     }
 
     /// `value`, of element type `dtype`, in every lane of `ty`.

@@ -23,6 +23,7 @@ use super::unfit;
 use crate::Machine;
 use crate::access::{Access, Contraction, access, value};
 use crate::decisions::Decisions;
+use hone_machine::MIN_TILE_ROWS;
 use hone_schedule::{Schedule, ScheduleError};
 use hone_tensor::{BlockId, Expr, Intrinsic, Iterator, IteratorKind, Scope, VarId};
 
@@ -31,8 +32,6 @@ const NAME: &str = "matrix_unit";
 const TILE: usize = 16;
 /// Fewer groups in a step than these take as long as vectors do.
 const MIN_GROUPS: usize = 4;
-/// Fewer rows than these are as fast with vectors, which need no tile registers to be configured.
-const MIN_ROWS: usize = 4;
 /// Tiles of sums that leave registers for two tiles of each operand.
 const SUM_TILES: usize = 4;
 /// Blocks of rows from which each copies its rows itself: threads have enough of them. Fewer have all rows copied first.
@@ -147,7 +146,7 @@ impl Product {
         }
         let rows = storing.iterators.iter().zip(&axes).filter(|(_, role)| **role == Role::Row);
         let rows: usize = rows.map(|(iterator, _)| iterator.extent).product();
-        if rows < MIN_ROWS {
+        if rows < MIN_TILE_ROWS {
             return Err(unfit(NAME, "too few rows"));
         }
         let packs = needs_copies(schedule, form.sum, &form);
