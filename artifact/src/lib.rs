@@ -32,6 +32,7 @@ mod manifest;
 mod open;
 mod padded;
 mod program;
+pub mod progress;
 mod reader;
 pub mod report;
 pub mod request;

@@ -7,6 +7,8 @@ mod common;
 
 use std::collections::BTreeSet;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use common::{Place, repository};
@@ -35,10 +37,16 @@ fn request(stop: &Value) -> Value {
 
 /// Starts a worker, each with scratch space of its own, as a pod has.
 fn start(place: &Place, pod: &str, request: &Value) -> Child {
+    start_with(place, pod, request, &[])
+}
+
+/// As [`start`], with further environment variables.
+fn start_with(place: &Place, pod: &str, request: &Value, set: &[(&str, String)]) -> Child {
     let mut command = place.command();
     command.args(["worker", "--threads", "1", "--file-root", "."]);
     command.args(["--scratch", pod, "--termination", &format!("{pod}.json")]);
     command.env("HONE_REQUEST", request.to_string());
+    command.envs(set.iter().map(|(name, value)| (*name, value.as_str())));
     command.stdout(Stdio::null()).stderr(Stdio::piped());
     command.spawn().unwrap()
 }
@@ -275,4 +283,80 @@ fn what_cannot_be_done_is_refused_with_a_reason() {
         assert!(why.contains(word), "{pod}: {why}");
     }
     assert!(trials(&place).is_empty());
+}
+
+/// What a pod posted: its token, and how far it said that it is.
+type Posted = Vec<(String, Value)>;
+
+/// Serves the operator's endpoint: every other post is answered by a replica that does not lead.
+fn operator(posts: Arc<Mutex<Posted>>) -> String {
+    use axum::http::{HeaderMap, StatusCode};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let leads = Arc::new(AtomicBool::new(true));
+        let take = move |headers: HeaderMap, body: String| async move {
+            if leads.fetch_xor(true, Ordering::SeqCst) {
+                return StatusCode::SERVICE_UNAVAILABLE;
+            }
+            let token = headers["authorization"].to_str().unwrap().to_owned();
+            posts.lock().unwrap().push((token, serde_json::from_str(&body).unwrap()));
+            StatusCode::NO_CONTENT
+        };
+        let router = axum::Router::new().route("/progress", axum::routing::post(take));
+        runtime.block_on(async move {
+            let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+            axum::serve(listener, router).await.unwrap();
+        });
+    });
+    format!("http://{address}/progress")
+}
+
+#[test]
+fn progress_is_posted_while_a_pod_searches_and_nothing_waits_for_it() {
+    let place = place();
+    place.write("token", "first\n");
+    let posts = Arc::new(Mutex::new(Posted::new()));
+    let endpoint = operator(Arc::clone(&posts));
+    let wait = |count: usize, child: &mut Child| {
+        let begin = Instant::now();
+        while posts.lock().unwrap().len() < count {
+            assert!(begin.elapsed() < Duration::from_secs(300), "nothing was posted");
+            assert!(child.try_wait().unwrap().is_none(), "the run ended by itself");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    };
+    let set = [
+        ("HONE_PROGRESS_ENDPOINT", endpoint),
+        ("HONE_PROGRESS_TOKEN_FILE", place.path("token").display().to_string()),
+    ];
+    let endless = request(&json!({"maxTrials": 100_000, "maxSeconds": 3600}));
+    let mut child = start_with(&place, "posts", &endless, &set);
+    wait(1, &mut child);
+    // A token is renewed while the pod runs.
+    place.write("token", "second\n");
+    wait(3, &mut child);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let posted = posts.lock().unwrap().clone();
+    assert_eq!(posted[0].0, "Bearer first");
+    assert_eq!(posted[2].0, "Bearer second");
+    let counted =
+        |post: &Value| post["measured"].as_u64().unwrap() + post["failed"].as_u64().unwrap();
+    assert!(counted(&posted[2].1) > counted(&posted[0].1), "{posted:?}");
+    for (_, post) in &posted {
+        let bytes = serde_json::to_vec(post).unwrap();
+        let progress = hone_artifact::progress::Progress::from_post(&bytes).expect("no progress");
+        assert!(progress.untuned >= progress.expected && progress.expected > 0, "{post}");
+    }
+    // Whoever does not answer keeps no search waiting.
+    let nobody =
+        [("HONE_PROGRESS_ENDPOINT", "http://127.0.0.1:9/progress".to_owned()), set[1].clone()];
+    let ends = request(&json!({"maxTrials": 20}));
+    let output = start_with(&place, "unheard", &ends, &nobody).wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert_eq!(said.matches("progress is not posted").count(), 1, "{said}");
 }

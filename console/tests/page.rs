@@ -100,10 +100,15 @@ fn lease(slot: u64, holder: &str, renewed: &str) -> Value {
 fn store_report(folder: &Path) -> String {
     let curve: Vec<Value> = [(1, 4_020_000), (9, 3_500_000), (40, 2_900_000), (210, 2_610_000)]
         .iter()
-        .map(|(trial, p50)| json!({"trial": trial, "p50": p50}))
+        .map(|(trials, expected)| json!({"trials": trials, "expected": expected}))
         .collect();
     std::fs::write(folder.join("cpu-a.uid.json"), json!({"tuningCurve": curve}).to_string())
         .unwrap();
+    // The log of a run, too.
+    let progress = json!({"measured": 210, "failed": 3, "winners": 2, "seconds": 31.25, "building": 14.5,
+        "executing": 9.0, "proposing": 2.25, "untuned": 4_020_000, "curve": curve});
+    std::fs::create_dir(folder.join("log")).unwrap();
+    std::fs::write(folder.join("log/progress.json"), progress.to_string()).unwrap();
     let page =
         "<!doctype html><h1>report of digits</h1><script>parent.postMessage('ran', '*')</script>";
     std::fs::write(folder.join("cpu-a.uid.html"), page).unwrap();
@@ -135,8 +140,10 @@ async fn the_page_shows_what_happens_as_it_happens() {
     api.put(lease(0, "team/digits-job", soon));
     api.put(lease(1, "team/dead-job", "2026-01-01T00:00:01.000000Z"));
     api.put(json!({"apiVersion": "hone.dev/v1alpha1", "kind": "TuningRun", "metadata": {"name": "search",
-        "namespace": "team", "creationTimestamp": "2026-01-01T00:00:00Z"}, "spec": {"pool": "cpus"},
-        "status": {"phase": "Running", "trials": {"measured": 210, "failed": 3}, "best": {"latency": "2.61ms"}}}));
+        "namespace": "team", "creationTimestamp": "2026-01-01T00:00:00Z"},
+        "spec": {"pool": "cpus", "log": {"uri": format!("file://{}/log", folder.path().display())}},
+        "status": {"phase": "Running", "trials": {"measured": 210, "failed": 3},
+            "progress": {"usedPercent": 43, "expected": "2.61ms", "untuned": "4.02ms"}}}));
     let reports = format!("file://{}/", folder.path().display());
     let page = Page::start(&api.kubeconfig(folder.path()), &["--reports", &reports]);
     let server = Arc::clone(&api);
@@ -163,6 +170,7 @@ async fn the_page_shows_what_happens_as_it_happens() {
         browser.until("document.getElementById('activity').innerText.includes('Running → Succeeded')");
         assert_eq!(browser.value("window.same"), true);
         shows_the_report(&mut browser);
+        shows_the_search(&mut browser);
         // A filter leaves pools alone.
         browser.value("(() => { const f = document.getElementById('filter'); f.value = 'BERT'; f.dispatchEvent(new Event('input')); })()");
         browser.until("document.querySelectorAll('#compilations tbody').length === 1");
@@ -170,6 +178,18 @@ async fn the_page_shows_what_happens_as_it_happens() {
         assert_eq!(browser.complaints, Vec::<String>::new());
     })
     .await;
+}
+
+fn shows_the_search(browser: &mut Browser) {
+    browser.value("[...document.querySelectorAll('#runs button.name')][0].click()");
+    browser.until("document.getElementById('detail').innerText.includes('43 %')");
+    browser.value("document.querySelector('button.report').click()");
+    browser.until("document.getElementById('tuning-curve')");
+    let view = browser.value("document.getElementById('report-view').innerText");
+    let view = view.as_str().unwrap();
+    // 31.25 s less what is named.
+    assert!(view.contains("14.5 s") && view.contains("5.5 s"), "{view}");
+    picture(browser, "search.png");
 }
 
 fn shows_the_report(browser: &mut Browser) {

@@ -28,6 +28,8 @@ use crate::{Decimal, Duration, Phase};
     doc = "Searches for fast schedules of one model for one target on the devices of a pool.",
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
     printcolumn(name = "Measured", type_ = "integer", json_path = ".status.trials.measured"),
+    printcolumn(name = "Used%", type_ = "integer", json_path = ".status.progress.usedPercent"),
+    printcolumn(name = "Expected", type_ = "string", json_path = ".status.progress.expected"),
     printcolumn(name = "Best", type_ = "string", json_path = ".status.best.latency"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
@@ -198,8 +200,7 @@ pub struct Stop {
     pub goal: Option<Duration>,
 }
 
-/// How far the search is: counters, the best, and where to resume, as of the last Job that ended. Trials are in the
-/// log.
+/// How far the search is: counters, the best, and where to resume. Trials are in the log.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TuningRunStatus {
@@ -237,6 +238,9 @@ pub struct TuningRunStatus {
     /// Counters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trials: Option<Trials>,
+    /// How far the search is, as its pod tells meanwhile; absent where none searches.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress: Option<SearchProgress>,
     /// The network with the schedules that won, once it was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub best: Option<Best>,
@@ -265,6 +269,18 @@ pub struct Trials {
     pub measured: i64,
     /// Did not build, ran too long or gave a wrong answer.
     pub failed: i64,
+}
+
+/// How far a search is that is under way.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SearchProgress {
+    /// Percent of spec.stop that is used up, of maxTrials or of maxDuration, whichever is further.
+    pub used_percent: i32,
+    /// Time of one run with the best candidates of each program, as they were measured alone.
+    pub expected: Duration,
+    /// The same without tuning.
+    pub untuned: Duration,
 }
 
 /// What the search is worth.

@@ -71,6 +71,12 @@ pub struct Arguments {
     /// Folder with tls.crt and tls.key for it; without one it signs a certificate itself.
     #[arg(long, env = "HONE_METRICS_CERTIFICATE")]
     pub metrics_certificate: Option<PathBuf>,
+    /// Where workers post how far searches are; nowhere when absent.
+    #[arg(long, env = "HONE_PROGRESS_LISTEN")]
+    pub progress_listen: Option<SocketAddr>,
+    /// The URL by which workers reach it, such as http://hone.hone-system.svc:8082/progress; they post nothing when absent.
+    #[arg(long, env = "HONE_PROGRESS_ENDPOINT")]
+    pub progress_endpoint: Option<String>,
     /// Where /loglevel is served: loopback, so that only who may enter the pod changes it.
     #[arg(long, env = "HONE_ADMIN_LISTEN", default_value = "127.0.0.1:8081")]
     pub admin_listen: SocketAddr,
@@ -133,6 +139,7 @@ impl Arguments {
             shared_volume_path: self.shared_volume_path.clone(),
             copied_annotations: self.copy_annotations.clone(),
             job_ttl_seconds: self.job_ttl,
+            progress_endpoint: self.progress_endpoint.clone(),
             cache_trust_seconds: i64::from(self.cache_trust),
             traces_endpoint: hone_telemetry::endpoint(
                 self.otlp_endpoint.as_deref(),

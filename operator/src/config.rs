@@ -32,6 +32,8 @@ pub struct Config {
     pub job_ttl_seconds: i32,
     /// Where workers send their spans; nowhere when absent.
     pub traces_endpoint: Option<String>,
+    /// Where workers that search post how far they are; nowhere when absent.
+    pub progress_endpoint: Option<String>,
     /// Seconds for which it counts that a worker has found an artifact in its place, before another compilation's result
     /// is taken from it.
     pub cache_trust_seconds: i64,
@@ -66,6 +68,7 @@ impl Default for Config {
             copied_annotations: Vec::new(),
             job_ttl_seconds: 600,
             traces_endpoint: None,
+            progress_endpoint: None,
             cache_trust_seconds: 600,
             cleanup_deadline_seconds: 600,
             resync_seconds: 300,

@@ -1,5 +1,5 @@
-//! What the operator serves: /healthz and /readyz to all, /metrics to all or to those alone who may read it, /loglevel on
-//! loopback.
+//! What the operator serves: /healthz and /readyz to all, /metrics to all or to those alone who may read it, /progress to
+//! workers, /loglevel on loopback.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -16,6 +16,7 @@ use tracing_subscriber::EnvFilter;
 
 use crate::logging::Handle;
 use crate::metrics::Metrics;
+use crate::progress::{self, Receiver};
 use crate::runtime::health::Health;
 use crate::runtime::queue::WorkQueue;
 use crate::secure::access::{self, Gate};
@@ -74,6 +75,17 @@ pub async fn secure_server(
     let router = counted.router().layer(middleware::from_fn_with_state(gate, access::admit));
     let listener = TlsListener::new(bind(address).await?, folder).context("serve metrics")?;
     Ok(serve(address, listener, router))
+}
+
+/// Binds the address and returns what takes the posts of workers on it.
+///
+/// # Errors
+/// When the address cannot be bound.
+pub async fn progress_server(
+    address: SocketAddr,
+    receiver: Receiver,
+) -> anyhow::Result<BoxFuture<'static, ()>> {
+    listen(address, progress::router(receiver)).await
 }
 
 /// Serves the log filter: GET returns it, PUT with a filter as body changes it.

@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 
 use crate::context::Context;
-use crate::metrics::{PhaseCount, PoolCount};
+use crate::metrics::{PhaseCount, PoolCount, RunCount};
 
 /// How often they are counted.
 const EVERY: Duration = Duration::from_secs(10);
@@ -34,8 +34,9 @@ pub async fn count(context: Arc<Context>) {
         let compilations = phases(&context.stores.compilations.all(), Timestamp::now());
         let pools: Vec<PoolCount> =
             context.stores.pools.all().iter().map(|pool| of(pool)).collect();
-        let runs = runs(&context.stores.tuning_runs.all());
-        context.metrics.present(&compilations, &runs, &pools);
+        let runs = context.stores.tuning_runs.all();
+        context.metrics.present(&compilations, &self::runs(&runs), &pools);
+        context.metrics.at_work(&at_work(&runs));
         tokio::time::sleep(EVERY).await;
     }
 }
@@ -67,6 +68,22 @@ pub fn runs(objects: &[Arc<TuningRun>]) -> Vec<(Phase, i64)> {
     let count = |own: Phase| objects.iter().filter(|run| phase(run) == own).count();
     let counts = PHASES.iter().map(|(own, _)| (*own, count(*own)));
     counts.map(|(own, count)| (own, i64::try_from(count).unwrap_or(i64::MAX))).collect()
+}
+
+/// Tuning runs at work, and how far they are.
+pub fn at_work(objects: &[Arc<TuningRun>]) -> Vec<RunCount> {
+    let count = |run: &Arc<TuningRun>| {
+        let status = run.status.as_ref().filter(|status| status.phase == Phase::Running)?;
+        let trials = status.trials.clone().unwrap_or_default();
+        Some(RunCount {
+            namespace: run.namespace().unwrap_or_default(),
+            name: run.name_any(),
+            measured: trials.measured,
+            failed: trials.failed,
+            expected: status.progress.as_ref().map(|own| own.expected.to_std().as_secs_f64()),
+        })
+    };
+    objects.iter().filter_map(count).collect()
 }
 
 fn of(pool: &DevicePool) -> PoolCount {
@@ -114,12 +131,22 @@ mod tests {
             "target": {"arch": "amd64"}, "stop": {}, "log": {"uri": "s3://a/x"}}});
         let run: Arc<TuningRun> = Arc::new(serde_json::from_value(run).unwrap());
         metrics.present(&phases(&objects, now), &runs(&[run]), &[pool]);
+        let searches = json!({"apiVersion": "hone.dev/v1alpha1", "kind": "TuningRun",
+            "metadata": {"name": "s", "namespace": "team"}, "spec": {"model": {"uri": "s3://m/x"}, "pool": "cpus",
+            "target": {"arch": "amd64"}, "stop": {}, "log": {"uri": "s3://a/x"}},
+            "status": {"phase": "Running", "trials": {"measured": 7, "failed": 1},
+                "progress": {"usedPercent": 3, "expected": "2ms", "untuned": "3ms"}}});
+        let searches: Arc<TuningRun> = Arc::new(serde_json::from_value(searches).unwrap());
+        metrics.at_work(&at_work(&[searches]));
         let text = metrics.text();
         for line in [
             "hone_compilations{phase=\"Pending\"} 2",
             "hone_compilations{phase=\"Running\"} 0",
             "hone_compilations_oldest_seconds{phase=\"Pending\"} 3600",
             "hone_tuning_runs{phase=\"Pending\"} 1",
+            "hone_tuning_run_trials{name=\"s\",namespace=\"team\",result=\"measured\"} 7",
+            "hone_tuning_run_trials{name=\"s\",namespace=\"team\",result=\"failed\"} 1",
+            "hone_tuning_run_expected_seconds{name=\"s\",namespace=\"team\"} 0.002",
             "hone_tuning_runs{phase=\"Failed\"} 0",
             "hone_pool_devices{pool=\"cpus\",state=\"held\"} 3",
             "hone_pool_devices{pool=\"cpus\",state=\"total\"} 4",
@@ -129,8 +156,9 @@ mod tests {
         }
         assert!(!text.contains("oldest_seconds{phase=\"Succeeded\"}"), "{text}");
         metrics.present(&phases(&[], now), &runs(&[]), &[]);
+        metrics.at_work(&[]);
         let text = metrics.text();
-        assert!(!text.contains("cpus"), "{text}");
+        assert!(!text.contains("cpus") && !text.contains("hone_tuning_run_"), "{text}");
         assert!(text.contains("hone_tuning_runs{phase=\"Pending\"} 0"), "{text}");
         assert!(text.contains("hone_compilations_oldest_seconds{phase=\"Pending\"} 0"), "{text}");
     }

@@ -26,6 +26,7 @@ pub mod logging;
 pub mod metrics;
 pub mod model_compilation;
 pub mod nodes;
+pub mod progress;
 pub mod release;
 pub mod run;
 pub mod runtime;

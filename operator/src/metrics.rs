@@ -7,8 +7,8 @@ use hone_artifact::exit_code;
 use hone_crds::status::Cache;
 use hone_crds::{ModelCompilationStatus, Phase};
 use prometheus::{
-    Encoder, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec, Opts, Registry,
-    TextEncoder,
+    Encoder, GaugeVec, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec, Opts,
+    Registry, TextEncoder,
 };
 
 use crate::children::reasons::Reason;
@@ -39,6 +39,8 @@ pub struct Metrics {
     compilations: IntGaugeVec,
     oldest: IntGaugeVec,
     runs: IntGaugeVec,
+    run_trials: IntGaugeVec,
+    run_expected: GaugeVec,
     pool_devices: IntGaugeVec,
     pool_ready: IntGaugeVec,
 }
@@ -52,6 +54,21 @@ pub struct PhaseCount {
     pub count: i64,
     /// Seconds since the work on the oldest was taken up, 0 where there is none; `None` for phases that are an end.
     pub oldest_seconds: Option<i64>,
+}
+
+/// How far a tuning run is that is at work.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunCount {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Candidates that were timed.
+    pub measured: i64,
+    /// Candidates that have no time.
+    pub failed: i64,
+    /// Seconds that a run of the network is expected to take; `None` until the search tells.
+    pub expected: Option<f64>,
 }
 
 /// Devices of one pool.
@@ -90,6 +107,13 @@ impl Maker {
 
     fn gauges(&self, name: &str, help: &str, labels: &[&str]) -> prometheus::Result<IntGaugeVec> {
         let made = IntGaugeVec::new(Opts::new(name, help), labels)?;
+        self.0.register(Box::new(made.clone()))?;
+        Ok(made)
+    }
+
+    /// Gauges of numbers that are no whole ones.
+    fn amounts(&self, name: &str, help: &str, labels: &[&str]) -> prometheus::Result<GaugeVec> {
+        let made = GaugeVec::new(Opts::new(name, help), labels)?;
         self.0.register(Box::new(made.clone()))?;
         Ok(made)
     }
@@ -227,6 +251,16 @@ impl Metrics {
                 &["phase"],
             )?,
             runs: make.gauges("hone_tuning_runs", "Tuning runs there are, by phase.", &["phase"])?,
+            run_trials: make.gauges(
+                "hone_tuning_run_trials",
+                "Candidates of a tuning run that is at work, by what became of them: measured or failed.",
+                &["namespace", "name", "result"],
+            )?,
+            run_expected: make.amounts(
+                "hone_tuning_run_expected_seconds",
+                "Time of one run of the network that a tuning run at work expects of what it has found.",
+                &["namespace", "name"],
+            )?,
             pool_devices: make.gauges(
                 "hone_pool_devices",
                 "Devices of a pool: all of them, and those that are held.",
@@ -320,6 +354,21 @@ impl Metrics {
     pub fn leads(&self, leads: bool) {
         let gauge = self.leader.with_label_values(&["hone-operator"]);
         gauge.set(i64::from(leads));
+    }
+
+    /// Tuning runs at work. What is at work no more since the last call leaves no number behind.
+    pub fn at_work(&self, runs: &[RunCount]) {
+        self.run_trials.reset();
+        self.run_expected.reset();
+        for run in runs {
+            let (namespace, name) = (run.namespace.as_str(), run.name.as_str());
+            for (result, count) in [("measured", run.measured), ("failed", run.failed)] {
+                self.run_trials.with_label_values(&[namespace, name, result]).set(count);
+            }
+            if let Some(expected) = run.expected {
+                self.run_expected.with_label_values(&[namespace, name]).set(expected);
+            }
+        }
     }
 
     /// What there is now: compilations by phase with the oldest of those at work, tuning runs by phase, and

@@ -17,6 +17,7 @@ use crate::endpoints::{self, Counted};
 use crate::fence::Fence;
 use crate::leader::Election;
 use crate::metrics::Metrics;
+use crate::progress::{Leading, Receiver};
 use crate::runtime::health::{Health, Stage};
 use crate::runtime::queue::WorkQueue;
 use crate::runtime::supervisor::{Supervisor, TaskEnded};
@@ -63,10 +64,24 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
         let server = endpoints::secure_server(address, counted, gate, folder);
         tasks.spawn("server of metrics", server.await?);
     }
+    let receiver = Receiver::new(client.clone());
+    if let Some(address) = arguments.progress_listen {
+        let server = endpoints::progress_server(address, receiver.clone());
+        tasks.spawn("server of progress", server.await?);
+    }
     let lease_client = Client::try_from(config).context("make the lease's client")?;
     let identity = identity(&arguments);
-    let replica =
-        Replica { arguments, client, metrics, traces, cloud_events, health, queue, identity };
+    let replica = Replica {
+        arguments,
+        client,
+        metrics,
+        traces,
+        cloud_events,
+        health,
+        queue,
+        receiver,
+        identity,
+    };
     let stop = asked_to_stop()?;
     match replica.arguments.no_leader_election {
         true => replica.lead(Arc::new(Fence::open()), None, tasks, stop).await,
@@ -101,6 +116,7 @@ struct Replica {
     cloud_events: CloudEvents,
     health: Health,
     queue: Arc<WorkQueue>,
+    receiver: Receiver,
     identity: String,
 }
 
@@ -193,6 +209,12 @@ impl Replica {
         for (name, watch) in stores.watches(&self.client, &scope, &self.queue) {
             tasks.spawn(name, watch);
         }
+        self.receiver.lead(Leading {
+            posts: Arc::clone(&stores.posts),
+            jobs: Arc::clone(&stores.jobs),
+            queue: Arc::clone(&self.queue),
+            fence: Arc::clone(fence),
+        });
         let (events, publish) = Events::new(self.client.clone(), &self.identity);
         tasks.spawn("publisher of events", publish);
         let context = Arc::new(Context {

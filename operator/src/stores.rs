@@ -27,6 +27,7 @@ use crate::fingerprints::Fingerprints;
 use crate::index::Index;
 use crate::model_compilation::result;
 use crate::nodes::{self, NodeFacts};
+use crate::progress::Posts;
 use crate::runtime::cache::{self, Cache, Object};
 use crate::runtime::health::{LIST_PAGE, WATCH_TIMEOUT};
 use crate::runtime::queue::{Key, Priority, WorkQueue};
@@ -64,6 +65,8 @@ pub struct Stores {
     pub jobs: Arc<Cache<JobFacts>>,
     /// Since when each of them runs.
     pub running: Arc<Running>,
+    /// How far those that search say that they are.
+    pub posts: Arc<Posts>,
     /// How many of them are under way in each pool.
     pub load: Arc<Load>,
     /// Pods of our Jobs that wait or succeeded, by their Job.
@@ -281,6 +284,9 @@ impl Wake {
             let before_too = before.is_some_and(JobFacts::gave_back);
             if self.stores.load.changed(before, after) || (gave_back && !before_too) {
                 job.view.pool.iter().for_each(|pool| self.pool_soon(pool));
+            }
+            if after.is_none_or(|job| !job.is_under_way()) {
+                self.stores.posts.ended(&job.uid);
             }
             let owner = owner_of(job);
             if after.is_none_or(|job| !job.runs()) {

@@ -4,7 +4,7 @@
 //! `session` is the loop over programs, which `searched` holds; `device` and `measure` are the two ends of the process that measures;
 //! `devices` is all devices of a search, and `fleet` those on other machines;
 //! `graph` decides about the graph before that; `confirm` is the comparison in the network, `finalists` who gets there; `store` says where records lie, and `run_log`
-//! carries those of a run in a cluster to and from object storage.
+//! carries those of a run in a cluster to and from object storage, and `post` tells the operator how far it is.
 
 mod confirm;
 mod device;
@@ -16,8 +16,10 @@ mod interrupt;
 mod measure;
 mod near;
 mod outcome;
+mod post;
 mod protocol;
 pub mod run_log;
+mod run_progress;
 mod searched;
 mod session;
 mod settings;
@@ -30,6 +32,7 @@ pub use device::DEVICE_VARIABLE;
 pub use interrupt::Interrupt;
 pub use measure::serve;
 pub use outcome::{Outcome, TaskOutcome};
+pub use post::Posts;
 pub use session::{BATCH, Session};
 pub use settings::{NOISE, Settings};
 pub use summary::Summary;

@@ -40,6 +40,9 @@ pub struct Outcome {
     pub executing: f64,
     /// Seconds in which candidates were proposed and the model learned.
     pub proposing: f64,
+    /// Nanoseconds that a run is expected to take without tuning.
+    #[serde(skip)]
+    pub untuned: f64,
     /// After so many trials, the nanoseconds that a run is expected to take.
     pub curve: Vec<(usize, f64)>,
     /// The network with the schedules so far and with the new ones; `None` where no candidate came so far. The

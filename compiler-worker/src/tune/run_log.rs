@@ -15,9 +15,9 @@ use hone_artifact::exit_code::Reason;
 use hone_artifact::report::TuningReport;
 use hone_artifact::write_atomically;
 use hone_search::{Class, Kind, Record, read_folder};
-use serde::{Deserialize, Serialize};
 
 use super::outcome::Outcome;
+use super::run_progress::{RunProgress, Spent};
 use super::store;
 use crate::failure::{Failure, Result};
 use crate::storage::{Destination, local, sha256};
@@ -35,25 +35,14 @@ const AT_ONCE: usize = 8;
 /// Times in a row that a store may fail before the run does.
 const FAULTS: usize = 3;
 
-/// How far a run is.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct RunProgress {
-    /// Counters, the best, and the last segment.
-    #[serde(flatten)]
-    pub report: TuningReport,
-    /// Seconds of searching, over all workers.
-    pub seconds: f64,
-}
-
 /// The log while a worker adds to it. All of it may be used from several threads.
 #[derive(Debug)]
 pub struct RunLog {
     place: Destination,
     /// The file that the search appends records to.
     file: PathBuf,
-    /// Seconds of searching of earlier workers.
-    earlier: f64,
+    /// What earlier workers spent.
+    earlier: Spent,
     state: Mutex<State>,
 }
 
@@ -116,12 +105,12 @@ impl RunLog {
             progress: progress.clone(),
         };
         let file = folder.join(name);
-        Ok(Self { place, file, earlier: progress.seconds.max(0.0), state: Mutex::new(state) })
+        Ok(Self { place, file, earlier: progress.spent.clone(), state: Mutex::new(state) })
     }
 
     /// Seconds of searching of earlier workers.
     pub fn earlier_seconds(&self) -> f64 {
-        self.earlier
+        self.earlier.seconds.max(0.0)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -143,7 +132,7 @@ impl RunLog {
         let (measured, failed) = outcome.logged;
         state.logged = Some((measured as u64, failed as u64));
         state.count();
-        state.progress.seconds = self.earlier + outcome.seconds;
+        state.progress.note(outcome, &self.earlier);
         let own = state.own.0 + state.own.1;
         let unwritten = (outcome.trials as u64).saturating_sub(own);
         // The first round is written at once: a worker that lives as long as one brings the run on.
@@ -225,7 +214,7 @@ impl RunLog {
         report.digest = Some(sha256(&lines));
         eprintln!(
             "segment {number}: {} trials measured, {} failed, {:.0} s",
-            report.measured, report.failed, state.progress.seconds
+            report.measured, report.failed, state.progress.spent.seconds
         );
         if let Some(number) = conflict {
             return Err(Unwritten::Conflict(self.conflict(number)));

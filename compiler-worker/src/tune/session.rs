@@ -244,6 +244,7 @@ impl Session<'_> {
         model.learn(samples);
         let mut under_way = UnderWay::default();
         let mut rounds = 0;
+        outcome.untuned = searched.iter().map(|own| own.progress.weight).sum();
         self.progress(searched, outcome, begin);
         loop {
             devices.admit();

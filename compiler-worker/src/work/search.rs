@@ -17,7 +17,7 @@ use crate::failure::{Failure, Result};
 use crate::storage;
 use crate::tune::fleet::{self, Fleet};
 use crate::tune::run_log::{self, RunLog};
-use crate::tune::{BATCH, Interrupt, NOISE, Outcome, Session, Settings, store};
+use crate::tune::{BATCH, Interrupt, NOISE, Outcome, Posts, Session, Settings, store};
 
 /// Bytes of another run's log up to which it is learned from.
 const MOST_OF_A_LOG: u64 = 256 << 20;
@@ -54,16 +54,23 @@ impl Worker<'_> {
         }
         self.progress.stage("tune");
         let (interrupt, failed) = (Interrupt::default(), RefCell::new(None));
-        let tell = |outcome: &Outcome, _: f64| {
+        let posts = Posts::from_environment();
+        let earlier_seconds = log.earlier_seconds();
+        let tell = |outcome: &Outcome, used: f64| {
             if outcome.curve.is_empty() {
                 return;
+            }
+            if let Some(posts) = &posts {
+                let seconds = earlier_seconds + outcome.seconds;
+                let of_time = request.stop.max_seconds.map(|most| seconds / most.max(1) as f64);
+                posts.tell(outcome, of_time.map_or(used, |of_time| used.max(of_time)));
             }
             if let Err(failure) = log.round(outcome) {
                 failed.borrow_mut().get_or_insert(failure);
                 interrupt.ask();
             }
         };
-        let settings = settings(request, self.options.threads, log.earlier_seconds())?;
+        let settings = settings(request, self.options.threads, earlier_seconds)?;
         let fleet = match request.sessions {
             true => {
                 let store = fleet::open_in_log(&request.log, self.access)?;

@@ -24,6 +24,9 @@ use crate::reports::{self, ReportError, Reports};
 /// What the page may load: files of this server. No script of another origin or in the text, no frame around it.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; frame-src 'self'; \
     img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+/// The object in a run's log that says how far the run is.
+const RUN_PROGRESS: &str = "progress.json";
+
 /// What a report may do: nothing but look as it does. It was written by a pod that ran beside a foreign model.
 const REPORT_POLICY: &str =
     "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'self'";
@@ -80,6 +83,7 @@ fn router(page: Page, address: SocketAddr) -> Router {
         .route("/healthz", get(|| async { "ok" }))
         .route("/events", get(events))
         .route("/report/{namespace}/{name}/{target}/{form}", get(report))
+        .route("/run/{namespace}/{name}", get(run))
         .with_state(page)
         .layer(middleware::from_fn(move |request: Request, next: Next| {
             let hosts = Arc::clone(&hosts);
@@ -159,7 +163,26 @@ async fn report(
         "json" => (uri.to_owned(), "application/json"),
         _ => return (StatusCode::NOT_FOUND, "a report is html or json\n").into_response(),
     };
-    match page.reports.fetch(&uri).await {
+    stored(&page, &uri, kind).await
+}
+
+/// How far a tuning run is, from its log: the curve, and where the time went.
+async fn run(
+    Shared(page): Shared<Page>,
+    Path((namespace, name)): Path<(String, String)>,
+) -> Response {
+    let key = ("TuningRun".to_owned(), namespace, name);
+    let object = page.state.get(&key).unwrap_or_default();
+    let Some(log) = object.pointer("/spec/log/uri").and_then(|uri| uri.as_str()) else {
+        return (StatusCode::NOT_FOUND, "there is no such run\n").into_response();
+    };
+    let uri = format!("{}/{RUN_PROGRESS}", log.trim_end_matches('/'));
+    stored(&page, &uri, "application/json").await
+}
+
+/// What a worker stored.
+async fn stored(page: &Page, uri: &str, kind: &'static str) -> Response {
+    match page.reports.fetch(uri).await {
         Ok(bytes) => {
             let headers =
                 [(header::CONTENT_TYPE, kind), (header::CONTENT_SECURITY_POLICY, REPORT_POLICY)];

@@ -136,6 +136,11 @@ impl JobFacts {
         view.ready > 0 && view.failed == 0 && view.finish.is_none() && !view.deleting
     }
 
+    /// Whether it has not ended and is not being deleted.
+    pub fn is_under_way(&self) -> bool {
+        self.view.finish.is_none() && !self.view.deleting
+    }
+
     /// Whether it holds no device any more: it has ended, or its next pod asks for one anew.
     pub fn gave_back(&self) -> bool {
         let view = &self.view;

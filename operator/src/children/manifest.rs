@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use hone_artifact::exit_code;
 use hone_artifact::request::REQUEST_VARIABLE;
+use hone_artifact::{exit_code, progress};
 use hone_crds::Platform;
 use hone_crds::device_pool::DevicePoolSpec;
 use hone_crds::model_compilation::Worker;
@@ -28,6 +28,10 @@ use crate::traces;
 
 /// Where credentials are mounted in the worker, a folder each.
 pub const CREDENTIALS: &str = "/etc/hone/credentials";
+
+/// Where the token is mounted that a worker posts its progress with, and the token's file.
+const PROGRESS_TOKEN: &str = "/etc/hone/progress";
+const PROGRESS_TOKEN_FILE: &str = "token";
 
 /// What the pod of a Job needs, from its owner's spec.
 #[derive(Debug, Default)]
@@ -376,7 +380,19 @@ fn volumes(config: &Config, plan: &JobPlan, needs: &Needs<'_>) -> (Vec<Value>, V
         }));
         mounts.push(json!({"name": "shared", "mountPath": config.shared_volume_path}));
     }
+    if progress_endpoint(config, plan).is_some() {
+        let token = json!({"serviceAccountToken": {
+            "audience": progress::AUDIENCE, "expirationSeconds": 3600, "path": PROGRESS_TOKEN_FILE,
+        }});
+        volumes.push(json!({"name": "progress", "projected": {"sources": [token]}}));
+        mounts.push(json!({"name": "progress", "mountPath": PROGRESS_TOKEN, "readOnly": true}));
+    }
     (volumes, mounts)
+}
+
+/// Where the pod posts how far it is: one that searches.
+fn progress_endpoint<'a>(config: &'a Config, plan: &JobPlan) -> Option<&'a str> {
+    config.progress_endpoint.as_deref().filter(|_| plan.purpose == Purpose::Tune)
 }
 
 fn environment(
@@ -399,6 +415,11 @@ fn environment(
     if !config.fetch_allow.is_empty() {
         let allow = config.fetch_allow.join(",");
         environment.push(json!({"name": "HONE_FETCH_ALLOW", "value": allow}));
+    }
+    if let Some(endpoint) = progress_endpoint(config, plan) {
+        environment.push(json!({"name": progress::ENDPOINT_VARIABLE, "value": endpoint}));
+        let file = format!("{PROGRESS_TOKEN}/{PROGRESS_TOKEN_FILE}");
+        environment.push(json!({"name": progress::TOKEN_VARIABLE, "value": file}));
     }
     let device = plan.purpose.uses_a_device();
     let span = needs.span.filter(|_| device);

@@ -1,4 +1,5 @@
-//! Metrics for those alone who may read them: over TLS, to whom the API server knows and lets.
+//! Endpoints for those alone whom the API server knows: metrics over TLS, and the posts of workers.
 
 pub mod access;
+pub mod answers;
 pub mod tls;

@@ -6,6 +6,7 @@ pub mod job;
 pub mod model;
 pub mod observe;
 pub mod plan;
+pub mod progress;
 pub mod reconcile;
 pub mod request;
 pub mod result;

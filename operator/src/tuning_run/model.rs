@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use hone_artifact::progress::Progress;
 use hone_crds::common::Log;
 use hone_crds::{TuningRun, TuningRunStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -31,6 +32,9 @@ pub struct Observed {
     /// What the pods of the finished Job left behind.
     #[serde(default)]
     pub outcomes: BTreeMap<String, Outcome>,
+    /// What the pod that searches posted last.
+    #[serde(default)]
+    pub progress: Option<Progress>,
     /// Why workers do not start.
     #[serde(default)]
     pub waits: BTreeMap<String, Wait>,

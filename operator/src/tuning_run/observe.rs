@@ -34,6 +34,8 @@ pub async fn observe(context: &Context, object: &TuningRun) -> Result<Observed, 
         let outcome = children::outcome(context, job).await?;
         outcomes.extend(outcome.map(|outcome| (name.clone(), outcome)));
     }
+    let mut searching = jobs.iter().filter(|job| job.view.name == name && job.is_under_way());
+    let progress = searching.find_map(|job| context.stores.posts.of(&job.uid));
     let waits = children::waits(context, &jobs, &now).await;
     let names = std::iter::once(name).chain(digest::session_names(object));
     let granted = |name: String| Some((name.clone(), pools::grant(context, &namespace, &name)?));
@@ -42,6 +44,7 @@ pub async fn observe(context: &Context, object: &TuningRun) -> Result<Observed, 
         random: random(),
         jobs: jobs.into_iter().map(|job| children::view(context, job)).collect(),
         outcomes,
+        progress,
         waits,
         refusals: BTreeMap::new(),
         pools: pools::pools(context),

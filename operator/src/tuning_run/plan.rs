@@ -11,7 +11,7 @@ use hone_crds::{Phase, TuningRunStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::model::{Observed, Plan};
-use super::{digest, request, result, status, warm_start};
+use super::{digest, progress, request, result, status, warm_start};
 use crate::broker::pools::{self, NoPool, PoolView};
 use crate::children::ended::{Outcome, failure};
 use crate::children::jobs::{Finish, JobView, Purpose};
@@ -177,7 +177,10 @@ impl Planner<'_> {
         let worker =
             |job: &JobView| TuningWorker { name: job.name.clone(), device: job.slot.clone() };
         let workers = jobs.map(worker).collect();
-        TuningRunStatus { phase, failure, retry, workers, ended: None, ..self.base() }
+        let mut status =
+            TuningRunStatus { phase, failure, retry, workers, ended: None, ..self.base() };
+        progress::fill(&mut status, self.observed.progress.as_ref());
+        status
     }
 
     fn bounds(&self) -> JobBounds {

@@ -40,8 +40,12 @@ pub fn take(status: &mut TuningRunStatus, ended: &Ended, job: &JobView) -> Resul
     }
 }
 
+/// A counter as a status has it.
+pub(super) fn count(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
 fn fill(status: &mut TuningRunStatus, found: &TuningReport) {
-    let count = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
     status.trials = Some(Trials { measured: count(found.measured), failed: count(found.failed) });
     if let (Some(segment), Some(digest)) = (found.segment, &found.digest) {
         status.checkpoint = Some(Checkpoint { segment: count(segment), digest: digest.clone() });

@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::CONTROLLER;
 use super::model::Observed;
+use super::progress;
 use crate::children::apply::{Applied, ApplyError};
 use crate::children::bounds::bounded;
 use crate::children::conditions::stand;
@@ -50,7 +51,7 @@ fn why(status: &TuningRunStatus) -> (String, String) {
         (Phase::Suspended, _) => {
             (Reason::Suspended, "spec.suspend is set; the log is kept".to_owned())
         }
-        (Phase::Running, _) => (Reason::Running, "a worker is at work".to_owned()),
+        (Phase::Running, _) => (Reason::Running, progress::note(status)),
         (Phase::Pending | Phase::Failed, None) => {
             (Reason::Pending, "waiting for the worker to start".to_owned())
         }

@@ -61,15 +61,15 @@ export function latencyBars(measured) {
   return bars;
 }
 
-/** The tuning curve: the best latency so far over the number of candidates measured. */
-export function tuningCurve(points) {
+/** The tuning curve: the latency that was expected over the number of candidates measured, of `total` until now. */
+export function tuningCurve(points, total = 0) {
   const [width, height, left, bottom, top] = [640, 220, 64, 30, 12];
-  const trials = Math.max(...points.map((point) => point.trial), 1);
-  const maximum = Math.max(...points.map((point) => point.p50));
+  const trials = Math.max(...points.map((point) => point.trials), total, 1);
+  const maximum = Math.max(...points.map((point) => point.expected));
   const x = (trial) => left + (trial / trials) * (width - left - 12);
-  const y = (p50) => top + (1 - p50 / maximum) * (height - top - bottom);
+  const y = (expected) => top + (1 - expected / maximum) * (height - top - bottom);
   const curve = svg("svg", { id: "tuning-curve", viewBox: `0 0 ${width} ${height}`, width, role: "img" });
-  curve.append(svg("title", {}, "best latency by candidates measured"));
+  curve.append(svg("title", {}, "expected latency by candidates measured"));
   for (const part of [0, 0.5, 1]) {
     const at = y(maximum * part);
     curve.append(svg("line", { class: "axis", x1: left, x2: width - 12, y1: at, y2: at }));
@@ -78,7 +78,7 @@ export function tuningCurve(points) {
   // A step: the best stays the best until a better one is found.
   let path = "";
   points.forEach((point, index) => {
-    path += index === 0 ? `M${x(point.trial)},${y(point.p50)}` : `H${x(point.trial)}V${y(point.p50)}`;
+    path += index === 0 ? `M${x(point.trials)},${y(point.expected)}` : `H${x(point.trials)}V${y(point.expected)}`;
   });
   curve.append(svg("path", { class: "line", d: `${path}H${x(trials)}` }));
   curve.append(svg("text", { x: width - 12, y: height - 6, "text-anchor": "end" }, `${trials} candidates`));

@@ -159,7 +159,7 @@ function drawRuns() {
     el("td", {}, run.spec?.pool ?? ""),
     el("td", { class: "number" }, String(run.status?.trials?.measured ?? "")),
     el("td", { class: "number" }, String(run.status?.trials?.failed ?? "")),
-    el("td", { class: "number" }, run.status?.best?.latency ?? ""),
+    el("td", { class: "number" }, run.status?.best?.latency ?? run.status?.progress?.expected ?? ""),
     el("td", {}, why(run) ?? ""),
     el("td", { class: "number" }, run.created ? age(run.created) : "")));
   byId("runs").querySelector("tbody").replaceChildren(...rows);
@@ -184,8 +184,8 @@ function drawDetail() {
     return;
   }
   // A frame that shows a report stays, or it would load anew at every change.
-  const frame = shownReport?.of === selected ? byId("report") : null;
-  if (!frame) shownReport = null;
+  const kept = shownReport?.of === selected;
+  if (!kept) shownReport = null;
   const close = el("button", { onclick: () => { selected = null; drawDetail(); } }, "close");
   const state = condition(object, "Ready");
   const parts = [
@@ -195,13 +195,14 @@ function drawDetail() {
     el("h3", {}, "Conditions"),
     conditionTable(object),
     ...(object.status?.targets ?? []).flatMap((status, at) => targetParts(object, status, object.measured?.[at])),
+    ...(object.kind === "TuningRun" ? runParts(object) : []),
   ];
   const body = el("div", {}, ...parts.filter((part) => part !== null));
   const old = detail.querySelector(".body");
   body.className = "body";
   if (old) old.replaceWith(body);
   else detail.append(body);
-  if (!frame) byId("report-view")?.remove();
+  if (!kept) byId("report-view")?.remove();
   if (!byId("report-view")) detail.append(el("div", { id: "report-view" }));
 }
 
@@ -248,6 +249,23 @@ function targetParts(object, status, measured) {
   return parts.filter((part) => part !== null);
 }
 
+function runParts(run) {
+  const { trials, progress, best, checkpoint, ended } = run.status ?? {};
+  return [
+    el("h3", {}, "Search"),
+    definitionList([
+      ["log", run.spec?.log?.uri],
+      ["trials", trials && `${trials.measured} measured, ${trials.failed} failed`],
+      ["of its limits", progress && `${progress.usedPercent} %`],
+      ["expected", progress && `${progress.expected}, ${progress.untuned} without tuning`],
+      ["in the network", best && `${best.latency}${best.untuned ? `, ${best.untuned} without tuning` : ""}`],
+      ["last segment", checkpoint && `${checkpoint.segment} (${checkpoint.digest})`],
+      ["ended", ended],
+    ]),
+    el("button", { class: "report", onclick: () => showRun(run) }, "Show the search"),
+  ];
+}
+
 async function showReport(object, target) {
   const view = byId("report-view");
   const path = ["report", object.namespace, object.name, target].map(encodeURIComponent).join("/");
@@ -259,12 +277,44 @@ async function showReport(object, target) {
     return;
   }
   const report = await response.json().catch(() => ({}));
-  const valid = (point) => Number.isFinite(point?.trial) && Number.isFinite(point?.p50);
-  const curve = Array.isArray(report.tuningCurve) ? report.tuningCurve.filter(valid) : [];
+  const curve = curveOf(report.tuningCurve);
   // Sandboxed: it was written beside a model that nobody trusts.
   const frame = el("iframe", { id: "report", sandbox: "", src: `${path}/html`, title: "report" });
   const drawn = curve.length ? [el("h3", {}, `Tuning curve of ${target}`), tuningCurve(curve)] : [];
   view.replaceChildren(...drawn, frame);
+}
+
+/** The points of a curve that a worker stored, those that are points. */
+function curveOf(points) {
+  const valid = (point) => Number.isFinite(point?.trials) && Number.isFinite(point?.expected);
+  return Array.isArray(points) ? points.filter(valid) : [];
+}
+
+/** What a run's log says of its search. */
+async function showRun(run) {
+  const view = byId("report-view");
+  shownReport = { of: keyOf(run) };
+  view.replaceChildren(el("p", { class: "note" }, "loading"));
+  const response = await fetch(["run", run.namespace, run.name].map(encodeURIComponent).join("/"));
+  if (!response.ok) {
+    view.replaceChildren(el("div", { class: "failure" }, await response.text()));
+    return;
+  }
+  const found = await response.json().catch(() => ({}));
+  const curve = curveOf(found.curve);
+  const seconds = (value) => Number.isFinite(value) ? `${Number(value.toPrecision(3))} s` : null;
+  const rest = found.seconds - (found.building ?? 0) - (found.executing ?? 0) - (found.proposing ?? 0);
+  view.replaceChildren(
+    el("h3", {}, "Tuning curve"),
+    curve.length ? tuningCurve(curve, found.measured + found.failed) : el("p", { class: "note" }, "No candidate was faster yet."),
+    el("h3", {}, "Where the time went"),
+    definitionList([
+      ["searching, in all", seconds(found.seconds)],
+      ["making code of candidates", seconds(found.building)],
+      ["executing them", seconds(found.executing)],
+      ["proposing and learning", seconds(found.proposing)],
+      ["comparing, waiting, storing", seconds(Math.max(0, rest))],
+    ]));
 }
 
 let timer = null;

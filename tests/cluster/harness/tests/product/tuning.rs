@@ -93,6 +93,14 @@ pub fn a_run_survives_kill_suspension_and_edit(context: &Context<'_>) -> Result<
     let holder_is_ours = holder(context, &device)?.starts_with(&context.namespace);
     ensure!(holder_is_ours, "{device} is not the run's");
     more_segments(context, 0)?;
+    // What its pod posts is shown while it searches, and by nothing but its posts.
+    let posted = eventually("progress in status", SOON, || {
+        let status = status(context, "digits")?;
+        let measured = status["trials"]["measured"].as_u64().unwrap_or_default();
+        Ok((measured > 0 && status["progress"]["expected"].is_string()).then_some(status))
+    })?;
+    ensure!(posted["phase"] == "Running" && posted["best"].is_null(), "{posted}");
+    println!("while it searches: {} {}", posted["trials"], posted["progress"]);
 
     // The pod's process is killed; the Job's next pod goes on from the log.
     let pods = "{.items[?(@.status.phase==\"Running\")].metadata.name}";
@@ -103,7 +111,8 @@ pub fn a_run_survives_kill_suspension_and_edit(context: &Context<'_>) -> Result<
 
     // Suspended, it gives its device back, and keeps everything.
     patch(context, "digits", &json!({"spec": {"suspend": true}}))?;
-    in_phase(context, "digits", "Suspended")?;
+    let suspended = in_phase(context, "digits", "Suspended")?;
+    ensure!(suspended["progress"].is_null(), "{suspended}");
     eventually("pods and lease to go", SOON, || {
         let pods = context.kubectl.text("pods", "{.items[*].metadata.name}")?;
         let free = !holder(context, &device)?.starts_with(&context.namespace);

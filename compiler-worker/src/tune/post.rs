@@ -1,0 +1,131 @@
+//! Posts how far a search is to the operator, which shows it in the run's status.
+//!
+//! Always true: nothing of a search waits for a post, and none that fails ends it. The operator hears of everything
+//! that counts by the termination message.
+
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+use hone_artifact::progress::{ENDPOINT_VARIABLE, Progress, TOKEN_VARIABLE};
+use reqwest::StatusCode;
+use reqwest::blocking::Client;
+use reqwest::redirect::Policy;
+
+use super::outcome::Outcome;
+
+/// Least time between two posts.
+const PAUSE: Duration = Duration::from_secs(5);
+/// Longest time that one may take.
+const TIMEOUT: Duration = Duration::from_secs(3);
+/// Replicas of the operator that are tried until the one that leads is found.
+const TRIES: usize = 4;
+
+/// Why a post was not taken.
+#[derive(Debug, thiserror::Error)]
+enum PostError {
+    #[error("the token '{0}' cannot be read")]
+    Token(PathBuf, #[source] std::io::Error),
+    #[error("nobody answers")]
+    Unreachable(#[from] reqwest::Error),
+    #[error("it is answered with {0}")]
+    Refused(StatusCode),
+}
+
+/// A thread that posts; it ends with the process.
+#[derive(Debug)]
+pub struct Posts(Sender<Progress>);
+
+impl Posts {
+    /// Posts to the endpoint that the operator named; `None` where it named none.
+    pub fn from_environment() -> Option<Self> {
+        let set = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let (endpoint, token) = (set(ENDPOINT_VARIABLE)?, set(TOKEN_VARIABLE)?);
+        let (sender, receiver) = channel();
+        let poster = Poster { endpoint, token: token.into() };
+        let thread = std::thread::Builder::new().name("progress".to_owned());
+        match thread.spawn(move || poster.run(&receiver)) {
+            Ok(_) => Some(Self(sender)),
+            Err(error) => {
+                eprintln!("warning: progress is not posted: {error}");
+                None
+            }
+        }
+    }
+
+    /// How far the search is now, of whose limits the share `used` is used up. Of several calls in a short time the last
+    /// is posted.
+    pub fn tell(&self, outcome: &Outcome, used: f64) {
+        let Some((_, expected)) = outcome.curve.last() else { return };
+        let failed: usize = outcome.failed.values().sum();
+        let progress = Progress {
+            measured: (outcome.logged.0 + outcome.trials - failed) as u64,
+            failed: (outcome.logged.1 + failed) as u64,
+            used: used.clamp(0.0, 1.0),
+            expected: *expected as u64,
+            untuned: outcome.untuned as u64,
+        };
+        // A thread that ended posts nothing any more.
+        drop(self.0.send(progress));
+    }
+}
+
+struct Poster {
+    endpoint: String,
+    token: PathBuf,
+}
+
+impl Poster {
+    fn run(&self, receiver: &Receiver<Progress>) {
+        let client = match client() {
+            Ok(client) => client,
+            Err(error) => return eprintln!("warning: progress is not posted: {error}"),
+        };
+        let mut works = true;
+        while let Ok(mut progress) = receiver.recv() {
+            while let Ok(later) = receiver.try_recv() {
+                progress = later;
+            }
+            let posted = self.post(&client, &progress);
+            if let (true, Err(error)) = (works, &posted) {
+                let chain = hone_artifact::with_causes(error);
+                eprintln!(
+                    "warning: progress is not posted to {}: {chain}; the search goes on",
+                    self.endpoint
+                );
+            }
+            works = posted.is_ok();
+            std::thread::sleep(PAUSE);
+        }
+    }
+
+    /// Posts to whichever replica answers, and to another where it does not lead.
+    fn post(&self, client: &Client, progress: &Progress) -> Result<(), PostError> {
+        // It is renewed while the pod runs.
+        let token = std::fs::read_to_string(&self.token);
+        let token = token.map_err(|error| PostError::Token(self.token.clone(), error))?;
+        // Plain data always has a JSON form.
+        let body = serde_json::to_vec(progress).unwrap_or_default();
+        let mut last = StatusCode::SERVICE_UNAVAILABLE;
+        for _ in 0..TRIES {
+            let request = client.post(&self.endpoint).bearer_auth(token.trim());
+            last = request.body(body.clone()).send()?.status();
+            if last != StatusCode::SERVICE_UNAVAILABLE {
+                break;
+            }
+        }
+        match last.is_success() {
+            true => Ok(()),
+            false => Err(PostError::Refused(last)),
+        }
+    }
+}
+
+/// The address is the operator's, so no proxy and no guard stands between; each post has a connection of its own, since one
+/// that is kept always leads to the same replica.
+fn client() -> reqwest::Result<Client> {
+    // Whichever came first is as good.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let client = Client::builder().no_proxy().redirect(Policy::none()).timeout(TIMEOUT);
+    client.pool_max_idle_per_host(0).build()
+}
