@@ -70,6 +70,11 @@ impl Machine {
         }
     }
 
+    /// Bytes of a panel up to which it is read again from the second-level cache without delay.
+    pub fn panel_limit(&self) -> usize {
+        self.l2_bytes / 100 * self.l2_panel_percent
+    }
+
     /// The same for products that are summed by another instruction: a register holds the product, and a sum waits for
     /// the addition alone.
     pub fn with_separate_sums(self) -> Self {

@@ -16,6 +16,13 @@ pub(crate) struct Tile {
     pub(crate) nr: usize,
 }
 
+impl Tile {
+    /// Bytes of the panel that all rows of tiles read, of sums of `depth` numbers of four bytes.
+    pub(crate) fn panel_bytes(self, depth: usize, machine: &Machine) -> usize {
+        depth * self.nr * machine.lanes * size_of::<f32>()
+    }
+}
+
 /// What is tiled: results, and the length of their sums.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Extents {
@@ -95,8 +102,7 @@ fn fits(tile: Tile, machine: &Machine) -> bool {
 fn predicted(extents: Extents, tile: Tile, machine: &Machine) -> f64 {
     let Extents { rows, vectors, depth, row_bytes, .. } = extents;
     // Rows of tiles share a panel: each of them reads it again.
-    let panel = depth * tile.nr * machine.lanes * size_of::<f32>();
-    let evicted = rows > tile.mr && panel > machine.l2_bytes / 100 * machine.l2_panel_percent;
+    let evicted = rows > tile.mr && tile.panel_bytes(depth, machine) > machine.panel_limit();
     let tiles_and_tail = |extent: usize, size: usize| [(extent / size, size), (1, extent % size)];
     let mut cycles = 0.0;
     for (row_tiles, mr) in tiles_and_tail(rows, tile.mr) {

@@ -5,6 +5,7 @@ mod block_scaled;
 mod blocks;
 mod columns;
 mod contraction;
+mod deep_contraction;
 mod lanes;
 mod matrix_unit;
 mod padding;

@@ -5,7 +5,7 @@ use super::unfit;
 use crate::Machine;
 use crate::decisions::Decisions;
 use hone_schedule::{Schedule, ScheduleError};
-use hone_tensor::{Intrinsic, Iterator, IteratorKind, VarId};
+use hone_tensor::{BlockId, Intrinsic, Iterator, IteratorKind, VarId};
 
 /// Points of a sum that an iteration takes where nothing else was measured to be better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,8 +16,20 @@ pub(super) enum Points {
     ByTile,
 }
 
+/// A sum at a tile of results.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tiled {
+    /// The block that sums.
+    pub(super) block: BlockId,
+    /// How many loops are around the tile.
+    pub(super) first: usize,
+    /// Spatial axes of the block behind those of the tile, of one iteration each, which say what part of a sum is
+    /// computed: 0 or 1.
+    pub(super) parts: usize,
+}
+
 /// Orders the sum's loops with the summed axes outside its tile, sets the initial value in front, and unrolls
-/// the tile.
+/// the tile, which is behind the first `outer` loops.
 pub(super) fn sum_in_registers(
     schedule: &mut Schedule,
     form: &Form,
@@ -25,10 +37,26 @@ pub(super) fn sum_in_registers(
     machine: &Machine,
     decisions: &mut Decisions<'_>,
 ) -> Result<(), ScheduleError> {
-    let loops = schedule.loops(form.sum)[outer..].to_vec();
-    let iterators = schedule.program().blocks[form.sum].iterators.clone();
-    let spatial =
-        iterators.iter().filter(|iterator| iterator.kind == IteratorKind::Spatial).count();
+    let tiled = Tiled { block: form.sum, first: outer, parts: 0 };
+    sum_tile_in_registers(schedule, form, (tiled, points), machine, decisions)
+}
+
+/// As [`sum_in_registers`], of a block that has the axes of the form's sum.
+pub(super) fn sum_tile_in_registers(
+    schedule: &mut Schedule,
+    form: &Form,
+    (tiled, points): (Tiled, Points),
+    machine: &Machine,
+    decisions: &mut Decisions<'_>,
+) -> Result<(), ScheduleError> {
+    let sum = tiled.block;
+    let mut loops = schedule.loops(sum)[tiled.first..].to_vec();
+    let iterators = schedule.program().blocks[sum].iterators.clone();
+    let of_space = iterators.iter().filter(|iterator| iterator.kind == IteratorKind::Spatial);
+    let spatial = of_space.count() - tiled.parts;
+    let parts: Vec<VarId> = loops.drain(spatial..spatial + tiled.parts).collect();
+    // What is left of the axis that is cut into parts comes last; it was the outermost.
+    loops[spatial..].rotate_right(tiled.parts);
     let (tile, reduced) = loops.split_at(spatial);
     let run = usize::from(form.contraction.intrinsic.is_some());
     let (reduced, run) = reduced.split_at(reduced.len().saturating_sub(run));
@@ -38,17 +66,17 @@ pub(super) fn sum_in_registers(
     };
     let axes = reduced.len();
     let reduced = &order_points(schedule, reduced, default, decisions)?[..];
-    schedule.reorder(&[reduced, &rows_first(form, &iterators, tile), run].concat())?;
+    schedule.reorder(&[&parts, reduced, &rows_first(form, &iterators, tile), run].concat())?;
     let Some(first) = reduced.first().or(run.first()) else {
         return Err(unfit("contraction", "nothing is summed"));
     };
-    let initial = schedule.decompose_reduction(form.sum, *first)?;
+    let initial = schedule.decompose_reduction(sum, *first)?;
     if reduced.len() > axes {
         schedule.unroll(reduced[reduced.len() - 1])?;
     }
     let loops = schedule.loops(initial);
     unroll_tile(schedule, &loops[loops.len() - spatial..], None, machine)?;
-    let loops = schedule.loops(form.sum);
+    let loops = schedule.loops(sum);
     let inner = loops.len() - run.len();
     unroll_tile(schedule, &loops[inner - spatial..inner], form.contraction.intrinsic, machine)
 }
