@@ -94,13 +94,13 @@ fn convolution([images, taken, given, side, window, stride]: [usize; 6]) -> Case
 /// Programs whose columns, rows and parts of rows are no multiples of their tiles.
 fn programs() -> Vec<Case> {
     vec![
-        packed([17, 70, 1536]),
-        packed([150, 12, 1280]),
+        packed([17, 70, 2048]),
+        packed([150, 12, 1792]),
         // Tiles of more columns than fit a part: cut only where it is asked for.
         plain([1, 19, 50, 2048]),
         plain([3, 23, 20, 2048]),
-        convolution([2, 96, 3, 4, 3, 1]),
-        convolution([1, 320, 3, 7, 1, 2]),
+        convolution([2, 128, 3, 4, 3, 1]),
+        convolution([1, 448, 3, 7, 1, 2]),
     ]
 }
 

@@ -76,7 +76,8 @@ fn is_worth_it(
     let tile = choose_tile(extents, unit, machine);
     let (panel, limit) = (tile.panel_bytes(extents.depth, machine), machine.panel_limit());
     let results = results_of_a_column(schedule, form);
-    let is_far = panel > machine.l2_bytes / 2;
+    // The next panel and the rows of tiles need room, too. Zen 5 reads panels of 80 % without delay.
+    let is_far = panel > machine.l2_bytes / 4 * 3;
     results > tile.mr && (is_far || (panel > 2 * limit && results >= LEAST_RESULTS))
 }
 
