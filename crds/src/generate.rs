@@ -1,5 +1,8 @@
 //! The CRDs as YAML, from the types.
 
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceDefinition, JSONSchemaPropsOrArray,
+};
 use kube::CustomResourceExt;
 use serde_json::Value;
 
@@ -16,12 +19,42 @@ pub fn crds() -> Result<Vec<(&'static str, String)>, serde_yaml::Error> {
         ("hone.dev_tuningruns.yaml", TuningRun::crd()),
     ]
     .into_iter()
-    .map(|(name, crd)| {
+    .map(|(name, mut crd)| {
+        shorten_conditions(&mut crd);
         let text = serde_yaml::to_string(&crd)?;
         let head = "# Generated from the types by `cargo xtask generate`: do not edit.\n";
         Ok((name, format!("{head}{text}")))
     })
     .collect()
+}
+
+/// What the fields of a condition are. Kubernetes' descriptions of them are a kilobyte in each CRD, which every client
+/// of the cluster reads.
+const CONDITION: [(&str, &str); 4] = [
+    ("lastTransitionTime", "When the status changed last."),
+    ("message", "The reason in words; may be empty."),
+    ("observedGeneration", "The generation of the spec that the condition speaks of."),
+    ("reason", "Why the status is as it is, as one CamelCase word."),
+];
+
+/// Describes the fields of `status.conditions` in a few words each.
+fn shorten_conditions(crd: &mut CustomResourceDefinition) {
+    for version in &mut crd.spec.versions {
+        let schema = version.schema.as_mut().and_then(|own| own.open_api_v3_schema.as_mut());
+        let status = schema.and_then(|schema| schema.properties.as_mut()?.get_mut("status"));
+        let conditions =
+            status.and_then(|status| status.properties.as_mut()?.get_mut("conditions"));
+        let Some(JSONSchemaPropsOrArray::Schema(condition)) =
+            conditions.and_then(|conditions| conditions.items.as_mut())
+        else {
+            continue;
+        };
+        for (name, description) in CONDITION {
+            if let Some(field) = condition.properties.as_mut().and_then(|own| own.get_mut(name)) {
+                field.description = Some(description.to_owned());
+            }
+        }
+    }
 }
 
 /// The OpenAPI schema of a kind, as the API server applies it.
