@@ -1,4 +1,4 @@
-//! How far a search is: what a pod posts to the operator meanwhile, and the tuning curve that is kept.
+//! What a pod posts to the operator while it searches: how far it is.
 //!
 //! Always true: a post says how things stand and adds nothing up, so any of them may be lost; the termination message
 //! and the log are what counts at the end. The operator is told no more than [`LARGEST`] bytes at a time.
@@ -38,60 +38,7 @@ impl Progress {
     pub fn from_post(bytes: &[u8]) -> Option<Self> {
         let whole = (bytes.len() <= LARGEST).then_some(bytes)?;
         let progress: Self = serde_json::from_slice(whole).ok()?;
-        // JSON has no other numbers that are no share.
         (0.0..=1.0).contains(&progress.used).then_some(progress)
-    }
-}
-
-/// Most points of a curve.
-const POINTS: usize = 200;
-
-/// A tuning curve: its first point, and those at which less was expected than before. It has no more than 200 points,
-/// however long the search is: of more, those in between are thinned out.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Curve(Vec<CurvePoint>);
-
-/// A point of a [`Curve`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CurvePoint {
-    /// Candidates until then.
-    pub trials: u64,
-    /// Nanoseconds that a run of the network was expected to take then.
-    pub expected: u64,
-}
-
-impl Curve {
-    /// Adds what is expected after so many trials.
-    pub fn add(&mut self, trials: u64, expected: u64) {
-        if self.0.last().is_some_and(|last| last.expected <= expected) {
-            return;
-        }
-        self.0.push(CurvePoint { trials, expected });
-        if self.0.len() > POINTS {
-            let last = self.0.len() - 1;
-            let mut index = 0..;
-            self.0.retain(|_| index.next().is_none_or(|at| at % 2 == 0 || at == last));
-        }
-    }
-
-    /// Its points, in the order of trials.
-    pub fn points(&self) -> &[CurvePoint] {
-        &self.0
-    }
-
-    /// Whether it has no points.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-}
-
-impl FromIterator<(u64, u64)> for Curve {
-    /// Of trials and what was expected after them.
-    fn from_iter<T: IntoIterator<Item = (u64, u64)>>(points: T) -> Self {
-        let mut curve = Self::default();
-        points.into_iter().for_each(|(trials, expected)| curve.add(trials, expected));
-        curve
     }
 }
 
@@ -101,24 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_curve_falls_and_is_bounded() {
-        let curve: Curve = [(0, 9), (16, 9), (32, 7), (48, 8), (64, 5)].into_iter().collect();
-        let points = curve.points().iter().map(|point| (point.trials, point.expected));
-        assert_eq!(points.collect::<Vec<_>>(), [(0, 9), (32, 7), (64, 5)]);
-        let long: Curve = (0..100_000).map(|trial| (trial, 1_000_000 - trial)).collect();
-        let points = long.points();
-        assert!(points.len() <= POINTS && points.len() > POINTS / 4, "{}", points.len());
-        assert_eq!((points[0].trials, points[points.len() - 1].trials), (0, 99_999));
-        assert!(points.is_sorted_by(|a, b| a.trials < b.trials && a.expected > b.expected));
-        let text = serde_json::to_string(&curve).unwrap();
-        assert_eq!(
-            text,
-            r#"[{"trials":0,"expected":9},{"trials":32,"expected":7},{"trials":64,"expected":5}]"#
-        );
-    }
-
-    #[test]
-    fn a_post_is_small_and_whole_and_its_share_is_one() {
+    fn posts_that_are_too_long_or_whose_share_is_none_are_refused() {
         let most = Progress {
             measured: u64::MAX,
             failed: u64::MAX,

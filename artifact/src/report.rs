@@ -4,7 +4,6 @@
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::exit_code::{ErrorClass, Reason};
-use crate::progress::Curve;
 use crate::request::Subject;
 
 /// The version that this code writes, and the newest that it reads.
@@ -57,9 +56,6 @@ pub struct Report {
     /// Where a tuning run stands; absent where the work was none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tuning: Option<TuningReport>,
-    /// The curve of the last search for the model on the machine that compiled; empty where there was none.
-    #[serde(default, skip_serializing_if = "Curve::is_empty")]
-    pub tuning_curve: Curve,
     /// When it ended, RFC 3339, in UTC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finished: Option<String>,
@@ -249,7 +245,6 @@ impl Report {
             compile_seconds: 0.0,
             records: None,
             tuning: None,
-            tuning_curve: Curve::default(),
             finished: None,
             failure: None,
         }

@@ -100,10 +100,13 @@ fn lease(slot: u64, holder: &str, renewed: &str) -> Value {
 fn store_report(folder: &Path) -> String {
     let curve: Vec<Value> = [(1, 4_020_000), (9, 3_500_000), (40, 2_900_000), (210, 2_610_000)]
         .iter()
-        .map(|(trials, expected)| json!({"trials": trials, "expected": expected}))
+        .map(|point| json!(point))
         .collect();
-    std::fs::write(folder.join("cpu-a.uid.json"), json!({"tuningCurve": curve}).to_string())
-        .unwrap();
+    std::fs::write(
+        folder.join("cpu-a.uid.json"),
+        json!({"details": {"tuning": {"curve": curve}}}).to_string(),
+    )
+    .unwrap();
     // The log of a run, too.
     let progress = json!({"measured": 210, "failed": 3, "winners": 2, "seconds": 31.25, "building": 14.5,
         "executing": 9.0, "proposing": 2.25, "untuned": 4_020_000, "curve": curve});

@@ -149,6 +149,7 @@ fn settings(arguments: &Arguments) -> Settings {
     Settings {
         trials: arguments.trials,
         budget: arguments.budget.or(unbounded.then_some(LONGEST_SEARCH)),
+        earlier: Duration::ZERO,
         goal: arguments.goal.map(|goal| goal.as_secs_f64() * 1e9),
         patience: None,
         threads: arguments.threads,

@@ -108,9 +108,10 @@ impl RunLog {
         Ok(Self { place, file, earlier: progress.spent.clone(), state: Mutex::new(state) })
     }
 
-    /// Seconds of searching of earlier workers.
-    pub fn earlier_seconds(&self) -> f64 {
-        self.earlier.seconds.max(0.0)
+    /// For how long earlier workers searched.
+    pub fn earlier(&self) -> Duration {
+        // Somebody else may have written what the store says.
+        Duration::from_secs_f64(self.earlier.seconds.clamp(0.0, 1e9))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

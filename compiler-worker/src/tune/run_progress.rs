@@ -1,6 +1,5 @@
 //! How far a run is, over all its workers: what lies beside the segments of its log.
 
-use hone_artifact::progress::Curve;
 use hone_artifact::report::TuningReport;
 use serde::{Deserialize, Serialize};
 
@@ -41,6 +40,35 @@ pub struct Spent {
     pub proposing: f64,
 }
 
+/// Most points of a curve.
+const POINTS: usize = 200;
+
+/// A tuning curve, as trials and the nanoseconds that a run of the network was expected to take then: the first point,
+/// those at which it was less than before, and the last. It has no more than 200 points, however long the search is: of
+/// more, those in between are thinned out.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Curve(Vec<(u64, u64)>);
+
+impl Curve {
+    /// Adds what is expected after so many trials; the curve stays at what it was where that is more.
+    fn add(&mut self, trials: u64, expected: u64) {
+        let expected = self.0.last().map_or(expected, |last| last.1.min(expected));
+        if let [.., before, last] = &mut self.0[..]
+            && before.1 == expected
+        {
+            last.0 = trials;
+            return;
+        }
+        self.0.push((trials, expected));
+        if self.0.len() > POINTS {
+            let last = self.0.len() - 1;
+            let mut index = 0..;
+            self.0.retain(|_| index.next().is_none_or(|at| at % 2 == 0 || at == last));
+        }
+    }
+}
+
 impl RunProgress {
     /// A round of a worker is over, which has come as far as `outcome`; the workers before it spent `earlier`. The
     /// counters of the report are those after the round.
@@ -68,6 +96,22 @@ impl RunProgress {
 mod tests {
     use super::*;
 
+    fn curve(points: impl IntoIterator<Item = (u64, u64)>) -> Vec<(u64, u64)> {
+        let mut curve = Curve::default();
+        points.into_iter().for_each(|(trials, expected)| curve.add(trials, expected));
+        curve.0
+    }
+
+    #[test]
+    fn a_curve_falls_and_is_bounded() {
+        let some = curve([(0, 9), (16, 9), (32, 7), (48, 8), (64, 8), (80, 5)]);
+        assert_eq!(some, [(0, 9), (16, 9), (32, 7), (64, 7), (80, 5)]);
+        let long = curve((0..100_000).map(|trial| (trial, 1_000_000 - trial)));
+        assert!(long.len() <= POINTS && long.len() > POINTS / 4, "{}", long.len());
+        assert_eq!((long[0].0, long[long.len() - 1].0), (0, 99_999));
+        assert!(long.is_sorted_by(|a, b| a.0 < b.0 && a.1 > b.1));
+    }
+
     #[test]
     fn the_curve_goes_on_with_the_next_worker() {
         let mut progress = RunProgress::default();
@@ -88,9 +132,7 @@ mod tests {
         let earlier = progress.spent.clone();
         let next = Outcome { untuned: 2000.0, logged: (15, 1), curve: vec![(16, 1600.0)], ..first };
         progress.note(&next, &earlier);
-        let points: Vec<(u64, u64)> =
-            progress.curve.points().iter().map(|own| (own.trials, own.expected)).collect();
-        assert_eq!(points, [(0, 1000), (16, 900), (32, 800)]);
+        assert_eq!(progress.curve.0, [(0, 1000), (16, 900), (32, 800)]);
         assert_eq!((progress.spent.seconds, progress.spent.building), (4.0, 3.0));
     }
 }

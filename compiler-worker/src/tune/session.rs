@@ -390,11 +390,13 @@ impl Session<'_> {
         earlier + outcome.trials
     }
 
-    /// Share of the budget that is used up.
+    /// Share of the limits that is used up, from 0 to 1: of trials or of time, whichever is further.
     fn used(&self, outcome: &Outcome) -> f64 {
-        let done = self.done(outcome) as f64;
-        let trials = self.settings.trials.map(|most| done / most.max(1) as f64);
-        let time = self.settings.budget.map(|most| outcome.seconds / most.as_secs_f64().max(1e-9));
+        let Settings { trials, budget, earlier, .. } = &self.settings;
+        let (done, earlier) = (self.done(outcome) as f64, earlier.as_secs_f64());
+        let trials = trials.map(|most| done / most.max(1) as f64);
+        let time = budget
+            .map(|left| (earlier + outcome.seconds) / (earlier + left.as_secs_f64()).max(1e-9));
         trials.into_iter().chain(time).fold(0.0, f64::max).min(1.0)
     }
 

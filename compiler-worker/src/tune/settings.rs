@@ -12,6 +12,8 @@ pub struct Settings {
     pub trials: Option<usize>,
     /// Longest time of searching.
     pub budget: Option<Duration>,
+    /// Time that earlier calls of the same run searched for; beside the budget it says what share is used up.
+    pub earlier: Duration,
     /// Nanoseconds of a run at which the search ends.
     pub goal: Option<f64>,
     /// Trials in a row, those of earlier calls included, that may bring nothing.

@@ -137,11 +137,7 @@ impl Worker<'_> {
         // A search is for one size of each dimension.
         if !request.inputs.iter().any(|input| input.shape.iter().any(is_dynamic)) {
             let sizes = compiler::requests_of_sizes(&model, &request.inputs)?;
-            let tuning = Summary::read(&folder, &model, &sizes[0], &target);
-            let points = tuning.iter().flat_map(|tuning| &tuning.curve);
-            let points = points.map(|(trials, expected)| (*trials as u64, *expected as u64));
-            outcome.report.tuning_curve = points.collect();
-            outcome.details.tuning = tuning;
+            outcome.details.tuning = Summary::read(&folder, &model, &sizes[0], &target);
         }
         // What the model keeps elsewhere may change under the same digest.
         outcome.report.reusable = !model.has_external_data();

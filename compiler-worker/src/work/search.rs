@@ -55,22 +55,19 @@ impl Worker<'_> {
         self.progress.stage("tune");
         let (interrupt, failed) = (Interrupt::default(), RefCell::new(None));
         let posts = Posts::from_environment();
-        let earlier_seconds = log.earlier_seconds();
         let tell = |outcome: &Outcome, used: f64| {
             if outcome.curve.is_empty() {
                 return;
             }
             if let Some(posts) = &posts {
-                let seconds = earlier_seconds + outcome.seconds;
-                let of_time = request.stop.max_seconds.map(|most| seconds / most.max(1) as f64);
-                posts.tell(outcome, of_time.map_or(used, |of_time| used.max(of_time)));
+                posts.tell(outcome, used);
             }
             if let Err(failure) = log.round(outcome) {
                 failed.borrow_mut().get_or_insert(failure);
                 interrupt.ask();
             }
         };
-        let settings = settings(request, self.options.threads, earlier_seconds)?;
+        let settings = settings(request, self.options.threads, log.earlier())?;
         let fleet = match request.sessions {
             true => {
                 let store = fleet::open_in_log(&request.log, self.access)?;
@@ -154,7 +151,7 @@ pub(super) fn refuse_elsewhere(target: &Target) -> Result<()> {
     Err(Failure::new(Reason::TargetMismatch, message))
 }
 
-fn settings(request: &Tune, threads: usize, earlier: f64) -> Result<Settings> {
+fn settings(request: &Tune, threads: usize, earlier: Duration) -> Result<Settings> {
     let number = |value: Option<u64>| value.map(|own| usize::try_from(own).unwrap_or(usize::MAX));
     let StopRequest { max_trials, max_seconds, no_improvement_trials, goal_nanoseconds } =
         request.stop;
@@ -167,8 +164,8 @@ fn settings(request: &Tune, threads: usize, earlier: f64) -> Result<Settings> {
     }
     Ok(Settings {
         trials: number(max_trials),
-        budget: max_seconds
-            .map(|most| Duration::from_secs_f64((most as f64 - earlier).clamp(0.0, 1e9))),
+        budget: max_seconds.map(|most| Duration::from_secs(most).saturating_sub(earlier)),
+        earlier,
         goal: goal_nanoseconds.map(|goal| goal as f64),
         patience: number(no_improvement_trials),
         threads,

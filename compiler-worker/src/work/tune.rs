@@ -66,6 +66,7 @@ impl Worker<'_> {
         let settings = Settings {
             trials,
             budget: budget.map(|budget| budget / share as u32),
+            earlier: Duration::ZERO,
             goal: None,
             patience: None,
             threads: self.options.threads,

@@ -4,12 +4,11 @@
 
 use hone_machine::Machine;
 use hone_tensor::{Builder, Combiner, Expr, Program, interpret, verify};
-use hone_tune::{Preferred, Question, Scheduled, Source, schedule_as};
+use hone_tune::{Preferred, Question, Source, schedule, schedule_as};
 use hone_types::{DataType, Tensor, TensorType};
 
 const LANES: usize = 4;
-const NAME: &str = "contraction";
-const PARTS: &str = "points of a part";
+const NAME: &str = "deep_contraction";
 
 /// A machine of so little second-level cache that panels of a few hundred products do not stay in it.
 fn machine() -> Machine {
@@ -96,54 +95,50 @@ fn programs() -> Vec<Case> {
     vec![
         packed([17, 70, 2048]),
         packed([150, 12, 1792]),
-        // Tiles of more columns than fit a part: cut only where it is asked for.
-        plain([1, 19, 50, 2048]),
-        plain([3, 23, 20, 2048]),
+        plain([1, 19, 14, 4096]),
+        plain([3, 23, 10, 4096]),
         convolution([2, 128, 3, 4, 3, 1]),
         convolution([1, 448, 3, 7, 1, 2]),
     ]
 }
 
-fn check((plain, inputs): &Case, source: &mut dyn Source) -> Scheduled {
+fn check((plain, inputs): &Case, source: &mut dyn Source) {
     let expected = interpret(plain, inputs).unwrap();
     let scheduled = schedule_as(plain.clone(), &machine(), NAME, source).unwrap();
     let program = scheduled.schedule.program();
     verify(program).unwrap();
     assert_eq!(interpret(program, inputs).unwrap(), expected);
-    scheduled
-}
-
-fn is_cut(scheduled: &Scheduled) -> bool {
-    let program = scheduled.schedule.program();
-    program.blocks_in_order().iter().any(|block| program.blocks[*block].name.contains("_parts"))
+    let names = program.blocks_in_order().into_iter().map(|block| &program.blocks[block].name);
+    assert!(names.into_iter().any(|name| name.contains("_parts")));
 }
 
 #[test]
-fn sums_whose_panels_leave_the_cache_are_cut_and_keep_their_results() {
-    let programs = programs();
-    let cut = programs.iter().map(|case| is_cut(&check(case, &mut Preferred)));
-    assert_eq!(cut.collect::<Vec<_>>(), [true, true, false, false, true, true]);
-}
-
-#[test]
-fn what_stays_in_cache_or_is_read_once_is_summed_whole() {
-    let few_rows = packed([2, 70, 768]);
-    for case in [packed([37, 70, 64]), few_rows] {
-        assert!(!is_cut(&check(&case, &mut Preferred)));
+fn sums_whose_panels_leave_the_cache_keep_their_results() {
+    for case in programs() {
+        check(&case, &mut Preferred);
+        // No other template is asked first.
+        assert_eq!(schedule(case.0, &machine()).unwrap().template, NAME);
     }
-    // A prime number of products has no equal parts.
-    assert!(!is_cut(&check(&packed([37, 70, 769]), &mut Preferred)));
 }
 
-/// Answers by a sequence of numbers, but always cuts sums.
+#[test]
+fn what_stays_in_cache_or_is_read_once_or_has_no_parts_is_refused() {
+    let refused =
+        |case: Case| schedule_as(case.0, &machine(), NAME, &mut Preferred).unwrap_err().to_string();
+    assert!(refused(packed([37, 70, 64])).contains("stay in cache or are read once"));
+    assert!(refused(packed([2, 70, 2048])).contains("stay in cache or are read once"));
+    // A prime number of products has no equal parts.
+    assert!(refused(packed([17, 70, 2053])).contains("no part of the sum"));
+}
+
+/// Answers by a sequence of numbers.
 struct Sequence(u64);
 
 impl Source for Sequence {
     fn answer(&mut self, question: &Question<'_>) -> usize {
         self.0 =
             self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let count = question.candidates.len() - usize::from(question.name == PARTS);
-        (self.0 >> 33) as usize % count
+        (self.0 >> 33) as usize % question.candidates.len()
     }
 }
 

@@ -1,12 +1,12 @@
 //! Who posts: the API server says which pod a token belongs to (TokenReview), and the pod which Job controls it.
 
-use hone_artifact::progress::AUDIENCE;
-use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, TokenReviewStatus};
-use kube::api::PostParams;
+use axum::http::StatusCode;
+use hone_artifact::progress::{AUDIENCE, PATH};
+use k8s_openapi::api::authentication::v1::TokenReviewStatus;
 use kube::{Api, Client};
 
 use crate::children::pods;
-use crate::secure::answers::{Answer, Answers};
+use crate::secure::answers::{self, Answer, Answers};
 use crate::seen::SeenPod;
 
 /// Most answers that are remembered: of each pod that searches there is one.
@@ -42,8 +42,7 @@ impl Answer for Caller {
 /// Asks the API server, and remembers its answers for a while.
 pub struct Callers {
     client: Client,
-    /// The answers.
-    pub answers: Answers<Caller>,
+    answers: Answers<Caller>,
 }
 
 impl Callers {
@@ -52,16 +51,16 @@ impl Callers {
         Self { client, answers: Answers::new(REMEMBERED) }
     }
 
-    /// Whose `token` is.
+    /// Whose `token` is: from memory where that was asked lately.
     ///
     /// # Errors
-    /// What keeps the API server from answering.
-    pub async fn ask(&self, token: &str) -> Result<Caller, kube::Error> {
-        let audiences = Some(vec![AUDIENCE.to_owned()]);
-        let spec = TokenReviewSpec { token: Some(token.to_owned()), audiences };
-        let review = TokenReview { spec, ..TokenReview::default() };
-        let api: Api<TokenReview> = Api::all(self.client.clone());
-        let status = api.create(&PostParams::default(), &review).await?.status.unwrap_or_default();
+    /// The status to answer with where nobody can be asked now.
+    pub async fn of(&self, token: &str) -> Result<Caller, StatusCode> {
+        self.answers.about(PATH, token, self.ask(token)).await
+    }
+
+    async fn ask(&self, token: &str) -> Result<Caller, kube::Error> {
+        let status = answers::review(&self.client, token, Some(vec![AUDIENCE.to_owned()])).await?;
         let Some((namespace, name, uid)) = bound_pod(&status) else {
             return Ok(if is_ours(&status) { Caller::Other } else { Caller::Unknown });
         };

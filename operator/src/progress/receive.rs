@@ -23,6 +23,7 @@ use crate::children::owner;
 use crate::fence::Fence;
 use crate::runtime::cache::Cache;
 use crate::runtime::queue::{Key, Priority, WorkQueue};
+use crate::secure::answers;
 use crate::tuning_run;
 
 /// What the leader takes posts with.
@@ -59,8 +60,8 @@ impl Receiver {
     async fn take(&self, headers: &HeaderMap, body: &[u8]) -> Result<(), StatusCode> {
         let leading = self.leading.get().filter(|leading| leading.fence.leads());
         let leading = leading.ok_or(StatusCode::SERVICE_UNAVAILABLE)?;
-        let token = crate::secure::answers::bearer(headers).ok_or(StatusCode::UNAUTHORIZED)?;
-        let caller = self.callers.answers.about(PATH, token, self.callers.ask(token)).await?;
+        let token = answers::bearer(headers).ok_or(StatusCode::UNAUTHORIZED)?;
+        let caller = self.callers.of(token).await?;
         let (namespace, job_uid, owner_uid) = match &caller {
             Caller::Pod { namespace, job_uid, owner_uid } => (namespace, job_uid, owner_uid),
             Caller::Unknown => return Err(StatusCode::UNAUTHORIZED),
@@ -108,6 +109,6 @@ pub fn router(receiver: Receiver) -> Router {
 fn answer(taken: Result<(), StatusCode>) -> Response {
     match taken {
         Ok(()) => StatusCode::NO_CONTENT.into_response(),
-        Err(status) => crate::secure::answers::refuse(status),
+        Err(status) => answers::refuse(status),
     }
 }

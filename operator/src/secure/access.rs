@@ -9,7 +9,7 @@ use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::middleware::Next;
 use axum::response::Response;
-use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInfo};
+use k8s_openapi::api::authentication::v1::UserInfo;
 use k8s_openapi::api::authorization::v1::{
     NonResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
 };
@@ -59,10 +59,7 @@ impl Gate {
     /// # Errors
     /// What keeps it from answering.
     async fn ask(&self, path: &str, token: &str) -> Result<Verdict, kube::Error> {
-        let spec = TokenReviewSpec { token: Some(token.to_owned()), audiences: None };
-        let review = TokenReview { spec, ..TokenReview::default() };
-        let api: Api<TokenReview> = Api::all(self.0.client.clone());
-        let status = api.create(&PostParams::default(), &review).await?.status.unwrap_or_default();
+        let status = answers::review(&self.0.client, token, None).await?;
         let user = status.user.filter(|_| status.authenticated == Some(true));
         let Some(UserInfo { extra, groups, uid, username }) = user else {
             return Ok(Verdict::Unknown);

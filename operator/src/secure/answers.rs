@@ -9,6 +9,9 @@ use std::time::Duration;
 
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, TokenReviewStatus};
+use kube::api::PostParams;
+use kube::{Api, Client};
 use sha2::{Digest, Sha256};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
@@ -20,7 +23,7 @@ const REFUSED: Duration = Duration::from_secs(10);
 /// Most questions to the API server at a time.
 const AT_ONCE: usize = 8;
 /// Longest token that is looked at, in bytes.
-pub const LONGEST: usize = 16 << 10;
+const LONGEST: usize = 16 << 10;
 
 /// What the API server says of a token.
 pub trait Answer: Clone {
@@ -85,6 +88,23 @@ impl<A: Answer> Answers<A> {
         let lasts = if answer.allows() { ALLOWED } else { REFUSED };
         known.insert(key, (now + lasts, answer.clone()));
     }
+}
+
+/// What the API server says of a token: whose it is, and for which of `audiences` it is good; for its own where none is
+/// named.
+///
+/// # Errors
+/// What keeps it from answering.
+pub async fn review(
+    client: &Client,
+    token: &str,
+    audiences: Option<Vec<String>>,
+) -> Result<TokenReviewStatus, kube::Error> {
+    let spec = TokenReviewSpec { token: Some(token.to_owned()), audiences };
+    let review = TokenReview { spec, ..TokenReview::default() };
+    let api: Api<TokenReview> = Api::all(client.clone());
+    let answer = api.create(&PostParams::default(), &review).await?;
+    Ok(answer.status.unwrap_or_default())
 }
 
 /// The token of the header `Authorization: Bearer TOKEN`.

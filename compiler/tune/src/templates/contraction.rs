@@ -8,7 +8,6 @@
 //! The output map iterates over the results either axis by axis as the sum does, or with the sum's last two
 //! axes joined into one (`column = block * width + lane`).
 
-use super::deep_contraction;
 use super::register_sums::{Points, sum_in_registers};
 use super::unfit;
 use crate::Machine;
@@ -38,16 +37,7 @@ pub(super) fn apply(
     decisions: &mut Decisions<'_>,
 ) -> Result<(), ScheduleError> {
     let form = Form::of(schedule)?;
-    let (extents, unit) = form.extents(schedule, machine);
-    let whole = (extents, unit);
-    if let Some(points) =
-        deep_contraction::decide_points(schedule, &form, whole, machine, decisions)
-    {
-        let part = Extents { depth: form.depth(schedule, Some(points)), ..extents };
-        let tile = decide_tile(part, unit, machine, decisions);
-        return deep_contraction::apply(schedule, &form, (tile, points), machine, decisions);
-    }
-    let tile = form.decide_tile(extents, unit, machine, decisions);
+    let tile = form.decide_tile(schedule, machine, decisions);
     let tiles = match form.columns {
         Columns::Same => tile_same(schedule, &form, tile, machine, decisions)?,
         Columns::Joined { axis, width } => {
@@ -202,24 +192,18 @@ impl Form {
             && bytes(broadcast) <= machine.l2_bytes / 2
     }
 
-    /// Products in a sum, an instruction that sums several of them counting as one; those of `points` iterations of the
-    /// outermost summed axis where these are given.
-    fn depth(&self, schedule: &Schedule, points: Option<usize>) -> usize {
-        let iterators = schedule.program().blocks[self.sum].iterators.iter();
-        let mut reduced = iterators.filter(|axis| axis.kind == IteratorKind::Reduction);
-        let run = self.contraction.intrinsic.map_or(1, |intrinsic| intrinsic.depth() as usize);
-        let first = reduced.next().map_or(1, |axis| points.unwrap_or(axis.extent));
-        first * reduced.map(|axis| axis.extent).product::<usize>() / run
-    }
-
     /// What is tiled, and how many vectors must stay together.
-    fn extents(&self, schedule: &Schedule, machine: &Machine) -> (Extents, usize) {
+    pub(super) fn extents(&self, schedule: &Schedule, machine: &Machine) -> (Extents, usize) {
         let block = &schedule.program().blocks[self.sum];
         let extent = |axis: Option<usize>| axis.map_or(1, |axis| block.iterators[axis].extent);
         let width: usize = extent(Some(self.contraction.vector_axis));
         let vectors = width.div_ceil(machine.lanes);
         let rows = if self.row_axis.is_some() { extent(self.contraction.row_axis) } else { 1 };
-        let depth = self.depth(schedule, None);
+        let reduced =
+            block.iterators.iter().filter(|iterator| iterator.kind == IteratorKind::Reduction);
+        // An instruction that sums several products counts as one multiply-add.
+        let run = self.contraction.intrinsic.map_or(1, |intrinsic| intrinsic.depth() as usize);
+        let depth = reduced.map(|iterator| iterator.extent).product::<usize>() / run;
         let group = self.contraction.column_group;
         let blocks = group.unwrap_or_else(|| extent(self.contraction.column_axis));
         let (columns, unit) = match self.columns {
@@ -236,11 +220,11 @@ impl Form {
 
     fn decide_tile(
         &self,
-        extents: Extents,
-        unit: usize,
+        schedule: &Schedule,
         machine: &Machine,
         decisions: &mut Decisions<'_>,
     ) -> Tile {
+        let (extents, unit) = self.extents(schedule, machine);
         let machine = match self.contraction.intrinsic == Some(Intrinsic::DOT_I16) {
             true => machine.with_separate_sums(),
             false => *machine,

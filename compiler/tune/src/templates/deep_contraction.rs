@@ -16,14 +16,14 @@
 //!
 //! Measured on Granite Rapids, one thread: 153 rows and 1,024 columns, sums of 12,544 products, 43 ms in one part and
 //! 20 ms in parts of 784; 128 rows and 768 columns, sums of 3,072 products, 3.7 and 3.3 ms. Without fetching the next
-//! part's panel ahead they take 23 and 3.9 ms.
+//! part's panel ahead they take 23 and 4.2 ms.
 
 use super::contraction::{Columns, Form, spread_all};
-use super::register_sums::{Points, Tiled, sum_tile_in_registers};
+use super::register_sums::{Points, spatial_axes, sum_block_in_registers, unroll_tile};
 use super::unfit;
 use crate::Machine;
 use crate::decisions::Decisions;
-use crate::tile::{Extents, Tile, choose_tile};
+use crate::tile::{Extents, Tile, choose_tile, decide_tile};
 use hone_schedule::{Schedule, ScheduleError};
 use hone_tensor::{BlockId, IteratorKind, Scope, VarId};
 
@@ -37,30 +37,69 @@ const TASKS: usize = 16;
 /// whose panel would stay in the second-level cache.
 const LEAST_RESULTS: usize = 128;
 
-/// Points of the outermost summed axis in a part, where a sum is to be cut into several.
-pub(super) fn decide_points(
+/// Cuts the sum into parts, the output into tiles of columns, and reduces parts in registers.
+pub(super) fn apply(
+    schedule: &mut Schedule,
+    machine: &Machine,
+    decisions: &mut Decisions<'_>,
+) -> Result<(), ScheduleError> {
+    let form = &Form::of(schedule)?;
+    let (extents, unit) = form.extents(schedule, machine);
+    let (points, part) = decide_part(schedule, form, (extents, unit), machine, decisions)?;
+    let tile = decide_tile(part, unit, machine, decisions);
+    let results = results_of_a_column(schedule, form);
+    let partial = sum_in_parts(schedule, form, points)?;
+    let groups = group_results(schedule, form, (tile, results), machine)?;
+    let innermost = groups.last().ok_or_else(|| refusal("no loop over columns"))?;
+    schedule.compute_at(form.sum, *innermost)?;
+    let (outer, parts) = tile_sum(schedule, form, (tile, groups.len()), machine)?;
+    let around = outer.last().ok_or_else(|| refusal("no loop to compute at"))?;
+    schedule.compute_at(partial, *around)?;
+    schedule.set_scope(partial, Scope::Register)?;
+    let tiled = (partial, groups.len() + outer.len(), Points::ByTile);
+    sum_block_in_registers(schedule, form, tiled, machine, decisions)?;
+    // The initial values are set by loops of the same kinds.
+    schedule.decompose_reduction(form.sum, parts)?;
+    spread_all(schedule, &groups)?;
+    let panel = form.contraction.panel;
+    if schedule.program().writers(panel).is_empty() && decisions.choose("fetch panel", 2, 1) == 1 {
+        schedule.prefetch(partial, panel, parts)?;
+    }
+    Ok(())
+}
+
+fn refusal(reason: &str) -> ScheduleError {
+    unfit("deep_contraction", reason)
+}
+
+/// Iterations of the outermost summed axis in a part, and what is tiled there: by default the longest part whose panel
+/// stays near.
+fn decide_part(
     schedule: &Schedule,
     form: &Form,
     (extents, unit): (Extents, usize),
     machine: &Machine,
     decisions: &mut Decisions<'_>,
-) -> Option<usize> {
-    let points = outermost_points(schedule, form, machine)?;
-    let inner = extents.depth / points;
+) -> Result<(usize, Extents), ScheduleError> {
+    let iterations = outermost_iterations(schedule, form, machine)?;
+    if !is_worth_it(schedule, form, (extents, unit), machine) {
+        return Err(refusal("panels of whole sums stay in cache or are read once"));
+    }
+    let inner = extents.depth / iterations;
     let part = |count: usize| Extents { depth: count * inner, ..extents };
-    let stays = |extents: Extents| {
-        choose_tile(extents, unit, machine).panel_bytes(extents.depth, machine)
+    let stays = |count: &usize| {
+        let part = part(*count);
+        choose_tile(part, unit, machine).panel_bytes(part.depth, machine)
             <= machine.panel_limit().min(machine.l2_bytes / 8)
     };
-    let divides = |count: &usize| points.is_multiple_of(*count) && count * inner >= LEAST_PRODUCTS;
-    let parts: Vec<usize> = (1..points).filter(divides).collect();
-    let longest = parts.iter().rev().find(|count| stays(part(**count)));
-    let preferred = match longest {
-        Some(longest) if is_worth_it(schedule, form, (extents, unit), machine) => *longest,
-        _ => points,
-    };
-    let chosen = decisions.number("points of a part", parts, preferred);
-    (chosen < points).then_some(chosen)
+    let divides =
+        |count: &usize| iterations.is_multiple_of(*count) && count * inner >= LEAST_PRODUCTS;
+    let parts: Vec<usize> = (1..iterations).filter(divides).collect();
+    let longest = parts.iter().copied().rev().find(stays);
+    let longest =
+        longest.ok_or_else(|| refusal("no part of the sum has a panel that stays near"))?;
+    let chosen = decisions.number("points of a part", parts, longest);
+    Ok((chosen, part(chosen)))
 }
 
 /// Whether the panel of the tile that suits the whole sum fills so much of the second-level cache that it may be read
@@ -83,74 +122,48 @@ fn is_worth_it(
 
 /// Iterations of the outermost summed axis, where the sum can be cut along it: the panel is the same for all results
 /// of a column, and all extents are known.
-fn outermost_points(schedule: &Schedule, form: &Form, machine: &Machine) -> Option<usize> {
+fn outermost_iterations(
+    schedule: &Schedule,
+    form: &Form,
+    machine: &Machine,
+) -> Result<usize, ScheduleError> {
     let program = schedule.program();
     let block = &program.blocks[form.sum];
     let contraction = &form.contraction;
     let width = block.iterators[contraction.vector_axis].extent;
-    let is_whole = contraction.intrinsic.is_none()
-        && contraction.column_group.is_none()
-        && (form.block_axis.is_none() || width <= 2 * machine.lanes);
-    let of_columns =
-        |axis: usize| axis == contraction.vector_axis || Some(axis) == contraction.column_axis;
-    let mut rows =
-        block.iterators.iter().enumerate().filter(|(axis, iterator)| {
-            iterator.kind == IteratorKind::Spatial && !of_columns(*axis)
-        });
-    let reads_panel = |var: VarId| {
-        let mut reads = block.loads(contraction.panel).into_iter().flatten();
-        reads.any(|index| index.mentions(var))
-    };
-    let known = schedule.loops(form.sum).iter().all(|loop_| schedule.extent(*loop_).is_some());
-    if !is_whole
-        || !known
-        || rows.any(|(_, iterator)| iterator.extent > 1 && reads_panel(iterator.var))
-    {
-        return None;
+    if contraction.intrinsic.is_some() || contraction.column_group.is_some() {
+        return Err(refusal("an instruction sums several products, or columns are in groups"));
     }
-    let first = block.iterators.iter().find(|axis| axis.kind == IteratorKind::Reduction)?;
-    (first.extent > 1).then_some(first.extent)
+    if form.block_axis.is_some() && width > 2 * machine.lanes {
+        return Err(refusal("a block of columns is wider than a tile"));
+    }
+    if schedule.loops(form.sum).iter().any(|loop_| schedule.extent(*loop_).is_none()) {
+        return Err(refusal("an extent is not known"));
+    }
+    let moves_panel = |axis: usize| {
+        let iterator = &block.iterators[axis];
+        let mut reads = block.loads(contraction.panel).into_iter().flatten();
+        iterator.extent > 1 && reads.any(|index| index.mentions(iterator.var))
+    };
+    if axes_of_rows(schedule, form).any(moves_panel) {
+        return Err(refusal("rows of results have panels of their own"));
+    }
+    let mut reduced = block.iterators.iter().filter(|axis| axis.kind == IteratorKind::Reduction);
+    let first = reduced.next().map_or(1, |axis| axis.extent);
+    if first > 1 { Ok(first) } else { Err(refusal("the outermost summed axis has one point")) }
+}
+
+/// The sum's axes of results that are none of columns.
+fn axes_of_rows(schedule: &Schedule, form: &Form) -> impl Iterator<Item = usize> {
+    let (vector, column) = (form.contraction.vector_axis, form.contraction.column_axis);
+    let spatial = 0..spatial_axes(schedule, form.sum);
+    spatial.filter(move |axis| *axis != vector && Some(*axis) != column)
 }
 
 /// Results that share a column of the panel.
 fn results_of_a_column(schedule: &Schedule, form: &Form) -> usize {
-    let iterators = schedule.program().blocks[form.sum].iterators.iter().enumerate();
-    let contraction = &form.contraction;
-    let shares = iterators.filter(|(axis, iterator)| {
-        iterator.kind == IteratorKind::Spatial
-            && *axis != contraction.vector_axis
-            && Some(*axis) != contraction.column_axis
-    });
-    shares.map(|(_, iterator)| iterator.extent).product()
-}
-
-/// Cuts a contraction into parts of `points` of its outermost summed axis.
-pub(super) fn apply(
-    schedule: &mut Schedule,
-    form: &Form,
-    (tile, points): (Tile, usize),
-    machine: &Machine,
-    decisions: &mut Decisions<'_>,
-) -> Result<(), ScheduleError> {
-    let results = results_of_a_column(schedule, form);
-    let partial = sum_in_parts(schedule, form, points)?;
-    let groups = group_results(schedule, form, (tile, results), machine)?;
-    let innermost = groups.last().ok_or_else(|| unfit("contraction", "no loop over columns"))?;
-    schedule.compute_at(form.sum, *innermost)?;
-    let (outer, parts) = tile_sum(schedule, form, (tile, groups.len()), machine)?;
-    let around = outer.last().ok_or_else(|| unfit("contraction", "no loop to compute at"))?;
-    schedule.compute_at(partial, *around)?;
-    schedule.set_scope(partial, Scope::Register)?;
-    let tiled = Tiled { block: partial, first: groups.len() + outer.len(), parts: 1 };
-    sum_tile_in_registers(schedule, form, (tiled, Points::ByTile), machine, decisions)?;
-    // The initial values are set by loops of the same kinds.
-    schedule.decompose_reduction(form.sum, parts)?;
-    spread_all(schedule, &groups)?;
-    let panel = form.contraction.panel;
-    if schedule.program().writers(panel).is_empty() && decisions.choose("fetch panel", 2, 1) == 1 {
-        schedule.prefetch(partial, panel, parts)?;
-    }
-    Ok(())
+    let iterators = &schedule.program().blocks[form.sum].iterators;
+    axes_of_rows(schedule, form).map(|axis| iterators[axis].extent).product()
 }
 
 /// Splits the outermost summed axis, and the sum into partial sums.
@@ -160,10 +173,9 @@ fn sum_in_parts(
     points: usize,
 ) -> Result<BlockId, ScheduleError> {
     let loops = schedule.loops(form.sum);
-    let iterators = schedule.program().blocks[form.sum].iterators.iter();
-    let spatial = iterators.filter(|axis| axis.kind == IteratorKind::Spatial).count();
+    let spatial = spatial_axes(schedule, form.sum);
     let Some((outermost, rest)) = loops[spatial..].split_first() else {
-        return Err(unfit("contraction", "nothing is summed"));
+        return Err(refusal("nothing is summed"));
     };
     let (parts, within) = schedule.split(*outermost, points)?;
     schedule.reorder(&[&[parts], &loops[..spatial], &[within], rest].concat())?;
@@ -208,7 +220,8 @@ fn group_results(
     if let Columns::Joined { width, .. } = form.columns {
         schedule.split(inside[last], width)?;
     }
-    vectorize_last(schedule, form.output, machine)?;
+    let loops = schedule.loops(form.output);
+    unroll_tile(schedule, &loops[loops.len() - 1..], None, machine)?;
     Ok(groups)
 }
 
@@ -221,7 +234,7 @@ fn tile_sum(
     machine: &Machine,
 ) -> Result<(Vec<VarId>, VarId), ScheduleError> {
     let loops = schedule.loops(form.sum)[groups..].to_vec();
-    let (parts, axes) = loops.split_last().ok_or_else(|| unfit("contraction", "no loops"))?;
+    let (parts, axes) = loops.split_last().ok_or_else(|| refusal("no loops"))?;
     let contraction = &form.contraction;
     let (mut others, mut rows, mut within) = (vec![*parts], vec![], vec![]);
     for (axis, loop_) in axes.iter().enumerate() {
@@ -237,32 +250,9 @@ fn tile_sum(
             others.push(*loop_);
         }
     }
-    let mut vector = axes[contraction.vector_axis];
-    if schedule.extent(vector).unwrap_or(usize::MAX) > machine.lanes {
-        let (several, lanes) = schedule.split(vector, machine.lanes)?;
-        within.push(several);
-        vector = lanes;
-    }
+    within.push(axes[contraction.vector_axis]);
     let outer = [others, rows].concat();
-    schedule.reorder(&[&outer[..], &within, &[vector]].concat())?;
-    for loop_ in &within {
-        schedule.unroll(*loop_)?;
-    }
-    schedule.vectorize(vector)?;
+    schedule.reorder(&[&outer[..], &within].concat())?;
+    unroll_tile(schedule, &within, None, machine)?;
     Ok((outer, *parts))
-}
-
-/// Makes the innermost loop of a block a vector.
-fn vectorize_last(
-    schedule: &mut Schedule,
-    block: BlockId,
-    machine: &Machine,
-) -> Result<(), ScheduleError> {
-    let Some(mut vector) = schedule.loops(block).last().copied() else { return Ok(()) };
-    if schedule.extent(vector).unwrap_or(usize::MAX) > machine.lanes {
-        let (several, lanes) = schedule.split(vector, machine.lanes)?;
-        schedule.unroll(several)?;
-        vector = lanes;
-    }
-    schedule.vectorize(vector)
 }

@@ -46,9 +46,10 @@ impl Scheduled {
 type Template = fn(&mut Schedule, &Machine, &mut Decisions<'_>) -> Result<(), ScheduleError>;
 
 /// Templates in the order in which they are tried: each refuses programs of another form.
-const TEMPLATES: [(&str, Template); 12] = [
+const TEMPLATES: [(&str, Template); 13] = [
     (ATTENTION, attention::apply),
     ("matrix_unit", matrix_unit::apply),
+    ("deep_contraction", deep_contraction::apply),
     ("contraction", contraction::apply),
     ("block_scaled", block_scaled::apply),
     ("lanes", lanes::apply),

@@ -16,18 +16,6 @@ pub(super) enum Points {
     ByTile,
 }
 
-/// A sum at a tile of results.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Tiled {
-    /// The block that sums.
-    pub(super) block: BlockId,
-    /// How many loops are around the tile.
-    pub(super) first: usize,
-    /// Spatial axes of the block behind those of the tile, of one iteration each, which say what part of a sum is
-    /// computed: 0 or 1.
-    pub(super) parts: usize,
-}
-
 /// Orders the sum's loops with the summed axes outside its tile, sets the initial value in front, and unrolls
 /// the tile, which is behind the first `outer` loops.
 pub(super) fn sum_in_registers(
@@ -37,26 +25,24 @@ pub(super) fn sum_in_registers(
     machine: &Machine,
     decisions: &mut Decisions<'_>,
 ) -> Result<(), ScheduleError> {
-    let tiled = Tiled { block: form.sum, first: outer, parts: 0 };
-    sum_tile_in_registers(schedule, form, (tiled, points), machine, decisions)
+    sum_block_in_registers(schedule, form, (form.sum, outer, points), machine, decisions)
 }
 
-/// As [`sum_in_registers`], of a block that has the axes of the form's sum.
-pub(super) fn sum_tile_in_registers(
+/// As [`sum_in_registers`], of the form's sum or of the block that computes its parts.
+pub(super) fn sum_block_in_registers(
     schedule: &mut Schedule,
     form: &Form,
-    (tiled, points): (Tiled, Points),
+    (sum, outer, points): (BlockId, usize, Points),
     machine: &Machine,
     decisions: &mut Decisions<'_>,
 ) -> Result<(), ScheduleError> {
-    let sum = tiled.block;
-    let mut loops = schedule.loops(sum)[tiled.first..].to_vec();
+    let mut loops = schedule.loops(sum)[outer..].to_vec();
     let iterators = schedule.program().blocks[sum].iterators.clone();
-    let of_space = iterators.iter().filter(|iterator| iterator.kind == IteratorKind::Spatial);
-    let spatial = of_space.count() - tiled.parts;
-    let parts: Vec<VarId> = loops.drain(spatial..spatial + tiled.parts).collect();
-    // What is left of the axis that is cut into parts comes last; it was the outermost.
-    loops[spatial..].rotate_right(tiled.parts);
+    let spatial = spatial_axes(schedule, form.sum);
+    // A part has one more: which part it is. What is left of the summed axis that was cut comes last then, and was first.
+    let several = spatial_axes(schedule, sum) - spatial;
+    let parts: Vec<VarId> = loops.drain(spatial..spatial + several).collect();
+    loops[spatial..].rotate_right(several);
     let (tile, reduced) = loops.split_at(spatial);
     let run = usize::from(form.contraction.intrinsic.is_some());
     let (reduced, run) = reduced.split_at(reduced.len().saturating_sub(run));
@@ -79,6 +65,12 @@ pub(super) fn sum_tile_in_registers(
     let loops = schedule.loops(sum);
     let inner = loops.len() - run.len();
     unroll_tile(schedule, &loops[inner - spatial..inner], form.contraction.intrinsic, machine)
+}
+
+/// How many axes of a block are those of its results.
+pub(super) fn spatial_axes(schedule: &Schedule, block: BlockId) -> usize {
+    let iterators = schedule.program().blocks[block].iterators.iter();
+    iterators.filter(|iterator| iterator.kind == IteratorKind::Spatial).count()
 }
 
 /// Multiply-adds of an iteration from which its own counter and branch take no time that is seen.

@@ -61,11 +61,11 @@ export function latencyBars(measured) {
   return bars;
 }
 
-/** The tuning curve: the latency that was expected over the number of candidates measured, of `total` until now. */
-export function tuningCurve(points, total = 0) {
+/** The tuning curve, of pairs: the latency that was expected over the number of candidates measured. */
+export function tuningCurve(points) {
   const [width, height, left, bottom, top] = [640, 220, 64, 30, 12];
-  const trials = Math.max(...points.map((point) => point.trials), total, 1);
-  const maximum = Math.max(...points.map((point) => point.expected));
+  const trials = Math.max(...points.map(([trial]) => trial), 1);
+  const maximum = Math.max(...points.map(([, expected]) => expected));
   const x = (trial) => left + (trial / trials) * (width - left - 12);
   const y = (expected) => top + (1 - expected / maximum) * (height - top - bottom);
   const curve = svg("svg", { id: "tuning-curve", viewBox: `0 0 ${width} ${height}`, width, role: "img" });
@@ -77,8 +77,8 @@ export function tuningCurve(points, total = 0) {
   }
   // A step: the best stays the best until a better one is found.
   let path = "";
-  points.forEach((point, index) => {
-    path += index === 0 ? `M${x(point.trials)},${y(point.expected)}` : `H${x(point.trials)}V${y(point.expected)}`;
+  points.forEach(([trial, expected], index) => {
+    path += index === 0 ? `M${x(trial)},${y(expected)}` : `H${x(trial)}V${y(expected)}`;
   });
   curve.append(svg("path", { class: "line", d: `${path}H${x(trials)}` }));
   curve.append(svg("text", { x: width - 12, y: height - 6, "text-anchor": "end" }, `${trials} candidates`));

@@ -277,7 +277,7 @@ async function showReport(object, target) {
     return;
   }
   const report = await response.json().catch(() => ({}));
-  const curve = curveOf(report.tuningCurve);
+  const curve = curveOf(report.details?.tuning?.curve);
   // Sandboxed: it was written beside a model that nobody trusts.
   const frame = el("iframe", { id: "report", sandbox: "", src: `${path}/html`, title: "report" });
   const drawn = curve.length ? [el("h3", {}, `Tuning curve of ${target}`), tuningCurve(curve)] : [];
@@ -286,7 +286,7 @@ async function showReport(object, target) {
 
 /** The points of a curve that a worker stored, those that are points. */
 function curveOf(points) {
-  const valid = (point) => Number.isFinite(point?.trials) && Number.isFinite(point?.expected);
+  const valid = (point) => Array.isArray(point) && point.length === 2 && point.every(Number.isFinite);
   return Array.isArray(points) ? points.filter(valid) : [];
 }
 
@@ -306,7 +306,7 @@ async function showRun(run) {
   const rest = found.seconds - (found.building ?? 0) - (found.executing ?? 0) - (found.proposing ?? 0);
   view.replaceChildren(
     el("h3", {}, "Tuning curve"),
-    curve.length ? tuningCurve(curve, found.measured + found.failed) : el("p", { class: "note" }, "No candidate was faster yet."),
+    curve.length ? tuningCurve(curve) : el("p", { class: "note" }, "No candidate was faster yet."),
     el("h3", {}, "Where the time went"),
     definitionList([
       ["searching, in all", seconds(found.seconds)],
