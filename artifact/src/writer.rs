@@ -94,12 +94,19 @@ impl<'a> Writer<'a> {
     /// A manifest that is not valid or does not fit the sections, or what the file system says.
     pub fn write_file(&self, manifest: &Manifest, path: &Path) -> Result<Written, WriteError> {
         let chunks = self.chunks(manifest)?;
-        let mut hash = Sha256::new();
-        for chunk in &chunks {
-            hash.update(chunk);
-        }
-        let bytes = write_atomically(path, chunks.iter().map(|chunk| &chunk[..]))?;
-        Ok(Written { digest: format!("sha256:{:x}", hash.finalize()), bytes })
+        let hash = || {
+            let mut hash = Sha256::new();
+            chunks.iter().for_each(|chunk| hash.update(chunk));
+            format!("sha256:{:x}", hash.finalize())
+        };
+        // The digest of weights takes as long as writing them.
+        let (digest, bytes) = std::thread::scope(|scope| {
+            let digest = scope.spawn(hash);
+            let bytes = write_atomically(path, chunks.iter().map(|chunk| &chunk[..]));
+            (digest.join(), bytes)
+        });
+        let digest = digest.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        Ok(Written { digest, bytes: bytes? })
     }
 
     /// The file's bytes in order, weights and code not copied.

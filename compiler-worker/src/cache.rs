@@ -123,7 +123,7 @@ impl Cache {
         })
     }
 
-    /// Keeps an artifact, which `write` writes whole or not at all, and gives its file.
+    /// Keeps an artifact, which `write` writes whole or not at all, and gives its file and what was written.
     ///
     /// # Errors
     /// What `write` gives: a full disk, and what else the file system refuses.
@@ -131,13 +131,13 @@ impl Cache {
         &self,
         key: &Key,
         write: impl FnOnce(&Path) -> std::result::Result<Written, WriteError>,
-    ) -> Result<PathBuf> {
+    ) -> Result<(PathBuf, Written)> {
         let path = self.artifact_path(key);
-        write(&path)?;
+        let written = write(&path)?;
         if let Some(limit) = self.limit {
             limit::shrink(&self.folder, limit);
         }
-        Ok(path)
+        Ok((path, written))
     }
 
     /// What was kept under `key`, if it may be taken and can be read.
@@ -211,7 +211,7 @@ mod tests {
         assert_ne!(key, Key::of(&json!({"model": 2})));
         let cache = Cache::open(Some(folder.path()), true).unwrap();
         assert!(cache.artifact(&key).is_none());
-        let path = cache.keep_artifact(&key, written(b"code")).unwrap();
+        let (path, _) = cache.keep_artifact(&key, written(b"code")).unwrap();
         assert_eq!(cache.artifact(&key), Some(path));
         cache.keep_result(&key, &7).unwrap();
         assert_eq!(cache.result(&key), Some(7));

@@ -202,7 +202,7 @@ pub fn compile_parsed<A>(
     let options = Options { records: records.clone(), ..recipe.options(target) };
     let Parsed { graphs, dimensions, time } = parsed;
     let compiled =
-        hone_driver::compile_and_store(graphs, dimensions, &model.bytes, &options, store);
+        hone_driver::compile_and_store(graphs, dimensions, &model.digest, &options, store);
     let compiled = compiled.map_err(|error| cannot_be_compiled(model, error))?;
     let Compiled { artifact, references, mut statistics } = compiled;
     statistics.stages.insert(0, ("import", time));

@@ -12,6 +12,7 @@ use super::{Worker, artifact_key};
 use crate::cache::Key;
 use crate::compiler::{self, Model, Recipe};
 use crate::failure::{Failure, Result};
+use crate::storage::sha256;
 use crate::tune::store::Recorded;
 
 /// An artifact on this machine.
@@ -23,6 +24,8 @@ pub struct Build {
     pub key: Key,
     /// Whether it was there already.
     pub hit: bool,
+    /// The artifact's digest, where it was written now.
+    digest: Option<String>,
     /// The model as imported, for each combination of sizes, where it was.
     pub references: Option<Vec<Graph>>,
     /// What the compiler did, where it did.
@@ -63,6 +66,11 @@ impl Build {
         Ok(reader.manifest().clone())
     }
 
+    /// `sha256:…` of the artifact's `bytes`: reads all of them where it was not written just now.
+    pub fn digest_of(&self, bytes: &[u8]) -> String {
+        self.digest.clone().unwrap_or_else(|| sha256(bytes))
+    }
+
     /// The artifact, mapped.
     ///
     /// # Errors
@@ -88,7 +96,14 @@ pub fn build(
     let records = worker.records(target, recipe)?;
     let key = artifact_key(model, inputs, target, recipe, &records);
     if let Some(path) = known(worker, model, &key).filter(|path| is_sound(path)) {
-        return Ok(Build { path, key, hit: true, references: None, statistics: None });
+        return Ok(Build {
+            path,
+            key,
+            hit: true,
+            digest: None,
+            references: None,
+            statistics: None,
+        });
     }
     worker.progress.stage("parse");
     let parsed = compiler::parse(model, inputs)?;
@@ -101,10 +116,12 @@ pub fn build(
     let compiled = compiler::compile_parsed(parsed, model, how, |writer, manifest| {
         worker.cache.keep_artifact(&key, |path| writer.write_file(manifest, path))
     })?;
+    let (path, written) = compiled.artifact;
     Ok(Build {
-        path: compiled.artifact,
+        path,
         key,
         hit: false,
+        digest: Some(written.digest),
         references: Some(compiled.references),
         statistics: Some(compiled.statistics),
     })

@@ -36,7 +36,7 @@ use crate::device;
 use crate::failure::{Failure, Result};
 use crate::measure::Effort;
 use crate::show::{Progress, html};
-use crate::storage::{Access, Destination, Fetched, sha256, shared};
+use crate::storage::{Access, Destination, Fetched, shared};
 use crate::tune::Summary;
 use crate::tune::store::Recorded;
 
@@ -226,7 +226,7 @@ impl Worker<'_> {
     ) -> Result<()> {
         self.progress.stage("store");
         let bytes = build.bytes()?;
-        let digest = sha256(&bytes);
+        let digest = build.digest_of(&bytes);
         let stem = stem(&request.target.name, &digest);
         let uid = &outcome.report.subject.uid;
         if !uid.is_empty() {

@@ -10,7 +10,6 @@ use hone_artifact::{
 };
 use hone_graph::Port;
 use hone_ops::Graph;
-use sha2::{Digest, Sha256};
 use std::collections::HashSet;
 
 /// A prepared graph and the sizes that it is for.
@@ -24,7 +23,7 @@ pub(crate) struct PlannedGraph<'a> {
 /// The artifact, ready to be written: a variant for each of the graphs, which is not empty, the first for the largest
 /// sizes, and what is said of further sizes. Code and weights are not copied.
 pub(crate) fn assemble<'a>(
-    model: &[u8],
+    model_digest: &str,
     (graphs, dimensions): (&[PlannedGraph<'_>], DynamicDimensions),
     kernels: &'a CompiledKernels,
     packed: &'a Weights,
@@ -53,7 +52,7 @@ pub(crate) fn assemble<'a>(
     let variants: Vec<Variant> = graphs.iter().map(variant).collect();
     let manifest = Manifest {
         schema_version: Manifest::version_needed(&variants),
-        model_digest: format!("sha256:{}", hex(&Sha256::digest(model))),
+        model_digest: model_digest.to_owned(),
         compiler_version: env!("CARGO_PKG_VERSION").to_string(),
         records_digest: kernels.records_digest.clone(),
         inputs: ports("input", graph, graph.inputs())?,
@@ -215,8 +214,4 @@ pub(crate) fn data_type(dtype: hone_types::DataType) -> DataType {
         Own::U64 => DataType::U64,
         Own::Bool => DataType::Bool,
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -19,6 +19,7 @@ use hone_passes as passes;
 use hone_passes::{GraphDecisions, LayoutOptions, PassError, over_regions};
 use hone_tensor::Program;
 use hone_types::DataType;
+use sha2::{Digest, Sha256};
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
@@ -84,7 +85,7 @@ pub fn compile(
     let imported = import(model, import_options)?;
     clock.lap("import");
     let graphs = (vec![imported.graph.into()], DynamicDimensions::default());
-    in_memory(compile_from(graphs, model, options, &mut |_, _| {}, clock, to_bytes)?)
+    in_memory(compile_from(graphs, &digest(model), options, &mut |_, _| {}, clock, to_bytes)?)
 }
 
 /// Compiles a graph; `identity` stands for the model's bytes in its digest.
@@ -106,7 +107,8 @@ pub fn compile_edited(
     edit: &mut dyn FnMut(usize, &mut Program),
 ) -> Result<Compiled, CompileError> {
     let graphs = (vec![graph.into()], DynamicDimensions::default());
-    in_memory(compile_from(graphs, identity, options, edit, Clock::default(), to_bytes)?)
+    let clock = Clock::default();
+    in_memory(compile_from(graphs, &digest(identity), options, edit, clock, to_bytes)?)
 }
 
 /// Compiles a graph for each of some combinations of sizes, the largest first, into one artifact; `graphs` is not
@@ -118,19 +120,25 @@ pub fn compile_dynamic(
     identity: &[u8],
     options: &Options,
 ) -> Result<Compiled, CompileError> {
-    in_memory(compile_and_store(graphs, dimensions, identity, options, to_bytes)?)
+    in_memory(compile_and_store(graphs, dimensions, &digest(identity), options, to_bytes)?)
 }
 
-/// As [`compile_dynamic`], with the artifact stored by `store`, so that its weights are never in memory twice.
+/// As [`compile_dynamic`], with the artifact stored by `store`, so that its weights are never in memory twice; of the
+/// model it takes the digest, `sha256:…`.
 pub fn compile_and_store<A>(
     graphs: Vec<SizedGraph>,
     dimensions: DynamicDimensions,
-    identity: &[u8],
+    model_digest: &str,
     options: &Options,
     store: impl FnOnce(&Writer<'_>, &Manifest) -> A,
 ) -> Result<Compiled<A>, CompileError> {
     let clock = Clock::default();
-    compile_from((graphs, dimensions), identity, options, &mut |_, _| {}, clock, store)
+    compile_from((graphs, dimensions), model_digest, options, &mut |_, _| {}, clock, store)
+}
+
+/// The digest by which an artifact knows its model.
+fn digest(model: &[u8]) -> String {
+    format!("sha256:{:x}", Sha256::digest(model))
 }
 
 fn to_bytes(writer: &Writer<'_>, manifest: &Manifest) -> Result<Vec<u8>, WriteError> {
@@ -145,7 +153,7 @@ fn in_memory(compiled: Compiled<Result<Vec<u8>, WriteError>>) -> Result<Compiled
 
 fn compile_from<A>(
     (sized, dimensions): (Vec<SizedGraph>, DynamicDimensions),
-    model: &[u8],
+    model_digest: &str,
     options: &Options,
     edit: Edit<'_>,
     mut clock: Clock,
@@ -180,7 +188,8 @@ fn compile_from<A>(
     });
     let planned: Vec<PlannedGraph<'_>> = planned.collect();
     clock.lap("memory plan");
-    let (writer, manifest) = assemble(model, (&planned, dimensions), &kernels, &weights, options)?;
+    let (writer, manifest) =
+        assemble(model_digest, (&planned, dimensions), &kernels, &weights, options)?;
     let artifact = store(&writer, &manifest);
     drop(writer);
     clock.lap("artifact");
@@ -289,6 +298,9 @@ fn exactly_deciding(
             None => Ok(graph.clone()),
         }),
         ("fold_constants", &passes::fold_constants),
+        ("narrow_recurrent_weights", &|graph| {
+            passes::narrow_recurrent_weights(graph, options.target.machine().panel_limit())
+        }),
         ("fold_batch_norm", &passes::fold_batch_norm),
         ("simplify", &passes::simplify),
         ("narrow_integers", &|graph| match integers {

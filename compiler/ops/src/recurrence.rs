@@ -104,6 +104,38 @@ impl Recurrence {
         (Self { states, sequences, backwards, nodes, new_states, given }, constants)
     }
 
+    /// What a step computes, as a graph: the opposite of [`Self::of_step`]. `inputs` are those of the operator, and
+    /// `constants` what is known of them: further values that are constants are constants of the step, and no inputs.
+    ///
+    /// # Errors
+    /// Inputs that are not this operator's.
+    pub fn step(
+        &self,
+        inputs: &[Option<&TensorType>],
+        constants: &[Option<&Tensor>],
+    ) -> Result<Graph, InferError> {
+        let types = self.step_types(inputs)?;
+        let mut graph = Graph::new();
+        let mut values = Vec::with_capacity(types.len());
+        for (index, input) in types.iter().enumerate().take(inputs.len()) {
+            let known = constants.get(index).copied().flatten();
+            values.push(match known.filter(|_| index >= self.states + self.sequences) {
+                Some(constant) => graph.add_constant(Self::NAME, constant.clone()),
+                None => graph.add_input(Self::NAME, input.clone()),
+            });
+        }
+        for node in &self.nodes {
+            let operands = node.operands(&values)?;
+            let operands: Vec<Option<ValueId>> =
+                operands.into_iter().map(Option::<&ValueId>::copied).collect();
+            values.extend(graph.add_node(&node.operator, node.operation()?, &operands)?);
+        }
+        for result in self.new_states.iter().chain(&self.given) {
+            graph.add_output(Self::NAME, *value(&values, *result)?);
+        }
+        Ok(graph)
+    }
+
     /// The number of steps.
     fn steps(&self, inputs: &[Option<&TensorType>]) -> Result<usize, InferError> {
         let first = required(Self::NAME, inputs, self.states)?;

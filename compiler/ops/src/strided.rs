@@ -1,5 +1,7 @@
 //! Copies of elements along strides: what all moves of whole tensors come down to.
 
+use crate::sums::for_each_chunk;
+
 /// The elements (of `width` bytes) at `start + sum of index * stride` in `source`, for every index
 /// of `shape` in row-major order. Every such place must be inside.
 pub(crate) fn copy_strided(
@@ -10,53 +12,104 @@ pub(crate) fn copy_strided(
     strides: &[isize],
 ) -> Vec<u8> {
     let elements: usize = shape.iter().product();
-    let mut bytes = Vec::with_capacity(elements * width);
-    if elements == 0 {
+    let mut bytes = vec![0; elements * width];
+    if bytes.is_empty() {
         return bytes;
     }
-    let (axes, run) = runs(shape, strides);
-    let read = Reader { source, start, axes: &axes };
-    // Single elements are copied by their width, which the compiler then knows.
-    match (run, width) {
-        (1, 1) => read.append::<1>(&mut bytes),
-        (1, 2) => read.append::<2>(&mut bytes),
-        (1, 4) => read.append::<4>(&mut bytes),
-        (1, 8) => read.append::<8>(&mut bytes),
-        _ => read.each(|place| {
-            bytes.extend_from_slice(&source[place * width..][..run * width]);
-        }),
-    }
+    let (mut axes, run) = runs(shape, strides);
+    let (extent, stride) = axes.pop().unwrap_or((1, 0));
+    let read = Reader { source, width, start, outer: &axes, extent, stride, run };
+    let row = extent * run * width;
+    let rows = PART.div_ceil(row).next_multiple_of(TOGETHER);
+    for_each_chunk(&mut bytes, rows * row, |part, bytes| {
+        for (group, bytes) in bytes.chunks_mut(TOGETHER * row).enumerate() {
+            read.rows(part * rows + group * TOGETHER, bytes);
+        }
+    });
     bytes
 }
 
-/// Reads places along strides.
+/// Least bytes that a thread copies at a time.
+const PART: usize = 1 << 20;
+
+/// Rows of the result that are filled side by side: where its columns are contiguous in the source, as in a transposed
+/// matrix, a cache line of it has elements of sixteen rows.
+const TOGETHER: usize = 16;
+
+/// Reads rows of the result: its elements along the last axis.
 struct Reader<'a> {
     source: &'a [u8],
+    /// Bytes of an element.
+    width: usize,
+    /// Where the first element lies, in elements.
     start: usize,
-    axes: &'a [(usize, isize)],
+    /// Extents and strides of the axes before.
+    outer: &'a [(usize, isize)],
+    /// Runs in a row, and elements between the first of one and that of the next.
+    extent: usize,
+    stride: isize,
+    /// Elements that lie one behind the other.
+    run: usize,
 }
 
 impl Reader<'_> {
-    /// Appends elements of `WIDTH` bytes.
-    fn append<const WIDTH: usize>(&self, bytes: &mut Vec<u8>) {
-        let (elements, _) = self.source.as_chunks::<WIDTH>();
-        self.each(|place| bytes.extend_from_slice(&elements[place]));
+    /// Fills the rows from `first` on, at most [`TOGETHER`].
+    fn rows(&self, first: usize, bytes: &mut [u8]) {
+        let mut starts = [0; TOGETHER];
+        let count = bytes.len() / (self.extent * self.run * self.width);
+        for (row, start) in starts[..count].iter_mut().enumerate() {
+            *start = self.start_of(first + row);
+        }
+        let starts = &starts[..count];
+        // Single elements are copied by their width, which the compiler then knows.
+        match (self.run, self.width) {
+            (1, 1) => self.elements::<1>(starts, bytes),
+            (1, 2) => self.elements::<2>(starts, bytes),
+            (1, 4) => self.elements::<4>(starts, bytes),
+            (1, 8) => self.elements::<8>(starts, bytes),
+            _ => self.runs(starts, bytes),
+        }
     }
 
-    /// Calls `visit` with each place in row-major order of the axes.
-    fn each(&self, mut visit: impl FnMut(usize)) {
-        let (inner_extent, inner_stride) = self.axes.last().copied().unwrap_or((1, 0));
-        let outer = &self.axes[..self.axes.len().saturating_sub(1)];
-        let mut index = vec![0; outer.len()];
-        let mut place = self.start as isize;
-        loop {
-            let mut read = place;
-            for _ in 0..inner_extent {
-                visit(read as usize);
-                read += inner_stride;
+    /// Where a row begins in the source.
+    fn start_of(&self, row: usize) -> isize {
+        let (mut rest, mut start) = (row, self.start as isize);
+        for (extent, stride) in self.outer.iter().rev() {
+            start += (rest % extent) as isize * stride;
+            rest /= extent;
+        }
+        start
+    }
+
+    /// Fills rows with runs of elements.
+    fn runs(&self, starts: &[isize], bytes: &mut [u8]) {
+        let run = self.run * self.width;
+        for (row, start) in bytes.chunks_exact_mut(self.extent * run).zip(starts) {
+            let mut place = *start;
+            for to in row.chunks_exact_mut(run) {
+                to.copy_from_slice(&self.source[place as usize * self.width..][..run]);
+                place += self.stride;
             }
-            if !advance(outer, &mut index, &mut place) {
-                return;
+        }
+    }
+
+    /// Fills rows with elements of `WIDTH` bytes.
+    fn elements<const WIDTH: usize>(&self, starts: &[isize], bytes: &mut [u8]) {
+        let (source, to) = (self.source.as_chunks::<WIDTH>().0, bytes.as_chunks_mut::<WIDTH>().0);
+        if self.stride.unsigned_abs() < TOGETHER {
+            for (row, start) in to.chunks_exact_mut(self.extent).zip(starts) {
+                let mut place = *start;
+                for to in row {
+                    *to = source[place as usize];
+                    place += self.stride;
+                }
+            }
+            return;
+        }
+        for column in 0..self.extent {
+            let along = column as isize * self.stride;
+            for (row, start) in starts.iter().enumerate() {
+                to[row * self.extent + column] = source[(start + along) as usize];
             }
         }
     }
@@ -162,5 +215,21 @@ mod tests {
         assert_eq!(copy_strided(&source, 2, &[2], 0, &[2]), [0, 1, 4, 5]);
         assert_eq!(copy_strided(&source, 1, &[], 4, &[]), [4]);
         assert!(copy_strided(&[], 1, &[0, 3], 0, &[3, 1]).is_empty());
+    }
+
+    #[test]
+    fn parts_and_tails_of_large_transposes() {
+        let (outer, rows, columns) = (3, 37, 1 << 14);
+        let source: Vec<u16> = (0..outer * rows * columns).map(|own| own as u16).collect();
+        let bytes: Vec<u8> = source.iter().flat_map(|own| own.to_le_bytes()).collect();
+        let strides = [(rows * columns) as isize, 1, columns as isize];
+        let found = copy_strided(&bytes, 2, &[outer, columns, rows], 0, &strides);
+        assert!(found.len() > 2 * PART);
+        for (index, own) in found.chunks_exact(2).enumerate() {
+            let (row, column) = (index % rows, index / rows % columns);
+            let expected =
+                source[index / (rows * columns) * rows * columns + row * columns + column];
+            assert_eq!(own, expected.to_le_bytes());
+        }
     }
 }

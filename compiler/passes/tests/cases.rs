@@ -29,6 +29,7 @@ const PASSES: &[(&str, Pass)] = &[
     }),
     ("narrow_integers", hone_passes::narrow_integers),
     ("fold_constants", hone_passes::fold_constants),
+    ("narrow_recurrent_weights", |graph| hone_passes::narrow_recurrent_weights(graph, CACHE)),
     ("fold_batch_norm", hone_passes::fold_batch_norm),
     ("simplify", hone_passes::simplify),
     ("recognize_group_normalization", hone_passes::recognize_group_normalization),
@@ -51,6 +52,9 @@ const PASSES: &[(&str, Pass)] = &[
 
 /// Lanes of a vector of f32.
 const LANES: usize = 8;
+
+/// Bytes beyond which the weights of a recurrence are stored as integers.
+const CACHE: usize = 32;
 
 /// Rates by which Winograd's filtering is chosen over products of bytes.
 const RATES: Rates =
