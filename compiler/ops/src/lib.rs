@@ -12,6 +12,7 @@ mod batch_normalization;
 mod binary;
 mod bit_cast;
 mod cast;
+mod column_parts;
 mod concat;
 mod conditional;
 mod convolution;

@@ -1,7 +1,9 @@
 //! Matrix products.
 
+use crate::Slice;
 use crate::binary::broadcast_indices;
 use crate::binary::broadcast_shapes;
+use crate::column_parts::{columns_at_a_time, in_parts};
 use crate::express::{input, load_wide, only_output, reduce};
 use crate::number::{Number, with_number};
 use crate::operator::{FusionClass, OpError, Operator, named, required};
@@ -13,6 +15,7 @@ use hone_graph::InferError;
 use hone_tensor::{BufferId, Builder, Combiner};
 use hone_types::{Tensor, TensorType};
 use serde::{Deserialize, Serialize};
+use std::ops::Range;
 
 /// `[..., M, K] x [..., K, N] -> [..., M, N]`, with NumPy's rules: leading axes broadcast; a vector
 /// on the left is a row, on the right a column, and that axis does not appear in the output.
@@ -46,6 +49,18 @@ impl Operator for MatMul {
             return Err(OpError::Value("operands have no matrix product".into()));
         };
         let shapes = [left.shape(), right.shape()];
+        let part = columns_at_a_time(extents.reduced, 1);
+        if let ([_, columns], true) = (right.shape(), output.rank() > 0)
+            && part < *columns
+        {
+            let columns_of = |columns: Range<usize>| -> Result<Tensor, OpError> {
+                let (starts, steps) = (vec![0, columns.start], vec![1, 1]);
+                let slice = Slice { starts, steps, extents: vec![extents.reduced, columns.len()] };
+                let right = slice.reference(&[Some(right)])?.remove(0);
+                Ok(self.reference(&[Some(left), Some(&right)])?.remove(0))
+            };
+            return Ok(vec![in_parts(&output, part, columns_of)?]);
+        }
         Ok(vec![with_number!(output.dtype, Scalar => {
             let operands = [&Scalar::read(left)[..], &Scalar::read(right)];
             Scalar::write(&output, &extents.products(shapes, operands))?

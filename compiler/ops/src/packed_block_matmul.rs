@@ -1,5 +1,6 @@
 //! Matrix product by weights of four or eight bits that share a scale in blocks, which are packed for it when compiling.
 
+use crate::column_parts::{columns_at_a_time, in_parts};
 use crate::dequantize_blocks::{WeightBits, high, low, zero};
 use crate::express::{input, only_output};
 use crate::matmul::MatMul;
@@ -9,6 +10,7 @@ use hone_graph::InferError;
 use hone_tensor::{BufferId, Builder, Combiner, Expr, Intrinsic};
 use hone_types::{DataType, Tensor, TensorType};
 use serde::{Deserialize, Serialize};
+use std::ops::Range;
 
 /// `y[.., m, j] = sum over b of s[j, b] * t[m, b] * (sum over l of a[.., m, b, l] * (bits[j, b, l] - zero[j, b]))`.
 ///
@@ -132,9 +134,6 @@ impl PackedBlockMatMul {
     }
 }
 
-/// Weights that the reference has in `f64` at a time.
-const PART: usize = 1 << 22;
-
 /// Packed weights, for the reference.
 struct Weights<'a> {
     extents: Extents,
@@ -216,23 +215,19 @@ impl Operator for PackedBlockMatMul {
         }
         let rows = left.len().checked_div(depth).unwrap_or(0);
         let left = Tensor::from_f64(DataType::F64, [rows, depth], &left)?;
-        let mut result = vec![0.0; rows * self.columns];
-        let part = (PART / depth.max(1)).max(1);
-        for first in (0..self.columns).step_by(part) {
-            let columns = first..self.columns.min(first + part);
+        let outer = &a.shape()[..a.shape().len() - 2];
+        let output = TensorType::new(scales.dtype(), [outer, &[self.columns]].concat());
+        let columns_of = |columns: Range<usize>| -> Result<Tensor, OpError> {
             let width = columns.len();
             let right: Vec<f64> = (0..depth)
                 .flat_map(|k| columns.clone().map(move |column| (k, column)))
                 .map(|(k, column)| weights.number(k, column))
                 .collect();
             let right = Tensor::from_f64(DataType::F64, [depth, width], &right)?;
-            let product = MatMul {}.reference(&[Some(&left), Some(&right)])?.remove(0).to_f64();
-            for (row, sums) in product.chunks(width).enumerate() {
-                result[row * self.columns + first..][..width].copy_from_slice(sums);
-            }
-        }
-        let outer = &a.shape()[..a.shape().len() - 2];
-        Ok(vec![Tensor::from_f64(scales.dtype(), [outer, &[self.columns]].concat(), &result)?])
+            let product = MatMul {}.reference(&[Some(&left), Some(&right)])?.remove(0);
+            Ok(Tensor::from_f64(scales.dtype(), [rows, width], &product.to_f64())?)
+        };
+        Ok(vec![in_parts(&output, columns_at_a_time(depth, 1), columns_of)?])
     }
 
     fn expression(

@@ -1,17 +1,20 @@
 //! Matrix product whose right operand is packed: at compile time where it is a constant.
 
 use crate::Cast;
+use crate::column_parts::{columns_at_a_time, in_parts};
 use crate::interleave::{
     at, dot_of, multiply, place, places, plain_type, product, separate, sum_type,
 };
 use crate::matmul::MatMul;
 use crate::operator::{FusionClass, OpError, Operator, named, required};
 use crate::packing::Unpack;
+use crate::shape::output_type;
 use crate::sums::for_each_chunk;
 use hone_graph::InferError;
 use hone_tensor::{BufferId, Builder, Combiner, Expr};
 use hone_types::{Tensor, TensorType};
 use serde::{Deserialize, Serialize};
+use std::ops::Range;
 
 /// `y[.., m, j] = sum over k of a[.., m, k] * b[.., j / n, k, j % n]`: a `[.., M, K]`, b `[..,
 /// ceil(N / n), K, n]` filled up with zeros, with the leading axes of a or with none; the result is
@@ -87,6 +90,21 @@ impl Operator for PackedMatMul {
             let b = separate(b)?;
             return self.reference(&[Some(&a[0]), Some(&b)]);
         }
+        let output = output_type(self, inputs)?;
+        if let [_, depth, width] = b.shape()[..]
+            && columns_at_a_time(depth, width) < self.columns
+        {
+            let panel = depth * width * b.dtype().bytes();
+            let columns_of = |columns: Range<usize>| -> Result<Tensor, OpError> {
+                let panels = columns.start / width..columns.end.div_ceil(width);
+                let shape = [panels.len(), depth, width];
+                let bytes = b.bytes()[panels.start * panel..panels.end * panel].to_vec();
+                let b = Tensor::from_bytes(TensorType::new(b.dtype(), shape), bytes)?;
+                let part = Self { columns: columns.len() };
+                Ok(part.reference(&[Some(a), Some(&b)])?.remove(0))
+            };
+            return Ok(vec![in_parts(&output, columns_at_a_time(depth, width), columns_of)?]);
+        }
         // [.., N / n, K, n] is the packing of [.., N, K] at axis N.
         let axis = b.shape().len() - 3;
         let rows = Unpack { axis, extent: self.columns }.reference(&[Some(b)])?;
@@ -152,5 +170,27 @@ mod tests {
             assert_eq!(PackedMatMul::pack(&matrix, block).unwrap(), expected[0]);
         }
         assert!(PackedMatMul::pack(&Tensor::scalar(1.0f32), 4).is_err());
+    }
+
+    #[test]
+    fn large_products_are_the_same_in_parts_of_columns() {
+        let (depth, columns, block) = (1 << 17, 70, 8);
+        let numbers = |count: usize| -> Vec<f32> {
+            (0..count).map(|own| (own * 31 % 17) as f32 - 8.0).collect()
+        };
+        let a = Tensor::from_elements([2, depth], &numbers(2 * depth)).unwrap();
+        let b = Tensor::from_elements([depth, columns], &numbers(depth * columns)).unwrap();
+        assert!(columns_at_a_time(depth, block) < columns);
+        let plain = MatMul {}.reference(&[Some(&a), Some(&b)]).unwrap();
+        let packed = PackedMatMul::pack(&b, block).unwrap();
+        let found = PackedMatMul { columns }.reference(&[Some(&a), Some(&packed)]).unwrap();
+        assert_eq!(found, plain);
+        let (a, b) = (a.elements::<f32>().unwrap(), b.elements::<f32>().unwrap());
+        for (row, column) in [(0, 0), (1, 33), (0, 69)] {
+            let products =
+                (0..depth).map(|k| f64::from(a[row * depth + k] * b[k * columns + column]));
+            let sum = plain[0].elements::<f32>().unwrap()[row * columns + column];
+            assert_eq!(f64::from(sum), products.sum::<f64>());
+        }
     }
 }
