@@ -27,7 +27,7 @@ struct Axis {
 impl Domain {
     /// Adds a loop inside the others.
     pub fn push(&mut self, var: VarId, extent: &Expr) {
-        let range = self.bounds(extent).map(|extents| Range::extent(extents.max));
+        let range = self.largest(extent).map(Range::extent);
         self.loops.push(Axis { var, extent: extent.clone(), range });
     }
 
@@ -84,18 +84,40 @@ impl Domain {
     /// The range of an index expression; `None` where it is unknown. Every value lies in it; its
     /// ends need not be reached.
     pub fn bounds(&self, expr: &Expr) -> Option<Range> {
-        let loose = bounds(expr, &|var| self.range(var));
-        if self.is_plain(expr) {
-            return loose;
+        Some(Range { min: self.least(expr)?, max: self.largest(expr)? })
+    }
+
+    /// A number that no value of an index expression exceeds; `None` where none is known.
+    pub(crate) fn largest(&self, expr: &Expr) -> Option<i64> {
+        let loose = self.loose(expr).map(|range| range.max);
+        match self.is_plain(expr) {
+            true => loose,
+            false => Self::constants(self.upper(expr, 0)).chain(loose).min(),
         }
-        let constants = |candidates: Option<Vec<Expr>>| {
-            let found: Vec<i64> =
-                candidates.unwrap_or_default().iter().filter_map(Expr::as_integer).collect();
-            found
-        };
-        let largest = constants(self.upper(expr, 0)).into_iter().chain(loose.map(|own| own.max));
-        let least = constants(self.lower(expr, 0)).into_iter().chain(loose.map(|own| own.min));
-        Some(Range { min: least.max()?, max: largest.min()? })
+    }
+
+    /// A number below which no value of an index expression is; `None` where none is known.
+    pub(crate) fn least(&self, expr: &Expr) -> Option<i64> {
+        let loose = self.loose(expr).map(|range| range.min);
+        match self.is_plain(expr) {
+            true => loose,
+            false => Self::constants(self.lower(expr, 0)).chain(loose).max(),
+        }
+    }
+
+    /// Whether no value of an index expression is below `bound`. Often intervals alone show it.
+    pub(crate) fn is_at_least(&self, expr: &Expr, bound: i64) -> bool {
+        self.loose(expr).is_some_and(|range| range.min >= bound)
+            || self.least(expr).is_some_and(|least| least >= bound)
+    }
+
+    /// The range of an index expression by intervals alone.
+    fn loose(&self, expr: &Expr) -> Option<Range> {
+        bounds(expr, &|var| self.range(var))
+    }
+
+    fn constants(candidates: Option<Vec<Expr>>) -> impl Iterator<Item = i64> {
+        candidates.unwrap_or_default().into_iter().filter_map(|own| own.as_integer())
     }
 
     /// An equal expression in simplest form.

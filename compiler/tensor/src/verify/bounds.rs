@@ -21,13 +21,12 @@ fn check_body(
     for statement in body {
         match statement {
             Statement::Loop(inner) => {
-                let extents = domain.bounds(&inner.extent);
-                if extents.is_some_and(|extents| extents.max <= 0) {
+                if domain.largest(&inner.extent).is_some_and(|most| most <= 0) {
                     // Nothing below it runs.
                     continue;
                 }
                 let mut facts = facts.clone();
-                if extents.is_none_or(|extents| extents.min < 1) {
+                if !domain.is_at_least(&inner.extent, 1) {
                     facts.add(inner.extent.clone() - 1, domain);
                 }
                 let mut below = domain.clone();

@@ -12,7 +12,7 @@ use crate::{
     Block, BlockBody, BufferId, Domain, Expr, IteratorKind, Level, Loop, LoopKind, Program, Range,
     Realize, Role, Scope, Statement, VarId,
 };
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -46,6 +46,8 @@ struct Site<'a> {
     domains: RefCell<BTreeMap<(usize, bool), Rc<Domain>>>,
     /// By the same number: what it can write on each axis of its buffer.
     stored: RefCell<BTreeMap<usize, Rc<[Written]>>>,
+    /// Whether all loops around it run, once that was asked.
+    runs: OnceCell<bool>,
 }
 
 fn collect<'a>(
@@ -71,6 +73,7 @@ fn collect<'a>(
                 loops: loops.clone(),
                 domains: RefCell::default(),
                 stored: RefCell::default(),
+                runs: OnceCell::new(),
             }),
             Statement::Sync(_) => {}
         }
@@ -157,12 +160,16 @@ impl Site<'_> {
 
     /// Whether all loops around the block run, whatever the loops outside them.
     fn runs(&self) -> bool {
+        *self.runs.get_or_init(|| self.finds_that_it_runs())
+    }
+
+    fn finds_that_it_runs(&self) -> bool {
         let mut domain = Domain::default();
         self.realize.predicate.is_none()
             && self.loops.iter().all(|inner| {
-                let extents = domain.bounds(&inner.extent);
+                let runs = domain.is_at_least(&inner.extent, 1);
                 domain.push(inner.var, &inner.extent);
-                extents.is_some_and(|extents| extents.min >= 1)
+                runs
             })
     }
 
@@ -170,9 +177,9 @@ impl Site<'_> {
     fn never_runs(&self) -> bool {
         let mut domain = Domain::default();
         self.loops.iter().any(|inner| {
-            let extents = domain.bounds(&inner.extent);
+            let most = domain.largest(&inner.extent);
             domain.push(inner.var, &inner.extent);
-            extents.is_some_and(|extents| extents.max <= 0)
+            most.is_some_and(|most| most <= 0)
         })
     }
 
