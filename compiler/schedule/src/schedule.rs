@@ -10,12 +10,20 @@ use hone_tensor::{BlockId, BufferId, Limits, Program, Scope, VarId};
 pub struct Schedule {
     program: Program,
     trace: Trace,
+    /// Whether the program is verified after each step.
+    verifies_steps: bool,
 }
 
 impl Schedule {
-    /// A schedule that has changed nothing yet.
+    /// A schedule that has changed nothing yet. Builds with debug assertions verify the program after each step.
     pub fn new(program: Program) -> Self {
-        Self { program, trace: Trace::default() }
+        Self { program, trace: Trace::default(), verifies_steps: cfg!(debug_assertions) }
+    }
+
+    /// The same whose steps are not verified one by one, in no build: for searches, which draw thousands of schedules
+    /// and verify whole ones.
+    pub fn without_verifying_steps(self) -> Self {
+        Self { verifies_steps: false, ..self }
     }
 
     /// Takes the steps of a trace on the plain program it was recorded on.
@@ -158,7 +166,7 @@ impl Schedule {
             object: refusal.object,
             reason: refusal.reason,
         })?;
-        if cfg!(debug_assertions) {
+        if self.verifies_steps {
             hone_tensor::verify(&program).map_err(|source| ScheduleError::Broken {
                 step: step.to_string(),
                 source: Box::new(source),

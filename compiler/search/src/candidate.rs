@@ -5,7 +5,7 @@ use crate::features::features;
 use hone_machine::Machine;
 use hone_schedule::ScheduleError;
 use hone_tensor::Program;
-use hone_tune::{Choice, Decision, Preferred, Randomly, Replay, Source};
+use hone_tune::{Choice, Decision, Plain, Preferred, Randomly, Replay, Source};
 use std::collections::HashSet;
 
 /// A schedule that may be measured.
@@ -41,7 +41,7 @@ pub struct Trial {
 /// All candidates of one task.
 #[derive(Clone, Debug)]
 pub struct Space {
-    program: Program,
+    plain: Plain,
     machine: Machine,
     templates: Vec<&'static str>,
 }
@@ -50,12 +50,13 @@ impl Space {
     /// The space of a plain program; `None` where no template takes it.
     pub fn new(program: Program, machine: Machine) -> Option<Self> {
         let templates = hone_tune::alternatives(&program, &machine);
-        (!templates.is_empty()).then_some(Self { program, machine, templates })
+        let plain = Plain::for_search(program).ok()?;
+        (!templates.is_empty()).then_some(Self { plain, machine, templates })
     }
 
     /// The plain program.
     pub fn program(&self) -> &Program {
-        &self.program
+        self.plain.program()
     }
 
     /// Names of the templates that take it; the first is taken without tuning.
@@ -72,8 +73,10 @@ impl Space {
         template: &str,
         source: &mut dyn Source,
     ) -> Result<Candidate, ScheduleError> {
-        let scheduled =
-            hone_tune::schedule_as(self.program.clone(), &self.machine, template, source)?;
+        let scheduled = self.plain.schedule_as(&self.machine, template, source)?;
+        if cfg!(debug_assertions) {
+            scheduled.schedule.verify()?;
+        }
         let mut hasher = blake3::Hasher::new();
         hasher.update(scheduled.template.as_bytes());
         hasher.update(scheduled.schedule.trace().to_string().as_bytes());

@@ -102,11 +102,7 @@ pub fn schedule_as(
     template: &str,
     source: &mut dyn Source,
 ) -> Result<Scheduled, ScheduleError> {
-    let known = templates(&program).find(|(name, _)| *name == template);
-    let known = known.ok_or_else(|| {
-        unfit("template", format!("none that takes this program is named '{template}'"))
-    })?;
-    applied(&Plain::of(program)?, machine, known, source)
+    Plain::of(program)?.schedule_as(machine, template, source)
 }
 
 /// Names of the templates that take a program, in the order in which they are tried.
@@ -119,8 +115,9 @@ pub fn alternatives(program: &Program, machine: &Machine) -> Vec<&'static str> {
     templates(program).filter(takes).map(|(name, _)| name).collect()
 }
 
-/// A program as templates get it.
-struct Plain {
+/// A plain program as templates get it, of which any number of schedules can be made.
+#[derive(Clone, Debug)]
+pub struct Plain {
     /// Unchanged.
     whole: Schedule,
     /// With point-wise stages inlined into their readers.
@@ -129,7 +126,40 @@ struct Plain {
 
 impl Plain {
     fn of(program: Program) -> Result<Self, ScheduleError> {
-        let whole = Schedule::new(program);
+        Self::from(Schedule::new(program))
+    }
+
+    /// A program of which a search makes thousands of schedules: they are not verified step by step.
+    ///
+    /// # Errors
+    /// What inlining finds wrong with the program.
+    pub fn for_search(program: Program) -> Result<Self, ScheduleError> {
+        Self::from(Schedule::new(program).without_verifying_steps())
+    }
+
+    /// The program.
+    pub fn program(&self) -> &Program {
+        self.whole.program()
+    }
+
+    /// A schedule by one template, with the decisions of `source`.
+    ///
+    /// # Errors
+    /// As for [`schedule_as`].
+    pub fn schedule_as(
+        &self,
+        machine: &Machine,
+        template: &str,
+        source: &mut dyn Source,
+    ) -> Result<Scheduled, ScheduleError> {
+        let known = templates(self.program()).find(|(name, _)| *name == template);
+        let known = known.ok_or_else(|| {
+            unfit("template", format!("none that takes this program is named '{template}'"))
+        })?;
+        applied(self, machine, known, source)
+    }
+
+    fn from(whole: Schedule) -> Result<Self, ScheduleError> {
         let mut inlined = whole.clone();
         inline_stages(&mut inlined)?;
         Ok(Self { whole, inlined })
