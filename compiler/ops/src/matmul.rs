@@ -50,7 +50,7 @@ impl Operator for MatMul {
         };
         let shapes = [left.shape(), right.shape()];
         let part = columns_at_a_time(extents.reduced, 1);
-        if let ([_, columns], true) = (right.shape(), output.rank() > 0)
+        if let [_, columns] = right.shape()
             && part < *columns
         {
             let columns_of = |columns: Range<usize>| -> Result<Tensor, OpError> {

@@ -20,8 +20,8 @@ impl Schedule {
         Self { program, trace: Trace::default(), verifies_steps: cfg!(debug_assertions) }
     }
 
-    /// The same whose steps are not verified one by one, in no build: for searches, which draw thousands of schedules
-    /// and verify whole ones.
+    /// The same whose steps are not verified one by one, in no build: for searches, which draw thousands of schedules,
+    /// of which those that are built are verified as a whole.
     pub fn without_verifying_steps(self) -> Self {
         Self { verifies_steps: false, ..self }
     }

@@ -49,8 +49,8 @@ pub struct Space {
 impl Space {
     /// The space of a plain program; `None` where no template takes it.
     pub fn new(program: Program, machine: Machine) -> Option<Self> {
-        let templates = hone_tune::alternatives(&program, &machine);
         let plain = Plain::for_search(program).ok()?;
+        let templates = plain.alternatives(&machine);
         (!templates.is_empty()).then_some(Self { plain, machine, templates })
     }
 
@@ -74,9 +74,6 @@ impl Space {
         source: &mut dyn Source,
     ) -> Result<Candidate, ScheduleError> {
         let scheduled = self.plain.schedule_as(&self.machine, template, source)?;
-        if cfg!(debug_assertions) {
-            scheduled.schedule.verify()?;
-        }
         let mut hasher = blake3::Hasher::new();
         hasher.update(scheduled.template.as_bytes());
         hasher.update(scheduled.schedule.trace().to_string().as_bytes());

@@ -75,6 +75,11 @@ impl Domain {
         self.loops.iter().find(|own| own.var == var)?.range
     }
 
+    /// Whether the loop over `var` certainly has no iteration.
+    pub(crate) fn never_runs(&self, var: VarId) -> bool {
+        self.range(var).is_some_and(|range| range.max < range.min)
+    }
+
     /// Whether the loop over `var` is one of these and has a constant extent.
     pub fn constant_extent(&self, var: VarId) -> bool {
         let mut loops = self.loops.iter();
@@ -88,7 +93,7 @@ impl Domain {
     }
 
     /// A number that no value of an index expression exceeds; `None` where none is known.
-    pub(crate) fn largest(&self, expr: &Expr) -> Option<i64> {
+    fn largest(&self, expr: &Expr) -> Option<i64> {
         let loose = self.loose(expr).map(|range| range.max);
         match self.is_plain(expr) {
             true => loose,
@@ -97,7 +102,7 @@ impl Domain {
     }
 
     /// A number below which no value of an index expression is; `None` where none is known.
-    pub(crate) fn least(&self, expr: &Expr) -> Option<i64> {
+    fn least(&self, expr: &Expr) -> Option<i64> {
         let loose = self.loose(expr).map(|range| range.min);
         match self.is_plain(expr) {
             true => loose,

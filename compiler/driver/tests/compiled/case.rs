@@ -110,7 +110,8 @@ impl Case {
         self.scaled_by(bytes, 0.0, scales)
     }
 
-    fn scaled_by(&mut self, bytes: ValueId, zero: f64, scale: ValueId) -> ValueId {
+    /// Bytes less `zero`, times `scale`.
+    pub fn scaled_by(&mut self, bytes: ValueId, zero: f64, scale: ValueId) -> ValueId {
         let wide = self.cast(DataType::I32, bytes);
         let zero = self.number(zero, DataType::I32);
         let centered = self.binary(BinaryFunction::Subtract, wide, zero);
@@ -118,8 +119,22 @@ impl Case {
         self.binary(BinaryFunction::Multiply, number, scale)
     }
 
+    /// As [`Case::check`]; the artifact in `f32` must read constants of another type.
+    pub fn check_storing(mut self, dtype: DataType, output: ValueId) {
+        self.graph.add_output("output", output);
+        let prepared = prepare(&self.graph, &options(DataType::F32)).unwrap();
+        let inputs = prepared.nodes().iter().flat_map(|(_, node)| node.inputs.iter().flatten());
+        let mut constants = inputs.filter_map(|input| prepared.constant(*input));
+        assert!(constants.any(|constant| constant.dtype() == dtype), "no constant of {dtype}");
+        self.check_both();
+    }
+
     pub fn check(mut self, output: ValueId) {
         self.graph.add_output("output", output);
+        self.check_both();
+    }
+
+    fn check_both(&self) {
         for precision in [DataType::F32, DataType::BF16] {
             interpret_schedules(&self.graph, precision);
             self.check_code(precision);

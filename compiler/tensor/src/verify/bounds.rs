@@ -21,7 +21,9 @@ fn check_body(
     for statement in body {
         match statement {
             Statement::Loop(inner) => {
-                if domain.largest(&inner.extent).is_some_and(|most| most <= 0) {
+                let mut below = domain.clone();
+                below.push(inner.var, &inner.extent);
+                if below.never_runs(inner.var) {
                     // Nothing below it runs.
                     continue;
                 }
@@ -29,8 +31,6 @@ fn check_body(
                 if !domain.is_at_least(&inner.extent, 1) {
                     facts.add(inner.extent.clone() - 1, domain);
                 }
-                let mut below = domain.clone();
-                below.push(inner.var, &inner.extent);
                 check_body(program, &inner.body, &below, &facts)?;
             }
             Statement::Realize(realize) => {

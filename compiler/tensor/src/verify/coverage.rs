@@ -177,9 +177,8 @@ impl Site<'_> {
     fn never_runs(&self) -> bool {
         let mut domain = Domain::default();
         self.loops.iter().any(|inner| {
-            let most = domain.largest(&inner.extent);
             domain.push(inner.var, &inner.extent);
-            most.is_some_and(|most| most <= 0)
+            domain.never_runs(inner.var)
         })
     }
 

@@ -105,16 +105,6 @@ pub fn schedule_as(
     Plain::of(program)?.schedule_as(machine, template, source)
 }
 
-/// Names of the templates that take a program, in the order in which they are tried.
-pub fn alternatives(program: &Program, machine: &Machine) -> Vec<&'static str> {
-    let Ok(plain) = Plain::of(program.clone()) else { return Vec::new() };
-    let takes = |template: &(&'static str, Template)| {
-        applied(&plain, machine, *template, &mut Preferred)
-            .is_ok_and(|result| result.schedule.verify().is_ok())
-    };
-    templates(program).filter(takes).map(|(name, _)| name).collect()
-}
-
 /// A plain program as templates get it, of which any number of schedules can be made.
 #[derive(Clone, Debug)]
 pub struct Plain {
@@ -129,7 +119,7 @@ impl Plain {
         Self::from(Schedule::new(program))
     }
 
-    /// A program of which a search makes thousands of schedules: they are not verified step by step.
+    /// A program of which a search makes thousands of schedules: their steps are not verified one by one.
     ///
     /// # Errors
     /// What inlining finds wrong with the program.
@@ -140,6 +130,15 @@ impl Plain {
     /// The program.
     pub fn program(&self) -> &Program {
         self.whole.program()
+    }
+
+    /// Names of the templates that take the program, in the order in which they are tried.
+    pub fn alternatives(&self, machine: &Machine) -> Vec<&'static str> {
+        let takes = |template: &(&'static str, Template)| {
+            applied(self, machine, *template, &mut Preferred)
+                .is_ok_and(|result| result.schedule.verify().is_ok())
+        };
+        templates(self.program()).filter(takes).map(|(name, _)| name).collect()
     }
 
     /// A schedule by one template, with the decisions of `source`.

@@ -1,0 +1,55 @@
+//! Recurrent layers whose weights a quantizer left.
+
+use crate::case::Case;
+use hone_driver::Target;
+use hone_machine::Machine;
+use hone_ops::{Activation, Direction, Gru, Rnn};
+use hone_types::DataType;
+
+/// Units from which on the weights of `gates` gates leave the second-level cache of this machine as `f32`.
+fn many_units(gates: usize) -> usize {
+    let target = Target::host().unwrap();
+    let machine = Machine::with_vectors(target.vector_bytes, target.vector_registers);
+    (machine.of_processor(&target.cpu).panel_limit() / (4 * gates)).isqrt() + 17
+}
+
+#[test]
+fn weights_of_signed_bytes_with_one_scale() {
+    let hidden = many_units(1);
+    let mut case = Case::new();
+    let x = case.input(&[3, 2, 8]);
+    let w = case.constant(&[1, hidden, 8]);
+    let bytes = case.integers(DataType::I8, &[1, hidden, hidden]);
+    let scale = case.number(1e-4, DataType::F32);
+    let r = case.scaled_by(bytes, 0.0, scale);
+    let layer = Rnn {
+        hidden,
+        direction: Direction::Forward,
+        activations: vec![Activation::Tanh],
+        clip: None,
+        batch_first: false,
+    };
+    let y = case.node(layer, &[x, w, r]);
+    case.check_storing(DataType::I8, y);
+}
+
+#[test]
+fn weights_of_unsigned_bytes_with_a_scale_for_each_unit() {
+    let hidden = many_units(3);
+    let mut case = Case::new();
+    let x = case.input(&[2, 1, 8]);
+    let w = case.constant(&[1, 3 * hidden, 8]);
+    let bytes = case.unsigned(255, &[1, 3 * hidden, hidden]);
+    let scales = case.smaller_constant(&[1, 3 * hidden, 1], 5e3);
+    let r = case.scaled_by(bytes, 100.0, scales);
+    let layer = Gru {
+        hidden,
+        direction: Direction::Reverse,
+        activations: vec![Activation::Sigmoid, Activation::Tanh],
+        clip: None,
+        linear_before_reset: false,
+        batch_first: false,
+    };
+    let y = case.node(layer, &[x, w, r]);
+    case.check_storing(DataType::I16, y);
+}
