@@ -112,10 +112,7 @@ pub fn write_atomically<'a>(
         }
     };
     let name = path.file_name().ok_or_else(|| WriteError::NoFileName { path: path.into() })?;
-    let folder = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
+    let folder = folder_of(path);
     let (mut temporary, mut file) =
         create(folder, name.to_os_string()).map_err(fault("creating a file in its folder"))?;
     for chunk in chunks {
@@ -125,11 +122,32 @@ pub fn write_atomically<'a>(
     drop(file);
     fs::rename(&temporary.path, path).map_err(fault("renaming into place"))?;
     temporary.keep = true;
-    // The rename itself must survive a crash; folders that cannot be synced are no failure of the write.
+    sync_folder(folder);
+    Ok(needed)
+}
+
+/// Gives a file that is on disk the further name `path`, which must not be there.
+///
+/// # Errors
+/// What the file system refuses: a name on another file system, one that is there, links where it has none.
+pub fn link(file: &Path, path: &Path) -> io::Result<()> {
+    fs::hard_link(file, path)?;
+    sync_folder(folder_of(path));
+    Ok(())
+}
+
+fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+/// New names must survive a crash; folders that cannot be synced are no failure of the write.
+fn sync_folder(folder: &Path) {
     if let Ok(handle) = File::open(folder) {
         let _ = handle.sync_all();
     }
-    Ok(needed)
 }
 
 fn create(folder: &Path, name: OsString) -> io::Result<(Temporary, File)> {

@@ -49,7 +49,7 @@ pub use accelerator::{
     Accelerator, Command, DeviceApi, DeviceCode, DeviceKernel, DeviceLimits, Language, Launch,
     LaunchArgument, MAX_REPEAT_DEPTH, UnknownAccelerator,
 };
-pub use atomic::{WriteError, write_atomically};
+pub use atomic::{WriteError, link, write_atomically};
 pub use c_header::c_header;
 pub use causes::with_causes;
 pub use data_type::DataType;

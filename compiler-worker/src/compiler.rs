@@ -1,5 +1,6 @@
 //! The compiler, as this program uses it: requests in, bytes and reasons out.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hone_artifact::exit_code::Reason;
@@ -8,13 +9,14 @@ use hone_artifact::{Extent, Manifest, TensorInfo, Variant, Writer};
 use hone_dimensions::{Resolved, Source, is_dynamic};
 use hone_driver::ops::Require;
 use hone_driver::{
-    Bytes, CodegenError, Combination, CompileError, Compiled, Constants, DataType,
+    Backing, Bytes, CodegenError, Combination, CompileError, Compiled, Constants, DataType,
     DynamicDimensions, EvaluateError, Graph, ImportError, ImportOptions, InputBinding, LowerError,
     NodeError, Options, SchedulePolicy, Signature, SizedGraph, Target, Tensor, TensorType,
 };
 
 use crate::dimensions;
 use crate::failure::{Failure, Result};
+use crate::storage::ModelFiles;
 pub use crate::target::target;
 use crate::tune::store::Recorded;
 
@@ -25,6 +27,8 @@ pub struct Model {
     pub name: String,
     /// The file.
     pub bytes: Bytes,
+    /// What keeps its bytes where they are many, and those of tensors stored outside of it.
+    pub files: Arc<ModelFiles>,
     /// `sha256:` of it.
     pub digest: String,
     /// Where tensors stored outside of it may lie; local models only.
@@ -36,7 +40,9 @@ impl Model {
     /// then the key of an entry of ONNX's `external_data` is among the bytes.
     pub fn has_external_data(&self) -> bool {
         const KEY: &[u8] = b"\x0a\x08location\x12";
-        memchr::memmem::find(&self.bytes, KEY).is_some()
+        let found = memchr::memmem::find(&self.bytes, KEY).is_some();
+        self.files.release(&self.bytes);
+        found
     }
 
     /// The model, as what decides on its sizes takes it.
@@ -211,7 +217,8 @@ pub fn compile_parsed<A>(
 
 /// What the importer is told beside the shapes of inputs.
 fn import_options(model: &Model) -> ImportOptions {
-    ImportOptions { folder: model.folder.clone(), ..ImportOptions::default() }
+    let (folder, files) = (model.folder.clone(), model.files.clone());
+    ImportOptions { folder, backing: Some(files), ..ImportOptions::default() }
 }
 
 pub(crate) fn cannot_be_compiled(model: &Model, error: CompileError) -> Failure {

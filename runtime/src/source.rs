@@ -40,6 +40,15 @@ impl MappedFile {
         let map = unsafe { Mmap::map(file)? };
         Ok(Self(Source::Map(map)))
     }
+
+    /// Gives the memory of `bytes` back, which come from the file again when they are read. Bytes that are no part of it are
+    /// ignored.
+    pub fn release(&self, bytes: &[u8]) {
+        let offset = bytes.as_ptr().addr().wrapping_sub(self.as_ptr().addr());
+        if offset.checked_add(bytes.len()).is_some_and(|end| end <= self.len()) {
+            self.0.forget(offset, bytes.len());
+        }
+    }
 }
 
 impl AsRef<[u8]> for MappedFile {

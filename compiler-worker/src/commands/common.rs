@@ -150,7 +150,7 @@ pub fn model(
     arrays: Option<&Arrays>,
     folder: &Path,
 ) -> Result<(Model, Vec<hone_artifact::request::Input>)> {
-    let Fetched { bytes, digest } = local::fetch(path, folder)?;
+    let Fetched { bytes, files, digest } = local::fetch(path, folder)?;
     let spec = spec::from_model(path, "host", shapes, Path::new("."))?;
     let inputs = spec.requests.into_iter().flat_map(|request| request.inputs).collect();
     let folder = match path.parent() {
@@ -159,7 +159,7 @@ pub fn model(
     };
     let name =
         path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-    let model = Model { name, bytes, digest, folder: Some(folder) };
+    let model = Model { name, bytes, files, digest, folder: Some(folder) };
     let inputs = match arrays {
         Some(arrays) => arrays.bind(&compiler::signature(&model)?, inputs)?,
         None => inputs,

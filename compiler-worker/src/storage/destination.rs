@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use hone_artifact::exit_code::Reason;
-use hone_artifact::write_atomically;
+use hone_artifact::{link, write_atomically};
 use object_store::UpdateVersion;
 
 use super::object::{Place, Put, conflict};
@@ -61,11 +61,13 @@ impl Destination {
         }
     }
 
-    /// Writes what is named after its content: where the same bytes are there already they are not written again.
+    /// Stores what is named after its content, the `bytes` of the file `source`, which is never changed where it lies: where
+    /// the same bytes are there already they are not written again. A folder on the file system of `source` gets another name
+    /// of that file and no copy.
     ///
     /// # Errors
     /// `ArtifactConflict` where other bytes are there; what the place refuses. Nothing is half-written then.
-    pub fn create(&self, name: &str, bytes: &[u8]) -> Result<Put> {
+    pub fn create(&self, name: &str, source: &Path, bytes: &[u8]) -> Result<Put> {
         match self {
             Self::Folder(folder) => {
                 let path = folder.join(name);
@@ -74,7 +76,9 @@ impl Destination {
                     Ok(false) => return Err(conflict(&path.display().to_string())),
                     Err(_) => {}
                 }
-                write_atomically(&path, std::iter::once(bytes))?;
+                if link(source, &path).is_err() {
+                    write_atomically(&path, std::iter::once(bytes))?;
+                }
                 Ok(Put::Created)
             }
             Self::Store(_, place) => place.create(name, bytes),
@@ -254,5 +258,32 @@ fn write_new(path: &Path, bytes: &[u8]) -> Result<()> {
             }
         }
         Err(error) => Err(cannot(error.error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::storage::{Guard, Places};
+    use std::os::unix::fs::MetadataExt;
+
+    #[test]
+    fn an_artifact_on_the_same_file_system_is_not_copied() {
+        let folder = tempfile::tempdir().unwrap();
+        let (cached, out) = (folder.path().join("cached"), folder.path().join("out"));
+        std::fs::write(&cached, b"code").unwrap();
+        let access =
+            Access { places: Places::at(folder.path()), guard: Guard::default(), limit: 1 << 20 };
+        let place = Destination::open("file://out", None, &access).unwrap();
+        assert_eq!(place.create("a.hone", &cached, b"code").unwrap(), Put::Created);
+        assert_eq!(place.create("a.hone", &cached, b"code").unwrap(), Put::Existed);
+        let inode = |path: &Path| std::fs::metadata(path).unwrap().ino();
+        assert_eq!(inode(&cached), inode(&out.join("a.hone")));
+        // A new entry of the cache is another file: what was stored stays as it is.
+        write_atomically(&cached, std::iter::once(&b"other"[..])).unwrap();
+        assert_eq!(std::fs::read(out.join("a.hone")).unwrap(), b"code");
+        let failure = place.create("a.hone", &cached, b"other").unwrap_err();
+        assert_eq!(failure.reason, Reason::ArtifactConflict);
     }
 }

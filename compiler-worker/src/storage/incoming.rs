@@ -3,13 +3,15 @@
 
 use std::fs::File;
 use std::io::{Read, Seek, Write};
+use std::mem;
 use std::path::Path;
+use std::sync::Arc;
 
 use hone_driver::Bytes;
-use hone_runtime::MappedFile;
-use sha2::{Digest, Sha256};
 
+use super::digest::RunningDigest;
 use super::local;
+use super::model_files::ModelFiles;
 use crate::failure::{Failure, Result};
 
 /// Bytes from which on a file holds them: below, memory is not worth a file.
@@ -20,6 +22,8 @@ const MAPPED: usize = 64 << 20;
 pub struct Fetched {
     /// Its bytes.
     pub bytes: Bytes,
+    /// The file that they are in where they are many, and those of what the model stores elsewhere.
+    pub files: Arc<ModelFiles>,
     /// `sha256:` and their digest.
     pub digest: String,
 }
@@ -30,7 +34,7 @@ pub struct Incoming<'a> {
     source: &'a str,
     limit: u64,
     folder: &'a Path,
-    digest: Sha256,
+    digest: RunningDigest,
     length: u64,
     memory: Vec<u8>,
     file: Option<File>,
@@ -42,7 +46,7 @@ impl<'a> Incoming<'a> {
     /// in `folder`.
     pub fn new(source: &'a str, limit: u64, folder: &'a Path) -> Self {
         let (memory, file) = (Vec::new(), None);
-        let digest = Sha256::new();
+        let digest = RunningDigest::new();
         Self { source, limit, folder, digest, length: 0, memory, file, may_use_file: true }
     }
 
@@ -63,15 +67,16 @@ impl<'a> Incoming<'a> {
     /// # Errors
     /// `TooLarge` past the limit. A file that cannot be written is none: the bytes stay in memory then, unless what it has
     /// cannot be read back.
-    pub fn add(&mut self, part: &[u8]) -> Result<()> {
+    pub fn add(&mut self, part: &Bytes) -> Result<()> {
         self.length = self.length.saturating_add(part.len() as u64);
         if self.length > self.limit {
             return Err(local::too_large(self.source, self.length, self.limit));
         }
-        self.digest.update(part);
         if self.may_use_file && self.file.is_none() && self.length >= MAPPED as u64 {
+            self.digest.run_beside();
             self.spill();
         }
+        self.digest.add(part);
         match &mut self.file {
             None => self.memory.extend_from_slice(part),
             Some(file) => {
@@ -90,17 +95,16 @@ impl<'a> Incoming<'a> {
     /// # Errors
     /// A file that can be neither mapped nor read back.
     pub fn finish(mut self) -> Result<Fetched> {
-        let digest = format!("sha256:{:x}", self.digest.clone().finalize());
-        let mapped = self.file.as_ref().map(MappedFile::of_unnamed);
-        let bytes = match mapped {
-            Some(Ok(mapped)) => Bytes::from_owner(mapped),
-            Some(Err(_)) => {
+        let digest = mem::replace(&mut self.digest, RunningDigest::new()).finish();
+        let files = Arc::new(ModelFiles::new(self.folder));
+        let bytes = match self.file.as_ref().and_then(|file| files.add(file)) {
+            Some(mapped) => mapped,
+            None => {
                 self.back_to_memory(self.length)?;
                 self.memory.into()
             }
-            None => self.memory.into(),
         };
-        Ok(Fetched { bytes, digest })
+        Ok(Fetched { bytes, files, digest })
     }
 
     /// Moves what is in memory to a file, where there is room for one.
@@ -147,7 +151,7 @@ mod tests {
 
     fn received(bytes: &[u8], folder: &Path) -> Fetched {
         let mut incoming = Incoming::new("model", u64::MAX, folder);
-        bytes.chunks(1 << 20).for_each(|part| incoming.add(part).unwrap());
+        bytes.chunks(1 << 20).for_each(|part| incoming.add(&part.to_vec().into()).unwrap());
         assert_eq!(incoming.file.is_some(), bytes.len() >= MAPPED && folder.is_dir());
         incoming.finish().unwrap()
     }
@@ -174,15 +178,15 @@ mod tests {
         let mut incoming = Incoming::new("model", u64::MAX, folder.path());
         incoming.file = Some(File::open(&path).unwrap());
         incoming.length = MAPPED as u64;
-        incoming.add(&bytes[MAPPED..]).unwrap();
+        incoming.add(&bytes[MAPPED..].to_vec().into()).unwrap();
         assert!(incoming.finish().unwrap().bytes == bytes);
     }
 
     #[test]
     fn more_than_the_limit_is_refused() {
         let mut incoming = Incoming::new("model", 5, Path::new("."));
-        incoming.add(b"1234").unwrap();
-        let failure = incoming.add(b"56").unwrap_err();
+        incoming.add(&Bytes::from_static(b"1234")).unwrap();
+        let failure = incoming.add(&Bytes::from_static(b"56")).unwrap_err();
         assert_eq!(failure.reason, Reason::TooLarge);
     }
 }

@@ -120,11 +120,14 @@ const PART: usize = 1 << 20;
 pub fn read_into(path: &Path, incoming: &mut Incoming<'_>) -> Result<()> {
     let (mut file, length) = open(path)?;
     incoming.expect(length)?;
-    let mut part = vec![0; PART.min(length as usize).max(1)];
     loop {
+        let mut part = vec![0; PART.min(length as usize).max(1)];
         match file.read(&mut part).map_err(|error| cannot_be_read(path, error))? {
             0 => return Ok(()),
-            count => incoming.add(&part[..count])?,
+            count => {
+                part.truncate(count);
+                incoming.add(&part.into())?;
+            }
         }
     }
 }

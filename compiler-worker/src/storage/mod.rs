@@ -2,10 +2,12 @@
 
 mod answer;
 mod destination;
+mod digest;
 mod guard;
 mod https;
 mod incoming;
 pub mod local;
+mod model_files;
 mod object;
 pub mod shared;
 
@@ -20,6 +22,7 @@ pub use destination::Destination;
 pub use guard::{Forbidden, Guard};
 pub use incoming::{Fetched, Incoming};
 pub use local::Places;
+pub use model_files::ModelFiles;
 
 use crate::failure::{Failure, Result};
 

@@ -190,13 +190,13 @@ impl Worker<'_> {
     /// # Errors
     /// What the place refuses.
     pub fn fetch(&self, source: &Source) -> Result<Model> {
-        let Fetched { bytes, digest } = self.access.fetch(source, self.cache.folder())?;
+        let Fetched { bytes, files, digest } = self.access.fetch(source, self.cache.folder())?;
         let uri = &source.uri;
         let local =
             uri.starts_with("file://").then(|| self.access.places.existing(uri)).transpose()?;
         let folder = local.as_deref().and_then(Path::parent).map(Path::to_path_buf);
         let name = uri.rsplit('/').next().unwrap_or(uri).to_owned();
-        Ok(Model { name, bytes, digest, folder })
+        Ok(Model { name, bytes, files, digest, folder })
     }
 
     fn destination(&self, request: &Compile) -> Result<Destination> {
@@ -233,7 +233,7 @@ impl Worker<'_> {
             // Before it is there, so that no other compilation deletes it.
             shared::enter(destination, &format!("{stem}.hone"), uid)?;
         }
-        destination.create(&format!("{stem}.hone"), &bytes)?;
+        destination.create(&format!("{stem}.hone"), &build.path, &bytes)?;
         outcome.report.artifact = Some(ArtifactReport {
             uri: destination.uri(&format!("{stem}.hone")),
             digest,

@@ -43,6 +43,7 @@ pub use hone_passes::{
 };
 pub use hone_tensor::{Need, Positions};
 pub use hone_tune::{Choice, Prescription};
+pub use hone_types::Backing;
 pub use hone_types::{DataType, Id, Random, Tensor, TensorType, intern_text, text_of};
 pub use kernels::{CompiledKernels, KernelInfo, LoweredGraph, LoweredItem};
 pub use lift::{LiftError, lift, lift_tensor, rounds_to_integers, same_structure};

@@ -43,9 +43,9 @@ pub fn import_sizes(
     Ok(graphs)
 }
 
-/// Constants of several graphs, by type and content.
+/// Constants of several graphs, by type, content, and whether that is of the matrix that they are transposed.
 #[derive(Default)]
-pub(crate) struct Constants(HashMap<(TensorType, [u8; 32]), Tensor>);
+pub(crate) struct Constants(HashMap<(TensorType, [u8; 32], bool), Tensor>);
 
 /// Constants of fewer bytes stay with their graph.
 const SMALL: usize = 4096;
@@ -53,9 +53,11 @@ const SMALL: usize = 4096;
 impl Constants {
     /// Replaces constants of a graph by equal ones of graphs that came before.
     pub(crate) fn share(&mut self, graph: &mut Graph) {
-        for constant in graph.constants_mut().filter(|tensor| tensor.bytes().len() >= SMALL) {
-            let content = *blake3::hash(constant.bytes()).as_bytes();
-            let key = (constant.tensor_type().clone(), content);
+        let is_large = |tensor: &&mut Tensor| tensor.tensor_type().bytes() >= SMALL;
+        for constant in graph.constants_mut().filter(is_large) {
+            let transposed = constant.transposed_matrix();
+            let content = *blake3::hash(transposed.unwrap_or(constant).bytes()).as_bytes();
+            let key = (constant.tensor_type().clone(), content, transposed.is_some());
             *constant = self.0.entry(key).or_insert_with(|| constant.clone()).clone();
         }
     }

@@ -15,6 +15,7 @@ use hone_tune::{StatementWork, work};
 use hone_types::Tensor;
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 /// Steps with their memory.
 pub(crate) struct StepPlan {
@@ -261,6 +262,9 @@ fn call_steps(kernels: &CompiledKernels, call: &Call, arguments: &[Argument]) ->
 /// The packed weights; equal constants lie once. They are not copied together.
 #[derive(Default)]
 pub(crate) struct Weights {
+    /// The first constant of each length and beginning, while no other has both.
+    by_beginning: HashMap<(usize, [u8; 32]), Option<usize>>,
+    /// Where constants lie that have them in common with others.
     by_content: HashMap<[u8; 32], u64>,
     /// Where each constant lies, in order.
     constants: Vec<(u64, Tensor)>,
@@ -268,16 +272,37 @@ pub(crate) struct Weights {
     alignment: u64,
 }
 
+/// Bytes of constants that are compared before the rest.
+const BEGINNING: usize = 4096;
+
 impl Weights {
     /// Where a constant lies.
     fn offset_of(&mut self, constant: &Tensor) -> u64 {
-        let content = *blake3::hash(constant.bytes()).as_bytes();
+        let digest = |bytes: &[u8]| *blake3::hash(bytes).as_bytes();
+        let bytes = constant.bytes();
+        let beginning = (bytes.len(), digest(&bytes[..bytes.len().min(BEGINNING)]));
         let offset = self.length().next_multiple_of(self.alignment.max(1));
-        let constants = &mut self.constants;
-        *self.by_content.entry(content).or_insert_with(|| {
-            constants.push((offset, constant.clone()));
-            offset
-        })
+        let is_first = match self.by_beginning.entry(beginning) {
+            Entry::Vacant(entry) => {
+                entry.insert(Some(self.constants.len()));
+                true
+            }
+            Entry::Occupied(mut entry) => {
+                if let Some(first) = entry.get_mut().take() {
+                    let (offset, first) = &self.constants[first];
+                    self.by_content.insert(digest(first.bytes()), *offset);
+                }
+                false
+            }
+        };
+        if !is_first {
+            match self.by_content.entry(digest(bytes)) {
+                Entry::Occupied(entry) => return *entry.get(),
+                Entry::Vacant(entry) => entry.insert(offset),
+            };
+        }
+        self.constants.push((offset, constant.clone()));
+        offset
     }
 
     /// Bytes of all together.

@@ -24,8 +24,9 @@ pub use onnx::{import, import_shared, signature};
 pub use signature::{Dimension, InputForm, KeyType, MOST_KEYS, PortSignature, Signature};
 pub use sizes::{Combination, SizedBinding, SizesError, combinations};
 
-use hone_types::{DataType, Tensor};
+use hone_types::{Backing, DataType, Tensor};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// What the importer is told besides the file.
 #[derive(Clone, Debug, Default)]
@@ -42,6 +43,9 @@ pub struct ImportOptions {
     pub constants: Vec<(String, Tensor)>,
     /// Sizes beyond which a model is refused.
     pub limits: Limits,
+    /// What keeps the bytes of stored tensors, such as mapped files: it gets the memory of constants back that have been
+    /// packed. Without it, tensors that are stored outside of the model's file are read into memory.
+    pub backing: Option<Arc<dyn Backing>>,
 }
 
 /// The shape that an input shall have.

@@ -93,6 +93,6 @@ pub fn supported() -> impl Iterator<Item = (&'static str, &'static str)> {
 /// # Errors
 /// Where it is malformed, of an element type that is not supported, or stored outside its file.
 pub fn tensor(proto: proto::TensorProto) -> Result<hone_types::Tensor, ImportError> {
-    let limits = Limits::default();
-    tensor::load(proto, &mut external::ExternalFiles::new(None, &limits), &limits)
+    let options = ImportOptions::default();
+    tensor::load(proto, &mut external::ExternalFiles::new(&options), &options.limits)
 }

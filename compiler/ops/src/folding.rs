@@ -1,8 +1,51 @@
 //! How much of a model is computed while compiling it. The importer and the pass that folds constants
 //! share these bounds, so that neither makes a small model slow to compile or large.
 
-use crate::{NGrams, Op, Text};
-use hone_types::TensorType;
+use crate::strided::copy_strided;
+use crate::{NGrams, Op, OpError, Text, Transpose};
+use hone_types::{Tensor, TensorType};
+
+/// The results of a node all of whose inputs are constants; the memory of inputs that a file keeps is given back. Elements of
+/// a large matrix whose axes are swapped are moved when they are first read: what packs it for products reads it as
+/// it is stored.
+///
+/// # Errors
+/// As for [`crate::Operator::reference`].
+pub fn fold(operation: &Op, inputs: &[Option<&Tensor>]) -> Result<Vec<Tensor>, OpError> {
+    if let Some(transposed) = transposed_later(operation, inputs) {
+        return Ok(vec![transposed]);
+    }
+    let results = operation.reference(inputs)?;
+    for input in inputs.iter().flatten() {
+        input.release(0..input.tensor_type().bytes());
+    }
+    Ok(results)
+}
+
+/// Bytes from which a matrix is transposed when it is read.
+const LARGE_MATRIX: usize = 1 << 20;
+
+fn transposed_later(operation: &Op, inputs: &[Option<&Tensor>]) -> Option<Tensor> {
+    let transpose = operation.downcast::<Transpose>()?;
+    let [Some(matrix)] = inputs[..] else { return None };
+    let is_swap = transpose.permutation == [1, 0];
+    if !is_swap || matrix.tensor_type().bytes() < LARGE_MATRIX {
+        return None;
+    }
+    match matrix.transposed_matrix() {
+        Some(original) => Some(original.clone()),
+        None => Tensor::transposed(matrix.clone(), transposed_bytes),
+    }
+}
+
+/// The bytes of a matrix with its axes swapped.
+fn transposed_bytes(matrix: &Tensor) -> Vec<u8> {
+    let [rows, columns] = matrix.shape()[..] else { return Vec::new() };
+    let (shape, strides) = ([columns, rows], [1, columns as isize]);
+    let bytes = copy_strided(matrix.bytes(), matrix.dtype().bytes(), &shape, 0, &strides);
+    matrix.release(0..bytes.len());
+    bytes
+}
 
 /// Bounds on computing constants at compile time.
 #[derive(Clone, Debug, PartialEq)]
@@ -66,9 +109,21 @@ impl FoldingBudget {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::MatMul;
     use hone_types::DataType;
+
+    #[test]
+    fn a_large_matrix_is_transposed_when_it_is_read() {
+        let elements: Vec<f32> = (0..700 * 500).map(|own| own as f32).collect();
+        let matrix = Tensor::from_elements([700, 500], &elements).unwrap();
+        let swap: Op = Transpose { permutation: vec![1, 0] }.into();
+        let folded = fold(&swap, &[Some(&matrix)]).unwrap();
+        assert_eq!(folded[0].transposed_matrix(), Some(&matrix));
+        assert_eq!(folded, swap.reference(&[Some(&matrix)]).unwrap());
+        assert_eq!(fold(&swap, &[Some(&folded[0])]).unwrap(), [matrix]);
+    }
 
     #[test]
     fn what_is_too_large_or_beyond_the_sum_is_refused() {

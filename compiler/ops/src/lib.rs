@@ -101,7 +101,7 @@ pub use dependent::{Compress, NonMaxSuppression, NonZero, Unique};
 pub use dequantize_blocks::{DequantizeBlocks, WeightBits};
 pub use dot_products::DotProducts;
 pub use expand::Expand;
-pub use folding::{FoldingBudget, FoldingLimits};
+pub use folding::{FoldingBudget, FoldingLimits, fold};
 pub use gather::Gather;
 pub use gather_elements::GatherElements;
 pub use gather_nd::GatherNd;

@@ -9,6 +9,7 @@ use crate::matmul::MatMul;
 use crate::operator::{FusionClass, OpError, Operator, named, required};
 use crate::packing::Unpack;
 use crate::shape::output_type;
+use crate::strided::copy_strided_into;
 use crate::sums::for_each_chunk;
 use hone_graph::InferError;
 use hone_tensor::{BufferId, Builder, Combiner, Expr};
@@ -41,20 +42,56 @@ impl PackedMatMul {
         if block == 0 {
             return Err(OpError::Value("a block has no columns".to_owned()));
         }
-        let size = matrix.dtype().bytes();
-        let (row, line, blocks) = (columns * size, block * size, columns.div_ceil(block));
-        let mut packed = vec![0u8; blocks * depth * line];
-        let bytes = matrix.bytes();
-        for_each_chunk(&mut packed, depth * line, |index, panel| {
-            let first = index * line;
-            let length = line.min(row - first);
-            for (k, line) in panel.chunks_exact_mut(line).enumerate() {
-                line[..length].copy_from_slice(&bytes[k * row + first..][..length]);
-            }
-        });
-        let shape = vec![blocks, depth, block];
+        let packed = match matrix.transposed_matrix() {
+            Some(rows) => pack_rows(rows, (columns, depth), block),
+            None => pack_columns(matrix, (depth, columns), block),
+        };
+        let shape = vec![columns.div_ceil(block), depth, block];
         Ok(Tensor::from_bytes(TensorType::new(matrix.dtype(), shape), packed)?)
     }
+}
+
+/// Packs a matrix `[depth, columns]`, whose memory is given back then.
+fn pack_columns(matrix: &Tensor, (depth, columns): (usize, usize), block: usize) -> Vec<u8> {
+    let size = matrix.dtype().bytes();
+    let (row, line) = (columns * size, block * size);
+    let mut packed = vec![0u8; columns.div_ceil(block) * depth * line];
+    let bytes = matrix.bytes();
+    for_each_chunk(&mut packed, depth * line, |index, panel| {
+        let first = index * line;
+        let length = line.min(row - first);
+        for (k, line) in panel.chunks_exact_mut(line).enumerate() {
+            line[..length].copy_from_slice(&bytes[k * row + first..][..length]);
+        }
+    });
+    matrix.release(0..bytes.len());
+    packed
+}
+
+/// Packs a matrix that is stored as its columns `[columns, depth]`; the memory of each panel's is given back.
+fn pack_rows(matrix: &Tensor, (columns, depth): (usize, usize), block: usize) -> Vec<u8> {
+    let size = matrix.dtype().bytes();
+    let line = block * size;
+    let mut packed = vec![0u8; columns.div_ceil(block) * depth * line];
+    let source = (matrix.bytes(), size);
+    for_each_chunk(&mut packed, depth * line, |index, panel| {
+        let first = index * block;
+        let width = block.min(columns - first);
+        let copy = |bytes: &mut [u8]| {
+            copy_strided_into(bytes, source, &[depth, width], first * depth, &[1, depth as isize]);
+        };
+        if width == block {
+            copy(panel);
+        } else {
+            let mut filled = vec![0; depth * width * size];
+            copy(&mut filled);
+            for (line, filled) in panel.chunks_exact_mut(line).zip(filled.chunks(width * size)) {
+                line[..filled.len()].copy_from_slice(filled);
+            }
+        }
+        matrix.release(first * depth * size..(first + width) * depth * size);
+    });
+    packed
 }
 
 impl Operator for PackedMatMul {
@@ -168,6 +205,10 @@ mod tests {
             let rows = Transpose { permutation: vec![1, 0] }.reference(&[Some(&matrix)]).unwrap();
             let expected = Pack { axis: 0, block }.reference(&[Some(&rows[0])]).unwrap();
             assert_eq!(PackedMatMul::pack(&matrix, block).unwrap(), expected[0]);
+            // From the order in which its transposition is stored, which is not moved for that.
+            let moved = |_: &Tensor| -> Vec<u8> { panic!("the matrix was transposed") };
+            let transposed = Tensor::transposed(rows[0].clone(), moved).unwrap();
+            assert_eq!(PackedMatMul::pack(&transposed, block).unwrap(), expected[0]);
         }
         assert!(PackedMatMul::pack(&Tensor::scalar(1.0f32), 4).is_err());
     }

@@ -16,17 +16,24 @@ pub(crate) fn copy_strided(
     if bytes.is_empty() {
         return bytes;
     }
-    let (mut axes, run) = runs(shape, strides);
-    let (extent, stride) = axes.pop().unwrap_or((1, 0));
-    let read = Reader { source, width, start, outer: &axes, extent, stride, run };
-    let row = extent * run * width;
+    let read = Reader::new((source, width), shape, start, strides);
+    let row = read.row_bytes();
     let rows = PART.div_ceil(row).next_multiple_of(TOGETHER);
-    for_each_chunk(&mut bytes, rows * row, |part, bytes| {
-        for (group, bytes) in bytes.chunks_mut(TOGETHER * row).enumerate() {
-            read.rows(part * rows + group * TOGETHER, bytes);
-        }
-    });
+    for_each_chunk(&mut bytes, rows * row, |part, bytes| read.all_rows(part * rows, bytes));
     bytes
+}
+
+/// As [`copy_strided`] by this thread alone, into `bytes`.
+pub(crate) fn copy_strided_into(
+    bytes: &mut [u8],
+    (source, width): (&[u8], usize),
+    shape: &[usize],
+    start: usize,
+    strides: &[isize],
+) {
+    if !bytes.is_empty() {
+        Reader::new((source, width), shape, start, strides).all_rows(0, bytes);
+    }
 }
 
 /// Least bytes that a thread copies at a time.
@@ -44,7 +51,7 @@ struct Reader<'a> {
     /// Where the first element lies, in elements.
     start: usize,
     /// Extents and strides of the axes before.
-    outer: &'a [(usize, isize)],
+    outer: Vec<(usize, isize)>,
     /// Runs in a row, and elements between the first of one and that of the next.
     extent: usize,
     stride: isize,
@@ -52,11 +59,34 @@ struct Reader<'a> {
     run: usize,
 }
 
-impl Reader<'_> {
+impl<'a> Reader<'a> {
+    fn new(
+        (source, width): (&'a [u8], usize),
+        shape: &[usize],
+        start: usize,
+        strides: &[isize],
+    ) -> Self {
+        let (mut outer, run) = runs(shape, strides);
+        let (extent, stride) = outer.pop().unwrap_or((1, 0));
+        Self { source, width, start, outer, extent, stride, run }
+    }
+
+    /// Bytes of a row of the result.
+    fn row_bytes(&self) -> usize {
+        self.extent * self.run * self.width
+    }
+
+    /// Fills any number of rows from `first` on.
+    fn all_rows(&self, first: usize, bytes: &mut [u8]) {
+        for (group, bytes) in bytes.chunks_mut(TOGETHER * self.row_bytes()).enumerate() {
+            self.rows(first + group * TOGETHER, bytes);
+        }
+    }
+
     /// Fills the rows from `first` on, at most [`TOGETHER`].
     fn rows(&self, first: usize, bytes: &mut [u8]) {
         let mut starts = [0; TOGETHER];
-        let count = bytes.len() / (self.extent * self.run * self.width);
+        let count = bytes.len() / self.row_bytes();
         for (row, start) in starts[..count].iter_mut().enumerate() {
             *start = self.start_of(first + row);
         }

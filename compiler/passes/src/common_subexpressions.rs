@@ -80,7 +80,7 @@ impl Numbers {
     fn of(graph: &Graph) -> Self {
         let mut constants: HashMap<(String, &[u8]), usize> = HashMap::new();
         let values = graph.values().iter().map(|(id, value)| match &value.definition {
-            Definition::Constant(tensor) if tensor.bytes().len() <= LARGEST_COMPARED => {
+            Definition::Constant(tensor) if tensor.tensor_type().bytes() <= LARGEST_COMPARED => {
                 *constants.entry(content(tensor)).or_insert(id.index())
             }
             _ => id.index(),

@@ -33,9 +33,7 @@ pub fn fold_constants(graph: &Graph) -> Result<Graph, PassError> {
             rewriter.copy(node)?;
             continue;
         }
-        let results = node
-            .operation
-            .reference(&operands)
+        let results = hone_ops::fold(&node.operation, &operands)
             .map_err(|source| PassError::Constant { node: node.name.clone(), source })?;
         for (old, result) in node.outputs.iter().zip(results) {
             let new = rewriter.constant(&node.name, result);

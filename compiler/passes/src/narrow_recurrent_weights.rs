@@ -58,7 +58,7 @@ fn with_integers(
     // Parts of the weights, which the gates of a GRU read, become weights by themselves.
     let step = fold_constants(&step)?;
     let weights = step.nodes().iter().filter_map(|(_, node)| weights_of(&step, node));
-    if weights.map(|weights| weights.bytes().len()).sum::<usize>() <= cache {
+    if weights.map(|weights| weights.tensor_type().bytes()).sum::<usize>() <= cache {
         return Ok(None);
     }
     let Some(step) = narrow_products(&step)? else { return Ok(None) };

@@ -8,6 +8,7 @@
 mod data_type;
 mod mersenne;
 mod random;
+mod storage;
 mod table;
 mod tensor;
 mod tensor_type;
@@ -16,6 +17,7 @@ mod text;
 pub use data_type::DataType;
 pub use mersenne::MersenneTwister;
 pub use random::Random;
+pub use storage::Backing;
 pub use table::{Id, Table};
 pub use tensor::{Element, Tensor, TensorError};
 pub use tensor_type::TensorType;

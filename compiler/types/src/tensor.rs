@@ -1,7 +1,9 @@
 //! Host tensors: weights, folded constants, inputs and reference results.
 
+use crate::storage::{Backing, Storage, Transposed};
 use crate::{DataType, TensorType};
 use bytes::Bytes;
+use std::sync::{Arc, OnceLock};
 use thiserror::Error;
 
 /// What is wrong with a host tensor.
@@ -68,10 +70,17 @@ impl Element for bool {
 }
 
 /// A tensor on the host, immutable and cheap to clone.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Tensor {
     tensor_type: TensorType,
-    bytes: Bytes,
+    storage: Storage,
+}
+
+/// Of equal type and bytes.
+impl PartialEq for Tensor {
+    fn eq(&self, other: &Self) -> bool {
+        self.tensor_type == other.tensor_type && self.bytes() == other.bytes()
+    }
 }
 
 impl Tensor {
@@ -85,7 +94,43 @@ impl Tensor {
         if tensor_type.checked_bytes() != Some(bytes.len()) {
             return Err(TensorError::WrongSize { expected: tensor_type, actual: bytes.len() });
         }
-        Ok(Self { tensor_type, bytes })
+        Ok(Self { tensor_type, storage: Storage::Stored(bytes, None) })
+    }
+
+    /// The matrix of shape `[columns, rows]` that a matrix of shape `[rows, columns]` is with its axes swapped, or
+    /// nothing of what is no matrix. Its elements are moved by `transpose`, which gives its bytes, when they are first
+    /// read: what reads the other matrix in their stead ([`Tensor::transposed_matrix`]) needs no copy of it.
+    pub fn transposed(matrix: Self, transpose: fn(&Self) -> Vec<u8>) -> Option<Self> {
+        let [rows, columns] = matrix.shape()[..] else { return None };
+        let tensor_type = TensorType::new(matrix.dtype(), [columns, rows]);
+        let transposed = Transposed { matrix, transpose, bytes: OnceLock::new() };
+        Some(Self { tensor_type, storage: Storage::Transposed(Arc::new(transposed)) })
+    }
+
+    /// The matrix that this one is with its axes swapped, where it was made by [`Tensor::transposed`].
+    pub fn transposed_matrix(&self) -> Option<&Self> {
+        match &self.storage {
+            Storage::Stored(..) => None,
+            Storage::Transposed(transposed) => Some(&transposed.matrix),
+        }
+    }
+
+    /// The same, whose bytes are a part of what `backing` keeps.
+    pub fn kept_by(mut self, backing: Arc<dyn Backing>) -> Self {
+        if let Storage::Stored(_, keeper) = &mut self.storage {
+            *keeper = Some(backing);
+        }
+        self
+    }
+
+    /// Gives the memory of the bytes in `range` back where something keeps them: they will not be read soon. Of a
+    /// transposed matrix nothing is given back.
+    pub fn release(&self, range: std::ops::Range<usize>) {
+        if let Storage::Stored(bytes, Some(backing)) = &self.storage
+            && let Some(bytes) = bytes.get(range)
+        {
+            backing.release(bytes);
+        }
     }
 
     /// A tensor of the given elements, row-major.
@@ -102,13 +147,14 @@ impl Tensor {
     pub fn scalar<T: Element>(element: T) -> Self {
         let mut bytes = Vec::new();
         element.put(&mut bytes);
-        Self { tensor_type: TensorType::new(T::TYPE, []), bytes: bytes.into() }
+        let storage = Storage::Stored(bytes.into(), None);
+        Self { tensor_type: TensorType::new(T::TYPE, []), storage }
     }
 
     /// Zeros (false, for truth values).
     pub fn zeros(tensor_type: TensorType) -> Self {
         let bytes = vec![0; tensor_type.bytes()];
-        Self { tensor_type, bytes: bytes.into() }
+        Self { tensor_type, storage: Storage::Stored(bytes.into(), None) }
     }
 
     /// Element type and shape.
@@ -128,7 +174,7 @@ impl Tensor {
 
     /// The elements as little-endian bytes, row-major.
     pub fn bytes(&self) -> &[u8] {
-        &self.bytes
+        self.storage.bytes()
     }
 
     /// The elements, where the tensor stores `T`.
@@ -136,7 +182,7 @@ impl Tensor {
         if self.dtype() != T::TYPE {
             return Err(TensorError::WrongType { actual: self.dtype(), requested: T::TYPE });
         }
-        Ok(self.bytes.chunks_exact(T::TYPE.bytes()).map(T::take).collect())
+        Ok(self.bytes().chunks_exact(T::TYPE.bytes()).map(T::take).collect())
     }
 
     /// Every element as `f64` (64-bit integers may round).
@@ -145,7 +191,7 @@ impl Tensor {
             ($($name:ident: $rust:ty as $convert:expr),* $(,)?) => {
                 match self.dtype() {$(
                     DataType::$name => self
-                        .bytes
+                        .bytes()
                         .chunks_exact(DataType::$name.bytes())
                         .map(|bytes| $convert(<$rust>::take(bytes)))
                         .collect(),
@@ -166,9 +212,9 @@ impl Tensor {
     /// Every element as `i64`; floats are cut towards zero.
     pub fn to_i64(&self) -> Vec<i64> {
         match self.dtype() {
-            DataType::I64 => self.bytes.chunks_exact(8).map(<i64 as Element>::take).collect(),
+            DataType::I64 => self.bytes().chunks_exact(8).map(<i64 as Element>::take).collect(),
             DataType::U64 => self
-                .bytes
+                .bytes()
                 .chunks_exact(8)
                 .map(|bytes| <u64 as Element>::take(bytes) as i64)
                 .collect(),
@@ -205,9 +251,16 @@ impl Tensor {
     /// The same elements under another shape of the same size.
     pub fn reshaped(&self, shape: impl Into<Vec<usize>>) -> Result<Self, TensorError> {
         let tensor_type = TensorType::new(self.dtype(), shape);
-        if tensor_type.checked_bytes() != Some(self.bytes.len()) {
-            return Err(TensorError::WrongSize { expected: tensor_type, actual: self.bytes.len() });
+        let actual = self.tensor_type.bytes();
+        if tensor_type.checked_bytes() != Some(actual) {
+            return Err(TensorError::WrongSize { expected: tensor_type, actual });
         }
-        Ok(Self { tensor_type, bytes: self.bytes.clone() })
+        let storage = match &self.storage {
+            stored @ Storage::Stored(..) => stored.clone(),
+            transposed @ Storage::Transposed(_) => {
+                Storage::Stored(transposed.bytes().clone(), None)
+            }
+        };
+        Ok(Self { tensor_type, storage })
     }
 }

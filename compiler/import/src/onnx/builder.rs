@@ -14,12 +14,12 @@ use super::narrow::NarrowType;
 use super::proto::TensorProto;
 use super::ranges::Range;
 use super::tensor::{self, checked_bytes};
-use crate::{ImportError, Limits, NodeError};
+use crate::{ImportError, ImportOptions, Limits, NodeError};
 use hone_graph::{OutputExtent, ValueId};
 use hone_ops::{DequantizeBlocks, FoldingBudget, Graph, Op, Operator, Tokens};
-use hone_types::{DataType, Table, Tensor, TensorType};
+use hone_types::{Backing, DataType, Table, Tensor, TensorType};
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::path::Path;
+use std::sync::Arc;
 
 hone_types::define_id!(
     /// A value that import functions pass around.
@@ -85,6 +85,8 @@ pub(super) struct Builder {
     operands: Table<Operand, Source>,
     limits: Limits,
     files: ExternalFiles,
+    /// What keeps the bytes of stored tensors.
+    backing: Option<Arc<dyn Backing>>,
     /// Name given to the graph's nodes: that of the ONNX node being imported.
     node_name: String,
     folding: FoldingBudget,
@@ -110,8 +112,9 @@ pub(super) struct Builder {
 }
 
 impl Builder {
-    /// An empty graph; tensors stored in files are read from `folder`.
-    pub fn new(folder: Option<&Path>, limits: &Limits) -> Self {
+    /// An empty graph; tensors stored in files are read from the folder of `options`.
+    pub fn new(options: &ImportOptions) -> Self {
+        let limits = &options.limits;
         Self {
             levels: vec![Level::new(0)],
             graphs: 1,
@@ -123,7 +126,8 @@ impl Builder {
             ranges: HashMap::new(),
             operands: Table::new(),
             limits: limits.clone(),
-            files: ExternalFiles::new(folder, limits),
+            files: ExternalFiles::new(options),
+            backing: options.backing.clone(),
             node_name: String::new(),
             folding: FoldingBudget::new(limits.folding.clone()),
             constant_bytes: 0,
@@ -273,8 +277,11 @@ impl Builder {
     /// A constant that the model stores; counted against the bound on all constants.
     pub fn load(&mut self, proto: TensorProto) -> Result<Operand, ImportError> {
         let narrow = NarrowType::of_number(proto.data_type.unwrap_or(0));
-        let tensor = tensor::load(proto, &mut self.files, &self.limits)?;
-        self.count_constant(tensor.bytes().len())?;
+        let mut tensor = tensor::load(proto, &mut self.files, &self.limits)?;
+        self.count_constant(tensor.tensor_type().bytes())?;
+        if let Some(backing) = &self.backing {
+            tensor = tensor.kept_by(backing.clone());
+        }
         let operand = self.constant(tensor);
         if let Some(narrow) = narrow {
             self.set_narrow(operand, narrow);
@@ -464,8 +471,8 @@ impl Builder {
     ) -> Result<Vec<Operand>, NodeError> {
         let tensors: Vec<Option<&Tensor>> =
             inputs.iter().map(|input| input.and_then(|input| self.tensor(input))).collect();
-        let results = operator.reference(&tensors)?;
-        let bytes = results.iter().map(|result| result.bytes().len()).sum();
+        let results = hone_ops::fold(operator, &tensors)?;
+        let bytes = results.iter().map(|result| result.tensor_type().bytes()).sum();
         self.count_constant(bytes)?;
         Ok(results.into_iter().map(|result| self.constant(result)).collect())
     }

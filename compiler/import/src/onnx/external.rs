@@ -6,19 +6,23 @@
 //! by path and then opened by path, so a file exchanged in between changes nothing.
 
 use super::proto::StringStringEntryProto;
-use crate::{ImportError, Limits};
+use crate::{ImportError, ImportOptions};
+use bytes::Bytes;
+use hone_types::Backing;
 use rustix::fs::{self, Mode, OFlags};
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 
 /// Files beside the model, opened when first read.
 #[derive(Debug)]
 pub(super) struct ExternalFiles {
     folder: Option<PathBuf>,
     open: HashMap<String, (File, u64)>,
+    backing: Option<Arc<dyn Backing>>,
     /// Bytes that may yet be read.
     left: usize,
     limit: usize,
@@ -28,13 +32,15 @@ pub(super) struct ExternalFiles {
 type Refusal = (String, Option<io::Error>);
 
 impl ExternalFiles {
-    /// Files in `folder`, none of which is read before it is asked for.
-    pub fn new(folder: Option<&Path>, limits: &Limits) -> Self {
+    /// Files in the folder of `options`, none of which is read before it is asked for.
+    pub fn new(options: &ImportOptions) -> Self {
+        let limit = options.limits.constant_bytes;
         Self {
-            folder: folder.map(Path::to_path_buf),
+            folder: options.folder.clone(),
             open: HashMap::new(),
-            left: limits.constant_bytes,
-            limit: limits.constant_bytes,
+            backing: options.backing.clone(),
+            left: limit,
+            limit,
         }
     }
 
@@ -44,7 +50,7 @@ impl ExternalFiles {
         name: &str,
         entries: &[StringStringEntryProto],
         bytes: usize,
-    ) -> Result<Vec<u8>, ImportError> {
+    ) -> Result<Bytes, ImportError> {
         let entry = |key: &str| {
             let found = entries.iter().find(|entry| entry.key.as_deref() == Some(key));
             found.and_then(|entry| entry.value.as_deref())
@@ -59,22 +65,29 @@ impl ExternalFiles {
         })
     }
 
-    fn read_range(&mut self, location: &str, range: Range<'_>) -> Result<Vec<u8>, Refusal> {
+    fn read_range(&mut self, location: &str, range: Range<'_>) -> Result<Bytes, Refusal> {
         let (offset, bytes) = range.check()?;
         if bytes > self.left {
             return Err(refusal(format!("all constants take more than {} bytes", self.limit)));
         }
+        let backing = self.backing.clone();
         let (file, size) = self.file(location)?;
         if offset.checked_add(bytes as u64).is_none_or(|end| end > *size) {
             return Err(refusal(format!(
                 "bytes {offset} to {offset} + {bytes} are asked for, the file has {size}; fetch it again"
             )));
         }
-        let mut buffer = vec![0; bytes];
-        file.read_exact_at(&mut buffer, offset)
-            .map_err(|error| ("it cannot be read".to_string(), Some(error)))?;
+        let read = match backing.and_then(|backing| backing.keep(file, offset, bytes)) {
+            Some(kept) => kept,
+            None => {
+                let mut buffer = vec![0; bytes];
+                file.read_exact_at(&mut buffer, offset)
+                    .map_err(|error| ("it cannot be read".to_string(), Some(error)))?;
+                buffer.into()
+            }
+        };
         self.left -= bytes;
-        Ok(buffer)
+        Ok(read)
     }
 
     fn file(&mut self, location: &str) -> Result<&(File, u64), Refusal> {
@@ -180,7 +193,13 @@ fn components(location: &str) -> Result<Vec<&std::ffi::OsStr>, Refusal> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::Limits;
     use std::os::unix::fs::symlink;
+
+    fn options(folder: Option<&Path>, constant_bytes: usize) -> ImportOptions {
+        let limits = Limits { constant_bytes, ..Limits::default() };
+        ImportOptions { folder: folder.map(Path::to_path_buf), limits, ..ImportOptions::default() }
+    }
 
     fn entries(location: &str, offset: &str) -> Vec<StringStringEntryProto> {
         let entry = |key: &str, value: &str| StringStringEntryProto {
@@ -202,9 +221,9 @@ mod tests {
         symlink("../secret", folder.join("link")).unwrap();
         symlink("..", folder.join("up")).unwrap();
         symlink("sub/weights", folder.join("inner")).unwrap();
-        let mut files = ExternalFiles::new(Some(&folder), &Limits::default());
+        let mut files = ExternalFiles::new(&options(Some(&folder), usize::MAX));
         let good = files.read("w", &entries("./sub/weights", "8"), 4).unwrap();
-        assert_eq!(good, [8, 9, 10, 11]);
+        assert_eq!(good[..], [8, 9, 10, 11]);
         let absolute = outer.path().join("secret");
         let refused = [
             "../secret",
@@ -227,7 +246,7 @@ mod tests {
         for offset in ["61", "18446744073709551615", "-1", "x"] {
             assert!(files.read("w", &entries("sub/weights", offset), 4).is_err(), "{offset}");
         }
-        let mut nowhere = ExternalFiles::new(None, &Limits::default());
+        let mut nowhere = ExternalFiles::new(&options(None, usize::MAX));
         assert!(nowhere.read("w", &entries("sub/weights", "0"), 4).is_err());
     }
 
@@ -235,8 +254,7 @@ mod tests {
     fn all_reads_together_are_bounded() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("w"), [0; 64]).unwrap();
-        let limits = Limits { constant_bytes: 100, ..Limits::default() };
-        let mut files = ExternalFiles::new(Some(folder.path()), &limits);
+        let mut files = ExternalFiles::new(&options(Some(folder.path()), 100));
         assert!(files.read("a", &entries("w", "0"), 64).is_ok());
         assert!(files.read("b", &entries("w", "0"), 64).is_err());
     }

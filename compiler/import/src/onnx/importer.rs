@@ -67,7 +67,7 @@ pub(super) fn import_model(
     let (leaves, inputs) = binding::members(&signature, &options.forms, &bindings)?;
     let types = binding::bind(&leaves, &bindings, &options.limits)?;
     let mut importer = Importer {
-        builder: Builder::new(options.folder.as_deref(), &options.limits),
+        builder: Builder::new(options),
         functions: functions(model.functions)?,
         scopes: vec![Scope { opsets, ..Scope::default() }],
         limits: options.limits.clone(),

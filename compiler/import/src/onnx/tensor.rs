@@ -94,12 +94,12 @@ pub(super) fn load(
     } else if let Some(narrow) = narrow {
         let needed = tensor_type.elements().div_ceil(8 / narrow.bits());
         let packed = match proto.data_location == Some(DataLocation::External as i32) {
-            true => files.read(&name, &proto.external_data, needed)?.into(),
+            true => files.read(&name, &proto.external_data, needed)?,
             false => packed_bytes(&mut proto, needed).map_err(malformed)?,
         };
         narrow.unpack(&packed, tensor_type.elements()).into()
     } else if proto.data_location == Some(DataLocation::External as i32) {
-        files.read(&name, &proto.external_data, tensor_type.bytes())?.into()
+        files.read(&name, &proto.external_data, tensor_type.bytes())?
     } else {
         stored_bytes(&mut proto, &tensor_type).map_err(malformed)?
     };
