@@ -3,8 +3,8 @@
 use crate::Machine;
 use crate::decisions::Decisions;
 use hone_machine::{
-    BEYOND_L2_BYTES_PER_CYCLE, ISSUE_CONTENTION, L2_BYTES_PER_CYCLE, LINE_BYTES, MISSING_CHAIN,
-    SPARE_CHAINS,
+    BEYOND_L2_BYTES_PER_CYCLE, ISSUE_CONTENTION, L2_BYTES_PER_CYCLE, LINE_BYTES, LOADS_REACHED,
+    MISSING_CHAIN, SPARE_CHAINS,
 };
 
 /// The register tile of the micro-kernel: results that stay in registers (Goto and van de Geijn, 2008).
@@ -121,7 +121,7 @@ fn predicted(extents: Extents, tile: Tile, machine: &Machine) -> f64 {
 /// comes from the outer caches. `evicted` says that the panel does not stay in the second-level cache.
 fn tile_cycles(tile: Tile, evicted: bool, row_bytes: usize, machine: &Machine) -> f64 {
     let arithmetic = area(tile) as f64 / machine.fma_per_cycle as f64;
-    let loads = (tile.mr + tile.nr) as f64 / machine.loads_per_cycle as f64;
+    let loads = (tile.mr + tile.nr) as f64 / (LOADS_REACHED * machine.loads_per_cycle as f64);
     let chain = machine.fma_latency as f64;
     let vector_bytes = (tile.nr * machine.lanes * size_of::<f32>()) as f64;
     let panel = if evicted { vector_bytes / BEYOND_L2_BYTES_PER_CYCLE } else { 0.0 };
