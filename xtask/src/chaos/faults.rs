@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result};
 use hone_cluster_tests::{Cluster, Kubectl, product};
 
 use hone_types::Random;
+
+use super::first_line;
 
 /// A kind of kill. None of them is announced to the victim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,31 +26,38 @@ pub enum Fault {
     ApiServer,
     /// The object store, which is then started again.
     Store,
+    /// The API server, and while it is away etcd is compacted: every watch must list again.
+    Compaction,
+    /// The node with its agent, its container runtime and every container at once; it is then started again.
+    Node,
 }
 
-const ALL: [Fault; 7] = [
-    Fault::Leader,
-    Fault::OperatorPod,
-    Fault::Worker,
-    Fault::WorkerPod,
-    Fault::Kubelet,
-    Fault::ApiServer,
-    Fault::Store,
+/// Each with how likely it is. The node's is the smallest, since it ends every pod.
+const ALL: [(Fault, usize); 9] = [
+    (Fault::Leader, 2),
+    (Fault::OperatorPod, 2),
+    (Fault::Worker, 2),
+    (Fault::WorkerPod, 2),
+    (Fault::Kubelet, 2),
+    (Fault::ApiServer, 2),
+    (Fault::Store, 2),
+    (Fault::Compaction, 2),
+    (Fault::Node, 1),
 ];
 
 impl Fault {
-    /// One of all, each as likely as the other.
+    /// One of all, as likely as the table says.
     pub fn draw(random: &mut Random) -> Self {
-        ALL[random.below(ALL.len())]
+        let all = ALL.iter().flat_map(|(fault, weight)| std::iter::repeat_n(*fault, *weight));
+        let all: Vec<Self> = all.collect();
+        random.pick(&all).copied().unwrap_or(Self::Leader)
     }
 
-    /// Kills, and says what was hit. That nothing of the kind was there is no error: it is said.
-    pub fn strike(
-        self,
-        cluster: &Cluster,
-        kubectl: &Kubectl,
-        random: &mut Random,
-    ) -> Result<String> {
+    /// Kills, and tells what was hit. It is no error that nothing of the kind was there: the text tells so.
+    ///
+    /// # Errors
+    /// When what was killed cannot be started again.
+    pub fn strike(self, cluster: &Cluster, random: &mut Random) -> Result<String> {
         let system = cluster.kubectl().in_namespace(product::SYSTEM);
         // Drawn in any case, so that the sequence does not depend on what was there.
         let (choice, downtime) = (random.bits(), random.below(3000) as u64);
@@ -58,14 +67,16 @@ impl Fault {
                 Ok(pod)
             }),
             Self::OperatorPod => delete(&system, "app.kubernetes.io/name=hone", choice),
-            Self::Worker => pick(kubectl, WORKERS, choice).and_then(|pod| {
+            Self::Worker => pick(cluster.kubectl(), WORKERS, choice).and_then(|(_, pod)| {
                 product::container(cluster, &pod, "worker", "kill -s SIGKILL")?;
                 Ok(pod)
             }),
-            Self::WorkerPod => delete(kubectl, WORKERS, choice),
-            Self::Kubelet => restart(cluster, "kubelet", downtime),
-            Self::ApiServer => restart(cluster, "kube-apiserver", downtime),
-            Self::Store => restart(cluster, "s3", downtime),
+            Self::WorkerPod => delete(cluster.kubectl(), WORKERS, choice),
+            Self::Kubelet => Ok(restart(cluster, "kubelet", downtime)?),
+            Self::ApiServer => Ok(restart(cluster, "kube-apiserver", downtime)?),
+            Self::Store => Ok(restart(cluster, "s3", downtime)?),
+            Self::Compaction => Ok(compact(cluster, downtime)?),
+            Self::Node => Ok(crash(cluster, downtime)?),
         };
         Ok(match hit {
             Ok(what) => format!("{self:?} {what}"),
@@ -76,24 +87,22 @@ impl Fault {
 
 const WORKERS: &str = "app.kubernetes.io/managed-by=hone-operator";
 
-fn first_line(error: &anyhow::Error) -> String {
-    let text = format!("{error:#}");
-    text.lines().next().unwrap_or_default().chars().take(100).collect()
-}
-
-/// The name of a running pod with a label.
-fn pick(kubectl: &Kubectl, label: &str, choice: u64) -> Result<String> {
-    let words = format!("pods -l {label} --field-selector=status.phase=Running");
-    let names = kubectl.text(&words, "{.items[*].metadata.name}")?;
-    let names: Vec<&str> = names.split_whitespace().collect();
-    match names.len() {
-        0 => bail!("no such pod runs"),
-        count => Ok(names[(choice % count as u64) as usize].to_owned()),
-    }
+/// Namespace and name of a running pod with a label.
+fn pick(kubectl: &Kubectl, label: &str, choice: u64) -> Result<(String, String)> {
+    let scope = kubectl.namespace().map_or("--all-namespaces", |_| "");
+    let words = format!("pods {scope} -l {label} --field-selector=status.phase=Running");
+    let template = r#"{range .items[*]}{.metadata.namespace}/{.metadata.name} {end}"#;
+    let text = kubectl.text(&words, template)?;
+    let pods: Vec<(&str, &str)> =
+        text.split_whitespace().filter_map(|pod| pod.split_once('/')).collect();
+    let index = choice.checked_rem(pods.len() as u64).context("no such pod runs")?;
+    let (namespace, pod) = pods[index as usize];
+    Ok((namespace.to_owned(), pod.to_owned()))
 }
 
 fn delete(kubectl: &Kubectl, label: &str, choice: u64) -> Result<String> {
-    let pod = pick(kubectl, label, choice)?;
+    let (namespace, pod) = pick(kubectl, label, choice)?;
+    let kubectl = kubectl.in_namespace(&namespace);
     kubectl.run(&["delete", "pod", &pod, "--grace-period=0", "--force", "--wait=false"])?;
     Ok(pod)
 }
@@ -102,5 +111,21 @@ fn restart(cluster: &Cluster, service: &str, downtime: u64) -> Result<String> {
     cluster.service("kill", service)?;
     std::thread::sleep(Duration::from_millis(downtime));
     cluster.service("start", service)?;
+    Ok(format!("for {downtime} ms"))
+}
+
+/// While the API server is away nothing can be written, so that the compaction covers all that watches have seen.
+fn compact(cluster: &Cluster, downtime: u64) -> Result<String> {
+    cluster.service("kill", "kube-apiserver")?;
+    let revision = cluster.compact()?;
+    std::thread::sleep(Duration::from_millis(downtime));
+    cluster.service("start", "kube-apiserver")?;
+    Ok(format!("at revision {revision}, for {downtime} ms"))
+}
+
+fn crash(cluster: &Cluster, downtime: u64) -> Result<String> {
+    cluster.crash_node()?;
+    std::thread::sleep(Duration::from_millis(downtime));
+    cluster.start_node()?;
     Ok(format!("for {downtime} ms"))
 }

@@ -126,6 +126,31 @@ impl Cluster {
         script("service.sh", &[&directory, action, name]).map(drop)
     }
 
+    /// Ends the real node at once, as a loss of power does: kubelet, container runtime and every container.
+    ///
+    /// # Errors
+    /// When there is no real node, or something of it does not end.
+    pub fn crash_node(&self) -> Result<()> {
+        script("crash.sh", &[&self.directory.to_string_lossy(), "kill"]).map(drop)
+    }
+
+    /// Starts a node that was ended by [`Cluster::crash_node`].
+    ///
+    /// # Errors
+    /// When the container runtime does not come up.
+    pub fn start_node(&self) -> Result<()> {
+        script("crash.sh", &[&self.directory.to_string_lossy(), "start"]).map(drop)
+    }
+
+    /// Compacts etcd up to its newest revision, which is returned: watches cannot go on from an earlier one.
+    ///
+    /// # Errors
+    /// When etcd does not answer.
+    pub fn compact(&self) -> Result<String> {
+        let revision = script("compact.sh", &[&self.directory.to_string_lossy()])?;
+        Ok(revision.trim().to_owned())
+    }
+
     /// Imports an OCI archive on the real node.
     ///
     /// # Errors
