@@ -12,8 +12,9 @@ pub const SHARED_POOL: &str = "amd64";
 pub const EXCLUSIVE_POOL: &str = "exclusive";
 /// Compilations after one another that have one output folder, in whichever namespace.
 const SHARERS: usize = 6;
-/// Processors that edits ask for in turn; the first is that of the pool's node.
-const PROCESSORS: [Option<&str>; 3] = [None, Some("x86-64-v3"), Some("x86-64-v2")];
+/// Processors that edits ask for in turn, as fields of a platform; the first is that of the pool's node.
+const PROCESSORS: [Option<&str>; 3] =
+    [None, Some(r#""cpu": "generic""#), Some(r#""cpu": "generic", "features": ["+avx2", "+fma"]"#)];
 
 /// What is particular about a compilation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,9 +94,7 @@ impl Compilation {
             _ => SHARED_POOL,
         };
         let platform = self.processor().map_or_else(String::new, |cpu| {
-            format!(
-                ", \"platform\": {{\"os\": \"linux\", \"arch\": \"amd64\", \"cpu\": \"{cpu}\"}}"
-            )
+            format!(", \"platform\": {{\"os\": \"linux\", \"arch\": \"amd64\", {cpu}}}")
         });
         format!("[{{\"name\": \"main\", \"pool\": \"{pool}\"{platform}}}]")
     }
@@ -130,7 +129,7 @@ spec:
     credentialsSecretRef: {{name: store}}
     deletionPolicy: {policy}
   limits: {{retries: 10}}
-{tuning}  worker: {{resources: {{requests: {{cpu: 100m, memory: 256Mi}}}}}}
+{tuning}  worker: {{resources: {{requests: {{cpu: 100m, memory: 1Gi}}}}}}
 "
         )
     }

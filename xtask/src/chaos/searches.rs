@@ -169,7 +169,7 @@ spec:
   stop: {{maxTrials: {TRIALS}}}
   log: {{uri: 's3://artifacts/chaos-runs/r{number}', credentialsSecretRef: {{name: store}}}}
   limits: {{retries: 10}}
-  worker: {{resources: {{requests: {{cpu: 100m, memory: 256Mi}}}}}}
+  worker: {{resources: {{requests: {{cpu: 100m, memory: 1Gi}}}}}}
 "
     )
 }

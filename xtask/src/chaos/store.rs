@@ -29,7 +29,8 @@ impl Folder {
     pub fn read(path: &Path) -> Result<Self> {
         let mut folder = Self::default();
         for name in names(path)? {
-            if let Some(artifact) = name.strip_suffix(".owners") {
+            let artifact = name.strip_suffix(".owners").filter(|name| name.ends_with(".hone"));
+            if let Some(artifact) = artifact {
                 if let Some(owners) = owners(&path.join(&name))? {
                     folder.owners.insert(artifact.to_owned(), owners);
                 }
