@@ -75,6 +75,14 @@ fn pods_are_restricted() {
     }
 }
 
+/// Whoever deletes it, such as the garbage collector after its owner: it is there until its pods are gone, and its device
+/// is not free before.
+#[test]
+fn a_job_outlives_its_pods() {
+    let job = serde_json::to_value(manifest("full.yaml", "pool-cpu.yaml")).unwrap();
+    assert_eq!(job["metadata"]["finalizers"], serde_json::json!(["foregroundDeletion"]));
+}
+
 fn pod(job: &Job) -> serde_json::Value {
     serde_json::to_value(job).unwrap()["spec"]["template"]["spec"].clone()
 }

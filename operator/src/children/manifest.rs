@@ -77,6 +77,9 @@ pub fn manifest<K: Resource<DynamicType = ()>>(
             labels: Some(labels.clone()),
             annotations: job_annotations(config, plan, needs),
             owner_references: Some(vec![owner::reference(object)]),
+            // When its owner goes first, the garbage collector would delete it in the background: it would be gone,
+            // and its device granted to the next, while its pod still runs.
+            finalizers: Some(vec![names::FOREGROUND_DELETION.to_owned()]),
             ..ObjectMeta::default()
         },
         spec: Some(JobSpec {

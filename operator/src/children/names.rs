@@ -46,6 +46,8 @@ pub const PURPOSE_MEASURE: &str = "measure";
 pub const RETRY_ANNOTATION: &str = "hone.dev/retry";
 /// Holds deletion up until stored artifacts are gone; only with `deletionPolicy: Delete`.
 pub const FINALIZER: &str = "hone.dev/artifacts";
+/// Kubernetes' finalizer of what is gone only after its dependents.
+pub const FOREGROUND_DELETION: &str = "foregroundDeletion";
 /// Labels of these families are copied to child Jobs.
 pub const COPIED_LABELS: &str = "kueue.x-k8s.io/";
 /// Node label that says what processor a node has, as LLVM names it.
