@@ -96,6 +96,10 @@ fn carry_out(mut observed: Observed, plan: &Plan) -> Observed {
                 job.active_deadline_seconds = Some(bounds.active_deadline_seconds);
                 job.backoff_limit = Some(bounds.backoff_limit);
             }
+            Action::WakeJob(name) => {
+                let job = observed.jobs.iter_mut().find(|job| job.name == *name);
+                job.expect("a Job that is there is woken").woken = Some(observed.now.clone());
+            }
             Action::PlaceJob(placement) => {
                 let job = observed.jobs.iter_mut().find(|job| job.name == placement.name);
                 let job = job.expect("a Job that is there is placed");

@@ -149,6 +149,7 @@ pub async fn apply<K: Owner>(
             },
             Action::DeleteJob(name) => delete_child(jobs(context, object), "Job", &name).await?,
             Action::AdjustJob(bounds) => adjust_job(context, object, &bounds).await?,
+            Action::WakeJob(name) => wake_job(context, object, &name).await?,
             Action::PlaceJob(placement) => placement::place(context, object, &placement).await?,
             Action::ApplyRun(plan) => match runs::apply(context, object, &plan).await {
                 Ok(refused) => {
@@ -296,12 +297,28 @@ async fn adjust_job<K: Owner>(
         "activeDeadlineSeconds": bounds.active_deadline_seconds,
         "backoffLimit": bounds.backoff_limit,
     }});
+    patch_job(context, object, &bounds.name, &patch).await
+}
+
+/// Changes what nobody reads, which is enough for the Job controller to look at the Job.
+async fn wake_job<K: Owner>(context: &Context, object: &K, name: &str) -> Result<(), ApplyError> {
+    tracing::info!(job = name, "the Job has had no pod for long: the Job controller is woken");
+    let now = jiff::Timestamp::now().to_string();
+    let patch = json!({"metadata": {"annotations": {names::WOKEN_ANNOTATION: now}}});
+    patch_job(context, object, name, &patch).await
+}
+
+async fn patch_job<K: Owner>(
+    context: &Context,
+    object: &K,
+    name: &str,
+    patch: &serde_json::Value,
+) -> Result<(), ApplyError> {
     let api = jobs(context, object);
-    let params = PatchParams::default();
-    match api.patch(&bounds.name, &params, &Patch::Merge(&patch)).await {
+    match api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await {
         Ok(_) => Ok(()),
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
-        Err(error) => Err(kube_error(format!("change the bounds of Job '{}'", bounds.name))(error)),
+        Err(error) => Err(kube_error(format!("change Job '{name}'"))(error)),
     }
 }
 

@@ -45,6 +45,9 @@ pub struct JobView {
     /// When its pods were given their device, where they waited for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub placed: Option<Time>,
+    /// When it was changed last to have the Job controller look at it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub woken: Option<Time>,
     /// When it was started, which is after each resumption.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started: Option<Time>,
@@ -194,10 +197,8 @@ fn view(job: &SeenJob) -> JobView {
         deleting: job.meta().deletion_timestamp.is_some(),
         suspended,
         at_rest: suspended && pods == 0,
-        placed: job
-            .annotations()
-            .get(names::PLACED_ANNOTATION)
-            .and_then(|time| Some(Time(time.parse().ok()?))),
+        placed: time_of(job, names::PLACED_ANNOTATION),
+        woken: time_of(job, names::WOKEN_ANNOTATION),
         gated: job.annotations().contains_key(names::GATED_ANNOTATION),
         started: job.status.start_time.clone(),
         waiting_since: None,
@@ -209,6 +210,12 @@ fn view(job: &SeenJob) -> JobView {
         active_deadline_seconds: job.spec.active_deadline_seconds,
         backoff_limit: job.spec.backoff_limit,
     }
+}
+
+/// The time in an annotation.
+fn time_of(job: &SeenJob, annotation: &str) -> Option<Time> {
+    let time = job.annotations().get(annotation)?;
+    Some(Time(time.parse().ok()?))
 }
 
 /// How a Job ended; `None` while it is under way.

@@ -7,6 +7,7 @@ pub mod conditions;
 pub mod digest;
 pub mod ended;
 pub mod events;
+pub mod forgotten;
 pub mod inputs;
 pub mod jobs;
 pub mod load;

@@ -28,6 +28,8 @@ pub const DEVICE_GATE: &str = "hone.dev/device";
 pub const GATED_ANNOTATION: &str = "hone.dev/device-gate";
 /// Annotation of Jobs: when their pods were given their device.
 pub const PLACED_ANNOTATION: &str = "hone.dev/placed";
+/// Annotation of Jobs: when they were changed last to have the Job controller look at them.
+pub const WOKEN_ANNOTATION: &str = "hone.dev/woken";
 /// Label of Jobs that Kueue queues.
 pub const QUEUE_LABEL: &str = "kueue.x-k8s.io/queue-name";
 /// Label: what a Job is for.

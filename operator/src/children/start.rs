@@ -8,6 +8,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::ended::failure;
 use super::events::EventPlan;
+use super::forgotten;
 use super::jobs::JobView;
 use super::pods::Wait;
 use super::reasons::{Ending, EventType, Reason};
@@ -364,6 +365,7 @@ impl Work<'_> {
         if differ {
             draft.actions.push(Action::AdjustJob(bounds));
         }
+        forgotten::wake(job, self.now, draft);
         let resync = self.resync_seconds as f64;
         draft.again((resync * (1.0 + self.random / 2.0)) as u64);
         match waiting {

@@ -52,6 +52,8 @@ pub enum Action {
     DeleteJob(String),
     /// Change the bounds of a Job that is under way.
     AdjustJob(JobBounds),
+    /// Change a Job that has had no pod for long, so that the Job controller looks at it.
+    WakeJob(String),
     /// Let the pods of a Job through that wait for this device.
     PlaceJob(Placement),
     /// Make a tuning run, or change it.

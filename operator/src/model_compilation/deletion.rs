@@ -9,8 +9,10 @@ use super::model::{
 };
 use super::{digest, pools, request, result};
 use crate::children::bounds::{EVENT_NOTE, bounded};
+use crate::children::forgotten;
 use crate::children::names::FINALIZER;
 use crate::children::reasons::Reason;
+use crate::children::steps::Draft;
 use crate::config::Config;
 
 /// The pods of the compilation first, then what they stored, then the finalizer; the finalizer alone where nothing was
@@ -111,7 +113,11 @@ fn clean_up(observed: &Observed, uris: &[String], left: i64) -> Plan {
                 observed,
                 uris,
             ),
-            None => wait(Vec::new(), again),
+            None => {
+                let mut draft = Draft::default();
+                forgotten::wake(job, &observed.now, &mut draft);
+                wait(draft.actions, again)
+            }
         },
     }
 }
