@@ -1,6 +1,5 @@
 //! Decides what to do for an object that is being deleted and that holds our finalizer.
 
-use hone_crds::Phase;
 use hone_crds::model_compilation::DeletionPolicy;
 
 use super::model::{
@@ -15,8 +14,9 @@ use crate::children::reasons::Reason;
 use crate::children::steps::Draft;
 use crate::config::Config;
 
-/// The pods of the compilation first, then what they stored, then the finalizer; the finalizer alone where nothing was
-/// stored or it cannot go. What others own stays: the worker that cleans up looks at the owners beside each artifact.
+/// The pods of the compilation first, then what they stored, then the finalizer; the finalizer alone where that cannot
+/// go. The finalizer is there since before the first worker, so a worker may have stored what no status tells of: one of
+/// an earlier spec, or one that was suspended, or one whose end no replica has read. What others own stays: the worker that cleans up looks at the owners beside each artifact.
 pub fn plan(config: &Config, observed: &Observed) -> Plan {
     let metadata = &observed.object.metadata;
     if !metadata.finalizers.iter().flatten().any(|f| f == FINALIZER) {
@@ -35,9 +35,6 @@ pub fn plan(config: &Config, observed: &Observed) -> Plan {
             return wait(actions, 2);
         }
     }
-    if uris.is_empty() && !may_have_stored(observed) {
-        return done(vec![Action::RemoveFinalizer]);
-    }
     if observed.namespace.terminating {
         let why = "the namespace is going away: no pod is made in it to delete artifacts";
         return give_up(why, observed, &uris);
@@ -46,15 +43,6 @@ pub fn plan(config: &Config, observed: &Observed) -> Plan {
         return give_up("deleting the artifacts took too long", observed, &uris);
     }
     clean_up(observed, &uris, left)
-}
-
-/// Whether a worker may have stored something that nobody told of: one that ran when the object was deleted.
-fn may_have_stored(observed: &Observed) -> bool {
-    let works = |job: &JobView| job.purpose != Purpose::Cleanup;
-    let status = observed.object.status.as_ref();
-    let ran = status.is_some_and(|s| s.targets.iter().any(|t| t.phase == Phase::Running));
-    let cleans = observed.jobs.iter().any(|job| job.purpose == Purpose::Cleanup);
-    ran || cleans || observed.jobs.iter().any(|job| works(job) && job.finish.is_none())
 }
 
 /// Deletes Jobs that store or own something, and tuning runs, whose logs lie beside it; `None` when none is left.

@@ -18,8 +18,6 @@ pub fn plan(config: &Config, observed: &Observed) -> Plan {
         return deletion::plan(config, observed);
     }
     let mut draft = Draft::default();
-    finalizer(observed, &mut draft);
-
     let refusal = refusal::find(config, &observed.object.spec);
     let context = target::Context {
         config,
@@ -34,6 +32,7 @@ pub fn plan(config: &Config, observed: &Observed) -> Plan {
         .iter()
         .map(|target| target::plan(&context, target, &mut draft))
         .collect();
+    finalizer(observed, &targets, &mut draft);
     let wanted = observed
         .object
         .spec
@@ -54,16 +53,26 @@ pub fn plan(config: &Config, observed: &Observed) -> Plan {
     }
 }
 
-/// Holds deletion up only where it must.
-fn finalizer(observed: &Observed, draft: &mut Draft) {
+/// Delays deletion only where something may have to be deleted: from before the first worker is made.
+fn finalizer(observed: &Observed, targets: &[TargetStatus], draft: &mut Draft) {
     let metadata = &observed.object.metadata;
     let has = metadata.finalizers.iter().flatten().any(|f| f == FINALIZER);
     let wants = observed.object.spec.output.deletion_policy == DeletionPolicy::Delete;
     match (has, wants) {
-        (false, true) => draft.actions.push(Action::AddFinalizer),
-        (true, false) => draft.actions.push(Action::RemoveFinalizer),
+        (false, true) if may_have_stored(observed, targets, draft) => {
+            draft.actions.insert(0, Action::AddFinalizer);
+        }
+        (true, false) => draft.actions.insert(0, Action::RemoveFinalizer),
         _ => {}
     }
+}
+
+/// Whether a worker stores something, or may have: of this spec or of an earlier one, which the status may not tell of.
+fn may_have_stored(observed: &Observed, targets: &[TargetStatus], draft: &Draft) -> bool {
+    let creates = draft.actions.iter().any(|action| matches!(action, Action::CreateJob(_)));
+    let names = targets.iter().any(|target| target.artifact.is_some() || target.pool.is_some());
+    let edited = observed.object.metadata.generation.is_some_and(|generation| generation > 1);
+    creates || names || edited || !observed.jobs.is_empty()
 }
 
 /// When the work under way was taken up: kept while it is the same work.
