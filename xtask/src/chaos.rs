@@ -62,7 +62,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let verdict = killed.and_then(|()| chaos.judge(&cluster));
     println!("\nseed {}: {}", arguments.seed, chaos.work.summary());
     if let Err(error) = &verdict {
-        keep_evidence(&cluster, error)?;
+        keep_evidence(&cluster, &chaos.work, error)?;
     }
     verdict
 }
@@ -143,7 +143,7 @@ fn first_line(error: &anyhow::Error) -> String {
     text.lines().next().unwrap_or_default().chars().take(100).collect()
 }
 
-fn keep_evidence(cluster: &Cluster, error: &anyhow::Error) -> Result<()> {
+fn keep_evidence(cluster: &Cluster, work: &Work, error: &anyhow::Error) -> Result<()> {
     let folder = repository::scratch().join("chaos");
     fs::create_dir_all(&folder)?;
     fs::write(folder.join("error.txt"), format!("{error:#}"))?;
@@ -151,7 +151,13 @@ fn keep_evidence(cluster: &Cluster, error: &anyhow::Error) -> Result<()> {
     let kinds = "modelcompilations,tuningruns,jobs,pods,events,leases";
     let objects = cluster.kubectl().run(&["get", kinds, "--all-namespaces", "-o", "yaml"]);
     let log = ["logs", "-l", "app.kubernetes.io/name=hone", "--tail=20000", "--prefix"];
-    let files = [("objects.yaml", objects), ("operator.log", system.run(&log))];
+    let asked: Vec<String> = work.compilations.iter().map(|one| format!("{one:?}\n")).collect();
+    let files = [
+        ("objects.yaml", objects),
+        ("operator.log", system.run(&log)),
+        ("compilations.txt", Ok(asked.concat())),
+        ("store.txt", work.stored()),
+    ];
     for (name, text) in files {
         fs::write(folder.join(name), text.unwrap_or_else(|error| format!("{error:#}")))?;
     }

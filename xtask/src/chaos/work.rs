@@ -1,6 +1,6 @@
 //! The compilations that are under way, and what users do with them meanwhile: new ones, edits, suspensions, deletions.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
@@ -64,6 +64,15 @@ impl Work {
     /// What is stored in a folder.
     pub fn folder(&self, name: &str) -> Result<Folder> {
         Folder::read(&self.root.join(name))
+    }
+
+    /// What is stored in every folder, in words.
+    pub fn stored(&self) -> Result<String> {
+        let names: BTreeSet<&str> =
+            self.compilations.iter().map(|one| one.folder.as_str()).collect();
+        let folders =
+            names.into_iter().map(|name| Ok(format!("{name}: {:#?}\n", self.folder(name)?)));
+        folders.collect()
     }
 
     /// Where each compilation stands that is there, by its name.
