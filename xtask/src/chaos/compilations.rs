@@ -10,8 +10,8 @@ pub const NAMESPACES: [&str; 2] = ["team-a", "team-b"];
 pub const SHARED_POOL: &str = "amd64";
 /// The pool whose device is leased to one worker at a time.
 pub const EXCLUSIVE_POOL: &str = "exclusive";
-/// Compilations after one another that have one output folder, in whichever namespace.
-const SHARERS: usize = 6;
+/// Of so many compilations after one another, those that share a folder share the same one, whatever their namespace.
+const SHARING: usize = 24;
 /// Processors that edits ask for in turn, as fields of a platform; the first is that of the pool's node.
 const PROCESSORS: [Option<&str>; 3] =
     [None, Some(r#""cpu": "generic""#), Some(r#""cpu": "generic", "features": ["+avx2", "+fma"]"#)];
@@ -61,11 +61,11 @@ impl Compilation {
         let kind = match random.below(8) {
             0 => Kind::Tuned,
             1 | 2 => Kind::Leased,
-            3 | 4 => Kind::Alone,
+            3 => Kind::Alone,
             _ => Kind::Shared,
         };
         let folder = match kind {
-            Kind::Shared => format!("shared-{}", number / (2 * SHARERS)),
+            Kind::Shared => format!("shared-{}", number / SHARING),
             _ => format!("c{number}"),
         };
         Self {

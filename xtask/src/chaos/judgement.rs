@@ -77,7 +77,7 @@ fn rest(work: &mut Work) -> Result<()> {
 }
 
 /// Waits until every compilation that was deleted is gone, finalizer and all.
-fn gone(work: &Work) -> Result<()> {
+fn gone(work: &mut Work) -> Result<()> {
     eventually("what was deleted to go", SETTLE, || {
         let seen = work.look()?;
         let left =

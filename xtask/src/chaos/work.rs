@@ -33,6 +33,8 @@ pub struct Work {
     pub compilations: Vec<Compilation>,
     /// Artifacts that a compilation with `Retain` had stored when it was deleted, with its uid and its folder.
     pub retained: Vec<(String, String, String)>,
+    /// Those of which a result came from the cache at any time.
+    hits: BTreeSet<String>,
     done: BTreeMap<&'static str, usize>,
 }
 
@@ -46,6 +48,7 @@ impl Work {
             digest,
             compilations: Vec::new(),
             retained: Vec::new(),
+            hits: BTreeSet::new(),
             done: BTreeMap::new(),
         }
     }
@@ -58,6 +61,7 @@ impl Work {
     /// How often users did what, in words.
     pub fn summary(&self) -> String {
         let done = self.done.iter().map(|(what, count)| format!("{what} {count}"));
+        let done = done.chain([format!("cache hit {}", self.hits.len())]);
         done.collect::<Vec<_>>().join(", ")
     }
 
@@ -76,16 +80,20 @@ impl Work {
     }
 
     /// Where each compilation stands that is there, by its name.
-    pub fn look(&self) -> Result<BTreeMap<String, Seen>> {
-        let template = r#"{range .items[*]}{.metadata.name} {.metadata.generation} {.status.observedGeneration} {.status.phase}{"\n"}{end}"#;
+    pub fn look(&mut self) -> Result<BTreeMap<String, Seen>> {
+        let template = r#"{range .items[*]}{.metadata.name} {.metadata.generation} {.status.observedGeneration} {.status.phase} {.status.summary.cache}{"\n"}{end}"#;
         let text = eventually("the compilations", PATIENCE, || {
             self.kubectl.text("modelcompilations --all-namespaces", template).map(Some)
         })?;
+        let hits = &mut self.hits;
         let seen = text.lines().filter_map(|line| {
             let fields: Vec<&str> = line.split_whitespace().collect();
             let (name, phase) = (*fields.first()?, fields.get(3).copied().unwrap_or_default());
             let newest = fields.get(1).is_some() && fields.get(1) == fields.get(2);
             let finished = newest && matches!(phase, "Succeeded" | "Failed");
+            if finished && fields.get(4) == Some(&"Hit") {
+                hits.insert(name.to_owned());
+            }
             Some((name.to_owned(), Seen { finished, phase: phase.to_owned() }))
         });
         Ok(seen.collect())
