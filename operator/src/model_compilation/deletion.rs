@@ -16,7 +16,8 @@ use crate::config::Config;
 
 /// The pods of the compilation first, then what they stored, then the finalizer; the finalizer alone where that cannot
 /// go. The finalizer is there since before the first worker, so a worker may have stored what no status tells of: one of
-/// an earlier spec, or one that was suspended, or one whose end no replica has read. What others own stays: the worker that cleans up looks at the owners beside each artifact.
+/// an earlier spec, or one that was suspended, or one whose end no replica has read. What others own stays: the worker
+/// that cleans up looks at the owners beside each artifact.
 pub fn plan(config: &Config, observed: &Observed) -> Plan {
     let metadata = &observed.object.metadata;
     if !metadata.finalizers.iter().flatten().any(|f| f == FINALIZER) {
