@@ -2,8 +2,8 @@
 //!
 //! Always holds:
 //! - a [`TensorType`] has only known, non-negative dimensions; symbolic ones are bound at import;
-//! - a [`Tensor`] owns exactly `shape.product() * dtype.bytes()` bytes, row-major, innermost axis
-//!   last, in the machine's little-endian order.
+//! - a [`Tensor`] has exactly `shape.product() * dtype.bytes()` bytes, row-major, innermost axis
+//!   last, in the machine's little-endian order, wherever they lie.
 
 mod data_type;
 mod mersenne;
