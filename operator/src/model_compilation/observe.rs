@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hone_crds::model_compilation::Target;
+use hone_crds::model_compilation::{DeletionPolicy, Target};
 use hone_crds::{ModelCompilation, Phase, TargetStatus, TuningRun};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::{Resource, ResourceExt};
@@ -177,8 +177,11 @@ fn heirs(context: &Context, object: &ModelCompilation) -> BTreeMap<String, Vec<S
         let Some(uid) = other.uid().filter(|uid| Some(uid) != object.uid().as_ref()) else {
             continue;
         };
-        // What is about to go needs nothing any more, unless its own clean-up has yet to see the owners.
-        let going = other.metadata.deletion_timestamp.is_some() && other.finalizers().is_empty();
+        // What is about to go needs nothing any more. With `Delete` its own clean-up may be over already: entered after
+        // that, it would stay an owner for ever.
+        let gives_up = other.spec.output.deletion_policy == DeletionPolicy::Delete;
+        let deleting = other.metadata.deletion_timestamp.is_some();
+        let going = deleting && (gives_up || other.finalizers().is_empty());
         let targets = other.status.iter().flat_map(|status| &status.targets);
         let artifacts = targets.filter_map(|target| target.artifact.as_ref());
         for artifact in artifacts.filter(|a| !going && a.uri.starts_with(&folder)) {
