@@ -10,6 +10,7 @@
 //!    it may delete. It looks at its clock before it does.
 //! 3. Who meets a tombstone waits until the object is gone or that time is over, and then enters its owner afresh and
 //!    stores the artifact again.
+//! 4. Whoever gave the artifact up inherits it from nobody, in whatever order the clean-ups of several compilations run.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -25,9 +26,29 @@ use crate::failure::{Failure, Result};
 struct Owners {
     /// Uids of compilations.
     owners: Vec<String>,
+    /// Uids of those that gave it up, the last of them last: who named them as heirs before may not know.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    gave_up: Vec<String>,
     /// Where there is none: the seconds since 1970 until which somebody deletes the artifact.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     deleting_until: Option<u64>,
+}
+
+impl Owners {
+    /// Takes `uid` out, and enters heirs that have not given the artifact up.
+    fn hand_over(&mut self, uid: &str, heirs: &[String]) {
+        self.owners.retain(|owner| owner != uid);
+        if !self.gave_up.iter().any(|other| other == uid) {
+            self.gave_up.push(uid.to_owned());
+        }
+        let forgotten = self.gave_up.len().saturating_sub(REMEMBERED);
+        self.gave_up.drain(..forgotten);
+        for heir in heirs {
+            if !self.owners.contains(heir) && !self.gave_up.contains(heir) {
+                self.owners.push(heir.clone());
+            }
+        }
+    }
 }
 
 /// What became of an artifact that an owner gave up.
@@ -45,6 +66,9 @@ const DELETING: u64 = 60;
 const PAUSE: Duration = Duration::from_millis(500);
 /// Tries against others who change the same object.
 const TRIES: usize = 50;
+/// Most compilations that are remembered for having given an artifact up. A clean-up names its heirs when it begins, and
+/// this many others would have to come to their end before it does.
+const REMEMBERED: usize = 64;
 /// Largest object of owners.
 pub(super) const LARGEST: u64 = 1 << 20;
 
@@ -108,6 +132,7 @@ pub fn enter(place: &Destination, artifact: &str, uid: &str) -> Result<()> {
             return Ok(());
         }
         owners.deleting_until = None;
+        owners.gave_up.retain(|other| other != uid);
         owners.owners.push(uid.to_owned());
         if place.swap(&name, &text(&owners), version)? {
             return Ok(());
@@ -116,7 +141,8 @@ pub fn enter(place: &Destination, artifact: &str, uid: &str) -> Result<()> {
     Err(crowded(artifact))
 }
 
-/// Takes `uid` out of the owners of `artifact`, enters `heirs`, and deletes the artifact where nobody is left.
+/// Takes `uid` out of the owners of `artifact`, enters those of `heirs` that have not given it up themselves, and deletes
+/// the artifact where nobody is left.
 ///
 /// # Errors
 /// What the place refuses.
@@ -133,12 +159,9 @@ pub fn give_up(
             // Stored before there were owners, or gone already.
             None => (Owners::default(), None),
         };
-        owners.owners.retain(|owner| owner != uid);
-        for heir in heirs.iter().filter(|heir| *heir != uid) {
-            if !owners.owners.contains(heir) {
-                owners.owners.push(heir.clone());
-            }
-        }
+        // What is gone already has no heirs. Owners stay: they are entered before they store it.
+        let is_there = heirs.is_empty() || place.size(artifact)?.is_some();
+        owners.hand_over(uid, if is_there { heirs } else { &[] });
         // Where a tombstone stands already, such as of a try that was killed, deleting goes on under a new one.
         let until = seconds() + DELETING;
         owners.deleting_until = owners.owners.is_empty().then_some(until);

@@ -46,12 +46,63 @@ fn who_names_it_without_having_stored_it_inherits() {
     assert_eq!(give_up(&place, "a.hone", "two", &[]).unwrap(), GivenUp::Deleted);
 }
 
+/// Two compilations that are deleted together, the first of which names the second as its heir: whichever clean-up ends
+/// first, nothing stays.
+#[test]
+fn who_has_given_it_up_inherits_from_nobody() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = place(folder.path());
+    let heirs = ["two".to_owned()];
+    let nothing_left = || {
+        let left = ["a.hone", "a.hone.owners"].map(|name| folder.path().join(name).exists());
+        assert_eq!(left, [false, false]);
+    };
+    // An owner, as after it was adopted, or one that only names it.
+    for owns in [true, false] {
+        store(&place, "one");
+        if owns {
+            enter(&place, "a.hone", "two").unwrap();
+        }
+        assert_eq!(give_up(&place, "a.hone", "two", &[]).unwrap(), GivenUp::Kept);
+        assert_eq!(give_up(&place, "a.hone", "one", &heirs).unwrap(), GivenUp::Deleted);
+        nothing_left();
+    }
+    // The artifact is gone with the last owner before the other, who never was one, names its heir.
+    store(&place, "two");
+    assert_eq!(give_up(&place, "a.hone", "two", &[]).unwrap(), GivenUp::Deleted);
+    assert_eq!(give_up(&place, "a.hone", "one", &heirs).unwrap(), GivenUp::Deleted);
+    nothing_left();
+    // Nor does it take out who is about to store it.
+    enter(&place, "a.hone", "three").unwrap();
+    assert_eq!(give_up(&place, "a.hone", "one", &heirs).unwrap(), GivenUp::Kept);
+    let (bytes, _) = place.versioned("a.hone.owners").unwrap().unwrap();
+    assert_eq!(read("a.hone", &bytes).unwrap().owners, ["three"]);
+    assert_eq!(give_up(&place, "a.hone", "three", &[]).unwrap(), GivenUp::Deleted);
+    // Who comes back owns it, and can inherit it again.
+    store(&place, "one");
+    give_up(&place, "a.hone", "two", &[]).unwrap();
+    enter(&place, "a.hone", "two").unwrap();
+    assert_eq!(give_up(&place, "a.hone", "one", &heirs).unwrap(), GivenUp::Kept);
+    assert_eq!(owned(&place, "two").unwrap(), ["a.hone"]);
+}
+
+#[test]
+fn as_many_as_may_be_under_way_are_remembered() {
+    let mut owners = Owners { owners: vec!["one".to_owned()], ..Owners::default() };
+    for number in 0..=REMEMBERED {
+        owners.hand_over(&format!("uid-{number}"), &[]);
+    }
+    assert_eq!(owners.gave_up.len(), REMEMBERED);
+    owners.hand_over("one", &["uid-0".to_owned(), "uid-2".to_owned()]);
+    assert_eq!(owners.owners, ["uid-0"]);
+}
+
 /// A worker that comes while the last owner deletes waits, and stores anew.
 #[test]
 fn a_tombstone_is_waited_for_until_its_time_is_over() {
     let folder = tempfile::tempdir().unwrap();
     let place = place(folder.path());
-    let tombstone = Owners { owners: vec![], deleting_until: Some(seconds() + 1) };
+    let tombstone = Owners { deleting_until: Some(seconds() + 1), ..Owners::default() };
     assert!(place.swap("a.hone.owners", &text(&tombstone), None).unwrap());
     store(&place, "new");
     assert!(seconds() > tombstone.deleting_until.unwrap());
