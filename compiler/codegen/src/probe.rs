@@ -61,7 +61,7 @@ enum Peak {
 
 fn memory_rate(target: &Target, lanes: u32, caches: &[Cache]) -> Result<f64> {
     let last_level = caches.iter().map(|cache| cache.bytes).max().unwrap_or(32 << 20);
-    let bytes = (4 * last_level).clamp(64 << 20, 512 << 20) as usize;
+    let bytes = bytes_to_read(last_level, memory_left()) as usize;
     // Written first: pages that nobody wrote are all the same page of zeros, which stays in the first cache.
     let mut memory: Vec<u64> = (0..bytes as u64 / 8 + 8).collect();
     let kernel = Loaded::new(target, |ir| reader(ir, lanes))?;
@@ -69,6 +69,27 @@ fn memory_rate(target: &Target, lanes: u32, caches: &[Cache]) -> Result<f64> {
     let rounds = (bytes / step) as i64;
     let seconds = kernel.best_seconds(&mut memory, rounds);
     Ok(rounds as f64 * step as f64 / seconds / 1e9)
+}
+
+/// Bytes that are read to measure the rate of memory: several times the last-level cache, but no more than a quarter of
+/// what the process may still take, so that a container with little memory is not killed for it. Where that is less than
+/// the cache, what is measured is the cache.
+fn bytes_to_read(last_level: u64, left: Option<u64>) -> u64 {
+    let most = left.map_or(512 << 20, |left| (left / 4).clamp(16 << 20, 512 << 20));
+    last_level.saturating_mul(4).max(64 << 20).min(most)
+}
+
+/// Bytes that the control group of this process, where it is a container's, may still take; nothing where it is not
+/// bounded. Pages of files count as taken, though the system can take them back.
+fn memory_left() -> Option<u64> {
+    let number = |name: &str| -> Option<u64> {
+        std::fs::read_to_string(format!("/sys/fs/cgroup/{name}")).ok()?.trim().parse().ok()
+    };
+    let left = |limit, taken| Some(number(limit)?.saturating_sub(number(taken)?));
+    left("memory.max", "memory.current").or_else(|| {
+        // The first version of control groups.
+        left("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes")
+    })
 }
 
 /// Vectors that one round of the reader loads.
@@ -233,4 +254,23 @@ fn caches() -> Vec<Cache> {
     }
     caches.sort_by_key(|cache| cache.level);
     caches
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_container_with_little_memory_reads_little() {
+        let mebibytes = |last_level: u64, left: Option<u64>| {
+            bytes_to_read(last_level << 20, left.map(|left| left << 20)) >> 20
+        };
+        assert_eq!(mebibytes(32, None), 128);
+        assert_eq!(mebibytes(4, None), 64);
+        assert_eq!(mebibytes(480, None), 512);
+        assert_eq!(mebibytes(480, Some(4096)), 512);
+        assert_eq!(mebibytes(480, Some(160)), 40);
+        assert_eq!(mebibytes(480, Some(10)), 16);
+        assert_eq!(mebibytes(u64::MAX >> 20, None), 512);
+    }
 }
