@@ -8,8 +8,12 @@ set -euo pipefail
 [ $# = 2 ] && [ -s "$1/namespace.pid" ] || fail "usage: crash.sh DIR kill|start   (DIR of an up.sh --node)"
 DIR=$(cd "$1" && pwd); action=$2
 if [ -z "${HONE_INSIDE:-}" ]; then
-  HONE_INSIDE=1 exec "$CLUSTER_DIR/inside.sh" "$DIR" "$CLUSTER_DIR/crash.sh" "$DIR" "$action"
+  HONE_INSIDE=$(readlink "/proc/$(cat "$DIR/namespace.pid")/ns/pid")
+  export HONE_INSIDE
+  exec "$CLUSTER_DIR/inside.sh" "$DIR" "$CLUSTER_DIR/crash.sh" "$DIR" "$action"
 fi
+# Outside of the node's namespaces it would end the containers of the machine.
+[ "$HONE_INSIDE" = "$(readlink /proc/self/ns/pid)" ] || fail "this is not the node of $DIR"
 NODE_SERVICES=(kubelet containerd kube-proxy)
 
 # The processes of all containers, by the groups that the kubelet makes for pods.
