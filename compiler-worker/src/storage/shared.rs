@@ -10,7 +10,8 @@
 //!    it may delete. It looks at its clock before it does.
 //! 3. Who meets a tombstone waits until the object is gone or that time is over, and then enters its owner afresh and
 //!    stores the artifact again.
-//! 4. Whoever gave the artifact up inherits it from nobody, in whatever order the clean-ups of several compilations run.
+//! 4. Who becomes an owner, by storing or as an heir, has its entry before.
+//! 5. Whoever gave the artifact up inherits it from nobody, in whatever order the clean-ups of several compilations run.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -35,19 +36,22 @@ struct Owners {
 }
 
 impl Owners {
-    /// Takes `uid` out, and enters heirs that have not given the artifact up.
-    fn hand_over(&mut self, uid: &str, heirs: &[String]) {
+    /// Takes `uid` out, and enters heirs that have not given the artifact up; returns those that did not own it before.
+    fn hand_over<'a>(&mut self, uid: &str, heirs: &'a [String]) -> Vec<&'a String> {
         self.owners.retain(|owner| owner != uid);
         if !self.gave_up.iter().any(|other| other == uid) {
             self.gave_up.push(uid.to_owned());
         }
         let forgotten = self.gave_up.len().saturating_sub(REMEMBERED);
         self.gave_up.drain(..forgotten);
+        let mut new = Vec::new();
         for heir in heirs {
             if !self.owners.contains(heir) && !self.gave_up.contains(heir) {
                 self.owners.push(heir.clone());
+                new.push(heir);
             }
         }
+        new
     }
 }
 
@@ -161,7 +165,10 @@ pub fn give_up(
         };
         // What is gone already has no heirs. Owners stay: they are entered before they store it.
         let is_there = heirs.is_empty() || place.size(artifact)?.is_some();
-        owners.hand_over(uid, if is_there { heirs } else { &[] });
+        for heir in owners.hand_over(uid, if is_there { heirs } else { &[] }) {
+            // What an heir names in its status may be another artifact by the time when it is deleted.
+            place.overwrite(&format!("{}/{artifact}", index(heir)), b"")?;
+        }
         // Where a tombstone stands already, such as of a try that was killed, deleting goes on under a new one.
         let until = seconds() + DELETING;
         owners.deleting_until = owners.owners.is_empty().then_some(until);

@@ -43,6 +43,8 @@ fn who_names_it_without_having_stored_it_inherits() {
     store(&place, "one");
     let heirs = ["two".to_owned()];
     assert_eq!(give_up(&place, "a.hone", "one", &heirs).unwrap(), GivenUp::Kept);
+    // It is found by its owner, whose status may name another artifact later.
+    assert_eq!(owned(&place, "two").unwrap(), ["a.hone"]);
     assert_eq!(give_up(&place, "a.hone", "two", &[]).unwrap(), GivenUp::Deleted);
 }
 
