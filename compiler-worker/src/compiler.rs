@@ -41,6 +41,7 @@ impl Model {
     pub fn has_external_data(&self) -> bool {
         const KEY: &[u8] = b"\x0a\x08location\x12";
         let found = memchr::memmem::find(&self.bytes, KEY).is_some();
+        // The search has read all of a mapped model, most of which is weights.
         self.files.release(&self.bytes);
         found
     }

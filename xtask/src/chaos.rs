@@ -100,7 +100,7 @@ impl Chaos {
     /// Kills, while users go on.
     fn kill(&mut self, cluster: &Cluster, arguments: &Arguments) -> Result<()> {
         let mut random = Random::new(arguments.seed);
-        // Of its own, so that what is killed does not depend on what users do.
+        // Another generator, so that what is killed does not depend on what users do.
         let mut users = Random::new(arguments.seed ^ HASH);
         let mut killed: BTreeMap<Fault, usize> = BTreeMap::new();
         for number in 1..=arguments.kills {

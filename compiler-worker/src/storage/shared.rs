@@ -84,6 +84,11 @@ fn index(uid: &str) -> String {
     format!(".owners/{uid}")
 }
 
+/// The object by which an owner's clean-up finds an artifact.
+fn entry(uid: &str, artifact: &str) -> String {
+    format!("{}/{artifact}", index(uid))
+}
+
 fn seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
 }
@@ -113,7 +118,7 @@ fn text(owners: &Owners) -> Vec<u8> {
 /// # Errors
 /// What the place refuses.
 pub fn enter(place: &Destination, artifact: &str, uid: &str) -> Result<()> {
-    place.overwrite(&format!("{}/{artifact}", index(uid)), b"")?;
+    place.overwrite(&entry(uid, artifact), b"")?;
     let name = owners_name(artifact);
     for _ in 0..TRIES {
         let (mut owners, version) = match place.versioned(&name)? {
@@ -167,7 +172,11 @@ pub fn give_up(
         let is_there = heirs.is_empty() || place.size(artifact)?.is_some();
         for heir in owners.hand_over(uid, if is_there { heirs } else { &[] }) {
             // What an heir names in its status may be another artifact by the time when it is deleted.
-            place.overwrite(&format!("{}/{artifact}", index(heir)), b"")?;
+            place.overwrite(&entry(heir, artifact), b"")?;
+        }
+        for gone in heirs.iter().filter(|heir| owners.gave_up.contains(heir)) {
+            // It came to its end after an earlier try had made its entry.
+            place.remove(&entry(gone, artifact))?;
         }
         // Where a tombstone stands already, such as of a try that was killed, deleting goes on under a new one.
         let until = seconds() + DELETING;
@@ -182,7 +191,7 @@ pub fn give_up(
             }
             false => GivenUp::Kept,
         };
-        place.remove(&format!("{}/{artifact}", index(uid)))?;
+        place.remove(&entry(uid, artifact))?;
         return Ok(done);
     }
     Err(crowded(artifact))
