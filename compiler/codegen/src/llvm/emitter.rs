@@ -2,6 +2,7 @@
 
 use super::environment::Environment;
 use super::ir::{Ir, V};
+use super::pointers::MovingLoop;
 use super::prefetch::Stream;
 use crate::Target;
 use crate::error::{CodegenError, Result};
@@ -21,6 +22,10 @@ pub(crate) struct Emitter<'c, 'p> {
     pub(crate) environment: Environment<'c>,
     /// Start of each buffer that the kernel uses.
     pub(crate) buffers: HashMap<BufferId, PointerValue<'c>>,
+    /// Whether the code is for a processor.
+    pub(crate) is_processor: bool,
+    /// The running loops around, outermost first, that move pointers.
+    pub(crate) loops: Vec<MovingLoop<'c>>,
     /// What is being prefetched here.
     pub(crate) streams: Vec<Stream<'c>>,
     /// Lanes that are active, where not all are.

@@ -327,11 +327,18 @@ impl<'c> Emitter<'c, '_> {
         phi.add_incoming(&[(&begin as &dyn BasicValue<'c>, before)]);
         let value = phi.as_basic_value().into_int_value();
         self.environment.bind(var, Binding::Running(value, range));
+        let moves = self.moves_pointers(begin);
+        if moves {
+            self.enter_loop(var, before, head);
+        }
         self.forget_tiles();
         let result = body(self);
         self.forget_tiles();
         self.environment.unbind(var);
         result?;
+        if moves {
+            self.leave_loop()?;
+        }
         let builder = &self.ir.builder;
         let next = builder.build_int_nsw_add(value, self.ir.i64(1), "")?;
         phi.add_incoming(&[(&next as &dyn BasicValue<'c>, self.ir.here()?)]);

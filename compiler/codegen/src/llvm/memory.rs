@@ -100,7 +100,7 @@ impl<'c> Emitter<'c, '_> {
             Role::Temporary => alignment(&uniform, constant, bytes),
             Role::Input(_) | Role::Output(_) => bytes as u32,
         };
-        let address = self.address(start, uniform, constant, bytes)?;
+        let address = self.address((buffer, start), uniform, constant, bytes)?;
         Ok(Access { dtype, address, align, layout, register, safe, lanes })
     }
 
@@ -157,23 +157,17 @@ impl<'c> Emitter<'c, '_> {
         Ok((Some(layout), first))
     }
 
+    /// The address of `constant` elements, and of terms times elements, behind the start of a buffer.
     fn address(
         &mut self,
-        start: PointerValue<'c>,
+        buffer: (BufferId, PointerValue<'c>),
         mut terms: Vec<(Expr, i64)>,
         constant: i64,
         bytes: i64,
     ) -> Result<PointerValue<'c>> {
         terms.sort_by_key(|(term, _)| self.environment.depth(term));
-        let mut address = start;
-        for (term, factor) in terms {
-            let value = self.index(&term)?;
-            let scaled = match factor * bytes {
-                1 => value,
-                factor => self.ir.builder.build_int_nsw_mul(value, self.ir.i64(factor), "")?,
-            };
-            address = self.ir.offset(address, scaled)?;
-        }
+        terms.iter_mut().for_each(|(_, factor)| *factor *= bytes);
+        let address = self.moved(buffer, &terms, self.loops.len())?;
         match constant * bytes {
             0 => Ok(address),
             bytes => self.ir.offset(address, self.ir.i64(bytes)),

@@ -15,6 +15,7 @@ mod loops;
 mod math;
 mod memory;
 pub(crate) mod module;
+mod pointers;
 mod prefetch;
 mod tensorize;
 mod tiles;

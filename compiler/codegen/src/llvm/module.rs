@@ -155,6 +155,8 @@ impl<'c> Unit<'_, 'c> {
             function,
             environment: Environment::new(self.program.vars.len()),
             buffers,
+            is_processor: true,
+            loops: Vec::new(),
             streams: vec![],
             mask: None,
             active: None,

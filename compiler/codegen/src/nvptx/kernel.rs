@@ -69,6 +69,8 @@ pub(super) fn emit(
         function,
         environment,
         buffers,
+        is_processor: false,
+        loops: Vec::new(),
         streams: vec![],
         mask: None,
         active: None,

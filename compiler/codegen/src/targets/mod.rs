@@ -11,9 +11,11 @@ use crate::intrinsics::{Gain, instruction};
 use hone_tensor::Intrinsic;
 use hone_types::DataType;
 use inkwell::OptimizationLevel;
+use inkwell::llvm_sys::support::LLVMParseCommandLineOptions;
 use inkwell::targets::{
     CodeModel, InitializationConfig, RelocMode, TargetMachine, TargetMachineOptions, TargetTriple,
 };
+use std::ffi::CStr;
 
 /// What one instruction-set family brings to a [`Target`].
 pub(crate) struct Family {
@@ -241,9 +243,19 @@ fn family(arch: &str) -> Option<&'static Family> {
     FAMILIES.into_iter().find(|family| family.names.contains(&arch))
 }
 
+/// What is set for all of LLVM. Without its pass for strength reduction: the emitter moves pointers itself
+/// (`llvm/pointers.rs`).
+const LLVM_OPTIONS: [&CStr; 2] = [c"hone", c"-disable-lsr"];
+
 fn initialize() {
     static ONCE: std::sync::Once = std::sync::Once::new();
     ONCE.call_once(|| {
+        let options = LLVM_OPTIONS.map(CStr::as_ptr);
+        // SAFETY: the pointers are to C strings that live for ever, as many as is said. The option is read where code is
+        // made, for which each thread needs a machine, and machines are made behind this.
+        unsafe {
+            LLVMParseCommandLineOptions(options.len() as i32, options.as_ptr(), std::ptr::null())
+        };
         FAMILIES.iter().for_each(|family| (family.initialize)());
         inkwell::targets::Target::initialize_nvptx(&InitializationConfig::default());
     });

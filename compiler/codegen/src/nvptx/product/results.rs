@@ -51,6 +51,8 @@ pub(super) fn store<'c>(
         function: product.function,
         environment,
         buffers,
+        is_processor: false,
+        loops: Vec::new(),
         streams: vec![],
         mask: None,
         active: None,
