@@ -7,87 +7,20 @@
 //! they are (on a core with 2 MiB a layer of 256 units takes 4 % longer; one of 512 takes a quarter of the time for one
 //! row, half for 8, two thirds for 64).
 
-use crate::{PassError, Rewriter, fold_constants};
-use hone_graph::{Node, ValueId};
-use hone_ops::{Binary, BinaryFunction, Cast, Graph, MatMul, Op, OpError, Recurrence};
-use hone_types::{DataType, Tensor, TensorError, TensorType};
+use crate::recurrent_steps::change_steps;
+use crate::{PassError, Rewriter};
+use hone_graph::Node;
+use hone_ops::{Binary, BinaryFunction, Cast, Graph, MatMul, Op, OpError};
+use hone_types::{DataType, Tensor, TensorError};
 
 /// Stores the weights of products in recurrences as integers where nothing is lost, and those of a step take more than
 /// `cache` bytes.
 pub fn narrow_recurrent_weights(graph: &Graph, cache: usize) -> Result<Graph, PassError> {
-    let mut rewriter = Rewriter::new(graph);
-    for (id, node) in graph.nodes().iter() {
-        if !rewriter.is_needed(id) {
-            continue;
-        }
-        let replacement = match node.operation.downcast::<Recurrence>() {
-            Some(recurrence) => with_integers(graph, (node, recurrence), cache)?,
-            None => None,
-        };
-        match replacement {
-            Some(new) => replace(&mut rewriter, node, new)?,
-            None => rewriter.copy(node)?,
-        }
-    }
-    Ok(rewriter.finish())
-}
-
-/// A recurrence in another form.
-struct Replacement {
-    recurrence: Recurrence,
-    /// Inputs of the old recurrence that the new one keeps, in its order.
-    kept: Vec<ValueId>,
-    /// The new recurrence's inputs behind these.
-    constants: Vec<Tensor>,
-}
-
-/// The recurrence with weights stored as integers; `None` where there are none.
-fn with_integers(
-    graph: &Graph,
-    (node, recurrence): (&Node<Op>, &Recurrence),
-    cache: usize,
-) -> Result<Option<Replacement>, PassError> {
-    let inputs: Vec<ValueId> = node.inputs.iter().flatten().copied().collect();
-    let types: Vec<Option<&TensorType>> =
-        inputs.iter().map(|input| Some(graph.tensor_type(*input))).collect();
-    let constants: Vec<Option<&Tensor>> =
-        inputs.iter().map(|input| graph.constant(*input)).collect();
-    let step = recurrence
-        .step(&types, &constants)
-        .map_err(|source| PassError::Infer { node: node.name.clone(), source })?;
-    // Parts of the weights, which the gates of a GRU read, become weights by themselves.
-    let step = fold_constants(&step)?;
-    let weights = step.nodes().iter().filter_map(|(_, node)| weights_of(&step, node));
-    if weights.map(|weights| weights.tensor_type().bytes()).sum::<usize>() <= cache {
-        return Ok(None);
-    }
-    let Some(step) = narrow_products(&step)? else { return Ok(None) };
-    let (states, sequences) = (recurrence.states, recurrence.sequences);
-    let (new, constants_of_step) =
-        Recurrence::of_step(&step, states, sequences, recurrence.backwards);
-    let kept = inputs
-        .iter()
-        .enumerate()
-        .filter(|(index, _)| *index < states + sequences || constants[*index].is_none());
-    let kept = kept.map(|(_, input)| *input).collect();
-    Ok(Some(Replacement { recurrence: new, kept, constants: constants_of_step }))
-}
-
-fn replace(
-    rewriter: &mut Rewriter<'_>,
-    node: &Node<Op>,
-    new: Replacement,
-) -> Result<(), PassError> {
-    let mut inputs: Vec<Option<ValueId>> =
-        new.kept.into_iter().map(|input| Some(rewriter.value(input))).collect();
-    for constant in new.constants {
-        inputs.push(Some(rewriter.constant(&node.name, constant)));
-    }
-    let outputs = rewriter.add(&node.name, new.recurrence, &inputs)?;
-    for (old, new) in node.outputs.iter().zip(outputs) {
-        rewriter.replace(*old, new);
-    }
-    Ok(())
+    change_steps(graph, &|step| {
+        let weights = step.nodes().iter().filter_map(|(_, node)| weights_of(step, node));
+        let bytes: usize = weights.map(|weights| weights.tensor_type().bytes()).sum();
+        if bytes <= cache { Ok(None) } else { narrow_products(step) }
+    })
 }
 
 /// The constant matrix that a node multiplies its other operand by.

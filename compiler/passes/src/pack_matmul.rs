@@ -3,6 +3,7 @@
 //! run with the model, where enough rows share it. What has few rows or columns and is contiguous along the sum
 //! already becomes dot products of rows.
 
+use crate::recurrent_steps::change_steps;
 use crate::{PassError, Rewriter};
 use hone_graph::{Node, ValueId};
 use hone_ops::{DotProducts, Graph, MatMul, Op, Pack, PackedMatMul, Reshape, Transpose};
@@ -54,6 +55,32 @@ pub fn pack_matmul_operands(
         }
     }
     Ok(rewriter.finish())
+}
+
+/// Rows of a step from which its weights are packed. A tile of fewer has more columns than a panel of two vectors: with
+/// panels, an LSTM of one row takes 1.1 to 1.3 of the time on Zen 3.
+const MIN_STEP_ROWS: usize = 4;
+
+/// Packs the constant matrices that every step of a recurrence multiplies its rows by, in blocks of two vectors of `lanes`
+/// columns. In the order in which a model stores them, a tile's columns lie a row of the matrix apart: where that is a
+/// power of two all of them meet in the same sets of a cache.
+pub fn pack_recurrent_weights(
+    graph: &Graph,
+    lanes: usize,
+    working: DataType,
+) -> Result<Graph, PassError> {
+    change_steps(graph, &|step| {
+        let is_packable = |node: &Node<Op>| {
+            packable(step, node, working).is_some_and(|(left, ..)| {
+                let rows = &step.tensor_type(left).shape;
+                rows[..rows.len() - 1].iter().product::<usize>() >= MIN_STEP_ROWS
+            })
+        };
+        match step.nodes().iter().any(|(_, node)| is_packable(node)) {
+            true => pack_matmul_operands(step, lanes, working).map(Some),
+            false => Ok(None),
+        }
+    })
 }
 
 /// Rows of a panel from which panels of two vectors are made: a product of 128 x 768 by 768 x 768 with panels

@@ -45,6 +45,9 @@ const PASSES: &[(&str, Pass)] = &[
     ("pack_matmul_operands", |graph| {
         hone_passes::pack_matmul_operands(graph, LANES, DataType::F32)
     }),
+    ("pack_recurrent_weights", |graph| {
+        hone_passes::pack_recurrent_weights(graph, LANES, DataType::F32)
+    }),
     ("split_reductions", hone_passes::split_reductions),
     ("separate_outputs", hone_passes::separate_outputs),
     ("narrow", |graph| hone_passes::narrow(graph, DataType::BF16, &|_| false)),

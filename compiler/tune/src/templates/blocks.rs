@@ -169,16 +169,18 @@ fn reduce(
     let loops = schedule.loops(copy)[around..].to_vec();
     let Some((columns, others)) = loops.split_last() else { return Ok(()) };
     let (column_tiles, columns) = schedule.split(*columns, tile.nr * machine.lanes)?;
-    let (mut outer, mut inner) = (vec![column_tiles], vec![]);
+    let (mut outer, mut row_tiles, mut inner) = (vec![column_tiles], vec![], vec![]);
     for (axis, loop_) in others.iter().enumerate() {
         if form.row_axis == Some(axis) {
             let (tiles, rows) = schedule.split(*loop_, tile.mr)?;
-            outer.push(tiles);
+            row_tiles.push(tiles);
             inner.push(rows);
         } else {
             outer.push(*loop_);
         }
     }
+    // All rows read a panel of columns before the next one comes.
+    outer.extend(row_tiles);
     schedule.reorder(&[&outer[..], &inner, &[columns]].concat())?;
     let at = *outer.last().ok_or_else(|| unfit("blocks", "no loop to compute at"))?;
     schedule.compute_at(block, at)?;
