@@ -21,6 +21,7 @@ import sys
 import numpy as np
 import onnx
 from onnx import numpy_helper
+from onnx.backend.test.case.model import collect_testcases as collect_models
 from onnx.backend.test.case.node import collect_testcases
 
 
@@ -71,7 +72,9 @@ def main():
     target.mkdir(parents=True, exist_ok=True)
     lines, known = [], {}
     # Plain cases come before their expansions, so that those find the operator.
-    for case in sorted(collect_testcases(), key=lambda case: ("_expanded" in case.name, case.name)):
+    # Derivatives are of values of a graph, so their cases stand among those of whole models.
+    models = [case for case in collect_models() if case.name.startswith("test_gradient")]
+    for case in sorted([*collect_testcases(), *models], key=lambda case: ("_expanded" in case.name, case.name)):
         folder = target / case.name
         folder.mkdir(exist_ok=True)
         graph = case.model.graph

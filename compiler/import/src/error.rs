@@ -187,6 +187,9 @@ pub enum NodeError {
     /// A constant is malformed.
     #[error("a constant is malformed")]
     Tensor(#[from] TensorError),
+    /// A value has no derivative.
+    #[error("the derivative cannot be taken")]
+    Gradient(#[source] Box<hone_gradient::GradientError>),
     /// Something around the node failed.
     #[error("its body could not be imported")]
     Inner(#[source] Box<ImportError>),

@@ -18,6 +18,7 @@ mod external;
 mod fates;
 mod flex;
 mod functions;
+mod gradient;
 mod held;
 mod importer;
 mod legacy;

@@ -154,7 +154,8 @@ impl Builder {
         &mut self.levels[last]
     }
 
-    fn operand(&mut self, value: ValueId) -> Operand {
+    /// An operand for a value of the graph under construction.
+    pub(super) fn operand(&mut self, value: ValueId) -> Operand {
         let number = self.level().id;
         self.operands.push(Source::Value(number, value))
     }
@@ -435,14 +436,7 @@ impl Builder {
         let ranges = ranges.map(|(own, _)| own);
         let inputs: Vec<Option<ValueId>> =
             inputs.iter().map(|input| input.map(|input| self.value(input))).collect();
-        self.nodes += 1;
-        if self.nodes > self.limits.nodes {
-            return Err(NodeError::Inner(Box::new(ImportError::TooLarge {
-                what: "the number of nodes".into(),
-                actual: self.limits.nodes as u64 + 1,
-                limit: self.limits.nodes as u64,
-            })));
-        }
+        self.count_nodes(1)?;
         let name = self.node_name.clone();
         let values = self.level().graph.add_node(name, operator, &inputs)?;
         let outputs: Vec<Operand> = values.into_iter().map(|value| self.operand(value)).collect();
@@ -475,6 +469,29 @@ impl Builder {
         let bytes = results.iter().map(|result| result.tensor_type().bytes()).sum();
         self.count_constant(bytes)?;
         Ok(results.into_iter().map(|result| self.constant(result)).collect())
+    }
+
+    /// Adds what `add` adds to the graph under construction, and counts its nodes.
+    pub fn extend<T>(
+        &mut self,
+        add: impl FnOnce(&mut Graph) -> Result<T, NodeError>,
+    ) -> Result<T, NodeError> {
+        let before = self.graph().nodes().len();
+        let added = add(&mut self.level().graph)?;
+        self.count_nodes(self.graph().nodes().len() - before)?;
+        Ok(added)
+    }
+
+    fn count_nodes(&mut self, count: usize) -> Result<(), NodeError> {
+        self.nodes = self.nodes.saturating_add(count);
+        if self.nodes <= self.limits.nodes {
+            return Ok(());
+        }
+        Err(NodeError::Inner(Box::new(ImportError::TooLarge {
+            what: "the number of nodes".into(),
+            actual: self.nodes as u64,
+            limit: self.limits.nodes as u64,
+        })))
     }
 
     /// The operand as a value of the graph under construction.

@@ -37,6 +37,8 @@ pub(super) struct Scope {
     pub isolated: bool,
     /// What the graph declares of the shapes of its values.
     pub declared: Declared,
+    /// Names of the values that derivatives are taken by.
+    pub variables: HashSet<String>,
     /// Versions of the operator sets.
     pub opsets: Rc<HashMap<String, i64>>,
 }
@@ -232,7 +234,7 @@ impl Importer {
     }
 
     /// The operand of a name; a stored tensor is read when it is first asked for.
-    fn lookup(&mut self, name: &str) -> Result<Option<Operand>, ImportError> {
+    pub(super) fn lookup(&mut self, name: &str) -> Result<Option<Operand>, ImportError> {
         let places: Vec<usize> = self.visible().collect();
         for place in places {
             let scope = &mut self.scopes[place];
@@ -283,6 +285,7 @@ impl Importer {
     ) -> Result<Vec<Operand>, ImportError> {
         self.count_nodes(nodes.len())?;
         let nodes = sorted(nodes, |name| self.knows(name))?;
+        self.note_variables(&nodes)?;
         check_names(
             &nodes,
             |name| self.knows(name),
@@ -368,11 +371,13 @@ impl Importer {
             if domain.is_empty() { operator.clone() } else { format!("{domain}.{operator}") };
         let name = node.name.clone();
         let key = (domain, operator, overload);
-        let outputs = collect_attributes(proto.attribute)
+        let outputs: Vec<Operand> = collect_attributes(proto.attribute)
             .and_then(|attributes| {
                 node.attributes = attributes;
                 let forwards = forwards || self.functions.contains_key(&key);
-                self.import_in_parts(&key, &mut node, forwards)
+                let outputs = self.import_in_parts(&key, &mut node, forwards)?;
+                let named = names.iter().zip(outputs);
+                named.map(|(name, own)| self.as_result(name, own, &node.inputs)).collect()
             })
             .map_err(|source| ImportError::Node { node: name, operator: full, opset, source })?;
         for (name, operand) in names.iter().zip(outputs) {
@@ -492,6 +497,7 @@ impl Importer {
             Some(Import::Scan) => self.scan(node),
             Some(Import::FlexAttention) => self.flex_attention(node),
             Some(Import::SequenceMap) => self.map_sequence(node),
+            Some(Import::Gradient) => self.gradient(node),
             None => Err(NodeError::unsupported(format!("operator {}", key.1))),
         }
     }

@@ -1,5 +1,6 @@
 //! Which nodes matter, and whether names are defined as they must be.
 
+use super::gradient::named_values;
 use super::proto::{GraphProto, NodeProto};
 use crate::ImportError;
 use hone_graph::{Definition, ValueId};
@@ -105,6 +106,7 @@ pub(super) fn live<'a>(
         live[place] = node.output.iter().any(|output| read.contains(output.as_str()));
         if live[place] {
             read.extend(node.input.iter().map(String::as_str));
+            read.extend(named_values(node));
             let inner = node.attribute.iter();
             inner
                 .flat_map(|attribute| attribute.g.iter().chain(&attribute.graphs))
@@ -120,6 +122,7 @@ fn names_read<'a>(graph: &'a GraphProto, read: &mut HashSet<&'a str>) {
     read.extend(graph.output.iter().filter_map(|output| output.name.as_deref()));
     for node in &graph.node {
         read.extend(node.input.iter().map(String::as_str));
+        read.extend(named_values(node));
         for attribute in &node.attribute {
             let inner = attribute.g.iter().chain(&attribute.graphs);
             inner.for_each(|graph| names_read(graph, read));

@@ -73,6 +73,8 @@ pub(super) enum Import {
     FlexAttention,
     /// With a graph for each item.
     SequenceMap,
+    /// As the derivative of a value of the graph around it.
+    Gradient,
 }
 
 use Import::{Binary, Function, Unary};
@@ -364,6 +366,7 @@ pub(super) const OPERATORS: &[(&str, &str, Import)] = &[
     ("ai.onnx.preview", "FlexAttention", Import::FlexAttention),
     (TRAINING, "Adagrad", Function(training::adagrad)),
     (TRAINING, "Adam", Function(training::adam)),
+    (TRAINING, "Gradient", Import::Gradient),
     (TRAINING, "Momentum", Function(training::momentum)),
     (MICROSOFT, "Attention", Function(microsoft_attention::attention)),
     (MICROSOFT, "BiasAdd", Function(microsoft::bias_add)),

@@ -3,6 +3,7 @@
 //! ONNX asks files for such an order, and some converters do not keep it: they append the casts that
 //! they insert at the end.
 
+use super::gradient::named_values;
 use super::liveness::label;
 use super::proto::{GraphProto, NodeProto};
 use crate::ImportError;
@@ -41,6 +42,7 @@ fn dependencies(nodes: &[NodeProto], defined: impl Fn(&str) -> bool) -> Vec<Vec<
     }
     let reads = nodes.iter().map(|node| {
         let mut names: Vec<&str> = node.input.iter().map(String::as_str).collect();
+        names.extend(named_values(node));
         inner_graphs(node).for_each(|graph| names.extend(captured(graph)));
         names.iter().filter_map(|name| producers.get(name).copied()).collect()
     });
