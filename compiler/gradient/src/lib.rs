@@ -27,3 +27,8 @@ pub use error::{GradientError, RuleError};
 pub use rules::DIFFERENTIABLE;
 pub use substitute::substitute;
 pub use walk::{gradients, pull_back};
+
+/// The examples of the page run as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/gradients.md")]
+struct Page;

@@ -124,3 +124,18 @@ fn a_chain_of_a_hundred_thousand_nodes() {
     // Quadratic time would be a hundred times as much.
     assert!(long < 40.0 * short.max(0.01), "{short} s of 10,000 nodes, {long} s of 100,000");
 }
+
+/// The page's table has every operator that has a rule.
+#[test]
+fn the_page_lists_the_rules() {
+    let page = include_str!("../../../../docs/gradients.md");
+    let rows = page.lines().filter(|line| line.starts_with("| `"));
+    let mut listed: Vec<&str> = rows
+        .filter_map(|row| row.split('|').nth(1))
+        .flat_map(|own| own.split('`').skip(1).step_by(2))
+        .collect();
+    listed.sort_unstable();
+    let mut rules = hone_gradient::DIFFERENTIABLE.to_vec();
+    rules.sort_unstable();
+    assert_eq!(listed, rules);
+}
