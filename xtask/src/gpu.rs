@@ -1,8 +1,8 @@
 //! `cargo xtask gpu`: code for devices, as far as it can be checked without one.
 //!
-//! Sets up what the suites need (PoCL must be installed: `cargo xtask setup --tests`), runs the OpenCL suite on PoCL and
-//! the PTX suite in its interpreter and through NVIDIA's assembler, for every architecture, and adds up what they count:
-//! lines that say `counts: NUMBER WHAT`.
+//! Sets up what the suites need (PoCL and llvmpipe must be installed: `cargo xtask setup --tests`), runs the OpenCL suite
+//! on PoCL, the WGSL suite on llvmpipe, and the PTX suite in its interpreter and through NVIDIA's assembler, for every
+//! architecture, and adds up what they count: lines that say `counts: NUMBER WHAT`.
 //!
 //! With `--device` instead, on a machine that has one: the official operator cases and whole networks on the device, and
 //! times of Hone and its peers there (`tests/peers/gpu.py`).
@@ -21,18 +21,23 @@ use crate::{models, onnx_tests, python, repository};
 enum Suite {
     /// OpenCL C on PoCL.
     Opencl,
+    /// WGSL on llvmpipe.
+    Webgpu,
     /// PTX in its interpreter and through NVIDIA's assembler.
     Ptx,
 }
 
 /// The suites and their packages.
-const SUITES: [(Suite, &str); 2] =
-    [(Suite::Opencl, "hone-opencl-tests"), (Suite::Ptx, "hone-ptx-tests")];
+const SUITES: [(Suite, &str); 3] = [
+    (Suite::Opencl, "hone-opencl-tests"),
+    (Suite::Webgpu, "hone-webgpu-tests"),
+    (Suite::Ptx, "hone-ptx-tests"),
+];
 
 /// Arguments of `gpu`.
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// Only one architecture of NVIDIA's, as `make test` does.
+    /// Only one architecture of NVIDIA's and a sample of the cases of WGSL, as `make test` does.
     #[arg(long)]
     short: bool,
     /// Only this suite.
@@ -121,10 +126,15 @@ fn on_device(accelerator: &str, arguments: &Arguments) -> Result<()> {
 
 /// Runs the tests of a package, passing their output on, and adds what they count; whether they passed.
 fn run_suite(package: &str, short: bool, counts: &mut BTreeMap<String, u64>) -> Result<bool> {
-    let mut child = Command::new("cargo")
+    let mut command = Command::new("cargo");
+    if !short && package == "hone-webgpu-tests" {
+        command.env("HONE_ALL_CASES", "1");
+    }
+    let mut child = command
         .args(["test", "-p", package, "--no-fail-fast", "--", "--nocapture"])
         .current_dir(repository::root())
         .env("HONE_OPENCL", "required")
+        .env("HONE_WEBGPU", "required")
         .env("HONE_PTXAS", "required")
         .env("HONE_PTX", if short { "one" } else { "all" })
         .stdout(Stdio::piped())

@@ -30,6 +30,11 @@ const TEST_PACKAGES: &[(&str, &str, &str)] = &[
         "running code for devices in the tests",
     ),
     (
+        "/usr/share/vulkan/icd.d/lvp_icd.x86_64.json",
+        "mesa-vulkan-drivers",
+        "running WGSL on the processor in the tests",
+    ),
+    (
         "/usr/aarch64-linux-gnu/lib/libc.so.6",
         "libc6-dev-arm64-cross",
         "the tests' aarch64 host program",

@@ -134,6 +134,7 @@ fn check(command: &[&str]) -> Result<(ExitStatus, String)> {
         .env("HONE_BROWSER_TESTS", "required")
         .env("HONE_PROMTOOL", "required")
         .env("HONE_OPENCL", "required")
+        .env("HONE_WEBGPU", "required")
         .env("HONE_PTXAS", "required")
         .stdout(Stdio::piped())
         .spawn()

@@ -12,6 +12,8 @@ pub struct Element<'a> {
     pub dtype: DataType,
     /// Where it lies.
     pub scope: Scope,
+    /// Whether the kernel writes the buffer.
+    pub written: bool,
     /// The element's number, as text.
     pub index: &'a str,
 }
@@ -25,17 +27,39 @@ pub trait Dialect {
     /// Whether buffers may hold such elements.
     fn stores(&self, dtype: DataType) -> bool;
 
+    /// The type in which indices are counted: `i64`, or `i32` where the language has no 64 bits of its own. Index
+    /// expressions that are known to fit it are computed in it.
+    fn index_type(&self) -> DataType {
+        DataType::I64
+    }
+
+    /// How many buffers in global memory a kernel may have.
+    fn most_buffers(&self) -> usize {
+        usize::MAX
+    }
+
+    /// The name by which a kernel knows a buffer or a counter.
+    fn variable(&self, kernel: &str, name: &str, scope: Scope) -> String {
+        let _ = (kernel, scope);
+        name.to_string()
+    }
+
+    /// Whether a kernel's shared buffers are declared where its parameters are.
+    fn shares_as_parameters(&self) -> bool {
+        false
+    }
+
     /// The declaration of a variable that holds an index.
     fn index(&self, name: &str, value: &str) -> String;
 
     /// The number of the block or lane along a dimension (0 for `x`).
     fn number(&self, level: Level, dimension: usize) -> String;
 
-    /// The parameter by which a kernel gets a buffer in global memory.
-    fn parameter(&self, name: &str, dtype: DataType, written: bool) -> String;
+    /// The parameter, of that number, by which a kernel gets a buffer in global memory.
+    fn parameter(&self, number: usize, name: &str, dtype: DataType, written: bool) -> String;
 
-    /// The parameter by which a kernel gets a counter.
-    fn counter(&self, name: &str) -> String;
+    /// The parameter, of that number, by which a kernel gets a counter.
+    fn counter(&self, number: usize, name: &str) -> String;
 
     /// The declaration of a buffer that a kernel has itself.
     fn buffer(&self, name: &str, dtype: DataType, scope: Scope, elements: usize) -> String;
@@ -49,8 +73,8 @@ pub trait Dialect {
     /// Lanes of a block wait for each other.
     fn sync(&self) -> &'static str;
 
-    /// An index constant.
-    fn integer(&self, value: i64) -> String;
+    /// An integer constant, of the type of indices or of `i64`.
+    fn integer(&self, value: i64, dtype: DataType) -> String;
 
     /// A constant of a type.
     fn constant(&self, value: f64, dtype: DataType) -> Option<String>;
@@ -60,6 +84,11 @@ pub trait Dialect {
 
     /// The statement that stores a value of the element's type.
     fn store(&self, element: Element<'_>, value: &str) -> String;
+
+    /// A statement that runs where a condition is met.
+    fn guarded(&self, condition: &str, statement: &str) -> String {
+        format!("if ({condition}) {statement}")
+    }
 
     /// An operation on one value of a type.
     fn unary(&self, op: UnaryOp, dtype: DataType, operand: &str) -> Option<String>;
@@ -77,7 +106,7 @@ pub trait Dialect {
     /// A value of another type.
     fn cast(&self, from: DataType, to: DataType, operand: &str) -> Option<String>;
 
-    /// One of two values; the other one is not evaluated.
+    /// One of two values; evaluating the other one has no effect.
     fn select(&self, condition: &str, then: &str, otherwise: &str) -> String;
 
     /// What has to stand in front of a text.

@@ -4,7 +4,7 @@ use crate::expression::Writer;
 use crate::module::Module;
 use crate::{Dialect, EmitError};
 use hone_tensor::{
-    Argument, BinaryOp, Block, BlockBody, Combiner, Domain, Expr, IteratorKind, Kernel, Launch,
+    Argument, BinaryOp, Block, BlockBody, BufferId, Combiner, Domain, Expr, IteratorKind, Kernel, Launch,
     Level, Limits, Loop, LoopKind, Program, Realize, Scope, Statement, verify, verify_launches,
     verify_registers,
 };
@@ -45,35 +45,20 @@ fn kernel_text(
     launch: &Launch<'_>,
     kernel: &Kernel,
 ) -> Result<String, EmitError> {
-    let parameters: Vec<String> = kernel
-        .arguments
-        .iter()
-        .map(|argument| match argument {
-            Argument::Buffer(buffer) => {
-                let (dtype, written) =
-                    (program.buffers[*buffer].dtype, launch.writes(program, *buffer));
-                dialect.parameter(&buffer.to_string(), dtype, written)
-            }
-            Argument::Counter(var) => dialect.counter(&var.to_string()),
-        })
-        .collect();
+    countable(program, dialect, launch)?;
     let items = kernel.items;
     let mut body = Body {
         program,
         dialect,
+        launch,
+        kernel: &kernel.name,
         items,
         alone: items.map(|extent| extent > 1),
         domain: Domain::default(),
         depth: 1,
         source: String::new(),
     };
-    for buffer in launch.buffers(program) {
-        let entry = &program.buffers[buffer];
-        if entry.scope != Scope::Global {
-            let name = buffer.to_string();
-            body.line(&dialect.buffer(&name, entry.dtype, entry.scope, entry.elements()));
-        }
-    }
+    let parameters = body.parameters(kernel)?;
     launch.repeated.iter().for_each(|loop_| body.domain.push(loop_.var, &loop_.extent));
     for loop_ in &launch.blocks {
         let dimension = loop_.axis().map_or(0, |axis| axis.dimension as usize);
@@ -86,10 +71,32 @@ fn kernel_text(
     Ok(format!("{head}\n{}}}\n\n", body.source))
 }
 
+/// Refuses buffers whose elements the type of indices cannot count. Loops are checked where they are written.
+fn countable(
+    program: &Program,
+    dialect: &dyn Dialect,
+    launch: &Launch<'_>,
+) -> Result<(), EmitError> {
+    let most = if dialect.index_type() == DataType::I64 { i64::MAX } else { i32::MAX.into() };
+    let buffers = launch.buffers(program).into_iter().map(|buffer| &program.buffers[buffer]);
+    let too_large = |elements: usize| i64::try_from(elements).map_or(true, |count| count > most);
+    match buffers.into_iter().find(|buffer| too_large(buffer.elements())) {
+        Some(buffer) => Err(EmitError::Index {
+            object: buffer.name.clone(),
+            dtype: dialect.index_type(),
+            dialect: dialect.name(),
+        }),
+        None => Ok(()),
+    }
+}
+
 /// A kernel's body as it grows.
 struct Body<'a> {
     program: &'a Program,
     dialect: &'a dyn Dialect,
+    launch: &'a Launch<'a>,
+    /// The kernel's name.
+    kernel: &'a str,
     /// Lanes of the launch along each dimension.
     items: [usize; 3],
     /// Dimensions along which the first lane has to run what stands here alone.
@@ -100,6 +107,53 @@ struct Body<'a> {
 }
 
 impl Body<'_> {
+    /// A kernel's parameters. Buffers that it has itself are declared in its body, or with the parameters where
+    /// the language has them there.
+    fn parameters(&mut self, kernel: &Kernel) -> Result<Vec<String>, EmitError> {
+        let (program, dialect) = (self.program, self.dialect);
+        let mut parameters = Vec::new();
+        let mut needed = 0;
+        for (number, argument) in kernel.arguments.iter().enumerate() {
+            parameters.push(match argument {
+                Argument::Buffer(buffer) => {
+                    needed += 1;
+                    let dtype = program.buffers[*buffer].dtype;
+                    let written = self.launch.writes(program, *buffer);
+                    dialect.parameter(number, &self.variable(*buffer), dtype, written)
+                }
+                Argument::Counter(var) => {
+                    let name = var.to_string();
+                    let variable = dialect.variable(self.kernel, &name, Scope::Global);
+                    if variable != name {
+                        self.line(&dialect.index(&name, &variable));
+                    }
+                    dialect.counter(number, &variable)
+                }
+            });
+        }
+        let most = dialect.most_buffers();
+        if needed > most {
+            let kernel = kernel.name.clone();
+            return Err(EmitError::Buffers { kernel, needed, most, dialect: dialect.name() });
+        }
+        for buffer in self.launch.buffers(program) {
+            let entry = &program.buffers[buffer];
+            let name = self.variable(buffer);
+            let declared = dialect.buffer(&name, entry.dtype, entry.scope, entry.elements());
+            match entry.scope {
+                Scope::Global => {}
+                Scope::Shared if dialect.shares_as_parameters() => parameters.push(declared),
+                _ => self.line(&declared),
+            }
+        }
+        Ok(parameters)
+    }
+
+    fn variable(&self, buffer: BufferId) -> String {
+        let scope = self.program.buffers[buffer].scope;
+        self.dialect.variable(self.kernel, &buffer.to_string(), scope)
+    }
+
     fn line(&mut self, line: &str) {
         let _ = writeln!(self.source, "{}{line}", "  ".repeat(self.depth));
     }
@@ -153,7 +207,7 @@ impl Body<'_> {
         let number = self.dialect.number(Level::Lane, dimension);
         let head = match usize::try_from(extent) == Ok(self.items[dimension]) {
             true => "{".to_string(),
-            false => format!("if ({number} < {}) {{", self.dialect.integer(extent)),
+            false => format!("if ({number} < {}) {{", self.dialect.integer(extent, self.dialect.index_type())),
         };
         let (domain, alone) = (self.domain.clone(), self.alone);
         self.alone[dimension] = false;
@@ -178,7 +232,8 @@ impl Body<'_> {
         };
         let domain = self.domain.clone();
         let extent = domain.simplify_extent(&loop_.extent);
-        let text = self.writer(&domain, "a loop").expression(&extent)?;
+        let text = self.writer(&domain, "a loop").index_value(&extent)?;
+        self.counts(loop_, &extent)?;
         self.domain.push(loop_.var, &loop_.extent);
         let head = self.dialect.counted(&loop_.var.to_string(), &text, unrolled);
         self.braced(&head, |inner| inner.statements(&loop_.body))?;
@@ -186,8 +241,20 @@ impl Body<'_> {
         Ok(())
     }
 
+    /// Refuses a loop whose extent is not known to fit the type of indices.
+    fn counts(&self, loop_: &Loop, extent: &Expr) -> Result<(), EmitError> {
+        let (dtype, dialect) = (self.dialect.index_type(), self.dialect.name());
+        let largest = self.domain.bounds(extent).map(|range| i32::try_from(range.max).is_ok());
+        if dtype == DataType::I64 || largest == Some(true) {
+            return Ok(());
+        }
+        let object = self.program.vars[loop_.var].name.clone();
+        Err(EmitError::Index { object, dtype, dialect })
+    }
+
     fn writer<'b>(&'b self, domain: &'b Domain, block: &'b str) -> Writer<'b> {
-        Writer { program: self.program, dialect: self.dialect, domain, block }
+        let (program, dialect) = (self.program, self.dialect);
+        Writer { program, dialect, launch: self.launch, kernel: self.kernel, domain, block }
     }
 
     fn realize(&mut self, realize: &Realize) -> Result<(), EmitError> {
@@ -203,7 +270,7 @@ impl Body<'_> {
         let resolve = |expr: &Expr| realize.resolve(block, expr, &domain);
         let indices: Vec<Expr> = block.indices.iter().map(resolve).collect();
         let writer = self.writer(&domain, &block.name);
-        let (name, index) = (block.buffer.to_string(), writer.index(block.buffer, &indices)?);
+        let (name, index) = (self.variable(block.buffer), writer.index(block.buffer, &indices)?);
         let element = writer.element(block.buffer, &name, &index);
         let store = |value: &Expr| -> Result<String, EmitError> {
             Ok(self.dialect.store(element, &writer.expression(value)?))
@@ -226,7 +293,7 @@ impl Body<'_> {
                 if let Some(initial) = initial {
                     match first.is_empty() {
                         true => self.line(&initial),
-                        false => self.line(&format!("if ({}) {initial}", first.join(" && "))),
+                        false => self.line(&self.dialect.guarded(&first.join(" && "), &initial)),
                     }
                 }
                 self.line(&update);
@@ -250,9 +317,9 @@ impl Body<'_> {
         let iterators = block.iterators.iter().zip(&realize.bindings);
         let reductions = iterators.filter(|(iterator, _)| iterator.kind == IteratorKind::Reduction);
         let bindings = reductions.map(|(_, binding)| writer.domain.simplify(binding));
-        let zero = self.dialect.integer(0);
+        let zero = self.dialect.integer(0, self.dialect.index_type());
         let open = bindings.filter(|binding| binding.as_integer() != Some(0));
-        open.map(|binding| Ok(format!("{} == {zero}", writer.expression(&binding)?))).collect()
+        open.map(|binding| Ok(format!("{} == {zero}", writer.index_value(&binding)?))).collect()
     }
 }
 

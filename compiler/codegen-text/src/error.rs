@@ -42,4 +42,26 @@ pub enum EmitError {
         /// The language.
         dialect: &'static str,
     },
+    /// A kernel has more buffers than the language lets it have.
+    #[error("kernel '{kernel}' has {needed} buffers in global memory; {dialect} has {most}")]
+    Buffers {
+        /// The kernel.
+        kernel: String,
+        /// How many it has.
+        needed: usize,
+        /// How many it may have.
+        most: usize,
+        /// The language.
+        dialect: &'static str,
+    },
+    /// A loop or a buffer is larger than the type of indices can count.
+    #[error("'{object}' is too large to be counted in {dtype}, as {dialect} does")]
+    Index {
+        /// The loop or buffer.
+        object: String,
+        /// The type of indices.
+        dtype: DataType,
+        /// The language.
+        dialect: &'static str,
+    },
 }

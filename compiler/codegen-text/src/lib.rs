@@ -1,4 +1,4 @@
-//! Loop programs to source text for devices of many lanes: OpenCL C.
+//! Loop programs to source text for devices of many lanes: OpenCL C and WGSL.
 //!
 //! A bound, verified program becomes one text with a kernel per launch, and the order in which a host runs
 //! them ([`Module::steps`]). What a language writes its own way stands behind [`Dialect`]; walking the loops,
@@ -21,6 +21,7 @@ mod error;
 mod expression;
 mod module;
 mod opencl;
+mod wgsl;
 
 pub use dialect::{Dialect, Element};
 pub use emit::emit;
@@ -28,3 +29,4 @@ pub use error::EmitError;
 pub use hone_tensor::{Argument, Kernel, Step};
 pub use module::{Module, source};
 pub use opencl::OpenClC;
+pub use wgsl::Wgsl;

@@ -117,6 +117,15 @@ fn read(folder: &Path, line: &str) -> Result<Case> {
 }
 
 impl Case {
+    /// Whether the case is in a sample of one of so many: by its name, so that the sample does not depend on what
+    /// other cases there are.
+    pub fn is_in_sample(&self, one_of: u64) -> bool {
+        let hash = self.name.bytes().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        (hash >> 32).is_multiple_of(one_of)
+    }
+
     /// Inputs and expected outputs; an error says why the case is none for us.
     pub fn values(&self) -> Result<(Values, Values)> {
         let read = |prefix: &str, names: &[String], kinds: &[String]| -> Result<Values> {

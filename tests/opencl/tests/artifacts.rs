@@ -21,14 +21,6 @@ fn target() -> Target {
     Target::host().unwrap().with_accelerator(Accelerator::OpenCl).unwrap()
 }
 
-/// Whether a case is in the sample: by its name, so that the sample does not depend on what other cases there are.
-fn is_in_sample(case: &Case) -> bool {
-    let hash = case.name.bytes().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    (hash >> 32) % SAMPLE == 0
-}
-
 #[test]
 fn official_cases_run_from_artifacts() {
     if device_of_tests().unwrap().is_none() {
@@ -36,7 +28,7 @@ fn official_cases_run_from_artifacts() {
     }
     let all = std::env::var_os("HONE_ALL_CASES").is_some();
     let backend = Compiled::new(target(), Machine::Here);
-    let report = run(&backend, &load(&folder()).unwrap(), |case| all || is_in_sample(case));
+    let report = run(&backend, &load(&folder()).unwrap(), |case| all || case.is_in_sample(SAMPLE));
     println!("{report}");
     assert!(report.is_good(), "{report}");
 }

@@ -87,12 +87,12 @@ impl Dialect for OpenClC {
         }
     }
 
-    fn parameter(&self, name: &str, dtype: DataType, written: bool) -> String {
+    fn parameter(&self, _: usize, name: &str, dtype: DataType, written: bool) -> String {
         let kept = if written { "" } else { "const " };
         format!("__global {kept}{}* restrict {name}", element_type(dtype))
     }
 
-    fn counter(&self, name: &str) -> String {
+    fn counter(&self, _: usize, name: &str) -> String {
         format!("const long {name}")
     }
 
@@ -117,7 +117,7 @@ impl Dialect for OpenClC {
         "barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);"
     }
 
-    fn integer(&self, value: i64) -> String {
+    fn integer(&self, value: i64, _: DataType) -> String {
         // A minus sign is an operation in C, and the least number has no opposite.
         if value == i64::MIN {
             return "LONG_MIN".to_string();
@@ -131,7 +131,7 @@ impl Dialect for OpenClC {
             DataType::BF16 => decimal(half::bf16::from_f64(value).to_f64(), DataType::F32),
             DataType::F32 | DataType::F64 => decimal(value, dtype),
             DataType::U64 => format!("{}UL", value as u64),
-            _ => format!("(({}){})", value_type(dtype), self.integer(value as i64)),
+            _ => format!("(({}){})", value_type(dtype), self.integer(value as i64, DataType::I64)),
         })
     }
 
