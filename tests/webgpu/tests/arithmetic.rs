@@ -5,7 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use hone_codegen_text::{EmitError, Wgsl, emit, source};
-use hone_tensor::{BinaryOp, Builder, Expr, Limits, Program, UnaryOp, interpret};
+use hone_tensor::{BinaryOp, Builder, Expr, Limits, Program, UnaryOp, interpret, verify};
 use hone_tune::schedule_for_device;
 use hone_types::{DataType, Tensor, TensorType};
 use hone_webgpu_tests::{Device, device_of_tests, run, validate};
@@ -133,6 +133,10 @@ fn check(
     relative: f64,
     outcomes: &mut Outcomes,
 ) {
+    if verify(plain).is_err() {
+        // Not an operation of this type.
+        return;
+    }
     let expected = interpret(plain, inputs).unwrap_or_else(|error| panic!("{name}: {error}"));
     let bound = schedule_for_device(plain.clone(), &Limits::PORTABLE).unwrap().schedule;
     let module = match emit(bound.program(), &Wgsl::default(), &Limits::PORTABLE, "k") {
@@ -182,6 +186,8 @@ fn precision(dtype: DataType) -> f64 {
     match dtype {
         DataType::F16 => 1e-3,
         DataType::BF16 => 8e-3,
+        // Bit by bit.
+        DataType::F64 => 0.0,
         _ => 1e-6,
     }
 }
@@ -215,9 +221,10 @@ fn operations_on_two_values_are_the_interpreters() {
             );
             let fits = |b: &Vec<u8>| {
                 let value = tensor(dtype, std::slice::from_ref(b)).to_f64()[0];
-                // No integer is divided by 0; the interpreter's powers stop at 32 bits.
+                // No integer is divided by 0; the interpreter's powers of integers stop at 32 bits; an error of a
+                // logarithm grows with the exponent.
                 !(whole && divides && value == 0.0)
-                    && !(whole && op == BinaryOp::Power && value.abs() > 1e9)
+                    && !(op == BinaryOp::Power && value.abs() > if whole { 1e9 } else { 300.0 })
             };
             let pairs = values.iter().flat_map(|a| values.iter().map(move |b| (a, b)));
             let pairs: Vec<_> = pairs.filter(|(_, b)| fits(b)).collect();
@@ -242,12 +249,12 @@ fn operations_on_one_value_are_the_interpreters() {
     let mut outcomes = Outcomes::default();
     for dtype in DataType::all() {
         for op in UNARY {
-            // Functions whose arguments are reduced are asked near 0, where devices are bound to something.
+            // What is left of an argument of many turns has few digits.
             let periodic = matches!(op, UnaryOp::Sin | UnaryOp::Cos | UnaryOp::Tan);
             let mut values = values(dtype);
             values.retain(|value| {
                 let value = tensor(dtype, std::slice::from_ref(value)).to_f64()[0];
-                !periodic || value.abs() < 4.0
+                !periodic || value.abs() < 300.0
             });
             let given = tensor(dtype, &values);
             let plain = program(dtype, values.len(), &|a, _| a.unary(op));

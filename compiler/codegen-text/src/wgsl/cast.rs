@@ -39,7 +39,8 @@ fn is_not_zero(class: Class, operand: &str) -> String {
         Class::Bool => operand.to_string(),
         Class::Signed => format!("({operand} != 0i)"),
         Class::Unsigned => format!("({operand} != 0u)"),
-        Class::Float => format!("({operand} != 0.0f)"),
+        // By its bits: what compares a value that is no number with 0 may say that they are equal.
+        Class::Float => format!("hone_is_not_zero({operand})"),
         Class::Halves => format!("any({operand} != vec2<u32>())"),
     }
 }

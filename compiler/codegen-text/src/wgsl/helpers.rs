@@ -2,11 +2,13 @@
 
 /// The helpers: behind each line that begins with `////` stands what a text that uses it contains, then the
 /// helper.
-const HELPERS: [&str; 4] = [
+const HELPERS: [&str; 6] = [
     include_str!("helpers/words.wgsl"),
     include_str!("helpers/halves.wgsl"),
     include_str!("helpers/floats.wgsl"),
+    include_str!("helpers/functions.wgsl"),
     include_str!("helpers/doubles.wgsl"),
+    include_str!("helpers/double_arithmetic.wgsl"),
 ];
 
 /// The helpers that `text` uses, and those that they use.

@@ -8,6 +8,9 @@ fn hone_is_nan(value: f32) -> bool { return (bitcast<u32>(value) & 0x7fffffffu) 
 //// hone_is_infinite(
 fn hone_is_infinite(value: f32) -> bool { return (bitcast<u32>(value) & 0x7fffffffu) == 0x7f800000u; }
 
+//// hone_is_not_zero(
+fn hone_is_not_zero(value: f32) -> bool { return (bitcast<u32>(value) & 0x7fffffffu) != 0u; }
+
 //// hone_minimum(
 // No number where either is none.
 fn hone_minimum(a: f32, b: f32) -> f32 {
@@ -87,34 +90,6 @@ fn hone_u32_of_f32(value: f32) -> u32 {
 //// hone_sigmoid(
 fn hone_sigmoid(value: f32) -> f32 { return 1.0f / (1.0f + exp(-value)); }
 
-//// hone_tanh(
-// By the exponential of what is not positive, which does not overflow; where that would lose digits, by the first
-// terms of the series.
-fn hone_tanh(value: f32) -> f32 {
-  let magnitude = abs(value);
-  if (magnitude < 0.04f) { return value - value * value * value * (1.0f / 3.0f); }
-  let power = exp(-2.0f * magnitude);
-  let result = (1.0f - power) / (1.0f + power);
-  return select(result, -result, value < 0.0f);
-}
-
-//// hone_erf(
-// Abramowitz and Stegun, Handbook of Mathematical Functions: 7.1.26, and near 0, where that would lose digits, the
-// first terms of the series 7.1.5.
-fn hone_erf(value: f32) -> f32 {
-  let x = abs(value);
-  if (x < 0.5f) {
-    let square = x * x;
-    let terms = 1.0f + square * (-1.0f / 3.0f + square * (0.1f + square * (-1.0f / 42.0f + square * (1.0f / 216.0f
-      + square * (-1.0f / 1320.0f)))));
-    return value * 1.1283791670955126f * terms;
-  }
-  let t = 1.0f / (1.0f + 0.3275911f * x);
-  let terms = t * (0.254829592f + t * (-0.284496736f + t * (1.421413741f + t * (-1.453152027f + t * 1.061405429f))));
-  let result = 1.0f - terms * exp(-x * x);
-  return select(result, -result, value < 0.0f);
-}
-
 //// hone_remainder_f32(
 // With the dividend's sign, exactly: the mantissas are divided as integers.
 fn hone_remainder_f32(a: f32, b: f32) -> f32 {
@@ -138,6 +113,14 @@ fn hone_remainder_f32(a: f32, b: f32) -> f32 {
   rest = rest << shift;
   let scale = select(0u, last - shift, rest >= 0x800000u);
   return bitcast<f32>(sign | (scale << 23u) | (rest & 0x7fffffu));
+}
+
+//// hone_floor_divide_f32(
+// Of the remainder, which is exact: a quotient near a whole number may be rounded to the wrong side of it.
+fn hone_floor_divide_f32(a: f32, b: f32) -> f32 {
+  let quotient = floor(a / b);
+  if (!(abs(quotient) < 4194304.0f) || b == 0.0f || hone_is_infinite(b)) { return quotient; }
+  return round((a - hone_modulo_f32(a, b)) / b);
 }
 
 //// hone_modulo_f32(
