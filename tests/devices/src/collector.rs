@@ -276,6 +276,11 @@ impl Outcome {
         self.counts.refused.values().sum()
     }
 
+    /// How many programs were refused, by reason.
+    pub fn reasons(&self) -> &BTreeMap<String, usize> {
+        &self.counts.refused
+    }
+
     /// How many programs a template took.
     pub fn by_template(&self, template: &str) -> usize {
         self.counts.templates.get(template).copied().unwrap_or(0)

@@ -9,13 +9,14 @@ use wgpu::{BufferUsages, PollType};
 /// A device of WebGPU with its queue.
 pub struct Device {
     name: String,
+    storage_buffers: usize,
     device: wgpu::Device,
     queue: wgpu::Queue,
 }
 
 impl Device {
     /// The system's Vulkan device; `None` where it has none. It has the default limits of WebGPU, so that a kernel
-    /// that needs more fails.
+    /// that needs more fails; but as many storage buffers as there are, which [`Device::storage_buffers`] says.
     ///
     /// # Errors
     /// An adapter that gives no device.
@@ -26,11 +27,21 @@ impl Device {
         let instance = wgpu::Instance::new(descriptor);
         let adapter = instance.request_adapter(&wgpu::RequestAdapterOptions::default());
         let Ok(adapter) = pollster::block_on(adapter) else { return Ok(None) };
-        let limits = wgpu::Limits::default();
+        let most = adapter.limits().max_storage_buffers_per_shader_stage;
+        let limits = wgpu::Limits {
+            max_storage_buffers_per_shader_stage: most,
+            ..wgpu::Limits::default()
+        };
         let descriptor = wgpu::DeviceDescriptor { required_limits: limits, ..Default::default() };
         let (device, queue) = pollster::block_on(adapter.request_device(&descriptor))?;
         let info = adapter.get_info();
-        Ok(Some(Self { name: format!("{} ({})", info.name, info.driver_info), device, queue }))
+        let name = format!("{} ({})", info.name, info.driver_info);
+        Ok(Some(Self { name, storage_buffers: most as usize, device, queue }))
+    }
+
+    /// How many storage buffers a kernel may have here.
+    pub fn storage_buffers(&self) -> usize {
+        self.storage_buffers
     }
 
     /// The device's name.
@@ -60,7 +71,12 @@ impl Device {
         let checked = validate(source)?;
         let module = self.checked("the text", || {
             let source = wgpu::ShaderSource::Wgsl(source.into());
-            self.device.create_shader_module(wgpu::ShaderModuleDescriptor { label: None, source })
+            let descriptor = wgpu::ShaderModuleDescriptor { label: None, source };
+            let checks = wgpu::ShaderRuntimeChecks::checked();
+            // Counting every loop's iterations makes llvmpipe's compiler take minutes for a nest of many loops.
+            let checks = wgpu::ShaderRuntimeChecks { force_loop_bounding: false, ..checks };
+            // SAFETY: every loop of our texts ends; all other checks are made.
+            unsafe { self.device.create_shader_module_trusted(descriptor, checks) }
         })?;
         let mut pipelines = BTreeMap::new();
         for kernel in kernels {

@@ -3,10 +3,12 @@
 //! [`validate`] parses and validates a text as WebGPU without extensions does. [`Device::open`] finds a device; llvmpipe
 //! (`mesa-vulkan-drivers` on Debian) is one on every processor. [`run`] runs the steps of a module on host tensors.
 
+mod bundle;
 mod device;
 mod run;
 mod text;
 
+pub use bundle::Bundle;
 pub use device::{Device, Kernels};
 pub use run::run;
 pub use text::{Binding, bindings, validate};

@@ -5,8 +5,8 @@
 //!   computed; in buffers that several lanes see they lie packed in words of 32 bits, as they do on a host. A lane
 //!   stores one by two atomic operations on the bits of its word, so that its neighbours' are left alone;
 //! - floats of 16 bits lie there alike, are computed in `f32` and rounded where they are stored or cast;
-//! - integers of 64 bits, and what can be done with doubles without arithmetic, are `vec2<u32>`, the low half first.
-//!   Indices that are known to fit are `i32`.
+//! - integers of 64 bits and doubles are `vec2<u32>`, the low half first, and functions compute with them. Indices that
+//!   are known to fit are `i32`.
 //!
 //! WGSL lets a compiler assume that there is neither infinity nor NaN, and refuses constant expressions that have
 //! none or overflow. Therefore such constants are made of bits by a function, as is every constant that is an operand

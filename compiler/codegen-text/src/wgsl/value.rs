@@ -149,9 +149,12 @@ pub(super) fn constant(value: f64, dtype: DataType) -> String {
     }
 }
 
-/// An `f32`, exactly; what WGSL has no literal for is made of its bits.
+/// An `f32`, exactly; what WGSL has no literal for is made of its bits. The shortest decimal of the largest number is
+/// above it, which some compilers refuse.
 fn float(value: f32) -> String {
-    if !value.is_finite() || value.is_subnormal() || (value == 0.0 && value.is_sign_negative()) {
+    let largest = value.abs() == f32::MAX;
+    let negative_zero = value == 0.0 && value.is_sign_negative();
+    if !value.is_finite() || value.is_subnormal() || negative_zero || largest {
         return format!("hone_f32({:#x}u)", value.to_bits());
     }
     if value < 0.0 { format!("({value:?}f)") } else { format!("{value:?}f") }
@@ -197,6 +200,7 @@ mod tests {
         assert_eq!(constant(f64::NAN, DataType::F16), "hone_f32(0x7fc00000u)");
         assert_eq!(constant(-0.0, DataType::F32), "hone_f32(0x80000000u)");
         assert_eq!(constant(1e-40, DataType::F32), "hone_f32(0x116c2u)");
+        assert_eq!(constant(f64::from(f32::MAX), DataType::F32), "hone_f32(0x7f7fffffu)");
         assert_eq!(constant(-1.5, DataType::F32), "(-1.5f)");
         assert_eq!(constant(-1.0, DataType::I64), "vec2<u32>(4294967295u, 4294967295u)");
         assert_eq!(constant(f64::from(i32::MIN), DataType::I32), "i32(-2147483648)");

@@ -1,14 +1,30 @@
 //! WGSL of bound programs, validated, and run where there is a device.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
+// Each test takes what it needs.
+#![allow(dead_code)]
+
+pub mod browser;
 
 use anyhow::Result;
 use hone_codegen_text::{EmitError, Module, Wgsl, emit, source};
 use hone_device_tests::{Device, Job, Outcome, count};
 use hone_tensor::{Limits, Program, Step};
+use hone_tune::schedule_for_device;
 use hone_types::Tensor;
 use hone_webgpu_tests::{run, validate};
 use std::sync::Mutex;
+
+/// A module's whole text.
+pub fn whole(module: &Module) -> String {
+    source(&Wgsl::default(), &[module])
+}
+
+/// The text of a plain program, scheduled for a device.
+pub fn scheduled(program: &Program) -> String {
+    let schedule = schedule_for_device(program.clone(), &Limits::PORTABLE).unwrap().schedule;
+    whole(&emit(schedule.program(), &Wgsl::default(), &Limits::PORTABLE, "k").unwrap())
+}
 
 /// WGSL with the limits that every device of WebGPU has.
 pub struct WebGpu {
@@ -18,24 +34,50 @@ pub struct WebGpu {
     pub invalid: Mutex<Vec<String>>,
     /// How many kernels were validated.
     pub valid: Mutex<usize>,
+    /// How many programs need more storage buffers than every device has.
+    pub raised: Mutex<usize>,
 }
 
 impl WebGpu {
     /// On a device, or for validation alone.
     pub fn new(device: Option<&'static hone_webgpu_tests::Device>) -> Self {
-        Self { device, invalid: Mutex::default(), valid: Mutex::default() }
+        let (invalid, valid, raised) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Self { device, invalid, valid, raised }
+    }
+
+    /// The text of a program with the limits that every device has, or with the device's storage buffers.
+    fn module(&self, program: &Program, stem: &str) -> Result<Module, EmitError> {
+        let portable = emit(program, &Wgsl::default(), &Limits::PORTABLE, stem);
+        let most = self.device.map_or(usize::MAX, |device| device.storage_buffers());
+        if !matches!(portable, Err(EmitError::Buffers { .. })) {
+            return portable;
+        }
+        *self.raised.lock().unwrap() += 1;
+        emit(program, &Wgsl { storage_buffers: most }, &Limits::PORTABLE, stem)
     }
 
     /// Counts what came out, and panics where a text was not valid or a result not right.
     pub fn judge(&self, what: &str, outcome: &Outcome) {
-        let (valid, invalid) = (self.valid.lock().unwrap(), self.invalid.lock().unwrap());
         let on = self.device.map_or("no device", |device| device.name());
-        println!("{what}, on {on}: {} kernels valid, {} not; {outcome}", *valid, invalid.len());
-        count(*valid, "kernels of WGSL valid");
-        count(outcome.right, "kernel runs of WGSL right");
-        count(outcome.refused(), "programs without WGSL");
-        assert!(invalid.is_empty(), "{what}: {} invalid, the first:\n{}", invalid.len(), invalid[0]);
+        let valid = std::mem::take(&mut *self.valid.lock().unwrap());
+        let raised = std::mem::take(&mut *self.raised.lock().unwrap());
+        let invalid = std::mem::take(&mut *self.invalid.lock().unwrap());
         let wrong = outcome.wrong.len();
+        println!("{what}: {outcome}");
+        count(valid, "kernels of WGSL valid");
+        count(invalid.len(), "kernels of WGSL not valid");
+        count(outcome.right, "kernel runs of WGSL right");
+        count(wrong, "kernel runs of WGSL wrong");
+        count(raised, "programs with more than 8 storage buffers");
+        count(outcome.refused(), "programs without WGSL");
+        println!(
+            "{what}, on {on}: {} right, {wrong} wrong, {} refused {:?}, {} not valid",
+            outcome.right,
+            outcome.refused(),
+            outcome.reasons(),
+            invalid.len()
+        );
+        assert!(invalid.is_empty(), "{what}: {} invalid, the first:\n{}", invalid.len(), invalid[0]);
         assert!(wrong == 0, "{what}: {wrong} wrong, the first:\n{}", outcome.wrong[0]);
     }
 }
@@ -48,14 +90,13 @@ impl Device for WebGpu {
     }
 
     fn emit(&self, program: &Program, stem: &str) -> Result<Module, String> {
-        let module =
-            emit(program, &Wgsl::default(), &Limits::PORTABLE, stem).map_err(|reason| match reason {
-                EmitError::Operation { operation, dtype, .. } => format!("{operation} of {dtype}"),
-                EmitError::Verify(reason) => format!("verifier: {reason}"),
-                EmitError::Buffers { most, .. } => format!("more than {most} buffers"),
-                other => other.to_string(),
-            })?;
-        let text = source(&Wgsl::default(), &[&module]);
+        let module = self.module(program, stem).map_err(|reason| match reason {
+            EmitError::Operation { operation, dtype, .. } => format!("{operation} of {dtype}"),
+            EmitError::Verify(reason) => format!("verifier: {reason}"),
+            EmitError::Buffers { most, .. } => format!("more than {most} buffers"),
+            other => other.to_string(),
+        })?;
+        let text = whole(&module);
         match validate(&text) {
             Ok(_) => *self.valid.lock().unwrap() += module.kernels().len(),
             Err(error) => self.invalid.lock().unwrap().push(format!("{error}\n{text}")),
@@ -74,8 +115,10 @@ impl Device for WebGpu {
     fn run(&self, jobs: &[Job<Module>]) -> Vec<Vec<Result<Vec<Tensor>>>> {
         let Some(device) = self.device else { return vec![] };
         let results = jobs.iter().map(|job| {
-            let text = source(&Wgsl::default(), &[&job.code]);
+            let text = whole(&job.code);
+            let start = std::time::Instant::now();
             let built = device.build(&text, &job.code.kernels());
+            if start.elapsed().as_secs() > 4 { eprintln!("SLOW {:?} {} {}", start.elapsed(), job.runs[0].name, text); }
             job.runs
                 .iter()
                 .map(|one| match &built {
