@@ -4,9 +4,9 @@ use crate::expression::Writer;
 use crate::module::Module;
 use crate::{Dialect, EmitError};
 use hone_tensor::{
-    Argument, BinaryOp, Block, BlockBody, BufferId, Combiner, Domain, Expr, IteratorKind, Kernel, Launch,
-    Level, Limits, Loop, LoopKind, Program, Realize, Scope, Statement, verify, verify_launches,
-    verify_registers,
+    Argument, BinaryOp, Block, BlockBody, BufferId, Combiner, Domain, Expr, IteratorKind, Kernel,
+    Launch, Level, Limits, Loop, LoopKind, Program, Realize, Scope, Statement, verify,
+    verify_launches, verify_registers,
 };
 use hone_types::DataType;
 use std::fmt::Write;
@@ -207,7 +207,10 @@ impl Body<'_> {
         let number = self.dialect.number(Level::Lane, dimension);
         let head = match usize::try_from(extent) == Ok(self.items[dimension]) {
             true => "{".to_string(),
-            false => format!("if ({number} < {}) {{", self.dialect.integer(extent, self.dialect.index_type())),
+            false => format!(
+                "if ({number} < {}) {{",
+                self.dialect.integer(extent, self.dialect.index_type())
+            ),
         };
         let (domain, alone) = (self.domain.clone(), self.alone);
         self.alone[dimension] = false;

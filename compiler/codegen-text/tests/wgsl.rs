@@ -42,7 +42,10 @@ fn k_0(@builtin(workgroup_id) block: vec3<u32>, @builtin(local_invocation_id) la
 }
 
 ";
-    assert_eq!(text(&case("first_lane_alone")).replace("((v6 == 0i))", "(v6 == 0i)"), expected.replace("((v6 == 0i))", "(v6 == 0i)"));
+    assert_eq!(
+        text(&case("first_lane_alone")).replace("((v6 == 0i))", "(v6 == 0i)"),
+        expected.replace("((v6 == 0i))", "(v6 == 0i)")
+    );
 }
 
 #[test]
@@ -56,9 +59,8 @@ fn counters_of_the_host_are_uniform() {
 fn mapped(from: DataType, to: DataType, value: impl Fn(Expr, &Expr) -> Expr) -> Program {
     let mut builder = Builder::new();
     let x = builder.input("x", &TensorType::new(from, [4]));
-    let y = builder.map("y", &TensorType::new(to, [4]), |i| {
-        value(Expr::Load(x, i.to_vec()), &i[0])
-    });
+    let y =
+        builder.map("y", &TensorType::new(to, [4]), |i| value(Expr::Load(x, i.to_vec()), &i[0]));
     builder.output(y);
     builder.finish()
 }
@@ -66,17 +68,24 @@ fn mapped(from: DataType, to: DataType, value: impl Fn(Expr, &Expr) -> Expr) -> 
 #[test]
 fn lanes_store_their_bytes_and_leave_their_neighbours_alone() {
     let text = text(&mapped(DataType::U8, DataType::U8, |x, _| x.clone() + x));
-    assert!(text.contains("k_0_b0: array<u32>") && text.contains("k_0_b1: array<atomic<u32>>"), "{text}");
+    assert!(
+        text.contains("k_0_b0: array<u32>") && text.contains("k_0_b1: array<atomic<u32>>"),
+        "{text}"
+    );
     assert!(text.contains("hone_load_u8(k_0_b0[v1 >> 2u], v1)"), "{text}");
-    assert!(text.contains("atomicAnd(&k_0_b1[hone_index >> 2u], ~(0xffu << hone_shift));"), "{text}");
-    assert!(text.contains("atomicOr(&k_0_b1[hone_index >> 2u], hone_bits << hone_shift);"), "{text}");
+    assert!(
+        text.contains("atomicAnd(&k_0_b1[hone_index >> 2u], ~(0xffu << hone_shift));"),
+        "{text}"
+    );
+    assert!(
+        text.contains("atomicOr(&k_0_b1[hone_index >> 2u], hone_bits << hone_shift);"),
+        "{text}"
+    );
 }
 
 #[test]
 fn indices_are_of_32_bits_until_they_meet_values_of_64() {
-    let text = text(&mapped(DataType::I64, DataType::I64, |x, i| {
-        x + (i.clone() * 3i64 + 1i64)
-    }));
+    let text = text(&mapped(DataType::I64, DataType::I64, |x, i| x + (i.clone() * 3i64 + 1i64)));
     assert!(text.contains("hone_add_64(k_0_b0[v1], hone_64_of_i32(((v1 * 3i) + 1i)))"), "{text}");
     assert!(text.contains("fn hone_add_64(") && !text.contains("fn hone_multiply_64("), "{text}");
 }

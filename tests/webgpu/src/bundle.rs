@@ -4,7 +4,9 @@
 use anyhow::{Context, Result, ensure};
 use hone_artifact::{Reader, Slot, Variant};
 use hone_codegen_text::{Module, Wgsl, emit, source};
-use hone_driver::{Accelerator, ImportOptions, Options, Target, compile_edited, device_limits, import};
+use hone_driver::{
+    Accelerator, ImportOptions, Options, Target, compile_edited, device_limits, import,
+};
 use hone_tensor::{Program, Role};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -98,7 +100,10 @@ fn values_lie_apart(variant: &Variant, inputs: &BTreeMap<&str, Vec<usize>>) -> R
             }
             let there = written.get(&offset).copied().unwrap_or(0);
             let nodes = &step.nodes;
-            ensure!(there >= bytes, "{nodes:?}: {bytes} bytes at {offset} are part of another value");
+            ensure!(
+                there >= bytes,
+                "{nodes:?}: {bytes} bytes at {offset} are part of another value"
+            );
         }
     }
     Ok(())

@@ -28,10 +28,8 @@ impl Device {
         let adapter = instance.request_adapter(&wgpu::RequestAdapterOptions::default());
         let Ok(adapter) = pollster::block_on(adapter) else { return Ok(None) };
         let most = adapter.limits().max_storage_buffers_per_shader_stage;
-        let limits = wgpu::Limits {
-            max_storage_buffers_per_shader_stage: most,
-            ..wgpu::Limits::default()
-        };
+        let limits =
+            wgpu::Limits { max_storage_buffers_per_shader_stage: most, ..wgpu::Limits::default() };
         let descriptor = wgpu::DeviceDescriptor { required_limits: limits, ..Default::default() };
         let (device, queue) = pollster::block_on(adapter.request_device(&descriptor))?;
         let info = adapter.get_info();

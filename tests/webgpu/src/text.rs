@@ -35,13 +35,16 @@ pub fn bindings(module: &Module, kernel: &str) -> Vec<(u32, Binding)> {
     let given = variables.filter_map(|variable| {
         let named = variable.name.as_ref()?.starts_with(&prefix);
         let number = variable.binding.filter(|_| named)?.binding;
-        Some((number, match variable.space {
-            AddressSpace::Storage { access } if access.contains(StorageAccess::STORE) => {
-                Binding::Written
-            }
-            AddressSpace::Storage { .. } => Binding::Read,
-            _ => Binding::Counter,
-        }))
+        Some((
+            number,
+            match variable.space {
+                AddressSpace::Storage { access } if access.contains(StorageAccess::STORE) => {
+                    Binding::Written
+                }
+                AddressSpace::Storage { .. } => Binding::Read,
+                _ => Binding::Counter,
+            },
+        ))
     });
     given.collect()
 }

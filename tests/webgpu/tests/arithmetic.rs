@@ -79,8 +79,7 @@ fn values(dtype: DataType) -> Vec<Vec<u8>> {
     let others = [5, 7, -7, 10, 31, 32, 33, 63, 64, 65, 100, -100, 0x1234_5678_9abc_def0];
     let signed = matches!(dtype, DataType::I8 | DataType::I16 | DataType::I32 | DataType::I64);
     let range = if signed { -(1i128 << (bits - 1))..1 << (bits - 1) } else { 0..1 << bits };
-    let mut values: Vec<i128> =
-        ends.chain(others).filter(|value| range.contains(value)).collect();
+    let mut values: Vec<i128> = ends.chain(others).filter(|value| range.contains(value)).collect();
     values.sort_unstable();
     values.dedup();
     values.into_iter().map(|value| value.to_le_bytes()[..dtype.bytes()].to_vec()).collect()
@@ -88,9 +87,39 @@ fn values(dtype: DataType) -> Vec<Vec<u8>> {
 
 fn floats() -> Vec<f64> {
     let magnitudes = [
-        0.0, 1e-5, 0.03, 0.25, 0.5, 0.999, 1.0, 1.5, 2.0, 2.5, 3.0, 7.0, 9.5, 100.25, 127.5, 128.0, 254.9,
-        255.5, 256.0, 32767.5, 65504.0, 65519.0, 65520.0, 70000.0, 2147483520.0, 2147483648.0, 4294967040.0,
-        4294967296.0, 1e10, 9223371487098961920.0, 9223372036854775808.0, 1.8446744073709552e19, 3e38,
+        0.0,
+        1e-5,
+        0.03,
+        0.25,
+        0.5,
+        0.999,
+        1.0,
+        1.5,
+        2.0,
+        2.5,
+        3.0,
+        7.0,
+        9.5,
+        100.25,
+        127.5,
+        128.0,
+        254.9,
+        255.5,
+        256.0,
+        32767.5,
+        65504.0,
+        65519.0,
+        65520.0,
+        70000.0,
+        2147483520.0,
+        2147483648.0,
+        4294967040.0,
+        4294967296.0,
+        1e10,
+        9223371487098961920.0,
+        9223372036854775808.0,
+        1.8446744073709552e19,
+        3e38,
         f64::INFINITY,
     ];
     let mut values: Vec<f64> = magnitudes.into_iter().flat_map(|value| [value, -value]).collect();
@@ -110,8 +139,7 @@ fn program(dtype: DataType, count: usize, value: &dyn Fn(Expr, Expr) -> Expr) ->
     let load = |buffer, i: &[Expr]| Expr::Load(buffer, i.to_vec());
     let index = [Expr::Integer(0)];
     let result = builder.dtype(&value(load(a, &index), load(b, &index)));
-    let y = builder
-        .map("y", &TensorType::new(result, [count]), |i| value(load(a, i), load(b, i)));
+    let y = builder.map("y", &TensorType::new(result, [count]), |i| value(load(a, i), load(b, i)));
     builder.output(y);
     builder.finish()
 }

@@ -13,7 +13,7 @@ use hone_onnx_tests::{Case, folder, load, run};
 use hone_webgpu_tests::device_of_tests;
 
 /// Of this many cases one is taken.
-const SAMPLE: u64 = 8;
+const SAMPLE: u64 = 16;
 
 #[test]
 fn official_cases_compute_the_same_as_wgsl() {

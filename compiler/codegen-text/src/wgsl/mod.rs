@@ -82,9 +82,7 @@ impl Dialect for Wgsl {
     fn parameter(&self, number: usize, name: &str, dtype: DataType, written: bool) -> String {
         let access = if written { "read_write" } else { "read" };
         let element = value::memory_type(dtype, written);
-        format!(
-            "@group(0) @binding({number}) var<storage, {access}> {name}: array<{element}>;"
-        )
+        format!("@group(0) @binding({number}) var<storage, {access}> {name}: array<{element}>;")
     }
 
     fn counter(&self, number: usize, name: &str) -> String {
@@ -102,7 +100,8 @@ impl Dialect for Wgsl {
     }
 
     fn kernel(&self, name: &str, parameters: &[String], [x, y, z]: [usize; 3]) -> String {
-        let parameters: String = parameters.iter().map(|parameter| format!("{parameter}\n")).collect();
+        let parameters: String =
+            parameters.iter().map(|parameter| format!("{parameter}\n")).collect();
         format!(
             "{parameters}@compute @workgroup_size({x}, {y}, {z})\nfn {name}(@builtin(workgroup_id) block: vec3<u32>, \
              @builtin(local_invocation_id) lane: vec3<u32>) {{"

@@ -176,7 +176,8 @@ pub(super) fn not_constant(dtype: DataType, operand: &str) -> String {
 /// Whether a text is a constant expression: it has neither a function of ours nor a variable.
 fn is_constant(text: &str) -> bool {
     let words = text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
-    let mut names = words.filter(|word| word.starts_with(|letter: char| letter.is_ascii_alphabetic()));
+    let mut names =
+        words.filter(|word| word.starts_with(|letter: char| letter.is_ascii_alphabetic()));
     names.all(|name| matches!(name, "select" | "true" | "false" | "i32" | "u32" | "f32"))
 }
 
@@ -189,7 +190,8 @@ mod tests {
         for text in ["1.0f", "(-2i)", "select(1.0f, 2.0f, true)", "i32(-2147483648)", "1e-10f"] {
             assert!(is_constant(text), "{text}");
         }
-        for text in ["v4", "(v4 * 2i)", "k0_0_b1[0i]", "b1[0i]", "hone_f32(0x7f800000u)", "exp(v1)"] {
+        for text in ["v4", "(v4 * 2i)", "k0_0_b1[0i]", "b1[0i]", "hone_f32(0x7f800000u)", "exp(v1)"]
+        {
             assert!(!is_constant(text), "{text}");
         }
     }

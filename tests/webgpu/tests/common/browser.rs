@@ -86,7 +86,8 @@ fn answer(
         return stream.write_all(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n");
     }
     let name = if path == "/" { "index.html" } else { path.trim_start_matches('/') };
-    let Some(bytes) = folders.iter().find_map(|folder| std::fs::read(folder.join(name)).ok()) else {
+    let Some(bytes) = folders.iter().find_map(|folder| std::fs::read(folder.join(name)).ok())
+    else {
         return stream.write_all(b"HTTP/1.1 404 Not Found\r\nConnection: close\r\n\r\n");
     };
     let kind = match name.rsplit('.').next() {

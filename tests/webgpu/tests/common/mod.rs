@@ -77,7 +77,12 @@ impl WebGpu {
             outcome.reasons(),
             invalid.len()
         );
-        assert!(invalid.is_empty(), "{what}: {} invalid, the first:\n{}", invalid.len(), invalid[0]);
+        assert!(
+            invalid.is_empty(),
+            "{what}: {} invalid, the first:\n{}",
+            invalid.len(),
+            invalid[0]
+        );
         assert!(wrong == 0, "{what}: {wrong} wrong, the first:\n{}", outcome.wrong[0]);
     }
 }
@@ -116,9 +121,7 @@ impl Device for WebGpu {
         let Some(device) = self.device else { return vec![] };
         let results = jobs.iter().map(|job| {
             let text = whole(&job.code);
-            let start = std::time::Instant::now();
             let built = device.build(&text, &job.code.kernels());
-            if start.elapsed().as_secs() > 4 { eprintln!("SLOW {:?} {} {}", start.elapsed(), job.runs[0].name, text); }
             job.runs
                 .iter()
                 .map(|one| match &built {
