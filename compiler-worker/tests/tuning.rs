@@ -84,7 +84,7 @@ fn a_killed_search_goes_on_and_records_rebuild_the_same_bytes() {
     // Every line is of this schema and says what became of the candidate.
     for line in lines(&place) {
         let record = json(&line);
-        assert_eq!(record["schema"], 2, "{line}");
+        assert_eq!(record["schema"], 3, "{line}");
         assert!(record["class"] == "Ok" || record["cause"].is_string(), "{line}");
     }
     // Whoever has the records makes the same artifact.
@@ -179,7 +179,7 @@ fn records_are_listed_merged_exported_and_imported() {
     assert!(out.starts_with(&format!("{count} records")), "{out}");
     // Records of the schema before, in which no other name is changed than that of one decision.
     let text = std::fs::read_to_string(place.path("all.jsonl")).unwrap();
-    let older = text.replace("\"schema\":2", "\"schema\":1");
+    let older = text.replace("\"schema\":3", "\"schema\":1");
     std::fs::create_dir(place.path("older")).unwrap();
     let older = older.replace("unrolled points", "written out points");
     std::fs::write(place.path("older/all.jsonl"), older).unwrap();

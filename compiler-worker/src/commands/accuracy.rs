@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use hone_artifact::exit_code::Reason;
-use hone_search::{Accuracy, Class, FEATURES, FIRST, Kind, MIN_TRIALS, Record, Sample};
+use hone_search::{Accuracy, Class, FEATURES, FIRST, Features, Kind, MIN_TRIALS, Record, Sample};
 
 use super::common::{print, print_json};
 use super::records::records_of;
@@ -58,5 +58,6 @@ fn sample(record: Record) -> Option<Sample> {
         && record.class == Class::Ok
         && record.features.len() == FEATURES.len();
     let ratio = record.ratio.filter(|_| told)?;
-    Some(Sample { features: record.features, ratio, task: record.program })
+    let features = Features { counts: record.features, nest: record.nest };
+    Some(Sample { features, ratio, task: record.program })
 }

@@ -4,10 +4,11 @@ use std::collections::HashSet;
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Subcommand};
 use hone_artifact::exit_code::Reason;
-use hone_search::{Kind, Log, Migrated, Record, SCHEMA, read_file};
+use hone_search::{Kind, Log, Migrated, Record, SCHEMA, autotvm, read_file};
 
 use super::accuracy;
 use super::common::{CacheArguments, print, print_json};
@@ -65,7 +66,8 @@ pub enum Action {
         #[arg(long)]
         trials: bool,
     },
-    /// Take the records of a file into the folder, those that are not there yet.
+    /// Take the records of a file into the folder, those that are not there yet; of a log of AutoTVM (version 0.2) what a
+    /// search can begin with.
     Import {
         /// The file to read.
         file: PathBuf,
@@ -204,16 +206,46 @@ fn write_new(out: &Path, records: Vec<Record>) -> Result<usize> {
 }
 
 fn import(folder: &Path, file: &Path) -> Result<()> {
+    if autotvm::is_log(file).map_err(store::failed)? {
+        return import_log(folder, file);
+    }
     let new = records_of(file)?;
-    let known: HashSet<String> = store::read(folder)?.iter().map(line).collect();
+    let count = append_new(folder, &new, &line)?;
+    print(&format!("{count} new records of {} in {}", new.len(), folder.display()))
+}
+
+/// Appends the records whose `key` no record of the folder has; how many these are.
+fn append_new(folder: &Path, new: &[Record], key: &dyn Fn(&Record) -> String) -> Result<usize> {
+    let known: HashSet<String> = store::read(folder)?.iter().map(key).collect();
     let mut log = Log::open(folder, "imported.jsonl").map_err(store::failed)?;
     let mut count = 0;
-    for record in new.iter().filter(|own| !known.contains(&line(own))) {
+    for record in new.iter().filter(|own| !known.contains(&key(own))) {
         log.append(record).map_err(store::failed)?;
         count += 1;
     }
     log.sync().map_err(store::failed)?;
-    print(&format!("{count} new records of {} in {}", new.len(), folder.display()))
+    Ok(count)
+}
+
+/// Takes what a search can begin with from a log of AutoTVM, and says what became of the other lines.
+fn import_log(folder: &Path, file: &Path) -> Result<()> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |own| own.as_secs());
+    let found = autotvm::read_log(file, now).map_err(store::failed)?;
+    // The time of the import makes no other record of a line.
+    let key = |record: &Record| line(&Record { time: 0, ..record.clone() });
+    let count = match found.records.is_empty() {
+        true => 0,
+        false => append_new(folder, &found.records, &key)?,
+    };
+    let mut text = format!(
+        "{count} new records of {} lines of AutoTVM in {}: searches begin with them",
+        found.lines,
+        folder.display()
+    );
+    for (why, lines) in &found.left_out {
+        text.push_str(&format!("\n{lines} lines are left out: {why}"));
+    }
+    print(&text)
 }
 
 fn list(records: &[Record], json: bool) -> Result<()> {

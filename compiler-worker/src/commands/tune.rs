@@ -9,7 +9,7 @@ use clap::Args;
 use hone_artifact::exit_code::Reason;
 use hone_artifact::request::LONGEST_SEARCH;
 use hone_driver::Target;
-use hone_search::STRATEGIES;
+use hone_search::{COST_MODELS, STRATEGIES};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::common::{AccessArguments, CacheArguments, is_artifact, model, print, print_json};
@@ -43,6 +43,9 @@ pub struct Arguments {
     /// Who proposes candidates: learned, genetic, annealing, random or grid.
     #[arg(long, default_value = "learned", value_name = "NAME", value_parser = strategy)]
     pub strategy: String,
+    /// Who judges candidates for the learned and the annealing strategy: trees or neural.
+    #[arg(long, default_value = COST_MODELS[0].0, value_name = "NAME", value_parser = cost_model)]
+    pub cost_model: String,
     /// Seconds to measure each batch of candidates for.
     #[arg(long, default_value_t = 0.3, value_name = "SECONDS", value_parser = seconds)]
     pub seconds: f64,
@@ -80,7 +83,14 @@ pub(super) fn duration(text: &str) -> std::result::Result<Duration, String> {
 }
 
 fn strategy(text: &str) -> std::result::Result<String, String> {
-    let names: Vec<&str> = STRATEGIES.iter().map(|(name, _)| *name).collect();
+    one_of(text, &STRATEGIES.map(|(name, _)| name))
+}
+
+fn cost_model(text: &str) -> std::result::Result<String, String> {
+    one_of(text, &COST_MODELS.map(|(name, _)| name))
+}
+
+fn one_of(text: &str, names: &[&str]) -> std::result::Result<String, String> {
     match names.contains(&text) {
         true => Ok(text.to_owned()),
         false => Err(format!("there are {}", names.join(", "))),
@@ -155,6 +165,7 @@ fn settings(arguments: &Arguments) -> Settings {
         threads: arguments.threads,
         seed: arguments.seed,
         strategy: arguments.strategy.clone(),
+        cost_model: arguments.cost_model.clone(),
         seconds: arguments.seconds,
         timeout: None,
         noise: NOISE,

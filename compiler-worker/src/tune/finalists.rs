@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use hone_driver::TuningTask;
-use hone_search::{Candidate, Class, Kind, Log, Record, Trial};
+use hone_search::{Candidate, Class, Kind, Log, Nest, Record, Trial};
 
 use super::confirm::{Confirm, Part, with};
 use super::device::Device;
@@ -35,7 +35,8 @@ impl Session<'_> {
             let record = Record { kind: Kind::Winner, ..self.record(own, &candidate, &measured) };
             let digest = own.task.digest.clone();
             proposed.insert(digest.clone(), prescription(&candidate));
-            records.insert(digest, Record { features: Vec::new(), ..record });
+            records
+                .insert(digest, Record { features: Vec::new(), nest: Nest::default(), ..record });
         }
         let tasks: BTreeMap<&str, &TuningTask> =
             searched.iter().map(|own| (own.task.digest.as_str(), &own.task)).collect();

@@ -17,6 +17,8 @@ pub(super) struct Searched {
     pub(super) known: HashSet<[u8; 32]>,
     pub(super) progress: Progress,
     pub(super) text: String,
+    /// What other compilers chose for an equal computation.
+    pub(super) starts: Vec<Candidate>,
 }
 
 impl Searched {

@@ -7,9 +7,10 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use hone_artifact::exit_code::Reason;
 use hone_artifact::request::Input;
 use hone_driver::{DataType, Graph, Options, Prescription, Target, tuning_tasks};
+use hone_search::autotvm::starts;
 use hone_search::{
-    Allocator, Candidate, Class, CostModel, FEATURES, Kind, Learned, Log, Progress, Random, Record,
-    SCHEMA, Sample, Space, Trial, strategy,
+    Allocator, Candidate, Class, CostModel, FEATURES, Features, Kind, Log, Nest, Progress, Random,
+    Record, SCHEMA, Sample, Space, Trial, cost_model, strategy,
 };
 
 use super::confirm::Confirm;
@@ -38,7 +39,7 @@ pub(super) const WORTH: f64 = 0.99;
 const IN_NETWORK: f64 = 8.0;
 /// The same, by the seconds of a batch of candidates: who measures those in short measures the network in short.
 const IN_NETWORK_BATCHES: f64 = 30.0;
-/// Decisions of other tasks that a task's first round tries.
+/// Decisions of other tasks that a task's first round tries, and as many of other compilers.
 const SEEDS: usize = 4;
 /// Samples beyond which the model learns in every fourth round only.
 const MANY_SAMPLES: usize = 1500;
@@ -141,7 +142,8 @@ impl Session<'_> {
             let progress = Progress { weight, best: Vec::new(), trials: 0, exhausted: false };
             let (text, known) = (task.program.to_string(), HashSet::new());
             let trials = Vec::new();
-            let mut own = Searched { task, space, strategy, trials, known, progress, text };
+            let starts = Vec::new();
+            let mut own = Searched { task, space, strategy, trials, known, progress, text, starts };
             own.add(untuned, 1.0);
             searched.push(own);
         }
@@ -173,11 +175,17 @@ impl Session<'_> {
             every.filter(|(record, _)| record.kind == Kind::Trial && record.target == target)
         {
             let ratio = record.ratio.unwrap_or(f64::INFINITY);
+            let index = indices.get(&record.program);
+            let space = index.map(|index| &searched[*index].space);
+            let candidate =
+                space.and_then(|own| own.with_choices(&record.template, &record.decisions).ok());
             if record.features.len() == FEATURES.len() {
-                let (features, task) = (record.features.clone(), record.program.clone());
-                samples.push(Sample { features, ratio, task });
+                // Earlier versions kept no nest: where the candidate can be made again, it tells.
+                let made = candidate.as_ref().filter(|_| record.nest.is_empty());
+                let features = made.map_or_else(|| features_of(record), |own| own.features.clone());
+                samples.push(Sample { features, ratio, task: record.program.clone() });
             }
-            let Some(index) = indices.get(&record.program) else { continue };
+            let Some(index) = index else { continue };
             match record.class {
                 _ if !is_logged => {}
                 Class::Ok => outcome.logged.0 += 1,
@@ -187,9 +195,7 @@ impl Session<'_> {
                 continue;
             }
             let own = &mut searched[*index];
-            let candidate = own.space.with_choices(&record.template, &record.decisions);
-            if let Some(candidate) = candidate.ok().filter(|new| !own.known.contains(&new.identity))
-            {
+            if let Some(candidate) = candidate.filter(|new| !own.known.contains(&new.identity)) {
                 let gain = own.add(candidate, ratio);
                 if is_logged {
                     outcome.note_gain(gain >= least);
@@ -198,6 +204,7 @@ impl Session<'_> {
             }
         }
         for own in searched.iter_mut() {
+            own.starts = starts(records, &own.space, SEEDS);
             for _ in 0..own.progress.trials.div_ceil(BATCH) {
                 own.close_round();
             }
@@ -240,7 +247,10 @@ impl Session<'_> {
         outcome: &mut Outcome,
     ) -> Result<()> {
         let mut random = Random::new(self.settings.seed);
-        let mut model = Learned::default();
+        let mut model = cost_model(&self.settings.cost_model).ok_or_else(|| {
+            let message = format!("no cost model is named '{}'", self.settings.cost_model);
+            Failure::new(Reason::Usage, message)
+        })?;
         model.learn(samples);
         let mut under_way = UnderWay::default();
         let mut rounds = 0;
@@ -248,7 +258,8 @@ impl Session<'_> {
         self.progress(searched, outcome, begin);
         loop {
             devices.admit();
-            let why = self.fill(searched, &model, devices, &mut random, outcome, &mut under_way)?;
+            let why =
+                self.fill(searched, &*model, devices, &mut random, outcome, &mut under_way)?;
             if under_way.rounds == 0 {
                 outcome.ended = why.unwrap_or("more trials are expected to gain nothing");
                 return Ok(());
@@ -277,7 +288,7 @@ impl Session<'_> {
     fn fill(
         &self,
         searched: &mut [Searched],
-        model: &Learned,
+        model: &dyn CostModel,
         devices: &Devices<'_, '_>,
         random: &mut Random,
         outcome: &mut Outcome,
@@ -350,7 +361,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Decisions that won in other tasks, for a task's first round.
+    /// What other compilers chose and decisions that won in other tasks, for a task's first round.
     fn seeds(&self, searched: &[Searched], place: usize) -> Vec<Candidate> {
         let own = &searched[place];
         if !own.progress.best.is_empty() || self.settings.strategy != "learned" {
@@ -362,7 +373,7 @@ impl Session<'_> {
         let seeds = others.iter().filter(fits).take(SEEDS).filter_map(|trial| {
             own.space.with_choices(&trial.candidate.template, &trial.candidate.choices()).ok()
         });
-        seeds.collect()
+        own.starts.iter().cloned().chain(seeds).collect()
     }
 
     /// Why no more rounds are asked for, where that is so; `asked` trials are done or under way.
@@ -413,7 +424,8 @@ impl Session<'_> {
             nanoseconds: measured.nanoseconds,
             ratio: measured.ratio.map(|own| own.0),
             interval: measured.ratio.map(|own| (own.1, own.2)),
-            features: candidate.features.iter().copied().map(round).collect(),
+            features: candidate.features.counts.iter().copied().map(round).collect(),
+            nest: candidate.features.nest.clone(),
             cause: measured.cause.as_ref().map(|own| own.chars().take(300).collect()),
             ..self.blank(Kind::Trial, subject, &own.task.nodes)
         }
@@ -441,6 +453,7 @@ impl Session<'_> {
             ratio: None,
             interval: None,
             features: Vec::new(),
+            nest: Nest::default(),
             nodes: nodes.chars().take(200).collect(),
             cause: None,
         }
@@ -468,6 +481,11 @@ impl UnderWay {
         self.candidates -= round.proposed.len();
         self.programs.remove(&round.index);
     }
+}
+
+/// What a record keeps for cost models.
+fn features_of(record: &Record) -> Features {
+    Features { counts: record.features.clone(), nest: record.nest.clone() }
 }
 
 /// Nanoseconds of a run without tuning, as far as it is searched.

@@ -24,6 +24,8 @@ pub struct Settings {
     pub seed: u64,
     /// Name of the strategy.
     pub strategy: String,
+    /// Name of the cost model.
+    pub cost_model: String,
     /// Seconds of measuring for each batch of candidates.
     pub seconds: f64,
     /// Longest time that a candidate may run; what the measuring process allows where it is not given.

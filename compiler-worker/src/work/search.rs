@@ -8,7 +8,7 @@ use hone_artifact::exit_code::Reason;
 use hone_artifact::report::Report;
 use hone_artifact::request::{Destination, StopRequest, Tune};
 use hone_driver::Target;
-use hone_search::Record;
+use hone_search::{COST_MODELS, Record};
 
 use super::{Machine, Worker};
 use crate::compiler;
@@ -171,6 +171,7 @@ fn settings(request: &Tune, threads: usize, earlier: Duration) -> Result<Setting
         threads,
         seed: request.seed,
         strategy: request.strategy.clone(),
+        cost_model: COST_MODELS[0].0.to_owned(),
         // Candidates of a batch, and the schedule without tuning, take turns.
         seconds: measure.seconds * (BATCH + 1) as f64,
         timeout: Some(Duration::from_secs_f64(measure.timeout_seconds)),

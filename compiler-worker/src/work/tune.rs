@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use hone_artifact::request::{Compile, Input, LONGEST_SEARCH, TuningRequest};
 use hone_driver::Target;
+use hone_search::COST_MODELS;
 
 use super::{Machine, Outcome, Worker};
 use crate::compiler::{self, Model};
@@ -72,6 +73,7 @@ impl Worker<'_> {
             threads: self.options.threads,
             seed: 1,
             strategy: "learned".to_owned(),
+            cost_model: COST_MODELS[0].0.to_owned(),
             seconds: SECONDS,
             timeout: None,
             noise: NOISE,

@@ -4,7 +4,7 @@
 //! Performance Dataset for Learned Tensor Compilers", 2021): the share of pairs in the right order, and how near the
 //! best of the first `k` candidates is to the best of all. Only trials of one task compare.
 
-use crate::model::{CostModel, Learned, Sample};
+use crate::model::{COST_MODELS, CostModel, Learned, Make, Sample};
 use std::collections::{BTreeMap, HashSet};
 
 /// Two trials of a task are a pair where their times differ by more than this part: less is noise.
@@ -34,39 +34,53 @@ pub struct Accuracy {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Judgement {
     /// In words.
-    pub judge: &'static str,
+    pub judge: String,
     /// How it did.
     pub accuracy: Accuracy,
 }
 
 /// Judges all tasks in some groups of trials, each of which has something in common, such as a network: by chance, by the
-/// analytic prediction, by a model of other tasks, by one of other groups, and by one that has seen the first half of the
-/// task's own trials. A task that is in two groups is two where groups are judged. Nothing where no task has
-/// [`MIN_TRIALS`] trials.
+/// analytic prediction, and for each of [`COST_MODELS`] that all trials are fit for by one that has learned from other tasks,
+/// one of other groups, and one that has seen the first half of the task's own trials. A task that is in two groups is two
+/// where groups are judged. Nothing where no task has [`MIN_TRIALS`] trials.
 pub fn judgements(groups: &[Vec<Sample>]) -> Vec<Judgement> {
     let all: Vec<&Sample> = groups.iter().flatten().collect();
     let (seen, later) = halves(&all);
-    let found = [
-        ("chance", mean(tasks(&all).values().filter_map(|task| chance(task)))),
-        ("analytic prediction", judged(&[], &all)),
-        ("learned from other tasks", by_fold(&all)),
-        ("learned from other files", by_group(groups)),
-        ("analytic prediction, second halves", judged(&[], &later)),
-        ("learned from the first halves", judged(&seen, &later)),
+    let models: Vec<(&str, Make)> = COST_MODELS
+        .into_iter()
+        .filter(|(_, make)| all.iter().all(|one| make().is_fit(one)))
+        .collect();
+    let of_models = |from: &str, judge: &dyn Fn(Make) -> Option<Accuracy>| {
+        let each = models.iter().map(|(name, make)| (format!("{name}, {from}"), judge(*make)));
+        each.collect::<Vec<_>>()
+    };
+    let mut found = vec![
+        ("chance".to_owned(), mean(tasks(&all).values().filter_map(|task| chance(task)))),
+        ("analytic prediction".to_owned(), judged(untaught, &[], &all)),
     ];
+    found.extend(of_models("from other tasks", &|make| by_fold(make, &all)));
+    found.extend(of_models("from other files", &|make| by_group(make, groups)));
+    let halves = judged(untaught, &[], &later);
+    found.push(("analytic prediction, second halves".to_owned(), halves));
+    found.extend(of_models("from the first halves", &|make| judged(make, &seen, &later)));
     let present =
         |(judge, accuracy): (_, Option<_>)| Some(Judgement { judge, accuracy: accuracy? });
     found.into_iter().filter_map(present).collect()
 }
 
+/// A model that has learned nothing is the analytic prediction.
+fn untaught() -> Box<dyn CostModel> {
+    Box::new(Learned::default())
+}
+
 /// Every group judged by a model of the others, without what they know of its own tasks: that is no transfer. `None` where
 /// there is one group.
-fn by_group(groups: &[Vec<Sample>]) -> Option<Accuracy> {
+fn by_group(make: Make, groups: &[Vec<Sample>]) -> Option<Accuracy> {
     let each = groups.iter().filter(|_| groups.len() > 1).flat_map(|group| {
         let inside: HashSet<&str> = group.iter().map(|sample| sample.task.as_str()).collect();
         let others =
             groups.iter().flatten().filter(|sample| !inside.contains(sample.task.as_str()));
-        per_task(&others.collect::<Vec<_>>(), &group.iter().collect::<Vec<_>>())
+        per_task(make, &others.collect::<Vec<_>>(), &group.iter().collect::<Vec<_>>())
     });
     mean(each)
 }
@@ -81,20 +95,20 @@ fn tasks<'a>(samples: &[&'a Sample]) -> BTreeMap<&'a str, Vec<&'a Sample>> {
     tasks
 }
 
-/// A model of `known`, or the analytic prediction where nothing is known, judges each task of `held_out`.
-fn per_task(known: &[&Sample], held_out: &[&Sample]) -> Vec<Accuracy> {
-    let mut model = Learned::default();
+/// A model of `known` judges each task of `held_out`.
+fn per_task(make: Make, known: &[&Sample], held_out: &[&Sample]) -> Vec<Accuracy> {
+    let mut model = make();
     let known: Vec<Sample> = known.iter().map(|sample| (*sample).clone()).collect();
     model.learn(&known);
-    tasks(held_out).values().filter_map(|trials| of_task(&model, trials)).collect()
+    tasks(held_out).values().filter_map(|trials| of_task(&*model, trials)).collect()
 }
 
-fn judged(known: &[&Sample], held_out: &[&Sample]) -> Option<Accuracy> {
-    mean(per_task(known, held_out).into_iter())
+fn judged(make: Make, known: &[&Sample], held_out: &[&Sample]) -> Option<Accuracy> {
+    mean(per_task(make, known, held_out).into_iter())
 }
 
 /// Every task judged by a model of the tasks in the other folds.
-fn by_fold(all: &[&Sample]) -> Option<Accuracy> {
+fn by_fold(make: Make, all: &[&Sample]) -> Option<Accuracy> {
     let tasks = tasks(all);
     let each = (0..FOLDS).flat_map(|held_out| {
         let (mut judged, mut known) = (Vec::new(), Vec::new());
@@ -102,7 +116,7 @@ fn by_fold(all: &[&Sample]) -> Option<Accuracy> {
             let side = if index % FOLDS == held_out { &mut judged } else { &mut known };
             side.extend_from_slice(trials);
         }
-        per_task(&known, &judged)
+        per_task(make, &known, &judged)
     });
     mean(each)
 }
@@ -194,7 +208,15 @@ fn mean(each: impl Iterator<Item = Accuracy>) -> Option<Accuracy> {
 mod tests {
     #![allow(clippy::expect_used)]
     use super::*;
-    use crate::FEATURES;
+    use crate::nest::{BLOCK_VALUES, Node, sixteenths};
+    use crate::{BLOCK, FEATURES, Features, Nest};
+
+    /// A block that has so many vector loads.
+    fn nest(loads: f64) -> Nest {
+        let mut values = vec![0; BLOCK_VALUES.len()];
+        values[3] = sixteenths(loads.exp2());
+        Nest::of(vec![Node { depth: 0, kind: BLOCK, values }])
+    }
 
     /// A task whose times follow a feature that the analytic prediction does not know.
     fn task(name: &str, seed: u64) -> Vec<Sample> {
@@ -202,9 +224,10 @@ mod tests {
         let sample = |_| {
             let hidden = random.below(1000) as f64 / 250.0;
             let predicted = random.below(1000) as f64 / 1000.0;
-            let mut features = vec![0.0; FEATURES.len()];
-            features[3] = hidden as f32;
-            features[19] = predicted as f32;
+            let mut counts = vec![0.0; FEATURES.len()];
+            counts[3] = hidden as f32;
+            counts[19] = predicted as f32;
+            let features = Features { counts, nest: nest(hidden) };
             Sample { features, ratio: (hidden * 0.5).exp(), task: name.to_owned() }
         };
         (0..64).map(sample).collect()
@@ -229,11 +252,14 @@ mod tests {
         assert!((prior.pairwise - 0.5).abs() < 0.05, "{prior:?}");
         assert!(prior.peak[0] < 0.7 && chance.peak[0] < 0.7, "{prior:?} {chance:?}");
         assert!(chance.peak[0] < chance.peak[1] && chance.peak[1] < chance.peak[2]);
-        for judge in ["learned from other tasks", "learned from other files"] {
-            let learned = of(&all, judge);
-            assert!(learned.pairwise > 0.9 && learned.peak[1] > 0.95, "{judge}: {learned:?}");
+        for (model, _) in COST_MODELS {
+            for from in ["other tasks", "other files"] {
+                let learned = of(&all, &format!("{model}, from {from}"));
+                let is_right = learned.pairwise > 0.9 && learned.peak[1] > 0.95;
+                assert!(is_right, "{model}, {from}: {learned:?}");
+            }
+            assert_eq!(of(&all, &format!("{model}, from the first halves")).trials, 12 * 32);
         }
-        assert_eq!(of(&all, "learned from the first halves").trials, 12 * 32);
     }
 
     #[test]
@@ -241,8 +267,17 @@ mod tests {
         // Each file has the same task: without it nothing is left to learn from, so only the prediction judges.
         let all = judgements(&[task("same", 7), task("same", 7)]);
         let (transfer, prior) =
-            (of(&all, "learned from other files"), of(&all, "analytic prediction"));
+            (of(&all, "trees, from other files"), of(&all, "analytic prediction"));
         assert!((transfer.pairwise - prior.pairwise).abs() < 0.02, "{transfer:?} {prior:?}");
+    }
+
+    #[test]
+    fn the_neural_model_is_not_judged_where_nests_are_missing() {
+        let mut groups = groups();
+        groups[1][7].features.nest = Nest::default();
+        let judges: Vec<String> = judgements(&groups).into_iter().map(|one| one.judge).collect();
+        assert!(judges.iter().any(|judge| judge.starts_with("trees,")), "{judges:?}");
+        assert!(!judges.iter().any(|judge| judge.starts_with("neural,")), "{judges:?}");
     }
 
     #[test]

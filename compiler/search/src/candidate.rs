@@ -1,7 +1,7 @@
 //! Candidates of a task, and how others are made of them.
 
 use crate::Random;
-use crate::features::features;
+use crate::features::{Features, features};
 use hone_machine::Machine;
 use hone_schedule::ScheduleError;
 use hone_tensor::Program;
@@ -15,8 +15,8 @@ pub struct Candidate {
     pub template: String,
     /// Its decisions, with the other values that each could have had.
     pub decisions: Vec<Decision>,
-    /// Features of the scheduled program, in the order of [`crate::FEATURES`].
-    pub features: Vec<f32>,
+    /// Features of the scheduled program.
+    pub features: Features,
     /// Equal for candidates whose schedules are the same steps.
     pub identity: [u8; 32],
 }
@@ -57,6 +57,11 @@ impl Space {
     /// The plain program.
     pub fn program(&self) -> &Program {
         self.plain.program()
+    }
+
+    /// Numbers of f32 in a vector of the target.
+    pub(crate) fn lanes(&self) -> usize {
+        self.machine.lanes
     }
 
     /// Names of the templates that take it; the first is taken without tuning.

@@ -1,6 +1,8 @@
-//! What the cost model sees of a scheduled program: counts of instructions, of moved bytes and of loop
-//! rounds, read off the loop nest. Logarithms of them, so that programs of all sizes compare.
+//! What the cost models see of a scheduled program: counts of instructions, of moved bytes and of loop
+//! rounds, read off the loop nest, for the whole program and for every block and loop. Logarithms of them, so that programs
+//! of all sizes compare.
 
+use crate::nest::{BLOCK, Nest, Node, sixteenths};
 use hone_machine::{
     BEYOND_L2_BYTES_PER_CYCLE, ISSUE_CONTENTION, L2_BYTES_PER_CYCLE, LINE_BYTES, Machine,
 };
@@ -37,9 +39,24 @@ pub const FEATURES: [&str; 24] = [
     "cycles of the largest block",
 ];
 
-/// The features of a scheduled program, in the order of [`FEATURES`].
-pub fn features(program: &Program, machine: &Machine) -> Vec<f32> {
-    let mut counts = Counts { program, machine, sum: [0.0; FEATURES.len()] };
+/// What cost models judge a candidate by.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Features {
+    /// Those of the whole program, in the order of [`FEATURES`].
+    pub counts: Vec<f32>,
+    /// Its loop nest; empty where an earlier version wrote the record.
+    pub nest: Nest,
+}
+
+/// Features that are the largest of all blocks'; the others are sums over them.
+const LARGEST: [usize; 5] = [10, 11, 13, 22, 23];
+
+/// Features of a block that [`crate::nest::BLOCK_VALUES`] begins with, in its order.
+const OF_BLOCK: [usize; 15] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 11, 12, 13, 23, 22];
+
+/// The features of a scheduled program.
+pub fn features(program: &Program, machine: &Machine) -> Features {
+    let mut counts = Counts { program, machine, sum: [0.0; FEATURES.len()], nodes: Vec::new() };
     let mut loops = Vec::new();
     program.body.iter().for_each(|statement| counts.statement(statement, &mut loops));
     let scratch = program.buffers.iter().filter(|(_, buffer)| buffer.scope == Scope::Scratch);
@@ -51,7 +68,36 @@ pub fn features(program: &Program, machine: &Machine) -> Vec<f32> {
     sum[19] += (sum[7] / L2_BYTES_PER_CYCLE) + (sum[8] / BEYOND_L2_BYTES_PER_CYCLE);
     sum[20] = sum[0] / (sum[3] + sum[4] + sum[5]).max(1.0);
     sum[21] = sum[8] / sum[9].max(1.0);
-    sum.iter().map(|value| (1.0 + value.max(0.0)).log2() as f32).collect()
+    Features {
+        counts: sum.iter().map(|value| (1.0 + value.max(0.0)).log2() as f32).collect(),
+        nest: Nest::of(counts.nodes.iter().map(Open::node).collect()),
+    }
+}
+
+/// A node of the nest while it is counted.
+struct Open {
+    depth: usize,
+    kind: u16,
+    values: Vec<f64>,
+}
+
+impl Open {
+    fn node(&self) -> Node {
+        let values = self.values.iter().copied().map(sixteenths).collect();
+        Node { depth: self.depth as u16, kind: self.kind, values }
+    }
+}
+
+/// A loop's kind as a number.
+fn kind(of: LoopKind) -> u16 {
+    match of {
+        LoopKind::Serial => 0,
+        LoopKind::Parallel => 1,
+        LoopKind::Unrolled => 2,
+        LoopKind::Vectorized => 3,
+        LoopKind::Tensorized(_) => 4,
+        LoopKind::Bound(_) => 5,
+    }
 }
 
 /// A loop around a block.
@@ -62,6 +108,8 @@ struct EnclosingLoop {
     kind: LoopKind,
     /// Whether the extent is constant.
     constant: bool,
+    /// Its place among the nodes of the nest.
+    node: usize,
 }
 
 /// An access of a block: how far a round of each loop moves it, in elements.
@@ -77,6 +125,7 @@ struct Counts<'a> {
     program: &'a Program,
     machine: &'a Machine,
     sum: [f64; FEATURES.len()],
+    nodes: Vec<Open>,
 }
 
 impl Counts<'_> {
@@ -85,7 +134,21 @@ impl Counts<'_> {
             Statement::Loop(inner) => {
                 let extent = inner.most().unwrap_or(1).max(1) as f64;
                 let constant = inner.extent.as_integer().is_some();
-                loops.push(EnclosingLoop { var: inner.var, extent, kind: inner.kind, constant });
+                let rounds: f64 = loops.iter().map(|outer| outer.extent).product();
+                let fewest = if constant { extent } else { 0.0 };
+                let node = self.nodes.len();
+                self.nodes.push(Open {
+                    depth: loops.len(),
+                    kind: kind(inner.kind),
+                    values: vec![extent, extent - fewest, rounds, 0.0, 0.0],
+                });
+                loops.push(EnclosingLoop {
+                    var: inner.var,
+                    extent,
+                    kind: inner.kind,
+                    constant,
+                    node,
+                });
                 if inner.kind == LoopKind::Parallel {
                     self.sum[14] = self.sum[14].max(extent);
                 }
@@ -99,6 +162,7 @@ impl Counts<'_> {
     }
 
     fn block(&mut self, realize: &Realize, loops: &[EnclosingLoop]) {
+        let mut own = [0.0f64; FEATURES.len()];
         let block = &self.program.blocks[realize.block];
         let is_lane = |loop_: &EnclosingLoop| {
             matches!(loop_.kind, LoopKind::Vectorized | LoopKind::Tensorized(_))
@@ -121,8 +185,8 @@ impl Counts<'_> {
         let operations = if is_sum { operations.max(1.0) } else { operations };
         let arithmetic =
             points / lanes * registers * (operations + FUNCTION_OPERATIONS as f64 * functions);
-        self.sum[if lanes > 1.0 { 0 } else { 1 }] += arithmetic;
-        self.sum[2] += points / lanes * registers * functions;
+        own[if lanes > 1.0 { 0 } else { 1 }] += arithmetic;
+        own[2] += points / lanes * registers * functions;
         let mut loads = 0.0;
         let mut accumulators: f64 = 0.0;
         for access in &accesses {
@@ -144,10 +208,10 @@ impl Counts<'_> {
                 _ => (5, lanes),
             };
             let issued = rounds * distinct * each;
-            self.sum[if access.is_store { 6 } else { feature }] += issued;
+            own[if access.is_store { 6 } else { feature }] += issued;
             loads += issued;
         }
-        self.traffic(&accesses, loops);
+        self.traffic(&accesses, loops, &mut own);
         let chain = match is_sum {
             true => rounds * self.machine.fma_latency as f64,
             false => 0.0,
@@ -157,17 +221,41 @@ impl Counts<'_> {
         let cycles = arithmetic.max(loads).max(chain)
             + ISSUE_CONTENTION * arithmetic.min(loads)
             + 0.5 * rounds;
-        self.sum[10] = self.sum[10].max(accumulators);
-        self.sum[11] = self.sum[11].max(unrolled * registers);
-        self.sum[12] += rounds;
+        own[10] = accumulators;
+        own[11] = unrolled * registers;
+        own[12] = rounds;
         let innermost = loops.iter().rfind(|loop_| loop_.kind == LoopKind::Serial);
-        self.sum[13] = self.sum[13].max(innermost.map_or(0.0, |loop_| loop_.extent));
+        own[13] = innermost.map_or(0.0, |loop_| loop_.extent);
         if loops.iter().any(|loop_| !loop_.constant) {
-            self.sum[16] += rounds;
+            own[16] = rounds;
         }
-        self.sum[19] += cycles;
-        self.sum[22] = self.sum[22].max(unrolled * registers / self.machine.fma_latency as f64);
-        self.sum[23] = self.sum[23].max(cycles);
+        own[19] = cycles;
+        own[22] = unrolled * registers / self.machine.fma_latency as f64;
+        own[23] = cycles;
+        self.merge(&own, &accesses, loops, is_sum);
+    }
+
+    /// Adds what was counted of a block to the program, and to the nest.
+    fn merge(
+        &mut self,
+        own: &[f64; FEATURES.len()],
+        accesses: &[Access],
+        loops: &[EnclosingLoop],
+        is_sum: bool,
+    ) {
+        for (index, (sum, own)) in self.sum.iter_mut().zip(own).enumerate() {
+            *sum = if LARGEST.contains(&index) { sum.max(*own) } else { *sum + own };
+        }
+        let rest = [accesses.len() as f64, f64::from(u8::from(is_sum))];
+        let values = OF_BLOCK.iter().map(|index| own[*index]).chain(rest).collect();
+        self.nodes.push(Open { depth: loops.len(), kind: BLOCK, values });
+        for (depth, loop_) in loops.iter().enumerate() {
+            let touched: f64 =
+                accesses.iter().map(|access| access.touched(&loops[depth..], depth)).sum();
+            let values = &mut self.nodes[loop_.node].values;
+            values[3] += touched;
+            values[4] += 1.0;
+        }
     }
 
     fn accesses(&self, block: &Block, realize: &Realize, loops: &[EnclosingLoop]) -> Vec<Access> {
@@ -219,7 +307,12 @@ impl Counts<'_> {
 
     /// Bytes from the second cache and from behind it: what the loops inside the outermost one whose data
     /// fit a cache read is loaded in each round of the loops outside.
-    fn traffic(&mut self, accesses: &[Access], loops: &[EnclosingLoop]) {
+    fn traffic(
+        &self,
+        accesses: &[Access],
+        loops: &[EnclosingLoop],
+        own: &mut [f64; FEATURES.len()],
+    ) {
         for (feature, cache) in [(7, self.machine.l1_bytes), (8, self.machine.l2_bytes)] {
             let cache = cache as f64;
             let touched = |depth: usize| -> f64 {
@@ -235,7 +328,7 @@ impl Counts<'_> {
                     outside -= 1;
                 }
                 let rounds: f64 = loops[..outside].iter().map(|loop_| loop_.extent).product();
-                self.sum[feature] += rounds * bytes;
+                own[feature] += rounds * bytes;
             }
         }
     }

@@ -7,9 +7,12 @@
 
 mod accuracy;
 mod allocate;
+pub mod autotvm;
 mod candidate;
 mod features;
 mod model;
+mod nest;
+mod neural;
 mod older;
 mod records;
 mod strategy;
@@ -18,9 +21,11 @@ mod trees;
 pub use accuracy::{Accuracy, FIRST, Judgement, MIN_TRIALS, judgements};
 pub use allocate::{Allocator, Progress};
 pub use candidate::{Candidate, Space, Trial};
-pub use features::{FEATURES, features};
+pub use features::{FEATURES, Features, features};
 pub use hone_types::Random;
-pub use model::{CostModel, Learned, Sample};
+pub use model::{COST_MODELS, CostModel, Learned, Sample, cost_model};
+pub use nest::{BLOCK, BLOCK_VALUES, LOOP_VALUES, Nest, Node};
+pub use neural::Neural;
 pub use older::{Migrated, migrate};
 pub use records::{
     Class, Kind, Log, Record, RecordsError, SCHEMA, Skipped, Winners, file_names, read_file,

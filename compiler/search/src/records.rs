@@ -5,6 +5,7 @@
 //! one writer at a time. Records say nothing of a model: programs are known by their structure, machines by
 //! their fingerprint.
 
+use crate::nest::Nest;
 use crate::older::{OLDEST, STEPS, to_current};
 use hone_tune::{Choice, Prescription};
 use serde::{Deserialize, Serialize};
@@ -19,7 +20,7 @@ use thiserror::Error;
 /// when the features of programs do. Older lines are read as what they are in this one.
 pub const SCHEMA: u32 = OLDEST + STEPS.len() as u32;
 
-/// Maximum length of a line that is read; lines are a few hundred bytes.
+/// Maximum length of a line that is read; lines are a few kilobytes.
 pub(crate) const MAX_LINE_BYTES: u64 = 1 << 16;
 
 /// What became of a candidate.
@@ -45,6 +46,8 @@ pub enum Kind {
     Trial,
     /// A value of a decision about a graph, measured in a network.
     Decision,
+    /// What another compiler chose for an equal computation: a search begins with it, and nothing else uses it.
+    Foreign,
     /// A schedule, or a value of a decision about a graph, that was faster in a whole network, too: compilations use it.
     Winner,
 }
@@ -82,9 +85,12 @@ pub struct Record {
     /// 95 % confidence interval of the ratio.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval: Option<(f64, f64)>,
-    /// Features of the scheduled program, from which the cost model learns.
+    /// Features of the scheduled program, from which cost models learn.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub features: Vec<f32>,
+    /// Its loop nest, from which the neural one learns.
+    #[serde(default, skip_serializing_if = "Nest::is_empty")]
+    pub nest: Nest,
     /// Names of the nodes that it was measured for; for people.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub nodes: String,
@@ -345,6 +351,7 @@ mod tests {
             ratio: Some(0.9),
             interval: Some((0.88, 0.92)),
             features: vec![1.5],
+            nest: Nest::default(),
             nodes: String::new(),
             cause: None,
         }

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 
 use hone_machine::Machine;
 use hone_search::{
-    CostModel, FEATURES, Learned, Random, STRATEGIES, Sample, Space, Task, Trial, features,
+    COST_MODELS, FEATURES, Random, STRATEGIES, Sample, Space, Task, Trial, cost_model, features,
     strategy,
 };
 use hone_tensor::{Builder, Combiner, Expr, Program};
@@ -41,18 +41,18 @@ fn time(choices: &[Choice]) -> f64 {
 }
 
 /// The best time after some rounds of a strategy, and the identities of what it proposed, in order.
-fn search(name: &str, seed: u64) -> (f64, Vec<[u8; 32]>) {
+fn search(name: &str, model: &str, seed: u64) -> (f64, Vec<[u8; 32]>) {
     let space = Space::new(product(96, 256, 64), machine()).unwrap();
     let mut strategy = strategy(name).unwrap();
     let mut random = Random::new(seed);
-    let mut model = Learned::default();
+    let mut model = cost_model(model).unwrap();
     let untuned = space.untuned().unwrap();
     let base = time(&untuned.choices());
     let mut known = HashSet::from([untuned.identity]);
     let mut proposed = Vec::new();
     let mut trials = vec![Trial { candidate: untuned, ratio: 1.0 }];
     for _ in 0..5 {
-        let task = Task { space: &space, trials: &trials, known: &known, model: &model };
+        let task = Task { space: &space, trials: &trials, known: &known, model: &*model };
         let candidates = strategy.propose(&task, 12, &mut random);
         assert!(!candidates.is_empty() && candidates.len() <= 12, "{name}");
         for candidate in candidates {
@@ -78,16 +78,21 @@ fn search(name: &str, seed: u64) -> (f64, Vec<[u8; 32]>) {
 #[test]
 fn proposals_are_new_and_equal_for_equal_seeds() {
     for (name, _) in STRATEGIES {
-        assert_eq!(search(name, 7).1, search(name, 7).1, "{name}");
+        assert_eq!(search(name, "trees", 7).1, search(name, "trees", 7).1, "{name}");
     }
+    assert_eq!(search("learned", "neural", 7).1, search("learned", "neural", 7).1);
+    assert_ne!(search("learned", "neural", 7).1, search("learned", "trees", 7).1);
 }
 
 #[test]
 fn what_is_learned_helps() {
-    let mean = |name| (1..=2).map(|seed| search(name, seed).0).sum::<f64>() / 2.0;
-    let (learned, random) = (mean("learned"), mean("random"));
-    assert!(learned <= random, "learned {learned}, random {random}");
-    assert!(learned < 1.15, "{learned}");
+    let mean = |name, model| (1..=2).map(|seed| search(name, model, seed).0).sum::<f64>() / 2.0;
+    let random = mean("random", "trees");
+    for (model, _) in COST_MODELS {
+        let learned = mean("learned", model);
+        assert!(learned <= random, "learned by {model} {learned}, random {random}");
+        assert!(learned < 1.15, "{model}: {learned}");
+    }
 }
 
 /// Every candidate that can be drawn is a program that computes the same: the verifier and the interpreter
@@ -113,7 +118,7 @@ fn random_candidates_compute_the_product() {
         assert_eq!(replay.misfit(), None);
         scheduled.schedule.verify().unwrap();
         assert_eq!(features(scheduled.schedule.program(), &machine()), candidate.features);
-        assert_eq!(candidate.features.len(), FEATURES.len());
+        assert_eq!(candidate.features.counts.len(), FEATURES.len());
         let tensor = |shape: &[usize], values: &[f32]| {
             let bytes = values.iter().flat_map(|value| value.to_le_bytes()).collect();
             hone_types::Tensor::from_bytes(TensorType::new(DataType::F32, shape), bytes).unwrap()
