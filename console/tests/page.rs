@@ -108,14 +108,36 @@ fn store_report(folder: &Path) -> String {
     )
     .unwrap();
     // The log of a run, too.
-    let progress = json!({"measured": 210, "failed": 3, "winners": 2, "seconds": 31.25, "building": 14.5,
+    let progress = json!({"measured": 210, "failed": 3, "winners": 2, "segment": 2, "seconds": 31.25, "building": 14.5,
         "executing": 9.0, "proposing": 2.25, "untuned": 4_020_000, "curve": curve});
     std::fs::create_dir(folder.join("log")).unwrap();
     std::fs::write(folder.join("log/progress.json"), progress.to_string()).unwrap();
+    store_trials(&folder.join("log/segments"));
     let page =
         "<!doctype html><h1>report of digits</h1><script>parent.postMessage('ran', '*')</script>";
     std::fs::write(folder.join("cpu-a.uid.html"), page).unwrap();
     format!("file://{}/cpu-a.uid.json", folder.display())
+}
+
+/// Two segments of a log: trials whose order in time is not that of their times, one that failed with markup in its cause,
+/// and a line that is none.
+fn store_trials(segments: &Path) {
+    std::fs::create_dir(segments).unwrap();
+    let trial = |node: &str, nanoseconds: Value, cause: &str| {
+        let class = if cause.is_empty() { "Ok" } else { "WrongResult" };
+        json!({"schema": 3, "kind": "trial", "program": "p", "nodes": node, "template": "contraction",
+            "decisions": [["rows", 6]], "class": class, "nanoseconds": nanoseconds, "ratio": 0.5, "cause": cause})
+        .to_string()
+    };
+    let first = [trial("slow", json!(90_000), ""), "torn".to_owned()];
+    let evil = "<img src=x onerror=\"window.broken=1\">";
+    let second = [
+        trial("fast", json!(9_000), ""),
+        trial("wrong", Value::Null, evil),
+        trial("middle", json!(50_000), ""),
+    ];
+    std::fs::write(segments.join("00000001.jsonl"), first.join("\n")).unwrap();
+    std::fs::write(segments.join("00000002.jsonl"), second.join("\n")).unwrap();
 }
 
 fn picture(browser: &mut Browser, name: &str) {
@@ -192,7 +214,42 @@ fn shows_the_search(browser: &mut Browser) {
     let view = view.as_str().unwrap();
     // 31.25 s less what is named.
     assert!(view.contains("14.5 s") && view.contains("5.5 s"), "{view}");
+    shows_the_trials(browser);
     picture(browser, "search.png");
+}
+
+/// Every trial of both segments, the latest first, and in the order of a column that is clicked.
+fn shows_the_trials(browser: &mut Browser) {
+    browser.until("document.querySelectorAll('#trials tbody tr').length === 4");
+    let programs = |browser: &mut Browser| {
+        browser.value("[...document.querySelectorAll('#trials tbody tr')].map((row) => row.children[1].textContent).join(' ')")
+    };
+    let click = |browser: &mut Browser, column: &str| {
+        browser.value(&format!(
+            "[...document.querySelectorAll('#trials button.sort')].find((b) => b.textContent === '{column}').click()"
+        ));
+    };
+    assert_eq!(programs(browser), "middle wrong fast slow");
+    click(browser, "time");
+    assert_eq!(programs(browser), "fast middle slow wrong");
+    click(browser, "time");
+    assert_eq!(programs(browser), "slow middle fast wrong", "one that failed has no time");
+    click(browser, "class");
+    assert_eq!(
+        browser.value("document.querySelector('#trials th[aria-sort=ascending]').textContent"),
+        "class"
+    );
+    assert_eq!(programs(browser), "slow fast middle wrong");
+    let text = browser.value("document.getElementById('trials').textContent");
+    assert!(
+        text.as_str().unwrap().contains("onerror") && text.as_str().unwrap().contains("rows 6"),
+        "{text}"
+    );
+    assert_eq!(
+        browser.value("document.querySelectorAll('img').length + Number(window.broken ?? 0)"),
+        0
+    );
+    assert_eq!(browser.value("document.querySelector('button.more').hidden"), true);
 }
 
 fn shows_the_report(browser: &mut Browser) {

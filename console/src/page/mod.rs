@@ -7,4 +7,5 @@
 pub mod server;
 pub mod shown;
 pub mod state;
+pub mod trials;
 pub mod watch;

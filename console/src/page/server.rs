@@ -16,7 +16,7 @@ use futures::Stream;
 use tokio::net::TcpListener;
 
 use super::state::{Filter, State};
-use super::watch;
+use super::{trials, watch};
 use crate::ConsoleError;
 use crate::cluster::Cluster;
 use crate::reports::{self, ReportError, Reports};
@@ -78,12 +78,17 @@ fn router(page: Page, address: SocketAddr) -> Router {
         .route("/", file("text/html; charset=utf-8", include_str!("assets/index.html")))
         .route("/page.js", file("text/javascript; charset=utf-8", include_str!("assets/page.js")))
         .route("/draw.js", file("text/javascript; charset=utf-8", include_str!("assets/draw.js")))
+        .route(
+            "/trials.js",
+            file("text/javascript; charset=utf-8", include_str!("assets/trials.js")),
+        )
         .route("/page.css", file("text/css; charset=utf-8", include_str!("assets/page.css")))
         .route("/icon.svg", file("image/svg+xml", include_str!("assets/icon.svg")))
         .route("/healthz", get(|| async { "ok" }))
         .route("/events", get(events))
         .route("/report/{namespace}/{name}/{target}/{form}", get(report))
         .route("/run/{namespace}/{name}", get(run))
+        .route("/run/{namespace}/{name}/trials/{segment}", get(run_trials))
         .with_state(page)
         .layer(middleware::from_fn(move |request: Request, next: Next| {
             let hosts = Arc::clone(&hosts);
@@ -171,13 +176,31 @@ async fn run(
     Shared(page): Shared<Page>,
     Path((namespace, name)): Path<(String, String)>,
 ) -> Response {
-    let key = ("TuningRun".to_owned(), namespace, name);
-    let object = page.state.get(&key).unwrap_or_default();
-    let Some(log) = object.pointer("/spec/log/uri").and_then(|uri| uri.as_str()) else {
-        return (StatusCode::NOT_FOUND, "there is no such run\n").into_response();
-    };
+    let Some(log) = log_of(&page, namespace, name) else { return no_run() };
     let uri = format!("{}/{RUN_PROGRESS}", log.trim_end_matches('/'));
     stored(&page, &uri, "application/json").await
+}
+
+/// The trials in a segment of a run's log.
+async fn run_trials(
+    Shared(page): Shared<Page>,
+    Path((namespace, name, segment)): Path<(String, String, u64)>,
+) -> Response {
+    let Some(log) = log_of(&page, namespace, name) else { return no_run() };
+    match page.reports.fetch(&trials::segment_uri(&log, segment)).await {
+        Ok(bytes) => axum::Json(trials::of(&bytes)).into_response(),
+        Err(error) => refused(&error),
+    }
+}
+
+/// Where the log of a run lies.
+fn log_of(page: &Page, namespace: String, name: String) -> Option<String> {
+    let object = page.state.get(&("TuningRun".to_owned(), namespace, name))?;
+    object.pointer("/spec/log/uri").and_then(|uri| uri.as_str()).map(str::to_owned)
+}
+
+fn no_run() -> Response {
+    (StatusCode::NOT_FOUND, "there is no such run\n").into_response()
 }
 
 /// What a worker stored.
@@ -188,17 +211,18 @@ async fn stored(page: &Page, uri: &str, kind: &'static str) -> Response {
                 [(header::CONTENT_TYPE, kind), (header::CONTENT_SECURITY_POLICY, REPORT_POLICY)];
             (headers, bytes).into_response()
         }
-        Err(error) => {
-            let code = match &error {
-                ReportError::NotFound { .. } => StatusCode::NOT_FOUND,
-                ReportError::NotAllowed { .. } | ReportError::Denied { .. } => {
-                    StatusCode::FORBIDDEN
-                }
-                _ => StatusCode::BAD_GATEWAY,
-            };
-            (code, format!("{error}\n")).into_response()
-        }
+        Err(error) => refused(&error),
     }
+}
+
+/// Why something that a worker stored is not shown.
+fn refused(error: &ReportError) -> Response {
+    let code = match error {
+        ReportError::NotFound { .. } => StatusCode::NOT_FOUND,
+        ReportError::NotAllowed { .. } | ReportError::Denied { .. } => StatusCode::FORBIDDEN,
+        _ => StatusCode::BAD_GATEWAY,
+    };
+    (code, format!("{error}\n")).into_response()
 }
 
 #[cfg(test)]

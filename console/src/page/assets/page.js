@@ -1,6 +1,7 @@
 // The page: follows /events and draws what it holds. Read-only.
 
 import { age, bytes, el, latencyBars, time, tuningCurve } from "./draw.js";
+import { trialTable } from "./trials.js";
 
 const objects = new Map();
 let activity = [];
@@ -295,7 +296,8 @@ async function showRun(run) {
   const view = byId("report-view");
   shownReport = { of: keyOf(run) };
   view.replaceChildren(el("p", { class: "note" }, "loading"));
-  const response = await fetch(["run", run.namespace, run.name].map(encodeURIComponent).join("/"));
+  const path = ["run", run.namespace, run.name].map(encodeURIComponent).join("/");
+  const response = await fetch(path);
   if (!response.ok) {
     view.replaceChildren(el("div", { class: "failure" }, await response.text()));
     return;
@@ -314,7 +316,9 @@ async function showRun(run) {
       ["executing them", seconds(found.executing)],
       ["proposing and learning", seconds(found.proposing)],
       ["comparing, waiting, storing", seconds(Math.max(0, rest))],
-    ]));
+    ]),
+    el("h3", {}, "Trials"),
+    trialTable(Number.isInteger(found.segment) ? found.segment : 0, (segment) => `${path}/trials/${segment}`));
 }
 
 let timer = null;
