@@ -197,11 +197,19 @@ fn the_cost_model_is_judged_by_what_it_did_not_learn_from() {
     let place = place();
     let search = ["--trials", "64", "--strategy", "random"];
     succeed(place.hone(&[&TUNE[..], &search].concat()));
+    // The other model learns from these records, and proposes from there.
+    let neural = ["--trials", "16", "--cost-model", "neural"];
+    let tuned = json(&succeed(place.hone(&[&TUNE[..], &neural].concat())));
+    assert_eq!(tuned["trials"], 16);
     let judged =
         json(&succeed(place.hone(&["records", "accuracy", "--records", "records", "--json"])));
     let judged = judged.as_array().unwrap();
     assert_eq!(judged[0]["judge"], "chance");
     assert_eq!(judged[0]["pairwise"], 0.5);
+    for model in ["trees", "neural"] {
+        let name = format!("{model}, from the first halves");
+        assert!(judged.iter().any(|one| one["judge"] == name.as_str()), "{name}: {judged:?}");
+    }
     for one in judged {
         let number = |value: &Value| value.as_f64().unwrap();
         let peaks = ["1", "5", "10"].map(|k| number(&one["peak"][k]));
@@ -210,6 +218,33 @@ fn the_cost_model_is_judged_by_what_it_did_not_learn_from() {
     }
     let table = succeed(place.hone(&["records", "accuracy", "--records", "records"]));
     assert!(table.contains("analytic prediction") && table.contains("peak@5"), "{table}");
+}
+
+/// What a log of AutoTVM says is kept apart from schedules, and what does not fit is counted.
+#[test]
+fn a_log_of_autotvm_is_taken_over_once() {
+    let place = place();
+    let line = |task: &str, ow: usize| {
+        format!(
+            r#"{{"input": ["llvm", "{task}", [["TENSOR", [1, 64, 56, 56], "float32"], ["TENSOR", [64, 64, 3, 3], "float32"], [1, 1], [1, 1, 1, 1], [1, 1], "NCHW", "NCHW", "float32"], {{}}], "config": {{"index": 0, "code_hash": null, "entity": [["tile_ow", "sp", [-1, {ow}]]]}}, "result": [[0.001], 0, 1.0, 1.0], "version": 0.2, "tvm_version": "0.8.0"}}"#
+        )
+    };
+    let lines = [line("conv2d_NCHWc.x86", 7), line("conv2d_NCHWc.x86", 8), line("conv2d.cuda", 7)];
+    place.write("tvm.log", lines.join("\n"));
+    let import = ["records", "import", "tvm.log", "--records", "records"];
+    for new in [2, 0] {
+        let out = succeed(place.hone(&import));
+        assert!(out.starts_with(&format!("{new} new records of 3 lines of AutoTVM")), "{out}");
+        assert!(
+            out.contains("1 lines are left out: no template here is like 'conv2d.cuda'"),
+            "{out}"
+        );
+    }
+    // No compilation takes them for schedules, and no model learns from them.
+    let best = succeed(place.hone(&["records", "best", "--records", "records", "--json"]));
+    assert_eq!(json(&best).as_object().unwrap().len(), 0);
+    let refused = place.hone(&["records", "accuracy", "--records", "records"]);
+    assert_eq!(refused.code, 18, "{}", refused.err);
 }
 
 #[test]
@@ -230,6 +265,7 @@ fn bad_input_is_refused_with_a_reason() {
         (vec!["tune", "digits.onnx", "--trials", "0"], 2, "at least 1"),
         (vec!["tune", "digits.onnx", "--budget", "10"], 2, "has the unit"),
         (vec!["tune", "digits.onnx", "--strategy", "luck"], 2, "there are learned"),
+        (vec!["tune", "digits.onnx", "--cost-model", "luck"], 2, "there are trees, neural"),
         (vec!["measure"], 2, "started by 'hone tune'"),
     ] {
         let ended = place.hone(&arguments);

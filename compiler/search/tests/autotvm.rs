@@ -90,6 +90,7 @@ fn a_convolution_begins_with_the_tiles_that_were_fast_there() {
         of_convolution(2, 32, false, 3e-4),
     ];
     let found = starts(&records(&lines), &space(convolution()), 9);
+    assert!(found.iter().all(|own| own.template.ends_with("contraction")), "lanes are depthwise's");
     let in_contraction: Vec<&Candidate> =
         found.iter().filter(|own| own.template == "contraction").collect();
     let tiles: Vec<_> = in_contraction

@@ -166,7 +166,7 @@ mod tests {
         let repeated = ("another line has the same choices", 1);
         assert_eq!(why, [repeated, ("others of the same computation are faster", 4)]);
         let first = &found.records[0];
-        assert_eq!(first.nanoseconds.map(f64::round), Some(1e9 / 12.0).map(f64::round));
+        assert_eq!(first.nanoseconds.map(f64::round), Some((1e9f64 / 12.0).round()));
         assert_eq!((first.kind, first.template.as_str()), (Kind::Foreign, "conv2d_NCHWc.x86"));
         // A line of the records' file says the same again.
         assert_eq!(parse(&serde_json::to_string(first).unwrap()).unwrap(), *first);

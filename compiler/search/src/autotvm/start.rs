@@ -16,8 +16,10 @@ use crate::records::{Kind, Record};
 use hone_tune::{Question, Source};
 use std::collections::HashSet;
 
-/// Templates that are asked for such candidates.
-const TEMPLATES: [&str; 3] = ["contraction", "deep_contraction", "lanes"];
+/// Templates whose decisions are meant where one operand is read along vectors and the other is not.
+const TILES: &[&str] = &["contraction", "deep_contraction"];
+/// Those where every lane has sums of its own.
+const DEPTHWISE: &[&str] = &["lanes"];
 
 /// Answers with the candidate that is nearest to a wanted number, and with the preferred one where none is wanted.
 struct Towards {
@@ -48,7 +50,8 @@ pub fn starts(records: &[Record], space: &Space, count: usize) -> Vec<Candidate>
     let mut found = Vec::new();
     for (record, workload) in fitting {
         let wanted = wanted(record, &workload, space);
-        for template in TEMPLATES.iter().filter(|name| space.templates().contains(name)) {
+        let templates = if workload.is_depthwise() { DEPTHWISE } else { TILES };
+        for template in templates.iter().filter(|name| space.templates().contains(name)) {
             let candidate = space.candidate(template, &mut Towards { wanted: wanted.clone() });
             found.extend(candidate.ok().filter(|own| known.insert(own.identity)));
         }
@@ -69,13 +72,13 @@ fn wanted(record: &Record, workload: &Workload, space: &Space) -> Vec<(&'static 
     let lanes = space.lanes().max(1) as i64;
     let vectors = |elements: i64| (elements + lanes - 1) / lanes;
     let mut wanted = Vec::new();
-    let Workload::Convolution { channels, window, .. } = workload else {
+    let Workload::Convolution { window, .. } = workload else {
         wanted.extend(knob("tile_y").map(|rows| ("rows", rows)));
         wanted.extend(knob("tile_x").map(|columns| ("vectors", vectors(columns))));
         return wanted;
     };
     let columns = knob("tile_ow").map(|columns| columns * knob("tile_oh").unwrap_or(1));
-    if channels[2] > 1 {
+    if workload.is_depthwise() {
         wanted.extend(columns.map(|columns| ("vectors", columns)));
         return wanted;
     }

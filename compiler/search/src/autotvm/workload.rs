@@ -128,6 +128,11 @@ impl Workload {
         }
     }
 
+    /// Whether it is a convolution of each channel by itself.
+    pub(super) fn is_depthwise(&self) -> bool {
+        matches!(self, Self::Convolution { channels: [_, _, groups, _], .. } if *groups > 1)
+    }
+
     /// The place among the axes that a program sums of the window's columns, where they can be told from the others.
     pub(super) fn window_axis(&self, program: &Program) -> Option<usize> {
         let Self::Convolution { window: [_, columns], .. } = self else { return None };
