@@ -6,6 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::host_image::{ImageDecoder, ImageFunction};
 use crate::host_map::MapFunction;
 use crate::host_ngrams::NGrams;
 use crate::host_non_zero;
@@ -105,6 +106,8 @@ pub enum HostFunction {
     NGrams(NGrams),
     /// A function of a map.
     Map(MapFunction),
+    /// Decodes an image.
+    Image(ImageFunction),
     /// Ends the run where an element of its operand, of `bool`, is false. No results.
     Require {
         /// What is said then.
@@ -119,6 +122,20 @@ pub struct HostValue<'a> {
     pub of: &'a HostType,
     /// The elements, as many as the type says, in this machine's byte order.
     pub bytes: &'a [u8],
+}
+
+/// What whoever runs an artifact brings for its functions.
+#[derive(Clone, Copy)]
+pub struct HostTools<'a> {
+    /// Loops over keys.
+    pub loops: &'a KeyLoops,
+    /// What decodes images, where something does.
+    pub images: Option<&'a ImageDecoder>,
+}
+
+impl HostTools<'_> {
+    /// What this library has itself: no decoder of images.
+    pub const PLAIN: HostTools<'static> = HostTools { loops: &KeyLoops::PLAIN, images: None };
 }
 
 /// An axis as bounds: elements before, along and after it.
@@ -179,6 +196,7 @@ impl HostFunction {
             Self::Text(own) => own.outputs(inputs)?,
             Self::NGrams(own) => own.outputs(inputs)?,
             Self::Map(own) => own.outputs(inputs)?,
+            Self::Image(own) => own.outputs(inputs)?,
             Self::Require { .. } => match data.dtype == DataType::Bool && inputs.len() == 1 {
                 true => Vec::new(),
                 false => return Err(wrong()),
@@ -249,10 +267,10 @@ impl HostFunction {
         inputs: &[Option<HostValue<'_>>],
         texts: &mut Texts,
     ) -> Result<Vec<Vec<u8>>, String> {
-        self.compute_with(inputs, texts, &KeyLoops::PLAIN)
+        self.compute_with(inputs, texts, &HostTools::PLAIN)
     }
 
-    /// As [`HostFunction::compute`], with other loops over keys.
+    /// As [`HostFunction::compute`], with other tools.
     ///
     /// # Errors
     /// As for [`HostFunction::outputs`].
@@ -260,7 +278,7 @@ impl HostFunction {
         &self,
         inputs: &[Option<HostValue<'_>>],
         texts: &mut Texts,
-        loops: &KeyLoops,
+        tools: &HostTools<'_>,
     ) -> Result<Vec<Vec<u8>>, String> {
         let room = self.outputs(&types(inputs))?;
         let operand = |place: usize| inputs.get(place).and_then(Option::as_ref);
@@ -282,10 +300,16 @@ impl HostFunction {
                 fill(&mut results, &room);
                 return Ok(results);
             }
+            Self::Image(own) => {
+                // `outputs` has checked that the size fits.
+                let mut pixels = vec![0; room[0].bytes().unwrap_or(0) as usize];
+                own.compute(inputs, tools.images, &mut pixels)?;
+                return Ok(vec![pixels]);
+            }
             Self::TopK { k, axis, largest } => {
                 let around = data.of.around(Some(*axis))?;
                 let wanted = Wanted { around, count: *k as usize, largest: *largest };
-                return Ok(host_top_k::top_k(data, &wanted, loops));
+                return Ok(host_top_k::top_k(data, &wanted, tools.loops));
             }
             Self::Scatter { places, reduction } => {
                 let mut result = vec![0; data.bytes.len()];
@@ -330,13 +354,17 @@ impl HostFunction {
         inputs: &[Option<HostValue<'_>>],
         results: &mut [&mut [u8]],
         texts: &mut Texts,
-        loops: &KeyLoops,
+        tools: &HostTools<'_>,
     ) -> Result<(), String> {
         if let (Self::Scatter { places, reduction }, [result]) = (self, &mut *results) {
             self.outputs(&types(inputs))?;
             return host_scatter::scatter(*places, *reduction, scattered(inputs)?, result);
         }
-        let computed = self.compute_with(inputs, texts, loops)?;
+        if let (Self::Image(own), [result]) = (self, &mut *results) {
+            self.outputs(&types(inputs))?;
+            return own.compute(inputs, tools.images, result);
+        }
+        let computed = self.compute_with(inputs, texts, tools)?;
         for (result, computed) in results.iter_mut().zip(&computed) {
             let stored = result.len().min(computed.len());
             result[..stored].copy_from_slice(&computed[..stored]);

@@ -9,6 +9,7 @@
 mod emulator;
 mod error;
 mod image;
+mod images;
 mod machine;
 mod model;
 mod program;

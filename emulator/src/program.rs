@@ -1,6 +1,7 @@
 //! Runs a variant's program, the list of [`hone_artifact::Part`]s, with copies where it passes values on.
 
 use crate::error::{EmulatorError, Result};
+use crate::images::TOOLS;
 use crate::model::Model;
 use hone_artifact::{Host, HostValue, Loop, Part, Slot};
 
@@ -54,7 +55,7 @@ impl Model {
                 Some(HostValue { of: &input.as_ref()?.of, bytes: bytes.as_deref()? })
             })
             .collect();
-        let results = host.function.compute(&inputs, &mut self.texts);
+        let results = host.function.compute_with(&inputs, &mut self.texts, &TOOLS);
         let results =
             results.map_err(|reason| EmulatorError::Host { node: host.node.clone(), reason })?;
         for (output, bytes) in host.outputs.iter().zip(results) {

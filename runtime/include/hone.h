@@ -157,6 +157,19 @@ int hone_text(const hone_model *model, uint64_t handle, const char **text, size_
 /* Forgets the strings that were given or made by runs. 0 on success. */
 int hone_clear_texts(hone_model *model);
 
+/* Models with ONNX's ImageDecoder need something that decodes images. A library that was built with the feature `images`
+ * has decoders of all of ONNX's formats; the others take one, before a model is loaded. It serves all models of the process,
+ * is called during hone_run, from several threads at once where several models run, and must not fail by a signal: bytes
+ * come from an input, and nobody has looked at them. It writes height * width * channels bytes, row by row, channels
+ * innermost, as format says, and gives 0, or anything else where it cannot, an image of another size among that: then
+ * the run is refused. NULL goes back to what the library has itself. */
+typedef enum hone_pixel_format { HONE_RGB = 0, HONE_BGR = 1, HONE_GRAYSCALE = 2 } hone_pixel_format;
+typedef int (*hone_image_decoder)(void *user, const uint8_t *bytes, size_t length, uint32_t format, uint64_t height,
+                                  uint64_t width, uint8_t *pixels);
+void hone_set_image_decoder(hone_image_decoder decoder, void *user);
+/* 1 where images can be decoded now, else 0. */
+int hone_has_image_decoder(void);
+
 /* Bytes of weights, arena and scratch together. */
 uint64_t hone_memory_bytes(const hone_model *model);
 

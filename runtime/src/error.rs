@@ -61,6 +61,14 @@ pub enum LoadError {
     /// Two strings that the artifact stores cannot be told apart.
     #[error("the strings that the artifact stores are refused: {0}; compile the model again")]
     Text(String),
+    /// It decodes images, and nothing here does.
+    #[error(
+        "node '{node}' decodes images, which this runtime cannot: build it with its feature 'images', or give it a decoder before loading (hone_set_image_decoder in C; in Python hone_runtime.set_image_decoder, or import hone, which has decoders)"
+    )]
+    NoImages {
+        /// Name of the model's node.
+        node: String,
+    },
     /// No memory for the arena and scratch.
     #[error("cannot reserve {bytes} bytes for {what}; free memory or raise the limit")]
     Memory {

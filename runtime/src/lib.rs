@@ -15,6 +15,7 @@
 
 pub mod accelerator;
 pub mod capi;
+pub mod capi_images;
 pub mod capi_sizes;
 pub mod capi_text;
 pub mod claim;
@@ -26,6 +27,7 @@ mod context;
 mod error;
 mod float_mode;
 mod futex;
+mod images;
 mod key_loops;
 mod library;
 mod memory;
@@ -44,9 +46,10 @@ mod text;
 pub use accelerator::{DeviceError, DeviceInfo, DeviceKind};
 pub use error::{LoadError, RunError, VariantRefusal};
 pub use hone_artifact::{
-    DataType, DimensionSize, Interface, Manifest, Member, MemberForm, Shapes, Step, TensorInfo,
-    Variant, text_handle, with_causes,
+    DataType, DimensionSize, ImageDecoder, ImageRequest, Interface, Manifest, Member, MemberForm,
+    PixelFormat, Shapes, Step, TensorInfo, Variant, text_handle, with_causes,
 };
+pub use images::{has_image_decoder, set_image_decoder};
 pub use model::{Memory, Model, Sizes};
 pub use options::{Affinity, HugePages, Options};
 pub use profile::{Profile, StepProfile};

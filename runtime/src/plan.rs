@@ -11,6 +11,7 @@ use hone_artifact::{Manifest, Reader, Slot, TensorInfo, Texts, Variant};
 use crate::accelerator::Code;
 use crate::claim;
 use crate::cpu;
+use crate::images;
 use crate::library::{Kernel, Library};
 use crate::memory::Region;
 use crate::options::{HugePages, Options};
@@ -113,7 +114,8 @@ impl Loaded {
         };
         let manifest = Arc::new(reader.manifest().clone());
         let plans = siblings.into_iter().map(|index| Plan::new(&manifest, index, library.as_ref()));
-        let plans = plans.collect::<Result<_, _>>()?;
+        let plans = plans.collect::<Result<Vec<Plan>, _>>()?;
+        images::check(plans.iter().map(Plan::variant))?;
         let texts = manifest.interface.texts.iter().map(String::as_str);
         let texts = Texts::new(texts).map_err(LoadError::Text)?;
         let packed = reader.weights(variant.weights).unwrap_or_default();

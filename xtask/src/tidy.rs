@@ -11,7 +11,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("hone-machine", &[]),
     ("hone-graph", &["types"]),
     ("hone-tensor", &["types"]),
-    ("hone-ops", &["types", "graph", "tensor"]),
+    ("hone-images", &[]),
+    ("hone-ops", &["types", "graph", "tensor", "images"]),
     ("hone-gradient", &["types", "graph", "ops"]),
     ("hone-import", &["types", "graph", "ops", "gradient"]),
     ("hone-passes", &["types", "graph", "ops", "machine"]),
@@ -43,8 +44,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("hone-artifact", &[]),
     ("hone-crds", &[]),
     ("hone-telemetry", &[]),
-    ("hone-runtime", &["artifact"]),
-    ("hone-emulator", &["artifact", "codegen"]),
+    ("hone-runtime", &["artifact", "images"]),
+    ("hone-emulator", &["artifact", "codegen", "images"]),
     (
         "hone-worker",
         &[
@@ -61,7 +62,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     ("hone-operator", &["crds", "artifact", "telemetry"]),
     ("hone-runtime-python", &["runtime"]),
-    ("hone-python", &["driver", "dimensions", "artifact"]),
+    ("hone-python", &["driver", "dimensions", "artifact", "images"]),
     ("hone-console", &["crds", "artifact", "operator"]),
 ];
 

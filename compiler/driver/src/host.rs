@@ -1,10 +1,13 @@
 //! Operators that the runtime computes itself.
 
 use crate::host_text::{text_function, token_rule};
-use hone_artifact::{HostFunction, MapFunction, MapKind, NGrams, ScatterPlaces, ScatterReduction};
+use hone_artifact::{
+    HostFunction, ImageFunction, MapFunction, MapKind, NGrams, PixelFormat, ScatterPlaces,
+    ScatterReduction,
+};
 use hone_ops::{
-    Compress, Map, NonMaxSuppression, NonZero, Op, Require, ScatterElements, ScatterNd, Text, TopK,
-    Unique,
+    Compress, ImageDecoder, Map, NonMaxSuppression, NonZero, Op, Require, ScatterElements,
+    ScatterNd, Text, TopK, Unique,
 };
 
 /// The runtime's function that computes an operator, where one does.
@@ -57,6 +60,16 @@ pub(crate) fn host_function(operation: &Op) -> Option<HostFunction> {
         };
         let refuses_negative = map.refuses_negative;
         return Some(HostFunction::Map(MapFunction { kind, refuses_negative }));
+    }
+    if let Some(image) = operation.downcast::<ImageDecoder>() {
+        let format = match image.format {
+            hone_ops::PixelFormat::Rgb => PixelFormat::Rgb,
+            hone_ops::PixelFormat::Bgr => PixelFormat::Bgr,
+            hone_ops::PixelFormat::Grayscale => PixelFormat::Grayscale,
+        };
+        let (height, width) = (image.height as u64, image.width as u64);
+        let input = image.input.clone();
+        return Some(HostFunction::Image(ImageFunction { input, format, height, width }));
     }
     let suppression = operation.downcast::<NonMaxSuppression>()?;
     Some(HostFunction::NonMaxSuppression {

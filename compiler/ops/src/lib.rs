@@ -29,6 +29,7 @@ mod gather_elements;
 mod gather_nd;
 mod group_normalization;
 mod gru;
+mod image_decoder;
 mod interleave;
 mod iteration;
 mod layer_normalization;
@@ -107,6 +108,8 @@ pub use gather_elements::GatherElements;
 pub use gather_nd::GatherNd;
 pub use group_normalization::{GroupNormalization, InstanceNormalization};
 pub use gru::Gru;
+pub use hone_images::PixelFormat;
+pub use image_decoder::ImageDecoder;
 pub use interleave::{interleave, products_of};
 pub use iteration::{LONGEST_EVALUATION, Loop, LoopWalk};
 pub use layer_normalization::LayerNormalization;
@@ -173,6 +176,7 @@ operator::operators! {
     GatherNd,
     GroupNormalization,
     Gru,
+    ImageDecoder,
     InstanceNormalization,
     LayerNormalization,
     LocalResponseNormalization,

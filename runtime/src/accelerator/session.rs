@@ -14,6 +14,7 @@ use super::memory::{Entry, Memory, Space};
 use super::objects::Kernel;
 use super::queue::{Event, Queue};
 use crate::RunError;
+use crate::images::Decoder;
 use crate::plan::Plan;
 use crate::profile::Profile;
 use crate::program::{Host, Loop, Part};
@@ -308,7 +309,8 @@ impl Session {
                 Some(HostValue { of, bytes: bytes.as_deref()? })
             })
             .collect();
-        let results = host.function.compute(&inputs, &mut self.texts);
+        let decoder = Decoder::current();
+        let results = host.function.compute_with(&inputs, &mut self.texts, &decoder.tools());
         let results =
             results.map_err(|reason| RunError::Host { node: host.node.clone(), reason })?;
         for ((entry, _), bytes) in host.outputs.iter().zip(results) {

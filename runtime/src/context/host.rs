@@ -2,7 +2,7 @@
 
 use super::Context;
 use crate::RunError;
-use crate::key_loops::KEY_LOOPS;
+use crate::images::Decoder;
 use crate::program::Host;
 use hone_artifact::{HostType, HostValue};
 use std::ptr::NonNull;
@@ -35,16 +35,17 @@ impl Context {
         let results: Vec<(*mut u8, usize)> = results.collect();
         let operands: Vec<(*const u8, usize)> =
             inputs.iter().flatten().map(|own| (own.bytes.as_ptr(), own.bytes.len())).collect();
+        let decoder = Decoder::current();
         if are_apart(&results, &operands) {
             // SAFETY: as above, and nothing else lies there, neither an operand nor another result.
             let mut results: Vec<&mut [u8]> = results
                 .into_iter()
                 .map(|(to, bytes)| unsafe { std::slice::from_raw_parts_mut(to, bytes) })
                 .collect();
-            let (texts, loops) = (&mut self.texts, &KEY_LOOPS);
-            return host.function.compute_into(&inputs, &mut results, texts, loops).map_err(failed);
+            let (texts, tools) = (&mut self.texts, &decoder.tools());
+            return host.function.compute_into(&inputs, &mut results, texts, tools).map_err(failed);
         }
-        let computed = host.function.compute_with(&inputs, &mut self.texts, &KEY_LOOPS);
+        let computed = host.function.compute_with(&inputs, &mut self.texts, &decoder.tools());
         for ((to, _), bytes) in results.into_iter().zip(computed.map_err(failed)?) {
             // SAFETY: as above; results have the sizes that were validated.
             unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };

@@ -15,6 +15,7 @@ mod dependent;
 mod einsum;
 mod elementwise;
 mod few_bits;
+mod images;
 pub(super) mod indexing;
 mod losses;
 mod maps;
@@ -221,6 +222,7 @@ pub(super) const OPERATORS: &[(&str, &str, Import)] = &[
     ("", "Hardmax", Function(softmax::softmax)),
     ("", "Identity", Function(shape::identity)),
     ("", "If", Import::If),
+    ("", "ImageDecoder", Function(images::decode)),
     ("", "InstanceNormalization", Function(normalization::instance)),
     ("", "IsInf", Function(elementwise::is_infinite)),
     ("", "IsNaN", Unary(U::IsNan)),

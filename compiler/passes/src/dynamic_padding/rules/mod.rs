@@ -15,9 +15,10 @@ use super::Step;
 use super::bounded::{Along, Behind, Bounded};
 use hone_graph::ValueId;
 use hone_ops::{
-    ArgReduce, Concat, CumulativeSum, Gather, LayerNormalization, LpNormalization, OneHot, Pool,
-    Reduce, Require, Resize, Slice, Softmax, TopK,
+    ArgReduce, Concat, CumulativeSum, Gather, ImageDecoder, LayerNormalization, LpNormalization,
+    OneHot, Pool, Reduce, Require, Resize, Slice, Softmax, TopK,
 };
+use hone_types::DataType;
 
 /// The results of a node in the new graph, or why positions behind the size get into them.
 pub(super) type Added = Result<Vec<ValueId>, String>;
@@ -153,7 +154,24 @@ fn with_attributes(new: &mut Bounded, step: &mut Step<'_>) -> Added {
     if operation.downcast::<Require>().is_some() {
         return required(new, step);
     }
+    if operation.downcast::<ImageDecoder>().is_some() {
+        return image(new, step);
+    }
     Err("is not followed along a dimension whose size is an input".to_owned())
+}
+
+/// An image of as many bytes as the size says; it has room for as many as the bound.
+fn image(new: &mut Bounded, step: &mut Step<'_>) -> Added {
+    let bytes = step.input(0)?;
+    let [along] = new.along(bytes) else {
+        return Err("has the dimension in another operand than the bytes".to_owned());
+    };
+    if along.factor != 1 || along.is_joined() || step.inputs.len() > 1 {
+        return Err("reads bytes whose number is not that of the dimension".to_owned());
+    }
+    let size = new.size(DataType::I64, along.extra)?;
+    step.inputs.push(Some(size));
+    step.copy(new)
 }
 
 /// A condition that has to hold before the size alone.
