@@ -10,6 +10,7 @@ use hone_driver::ops::{
 };
 use hone_driver::{Graph, Id, Node, NodeId, Op, ValueId};
 
+use crate::images;
 use crate::maps;
 use crate::random::{Random, real, whole};
 use crate::texts;
@@ -53,6 +54,7 @@ fn contents(graph: &Graph, ports: &[TensorInfo], seed: u64, edges: bool) -> Vec<
         })
         .collect();
     maps::sample(graph, &mut made, &mut random);
+    images::fill_graph(graph, &mut made, &mut random);
     made
 }
 

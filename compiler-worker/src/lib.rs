@@ -9,6 +9,7 @@ pub mod compiler;
 mod device;
 mod dimensions;
 pub mod failure;
+mod images;
 pub mod inputs;
 mod maps;
 mod measure;

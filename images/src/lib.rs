@@ -18,11 +18,13 @@ mod jpeg2000;
 mod limits;
 mod pixels;
 mod raster;
+mod sample;
 
 pub use error::DecodeError;
 pub use format::ImageFormat;
 pub use limits::{MAX_SIDE, memory_limit};
 pub use pixels::PixelFormat;
+pub use sample::sample;
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};

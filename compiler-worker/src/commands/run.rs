@@ -13,8 +13,10 @@ use crate::binding::Arrays;
 use crate::compare::value;
 use crate::compiler;
 use crate::failure::{Failure, Result};
+use crate::images;
 use crate::maps;
 use crate::npz::{self, Array};
+use crate::random::Random;
 use crate::show::{table, units};
 use crate::texts;
 use crate::work::verify::{arrange, random_inputs, run as run_once};
@@ -90,8 +92,10 @@ fn by_artifact(arguments: &Arguments, arrays: Option<Arrays>) -> Result<Vec<Arra
     let inputs = match arrays {
         Some(arrays) => arranged(arrays, model.inputs(), &model.text_tensors(false))?,
         None => {
-            let mut inputs = random_inputs(model.inputs(), arguments.random.unwrap_or_default());
+            let seed = arguments.random.unwrap_or_default();
+            let mut inputs = random_inputs(model.inputs(), seed);
             texts::fill(&members, &mut inputs);
+            images::fill_model(&model, &mut inputs, &mut Random::new(seed));
             inputs
         }
     };
@@ -131,8 +135,10 @@ fn by_reference(arguments: &Arguments, arrays: Option<Arrays>) -> Result<Vec<Arr
             arranged(arrays, &ports, &texts::flags(&graph, false))?
         }
         None => {
-            let mut inputs = random_inputs(&ports, arguments.random.unwrap_or_default());
+            let seed = arguments.random.unwrap_or_default();
+            let mut inputs = random_inputs(&ports, seed);
             texts::fill_graph(&graph, &mut inputs);
+            images::fill_graph(&graph, &mut inputs, &mut Random::new(seed));
             inputs
         }
     };

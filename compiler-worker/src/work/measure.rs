@@ -13,8 +13,10 @@ use super::{Build, Outcome, Worker, build};
 use crate::compiler::{Model, Recipe};
 use crate::device;
 use crate::failure::{Failure, Result};
+use crate::images;
 use crate::inputs::SEEDS;
 use crate::measure::{interleaved, summarize};
+use crate::random::Random;
 use crate::texts;
 
 /// Measures and writes latencies, steps and peaks into `outcome`.
@@ -127,6 +129,7 @@ impl Subject {
         texts::teach_model(&mut model);
         let mut inputs = random_inputs(model.inputs(), SEEDS[0]);
         texts::fill(&model.members(false), &mut inputs);
+        images::fill_model(&model, &mut inputs, &mut Random::new(SEEDS[0]));
         let outputs = model.outputs().iter().map(|t| vec![0; t.bytes as usize]).collect();
         Ok(Self { model, inputs, outputs })
     }
@@ -157,6 +160,7 @@ impl Subject {
         self.model.set_input_shapes(&shapes)?;
         self.inputs = random_inputs(self.model.inputs(), SEEDS[0]);
         texts::fill(&self.model.members(false), &mut self.inputs);
+        images::fill_model(&self.model, &mut self.inputs, &mut Random::new(SEEDS[0]));
         self.outputs = self.model.outputs().iter().map(|t| vec![0; t.bytes as usize]).collect();
         Ok(())
     }

@@ -108,7 +108,7 @@ pub use gather_elements::GatherElements;
 pub use gather_nd::GatherNd;
 pub use group_normalization::{GroupNormalization, InstanceNormalization};
 pub use gru::Gru;
-pub use hone_images::PixelFormat;
+pub use hone_images::{PixelFormat, Size as ImageSize, sample as sample_image};
 pub use image_decoder::ImageDecoder;
 pub use interleave::{interleave, products_of};
 pub use iteration::{LONGEST_EVALUATION, Loop, LoopWalk};

@@ -19,7 +19,9 @@ from hone_runtime import (
     UnsupportedError,
     __version__,
     load,
+    set_image_decoder,
 )
+from hone_runtime._images import offer as _offer
 
 from ._compile import Compiled, Signature, compile, signature, supported_operators
 from ._session import (
@@ -34,7 +36,11 @@ from ._session import (
     get_device,
     set_default_logger_severity,
 )
+from ._compiler import decode_image as _decode_image
 from ._specialise import Specialiser
+
+# The wheel that only runs artifacts has no decoders.
+_offer(_decode_image)
 
 __all__ = [
     "CompileError",
@@ -61,6 +67,7 @@ __all__ = [
     "get_available_providers",
     "get_device",
     "load",
+    "set_image_decoder",
     "set_default_logger_severity",
     "signature",
     "supported_operators",

@@ -11,6 +11,7 @@ use hone_driver::{
     Bytes, CompileError, DataType, Dimension, ImportError, ImportOptions, InputForm, KeyType,
     Options, PortSignature, Target, Tensor, TensorType,
 };
+use hone_images::{PixelFormat, Size};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
@@ -199,11 +200,34 @@ fn supported() -> Vec<(&'static str, &'static str)> {
     hone_driver::supported_operators().collect()
 }
 
+/// Decodes an image of a known size: bytes `[height, width, channels]` as `pixel_format` (`RGB`, `BGR`, `Grayscale`) says. The
+/// decoder that `hone` gives to `hone_runtime`.
+#[pyfunction]
+fn decode_image<'py>(
+    py: Python<'py>,
+    image: &Bound<'py, PyBytes>,
+    height: usize,
+    width: usize,
+    pixel_format: &str,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let format = PixelFormat::from_name(pixel_format)
+        .ok_or_else(|| invalid(format!("'{pixel_format}' is no format of pixels")))?;
+    let room = height.checked_mul(width).and_then(|own| own.checked_mul(format.channels()));
+    let room = room.ok_or_else(|| invalid(format!("{height} by {width} pixels are too many")))?;
+    let bytes = image.as_bytes();
+    PyBytes::new_with(py, room, |pixels| {
+        let size = Size { height, width };
+        let decoded = py.detach(|| hone_images::decode(bytes, format, size, pixels));
+        decoded.map_err(|error| invalid(with_causes(&error)))
+    })
+}
+
 /// What `hone` is made of, beside `hone_runtime`.
 #[pymodule]
 fn _compiler(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("VERSION", env!("CARGO_PKG_VERSION"))?;
     module.add_function(wrap_pyfunction!(signature, module)?)?;
     module.add_function(wrap_pyfunction!(compile, module)?)?;
+    module.add_function(wrap_pyfunction!(decode_image, module)?)?;
     module.add_function(wrap_pyfunction!(supported, module)?)
 }

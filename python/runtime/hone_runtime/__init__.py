@@ -6,6 +6,7 @@
 """
 
 from ._errors import CompileError, HoneError, InputError, LoadError, RunError, UnsupportedError
+from ._images import set_image_decoder
 from ._model import Model, Port, Sizes, load
 from ._runtime import VERSION as __version__
 
@@ -21,4 +22,5 @@ __all__ = [
     "UnsupportedError",
     "__version__",
     "load",
+    "set_image_decoder",
 ]

@@ -1,9 +1,12 @@
+from collections.abc import Callable
 from os import PathLike
 from typing import Any
 
 VERSION: str
 
 _Port = tuple[str, str, list[int]]
+def set_image_decoder(decoder: Callable[[bytes, int, int, str], Any] | None) -> None: ...
+def has_image_decoder() -> bool: ...
 def text_handles(texts: list[str]) -> bytes: ...
 
 class Model:

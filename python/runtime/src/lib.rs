@@ -6,10 +6,13 @@
 
 use std::ffi::c_void;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use hone_runtime::{Affinity, HugePages, MemberForm, Options, RunError, Sizes, TensorInfo};
-use pyo3::buffer::PyUntypedBuffer;
+use hone_runtime::{
+    Affinity, HugePages, ImageDecoder, ImageRequest, MemberForm, Options, RunError, Sizes,
+    TensorInfo,
+};
+use pyo3::buffer::{PyBuffer, PyUntypedBuffer};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -280,6 +283,39 @@ fn text_handles<'py>(py: Python<'py>, texts: Vec<String>) -> Bound<'py, PyBytes>
     PyBytes::new(py, &handles.collect::<Vec<u8>>())
 }
 
+/// Lets a function decode images, or with None what the library has itself: called with the encoded bytes, height, width and
+/// `RGB`, `BGR` or `Grayscale`, it gives a buffer of `height * width * channels` bytes.
+#[pyfunction]
+#[pyo3(signature = (decoder))]
+fn set_image_decoder(decoder: Option<Py<PyAny>>) {
+    let given = decoder.map(|decoder| -> Arc<ImageDecoder> {
+        Arc::new(move |request: &ImageRequest<'_>, pixels: &mut [u8]| {
+            Python::attach(|py| {
+                decode(decoder.bind(py), request, pixels)
+                    .map_err(|error| format!("the decoder that was set fails: {error}"))
+            })
+        })
+    });
+    hone_runtime::set_image_decoder(given);
+}
+
+fn decode(
+    decoder: &Bound<'_, PyAny>,
+    request: &ImageRequest<'_>,
+    pixels: &mut [u8],
+) -> PyResult<()> {
+    let py = decoder.py();
+    let (bytes, format) = (PyBytes::new(py, request.bytes), request.format.name());
+    let decoded = decoder.call1((bytes, request.height, request.width, format))?;
+    PyBuffer::<u8>::get(&decoded)?.copy_to_slice(py, pixels)
+}
+
+/// Whether images can be decoded now.
+#[pyfunction]
+fn has_image_decoder() -> bool {
+    hone_runtime::has_image_decoder()
+}
+
 fn options(threads: usize, pinned: bool, verify: bool) -> Options {
     let affinity = if pinned { Affinity::Pinned } else { Affinity::None };
     Options { threads, affinity, huge_pages: HugePages::Arena, verify, ..Options::default() }
@@ -345,5 +381,7 @@ fn refuse(py: Python<'_>, class: &str, error: &dyn std::error::Error) -> PyErr {
 fn _runtime(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("VERSION", env!("CARGO_PKG_VERSION"))?;
     module.add_function(wrap_pyfunction!(text_handles, module)?)?;
+    module.add_function(wrap_pyfunction!(set_image_decoder, module)?)?;
+    module.add_function(wrap_pyfunction!(has_image_decoder, module)?)?;
     module.add_class::<Model>()
 }
