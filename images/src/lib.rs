@@ -19,6 +19,7 @@ mod limits;
 mod pixels;
 mod raster;
 mod sample;
+mod tiff_entries;
 
 pub use error::DecodeError;
 pub use format::ImageFormat;

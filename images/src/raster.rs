@@ -6,6 +6,7 @@ use image::{DynamicImage, ImageDecoder, ImageReader, Limits};
 
 use crate::error::check_size;
 use crate::limits::memory_limit;
+use crate::tiff_entries;
 use crate::{DecodeError, ImageFormat, PixelFormat, Size};
 
 /// The share of the memory that a decoder is told: each of several buffers may have as much.
@@ -19,6 +20,9 @@ pub(crate) fn decode(
     pixels: &mut [u8],
 ) -> Result<(), DecodeError> {
     let refused = |error| DecodeError::decoder(of, error);
+    if of == ImageFormat::Tiff && tiff_entries::are_sound(bytes, size) != Some(true) {
+        return Err(DecodeError::decoder(of, "an entry of its directory is impossible"));
+    }
     let mut limits = Limits::no_limits();
     limits.max_alloc = Some(memory_limit(size) / SHARE);
     let Some(known) = known(of) else {

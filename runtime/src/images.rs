@@ -70,8 +70,8 @@ mod own {
 }
 
 /// Refuses variants that decode images where nothing does.
-pub(crate) fn check<'a>(variants: impl Iterator<Item = &'a Variant>) -> Result<(), LoadError> {
-    let node = variants.into_iter().find_map(|variant| decoding(&variant.program));
+pub(crate) fn check<'a>(mut variants: impl Iterator<Item = &'a Variant>) -> Result<(), LoadError> {
+    let node = variants.find_map(|variant| decoding(&variant.program));
     match node {
         Some(node) if !has_image_decoder() => Err(LoadError::NoImages { node: node.to_owned() }),
         _ => Ok(()),
