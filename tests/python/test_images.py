@@ -56,7 +56,7 @@ def test_one_artifact_decodes_files_of_any_length_up_to_a_bound():
     model = hone.compile(decoding("n"), shapes={"n": range(1, 4001)}).load()
     for data, expected in images():
         np.testing.assert_array_equal(model.run({"data": data})["pixels"], expected)
-    with pytest.raises(hone.RunError, match="'data' is not decoded: the JPEG image cannot be decoded"):
+    with pytest.raises(hone.RunError, match="'data' is not decoded: .*the JPEG image cannot be decoded"):
         model.run({"data": image("h2v2.jpg")[:500]})
 
 
@@ -68,7 +68,7 @@ def test_another_size_is_refused():
 
 
 def test_a_size_must_be_declared():
-    with pytest.raises(hone.UnsupportedError, match="declare height and width.*'pixels'"):
+    with pytest.raises(hone.CompileError, match="size the model does not declare.*'pixels'"):
         hone.compile(decoding(100, ("h", "w", 3)))
 
 

@@ -60,8 +60,8 @@ fn a_run_is_held_to_the_declared_size() {
 #[test]
 fn what_is_not_declared_or_does_not_fit_is_refused() {
     for (format, declared, why) in [
-        (None, None, "declare height and width, the shape of its output 'pixels'"),
-        (None, Some(&["h", "w", "3"][..]), "declare height and width"),
+        (None, None, "whose size the model does not declare (give its output 'pixels' the shape"),
+        (None, Some(&["h", "w", "3"][..]), "whose size the model does not declare"),
         (None, Some(&["2", "1"]), "an image has height, width and channels"),
         (Some("Grayscale"), Some(&["2", "1", "3"]), "declared with 3 channels, Grayscale has 1"),
         (Some("rgb"), Some(&["2", "1", "3"]), "none of 'RGB', 'BGR' and 'Grayscale'"),

@@ -16,7 +16,7 @@ pub(super) fn decode(builder: &mut Builder, node: &mut Node) -> Outputs {
     let output = node.output_names.first().cloned().unwrap_or_default();
     let Some(shape) = node.declared(0) else {
         return Err(NodeError::unsupported(format!(
-            "an image of any size: declare height and width, the shape of its output '{output}'; a run is then held to them"
+            "an image whose size the model does not declare (give its output '{output}' the shape [height, width, channels]; a run is then held to it)"
         )));
     };
     let channels = format.channels();
