@@ -5,6 +5,7 @@
 
 mod attention;
 mod dependent;
+mod images;
 mod movement;
 mod recurrent;
 mod reductions;
@@ -41,6 +42,7 @@ pub fn cases() -> Vec<Case> {
     let mut cases = movement::cases();
     cases.extend(attention::cases());
     cases.extend(dependent::cases());
+    cases.extend(images::cases());
     cases.extend(reductions::cases());
     cases.extend(spatial::cases());
     cases.extend(recurrent::cases());
