@@ -123,7 +123,7 @@ impl<'a> Nodes<'a> {
         self.with(BinaryFunction::Multiply, x, number)
     }
 
-    /// `left` where `right` is not zero, else zero: `left / right` there, and finite where both are zero.
+    /// `left / right`, and zero where `right` is zero.
     pub fn divide_or_zero(&mut self, left: ValueId, right: ValueId) -> Step {
         let is_zero = self.with(BinaryFunction::Equal, right, 0.0)?;
         let one = self.scalar(self.dtype(right), 1.0)?;

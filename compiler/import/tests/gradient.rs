@@ -139,6 +139,18 @@ fn refusals() {
     refused(&of(square(), gradient(&["x"], &["d"], &["x"], &["y"], "y")), "1 inputs are not one");
     refused(&of(square(), gradient(&["x"], &["d"], &[], &[], "y")), "are not one for each");
     refused(&of(whole(), gradient(&["x"], &["d"], &["x"], &[], "y")), "only floats");
+    let branch = |operator: &str| {
+        graph(Vec::new(), Vec::new(), vec![node(operator, &["x"], &["own"])], &["own"])
+    };
+    let condition = node("If", &["above"], &["y"])
+        .graph("then_branch", branch("Sin"))
+        .graph("else_branch", branch("Cos"));
+    let mut decided = of(condition, gradient(&["x"], &["d"], &["x"], &[], "y"));
+    let nodes = &mut decided.graph.as_mut().unwrap().node;
+    nodes.insert(0, node("ReduceMax", &["x"], &["most"]).int("keepdims", 0));
+    nodes.insert(1, node("Greater", &["most", "zero"], &["above"]));
+    decided.graph.as_mut().unwrap().initializer.push(floats("zero", &[], &[0.0]));
+    refused(&decided, "(if) has no derivative");
     let product = node("CumProd", &["x", "axis"], &["y"]);
     let derivative = gradient(&["x"], &["d"], &["x"], &[], "y");
     refused(&of(product, derivative), "node 'make_y' (cumulative_sum) has no derivative");
