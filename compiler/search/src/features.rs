@@ -162,7 +162,7 @@ impl Counts<'_> {
     }
 
     fn block(&mut self, realize: &Realize, loops: &[EnclosingLoop]) {
-        let mut own = [0.0f64; FEATURES.len()];
+        let mut counted = [0.0f64; FEATURES.len()];
         let block = &self.program.blocks[realize.block];
         let is_lane = |loop_: &EnclosingLoop| {
             matches!(loop_.kind, LoopKind::Vectorized | LoopKind::Tensorized(_))
@@ -185,8 +185,8 @@ impl Counts<'_> {
         let operations = if is_sum { operations.max(1.0) } else { operations };
         let arithmetic =
             points / lanes * registers * (operations + FUNCTION_OPERATIONS as f64 * functions);
-        own[if lanes > 1.0 { 0 } else { 1 }] += arithmetic;
-        own[2] += points / lanes * registers * functions;
+        counted[if lanes > 1.0 { 0 } else { 1 }] += arithmetic;
+        counted[2] += points / lanes * registers * functions;
         let mut loads = 0.0;
         let mut accumulators: f64 = 0.0;
         for access in &accesses {
@@ -208,10 +208,10 @@ impl Counts<'_> {
                 _ => (5, lanes),
             };
             let issued = rounds * distinct * each;
-            own[if access.is_store { 6 } else { feature }] += issued;
+            counted[if access.is_store { 6 } else { feature }] += issued;
             loads += issued;
         }
-        self.traffic(&accesses, loops, &mut own);
+        self.traffic(&accesses, loops, &mut counted);
         let chain = match is_sum {
             true => rounds * self.machine.fma_latency as f64,
             false => 0.0,
@@ -221,33 +221,33 @@ impl Counts<'_> {
         let cycles = arithmetic.max(loads).max(chain)
             + ISSUE_CONTENTION * arithmetic.min(loads)
             + 0.5 * rounds;
-        own[10] = accumulators;
-        own[11] = unrolled * registers;
-        own[12] = rounds;
+        counted[10] = accumulators;
+        counted[11] = unrolled * registers;
+        counted[12] = rounds;
         let innermost = loops.iter().rfind(|loop_| loop_.kind == LoopKind::Serial);
-        own[13] = innermost.map_or(0.0, |loop_| loop_.extent);
+        counted[13] = innermost.map_or(0.0, |loop_| loop_.extent);
         if loops.iter().any(|loop_| !loop_.constant) {
-            own[16] = rounds;
+            counted[16] = rounds;
         }
-        own[19] = cycles;
-        own[22] = unrolled * registers / self.machine.fma_latency as f64;
-        own[23] = cycles;
-        self.merge(&own, &accesses, loops, is_sum);
+        counted[19] = cycles;
+        counted[22] = unrolled * registers / self.machine.fma_latency as f64;
+        counted[23] = cycles;
+        self.merge(&counted, &accesses, loops, is_sum);
     }
 
     /// Adds what was counted of a block to the program, and to the nest.
     fn merge(
         &mut self,
-        own: &[f64; FEATURES.len()],
+        counted: &[f64; FEATURES.len()],
         accesses: &[Access],
         loops: &[EnclosingLoop],
         is_sum: bool,
     ) {
-        for (index, (sum, own)) in self.sum.iter_mut().zip(own).enumerate() {
-            *sum = if LARGEST.contains(&index) { sum.max(*own) } else { *sum + own };
+        for (index, (sum, counted)) in self.sum.iter_mut().zip(counted).enumerate() {
+            *sum = if LARGEST.contains(&index) { sum.max(*counted) } else { *sum + counted };
         }
         let rest = [accesses.len() as f64, f64::from(u8::from(is_sum))];
-        let values = OF_BLOCK.iter().map(|index| own[*index]).chain(rest).collect();
+        let values = OF_BLOCK.iter().map(|index| counted[*index]).chain(rest).collect();
         self.nodes.push(Open { depth: loops.len(), kind: BLOCK, values });
         for (depth, loop_) in loops.iter().enumerate() {
             let touched: f64 =
@@ -311,7 +311,7 @@ impl Counts<'_> {
         &self,
         accesses: &[Access],
         loops: &[EnclosingLoop],
-        own: &mut [f64; FEATURES.len()],
+        counted: &mut [f64; FEATURES.len()],
     ) {
         for (feature, cache) in [(7, self.machine.l1_bytes), (8, self.machine.l2_bytes)] {
             let cache = cache as f64;
@@ -328,7 +328,7 @@ impl Counts<'_> {
                     outside -= 1;
                 }
                 let rounds: f64 = loops[..outside].iter().map(|loop_| loop_.extent).product();
-                own[feature] += rounds * bytes;
+                counted[feature] += rounds * bytes;
             }
         }
     }

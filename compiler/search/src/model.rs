@@ -75,15 +75,15 @@ impl CostModel for Learned {
 
 /// The samples of each task that are fit, the latest ones first and no more than [`MAX_TASK_SAMPLES`].
 pub(crate) fn by_task(samples: &[Sample], is_fit: impl Fn(&Sample) -> bool) -> Vec<Vec<&Sample>> {
-    let mut places: HashMap<&str, usize> = HashMap::new();
+    let mut indices: HashMap<&str, usize> = HashMap::new();
     let mut groups: Vec<Vec<&Sample>> = Vec::new();
     for sample in samples.iter().rev() {
-        let place = *places.entry(&sample.task).or_insert(groups.len());
-        if place == groups.len() {
+        let index = *indices.entry(&sample.task).or_insert(groups.len());
+        if index == groups.len() {
             groups.push(Vec::new());
         }
-        if groups[place].len() < MAX_TASK_SAMPLES && is_fit(sample) {
-            groups[place].push(sample);
+        if groups[index].len() < MAX_TASK_SAMPLES && is_fit(sample) {
+            groups[index].push(sample);
         }
     }
     groups

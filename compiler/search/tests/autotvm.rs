@@ -90,12 +90,17 @@ fn a_convolution_begins_with_the_tiles_that_were_fast_there() {
         of_convolution(2, 32, false, 3e-4),
     ];
     let found = starts(&records(&lines), &space(convolution()), 9);
-    assert!(found.iter().all(|own| own.template.ends_with("contraction")), "lanes are depthwise's");
+    assert!(
+        found.iter().all(|candidate| candidate.template.ends_with("contraction")),
+        "lanes are depthwise's"
+    );
     let in_contraction: Vec<&Candidate> =
-        found.iter().filter(|own| own.template == "contraction").collect();
+        found.iter().filter(|candidate| candidate.template == "contraction").collect();
     let tiles: Vec<_> = in_contraction
         .iter()
-        .map(|own| (value(own, "rows").unwrap(), value(own, "vectors").unwrap_or(1)))
+        .map(|candidate| {
+            (value(candidate, "rows").unwrap(), value(candidate, "vectors").unwrap_or(1))
+        })
         .collect();
     assert_eq!(tiles, [(14, 1), (7, 1), (2, 2)], "the fastest first");
     // Sums are over blocks, rows, columns and channels: the columns of the window are the third.
@@ -121,8 +126,8 @@ fn a_product_begins_with_both_factors_and_takes_the_nearest_that_it_has() {
     let found = starts(&records(&lines), &space(product()), 9);
     let tiles: Vec<_> = found
         .iter()
-        .filter(|own| own.template == "contraction")
-        .map(|own| (value(own, "rows").unwrap(), value(own, "vectors").unwrap()))
+        .filter(|candidate| candidate.template == "contraction")
+        .map(|candidate| (value(candidate, "rows").unwrap(), value(candidate, "vectors").unwrap()))
         .collect();
     // 12 rows of 4 vectors fill more registers than there are: 6 are the most that fit beside these.
     assert_eq!(tiles, [(6, 2), (6, 4)]);

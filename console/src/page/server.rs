@@ -188,7 +188,10 @@ async fn run_trials(
 ) -> Response {
     let Some(log) = log_of(&page, namespace, name) else { return no_run() };
     match page.reports.fetch(&trials::segment_uri(&log, segment)).await {
-        Ok(bytes) => axum::Json(trials::of(&bytes)).into_response(),
+        Ok(bytes) => {
+            let kind = [(header::CONTENT_TYPE, "application/json")];
+            (kind, trials::of(&bytes).to_string()).into_response()
+        }
         Err(error) => refused(&error),
     }
 }

@@ -105,10 +105,10 @@ fn seconds(costs: &Value) -> Result<f64, String> {
 }
 
 /// Extents of an argument that is a tensor of f32.
-fn tensor(arguments: &[Value], place: usize) -> Result<Vec<usize>, String> {
+fn tensor(arguments: &[Value], index: usize) -> Result<Vec<usize>, String> {
     let form = "its arguments have another form".to_owned();
     let Some([Value::String(kind), shape, Value::String(dtype)]) =
-        arguments.get(place).and_then(Value::as_array).map(Vec::as_slice)
+        arguments.get(index).and_then(Value::as_array).map(Vec::as_slice)
     else {
         return Err(form);
     };
@@ -144,7 +144,7 @@ fn convolution(arguments: &[Value], depthwise: bool) -> Result<Workload, String>
         return Err(format!("its layout is {layout}, and the shapes of NCHW are read"));
     }
     let (data, kernel) = (tensor(arguments, 0)?, tensor(arguments, 1)?);
-    let numbers = |place: usize| sizes(arguments.get(place).unwrap_or(&Value::Null));
+    let numbers = |index: usize| sizes(arguments.get(index).unwrap_or(&Value::Null));
     let (strides, padding, dilation) = (numbers(2)?, numbers(3)?, numbers(4)?);
     let ([n, c, h, w], [co, ci, kh, kw]) = (&data[..], &kernel[..]) else { return Err(form()) };
     let ([sh, sw], [dh, dw]) = (&strides[..], &dilation[..]) else { return Err(form()) };

@@ -159,7 +159,7 @@ mod tests {
         let again = [&lines[..], &[convolution(12, 9.0, 0)]].concat();
         let found = imported(&again);
         assert_eq!((found.lines, found.records.len()), (13, KEPT));
-        let widths: Vec<i64> = found.records.iter().map(|own| own.decisions[2].1).collect();
+        let widths: Vec<i64> = found.records.iter().map(|record| record.decisions[2].1).collect();
         assert_eq!(widths, [12, 11, 10, 9, 8, 7, 6, 5]);
         let why: Vec<(&str, usize)> =
             found.left_out.iter().map(|(why, count)| (why.as_str(), *count)).collect();

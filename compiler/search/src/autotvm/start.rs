@@ -53,7 +53,7 @@ pub fn starts(records: &[Record], space: &Space, count: usize) -> Vec<Candidate>
         let templates = if workload.is_depthwise() { DEPTHWISE } else { TILES };
         for template in templates.iter().filter(|name| space.templates().contains(name)) {
             let candidate = space.candidate(template, &mut Towards { wanted: wanted.clone() });
-            found.extend(candidate.ok().filter(|own| known.insert(own.identity)));
+            found.extend(candidate.ok().filter(|candidate| known.insert(candidate.identity)));
         }
         if found.len() >= count {
             break;

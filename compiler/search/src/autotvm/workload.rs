@@ -116,9 +116,9 @@ impl Workload {
         let (results, sums) = (product(&sum.results), product(&sum.sums));
         match self {
             Self::Convolution { channels: [n, ci, _, co], plane: [h, w], window, .. } => {
-                let places = n * h * w;
+                let positions = n * h * w;
                 let has = |extent: &usize| *extent == 1 || sum.sums.contains(extent);
-                is_padded(*co, places, results)
+                is_padded(*co, positions, results)
                     && sums == ci * window[0] * window[1]
                     && window.iter().all(has)
             }
@@ -138,16 +138,17 @@ impl Workload {
         let Self::Convolution { window: [_, columns], .. } = self else { return None };
         let sum = Sum::of(program)?;
         // Channels of a block may be as many as columns, and come after them: rows, columns, channels.
-        let mut places = sum.sums.iter().enumerate().skip(1).filter(|(_, own)| *own == columns);
-        let first = places.next()?.0;
+        let mut positions =
+            sum.sums.iter().enumerate().skip(1).filter(|(_, extent)| *extent == columns);
+        let first = positions.next()?.0;
         Some(if sum.sums.get(first + 1) == Some(columns) { first + 1 } else { first })
     }
 }
 
 /// Whether there are `all` results of `columns` in each of so many places, where columns may be padded to a whole block.
-fn is_padded(columns: usize, places: usize, all: usize) -> bool {
-    all.is_multiple_of(places)
-        && (columns..=columns.next_multiple_of(LARGEST_BLOCK)).contains(&(all / places))
+fn is_padded(columns: usize, positions: usize, all: usize) -> bool {
+    all.is_multiple_of(positions)
+        && (columns..=columns.next_multiple_of(LARGEST_BLOCK)).contains(&(all / positions))
 }
 
 #[cfg(test)]

@@ -56,11 +56,11 @@ impl Scales {
     pub(super) fn encode(&self, features: &Features) -> Input {
         let mut open: Vec<usize> = Vec::new();
         let mut nodes = Vec::with_capacity(features.nest.nodes().len());
-        for (place, node) in features.nest.nodes().iter().enumerate() {
+        for (index, node) in features.nest.nodes().iter().enumerate() {
             open.truncate(usize::from(node.depth));
             nodes.push((open.last().copied(), self.node(node)));
             if node.kind < BLOCK {
-                open.push(place);
+                open.push(index);
             }
         }
         Input { nodes, whole: scaled(features.counts.iter().copied(), &self.whole) }
@@ -108,10 +108,10 @@ fn scaled<const N: usize>(
     moments: &[(f32, f32); N],
 ) -> [f32; N] {
     let mut all = [0.0; N];
-    for ((place, value), (mean, deviation)) in all.iter_mut().zip(values).zip(moments) {
+    for ((slot, value), (mean, deviation)) in all.iter_mut().zip(values).zip(moments) {
         // Less than a hundredth of an octave is rounding.
         if *deviation > 0.01 {
-            *place = ((value - mean) / deviation).clamp(-FARTHEST, FARTHEST);
+            *slot = ((value - mean) / deviation).clamp(-FARTHEST, FARTHEST);
         }
     }
     all

@@ -80,7 +80,7 @@ impl CostModel for Neural {
             self.learned = None;
             return;
         }
-        let began = self.learned.as_ref().map_or(0, |own| own.began);
+        let began = self.learned.as_ref().map_or(0, |network| network.began);
         if shrank || samples.len() > ANEW * began {
             let all: Vec<&Sample> = tasks.iter().flatten().copied().collect();
             let network = self.learned.insert(Network::new(Scales::of(&all), samples.len()));
@@ -95,8 +95,8 @@ impl CostModel for Neural {
 
     fn score(&self, features: &Features) -> f64 {
         let known = self.learned.as_ref().filter(|_| !features.nest.is_empty());
-        let added = known.map_or(0.0, |own| {
-            forward(&own.weights, &own.scales.encode(features), &mut Kept::default())
+        let added = known.map_or(0.0, |network| {
+            forward(&network.weights, &network.scales.encode(features), &mut Kept::default())
         });
         prior(&features.counts) + f64::from(added)
     }
@@ -156,9 +156,9 @@ impl Network {
 fn draw<'a>(task: &'a [Example], random: &mut Random) -> Vec<&'a Example> {
     let mut all: Vec<&Example> = task.iter().collect();
     let count = all.len().min(CANDIDATES);
-    for place in 0..count {
-        let other = place + random.below(all.len() - place);
-        all.swap(place, other);
+    for index in 0..count {
+        let other = index + random.below(all.len() - index);
+        all.swap(index, other);
     }
     all.truncate(count);
     all
@@ -257,12 +257,12 @@ mod tests {
         let (seen, unseen) = (samples(160, 5), samples(60, 6));
         let mut model = Neural::default();
         model.learn(&seen[..96]);
-        let began = model.learned.as_ref().map(|own| own.began);
+        let began = model.learned.as_ref().map(|network| network.began);
         let before = right(&model, &unseen);
         for count in [112, 128, 144, 160] {
             model.learn(&seen[..count]);
         }
-        assert_eq!(model.learned.as_ref().map(|own| own.began), began);
+        assert_eq!(model.learned.as_ref().map(|network| network.began), began);
         let after = right(&model, &unseen);
         assert!(after > 0.9 && after > before - 0.02, "{before} before, {after} after");
     }

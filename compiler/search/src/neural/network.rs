@@ -50,10 +50,10 @@ impl Layer {
     }
 
     /// The layer before its activation, of inputs in two parts.
-    fn apply(self, weights: &[f32], own: &[f32], below: &[f32]) -> Embedding {
+    fn apply(self, weights: &[f32], values: &[f32], below: &[f32]) -> Embedding {
         let rows = self.rows(weights);
         let mut sum = rows[self.inputs];
-        for (input, row) in own.iter().chain(below).zip(rows) {
+        for (input, row) in values.iter().chain(below).zip(rows) {
             add(&mut sum, *input, row);
         }
         sum
@@ -63,15 +63,15 @@ impl Layer {
     fn back(
         self,
         (weights, gradient): (&[f32], &mut [f32]),
-        (own, below): (&[f32], &[f32]),
+        (values, below): (&[f32], &[f32]),
         slope: &Embedding,
     ) -> Embedding {
         let rows = self.rows_mut(gradient);
-        for (input, row) in own.iter().chain(below).chain(&[1.0]).zip(rows) {
+        for (input, row) in values.iter().chain(below).chain(&[1.0]).zip(rows) {
             add(row, *input, slope);
         }
         let mut slopes = [0.0; WIDTH];
-        let rows = &self.rows(weights)[own.len()..self.inputs];
+        let rows = &self.rows(weights)[values.len()..self.inputs];
         for (below, row) in slopes.iter_mut().zip(rows) {
             *below = dot(row, slope);
         }
@@ -96,7 +96,9 @@ pub(super) fn initial(random: &mut Random) -> Vec<f32> {
         // So wide that activations keep their size (K. He and others, "Delving Deep into Rectifiers", 2015).
         let bound = (3.0 / layer.inputs as f64).sqrt();
         let rows = &mut layer.rows_mut(&mut weights)[..layer.inputs];
-        rows.iter_mut().flatten().for_each(|own| *own = (bound * random.signed_unit()) as f32);
+        rows.iter_mut()
+            .flatten()
+            .for_each(|weight| *weight = (bound * random.signed_unit()) as f32);
     }
     weights
 }
@@ -106,13 +108,13 @@ pub(super) fn forward(weights: &[f32], input: &Input, kept: &mut Kept) -> f32 {
     kept.nodes.clear();
     kept.nodes.resize(input.nodes.len(), ([0.0; WIDTH], [0.0; WIDTH]));
     kept.whole = [0.0; WIDTH];
-    for (place, (parent, node)) in input.nodes.iter().enumerate().rev() {
-        let below = kept.nodes[place].0;
+    for (index, (parent, node)) in input.nodes.iter().enumerate().rev() {
+        let below = kept.nodes[index].0;
         let (layer, mut embedding) = match node {
-            Encoded::Block(own) => (BLOCKS.apply(weights, own, &[]), [0.0; WIDTH]),
-            Encoded::Loop(own) => (LOOPS.apply(weights, own, &below), below),
+            Encoded::Block(values) => (BLOCKS.apply(weights, values, &[]), [0.0; WIDTH]),
+            Encoded::Loop(values) => (LOOPS.apply(weights, values, &below), below),
         };
-        kept.nodes[place].1 = layer;
+        kept.nodes[index].1 = layer;
         add(&mut embedding, 1.0, &activated(&layer));
         let sum = match parent {
             Some(parent) => &mut kept.nodes[*parent].0,
@@ -134,7 +136,7 @@ pub(super) fn backward(
     gradient: &mut [f32],
 ) {
     let last = activated(&kept.hidden);
-    last.iter().zip(&mut gradient[OUTPUT..]).for_each(|(own, sum)| *sum += slope * own);
+    last.iter().zip(&mut gradient[OUTPUT..]).for_each(|(value, sum)| *sum += slope * value);
     let hidden = output(weights).map(|weight| slope * weight);
     let hidden = through(&kept.hidden, &hidden);
     let program = activated(&kept.program);
@@ -144,17 +146,17 @@ pub(super) fn backward(
     let whole = PROGRAM.back((weights, &mut *gradient), inputs, &program);
     // Slopes of what each loop repeats.
     let mut inside = vec![[0.0; WIDTH]; input.nodes.len()];
-    for (place, (parent, node)) in input.nodes.iter().enumerate() {
+    for (index, (parent, node)) in input.nodes.iter().enumerate() {
         let outer = parent.map_or(whole, |parent| inside[parent]);
-        let (below, layer) = &kept.nodes[place];
+        let (below, layer) = &kept.nodes[index];
         let slope = through(layer, &outer);
         match node {
-            Encoded::Block(own) => {
-                BLOCKS.back((weights, &mut *gradient), (own, &[]), &slope);
+            Encoded::Block(values) => {
+                BLOCKS.back((weights, &mut *gradient), (values, &[]), &slope);
             }
-            Encoded::Loop(own) => {
-                inside[place] = LOOPS.back((weights, &mut *gradient), (own, below), &slope);
-                add(&mut inside[place], 1.0, &outer);
+            Encoded::Loop(values) => {
+                inside[index] = LOOPS.back((weights, &mut *gradient), (values, below), &slope);
+                add(&mut inside[index], 1.0, &outer);
             }
         }
     }
@@ -165,7 +167,7 @@ fn output(weights: &[f32]) -> &Embedding {
 }
 
 fn add(sum: &mut Embedding, factor: f32, row: &Embedding) {
-    sum.iter_mut().zip(row).for_each(|(sum, own)| *sum += factor * own);
+    sum.iter_mut().zip(row).for_each(|(sum, value)| *sum += factor * value);
 }
 
 /// A sum of products: eight sums, which lanes of a vector can hold, and then those of each half.
@@ -181,12 +183,12 @@ fn dot(one: &Embedding, other: &Embedding) -> f32 {
 }
 
 fn activated(layer: &Embedding) -> Embedding {
-    layer.map(|own| if own > 0.0 { own } else { LEAK * own })
+    layer.map(|value| if value > 0.0 { value } else { LEAK * value })
 }
 
 /// A slope behind an activation, before it.
 fn through(layer: &Embedding, slope: &Embedding) -> Embedding {
-    std::array::from_fn(|own| if layer[own] > 0.0 { slope[own] } else { LEAK * slope[own] })
+    std::array::from_fn(|index| if layer[index] > 0.0 { slope[index] } else { LEAK * slope[index] })
 }
 
 #[cfg(test)]
@@ -219,17 +221,17 @@ mod tests {
         forward(&weights, &input, &mut kept);
         let mut gradient = vec![0.0; WEIGHTS];
         backward(&weights, &input, &kept, 1.0, &mut gradient);
-        let size = gradient.iter().fold(0.0f32, |most, own| most.max(own.abs()));
+        let size = gradient.iter().fold(0.0f32, |most, value| most.max(value.abs()));
         // Every layer, and every part of its inputs.
-        for place in (0..WEIGHTS).step_by(61).chain(OUTPUT..WEIGHTS) {
+        for index in (0..WEIGHTS).step_by(61).chain(OUTPUT..WEIGHTS) {
             let at = |change: f32| {
                 let mut changed = weights.clone();
-                changed[place] += change;
+                changed[index] += change;
                 f64::from(forward(&changed, &input, &mut Kept::default()))
             };
             let measured = (at(1e-2) - at(-1e-2)) / 2e-2;
-            let off = (measured - f64::from(gradient[place])).abs();
-            assert!(off < 0.02 * f64::from(size), "{place}: {measured} {}", gradient[place]);
+            let off = (measured - f64::from(gradient[index])).abs();
+            assert!(off < 0.02 * f64::from(size), "{index}: {measured} {}", gradient[index]);
         }
     }
 
