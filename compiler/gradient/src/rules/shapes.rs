@@ -81,7 +81,7 @@ impl Rule for Slice {
         }
         let mut value = dy;
         let (mut begin, mut end) = (Vec::new(), Vec::new());
-        for axis in 0..shape.len() {
+        for (axis, extent) in shape.iter().enumerate() {
             let (step, count) = (self.steps[axis].unsigned_abs() as usize, self.extents[axis]);
             let mut first = self.starts[axis];
             if self.steps[axis] < 0 {
@@ -95,7 +95,7 @@ impl Rule for Slice {
             }
             begin.push(first as i64);
             // What the last step covers may reach beyond the end, and is cut off.
-            end.push(shape[axis] as i64 - first as i64 - covered as i64);
+            end.push(*extent as i64 - first as i64 - covered as i64);
         }
         Ok(vec![Some(nodes.pad(value, begin, end)?)])
     }
