@@ -111,10 +111,7 @@ impl<'c> Emitter<'c, '_> {
     ) -> Result<PointerValue<'c>> {
         let here = self.ir.here()?;
         let (before, head) = (self.loops[number].before, self.loops[number].head);
-        match before.get_terminator() {
-            Some(branch) => self.ir.builder.position_before(&branch),
-            None => self.ir.builder.position_at_end(before),
-        }
+        self.to_end_of(before);
         let first = self.moved((buffer, start), &terms[..terms.len() - 1], number)?;
         match head.get_first_instruction() {
             Some(instruction) => self.ir.builder.position_before(&instruction),
@@ -122,9 +119,18 @@ impl<'c> Emitter<'c, '_> {
         }
         let phi = self.ir.builder.build_phi(start.get_type(), "")?;
         phi.add_incoming(&[(&first as &dyn BasicValue<'c>, before)]);
-        self.ir.builder.position_at_end(here);
+        // Where a pointer of an outer loop is made for one of an inner loop, that is in front of the branch to the inner one.
+        self.to_end_of(here);
         let pointer = MovingPointer { buffer, terms: terms.to_vec(), phi };
         self.loops[number].pointers.push(pointer);
         Ok(phi.as_basic_value().into_pointer_value())
+    }
+
+    /// Places the builder at the end of a block, in front of the branch that ends it where there is one already.
+    fn to_end_of(&self, block: BasicBlock<'c>) {
+        match block.get_terminator() {
+            Some(branch) => self.ir.builder.position_before(&branch),
+            None => self.ir.builder.position_at_end(block),
+        }
     }
 }
