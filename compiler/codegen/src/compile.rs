@@ -16,6 +16,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 const PASSES: &str =
     "function(sroa,early-cse,instcombine<no-verify-fixpoint>,loop-mssa(licm),simplifycfg)";
 
+/// Further passes for targets whose pointers the emitter does not move (`llvm/pointers.rs`).
+const STRENGTH_REDUCTION: &str = ",function(loop(loop-reduce))";
+
 /// Compiles every unit; the result is in the units' order and does not depend on the number of
 /// threads.
 pub fn compile(units: &[Unit<'_>], target: &Target, options: &Options) -> Result<Vec<ObjectCode>> {
@@ -73,8 +76,12 @@ pub(crate) fn object(module: &Module, target: &Target, symbol: &str) -> Result<V
 pub(crate) fn optimize(module: &Module, machine: &TargetMachine, symbol: &str) -> Result<()> {
     module.set_triple(&machine.get_triple());
     module.set_data_layout(&machine.get_target_data().get_data_layout());
+    let passes = match machine.get_triple().as_str().to_bytes().starts_with(b"x86_64") {
+        true => PASSES.to_string(),
+        false => [PASSES, STRENGTH_REDUCTION].concat(),
+    };
     module
-        .run_passes(PASSES, machine, PassBuilderOptions::create())
+        .run_passes(&passes, machine, PassBuilderOptions::create())
         .map_err(|message| failed(symbol, &message.to_string()))
 }
 

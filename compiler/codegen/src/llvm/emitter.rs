@@ -22,8 +22,8 @@ pub(crate) struct Emitter<'c, 'p> {
     pub(crate) environment: Environment<'c>,
     /// Start of each buffer that the kernel uses.
     pub(crate) buffers: HashMap<BufferId, PointerValue<'c>>,
-    /// Whether the code is for a processor.
-    pub(crate) is_processor: bool,
+    /// Whether pointers move with loops, where LLVM's pass for that is not run.
+    pub(crate) moves_pointers: bool,
     /// The running loops around, outermost first, that move pointers.
     pub(crate) loops: Vec<MovingLoop<'c>>,
     /// What is being prefetched here.

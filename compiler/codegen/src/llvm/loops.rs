@@ -327,7 +327,7 @@ impl<'c> Emitter<'c, '_> {
         phi.add_incoming(&[(&begin as &dyn BasicValue<'c>, before)]);
         let value = phi.as_basic_value().into_int_value();
         self.environment.bind(var, Binding::Running(value, range));
-        let moves = self.moves_pointers(begin);
+        let moves = self.may_move(begin);
         if moves {
             self.enter_loop(var, before, head);
         }

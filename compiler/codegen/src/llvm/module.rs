@@ -155,7 +155,7 @@ impl<'c> Unit<'_, 'c> {
             function,
             environment: Environment::new(self.program.vars.len()),
             buffers,
-            is_processor: true,
+            moves_pointers: self.target.moves_pointers(),
             loops: Vec::new(),
             streams: vec![],
             mask: None,

@@ -69,7 +69,7 @@ pub(super) fn emit(
         function,
         environment,
         buffers,
-        is_processor: false,
+        moves_pointers: false,
         loops: Vec::new(),
         streams: vec![],
         mask: None,

@@ -162,6 +162,12 @@ impl Target {
         })
     }
 
+    /// Whether the emitter moves pointers with loops (`llvm/pointers.rs`), in place of LLVM's pass for strength reduction.
+    /// Measured on x86 alone; other targets keep that pass.
+    pub(crate) fn moves_pointers(&self) -> bool {
+        self.triple.starts_with("x86_64")
+    }
+
     /// Whether it is a device of NVIDIA's.
     pub(crate) fn is_nvptx(&self) -> bool {
         self.triple.starts_with("nvptx64")
@@ -243,8 +249,7 @@ fn family(arch: &str) -> Option<&'static Family> {
     FAMILIES.into_iter().find(|family| family.names.contains(&arch))
 }
 
-/// What is set for all of LLVM. Without its pass for strength reduction: the emitter moves pointers itself
-/// (`llvm/pointers.rs`).
+/// What is set for all of LLVM: its pass for strength reduction runs where it is asked for (`compile.rs`).
 const LLVM_OPTIONS: [&CStr; 2] = [c"hone", c"-disable-lsr"];
 
 fn initialize() {

@@ -51,7 +51,7 @@ pub(super) fn store<'c>(
         function: product.function,
         environment,
         buffers,
-        is_processor: false,
+        moves_pointers: false,
         loops: Vec::new(),
         streams: vec![],
         mask: None,
