@@ -5,6 +5,7 @@
 use clap::Parser;
 use std::process::ExitCode;
 
+mod background;
 mod bench_peers;
 mod chaos;
 mod demo;

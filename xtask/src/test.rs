@@ -1,5 +1,7 @@
-//! Everything that is checked before a change lands, in the order in which it fails soonest.
+//! Everything that is checked before a change lands, in the order in which it fails soonest. What suites on a control plane
+//! need is built beside the tests that need none.
 
+use crate::background::Background;
 use anyhow::{Context, Result, bail};
 use std::io::{BufRead, BufReader};
 use std::process::{Command, ExitStatus, Stdio};
@@ -8,14 +10,18 @@ use std::time::Instant;
 /// One check: what it is called, and the command.
 type Check = (&'static str, &'static [&'static str]);
 
-/// Checks that need no cluster.
-const CHECKS: &[Check] = &[
+/// Checks that take a few minutes and that most mistakes are found by.
+const FIRST_CHECKS: &[Check] = &[
     ("format", &["cargo", "fmt", "--all", "--check"]),
     ("repository rules", &["cargo", "xtask", "tidy"]),
     (
         "lints",
         &["cargo", "clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"],
     ),
+];
+
+/// Checks that need no cluster.
+const CHECKS: &[Check] = &[
     ("official operator cases", &["cargo", "xtask", "onnx-tests"]),
     ("NVIDIA's assembler", &["cargo", "xtask", "python", "cuda"]),
     (
@@ -38,11 +44,8 @@ const CHECKS: &[Check] = &[
     ),
 ];
 
-/// Checks on a real control plane and node.
-const CLUSTER_CHECKS: &[Check] = &[
-    ("test cluster", &["tests/cluster/setup.sh"]),
-    ("programs as they ship", &["cargo", "xtask", "shipped"]),
-];
+/// What suites on a control plane need: the test cluster, and the programs as they ship.
+const CLUSTER: &[&[&str]] = &[&["tests/cluster/setup.sh"], &["cargo", "xtask", "shipped"]];
 
 /// Suites on a real control plane, each a check of its own.
 const SUITES: &[&str] = &[
@@ -73,11 +76,24 @@ pub struct Arguments {
 
 /// Runs every check and stops at the first that fails; what failed in it is told once more at the end.
 pub fn run(arguments: &Arguments) -> Result<()> {
-    let (checks, suites) = match (arguments.product, arguments.no_cluster) {
-        (true, _) => (CLUSTER_CHECKS.to_vec(), &["--test=product"][..]),
-        (false, true) => (CHECKS.to_vec(), &[][..]),
-        (false, false) => ([CHECKS, CLUSTER_CHECKS].concat(), SUITES),
+    if arguments.product {
+        Background::start("test cluster", CLUSTER)?.join()?;
+        return run_suites(&["--test=product"]);
+    }
+    run_checks(FIRST_CHECKS)?;
+    // Many of the tests keep one core idle.
+    let cluster = match arguments.no_cluster {
+        true => None,
+        false => Some(Background::start("test cluster", CLUSTER)?),
     };
+    run_checks(CHECKS)?;
+    let Some(cluster) = cluster else { return Ok(()) };
+    cluster.join()?;
+    run_suites(SUITES)
+}
+
+/// Runs checks one after another.
+fn run_checks(checks: &[Check]) -> Result<()> {
     for (name, command) in checks {
         let (status, failures) = timed(name, command)?;
         if !status.success() {
@@ -85,7 +101,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
             bail!("{name} failed: {status}");
         }
     }
-    run_suites(suites)
+    Ok(())
 }
 
 /// Runs suites on a control plane. One that fails gets a second try, which is told at the end: a control
