@@ -2,6 +2,7 @@
 
 use crate::error::{CodegenError, Result};
 use crate::llvm::module::emit;
+use crate::targets::moves_pointers;
 use crate::{Kernel, ObjectCode, Options, Target, Unit};
 use hone_tensor::Program;
 use inkwell::context::Context;
@@ -76,7 +77,7 @@ pub(crate) fn object(module: &Module, target: &Target, symbol: &str) -> Result<V
 pub(crate) fn optimize(module: &Module, machine: &TargetMachine, symbol: &str) -> Result<()> {
     module.set_triple(&machine.get_triple());
     module.set_data_layout(&machine.get_target_data().get_data_layout());
-    let passes = match machine.get_triple().as_str().to_bytes().starts_with(b"x86_64") {
+    let passes = match moves_pointers(&machine.get_triple().as_str().to_string_lossy()) {
         true => PASSES.to_string(),
         false => [PASSES, STRENGTH_REDUCTION].concat(),
     };

@@ -1,5 +1,5 @@
 //! `prefetch`: while one iteration of a loop runs, what a block will read of a buffer in the next
-//! one is brought near.
+//! one is loaded into a cache.
 //!
 //! Legal: the loop is around the block, the block reads the buffer, and the program does not write
 //! it. It changes no result; code for machines without such an instruction leaves it out.

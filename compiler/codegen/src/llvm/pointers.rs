@@ -7,7 +7,8 @@
 //! (`Target::moves_pointers`): it gave each of a tile's broadcasts a register, kept most of them on the stack, and moved
 //! them there in short loops.
 //! Measured on Zen 3, of the time with that pass: windows of 3 x 3 with stride 2 take 0.71, of 5 x 5 0.73, a transposed
-//! convolution of 4 x 4 with stride 2 0.64.
+//! convolution of 4 x 4 with stride 2 0.64. On Sapphire Rapids, with AVX-512: 0.86 to 1.00, 0.86 and 0.80, and nine whole
+//! networks 0.97 to 1.00.
 
 use super::emitter::Emitter;
 use crate::error::Result;

@@ -162,10 +162,9 @@ impl Target {
         })
     }
 
-    /// Whether the emitter moves pointers with loops (`llvm/pointers.rs`), in place of LLVM's pass for strength reduction.
-    /// Measured on x86 alone; other targets keep that pass.
+    /// Whether the emitter moves pointers with loops for this target ([`moves_pointers`]).
     pub(crate) fn moves_pointers(&self) -> bool {
-        self.triple.starts_with("x86_64")
+        moves_pointers(&self.triple)
     }
 
     /// Whether it is a device of NVIDIA's.
@@ -243,6 +242,12 @@ impl Target {
             .create_target_machine_from_options(&triple, options)
             .ok_or_else(|| failed("LLVM cannot make code for it".to_string()))
     }
+}
+
+/// Whether the emitter moves pointers with loops for a triple (`llvm/pointers.rs`), in place of LLVM's pass for strength
+/// reduction. Measured on x86 alone; other targets keep that pass.
+pub(crate) fn moves_pointers(triple: &str) -> bool {
+    triple.starts_with("x86_64")
 }
 
 fn family(arch: &str) -> Option<&'static Family> {
