@@ -11,8 +11,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::Extent;
 
-/// The newest version that this code reads and writes: it has sessions.
-pub const REQUEST_VERSION: u32 = 3;
+/// The newest version that this code reads and writes: it has a choice of the cost model.
+pub const REQUEST_VERSION: u32 = 4;
+
+/// The version that has sessions.
+pub const SESSION_VERSION: u32 = 3;
 
 /// The version that has targets with an accelerator.
 pub const ACCELERATOR_VERSION: u32 = 2;
@@ -185,6 +188,9 @@ pub struct TuningRequest {
     /// Longest time spent, in seconds.
     #[serde(default)]
     pub max_seconds: Option<u64>,
+    /// Name of the cost model, such as `neural`; the usual one when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_model: Option<String>,
     /// The folder of a tuning run's log, whose winners are compiled with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub records: Option<Destination>,
@@ -206,6 +212,9 @@ pub struct Tune {
     pub log: Destination,
     /// Name of the strategy, such as `learned`.
     pub strategy: String,
+    /// Name of the cost model, such as `neural`; the usual one when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_model: Option<String>,
     /// Where random numbers start.
     pub seed: u64,
     /// How candidates are timed.
@@ -218,6 +227,16 @@ pub struct Tune {
     /// Logs of other runs, whose records are learned from. Those that cannot be read are left out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warm_start: Vec<Destination>,
+}
+
+impl Tune {
+    /// The first version that has everything that this uses.
+    pub fn version_needed(&self) -> u32 {
+        match self.cost_model {
+            Some(_) => REQUEST_VERSION,
+            None => OLDEST_REQUEST_VERSION,
+        }
+    }
 }
 
 /// Measure candidates of a tuning run beside the worker that searches.
@@ -381,7 +400,7 @@ mod tests {
 
     #[test]
     fn a_newer_version_is_refused_before_its_fields_are() {
-        let error = Request::from_json(r#"{"version": 4, "novelty": 1}"#).unwrap_err();
-        assert!(error.to_string().contains("has version 4"), "{error}");
+        let error = Request::from_json(r#"{"version": 5, "novelty": 1}"#).unwrap_err();
+        assert!(error.to_string().contains("has version 5"), "{error}");
     }
 }

@@ -121,6 +121,7 @@ fn never_tuned() -> TuningRequest {
         policy: format!("{:?}", TuningPolicy::Never),
         max_trials: None,
         max_seconds: None,
+        cost_model: None,
         records: None,
     }
 }
@@ -130,6 +131,7 @@ fn tuning(own: &Tuning) -> TuningRequest {
         policy: format!("{:?}", own.policy),
         max_trials: own.max_trials.and_then(|most| u64::try_from(most).ok()),
         max_seconds: own.max_duration.map(|most| most.as_secs_ceil().max(1)),
+        cost_model: own.cost_model.map(|model| model.name().to_owned()),
         records: own
             .records
             .as_ref()
@@ -279,6 +281,25 @@ fn shape(text: &str) -> Result<Input> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+
+    #[test]
+    fn a_file_says_how_to_search() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("compile.yaml");
+        let ask = |tuning: &str| {
+            let text = format!(
+                "{{apiVersion: hone.dev/v1alpha1, kind: ModelCompilation, metadata: {{name: x}}, spec: {{
+                   model: {{uri: 'file://./x.onnx'}}, output: {{uri: 'file://./out'}},
+                   targets: [{{name: here, platform: {{arch: amd64}}}}], tuning: {tuning}}}}}"
+            );
+            std::fs::write(&path, text).unwrap();
+            from_file(&path).unwrap().requests.remove(0).tuning
+        };
+        let asked = ask("{maxTrials: 5, costModel: Neural}");
+        assert_eq!((asked.max_trials, asked.cost_model.as_deref()), (Some(5), Some("neural")));
+        assert_eq!(ask("{costModel: Trees}").cost_model.as_deref(), Some("trees"));
+        assert_eq!(ask("{maxTrials: 5}").cost_model, None);
+    }
 
     #[test]
     fn targets_and_shapes_are_read() {

@@ -25,11 +25,11 @@ fn place() -> Place {
 /// A request to tune the digits network for this machine.
 fn request(stop: &Value) -> Value {
     json!({
-        "version": 1, "subject": {"name": "digits", "namespace": "team", "uid": "1"},
+        "version": 4, "subject": {"name": "digits", "namespace": "team", "uid": "1"},
         "work": {
             "kind": "tune", "model": {"uri": "file://./digits.onnx"},
             "target": {"name": "digits", "os": "linux", "arch": "", "cpu": "host"},
-            "log": {"uri": "file://./log"}, "strategy": "random", "seed": 7,
+            "log": {"uri": "file://./log"}, "strategy": "random", "costModel": "trees", "seed": 7,
             "measure": {"seconds": 0.001, "timeoutSeconds": 10.0}, "stop": stop,
         },
     })
@@ -276,6 +276,7 @@ fn what_cannot_be_done_is_refused_with_a_reason() {
         ("d", with("/work/log/uri", json!("https://x/y")), 10, "https://x/y"),
         ("e", with("/work/measure/timeoutSeconds", json!(0.0)), 10, "spec.measure"),
         ("f", with("/work/strategy", json!("luck")), 2, "luck"),
+        ("g", with("/work/costModel", json!("omen")), 2, "there are trees, neural"),
     ] {
         let (found, message) = run(&place, pod, &request);
         assert_eq!(found, code, "{pod}: {message}");

@@ -42,8 +42,7 @@ pub struct ModelSource {
     /// `s3://`, `gs://`, `az://`, `https://` or `file://` (a local path or a mounted volume).
     #[schemars(length(max = 2048), regex(pattern = URI_PATTERN))]
     pub uri: String,
-    /// SHA-256 of the file, checked before it is parsed. Without it no result is taken from
-    /// the cache, because the content behind the URI may have changed.
+    /// SHA-256 of the file, checked before it is parsed. Without it no result is taken from the cache.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 71), regex(pattern = DIGEST_PATTERN))]
     pub digest: Option<String>,
@@ -163,8 +162,7 @@ pub struct Platform {
     /// Architecture, as Kubernetes names it.
     #[schemars(length(max = 32), regex(pattern = ARCH_PATTERN))]
     pub arch: String,
-    /// The processor's name as LLVM knows it, such as `sapphirerapids`; without it, what every
-    /// machine of `arch` has.
+    /// The processor as LLVM names it, such as `sapphirerapids`; what every machine of `arch` has when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(
         length(min = 1, max = 63),

@@ -30,11 +30,13 @@ pub fn crds() -> Result<Vec<(&'static str, String)>, serde_yaml::Error> {
 
 /// What the fields of a condition are. Kubernetes' descriptions of them are a kilobyte in each CRD, which every client
 /// of the cluster reads.
-const CONDITION: [(&str, &str); 4] = [
+const CONDITION: [(&str, &str); 6] = [
     ("lastTransitionTime", "When the status changed last."),
     ("message", "The reason in words; may be empty."),
-    ("observedGeneration", "The generation of the spec that the condition speaks of."),
-    ("reason", "Why the status is as it is, as one CamelCase word."),
+    ("observedGeneration", "The spec's generation that it speaks of."),
+    ("reason", "Why, as one CamelCase word."),
+    ("status", "True, False or Unknown."),
+    ("type", "What it says, in CamelCase."),
 ];
 
 /// Describes the fields of `status.conditions` in a few words each.
@@ -49,6 +51,7 @@ fn shorten_conditions(crd: &mut CustomResourceDefinition) {
         else {
             continue;
         };
+        condition.description = Some("One aspect of the state.".to_owned());
         for (name, description) in CONDITION {
             if let Some(field) = condition.properties.as_mut().and_then(|own| own.get_mut(name)) {
                 field.description = Some(description.to_owned());

@@ -10,8 +10,8 @@ use crate::common::ElementType;
 /// What several sizes of an axis look like as text, besides a number alone.
 pub const EXTENT_PATTERN: &str = r"^([0-9]{1,10}((\|[0-9]{1,10}){1,31}|\.\.[0-9]{1,10})?|1\.\.)$";
 
-/// Binds one model input, or one open dimension of all inputs. Several sizes give one artifact that serves each of them,
-/// with code for each and the weights once; all dimensions together may have at most 32 combinations.
+/// Binds a model input, or an open dimension of all inputs. One artifact serves several sizes, of which all dimensions
+/// together may have at most 32 combinations.
 #[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(

@@ -12,6 +12,7 @@ use crate::common::{
     LABEL_PATTERN, LocalSecretRef, Log, ModelSource, Platform, PrecisionType, SUBDOMAIN_PATTERN,
     SampleSource, URI_PATTERN,
 };
+use crate::tuning_run::CostModel;
 use crate::{Decimal, Duration, ModelCompilationStatus};
 
 /// What to compile, for what, and where the result goes.
@@ -162,8 +163,10 @@ pub enum TuningPolicy {
 /// on the target's pool, and the target is compiled once more with what won.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = ("self.policy != 'Never' || (!has(self.maxTrials) && !has(self.maxDuration))",
-    "maxTrials and maxDuration have no meaning with policy Never: remove them or choose IfNotCached"))]
+#[x_kube(
+    validation = ("self.policy != 'Never' || !(has(self.maxTrials) || has(self.maxDuration) || has(self.costModel))",
+        "maxTrials, maxDuration and costModel mean nothing with policy Never: remove them or choose IfNotCached"),
+)]
 pub struct Tuning {
     /// When to search.
     #[serde(default)]
@@ -175,6 +178,9 @@ pub struct Tuning {
     /// Longest time spent; 10m where `maxTrials` is absent, too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_duration: Option<Duration>,
+    /// What judges candidates before they are measured; Trees when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_model: Option<CostModel>,
     /// The log of a TuningRun: the schedules that won there are compiled with, and a search goes on in it. It has no
     /// digest, so no result comes from the cache.
     #[serde(default, skip_serializing_if = "Option::is_none")]

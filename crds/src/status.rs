@@ -233,8 +233,7 @@ impl TargetStatus {
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TargetTuning {
-    /// Pending, Running or Suspended while the run searches or its result is compiled; Succeeded or Failed once that
-    /// is over.
+    /// Succeeded or Failed once the run has ended and its result is compiled.
     #[serde(default)]
     pub phase: Phase,
     /// SHA-256 of what was asked for.
@@ -370,7 +369,7 @@ pub struct Retry {
 #[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Failure {
-    /// One word in CamelCase, such as `UnsupportedOperator`.
+    /// Why, as one CamelCase word.
     #[schemars(length(max = 64))]
     pub reason: String,
     /// What failed, on which object, and what to do.

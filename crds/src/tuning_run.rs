@@ -102,6 +102,34 @@ pub enum Strategy {
     Exhaustive,
 }
 
+/// What judges candidates before they are measured.
+#[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[schemars(inline)]
+pub enum CostModel {
+    /// Gradient-boosted trees over features of the scheduled program.
+    #[default]
+    Trees,
+    /// A small neural network over the loop nest of the scheduled program.
+    Neural,
+}
+
+impl CostModel {
+    /// Whether it is the one that is taken without a choice. That one is not written down, so that what was named after a
+    /// spec before there was a choice keeps its name.
+    #[allow(clippy::trivially_copy_pass_by_ref)] // As serde calls it.
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Its name as `hone tune --cost-model` takes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Trees => "trees",
+            Self::Neural => "neural",
+        }
+    }
+}
+
 /// Whose records a search may start from, besides those in its log.
 #[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[schemars(inline)]
@@ -122,6 +150,9 @@ pub struct Search {
     /// The strategy.
     #[serde(default)]
     pub strategy: Strategy,
+    /// What judges candidates before they are measured; Trees when absent.
+    #[serde(default, skip_serializing_if = "CostModel::is_default")]
+    pub cost_model: CostModel,
     /// Seed of every random choice.
     #[serde(default)]
     #[schemars(range(min = 0))]

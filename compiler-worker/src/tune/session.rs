@@ -9,7 +9,7 @@ use hone_artifact::request::Input;
 use hone_driver::{DataType, Graph, Options, Prescription, Target, tuning_tasks};
 use hone_search::autotvm::starts;
 use hone_search::{
-    Allocator, Candidate, Class, CostModel, FEATURES, Features, Kind, Log, Nest, Progress, Random,
+    Allocator, COST_MODELS, Candidate, Class, CostModel, FEATURES, Features, Kind, Log, Nest, Progress, Random,
     Record, SCHEMA, Sample, Space, Trial, cost_model, strategy,
 };
 
@@ -248,7 +248,9 @@ impl Session<'_> {
     ) -> Result<()> {
         let mut random = Random::new(self.settings.seed);
         let mut model = cost_model(&self.settings.cost_model).ok_or_else(|| {
-            let message = format!("no cost model is named '{}'", self.settings.cost_model);
+            let known = COST_MODELS.map(|(name, _)| name).join(", ");
+            let message =
+                format!("no cost model is named '{}': there are {known}", self.settings.cost_model);
             Failure::new(Reason::Usage, message)
         })?;
         model.learn(samples);

@@ -151,6 +151,11 @@ pub(super) fn refuse_elsewhere(target: &Target) -> Result<()> {
     Err(Failure::new(Reason::TargetMismatch, message))
 }
 
+/// The name of the cost model that a request asks for.
+pub(super) fn cost_model_or_usual(asked: Option<&String>) -> String {
+    asked.map_or(COST_MODELS[0].0, String::as_str).to_owned()
+}
+
 fn settings(request: &Tune, threads: usize, earlier: Duration) -> Result<Settings> {
     let number = |value: Option<u64>| value.map(|own| usize::try_from(own).unwrap_or(usize::MAX));
     let StopRequest { max_trials, max_seconds, no_improvement_trials, goal_nanoseconds } =
@@ -171,7 +176,7 @@ fn settings(request: &Tune, threads: usize, earlier: Duration) -> Result<Setting
         threads,
         seed: request.seed,
         strategy: request.strategy.clone(),
-        cost_model: COST_MODELS[0].0.to_owned(),
+        cost_model: cost_model_or_usual(request.cost_model.as_ref()),
         // Candidates of a batch, and the schedule without tuning, take turns.
         seconds: measure.seconds * (BATCH + 1) as f64,
         timeout: Some(Duration::from_secs_f64(measure.timeout_seconds)),
@@ -179,4 +184,20 @@ fn settings(request: &Tune, threads: usize, earlier: Duration) -> Result<Setting
         warm: true,
         whole: true,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Names of the API are names of the search.
+    #[test]
+    fn the_cost_model_of_a_request_is_taken() {
+        use hone_crds::tuning_run::CostModel;
+        for (model, index) in [(CostModel::Trees, 0), (CostModel::Neural, 1)] {
+            let name = model.name().to_owned();
+            assert_eq!(cost_model_or_usual(Some(&name)), COST_MODELS[index].0);
+        }
+        assert_eq!(cost_model_or_usual(None), CostModel::default().name());
+    }
 }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use hone_artifact::request::{Compile, Input, LONGEST_SEARCH, TuningRequest};
 use hone_driver::Target;
-use hone_search::COST_MODELS;
 
+use super::search::cost_model_or_usual;
 use super::{Machine, Outcome, Worker};
 use crate::compiler::{self, Model};
 use crate::failure::Result;
@@ -73,7 +73,7 @@ impl Worker<'_> {
             threads: self.options.threads,
             seed: 1,
             strategy: "learned".to_owned(),
-            cost_model: COST_MODELS[0].0.to_owned(),
+            cost_model: cost_model_or_usual(request.tuning.cost_model.as_ref()),
             seconds: SECONDS,
             timeout: None,
             noise: NOISE,

@@ -153,12 +153,17 @@ pub fn job_name(object: &ModelCompilation, target: &Target) -> String {
 pub fn run_name(object: &ModelCompilation, target: &Target) -> String {
     let name = object.metadata.name.as_deref().unwrap_or_default();
     let spec = &object.spec;
-    let decided_by = json!({
+    let mut decided_by = json!({
         "uid": object.metadata.uid,
         "spec": spec_digest(object, target),
         "model": value(&spec.model.credentials_secret_ref),
         "log": value(&tuning_log(object, target)),
     });
+    // How a run searches is fixed: another cost model is another run, which goes on in the log.
+    let cost_model = spec.tuning.as_ref().and_then(|tuning| tuning.cost_model);
+    if let Some(model) = cost_model.filter(|model| !model.is_default()) {
+        decided_by["costModel"] = json!(model);
+    }
     child_name(&[name, &target.name, "tuning"], &decided_by)
 }
 

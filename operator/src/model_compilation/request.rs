@@ -145,6 +145,7 @@ fn tuning(object: &ModelCompilation, log: Option<&Log>) -> TuningRequest {
         }),
         max_trials: None,
         max_seconds: None,
+        cost_model: None,
     }
 }
 

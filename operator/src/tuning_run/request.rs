@@ -1,12 +1,12 @@
 //! What a worker is asked to do, from the spec.
 
 use hone_artifact::request::{
-    Destination, MeasureRequest, OLDEST_REQUEST_VERSION, REQUEST_VERSION, Request, Session, Source,
-    StopRequest, Subject, TargetRequest, Tune, Work,
+    Destination, MeasureRequest, Request, SESSION_VERSION, Session, Source, StopRequest, Subject,
+    TargetRequest, Tune, Work,
 };
 use hone_crds::TuningRun;
 use hone_crds::common::{LocalSecretRef, Log};
-use hone_crds::tuning_run::{Measure, Stop, Strategy};
+use hone_crds::tuning_run::{CostModel, Measure, Stop, Strategy};
 
 use super::warm_start;
 use crate::broker::pools::PoolView;
@@ -43,21 +43,25 @@ pub fn tune(object: &TuningRun, pool: &PoolView, others: &[Log]) -> Request {
         target: target(object, pool),
         log: log(object),
         strategy: strategy(spec.search.strategy).to_owned(),
+        cost_model: cost_model(spec.search.cost_model),
         seed: u64::try_from(spec.search.seed).unwrap_or(0),
         measure: measure(&spec.measure),
         stop: stop(&spec.stop),
         sessions: spec.parallel_devices > 1,
         warm_start: warm_start::destinations(others),
     };
-    let (version, work) = (OLDEST_REQUEST_VERSION, Work::Tune(Box::new(tune)));
-    Request { version, subject: subject(object), work }
+    Request {
+        version: tune.version_needed(),
+        subject: subject(object),
+        work: Work::Tune(Box::new(tune)),
+    }
 }
 
 /// The request to measure for the run in `pool`, as the session that a Job is named after.
 pub fn session(object: &TuningRun, pool: &PoolView, name: &str, idle_seconds: u64) -> Request {
     let (target, log) = (target(object, pool), log(object));
     let session = Session { name: name.to_owned(), target, log, idle_seconds };
-    let (version, work) = (REQUEST_VERSION, Work::Session(session));
+    let (version, work) = (SESSION_VERSION, Work::Session(session));
     Request { version, subject: subject(object), work }
 }
 
@@ -97,6 +101,11 @@ fn strategy(strategy: Strategy) -> &'static str {
         Strategy::Random => "random",
         Strategy::Exhaustive => "grid",
     }
+}
+
+/// The cost model as `hone tune` names it, where it is not the usual one: older workers know no other.
+fn cost_model(model: CostModel) -> Option<String> {
+    (!model.is_default()).then(|| model.name().to_owned())
 }
 
 fn measure(measure: &Measure) -> MeasureRequest {

@@ -153,6 +153,8 @@ impl Planner<'_> {
             Some(TuningPolicy::IfNotCached) => WarmStart::Namespace,
             _ => WarmStart::None,
         };
+        let cost_model = spec.tuning.as_ref().and_then(|tuning| tuning.cost_model);
+        let cost_model = cost_model.unwrap_or_default();
         let features = target.features;
         let run = TuningRunSpec {
             suspend: false,
@@ -167,7 +169,7 @@ impl Planner<'_> {
             },
             pool: pool.name.clone(),
             parallel_devices: 1,
-            search: Search { warm_start, ..Search::default() },
+            search: Search { warm_start, cost_model, ..Search::default() },
             measure: hone_crds::tuning_run::Measure::default(),
             stop: Stop::default(),
             log: digest::tuning_log(&observed.object, self.target),
