@@ -5,6 +5,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::report::TuningReport;
+
 /// Environment variable of a worker: the URL that it posts to. Without it nothing is posted.
 pub const ENDPOINT_VARIABLE: &str = "HONE_PROGRESS_ENDPOINT";
 /// Environment variable of a worker: the file with the token that it posts with.
@@ -31,6 +33,38 @@ pub struct Progress {
     pub expected: u64,
     /// Nanoseconds that it was expected to take before the search.
     pub untuned: u64,
+    /// What a compilation with the log would use now; absent where the network has not decided about anything yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revision: Option<Revision>,
+}
+
+/// What the log holds for compilations, while the search goes on.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Revision {
+    /// Number of the last segment that was written.
+    pub segment: u64,
+    /// `sha256:` of that segment.
+    pub digest: String,
+    /// Median nanoseconds of a run with the schedules that are kept.
+    pub best: u64,
+    /// The same without tuning, measured in turn with `best`.
+    pub untuned: u64,
+    /// Programs whose schedule was tuned.
+    pub winners: u64,
+}
+
+impl Revision {
+    /// What the report of a run that is not over says of it.
+    pub fn of(report: &TuningReport) -> Option<Self> {
+        Some(Self {
+            segment: report.segment?,
+            digest: report.digest.clone()?,
+            best: report.best?,
+            untuned: report.untuned?,
+            winners: report.winners,
+        })
+    }
 }
 
 impl Progress {
@@ -55,6 +89,13 @@ mod tests {
             used: 1.0 / 3.0,
             expected: u64::MAX,
             untuned: u64::MAX,
+            revision: Some(Revision {
+                segment: u64::MAX,
+                digest: format!("sha256:{}", "0".repeat(64)),
+                best: u64::MAX,
+                untuned: u64::MAX,
+                winners: u64::MAX,
+            }),
         };
         let post = serde_json::to_vec(&most).unwrap();
         assert_eq!(Progress::from_post(&post), Some(most));

@@ -197,6 +197,31 @@ fn a_run_starts_from_the_logs_of_others() {
     assert_eq!(counted, 40, "{message}");
 }
 
+#[test]
+fn what_a_run_has_found_is_decided_before_its_end() {
+    let place = place();
+    // Measured so shortly, some candidate of 64 always looks faster; the network says whether it is.
+    let output = start(&place, "run", &request(&json!({"maxTrials": 96})));
+    let said = output.wait_with_output().unwrap();
+    let text = String::from_utf8_lossy(&said.stderr).into_owned();
+    assert!(said.status.success(), "{text}");
+    let (before, _) = text.split_once("trials the network decides").expect("it did not decide");
+    let trials: usize = before.rsplit(' ').nth(1).unwrap().parse().unwrap();
+    assert!((64..96).contains(&trials), "{trials}");
+    // What it kept is in the log before the rest was measured.
+    let names = place.names("log/segments").into_iter().filter(|name| name.ends_with(".jsonl"));
+    let read = |name| std::fs::read_to_string(place.path(&format!("log/segments/{name}"))).unwrap();
+    let text_of_log: String = names.map(read).collect();
+    let lines: Vec<&str> = text_of_log.lines().filter(|line| !line.contains("Decision")).collect();
+    let place_of = |kind: &str, last: bool| {
+        let is = |line: &&str| line.contains(&format!("\"kind\":\"{kind}\""));
+        if last { lines.iter().rposition(is) } else { lines.iter().position(is) }
+    };
+    if text.contains("schedules are kept so far") {
+        assert!(place_of("winner", false).unwrap() < place_of("trial", true).unwrap());
+    }
+}
+
 /// A request to measure what a run's tuner asks for.
 fn session(name: &str, idle_seconds: u64) -> Value {
     let tuner = request(&json!({}));

@@ -160,7 +160,7 @@ pub enum TuningPolicy {
 }
 
 /// Search for faster schedules. The target is published without it first. Then a TuningRun of the compilation searches
-/// on the target's pool, and the target is compiled once more with what won.
+/// on the target's pool, and what it finds is published revision by revision.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(

@@ -246,6 +246,15 @@ pub struct TargetTuning {
     /// The longest time that was to be spent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_duration: Option<Duration>,
+    /// Number of the published revision; 1 is that without tuning.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revision: Option<i64>,
+    /// What the run had found for the revision compiled last: thousandths of the time without tuning.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compiled: Option<i64>,
+    /// The revision that is compiled meanwhile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compiling: Option<Compiling>,
     /// SHA-256 of the last segment of the run's log that the target is or was compiled with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 71))]
@@ -259,6 +268,23 @@ pub struct TargetTuning {
     /// Why it failed, or what it waits for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<Failure>,
+}
+
+/// A revision that is compiled while its run goes on.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Compiling {
+    /// SHA-256 of the last segment then.
+    #[schemars(length(max = 71))]
+    pub checkpoint: String,
+    /// As in `compiled`.
+    pub found: i64,
+    /// When it was taken up.
+    pub start_time: Time,
+    /// Why its Job does not run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
+    pub waits: Option<String>,
 }
 
 /// The stored artifact.

@@ -119,7 +119,14 @@ async fn post(url: &str, token: Option<&str>, body: String) -> u16 {
 }
 
 fn progress() -> Progress {
-    Progress { measured: 12, failed: 1, used: 0.25, expected: 2_000_000, untuned: 3_000_000 }
+    Progress {
+        measured: 12,
+        failed: 1,
+        used: 0.25,
+        expected: 2_000_000,
+        untuned: 3_000_000,
+        revision: None,
+    }
 }
 
 fn body() -> String {

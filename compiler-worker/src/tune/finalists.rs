@@ -48,13 +48,14 @@ impl Session<'_> {
             }
         }
         log.sync().map_err(store::failed)?;
+        outcome.won.extend(won.keys().cloned());
         for task in &mut outcome.tasks {
-            task.won = won.contains_key(&task.program);
+            task.won = outcome.won.contains(&task.program);
         }
         outcome.tasks.sort_by(|a, b| b.nanoseconds.total_cmp(&a.nanoseconds));
-        outcome.winners = won.len();
-        outcome.verdict = rounds.last().cloned();
-        outcome.rounds = rounds;
+        outcome.winners = outcome.won.len();
+        outcome.verdict = rounds.last().cloned().or(outcome.verdict.take());
+        outcome.rounds.extend(rounds);
         Ok(with(so_far, &won))
     }
 

@@ -3,7 +3,7 @@
 //!
 //! `session` is the loop over programs, which `searched` holds; `device` and `measure` are the two ends of the process that measures;
 //! `devices` is all devices of a search, and `fleet` those on other machines;
-//! `graph` decides about the graph before that; `confirm` is the comparison in the network, `finalists` who gets there; `store` says where records lie, and `run_log`
+//! `graph` decides about the graph before that; `confirm` is the comparison in the network, `finalists` who gets there, `revisions` when that is done before the end; `store` says where records lie, and `run_log`
 //! carries those of a run in a cluster to and from object storage, and `post` tells the operator how far it is.
 
 mod confirm;
@@ -18,6 +18,7 @@ mod near;
 mod outcome;
 mod post;
 mod protocol;
+mod revisions;
 pub mod run_log;
 mod run_progress;
 mod searched;

@@ -1,6 +1,6 @@
 //! What a search found, for people and programs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
@@ -52,7 +52,13 @@ pub struct Outcome {
     pub rounds: Vec<Verdict>,
     /// New schedules that were kept.
     pub winners: usize,
-    /// The network with all schedules that are kept, beside the untuned one; only where that was asked for.
+    /// The programs that they are for.
+    #[serde(skip)]
+    pub won: BTreeSet<String>,
+    /// How often schedules were kept before the end.
+    #[serde(skip)]
+    pub revisions: usize,
+    /// The network with all schedules that are kept so far, beside the untuned one; only where that was asked for.
     #[serde(skip)]
     pub whole: Option<Verdict>,
     /// Programs of the network that have a schedule of records then.

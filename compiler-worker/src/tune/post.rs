@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-use hone_artifact::progress::{ENDPOINT_VARIABLE, Progress, TOKEN_VARIABLE};
+use hone_artifact::progress::{ENDPOINT_VARIABLE, Progress, Revision, TOKEN_VARIABLE};
+use hone_artifact::report::TuningReport;
 use reqwest::StatusCode;
 use reqwest::blocking::Client;
 use reqwest::redirect::Policy;
@@ -53,9 +54,9 @@ impl Posts {
         }
     }
 
-    /// How far the search is now, of whose limits the share `used` is used up. Of several calls in a short time the last
-    /// is posted.
-    pub fn tell(&self, outcome: &Outcome, used: f64) {
+    /// How far the search is now, of whose limits the share `used` is used up, and what its log holds. Of several calls in
+    /// a short time the last is posted.
+    pub fn tell(&self, outcome: &Outcome, used: f64, report: &TuningReport) {
         let Some((_, expected)) = outcome.curve.last() else { return };
         let failed: usize = outcome.failed.values().sum();
         let progress = Progress {
@@ -64,6 +65,7 @@ impl Posts {
             used: used.clamp(0.0, 1.0),
             expected: *expected as u64,
             untuned: outcome.untuned as u64,
+            revision: Revision::of(report),
         };
         // A thread that ended posts nothing any more.
         drop(self.0.send(progress));

@@ -58,6 +58,8 @@ struct State {
     faults: usize,
     /// What was in the log when this worker began; unknown until the model's programs are.
     logged: Option<(u64, u64)>,
+    /// How often this worker's search kept schedules before its end.
+    revisions: usize,
     /// What this worker wrote: records with a time, and without.
     own: (u64, u64),
     progress: RunProgress,
@@ -101,6 +103,7 @@ impl RunLog {
             last: Instant::now(),
             faults: 0,
             logged: None,
+            revisions: 0,
             own: (0, 0),
             progress: progress.clone(),
         };
@@ -136,12 +139,16 @@ impl RunLog {
         state.progress.note(outcome, &self.earlier);
         let own = state.own.0 + state.own.1;
         let unwritten = (outcome.trials as u64).saturating_sub(own);
-        // The first round is written at once: a worker that lives as long as one brings the run on.
-        if own > 0 && unwritten < RECORDS && state.last.elapsed() < PAUSE {
+        let revised = outcome.revisions > state.revisions;
+        if revised {
+            note_whole(&mut state.progress.report, outcome);
+        }
+        // The first round is written at once: a worker that lives as long as one brings the run on. So is what others use.
+        if !revised && own > 0 && unwritten < RECORDS && state.last.elapsed() < PAUSE {
             return Ok(());
         }
         match self.write(&mut state) {
-            Ok(()) => state.faults = 0,
+            Ok(()) => (state.faults, state.revisions) = (0, outcome.revisions),
             Err(Unwritten::Conflict(failure)) => return Err(failure),
             Err(Unwritten::Fault(failure)) => {
                 state.faults += 1;
@@ -171,14 +178,8 @@ impl RunLog {
     /// As for [`RunLog::flush`].
     pub fn finish(&self, outcome: &Outcome) -> Result<()> {
         let mut state = self.state();
+        note_whole(&mut state.progress.report, outcome);
         let report = &mut state.progress.report;
-        report.untuned = outcome.whole.as_ref().map(|own| own.before);
-        // Where nothing won both are one artifact, and a difference of their times would be noise.
-        report.best = match outcome.tuned {
-            0 => report.untuned,
-            _ => outcome.whole.as_ref().map(|own| own.after),
-        };
-        report.winners = outcome.tuned as u64;
         report.ended = Some(outcome.ended.to_owned());
         drop(state);
         self.flush()?;
@@ -253,6 +254,17 @@ impl RunLog {
         );
         Failure::new(Reason::StorageFault, message)
     }
+}
+
+/// Takes down how fast the network is with the schedules that are kept.
+fn note_whole(report: &mut TuningReport, outcome: &Outcome) {
+    report.untuned = outcome.whole.as_ref().map(|own| own.before);
+    // Where nothing won both are one artifact, and a difference of their times would be noise.
+    report.best = match outcome.tuned {
+        0 => report.untuned,
+        _ => outcome.whole.as_ref().map(|own| own.after),
+    };
+    report.winners = outcome.tuned as u64;
 }
 
 /// Brings the records of another run's log into a folder of records; how many segments there are. `field` names the

@@ -107,3 +107,37 @@ fn a_log_that_is_too_large_is_refused() {
     let refused = store.open("two").unwrap_err();
     assert_eq!(refused.reason, Reason::TooLarge);
 }
+
+#[test]
+fn what_is_kept_before_the_end_is_written_at_once() {
+    use super::super::confirm::Verdict;
+    let store = Store::new();
+    let log = store.open("one").unwrap();
+    let mut outcome = Outcome { trials: 16, ..Outcome::default() };
+    store.measure("one", &line(1, "Ok").repeat(16));
+    log.round(&outcome).unwrap();
+    assert_eq!((log.report().measured, log.report().best), (16, None));
+    // One more round would wait for others.
+    store.measure("one", &line(2, "Ok"));
+    outcome.trials = 17;
+    log.round(&outcome).unwrap();
+    assert_eq!(store.segment(2), "");
+    let whole = Verdict {
+        before: 1000,
+        after: 900,
+        ratio: 0.9,
+        interval: (0.88, 0.92),
+        runs: 9,
+        tried: 0,
+        lost: 0,
+    };
+    store.measure("one", &line(3, "Ok").replace("trial", "winner"));
+    outcome = Outcome { whole: Some(whole), tuned: 1, revisions: 1, ..outcome };
+    log.round(&outcome).unwrap();
+    assert!(store.segment(2).contains("winner"), "{}", store.segment(2));
+    let report = log.report();
+    assert_eq!((report.best, report.untuned, report.winners), (Some(900), Some(1000), 1));
+    assert_eq!((report.segment, report.ended), (Some(2), None));
+    // The next worker, and whoever reads the store meanwhile, know it, too.
+    assert_eq!(store.open("two").unwrap().report().best, Some(900));
+}

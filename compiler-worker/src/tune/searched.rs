@@ -40,6 +40,15 @@ impl Searched {
         self.best().map_or(1.0, |own| own.ratio.min(1.0))
     }
 
+    /// Time of a recorded schedule over that without tuning, as far as it was measured here; 1 for none.
+    pub(super) fn ratio_of(&self, recorded: Option<&Prescription>) -> f64 {
+        let known = recorded.and_then(|used| {
+            let used = self.space.with_choices(&used.template, &used.choices).ok()?;
+            self.trials.iter().find(|own| own.candidate.identity == used.identity)
+        });
+        known.map_or(1.0, |own| own.ratio.min(1.0))
+    }
+
     /// A round is over.
     pub(super) fn close_round(&mut self) {
         self.progress.best.push(self.best_ratio());

@@ -9,8 +9,8 @@ use hone_artifact::request::Input;
 use hone_driver::{DataType, Graph, Options, Prescription, Target, tuning_tasks};
 use hone_search::autotvm::starts;
 use hone_search::{
-    Allocator, COST_MODELS, Candidate, Class, CostModel, FEATURES, Features, Kind, Log, Nest, Progress, Random,
-    Record, SCHEMA, Sample, Space, Trial, cost_model, strategy,
+    Allocator, COST_MODELS, Candidate, Class, CostModel, FEATURES, Features, Kind, Log, Nest,
+    Progress, Random, Record, SCHEMA, Sample, Space, Trial, cost_model, strategy,
 };
 
 use super::confirm::Confirm;
@@ -21,6 +21,7 @@ use super::graph::GraphSearch;
 use super::interrupt::Interrupt;
 use super::outcome::Outcome;
 use super::protocol::{Measured, Trials};
+use super::revisions::Revisions;
 use super::searched::{Searched, expected, prescription, propose, task_outcome};
 use super::settings::Settings;
 use super::store::{self, Recorded, schedules_apart};
@@ -43,6 +44,9 @@ const IN_NETWORK_BATCHES: f64 = 30.0;
 const SEEDS: usize = 4;
 /// Samples beyond which the model learns in every fourth round only.
 const MANY_SAMPLES: usize = 1500;
+
+/// What a search writes to, when it began, and what the network decides with and has decided.
+type Keeping<'a> = (&'a mut Log, Instant, &'a Confirm<'a>, &'a mut Revisions);
 
 /// One search.
 pub struct Session<'a> {
@@ -97,15 +101,16 @@ impl Session<'_> {
         };
         let mut searched = self.tasks(&graph, (&confirm, &so_far), &mut device)?;
         let mut samples = self.take_over(&records, &machine, &mut searched, &mut outcome);
-        self.search(&mut searched, &mut samples, &mut device, (&mut log, begin), &mut outcome)?;
+        let mut revisions = Revisions::new(&so_far, &searched);
+        let from = (&mut log, begin, &confirm, &mut revisions);
+        self.search(&mut searched, &mut samples, &mut device, from, &mut outcome)?;
+        let so_far = revisions.kept;
         let kept =
             self.confirm(&searched, &so_far, &confirm, &mut device, &mut log, &mut outcome)?;
-        if self.settings.whole {
-            outcome.whole =
-                Some(confirm.against_untuned(&mut device, &kept, self.in_network() / 2.0)?);
-            let keys = searched.iter().map(|own| &own.task.digest);
-            let keys = keys.chain(outcome.decisions.iter().map(|own| &own.structure));
-            outcome.tuned = keys.filter(|key| kept.contains_key(*key)).count();
+        // What was measured of the same schedules before is as good.
+        if self.settings.whole && (outcome.whole.is_none() || kept != so_far) {
+            let whole = confirm.against_untuned(&mut device, &kept, self.in_network() / 2.0)?;
+            self.note_whole(&searched, &kept, whole, &mut outcome);
         }
         let folder = self.cache.records_folder();
         Summary::of(&outcome).keep(&folder, self.model, self.inputs, self.target)?;
@@ -217,13 +222,13 @@ impl Session<'_> {
         searched: &mut [Searched],
         samples: &mut Vec<Sample>,
         device: &mut Device,
-        (log, begin): (&mut Log, Instant),
+        from: Keeping<'_>,
         outcome: &mut Outcome,
     ) -> Result<()> {
         let done = std::thread::scope(|scope| {
             let here = &mut *device;
             let mut devices = Devices::new(scope, here, self.fleet, self.settings.noise);
-            let done = self.rounds(searched, samples, &mut devices, (log, begin), outcome);
+            let done = self.rounds(searched, samples, &mut devices, from, outcome);
             outcome.devices = devices.measured();
             done
         });
@@ -243,7 +248,7 @@ impl Session<'_> {
         searched: &mut [Searched],
         samples: &mut Vec<Sample>,
         devices: &mut Devices<'_, '_>,
-        (log, begin): (&mut Log, Instant),
+        (log, begin, confirm, revisions): Keeping<'_>,
         outcome: &mut Outcome,
     ) -> Result<()> {
         let mut random = Random::new(self.settings.seed);
@@ -260,8 +265,18 @@ impl Session<'_> {
         self.progress(searched, outcome, begin);
         loop {
             devices.admit();
-            let why =
-                self.fill(searched, &*model, devices, &mut random, outcome, &mut under_way)?;
+            let due = self.is_due(revisions, searched, outcome);
+            let why = match due {
+                true => None,
+                false => {
+                    self.fill(searched, &*model, devices, &mut random, outcome, &mut under_way)?
+                }
+            };
+            if due && under_way.rounds == 0 {
+                self.revise(searched, revisions, confirm, log, outcome);
+                self.progress(searched, outcome, begin);
+                continue;
+            }
             if under_way.rounds == 0 {
                 outcome.ended = why.unwrap_or("more trials are expected to gain nothing");
                 return Ok(());
@@ -379,7 +394,12 @@ impl Session<'_> {
     }
 
     /// Why no more rounds are asked for, where that is so; `asked` trials are done or under way.
-    fn ends(&self, outcome: &Outcome, asked: usize, expected: f64) -> Option<&'static str> {
+    pub(super) fn ends(
+        &self,
+        outcome: &Outcome,
+        asked: usize,
+        expected: f64,
+    ) -> Option<&'static str> {
         let Settings { trials, budget, goal, patience, .. } = &self.settings;
         if self.interrupt.is_asked() {
             return Some("it was interrupted");
@@ -398,7 +418,7 @@ impl Session<'_> {
     }
 
     /// Trials that count against the most that are allowed.
-    fn done(&self, outcome: &Outcome) -> usize {
+    pub(super) fn done(&self, outcome: &Outcome) -> usize {
         let earlier = if self.settings.whole { outcome.logged.0 + outcome.logged.1 } else { 0 };
         earlier + outcome.trials
     }

@@ -59,12 +59,12 @@ impl Worker<'_> {
             if outcome.curve.is_empty() {
                 return;
             }
-            if let Some(posts) = &posts {
-                posts.tell(outcome, used);
-            }
             if let Err(failure) = log.round(outcome) {
                 failed.borrow_mut().get_or_insert(failure);
                 interrupt.ask();
+            }
+            if let Some(posts) = &posts {
+                posts.tell(outcome, used, &log.report());
             }
         };
         let settings = settings(request, self.options.threads, log.earlier())?;

@@ -33,6 +33,7 @@ words! {
     Suspended,
     Succeeded,
     Tuning,
+    Revised,
     Tuned,
     TuningRunRefused,
     Started,
@@ -152,6 +153,14 @@ const TABLE: &[Row] = {
             Normal,
             GOES_ON,
             "Every target has its artifact, and TuningRuns search for faster schedules, as `spec.tuning` asks for.",
+        ),
+        Row(
+            R::Revised,
+            Nobody,
+            "",
+            Normal,
+            GOES_ON,
+            "A target is compiled with what its TuningRun has found so far, and published; the search goes on.",
         ),
         Row(
             R::Tuned,

@@ -80,9 +80,19 @@ fn compile_jobs(object: &ModelCompilation, runs: &[RunView]) -> Vec<String> {
         let told = |own: &&String| !is_told(object, &target.name, own);
         let revision =
             checkpoint.filter(told).map(|own| digest::revision_name(object, target, own));
-        std::iter::once(digest::job_name(object, target)).chain(revision)
+        let meanwhile = compiling(object, &target.name);
+        let meanwhile = meanwhile.map(|own| digest::revision_name(object, target, &own));
+        let meanwhile = meanwhile.filter(|name| Some(name) != revision.as_ref());
+        std::iter::once(digest::job_name(object, target)).chain(revision).chain(meanwhile)
     };
     object.spec.targets.iter().flat_map(of_target).collect()
+}
+
+/// The checkpoint of the revision that is compiled while the run of `target` goes on.
+fn compiling(object: &ModelCompilation, target: &str) -> Option<String> {
+    let mut targets = object.status.iter().flat_map(|status| &status.targets);
+    let tuning = targets.find(|own| own.name == target)?.tuning.as_ref()?;
+    tuning.compiling.as_ref().map(|own| own.checkpoint.clone())
 }
 
 /// Whether the status tells of the end of compiling with what the run had found up to `checkpoint`.

@@ -153,7 +153,10 @@ fn tuning_note(targets: &[TargetStatus]) -> Option<String> {
     let what = match (tuning.phase, &tuning.failure) {
         (Phase::Suspended, _) => "is suspended".to_owned(),
         (_, Some(why)) => format!("waits: {}", why.message),
-        (Phase::Running, None) => "is at work".to_owned(),
+        (Phase::Running, None) => match tuning.revision {
+            Some(revision) => format!("is at work, and revision {revision} is published"),
+            None => "is at work".to_owned(),
+        },
         (_, None) => "waits for its worker to start".to_owned(),
     };
     let note = format!("target '{}': its tuning by TuningRun '{run}' {what}", target.name);

@@ -18,6 +18,7 @@ use crate::children::start::{Prior, Standing, Work};
 use crate::config::Config;
 
 mod adopted;
+mod revised;
 mod tuned;
 
 /// What is the same for all targets of an object.

@@ -1,4 +1,5 @@
-//! Tuning of a target whose artifact is published: a tuning run searches, then a worker compiles once more with what won.
+//! Tuning of a target whose artifact is published: a tuning run searches, and a worker compiles once more with what won, as
+//! [`super::revised`] says.
 //!
 //! Whatever becomes of that, the artifact stays until a better one is there: a search that fails is told of in
 //! `status.targets[].tuning` and the `Tuned` condition, and fails nothing else.
@@ -16,7 +17,7 @@ use crate::children::ended::failure;
 use crate::children::events::EventPlan;
 use crate::children::names::RETRY_ANNOTATION;
 use crate::children::reasons::Reason;
-use crate::model_compilation::model::{Action, RunPlan, RunView};
+use crate::model_compilation::model::{Action, RunPlan};
 use crate::model_compilation::plan::Draft;
 use crate::model_compilation::{digest, request};
 
@@ -42,17 +43,23 @@ impl Planner<'_> {
         }
         let Stop { max_trials, max_duration, .. } = self.search_ends();
         let begun = before.as_ref().and_then(|own| own.start_time.clone());
+        let known = status.tuning.clone().unwrap_or_default();
         let tuning = TargetTuning {
             spec_digest: Some(asked),
             max_trials,
             max_duration,
-            checkpoint: status.tuning.as_ref().and_then(|own| own.checkpoint.clone()),
             start_time: begun.or_else(|| Some(observed.now.clone())),
-            ..TargetTuning::default()
+            phase: Phase::default(),
+            failure: None,
+            retry: None,
+            ..known
         };
         let run = Some(ObjectRef { name: name.clone() });
         let status = TargetStatus { tuning_run_ref: run, ..status };
-        let (status, tuning) = self.search(&name, status, (before.as_ref(), tuning), draft);
+        let (status, mut tuning) = self.search(&name, status, (before.as_ref(), tuning), draft);
+        if tuning.phase.has_ended() {
+            tuning.compiling = None;
+        }
         let phase = match tuning.phase {
             Phase::Succeeded | Phase::Failed => Phase::Succeeded,
             Phase::Suspended => Phase::Suspended,
@@ -114,10 +121,17 @@ impl Planner<'_> {
                 } else if run.phase == Phase::Succeeded {
                     return self.revise(run, status, (before, known), draft);
                 } else {
-                    at(run.phase, run.failure.clone())
+                    let tuning = at(run.phase, run.failure.clone());
+                    match run.phase {
+                        Phase::Pending | Phase::Running => {
+                            return self.improve(run, status, tuning, draft);
+                        }
+                        _ => tuning,
+                    }
                 }
             }
         };
+        self.keep_compiling(&tuning, draft);
         (status, tuning)
     }
 
@@ -201,72 +215,6 @@ impl Planner<'_> {
         let max_duration = tuning.max_duration.or(longest);
         Stop { max_trials: tuning.max_trials, max_duration, ..Stop::default() }
     }
-
-    /// Compiles the target once more with what `run` found.
-    fn revise(
-        &self,
-        run: &RunView,
-        status: TargetStatus,
-        (before, known): (Option<&TargetTuning>, TargetTuning),
-        draft: &mut Draft,
-    ) -> (TargetStatus, TargetTuning) {
-        let observed = self.context.observed;
-        // What is known of compiling with an earlier checkpoint says nothing of this one.
-        let before = before.filter(|own| own.checkpoint == run.checkpoint);
-        let since = before.and_then(|own| own.start_time.clone());
-        let since = since.unwrap_or_else(|| observed.now.clone());
-        let at = |phase, failure, retry| TargetTuning {
-            phase,
-            failure,
-            retry,
-            checkpoint: run.checkpoint.clone(),
-            start_time: Some(since.clone()),
-            ..known.clone()
-        };
-        let Some(checkpoint) = run.checkpoint.as_ref().filter(|_| found_something(run)) else {
-            return (status, at(Phase::Succeeded, None, None));
-        };
-        let job_name = digest::revision_name(&observed.object, self.target, checkpoint);
-        let job_ref = Some(ObjectRef { name: job_name.clone() });
-        let prior = before.map(|own| TargetStatus {
-            phase: own.phase,
-            failure: own.failure.clone(),
-            retry: own.retry.clone(),
-            job_ref: job_ref.clone(),
-            ..self.base.clone()
-        });
-        draft.wanted_jobs.push(job_name.clone());
-        let revision = Planner {
-            context: self.context,
-            target: self.target,
-            since: since.clone(),
-            log: Some(run.spec.log.clone()),
-            base: TargetStatus {
-                pool: status.pool.clone(),
-                retry: before.and_then(|own| own.retry.clone()),
-                job_ref,
-                ..self.base.clone()
-            },
-            prior: prior.as_ref(),
-            job_name,
-        };
-        let found = revision.work_on(draft);
-        match found.phase {
-            // What an earlier search found stays where it is faster.
-            Phase::Succeeded if status.tuned && p50(&found) > p50(&status) => {
-                (status, at(Phase::Succeeded, None, None))
-            }
-            Phase::Succeeded => {
-                let found = TargetStatus {
-                    job_ref: self.base.job_ref.clone(),
-                    tuning_run_ref: status.tuning_run_ref,
-                    ..found
-                };
-                (found, at(Phase::Succeeded, None, None))
-            }
-            phase => (status, at(phase, found.failure, found.retry)),
-        }
-    }
 }
 
 /// The event for where the tuning of a target stands, which `begins` or was under way before, with what the run found.
@@ -299,14 +247,4 @@ fn event(status: &TargetStatus, begins: bool, best: Option<&Best>, run: &str) ->
         }
         _ => None,
     }
-}
-
-/// The median time of a run, where it was measured.
-fn p50(status: &TargetStatus) -> Option<Duration> {
-    status.latency.as_ref().map(|latency| latency.p50)
-}
-
-/// Whether a run's schedules beat those without tuning.
-fn found_something(run: &RunView) -> bool {
-    run.best.as_ref().is_some_and(|best| best.programs > 0)
 }

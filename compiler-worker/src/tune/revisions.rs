@@ -1,0 +1,157 @@
+//! What a search has found so far, made usable while it goes on: now and then the network decides about the best
+//! candidates, as it does at the end, and those that win are in the records from then on.
+//!
+//! That takes the device for some seconds, so it is done rarely: after 64 trials and then where their number has doubled, so
+//! that a search of a million trials does it 14 times at the most, and only where a run of the network is expected to be
+//! at least 2 % shorter than it was the last time.
+
+use std::collections::BTreeSet;
+
+use hone_search::Log;
+
+use super::confirm::{Confirm, Verdict};
+use super::device::Device;
+use super::outcome::Outcome;
+use super::searched::{Searched, expected};
+use super::session::Session;
+use super::store::Recorded;
+use crate::failure::Result;
+
+/// Trials before the network decides for the first time.
+const FIRST: usize = 64;
+/// A run must be expected to take at most this share of what it was expected to take the last time.
+const SHARE: f64 = 0.98;
+
+/// The schedules that won in the network, and when it decided last.
+pub(super) struct Revisions {
+    /// Recorded schedules that compilations use now.
+    pub(super) kept: Recorded,
+    /// Trials of the run then.
+    trials: usize,
+    /// Nanoseconds that a run of the network was expected to take then.
+    expected: f64,
+}
+
+impl Revisions {
+    /// At the beginning of a search, where `kept` are used.
+    pub(super) fn new(kept: &Recorded, searched: &[Searched]) -> Self {
+        let of = |own: &Searched| own.progress.weight * own.ratio_of(kept.get(&own.task.digest));
+        Self { kept: kept.clone(), trials: 0, expected: searched.iter().map(of).sum() }
+    }
+
+    /// Whether the network is to decide after `trials` of the run, with so many nanoseconds expected of a run of it.
+    pub(super) fn is_due(&self, trials: usize, expected: f64) -> bool {
+        trials >= FIRST.max(2 * self.trials) && expected <= SHARE * self.expected
+    }
+
+    /// The network has decided.
+    pub(super) fn decided(&mut self, trials: usize, expected: f64) {
+        (self.trials, self.expected) = (trials, expected);
+    }
+}
+
+impl Session<'_> {
+    /// Whether the network is to decide before more rounds are asked for: only in a run whose results others wait for, and
+    /// not where it does so anyway, as the search ends.
+    pub(super) fn is_due(
+        &self,
+        revisions: &Revisions,
+        searched: &[Searched],
+        outcome: &Outcome,
+    ) -> bool {
+        let (trials, expected) = (self.done(outcome), expected(searched));
+        self.settings.whole
+            && revisions.is_due(trials, expected)
+            && self.ends(outcome, trials, expected).is_none()
+    }
+
+    /// Lets the network decide about what was found so far, with a measuring process of its own; no other may be at work
+    /// on this machine meanwhile. What goes wrong with that is said, and the search goes on.
+    pub(super) fn revise(
+        &self,
+        searched: &[Searched],
+        revisions: &mut Revisions,
+        confirm: &Confirm<'_>,
+        log: &mut Log,
+        outcome: &mut Outcome,
+    ) {
+        let trials = self.done(outcome);
+        eprintln!("after {trials} trials the network decides about what was found so far");
+        let mut device = Device::new(self.target, self.settings.threads, self.settings.timeout);
+        match self.try_to_revise(searched, revisions, (confirm, &mut device), log, outcome) {
+            Ok(true) => outcome.revisions += 1,
+            Ok(false) => {}
+            Err(failure) => {
+                eprintln!("warning: no schedules were kept so far: {}", failure.chain());
+            }
+        }
+        revisions.decided(trials, expected(searched));
+    }
+
+    /// Whether anything was kept.
+    fn try_to_revise(
+        &self,
+        searched: &[Searched],
+        revisions: &mut Revisions,
+        (confirm, device): (&Confirm<'_>, &mut Device),
+        log: &mut Log,
+        outcome: &mut Outcome,
+    ) -> Result<bool> {
+        let before = outcome.won.len();
+        let kept = self.confirm(searched, &revisions.kept, confirm, device, log, outcome)?;
+        if kept == revisions.kept {
+            return Ok(false);
+        }
+        let whole = confirm.against_untuned(device, &kept, self.in_network() / 2.0)?;
+        eprintln!(
+            "{} schedules are kept so far, {} of them new",
+            outcome.won.len(),
+            outcome.won.len() - before
+        );
+        self.note_whole(searched, &kept, whole, outcome);
+        revisions.kept = kept;
+        Ok(true)
+    }
+
+    /// Takes down how fast the network is with all schedules that are kept.
+    pub(super) fn note_whole(
+        &self,
+        searched: &[Searched],
+        kept: &Recorded,
+        whole: Verdict,
+        outcome: &mut Outcome,
+    ) {
+        outcome.whole = Some(whole);
+        let keys = searched.iter().map(|own| &own.task.digest);
+        let keys: BTreeSet<&String> =
+            keys.chain(outcome.decisions.iter().map(|own| &own.structure)).collect();
+        outcome.tuned = keys.into_iter().filter(|key| kept.contains_key(*key)).count();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_network_decides_where_trials_doubled_and_it_is_worth_it() {
+        let mut revisions = Revisions { kept: Recorded::default(), trials: 0, expected: 1000.0 };
+        assert!(!revisions.is_due(63, 500.0), "too early");
+        assert!(!revisions.is_due(64, 981.0), "too little");
+        assert!(revisions.is_due(64, 980.0) && revisions.is_due(5000, 500.0));
+        revisions.decided(100, 900.0);
+        assert!(!revisions.is_due(199, 500.0) && !revisions.is_due(200, 890.0));
+        assert!(revisions.is_due(200, 882.0));
+        // Nothing but ever better schedules: the number of times is bounded.
+        let mut revisions = Revisions { kept: Recorded::default(), trials: 0, expected: f64::MAX };
+        let mut times = 0;
+        for trials in 0..1_000_000 {
+            let expected = 1e9 * 0.99f64.powi(trials);
+            if revisions.is_due(trials as usize, expected) {
+                revisions.decided(trials as usize, expected);
+                times += 1;
+            }
+        }
+        assert_eq!(times, 14);
+    }
+}
