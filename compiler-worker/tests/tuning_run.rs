@@ -198,6 +198,41 @@ fn a_run_starts_from_the_logs_of_others() {
 }
 
 #[test]
+fn what_was_fastest_on_other_machines_is_tried_first() {
+    let place = place();
+    let (code, message) = run(&place, "first", &request(&json!({"maxTrials": 32})));
+    assert_eq!(code, 0, "{message}");
+    // One candidate of each program, as if it had won by far on another processor.
+    let mut far = std::collections::BTreeMap::new();
+    for line in trials(&place) {
+        let mut record: Value = serde_json::from_str(&line).unwrap();
+        if record["class"] == "Ok" {
+            record["machine"] = json!("sha256:far");
+            record["target"] = json!("another target");
+            record["ratio"] = json!(0.5);
+            far.entry(record["program"].to_string()).or_insert(record);
+        }
+    }
+    let lines: String = far.values().map(|record| format!("{record}\n")).collect();
+    std::fs::remove_dir_all(place.path("log")).unwrap();
+    place.write("far/segments/00000001.jsonl", lines);
+
+    let mut warm = request(&json!({"maxTrials": 32}));
+    warm["work"]["strategy"] = json!("learned");
+    warm["work"]["warmStart"] = json!([{"uri": "file://./far"}]);
+    let (code, message) = run(&place, "second", &warm);
+    assert_eq!(code, 0, "{message}");
+    let tried: BTreeSet<String> = trials(&place).iter().map(|line| candidate(line)).collect();
+    let searched =
+        |record: &&Value| tried.iter().any(|own| own.contains(&record["program"].to_string()));
+    let common: Vec<&Value> = far.values().filter(searched).collect();
+    assert!(!common.is_empty(), "the runs have no program in common");
+    for record in common {
+        assert!(tried.contains(&candidate(&record.to_string())), "{record}");
+    }
+}
+
+#[test]
 fn what_a_run_has_found_is_decided_before_its_end() {
     let place = place();
     // Measured so shortly, some candidate of 64 always looks faster; the network says whether it is.

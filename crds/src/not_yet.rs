@@ -4,7 +4,7 @@
 //! terminal condition. What begins to work loses its line here.
 
 use crate::model_compilation::{ModelCompilationSpec, TuningPolicy};
-use crate::tuning_run::{TuningRunSpec, WarmStart};
+use crate::tuning_run::TuningRunSpec;
 use crate::{InputBinding, PrecisionType};
 
 /// A field that this release cannot honour.
@@ -30,12 +30,6 @@ pub fn not_yet_in_runs(spec: &TuningRunSpec) -> Vec<NotYet> {
         refuse(
             "spec.target.accelerator",
             "tuning for accelerators arrives in a later release: remove it, and name a pool of kind CPU",
-        );
-    }
-    if spec.search.warm_start == WarmStart::Fleet {
-        refuse(
-            "spec.search.warmStart",
-            "records that the administrator shares arrive in a later release: set Namespace or None",
         );
     }
     found

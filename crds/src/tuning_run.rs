@@ -139,7 +139,8 @@ pub enum WarmStart {
     None,
     /// Those in the logs of the namespace's other runs for the same platform, the sixteen latest.
     Namespace,
-    /// Every record that the administrator shares. Not in this release.
+    /// Those in the logs of runs for the same platform of the namespace and of all namespaces that the administrator has
+    /// labelled `hone.dev/share-records: "true"`, the sixteen latest.
     Fleet,
 }
 

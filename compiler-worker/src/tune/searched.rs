@@ -17,7 +17,7 @@ pub(super) struct Searched {
     pub(super) known: HashSet<[u8; 32]>,
     pub(super) progress: Progress,
     pub(super) text: String,
-    /// What other compilers chose for an equal computation.
+    /// What other compilers chose for an equal computation, and what was fastest in records of others.
     pub(super) starts: Vec<Candidate>,
 }
 

@@ -10,7 +10,7 @@ use hone_driver::{DataType, Graph, Options, Prescription, Target, tuning_tasks};
 use hone_search::autotvm::starts;
 use hone_search::{
     Allocator, COST_MODELS, Candidate, Class, CostModel, FEATURES, Features, Kind, Log, Nest,
-    Progress, Random, Record, SCHEMA, Sample, Space, Trial, cost_model, strategy,
+    Progress, Random, Record, SCHEMA, Sample, Space, Transfer, Trial, cost_model, strategy,
 };
 
 use super::confirm::Confirm;
@@ -40,7 +40,7 @@ pub(super) const WORTH: f64 = 0.99;
 const IN_NETWORK: f64 = 8.0;
 /// The same, by the seconds of a batch of candidates: who measures those in short measures the network in short.
 const IN_NETWORK_BATCHES: f64 = 30.0;
-/// Decisions of other tasks that a task's first round tries, and as many of other compilers.
+/// Decisions of other tasks that a task's first round tries, as many of records, and as many of other compilers.
 const SEEDS: usize = 4;
 /// Samples beyond which the model learns in every fourth round only.
 const MANY_SAMPLES: usize = 1500;
@@ -208,8 +208,10 @@ impl Session<'_> {
                 outcome.resumed += 1;
             }
         }
+        let transfer = Transfer::new(self.earlier.iter().chain(records));
         for own in searched.iter_mut() {
             own.starts = starts(records, &own.space, SEEDS);
+            own.starts.extend(transfer.candidates(&own.space, &own.task.digest, SEEDS));
             for _ in 0..own.progress.trials.div_ceil(BATCH) {
                 own.close_round();
             }
@@ -378,7 +380,8 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// What other compilers chose and decisions that won in other tasks, for a task's first round.
+    /// What other compilers chose, what was fastest in records of others, and decisions that won in other tasks, for a task's
+    /// first round.
     fn seeds(&self, searched: &[Searched], place: usize) -> Vec<Candidate> {
         let own = &searched[place];
         if !own.progress.best.is_empty() || self.settings.strategy != "learned" {

@@ -15,7 +15,9 @@ mod nest;
 mod neural;
 mod older;
 mod records;
+mod source;
 mod strategy;
+mod transfer;
 mod trees;
 
 pub use accuracy::{Accuracy, FIRST, Judgement, MIN_TRIALS, judgements};
@@ -32,3 +34,4 @@ pub use records::{
     read_folder,
 };
 pub use strategy::{STRATEGIES, Strategy, Task, strategy};
+pub use transfer::Transfer;

@@ -46,6 +46,8 @@ pub const PURPOSE_TUNE: &str = "tune";
 pub const PURPOSE_MEASURE: &str = "measure";
 /// Annotation that a person changes to have what failed tried again.
 pub const RETRY_ANNOTATION: &str = "hone.dev/retry";
+/// Label of a namespace whose runs' logs any other may learn from, where it is `true`.
+pub const SHARE_RECORDS_LABEL: &str = "hone.dev/share-records";
 /// Holds deletion up until stored artifacts are gone; only with `deletionPolicy: Delete`.
 pub const FINALIZER: &str = "hone.dev/artifacts";
 /// Kubernetes' finalizer of what is gone only after its dependents.

@@ -1,6 +1,6 @@
 //! Gathers what a plan depends on: from the watched caches, and for a finished Job from its pods.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use hone_crds::TuningRun;
 use hone_crds::common::Log;
@@ -58,11 +58,16 @@ pub async fn observe(context: &Context, object: &TuningRun) -> Result<Observed, 
 
 /// The logs that `object` starts from besides its log.
 fn earlier_logs(context: &Context, object: &TuningRun) -> Vec<Log> {
-    if object.spec.search.warm_start != WarmStart::Namespace {
+    if object.spec.search.warm_start == WarmStart::None {
         return Vec::new();
     }
-    let namespace = object.namespace();
-    let others = context.stores.tuning_runs.all().into_iter();
-    let others: Vec<_> = others.filter(|run| run.namespace() == namespace).collect();
-    warm_start::logs(object, others.iter().map(AsRef::as_ref))
+    let runs = context.stores.tuning_runs.all();
+    let namespaces: BTreeSet<String> = runs.iter().filter_map(|run| run.namespace()).collect();
+    let view = |name: String| {
+        let view = pools::namespace_view(context, &name);
+        (name, view)
+    };
+    let namespaces: BTreeMap<_, _> = namespaces.into_iter().map(view).collect();
+    let readable = |run: &&TuningRun| warm_start::is_readable(object, run, &namespaces);
+    warm_start::logs(object, runs.iter().map(AsRef::as_ref).filter(readable))
 }

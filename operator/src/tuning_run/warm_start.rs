@@ -1,17 +1,40 @@
 //! The logs of other runs that a run starts from.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use hone_artifact::request::Destination;
 use hone_crds::TuningRun;
 use hone_crds::common::Log;
+use hone_crds::tuning_run::WarmStart;
 
+use crate::broker::pools::NamespaceView;
 use crate::children::manifest::CREDENTIALS;
+use crate::children::names::SHARE_RECORDS_LABEL;
 
 /// Most logs that a run starts from: the latest.
 const MOST: usize = 16;
 
-/// The logs of `others`, runs of the same namespace, that have begun to search for the platform of `object`.
+/// Whether `object` may start from the log of `other`: one of its namespace, and with `Fleet` also one of a namespace that the
+/// administrator shares.
+pub fn is_readable(
+    object: &TuningRun,
+    other: &TuningRun,
+    namespaces: &BTreeMap<String, NamespaceView>,
+) -> bool {
+    let shared = || {
+        let view = other.metadata.namespace.as_ref().and_then(|name| namespaces.get(name));
+        let label = view.and_then(|view| view.labels.get(SHARE_RECORDS_LABEL));
+        label.is_some_and(|value| value == "true")
+    };
+    let same = object.metadata.namespace == other.metadata.namespace;
+    match object.spec.search.warm_start {
+        WarmStart::None => false,
+        WarmStart::Namespace => same,
+        WarmStart::Fleet => same || shared(),
+    }
+}
+
+/// The logs of `others`, runs that may be learned from, that have begun to search for the platform of `object`.
 pub fn logs<'a>(object: &TuningRun, others: impl Iterator<Item = &'a TuningRun>) -> Vec<Log> {
     let platform = |run: &TuningRun| (run.spec.target.os.clone(), run.spec.target.arch.clone());
     let started =
@@ -97,6 +120,36 @@ mod tests {
             (found.len(), found[0].as_str(), found[15].as_str()),
             (16, "s3://l/49", "s3://l/34")
         );
+    }
+
+    #[test]
+    fn only_namespaces_that_the_administrator_shares_are_read() {
+        let view = |value: Option<&str>| {
+            let labels = value.map(|value| (SHARE_RECORDS_LABEL.to_owned(), value.to_owned()));
+            NamespaceView { labels: labels.into_iter().collect(), terminating: false }
+        };
+        let namespaces = BTreeMap::from([
+            ("team".to_owned(), view(None)),
+            ("shared".to_owned(), view(Some("true"))),
+            ("private".to_owned(), view(Some("false"))),
+            ("plain".to_owned(), view(None)),
+        ]);
+        let readable = |warm_start| {
+            let mut object = run("this", "amd64", Some(1), "s3://l/1");
+            object.spec.search.warm_start = warm_start;
+            let of = |namespace: &&str| {
+                let mut other = run("other", "amd64", Some(1), "s3://l/2");
+                other.metadata.namespace = Some((*namespace).to_owned());
+                is_readable(&object, &other, &namespaces)
+            };
+            ["team", "shared", "private", "plain", "unknown"]
+                .into_iter()
+                .filter(of)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(readable(WarmStart::None), [""; 0]);
+        assert_eq!(readable(WarmStart::Namespace), ["team"]);
+        assert_eq!(readable(WarmStart::Fleet), ["team", "shared"]);
     }
 
     #[test]

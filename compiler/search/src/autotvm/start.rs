@@ -13,27 +13,13 @@
 use super::workload::Workload;
 use crate::candidate::{Candidate, Space};
 use crate::records::{Kind, Record};
-use hone_tune::{Question, Source};
+use crate::source::Towards;
 use std::collections::HashSet;
 
 /// Templates whose decisions are meant where one operand is read along vectors and the other is not.
 const TILES: &[&str] = &["contraction", "deep_contraction"];
 /// Those where every lane has sums of its own.
 const DEPTHWISE: &[&str] = &["lanes"];
-
-/// Answers with the candidate that is nearest to a wanted number, and with the preferred one where none is wanted.
-struct Towards {
-    wanted: Vec<(&'static str, i64)>,
-}
-
-impl Source for Towards {
-    fn answer(&mut self, question: &Question<'_>) -> usize {
-        let wanted = self.wanted.iter().find(|(name, _)| *name == question.name);
-        let Some((_, wanted)) = wanted else { return question.preferred };
-        let distance = |index: &usize| (question.candidates[*index] - wanted).abs();
-        (0..question.candidates.len()).min_by_key(distance).unwrap_or(question.preferred)
-    }
-}
 
 /// Up to `count` distinct candidates by what AutoTVM measured of the same computation, the fastest there first; none where no
 /// record is of it.

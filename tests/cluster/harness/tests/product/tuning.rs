@@ -271,11 +271,11 @@ pub fn runs_that_cannot_be_are_refused(context: &Context<'_>) -> Result<()> {
         ensure!(text.contains(from), "no '{from}' in the example");
         Ok(text.replace(from, to))
     };
-    let warm = with("warm", "seed: 42", "seed: 42, warmStart: Fleet")?;
+    let far = with("far", "cpu: host", "accelerator: opencl")?;
     let right = "57d746dde781a68d4cc824c949550c073f56d435407172ae55079366b103b43b";
     let wrong = with("wrong", right, &right.replace('5', "6"))?;
     for (name, yaml, reason, pods) in
-        [("warm", warm, "NotSupportedYet", 0), ("wrong", wrong, "DigestMismatch", 1)]
+        [("far", far, "NotSupportedYet", 0), ("wrong", wrong, "DigestMismatch", 1)]
     {
         context.kubectl.apply(&yaml)?;
         context.kubectl.wait(&format!("tuningrun/{name}"), "Finished", LONG)?;
