@@ -331,7 +331,8 @@ fn a_worker_does_one_request_and_leaves_its_message() {
     assert_eq!(refused["failure"]["reason"], "SourceForbidden");
     assert_eq!(refused["failure"]["class"], "User");
 
-    // The last owner's artifact goes, without its being named: it is found by its owner. What is left is the lock.
+    // The last owner's artifact goes, without its being named: it is found by its owner. What is left is the folder
+    // `.owners` with the lock, and who has gone.
     let folder = format!("file://{}/out", root.display());
     for (uid, uris, left) in [("1", vec![&uri], 5), ("1", vec![&uri], 5), ("2", vec![], 1)] {
         let delete = serde_json::json!({

@@ -3,7 +3,7 @@
 //! No retries and no policy: the exit code says what kind of end it was, the termination message
 //! what came out, and the operator decides.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
@@ -171,21 +171,7 @@ fn adopt(adopt: &Adopt, uid: &str, access: &Access) -> Result<()> {
     let Adopt { uri, size_bytes, credentials } = adopt;
     let (folder, name) = split(uri)?;
     let place = Destination::open(folder, credentials.as_deref(), access)?;
-    let look = || match place.size(name)? {
-        Some(size) if size == *size_bytes => Ok(()),
-        Some(size) => {
-            let message = format!("'{uri}' has {size} bytes in place of {size_bytes}");
-            Err(Failure::new(Reason::NotFound, message))
-        }
-        None => Err(Failure::new(Reason::NotFound, format!("'{uri}' is not there any more"))),
-    };
-    look()?;
-    shared::enter(&place, name, uid)?;
-    // Its last owner may have deleted it meanwhile; from now on nobody does.
-    if let Err(failure) = look() {
-        shared::give_up(&place, name, uid, &[])?;
-        return Err(failure);
-    }
+    shared::adopt(&place, name, *size_bytes, uid)?;
     eprintln!("found {uri}");
     Ok(())
 }
@@ -199,22 +185,17 @@ fn split(uri: &str) -> Result<(&str, &str)> {
 /// Gives up what compilation `uid` owns, as much as goes, and fails for the first that does not: the reports of its own
 /// are deleted, and artifacts that nobody else owns.
 fn delete(delete: &Delete, uid: &str, access: &Access) -> Result<()> {
-    let credentials = delete.credentials.as_deref();
-    let mut uris: BTreeSet<String> = delete.uris.iter().cloned().collect();
+    let mut folders: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+    for uri in &delete.uris {
+        let (folder, name) = split(uri)?;
+        folders.entry(folder).or_default().insert(name.to_owned());
+    }
     if let Some(folder) = &delete.folder {
-        let place = Destination::open(folder, credentials, access)?;
-        match shared::owned(&place, uid) {
-            Ok(names) => uris.extend(names.iter().map(|name| place.uri(name))),
-            // Who may not list still gives up what the operator knows of.
-            Err(failure) if failure.reason == Reason::AccessDenied && !uris.is_empty() => {
-                eprintln!("warning: {}", failure.chain());
-            }
-            Err(failure) => return Err(failure),
-        }
+        folders.entry(folder.trim_end_matches('/')).or_default();
     }
     let mut failed = None;
-    for uri in &uris {
-        if let Err(failure) = give_up(uri, delete, uid, access) {
+    for (folder, named) in folders {
+        if let Err(failure) = clean_up(folder, named, delete, uid, access) {
             eprintln!("error[{}]: {}", failure.reason, failure.chain());
             failed.get_or_insert(failure);
         }
@@ -222,19 +203,47 @@ fn delete(delete: &Delete, uid: &str, access: &Access) -> Result<()> {
     failed.map_or(Ok(()), Err)
 }
 
-fn give_up(uri: &str, delete: &Delete, uid: &str, access: &Access) -> Result<()> {
-    let (folder, name) = split(uri)?;
+/// Gives up what `uid` owns in one folder, and what is `named` there.
+fn clean_up(
+    folder: &str,
+    mut named: BTreeSet<String>,
+    delete: &Delete,
+    uid: &str,
+    access: &Access,
+) -> Result<()> {
     let place = Destination::open(folder, delete.credentials.as_deref(), access)?;
+    match shared::depart(&place, uid) {
+        Ok(names) => named.extend(names),
+        // Who may not list still gives up what the operator knows of.
+        Err(failure) if failure.reason == Reason::AccessDenied && !named.is_empty() => {
+            eprintln!("warning: {}", failure.chain());
+        }
+        Err(failure) => return Err(failure),
+    }
+    let mut failed = None;
+    for name in &named {
+        // The operator names an artifact as its worker did.
+        let uris = [format!("{folder}/{name}"), place.uri(name)];
+        let heirs = uris.iter().find_map(|uri| delete.heirs.get(uri));
+        let heirs = heirs.map_or(&[][..], Vec::as_slice);
+        if let Err(failure) = give_up(&place, name, uid, heirs) {
+            eprintln!("error[{}]: {}", failure.reason, failure.chain());
+            failed.get_or_insert(failure);
+        }
+    }
+    failed.map_or(Ok(()), Err)
+}
+
+fn give_up(place: &Destination, name: &str, uid: &str, heirs: &[String]) -> Result<()> {
     let stem = report::stem(name.strip_suffix(".hone").unwrap_or(name), uid);
     // The artifact last: while it is there, another try finds everything by it.
     for report in [format!("{stem}.json"), format!("{stem}.html")] {
         place.remove(&report)?;
-        eprintln!("deleted {folder}/{report}");
+        eprintln!("deleted {}", place.uri(&report));
     }
-    let heirs = delete.heirs.get(uri).map_or(&[][..], Vec::as_slice);
-    match shared::give_up(&place, name, uid, heirs)? {
-        GivenUp::Deleted => eprintln!("deleted {uri}"),
-        GivenUp::Kept => eprintln!("left {uri}, which others own"),
+    match shared::give_up(place, name, uid, heirs)? {
+        GivenUp::Deleted => eprintln!("deleted {}", place.uri(name)),
+        GivenUp::Kept => eprintln!("left {}, which others own", place.uri(name)),
     }
     Ok(())
 }

@@ -214,6 +214,17 @@ impl Destination {
         }
     }
 
+    /// As [`Destination::remove`], in a single request that is not begun again.
+    ///
+    /// # Errors
+    /// What the place refuses.
+    pub fn remove_once(&self, name: &str) -> Result<()> {
+        match self {
+            Self::Folder(_) => self.remove(name),
+            Self::Store(_, place) => place.remove_once(name),
+        }
+    }
+
     /// The names of the objects in `folder`, a folder of this one; none where there is no such folder.
     ///
     /// # Errors

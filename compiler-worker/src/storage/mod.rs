@@ -3,12 +3,14 @@
 mod answer;
 mod destination;
 mod digest;
+mod gone;
 mod guard;
 mod https;
 mod incoming;
 pub mod local;
 mod model_files;
 mod object;
+mod objects;
 pub mod shared;
 
 use std::error::Error;

@@ -1,7 +1,7 @@
 //! Object stores: `s3://`, `gs://` and `az://`, with credentials from a mounted folder or the environment.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -29,6 +29,9 @@ use crate::failure::{Failure, Result};
 /// it has read the whole of it, and close the connection, which the sender sees as a fault of the network.
 const UNSEEN: usize = 64 << 10;
 
+/// How often a request is begun again after a fault of the network or the store.
+const RETRIES: usize = 4;
+
 /// An object, or a folder of objects, of a store.
 #[derive(Debug)]
 pub struct Place {
@@ -36,6 +39,8 @@ pub struct Place {
     store: Arc<dyn ObjectStore>,
     key: Key,
     refusal: LastRefusal,
+    credentials: Option<PathBuf>,
+    guard: Guard,
 }
 
 /// Whether a conditional write found the object there already.
@@ -108,23 +113,35 @@ impl Place {
     /// # Errors
     /// `InvalidSpec` for a URI or options that the store does not know what to do with.
     pub fn open(uri: &str, credentials: Option<&Path>, guard: &Guard) -> Result<Self> {
+        Self::open_with(uri, credentials, guard, RETRIES)
+    }
+
+    /// As [`Place::open`], with requests that are begun again so many times.
+    fn open_with(
+        uri: &str,
+        credentials: Option<&Path>,
+        own: &Guard,
+        retries: usize,
+    ) -> Result<Self> {
         let named = || format!("'{uri}' cannot be opened");
         let invalid = |why: String| Failure::because(Reason::InvalidSpec, named(), why);
         let url = url::Url::parse(uri).map_err(|error| invalid(error.to_string()))?;
         let bucket = url.host_str().ok_or_else(|| invalid("it names no bucket".into()))?;
         let key = Key::from_url_path(url.path()).map_err(|error| invalid(error.to_string()))?;
         let options = options(credentials).map_err(|error| Failure::io(named(), error))?;
-        let identity = guard.has_identity() && credentials.is_none();
-        let guard = guard.for_bucket(&format!("{}://{bucket}", url.scheme()));
+        let identity = own.has_identity() && credentials.is_none();
+        let guard = own.for_bucket(&format!("{}://{bucket}", url.scheme()));
         let refusal = LastRefusal::default();
         let store = build(
             url.scheme(),
             bucket,
             options,
             Guarded { guard, refusal: refusal.clone(), identity },
+            retries,
         )
         .map_err(|error| Failure::because(Reason::InvalidSpec, named(), error))?;
-        Ok(Self { uri: uri.to_owned(), store, key, refusal })
+        let (uri, credentials) = (uri.to_owned(), credentials.map(Path::to_owned));
+        Ok(Self { uri, store, key, refusal, credentials, guard: own.clone() })
     }
 
     /// The object's bytes, taken as they come.
@@ -269,6 +286,15 @@ impl Place {
         }
     }
 
+    /// As [`Place::remove`], in a single request: where its answer is lost it is not begun again, so that it does not
+    /// delete what somebody wrote after it.
+    ///
+    /// # Errors
+    /// `AccessDenied`, `StorageFault`.
+    pub fn remove_once(&self, name: &str) -> Result<()> {
+        Self::open_with(&self.uri, self.credentials.as_deref(), &self.guard, 0)?.remove(name)
+    }
+
     /// The names of the objects in `folder` inside this folder.
     ///
     /// # Errors
@@ -339,9 +365,10 @@ fn build(
     bucket: &str,
     options: Vec<(String, String)>,
     connector: Guarded,
+    retries: usize,
 ) -> object_store::Result<Arc<dyn ObjectStore>> {
     let retry = RetryConfig {
-        max_retries: 4,
+        max_retries: retries,
         retry_timeout: Duration::from_secs(60),
         ..RetryConfig::default()
     };

@@ -234,6 +234,9 @@ impl Worker<'_> {
             shared::enter(destination, &format!("{stem}.hone"), uid)?;
         }
         destination.create(&format!("{stem}.hone"), &build.path, &bytes)?;
+        if !uid.is_empty() {
+            shared::confirm(destination, &format!("{stem}.hone"), uid)?;
+        }
         outcome.report.artifact = Some(ArtifactReport {
             uri: destination.uri(&format!("{stem}.hone")),
             digest,

@@ -65,10 +65,12 @@ impl Folder {
     }
 }
 
-/// The names in a folder; none where there is no such folder.
+/// The names in a folder; none where there is no such folder, such as for the object of those that have gone.
 fn names(path: &Path) -> Result<Vec<String>> {
     let entries = match fs::read_dir(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            return Ok(Vec::new());
+        }
         entries => entries.with_context(|| format!("cannot list {}", path.display()))?,
     };
     let names = entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
