@@ -321,8 +321,8 @@ pub struct Delete {
     /// The folder in which everything is looked for that the subject owns, besides `uris`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub folder: Option<String>,
-    /// Uids of other objects that name an artifact although no worker of theirs stored it, by its URI: they own it
-    /// from now on.
+    /// Uids of other objects that name an artifact and may not have entered themselves as its owners, by its URI: those
+    /// that have not gone meanwhile own it from now on.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub heirs: BTreeMap<String, Vec<String>>,
 }

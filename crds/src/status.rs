@@ -302,6 +302,10 @@ pub struct Artifact {
     /// When a worker last stored it or found it in its place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checked: Option<Time>,
+    /// Of a result from the cache, whether a worker has entered this object as an owner beside the artifact; until then one
+    /// is at it. Absent where its own worker stored the artifact.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owned: Option<bool>,
 }
 
 /// One of the sizes that an artifact serves.

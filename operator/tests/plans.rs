@@ -48,7 +48,9 @@ fn names(case: &Case) -> [(&'static str, String); 9] {
     let object = &case.observed.object;
     let target = &object.spec.targets[0];
     let uris = deletion::uris(&case.observed);
-    let mut cached = case.observed.cached.values().filter_map(|found| found.artifact.as_ref());
+    let own = object.status.iter().flat_map(|status| &status.targets);
+    let results = case.observed.cached.values().chain(own);
+    let mut cached = results.filter_map(|found| found.artifact.as_ref());
     let adopted = cached.next().map(|artifact| artifact.uri.clone()).unwrap_or_default();
     let checkpoint = case.observed.runs.first().and_then(|run| run.checkpoint.clone());
     let checkpoint = checkpoint.unwrap_or_default();

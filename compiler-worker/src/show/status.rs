@@ -52,6 +52,7 @@ fn target(report: &Report, goals: &[Goal]) -> TargetStatus {
             digest: artifact.digest.clone(),
             size_bytes: i64::try_from(artifact.size_bytes).unwrap_or(i64::MAX),
             checked: None,
+            owned: None,
         }),
         report_uri: report
             .artifact

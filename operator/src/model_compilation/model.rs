@@ -58,8 +58,8 @@ pub struct Observed {
     /// Results of other compilations that may be used, by content key.
     #[serde(default)]
     pub cached: BTreeMap<String, TargetStatus>,
-    /// Uids of other compilations of any namespace that name an artifact of this one, by its URI; looked up only for a
-    /// deletion. Those that took it from the result cache never entered themselves as its owners.
+    /// Uids of other compilations of any namespace that name an artifact in the output folder, by its URI; looked up only
+    /// for a deletion. Those that took it from the result cache may not have entered themselves as its owners yet.
     #[serde(default)]
     pub heirs: BTreeMap<String, Vec<String>>,
 }

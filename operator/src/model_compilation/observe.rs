@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use hone_crds::model_compilation::{DeletionPolicy, Target};
+use hone_crds::status::Artifact;
 use hone_crds::{ModelCompilation, Phase, TargetStatus, TuningRun};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::{Resource, ResourceExt};
@@ -178,8 +179,8 @@ fn cached(
     keys.filter_map(find).collect()
 }
 
-/// The uids of other compilations that name an artifact in the same output folder, whatever their namespace, by the
-/// artifact's URI.
+/// The uids of other compilations that name an artifact in the same output folder and may not have entered themselves as
+/// its owners yet, whatever their namespace, by the artifact's URI.
 fn heirs(context: &Context, object: &ModelCompilation) -> BTreeMap<String, Vec<String>> {
     let mut heirs: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let folder = format!("{}/", object.spec.output.uri.trim_end_matches('/'));
@@ -187,14 +188,14 @@ fn heirs(context: &Context, object: &ModelCompilation) -> BTreeMap<String, Vec<S
         let Some(uid) = other.uid().filter(|uid| Some(uid) != object.uid().as_ref()) else {
             continue;
         };
-        // What is about to go needs nothing any more. With `Delete` its own clean-up may be over already: entered after
-        // that, it would stay an owner for ever.
+        // What is about to go needs nothing any more.
         let gives_up = other.spec.output.deletion_policy == DeletionPolicy::Delete;
         let deleting = other.metadata.deletion_timestamp.is_some();
         let going = deleting && (gives_up || other.finalizers().is_empty());
+        let may_inherit = |artifact: &Artifact| !going && artifact.owned != Some(true);
         let targets = other.status.iter().flat_map(|status| &status.targets);
         let artifacts = targets.filter_map(|target| target.artifact.as_ref());
-        for artifact in artifacts.filter(|a| !going && a.uri.starts_with(&folder)) {
+        for artifact in artifacts.filter(|a| may_inherit(a) && a.uri.starts_with(&folder)) {
             let uids = heirs.entry(artifact.uri.clone()).or_default();
             if !uids.contains(&uid) && uids.len() < HEIRS {
                 uids.push(uid.clone());

@@ -162,6 +162,9 @@ pub fn adopt(object: &ModelCompilation, artifact: &Artifact) -> Request {
     }
 }
 
+/// Most artifacts for which a clean-up names heirs.
+const INHERITED: usize = 64;
+
 /// The request to give up what was stored, in the output folder and at `uris`, where `heirs` name some of it too.
 pub fn delete(
     object: &ModelCompilation,
@@ -169,8 +172,10 @@ pub fn delete(
     heirs: &BTreeMap<String, Vec<String>>,
 ) -> Request {
     let output = &object.spec.output;
-    let mut heirs = heirs.clone();
-    heirs.retain(|uri, _| uris.contains(uri));
+    // A worker may also have stored what no status of this object tells of.
+    let (known, others): (Vec<_>, Vec<_>) = heirs.iter().partition(|(uri, _)| uris.contains(uri));
+    let heirs = known.into_iter().chain(others).take(INHERITED);
+    let heirs = heirs.map(|(uri, uids)| (uri.clone(), uids.clone())).collect();
     Request {
         version: OLDEST_REQUEST_VERSION,
         subject: subject(object),

@@ -81,7 +81,10 @@ pub fn plan(context: &Context<'_>, target: &Target, draft: &mut Draft) -> Target
 impl Planner<'_> {
     fn plan(&self, draft: &mut Draft) -> TargetStatus {
         if let Some(done) = self.prior.filter(|prior| result::is_complete(prior)) {
-            return TargetStatus { phase: Phase::Succeeded, failure: None, ..done.clone() };
+            let done = TargetStatus { phase: Phase::Succeeded, failure: None, ..done.clone() };
+            if let Some(done) = self.entered(done, draft) {
+                return done;
+            }
         }
         if let Some(refusal) = self.context.refusal {
             self.stop_job(draft);

@@ -1,10 +1,10 @@
 //! Results of other compilations with equal work.
 //!
-//! A result counts while somebody has found its artifact in its place lately. After that a worker looks, which needs no
-//! device: it enters the compilation as an owner beside the artifact and makes sure that this is there. Where it is not,
-//! or nobody can tell, the work is done as if there were no result.
+//! A worker, which needs no device, enters the compilation as an owner beside the artifact and makes sure that this is
+//! there. A result counts at once where somebody has found its artifact in its place lately, and otherwise when that worker
+//! has. Where the artifact is not there, or nobody can tell, the work is done as if there were no result.
 
-use hone_crds::status::{Cache, TargetTuning};
+use hone_crds::status::{Artifact, Cache, TargetTuning};
 use hone_crds::{Duration, Phase, TargetStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
@@ -16,6 +16,10 @@ use crate::model_compilation::{digest, request};
 
 /// Longest time that looking may take, in seconds, the start of its pod included.
 const LOOKING: i64 = 120;
+/// Longest time that entering an owner may take, in seconds, where nobody waits for it.
+const ENTERING: i64 = 3600;
+/// Time until a Job that was refused is asked for again, in seconds.
+const REFUSED: u64 = 60;
 
 impl Planner<'_> {
     /// Where the target stands by another's result; `None` where it has to do its own work.
@@ -23,31 +27,69 @@ impl Planner<'_> {
         let observed = self.context.observed;
         let found = observed.cached.get(self.base.content_key.as_ref()?)?;
         let artifact = found.artifact.as_ref()?;
+        let name = digest::adoption_name(&observed.object, self.target, &artifact.uri);
+        let job = observed.jobs.iter().find(|job| job.name == name);
+        if job.is_some_and(|job| matches!(job.finish, Some(Finish::Failed(_)))) {
+            return None;
+        }
         if self.is_fresh(artifact.checked.as_ref()) {
             self.stop_job(draft);
-            return Some(self.hit(found));
+            return self.entered(self.hit(found), draft);
         }
         let busy = self.job().is_some() || !self.may_look();
         if busy || observed.object.spec.suspend || observed.namespace.terminating {
             return None;
         }
-        let name = digest::adoption_name(&observed.object, self.target, &artifact.uri);
         if observed.refusals.contains_key(&name) {
             return None;
         }
+        match job.map(|job| (job, &job.finish)) {
+            None => {
+                self.look(name, LOOKING, found, draft);
+                Some(self.checking())
+            }
+            Some((_, Some(Finish::Complete))) => Some(self.owning(self.hit(found))),
+            Some((_, Some(Finish::Failed(_)))) => None,
+            Some((job, None)) => {
+                self.looking(job, draft);
+                Some(self.checking())
+            }
+        }
+    }
+
+    /// A result from the cache, for which a worker enters the compilation as an owner meanwhile; `None` where that has
+    /// failed. A namespace that goes away takes no new Job, and what the API server refuses is asked for again.
+    pub(super) fn entered(&self, hit: TargetStatus, draft: &mut Draft) -> Option<TargetStatus> {
+        let observed = self.context.observed;
+        let Some(artifact) = hit.artifact.as_ref().filter(|own| own.owned == Some(false)) else {
+            return Some(hit);
+        };
+        let name = digest::adoption_name(&observed.object, self.target, &artifact.uri);
+        draft.wanted_jobs.push(name.clone());
+        if observed.namespace.terminating {
+            return Some(hit);
+        }
+        if observed.refusals.contains_key(&name) {
+            draft.again(REFUSED);
+            return Some(hit);
+        }
         let job = observed.jobs.iter().find(|job| job.name == name);
         match job.map(|job| (job, &job.finish)) {
-            None => Some(self.look(name, found, draft)),
-            Some((_, Some(Finish::Complete))) => {
-                let mut hit = self.hit(found);
-                if let Some(artifact) = &mut hit.artifact {
-                    artifact.checked = Some(observed.now.clone());
-                }
-                Some(hit)
-            }
-            Some((_, Some(Finish::Failed(_)))) => None,
-            Some((job, None)) => Some(self.looking(job, draft)),
+            None => self.look(name, ENTERING, &hit, draft),
+            Some((_, Some(Finish::Complete))) => return Some(self.owning(hit)),
+            Some((_, Some(Finish::Failed(_)))) => return None,
+            Some((job, None)) => self.looking(job, draft),
         }
+        Some(hit)
+    }
+
+    /// The result after a worker has found its artifact and entered the compilation.
+    fn owning(&self, mut hit: TargetStatus) -> TargetStatus {
+        if let Some(artifact) = &mut hit.artifact {
+            artifact.checked = Some(self.context.observed.now.clone());
+            artifact.owned = Some(true);
+        }
+        hit
     }
 
     /// The name of the Job that looks whether another's artifact is there, where there is such a result.
@@ -74,7 +116,9 @@ impl Planner<'_> {
     }
 
     fn hit(&self, found: &TargetStatus) -> TargetStatus {
+        let own = |artifact: &Artifact| Artifact { owned: Some(false), ..artifact.clone() };
         TargetStatus {
+            artifact: found.artifact.as_ref().map(own),
             phase: Phase::Succeeded,
             cache: Some(Cache::Hit),
             name: self.base.name.clone(),
@@ -100,16 +144,16 @@ impl Planner<'_> {
     }
 
     /// Makes the Job that looks.
-    fn look(&self, name: String, found: &TargetStatus, draft: &mut Draft) -> TargetStatus {
+    fn look(&self, name: String, seconds: i64, found: &TargetStatus, draft: &mut Draft) {
         let observed = self.context.observed;
-        let Some(artifact) = &found.artifact else { return self.at(Phase::Pending) };
+        let Some(artifact) = &found.artifact else { return };
         // For its tolerations alone: any node does.
         let pool = observed.pools.iter().find(|pool| Some(&pool.name) == found.pool.as_ref());
         draft.actions.push(Action::CreateJob(Box::new(JobPlan {
             optional_secrets: Vec::new(),
             bounds: JobBounds {
                 name: name.clone(),
-                active_deadline_seconds: LOOKING,
+                active_deadline_seconds: seconds,
                 backoff_limit: 1,
             },
             name,
@@ -121,15 +165,13 @@ impl Planner<'_> {
             suspended: false,
             request: request::adopt(&observed.object, artifact),
         })));
-        self.checking()
     }
 
-    fn looking(&self, job: &JobView, draft: &mut Draft) -> TargetStatus {
+    fn looking(&self, job: &JobView, draft: &mut Draft) {
         match job.deleting {
             true => draft.again(2),
             false => draft.again(LOOKING.unsigned_abs()),
         }
-        self.checking()
     }
 
     fn checking(&self) -> TargetStatus {
