@@ -52,6 +52,15 @@ pub trait Dialect {
     /// The declaration of a variable that holds an index.
     fn index(&self, name: &str, value: &str) -> String;
 
+    /// The declaration of a variable that holds a value of a type, as expressions compute it.
+    fn value(&self, name: &str, dtype: DataType, value: &str) -> String;
+
+    /// Whether a text is a constant expression, which the language's compiler computes and may refuse.
+    fn is_constant(&self, text: &str) -> bool {
+        let _ = text;
+        false
+    }
+
     /// The number of the block or lane along a dimension (0 for `x`).
     fn number(&self, level: Level, dimension: usize) -> String;
 
@@ -106,8 +115,11 @@ pub trait Dialect {
     /// A value of another type.
     fn cast(&self, from: DataType, to: DataType, operand: &str) -> Option<String>;
 
-    /// One of two values; evaluating the other one has no effect.
+    /// One of two values.
     fn select(&self, condition: &str, then: &str, otherwise: &str) -> String;
+
+    /// Whether a choice evaluates the chosen value alone, because reading out of bounds has an effect.
+    fn chooses_lazily(&self) -> bool;
 
     /// What has to stand in front of a text.
     fn prelude(&self, text: &str) -> String;

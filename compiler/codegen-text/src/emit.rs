@@ -2,6 +2,7 @@
 
 use crate::expression::Writer;
 use crate::module::Module;
+use crate::values::{Plan, Table};
 use crate::{Dialect, EmitError};
 use hone_tensor::{
     Argument, BinaryOp, Block, BlockBody, BufferId, Combiner, Domain, Expr, IteratorKind, Kernel,
@@ -56,6 +57,7 @@ fn kernel_text(
         alone: items.map(|extent| extent > 1),
         domain: Domain::default(),
         depth: 1,
+        named: 0,
         source: String::new(),
     };
     let parameters = body.parameters(kernel)?;
@@ -103,6 +105,8 @@ struct Body<'a> {
     alone: [bool; 3],
     domain: Domain,
     depth: usize,
+    /// How many values have a name.
+    named: usize,
     source: String,
 }
 
@@ -235,7 +239,9 @@ impl Body<'_> {
         };
         let domain = self.domain.clone();
         let extent = domain.simplify_extent(&loop_.extent);
-        let text = self.writer(&domain, "a loop").index_value(&extent)?;
+        let values = Table::default();
+        let text = self.writer(&domain, "a loop", &values).index_value(&extent)?;
+        let text = self.completed(&mut values.plan(&[(&text, true)]), &text);
         self.counts(loop_, &extent)?;
         self.domain.push(loop_.var, &loop_.extent);
         let head = self.dialect.counted(&loop_.var.to_string(), &text, unrolled);
@@ -255,24 +261,63 @@ impl Body<'_> {
         Err(EmitError::Index { object, dtype, dialect })
     }
 
-    fn writer<'b>(&'b self, domain: &'b Domain, block: &'b str) -> Writer<'b> {
+    fn writer<'b>(&'b self, domain: &'b Domain, block: &'b str, values: &'b Table) -> Writer<'b> {
         let (program, dialect) = (self.program, self.dialect);
-        Writer { program, dialect, launch: self.launch, kernel: self.kernel, domain, block }
+        Writer { program, dialect, launch: self.launch, kernel: self.kernel, domain, values, block }
+    }
+
+    /// A text without references, behind the declarations of the values that it takes by their names.
+    fn completed(&mut self, plan: &mut Plan, text: &str) -> String {
+        plan.complete(text, &mut |dtype, value| {
+            let name = format!("t{}", self.named);
+            self.named += 1;
+            self.line(&self.dialect.value(&name, dtype, value));
+            name
+        })
     }
 
     fn realize(&mut self, realize: &Realize) -> Result<(), EmitError> {
         let block = &self.program.blocks[realize.block];
         let Some(predicate) = &realize.predicate else { return self.block(realize, block) };
         let predicate = self.domain.simplify(predicate);
-        let text = self.writer(&self.domain, &block.name).expression(&predicate)?;
+        let values = Table::default();
+        let text = self.writer(&self.domain, &block.name, &values).expression(&predicate)?;
+        let text = self.completed(&mut values.plan(&[(&text, true)]), &text);
         self.braced(&format!("if ({text}) {{"), |inner| inner.block(realize, block))
     }
 
     fn block(&mut self, realize: &Realize, block: &Block) -> Result<(), EmitError> {
-        let domain = self.domain.clone();
-        let resolve = |expr: &Expr| realize.resolve(block, expr, &domain);
+        let values = Table::default();
+        let Stored { first, initial, value } = self.stored(realize, block, &values)?;
+        // What is only stored at the first point may be read there alone.
+        let always = first.is_empty();
+        let condition = first.join(" && ");
+        let mut texts = vec![(&*condition, true), (&*value, true)];
+        texts.extend(initial.as_deref().map(|initial| (initial, always)));
+        let mut plan = values.plan(&texts);
+        if let Some(initial) = &initial {
+            let condition = self.completed(&mut plan, &condition);
+            let initial = self.completed(&mut plan, initial);
+            match always {
+                true => self.line(&initial),
+                false => self.line(&self.dialect.guarded(&condition, &initial)),
+            }
+        }
+        let value = self.completed(&mut plan, &value);
+        self.line(&value);
+        Ok(())
+    }
+
+    /// The statements of a block.
+    fn stored(
+        &self,
+        realize: &Realize,
+        block: &Block,
+        values: &Table,
+    ) -> Result<Stored, EmitError> {
+        let resolve = |expr: &Expr| realize.resolve(block, expr, &self.domain);
         let indices: Vec<Expr> = block.indices.iter().map(resolve).collect();
-        let writer = self.writer(&domain, &block.name);
+        let writer = self.writer(&self.domain, &block.name, values);
         let (name, index) = (self.variable(block.buffer), writer.index(block.buffer, &indices)?);
         let element = writer.element(block.buffer, &name, &index);
         let store = |value: &Expr| -> Result<String, EmitError> {
@@ -280,29 +325,26 @@ impl Body<'_> {
         };
         match &block.body {
             BlockBody::Map(value) => {
-                let line = store(&resolve(value))?;
-                self.line(&line);
+                let value = store(&resolve(value))?;
+                Ok(Stored { first: Vec::new(), initial: None, value })
             }
             BlockBody::Reduce { combiner, initial, value } => {
                 let dtype = self.program.buffers[block.buffer].dtype;
                 let initial = initial.as_ref().map(|expr| store(&resolve(expr))).transpose()?;
-                let first = self.first_point(realize, block, &writer)?;
+                let first = match initial {
+                    Some(_) => self.first_point(realize, block, &writer)?,
+                    None => Vec::new(),
+                };
+                // It is no value of the statement: what is stored at the first point changes it.
                 let old = self.dialect.load(element);
                 let value = writer.expression(&resolve(value))?;
                 let op = operation(*combiner);
                 let combined = self.dialect.binary(op, dtype, (&old, &value), false);
                 let combined = combined.ok_or_else(|| self.missing(block, op, dtype))?;
-                let update = self.dialect.store(element, &combined);
-                if let Some(initial) = initial {
-                    match first.is_empty() {
-                        true => self.line(&initial),
-                        false => self.line(&self.dialect.guarded(&first.join(" && "), &initial)),
-                    }
-                }
-                self.line(&update);
+                let value = self.dialect.store(element, &combined);
+                Ok(Stored { first, initial, value })
             }
         }
-        Ok(())
     }
 
     fn missing(&self, block: &Block, op: BinaryOp, dtype: DataType) -> EmitError {
@@ -324,6 +366,16 @@ impl Body<'_> {
         let open = bindings.filter(|binding| binding.as_integer() != Some(0));
         open.map(|binding| Ok(format!("{} == {zero}", writer.index_value(&binding)?))).collect()
     }
+}
+
+/// What a block stores.
+struct Stored {
+    /// Conditions under which a sum is at its first point; none where there is but one.
+    first: Vec<String>,
+    /// The statement that runs there, before the other one.
+    initial: Option<String>,
+    /// The statement that runs at every point.
+    value: String,
 }
 
 fn operation(combiner: Combiner) -> BinaryOp {

@@ -1,6 +1,7 @@
 //! Expressions to text.
 
 use crate::dialect::Element;
+use crate::values::{Table, referred};
 use crate::{Dialect, EmitError};
 use hone_tensor::{BinaryOp, BufferId, Domain, Expr, Launch, Program};
 use hone_types::DataType;
@@ -16,6 +17,8 @@ pub(crate) struct Writer<'a> {
     /// The kernel's name.
     pub(crate) kernel: &'a str,
     pub(crate) domain: &'a Domain,
+    /// What the statement computes; texts refer to it.
+    pub(crate) values: &'a Table,
     /// The block's name, for messages.
     pub(crate) block: &'a str,
 }
@@ -49,19 +52,21 @@ impl Writer<'_> {
                 let index = self.index(*buffer, indices)?;
                 let scope = self.program.buffers[*buffer].scope;
                 let name = self.dialect.variable(self.kernel, &buffer.to_string(), scope);
-                (self.dialect.load(self.element(*buffer, &name, &index)), dtype)
+                let text = self.dialect.load(self.element(*buffer, &name, &index));
+                (self.values.value(text, dtype, true), dtype)
             }
             Expr::Unary(op, operand) => {
                 let operand_type = operand.dtype(self.program);
                 let operand = self.expression(operand)?;
                 let text = self.dialect.unary(*op, operand_type, &operand);
-                (text.ok_or_else(|| self.missing(&format!("{op:?}"), operand_type))?, dtype)
+                let text = text.ok_or_else(|| self.missing(&format!("{op:?}"), operand_type))?;
+                (self.referred(text, dtype), dtype)
             }
             Expr::Binary(op, left, right) => self.binary(expr, *op, left, right)?,
             Expr::Select(condition, then, otherwise) => {
                 let condition = self.expression(condition)?;
                 let (then, otherwise, dtype) = self.alike(then, otherwise)?;
-                (self.dialect.select(&condition, &then, &otherwise), dtype)
+                (self.choice((&condition, [&then, &otherwise]), dtype), dtype)
             }
             Expr::Cast(_, operand) => {
                 let typed = self.typed(operand)?;
@@ -93,7 +98,8 @@ impl Writer<'_> {
         }
         let text = self.dialect.binary(op, dtype, (&first, &second), natural);
         let text = text.ok_or_else(|| self.missing(&format!("{op:?}"), dtype))?;
-        Ok((text, if op.is_comparison() { DataType::Bool } else { dtype }))
+        let dtype = if op.is_comparison() { DataType::Bool } else { dtype };
+        Ok((self.referred(text, dtype), dtype))
     }
 
     /// Whether an operation on two values that fit the type of indices, which is `i32`, can be computed in it.
@@ -130,7 +136,23 @@ impl Writer<'_> {
 
     fn cast(&self, (text, from): Typed, to: DataType) -> Result<String, EmitError> {
         let cast = self.dialect.cast(from, to, &text);
-        cast.ok_or_else(|| self.missing(&format!("a cast to {to}"), from))
+        let cast = cast.ok_or_else(|| self.missing(&format!("a cast to {to}"), from))?;
+        Ok(self.referred(cast, to))
+    }
+
+    fn referred(&self, text: String, dtype: DataType) -> String {
+        referred(self.values, self.dialect, text, dtype)
+    }
+
+    fn choice(&self, (condition, [then, otherwise]): (&str, [&str; 2]), dtype: DataType) -> String {
+        let text = self.dialect.select(condition, then, otherwise);
+        match self.dialect.is_constant(&text) {
+            true => text,
+            false => {
+                let lazy = self.dialect.chooses_lazily();
+                self.values.choice(text, dtype, (condition, [then, otherwise]), lazy)
+            }
+        }
     }
 
     fn missing(&self, operation: &str, dtype: DataType) -> EmitError {
@@ -178,13 +200,13 @@ impl Writer<'_> {
             ) => {
                 let operands = (&*self.index_value(left)?, &*self.index_value(right)?);
                 let text = self.dialect.binary(*op, index_type, operands, false);
-                text.ok_or_else(|| self.missing(&format!("{op:?}"), index_type))
+                let text = text.ok_or_else(|| self.missing(&format!("{op:?}"), index_type))?;
+                Ok(self.referred(text, index_type))
             }
-            Expr::Select(condition, then, otherwise) => Ok(self.dialect.select(
-                &self.expression(condition)?,
-                &self.index_value(then)?,
-                &self.index_value(otherwise)?,
-            )),
+            Expr::Select(condition, then, otherwise) => {
+                let sides = [&*self.index_value(then)?, &*self.index_value(otherwise)?];
+                Ok(self.choice((&self.expression(condition)?, sides), index_type))
+            }
             _ => self.converted(self.typed(expr)?, index_type),
         }
     }

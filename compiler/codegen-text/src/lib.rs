@@ -11,6 +11,7 @@
 //! - a statement that stands below no loop over lanes of some dimension is run by the first lane along it;
 //! - shared buffers are memory of the work-group, scratch memory and registers private arrays; serial loops
 //!   stay loops, unrolled ones carry a hint;
+//! - what the expressions of a statement compute more than once gets a name, and is computed once (`values.rs`);
 //! - integers wrap and casts saturate as the interpreter of loop programs has it; floating-point values are
 //!   computed in their own type, those of 16 bits as `float`, and rounded to 16 bits where they are stored or
 //!   cast.
@@ -21,6 +22,7 @@ mod error;
 mod expression;
 mod module;
 mod opencl;
+mod values;
 mod wgsl;
 
 pub use dialect::{Dialect, Element};

@@ -35,7 +35,8 @@ void k_0(__global const float* restrict b0, __global float* restrict b2) {
   const long v4 = (long)get_group_id(0);
   {
     const long v5 = (long)get_local_id(0);
-    b1[v5] = (b0[((v4 * 16L) + v5)] * b0[((v4 * 16L) + v5)]);
+    const float t0 = b0[((v4 * 16L) + v5)];
+    b1[v5] = (t0 * t0);
   }
   barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
   if (get_local_id(0) == 0) {
@@ -100,4 +101,24 @@ fn operations_without_a_form_are_named() {
                 (v0 \"i0\" < 4 = v1) {\n    b1[v0] = exp(b0[v0])\n  }\n}\n";
     let message = refusal(&program(text)).to_string();
     assert_eq!(message, "block 'y': Exp of i32 has no form in OpenCL C");
+}
+
+/// `y[i] = i < 3 ? x[i + 1] * x[i + 1] : 0`, and more of the same elements with `everywhere`.
+fn guarded_reads(everywhere: bool) -> String {
+    let more = if everywhere { "b0[v0 + 1] + " } else { "" };
+    let text = format!(
+        "input 0 b0 \"x\": f32[5]\noutput 1 b1 \"y\": f32[4]\n\nfor v1 \"i\" in 0..4 {{\n  block0 \"y\" \
+         (v0 \"i0\" < 4 = v1) {{\n    b1[v0] = {more}select(v0 < 3, b0[v0 + 1] * b0[v0 + 1], 0.0:f32)\n  }}\n}}\n"
+    );
+    emit(&program(&text), &OpenClC, &Limits::PORTABLE, "k").unwrap().text
+}
+
+#[test]
+fn what_a_condition_guards_is_read_behind_it_alone() {
+    let text = guarded_reads(false);
+    assert!(text.contains("const long t0 = (v1 + 1L);"), "{text}");
+    assert!(text.contains("? (b0[t0] * b0[t0]) : 0.0f)"), "{text}");
+    let text = guarded_reads(true);
+    assert!(text.contains("const float t0 = b0[(v1 + 1L)];"), "{text}");
+    assert!(text.contains("? (t0 * t0) : 0.0f)"), "{text}");
 }

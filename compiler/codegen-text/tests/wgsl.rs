@@ -30,7 +30,8 @@ fn k_0(@builtin(workgroup_id) block: vec3<u32>, @builtin(local_invocation_id) la
   let v4 = i32(block.x);
   {
     let v5 = i32(lane.x);
-    k_0_b1[v5] = (k_0_b0[((v4 * 16i) + v5)] * k_0_b0[((v4 * 16i) + v5)]);
+    let t0 = k_0_b0[((v4 * 16i) + v5)];
+    k_0_b1[v5] = (t0 * t0);
   }
   workgroupBarrier(); storageBarrier();
   if (i32(lane.x) == 0) {
@@ -88,6 +89,17 @@ fn indices_are_of_32_bits_until_they_meet_values_of_64() {
     let text = text(&mapped(DataType::I64, DataType::I64, |x, i| x + (i.clone() * 3i64 + 1i64)));
     assert!(text.contains("hone_add_64(k_0_b0[v1], hone_64_of_i32(((v1 * 3i) + 1i)))"), "{text}");
     assert!(text.contains("fn hone_add_64(") && !text.contains("fn hone_multiply_64("), "{text}");
+}
+
+#[test]
+fn what_is_computed_twice_is_written_once() {
+    let text = text(&mapped(DataType::F64, DataType::F64, |x, _| {
+        let square = x.clone() * x;
+        square.clone() / (square.clone() + square)
+    }));
+    assert!(text.contains("let t0 = k_0_b0[v1];\n"), "{text}");
+    assert!(text.contains("let t1 = hone_multiply_f64(t0, t0);\n"), "{text}");
+    assert!(text.contains("= hone_divide_f64(t1, hone_add_f64(t1, t1));"), "{text}");
 }
 
 #[test]

@@ -80,6 +80,10 @@ impl Dialect for OpenClC {
         format!("const long {name} = (long){value};")
     }
 
+    fn value(&self, name: &str, dtype: DataType, value: &str) -> String {
+        format!("const {} {name} = {value};", value_type(dtype))
+    }
+
     fn number(&self, level: Level, dimension: usize) -> String {
         match level {
             Level::Block => format!("get_group_id({dimension})"),
@@ -212,6 +216,10 @@ impl Dialect for OpenClC {
 
     fn select(&self, condition: &str, then: &str, otherwise: &str) -> String {
         format!("({condition} ? {then} : {otherwise})")
+    }
+
+    fn chooses_lazily(&self) -> bool {
+        true
     }
 
     fn prelude(&self, text: &str) -> String {

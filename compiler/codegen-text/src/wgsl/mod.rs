@@ -71,6 +71,14 @@ impl Dialect for Wgsl {
         format!("let {name} = {value};")
     }
 
+    fn value(&self, name: &str, _: DataType, value: &str) -> String {
+        format!("let {name} = {value};")
+    }
+
+    fn is_constant(&self, text: &str) -> bool {
+        value::is_constant(text)
+    }
+
     fn number(&self, level: Level, dimension: usize) -> String {
         let axis = ["x", "y", "z"][dimension.min(2)];
         match level {
@@ -176,6 +184,10 @@ impl Dialect for Wgsl {
     fn select(&self, condition: &str, then: &str, otherwise: &str) -> String {
         // Both are evaluated, which has no effect: what is read outside of a buffer is any number.
         format!("select({otherwise}, {then}, {condition})")
+    }
+
+    fn chooses_lazily(&self) -> bool {
+        false
     }
 
     fn prelude(&self, text: &str) -> String {

@@ -174,7 +174,7 @@ pub(super) fn not_constant(dtype: DataType, operand: &str) -> String {
 }
 
 /// Whether a text is a constant expression: it has neither a function of ours nor a variable.
-fn is_constant(text: &str) -> bool {
+pub(super) fn is_constant(text: &str) -> bool {
     let words = text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
     let mut names =
         words.filter(|word| word.starts_with(|letter: char| letter.is_ascii_alphabetic()));

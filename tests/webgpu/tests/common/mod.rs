@@ -14,6 +14,11 @@ use hone_tune::schedule_for_device;
 use hone_types::Tensor;
 use hone_webgpu_tests::{run, validate};
 use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+/// What takes longer, from its text to its last result, counts as wrong. On a busy machine of two cores the longest of the
+/// official cases takes a fraction of it.
+const LONGEST: Duration = Duration::from_secs(120);
 
 /// A module's whole text.
 pub fn whole(module: &Module) -> String {
@@ -34,6 +39,10 @@ pub struct WebGpu {
     pub invalid: Mutex<Vec<String>>,
     /// How many kernels were validated.
     pub valid: Mutex<usize>,
+    /// How many bytes their texts have.
+    pub bytes: Mutex<usize>,
+    /// How long each program took from its text to its last result, and the first node that it stands for.
+    pub times: Mutex<Vec<(Duration, String)>>,
     /// How many programs need more storage buffers than every device has.
     pub raised: Mutex<usize>,
 }
@@ -41,8 +50,9 @@ pub struct WebGpu {
 impl WebGpu {
     /// On a device, or for validation alone.
     pub fn new(device: Option<&'static hone_webgpu_tests::Device>) -> Self {
-        let (invalid, valid, raised) = (Mutex::default(), Mutex::default(), Mutex::default());
-        Self { device, invalid, valid, raised }
+        let (invalid, valid) = (Mutex::default(), Mutex::default());
+        let (bytes, times, raised) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Self { device, invalid, valid, bytes, times, raised }
     }
 
     /// The text of a program with the limits that every device has, or with the device's storage buffers.
@@ -61,10 +71,14 @@ impl WebGpu {
         let on = self.device.map_or("no device", |device| device.name());
         let valid = std::mem::take(&mut *self.valid.lock().unwrap());
         let raised = std::mem::take(&mut *self.raised.lock().unwrap());
+        let bytes = std::mem::take(&mut *self.bytes.lock().unwrap());
+        let mut times = std::mem::take(&mut *self.times.lock().unwrap());
+        times.sort();
         let invalid = std::mem::take(&mut *self.invalid.lock().unwrap());
         let wrong = outcome.wrong.len();
         println!("{what}: {outcome}");
         count(valid, "kernels of WGSL valid");
+        count(bytes, "bytes of WGSL in kernels");
         count(invalid.len(), "kernels of WGSL not valid");
         count(outcome.right, "kernel runs of WGSL right");
         count(wrong, "kernel runs of WGSL wrong");
@@ -77,6 +91,11 @@ impl WebGpu {
             outcome.reasons(),
             invalid.len()
         );
+        for (time, program) in times.iter().rev().take(3) {
+            println!("{what}: {:.1} s for {program}", time.as_secs_f64());
+        }
+        let slow: Vec<_> = times.iter().filter(|(time, _)| *time > LONGEST).collect();
+        assert!(slow.is_empty(), "{what}: longer than {LONGEST:?}: {slow:?}");
         assert!(
             invalid.is_empty(),
             "{what}: {} invalid, the first:\n{}",
@@ -101,6 +120,7 @@ impl Device for WebGpu {
             EmitError::Buffers { most, .. } => format!("more than {most} buffers"),
             other => other.to_string(),
         })?;
+        *self.bytes.lock().unwrap() += module.text.len();
         let text = whole(&module);
         match validate(&text) {
             Ok(_) => *self.valid.lock().unwrap() += module.kernels().len(),
@@ -120,15 +140,18 @@ impl Device for WebGpu {
     fn run(&self, jobs: &[Job<Module>]) -> Vec<Vec<Result<Vec<Tensor>>>> {
         let Some(device) = self.device else { return vec![] };
         let results = jobs.iter().map(|job| {
+            let start = Instant::now();
             let text = whole(&job.code);
             let built = device.build(&text, &job.code.kernels());
-            job.runs
-                .iter()
-                .map(|one| match &built {
-                    Ok(kernels) => run(device, kernels, &job.bound, &job.code, &one.inputs),
-                    Err(error) => Err(anyhow::anyhow!("{error:#}")),
-                })
-                .collect()
+            let runs = job.runs.iter().map(|one| match &built {
+                Ok(kernels) => run(device, kernels, &job.bound, &job.code, &one.inputs),
+                Err(error) => Err(anyhow::anyhow!("{error:#}")),
+            });
+            let results = runs.collect();
+            let first = job.runs.first().map_or("no run", |one| &one.name);
+            let name = format!("{first}, {} bytes of text", text.len());
+            self.times.lock().unwrap().push((start.elapsed(), name));
+            results
         });
         results.collect()
     }
