@@ -16,6 +16,9 @@ pub enum Accelerator {
     /// A device of OpenCL 1.2 or newer.
     #[serde(rename = "opencl")]
     OpenCl,
+    /// A device of WebGPU, in a browser or elsewhere.
+    #[serde(rename = "webgpu")]
+    WebGpu,
     /// NVIDIA's devices of compute capability 7.5 and later: Turing.
     #[serde(rename = "sm_75")]
     Sm75,
@@ -33,17 +36,19 @@ pub enum Accelerator {
     Sm90a,
 }
 
-/// By which system library a device is driven.
+/// By which interface a device is driven.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DeviceApi {
     /// OpenCL's loader.
     OpenCl,
     /// The library of NVIDIA's driver.
     Cuda,
+    /// WebGPU, which browsers have. The runtime does not drive it.
+    WebGpu,
 }
 
 impl DeviceApi {
-    /// Every one.
+    /// Those that the runtime drives.
     pub const ALL: [DeviceApi; 2] = [DeviceApi::OpenCl, DeviceApi::Cuda];
 
     /// Its name, for people.
@@ -51,6 +56,7 @@ impl DeviceApi {
         match self {
             Self::OpenCl => "OpenCL",
             Self::Cuda => "CUDA",
+            Self::WebGpu => "WebGPU",
         }
     }
 }
@@ -63,13 +69,14 @@ impl fmt::Display for DeviceApi {
 
 impl Accelerator {
     /// Every accelerator; NVIDIA's architectures oldest first.
-    pub const ALL: [Accelerator; 6] =
-        [Self::OpenCl, Self::Sm75, Self::Sm80, Self::Sm86, Self::Sm89, Self::Sm90a];
+    pub const ALL: [Accelerator; 7] =
+        [Self::OpenCl, Self::WebGpu, Self::Sm75, Self::Sm80, Self::Sm86, Self::Sm89, Self::Sm90a];
 
     /// The word that requests, specs and manifests use.
     pub const fn name(self) -> &'static str {
         match self {
             Self::OpenCl => "opencl",
+            Self::WebGpu => "webgpu",
             Self::Sm75 => "sm_75",
             Self::Sm80 => "sm_80",
             Self::Sm86 => "sm_86",
@@ -82,6 +89,7 @@ impl Accelerator {
     pub const fn api(self) -> DeviceApi {
         match self {
             Self::OpenCl => DeviceApi::OpenCl,
+            Self::WebGpu => DeviceApi::WebGpu,
             _ => DeviceApi::Cuda,
         }
     }
@@ -91,13 +99,14 @@ impl Accelerator {
         match self.api() {
             DeviceApi::OpenCl => Language::OpenClC,
             DeviceApi::Cuda => Language::Ptx,
+            DeviceApi::WebGpu => Language::Wgsl,
         }
     }
 
     /// The compute capability that NVIDIA's architectures begin with.
     pub const fn capability(self) -> Option<(u32, u32)> {
         match self {
-            Self::OpenCl => None,
+            Self::OpenCl | Self::WebGpu => None,
             Self::Sm75 => Some((7, 5)),
             Self::Sm80 => Some((8, 0)),
             Self::Sm86 => Some((8, 6)),
@@ -171,6 +180,10 @@ pub enum Language {
     /// PTX in UTF-8: one text with every kernel, which the driver assembles when the artifact is loaded.
     #[serde(rename = "ptx")]
     Ptx,
+    /// WGSL without extensions in UTF-8: one text with every kernel. Buffers and counters are bindings of group 0 in
+    /// the order of a launch's arguments; every buffer is of `read_write` access, a counter is a uniform `i32`.
+    #[serde(rename = "wgsl")]
+    Wgsl,
 }
 
 impl Language {
@@ -179,6 +192,7 @@ impl Language {
         match self {
             Self::OpenClC => "OpenCL C",
             Self::Ptx => "PTX",
+            Self::Wgsl => "WGSL",
         }
     }
 }
@@ -216,6 +230,9 @@ pub struct DeviceLimits {
     /// Every offset of a step's argument in the arena and the weights is a multiple of so many bytes, for devices
     /// that give access to part of a buffer at such offsets alone.
     pub alignment: u64,
+    /// Buffers that a launch is given at most, where devices have a limit of them, as WebGPU's do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub storage_buffers: Option<u64>,
 }
 
 /// A kernel of the step table.
@@ -285,7 +302,7 @@ mod tests {
         }
         assert_eq!("sm_90".parse(), Ok(Accelerator::Sm90a));
         let error = "sm_70".parse::<Accelerator>().unwrap_err();
-        let known = "opencl, sm_75, sm_80, sm_86, sm_89 or sm_90a";
+        let known = "opencl, webgpu, sm_75, sm_80, sm_86, sm_89 or sm_90a";
         assert_eq!(error.to_string(), format!("there is no accelerator 'sm_70': use {known}"));
     }
 

@@ -12,17 +12,19 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::validate_device::since;
 use crate::{
-    Accelerator, DataType, DeviceCode, Interface, Language, OpenDimension, OutputExtent,
-    PaddedDimension, Part, Shapes,
+    Accelerator, DataType, DeviceCode, Interface, OpenDimension, OutputExtent, PaddedDimension,
+    Part, Shapes,
 };
 
 /// Version of the manifest's schema. Readers refuse newer ones; a new optional field changes it only where a
 /// reader that does not know the field would run the model wrongly.
 ///
 /// Version 2 has programs ([`Variant::program`]) and extents that are decided at run time; version 3 has code for
-/// accelerators ([`Variant::device`]) and variants for several sizes ([`Variant::shapes`]), version 4 code in PTX.
-pub const SCHEMA_VERSION: u32 = 4;
+/// accelerators ([`Variant::device`]) and variants for several sizes ([`Variant::shapes`]), version 4 code in PTX,
+/// version 5 code in WGSL.
+pub const SCHEMA_VERSION: u32 = 5;
 
 /// The oldest version that readers take.
 pub const OLDEST_SCHEMA_VERSION: u32 = 1;
@@ -88,8 +90,8 @@ impl Manifest {
     /// they can.
     pub fn version_needed(variants: &[Variant]) -> u32 {
         let needed = variants.iter().map(|variant| match variant {
-            Variant { device: Some(device), .. } if device.language == Language::Ptx => 4,
-            Variant { device: Some(_), .. } | Variant { shapes: Some(_), .. } => 3,
+            Variant { device: Some(device), .. } => since(device.language),
+            Variant { shapes: Some(_), .. } => 3,
             Variant { program, extents, .. } if !program.is_empty() || !extents.is_empty() => 2,
             _ => OLDEST_SCHEMA_VERSION,
         });

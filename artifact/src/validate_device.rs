@@ -8,10 +8,11 @@ use crate::manifest::{BUFFER_ALIGNMENT, Manifest, Slot, Step, Variant};
 use crate::program::Part;
 
 /// The first version of the schema that has code for accelerators in a language.
-const fn since(language: Language) -> u32 {
+pub(crate) const fn since(language: Language) -> u32 {
     match language {
         Language::OpenClC => 3,
         Language::Ptx => 4,
+        Language::Wgsl => 5,
     }
 }
 

@@ -30,6 +30,7 @@ fn device() -> DeviceCode {
             lanes_along: [256, 256, 64],
             shared_bytes: 16384,
             alignment: 512,
+            storage_buffers: None,
         },
         kernels: vec![DeviceKernel { symbol: "k".into(), commands }],
     }

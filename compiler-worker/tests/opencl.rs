@@ -81,7 +81,11 @@ fn what_an_accelerator_does_not_do_is_refused_in_words() {
     digits(&place);
     let bf16 = ["--precision", "bf16", "--max-relative-error", "1e-2"];
     for (arguments, code, words) in [
-        (&["--accelerator", "metal"][..], 16, "there is no accelerator 'metal': use opencl, sm_75"),
+        (
+            &["--accelerator", "metal"][..],
+            16,
+            "there is no accelerator 'metal': use opencl, webgpu, sm_75",
+        ),
         (&["--accelerator", "opencl", "--baseline"], 15, "no naive schedules"),
         (&[&["--accelerator", "opencl"], &bf16[..]].concat(), 15, "below f32 on OpenCL"),
         (

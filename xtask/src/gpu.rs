@@ -37,7 +37,7 @@ const SUITES: [(Suite, &str); 3] = [
 /// Arguments of `gpu`.
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// Only one architecture of NVIDIA's and a sample of the cases of WGSL, as `make test` does.
+    /// Only one architecture of NVIDIA's and a sample of the cases and models of WGSL, as `make test` does.
     #[arg(long)]
     short: bool,
     /// Only this suite.

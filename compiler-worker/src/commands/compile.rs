@@ -29,8 +29,8 @@ pub struct Arguments {
     /// host, or os/arch with an optional :cpu; with -f the name of one of its targets.
     #[arg(long)]
     pub target: Option<String>,
-    /// What runs the model in place of the processor: opencl, one of NVIDIA's architectures (sm_75, sm_80, sm_86, sm_89,
-    /// sm_90a), or cuda for that of the device at hand.
+    /// What runs the model in place of the processor: opencl, webgpu (in a browser), one of NVIDIA's architectures (sm_75,
+    /// sm_80, sm_86, sm_89, sm_90a), or cuda for that of the device at hand.
     #[arg(long, value_name = "NAME", conflicts_with = "file")]
     pub accelerator: Option<String>,
     /// The shape of an input with open dimensions, such as x=1,3,224,224. May be repeated.

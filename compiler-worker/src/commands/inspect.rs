@@ -262,6 +262,8 @@ fn device_text(code: &[u8], stem: &str, language: Language) -> String {
     let begin = match language {
         Language::OpenClC => "__kernel ",
         Language::Ptx => ".visible .entry ",
+        // A kernel's bindings stand in front of it.
+        Language::Wgsl => "@group(0) @binding(0) ",
     };
     let functions = text.split(begin).skip(1).filter(|function| {
         let name = function.split('(').find_map(|part| {

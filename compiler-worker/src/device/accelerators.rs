@@ -182,6 +182,7 @@ impl Probe {
             lanes_along: [LANES, 1, 1],
             shared_bytes: 0,
             alignment: 4096,
+            storage_buffers: None,
         };
         let device =
             DeviceCode { language: Language::OpenClC, limits, kernels: launches.collect() };

@@ -287,8 +287,11 @@ fn refuse_unsupported(request: &Compile, options: &WorkOptions) -> Result<()> {
     let mut known: &[&str] = &["f32", "bf16"];
     if let Some(accelerator) = &request.target.accelerator {
         known = &["f32", "bf16", "f16"];
-        if accelerator == "opencl" && request.precision.iter().any(|own| own != "f32") {
-            refused.push("arithmetic below f32 on OpenCL arrives in a later release: leave f32");
+        let plain = matches!(accelerator.as_str(), "opencl" | "webgpu");
+        if plain && request.precision.iter().any(|own| own != "f32") {
+            refused.push(
+                "arithmetic below f32 on OpenCL and WebGPU arrives in a later release: leave f32",
+            );
         }
         if request.tuning.policy != "Never" {
             refused.push("tuning for accelerators arrives in a later release: set policy Never");

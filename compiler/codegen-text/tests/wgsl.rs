@@ -22,7 +22,7 @@ fn text(program: &Program) -> String {
 #[test]
 fn first_lane_waits_for_the_others_and_works_alone() {
     let expected = "\
-@group(0) @binding(0) var<storage, read> k_0_b0: array<f32>;
+@group(0) @binding(0) var<storage, read_write> k_0_b0: array<f32>;
 @group(0) @binding(1) var<storage, read_write> k_0_b2: array<f32>;
 var<workgroup> k_0_b1: array<f32, 16>;
 @compute @workgroup_size(16, 1, 1)

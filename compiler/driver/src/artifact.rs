@@ -5,8 +5,8 @@ use crate::open::DynamicDimensions;
 use crate::steps::{StepPlan, Weights};
 use crate::{CompileError, Options};
 use hone_artifact::{
-    DataType, DimensionSize, Inspect, Interface, KernelText, Manifest, Member, MemberForm, Shapes,
-    Target, TensorInfo, Variant, Writer, c_header,
+    Accelerator, DataType, DimensionSize, Inspect, Interface, KernelText, Manifest, Member,
+    MemberForm, Shapes, Target, TensorInfo, Variant, Writer, c_header,
 };
 use hone_graph::Port;
 use hone_ops::Graph;
@@ -48,6 +48,7 @@ pub(crate) fn assemble<'a>(
         device: kernels.device.clone(),
         recipe: Some(options.recipe()),
     };
+    graphs.iter().try_for_each(|planned| check_plan(planned, &dimensions, options))?;
     let graph = graphs[0].graph;
     let variants: Vec<Variant> = graphs.iter().map(variant).collect();
     let manifest = Manifest {
@@ -67,6 +68,25 @@ pub(crate) fn assemble<'a>(
         writer.inspect(inspection(kernels));
     }
     Ok((writer, manifest))
+}
+
+/// That what runs the artifact can: for WebGPU there is no runtime of ours, and who runs such an artifact launches its
+/// steps one after another, on inputs of the sizes that were compiled.
+fn check_plan(
+    planned: &PlannedGraph<'_>,
+    dimensions: &DynamicDimensions,
+    options: &Options,
+) -> Result<(), CompileError> {
+    let Some(accelerator @ Accelerator::WebGpu) = options.target.accelerator else { return Ok(()) };
+    let refused = |what, advice| Err(CompileError::Accelerator { accelerator, what, advice });
+    if !planned.plan.program.is_empty() {
+        let advice = "compile for opencl, one of NVIDIA's architectures or a processor";
+        return refused("control flow and functions of the runtime", advice);
+    }
+    if dimensions.padded.is_some() {
+        return refused("every size of a dimension up to a bound", "name one size of it");
+    }
+    Ok(())
 }
 
 /// Longest name of a dimension in an artifact, in characters.

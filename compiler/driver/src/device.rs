@@ -10,7 +10,7 @@ use hone_artifact::{
 };
 use hone_codegen::Kernel;
 use hone_codegen::nvptx::{self, Architecture, ProductOptions};
-use hone_codegen_text::{Argument, Module, OpenClC, Step, emit};
+use hone_codegen_text::{Argument, Dialect, Module, OpenClC, Step, Wgsl, emit};
 use hone_machine::DEVICE_BUFFER_ALIGNMENT;
 use hone_passes as passes;
 use hone_schedule::ScheduleError;
@@ -18,7 +18,7 @@ use hone_tensor::{BufferId, Limits, Program, Role, Scope, VarId};
 use hone_tune::{DeviceSchedule, plain_for_device, schedule_for_device};
 use hone_types::DataType;
 
-/// What launches for an accelerator keep to: for OpenCL what every device has.
+/// What launches for an accelerator keep to: for OpenCL and WebGPU what every device has.
 pub fn device_limits(accelerator: Accelerator) -> Limits {
     architecture(accelerator).map_or(Limits::PORTABLE, Architecture::limits)
 }
@@ -26,7 +26,7 @@ pub fn device_limits(accelerator: Accelerator) -> Limits {
 /// The architecture that is one of NVIDIA's.
 fn architecture(accelerator: Accelerator) -> Option<Architecture> {
     match accelerator {
-        Accelerator::OpenCl => None,
+        Accelerator::OpenCl | Accelerator::WebGpu => None,
         Accelerator::Sm75 => Some(Architecture::Sm75),
         Accelerator::Sm80 => Some(Architecture::Sm80),
         Accelerator::Sm86 => Some(Architecture::Sm86),
@@ -140,6 +140,7 @@ pub(crate) fn compile_kernels(
             lanes_along: limits.lanes_along.map(|extent| extent as u64),
             shared_bytes: limits.shared_bytes as u64,
             alignment: DEVICE_BUFFER_ALIGNMENT,
+            storage_buffers: storage_buffers(accelerator, &texts),
         },
         kernels: launches.collect(),
     };
@@ -180,7 +181,11 @@ fn written(accelerator: Accelerator, kernel: &KernelInfo) -> Result<Text, TextEr
     let KernelInfo { program, symbol, .. } = kernel;
     let limits = device_limits(accelerator);
     let Some(architecture) = architecture(accelerator) else {
-        let Module { text, steps, .. } = emit(program, &OpenClC, &limits, symbol)?;
+        let module = match accelerator.language() {
+            Language::Wgsl => emit(program, &ANY_BUFFERS, &limits, symbol)?,
+            _ => emit(program, &OpenClC, &limits, symbol)?,
+        };
+        let Module { text, steps } = module;
         return Ok(Text { text, steps });
     };
     let product = match kernel.template {
@@ -194,20 +199,35 @@ fn written(accelerator: Accelerator, kernel: &KernelInfo) -> Result<Text, TextEr
     Ok(Text { text, steps })
 }
 
+/// WGSL of kernels with any number of buffers; the artifact says how many they have at most.
+const ANY_BUFFERS: Wgsl = Wgsl { storage_buffers: usize::MAX };
+
+/// The most buffers of a launch, for devices that have a limit of them.
+fn storage_buffers(accelerator: Accelerator, texts: &[Text]) -> Option<u64> {
+    if accelerator.language() != Language::Wgsl {
+        return None;
+    }
+    let kernels = texts.iter().flat_map(|text| Step::kernels(&text.steps));
+    let buffers = kernels.map(|kernel| {
+        let arguments = kernel.arguments.iter();
+        arguments.filter(|argument| matches!(argument, Argument::Buffer(_))).count() as u64
+    });
+    buffers.max()
+}
+
 /// One text of those of all kernels.
 fn source(accelerator: Accelerator, texts: Vec<Text>) -> String {
-    match accelerator.language() {
-        Language::OpenClC => {
-            let modules =
-                texts.into_iter().map(|text| Module { text: text.text, steps: text.steps });
-            let modules: Vec<Module> = modules.collect();
-            hone_codegen_text::source(&OpenClC, &modules.iter().collect::<Vec<&Module>>())
-        }
+    let dialect: &dyn Dialect = match accelerator.language() {
+        Language::OpenClC => &OpenClC,
+        Language::Wgsl => &ANY_BUFFERS,
         Language::Ptx => {
             let texts: Vec<&str> = texts.iter().map(|text| text.text.as_str()).collect();
-            nvptx::source(&texts)
+            return nvptx::source(&texts);
         }
-    }
+    };
+    let modules = texts.into_iter().map(|text| Module { text: text.text, steps: text.steps });
+    let modules: Vec<Module> = modules.collect();
+    hone_codegen_text::source(dialect, &modules.iter().collect::<Vec<&Module>>())
 }
 
 /// Temporaries that no launch takes are in registers: the sums of products on tensor cores.

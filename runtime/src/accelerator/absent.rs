@@ -26,7 +26,15 @@ impl Code {
         _: &Options,
     ) -> Result<Self, DeviceError> {
         let api = variant.target.accelerator.map_or(DeviceApi::OpenCl, Accelerator::api);
-        Err(DeviceError::NotBuilt { api })
+        Err(refusal(api))
+    }
+}
+
+/// Why nothing runs on an API's devices.
+fn refusal(api: DeviceApi) -> DeviceError {
+    match api {
+        DeviceApi::WebGpu => DeviceError::NotDriven { api },
+        _ => DeviceError::NotBuilt { api },
     }
 }
 
@@ -37,11 +45,11 @@ pub(super) mod driver {
     use crate::accelerator::{DeviceError, DeviceInfo};
 
     pub(crate) fn devices(api: DeviceApi) -> Result<Vec<DeviceInfo>, DeviceError> {
-        Err(DeviceError::NotBuilt { api })
+        Err(super::refusal(api))
     }
 
     pub(crate) fn chosen(api: DeviceApi, _: Option<usize>) -> Result<DeviceInfo, DeviceError> {
-        Err(DeviceError::NotBuilt { api })
+        Err(super::refusal(api))
     }
 }
 

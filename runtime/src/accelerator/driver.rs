@@ -169,6 +169,7 @@ pub(crate) fn devices(api: DeviceApi) -> Result<Vec<DeviceInfo>, DeviceError> {
         }
         #[cfg(feature = "cuda")]
         DeviceApi::Cuda => super::cuda::find::devices().map(|all| infos(all, |device| device.info)),
+        DeviceApi::WebGpu => Err(DeviceError::NotDriven { api }),
         #[allow(unreachable_patterns, reason = "where all are built in there is no other")]
         other => Err(DeviceError::NotBuilt { api: other }),
     }
@@ -207,6 +208,8 @@ const fn variable(api: DeviceApi) -> &'static str {
     match api {
         DeviceApi::OpenCl => "HONE_OPENCL_DEVICE",
         DeviceApi::Cuda => "HONE_CUDA_DEVICE",
+        // It has no devices here.
+        DeviceApi::WebGpu => "HONE_WEBGPU_DEVICE",
     }
 }
 
@@ -220,6 +223,7 @@ pub(crate) fn open(info: &DeviceInfo) -> Result<Arc<dyn Driver>, DeviceError> {
         DeviceApi::OpenCl => Ok(super::opencl::device::Device::open(info)?),
         #[cfg(feature = "cuda")]
         DeviceApi::Cuda => Ok(super::cuda::device::Device::open(info)?),
+        DeviceApi::WebGpu => Err(DeviceError::NotDriven { api: info.api }),
         #[allow(unreachable_patterns, reason = "where all are built in there is no other")]
         other => Err(DeviceError::NotBuilt { api: other }),
     }

@@ -15,6 +15,14 @@ pub enum DeviceError {
         /// What drives the device.
         api: DeviceApi,
     },
+    /// The runtime drives no such devices.
+    #[error(
+        "this program does not drive {api}: an artifact for it runs in a browser, as the page in examples/web runs one, or by what else reads its launches; compile for 'opencl' or one of NVIDIA's architectures to run a model here"
+    )]
+    NotDriven {
+        /// What drives the device.
+        api: DeviceApi,
+    },
     /// The system has no OpenCL loader.
     #[error(
         "this system has no OpenCL loader '{library}' ({reason}): install one (ocl-icd-libopencl1 on Debian) and the driver of the device"

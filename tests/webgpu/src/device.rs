@@ -4,6 +4,7 @@ use crate::text::{Binding, bindings, validate};
 use anyhow::{Context, Result, anyhow, ensure};
 use hone_codegen_text::Kernel;
 use std::collections::BTreeMap;
+use std::num::NonZeroU64;
 use wgpu::{BufferUsages, PollType};
 
 /// A device of WebGPU with its queue.
@@ -66,6 +67,12 @@ impl Device {
     /// # Errors
     /// A text that is not WGSL; what the device says.
     pub fn build(&self, source: &str, kernels: &[&Kernel]) -> Result<Kernels<'_>> {
+        let names: Vec<&str> = kernels.iter().map(|kernel| kernel.name.as_str()).collect();
+        self.build_named(source, &names)
+    }
+
+    /// The same of kernels by their names.
+    pub(crate) fn build_named(&self, source: &str, kernels: &[&str]) -> Result<Kernels<'_>> {
         let checked = validate(source)?;
         let module = self.checked("the text", || {
             let source = wgpu::ShaderSource::Wgsl(source.into());
@@ -78,14 +85,14 @@ impl Device {
         })?;
         let mut pipelines = BTreeMap::new();
         for kernel in kernels {
-            let entries: Vec<_> = bindings(&checked, &kernel.name).into_iter().map(entry).collect();
-            let pipeline = self.checked(&kernel.name, || {
+            let entries: Vec<_> = bindings(&checked, kernel).into_iter().map(entry).collect();
+            let pipeline = self.checked(kernel, || {
                 let descriptor = wgpu::BindGroupLayoutDescriptor { label: None, entries: &entries };
                 let layout = self.device.create_bind_group_layout(&descriptor);
-                let pipeline = self.pipeline(&module, &layout, &kernel.name);
+                let pipeline = self.pipeline(&module, &layout, kernel);
                 (pipeline, layout)
             })?;
-            pipelines.insert(kernel.name.clone(), pipeline);
+            pipelines.insert((*kernel).to_string(), pipeline);
         }
         Ok(Kernels { device: self, pipelines })
     }
@@ -116,7 +123,25 @@ impl Device {
         let mut bytes = bytes.to_vec();
         bytes.resize(bytes.len().max(8).next_multiple_of(8), 0);
         let size = bytes.len() as u64;
-        let buffer = self.checked("making memory", || {
+        let buffer = self.buffer(size, usage)?;
+        self.queue.write_buffer(&buffer, 0, &bytes);
+        Ok(buffer)
+    }
+
+    /// Memory for so many bytes, which are 0.
+    pub(crate) fn empty(&self, bytes: u64) -> Result<wgpu::Buffer> {
+        self.buffer(bytes.max(8).next_multiple_of(8), BufferUsages::STORAGE)
+    }
+
+    /// Memory of its own that has the bytes of a part when the commands run.
+    pub(crate) fn copied(&self, commands: &mut wgpu::CommandEncoder, part: &Part) -> Result<Part> {
+        let buffer = self.empty(part.bytes)?;
+        commands.copy_buffer_to_buffer(&part.buffer, part.offset, &buffer, 0, part.bytes);
+        Ok(Part { buffer, offset: 0, bytes: part.bytes })
+    }
+
+    fn buffer(&self, size: u64, usage: BufferUsages) -> Result<wgpu::Buffer> {
+        self.checked("making memory", || {
             let usage = usage | BufferUsages::COPY_SRC | BufferUsages::COPY_DST;
             self.device.create_buffer(&wgpu::BufferDescriptor {
                 label: None,
@@ -124,9 +149,7 @@ impl Device {
                 usage,
                 mapped_at_creation: false,
             })
-        })?;
-        self.queue.write_buffer(&buffer, 0, &bytes);
-        Ok(buffer)
+        })
     }
 
     /// The first bytes of memory.
@@ -151,6 +174,14 @@ impl Device {
         ensure!(bytes.len() >= length, "{length} bytes of {}", bytes.len());
         Ok(bytes[..length].to_vec())
     }
+}
+
+/// A part of a buffer.
+pub(crate) struct Part {
+    pub(crate) buffer: wgpu::Buffer,
+    /// Where it begins, in bytes.
+    pub(crate) offset: u64,
+    pub(crate) bytes: u64,
 }
 
 /// What a layout says of a binding.
@@ -187,19 +218,38 @@ impl Kernels<'_> {
         kernel: &Kernel,
         arguments: &[wgpu::Buffer],
     ) -> Result<()> {
-        let (pipeline, layout) = self
-            .pipelines
-            .get(&kernel.name)
-            .with_context(|| format!("'{}' was not built", kernel.name))?;
+        let whole = |buffer: &wgpu::Buffer| Part {
+            buffer: buffer.clone(),
+            offset: 0,
+            bytes: buffer.size(),
+        };
+        let parts: Vec<Part> = arguments.iter().map(whole).collect();
+        let groups = kernel.groups.map(|extent| extent as u64);
+        self.launch_parts(commands, (&kernel.name, groups), &parts)
+    }
+
+    /// The same of a kernel by its name, over so many groups, on parts of buffers.
+    pub(crate) fn launch_parts(
+        &self,
+        commands: &mut wgpu::CommandEncoder,
+        (kernel, groups): (&str, [u64; 3]),
+        arguments: &[Part],
+    ) -> Result<()> {
+        let (pipeline, layout) =
+            self.pipelines.get(kernel).with_context(|| format!("'{kernel}' was not built"))?;
         let entries: Vec<wgpu::BindGroupEntry<'_>> = (0..)
             .zip(arguments)
-            .map(|(binding, memory)| wgpu::BindGroupEntry {
+            .map(|(binding, part)| wgpu::BindGroupEntry {
                 binding,
-                resource: memory.as_entire_binding(),
+                resource: wgpu::BindingResource::Buffer(wgpu::BufferBinding {
+                    buffer: &part.buffer,
+                    offset: part.offset,
+                    size: NonZeroU64::new(part.bytes),
+                }),
             })
             .collect();
-        let [x, y, z] = kernel.groups.map(|extent| extent as u32);
-        self.device.checked(&kernel.name, || {
+        let [x, y, z] = groups.map(|extent| extent as u32);
+        self.device.checked(kernel, || {
             let descriptor = wgpu::BindGroupDescriptor { label: None, layout, entries: &entries };
             let group = self.device.device.create_bind_group(&descriptor);
             let mut pass = commands.begin_compute_pass(&Default::default());

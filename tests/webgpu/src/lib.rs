@@ -1,14 +1,15 @@
 //! Runs WGSL of loop programs on a Vulkan device by `wgpu`, for tests, and checks its text where there is no device.
 //!
 //! [`validate`] parses and validates a text as WebGPU without extensions does. [`Device::open`] finds a device; llvmpipe
-//! (`mesa-vulkan-drivers` on Debian) is one on every processor. [`run`] runs the steps of a module on host tensors.
+//! (`mesa-vulkan-drivers` on Debian) is one on every processor. [`run`] runs the steps of a module on host tensors,
+//! [`Artifact`] a whole model that was compiled for WebGPU.
 
-mod bundle;
+mod artifact;
 mod device;
 mod run;
 mod text;
 
-pub use bundle::Bundle;
+pub use artifact::Artifact;
 pub use device::{Device, Kernels};
 pub use run::run;
 pub use text::{Binding, bindings, validate};

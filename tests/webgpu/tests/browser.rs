@@ -10,11 +10,12 @@ mod common;
 use common::WebGpu;
 use common::browser::{browser, report};
 use hone_device_tests::{Collector, count, product, sums};
+use hone_driver::{Accelerator, Options, Target, compile_graph};
+use hone_import::{ImportOptions, import};
 use hone_model_tests::read_npz;
 use hone_onnx_tests::{Case, folder, load, run};
 use hone_tensor::Program;
 use hone_types::DataType;
-use hone_webgpu_tests::Bundle;
 use std::path::Path;
 
 /// As many as the reference gets right; `tests/models/tests/digits.rs`.
@@ -31,7 +32,11 @@ fn a_page_classifies_digits() {
     let folder = tempfile::tempdir().unwrap();
     let bundle = folder.path().join("bundle");
     let model = std::fs::read(digits.join("digits.onnx")).unwrap();
-    Bundle::new(&model).unwrap().write(&bundle).unwrap();
+    let target = Target::host().unwrap().with_accelerator(Accelerator::WebGpu).unwrap();
+    let graph = import(&model, &ImportOptions::default()).unwrap().graph;
+    let artifact = compile_graph(graph, &model, &Options::new(target)).unwrap().artifact;
+    std::fs::create_dir(&bundle).unwrap();
+    std::fs::write(bundle.join("digits.hone"), artifact).unwrap();
     let images = &read_npz(&digits.join("test-images.npz")).unwrap()[0].1;
     let labels = &read_npz(&digits.join("test-labels.npz")).unwrap()[0].1;
     let labels: Vec<u8> = labels.to_i64().iter().map(|label| *label as u8).collect();

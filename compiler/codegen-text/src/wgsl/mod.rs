@@ -88,9 +88,10 @@ impl Dialect for Wgsl {
     }
 
     fn parameter(&self, number: usize, name: &str, dtype: DataType, written: bool) -> String {
-        let access = if written { "read_write" } else { "read" };
+        // Of the same access whether it is written or not: buffers of a launch may be parts of one, and WebGPU lets no
+        // launch use one in two ways.
         let element = value::memory_type(dtype, written);
-        format!("@group(0) @binding({number}) var<storage, {access}> {name}: array<{element}>;")
+        format!("@group(0) @binding({number}) var<storage, read_write> {name}: array<{element}>;")
     }
 
     fn counter(&self, number: usize, name: &str) -> String {
