@@ -188,12 +188,12 @@ mod tests {
         let mut plan = table.plan(texts);
         let mut lines = Vec::new();
         for (text, _) in texts {
-            let own = plan.complete(text, &mut |_, value| {
+            let completed = plan.complete(text, &mut |_, value| {
                 let name = format!("t{}", lines.len());
                 lines.push(format!("{name} = {value}"));
                 name
             });
-            lines.push(own);
+            lines.push(completed);
         }
         lines
     }
@@ -213,8 +213,8 @@ mod tests {
     #[test]
     fn operands_of_what_has_no_name_are_counted_as_often_as_it_is_written() {
         let table = Table::default();
-        let place = table.value("(i + 1)".into(), DataType::I64, false);
-        let read = table.value(format!("x[{place}]"), F32, true);
+        let index = table.value("(i + 1)".into(), DataType::I64, false);
+        let read = table.value(format!("x[{index}]"), F32, true);
         let square = table.value(format!("({read} * {read})"), F32, false);
         let chosen = format!("(c ? {square} : 0)");
         let chosen = table.choice(chosen, F32, ("c", [&square, "0"]), true);

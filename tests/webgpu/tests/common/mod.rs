@@ -138,7 +138,11 @@ impl Device for WebGpu {
     }
 
     fn run(&self, jobs: &[Job<Module>]) -> Vec<Vec<Result<Vec<Tensor>>>> {
-        let Some(device) = self.device else { return vec![] };
+        if self.device.is_none() {
+            return vec![];
+        }
+        // One of its own for each thread that calls: a queue of llvmpipe's compiles its kernels one after another.
+        let device = &hone_webgpu_tests::Device::open().unwrap().expect("a device that was there");
         let results = jobs.iter().map(|job| {
             let start = Instant::now();
             let text = whole(&job.code);
