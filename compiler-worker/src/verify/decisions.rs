@@ -107,6 +107,7 @@ fn rounds(node: &Node<Op>) -> bool {
         "gather",
         "gather_elements",
         "gather_nd",
+        "join",
         "one_hot",
         "pack",
         "pad",

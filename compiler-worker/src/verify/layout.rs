@@ -1,12 +1,15 @@
 //! What an artifact holds and where, checked without running it: packed weights byte for byte, and the
 //! memory plan by following each value from its writer to its readers.
 //!
+//! Two values never lie in the same memory while both are needed, but for a join and its inputs, which are parts of it.
+//!
 //! Of graphs inside of nodes, weights and overlaps are checked, and that nothing that is needed later lies where they
 //! write; what they read and give is followed by whole runs alone.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use hone_artifact::{Access, Argument, Part, Slot, Variant};
+use hone_driver::ops::Join;
 use hone_driver::{Definition, Id, MappedCall, NodeId, StepMap, ValueId};
 
 /// Checks weights and memory plan. `weights` is the section that the variant's steps refer to.
@@ -158,19 +161,50 @@ impl<'a> Memory<'a> {
         memory
     }
 
-    /// Whether a value lies whole where an argument reads it.
+    /// Whether a value lies whole where an argument reads it. What nobody wrote may still be there part by part: the
+    /// inputs of a join, one after another.
     fn holds(&self, value: ValueId, argument: &Argument) -> Result<(), String> {
-        let producer = self.map.graph.producer(value);
-        if argument.bytes == 0 || producer.is_some_and(|node| self.opaque.contains(&node)) {
-            return Ok(());
+        let (space, begin, end) = region(argument);
+        let mut pending = vec![(value, (space, begin, end))];
+        while let Some((value, place)) = pending.pop() {
+            let producer = self.map.graph.producer(value);
+            let (_, begin, end) = place;
+            if begin == end || producer.is_some_and(|node| self.opaque.contains(&node)) {
+                continue;
+            }
+            let name = &self.map.graph.values()[value].name;
+            match (self.values.get(&value), self.lost.get(&value)) {
+                (Some(found), _) if *found == place => {}
+                (Some(_), _) => {
+                    return Err(format!("value '{name}' does not lie where it is read"));
+                }
+                (None, Some(step)) => {
+                    return Err(format!("value '{name}' was overwritten by step {step}"));
+                }
+                (None, None) => match self.parts(value, (space, begin)) {
+                    Some(parts) => pending.extend(parts),
+                    None => return Err(format!("value '{name}' was never written")),
+                },
+            }
         }
-        let name = &self.map.graph.values()[value].name;
-        match (self.values.get(&value), self.lost.get(&value)) {
-            (Some(found), _) if *found == region(argument) => Ok(()),
-            (Some(_), _) => Err(format!("value '{name}' does not lie where it is read")),
-            (None, Some(step)) => Err(format!("value '{name}' was overwritten by step {step}")),
-            (None, None) => Err(format!("value '{name}' was never written")),
-        }
+        Ok(())
+    }
+
+    /// The inputs of the join that makes a value, and where each of them lies if the value begins at `begin`.
+    fn parts(
+        &self,
+        value: ValueId,
+        (space, begin): (Space, u64),
+    ) -> Option<Vec<(ValueId, Region)>> {
+        let node = &self.map.graph.nodes()[self.map.graph.producer(value)?];
+        node.operation.downcast::<Join>()?;
+        let types = || node.inputs.iter().flatten().map(|part| self.map.graph.tensor_type(*part));
+        let places = node.inputs.iter().flatten().zip(Join::offsets(types())).zip(types());
+        let parts = places.map(|((part, offset), of)| {
+            let first = begin + offset as u64;
+            (self.map.roots[part.index()], (space, first, first + of.bytes() as u64))
+        });
+        Some(parts.collect())
     }
 
     /// Notes that a step writes an argument; whatever lay there is lost.

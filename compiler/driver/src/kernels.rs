@@ -3,6 +3,8 @@
 use crate::device;
 use crate::prefix::{NeededCall, needed_calls};
 use crate::schedule::{Unscheduled, schedule_all};
+use crate::storage::{Roots, SubBuffer};
+use crate::sub_buffers::SubBuffers;
 use crate::{CompileError, Options};
 use blake3::{Hash, Hasher};
 use hone_artifact::{DeviceCode, PaddedDimension};
@@ -43,6 +45,8 @@ pub struct LoweredGraph {
     pub items: Vec<LoweredItem>,
     /// Groups that only rename memory: the value they make, and the one it is.
     pub aliases: Vec<(ValueId, ValueId)>,
+    /// Groups that only join memory: where what they join lies in what they make.
+    pub sub_buffers: Vec<SubBuffer>,
 }
 
 impl LoweredGraph {
@@ -188,6 +192,8 @@ struct Lowering {
 pub(crate) enum Pending<'a> {
     /// A call of a kernel: the group's number, its program, and the values of the program's parameters.
     Call { group: usize, program: Program, parameters: Vec<ValueId> },
+    /// A join that costs nothing: where its inputs lie, and what a kernel would do with its values.
+    Joined { sub_buffers: Vec<SubBuffer>, program: Program, parameters: Vec<ValueId> },
     /// A node with graphs inside, or one that the runtime computes.
     Regions(NodeId, Vec<PendingGraph<'a>>),
 }
@@ -201,10 +207,22 @@ pub(crate) struct PendingGraph<'a> {
 }
 
 impl Lowering {
-    fn graph<'a>(&mut self, graph: &'a Graph) -> Result<PendingGraph<'a>, CompileError> {
+    /// Lowers the groups of a graph, which may be inside of a node.
+    fn graph<'a>(
+        &mut self,
+        graph: &'a Graph,
+        is_inside: bool,
+    ) -> Result<PendingGraph<'a>, CompileError> {
         let groups = fuse(graph);
-        let (mut items, mut aliases) = (Vec::new(), Vec::new());
+        let renamed: Vec<_> = groups.iter().map(|group| alias(graph, group)).collect();
+        let aliases: Vec<_> = renamed.iter().copied().flatten().collect();
+        let roots = Roots::new(&aliases);
+        let mut sub_buffers = SubBuffers::new(graph, &roots, is_inside);
+        let mut items = Vec::new();
         for (number, group) in groups.iter().enumerate() {
+            if renamed[number].is_some() {
+                continue;
+            }
             let regions = group.nodes.first().map(|node| graph.nodes()[*node].operation.regions());
             let by_runtime = group
                 .nodes
@@ -212,14 +230,14 @@ impl Lowering {
                 .is_some_and(|node| !graph.nodes()[*node].operation.is_compiled());
             match regions.filter(|regions| !regions.is_empty() || by_runtime) {
                 Some(regions) => {
-                    let regions = regions.into_iter().map(|region| self.graph(region));
+                    let regions = regions.into_iter().map(|region| self.graph(region, true));
                     let regions = regions.collect::<Result<_, _>>()?;
                     items.push(Pending::Regions(group.nodes[0], regions));
                 }
-                None => match alias(graph, group) {
-                    Some(alias) => aliases.push(alias),
-                    None => items.push(self.group(graph, number, group)?),
-                },
+                None => items.push(match sub_buffers.of(&group.nodes) {
+                    Some(sub_buffers) => joined(graph, group, sub_buffers)?,
+                    None => self.group(graph, number, group)?,
+                }),
             }
         }
         Ok(PendingGraph { graph, groups, items, aliases })
@@ -248,7 +266,12 @@ impl Lowering {
     ) -> LoweredGraph {
         let PendingGraph { graph, groups, items, aliases } = pending;
         let needed = needed_calls(graph, (padded, options), (&items, &aliases));
-        let numbered = items.into_iter().zip(needed).map(|(item, needed)| match item {
+        let mut sub_buffers = Vec::new();
+        let numbered = items.into_iter().zip(needed).filter_map(|(item, needed)| match item {
+            Pending::Joined { sub_buffers: own, .. } => {
+                sub_buffers.extend(own);
+                None
+            }
             Pending::Call { group, program, parameters } => {
                 let mut call = Call {
                     kernel: 0,
@@ -266,16 +289,16 @@ impl Lowering {
                     prefix
                 });
                 call.kernel = self.kernel(program, prefix, &call.nodes);
-                LoweredItem::Call(call)
+                Some(LoweredItem::Call(call))
             }
             Pending::Regions(node, regions) => {
                 let regions =
                     regions.into_iter().map(|region| self.number(region, (None, options)));
-                LoweredItem::Regions(node, regions.collect())
+                Some(LoweredItem::Regions(node, regions.collect()))
             }
         });
         let items = numbered.collect();
-        LoweredGraph { groups, items, aliases }
+        LoweredGraph { groups, items, aliases, sub_buffers }
     }
 
     /// The number of a program of which so much is needed.
@@ -328,7 +351,7 @@ fn lower_graphs(
     let mut lowered = Vec::with_capacity(graphs.len());
     for graph in graphs {
         lowering.literals.clear();
-        let pending = lowering.graph(graph)?;
+        let pending = lowering.graph(graph, false)?;
         lowered.push(lowering.number(pending, (padded, options)));
     }
     if lowering.programs.is_empty() {
@@ -367,6 +390,18 @@ impl KernelInfo {
             .map(|(_, buffer)| buffer.bytes() as u64)
             .collect()
     }
+}
+
+/// A join whose inputs lie in its result. What is needed of them follows from its program.
+fn joined<'a>(
+    graph: &Graph,
+    group: &Group,
+    sub_buffers: Vec<SubBuffer>,
+) -> Result<Pending<'a>, CompileError> {
+    let outputs = &last_node(graph, group).outputs;
+    let expressed = Expressed::new(graph, &group.nodes, outputs)?;
+    let Lowered { program, parameters } = expressed.with_parameters();
+    Ok(Pending::Joined { sub_buffers, program, parameters })
 }
 
 /// A group of views of other values alone computes nothing: its result is its input's memory.

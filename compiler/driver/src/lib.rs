@@ -18,6 +18,7 @@ mod sizes;
 mod step_map;
 mod steps;
 mod storage;
+mod sub_buffers;
 mod target;
 mod tuning;
 
@@ -58,5 +59,6 @@ pub use pipeline::{
 };
 pub use sizes::{SizedGraph, import_sizes};
 pub use step_map::{MappedCall, MappedRegions, StepMap, StepMapError, map_steps};
+pub use storage::SubBuffer;
 pub use target::Target;
 pub use tuning::{Trial, TrialArtifact, TuningTask, graph_decisions, trial_artifact, tuning_tasks};

@@ -9,7 +9,7 @@ use crate::sizes::{Constants, SizedGraph};
 use crate::steps::{Weights, plan_steps};
 use crate::{CompileError, Options, SchedulePolicy};
 use bytes::Bytes;
-use hone_artifact::{Manifest, WriteError, Writer};
+use hone_artifact::{BUFFER_ALIGNMENT, Manifest, WriteError, Writer};
 use hone_codegen::Target;
 use hone_graph::Node;
 use hone_import::{ImportOptions, Imported};
@@ -232,7 +232,11 @@ pub(crate) fn prepare_deciding(
                 None => passes::narrow(graph, precision, &wide),
                 Some(_) => passes::narrow_plain(graph, precision, &wide),
             };
-            checked("narrow", over_regions(&exact, &narrow))
+            let narrow = checked("narrow", over_regions(&exact, &narrow))?;
+            match options.target.accelerator {
+                None => join_in_memory(&narrow, DataType::F32, &mut |_, _| {}),
+                Some(_) => Ok(narrow),
+            }
         }
     }
 }
@@ -326,6 +330,26 @@ fn exactly_deciding(
         ("simplify", &passes::simplify),
         ("split_reductions", &passes::split_reductions),
         ("separate_outputs", &passes::separate_outputs),
+    ];
+    let graph = run_passes(graph, list, observe)?;
+    match options.precision {
+        DataType::F32 => join_in_memory(&graph, working, observe),
+        // What is stored, and how, is decided later.
+        _ => Ok(graph),
+    }
+}
+
+/// The passes by which concatenations cost nothing: the last ones, since they look at what becomes a kernel and at how
+/// its results are stored.
+fn join_in_memory(
+    graph: &Graph,
+    working: DataType,
+    observe: &mut dyn FnMut(&'static str, &Graph),
+) -> Result<Graph, CompileError> {
+    let sub_buffers = passes::SubBuffers { alignment: BUFFER_ALIGNMENT as usize, working };
+    let list: &[Pass<'_>] = &[
+        ("nest_concatenations", &|graph| passes::nest_concatenations(graph, sub_buffers)),
+        ("write_in_place", &|graph| passes::write_in_place(graph, sub_buffers)),
     ];
     run_passes(graph, list, observe)
 }

@@ -22,7 +22,7 @@ pub struct StepMap {
     /// Nodes with graphs inside, in order.
     pub regions: Vec<MappedRegions>,
     /// For each value of the graph, by index, the one whose memory it is: itself, unless it only gives
-    /// another shape to it.
+    /// another shape to it. That an input of a join may lie inside of the result is not said: the graph says it.
     pub roots: Vec<ValueId>,
 }
 
@@ -104,7 +104,7 @@ struct Mapper<'a> {
 impl Mapper<'_> {
     /// Lays the next steps beside a graph.
     fn graph(&mut self, graph: Graph, lowered: LoweredGraph) -> Result<StepMap, StepMapError> {
-        let LoweredGraph { groups, items, aliases } = lowered;
+        let LoweredGraph { groups, items, aliases, .. } = lowered;
         let found = Roots::new(&aliases);
         let roots = graph.values().ids().map(|value| found.of(value)).collect();
         let mut map = StepMap { graph, calls: Vec::new(), regions: Vec::new(), roots };

@@ -5,7 +5,7 @@
 //! share their place; what a loop reads again lives until its end ([`crate::plan_regions`]).
 
 use crate::kernels::{Call, CompiledKernels, LoweredGraph, LoweredItem};
-use crate::storage::{Home, Roots};
+use crate::storage::{Buffers, Home, Place};
 use hone_artifact::{Access, Argument, BUFFER_ALIGNMENT, OutputExtent, Part, Slot, Step};
 use hone_graph::{Definition, ValueId};
 use hone_ops::Graph;
@@ -43,7 +43,8 @@ pub(crate) fn plan_steps(
 ) -> StepPlan {
     let mut planner = Planner::new(kernels, std::mem::take(weights));
     let inputs: Vec<Home> = (0..graph.inputs().len()).map(Home::Input).collect();
-    let outputs: Vec<Home> = (0..graph.outputs().len()).map(Home::Output).collect();
+    let outputs: Vec<Home> =
+        (0..graph.outputs().len()).map(|index| Home::Output(index, 0)).collect();
     let mut frame = Frame::new(graph, lowered, &inputs, &outputs);
     let mut program = planner.graph(&mut frame);
     let mut extents = Vec::new();
@@ -65,7 +66,7 @@ pub(crate) fn plan_steps(
 pub(crate) struct Frame<'a> {
     pub(crate) graph: &'a Graph,
     lowered: &'a LoweredGraph,
-    roots: Roots,
+    buffers: Buffers,
     homes: HashMap<ValueId, Home>,
 }
 
@@ -77,10 +78,11 @@ impl<'a> Frame<'a> {
         inputs: &[Home],
         outputs: &[Home],
     ) -> Self {
-        let roots = Roots::new(&lowered.aliases);
+        let buffers = Buffers::new(&lowered.aliases, &lowered.sub_buffers);
         let given = graph.inputs().iter().zip(inputs).chain(graph.outputs().iter().zip(outputs));
-        let homes = given.map(|(port, home)| (roots.of(port.value), *home)).collect();
-        Self { graph, lowered, roots, homes }
+        // No input and no output of a graph is part of another value.
+        let homes = given.map(|(port, home)| (buffers.of(port.value).0, *home)).collect();
+        Self { graph, lowered, buffers, homes }
     }
 }
 
@@ -88,6 +90,8 @@ impl<'a> Frame<'a> {
 pub(crate) struct Planner<'a> {
     kernels: &'a CompiledKernels,
     buffers: Vec<Lifetime>,
+    /// What values lie in, and what lies inside of them.
+    places: Vec<Place>,
     weights: Weights,
     calls: Vec<(&'a Call, Vec<Operand>)>,
     /// Steps of the calls so far.
@@ -101,11 +105,12 @@ impl<'a> Planner<'a> {
         // The manifest's alignment, or the coarser one that the accelerator asks for.
         let device = kernels.device.as_ref().map(|device| device.limits.alignment);
         weights.alignment = device.unwrap_or(BUFFER_ALIGNMENT);
-        Self { kernels, buffers: Vec::new(), weights, calls: Vec::new(), steps: 0, time: 0 }
+        let (buffers, places, calls) = (Vec::new(), Vec::new(), Vec::new());
+        Self { kernels, buffers, places, weights, calls, steps: 0, time: 0 }
     }
 
     /// Gives the values of a graph their memory; returns what runs. Slots in the arena have the number of their
-    /// buffer in place of an offset.
+    /// place in `places` instead of an offset.
     pub(crate) fn graph(&mut self, frame: &mut Frame<'a>) -> Vec<Part> {
         let mut parts = Vec::new();
         for item in &frame.lowered.items {
@@ -157,28 +162,53 @@ impl<'a> Planner<'a> {
 
     /// Where a value lies.
     pub(crate) fn home(&mut self, frame: &mut Frame<'_>, value: ValueId) -> Home {
-        let root = frame.roots.of(value);
-        if let Some(home) = frame.homes.get(&root) {
+        let own = frame.buffers.root(value);
+        if let Some(home) = frame.homes.get(&own) {
             return *home;
         }
-        let home = match &frame.graph.values()[root].definition {
-            Definition::Constant(tensor) => Home::Weight(self.weights.offset_of(tensor)),
-            _ => self.buffer(frame.graph.tensor_type(root).bytes() as u64),
+        let (outermost, offset) = frame.buffers.of(value);
+        let whole = match frame.homes.get(&outermost) {
+            Some(home) => *home,
+            None => match &frame.graph.values()[outermost].definition {
+                Definition::Constant(tensor) => Home::Weight(self.weights.offset_of(tensor)),
+                _ => self.buffer(frame.graph.tensor_type(outermost).bytes() as u64),
+            },
         };
-        frame.homes.insert(root, home);
+        frame.homes.insert(outermost, whole);
+        let home = self.inside(whole, offset);
+        frame.homes.insert(own, home);
         home
+    }
+
+    /// So many bytes behind the beginning of some memory.
+    fn inside(&mut self, whole: Home, bytes: u64) -> Home {
+        match whole {
+            whole if bytes == 0 => whole,
+            Home::Output(index, offset) => Home::Output(index, offset + bytes),
+            Home::Arena(place) => {
+                let Place { buffer, offset } = self.places[place];
+                self.place(buffer, offset + bytes)
+            }
+            // Only what is computed has anything inside.
+            Home::Input(_) | Home::Weight(_) => whole,
+        }
+    }
+
+    fn place(&mut self, buffer: usize, offset: u64) -> Home {
+        self.places.push(Place { buffer, offset });
+        Home::Arena(self.places.len() - 1)
     }
 
     /// A new buffer in the arena, alive at no time yet.
     pub(crate) fn buffer(&mut self, bytes: u64) -> Home {
         self.buffers.push(Lifetime { bytes, first: usize::MAX, last: 0 });
-        Home::Arena(self.buffers.len() - 1)
+        self.place(self.buffers.len() - 1, 0)
     }
 
     /// Says that memory is in use at a time.
     pub(crate) fn touch(&mut self, home: Home, time: usize) {
-        if let Home::Arena(buffer) = home {
-            let life = &mut self.buffers[buffer];
+        if let Home::Arena(place) = home {
+            let life = &mut self.buffers[self.places[place].buffer];
             (life.first, life.last) = (life.first.min(time), life.last.max(time));
         }
     }
@@ -187,9 +217,9 @@ impl<'a> Planner<'a> {
     pub(crate) fn slot(&self, home: Home) -> Slot {
         match home {
             Home::Input(index) => Slot::Input { index: index as u32, offset: 0 },
-            Home::Output(index) => Slot::Output { index: index as u32, offset: 0 },
+            Home::Output(index, offset) => Slot::Output { index: index as u32, offset },
             Home::Weight(offset) => Slot::Weight { offset },
-            Home::Arena(buffer) => Slot::Arena { offset: buffer as u64 },
+            Home::Arena(place) => Slot::Arena { offset: place as u64 },
         }
     }
 
@@ -205,7 +235,8 @@ impl<'a> Planner<'a> {
         let arena = plan_memory(&self.buffers, self.weights.alignment);
         let settle = |slot: &mut Slot| {
             if let Slot::Arena { offset } = slot {
-                *offset = arena.offsets[*offset as usize];
+                let place = self.places[*offset as usize];
+                *offset = arena.offsets[place.buffer] + place.offset;
             }
         };
         crate::plan_regions::each_slot(&mut program, &settle);

@@ -10,8 +10,8 @@ use hone_driver::{
 };
 use hone_graph::ValueId;
 use hone_ops::{
-    Binary, BinaryFunction, Convolution, MatMul, Op, Reduce, ReduceFunction, Reshape, Select,
-    Softmax, Transpose, Unary, UnaryFunction, Window,
+    Binary, BinaryFunction, Concat, Convolution, MatMul, Op, Reduce, ReduceFunction, Reshape,
+    Select, Softmax, Transpose, Unary, UnaryFunction, Window,
 };
 use hone_runtime::{Model, Options as RunOptions};
 use hone_types::{DataType, Random};
@@ -216,6 +216,38 @@ fn kernels_between_masks_stop_at_the_count() {
     let stops = map.calls.iter().filter(|call| !call.needed.is_empty());
     let convolutions = stops.filter(|call| call.nodes.iter().any(is_convolution)).count();
     assert!(convolutions >= 2, "{convolutions} of the convolutions stop at the count");
+}
+
+/// Convolutions whose channels are joined, with a mask before each that reads them.
+fn joined() -> Graph {
+    let (mut b, x) = Builder::new(5);
+    let there = b.masked(x, 0, 0.0);
+    let parts: Vec<ValueId> = (1..3).map(|dilation| b.convolution(there, dilation)).collect();
+    let all = b.add(Concat { axis: 1 }, &parts);
+    let there = b.masked(all, 0, 0.0);
+    let weights = b.weights(&[CHANNELS, 2 * CHANNELS, 3]);
+    let bias = b.weights(&[CHANNELS]);
+    let window =
+        Window { strides: vec![1], dilations: vec![1], pads_begin: vec![1], pads_end: vec![1] };
+    let y = b.add(Convolution { window, groups: 1 }, &[there, weights, bias]);
+    let there = b.masked(y, 0, 0.0);
+    let sum = Reduce { function: ReduceFunction::Sum, axes: vec![1, 2], keep_axes: false };
+    let again = b.masked(all, 0, 0.0);
+    let sum = b.add(sum, &[again]);
+    b.graph.add_output("y", there);
+    b.graph.add_output("sum", sum);
+    b.graph.verify().unwrap();
+    b.graph
+}
+
+#[test]
+fn what_is_needed_of_joined_channels_is_needed_of_their_parts() {
+    let map = checked(&joined(), "joined");
+    let is_convolution =
+        |node: &hone_graph::NodeId| map.graph.nodes()[*node].name.starts_with("convolution");
+    let stops = map.calls.iter().filter(|call| !call.needed.is_empty());
+    let convolutions = stops.filter(|call| call.nodes.iter().any(is_convolution)).count();
+    assert!(convolutions >= 3, "{convolutions} of the convolutions stop at the count");
 }
 
 #[test]

@@ -32,6 +32,7 @@ mod gru;
 mod image_decoder;
 mod interleave;
 mod iteration;
+mod join;
 mod layer_normalization;
 mod local_response_normalization;
 mod lp_normalization;
@@ -112,6 +113,7 @@ pub use hone_images::{PixelFormat, Size as ImageSize, sample as sample_image};
 pub use image_decoder::ImageDecoder;
 pub use interleave::{interleave, products_of};
 pub use iteration::{LONGEST_EVALUATION, Loop, LoopWalk};
+pub use join::Join;
 pub use layer_normalization::LayerNormalization;
 pub use local_response_normalization::LocalResponseNormalization;
 pub use lp_normalization::LpNormalization;
@@ -178,6 +180,7 @@ operator::operators! {
     Gru,
     ImageDecoder,
     InstanceNormalization,
+    Join,
     LayerNormalization,
     LocalResponseNormalization,
     LpNormalization,

@@ -15,7 +15,7 @@ pub fn separate_outputs(graph: &Graph) -> Result<Graph, PassError> {
             rewriter.copy(node)?;
         }
     }
-    let roots = roots(graph);
+    let roots = view_roots(graph);
     let mut taken: HashSet<ValueId> = HashSet::new();
     let mut outputs = Vec::with_capacity(graph.outputs().len());
     for port in graph.outputs() {
@@ -34,7 +34,7 @@ pub fn separate_outputs(graph: &Graph) -> Result<Graph, PassError> {
 }
 
 /// For each value (by index), the value whose memory it is.
-fn roots(graph: &Graph) -> Vec<ValueId> {
+pub(crate) fn view_roots(graph: &Graph) -> Vec<ValueId> {
     let mut roots: Vec<ValueId> = graph.values().ids().collect();
     for (_, node) in graph.nodes().iter() {
         if node.operation.is_view()

@@ -6,7 +6,7 @@
 use hone_graph::{Constants, parse};
 use hone_machine::Rates;
 use hone_ops::{Graph, Op, evaluate};
-use hone_passes::{LayoutOptions, PassError};
+use hone_passes::{LayoutOptions, PassError, SubBuffers};
 use hone_types::{DataType, Tensor};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -50,6 +50,8 @@ const PASSES: &[(&str, Pass)] = &[
     }),
     ("split_reductions", hone_passes::split_reductions),
     ("separate_outputs", hone_passes::separate_outputs),
+    ("nest_concatenations", |graph| hone_passes::nest_concatenations(graph, SUB_BUFFERS)),
+    ("write_in_place", |graph| hone_passes::write_in_place(graph, SUB_BUFFERS)),
     ("narrow", |graph| hone_passes::narrow(graph, DataType::BF16, &|_| false)),
 ];
 
@@ -72,6 +74,8 @@ const LAYOUT: LayoutOptions<'static> = LayoutOptions {
     working: DataType::F32,
     decisions: None,
 };
+
+const SUB_BUFFERS: SubBuffers = SubBuffers { alignment: 64, working: DataType::F32 };
 
 /// What the results of a pass may differ by, as a fraction of the maximum of the results: `narrow` rounds operands
 /// to eight bits.

@@ -81,7 +81,8 @@ impl<'a> Walk<'a> {
         let mut known = Vec::with_capacity(items.len());
         for item in items {
             known.push(match item {
-                Pending::Call { program, parameters, .. } => self.contents(program, parameters),
+                Pending::Call { program, parameters, .. }
+                | Pending::Joined { program, parameters, .. } => self.contents(program, parameters),
                 Pending::Regions(..) => Vec::new(),
             });
         }
@@ -95,6 +96,9 @@ impl<'a> Walk<'a> {
                     if is_free && call.prefix.leaves_out() {
                         found[place] = Some(call);
                     }
+                }
+                Pending::Joined { program, parameters, .. } => {
+                    self.needs(program, parameters, contents, None);
                 }
                 Pending::Regions(node, _) => {
                     let read = &self.graph.nodes()[*node].inputs;

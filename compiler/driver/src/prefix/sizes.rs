@@ -104,7 +104,7 @@ fn known_from(graph: &Graph, items: &[Pending<'_>], root: ValueId) -> Option<usi
         return Some(0);
     }
     let stores = |item: &Pending<'_>| match item {
-        Pending::Call { program, parameters, .. } => {
+        Pending::Call { program, parameters, .. } | Pending::Joined { program, parameters, .. } => {
             let mut pairs = parameters.iter().zip(program.parameters());
             pairs.any(|(value, buffer)| {
                 *value == root && matches!(program.buffers[buffer].role, Role::Output(_))

@@ -1,10 +1,12 @@
 //! A graph of a few nodes, and checking what its artifact computes.
 
+use hone_artifact::Reader;
 use hone_driver::{Graph, Options, Target, Tensor, TensorType, compile_graph, evaluate, prepare};
 use hone_graph::ValueId;
 use hone_machine::Machine;
-use hone_ops::{Binary, BinaryFunction, Cast, Op, Unary, UnaryFunction};
+use hone_ops::{Binary, BinaryFunction, Cast, Concat, Op, Unary, UnaryFunction};
 use hone_types::DataType;
+use std::collections::HashSet;
 
 fn seeded(seed: usize, shape: &[usize]) -> Tensor {
     let mut state = seed as u64 * 977 + 13;
@@ -134,14 +136,38 @@ impl Case {
         self.check_both();
     }
 
-    fn check_both(&self) {
-        for precision in [DataType::F32, DataType::BF16] {
-            interpret_schedules(&self.graph, precision);
-            self.check_code(precision);
+    /// As [`Case::check`], of several results; so many kernels of the artifact in `f32` compute anything for
+    /// concatenations.
+    pub fn check_copies(mut self, outputs: &[ValueId], copies: usize) {
+        for (number, output) in outputs.iter().enumerate() {
+            self.graph.add_output(format!("output{number}"), *output);
         }
+        let nodes = self.graph.nodes().iter().map(|(_, node)| node);
+        let concatenations: HashSet<&str> = nodes
+            .filter(|node| node.operation.downcast::<Concat>().is_some())
+            .map(|node| node.name.as_str())
+            .collect();
+        let artifact = self.check_both();
+        let reader = Reader::new(&artifact).unwrap();
+        let copying = reader.manifest().variants[0]
+            .steps
+            .iter()
+            .filter(|step| step.nodes.iter().any(|name| concatenations.contains(name.as_str())));
+        let found: Vec<&[String]> = copying.map(|step| step.nodes.as_slice()).collect();
+        assert_eq!(found.len(), copies, "{found:?}");
     }
 
-    fn check_code(&self, precision: DataType) {
+    /// Returns the artifact in `f32`.
+    fn check_both(&self) -> Vec<u8> {
+        let artifacts = [DataType::F32, DataType::BF16].map(|precision| {
+            interpret_schedules(&self.graph, precision);
+            self.check_code(precision)
+        });
+        let [artifact, _] = artifacts;
+        artifact
+    }
+
+    fn check_code(&self, precision: DataType) -> Vec<u8> {
         let types: Vec<TensorType> = self
             .graph
             .inputs()
@@ -163,20 +189,28 @@ impl Case {
         for threads in [1, 2] {
             let actual = run(&compiled.artifact, &inputs, threads);
             let what = format!("compiled code, {precision}, {threads} threads");
-            compare(&expected[0], &actual, tolerance(precision), &what);
+            for (expected, actual) in expected.iter().zip(&actual) {
+                compare(expected, actual, tolerance(precision), &what);
+            }
         }
+        compiled.artifact
     }
 }
 
-fn run(artifact: &[u8], inputs: &[Tensor], threads: usize) -> Tensor {
+fn run(artifact: &[u8], inputs: &[Tensor], threads: usize) -> Vec<Tensor> {
     let options = hone_runtime::Options { threads, ..Default::default() };
     let mut model = hone_runtime::Model::load_memory(artifact.to_vec(), &options).unwrap();
-    let info = model.outputs()[0].clone();
-    let mut output = vec![0u8; info.bytes as usize];
+    let infos = model.outputs().to_vec();
+    let mut outputs: Vec<Vec<u8>> =
+        infos.iter().map(|info| vec![0u8; info.bytes as usize]).collect();
     let inputs: Vec<&[u8]> = inputs.iter().map(Tensor::bytes).collect();
-    model.run(&inputs, &mut [&mut output]).unwrap();
-    let shape: Vec<usize> = info.shape.iter().map(|extent| *extent as usize).collect();
-    Tensor::from_bytes(TensorType::new(DataType::F32, shape), output).unwrap()
+    let mut slots: Vec<&mut [u8]> = outputs.iter_mut().map(Vec::as_mut_slice).collect();
+    model.run(&inputs, &mut slots).unwrap();
+    let tensors = infos.iter().zip(outputs).map(|(info, output)| {
+        let shape: Vec<usize> = info.shape.iter().map(|extent| *extent as usize).collect();
+        Tensor::from_bytes(TensorType::new(DataType::F32, shape), output).unwrap()
+    });
+    tensors.collect()
 }
 
 fn options(precision: DataType) -> Options {

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod case;
+mod joined;
 mod recurrent;
 
 use case::Case;

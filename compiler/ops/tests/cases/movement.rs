@@ -75,6 +75,8 @@ fn moves() -> Vec<Case> {
         ),
         case(Concat { axis: 0 }, &[f32s([0, 2]), f32s([0, 2])]),
         case(Concat { axis: 0 }, &[tensor(DataType::I32, [3])]),
+        case(Join { axis: 1 }, &[f32s([1, 2, 3]), f32s([1, 0, 3]), f32s([1, 4, 3])]),
+        case(Join { axis: 0 }, &[tensor(DataType::I32, [3]), tensor(DataType::I32, [2])]),
         case(Expand { shape: vec![2, 1, 3, 4] }, &[f32s([5, 3, 1])]),
         case(Expand { shape: vec![] }, &[f32s([2])]),
         case(Expand { shape: vec![0, 2] }, &[f32s([1, 2])]),
