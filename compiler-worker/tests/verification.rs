@@ -3,9 +3,9 @@
 
 use std::ops::Range;
 
-use hone_artifact::{Manifest, Reader, Slot, Writer};
+use hone_artifact::{Access, Manifest, Reader, Slot, Writer};
 use hone_driver::ops::{
-    Binary, BinaryFunction, Cast, Convolution, MatMul, Op, Pool, PoolKind, Softmax, Unary,
+    Binary, BinaryFunction, Cast, Concat, Convolution, MatMul, Op, Pool, PoolKind, Softmax, Unary,
     UnaryFunction, Window,
 };
 use hone_driver::{DataType, Graph, Options, Target, Tensor, TensorType, ValueId, compile_graph};
@@ -131,6 +131,25 @@ fn plain_net() -> Graph {
     net.output(y)
 }
 
+/// Three convolutions that write their channels into one image, which two others read.
+fn joined_net() -> Graph {
+    let mut net = Net::new();
+    let x = net.input(&[1, 16, 9, 9]);
+    let mut parts = Vec::new();
+    for _ in 0..3 {
+        let weights = net.constant(DataType::F32, &[32, 16, 2, 2], 0.2);
+        parts.push(net.convolution(x, weights));
+    }
+    let all = net.node(Concat { axis: 1 }, &parts);
+    let mut results = Vec::new();
+    for _ in 0..2 {
+        let weights = net.constant(DataType::F32, &[16, 96, 2, 2], 0.1);
+        results.push(net.convolution(all, weights));
+    }
+    let y = net.binary(BinaryFunction::Add, results[0], results[1]);
+    net.output(y)
+}
+
 fn options(precision: DataType) -> Options {
     Options { precision, ..Options::new(Target::host().unwrap()) }
 }
@@ -202,6 +221,8 @@ fn sound_artifacts_pass_in_every_arithmetic() {
         (plain_net(), DataType::BF16),
         (quantized_net(100.0), DataType::F32),
         (quantized_net(100.0), DataType::BF16),
+        (joined_net(), DataType::F32),
+        (joined_net(), DataType::BF16),
     ];
     for (graph, precision) in cases {
         let case = Case::new(graph, precision);
@@ -329,6 +350,29 @@ fn a_value_that_is_read_from_elsewhere_is_found() {
     });
     let fault = case.fault();
     assert!(fault.contains("does not lie where it is read"), "{fault}");
+}
+
+#[test]
+fn a_part_that_lies_elsewhere_in_what_it_is_joined_to_is_found() {
+    let step_of = |manifest: &Manifest, node: &str| {
+        let mut steps = manifest.variants[0].steps.iter();
+        steps.position(|step| step.nodes.iter().any(|name| name == node)).unwrap()
+    };
+    // The second part where the first one is, the last where the second one is, or both in each other's place.
+    for moves in [&[(1, -1)][..], &[(2, -1)], &[(1, 1), (2, -1)]] {
+        let mut case = Case::new(joined_net(), DataType::F32);
+        case.rewrite(|manifest, _| {
+            for (part, by) in moves {
+                let step = step_of(manifest, &format!("node{part}"));
+                let mut arguments = manifest.variants[0].steps[step].arguments.iter_mut();
+                let result = arguments.find(|argument| argument.access != Access::Read).unwrap();
+                let Slot::Arena { offset } = &mut result.slot else { panic!("{result:?}") };
+                *offset = offset.checked_add_signed(by * result.bytes as i64).unwrap();
+            }
+        });
+        let fault = case.fault();
+        assert!(fault.contains("does not lie where it is read"), "{fault}");
+    }
 }
 
 #[test]
