@@ -47,7 +47,7 @@ impl Phase {
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ModelCompilationStatus {
-    /// The generation of the spec that this status speaks of.
+    /// The spec's generation that it speaks of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
     /// One word for pipelines.
@@ -152,11 +152,11 @@ pub struct TargetStatus {
     /// Where this target stands.
     #[serde(default)]
     pub phase: Phase,
-    /// Digest of the part of the spec that this result came from: a differing one means work to do.
+    /// Digest of the part of the spec that this result came from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 71))]
     pub spec_digest: Option<String>,
-    /// The key under which equal work finds this result: model digest, spec and compiler version.
+    /// The key under which equal work finds this result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 71))]
     pub content_key: Option<String>,
@@ -249,7 +249,7 @@ pub struct TargetTuning {
     /// Number of the published revision; 1 is that without tuning.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision: Option<i64>,
-    /// What the run had found for the revision compiled last: thousandths of the time without tuning.
+    /// Of the revision compiled last: thousandths of the time without tuning.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compiled: Option<i64>,
     /// The revision that is compiled meanwhile.
@@ -262,7 +262,7 @@ pub struct TargetTuning {
     /// When the search, or compiling with its result, was taken up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_time: Option<Time>,
-    /// That the Job that compiles with the result could not start, and when it is made again.
+    /// The Job that could not start, and when it is made again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry: Option<Retry>,
     /// Why it failed, or what it waits for.
@@ -302,8 +302,7 @@ pub struct Artifact {
     /// When a worker last stored it or found it in its place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checked: Option<Time>,
-    /// Of a result from the cache, whether a worker has entered this object as an owner beside the artifact; until then one
-    /// is at it. Absent where its own worker stored the artifact.
+    /// Of a `Hit`: whether a worker has entered this object as the artifact's owner yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owned: Option<bool>,
 }
@@ -356,7 +355,7 @@ pub struct CorrectnessStatus {
     /// Largest error of a kernel relative to what rounding explains.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel_error: Option<Decimal>,
-    /// Elements that kernels gave an integer step off, all where the reference lies between two steps.
+    /// Elements that kernels gave an integer step off.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steps_off: Option<i64>,
     /// What ran the code.

@@ -236,7 +236,7 @@ pub struct Stop {
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TuningRunStatus {
-    /// The generation of the spec that this status speaks of.
+    /// The spec's generation that it speaks of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
     /// One word for pipelines.

@@ -83,11 +83,8 @@ impl RunLog {
     pub fn open(place: Destination, folder: &Path, name: &str, limit: u64) -> Result<Self> {
         let cannot = |error| Failure::io("the log's folder cannot be made", error);
         std::fs::create_dir_all(folder).map_err(cannot)?;
-        let mut progress = match place.read(PROGRESS, limit)? {
-            // What somebody else left there is no reason to lose the run.
-            Some(bytes) => serde_json::from_slice(&bytes).unwrap_or_default(),
-            None => RunProgress::default(),
-        };
+        let bytes = place.read(PROGRESS, limit)?.unwrap_or_default();
+        let mut progress = RunProgress::read(&bytes);
         let numbers = numbers(&place)?;
         fetch(&place, &numbers, folder, limit, &local_name)?;
         if let Some(last) = numbers.last() {

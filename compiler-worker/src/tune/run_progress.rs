@@ -15,8 +15,9 @@ pub struct RunProgress {
     /// Where the time went.
     #[serde(flatten)]
     pub spent: Spent,
-    /// Nanoseconds that a run of the network was expected to take before the search, as its first worker measured it.
-    #[serde(default)]
+    /// Nanoseconds that a run of the network was expected to take before the search, as its first worker measured it. Its
+    /// name in the file differs from that of the report's field, which lies beside it.
+    #[serde(rename = "expectedUntuned", default)]
     pub untuned: u64,
     /// The tuning curve.
     #[serde(default)]
@@ -70,6 +71,16 @@ impl Curve {
 }
 
 impl RunProgress {
+    /// What the bytes of a file say; nothing where they say nothing, which is no reason to lose the run.
+    pub fn read(bytes: &[u8]) -> Self {
+        let mut read: Self = serde_json::from_slice(bytes).unwrap_or_default();
+        // Earlier versions called the expected time as the report calls the measured one, which is there with `best` alone.
+        if read.untuned == 0 && read.report.best.is_none() {
+            read.untuned = read.report.untuned.take().unwrap_or(0);
+        }
+        read
+    }
+
     /// A round of a worker is over, which has come as far as `outcome`; the workers before it spent `earlier`. The
     /// counters of the report are those after the round.
     pub fn note(&mut self, outcome: &Outcome, earlier: &Spent) {
@@ -94,6 +105,7 @@ impl RunProgress {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
 
     fn curve(points: impl IntoIterator<Item = (u64, u64)>) -> Vec<(u64, u64)> {
@@ -110,6 +122,19 @@ mod tests {
         assert!(long.len() <= POINTS && long.len() > POINTS / 4, "{}", long.len());
         assert_eq!((long[0].0, long[long.len() - 1].0), (0, 99_999));
         assert!(long.is_sorted_by(|a, b| a.0 < b.0 && a.1 > b.1));
+    }
+
+    #[test]
+    fn measured_and_expected_times_are_read_apart() {
+        let report = TuningReport { best: Some(8), untuned: Some(9), ..TuningReport::default() };
+        let progress = RunProgress { report, untuned: 10, ..RunProgress::default() };
+        let bytes = serde_json::to_vec(&progress).unwrap();
+        assert_eq!(RunProgress::read(&bytes), progress);
+        // As earlier versions wrote it before anything was measured.
+        let text = String::from_utf8(serde_json::to_vec(&RunProgress::default()).unwrap()).unwrap();
+        let earlier =
+            RunProgress::read(text.replace("expectedUntuned\":0", "untuned\":10").as_bytes());
+        assert_eq!((earlier.untuned, earlier.report.untuned), (10, None));
     }
 
     #[test]

@@ -349,7 +349,7 @@ fn join_in_memory(
     let sub_buffers = passes::SubBuffers { alignment: BUFFER_ALIGNMENT as usize, working };
     let list: &[Pass<'_>] = &[
         ("nest_concatenations", &|graph| passes::nest_concatenations(graph, sub_buffers)),
-        ("write_in_place", &|graph| passes::write_in_place(graph, sub_buffers)),
+        ("alias_concatenations", &|graph| passes::alias_concatenations(graph, sub_buffers)),
     ];
     run_passes(graph, list, observe)
 }

@@ -1,6 +1,6 @@
 //! Which values lie inside of others: the inputs of joins, where whoever computes them can write them there.
 //!
-//! `write_in_place` makes joins where that pays. Whether it can be done is asked here, of the groups that fusion made;
+//! `alias_concatenations` makes joins where that pays. Whether it can be done is asked here, of the groups that fusion made;
 //! a join of which it cannot be is a kernel that copies.
 
 use crate::storage::{Roots, SubBuffer};

@@ -6,8 +6,9 @@ use hone_artifact::{Part, Reader, Variant};
 use hone_driver::{Graph, Options, Target, Tensor, TensorType, compile_graph, evaluate, map_steps};
 use hone_graph::{OutputExtent, ValueId};
 use hone_ops::{
-    Binary, BinaryFunction, BitCast, Cast, Compress, Gather, If, Loop, MatMul, NonMaxSuppression,
-    NonZero, Op, Reduce, ReduceFunction, Require, TopK, Unary, UnaryFunction, Unique,
+    Binary, BinaryFunction, BitCast, Cast, Compress, Concat, Gather, If, Loop, MatMul,
+    NonMaxSuppression, NonZero, Op, Reduce, ReduceFunction, Require, TopK, Unary, UnaryFunction,
+    Unique,
 };
 use hone_runtime::{Model, Profile, RunError};
 use hone_types::DataType;
@@ -300,6 +301,50 @@ fn loops_and_conditions_lie_in_one_another() {
         .enumerate()
         .for_each(|(place, value)| graph.add_output(format!("y{place}"), *value));
     check(&graph, &[seeded(4, &[8])]);
+}
+
+/// Two rows by way of the rows of two products, joined in between and at the end.
+fn joined(extent: usize, inputs: &[(&str, TensorType)]) -> Graph {
+    let mut graph = Graph::new();
+    let given: Vec<ValueId> =
+        inputs.iter().map(|(name, own)| graph.add_input(*name, own.clone())).collect();
+    let x = *given.last().unwrap();
+    let mut parts = Vec::new();
+    for seed in 0..2 {
+        let weights = graph.add_constant("w", seeded(seed, &[extent, extent]));
+        let product = one(&mut graph, MatMul {}, &[x, weights]);
+        parts.push(tanh(&mut graph, product));
+    }
+    let all = one(&mut graph, Concat { axis: 0 }, &parts);
+    let mut rows = Vec::new();
+    for function in [ReduceFunction::Mean, ReduceFunction::Maximum] {
+        let reduce = Reduce { function, axes: vec![0], keep_axes: true };
+        rows.push(one(&mut graph, reduce, &[all]));
+    }
+    let next = one(&mut graph, Concat { axis: 0 }, &rows);
+    graph.add_output("next", next);
+    graph
+}
+
+#[test]
+fn parts_are_joined_inside_of_branches_and_loops_and_around_them() {
+    // What the loop carries is exchanged by where it begins, so that the parts of it are copied.
+    let body = joined(32, &[("i", scalar(DataType::I64)), ("h", floats(&[2, 32]))]);
+    let mut graph = Graph::new();
+    let x = graph.add_input("x", floats(&[2, 32]));
+    let condition = graph.add_input("c", scalar(DataType::Bool));
+    let most = Some(3);
+    let own = Loop { body, carried: 1, tests: false, most, capacity: most, reversed: vec![] };
+    let looped = graph.add_node("loop", own.into(), &[None, None, Some(x)]).unwrap()[0];
+    let [then, otherwise] = [(); 2].map(|()| joined(32, &[("x", floats(&[2, 32]))]));
+    let chosen = one(&mut graph, If { then, otherwise }, &[condition, looped, looped]);
+    let all = one(&mut graph, Concat { axis: 0 }, &[looped, chosen]);
+    let weights = graph.add_constant("w", seeded(7, &[32, 32]));
+    let y = one(&mut graph, MatMul {}, &[all, weights]);
+    graph.add_output("y", y);
+    for condition in [true, false] {
+        check(&graph, &[seeded(4, &[2, 32]), Tensor::scalar(condition)]);
+    }
 }
 
 /// Numbers among few, so that many are equal.

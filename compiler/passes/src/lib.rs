@@ -2,6 +2,7 @@
 //! it: which nodes become one kernel. A pass reads a graph and builds a new one; nodes that nothing
 //! needs are dropped on the way.
 
+mod alias_concatenations;
 mod alive_index;
 mod assign_to_runtime;
 mod attention;
@@ -54,8 +55,8 @@ mod split_reductions;
 mod tile_blocks;
 mod windows;
 mod winograd;
-mod write_in_place;
 
+pub use alias_concatenations::{SubBuffers, alias_concatenations};
 pub use assign_to_runtime::assign_to_runtime;
 pub use attention::fuse_attention;
 pub use common_subexpressions::eliminate_common_subexpressions;
@@ -89,4 +90,3 @@ pub use shift_bytes::shift_signed_bytes;
 pub use simplify::simplify;
 pub use split_reductions::split_reductions;
 pub use windows::separate_taps;
-pub use write_in_place::{SubBuffers, write_in_place};

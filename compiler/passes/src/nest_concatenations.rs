@@ -1,8 +1,8 @@
 //! Lets a concatenation read an earlier one that has its first or its last inputs: a layer of a dense block joins what
 //! all layers before it gave, and so does the next one. Where each input is a contiguous part of the result, all then
-//! lie in one place, and every value has a single reader that joins it ([`crate::write_in_place()`]).
+//! lie in one place, and every value has a single reader that joins it ([`crate::alias_concatenations()`]).
 
-use crate::write_in_place::SubBuffers;
+use crate::alias_concatenations::SubBuffers;
 use crate::{PassError, Rewriter};
 use hone_graph::{Node, ValueId};
 use hone_ops::{Concat, Graph, Op};

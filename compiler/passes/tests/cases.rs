@@ -51,7 +51,7 @@ const PASSES: &[(&str, Pass)] = &[
     ("split_reductions", hone_passes::split_reductions),
     ("separate_outputs", hone_passes::separate_outputs),
     ("nest_concatenations", |graph| hone_passes::nest_concatenations(graph, SUB_BUFFERS)),
-    ("write_in_place", |graph| hone_passes::write_in_place(graph, SUB_BUFFERS)),
+    ("alias_concatenations", |graph| hone_passes::alias_concatenations(graph, SUB_BUFFERS)),
     ("narrow", |graph| hone_passes::narrow(graph, DataType::BF16, &|_| false)),
 ];
 

@@ -54,7 +54,7 @@ impl SubBuffers {
 }
 
 /// Rewrites concatenations whose inputs can be written in place.
-pub fn write_in_place(graph: &Graph, sub_buffers: SubBuffers) -> Result<Graph, PassError> {
+pub fn alias_concatenations(graph: &Graph, sub_buffers: SubBuffers) -> Result<Graph, PassError> {
     if !graph.nodes().iter().any(|(_, node)| node.operation.downcast::<Concat>().is_some()) {
         return Ok(graph.clone());
     }
@@ -63,7 +63,7 @@ pub fn write_in_place(graph: &Graph, sub_buffers: SubBuffers) -> Result<Graph, P
     for group in &groups {
         group_of.extend(group.nodes.iter().map(|node| (*node, group)));
     }
-    let mut places = Places::new(graph, sub_buffers);
+    let mut aliases = Aliases::new(graph, sub_buffers);
     let mut rewriter = Rewriter::new(graph);
     for (id, node) in graph.nodes().iter() {
         if !rewriter.is_needed(id) {
@@ -74,15 +74,15 @@ pub fn write_in_place(graph: &Graph, sub_buffers: SubBuffers) -> Result<Graph, P
             rewriter.copy(node)?;
             continue;
         };
-        let Some(parts) = places.parts(id, node, (concat.axis, group)) else {
+        let Some(parts) = aliases.parts(id, node, (concat.axis, group)) else {
             rewriter.copy(node)?;
             continue;
         };
         let mut inputs = Vec::with_capacity(parts.len());
-        for (value, is_in_place) in parts {
+        for (value, is_aliased) in parts {
             let to = graph.tensor_type(value).dtype;
             let value = rewriter.value(value);
-            inputs.push(match is_in_place {
+            inputs.push(match is_aliased {
                 true => value,
                 false => rewriter.add_simple(&node.name, Cast { to }, &[value])?,
             });
@@ -94,7 +94,7 @@ pub fn write_in_place(graph: &Graph, sub_buffers: SubBuffers) -> Result<Graph, P
 }
 
 /// Which memory is already inside of which.
-struct Places<'a> {
+struct Aliases<'a> {
     graph: &'a Graph,
     sub_buffers: SubBuffers,
     /// For each value, the one whose memory it is.
@@ -103,7 +103,7 @@ struct Places<'a> {
     taken: HashSet<ValueId>,
 }
 
-impl<'a> Places<'a> {
+impl<'a> Aliases<'a> {
     fn new(graph: &'a Graph, sub_buffers: SubBuffers) -> Self {
         let roots = view_roots(graph);
         let taken = graph.outputs().iter().map(|port| roots[port.value.index()]).collect();
@@ -121,28 +121,28 @@ impl<'a> Places<'a> {
         if node.inputs.len() < 2 || !self.sub_buffers.are_inputs_of(self.graph, node, axis) {
             return None;
         }
-        let mut own: HashSet<ValueId> = HashSet::new();
+        let mut joined: HashSet<ValueId> = HashSet::new();
         let mut parts = Vec::with_capacity(node.inputs.len());
         // Bytes that are no longer copied, and kernels beside the one that vanishes.
         let (mut saved, mut kernels) = (0, 0);
         for input in node.inputs.iter().flatten() {
             let bytes = self.sub_buffers.bytes(self.graph.tensor_type(*input));
             let root = self.roots[input.index()];
-            let is_in_place = bytes == 0 || self.is_free(root) && own.insert(root);
+            let is_aliased = bytes == 0 || self.is_free(root) && joined.insert(root);
             let is_fused =
                 self.graph.producer(root).is_some_and(|producer| group.nodes.contains(&producer));
-            match is_in_place && !is_fused {
+            match is_aliased && !is_fused {
                 true => saved += bytes,
                 false => kernels += 1,
             }
-            parts.push((*input, is_in_place));
+            parts.push((*input, is_aliased));
         }
         let is_last = group.nodes.last() == Some(&id);
         let allowed = if is_last { 1 + saved / KERNEL_BYTES } else { 0 };
         if saved == 0 || kernels > allowed {
             return None;
         }
-        self.taken.extend(own);
+        self.taken.extend(joined);
         Some(parts)
     }
 
