@@ -86,6 +86,7 @@ fn output_of(name: &str) -> std::path::PathBuf {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]
