@@ -13,7 +13,6 @@ pub struct Background {
     child: Child,
     name: String,
     start: Instant,
-    ended: bool,
 }
 
 impl Background {
@@ -39,7 +38,7 @@ impl Background {
             .process_group(0)
             .spawn()
             .with_context(|| format!("{name} could not be started"))?;
-        Ok(Self { child, name: name.to_string(), start: Instant::now(), ended: false })
+        Ok(Self { child, name: name.to_string(), start: Instant::now() })
     }
 
     /// Waits until the commands have ended, and prints what they said.
@@ -48,7 +47,6 @@ impl Background {
     /// A command that failed.
     pub fn join(mut self) -> Result<()> {
         let status = self.child.wait().with_context(|| format!("wait for {}", self.name))?;
-        self.ended = true;
         let said = std::fs::read(output_of(&self.name)).unwrap_or_default();
         print!("{}", String::from_utf8_lossy(&said));
         if !status.success() {
@@ -65,7 +63,7 @@ impl Background {
 
 impl Drop for Background {
     fn drop(&mut self) {
-        if !self.ended {
+        if matches!(self.child.try_wait(), Ok(None)) {
             // What is wrong is told by whoever ends early; nothing more can be done about a group that has gone.
             let group = format!("-{}", self.child.id());
             let _ = Command::new("kill").args(["--", &group]).status();
