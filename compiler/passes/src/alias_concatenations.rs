@@ -27,7 +27,8 @@ pub struct SubBuffers {
     pub working: DataType,
 }
 
-/// Bytes that are copied in the time that one more kernel takes, with the barrier behind it: some microseconds.
+/// Bytes that are copied in the time that one more kernel takes, with the barrier behind it: some microseconds. An estimate,
+/// which was not measured by itself.
 const KERNEL_BYTES: usize = 32 << 10;
 
 impl SubBuffers {
