@@ -235,12 +235,28 @@ fn what_was_fastest_on_other_machines_is_tried_first() {
 #[test]
 fn what_a_run_has_found_is_decided_before_its_end() {
     let place = place();
-    // Measured so shortly, some candidate of 64 always looks faster; the network says whether it is.
+    let (code, message) = run(&place, "first", &request(&json!({"maxTrials": 60})));
+    assert_eq!(code, 0, "{message}");
+    // Whether a candidate looks faster is up to the machine, so the log says of all of them that they were; the network
+    // then says whether they are.
+    for name in place.names("log/segments").iter().filter(|name| name.ends_with(".jsonl")) {
+        let path = format!("log/segments/{name}");
+        let text = std::fs::read_to_string(place.path(&path)).unwrap();
+        let faster = |line: &str| {
+            let mut record: Value = serde_json::from_str(line).unwrap();
+            if record["kind"] == "trial" && record["class"] == "Ok" {
+                record["ratio"] = json!(0.5);
+                record["interval"] = json!([0.49, 0.51]);
+            }
+            format!("{record}\n")
+        };
+        place.write(&path, text.lines().map(faster).collect::<String>());
+    }
     let output = start(&place, "run", &request(&json!({"maxTrials": 96})));
     let said = output.wait_with_output().unwrap();
     let text = String::from_utf8_lossy(&said.stderr).into_owned();
     assert!(said.status.success(), "{text}");
-    let (before, _) = text.split_once("trials the network decides").expect("it did not decide");
+    let (before, _) = text.split_once("trials the network decides").expect(&text);
     let trials: usize = before.rsplit(' ').nth(1).unwrap().parse().unwrap();
     assert!((64..96).contains(&trials), "{trials}");
     // What it kept is in the log before the rest was measured.

@@ -17,6 +17,8 @@ pub struct NodeFacts {
     pub labels: BTreeMap<String, String>,
     /// The machine that it is as the kubelet knows it, else the Node's uid: another one of the same name is told apart.
     pub machine: Option<String>,
+    /// Whether it answers and is well.
+    pub ready: bool,
     /// Whether it is ready and takes pods.
     pub usable: bool,
     /// What keeps pods away.
@@ -47,6 +49,7 @@ pub fn facts(node: &SeenNode) -> Option<(String, NodeFacts)> {
         labels: node.labels().clone(),
         // A kubelet that knows neither identity still has a Node of its own.
         machine: node.status.node_info.as_ref().and_then(machine).or_else(|| node.uid()),
+        ready,
         usable: ready && !node.spec.unschedulable,
         taints: node.spec.taints.clone(),
         devices: devices.collect(),

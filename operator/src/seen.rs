@@ -67,18 +67,21 @@ pub struct JobBounds {
 pub struct SeenPod {
     #[serde(deserialize_with = "metadata")]
     metadata: ObjectMeta,
-    /// What keeps the scheduler from it.
+    /// Where it runs, or what keeps the scheduler from it.
     #[serde(default)]
-    pub spec: PodGates,
+    pub spec: PodPlacement,
     /// Where it stands.
     #[serde(default)]
     pub status: PodEnd,
 }
 
-/// What keeps the scheduler from a pod.
+/// Where a pod runs, or what keeps the scheduler from it.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct PodGates {
+pub struct PodPlacement {
+    /// Its node.
+    #[serde(default)]
+    pub node_name: Option<String>,
     /// Its scheduling gates.
     #[serde(default)]
     pub scheduling_gates: Vec<PodSchedulingGate>,

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use common::{error, put};
 use hone_crds::{DevicePool, ModelCompilation};
+use hone_operator::children::jobs::JobFacts;
 use hone_operator::children::pods;
 use hone_operator::config::Config;
 use hone_operator::context::Context;
@@ -468,6 +469,49 @@ fn let_go(server: &Server, name: &str) {
 
 fn status_of(server: &Server, name: &str) -> Value {
     server.objects.lock().unwrap()[&format!("{TEAM}/{name}")]["status"].clone()
+}
+
+/// Kubernetes' garbage collector may delete a Job before it knows of the Job's pod, which then goes later.
+#[tokio::test]
+async fn a_pod_that_outlives_its_job_keeps_its_device() {
+    let (server, context) = pool_of(&["n1"]).await;
+    for name in ["first", "second"] {
+        reconcile_compilation(&context, &server, name).await;
+    }
+    reconcile_pool(&context, &server, "cpus").await;
+    reconcile_compilation(&context, &server, "first").await;
+    let_go(&server, "first");
+    let running = json!({"status": {"phase": "Running"}});
+    merge(server.objects.lock().unwrap().get_mut(POD).unwrap(), running);
+    catch_up(&context, &server).await;
+
+    // The Job is gone, as its watch says, and the pod is not.
+    let job = server.objects.lock().unwrap().remove(&job_path("first")).unwrap();
+    let gone = futures::stream::iter([Ok(Event::Delete(serde_json::from_value(job).unwrap()))]);
+    let view = |job: &_| hone_operator::children::jobs::facts(job, &["ModelCompilation"]);
+    let ended = |before: Option<&JobFacts>, after: Option<&JobFacts>| {
+        let job = after.or(before).unwrap();
+        context.broker.job_ended(&job.namespace, &job.view.name);
+    };
+    context.stores.jobs.follow("jobs", gone, view, ended).await;
+    let again = reconcile_pool(&context, &server, "cpus").await;
+    assert!(server.holders()["device-n1"].starts_with("team/first-"), "{:?}", server.holders());
+    assert!(again.unwrap() < Duration::from_secs(3), "{again:?}");
+
+    // A pod with an earlier grant of the same slot keeps nothing.
+    let earlier = json!({"metadata": {"annotations": {"hone.dev/fence": "0"}}});
+    let pod = server.objects.lock().unwrap()[POD].clone();
+    merge(server.objects.lock().unwrap().get_mut(POD).unwrap(), earlier);
+    let state = device_pool::observe::leases(&context, &pool("cpus", json!({"kind": "CPU"})));
+    let without_end = state.without_end(jiff::Timestamp::now());
+    assert_eq!(without_end.len(), 1);
+    assert!(device_pool::observe::occupied(&context, &without_end).await.is_empty());
+    server.objects.lock().unwrap().insert(POD.to_owned(), pod);
+    assert_eq!(device_pool::observe::occupied(&context, &without_end).await.len(), 1);
+
+    server.objects.lock().unwrap().remove(POD);
+    reconcile_pool(&context, &server, "cpus").await;
+    assert!(server.holders()["device-n1"].starts_with("team/second-"), "{:?}", server.holders());
 }
 
 /// A Job that Kueue holds has no device; let go it asks for one; suspended again it gives it back at once, and asks

@@ -100,6 +100,12 @@ fn carry_out(mut observed: Observed, plan: &Plan) -> Observed {
                 let job = observed.jobs.iter_mut().find(|job| job.name == *name);
                 job.expect("a Job that is there is woken").woken = Some(observed.now.clone());
             }
+            Action::RemovePod(pod) => {
+                let lost = |job: &&mut JobView| job.lost.as_ref() == Some(pod);
+                let job = observed.jobs.iter_mut().find(lost).expect("a pod that is there goes");
+                // The Job controller makes another.
+                (job.lost, job.active, job.terminating) = (None, 1, 0);
+            }
             Action::PlaceJob(placement) => {
                 let job = observed.jobs.iter_mut().find(|job| job.name == placement.name);
                 let job = job.expect("a Job that is there is placed");

@@ -12,6 +12,8 @@ use super::{Applicant, DeviceLease, Holder, Request, Slot};
 pub const WITHOUT_JOB: i64 = 30;
 /// Seconds that a lease outlives its Job's deadline.
 pub const SLACK: i64 = 120;
+/// Seconds between two looks at pods that outlive their Job.
+const PODS_LEFT: i64 = 2;
 
 /// What is known of the Job that a lease is held for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,6 +42,8 @@ pub struct State {
     pub jobs: HashMap<(String, String), HolderJob>,
     /// Names of leases whose Job was there and is gone.
     pub over: BTreeSet<String>,
+    /// Names of leases that a pod still uses although its Job is gone.
+    pub occupied: BTreeSet<String>,
     /// Slots that Jobs under way claim, by the name of the lease.
     pub claimed: BTreeSet<String>,
     /// The uids of compilations that exist and are not being deleted.
@@ -104,6 +108,23 @@ fn standing(state: &State, holder: &Holder, now: Timestamp) -> Standing {
     }
 }
 
+impl State {
+    /// The pool's leases that are over although their Job was not seen to end: it is gone, or was made anew. A pod of it may
+    /// be left, since Kubernetes' garbage collector deletes a Job when it knows of no pod, and it may know less than there is.
+    pub fn without_end(&self, now: Timestamp) -> Vec<&DeviceLease> {
+        let without_end = |lease: &&DeviceLease| {
+            let Some(holder) = lease.holder.as_ref().filter(|_| lease.pool == self.pool) else {
+                return false;
+            };
+            let job = self.jobs.get(&(holder.namespace.clone(), holder.job.clone()));
+            let over = self.over.contains(&lease.name)
+                || matches!(standing(self, holder, now), Standing::Ended);
+            over && job.is_none_or(|job| !job.finished)
+        };
+        self.leases.iter().filter(without_end).collect()
+    }
+}
+
 /// What is to be done for a pool.
 pub fn plan(state: &State, now: Timestamp) -> Decision {
     let mut decision = Decision::default();
@@ -164,6 +185,10 @@ fn sort(state: &State, now: Timestamp, decision: &mut Decision) -> Sorted {
         let twice = !holders.insert((holder.namespace.clone(), holder.job.clone()));
         let over = twice || state.over.contains(&lease.name);
         match standing(state, holder, now) {
+            _ if state.occupied.contains(&lease.name) => {
+                decision.look_again(later(now, PODS_LEFT));
+                sorted.held.push(lease.clone());
+            }
             Standing::Until(at) if !over => {
                 decision.look_again(at);
                 sorted.held.push(lease.clone());

@@ -10,7 +10,7 @@
 //! 2. A whole node and a device of that node are never held at once.
 //! 3. The Leases are the truth: what is kept here of them is what the API server said last, by resource version. A
 //!    replica that begins to lead learns them from its watch, and requests from reconciling every object.
-//! 4. A lease ends with its Job, and a slot that a Job claims is not free, whatever its Lease says. Without a Job it ends
+//! 4. A lease ends with its Job and that Job's pods, and a slot that a Job claims is not free, whatever its Lease says. Without a Job it ends
 //!    [`grant::WITHOUT_JOB`] seconds after it was granted, and in any case at its expiry, which lies behind the Job's own
 //!    deadline. It also ends when a Job is suspended whose pods wait for their device, once none of them is left.
 //! 5. Each grant raises the slot's fence by one. The Job carries slot and fence, so a lease is never mistaken for an

@@ -15,7 +15,7 @@ use super::manifest::JobError;
 use super::observe::ObserveError;
 use super::reasons::Reason;
 use super::steps::{Action, JobBounds, JobPlan, Plan, Refusal};
-use super::{names, owner, placement, runs};
+use super::{lost, names, owner, placement, runs};
 use crate::broker::{self, Applicant};
 use crate::context::Context;
 use crate::runtime::worker::{FailureClass, ReconcileFailure, class_of};
@@ -151,6 +151,7 @@ pub async fn apply<K: Owner>(
             Action::AdjustJob(bounds) => adjust_job(context, object, &bounds).await?,
             Action::WakeJob(name) => wake_job(context, object, &name).await?,
             Action::PlaceJob(placement) => placement::place(context, object, &placement).await?,
+            Action::RemovePod(pod) => lost::remove(context, object, &pod).await?,
             Action::ApplyRun(plan) => match runs::apply(context, object, &plan).await {
                 Ok(refused) => {
                     applied.refusals.extend(refused.map(|why| (plan.name.clone(), why)));

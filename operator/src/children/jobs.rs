@@ -4,6 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::{Resource, ResourceExt};
 use serde::{Deserialize, Serialize};
 
+use super::lost::LostPod;
 use super::names;
 use super::owner;
 use crate::runtime::cache::Cached;
@@ -60,6 +61,12 @@ pub struct JobView {
     /// Pods that run and are ready.
     #[serde(default)]
     pub ready: i32,
+    /// Pods that are on their way out.
+    #[serde(default)]
+    pub terminating: i32,
+    /// One of its pods whose node does not answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lost: Option<LostPod>,
     /// Whether they run for less than a second, which is not worth a status yet.
     #[serde(default)]
     pub fresh: bool,
@@ -75,6 +82,13 @@ pub struct JobView {
     /// Its retries.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backoff_limit: Option<i32>,
+}
+
+impl JobView {
+    /// Whether it has pods of which none is ready, so that their node may not answer.
+    pub fn may_be_lost(&self) -> bool {
+        self.finish.is_none() && self.ready == 0 && self.active + self.terminating > 0
+    }
 }
 
 /// What a Job is for.
@@ -180,7 +194,8 @@ fn view(job: &SeenJob) -> JobView {
     let pool = job.annotations().get(names::POOL_ANNOTATION);
     let finish = finish(job);
     let suspended = job.spec.suspend && finish.is_none();
-    let pods = job.status.active.unwrap_or(0) + job.status.terminating.unwrap_or(0);
+    let active = job.status.active.unwrap_or(0);
+    let terminating = job.status.terminating.unwrap_or(0);
     JobView {
         name: job.name_any(),
         purpose: match purpose {
@@ -196,14 +211,16 @@ fn view(job: &SeenJob) -> JobView {
         created: job.meta().creation_timestamp.clone(),
         deleting: job.meta().deletion_timestamp.is_some(),
         suspended,
-        at_rest: suspended && pods == 0,
+        at_rest: suspended && active + terminating == 0,
         placed: time_of(job, names::PLACED_ANNOTATION),
         woken: time_of(job, names::WOKEN_ANNOTATION),
         gated: job.annotations().contains_key(names::GATED_ANNOTATION),
         started: job.status.start_time.clone(),
         waiting_since: None,
-        active: job.status.active.unwrap_or(0),
+        active,
         ready: job.status.ready.unwrap_or(0),
+        terminating,
+        lost: None,
         fresh: false,
         failed: job.status.failed.unwrap_or(0),
         finish,

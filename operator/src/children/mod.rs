@@ -11,6 +11,7 @@ pub mod forgotten;
 pub mod inputs;
 pub mod jobs;
 pub mod load;
+pub mod lost;
 pub mod manifest;
 pub mod names;
 pub mod observe;

@@ -9,6 +9,7 @@ use kube::api::ListParams;
 
 use super::ended::{Ended, Outcome};
 use super::jobs::{Finish, JobFacts, JobView};
+use super::lost::LostPod;
 use super::owner;
 use super::pods::{self, JOB_UID_LABEL, PodFacts, Wait};
 use crate::context::Context;
@@ -28,12 +29,12 @@ pub enum ObserveError {
     },
 }
 
-/// What planning sees of a Job.
-pub fn view(context: &Context, job: JobFacts) -> JobView {
+/// What planning sees of a Job, where these pods are lost, by the Job's uid.
+pub fn view(context: &Context, job: JobFacts, lost: &BTreeMap<String, LostPod>) -> JobView {
     let fresh = job.runs() && !context.stores.running.is_settled(&job.uid);
     let pods = known_pods(context, &job);
     let waiting_since = pods.iter().find_map(|pod| pod.waiting.as_ref()?.since.clone());
-    JobView { fresh, waiting_since, ..job.view }
+    JobView { fresh, waiting_since, lost: lost.get(&job.uid).cloned(), ..job.view }
 }
 
 /// The pods of a Job that the cache knows: those that wait or succeeded.

@@ -8,13 +8,11 @@ use serde_json::{Value, json};
 
 use super::apply::{ApplyError, Owner, jobs, kube_error};
 use super::manifest::on_node;
+use super::pods::JOB_LABEL;
 use super::steps::Placement;
 use super::{names, owner};
 use crate::broker::pools::Grant;
 use crate::context::Context;
-
-/// Label, set by the Job controller: the name of the Job that a pod belongs to.
-const JOB_LABEL: &str = "batch.kubernetes.io/job-name";
 
 /// Writes the device into the Job, then takes the gate from those of its pods that have it, together with the order to the
 /// device's node. A Job that is gone is left alone.

@@ -15,6 +15,9 @@ use crate::seen::SeenPod;
 /// Label, set by the Job controller: the uid of the Job that a pod belongs to.
 pub const JOB_UID_LABEL: &str = "batch.kubernetes.io/controller-uid";
 
+/// Label, set by the Job controller: the name of the Job that a pod belongs to.
+pub const JOB_LABEL: &str = "batch.kubernetes.io/job-name";
+
 /// A pod of one of our Jobs. Its group is that of the Job's children.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodFacts {

@@ -63,6 +63,7 @@ words! {
     ResourceClaimMissing,
     VolumeNotMounted,
     SandboxFailed,
+    NodeNotReady,
     ImagePullFailed,
     InvalidImageName,
     ContainerConfigInvalid,
@@ -386,6 +387,14 @@ const TABLE: &[Row] = {
             Warning,
             Waits,
             "The node cannot start the pod's sandbox. The message is the kubelet's.",
+        ),
+        Row(
+            R::NodeNotReady,
+            Administrator,
+            READY,
+            Warning,
+            GOES_ON,
+            "The worker's node does not answer. Kubernetes evicts the pod after its tolerations, five minutes by default; then the operator removes it, and the work goes on in another pod, on another node where the pool has one.",
         ),
         Row(
             R::ImagePullFailed,

@@ -10,6 +10,7 @@ use super::ended::failure;
 use super::events::EventPlan;
 use super::forgotten;
 use super::jobs::JobView;
+use super::lost::LostPod;
 use super::pods::Wait;
 use super::reasons::{Ending, EventType, Reason};
 use super::steps::{Action, Draft, JobBounds, JobPlan, Refusal};
@@ -348,8 +349,11 @@ impl Work<'_> {
         // A Job that never ran keeps waiting; one that ran once counts as running to its end.
         let prior_runs = self.prior.is_some_and(|prior| prior.phase == Phase::Running);
         let ran = job.ready > 0 || job.failed > 0 || prior_runs;
+        let lost = job.lost.as_ref().filter(|pod| !pod.is_overdue(self.now));
         let waiting = match ran {
             _ if self.at_gate(job) => Some(self.place(job, draft)),
+            // Kubernetes evicts it in time.
+            _ if lost.is_some() => None,
             // Nothing of it runs until it is let go again.
             _ if job.suspended && job.ready == 0 => Some(self.suspended(job, draft)),
             // It is to run again, such as after an eviction, and the node of its device takes it no more.
@@ -368,14 +372,23 @@ impl Work<'_> {
         forgotten::wake(job, self.now, draft);
         let resync = self.resync_seconds as f64;
         draft.again((resync * (1.0 + self.random / 2.0)) as u64);
-        match waiting {
-            Some(status) => status,
-            None if job.fresh && !prior_runs => {
+        match (waiting, lost) {
+            (Some(status), _) => status,
+            (None, Some(pod)) => self.lost(pod, ran, draft),
+            (None, None) if job.fresh && !prior_runs => {
                 draft.again(1);
                 self.at(Phase::Pending)
             }
-            None => self.at(Phase::Running),
+            (None, None) => self.at(Phase::Running),
         }
+    }
+
+    /// The status while the worker's node does not answer.
+    fn lost(&self, pod: &LostPod, ran: bool, draft: &mut Draft) -> Standing {
+        let why = pod.words();
+        self.announce(Reason::NodeNotReady, &why, draft);
+        let phase = if ran { Phase::Running } else { Phase::Pending };
+        Standing { phase, ..self.waiting(Reason::NodeNotReady, &why) }
     }
 
     /// The status of a target whose Job has no worker yet, and what is done about it.
@@ -398,9 +411,6 @@ impl Work<'_> {
         }
         match wait {
             Some(wait) => {
-                if job.slot.is_some() {
-                    draft.again(GIVE_BACK.unsigned_abs());
-                }
                 let why = self.words(wait);
                 self.announce(wait.reason, &why, draft);
                 let known = self.waited().and_then(|prior| prior.failure).filter(|known| {
@@ -422,6 +432,9 @@ impl Work<'_> {
     fn give_back(&self, job: &JobView, draft: &mut Draft) -> Option<Standing> {
         let wait = self.wait?;
         if !self.holds_in_vain(job, wait) {
+            if job.slot.is_some() {
+                draft.again(GIVE_BACK.unsigned_abs());
+            }
             return None;
         }
         draft.actions.push(Action::DeleteJob(job.name.clone()));

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::events::EventPlan;
 use super::jobs::Purpose;
+use super::lost::LostPod;
 use super::reasons::Reason;
 use super::runs::RunPlan;
 use crate::broker::Request;
@@ -56,6 +57,8 @@ pub enum Action {
     WakeJob(String),
     /// Let the pods of a Job through that wait for this device.
     PlaceJob(Placement),
+    /// Remove an evicted pod whose node does not answer.
+    RemovePod(LostPod),
     /// Make a tuning run, or change it.
     ApplyRun(Box<RunPlan>),
     /// Delete a tuning run and its Jobs.

@@ -40,8 +40,9 @@ pub async fn reconcile(
     // Until the claim is written and seen, another operator may have been first.
     let claimed = object.status.as_ref().and_then(|status| status.managed_by.as_ref());
     if claimed == Some(install) && slots::is_leased(&object.spec) {
-        let state = observe::leases(&context, &object);
         let now = Timestamp::now();
+        let mut state = observe::leases(&context, &object);
+        state.occupied = observe::occupied(&context, &state.without_end(now)).await;
         let decision = grant::plan(&state, now);
         apply::apply(&context, &decision.changes, now).await?;
         let max_per_namespace = object.spec.max_per_namespace;

@@ -6,16 +6,19 @@ use hone_crds::DevicePool;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Taint;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::{Resource, ResourceExt};
+use kube::api::ListParams;
+use kube::{Api, Resource, ResourceExt};
 use serde::Deserialize;
 
 use crate::broker::grant::{HolderJob, SLACK, State};
 use crate::broker::{DeviceLease, Holder, Slot, slots};
 use crate::children::jobs::JobFacts;
-use crate::children::owner;
+use crate::children::pods::JOB_LABEL;
+use crate::children::{names, owner};
 use crate::context::Context;
 use crate::nodes::NodeFacts;
 use crate::runtime::cache::{Cache, Object};
+use crate::seen::SeenPod;
 
 /// What a pool's status depends on.
 #[derive(Clone, Debug, Deserialize)]
@@ -128,6 +131,7 @@ pub fn leases(context: &Context, object: &DevicePool) -> State {
         slots,
         jobs,
         over,
+        occupied: BTreeSet::new(),
         claimed: claimed(context),
         applicants,
         waiting,
@@ -137,6 +141,38 @@ pub fn leases(context: &Context, object: &DevicePool) -> State {
         pool: name,
         leases,
     }
+}
+
+/// Which of `leases` a pod still uses, by the slot and the fence that it carries. The API server is asked, since those
+/// that run are not watched; where it does not answer, all of them are taken for used.
+pub async fn occupied(context: &Context, leases: &[&DeviceLease]) -> BTreeSet<String> {
+    let mut occupied = BTreeSet::new();
+    for lease in leases {
+        let Some(holder) = &lease.holder else { continue };
+        let api: Api<SeenPod> = Api::namespaced(context.client.clone(), &holder.namespace);
+        let of_job = ListParams::default().labels(&format!("{JOB_LABEL}={}", holder.job));
+        let used = match api.list(&of_job).await {
+            Ok(list) => list.items.iter().any(|pod| uses(pod, lease)),
+            Err(error) => {
+                tracing::warn!(%error, job = holder.job, "the pods of the Job cannot be listed");
+                true
+            }
+        };
+        if used {
+            occupied.insert(lease.name.clone());
+        }
+    }
+    occupied
+}
+
+/// Whether a pod that has not ended was given `lease`.
+fn uses(pod: &SeenPod, lease: &DeviceLease) -> bool {
+    let ended = pod.status.phase == "Succeeded" || pod.status.phase == "Failed";
+    let annotation = |key: &str| pod.annotations().get(key).map(String::as_str);
+    let fence = lease.fence.to_string();
+    !ended
+        && annotation(names::SLOT_ANNOTATION) == Some(lease.name.as_str())
+        && annotation(names::FENCE_ANNOTATION) == Some(fence.as_str())
 }
 
 type Jobs = HashMap<(String, String), HolderJob>;

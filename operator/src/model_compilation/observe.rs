@@ -13,7 +13,7 @@ use super::{digest, result};
 use crate::broker::pools;
 use crate::children::jobs::JobFacts;
 use crate::children::observe::{self as children, ObserveError};
-use crate::children::owner;
+use crate::children::{lost, owner};
 use crate::context::Context;
 use crate::runtime::cache::Object;
 use crate::runtime::worker::random;
@@ -34,6 +34,7 @@ pub async fn observe(
     let runs = runs(context, object);
     let outcomes = outcomes(context, object, &jobs, &runs).await?;
     let waits = children::waits(context, &jobs, &now).await;
+    let lost = lost::find(context, &jobs).await;
     let deleting = object.metadata.deletion_timestamp.is_some();
     let heirs = if deleting { heirs(context, object) } else { BTreeMap::new() };
     let pools = pools::pools(context);
@@ -41,7 +42,7 @@ pub async fn observe(
     Ok(Observed {
         now,
         random: random(),
-        jobs: jobs.into_iter().map(|job| children::view(context, job)).collect(),
+        jobs: jobs.into_iter().map(|job| children::view(context, job, &lost)).collect(),
         outcomes,
         waits,
         refusals: BTreeMap::new(),

@@ -8,16 +8,20 @@ use hone_crds::{ModelCompilationStatus, TargetStatus};
 
 use super::model::{Action, Observed, Plan};
 use super::{deletion, refusal, summary, target};
+use crate::children::lost;
 use crate::children::names::FINALIZER;
 pub use crate::children::steps::Draft;
 use crate::config::Config;
 
 /// The plan for what was observed.
 pub fn plan(config: &Config, observed: &Observed) -> Plan {
-    if observed.object.metadata.deletion_timestamp.is_some() {
-        return deletion::plan(config, observed);
-    }
     let mut draft = Draft::default();
+    lost::plan(&observed.jobs, &observed.now, &mut draft);
+    if observed.object.metadata.deletion_timestamp.is_some() {
+        let mut plan = deletion::plan(config, observed);
+        plan.actions.splice(0..0, draft.actions);
+        return plan;
+    }
     let refusal = refusal::find(config, &observed.object.spec);
     let context = target::Context {
         config,

@@ -112,10 +112,11 @@ fn why(status: &ModelCompilationStatus) -> (String, String) {
     {
         return (failure.reason.clone(), failure.message.clone());
     }
+    // One that runs says why nothing is heard of it.
     let waiting = status
         .targets
         .iter()
-        .filter(|target| target.phase == Phase::Pending)
+        .filter(|target| matches!(target.phase, Phase::Pending | Phase::Running))
         .find_map(|target| target.failure.as_ref());
     if status.phase == Phase::Running
         && let Some(tuning) = tuning_note(&status.targets)

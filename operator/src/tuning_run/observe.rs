@@ -12,7 +12,7 @@ use super::model::Observed;
 use super::{digest, warm_start};
 use crate::broker::pools;
 use crate::children::observe::{self as children, ObserveError};
-use crate::children::owner;
+use crate::children::{lost, owner};
 use crate::context::Context;
 use crate::runtime::worker::random;
 
@@ -37,12 +37,13 @@ pub async fn observe(context: &Context, object: &TuningRun) -> Result<Observed, 
     let mut searching = jobs.iter().filter(|job| job.view.name == name && job.is_under_way());
     let progress = searching.find_map(|job| context.stores.posts.of(&job.uid));
     let waits = children::waits(context, &jobs, &now).await;
+    let lost = lost::find(context, &jobs).await;
     let names = std::iter::once(name).chain(digest::session_names(object));
     let granted = |name: String| Some((name.clone(), pools::grant(context, &namespace, &name)?));
     Ok(Observed {
         now,
         random: random(),
-        jobs: jobs.into_iter().map(|job| children::view(context, job)).collect(),
+        jobs: jobs.into_iter().map(|job| children::view(context, job, &lost)).collect(),
         outcomes,
         progress,
         waits,

@@ -17,14 +17,15 @@ use crate::children::ended::{Outcome, failure};
 use crate::children::jobs::{Finish, JobView, Purpose};
 use crate::children::names::QUEUE_LABEL;
 use crate::children::reasons::Reason;
-use crate::children::refusal;
 use crate::children::start::{Prior, Standing, Work};
 use crate::children::steps::{Action, Draft, JobBounds, JobPlan};
+use crate::children::{lost, refusal};
 use crate::config::Config;
 
 /// The plan for what was observed.
 pub fn plan(config: &Config, observed: &Observed) -> Plan {
     let mut draft = Draft::default();
+    lost::plan(&observed.jobs, &observed.now, &mut draft);
     let before = observed.object.status.as_ref();
     let status = match observed.object.metadata.deletion_timestamp {
         Some(_) => before.cloned(),

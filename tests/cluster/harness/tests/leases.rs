@@ -214,6 +214,80 @@ fn a_suspended_job_holds_no_device(context: &Context<'_>) -> Result<()> {
     eventually("every lease to end", SOON, || Ok(holders(context)?.is_empty().then_some(())))
 }
 
+/// A node of the pool that no kubelet and no simulator looks after: what is on it stays as the test says.
+fn node_of_the_test(context: &Context<'_>, name: &str, ready: &str) -> Result<()> {
+    let kubectl = &context.kubectl;
+    let label = &context.namespace;
+    kubectl.apply(&format!(
+        "{{apiVersion: v1, kind: Node, metadata: {{name: {name}, labels: {{lost: {label}}}}}}}"
+    ))?;
+    let amounts = r#"{"cpu":"8","memory":"32Gi","pods":"110"}"#;
+    let time = "2026-01-01T00:00:00Z";
+    let condition = format!(
+        r#"{{"type":"Ready","status":"{ready}","reason":"x","message":"x","lastHeartbeatTime":"{time}","lastTransitionTime":"{time}"}}"#
+    );
+    let status = format!(
+        r#"{{"status":{{"capacity":{amounts},"allocatable":{amounts},"conditions":[{condition}]}}}}"#
+    );
+    kubectl.run(&["patch", "node", name, "--subresource=status", "--type=merge", "-p", &status])?;
+    // The API server taints each new node; the controllers take the taint away when a kubelet reports.
+    eventually("the node to be free of not-ready taints", SOON, || {
+        let taints = kubectl.text(&format!("node/{name}"), "{.spec.taints[*].key}")?;
+        if ready == "True" && taints.contains("node.kubernetes.io/not-ready") {
+            kubectl.run(&["taint", "node", name, "node.kubernetes.io/not-ready-"])?;
+            return Ok(None);
+        }
+        Ok(Some(()))
+    })
+}
+
+/// Says of a pod what its kubelet would.
+fn pod_is(context: &Context<'_>, name: &str, ready: &str) -> Result<()> {
+    let status = format!(
+        r#"{{"status": {{"phase": "Running", "conditions": [{{"type": "Ready", "status": "{ready}"}}]}}}}"#
+    );
+    let patch = ["patch", "pod", name, "--subresource=status", "--type=strategic", "-p", &status];
+    context.kubectl.run(&patch).map(drop)
+}
+
+/// The node of a worker stops answering for good. The status says so; once Kubernetes has evicted the pod, the work goes on
+/// on another node, although nobody ever says that the pod has ended.
+fn a_lost_node_keeps_nothing(context: &Context<'_>) -> Result<()> {
+    let (kubectl, label) = (&context.kubectl, &context.namespace);
+    let lost = format!("{label}-lost");
+    node_of_the_test(context, &lost, "True")?;
+    let _operator = begin(context, "")?;
+    let pool = format!(r#"{{"spec": {{"nodeSelector": {{"type": null, "lost": "{label}"}}}}}}"#);
+    kubectl.run(&["patch", "devicepool", label, "--type=merge", "-p", &pool])?;
+    kubectl.apply(&compilation(context, 0, "1s", ""))?;
+    let pod = eventually("a pod on the node", SOON, || {
+        let pods = items(context, "pods")?;
+        let on_it = pods.iter().find(|pod| pod["spec"]["nodeName"] == lost.as_str());
+        Ok(on_it.and_then(|pod| pod["metadata"]["name"].as_str().map(str::to_owned)))
+    })?;
+    pod_is(context, &pod, "True")?;
+    eventually("it to run", SOON, || Ok((count(context, "Running")? == 1).then_some(())))?;
+
+    node_of_the_test(context, &lost, "Unknown")?;
+    pod_is(context, &pod, "False")?;
+    says(context, "c0", "NodeNotReady")?;
+    ensure!(count(context, "Running")? == 1, "it may still be at work");
+    let path = "{.status.conditions[?(@.type=='Ready')].message}";
+    let message = kubectl.text("modelcompilation/c0", path)?;
+    ensure!(message.contains(&lost), "{message}");
+
+    let simulated = kubectl.run(&["get", "nodes", "-l", "type=simulated", "-o", "name"])?;
+    let simulated = simulated.lines().next().context("a simulated node")?.to_owned();
+    kubectl.run(&["label", &simulated, &format!("lost={label}")])?;
+    // As the taint manager does.
+    kubectl.run(&["delete", "pod", &pod, "--grace-period=1", "--wait=false"])?;
+    kubectl.wait("modelcompilation/c0", "Succeeded", SOON)?;
+    ensure!(kubectl.run(&["get", "pod", &pod]).is_err(), "the evicted pod is still there");
+    eventually("every lease to end", SOON, || Ok(holders(context)?.is_empty().then_some(())))?;
+    kubectl.run(&["label", &simulated, "lost-"])?;
+    kubectl.run(&["delete", "node", &lost]).map(drop)
+}
+
 fn main() {
     let options = ClusterOptions { simulated_nodes: Some(2), ..ClusterOptions::default() };
     Suite::new("leases", options)
@@ -222,5 +296,6 @@ fn main() {
         .alone("what_does_not_fit_delays_nobody", what_does_not_fit_delays_nobody)
         .alone("a_fresh_operator_knows_who_holds_what", a_fresh_operator_knows_who_holds_what)
         .alone("a_suspended_job_holds_no_device", a_suspended_job_holds_no_device)
+        .alone("a_lost_node_keeps_nothing", a_lost_node_keeps_nothing)
         .main();
 }
