@@ -6,6 +6,7 @@
 #
 # plane        an API server             controllers  with controllers and a scheduler
 # node         a real node               kwok         simulated nodes
+# kueue        Kueue itself
 # s3 azure     object stores             images       the image writer
 # helm kubeconform kstatus argohealth    programs
 # product      our own programs as they ship, for images
@@ -49,6 +50,7 @@ else
   fi
 fi
 program kwok kwok "$BIN/kwok"
+program kueue kueue "$BIN/kueue" "$BIN/kueue.d"
 program s3 s3 "$BIN/versitygw"
 if command -v npm >/dev/null; then
   program azure azure "$BIN/azurite-blob"

@@ -6,21 +6,26 @@
 #           HONE_TEST_KUBECONFIG brings a control plane)
 #   node    plane + containerd, runc, CNI plugins (packages), DNS, pause and test images
 #   kwok    simulated nodes
+#   kueue   Kueue, for its own suite; not among the default
 #   s3      an S3 server with conditional writes
 #   tools   helm, kubeconform, kstatus, Argo CD's Lua health engine
 #   helm    helm alone
 #   azure   a server that speaks Azure Blob Storage
 #   images  the image writer alone (images.sh builds images with it)
 #
-# env: HONE_CLUSTER_BUILD  where the built things lie (default tests/cluster/.build)
+# env: HONE_CLUSTER_KUBERNETES  minor version of the control plane and the node: 1.35 or 1.34 (default 1.35). What is
+#                          called next uses what was set up last.
+#      HONE_CLUSTER_BUILD  where the built things lie (default tests/cluster/.build)
 #      HONE_CLUSTER_JOBS   parallel compilations (default 2)
 set -euo pipefail
 . "$(dirname "$0")/parts/lib.sh"
 . "$CLUSTER_DIR/parts/build.sh"
 GO=$CLUSTER_DIR/go
 
-KUBERNETES=v1.35.4
+# The minor versions of Kubernetes that there is a module of, and what of each is built.
+declare -A KUBERNETES=([1.35]=v1.35.4 [1.34]=v1.34.4)
 KWOK=v0.8.0
+KUEUE=v0.17.0
 KUBECONFORM=v0.8.0
 VERSITYGW=v1.8.0
 AZURITE=3.37.0
@@ -40,11 +45,13 @@ setup_plane() {
     return
   fi
   # Without its version the API server calls itself v0.0.0, which helm and kubectl refuse.
-  local flags='-s -w' p part
+  local flags='-s -w' p part minor=${HONE_CLUSTER_KUBERNETES:-1.35} module=$GO/plane
+  [ -n "${KUBERNETES[$minor]:-}" ] || fail "plane: HONE_CLUSTER_KUBERNETES is '$minor': use one of ${!KUBERNETES[*]}"
+  [ "$minor" = 1.35 ] || module=$GO/plane-$minor
   for p in k8s.io/component-base/version k8s.io/client-go/pkg/version; do
-    flags+=" -X $p.gitVersion=$KUBERNETES -X $p.gitMajor=1 -X $p.gitMinor=35 -X $p.gitTreeState=clean -X $p.buildDate=2026-01-01T00:00:00Z"
+    flags+=" -X $p.gitVersion=${KUBERNETES[$minor]} -X $p.gitMajor=1 -X $p.gitMinor=${minor#1.} -X $p.gitTreeState=clean -X $p.buildDate=2026-01-01T00:00:00Z"
   done
-  build plane "$GO/plane" . -tags grpcnotrace -ldflags "$flags"
+  build plane "$module" . -tags grpcnotrace -ldflags "$flags"
   for part in etcd kube-apiserver kube-controller-manager kube-scheduler kubelet kube-proxy kubectl; do
     ln -sfn plane "$BIN/$part"
   done
@@ -71,6 +78,20 @@ setup_node() {
 }
 
 setup_kwok() { install_go kwok "sigs.k8s.io/kwok/cmd/kwok@$KWOK"; }
+setup_kueue() {
+  install_go kueue "sigs.k8s.io/kueue/cmd/kueue@$KUEUE"
+  # Its kinds and webhooks, as its own module has them.
+  local module dir=$BUILD/store/kueue-$KUEUE
+  if [ ! -s "$dir/webhooks.yaml" ]; then
+    module=$(go mod download -json "sigs.k8s.io/kueue@$KUEUE" | sed -n 's/^.*"Dir": "\(.*\)",$/\1/p')
+    [ -d "$module" ] || fail "kueue: the module of Kueue $KUEUE cannot be downloaded"
+    mkdir -p "$dir"
+    cat "$module"/config/components/crd/bases/*.yaml >"$dir/crds.yaml"
+    cp "$module/config/components/webhook/manifests.yaml" "$dir/webhooks.yaml"
+    chmod u+w "$dir"/*
+  fi
+  ln -sfn "../store/kueue-$KUEUE" "$BIN/kueue.d"
+}
 setup_s3() { install_go versitygw "github.com/versity/versitygw/cmd/versitygw@$VERSITYGW"; }
 
 setup_helm() { build helm "$GO/helm" helm.sh/helm/v3/cmd/helm -tags grpcnotrace -ldflags '-s -w'; }

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions};
-use kube::{Api, Resource, ResourceExt};
+use kube::{Api, ResourceExt};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -23,10 +23,11 @@ use super::events::EventPlan;
 use super::jobs::{JobFacts, JobView};
 use super::names;
 use super::owner;
-use super::pods::JOB_UID_LABEL;
+use super::pods::{self, JOB_UID_LABEL, PodFacts};
 use super::reasons::Reason;
 use super::steps::{Action, Draft};
 use crate::context::Context;
+use crate::runtime::cache::Cached as _;
 use crate::seen::SeenPod;
 
 /// Seconds between the moment at which an evicted pod should have ended and its removal: a kubelet that answers late is
@@ -76,40 +77,51 @@ impl LostPod {
 }
 
 /// The pods of Jobs on nodes that do not answer, by the Job's uid. The API server is asked only where there is such a
-/// node, about Jobs that have pods of which none is ready. Where it does not answer there are none.
+/// node, about Jobs of which no pod is ready and none is known to wait. Where it does not answer nothing is lost.
 pub async fn find(context: &Context, jobs: &[JobFacts]) -> BTreeMap<String, LostPod> {
     let mut lost = BTreeMap::new();
-    for job in jobs.iter().filter(|job| job.view.may_be_lost()) {
-        let silent: Vec<String> =
-            context.stores.nodes.pick(|node| (!node.ready).then(|| node.name.clone()));
-        if silent.is_empty() {
-            break;
+    let jobs: Vec<&JobFacts> = jobs.iter().filter(|job| job.view.may_be_lost()).collect();
+    if jobs.is_empty() {
+        return lost;
+    }
+    let silent: Vec<String> =
+        context.stores.nodes.pick(|node| (!node.ready).then(|| node.name.clone()));
+    if silent.is_empty() {
+        return lost;
+    }
+    for job in jobs {
+        let mut pods = context.stores.pods.group(&owner::group(&job.namespace, &job.uid));
+        pods.retain(|pod| !pod.ended);
+        if pods.is_empty() {
+            pods = list(context, job).await;
         }
-        let api: Api<SeenPod> = Api::namespaced(context.client.clone(), &job.namespace);
-        let params = ListParams::default().labels(&format!("{JOB_UID_LABEL}={}", job.uid));
-        match api.list(&params).await {
-            Ok(list) => {
-                let found = list.items.iter().find_map(|pod| lost_pod(pod, job, &silent));
-                lost.extend(found.map(|pod| (job.uid.clone(), pod)));
-            }
-            Err(error) => {
-                tracing::warn!(%error, job = job.view.name, "the pods of the Job cannot be listed");
-            }
-        }
+        let found = pods.iter().find_map(|pod| lost_pod(pod, job, &silent));
+        lost.extend(found.map(|pod| (job.uid.clone(), pod)));
     }
     lost
 }
 
+/// The pods of a Job that run, which are not watched.
+async fn list(context: &Context, job: &JobFacts) -> Vec<PodFacts> {
+    let api: Api<SeenPod> = Api::namespaced(context.client.clone(), &job.namespace);
+    let params = ListParams::default().labels(&format!("{JOB_UID_LABEL}={}", job.uid));
+    match api.list(&params).await {
+        Ok(list) => list.items.iter().filter_map(pods::facts).map(|(_, pod)| pod).collect(),
+        Err(error) => {
+            tracing::warn!(%error, job = job.view.name, "the pods of the Job cannot be listed");
+            Vec::new()
+        }
+    }
+}
+
 /// The pod as a lost one: the Job's own, not ended, on one of the `silent` nodes.
-fn lost_pod(pod: &SeenPod, job: &JobFacts, silent: &[String]) -> Option<LostPod> {
-    let controller = owner::controller(pod.meta(), "batch", "Job")?;
-    let node = pod.spec.node_name.clone()?;
-    let ended = pod.status.phase == "Succeeded" || pod.status.phase == "Failed";
-    (controller.uid == job.uid && !ended && silent.contains(&node)).then(|| LostPod {
-        name: pod.name_any(),
-        uid: pod.uid().unwrap_or_default(),
+fn lost_pod(pod: &PodFacts, job: &JobFacts, silent: &[String]) -> Option<LostPod> {
+    let node = pod.node.clone()?;
+    (pod.job_uid == job.uid && !pod.ended && silent.contains(&node)).then(|| LostPod {
+        name: pod.name().to_owned(),
+        uid: pod.uid.clone(),
         node,
-        ends: pod.meta().deletion_timestamp.clone(),
+        ends: pod.ends.clone(),
     })
 }
 
@@ -219,7 +231,10 @@ mod tests {
             view: JobView::default(),
         };
         let silent = ["gone".to_owned()];
-        let lost = |pod: SeenPod| lost_pod(&pod, &job, &silent).map(|lost| lost.uid);
+        let lost = |pod: SeenPod| {
+            let (_, pod) = pods::facts(&pod).unwrap();
+            lost_pod(&pod, &job, &silent).map(|lost| lost.uid)
+        };
         assert_eq!(lost(pod("1", "Running", "gone")).as_deref(), Some("7"));
         assert_eq!(lost(pod("1", "Pending", "gone")).as_deref(), Some("7"));
         assert_eq!(lost(pod("3", "Running", "gone")), None);

@@ -30,6 +30,10 @@ pub struct PodFacts {
     pub job_uid: String,
     /// The uid of the compilation, as its label says.
     pub owner_uid: String,
+    /// Its node, where it has one.
+    pub node: Option<String>,
+    /// When it should have ended, where it was evicted or deleted.
+    pub ends: Option<Time>,
     /// Why it waits, where it does.
     pub waiting: Option<Waiting>,
     /// Whether it succeeded.
@@ -88,6 +92,8 @@ pub fn facts(pod: &SeenPod) -> Option<(String, PodFacts)> {
         uid: pod.uid().unwrap_or_default(),
         job_uid: job.uid.clone(),
         owner_uid: pod.labels().get(names::UID_LABEL).cloned().unwrap_or_default(),
+        node: pod.spec.node_name.clone(),
+        ends: pod.meta().deletion_timestamp.clone(),
         waiting: (pod.status.phase == "Pending").then(|| waiting(pod)),
         succeeded: pod.status.phase == "Succeeded",
         ended: pod.status.phase == "Succeeded" || pod.status.phase == "Failed",

@@ -18,7 +18,7 @@ hash_of() { sha256sum | cut -c1-16; }
 # build NAME DIR PACKAGE [go build flags...]: builds PACKAGE of the module in DIR.
 build() {
   local name=$1 dir=$2 package=$3 key started=$SECONDS; shift 3
-  key=$( { go env GOVERSION GOARCH; echo "$package" "$@"; cd "$dir" && find . -type f \( -name '*.go' -o -name 'go.*' \) | LC_ALL=C sort | xargs sha256sum; } | hash_of)
+  key=$( { go env GOVERSION GOARCH; echo "$package" "$@"; cd "$dir" && find -L . -type f \( -name '*.go' -o -name 'go.*' \) | LC_ALL=C sort | xargs sha256sum; } | hash_of)
   if [ ! -x "$BUILD/store/$name-$key" ]; then
     say "building $name"
     mkdir -p "$BUILD/store"

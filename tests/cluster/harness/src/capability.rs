@@ -18,6 +18,8 @@ pub enum Capability {
     Node,
     /// Simulated nodes.
     Kwok,
+    /// Kueue, which queues Jobs by quota.
+    Kueue,
     /// An S3 server with conditional writes.
     S3,
     /// Servers that speak Google Cloud Storage and Azure Blob Storage.
@@ -43,6 +45,7 @@ impl fmt::Display for Capability {
             Self::Controllers => "controllers",
             Self::Node => "node",
             Self::Kwok => "kwok",
+            Self::Kueue => "kueue",
             Self::S3 => "s3",
             Self::Azure => "azure",
             Self::Images => "images",

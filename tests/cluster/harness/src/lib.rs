@@ -38,6 +38,7 @@ mod helm;
 mod kubectl;
 pub mod product;
 mod scripts;
+pub mod simulated;
 mod suite;
 mod wait;
 

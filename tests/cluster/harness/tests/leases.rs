@@ -2,93 +2,14 @@
 //! nodes, on which a worker takes as long as an annotation says.
 
 use std::collections::BTreeSet;
-use std::path::Path;
-use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use hone_cluster_tests::{
-    Capability, ClusterOptions, Context, Suite, eventually, product, repository,
+use hone_cluster_tests::simulated::{
+    Operator, SOON, begin, compilation, count, holders, items, says,
 };
+use hone_cluster_tests::{Capability, ClusterOptions, Context, Suite, eventually};
 use serde_json::Value;
-
-const SOON: Duration = Duration::from_secs(90);
-
-/// An operator of one namespace, ended when this is dropped.
-struct Operator(Child);
-
-impl Operator {
-    fn start(context: &Context<'_>) -> Result<Self> {
-        let child = Command::new(product::shipped("hone-operator"))
-            .env("KUBECONFIG", context.cluster.kubectl().kubeconfig())
-            .env("HONE_WORKER_IMAGE", "simulated")
-            .env("HONE_LISTEN", "127.0.0.1:0")
-            .env("HONE_ADMIN_LISTEN", "127.0.0.1:0")
-            .env("HONE_NO_LEADER_ELECTION", "true")
-            .env("HONE_COPY_ANNOTATIONS", "simulate.hone.dev/")
-            .env("HONE_WATCH_NAMESPACE", &context.namespace)
-            .env("HONE_LOG", "warn")
-            .env("POD_NAMESPACE", &context.namespace)
-            .spawn()
-            .context("run hone-operator")?;
-        Ok(Self(child))
-    }
-}
-
-impl Drop for Operator {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// The kinds, a pool of both nodes that is the test's own, and its operator.
-fn begin(context: &Context<'_>, spec: &str) -> Result<Operator> {
-    for kind in ["modelcompilations", "tuningruns", "devicepools"] {
-        let path = repository().join("crds").join(format!("hone.dev_{kind}.yaml"));
-        apply_file(context, &path)?;
-        context.kubectl.wait(&format!("crd/{kind}.hone.dev"), "Established", SOON)?;
-    }
-    let pool = format!(
-        "{{apiVersion: hone.dev/v1alpha1, kind: DevicePool, metadata: {{name: {}}}, spec: \
-         {{kind: CPU, nodeSelector: {{type: simulated}}{spec}}}}}",
-        context.namespace
-    );
-    eventually("the pool", SOON, || context.kubectl.apply(&pool).map(Some))?;
-    Operator::start(context)
-}
-
-fn apply_file(context: &Context<'_>, path: &Path) -> Result<()> {
-    let path = path.to_string_lossy();
-    context.kubectl.run(&["apply", "--server-side", "-f", &path]).map(drop)
-}
-
-fn compilation(context: &Context<'_>, number: usize, duration: &str, rest: &str) -> String {
-    let pool = &context.namespace;
-    format!(
-        "{{apiVersion: hone.dev/v1alpha1, kind: ModelCompilation, metadata: {{name: c{number}, annotations: \
-         {{simulate.hone.dev/duration: {duration}}}}}, spec: {{model: {{uri: 's3://models/{number}.onnx'}}, \
-         targets: [{{name: main, pool: {pool}}}], output: {{uri: 's3://artifacts'}}{rest}}}}}\n"
-    )
-}
-
-fn items(context: &Context<'_>, kind: &str) -> Result<Vec<Value>> {
-    let list = context.kubectl.json(kind)?;
-    Ok(list["items"].as_array().cloned().unwrap_or_default())
-}
-
-/// How many compilations are in `phase`.
-fn count(context: &Context<'_>, phase: &str) -> Result<usize> {
-    let all = items(context, "modelcompilations")?;
-    Ok(all.iter().filter(|object| object["status"]["phase"] == phase).count())
-}
-
-/// The Leases of devices, by who holds them.
-fn holders(context: &Context<'_>) -> Result<Vec<String>> {
-    let leases = items(context, "leases -l hone.dev/lease=device")?;
-    let holder = |lease: &Value| lease["spec"]["holderIdentity"].as_str().map(str::to_owned);
-    Ok(leases.iter().filter_map(holder).filter(|holder| !holder.is_empty()).collect())
-}
 
 /// Never two workers on one node, each as its Lease says, and at the end nobody holds anything.
 fn devices_are_held_one_at_a_time(context: &Context<'_>) -> Result<()> {
@@ -176,15 +97,6 @@ fn suspend(context: &Context<'_>, name: &str, suspend: bool) -> Result<()> {
     let job = context.kubectl.run(&["get", "jobs", "-l", &label, "-o", "name"])?;
     let patch = format!("{{\"spec\": {{\"suspend\": {suspend}}}}}");
     context.kubectl.run(&["patch", job.trim(), "--type", "merge", "-p", &patch]).map(drop)
-}
-
-/// Waits until a compilation's only target says `reason`.
-fn says(context: &Context<'_>, name: &str, reason: &str) -> Result<()> {
-    eventually(&format!("{name} to say {reason}"), SOON, || {
-        let path = "{.status.targets[0].failure.reason}";
-        Ok((context.kubectl.text(&format!("modelcompilation/{name}"), path)? == reason)
-            .then_some(()))
-    })
 }
 
 /// The test is Kueue: a Job that it holds has no device, and one that it lets go gets one when its turn comes.
