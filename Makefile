@@ -1,5 +1,5 @@
 # The front doors. Everything they do is in `cargo xtask`.
-.PHONY: demo install test test-product demo-cluster bench-peers scale chaos mutate mutants gpu
+.PHONY: demo install test test-product test-kueue demo-cluster bench-peers scale chaos mutate mutants gpu
 
 # The main job: one YAML file to a measured native artifact, on this machine.
 demo:
@@ -21,6 +21,13 @@ test:
 test-product:
 	cargo xtask setup --tests
 	cargo xtask test --product
+
+# Kueue itself before Hone's Jobs: quota, preemption, a stopped queue; docs/suites.md.
+test-kueue:
+	cargo xtask setup
+	cargo xtask shipped
+	tests/cluster/setup.sh plane kwok kueue
+	HONE_CLUSTER_TESTS=required cargo test --package hone-cluster-tests --test kueue
 
 # A control plane and a node on this machine; the example applied; its status as it changes.
 demo-cluster:

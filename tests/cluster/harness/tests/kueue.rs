@@ -12,6 +12,14 @@ use serde_json::{Value, json};
 /// Port of Kueue's webhooks on the loopback interface: the tests of this suite run one after another.
 const PORT: u16 = 19_443;
 
+/// Runs program `$0` with settings `$1` where the certificates in `$2` lie in the folder that Kueue reads those of its
+/// metrics from, whether it serves any or not: a file system that nobody else sees.
+const IN_ITS_OWN_ETC: &str = "set -e
+mount -t tmpfs none /etc
+mkdir -p /etc/kueue/metrics/certs
+cp \"$2\"/tls.* /etc/kueue/metrics/certs
+exec \"$0\" --config \"$1\" --feature-gates VisibilityOnDemand=false";
+
 /// Kueue, ended when this is dropped.
 struct Kueue(Child);
 
@@ -40,10 +48,9 @@ impl Kueue {
         let file = certificates.join("settings.json");
         std::fs::write(&file, settings.to_string())?;
         let log = std::fs::File::create(directory.join("kueue.log"))?;
-        let child = Command::new(program("kueue"))
-            .arg("--config")
-            .arg(&file)
-            .args(["--feature-gates", "VisibilityOnDemand=false"])
+        let child = Command::new("unshare")
+            .args(["--mount", "--propagation", "private", "sh", "-c", IN_ITS_OWN_ETC])
+            .args([&program("kueue"), &file, &certificates])
             .env("KUBECONFIG", context.cluster.kubectl().kubeconfig())
             .env("POD_NAMESPACE", "default")
             .stdout(log.try_clone()?)
