@@ -12,9 +12,11 @@ use hone_codegen::Kernel;
 use hone_codegen::nvptx::{self, Architecture, ProductOptions};
 use hone_codegen_text::{Argument, Dialect, Module, OpenClC, Step, Wgsl, emit};
 use hone_machine::DEVICE_BUFFER_ALIGNMENT;
+use hone_ops::Graph;
 use hone_passes as passes;
-use hone_schedule::ScheduleError;
-use hone_tensor::{BufferId, Limits, Program, Role, Scope, VarId};
+use hone_passes::PassError;
+use hone_schedule::{Schedule, ScheduleError};
+use hone_tensor::{BlockBody, BufferId, Limits, Program, Role, Scope, VarId};
 use hone_tune::{DeviceSchedule, plain_for_device, schedule_for_device};
 use hone_types::DataType;
 
@@ -73,9 +75,29 @@ pub(crate) fn refuse_tuning(options: &Options) -> Result<(), CompileError> {
     }
 }
 
-/// The passes for an accelerator, in order. Its templates take operands in their plain order: no layout is chosen and
-/// no operand packed.
-pub(crate) const PASSES: &[Pass<'static>] = &[
+/// Numbers of 16 bits of a round of products on tensor cores, and of a copy: channels in a block.
+const BLOCK_AND_CHUNK: [usize; 2] = [32, 8];
+
+/// Chooses layouts where convolutions are computed on tensor cores. Other templates take operands in their plain order.
+///
+/// # Errors
+/// Those of the pass.
+pub(crate) fn choose_layouts(
+    graph: &Graph,
+    options: &Options,
+    working: DataType,
+) -> Result<Graph, PassError> {
+    let accelerator = options.target.accelerator;
+    match accelerator.is_some_and(|accelerator| multiplies(accelerator, options.precision)) {
+        true => passes::choose_device_layouts(graph, BLOCK_AND_CHUNK, working),
+        false => Ok(graph.clone()),
+    }
+}
+
+/// The passes for an accelerator, in order: in front of the choice of layouts, and behind it. No operand is packed.
+pub(crate) const PASSES: (&[Pass<'static>], &[Pass<'static>]) = (BEFORE_LAYOUTS, BEHIND_LAYOUTS);
+
+const BEFORE_LAYOUTS: &[Pass<'static>] = &[
     ("extend_precision", &passes::extend_precision),
     ("eliminate_common_subexpressions", &passes::eliminate_common_subexpressions),
     ("decompose", &passes::decompose),
@@ -83,6 +105,9 @@ pub(crate) const PASSES: &[Pass<'static>] = &[
     ("fold_batch_norm", &passes::fold_batch_norm),
     ("simplify", &passes::simplify),
     ("divide_by_multiplying", &passes::divide_by_multiplying),
+];
+
+const BEHIND_LAYOUTS: &[Pass<'static>] = &[
     ("fold_constants", &passes::fold_constants),
     ("simplify", &passes::simplify),
     ("separate_outputs", &passes::separate_outputs),
@@ -162,6 +187,7 @@ const TENSOR_CORES: &str = "tensor-cores";
 fn scheduled(accelerator: Accelerator, program: &Program) -> Result<DeviceSchedule, ScheduleError> {
     if let Some(architecture) = architecture(accelerator) {
         let mut schedule = plain_for_device(program.clone())?;
+        inline_operands(&mut schedule)?;
         let options = ProductOptions::default();
         // The template maps each sum to a result; where nothing is done with the sums they are copied.
         if let [only] = schedule.program().blocks_in_order()[..] {
@@ -173,6 +199,24 @@ fn scheduled(accelerator: Accelerator, program: &Program) -> Result<DeviceSchedu
         }
     }
     schedule_for_device(program.clone(), &device_limits(accelerator))
+}
+
+/// Inlines what sums of products read, as a border of zeros, which becomes part of their copies.
+fn inline_operands(schedule: &mut Schedule) -> Result<(), ScheduleError> {
+    let blocks = schedule.program().blocks_in_order();
+    let Some((_, front)) = blocks.split_last() else { return Ok(()) };
+    for block in front {
+        let program = schedule.program();
+        let buffer = &program.buffers[program.blocks[*block].buffer];
+        if buffer.role != Role::Temporary || !matches!(program.blocks[*block].body, BlockBody::Map(_)) {
+            continue;
+        }
+        match schedule.compute_inline(*block) {
+            Ok(()) | Err(ScheduleError::Refused { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 type TextError = Box<dyn std::error::Error + Send + Sync>;

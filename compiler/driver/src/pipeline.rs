@@ -260,7 +260,10 @@ fn exactly_deciding(
     observe: &mut dyn FnMut(&'static str, &Graph),
 ) -> Result<Graph, CompileError> {
     if options.target.accelerator.is_some() {
-        return run_passes(graph, device::PASSES, observe);
+        let layouts: Pass<'_> =
+            ("choose_device_layouts", &|graph| device::choose_layouts(graph, options, working));
+        let (before, after) = device::PASSES;
+        return run_passes(graph, &[before, &[layouts], after].concat(), observe);
     }
     let block = options.target.vector_bytes / 4;
     let integers = integer_weights(&options.target);

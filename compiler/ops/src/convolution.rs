@@ -171,20 +171,25 @@ impl Operator for Convolution {
     }
 }
 
-/// Adds a block that copies `x` into a buffer with the window's padding, zeros outside.
-fn pad(builder: &mut Builder, x: BufferId, window: &Window) -> BufferId {
+/// Adds a block that copies `x`, whose spatial axes are the third one and those behind it, into a buffer with the window's
+/// padding, zeros outside. Axes behind the window's stay as they are.
+pub(crate) fn pad(builder: &mut Builder, x: BufferId, window: &Window) -> BufferId {
     let TensorType { dtype, shape } = builder.tensor_type(x);
     let mut padded = shape.clone();
+    let pads = |axis: usize| match window.pads_begin.get(axis).zip(window.pads_end.get(axis)) {
+        Some((begin, end)) => (*begin, *end),
+        None => (0, 0),
+    };
     for (axis, extent) in padded[2..].iter_mut().enumerate() {
-        *extent += window.pads_begin[axis] + window.pads_end[axis];
+        *extent += pads(axis).0 + pads(axis).1;
     }
     builder.map("pad", &TensorType::new(dtype, padded), |point| {
         let mut read = point[..2].to_vec();
         let mut inside: Option<Expr> = None;
         for (axis, place) in point[2..].iter().enumerate() {
-            let (begin, extent) = (window.pads_begin[axis], shape[axis + 2]);
+            let ((begin, end), extent) = (pads(axis), shape[axis + 2]);
             read.push(place.clone() - begin);
-            if begin + window.pads_end[axis] > 0 {
+            if begin + end > 0 {
                 let after = Expr::from(begin).less_equal(place.clone());
                 let here = after.and(place.clone().less(Expr::from(begin + extent)));
                 inside = Some(match inside {

@@ -1,7 +1,7 @@
 //! Convolution on channel-packed operands (NCHWc, as in NeoCPU, ATC 2019), over any number of axes.
 
 use crate::Cast;
-use crate::convolution::{Convolution, Window};
+use crate::convolution::{Convolution, Window, pad};
 use crate::gather::Gather;
 use crate::interleave::{
     at, dot_of, multiply, place, places, plain_type, product, separate, sum_type,
@@ -13,7 +13,7 @@ use hone_tensor::{BufferId, Builder, Combiner, Expr};
 use hone_types::{Tensor, TensorType};
 use serde::{Deserialize, Serialize};
 
-/// Convolution without padding on packed operands: x `[N, C / c, X.., c]`, w `[O / o, C / g / c, K..,
+/// Convolution on packed operands: x `[N, C / c, X.., c]`, w `[O / o, C / g / c, K..,
 /// c, o]`, optionally bias `[O / o, o]`; the result is `[N, O / o, Y.., o]`. With groups, each group has
 /// whole blocks of both kinds, and reads as many blocks of x as the weights have. Weights of a narrow type are
 /// interleaved, `[O / o, C / g / c, K.., c / d, o, d]`; bias and result have then the type of the sums.
@@ -28,6 +28,10 @@ pub struct PackedConvolution {
     /// Which blocks of x the groups read; `None` where all are read, one group's after the other's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inputs: Option<GroupInputs>,
+    /// Zeros that x is padded with before and after each spatial axis, in elements; `None` for none. Devices that copy what
+    /// they multiply write them on the way; processors read an x that was padded before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pads: Option<[Vec<usize>; 2]>,
 }
 
 /// Which blocks of channels the groups of a [`PackedConvolution`] read: group `g` those from
@@ -60,10 +64,10 @@ impl PackedConvolution {
     pub const NAME: &'static str = "packed_convolution";
 
     fn window(&self) -> Window {
-        Window {
-            strides: self.strides.clone(),
-            dilations: self.dilations.clone(),
-            ..Window::plain(self.strides.len())
+        let (strides, dilations) = (self.strides.clone(), self.dilations.clone());
+        match self.pads.clone() {
+            None => Window { strides, dilations, ..Window::plain(self.strides.len()) },
+            Some([pads_begin, pads_end]) => Window { strides, dilations, pads_begin, pads_end },
         }
     }
 }
@@ -144,6 +148,8 @@ impl Operator for PackedConvolution {
         let output = self.infer(&[Some(&x_type), Some(&w_type)]).ok()?.remove(0);
         let group_outputs = w_type.shape[0] / self.groups;
         let axes = self.strides.len();
+        let window = self.window();
+        let x = if window.is_padded() { pad(builder, x, &window) } else { x };
         // Reduction order: input block, the window's axes, place within the block.
         let reduction = [&w_type.shape[1..2 + axes], &places(&w_type)[..]].concat();
         let sums =

@@ -184,6 +184,7 @@ impl Layout<'_> {
                 dilations: dilations.clone(),
                 groups: part.periods,
                 inputs: Some(GroupInputs { first, step }),
+                pads: None,
             };
             results.push(self.rewriter.add(&node.name, operation, &inputs)?[0]);
         }

@@ -44,7 +44,29 @@ pub struct LayoutOptions<'a> {
 
 /// Rewrites convolutions and their neighbours to packed layouts.
 pub fn choose_layouts(graph: &Graph, options: LayoutOptions<'_>) -> Result<Graph, PassError> {
-    let mut layout = Layout::new(graph, options);
+    rewritten(graph, Layout::new(graph, options))
+}
+
+/// The same for a device that multiplies matrices of `block` numbers of the depth at once and copies `chunk` of them:
+/// channels lie in blocks of `block`, fewer than that in whole chunks, and convolutions pad what they read themselves.
+pub fn choose_device_layouts(
+    graph: &Graph,
+    [block, chunk]: [usize; 2],
+    working: DataType,
+) -> Result<Graph, PassError> {
+    let options = LayoutOptions {
+        block,
+        products: chunk,
+        integers: false,
+        tile_row: None,
+        rates: None,
+        working,
+        decisions: None,
+    };
+    rewritten(graph, Layout { pads_within: true, ..Layout::new(graph, options) })
+}
+
+fn rewritten(graph: &Graph, mut layout: Layout<'_>) -> Result<Graph, PassError> {
     for (id, node) in graph.nodes().iter() {
         if layout.rewriter.is_needed(id) && !layout.pack_node(node)? {
             layout.copy_plain(node)?;
@@ -68,6 +90,8 @@ pub(crate) struct Layout<'a> {
     pub(crate) tile_rows: Option<TileRows>,
     pub(crate) rates: Option<Rates>,
     pub(crate) decisions: Option<&'a GraphDecisions>,
+    /// Whether convolutions pad what they read, so that nothing writes it padded.
+    pub(crate) pads_within: bool,
     /// As [`LayoutOptions::working`].
     pub(crate) working: DataType,
     /// New values that hold an old one packed.
@@ -99,6 +123,7 @@ impl<'a> Layout<'a> {
             tile_rows,
             rates,
             decisions,
+            pads_within: false,
             working,
             packed: HashMap::new(),
             packed_again: HashMap::new(),

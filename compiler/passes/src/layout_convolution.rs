@@ -83,7 +83,9 @@ impl Layout<'_> {
                 *beyond = extent.next_multiple_of(tile * dilation) - extent;
             }
         }
-        input = self.padded_windows(node, &convolution.window, input, (0.0, &beyond))?;
+        if depthwise || !self.pads_within {
+            input = self.padded_windows(node, &convolution.window, input, (0.0, &beyond))?;
+        }
         let packed = PackedOperands { input, block, weights, bias: operands.bias };
         let output = if depthwise {
             self.depthwise(node, convolution, packed)?
@@ -153,11 +155,13 @@ impl Layout<'_> {
                 self.rewriter.add_simple(&node.name, pack, &[inputs])?
             }
         };
-        let Window { strides, dilations, .. } = convolution.window.clone();
+        let window = &convolution.window;
+        let Window { strides, dilations, pads_begin, pads_end } = window.clone();
+        let pads = (self.pads_within && window.is_padded()).then_some([pads_begin, pads_end]);
         let groups = convolution.groups;
         self.convolve(
             node,
-            PackedConvolution { strides, dilations, groups, inputs: None },
+            PackedConvolution { strides, dilations, groups, inputs: None, pads },
             weights,
             operands,
         )

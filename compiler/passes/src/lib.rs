@@ -71,7 +71,7 @@ pub use graph_decisions::{CONVOLUTION_ALGORITHM, GRAPH_DECISIONS, GraphDecision,
 pub use group_normalization::recognize_group_normalization;
 pub use independence::{Dependence, Independence, Sliced};
 pub use integer_products::multiply_integers;
-pub use layout::{LayoutOptions, choose_layouts};
+pub use layout::{LayoutOptions, choose_device_layouts, choose_layouts};
 pub use memory_plan::{Lifetime, MemoryPlan, plan_memory};
 pub use merge_scales::merge_scales;
 pub use move_quantized::move_quantized;

@@ -27,21 +27,22 @@ pub fn narrow(
     reduced: DataType,
     keep: &dyn Fn(&Node<Op>) -> bool,
 ) -> Result<Graph, PassError> {
-    run(graph, reduced, keep, &is_product)
+    run(graph, reduced, keep, (&is_product, false))
 }
 
-/// The same for devices whose instructions read operands in their plain order: products of matrices, constant or
-/// computed, have both operands rounded to `reduced` and are summed in `f32`.
+/// The same for devices whose instructions read operands in their plain order: products of matrices and convolutions on
+/// packed channels, with constant operands or computed ones, have both operands rounded to `reduced` and are summed in `f32`.
 pub fn narrow_plain(
     graph: &Graph,
     reduced: DataType,
     keep: &dyn Fn(&Node<Op>) -> bool,
 ) -> Result<Graph, PassError> {
-    run(graph, reduced, keep, &is_plain_product)
+    run(graph, reduced, keep, (&is_plain_product, true))
 }
 
-/// Whether a node becomes a sum of products of reduced precision.
-type Chosen<'a> = &'a dyn Fn(&Graph, &Node<Op>, DataType) -> bool;
+/// Whether a node becomes a sum of products of reduced precision; and whether instructions read their operands as `f32` that
+/// was rounded.
+type Chosen<'a> = (&'a dyn Fn(&Graph, &Node<Op>, DataType) -> bool, bool);
 
 fn run(
     graph: &Graph,
@@ -54,6 +55,7 @@ fn run(
         graph,
         reduced,
         plan,
+        plain: chosen.1,
         rewriter: Rewriter::new(graph),
         reduced_values: HashMap::new(),
         extended_values: HashMap::new(),
@@ -84,7 +86,7 @@ impl Plan {
         chosen: Chosen<'_>,
     ) -> Self {
         let products = graph.nodes().iter();
-        let products = products.filter(|(_, node)| !keep(node) && chosen(graph, node, reduced));
+        let products = products.filter(|(_, node)| !keep(node) && chosen.0(graph, node, reduced));
         let products = products.map(|(id, _)| id).collect();
         let mut plan = Self { products, stored_reduced: HashSet::new(), movers: HashSet::new() };
         let readers = graph.consumers();
@@ -177,10 +179,11 @@ fn is_product(graph: &Graph, node: &Node<Op>, reduced: DataType) -> bool {
     weights.dtype() == DataType::F32 && products_of(reduced).is_some_and(whole)
 }
 
-/// Whether a node is a product of matrices of `f32`.
+/// Whether a node is a product of matrices of `f32`, or a convolution of them.
 fn is_plain_product(graph: &Graph, node: &Node<Op>, _: DataType) -> bool {
-    let operands = node.inputs.iter().flatten().map(|input| graph.tensor_type(*input));
-    node.operation.downcast::<MatMul>().is_some()
+    let operands = node.inputs.iter().take(2).flatten().map(|input| graph.tensor_type(*input));
+    let operation = &node.operation;
+    (operation.downcast::<MatMul>().is_some() || operation.downcast::<PackedConvolution>().is_some())
         && operands.into_iter().all(|operand| operand.dtype == DataType::F32 && operand.rank() >= 2)
 }
 
@@ -188,6 +191,8 @@ struct ReducedPrecision<'a> {
     graph: &'a Graph,
     reduced: DataType,
     plan: Plan,
+    /// Whether products read operands as `f32` that was rounded.
+    plain: bool,
     rewriter: Rewriter<'a>,
     /// The new value of reduced precision for each old one.
     reduced_values: HashMap<ValueId, ValueId>,
@@ -201,13 +206,13 @@ impl ReducedPrecision<'_> {
             return self.mover(node);
         }
         let product = self.plan.products.contains(&id);
-        // The instructions for plain operands read them as `f32` that was rounded.
-        let plain = product && node.operation.downcast::<MatMul>().is_some();
+        let plain = product && self.plain;
         let mut inputs = Vec::with_capacity(node.inputs.len());
         for (index, input) in node.inputs.iter().enumerate() {
             inputs.push(match input {
                 None => None,
-                Some(input) if plain => Some(self.rounded(*input, &node.name)?),
+                Some(input) if plain && index < 2 => Some(self.rounded(*input, &node.name)?),
+                Some(input) if plain => Some(self.extended(*input, &node.name)?),
                 Some(input) if product && index == 0 => Some(self.reduced(*input, &node.name)?),
                 Some(input) if product && index == 1 => Some(self.weights(node, *input)?),
                 Some(input) => Some(self.extended(*input, &node.name)?),

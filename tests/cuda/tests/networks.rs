@@ -8,7 +8,7 @@ use common::{LIBRARY, compiled, library, options};
 use hone_artifact::Reader;
 use hone_device_tests::{error, inputs, outputs_in_c};
 use hone_driver::{Accelerator, DataType};
-use hone_model_builder::{BertSizes, TaggerSizes, bert, quantized, tagger};
+use hone_model_builder::{BertSizes, TaggerSizes, bert, convolutions, quantized, tagger};
 use hone_runtime::{Model, Profile};
 use hone_types::Tensor;
 use prost::Message;
@@ -24,6 +24,10 @@ fn encoder() -> Vec<u8> {
     bert(&sizes, 3).encode_to_vec()
 }
 
+fn convolved() -> Vec<u8> {
+    convolutions(16, 6).encode_to_vec()
+}
+
 fn recurrent() -> Vec<u8> {
     tagger(TaggerSizes { steps: 4, features: 9, hidden: 12, tags: 4 }, 4).encode_to_vec()
 }
@@ -34,6 +38,9 @@ fn networks() -> Vec<(&'static str, Vec<u8>, DataType, f64)> {
         ("transformer encoder", encoder(), DataType::F32, 1e-4),
         ("transformer encoder in bf16", encoder(), DataType::BF16, 3e-2),
         ("transformer encoder in f16", encoder(), DataType::F16, 5e-3),
+        ("convolutions", convolved(), DataType::F32, 1e-4),
+        ("convolutions in bf16", convolved(), DataType::BF16, 3e-2),
+        ("convolutions in f16", convolved(), DataType::F16, 5e-3),
         ("bidirectional LSTM", recurrent(), DataType::F32, 1e-4),
         ("quantized convolutions", quantized(16, 5).encode_to_vec(), DataType::F32, 2e-2),
     ]

@@ -4,6 +4,7 @@
 //! machine's own mathematics library. A new architecture is one file and one line in [`build`].
 
 mod bert;
+mod convolutions;
 mod few_bits;
 mod graph;
 mod masked_attention;
@@ -13,6 +14,7 @@ mod resnet;
 mod tagger;
 
 pub use bert::{BertSizes, bert, bert_of_any_length};
+pub use convolutions::convolutions;
 pub use few_bits::few_bits;
 pub use graph::{Builder, Value};
 pub use hone_types::Random;
@@ -51,8 +53,8 @@ mod tests {
     use prost::Message;
 
     use super::{
-        BertSizes, ResNetDepth, TaggerSizes, bert, few_bits, masked_attention, mobilenet_v2,
-        quantized, quantized_dense, resnet, tagger,
+        BertSizes, ResNetDepth, TaggerSizes, bert, convolutions, few_bits, masked_attention,
+        mobilenet_v2, quantized, quantized_dense, resnet, tagger,
     };
 
     fn small() -> Vec<ModelProto> {
@@ -66,6 +68,7 @@ mod tests {
             quantized(16, 3),
             quantized_dense(16, 3),
             few_bits(2, 3),
+            convolutions(16, 3),
             tagger(TaggerSizes { steps: 3, features: 5, hidden: 4, tags: 2 }, 3),
         ]
     }

@@ -385,6 +385,10 @@ fn tensor(words: &Words<'_>, names: &mut Names) -> Result<Operation> {
             to: address(words.operand(0)?, names)?,
             from: address(words.operand(1)?, names)?,
             bytes: words.operand(2)?.parse().context("bytes")?,
+            read: match words.operands.get(3) {
+                Some(read) => Some(operand(read, Type::last_of(&["u32"])?, names)?),
+                None => None,
+            },
         },
         _ if name.starts_with("ldmatrix.sync.aligned.m8n8.") => {
             let to = list(words.operand(0)?).context("registers")?;

@@ -5,7 +5,7 @@ use crate::memory::{LOCAL_WINDOW, SHARED_WINDOW};
 use crate::program::{Address, Instruction, Operation, Source, Space};
 use crate::tensor_core;
 use crate::types::{Kind, Type, binary, compare, convert, fused, unary};
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 
 impl Block<'_> {
     pub(crate) fn execute(&mut self, instruction: &Instruction, lanes: &[usize]) -> Result<()> {
@@ -117,13 +117,14 @@ impl Block<'_> {
 
     fn execute_copies(&mut self, operation: &Operation, lanes: &[usize]) -> Result<()> {
         match operation {
-            Operation::CopyAsync { to, from, bytes } => {
+            Operation::CopyAsync { to, from, bytes, read } => {
                 for lanes in lanes.chunks(8).filter(|_| *bytes == CHUNK) {
                     self.statistics.conflicts += self.conflicts(*to, lanes);
                 }
                 for lane in lanes {
                     let (to, from) = (self.address(*to, *lane), self.address(*from, *lane));
-                    let data = self.read(Space::Global, from, *bytes, *lane)?;
+                    let read = read.map_or(*bytes as u64, |read| self.get(read, *lane));
+                    let data = self.copied(from, *bytes, read, *lane)?;
                     let by = self.accessor(*lane);
                     self.shared.await_copy(to, *bytes, by)?;
                     self.copies[*lane].open.push((to, data));
@@ -189,6 +190,24 @@ impl Block<'_> {
             }
             other => bail!("{other:?} is no instruction of this kind"),
         }
+    }
+
+    /// What a copy of so many bytes brings that reads the first ones: the others are zeros, and where it reads none the
+    /// address is not looked at.
+    fn copied(&mut self, from: u64, bytes: usize, read: u64, lane: usize) -> Result<Vec<u8>> {
+        ensure!(read <= bytes as u64, "a copy of {bytes} bytes reads {read}");
+        let mut data = vec![0; bytes];
+        if read == bytes as u64 {
+            return self.read(Space::Global, from, bytes, lane);
+        }
+        ensure!(
+            read == 0 || from.is_multiple_of(bytes as u64),
+            "misaligned: a copy of {bytes} bytes from {from:#x}"
+        );
+        for (number, byte) in data.iter_mut().enumerate().take(read as usize) {
+            *byte = self.read(Space::Global, from + number as u64, 1, lane)?[0];
+        }
+        Ok(data)
     }
 
     /// Lanes, of eight that access a chunk each, that wait for another one's banks.

@@ -141,8 +141,9 @@ pub enum Operation {
     Barrier,
     /// Ends the lane.
     Return,
-    /// Starts copying so many bytes from global to shared memory.
-    CopyAsync { to: Address, from: Address, bytes: usize },
+    /// Starts copying so many bytes from global to shared memory; of them only the first `read` where that is given, and
+    /// zeros for the others.
+    CopyAsync { to: Address, from: Address, bytes: usize, read: Option<Source> },
     /// Makes a group of the copies that were started.
     CommitCopies,
     /// Waits until at most so many groups of copies are under way.

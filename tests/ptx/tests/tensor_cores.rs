@@ -5,20 +5,12 @@
 
 mod common;
 
-use common::{Assembly, Change, all_architectures, changed, moved};
+use common::{Assembly, Change, all_architectures, changed, main_loop, moved, numbers};
 use hone_codegen::nvptx::{Architecture, Module, ProductOptions, Tiles, product};
 use hone_device_tests::count;
 use hone_ptx_tests::{Ptxas, parse, run, run_counted};
 use hone_tensor::{Builder, Combiner, Expr, Program, interpret};
 use hone_types::{DataType, Tensor, TensorType};
-
-/// Small whole numbers, so that every order of a sum gives the same.
-fn numbers(dtype: DataType, shape: &[usize], seed: usize) -> Tensor {
-    let values: Vec<f64> = (0..shape.iter().product())
-        .map(|index: usize| ((index * 7 + index / 3 + seed) % 5) as f64 - 2.0)
-        .collect();
-    Tensor::from_f64(dtype, shape, &values).unwrap()
-}
 
 /// A product, and how its operands lie.
 #[derive(Clone, Copy, Debug)]
@@ -137,8 +129,82 @@ fn products_compute_the_same_on_tensor_cores() {
     assert!(assembly.spills.is_empty(), "{:?}", assembly.spills);
 }
 
+/// Products of which some tiles are not whole: along rows, columns, the depth, and all of them.
+fn tails() -> Vec<Sizes> {
+    use DataType::{BF16, F16, F32, I8, U8};
+    let product = |dtype: DataType, extents: [usize; 3], by_depth: [bool; 2]| Sizes {
+        dtypes: [dtype; 2],
+        batch: 1,
+        extents,
+        by_depth,
+    };
+    vec![
+        product(F16, [49, 72, 32], [true, false]),
+        product(F16, [33, 31, 64], [true, true]),
+        product(F16, [64, 64, 40], [true, true]),
+        product(BF16, [100, 40, 72], [true, false]),
+        product(BF16, [7, 1000, 8], [true, true]),
+        // Of operands with the depth first any depth will do.
+        product(F16, [40, 24, 37], [false, false]),
+        product(F16, [72, 200, 3], [false, false]),
+        product(F16, [136, 5, 136], [false, true]),
+        Sizes { batch: 3, ..product(F16, [17, 48, 88], [true, false]) },
+        product(F32, [19, 21, 20], [true, true]),
+        Sizes { dtypes: [U8, I8], ..product(I8, [50, 70, 80], [true, true]) },
+    ]
+}
+
 #[test]
-fn what_is_no_product_in_whole_tiles_is_left_to_others() {
+fn products_in_tiles_that_are_not_whole_compute_the_same() {
+    let (mut right, mut assembly) = (0, Assembly::default());
+    for (number, sizes) in tails().into_iter().enumerate() {
+        let (program, inputs) = program(&sizes);
+        let expected = interpret(&program, &inputs).unwrap();
+        for architecture in all_architectures().into_iter().filter(|one| *one != Architecture::Sm75)
+        {
+            for tiles in [Tiles::ALL[4], Tiles::ALL[number % 4]] {
+                let Some(module) = with_tiles(&program, architecture, Some(tiles)) else {
+                    panic!("{sizes:?} {tiles:?}: {program}")
+                };
+                let text = parse(&module.text).unwrap();
+                let results = run_counted(&text, &program, &module.steps, &inputs);
+                let (results, took) =
+                    results.unwrap_or_else(|error| panic!("{sizes:?}: {error:#}\n{}", module.text));
+                assert_eq!(took.conflicts, 0, "{sizes:?} {tiles:?}: banks of shared memory");
+                assert!(results == expected, "{sizes:?} {tiles:?}: other results\n{}", module.text);
+                right += 1;
+                assembly.add(&[&module.text], architecture);
+            }
+        }
+    }
+    println!("PTX of products in tiles that are not whole: {assembly}");
+    count(right, "products on tensor cores right");
+    assembly.count();
+    assert!(assembly.spills.is_empty(), "{:?}", assembly.spills);
+}
+
+/// What is copied beyond the depth of one operand alone is multiplied by zero.
+#[test]
+fn copies_beyond_the_depth_are_noticed() {
+    for by_depth in [[true, true], [false, false]] {
+        let extents = [64, 64, 40];
+        let sizes = Sizes { dtypes: [DataType::F16; 2], batch: 1, extents, by_depth };
+        let (program, inputs) = program(&sizes);
+        let expected = interpret(&program, &inputs).unwrap();
+        let module = module(&program, Architecture::Sm80, Tiles::ALL[3]);
+        let copy = |line: &str| match line.split_once(", 16, ") {
+            Some((before, _)) if line.contains("cp.async") => format!("{before}, 16;\n"),
+            _ => format!("{line}\n"),
+        };
+        let text: String = module.text.lines().map(copy).collect();
+        assert_ne!(text.matches(", 16;").count(), module.text.matches(", 16;").count());
+        let results = run(&parse(&text).unwrap(), &program, &module.steps, &inputs);
+        assert!(results.is_err() || results.unwrap() != expected, "{by_depth:?}: {text}");
+    }
+}
+
+#[test]
+fn what_is_no_product_in_whole_chunks_is_left_to_others() {
     let none = |sizes: Sizes| {
         let (program, _) = program(&sizes);
         let module =
@@ -152,36 +218,15 @@ fn what_is_no_product_in_whole_tiles_is_left_to_others() {
         by_depth: [true, false],
     };
     assert!(!none(whole));
+    assert!(!none(Sizes { extents: [63, 64, 40], ..whole }));
     // Nobody has allowed to leave bits out, and bytes are not transposed.
     assert!(none(Sizes { dtypes: [DataType::F32; 2], by_depth: [true, true], ..whole }));
     assert!(none(Sizes { dtypes: [DataType::I8; 2], extents: [64, 64, 64], ..whole }));
+    // Lines that do not begin at multiples of 16 bytes, by the depth and by columns.
+    assert!(none(Sizes { extents: [64, 64, 36], ..whole }));
     assert!(none(Sizes { extents: [64, 60, 32], ..whole }));
-    assert!(none(Sizes { extents: [64, 64, 40], ..whole }));
-}
-
-/// Instructions of the main loop of a kernel, by the disassembler: all, and those whose names begin with a word.
-fn main_loop(sass: &str, words: &[&str]) -> (usize, Vec<usize>) {
-    let lines: Vec<&str> = sass.lines().map(str::trim).collect();
-    let instruction = |line: &&&str| line.starts_with("/*") && line.contains(';');
-    let mut best = (0, vec![0; words.len()]);
-    for (index, line) in lines.iter().enumerate() {
-        // `.L_x_1:` and later a branch to it.
-        let Some(label) = line.strip_suffix(':').filter(|label| label.starts_with(".L")) else {
-            continue;
-        };
-        let back = lines[index..]
-            .iter()
-            .position(|line| line.contains("BRA") && line.contains(&format!("({label})")));
-        let Some(length) = back else { continue };
-        let body: Vec<&&str> = lines[index..=index + length].iter().filter(instruction).collect();
-        let count =
-            |word: &&str| body.iter().filter(|line| line.contains(&format!("{word}."))).count();
-        let counts: Vec<usize> = words.iter().map(count).collect();
-        if counts[0] > best.1[0] {
-            best = (body.len(), counts);
-        }
-    }
-    best
+    // Most of a tile would be filled up.
+    assert!(none(Sizes { extents: [7, 64, 32], ..whole }));
 }
 
 /// What Triton 3.9 makes of the same tile for sm_80: 183 instructions for 64 products of tensor cores, 16 reads of

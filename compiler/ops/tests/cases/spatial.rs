@@ -48,8 +48,19 @@ fn convolutions() -> Vec<Case> {
                 dilations: vec![1, 1],
                 groups: 1,
                 inputs: None,
+                pads: None,
             },
             &[f32s([1, 2, 5, 4, 4]), f32s([3, 2, 3, 2, 4, 2]), f32s([3, 2])],
+        ),
+        case(
+            PackedConvolution {
+                strides: vec![2, 1],
+                dilations: vec![1, 2],
+                groups: 2,
+                inputs: None,
+                pads: Some([vec![1, 2], vec![0, 1]]),
+            },
+            &[f32s([2, 2, 5, 4, 4]), f32s([4, 1, 3, 2, 4, 2]), f32s([4, 2])],
         ),
         // Three groups that read two blocks each, from the second one on, the last of one being the first of
         // the next.
@@ -59,6 +70,7 @@ fn convolutions() -> Vec<Case> {
                 dilations: vec![1, 1],
                 groups: 3,
                 inputs: Some(GroupInputs { first: 1, step: 1 }),
+                pads: None,
             },
             &[f32s([1, 5, 4, 4, 4]), f32s([6, 2, 3, 2, 4, 2]), f32s([6, 2])],
         ),

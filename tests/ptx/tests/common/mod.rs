@@ -8,7 +8,7 @@ use hone_codegen::nvptx::{Architecture, Module, emit, source};
 use hone_device_tests::{Device, Job, count};
 use hone_ptx_tests::{Ptxas, Resources, parse, run};
 use hone_tensor::{Limits, Program, Step};
-use hone_types::Tensor;
+use hone_types::{DataType, Tensor};
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -155,4 +155,37 @@ pub fn moved(line: &str, words: &[&str], by: i64) -> Option<String> {
         None => (inside, 0),
     };
     Some(format!("{before}[{base}+{}]{after}", offset + by))
+}
+
+/// Instructions of the main loop of a kernel, by the disassembler: all, and those whose names begin with a word.
+pub fn main_loop(sass: &str, words: &[&str]) -> (usize, Vec<usize>) {
+    let lines: Vec<&str> = sass.lines().map(str::trim).collect();
+    let instruction = |line: &&&str| line.starts_with("/*") && line.contains(';');
+    let mut best = (0, vec![0; words.len()]);
+    for (index, line) in lines.iter().enumerate() {
+        // `.L_x_1:` and later a branch to it.
+        let Some(label) = line.strip_suffix(':').filter(|label| label.starts_with(".L")) else {
+            continue;
+        };
+        let back = lines[index..]
+            .iter()
+            .position(|line| line.contains("BRA") && line.contains(&format!("({label})")));
+        let Some(length) = back else { continue };
+        let body: Vec<&&str> = lines[index..=index + length].iter().filter(instruction).collect();
+        let count =
+            |word: &&str| body.iter().filter(|line| line.contains(&format!("{word}."))).count();
+        let counts: Vec<usize> = words.iter().map(count).collect();
+        if counts[0] > best.1[0] {
+            best = (body.len(), counts);
+        }
+    }
+    best
+}
+
+/// Small whole numbers, so that every order of a sum gives the same.
+pub fn numbers(dtype: DataType, shape: &[usize], seed: usize) -> Tensor {
+    let values: Vec<f64> = (0..shape.iter().product())
+        .map(|index: usize| ((index * 7 + index / 3 + seed) % 5) as f64 - 2.0)
+        .collect();
+    Tensor::from_f64(dtype, shape, &values).unwrap()
 }

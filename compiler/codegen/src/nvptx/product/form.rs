@@ -1,12 +1,14 @@
-//! Whether a program is a product that tensor cores compute, and where its operands lie.
+//! Whether a program is a product that tensor cores compute, a convolution among them, and where its operands lie.
 
-use crate::linear::{Linear, flatten};
+use super::factor::{Bound, Factor};
 use hone_tensor::{
     BinaryOp, Block, BlockBody, BlockId, BufferId, Combiner, Expr, IteratorKind, Program, VarId,
 };
 use hone_types::DataType;
 
-/// `result[batch.., row, column] = f(sum of a[batch.., row, k] * b[batch.., k, column])`.
+/// `result[batch.., row.., column..] = f(sum of a[batch.., row.., k..] * b[batch.., k.., column..])`, where rows, columns and
+/// depth may have several axes each: those of pixels, of blocks of channels, of a window. A convolution's left operand
+/// depends on rows and depth by sums of them, and is zero out of bounds.
 pub(super) struct Form {
     /// The block that maps sums to results.
     pub(super) store: BlockId,
@@ -14,14 +16,37 @@ pub(super) struct Form {
     pub(super) sums: BufferId,
     /// What is multiplied.
     pub(super) factors: Factors,
-    /// Numbers of the rows' and of the columns' iterator.
-    pub(super) axes: [usize; 2],
-    /// Extents of rows, columns and depth.
-    pub(super) extents: [usize; 3],
-    /// Numbers and extents of the other iterators, outermost first.
-    pub(super) batch: Vec<(usize, usize)>,
+    /// Axes of the rows and of the columns, outermost first.
+    pub(super) across: [Vec<Axis>; 2],
+    /// Axes that are neither, outermost first.
+    pub(super) batch: Vec<Axis>,
+    /// Extents of the depth's axes, outermost first. The last one is divided into tiles.
+    pub(super) depth: Vec<usize>,
     /// The left one, which has the rows, and the right one, which has the columns.
     pub(super) operands: [Operand; 2],
+    /// Out of these the left operand is zero.
+    pub(super) bounds: Vec<Window>,
+}
+
+/// An axis of the results: an iterator, or one of the two parts that a quotient makes of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Axis {
+    /// The number of the iterator among those of the results.
+    pub(super) iterator: usize,
+    /// What a step along the axis adds to the iterator.
+    pub(super) scale: usize,
+    pub(super) extent: usize,
+}
+
+/// `low <= sum of row axes with factors + step * depth axis < high`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Window {
+    /// By the row axes.
+    pub(super) rows: Vec<i64>,
+    /// The number of the depth's axis and its factor, where it depends on one.
+    pub(super) depth: Option<(usize, i64)>,
+    pub(super) low: i64,
+    pub(super) high: i64,
 }
 
 /// What tensor cores multiply.
@@ -70,25 +95,36 @@ pub(super) struct Operand {
     pub(super) buffer: BufferId,
     /// The first element that is read.
     pub(super) start: i64,
-    /// Distance of neighbours along rows (of the left one) or columns (of the right one).
-    pub(super) across: i64,
-    /// Distance of neighbours along the depth.
-    pub(super) depth: i64,
-    /// Distance of neighbours along each axis of the batch.
+    /// Distances of neighbours along the axes of the rows (of the left one) or columns (of the right one).
+    pub(super) across: Vec<i64>,
+    /// Distances of neighbours along the axes of the depth.
+    pub(super) depth: Vec<i64>,
+    /// Distances of neighbours along the axes of the batch.
     pub(super) batch: Vec<i64>,
 }
 
-/// A factor of the sum, by the iterators it depends on.
-struct Factor {
-    buffer: BufferId,
-    start: i64,
-    steps: Vec<(VarId, i64)>,
+impl Operand {
+    /// The distance of neighbours along all axes of the rows or columns as one; `None` where it changes from one to the
+    /// next.
+    pub(super) fn distance(&self, axes: &[Axis]) -> Option<i64> {
+        let mut steps = self.across.iter().zip(axes).rev();
+        let (step, axis) = steps.next()?;
+        let mut next = step * axis.extent as i64;
+        for (outer, axis) in steps {
+            if *outer != next {
+                return None;
+            }
+            next *= axis.extent as i64;
+        }
+        Some(*step)
+    }
 }
 
-impl Factor {
-    fn step(&self, var: VarId) -> i64 {
-        self.steps.iter().find(|(other, _)| *other == var).map_or(0, |(_, step)| *step)
-    }
+/// An axis and the iterator that it is of, or the part of it that its quotient by `divisor` is.
+struct Part {
+    axis: Axis,
+    var: VarId,
+    divisor: usize,
 }
 
 impl Form {
@@ -107,44 +143,150 @@ impl Form {
             return None;
         }
         let Expr::Binary(BinaryOp::Multiply, left, right) = value else { return None };
-        let sum = program.buffers[block.buffer].dtype;
-        let (left, right) = (factor(program, left, sum)?, factor(program, right, sum)?);
-        let of_kind = |kind| block.iterators.iter().filter(move |axis| axis.kind == kind);
-        let [depth] = of_kind(IteratorKind::Reduction).collect::<Vec<_>>()[..] else { return None };
-        let spatial: Vec<_> = of_kind(IteratorKind::Spatial).collect();
-        // The innermost axis of one factor alone: columns are the last axis of all.
-        let only = |a: &Factor, b: &Factor| {
-            let of_one =
-                |axis: &&hone_tensor::Iterator| a.step(axis.var) != 0 && b.step(axis.var) == 0;
-            spatial.iter().rposition(of_one)
-        };
-        let columns = spatial.len().checked_sub(1)?;
-        let (left, right) = match only(&right, &left) == Some(columns) {
-            true => (left, right),
-            false => (right, left),
-        };
-        let rows = only(&left, &right).filter(|_| only(&right, &left) == Some(columns))?;
+        let dtype = program.buffers[block.buffer].dtype;
+        let pair = [Factor::of(program, left, dtype)?, Factor::of(program, right, dtype)?];
+        let parts = parts(block, &pair)?;
+        let (left, right) = in_order(pair, &parts)?;
         let dtypes = [&left, &right].map(|factor| program.buffers[factor.buffer].dtype);
-        let factors = Factors::of(dtypes, sum, rounded)?;
-        let others = (0..spatial.len()).filter(|axis| *axis != rows && *axis != columns);
-        let batch: Vec<(usize, usize)> = others.map(|axis| (axis, spatial[axis].extent)).collect();
-        let operand = |factor: &Factor, axis: usize| Operand {
+        let factors = Factors::of(dtypes, dtype, rounded)?;
+        let of = |wanted: [bool; 2]| {
+            let depends = |factor: &Factor, part: &Part| factor.along(part.var, part.divisor) != 0;
+            let found = |part: &&Part| [depends(&left, part), depends(&right, part)] == wanted;
+            parts.iter().filter(found).collect::<Vec<&Part>>()
+        };
+        let (rows, columns) = (of([true, false]), of([false, true]));
+        let batch: Vec<&Part> = [of([true, true]), of([false, false])].concat();
+        let reduced = block.iterators.iter().filter(|axis| axis.kind == IteratorKind::Reduction);
+        let reduced: Vec<_> = reduced.filter(|axis| axis.extent != 1).collect();
+        let depth = in_tiles(reduced, &left, &right)?;
+        let steps = |factor: &Factor, parts: &[&Part]| -> Vec<i64> {
+            parts.iter().map(|part| factor.along(part.var, part.divisor)).collect()
+        };
+        let operand = |factor: &Factor, across: &[&Part]| Operand {
             buffer: factor.buffer,
             start: factor.start,
-            across: factor.step(spatial[axis].var),
-            depth: factor.step(depth.var),
-            batch: batch.iter().map(|(axis, _)| factor.step(spatial[*axis].var)).collect(),
+            across: steps(factor, across),
+            depth: depth.iter().map(|axis| factor.along(axis.var, 1)).collect(),
+            batch: steps(factor, &batch),
         };
+        if !right.bounds.is_empty() || rows.is_empty() || columns.is_empty() {
+            return None;
+        }
+        let bounds = left.bounds.iter().map(|bound| windowed(bound, block, &rows, &depth));
+        let axes = |parts: &[&Part]| parts.iter().map(|part| part.axis).collect();
         Some(Self {
             store,
             sums: block.buffer,
             factors,
-            axes: [rows, columns],
-            extents: [spatial[rows].extent, spatial[columns].extent, depth.extent],
-            operands: [operand(&left, rows), operand(&right, columns)],
-            batch,
+            operands: [operand(&left, &rows), operand(&right, &columns)],
+            bounds: bounds.collect::<Option<_>>()?,
+            across: [axes(&rows), axes(&columns)],
+            batch: axes(&batch),
+            depth: depth.iter().map(|axis| axis.extent).collect(),
         })
     }
+
+    /// Rows (0) or columns (1).
+    pub(super) fn extent(&self, side: usize) -> usize {
+        self.across[side].iter().map(|axis| axis.extent).product()
+    }
+
+    /// Products of matrices.
+    pub(super) fn batches(&self) -> usize {
+        self.batch.iter().map(|axis| axis.extent).product()
+    }
+
+    /// The extent that is divided into tiles of the depth.
+    pub(super) fn inner(&self) -> usize {
+        self.depth.last().copied().unwrap_or(1)
+    }
+}
+
+/// The spatial iterators of a sum of more than one step, divided where a factor depends on a quotient; outermost first.
+/// `None` where two divisors meet in one, or do not divide it.
+fn parts(block: &Block, pair: &[Factor; 2]) -> Option<Vec<Part>> {
+    let spatial = block.iterators.iter().filter(|axis| axis.kind == IteratorKind::Spatial);
+    let (mut parts, mut divided) = (Vec::new(), 0);
+    for (iterator, axis) in spatial.enumerate() {
+        let mut divisors = pair.iter().filter_map(|factor| factor.divisor(axis.var));
+        let first = divisors.next();
+        if axis.extent == 1 && first.is_none() {
+            continue;
+        }
+        let mut part = |scale: usize, extent: usize, divisor: usize| {
+            parts.push(Part { axis: Axis { iterator, scale, extent }, var: axis.var, divisor });
+        };
+        match first {
+            None => part(1, axis.extent, 1),
+            Some(divisor) => {
+                let scale = usize::try_from(divisor).ok()?;
+                if divisors.any(|other| other != divisor) || !axis.extent.is_multiple_of(scale) {
+                    return None;
+                }
+                divided += pair.iter().filter(|factor| factor.divisor(axis.var).is_some()).count();
+                part(scale, axis.extent / scale, scale);
+                part(1, scale, 1);
+            }
+        }
+    }
+    // Every quotient is one of these, and none is of a reduction's iterator or one of several of the same.
+    let all = pair.iter().map(|factor| factor.divided().count()).sum::<usize>();
+    (divided == all).then_some(parts)
+}
+
+/// The factors with the one first that has rows: the other one alone has the innermost axis that one of them alone has.
+fn in_order(pair: [Factor; 2], parts: &[Part]) -> Option<(Factor, Factor)> {
+    let [first, second] = pair;
+    let last = parts.last()?;
+    let has = |factor: &Factor| factor.along(last.var, last.divisor) != 0;
+    match (has(&first), has(&second)) {
+        (false, true) => Some((first, second)),
+        (true, false) => Some((second, first)),
+        _ => None,
+    }
+}
+
+/// The axes of the depth with the one last along which an operand's elements are neighbours: it is divided into tiles.
+fn in_tiles<'a>(
+    mut depth: Vec<&'a hone_tensor::Iterator>,
+    left: &Factor,
+    right: &Factor,
+) -> Option<Vec<&'a hone_tensor::Iterator>> {
+    let neighbours = |axis: &&hone_tensor::Iterator| {
+        left.along(axis.var, 1) == 1 || right.along(axis.var, 1) == 1
+    };
+    let position = depth.iter().rposition(neighbours).or(depth.len().checked_sub(1))?;
+    let inner = depth.remove(position);
+    depth.push(inner);
+    Some(depth)
+}
+
+/// A bound by axes of rows and depth; `None` where it depends on others, or on the axis that is divided into tiles.
+fn windowed(
+    bound: &Bound,
+    block: &Block,
+    rows: &[&Part],
+    depth: &[&hone_tensor::Iterator],
+) -> Option<Window> {
+    let mut window =
+        Window { rows: vec![0; rows.len()], depth: None, low: bound.low, high: bound.high };
+    for (var, factor) in &bound.terms {
+        let outer = depth.split_last().map_or(&[][..], |(_, outer)| outer);
+        if let Some(axis) = outer.iter().position(|axis| axis.var == *var) {
+            let known = window.depth.replace((axis, *factor));
+            known.is_none().then_some(())?;
+            continue;
+        }
+        let whole = |part: &&Part| part.var == *var && part.divisor == 1 && part.axis.scale == 1;
+        let known = block.iterators.iter().find(|axis| axis.var == *var)?;
+        match rows.iter().position(|part| whole(part) && part.axis.extent == known.extent) {
+            Some(row) => window.rows[row] = *factor,
+            // It is always 0.
+            None if known.extent == 1 => {}
+            None => return None,
+        }
+    }
+    Some(window)
 }
 
 /// Whether `reader` maps every sum to one result, over the same axes.
@@ -166,19 +308,4 @@ fn reads_alike(program: &Program, block: &Block, reader: &Block) -> bool {
         && alike(&block.indices, &spatial)
         && loads.iter().all(|indices| alike(indices, &read))
         && !matches!(program.buffers[block.buffer].role, hone_tensor::Role::Output(_))
-}
-
-/// A load of the type of the sums, or widened to it, whose index is a sum of iterators.
-fn factor(program: &Program, expr: &Expr, sum: DataType) -> Option<Factor> {
-    let load = match expr {
-        Expr::Cast(to, load) if *to == sum => load,
-        other => other,
-    };
-    let Expr::Load(buffer, indices) = load else { return None };
-    let linear = Linear::of(&flatten(indices, &program.buffers[*buffer].shape)?);
-    let steps = linear.terms.iter().map(|(term, factor)| match term {
-        Expr::Var(var) => Some((*var, *factor)),
-        _ => None,
-    });
-    Some(Factor { buffer: *buffer, start: linear.constant, steps: steps.collect::<Option<_>>()? })
 }

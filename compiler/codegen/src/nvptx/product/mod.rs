@@ -1,4 +1,4 @@
-//! Products on tensor cores: `mma.sync` on tiles that `cp.async` brings to shared memory in stages.
+//! Products and convolutions on tensor cores: `mma.sync` on tiles that `cp.async` brings to shared memory in stages.
 //!
 //! A block computes a tile of the result, a warp of it a part, in registers. While one tile of the depth is multiplied
 //! the next ones are on their way. `ldmatrix` reads matrices of 8x8 elements; chunks of 16 bytes are stored in an order
@@ -6,13 +6,23 @@
 //! is computed on it in registers, by the code for any expression.
 //!
 //! Operands are float16 or bfloat16 with sums in `f32`, bytes with sums in 32 bits, and, where that is allowed, `f32` of
-//! which the instruction leaves out 13 bits (TF32). All tiles are whole, and lines begin at multiples of 16 bytes: buffers
-//! have to. This is how CUTLASS computes products on these devices (Thakkar et al., 2023).
+//! which the instruction leaves out 13 bits (TF32). Lines begin at multiples of 16 bytes, and buffers have to. Tiles that are
+//! not whole are filled up with zeros by the copies, and what lies outside of the results is not stored. This is how CUTLASS
+//! computes products on these devices (Thakkar et al., 2023).
+//!
+//! Rows, columns and depth may have several axes each. Where the left operand's index is a sum of row axes and axes of the
+//! depth, the product is a convolution, whose patches of the input are never written (implicit GEMM; Chetlur et al., cuDNN,
+//! 2014). What lies in the padding is zero: a lane notes once, in bits, with which steps of the window its rows leave the
+//! input, and copies zeros there.
 
+mod copies;
 mod emit;
+mod factor;
 mod form;
 mod results;
+mod rounds;
 mod tiles;
+mod walk;
 
 pub use tiles::Tiles;
 
@@ -20,6 +30,7 @@ use super::{Architecture, Module};
 use crate::error::Result;
 use crate::llvm::ir::Ir;
 use form::Form;
+use walk::Walk;
 use hone_tensor::{Argument, Kernel, Program, Role, Scope, Step, verify};
 use hone_types::Id;
 use inkwell::context::Context;
@@ -27,7 +38,7 @@ use inkwell::context::Context;
 /// How products are computed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ProductOptions {
-    /// The tiles; else the largest of [`Tiles::ALL`] that fit.
+    /// The tiles; else those of [`Tiles::ALL`] that take the fewest cycles, by a model.
     pub tiles: Option<Tiles>,
     /// Whether products of `f32` may leave out 13 of the 23 bits of each factor's fraction (TF32).
     pub rounded: bool,
@@ -47,13 +58,23 @@ fn chosen(
     let form = Form::of(program, options.rounded)?;
     let form = Some(form).filter(|_| architecture.has_asynchronous_copies())?;
     let limits = architecture.limits();
-    let tried = options.tiles.map_or_else(|| Tiles::ALL.to_vec(), |tiles| vec![tiles]);
-    let tiles = tried.into_iter().find(|tiles| tiles.fit(&form, &limits))?;
+    let fit = |tiles: &Tiles| tiles.fit(&form, &limits) && Walk::of(&form, tiles).is_some();
+    let tiles = match options.tiles {
+        Some(tiles) => Some(tiles).filter(fit),
+        // Most of a tile would be filled up.
+        None if [0, 1].iter().any(|side| form.extent(*side) < FEWEST) => None,
+        None => Tiles::ALL.into_iter().filter(fit).min_by_key(|tiles| tiles.cycles(&form)),
+    };
+    let tiles = tiles?;
     Some((form, tiles))
 }
 
+/// Rows and columns from which on a product gets tiles that nobody asked for: the columns of one `mma.sync`.
+const FEWEST: usize = 8;
+
 /// Writes a plain program that is a product, with what is done with each sum, as one kernel `stem_0`. `None` where the
-/// program is no such product, does not come in whole tiles, or the architecture has no such instructions (sm_75).
+/// program is no such product, its lines do not come in chunks of 16 bytes, or the architecture has no such instructions
+/// (sm_75).
 ///
 /// # Errors
 /// What the verifier finds; operations on sums that have no code.
@@ -81,12 +102,10 @@ fn kernel(program: &Program, form: &Form, tiles: &Tiles, stem: &str) -> Kernel {
         let stored = store.buffer == *id || store.reads(*id);
         buffer.scope == Scope::Global && *id != form.sums && (operand || stored)
     });
-    let batch: usize = form.batch.iter().map(|(_, extent)| extent).product();
-    let [rows, columns, _] = form.extents;
     Kernel {
         name: format!("{stem}_0"),
         arguments: used.map(|(id, _)| Argument::Buffer(id)).collect(),
-        groups: [columns / tiles.block[1], rows / tiles.block[0], batch],
+        groups: tiles.blocks(form),
         items: [tiles.lanes(), 1, 1],
         shared_bytes: tiles.shared_bytes(),
     }
