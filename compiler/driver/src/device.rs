@@ -208,7 +208,9 @@ fn inline_operands(schedule: &mut Schedule) -> Result<(), ScheduleError> {
     for block in front {
         let program = schedule.program();
         let buffer = &program.buffers[program.blocks[*block].buffer];
-        if buffer.role != Role::Temporary || !matches!(program.blocks[*block].body, BlockBody::Map(_)) {
+        if buffer.role != Role::Temporary
+            || !matches!(program.blocks[*block].body, BlockBody::Map(_))
+        {
             continue;
         }
         match schedule.compute_inline(*block) {

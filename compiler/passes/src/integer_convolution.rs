@@ -167,7 +167,8 @@ impl Layout<'_> {
         let weights = interleave(&weights, operands.narrow).map_err(wrong)?;
         let weights = self.rewriter.constant(&node.name, weights);
         let Window { strides, dilations, .. } = convolution.window.clone();
-        let operation = PackedConvolution { strides, dilations, groups: 1, inputs: None, pads: None };
+        let operation =
+            PackedConvolution { strides, dilations, groups: 1, inputs: None, pads: None };
         self.rewriter.add_simple(&node.name, operation, &[input, weights])
     }
 

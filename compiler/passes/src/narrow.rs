@@ -183,7 +183,8 @@ fn is_product(graph: &Graph, node: &Node<Op>, reduced: DataType) -> bool {
 fn is_plain_product(graph: &Graph, node: &Node<Op>, _: DataType) -> bool {
     let operands = node.inputs.iter().take(2).flatten().map(|input| graph.tensor_type(*input));
     let operation = &node.operation;
-    (operation.downcast::<MatMul>().is_some() || operation.downcast::<PackedConvolution>().is_some())
+    (operation.downcast::<MatMul>().is_some()
+        || operation.downcast::<PackedConvolution>().is_some())
         && operands.into_iter().all(|operand| operand.dtype == DataType::F32 && operand.rank() >= 2)
 }
 

@@ -41,6 +41,9 @@ const PASSES: &[(&str, Pass)] = &[
     ("choose_layouts_for_tiles", |graph| {
         hone_passes::choose_layouts(graph, LayoutOptions { tile_row: Some(16), ..LAYOUT })
     }),
+    ("choose_device_layouts", |graph| {
+        hone_passes::choose_device_layouts(graph, [LANES, 4], DataType::F32)
+    }),
     ("multiply_integers", |graph| hone_passes::multiply_integers(graph, 2 * LANES)),
     ("pack_matmul_operands", |graph| {
         hone_passes::pack_matmul_operands(graph, LANES, DataType::F32)
@@ -53,6 +56,7 @@ const PASSES: &[(&str, Pass)] = &[
     ("nest_concatenations", |graph| hone_passes::nest_concatenations(graph, SUB_BUFFERS)),
     ("alias_concatenations", |graph| hone_passes::alias_concatenations(graph, SUB_BUFFERS)),
     ("narrow", |graph| hone_passes::narrow(graph, DataType::BF16, &|_| false)),
+    ("narrow_plain", |graph| hone_passes::narrow_plain(graph, DataType::BF16, &|_| false)),
 ];
 
 /// Lanes of a vector of f32.
@@ -77,10 +81,10 @@ const LAYOUT: LayoutOptions<'static> = LayoutOptions {
 
 const SUB_BUFFERS: SubBuffers = SubBuffers { alignment: 64, working: DataType::F32 };
 
-/// What the results of a pass may differ by, as a fraction of the maximum of the results: `narrow` rounds operands
-/// to eight bits.
+/// What the results of a pass may differ by, as a fraction of the maximum of the results: `narrow` and `narrow_plain` round
+/// operands to eight bits.
 fn tolerance(pass: &str) -> f64 {
-    if pass == "narrow" { 1e-2 } else { 1e-5 }
+    if ["narrow", "narrow_plain"].contains(&pass) { 1e-2 } else { 1e-5 }
 }
 
 fn cases() -> Vec<PathBuf> {

@@ -59,6 +59,12 @@ fn child() {
         let text = String::from_utf8(reader.code(0).unwrap().to_vec()).unwrap();
         let products = text.matches("mma.sync").count();
         assert_eq!(products > 0, precision != DataType::F32, "{name}: {products} mma.sync");
+        let kernels = text.split(".visible .entry").filter(|kernel| kernel.contains("mma.sync"));
+        let kernels = kernels.count();
+        if name.starts_with("convolutions in") {
+            // All but the depthwise one.
+            assert_eq!(kernels, 8, "{name}: kernels on tensor cores");
+        }
         let mut model = Model::load_memory(artifact, &Default::default()).unwrap();
         let mut other = model.share().unwrap();
         let mut profile = Profile::new(&model);
@@ -73,7 +79,9 @@ fn child() {
                 _ => other.run(&given, &mut places).unwrap(),
             }
             let error = error(&graph, &inputs, &outputs);
-            println!("{name}, run {round}: error {error:.1e}, {products} mma.sync");
+            println!(
+                "{name}, run {round}: error {error:.1e}, {products} mma.sync in {kernels} kernels"
+            );
             assert!(error < bound, "{name}: {error}");
         }
         assert!(profile.steps.iter().all(|step| step.runs == 1), "{name}");

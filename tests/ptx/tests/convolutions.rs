@@ -59,9 +59,8 @@ impl Sizes {
 /// `max(convolution + bias + other, 0)`, rounded to the operands' type.
 fn program(sizes: &Sizes) -> (Program, Vec<Tensor>) {
     let Sizes { dtype, images, groups, inputs, outputs, .. } = *sizes;
-    let around = |first: [usize; 2], spatial: &[usize], last: &[usize]| {
-        [&first[..], spatial, last].concat()
-    };
+    let around =
+        |first: [usize; 2], spatial: &[usize], last: &[usize]| [&first[..], spatial, last].concat();
     let x_shape = around([images, groups * inputs[0]], &sizes.spatial, &[inputs[1]]);
     let w_shape = around([groups * outputs[0], inputs[0]], &sizes.kernel, &[inputs[1], outputs[1]]);
     let y_shape = around([images, groups * outputs[0]], &sizes.results(), &[outputs[1]]);
@@ -260,11 +259,13 @@ fn every_fault_in_copies_and_windows_is_noticed() {
     let copy = |line: &str| moved(line, &["cp.async.cg"], 16);
     // Copies that read where there are no elements, and that bring too few.
     let unguarded = |line: &str| {
-        let (before, _) = line.split_once(", 16, ").filter(|(before, _)| before.contains("cp.async"))?;
+        let (before, _) =
+            line.split_once(", 16, ").filter(|(before, _)| before.contains("cp.async"))?;
         Some(format!("{before}, 16;"))
     };
     let short = |line: &str| {
-        let (before, _) = line.split_once(", 16, ").filter(|(before, _)| before.contains("cp.async"))?;
+        let (before, _) =
+            line.split_once(", 16, ").filter(|(before, _)| before.contains("cp.async"))?;
         Some(format!("{before}, 16, 8;"))
     };
     let kinds: [(&str, common::Change<'_>); 5] = [
@@ -289,14 +290,14 @@ fn every_fault_in_copies_and_windows_is_noticed() {
 #[test]
 fn main_loops_hold_little_but_products() {
     let Some(ptxas) = Ptxas::of_tests().unwrap() else { return };
-    // ResNet's: a window of 3 x 3 over 56 x 56, and 1 x 1 with strides, of 32 images.
+    // Windows of 3 x 3 over 56 x 56, and 1 x 1 with strides, of 32 images; fewer rounds are no loop.
     let window = |kernel: usize, stride: usize| Sizes {
         images: 32,
         spatial: vec![56, 56],
         kernel: vec![kernel; 2],
         strides: vec![stride; 2],
         pads: vec![[kernel / 2; 2]; 2],
-        ..Sizes::square([16, 32], [4, 32])
+        ..Sizes::square([64, 32], [4, 32])
     };
     for (name, sizes) in [("3 x 3", window(3, 1)), ("1 x 1, strides of 2", window(1, 2))] {
         let (program, _) = program(&sizes);
@@ -304,11 +305,9 @@ fn main_loops_hold_little_but_products() {
             Architecture::ALL.into_iter().filter(|other| *other != Architecture::Sm75)
         {
             let module = with_tiles(&program, architecture, Some(Tiles::ALL[0])).unwrap();
-            std::fs::write(format!("/tmp/conv_{}_{}.ptx", &name[..1], architecture), &module.text).unwrap();
             let assembled = ptxas.assemble(&module.text, architecture.name()).unwrap();
             let resources = &assembled.resources[0];
-            println!("{resources:?}");
-            if false {assert_eq!((resources.spill_stores, resources.spill_loads), (0, 0), "{resources:?}");}
+            assert_eq!((resources.spill_stores, resources.spill_loads), (0, 0), "{resources:?}");
             let Some(sass) = ptxas.disassemble(&assembled.cubin).unwrap() else { return };
             let (all, counts) = main_loop(&sass, &["HMMA", "LDSM", "LDGSTS"]);
             let ratio = (all - counts[0]) as f64 / counts[0] as f64;

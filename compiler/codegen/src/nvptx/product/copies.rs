@@ -1,7 +1,7 @@
 //! Copies of an operand's tiles to shared memory, with zeros where it has no elements.
 
 use super::emit::{Product, missing};
-use super::form::Axis;
+use super::form::{Axis, Operand};
 use super::tiles::CHUNK;
 use super::walk::Bits;
 use crate::error::Result;
@@ -62,7 +62,8 @@ impl<'c> Next<'c> {
         let (ir, walk) = (product.ir, &product.walk);
         let bytes = product.bytes() as i64;
         let mut numbers = self.numbers.clone();
-        let last = walk.axes.len().checked_sub(1).ok_or_else(|| missing(product.kernel, "depth"))?;
+        let last =
+            walk.axes.len().checked_sub(1).ok_or_else(|| missing(product.kernel, "depth"))?;
         let mut moves = [0, 1].map(|side| ir.i64(bytes * walk.jump(last, side)));
         // Whether the numbers behind an axis begin again.
         let mut again: Option<IntValue<'c>> = None;
@@ -122,11 +123,7 @@ impl<'c> Product<'_, 'c> {
             true => (line, in_line, in_order.map(|distance| distance * lines as i64)),
             false => (in_line, line, Some(inner * lines as i64)),
         };
-        let mut element = self.op(Op::Mul, along, inner)?;
-        for (axis, step) in operand.batch.iter().enumerate() {
-            element = self.add(element, self.op(Op::Mul, self.along_batch(axis)?, *step)?)?;
-        }
-        element = self.op(Op::Add, element, operand.start)?;
+        let element = self.add(self.first_of_batch(operand)?, self.op(Op::Mul, along, inner)?)?;
         let index = self.add(tile, across)?;
         let every = |by_round: bool| if by_round { rounds } else { 1 };
         let line_of = |number: usize| (number * lines) as i64;
@@ -155,10 +152,20 @@ impl<'c> Product<'_, 'c> {
             inside.clear();
         }
         let along = self.word(along)?;
-        let depths = (0..every(!layout.by_depth)).map(|round| self.op(Op::Add, along, line_of(round)));
+        let depths =
+            (0..every(!layout.by_depth)).map(|round| self.op(Op::Add, along, line_of(round)));
         let depths = depths.collect::<Result<_>>()?;
         let pitch = pitch.unwrap_or_default() * self.bytes() as i64;
         Ok(Stream { first, pitch, target, inside, outside, depths })
+    }
+
+    /// The first element of an operand that this block's product of matrices has.
+    fn first_of_batch(&self, operand: &Operand) -> Result<IntValue<'c>> {
+        let mut element = self.ir.i64(operand.start);
+        for (axis, step) in operand.batch.iter().enumerate() {
+            element = self.add(element, self.op(Op::Mul, self.along_batch(axis)?, *step)?)?;
+        }
+        Ok(element)
     }
 
     /// The numbers along axes of an element of all of them as one.
@@ -225,7 +232,10 @@ impl<'c> Product<'_, 'c> {
         for Bits { first, axis, .. } in &self.walk.windows {
             let mut bit = self.ir.i32(1 << first);
             if let Some(axis) = axis {
-                bit = self.ir.binary(Op::Shl, bit.into(), next.numbers[*axis].into())?.into_int_value();
+                bit = self
+                    .ir
+                    .binary(Op::Shl, bit.into(), next.numbers[*axis].into())?
+                    .into_int_value();
             }
             bits = self.ir.binary(Op::Or, bits.into(), bit.into())?.into_int_value();
         }
@@ -244,7 +254,8 @@ impl<'c> Product<'_, 'c> {
             let (rounds, lines) = self.rounds_of(side);
             let target = self.ir.offset(self.shared, self.add(stage, stream.target)?)?;
             for round in 0..rounds {
-                let to = self.start_in_stage(side) + round * lines * self.layouts[side].line_bytes();
+                let to =
+                    self.start_in_stage(side) + round * lines * self.layouts[side].line_bytes();
                 let to = self.ir.offset(target, self.ir.i64(to as i64))?;
                 let from = match next.sources[side][..] {
                     [only] => self.ir.offset(only, self.ir.i64(round as i64 * stream.pitch))?,

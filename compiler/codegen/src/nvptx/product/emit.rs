@@ -9,8 +9,8 @@ use crate::error::{CodegenError, Result};
 use crate::llvm::ir::Ir;
 use crate::nvptx::kernel::{GLOBAL, attribute, declare_kernel, shared_memory};
 use hone_tensor::{Argument, BufferId, Kernel, Program};
-use inkwell::attributes::AttributeLoc;
 use inkwell::AddressSpace;
+use inkwell::attributes::AttributeLoc;
 use inkwell::values::{FunctionValue, InstructionOpcode as Op, IntValue, PointerValue};
 use std::collections::HashMap;
 

@@ -133,19 +133,10 @@ impl Form {
     pub(super) fn of(program: &Program, rounded: bool) -> Option<Self> {
         let [sum, store] = program.blocks_in_order()[..] else { return None };
         let (block, reader) = (&program.blocks[sum], &program.blocks[store]);
-        let BlockBody::Reduce { combiner: Combiner::Sum, initial: Some(initial), value } =
-            &block.body
-        else {
-            return None;
-        };
-        let zero = matches!(initial, Expr::Constant(value, _) if *value == 0.0);
-        if !zero || !reads_alike(program, block, reader) {
-            return None;
-        }
-        let Expr::Binary(BinaryOp::Multiply, left, right) = value else { return None };
+        let iterators = reads_alike(program, block, reader)?;
         let dtype = program.buffers[block.buffer].dtype;
-        let pair = [Factor::of(program, left, dtype)?, Factor::of(program, right, dtype)?];
-        let parts = parts(block, &pair)?;
+        let pair = pair(program, block, dtype)?;
+        let parts = parts(block, &iterators, &pair)?;
         let (left, right) = in_order(pair, &parts)?;
         let dtypes = [&left, &right].map(|factor| program.buffers[factor.buffer].dtype);
         let factors = Factors::of(dtypes, dtype, rounded)?;
@@ -156,9 +147,7 @@ impl Form {
         };
         let (rows, columns) = (of([true, false]), of([false, true]));
         let batch: Vec<&Part> = [of([true, true]), of([false, false])].concat();
-        let reduced = block.iterators.iter().filter(|axis| axis.kind == IteratorKind::Reduction);
-        let reduced: Vec<_> = reduced.filter(|axis| axis.extent != 1).collect();
-        let depth = in_tiles(reduced, &left, &right)?;
+        let depth = in_tiles(block, &left, &right)?;
         let steps = |factor: &Factor, parts: &[&Part]| -> Vec<i64> {
             parts.iter().map(|part| factor.along(part.var, part.divisor)).collect()
         };
@@ -202,17 +191,27 @@ impl Form {
     }
 }
 
-/// The spatial iterators of a sum of more than one step, divided where a factor depends on a quotient; outermost first.
-/// `None` where two divisors meet in one, or do not divide it.
-fn parts(block: &Block, pair: &[Factor; 2]) -> Option<Vec<Part>> {
+/// What a block multiplies and sums from zero, in the type `dtype` of the sums.
+fn pair(program: &Program, block: &Block, dtype: DataType) -> Option<[Factor; 2]> {
+    let BlockBody::Reduce { combiner: Combiner::Sum, initial: Some(initial), value } = &block.body
+    else {
+        return None;
+    };
+    let zero = matches!(initial, Expr::Constant(value, _) if *value == 0.0);
+    let Expr::Binary(BinaryOp::Multiply, left, right) = value else { return None };
+    let pair = [Factor::of(program, left, dtype)?, Factor::of(program, right, dtype)?];
+    zero.then_some(pair)
+}
+
+/// The spatial iterators of a sum of more than one step, which are `iterators` of the results, divided where a factor depends
+/// on a quotient; outermost first. `None` where two divisors meet in one, or do not divide it.
+fn parts(block: &Block, iterators: &[usize], pair: &[Factor; 2]) -> Option<Vec<Part>> {
     let spatial = block.iterators.iter().filter(|axis| axis.kind == IteratorKind::Spatial);
+    let spatial = spatial.filter(|axis| axis.extent != 1);
     let (mut parts, mut divided) = (Vec::new(), 0);
-    for (iterator, axis) in spatial.enumerate() {
+    for (iterator, axis) in iterators.iter().copied().zip(spatial) {
         let mut divisors = pair.iter().filter_map(|factor| factor.divisor(axis.var));
         let first = divisors.next();
-        if axis.extent == 1 && first.is_none() {
-            continue;
-        }
         let mut part = |scale: usize, extent: usize, divisor: usize| {
             parts.push(Part { axis: Axis { iterator, scale, extent }, var: axis.var, divisor });
         };
@@ -248,10 +247,12 @@ fn in_order(pair: [Factor; 2], parts: &[Part]) -> Option<(Factor, Factor)> {
 
 /// The axes of the depth with the one last along which an operand's elements are neighbours: it is divided into tiles.
 fn in_tiles<'a>(
-    mut depth: Vec<&'a hone_tensor::Iterator>,
+    block: &'a Block,
     left: &Factor,
     right: &Factor,
 ) -> Option<Vec<&'a hone_tensor::Iterator>> {
+    let reduced = block.iterators.iter().filter(|axis| axis.kind == IteratorKind::Reduction);
+    let mut depth: Vec<_> = reduced.filter(|axis| axis.extent != 1).collect();
     let neighbours = |axis: &&hone_tensor::Iterator| {
         left.along(axis.var, 1) == 1 || right.along(axis.var, 1) == 1
     };
@@ -289,23 +290,30 @@ fn windowed(
     Some(window)
 }
 
-/// Whether `reader` maps every sum to one result, over the same axes.
-fn reads_alike(program: &Program, block: &Block, reader: &Block) -> bool {
-    let spatial = block.iterators.iter().filter(|axis| axis.kind == IteratorKind::Spatial);
-    let alike = |indices: &[Expr], iterators: &[&hone_tensor::Iterator]| {
-        indices.len() == iterators.len()
-            && indices.iter().zip(iterators).all(|(index, axis)| {
-                *index == Expr::Var(axis.var) || (axis.extent == 1 && index.as_integer() == Some(0))
-            })
+/// Numbers of the iterators of `reader` that are those of the sums, of more than one step each, where it maps every sum to
+/// one result; `None` where it does not.
+fn reads_alike(program: &Program, block: &Block, reader: &Block) -> Option<Vec<usize>> {
+    fn longer(iterators: &[hone_tensor::Iterator]) -> impl Iterator<Item = &hone_tensor::Iterator> {
+        let spatial = iterators.iter().filter(|axis| axis.kind == IteratorKind::Spatial);
+        spatial.filter(|axis| axis.extent != 1)
+    }
+    let alike = |indices: &[Expr], iterators: &[hone_tensor::Iterator]| {
+        let short = |index: &Expr| {
+            let mut iterators = iterators.iter();
+            index.as_integer() == Some(0)
+                || iterators.any(|axis| axis.extent == 1 && *index == Expr::Var(axis.var))
+        };
+        let indices = indices.iter().filter(|index| !short(index)).cloned();
+        indices.eq(longer(iterators).map(|axis| Expr::Var(axis.var)))
     };
-    let spatial: Vec<_> = spatial.collect();
-    let read: Vec<_> = reader.iterators.iter().collect();
-    let extents = spatial.iter().map(|axis| axis.extent).eq(read.iter().map(|axis| axis.extent));
+    let extents = longer(&block.iterators).map(|axis| axis.extent);
     let loads = reader.loads(block.buffer);
-    matches!(reader.body, BlockBody::Map(_))
-        && extents
+    let fits = matches!(reader.body, BlockBody::Map(_))
+        && extents.eq(longer(&reader.iterators).map(|axis| axis.extent))
         && !loads.is_empty()
-        && alike(&block.indices, &spatial)
-        && loads.iter().all(|indices| alike(indices, &read))
-        && !matches!(program.buffers[block.buffer].role, hone_tensor::Role::Output(_))
+        && alike(&block.indices, &block.iterators)
+        && loads.iter().all(|indices| alike(indices, &reader.iterators))
+        && !matches!(program.buffers[block.buffer].role, hone_tensor::Role::Output(_));
+    let numbers = reader.iterators.iter().enumerate().filter(|(_, axis)| axis.extent != 1);
+    fits.then(|| numbers.map(|(number, _)| number).collect())
 }

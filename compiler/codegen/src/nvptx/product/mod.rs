@@ -30,10 +30,10 @@ use super::{Architecture, Module};
 use crate::error::Result;
 use crate::llvm::ir::Ir;
 use form::Form;
-use walk::Walk;
 use hone_tensor::{Argument, Kernel, Program, Role, Scope, Step, verify};
 use hone_types::Id;
 use inkwell::context::Context;
+use walk::Walk;
 
 /// How products are computed.
 #[derive(Clone, Copy, Debug, Default)]

@@ -44,8 +44,9 @@ impl Walk {
         let (bytes, last) = (form.factors.bytes(), form.depth.len().checked_sub(1)?);
         let depth = tiles.depth(bytes);
         let partial = !form.inner().is_multiple_of(depth);
-        let windowed =
-            |axis: usize| form.bounds.iter().any(|window| window.depth.is_some_and(|(at, _)| at == axis));
+        let windowed = |axis: usize| {
+            form.bounds.iter().any(|window| window.depth.is_some_and(|(at, _)| at == axis))
+        };
         let axes = form.depth.iter().enumerate().map(|(number, extent)| {
             let steps = [0, 1].map(|side: usize| form.operands[side].depth[number]);
             let counts = windowed(number) || (number == last && partial);
