@@ -257,7 +257,7 @@ fn every_fault_in_copies_and_windows_is_noticed() {
     };
     let matrix = |line: &str| moved(line, &["ldmatrix"], 16);
     let copy = |line: &str| moved(line, &["cp.async.cg"], 16);
-    // Copies that read where there are no elements, and that bring too few.
+    // Copies that read where there are no elements, and that bring too few or too many.
     let unguarded = |line: &str| {
         let (before, _) =
             line.split_once(", 16, ").filter(|(before, _)| before.contains("cp.async"))?;
@@ -268,12 +268,18 @@ fn every_fault_in_copies_and_windows_is_noticed() {
             line.split_once(", 16, ").filter(|(before, _)| before.contains("cp.async"))?;
         Some(format!("{before}, 16, 8;"))
     };
-    let kinds: [(&str, common::Change<'_>); 5] = [
+    let long = |line: &str| {
+        let (before, _) =
+            line.split_once(", 16, ").filter(|(before, _)| before.contains("cp.async"))?;
+        Some(format!("{before}, 16, 24;"))
+    };
+    let kinds: [(&str, common::Change<'_>); 6] = [
         ("waits one stage late", &late),
         ("matrices read one chunk off", &matrix),
         ("copies one chunk off", &copy),
         ("copies from outside", &unguarded),
         ("copies too short", &short),
+        ("copies of more than they write", &long),
     ];
     let mut faults = std::collections::BTreeMap::<&str, usize>::new();
     for (kind, change) in kinds {
@@ -284,7 +290,7 @@ fn every_fault_in_copies_and_windows_is_noticed() {
     }
     println!("PTX of convolutions: {faults:?}");
     count(faults.values().sum(), "faults in PTX noticed");
-    assert_eq!(faults.len(), 5, "{faults:?}");
+    assert_eq!(faults.len(), 6, "{faults:?}");
 }
 
 #[test]
