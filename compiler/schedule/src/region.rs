@@ -1,7 +1,9 @@
 //! The box of elements that one iteration of a loop touches, in terms of the loops around it.
 
 use crate::edit::block_domain;
-use hone_tensor::{BlockId, BufferId, Domain, Expr, Level, Loop, Program, Scope, VarId};
+use hone_tensor::{
+    BinaryOp, BlockId, BufferId, Domain, Expr, Level, Loop, Program, Scope, VarId,
+};
 
 /// The range of one axis: from the least of several minima to the largest of several maxima.
 #[derive(Clone, Debug)]
@@ -67,6 +69,15 @@ impl Span {
         });
         let extents = self.outer.closest(extents.collect(), false);
         self.outer.simplify_extent(&fold(&extents, Expr::maximum))
+    }
+
+    /// The least index divided by `width`, where it is a multiple of that.
+    pub(crate) fn divided(&self, width: &Expr) -> Option<Expr> {
+        let minimum = self.minimum();
+        let divided = minimum.clone().binary(BinaryOp::FloorDivide, width.clone());
+        let divided = self.outer.simplify(&divided);
+        let rest = self.outer.simplify(&(minimum - divided.clone() * width.clone()));
+        (rest == Expr::Integer(0)).then_some(divided)
     }
 
     /// The largest extent over all iterations of the outer loops, at least 1.

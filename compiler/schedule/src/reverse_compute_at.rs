@@ -6,9 +6,10 @@
 //! that only lives below the loop then shrinks to the box.
 //!
 //! Legal: what the block reads below the loop is read at one iterator per axis (apart from an
-//! offset), is reduced to the end in an iteration of the loop, and every point of the block lies in
-//! some box; its reduction iterators are not cut. A block that is below a loop around the target
-//! already cannot move further in.
+//! offset) or at two that are the digits of the index, `part * width + rest`, where the loop takes one
+//! part; it is reduced to the end in an iteration of the loop, and every point of the block lies in
+//! some box; its reduction iterators are not cut. Where loops are around both it and the target, its
+//! points in one iteration of them are a box already; what it reads may cut only what they leave whole.
 //! Buys: the producer's elements are used while they are in cache or registers.
 
 use crate::compact::compact;
@@ -18,7 +19,7 @@ use crate::edit::{
 use crate::error::{Outcome, Refusal, loop_name, refuse_block};
 use crate::region::{self, Span};
 use hone_tensor::{
-    BlockId, BufferId, Domain, Expr, IteratorKind, Program, Realize, Statement, VarId,
+    Block, BlockId, BufferId, Domain, Expr, IteratorKind, Program, Realize, Statement, VarId,
 };
 
 pub(crate) fn apply(program: &mut Program, block: BlockId, target: VarId) -> Outcome<()> {
@@ -34,7 +35,7 @@ pub(crate) fn apply(program: &mut Program, block: BlockId, target: VarId) -> Out
     if realize_at(program, block)?.predicate.is_some() {
         return refuse_block(program, block, "it runs under a condition");
     }
-    stands_apart(program, block, &path)?;
+    let own = own_box(program, block, &path)?;
     let producers = producers_below(program, block, &path);
     if producers.is_empty() {
         let reason =
@@ -47,38 +48,77 @@ pub(crate) fn apply(program: &mut Program, block: BlockId, target: VarId) -> Out
         boxes.push(box_of(program, block, *buffer, path.len())?);
     }
     let first = boxes.swap_remove(0);
-    let describe = |own: &[Option<Span>]| -> Vec<Option<(Expr, Expr)>> {
-        own.iter().map(|span| span.as_ref().map(|span| (span.minimum(), span.extent()))).collect()
-    };
-    if boxes.iter().any(|other| describe(other) != describe(&first)) {
+    if boxes.iter().any(|other| *other != first) {
         return refuse_block(program, block, "what it reads below the loop covers different boxes");
     }
-    place(program, block, target, first)?;
+    let parts = joined(program, block, own, first)?;
+    place(program, block, target, parts)?;
     producers.into_iter().for_each(|buffer| compact(program, buffer, target));
     must_hold(program, block)
 }
 
-/// Refuses a block that a loop around the target has a part of already: the rest of its points is
-/// visited in other iterations, and must not be visited here too.
-fn stands_apart(program: &Program, block: BlockId, path: &[usize]) -> Outcome<()> {
+/// For each iterator of the block its values in one iteration of the loops that are around both it and the target: its
+/// other points are visited in other iterations.
+fn own_box(program: &Program, block: BlockId, path: &[usize]) -> Outcome<Vec<Part>> {
     let own_path = block_path(program, block)?;
     let realize = realize_at(program, block)?;
     let shared = path.iter().zip(&own_path).take_while(|(a, b)| a == b).count();
     let around = program.enclosing(&own_path);
-    match around.iter().take(shared).find(|around| {
+    let (shared, inner) = around.split_at(shared.min(around.len()));
+    let iterators = &program.blocks[block].iterators;
+    let mentions = |own: &VarId| {
         let mut uses = realize.bindings.iter().chain(program.blocks[block].expressions());
-        uses.any(|expr| expr.mentions(around.var))
-    }) {
-        None => Ok(()),
-        Some(around) => {
-            let name = loop_name(program, around.var);
-            refuse_block(
-                program,
-                block,
-                format!("it is below {name}, which is around that loop too"),
-            )
+        uses.any(|expr| expr.mentions(*own))
+    };
+    let Some(first) = shared.iter().find(|own| mentions(&own.var)) else {
+        let whole = |extent| (Expr::Integer(0), Expr::from(extent));
+        return Ok(iterators.iter().map(|own| whole(own.extent)).collect());
+    };
+    let is_fixed = |expr: &Expr| !inner.iter().any(|own| expr.mentions(own.var));
+    // A loop for each iterator, or one value of it.
+    let values = |binding: &Expr| {
+        let fed = inner.iter().find(|own| binding.mentions(own.var));
+        let Some(own) = fed else { return Some((binding.clone(), Expr::Integer(1), None)) };
+        let start = Domain::default().simplify(&(binding.clone() - Expr::Var(own.var)));
+        let is_box = is_fixed(&start) && is_fixed(&own.extent);
+        is_box.then(|| (start, own.extent.clone(), Some(own.var)))
+    };
+    let found: Option<Vec<_>> = realize.bindings.iter().map(values).collect();
+    let once = |found: &Vec<(Expr, Expr, Option<VarId>)>| {
+        let feeds = |var: VarId| found.iter().filter(|(.., own)| *own == Some(var)).count();
+        inner.iter().all(|own| feeds(own.var) == 1)
+    };
+    match found.filter(once) {
+        Some(found) => Ok(found.into_iter().map(|(start, extent, _)| (start, extent)).collect()),
+        None => {
+            let name = loop_name(program, first.var);
+            let reason = format!("it is below {name}, which is around that loop too, in no box");
+            refuse_block(program, block, reason)
         }
     }
+}
+
+/// The block's values in one iteration of the target: those that its producers have there, and else its own.
+fn joined(
+    program: &Program,
+    block: BlockId,
+    own: Vec<Part>,
+    produced: Vec<Option<Part>>,
+) -> Outcome<Vec<Part>> {
+    let iterators = &program.blocks[block].iterators;
+    let mut result = Vec::new();
+    for ((own, produced), iterator) in own.into_iter().zip(produced).zip(iterators) {
+        let whole = own == (Expr::Integer(0), Expr::from(iterator.extent));
+        match produced {
+            Some(produced) if whole => result.push(produced),
+            None => result.push(own),
+            Some(_) => {
+                let reason = format!("loops around both cut {} already", iterator.var);
+                return refuse_block(program, block, reason);
+            }
+        }
+    }
+    Ok(result)
 }
 
 /// The buffers that the block reads and that are written below the loop at `path`.
@@ -118,13 +158,16 @@ fn complete(
     Ok(())
 }
 
-/// For each iterator of the block its span in one iteration, `None` where it is whole.
+/// The first value of an iterator in one iteration of the loop, and the number of its values.
+type Part = (Expr, Expr);
+
+/// For each iterator of the block its values in one iteration, `None` where it is whole.
 fn box_of(
     program: &Program,
     block: BlockId,
     buffer: BufferId,
     depth: usize,
-) -> Outcome<Vec<Option<Span>>> {
+) -> Outcome<Vec<Option<Part>>> {
     let own = &program.blocks[block];
     let refuse =
         |reason: String| Refusal { object: crate::error::block_name(program, block), reason };
@@ -135,7 +178,7 @@ fn box_of(
         return Err(refuse(format!("it reads '{name}' at several places")));
     }
     let spans = region::of_stores(program, buffer, &program.writers(buffer), depth);
-    let mut result: Vec<Option<Span>> = vec![None; own.iterators.len()];
+    let mut result: Vec<Option<Part>> = vec![None; own.iterators.len()];
     for (axis, (index, span)) in indices.iter().zip(spans).enumerate() {
         let whole = program.buffers[buffer].shape[axis];
         let mentioned: Vec<usize> = (0..own.iterators.len())
@@ -144,18 +187,17 @@ fn box_of(
         if span.extent() == Expr::from(whole) {
             continue;
         }
-        let [place] = mentioned[..] else {
+        let part = match mentioned[..] {
+            [place] => alone(own, index, place, &span).map(|part| (place, part)),
+            [first, second] => digits(own, index, [first, second], &span),
+            _ => None,
+        };
+        let Some((place, part)) = part.filter(|(place, _)| result[*place].is_none()) else {
             return Err(refuse(format!(
-                "its index of '{name}' on axis {axis} is not one iterator"
+                "its index of '{name}' on axis {axis} is neither one iterator nor digits"
             )));
         };
         let iterator = &own.iterators[place];
-        let offset = Domain::default().simplify(&(index.clone() - Expr::Var(iterator.var)));
-        if offset.mentions(iterator.var) || result[place].is_some() {
-            return Err(refuse(format!(
-                "its index of '{name}' on axis {axis} is not one iterator"
-            )));
-        }
         if iterator.kind == IteratorKind::Reduction {
             return Err(refuse(format!("its reduction over {} would be cut", iterator.var)));
         }
@@ -164,24 +206,43 @@ fn box_of(
         if range.is_some_and(|range| range.min < 0 || range.max >= whole as i64) {
             return Err(refuse(format!("it reads beyond '{name}' on axis {axis}")));
         }
-        result[place] = Some(span.moved(&(Expr::Integer(0) - offset), iterator.extent));
+        result[place] = Some(part);
     }
     Ok(result)
+}
+
+/// The values of the iterator at `place`, which is the index apart from an offset.
+fn alone(own: &Block, index: &Expr, place: usize, span: &Span) -> Option<Part> {
+    let iterator = &own.iterators[place];
+    let offset = Domain::default().simplify(&(index.clone() - Expr::Var(iterator.var)));
+    let moved = span.moved(&(Expr::Integer(0) - offset.clone()), iterator.extent);
+    (!offset.mentions(iterator.var)).then(|| (moved.minimum(), moved.extent()))
+}
+
+/// The only value of the high digit, and which of the two iterators it is: the index is
+/// `high * width + low` with `low` below `width`, and the span takes `low` whole for one `high`.
+fn digits(own: &Block, index: &Expr, pair: [usize; 2], span: &Span) -> Option<(usize, Part)> {
+    let [first, second] = pair;
+    [(first, second), (second, first)].into_iter().find_map(|(high, low)| {
+        let width = Expr::from(own.iterators[low].extent);
+        let [high_var, low_var] = [high, low].map(|place| Expr::Var(own.iterators[place].var));
+        let domain = crate::edit::block_domain(own, &Domain::default());
+        let rest = index.clone() - high_var * width.clone() - low_var;
+        let value = span.divided(&width)?;
+        let is_digits = domain.simplify(&rest) == Expr::Integer(0) && span.extent() == width;
+        is_digits.then_some((high, (value, Expr::Integer(1))))
+    })
 }
 
 fn place(
     program: &mut Program,
     block: BlockId,
     target: VarId,
-    spans: Vec<Option<Span>>,
+    parts: Vec<Part>,
 ) -> Outcome<()> {
     let (mut loops, mut bindings) = (Vec::new(), Vec::new());
-    for (iterator, span) in program.blocks[block].iterators.clone().iter().zip(&spans) {
+    for (iterator, (start, extent)) in program.blocks[block].iterators.clone().iter().zip(parts) {
         let var = program.add_var(format!("{}_loop", program.vars[iterator.var].name));
-        let (start, extent) = match span {
-            Some(span) => (span.minimum(), span.extent()),
-            None => (Expr::Integer(0), Expr::from(iterator.extent)),
-        };
         loops.push((var, extent));
         bindings.push(start + Expr::Var(var));
     }

@@ -19,15 +19,16 @@
 //! keys are read one number at a time and values in vectors, whatever the order of their axes.
 
 use super::contraction::{Columns, Form};
+use super::key_parts::{self, Parts, Softmax};
 use super::parallel::spread;
-use super::register_sums::{Points, sum_in_registers};
+use super::register_sums::{Points, sum_block_in_registers, sum_in_registers};
 use super::{unfit, vector_width};
 use crate::Machine;
 use crate::access::{Contraction, is_costly, is_reduction, value};
 use crate::decisions::Decisions;
 use crate::tile::{Extents, decide_tile};
 use hone_schedule::{Schedule, ScheduleError};
-use hone_tensor::{BlockId, IteratorKind, Scope, VarId};
+use hone_tensor::{BlockId, BufferId, IteratorKind, Scope, VarId};
 
 /// Maximum vectors of queries at a time.
 const MAX_VECTORS: usize = 4;
@@ -50,8 +51,27 @@ pub(super) fn apply(
         schedule.compute_at(stage, at)?;
     }
     let depth = result.outer.len();
-    schedule_values(schedule, &stages, &values, &result, machine, decisions)?;
+    let parts = cut_keys(schedule, &stages, &result, machine, decisions)?;
+    match parts {
+        Some(parts) => {
+            let copy = schedule.cache_write(parts.values, Scope::Register)?;
+            let [.., queries, width] = schedule.loops(copy)[..] else {
+                return Err(unfit("attention", "the result has one axis"));
+            };
+            let reader = (copy, queries, width);
+            schedule_values(schedule, &values, (parts.values, reader), machine, decisions)?;
+            let panel = values.contraction.panel;
+            fetch(schedule, panel, (parts.values, parts.loop_), decisions)?;
+            key_parts::sum_in_registers(schedule, parts.sum, depth + 1, machine)?;
+            key_parts::add_up(schedule, stages.values, (depth, result.width), machine)?;
+        }
+        None => {
+            let reader = (stages.output, result.queries, result.width);
+            schedule_values(schedule, &values, (stages.values, reader), machine, decisions)?;
+        }
+    }
     for stage in &stages.rows {
+        let depth = depth + usize::from(parts.is_some() && *stage == stages.powers);
         schedule_stage(schedule, *stage, depth, machine, decisions)?;
     }
     schedule_scores(schedule, &stages, (&scores, row_bytes), depth, machine, decisions)?;
@@ -69,6 +89,8 @@ struct Stages {
     changed: BlockId,
     /// The softmax's stages, the last first.
     rows: Vec<BlockId>,
+    /// That of them which the values are multiplied by.
+    powers: BlockId,
     /// The sum of products with the values.
     values: BlockId,
     /// The result.
@@ -90,11 +112,16 @@ impl Stages {
         if first == 0 || second < first + 3 || second + 1 == blocks.len() {
             return Err(unfit("attention", "no softmax between two sums of products"));
         }
+        let rows: Vec<BlockId> = blocks[first + 2..second].iter().rev().copied().collect();
+        let weights = Contraction::of(program, blocks[second]).map(|form| form.broadcast);
+        let powers = rows.iter().find(|stage| Some(program.blocks[**stage].buffer) == weights);
+        let no_softmax = || unfit("attention", "the values are multiplied by no stage");
         let stages = Self {
             queries: blocks[first - 1],
             scores: blocks[first],
             changed: blocks[first + 1],
-            rows: blocks[first + 2..second].iter().rev().copied().collect(),
+            powers: *powers.ok_or_else(no_softmax)?,
+            rows,
             values: blocks[second],
             output: blocks[blocks.len() - 1],
         };
@@ -116,12 +143,9 @@ impl Stages {
         };
         let reads = |id: BlockId, of: BlockId| block(id).reads(block(of).buffer);
         let maps = [self.queries, self.changed, self.output];
-        let exponential = self.rows.iter().find(|stage| block(**stage).buffer == values.broadcast);
-        let softmax = exponential.is_some_and(|stage| {
-            is_costly(value(block(*stage)))
-                && !is_reduction(block(*stage))
-                && reads(*stage, self.changed)
-        });
+        let softmax = is_costly(value(block(self.powers)))
+            && !is_reduction(block(self.powers))
+            && reads(self.powers, self.changed);
         let fits = block(self.queries).buffer == scores.panel
             && maps.iter().all(|stage| !is_reduction(block(*stage)))
             && schedule.consumers(self.scores) == [self.changed]
@@ -200,30 +224,60 @@ fn reduced(schedule: &Schedule, block: BlockId) -> usize {
     reduced.map(|iterator| iterator.extent).product()
 }
 
-/// The product with the values, in registers.
-fn schedule_values(
+/// Cuts the keys into parts where their exponentials would not stay in the first-level cache.
+fn cut_keys(
     schedule: &mut Schedule,
     stages: &Stages,
-    form: &Form,
     result: &ResultLoops,
     machine: &Machine,
     decisions: &mut Decisions<'_>,
+) -> Result<Option<Parts>, ScheduleError> {
+    let found = Softmax::of(schedule, &stages.rows, stages.values, stages.powers);
+    let Some(softmax) = found else { return Ok(None) };
+    let keys = reduced(schedule, stages.values);
+    let count = key_parts::decide(keys, result.size, machine, decisions);
+    count.map(|count| key_parts::cut(schedule, softmax, (result.outer.len(), count))).transpose()
+}
+
+/// Prefetches what a product reads in the next iteration of a loop as vectors (the values) or number by number (the keys).
+fn fetch(
+    schedule: &mut Schedule,
+    buffer: BufferId,
+    (product, loop_): (BlockId, VarId),
+    decisions: &mut Decisions<'_>,
 ) -> Result<(), ScheduleError> {
-    let width = schedule.extent(result.width).unwrap_or(1);
-    let vectors = width.div_ceil(machine.lanes);
-    let depth = reduced(schedule, stages.values);
-    let extents = Extents { rows: result.size, vectors, depth, row_bytes: 0, divides: false };
+    let is_input = schedule.program().writers(buffer).is_empty();
+    match is_input && decisions.choose("fetch", 2, 1) == 1 {
+        true => schedule.prefetch(product, buffer, loop_),
+        false => Ok(()),
+    }
+}
+
+/// A product with the values, in registers, and the block that reads it, with its loops over queries and columns.
+fn schedule_values(
+    schedule: &mut Schedule,
+    form: &Form,
+    (values, (reader, queries, width)): (BlockId, (BlockId, VarId, VarId)),
+    machine: &Machine,
+    decisions: &mut Decisions<'_>,
+) -> Result<(), ScheduleError> {
+    let extent = |loop_: VarId| schedule.extent(loop_).unwrap_or(1);
+    let (rows, vectors) = (extent(queries), extent(width).div_ceil(machine.lanes));
+    let depth = reduced(schedule, values);
+    let extents = Extents { rows, vectors, depth, row_bytes: 0, divides: false };
     // The weights of the tile stay in the second-level cache beside the panel of values.
-    let weights = depth * result.size * size_of::<f32>();
+    let weights = depth * rows * size_of::<f32>();
     let rest = Machine { l2_bytes: machine.l2_bytes.saturating_sub(weights), ..*machine };
     let tile = decide_tile(extents, 1, &rest, decisions);
-    let (row_tiles, rows) = schedule.split(result.queries, tile.mr)?;
-    let (parts, columns) = schedule.split(result.width, tile.nr * machine.lanes)?;
+    let (row_tiles, rows) = schedule.split(queries, tile.mr)?;
+    let (parts, columns) = schedule.split(width, tile.nr * machine.lanes)?;
     let (vectors, lanes) = schedule.split(columns, machine.lanes)?;
     schedule.reorder(&[parts, row_tiles, rows, vectors, lanes])?;
-    schedule.compute_at(stages.values, row_tiles)?;
-    schedule.set_scope(stages.values, Scope::Register)?;
-    sum_in_registers(schedule, form, (result.outer.len() + 2, Points::One), machine, decisions)?;
+    schedule.compute_at(values, row_tiles)?;
+    schedule.set_scope(values, Scope::Register)?;
+    // All loops of the reader but the three of its tile.
+    let outer = schedule.loops(reader).len() - 3;
+    sum_block_in_registers(schedule, form, (values, outer, Points::One), machine, decisions)?;
     schedule.unroll(rows)?;
     schedule.unroll(vectors)?;
     schedule.vectorize(lanes)
@@ -269,7 +323,8 @@ fn schedule_scores(
     sum_in_registers(schedule, form, (depth + order.len() - 3, Points::One), machine, decisions)?;
     schedule.unroll(rows)?;
     schedule.unroll(vectors)?;
-    schedule.vectorize(lanes)
+    schedule.vectorize(lanes)?;
+    fetch(schedule, form.contraction.broadcast, (stages.scores, key_tiles), decisions)
 }
 
 /// Elements of a query that are transposed at a time.

@@ -6,6 +6,7 @@ mod blocks;
 mod columns;
 mod contraction;
 mod deep_contraction;
+mod key_parts;
 mod lanes;
 mod matrix_unit;
 mod padding;
