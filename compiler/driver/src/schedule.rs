@@ -4,7 +4,7 @@ use crate::{CompileError, Options, SchedulePolicy};
 use hone_machine::Machine;
 use hone_schedule::ScheduleError;
 use hone_tensor::{Prefix, Program};
-use hone_tune::{Prescription, Replay, Scheduled, structural_digest};
+use hone_tune::{Prescription, Replay, Scheduled, WholeSoftmax, structural_digest};
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -24,7 +24,8 @@ pub(crate) fn schedule_all(
     options: &Options,
 ) -> Result<Vec<Scheduled>, CompileError> {
     in_order(programs, |unscheduled| {
-        schedule_one(unscheduled.program.clone(), options).map_err(|source| {
+        let ends = unscheduled.prefix.as_ref().is_some_and(|own| !own.reductions().is_empty());
+        schedule_one(unscheduled.program.clone(), ends, options).map_err(|source| {
             CompileError::Schedule { nodes: unscheduled.nodes.clone(), source: Box::new(source) }
         })
     })
@@ -32,8 +33,10 @@ pub(crate) fn schedule_all(
     .collect()
 }
 
+/// Schedules a program; `ends` says that its reductions are to end with a size.
 pub(crate) fn schedule_one(
     program: Program,
+    ends: bool,
     options: &Options,
 ) -> Result<Scheduled, ScheduleError> {
     let scheduled = match options.schedules {
@@ -42,6 +45,7 @@ pub(crate) fn schedule_one(
             let machine = options.target.machine();
             match recorded(&program, &machine, options) {
                 Some(recorded) => return Ok(recorded),
+                None if ends => hone_tune::schedule_with(program, &machine, &mut WholeSoftmax),
                 None => hone_tune::schedule(program, &machine),
             }
         }

@@ -11,6 +11,7 @@ use hone_ops::{
     Attention, Binary, BinaryFunction, Expand, MatMul, Op, Reshape, Select, Softmax, Transpose,
     Unary, UnaryFunction,
 };
+use hone_tune::{Preferred, Source, WholeSoftmax};
 use hone_types::DataType;
 
 /// Numbers from -1 to 1; truth values of which two in three hold, the first of each row always.
@@ -112,13 +113,28 @@ fn check(graph: &Graph) {
     }
 }
 
-/// The scheduled program keeps nothing that has both axes of the scores in memory of all threads.
-fn check_schedule(graph: &Graph) {
+/// The program of the graph's attention.
+fn program(graph: &Graph) -> hone_tensor::Program {
     let groups = hone_passes::fuse(graph);
     let holds = |node: &hone_graph::NodeId| graph.nodes()[*node].operation.name() == "attention";
     let group = groups.iter().find(|group| group.nodes.iter().any(holds)).unwrap();
     let last = &graph.nodes()[*group.nodes.last().unwrap()];
-    let program = hone_lower::lower(graph, &group.nodes, &last.outputs).unwrap().program;
+    hone_lower::lower(graph, &group.nodes, &last.outputs).unwrap().program
+}
+
+/// Keys that the softmax takes at a time by the decisions of a source; `None` where that was no question.
+fn part_of_keys(graph: &Graph, source: &mut dyn Source) -> Option<i64> {
+    let program = program(&prepare(graph, &options(DataType::F32)).unwrap());
+    let machine = Machine::with_vectors(64, 32);
+    let scheduled = hone_tune::schedule_with(program, &machine, source).unwrap();
+    assert_eq!(scheduled.template, "attention");
+    let mut decisions = scheduled.decisions.iter();
+    decisions.find(|own| own.name == "keys of a part").map(|own| own.value())
+}
+
+/// The scheduled program keeps nothing that has both axes of the scores in memory of all threads.
+fn check_schedule(graph: &Graph) {
+    let program = program(graph);
     // Machines with 4, 8 and 16 lanes.
     for (bytes, registers) in [(16, 32), (32, 16), (64, 32)] {
         let machine = Machine::with_vectors(bytes, registers);
@@ -344,6 +360,32 @@ fn long_rows_take_fewer_queries_at_a_time() {
     let weights = net.softmax(scores);
     let y = net.node(MatMul {}, &[weights, v]);
     check(&net.output(y));
+}
+
+/// The scores of a part, its exponentials and its values fit the first-level cache; those of all keys do not. Rows and
+/// columns fill no whole vectors, and one row sees nothing.
+#[test]
+fn keys_are_taken_in_parts() {
+    let mut net = Net::new();
+    let q = net.floats(&[1, 2, 23, 40]);
+    let [k, v] = [(); 2].map(|()| net.floats(&[1, 2, 640, 40]));
+    let k = net.turned(k, &[0, 1, 3, 2]);
+    let (mask, first) = ([1, 1, 23, 640], [1, 1, 23, 1]);
+    let [mask, first] = [&mask[..], &first[..]].map(|own| net.input(DataType::Bool, own));
+    let scores = net.node(MatMul {}, &[q, k]);
+    let infinite = net.number(f64::NEG_INFINITY);
+    let scores = net.node(Select {}, &[mask, scores, infinite]);
+    let scores = net.node(Select {}, &[first, infinite, scores]);
+    let weights = net.softmax(scores);
+    let nan = net.node(Unary::new(UnaryFunction::IsNan), &[weights]);
+    let zero = net.number(0.0);
+    let weights = net.node(Select {}, &[nan, zero, weights]);
+    let y = net.node(MatMul {}, &[weights, v]);
+    let graph = net.output(y);
+    check(&graph);
+    assert_eq!(part_of_keys(&graph, &mut Preferred), Some(128));
+    // Where a sum has to end with a size it stays whole.
+    assert_eq!(part_of_keys(&graph, &mut WholeSoftmax), Some(640));
 }
 
 /// What others read, and what is too small, stays as it is.

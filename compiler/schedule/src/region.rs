@@ -1,9 +1,7 @@
 //! The box of elements that one iteration of a loop touches, in terms of the loops around it.
 
 use crate::edit::block_domain;
-use hone_tensor::{
-    BinaryOp, BlockId, BufferId, Domain, Expr, Level, Loop, Program, Scope, VarId,
-};
+use hone_tensor::{BinaryOp, BlockId, BufferId, Domain, Expr, Level, Loop, Program, Scope, VarId};
 
 /// The range of one axis: from the least of several minima to the largest of several maxima.
 #[derive(Clone, Debug)]

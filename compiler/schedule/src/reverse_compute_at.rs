@@ -234,12 +234,7 @@ fn digits(own: &Block, index: &Expr, pair: [usize; 2], span: &Span) -> Option<(u
     })
 }
 
-fn place(
-    program: &mut Program,
-    block: BlockId,
-    target: VarId,
-    parts: Vec<Part>,
-) -> Outcome<()> {
+fn place(program: &mut Program, block: BlockId, target: VarId, parts: Vec<Part>) -> Outcome<()> {
     let (mut loops, mut bindings) = (Vec::new(), Vec::new());
     for (iterator, (start, extent)) in program.blocks[block].iterators.clone().iter().zip(parts) {
         let var = program.add_var(format!("{}_loop", program.vars[iterator.var].name));

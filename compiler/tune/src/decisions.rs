@@ -28,6 +28,22 @@ pub trait Source {
     fn answer(&mut self, question: &Question<'_>) -> usize;
 }
 
+/// The knob that says how many keys an attention's softmax takes at a time.
+pub(crate) const KEYS_OF_A_PART: &str = "keys of a part";
+
+/// The analytic model's answers but that softmaxes are not computed in parts, so that their reductions can end with a size.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct WholeSoftmax;
+
+impl Source for WholeSoftmax {
+    fn answer(&mut self, question: &Question<'_>) -> usize {
+        match question.name == KEYS_OF_A_PART {
+            true => question.candidates.len() - 1,
+            false => question.preferred,
+        }
+    }
+}
+
 /// A question that was answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {

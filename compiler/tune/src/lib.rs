@@ -15,10 +15,10 @@ mod templates;
 mod tile;
 
 pub use decisions::{
-    Choice, Decision, Preferred, Prescription, Question, Randomly, Replay, Source,
+    Choice, Decision, Preferred, Prescription, Question, Randomly, Replay, Source, WholeSoftmax,
 };
 pub use device::{DeviceSchedule, plain_for_device, schedule_for_device};
 pub use digest::structural_digest;
 pub use grain::{FUNCTION_OPERATIONS, StatementWork, work};
 pub use hone_machine::Machine;
-pub use templates::{Plain, Scheduled, schedule, schedule_as, schedule_naively};
+pub use templates::{Plain, Scheduled, schedule, schedule_as, schedule_naively, schedule_with};

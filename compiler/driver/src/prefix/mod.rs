@@ -192,7 +192,7 @@ fn needed(
         return prefix;
     }
     // A program that cannot be scheduled is refused later.
-    let Ok(scheduled) = schedule_one(program.clone(), options) else {
+    let Ok(scheduled) = schedule_one(program.clone(), true, options) else {
         return Prefix::of(program, known, outputs, &|_| false);
     };
     let scheduled = scheduled.schedule.into_program();

@@ -28,7 +28,7 @@ use crate::access::{Contraction, is_costly, is_reduction, value};
 use crate::decisions::Decisions;
 use crate::tile::{Extents, decide_tile};
 use hone_schedule::{Schedule, ScheduleError};
-use hone_tensor::{BlockId, BufferId, IteratorKind, Scope, VarId};
+use hone_tensor::{BlockId, IteratorKind, Scope, VarId};
 
 /// Maximum vectors of queries at a time.
 const MAX_VECTORS: usize = 4;
@@ -60,9 +60,10 @@ pub(super) fn apply(
             };
             let reader = (copy, queries, width);
             schedule_values(schedule, &values, (parts.values, reader), machine, decisions)?;
-            let panel = values.contraction.panel;
-            fetch(schedule, panel, (parts.values, parts.loop_), decisions)?;
-            key_parts::sum_in_registers(schedule, parts.sum, depth + 1, machine)?;
+            key_parts::fetch(schedule, values.contraction.panel, parts, decisions)?;
+            for reduction in [parts.sum, parts.maximum] {
+                key_parts::reduce_in_registers(schedule, reduction, depth + 1, machine)?;
+            }
             key_parts::add_up(schedule, stages.values, (depth, result.width), machine)?;
         }
         None => {
@@ -74,7 +75,8 @@ pub(super) fn apply(
         let depth = depth + usize::from(parts.is_some() && *stage == stages.powers);
         schedule_stage(schedule, *stage, depth, machine, decisions)?;
     }
-    schedule_scores(schedule, &stages, (&scores, row_bytes), depth, machine, decisions)?;
+    let around = depth + usize::from(parts.is_some());
+    schedule_scores(schedule, &stages, (&scores, row_bytes), around, machine, decisions)?;
     transpose_queries(schedule, stages.queries, depth)?;
     spread(schedule, &result.outer, decisions)
 }
@@ -232,25 +234,12 @@ fn cut_keys(
     machine: &Machine,
     decisions: &mut Decisions<'_>,
 ) -> Result<Option<Parts>, ScheduleError> {
-    let found = Softmax::of(schedule, &stages.rows, stages.values, stages.powers);
-    let Some(softmax) = found else { return Ok(None) };
+    let blocks = [stages.changed, stages.powers, stages.values];
+    let Some(softmax) = Softmax::of(schedule, &stages.rows, blocks) else { return Ok(None) };
     let keys = reduced(schedule, stages.values);
-    let count = key_parts::decide(keys, result.size, machine, decisions);
+    let sizes = [result.size, schedule.extent(result.width).unwrap_or(1)];
+    let count = key_parts::decide(keys, sizes, machine, decisions);
     count.map(|count| key_parts::cut(schedule, softmax, (result.outer.len(), count))).transpose()
-}
-
-/// Prefetches what a product reads in the next iteration of a loop as vectors (the values) or number by number (the keys).
-fn fetch(
-    schedule: &mut Schedule,
-    buffer: BufferId,
-    (product, loop_): (BlockId, VarId),
-    decisions: &mut Decisions<'_>,
-) -> Result<(), ScheduleError> {
-    let is_input = schedule.program().writers(buffer).is_empty();
-    match is_input && decisions.choose("fetch", 2, 1) == 1 {
-        true => schedule.prefetch(product, buffer, loop_),
-        false => Ok(()),
-    }
 }
 
 /// A product with the values, in registers, and the block that reads it, with its loops over queries and columns.
@@ -323,8 +312,7 @@ fn schedule_scores(
     sum_in_registers(schedule, form, (depth + order.len() - 3, Points::One), machine, decisions)?;
     schedule.unroll(rows)?;
     schedule.unroll(vectors)?;
-    schedule.vectorize(lanes)?;
-    fetch(schedule, form.contraction.broadcast, (stages.scores, key_tiles), decisions)
+    schedule.vectorize(lanes)
 }
 
 /// Elements of a query that are transposed at a time.

@@ -77,10 +77,22 @@ fn templates(program: &Program) -> impl Iterator<Item = (&'static str, Template)
 
 /// Schedules a plain program by the first template that takes it, with the analytic model's decisions.
 pub fn schedule(program: Program, machine: &Machine) -> Result<Scheduled, ScheduleError> {
+    schedule_with(program, machine, &mut Preferred)
+}
+
+/// Schedules a plain program by the first template that takes it, with the decisions of `source`.
+///
+/// # Errors
+/// What the last template refuses.
+pub fn schedule_with(
+    program: Program,
+    machine: &Machine,
+    source: &mut dyn Source,
+) -> Result<Scheduled, ScheduleError> {
     let plain = Plain::of(program)?;
     let mut refusal = unfit("template", "there is none");
     for (template, apply) in templates(plain.whole.program()) {
-        match applied(&plain, machine, (template, apply), &mut Preferred) {
+        match applied(&plain, machine, (template, apply), source) {
             Ok(scheduled) => return Ok(scheduled),
             Err(reason) => {
                 if std::env::var_os("HONE_EXPLAIN_SCHEDULES").is_some() {
