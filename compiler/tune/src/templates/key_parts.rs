@@ -114,15 +114,15 @@ pub(super) fn cut(
 ) -> Result<Parts, ScheduleError> {
     let sum = part_of_reduction(schedule, softmax.sum, (depth, count))?;
     let values = part_of_reduction(schedule, softmax.values, (depth, count))?;
-    let loop_ = share_parts(schedule, softmax.powers, &[sum, values], (depth, count))?;
+    let loop_ = divide_keys(schedule, softmax.powers, &[sum, values], (depth, count))?;
     let maximum = part_of_reduction(schedule, softmax.maximum, (depth, count))?;
-    share_parts(schedule, softmax.changed, &[maximum], (depth, count))?;
+    divide_keys(schedule, softmax.changed, &[maximum], (depth, count))?;
     Ok(Parts { loop_, sum, values, maximum })
 }
 
 /// Cuts the keys of a block of keys and queries into parts of `count`, and moves blocks of such parts, which read it, below
 /// the loop over these, which is returned.
-fn share_parts(
+fn divide_keys(
     schedule: &mut Schedule,
     producer: BlockId,
     readers: &[BlockId],
