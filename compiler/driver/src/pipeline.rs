@@ -317,6 +317,7 @@ fn exactly_deciding(
         ("recognize_group_normalization", &passes::recognize_group_normalization),
         ("separate_taps", &passes::separate_taps),
         ("divide_by_multiplying", &passes::divide_by_multiplying),
+        ("scale_filters", &passes::scale_filters),
         ("merge_scales", &passes::merge_scales),
         ("fuse_attention", &|graph| match options.schedules {
             SchedulePolicy::Analytic => passes::fuse_attention(graph, block, working),
@@ -331,6 +332,7 @@ fn exactly_deciding(
         ("pack_recurrent_weights", &|graph| passes::pack_recurrent_weights(graph, block, working)),
         ("fold_constants", &passes::fold_constants),
         ("simplify", &passes::simplify),
+        ("pad_integers", &passes::pad_integers),
         ("split_reductions", &passes::split_reductions),
         ("separate_outputs", &passes::separate_outputs),
     ];

@@ -3,7 +3,7 @@
 //! scale).
 
 use hone_graph::{Node, NodeId, ValueId};
-use hone_ops::{Binary, BinaryFunction, Cast, FusionClass, Graph, Op};
+use hone_ops::{Binary, BinaryFunction, Cast, FusionClass, Graph, Op, PackedDepthwise};
 use hone_types::{DataType, Id};
 
 /// Maximum steps of dequantization that are repeated; what exporters write has four.
@@ -22,11 +22,14 @@ pub(crate) fn free_nodes(graph: &Graph, readers: &[Vec<NodeId>], escapes: &[bool
         if !readers[output.index()].iter().all(compiled) {
             return false;
         }
+        // A sum of products would convert each element many times, but one of each channel by itself: neighbouring windows
+        // are computed together there, and share what they convert.
         let fuses = |reader: &NodeId| {
-            let class = graph.nodes()[*reader].operation.fusion_class();
+            let operation = &graph.nodes()[*reader].operation;
+            let class = operation.fusion_class();
             matches!(class, FusionClass::Injective | FusionClass::Reduction)
+                || operation.downcast::<PackedDepthwise>().is_some()
         };
-        // A sum of products would convert each element many times.
         let all_fuse = || readers[output.index()].iter().all(fuses);
         extends_float(graph, node) || (steps[id.index()] > 0 && all_fuse())
     };

@@ -12,8 +12,8 @@
 
 use crate::free_nodes::{extends_float, free_nodes};
 use crate::groups::Groups;
-use hone_graph::{NodeId, ValueId};
-use hone_ops::{FusionClass, Graph, PackedDepthwise, Pad, PadMode, Reduce, Unpack};
+use hone_graph::{Node, NodeId, ValueId};
+use hone_ops::{FusionClass, Graph, Op, PackedDepthwise, Pad, PadMode, Reduce, Unpack};
 use hone_types::Id;
 use std::collections::BTreeSet;
 
@@ -252,7 +252,7 @@ impl<'a> Fuser<'a> {
 
     /// Whether `node` alone pads, with a constant, what `reader` reads in vectors of channels: there a
     /// guarded read costs no more than a plain one. Numbers that are dequantized for `node` are padded first where
-    /// windows overlap: each position of a window would dequantize them again.
+    /// windows overlap: most windows are read without guards then, which costs more than reading once more.
     fn pads_lanes(&self, node: NodeId, reader: NodeId) -> bool {
         let reads_vectors = self.graph.nodes()[reader].operation.name() == "packed_depthwise";
         let padding = &self.graph.nodes()[node];
@@ -260,21 +260,8 @@ impl<'a> Fuser<'a> {
         reads_vectors
             && self.groups.members(node).len() == 1
             && constant.is_some_and(|pad| pad.mode == PadMode::Constant)
-            && !(self.reads_dequantized(node) && self.windows_overlap(reader))
-    }
-
-    /// Whether a depthwise convolution reads most elements in four windows or more.
-    fn windows_overlap(&self, node: NodeId) -> bool {
-        let node = &self.graph.nodes()[node];
-        let strides = node
-            .operation
-            .downcast::<PackedDepthwise>()
-            .map_or(&[][..], |depthwise| &depthwise.strides);
-        let weights = node.inputs.get(1).copied().flatten();
-        let window = weights.map_or(&[][..], |weights| &self.graph.tensor_type(weights).shape);
-        // `[C / c, K.., c]`
-        let window = window.iter().skip(1).take(strides.len()).product::<usize>();
-        window >= 4 * strides.iter().product::<usize>()
+            && !(self.reads_dequantized(node)
+                && windows_overlap(self.graph, &self.graph.nodes()[reader]))
     }
 
     /// Whether a node repeats a dequantization for itself.
@@ -322,12 +309,22 @@ impl<'a> Fuser<'a> {
     }
 }
 
+/// Whether a depthwise convolution reads most elements in four windows or more.
+pub(crate) fn windows_overlap(graph: &Graph, node: &Node<Op>) -> bool {
+    let depthwise = node.operation.downcast::<PackedDepthwise>();
+    let strides = depthwise.map_or(&[][..], |depthwise| &depthwise.strides);
+    let weights = node.inputs.get(1).copied().flatten();
+    let window = weights.map_or(&[][..], |weights| &graph.tensor_type(weights).shape);
+    // `[C / c, K.., c]`
+    let window = window.iter().skip(1).take(strides.len()).product::<usize>();
+    depthwise.is_some() && window >= 4 * strides.iter().product::<usize>()
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use hone_graph::parse;
-    use hone_ops::Op;
 
     /// The names of the nodes in the kernel of a depthwise convolution of bytes, with windows of 3 × 3.
     fn with_depthwise(stride: usize) -> Vec<String> {

@@ -26,6 +26,12 @@ impl<'a> Readers<'a> {
         self.graph.producer(value).map(|id| &self.graph.nodes()[id])
     }
 
+    /// The only node that reads a value which nothing outside of the graph reads.
+    pub(crate) fn reader_of(&self, value: ValueId) -> Option<&'a Node<Op>> {
+        let [reader] = self.nodes[value.index()][..] else { return None };
+        (!self.escapes.contains(&value)).then(|| &self.graph.nodes()[reader])
+    }
+
     /// The node that makes a value which one node alone reads, and nothing outside of the graph.
     pub(crate) fn producer_for_one(&self, value: ValueId) -> Option<&'a Node<Op>> {
         let once = self.nodes[value.index()].len() == 1 && !self.escapes.contains(&value);

@@ -35,6 +35,7 @@ const PASSES: &[(&str, Pass)] = &[
     ("recognize_group_normalization", hone_passes::recognize_group_normalization),
     ("separate_taps", hone_passes::separate_taps),
     ("divide_by_multiplying", hone_passes::divide_by_multiplying),
+    ("scale_filters", hone_passes::scale_filters),
     ("merge_scales", hone_passes::merge_scales),
     ("fuse_attention", |graph| hone_passes::fuse_attention(graph, LANES, DataType::F32)),
     ("choose_layouts", |graph| hone_passes::choose_layouts(graph, LAYOUT)),
@@ -51,6 +52,7 @@ const PASSES: &[(&str, Pass)] = &[
     ("pack_recurrent_weights", |graph| {
         hone_passes::pack_recurrent_weights(graph, LANES, DataType::F32)
     }),
+    ("pad_integers", hone_passes::pad_integers),
     ("split_reductions", hone_passes::split_reductions),
     ("separate_outputs", hone_passes::separate_outputs),
     ("nest_concatenations", |graph| hone_passes::nest_concatenations(graph, SUB_BUFFERS)),

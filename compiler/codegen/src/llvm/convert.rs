@@ -99,7 +99,7 @@ impl<'c> Emitter<'c, '_> {
     /// `value` rounded to nearest, ties to even, plus the whole number `added`, saturated to bounds, in 32 bits; NaN gives
     /// 0. Bounds are whole numbers, so that it is the same to apply them before rounding; and the sum is exact in
     /// integers.
-    pub(crate) fn rounded_to_integer(
+    fn rounded_to_integer(
         &self,
         value: V<'c>,
         added: f64,
@@ -111,6 +111,58 @@ impl<'c> Emitter<'c, '_> {
         let rounded = ir.intrinsic("llvm.lrint", &[ty, within.get_type()], &[within])?;
         let sum = ir.binary(Op::Add, rounded, ir.int(rounded.get_type(), added as i64))?;
         self.zero_where_nan(value, sum, least)
+    }
+
+    /// As [`Self::rounded_to_integer`], in the type `to` of few bits that the bounds are of. AVX-512 narrows unsigned
+    /// integers with saturation, so that the upper bound is none for the float: its conversion gives 2^31 for all numbers
+    /// that are too large, which is above the bound as an unsigned one.
+    pub(crate) fn rounded_to_narrow(
+        &self,
+        to: DataType,
+        value: V<'c>,
+        added: f64,
+        bounds: [f64; 2],
+    ) -> Result<V<'c>> {
+        let ir = self.ir;
+        let saturates = self.target.has("x86_64", "avx512f")
+            && super::ir::lanes(value) == Some(16)
+            && bounds[0] == 0.0;
+        if !saturates {
+            let integer = self.rounded_to_integer(value, added, bounds)?;
+            return ir.convert(Op::Trunc, integer, ir.compute_type(to));
+        }
+        let least = ir.float(value.get_type(), bounds[0] - added);
+        let is_above = ir.compare_float(FloatPredicate::OGT, value, least)?;
+        let above = ir.select(is_above, value, least)?;
+        let ty = ir.shaped(ir.context.i32_type().into(), above);
+        let all = ir.context.i16_type().const_all_ones().into();
+        // The rounding that is set, to nearest.
+        let args = [above, ir.int(ty, 0), all, ir.i32(4).into()];
+        let rounded = ir.intrinsic("llvm.x86.avx512.mask.cvtps2dq.512", &[], &args)?;
+        let sum = ir.binary(Op::Add, rounded, ir.int(ty, added as i64))?;
+        let within = ir.binary_intrinsic("llvm.umin", sum, ir.int(ty, bounds[1] as i64))?;
+        ir.convert(Op::Trunc, within, ir.compute_type(to))
+    }
+
+    /// As [`Self::rounded_to_integer`], in `f32`. Added to a number whose units in the last place are 1, a smaller one is
+    /// rounded to nearest, and both differences are exact: two additions, in place of two conversions and one.
+    pub(crate) fn rounded_to_float(
+        &self,
+        value: V<'c>,
+        added: f64,
+        bounds: [f64; 2],
+    ) -> Result<V<'c>> {
+        const UNITS: f64 = 12_582_912.0;
+        let ir = self.ir;
+        let [least, most] = bounds.map(|bound| bound - added);
+        if bounds[0] != 0.0 || least.abs().max(most.abs()).max(added.abs()) > UNITS / 4.0 {
+            let integer = self.rounded_to_integer(value, added, bounds)?;
+            return self.cast(DataType::I32, DataType::F32, integer);
+        }
+        let within = self.bounded(value, [least, most])?;
+        let ty = within.get_type();
+        let rounded = ir.binary(Op::FAdd, within, ir.float(ty, UNITS))?;
+        ir.binary(Op::FSub, rounded, ir.float(ty, UNITS - added))
     }
 
     /// Towards zero, saturating; NaN gives 0.

@@ -58,14 +58,16 @@ impl<'c> Emitter<'c, '_> {
             Expr::Select(condition, then, otherwise) => self.choose(condition, then, otherwise),
             Expr::Cast(to, operand) => {
                 let from = operand.dtype(self.program);
-                if let Some(integer) = self.quantized(*to, operand)? {
-                    return self.ir.convert(Op::Trunc, integer, self.ir.compute_type(*to));
+                if let Some((rounding, bounds)) = self.quantized(*to, operand) {
+                    let value = self.value(rounding.operand)?;
+                    return self.rounded_to_narrow(*to, value, rounding.added, bounds);
                 }
-                // What was quantized is in 32 bits before it is narrowed, and need not be extended again.
+                // What was quantized need not be narrowed and extended again.
                 if let (Expr::Cast(narrow, inner), DataType::F32) = (&**operand, to)
-                    && let Some(integer) = self.quantized(*narrow, inner)?
+                    && let Some((rounding, bounds)) = self.quantized(*narrow, inner)
                 {
-                    return self.cast(DataType::I32, *to, integer);
+                    let value = self.value(rounding.operand)?;
+                    return self.rounded_to_float(value, rounding.added, bounds);
                 }
                 let operand = self.value(operand)?;
                 self.cast(from, *to, operand)
@@ -73,14 +75,12 @@ impl<'c> Emitter<'c, '_> {
         }
     }
 
-    /// In 32 bits, what a conversion of `operand` to `to` gives, where it rounds to nearest and one instruction does both.
-    fn quantized(&mut self, to: DataType, operand: &Expr) -> Result<Option<V<'c>>> {
-        let Some((operand, added)) = rounded(operand) else { return Ok(None) };
-        let Some(bounds) = self.rounding_bounds(to, operand.dtype(self.program)) else {
-            return Ok(None);
-        };
-        let operand = self.value(operand)?;
-        self.rounded_to_integer(operand, added, bounds).map(Some)
+    /// What a conversion of `operand` to `to` rounds to nearest, and the bounds of `to`, where one instruction rounds and
+    /// converts.
+    fn quantized<'e>(&self, to: DataType, operand: &'e Expr) -> Option<(Rounding<'e>, [f64; 2])> {
+        let rounding = rounded(operand)?;
+        let bounds = self.rounding_bounds(to, rounding.operand.dtype(self.program))?;
+        Some((rounding, bounds))
     }
 
     /// `value`, of element type `dtype`, in every lane of `ty`.
@@ -492,7 +492,7 @@ fn is_constant(value: V) -> bool {
 const MAX_ADDED: f64 = 65_536.0;
 
 /// What an expression rounds to nearest, and the whole number that it then adds, where it is of that form.
-fn rounded(expr: &Expr) -> Option<(&Expr, f64)> {
+fn rounded(expr: &Expr) -> Option<Rounding<'_>> {
     let (expr, added) = match expr {
         Expr::Binary(BinaryOp::Add, expr, added) => match **added {
             Expr::Constant(added, _) if added.fract() == 0.0 && added.abs() <= MAX_ADDED => {
@@ -503,7 +503,13 @@ fn rounded(expr: &Expr) -> Option<(&Expr, f64)> {
         expr => (expr, 0.0),
     };
     match expr {
-        Expr::Unary(UnaryOp::Round, operand) => Some((operand, added)),
+        Expr::Unary(UnaryOp::Round, operand) => Some(Rounding { operand, added }),
         _ => None,
     }
+}
+
+/// What is rounded to nearest, and the whole number that is added to it.
+struct Rounding<'e> {
+    operand: &'e Expr,
+    added: f64,
 }
