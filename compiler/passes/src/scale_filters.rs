@@ -82,7 +82,8 @@ impl Scaled<'_> {
     ) -> Option<(&'a Node<Op>, Vec<&'a Tensor>, bool)> {
         let unary = node.operation.downcast::<Unary>()?;
         let mut value = node.inputs[0]?;
-        let is_exact = readers.graph.tensor_type(value).dtype == DataType::F32;
+        let dtype = readers.graph.tensor_type(value).dtype;
+        let is_exact = matches!(dtype, DataType::F32 | DataType::F64);
         if unary.function != UnaryFunction::Round || !is_exact {
             return None;
         }

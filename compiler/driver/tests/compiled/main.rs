@@ -268,6 +268,26 @@ fn products_of_scaled_bytes() {
     case.check(y);
 }
 
+/// Depthwise convolutions between a dequantization and a quantization: bytes are padded with their zero point.
+#[test]
+fn depthwise_convolutions_of_scaled_bytes() {
+    for (stride, zero) in [(1, 0.0), (1, 100.0), (2, 100.0)] {
+        let mut case = Case::new();
+        let (bytes, _) = case.bytes(&[1, 32, 9, 30]);
+        let x = case.scaled(bytes, zero);
+        let (w, bias) = (case.constant(&[32, 1, 3, 3]), case.constant(&[32]));
+        let y = case.node(Convolution { window: window(stride, 1), groups: 32 }, &[x, w, bias]);
+        let steps = case.number(30.0, DataType::F32);
+        let y = case.binary(BinaryFunction::Multiply, y, steps);
+        let y = case.unary(UnaryFunction::Round, y);
+        let zero = case.number(120.0, DataType::F32);
+        let y = case.binary(BinaryFunction::Add, y, zero);
+        let y = case.cast(DataType::U8, y);
+        let y = case.cast(DataType::F32, y);
+        case.check(y);
+    }
+}
+
 /// Bytes that several nodes make numbers of.
 #[test]
 fn sums_of_scaled_bytes() {
