@@ -294,6 +294,7 @@ fn exactly_deciding(
         ("delay_broadcasts", &passes::delay_broadcasts),
         ("assign_to_runtime", &passes::assign_to_runtime),
         ("decompose", &passes::decompose),
+        ("sum_in_rows", &passes::sum_in_rows),
         ("move_quantized", &passes::move_quantized),
         ("multiply_blocks", &|graph| passes::multiply_blocks(graph, block, working)),
         ("shift_signed_bytes", &|graph| match quantized {

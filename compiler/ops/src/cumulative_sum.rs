@@ -1,5 +1,6 @@
 //! Running sums and products.
 
+use crate::cumulative_rows::sum_in_rows;
 use crate::express::{converted, input, load_wide, only_output, wide};
 use crate::number::{Number, with_number};
 use crate::operator::{FusionClass, OpError, Operator, named, required};
@@ -22,11 +23,24 @@ pub struct CumulativeSum {
     /// Whether elements are multiplied, not added.
     #[serde(default)]
     pub product: bool,
+    /// Whether it is computed in rows of neighbours, each in registers, as processors have them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub in_rows: bool,
 }
 
 impl CumulativeSum {
     /// Name in text forms.
     pub const NAME: &'static str = "cumulative_sum";
+
+    /// The same as processors compute it for values of `shape`: in rows, where the axis is the last and longer
+    /// than a row.
+    pub fn on_processors(&self, shape: &[usize]) -> Self {
+        let in_rows = !self.product
+            && self.axis + 1 == shape.len()
+            && shape[self.axis] > PART
+            && !shape.contains(&0);
+        Self { in_rows, ..self.clone() }
+    }
 
     /// The sums or products, each from the one before.
     fn walk(&self, builder: &mut Builder, x: BufferId, output: &TensorType) -> BufferId {
@@ -105,7 +119,7 @@ impl Operator for CumulativeSum {
 
     /// Sums of short parts of a line, each by itself; a running sum of what the parts come to; and both
     /// together. So neighbours are summed at once, and fewer roundings follow one another than from end
-    /// to end.
+    /// to end. On processors rows are summed in registers ([`crate::cumulative_rows`]).
     fn expression(
         &self,
         builder: &mut Builder,
@@ -113,6 +127,9 @@ impl Operator for CumulativeSum {
     ) -> Option<Vec<BufferId>> {
         let x = input(inputs, 0)?;
         let output = only_output(self, builder, inputs)?;
+        if self.in_rows {
+            return Some(vec![sum_in_rows(self, builder, x, &output)]);
+        }
         let (_, extent, inner) = around(&output.shape, self.axis);
         let dtype = wide(output.dtype);
         if extent <= PART || inner > 1 || self.product {
@@ -176,4 +193,4 @@ impl Operator for CumulativeSum {
 }
 
 /// Elements that are summed at once.
-const PART: usize = 16;
+pub(crate) const PART: usize = 16;

@@ -17,6 +17,7 @@ mod concat;
 mod conditional;
 mod convolution;
 mod convolution_transpose;
+mod cumulative_rows;
 mod cumulative_sum;
 mod dependent;
 mod dequantize_blocks;

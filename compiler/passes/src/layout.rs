@@ -1,7 +1,7 @@
 //! Chooses the channel-packed layout for convolutions and the nodes between them.
 //!
 //! A value of shape `[N, C, X..]` may exist plain, packed as `[N, C / c, X.., c]`, or both. A
-//! convolution makes its result packed; nodes that compute channel by channel take and give packed
+//! convolution makes its result packed, but for regions where that is not worth it (`layout_regions.rs`); nodes that compute channel by channel take and give packed
 //! values; every other node gets plain ones. The filler lanes past the last channel of a packed value hold
 //! numbers that never reach a result: weights there are zero. They must stay finite (`filler.rs`), so
 //! other functions are left to plain values unless the channels fill their blocks. A block is the lanes of a vector, or a
@@ -10,6 +10,7 @@
 
 use crate::filler::Filler;
 use crate::graph_decisions::GraphDecisions;
+use crate::layout_regions::plain_products;
 use crate::packed_operands::Operands;
 use crate::tile_blocks::{TileRows, tile_values};
 use crate::{PassError, Rewriter};
@@ -106,6 +107,8 @@ pub(crate) struct Layout<'a> {
     plain: HashMap<ValueId, ValueId>,
     /// Old values that nothing reads but packed.
     wanted: HashSet<ValueId>,
+    /// Results of convolutions that are computed as products of plain values.
+    products_of_plain: HashSet<ValueId>,
 }
 
 impl<'a> Layout<'a> {
@@ -114,6 +117,11 @@ impl<'a> Layout<'a> {
             options;
         let tile_rows = tile_row.map(|bytes| TileRows { bytes, products });
         let rewriter = Rewriter::new(graph);
+        // Numbers of reduced precision are multiplied by packed weights.
+        let products_of_plain = match products {
+            1 => plain_products(graph, block, working),
+            _ => HashSet::new(),
+        };
         Self {
             graph,
             rewriter,
@@ -130,13 +138,17 @@ impl<'a> Layout<'a> {
             in_tiles: tile_rows.map_or_else(HashMap::new, |rows| tile_values(graph, rows)),
             fillers: HashMap::new(),
             plain: HashMap::new(),
-            wanted: wanted_packed(graph, working),
+            wanted: wanted_packed(graph, working, &products_of_plain),
+            products_of_plain,
         }
     }
 
     /// Rewrites a node on packed values where that is possible and worth it; says whether it did.
     fn pack_node(&mut self, node: &Node<Op>) -> Result<bool, PassError> {
         let operation = &node.operation;
+        if self.products_of_plain.contains(&node.outputs[0]) {
+            return self.product_of_plain(node);
+        }
         if let Some(convolution) = operation.downcast::<Convolution>() {
             let done = self.integers && self.integer_convolution(node, convolution)?;
             return if done { Ok(true) } else { self.convolution(node, convolution) };
@@ -247,6 +259,12 @@ impl<'a> Layout<'a> {
         self.in_tiles.get(&node.outputs[0]).copied().unwrap_or(self.block)
     }
 
+    /// Notes that `plain` is a node's result.
+    pub(crate) fn finish_plain(&mut self, node: &Node<Op>, plain: ValueId) {
+        self.rewriter.replace(node.outputs[0], plain);
+        self.plain.insert(node.outputs[0], plain);
+    }
+
     /// Channels in a block of an old value that exists packed for vectors or in rows of tiles.
     pub(crate) fn block_of(&self, old: ValueId) -> Option<usize> {
         let block = self.block_of_packed(*self.packed.get(&old)?);
@@ -303,7 +321,11 @@ impl<'a> Layout<'a> {
 
 /// Values that nothing reads but convolutions as their input, or by way of concatenated channels and of other sizes of the
 /// image.
-fn wanted_packed(graph: &Graph, working: DataType) -> HashSet<ValueId> {
+fn wanted_packed(
+    graph: &Graph,
+    working: DataType,
+    products_of_plain: &HashSet<ValueId>,
+) -> HashSet<ValueId> {
     // Whether all that was seen of a value's readers want it packed; readers come behind what they read.
     let mut wanted: HashMap<ValueId, bool> = HashMap::new();
     for port in graph.outputs() {
@@ -315,6 +337,7 @@ fn wanted_packed(graph: &Graph, working: DataType) -> HashSet<ValueId> {
         let passes_on = node.operation.downcast::<Resize>().is_some()
             || node.operation.downcast::<Concat>().is_some_and(|concat| concat.axis == 1);
         let convolves = node.operation.downcast::<Convolution>().is_some()
+            && !products_of_plain.contains(&node.outputs[0])
             && Operands::of(graph, node, working).is_some();
         for (index, input) in node.inputs.iter().enumerate() {
             let Some(input) = input else { continue };

@@ -11,9 +11,9 @@ use crate::packed_operands::{
 use crate::winograd::{Extents, Subject, decide_tile, dilations};
 use hone_graph::{Node, ValueId};
 use hone_ops::{
-    Convolution, LARGEST_BUFFER, Op, OpError, Operator, Pack, PackedConvolution, PackedDepthwise,
-    Pad, PadMode, Reshape, Window, WinogradInput, WinogradMultiply, WinogradOutput,
-    winograd_weights,
+    Binary, BinaryFunction, Convolution, LARGEST_BUFFER, MatMul, Op, OpError, Operator, Pack,
+    PackedConvolution, PackedDepthwise, Pad, PadMode, Reshape, Window, WinogradInput,
+    WinogradMultiply, WinogradOutput, winograd_weights,
 };
 use hone_types::Tensor;
 
@@ -95,6 +95,36 @@ impl Layout<'_> {
             self.direct(node, convolution, packed)?
         };
         Ok(self.finish(node, output))
+    }
+
+    /// A convolution of a window of one element of one image, as the product of its weights `[1, O, C]` with the channels
+    /// `[1, C, P]` of all positions.
+    pub(crate) fn product_of_plain(&mut self, node: &Node<Op>) -> Result<bool, PassError> {
+        let Some(operands) = Operands::of(self.graph, node, self.working) else {
+            return Ok(false);
+        };
+        let result = self.shape(node.outputs[0]).to_vec();
+        let positions = result[2..].iter().product::<usize>();
+        let reshape = |layout: &mut Self, value: ValueId, shape: &[usize]| {
+            let shape = shape.to_vec();
+            layout.rewriter.add_simple(&node.name, Reshape { shape }, &[value])
+        };
+        let [rows, depth] = [operands.shape[0], operands.shape[1]];
+        let channels = self.plain(operands.input, &node.name)?;
+        let channels = reshape(self, channels, &[1, depth, positions])?;
+        let Some(weights) = node.inputs[1] else { return Ok(false) };
+        let weights = self.plain(weights, &node.name)?;
+        let weights = reshape(self, weights, &[1, rows, depth])?;
+        let mut product = self.rewriter.add_simple(&node.name, MatMul {}, &[weights, channels])?;
+        if let Some(bias) = node.inputs.get(2).copied().flatten() {
+            let bias = self.plain(bias, &node.name)?;
+            let bias = reshape(self, bias, &[1, rows, 1])?;
+            let add = Binary::new(BinaryFunction::Add);
+            product = self.rewriter.add_simple(&node.name, add, &[product, bias])?;
+        }
+        let product = reshape(self, product, &result)?;
+        self.finish_plain(node, product);
+        Ok(true)
     }
 
     /// A packed input with what a window reads around it, and so many elements `beyond` its end per spatial axis,

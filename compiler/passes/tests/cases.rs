@@ -21,6 +21,7 @@ const PASSES: &[(&str, Pass)] = &[
     ("delay_broadcasts", hone_passes::delay_broadcasts),
     ("assign_to_runtime", hone_passes::assign_to_runtime),
     ("decompose", hone_passes::decompose),
+    ("sum_in_rows", hone_passes::sum_in_rows),
     ("move_quantized", hone_passes::move_quantized),
     ("multiply_blocks", |graph| hone_passes::multiply_blocks(graph, LANES, DataType::F32)),
     ("shift_signed_bytes", hone_passes::shift_signed_bytes),

@@ -265,7 +265,13 @@ fn what_maps_over_the_dimension_is_shown() {
             let y = c.add(OneHot { depth: 4, axis: 0 }, &[i, values]);
             let y = c.transpose(y, &[1, 0, 2]);
             let y = c.add(
-                CumulativeSum { axis: 2, exclusive: false, reverse: false, product: false },
+                CumulativeSum {
+                    axis: 2,
+                    exclusive: false,
+                    reverse: false,
+                    product: false,
+                    in_rows: false,
+                },
                 &[y],
             );
             c.add(TopK::new(2, 1, true), &[y])
@@ -323,8 +329,13 @@ fn what_mixes_positions_is_refused_by_name() {
         }),
         ("(cumulative_sum) adds up along the dimension", |c| {
             let x = c.input(&[c.n, 3]);
-            let operator =
-                CumulativeSum { axis: 0, exclusive: false, reverse: false, product: false };
+            let operator = CumulativeSum {
+                axis: 0,
+                exclusive: false,
+                reverse: false,
+                product: false,
+                in_rows: false,
+            };
             c.add(operator, &[x])
         }),
         ("(reshape) divides the dimension among axes", |c| {

@@ -128,6 +128,20 @@ impl Builder {
         self.add_nest(name, buffer, spatial, indices, BlockBody::Map(value));
     }
 
+    /// Computes, in each iteration of the open loops, elements of a reserved buffer, wherever they lie:
+    /// `element` gives for each `i` in `shape` the indices of one, and its value.
+    pub fn store_elements(
+        &mut self,
+        name: &str,
+        buffer: BufferId,
+        shape: &[usize],
+        element: impl FnOnce(Indices) -> (Vec<Expr>, Expr),
+    ) {
+        let spatial = self.iterators(shape, IteratorKind::Spatial, "i");
+        let (indices, value) = element(&variables(&spatial));
+        self.add_nest(name, buffer, spatial, indices, BlockBody::Map(value));
+    }
+
     /// Computes a new buffer point by point, in order: `buffer[i...] = value(i..., buffer)`, where the
     /// value may read what earlier points stored.
     pub fn scan(

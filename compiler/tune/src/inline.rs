@@ -36,6 +36,32 @@ fn is_read_at_several_indices(program: &Program, readers: &[BlockId], buffer: Bu
     })
 }
 
+/// Whether lanes read what others of the same row have: a stage is computed once for all of them, in registers.
+fn is_exchanged(program: &Program, block: &Block, readers: &[BlockId]) -> bool {
+    readers
+        .iter()
+        .any(|reader| read_by_some_lanes(&program.blocks[*reader]).contains(&block.buffer))
+}
+
+/// Buffers of which some lanes of a map read elements, and others do not.
+fn read_by_some_lanes(block: &Block) -> Vec<BufferId> {
+    let mut buffers = Vec::new();
+    let Some(lane) = block.iterators.last().map(|iterator| iterator.var) else { return buffers };
+    value(block).visit(&mut |part| {
+        if let Expr::Select(condition, then, _) = part
+            && condition.mentions(lane)
+        {
+            buffers.extend(loads(then).into_iter().filter_map(|load| match load {
+                Expr::Load(buffer, indices) => {
+                    (indices.last() != Some(&Expr::Var(lane))).then_some(*buffer)
+                }
+                _ => None,
+            }));
+        }
+    });
+    buffers
+}
+
 fn may_inline(schedule: &Schedule, id: BlockId) -> bool {
     let program = schedule.program();
     let block = &program.blocks[id];
@@ -52,7 +78,8 @@ fn may_inline(schedule: &Schedule, id: BlockId) -> bool {
         if before.any(|other| readers.contains(other)) || block.reads(block.buffer) {
             return false;
         }
-        if readers.len() > 1 && is_costly(value) {
+        let costs = || is_costly(value) || !read_by_some_lanes(block).is_empty();
+        if readers.len() > 1 && costs() || is_exchanged(program, block, &readers) {
             return false;
         }
     }

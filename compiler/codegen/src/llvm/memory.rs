@@ -37,6 +37,8 @@ pub(crate) struct Access<'c> {
     align: u32,
     layout: LaneLayout<'c>,
     register: bool,
+    /// Of a register buffer: lane 0's element, and the number of elements.
+    element: (i64, i64),
     /// Whether every lane, active or not, is inside the buffer.
     safe: bool,
     lanes: Option<Lanes>,
@@ -92,16 +94,19 @@ impl<'c> Emitter<'c, '_> {
             };
             let layout = LaneLayout::Elements(elements);
             let align = bytes as u32;
-            return Ok(Access { dtype, address: start, align, layout, register, safe, lanes });
+            let element = (0, 0);
+            let address = start;
+            return Ok(Access { dtype, address, align, layout, register, element, safe, lanes });
         };
         let constant = linear.constant + first;
+        let element = (constant, declaration.elements() as i64);
         // Inputs and outputs may be the caller's, who aligns them to their elements and no more.
         let align = match declaration.role {
             Role::Temporary => alignment(&uniform, constant, bytes),
             Role::Input(_) | Role::Output(_) => bytes as u32,
         };
         let address = self.address((buffer, start), uniform, constant, bytes)?;
-        Ok(Access { dtype, address, align, layout, register, safe, lanes })
+        Ok(Access { dtype, address, align, layout, register, element, safe, lanes })
     }
 
     fn not_constant(&self, buffer: BufferId, flat: &Expr) -> CodegenError {
@@ -264,6 +269,9 @@ impl<'c> Emitter<'c, '_> {
 
     /// Part of a vector in registers: exactly its lanes, so that the buffer can be taken apart.
     fn load_register(&self, access: &Access<'c>, lanes: Lanes) -> Result<V<'c>> {
+        if let Some(shifted) = self.load_shifted(access, lanes)? {
+            return Ok(shifted);
+        }
         let scalar = self.ir.memory_type(access.dtype);
         let value = self.ir.load(
             self.ir.with_lanes(scalar, Some(lanes.count)),
@@ -277,6 +285,29 @@ impl<'c> Emitter<'c, '_> {
             }
             value => Ok(value),
         }
+    }
+
+    /// Lanes of two neighbouring registers, so that registers stay whole; those beyond the buffer's ends are zero. `None`
+    /// where the lanes are one register, or registers do not fill the buffer.
+    fn load_shifted(&self, access: &Access<'c>, lanes: Lanes) -> Result<Option<V<'c>>> {
+        let (width, (first, elements)) = (i64::from(lanes.width), access.element);
+        let shift = first.rem_euclid(width);
+        if shift == 0 || lanes.count != lanes.width || elements % width != 0 {
+            return Ok(None);
+        }
+        let ty = self.ir.with_lanes(self.ir.memory_type(access.dtype), Some(lanes.width));
+        let bytes = access.dtype.bytes() as i64;
+        let register = |start: i64| -> Result<VectorValue<'c>> {
+            if !(0..elements).contains(&start) {
+                return Ok(self.zero(ty).into_vector_value());
+            }
+            let address = self.ir.offset(access.address, self.ir.i64((start - first) * bytes))?;
+            Ok(self.ir.load(ty, address, bytes as u32)?.into_vector_value())
+        };
+        let (low, high) = (register(first - shift)?, register(first - shift + width)?);
+        let picks = (0..lanes.width).map(|lane| Some(lane + shift as u32));
+        let joined = self.ir.choose_lanes(low, high, &picks.collect::<Vec<_>>())?;
+        Ok(Some(joined.into()))
     }
 
     fn load_each(&self, access: &Access<'c>, offsets: &[i64], lanes: Lanes) -> Result<V<'c>> {

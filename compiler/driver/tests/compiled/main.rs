@@ -5,6 +5,7 @@
 mod case;
 mod joined;
 mod recurrent;
+mod sums;
 
 use case::Case;
 use hone_ops::{
@@ -51,6 +52,21 @@ fn dilated(axes: usize, dilation: usize) -> Window {
         pads_begin: vec![dilation; axes],
         pads_end: vec![dilation; axes],
     }
+}
+
+#[test]
+fn lone_convolutions_of_single_elements() {
+    // Products of plain values, with positions that fill vectors and that do not; of one image alone.
+    convolution([1, 64, 12, 12], 48, 1, 1, 1);
+    convolution([1, 24, 9, 11], 40, 1, 1, 1);
+    convolution([3, 64, 12, 12], 48, 1, 1, 1);
+    let mut case = Case::new();
+    let (x, w) = (case.input(&[1, 32, 10, 10]), case.input(&[32, 32, 1, 1]));
+    let bias = case.input(&[32]);
+    let product = Convolution { window: window(1, 0), groups: 1 };
+    let y = case.node(product, &[x, w, bias]);
+    let y = case.binary(BinaryFunction::Add, y, x);
+    case.check(y);
 }
 
 #[test]

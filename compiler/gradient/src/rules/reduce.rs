@@ -99,7 +99,10 @@ impl<'a> Lines<'a> {
         let x = n.reshape(x, &lines)?;
         let mut others = |reverse| {
             let axis = lines.len() - 1;
-            n.apply(CumulativeSum { axis, exclusive: true, reverse, product: true }, &[x])
+            n.apply(
+                CumulativeSum { axis, exclusive: true, reverse, product: true, in_rows: false },
+                &[x],
+            )
         };
         let (before, behind) = (others(false)?, others(true)?);
         let factor = n.multiply(before, behind)?;

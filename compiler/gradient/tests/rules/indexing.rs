@@ -92,7 +92,7 @@ fn running_sums() {
         for reverse in [false, true] {
             let mut case = Case::new(6);
             let x = case.input(&[2, 4, 2], -1.0, 1.0);
-            let sum = CumulativeSum { axis: 1, exclusive, reverse, product: false };
+            let sum = CumulativeSum { axis: 1, exclusive, reverse, product: false, in_rows: false };
             let y = case.node(sum, &[x]);
             case.check_twice(y);
         }

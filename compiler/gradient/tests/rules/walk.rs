@@ -90,8 +90,13 @@ fn refusals_name_what_they_refuse() {
     let error = gradients(&mut graph, whole, &[x], &[]).unwrap_err();
     assert!(matches!(error, GradientError::NotFloat { .. }));
     assert!(gradients(&mut graph, x, &[whole], &[]).is_err());
-    let product =
-        hone_ops::CumulativeSum { axis: 0, exclusive: false, reverse: false, product: true };
+    let product = hone_ops::CumulativeSum {
+        axis: 0,
+        exclusive: false,
+        reverse: false,
+        product: true,
+        in_rows: false,
+    };
     let product = graph.add_node("product", Op::new(product), &[Some(x)]).unwrap()[0];
     let error = gradients(&mut graph, product, &[x], &[]).unwrap_err();
     assert_eq!(error.to_string(), "node 'product' (cumulative_sum) has no derivative");

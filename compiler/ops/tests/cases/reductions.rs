@@ -193,7 +193,7 @@ fn reductions() -> Vec<Case> {
     }
     for ways in 0..8 {
         let (exclusive, reverse, product) = (ways & 1 > 0, ways & 2 > 0, ways & 4 > 0);
-        let sum = CumulativeSum { axis: 1, exclusive, reverse, product };
+        let sum = CumulativeSum { axis: 1, exclusive, reverse, product, in_rows: false };
         cases.push(case(sum.clone(), &[f32s([2, 4, 3])]));
         cases.push(case(sum.clone(), &[tensor(DataType::I32, [1, 5])]));
         cases.push(case(sum, &[f32s([1, 0])]));

@@ -99,7 +99,10 @@ fn sums_and_searches_along_the_dimension() {
                 (true, true, true),
                 (false, true, true),
             ] {
-                all.push(c.add(CumulativeSum { axis: 1, exclusive, reverse, product }, &[x]));
+                all.push(c.add(
+                    CumulativeSum { axis: 1, exclusive, reverse, product, in_rows: false },
+                    &[x],
+                ));
             }
             all.push(c.add(LpNormalization { axis: 1, order: 2 }, &[x]));
             all.push(c.add(Softmax { axis: 1, log: true }, &[x]));
@@ -225,8 +228,13 @@ fn positions_by_index() {
             let three = c.tensor(&[], &[3i64]);
             let ids = c.product(ids, three);
             let table = c.weights(&[3 * IDS, 2]);
-            let running =
-                CumulativeSum { axis: 0, exclusive: false, reverse: false, product: false };
+            let running = CumulativeSum {
+                axis: 0,
+                exclusive: false,
+                reverse: false,
+                product: false,
+                in_rows: false,
+            };
             let counts = c.add(running, &[ids]);
             let counts = c.binary(BinaryFunction::Modulo, counts, three);
             vec![

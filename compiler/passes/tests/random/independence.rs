@@ -62,7 +62,8 @@ impl Sized {
             1 => self.net.node(Softmax { axis, log: false }, &[x.id]),
             2 => {
                 let (exclusive, reverse) = (self.net.chance(50), self.net.chance(50));
-                let sum = CumulativeSum { axis, exclusive, reverse, product: false };
+                let sum =
+                    CumulativeSum { axis, exclusive, reverse, product: false, in_rows: false };
                 self.net.node(sum, &[x.id])
             }
             3 => {

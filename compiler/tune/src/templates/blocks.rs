@@ -10,11 +10,13 @@
 //! ```
 //!
 //! A reduction of which no axis of the result is a vector is computed in vectors of partial results. Outer
-//! loops are spread over threads where their iterations are independent.
+//! loops are spread over threads where their iterations are independent, as those of steps are once what blocks leave to
+//! each other is in memory of the thread (`steps.rs`).
 
 use super::parallel::spread;
 use super::register_sums::unroll_tile;
 use super::rows::reduce_in_vectors;
+use super::steps::{is_in_registers, keep_in_threads, spread_shared};
 use super::{unfit, vector_width};
 use crate::Machine;
 use crate::access::{Access, Contraction, access, is_reduction, loads, value, vector_axis};
@@ -29,6 +31,7 @@ pub(super) fn apply(
     machine: &Machine,
     decisions: &mut Decisions<'_>,
 ) -> Result<(), ScheduleError> {
+    keep_in_threads(schedule, machine)?;
     for block in schedule.program().blocks_in_order() {
         let around = loops_around(schedule, block);
         if !is_reduction(&schedule.program().blocks[block]) {
@@ -39,7 +42,7 @@ pub(super) fn apply(
             reduce_along(schedule, block, around, machine, decisions)?;
         }
     }
-    Ok(())
+    spread_shared(schedule, decisions)
 }
 
 /// The number of loops around a block that other blocks share.
@@ -58,6 +61,9 @@ fn map(
 ) -> Result<(), ScheduleError> {
     let loops = schedule.loops(block);
     let Some((last, outer)) = loops[around..].split_last() else { return Ok(()) };
+    if is_in_registers(schedule.program(), block) {
+        return schedule.vectorize(*last);
+    }
     let definition = &schedule.program().blocks[block];
     let is_vector = vector_axis(definition) == Some(definition.iterators.len() - 1);
     let mut outer = outer.to_vec();

@@ -14,6 +14,7 @@ mod parallel;
 mod pointwise;
 mod register_sums;
 mod rows;
+mod steps;
 mod tiles;
 
 use crate::Machine;

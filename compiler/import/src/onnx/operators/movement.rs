@@ -248,7 +248,7 @@ pub(super) fn cumulative(builder: &mut Builder, node: &mut Node) -> Outputs {
     let exclusive = node.flag("exclusive", false)?;
     let reverse = node.flag("reverse", false)?;
     let sums = |builder: &mut Builder, axis: usize| {
-        builder.apply(CumulativeSum { axis, exclusive, reverse, product }, &[input])
+        builder.apply(CumulativeSum { axis, exclusive, reverse, product, in_rows: false }, &[input])
     };
     if builder.tensor(place).is_some() {
         let axis = axis(builder.integer_of(node, 1)?, rank)?;

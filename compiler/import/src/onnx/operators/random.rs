@@ -113,7 +113,7 @@ pub(super) fn multinomial(builder: &mut Builder, node: &mut Node) -> Outputs {
     let below = builder.subtract(x, most)?;
     let weights = builder.unary(U::Exp, below)?;
     let sums = builder.apply(
-        CumulativeSum { axis: 1, exclusive: false, reverse: false, product: false },
+        CumulativeSum { axis: 1, exclusive: false, reverse: false, product: false, in_rows: false },
         &[weights],
     )?;
     let total = builder.narrow(sums, 1, classes - 1, 1)?;
