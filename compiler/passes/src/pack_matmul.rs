@@ -41,6 +41,8 @@ pub fn pack_matmul_operands(
             };
             packed_constants.insert(right, packed);
             multiply(&mut rewriter, node, left, packed, weights.shape()[1])?;
+        } else if let Some(turned) = Turned::of(graph, node, lanes, working) {
+            turned.multiply(&mut rewriter, node, lanes)?;
         } else if let Some((left, right)) = worth_packing(graph, node, lanes, working) {
             let shape = &graph.tensor_type(right).shape;
             let columns = shape[shape.len() - 1];
@@ -136,6 +138,52 @@ impl Dots {
                 add_transpose(rewriter, node, product)?
             }
         };
+        rewriter.replace(node.outputs[0], product);
+        Ok(())
+    }
+}
+
+/// A product `A * Bt` of few rows with a large matrix that is stored as `B`: `B * At`, transposed, packs `A` where `B` would
+/// have to be packed.
+struct Turned {
+    /// The matrix `[.., N, K]`.
+    matrix: ValueId,
+    /// The rows `[.., M, K]`.
+    rows: ValueId,
+}
+
+/// How many times the elements that are packed and transposed a product must save to be turned: a product of 128 rows with
+/// a matrix of 768 x 768, whose elements are three times as many, takes 0.9 of the time.
+const MIN_SAVING: usize = 2;
+
+impl Turned {
+    fn of(graph: &Graph, node: &Node<Op>, lanes: usize, working: DataType) -> Option<Self> {
+        let (rows, right) = worth_packing(graph, node, lanes, working)?;
+        let matrix = transpose_source(graph, right)?;
+        let shape = |value: ValueId| &graph.tensor_type(value).shape;
+        let rank = shape(rows).len();
+        let [m, k, n] = [shape(rows)[rank - 2], shape(rows)[rank - 1], shape(right)[rank - 1]];
+        let moved = k.saturating_mul(m).saturating_add(m.saturating_mul(n));
+        let saves = moved.saturating_mul(MIN_SAVING) <= k.saturating_mul(n);
+        (saves && m.is_multiple_of(lanes)).then_some(Self { matrix, rows })
+    }
+
+    fn multiply(
+        &self,
+        rewriter: &mut Rewriter,
+        node: &Node<Op>,
+        lanes: usize,
+    ) -> Result<(), PassError> {
+        let (matrix, rows) = (rewriter.value(self.matrix), rewriter.value(self.rows));
+        let shape = &rewriter.target().tensor_type(rows).shape;
+        let (axis, columns) = (shape.len() - 2, shape[shape.len() - 2]);
+        let is_long = shape[axis + 1] >= LONG_PANEL;
+        let twice = is_long && columns.is_multiple_of(2 * lanes);
+        let block = if twice { 2 * lanes } else { lanes };
+        let packed = rewriter.add_simple(&node.name, Pack { axis, block }, &[rows])?;
+        let product =
+            rewriter.add_simple(&node.name, PackedMatMul { columns }, &[matrix, packed])?;
+        let product = add_transpose(rewriter, node, product)?;
         rewriter.replace(node.outputs[0], product);
         Ok(())
     }
