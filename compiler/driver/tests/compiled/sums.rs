@@ -1,8 +1,17 @@
 //! Running sums, which processors compute in rows.
 
 use crate::case::Case;
-use hone_ops::CumulativeSum;
+use hone_graph::ValueId;
+use hone_ops::{BinaryFunction, CumulativeSum};
 use hone_types::DataType;
+
+/// Small whole numbers made of any, so that all types sum them exactly.
+fn whole_numbers(case: &mut Case, x: ValueId, dtype: DataType) -> ValueId {
+    let eight = case.number(8.0, DataType::F32);
+    let larger = case.binary(BinaryFunction::Multiply, x, eight);
+    let whole = case.cast(DataType::I32, larger);
+    case.cast(dtype, whole)
+}
 
 /// Running sums along the last axis in every direction; exclusive ones too.
 fn sums_along_lines(shape: &[usize], dtype: DataType) {
@@ -12,7 +21,7 @@ fn sums_along_lines(shape: &[usize], dtype: DataType) {
         let sum = CumulativeSum { axis, exclusive, reverse, product: false, in_rows: false };
         let mut case = Case::new();
         let x = case.input(shape);
-        let x = if dtype == DataType::F32 { x } else { case.cast(dtype, x) };
+        let x = if dtype == DataType::F32 { x } else { whole_numbers(&mut case, x, dtype) };
         let y = case.node(sum, &[x]);
         let y = if dtype == DataType::F32 { y } else { case.cast(DataType::F32, y) };
         case.check(y);
