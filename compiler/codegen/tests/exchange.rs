@@ -20,25 +20,25 @@ fn shifted(dtype: DataType, far: i64) -> (Program, Program) {
     let x = builder.input("x", &TensorType::new(dtype, [ROWS, LANES]));
     let y = builder.reserve("y", &TensorType::new(dtype, [ROWS, LANES]));
     let row = builder.begin_loop("row", ROWS);
-    let own = builder.map("own", &TensorType::new(dtype, [LANES]), |point| {
+    let values = builder.map("values", &TensorType::new(dtype, [LANES]), |point| {
         Expr::Load(x, vec![row.clone(), point[0].clone()])
     });
     builder.store("sum", y, row, &[LANES], |point| {
-        let place = &point[0];
+        let lane = &point[0];
         let is_there = match far > 0 {
-            true => Expr::from(far - 1).less(place.clone()),
-            false => place.clone().less(Expr::from(LANES) + far),
+            true => Expr::from(far - 1).less(lane.clone()),
+            false => lane.clone().less(Expr::from(LANES) + far),
         };
-        let read = Expr::Load(own, vec![place.clone() - far]);
-        Expr::Load(own, point.to_vec()) + is_there.select(read, Expr::Constant(0.0, dtype))
+        let read = Expr::Load(values, vec![lane.clone() - far]);
+        Expr::Load(values, point.to_vec()) + is_there.select(read, Expr::Constant(0.0, dtype))
     });
     builder.end_loop();
     builder.output(y);
     let plain = builder.finish();
     let mut schedule = Schedule::new(plain.clone());
-    let (own, sum) = (schedule.block("own").unwrap(), schedule.block("sum").unwrap());
-    schedule.set_scope(own, Scope::Register).unwrap();
-    for block in [own, sum] {
+    let (values, sum) = (schedule.block("values").unwrap(), schedule.block("sum").unwrap());
+    schedule.set_scope(values, Scope::Register).unwrap();
+    for block in [values, sum] {
         schedule.vectorize(*schedule.loops(block).last().unwrap()).unwrap();
     }
     (plain, schedule.into_program())
@@ -46,12 +46,12 @@ fn shifted(dtype: DataType, far: i64) -> (Program, Program) {
 
 fn check(target: &Target) {
     for (dtype, far) in
-        [F32, F64].into_iter().flat_map(|dtype| (1..16).map(move |far| (dtype, far)))
+        [F32, F64].into_iter().flat_map(|dtype| [1, 3, 8, 13].map(|far| (dtype, far)))
     {
         for far in [far, -far] {
             let (plain, scheduled) = shifted(dtype, far);
-            let values: Vec<f64> = random(ROWS * LANES, 7).into_iter().map(f64::from).collect();
-            let input = Tensor::from_f64(dtype, [ROWS, LANES], &values).unwrap();
+            let numbers: Vec<f64> = random(ROWS * LANES, 7).into_iter().map(f64::from).collect();
+            let input = Tensor::from_f64(dtype, [ROWS, LANES], &numbers).unwrap();
             let expected = interpret(&plain, std::slice::from_ref(&input)).unwrap();
             let actual = run_on(&scheduled, &[input.bytes().to_vec()], target);
             assert_eq!(expected[0].bytes(), actual[0], "{dtype} by {far} on {}", target.cpu);

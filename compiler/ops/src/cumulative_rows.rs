@@ -70,14 +70,7 @@ pub(crate) fn sum_in_rows(
     for _ in 0..opened {
         builder.end_loop();
     }
-    if line.room() == line.extent {
-        return sums;
-    }
-    builder.map("cumulative_sum", output, |point| {
-        let mut read = point.to_vec();
-        read[sum.axis] = point[sum.axis].clone() + line.beyond();
-        Expr::Load(sums, read)
-    })
+    if line.room() == line.extent { sums } else { line.without_room(builder, sums) }
 }
 
 /// How lines are cut.
@@ -127,6 +120,15 @@ impl<'a> Line<'a> {
             true => Expr::Integer(-1).less(place),
         };
         inside.select(read, Expr::Constant(0.0, self.dtype))
+    }
+
+    /// A copy of sums that leaves out those beyond the line.
+    fn without_room(&self, builder: &mut Builder, sums: BufferId) -> BufferId {
+        builder.map("cumulative_sum", self.output, |point| {
+            let mut read = point.to_vec();
+            read[self.sum.axis] = point[self.sum.axis].clone() + self.beyond();
+            Expr::Load(sums, read)
+        })
     }
 
     /// Where a row begins; rows are counted in the direction of the sum.

@@ -119,7 +119,7 @@ impl Operator for CumulativeSum {
 
     /// Sums of short parts of a line, each by itself; a running sum of what the parts come to; and both
     /// together. So neighbours are summed at once, and fewer roundings follow one another than from end
-    /// to end. On processors rows are summed in registers ([`crate::cumulative_rows`]).
+    /// to end. On processors rows are summed in registers (`cumulative_rows.rs`).
     fn expression(
         &self,
         builder: &mut Builder,

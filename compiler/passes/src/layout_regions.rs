@@ -35,25 +35,25 @@ pub(crate) fn plain_products(graph: &Graph, lanes: usize, working: DataType) -> 
         return HashSet::new();
     }
     let mut regions = Regions::of(graph);
-    let mut walk = Walk { graph, packed: HashSet::new(), moved: HashSet::new() };
+    let mut layouts = Layouts { graph, packed: HashSet::new(), moved: HashSet::new() };
     let nodes: Vec<(NodeId, &Node<Op>)> = graph.nodes().iter().collect();
     for (id, node) in &nodes {
         let root = regions.root(id.index());
         if !is_convolution(node) {
-            walk.pass(node, &mut regions);
+            layouts.pass(node, &mut regions);
         } else if let Some(product) = Product::of(graph, node, lanes, working) {
             let cost = &mut regions.costs[root];
             cost.plain += product.plain;
-            cost.packed += product.packed + walk.pack(product.input);
-            walk.packed.extend(&node.outputs);
+            cost.packed += product.packed + layouts.pack(product.input);
+            layouts.packed.extend(&node.outputs);
             regions.products[root].push(node.outputs[0]);
         } else {
             regions.costs[root].has_others = true;
-            walk.packed.extend(&node.outputs);
+            layouts.packed.extend(&node.outputs);
         }
     }
     for port in graph.outputs() {
-        walk.unpack(port.value, &mut regions);
+        layouts.unpack(port.value, &mut regions);
     }
     let plain = |cost: &Cost| !cost.has_others && cost.plain < cost.packed;
     let all = regions.costs.iter().zip(regions.products).filter(|(cost, _)| plain(cost));
@@ -88,8 +88,8 @@ impl Product {
         let vectors = |rows: usize, depth: usize, columns: usize| {
             rows as f64 * depth as f64 * columns.div_ceil(lanes) as f64
         };
-        let is_read_in_place = columns.is_multiple_of(lanes) && columns <= 4 * lanes;
-        let panels = if is_read_in_place { 0.0 } else { PACKING * (depth * columns) as f64 };
+        let is_contiguous = columns.is_multiple_of(lanes) && columns <= 4 * lanes;
+        let panels = if is_contiguous { 0.0 } else { PACKING * (depth * columns) as f64 };
         let weights = match operands.weights {
             Weights::Constant(_) => 0.0,
             Weights::Computed(_) => PACKING * (rows * depth) as f64,
@@ -151,14 +151,14 @@ impl Regions {
 }
 
 /// Which values are packed as the graph is walked.
-struct Walk<'a> {
+struct Layouts<'a> {
     graph: &'a Graph,
     packed: HashSet<ValueId>,
     /// Values that exist in both forms.
     moved: HashSet<ValueId>,
 }
 
-impl Walk<'_> {
+impl Layouts<'_> {
     /// What it costs that a value is there packed.
     fn pack(&mut self, value: ValueId) -> f64 {
         let is_there = self.packed.contains(&value) || !self.moved.insert(value);

@@ -41,8 +41,8 @@ pub fn pack_matmul_operands(
             };
             packed_constants.insert(right, packed);
             multiply(&mut rewriter, node, left, packed, weights.shape()[1])?;
-        } else if let Some(turned) = Turned::of(graph, node, lanes, working) {
-            turned.multiply(&mut rewriter, node, lanes)?;
+        } else if let Some(transposed) = TransposedProduct::of(graph, node, lanes, working) {
+            transposed.multiply(&mut rewriter, node, lanes)?;
         } else if let Some((left, right)) = worth_packing(graph, node, lanes, working) {
             let shape = &graph.tensor_type(right).shape;
             let columns = shape[shape.len() - 1];
@@ -145,18 +145,18 @@ impl Dots {
 
 /// A product `A * Bt` of few rows with a large matrix that is stored as `B`: `B * At`, transposed, packs `A` where `B` would
 /// have to be packed.
-struct Turned {
+struct TransposedProduct {
     /// The matrix `[.., N, K]`.
     matrix: ValueId,
     /// The rows `[.., M, K]`.
     rows: ValueId,
 }
 
-/// How many times the elements that are packed and transposed a product must save to be turned: a product of 128 rows with
+/// How many times the elements that are packed and transposed are at least saved where a product is computed so: one of 128 rows with
 /// a matrix of 768 x 768, whose elements are three times as many, takes 0.9 of the time.
 const MIN_SAVING: usize = 2;
 
-impl Turned {
+impl TransposedProduct {
     fn of(graph: &Graph, node: &Node<Op>, lanes: usize, working: DataType) -> Option<Self> {
         let (rows, right) = worth_packing(graph, node, lanes, working)?;
         let matrix = transpose_source(graph, right)?;

@@ -191,6 +191,14 @@ fn reductions() -> Vec<Case> {
         let strange = [1.0_f32, f32::NAN, 2.0, f32::NAN, 2.0, 2.0];
         cases.push(case(reduce(1, false), &[Tensor::from_elements([2, 3], &strange).unwrap()]));
     }
+    for ways in 0..4 {
+        let (exclusive, reverse) = (ways & 1 > 0, ways & 2 > 0);
+        let sum = CumulativeSum { axis: 1, exclusive, reverse, product: false, in_rows: true };
+        cases.push(case(sum.clone(), &[f32s([2, 32])]));
+        cases.push(case(sum.clone(), &[tensor(DataType::I32, [3, 21])]));
+        // Several chunks, the last of which is not full.
+        cases.push(case(sum, &[tensor(DataType::I32, [1, 16 * 520 + 3])]));
+    }
     for ways in 0..8 {
         let (exclusive, reverse, product) = (ways & 1 > 0, ways & 2 > 0, ways & 4 > 0);
         let sum = CumulativeSum { axis: 1, exclusive, reverse, product, in_rows: false };

@@ -53,27 +53,27 @@ pub(super) fn spread_shared(
     decisions: &mut Decisions<'_>,
 ) -> Result<(), ScheduleError> {
     shared_loops(schedule.program()).into_iter().try_for_each(|loops| {
-        let apart = loops.iter().take_while(|var| !is_told_by_private(schedule.program(), **var));
+        let apart = loops.iter().take_while(|var| !indexes_private(schedule.program(), **var));
         let apart: Vec<VarId> = apart.copied().collect();
         spread(schedule, &apart, decisions)
     })
 }
 
 /// Whether elements of a thread's memory tell the iterations of a loop: then one thread runs all of them.
-fn is_told_by_private(program: &Program, var: VarId) -> bool {
+fn indexes_private(program: &Program, var: VarId) -> bool {
     program.blocks_in_order().into_iter().any(|block| {
-        let own = &program.blocks[block];
-        program.buffers[own.buffer].scope != Scope::Global
-            && own.indices.iter().any(|index| index.mentions(var))
+        let definition = &program.blocks[block];
+        program.buffers[definition.buffer].scope != Scope::Global
+            && definition.indices.iter().any(|index| index.mentions(var))
     })
 }
 
 /// Whether a block writes registers or reads them: its last loop has to be the lanes of one vector.
 pub(super) fn is_in_registers(program: &Program, block: BlockId) -> bool {
-    let own = &program.blocks[block];
+    let definition = &program.blocks[block];
     let in_registers = |buffer| program.buffers[buffer].scope == Scope::Register;
-    in_registers(own.buffer)
-        || loads(value(own)).into_iter().any(|load| match load {
+    in_registers(definition.buffer)
+        || loads(value(definition)).into_iter().any(|load| match load {
             Expr::Load(buffer, _) => in_registers(*buffer),
             _ => false,
         })
@@ -121,11 +121,11 @@ fn is_row_of_step(schedule: &Schedule, id: BlockId, most: usize) -> bool {
     let [extent] = buffer.shape[..] else { return false };
     let around = loops_of_step(schedule, id);
     let reads_row = |reader: &BlockId| {
-        let own = &program.blocks[*reader];
-        let lane = lane_of(own).filter(|(_, lanes)| *lanes == extent).map(|(lane, _)| lane);
+        let reading = &program.blocks[*reader];
+        let lane = lane_of(reading).filter(|(_, lanes)| *lanes == extent).map(|(lane, _)| lane);
         loops_of_step(schedule, *reader) == around
-            && !is_reduction(own)
-            && loads(value(own)).into_iter().all(|load| match load {
+            && !is_reduction(reading)
+            && loads(value(reading)).into_iter().all(|load| match load {
                 Expr::Load(read, indices) if *read == block.buffer => {
                     is_known(load, &indices[0], lane)
                 }
@@ -146,8 +146,8 @@ fn is_row_of_step(schedule: &Schedule, id: BlockId, most: usize) -> bool {
 /// The loops around a block that are no axes of its own.
 fn loops_of_step(schedule: &Schedule, block: BlockId) -> Vec<VarId> {
     let mut loops = schedule.loops(block);
-    let own = schedule.program().blocks[block].iterators.len();
-    loops.truncate(loops.len().saturating_sub(own));
+    let axes = schedule.program().blocks[block].iterators.len();
+    loops.truncate(loops.len().saturating_sub(axes));
     loops
 }
 
