@@ -16,7 +16,7 @@ use hone_types::{DataType, Id};
 use std::collections::HashSet;
 
 /// What packing an element costs, in multiply-adds of one vector. It is measured: 0.2 to 0.3 ns and a multiply-add each
-/// 0.18 ns on a Sapphire Rapids.
+/// 0.18 ns on an Emerald Rapids.
 const PACKING: f64 = 1.4;
 
 /// What unpacking an element costs in the same unit: 0.4 to 0.55 ns there.

@@ -152,8 +152,8 @@ struct TransposedProduct {
     rows: ValueId,
 }
 
-/// How many times the elements that are packed and transposed are at least saved where a product is computed so: one of 128 rows with
-/// a matrix of 768 x 768, whose elements are three times as many, takes 0.9 of the time.
+/// How many times fewer elements have to be packed and transposed. With three times fewer, of 128 rows and a matrix of
+/// 768 x 768, the product takes 0.88 of the time on an Emerald Rapids.
 const MIN_SAVING: usize = 2;
 
 impl TransposedProduct {
