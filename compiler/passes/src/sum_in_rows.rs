@@ -12,8 +12,8 @@ pub fn sum_in_rows(graph: &Graph) -> Result<Graph, PassError> {
         if !rewriter.is_needed(id) {
             continue;
         }
-        let sum = node.operation.downcast::<CumulativeSum>().zip(node.inputs[0]);
-        let Some((sum, input)) = sum else {
+        let input = node.inputs.first().copied().flatten();
+        let Some((sum, input)) = node.operation.downcast::<CumulativeSum>().zip(input) else {
             rewriter.copy(node)?;
             continue;
         };

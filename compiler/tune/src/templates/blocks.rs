@@ -31,7 +31,7 @@ pub(super) fn apply(
     machine: &Machine,
     decisions: &mut Decisions<'_>,
 ) -> Result<(), ScheduleError> {
-    keep_in_threads(schedule, machine)?;
+    let shared = keep_in_threads(schedule, machine)?;
     for block in schedule.program().blocks_in_order() {
         let around = loops_around(schedule, block);
         if !is_reduction(&schedule.program().blocks[block]) {
@@ -42,7 +42,7 @@ pub(super) fn apply(
             reduce_along(schedule, block, around, machine, decisions)?;
         }
     }
-    spread_shared(schedule, decisions)
+    spread_shared(schedule, &shared, decisions)
 }
 
 /// The number of loops around a block that other blocks share.

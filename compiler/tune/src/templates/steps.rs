@@ -21,17 +21,18 @@ use hone_tensor::{Block, BlockId, Expr, Program, Role, Scope, Statement, VarId};
 const MOST_REGISTERS: usize = 4;
 
 /// Puts what blocks of a step leave to each other alone in registers where it is a row, and else in memory of the thread
-/// where threads need one each.
+/// where threads need one each. Returns the loops that several blocks share, of each nest.
 pub(super) fn keep_in_threads(
     schedule: &mut Schedule,
     machine: &Machine,
-) -> Result<(), ScheduleError> {
+) -> Result<Vec<Vec<VarId>>, ScheduleError> {
     for block in schedule.program().blocks_in_order() {
         if is_row_of_step(schedule, block, machine.lanes * MOST_REGISTERS) {
             schedule.set_scope(block, Scope::Register)?;
         }
     }
-    for loops in shared_loops(schedule.program()) {
+    let shared = shared_loops(schedule.program());
+    for loops in &shared {
         let root = loops[0];
         let mut private = schedule.clone();
         for block in private.program().blocks_in_order() {
@@ -44,15 +45,16 @@ pub(super) fn keep_in_threads(
             *schedule = private;
         }
     }
-    Ok(())
+    Ok(shared)
 }
 
-/// Spreads the loops that several blocks share over threads where they are independent.
+/// Spreads the loops that several blocks share, as [`keep_in_threads`] gives them, over threads where they are independent.
 pub(super) fn spread_shared(
     schedule: &mut Schedule,
+    shared: &[Vec<VarId>],
     decisions: &mut Decisions<'_>,
 ) -> Result<(), ScheduleError> {
-    shared_loops(schedule.program()).into_iter().try_for_each(|loops| {
+    shared.iter().try_for_each(|loops| {
         let apart = loops.iter().take_while(|var| !indexes_private(schedule.program(), **var));
         let apart: Vec<VarId> = apart.copied().collect();
         spread(schedule, &apart, decisions)
