@@ -98,14 +98,6 @@ pub(crate) fn access(load: &Expr, var: VarId) -> Access {
     }
 }
 
-/// As [`access`]; axes of extent 1 behind all others of the buffer do not count.
-pub(crate) fn access_in(program: &Program, load: &Expr, var: VarId) -> Access {
-    let Expr::Load(buffer, indices) = load else { return Access::Invariant };
-    let longest = program.buffers[*buffer].shape.iter().rposition(|extent| *extent != 1);
-    let count = longest.map_or(0, |last| last + 1).min(indices.len());
-    access(&Expr::Load(*buffer, indices[..count].to_vec()), var)
-}
-
 /// Whether an index grows by one when a variable does.
 fn has_unit_stride(index: &Expr, var: VarId) -> bool {
     match index {

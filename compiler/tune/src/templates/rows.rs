@@ -4,7 +4,7 @@
 use super::parallel::spread;
 use super::{unfit, vector_width};
 use crate::Machine;
-use crate::access::{Access, access_in, is_reduction, loads, value};
+use crate::access::{Access, access, is_reduction, loads, value};
 use crate::decisions::Decisions;
 use hone_schedule::{Schedule, ScheduleError};
 use hone_tensor::{BlockId, Expr, IteratorKind, Scope, VarId};
@@ -131,9 +131,8 @@ pub(super) fn reduce_in_vectors(
     else {
         return Ok(());
     };
-    let contiguous = loads(value(definition))
-        .into_iter()
-        .all(|load| access_in(schedule.program(), load, axis.var) != Access::Strided);
+    let contiguous =
+        loads(value(definition)).into_iter().all(|load| access(load, axis.var) != Access::Strided);
     let extent = schedule.extent(last).unwrap_or(1);
     if !contiguous || extent < 4 {
         return Ok(());
