@@ -124,9 +124,9 @@ fn a_quantized_number_stays_a_float() {
     }
 }
 
-/// With AVX-512 the instruction that narrows saturates, so that no upper bound is applied to the float.
+/// With AVX-512 the instruction that converts to bytes saturates, so that no upper bound is applied to the float.
 #[test]
-fn unsigned_bytes_are_saturated_where_they_are_narrowed() {
+fn the_conversion_to_unsigned_bytes_saturates() {
     let code = assembly_of_bytes(DataType::U8);
     let count = |name: &str| code.matches(name).count();
     assert_eq!([count("vcvtps2dq"), count("vpmovusdb")], [1, 1], "{code}");

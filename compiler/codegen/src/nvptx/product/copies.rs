@@ -1,9 +1,9 @@
 //! Copies of an operand's tiles to shared memory, with zeros where it has no elements.
 
+use super::depth_order::Bits;
 use super::emit::{Product, missing};
 use super::form::{Axis, Operand};
 use super::tiles::CHUNK;
-use super::walk::Bits;
 use crate::error::Result;
 use crate::llvm::ir::V;
 use inkwell::IntPredicate;
@@ -36,7 +36,7 @@ pub(super) struct Next<'c> {
 impl<'c> Next<'c> {
     /// The first tile.
     pub(super) fn first(product: &Product<'_, 'c>, streams: &[Stream<'c>; 2]) -> Self {
-        let numbers = product.walk.axes.iter().map(|_| product.ir.i32(0)).collect();
+        let numbers = product.depth_order.axes.iter().map(|_| product.ir.i32(0)).collect();
         Self { sources: [streams[0].first.clone(), streams[1].first.clone()], numbers }
     }
 
@@ -59,23 +59,26 @@ impl<'c> Next<'c> {
 
     /// The tile after this one.
     pub(super) fn after(&self, product: &Product<'_, 'c>) -> Result<Self> {
-        let (ir, walk) = (product.ir, &product.walk);
+        let (ir, depth_order) = (product.ir, &product.depth_order);
         let bytes = product.bytes() as i64;
         let mut numbers = self.numbers.clone();
-        let last =
-            walk.axes.len().checked_sub(1).ok_or_else(|| missing(product.kernel, "depth"))?;
-        let mut moves = [0, 1].map(|side| ir.i64(bytes * walk.jump(last, side)));
+        let last = depth_order
+            .axes
+            .len()
+            .checked_sub(1)
+            .ok_or_else(|| missing(product.kernel, "depth"))?;
+        let mut moves = [0, 1].map(|side| ir.i64(bytes * depth_order.jump(last, side)));
         // Whether the numbers behind an axis begin again.
         let mut again: Option<IntValue<'c>> = None;
         for axis in (0..=last).rev() {
             let more = product.op(Op::Add, numbers[axis], 1)?;
             if let Some(again) = again {
                 for (side, by) in moves.iter_mut().enumerate() {
-                    let jump = ir.i64(bytes * walk.jump(axis, side));
+                    let jump = ir.i64(bytes * depth_order.jump(axis, side));
                     *by = ir.select(again.into(), jump.into(), (*by).into())?.into_int_value();
                 }
             }
-            let end = ir.i32(walk.axes[axis].extent as i32);
+            let end = ir.i32(depth_order.axes[axis].extent as i32);
             let ends = ir.compare_int(IntPredicate::EQ, more.into(), end.into())?;
             let next = ir.select(ends, ir.i32(0).into(), more.into())?.into_int_value();
             (numbers[axis], again) = match again {
@@ -144,7 +147,7 @@ impl<'c> Product<'_, 'c> {
                 let within = self.ir.compare_int(IntPredicate::ULT, index.into(), extent)?;
                 inside.push(within.into_int_value());
             }
-            if side == 0 && !self.walk.windows.is_empty() {
+            if side == 0 && !self.depth_order.windows.is_empty() {
                 outside.push(self.outside(&values, inside.last().copied())?);
             }
         }
@@ -205,7 +208,7 @@ impl<'c> Product<'_, 'c> {
         let ir = self.ir;
         let mut bits = ir.i32(0);
         for (window, Bits { first, count, step, .. }) in
-            self.form.bounds.iter().zip(&self.walk.windows)
+            self.form.bounds.iter().zip(&self.depth_order.windows)
         {
             let start = self.op(Op::Sub, self.weighted(row, &window.rows)?, window.low)?;
             let length: V<'c> = ir.i64((window.high - window.low).max(0)).into();
@@ -229,7 +232,7 @@ impl<'c> Product<'_, 'c> {
     /// The bits of the steps of windows that a tile is at.
     fn steps_of(&self, next: &Next<'c>) -> Result<IntValue<'c>> {
         let mut bits = self.ir.i32(0);
-        for Bits { first, axis, .. } in &self.walk.windows {
+        for Bits { first, axis, .. } in &self.depth_order.windows {
             let mut bit = self.ir.i32(1 << first);
             if let Some(axis) = axis {
                 bit = self
@@ -283,7 +286,7 @@ impl<'c> Product<'_, 'c> {
             let left = ir.binary(Op::And, outside.into(), steps.into())?;
             all.push(ir.compare_int(IntPredicate::EQ, left, ir.i32(0).into())?);
         }
-        if let (Some(axis), Some(depth)) = (self.walk.partial, of(&stream.depths)) {
+        if let (Some(axis), Some(depth)) = (self.depth_order.partial, of(&stream.depths)) {
             let at = self.add(self.times(next.numbers[axis], self.depth())?, depth)?;
             let end = ir.i32(self.form.inner() as i32);
             all.push(ir.compare_int(IntPredicate::ULT, at.into(), end.into())?);

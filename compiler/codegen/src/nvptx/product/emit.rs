@@ -1,9 +1,9 @@
 //! The kernel of a product.
 
+use super::depth_order::DepthOrder;
 use super::form::Form;
 use super::is_read_only;
 use super::tiles::{CHUNK, Layout, STEP, Tiles};
-use super::walk::Walk;
 use crate::Target;
 use crate::error::{CodegenError, Result};
 use crate::llvm::ir::Ir;
@@ -27,7 +27,8 @@ pub(super) fn emit(
     ir.builder.position_at_end(ir.block(function, "entry"));
     let shared = shared_memory(ir, &format!("{}_stages", kernel.name), tiles.shared_bytes() as u32);
     let layout = |side: usize| Layout::of(form, side, tiles);
-    let (Some(left), Some(right), Some(walk)) = (layout(0), layout(1), Walk::of(form, tiles))
+    let (Some(left), Some(right), Some(depth_order)) =
+        (layout(0), layout(1), DepthOrder::of(form, tiles))
     else {
         return Err(missing(kernel, "whole chunks of an operand"));
     };
@@ -36,7 +37,7 @@ pub(super) fn emit(
         form,
         tiles,
         layouts: [left, right],
-        walk,
+        depth_order,
         function,
         shared,
         kernel,
@@ -88,7 +89,7 @@ pub(super) struct Product<'a, 'c> {
     pub(super) form: &'a Form,
     pub(super) tiles: &'a Tiles,
     pub(super) layouts: [Layout; 2],
-    pub(super) walk: Walk,
+    pub(super) depth_order: DepthOrder,
     pub(super) function: FunctionValue<'c>,
     pub(super) shared: PointerValue<'c>,
     pub(super) kernel: &'a Kernel,

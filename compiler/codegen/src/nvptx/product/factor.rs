@@ -153,12 +153,12 @@ mod tests {
 
     #[test]
     fn both_ends_of_a_window_are_one_bound() {
-        let (row, tap) = (VarId::from_index(0), VarId::from_index(1));
-        let at = Expr::Var(row) * 2 + Expr::Var(tap);
+        let (row, position) = (VarId::from_index(0), VarId::from_index(1));
+        let at = Expr::Var(row) * 2 + Expr::Var(position);
         let inside = Expr::Integer(1).less_equal(at.clone()).and(at.clone().less(Expr::Integer(8)));
         let mut bounds = Vec::new();
         add_bounds(&mut bounds, &inside).unwrap();
-        assert_eq!(bounds, [Bound { terms: vec![(row, 2), (tap, 1)], low: 1, high: 8 }]);
+        assert_eq!(bounds, [Bound { terms: vec![(row, 2), (position, 1)], low: 1, high: 8 }]);
         add_bounds(&mut bounds, &at.clone().less(Expr::Integer(5))).unwrap();
         assert_eq!((bounds.len(), bounds[0].high), (1, 5));
         // What is always so is no bound; equality and quotients are none.

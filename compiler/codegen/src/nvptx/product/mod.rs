@@ -16,24 +16,24 @@
 //! input, and copies zeros there.
 
 mod copies;
+mod depth_order;
 mod emit;
 mod factor;
 mod form;
 mod results;
 mod rounds;
 mod tiles;
-mod walk;
 
 pub use tiles::Tiles;
 
 use super::{Architecture, Module};
 use crate::error::Result;
 use crate::llvm::ir::Ir;
+use depth_order::DepthOrder;
 use form::Form;
 use hone_tensor::{Argument, Kernel, Program, Role, Scope, Step, verify};
 use hone_types::Id;
 use inkwell::context::Context;
-use walk::Walk;
 
 /// How products are computed.
 #[derive(Clone, Copy, Debug, Default)]
@@ -58,7 +58,7 @@ fn chosen(
     let form = Form::of(program, options.rounded)?;
     let form = Some(form).filter(|_| architecture.has_asynchronous_copies())?;
     let limits = architecture.limits();
-    let fit = |tiles: &Tiles| tiles.fit(&form, &limits) && Walk::of(&form, tiles).is_some();
+    let fit = |tiles: &Tiles| tiles.fit(&form, &limits) && DepthOrder::of(&form, tiles).is_some();
     let tiles = match options.tiles {
         Some(tiles) => Some(tiles).filter(fit),
         // Most of a tile would be filled up.

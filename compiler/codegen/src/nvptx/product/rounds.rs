@@ -29,7 +29,7 @@ impl<'c> Product<'_, 'c> {
         };
         let streams = [self.stream(0, start(0)?)?, self.stream(1, start(1)?)?];
         let reads = [self.reads(0)?, self.reads(1)?];
-        let (ahead, rounds) = (self.tiles.stages - 1, self.walk.rounds());
+        let (ahead, rounds) = (self.tiles.stages - 1, self.depth_order.rounds());
         let mut next = Next::first(self, &streams);
         for stage in 0..ahead {
             if stage < rounds {

@@ -9,7 +9,7 @@ const BITS: usize = 31;
 
 /// Tiles of the depth, as numbers along axes: the last one runs fastest.
 #[derive(Clone, Debug)]
-pub(super) struct Walk {
+pub(super) struct DepthOrder {
     pub(super) axes: Vec<Steps>,
     /// For each window of the left operand.
     pub(super) windows: Vec<Bits>,
@@ -38,7 +38,7 @@ pub(super) struct Bits {
     pub(super) step: i64,
 }
 
-impl Walk {
+impl DepthOrder {
     /// The order for a product in such tiles; `None` where windows have more steps than a word has bits.
     pub(super) fn of(form: &Form, tiles: &Tiles) -> Option<Self> {
         let (bytes, last) = (form.factors.bytes(), form.depth.len().checked_sub(1)?);
