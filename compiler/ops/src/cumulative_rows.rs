@@ -111,7 +111,8 @@ impl<'a> Line<'a> {
 
     /// The element at a place of a line; nothing beyond its ends.
     fn element(&self, lead: &[Expr], place: Expr) -> Expr {
-        let read = load_wide(self.x, [lead, &[place.clone()]].concat(), self.output.dtype);
+        let read =
+            load_wide(self.x, [lead, std::slice::from_ref(&place)].concat(), self.output.dtype);
         if self.room() == self.extent {
             return read;
         }

@@ -146,7 +146,7 @@ impl<'a> Layout<'a> {
     /// Rewrites a node on packed values where that is possible and worth it; says whether it did.
     fn pack_node(&mut self, node: &Node<Op>) -> Result<bool, PassError> {
         let operation = &node.operation;
-        if self.products_of_plain.contains(&node.outputs[0]) {
+        if node.outputs.iter().any(|output| self.products_of_plain.contains(output)) {
             return self.product_of_plain(node);
         }
         if let Some(convolution) = operation.downcast::<Convolution>() {
