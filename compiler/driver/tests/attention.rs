@@ -82,6 +82,17 @@ impl Net {
         self.node(Softmax { axis, log: false }, &[scores])
     }
 
+    /// Weights of the scores that `mask` shows, zero in rows that `hidden` says to see nothing.
+    fn masked_weights(&mut self, scores: ValueId, mask: ValueId, hidden: ValueId) -> ValueId {
+        let infinite = self.number(f64::NEG_INFINITY);
+        let scores = self.node(Select {}, &[mask, scores, infinite]);
+        let scores = self.node(Select {}, &[hidden, infinite, scores]);
+        let weights = self.softmax(scores);
+        let nan = self.node(Unary::new(UnaryFunction::IsNan), &[weights]);
+        let zero = self.number(0.0);
+        self.node(Select {}, &[nan, zero, weights])
+    }
+
     /// `[batch, rows, heads * size]` as `[batch, heads, rows, size]`.
     fn heads(&mut self, value: ValueId, heads: usize) -> ValueId {
         let [batch, rows, wide] = self.graph.tensor_type(value).shape[..] else { panic!() };
@@ -297,13 +308,7 @@ fn a_mask_of_truth_values_and_rows_that_see_nothing() {
     let first = net.input(DataType::Bool, &[1, 1, 33, 1]);
     let k = net.turned(k, &[0, 1, 3, 2]);
     let scores = net.node(MatMul {}, &[q, k]);
-    let infinite = net.number(f64::NEG_INFINITY);
-    let scores = net.node(Select {}, &[mask, scores, infinite]);
-    let scores = net.node(Select {}, &[first, infinite, scores]);
-    let weights = net.softmax(scores);
-    let nan = net.node(Unary::new(UnaryFunction::IsNan), &[weights]);
-    let zero = net.number(0.0);
-    let weights = net.node(Select {}, &[nan, zero, weights]);
+    let weights = net.masked_weights(scores, mask, first);
     let y = net.node(MatMul {}, &[weights, v]);
     check(&net.output(y));
 }
@@ -373,13 +378,7 @@ fn keys_are_taken_in_parts() {
     let (mask, first) = ([1, 1, 23, 640], [1, 1, 23, 1]);
     let [mask, first] = [&mask[..], &first[..]].map(|own| net.input(DataType::Bool, own));
     let scores = net.node(MatMul {}, &[q, k]);
-    let infinite = net.number(f64::NEG_INFINITY);
-    let scores = net.node(Select {}, &[mask, scores, infinite]);
-    let scores = net.node(Select {}, &[first, infinite, scores]);
-    let weights = net.softmax(scores);
-    let nan = net.node(Unary::new(UnaryFunction::IsNan), &[weights]);
-    let zero = net.number(0.0);
-    let weights = net.node(Select {}, &[nan, zero, weights]);
+    let weights = net.masked_weights(scores, mask, first);
     let y = net.node(MatMul {}, &[weights, v]);
     let graph = net.output(y);
     check(&graph);

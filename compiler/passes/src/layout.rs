@@ -1,8 +1,8 @@
 //! Chooses the channel-packed layout for convolutions and the nodes between them.
 //!
 //! A value of shape `[N, C, X..]` may exist plain, packed as `[N, C / c, X.., c]`, or both. A
-//! convolution makes its result packed, but for regions where that is not worth it (`layout_regions.rs`); nodes that compute channel by channel take and give packed
-//! values; every other node gets plain ones. The filler lanes past the last channel of a packed value hold
+//! convolution makes its result packed, but for regions where that is not worth it (`layout_regions.rs`); nodes that
+//! compute channel by channel take and give packed values; every other node gets plain ones. The filler lanes past the last channel of a packed value hold
 //! numbers that never reach a result: weights there are zero. They must stay finite (`filler.rs`), so
 //! other functions are left to plain values unless the channels fill their blocks. A block is the lanes of a vector, or a
 //! row of a tile register where tiles are multiplied (`tile_blocks.rs`). Convolutions are in `layout_convolution.rs`, the

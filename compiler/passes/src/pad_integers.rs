@@ -65,7 +65,9 @@ impl<'a> Dequantized<'a> {
             }
             let node = &graph.nodes()[graph.producer(found.integers)?];
             found.integers = match node.operation.downcast::<Cast>() {
-                Some(_) => node.inputs[0]?,
+                // Where floats become integers the zero point is no integer of what is padded.
+                Some(_) if dtype.is_float() => node.inputs[0]?,
+                Some(_) => node.inputs[0].filter(|from| is_integer(graph, *from))?,
                 None => found.less_constant(graph, node)?,
             };
             found.steps.push(node);
@@ -85,7 +87,10 @@ impl<'a> Dequantized<'a> {
         let number =
             *constant.to_f64().first().filter(|_| constant.tensor_type().elements() == 1)?;
         match function {
-            BinaryFunction::Multiply => number.is_finite().then_some(value),
+            // Zero stays zero; integers that are scaled have another zero point than their results.
+            BinaryFunction::Multiply if !is_integer(graph, value) => {
+                number.is_finite().then_some(value)
+            }
             // In integers, where it is exact.
             BinaryFunction::Subtract if graph.tensor_type(value).dtype == DataType::I32 => {
                 self.zero += number;
@@ -112,4 +117,8 @@ impl<'a> Dequantized<'a> {
         }
         Ok(value)
     }
+}
+
+fn is_integer(graph: &Graph, value: ValueId) -> bool {
+    !graph.tensor_type(value).dtype.is_float()
 }

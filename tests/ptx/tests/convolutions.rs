@@ -5,10 +5,10 @@
 
 mod common;
 
-use common::{Assembly, all_architectures, changed, main_loop, moved, numbers};
+use common::{Products, all_architectures, changed, main_loop, moved, numbers};
 use hone_codegen::nvptx::{Architecture, Module, ProductOptions, Tiles, product};
 use hone_device_tests::count;
-use hone_ptx_tests::{Ptxas, parse, run, run_counted};
+use hone_ptx_tests::{Ptxas, parse, run};
 use hone_tensor::{Builder, Combiner, Expr, Program, interpret};
 use hone_types::{DataType, Tensor, TensorType};
 
@@ -179,7 +179,7 @@ fn with_tiles(
 
 #[test]
 fn convolutions_compute_the_same_on_tensor_cores() {
-    let (mut right, mut assembly) = (0, Assembly::default());
+    let mut products = Products::default();
     for (number, sizes) in cases().into_iter().enumerate() {
         let (program, inputs) = program(&sizes);
         let expected = interpret(&program, &inputs).unwrap();
@@ -193,22 +193,12 @@ fn convolutions_compute_the_same_on_tensor_cores() {
                     continue;
                 }
                 let module = module.unwrap_or_else(|| panic!("{sizes:?}: {program}"));
-                assert!(module.text.contains("mma.sync.aligned.m16n8k"), "{}", module.text);
-                let text = parse(&module.text).unwrap();
-                let results = run_counted(&text, &program, &module.steps, &inputs);
-                let (results, took) =
-                    results.unwrap_or_else(|error| panic!("{sizes:?}: {error:#}\n{}", module.text));
-                assert_eq!(took.conflicts, 0, "{sizes:?} {tiles:?}: banks of shared memory");
-                assert!(results == expected, "{sizes:?} {tiles:?}: other results\n{}", module.text);
-                right += 1;
-                assembly.add(&[&module.text], architecture);
+                let case = (&program, &inputs[..], &expected[..]);
+                products.check(&module, architecture, case, &(&sizes, &tiles));
             }
         }
     }
-    println!("PTX of convolutions on tensor cores: {assembly}");
-    count(right, "products on tensor cores right");
-    assembly.count();
-    assert!(assembly.spills.is_empty(), "{:?}", assembly.spills);
+    products.finish("convolutions on tensor cores");
 }
 
 #[test]
@@ -258,21 +248,13 @@ fn every_fault_in_copies_and_windows_is_noticed() {
     let matrix = |line: &str| moved(line, &["ldmatrix"], 16);
     let copy = |line: &str| moved(line, &["cp.async.cg"], 16);
     // Copies that read where there are no elements, and that bring too few or too many.
-    let unguarded = |line: &str| {
-        let (before, _) =
-            line.split_once(", 16, ").filter(|(before, _)| before.contains("cp.async"))?;
-        Some(format!("{before}, 16;"))
+    let other_copy = |line: &str, sizes: &str| {
+        let copied = line.split_once(", 16, ").filter(|(before, _)| before.contains("cp.async"));
+        copied.map(|(before, _)| format!("{before}, {sizes};"))
     };
-    let short = |line: &str| {
-        let (before, _) =
-            line.split_once(", 16, ").filter(|(before, _)| before.contains("cp.async"))?;
-        Some(format!("{before}, 16, 8;"))
-    };
-    let long = |line: &str| {
-        let (before, _) =
-            line.split_once(", 16, ").filter(|(before, _)| before.contains("cp.async"))?;
-        Some(format!("{before}, 16, 24;"))
-    };
+    let unguarded = |line: &str| other_copy(line, "16");
+    let short = |line: &str| other_copy(line, "16, 8");
+    let long = |line: &str| other_copy(line, "16, 24");
     let kinds: [(&str, common::Change<'_>); 6] = [
         ("waits one stage late", &late),
         ("matrices read one chunk off", &matrix),

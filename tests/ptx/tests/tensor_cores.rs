@@ -5,10 +5,10 @@
 
 mod common;
 
-use common::{Assembly, Change, all_architectures, changed, main_loop, moved, numbers};
+use common::{Change, Products, all_architectures, changed, main_loop, moved, numbers};
 use hone_codegen::nvptx::{Architecture, Module, ProductOptions, Tiles, product};
 use hone_device_tests::count;
-use hone_ptx_tests::{Ptxas, parse, run, run_counted};
+use hone_ptx_tests::{Ptxas, parse, run};
 use hone_tensor::{Builder, Combiner, Expr, Program, interpret};
 use hone_types::{DataType, Tensor, TensorType};
 
@@ -102,7 +102,7 @@ fn module(program: &Program, architecture: Architecture, tiles: Tiles) -> Module
 
 #[test]
 fn products_compute_the_same_on_tensor_cores() {
-    let (mut right, mut assembly) = (0, Assembly::default());
+    let mut products = Products::default();
     for (sizes, tiles) in cases() {
         let (program, inputs) = program(&sizes);
         let expected = interpret(&program, &inputs).unwrap();
@@ -112,21 +112,11 @@ fn products_compute_the_same_on_tensor_cores() {
                 continue;
             }
             let module = module(&program, architecture, tiles);
-            assert!(module.text.contains("mma.sync.aligned.m16n8k"), "{}", module.text);
-            let text = parse(&module.text).unwrap();
-            let results = run_counted(&text, &program, &module.steps, &inputs);
-            let (results, took) =
-                results.unwrap_or_else(|error| panic!("{sizes:?}: {error:#}\n{}", module.text));
-            assert_eq!(took.conflicts, 0, "{sizes:?} {tiles:?}: banks of shared memory");
-            assert!(results == expected, "{sizes:?} {tiles:?}: other results\n{}", module.text);
-            right += 1;
-            assembly.add(&[&module.text], architecture);
+            let case = (&program, &inputs[..], &expected[..]);
+            products.check(&module, architecture, case, &(&sizes, &tiles));
         }
     }
-    println!("PTX of products on tensor cores: {assembly}");
-    count(right, "products on tensor cores right");
-    assembly.count();
-    assert!(assembly.spills.is_empty(), "{:?}", assembly.spills);
+    products.finish("products on tensor cores");
 }
 
 /// Products of which some tiles are not whole: along rows, columns, the depth, and all of them.
@@ -156,7 +146,7 @@ fn tails() -> Vec<Sizes> {
 
 #[test]
 fn products_in_tiles_that_are_not_whole_compute_the_same() {
-    let (mut right, mut assembly) = (0, Assembly::default());
+    let mut products = Products::default();
     for (number, sizes) in tails().into_iter().enumerate() {
         let (program, inputs) = program(&sizes);
         let expected = interpret(&program, &inputs).unwrap();
@@ -166,21 +156,12 @@ fn products_in_tiles_that_are_not_whole_compute_the_same() {
                 let Some(module) = with_tiles(&program, architecture, Some(tiles)) else {
                     panic!("{sizes:?} {tiles:?}: {program}")
                 };
-                let text = parse(&module.text).unwrap();
-                let results = run_counted(&text, &program, &module.steps, &inputs);
-                let (results, took) =
-                    results.unwrap_or_else(|error| panic!("{sizes:?}: {error:#}\n{}", module.text));
-                assert_eq!(took.conflicts, 0, "{sizes:?} {tiles:?}: banks of shared memory");
-                assert!(results == expected, "{sizes:?} {tiles:?}: other results\n{}", module.text);
-                right += 1;
-                assembly.add(&[&module.text], architecture);
+                let case = (&program, &inputs[..], &expected[..]);
+                products.check(&module, architecture, case, &(&sizes, &tiles));
             }
         }
     }
-    println!("PTX of products in tiles that are not whole: {assembly}");
-    count(right, "products on tensor cores right");
-    assembly.count();
-    assert!(assembly.spills.is_empty(), "{:?}", assembly.spills);
+    products.finish("products in tiles that are not whole");
 }
 
 /// What is copied beyond the depth of one operand alone is multiplied by zero.

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use hone_codegen::CodegenError;
 use hone_codegen::nvptx::{Architecture, Module, emit, source};
 use hone_device_tests::{Device, Job, count};
-use hone_ptx_tests::{Ptxas, Resources, parse, run};
+use hone_ptx_tests::{Ptxas, Resources, parse, run, run_counted};
 use hone_tensor::{Limits, Program, Step};
 use hone_types::{DataType, Tensor};
 use std::collections::BTreeMap;
@@ -118,6 +118,44 @@ impl Assembly {
     pub fn count(&self) {
         count(self.kernels.values().sum(), "kernels assembled by ptxas");
         count(self.spills.len(), "of them spill");
+    }
+}
+
+/// Modules of products on tensor cores that compute what the interpreter of loop programs does.
+#[derive(Default)]
+pub struct Products {
+    right: usize,
+    assembly: Assembly,
+}
+
+impl Products {
+    /// Runs the module of a program in the interpreter of PTX, which has to give the expected results without conflicts in
+    /// the banks of shared memory, and assembles it. `subject` says what it is where it does not.
+    pub fn check(
+        &mut self,
+        module: &Module,
+        architecture: Architecture,
+        (program, inputs, expected): (&Program, &[Tensor], &[Tensor]),
+        subject: &dyn fmt::Debug,
+    ) {
+        let code = &module.text;
+        assert!(code.contains("mma.sync.aligned.m16n8k"), "{subject:?}: {code}");
+        let text = parse(code).unwrap();
+        let results = run_counted(&text, program, &module.steps, inputs);
+        let (results, took) =
+            results.unwrap_or_else(|error| panic!("{subject:?}: {error:#}\n{code}"));
+        assert_eq!(took.conflicts, 0, "{subject:?}: banks of shared memory");
+        assert!(results == expected, "{subject:?}: other results\n{code}");
+        self.right += 1;
+        self.assembly.add(&[code], architecture);
+    }
+
+    /// Says how many were right; no lane may spill.
+    pub fn finish(&self, what: &str) {
+        println!("PTX of {what}: {}", self.assembly);
+        count(self.right, "products on tensor cores right");
+        self.assembly.count();
+        assert!(self.assembly.spills.is_empty(), "{:?}", self.assembly.spills);
     }
 }
 
