@@ -2,7 +2,7 @@
 //! need is built beside the tests that need none.
 
 use crate::background::Background;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use std::io::{BufRead, BufReader};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::Instant;
@@ -47,20 +47,22 @@ const CHECKS: &[Check] = &[
 /// What suites on a control plane need: the test cluster, and the programs as they ship.
 const CLUSTER: &[&[&str]] = &[&["tests/cluster/setup.sh"], &["cargo", "xtask", "shipped"]];
 
-/// Suites on a real control plane, each a check of its own.
-const SUITES: &[&str] = &[
-    "--lib",
-    "--test=plane",
-    "--test=node",
-    "--test=simulated",
-    "--test=leases",
-    "--test=tools",
-    "--test=stores",
-    "--test=admission",
-    "--test=chart",
-    "--test=console",
-    "--test=pipelines",
-    "--test=product",
+/// Suites on a real control plane, each a check of its own, in lanes that run side by side: each suite has clusters of its
+/// own and spends most of its time waiting for them. The lanes take about as long as each other.
+const LANES: &[&[&str]] = &[
+    &["--test=product", "--test=leases"],
+    &[
+        "--lib",
+        "--test=plane",
+        "--test=node",
+        "--test=simulated",
+        "--test=tools",
+        "--test=stores",
+        "--test=admission",
+        "--test=chart",
+        "--test=console",
+        "--test=pipelines",
+    ],
 ];
 
 /// Arguments of `test`.
@@ -78,7 +80,7 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> Result<()> {
     if arguments.product {
         Background::start("test cluster", CLUSTER)?.join()?;
-        return run_suites(&["--test=product"]);
+        return run_suites(&["--test=product"], Output::Passed);
     }
     run_checks(FIRST_CHECKS)?;
     // Many of the tests keep one core idle.
@@ -89,13 +91,17 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     run_checks(CHECKS)?;
     let Some(cluster) = cluster else { return Ok(()) };
     cluster.join()?;
-    run_suites(SUITES)
+    run_checks(&[(
+        "build of the cluster tests",
+        &["cargo", "test", "-p", "hone-cluster-tests", "--no-run"],
+    )])?;
+    run_lanes(LANES)
 }
 
 /// Runs checks one after another.
 fn run_checks(checks: &[Check]) -> Result<()> {
     for (name, command) in checks {
-        let (status, failures) = timed(name, command)?;
+        let (status, failures) = timed(name, command, Output::Passed)?;
         if !status.success() {
             println!("== {name}: what failed in it\n{failures}");
             bail!("{name} failed: {status}");
@@ -104,19 +110,36 @@ fn run_checks(checks: &[Check]) -> Result<()> {
     Ok(())
 }
 
+/// Runs lanes of suites side by side to their ends, whatever fails in one of them.
+fn run_lanes(lanes: &[&[&str]]) -> Result<()> {
+    std::thread::scope(|scope| {
+        let running: Vec<_> =
+            lanes.iter().map(|suites| scope.spawn(|| run_suites(suites, Output::Whole))).collect();
+        let ended = running
+            .into_iter()
+            .map(|lane| lane.join().unwrap_or_else(|_| Err(anyhow!("a lane of suites panicked"))));
+        let failed: Vec<_> =
+            ended.filter_map(Result::err).map(|error| format!("{error:#}")).collect();
+        match failed.is_empty() {
+            true => Ok(()),
+            false => bail!("{}", failed.join("; ")),
+        }
+    })
+}
+
 /// Runs suites on a control plane. One that fails gets a second try, which is told at the end: a control
 /// plane on a busy machine has races of its own, and what fails twice is ours.
-fn run_suites(suites: &[&str]) -> Result<()> {
+fn run_suites(suites: &[&str], output: Output) -> Result<()> {
     let mut second = Vec::new();
     for suite in suites {
         let command = ["cargo", "test", "-p", "hone-cluster-tests", suite];
         let name = format!("cluster tests {suite}");
-        let (status, failures) = timed(&name, &command)?;
+        let (status, failures) = timed(&name, &command, output)?;
         if status.success() {
             continue;
         }
         println!("== {name}: what failed in it\n{failures}\n== {name}: once more");
-        let (status, again) = timed(&name, &command)?;
+        let (status, again) = timed(&name, &command, output)?;
         if !status.success() {
             println!("== {name}: what failed in it the first time\n{failures}");
             println!("== {name}: what failed in it the second time\n{again}");
@@ -131,17 +154,26 @@ fn run_suites(suites: &[&str]) -> Result<()> {
 }
 
 /// Runs one check, saying what and how long.
-fn timed(name: &str, command: &[&str]) -> Result<(ExitStatus, String)> {
+fn timed(name: &str, command: &[&str], output: Output) -> Result<(ExitStatus, String)> {
     let start = Instant::now();
     println!("== {name}: {}", command.join(" "));
-    let result = check(command)?;
+    let result = check(command, output)?;
     let word = if result.0.success() { "passed" } else { "failed" };
     println!("== {name}: {word} in {:.0} s", start.elapsed().as_secs_f64());
     Ok(result)
 }
 
+/// When what a command prints is passed on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Output {
+    /// Line by line.
+    Passed,
+    /// When it ends, so that the lines of commands that run side by side do not mix.
+    Whole,
+}
+
 /// Runs one command, passing its output on; its status and the last of what it said about failures.
-fn check(command: &[&str]) -> Result<(ExitStatus, String)> {
+fn check(command: &[&str], when: Output) -> Result<(ExitStatus, String)> {
     let mut child = Command::new(command[0])
         .args(&command[1..])
         .current_dir(crate::repository::root())
@@ -157,11 +189,16 @@ fn check(command: &[&str]) -> Result<(ExitStatus, String)> {
         .with_context(|| format!("{} could not be started", command[0]))?;
     let output = child.stdout.take().context("the output was asked for")?;
     let mut failures = Failures::default();
+    let mut held = String::new();
     for line in BufReader::new(output).split(b'\n') {
         let line = String::from_utf8_lossy(&line?).into_owned();
-        println!("{line}");
+        match when {
+            Output::Passed => println!("{line}"),
+            Output::Whole => held.extend([line.as_str(), "\n"]),
+        }
         failures.see(line);
     }
+    print!("{held}");
     Ok((child.wait()?, failures.said()))
 }
 
