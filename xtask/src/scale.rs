@@ -125,7 +125,12 @@ fn burst(
     create(api, 0..count)?;
     let created = start.elapsed().as_secs_f64();
     plane::until("compilations", count, arguments.limit, || {
-        Ok(operator.metrics()?.sum("hone_compilations_finished_total", "phase", "Succeeded"))
+        let finished = |phase| {
+            let metrics = operator.metrics()?;
+            anyhow::Ok(metrics.sum("hone_compilations_finished_total", "phase", phase))
+        };
+        ensure!(finished("Failed")? == 0.0, "a compilation failed: {}", failure(cluster)?);
+        finished("Succeeded")
     })?;
     let took = start.elapsed().as_secs_f64();
     let metrics = operator.metrics()?;
@@ -161,6 +166,13 @@ fn steady(api: &Api, operator: &Operator, arguments: &Arguments, rate: f64) -> R
         std::thread::sleep(Duration::from_millis(100));
     }
     Ok(operator.metrics()?.wait(&before, 0.99))
+}
+
+/// What the failed compilations say, as far as it fits a line.
+fn failure(cluster: &Cluster) -> Result<String> {
+    let kubectl = cluster.kubectl().in_namespace(NAMESPACE);
+    let said = kubectl.text("modelcompilations", "{.items[*].status.targets[*].failure.message}")?;
+    Ok(said.chars().take(300).collect())
 }
 
 fn create(api: &Api, numbers: std::ops::Range<usize>) -> Result<()> {
