@@ -7,10 +7,10 @@ use hone_crds::model_compilation::ModelCompilationSpec;
 use hone_crds::{ModelCompilation, ModelCompilationStatus};
 use k8s_openapi::api::batch::v1::JobStatus;
 use k8s_openapi::api::core::v1::{
-    ContainerStatus, NodeCondition, PodCondition, PodSchedulingGate, Taint,
+    ContainerStatus, NodeCondition, ObjectReference, PodCondition, PodSchedulingGate, Taint,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, OwnerReference, Time};
 use kube::Resource;
 use serde::{Deserialize, Deserializer};
 
@@ -44,6 +44,29 @@ pub struct SeenJob {
     /// Where it stands.
     #[serde(default)]
     pub status: JobStatus,
+}
+
+/// An event of the core API.
+#[derive(Resource, Clone, Debug, Deserialize)]
+#[resource(inherit = "k8s_openapi::api::core::v1::Event")]
+#[serde(rename_all = "camelCase")]
+pub struct SeenEvent {
+    #[serde(deserialize_with = "metadata")]
+    pub(crate) metadata: ObjectMeta,
+    /// What it is about.
+    pub involved_object: ObjectReference,
+    /// A word.
+    #[serde(default)]
+    pub reason: Option<String>,
+    /// Words.
+    #[serde(default)]
+    pub message: Option<String>,
+    /// When it was last so, where its source counts.
+    #[serde(default)]
+    pub last_timestamp: Option<Time>,
+    /// When it was so, where it does not.
+    #[serde(default)]
+    pub event_time: Option<MicroTime>,
 }
 
 /// The bounds of a Job.

@@ -21,6 +21,7 @@ use crate::children::jobs::{self, JobFacts};
 use crate::children::load::Load;
 use crate::children::pods::{self, PodFacts, Waiting};
 use crate::children::running::{Running, SETTLED};
+use crate::children::warnings::{self, WARNINGS, Warning};
 use crate::children::{names, owner};
 use crate::device_pool::observe::selects;
 use crate::fingerprints::Fingerprints;
@@ -31,7 +32,7 @@ use crate::progress::Posts;
 use crate::runtime::cache::{self, Cache, Object};
 use crate::runtime::health::{LIST_PAGE, WATCH_TIMEOUT};
 use crate::runtime::queue::{Key, Priority, WorkQueue};
-use crate::seen::{SeenCompilation, SeenJob, SeenNode, SeenPod};
+use crate::seen::{SeenCompilation, SeenEvent, SeenJob, SeenNode, SeenPod};
 use crate::{device_pool, model_compilation, tuning_run};
 
 /// The kinds that own Jobs, as their owner references say.
@@ -71,6 +72,8 @@ pub struct Stores {
     pub load: Arc<Load>,
     /// Pods of our Jobs that wait or succeeded, by their Job.
     pub pods: Arc<Cache<PodFacts>>,
+    /// Events that say why workers do not start, by the uid of what they are about. Nothing waits until they are known.
+    pub warnings: Arc<Cache<Warning>>,
     /// Nodes: labels, taints, capacity, readiness.
     pub nodes: Arc<Cache<NodeFacts>>,
     /// Leases of devices.
@@ -113,6 +116,7 @@ impl Stores {
             ("watch of pools", wake.clone().pools(Api::all(all.clone())).boxed()),
             ("watch of jobs", wake.clone().jobs(scoped(client, namespace)).boxed()),
             ("watch of pods", wake.clone().pods(scoped(client, namespace)).boxed()),
+            ("watch of warnings", wake.clone().warnings(scoped(client, namespace)).boxed()),
             ("watch of namespaces", wake.clone().namespaces(Api::all(all.clone())).boxed()),
             ("watch of leases", wake.clone().leases(leases).boxed()),
             ("watch of priority classes", wake.clone().priorities(Api::all(all.clone())).boxed()),
@@ -320,6 +324,12 @@ impl Wake {
             }
         };
         self.stores.pods.follow("pods", stream, pods::facts, changed).await;
+    }
+
+    /// Events. Who waits looks again by itself.
+    async fn warnings(self, api: Api<SeenEvent>) {
+        let stream = watch(api, lists().fields(WARNINGS)).default_backoff().boxed();
+        self.stores.warnings.follow("warnings", stream, warnings::facts, |_, _| {}).await;
     }
 
     /// Nodes. The pools that they belong or belonged to have other slots then.

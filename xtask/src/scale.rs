@@ -33,7 +33,7 @@ pub struct Arguments {
     /// Jobs with pods of the same form, to measure what the control plane itself bounds.
     #[arg(long, default_value_t = 2_000)]
     jobs: usize,
-    /// One worker a node at a time, which costs the scheduler dearly.
+    /// One worker a node at a time, by leases of devices.
     #[arg(long)]
     exclusive: bool,
     /// Reconciles at once.
@@ -171,7 +171,8 @@ fn steady(api: &Api, operator: &Operator, arguments: &Arguments, rate: f64) -> R
 /// What the failed compilations say, as far as it fits a line.
 fn failure(cluster: &Cluster) -> Result<String> {
     let kubectl = cluster.kubectl().in_namespace(NAMESPACE);
-    let said = kubectl.text("modelcompilations", "{.items[*].status.targets[*].failure.message}")?;
+    let said =
+        kubectl.text("modelcompilations", "{.items[*].status.targets[*].failure.message}")?;
     Ok(said.chars().take(300).collect())
 }
 

@@ -26,3 +26,4 @@ pub mod running;
 pub mod runs;
 pub mod start;
 pub mod steps;
+pub mod warnings;

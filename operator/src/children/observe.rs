@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::Api;
 use kube::api::ListParams;
@@ -12,6 +11,7 @@ use super::jobs::{Finish, JobFacts, JobView};
 use super::lost::LostPod;
 use super::owner;
 use super::pods::{self, JOB_UID_LABEL, PodFacts, Wait};
+use super::warnings;
 use crate::context::Context;
 use crate::seen::SeenPod;
 
@@ -42,11 +42,11 @@ fn known_pods(context: &Context, job: &JobFacts) -> Vec<PodFacts> {
     context.stores.pods.group(&owner::group(&job.namespace, &job.uid))
 }
 
-/// A pod or its absence is looked into after so many seconds.
+/// What events say of a wait counts after so many seconds: until then it may pass by itself.
 const PATIENCE: i64 = 1;
 
 /// Why workers do not start: from their pods, else from what the Job controller and the kubelet say in events.
-pub async fn waits(context: &Context, jobs: &[JobFacts], now: &Time) -> BTreeMap<String, Wait> {
+pub fn waits(context: &Context, jobs: &[JobFacts], now: &Time) -> BTreeMap<String, Wait> {
     let mut waits = BTreeMap::new();
     for job in jobs.iter().filter(|job| job.waits()) {
         let pods = known_pods(context, job);
@@ -58,34 +58,12 @@ pub async fn waits(context: &Context, jobs: &[JobFacts], now: &Time) -> BTreeMap
         let age = since.map_or(0, |since| now.0.as_second() - since.0.as_second());
         let wait = match status {
             Some(wait) => Some(wait),
-            None if age >= PATIENCE => events(context, &job.namespace, about).await,
+            None if age >= PATIENCE => warnings::newest(context.stores.warnings.group(about)),
             None => None,
         };
         waits.extend(wait.map(|wait| (job.view.name.clone(), wait)));
     }
     waits
-}
-
-/// What the newest event about an object that explains its wait says. Where they cannot be listed there is none.
-async fn events(context: &Context, namespace: &str, uid: &str) -> Option<Wait> {
-    let api: Api<Event> = Api::namespaced(context.client.clone(), namespace);
-    let about = format!("involvedObject.uid={uid},type=Warning");
-    let list = match api.list(&ListParams::default().fields(&about).limit(50)).await {
-        Ok(list) => list.items,
-        Err(error) => {
-            tracing::debug!(%error, uid, "events cannot be listed");
-            return None;
-        }
-    };
-    let time = |event: &Event| {
-        let last = event.last_timestamp.as_ref().map(|time| time.0);
-        last.or_else(|| event.event_time.as_ref().map(|time| time.0))
-    };
-    let explained = |event: &Event| {
-        let wait = pods::classify_event(event.reason.as_deref()?, event.message.as_deref()?)?;
-        Some((time(event), wait))
-    };
-    list.iter().filter_map(explained).max_by_key(|(time, _)| *time).map(|(_, wait)| wait)
 }
 
 /// What the pods of a finished Job left; nothing while it is under way.

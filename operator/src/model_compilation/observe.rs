@@ -33,7 +33,7 @@ pub async fn observe(
     let now = Time(jiff::Timestamp::now());
     let runs = runs(context, object);
     let outcomes = outcomes(context, object, &jobs, &runs).await?;
-    let waits = children::waits(context, &jobs, &now).await;
+    let waits = children::waits(context, &jobs, &now);
     let lost = lost::find(context, &jobs).await;
     let deleting = object.metadata.deletion_timestamp.is_some();
     let heirs = if deleting { heirs(context, object) } else { BTreeMap::new() };

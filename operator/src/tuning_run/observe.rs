@@ -36,7 +36,7 @@ pub async fn observe(context: &Context, object: &TuningRun) -> Result<Observed, 
     }
     let mut searching = jobs.iter().filter(|job| job.view.name == name && job.is_under_way());
     let progress = searching.find_map(|job| context.stores.posts.of(&job.uid));
-    let waits = children::waits(context, &jobs, &now).await;
+    let waits = children::waits(context, &jobs, &now);
     let lost = lost::find(context, &jobs).await;
     let names = std::iter::once(name).chain(digest::session_names(object));
     let granted = |name: String| Some((name.clone(), pools::grant(context, &namespace, &name)?));

@@ -36,11 +36,26 @@ pub fn compilation(number: usize) -> Value {
     })
 }
 
-/// A status of the size of the operator's: that of work that waits, or that is done.
-pub fn status(number: usize, done: bool) -> Value {
+/// Where work stands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// It waits for a device.
+    Waiting,
+    /// Its Job is made.
+    Started,
+    /// It is done.
+    Done,
+}
+
+/// A status of the size of the operator's.
+pub fn status(number: usize, stage: Stage) -> Value {
     let now = "2026-01-01T00:00:00Z";
-    let (reason, message) =
-        if done { ("Succeeded", "main: 1.31ms") } else { ("Pending", "waiting for a device") };
+    let done = stage == Stage::Done;
+    let (reason, message) = match stage {
+        Stage::Waiting => ("Pending", "waiting for a device"),
+        Stage::Started => ("Pending", "starting a worker"),
+        Stage::Done => ("Succeeded", "main: 1.31ms"),
+    };
     let condition = |kind: &str| {
         let truth = if kind == "Ready" && done { "True" } else { "False" };
         json!({
@@ -53,8 +68,10 @@ pub fn status(number: usize, done: bool) -> Value {
         "name": "main", "phase": reason, "pool": "simulated",
         "specDigest": format!("sha256:{number:064x}"),
         "contentKey": format!("sha256:{number:064x}"),
-        "jobRef": {"name": format!("j{number}-main-0123456789")},
     });
+    if stage != Stage::Waiting {
+        target["jobRef"] = json!({"name": format!("j{number}-main-0123456789")});
+    }
     let mut status = json!({
         "observedGeneration": 1, "phase": reason, "startTime": now,
         "targetsReady": if done { "1/1" } else { "0/1" },
@@ -76,8 +93,32 @@ pub fn status(number: usize, done: bool) -> Value {
     status
 }
 
-/// A Job of the form and size of the operator's, with an owner or without.
-pub fn job(number: usize, owner: Option<&Value>, exclusive: bool) -> Value {
+/// A lease of a device of the form and size of the operator's.
+pub fn lease(number: usize, node: &str) -> Value {
+    json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {
+            "name": format!("hone-device-{number}"),
+            "labels": {"hone.dev/lease": "device", "app.kubernetes.io/managed-by": "hone"},
+            "annotations": {
+                "hone.dev/pool": "simulated", "hone.dev/node": node, "hone.dev/whole-node": "true",
+                "hone.dev/holder-kind": "modelcompilation", "hone.dev/holder-namespace": "default",
+                "hone.dev/holder-name": format!("c{number}"),
+                "hone.dev/holder-uid": format!("00000000-0000-0000-0000-{number:012}"),
+                "hone.dev/holder-job": format!("j{number}-main-0123456789"),
+                "hone.dev/priority": "0", "hone.dev/fence": "1",
+            },
+        },
+        "spec": {
+            "holderIdentity": format!("default/j{number}-main-0123456789"),
+            "leaseDurationSeconds": 14400,
+            "acquireTime": "2026-01-01T00:00:00.000000Z", "renewTime": "2026-01-01T00:00:00.000000Z",
+        },
+    })
+}
+
+/// A Job of the form and size of the operator's, with an owner or without, on a `node` where its device is leased.
+pub fn job(number: usize, owner: Option<&Value>, node: Option<&str>) -> Value {
     // The label by which the simulation knows whose pods end with a report.
     let labels = json!({
         "plain": "true", "hone.dev/purpose": "compile", "hone.dev/compilation": format!("c{number}"),
@@ -108,7 +149,7 @@ pub fn job(number: usize, owner: Option<&Value>, exclusive: bool) -> Value {
                     "containerName": "worker", "operator": "In", "values": [1, 2],
                 }},
             ]},
-            "template": {"metadata": {"labels": labels}, "spec": pod(number, exclusive)},
+            "template": {"metadata": {"labels": labels}, "spec": pod(number, node)},
         },
     });
     if let Some(owners) = owners {
@@ -117,7 +158,7 @@ pub fn job(number: usize, owner: Option<&Value>, exclusive: bool) -> Value {
     job
 }
 
-fn pod(number: usize, exclusive: bool) -> Value {
+fn pod(number: usize, node: Option<&str>) -> Value {
     let request = json!({
         "version": 1,
         "subject": {
@@ -174,13 +215,12 @@ fn pod(number: usize, exclusive: bool) -> Value {
         }],
         "volumes": [{"name": "scratch", "emptyDir": {"sizeLimit": "20Gi"}}],
     });
-    if exclusive {
-        pod["affinity"] = json!({"podAntiAffinity": {
-            "requiredDuringSchedulingIgnoredDuringExecution": [{
-                "topologyKey": "kubernetes.io/hostname", "namespaceSelector": {},
-                "labelSelector": {"matchLabels": {"plain": "true"}},
+    if let Some(node) = node {
+        pod["affinity"] = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
+            "nodeSelectorTerms": [{
+                "matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}],
             }],
-        }});
+        }}});
     }
     pod
 }

@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::api::{Api, parallel};
 use super::load::{Load, PROXY, SUITE};
 use super::metrics::Metrics;
+use super::objects::Stage;
 use super::{Arguments, NAMESPACE, objects};
 
 /// Where Jobs are.
@@ -17,12 +18,16 @@ const JOBS: &str = "/apis/batch/v1/namespaces/default/jobs";
 /// Where compilations are.
 pub const COMPILATIONS: &str = "/apis/hone.dev/v1alpha1/namespaces/default/modelcompilations";
 
+/// Where leases of devices are in a round.
+const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
+
 /// What one round of the control plane alone makes for each Job.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Round {
     /// Nothing but the Job.
     Jobs,
-    /// What any operator has to write as well: a compilation, its first and its last status.
+    /// What any operator has to write as well: a compilation, its first and its last status; where devices are leased,
+    /// the lease and that the compilation waited for it too.
     Compilations,
 }
 
@@ -81,23 +86,28 @@ pub fn alone(cluster: &Cluster, api: &Api, arguments: &Arguments, round: Round) 
     if count == 0 {
         return Ok(Figures { rate: f64::NAN, seconds: f64::NAN });
     }
-    let what = if round == Round::Jobs { "" } else { ", each with a compilation and two statuses" };
+    let what = match (round, arguments.exclusive) {
+        (Round::Jobs, _) => "",
+        (Round::Compilations, false) => ", each with a compilation and two statuses",
+        (Round::Compilations, true) => ", each with a compilation, three statuses and a lease",
+    };
     println!("the control plane alone: {count} Jobs{what}");
+    let names = cluster.kubectl().text("nodes", "{.items[*].metadata.name}")?;
+    let nodes: Vec<&str> = names.split_whitespace().collect();
+    ensure!(!nodes.is_empty(), "there is no node");
     let others = [(PROXY, api.id()), (SUITE, std::process::id())];
     let load = Load::read(cluster, api, &others)?;
     let before = finished(cluster)?;
     let start = Instant::now();
     parallel(0..count, |number| {
+        let node = arguments.exclusive.then(|| nodes[number % nodes.len()]);
         let owner = match round {
             Round::Jobs => None,
-            Round::Compilations => {
-                let made = api.create(COMPILATIONS, &objects::compilation(number))?;
-                Some(set_status(api, number, made, false)?)
-            }
+            Round::Compilations => Some(begin(api, number, node)?),
         };
-        api.create(JOBS, &objects::job(number, owner.as_ref(), arguments.exclusive))?;
+        api.create(JOBS, &objects::job(number, owner.as_ref(), node))?;
         match owner {
-            Some(made) => set_status(api, number, made, true).map(drop),
+            Some(made) => set_status(api, number, made, Stage::Done).map(drop),
             None => Ok(()),
         }
     })?;
@@ -110,19 +120,30 @@ pub fn alone(cluster: &Cluster, api: &Api, arguments: &Arguments, round: Round) 
     Ok(Figures { rate, seconds })
 }
 
-fn set_status(api: &Api, number: usize, mut object: Value, done: bool) -> Result<Value> {
-    object["status"] = objects::status(number, done);
+/// Makes a compilation and writes that its Job is made; before it, where its device is on a `node` and leased, that
+/// it waits, and the lease.
+fn begin(api: &Api, number: usize, node: Option<&str>) -> Result<Value> {
+    let mut made = api.create(COMPILATIONS, &objects::compilation(number))?;
+    if let Some(node) = node {
+        made = set_status(api, number, made, Stage::Waiting)?;
+        api.create(LEASES, &objects::lease(number, node))?;
+    }
+    set_status(api, number, made, Stage::Started)
+}
+
+fn set_status(api: &Api, number: usize, mut object: Value, stage: Stage) -> Result<Value> {
+    object["status"] = objects::status(number, stage);
     api.replace(&format!("{COMPILATIONS}/c{number}/status"), &object)
 }
 
 /// Deletes everything of a round, so that the next one does not pay for it.
 fn clean(cluster: &Cluster, api: &Api, arguments: &Arguments) -> Result<()> {
     let kubectl = cluster.kubectl().in_namespace(NAMESPACE);
-    for kind in ["modelcompilations", "jobs"] {
+    for kind in ["modelcompilations", "jobs", "leases"] {
         kubectl.run(&["delete", kind, "--all", "--wait=false"])?;
     }
     eventually("everything to be deleted", Duration::from_secs(arguments.limit), || {
-        for path in [COMPILATIONS, JOBS, "/api/v1/namespaces/default/pods"] {
+        for path in [COMPILATIONS, JOBS, LEASES, "/api/v1/namespaces/default/pods"] {
             let list: Value = serde_json::from_str(&api.get(&format!("{path}?limit=1"))?)?;
             let left = list["items"].as_array().map_or(0, Vec::len);
             ensure!(left == 0, "{path} is not empty");
