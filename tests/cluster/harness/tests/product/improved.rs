@@ -17,7 +17,7 @@ fn tuned_example(context: &Context<'_>, name: &str, pool: &str, tuning: &str) ->
     Ok(format!("{}\n  tuning: {tuning}\n{worker}\n", yaml.trim_end()))
 }
 
-fn condition(object: &Value, kind: &str) -> (String, String) {
+pub fn condition(object: &Value, kind: &str) -> (String, String) {
     let conditions = object["status"]["conditions"].as_array();
     let found = conditions.into_iter().flatten().find(|own| own["type"] == kind);
     let word =
@@ -25,7 +25,7 @@ fn condition(object: &Value, kind: &str) -> (String, String) {
     (word("status"), word("reason"))
 }
 
-fn trials(context: &Context<'_>, run: &str) -> Result<u64> {
+pub fn trials(context: &Context<'_>, run: &str) -> Result<u64> {
     let run = context.kubectl.json(&format!("tuningrun/{run}"))?;
     let count = |field: &str| run["status"]["trials"][field].as_u64().unwrap_or_default();
     Ok(count("measured") + count("failed"))

@@ -13,6 +13,8 @@ use serde_json::Value;
 
 mod changes;
 mod improved;
+mod onnx;
+mod revised;
 mod tuning;
 
 const SOON: Duration = Duration::from_secs(60);
@@ -188,22 +190,13 @@ fn a_file_that_is_no_model_is_terminal(context: &Context<'_>) -> Result<()> {
     fails(context, "text", &yaml, "InvalidModel").map(drop)
 }
 
-/// The model of one node whose operator nobody has, written by hand: ir_version, opset, graph.
+/// The model of one node whose operator nobody has.
 fn unknown_operator_model() -> Vec<u8> {
-    fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
-        [&[number << 3 | 2, bytes.len() as u8], bytes].concat()
-    }
-    let dimension = field(1, &[0x08, 1]);
-    let shape = field(2, &dimension);
-    let float = [&[0x08, 1][..], &shape].concat();
-    let value = |name: &str| {
-        let kind = field(1, &float);
-        [field(1, name.as_bytes()), field(2, &kind)].concat()
-    };
-    let node = [field(1, b"x"), field(2, b"y"), field(3, b"strange"), field(4, b"NoSuchOperator")];
-    let graph =
-        [field(1, &node.concat()), field(2, b"g"), field(11, &value("x")), field(12, &value("y"))];
-    [&[0x08, 8][..], &field(7, &graph.concat()), &field(8, &[0x10, 17])].concat()
+    let mut graph = onnx::Graph::default();
+    graph.input("x", &[1]);
+    graph.node("strange", "NoSuchOperator", &["x"], &[]);
+    graph.output("strange", &[1]);
+    graph.file()
 }
 
 fn an_unknown_operator_is_terminal(context: &Context<'_>) -> Result<()> {
@@ -453,6 +446,7 @@ fn main() {
         .test("runs_that_cannot_be_are_refused", tuning::runs_that_cannot_be_are_refused)
         .test("sessions_measure_for_a_run", tuning::sessions_measure_for_a_run)
         .test("a_compilation_is_tuned", improved::a_compilation_is_tuned)
+        .test("a_search_publishes_a_revision", revised::a_search_publishes_a_revision)
         // It holds the only device for long.
         .alone(
             "a_run_survives_kill_suspension_and_edit",
