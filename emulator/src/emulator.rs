@@ -1,6 +1,7 @@
 //! The emulators that are known, and the one for a target.
 
 use crate::error::{EmulatorError, Result};
+use crate::machine::Machine;
 use hone_artifact::Target;
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
@@ -48,6 +49,8 @@ const KNOWN_EMULATORS: [KnownEmulator; 3] = [
 
 /// The file of the runner.
 const RUNNER: &str = "runner";
+/// What stands for its path in arguments.
+const RUNNER_WORD: &str = "{runner}";
 
 impl Emulator {
     /// The emulator that can run code for `target`.
@@ -72,11 +75,25 @@ impl Emulator {
         if !missing.is_empty() {
             return Err(EmulatorError::Features { emulator: name, missing: missing.join(", ") });
         }
-        let folder = tempfile::tempdir().map_err(EmulatorError::File)?;
-        let bytes = hone_codegen::runner(arch)?;
-        write_program(&folder.path().join(RUNNER), &bytes).map_err(EmulatorError::File)?;
-        let arguments = vec!["-cpu".to_string(), (known.processor)(target)];
-        Ok(Self { name, program, arguments, runner: Arc::new(folder) })
+        let processor = (known.processor)(target);
+        let arguments = ["-cpu", &processor, RUNNER_WORD].map(str::to_owned).to_vec();
+        Ok(Self { name, program, arguments, runner: written_runner(arch)? })
+    }
+
+    /// Any other machine for code for `target`, real or emulated: `command` is a program and its arguments, and its standard
+    /// input and output are those of the runner there. `{runner}` in it is the path of the runner's file here. Nothing is
+    /// started yet.
+    ///
+    /// # Errors
+    /// No command; an architecture that there is no runner for; no linker for it.
+    pub fn behind(command: &[String], target: &Target) -> Result<Self> {
+        let arch = target.triple.split('-').next().unwrap_or_default();
+        let (program, arguments) = command.split_first().ok_or_else(|| EmulatorError::Missing {
+            arch: arch.to_string(),
+            advice: "the command that reaches it is empty".to_string(),
+        })?;
+        let (program, arguments) = (PathBuf::from(program), arguments.to_vec());
+        Ok(Self { name: command.join(" "), program, arguments, runner: written_runner(arch)? })
     }
 
     /// Its name and version, such as `qemu-aarch64 7.2.22`.
@@ -84,9 +101,18 @@ impl Emulator {
         &self.name
     }
 
-    /// The program for the emulated machine.
-    pub(crate) fn runner(&self) -> PathBuf {
-        self.runner.path().join(RUNNER)
+    /// Whether a runner starts and serves.
+    ///
+    /// # Errors
+    /// How it ended instead.
+    pub fn answers(&self) -> Result<()> {
+        Machine::start(self)?.map(1).map(drop)
+    }
+
+    /// The program's arguments.
+    pub(crate) fn words(&self) -> impl Iterator<Item = String> {
+        let runner = self.runner.path().join(RUNNER).to_string_lossy().into_owned();
+        self.arguments.iter().map(move |word| word.replace(RUNNER_WORD, &runner))
     }
 }
 
@@ -99,6 +125,14 @@ fn riscv(target: &Target) -> String {
         .filter_map(|feature| feature.strip_prefix("zvl")?.strip_suffix('b')?.parse::<u32>().ok());
     let length = lengths.max().unwrap_or(128).clamp(128, 1024);
     format!("rv64,v=true,vlen={length},vext_spec=v1.0,zba=true,zbb=true,zbs=true")
+}
+
+/// The folder with the runner of an architecture.
+fn written_runner(arch: &str) -> Result<Arc<tempfile::TempDir>> {
+    let folder = tempfile::tempdir().map_err(EmulatorError::File)?;
+    let bytes = hone_codegen::runner(arch)?;
+    write_program(&folder.path().join(RUNNER), &bytes).map_err(EmulatorError::File)?;
+    Ok(Arc::new(folder))
 }
 
 /// Writes an executable file: QEMU refuses others.

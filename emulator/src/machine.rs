@@ -12,6 +12,7 @@ enum Operation {
     Write = 3,
     Read = 4,
     Call = 5,
+    Time = 6,
 }
 
 /// An emulated process. Addresses are those inside of it.
@@ -28,8 +29,7 @@ impl Machine {
     pub(crate) fn start(emulator: &Emulator) -> Result<Self> {
         let start = |source| EmulatorError::Start { program: emulator.program.clone(), source };
         let mut child = Command::new(&emulator.program)
-            .args(&emulator.arguments)
-            .arg(emulator.runner())
+            .args(emulator.words())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -71,6 +71,16 @@ impl Machine {
     ) -> Result<()> {
         self.request(Operation::Call, [function, buffers, begin, end, scratch], during)?;
         self.number(during).map(drop)
+    }
+
+    /// The same, and the nanoseconds that it took there.
+    pub(crate) fn time(
+        &mut self,
+        [function, buffers, begin, end, scratch]: [u64; 5],
+        during: &str,
+    ) -> Result<u64> {
+        self.request(Operation::Time, [function, buffers, begin, end, scratch], during)?;
+        Ok(self.number(during)?.max(0).cast_unsigned())
     }
 
     /// An answer of one number.

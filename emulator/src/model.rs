@@ -17,6 +17,8 @@ pub struct Model {
     calls: Vec<(u64, u64)>,
     pub(crate) memory: Memory,
     pub(crate) texts: Texts,
+    /// Nanoseconds of each step in this run, where it is timed.
+    times: Option<Vec<u64>>,
 }
 
 /// Addresses in the emulated process.
@@ -51,7 +53,7 @@ impl Model {
         let calls = tables(&mut machine, &image, &memory, &selected.steps)?;
         let texts = Texts::new(manifest.interface.texts.iter().map(String::as_str));
         let texts = texts.map_err(|reason| EmulatorError::Text { reason })?;
-        Ok(Self { machine, manifest, variant, calls, memory, texts })
+        Ok(Self { machine, manifest, variant, calls, memory, texts, times: None })
     }
 
     /// For each input that users give, whether its elements stand for strings.
@@ -100,6 +102,23 @@ impl Model {
         outputs.map(|(tensor, address)| machine.read(*address, tensor.bytes)).collect()
     }
 
+    /// Runs the model once more on the inputs that it has, and gives the nanoseconds of each step by the clock of the machine
+    /// that it runs on: what is said to that machine in between is not in them.
+    ///
+    /// # Errors
+    /// Code that crashes.
+    pub fn run_timed(&mut self) -> Result<Vec<u64>> {
+        self.times = Some(vec![0; self.steps().len()]);
+        let run = self.run_program();
+        let times = self.times.take().unwrap_or_default();
+        run.map(|()| times)
+    }
+
+    /// The variant that was loaded.
+    pub fn variant(&self) -> &Variant {
+        &self.manifest.variants[self.variant]
+    }
+
     /// Shapes of the outputs as the last run left them: those of [`Model::outputs`], but for axes whose extent is
     /// decided at run time.
     ///
@@ -146,6 +165,11 @@ impl Model {
         };
         let during = format!("step {index}, kernel '{}'", step.kernel);
         let (function, table) = self.calls[index];
+        if let Some(times) = &mut self.times {
+            let operands = [function, table, 0, step.tasks, self.memory.scratch];
+            times[index] += self.machine.time(operands, &during)?;
+            return Ok(());
+        }
         let middle = step.tasks / 2;
         for (begin, end) in [(middle, step.tasks), (0, middle)] {
             if begin < end {
@@ -154,6 +178,17 @@ impl Model {
             }
         }
         Ok(())
+    }
+
+    /// Runs a step on its arguments as they are, and gives the nanoseconds that it took there.
+    ///
+    /// # Errors
+    /// No such step; code that crashes.
+    pub fn time(&mut self, index: usize) -> Result<u64> {
+        self.times = Some(vec![0; self.steps().len()]);
+        let called = self.call(index);
+        let times = self.times.take().unwrap_or_default();
+        called.map(|()| times.get(index).copied().unwrap_or_default())
     }
 
     /// Address and size of a step's argument.

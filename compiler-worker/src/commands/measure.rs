@@ -6,7 +6,7 @@ use hone_driver::Target;
 use serde::Deserialize;
 
 use crate::failure::{Failure, Result};
-use crate::tune::{DEVICE_VARIABLE, serve};
+use crate::tune::{Board, DEVICE_VARIABLE, serve};
 
 /// What `hone measure` takes: everything comes through its environment and standard input.
 #[derive(Args, Debug)]
@@ -18,6 +18,7 @@ struct Device {
     cpu: String,
     features: Vec<String>,
     threads: usize,
+    board: Option<Board>,
 }
 
 /// Answers until standard input ends.
@@ -34,5 +35,5 @@ pub fn run(_: &Arguments) -> Result<()> {
     let target = Target::new(&device.triple, &device.cpu, device.features).map_err(|error| {
         Failure::because(Reason::TargetMismatch, "the target cannot be compiled for", error)
     })?;
-    serve(&target, device.threads)
+    serve(&target, device.threads, device.board.as_ref())
 }

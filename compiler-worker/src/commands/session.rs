@@ -7,12 +7,10 @@ use clap::Args;
 use hone_artifact::exit_code::Reason;
 
 use super::common::{AccessArguments, print};
-use super::tune::duration;
-use crate::compiler;
+use super::tune::{duration, measured_target};
 use crate::failure::{Failure, Result};
-use crate::spec;
-use crate::tune::Interrupt;
 use crate::tune::fleet::{self, Serving};
+use crate::tune::{Board, Interrupt};
 
 /// What `hone session` takes.
 #[derive(Args, Debug)]
@@ -26,6 +24,12 @@ pub struct Arguments {
     /// The session's name, of lower-case letters, digits and hyphens; a new one without it.
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
+    /// What code is made for: host, or os/arch[:cpu] of a board.
+    #[arg(long, default_value = "host", value_name = "TARGET")]
+    pub target: String,
+    /// Another machine to measure on: its kind, and a command that reaches the runner there; see docs/tuning.md.
+    #[arg(long, value_name = "KIND=COMMAND")]
+    pub board: Option<Board>,
     /// End after so long without work, such as 10m.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub idle: Option<Duration>,
@@ -48,10 +52,12 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     }
     let access = arguments.access.access(Path::new("."));
     let store = fleet::open(&arguments.fleet, arguments.credentials.as_deref(), &access)?;
-    let target = compiler::target(&spec::target_from_text("host")?)?;
+    let board = arguments.board.as_ref();
+    let target = measured_target(&arguments.target, board)?;
     eprintln!("note: session '{name}' waits at '{}' for code for {}", arguments.fleet, target.cpu);
     let interrupt = Interrupt::on_signals("note: the session ends when its round is answered");
-    let serving = Serving { store: &store, name, target: &target, idle: arguments.idle, interrupt };
+    let (store, target, idle) = (&store, &target, arguments.idle);
+    let serving = Serving { store, name, target, board, idle, interrupt };
     let served = serving.run()?;
     print(&format!("{} rounds with {} candidates were measured", served.rounds, served.candidates))
 }

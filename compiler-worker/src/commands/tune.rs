@@ -18,7 +18,7 @@ use crate::failure::{Failure, Result};
 use crate::show::{table, units};
 use crate::spec;
 use crate::tune::fleet::{self, Fleet};
-use crate::tune::{Interrupt, NOISE, Outcome, Session, Settings, Verdict};
+use crate::tune::{Board, Interrupt, NOISE, Outcome, Session, Settings, Verdict};
 
 /// What `hone tune` takes.
 #[derive(Args, Debug)]
@@ -52,6 +52,12 @@ pub struct Arguments {
     /// Take nothing from records: neither trials of earlier runs nor what was learned of other models.
     #[arg(long)]
     pub cold: bool,
+    /// What code is made for: host, or os/arch[:cpu] of a board.
+    #[arg(long, default_value = "host", value_name = "TARGET")]
+    pub target: String,
+    /// Another machine to measure on: its kind, and a command that reaches the runner there; see docs/tuning.md.
+    #[arg(long, value_name = "KIND=COMMAND")]
+    pub board: Option<Board>,
     /// Where sessions (hone session) wait that measure beside this machine: a folder, or s3://, gs:// or az://.
     #[arg(long, value_name = "STORE")]
     pub fleet: Option<String>,
@@ -122,7 +128,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let cache = arguments.cache.open()?;
     let (model, inputs) = model(&arguments.model, &arguments.shape, None, cache.folder())?;
     let inputs = compiler::one_size(&model, &inputs, "hone tune")?;
-    let target = compiler::target(&spec::target_from_text("host")?)?;
+    let target = measured_target(&arguments.target, arguments.board.as_ref())?;
     let settings = settings(arguments);
     let fleet = fleet(arguments, &target, &settings)?;
     let shown = Shown::new(&model.name);
@@ -130,6 +136,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         model: &model,
         inputs: &inputs,
         target: &target,
+        board: arguments.board.as_ref(),
         cache: &cache,
         settings,
         earlier: &[],
@@ -151,7 +158,19 @@ fn fleet(arguments: &Arguments, target: &Target, settings: &Settings) -> Result<
     let Some(text) = &arguments.fleet else { return Ok(None) };
     let access = arguments.access.access(Path::new("."));
     let store = fleet::open(text, arguments.fleet_credentials.as_deref(), &access)?;
-    Ok(Some(Fleet::new(store, target, settings.threads, settings.timeout)))
+    let device = (target, arguments.board.as_ref());
+    Ok(Some(Fleet::new(store, device, settings.threads, settings.timeout)))
+}
+
+/// What code is made for, which this machine or a board is to run.
+pub(super) fn measured_target(text: &str, board: Option<&Board>) -> Result<Target> {
+    if text != "host" && board.is_none() {
+        let message = format!(
+            "candidates for '{text}' run on a machine of it: name one with --board KIND=COMMAND"
+        );
+        return Err(Failure::new(Reason::Usage, message));
+    }
+    compiler::target(&spec::target_from_text(text)?)
 }
 
 fn settings(arguments: &Arguments) -> Settings {

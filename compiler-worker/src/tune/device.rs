@@ -12,6 +12,7 @@ use hone_driver::Target;
 use hone_search::Class;
 use serde_json::json;
 
+use super::board::Board;
 use super::devices::Measurer;
 use super::protocol::{Answer, Ask, Compare, Compared, Measured, Trials};
 use crate::failure::{Failure, Result};
@@ -24,9 +25,10 @@ const EXECUTING: Duration = Duration::from_secs(30);
 /// The environment variable that carries what is measured for into the process.
 pub const DEVICE_VARIABLE: &str = "HONE_MEASURE";
 
-/// This machine, behind a process.
+/// This machine or a board, behind a process.
 pub struct Device {
     target: Target,
+    board: Option<Board>,
     threads: usize,
     /// Longest time of one candidate.
     timeout: Option<Duration>,
@@ -59,9 +61,14 @@ enum Ended {
 
 impl Device {
     /// Nothing runs yet.
-    pub fn new(target: &Target, threads: usize, timeout: Option<Duration>) -> Self {
+    pub fn new(
+        (target, board): (&Target, Option<&Board>),
+        threads: usize,
+        timeout: Option<Duration>,
+    ) -> Self {
         Self {
             target: target.clone(),
+            board: board.cloned(),
             threads,
             timeout,
             process: None,
@@ -72,11 +79,16 @@ impl Device {
     }
 
     /// What became of each candidate. Where a request ends the process, its halves are tried apart, so that one
-    /// candidate's fault is not another's.
+    /// candidate's fault is not another's. On a board a single candidate is tried twice: the first time it may have been the
+    /// board that ended.
     ///
     /// # Errors
-    /// A process that cannot be started.
+    /// A process that cannot be started; `DeviceLost` where a board does not answer any more.
     pub fn trials(&mut self, trials: Trials) -> Result<Vec<Measured>> {
+        self.trials_again(trials, self.board.is_some())
+    }
+
+    fn trials_again(&mut self, trials: Trials, again: bool) -> Result<Vec<Measured>> {
         let count = trials.candidates.len();
         // Candidates of one request share their time, with the plain program and the schedule without tuning.
         let each =
@@ -87,6 +99,10 @@ impl Device {
             Ok(_) => Ended::Said("the measuring process answered something else".to_owned()),
             Err(ended) => ended,
         };
+        let is_lost = !matches!(ended, Ended::Said(_));
+        if is_lost {
+            self.reach()?;
+        }
         if count > 1 {
             let (one, other) = trials.candidates.split_at(count / 2);
             let mut found = Vec::with_capacity(count);
@@ -94,6 +110,9 @@ impl Device {
                 found.extend(self.trials(Trials { candidates: part.to_vec(), ..trials.clone() })?);
             }
             return Ok(found);
+        }
+        if is_lost && again {
+            return self.trials_again(trials, false);
         }
         let measured = match ended {
             Ended::Building => {
@@ -111,6 +130,35 @@ impl Device {
     /// # Errors
     /// `DeviceLost` where the process ends or hangs.
     pub fn compare(&mut self, compare: &Compare) -> Result<Compared> {
+        match self.compare_once(compare) {
+            Err(_) if self.board.is_some() => {
+                self.reach()?;
+                self.compare_once(compare)
+            }
+            compared => compared,
+        }
+    }
+
+    /// Waits until a board answers, where there is one.
+    ///
+    /// # Errors
+    /// `DeviceLost` where it does not within a minute.
+    pub fn reach(&mut self) -> Result<()> {
+        let Some(board) = self.board.clone() else { return Ok(()) };
+        let cause = match self.request(&Ask::Reach, EXECUTING)? {
+            Ok(Answer::Reached) => return Ok(()),
+            Err(Ended::Said(cause)) => cause,
+            _ => "nothing was answered".to_owned(),
+        };
+        let message = format!(
+            "board '{}' does not answer: {cause}; see that '{}' reaches it, and call again: what was measured is kept",
+            board.kind,
+            board.command.join(" ")
+        );
+        Err(Failure::new(Reason::DeviceLost, message))
+    }
+
+    fn compare_once(&mut self, compare: &Compare) -> Result<Compared> {
         let longest = EXECUTING + Duration::from_secs_f64(4.0 * compare.seconds);
         let cause = match self.request(&Ask::Compare(compare.clone()), longest)? {
             Ok(Answer::Compared(compared)) => return Ok(compared),
@@ -131,7 +179,7 @@ impl Device {
     ) -> Result<std::result::Result<Answer, Ended>> {
         let process = match self.process.take() {
             Some(process) => process,
-            None => Process::start(&self.target, self.threads)?,
+            None => Process::start((&self.target, self.board.as_ref()), self.threads)?,
         };
         let mut process = process;
         let mut begin = Instant::now();
@@ -185,12 +233,12 @@ impl Drop for Device {
 }
 
 impl Process {
-    fn start(target: &Target, threads: usize) -> Result<Self> {
+    fn start((target, board): (&Target, Option<&Board>), threads: usize) -> Result<Self> {
         let cannot = |error| Failure::io("the measuring process cannot be started", error);
         let program = std::env::current_exe().map_err(cannot)?;
         let device = json!({
             "triple": target.triple, "cpu": target.cpu, "features": target.features,
-            "threads": threads,
+            "threads": threads, "board": board,
         });
         let mut child = Command::new(program)
             .arg("measure")
@@ -219,7 +267,9 @@ impl Process {
     }
 
     fn end(mut self) {
-        // It may have ended by itself.
+        // With what it started to reach a board, where a kernel may never end. It may have ended by itself.
+        let group = rustix::process::Pid::from_child(&self.child);
+        let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -102,7 +102,8 @@ impl GraphSearch<'_> {
 
     /// What records of this machine tell.
     fn known(&self, decisions: &BTreeMap<String, GraphDecision>, records: &[Record]) -> Ratios {
-        let (target, machine) = (store::target_key(self.session.target), store::machine_key());
+        let target = store::target_key(self.session.target);
+        let machine = store::measured_on(self.session.board);
         let settings = &self.session.settings;
         let mut ratios = Ratios::new();
         let earlier = self.session.earlier.iter().chain(records).filter(|record| {

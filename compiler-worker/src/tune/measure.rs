@@ -12,15 +12,17 @@ use std::time::Instant;
 
 use hone_artifact::{Access, Manifest, Reader, TensorInfo, Writer};
 use hone_driver::{Options, Target, Trial, TrialArtifact, trial_artifact};
-use hone_runtime::{Affinity, Model, Profile, RunError, StepArgument};
+use hone_emulator::Emulator;
+use hone_runtime::{Affinity, StepArgument};
 use hone_search::Class;
 
+use super::board::Board;
+use super::loaded::{Loaded, Network, reach};
 use super::near::is_near;
 use super::protocol::{Answer, Ask, Compare, Compared, Measured, StepTimes, Trials};
 use super::statistics::paired;
 use crate::failure::{Failure, Result};
 use crate::random::{Random, content};
-use crate::work::measure::Subject;
 
 /// Fewest runs of all candidates.
 const LEAST_RUNS: usize = 5;
@@ -37,15 +39,19 @@ const KEPT_BYTES: usize = 512 << 20;
 ///
 /// # Errors
 /// Standard input or output that fails.
-pub fn serve(target: &Target, threads: usize) -> Result<()> {
-    let mut process =
-        Process { options: Options::new(target.clone()), threads, kept: HashMap::new() };
+pub fn serve(target: &Target, threads: usize, board: Option<&Board>) -> Result<()> {
+    let board = board.map(|board| board.reached(target)).transpose()?;
+    let options = Options::new(target.clone());
+    let mut process = Process { options, threads, board, kept: HashMap::new() };
     for line in stdin().lock().lines() {
         let line = line.map_err(|error| Failure::io("standard input cannot be read", error))?;
         let asked: std::result::Result<Ask, _> = serde_json::from_str(&line);
         let answer = match asked {
             Ok(Ask::Trials(trials)) => process.trials(&trials),
             Ok(Ask::Compare(compare)) => process.compare(&compare),
+            Ok(Ask::Reach) => {
+                process.board.as_ref().map_or(Ok(()), reach).map(|()| Answer::Reached)
+            }
             Err(error) => Err(Failure::because(
                 hone_artifact::exit_code::Reason::Usage,
                 "the request is not understood",
@@ -68,6 +74,8 @@ fn say(answer: &Answer) -> Result<()> {
 struct Process {
     options: Options,
     threads: usize,
+    /// What candidates run on, where it is not this machine.
+    board: Option<Emulator>,
     /// Outputs of plain programs by digest, in the order of the program's outputs.
     kept: HashMap<String, Vec<Vec<u8>>>,
 }
@@ -88,7 +96,7 @@ impl Process {
             let reason = hone_artifact::exit_code::Reason::CompilerError;
             Failure::because(reason, "code cannot be made", error)
         })?;
-        let mut model = Model::load_memory(bytes.clone(), &self.runtime())?;
+        let mut model = Loaded::new(&bytes, self.board.as_ref(), &self.runtime())?;
         say(&Answer::Started)?;
         let inputs: Vec<Vec<u8>> = {
             let mut random = Random::new(0x5eed);
@@ -96,7 +104,7 @@ impl Process {
         };
         if needs_plain {
             let plain = candidates.pop().and_then(std::result::Result::ok).unwrap_or(0..0);
-            let outputs = once(&mut model, plain, &inputs)?;
+            let (outputs, _) = once(&mut model, plain, &inputs)?;
             if self.kept.values().flatten().map(Vec::len).sum::<usize>() > KEPT_BYTES {
                 self.kept.clear();
             }
@@ -119,11 +127,10 @@ impl Process {
                     continue;
                 }
             };
-            let begin = Instant::now();
             let answer = once(&mut model, steps.clone(), &inputs);
-            let took = begin.elapsed().as_secs_f64() * 1e9;
-            results.push(match answer.map(|found| first_wrong(&outputs, expected, &found)) {
-                Err(error) => Measured::failed(Class::WrongResult, error.to_string()),
+            let took = answer.as_ref().map_or(0.0, |(_, nanoseconds)| *nanoseconds as f64);
+            results.push(match answer.map(|(found, _)| first_wrong(&outputs, expected, &found)) {
+                Err(failure) => Measured::failed(Class::WrongResult, failure.chain()),
                 Ok(Some(cause)) => Measured::failed(Class::WrongResult, cause),
                 Ok(None) if took > HOPELESS * untuned_time => {
                     let ratio = took / untuned_time;
@@ -173,12 +180,11 @@ impl Process {
         seconds: f64,
     ) -> Result<Vec<Vec<u64>>> {
         let bytes = with_steps(bytes, chosen)?;
-        let mut model = Model::load_memory(bytes, &self.runtime())?;
+        let mut model = Loaded::new(&bytes, self.board.as_ref(), &self.runtime())?;
         // Inputs stay in the arena: no candidate writes them.
         if let Some((_, steps)) = chosen.first() {
             once(&mut model, steps.clone(), inputs)?;
         }
-        let mut profile = Profile::new(&model);
         let mut times = vec![Vec::new(); chosen.len()];
         let _pinned = Pinned::here();
         let begin = Instant::now();
@@ -187,13 +193,11 @@ impl Process {
             if run > LEAST_RUNS && over {
                 break;
             }
-            model.run_profiled(&[], &mut [], &mut profile)?;
+            let all = model.run_all()?;
             // The first run brings in pages and wakes threads.
             if run > 0 {
                 for (times, (_, steps)) in times.iter_mut().zip(chosen.iter()) {
-                    let sum: u128 =
-                        profile.steps[steps.clone()].iter().map(|own| own.time.as_nanos()).sum();
-                    times.push(sum as u64);
+                    times.push(all[steps.clone()].iter().sum());
                 }
             }
         }
@@ -202,31 +206,29 @@ impl Process {
 
     /// Whole runs first, then runs that are timed step by step; both artifacts in turn, and who is first changes.
     fn compare(&self, asked: &Compare) -> Result<Answer> {
-        let mut ours = Subject::load(&asked.ours, self.threads)?;
-        let mut theirs = Subject::load(&asked.theirs, self.threads)?;
+        let board = self.board.as_ref();
+        let mut ours = Network::load(&asked.ours, self.threads, board)?;
+        let mut theirs = Network::load(&asked.theirs, self.threads, board)?;
         say(&Answer::Started)?;
         let _pinned = Pinned::here();
         let mut found = Compared::default();
         in_turn(0.6 * asked.seconds, |is_ours, counts| {
             let subject = if is_ours { &mut ours } else { &mut theirs };
-            let begin = Instant::now();
-            subject.run()?;
-            let took = begin.elapsed().as_nanos() as u64;
+            let took = subject.run()?;
             let times = if is_ours { &mut found.ours } else { &mut found.theirs };
             times.extend(counts.then_some(took));
             Ok(())
         })?;
-        let mut profiles = (Profile::new(&ours.model), Profile::new(&theirs.model));
         found.our_steps = steps_of(&ours);
         found.their_steps = steps_of(&theirs);
         in_turn(0.4 * asked.seconds, |is_ours, counts| {
-            let (subject, profile, steps) = match is_ours {
-                true => (&mut ours, &mut profiles.0, &mut found.our_steps),
-                false => (&mut theirs, &mut profiles.1, &mut found.their_steps),
+            let (subject, steps) = match is_ours {
+                true => (&mut ours, &mut found.our_steps),
+                false => (&mut theirs, &mut found.their_steps),
             };
-            subject.run_profiled(profile)?;
-            for (own, step) in steps.iter_mut().zip(&profile.steps).filter(|_| counts) {
-                own.times.push(step.time.as_nanos() as u64);
+            let times = subject.run_steps()?;
+            for (own, time) in steps.iter_mut().zip(times).filter(|_| counts) {
+                own.times.push(time);
             }
             Ok(())
         })?;
@@ -235,20 +237,17 @@ impl Process {
 }
 
 /// An artifact's steps, with no times yet.
-fn steps_of(subject: &Subject) -> Vec<StepTimes> {
+fn steps_of(subject: &Network) -> Vec<StepTimes> {
     let new = |step: &hone_artifact::Step| StepTimes {
         kernel: step.kernel.clone(),
         nodes: step.nodes.clone(),
         times: Vec::new(),
     };
-    subject.model.variant().steps.iter().map(new).collect()
+    subject.variant().steps.iter().map(new).collect()
 }
 
 /// Runs two in turn, as long as the seconds last and a few times at least. The first round does not count.
-fn in_turn(
-    seconds: f64,
-    mut run: impl FnMut(bool, bool) -> std::result::Result<(), RunError>,
-) -> std::result::Result<(), RunError> {
+fn in_turn(seconds: f64, mut run: impl FnMut(bool, bool) -> Result<()>) -> Result<()> {
     let begin = Instant::now();
     for round in 0..=MOST_ROUNDS {
         if round > LEAST_RUNS && begin.elapsed().as_secs_f64() > seconds {
@@ -261,12 +260,12 @@ fn in_turn(
     Ok(())
 }
 
-/// Runs some steps once, with memory full of other values before; what the outputs hold then.
+/// Runs some steps once, with memory full of other values before; what the outputs hold then, and the nanoseconds that it took.
 fn once(
-    model: &mut Model,
+    model: &mut Loaded,
     steps: Range<usize>,
     inputs: &[Vec<u8>],
-) -> std::result::Result<Vec<Vec<u8>>, RunError> {
+) -> Result<(Vec<Vec<u8>>, u64)> {
     let step = model.variant().steps.get(steps.start);
     let table = step.map(|own| own.arguments.clone()).unwrap_or_default();
     let mut inputs = inputs.iter();
@@ -282,10 +281,11 @@ fn once(
     });
     let mut arguments: Vec<StepArgument<'_>> =
         arguments.map(|own| own.unwrap_or(StepArgument::Leave)).collect();
-    model.run_steps(steps, &mut arguments)?;
+    let nanoseconds = model.run_steps(steps, &mut arguments)?;
     drop(arguments);
     let outputs = table.iter().filter(|own| own.access != Access::Read).zip(written);
-    Ok(outputs.filter(|(own, _)| own.access == Access::Write).map(|(_, bytes)| bytes).collect())
+    let written = outputs.filter(|(own, _)| own.access == Access::Write);
+    Ok((written.map(|(_, bytes)| bytes).collect(), nanoseconds))
 }
 
 /// The first output that is not near enough to what the plain program gives.

@@ -2,10 +2,12 @@
 //! trial in records, and lets a schedule replace the one before only where the whole network is faster.
 //!
 //! `session` is the loop over programs, which `searched` holds; `device` and `measure` are the two ends of the process that measures;
+//! `board` is another machine that candidates run on, and `loaded` an artifact here or there;
 //! `devices` is all devices of a search, and `fleet` those on other machines;
 //! `graph` decides about the graph before that; `confirm` is the comparison in the network, `finalists` who gets there, `revisions` when that is done before the end; `store` says where records lie, and `run_log`
 //! carries those of a run in a cluster to and from object storage, and `post` tells the operator how far it is.
 
+mod board;
 mod confirm;
 mod device;
 mod devices;
@@ -13,6 +15,7 @@ mod finalists;
 pub mod fleet;
 mod graph;
 mod interrupt;
+mod loaded;
 mod measure;
 mod near;
 mod outcome;
@@ -28,6 +31,7 @@ mod statistics;
 pub mod store;
 mod summary;
 
+pub use board::Board;
 pub use confirm::Verdict;
 pub use device::DEVICE_VARIABLE;
 pub use interrupt::Interrupt;

@@ -12,6 +12,8 @@ pub enum Ask {
     Trials(Trials),
     /// Time two artifacts in turn, as wholes and step by step.
     Compare(Compare),
+    /// Say whether the board answers.
+    Reach,
 }
 
 /// Candidates of one program.
@@ -51,6 +53,8 @@ pub enum Answer {
     },
     /// Both artifacts were timed.
     Compared(Compared),
+    /// The board answers.
+    Reached,
     /// The request could not be done at all.
     Failed {
         /// Why.

@@ -77,7 +77,7 @@ impl Session<'_> {
     ) {
         let trials = self.done(outcome);
         eprintln!("after {trials} trials the network decides about what was found so far");
-        let mut device = Device::new(self.target, self.settings.threads, self.settings.timeout);
+        let mut device = self.device();
         match self.try_to_revise(searched, revisions, (confirm, &mut device), log, outcome) {
             Ok(true) => outcome.revisions += 1,
             Ok(false) => {}

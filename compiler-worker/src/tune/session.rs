@@ -13,6 +13,7 @@ use hone_search::{
     Progress, Random, Record, SCHEMA, Sample, Space, Transfer, Trial, cost_model, strategy,
 };
 
+use super::board::Board;
 use super::confirm::Confirm;
 use super::device::Device;
 use super::devices::{Devices, Done, Round};
@@ -54,8 +55,10 @@ pub struct Session<'a> {
     pub model: &'a Model,
     /// Shapes of its inputs.
     pub inputs: &'a [Input],
-    /// What code is made for; this machine.
+    /// What code is made for; this machine, or the board.
     pub target: &'a Target,
+    /// What candidates run on, where that is not this machine.
+    pub board: Option<&'a Board>,
     /// Where records lie.
     pub cache: &'a Cache,
     /// How to search.
@@ -80,10 +83,12 @@ impl Session<'_> {
     pub fn run(&self) -> Result<Outcome> {
         let folder = self.cache.records_folder();
         let records = store::read(&folder)?;
-        let machine = store::machine_key();
-        let mut log = Log::open(&folder, &store::file_name()).map_err(store::failed)?;
-        let so_far: Recorded = Arc::new(store::winners(&records, self.target).by_program);
-        let mut device = Device::new(self.target, self.settings.threads, self.settings.timeout);
+        let machine = store::measured_on(self.board);
+        let mut log = Log::open(&folder, &store::file_name(&machine)).map_err(store::failed)?;
+        let winners = store::winners_of(&records, self.target, &machine);
+        let so_far: Recorded = Arc::new(winners.by_program);
+        let mut device = self.device();
+        device.reach()?;
         let folder = tempfile::tempdir()
             .map_err(|error| Failure::io("a temporary folder cannot be made", error))?;
         let Self { model, inputs, target, .. } = *self;
@@ -115,6 +120,12 @@ impl Session<'_> {
         let folder = self.cache.records_folder();
         Summary::of(&outcome).keep(&folder, self.model, self.inputs, self.target)?;
         Ok(outcome)
+    }
+
+    /// What measures candidates; nothing runs yet.
+    pub(super) fn device(&self) -> Device {
+        let Settings { threads, timeout, .. } = self.settings;
+        Device::new((self.target, self.board), threads, timeout)
     }
 
     /// Seconds of each comparison in the network.
@@ -469,7 +480,7 @@ impl Session<'_> {
             time: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |own| own.as_secs()),
             program: program.to_owned(),
             target: store::target_key(self.target),
-            machine: store::machine_key(),
+            machine: store::measured_on(self.board),
             threads: self.settings.threads,
             template,
             decisions: choices,

@@ -8,8 +8,10 @@ use hone_artifact::exit_code::Reason;
 use hone_driver::{Prescription, Target};
 use hone_search::{Record, RecordsError, Skipped, Winners, read_folder};
 
+use super::board::Board;
 use crate::device;
 use crate::failure::{Failure, Result};
+use crate::storage::sha256;
 
 /// Schedules of programs by digest, as the compiler takes them.
 pub type Recorded = Arc<BTreeMap<String, Prescription>>;
@@ -59,7 +61,12 @@ pub fn tell_skipped(skipped: &[Skipped]) {
 
 /// The schedules that compilations for a target use.
 pub fn winners(records: &[Record], target: &Target) -> Winners {
-    Winners::of(records, &target_key(target), &machine_key())
+    winners_of(records, target, &machine_key())
+}
+
+/// The same, those of another machine before those of others.
+pub fn winners_of(records: &[Record], target: &Target, machine: &str) -> Winners {
+    Winners::of(records, &target_key(target), machine)
 }
 
 /// What records call a target: its triple and processor, and a digest of the features switched on and off.
@@ -73,9 +80,13 @@ pub fn machine_key() -> String {
     device::fingerprint(&device::Facts::here())
 }
 
-/// The file in a folder of records that this machine writes.
-pub fn file_name() -> String {
-    let machine = machine_key();
+/// What records call the machine that candidates run on: a board by its kind, or this one.
+pub fn measured_on(board: Option<&Board>) -> String {
+    board.map_or_else(machine_key, |board| sha256(format!("board {}", board.kind).as_bytes()))
+}
+
+/// The file in a folder of records that a search writes, which measures on a machine of this name.
+pub fn file_name(machine: &str) -> String {
     let name: String = machine.trim_start_matches("sha256:").chars().take(16).collect();
     format!("{name}.jsonl")
 }

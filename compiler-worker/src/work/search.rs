@@ -47,7 +47,12 @@ impl Worker<'_> {
         refuse_elsewhere(&target)?;
         let inputs = compiler::one_size(&model, &request.inputs, "a tuning run")?;
         let records = self.cache.records_folder();
-        let log = RunLog::open(place, &records, &store::file_name(), self.access.limit)?;
+        let log = RunLog::open(
+            place,
+            &records,
+            &store::file_name(&store::machine_key()),
+            self.access.limit,
+        )?;
         let log = Arc::new(log);
         if let Ok(mut open) = open.lock() {
             *open = Some(Arc::clone(&log));
@@ -71,7 +76,7 @@ impl Worker<'_> {
         let fleet = match request.sessions {
             true => {
                 let store = fleet::open_in_log(&request.log, self.access)?;
-                Some(Fleet::new(store, &target, settings.threads, settings.timeout))
+                Some(Fleet::new(store, (&target, None), settings.threads, settings.timeout))
             }
             false => None,
         };
@@ -80,6 +85,7 @@ impl Worker<'_> {
             model: &model,
             inputs: &inputs,
             target: &target,
+            board: None,
             cache: self.cache,
             earlier: &earlier,
             fleet: fleet.as_ref(),

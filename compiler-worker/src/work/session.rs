@@ -30,6 +30,7 @@ pub fn serve(request: &Session, access: &Access) -> Result<()> {
         store: &store,
         name: request.name.clone(),
         target: &target,
+        board: None,
         idle: Some(Duration::from_secs(request.idle_seconds)),
         interrupt: interrupt.clone(),
     };

@@ -97,6 +97,7 @@ impl Worker<'_> {
             model,
             inputs,
             target,
+            board: None,
             cache: self.cache,
             earlier: &[],
             fleet: None,

@@ -10,6 +10,7 @@
 ;   3  write   address, bytes                            the bytes follow the request
 ;   4  read    address, bytes                            returns the bytes
 ;   5  call    function, buffers, begin, end, scratch    as a kernel is called; returns 0 when it is done
+;   6  time    function, buffers, begin, end, scratch    the same; returns the nanoseconds that it took
 ;
 ; It ends with status 2 on a request that is none of these, and with 3 where the other side is gone.
 ; Words in braces are replaced by those of the architecture.
@@ -54,12 +55,26 @@ end:
   ret void
 }
 
+; Nanoseconds on the monotonic clock (1), whose seconds and nanoseconds are written to two numbers at the address.
+define internal i64 @now(i64 %address) noinline nounwind {
+  %ignored = call i64 @system_call(i64 {clock}, i64 1, i64 %address, i64 0, i64 0, i64 0, i64 0)
+  %pointer = inttoptr i64 %address to ptr
+  %rest_pointer = getelementptr i64, ptr %pointer, i64 1
+  %seconds = load volatile i64, ptr %pointer
+  %rest = load volatile i64, ptr %rest_pointer
+  %whole = mul i64 %seconds, 1000000000
+  %sum = add i64 %whole, %rest
+  ret i64 %sum
+}
+
 define void @serve() noinline nounwind {
 entry:
   %request = alloca [8 x i64], align 16
   %answer = alloca i64, align 16
+  %clock = alloca [2 x i64], align 16
   %request_address = ptrtoint ptr %request to i64
   %answer_address = ptrtoint ptr %answer to i64
+  %clock_address = ptrtoint ptr %clock to i64
   %a_pointer = getelementptr i64, ptr %request, i64 1
   %b_pointer = getelementptr i64, ptr %request, i64 2
   %c_pointer = getelementptr i64, ptr %request, i64 3
@@ -81,6 +96,7 @@ next:
     i64 3, label %write
     i64 4, label %read
     i64 5, label %call
+    i64 6, label %time
   ]
 map:
   ; Readable, writable and executable (7); private and anonymous (0x22).
@@ -103,6 +119,17 @@ call:
   %scratch = inttoptr i64 %e to ptr
   call void %function(ptr %buffers, i64 %c, i64 %d, ptr %scratch)
   store volatile i64 0, ptr %answer
+  call void @transfer(i64 {write}, i64 1, i64 %answer_address, i64 8)
+  br label %next
+time:
+  %timed = inttoptr i64 %a to ptr
+  %timed_buffers = inttoptr i64 %b to ptr
+  %timed_scratch = inttoptr i64 %e to ptr
+  %began = call i64 @now(i64 %clock_address)
+  call void %timed(ptr %timed_buffers, i64 %c, i64 %d, ptr %timed_scratch)
+  %ended = call i64 @now(i64 %clock_address)
+  %took = sub i64 %ended, %began
+  store volatile i64 %took, ptr %answer
   call void @transfer(i64 {write}, i64 1, i64 %answer_address, i64 8)
   br label %next
 wrong:

@@ -13,6 +13,7 @@ use super::{
 };
 use crate::failure::{Failure, Result};
 use crate::storage::Destination;
+use crate::tune::board::Board;
 use crate::tune::device::Device;
 use crate::tune::interrupt::Interrupt;
 use crate::tune::store;
@@ -28,8 +29,10 @@ pub struct Serving<'a> {
     pub store: &'a Destination,
     /// Its name: one that no other session has.
     pub name: String,
-    /// What it runs code for; this machine.
+    /// What it runs code for; this machine, or the board.
     pub target: &'a Target,
+    /// What candidates run on, where that is not this machine.
+    pub board: Option<&'a Board>,
     /// Ends after so long without work; never without it.
     pub idle: Option<Duration>,
     /// Whether it is to end, when the round under way is answered.
@@ -98,7 +101,7 @@ impl Serving<'_> {
         let mut announcement = Announcement {
             session: self.name.clone(),
             instance: super::unique(),
-            machine: store::machine_key(),
+            machine: store::measured_on(self.board),
             target: key(self.target),
             beat: 0,
         };
@@ -202,7 +205,7 @@ impl Serving<'_> {
         let mut kept = device.take().filter(|kept| (kept.0, kept.1) == wanted);
         let used = kept.get_or_insert_with(|| {
             let timeout = order.timeout_milliseconds.map(Duration::from_millis);
-            (wanted.0, wanted.1, Device::new(self.target, order.threads, timeout))
+            (wanted.0, wanted.1, Device::new((self.target, self.board), order.threads, timeout))
         });
         let measured = used.2.trials(order.trials);
         *device = kept;

@@ -14,6 +14,7 @@ use super::{
 };
 use crate::failure::{Failure, Result};
 use crate::storage::Destination;
+use crate::tune::board::Board;
 use crate::tune::devices::Measurer;
 use crate::tune::protocol::{Measured, Trials};
 use crate::tune::store;
@@ -36,10 +37,10 @@ pub struct Fleet {
 }
 
 impl Fleet {
-    /// The sessions at a store, for code for `target` on so many threads.
+    /// The sessions at a store, for code for `target` on so many threads of this machine or the board.
     pub fn new(
         store: Destination,
-        target: &Target,
+        (target, board): (&Target, Option<&Board>),
         threads: usize,
         timeout: Option<Duration>,
     ) -> Self {
@@ -48,7 +49,7 @@ impl Fleet {
             run: super::unique(),
             next: AtomicU64::new(1),
             target: key(target),
-            machine: store::machine_key(),
+            machine: store::measured_on(board),
             threads,
             timeout,
             seen: Mutex::default(),
