@@ -341,6 +341,21 @@ pub fn evaluate(graph: &Graph, inputs: &[Vec<u8>]) -> Result<Vec<Vec<u8>>> {
     Ok(outputs.iter().map(|tensor| tensor.bytes().to_vec()).collect())
 }
 
+/// The same of the graph that is compiled under `options`: its operands are rounded as those of the code are.
+///
+/// # Errors
+/// As for [`evaluate`], and every reason of a pass.
+pub fn evaluate_prepared(
+    graph: &Graph,
+    options: &Options,
+    inputs: &[Vec<u8>],
+) -> Result<Vec<Vec<u8>>> {
+    let prepared = hone_driver::prepare(graph, options).map_err(|error| {
+        Failure::because(compile_reason(&error), "the model cannot be compiled", error)
+    })?;
+    evaluate(&prepared, inputs)
+}
+
 /// The bytes of each output, and the shape of each.
 pub type Shaped = (Vec<Vec<u8>>, Vec<Vec<u64>>);
 

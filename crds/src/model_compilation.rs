@@ -121,7 +121,8 @@ pub struct Target {
     pub pool: Option<String>,
 }
 
-/// Arithmetic below f32, kept where a measurement shows that it is faster and near enough.
+/// Arithmetic below f32, kept where a measurement shows that it is faster and near enough; for an accelerator that is not at
+/// hand, where an estimate does.
 #[derive(KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(

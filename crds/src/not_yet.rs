@@ -3,9 +3,9 @@
 //! One list for both doors: `hone compile` refuses before it starts, the operator with a
 //! terminal condition. What begins to work loses its line here.
 
-use crate::model_compilation::{ModelCompilationSpec, TuningPolicy};
+use crate::model_compilation::{ModelCompilationSpec, Target, TuningPolicy};
 use crate::tuning_run::TuningRunSpec;
-use crate::{InputBinding, PrecisionType};
+use crate::{Accelerator, InputBinding, PrecisionType};
 
 /// A field that this release cannot honour.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,10 +40,15 @@ pub fn not_yet(spec: &ModelCompilationSpec) -> Vec<NotYet> {
     let mut found = Vec::new();
     let mut refuse = |field, advice| found.push(NotYet { field, advice });
     if let Some(precision) = &spec.precision {
-        if precision.allow.iter().any(|p| matches!(p, PrecisionType::F16 | PrecisionType::Int8)) {
+        let allows = |type_: PrecisionType| precision.allow.contains(&type_);
+        let halves = spec.targets.iter().any(has_tensor_cores);
+        if allows(PrecisionType::Int8) || (allows(PrecisionType::F16) && !halves) {
             refuse(
                 "spec.precision.allow",
-                "f16 and int8 arrive in a later release: leave f32 and bf16",
+                match halves {
+                    true => "int8 arrives in a later release: leave f32, bf16 and f16",
+                    false => "f16 and int8 arrive in a later release: leave f32 and bf16",
+                },
             );
         }
         if precision.calibration.is_some() {
@@ -57,6 +62,23 @@ pub fn not_yet(spec: &ModelCompilationSpec) -> Vec<NotYet> {
         found.extend(not_yet_tuned(spec));
     }
     found
+}
+
+/// Whether code for a target may multiply numbers of 16 bits on tensor cores. What platform a pool has is not known here, nor
+/// what device `cuda` is: where there are no instructions for an arithmetic that is allowed, the worker leaves it out with a
+/// note.
+fn has_tensor_cores(target: &Target) -> bool {
+    let Some(platform) = &target.platform else { return true };
+    platform.accelerator.is_some_and(|own| {
+        matches!(
+            own,
+            Accelerator::Cuda
+                | Accelerator::Sm80
+                | Accelerator::Sm86
+                | Accelerator::Sm89
+                | Accelerator::Sm90
+        )
+    })
 }
 
 /// Why the targets of `spec` cannot be tuned in a cluster.

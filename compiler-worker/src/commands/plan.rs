@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use hone_artifact::request::Compile;
-use hone_driver::DataType;
+use hone_driver::{DataType, Target};
 use serde::Serialize;
 
 use super::common::{AccessArguments, CacheArguments, print, print_json};
@@ -12,7 +12,7 @@ use crate::compiler::{self, Recipe};
 use crate::failure::Result;
 use crate::show::{Progress, table, units};
 use crate::spec;
-use crate::work::{WorkOptions, Worker};
+use crate::work::{Machine, WorkOptions, Worker};
 
 /// What `hone plan` takes.
 #[derive(Args, Debug)]
@@ -41,7 +41,10 @@ struct Planned {
     model_bytes: u64,
     nodes: usize,
     cache: &'static str,
+    /// Whether this machine, or a device of it, runs the artifact, so that it is measured.
     runs_here: bool,
+    /// Which arithmetic it will have, and what decides.
+    precision: String,
     trials: u64,
     output: String,
 }
@@ -69,6 +72,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         "cache",
         "trials",
         "measured here",
+        "precision",
         "output",
     ]);
     for plan in &planned {
@@ -80,6 +84,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
             plan.cache.to_owned(),
             plan.trials.to_string(),
             if plan.runs_here { "yes" } else { "no" }.to_owned(),
+            plan.precision.clone(),
             plan.output.clone(),
         ]);
     }
@@ -91,6 +96,7 @@ fn plan(worker: &Worker<'_>, request: &Compile) -> Result<Planned> {
     let model = worker.fetch(&request.model)?;
     let target = compiler::target(&request.target)?;
     let graph = compiler::reference(&model, &request.inputs)?;
+    let runs_here = Machine::of(&hone_driver::manifest_target(&target)).is_here();
     let known = worker.known(&model, &request.inputs, &target, &Recipe::analytic(DataType::F32));
     Ok(Planned {
         target: request.target.name.clone(),
@@ -102,8 +108,26 @@ fn plan(worker: &Worker<'_>, request: &Compile) -> Result<Planned> {
         model_bytes: model.bytes.len() as u64,
         nodes: graph.nodes().len(),
         cache: if known.is_some() { "Hit" } else { "Miss" },
-        runs_here: target.triple.starts_with(std::env::consts::ARCH),
+        runs_here,
+        precision: precision(request, &target, runs_here),
         trials: 0,
         output: request.output.uri.clone(),
     })
+}
+
+/// Which arithmetic an artifact will have, and what decides.
+fn precision(request: &Compile, target: &Target, runs_here: bool) -> String {
+    let narrow = request.precision.iter().filter(|name| {
+        let known = name.parse::<DataType>().ok();
+        known.is_some_and(|own| own != DataType::F32 && target.multiplies(own))
+    });
+    let narrow: Vec<&str> = narrow.map(String::as_str).collect();
+    let narrow = narrow.join(" or ");
+    match (narrow.is_empty(), runs_here, target.accelerator) {
+        (false, true, _) => format!("{narrow} where it is measured to be faster; else f32"),
+        (false, false, Some(_)) => {
+            format!("{narrow} where an estimate says that it pays, not measured; else f32")
+        }
+        _ => "f32".to_owned(),
+    }
 }

@@ -1,12 +1,10 @@
 //! Which nodes stay in `f32` where narrower arithmetic spoils the answers: parts of the model are narrowed
 //! one at a time, and those whose errors together stay within the bound are kept narrow.
 
-use hone_artifact::request::Compile;
-use hone_driver::Target;
-use hone_runtime::Options;
+use hone_artifact::request::{Compile, Input};
+use hone_driver::{Graph, Target};
 
 use super::Worker;
-use super::executor::{Executor, Native};
 use super::verify::inputs;
 use crate::compare::{Comparison, Tolerance};
 use crate::compiler::{self, Model, Recipe};
@@ -27,16 +25,20 @@ pub(super) struct Guarded {
     pub nodes: usize,
 }
 
+/// What the model answers by a recipe: for inputs of these sizes, whose reference is this graph.
+pub(super) type Answers<'a> =
+    &'a dyn Fn(&Recipe, (&[Input], &Graph), &[Vec<u8>]) -> Result<Vec<Vec<u8>>>;
+
 impl Worker<'_> {
     /// The recipe with the nodes that must stay wide for errors, as shares of the largest output, to be
-    /// within `bound`; `None` where none may be narrow.
+    /// within `bound`, by the `answers` of recipes; `None` where none may be narrow.
     pub(super) fn guarded(
         &self,
         request: &Compile,
         model: &Model,
-        target: &Target,
-        recipe: &Recipe,
+        (target, recipe): (&Target, &Recipe),
         bound: f64,
+        answers: Answers<'_>,
     ) -> Result<Option<Guarded>> {
         self.progress.stage("find what rounding spoils");
         // By the largest sizes; the build is verified at all of them.
@@ -51,12 +53,9 @@ impl Worker<'_> {
         for part in &parts {
             let wide = names.iter().filter(|name| !part.contains(name)).cloned().collect();
             let recipe = Recipe { wide, ..recipe.clone() };
-            let records = self.cache.recorded(target)?;
-            let compiled = compiler::compile(model, inputs_of_model, target, &recipe, &records)?;
-            let mut loaded = Native::from_bytes(compiled.artifact, &Options::default())?;
             let none = Tolerance { rtol: 0.0, atol: Some(0.0), fraction: 0.0 };
             let mut comparison = Comparison::default();
-            let got = loaded.run(&inputs)?;
+            let got = answers(&recipe, (inputs_of_model, &graph), &inputs)?;
             for ((port, got), want) in compiler::ports(&graph, true)?.iter().zip(&got).zip(&want) {
                 comparison.add(port, got, want, none);
             }

@@ -4,6 +4,7 @@
 
 mod build;
 pub mod emulated;
+mod estimate;
 pub mod executor;
 mod guard;
 pub mod measure;
@@ -26,6 +27,7 @@ use serde_json::json;
 
 pub use build::{Build, build, is_sound};
 pub use emulated::Machine;
+pub use estimate::Estimated;
 pub use result::{Details, StepDetail, StoredResult, steps};
 pub use search::OpenLog;
 pub use session::serve;
@@ -284,9 +286,9 @@ fn stem(target: &str, digest: &str) -> String {
 /// Requests of another origin may ask for what this release cannot do.
 fn refuse_unsupported(request: &Compile, options: &WorkOptions) -> Result<()> {
     let mut refused = Vec::new();
-    let mut known: &[&str] = &["f32", "bf16"];
+    // What a target has no instructions for is left out of its artifact, with a note.
+    let known = ["f32", "bf16", "f16"];
     if let Some(accelerator) = &request.target.accelerator {
-        known = &["f32", "bf16", "f16"];
         let plain = matches!(accelerator.as_str(), "opencl" | "webgpu");
         if plain && request.precision.iter().any(|own| own != "f32") {
             refused.push(
@@ -302,7 +304,7 @@ fn refuse_unsupported(request: &Compile, options: &WorkOptions) -> Result<()> {
     }
     let is_known = |own: &String| known.contains(&own.as_str());
     if !request.precision.iter().all(is_known) || request.calibration.is_some() {
-        refused.push("f16 and int8 arrive in a later release: leave f32 and bf16");
+        refused.push("int8 arrives in a later release: leave f32, bf16 and, on tensor cores, f16");
     }
     if !matches!(request.tuning.policy.as_str(), "Never" | "IfNotCached" | "Always") {
         refused.push("this tuning policy is of another release: set Never, IfNotCached or Always");

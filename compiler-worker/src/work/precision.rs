@@ -1,14 +1,16 @@
 //! Which arithmetic an artifact uses: the narrowest is not always the fastest, and never the nearest.
 //! A narrower one is kept where a paired measurement shows that it is faster, and its answers are
-//! within the bound that the request sets.
+//! within the bound that the request sets. For a device that is not here an estimate takes the place of both (`estimate.rs`).
 
 use hone_artifact::exit_code::Reason;
-use hone_artifact::request::Compile;
-use hone_driver::{DataType, Target};
+use hone_artifact::request::{Compile, Input};
+use hone_driver::{DataType, Graph, Target};
+use hone_runtime::Options;
 
+use super::executor::{Executor, Native};
 use super::measure::Subject;
-use super::{Build, Outcome, Worker};
-use crate::compiler::{Model, Recipe};
+use super::{Build, Machine, Outcome, Worker};
+use crate::compiler::{self, Model, Recipe};
 use crate::failure::Result;
 use crate::measure::{interleaved, summarize};
 
@@ -62,6 +64,10 @@ impl Worker<'_> {
         if !target.multiplies(precision) {
             return left("the target has no instructions for it");
         }
+        let machine = Machine::of(&hone_driver::manifest_target(target));
+        if target.accelerator.is_some() && !machine.is_here() {
+            return self.try_estimated(request, model, (best, known), target, precision);
+        }
         let (Some(correctness), Some(_)) = (&known.report.correctness, &known.report.latency)
         else {
             return left("only verifying and measuring on the target tells whether it pays");
@@ -76,29 +82,29 @@ impl Worker<'_> {
             let spoiled = format!(
                 "its largest error is {fraction:.1e} of the largest output, the bound {bound:.1e}"
             );
-            let Some(guarded) = self.guarded(request, model, target, &recipe, bound)? else {
-                return left(&spoiled);
+            let answers = |recipe: &Recipe, (sizes, _): (&[Input], &Graph), inputs: &[Vec<u8>]| {
+                let records = self.cache.recorded(target)?;
+                let compiled = compiler::compile(model, sizes, target, recipe, &records)?;
+                Native::from_bytes(compiled.artifact, &Options::default())?.run(inputs)
             };
+            let guarded = self.guarded(request, model, (target, &recipe), bound, &answers)?;
+            let Some(guarded) = guarded else { return left(&spoiled) };
             recipe = guarded.recipe;
             (build, found) = self.examined(request, model, target, &recipe, known)?;
             if !within(&found, bound) {
                 return left(&spoiled);
             }
             kept_wide = format!(", {} of {} nodes in f32", recipe.wide.len(), guarded.nodes);
-            found.details.wide = recipe.wide;
         }
         let gain = self.gain(&build, best)?;
         if gain < 1.0 + LEAST_GAIN {
             return left(&format!("it is {gain:.2} times as fast, which does not pay"));
         }
-        found.details.notes.splice(0..0, known.details.notes.iter().cloned());
-        found.details.stages.splice(0..0, known.details.stages.iter().cloned());
         let fraction = found.details.max_fraction;
         let note = format!(
             "{precision} is kept: {gain:.2} times as fast{kept_wide}, largest error {fraction:.1e} of the largest output (bound {bound:.1e})"
         );
-        found.details.notes.push(note);
-        Ok(Tried::Kept(Box::new((build, found))))
+        Ok(kept(build, found, known, note))
     }
 
     /// A build and what running it tells; answers that are too far from the reference are told like others.
@@ -111,9 +117,7 @@ impl Worker<'_> {
         known: &Outcome,
     ) -> Result<(Build, Outcome)> {
         let build = self.build(request, model, target, recipe)?;
-        let mut found = Outcome::new(known.report.subject.clone(), &known.report.target);
-        found.report.model_digest = known.report.model_digest.clone();
-        found.report.precision = Some(recipe.precision.name().to_owned());
+        let mut found = nothing_found(known, recipe);
         match self.examine(request, model, &build, target, recipe, &mut found) {
             Err(failure) if failure.reason != Reason::CorrectnessBreach => Err(failure),
             _ => Ok((build, found)),
@@ -139,8 +143,27 @@ fn within(found: &Outcome, bound: f64) -> bool {
     passed && found.details.max_fraction <= bound
 }
 
+/// What is found out of a build in a narrower arithmetic: nothing yet, of what `known` is about.
+pub(super) fn nothing_found(known: &Outcome, recipe: &Recipe) -> Outcome {
+    let mut found = Outcome::new(known.report.subject.clone(), &known.report.target);
+    found.report.model_digest = known.report.model_digest.clone();
+    found.report.precision = Some(recipe.precision.name().to_owned());
+    found.details.wide = recipe.wide.clone();
+    found
+}
+
+/// A build that is kept: what was known before goes in front, and `note` says why.
+pub(super) fn kept(build: Build, mut found: Outcome, known: &Outcome, note: String) -> Tried {
+    let told = known.details.notes.iter().filter(|own| !found.details.notes.contains(own));
+    let told: Vec<String> = told.cloned().collect();
+    found.details.notes.splice(0..0, told);
+    found.details.stages.splice(0..0, known.details.stages.iter().cloned());
+    found.details.notes.push(note);
+    Tried::Kept(Box::new((build, found)))
+}
+
 /// What became of a narrower arithmetic.
-enum Tried {
+pub(super) enum Tried {
     /// It is faster and near enough.
     Kept(Box<(Build, Outcome)>),
     /// It is not used, for this reason.

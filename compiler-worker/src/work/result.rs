@@ -7,6 +7,7 @@ use hone_artifact::{Part, Reader, Target, Variant};
 use hone_driver::DataType;
 use serde::{Deserialize, Serialize};
 
+use super::estimate::Estimated;
 use super::{Build, Outcome};
 use crate::compiler::Recipe;
 use crate::device::{Peaks, Roofline};
@@ -43,6 +44,9 @@ pub struct Details {
     /// Names of nodes that stay in `f32`, where a narrower arithmetic would spoil the answers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub wide: Vec<String>,
+    /// Why the arithmetic was chosen, where no device of the target was here to measure it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub estimated: Option<Estimated>,
     /// What the machine was measured to reach on those threads.
     pub peaks: Option<Peaks>,
     /// The last search for faster schedules of the model.
@@ -97,6 +101,7 @@ impl Default for Details {
             elements_compared: 0,
             max_fraction: 0.0,
             wide: Vec::new(),
+            estimated: None,
             peaks: None,
             tuning: None,
             notes: Vec::new(),

@@ -118,7 +118,7 @@ fn both(a: CorrectnessReport, b: CorrectnessReport) -> CorrectnessReport {
 
 /// The model's inputs at each of its sizes: samples where there are some of these shapes, else seeded ones; one seed
 /// where a run takes long.
-fn samples(
+pub(super) fn samples(
     worker: &Worker<'_>,
     request: &Compile,
     graphs: &[Graph],

@@ -4,6 +4,7 @@
 mod artifact;
 mod device;
 mod error;
+mod estimate;
 mod host;
 mod host_text;
 mod kernels;
@@ -26,6 +27,7 @@ pub use artifact::manifest_target;
 pub use bytes::Bytes;
 pub use device::device_limits;
 pub use error::CompileError;
+pub use estimate::{DeviceEstimate, estimate_for_device};
 pub use hone_artifact::{Accelerator, MOST_SIZES};
 pub use hone_codegen::{CodegenError, disassemble, probe, probe_as};
 pub use hone_graph::{
