@@ -107,9 +107,9 @@ mod tests {
             ("sm_86", 31.2, 125.0),
             ("sm_89", 30.3, 121.0),
         ] {
-            let device = Device::of_architecture(name).copied();
-            let peaks = device
-                .map(|own| [peak(&own, own.fma_per_cycle), peak(&own, own.products_per_cycle)]);
+            let peaks = Device::of_architecture(name).map(|device| {
+                [device.fma_per_cycle, device.products_per_cycle].map(|each| peak(device, each))
+            });
             let near = |found: f64, wanted: f64| (found / wanted - 1.0).abs() < 0.01;
             assert!(
                 peaks.is_some_and(|[a, b]| near(a, f32) && near(b, narrow)),
