@@ -9,6 +9,7 @@
 # kueue        Kueue itself
 # s3 azure     object stores             images       the image writer
 # helm kubeconform kstatus argohealth    programs
+# opencl       a device plugin, and an OpenCL driver that it can hand to containers
 # product      our own programs as they ship, for images
 set -uo pipefail
 . "$(dirname "$0")/parts/lib.sh"
@@ -58,6 +59,13 @@ else
   line azure impossible "npm is missing: install Node.js 20 or newer for Azurite"
 fi
 program images images "$BIN/ociimage"
+if [ ! -x "$BIN/devices" ]; then
+  line opencl missing "tests/cluster/setup.sh node"
+elif [ -f /etc/OpenCL/vendors/pocl.icd ] && /sbin/ldconfig -p | grep -q libOpenCL.so.1; then
+  line opencl yes ""
+else
+  line opencl missing "cargo xtask setup --tests"
+fi
 program kubeconform tools "$BIN/kubeconform" "$BIN/schemas"
 for tool in helm kstatus argohealth; do program $tool tools "$BIN/$tool"; done
 built=${CARGO_TARGET_DIR:-$CLUSTER_DIR/../../target}/${HONE_PROFILE:-release}

@@ -4,7 +4,7 @@
 # usage: setup.sh [LEVEL...]          default: plane kwok s3 tools, node where the machine can, azure where npm is
 #   plane   etcd, API server, controllers, scheduler, kubectl      (not built when KUBEBUILDER_ASSETS or
 #           HONE_TEST_KUBECONFIG brings a control plane)
-#   node    plane + containerd, runc, CNI plugins (packages), DNS, pause and test images
+#   node    plane + containerd, runc, CNI plugins (packages), DNS, a device plugin, pause and test images
 #   kwok    simulated nodes
 #   kueue   Kueue, for its own suite; not among the default
 #   s3      an S3 server with conditional writes
@@ -66,6 +66,7 @@ setup_node() {
   need_packages containerd runc containernetworking-plugins iptables busybox-static conntrack curl socat iproute2 util-linux
   build dns "$GO/dns" . -ldflags '-s -w'
   build pause "$GO/pause" . -ldflags '-s -w'
+  build devices "$GO/devices" . -tags grpcnotrace -ldflags '-s -w'
   setup_images
   mkdir -p "$IMAGES"
   "$BIN/ociimage" -out "$IMAGES/pause.tar" -ref localhost/hone/pause:1 -entrypoint /pause -add "$BIN/pause:/pause" >/dev/null

@@ -50,18 +50,20 @@ const CLUSTER: &[&[&str]] = &[&["tests/cluster/setup.sh"], &["cargo", "xtask", "
 /// Suites on a real control plane, each a check of its own, in lanes that run side by side: each suite has clusters of its
 /// own and spends most of its time waiting for them. The lanes take about as long as each other.
 const LANES: &[&[&str]] = &[
-    &["--test=product", "--test=leases"],
+    &["--test=product"],
     &[
         "--lib",
         "--test=plane",
         "--test=node",
         "--test=simulated",
+        "--test=leases",
         "--test=tools",
         "--test=stores",
         "--test=admission",
         "--test=chart",
         "--test=console",
         "--test=pipelines",
+        "--test=accelerators",
     ],
 ];
 

@@ -15,11 +15,13 @@ POD_RANGE=10.244.0.0/24
 CTR=(ctr -a /run/containerd.sock -n k8s.io)
 
 private_mounts() {
-  mkdir -p "$DIR"/{containerd,kubelet,cni-state,pod-logs,cni,plugins,forward}
+  mkdir -p "$DIR"/{containerd,kubelet,cni-state,pod-logs,cni,plugins,forward,device-plugins}
   mount --make-rshared /
-  mkdir -p /var/lib/cni
+  mkdir -p /var/lib/cni /var/lib/kubelet/device-plugins
   mount --bind "$DIR/pod-logs" /var/log
   mount --bind "$DIR/cni-state" /var/lib/cni
+  # Where device plugins find the kubelet is written into both, whatever its --root-dir is.
+  mount --bind "$DIR/device-plugins" /var/lib/kubelet/device-plugins
   mount -t tmpfs -o mode=755 tmpfs /run
   mkdir -p /run/netns /run/lock
 }

@@ -34,6 +34,8 @@ pub enum Capability {
     Kstatus,
     /// Argo CD's engine for health scripts.
     Argohealth,
+    /// A device plugin, and an OpenCL driver that it can hand to containers.
+    OpenCl,
     /// Our own programs as they ship, for images.
     Product,
 }
@@ -53,6 +55,7 @@ impl fmt::Display for Capability {
             Self::Kubeconform => "kubeconform",
             Self::Kstatus => "kstatus",
             Self::Argohealth => "argohealth",
+            Self::OpenCl => "opencl",
             Self::Product => "product",
         })
     }

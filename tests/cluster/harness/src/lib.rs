@@ -33,6 +33,7 @@
 
 mod capability;
 mod cluster;
+pub mod devices;
 mod evidence;
 mod helm;
 mod kubectl;
