@@ -43,6 +43,9 @@ pub struct Report {
     /// Error against the reference.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub correctness: Option<CorrectnessReport>,
+    /// Why it was not held against the reference, where that was asked for and nothing here runs it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unverified: Option<String>,
     /// Whether the artifact was there already.
     pub cache_hit: bool,
     /// Whether the digests of model and samples say all that the result depends on, so that equal work may take it.
@@ -240,6 +243,7 @@ impl Report {
             sizes: Vec::new(),
             precision: None,
             correctness: None,
+            unverified: None,
             cache_hit: false,
             reusable: false,
             compile_seconds: 0.0,

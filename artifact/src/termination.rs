@@ -12,6 +12,8 @@ use crate::report::{
 
 /// Most bytes of a message. Below Kubernetes' 4096, to leave room for a runtime that counts otherwise.
 pub const LIMIT_BYTES: usize = 4000;
+/// Most bytes that say why a result is not verified.
+pub const LONGEST_UNVERIFIED: usize = 256;
 /// Where Kubernetes reads the message from, unless told otherwise.
 pub const DEFAULT_PATH: &str = "/dev/termination-log";
 /// The environment variable that names another place.
@@ -47,6 +49,9 @@ pub struct Termination {
     /// Error against the reference.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub correctness: Option<CorrectnessReport>,
+    /// Why it was not held against the reference, cut to [`LONGEST_UNVERIFIED`] bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unverified: Option<String>,
     /// Whether the artifact was there already.
     #[serde(default)]
     pub cache_hit: bool,
@@ -101,6 +106,7 @@ impl From<&Report> for Termination {
                 .collect(),
             precision: report.precision.clone(),
             correctness: report.correctness.clone(),
+            unverified: report.unverified.as_deref().map(|why| head(why).to_owned()),
             cache_hit: report.cache_hit,
             reusable: report.reusable,
             tuned: report.records.is_some(),
@@ -149,6 +155,15 @@ impl Termination {
         }
         Ok(read)
     }
+}
+
+/// The first [`LONGEST_UNVERIFIED`] bytes of a text, to a whole character.
+fn head(text: &str) -> &str {
+    let mut end = text.len().min(LONGEST_UNVERIFIED);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
 }
 
 /// Takes `excess` bytes, but never more than half, off the end of `text` and marks the cut; half,

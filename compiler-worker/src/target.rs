@@ -42,7 +42,7 @@ pub fn target(request: &TargetRequest) -> Result<Target> {
 }
 
 /// The word for the architecture of the CUDA device at hand.
-const CUDA_HERE: &str = "cuda";
+pub const CUDA_HERE: &str = "cuda";
 
 /// The newest architecture whose code the CUDA device of this machine runs.
 fn cuda_here(target: &str) -> Result<Accelerator> {

@@ -126,3 +126,60 @@ fn without_a_device_the_artifact_is_made_and_not_run() {
     let shown = hone(&["devices", "--no-probe"]);
     assert!(shown.out.contains("no OpenCL device: this system has no OpenCL"), "{}", shown.out);
 }
+
+/// A pod of a pool of GPUs that was given none says so before it compiles, and stores nothing.
+#[test]
+fn a_worker_without_the_device_of_its_pool_fails() {
+    let place = Place::new();
+    digits(&place);
+    let root = place.path(".");
+    let worker = |accelerator: &str, pool: Option<&str>| {
+        let request = serde_json::json!({
+            "version": 2,
+            "subject": {"namespace": "team", "name": "digits", "uid": "1"},
+            "work": {
+                "kind": "compile",
+                "model": {"uri": format!("file://{}/digits.onnx", root.display())},
+                "target": {
+                    "name": "gpu", "os": "linux", "arch": "", "accelerator": accelerator, "pool": pool,
+                },
+                "precision": ["f32"],
+                "tuning": {"policy": "Never"},
+                "correctness": {"rtol": 1e-3, "atol": 1e-4},
+                "output": {"uri": format!("file://{}/out", root.display())},
+            },
+        });
+        let mut command = place.command();
+        command
+            .args(["worker", "--termination", "message"])
+            .env("HONE_REQUEST", request.to_string());
+        command.env("HONE_FILE_ROOT", &root).env("HONE_SCRATCH", &root);
+        command.env("HONE_OPENCL_LIBRARY", "libNoSuchLoader.so.1");
+        command.env("HONE_CUDA_LIBRARY", "libNoSuchDriver.so.1");
+        let ended = place.ended(command.output().unwrap());
+        let message = std::fs::read_to_string(place.path("message")).unwrap();
+        (ended, serde_json::from_str::<Value>(&message).unwrap())
+    };
+    for (accelerator, library) in [
+        ("opencl", "libNoSuchLoader.so.1"),
+        ("sm_80", "libNoSuchDriver.so.1"),
+        ("cuda", "libNoSuchDriver.so.1"),
+    ] {
+        let (ended, message) = worker(accelerator, Some("gpus"));
+        assert_eq!(ended.code, 16, "{}", ended.err);
+        assert_eq!(message["failure"]["reason"], "TargetMismatch", "{message}");
+        let why = message["failure"]["message"].as_str().unwrap();
+        assert!(why.contains("pool 'gpus' was given no device; see that"), "{why}");
+        assert!(why.contains(library), "{why}");
+        assert!(place.names("out").iter().all(|name| !name.ends_with(".hone")), "{accelerator}");
+    }
+    // No pool has devices of browsers, and nobody gave this machine a device.
+    for (accelerator, pool, why) in
+        [("webgpu", Some("cpus"), "WebGPU"), ("opencl", None, "this system has no OpenCL loader")]
+    {
+        let (ended, message) = worker(accelerator, pool);
+        assert_eq!(ended.code, 0, "{}", ended.err);
+        assert!(message["unverified"].as_str().unwrap().contains(why), "{message}");
+        assert!(message.get("correctness").is_none() && message.get("latency").is_none());
+    }
+}

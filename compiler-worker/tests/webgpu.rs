@@ -41,6 +41,31 @@ fn an_artifact_is_made_and_its_text_shown() {
     }
 }
 
+/// The same from YAML, where the status says why nothing was verified.
+#[test]
+fn yaml_names_it_too() {
+    let place = place("examples/digits/digits.onnx");
+    let yaml = "
+apiVersion: hone.dev/v1alpha1
+kind: ModelCompilation
+metadata: {name: digits}
+spec:
+  model: {uri: file://./model.onnx}
+  targets: [{name: web, platform: {os: linux, arch: amd64, accelerator: webgpu}}]
+  output: {uri: file://./out}
+";
+    place.write("digits.yaml", yaml);
+    let ended = place.hone(&["compile", "-f", "digits.yaml", "--json"]);
+    assert_eq!(ended.code, 0, "{}", ended.err);
+    let whole: Value = serde_json::from_str(&ended.out).unwrap();
+    let target = &whole["targets"][0];
+    assert_eq!(target["details"]["target"]["accelerator"], "webgpu");
+    let why = target["report"]["unverified"].as_str().unwrap();
+    assert!(why.contains("does not drive WebGPU"), "{why}");
+    let artifact = place.only("out", "hone");
+    assert!(artifact.to_str().unwrap().contains("/web-"), "{}", artifact.display());
+}
+
 #[test]
 fn what_a_page_does_not_do_is_refused() {
     let place = place("tests/models/control/choice.onnx");

@@ -42,7 +42,7 @@ pub struct ModelSource {
     /// `s3://`, `gs://`, `az://`, `https://` or `file://` (a local path or a mounted volume).
     #[schemars(length(max = 2048), regex(pattern = URI_PATTERN))]
     pub uri: String,
-    /// SHA-256 of the file, checked before it is parsed. Without it no result is taken from the cache.
+    /// SHA-256 of the file, checked before it is parsed. Without it the cache is not used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 71), regex(pattern = DIGEST_PATTERN))]
     pub digest: Option<String>,
@@ -162,14 +162,14 @@ pub struct Platform {
     /// Architecture, as Kubernetes names it.
     #[schemars(length(max = 32), regex(pattern = ARCH_PATTERN))]
     pub arch: String,
-    /// The processor as LLVM names it, such as `sapphirerapids`; what every machine of `arch` has when absent.
+    /// The processor as LLVM names it, such as `znver4`; what all of `arch` have when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(
         length(min = 1, max = 63),
         regex(pattern = "^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$")
     )]
     pub cpu: Option<String>,
-    /// Features on top of (`+x`) or taken from (`-x`) that processor.
+    /// Features added to (`+x`) or taken from (`-x`) it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32), inner(length(max = 64), regex(pattern = "^[+-][a-z0-9._-]+$")))]
     #[x_kube(merge_strategy = ListMerge::Atomic)]
@@ -179,13 +179,16 @@ pub struct Platform {
     pub accelerator: Option<Accelerator>,
 }
 
-/// A device that runs models in place of the processor.
+/// What runs models in place of the processor.
 #[derive(JsonSchema, Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[schemars(inline)]
 pub enum Accelerator {
     /// A GPU, or another device, with a driver for OpenCL 1.2 or newer.
     #[serde(rename = "opencl")]
     OpenCl,
+    /// WebGPU in browsers: compiled on any node, and run on none.
+    #[serde(rename = "webgpu")]
+    WebGpu,
     /// NVIDIA's device of the worker's node, whichever it is.
     #[serde(rename = "cuda")]
     Cuda,
@@ -213,7 +216,7 @@ impl Accelerator {
     /// The compute capability that NVIDIA's architectures begin with, as one number: 80 is 8.0.
     pub const fn capability(self) -> Option<u32> {
         match self {
-            Self::OpenCl | Self::Cuda => None,
+            Self::OpenCl | Self::WebGpu | Self::Cuda => None,
             Self::Sm75 => Some(75),
             Self::Sm80 => Some(80),
             Self::Sm86 => Some(86),
@@ -225,6 +228,9 @@ impl Accelerator {
     /// Whether devices that a pool offers under this name run what is built for another: code for NVIDIA's older
     /// architectures runs on later devices, and all of them run OpenCL.
     pub fn runs(self, other: Self) -> bool {
+        if other == Self::WebGpu {
+            return self == other;
+        }
         match (self.capability(), other.capability()) {
             (Some(own), Some(other)) => other <= own,
             // What `cuda` is, nobody has said.

@@ -44,6 +44,8 @@ use crate::{Decimal, Duration};
         "a pool of kind CPU has no extendedResource and no resourceClaimTemplate: remove them"),
     validation = ("self.kind == 'GPU' || !has(self.platform) || !has(self.platform.accelerator)",
         "accelerators are the devices of pools of kind GPU: set kind to GPU, or remove platform.accelerator"),
+    validation = ("!has(self.platform) || !has(self.platform.accelerator) || self.platform.accelerator != 'webgpu'",
+        "WebGPU's devices are in browsers: remove platform.accelerator"),
     validation = ("self.kind != 'External' || !has(self.nodeSelector)",
         "a pool of kind External has no nodes: remove nodeSelector"),
     validation = ("!has(self.warm)",
@@ -79,20 +81,19 @@ pub struct DevicePoolSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253), regex(pattern = SUBDOMAIN_PATTERN))]
     pub runtime_class_name: Option<String>,
-    /// What a worker has to itself, among all workers of this operator: other pods are kept away by taints alone.
+    /// What a worker has to itself among this operator's; other pods are kept away by taints alone.
     #[serde(default)]
     pub exclusivity: Exclusivity,
     /// Most devices that one namespace holds at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 100000))]
     pub max_per_namespace: Option<i64>,
-    /// Namespace of the operator that grants the devices and writes the status, where several are installed; the
-    /// first that finds the pool where absent.
+    /// Namespace of the operator that grants the devices, where several are installed; the first that finds the pool
+    /// where absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63), regex(pattern = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"))]
     pub managed_by: Option<String>,
-    /// Largest relative spread of a measurement that is believed: a worker that measures a larger one twice fails with
-    /// NoisyDevice.
+    /// Largest relative spread of a measurement: a worker that finds a larger one twice fails with NoisyDevice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub noise_budget: Option<Decimal>,
     /// Pods kept ready for tuning; not in this release.

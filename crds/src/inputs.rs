@@ -33,7 +33,7 @@ pub struct InputBinding {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 32), inner(range(min = 1, max = 4294967296i64)))]
     pub sizes: Option<Vec<i64>>,
-    /// For an open dimension: all sizes between two, both included; without `max` any size, where the model maps over it.
+    /// For an open dimension: all sizes from `min` to `max`; without `max` any, where the model maps over it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub range: Option<SizeRange>,
     /// Must equal the model's element type where given.

@@ -99,7 +99,7 @@ pub struct Summary {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 256))]
     pub pool: Option<String>,
-    /// `Hit` or `Miss`, or how many of those that are done were there already, such as `Hit 1/2`.
+    /// `Hit`, `Miss`, or how many of those that are done were there, such as `Hit 1/2`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 16))]
     pub cache: Option<String>,
@@ -173,7 +173,7 @@ pub struct TargetStatus {
     /// What was stored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub artifact: Option<Artifact>,
-    /// Where the report for programs is; the page for people lies beside it, with `.html` for `.json`.
+    /// The report for programs; the page for people beside it ends with `.html`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 2624))]
     pub report_uri: Option<String>,
@@ -188,7 +188,7 @@ pub struct TargetStatus {
     /// How fast it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency: Option<Latency>,
-    /// How fast it is at each of its sizes, the largest first; empty where it is for one. `latency` is of the largest.
+    /// How fast it is at each size, the largest first; empty where there is one. `latency` is of the largest.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
     #[x_kube(merge_strategy = ListMerge::Atomic)]
@@ -197,6 +197,10 @@ pub struct TargetStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 16))]
     pub precision: Option<String>,
+    /// Why it was not compared with the reference.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 256))]
+    pub unverified: Option<String>,
     /// How near to the reference it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub correctness: Option<CorrectnessStatus>,

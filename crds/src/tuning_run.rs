@@ -47,7 +47,7 @@ use crate::{Decimal, Duration, Phase};
         "stop.maxDuration must be shorter than limits.activeDeadline, which also holds for fetching and for the last comparison: raise limits.activeDeadline"),
 )]
 pub struct TuningRunSpec {
-    /// Ends the pod and frees the device; the search goes on from its log when this is taken back.
+    /// Ends the pod and frees the device; taken back, the search goes on from its log.
     #[serde(default)]
     pub suspend: bool,
     /// The model.
@@ -177,7 +177,7 @@ pub struct Measure {
     /// Least time of one measurement; the candidate runs as often as that takes.
     #[serde(default = "min_repeat")]
     pub min_repeat: Duration,
-    /// Longest time of one candidate, from when it starts to run. Candidates of one batch share theirs.
+    /// Longest time of one candidate once it runs. Candidates of one batch share theirs.
     #[serde(default = "timeout")]
     pub timeout: Duration,
     /// Largest width of the candidates' confidence intervals, at the median of a batch and relative to their times. A
@@ -220,7 +220,7 @@ pub struct Stop {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 10_000_000))]
     pub max_trials: Option<i64>,
-    /// Longest time spent searching, over all pods of the run. Waiting, fetching and the last comparison do not count.
+    /// Longest time spent searching, over all pods. Waiting, fetching and the last comparison do not count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_duration: Option<Duration>,
     /// Candidates in a row that may bring nothing.
@@ -307,7 +307,7 @@ pub struct Trials {
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SearchProgress {
-    /// Percent of spec.stop that is used up, of maxTrials or of maxDuration, whichever is further.
+    /// Percent of spec.stop that is used up, by trials or by time, whichever is further.
     pub used_percent: i32,
     /// Time of one run with the best candidates of each program, as they were measured alone.
     pub expected: Duration,

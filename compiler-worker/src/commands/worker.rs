@@ -134,7 +134,11 @@ fn work(
         Work::Compile(compile) => {
             let cache = Cache::open(Some(&scratch.join("hone-cache")), true)?;
             let progress = Progress::new(&compile.target.name).with_spans(spans);
-            let options = WorkOptions { threads: arguments.threads, ..WorkOptions::default() };
+            let options = WorkOptions {
+                threads: arguments.threads,
+                given_device: compile.target.pool.is_some(),
+                ..WorkOptions::default()
+            };
             let worker = Worker { access: &access, cache: &cache, progress: &progress, options };
             let mut outcome = Outcome::new(request.subject.clone(), &compile.target.name);
             note(report, |report| *report = outcome.report.clone());

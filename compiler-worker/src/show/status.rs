@@ -77,6 +77,7 @@ fn target(report: &Report, goals: &[Goal]) -> TargetStatus {
             .collect(),
         precision: report.precision.clone(),
         correctness: report.correctness.as_ref().and_then(correctness),
+        unverified: report.unverified.clone(),
         cache: Some(if report.cache_hit { Cache::Hit } else { Cache::Miss }),
         tuned: report.records.is_some(),
         compile_time: Some(Duration::from_nanos((report.compile_seconds * 1e3) as u64 * 1_000_000)),

@@ -6,6 +6,7 @@ mod build;
 pub mod emulated;
 mod estimate;
 pub mod executor;
+mod given;
 mod guard;
 pub mod measure;
 mod precision;
@@ -66,13 +67,23 @@ pub struct WorkOptions {
     pub measure: bool,
     /// Whether to measure naive schedules as well.
     pub baseline: bool,
+    /// Whether this machine was given the device that a target for an accelerator is for, so that one without it is a
+    /// fault.
+    pub given_device: bool,
     /// How long to measure.
     pub effort: Effort,
 }
 
 impl Default for WorkOptions {
     fn default() -> Self {
-        Self { threads: 0, verify: true, measure: true, baseline: false, effort: Effort::default() }
+        Self {
+            threads: 0,
+            verify: true,
+            measure: true,
+            baseline: false,
+            given_device: false,
+            effort: Effort::default(),
+        }
     }
 }
 
@@ -112,6 +123,9 @@ impl Worker<'_> {
         self.progress.stage("fetch");
         let model = self.fetch(&request.model)?;
         outcome.report.model_digest = Some(model.digest.clone());
+        if self.options.given_device {
+            given::device(&request.target)?;
+        }
         let target = compiler::target(&request.target)?;
         let taken = self.take_records(request)?;
         self.tune(request, &model, &target, outcome)?;
@@ -169,6 +183,9 @@ impl Worker<'_> {
         outcome.report.records = outcome.details.describe(build)?;
         outcome.report.sizes = report::sizes(&build.sizes()?);
         let machine = Machine::of(&outcome.details.target);
+        if let (Machine::Missing(why), true) = (&machine, self.options.verify) {
+            outcome.report.unverified = Some(why.clone());
+        }
         if self.options.verify
             && let Some(mut executor) = machine.load(&build.path)?
         {
@@ -209,7 +226,8 @@ impl Worker<'_> {
     /// The key of what was found out about an artifact: everything that it depends on beside it.
     fn result_key(&self, request: &Compile, target: &Target, artifact: &Key) -> Key {
         let machine = Machine::of(&hone_driver::manifest_target(target));
-        let WorkOptions { threads, verify, measure, baseline, effort: _ } = self.options;
+        let WorkOptions { threads, verify, measure, baseline, given_device: _, effort: _ } =
+            self.options;
         artifact.with(&json!({
             "correctness": request.correctness,
             "precision": [json!(request.precision), json!(request.max_relative_error)],

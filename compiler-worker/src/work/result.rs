@@ -211,13 +211,15 @@ impl StoredResult {
 
     /// Takes over what was found out then. For whom, what was stored and when is this call's own.
     pub fn fill(self, outcome: &mut Outcome) {
-        let Report { fingerprint, latency, sizes, correctness, precision, records, .. } =
-            self.report;
+        let Report {
+            fingerprint, latency, sizes, correctness, unverified, precision, records, ..
+        } = self.report;
         let report = &mut outcome.report;
         report.fingerprint = fingerprint;
         report.latency = latency;
         report.sizes = sizes;
         report.correctness = correctness;
+        report.unverified = unverified;
         report.precision = precision;
         report.records = records;
         outcome.details = self.details;

@@ -135,11 +135,12 @@ pub fn allows(pool: &PoolView, name: &str, namespace: &NamespaceView) -> bool {
     named || labelled
 }
 
-/// The kind of pools whose devices run what is built for `platform`.
+/// The kind of pools that build for `platform`: those whose devices run the result, and for browsers, whose devices no pool
+/// has, those that every cluster has.
 pub fn kind_for(platform: &Platform) -> DeviceKind {
     match platform.accelerator {
+        None | Some(Accelerator::WebGpu) => DeviceKind::Cpu,
         Some(_) => DeviceKind::Gpu,
-        None => DeviceKind::Cpu,
     }
 }
 
@@ -243,9 +244,15 @@ fn wrong_kind(pool: &PoolView, platform: Option<&Platform>) -> Option<String> {
         DeviceKind::Gpu => format!(
             "is of kind {word}, and the platform has an accelerator: name a pool of kind GPU, or remove platform.accelerator"
         ),
-        _ => format!(
-            "is of kind {word}, and code for processors would hold a device that it does not use: set platform.accelerator to opencl, or name a pool of kind CPU"
-        ),
+        _ => {
+            let what = match platform.and_then(|own| own.accelerator) {
+                Some(_) => "browsers",
+                None => "processors",
+            };
+            format!(
+                "is of kind {word}, and code for {what} would hold a device that it does not use: set platform.accelerator to opencl, or name a pool of kind CPU"
+            )
+        }
     })
 }
 

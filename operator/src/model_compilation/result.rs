@@ -5,7 +5,7 @@ use hone_artifact::exit_code::Reason;
 use hone_artifact::report::LONGEST_SIZES;
 use hone_artifact::termination::Termination;
 use hone_crds::status::{Artifact, Cache, CorrectnessStatus, Failure, Latency, SizesStatus};
-use hone_crds::{Decimal, Duration, Phase, TargetStatus};
+use hone_crds::{Decimal, Duration, Phase, TargetStatus, conditions};
 
 use super::model::{Ended, JobView};
 use crate::children::bounds::bounded;
@@ -89,6 +89,10 @@ pub fn read(ended: &Ended, job: &JobView, output: &str) -> Result<TargetStatus, 
         sizes: sizes(report),
         precision: report.precision.clone(),
         correctness: correctness(report),
+        unverified: report
+            .unverified
+            .as_ref()
+            .map(|why| conditions::bounded(why, UNVERIFIED).to_owned()),
         cache: Some(if report.cache_hit { Cache::Hit } else { Cache::Miss }),
         tuned: report.tuned,
         compile_time: Some(seconds(report.compile_seconds)),
@@ -143,6 +147,9 @@ pub fn stored(ended: &Ended, output: &str) -> Option<String> {
     let report = ended.report.as_ref().filter(|report| improper(report, output).is_none())?;
     report.artifact.as_ref().map(|artifact| artifact.uri.clone())
 }
+
+/// Most bytes of why a result is not verified.
+const UNVERIFIED: usize = 256;
 
 /// Most bytes of a URI in a status.
 const URI: usize = 2048;

@@ -198,7 +198,15 @@ fn verified(targets: &[TargetStatus]) -> Row {
     } else if targets.iter().all(checked(true)) {
         row(VERIFIED, State::True, "Passed", &how_verified(targets))
     } else {
-        row(VERIFIED, State::Unknown, "NotChecked", "not every target has been checked")
+        let why = targets.iter().find_map(|target| {
+            Some(format!(
+                "target '{}' was not checked: {}",
+                target.name,
+                target.unverified.as_ref()?
+            ))
+        });
+        let message = why.as_deref().unwrap_or("not every target has been checked");
+        row(VERIFIED, State::Unknown, "NotChecked", message)
     }
 }
 

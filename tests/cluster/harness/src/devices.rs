@@ -57,16 +57,16 @@ impl Handed {
         let linker = Path::new("/usr/bin/ld");
         let loader = library(Path::new("libOpenCL.so.1"))?;
         let mut needed = loaded(linker)?;
-        for own in [loader, driver] {
-            needed.extend(loaded(&own)?);
-            needed.push(own);
+        for file in [loader, driver] {
+            needed.extend(loaded(&file)?);
+            needed.push(file);
         }
-        for own in &needed {
-            handed.give(libraries.join(own.file_name().context("no name")?), own);
+        for file in &needed {
+            handed.give(libraries.join(file.file_name().context("no name")?), file);
         }
         // It has clang link every kernel: by `ld`, against libraries that the linker looks for by these names.
         handed.give("bin/ld", linker);
-        let link = ["libm.so.6", "libc.so.6", "libgcc_s.so.1"].map(|own| library(Path::new(own)));
+        let link = ["libm.so.6", "libc.so.6", "libgcc_s.so.1"].map(|name| library(Path::new(name)));
         let [mathematics, c, exceptions] = link;
         handed.give("link/libm.so", &mathematics?);
         handed.give("link/libc.so", &c?);
@@ -83,8 +83,8 @@ impl Handed {
         Ok(handed)
     }
 
-    fn give(&mut self, place: impl AsRef<Path>, host: &Path) {
-        let container = Path::new(PREFIX).join(place);
+    fn give(&mut self, path: impl AsRef<Path>, host: &Path) {
+        let container = Path::new(PREFIX).join(path);
         self.mounts.insert(Mount { container, host: host.to_owned() });
     }
 }
@@ -120,7 +120,9 @@ fn loaded(program: &Path) -> Result<Vec<PathBuf>> {
     let name = |path: &PathBuf| path.file_name().map(|n| n.to_string_lossy().into_owned());
     Ok(paths
         .filter(|path| path.is_absolute())
-        .filter(|path| name(path).is_some_and(|name| !of_c.iter().any(|own| name.starts_with(own))))
+        .filter(|path| {
+            name(path).is_some_and(|name| !of_c.iter().any(|begin| name.starts_with(begin)))
+        })
         .collect())
 }
 

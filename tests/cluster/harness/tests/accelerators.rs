@@ -70,7 +70,7 @@ fn finished(context: &Context<'_>, name: &str) -> Result<Value> {
 }
 
 fn condition<'a>(status: &'a Value, kind: &str) -> Option<&'a Value> {
-    status["conditions"].as_array()?.iter().find(|own| own["type"] == kind)
+    status["conditions"].as_array()?.iter().find(|condition| condition["type"] == kind)
 }
 
 /// `hone` on this machine.
@@ -105,7 +105,7 @@ fn a_pool_of_gpus_compiles_verifies_and_measures(context: &Context<'_>) -> Resul
             ensure!(!value.is_empty(), "status has no {field}: {target}");
         }
         ensure!(
-            condition(&status, "Verified").is_some_and(|own| own["status"] == "True"),
+            condition(&status, "Verified").is_some_and(|found| found["status"] == "True"),
             "{status}"
         );
         digests.push(target["artifact"]["digest"].clone());
@@ -135,13 +135,13 @@ fn shows_its_device(context: &Context<'_>, name: &str, target: &Value, by: &str)
         ensure!(value > 1e6, "{peak} {value}: {}", report["details"]["peaks"]);
     }
     let steps = report["details"]["steps"].as_array().cloned().unwrap_or_default();
-    ensure!(steps.iter().any(|own| own["nanoseconds"].as_u64() > Some(0)), "{steps:?}");
+    ensure!(steps.iter().any(|found| found["nanoseconds"].as_u64() > Some(0)), "{steps:?}");
     let pool = target["pool"].as_str().context("no pool")?;
     eventually("the fingerprint in the pool's status", SOON, || {
         let all = context.kubectl.json(&format!("devicepool/{pool}"))?;
         let all = all["status"]["fingerprints"].as_array().cloned().unwrap_or_default();
-        let mut own = all.iter().filter(|own| own["digest"] == target["fingerprint"]);
-        Ok(own.next().map(drop))
+        let mut counts = all.iter().filter(|count| count["digest"] == target["fingerprint"]);
+        Ok(counts.next().map(drop))
     })
 }
 
@@ -167,10 +167,10 @@ fn the_device_is_given_back(context: &Context<'_>, pool: &str, grants: i64) -> R
     eventually("the device to be given back", SOON, || {
         let all = system.json("leases -l hone.dev/lease=device")?;
         let all = all["items"].as_array().cloned().unwrap_or_default();
-        let of_pool = all.iter().filter(|own| own["metadata"].to_string().contains(pool));
-        let own = of_pool.last().context("no lease")?;
-        ensure!(own["spec"]["leaseTransitions"] == grants, "{own}");
-        let holder = own["spec"]["holderIdentity"].as_str().unwrap_or_default();
+        let of_pool = all.iter().filter(|found| found["metadata"].to_string().contains(pool));
+        let lease = of_pool.last().context("no lease")?;
+        ensure!(lease["spec"]["leaseTransitions"] == grants, "{lease}");
+        let holder = lease["spec"]["holderIdentity"].as_str().unwrap_or_default();
         Ok(holder.is_empty().then_some(()))
     })?;
     eventually("the pool's counts", SOON, || {
@@ -202,6 +202,52 @@ fn the_artifact_runs_here(context: &Context<'_>) -> Result<()> {
     Ok(())
 }
 
+/// Where the plugin hands a container no driver, the status says what is missing and what to do, at once and once.
+fn a_pod_without_a_device_says_so(context: &Context<'_>) -> Result<()> {
+    prepare(context)?;
+    install(context.cluster, "hone.test/bare", &Handed::default())?;
+    pool(context, "bare", "extendedResource: {name: hone.test/bare, count: 1}")?;
+    context.kubectl.apply(&compilation(context, "bare", "pool: bare"))?;
+    let status = finished(context, "bare")?;
+    let failure = &status["failure"];
+    ensure!(status["phase"] == "Failed" && failure["reason"] == "TargetMismatch", "{status}");
+    let message = failure["message"].as_str().unwrap_or_default();
+    for words in ["pool 'bare'", "libOpenCL.so.1", "device plugin"] {
+        ensure!(message.contains(words), "no {words} in: {message}");
+    }
+    let stalled = condition(&status, "Stalled").context("no condition Stalled")?;
+    ensure!(stalled["status"] == "True" && stalled["reason"] == "TargetMismatch", "{stalled}");
+    let pods = context.kubectl.json("pods")?["items"].as_array().map_or(0, Vec::len);
+    ensure!(pods == 1, "{pods} pods for what no retry cures");
+    the_device_is_given_back(context, "bare", 1)
+}
+
+/// No pool has devices of browsers: any pool of processors compiles for them, and the status says that nobody ran it.
+fn code_for_browsers_is_not_verified(context: &Context<'_>) -> Result<()> {
+    prepare(context)?;
+    let digits = repository().join("examples/digits/digits.onnx");
+    product::upload(context.cluster, &digits, "models/digits.onnx")?;
+    let target = "platform: {os: linux, arch: amd64, accelerator: webgpu}";
+    let yaml = compilation(context, "web", target).replace("choice.onnx", "digits.onnx");
+    context.kubectl.apply(&yaml)?;
+    let status = finished(context, "web")?;
+    ensure!(status["phase"] == "Succeeded", "{}", status["failure"]);
+    let target = &status["targets"][0];
+    ensure!(target["pool"] == "amd64" && target["correctness"].is_null(), "{target}");
+    ensure!(target["latency"].is_null(), "{target}");
+    let verified = condition(&status, "Verified").context("no condition Verified")?;
+    ensure!(verified["status"] == "Unknown" && verified["reason"] == "NotChecked", "{verified}");
+    let message = verified["message"].as_str().unwrap_or_default();
+    ensure!(message.contains("target 'main' was not checked: "), "{message}");
+    ensure!(message.contains("WebGPU") && message.contains("browser"), "{message}");
+    let file = tempfile::NamedTempFile::new()?;
+    let uri = target["artifact"]["uri"].as_str().context("no uri")?;
+    product::download(context.cluster, uri, file.path())?;
+    let shown = hone(&["inspect", &file.path().to_string_lossy(), "--kernel", "hone_k0"])?;
+    ensure!(shown.contains("@compute"), "{shown}");
+    Ok(())
+}
+
 fn main() {
     let options = match product::options() {
         Ok(options) => options,
@@ -216,5 +262,7 @@ fn main() {
             "a_pool_of_gpus_compiles_verifies_and_measures",
             a_pool_of_gpus_compiles_verifies_and_measures,
         )
+        .test("a_pod_without_a_device_says_so", a_pod_without_a_device_says_so)
+        .test("code_for_browsers_is_not_verified", code_for_browsers_is_not_verified)
         .main();
 }
