@@ -167,8 +167,8 @@ fn the_device_is_given_back(context: &Context<'_>, pool: &str, grants: i64) -> R
     eventually("the device to be given back", SOON, || {
         let all = system.json("leases -l hone.dev/lease=device")?;
         let all = all["items"].as_array().cloned().unwrap_or_default();
-        let of_pool = all.iter().filter(|found| found["metadata"].to_string().contains(pool));
-        let lease = of_pool.last().context("no lease")?;
+        let mut of_pool = all.iter().filter(|found| found["metadata"].to_string().contains(pool));
+        let lease = of_pool.next().context("no lease")?;
         ensure!(lease["spec"]["leaseTransitions"] == grants, "{lease}");
         let holder = lease["spec"]["holderIdentity"].as_str().unwrap_or_default();
         Ok(holder.is_empty().then_some(()))
