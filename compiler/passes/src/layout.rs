@@ -18,7 +18,7 @@ use hone_graph::{Node, ValueId};
 use hone_machine::Rates;
 use hone_ops::{
     Binary, Cast, Concat, Convolution, Graph, GroupNormalization, InstanceNormalization, Op, Pack,
-    Pad, Pool, Reduce, Reshape, Resize, Unary, Unpack,
+    Pad, Pool, Reduce, Reshape, Resize, Slice, Unary, Unpack,
 };
 use hone_types::DataType;
 use std::collections::{HashMap, HashSet};
@@ -106,7 +106,7 @@ pub(crate) struct Layout<'a> {
     /// Old values that exist plain in the new graph (constants and inputs always do).
     plain: HashMap<ValueId, ValueId>,
     /// Old values that nothing reads but packed.
-    wanted: HashSet<ValueId>,
+    pub(crate) wanted: HashSet<ValueId>,
     /// Results of convolutions that are computed as products of plain values.
     products_of_plain: HashSet<ValueId>,
 }
@@ -180,6 +180,9 @@ impl<'a> Layout<'a> {
         if let Some(concat) = operation.downcast::<Concat>() {
             return self.concat(node, concat);
         }
+        if let Some(slice) = operation.downcast::<Slice>() {
+            return self.slice(node, slice);
+        }
         if let Some(resize) = operation.downcast::<Resize>() {
             return self.resize(node, resize);
         }
@@ -220,9 +223,9 @@ impl<'a> Layout<'a> {
         Ok(plain)
     }
 
-    /// The packed form of an old value, packed when first asked for. Fewer channels
-    /// than a block make a block of their own size. What lies in rows of tiles is packed again for vectors, and the
-    /// other way round.
+    /// The form of an old value that is packed in blocks of so many channels, packed when first asked for. What lies in
+    /// blocks of another size is packed again: for vectors what lies in rows of tiles, in whole vectors what a convolution
+    /// reads in smaller blocks, and the other way round.
     pub(crate) fn packed(
         &mut self,
         old: ValueId,
@@ -231,9 +234,7 @@ impl<'a> Layout<'a> {
     ) -> Result<ValueId, PassError> {
         let known = self.packed.get(&old).copied();
         if let Some(packed) = known {
-            let found = self.block_of_packed(packed);
-            // Fewer channels than a vector has lanes are a block for either.
-            if found == block || found.max(block) <= self.block {
+            if self.block_of_packed(packed) == block {
                 return Ok(packed);
             }
             if let Some(again) = self.packed_again.get(&(old, block)) {
@@ -247,6 +248,11 @@ impl<'a> Layout<'a> {
             Some(_) => self.packed_again.insert((old, block), packed),
         };
         Ok(packed)
+    }
+
+    /// Channels in a block of an old value that exists packed, in blocks of any size.
+    pub(crate) fn any_block_of(&self, old: ValueId) -> Option<usize> {
+        self.packed.get(&old).map(|packed| self.block_of_packed(*packed))
     }
 
     /// Elements along the last axis of a value of the new graph: channels in a block of a packed one.
@@ -267,8 +273,7 @@ impl<'a> Layout<'a> {
 
     /// Channels in a block of an old value that exists packed for vectors or in rows of tiles.
     pub(crate) fn block_of(&self, old: ValueId) -> Option<usize> {
-        let block = self.block_of_packed(*self.packed.get(&old)?);
-        (block >= self.block).then_some(block)
+        self.any_block_of(old).filter(|block| *block >= self.block)
     }
 
     /// Whether nothing reads a node's result but packed, so that its operands may as well be packed first.

@@ -7,7 +7,7 @@ use crate::packed_operands::OperandForm;
 use hone_graph::{Node, ValueId};
 use hone_ops::{
     Binary, Concat, Op, Pack, PackedPool, Pad, PadMode, Pool, PoolKind, Reduce, Reshape, Resize,
-    ResizeMode, Unary,
+    ResizeMode, Slice, Unary,
 };
 
 /// More than interpolation by cubics over three axes can magnify an element.
@@ -213,6 +213,18 @@ impl Layout<'_> {
         Ok(self.finish(node, output))
     }
 
+    /// Whole blocks of channels, and any part of an image.
+    pub(crate) fn slice(&mut self, node: &Node<Op>, slice: &Slice) -> Result<bool, PassError> {
+        let Some((input, block)) = self.packed_input(node) else { return Ok(false) };
+        let Some(blocks) = slice_of_blocks(slice, self.shape(input), block) else {
+            return Ok(false);
+        };
+        let filler = self.filler(input);
+        let input = self.packed(input, block, &node.name)?;
+        let output = self.rewriter.add_simple(&node.name, blocks, &[input])?;
+        Ok(self.finish_with(node, output, filler))
+    }
+
     pub(crate) fn resize(&mut self, node: &Node<Op>, resize: &Resize) -> Result<bool, PassError> {
         let Some(input) = node.inputs[0] else { return Ok(false) };
         let shape = self.shape(input);
@@ -276,4 +288,22 @@ impl Layout<'_> {
         let output = self.rewriter.add_simple(&node.name, pad, &[input])?;
         Ok(self.finish_with(node, output, filler))
     }
+}
+
+/// What a slice of a value of shape `[N, C, X..]` is of the value packed in blocks `[N, C / block, X.., block]`. `None`
+/// where it cuts blocks, or changes the order of channels.
+pub(crate) fn slice_of_blocks(slice: &Slice, shape: &[usize], block: usize) -> Option<Slice> {
+    let [start, extent] = [*slice.starts.get(1)?, *slice.extents.get(1)?];
+    let is_all = start == 0 && extent == shape[1];
+    let is_whole = start.is_multiple_of(block) && extent.is_multiple_of(block);
+    if shape.len() < 3 || slice.steps[1] != 1 || extent == 0 || !is_all && !is_whole {
+        return None;
+    }
+    let mut blocks = slice.clone();
+    blocks.starts[1] = start / block;
+    blocks.extents[1] = extent.div_ceil(block);
+    blocks.starts.push(0);
+    blocks.steps.push(1);
+    blocks.extents.push(block);
+    Some(blocks)
 }

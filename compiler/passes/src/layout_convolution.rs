@@ -17,6 +17,9 @@ use hone_ops::{
 };
 use hone_types::Tensor;
 
+/// What it takes more to pack an element in parts of vectors, in multiply-adds of one vector.
+const PACKING_IN_PARTS: f64 = 3.0;
+
 impl Layout<'_> {
     pub(crate) fn convolution(
         &mut self,
@@ -60,15 +63,17 @@ impl Layout<'_> {
             (operands.weights, groups)
         };
         let convolution = &Convolution { groups, ..convolution.clone() };
-        let whole = channels.next_multiple_of(self.products);
         let row = self.tile_rows.and_then(|rows| rows.channels(self.graph, node, convolution));
         let block = match row {
             Some(row) => row,
             None if depthwise => self.block,
-            None => self.block.min(whole),
+            None => self.input_block(operands.input, w),
         };
+        // Blocks of no more channels than a vector has lanes are all alike to a dense convolution.
+        let known = self.any_block_of(operands.input);
+        let is_read = |found: &usize| !depthwise && block.max(*found) <= self.block;
+        let block = known.filter(is_read).unwrap_or(block);
         let mut input = self.packed(operands.input, block, &node.name)?;
-        let block = self.rewriter.target().tensor_type(input).shape.last().copied().unwrap_or(1);
         let tile = match weights.constant().filter(|_| !depthwise) {
             None => None,
             Some(weights) => self.winograd_tile(node, convolution, weights, block),
@@ -95,6 +100,24 @@ impl Layout<'_> {
             self.direct(node, convolution, packed)?
         };
         Ok(self.finish(node, output))
+    }
+
+    /// Channels in a block of what a dense convolution with such weights reads: a vector's lanes, or all where there are
+    /// fewer. What has to be packed for convolutions alone goes in smaller blocks where those hold fewer filler channels,
+    /// which a convolution multiplies like others, and where that saves more than packing in parts of vectors takes.
+    fn input_block(&self, input: ValueId, weights: &[usize]) -> usize {
+        let (channels, lanes) = (self.shape(input)[1], self.block);
+        if channels <= lanes || channels.is_multiple_of(lanes) || !self.wanted.contains(&input) {
+            return lanes.min(channels.next_multiple_of(self.products));
+        }
+        let multiplied = |block: usize| channels.next_multiple_of(block);
+        let sizes =
+            (lanes / 2 + 1..=lanes).rev().filter(|block| block.is_multiple_of(self.products));
+        let best = sizes.min_by_key(|block| multiplied(*block)).unwrap_or(lanes);
+        let window = weights[2..].iter().product::<usize>();
+        let vectors = weights[0].div_ceil(lanes) * window;
+        let saved = (multiplied(lanes) - multiplied(best)) * vectors;
+        if saved as f64 > PACKING_IN_PARTS * channels as f64 { best } else { lanes }
     }
 
     /// A convolution of a window of one element of one image, as the product of its weights `[1, O, C]` with the channels

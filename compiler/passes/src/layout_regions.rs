@@ -6,11 +6,12 @@
 //! and unpacks nothing. So a region of no other convolutions is computed plain where that takes less time for all of
 //! it together. What a region costs is estimated for packed and plain values in one walk over the graph.
 
+use crate::layout_between::slice_of_blocks;
 use crate::packed_operands::{Operands, Weights};
 use hone_graph::{Node, NodeId, ValueId};
 use hone_ops::{
     Binary, Cast, Concat, Convolution, Graph, GroupNormalization, InstanceNormalization, Op, Pad,
-    Pool, Reduce, Reshape, Resize, Unary,
+    Pool, Reduce, Reshape, Resize, Slice, Unary,
 };
 use hone_types::{DataType, Id};
 use std::collections::HashSet;
@@ -34,8 +35,8 @@ pub(crate) fn plain_products(graph: &Graph, lanes: usize, working: DataType) -> 
     if !graph.nodes().iter().any(|(_, node)| products(node)) {
         return HashSet::new();
     }
-    let mut regions = Regions::of(graph);
-    let mut layouts = Layouts { graph, packed: HashSet::new(), moved: HashSet::new() };
+    let mut regions = Regions::of(graph, lanes);
+    let mut layouts = Layouts { graph, lanes, packed: HashSet::new(), moved: HashSet::new() };
     let nodes: Vec<(NodeId, &Node<Op>)> = graph.nodes().iter().collect();
     for (id, node) in &nodes {
         let root = regions.root(id.index());
@@ -122,15 +123,16 @@ struct Regions {
 }
 
 impl Regions {
-    fn of(graph: &Graph) -> Self {
+    fn of(graph: &Graph, lanes: usize) -> Self {
         let count = graph.nodes().len();
         let (costs, products) = (vec![Cost::default(); count], vec![Vec::new(); count]);
         let mut regions = Self { parents: (0..count).collect(), costs, products };
         for (id, node) in graph.nodes().iter() {
-            for input in node.inputs.iter().flatten().filter(|_| may_be_packed(graph, node)) {
+            for input in node.inputs.iter().flatten().filter(|_| may_be_packed(graph, node, lanes))
+            {
                 let Some(producer) = graph.producer(*input) else { continue };
                 if graph.tensor_type(*input).rank() > 2
-                    && may_be_packed(graph, &graph.nodes()[producer])
+                    && may_be_packed(graph, &graph.nodes()[producer], lanes)
                 {
                     let (a, b) = (regions.root(id.index()), regions.root(producer.index()));
                     regions.parents[a.max(b)] = a.min(b);
@@ -153,6 +155,8 @@ impl Regions {
 /// Which values are packed as the graph is walked.
 struct Layouts<'a> {
     graph: &'a Graph,
+    /// Channels in a block.
+    lanes: usize,
     packed: HashSet<ValueId>,
     /// Values that exist in both forms.
     moved: HashSet<ValueId>,
@@ -181,7 +185,7 @@ impl Layouts<'_> {
     fn pass(&mut self, node: &Node<Op>, regions: &mut Regions) {
         let inputs = node.inputs.iter().flatten();
         let any = inputs.clone().any(|input| self.packed.contains(input));
-        if any && may_be_packed(self.graph, node) {
+        if any && may_be_packed(self.graph, node, self.lanes) {
             self.packed.extend(&node.outputs);
         } else {
             inputs.for_each(|input| self.unpack(*input, regions));
@@ -194,12 +198,16 @@ fn is_convolution(node: &Node<Op>) -> bool {
 }
 
 /// Whether a node is of a kind that computes on packed channels.
-fn may_be_packed(graph: &Graph, node: &Node<Op>) -> bool {
+fn may_be_packed(graph: &Graph, node: &Node<Op>, lanes: usize) -> bool {
     let operation = &node.operation;
     let shape = |value: ValueId| &graph.tensor_type(value).shape;
     if let Some(reshape) = operation.downcast::<Reshape>() {
         let from = node.inputs[0].map_or(&[][..], |input| shape(input));
         return from.len() > 2 && reshape.shape.get(..2) == Some(&from[..2]);
+    }
+    if let Some(slice) = operation.downcast::<Slice>() {
+        let from = node.inputs[0].map_or(&[][..], |input| shape(input));
+        return slice_of_blocks(slice, from, lanes).is_some();
     }
     let channels = operation.downcast::<Concat>().is_none_or(|concat| concat.axis == 1);
     let kinds = [
