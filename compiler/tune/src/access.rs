@@ -98,6 +98,32 @@ pub(crate) fn access(load: &Expr, var: VarId) -> Access {
     }
 }
 
+/// How many neighbouring elements a load reads while a variable runs from any multiple of that number on: as many as a block
+/// has where elements lie in blocks (`x[.., v / 16, .., v % 16]`), and `usize::MAX` where all are neighbours or the same one.
+/// `None` for other forms.
+pub(crate) fn run_length(load: &Expr, var: VarId) -> Option<usize> {
+    if access(load, var) != Access::Strided {
+        return Some(usize::MAX);
+    }
+    let Expr::Load(_, indices) = load else { return None };
+    let (last, outer) = indices.split_last()?;
+    let Expr::Binary(BinaryOp::Modulo, lane, block) = last else { return None };
+    let block = block.as_integer().filter(|_| **lane == Expr::Var(var))?;
+    let is_by_block = outer.iter().all(|index| changes_by_block(index, var, block));
+    usize::try_from(block).ok().filter(|_| is_by_block)
+}
+
+/// Whether an index stays as it is while a variable runs through a block of so many.
+fn changes_by_block(index: &Expr, var: VarId, block: i64) -> bool {
+    match index {
+        Expr::Var(other) => *other != var,
+        Expr::Binary(BinaryOp::FloorDivide, dividend, divisor) if **dividend == Expr::Var(var) => {
+            divisor.as_integer() == Some(block)
+        }
+        _ => index.operands().into_iter().all(|part| changes_by_block(part, var, block)),
+    }
+}
+
 /// Whether an index grows by one when a variable does.
 fn has_unit_stride(index: &Expr, var: VarId) -> bool {
     match index {

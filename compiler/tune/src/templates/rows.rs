@@ -4,7 +4,7 @@
 use super::parallel::spread;
 use super::{unfit, vector_width};
 use crate::Machine;
-use crate::access::{Access, access, is_reduction, loads, value};
+use crate::access::{is_reduction, loads, run_length, value};
 use crate::decisions::Decisions;
 use hone_schedule::{Schedule, ScheduleError};
 use hone_tensor::{BlockId, Expr, IteratorKind, Scope, VarId};
@@ -131,16 +131,18 @@ pub(super) fn reduce_in_vectors(
     else {
         return Ok(());
     };
-    let contiguous =
-        loads(value(definition)).into_iter().all(|load| access(load, axis.var) != Access::Strided);
+    let runs = loads(value(definition)).into_iter().map(|load| run_length(load, axis.var));
+    let run = runs.min().unwrap_or(Some(usize::MAX)).unwrap_or(0);
     let extent = schedule.extent(last).unwrap_or(1);
-    if !contiguous || extent < 4 {
+    let lanes = machine.lanes.max(2);
+    // Vectors do not cross blocks in which the elements lie.
+    let is_in_blocks = run != usize::MAX;
+    if extent < 4 || is_in_blocks && (run == 0 || extent <= lanes || !run.is_multiple_of(lanes)) {
         return Ok(());
     }
     let mut last = last;
-    let mut width = partial_width(extent, machine);
-    let lanes = machine.lanes.max(2);
-    if extent > lanes {
+    let mut width = if is_in_blocks { lanes } else { partial_width(extent, machine) };
+    if extent > lanes && !is_in_blocks {
         let maximum = extent / (2 * lanes);
         width = decisions.factor("partial vectors", maximum, &[1, 2, 4, 8], width / lanes) * lanes;
     }
