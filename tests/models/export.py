@@ -1,5 +1,5 @@
-"""Exports the models of zoo.py, and those named of others.py, more.py, cliffs.py and sets.QUANTIZED, to
-ONNX with seeded inputs and onnxruntime's outputs.
+"""Exports the models of zoo.py, and those named of others.py, restoration.py, more.py, cliffs.py and sets.QUANTIZED,
+to ONNX with seeded inputs and onnxruntime's outputs.
 
     export.py FOLDER [NAME ...]
 

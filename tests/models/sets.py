@@ -40,6 +40,7 @@ def names(which):
     import cliffs
     import more
     import others
+    import restoration
 
     if which == "cliffs":
         return [*cliffs.MODELS]
@@ -47,7 +48,7 @@ def names(which):
     if which == "sealed":
         return sealed
     if which == "development":
-        return [*others.MODELS, *(name for name in more.MODELS if name not in sealed)]
+        return [*others.MODELS, *restoration.MODELS, *(name for name in more.MODELS if name not in sealed)]
     sys.exit(f"no set called {which}: public, development, sealed, quantized or cliffs")
 
 

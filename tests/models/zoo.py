@@ -14,6 +14,7 @@ from torch import nn
 import cliffs
 import more
 import others
+import restoration
 
 
 def calibrated(model, shape):
@@ -199,10 +200,11 @@ def unlike_each_other(model):
 
 
 def make(name):
-    """The module and its inputs (name to tensor) for `name`, here, in others.py, more.py or cliffs.py, from a
-    fixed seed."""
+    """The module and its inputs (name to tensor) for `name`, here, in others.py, restoration.py, more.py or
+    cliffs.py, from a fixed seed."""
     torch.manual_seed(20)
     np.random.seed(20)
-    model, inputs = {**others.MODELS, **more.MODELS, **cliffs.MODELS, **MODELS}[name]()
+    models = {**others.MODELS, **restoration.MODELS, **more.MODELS, **cliffs.MODELS, **MODELS}
+    model, inputs = models[name]()
     unlike_each_other(model)
     return model, inputs
