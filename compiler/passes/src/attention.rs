@@ -30,6 +30,11 @@ const MIN_KEYS: usize = 8;
 /// twice, in half of a typical second-level cache, whatever the processor has.
 const MAX_UNEVEN_SCORES: usize = TYPICAL_L2_BYTES / 2 / (2 * size_of::<f32>());
 
+/// Maximum products that are summed for a score, times the queries or keys, whichever are more. Beyond, as where channels
+/// attend to each other and all positions of an image are summed, the scores are next to nothing beside what they are computed
+/// of, and products of packed operands are faster: 0.76 ms in place of 1.6 ms with 48 channels and 9216 positions.
+const MAX_DEPTH: usize = 16;
+
 /// Joins the nodes of each attention of numbers of type `working`, where its queries fill a vector of
 /// `lanes`.
 pub fn fuse_attention(graph: &Graph, lanes: usize, working: DataType) -> Result<Graph, PassError> {
@@ -140,6 +145,10 @@ impl<'a> Matcher<'a> {
         }
         let (queries, keys) = (shape[rank - 2], shape[rank - 1]);
         if !queries.is_multiple_of(self.lanes) && queries.saturating_mul(keys) > MAX_UNEVEN_SCORES {
+            return None;
+        }
+        let depth = *self.graph.tensor_type(product.inputs[0]?).shape.last()?;
+        if depth > MAX_DEPTH.saturating_mul(queries.max(keys)) {
             return None;
         }
         let batch = &shape[..rank - 2];

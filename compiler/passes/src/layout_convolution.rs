@@ -17,7 +17,8 @@ use hone_ops::{
 };
 use hone_types::Tensor;
 
-/// What it takes more to pack an element in parts of vectors, in multiply-adds of one vector.
+/// What it may take more to pack an element in parts of vectors, in multiply-adds of one vector. It is assumed: 35 channels
+/// took no longer in blocks of 12 than in blocks of 16 where they were joined of two values.
 const PACKING_IN_PARTS: f64 = 3.0;
 
 impl Layout<'_> {
