@@ -1,7 +1,7 @@
 //! How far a kernel's results may be from the reference's, element by element, when both compute on equal
 //! operands: what the rounding of the element types alone explains.
 
-use hone_driver::ops::node_flops;
+use hone_driver::ops::{Attention, node_flops};
 use hone_driver::{DataType, Graph, NodeId, Tensor};
 
 /// `|got - want| <= relative * |want| + absolute * scale + floor`, the scale being that of the output's
@@ -57,6 +57,12 @@ impl Bound {
                 }
                 _ => {}
             }
+        }
+        // The reference rounds an attention's weights as shares of one, a kernel as powers of what is largest so far.
+        let attentions = nodes.iter().filter_map(|node| graph.nodes()[*node].operation.downcast());
+        for rounded in attentions.filter_map(|own: &Attention| own.rounded) {
+            bound.relative += unit(rounded);
+            bound.absolute += unit(rounded);
         }
         if matches!(dtype, DataType::F16 | DataType::BF16) {
             // The last of them is what is stored; it is relative to the element alone.

@@ -16,7 +16,7 @@ use hone_ops::Graph;
 use hone_passes as passes;
 use hone_passes::PassError;
 use hone_schedule::{Schedule, ScheduleError};
-use hone_tensor::{BlockBody, BufferId, Limits, Program, Role, Scope, VarId};
+use hone_tensor::{BlockBody, BufferId, Combiner, Limits, Program, Role, Scope, VarId};
 use hone_tune::{DeviceSchedule, plain_for_device, schedule_for_device};
 use hone_types::DataType;
 
@@ -90,6 +90,25 @@ pub(crate) fn choose_layouts(
     let accelerator = options.target.accelerator;
     match accelerator.is_some_and(|accelerator| multiplies(accelerator, options.precision)) {
         true => passes::choose_device_layouts(graph, BLOCK_AND_CHUNK, working),
+        false => Ok(graph.clone()),
+    }
+}
+
+/// Lengths of rows of queries, keys and values for which the generator of PTX has an attention.
+const ATTENTION_LENGTHS: [usize; 3] = [32, 64, 128];
+
+/// Joins the nodes of attentions where tensor cores compute them whole.
+///
+/// # Errors
+/// Those of the pass.
+pub(crate) fn fuse_attention(
+    graph: &Graph,
+    options: &Options,
+    working: DataType,
+) -> Result<Graph, PassError> {
+    let accelerator = options.target.accelerator;
+    match accelerator.is_some_and(|accelerator| multiplies(accelerator, options.precision)) {
+        true => passes::fuse_device_attention(graph, &ATTENTION_LENGTHS, working),
         false => Ok(graph.clone()),
     }
 }
@@ -183,9 +202,38 @@ struct Text {
 /// Template of products on tensor cores, which the generator of PTX has itself; their programs stay plain.
 const TENSOR_CORES: &str = "tensor-cores";
 
-/// A program bound to a device, or left plain where it is a product on tensor cores.
+/// Template of attentions on tensor cores, the same.
+const ATTENTION: &str = "attention-on-tensor-cores";
+
+/// Whether the sums and maxima of a program are those of a softmax between two products. Others are not inlined whole, which
+/// may repeat a map as often as it is read.
+fn has_softmax(program: &Program) -> bool {
+    let combined = program.blocks_in_order().into_iter().filter_map(|block| {
+        match &program.blocks[block].body {
+            BlockBody::Reduce { combiner, .. } => Some(*combiner),
+            BlockBody::Map(_) => None,
+        }
+    });
+    let order = [Combiner::Sum, Combiner::Maximum, Combiner::Sum, Combiner::Sum];
+    combined.eq(order)
+}
+
+/// A program with every map inlined into its readers.
+fn with_maps_inlined(program: &Program) -> Result<Schedule, ScheduleError> {
+    let mut schedule = Schedule::new(program.clone());
+    inline_operands(&mut schedule)?;
+    Ok(schedule)
+}
+
+/// A program bound to a device, or left plain where it is a product or an attention on tensor cores.
 fn scheduled(accelerator: Accelerator, program: &Program) -> Result<DeviceSchedule, ScheduleError> {
     if let Some(architecture) = architecture(accelerator) {
+        if has_softmax(program) {
+            let schedule = with_maps_inlined(program)?;
+            if nvptx::is_attention(schedule.program(), architecture) {
+                return Ok(DeviceSchedule { schedule, template: ATTENTION });
+            }
+        }
         let mut schedule = plain_for_device(program.clone())?;
         inline_operands(&mut schedule)?;
         let options = ProductOptions::default();
@@ -236,6 +284,7 @@ fn written(accelerator: Accelerator, kernel: &KernelInfo) -> Result<Text, TextEr
     };
     let product = match kernel.template {
         TENSOR_CORES => nvptx::product(program, architecture, &ProductOptions::default(), symbol)?,
+        ATTENTION => nvptx::attention(program, architecture, symbol)?,
         _ => None,
     };
     let nvptx::Module { text, steps } = match product {

@@ -262,8 +262,10 @@ fn exactly_deciding(
     if options.target.accelerator.is_some() {
         let layouts: Pass<'_> =
             ("choose_device_layouts", &|graph| device::choose_layouts(graph, options, working));
+        let attention: Pass<'_> =
+            ("fuse_device_attention", &|graph| device::fuse_attention(graph, options, working));
         let (before, after) = device::PASSES;
-        return run_passes(graph, &[before, &[layouts], after].concat(), observe);
+        return run_passes(graph, &[before, &[attention, layouts], after].concat(), observe);
     }
     let block = options.target.vector_bytes / 4;
     let integers = integer_weights(&options.target);

@@ -6,7 +6,7 @@ use crate::express::{constant, converted, input, load_wide, only_output, reduce_
 use crate::matmul::MatMul;
 use crate::operator::{FusionClass, OpError, Operator, named, required};
 use crate::shape::{bounded, check_float};
-use crate::{Binary, Select, Softmax, Transpose, Unary, UnaryFunction};
+use crate::{Binary, Cast, Select, Softmax, Transpose, Unary, UnaryFunction};
 use hone_graph::InferError;
 use hone_tensor::{BufferId, Builder, Combiner, Expr, UnaryOp};
 use hone_types::{DataType, Tensor, TensorType};
@@ -38,6 +38,14 @@ pub struct Attention {
     pub steps: Vec<ScoreStep>,
     /// What a query gives that sees no key: one whose scores are all negative infinity.
     pub empty_rows: EmptyRows,
+    /// The type of fewer bits that weights are rounded to before they are multiplied with values: that of the
+    /// instruction which multiplies them; none without it.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        with = "crate::serde_forms::some_data_type_name"
+    )]
+    pub rounded: Option<DataType>,
     /// The queries that are asked, and the keys that are looked at; all without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part: Option<AttentionPart>,
@@ -188,6 +196,14 @@ impl Attention {
         }
     }
 
+    /// Weights as they are multiplied with values.
+    fn rounded_weights(&self, weights: Tensor) -> Result<Tensor, OpError> {
+        let Some(narrow) = self.rounded else { return Ok(weights) };
+        let to = weights.dtype();
+        let rounded = only(Cast { to: narrow }.reference(&[Some(&weights)]))?;
+        only(Cast { to }.reference(&[Some(&rounded)]))
+    }
+
     /// What a step makes of a score; `operand` reads the next operand.
     fn step(step: &ScoreStep, score: Expr, dtype: DataType, operand: Option<Expr>) -> Option<Expr> {
         Some(match step {
@@ -323,6 +339,7 @@ impl Operator for Attention {
         let softmax = Softmax { axis: rank - 1, log: false };
         let weights = only(softmax.reference(&[Some(&scores)]))?;
         let weights = without_empty_rows(self.empty_rows, &weights, &scores)?;
+        let weights = self.rounded_weights(weights)?;
         let value = part_of(&operand(2, &self.value)?, rank - 2, keys)?;
         let result = only(MatMul {}.reference(&[Some(&weights), Some(&value)]))?;
         let mut back = vec![0; rank];
@@ -423,6 +440,10 @@ impl Operator for Attention {
                 let mut read = shared(&at[..batch], &value_shape[..batch], &extents.batch);
                 read.extend([behind(part.key, &by[0]), at[batch + 1].clone()]);
                 let weight = Expr::Load(powers, along(&at[..=batch], by));
+                let weight = match self.rounded {
+                    Some(narrow) => weight.cast(narrow).cast(dtype),
+                    None => weight,
+                };
                 weight * load_wide(value, placed(&self.value, read), narrow)
             });
         Some(vec![builder.map("attention", &output, |point| {

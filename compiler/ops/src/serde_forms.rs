@@ -14,6 +14,26 @@ pub(crate) mod data_type_name {
     }
 }
 
+/// An element type by its name, where there is one, for `#[serde(with = "some_data_type_name")]`.
+pub(crate) mod some_data_type_name {
+    use hone_types::DataType;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+
+    pub fn serialize<S: Serializer>(
+        value: &Option<DataType>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        value.map(DataType::name).serialize(serializer)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<DataType>, D::Error> {
+        let name = Option::<String>::deserialize(deserializer)?;
+        name.map(|name| name.parse().map_err(D::Error::custom)).transpose()
+    }
+}
+
 /// A number that may be infinite or not a number, which JSON writes as `null`: those are strings.
 pub(crate) mod any_number {
     use serde::{Deserialize, Deserializer, Serializer, de::Error};

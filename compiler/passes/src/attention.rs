@@ -35,12 +35,44 @@ const MAX_UNEVEN_SCORES: usize = TYPICAL_L2_BYTES / 2 / (2 * size_of::<f32>());
 /// of, and products of packed operands are faster: 0.76 ms in place of 1.6 ms with 48 channels and 9216 positions.
 const MAX_DEPTH: usize = 16;
 
+/// Minimum queries on devices: below, most of the rows that are multiplied at once would be filled up.
+const MIN_DEVICE_QUERIES: usize = 8;
+
 /// Joins the nodes of each attention of numbers of type `working`, where its queries fill a vector of
 /// `lanes`.
 pub fn fuse_attention(graph: &Graph, lanes: usize, working: DataType) -> Result<Graph, PassError> {
     let matcher = Matcher::new(graph, lanes, working);
     let softmaxes = graph.nodes().ids().filter_map(|node| matcher.attention(node));
-    let found: HashMap<NodeId, Found> = softmaxes.map(|found| (found.last, found)).collect();
+    joined(graph, softmaxes.collect(), Some(lanes))
+}
+
+/// The same for devices that multiply rows of operands as they lie: where those of queries and keys, and those of values, have
+/// one of some `lengths` and each row's elements are neighbours. What has another form stays two products and a softmax.
+pub fn fuse_device_attention(
+    graph: &Graph,
+    lengths: &[usize],
+    working: DataType,
+) -> Result<Graph, PassError> {
+    let matcher = Matcher::new(graph, MIN_DEVICE_QUERIES, working);
+    let fits = |found: &Found| {
+        let Attention { query, key, value, .. } = &found.operation;
+        let operands = found.operands.iter().zip([query, key, value]);
+        operands.into_iter().all(|(operand, positions)| {
+            let last = positions.len().checked_sub(1);
+            let length = operand.shape.last();
+            operand.permutation.is_none()
+                && positions.last().copied() == last
+                && length.is_some_and(|length| lengths.contains(length))
+        })
+    };
+    let softmaxes = graph.nodes().ids().filter_map(|node| matcher.attention(node));
+    joined(graph, softmaxes.filter(fits).collect(), None)
+}
+
+/// The graph with the nodes of each of these joined; in parts where there are `lanes` of a vector.
+fn joined(graph: &Graph, found: Vec<Found>, lanes: Option<usize>) -> Result<Graph, PassError> {
+    let found: HashMap<NodeId, Found> =
+        found.into_iter().map(|found| (found.last, found)).collect();
     let mut rewriter = Rewriter::new(graph);
     for (id, node) in graph.nodes().iter() {
         if !rewriter.is_needed(id) {
@@ -69,7 +101,7 @@ fn replace(
     graph: &Graph,
     node: &Node<Op>,
     found: &Found,
-    lanes: usize,
+    lanes: Option<usize>,
 ) -> Result<(), PassError> {
     let mut inputs = Vec::new();
     for operand in &found.operands {
@@ -86,7 +118,10 @@ fn replace(
     }
     let operands = (&found.operands[..], &inputs[..]);
     let source = (graph, node.name.as_str());
-    let mut result = add_in_parts(rewriter, source, &found.operation, operands, lanes)?;
+    let mut result = match lanes {
+        Some(lanes) => add_in_parts(rewriter, source, &found.operation, operands, lanes)?,
+        None => rewriter.add_simple(&node.name, found.operation.clone(), &inputs)?,
+    };
     let shape = &graph.tensor_type(node.outputs[0]).shape;
     if rewriter.target().tensor_type(result).shape != *shape {
         result = rewriter.add_simple(&node.name, Reshape { shape: shape.clone() }, &[result])?;
@@ -179,6 +214,7 @@ impl<'a> Matcher<'a> {
             scale,
             steps: score_steps,
             empty_rows,
+            rounded: None,
             part: None,
         };
         let finite = operation.scale.is_finite();

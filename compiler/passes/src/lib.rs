@@ -62,7 +62,7 @@ mod winograd;
 
 pub use alias_concatenations::{SubBuffers, alias_concatenations};
 pub use assign_to_runtime::assign_to_runtime;
-pub use attention::fuse_attention;
+pub use attention::{fuse_attention, fuse_device_attention};
 pub use common_subexpressions::eliminate_common_subexpressions;
 pub use decompose::decompose;
 pub use delay_broadcasts::delay_broadcasts;

@@ -10,7 +10,7 @@
 use crate::{Group, PassError, Rewriter, fuse};
 use hone_graph::{Node, NodeId, ValueId};
 use hone_ops::{
-    Cast, FusionClass, Graph, MatMul, Op, Operator, PackedConvolution, PackedMatMul,
+    Attention, Cast, FusionClass, Graph, MatMul, Op, Operator, PackedConvolution, PackedMatMul,
     WinogradMultiply, interleave, products_of,
 };
 use hone_types::{DataType, Id};
@@ -179,11 +179,26 @@ fn is_product(graph: &Graph, node: &Node<Op>, reduced: DataType) -> bool {
     weights.dtype() == DataType::F32 && products_of(reduced).is_some_and(whole)
 }
 
-/// Whether a node is a product of matrices of `f32`, or a convolution of them.
+/// Operands of a node that are multiplied with one another: those of an attention are queries, keys and values.
+fn factors(node: &Node<Op>) -> usize {
+    if node.operation.downcast::<Attention>().is_some() { 3 } else { 2 }
+}
+
+/// The operation of a node that is a sum of products of reduced precision: an attention's weights are multiplied, too.
+fn rounding(node: &Node<Op>, reduced: DataType) -> Op {
+    match node.operation.downcast::<Attention>() {
+        Some(attention) => Attention { rounded: Some(reduced), ..attention.clone() }.into(),
+        None => node.operation.clone(),
+    }
+}
+
+/// Whether a node is a product of matrices of `f32`, a convolution of them, or an attention.
 fn is_plain_product(graph: &Graph, node: &Node<Op>, _: DataType) -> bool {
-    let operands = node.inputs.iter().take(2).flatten().map(|input| graph.tensor_type(*input));
+    let operands = node.inputs.iter().take(factors(node)).flatten();
+    let operands = operands.map(|input| graph.tensor_type(*input));
     let operation = &node.operation;
     (operation.downcast::<MatMul>().is_some()
+        || operation.downcast::<Attention>().is_some()
         || operation.downcast::<PackedConvolution>().is_some())
         && operands.into_iter().all(|operand| operand.dtype == DataType::F32 && operand.rank() >= 2)
 }
@@ -212,14 +227,20 @@ impl ReducedPrecision<'_> {
         for (index, input) in node.inputs.iter().enumerate() {
             inputs.push(match input {
                 None => None,
-                Some(input) if plain && index < 2 => Some(self.rounded(*input, &node.name)?),
+                Some(input) if plain && index < factors(node) => {
+                    Some(self.rounded(*input, &node.name)?)
+                }
                 Some(input) if plain => Some(self.extended(*input, &node.name)?),
                 Some(input) if product && index == 0 => Some(self.reduced(*input, &node.name)?),
                 Some(input) if product && index == 1 => Some(self.weights(node, *input)?),
                 Some(input) => Some(self.extended(*input, &node.name)?),
             });
         }
-        let outputs = self.rewriter.add(&node.name, node.operation.clone(), &inputs)?;
+        let operation = match plain {
+            true => rounding(node, self.reduced),
+            false => node.operation.clone(),
+        };
+        let outputs = self.rewriter.add(&node.name, operation, &inputs)?;
         for (old, new) in node.outputs.iter().zip(outputs) {
             self.rewriter.replace(*old, new);
             if self.plan.stored_reduced.contains(old) {

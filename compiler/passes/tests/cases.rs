@@ -39,6 +39,9 @@ const PASSES: &[(&str, Pass)] = &[
     ("scale_filters", hone_passes::scale_filters),
     ("merge_scales", hone_passes::merge_scales),
     ("fuse_attention", |graph| hone_passes::fuse_attention(graph, LANES, DataType::F32)),
+    ("fuse_device_attention", |graph| {
+        hone_passes::fuse_device_attention(graph, &[8], DataType::F32)
+    }),
     ("choose_layouts", |graph| hone_passes::choose_layouts(graph, LAYOUT)),
     ("choose_layouts_for_tiles", |graph| {
         hone_passes::choose_layouts(graph, LayoutOptions { tile_row: Some(16), ..LAYOUT })

@@ -61,6 +61,9 @@ fn child() {
         assert_eq!(products > 0, precision != DataType::F32, "{name}: {products} mma.sync");
         let kernels = text.split(".visible .entry").filter(|kernel| kernel.contains("mma.sync"));
         let kernels = kernels.count();
+        // Attention is one kernel.
+        let exchanges = text.split(".visible .entry").filter(|own| own.contains("shfl.sync"));
+        assert_eq!(exchanges.count(), usize::from(name.starts_with("transformer encoder in")));
         if name.starts_with("convolutions in") {
             // All but the depthwise one.
             assert_eq!(kernels, 8, "{name}: kernels on tensor cores");

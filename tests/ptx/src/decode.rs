@@ -53,6 +53,15 @@ pub(crate) fn decode(
     labels: &BTreeMap<String, usize>,
 ) -> Result<Operation> {
     let words = Words::of(text);
+    if words.words == ["ex2", "approx", "ftz", "f32"] {
+        let (ty, to) = (words.ty()?, names.register(words.operand(0)?)?);
+        return Ok(Operation::Unary {
+            op: Unary::PowerOfTwo,
+            ty,
+            to,
+            a: source(&words, 1, names)?,
+        });
+    }
     // Results here are computed with subnormal numbers, as the text has to ask for.
     ensure!(!words.has("ftz") && !words.has("approx"), "flushes or approximates");
     let register = |names: &mut Names| names.register(words.operand(0)?);
@@ -60,7 +69,9 @@ pub(crate) fn decode(
         "mov" => return moves(&words, names),
         "ld" => return load(&words, names),
         "st" => return store(&words, names),
+        "cvt" if words.has("bf16x2") || words.has("f16x2") => return convert_pair(&words, names),
         "cvt" => return convert(&words, names),
+        "shfl" => return exchange(&words, names),
         "cvta" => {
             let space = space_of(&words)?;
             let back = words.has("to");
@@ -288,6 +299,34 @@ fn convert(words: &Words<'_>, names: &mut Names) -> Result<Operation> {
         (names.register(words.operand(0)?)?, operand(words.operand(1)?, from_type, names)?);
     let saturate = words.has("sat");
     Ok(Operation::Convert { to_type, from_type, rounding, saturate, to, a })
+}
+
+/// `cvt.rn.bf16x2.f32 d, a, b`: `a` goes into the upper half.
+fn convert_pair(words: &Words<'_>, names: &mut Names) -> Result<Operation> {
+    let ["cvt", "rn", pair, "f32"] = words.words[..] else { bail!("a conversion of another form") };
+    let to_type = Type::named(&pair[..pair.len() - 2]).with_context(|| format!("type {pair}"))?;
+    let from = Type::named("f32").context("f32")?;
+    let (to, upper) =
+        (names.register(words.operand(0)?)?, operand(words.operand(1)?, from, names)?);
+    Ok(Operation::ConvertPair {
+        to_type,
+        to,
+        upper,
+        lower: operand(words.operand(2)?, from, names)?,
+    })
+}
+
+/// `shfl.sync.bfly.b32 d, a, bits, 31, -1`: of a whole warp.
+fn exchange(words: &Words<'_>, names: &mut Names) -> Result<Operation> {
+    let is_whole = words.words == ["shfl", "sync", "bfly", "b32"]
+        && words.operand(3)? == "31"
+        && words.operand(4)? == "-1";
+    ensure!(is_whole && !words.operand(0)?.contains('|'), "an exchange of another form");
+    Ok(Operation::Exchange {
+        to: names.register(words.operand(0)?)?,
+        a: source(words, 1, names)?,
+        bits: words.operand(2)?.parse().context("bits")?,
+    })
 }
 
 fn comparison(words: &Words<'_>, names: &mut Names) -> Result<Operation> {

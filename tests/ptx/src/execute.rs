@@ -4,8 +4,8 @@ use crate::machine::{Block, CHUNK, WARP};
 use crate::memory::{LOCAL_WINDOW, SHARED_WINDOW};
 use crate::program::{Address, Instruction, Operation, Source, Space};
 use crate::tensor_core;
-use crate::types::{Kind, Type, binary, compare, convert, fused, unary};
-use anyhow::{Result, bail, ensure};
+use crate::types::{Kind, Rounding, Type, binary, compare, convert, fused, unary};
+use anyhow::{Context, Result, bail, ensure};
 
 impl Block<'_> {
     pub(crate) fn execute(&mut self, instruction: &Instruction, lanes: &[usize]) -> Result<()> {
@@ -102,6 +102,23 @@ impl Block<'_> {
                     let by = block.get(*by, lane) as u32;
                     let by = if *wrap { by & 31 } else { by.min(32) };
                     Ok(if *left { (both << by) >> 32 } else { (both >> by) & 0xffff_ffff })
+                })
+            }
+            Operation::ConvertPair { to_type, to, upper, lower } => {
+                let from = Type::named("f32").context("f32")?;
+                let half = |raw: u64| convert(*to_type, from, Rounding::Nearest, false, raw);
+                self.each(lanes, *to, |block, lane| {
+                    let (upper, lower) = (block.get(*upper, lane), block.get(*lower, lane));
+                    Ok(half(upper)? << 16 | half(lower)?)
+                })
+            }
+            Operation::Exchange { to, a, bits } => {
+                tensor_core::warps(lanes)?.try_for_each(|warp| {
+                    let values: Vec<u64> = warp.iter().map(|lane| self.get(*a, *lane)).collect();
+                    for (index, lane) in warp.iter().enumerate() {
+                        self.set(*to, *lane, values[index ^ bits]);
+                    }
+                    Ok(())
                 })
             }
             Operation::Permute { to, a, b, c } => self.each(lanes, *to, |block, lane| {

@@ -125,6 +125,10 @@ pub enum Operation {
         to: Register,
         a: Source,
     },
+    /// Two `f32` rounded to a type of 16 bits, as one register.
+    ConvertPair { to_type: Type, to: Register, upper: Source, lower: Source },
+    /// What the lane of the warp has whose number differs in these bits.
+    Exchange { to: Register, a: Source, bits: usize },
     /// A field of `a`, from bit `b` on, of `c` bits.
     Field { ty: Type, to: Register, a: Source, b: Source, c: Source },
     /// The upper (`left`) or lower half of two words that are shifted together.

@@ -137,6 +137,8 @@ pub enum Unary {
     Not,
     Sqrt,
     Reciprocal,
+    /// Within 2 units in the last place, where the device's is; subnormal numbers count as zero.
+    PowerOfTwo,
     PopulationCount,
     LeadingZeros,
     Reverse,
@@ -247,6 +249,11 @@ pub fn unary(op: Unary, ty: Type, a: u64) -> Result<u64> {
             Unary::Abs => ty.cut(a & !sign),
             Unary::Sqrt => round(ty, ty.float(a).sqrt(), || f32::from_bits(a as u32).sqrt()),
             Unary::Reciprocal => round(ty, 1.0 / ty.float(a), || 1.0 / f32::from_bits(a as u32)),
+            Unary::PowerOfTwo => {
+                let flushed = |value: f32| if value.is_subnormal() { 0.0 } else { value };
+                let exponent = f64::from(flushed(f32::from_bits(a as u32)));
+                u64::from(flushed(exponent.exp2() as f32).to_bits())
+            }
             _ => bail!("{op:?} of a floating-point number"),
         });
     }
@@ -259,7 +266,9 @@ pub fn unary(op: Unary, ty: Type, a: u64) -> Result<u64> {
         Unary::PopulationCount => u64::from(ty.cut(a).count_ones()),
         Unary::LeadingZeros => u64::from(ty.cut(a).leading_zeros() - unused),
         Unary::Reverse => a.reverse_bits() >> unused,
-        Unary::Sqrt | Unary::Reciprocal => bail!("{op:?} of an integer"),
+        Unary::Sqrt | Unary::Reciprocal | Unary::PowerOfTwo => {
+            bail!("{op:?} of an integer")
+        }
     })
 }
 

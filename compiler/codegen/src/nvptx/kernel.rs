@@ -158,15 +158,20 @@ pub(super) fn declare_kernel<'c>(
     let none = context.create_string_attribute("no-builtins", "true");
     function.add_attribute(AttributeLoc::Function, none);
     for (word, extent) in ["reqntidx", "reqntidy", "reqntidz"].into_iter().zip(items) {
-        let values: [BasicMetadataValueEnum<'c>; 3] = [
-            function.as_global_value().as_pointer_value().into(),
-            context.metadata_string(word).into(),
-            ir.i32(extent as i32).into(),
-        ];
-        // Fails for nothing but values that are no metadata.
-        let _ = ir.module.add_global_metadata("nvvm.annotations", &context.metadata_node(&values));
+        annotate(ir, function, word, extent);
     }
     function
+}
+
+/// Adds what a number means for a kernel, by LLVM's word for it.
+pub(super) fn annotate<'c>(ir: &Ir<'c>, function: FunctionValue<'c>, word: &str, number: usize) {
+    let values: [BasicMetadataValueEnum<'c>; 3] = [
+        function.as_global_value().as_pointer_value().into(),
+        ir.context.metadata_string(word).into(),
+        ir.i32(number as i32).into(),
+    ];
+    // Fails for nothing but values that are no metadata.
+    let _ = ir.module.add_global_metadata("nvvm.annotations", &ir.context.metadata_node(&values));
 }
 
 pub(super) fn attribute(ir: &Ir<'_>, name: &str, value: u64) -> Attribute {

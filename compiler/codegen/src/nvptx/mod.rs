@@ -15,10 +15,13 @@
 //! - Nothing is called: no library of NVIDIA's is needed. Subnormal numbers are kept.
 
 mod architecture;
+mod attention;
+mod instructions;
 mod kernel;
 mod product;
 
 pub use architecture::Architecture;
+pub use attention::{attention, is_attention};
 pub use product::{ProductOptions, Tiles, is_product, product};
 
 use crate::compile::{optimize, write};

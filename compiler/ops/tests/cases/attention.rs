@@ -21,7 +21,7 @@ pub fn cases() -> Vec<Case> {
 fn attention<const RANK: usize>(places: [usize; RANK], steps: Vec<ScoreStep>) -> Attention {
     let [query, key, value, output] = [(); 4].map(|()| places.to_vec());
     let (scale, empty_rows) = (0.5, EmptyRows::NotNumbers);
-    Attention { query, key, value, output, scale, steps, empty_rows, part: None }
+    Attention { query, key, value, output, scale, steps, empty_rows, rounded: None, part: None }
 }
 
 fn f32s(shape: &[usize]) -> Tensor {

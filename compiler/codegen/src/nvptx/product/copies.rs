@@ -3,7 +3,6 @@
 use super::depth_order::Bits;
 use super::emit::{Product, missing};
 use super::form::{Axis, Operand};
-use super::tiles::CHUNK;
 use crate::error::Result;
 use crate::llvm::ir::V;
 use inkwell::IntPredicate;
@@ -265,7 +264,7 @@ impl<'c> Product<'_, 'c> {
                     _ => next.sources[side][round],
                 };
                 let has = self.has_elements(stream, round, next, steps)?;
-                self.copy_chunk(to, from, has)?;
+                self.instructions().copy_chunk(to, from, has)?;
             }
         }
         Ok(())
@@ -294,22 +293,5 @@ impl<'c> Product<'_, 'c> {
         let mut all = all.into_iter();
         let Some(first) = all.next() else { return Ok(None) };
         all.try_fold(first, |both, other| ir.binary(Op::And, both, other)).map(Some)
-    }
-
-    /// Copies a chunk, or zeros where there are no elements: then nothing is read.
-    fn copy_chunk(
-        &self,
-        to: PointerValue<'c>,
-        from: PointerValue<'c>,
-        has_elements: Option<V<'c>>,
-    ) -> Result<()> {
-        let name = "llvm.nvvm.cp.async.cg.shared.global.16";
-        let Some(has_elements) = has_elements else {
-            return self.ir.intrinsic_call(name, &[], &[to.into(), from.into()]).map(drop);
-        };
-        let (whole, none) = (self.ir.i32(CHUNK as i32).into(), self.ir.i32(0).into());
-        let length = self.ir.select(has_elements, whole, none)?;
-        let args = [to.into(), from.into(), length];
-        self.ir.intrinsic_call(&format!("{name}.s"), &[], &args).map(drop)
     }
 }

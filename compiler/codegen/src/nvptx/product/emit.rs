@@ -7,6 +7,7 @@ use super::tiles::{CHUNK, Layout, STEP, Tiles};
 use crate::Target;
 use crate::error::{CodegenError, Result};
 use crate::llvm::ir::Ir;
+use crate::nvptx::instructions::{self, Instructions};
 use crate::nvptx::kernel::{GLOBAL, attribute, declare_kernel, shared_memory};
 use hone_tensor::{Argument, BufferId, Kernel, Program};
 use inkwell::AddressSpace;
@@ -54,7 +55,7 @@ pub(super) fn emit(
 
 /// That a kernel lacks something that its template looked for.
 pub(super) fn missing(kernel: &Kernel, what: &str) -> CodegenError {
-    CodegenError::Unsupported { symbol: kernel.name.clone(), message: format!("no {what}") }
+    instructions::missing(&kernel.name, what)
 }
 
 /// The function, and the pointers to buffers that it gets.
@@ -106,14 +107,18 @@ pub(super) struct Origin<'c> {
 }
 
 impl<'c> Product<'_, 'c> {
+    /// Where instructions are added.
+    pub(super) fn instructions(&self) -> Instructions<'_, 'c> {
+        Instructions { ir: self.ir, symbol: &self.kernel.name }
+    }
+
     /// An operation with a constant.
     pub(super) fn op(&self, op: Op, a: IntValue<'c>, b: i64) -> Result<IntValue<'c>> {
-        let b = a.get_type().const_int(b as u64, true);
-        Ok(self.ir.binary(op, a.into(), b.into())?.into_int_value())
+        self.instructions().op(op, a, b)
     }
 
     pub(super) fn add(&self, a: IntValue<'c>, b: IntValue<'c>) -> Result<IntValue<'c>> {
-        Ok(self.ir.binary(Op::Add, a.into(), b.into())?.into_int_value())
+        self.instructions().add(a, b)
     }
 
     pub(super) fn times(&self, a: IntValue<'c>, factor: usize) -> Result<IntValue<'c>> {
@@ -122,14 +127,7 @@ impl<'c> Product<'_, 'c> {
 
     /// Reads the numbers of lane and block.
     fn number(&mut self) -> Result<()> {
-        let read = |name: &str| -> Result<IntValue<'c>> {
-            let name = format!("llvm.nvvm.read.ptx.sreg.{name}");
-            let number = self.ir.intrinsic(&name, &[], &[])?;
-            Ok(self
-                .ir
-                .convert(Op::ZExt, number, self.ir.context.i64_type().into())?
-                .into_int_value())
-        };
+        let read = |name: &str| self.instructions().special(name);
         let lane = read("tid.x")?;
         let block = [read("ctaid.x")?, read("ctaid.y")?, read("ctaid.z")?];
         (self.lane, self.block) = (lane, block);
@@ -163,12 +161,6 @@ impl<'c> Product<'_, 'c> {
         Ok(Origin { row, column })
     }
 
-    /// What the number of a chunk in a line is changed by (exclusive or).
-    fn swizzle(&self, layout: &Layout, line: IntValue<'c>) -> Result<IntValue<'c>> {
-        let turn = self.op(Op::UDiv, line, layout.turn as i64)?;
-        self.op(Op::And, turn, layout.chunks.min(8) as i64 - 1)
-    }
-
     /// The byte in a tile at which a chunk of a line begins.
     pub(super) fn byte(
         &self,
@@ -176,9 +168,7 @@ impl<'c> Product<'_, 'c> {
         line: IntValue<'c>,
         chunk: IntValue<'c>,
     ) -> Result<IntValue<'c>> {
-        let swizzle = self.swizzle(layout, line)?;
-        let chunk = self.ir.binary(Op::Xor, chunk.into(), swizzle.into())?.into_int_value();
-        self.add(self.times(line, layout.line_bytes())?, self.times(chunk, CHUNK)?)
+        self.instructions().byte((line, chunk), (layout.chunks, layout.turn))
     }
 
     /// What a lane adds to a stage to read its row of the four matrices that `ldmatrix` reads at once.

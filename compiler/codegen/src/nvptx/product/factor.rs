@@ -6,14 +6,14 @@ use hone_types::DataType;
 use hone_types::Id;
 
 /// A factor, by the iterators it depends on.
-pub(super) struct Factor {
-    pub(super) buffer: BufferId,
+pub(in crate::nvptx) struct Factor {
+    pub(in crate::nvptx) buffer: BufferId,
     /// The element that it is where all iterators are 0.
-    pub(super) start: i64,
+    pub(in crate::nvptx) start: i64,
     /// Distances of neighbours along iterators or their quotients.
     steps: Vec<(Term, i64)>,
     /// Outside of any of these it is zero.
-    pub(super) bounds: Vec<Bound>,
+    pub(in crate::nvptx) bounds: Vec<Bound>,
 }
 
 /// An iterator, or its quotient by a number.
@@ -26,7 +26,7 @@ struct Term {
 
 /// `low <= sum of iterators with factors < high`
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Bound {
+pub(in crate::nvptx) struct Bound {
     /// In the order of the iterators, each once; the first factor is positive.
     pub(super) terms: Vec<(VarId, i64)>,
     pub(super) low: i64,
@@ -39,7 +39,7 @@ const UNBOUNDED: i64 = 1 << 29;
 impl Factor {
     /// A load of the type of the sums, or widened to it, whose index is a sum of iterators and of their quotients, and
     /// which may be replaced by zero out of bounds.
-    pub(super) fn of(program: &Program, expr: &Expr, sum: DataType) -> Option<Self> {
+    pub(in crate::nvptx) fn of(program: &Program, expr: &Expr, sum: DataType) -> Option<Self> {
         let (mut expr, mut bounds) = (expr, Vec::new());
         let (buffer, indices) = loop {
             match expr {
@@ -64,11 +64,16 @@ impl Factor {
     }
 
     /// The distance of neighbours along an axis: an iterator (divisor 1), or its quotient by a number.
-    pub(super) fn along(&self, var: VarId, divisor: usize) -> i64 {
+    pub(in crate::nvptx) fn along(&self, var: VarId, divisor: usize) -> i64 {
         match divisor as i64 {
             1 => self.step(var, 1),
             divisor => self.step(var, 1) * divisor + self.step(var, divisor),
         }
+    }
+
+    /// Every iterator, with the number that it is divided by (1 for none) and the distance of neighbours along that.
+    pub(in crate::nvptx) fn terms(&self) -> impl Iterator<Item = (VarId, i64, i64)> {
+        self.steps.iter().map(|(term, step)| (term.var, term.divisor, *step))
     }
 
     /// The number that an iterator is divided by, where it is.

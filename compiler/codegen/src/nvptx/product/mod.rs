@@ -26,6 +26,9 @@ mod tiles;
 
 pub use tiles::Tiles;
 
+pub(super) use factor::Factor;
+pub(super) use tiles::CHUNK;
+
 use super::{Architecture, Module};
 use crate::error::Result;
 use crate::llvm::ir::Ir;

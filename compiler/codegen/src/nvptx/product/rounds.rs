@@ -5,22 +5,13 @@ use super::emit::{Product, missing};
 use super::form::Factors;
 use crate::error::Result;
 use crate::llvm::ir::V;
+use crate::nvptx::instructions::{BFLOAT, HALF};
 use hone_tensor::BufferId;
 use inkwell::IntPredicate;
 use inkwell::values::{BasicValue, InstructionOpcode as Op, IntValue, PointerValue};
 use std::collections::HashMap;
 
 impl<'c> Product<'_, 'c> {
-    fn commit(&self) -> Result<()> {
-        self.ir.intrinsic_call("llvm.nvvm.cp.async.commit.group", &[], &[]).map(drop)
-    }
-
-    /// Waits until all but the last `groups` tiles have come.
-    fn wait(&self, groups: usize) -> Result<()> {
-        let groups = self.ir.i32(groups as i32).into();
-        self.ir.intrinsic_call("llvm.nvvm.cp.async.wait.group", &[], &[groups]).map(drop)
-    }
-
     /// All sums of a lane: by rows of 16, columns of 8, and register.
     pub(super) fn sums(&self, buffers: &HashMap<BufferId, PointerValue<'c>>) -> Result<Vec<V<'c>>> {
         let start = |side: usize| {
@@ -37,10 +28,10 @@ impl<'c> Product<'_, 'c> {
                 self.copy(&streams, &next, at)?;
             }
             next = next.after(self)?;
-            self.commit()?;
+            self.instructions().commit()?;
         }
         let sums = self.rounds(&streams, &reads, &next, rounds)?;
-        self.wait(0)?;
+        self.instructions().wait(0)?;
         Ok(sums)
     }
 
@@ -86,12 +77,12 @@ impl<'c> Product<'_, 'c> {
         let next = first.with(&values[numbers..fixed]);
         // All but the tiles behind the next one; then what every lane has copied is there for all, and the stage that
         // was multiplied last is free.
-        self.wait(ahead - 1)?;
-        ir.intrinsic_call("llvm.nvvm.barrier0", &[], &[])?;
+        self.instructions().wait(ahead - 1)?;
+        self.instructions().barrier()?;
         if rounds > ahead {
             self.copy_while(round, rounds - ahead, (streams, &next, write))?;
         }
-        self.commit()?;
+        self.instructions().commit()?;
         let sums = self.multiply(reads, read, &values[fixed..])?;
         let mut changed: Vec<V<'c>> = vec![self.op(Op::Add, round, 1)?.into()];
         for offset in [read, write] {
@@ -173,25 +164,14 @@ impl<'c> Product<'_, 'c> {
         let start = self.ir.offset(self.shared, self.add(stage, reads[by_lane])?)?;
         let offset = self.start_in_stage(side) + 16 * lines * layout.line_bytes();
         let address = self.ir.offset(start, self.ir.i64(offset as i64))?;
-        let transposed = if layout.by_depth { "" } else { ".trans" };
-        let name = format!("llvm.nvvm.ldmatrix.sync.aligned.m8n8.x4{transposed}.b16");
-        let read = self.ir.intrinsic(&name, &[address.get_type().into()], &[address.into()])?;
-        self.parts(read)
-    }
-
-    /// The four parts of what an intrinsic gives.
-    fn parts(&self, value: V<'c>) -> Result<Vec<V<'c>>> {
-        let V::StructValue(value) = value else {
-            return Err(missing(self.kernel, "parts of what an intrinsic gives"));
-        };
-        (0..4).map(|part| Ok(self.ir.builder.build_extract_value(value, part, "")?)).collect()
+        self.instructions().matrices(address, !layout.by_depth)
     }
 
     fn multiply_add(&self, a: &[V<'c>], b: &[V<'c>], sums: &[V<'c>]) -> Result<Vec<V<'c>>> {
         let sign = |signed: bool| if signed { "s8" } else { "u8" };
         let kind = match self.form.factors {
-            Factors::Half => "m16n8k16.row.col.f32.f32".to_string(),
-            Factors::BFloat => "m16n8k16.row.col.bf16".to_string(),
+            Factors::Half => HALF.to_string(),
+            Factors::BFloat => BFLOAT.to_string(),
             Factors::TensorFloat => "m16n8k8.row.col.tf32".to_string(),
             Factors::Bytes([left, right]) if left == right => {
                 format!("m16n8k32.row.col.{}", sign(left))
@@ -200,15 +180,6 @@ impl<'c> Product<'_, 'c> {
                 format!("m16n8k32.row.col.{}.{}", sign(left), sign(right))
             }
         };
-        let pair = self.ir.context.f16_type().vec_type(2);
-        let mut args = Vec::with_capacity(10);
-        for word in a.iter().chain(b) {
-            args.push(match self.form.factors {
-                Factors::Half => self.ir.builder.build_bit_cast(*word, pair, "")?,
-                _ => *word,
-            });
-        }
-        args.extend(sums);
-        self.parts(self.ir.intrinsic(&format!("llvm.nvvm.mma.{kind}"), &[], &args)?)
+        self.instructions().multiply_add(&kind, [a, b], sums)
     }
 }

@@ -5,7 +5,7 @@ use hone_machine::{MULTIPROCESSORS, PRODUCT_CYCLES, ROUND_CYCLES, WARP_LANES};
 use hone_tensor::Limits;
 
 /// Bytes that one asynchronous copy brings, and that a row of a matrix of `ldmatrix` has.
-pub(super) const CHUNK: usize = 16;
+pub(in crate::nvptx) const CHUNK: usize = 16;
 /// Bytes of the depth of one `mma.sync`.
 pub(super) const STEP: usize = 32;
 /// Bytes of the depth of a block's tile.
