@@ -1,10 +1,11 @@
 //! Depthwise convolutions and poolings on channel-packed values, and every other reduction whose operands are
-//! all read along the vector axis: neighbouring results stay in registers.
+//! all read along the vector axis: neighbouring results, or vectors of a row, stay in registers.
 
 use super::parallel::spread;
+use super::register_sums::unroll_tile;
 use super::unfit;
 use crate::Machine;
-use crate::access::{Access, access, is_reduction, loads, value, vector_axis};
+use crate::access::{Access, access, is_costly, is_reduction, loads, value, vector_axis};
 use crate::decisions::Decisions;
 use hone_schedule::{Schedule, ScheduleError};
 use hone_tensor::{Block, BlockId, BufferId, Expr, Iterator, IteratorKind, Scope};
@@ -18,6 +19,12 @@ fn max_vectors(machine: &Machine) -> usize {
 /// Maximum points of the reduction that are unrolled.
 const UNROLLED: usize = 9;
 
+/// Vectors of a longer row that are reduced at a time: an addition takes four cycles, and two begin in each.
+const ROW_VECTORS: usize = 8;
+
+/// As [`ROW_VECTORS`], where a function that is a long chain of instructions is computed of each.
+const COSTLY_VECTORS: usize = 4;
+
 /// Tiles the axis before the vector and reduces in registers.
 pub(super) fn apply(
     schedule: &mut Schedule,
@@ -30,9 +37,13 @@ pub(super) fn apply(
     let mut outer = outer.to_vec();
     let mut inner = Vec::new();
     let mut vector = *vector;
-    if schedule.extent(vector).unwrap_or(1) > machine.lanes {
-        let (blocks, lanes) = schedule.split(vector, machine.lanes)?;
-        outer.push(blocks);
+    let extent = schedule.extent(vector).unwrap_or(1);
+    if extent > machine.lanes {
+        let size = vectors_of_row(schedule, (reduction, output), extent, machine, decisions);
+        let (tiles, within) = schedule.split(vector, size * machine.lanes)?;
+        let (parts, lanes) = schedule.split(within, machine.lanes)?;
+        outer.push(tiles);
+        inner.push(parts);
         vector = lanes;
     } else if let Some(tiled) = outer.pop() {
         let extent = schedule.extent(tiled).unwrap_or(1);
@@ -48,12 +59,29 @@ pub(super) fn apply(
     schedule.compute_at(reduction, at)?;
     schedule.set_scope(reduction, Scope::Register)?;
     let unrolled = decisions.number("unrolled", [1, 3, 5, 9, 25], UNROLLED);
-    reduce_in_registers(schedule, reduction, outer.len(), unrolled)?;
+    reduce_in_registers(schedule, reduction, (outer.len(), unrolled), machine)?;
     for within in &inner {
         schedule.unroll(*within)?;
     }
     schedule.vectorize(vector)?;
     spread(schedule, &outer[..outer.len() - 1], decisions)
+}
+
+/// How many vectors of a row are reduced at a time.
+fn vectors_of_row(
+    schedule: &Schedule,
+    blocks: (BlockId, BlockId),
+    extent: usize,
+    machine: &Machine,
+    decisions: &mut Decisions<'_>,
+) -> usize {
+    let vectors = extent.div_ceil(machine.lanes);
+    let program = schedule.program();
+    let costly = [blocks.0, blocks.1].iter().any(|id| is_costly(value(&program.blocks[*id])));
+    let together = if costly { COSTLY_VECTORS } else { ROW_VECTORS };
+    let maximum = vectors.min(max_vectors(machine));
+    let sizes: Vec<usize> = (1..=maximum).collect();
+    decisions.factor("vectors", maximum, &sizes, best_size(vectors, together.min(maximum)))
 }
 
 /// The reduction and the map that stores its result.
@@ -106,8 +134,8 @@ fn best_size(extent: usize, maximum: usize) -> usize {
 fn reduce_in_registers(
     schedule: &mut Schedule,
     reduction: BlockId,
-    outer: usize,
-    max_points: usize,
+    (outer, max_points): (usize, usize),
+    machine: &Machine,
 ) -> Result<(), ScheduleError> {
     let loops = schedule.loops(reduction)[outer..].to_vec();
     let iterators = schedule.program().blocks[reduction].iterators.clone();
@@ -130,11 +158,7 @@ fn reduce_in_registers(
     for block in initial.into_iter().chain([reduction]) {
         let loops = schedule.loops(block);
         let tile = &loops[loops.len() - spatial..];
-        let (vector, others) = tile.split_last().ok_or_else(|| unfit("lanes", "no loops"))?;
-        for loop_ in others {
-            schedule.unroll(*loop_)?;
-        }
-        schedule.vectorize(*vector)?;
+        unroll_tile(schedule, tile, None, machine)?;
     }
     Ok(())
 }

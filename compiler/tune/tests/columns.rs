@@ -1,0 +1,61 @@
+//! Reductions along another axis than the last, in vectors of columns: the same results, by the template that is meant.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use hone_machine::Machine;
+use hone_tensor::{Builder, Combiner, Expr, Program, Scope, interpret, verify};
+use hone_tune::{Scheduled, schedule};
+use hone_types::{DataType, Tensor, TensorType};
+
+const LANES: usize = 4;
+
+fn of(shape: &[usize]) -> TensorType {
+    TensorType::new(DataType::F32, shape.to_vec())
+}
+
+/// Small whole numbers, so that no order of additions makes a difference.
+fn numbers(shape: &[usize]) -> Tensor {
+    let value = |index: usize| ((index * 7 + index / 3) % 11) as f64 - 4.0;
+    let values: Vec<f64> = (0..of(shape).elements()).map(value).collect();
+    Tensor::from_f64(DataType::F32, shape.to_vec(), &values).unwrap()
+}
+
+/// The program's schedule, after it was checked that it computes as before.
+fn scheduled(plain: &Program, input: Tensor) -> Scheduled {
+    let machine = Machine::with_vectors(4 * LANES, 32);
+    let scheduled = schedule(plain.clone(), &machine).unwrap();
+    let program = scheduled.schedule.program();
+    verify(program).unwrap();
+    let inputs = [input];
+    assert_eq!(interpret(program, &inputs).unwrap(), interpret(plain, &inputs).unwrap());
+    scheduled
+}
+
+/// Sums over windows of five rows, then a map of each.
+fn sums_of_windows(rows: usize, columns: usize) -> Scheduled {
+    let shape = [rows + 4, columns];
+    let mut builder = Builder::new();
+    let x = builder.input("x", &of(&shape));
+    let results = of(&[rows, columns]);
+    let sums = builder.reduce("sums", &results, &[5], Combiner::Sum, |i, k| {
+        Expr::Load(x, vec![i[0].clone() + k[0].clone(), i[1].clone()])
+    });
+    let twice = builder.map("twice", &results, |i| {
+        Expr::Load(sums, i.to_vec()) * Expr::Constant(2.0, DataType::F32)
+    });
+    builder.output(twice);
+    scheduled(&builder.finish(), numbers(&shape))
+}
+
+#[test]
+fn several_vectors_of_a_row_are_summed_at_a_time() {
+    for (columns, together) in [(8 * LANES, 8), (16 * LANES, 8), (6 * LANES + 1, 7), (LANES + 2, 2)]
+    {
+        let scheduled = sums_of_windows(3, columns);
+        assert_eq!(scheduled.template, "lanes", "{columns} columns");
+        let program = scheduled.schedule.program();
+        let sums = program.buffers.iter().find(|buffer| buffer.1.scope == Scope::Register);
+        let elements = sums.expect("sums in registers").1.elements();
+        assert_eq!(elements.div_ceil(LANES), together, "{columns} columns");
+    }
+}
