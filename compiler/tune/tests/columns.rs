@@ -1,4 +1,5 @@
-//! Reductions along another axis than the last, in vectors of columns: the same results, by the template that is meant.
+//! Reductions along another axis than the last, in vectors of columns, and maps whose indices are computed of columns alone:
+//! the same results, by the template that is meant.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -58,4 +59,25 @@ fn several_vectors_of_a_row_are_summed_at_a_time() {
         let elements = sums.expect("sums in registers").1.elements();
         assert_eq!(elements.div_ceil(LANES), together, "{columns} columns");
     }
+}
+
+/// Every row with each column three times, or twice.
+fn repeated(rows: usize, columns: usize, times: usize) -> Scheduled {
+    let shape = [rows, columns];
+    let mut builder = Builder::new();
+    let x = builder.input("x", &of(&shape));
+    let y = builder.map("y", &of(&[rows, columns * times]), |i| {
+        Expr::Load(x, vec![i[0].clone(), i[1].clone().floor_divide(times.into())])
+    });
+    builder.output(y);
+    scheduled(&builder.finish(), numbers(&shape))
+}
+
+#[test]
+fn quotients_of_columns_are_computed_once_for_several_rows() {
+    let asks =
+        |scheduled: &Scheduled| scheduled.decisions.iter().any(|decision| decision.name == "rows");
+    assert!(asks(&repeated(40, 7, 3)));
+    assert!(!asks(&repeated(40, 7, 2)), "a shift");
+    assert!(!asks(&repeated(1, 7, 3)), "one row");
 }
