@@ -32,6 +32,65 @@ fn scheduled(plain: &Program, input: Tensor) -> Scheduled {
     scheduled
 }
 
+/// The place of the largest of `channels` values in each of so many columns, of several images.
+fn places(images: usize, channels: usize, columns: usize) -> Scheduled {
+    let shape = [images, channels, columns];
+    let mut builder = Builder::new();
+    let x = builder.input("x", &of(&shape));
+    let read = |point: &[Expr], channel: &Expr| {
+        Expr::Load(x, vec![point[0].clone(), channel.clone(), point[1].clone()])
+    };
+    let results = [images, columns];
+    let combiner = Combiner::Maximum;
+    let largest =
+        builder.reduce("largest", &of(&results), &[channels], combiner, |i, k| read(i, &k[0]));
+    let output = TensorType::new(DataType::I64, results.to_vec());
+    let place = builder.reduce("place", &output, &[channels], Combiner::Minimum, |i, k| {
+        let found = read(i, &k[0]).equal(Expr::Load(largest, i.to_vec()));
+        found.select(k[0].clone(), (channels as i64 - 1).into())
+    });
+    let y = builder.map("y", &output, |i| Expr::Load(place, i.to_vec()));
+    builder.output(y);
+    scheduled(&builder.finish(), numbers(&shape))
+}
+
+#[test]
+fn a_place_is_searched_while_its_column_is_in_cache() {
+    for (images, channels, columns) in [(1, 21, 64), (2, 5, 19), (3, 30, 6), (2, 7, 3)] {
+        let scheduled = places(images, channels, columns);
+        assert_eq!(scheduled.template, "columns", "{images} x {channels} x {columns}");
+        let buffers = &scheduled.schedule.program().buffers;
+        let in_registers = buffers.iter().filter(|buffer| buffer.1.scope == Scope::Register);
+        assert_eq!(in_registers.count(), 2, "the largest and its place");
+    }
+}
+
+/// Each of so many channels less the sum over all, in so many columns.
+fn centred(channels: usize, columns: usize) -> Scheduled {
+    let shape = [channels, columns];
+    let mut builder = Builder::new();
+    let x = builder.input("x", &of(&shape));
+    let sums = builder.reduce("sums", &of(&[columns]), &[channels], Combiner::Sum, |i, k| {
+        Expr::Load(x, vec![k[0].clone(), i[0].clone()])
+    });
+    let y = builder.map("y", &of(&shape), |i| {
+        Expr::Load(x, i.to_vec()) - Expr::Load(sums, vec![i[1].clone()])
+    });
+    builder.output(y);
+    scheduled(&builder.finish(), numbers(&shape))
+}
+
+#[test]
+fn what_columns_are_summed_into_stays_in_registers() {
+    for (channels, columns) in [(30, 3), (21, 64), (5, 19)] {
+        let scheduled = centred(channels, columns);
+        assert_eq!(scheduled.template, "columns");
+        let buffers = &scheduled.schedule.program().buffers;
+        let in_registers = buffers.iter().filter(|buffer| buffer.1.scope == Scope::Register);
+        assert_eq!(in_registers.count(), 1, "{channels} x {columns}");
+    }
+}
+
 /// Sums over windows of five rows, then a map of each.
 fn sums_of_windows(rows: usize, columns: usize) -> Scheduled {
     let shape = [rows + 4, columns];

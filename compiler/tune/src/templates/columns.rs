@@ -8,7 +8,7 @@ use crate::Machine;
 use crate::access::{Access, access, is_reduction, loads, value, vector_axis};
 use crate::decisions::Decisions;
 use hone_schedule::{Schedule, ScheduleError};
-use hone_tensor::{BlockId, Expr, IteratorKind, Program, VarId};
+use hone_tensor::{BlockId, Expr, Iterator, IteratorKind, Program, Scope, VarId};
 
 /// Vectors of columns at a time, where what is kept of them stays in cache.
 const VECTORS: usize = 4;
@@ -27,12 +27,18 @@ pub(super) fn apply(
     if !reduces || !blocks.iter().all(|block| is_along_lanes(program, *block)) {
         return Err(unfit("columns", "not stages along one vector axis, some of which reduce"));
     }
+    if is_reduction(&program.blocks[*output]) {
+        return Err(unfit("columns", "the result is not stored by a map"));
+    }
+    if blocks.iter().all(|block| is_of_columns(program, *block, stages)) {
+        return reduce_columns(schedule, *output, stages, machine, decisions);
+    }
     let kept = kept_axes(program, *output, stages);
     let loops = schedule.loops(*output);
     let (Some((vector, others)), Some(true)) = (loops.split_last(), kept.last().copied()) else {
         return Err(unfit("columns", "what is reduced does not depend on the vector axis"));
     };
-    if loops.len() != kept.len() || is_reduction(&schedule.program().blocks[*output]) {
+    if loops.len() != kept.len() {
         return Err(unfit("columns", "the result's loops are not its axes"));
     }
     let (mut outer, mut inner) = (Vec::new(), Vec::new());
@@ -48,17 +54,84 @@ pub(super) fn apply(
     let maximum = extent.div_ceil(machine.lanes);
     let vectors = if fits { VECTORS } else { 1 };
     let width = decisions.factor("vectors", maximum, &[1, 2, 4, 8], vectors) * machine.lanes;
-    let (columns, lanes) = schedule.split(*vector, width.min(extent))?;
+    let width = width.min(extent);
+    let (columns, lanes) = schedule.split(*vector, width)?;
     outer.push(columns);
     schedule.reorder(&[outer.clone(), inner, vec![lanes]].concat())?;
+    compute_stages(schedule, stages, &outer, width)?;
+    schedule.vectorize(lanes)?;
+    spread(schedule, &outer, decisions)
+}
+
+/// Computes stages in the last of the loops around `width` columns, in vectors along them.
+fn compute_stages(
+    schedule: &mut Schedule,
+    stages: &[BlockId],
+    outer: &[VarId],
+    width: usize,
+) -> Result<(), ScheduleError> {
+    let columns = *outer.last().ok_or_else(|| unfit("columns", "no loop to compute at"))?;
     for stage in stages.iter().rev() {
         schedule.compute_at(*stage, columns)?;
     }
     for stage in stages {
+        keep_in_registers(schedule, *stage, width)?;
         schedule_stage(schedule, *stage, outer.len())?;
     }
+    Ok(())
+}
+
+/// Keeps in registers what a stage reduces into, where that is one value of each of so many columns: in memory, each
+/// addition would wait for the store of the one before.
+fn keep_in_registers(
+    schedule: &mut Schedule,
+    stage: BlockId,
+    width: usize,
+) -> Result<(), ScheduleError> {
+    let program = schedule.program();
+    let block = &program.blocks[stage];
+    match is_reduction(block) && program.buffers[block.buffer].elements() <= width {
+        true => schedule.set_scope(stage, Scope::Register),
+        false => Ok(()),
+    }
+}
+
+/// Several reductions into the same columns, as a maximum and then its place: what they reduce into stays in registers.
+fn reduce_columns(
+    schedule: &mut Schedule,
+    output: BlockId,
+    stages: &[BlockId],
+    machine: &Machine,
+    decisions: &mut Decisions<'_>,
+) -> Result<(), ScheduleError> {
+    let loops = schedule.loops(output);
+    let (vector, others) = loops.split_last().ok_or_else(|| unfit("columns", "no loops"))?;
+    let extent = schedule.extent(*vector).unwrap_or(1);
+    let maximum = extent.div_ceil(machine.lanes);
+    let width = decisions.factor("vectors", maximum, &[1, 2, 4, 8], VECTORS) * machine.lanes;
+    let width = width.min(extent);
+    let (columns, lanes) = schedule.split(*vector, width)?;
+    let outer = [others, &[columns]].concat();
+    compute_stages(schedule, stages, &outer, width)?;
     schedule.vectorize(lanes)?;
     spread(schedule, &outer, decisions)
+}
+
+/// Whether a block reads of other stages what belongs to its columns alone, so that nothing is computed again for others.
+fn is_of_columns(program: &Program, block: BlockId, stages: &[BlockId]) -> bool {
+    let definition = &program.blocks[block];
+    let spatial = || {
+        let of_result = |iterator: &&Iterator| iterator.kind == IteratorKind::Spatial;
+        definition.iterators.iter().filter(of_result).filter(|iterator| iterator.extent > 1)
+    };
+    loads(value(definition)).into_iter().all(|load| match load {
+        Expr::Load(buffer, indices) => {
+            let is_stage = stages.iter().any(|stage| program.blocks[*stage].buffer == *buffer);
+            let is_at = |iterator: &Iterator| indices.contains(&Expr::Var(iterator.var));
+            !is_stage || spatial().all(is_at)
+        }
+        _ => true,
+    })
 }
 
 /// Whether a block's last axis is one that every operand is read along, or not at all.
