@@ -99,7 +99,7 @@ pub(crate) fn access(load: &Expr, var: VarId) -> Access {
 }
 
 /// How many neighbouring elements a load reads while a variable runs from any multiple of that number on: as many as a block
-/// has where elements lie in blocks (`x[.., v / 16, .., v % 16]`), and `usize::MAX` where all are neighbours or the same one.
+/// has where elements lie in blocks (`x[.., v / 16, .., v % 16]`, or `v / 32 % 4` and the like beside it), and `usize::MAX` where all are neighbours or the same one.
 /// `None` for other forms.
 pub(crate) fn run_length(load: &Expr, var: VarId) -> Option<usize> {
     if access(load, var) != Access::Strided {
@@ -118,7 +118,7 @@ fn changes_by_block(index: &Expr, var: VarId, block: i64) -> bool {
     match index {
         Expr::Var(other) => *other != var,
         Expr::Binary(BinaryOp::FloorDivide, dividend, divisor) if **dividend == Expr::Var(var) => {
-            divisor.as_integer() == Some(block)
+            divisor.as_integer().is_some_and(|divisor| block > 0 && divisor % block == 0)
         }
         _ => index.operands().into_iter().all(|part| changes_by_block(part, var, block)),
     }

@@ -12,6 +12,11 @@ use hone_tensor::{BlockId, Expr, IteratorKind, Scope, VarId};
 /// Maximum vectors of partial results of one reduction.
 const MAX_PARTIAL: usize = 4;
 
+/// Terms from which a reduction whose operands are not neighbours is computed in vectors, too, which gather them. One chain of
+/// additions takes the latency of an addition for each term, and its error grows with their number; vectors of partial
+/// results do neither.
+const MANY_TERMS: usize = 256;
+
 /// Computes every stage at the row loop of the output.
 pub(super) fn apply(
     schedule: &mut Schedule,
@@ -116,7 +121,7 @@ fn schedule_stage(
 }
 
 /// Splits the reduced axis into vectors of partial results, within a row in registers; the last
-/// vectors may be shorter.
+/// vectors may be shorter. Few terms that are not neighbours in memory are left in one chain.
 pub(super) fn reduce_in_vectors(
     schedule: &mut Schedule,
     block: BlockId,
@@ -135,13 +140,18 @@ pub(super) fn reduce_in_vectors(
     let run = runs.min().unwrap_or(Some(usize::MAX)).unwrap_or(0);
     let extent = schedule.extent(last).unwrap_or(1);
     let lanes = machine.lanes.max(2);
-    // Vectors do not cross blocks in which the elements lie.
-    let is_in_blocks = run != usize::MAX;
-    if extent < 4 || is_in_blocks && (run == 0 || extent <= lanes || !run.is_multiple_of(lanes)) {
+    // Vectors do not cross blocks in which the elements lie, unless they are gathered.
+    let fits_blocks = run != 0 && extent > lanes && run.is_multiple_of(lanes);
+    let is_gathered = run != usize::MAX && !fits_blocks;
+    let is_in_blocks = run != usize::MAX && !is_gathered;
+    if extent < 4 || is_gathered && extent < MANY_TERMS {
         return Ok(());
     }
     let mut last = last;
-    let mut width = if is_in_blocks { lanes } else { partial_width(extent, machine) };
+    let mut width = match is_in_blocks {
+        true => lanes * vectors_in_block(run, extent, lanes),
+        false => partial_width(extent, machine),
+    };
     if extent > lanes && !is_in_blocks {
         let maximum = extent / (2 * lanes);
         width = decisions.factor("partial vectors", maximum, &[1, 2, 4, 8], width / lanes) * lanes;
@@ -160,6 +170,12 @@ pub(super) fn reduce_in_vectors(
         last = next;
         width = if width > machine.lanes { machine.lanes } else { half(width) };
     }
+}
+
+/// Vectors of partial results of many terms that lie in blocks: several where they divide a block.
+fn vectors_in_block(run: usize, extent: usize, lanes: usize) -> usize {
+    let fits = |vectors: &usize| extent >= MANY_TERMS && run.is_multiple_of(vectors * lanes);
+    (2..=MAX_PARTIAL).rev().find(fits).unwrap_or(1)
 }
 
 /// Partial results of the first round: whole vectors, several where that leaves each enough to do.
