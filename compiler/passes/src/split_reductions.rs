@@ -4,7 +4,7 @@
 
 use crate::{PassError, Rewriter};
 use hone_graph::Node;
-use hone_ops::{Graph, Op, Reduce, ReduceFunction};
+use hone_ops::{Graph, Op, Reduce, ReduceFunction, Reshape};
 use hone_types::DataType;
 
 /// Terms that are added one after another, up to which a sum is left whole.
@@ -13,19 +13,23 @@ const MAX_TERMS: usize = 4096;
 /// Partial sums that a sum along the last axis has at least: the lanes of a vector of a common machine.
 const LANES: usize = 8;
 
-/// Splits sums and means over several axes with many terms: over the last of these axes first, then over the others.
+/// Splits sums and means with many terms: over the last of several axes first, then over the others; over one axis that is not
+/// the last, over parts of it first, whose number is the divisor of its extent that is nearest to the square root.
 pub fn split_reductions(graph: &Graph) -> Result<Graph, PassError> {
     let mut rewriter = Rewriter::new(graph);
     for (id, node) in graph.nodes().iter() {
         if !rewriter.is_needed(id) {
             continue;
         }
-        let Some((first, second)) = split(graph, node) else {
+        let Some(Split { shape, first, second }) = split(graph, node) else {
             rewriter.copy(node)?;
             continue;
         };
-        let input = node.inputs[0].map(|value| rewriter.value(value));
-        let partial = rewriter.add(&node.name, first, &[input])?[0];
+        let Some(mut input) = node.inputs[0].map(|value| rewriter.value(value)) else { continue };
+        if let Some(shape) = shape {
+            input = rewriter.add_simple(&node.name, Reshape { shape }, &[input])?;
+        }
+        let partial = rewriter.add_simple(&node.name, first, &[input])?;
         let sum = rewriter.add_simple(&node.name, second, &[partial])?;
         rewriter.replace(node.outputs[0], sum);
     }
@@ -33,12 +37,22 @@ pub fn split_reductions(graph: &Graph) -> Result<Graph, PassError> {
 }
 
 /// The two stages of a long sum.
-fn split(graph: &Graph, node: &Node<Op>) -> Option<(Reduce, Reduce)> {
+struct Split {
+    /// Of the operand, where its one summed axis becomes two.
+    shape: Option<Vec<usize>>,
+    /// The partial results.
+    first: Reduce,
+    /// The result of them.
+    second: Reduce,
+}
+
+fn split(graph: &Graph, node: &Node<Op>) -> Option<Split> {
     let reduce = node.operation.downcast::<Reduce>()?;
     let input = graph.tensor_type(node.inputs[0]?);
     let function = match reduce.function {
         ReduceFunction::Sum | ReduceFunction::L1 | ReduceFunction::SumSquare => ReduceFunction::Sum,
         ReduceFunction::Mean => ReduceFunction::Mean,
+        ReduceFunction::L2 => ReduceFunction::L2,
         _ => return None,
     };
     let mut axes = reduce.axes.clone();
@@ -49,10 +63,23 @@ fn split(graph: &Graph, node: &Node<Op>) -> Option<(Reduce, Reduce)> {
     if in_order <= MAX_TERMS || !matches!(input.dtype, DataType::F32 | DataType::F64) {
         return None;
     }
+    let second = Reduce { function, ..reduce.clone() };
+    if let ([axis], false) = (&axes[..], is_last) {
+        let parts = parts(input.shape[*axis])?;
+        let mut shape = input.shape.clone();
+        shape.splice(axis..=axis, [parts, input.shape[*axis] / parts]);
+        let first = Reduce { function: reduce.function, axes: vec![axis + 1], keep_axes: false };
+        return Some(Split { shape: Some(shape), first, second });
+    }
     let parts = (1..axes.len()).map(|count| axes.split_at(count));
     let parts = parts.filter(|(outer, inner)| terms(outer) > 1 && terms(inner) > 1);
     let (_, inner) = parts.min_by_key(|(outer, inner)| terms(outer).max(terms(inner)))?;
     let first = Reduce { function: reduce.function, axes: inner.to_vec(), keep_axes: true };
     // The axes of the first stage have extent 1 here, and go or stay as the node says.
-    Some((first, Reduce { function, ..reduce.clone() }))
+    Some(Split { shape: None, first, second })
+}
+
+/// In how many equal parts an axis is summed: the largest divisor of its extent up to the square root, if there is one.
+fn parts(extent: usize) -> Option<usize> {
+    (2..=extent.isqrt()).rev().find(|parts| extent.is_multiple_of(*parts))
 }
