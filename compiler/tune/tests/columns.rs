@@ -32,8 +32,8 @@ fn scheduled(plain: &Program, input: Tensor) -> Scheduled {
     scheduled
 }
 
-/// The place of the largest of `channels` values in each of so many columns, of several images.
-fn places(images: usize, channels: usize, columns: usize) -> Scheduled {
+/// The index of the largest of `channels` values in each of so many columns, of several images.
+fn indices_of_largest(images: usize, channels: usize, columns: usize) -> Scheduled {
     let shape = [images, channels, columns];
     let mut builder = Builder::new();
     let x = builder.input("x", &of(&shape));
@@ -45,23 +45,23 @@ fn places(images: usize, channels: usize, columns: usize) -> Scheduled {
     let largest =
         builder.reduce("largest", &of(&results), &[channels], combiner, |i, k| read(i, &k[0]));
     let output = TensorType::new(DataType::I64, results.to_vec());
-    let place = builder.reduce("place", &output, &[channels], Combiner::Minimum, |i, k| {
+    let index = builder.reduce("index", &output, &[channels], Combiner::Minimum, |i, k| {
         let found = read(i, &k[0]).equal(Expr::Load(largest, i.to_vec()));
         found.select(k[0].clone(), (channels as i64 - 1).into())
     });
-    let y = builder.map("y", &output, |i| Expr::Load(place, i.to_vec()));
+    let y = builder.map("y", &output, |i| Expr::Load(index, i.to_vec()));
     builder.output(y);
     scheduled(&builder.finish(), numbers(&shape))
 }
 
 #[test]
-fn a_place_is_searched_while_its_column_is_in_cache() {
+fn an_index_is_searched_while_its_column_is_in_cache() {
     for (images, channels, columns) in [(1, 21, 64), (2, 5, 19), (3, 30, 6), (2, 7, 3)] {
-        let scheduled = places(images, channels, columns);
+        let scheduled = indices_of_largest(images, channels, columns);
         assert_eq!(scheduled.template, "columns", "{images} x {channels} x {columns}");
         let buffers = &scheduled.schedule.program().buffers;
         let in_registers = buffers.iter().filter(|buffer| buffer.1.scope == Scope::Register);
-        assert_eq!(in_registers.count(), 2, "the largest and its place");
+        assert_eq!(in_registers.count(), 2, "the largest and its index");
     }
 }
 
