@@ -48,24 +48,23 @@ const CHECKS: &[Check] = &[
 const CLUSTER: &[&[&str]] = &[&["tests/cluster/setup.sh"], &["cargo", "xtask", "shipped"]];
 
 /// Suites on a real control plane, each a check of its own, in lanes that run side by side: each suite has clusters of its
-/// own and spends most of its time waiting for them. The lanes take about as long as each other.
+/// own and spends much of its time waiting for them. The lanes take about as long as each other.
 const LANES: &[&[&str]] = &[
-    &["--test=product"],
+    &["--test=leases", "--test=accelerators", "--test=console", "--test=pipelines"],
     &[
         "--lib",
         "--test=plane",
         "--test=node",
         "--test=simulated",
-        "--test=leases",
         "--test=tools",
         "--test=stores",
         "--test=admission",
         "--test=chart",
-        "--test=console",
-        "--test=pipelines",
-        "--test=accelerators",
     ],
 ];
+
+/// The product from end to end. Some of its tests bound how long something takes, so nothing runs beside it.
+const PRODUCT: &str = "--test=product";
 
 /// Arguments of `test`.
 #[derive(clap::Args)]
@@ -82,7 +81,7 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> Result<()> {
     if arguments.product {
         Background::start("test cluster", CLUSTER)?.join()?;
-        return run_suites(&["--test=product"], Output::Passed);
+        return run_suites(&[PRODUCT], Output::Passed);
     }
     run_checks(FIRST_CHECKS)?;
     // Many of the tests keep one core idle.
@@ -97,7 +96,8 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         "build of the cluster tests",
         &["cargo", "test", "-p", "hone-cluster-tests", "--no-run"],
     )])?;
-    run_lanes(LANES)
+    run_lanes(LANES)?;
+    run_suites(&[PRODUCT], Output::Passed)
 }
 
 /// Runs checks one after another.

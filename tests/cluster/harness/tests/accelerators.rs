@@ -29,7 +29,7 @@ fn prepare(context: &Context<'_>) -> Result<()> {
     product::upload(context.cluster, &model("choice.onnx"), "models/choice.onnx")
 }
 
-/// A pool of the devices of a plugin, by its name, with more of its spec.
+/// A pool of the devices of a plugin for the test's namespace alone, by its name, with more of its spec.
 fn pool(context: &Context<'_>, name: &str, spec: &str) -> Result<()> {
     let yaml = format!(
         "
@@ -39,8 +39,10 @@ metadata: {{name: {name}}}
 spec:
   kind: GPU
   nodeSelector: {{kubernetes.io/arch: amd64}}
+  allowedNamespaces: {{names: [{}]}}
   {spec}
-"
+",
+        context.namespace
     );
     context.kubectl.apply(&yaml)?;
     context.kubectl.wait(&format!("devicepool/{name}"), "Ready", SOON)
@@ -161,7 +163,8 @@ fn worker_has_what_the_operator_sets(context: &Context<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The Lease of the pool's device was granted so often, and nobody holds it.
+/// The Lease of the pool's device was granted at least so often, and nobody holds it. A worker for which the node has no
+/// processor left gives its device back, and is granted it again.
 fn the_device_is_given_back(context: &Context<'_>, pool: &str, grants: i64) -> Result<()> {
     let system = context.kubectl.in_namespace(SYSTEM);
     eventually("the device to be given back", SOON, || {
@@ -169,7 +172,7 @@ fn the_device_is_given_back(context: &Context<'_>, pool: &str, grants: i64) -> R
         let all = all["items"].as_array().cloned().unwrap_or_default();
         let mut of_pool = all.iter().filter(|found| found["metadata"].to_string().contains(pool));
         let lease = of_pool.next().context("no lease")?;
-        ensure!(lease["spec"]["leaseTransitions"] == grants, "{lease}");
+        ensure!(lease["spec"]["leaseTransitions"].as_i64() >= Some(grants), "{lease}");
         let holder = lease["spec"]["holderIdentity"].as_str().unwrap_or_default();
         Ok(holder.is_empty().then_some(()))
     })?;
