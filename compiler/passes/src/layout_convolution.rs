@@ -68,11 +68,13 @@ impl Layout<'_> {
         let block = match row {
             Some(row) => row,
             None if depthwise => self.block,
-            None => self.input_block(operands.input, w),
+            None if groups == 1 => self.input_block(operands.input, w),
+            // Weights of groups are packed for blocks of one size.
+            None => self.block.min(channels.next_multiple_of(self.products)),
         };
-        // Blocks of no more channels than a vector has lanes are all alike to a dense convolution.
+        // Blocks of no more channels than a vector has lanes are all alike to a convolution without groups.
         let known = self.any_block_of(operands.input);
-        let is_read = |found: &usize| !depthwise && block.max(*found) <= self.block;
+        let is_read = |found: &usize| groups == 1 && block.max(*found) <= self.block;
         let block = known.filter(is_read).unwrap_or(block);
         let mut input = self.packed(operands.input, block, &node.name)?;
         let tile = match weights.constant().filter(|_| !depthwise) {
