@@ -279,14 +279,19 @@ async fn watched(jobs: Vec<Value>, pods: Vec<Value>, events: Vec<Value>) -> Arc<
     for (_, watch) in context.stores.watches(&context.client, &Scope::default(), &context.queue) {
         tokio::spawn(watch);
     }
-    tokio::time::timeout(Duration::from_secs(20), context.stores.synced()).await.unwrap();
+    let synced = async {
+        context.stores.synced().await;
+        context.stores.warnings.synced().await;
+    };
+    tokio::time::timeout(Duration::from_secs(20), synced).await.unwrap();
     let object = context.stores.compilations.get("team", "digits").unwrap();
     reconcile::reconcile(object, context).await.unwrap();
     api
 }
 
-fn event(reason: &str, message: &str) -> Value {
-    json!({"metadata": {"name": "e"}, "involvedObject": {}, "type": "Warning", "reason": reason,
+/// A warning about the object with a uid.
+fn event(about: &str, reason: &str, message: &str) -> Value {
+    json!({"metadata": {"name": "e"}, "involvedObject": {"uid": about}, "type": "Warning", "reason": reason,
         "message": message, "lastTimestamp": "2026-01-01T00:00:00Z"})
 }
 
@@ -311,8 +316,8 @@ async fn a_worker_that_cannot_start_is_explained_and_gives_its_device_back() {
         "MountVolume.SetUp failed for volume \"credentials-model\" : secret \"nope\" not found";
     let account = "Error creating: pods \"x-\" is forbidden: error looking up service account team/nope: serviceaccount \"nope\" not found";
     for (pods, events, reason, word) in [
-        (vec![pod(creating())], vec![event("FailedMount", secret)], "SecretNotFound", "nope"),
-        (vec![], vec![event("FailedCreate", account)], "ServiceAccountNotFound", "nope"),
+        (vec![pod(creating())], vec![event("77", "FailedMount", secret)], "SecretNotFound", "nope"),
+        (vec![], vec![event("55", "FailedCreate", account)], "ServiceAccountNotFound", "nope"),
     ] {
         let api = watched(vec![job(owned())], pods, events).await;
         let status = api.status();
