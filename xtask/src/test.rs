@@ -1,5 +1,5 @@
 //! Everything that is checked before a change lands, in the order in which it fails soonest. What suites on a control plane
-//! need is built beside the tests that need none.
+//! need is built, and the instruction sets are checked, beside the tests that need no control plane.
 
 use crate::background::Background;
 use anyhow::{Context, Result, anyhow, bail};
@@ -18,34 +18,39 @@ const FIRST_CHECKS: &[Check] = &[
         "lints",
         &["cargo", "clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"],
     ),
+    ("official operator cases", &["cargo", "xtask", "onnx-tests"]),
 ];
 
 /// Checks that need no cluster.
 const CHECKS: &[Check] = &[
-    ("official operator cases", &["cargo", "xtask", "onnx-tests"]),
     ("NVIDIA's assembler", &["cargo", "xtask", "python", "cuda"]),
     (
         "tests",
         &["cargo", "test", "--workspace", "--exclude", "hone-cluster-tests", "--no-fail-fast"],
     ),
     ("Python wheels", &["cargo", "xtask", "wheels", "--test"]),
-    // Of the whole workspace, so that nothing is built again with other features.
-    (
-        "instruction sets",
-        &[
-            "cargo",
-            "test",
-            "--workspace",
-            "--exclude",
-            "hone-cluster-tests",
-            "--test",
-            "instruction-sets",
-        ],
-    ),
 ];
 
 /// What suites on a control plane need: the test cluster, and the programs as they ship.
 const CLUSTER: &[&[&str]] = &[&["tests/cluster/setup.sh"], &["cargo", "xtask", "shipped"]];
+
+/// What runs beside the tests that need no cluster, most of which keep one core idle.
+const BESIDE: &[&[&str]] = &[
+    CLUSTER[0],
+    CLUSTER[1],
+    // Of the whole workspace, so that nothing is built again with other features.
+    &[
+        "env",
+        "HONE_EMULATORS=required",
+        "cargo",
+        "test",
+        "--workspace",
+        "--exclude",
+        "hone-cluster-tests",
+        "--test",
+        "instruction-sets",
+    ],
+];
 
 /// Suites on a real control plane, each a check of its own, in lanes that run side by side: each suite has clusters of its
 /// own and spends much of its time waiting for them. The lanes take about as long as each other.
@@ -84,14 +89,16 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         return run_suites(&[PRODUCT], Output::Passed);
     }
     run_checks(FIRST_CHECKS)?;
-    // Many of the tests keep one core idle.
-    let cluster = match arguments.no_cluster {
-        true => None,
-        false => Some(Background::start("test cluster", CLUSTER)?),
+    let (name, beside) = match arguments.no_cluster {
+        true => ("instruction sets", &BESIDE[CLUSTER.len()..]),
+        false => ("test cluster and instruction sets", BESIDE),
     };
+    let beside = Background::start(name, beside)?;
     run_checks(CHECKS)?;
-    let Some(cluster) = cluster else { return Ok(()) };
-    cluster.join()?;
+    beside.join()?;
+    if arguments.no_cluster {
+        return Ok(());
+    }
     run_checks(&[(
         "build of the cluster tests",
         &["cargo", "test", "-p", "hone-cluster-tests", "--no-run"],
