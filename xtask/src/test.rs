@@ -77,8 +77,11 @@ pub struct Arguments {
     /// Leave out what needs a control plane.
     #[arg(long)]
     no_cluster: bool,
-    /// Only the product with release images on a real node.
+    /// Only the suites on a control plane.
     #[arg(long, conflicts_with = "no_cluster")]
+    cluster: bool,
+    /// Only the product with release images on a real node.
+    #[arg(long, conflicts_with_all = ["no_cluster", "cluster"])]
     product: bool,
 }
 
@@ -88,6 +91,10 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         Background::start("test cluster", CLUSTER)?.join()?;
         return run_suites(&[PRODUCT], Output::Passed);
     }
+    if arguments.cluster {
+        Background::start("test cluster", CLUSTER)?.join()?;
+        return run_all_suites();
+    }
     run_checks(FIRST_CHECKS)?;
     let (name, beside) = match arguments.no_cluster {
         true => ("instruction sets", &BESIDE[CLUSTER.len()..]),
@@ -96,9 +103,14 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let beside = Background::start(name, beside)?;
     run_checks(CHECKS)?;
     beside.join()?;
-    if arguments.no_cluster {
-        return Ok(());
+    match arguments.no_cluster {
+        true => Ok(()),
+        false => run_all_suites(),
     }
+}
+
+/// Runs every suite on a control plane.
+fn run_all_suites() -> Result<()> {
     run_checks(&[(
         "build of the cluster tests",
         &["cargo", "test", "-p", "hone-cluster-tests", "--no-run"],
