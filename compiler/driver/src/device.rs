@@ -43,6 +43,11 @@ pub(crate) fn multiplies(accelerator: Accelerator, dtype: DataType) -> bool {
     cores && matches!(dtype, DataType::BF16 | DataType::F16)
 }
 
+/// Whether a compilation's products are computed on tensor cores.
+fn on_tensor_cores(options: &Options) -> bool {
+    options.target.accelerator.is_some_and(|accelerator| multiplies(accelerator, options.precision))
+}
+
 /// What an accelerator does not compute.
 ///
 /// # Errors
@@ -87,15 +92,11 @@ pub(crate) fn choose_layouts(
     options: &Options,
     working: DataType,
 ) -> Result<Graph, PassError> {
-    let accelerator = options.target.accelerator;
-    match accelerator.is_some_and(|accelerator| multiplies(accelerator, options.precision)) {
+    match on_tensor_cores(options) {
         true => passes::choose_device_layouts(graph, BLOCK_AND_CHUNK, working),
         false => Ok(graph.clone()),
     }
 }
-
-/// Lengths of rows of queries, keys and values for which the generator of PTX has an attention.
-const ATTENTION_LENGTHS: [usize; 3] = [32, 64, 128];
 
 /// Joins the nodes of attentions where tensor cores compute them whole.
 ///
@@ -106,9 +107,8 @@ pub(crate) fn fuse_attention(
     options: &Options,
     working: DataType,
 ) -> Result<Graph, PassError> {
-    let accelerator = options.target.accelerator;
-    match accelerator.is_some_and(|accelerator| multiplies(accelerator, options.precision)) {
-        true => passes::fuse_device_attention(graph, &ATTENTION_LENGTHS, working),
+    match on_tensor_cores(options) {
+        true => passes::fuse_device_attention(graph, &nvptx::ATTENTION_LENGTHS, working),
         false => Ok(graph.clone()),
     }
 }

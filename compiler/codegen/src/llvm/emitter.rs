@@ -46,6 +46,38 @@ pub(crate) struct Emitter<'c, 'p> {
     pub(crate) device: Option<super::lanes::Lanes>,
 }
 
+impl<'c, 'p> Emitter<'c, 'p> {
+    /// The emission of one kernel at its beginning: on one thread, without masks and without lanes of a device.
+    pub(crate) fn new(
+        ir: &'p Ir<'c>,
+        (program, target): (&'p Program, &'p Target),
+        (symbol, function): (&'p str, FunctionValue<'c>),
+        environment: Environment<'c>,
+        buffers: HashMap<BufferId, PointerValue<'c>>,
+    ) -> Self {
+        Self {
+            ir,
+            program,
+            target,
+            symbol,
+            function,
+            environment,
+            buffers,
+            moves_pointers: false,
+            loops: Vec::new(),
+            streams: Vec::new(),
+            mask: None,
+            active: None,
+            conditional: false,
+            group: false,
+            tasks: (ir.i64(0), ir.i64(0)),
+            tiles: None,
+            configured: Vec::new(),
+            device: None,
+        }
+    }
+}
+
 impl<'c> Emitter<'c, '_> {
     pub(crate) fn unsupported(&self, message: impl Into<String>) -> CodegenError {
         CodegenError::Unsupported { symbol: self.symbol.to_string(), message: message.into() }

@@ -147,25 +147,12 @@ impl<'c> Unit<'_, 'c> {
         let scratch_bytes = self.private_buffers(used, scratch, &mut buffers)?;
         let begin = parameter(shared.len() + 1)?.into_int_value();
         let end = parameter(shared.len() + 2)?.into_int_value();
+        let environment = Environment::new(self.program.vars.len());
+        let compiled = (self.program, self.target);
         let mut emitter = Emitter {
-            ir,
-            program: self.program,
-            target: self.target,
-            symbol,
-            function,
-            environment: Environment::new(self.program.vars.len()),
-            buffers,
             moves_pointers: self.target.moves_pointers(),
-            loops: Vec::new(),
-            streams: vec![],
-            mask: None,
-            active: None,
-            conditional: false,
-            group: false,
             tasks: (begin, end),
-            tiles: None,
-            configured: vec![],
-            device: None,
+            ..Emitter::new(ir, compiled, (symbol, function), environment, buffers)
         };
         match body {
             [Statement::Loop(outer)] if outer.kind == LoopKind::Parallel => {

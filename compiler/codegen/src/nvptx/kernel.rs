@@ -8,7 +8,7 @@ use crate::llvm::ir::Ir;
 use crate::llvm::lanes::Lanes;
 use crate::prepare::prepare_launch;
 use hone_tensor::{
-    Argument, Buffer, Kernel, Launch, LoopKind, Program, Range, Role, Scope, Statement,
+    Argument, Buffer, BufferId, Kernel, Launch, LoopKind, Program, Range, Role, Scope, Statement,
 };
 use inkwell::AddressSpace;
 use inkwell::attributes::{Attribute, AttributeLoc};
@@ -60,26 +60,10 @@ pub(super) fn emit(
         }
     }
     let (prepared, body) = prepare_launch(program, launch.body);
-    let zero = ir.i64(0);
+    let named = (kernel.name.as_str(), function);
     let mut emitter = Emitter {
-        ir,
-        program: &prepared,
-        target,
-        symbol: &kernel.name,
-        function,
-        environment,
-        buffers,
-        moves_pointers: false,
-        loops: Vec::new(),
-        streams: vec![],
-        mask: None,
-        active: None,
-        conditional: false,
-        group: false,
-        tasks: (zero, zero),
-        tiles: None,
-        configured: vec![],
         device: Some(Lanes::outside(kernel.items)),
+        ..Emitter::new(ir, (&prepared, target), named, environment, buffers)
     };
     emitter.blocks(&launch.blocks, &body)?;
     ir.builder.build_return(None)?;
@@ -161,6 +145,34 @@ pub(super) fn declare_kernel<'c>(
         annotate(ir, function, word, extent);
     }
     function
+}
+
+/// A kernel whose arguments are buffers alone, which begin at whole chunks of `align` bytes and of which it writes `stored`; and the
+/// pointers to them.
+pub(super) fn declare_with_buffers<'c>(
+    ir: &Ir<'c>,
+    program: &Program,
+    kernel: &Kernel,
+    stored: BufferId,
+    align: usize,
+) -> (FunctionValue<'c>, HashMap<BufferId, PointerValue<'c>>) {
+    let pointer = ir.context.ptr_type(AddressSpace::from(GLOBAL)).into();
+    let parameters = vec![pointer; kernel.arguments.len()];
+    let function = declare_kernel(ir, &kernel.name, &parameters, kernel.items);
+    let mut buffers = HashMap::new();
+    let arguments = kernel.arguments.iter().enumerate().zip(function.get_params());
+    for ((position, argument), value) in arguments {
+        let Argument::Buffer(buffer) = argument else { continue };
+        buffers.insert(*buffer, value.into_pointer_value());
+        let location = AttributeLoc::Param(position as u32);
+        function.add_attribute(location, attribute(ir, "align", align as u64));
+        function.add_attribute(location, attribute(ir, "noalias", 0));
+        let is_output = matches!(program.buffers[*buffer].role, Role::Output(_));
+        if *buffer != stored && !is_output {
+            function.add_attribute(location, attribute(ir, "readonly", 0));
+        }
+    }
+    (function, buffers)
 }
 
 /// Adds what a number means for a kernel, by LLVM's word for it.

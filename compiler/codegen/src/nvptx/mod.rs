@@ -21,7 +21,7 @@ mod kernel;
 mod product;
 
 pub use architecture::Architecture;
-pub use attention::{attention, is_attention};
+pub use attention::{ATTENTION_LENGTHS, attention, is_attention};
 pub use product::{ProductOptions, Tiles, is_product, product};
 
 use crate::compile::{optimize, write};

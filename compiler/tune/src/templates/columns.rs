@@ -50,17 +50,30 @@ pub(super) fn apply(
     }
     let points: usize = inner.iter().map(|loop_| schedule.extent(*loop_).unwrap_or(1)).product();
     let fits = points * VECTORS * machine.lanes * 8 <= machine.l1_bytes;
-    let extent = schedule.extent(*vector).unwrap_or(1);
-    let maximum = extent.div_ceil(machine.lanes);
     let vectors = if fits { VECTORS } else { 1 };
-    let width = decisions.factor("vectors", maximum, &[1, 2, 4, 8], vectors) * machine.lanes;
-    let width = width.min(extent);
-    let (columns, lanes) = schedule.split(*vector, width)?;
+    let (columns, lanes, width) = split_columns(schedule, *vector, vectors, machine, decisions)?;
     outer.push(columns);
     schedule.reorder(&[outer.clone(), inner, vec![lanes]].concat())?;
     compute_stages(schedule, stages, &outer, width)?;
     schedule.vectorize(lanes)?;
     spread(schedule, &outer, decisions)
+}
+
+/// Splits the vector axis into some whole vectors, `vectors` where nobody decides otherwise: the loop over them, the one within,
+/// and how many columns that is.
+fn split_columns(
+    schedule: &mut Schedule,
+    vector: VarId,
+    vectors: usize,
+    machine: &Machine,
+    decisions: &mut Decisions<'_>,
+) -> Result<(VarId, VarId, usize), ScheduleError> {
+    let extent = schedule.extent(vector).unwrap_or(1);
+    let maximum = extent.div_ceil(machine.lanes);
+    let width = decisions.factor("vectors", maximum, &[1, 2, 4, 8], vectors) * machine.lanes;
+    let width = width.min(extent);
+    let (columns, lanes) = schedule.split(vector, width)?;
+    Ok((columns, lanes, width))
 }
 
 /// Computes stages in the last of the loops around `width` columns, in vectors along them.
@@ -96,7 +109,7 @@ fn keep_in_registers(
     }
 }
 
-/// Several reductions into the same columns, as a maximum and then its place: what they reduce into stays in registers.
+/// Several reductions into the same columns, as a maximum and then its index: what they reduce into stays in registers.
 fn reduce_columns(
     schedule: &mut Schedule,
     output: BlockId,
@@ -106,11 +119,7 @@ fn reduce_columns(
 ) -> Result<(), ScheduleError> {
     let loops = schedule.loops(output);
     let (vector, others) = loops.split_last().ok_or_else(|| unfit("columns", "no loops"))?;
-    let extent = schedule.extent(*vector).unwrap_or(1);
-    let maximum = extent.div_ceil(machine.lanes);
-    let width = decisions.factor("vectors", maximum, &[1, 2, 4, 8], VECTORS) * machine.lanes;
-    let width = width.min(extent);
-    let (columns, lanes) = schedule.split(*vector, width)?;
+    let (columns, lanes, width) = split_columns(schedule, *vector, VECTORS, machine, decisions)?;
     let outer = [others, &[columns]].concat();
     compute_stages(schedule, stages, &outer, width)?;
     schedule.vectorize(lanes)?;

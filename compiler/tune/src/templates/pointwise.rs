@@ -86,7 +86,7 @@ fn read_across(
     })
 }
 
-/// Whether much is computed of the last axis alone, as weights and places of an interpolation along it, that is the same in
+/// Whether much is computed of the last axis alone, as weights and positions of an interpolation along it, that is the same in
 /// all rows.
 fn computes_along(schedule: &Schedule, block: BlockId, outer: usize, loops: usize) -> bool {
     let definition = &schedule.program().blocks[block];

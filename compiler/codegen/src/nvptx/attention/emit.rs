@@ -9,17 +9,15 @@ use crate::llvm::emitter::Emitter;
 use crate::llvm::environment::Environment;
 use crate::llvm::ir::{Ir, V};
 use crate::nvptx::instructions::{BFLOAT, HALF, Instructions, missing};
-use crate::nvptx::kernel::{GLOBAL, annotate, attribute, declare_kernel, shared_memory};
+use crate::nvptx::kernel::{annotate, declare_with_buffers, shared_memory};
 use crate::nvptx::product::CHUNK;
-use hone_tensor::{Argument, BufferId, Expr, Kernel, Program, Role, Scope};
+use hone_tensor::{BufferId, Expr, Kernel, Program, Scope};
 use hone_types::DataType;
-use inkwell::attributes::AttributeLoc;
+use inkwell::IntPredicate;
 use inkwell::basic_block::BasicBlock;
 use inkwell::values::{
     BasicValue, FunctionValue, InstructionOpcode as Op, IntValue, PhiValue, PointerValue,
 };
-use inkwell::{AddressSpace, IntPredicate};
-use std::collections::HashMap;
 
 /// Registers that a lane may have on every device.
 const MOST_REGISTERS: usize = 255;
@@ -33,7 +31,10 @@ pub(super) fn emit(
     kernel: &Kernel,
 ) -> Result<()> {
     let program = with_single_numbers(program, form);
-    let (function, mut buffers) = declare(ir, &program, form, kernel);
+    let stored = program.blocks[form.store].buffer;
+    let (function, mut buffers) = declare_with_buffers(ir, &program, kernel, stored, CHUNK);
+    // The assembler would rather spill some than leave a multiprocessor a block fewer.
+    annotate(ir, function, "maxnreg", MOST_REGISTERS);
     ir.builder.position_at_end(ir.block(function, "entry"));
     for buffer in [form.scores, form.largest, form.sums, form.products] {
         let memory = ir.memory_type(DataType::F32);
@@ -41,27 +42,9 @@ pub(super) fn emit(
     }
     let shared = shared_memory(ir, &format!("{}_tiles", kernel.name), kernel.shared_bytes as u32);
     let code = Instructions { ir, symbol: &kernel.name };
-    let zero = ir.i64(0);
-    let emitter = Emitter {
-        ir,
-        program: &program,
-        target,
-        symbol: &kernel.name,
-        function,
-        environment: Environment::new(program.vars.len()),
-        buffers,
-        moves_pointers: false,
-        loops: Vec::new(),
-        streams: vec![],
-        mask: None,
-        active: None,
-        conditional: false,
-        group: false,
-        tasks: (zero, zero),
-        tiles: None,
-        configured: vec![],
-        device: None,
-    };
+    let environment = Environment::new(program.vars.len());
+    let emitter =
+        Emitter::new(ir, (&program, target), (&kernel.name, function), environment, buffers);
     let (lane, block) = (code.special("tid.x")?, code.special("ctaid.x")?);
     let batch = batch(&code, form)?;
     let mut kernel = Attention { code, form, function, shared, lane, block, batch };
@@ -92,34 +75,6 @@ pub(super) fn first_of(expr: &Expr, inner: &[BufferId]) -> Expr {
         }
         _ => expr.map_operands(&mut |operand| first_of(operand, inner)),
     }
-}
-
-/// The function, and the pointers to buffers that it gets.
-fn declare<'c>(
-    ir: &Ir<'c>,
-    program: &Program,
-    form: &Form,
-    kernel: &Kernel,
-) -> (FunctionValue<'c>, HashMap<BufferId, PointerValue<'c>>) {
-    let pointer = ir.context.ptr_type(AddressSpace::from(GLOBAL)).into();
-    let function =
-        declare_kernel(ir, &kernel.name, &vec![pointer; kernel.arguments.len()], kernel.items);
-    // The assembler would rather spill some than leave a multiprocessor a block fewer.
-    annotate(ir, function, "maxnreg", MOST_REGISTERS);
-    let mut buffers = HashMap::new();
-    let arguments = kernel.arguments.iter().enumerate().zip(function.get_params());
-    for ((position, argument), value) in arguments {
-        let Argument::Buffer(buffer) = argument else { continue };
-        buffers.insert(*buffer, value.into_pointer_value());
-        let location = AttributeLoc::Param(position as u32);
-        function.add_attribute(location, attribute(ir, "align", CHUNK as u64));
-        function.add_attribute(location, attribute(ir, "noalias", 0));
-        let written = program.blocks[form.store].buffer == *buffer;
-        if !written && !matches!(program.buffers[*buffer].role, Role::Output(_)) {
-            function.add_attribute(location, attribute(ir, "readonly", 0));
-        }
-    }
-    (function, buffers)
 }
 
 /// The number of this block along each axis of the batch.

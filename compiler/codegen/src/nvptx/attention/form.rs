@@ -7,8 +7,8 @@ use hone_tensor::{
 };
 use hone_types::DataType;
 
-/// Lengths of a row of queries and keys, and of values, that there are tiles for.
-pub(super) const SIZES: [usize; 3] = [32, 64, 128];
+/// Lengths of a row of queries and keys, and of values, that there are tiles for, in elements.
+pub const ATTENTION_LENGTHS: [usize; 3] = [32, 64, 128];
 
 /// `result[batch.., query, width] = f(sum over keys of exp(s - largest s) * value[key, width], the sum of those powers, the
 /// largest)`, where `s = masked(scale * sum of query[query, size] * key[key, size])`, and powers are rounded to the type of the
@@ -118,7 +118,8 @@ impl Blocks<'_> {
         let factors = [&query_factor, &key_factor, &value_factor];
         let in_rows = self.in_rows(factors, [size.0, size.0, width.0], weight.1);
         let counted = self.scores.iterators.len() == spatial.len() + 1;
-        if !(in_rows && counted && SIZES.contains(&size.1) && SIZES.contains(&width.1)) {
+        let is_length = |extent| ATTENTION_LENGTHS.contains(&extent);
+        if !(in_rows && counted && is_length(size.1) && is_length(width.1)) {
             return None;
         }
         let axis = |axis: usize, iterator: Option<usize>| Axis {

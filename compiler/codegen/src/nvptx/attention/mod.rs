@@ -17,6 +17,7 @@ mod scores;
 use super::{Architecture, Module};
 use crate::error::Result;
 use crate::llvm::ir::Ir;
+pub use form::ATTENTION_LENGTHS;
 use form::Form;
 use hone_machine::WARP_LANES;
 use hone_tensor::{Argument, Kernel, Program, Scope, Step, verify};

@@ -2,18 +2,14 @@
 
 use super::depth_order::DepthOrder;
 use super::form::Form;
-use super::is_read_only;
 use super::tiles::{CHUNK, Layout, STEP, Tiles};
 use crate::Target;
 use crate::error::{CodegenError, Result};
 use crate::llvm::ir::Ir;
 use crate::nvptx::instructions::{self, Instructions};
-use crate::nvptx::kernel::{GLOBAL, attribute, declare_kernel, shared_memory};
-use hone_tensor::{Argument, BufferId, Kernel, Program};
-use inkwell::AddressSpace;
-use inkwell::attributes::AttributeLoc;
+use crate::nvptx::kernel::{declare_with_buffers, shared_memory};
+use hone_tensor::{Kernel, Program};
 use inkwell::values::{FunctionValue, InstructionOpcode as Op, IntValue, PointerValue};
-use std::collections::HashMap;
 
 /// Adds the kernel to a module.
 pub(super) fn emit(
@@ -24,7 +20,8 @@ pub(super) fn emit(
     tiles: &Tiles,
     kernel: &Kernel,
 ) -> Result<()> {
-    let (function, buffers) = declare(ir, program, form, kernel);
+    let stored = program.blocks[form.store].buffer;
+    let (function, buffers) = declare_with_buffers(ir, program, kernel, stored, CHUNK);
     ir.builder.position_at_end(ir.block(function, "entry"));
     let shared = shared_memory(ir, &format!("{}_stages", kernel.name), tiles.shared_bytes() as u32);
     let layout = |side: usize| Layout::of(form, side, tiles);
@@ -56,32 +53,6 @@ pub(super) fn emit(
 /// That a kernel lacks something that its template looked for.
 pub(super) fn missing(kernel: &Kernel, what: &str) -> CodegenError {
     instructions::missing(&kernel.name, what)
-}
-
-/// The function, and the pointers to buffers that it gets.
-fn declare<'c>(
-    ir: &Ir<'c>,
-    program: &Program,
-    form: &Form,
-    kernel: &Kernel,
-) -> (FunctionValue<'c>, HashMap<BufferId, PointerValue<'c>>) {
-    let pointer = ir.context.ptr_type(AddressSpace::from(GLOBAL)).into();
-    let function =
-        declare_kernel(ir, &kernel.name, &vec![pointer; kernel.arguments.len()], kernel.items);
-    let mut buffers = HashMap::new();
-    for ((position, argument), value) in
-        kernel.arguments.iter().enumerate().zip(function.get_params())
-    {
-        let Argument::Buffer(buffer) = argument else { continue };
-        buffers.insert(*buffer, value.into_pointer_value());
-        let location = AttributeLoc::Param(position as u32);
-        function.add_attribute(location, attribute(ir, "align", CHUNK as u64));
-        function.add_attribute(location, attribute(ir, "noalias", 0));
-        if is_read_only(program, form, *buffer) {
-            function.add_attribute(location, attribute(ir, "readonly", 0));
-        }
-    }
-    (function, buffers)
 }
 
 /// What is known while the kernel is made.

@@ -34,8 +34,7 @@ use crate::error::Result;
 use crate::llvm::ir::Ir;
 use depth_order::DepthOrder;
 use form::Form;
-use hone_tensor::{Argument, Kernel, Program, Role, Scope, Step, verify};
-use hone_types::Id;
+use hone_tensor::{Argument, Kernel, Program, Scope, Step, verify};
 use inkwell::context::Context;
 
 /// How products are computed.
@@ -112,10 +111,4 @@ fn kernel(program: &Program, form: &Form, tiles: &Tiles, stem: &str) -> Kernel {
         items: [tiles.lanes(), 1, 1],
         shared_bytes: tiles.shared_bytes(),
     }
-}
-
-/// Whether a kernel's argument is never written.
-fn is_read_only(program: &Program, form: &Form, argument: hone_tensor::BufferId) -> bool {
-    program.blocks[form.store].buffer.index() != argument.index()
-        && !matches!(program.buffers[argument].role, Role::Output(_))
 }

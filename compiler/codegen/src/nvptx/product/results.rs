@@ -26,27 +26,9 @@ pub(super) fn store<'c>(
     let dtype = program.buffers[form.sums].dtype;
     let sum = ir.builder.build_alloca(ir.memory_type(dtype), "")?;
     buffers.insert(form.sums, sum);
-    let zero = ir.i64(0);
-    let emitter = Emitter {
-        ir,
-        program: &program,
-        target,
-        symbol: &product.kernel.name,
-        function: product.function,
-        environment: Environment::new(program.vars.len()),
-        buffers,
-        moves_pointers: false,
-        loops: Vec::new(),
-        streams: vec![],
-        mask: None,
-        active: None,
-        conditional: false,
-        group: false,
-        tasks: (zero, zero),
-        tiles: None,
-        configured: vec![],
-        device: None,
-    };
+    let environment = Environment::new(program.vars.len());
+    let named = (product.kernel.name.as_str(), product.function);
+    let emitter = Emitter::new(ir, (&program, target), named, environment, buffers);
     let iterators = program.blocks[form.store].iterators.len();
     let mut results =
         Results { product, emitter, sum, bindings: vec![Expr::Integer(0); iterators] };
