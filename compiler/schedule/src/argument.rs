@@ -140,6 +140,12 @@ impl Results for VarId {
     }
 }
 
+impl Results for Vec<VarId> {
+    fn handles(&self) -> Vec<Handle> {
+        self.iter().copied().map(Handle::Loop).collect()
+    }
+}
+
 impl Results for BlockId {
     fn handles(&self) -> Vec<Handle> {
         vec![Handle::Block(*self)]

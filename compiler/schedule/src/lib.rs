@@ -48,6 +48,7 @@ mod split;
 mod transform_layout;
 mod unroll;
 mod vectorize;
+mod virtual_thread;
 
 pub use argument::Handle;
 pub use error::ScheduleError;

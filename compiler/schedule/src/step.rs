@@ -88,6 +88,9 @@ steps! {
     Parallel = parallel(target: VarId as VarId) -> ();
     /// Makes a loop's iterations the launches, blocks or lanes of a device.
     Bind = bind(target: VarId as VarId, axis: Axis as Axis) -> ();
+    /// Makes a loop's iterations virtual threads, which run each statement below it in turn; returns the loops over them,
+    /// one for each statement, in order.
+    VirtualThread = virtual_thread(target: VarId as VarId) -> Vec<VarId>;
     /// Lets the lanes of a block wait for each other wherever one accesses what another one writes.
     InsertSyncs = insert_syncs() -> ();
     /// Brings near, while one iteration of a loop runs, what a block reads of a buffer in the next.

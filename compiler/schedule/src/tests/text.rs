@@ -17,6 +17,8 @@ const LINES: &[&str] = &[
     "parallel(v3)",
     "bind(v3, block.x)",
     "bind(v3, lane.z)",
+    "v9, v10 = virtual_thread(v3)",
+    "virtual_thread(v3)",
     "insert_syncs()",
     "prefetch(block1, b2, v3)",
     "serial(v3)",
