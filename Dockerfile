@@ -28,13 +28,13 @@ RUN printf '%s\n' '#!/bin/sh' 'set -eu' 'root=$1; shift' 'cp -a /root-common/. "
 
 FROM build AS build-operator
 RUN --mount=type=cache,target=/hone/target --mount=type=cache,target=/usr/local/cargo/registry \
-    cargo build --locked --release --package hone-operator \
+    cargo build --locked --release --package hone-operator --package hone-console \
  && strip target/release/hone-operator -o /tmp/hone-operator \
  && mkdir /root-operator && with-libraries /root-operator /tmp/hone-operator
 
 FROM build AS build-console
 RUN --mount=type=cache,target=/hone/target --mount=type=cache,target=/usr/local/cargo/registry \
-    cargo build --locked --release --package hone-console \
+    cargo build --locked --release --package hone-operator --package hone-console \
  && strip target/release/kubectl-hone -o /tmp/kubectl-hone \
  && mkdir /root-console && with-libraries /root-console /tmp/kubectl-hone
 

@@ -8,10 +8,12 @@ use anyhow::Result;
 use crate::python::check;
 use crate::repository;
 
-/// Runs the chore. A call each, because built together each would get the others' features.
+/// Runs the chore. The page is built with the operator, whose code it shares; `hone` by itself, as it would get their
+/// features. The images' build does the same.
 pub fn run() -> Result<()> {
+    let control: &[&str] = &["hone-operator", "--package", "hone-console"];
     let worker: &[&str] = &["hone-worker", "--no-default-features", "--features", "static-llvm"];
-    for package in [&["hone-operator"][..], &["hone-console"], worker] {
+    for package in [control, worker] {
         let mut command = Command::new(env!("CARGO"));
         command.args(["build", "--release", "--package"]).args(package);
         command.current_dir(repository::root());

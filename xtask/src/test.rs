@@ -1,5 +1,6 @@
 //! Everything that is checked before a change lands, in the order in which it fails soonest. What suites on a control plane
-//! need is built, and the instruction sets are checked, beside the tests that need no control plane.
+//! need is built, and the instruction sets are checked, beside the tests that need no control plane; the Python wheels are
+//! built and tested beside suites on it.
 
 use crate::background::Background;
 use anyhow::{Context, Result, anyhow, bail};
@@ -28,8 +29,10 @@ const CHECKS: &[Check] = &[
         "tests",
         &["cargo", "test", "--workspace", "--exclude", "hone-cluster-tests", "--no-fail-fast"],
     ),
-    ("Python wheels", &["cargo", "xtask", "wheels", "--test"]),
 ];
+
+/// A check that builds, beside suites on a control plane, which wait more than they compute.
+const WHEELS: Check = ("Python wheels", &["cargo", "xtask", "wheels", "--test"]);
 
 /// What suites on a control plane need: the test cluster, and the programs as they ship.
 const CLUSTER: &[&[&str]] = &[&["tests/cluster/setup.sh"], &["cargo", "xtask", "shipped"]];
@@ -93,7 +96,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     }
     if arguments.cluster {
         Background::start("test cluster", CLUSTER)?.join()?;
-        return run_all_suites();
+        return run_all_suites(None);
     }
     run_checks(FIRST_CHECKS)?;
     let (name, beside) = match arguments.no_cluster {
@@ -104,18 +107,20 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     run_checks(CHECKS)?;
     beside.join()?;
     match arguments.no_cluster {
-        true => Ok(()),
-        false => run_all_suites(),
+        true => run_checks(&[WHEELS]),
+        false => run_all_suites(Some(WHEELS)),
     }
 }
 
-/// Runs every suite on a control plane.
-fn run_all_suites() -> Result<()> {
+/// Runs every suite on a control plane, and a check beside those that bound no times.
+fn run_all_suites(beside: Option<Check>) -> Result<()> {
     run_checks(&[(
         "build of the cluster tests",
         &["cargo", "test", "-p", "hone-cluster-tests", "--no-run"],
     )])?;
+    let beside = beside.map(|(name, command)| Background::start(name, &[command])).transpose()?;
     run_lanes(LANES)?;
+    beside.map_or(Ok(()), Background::join)?;
     run_suites(&[PRODUCT], Output::Passed)
 }
 
