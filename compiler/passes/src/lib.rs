@@ -11,6 +11,7 @@ mod attention_parts;
 mod common_subexpressions;
 mod decompose;
 mod delay_broadcasts;
+mod dequantized;
 mod dilation;
 mod dynamic_padding;
 mod extend_precision;

@@ -2,6 +2,7 @@
 //! and give operators that only move numbers, or take the largest of some, one scale and zero point for both. Those are
 //! computed on the integers: dequantized and quantized again with the same scale, an integer is what it was.
 
+use crate::dequantized::{Dequantized, bytes_of};
 use crate::readers::{Readers, by_constant};
 use crate::{PassError, Rewriter};
 use hone_graph::{Node, ValueId};
@@ -93,28 +94,14 @@ impl<'a> Mover<'a> {
 
     /// The integers that a value was dequantized from.
     fn dequantization(&self, value: ValueId) -> Option<(ValueId, Scale)> {
-        let cast_from = |value| {
-            let node = self.readers.producer(value)?;
-            node.operation.downcast::<Cast>()?;
-            node.inputs[0]
+        let graph = self.readers.graph;
+        let Dequantized { integers, zero, scales, .. } = Dequantized::of(graph, value)?;
+        let is_real = graph.tensor_type(value).dtype == DataType::F32;
+        let scale = match scales[..] {
+            [scale] if is_real => scale,
+            _ => return None,
         };
-        let (number, scale) =
-            self.by_number(self.readers.producer(value)?, BinaryFunction::Multiply)?;
-        let mut integers = cast_from(number)?;
-        let mut zero = 0.0;
-        if let Some((minuend, subtracted)) = self
-            .readers
-            .producer(integers)
-            .and_then(|node| self.by_number(node, BinaryFunction::Subtract))
-        {
-            (integers, zero) = (minuend, subtracted);
-        }
-        let dtype = |value| self.readers.graph.tensor_type(value).dtype;
-        if dtype(integers) == DataType::I32 {
-            integers = cast_from(integers)?;
-        }
-        let fits = dtype(value) == DataType::F32 && bytes_of(dtype(integers)).is_some();
-        fits.then(|| (integers, Scale { scale, zero, dtype: dtype(integers) }))
+        Some((integers, Scale { scale, zero, dtype: graph.tensor_type(integers).dtype }))
     }
 
     /// A value as integers with this scale, where it is made of such by moving them; `left` counts operators.
@@ -150,15 +137,6 @@ impl<'a> Mover<'a> {
             None => node.operation.clone(),
         };
         Ok(rewriter.add(&node.name, operation, &operands)?[0])
-    }
-}
-
-/// The integers of a type of 8 bits.
-fn bytes_of(dtype: DataType) -> Option<RangeInclusive<f64>> {
-    match dtype {
-        DataType::U8 => Some(0.0..=255.0),
-        DataType::I8 => Some(-128.0..=127.0),
-        _ => None,
     }
 }
 
