@@ -1,5 +1,5 @@
 # The front doors. Everything they do is in `cargo xtask`.
-.PHONY: demo install test test-product test-kueue demo-cluster bench-peers scale chaos mutate mutants gpu
+.PHONY: demo install test test-product test-kueue test-tekton demo-cluster bench-peers scale chaos mutate mutants gpu
 
 # The main job: one YAML file to a measured native artifact, on this machine.
 demo:
@@ -28,6 +28,13 @@ test-kueue:
 	cargo xtask shipped
 	tests/cluster/setup.sh plane kwok kueue
 	HONE_CLUSTER_TESTS=required cargo test --package hone-cluster-tests --test kueue
+
+# Tekton's controller itself before Hone's: pipelines whose tasks are compilations; docs/suites.md.
+test-tekton:
+	cargo xtask setup
+	cargo xtask shipped
+	tests/cluster/setup.sh plane kwok tekton
+	HONE_CLUSTER_TESTS=required cargo test --package hone-cluster-tests --test tekton
 
 # A control plane and a node on this machine; the example applied; its status as it changes.
 demo-cluster:

@@ -98,10 +98,19 @@ pub fn from_yaml<K>(text: &str) -> Result<K, SpecError>
 where
     K: Resource<DynamicType = ()> + CustomResourceExt + DeserializeOwned,
 {
-    let value = single_document(text)?;
+    from_value(single_document(text)?)
+}
+
+/// As [`from_yaml`], of an object that was read already.
+///
+/// # Errors
+/// [`SpecError`].
+pub fn from_value<K>(value: Value) -> Result<K, SpecError>
+where
+    K: Resource<DynamicType = ()> + CustomResourceExt + DeserializeOwned,
+{
     check_kind(&value, K::kind(&()).as_ref())?;
-    let object =
-        format!("{} '{}'", K::kind(&()), value["metadata"]["name"].as_str().unwrap_or("?"));
+    let object = name_of::<K>(&value);
     let value = validate::<K>(value, None)
         .map_err(|faults| SpecError::Invalid { object: object.clone(), faults })?;
     serde_json::from_value(value).map_err(|source| SpecError::Decode { object, source })

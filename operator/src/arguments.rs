@@ -59,6 +59,9 @@ pub struct Arguments {
     /// Work without a Lease: only where there is never a second replica.
     #[arg(long, env = "HONE_NO_LEADER_ELECTION")]
     pub no_leader_election: bool,
+    /// Whether Tekton's CustomRuns whose task is of a kind of ours are worked on, where the cluster serves them.
+    #[arg(long, env = "HONE_TEKTON")]
+    pub tekton: bool,
     /// Objects of a kind that are worked on at once.
     #[arg(long, env = "HONE_CONCURRENCY", default_value_t = 16)]
     pub concurrency: u16,

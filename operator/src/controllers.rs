@@ -12,14 +12,14 @@ use crate::runtime::cache::{Cache, Object};
 use crate::runtime::queue::{Key, Priority};
 use crate::runtime::worker::{Controller, Outcome, ReconcileFailure};
 use crate::stores::Stores;
-use crate::{device_pool, model_compilation, tuning_run};
+use crate::{custom_run, device_pool, model_compilation, tuning_run};
 
 /// Time between two looks at everything, in case that a change was missed.
 const FULL_RESYNC: Duration = Duration::from_secs(600);
 
 /// Every controller.
 pub fn all(context: &Arc<Context>) -> Vec<Controller> {
-    let Stores { compilations, pools, tuning_runs, .. } = &context.stores;
+    let Stores { compilations, pools, tuning_runs, custom_runs, .. } = &context.stores;
     vec![
         controller(
             model_compilation::CONTROLLER,
@@ -29,6 +29,7 @@ pub fn all(context: &Arc<Context>) -> Vec<Controller> {
         ),
         controller(device_pool::CONTROLLER, context, pools, device_pool::reconcile),
         controller(tuning_run::CONTROLLER, context, tuning_runs, tuning_run::reconcile::reconcile),
+        controller(custom_run::CONTROLLER, context, custom_runs, custom_run::reconcile::reconcile),
     ]
 }
 
@@ -68,11 +69,12 @@ pub async fn resync(context: Arc<Context>) {
 }
 
 fn queue_all(context: &Context) {
-    let Stores { compilations, pools, tuning_runs, .. } = &context.stores;
+    let Stores { compilations, pools, tuning_runs, custom_runs, .. } = &context.stores;
     let keys = [
         keys(model_compilation::CONTROLLER, compilations),
         keys(device_pool::CONTROLLER, pools),
         keys(tuning_run::CONTROLLER, tuning_runs),
+        keys(custom_run::CONTROLLER, custom_runs),
     ];
     keys.into_iter().flatten().for_each(|key| context.queue.add(key, Priority::Resync));
 }

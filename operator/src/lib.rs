@@ -15,6 +15,7 @@ pub mod cloud_events;
 pub mod config;
 pub mod context;
 pub mod controllers;
+pub mod custom_run;
 pub mod device_pool;
 pub mod endpoints;
 pub mod fence;

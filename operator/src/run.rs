@@ -205,6 +205,7 @@ impl Replica {
         let scope = Scope {
             namespace: self.arguments.watch_namespace.clone(),
             install: self.arguments.namespace.clone(),
+            tekton: self.arguments.tekton,
         };
         for (name, watch) in stores.watches(&self.client, &scope, &self.queue) {
             tasks.spawn(name, watch);

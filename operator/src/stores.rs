@@ -23,6 +23,7 @@ use crate::children::pods::{self, PodFacts, Waiting};
 use crate::children::running::{Running, SETTLED};
 use crate::children::warnings::{self, WARNINGS, Warning};
 use crate::children::{names, owner};
+use crate::custom_run::{self, CustomRun};
 use crate::device_pool::observe::selects;
 use crate::fingerprints::Fingerprints;
 use crate::index::Index;
@@ -49,6 +50,8 @@ pub struct Scope {
     pub namespace: Option<String>,
     /// The operator's own namespace, where the Leases of devices are.
     pub install: String,
+    /// Whether Tekton's CustomRuns are watched.
+    pub tekton: bool,
 }
 
 /// The informer caches of every watched kind.
@@ -60,6 +63,8 @@ pub struct Stores {
     pub pools: Arc<Cache<Object<DevicePool>>>,
     /// Tuning runs.
     pub tuning_runs: Arc<Cache<Object<TuningRun>>>,
+    /// Tekton's CustomRuns whose task is of a kind of ours. Nothing waits until they are known.
+    pub custom_runs: Arc<Cache<Object<CustomRun>>>,
     /// Namespaces: labels and whether they are going away.
     pub namespaces: Arc<Cache<Object<PartialObjectMeta<Namespace>>>>,
     /// Our Jobs, by their owner.
@@ -110,7 +115,7 @@ impl Stores {
         let all = client.clone();
         let namespace = scope.namespace.as_deref();
         let leases = Api::namespaced(client.clone(), &scope.install);
-        vec![
+        let mut watches: Vec<Watch> = vec![
             ("watch of compilations", wake.clone().compilations(scoped(client, namespace)).boxed()),
             ("watch of tuning runs", wake.clone().tuning_runs(scoped(client, namespace)).boxed()),
             ("watch of pools", wake.clone().pools(Api::all(all.clone())).boxed()),
@@ -120,8 +125,13 @@ impl Stores {
             ("watch of namespaces", wake.clone().namespaces(Api::all(all.clone())).boxed()),
             ("watch of leases", wake.clone().leases(leases).boxed()),
             ("watch of priority classes", wake.clone().priorities(Api::all(all.clone())).boxed()),
-            ("watch of nodes", wake.nodes(Api::all(all)).boxed()),
-        ]
+            ("watch of nodes", wake.clone().nodes(Api::all(all)).boxed()),
+        ];
+        if scope.tekton {
+            let runs = wake.custom_runs(client.clone(), scoped(client, namespace));
+            watches.push(("watch of custom runs", runs.boxed()));
+        }
+        watches
     }
 }
 
@@ -197,6 +207,7 @@ impl Wake {
             let group =
                 cache::object_group(&object.namespace().unwrap_or_default(), &object.name_any());
             self.stores.results.set(&group, &object.name_any(), keys);
+            self.custom_run_of(object.meta());
             self.change(Key::of(model_compilation::CONTROLLER, &**object));
         };
         self.stores.compilations.follow("compilations", stream, cache::object, changed).await;
@@ -216,8 +227,34 @@ impl Wake {
                     name: owner.name.clone(),
                 });
             }
+            self.custom_run_of(run.meta());
         };
         self.objects(tuning_run::CONTROLLER, api, &self.stores.tuning_runs, changed).await;
+    }
+
+    /// Tekton's CustomRuns, once the cluster serves the kind.
+    async fn custom_runs(self, client: Client, api: Api<CustomRun>) {
+        custom_run::served::served(&client).await;
+        let stream = watch(api, lists()).default_backoff().modify(strip_meta).boxed();
+        let ours = |run: &CustomRun| cache::object(run).filter(|_| run.is_ours());
+        let changed = |before: Option<&Object<CustomRun>>, after: Option<&Object<CustomRun>>| {
+            if let Some(run) = after.or(before) {
+                self.change(Key::of(custom_run::CONTROLLER, &*run.0));
+            }
+        };
+        self.stores.custom_runs.follow("custom runs", stream, ours, changed).await;
+    }
+
+    /// Queues the CustomRun that controls an object.
+    fn custom_run_of(&self, metadata: &ObjectMeta) {
+        let (group, kind) = (custom_run::resource::GROUP, custom_run::resource::KIND);
+        if let Some(owner) = owner::controller(metadata, group, kind) {
+            self.change(Key {
+                kind: custom_run::CONTROLLER,
+                namespace: metadata.namespace.clone().unwrap_or_default(),
+                name: owner.name.clone(),
+            });
+        }
     }
 
     /// Pools. Who waits for one looks again when one is made, edited or deleted.

@@ -7,6 +7,7 @@
 # plane        an API server             controllers  with controllers and a scheduler
 # node         a real node               kwok         simulated nodes
 # kueue        Kueue itself
+# tekton       Tekton's controller
 # s3 azure     object stores             images       the image writer
 # helm kubeconform kstatus argohealth    programs
 # opencl       a device plugin, and an OpenCL driver that it can hand to containers
@@ -52,6 +53,7 @@ else
 fi
 program kwok kwok "$BIN/kwok"
 program kueue kueue "$BIN/kueue" "$BIN/kueue.d"
+program tekton tekton "$BIN/tekton" "$BIN/tekton.d"
 program s3 s3 "$BIN/versitygw"
 if command -v npm >/dev/null; then
   program azure azure "$BIN/azurite-blob"

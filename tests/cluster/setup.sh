@@ -7,6 +7,7 @@
 #   node    plane + containerd, runc, CNI plugins (packages), DNS, a device plugin, pause and test images
 #   kwok    simulated nodes
 #   kueue   Kueue, for its own suite; not among the default
+#   tekton  Tekton's controller, for its own suite; not among the default
 #   s3      an S3 server with conditional writes
 #   tools   helm, kubeconform, kstatus, Argo CD's Lua health engine
 #   helm    helm alone
@@ -93,6 +94,21 @@ setup_kueue() {
   fi
   ln -sfn "../store/kueue-$KUEUE" "$BIN/kueue.d"
 }
+setup_tekton() {
+  build tekton "$GO/tekton" github.com/tektoncd/pipeline/cmd/controller -tags grpcnotrace -ldflags '-s -w'
+  # Its kinds and settings, as its own module has them.
+  local module dir=$BUILD/store/tekton-$(hash_of <"$GO/tekton/go.sum")
+  if [ ! -s "$dir/settings.yaml" ]; then
+    module=$(cd "$GO/tekton" && go list -m -f '{{.Dir}}' github.com/tektoncd/pipeline)
+    [ -d "$module" ] || fail "tekton: the module of Tekton cannot be downloaded"
+    mkdir -p "$dir"
+    manifests "$module"/config/300-crds/*.yaml >"$dir/crds.yaml"
+    manifests "$module"/config/config-*.yaml >"$dir/settings.yaml"
+  fi
+  ln -sfn "../store/${dir##*/}" "$BIN/tekton.d"
+}
+# Files of one or more objects each as one file.
+manifests() { local file; for file in "$@"; do echo '---'; cat "$file"; done; }
 setup_s3() { install_go versitygw "github.com/versity/versitygw/cmd/versitygw@$VERSITYGW"; }
 
 setup_helm() { build helm "$GO/helm" helm.sh/helm/v3/cmd/helm -tags grpcnotrace -ldflags '-s -w'; }

@@ -71,7 +71,7 @@ const UNSAFE_ROOMS: &[&str] = &["compiler/codegen/", "runtime/", "python/runtime
 
 /// The operator's kinds, a folder each. A kind never imports another; what they share is in the folders below, which
 /// import no kind.
-const KINDS: &[&str] = &["model_compilation", "device_pool", "tuning_run"];
+const KINDS: &[&str] = &["model_compilation", "device_pool", "tuning_run", "custom_run"];
 /// What kinds share.
 const SHARED_BY_KINDS: &[&str] = &["broker", "children", "runtime"];
 

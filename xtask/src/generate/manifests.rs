@@ -8,9 +8,10 @@ use anyhow::{Context, ensure};
 
 /// The manifests that come from the chart: the file and the further arguments of `helm template`.
 /// `tests/cluster/harness/tests/chart.rs` renders them in the same way and compares.
-const MANIFESTS: [(&str, &[&str]); 2] = [
+const MANIFESTS: [(&str, &[&str]); 3] = [
     ("crds.yaml", &["--show-only", "templates/crds.yaml"]),
     ("operator.yaml", &["--set", "crds.install=false", "--no-hooks"]),
+    ("tekton/rbac.yaml", &["--set", "tekton.enabled=true", "--show-only", "templates/tekton.yaml"]),
 ];
 
 /// What the manifests' images are named: kustomize replaces them. And no Job of helm's uninstallation.

@@ -20,6 +20,8 @@ pub enum Capability {
     Kwok,
     /// Kueue, which queues Jobs by quota.
     Kueue,
+    /// Tekton's controller.
+    Tekton,
     /// An S3 server with conditional writes.
     S3,
     /// Servers that speak Google Cloud Storage and Azure Blob Storage.
@@ -48,6 +50,7 @@ impl fmt::Display for Capability {
             Self::Node => "node",
             Self::Kwok => "kwok",
             Self::Kueue => "kueue",
+            Self::Tekton => "tekton",
             Self::S3 => "s3",
             Self::Azure => "azure",
             Self::Images => "images",

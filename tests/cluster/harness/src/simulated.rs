@@ -22,6 +22,14 @@ impl Operator {
     /// # Errors
     /// Where the program cannot be run.
     pub fn start(context: &Context<'_>) -> Result<Self> {
+        Self::start_with(context, &[])
+    }
+
+    /// As [`Self::start`], with more of its environment.
+    ///
+    /// # Errors
+    /// Where the program cannot be run.
+    pub fn start_with(context: &Context<'_>, environment: &[(&str, &str)]) -> Result<Self> {
         let child = Command::new(product::shipped("hone-operator"))
             .env("KUBECONFIG", context.cluster.kubectl().kubeconfig())
             .env("HONE_WORKER_IMAGE", "simulated")
@@ -32,6 +40,7 @@ impl Operator {
             .env("HONE_WATCH_NAMESPACE", &context.namespace)
             .env("HONE_LOG", "warn")
             .env("POD_NAMESPACE", &context.namespace)
+            .envs(environment.iter().copied())
             .spawn()
             .context("run hone-operator")?;
         Ok(Self(child))
@@ -51,6 +60,18 @@ impl Drop for Operator {
 /// # Errors
 /// Where the API server refuses one, or does not answer in time.
 pub fn begin(context: &Context<'_>, spec: &str) -> Result<Operator> {
+    begin_with(context, spec, &[])
+}
+
+/// As [`begin`], with more of the operator's environment.
+///
+/// # Errors
+/// Where the API server refuses one, or does not answer in time.
+pub fn begin_with(
+    context: &Context<'_>,
+    spec: &str,
+    environment: &[(&str, &str)],
+) -> Result<Operator> {
     for kind in ["modelcompilations", "tuningruns", "devicepools"] {
         let path = repository().join("crds").join(format!("hone.dev_{kind}.yaml"));
         apply_file(context, &path)?;
@@ -62,7 +83,7 @@ pub fn begin(context: &Context<'_>, spec: &str) -> Result<Operator> {
         context.namespace
     );
     eventually("the pool", SOON, || context.kubectl.apply(&pool).map(Some))?;
-    Operator::start(context)
+    Operator::start_with(context, environment)
 }
 
 fn apply_file(context: &Context<'_>, path: &Path) -> Result<()> {

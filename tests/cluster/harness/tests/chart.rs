@@ -81,6 +81,10 @@ fn manifests_are_those_of_the_chart(_: &Context<'_>) -> Result<()> {
     for (file, further) in [
         ("crds.yaml", &["--show-only", "templates/crds.yaml"][..]),
         ("operator.yaml", &["--set", "crds.install=false", "--no-hooks"][..]),
+        (
+            "tekton/rbac.yaml",
+            &["--set", "tekton.enabled=true", "--show-only", "templates/tekton.yaml"][..],
+        ),
     ] {
         let found = fs::read_to_string(repository().join("manifests").join(file))?;
         let expected = format!("{head}{}", render(further)?);
@@ -237,6 +241,25 @@ fn kustomize_builds_what_the_server_accepts(context: &Context<'_>) -> Result<()>
     })();
     kubectl.run(&["delete", "--ignore-not-found", "--wait=false", "-k", &folder])?;
     outcome.and(remove_crds(context))
+}
+
+/// The component beside `manifests/` lets the operator work for Tekton, in an overlay anywhere.
+fn kustomize_adds_tekton(context: &Context<'_>) -> Result<()> {
+    let overlay = tempfile::tempdir()?;
+    let folder = fs::canonicalize(overlay.path())?;
+    let up = "../".repeat(folder.components().count() - 1);
+    let manifests = fs::canonicalize(repository().join("manifests"))?;
+    let manifests = format!("{up}{}", manifests.strip_prefix("/")?.display());
+    let text = format!("resources: [{manifests}]\ncomponents: [{manifests}/tekton]\n");
+    fs::write(folder.join("kustomization.yaml"), text)?;
+    let built = context.kubectl.run(&["kustomize", &folder.to_string_lossy()])?;
+    for wanted in ["name: HONE_TEKTON", "- customruns/status", "name: hone-system-hone-tekton"] {
+        ensure!(built.contains(wanted), "no {wanted}");
+    }
+    let plain =
+        context.kubectl.run(&["kustomize", &repository().join("manifests").to_string_lossy()])?;
+    ensure!(!plain.contains("customruns") && !plain.contains("HONE_TEKTON"), "it is not left out");
+    Ok(())
 }
 
 /// From nothing to installed, upgraded from the chart before, and gone again; what users made stays.
@@ -489,6 +512,7 @@ fn main() {
         .needs(&[plane, Capability::Helm, Capability::Controllers])
         .test("operator_pod_is_restricted", operator_pod_is_restricted)
         .needs(&[plane])
+        .test("kustomize_adds_tekton", kustomize_adds_tekton)
         .alone("kustomize_builds_what_the_server_accepts", kustomize_builds_what_the_server_accepts)
         .needs(&[plane, Capability::Helm, Capability::Kubeconform])
         .alone("kubeconform_finds_nothing", kubeconform_finds_nothing)

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use hone_cluster_tests::simulated::{
-    Operator, SOON, begin, compilation, count, holders, items, says,
+    Operator, SOON, begin, begin_with, compilation, count, holders, items, says,
 };
 use hone_cluster_tests::{Capability, ClusterOptions, Context, Suite, eventually};
 use serde_json::Value;
@@ -200,6 +200,58 @@ fn a_lost_node_keeps_nothing(context: &Context<'_>) -> Result<()> {
     kubectl.run(&["delete", "node", &lost]).map(drop)
 }
 
+/// A namespace that is deleted goes with all that is at work, waits or is done in it, holds no device, and may be made anew.
+fn a_namespace_that_goes_keeps_nothing(context: &Context<'_>) -> Result<()> {
+    let going = format!("{}-going", context.namespace);
+    let _operator = begin_with(context, "", &[("HONE_WATCH_NAMESPACE", &going)])?;
+    let cluster = context.cluster.kubectl();
+    let namespace = format!("{{apiVersion: v1, kind: Namespace, metadata: {{name: {going}}}}}");
+    cluster.apply(&namespace)?;
+    // The pool and its Leases stay in the test's own namespace.
+    let inside = Context {
+        cluster: context.cluster,
+        kubectl: cluster.in_namespace(&going),
+        namespace: context.namespace.clone(),
+    };
+    let given_up = |number, duration: &str| {
+        let plain = compilation(&inside, number, duration, "");
+        plain.replace("{uri: 's3://artifacts'}", "{uri: 's3://artifacts', deletionPolicy: Delete}")
+    };
+    let apply = |yaml: String| eventually("it", SOON, || Ok(inside.kubectl.apply(&yaml).ok()));
+    apply(given_up(0, "1s"))?;
+    inside.kubectl.wait("modelcompilation/c0", "Succeeded", SOON)?;
+    apply(given_up(1, "10m"))?;
+    apply(tuning_run(&inside))?;
+    eventually("both devices to be held", SOON, || {
+        Ok((holders(context)?.len() == 2).then_some(()))
+    })?;
+    apply(given_up(2, "10m"))?;
+    says(&inside, "c2", "WaitingForDevice")?;
+
+    cluster.run(&["delete", "namespace", &going, "--wait=false"])?;
+    eventually("the namespace to go", SOON, || {
+        let found =
+            cluster.run(&["get", "namespace", &going, "--ignore-not-found", "-o", "name"])?;
+        Ok(found.trim().is_empty().then_some(()))
+    })?;
+    eventually("every lease to end", SOON, || Ok(holders(context)?.is_empty().then_some(())))?;
+
+    cluster.apply(&namespace)?;
+    apply(given_up(1, "1s"))?;
+    inside.kubectl.wait("modelcompilation/c1", "Succeeded", SOON)?;
+    cluster.run(&["delete", "namespace", &going, "--wait=false"]).map(drop)
+}
+
+/// A tuning run in the test's pool whose worker does not end by itself.
+fn tuning_run(context: &Context<'_>) -> String {
+    let pool = &context.namespace;
+    format!(
+        "{{apiVersion: hone.dev/v1alpha1, kind: TuningRun, metadata: {{name: r0, annotations: \
+         {{simulate.hone.dev/duration: 10m}}}}, spec: {{model: {{uri: 's3://models/r.onnx'}}, pool: {pool}, \
+         target: {{arch: amd64}}, stop: {{maxTrials: 10}}, log: {{uri: 's3://tuning/r'}}}}}}\n"
+    )
+}
+
 fn main() {
     let options = ClusterOptions { simulated_nodes: Some(2), ..ClusterOptions::default() };
     Suite::new("leases", options)
@@ -209,5 +261,6 @@ fn main() {
         .alone("a_fresh_operator_knows_who_holds_what", a_fresh_operator_knows_who_holds_what)
         .alone("a_suspended_job_holds_no_device", a_suspended_job_holds_no_device)
         .alone("a_lost_node_keeps_nothing", a_lost_node_keeps_nothing)
+        .alone("a_namespace_that_goes_keeps_nothing", a_namespace_that_goes_keeps_nothing)
         .main();
 }
