@@ -20,6 +20,7 @@
 //! | 21 | `SourceForbidden` | user |
 //! | 22 | `TooLarge` | user |
 //! | 23 | `ArtifactConflict` | user |
+//! | 24 | `NoSession` | user |
 //! | 30 | `CorrectnessBreach` | user |
 //! | 31 | `NonFiniteOutput` | user |
 //! | 32 | `GoalMissed` | user |
@@ -90,6 +91,8 @@ pub enum Reason {
     TooLarge,
     /// Other bytes lie where the artifact is to be stored.
     ArtifactConflict,
+    /// No session measured for a search that measures nothing itself, for as long as it waits for one.
+    NoSession,
     /// Answers of code that is right part by part are further from the reference than the tolerance.
     CorrectnessBreach,
     /// The reference itself gives NaN or infinity.
@@ -121,7 +124,7 @@ pub enum Reason {
 }
 
 /// Each reason with its exit code and class, in order of codes.
-const TABLE: [(Reason, u8, Option<ErrorClass>); 31] = {
+const TABLE: [(Reason, u8, Option<ErrorClass>); 32] = {
     use ErrorClass::{Bug, Transient, User};
     [
         (Reason::Success, 0, None),
@@ -141,6 +144,7 @@ const TABLE: [(Reason, u8, Option<ErrorClass>); 31] = {
         (Reason::SourceForbidden, 21, Some(User)),
         (Reason::TooLarge, 22, Some(User)),
         (Reason::ArtifactConflict, 23, Some(User)),
+        (Reason::NoSession, 24, Some(User)),
         (Reason::CorrectnessBreach, 30, Some(User)),
         (Reason::NonFiniteOutput, 31, Some(User)),
         (Reason::GoalMissed, 32, Some(User)),
@@ -213,6 +217,7 @@ impl Reason {
             Self::SourceForbidden => "SourceForbidden",
             Self::TooLarge => "TooLarge",
             Self::ArtifactConflict => "ArtifactConflict",
+            Self::NoSession => "NoSession",
             Self::CorrectnessBreach => "CorrectnessBreach",
             Self::NonFiniteOutput => "NonFiniteOutput",
             Self::GoalMissed => "GoalMissed",

@@ -16,7 +16,11 @@ pub const AUDIENCE: &str = "hone.dev/progress";
 /// The path that the operator serves.
 pub const PATH: &str = "/progress";
 /// Largest post, in bytes.
-pub const LARGEST: usize = 1024;
+pub const LARGEST: usize = 8192;
+/// Most sessions that a post names.
+pub const MOST_SESSIONS: usize = 16;
+/// Most letters of what a post says of a session.
+pub const LONGEST_REASON: usize = 120;
 
 /// How far a search is. Of posts of later versions a reader takes the fields that it knows.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -36,7 +40,45 @@ pub struct Progress {
     /// What a compilation with the log would use now; absent where the network has not decided about anything yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision: Option<Revision>,
+    /// The sessions that the search knows, up to [`MOST_SESSIONS`]; absent where it asks for none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sessions: Option<Vec<SessionSeen>>,
 }
+
+/// A session that measures for a search, as the search sees it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SessionSeen {
+    /// Its name.
+    pub name: String,
+    /// The kind of machine in a word.
+    pub kind: String,
+    /// Seconds since it said last that it is there.
+    pub seconds_ago: u64,
+    /// Why it is not used, where it is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub aside: Option<String>,
+}
+
+impl SessionSeen {
+    /// Whether its words are such as a session has: they come from a pod that a user's model ran in.
+    fn is_proper(&self) -> bool {
+        let is_word = |text: &str| {
+            let fits = |own: char| own.is_ascii_alphanumeric() || "-_.".contains(own);
+            !text.is_empty() && text.len() <= 63 && text.chars().all(fits)
+        };
+        let short = |text: &String| text.chars().count() <= LONGEST_REASON;
+        is_word(&self.name) && is_word(&self.kind) && self.aside.as_ref().is_none_or(short)
+    }
+
+    /// Whether it measures.
+    pub fn answers(&self) -> bool {
+        self.aside.is_none() && self.seconds_ago < LONGEST_SILENCE
+    }
+}
+
+/// Seconds without a word of a session after which it does not answer.
+pub const LONGEST_SILENCE: u64 = 15;
 
 /// What the log holds for compilations, while the search goes on.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -72,7 +114,9 @@ impl Progress {
     pub fn from_post(bytes: &[u8]) -> Option<Self> {
         let whole = (bytes.len() <= LARGEST).then_some(bytes)?;
         let progress: Self = serde_json::from_slice(whole).ok()?;
-        (0.0..=1.0).contains(&progress.used).then_some(progress)
+        let sessions = progress.sessions.as_deref().unwrap_or_default();
+        let proper = sessions.len() <= MOST_SESSIONS && sessions.iter().all(SessionSeen::is_proper);
+        ((0.0..=1.0).contains(&progress.used) && proper).then_some(progress)
     }
 }
 
@@ -83,6 +127,12 @@ mod tests {
 
     #[test]
     fn posts_that_are_too_long_or_whose_share_is_none_are_refused() {
+        let session = SessionSeen {
+            name: "n".repeat(63),
+            kind: "k".repeat(63),
+            seconds_ago: u64::MAX,
+            aside: Some("é".repeat(LONGEST_REASON)),
+        };
         let most = Progress {
             measured: u64::MAX,
             failed: u64::MAX,
@@ -96,6 +146,7 @@ mod tests {
                 untuned: u64::MAX,
                 winners: u64::MAX,
             }),
+            sessions: Some(vec![session; MOST_SESSIONS]),
         };
         let post = serde_json::to_vec(&most).unwrap();
         assert_eq!(Progress::from_post(&post), Some(most));
@@ -107,6 +158,13 @@ mod tests {
                 None,
                 "{wrong}"
             );
+        }
+        for (name, kind) in [("", "k"), ("n", ""), ("a b", "k"), ("n", "<b>")] {
+            let sessions = format!(
+                r#""sessions": [{{"name": "{name}", "kind": "{kind}", "secondsAgo": 1}}], "later""#
+            );
+            let post = text.replace("USED", "1").replace("\"later\"", &sessions);
+            assert_eq!(Progress::from_post(post.as_bytes()), None, "{post}");
         }
         let long = format!("{}{}", text.replace("USED", "1"), " ".repeat(LARGEST));
         assert_eq!(Progress::from_post(long.as_bytes()), None);

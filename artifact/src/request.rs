@@ -11,8 +11,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::Extent;
 
-/// The newest version that this code reads and writes: it has a choice of the cost model.
-pub const REQUEST_VERSION: u32 = 4;
+/// The newest version that this code reads and writes: it has searches that measure nothing themselves.
+pub const REQUEST_VERSION: u32 = 5;
+
+/// The version that has a choice of the cost model.
+pub const COST_MODEL_VERSION: u32 = 4;
 
 /// The version that has sessions.
 pub const SESSION_VERSION: u32 = 3;
@@ -206,10 +209,13 @@ pub struct Tune {
     /// Sizes of the inputs' dimensions.
     #[serde(default)]
     pub inputs: Vec<Input>,
-    /// What to compile for: the worker's own machine.
+    /// What to compile for: the worker's own machine, or those of `external`.
     pub target: TargetRequest,
     /// The folder of the log.
     pub log: Destination,
+    /// The sessions outside of the cluster that alone measure; the worker itself does not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub external: Option<External>,
     /// Name of the strategy, such as `learned`.
     pub strategy: String,
     /// Name of the cost model, such as `neural`; the usual one when absent.
@@ -232,11 +238,24 @@ pub struct Tune {
 impl Tune {
     /// The first version that has everything that this uses.
     pub fn version_needed(&self) -> u32 {
-        match self.cost_model {
-            Some(_) => REQUEST_VERSION,
-            None => OLDEST_REQUEST_VERSION,
+        match (&self.external, &self.cost_model) {
+            (Some(_), _) => REQUEST_VERSION,
+            (None, Some(_)) => COST_MODEL_VERSION,
+            (None, None) => OLDEST_REQUEST_VERSION,
         }
     }
+}
+
+/// Where a search meets the sessions of a pool whose devices are outside of the cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct External {
+    /// The store of the sessions of pools.
+    pub store: Destination,
+    /// The pool.
+    pub pool: String,
+    /// Longest seconds without a session that answers.
+    pub wait_seconds: u64,
 }
 
 /// Measure candidates of a tuning run beside the worker that searches.
@@ -400,7 +419,7 @@ mod tests {
 
     #[test]
     fn a_newer_version_is_refused_before_its_fields_are() {
-        let error = Request::from_json(r#"{"version": 5, "novelty": 1}"#).unwrap_err();
-        assert!(error.to_string().contains("has version 5"), "{error}");
+        let error = Request::from_json(r#"{"version": 6, "novelty": 1}"#).unwrap_err();
+        assert!(error.to_string().contains("has version 6"), "{error}");
     }
 }

@@ -13,7 +13,12 @@ use common::{Place, onnx};
 use serde_json::{Value, json};
 
 const TARGET: &str = "linux/arm64:cortex-a72";
-const BOARD: &str = "a72=qemu-aarch64 -cpu max {runner}";
+
+/// An emulator as a board of a kind. QEMU ignores what follows the runner, but shows it: `mark` tells boards apart, each of which
+/// has one user.
+fn board(kind: &str, mark: &str) -> String {
+    format!("{kind}=qemu-aarch64 -cpu max {{runner}} {mark}-{}", std::process::id())
+}
 
 /// A folder with a product and a softmax in it: an emulator is slow.
 fn folder() -> Place {
@@ -90,9 +95,7 @@ fn runners(word: &str) -> Vec<i32> {
 #[test]
 fn a_board_that_ends_costs_no_trial_and_none_counts_twice() {
     let folder = folder();
-    // QEMU ignores what follows the runner but shows it: it tells this test's boards from others.
-    let mark = format!("mark-{}", std::process::id());
-    let board = format!("{BOARD} {mark}");
+    let (board, mark) = (board("a72", "ends"), format!("ends-{}", std::process::id()));
     let trials = 32;
     let mut search = tune(&folder, &board, trials, &[]);
     // Its runner is killed again and again while it measures, and comes again.
@@ -129,12 +132,13 @@ fn a_board_that_ends_costs_no_trial_and_none_counts_twice() {
 #[test]
 fn a_killed_search_goes_on_from_what_was_measured() {
     let folder = folder();
-    let mut search = tune(&folder, BOARD, 400, &[]);
+    let board = board("a72", "goes-on");
+    let mut search = tune(&folder, &board, 400, &[]);
     eventually("some trials", || records(&folder, "trial").len() >= 16);
     search.kill().unwrap();
     search.wait().unwrap();
     let before = records(&folder, "trial").len();
-    let done = folder.ended(tune(&folder, BOARD, 8, &[]).wait_with_output().unwrap());
+    let done = folder.ended(tune(&folder, &board, 8, &[]).wait_with_output().unwrap());
     assert_eq!(done.code, 0, "{}", done.err);
     once_each(&folder, before + 8);
 }
@@ -192,7 +196,7 @@ fn boards_that_cannot_measure_are_refused_with_a_reason() {
         (vec!["--target", TARGET], 2, "--board KIND=COMMAND"),
         (vec!["--board", "qemu-aarch64"], 2, "give KIND=COMMAND"),
         (vec!["--board", "A72=qemu-aarch64 {runner}"], 2, "lower-case letters"),
-        (vec!["--target", "linux/z80", "--board", BOARD], 16, "z80"),
+        (vec!["--target", "linux/z80", "--board", "a72=qemu-aarch64 {runner}"], 16, "z80"),
         (
             vec!["--target", TARGET, "--board", "gone=./no-such-program"],
             43,
@@ -216,8 +220,10 @@ fn sessions_with_boards_measure_for_a_search_with_one_of_their_kind() {
         command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap()
     };
     let (mut same, mut other) =
-        (session("same", BOARD), session("other", &BOARD.replace("a72", "m4")));
-    let done = tune(&folder, BOARD, 96, &["--fleet", "fleet"]).wait_with_output().unwrap();
+        (session("same", &board("a72", "same")), session("other", &board("m4", "other")));
+    let done = tune(&folder, &board("a72", "searches"), 96, &["--fleet", "fleet"])
+        .wait_with_output()
+        .unwrap();
     let done = folder.ended(done);
     for session in [&mut same, &mut other] {
         session.kill().unwrap();

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::{CustomResource, KubeSchema};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-use crate::common::{Platform, SUBDOMAIN_PATTERN};
-use crate::{Decimal, Duration};
+use crate::Decimal;
+use crate::common::{LocalSecretRef, Platform, SUBDOMAIN_PATTERN};
 
 /// Which nodes and devices, who may use them, and how.
 #[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -48,8 +48,8 @@ use crate::{Decimal, Duration};
         "WebGPU's devices are in browsers: remove platform.accelerator"),
     validation = ("self.kind != 'External' || !has(self.nodeSelector)",
         "a pool of kind External has no nodes: remove nodeSelector"),
-    validation = ("!has(self.warm)",
-        "warm: pods that are kept ready arrive with tuning in a later release: remove it"),
+    validation = ("self.kind == 'External' ? has(self.sessions) && has(self.platform) : !has(self.sessions)",
+        "External devices are met by sessions: set sessions and platform for this kind alone"),
     validation = ("!has(self.resourceClaimTemplate) || self.exclusivity == 'Device'",
         "a claim says itself what is exclusive: set exclusivity to Device with resourceClaimTemplate"),
     validation = ("!has(self.maxPerNamespace) || self.exclusivity != 'Shared' && !has(self.resourceClaimTemplate)",
@@ -96,12 +96,12 @@ pub struct DevicePoolSpec {
     /// Largest relative spread of a measurement: a worker that finds a larger one twice fails with NoisyDevice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub noise_budget: Option<Decimal>,
-    /// Pods kept ready for tuning; not in this release.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub warm: Option<Warm>,
     /// Who may use the pool; everybody when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed_namespaces: Option<AllowedNamespaces>,
+    /// Where sessions of External devices meet searches.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sessions: Option<SessionStore>,
     /// What one device costs an hour, in the administrator's currency: of several pools with a free device that suit a
     /// target, the cheapest is taken.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -202,22 +202,20 @@ pub struct ClaimTemplateRef {
     pub name: String,
 }
 
-/// Pods kept ready for tuning.
+/// A store at which sessions meet searches, in the folder `pools/NAME`.
 #[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = ("self.max >= self.min", "max must be at least min"))]
-pub struct Warm {
-    /// Kept even when idle.
-    #[serde(default)]
-    #[schemars(range(min = 0, max = 1000))]
-    pub min: i32,
-    /// Never more.
-    #[schemars(range(min = 0, max = 1000))]
-    pub max: i32,
-    /// Idle time after which one above `min` ends.
-    #[serde(default, skip_serializing_if = "Option::is_none", rename = "idleTTL")]
-    pub idle_ttl: Option<Duration>,
+pub struct SessionStore {
+    /// A folder of `s3://`, `gs://`, `az://` or `file://`.
+    #[schemars(length(max = 2048), regex(pattern = STORE_PATTERN))]
+    pub uri: String,
+    /// Its credentials; the Secret must exist in every namespace that uses the pool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credentials_secret_ref: Option<LocalSecretRef>,
 }
+
+/// A URI of a store, without a user or password.
+const STORE_PATTERN: &str = "^(s3|gs|az|file)://[^/@]*(/.*)?$";
 
 /// Who may use a pool: a namespace that is named, or that carries all the labels.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -264,6 +262,11 @@ pub struct DevicePoolStatus {
     #[schemars(length(max = 32))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["digest".into()]))]
     pub fingerprints: Vec<Fingerprint>,
+    /// Sessions of External devices as searches saw them, the latest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
+    pub sessions: Vec<ExternalSession>,
     /// Namespace of the operator that wrote this status and grants the devices.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]
@@ -300,4 +303,22 @@ pub struct Fingerprint {
     pub digest: String,
     /// Results in the cluster that were measured on it.
     pub results: i64,
+}
+
+/// A session of an External device.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ExternalSession {
+    /// Its name.
+    #[schemars(length(max = 63))]
+    pub name: String,
+    /// The kind of machine in a word.
+    #[schemars(length(max = 63))]
+    pub kind: String,
+    /// When it answered last.
+    pub last_seen: Time,
+    /// Why it is not used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 480))]
+    pub set_aside: Option<String>,
 }

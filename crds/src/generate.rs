@@ -1,7 +1,7 @@
 //! The CRDs as YAML, from the types.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
-    CustomResourceDefinition, JSONSchemaPropsOrArray,
+    CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray,
 };
 use kube::CustomResourceExt;
 use serde_json::Value;
@@ -21,6 +21,13 @@ pub fn crds() -> Result<Vec<(&'static str, String)>, serde_yaml::Error> {
     .into_iter()
     .map(|(name, mut crd)| {
         shorten_conditions(&mut crd);
+        for version in &mut crd.spec.versions {
+            let schema = version.schema.as_mut();
+            schema
+                .and_then(|own| own.open_api_v3_schema.as_mut())
+                .into_iter()
+                .for_each(plain_integers);
+        }
         let text = serde_yaml::to_string(&crd)?;
         let head = "# Generated from the types by `cargo xtask generate`: do not edit.\n";
         Ok((name, format!("{head}{text}")))
@@ -57,6 +64,19 @@ fn shorten_conditions(crd: &mut CustomResourceDefinition) {
                 field.description = Some(description.to_owned());
             }
         }
+    }
+}
+
+/// Leaves out the format of integers of 64 bits, which every integer is where nothing is said: half a kilobyte and more that
+/// every client of the cluster reads.
+fn plain_integers(schema: &mut JSONSchemaProps) {
+    if schema.format.as_deref() == Some("int64") {
+        schema.format = None;
+    }
+    let fields = schema.properties.iter_mut().flat_map(|fields| fields.values_mut());
+    fields.for_each(plain_integers);
+    if let Some(JSONSchemaPropsOrArray::Schema(items)) = &mut schema.items {
+        plain_integers(items);
     }
 }
 

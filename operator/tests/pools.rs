@@ -73,9 +73,15 @@ fn pools_without_nodes_say_why() {
     assert_eq!(condition(&planned(CPU, "")), ("NoNodes".to_owned(), false, false));
     let cordoned = planned(CPU, "nodes: [{name: a}]");
     assert_eq!(condition(&cordoned), ("NoUsableNodes".to_owned(), false, false));
-    let external = planned("{kind: External}", "");
-    assert_eq!(condition(&external), ("NotImplemented".to_owned(), false, true));
+    let spec = "{kind: External, platform: {os: linux, arch: arm64}, sessions: {uri: s3://b/f}}";
+    let told = "sessions: [[{name: s1, kind: pi4, secondsAgo: 2}, 3], [{name: s2, kind: pi4, secondsAgo: 9, aside: it hangs}, 3]]";
+    let external = planned(spec, told);
+    // They have no nodes, and are known by what searches tell of them.
+    assert_eq!(condition(&external), ("Ready".to_owned(), true, false));
     assert!(external.capacity.is_none());
+    let names: Vec<(&str, Option<&str>)> =
+        external.sessions.iter().map(|s| (s.name.as_str(), s.set_aside.as_deref())).collect();
+    assert_eq!(names, [("s1", None), ("s2", Some("it hangs"))]);
 }
 
 #[test]

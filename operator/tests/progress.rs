@@ -126,6 +126,7 @@ fn progress() -> Progress {
         expected: 2_000_000,
         untuned: 3_000_000,
         revision: None,
+        sessions: None,
     }
 }
 

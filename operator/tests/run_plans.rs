@@ -177,6 +177,11 @@ fn the_manifest_of_a_session() {
     manifest_of_the_job_in("session-granted", "session");
 }
 
+#[test]
+fn the_manifest_of_a_run_for_devices_outside_of_the_cluster() {
+    manifest_of_the_job_in("external-starts", "tune-external");
+}
+
 fn manifest_of_the_job_in(case: &str, name: &str) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests");
     let path = folder.join(format!("run-plans/{case}.yaml"));

@@ -9,15 +9,22 @@ use hone_artifact::exit_code::Reason;
 use super::common::{AccessArguments, print};
 use super::tune::{duration, measured_target};
 use crate::failure::{Failure, Result};
+use crate::storage::{Access, Destination};
 use crate::tune::fleet::{self, Serving};
 use crate::tune::{Board, Interrupt};
 
 /// What `hone session` takes.
 #[derive(Args, Debug)]
 pub struct Arguments {
-    /// Where tuners ask for rounds: a folder that they see, too, or s3://, gs:// or az:// and a folder there.
-    #[arg(long, value_name = "STORE")]
-    pub fleet: String,
+    /// Where a search asks for rounds: a folder that it sees, too, or s3://, gs:// or az:// and a folder there.
+    #[arg(long, value_name = "STORE", required_unless_present = "pool", conflicts_with = "pool")]
+    pub fleet: Option<String>,
+    /// The DevicePool, of kind External, whose TuningRuns it measures for.
+    #[arg(long, value_name = "NAME", requires = "store")]
+    pub pool: Option<String>,
+    /// The store of the sessions that the DevicePool names, in spec.sessions.uri.
+    #[arg(long, value_name = "STORE", requires = "pool")]
+    pub store: Option<String>,
     /// A folder with the store's credentials, a file for each variable.
     #[arg(long, value_name = "DIR")]
     pub credentials: Option<String>,
@@ -51,13 +58,27 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         return Err(Failure::new(Reason::Usage, message));
     }
     let access = arguments.access.access(Path::new("."));
-    let store = fleet::open(&arguments.fleet, arguments.credentials.as_deref(), &access)?;
+    let store = store(arguments, &access)?;
     let board = arguments.board.as_ref();
     let target = measured_target(&arguments.target, board)?;
-    eprintln!("note: session '{name}' waits at '{}' for code for {}", arguments.fleet, target.cpu);
+    let _claim = board.map(Board::claim).transpose()?;
+    eprintln!("note: session '{name}' waits at '{}' for code for {}", store.uri(""), target.cpu);
     let interrupt = Interrupt::on_signals("note: the session ends when its round is answered");
     let (store, target, idle) = (&store, &target, arguments.idle);
-    let serving = Serving { store, name, target, board, idle, interrupt };
+    let limit = access.limit;
+    let serving = Serving { store, name, target, board, idle, limit, interrupt };
     let served = serving.run()?;
     print(&format!("{} rounds with {} candidates were measured", served.rounds, served.candidates))
+}
+
+/// Where the session waits.
+fn store(arguments: &Arguments, access: &Access) -> Result<Destination> {
+    let credentials = arguments.credentials.as_deref();
+    match (&arguments.fleet, &arguments.store, &arguments.pool) {
+        (Some(fleet), ..) => fleet::open(fleet, credentials, access),
+        (None, Some(store), Some(pool)) => fleet::open_pool(store, pool, credentials, access),
+        _ => {
+            Err(Failure::new(Reason::Usage, "give --fleet STORE, or --store STORE and --pool NAME"))
+        }
+    }
 }

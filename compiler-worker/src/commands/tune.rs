@@ -17,8 +17,9 @@ use crate::compiler;
 use crate::failure::{Failure, Result};
 use crate::show::{table, units};
 use crate::spec;
-use crate::tune::fleet::{self, Fleet};
-use crate::tune::{Board, Interrupt, NOISE, Outcome, Session, Settings, Verdict};
+use crate::tune::fleet::{self, Fleet, Search};
+use crate::tune::{Board, Interrupt, NOISE, Outcome, Session, Settings, Verdict, store};
+use crate::work::Machine;
 
 /// What `hone tune` takes.
 #[derive(Args, Debug)]
@@ -64,6 +65,18 @@ pub struct Arguments {
     /// A folder with the credentials of the fleet's store, a file for each variable.
     #[arg(long, value_name = "DIR", requires = "fleet")]
     pub fleet_credentials: Option<String>,
+    /// Who measures: here (this machine or its board, and the sessions of --fleet beside it) or sessions (they alone).
+    #[arg(long, default_value = "here", value_name = "WHO", value_enum)]
+    pub measure: Measurers,
+    /// With --measure sessions, the longest time without a session that answers, such as 10m.
+    #[arg(long, default_value = "10m", value_name = "TIME", value_parser = duration)]
+    pub wait: Duration,
+    /// Longest time that a session may take for a round before it is set aside, such as 15m.
+    #[arg(long, default_value = "15m", value_name = "TIME", value_parser = duration)]
+    pub session_timeout: Duration,
+    /// How far the times of a session may move before it is set aside, as a share; 2 for three times as long.
+    #[arg(long, default_value_t = fleet::DRIFT, value_name = "SHARE", value_parser = drift)]
+    pub session_drift: f64,
     /// The shape of an input with open dimensions.
     #[arg(long, value_name = "NAME=1,2,…")]
     pub shape: Vec<String>,
@@ -76,6 +89,15 @@ pub struct Arguments {
     /// What is kept between calls.
     #[command(flatten)]
     pub cache: CacheArguments,
+}
+
+/// Who measures the candidates of a search.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Measurers {
+    /// This machine or its board, and the sessions of a fleet beside it.
+    Here,
+    /// The sessions of a fleet alone.
+    Sessions,
 }
 
 /// A time above zero with its unit.
@@ -110,6 +132,13 @@ fn seconds(text: &str) -> std::result::Result<f64, String> {
     }
 }
 
+fn drift(text: &str) -> std::result::Result<f64, String> {
+    match text.parse() {
+        Ok(share) if (0.001..=1000.0).contains(&share) => Ok(share),
+        _ => Err("give a share from 0.001 to 1000".to_owned()),
+    }
+}
+
 /// Tunes and tells what came out.
 ///
 /// # Errors
@@ -128,9 +157,16 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let cache = arguments.cache.open()?;
     let (model, inputs) = model(&arguments.model, &arguments.shape, None, cache.folder())?;
     let inputs = compiler::one_size(&model, &inputs, "hone tune")?;
-    let target = measured_target(&arguments.target, arguments.board.as_ref())?;
+    let elsewhere = arguments.measure == Measurers::Sessions;
+    refuse_no_sessions(arguments)?;
+    let target = match elsewhere {
+        true => compiler::target(&spec::target_from_text(&arguments.target)?)?,
+        false => measured_target(&arguments.target, arguments.board.as_ref())?,
+    };
+    let _claim = arguments.board.as_ref().map(Board::claim).transpose()?;
     let settings = settings(arguments);
-    let fleet = fleet(arguments, &target, &settings)?;
+    let interrupt = Interrupt::on_ctrl_c();
+    let fleet = fleet(arguments, &target, (&settings, &interrupt))?;
     let shown = Shown::new(&model.name);
     let session = Session {
         model: &model,
@@ -141,7 +177,8 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         settings,
         earlier: &[],
         fleet: fleet.as_ref(),
-        interrupt: Interrupt::on_ctrl_c(),
+        elsewhere,
+        interrupt,
         tell: &|outcome, used| shown.tell(outcome, used),
     };
     let outcome = session.run()?;
@@ -154,23 +191,52 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 }
 
 /// The sessions of the search, where it has any.
-fn fleet(arguments: &Arguments, target: &Target, settings: &Settings) -> Result<Option<Fleet>> {
+fn fleet(
+    arguments: &Arguments,
+    target: &Target,
+    (settings, interrupt): (&Settings, &Interrupt),
+) -> Result<Option<Fleet>> {
     let Some(text) = &arguments.fleet else { return Ok(None) };
     let access = arguments.access.access(Path::new("."));
     let store = fleet::open(text, arguments.fleet_credentials.as_deref(), &access)?;
-    let device = (target, arguments.board.as_ref());
-    Ok(Some(Fleet::new(store, device, settings.threads, settings.timeout)))
+    let here = || store::measured_on(arguments.board.as_ref());
+    let search = Search {
+        threads: settings.threads,
+        timeout: settings.timeout,
+        patience: arguments.wait,
+        answer: arguments.session_timeout,
+        drift: arguments.session_drift,
+        interrupt: interrupt.clone(),
+        ..Search::new(target, (arguments.measure == Measurers::Here).then(here))
+    };
+    Ok(Some(Fleet::new(store, search, None)))
+}
+
+/// Sessions alone can measure only where there is a place for them, and then no board is of use here.
+fn refuse_no_sessions(arguments: &Arguments) -> Result<()> {
+    let message = match (arguments.measure, &arguments.fleet, &arguments.board) {
+        (Measurers::Sessions, None, _) => {
+            "--measure sessions needs a place to meet them: add --fleet STORE"
+        }
+        (Measurers::Sessions, _, Some(_)) => {
+            "--measure sessions measures on no board of this machine: give --board to hone session"
+        }
+        _ => return Ok(()),
+    };
+    Err(Failure::new(Reason::Usage, message))
 }
 
 /// What code is made for, which this machine or a board is to run.
 pub(super) fn measured_target(text: &str, board: Option<&Board>) -> Result<Target> {
-    if text != "host" && board.is_none() {
+    let target = compiler::target(&spec::target_from_text(text)?)?;
+    let is_here = || Machine::of(&hone_driver::manifest_target(&target)).is_here();
+    if board.is_none() && !is_here() {
         let message = format!(
             "candidates for '{text}' run on a machine of it: name one with --board KIND=COMMAND"
         );
         return Err(Failure::new(Reason::Usage, message));
     }
-    compiler::target(&spec::target_from_text(text)?)
+    Ok(target)
 }
 
 fn settings(arguments: &Arguments) -> Settings {

@@ -1,14 +1,18 @@
 //! Another machine that candidates run on, with nothing of the compiler and no library on it: the runner of
 //! [`hone_emulator`], a program of a few kilobytes, holds memory, calls kernels and times them by its own clock. Code is made here.
 
+use std::fs::File;
+use std::io::{ErrorKind, Read, Write};
+use std::path::Path;
 use std::str::FromStr;
 
 use hone_artifact::Target as TargetOf;
+use hone_artifact::exit_code::Reason;
 use hone_driver::Target;
 use hone_emulator::Emulator;
 use serde::{Deserialize, Serialize};
 
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 
 /// A machine, and what reaches it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,6 +37,76 @@ impl Board {
         };
         Ok(Emulator::behind(&self.command, &target)?)
     }
+
+    /// Claims what reaches the board for this process: two that measure there at once would time one another, and a line that
+    /// serves one connection alone would mix them up. Other machines that reach the same board are not kept away.
+    ///
+    /// # Errors
+    /// `InvalidInput` where another process has claimed the same command; a file that cannot be made.
+    pub fn claim(&self) -> Result<Claim> {
+        let digest = blake3::hash(self.command.join(" ").as_bytes()).to_hex();
+        let path = std::env::temp_dir().join(format!("hone-board-{}.lock", &digest[..16]));
+        Claim::new(&path).map_err(|error| match error {
+            ClaimError::Taken(holder) => {
+                let message = format!(
+                    "board '{}' is in use: process {holder} of this machine measures by '{}': end it, or name what reaches another board",
+                    self.kind,
+                    self.command.join(" ")
+                );
+                Failure::new(Reason::InvalidInput, message)
+            }
+            ClaimError::File(error) => {
+                Failure::io(format!("'{}' cannot be locked", path.display()), error)
+            }
+        })
+    }
+}
+
+/// A board that this process alone uses, for as long as this lives.
+#[derive(Debug)]
+pub struct Claim {
+    _locked: File,
+}
+
+enum ClaimError {
+    /// The process that has it.
+    Taken(String),
+    File(std::io::Error),
+}
+
+impl From<std::io::Error> for ClaimError {
+    fn from(error: std::io::Error) -> Self {
+        Self::File(error)
+    }
+}
+
+impl Claim {
+    /// The lock ends with the process, however it ends; the file stays.
+    fn new(path: &Path) -> std::result::Result<Self, ClaimError> {
+        // One that somebody else made can be locked, but not made again or written.
+        let file = match File::open(path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                File::options().read(true).write(true).create(true).truncate(false).open(path)?
+            }
+            opened => opened?,
+        };
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(std::fs::TryLockError::WouldBlock) => {
+                let mut holder = String::new();
+                // Who it is only helps to find it.
+                let _ = (&file).read_to_string(&mut holder);
+                let known = holder.trim().parse::<u32>().is_ok();
+                let holder = if known { holder.trim() } else { "(unknown)" };
+                return Err(ClaimError::Taken(holder.to_owned()));
+            }
+            Err(std::fs::TryLockError::Error(error)) => return Err(error.into()),
+        }
+        let named = File::options().write(true).truncate(true).open(path);
+        // As above.
+        let _ = named.and_then(|mut named| writeln!(named, "{}", std::process::id()));
+        Ok(Self { _locked: file })
+    }
 }
 
 impl FromStr for Board {
@@ -54,6 +128,17 @@ impl FromStr for Board {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+
+    #[test]
+    fn a_board_has_one_user() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("line.lock");
+        let claim = Claim::new(&path).ok().unwrap();
+        let Err(ClaimError::Taken(holder)) = Claim::new(&path) else { panic!("it has two") };
+        assert_eq!(holder, std::process::id().to_string());
+        drop(claim);
+        assert!(Claim::new(&path).is_ok(), "a file that is left keeps nobody out");
+    }
 
     #[test]
     fn a_board_is_a_kind_and_a_command() {

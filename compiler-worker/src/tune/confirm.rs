@@ -9,7 +9,7 @@ use hone_artifact::request::Input;
 use hone_driver::{DataType, Prescription, Target, TuningTask};
 use serde::Serialize;
 
-use super::device::Device;
+use super::measuring::Measuring;
 use super::protocol::{Compare, Compared, StepTimes};
 use super::statistics::paired;
 use super::store::{Recorded, schedules_apart};
@@ -93,7 +93,7 @@ impl Confirm<'_> {
     /// Nanoseconds of each task in a run of the network, all its uses together, without schedules of records.
     pub(super) fn task_times(
         &self,
-        device: &mut Device,
+        device: &mut Measuring<'_>,
         (tasks, so_far): (&[TuningTask], &Recorded),
         seconds: f64,
     ) -> Result<Vec<f64>> {
@@ -108,7 +108,7 @@ impl Confirm<'_> {
     /// The network with recorded schedules beside the untuned one.
     pub(super) fn against_untuned(
         &self,
-        device: &mut Device,
+        device: &mut Measuring<'_>,
         kept: &Recorded,
         seconds: f64,
     ) -> Result<Verdict> {
@@ -121,7 +121,7 @@ impl Confirm<'_> {
     /// each round of comparing said, the last of them about those that are kept. `part` says which steps each is about.
     pub(super) fn winners<'p>(
         &self,
-        device: &mut Device,
+        device: &mut Measuring<'_>,
         part: &dyn Fn(&str) -> Option<Part<'p>>,
         so_far: &Recorded,
         proposed: &BTreeMap<String, Prescription>,

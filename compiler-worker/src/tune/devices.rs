@@ -1,7 +1,7 @@
-//! The devices of one search: this machine, and the sessions of a fleet. Each does rounds by itself, on a thread of
+//! The devices of one search: this machine, where it measures, and the sessions of a fleet. Each does rounds by itself, on a thread of
 //! its own; a round that a lost session had is done by another device, and counts once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::Scope;
@@ -57,6 +57,8 @@ struct Answer {
 /// A device, and what it did.
 struct Member {
     name: String,
+    /// Tells a session from others of its name; nothing for this machine.
+    instance: Option<String>,
     /// Rounds that may lie with it at once; none once it is lost.
     slots: usize,
     candidates: usize,
@@ -73,22 +75,39 @@ pub(super) struct Devices<'scope, 'env> {
     members: Vec<Member>,
     fleet: Option<&'env Fleet>,
     looked: Option<Instant>,
+    /// When there was a device last.
+    alive: Instant,
+    /// Sessions that are devices, by name and instance.
+    admitted: BTreeSet<(String, String)>,
 }
 
 impl<'scope, 'env> Devices<'scope, 'env> {
-    /// This machine, and those sessions of a fleet that are found while rounds are done. A round whose confidence
+    /// This machine, where it measures, and those sessions of a fleet that are found while rounds are done. A round whose confidence
     /// intervals are wider than `noise` is measured once more.
     pub(super) fn new(
         scope: &'scope Scope<'scope, 'env>,
-        here: impl Measurer + 'scope,
+        here: Option<impl Measurer + 'scope>,
         fleet: Option<&'env Fleet>,
         noise: f64,
     ) -> Self {
         let ((give, take), (send, answers)) = (channel(), channel());
         let take = Arc::new(Mutex::new(take));
-        let (members, looked) = (Vec::new(), None);
-        let mut devices = Self { scope, give, take, send, answers, noise, members, fleet, looked };
-        devices.add(LOCAL, vec![here]);
+        let mut devices = Self {
+            scope,
+            give,
+            take,
+            send,
+            answers,
+            noise,
+            members: Vec::new(),
+            fleet,
+            looked: None,
+            alive: Instant::now(),
+            admitted: BTreeSet::new(),
+        };
+        if let Some(here) = here {
+            devices.add(LOCAL, None, vec![here]);
+        }
         devices
     }
 
@@ -118,33 +137,79 @@ impl<'scope, 'env> Devices<'scope, 'env> {
     /// The next round that is done. A session that is lost is named on standard error.
     ///
     /// # Errors
-    /// This machine's device is lost.
+    /// This machine's device is lost; no session answers for too long where there is no other device.
     pub(super) fn next(&mut self) -> Result<Done> {
         loop {
             self.admit();
             let answer = match self.answers.recv_timeout(LOOK) {
                 Ok(answer) => answer,
-                Err(RecvTimeoutError::Timeout) => continue,
+                Err(RecvTimeoutError::Timeout) => {
+                    self.refuse_nobody()?;
+                    continue;
+                }
                 Err(RecvTimeoutError::Disconnected) => {
                     return Err(Failure::internal("no device does rounds"));
                 }
             };
             let Answer { device, round, measured } = answer;
-            let member = &mut self.members[device];
             match measured {
                 Ok((measured, noisy)) => {
+                    let member = &mut self.members[device];
                     member.candidates += measured.len();
+                    if let (None, Some(fleet)) = (&member.instance, self.fleet) {
+                        // Sessions are held against this machine, which is of their kind.
+                        fleet.fits(LOCAL, &round.trials, &measured);
+                    }
                     return Ok(Done { round, measured, noisy });
                 }
-                Err(failure) if device == 0 => return Err(failure),
                 Err(failure) => {
-                    if member.slots > 0 {
-                        eprintln!("note: {}; others do its rounds", failure.chain());
-                    }
-                    member.slots = 0;
+                    self.lose(device, failure)?;
                     self.give(round)?;
                 }
             }
+        }
+    }
+
+    /// A device has failed: it does no more rounds.
+    ///
+    /// # Errors
+    /// The failure, where it is this machine's.
+    fn lose(&mut self, device: usize, failure: Failure) -> Result<()> {
+        let member = &mut self.members[device];
+        let Some(instance) = member.instance.clone() else { return Err(failure) };
+        if member.slots > 0 {
+            eprintln!("note: {}; others do its rounds", failure.chain());
+        }
+        member.slots = 0;
+        // One that was lost may come again; one that is set aside is not believed any more.
+        self.admitted.remove(&(member.name.clone(), instance));
+        Ok(())
+    }
+
+    /// Waits until there is a device.
+    ///
+    /// # Errors
+    /// No session answers for too long.
+    pub(super) fn wait(&mut self) -> Result<()> {
+        while self.slots() == 0 {
+            self.refuse_nobody()?;
+            std::thread::sleep(LOOK / 4);
+            self.admit();
+        }
+        Ok(())
+    }
+
+    /// Fails where there has been no device for longer than the search waits, or where it is to end.
+    fn refuse_nobody(&mut self) -> Result<()> {
+        if self.slots() > 0 {
+            self.alive = Instant::now();
+            return Ok(());
+        }
+        let waited = self.alive.elapsed();
+        match self.fleet {
+            Some(fleet) if fleet.gives_up(waited) => Err(fleet.nobody(waited)),
+            Some(_) => Ok(()),
+            None => Err(Failure::internal("a search has no device")),
         }
     }
 
@@ -155,17 +220,29 @@ impl<'scope, 'env> Devices<'scope, 'env> {
             return;
         }
         self.looked = Some(Instant::now());
-        for announcement in fleet.newcomers().unwrap_or_default() {
+        for announcement in fleet.believed().unwrap_or_default() {
+            let (name, instance) = (announcement.session.clone(), announcement.instance.clone());
+            if !self.admitted.insert((name.clone(), instance.clone())) {
+                continue;
+            }
             let remotes = (0..AHEAD).map(|_| fleet.remote(&announcement)).collect();
-            eprintln!("note: session '{}' measures, too", announcement.session);
-            self.add(&announcement.session, remotes);
+            eprintln!("note: session '{name}' measures, too");
+            self.add(&name, Some(instance), remotes);
+        }
+        if self.slots() > 0 {
+            self.alive = Instant::now();
         }
     }
 
     /// A device, with one measurer for each round that may lie with it.
-    fn add<M: Measurer + 'scope>(&mut self, name: &str, measurers: Vec<M>) {
+    fn add<M: Measurer + 'scope>(
+        &mut self,
+        name: &str,
+        instance: Option<String>,
+        measurers: Vec<M>,
+    ) {
         let (device, slots) = (self.members.len(), measurers.len());
-        self.members.push(Member { name: name.to_owned(), slots, candidates: 0 });
+        self.members.push(Member { name: name.to_owned(), instance, slots, candidates: 0 });
         for mut measurer in measurers {
             let (take, send, noise) = (Arc::clone(&self.take), self.send.clone(), self.noise);
             self.scope.spawn(move || {
@@ -225,6 +302,7 @@ mod tests {
             digest: String::new(),
             candidates: Vec::new(),
             seconds: 0.0,
+            least: Vec::new(),
         };
         Round { index, proposed: Vec::new(), trials }
     }
@@ -232,10 +310,10 @@ mod tests {
     #[test]
     fn a_lost_device_costs_no_round_and_none_is_done_twice() {
         let indices = std::thread::scope(|scope| {
-            let mut devices = Devices::new(scope, FailsAfter { left: usize::MAX }, None, 1.0);
+            let mut devices = Devices::new(scope, Some(FailsAfter { left: usize::MAX }), None, 1.0);
             let remotes = vec![FailsAfter { left: 3 }, FailsAfter { left: 0 }];
-            devices.add("a", remotes);
-            devices.add("b", vec![FailsAfter { left: 5 }]);
+            devices.add("a", Some("1".to_owned()), remotes);
+            devices.add("b", Some("2".to_owned()), vec![FailsAfter { left: 5 }]);
             assert_eq!(devices.slots(), 4);
             (0..100).for_each(|index| devices.give(round(index)).unwrap());
             let mut indices = Vec::new();
@@ -257,7 +335,7 @@ mod tests {
     #[test]
     fn without_this_machine_the_search_ends() {
         std::thread::scope(|scope| {
-            let mut devices = Devices::new(scope, FailsAfter { left: 1 }, None, 1.0);
+            let mut devices = Devices::new(scope, Some(FailsAfter { left: 1 }), None, 1.0);
             devices.give(round(0)).unwrap();
             assert!(devices.next().is_ok());
             devices.give(round(1)).unwrap();

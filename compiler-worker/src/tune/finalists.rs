@@ -6,9 +6,9 @@ use hone_driver::TuningTask;
 use hone_search::{Candidate, Class, Kind, Log, Nest, Record, Trial};
 
 use super::confirm::{Confirm, Part, with};
-use super::device::Device;
+use super::measuring::Measuring;
 use super::outcome::Outcome;
-use super::protocol::{Measured, Trials};
+use super::protocol::Measured;
 use super::searched::{Searched, prescription};
 use super::session::{Session, WORTH};
 use super::store::{self, Recorded};
@@ -24,7 +24,7 @@ impl Session<'_> {
         searched: &[Searched],
         so_far: &Recorded,
         confirm: &Confirm<'_>,
-        device: &mut Device,
+        device: &mut Measuring<'_>,
         log: &mut Log,
         outcome: &mut Outcome,
     ) -> Result<Recorded> {
@@ -64,7 +64,7 @@ impl Session<'_> {
         &self,
         own: &Searched,
         so_far: &Recorded,
-        device: &mut Device,
+        device: &mut Measuring<'_>,
     ) -> Result<Option<(Candidate, Measured)>> {
         let mut trials: Vec<&Trial> =
             own.trials.iter().filter(|trial| trial.ratio < WORTH).collect();
@@ -88,12 +88,7 @@ impl Session<'_> {
                 used.map(|_| candidates.len() - 1)
             }
         };
-        let measured = device.trials(Trials {
-            program: own.text.clone(),
-            digest: own.task.digest.clone(),
-            candidates: candidates.iter().map(prescription).collect(),
-            seconds: 3.0 * self.settings.seconds,
-        })?;
+        let measured = device.trials(self.trials(own, &candidates, 3.0 * self.settings.seconds))?;
         let ratio = |place: usize| {
             let own: &Measured = &measured[place];
             own.ratio

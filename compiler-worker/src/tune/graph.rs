@@ -12,7 +12,7 @@ use hone_driver::{Choice, DataType, Graph, GraphDecision, Prescription, graph_de
 use hone_search::{Kind, Log, Record};
 
 use super::confirm::{Confirm, Part, Verdict, median, of_part, with};
-use super::device::Device;
+use super::measuring::Measuring;
 use super::outcome::{DecisionOutcome, Outcome};
 use super::protocol::{Compare, Compared};
 use super::session::{Session, WORTH};
@@ -59,7 +59,7 @@ impl GraphSearch<'_> {
         &self,
         graph: &Graph,
         records: &[Record],
-        device: &mut Device,
+        device: &mut Measuring<'_>,
         log: &mut Log,
     ) -> Result<Decided> {
         let options = Recipe::analytic(DataType::F32).options(self.session.target);
@@ -103,7 +103,7 @@ impl GraphSearch<'_> {
     /// What records of this machine tell.
     fn known(&self, decisions: &BTreeMap<String, GraphDecision>, records: &[Record]) -> Ratios {
         let target = store::target_key(self.session.target);
-        let machine = store::measured_on(self.session.board);
+        let machine = self.session.machine();
         let settings = &self.session.settings;
         let mut ratios = Ratios::new();
         let earlier = self.session.earlier.iter().chain(records).filter(|record| {
@@ -131,7 +131,7 @@ impl GraphSearch<'_> {
         &self,
         decisions: &BTreeMap<String, GraphDecision>,
         ratios: &mut Ratios,
-        device: &mut Device,
+        device: &mut Measuring<'_>,
         log: &mut Log,
     ) -> Result<BTreeMap<String, f64>> {
         let base = schedules_apart(self.so_far).0;

@@ -3,7 +3,8 @@
 //!
 //! `session` is the loop over programs, which `searched` holds; `device` and `measure` are the two ends of the process that measures;
 //! `board` is another machine that candidates run on, and `loaded` an artifact here or there;
-//! `devices` is all devices of a search, and `fleet` those on other machines;
+//! `devices` is all devices of a search, and `fleet` those on other machines; `measuring` is the one that is asked one thing at a time,
+//! and `least` says below which time none can be;
 //! `graph` decides about the graph before that; `confirm` is the comparison in the network, `finalists` who gets there, `revisions` when that is done before the end; `store` says where records lie, and `run_log`
 //! carries those of a run in a cluster to and from object storage, and `post` tells the operator how far it is.
 
@@ -15,8 +16,10 @@ mod finalists;
 pub mod fleet;
 mod graph;
 mod interrupt;
+mod least;
 mod loaded;
 mod measure;
+mod measuring;
 mod near;
 mod outcome;
 mod post;

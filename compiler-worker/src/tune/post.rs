@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-use hone_artifact::progress::{ENDPOINT_VARIABLE, Progress, Revision, TOKEN_VARIABLE};
+use hone_artifact::progress::{ENDPOINT_VARIABLE, Progress, Revision, SessionSeen, TOKEN_VARIABLE};
 use hone_artifact::report::TuningReport;
 use reqwest::StatusCode;
 use reqwest::blocking::Client;
@@ -34,8 +34,17 @@ enum PostError {
 }
 
 /// A thread that posts; it ends with the process.
+#[derive(Clone, Debug)]
+pub struct Posts(Sender<News>);
+
+/// What there is to post.
 #[derive(Debug)]
-pub struct Posts(Sender<Progress>);
+enum News {
+    /// How far the search is; its sessions are told apart.
+    Search(Progress),
+    /// The sessions that it knows.
+    Sessions(Vec<SessionSeen>),
+}
 
 impl Posts {
     /// Posts to the endpoint that the operator named; `None` where it named none.
@@ -66,9 +75,15 @@ impl Posts {
             expected: *expected as u64,
             untuned: outcome.untuned as u64,
             revision: Revision::of(report),
+            sessions: None,
         };
         // A thread that ended posts nothing any more.
-        drop(self.0.send(progress));
+        drop(self.0.send(News::Search(progress)));
+    }
+
+    /// Which sessions there are, also before the search begins.
+    pub fn tell_sessions(&self, sessions: &[SessionSeen]) {
+        drop(self.0.send(News::Sessions(sessions.to_vec())));
     }
 }
 
@@ -78,15 +93,21 @@ struct Poster {
 }
 
 impl Poster {
-    fn run(&self, receiver: &Receiver<Progress>) {
+    fn run(&self, receiver: &Receiver<News>) {
         let client = match client() {
             Ok(client) => client,
             Err(error) => return eprintln!("warning: progress is not posted: {error}"),
         };
         let mut works = true;
-        while let Ok(mut progress) = receiver.recv() {
-            while let Ok(later) = receiver.try_recv() {
-                progress = later;
+        let mut progress = Progress::default();
+        while let Ok(first) = receiver.recv() {
+            for news in std::iter::once(first).chain(receiver.try_iter()) {
+                match news {
+                    News::Search(search) => {
+                        progress = Progress { sessions: progress.sessions.take(), ..search };
+                    }
+                    News::Sessions(sessions) => progress.sessions = Some(sessions),
+                }
             }
             let posted = self.post(&client, &progress);
             if let (true, Err(error)) = (works, &posted) {

@@ -17,7 +17,7 @@ pub enum Ask {
 }
 
 /// Candidates of one program.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Trials {
     /// The plain program's text form.
     pub program: String,
@@ -27,6 +27,9 @@ pub struct Trials {
     pub candidates: Vec<Prescription>,
     /// Seconds of measuring.
     pub seconds: f64,
+    /// Nanoseconds that no machine of the target can be faster than, of each candidate; empty where nobody asks.
+    #[serde(skip)]
+    pub least: Vec<f64>,
 }
 
 /// Two artifacts of one model.

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use hone_search::Log;
 
 use super::confirm::{Confirm, Verdict};
-use super::device::Device;
+use super::measuring::Measuring;
 use super::outcome::Outcome;
 use super::searched::{Searched, expected};
 use super::session::Session;
@@ -93,7 +93,7 @@ impl Session<'_> {
         &self,
         searched: &[Searched],
         revisions: &mut Revisions,
-        (confirm, device): (&Confirm<'_>, &mut Device),
+        (confirm, device): (&Confirm<'_>, &mut Measuring<'_>),
         log: &mut Log,
         outcome: &mut Outcome,
     ) -> Result<bool> {

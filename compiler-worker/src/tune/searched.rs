@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use hone_driver::{Prescription, TuningTask};
+use hone_machine::Machine;
 use hone_search::{Candidate, CostModel, Progress, Random, Space, Strategy, Task, Trial};
 
 use super::outcome::TaskOutcome;
@@ -11,6 +12,8 @@ use super::protocol::Measured;
 /// A program and everything that is known of it.
 pub(super) struct Searched {
     pub(super) task: TuningTask,
+    /// What is known of the target.
+    pub(super) machine: Machine,
     pub(super) space: Space,
     pub(super) strategy: Box<dyn Strategy>,
     pub(super) trials: Vec<Trial>,

@@ -20,6 +20,8 @@ use super::devices::{Devices, Done, Round};
 use super::fleet::Fleet;
 use super::graph::GraphSearch;
 use super::interrupt::Interrupt;
+use super::least::least;
+use super::measuring::Measuring;
 use super::outcome::Outcome;
 use super::protocol::{Measured, Trials};
 use super::revisions::Revisions;
@@ -67,6 +69,8 @@ pub struct Session<'a> {
     pub earlier: &'a [Record],
     /// Sessions that measure, too.
     pub fleet: Option<&'a Fleet>,
+    /// Whether they alone do.
+    pub elsewhere: bool,
     /// Whether a person wants it to end.
     pub interrupt: Interrupt,
     /// Is told after each round: the outcome so far, and the share of the budget that is used up. While decisions about
@@ -83,12 +87,12 @@ impl Session<'_> {
     pub fn run(&self) -> Result<Outcome> {
         let folder = self.cache.records_folder();
         let records = store::read(&folder)?;
-        let machine = store::measured_on(self.board);
-        let mut log = Log::open(&folder, &store::file_name(&machine)).map_err(store::failed)?;
-        let winners = store::winners_of(&records, self.target, &machine);
-        let so_far: Recorded = Arc::new(winners.by_program);
+        let mut log = Log::open(&folder, &self.file_name()).map_err(store::failed)?;
         let mut device = self.device();
         device.reach()?;
+        let machine = self.machine();
+        let winners = store::winners_of(&records, self.target, &machine);
+        let so_far: Recorded = Arc::new(winners.by_program);
         let folder = tempfile::tempdir()
             .map_err(|error| Failure::io("a temporary folder cannot be made", error))?;
         let Self { model, inputs, target, .. } = *self;
@@ -123,9 +127,41 @@ impl Session<'_> {
     }
 
     /// What measures candidates; nothing runs yet.
-    pub(super) fn device(&self) -> Device {
+    pub(super) fn device(&self) -> Measuring<'_> {
         let Settings { threads, timeout, .. } = self.settings;
-        Device::new((self.target, self.board), threads, timeout)
+        match self.fleet.filter(|_| self.elsewhere) {
+            Some(fleet) => Measuring::elsewhere(fleet),
+            None => {
+                let device = Device::new((self.target, self.board), threads, timeout);
+                Measuring::Here(Box::new(device))
+            }
+        }
+    }
+
+    /// What records call the kind of machine that measures. Where that is the sessions', one must have answered.
+    pub(super) fn machine(&self) -> String {
+        let sessions = self.fleet.filter(|_| self.elsewhere).and_then(Fleet::machine);
+        sessions.map_or_else(|| store::measured_on(self.board), str::to_owned)
+    }
+
+    /// The file in the folder of records that the search writes.
+    fn file_name(&self) -> String {
+        match self.elsewhere {
+            true => store::SESSIONS_FILE.to_owned(),
+            false => store::file_name(&store::measured_on(self.board)),
+        }
+    }
+
+    /// Candidates of a program as they are measured.
+    pub(super) fn trials(&self, own: &Searched, candidates: &[Candidate], seconds: f64) -> Trials {
+        let least = |of: &Candidate| least(&of.features, &own.machine, self.settings.threads);
+        Trials {
+            program: own.text.clone(),
+            digest: own.task.digest.clone(),
+            candidates: candidates.iter().map(prescription).collect(),
+            seconds,
+            least: candidates.iter().map(least).collect(),
+        }
     }
 
     /// Seconds of each comparison in the network.
@@ -138,7 +174,7 @@ impl Session<'_> {
         &self,
         graph: &Graph,
         (confirm, so_far): (&Confirm<'_>, &Recorded),
-        device: &mut Device,
+        device: &mut Measuring<'_>,
     ) -> Result<Vec<Searched>> {
         let options = Recipe::analytic(DataType::F32).options(self.target);
         let options = Options { records: schedules_apart(so_far).1, ..options };
@@ -159,7 +195,8 @@ impl Session<'_> {
             let (text, known) = (task.program.to_string(), HashSet::new());
             let trials = Vec::new();
             let starts = Vec::new();
-            let mut own = Searched { task, space, strategy, trials, known, progress, text, starts };
+            let mut own =
+                Searched { task, machine, space, strategy, trials, known, progress, text, starts };
             own.add(untuned, 1.0);
             searched.push(own);
         }
@@ -234,21 +271,20 @@ impl Session<'_> {
         &self,
         searched: &mut [Searched],
         samples: &mut Vec<Sample>,
-        device: &mut Device,
+        device: &mut Measuring<'_>,
         from: Keeping<'_>,
         outcome: &mut Outcome,
     ) -> Result<()> {
         let done = std::thread::scope(|scope| {
-            let here = &mut *device;
+            let here = device.here();
             let mut devices = Devices::new(scope, here, self.fleet, self.settings.noise);
             let done = self.rounds(searched, samples, &mut devices, from, outcome);
             outcome.devices = devices.measured();
             done
         });
-        outcome.building = device.building.as_secs_f64();
-        outcome.executing = device.executing.as_secs_f64();
+        (outcome.building, outcome.executing) = device.seconds();
         outcome.tasks = searched.iter().map(task_outcome).collect();
-        if let Some(fleet) = self.fleet {
+        if let Some(fleet) = self.fleet.filter(|_| !self.elsewhere) {
             fleet.clear();
         }
         done
@@ -278,6 +314,9 @@ impl Session<'_> {
         self.progress(searched, outcome, begin);
         loop {
             devices.admit();
+            if devices.slots() == 0 && under_way.rounds == 0 {
+                devices.wait()?;
+            }
             let due = self.is_due(revisions, searched, outcome);
             let why = match due {
                 true => None,
@@ -349,12 +388,7 @@ impl Session<'_> {
                 own.progress.exhausted = true;
                 continue;
             }
-            let trials = Trials {
-                program: own.text.clone(),
-                digest: own.task.digest.clone(),
-                candidates: proposed.iter().map(prescription).collect(),
-                seconds: self.settings.seconds,
-            };
+            let trials = self.trials(&searched[index], &proposed, self.settings.seconds);
             let round = Round { index, proposed, trials };
             under_way.begin(&round);
             devices.give(round)?;
@@ -480,7 +514,7 @@ impl Session<'_> {
             time: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |own| own.as_secs()),
             program: program.to_owned(),
             target: store::target_key(self.target),
-            machine: store::measured_on(self.board),
+            machine: self.machine(),
             threads: self.settings.threads,
             template,
             decisions: choices,

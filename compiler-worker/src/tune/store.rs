@@ -85,6 +85,9 @@ pub fn measured_on(board: Option<&Board>) -> String {
     board.map_or_else(machine_key, |board| sha256(format!("board {}", board.kind).as_bytes()))
 }
 
+/// The file in a folder of records that a search writes whose sessions alone measure: on what is known when they answer.
+pub const SESSIONS_FILE: &str = "sessions.jsonl";
+
 /// The file in a folder of records that a search writes, which measures on a machine of this name.
 pub fn file_name(machine: &str) -> String {
     let name: String = machine.trim_start_matches("sha256:").chars().take(16).collect();

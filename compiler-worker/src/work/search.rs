@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use hone_artifact::exit_code::Reason;
 use hone_artifact::report::Report;
-use hone_artifact::request::{Destination, StopRequest, Tune};
+use hone_artifact::request::{Destination, External, StopRequest, Tune};
 use hone_driver::Target;
 use hone_search::{COST_MODELS, Record};
 
@@ -15,7 +15,7 @@ use crate::compiler;
 use crate::device;
 use crate::failure::{Failure, Result};
 use crate::storage;
-use crate::tune::fleet::{self, Fleet};
+use crate::tune::fleet::{self, Fleet, Search};
 use crate::tune::run_log::{self, RunLog};
 use crate::tune::{BATCH, Interrupt, NOISE, Outcome, Posts, Session, Settings, store};
 
@@ -38,19 +38,25 @@ impl Worker<'_> {
         let place = storage::Destination::open(&request.log.uri, credentials, self.access)?;
         self.progress.stage("fetch");
         let model = self.fetch(&request.model)?;
-        let fingerprint = device::fingerprint(&device::Facts::here());
+        let elsewhere = request.external.is_some();
+        let fingerprint = (!elsewhere).then(|| device::fingerprint(&device::Facts::here()));
         note(report, |report| {
             report.model_digest = Some(model.digest.clone());
-            report.fingerprint = Some(fingerprint);
+            report.fingerprint = fingerprint;
         });
         let target = compiler::target(&request.target)?;
-        refuse_elsewhere(&target)?;
+        if !elsewhere {
+            refuse_elsewhere(&target)?;
+        }
         let inputs = compiler::one_size(&model, &request.inputs, "a tuning run")?;
         let records = self.cache.records_folder();
         let log = RunLog::open(
             place,
             &records,
-            &store::file_name(&store::machine_key()),
+            &match elsewhere {
+                true => store::SESSIONS_FILE.to_owned(),
+                false => store::file_name(&store::machine_key()),
+            },
             self.access.limit,
         )?;
         let log = Arc::new(log);
@@ -73,13 +79,7 @@ impl Worker<'_> {
             }
         };
         let settings = settings(request, self.options.threads, log.earlier())?;
-        let fleet = match request.sessions {
-            true => {
-                let store = fleet::open_in_log(&request.log, self.access)?;
-                Some(Fleet::new(store, (&target, None), settings.threads, settings.timeout))
-            }
-            false => None,
-        };
+        let fleet = self.sessions(request, &target, (&settings, &interrupt), posts.clone())?;
         let earlier = self.earlier(&request.warm_start)?;
         let session = Session {
             model: &model,
@@ -89,6 +89,7 @@ impl Worker<'_> {
             cache: self.cache,
             earlier: &earlier,
             fleet: fleet.as_ref(),
+            elsewhere,
             settings,
             interrupt: interrupt.clone(),
             tell: &tell,
@@ -105,9 +106,45 @@ impl Worker<'_> {
         };
         // Whatever ended it, what was measured is kept.
         let kept = log.flush();
-        note(report, |report| report.tuning = Some(log.report()));
+        note(report, |report| {
+            report.tuning = Some(log.report());
+            let machine = fleet.as_ref().filter(|_| elsewhere).and_then(Fleet::machine);
+            report.fingerprint = machine.map(str::to_owned).or(report.fingerprint.take());
+        });
         self.progress.finish();
         done.and(kept)
+    }
+
+    /// The sessions that measure beside this machine, or alone; `posts` hears of the latter.
+    fn sessions(
+        &self,
+        request: &Tune,
+        target: &Target,
+        (settings, interrupt): (&Settings, &Interrupt),
+        posts: Option<Posts>,
+    ) -> Result<Option<Fleet>> {
+        let search = |machine| Search {
+            threads: settings.threads,
+            timeout: settings.timeout,
+            interrupt: interrupt.clone(),
+            drift: request.target.noise_budget.unwrap_or(fleet::DRIFT),
+            ..Search::new(target, machine)
+        };
+        if let Some(external) = &request.external {
+            let External { store, pool, wait_seconds } = external;
+            let credentials = store.credentials.as_deref();
+            let store = fleet::open_pool(&store.uri, pool, credentials, self.access)?;
+            let patience = Duration::from_secs(*wait_seconds);
+            let tell = posts.map(|posts| -> fleet::Tell {
+                Box::new(move |sessions| posts.tell_sessions(sessions))
+            });
+            return Ok(Some(Fleet::new(store, Search { patience, ..search(None) }, tell)));
+        }
+        if !request.sessions {
+            return Ok(None);
+        }
+        let store = fleet::open_in_log(&request.log, self.access)?;
+        Ok(Some(Fleet::new(store, search(Some(store::machine_key())), None)))
     }
 
     /// The records of other runs' logs. A log that cannot be read is said and left out: the search does without.

@@ -32,6 +32,7 @@ pub fn serve(request: &Session, access: &Access) -> Result<()> {
         target: &target,
         board: None,
         idle: Some(Duration::from_secs(request.idle_seconds)),
+        limit: access.limit,
         interrupt: interrupt.clone(),
     };
     let served = serving.run()?;

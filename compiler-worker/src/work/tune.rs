@@ -101,6 +101,7 @@ impl Worker<'_> {
             cache: self.cache,
             earlier: &[],
             fleet: None,
+            elsewhere: false,
             settings,
             interrupt: Interrupt::default(),
             tell: &|_, _| {},

@@ -144,13 +144,17 @@ pub fn kind_for(platform: &Platform) -> DeviceKind {
     }
 }
 
-/// Whether the pool's devices run what is built for `platform`.
+/// Whether workers for `platform` may run in the pool, and its devices run what is built for it.
 pub fn fits(pool: &PoolView, platform: &Platform) -> bool {
+    pool.spec.kind == kind_for(platform) && runs(pool, platform)
+}
+
+/// Whether the pool's devices run what is built for `platform`, where they are of the kind for it.
+fn runs(pool: &PoolView, platform: &Platform) -> bool {
     let offer = offer(pool);
     let same = |wanted: &str, has: Option<&str>| has.is_none_or(|has| has == wanted);
     let cpu = platform.cpu.as_deref().is_none_or(|cpu| any_node(cpu) || offer.cpu == Some(cpu));
-    pool.spec.kind == kind_for(platform)
-        && same(&platform.arch, offer.arch)
+    same(&platform.arch, offer.arch)
         && (platform.os == "none" || same(&platform.os, offer.os))
         && cpu
         && runs_accelerator(pool, platform)
@@ -186,13 +190,22 @@ pub fn leased(candidates: &[&PoolView]) -> Vec<String> {
     leased.map(|pool| pool.name.clone()).collect()
 }
 
+/// What a pool is named for: only a search can have its devices outside of the cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Use {
+    /// Compiling and measuring a target, in a pod on the device.
+    Compile,
+    /// A tuning run.
+    Tune,
+}
+
 /// The pool `name`, where it may be used from a namespace for `platform`.
 ///
 /// # Errors
 /// [`NoPool`], saying what keeps it from being used.
 pub fn named<'a>(
     pools: &'a [PoolView],
-    name: &str,
+    (name, use_): (&str, Use),
     platform: Option<&Platform>,
     namespace_name: &str,
     namespace: &NamespaceView,
@@ -202,7 +215,7 @@ pub fn named<'a>(
         let why = format!("there is no DevicePool '{name}': make it or name another");
         return missing(Reason::PoolNotFound, why);
     };
-    if let Some(why) = wrong_kind(pool, platform) {
+    if let Some(why) = wrong_kind(pool, use_, platform) {
         return missing(Reason::PoolNotSupported, format!("DevicePool '{name}' {why}"));
     }
     if pool.foreign {
@@ -218,7 +231,7 @@ pub fn named<'a>(
         return missing(Reason::PoolNotAllowed, why);
     }
     if let Some(platform) = platform
-        && !fits(pool, platform)
+        && !runs(pool, platform)
     {
         let why = format!(
             "DevicePool '{name}' offers {}, the target needs {}: name another pool or correct the platform",
@@ -231,9 +244,12 @@ pub fn named<'a>(
 }
 
 /// Why a pool's kind is not that of a platform's devices, where it is not.
-fn wrong_kind(pool: &PoolView, platform: Option<&Platform>) -> Option<String> {
+fn wrong_kind(pool: &PoolView, use_: Use, platform: Option<&Platform>) -> Option<String> {
     let kind = pool.spec.kind;
     let word = kind.as_str();
+    if (kind, use_) == (DeviceKind::External, Use::Tune) {
+        return wrong_elsewhere(platform?);
+    }
     if !matches!(kind, DeviceKind::Cpu | DeviceKind::Gpu) {
         return Some(format!(
             "is of kind {word}, for which this release makes no code: name a pool of kind CPU or GPU"
@@ -253,6 +269,18 @@ fn wrong_kind(pool: &PoolView, platform: Option<&Platform>) -> Option<String> {
                 "is of kind {word}, and code for {what} would hold a device that it does not use: set platform.accelerator to opencl, or name a pool of kind CPU"
             )
         }
+    })
+}
+
+/// Why code for a platform cannot be made on one machine and measured on others outside of the cluster, where it cannot.
+fn wrong_elsewhere(platform: &Platform) -> Option<String> {
+    if platform.accelerator.is_some() {
+        return Some(
+            "is of kind External, whose devices are processors: remove the accelerator".to_owned(),
+        );
+    }
+    (platform.cpu.as_deref() == Some(HOST_CPU)).then(|| {
+        "is of kind External: 'host' would be the processor of the pod that searches, so name that of the devices in target.cpu".to_owned()
     })
 }
 

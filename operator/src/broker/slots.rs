@@ -1,6 +1,6 @@
 //! The slots of a pool: what its workers can have to themselves.
 
-use hone_crds::device_pool::{DevicePoolSpec, Exclusivity, Toleration};
+use hone_crds::device_pool::{DeviceKind, DevicePoolSpec, Exclusivity, Toleration};
 use k8s_openapi::api::core::v1::Taint;
 use serde::{Deserialize, Serialize};
 
@@ -28,7 +28,10 @@ pub struct Node<'a> {
 
 /// Whether workers of the pool are held apart by leases.
 pub fn is_leased(spec: &DevicePoolSpec) -> bool {
-    spec.exclusivity != Exclusivity::Shared && spec.resource_claim_template.is_none()
+    // What is outside of the cluster is not the operator's to give.
+    spec.kind != DeviceKind::External
+        && spec.exclusivity != Exclusivity::Shared
+        && spec.resource_claim_template.is_none()
 }
 
 /// How many workers a node takes at once; each has its slot where the pool is leased.
@@ -117,6 +120,7 @@ mod tests {
     fn shared_pools_and_claims_lease_nothing() {
         assert!(is_leased(&spec("{kind: CPU}")));
         assert!(!is_leased(&spec("{kind: CPU, exclusivity: Shared}")));
+        assert!(!is_leased(&spec("{kind: External}")));
         assert!(!is_leased(&spec("{kind: FPGA, resourceClaimTemplate: {name: t}}")));
     }
 }

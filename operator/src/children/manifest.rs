@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use hone_artifact::request::REQUEST_VARIABLE;
 use hone_artifact::{exit_code, progress};
 use hone_crds::Platform;
-use hone_crds::device_pool::DevicePoolSpec;
+use hone_crds::device_pool::{DeviceKind, DevicePoolSpec};
 use hone_crds::model_compilation::Worker;
 use hone_telemetry::{PARENT_VARIABLE, TRACES_ENDPOINT_VARIABLE, TraceContext};
 use k8s_openapi::api::batch::v1::{Job, JobSpec, PodFailurePolicy};
@@ -261,7 +261,9 @@ fn place(
         return Ok(());
     }
     let mut selector = spec.node_selector.clone().unwrap_or_default();
-    if let Some(platform) = needs.platform.or(spec.platform.as_ref()) {
+    // What only searches for devices outside of the cluster runs on any node.
+    let platform = needs.platform.or(spec.platform.as_ref());
+    if let Some(platform) = platform.filter(|_| spec.kind != DeviceKind::External) {
         selector.entry("kubernetes.io/arch".to_owned()).or_insert_with(|| platform.arch.clone());
     }
     if !selector.is_empty() {

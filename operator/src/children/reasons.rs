@@ -49,6 +49,7 @@ words! {
     PoolManagedElsewhere,
     PoolMismatch,
     WaitingForDevice,
+    WaitingForSession,
     CheckingArtifact,
     Unschedulable,
     QuotaExceeded,
@@ -243,7 +244,7 @@ const TABLE: &[Row] = {
             STALLED,
             Warning,
             Fails,
-            "The DevicePool that the target or the run names is of a kind that this release makes no code for, such as FPGA, or of another kind than the platform: accelerators are in pools of kind GPU, processors in pools of kind CPU.",
+            "The DevicePool that the target or the run names is of a kind that this release makes no code for, such as FPGA, or of another kind than the platform: accelerators are in pools of kind GPU, processors in pools of kind CPU; pools of kind External are for tuning runs.",
         ),
         Row(
             R::PoolManagedElsewhere,
@@ -260,6 +261,14 @@ const TABLE: &[Row] = {
             QUIET,
             Waits,
             "Every device that would do is leased, or the namespace holds as many as it may. No pod is made before.",
+        ),
+        Row(
+            R::WaitingForSession,
+            Administrator,
+            READY,
+            QUIET,
+            Waits,
+            "The run searches, and no session of its pool, which is of kind External, answers. The message names those that are set aside.",
         ),
         Row(
             R::CheckingArtifact,

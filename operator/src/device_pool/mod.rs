@@ -7,6 +7,7 @@
 pub mod apply;
 pub mod observe;
 pub mod plan;
+mod sessions;
 pub mod status;
 
 use std::sync::Arc;

@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use hone_artifact::progress::SessionSeen;
 use hone_crds::DevicePool;
+use hone_crds::device_pool::DeviceKind;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Taint;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -40,6 +42,9 @@ pub struct Observed {
     /// Targets that wait for a device.
     #[serde(default)]
     pub waiting: i64,
+    /// Sessions outside of the cluster, as searches told of them, and the seconds since then.
+    #[serde(default)]
+    pub sessions: Vec<(SessionSeen, i64)>,
     /// Results by the fingerprint of what they were measured on.
     #[serde(default)]
     pub fingerprints: BTreeMap<String, i64>,
@@ -75,9 +80,29 @@ pub fn observe(context: &Context, object: &DevicePool) -> Observed {
         nodes: nodes(context, object),
         leased,
         waiting,
+        sessions: sessions(context, object),
         fingerprints: context.stores.fingerprints.of(&name),
         object: object.clone(),
     }
+}
+
+/// What the searches in a pool told of the sessions outside of the cluster.
+fn sessions(context: &Context, object: &DevicePool) -> Vec<(SessionSeen, i64)> {
+    if object.spec.kind != DeviceKind::External {
+        return Vec::new();
+    }
+    let name = object.name_any();
+    let in_pool = |job: &JobFacts| {
+        let is_here = job.view.pool.as_ref() == Some(&name) && job.is_under_way();
+        is_here.then(|| job.uid.clone())
+    };
+    let posts = context.stores.jobs.pick(in_pool).into_iter();
+    let posts = posts.filter_map(|uid| context.stores.posts.sessions_of(&uid));
+    let aged = posts.flat_map(|(sessions, ago)| {
+        let ago = i64::try_from(ago.as_secs()).unwrap_or(i64::MAX);
+        sessions.into_iter().map(move |own| (own, ago))
+    });
+    aged.collect()
 }
 
 /// Whether a node carries the labels of a pool.

@@ -1,10 +1,11 @@
 //! Decides a pool's status from values alone.
 
 use hone_crds::conditions::{READY, RECONCILING, STALLED, State, set};
-use hone_crds::device_pool::{Capacity, DeviceKind, DevicePoolSpec, Fingerprint};
+use hone_crds::device_pool::{Capacity, DeviceKind, DevicePoolSpec, ExternalSession, Fingerprint};
 use hone_crds::{DevicePool, DevicePoolStatus};
 
 use super::observe::{NodeView, Observed};
+use super::sessions;
 use crate::broker::slots::{self, tolerated};
 
 /// Most fingerprints that a status lists.
@@ -30,7 +31,8 @@ pub fn plan(observed: &Observed) -> DevicePoolStatus {
         leased: observed.leased,
         waiting: observed.waiting,
     };
-    let (ready, stalled, reason, message) = judge(observed, &capacity);
+    let sessions = sessions::merged(&before.sessions, &observed.sessions, &observed.now);
+    let (ready, stalled, reason, message) = judge(observed, &capacity, &sessions);
     let mut conditions = before.conditions;
     let generation = object.metadata.generation;
     for (kind, state) in [
@@ -45,17 +47,21 @@ pub fn plan(observed: &Observed) -> DevicePoolStatus {
         observed_generation: generation,
         capacity: (spec.kind != DeviceKind::External).then_some(capacity),
         fingerprints: fingerprints(observed),
+        sessions,
         managed_by: (!observed.install.is_empty()).then(|| observed.install.clone()),
         conditions,
     }
 }
 
 /// Ready, stalled, reason and message.
-fn judge(observed: &Observed, capacity: &Capacity) -> (bool, bool, &'static str, String) {
+fn judge(
+    observed: &Observed,
+    capacity: &Capacity,
+    sessions: &[ExternalSession],
+) -> (bool, bool, &'static str, String) {
     let spec = &observed.object.spec;
     if spec.kind == DeviceKind::External {
-        let message = "pools of kind External arrive in a later release: use CPU, GPU or FPGA";
-        return (false, true, "NotImplemented", message.to_owned());
+        return (true, false, "Ready", sessions::note(sessions));
     }
     if observed.nodes.is_empty() {
         let labels: Vec<String> = spec

@@ -5,8 +5,10 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use hone_crds::device_pool::Capacity;
+use hone_crds::device_pool::{Capacity, ExternalSession};
 use hone_crds::{DevicePool, DevicePoolStatus};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Resource, ResourceExt};
 use serde_json::json;
@@ -43,6 +45,8 @@ impl Written {
 fn without_counts(status: &DevicePoolStatus) -> DevicePoolStatus {
     let mut status = status.clone();
     status.fingerprints.clear();
+    let seen = |session: &mut ExternalSession| session.last_seen = Time(Timestamp::UNIX_EPOCH);
+    status.sessions.iter_mut().for_each(seen);
     let still = |capacity: Capacity| Capacity { leased: 0, waiting: 0, ..capacity };
     status.capacity = status.capacity.map(still);
     status

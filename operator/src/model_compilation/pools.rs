@@ -5,7 +5,7 @@ use hone_crds::model_compilation::Target;
 
 pub use crate::broker::pools::{HOST_CPU, NoPool, Offer, fits, offer, wanted_labels};
 use crate::broker::pools::{
-    NamespaceView, PoolView, allows, describe, free, kind_for, labels_text, named,
+    NamespaceView, PoolView, Use, allows, describe, free, kind_for, labels_text, named,
 };
 use crate::children::reasons::Reason;
 
@@ -23,7 +23,7 @@ pub fn candidates<'a>(
 ) -> Result<Vec<&'a PoolView>, NoPool> {
     if let Some(name) = &target.pool {
         let platform = target.platform.as_ref();
-        let found = named(pools, name, platform, namespace_name, namespace);
+        let found = named(pools, (name, Use::Compile), platform, namespace_name, namespace);
         return found
             .map(|pool| vec![pool])
             .map_err(|none| missing(none.reason, target, &none.message));

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use hone_artifact::progress::Progress;
+use hone_artifact::progress::{Progress, SessionSeen};
 use tokio::time::Instant;
 
 pub use receive::{Leading, Receiver, router};
@@ -71,6 +71,13 @@ impl Posts {
     /// The last post of Job `uid`.
     pub fn of(&self, uid: &str) -> Option<Progress> {
         self.posts().get(uid).map(|post| post.progress.clone())
+    }
+
+    /// The sessions that the pod of Job `uid` told of last, and how long ago it did.
+    pub fn sessions_of(&self, uid: &str) -> Option<(Vec<SessionSeen>, Duration)> {
+        let posts = self.posts();
+        let post = posts.get(uid)?;
+        Some((post.progress.sessions.clone()?, post.at.elapsed()))
     }
 
     /// Job `uid` is at work no more.

@@ -24,7 +24,7 @@ use crate::fence::Fence;
 use crate::runtime::cache::Cache;
 use crate::runtime::queue::{Key, Priority, WorkQueue};
 use crate::secure::answers;
-use crate::tuning_run;
+use crate::{device_pool, tuning_run};
 
 /// What the leader takes posts with.
 pub struct Leading {
@@ -87,11 +87,20 @@ impl Leading {
             namespace: job.namespace.clone(),
             name: job.owner.clone(),
         };
-        match self.posts.take(&job.uid, progress) {
+        // The status of a pool names the sessions that its searches see.
+        let pool = job.view.pool.clone().filter(|_| progress.sessions.is_some());
+        let pool =
+            pool.map(|name| Key { kind: device_pool::CONTROLLER, namespace: String::new(), name });
+        let delay = match self.posts.take(&job.uid, progress) {
             Taken::TooSoon => return Err(StatusCode::TOO_MANY_REQUESTS),
-            Taken::Kept => {}
-            Taken::Look(Duration::ZERO) => self.queue.add(key, Priority::Change),
-            Taken::Look(delay) => self.queue.add_after(key, delay),
+            Taken::Kept => return Ok(()),
+            Taken::Look(delay) => delay,
+        };
+        for key in std::iter::once(key).chain(pool) {
+            match delay {
+                Duration::ZERO => self.queue.add(key, Priority::Change),
+                delay => self.queue.add_after(key, delay),
+            }
         }
         Ok(())
     }

@@ -15,7 +15,7 @@ use crate::config::Config;
 pub fn manifest(config: &Config, object: &TuningRun, plan: &JobPlan) -> Result<Job, JobError> {
     let needs = Needs {
         worker: object.spec.worker.as_ref(),
-        secrets: secrets(object, plan.purpose),
+        secrets: secrets(object, plan.pool.as_ref(), plan.purpose),
         shared_volume: true,
         platform: Some(&object.spec.target),
         span: None,

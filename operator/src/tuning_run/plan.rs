@@ -12,7 +12,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::model::{Observed, Plan};
 use super::{digest, progress, request, result, status, warm_start};
-use crate::broker::pools::{self, NoPool, PoolView};
+use crate::broker::pools::{self, NoPool, PoolView, Use};
 use crate::children::ended::{Outcome, failure};
 use crate::children::jobs::{Finish, JobView, Purpose};
 use crate::children::names::QUEUE_LABEL;
@@ -180,7 +180,11 @@ impl Planner<'_> {
         let workers = jobs.map(worker).collect();
         let mut status =
             TuningRunStatus { phase, failure, retry, workers, ended: None, ..self.base() };
-        progress::fill(&mut status, self.observed.progress.as_ref());
+        progress::fill(
+            &mut status,
+            &self.observed.object.spec.pool,
+            self.observed.progress.as_ref(),
+        );
         status
     }
 
@@ -231,7 +235,7 @@ impl Planner<'_> {
     pub(super) fn candidates(&self) -> Result<Vec<&PoolView>, NoPool> {
         let Observed { object, pools, namespace, .. } = self.observed;
         let name = object.metadata.namespace.as_deref().unwrap_or_default();
-        let (pool, target) = (&object.spec.pool, Some(&object.spec.target));
+        let (pool, target) = ((object.spec.pool.as_str(), Use::Tune), Some(&object.spec.target));
         pools::named(pools, pool, target, name, namespace).map(|pool| vec![pool])
     }
 

@@ -1,8 +1,8 @@
 //! What a worker is asked to do, from the spec.
 
 use hone_artifact::request::{
-    Destination, MeasureRequest, Request, SESSION_VERSION, Session, Source, StopRequest, Subject,
-    TargetRequest, Tune, Work,
+    Destination, External, MeasureRequest, Request, SESSION_VERSION, Session, Source, StopRequest,
+    Subject, TargetRequest, Tune, Work,
 };
 use hone_crds::TuningRun;
 use hone_crds::common::{LocalSecretRef, Log};
@@ -14,12 +14,21 @@ use crate::children::inputs::input;
 use crate::children::jobs::Purpose;
 use crate::children::manifest::CREDENTIALS;
 
+/// The folder of the credentials of a pool's sessions.
+const SESSIONS: &str = "sessions";
+
 /// The Secrets that a worker needs for its purpose: the folder's name and the Secret's. A session reads no model.
-pub fn secrets(object: &TuningRun, purpose: Purpose) -> Vec<(&'static str, &str)> {
+pub fn secrets<'a>(
+    object: &'a TuningRun,
+    pool: Option<&'a PoolView>,
+    purpose: Purpose,
+) -> Vec<(&'static str, &'a str)> {
     let spec = &object.spec;
+    let sessions = pool.and_then(|pool| pool.spec.sessions.as_ref());
     let all = [
         ("model", spec.model.credentials_secret_ref.as_ref()),
         ("log", spec.log.credentials_secret_ref.as_ref()),
+        (SESSIONS, sessions.and_then(|sessions| sessions.credentials_secret_ref.as_ref())),
     ];
     let given = all.into_iter().filter(|(use_, _)| purpose == Purpose::Tune || *use_ == "log");
     given.filter_map(|(use_, secret)| secret.map(|secret| (use_, secret.name.as_str()))).collect()
@@ -42,12 +51,13 @@ pub fn tune(object: &TuningRun, pool: &PoolView, others: &[Log]) -> Request {
         inputs: inputs.collect(),
         target: target(object, pool),
         log: log(object),
+        external: external(object, pool),
         strategy: strategy(spec.search.strategy).to_owned(),
         cost_model: cost_model(spec.search.cost_model),
         seed: u64::try_from(spec.search.seed).unwrap_or(0),
         measure: measure(&spec.measure),
         stop: stop(&spec.stop),
-        sessions: spec.parallel_devices > 1,
+        sessions: spec.parallel_devices > 1 && pool.spec.sessions.is_none(),
         warm_start: warm_start::destinations(others),
     };
     Request {
@@ -86,6 +96,17 @@ fn target(object: &TuningRun, pool: &PoolView) -> TargetRequest {
         pool: Some(pool.name.clone()),
         noise_budget: pool.spec.noise_budget.as_ref().map(hone_crds::Decimal::value),
     }
+}
+
+/// Where the run meets the sessions of a pool whose devices are outside of the cluster.
+fn external(object: &TuningRun, pool: &PoolView) -> Option<External> {
+    let sessions = pool.spec.sessions.as_ref()?;
+    let credentials = folder(SESSIONS, sessions.credentials_secret_ref.as_ref());
+    Some(External {
+        store: Destination { uri: sessions.uri.clone(), credentials },
+        pool: pool.name.clone(),
+        wait_seconds: object.spec.limits.pending_deadline.as_secs_ceil(),
+    })
 }
 
 fn log(object: &TuningRun) -> Destination {

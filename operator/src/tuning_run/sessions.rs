@@ -3,6 +3,7 @@
 //! Sessions help and nothing more: none is made before the tuner runs, they get a device after everybody who has none,
 //! and what becomes of one never fails the run. They go with the tuner's Job.
 
+use hone_crds::device_pool::DeviceKind;
 use hone_crds::model_compilation::Limits;
 use hone_crds::status::Retry;
 use hone_crds::{Duration, Phase};
@@ -28,7 +29,10 @@ impl Planner<'_> {
 
     /// Brings sessions a step on, where the tuner stands at `tuner`.
     pub(super) fn bring_sessions_on(&self, tuner: Phase, draft: &mut Draft) {
-        if self.observed.object.spec.suspend {
+        // Sessions outside of the cluster are started there.
+        let external = |pool: &&PoolView| pool.spec.kind == DeviceKind::External;
+        let is_elsewhere = self.candidates().is_ok_and(|pools| pools.iter().any(external));
+        if self.observed.object.spec.suspend || is_elsewhere {
             return;
         }
         for (index, name) in self.sessions().iter().enumerate() {

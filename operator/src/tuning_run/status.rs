@@ -45,7 +45,7 @@ pub fn finish(observed: &Observed, status: TuningRunStatus) -> TuningRunStatus {
 fn why(status: &TuningRunStatus) -> (String, String) {
     let (reason, message) = match (status.phase, &status.failure) {
         (Phase::Succeeded, _) => (Reason::Succeeded, success_note(status)),
-        (Phase::Failed | Phase::Pending, Some(failure)) => {
+        (Phase::Failed | Phase::Pending | Phase::Running, Some(failure)) => {
             return (failure.reason.clone(), failure.message.clone());
         }
         (Phase::Suspended, _) => {

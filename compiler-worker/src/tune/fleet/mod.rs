@@ -4,31 +4,40 @@
 //! What lies there:
 //!
 //! - `sessions/ID.json`, an [`Announcement`]: the session is there, said again every second with a higher beat;
-//! - `work/ID/RUN-NUMBER.json`, an [`Order`]: a round of candidates for that session, which removes it when it has
-//!   answered;
-//! - `results/ID/RUN-NUMBER.json`, an [`Answered`]: what became of them, which the tuner removes when it has taken it.
+//! - `work/ID/RUN-NUMBER.json`, an [`Order`]: a round of candidates, or two artifacts to be compared, for that session,
+//!   which removes it when it has answered;
+//! - `results/ID/RUN-NUMBER.json`, an [`Answered`]: what became of them, which the tuner removes when it has taken it;
+//! - `artifacts/RUN-DIGEST.hone`, an artifact that an order names, which the tuner removes when no order does any more.
 //!
 //! Invariants: an object has one writer and but for announcements is written once; nothing there is the only copy of
 //! anything, because a trial counts only once it is in the tuner's records. So a session that is lost costs the rounds
 //! that lay with it, which another one measures, and what a session answers after it was given up is read by nobody.
 
+mod artifacts;
+mod remote;
 mod serve;
+mod trust;
+#[cfg(test)]
+mod trust_tests;
 mod tuner;
 
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use hone_artifact::exit_code::Reason;
+use hone_artifact::progress::LONGEST_SILENCE;
 use hone_artifact::request;
 use hone_driver::Target;
 use serde::{Deserialize, Serialize};
 
-use super::protocol::{Measured, Trials};
+use super::protocol::{Compared, Measured, Trials};
 use crate::failure::{Failure, Result};
 use crate::storage::{Access, Destination};
 
+pub(super) use remote::Remotes;
 pub use serve::{Served, Serving};
-pub use tuner::{Fleet, Remote};
+pub use trust::DRIFT;
+pub use tuner::{Fleet, Search, Tell};
 
 const SESSIONS: &str = "sessions";
 const WORK: &str = "work";
@@ -37,7 +46,11 @@ const RESULTS: &str = "results";
 /// Time between two beats of a session.
 const BEAT: Duration = Duration::from_secs(1);
 /// Time without a beat after which a session counts as lost.
-const SILENCE: Duration = Duration::from_secs(15);
+const SILENCE: Duration = Duration::from_secs(LONGEST_SILENCE);
+/// Longest time without a session that answers, where a search measures nothing itself and nothing says.
+pub const PATIENCE: Duration = Duration::from_secs(600);
+/// Longest time that a session may take for one order, where nothing says: candidates that end or hang are tried again apart.
+pub const ANSWER: Duration = Duration::from_secs(900);
 /// Shortest and longest time between two looks at the store.
 const POLL: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(500)];
 /// Times in a row that the store may fail.
@@ -57,11 +70,20 @@ pub struct Announcement {
     pub machine: String,
     /// What it runs code for, as records have it.
     pub target: String,
+    /// The kind of machine in a word: that of a board, else the processor. Earlier versions say none.
+    #[serde(default)]
+    pub kind: String,
+    /// Whether it compares artifacts, too. Earlier versions do not.
+    #[serde(default)]
+    pub compares: bool,
+    /// The order that it does; empty where it has none.
+    #[serde(default)]
+    pub doing: String,
     /// Grows while it is there.
     pub beat: u64,
 }
 
-/// A round of candidates.
+/// What a session is asked to measure.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Order {
@@ -71,16 +93,41 @@ struct Order {
     threads: usize,
     /// Longest time of a candidate.
     timeout_milliseconds: Option<u64>,
-    /// The candidates of one program.
-    trials: Trials,
+    /// The work itself.
+    #[serde(flatten)]
+    asked: Asked,
 }
 
-/// What became of them.
+/// The work of an order.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum Asked {
+    /// The candidates of one program.
+    Trials(Trials),
+    /// Two artifacts of one network.
+    Compare(Comparison),
+}
+
+/// Two artifacts by their names in `artifacts/`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Comparison {
+    /// The one that is judged.
+    ours: String,
+    /// The one that it is judged against.
+    theirs: String,
+    /// Seconds of measuring.
+    seconds: f64,
+}
+
+/// What became of an order.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Answered {
     /// One for each candidate, in their order.
     measured: Vec<Measured>,
+    /// The times of both artifacts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    compared: Option<Compared>,
     /// Why nothing was measured.
     refused: Option<String>,
 }
@@ -95,6 +142,22 @@ const IN_LOG: &str = "fleet";
 pub fn open_in_log(log: &request::Destination, access: &Access) -> Result<Destination> {
     let uri = format!("{}/{IN_LOG}", log.uri.trim_end_matches('/'));
     Destination::open(&uri, log.credentials.as_deref(), access)
+}
+
+/// Folder of a store in which the sessions of pools meet with the searches of runs.
+const POOLS: &str = "pools";
+
+/// Opens the folder of the sessions of a pool, by the store that the pool names and the pool's name.
+///
+/// # Errors
+/// As for [`open`].
+pub fn open_pool(
+    store: &str,
+    pool: &str,
+    credentials: Option<&str>,
+    access: &Access,
+) -> Result<Destination> {
+    open(&format!("{}/{POOLS}/{pool}", store.trim_end_matches('/')), credentials, access)
 }
 
 /// Opens a fleet's folder, which a path or a URI names; a local one is made where it is missing.

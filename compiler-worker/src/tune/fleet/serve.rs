@@ -2,20 +2,23 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use hone_artifact::exit_code::Reason;
 use hone_driver::Target;
 
+use super::artifacts::Fetched;
 use super::{
-    Announcement, Answered, BEAT, FAULTS, LARGEST, Order, POLL, RESULTS, SESSIONS, WORK, json, key,
-    names,
+    Announcement, Answered, Asked, BEAT, Comparison, FAULTS, LARGEST, Order, POLL, RESULTS,
+    SESSIONS, WORK, json, key, names,
 };
 use crate::failure::{Failure, Result};
 use crate::storage::Destination;
 use crate::tune::board::Board;
 use crate::tune::device::Device;
 use crate::tune::interrupt::Interrupt;
+use crate::tune::protocol::Compare;
 use crate::tune::store;
 
 /// Most candidates of a round that a session takes.
@@ -35,8 +38,18 @@ pub struct Serving<'a> {
     pub board: Option<&'a Board>,
     /// Ends after so long without work; never without it.
     pub idle: Option<Duration>,
+    /// Most bytes of an artifact that it fetches.
+    pub limit: u64,
     /// Whether it is to end, when the round under way is answered.
     pub interrupt: Interrupt,
+}
+
+/// What a session measures with, kept from order to order.
+struct Bench {
+    /// By threads and longest milliseconds of a candidate.
+    device: Option<(usize, Option<u64>, Device)>,
+    artifacts: Fetched,
+    round_robin: RoundRobin,
 }
 
 /// What a session did.
@@ -63,10 +76,12 @@ impl Serving<'_> {
         // Left by one of the same name that was killed.
         self.clear(WORK);
         self.clear(RESULTS);
-        let ended = AtomicBool::new(false);
+        let (ended, doing) = (AtomicBool::new(false), Mutex::new(String::new()));
+        let artifacts = Fetched::new(self.limit)?;
+        let bench = Bench { device: None, artifacts, round_robin: RoundRobin::default() };
         let done = std::thread::scope(|scope| {
-            let beats = scope.spawn(|| self.beat(&ended));
-            let served = self.serve(&ended);
+            let beats = scope.spawn(|| self.beat(&ended, &doing));
+            let served = self.serve(&ended, &doing, bench);
             ended.store(true, Ordering::Relaxed);
             let lost = || Err(Failure::internal("the thread that announces the session ended"));
             beats.join().unwrap_or_else(|_| lost()).and(served)
@@ -97,17 +112,21 @@ impl Serving<'_> {
     }
 
     /// Says again and again that the session is there.
-    fn beat(&self, ended: &AtomicBool) -> Result<()> {
+    fn beat(&self, ended: &AtomicBool, doing: &Mutex<String>) -> Result<()> {
         let mut announcement = Announcement {
             session: self.name.clone(),
             instance: super::unique(),
             machine: store::measured_on(self.board),
             target: key(self.target),
+            kind: self.board.map_or_else(|| self.target.cpu.clone(), |own| own.kind.clone()),
+            compares: true,
+            doing: String::new(),
             beat: 0,
         };
         let mut faults = 0;
         while !ended.load(Ordering::Relaxed) {
             announcement.beat += 1;
+            announcement.doing = doing.lock().unwrap_or_else(PoisonError::into_inner).clone();
             match self.store.overwrite(&self.announcement(), &json(&announcement)) {
                 Ok(()) => faults = 0,
                 Err(failure) => {
@@ -127,17 +146,15 @@ impl Serving<'_> {
         Ok(())
     }
 
-    fn serve(&self, ended: &AtomicBool) -> Result<Served> {
+    fn serve(&self, ended: &AtomicBool, doing: &Mutex<String>, mut bench: Bench) -> Result<Served> {
         let mut served = Served::default();
-        let mut device: Option<(usize, Option<u64>, Device)> = None;
-        let mut round_robin = RoundRobin::default();
         let (mut last, mut faults) = (Instant::now(), 0);
         loop {
             let over = self.idle.is_some_and(|idle| last.elapsed() >= idle);
             if over || self.interrupt.is_asked() || ended.load(Ordering::Relaxed) {
                 return Ok(served);
             }
-            match self.one(&mut device, &mut round_robin) {
+            match self.one(&mut bench, doing) {
                 Ok(Some(candidates)) => {
                     served.rounds += 1;
                     served.candidates += candidates;
@@ -160,26 +177,28 @@ impl Serving<'_> {
     }
 
     /// Answers one order, where there is one; how many candidates it had.
-    fn one(
-        &self,
-        device: &mut Option<(usize, Option<u64>, Device)>,
-        round_robin: &mut RoundRobin,
-    ) -> Result<Option<usize>> {
+    fn one(&self, bench: &mut Bench, doing: &Mutex<String>) -> Result<Option<usize>> {
         let orders = names(self.store, &format!("{WORK}/{}", self.name))?;
-        let Some(name) = round_robin.next(&orders) else { return Ok(None) };
+        let Some(name) = bench.round_robin.next(&orders) else { return Ok(None) };
         let path = format!("{WORK}/{}/{name}.json", self.name);
         // The tuner may have taken it back.
         let Some(bytes) = self.store.read(&path, LARGEST)? else { return Ok(None) };
         let order = serde_json::from_slice::<Order>(&bytes)
             .map_err(|error| format!("the order is not understood: {error}"))
             .and_then(|order| self.refusal(&order).map_or(Ok(order), Err));
-        let (answered, candidates) = match order {
-            Err(refused) => (Answered { measured: Vec::new(), refused: Some(refused) }, 0),
-            Ok(order) => {
-                let count = order.trials.candidates.len();
-                (self.measure(order, device), count)
-            }
+        let tell = |name: &str| {
+            name.clone_into(&mut doing.lock().unwrap_or_else(PoisonError::into_inner));
         };
+        tell(&name);
+        let answered =
+            order.and_then(|order| self.answer(order, bench).map_err(|failure| failure.chain()));
+        tell("");
+        let answered = answered.unwrap_or_else(|refused| Answered {
+            measured: Vec::new(),
+            compared: None,
+            refused: Some(refused),
+        });
+        let candidates = answered.measured.len();
         let result = format!("{RESULTS}/{}/{name}.json", self.name);
         self.store.write_once(&result, &json(&answered))?;
         self.store.remove(&path)?;
@@ -192,27 +211,38 @@ impl Serving<'_> {
         if order.target != here {
             return Some(format!("the order is for {}, this machine is {here}", order.target));
         }
-        let seconds = order.trials.seconds;
-        let fits = (0.0..=MOST_SECONDS).contains(&seconds)
-            && order.trials.candidates.len() <= MOST_CANDIDATES;
+        let (seconds, count) = match &order.asked {
+            Asked::Trials(trials) => (trials.seconds, trials.candidates.len()),
+            Asked::Compare(comparison) => (comparison.seconds, 0),
+        };
+        let fits = (0.0..=MOST_SECONDS).contains(&seconds) && count <= MOST_CANDIDATES;
         (!fits).then(|| {
             format!("a session takes {MOST_CANDIDATES} candidates and {MOST_SECONDS} s at once")
         })
     }
 
-    fn measure(&self, order: Order, device: &mut Option<(usize, Option<u64>, Device)>) -> Answered {
+    /// Measures what an order asks for.
+    fn answer(&self, order: Order, bench: &mut Bench) -> Result<Answered> {
         let wanted = (order.threads, order.timeout_milliseconds);
-        let mut kept = device.take().filter(|kept| (kept.0, kept.1) == wanted);
+        let mut kept = bench.device.take().filter(|kept| (kept.0, kept.1) == wanted);
         let used = kept.get_or_insert_with(|| {
             let timeout = order.timeout_milliseconds.map(Duration::from_millis);
             (wanted.0, wanted.1, Device::new((self.target, self.board), order.threads, timeout))
         });
-        let measured = used.2.trials(order.trials);
-        *device = kept;
-        match measured {
-            Ok(measured) => Answered { measured, refused: None },
-            Err(failure) => Answered { measured: Vec::new(), refused: Some(failure.chain()) },
-        }
+        let nothing = Answered { measured: Vec::new(), compared: None, refused: None };
+        let answered = match order.asked {
+            Asked::Trials(trials) => {
+                used.2.trials(trials).map(|measured| Answered { measured, ..nothing })
+            }
+            Asked::Compare(Comparison { ours, theirs, seconds }) => {
+                let mut file = |name: &str| bench.artifacts.file(self.store, name);
+                let (ours, theirs) = (file(&ours)?, file(&theirs)?);
+                let compared = used.2.compare(&Compare { ours, theirs, seconds });
+                compared.map(|compared| Answered { compared: Some(compared), ..nothing })
+            }
+        };
+        bench.device = kept;
+        answered
     }
 
     /// Removes what lies in a folder of the session. What cannot be removed harms nobody.

@@ -1,101 +1,286 @@
-//! The tuner's end: which sessions there are, and each of them as a device.
+//! The search's end: which sessions there are, which of them it believes, and what they are worth to it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use hone_artifact::exit_code::Reason;
+use hone_artifact::progress::{MOST_SESSIONS, SessionSeen};
 use hone_driver::Target;
 
-use super::{
-    Announcement, Answered, BEAT, Backoff, FAULTS, LARGEST, Order, RESULTS, SESSIONS, SILENCE,
-    WORK, json, key, names,
-};
+use super::artifacts::Sent;
+use super::remote::Remote;
+use super::trust::{Trust, Verdict};
+use super::{Announcement, LARGEST, POLL, RESULTS, SESSIONS, SILENCE, WORK, key, names};
 use crate::failure::{Failure, Result};
 use crate::storage::Destination;
-use crate::tune::board::Board;
-use crate::tune::devices::Measurer;
+use crate::tune::interrupt::Interrupt;
 use crate::tune::protocol::{Measured, Trials};
-use crate::tune::store;
+
+/// Time between two lines that say that no session answers.
+const BETWEEN_LINES: Duration = Duration::from_secs(30);
+
+/// What a search asks of its sessions.
+#[derive(Clone, Debug)]
+pub struct Search {
+    /// What code is made for, as records have it.
+    pub target: String,
+    /// What candidates run on, as records have it. `None` where the search measures nothing itself: the kind of machine that
+    /// most of the first sessions are of is taken.
+    pub machine: Option<String>,
+    /// Threads to measure on; 0 for all.
+    pub threads: usize,
+    /// Longest time of a candidate; what the measuring process allows where it is not given.
+    pub timeout: Option<Duration>,
+    /// Longest time without a session that answers, where the search measures nothing itself.
+    pub patience: Duration,
+    /// Longest time that a session may take for one order.
+    pub answer: Duration,
+    /// How far a session's times may move, as a share: [`super::DRIFT`] where nothing says.
+    pub drift: f64,
+    /// Whether the search is to end.
+    pub interrupt: Interrupt,
+}
+
+impl Search {
+    /// For code for `target`, on machines of the kind of `machine`, with usual bounds.
+    pub fn new(target: &Target, machine: Option<String>) -> Self {
+        Self {
+            target: key(target),
+            machine,
+            threads: 1,
+            timeout: None,
+            patience: super::PATIENCE,
+            answer: super::ANSWER,
+            drift: super::DRIFT,
+            interrupt: Interrupt::default(),
+        }
+    }
+}
+
+/// Is told which sessions there are, whenever the search looks.
+pub type Tell = Box<dyn Fn(&[SessionSeen]) + Send + Sync>;
 
 /// The sessions of one search.
-#[derive(Debug)]
 pub struct Fleet {
-    store: Destination,
+    pub(super) store: Destination,
     /// Names this search's orders.
-    run: String,
-    next: AtomicU64,
-    target: String,
-    machine: String,
-    threads: usize,
-    timeout: Option<Duration>,
-    /// What each session announced last, and whether it was decided on.
-    seen: Mutex<BTreeMap<String, (Announcement, bool)>>,
+    pub(super) run: String,
+    pub(super) next: AtomicU64,
+    pub(super) search: Search,
+    tell: Option<Tell>,
+    machine: OnceLock<String>,
+    /// Whether the search has a machine of its own.
+    alone: bool,
+    /// What each session announced last.
+    seen: Mutex<BTreeMap<String, Seen>>,
     /// Sessions that had orders of this search.
     used: Mutex<BTreeSet<String>>,
+    trust: Mutex<Trust>,
+    sent: Mutex<Sent>,
+}
+
+/// A session as it was seen last.
+struct Seen {
+    announcement: Announcement,
+    /// Whether its beat has changed: of a session that is lost an announcement may be left.
+    beats: bool,
+    /// When it changed.
+    at: Instant,
+    /// Whether it was said that it is not used.
+    noted: bool,
+}
+
+impl Seen {
+    fn new(announcement: Announcement) -> Self {
+        Self { announcement, beats: false, at: Instant::now(), noted: false }
+    }
+
+    fn answers(&self) -> bool {
+        self.beats && self.at.elapsed() < SILENCE
+    }
+}
+
+pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Fleet {
-    /// The sessions at a store, for code for `target` on so many threads of this machine or the board.
-    pub fn new(
-        store: Destination,
-        (target, board): (&Target, Option<&Board>),
-        threads: usize,
-        timeout: Option<Duration>,
-    ) -> Self {
+    /// The sessions at a store; `tell` hears of them.
+    pub fn new(store: Destination, search: Search, tell: Option<Tell>) -> Self {
+        let machine = search.machine.clone().map_or_else(OnceLock::new, OnceLock::from);
         Self {
             store,
             run: super::unique(),
             next: AtomicU64::new(1),
-            target: key(target),
-            machine: store::measured_on(board),
-            threads,
-            timeout,
+            tell,
+            alone: search.machine.is_none(),
+            machine,
             seen: Mutex::default(),
             used: Mutex::default(),
+            trust: Mutex::new(Trust::new(search.drift)),
+            sent: Mutex::default(),
+            search,
         }
     }
 
-    /// Sessions on machines as this one that have said that they are there since the last call, and were not given
-    /// before: times on another kind of machine say nothing of this one, and a session of which only an old
-    /// announcement is left is lost already.
+    /// The kind of machine that the search measures on, as records have it; `None` until a session has answered.
+    pub fn machine(&self) -> Option<&str> {
+        self.machine.get().map(String::as_str)
+    }
+
+    /// Sessions that answer, are on the kind of machine that the search measures on, and are believed: times on another kind
+    /// say nothing of this one.
     ///
     /// # Errors
     /// What the store refuses.
-    pub fn newcomers(&self) -> Result<Vec<Announcement>> {
-        let mut found = Vec::new();
+    pub fn believed(&self) -> Result<Vec<Announcement>> {
+        self.look()?;
+        self.choose_machine();
+        let (seen, trust) = (locked(&self.seen), locked(&self.trust));
+        let fits = |own: &&Seen| {
+            own.answers()
+                && self.misfit(&own.announcement).is_none()
+                && trust.aside(&own.announcement.session).is_none()
+        };
+        Ok(seen.values().filter(fits).map(|own| own.announcement.clone()).collect())
+    }
+
+    /// The first session that is believed, as soon as there is one.
+    ///
+    /// # Errors
+    /// `NoSession` where there is none within the time that the search waits, or until it is to end.
+    pub fn first(&self) -> Result<Announcement> {
+        let (begin, mut said) = (Instant::now(), None::<Instant>);
+        loop {
+            // A store that fails hides sessions and does no other harm.
+            if let Some(first) = self.believed().unwrap_or_default().into_iter().next() {
+                return Ok(first);
+            }
+            let waited = begin.elapsed();
+            if self.gives_up(waited) {
+                return Err(self.nobody(waited));
+            }
+            let is_due = said.map_or(waited > 3 * super::BEAT, |at| at.elapsed() >= BETWEEN_LINES);
+            if is_due {
+                said = Some(Instant::now());
+                eprintln!("note: no session answers at '{}' so far", self.store.uri(""));
+            }
+            std::thread::sleep(POLL[1]);
+        }
+    }
+
+    /// Whether the search ends after it has waited for a session for so long.
+    pub(crate) fn gives_up(&self, waited: Duration) -> bool {
+        waited >= self.search.patience || self.search.interrupt.is_asked()
+    }
+
+    /// That no session answers, with what is known of those that are not used.
+    pub(crate) fn nobody(&self, waited: Duration) -> Failure {
+        let others = self.report().into_iter().filter_map(|own| Some((own.name, own.aside?)));
+        let others: Vec<String> = others.map(|(name, why)| format!("'{name}': {why}")).collect();
+        let others = match others.is_empty() {
+            true => String::new(),
+            false => format!(" (not used: {})", others.join("; ")),
+        };
+        let message = format!(
+            "no session for {} answered at '{}' within {} s{others}: start one there with hone session; what was measured is kept",
+            self.search.target,
+            self.store.uri(""),
+            waited.as_secs(),
+        );
+        Failure::new(Reason::NoSession, message)
+    }
+
+    /// Reads all announcements.
+    fn look(&self) -> Result<()> {
         for name in names(&self.store, SESSIONS)? {
             let Some(announcement) = self.announcement(&name)? else { continue };
             if announcement.session != name {
                 continue;
             }
-            let fits = announcement.target == self.target && announcement.machine == self.machine;
-            let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut seen = locked(&self.seen);
             match seen.get_mut(&name) {
-                None => {
-                    seen.insert(name, (announcement, false));
-                }
-                Some((before, taken)) if before.instance != announcement.instance => {
-                    (*before, *taken) = (announcement, false);
-                }
-                Some((before, taken)) if before.beat != announcement.beat && !*taken => {
-                    *taken = true;
-                    if fits {
-                        found.push(announcement);
-                    } else {
-                        eprintln!(
-                            "note: session '{name}' is on another kind of machine, and is not used"
-                        );
+                Some(before) if before.announcement.instance == announcement.instance => {
+                    if before.announcement.beat != announcement.beat {
+                        (before.beats, before.at) = (true, Instant::now());
                     }
+                    before.announcement = announcement;
                 }
-                Some(_) => {}
+                _ => {
+                    locked(&self.trust).forget(&name);
+                    seen.insert(name, Seen::new(announcement));
+                }
             }
         }
-        Ok(found)
+        self.note_misfits();
+        if let Some(tell) = &self.tell {
+            tell(&self.report());
+        }
+        Ok(())
     }
 
-    fn announcement(&self, session: &str) -> Result<Option<Announcement>> {
+    fn note_misfits(&self) {
+        for (name, own) in locked(&self.seen).iter_mut() {
+            let Some(why) = self.misfit(&own.announcement).filter(|_| own.beats && !own.noted)
+            else {
+                continue;
+            };
+            own.noted = true;
+            eprintln!("note: session '{name}' {why}, and is not used");
+        }
+    }
+
+    /// Takes the kind of machine that most sessions are of, where the search has none yet.
+    fn choose_machine(&self) {
+        if self.machine.get().is_some() {
+            return;
+        }
+        let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+        for own in locked(&self.seen).values() {
+            if own.answers() && self.misfit(&own.announcement).is_none() {
+                *counts.entry(own.announcement.machine.clone()).or_default() += 1;
+            }
+        }
+        // Of equals the last by name, so that it is the same one the next time.
+        if let Some((machine, _)) = counts.into_iter().max_by_key(|(_, count)| *count) {
+            let _ = self.machine.set(machine);
+        }
+    }
+
+    /// Why a session is of no use to this search, where it is not.
+    fn misfit(&self, own: &Announcement) -> Option<&'static str> {
+        if own.target != self.search.target {
+            return Some("is on another kind of machine: it measures code for another target");
+        }
+        if self.machine.get().is_some_and(|machine| *machine != own.machine) {
+            return Some("is on another kind of machine");
+        }
+        (self.alone && !own.compares).then_some("is of an older version that compares no networks")
+    }
+
+    /// Which sessions there are: those that were seen last first, up to [`MOST_SESSIONS`].
+    fn report(&self) -> Vec<SessionSeen> {
+        let (seen, trust) = (locked(&self.seen), locked(&self.trust));
+        let of = |(name, own): (&String, &Seen)| {
+            let aside = trust.aside(name).or_else(|| self.misfit(&own.announcement));
+            SessionSeen {
+                name: name.clone(),
+                kind: own.announcement.kind.chars().take(63).collect(),
+                seconds_ago: own.at.elapsed().as_secs(),
+                aside: aside.map(str::to_owned),
+            }
+        };
+        let mut report: Vec<SessionSeen> =
+            seen.iter().filter(|(_, own)| own.beats).map(of).collect();
+        report.sort_by_key(|own| own.seconds_ago);
+        report.truncate(MOST_SESSIONS);
+        report
+    }
+
+    pub(super) fn announcement(&self, session: &str) -> Result<Option<Announcement>> {
         let bytes = self.store.read(&format!("{SESSIONS}/{session}.json"), LARGEST)?;
         // What cannot be read is of another version, or of somebody else.
         Ok(bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
@@ -103,26 +288,55 @@ impl Fleet {
 
     /// A session as a device.
     pub fn remote(&self, announcement: &Announcement) -> Remote<'_> {
-        self.used
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(announcement.session.clone());
-        let (session, instance) = (announcement.session.clone(), announcement.instance.clone());
-        Remote { fleet: self, session, instance }
+        locked(&self.used).insert(announcement.session.clone());
+        Remote::new(self, announcement)
     }
 
     /// A session is lost: it may come again, as one that beats.
-    fn lose(&self, session: &str, instance: &str) {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        if seen.get(session).is_some_and(|(known, _)| known.instance == instance) {
+    pub(super) fn lose(&self, session: &str, instance: &str) {
+        let mut seen = locked(&self.seen);
+        if seen.get(session).is_some_and(|known| known.announcement.instance == instance) {
             seen.remove(session);
             let _ = self.store.remove(&format!("{SESSIONS}/{session}.json"));
         }
     }
 
+    /// Why a session is set aside, where it is.
+    pub fn aside(&self, session: &str) -> Option<String> {
+        locked(&self.trust).aside(session).map(str::to_owned)
+    }
+
+    /// A session is not used any more.
+    pub(super) fn set_aside(&self, session: &str, why: &str) {
+        locked(&self.trust).set_aside(session, why);
+    }
+
+    pub(super) fn judge(&self, session: &str, asked: &Trials, found: &[Measured]) -> Verdict {
+        locked(&self.trust).judge(session, asked, found)
+    }
+
+    /// An answer of a session, or of this machine under another name, fits what is known.
+    pub(crate) fn fits(&self, session: &str, asked: &Trials, found: &[Measured]) {
+        locked(&self.trust).fits(session, asked, found);
+    }
+
+    /// A doubt about a session: whether it is set aside for it.
+    pub(super) fn doubt(&self, session: &str, why: &str) -> bool {
+        locked(&self.trust).doubt(session, why)
+    }
+
+    pub(super) fn number(&self) -> u64 {
+        self.next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Puts an artifact where sessions find it; its name.
+    pub(super) fn send(&self, path: &Path) -> Result<String> {
+        locked(&self.sent).send(&self.store, &self.run, path)
+    }
+
     /// Removes what this search left at the store. What cannot be removed harms nobody.
     pub fn clear(&self) {
-        let used = self.used.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let used = locked(&self.used).clone();
         for session in used {
             for folder in [WORK, RESULTS] {
                 let folder = format!("{folder}/{session}");
@@ -132,90 +346,12 @@ impl Fleet {
                 }
             }
         }
+        locked(&self.sent).clear(&self.store);
     }
 }
 
-/// A session of the fleet. Several of one session may be used at once: the session does their rounds one by one, and so
-/// need not wait for the next.
-#[derive(Debug)]
-pub struct Remote<'a> {
-    fleet: &'a Fleet,
-    session: String,
-    instance: String,
-}
-
-impl Remote<'_> {
-    /// Waits for an answer, for as long as the session beats.
-    fn wait(&self, name: &str) -> Result<Answered> {
-        let result = format!("{RESULTS}/{}/{name}.json", self.session);
-        let (mut backoff, mut faults) = (Backoff::new(), 0);
-        let (mut beat, mut beaten, mut looked) = (None, Instant::now(), Instant::now());
-        loop {
-            match self.fleet.store.read(&result, LARGEST) {
-                Ok(Some(bytes)) => {
-                    let _ = self.fleet.store.remove(&result);
-                    return serde_json::from_slice(&bytes).map_err(|_| {
-                        self.lost("its answer is not understood: it is of another version")
-                    });
-                }
-                Ok(None) => faults = 0,
-                Err(failure) => {
-                    faults += 1;
-                    if faults >= FAULTS {
-                        return Err(failure);
-                    }
-                }
-            }
-            if looked.elapsed() >= BEAT {
-                looked = Instant::now();
-                let now = self.fleet.announcement(&self.session).ok().flatten();
-                match now {
-                    Some(now) if now.instance != self.instance => {
-                        return Err(self.lost("another one of its name took over"));
-                    }
-                    Some(now) if beat != Some(now.beat) => {
-                        (beat, beaten) = (Some(now.beat), Instant::now());
-                    }
-                    _ => {}
-                }
-            }
-            if beaten.elapsed() >= SILENCE {
-                return Err(self.lost("it has fallen silent"));
-            }
-            backoff.wait();
-        }
-    }
-
-    fn lost(&self, why: &str) -> Failure {
-        Failure::new(Reason::DeviceLost, format!("session '{}' is lost: {why}", self.session))
-    }
-}
-
-impl Measurer for Remote<'_> {
-    fn trials(&mut self, trials: Trials) -> Result<Vec<Measured>> {
-        let count = trials.candidates.len();
-        let number = self.fleet.next.fetch_add(1, Ordering::Relaxed);
-        let name = format!("{}-{number:08}", self.fleet.run);
-        let order = Order {
-            target: self.fleet.target.clone(),
-            threads: self.fleet.threads,
-            timeout_milliseconds: self
-                .fleet
-                .timeout
-                .map(|timeout| u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX).max(1)),
-            trials,
-        };
-        let work = format!("{WORK}/{}/{name}.json", self.session);
-        self.fleet.store.write_once(&work, &json(&order))?;
-        let answered = self.wait(&name).inspect_err(|_| {
-            // Nobody is to measure it any more.
-            let _ = self.fleet.store.remove(&work);
-            self.fleet.lose(&self.session, &self.instance);
-        })?;
-        match answered {
-            Answered { refused: Some(refused), .. } => Err(self.lost(&refused)),
-            Answered { measured, .. } if measured.len() == count => Ok(measured),
-            Answered { .. } => Err(self.lost("it answered for another number of candidates")),
-        }
+impl Drop for Fleet {
+    fn drop(&mut self) {
+        self.clear();
     }
 }

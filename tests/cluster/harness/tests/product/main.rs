@@ -12,6 +12,7 @@ use hone_cluster_tests::{Capability, Context, Suite, eventually, repository, too
 use serde_json::Value;
 
 mod changes;
+mod external;
 mod improved;
 mod onnx;
 mod revised;
@@ -57,13 +58,18 @@ fn succeeded(context: &Context<'_>, name: &str) -> Result<Value> {
 }
 
 /// `hone` on this machine, with the store's options in its environment.
-fn hone(context: &Context<'_>, arguments: &[&str]) -> Result<String> {
+fn program(context: &Context<'_>, arguments: &[&str]) -> Result<Command> {
     let mut command = Command::new(product::shipped("hone"));
     command.args(arguments).envs(product::store_options(context.cluster, "HONE_S3_ENDPOINT")?).env(
         "HONE_FETCH_ALLOW",
         product::fetch_allow(context.cluster, "HONE_S3_ENDPOINT")?.join(","),
     );
-    let output = command.output().context("cannot run hone")?;
+    Ok(command)
+}
+
+/// Runs `hone` on this machine to its end; what it printed.
+fn hone(context: &Context<'_>, arguments: &[&str]) -> Result<String> {
+    let output = program(context, arguments)?.output().context("cannot run hone")?;
     let said = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "hone {}: {said}", arguments.join(" "));
     Ok(String::from_utf8(output.stdout)?)
@@ -445,6 +451,7 @@ fn main() {
         .test("log_level_changes_at_run_time", changes::log_level_changes_at_run_time)
         .test("runs_that_cannot_be_are_refused", tuning::runs_that_cannot_be_are_refused)
         .test("sessions_measure_for_a_run", tuning::sessions_measure_for_a_run)
+        .test("sessions_outside_measure_for_a_run", external::sessions_outside_measure_for_a_run)
         .test("a_compilation_is_tuned", improved::a_compilation_is_tuned)
         .test("a_search_publishes_a_revision", revised::a_search_publishes_a_revision)
         // It holds the only device for long.

@@ -12,12 +12,12 @@ use serde_json::{Value, json};
 use crate::{LONG, SOON, prepare};
 
 /// Where a test's log lies.
-fn log(context: &Context<'_>) -> String {
+pub fn log(context: &Context<'_>) -> String {
     format!("s3://artifacts/{}/tuning", context.namespace)
 }
 
 /// `examples/kubernetes/tuning.yaml` under another name, with its own log and another end.
-fn example(context: &Context<'_>, name: &str, stop: &str) -> Result<String> {
+pub fn example(context: &Context<'_>, name: &str, stop: &str) -> Result<String> {
     let path = repository().join("examples/kubernetes/tuning.yaml");
     let text = fs::read_to_string(path)?.replace("  name: digits\n", &format!("  name: {name}\n"));
     let text = text.replace("s3://artifacts/tuning/digits", &log(context));
@@ -59,6 +59,11 @@ fn trials(segments: &[String]) -> Result<Vec<String>> {
     Ok(trials.map(|record| candidate(record).to_string()).collect())
 }
 
+/// The candidates of the trials in the log, one for each trial.
+pub fn trials_of(context: &Context<'_>) -> Result<Vec<String>> {
+    trials(&segments(context)?)
+}
+
 /// Waits until there are more segments than `count`.
 fn more_segments(context: &Context<'_>, count: usize) -> Result<()> {
     let next = segment(context, count + 1);
@@ -67,7 +72,8 @@ fn more_segments(context: &Context<'_>, count: usize) -> Result<()> {
     })
 }
 
-fn status(context: &Context<'_>, name: &str) -> Result<Value> {
+/// The status of a run.
+pub fn status(context: &Context<'_>, name: &str) -> Result<Value> {
     Ok(context.kubectl.json(&format!("tuningrun/{name}"))?["status"].clone())
 }
 
