@@ -1,6 +1,7 @@
 //! The code of a variant made ready on a device: what all sessions share.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -88,6 +89,19 @@ impl Code {
         let program = self.steps.get(step).and_then(|index| self.programs.get(*index));
         program.map_or(&[], Vec::as_slice)
     }
+
+    /// How many launches some steps are.
+    pub(crate) fn launches(&self, steps: Range<usize>) -> u64 {
+        steps.map(|step| launches(self.commands(step))).fold(0, u64::saturating_add)
+    }
+}
+
+fn launches(commands: &[Ready]) -> u64 {
+    let each = commands.iter().map(|command| match command {
+        Ready::Launch { .. } => 1,
+        Ready::Repeat { times, body } => times.saturating_mul(launches(body)),
+    });
+    each.fold(0, u64::saturating_add)
 }
 
 const WEIGHTS: &str = "the weights";

@@ -15,6 +15,9 @@ pub(crate) type Handle = u64;
 /// An API's number of an error.
 pub(crate) type Code = i32;
 
+/// What drivers say that do not record; nobody asks them.
+const NOT_RECORDED: Code = -1;
+
 /// What a handle is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -30,6 +33,8 @@ pub(crate) enum Kind {
     Queue,
     /// A command, or the place between two.
     Event,
+    /// Launches that were recorded, to be started by one call.
+    Sequence,
 }
 
 /// An argument of a launch.
@@ -131,6 +136,40 @@ pub(crate) trait Driver: Send + Sync {
     /// # Safety
     /// See [`Driver`]; arguments and lanes are those that the kernel takes.
     unsafe fn launch(&self, queue: Handle, launch: &Launch<'_>) -> Result<Handle, Code>;
+
+    /// Whether launches can be recorded, to be started by one call.
+    fn records(&self) -> bool {
+        false
+    }
+
+    /// Begins to record what is put into a queue, in which nothing is under way. Nothing of it runs, until
+    /// [`Driver::recorded`] nothing but launches that are not timed, fillings and copies is put in, and no other function
+    /// is called by this thread.
+    ///
+    /// # Safety
+    /// See [`Driver`].
+    unsafe fn record(&self, queue: Handle) -> Result<(), Code> {
+        let _ = queue;
+        Err(NOT_RECORDED)
+    }
+
+    /// Ends it, also where something was refused in between; what was recorded.
+    ///
+    /// # Safety
+    /// See [`Driver`]; recording has begun, by this thread.
+    unsafe fn recorded(&self, queue: Handle) -> Result<Handle, Code> {
+        let _ = queue;
+        Err(NOT_RECORDED)
+    }
+
+    /// Starts what was recorded, in its order.
+    ///
+    /// # Safety
+    /// See [`Driver`]; kernels and buffers of what was recorded are there.
+    unsafe fn launch_recorded(&self, queue: Handle, sequence: Handle) -> Result<(), Code> {
+        let _ = (queue, sequence);
+        Err(NOT_RECORDED)
+    }
 
     /// The place behind everything that was put in, which all is started.
     ///

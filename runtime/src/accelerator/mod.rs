@@ -33,6 +33,8 @@ mod queue;
 #[cfg(any(feature = "opencl", feature = "cuda"))]
 mod session;
 #[cfg(any(feature = "opencl", feature = "cuda"))]
+mod sequences;
+#[cfg(any(feature = "opencl", feature = "cuda"))]
 mod step;
 
 #[cfg(not(any(feature = "opencl", feature = "cuda")))]

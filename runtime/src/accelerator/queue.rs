@@ -24,6 +24,9 @@ pub(crate) struct Queue {
 /// A launch that was put in and knows how long it ran, once it is done.
 pub(crate) struct Event(Object);
 
+/// Launches that were recorded; they run in their order when it is launched.
+pub(crate) struct Sequence(Object);
+
 impl Queue {
     /// A queue; `timed` where launches shall tell how long they ran. `timeout` bounds every wait.
     ///
@@ -135,6 +138,37 @@ impl Queue {
         let event = unsafe { self.context().driver.launch(self.queue.handle, launch) };
         let event = event.map_err(|code| self.failed("a launch", code))?;
         Ok((event != 0).then(|| Event(Object::new(self.context(), Kind::Event, event))))
+    }
+
+    /// Begins to record what is put in, when everything before is done: launches that are not timed, and nothing else,
+    /// until [`Queue::recorded`]. Whether it is recorded; else it is run.
+    ///
+    /// # Errors
+    /// Those of what was put in before.
+    pub(crate) fn record(&mut self) -> Result<bool, RunError> {
+        if !self.context().driver.records() {
+            return Ok(false);
+        }
+        self.finish()?;
+        // SAFETY: the queue is alive, and one thread uses it.
+        Ok(unsafe { self.context().driver.record(self.queue.handle) }.is_ok())
+    }
+
+    /// Ends what [`Queue::record`] began; `None` where the driver refuses it.
+    pub(crate) fn recorded(&mut self) -> Option<Sequence> {
+        // SAFETY: the queue is alive, and this thread has begun to record.
+        let recorded = unsafe { self.context().driver.recorded(self.queue.handle) };
+        self.pending = false;
+        Some(Sequence(Object::new(self.context(), Kind::Sequence, recorded.ok()?)))
+    }
+
+    /// Starts what was recorded; the kernels and buffers of it are there.
+    pub(crate) fn launch_recorded(&mut self, sequence: &Sequence) -> Result<(), RunError> {
+        self.pending = true;
+        let (queue, recorded) = (self.queue.handle, sequence.0.handle);
+        // SAFETY: all of it is alive: sessions drop what they recorded before their kernels and buffers.
+        let done = unsafe { self.context().driver.launch_recorded(queue, recorded) };
+        done.map_err(|code| self.failed("a launch", code))
     }
 
     /// Waits until everything that was put in is done.

@@ -13,6 +13,7 @@ use super::driver::{Launch, Value};
 use super::memory::{Entry, Memory, Space};
 use super::objects::Kernel;
 use super::queue::{Event, Queue};
+use super::sequences::Sequences;
 use crate::RunError;
 use crate::images::Decoder;
 use crate::plan::Plan;
@@ -24,6 +25,8 @@ const MOST_EVENTS: usize = 4096;
 
 /// See the module's documentation.
 pub(crate) struct Session {
+    /// What was recorded; before the kernels and buffers that it uses.
+    sequences: Sequences,
     code: Arc<Code>,
     memory: Memory,
     /// Where each entry of the table of operands lies; see [`Plan::slots`].
@@ -64,6 +67,7 @@ impl Session {
                 Queue::new(context, false, code.timeout)?,
                 Queue::new(context, true, code.timeout)?,
             ],
+            sequences: Sequences::default(),
             code: code.clone(),
             memory,
             table,
@@ -214,8 +218,37 @@ impl Session {
         Ok(())
     }
 
-    /// Launches some steps.
-    pub(super) fn calls(
+    /// Runs some steps: by one call where they were recorded, else one by one.
+    fn calls(
+        &mut self,
+        plan: &Plan,
+        steps: Range<usize>,
+        profile: &mut Option<&mut Profile>,
+    ) -> Result<(), RunError> {
+        if self.timed {
+            return self.launches(plan, steps, profile);
+        }
+        let operands = plan.first_entry(steps.start)..plan.first_entry(steps.end);
+        if let Some(recorded) = self.sequences.of(&steps, &self.table[operands.clone()]) {
+            return self.queues[0].launch_recorded(recorded);
+        }
+        self.launches(plan, steps.clone(), profile)?;
+        if self.sequences.wants(&steps, self.code.launches(steps.clone())) {
+            let recorded = match self.queues[0].record()? {
+                false => None,
+                true => {
+                    let put = self.launches(plan, steps.clone(), &mut None);
+                    // What is refused here is so again when it is launched.
+                    self.queues[0].recorded().filter(|_| put.is_ok())
+                }
+            };
+            self.sequences.keep(&steps, &self.table[operands], recorded);
+        }
+        Ok(())
+    }
+
+    /// Launches some steps one by one.
+    pub(super) fn launches(
         &mut self,
         plan: &Plan,
         range: Range<usize>,

@@ -33,7 +33,7 @@ impl Session {
                 let at = (Space::Arena, guard.start as u64);
                 session.fill(at, &[GUARD_BYTE], guard.len() as u64)?;
             }
-            session.calls(plan, steps.clone(), &mut None::<&mut Profile>)?;
+            session.launches(plan, steps.clone(), &mut None::<&mut Profile>)?;
             for (argument, content) in table.iter().zip(arguments) {
                 if let StepArgument::Exchange(bytes) = content {
                     session.read(location(argument.slot), bytes)?;

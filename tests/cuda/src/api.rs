@@ -7,25 +7,26 @@
 )]
 #![allow(unsafe_op_in_unsafe_fn, reason = "every function is the other side of a C interface")]
 
+use crate::capture::Work;
 use crate::driver::{
     Code, Driver, ERRORS, INVALID_CONTEXT, INVALID_DEVICE, INVALID_VALUE, Outcome,
 };
 use std::cell::Cell;
 use std::ffi::{CStr, CString, c_char, c_uint, c_void};
 use std::slice;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 thread_local! {
     /// The thread's current context; zero is none.
     static CURRENT: Cell<u64> = const { Cell::new(0) };
 }
 
-fn code(outcome: Outcome<()>) -> Code {
+pub(crate) fn code(outcome: Outcome<()>) -> Code {
     outcome.err().unwrap_or(0)
 }
 
 /// Does something in the current context.
-fn here<T>(work: impl FnOnce(&mut Driver, u64) -> Outcome<T>) -> Outcome<T> {
+pub(crate) fn here<T>(work: impl FnOnce(&mut Driver, u64) -> Outcome<T>) -> Outcome<T> {
     let context = CURRENT.get();
     if context == 0 {
         return Err(INVALID_CONTEXT);
@@ -45,11 +46,11 @@ unsafe fn give<T>(place: *mut T, outcome: Outcome<T>) -> Code {
     }
 }
 
-unsafe fn give_handle(place: *mut *mut c_void, outcome: Outcome<u64>) -> Code {
+pub(crate) unsafe fn give_handle(place: *mut *mut c_void, outcome: Outcome<u64>) -> Code {
     give(place, outcome.map(|handle| handle as usize as *mut c_void))
 }
 
-fn handle(pointer: *mut c_void) -> u64 {
+pub(crate) fn handle(pointer: *mut c_void) -> u64 {
     pointer as usize as u64
 }
 
@@ -169,6 +170,7 @@ pub unsafe extern "C" fn cuModuleLoadDataEx(
         _ => {
             let mut log = String::new();
             let loaded = Driver::get(|driver| {
+                driver.unless_captured(context)?;
                 driver.load(context, &text).map_err(|(code, words)| {
                     log = words;
                     code
@@ -215,32 +217,46 @@ pub unsafe extern "C" fn cuFuncGetAttribute(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemAlloc_v2(address: *mut u64, bytes: usize) -> Code {
-    give(address, here(|driver, own| driver.allocate(own, bytes)))
+    give(address, unless_captured(|driver, own| driver.allocate(own, bytes)))
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemFree_v2(address: u64) -> Code {
-    code(here(|driver, own| driver.free(own, address)))
+    code(unless_captured(|driver, own| driver.free(own, address)))
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemAllocHost_v2(place: *mut *mut c_void, bytes: usize) -> Code {
-    give(place, here(|driver, own| driver.allocate_host(own, bytes)).map(|place| place.cast()))
+    let place_of = |driver: &mut Driver, own| driver.allocate_host(own, bytes);
+    give(place, unless_captured(place_of).map(|place| place.cast()))
 }
 
-/// Modules, streams, events and memory of the host alike.
+/// As [`here`], for calls that a capture of a stream may prohibit.
+fn unless_captured<T>(work: impl FnOnce(&mut Driver, u64) -> Outcome<T>) -> Outcome<T> {
+    here(|driver, own| {
+        driver.unless_captured(own)?;
+        work(driver, own)
+    })
+}
+
+/// Streams and events.
 fn remove(object: *mut c_void) -> Code {
     code(here(|driver, own| driver.remove(own, handle(object))))
 }
 
+/// Modules and memory of the host.
+fn remove_unless_captured(object: *mut c_void) -> Code {
+    code(unless_captured(|driver, own| driver.remove(own, handle(object))))
+}
+
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemFreeHost(place: *mut c_void) -> Code {
-    remove(place)
+    remove_unless_captured(place)
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuModuleUnload(module: *mut c_void) -> Code {
-    remove(module)
+    remove_unless_captured(module)
 }
 
 #[unsafe(no_mangle)]
@@ -253,12 +269,19 @@ pub unsafe extern "C" fn cuEventDestroy_v2(event: *mut c_void) -> Code {
     remove(event)
 }
 
-/// Does something with bytes of the device's memory, in a stream.
-fn with_bytes(stream: *mut c_void, place: (u64, usize), use_them: impl FnOnce(&mut [u8])) -> Code {
-    code(here(|driver, own| {
-        driver.is_stream(own, handle(stream))?;
-        driver.with_bytes(own, place, use_them)
-    }))
+/// Puts something into a stream.
+fn put(stream: *mut c_void, work: Work) -> Code {
+    code(here(|driver, own| driver.put(own, handle(stream), work)))
+}
+
+/// Puts something into a stream that is done with bytes of the device's memory.
+fn put_bytes(
+    stream: *mut c_void,
+    place: (u64, usize),
+    host: Option<usize>,
+    with: impl Fn(&mut [u8]) + Send + Sync + 'static,
+) -> Code {
+    put(stream, Work::Bytes { place, host, with: Arc::new(with) })
 }
 
 #[unsafe(no_mangle)]
@@ -268,8 +291,10 @@ pub unsafe extern "C" fn cuMemcpyHtoDAsync_v2(
     bytes: usize,
     stream: *mut c_void,
 ) -> Code {
-    let from = slice::from_raw_parts(from.cast::<u8>(), bytes);
-    with_bytes(stream, (to, bytes), |to| to.copy_from_slice(from))
+    let from = from as usize;
+    put_bytes(stream, (to, bytes), Some(from), move |to| {
+        to.copy_from_slice(slice::from_raw_parts(from as *const u8, bytes));
+    })
 }
 
 #[unsafe(no_mangle)]
@@ -279,8 +304,10 @@ pub unsafe extern "C" fn cuMemcpyDtoHAsync_v2(
     bytes: usize,
     stream: *mut c_void,
 ) -> Code {
-    let to = slice::from_raw_parts_mut(to.cast::<u8>(), bytes);
-    with_bytes(stream, (from, bytes), |from| to.copy_from_slice(from))
+    let to = to as usize;
+    put_bytes(stream, (from, bytes), Some(to), move |from| {
+        slice::from_raw_parts_mut(to as *mut u8, bytes).copy_from_slice(from);
+    })
 }
 
 #[unsafe(no_mangle)]
@@ -290,11 +317,7 @@ pub unsafe extern "C" fn cuMemcpyDtoDAsync_v2(
     bytes: usize,
     stream: *mut c_void,
 ) -> Code {
-    let mut between = Vec::new();
-    match with_bytes(stream, (from, bytes), |from| between = from.to_vec()) {
-        0 => with_bytes(stream, (to, bytes), |to| to.copy_from_slice(&between)),
-        code => code,
-    }
+    put(stream, Work::Copy { from, to, bytes })
 }
 
 #[unsafe(no_mangle)]
@@ -304,7 +327,7 @@ pub unsafe extern "C" fn cuMemsetD8Async(
     count: usize,
     stream: *mut c_void,
 ) -> Code {
-    with_bytes(stream, (to, count), |bytes| bytes.fill(value))
+    put_bytes(stream, (to, count), None, move |bytes| bytes.fill(value))
 }
 
 #[unsafe(no_mangle)]
@@ -317,7 +340,7 @@ pub unsafe extern "C" fn cuMemsetD32Async(
     if !to.is_multiple_of(4) {
         return INVALID_VALUE;
     }
-    with_bytes(stream, (to, 4 * count), |bytes| {
+    put_bytes(stream, (to, 4 * count), None, move |bytes| {
         bytes.chunks_exact_mut(4).for_each(|word| word.copy_from_slice(&value.to_ne_bytes()));
     })
 }
@@ -334,15 +357,12 @@ pub unsafe extern "C" fn cuEventCreate(event: *mut *mut c_void, _: c_uint) -> Co
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuEventRecord(event: *mut c_void, stream: *mut c_void) -> Code {
-    code(here(|driver, own| {
-        driver.is_stream(own, handle(stream))?;
-        driver.record(own, handle(event))
-    }))
+    code(here(|driver, own| driver.record(own, handle(event), handle(stream))))
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuEventQuery(event: *mut c_void) -> Code {
-    code(here(|driver, own| driver.came(own, handle(event)).map(|_| ())))
+    code(unless_captured(|driver, own| driver.came(own, handle(event)).map(|_| ())))
 }
 
 #[unsafe(no_mangle)]
@@ -379,11 +399,11 @@ pub unsafe extern "C" fn cuLaunchKernel(
     }
     let sizes = [[columns, rows, layers], [x, y, z]].map(|own| own.map(|extent| extent as usize));
     code(here(|driver, own| {
-        driver.is_stream(own, handle(stream))?;
         let count = driver.parameters(own, handle(function))?;
         // Every parameter has 64 bits.
         let arguments: Vec<u64> =
             (0..count).map(|place| (*parameters.add(place)).cast::<u64>().read()).collect();
-        driver.launch(own, handle(function), &arguments, sizes)
+        let work = Work::Launch { function: handle(function), arguments, sizes };
+        driver.put(own, handle(stream), work)
     }))
 }

@@ -1,5 +1,8 @@
 //! What the driver knows: contexts, memory, modules, streams and events of all its devices.
 
+use crate::capture::{
+    CAPTURE_INVALIDATED, CAPTURE_UNSUPPORTED, Capture, ILLEGAL_STATE, WRONG_THREAD, Work,
+};
 use crate::settings::{Fault, Settings};
 use hone_ptx_tests::{Global, Text, UNWRITTEN, launch, parse};
 use std::collections::BTreeMap;
@@ -26,9 +29,10 @@ pub const NOT_READY: Code = 600;
 pub const ILLEGAL_ADDRESS: Code = 700;
 pub const MISALIGNED_ADDRESS: Code = 716;
 pub const LAUNCH_FAILED: Code = 719;
+pub const CAPTURED_EVENT: Code = 907;
 
 /// Names and words of errors, as the manual of the API has them.
-pub const ERRORS: [(Code, &str, &str); 15] = [
+pub const ERRORS: [(Code, &str, &str); 20] = [
     (INVALID_VALUE, "CUDA_ERROR_INVALID_VALUE", "invalid argument"),
     (OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"),
     (NOT_INITIALIZED, "CUDA_ERROR_NOT_INITIALIZED", "initialization error"),
@@ -47,42 +51,80 @@ pub const ERRORS: [(Code, &str, &str); 15] = [
         "the provided PTX was compiled with an unsupported toolchain.",
     ),
     (INVALID_HANDLE, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"),
+    (
+        ILLEGAL_STATE,
+        "CUDA_ERROR_ILLEGAL_STATE",
+        "the operation cannot be performed in the present state",
+    ),
     (NOT_FOUND, "CUDA_ERROR_NOT_FOUND", "named symbol not found"),
     (NOT_READY, "CUDA_ERROR_NOT_READY", "device not ready"),
     (ILLEGAL_ADDRESS, "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"),
     (MISALIGNED_ADDRESS, "CUDA_ERROR_MISALIGNED_ADDRESS", "misaligned address"),
     (LAUNCH_FAILED, "CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"),
+    (
+        CAPTURE_UNSUPPORTED,
+        "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED",
+        "operation not permitted when stream is capturing",
+    ),
+    (
+        CAPTURE_INVALIDATED,
+        "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED",
+        "operation failed due to a previous error during capture",
+    ),
+    (
+        CAPTURED_EVENT,
+        "CUDA_ERROR_CAPTURED_EVENT",
+        "operation not permitted on an event last recorded in a capturing stream",
+    ),
+    (
+        WRONG_THREAD,
+        "CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD",
+        "attempt to terminate a thread-local capture sequence from another thread",
+    ),
 ];
 
 /// What stands behind a handle of a context.
-enum Object {
+pub enum Object {
     Module(Text),
     Function {
         module: u64,
         kernel: String,
     },
-    Stream,
-    /// When it was recorded, and whether it ever comes.
-    Event {
-        at: Option<Instant>,
-        comes: bool,
-    },
+    /// With its capture, where one is under way.
+    Stream(Option<Capture>),
+    /// What was recorded.
+    Graph(Vec<Work>),
+    /// The same, ready to be launched.
+    Executable(Vec<Work>),
+    Event(Event),
     /// Page-locked memory of the host.
     Host {
-        _memory: Vec<u64>,
+        memory: Vec<u64>,
     },
+}
+
+/// What an event is at.
+pub enum Event {
+    /// It was not recorded.
+    New,
+    /// It came then.
+    At(Instant),
+    /// It never comes.
+    Never,
+    /// It was recorded in a stream that is captured.
+    Captured,
 }
 
 /// A device's primary context.
 #[derive(Default)]
-struct Context {
+pub struct Context {
     /// How often it is retained. Where it is not, it is not there.
     retained: u64,
     /// The error that every call reports, since a kernel failed.
     error: Option<Code>,
     memory: Global,
     used: usize,
-    objects: BTreeMap<u64, Object>,
+    pub(crate) objects: BTreeMap<u64, Object>,
     hangs: bool,
 }
 
@@ -104,6 +146,8 @@ pub struct Driver {
     next: u64,
     launches: u64,
     allocations: u64,
+    pub(crate) captures: u64,
+    pub(crate) graphs: u64,
 }
 
 static DRIVER: Mutex<Option<Driver>> = Mutex::new(None);
@@ -127,7 +171,15 @@ impl Driver {
             return Err(NO_DEVICE);
         }
         let contexts = (0..settings.devices).map(|_| Context::default()).collect();
-        *driver = Some(Self { settings, contexts, next: 1 << 20, launches: 0, allocations: 0 });
+        *driver = Some(Self {
+            settings,
+            contexts,
+            next: 1 << 20,
+            launches: 0,
+            allocations: 0,
+            captures: 0,
+            graphs: 0,
+        });
         Ok(())
     }
 
@@ -157,7 +209,7 @@ impl Driver {
         Ok(())
     }
 
-    fn context(&mut self, handle: u64) -> Outcome<&mut Context> {
+    pub(crate) fn context(&mut self, handle: u64) -> Outcome<&mut Context> {
         let place = handle.checked_sub(CONTEXTS).ok_or(INVALID_CONTEXT)?;
         let context = self.contexts.get_mut(place as usize).ok_or(INVALID_CONTEXT)?;
         match (context.retained, context.error) {
@@ -176,7 +228,7 @@ impl Driver {
         }
     }
 
-    fn add(&mut self, context: u64, object: Object) -> Outcome<u64> {
+    pub(crate) fn add(&mut self, context: u64, object: Object) -> Outcome<u64> {
         self.context(context)?;
         let handle = self.next;
         self.next += 1;
@@ -269,16 +321,16 @@ impl Driver {
         let place = memory.as_mut_ptr().cast();
         self.context(context)?
             .objects
-            .insert(place as usize as u64, Object::Host { _memory: memory });
+            .insert(place as usize as u64, Object::Host { memory });
         Ok(place)
     }
 
     pub fn stream(&mut self, context: u64) -> Outcome<u64> {
-        self.add(context, Object::Stream)
+        self.add(context, Object::Stream(None))
     }
 
     pub fn event(&mut self, context: u64) -> Outcome<u64> {
-        self.add(context, Object::Event { at: None, comes: true })
+        self.add(context, Object::Event(Event::New))
     }
 
     /// Takes an object of a context away.
@@ -286,20 +338,17 @@ impl Driver {
         self.context(context)?.objects.remove(&handle).map(|_| ()).ok_or(INVALID_HANDLE)
     }
 
-    /// Whether a handle is a stream.
-    pub fn is_stream(&mut self, context: u64, handle: u64) -> Outcome<()> {
-        match self.context(context)?.objects.get(&handle) {
-            Some(Object::Stream) => Ok(()),
-            _ => Err(INVALID_HANDLE),
-        }
-    }
-
-    pub fn record(&mut self, context: u64, handle: u64) -> Outcome<()> {
+    /// Records an event behind what a stream has.
+    pub fn record(&mut self, context: u64, handle: u64, stream: u64) -> Outcome<()> {
         let context = self.context(context)?;
-        let hangs = context.hangs;
+        let now = match (context.capture(stream)?.is_some(), context.hangs) {
+            (true, _) => Event::Captured,
+            (false, true) => Event::Never,
+            (false, false) => Event::At(Instant::now()),
+        };
         match context.objects.get_mut(&handle) {
-            Some(Object::Event { at, comes }) => {
-                (*at, *comes) = (Some(Instant::now()), !hangs);
+            Some(Object::Event(event)) => {
+                *event = now;
                 Ok(())
             }
             _ => Err(INVALID_HANDLE),
@@ -309,8 +358,9 @@ impl Driver {
     /// When an event came.
     pub fn came(&mut self, context: u64, handle: u64) -> Outcome<Instant> {
         match self.context(context)?.objects.get(&handle) {
-            Some(Object::Event { at: Some(at), comes: true }) => Ok(*at),
-            Some(Object::Event { at: Some(_), comes: false }) => Err(NOT_READY),
+            Some(Object::Event(Event::At(at))) => Ok(*at),
+            Some(Object::Event(Event::Never)) => Err(NOT_READY),
+            Some(Object::Event(Event::Captured)) => Err(CAPTURED_EVENT),
             _ => Err(INVALID_HANDLE),
         }
     }
@@ -329,6 +379,13 @@ impl Driver {
         }
     }
 
+    /// Whether blocks and lanes are so many as a launch may have.
+    pub fn fits(&self, [blocks, lanes]: [[usize; 3]; 2]) -> Outcome<()> {
+        let fits = lanes.iter().product::<usize>() <= self.settings.lanes as usize;
+        let some = blocks.iter().chain(&lanes).all(|extent| *extent != 0);
+        if fits && some { Ok(()) } else { Err(INVALID_VALUE) }
+    }
+
     /// Runs a kernel to its end. What goes wrong in it is told by later calls.
     pub fn launch(
         &mut self,
@@ -338,12 +395,8 @@ impl Driver {
         [blocks, lanes]: [[usize; 3]; 2],
     ) -> Outcome<()> {
         self.launches += 1;
-        let (number, fault, most) = (self.launches, self.settings.fault, self.settings.lanes);
+        let (number, fault) = (self.launches, self.settings.fault);
         let context = self.context(context)?;
-        let fits = lanes.iter().product::<usize>() <= most as usize;
-        if !fits || blocks.iter().chain(&lanes).any(|extent| *extent == 0) {
-            return Err(INVALID_VALUE);
-        }
         match fault {
             Some(Fault::Gone(own)) if own == number => {
                 context.error = Some(UNAVAILABLE);

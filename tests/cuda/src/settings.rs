@@ -15,9 +15,13 @@ pub enum Fault {
     Refuse,
     /// The allocation of this number finds no memory.
     Memory(u64),
+    /// The capture of this number is refused where it begins.
+    Capture(u64),
+    /// The graph of this number finds no memory when it is instantiated.
+    Instantiate(u64),
 }
 
-/// Of `HONE_FAKE_CUDA`: `devices=2 capability=8.6 memory=1000000 driver=12040 lanes=512 fault=launch:3`.
+/// Of `HONE_FAKE_CUDA`: `devices=2 capability=8.6 memory=1000000 driver=12040 lanes=512 fault=launch:3 say=launches`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// How many devices there are.
@@ -32,6 +36,8 @@ pub struct Settings {
     pub lanes: i32,
     /// How they fail.
     pub fault: Option<Fault>,
+    /// Whether calls that launch, record or instantiate are told on standard error.
+    pub says_launches: bool,
 }
 
 impl Default for Settings {
@@ -43,6 +49,7 @@ impl Default for Settings {
             driver: 12080,
             lanes: 1024,
             fault: None,
+            says_launches: false,
         }
     }
 }
@@ -66,6 +73,7 @@ impl Settings {
                     settings.capability = (major.parse()?, minor.parse()?);
                 }
                 "fault" => settings.fault = Some(fault(value)?),
+                "say" if value == "launches" => settings.says_launches = true,
                 _ => bail!("'{word}' is not known"),
             }
         }
@@ -81,6 +89,8 @@ fn fault(value: &str) -> Result<Fault> {
         "hang" => Fault::Hang(number),
         "gone" => Fault::Gone(number),
         "memory" => Fault::Memory(number),
+        "capture" => Fault::Capture(number),
+        "instantiate" => Fault::Instantiate(number),
         "refuse" => Fault::Refuse,
         _ => bail!("there is no fault '{kind}'"),
     })

@@ -3,6 +3,7 @@
 use std::ffi::{CStr, c_char, c_uint, c_void};
 use std::sync::{Mutex, PoisonError};
 
+use super::graphs;
 use crate::accelerator::DeviceError;
 use crate::accelerator::library::{functions, open, variable};
 
@@ -19,6 +20,8 @@ pub(crate) const OUT_OF_MEMORY: i32 = 2;
 pub(crate) const NO_DEVICE: i32 = 100;
 /// `CUDA_ERROR_NOT_READY`
 pub(crate) const NOT_READY: i32 = 600;
+/// `CUDA_ERROR_NOT_SUPPORTED`
+pub(crate) const NOT_SUPPORTED: i32 = 801;
 
 /// `CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK`
 pub(crate) const LANES: i32 = 1;
@@ -81,15 +84,21 @@ functions! {
 /// The library's usual name; `HONE_CUDA_LIBRARY` in the environment names another.
 const LIBRARY: &str = "libcuda.so.1";
 
+/// The functions of the driver's library: those that are needed, and those of graphs where it has them.
+pub(crate) struct Functions {
+    pub(crate) api: Api,
+    pub(crate) graphs: Option<graphs::Api>,
+}
+
 /// The driver's library, loaded once; what it drives is known from then on.
 ///
 /// # Errors
 /// None, one without a function that is needed, or one that has no device.
-pub(crate) fn api() -> Result<&'static Api, DeviceError> {
-    static KNOWN: Mutex<Option<&'static Api>> = Mutex::new(None);
+pub(crate) fn functions() -> Result<&'static Functions, DeviceError> {
+    static KNOWN: Mutex<Option<&'static Functions>> = Mutex::new(None);
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(api) = *known {
-        return Ok(api);
+    if let Some(functions) = *known {
+        return Ok(functions);
     }
     let library = variable("HONE_CUDA_LIBRARY").unwrap_or_else(|| LIBRARY.to_owned());
     let handle = open(&library)
@@ -100,9 +109,11 @@ pub(crate) fn api() -> Result<&'static Api, DeviceError> {
         SUCCESS => {}
         code => return Err(DeviceError::NoCudaDevice { reason: api.words(code) }),
     }
-    let api: &'static Api = Box::leak(Box::new(api));
-    *known = Some(api);
-    Ok(api)
+    // SAFETY: the library is the driver's.
+    let graphs = unsafe { graphs::Api::of(handle) };
+    let functions: &'static Functions = Box::leak(Box::new(Functions { api, graphs }));
+    *known = Some(functions);
+    Ok(functions)
 }
 
 impl Api {

@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::api::{self, Api, Pointer};
-use super::find;
+use super::{find, graphs};
 use crate::accelerator::driver::{At, Code, Driver, Handle, Kind, Launch, Value};
 use crate::accelerator::{DeviceError, DeviceInfo};
 
@@ -67,6 +67,12 @@ impl Device {
         // SAFETY: the context is retained as long as `self` lives.
         checked(unsafe { (self.found.api.set_context)(self.context) })?;
         Ok(self.found.api)
+    }
+
+    /// The functions of graphs, with the device's context as that of this thread.
+    fn graphs(&self) -> Result<&'static graphs::Api, Code> {
+        self.here()?;
+        self.found.graphs.ok_or(api::NOT_SUPPORTED)
     }
 
     /// The page-locked memory of a queue.
@@ -272,6 +278,28 @@ impl Driver for Device {
         }
     }
 
+    fn records(&self) -> bool {
+        self.found.graphs.is_some()
+    }
+
+    unsafe fn record(&self, queue: Handle) -> Result<(), Code> {
+        let graphs = self.graphs()?;
+        // SAFETY: the caller's promise.
+        unsafe { graphs.record(of::<Queue>(queue).stream) }
+    }
+
+    unsafe fn recorded(&self, queue: Handle) -> Result<Handle, Code> {
+        let graphs = self.graphs()?;
+        // SAFETY: the caller's promise.
+        unsafe { graphs.recorded(of::<Queue>(queue).stream) }.map(|ready| ready as usize as Handle)
+    }
+
+    unsafe fn launch_recorded(&self, queue: Handle, sequence: Handle) -> Result<(), Code> {
+        let (graphs, sequence) = (self.graphs()?, sequence as usize as Pointer);
+        // SAFETY: the caller's promise.
+        checked(unsafe { (graphs.launch)(sequence, of::<Queue>(queue).stream) })
+    }
+
     unsafe fn marker(&self, queue: Handle) -> Result<Handle, Code> {
         // SAFETY: the caller's promise.
         let end = self.recorded(unsafe { of::<Queue>(queue) }.stream, false)?;
@@ -310,6 +338,11 @@ impl Driver for Device {
                 }
                 Kind::Program => {
                     (api.unload)(pointer);
+                }
+                Kind::Sequence => {
+                    if let Some(graphs) = self.found.graphs {
+                        (graphs.release_executable)(pointer);
+                    }
                 }
                 Kind::Queue => {
                     let queue = Box::from_raw(pointer.cast::<Queue>());

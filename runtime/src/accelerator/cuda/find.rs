@@ -4,7 +4,8 @@ use std::ffi::c_char;
 
 use hone_artifact::DeviceApi;
 
-use super::api::{self, Api, api};
+use super::api::{self, Api};
+use super::graphs;
 use crate::accelerator::{DeviceError, DeviceInfo, DeviceKind};
 
 /// Devices that are looked at.
@@ -18,6 +19,8 @@ const ALIGNMENT: u64 = 16;
 /// A device of the system.
 pub(crate) struct Device {
     pub(crate) api: &'static Api,
+    /// The functions of graphs, where the driver has them.
+    pub(crate) graphs: Option<&'static graphs::Api>,
     /// `CUdevice`
     pub(crate) id: i32,
     pub(crate) info: DeviceInfo,
@@ -28,7 +31,8 @@ pub(crate) struct Device {
 /// # Errors
 /// No driver, no device.
 pub(crate) fn devices() -> Result<Vec<Device>, DeviceError> {
-    let api = api()?;
+    let functions = api::functions()?;
+    let (api, graphs) = (&functions.api, functions.graphs.as_ref());
     let none = |reason| DeviceError::NoCudaDevice { reason };
     let (mut count, mut version) = (0, 0);
     // SAFETY: places for one number each.
@@ -44,7 +48,8 @@ pub(crate) fn devices() -> Result<Vec<Device>, DeviceError> {
         if code != api::SUCCESS {
             return Err(none(format!("device {number}: {}", api.words(code))));
         }
-        devices.push(Device { api, id, info: describe(api, id, number as usize, version) });
+        let info = describe(api, id, number as usize, version);
+        devices.push(Device { api, graphs, id, info });
     }
     match devices.is_empty() {
         true => Err(none(api.words(api::NO_DEVICE))),

@@ -4,3 +4,4 @@
 pub(crate) mod api;
 pub(crate) mod device;
 pub(crate) mod find;
+mod graphs;

@@ -260,6 +260,8 @@ impl Driver for Device {
             Kind::Kernel => api.release_kernel,
             Kind::Queue => api.release_queue,
             Kind::Event => api.release_event,
+            // It records none.
+            Kind::Sequence => return,
         };
         // SAFETY: the caller gives it up; the driver keeps what commands still need.
         unsafe { release(pointer(handle)) };
