@@ -176,7 +176,9 @@ uint64_t hone_memory_bytes(const hone_model *model);
 /* Reads the inputs and fills the outputs. Each list has the model's number of pointers, each to its
  * tensor's bytes, aligned to its element; outputs overlap nothing. Allocates nothing. One run of a model
  * at a time: a second one is refused. While it runs, subnormal numbers count as zero; the calling thread's
- * floating-point mode is restored before it returns. 0 on success. */
+ * floating-point mode is restored before it returns. Where an NVIDIA device runs the model, pointers may also be addresses in
+ * its memory (those of cuMemAlloc), unless inputs are padded (hone_bounded_axis): what wrote the inputs has to be done
+ * before the call, and the outputs are there when it returns. 0 on success. */
 int hone_run(hone_model *model, const void *const *inputs, void *const *outputs);
 
 /* Writes the extents of an output as the last run left them: those of its hone_tensor, but for axes that a run

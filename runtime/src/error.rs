@@ -155,6 +155,16 @@ pub enum RunError {
         /// The buffer's bytes.
         found: u64,
     },
+    /// A tensor in the device's memory that the processor would have to read or write.
+    #[error(
+        "{role} '{name}' lies in the device's memory; a model whose inputs are padded takes tensors in the host's"
+    )]
+    OnDevice {
+        /// `input` or `output`.
+        role: &'static str,
+        /// The tensor's name.
+        name: String,
+    },
     /// A shape for which the model was not compiled.
     #[error(
         "input '{name}' has shape {found:?}, the artifact takes {}{}; compile the model for this shape too, among its sizes",

@@ -401,10 +401,12 @@ impl Model {
         Ok(())
     }
 
-    /// Runs the model over raw pointers, in the model's order.
+    /// Runs the model over raw pointers, in the model's order. Where an NVIDIA device runs the steps they may also be addresses
+    /// in its memory, of tensors whose writers and readers are done; nothing of those crosses to the host.
     ///
     /// # Errors
-    /// Another number of pointers than the model has tensors; one that is null or not aligned.
+    /// Another number of pointers than the model has tensors; one that is null or not aligned, or that leads to the device
+    /// where inputs are padded.
     ///
     /// # Safety
     /// Each pointer leads to as many bytes as its tensor has; outputs overlap neither each other nor an
@@ -416,11 +418,19 @@ impl Model {
     ) -> Result<(), RunError> {
         check_count("input", self.inputs().len(), inputs.len())?;
         check_count("output", self.outputs().len(), outputs.len())?;
+        let pads = self.is_composed && self.padded_dimension().is_some();
+        let check = |role: &'static str, tensor: &TensorInfo, address: usize| {
+            check_address(role, tensor, address)?;
+            match pads && self.engine.is_on_device(address) {
+                true => Err(RunError::OnDevice { role, name: tensor.name.clone() }),
+                false => Ok(()),
+            }
+        };
         for (tensor, buffer) in self.inputs().iter().zip(inputs) {
-            check_address("input", tensor, buffer.addr())?;
+            check("input", tensor, buffer.addr())?;
         }
         for (tensor, buffer) in self.outputs().iter().zip(outputs) {
-            check_address("output", tensor, buffer.addr())?;
+            check("output", tensor, buffer.addr())?;
         }
         // SAFETY: the caller's promise, and the checks above.
         unsafe { self.execute(inputs, outputs, None) }
@@ -470,6 +480,14 @@ impl Engine {
     fn select(&mut self, plan: usize) {
         if let Self::Processor(context) = self {
             context.select(plan);
+        }
+    }
+
+    /// Whether an address is one of the memory of a device that runs the steps.
+    fn is_on_device(&self, address: usize) -> bool {
+        match self {
+            Self::Processor(_) => false,
+            Self::Device(session) => session.is_on_device(address),
         }
     }
 

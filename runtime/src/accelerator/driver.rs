@@ -137,6 +137,13 @@ pub(crate) trait Driver: Send + Sync {
     /// See [`Driver`]; arguments and lanes are those that the kernel takes.
     unsafe fn launch(&self, queue: Handle, launch: &Launch<'_>) -> Result<Handle, Code>;
 
+    /// Whether an address that a caller gave is one in a device's memory; it can be copied from and to as a buffer's
+    /// handle can.
+    fn is_on_device(&self, address: u64) -> bool {
+        let _ = address;
+        false
+    }
+
     /// Whether launches can be recorded, to be started by one call.
     fn records(&self) -> bool {
         false

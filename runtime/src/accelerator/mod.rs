@@ -5,7 +5,8 @@
 //! in the device's memory, inputs go there when a run begins and outputs come back when it ends. What the program of a
 //! variant decides, and what it has the runtime compute, is done here on values that are read back. What is asked of a
 //! device is one list of functions, [`driver::Driver`]; [`opencl`] is all that knows OpenCL, [`cuda`] all that knows
-//! CUDA.
+//! CUDA. Where a driver can record launches ([`sequences`]), steps that run together are launched by one call from the
+//! second time on.
 //!
 //! No call waits for a device without end: see [`crate::Options::device_timeout`].
 

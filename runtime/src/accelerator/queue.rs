@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::DeviceError;
-use super::driver::{Code, Kind, Launch};
+use super::driver::{At, Code, Kind, Launch};
 use super::objects::{Buffer, Context, Object};
 use crate::RunError;
 
@@ -96,6 +96,19 @@ impl Queue {
         Ok(())
     }
 
+    /// Copies bytes from, or to, an address in a device's memory ([`super::driver::Driver::is_on_device`]).
+    pub(crate) fn copy_beyond(
+        &mut self,
+        (buffer, offset): (&Buffer, u64),
+        address: u64,
+        bytes: u64,
+        is_out: bool,
+    ) -> Result<(), RunError> {
+        let (own, other) = ((buffer.handle(), offset), (address, 0));
+        let (from, to) = if is_out { (own, other) } else { (other, own) };
+        self.copy_at(from, to, bytes)
+    }
+
     /// Copies bytes between buffers, or inside of one where both ranges are apart.
     pub(crate) fn copy(
         &mut self,
@@ -103,12 +116,15 @@ impl Queue {
         to: (&Buffer, u64),
         bytes: u64,
     ) -> Result<(), RunError> {
-        let (from, to) = ((from.0.handle(), from.1), (to.0.handle(), to.1));
+        self.copy_at((from.0.handle(), from.1), (to.0.handle(), to.1), bytes)
+    }
+
+    fn copy_at(&mut self, from: At, to: At, bytes: u64) -> Result<(), RunError> {
         if bytes == 0 || from == to {
             return Ok(());
         }
         self.pending = true;
-        // SAFETY: both lie in their buffers, which are alive.
+        // SAFETY: both lie in their buffers, or the caller's, which are alive.
         let done = unsafe { self.context().driver.copy(self.queue.handle, from, to, bytes) };
         done.map_err(|code| self.failed("copying its memory", code))
     }

@@ -1,5 +1,7 @@
 //! What one run at a time on a device needs for itself: memory, kernels, queues; and the run.
 
+mod transfers;
+
 use std::ffi::c_void;
 use std::ops::Range;
 use std::sync::Arc;
@@ -131,14 +133,12 @@ impl Session {
         let done = self.guarded(|session| {
             for (index, tensor) in plan.tensors(false).iter().enumerate() {
                 // SAFETY: the caller's promise.
-                let bytes = unsafe { slice(inputs[index], tensor.bytes) };
-                session.write((Space::Input(index), 0), bytes)?;
+                unsafe { session.take(index, inputs[index], tensor.bytes)? };
             }
             session.parts(plan, &plan.program, &mut profile)?;
             for (index, tensor) in plan.tensors(true).iter().enumerate() {
                 // SAFETY: as above.
-                let bytes = unsafe { slice_mut(outputs[index], tensor.bytes) };
-                session.read((Space::Output(index), 0), bytes)?;
+                unsafe { session.give(index, outputs[index], tensor.bytes)? };
             }
             session.extents = plan
                 .extents()
@@ -175,26 +175,6 @@ impl Session {
 
     fn queue(&mut self) -> &mut Queue {
         &mut self.queues[usize::from(self.timed)]
-    }
-
-    pub(super) fn write(&mut self, to: (Space, u64), bytes: &[u8]) -> Result<(), RunError> {
-        let queue = &mut self.queues[usize::from(self.timed)];
-        queue.write(self.memory.of(to.0), to.1, bytes)
-    }
-
-    pub(super) fn read(&mut self, from: (Space, u64), bytes: &mut [u8]) -> Result<(), RunError> {
-        let queue = &mut self.queues[usize::from(self.timed)];
-        queue.read(self.memory.of(from.0), from.1, bytes)
-    }
-
-    pub(super) fn fill(
-        &mut self,
-        to: (Space, u64),
-        pattern: &[u8],
-        bytes: u64,
-    ) -> Result<(), RunError> {
-        let queue = &mut self.queues[usize::from(self.timed)];
-        queue.fill(self.memory.of(to.0), pattern, to.1, bytes)
     }
 
     /// Runs parts of the program, in order.
@@ -464,25 +444,5 @@ impl Session {
         let queue = &mut self.queues[usize::from(self.timed)];
         let from = (self.memory.of(source), begin);
         queue.copy(from, (self.memory.of(target), offset + to.1), bytes)
-    }
-}
-
-/// # Safety
-/// The pointer leads to so many bytes, unless there are none.
-unsafe fn slice<'a>(start: *const c_void, bytes: u64) -> &'a [u8] {
-    match bytes {
-        0 => &[],
-        // SAFETY: the caller's promise.
-        bytes => unsafe { std::slice::from_raw_parts(start.cast(), bytes as usize) },
-    }
-}
-
-/// # Safety
-/// As for `slice`, and nothing else touches them.
-unsafe fn slice_mut<'a>(start: *mut c_void, bytes: u64) -> &'a mut [u8] {
-    match bytes {
-        0 => &mut [],
-        // SAFETY: the caller's promise.
-        bytes => unsafe { std::slice::from_raw_parts_mut(start.cast(), bytes as usize) },
     }
 }

@@ -231,6 +231,20 @@ pub unsafe extern "C" fn cuMemAllocHost_v2(place: *mut *mut c_void, bytes: usize
     give(place, unless_captured(place_of).map(|place| place.cast()))
 }
 
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuPointerGetAttribute(
+    place: *mut c_void,
+    which: i32,
+    address: u64,
+) -> Code {
+    // CU_POINTER_ATTRIBUTE_MEMORY_TYPE of CU_MEMORYTYPE_HOST and CU_MEMORYTYPE_DEVICE; other memory is not known.
+    let kind = here(|driver, own| match which {
+        2 => driver.memory_type(own, address),
+        _ => Err(INVALID_VALUE),
+    });
+    give(place.cast::<u32>(), kind)
+}
+
 /// As [`here`], for calls that a capture of a stream may prohibit.
 fn unless_captured<T>(work: impl FnOnce(&mut Driver, u64) -> Outcome<T>) -> Outcome<T> {
     here(|driver, own| {

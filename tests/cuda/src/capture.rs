@@ -74,7 +74,7 @@ impl Context {
     }
 
     /// Whether an address is in page-locked memory of the host.
-    fn is_locked(&self, address: usize) -> bool {
+    pub fn is_locked(&self, address: usize) -> bool {
         self.objects.iter().any(|(start, object)| match object {
             Object::Host { memory } => {
                 (*start as usize..*start as usize + 8 * memory.len()).contains(&address)

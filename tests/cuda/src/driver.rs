@@ -315,6 +315,16 @@ impl Driver {
         })
     }
 
+    /// Whether an address is one of page-locked memory of the host, 1, or of the device, 2.
+    pub fn memory_type(&mut self, context: u64, address: u64) -> Outcome<u32> {
+        let own = self.context(context)?;
+        match (own.is_locked(address as usize), own.memory.host(address, 0)) {
+            (true, _) => Ok(1),
+            (false, Ok(_)) => Ok(2),
+            (false, Err(_)) => Err(INVALID_VALUE),
+        }
+    }
+
     /// Page-locked memory of the host.
     pub fn allocate_host(&mut self, context: u64, bytes: usize) -> Outcome<*mut u8> {
         let mut memory = vec![0u64; bytes.div_ceil(8)];

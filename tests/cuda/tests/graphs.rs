@@ -15,6 +15,7 @@ use hone_model_builder::{TaggerSizes, convolutions, tagger};
 use hone_runtime::{Model, Profile};
 use prost::Message;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 /// What a child process is told to load.
@@ -180,6 +181,31 @@ fn a_device_that_fails_in_a_graph_is_lost() {
         });
         assert_eq!(failed.count(), ROUNDS - 1, "{fault}: {said}");
     }
+}
+
+/// Tensors of the caller may lie in the device's memory, at other addresses in every run: what was recorded stays.
+#[test]
+fn the_c_interface_takes_addresses_of_the_device() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    std::fs::write(at("model.hone"), recurrent()).unwrap();
+    std::os::unix::fs::symlink(library(), at("libcuda.so.1")).unwrap();
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let built = std::env::current_exe().unwrap().parent().unwrap().to_path_buf();
+    let mut compiler = Command::new("cc");
+    compiler.args(["-std=c99", "-Wall", "-Werror", "-o"]).arg(at("on_device"));
+    compiler.arg("-I").arg(tests.join("../../runtime/include")).arg(tests.join("tests/on_device.c"));
+    compiler.arg("-L").arg(&built).arg("-L").arg(folder.path());
+    compiler.args(["-lhone_runtime", "-l:libcuda.so.1"]);
+    assert!(compiler.status().unwrap().success());
+    let path = std::env::join_paths([built.as_path(), folder.path()]).unwrap();
+    let mut program = Command::new(at("on_device"));
+    program.arg(at("model.hone")).env("LD_LIBRARY_PATH", path).env(SETTINGS, "say=launches");
+    let ended = program.output().unwrap();
+    let errors = String::from_utf8_lossy(&ended.stderr);
+    assert!(ended.status.success(), "{errors}");
+    assert_eq!(errors.matches("fake CUDA: instantiated").count(), 1, "{errors}");
+    assert_eq!(errors.matches("fake CUDA: launched a graph").count(), 7, "{errors}");
 }
 
 const INSTANTIATE: &str = "cuGraphInstantiateWithFlags";

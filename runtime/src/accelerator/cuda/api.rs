@@ -37,6 +37,10 @@ pub(crate) const CAPABILITY: [i32; 2] = [75, 76];
 pub(crate) const FUNCTION_LANES: i32 = 0;
 /// `CU_JIT_ERROR_LOG_BUFFER`, `CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES`
 pub(crate) const JIT_ERROR_LOG: [i32; 2] = [5, 6];
+/// `CU_POINTER_ATTRIBUTE_MEMORY_TYPE`
+pub(crate) const MEMORY_TYPE: i32 = 2;
+/// `CU_MEMORYTYPE_DEVICE`
+pub(crate) const DEVICE_MEMORY: c_uint = 2;
 /// `CU_STREAM_NON_BLOCKING`
 pub(crate) const NON_BLOCKING: c_uint = 1;
 /// `CU_EVENT_DEFAULT`, `CU_EVENT_DISABLE_TIMING`
@@ -69,6 +73,7 @@ functions! {
     copy: "cuMemcpyDtoDAsync_v2" (Address, Address, usize, Pointer) -> i32;
     fill_bytes: "cuMemsetD8Async" (Address, u8, usize, Pointer) -> i32;
     fill_words: "cuMemsetD32Async" (Address, c_uint, usize, Pointer) -> i32;
+    pointer: "cuPointerGetAttribute" (*mut c_void, i32, Address) -> i32;
     stream: "cuStreamCreate" (*mut Pointer, c_uint) -> i32;
     release_stream: "cuStreamDestroy_v2" (Pointer) -> i32;
     event: "cuEventCreate" (*mut Pointer, c_uint) -> i32;

@@ -278,6 +278,14 @@ impl Driver for Device {
         }
     }
 
+    fn is_on_device(&self, address: u64) -> bool {
+        let (Ok(api), mut kind) = (self.here(), 0u32) else { return false };
+        // SAFETY: a place for the number; an address that the driver does not know is refused.
+        let code =
+            unsafe { (api.pointer)((&raw mut kind).cast::<c_void>(), api::MEMORY_TYPE, address) };
+        code == api::SUCCESS && kind == api::DEVICE_MEMORY
+    }
+
     fn records(&self) -> bool {
         self.found.graphs.is_some()
     }
