@@ -80,20 +80,52 @@ pub(crate) fn refuse_tuning(options: &Options) -> Result<(), CompileError> {
     }
 }
 
+/// Whether a compilation's products of bytes are computed on tensor cores. Where arithmetic is of 16 bits, what is not
+/// quantized decides on layouts.
+fn multiplies_bytes(options: &Options) -> bool {
+    let architecture = options.target.accelerator.and_then(architecture);
+    let cores = architecture.is_some_and(Architecture::has_asynchronous_copies);
+    cores && options.precision == DataType::F32
+}
+
 /// Numbers of 16 bits of a round of products on tensor cores, and of a copy: channels in a block.
 const BLOCK_AND_CHUNK: [usize; 2] = [32, 8];
+
+/// The same of bytes.
+const BYTES_AND_CHUNK: [usize; 2] = [64, 16];
+
+/// Moves quantized numbers as they are, and multiplies them as bytes, where tensor cores do.
+///
+/// # Errors
+/// Those of the passes.
+pub(crate) fn multiply_quantized(
+    graph: &Graph,
+    options: &Options,
+    working: DataType,
+) -> Result<Graph, PassError> {
+    match multiplies_bytes(options) {
+        true => passes::multiply_device_quantized(&passes::move_quantized(graph)?, working),
+        false => Ok(graph.clone()),
+    }
+}
 
 /// Chooses layouts where convolutions are computed on tensor cores. Other templates take operands in their plain order.
 ///
 /// # Errors
-/// Those of the pass.
+/// Those of the passes.
 pub(crate) fn choose_layouts(
     graph: &Graph,
     options: &Options,
     working: DataType,
 ) -> Result<Graph, PassError> {
-    match on_tensor_cores(options) {
-        true => passes::choose_device_layouts(graph, BLOCK_AND_CHUNK, working),
+    if on_tensor_cores(options) {
+        return passes::choose_device_layouts(graph, BLOCK_AND_CHUNK, working);
+    }
+    match multiplies_bytes(options) {
+        true => {
+            let packed = passes::choose_device_integer_layouts(graph, BYTES_AND_CHUNK, working)?;
+            passes::multiply_device_integers(&packed, BYTES_AND_CHUNK[1])
+        }
         false => Ok(graph.clone()),
     }
 }
@@ -113,13 +145,17 @@ pub(crate) fn fuse_attention(
     }
 }
 
-/// The passes for an accelerator, in order: in front of the choice of layouts, and behind it. No operand is packed.
-pub(crate) const PASSES: (&[Pass<'static>], &[Pass<'static>]) = (BEFORE_LAYOUTS, BEHIND_LAYOUTS);
+/// The passes for an accelerator, in order: in front of what is done with quantized numbers, of the choice of layouts, and behind
+/// it. But for tensor cores no operand is packed.
+pub(crate) const PASSES: [&[Pass<'static>]; 3] = [DECOMPOSING, BEFORE_LAYOUTS, BEHIND_LAYOUTS];
 
-const BEFORE_LAYOUTS: &[Pass<'static>] = &[
+const DECOMPOSING: &[Pass<'static>] = &[
     ("extend_precision", &passes::extend_precision),
     ("eliminate_common_subexpressions", &passes::eliminate_common_subexpressions),
     ("decompose", &passes::decompose),
+];
+
+const BEFORE_LAYOUTS: &[Pass<'static>] = &[
     ("fold_constants", &passes::fold_constants),
     ("fold_batch_norm", &passes::fold_batch_norm),
     ("simplify", &passes::simplify),

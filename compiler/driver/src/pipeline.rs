@@ -264,8 +264,12 @@ fn exactly_deciding(
             ("choose_device_layouts", &|graph| device::choose_layouts(graph, options, working));
         let attention: Pass<'_> =
             ("fuse_device_attention", &|graph| device::fuse_attention(graph, options, working));
-        let (before, after) = device::PASSES;
-        return run_passes(graph, &[before, &[attention, layouts], after].concat(), observe);
+        let quantized: Pass<'_> = ("multiply_device_quantized", &|graph| {
+            device::multiply_quantized(graph, options, working)
+        });
+        let [decomposing, before, after] = device::PASSES;
+        let list = [decomposing, &[quantized], before, &[attention, layouts], after].concat();
+        return run_passes(graph, &list, observe);
     }
     let block = options.target.vector_bytes / 4;
     let integers = integer_weights(&options.target);

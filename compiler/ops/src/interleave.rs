@@ -15,9 +15,11 @@ pub(crate) fn dot_of(narrow: DataType) -> Option<Intrinsic> {
     }
 }
 
-/// Whether elements of these types are multiplied: equal ones, or those of an instruction.
+/// Whether elements of these types are multiplied: equal ones, those of an instruction, or signed bytes, which devices
+/// multiply.
 pub(crate) fn multiply(x: DataType, weights: DataType) -> bool {
-    dot_of(weights).map_or(x == weights, |dot| dot.operands() == [x, weights])
+    let signed = [x, weights] == [DataType::I8; 2];
+    signed || dot_of(weights).map_or(x == weights, |dot| dot.operands() == [x, weights])
 }
 
 /// Products of elements of type `narrow` that the instruction for them sums, where there is one.
@@ -31,7 +33,18 @@ pub fn products_of(narrow: DataType) -> Option<usize> {
 /// # Errors
 /// Where there is no such instruction, or `d` does not divide `k`.
 pub fn interleave(weights: &Tensor, narrow: DataType) -> Result<Tensor, OpError> {
-    let depth = products_of(narrow).unwrap_or(0);
+    interleave_by(weights, narrow, products_of(narrow).unwrap_or(0))
+}
+
+/// The same for devices that read `depth` neighbours along `k` at once: `[.., k / depth, o, depth]`.
+///
+/// # Errors
+/// As for [`interleave`].
+pub fn interleave_by(
+    weights: &Tensor,
+    narrow: DataType,
+    depth: usize,
+) -> Result<Tensor, OpError> {
     let shape = weights.shape();
     let [outer @ .., k, o] = shape else {
         return Err(OpError::Value("weights have two axes at least".to_string()));

@@ -112,7 +112,7 @@ pub use group_normalization::{GroupNormalization, InstanceNormalization};
 pub use gru::Gru;
 pub use hone_images::{PixelFormat, Size as ImageSize, sample as sample_image};
 pub use image_decoder::ImageDecoder;
-pub use interleave::{interleave, products_of};
+pub use interleave::{interleave, interleave_by, products_of};
 pub use iteration::{LONGEST_EVALUATION, Loop, LoopWalk};
 pub use join::Join;
 pub use layer_normalization::LayerNormalization;

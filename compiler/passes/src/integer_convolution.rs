@@ -6,21 +6,21 @@
 //! Integers that are stored in 16 bits ([`crate::narrow_integers`]) have their zero point subtracted already.
 
 use crate::PassError;
-use crate::integer_products::{NarrowFactor, column_offsets, extended_from};
+use crate::integer_products::{Bytes, NarrowFactor, column_offsets};
 use crate::layout::Layout;
 use crate::layout_convolution::window_padding;
 use crate::packed_operands::pack_weights;
-use crate::quantized::is_byte;
+use crate::quantized::fits;
 use hone_graph::{Node, ValueId};
 use hone_ops::{
     Binary, BinaryFunction, Convolution, Graph, Op, OpError, Operator, Pack, PackedConvolution,
-    Reshape, Transpose, Window, interleave, products_of,
+    Reshape, Transpose, Window, interleave_by, products_of,
 };
 use hone_types::{DataType, Tensor};
 
 /// The operands of such a convolution.
 struct Factors<'a> {
-    /// Unsigned bytes or integers of 16 bits.
+    /// Bytes or integers of 16 bits.
     integers: ValueId,
     /// The type of the weights that they are multiplied by.
     narrow: DataType,
@@ -41,14 +41,25 @@ enum Zero {
 }
 
 impl<'a> Factors<'a> {
-    fn of(graph: &'a Graph, node: &Node<Op>, convolution: &Convolution) -> Option<Self> {
+    fn of(
+        graph: &'a Graph,
+        node: &Node<Op>,
+        convolution: &Convolution,
+        bytes: Bytes,
+    ) -> Option<Self> {
         let weights = graph.constant(node.inputs[1]?)?;
-        let factor = NarrowFactor::of(graph, node.inputs[0]?)?;
+        let factor = NarrowFactor::of(graph, node.inputs[0]?, bytes)?;
+        let dtype = graph.tensor_type(factor.value).dtype;
         let zero = match factor.zero {
             None => Zero::Constant(0),
             Some(zero) => match graph.constant(zero) {
-                Some(known) => Zero::Constant(*known.to_i64().first().filter(|_| is_byte(known))?),
-                None => Zero::Computed(zero, extended_from(graph, zero, DataType::U8)?),
+                Some(known) => {
+                    Zero::Constant(*known.to_i64().first().filter(|_| fits(known, dtype))?)
+                }
+                None => {
+                    let (byte, own) = bytes.extended(graph, zero)?;
+                    Zero::Computed(zero, Some(byte).filter(|_| own == dtype)?)
+                }
             },
         };
         let fits = convolution.groups == 1
@@ -105,17 +116,27 @@ impl Layout<'_> {
         node: &Node<Op>,
         convolution: &Convolution,
     ) -> Result<bool, PassError> {
-        let Some(operands) = Factors::of(self.graph, node, convolution) else { return Ok(false) };
-        let depth = products_of(operands.narrow).unwrap_or(1);
+        let bytes = if self.is_device() { Bytes::Any } else { Bytes::Unsigned };
+        let Some(operands) = Factors::of(self.graph, node, convolution, bytes) else {
+            return Ok(false);
+        };
+        let depth = match self.is_device() {
+            true => self.products,
+            false => products_of(operands.narrow).unwrap_or(1),
+        };
         let channels = self.shape(operands.integers)[1];
         let row = self.tile_rows.and_then(|rows| rows.channels(self.graph, node, convolution));
         let block = row.unwrap_or(self.block.min(channels.next_multiple_of(depth)));
+        // Of a device's blocks all hold chunks: none is packed again.
+        let known = self.any_block_of(operands.integers).filter(|_| self.is_device());
+        let block = known.unwrap_or(block);
         let input = self.packed(operands.integers, block, &node.name)?;
         let block = self.rewriter.target().tensor_type(input).shape.last().copied().unwrap_or(1);
         if !block.is_multiple_of(depth) {
             return Ok(false);
         }
         let input = match operands.zero {
+            Zero::Constant(0) if self.pads_within => input,
             Zero::Constant(zero) => {
                 self.padded_windows(node, &convolution.window, input, (zero as f64, &[][..]))?
             }
@@ -164,11 +185,17 @@ impl Layout<'_> {
     ) -> Result<ValueId, PassError> {
         let wrong = |source| PassError::Constant { node: node.name.clone(), source };
         let weights = pack_weights(weights, block, self.result_block(node)).map_err(wrong)?;
-        let weights = interleave(&weights, operands.narrow).map_err(wrong)?;
+        let depth = match self.is_device() {
+            true => block,
+            false => products_of(operands.narrow).unwrap_or(1),
+        };
+        let weights = interleave_by(&weights, operands.narrow, depth).map_err(wrong)?;
         let weights = self.rewriter.constant(&node.name, weights);
-        let Window { strides, dilations, .. } = convolution.window.clone();
-        let operation =
-            PackedConvolution { strides, dilations, groups: 1, inputs: None, pads: None };
+        let window = &convolution.window;
+        let Window { strides, dilations, pads_begin, pads_end } = window.clone();
+        let within = self.pads_within && matches!(operands.zero, Zero::Constant(0));
+        let pads = (within && window.is_padded()).then_some([pads_begin, pads_end]);
+        let operation = PackedConvolution { strides, dilations, groups: 1, inputs: None, pads };
         self.rewriter.add_simple(&node.name, operation, &[input, weights])
     }
 

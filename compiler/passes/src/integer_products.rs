@@ -10,19 +10,48 @@ use crate::{PassError, Rewriter};
 use hone_graph::{Node, ValueId};
 use hone_ops::{
     Binary, BinaryFunction, Cast, Graph, MatMul, Op, OpError, Operator, Pack, PackedMatMul, Reduce,
-    ReduceFunction, Reshape, Transpose, interleave, products_of,
+    ReduceFunction, Reshape, Transpose, interleave, interleave_by, products_of,
 };
 use hone_types::{DataType, Tensor};
 
 /// Multiplies integers by such instructions; `block` columns of the right operand lie side by side.
 pub fn multiply_integers(graph: &Graph, block: usize) -> Result<Graph, PassError> {
+    run(graph, Form::Interleaved { block })
+}
+
+/// The same for devices that multiply bytes of both kinds by signed ones and copy `chunk` neighbours along the depth at once:
+/// the right operand lies transposed, and products of other depths stay as they are.
+pub fn multiply_device_integers(graph: &Graph, chunk: usize) -> Result<Graph, PassError> {
+    run(graph, Form::Transposed { chunk })
+}
+
+/// How the right operand lies.
+#[derive(Clone, Copy)]
+enum Form {
+    /// `block` columns beside each other, of each the products that an instruction sums.
+    Interleaved { block: usize },
+    /// Column by column, whose depth is a multiple of `chunk`.
+    Transposed { chunk: usize },
+}
+
+impl Form {
+    /// The left operands that are multiplied.
+    fn bytes(self) -> Bytes {
+        match self {
+            Self::Interleaved { .. } => Bytes::Unsigned,
+            Self::Transposed { .. } => Bytes::Any,
+        }
+    }
+}
+
+fn run(graph: &Graph, form: Form) -> Result<Graph, PassError> {
     let mut rewriter = Rewriter::new(graph);
     for (id, node) in graph.nodes().iter() {
         if !rewriter.is_needed(id) {
             continue;
         }
-        match Product::of(graph, node) {
-            Some(product) => product.write(&mut rewriter, node, block)?,
+        match Product::of(graph, node, form) {
+            Some(product) => product.write(&mut rewriter, node)?,
             None => rewriter.copy(node)?,
         }
     }
@@ -30,7 +59,8 @@ pub fn multiply_integers(graph: &Graph, block: usize) -> Result<Graph, PassError
 }
 
 struct Product<'a> {
-    /// Unsigned bytes or integers of 16 bits `[.., M, K]`.
+    form: Form,
+    /// Bytes or integers of 16 bits `[.., M, K]`.
     left: ValueId,
     /// The axes of the left operand.
     rank: usize,
@@ -45,30 +75,30 @@ struct Product<'a> {
 }
 
 impl<'a> Product<'a> {
-    fn of(graph: &'a Graph, node: &Node<Op>) -> Option<Self> {
+    fn of(graph: &'a Graph, node: &Node<Op>, form: Form) -> Option<Self> {
         node.operation.downcast::<MatMul>()?;
         let (left, right) = (node.inputs[0]?, node.inputs[1]?);
         let weights = graph.constant(right)?;
-        let NarrowFactor { value: left, weights: narrow, zero } = NarrowFactor::of(graph, left)?;
+        let NarrowFactor { value: left, weights: narrow, zero } =
+            NarrowFactor::of(graph, left, form.bytes())?;
+        let step = match form {
+            Form::Interleaved { .. } => products_of(narrow)?,
+            Form::Transposed { chunk } => chunk,
+        };
         let fits = weights.dtype() == DataType::I32
             && weights.shape().len() == 2
-            && weights.shape()[0].is_multiple_of(products_of(narrow)?);
+            && weights.shape()[0].is_multiple_of(step);
         let offsets = column_offsets(weights, narrow).filter(|_| fits)?;
         let rank = graph.tensor_type(left).rank();
-        Some(Self { left, rank, narrow, zero, weights, offsets })
+        Some(Self { form, left, rank, narrow, zero, weights, offsets })
     }
 
-    fn write(
-        &self,
-        rewriter: &mut Rewriter,
-        node: &Node<Op>,
-        block: usize,
-    ) -> Result<(), PassError> {
+    fn write(&self, rewriter: &mut Rewriter, node: &Node<Op>) -> Result<(), PassError> {
         let constant = |tensor: Result<Tensor, OpError>| {
             tensor.map_err(|source| PassError::Constant { node: node.name.clone(), source })
         };
         let columns = self.weights.shape()[1];
-        let packed = self.packed(block_of(columns, block));
+        let packed = self.packed();
         let packed = rewriter.constant(&node.name, constant(packed)?);
         let left = rewriter.value(self.left);
         let mut product =
@@ -111,14 +141,23 @@ impl<'a> Product<'a> {
         rewriter.add_simple(&node.name, Binary::new(BinaryFunction::Multiply), &[sums, offsets])
     }
 
-    fn packed(&self, block: usize) -> Result<Tensor, OpError> {
+    fn packed(&self) -> Result<Tensor, OpError> {
         let columns = self.offsets.len();
         let moved = self.weights.to_i64().into_iter().enumerate();
         let moved = moved.map(|(index, weight)| weight as i32 - self.offsets[index % columns]);
         let moved = Tensor::from_elements(self.weights.shape(), &moved.collect::<Vec<i32>>())?;
         let rows = Transpose { permutation: vec![1, 0] }.reference(&[Some(&moved)])?;
+        let block = match self.form {
+            Form::Interleaved { block } => block_of(columns, block),
+            Form::Transposed { .. } => columns.max(1),
+        };
         let packed = Pack { axis: 0, block }.reference(&[Some(&rows[0])])?;
-        interleave(&packed[0], self.narrow)
+        match self.form {
+            Form::Interleaved { .. } => interleave(&packed[0], self.narrow),
+            Form::Transposed { .. } => {
+                interleave_by(&packed[0], self.narrow, self.weights.shape()[0])
+            }
+        }
     }
 
     /// The sum of each column.
@@ -166,9 +205,29 @@ pub(crate) fn column_offsets(weights: &Tensor, narrow: DataType) -> Option<Vec<i
 /// The largest difference of two bytes: the most that a byte minus a zero point may be.
 pub(crate) const BYTES: i64 = 255;
 
+/// The bytes that a machine multiplies by signed ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Bytes {
+    /// Unsigned ones alone.
+    Unsigned,
+    /// Signed ones, too.
+    Any,
+}
+
+impl Bytes {
+    /// Such bytes that a value holds in 32 bits, and their type.
+    pub(crate) fn extended(self, graph: &Graph, value: ValueId) -> Option<(ValueId, DataType)> {
+        let types: &[DataType] = match self {
+            Self::Unsigned => &[DataType::U8],
+            Self::Any => &[DataType::U8, DataType::I8],
+        };
+        types.iter().find_map(|from| Some((extended_from(graph, value, *from)?, *from)))
+    }
+}
+
 /// What an instruction multiplies in place of integers of 32 bits.
 pub(crate) struct NarrowFactor {
-    /// Integers of 16 bits, or unsigned bytes.
+    /// Integers of 16 bits, or bytes.
     pub(crate) value: ValueId,
     /// The type of the weights that they are multiplied by.
     pub(crate) weights: DataType,
@@ -178,12 +237,12 @@ pub(crate) struct NarrowFactor {
 
 impl NarrowFactor {
     /// That of integers of 32 bits, where there is one.
-    pub(crate) fn of(graph: &Graph, integers: ValueId) -> Option<Self> {
+    pub(crate) fn of(graph: &Graph, integers: ValueId, bytes: Bytes) -> Option<Self> {
         if let Some(value) = extended_from(graph, integers, DataType::I16) {
             return Some(Self { value, weights: DataType::I16, zero: None });
         }
         let (extended, zero) = minus_zero_point(graph, integers);
-        let value = extended_from(graph, extended, DataType::U8)?;
+        let (value, _) = bytes.extended(graph, extended)?;
         Some(Self { value, weights: DataType::I8, zero })
     }
 }

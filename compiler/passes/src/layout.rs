@@ -67,6 +67,27 @@ pub fn choose_device_layouts(
     rewritten(graph, Layout { pads_within: true, ..Layout::new(graph, options) })
 }
 
+/// The same where integers are multiplied as such, and convolutions of other numbers stay as they are: of bytes, of which
+/// `block` are a round of the depth.
+pub fn choose_device_integer_layouts(
+    graph: &Graph,
+    [block, chunk]: [usize; 2],
+    working: DataType,
+) -> Result<Graph, PassError> {
+    let options = LayoutOptions {
+        block,
+        products: chunk,
+        integers: true,
+        tile_row: None,
+        rates: None,
+        working,
+        decisions: None,
+    };
+    let layout = Layout::new(graph, options);
+    let wanted = HashSet::new();
+    rewritten(graph, Layout { pads_within: true, integers_alone: true, wanted, ..layout })
+}
+
 fn rewritten(graph: &Graph, mut layout: Layout<'_>) -> Result<Graph, PassError> {
     for (id, node) in graph.nodes().iter() {
         if layout.rewriter.is_needed(id) && !layout.pack_node(node)? {
@@ -87,6 +108,8 @@ pub(crate) struct Layout<'a> {
     pub(crate) block: usize,
     pub(crate) products: usize,
     integers: bool,
+    /// Whether convolutions of other numbers stay plain.
+    integers_alone: bool,
     /// What is multiplied in tiles, where anything is.
     pub(crate) tile_rows: Option<TileRows>,
     pub(crate) rates: Option<Rates>,
@@ -128,6 +151,7 @@ impl<'a> Layout<'a> {
             block,
             products,
             integers,
+            integers_alone: false,
             tile_rows,
             rates,
             decisions,
@@ -151,7 +175,10 @@ impl<'a> Layout<'a> {
         }
         if let Some(convolution) = operation.downcast::<Convolution>() {
             let done = self.integers && self.integer_convolution(node, convolution)?;
-            return if done { Ok(true) } else { self.convolution(node, convolution) };
+            return match done || self.integers_alone {
+                true => Ok(done),
+                false => self.convolution(node, convolution),
+            };
         }
         if operation.downcast::<Cast>().is_some() {
             return self.cast(node);
@@ -190,6 +217,11 @@ impl<'a> Layout<'a> {
             return self.pad(node, pad);
         }
         Ok(false)
+    }
+
+    /// Whether layouts are those of a device.
+    pub(crate) fn is_device(&self) -> bool {
+        self.pads_within
     }
 
     fn copy_plain(&mut self, node: &Node<Op>) -> Result<(), PassError> {

@@ -75,8 +75,10 @@ pub use fuse::{Group, fuse};
 pub use graph_decisions::{CONVOLUTION_ALGORITHM, GRAPH_DECISIONS, GraphDecision, GraphDecisions};
 pub use group_normalization::recognize_group_normalization;
 pub use independence::{Dependence, Independence, Sliced};
-pub use integer_products::multiply_integers;
-pub use layout::{LayoutOptions, choose_device_layouts, choose_layouts};
+pub use integer_products::{multiply_device_integers, multiply_integers};
+pub use layout::{
+    LayoutOptions, choose_device_integer_layouts, choose_device_layouts, choose_layouts,
+};
 pub use memory_plan::{Lifetime, MemoryPlan, plan_memory};
 pub use merge_scales::merge_scales;
 pub use move_quantized::move_quantized;
@@ -87,7 +89,7 @@ pub use narrow_recurrent_weights::narrow_recurrent_weights;
 pub use nest_concatenations::nest_concatenations;
 pub use pack_matmul::{pack_matmul_operands, pack_recurrent_weights};
 pub use pad_integers::pad_integers;
-pub use quantized::multiply_quantized;
+pub use quantized::{multiply_device_quantized, multiply_quantized};
 pub use reciprocals::divide_by_multiplying;
 pub use regions::over_regions;
 pub use rewrite::{PassError, Rewriter};

@@ -4,7 +4,7 @@
 
 use crate::integer_convolution::filter_offsets;
 use crate::integer_products::{
-    BYTES, NarrowFactor, column_offsets, extended_from, minus_zero_point,
+    BYTES, Bytes, NarrowFactor, column_offsets, extended_from, minus_zero_point,
 };
 use crate::{PassError, Rewriter};
 use hone_graph::{Node, ValueId};
@@ -51,7 +51,7 @@ fn factor(graph: &Graph, node: &Node<Op>) -> Option<ValueId> {
         }
         (None, [depth, columns]) => {
             let rows = graph.tensor_type(node.outputs[0]).elements() / (*columns).max(1);
-            let of_bytes = NarrowFactor::of(graph, left)
+            let of_bytes = NarrowFactor::of(graph, left, Bytes::Unsigned)
                 .filter(|factor| column_offsets(weights, factor.weights).is_some())
                 .and_then(|factor| products_of(factor.weights))
                 .is_some_and(|whole| depth.is_multiple_of(whole));

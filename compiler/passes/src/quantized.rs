@@ -1,11 +1,11 @@
 //! Products of quantized numbers as products of bytes. Where a convolution or a matrix product reads
-//! unsigned bytes and constant bytes, each minus its zero point and times its scale, the scales are
+//! unsigned bytes (on devices also signed ones) and constant bytes, each minus its zero point and times its scale, the scales are
 //! taken out of the sums: `sum (x - z) s * w t = s * t * sum (x - z) w`. What is left are sums of integers,
 //! which [`crate::choose_layouts`] and [`crate::multiply_integers`] compute from the bytes. Operators such as
 //! QLinearConv have their scales behind the sums already.
 
 use crate::integer_convolution::filter_offsets;
-use crate::integer_products::{BYTES, column_offsets, extended_from, minus_zero_point};
+use crate::integer_products::{BYTES, Bytes, column_offsets, minus_zero_point};
 use crate::narrow_integers::are_narrow;
 use crate::winograd::{Extents, choose_tile};
 use crate::{PassError, Rewriter};
@@ -29,6 +29,20 @@ pub fn multiply_quantized(
     filtering: Option<&Rates>,
     working: DataType,
 ) -> Result<Graph, PassError> {
+    run(graph, (narrow, Bytes::Unsigned), filtering, working)
+}
+
+/// The same for devices, which multiply bytes of both kinds by signed ones, and filter nothing.
+pub fn multiply_device_quantized(graph: &Graph, working: DataType) -> Result<Graph, PassError> {
+    run(graph, (DataType::I8, Bytes::Any), None, working)
+}
+
+fn run(
+    graph: &Graph,
+    factors: (DataType, Bytes),
+    filtering: Option<&Rates>,
+    working: DataType,
+) -> Result<Graph, PassError> {
     let mut rewriter = Rewriter::new(graph);
     for (id, node) in graph.nodes().iter() {
         if !rewriter.is_needed(id) {
@@ -36,7 +50,7 @@ pub fn multiply_quantized(
         }
         let is_real = || graph.tensor_type(node.outputs[0]).dtype == working;
         let stays = || filtering.is_some_and(|rates| is_real() && is_filtered(graph, node, rates));
-        match Product::of(graph, node, narrow).filter(|_| !stays()) {
+        match Product::of(graph, node, factors).filter(|_| !stays()) {
             Some(product) => product.write(graph, &mut rewriter, node)?,
             None => rewriter.copy(node)?,
         }
@@ -83,27 +97,31 @@ impl Scaled {
     }
 
     /// Whether weights of type `narrow` can be multiplied by the integers.
-    fn multiplies(&self, graph: &Graph, narrow: DataType) -> bool {
+    fn multiplies(&self, graph: &Graph, (narrow, bytes): (DataType, Bytes)) -> bool {
         match narrow {
             DataType::I16 => are_narrow(graph, self.integers),
-            _ => self.are_unsigned(graph),
+            _ => self.are_bytes(graph, bytes),
         }
     }
 
-    /// Whether the bytes are unsigned, and their zero point too: in a convolution it becomes the padding.
-    fn are_unsigned(&self, graph: &Graph) -> bool {
+    /// Whether they are such bytes, and their zero point too: in a convolution it becomes the padding.
+    fn are_bytes(&self, graph: &Graph, bytes: Bytes) -> bool {
         let (extended, zero) = minus_zero_point(graph, self.integers);
-        let fits = zero.is_none_or(|zero| match graph.constant(zero) {
-            Some(known) => is_byte(known),
-            None => extended_from(graph, zero, DataType::U8).is_some(),
-        });
-        extended_from(graph, extended, DataType::U8).is_some() && fits
+        let Some((_, dtype)) = bytes.extended(graph, extended) else { return false };
+        zero.is_none_or(|zero| match graph.constant(zero) {
+            Some(known) => fits(known, dtype),
+            None => bytes.extended(graph, zero).is_some_and(|(_, own)| own == dtype),
+        })
     }
 }
 
-/// Whether all elements fit unsigned bytes: others make sums too large, and cannot be padding among bytes.
-pub(crate) fn is_byte(tensor: &Tensor) -> bool {
-    tensor.to_i64().iter().all(|element| u8::try_from(*element).is_ok())
+/// Whether all elements fit bytes of a type: others make sums too large, and cannot be padding among bytes.
+pub(crate) fn fits(tensor: &Tensor, dtype: DataType) -> bool {
+    let fits = |element: &i64| match dtype {
+        DataType::I8 => i8::try_from(*element).is_ok(),
+        _ => u8::try_from(*element).is_ok(),
+    };
+    tensor.to_i64().iter().all(fits)
 }
 
 /// Constant bytes that are multiplied.
@@ -181,7 +199,8 @@ struct Product {
 }
 
 impl Product {
-    fn of(graph: &Graph, node: &Node<Op>, narrow: DataType) -> Option<Self> {
+    fn of(graph: &Graph, node: &Node<Op>, factors: (DataType, Bytes)) -> Option<Self> {
+        let narrow = factors.0;
         let convolution = node.operation.downcast::<Convolution>();
         let plain = convolution.is_some_and(|convolution| convolution.groups == 1);
         if !plain && node.operation.downcast::<MatMul>().is_none() {
@@ -195,7 +214,7 @@ impl Product {
             return None;
         }
         let summed = right.integers.tensor_type().elements() / shape[usize::from(!plain)].max(1);
-        let multiplied = left.multiplies(graph, narrow)
+        let multiplied = left.multiplies(graph, factors)
             && right.are_narrow(narrow, plain)
             && summed.saturating_mul(right.largest()) <= MAX_SUMMED;
         let single = left.scale.is_none_or(|scale| graph.tensor_type(scale).elements() == 1);

@@ -20,7 +20,7 @@ pub use graph::{Builder, Value};
 pub use hone_types::Random;
 pub use masked_attention::masked_attention;
 pub use mobilenet::mobilenet_v2;
-pub use quantized::{quantized, quantized_dense};
+pub use quantized::{integer_sums, quantized, quantized_dense, quantized_signed};
 pub use resnet::{ResNetDepth, resnet, resnet_of_any_batch};
 pub use tagger::{TaggerSizes, tagger};
 
