@@ -184,6 +184,19 @@ async fn cancelling_suspends_the_compilation_before_it_is_said() {
     assert_eq!(condition(&requests)["reason"], "CustomRunCancelled");
 }
 
+/// The compilation was made, and the cancellation came before the status: neither cache nor status know of it.
+#[tokio::test]
+async fn a_compilation_that_nobody_told_of_is_suspended_too() {
+    let (client, requests) = server(|method, uri| {
+        let asked = *method == Method::GET && uri.contains("/modelcompilations/x");
+        asked.then(|| (200, compilation(&json!({}))))
+    });
+    reconciled(client, run(&json!({"status": "RunCancelled"}), &json!({})), None).await;
+    let suspended = bodies(&requests, &Method::PATCH, "/modelcompilations/x");
+    assert_eq!(suspended, [json!({"spec": {"suspend": true}})]);
+    assert_eq!(condition(&requests)["reason"], "CustomRunCancelled");
+}
+
 #[tokio::test]
 async fn conflicts_and_faults_are_told_apart_and_a_deposed_replica_writes_nothing() {
     for (code, class) in [(409, FailureClass::Conflict), (500, FailureClass::Fault)] {

@@ -53,14 +53,16 @@ where
         + DeserializeOwned,
 {
     let namespace = run.namespace().unwrap_or_default();
-    // What was made may not have come over the watch yet, and it may be gone.
+    // What was made may not have come over the watch yet, and it may be gone. A run that is cancelled at once may have an
+    // object that its status does not tell of, because the cancellation came before the status.
     let made = run.status.extra_fields.as_ref().is_some_and(|own| own.object.name == child.name);
-    let found = find(context, cache, &namespace, &child.name, made).await?;
+    let ask = made || run.is_cancelled();
+    let found = find(context, cache, &namespace, &child.name, ask).await?;
     if let Some(found) = found {
         let uid = run.uid().unwrap_or_default();
         return Ok((Some(found.view(&uid)), None));
     }
-    let template = run.spec.custom_ref.as_ref().filter(|own| !made && !own.name.is_empty());
+    let template = run.spec.custom_ref.as_ref().filter(|own| !ask && !own.name.is_empty());
     let template = match template {
         // It may have been made a moment ago, together with the pipeline's run.
         Some(own) => find(context, cache, &namespace, &own.name, true).await?,

@@ -159,7 +159,9 @@ impl Planner<'_> {
             return Ok(None);
         }
         let passed = self.observed.now.0.as_second().saturating_sub(self.start.0.as_second());
-        Ok(Some(timeout.as_secs_ceil().saturating_sub(passed.unsigned_abs())))
+        // The clock of the replica that began it may be ahead.
+        let passed = u64::try_from(passed).unwrap_or(0);
+        Ok(Some(timeout.as_secs_ceil().saturating_sub(passed)))
     }
 
     /// Whether the status says that the object was made.
