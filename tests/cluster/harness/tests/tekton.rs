@@ -46,6 +46,7 @@ impl Tekton {
             .args(["-disable-ha", "-namespace", &context.namespace])
             .env("KUBECONFIG", kubectl.kubeconfig())
             .env("SYSTEM_NAMESPACE", SYSTEM)
+            .env("CONFIG_LEADERELECTION_NAME", "config-leader-election-controller")
             .envs(PORTS)
             .stdout(log.try_clone()?)
             .stderr(log)
