@@ -166,18 +166,15 @@ fn a_search_without_a_session_says_so_and_ends() {
     }
 }
 
-/// A session that was good turns bad while it measures; another one is good throughout. What the search said in the end.
+/// A session that was good turns bad while it measures alone, and another one comes, which is good. The trials in the records, and
+/// what the search said.
 fn turned(mode: &str, more: &[&str]) -> (Vec<Value>, String) {
     let folder = folder();
-    let (good, bad) = (session(&folder, "good"), session(&folder, "bad"));
-    let answers = || {
-        let of = |name: &str| folder.path(&format!("store/pools/boards/sessions/{name}.json"));
-        of("good").exists() && of("bad").exists()
-    };
-    eventually("both sessions", answers);
+    let bad = session(&folder, "bad");
     let search = tune(&folder, 48, more);
-    eventually("trials while both are good", || trials(&folder).len() >= 8);
+    eventually("trials while it is good", || trials(&folder).len() >= 8);
     folder.write("bad.mode", mode);
+    let good = session(&folder, "good");
     let done = folder.ended(search.wait_with_output().unwrap());
     end(good);
     end(bad);
@@ -213,8 +210,9 @@ fn a_session_whose_times_cannot_be_is_set_aside() {
 fn a_session_that_computes_wrong_is_set_aside() {
     let (trials, said) = turned("wrong", &[]);
     assert!(said.contains("session 'bad' is set aside: its answers are wrong"), "{said}");
+    // A few in the round under way when it turned may be the candidates' fault as well; most of a round never are.
     let wrong = trials.iter().filter(|own| own["class"] == "WrongResult").count();
-    assert_eq!(wrong, 0, "{trials:?}");
+    assert!(wrong <= 8, "{trials:?}");
 }
 
 #[test]

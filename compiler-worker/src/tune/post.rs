@@ -35,11 +35,11 @@ enum PostError {
 
 /// A thread that posts; it ends with the process.
 #[derive(Clone, Debug)]
-pub struct Posts(Sender<News>);
+pub struct Posts(Sender<Update>);
 
 /// What there is to post.
 #[derive(Debug)]
-enum News {
+enum Update {
     /// How far the search is; its sessions are told apart.
     Search(Progress),
     /// The sessions that it knows.
@@ -78,12 +78,12 @@ impl Posts {
             sessions: None,
         };
         // A thread that ended posts nothing any more.
-        drop(self.0.send(News::Search(progress)));
+        drop(self.0.send(Update::Search(progress)));
     }
 
     /// Which sessions there are, also before the search begins.
     pub fn tell_sessions(&self, sessions: &[SessionSeen]) {
-        drop(self.0.send(News::Sessions(sessions.to_vec())));
+        drop(self.0.send(Update::Sessions(sessions.to_vec())));
     }
 }
 
@@ -93,7 +93,7 @@ struct Poster {
 }
 
 impl Poster {
-    fn run(&self, receiver: &Receiver<News>) {
+    fn run(&self, receiver: &Receiver<Update>) {
         let client = match client() {
             Ok(client) => client,
             Err(error) => return eprintln!("warning: progress is not posted: {error}"),
@@ -101,12 +101,12 @@ impl Poster {
         let mut works = true;
         let mut progress = Progress::default();
         while let Ok(first) = receiver.recv() {
-            for news in std::iter::once(first).chain(receiver.try_iter()) {
-                match news {
-                    News::Search(search) => {
+            for update in std::iter::once(first).chain(receiver.try_iter()) {
+                match update {
+                    Update::Search(search) => {
                         progress = Progress { sessions: progress.sessions.take(), ..search };
                     }
-                    News::Sessions(sessions) => progress.sessions = Some(sessions),
+                    Update::Sessions(sessions) => progress.sessions = Some(sessions),
                 }
             }
             let posted = self.post(&client, &progress);

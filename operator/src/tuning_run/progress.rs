@@ -18,7 +18,9 @@ pub fn fill(status: &mut TuningRunStatus, pool: &str, posted: Option<&Progress>)
         return;
     }
     let Some(posted) = posted else { return };
-    status.failure = posted.sessions.as_deref().and_then(|sessions| unanswered(pool, sessions));
+    if let (None, Some(sessions)) = (&status.failure, &posted.sessions) {
+        status.failure = unanswered(pool, sessions);
+    }
     // Nothing is expected before the search begins.
     if posted.expected == 0 {
         return;

@@ -45,11 +45,14 @@ pub fn finish(observed: &Observed, status: TuningRunStatus) -> TuningRunStatus {
 fn why(status: &TuningRunStatus) -> (String, String) {
     let (reason, message) = match (status.phase, &status.failure) {
         (Phase::Succeeded, _) => (Reason::Succeeded, success_note(status)),
-        (Phase::Failed | Phase::Pending | Phase::Running, Some(failure)) => {
+        (Phase::Failed | Phase::Pending, Some(failure)) => {
             return (failure.reason.clone(), failure.message.clone());
         }
         (Phase::Suspended, _) => {
             (Reason::Suspended, "spec.suspend is set; the log is kept".to_owned())
+        }
+        (Phase::Running, Some(failure)) if failure.reason == Reason::WaitingForSession.as_str() => {
+            return (failure.reason.clone(), failure.message.clone());
         }
         (Phase::Running, _) => (Reason::Running, progress::note(status)),
         (Phase::Pending | Phase::Failed, None) => {
