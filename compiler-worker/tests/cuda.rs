@@ -7,7 +7,9 @@ mod common;
 
 use common::{Ended, Place};
 use hone_driver::{Accelerator, DataType, ImportOptions, Options, Target, compile_graph, import};
-use hone_model_builder::{BertSizes, Builder, TaggerSizes, bert, convolutions, tagger};
+use hone_model_builder::{
+    BertSizes, Builder, TaggerSizes, bert, convolutions, quantized_signed, tagger,
+};
 use prost::Message;
 use serde_json::Value;
 use std::process::Command;
@@ -242,6 +244,23 @@ fn a_specification_asks_for_tensor_cores_too() {
 }
 
 /// Every kernel on tensor cores alone, of a transformer and of convolutions, by `hone verify` on the driver of the tests.
+#[test]
+fn kernels_of_bytes_are_verified_one_by_one() {
+    let place = Place::new();
+    let model = quantized_signed(8, 5).encode_to_vec();
+    let path = place.write("model.onnx", &model);
+    let graph = import(&model, &ImportOptions::default()).unwrap().graph;
+    let target = Target::host().unwrap().with_accelerator(Accelerator::Sm80).unwrap();
+    let artifact = compile_graph(graph, &model, &Options::new(target)).unwrap().artifact;
+    assert!(artifact.windows(12).any(|bytes| bytes == b"s32.s8.s8.s3"), "no product of bytes");
+    let artifact = place.write("model.hone", artifact);
+    let [artifact, path] = [&artifact, &path].map(|own| own.to_str().unwrap());
+    let verify = ["verify", artifact, "--model", path, "--kernels", "--seed", "3"];
+    let verified = hone(&place, "capability=8.0", &verify);
+    assert_eq!(verified.code, 0, "{}", verified.err);
+    assert!(verified.out.contains("each within its bound"), "{}", verified.out);
+}
+
 #[test]
 fn kernels_on_tensor_cores_are_verified_one_by_one() {
     let sizes = BertSizes { tokens: 32, words: 90, width: 64, heads: 2, inner: 128, layers: 1 };

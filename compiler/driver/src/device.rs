@@ -1,5 +1,6 @@
 //! Kernels for an accelerator: programs bound to blocks and lanes, their text, and how they are launched.
 
+use crate::device_attention::Names;
 use crate::error::CompileError;
 use crate::kernels::{CompiledKernels, Edit, KernelInfo, LoweredGraph, symbol_stem};
 use crate::options::Options;
@@ -44,7 +45,7 @@ pub(crate) fn multiplies(accelerator: Accelerator, dtype: DataType) -> bool {
 }
 
 /// Whether a compilation's products are computed on tensor cores.
-fn on_tensor_cores(options: &Options) -> bool {
+pub(crate) fn on_tensor_cores(options: &Options) -> bool {
     options.target.accelerator.is_some_and(|accelerator| multiplies(accelerator, options.precision))
 }
 
@@ -130,19 +131,44 @@ pub(crate) fn choose_layouts(
     }
 }
 
-/// Joins the nodes of attentions where tensor cores compute them whole.
+/// Joins the nodes of attentions where tensor cores compute them whole, but for those of some names.
 ///
 /// # Errors
 /// Those of the pass.
 pub(crate) fn fuse_attention(
     graph: &Graph,
-    options: &Options,
+    (options, left): (&Options, &Names),
     working: DataType,
 ) -> Result<Graph, PassError> {
+    let joins = |name: &str| !left.contains(name);
     match on_tensor_cores(options) {
-        true => passes::fuse_device_attention(graph, &nvptx::ATTENTION_LENGTHS, working),
+        true => passes::fuse_device_attention(graph, &nvptx::ATTENTION_LENGTHS, working, &joins),
         false => Ok(graph.clone()),
     }
+}
+
+/// Whether a program becomes the kernel of an attention on tensor cores.
+///
+/// # Errors
+/// What a schedule finds.
+pub(crate) fn is_attention(options: &Options, program: &Program) -> Result<bool, ScheduleError> {
+    match options.target.accelerator.and_then(architecture) {
+        Some(architecture) => Ok(attention(architecture, program)?.is_some()),
+        None => Ok(false),
+    }
+}
+
+/// A program with its maps inlined where that is an attention on tensor cores.
+fn attention(
+    architecture: Architecture,
+    program: &Program,
+) -> Result<Option<Schedule>, ScheduleError> {
+    if !has_softmax(program) {
+        return Ok(None);
+    }
+    let schedule = with_maps_inlined(program)?;
+    let is_written = nvptx::is_attention(schedule.program(), architecture);
+    Ok(is_written.then_some(schedule))
 }
 
 /// The passes for an accelerator, in order: in front of what is done with quantized numbers, of the choice of layouts, and behind
@@ -264,11 +290,8 @@ fn with_maps_inlined(program: &Program) -> Result<Schedule, ScheduleError> {
 /// A program bound to a device, or left plain where it is a product or an attention on tensor cores.
 fn scheduled(accelerator: Accelerator, program: &Program) -> Result<DeviceSchedule, ScheduleError> {
     if let Some(architecture) = architecture(accelerator) {
-        if has_softmax(program) {
-            let schedule = with_maps_inlined(program)?;
-            if nvptx::is_attention(schedule.program(), architecture) {
-                return Ok(DeviceSchedule { schedule, template: ATTENTION });
-            }
+        if let Some(schedule) = attention(architecture, program)? {
+            return Ok(DeviceSchedule { schedule, template: ATTENTION });
         }
         let mut schedule = plain_for_device(program.clone())?;
         inline_operands(&mut schedule)?;

@@ -179,7 +179,7 @@ const LITERAL_VARIANTS: usize = 32;
 
 /// Lowers groups one after another.
 #[derive(Default)]
-struct Lowering {
+pub(crate) struct Lowering {
     /// Number of each program, by digest.
     distinct: HashMap<Hash, usize>,
     /// Digests of the scalar constants that came with a program, by digest of the program before they
@@ -243,7 +243,8 @@ impl Lowering {
         Ok(PendingGraph { graph, groups, items, aliases })
     }
 
-    fn group<'a>(
+    /// Lowers a group of nodes; `number` is its number in the graph.
+    pub(crate) fn group<'a>(
         &mut self,
         graph: &Graph,
         number: usize,

@@ -3,6 +3,7 @@
 
 mod artifact;
 mod device;
+mod device_attention;
 mod error;
 mod estimate;
 mod host;

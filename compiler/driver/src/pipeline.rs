@@ -3,6 +3,7 @@
 
 use crate::artifact::{PlannedGraph, assemble};
 use crate::device;
+use crate::device_attention::{self, Names};
 use crate::kernels::{Edit, compile_kernels};
 use crate::open::DynamicDimensions;
 use crate::sizes::{Constants, SizedGraph};
@@ -221,7 +222,24 @@ pub(crate) fn prepare_deciding(
     decisions: &GraphDecisions,
 ) -> Result<Graph, CompileError> {
     device::check_options(options)?;
-    let all = (DataType::F32, decisions);
+    let mut left = Names::new();
+    loop {
+        let prepared = prepare_leaving(graph, options, (decisions, &left))?;
+        let refused = device_attention::refused(&prepared, options)?;
+        if refused.is_subset(&left) {
+            return Ok(prepared);
+        }
+        left.extend(refused);
+    }
+}
+
+/// As [`prepare_deciding`], where attentions of some names are not joined for tensor cores.
+fn prepare_leaving(
+    graph: &Graph,
+    options: &Options,
+    (decisions, left): (&GraphDecisions, &Names),
+) -> Result<Graph, CompileError> {
+    let all = (DataType::F32, decisions, left);
     let exact = exactly_deciding(graph, options, all, &mut |_, _| {})?;
     match options.precision {
         DataType::F32 => Ok(exact),
@@ -250,20 +268,22 @@ pub fn prepare_exactly(
     working: DataType,
     observe: &mut dyn FnMut(&'static str, &Graph),
 ) -> Result<Graph, CompileError> {
-    exactly_deciding(graph, options, (working, &options.graph_decisions()), observe)
+    let all = (working, &options.graph_decisions(), &Names::new());
+    exactly_deciding(graph, options, all, observe)
 }
 
 fn exactly_deciding(
     graph: &Graph,
     options: &Options,
-    (working, decisions): (DataType, &GraphDecisions),
+    (working, decisions, left): (DataType, &GraphDecisions, &Names),
     observe: &mut dyn FnMut(&'static str, &Graph),
 ) -> Result<Graph, CompileError> {
     if options.target.accelerator.is_some() {
         let layouts: Pass<'_> =
             ("choose_device_layouts", &|graph| device::choose_layouts(graph, options, working));
-        let attention: Pass<'_> =
-            ("fuse_device_attention", &|graph| device::fuse_attention(graph, options, working));
+        let attention: Pass<'_> = ("fuse_device_attention", &|graph| {
+            device::fuse_attention(graph, (options, left), working)
+        });
         let quantized: Pass<'_> = ("multiply_device_quantized", &|graph| {
             device::multiply_quantized(graph, options, working)
         });

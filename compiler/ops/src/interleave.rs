@@ -40,11 +40,7 @@ pub fn interleave(weights: &Tensor, narrow: DataType) -> Result<Tensor, OpError>
 ///
 /// # Errors
 /// As for [`interleave`].
-pub fn interleave_by(
-    weights: &Tensor,
-    narrow: DataType,
-    depth: usize,
-) -> Result<Tensor, OpError> {
+pub fn interleave_by(weights: &Tensor, narrow: DataType, depth: usize) -> Result<Tensor, OpError> {
     let shape = weights.shape();
     let [outer @ .., k, o] = shape else {
         return Err(OpError::Value("weights have two axes at least".to_string()));

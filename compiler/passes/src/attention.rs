@@ -47,23 +47,28 @@ pub fn fuse_attention(graph: &Graph, lanes: usize, working: DataType) -> Result<
 }
 
 /// The same for devices that multiply rows of operands as they lie: where those of queries and keys, and those of values, have
-/// one of some `lengths` and each row's elements are neighbours. What has another form stays two products and a softmax.
+/// one of some `lengths` and each row's elements are neighbours. What has another form stays two products and a softmax, and so
+/// do those whose last node has a name that `joins` refuses.
 pub fn fuse_device_attention(
     graph: &Graph,
     lengths: &[usize],
     working: DataType,
+    joins: &dyn Fn(&str) -> bool,
 ) -> Result<Graph, PassError> {
     let matcher = Matcher::new(graph, MIN_DEVICE_QUERIES, working);
     let fits = |found: &Found| {
         let Attention { query, key, value, .. } = &found.operation;
         let operands = found.operands.iter().zip([query, key, value]);
-        operands.into_iter().all(|(operand, positions)| {
-            let last = positions.len().checked_sub(1);
-            let length = operand.shape.last();
-            operand.permutation.is_none()
-                && positions.last().copied() == last
-                && length.is_some_and(|length| lengths.contains(length))
-        })
+        let name = &graph.nodes()[found.last].name;
+        let mut operands = operands.into_iter();
+        joins(name)
+            && operands.all(|(operand, positions)| {
+                let last = positions.len().checked_sub(1);
+                let length = operand.shape.last();
+                operand.permutation.is_none()
+                    && positions.last().copied() == last
+                    && length.is_some_and(|length| lengths.contains(length))
+            })
     };
     let softmaxes = graph.nodes().ids().filter_map(|node| matcher.attention(node));
     joined(graph, softmaxes.filter(fits).collect(), None)

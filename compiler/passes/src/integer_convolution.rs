@@ -1,6 +1,6 @@
 //! Convolutions of integers by constant bytes, on packed channels, by the instructions that sum several products.
-//! Of unsigned bytes minus a zero point the bytes themselves are multiplied, and padding is the zero point, so that it
-//! subtracts the same from every result: `sum (x - z) w = sum x w - z * sum w`, whether `z` is a constant or computed.
+//! Of unsigned bytes minus a zero point (for devices also of signed ones) the bytes themselves are multiplied, and padding is
+//! the zero point, so that it subtracts the same from every result: `sum (x - z) w = sum x w - z * sum w`, whether `z` is a constant or computed.
 //! Filters of unsigned bytes minus a zero point do not fit signed bytes; they are moved by a number `c` each, and what
 //! that adds is `c` times the sum of the window, which one more filter gives: `sum x w = sum x (w - c) + c * sum x`.
 //! Integers that are stored in 16 bits ([`crate::narrow_integers`]) have their zero point subtracted already.
@@ -57,8 +57,8 @@ impl<'a> Factors<'a> {
                     Zero::Constant(*known.to_i64().first().filter(|_| fits(known, dtype))?)
                 }
                 None => {
-                    let (byte, own) = bytes.extended(graph, zero)?;
-                    Zero::Computed(zero, Some(byte).filter(|_| own == dtype)?)
+                    let (byte, other) = bytes.extended(graph, zero)?;
+                    Zero::Computed(zero, Some(byte).filter(|_| other == dtype)?)
                 }
             },
         };

@@ -1,6 +1,6 @@
 //! Products of integers by the instructions that sum several of them. Where the right operand is a constant of
-//! bytes in 32 bits and the left one unsigned bytes extended to 32 bits, perhaps minus a zero point, the bytes
-//! themselves are multiplied. What the zero point adds is one number for each column:
+//! bytes in 32 bits and the left one unsigned bytes (for devices also signed ones) extended to 32 bits, perhaps minus a zero
+//! point, the bytes themselves are multiplied. What the zero point adds is one number for each column:
 //! `(x - z) b = x b - z * (sum of b's column)`, whether `z` is a constant or computed. Columns of unsigned bytes minus a
 //! zero point do not fit signed bytes; they are moved by a number `c` each, and what that adds is one number for each
 //! row: `x b = x (b - c) + c * (sum of x's row)`. Where the left one is stored in 16 bits ([`crate::narrow_integers`]),

@@ -55,15 +55,7 @@ pub fn choose_device_layouts(
     [block, chunk]: [usize; 2],
     working: DataType,
 ) -> Result<Graph, PassError> {
-    let options = LayoutOptions {
-        block,
-        products: chunk,
-        integers: false,
-        tile_row: None,
-        rates: None,
-        working,
-        decisions: None,
-    };
+    let options = device_options([block, chunk], false, working);
     rewritten(graph, Layout { pads_within: true, ..Layout::new(graph, options) })
 }
 
@@ -74,18 +66,18 @@ pub fn choose_device_integer_layouts(
     [block, chunk]: [usize; 2],
     working: DataType,
 ) -> Result<Graph, PassError> {
-    let options = LayoutOptions {
-        block,
-        products: chunk,
-        integers: true,
-        tile_row: None,
-        rates: None,
-        working,
-        decisions: None,
-    };
-    let layout = Layout::new(graph, options);
+    let layout = Layout::new(graph, device_options([block, chunk], true, working));
     let wanted = HashSet::new();
     rewritten(graph, Layout { pads_within: true, integers_alone: true, wanted, ..layout })
+}
+
+fn device_options(
+    [block, products]: [usize; 2],
+    integers: bool,
+    working: DataType,
+) -> LayoutOptions<'static> {
+    let (tile_row, rates, decisions) = (None, None, None);
+    LayoutOptions { block, products, integers, tile_row, rates, working, decisions }
 }
 
 fn rewritten(graph: &Graph, mut layout: Layout<'_>) -> Result<Graph, PassError> {

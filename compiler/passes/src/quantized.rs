@@ -1,8 +1,8 @@
-//! Products of quantized numbers as products of bytes. Where a convolution or a matrix product reads
-//! unsigned bytes (on devices also signed ones) and constant bytes, each minus its zero point and times its scale, the scales are
-//! taken out of the sums: `sum (x - z) s * w t = s * t * sum (x - z) w`. What is left are sums of integers,
-//! which [`crate::choose_layouts`] and [`crate::multiply_integers`] compute from the bytes. Operators such as
-//! QLinearConv have their scales behind the sums already.
+//! Products of quantized numbers as products of bytes. Where a convolution or a matrix product reads unsigned bytes (on
+//! devices also signed ones) and constant bytes, each minus its zero point and times its scale, the scales are taken out of
+//! the sums: `sum (x - z) s * w t = s * t * sum (x - z) w`. What is left are sums of integers, which
+//! [`crate::choose_layouts`] and [`crate::multiply_integers`] compute from the bytes. Operators such as QLinearConv have
+//! their scales behind the sums already.
 
 use crate::integer_convolution::filter_offsets;
 use crate::integer_products::{BYTES, Bytes, column_offsets, minus_zero_point};
@@ -110,7 +110,7 @@ impl Scaled {
         let Some((_, dtype)) = bytes.extended(graph, extended) else { return false };
         zero.is_none_or(|zero| match graph.constant(zero) {
             Some(known) => fits(known, dtype),
-            None => bytes.extended(graph, zero).is_some_and(|(_, own)| own == dtype),
+            None => bytes.extended(graph, zero).is_some_and(|(_, other)| other == dtype),
         })
     }
 }

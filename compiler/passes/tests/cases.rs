@@ -28,6 +28,9 @@ const PASSES: &[(&str, Pass)] = &[
     ("multiply_quantized", |graph| {
         hone_passes::multiply_quantized(graph, DataType::I8, Some(&RATES), DataType::F32)
     }),
+    ("multiply_device_quantized", |graph| {
+        hone_passes::multiply_device_quantized(graph, DataType::F32)
+    }),
     ("narrow_integers", hone_passes::narrow_integers),
     ("fold_constants", hone_passes::fold_constants),
     ("narrow_recurrent_weights", |graph| hone_passes::narrow_recurrent_weights(graph, CACHE)),
@@ -40,7 +43,7 @@ const PASSES: &[(&str, Pass)] = &[
     ("merge_scales", hone_passes::merge_scales),
     ("fuse_attention", |graph| hone_passes::fuse_attention(graph, LANES, DataType::F32)),
     ("fuse_device_attention", |graph| {
-        hone_passes::fuse_device_attention(graph, &[8], DataType::F32)
+        hone_passes::fuse_device_attention(graph, &[8], DataType::F32, &|_| true)
     }),
     ("choose_layouts", |graph| hone_passes::choose_layouts(graph, LAYOUT)),
     ("choose_layouts_for_tiles", |graph| {
@@ -49,6 +52,10 @@ const PASSES: &[(&str, Pass)] = &[
     ("choose_device_layouts", |graph| {
         hone_passes::choose_device_layouts(graph, [LANES, 4], DataType::F32)
     }),
+    ("choose_device_integer_layouts", |graph| {
+        hone_passes::choose_device_integer_layouts(graph, [LANES, 4], DataType::F32)
+    }),
+    ("multiply_device_integers", |graph| hone_passes::multiply_device_integers(graph, 4)),
     ("multiply_integers", |graph| hone_passes::multiply_integers(graph, 2 * LANES)),
     ("pack_matmul_operands", |graph| {
         hone_passes::pack_matmul_operands(graph, LANES, DataType::F32)

@@ -32,9 +32,9 @@ mod opencl;
 #[cfg(any(feature = "opencl", feature = "cuda"))]
 mod queue;
 #[cfg(any(feature = "opencl", feature = "cuda"))]
-mod session;
-#[cfg(any(feature = "opencl", feature = "cuda"))]
 mod sequences;
+#[cfg(any(feature = "opencl", feature = "cuda"))]
+mod session;
 #[cfg(any(feature = "opencl", feature = "cuda"))]
 mod step;
 

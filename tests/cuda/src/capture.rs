@@ -3,7 +3,7 @@
 //! prohibited calls of the programming guide.
 
 use crate::driver::{
-    Code, Context, Driver, INVALID_HANDLE, INVALID_VALUE, Object, OUT_OF_MEMORY, Outcome,
+    Code, Context, Driver, INVALID_HANDLE, INVALID_VALUE, OUT_OF_MEMORY, Object, Outcome,
 };
 use crate::settings::Fault;
 use std::sync::Arc;

@@ -329,9 +329,7 @@ impl Driver {
     pub fn allocate_host(&mut self, context: u64, bytes: usize) -> Outcome<*mut u8> {
         let mut memory = vec![0u64; bytes.div_ceil(8)];
         let place = memory.as_mut_ptr().cast();
-        self.context(context)?
-            .objects
-            .insert(place as usize as u64, Object::Host { memory });
+        self.context(context)?.objects.insert(place as usize as u64, Object::Host { memory });
         Ok(place)
     }
 

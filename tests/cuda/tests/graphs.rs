@@ -113,8 +113,7 @@ fn recurrent() -> Vec<u8> {
 
 #[test]
 fn runs_behind_the_first_are_one_launch() {
-    let networks =
-        [recurrent(), artifact(&convolutions(16, 6).encode_to_vec(), DataType::BF16)];
+    let networks = [recurrent(), artifact(&convolutions(16, 6).encode_to_vec(), DataType::BF16)];
     for artifact in networks {
         let (said, runs) = runs(&artifact, &library(), "");
         let all = runs[0].single;
@@ -194,7 +193,10 @@ fn the_c_interface_takes_addresses_of_the_device() {
     let built = std::env::current_exe().unwrap().parent().unwrap().to_path_buf();
     let mut compiler = Command::new("cc");
     compiler.args(["-std=c99", "-Wall", "-Werror", "-o"]).arg(at("on_device"));
-    compiler.arg("-I").arg(tests.join("../../runtime/include")).arg(tests.join("tests/on_device.c"));
+    compiler
+        .arg("-I")
+        .arg(tests.join("../../runtime/include"))
+        .arg(tests.join("tests/on_device.c"));
     compiler.arg("-L").arg(&built).arg("-L").arg(folder.path());
     compiler.args(["-lhone_runtime", "-l:libcuda.so.1"]);
     assert!(compiler.status().unwrap().success());

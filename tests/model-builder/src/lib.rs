@@ -16,7 +16,7 @@ mod tagger;
 pub use bert::{BertSizes, bert, bert_of_any_length};
 pub use convolutions::convolutions;
 pub use few_bits::few_bits;
-pub use graph::{Builder, Value};
+pub use graph::{Builder, Value, integer, integers};
 pub use hone_types::Random;
 pub use masked_attention::masked_attention;
 pub use mobilenet::mobilenet_v2;

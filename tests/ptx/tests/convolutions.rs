@@ -12,7 +12,8 @@ use hone_ptx_tests::{Ptxas, parse, run};
 use hone_tensor::{Builder, Combiner, Expr, Program, interpret};
 use hone_types::{DataType, Tensor, TensorType};
 
-/// A convolution of `[images, groups * blocks, X.., block]` by `[groups * outputs, blocks, K.., block, results]`.
+/// A convolution of `[images, groups * blocks, X.., block]` by `[groups * outputs, blocks, K.., block, results]`, of bytes by
+/// signed ones with the block last.
 #[derive(Clone, Debug)]
 struct Sizes {
     dtype: DataType,
@@ -47,6 +48,15 @@ impl Sizes {
         }
     }
 
+    /// Of bytes, whose rounds are 64 channels.
+    fn bytes(dtype: DataType, inputs: [usize; 2], outputs: [usize; 2]) -> Self {
+        Self { dtype, ..Self::square(inputs, outputs) }
+    }
+
+    fn has_bytes(&self) -> bool {
+        self.dtype.bytes() == 1
+    }
+
     fn results(&self) -> Vec<usize> {
         let along = |axis: usize| {
             let padded = self.spatial[axis] + self.pads[axis][0] + self.pads[axis][1];
@@ -56,23 +66,28 @@ impl Sizes {
     }
 }
 
-/// `max(convolution + bias + other, 0)`, rounded to the operands' type.
+/// `max(convolution + bias + other, 0)`, rounded to the operands' type; of bytes a 64th of the sums, and no more than 100.
 fn program(sizes: &Sizes) -> (Program, Vec<Tensor>) {
     let Sizes { dtype, images, groups, inputs, outputs, .. } = *sizes;
     let around =
         |first: [usize; 2], spatial: &[usize], last: &[usize]| [&first[..], spatial, last].concat();
     let x_shape = around([images, groups * inputs[0]], &sizes.spatial, &[inputs[1]]);
-    let w_shape = around([groups * outputs[0], inputs[0]], &sizes.kernel, &[inputs[1], outputs[1]]);
+    let (bytes, weights) =
+        (sizes.has_bytes(), if sizes.has_bytes() { DataType::I8 } else { dtype });
+    let last = if bytes { [outputs[1], inputs[1]] } else { [inputs[1], outputs[1]] };
+    let w_shape = around([groups * outputs[0], inputs[0]], &sizes.kernel, &last);
     let y_shape = around([images, groups * outputs[0]], &sizes.results(), &[outputs[1]]);
     let mut builder = Builder::new();
     let x = builder.input("x", &TensorType::new(dtype, x_shape.clone()));
-    let w = builder.input("w", &TensorType::new(dtype, w_shape.clone()));
+    let w = builder.input("w", &TensorType::new(weights, w_shape.clone()));
     let bias_shape = [groups * outputs[0], outputs[1]];
     let bias = builder.input("bias", &TensorType::new(DataType::F32, bias_shape));
     let other = builder.input("other", &TensorType::new(dtype, y_shape.clone()));
     let axes = sizes.spatial.len();
-    let sums = TensorType::new(DataType::F32, y_shape.clone());
-    let sums = builder.reduce("sum", &sums, &w_shape[1..2 + axes + 1], Combiner::Sum, |i, r| {
+    let summed = if bytes { DataType::I32 } else { DataType::F32 };
+    let sums = TensorType::new(summed, y_shape.clone());
+    let reduced = [&w_shape[1..2 + axes], &[inputs[1]]].concat();
+    let sums = builder.reduce("sum", &sums, &reduced, Combiner::Sum, |i, r| {
         let block = match groups {
             1 => r[0].clone(),
             _ => i[1].clone().floor_divide(outputs[0].into()) * inputs[0] + r[0].clone(),
@@ -98,19 +113,25 @@ fn program(sizes: &Sizes) -> (Program, Vec<Tensor>) {
             Some(inside) => inside.select(load, Expr::Constant(0.0, dtype)),
             None => load,
         };
-        let weight = [&[i[1].clone()], r, &[i[2 + axes].clone()]].concat();
-        value.cast(DataType::F32) * Expr::Load(w, weight).cast(DataType::F32)
+        let (outer, inner) = r.split_at(1 + axes);
+        let result = [i[2 + axes].clone()];
+        let last = if bytes { [&result, inner] } else { [inner, &result[..]] }.concat();
+        let weight = [&[i[1].clone()], outer, &last].concat();
+        value.cast(summed) * Expr::Load(w, weight).cast(summed)
     });
     let y = builder.map("y", &TensorType::new(dtype, y_shape.clone()), |i| {
         let bias = Expr::Load(bias, vec![i[1].clone(), i[2 + axes].clone()]);
-        let biased = Expr::Load(sums, i.to_vec()) + bias;
-        let sum = biased + Expr::Load(other, i.to_vec()).cast(DataType::F32);
-        sum.maximum(Expr::Constant(0.0, DataType::F32)).cast(dtype)
+        let number = |value: f64| Expr::Constant(value, DataType::F32);
+        let sum = Expr::Load(sums, i.to_vec());
+        let sum = if bytes { sum.cast(DataType::F32) * number(1.0 / 64.0) } else { sum };
+        let sum = sum + bias + Expr::Load(other, i.to_vec()).cast(DataType::F32);
+        let positive = sum.maximum(number(0.0));
+        if bytes { positive.minimum(number(100.0)) } else { positive }.cast(dtype)
     });
     builder.output(y);
     let inputs = vec![
         numbers(dtype, &x_shape, 0),
-        numbers(dtype, &w_shape, 1),
+        numbers(weights, &w_shape, 1),
         numbers(DataType::F32, &bias_shape, 2),
         numbers(dtype, &y_shape, 3),
     ];
@@ -147,6 +168,17 @@ fn cases() -> Vec<Sizes> {
             strides: vec![2, 2],
             pads: vec![[3, 3], [3, 3]],
             ..square([1, 8], [1, 32])
+        },
+        // Bytes: one block and several, of both kinds, fewer channels than a round, 1 x 1, padding of one side.
+        Sizes::bytes(DataType::U8, [1, 64], [1, 64]),
+        Sizes { strides: vec![2, 1], images: 2, ..Sizes::bytes(DataType::I8, [2, 64], [1, 64]) },
+        Sizes { pads: vec![[0, 1], [2, 0]], ..Sizes::bytes(DataType::I8, [1, 16], [2, 32]) },
+        Sizes { dilations: vec![2, 3], ..Sizes::bytes(DataType::U8, [1, 48], [1, 16]) },
+        Sizes {
+            kernel: vec![1, 1],
+            pads: vec![[0, 0], [0, 0]],
+            strides: vec![1, 2],
+            ..Sizes::bytes(DataType::I8, [3, 64], [1, 64])
         },
         // One axis, and three.
         Sizes {
@@ -212,6 +244,7 @@ fn what_has_no_whole_chunks_is_left_to_others() {
     // Channels that are no whole chunks, of inputs and of outputs.
     assert!(none(square([1, 12], [1, 32])));
     assert!(none(square([1, 32], [1, 12])));
+    assert!(none(Sizes::bytes(DataType::I8, [1, 24], [1, 64])));
     // More steps of windows than a word has bits, but where nothing is padded.
     let long = |pads: usize| Sizes {
         spatial: vec![60],

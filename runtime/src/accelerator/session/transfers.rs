@@ -53,12 +53,20 @@ impl Session {
         self.code.context.driver.is_on_device(address as u64)
     }
 
-    pub(in crate::accelerator) fn write(&mut self, to: (Space, u64), bytes: &[u8]) -> Result<(), RunError> {
+    pub(in crate::accelerator) fn write(
+        &mut self,
+        to: (Space, u64),
+        bytes: &[u8],
+    ) -> Result<(), RunError> {
         let queue = &mut self.queues[usize::from(self.timed)];
         queue.write(self.memory.of(to.0), to.1, bytes)
     }
 
-    pub(in crate::accelerator) fn read(&mut self, from: (Space, u64), bytes: &mut [u8]) -> Result<(), RunError> {
+    pub(in crate::accelerator) fn read(
+        &mut self,
+        from: (Space, u64),
+        bytes: &mut [u8],
+    ) -> Result<(), RunError> {
         let queue = &mut self.queues[usize::from(self.timed)];
         queue.read(self.memory.of(from.0), from.1, bytes)
     }
