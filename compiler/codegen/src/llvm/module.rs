@@ -60,6 +60,9 @@ fn slots(program: &Program) -> HashMap<BufferId, u64> {
     program.parameters().into_iter().chain(arena).zip(0..).collect()
 }
 
+/// Bytes that the calling conventions of 64-bit targets align the stack to.
+const CALL_ALIGNMENT: u64 = 16;
+
 struct Unit<'a, 'c> {
     ir: &'a Ir<'c>,
     program: &'a Program,
@@ -90,6 +93,7 @@ impl<'c> Unit<'_, 'c> {
         let name = format!("{symbol}.body");
         let function = self.ir.module.add_function(&name, ty, Some(Linkage::Internal));
         self.attributes(function, &["nounwind", "noinline"]);
+        self.align_stack(function);
         for argument in 0..=shared.len() {
             let location = AttributeLoc::Param(argument as u32);
             let may_alias =
@@ -119,6 +123,18 @@ impl<'c> Unit<'_, 'c> {
         // No loop may be replaced by a call: there is no library to call.
         let none = self.ir.context.create_string_attribute("no-builtins", "true");
         function.add_attribute(AttributeLoc::Function, none);
+    }
+
+    /// Aligns a function's stack to vectors, where a target's are longer than calls align it to. Otherwise registers are saved
+    /// where the stack happens to be: LLVM decides whether it aligns the stack before it knows that registers do not
+    /// suffice. A vector that lies in two lines of a cache is then read again only when both are written. Measured on Zen 4:
+    /// a tile of 9 x 3 vectors of which one sum is on the stack, 55 GFLOP/s or 110 by where the stack was.
+    fn align_stack(&self, function: FunctionValue<'c>) {
+        let bytes = self.target.vector_bytes as u64;
+        if bytes > CALL_ALIGNMENT {
+            let align = self.attribute("alignstack", bytes);
+            function.add_attribute(AttributeLoc::Function, align);
+        }
     }
 
     /// Emits the body's code; returns the scratch bytes it uses.
