@@ -5,8 +5,6 @@
 //! ([`crate::L2_BYTES_PER_CYCLE`]) and 45 ([`crate::BEYOND_L2_BYTES_PER_CYCLE`]) where tiles are chosen. Choices were
 //! measured with each of them as it is, so none replaces another before it is measured, too.
 
-use crate::units::FMA_PER_CYCLE;
-
 /// Rates of one core that algorithms are compared by.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rates {
@@ -19,9 +17,9 @@ pub struct Rates {
 }
 
 impl Rates {
-    /// Rates typical of a core with vectors of `lanes` elements, whose units take such vectors whole.
-    pub(crate) fn typical(lanes: usize) -> Self {
-        let flops_per_cycle = 2 * FMA_PER_CYCLE * lanes;
+    /// Rates typical of a core that begins so many multiply-adds of vectors of `lanes` elements in a cycle.
+    pub(crate) fn typical(lanes: usize, fma_per_cycle: usize) -> Self {
+        let flops_per_cycle = 2 * fma_per_cycle * lanes;
         Self {
             flops_per_ns: flops_per_cycle as f64 * CYCLES_PER_NS,
             memory_bytes_per_ns: MEMORY_BYTES_PER_NS,
@@ -52,10 +50,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn typical_rates_are_two_multiply_adds_a_cycle() {
+    fn operations_follow_from_vectors_and_units() {
         assert_eq!(
-            [4, 8, 16].map(|lanes| Rates::typical(lanes).flops_per_ns),
+            [4, 8, 16].map(|lanes| Rates::typical(lanes, 2).flops_per_ns),
             [56.0, 112.0, 224.0]
         );
+        assert_eq!(Rates::typical(16, 1).flops_per_ns, 112.0);
     }
 }
