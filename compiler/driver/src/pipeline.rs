@@ -343,6 +343,7 @@ fn exactly_deciding(
         }),
         ("recognize_group_normalization", &passes::recognize_group_normalization),
         ("separate_taps", &passes::separate_taps),
+        ("separate_pools", &passes::separate_pools),
         ("divide_by_multiplying", &passes::divide_by_multiplying),
         ("scale_filters", &passes::scale_filters),
         ("merge_scales", &passes::merge_scales),
@@ -360,6 +361,7 @@ fn exactly_deciding(
         ("fold_constants", &passes::fold_constants),
         ("simplify", &passes::simplify),
         ("pad_integers", &passes::pad_integers),
+        ("pad_pools", &passes::pad_pools),
         ("split_reductions", &passes::split_reductions),
         ("separate_outputs", &passes::separate_outputs),
     ];

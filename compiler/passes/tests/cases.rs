@@ -38,6 +38,7 @@ const PASSES: &[(&str, Pass)] = &[
     ("simplify", hone_passes::simplify),
     ("recognize_group_normalization", hone_passes::recognize_group_normalization),
     ("separate_taps", hone_passes::separate_taps),
+    ("separate_pools", hone_passes::separate_pools),
     ("divide_by_multiplying", hone_passes::divide_by_multiplying),
     ("scale_filters", hone_passes::scale_filters),
     ("merge_scales", hone_passes::merge_scales),
@@ -64,6 +65,7 @@ const PASSES: &[(&str, Pass)] = &[
         hone_passes::pack_recurrent_weights(graph, LANES, DataType::F32)
     }),
     ("pad_integers", hone_passes::pad_integers),
+    ("pad_pools", hone_passes::pad_pools),
     ("split_reductions", hone_passes::split_reductions),
     ("separate_outputs", hone_passes::separate_outputs),
     ("nest_concatenations", |graph| hone_passes::nest_concatenations(graph, SUB_BUFFERS)),

@@ -98,6 +98,32 @@ pub(crate) fn access(load: &Expr, var: VarId) -> Access {
     }
 }
 
+/// How many elements apart a load reads neighbours of a variable: 2 in `x[.., 2 * v + 1]`. `None` where that is not known, and
+/// where the variable is in another index than the last.
+pub(crate) fn distance(load: &Expr, var: VarId) -> Option<i64> {
+    let Expr::Load(_, indices) = load else { return None };
+    let (last, outer) = indices.split_last()?;
+    if outer.iter().any(|index| index.mentions(var)) { None } else { step(last, var) }
+}
+
+/// By how much an index grows when a variable grows by one, where that is always the same.
+fn step(index: &Expr, var: VarId) -> Option<i64> {
+    match index {
+        _ if !index.mentions(var) => Some(0),
+        Expr::Var(_) => Some(1),
+        Expr::Binary(BinaryOp::Add, left, right) => Some(step(left, var)? + step(right, var)?),
+        Expr::Binary(BinaryOp::Subtract, left, right) => Some(step(left, var)? - step(right, var)?),
+        Expr::Binary(BinaryOp::Multiply, left, right) => {
+            match (left.as_integer(), right.as_integer()) {
+                (Some(factor), None) => step(right, var)?.checked_mul(factor),
+                (None, Some(factor)) => step(left, var)?.checked_mul(factor),
+                _ => None,
+            }
+        }
+        _ => None,
+    }
+}
+
 /// How many neighbouring elements a load reads while a variable runs from any multiple of that number on: as many as a block
 /// has where elements lie in blocks (`x[.., v / 16, .., v % 16]`, or `v / 32 % 4` and the like beside it), and `usize::MAX` where all are neighbours or the same one.
 /// `None` for other forms.

@@ -1,14 +1,16 @@
 //! Depthwise convolutions and poolings on channel-packed values, and every other reduction whose operands are
-//! all read along the vector axis: neighbouring results, or vectors of a row, stay in registers.
+//! all read along the vector axis, or few elements apart: neighbouring results, or vectors of a row, stay in registers.
 
 use super::parallel::spread;
 use super::register_sums::unroll_tile;
 use super::unfit;
 use crate::Machine;
-use crate::access::{Access, access, is_costly, is_reduction, loads, value, vector_axis};
+use crate::access::{
+    Access, access, distance, is_costly, is_guarded, is_reduction, loads, value, vector_axis,
+};
 use crate::decisions::Decisions;
 use hone_schedule::{Schedule, ScheduleError};
-use hone_tensor::{Block, BlockId, BufferId, Expr, Iterator, IteratorKind, Scope};
+use hone_tensor::{Block, BlockId, BufferId, Expr, Iterator, IteratorKind, Scope, VarId};
 
 /// Maximum vectors of results at a time: neighbouring results read overlapping windows, so that beside a
 /// sum for each of them the values that they read stay in registers, and one weight.
@@ -24,6 +26,9 @@ const ROW_VECTORS: usize = 8;
 
 /// As [`ROW_VECTORS`], where a function that is a long chain of instructions is computed of each.
 const COSTLY_VECTORS: usize = 4;
+
+/// How many elements apart the lanes of an operand may be: as many vectors hold those of one.
+const MAX_DISTANCE: i64 = 4;
 
 /// Tiles the axis before the vector and reduces in registers.
 pub(super) fn apply(
@@ -97,13 +102,25 @@ fn form(schedule: &Schedule) -> Result<(BlockId, BlockId), ScheduleError> {
     }
     let axis = vector_axis(reducing).ok_or_else(|| unfit("lanes", "no vector axis"))?;
     let var = reducing.iterators[axis].var;
-    let along = loads(value(reducing)).into_iter().map(|load| access(load, var));
     let stores = vector_axis(storing) == Some(storing.iterators.len() - 1);
     let same = reads_in_order(value(storing), reducing.buffer, storing);
-    if !stores || !same || along.clone().any(|access| access == Access::Strided) {
+    if !stores || !same || !is_read_in_vectors(value(reducing), var) {
         return Err(unfit("lanes", "an operand is not read along the vector axis"));
     }
     Ok((reduction, output))
+}
+
+/// Whether all operands are neighbours along the vector axis, or so few elements apart that whole vectors are loaded and
+/// shuffled. Behind a condition such a vector is loaded lane by lane.
+fn is_read_in_vectors(summand: &Expr, var: VarId) -> bool {
+    let guarded = is_guarded(summand);
+    loads(summand).into_iter().all(|load| match access(load, var) {
+        Access::Invariant | Access::Contiguous => true,
+        Access::Strided => {
+            let apart = distance(load, var);
+            !guarded && apart.is_some_and(|apart| (1..=MAX_DISTANCE).contains(&apart))
+        }
+    })
 }
 
 /// Whether a map reads a buffer only at the index that it stores, axes of extent 1 aside.
