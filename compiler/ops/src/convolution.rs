@@ -143,9 +143,17 @@ impl Operator for Convolution {
                 let first =
                     if self.groups == 1 { Expr::Integer(0) } else { group * w_type.shape[1] };
                 let mut read = vec![point[0].clone(), first + reduction[0].clone()];
+                // Written bare where it is, so that neighbouring axes can be joined.
                 for (axis, tap) in reduction[1..].iter().enumerate() {
-                    let start = point[axis + 2].clone() * self.window.strides[axis];
-                    read.push(start + tap.clone() * self.window.dilations[axis]);
+                    let own = point[axis + 2].clone();
+                    let start = match self.window.strides[axis] {
+                        1 => own,
+                        stride => own * stride,
+                    };
+                    read.push(match w_type.shape[axis + 2] {
+                        1 => start,
+                        _ => start + tap.clone() * self.window.dilations[axis],
+                    });
                 }
                 let mut weight = vec![point[1].clone()];
                 weight.extend_from_slice(reduction);

@@ -10,6 +10,7 @@
 
 use crate::filler::Filler;
 use crate::graph_decisions::GraphDecisions;
+use crate::layout_positions::by_positions;
 use crate::layout_regions::plain_products;
 use crate::packed_operands::Operands;
 use crate::tile_blocks::{TileRows, tile_values};
@@ -124,6 +125,8 @@ pub(crate) struct Layout<'a> {
     pub(crate) wanted: HashSet<ValueId>,
     /// Results of convolutions that are computed as products of plain values.
     products_of_plain: HashSet<ValueId>,
+    /// Results of convolutions that are computed on vectors of positions, of plain values.
+    by_positions: HashSet<ValueId>,
 }
 
 impl<'a> Layout<'a> {
@@ -137,6 +140,11 @@ impl<'a> Layout<'a> {
             1 => plain_products(graph, block, working),
             _ => HashSet::new(),
         };
+        let by_positions = match products {
+            1 => by_positions(graph, block, (working, rates.as_ref()), &products_of_plain),
+            _ => HashSet::new(),
+        };
+        let plain = &products_of_plain | &by_positions;
         Self {
             graph,
             rewriter,
@@ -154,8 +162,9 @@ impl<'a> Layout<'a> {
             in_tiles: tile_rows.map_or_else(HashMap::new, |rows| tile_values(graph, rows)),
             fillers: HashMap::new(),
             plain: HashMap::new(),
-            wanted: wanted_packed(graph, working, &products_of_plain),
+            wanted: wanted_packed(graph, working, &plain),
             products_of_plain,
+            by_positions,
         }
     }
 
@@ -166,6 +175,9 @@ impl<'a> Layout<'a> {
             return self.product_of_plain(node);
         }
         if let Some(convolution) = operation.downcast::<Convolution>() {
+            if node.outputs.iter().any(|output| self.by_positions.contains(output)) {
+                return self.convolution_by_positions(node, convolution);
+            }
             let done = self.integers && self.integer_convolution(node, convolution)?;
             return match done || self.integers_alone {
                 true => Ok(done),
@@ -350,11 +362,7 @@ impl<'a> Layout<'a> {
 
 /// Values that nothing reads but convolutions as their input, or by way of concatenated channels and of other sizes of the
 /// image.
-fn wanted_packed(
-    graph: &Graph,
-    working: DataType,
-    products_of_plain: &HashSet<ValueId>,
-) -> HashSet<ValueId> {
+fn wanted_packed(graph: &Graph, working: DataType, plain: &HashSet<ValueId>) -> HashSet<ValueId> {
     // Whether all that was seen of a value's readers want it packed; readers come behind what they read.
     let mut wanted: HashMap<ValueId, bool> = HashMap::new();
     for port in graph.outputs() {
@@ -366,7 +374,7 @@ fn wanted_packed(
         let passes_on = node.operation.downcast::<Resize>().is_some()
             || node.operation.downcast::<Concat>().is_some_and(|concat| concat.axis == 1);
         let convolves = node.operation.downcast::<Convolution>().is_some()
-            && !products_of_plain.contains(&node.outputs[0])
+            && !plain.contains(&node.outputs[0])
             && Operands::of(graph, node, working).is_some();
         for (index, input) in node.inputs.iter().enumerate() {
             let Some(input) = input else { continue };

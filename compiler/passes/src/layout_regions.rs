@@ -18,10 +18,10 @@ use std::collections::HashSet;
 
 /// What packing an element costs, in multiply-adds of one vector. It is measured: 0.2 to 0.3 ns and a multiply-add each
 /// 0.18 ns on an Emerald Rapids.
-const PACKING: f64 = 1.4;
+pub(crate) const PACKING: f64 = 1.4;
 
 /// What unpacking an element costs in the same unit: 0.4 to 0.55 ns there.
-const UNPACKING: f64 = 2.5;
+pub(crate) const UNPACKING: f64 = 2.5;
 
 /// How much more time the multiply-adds of a product take than those of a convolution on packed channels: 1.04 to 1.07 there.
 const PRODUCT: f64 = 1.05;
@@ -193,12 +193,12 @@ impl Layouts<'_> {
     }
 }
 
-fn is_convolution(node: &Node<Op>) -> bool {
+pub(crate) fn is_convolution(node: &Node<Op>) -> bool {
     node.operation.downcast::<Convolution>().is_some()
 }
 
 /// Whether a node is of a kind that computes on packed channels.
-fn may_be_packed(graph: &Graph, node: &Node<Op>, lanes: usize) -> bool {
+pub(crate) fn may_be_packed(graph: &Graph, node: &Node<Op>, lanes: usize) -> bool {
     let operation = &node.operation;
     let shape = |value: ValueId| &graph.tensor_type(value).shape;
     if let Some(reshape) = operation.downcast::<Reshape>() {

@@ -31,6 +31,7 @@ mod integer_products;
 mod layout;
 mod layout_between;
 mod layout_convolution;
+mod layout_positions;
 mod layout_regions;
 mod memory_plan;
 mod merge_groups;

@@ -157,6 +157,17 @@ pub(crate) fn choose_tile(
     (time < direct(extents, rates) * (1.0 - gain)).then_some(tile)
 }
 
+/// The time by Winograd's filtering as a fraction of the direct way's, where that is how a convolution is computed.
+pub(crate) fn filtered(
+    convolution: &Convolution,
+    window: &[usize],
+    extents: Extents,
+    rates: &Rates,
+) -> Option<f64> {
+    let tile = choose_tile(convolution, window, extents, rates)?;
+    Some(predicted(tile, extents, rates) / direct(extents, rates))
+}
+
 /// Multiply-adds of the direct way, in operations.
 fn flops(extents: Extents) -> f64 {
     let Extents { batch, channels, taps, outputs, spatial, .. } = extents;
