@@ -16,14 +16,14 @@ fn pool(step: usize, pad: usize) -> Program {
     let x = builder.input("x", &of(&[3, WIDTH]));
     let shape = of(&[3, (WIDTH - 3) / step + 1]);
     let largest = builder.reduce("largest", &shape, &[3], Combiner::Maximum, |i, j| {
-        let place = i[1].clone() * step + j[0].clone();
+        let index = i[1].clone() * step + j[0].clone();
         match pad {
-            0 => Expr::Load(x, vec![i[0].clone(), place]),
+            0 => Expr::Load(x, vec![i[0].clone(), index]),
             _ => {
-                let place = place - pad;
-                let inside = Expr::Integer(0).less_equal(place.clone());
+                let index = index - pad;
+                let inside = Expr::Integer(0).less_equal(index.clone());
                 let least = Expr::Constant(f64::NEG_INFINITY, DataType::F32);
-                inside.select(Expr::Load(x, vec![i[0].clone(), place]), least)
+                inside.select(Expr::Load(x, vec![i[0].clone(), index]), least)
             }
         }
     });
