@@ -54,7 +54,18 @@ pub(crate) fn literal(graph: &Graph, value: ValueId) -> Option<Expr> {
 fn replace(expr: &Expr, literals: &HashMap<BufferId, Expr>) -> Expr {
     match expr {
         Expr::Load(buffer, _) if literals.contains_key(buffer) => literals[buffer].clone(),
-        _ => expr.map_operands(&mut |operand| replace(operand, literals)),
+        _ => as_index(expr.map_operands(&mut |operand| replace(operand, literals))),
+    }
+}
+
+/// An integer that is converted to an index as that index, of which bounds are known.
+fn as_index(expr: Expr) -> Expr {
+    let Expr::Cast(DataType::I64, operand) = &expr else { return expr };
+    match **operand {
+        Expr::Constant(number, dtype) if !dtype.is_float() && dtype != DataType::U64 => {
+            Expr::Integer(number as i64)
+        }
+        _ => expr,
     }
 }
 

@@ -211,7 +211,10 @@ impl Layouts {
         };
         let [others_packed, others_plain] = {
             let [packed, plain] = wants(cost.input);
-            [packed - usize::from(!is_plain), plain - usize::from(is_plain)]
+            [
+                packed.saturating_sub(usize::from(!is_plain)),
+                plain.saturating_sub(usize::from(is_plain)),
+            ]
         };
         if self.packed.contains(&cost.input) {
             moved.plain += if others_plain == 0 { UNPACKING * elements(cost.input) } else { 0.0 };

@@ -17,11 +17,37 @@ impl<'c> Emitter<'c, '_> {
     pub(crate) fn index(&mut self, expr: &Expr) -> Result<IntValue<'c>> {
         match self.value(expr)? {
             V::IntValue(value) => Ok(value),
+            // An element that a condition guards was read by each lane that is on: the same one.
+            V::VectorValue(values) if values.get_type().get_element_type().is_int_type() => {
+                self.in_active_lane(values)
+            }
             _ => {
                 let index = crate::text::index(self.program, expr);
                 Err(self.unsupported(format!("the index '{index}' has no single integer value")))
             }
         }
+    }
+
+    /// What the first lane that is on holds; the last lane where none is.
+    fn in_active_lane(&mut self, values: VectorValue<'c>) -> Result<IntValue<'c>> {
+        let Some(mask) = self.mask else {
+            return Ok(self.ir.extract(values, 0)?.into_int_value());
+        };
+        let (builder, width) = (&self.ir.builder, values.get_type().get_size());
+        let bits = self.ir.context.custom_width_int_type(width);
+        let mask = builder.build_bit_cast(mask, bits, "")?;
+        let never_zero = self.ir.context.bool_type().const_zero();
+        let first = self.ir.intrinsic("llvm.cttz", &[bits.into()], &[mask, never_zero.into()])?;
+        let first = builder.build_int_cast_sign_flag(
+            first.into_int_value(),
+            self.ir.context.i32_type(),
+            false,
+            "",
+        )?;
+        let last = self.ir.i32(width as i32 - 1);
+        let is_lane = builder.build_int_compare(IntPredicate::ULT, first, last, "")?;
+        let lane = builder.build_select(is_lane, first, last, "")?.into_int_value();
+        Ok(builder.build_extract_element(values, lane, "")?.into_int_value())
     }
 
     /// The value of a simplified expression, in the type its elements are computed in.

@@ -5,8 +5,10 @@ use super::case::Case;
 use super::window;
 use hone_graph::ValueId;
 use hone_ops::{
-    BinaryFunction, Concat, Convolution, MatMul, Pool, PoolKind, Reshape, Softmax, UnaryFunction,
+    BinaryFunction, Concat, Convolution, Expand, Gather, MatMul, Pool, PoolKind, Reduce,
+    ReduceFunction, Reshape, Softmax, Transpose, UnaryFunction,
 };
+use hone_types::DataType;
 
 fn convolved(case: &mut Case, x: ValueId, [from, to]: [usize; 2], kernel: usize) -> ValueId {
     let w = case.constant(&[to, from, kernel, kernel]);
@@ -193,4 +195,33 @@ fn what_reads_joined_channels_alone_is_a_kernel_of_its_own() {
     let y = case.unary(UnaryFunction::Erf, all);
     let y = convolved(&mut case, y, [32, 16], 1);
     case.check_copies(&[y], 0);
+}
+
+#[test]
+fn differences_to_gathered_neighbours_are_joined_with_the_points() {
+    // The element of the indices is the same in all lanes, but only those of the differences may read it.
+    let (points, neighbours, features) = (64, 16, 64);
+    let mut case = Case::new();
+    let x = case.input(&[points, features]);
+    let numbers = case.input(&[1, points, neighbours]);
+    let half = case.number(31.0, DataType::F32);
+    let scaled = case.binary(BinaryFunction::Multiply, numbers, half);
+    let shifted = case.binary(BinaryFunction::Add, scaled, half);
+    let indices = case.cast(DataType::I64, shifted);
+    let zero = case.number(0.0, DataType::I64);
+    let zero = case.node(Reshape { shape: vec![] }, &[zero]);
+    let indices = case.node(Gather { axis: 0 }, &[indices, zero]);
+    let gathered = case.node(Gather { axis: 0 }, &[x, indices]);
+    let gathered = case.node(Transpose { permutation: vec![2, 0, 1] }, &[gathered]);
+    let shape = vec![1, features, points, neighbours];
+    let gathered = case.node(Reshape { shape: shape.clone() }, &[gathered]);
+    let own = case.node(Transpose { permutation: vec![1, 0] }, &[x]);
+    let own = case.node(Reshape { shape: vec![1, features, points, 1] }, &[own]);
+    let differences = case.binary(BinaryFunction::Subtract, gathered, own);
+    let own = case.node(Expand { shape }, &[own]);
+    let all = case.node(Concat { axis: 1 }, &[differences, own]);
+    let y = convolved(&mut case, all, [2 * features, 32], 1);
+    let most = Reduce { function: ReduceFunction::Maximum, axes: vec![3], keep_axes: false };
+    let y = case.node(most, &[y]);
+    case.check(y);
 }
