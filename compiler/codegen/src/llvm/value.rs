@@ -11,6 +11,7 @@ use hone_tensor::{BinaryOp, Expr, Range, UnaryOp};
 use hone_types::DataType;
 use inkwell::values::{BasicValue, InstructionOpcode as Op, IntValue, VectorValue};
 use inkwell::{FloatPredicate, IntPredicate};
+use std::num::NonZero;
 
 impl<'c> Emitter<'c, '_> {
     /// A simplified index whose value is the same in all lanes.
@@ -34,7 +35,9 @@ impl<'c> Emitter<'c, '_> {
             return Ok(self.ir.extract(values, 0)?.into_int_value());
         };
         let (builder, width) = (&self.ir.builder, values.get_type().get_size());
-        let bits = self.ir.context.custom_width_int_type(width);
+        let bits = NonZero::new(width)
+            .and_then(|width| self.ir.context.custom_width_int_type(width).ok())
+            .ok_or_else(|| self.unsupported("a vector has no lanes"))?;
         let mask = builder.build_bit_cast(mask, bits, "")?;
         let never_zero = self.ir.context.bool_type().const_zero();
         let first = self.ir.intrinsic("llvm.cttz", &[bits.into()], &[mask, never_zero.into()])?;
