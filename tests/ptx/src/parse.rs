@@ -216,7 +216,7 @@ fn statements(body: &str) -> Vec<(Vec<String>, String)> {
     // A label at the end belongs to the end, where every lane returns before.
     statements.push((labels, String::new()));
     let directive =
-        |statement: &str| statement.starts_with(".reg") || statement.starts_with(".loc");
+        |statement: &str| statement.starts_with(".reg ") || statement.starts_with(".loc ");
     statements.retain(|(labels, statement)| {
         !labels.is_empty() || !statement.is_empty() && !directive(statement)
     });
