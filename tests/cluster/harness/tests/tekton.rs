@@ -18,8 +18,7 @@ const SYSTEM: &str = "tekton-pipelines";
 /// Ports of Tekton's probes and metrics: the tests of this suite run one after another.
 const PORTS: [(&str, &str); 2] = [("PROBES_PORT", "19480"), ("METRICS_PROMETHEUS_PORT", "19490")];
 /// Images that Tekton asks to be told, and that no pod of these tests has.
-const IMAGES: [&str; 6] =
-    ["entrypoint", "sidecarlogresults", "nop", "shell", "shell-win", "workingdirinit"];
+const IMAGES: [&str; 5] = ["entrypoint", "sidecarlogresults", "nop", "shell", "workingdirinit"];
 
 /// Tekton's controller, ended when this is dropped.
 struct Tekton(Child);
