@@ -15,6 +15,7 @@ mod maps;
 mod measure;
 mod npz;
 pub mod random;
+mod reduce;
 mod show;
 mod simulate;
 mod spec;

@@ -11,6 +11,7 @@ mod measure;
 mod plan;
 mod proposal;
 mod records;
+mod reduce;
 mod run;
 mod session;
 mod simulate;
@@ -63,6 +64,8 @@ pub enum Command {
     Session(session::Arguments),
     /// List, merge, export and import tuning records.
     Records(records::Arguments),
+    /// Cut a model that fails down to a small one that fails alike, for a report.
+    Reduce(reduce::Arguments),
     /// The process in which `hone tune` measures.
     #[command(hide = true)]
     Measure(measure::Arguments),
@@ -90,6 +93,7 @@ impl Command {
             Self::Tune(arguments) => tune::run(arguments),
             Self::Session(arguments) => session::run(arguments),
             Self::Records(arguments) => records::run(arguments),
+            Self::Reduce(arguments) => reduce::run(arguments),
             Self::Measure(arguments) => measure::run(arguments),
             Self::Ui(arguments) => ui::run(arguments),
             Self::Worker(arguments) => worker::run(arguments),

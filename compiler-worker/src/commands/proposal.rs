@@ -35,7 +35,7 @@ fn open_inputs(failure: &Failure) -> Option<&[UnboundInput]> {
 }
 
 /// A word as a shell reads it back.
-fn quoted(word: &str) -> String {
+pub fn quoted(word: &str) -> String {
     let plain = |letter: char| letter.is_alphanumeric() || "_./:=,+@%-".contains(letter);
     if !word.is_empty() && word.chars().all(plain) {
         return word.to_owned();

@@ -7,4 +7,4 @@ pub mod status;
 pub mod table;
 pub mod units;
 
-pub use progress::Progress;
+pub use progress::{Progress, stage_of};

@@ -20,6 +20,12 @@ const STAGES: [(&str, u64); 8] = [
     ("store", 2),
 ];
 
+/// The stage that a line of standard error says, where there is no terminal.
+pub fn stage_of(line: &str) -> Option<&'static str> {
+    let (_, said) = line.split_once(": ")?;
+    STAGES.iter().map(|(stage, _)| *stage).find(|stage| *stage == said)
+}
+
 /// Tells how far the work is, on standard error.
 #[derive(Debug)]
 pub struct Progress {

@@ -37,7 +37,8 @@ pub use hone_graph::{
 pub use hone_import::{
     Combination, Dimension, ImportError, ImportOptions, InputBinding, InputForm, KeyType,
     MOST_KEYS, NarrowType, NodeError, PortSignature, Signature, SizedBinding, SizesError,
-    UnboundInput, combinations, onnx::supported as supported_operators, propose_shape, signature,
+    UnboundInput, combinations, onnx, onnx::supported as supported_operators, propose_shape,
+    signature,
 };
 pub use hone_lower::LowerError;
 pub use hone_ops as ops;

@@ -70,6 +70,41 @@ pub(super) fn signature(graph: &GraphProto, limits: &Limits) -> Result<Signature
     Ok(signature)
 }
 
+/// Compares the outputs with their declarations.
+pub(super) fn check_outputs(
+    signature: &Signature,
+    members: &[Member],
+    graph: &hone_ops::Graph,
+    warnings: &mut Vec<String>,
+) -> Result<(), ImportError> {
+    let mut ports = graph.outputs().iter();
+    for (declared, member) in signature.outputs.iter().zip(members) {
+        let mut own = ports.by_ref().take(member.form.tensors());
+        if member.form != MemberForm::Tensor {
+            own.for_each(drop);
+            continue;
+        }
+        let Some(port) = own.next() else { continue };
+        let actual = graph.tensor_type(port.value);
+        if declared.dtype.is_some_and(|dtype| dtype != actual.dtype) {
+            let reason = format!("it is declared as {declared}, but the nodes make {actual}");
+            let name = port.name.clone();
+            return Err(ImportError::Port { kind: "output", name, reason });
+        }
+        let Some(shape) = &declared.shape else { continue };
+        let fits = shape.len() == actual.rank()
+            && shape.iter().zip(&actual.shape).all(|(dimension, extent)| match dimension {
+                Dimension::Fixed(fixed) => fixed == extent,
+                _ => true,
+            });
+        if !fits {
+            let name = &port.name;
+            warnings.push(format!("output '{name}' is declared as {declared} and is {actual}"));
+        }
+    }
+    Ok(())
+}
+
 fn unique(what: &'static str, ports: &[PortSignature]) -> Result<(), ImportError> {
     let mut seen = HashSet::new();
     match ports.iter().find(|port| !seen.insert(port.name.as_str())) {

@@ -16,9 +16,7 @@ use super::proto::{
     TensorProto,
 };
 use super::{NEWEST_OPSET, OLDEST_OPSET};
-use crate::{
-    Dimension, ImportError, ImportOptions, Imported, InputBinding, Limits, NodeError, Signature,
-};
+use crate::{ImportError, ImportOptions, Imported, InputBinding, Limits, NodeError, Signature};
 use hone_graph::{Member, MemberForm};
 use hone_types::Tensor;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -59,6 +57,48 @@ pub(super) fn import_model(
     model: ModelProto,
     options: &ImportOptions,
 ) -> Result<Imported, ImportError> {
+    let Begun { mut importer, graph, signature, inputs } = begin(model, options)?;
+    let names: Vec<String> = signature.outputs.iter().map(|port| port.name.clone()).collect();
+    let outputs = importer.import_graph(graph, &names)?;
+    let mut builder = importer.builder;
+    let mut members = Vec::with_capacity(names.len());
+    for (name, operand) in names.iter().zip(outputs) {
+        let member = builder.add_member(name, operand).map_err(|reason| {
+            let (kind, name) = ("output", name.clone());
+            ImportError::Port { kind, name, reason }
+        });
+        members.push(member?);
+    }
+    // Inputs that are constants now are none of the artifact's.
+    let is_known = |own: &Member| options.constants.iter().any(|(name, _)| *name == own.name);
+    let inputs = inputs.into_iter().filter(|own| !is_known(own)).collect();
+    let interface = builder.interface(inputs, members.clone());
+    let has_tokens = !builder.tokens.is_empty();
+    let (mut graph, mut warnings) = builder.finish();
+    graph.set_interface(interface);
+    if has_tokens {
+        // Tokens that are only counted are not needed themselves, and they have a bound that counting has not.
+        graph = pruned(&graph)?;
+    }
+    binding::check_outputs(&signature, &members, &graph, &mut warnings)?;
+    graph.verify()?;
+    Ok(Imported { graph, signature, warnings })
+}
+
+/// An import before its first node.
+pub(super) struct Begun {
+    /// Knows the inputs and functions of the model.
+    pub importer: Importer,
+    /// What is to be imported.
+    pub graph: GraphProto,
+    /// Inputs and outputs as the model declares them.
+    signature: Signature,
+    /// What the inputs are made of.
+    inputs: Vec<Member>,
+}
+
+/// Binds the inputs of a decoded model.
+pub(super) fn begin(model: ModelProto, options: &ImportOptions) -> Result<Begun, ImportError> {
     let graph = model.graph.unwrap_or_default();
     let signature = binding::signature(&graph, &options.limits)?;
     if signature.outputs.is_empty() {
@@ -89,31 +129,7 @@ pub(super) fn import_model(
         operands.push(operand);
     }
     importer.bind_members(&inputs, operands);
-    let names: Vec<String> = signature.outputs.iter().map(|port| port.name.clone()).collect();
-    let outputs = importer.import_graph(graph, &names)?;
-    let mut builder = importer.builder;
-    let mut members = Vec::with_capacity(names.len());
-    for (name, operand) in names.iter().zip(outputs) {
-        let member = builder.add_member(name, operand).map_err(|reason| {
-            let (kind, name) = ("output", name.clone());
-            ImportError::Port { kind, name, reason }
-        });
-        members.push(member?);
-    }
-    // Inputs that are constants now are none of the artifact's.
-    let is_known = |own: &Member| options.constants.iter().any(|(name, _)| *name == own.name);
-    let inputs = inputs.into_iter().filter(|own| !is_known(own)).collect();
-    let interface = builder.interface(inputs, members.clone());
-    let has_tokens = !builder.tokens.is_empty();
-    let (mut graph, mut warnings) = builder.finish();
-    graph.set_interface(interface);
-    if has_tokens {
-        // Tokens that are only counted are not needed themselves, and they have a bound that counting has not.
-        graph = pruned(&graph)?;
-    }
-    check_outputs(&signature, &members, &graph, &mut warnings)?;
-    graph.verify()?;
-    Ok(Imported { graph, signature, warnings })
+    Ok(Begun { importer, graph, signature, inputs })
 }
 
 /// What the values of inputs say of their types.
@@ -146,41 +162,6 @@ pub(super) fn opsets(imports: &[OperatorSetIdProto]) -> Result<HashMap<String, i
 /// ONNX's own operator set has two names.
 pub(super) fn normal_domain(domain: &str) -> &str {
     if domain == "ai.onnx" { "" } else { domain }
-}
-
-/// Compares the outputs with their declarations.
-fn check_outputs(
-    signature: &Signature,
-    members: &[Member],
-    graph: &hone_ops::Graph,
-    warnings: &mut Vec<String>,
-) -> Result<(), ImportError> {
-    let mut ports = graph.outputs().iter();
-    for (declared, member) in signature.outputs.iter().zip(members) {
-        let mut own = ports.by_ref().take(member.form.tensors());
-        if member.form != MemberForm::Tensor {
-            own.for_each(drop);
-            continue;
-        }
-        let Some(port) = own.next() else { continue };
-        let actual = graph.tensor_type(port.value);
-        if declared.dtype.is_some_and(|dtype| dtype != actual.dtype) {
-            let reason = format!("it is declared as {declared}, but the nodes make {actual}");
-            let name = port.name.clone();
-            return Err(ImportError::Port { kind: "output", name, reason });
-        }
-        let Some(shape) = &declared.shape else { continue };
-        let fits = shape.len() == actual.rank()
-            && shape.iter().zip(&actual.shape).all(|(dimension, extent)| match dimension {
-                Dimension::Fixed(fixed) => fixed == extent,
-                _ => true,
-            });
-        if !fits {
-            let name = &port.name;
-            warnings.push(format!("output '{name}' is declared as {declared} and is {actual}"));
-        }
-    }
-    Ok(())
 }
 
 impl Importer {
@@ -216,7 +197,7 @@ impl Importer {
         (outermost..self.scopes.len()).rev()
     }
 
-    fn knows(&self, name: &str) -> bool {
+    pub(super) fn knows(&self, name: &str) -> bool {
         self.visible().any(|place| {
             let scope = &self.scopes[place];
             scope.values.contains_key(name) || scope.stored.contains_key(name)
@@ -256,6 +237,12 @@ impl Importer {
         graph: GraphProto,
         outputs: &[String],
     ) -> Result<Vec<Operand>, ImportError> {
+        let nodes = self.store(graph)?;
+        self.import_nodes(nodes, outputs)
+    }
+
+    /// Keeps what a graph stores and declares in the innermost scope; returns its nodes.
+    pub(super) fn store(&mut self, graph: GraphProto) -> Result<Vec<NodeProto>, ImportError> {
         if let Some(sparse) = graph.sparse_initializer.first() {
             let values = sparse.values.as_ref().and_then(|values| values.name.clone());
             return Err(ImportError::Tensor {
@@ -274,7 +261,7 @@ impl Importer {
             scope.stored = stored;
             scope.declared = declared(graph.output.iter().chain(&graph.value_info), &self.symbols);
         }
-        self.import_nodes(graph.node, outputs)
+        Ok(graph.node)
     }
 
     /// Imports those of `nodes` that `outputs` need; returns the outputs.
@@ -338,7 +325,11 @@ impl Importer {
         self.scopes.last().and_then(|scope| scope.opsets.get(domain).copied())
     }
 
-    fn import_node(&mut self, proto: NodeProto, read: &HashSet<String>) -> Result<(), ImportError> {
+    pub(super) fn import_node(
+        &mut self,
+        proto: NodeProto,
+        read: &HashSet<String>,
+    ) -> Result<(), ImportError> {
         let (domain, operator, overload) = function_key(&proto);
         let opset = match self.opset(&domain) {
             Some(opset) => opset,

@@ -75,6 +75,12 @@ impl NarrowType {
         TYPES.iter().find(|(_, own, _)| *own == known).map(|(narrow, _, _)| *narrow)
     }
 
+    /// Its number in ONNX.
+    pub(super) fn number(self) -> i32 {
+        let own = TYPES.iter().find(|(narrow, _, _)| *narrow == self);
+        own.map_or(0, |(_, number, _)| *number as i32)
+    }
+
     /// Its name in text forms.
     pub fn name(self) -> &'static str {
         TYPES.iter().find(|(narrow, _, _)| *narrow == self).map_or("?", |(_, _, name)| name)

@@ -41,12 +41,17 @@ fn dependencies(nodes: &[NodeProto], defined: impl Fn(&str) -> bool) -> Vec<Vec<
         }
     }
     let reads = nodes.iter().map(|node| {
-        let mut names: Vec<&str> = node.input.iter().map(String::as_str).collect();
-        names.extend(named_values(node));
-        inner_graphs(node).for_each(|graph| names.extend(captured(graph)));
-        names.iter().filter_map(|name| producers.get(name).copied()).collect()
+        names_read(node).iter().filter_map(|name| producers.get(name).copied()).collect()
     });
     reads.collect()
+}
+
+/// Names that a node or a graph inside of it reads of those around it; one may occur several times.
+pub(super) fn names_read(node: &NodeProto) -> Vec<&str> {
+    let mut names: Vec<&str> = node.input.iter().map(String::as_str).collect();
+    names.extend(named_values(node));
+    inner_graphs(node).for_each(|graph| names.extend(captured(graph)));
+    names
 }
 
 fn inner_graphs(node: &NodeProto) -> impl Iterator<Item = &GraphProto> {

@@ -35,6 +35,12 @@ pub(super) fn element_type(number: i32) -> Result<DataType, String> {
     })
 }
 
+/// The number that ONNX uses for our element type.
+pub(super) fn number_of(dtype: DataType) -> i32 {
+    let is_it = |number: &i32| element_type(*number) == Ok(dtype);
+    (0..=OnnxType::Bfloat16 as i32).find(is_it).unwrap_or(0)
+}
+
 /// The number of the type called `name`, in capitals.
 pub(super) fn type_number(name: &str) -> Option<i32> {
     OnnxType::from_str_name(name).map(|known| known as i32)
@@ -105,6 +111,31 @@ pub(super) fn load(
     };
     let bytes = if tensor_type.dtype == DataType::Bool { truth(&bytes) } else { bytes };
     Tensor::from_shared(tensor_type, bytes).map_err(|error| malformed(error.to_string()))
+}
+
+/// Brings the bytes of a tensor that is stored outside of the model's file into it, as they are.
+///
+/// # Errors
+/// As for [`load`].
+pub(super) fn bring_inside(
+    proto: &mut TensorProto,
+    files: &mut ExternalFiles,
+    limits: &Limits,
+) -> Result<(), ImportError> {
+    if proto.data_location != Some(DataLocation::External as i32) {
+        return Ok(());
+    }
+    let name = proto.name.clone().unwrap_or_default();
+    let tensor_type = tensor_type(proto, limits)
+        .map_err(|reason| ImportError::Tensor { name: name.clone(), reason })?;
+    let bytes = match NarrowType::of_number(proto.data_type.unwrap_or(0)) {
+        Some(narrow) => tensor_type.elements().div_ceil(8 / narrow.bits().min(8)),
+        None => tensor_type.bytes(),
+    };
+    proto.raw_data = Some(files.read(&name, &proto.external_data, bytes)?);
+    proto.external_data.clear();
+    proto.data_location = None;
+    Ok(())
 }
 
 /// The handles of stored strings.
