@@ -12,9 +12,9 @@ use hone_driver::onnx::proto::{
 pub fn renamed(model: &ModelProto) -> ModelProto {
     let mut model = model.clone();
     let mut names = Names::default();
-    let of_functions = model.functions.iter().filter_map(|own| own.name.clone());
+    let of_functions = model.functions.iter().map(|own| key(&own.domain, &own.name));
     names.functions =
-        of_functions.enumerate().map(|(place, name)| (name, format!("f{place}"))).collect();
+        of_functions.enumerate().map(|(place, key)| (key, format!("f{place}"))).collect();
     if let Some(graph) = &mut model.graph {
         names.graph(graph);
     }
@@ -24,12 +24,17 @@ pub fn renamed(model: &ModelProto) -> ModelProto {
     model
 }
 
+/// A function's domain and name, which nodes call it by.
+fn key(domain: &Option<String>, name: &Option<String>) -> (String, String) {
+    (domain.clone().unwrap_or_default(), name.clone().unwrap_or_default())
+}
+
 /// New names by old ones.
 #[derive(Default)]
 struct Names {
     values: HashMap<String, String>,
     dimensions: HashMap<String, String>,
-    functions: HashMap<String, String>,
+    functions: HashMap<(String, String), String>,
     nodes: usize,
 }
 
@@ -67,8 +72,9 @@ impl Names {
     }
 
     fn function(&mut self, function: &mut FunctionProto) {
-        let name = function.name.as_ref().and_then(|name| self.functions.get(name)).cloned();
-        function.name = name.or(function.name.take());
+        if let Some(name) = self.functions.get(&key(&function.domain, &function.name)) {
+            function.name = Some(name.clone());
+        }
         for name in function.input.iter_mut().chain(&mut function.output) {
             self.value(name);
         }
@@ -86,7 +92,7 @@ impl Names {
         for name in node.input.iter_mut().chain(&mut node.output) {
             self.value(name);
         }
-        if let Some(function) = node.op_type.as_ref().and_then(|name| self.functions.get(name)) {
+        if let Some(function) = self.functions.get(&key(&node.domain, &node.op_type)) {
             node.op_type = Some(function.clone());
         }
         for attribute in &mut node.attribute {

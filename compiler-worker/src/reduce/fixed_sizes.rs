@@ -16,7 +16,7 @@ use prost::Message;
 /// others; `None` where nothing is open.
 pub fn with_fixed_sizes(model: &ModelProto, given: &[Input]) -> Option<ModelProto> {
     let graph = model.graph.as_ref()?;
-    let ports = signature(&interface(graph)).ok()?.inputs;
+    let ports = signature(&interface(model, graph)).ok()?.inputs;
     let mut symbols: HashMap<String, usize> = HashMap::new();
     let is_input = |name: &str| ports.iter().any(|port| port.name == name);
     for dimension in given.iter().filter(|own| !is_input(&own.name)) {
@@ -46,14 +46,16 @@ pub fn with_fixed_sizes(model: &ModelProto, given: &[Input]) -> Option<ModelProt
 }
 
 /// The bytes of a model that declares the same inputs and holds nothing else.
-fn interface(graph: &GraphProto) -> Bytes {
+fn interface(model: &ModelProto, graph: &GraphProto) -> Bytes {
     let stored: Vec<&str> =
         graph.initializer.iter().filter_map(|tensor| tensor.name.as_deref()).collect();
     let is_given =
         |own: &&ValueInfoProto| !stored.contains(&own.name.as_deref().unwrap_or_default());
     let input = graph.input.iter().filter(is_given).cloned().collect();
     let graph = GraphProto { input, name: Some("interface".to_owned()), ..GraphProto::default() };
-    ModelProto { ir_version: Some(8), graph: Some(graph), ..ModelProto::default() }
+    let ModelProto { ir_version, opset_import, .. } = model;
+    let (ir_version, opset_import) = (*ir_version, opset_import.clone());
+    ModelProto { ir_version, opset_import, graph: Some(graph), ..ModelProto::default() }
         .encode_to_vec()
         .into()
 }

@@ -26,14 +26,26 @@ pub fn value_types(attempts: &Attempts, model: &ModelProto) -> Result<ValueTypes
     let told = attempts.value_types(&path)?;
     let graph = model.graph.iter();
     let declared = graph.flat_map(|own| own.value_info.iter().chain(&own.output).chain(&own.input));
-    let declared = declared.filter(|own| is_fixed(own)).cloned();
     let mut types = ValueTypes::new();
-    for value in declared.chain(read(&told)) {
-        if let Some(name) = value.name.clone() {
-            types.insert(name, value);
+    for value in read(&told) {
+        types.insert(value.name.clone().unwrap_or_default(), value);
+    }
+    for value in declared.filter(|own| is_fixed(own)) {
+        let name = value.name.clone().unwrap_or_default();
+        // An element type that is declared otherwise was guessed.
+        if types.get(&name).is_none_or(|own| element_type(own) != element_type(value)) {
+            types.insert(name, value.clone());
         }
     }
     Ok(types)
+}
+
+/// The number of a tensor's element type.
+fn element_type(value: &ValueInfoProto) -> Option<i32> {
+    match value.r#type.as_ref()?.value.as_ref()? {
+        TypeValue::TensorType(tensor) => tensor.elem_type,
+        _ => None,
+    }
 }
 
 /// Declarations as [`tell`] wrote them; the last may be cut short.
