@@ -12,9 +12,9 @@ use hone_driver::onnx::proto::{
 pub fn renamed(model: &ModelProto) -> ModelProto {
     let mut model = model.clone();
     let mut names = Names::default();
-    let of_functions = model.functions.iter().map(|own| key(&own.domain, &own.name));
+    let of_functions = model.functions.iter().map(|entry| key(&entry.domain, &entry.name));
     names.functions =
-        of_functions.enumerate().map(|(place, key)| (key, format!("f{place}"))).collect();
+        of_functions.enumerate().map(|(index, key)| (key, format!("f{index}"))).collect();
     if let Some(graph) = &mut model.graph {
         names.graph(graph);
     }
@@ -60,7 +60,7 @@ impl Names {
             tensor.name.iter_mut().for_each(|name| self.value(name));
         }
         let sparse = graph.sparse_initializer.iter_mut();
-        for tensor in sparse.flat_map(|own| own.values.iter_mut().chain(&mut own.indices)) {
+        for tensor in sparse.flat_map(|entry| entry.values.iter_mut().chain(&mut entry.indices)) {
             tensor.name.iter_mut().for_each(|name| self.value(name));
         }
         for node in &mut graph.node {
@@ -126,8 +126,8 @@ impl Names {
                 }
                 None
             }
-            Some(TypeValue::SequenceType(own)) => own.elem_type.as_mut(),
-            Some(TypeValue::OptionalType(own)) => own.elem_type.as_mut(),
+            Some(TypeValue::SequenceType(entry)) => entry.elem_type.as_mut(),
+            Some(TypeValue::OptionalType(entry)) => entry.elem_type.as_mut(),
             _ => None,
         };
         if let Some(inner) = inner {

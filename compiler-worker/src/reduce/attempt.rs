@@ -58,7 +58,7 @@ pub struct Attempts {
 /// How a process ended, and the end of what it wrote to standard error.
 struct Ended {
     end: End,
-    said: String,
+    stderr: String,
 }
 
 impl Attempts {
@@ -92,14 +92,14 @@ impl Attempts {
     /// # Errors
     /// `Interrupted`; where no process can be started.
     pub fn compile(&self, model: &Path, options: &[OsString]) -> Result<Outcome> {
-        let place = tempfile::tempdir_in(self.folder.path()).map_err(no_folder)?;
+        let folder = tempfile::tempdir_in(self.folder.path()).map_err(no_folder)?;
         let mut command = Command::new(&self.program);
         command.arg("compile").arg(model).arg("--no-measure").args(options);
-        command.arg("--out").arg(place.path().join("out"));
-        command.arg("--cache").arg(place.path().join("cache"));
+        command.arg("--out").arg(folder.path().join("out"));
+        command.arg("--cache").arg(folder.path().join("cache"));
         command.arg("--records").arg(&self.records);
         let ended = self.run(command.stdout(Stdio::null()))?;
-        Ok(Outcome::new(ended.end, &ended.said))
+        Ok(Outcome::new(ended.end, &ended.stderr))
     }
 
     /// What a hidden form of this command writes to standard output about a model, as far as it comes.
@@ -117,8 +117,8 @@ impl Attempts {
 
     /// Runs a command to its end, or to the time limit.
     fn run(&self, command: &mut Command) -> Result<Ended> {
-        let mut said = tempfile::tempfile_in(self.folder.path()).map_err(no_folder)?;
-        let shared = said.try_clone().map_err(no_folder)?;
+        let mut stderr = tempfile::tempfile_in(self.folder.path()).map_err(no_folder)?;
+        let shared = stderr.try_clone().map_err(no_folder)?;
         command.stdin(Stdio::null()).stderr(shared).env("RUST_BACKTRACE", "0");
         // With all that it starts; and Ctrl-C is for this process, which ends that one.
         let child = command.process_group(0).spawn();
@@ -128,8 +128,8 @@ impl Attempts {
         if !matches!(end, Ok(End::Code(_))) {
             end_group(&mut child);
         }
-        let bytes = read_from(&mut said, MOST_SAID).map_err(no_folder)?;
-        Ok(Ended { end: end?, said: String::from_utf8_lossy(&bytes).into_owned() })
+        let bytes = read_from(&mut stderr, MOST_SAID).map_err(no_folder)?;
+        Ok(Ended { end: end?, stderr: String::from_utf8_lossy(&bytes).into_owned() })
     }
 
     fn wait(&self, child: &mut Child) -> Result<End> {
@@ -189,7 +189,7 @@ mod tests {
     fn every_end_is_told_apart() {
         let long = Duration::from_secs(60);
         let failed = ended("echo host: parse >&2; echo why >&2; exit 12", long);
-        assert_eq!((failed.end, failed.said.as_str()), (End::Code(12), "host: parse\nwhy\n"));
+        assert_eq!((failed.end, failed.stderr.as_str()), (End::Code(12), "host: parse\nwhy\n"));
         assert_eq!(ended("kill -SEGV $$", long).end, End::Signal(11));
         // What the process started ends with it.
         let begin = Instant::now();

@@ -11,7 +11,9 @@ pub fn cleaned(mut model: ModelProto) -> ModelProto {
     if let Some(graph) = &mut model.graph {
         prune(graph);
         let called = called(&model);
-        model.functions.retain(|own| own.name.as_ref().is_some_and(|name| called.contains(name)));
+        model
+            .functions
+            .retain(|entry| entry.name.as_ref().is_some_and(|name| called.contains(name)));
     }
     without_texts(model)
 }
@@ -77,11 +79,11 @@ fn prune(graph: &mut GraphProto) {
     graph.initializer.retain(|tensor| is_read(&tensor.name));
     graph
         .sparse_initializer
-        .retain(|own| own.values.as_ref().is_some_and(|own| is_read(&own.name)));
+        .retain(|entry| entry.values.as_ref().is_some_and(|entry| is_read(&entry.name)));
     graph.input.retain(|input| is_read(&input.name));
     let made: HashSet<&str> =
         graph.node.iter().flat_map(|node| node.output.iter().map(String::as_str)).collect();
-    graph.value_info.retain(|own| own.name.as_deref().is_some_and(|name| made.contains(name)));
+    graph.value_info.retain(|entry| entry.name.as_deref().is_some_and(|name| made.contains(name)));
 }
 
 /// Names of the functions that a model's nodes call, directly or through others.
@@ -91,7 +93,7 @@ fn called(model: &ModelProto) -> HashSet<String> {
     while let Some(node) = pending.pop() {
         pending.extend(node.attribute.iter().flat_map(inner_nodes));
         let Some(name) = &node.op_type else { continue };
-        let functions = model.functions.iter().filter(|own| own.name.as_ref() == Some(name));
+        let functions = model.functions.iter().filter(|entry| entry.name.as_ref() == Some(name));
         if called.insert(name.clone()) {
             pending.extend(functions.flat_map(|function| &function.node));
         }

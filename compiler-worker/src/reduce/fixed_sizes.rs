@@ -19,16 +19,18 @@ pub fn with_fixed_sizes(model: &ModelProto, given: &[Input]) -> Option<ModelProt
     let ports = signature(&interface(model, graph)).ok()?.inputs;
     let mut symbols: HashMap<String, usize> = HashMap::new();
     let is_input = |name: &str| ports.iter().any(|port| port.name == name);
-    for dimension in given.iter().filter(|own| !is_input(&own.name)) {
+    for dimension in given.iter().filter(|entry| !is_input(&entry.name)) {
         if let Some(size) = dimension.shape.first().and_then(size) {
             symbols.insert(dimension.name.clone(), size);
         }
     }
     let mut graph = graph.clone();
     let mut is_open = false;
-    for port in ports.iter().filter(|own| !own.sequence && !own.optional && own.map.is_none()) {
+    for port in
+        ports.iter().filter(|entry| !entry.sequence && !entry.optional && entry.map.is_none())
+    {
         let shape = shape(port, given, &mut symbols);
-        let input = graph.input.iter_mut().find(|own| own.name.as_ref() == Some(&port.name));
+        let input = graph.input.iter_mut().find(|entry| entry.name.as_ref() == Some(&port.name));
         let Some(tensor) = input.and_then(tensor_of) else { continue };
         let fixed = TensorShapeProto { dim: shape.into_iter().map(fixed).collect() };
         is_open |= tensor.shape.as_ref() != Some(&fixed);
@@ -50,7 +52,7 @@ fn interface(model: &ModelProto, graph: &GraphProto) -> Bytes {
     let stored: Vec<&str> =
         graph.initializer.iter().filter_map(|tensor| tensor.name.as_deref()).collect();
     let is_given =
-        |own: &&ValueInfoProto| !stored.contains(&own.name.as_deref().unwrap_or_default());
+        |entry: &&ValueInfoProto| !stored.contains(&entry.name.as_deref().unwrap_or_default());
     let input = graph.input.iter().filter(is_given).cloned().collect();
     let graph = GraphProto { input, name: Some("interface".to_owned()), ..GraphProto::default() };
     let ModelProto { ir_version, opset_import, .. } = model;
@@ -66,10 +68,11 @@ fn shape(
     given: &[Input],
     symbols: &mut HashMap<String, usize>,
 ) -> Vec<usize> {
-    let own = given.iter().find(|own| own.name == port.name);
-    let sizes = own.and_then(|own| own.shape.iter().map(size).collect::<Option<Vec<usize>>>());
+    let entry = given.iter().find(|entry| entry.name == port.name);
+    let sizes =
+        entry.and_then(|entry| entry.shape.iter().map(size).collect::<Option<Vec<usize>>>());
     let is_rank =
-        |shape: &Vec<usize>| port.shape.as_ref().is_none_or(|own| own.len() == shape.len());
+        |shape: &Vec<usize>| port.shape.as_ref().is_none_or(|entry| entry.len() == shape.len());
     sizes.filter(is_rank).unwrap_or_else(|| propose_shape(port, symbols))
 }
 

@@ -78,7 +78,7 @@ mod tests {
         let all = (0..count).collect();
         let found = minimize(all, &mut |items: &[usize]| {
             asked += 1;
-            Ok(needed.iter().all(|own| items.contains(own)))
+            Ok(needed.iter().all(|entry| items.contains(entry)))
         });
         (found.unwrap(), asked)
     }
@@ -103,9 +103,9 @@ mod tests {
         let mut all: Vec<usize> = (0..10).collect();
         all = minimize(all, &mut |items| Ok(fails(items))).unwrap();
         assert!(fails(&all));
-        for place in 0..all.len() {
+        for index in 0..all.len() {
             let mut without = all.clone();
-            without.remove(place);
+            without.remove(index);
             assert!(!fails(&without));
         }
     }

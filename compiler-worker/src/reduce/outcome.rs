@@ -94,16 +94,16 @@ pub struct Likeness {
 
 impl Outcome {
     /// Of how a process ended and what it wrote to standard error.
-    pub fn new(end: End, said: &str) -> Self {
-        Self { end, message: message(end, said) }
+    pub fn new(end: End, stderr: &str) -> Self {
+        Self { end, message: message(end, stderr) }
     }
 
     /// What others that are alike have in common with it: the end, and the message without names, files and numbers. The
     /// place of a panic in the source counts as it is.
     pub fn likeness(&self) -> Likeness {
         let message = match (self.end, self.message.split_once('\n')) {
-            (End::Code(PANIC), Some((place, message))) => {
-                format!("{place}\n{}", without_particulars(message))
+            (End::Code(PANIC), Some((location, message))) => {
+                format!("{location}\n{}", without_particulars(message))
             }
             _ => without_particulars(&self.message),
         };
@@ -112,20 +112,20 @@ impl Outcome {
 }
 
 /// The part of standard error that says why the process ended.
-fn message(end: End, said: &str) -> String {
-    let error = said.rfind("\nerror[").map(|place| place + 1);
-    let error = error.or_else(|| said.starts_with("error[").then_some(0));
+fn message(end: End, stderr: &str) -> String {
+    let error = stderr.rfind("\nerror[").map(|index| index + 1);
+    let error = error.or_else(|| stderr.starts_with("error[").then_some(0));
     if let (End::Code(_), Some(begin)) = (end, error) {
-        let error = &said[begin..];
+        let error = &stderr[begin..];
         return error.split("\nor on the command line:").next().unwrap_or(error).trim().to_owned();
     }
-    if let (End::Code(PANIC), Some(begin)) = (end, said.find("panicked at ")) {
-        let panic = &said[begin..];
+    if let (End::Code(PANIC), Some(begin)) = (end, stderr.find("panicked at ")) {
+        let panic = &stderr[begin..];
         return panic.split("\nnote: ").next().unwrap_or(panic).trim().to_owned();
     }
-    let stage = said.lines().rev().find_map(stage_of);
+    let stage = stderr.lines().rev().find_map(stage_of);
     let others =
-        said.lines().filter(|line| stage_of(line).is_none() && !line.starts_with("note: "));
+        stderr.lines().filter(|line| stage_of(line).is_none() && !line.starts_with("note: "));
     let stage = stage.map(|stage| format!("in stage {stage}"));
     others.map(str::to_owned).chain(stage).collect::<Vec<_>>().join("\n").trim().to_owned()
 }

@@ -65,14 +65,14 @@ pub fn reduce(settings: &Settings<'_>, attempts: &Attempts) -> Result<Reduced> {
     let options = settings.flags.of(|name| all.contains(&name));
     let outcome = attempts.compile(settings.model, &options)?;
     refuse_other_ends(settings.model, &outcome)?;
-    eprintln!("{}: {}", outcome.end, first_line(&outcome.message));
+    eprintln!("{}", first_line(&outcome));
     let model = read(settings.model)?;
     let before = (node_count(&model), model.encoded_len() as u64);
     let flags = settings.flags.clone();
     let mut trials = Trials::new(attempts, flags, settings.out.clone(), (model, outcome));
     let mut notes = Vec::new();
     let ended = all_steps(settings, &mut trials, &mut notes).err();
-    let is_over = ended.as_ref().is_none_or(|own| own.reason == Reason::Interrupted);
+    let is_over = ended.as_ref().is_none_or(|entry| entry.reason == Reason::Interrupted);
     match ended {
         Some(failure) if !is_over || trials.bytes.is_none() => Err(failure),
         ended => Ok(Reduced {
@@ -103,21 +103,28 @@ fn refuse_other_ends(model: &Path, outcome: &Outcome) -> Result<()> {
                 End::Code(code) => Reason::from_code(code),
                 _ => None,
             };
-            let said = outcome.message.split_once("]: ").map_or(&*outcome.message, |own| own.1);
-            let message = format!("model '{model}' is not what fails: {said}");
+            let stderr =
+                outcome.message.split_once("]: ").map_or(&*outcome.message, |entry| entry.1);
+            let message = format!("model '{model}' is not what fails: {stderr}");
             Err(Failure::new(reason.unwrap_or(Reason::InternalError), message))
         }
     }
 }
 
-fn first_line(message: &str) -> &str {
-    message.lines().next().unwrap_or_default()
+/// How the model fails, in a line.
+fn first_line(outcome: &Outcome) -> String {
+    let line = outcome.message.lines().next().unwrap_or_default();
+    match line.starts_with("error[") {
+        true => line.to_owned(),
+        false => format!("{}: {line}", outcome.end),
+    }
 }
 
 /// A model with the tensors that it stores elsewhere, its nodes in an order in which they run.
 fn read(path: &Path) -> Result<ModelProto> {
     let bytes = Bytes::from(local::read(path, u64::MAX)?);
-    let folder = path.parent().filter(|own| !own.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder =
+        path.parent().filter(|entry| !entry.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let options = ImportOptions { folder: Some(folder.to_path_buf()), ..ImportOptions::default() };
     let unusable = |error| {
         let message = format!("model '{}' cannot be taken apart", path.display());

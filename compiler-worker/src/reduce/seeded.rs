@@ -22,9 +22,9 @@ pub fn seed(trials: &mut Trials<'_>) -> Result<usize> {
     let all: Vec<usize> = (0..count).collect();
     let kept = minimize(all, &mut |kept| {
         let mut model = base.clone();
-        visit(&mut model, &mut |place, content| {
-            if !kept.contains(&place) {
-                content.replace(place as u64 + 1);
+        visit(&mut model, &mut |index, content| {
+            if !kept.contains(&index) {
+                content.replace(index as u64 + 1);
             }
         });
         trials.is_alike(model)
@@ -41,10 +41,10 @@ enum Content<'a> {
 
 /// Visits all that a model stores, with its place in an order that stays.
 fn visit(model: &mut ModelProto, visit: &mut dyn FnMut(usize, Content<'_>)) {
-    let mut place = 0;
+    let mut index = 0;
     let mut count = || {
-        place += 1;
-        place - 1
+        index += 1;
+        index - 1
     };
     onnx::edit::for_each_tensor(model, &mut |tensor| visit(count(), Content::Tensor(tensor)));
     let mut of_attribute = |attribute: &mut AttributeProto| {
@@ -80,7 +80,7 @@ impl Content<'_> {
         match self {
             Self::Tensor(tensor) => replace_tensor(tensor, &mut random),
             Self::Floats(floats) => {
-                floats.iter_mut().for_each(|own| *own = random.signed_unit() as f32);
+                floats.iter_mut().for_each(|entry| *entry = random.signed_unit() as f32);
             }
             Self::Texts(texts) => replace_texts(texts),
         }
@@ -91,7 +91,7 @@ impl Content<'_> {
 fn replace_texts(texts: &mut [Vec<u8>]) {
     let before = texts.to_vec();
     for text in texts {
-        let first = before.iter().position(|own| own == text).unwrap_or_default();
+        let first = before.iter().position(|entry| entry == text).unwrap_or_default();
         *text = format!("text{first}").into_bytes();
     }
 }
@@ -114,9 +114,10 @@ fn replace_tensor(tensor: &mut TensorProto, random: &mut Random) {
     let Ok(before) = onnx::tensor(tensor.clone()) else { return };
     let is_real = before.dtype().is_float();
     let values = before.to_f64();
-    let (low, high) = values.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), own| {
-        (low.min(*own), high.max(*own))
-    });
+    let (low, high) =
+        values.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), entry| {
+            (low.min(*entry), high.max(*entry))
+        });
     let new: Vec<f64> = values
         .iter()
         .map(|_| match is_real {

@@ -26,12 +26,12 @@ pub fn outputs(trials: &mut Trials<'_>) -> Result<()> {
 
 /// Cuts the graph behind some node: inner values become its outputs.
 pub fn cut_behind(trials: &mut Trials<'_>, types: &ValueTypes) -> Result<()> {
-    cut(trials, types, |place, length, _| place < length)
+    cut(trials, types, |index, length, _| index < length)
 }
 
 /// Cuts the graph before some node: inner values become its inputs.
 pub fn cut_before(trials: &mut Trials<'_>, types: &ValueTypes) -> Result<()> {
-    cut(trials, types, |place, length, all| place >= all - length)
+    cut(trials, types, |index, length, all| index >= all - length)
 }
 
 /// Keeps as few nodes at one end of the list as possible; `keeps` says which, of their place, how many, and the number of
@@ -44,7 +44,7 @@ fn cut(
     let base = trials.graph();
     let all = base.node.len();
     least(all, &mut |length| {
-        let kept: Vec<bool> = (0..all).map(|place| keeps(place, length, all)).collect();
+        let kept: Vec<bool> = (0..all).map(|index| keeps(index, length, all)).collect();
         trials.is_graph_alike(subgraph(&base, &kept, types))
     })?;
     Ok(())
@@ -54,9 +54,9 @@ fn cut(
 pub fn nodes(trials: &mut Trials<'_>, types: &ValueTypes) -> Result<()> {
     let base = trials.graph();
     let all: Vec<usize> = (0..base.node.len()).collect();
-    minimize(all, &mut |places| {
+    minimize(all, &mut |indices| {
         let mut kept = vec![false; base.node.len()];
-        places.iter().for_each(|place| kept[*place] = true);
+        indices.iter().for_each(|index| kept[*index] = true);
         trials.is_graph_alike(subgraph(&base, &kept, types))
     })?;
     Ok(())
@@ -69,8 +69,8 @@ pub fn pass_through(trials: &mut Trials<'_>, types: &ValueTypes) -> Result<()> {
     let all: Vec<usize> = (0..passed.len()).collect();
     minimize(all, &mut |kept| {
         let kept: HashSet<usize> = kept.iter().copied().collect();
-        let left_out = passed.iter().enumerate().filter(|(place, _)| !kept.contains(place));
-        trials.is_graph_alike(Some(without(&base, left_out.map(|(_, own)| *own).collect())))
+        let left_out = passed.iter().enumerate().filter(|(index, _)| !kept.contains(index));
+        trials.is_graph_alike(Some(without(&base, left_out.map(|(_, entry)| *entry).collect())))
     })?;
     Ok(())
 }
@@ -87,22 +87,23 @@ fn replaceable<'a>(graph: &'a GraphProto, types: &ValueTypes) -> Vec<Passed<'a>>
         fixed.extend(names_read(node).into_iter().filter(|name| !inputs.contains(name)));
     }
     let read: HashSet<&str> = graph.node.iter().flat_map(names_read).collect();
-    let type_of = |name: &str| types.get(name).and_then(|own| own.r#type.as_ref());
-    let passed = |(place, node): (usize, &'a NodeProto)| {
+    let type_of = |name: &str| types.get(name).and_then(|entry| entry.r#type.as_ref());
+    let passed = |(index, node): (usize, &'a NodeProto)| {
         let (result, others) = node.output.split_first()?;
         let is_free = !fixed.contains(result.as_str());
-        let is_only =
-            others.iter().all(|own| !read.contains(own.as_str()) && !fixed.contains(own.as_str()));
+        let is_only = others
+            .iter()
+            .all(|entry| !read.contains(entry.as_str()) && !fixed.contains(entry.as_str()));
         let wanted = type_of(result).filter(|_| is_free && is_only)?;
         let operand = node.input.iter().find(|input| type_of(input) == Some(wanted))?;
-        Some((place, result.as_str(), operand.as_str()))
+        Some((index, result.as_str(), operand.as_str()))
     };
     graph.node.iter().enumerate().filter_map(passed).collect()
 }
 
 /// The graph without some nodes, whose readers read an operand of theirs.
 fn without(base: &GraphProto, passed: Vec<Passed<'_>>) -> GraphProto {
-    let places: HashSet<usize> = passed.iter().map(|(place, ..)| *place).collect();
+    let indices: HashSet<usize> = passed.iter().map(|(index, ..)| *index).collect();
     let operands: HashMap<&str, &str> = passed.iter().map(|(_, from, to)| (*from, *to)).collect();
     let resolved = |name: &str| {
         let mut name = name;
@@ -115,7 +116,7 @@ fn without(base: &GraphProto, passed: Vec<Passed<'_>>) -> GraphProto {
         }
         name.to_owned()
     };
-    let kept = base.node.iter().enumerate().filter(|(place, _)| !places.contains(place));
+    let kept = base.node.iter().enumerate().filter(|(index, _)| !indices.contains(index));
     let node = kept.map(|(_, node)| {
         let input = node.input.iter().map(|name| resolved(name)).collect();
         NodeProto { input, ..node.clone() }

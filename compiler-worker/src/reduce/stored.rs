@@ -41,12 +41,12 @@ pub fn to_inputs(trials: &mut Trials<'_>) -> Result<()> {
 
 /// Makes as many large stored tensors as possible constants of one number.
 pub fn to_one_number(trials: &mut Trials<'_>) -> Result<()> {
-    let own = trials
+    let entry = trials
         .best()
         .opset_import
         .iter()
-        .find(|own| matches!(own.domain.as_deref(), None | Some("" | "ai.onnx")));
-    let version = own.and_then(|own| own.version).unwrap_or(0);
+        .find(|entry| matches!(entry.domain.as_deref(), None | Some("" | "ai.onnx")));
+    let version = entry.and_then(|entry| entry.version).unwrap_or(0);
     match version >= CONSTANT_OF_SHAPE {
         true => replace(trials, with_one_number),
         false => Ok(()),
@@ -61,7 +61,7 @@ fn replace(
     let base = trials.graph();
     let large = large(&base);
     minimize(large.clone(), &mut |kept| {
-        let others = large.iter().filter(|place| !kept.contains(place)).copied().collect();
+        let others = large.iter().filter(|index| !kept.contains(index)).copied().collect();
         trials.is_graph_alike(Some(replaced(&base, &others)))
     })?;
     Ok(())
@@ -70,12 +70,12 @@ fn replace(
 /// Places of the large stored tensors of a graph.
 fn large(graph: &GraphProto) -> Vec<usize> {
     let all = graph.initializer.iter().enumerate();
-    all.filter(|(_, tensor)| tensor.encoded_len() > LARGE).map(|(place, _)| place).collect()
+    all.filter(|(_, tensor)| tensor.encoded_len() > LARGE).map(|(index, _)| index).collect()
 }
 
 /// The graph with inputs in place of some stored tensors.
-fn with_inputs(base: &GraphProto, places: &HashSet<usize>) -> GraphProto {
-    let (taken, initializer) = taken(base, places);
+fn with_inputs(base: &GraphProto, indices: &HashSet<usize>) -> GraphProto {
+    let (taken, initializer) = taken(base, indices);
     let mut graph = GraphProto { initializer, ..base.clone() };
     for tensor in taken {
         let name = &tensor.name;
@@ -86,10 +86,11 @@ fn with_inputs(base: &GraphProto, places: &HashSet<usize>) -> GraphProto {
 }
 
 /// The stored tensors at some places, and the others.
-fn taken(base: &GraphProto, places: &HashSet<usize>) -> (Vec<TensorProto>, Vec<TensorProto>) {
+fn taken(base: &GraphProto, indices: &HashSet<usize>) -> (Vec<TensorProto>, Vec<TensorProto>) {
     let all = base.initializer.iter().cloned().enumerate();
-    let (taken, others): (Vec<_>, Vec<_>) = all.partition(|(place, _)| places.contains(place));
-    let tensors = |list: Vec<(usize, TensorProto)>| list.into_iter().map(|(_, own)| own).collect();
+    let (taken, others): (Vec<_>, Vec<_>) = all.partition(|(index, _)| indices.contains(index));
+    let tensors =
+        |list: Vec<(usize, TensorProto)>| list.into_iter().map(|(_, entry)| entry).collect();
     (tensors(taken), tensors(others))
 }
 
@@ -107,10 +108,10 @@ fn declared(tensor: &TensorProto) -> ValueInfoProto {
 }
 
 /// The graph with a `ConstantOfShape` in place of those stored tensors whose elements have a number for it.
-fn with_one_number(base: &GraphProto, places: &HashSet<usize>) -> GraphProto {
-    let possible = |place: &usize| number(&base.initializer[*place]).is_some();
-    let places = places.iter().filter(|place| possible(place)).copied().collect();
-    let (taken, initializer) = taken(base, &places);
+fn with_one_number(base: &GraphProto, indices: &HashSet<usize>) -> GraphProto {
+    let possible = |index: &usize| number(&base.initializer[*index]).is_some();
+    let indices = indices.iter().filter(|index| possible(index)).copied().collect();
+    let (taken, initializer) = taken(base, &indices);
     let mut graph = GraphProto { initializer, ..base.clone() };
     let mut nodes = Vec::new();
     for tensor in taken {

@@ -23,7 +23,7 @@ pub fn subgraph(base: &GraphProto, kept: &[bool], types: &ValueTypes) -> Option<
         graph.input.push(declared(name)?);
     }
     let is_outside =
-        |own: &ValueInfoProto| own.name.as_deref().is_some_and(|name| outside.contains(name));
+        |entry: &ValueInfoProto| entry.name.as_deref().is_some_and(|name| outside.contains(name));
     graph.output.retain(|output| !is_outside(output));
     let outputs: HashSet<&str> =
         base.output.iter().filter_map(|output| output.name.as_deref()).collect();
@@ -45,7 +45,11 @@ fn sorted<'a: 'b, 'b>(names: impl Iterator<Item = &'b &'a str>) -> Vec<&'a str> 
 }
 
 fn made<'a>(nodes: impl Iterator<Item = &'a NodeProto>) -> HashSet<&'a str> {
-    nodes.flat_map(|node| &node.output).map(String::as_str).filter(|own| !own.is_empty()).collect()
+    nodes
+        .flat_map(|node| &node.output)
+        .map(String::as_str)
+        .filter(|entry| !entry.is_empty())
+        .collect()
 }
 
 fn read<'a>(nodes: impl Iterator<Item = &'a NodeProto>) -> HashSet<&'a str> {

@@ -145,7 +145,7 @@ fn sized_names(model: &ModelProto) -> HashSet<String> {
     for input in model.graph.iter().flat_map(|graph| &graph.input) {
         names.extend(input.name.clone());
         let Some(TypeValue::TensorType(tensor)) =
-            input.r#type.as_ref().and_then(|own| own.value.as_ref())
+            input.r#type.as_ref().and_then(|entry| entry.value.as_ref())
         else {
             continue;
         };

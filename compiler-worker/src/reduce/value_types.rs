@@ -23,17 +23,18 @@ pub fn value_types(attempts: &Attempts, model: &ModelProto) -> Result<ValueTypes
     let path = attempts.candidate();
     let unwritten = |error| Failure::io("temporary files cannot be written", error);
     std::fs::write(&path, model.encode_to_vec()).map_err(unwritten)?;
-    let told = attempts.value_types(&path)?;
+    let reported = attempts.value_types(&path)?;
     let graph = model.graph.iter();
-    let declared = graph.flat_map(|own| own.value_info.iter().chain(&own.output).chain(&own.input));
+    let declared =
+        graph.flat_map(|entry| entry.value_info.iter().chain(&entry.output).chain(&entry.input));
     let mut types = ValueTypes::new();
-    for value in read(&told) {
+    for value in read(&reported) {
         types.insert(value.name.clone().unwrap_or_default(), value);
     }
-    for value in declared.filter(|own| is_fixed(own)) {
+    for value in declared.filter(|entry| is_fixed(entry)) {
         let name = value.name.clone().unwrap_or_default();
         // An element type that is declared otherwise was guessed.
-        if types.get(&name).is_none_or(|own| element_type(own) != element_type(value)) {
+        if types.get(&name).is_none_or(|entry| element_type(entry) != element_type(value)) {
             types.insert(name, value.clone());
         }
     }
@@ -49,10 +50,10 @@ fn element_type(value: &ValueInfoProto) -> Option<i32> {
 }
 
 /// Declarations as [`tell`] wrote them; the last may be cut short.
-fn read(mut told: &[u8]) -> Vec<ValueInfoProto> {
+fn read(mut reported: &[u8]) -> Vec<ValueInfoProto> {
     let mut values = Vec::new();
-    while !told.is_empty() {
-        match ValueInfoProto::decode_length_delimited(&mut told) {
+    while !reported.is_empty() {
+        match ValueInfoProto::decode_length_delimited(&mut reported) {
             Ok(value) => values.push(value),
             Err(_) => break,
         }
@@ -64,12 +65,12 @@ fn read(mut told: &[u8]) -> Vec<ValueInfoProto> {
 fn is_fixed(value: &ValueInfoProto) -> bool {
     use onnx::proto::tensor_shape_proto::dimension::Value as Extent;
     let Some(TypeValue::TensorType(tensor)) =
-        value.r#type.as_ref().and_then(|own| own.value.as_ref())
+        value.r#type.as_ref().and_then(|entry| entry.value.as_ref())
     else {
         return false;
     };
     let is_known = |extent: &Option<Extent>| matches!(extent, Some(Extent::DimValue(0..)));
-    tensor.shape.as_ref().is_some_and(|own| own.dim.iter().all(|dim| is_known(&dim.value)))
+    tensor.shape.as_ref().is_some_and(|entry| entry.dim.iter().all(|dim| is_known(&dim.value)))
 }
 
 /// Writes the types of a model's values to standard output while they are found, each as its length and a `ValueInfoProto`.

@@ -27,18 +27,18 @@ pub fn value_types(
 ) -> Result<(), ImportError> {
     let begun = begin(model, options)?;
     let (mut importer, graph) = (begun.importer, begun.graph);
-    let inputs: Vec<String> = graph.input.iter().filter_map(|own| own.name.clone()).collect();
+    let inputs: Vec<String> = graph.input.iter().filter_map(|entry| entry.name.clone()).collect();
     let nodes = edit::sorted(importer.store(graph)?);
     let every = nodes.iter().flat_map(|node| node.output.iter().map(String::as_str));
     let (read, _) = liveness::live(&nodes, every);
-    let mut told = HashSet::new();
-    tell(&mut importer, &inputs, &mut told, found);
+    let mut reported = HashSet::new();
+    tell(&mut importer, &inputs, &mut reported, found);
     for node in nodes {
         let inputs: Vec<String> = edit::names_read(&node).into_iter().map(str::to_owned).collect();
-        tell(&mut importer, &inputs, &mut told, found);
+        tell(&mut importer, &inputs, &mut reported, found);
         let outputs = node.output.clone();
         import(&mut importer, node, &read);
-        tell(&mut importer, &outputs, &mut told, found);
+        tell(&mut importer, &outputs, &mut reported, found);
     }
     Ok(())
 }
@@ -85,16 +85,16 @@ impl Importer {
 fn tell(
     importer: &mut Importer,
     names: &[String],
-    told: &mut HashSet<String>,
+    reported: &mut HashSet<String>,
     found: &mut dyn FnMut(ValueInfoProto),
 ) {
     for name in names {
-        if told.contains(name) {
+        if reported.contains(name) {
             continue;
         }
         // What is stored wrongly has no type.
         let Ok(Some(operand)) = importer.lookup(name) else { continue };
-        told.insert(name.clone());
+        reported.insert(name.clone());
         if !importer.builder.is_composite(operand) {
             found(described(importer, name, operand));
         }
