@@ -177,7 +177,7 @@ fn incumbent(found: &[Measured]) -> Option<f64> {
 fn impossible(asked: &Trials, found: &[Measured]) -> Option<String> {
     let times = asked.least.iter().zip(found);
     let times = times.filter_map(|(least, own)| Some((*least, own.nanoseconds?)));
-    let mut times = times.filter(|(least, time)| !(time * IMPOSSIBLE >= *least));
+    let mut times = times.filter(|(least, time)| time.is_nan() || time * IMPOSSIBLE < *least);
     times.next().map(|(least, time)| {
         format!(
             "its times cannot be: {time:.0} ns for what takes {least:.0} ns at the target's peak"

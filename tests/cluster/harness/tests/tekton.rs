@@ -18,7 +18,14 @@ const SYSTEM: &str = "tekton-pipelines";
 /// Ports of Tekton's probes and metrics: the tests of this suite run one after another.
 const PORTS: [(&str, &str); 2] = [("PROBES_PORT", "19480"), ("METRICS_PROMETHEUS_PORT", "19490")];
 /// Images that Tekton asks to be told, and that no pod of these tests has.
-const IMAGES: [&str; 5] = ["entrypoint", "sidecarlogresults", "nop", "shell", "workingdirinit"];
+const IMAGES: [&str; 6] = [
+    "-entrypoint-image",
+    "-sidecarlogresults-image",
+    "-nop-image",
+    "-shell-image",
+    "-shell-image-win",
+    "-workingdirinit-image",
+];
 
 /// Tekton's controller, ended when this is dropped.
 struct Tekton(Child);
@@ -39,7 +46,7 @@ impl Tekton {
             kubectl.wait(&format!("crd/{kind}.tekton.dev"), "Established", SOON)?;
         }
         let log = File::create(context.cluster.directory().join("tekton.log"))?;
-        let images = IMAGES.iter().flat_map(|image| [format!("-{image}-image"), "none".to_owned()]);
+        let images = IMAGES.iter().flat_map(|image| [image, "none"]);
         let child = Command::new(program("tekton"))
             .args(images)
             .args(["-disable-ha", "-namespace", &context.namespace])
