@@ -54,9 +54,10 @@ fn reason(context: &Context<'_>) -> Result<String> {
 pub fn sessions_outside_measure_for_a_run(context: &Context<'_>) -> Result<()> {
     prepare(context)?;
     let pool = pool(context);
+    // Other tests run on the same cores, and what a session measures then is no reason to set it aside.
     context.kubectl.apply(&format!(
         "{{apiVersion: hone.dev/v1alpha1, kind: DevicePool, metadata: {{name: {pool}}}, spec: {{kind: External, \
-          platform: {{os: linux, arch: amd64}}, sessions: {{uri: '{}', credentialsSecretRef: {{name: store}}}}}}}}",
+          platform: {{os: linux, arch: amd64}}, noiseBudget: '100', sessions: {{uri: '{}', credentialsSecretRef: {{name: store}}}}}}}}",
         store(context)
     ))?;
     let yaml = example(context, "digits", "{maxTrials: 200}")?;
