@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{Place, onnx};
+use common::{Place, board, onnx};
 use serde_json::{Value, json};
 
 const TARGET: &str = "linux/arm64:cortex-a72";
@@ -143,40 +143,13 @@ fn a_killed_search_goes_on_from_what_was_measured() {
     once_each(&folder, before + 8);
 }
 
-/// Speaks for the runner, and turns a bit of every large answer but the first: a board whose memory is bad.
-const LIAR: &str = r#"
-import os, struct, subprocess, sys
-board = subprocess.Popen(["qemu-aarch64", sys.argv[1]], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-def exactly(stream, count):
-    data = b""
-    while len(data) < count:
-        more = stream.read(count - len(data))
-        if not more: sys.exit(0)
-        data += more
-    return data
-reads = 0
-while True:
-    request = exactly(sys.stdin.buffer, 64)
-    operation, a, b = struct.unpack("<3Q", request[:24])
-    board.stdin.write(request)
-    if operation == 3: board.stdin.write(exactly(sys.stdin.buffer, b))
-    board.stdin.flush()
-    answer = b""
-    if operation in (1, 5, 6): answer = exactly(board.stdout, 8)
-    if operation == 4:
-        answer = bytearray(exactly(board.stdout, b))
-        reads += 1
-        if reads > 2: answer[3] ^= 0x40
-    sys.stdout.buffer.write(bytes(answer))
-    sys.stdout.buffer.flush()
-"#;
-
 #[test]
 fn wrong_answers_of_a_board_are_kept_out() {
     let folder = folder();
-    folder.write("liar.py", LIAR);
-    let board = "liar=python3 liar.py {runner}";
-    let done = folder.ended(tune(&folder, board, 16, &[]).wait_with_output().unwrap());
+    folder.write("liar.py", board::SCRIPT);
+    folder.write("liar.mode", "wrong 2");
+    let liar = format!("liar=python3 liar.py liar.mode {{runner}} {}", std::process::id());
+    let done = folder.ended(tune(&folder, &liar, 16, &[]).wait_with_output().unwrap());
     assert_eq!(done.code, 0, "{}", done.err);
     // Two of each round are right: the plain program, with which nothing is compared before, and the schedule without tuning.
     let report: Value = serde_json::from_str(&done.out).unwrap();

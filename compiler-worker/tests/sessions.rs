@@ -1,5 +1,5 @@
 //! A search that measures nothing itself: sessions alone do, those of a pool among them. Sessions that come late, that are killed,
-//! and boards that hang and whose times drift or cannot be.
+//! and boards that hang, whose times drift or cannot be, and that compute wrong.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{Place, onnx};
+use common::{Place, board, onnx};
 use serde_json::{Value, json};
 
 const TARGET: &str = "linux/arm64:cortex-a72";
@@ -24,44 +24,9 @@ fn folder() -> Place {
     let inputs = [onnx::port("a", &["16", "48"]), onnx::port("b", &["48", "32"])];
     let outputs = [onnx::port("y", &["16", "32"])];
     folder.write("model.onnx", onnx::model(&nodes, &[], &inputs, &outputs));
-    folder.write("board.py", BOARD);
+    folder.write("board.py", board::SCRIPT);
     folder
 }
-
-/// Speaks for the runner of a board. What a file says turns it: it answers no more (`hang`), or tells other times
-/// (`times N`).
-const BOARD: &str = r#"
-import struct, subprocess, sys, time
-board = subprocess.Popen(["qemu-aarch64", sys.argv[2]], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-def exactly(stream, count):
-    data = b""
-    while len(data) < count:
-        more = stream.read(count - len(data))
-        if not more: sys.exit(0)
-        data += more
-    return data
-def mode():
-    try: return open(sys.argv[1]).read().split()
-    except OSError: return []
-while True:
-    request = exactly(sys.stdin.buffer, 64)
-    operation, a, b = struct.unpack("<3Q", request[:24])
-    now = mode()
-    while now[:1] == ["hang"]:
-        time.sleep(0.1)
-        now = mode()
-    board.stdin.write(request)
-    if operation == 3: board.stdin.write(exactly(sys.stdin.buffer, b))
-    board.stdin.flush()
-    answer = b""
-    if operation in (1, 5, 6): answer = exactly(board.stdout, 8)
-    if operation == 4: answer = bytearray(exactly(board.stdout, b))
-    if operation == 6 and now[:1] == ["times"]:
-        took = struct.unpack("<q", answer)[0]
-        answer = struct.pack("<q", max(1, int(took * float(now[1]))))
-    sys.stdout.buffer.write(bytes(answer))
-    sys.stdout.buffer.flush()
-"#;
 
 /// A session of the pool's with a board, which a file of the session's name turns.
 fn session(folder: &Place, name: &str) -> Child {
@@ -199,6 +164,15 @@ fn a_session_whose_times_cannot_be_is_set_aside() {
     assert!(said.contains("session 'bad' is set aside: its times cannot be"), "{said}");
     let times: Vec<f64> = trials.iter().filter_map(|own| own["nanoseconds"].as_f64()).collect();
     assert!(times.iter().all(|time| *time > 100.0), "{times:?}");
+}
+
+#[test]
+fn a_session_that_computes_wrong_is_set_aside() {
+    let (trials, said) = turned("wrong", &[]);
+    assert!(said.contains("session 'bad' is set aside: its answers are wrong"), "{said}");
+    // A few in the round under way when it turned may be the candidates' fault as well; most of a round never are.
+    let wrong = trials.iter().filter(|own| own["class"] == "WrongResult").count();
+    assert!(wrong <= 8, "{trials:?}");
 }
 
 #[test]

@@ -5,7 +5,10 @@
 //! `HONE_UPDATE_EXPECT=1` rewrites these.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use std::path::{Path, PathBuf};
+#[path = "common/cases.rs"]
+mod cases;
+
+use std::path::Path;
 
 use hone_crds::status::{Artifact, Cache, Latency};
 use hone_crds::tuning_run::{Best, Checkpoint, Trials};
@@ -29,15 +32,6 @@ struct Case {
     #[serde(default)]
     config: Config,
     observed: Observed,
-}
-
-fn cases() -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/custom-run-plans");
-    let mut paths: Vec<PathBuf> =
-        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
-    paths.sort();
-    assert!(paths.len() > 20, "few cases");
-    paths
 }
 
 /// The state after the plan was carried out, and before anything else happens.
@@ -90,7 +84,7 @@ fn plans(case: Case, path: &Path) -> Vec<Plan> {
 fn cases_are_planned() {
     let update = std::env::var_os("HONE_UPDATE_EXPECT").is_some();
     let mut differing = Vec::new();
-    for path in cases() {
+    for path in cases::files("custom-run-plans", 20) {
         let text = std::fs::read_to_string(&path).unwrap();
         let (given, expected) = text.split_once(MARK).unwrap_or((&text, ""));
         let case: Case =

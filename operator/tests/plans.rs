@@ -9,7 +9,10 @@
 //! over the state that the plan leads to changes nothing, and what is written fits the schema.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use std::path::{Path, PathBuf};
+#[path = "common/cases.rs"]
+mod cases;
+
+use std::path::Path;
 use std::sync::LazyLock;
 
 use hone_crds::{ModelCompilation, Phase, generate, schema_check};
@@ -32,15 +35,6 @@ struct Case {
     #[serde(default)]
     config: Config,
     observed: Observed,
-}
-
-fn cases() -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/plans");
-    let mut paths: Vec<PathBuf> =
-        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
-    paths.sort();
-    assert!(paths.len() > 10, "few cases");
-    paths
 }
 
 /// What the placeholders of a case stand for.
@@ -157,7 +151,7 @@ fn carry_out(mut observed: Observed, plan: &Plan) -> Option<Observed> {
 fn plans() {
     let update = std::env::var_os("HONE_UPDATE_EXPECT").is_some();
     let mut differing = Vec::new();
-    for path in cases() {
+    for path in cases::files("plans", 10) {
         let text = std::fs::read_to_string(&path).unwrap();
         let (given, expected) = text.split_once(MARK).unwrap_or((&text, ""));
         let names = names(&read(given, &path));

@@ -5,7 +5,10 @@
 //! case besides: planning over the state that the plan leads to changes nothing, and what is written fits the schema.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use std::path::{Path, PathBuf};
+#[path = "common/cases.rs"]
+mod cases;
+
+use std::path::Path;
 
 use hone_crds::{TuningRun, generate, schema_check};
 use hone_operator::children::jobs::JobView;
@@ -26,16 +29,6 @@ struct Case {
     #[serde(default)]
     config: Config,
     observed: Observed,
-}
-
-fn cases() -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/run-plans");
-    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    let mut paths: Vec<PathBuf> =
-        entries.filter(|path| path.extension().is_some_and(|own| own == "yaml")).collect();
-    paths.sort();
-    assert!(paths.len() > 10, "few cases");
-    paths
 }
 
 /// The names of the Jobs of a case, and what they are called in it.
@@ -123,7 +116,7 @@ fn carry_out(mut observed: Observed, plan: &Plan) -> Observed {
 fn plans() {
     let update = std::env::var_os("HONE_UPDATE_EXPECT").is_some();
     let mut differing = Vec::new();
-    for path in cases() {
+    for path in cases::files("run-plans", 10) {
         let text = std::fs::read_to_string(&path).unwrap();
         let (given, expected) = text.split_once(MARK).unwrap_or((&text, ""));
         let case = named(given, &path);

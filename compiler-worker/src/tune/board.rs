@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::str::FromStr;
 
@@ -83,10 +84,13 @@ impl From<std::io::Error> for ClaimError {
 impl Claim {
     /// The lock ends with the process, however it ends; the file stays.
     fn new(path: &Path) -> std::result::Result<Self, ClaimError> {
-        // One that somebody else made can be locked, but not made again or written.
-        let file = match File::open(path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => {
-                File::options().read(true).write(true).create(true).truncate(false).open(path)?
+        // One that somebody else made can be locked, but not made again or written. A link is not followed: everybody may
+        // put one there.
+        let mut options = File::options();
+        options.read(true).custom_flags(libc::O_NOFOLLOW);
+        let mut file = match options.write(true).create(true).truncate(false).open(path) {
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+                options.write(false).create(false).open(path)?
             }
             opened => opened?,
         };
@@ -95,16 +99,15 @@ impl Claim {
             Err(std::fs::TryLockError::WouldBlock) => {
                 let mut holder = String::new();
                 // Who it is only helps to find it.
-                let _ = (&file).read_to_string(&mut holder);
+                let _ = file.read_to_string(&mut holder);
                 let known = holder.trim().parse::<u32>().is_ok();
                 let holder = if known { holder.trim() } else { "(unknown)" };
                 return Err(ClaimError::Taken(holder.to_owned()));
             }
             Err(std::fs::TryLockError::Error(error)) => return Err(error.into()),
         }
-        let named = File::options().write(true).truncate(true).open(path);
-        // As above.
-        let _ = named.and_then(|mut named| writeln!(named, "{}", std::process::id()));
+        // As above; a file of somebody else keeps what it says.
+        let _ = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
         Ok(Self { _locked: file })
     }
 }

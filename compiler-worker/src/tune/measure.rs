@@ -151,10 +151,7 @@ impl Process {
             });
         }
         if chosen.first().is_none_or(|(place, _)| *place != 0) {
-            let cause = results.first().and_then(|own| own.cause.clone()).unwrap_or_default();
-            return Ok(Answer::Failed {
-                cause: format!("the schedule without tuning cannot be used: {cause}"),
-            });
+            return Ok(without_untuned(&results));
         }
         let times = self.time(&bytes, &mut chosen, &inputs, asked.seconds)?;
         drop(model);
@@ -286,6 +283,21 @@ fn once(
     let outputs = table.iter().filter(|own| own.access != Access::Read).zip(written);
     let written = outputs.filter(|(own, _)| own.access == Access::Write);
     Ok((written.map(|(_, bytes)| bytes).collect(), nanoseconds))
+}
+
+/// What is said of candidates where the schedule without tuning, the first of the results, cannot be timed beside them. Where
+/// it answers wrong, so may they: that is said of the machine as much as of any of them, and of no code that cannot be made.
+fn without_untuned(results: &[Measured]) -> Answer {
+    let untuned = results.first();
+    let cause = untuned.and_then(|own| own.cause.clone()).unwrap_or_default();
+    let cause = format!("the schedule without tuning cannot be used: {cause}");
+    match untuned.map(|own| own.class) {
+        Some(Class::WrongResult) => {
+            let wrong = Measured::failed(Class::WrongResult, cause);
+            Answer::Trials { trials: vec![wrong; results.len() - 1] }
+        }
+        _ => Answer::Failed { cause },
+    }
 }
 
 /// The first output that is not near enough to what the plain program gives.

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::model::ChildView;
+use super::resource::RunResult;
 use super::results;
 use crate::children::owner;
 
@@ -77,18 +78,14 @@ pub trait Followed {
 
 impl Followed for ModelCompilation {
     fn view(&self, run: &str) -> ChildView {
-        let status = self.status.as_ref();
-        let status = status.filter(|own| own.observed_generation == self.metadata.generation);
-        let of = Told {
-            phase: status.map(|own| own.phase),
-            conditions: status.map_or(&[], |own| &own.conditions),
-            failure: status.and_then(|own| own.failure.clone()),
-        };
-        ChildView {
-            suspended: self.spec.suspend,
-            results: status.map(results::of_compilation).unwrap_or_default(),
-            ..of.view(&self.metadata, run)
-        }
+        let told = self.status.as_ref().map(|status| Told {
+            generation: status.observed_generation,
+            phase: status.phase,
+            conditions: &status.conditions,
+            failure: status.failure.as_ref(),
+            results: results::of_compilation(status),
+        });
+        view((&self.metadata, self.spec.suspend), told, run)
     }
 
     fn template(&self) -> Value {
@@ -98,18 +95,14 @@ impl Followed for ModelCompilation {
 
 impl Followed for TuningRun {
     fn view(&self, run: &str) -> ChildView {
-        let status = self.status.as_ref();
-        let status = status.filter(|own| own.observed_generation == self.metadata.generation);
-        let of = Told {
-            phase: status.map(|own| own.phase),
-            conditions: status.map_or(&[], |own| &own.conditions),
-            failure: status.and_then(|own| own.failure.clone()),
-        };
-        ChildView {
-            suspended: self.spec.suspend,
-            results: status.map(|own| results::of_tuning_run(&self.spec, own)).unwrap_or_default(),
-            ..of.view(&self.metadata, run)
-        }
+        let told = self.status.as_ref().map(|status| Told {
+            generation: status.observed_generation,
+            phase: status.phase,
+            conditions: &status.conditions,
+            failure: status.failure.as_ref(),
+            results: results::of_tuning_run(&self.spec, status),
+        });
+        view((&self.metadata, self.spec.suspend), told, run)
     }
 
     fn template(&self) -> Value {
@@ -117,26 +110,32 @@ impl Followed for TuningRun {
     }
 }
 
-/// What the statuses of both kinds say in the same words.
+/// What the statuses of both kinds say in the same words, and what came out.
 struct Told<'a> {
-    phase: Option<Phase>,
+    generation: Option<i64>,
+    phase: Phase,
     conditions: &'a [Condition],
-    failure: Option<Failure>,
+    failure: Option<&'a Failure>,
+    results: Vec<RunResult>,
 }
 
-impl Told<'_> {
-    fn view(self, metadata: &ObjectMeta, run: &str) -> ChildView {
-        let controller = owner::controller(metadata, super::resource::GROUP, super::resource::KIND);
-        let ready = self.conditions.iter().find(|own| own.type_ == READY);
-        ChildView {
-            owned: controller.is_some_and(|owner| owner.uid == run),
-            suspended: false,
-            phase: self.phase.unwrap_or_default(),
-            reason: ready.map(|own| own.reason.clone()).unwrap_or_default(),
-            message: ready.map(|own| own.message.clone()).unwrap_or_default(),
-            failure: self.failure,
-            results: Vec::new(),
-        }
+/// The view of an object, suspended or not. A status that speaks of an earlier spec says nothing.
+fn view(
+    (metadata, suspended): (&ObjectMeta, bool),
+    told: Option<Told<'_>>,
+    run: &str,
+) -> ChildView {
+    let controller = owner::controller(metadata, super::resource::GROUP, super::resource::KIND);
+    let told = told.filter(|own| own.generation == metadata.generation);
+    let ready = told.as_ref().and_then(|own| own.conditions.iter().find(|own| own.type_ == READY));
+    ChildView {
+        owned: controller.is_some_and(|owner| owner.uid == run),
+        suspended,
+        phase: told.as_ref().map(|own| own.phase).unwrap_or_default(),
+        reason: ready.map(|own| own.reason.clone()).unwrap_or_default(),
+        message: ready.map(|own| own.message.clone()).unwrap_or_default(),
+        failure: told.as_ref().and_then(|own| own.failure.cloned()),
+        results: told.map(|own| own.results).unwrap_or_default(),
     }
 }
 

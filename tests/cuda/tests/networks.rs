@@ -4,13 +4,12 @@
 
 mod common;
 
-use common::{LIBRARY, compiled, library, options};
+use common::{LIBRARY, compiled, library, options, outputs};
 use hone_artifact::Reader;
 use hone_device_tests::{error, inputs, outputs_in_c};
 use hone_driver::{Accelerator, DataType};
 use hone_model_builder::{BertSizes, TaggerSizes, bert, convolutions, quantized, tagger};
 use hone_runtime::{Model, Profile};
-use hone_types::Tensor;
 use prost::Message;
 use std::path::Path;
 
@@ -74,14 +73,14 @@ fn child() {
         let mut profile = Profile::new(&model);
         for round in 0..2 {
             let inputs = inputs(&graph, round);
-            let given: Vec<&[u8]> = inputs.iter().map(Tensor::bytes).collect();
-            let sizes = model.outputs().iter().map(|own| own.bytes as usize);
-            let mut outputs: Vec<Vec<u8>> = sizes.map(|bytes| vec![0; bytes]).collect();
-            let mut places: Vec<&mut [u8]> = outputs.iter_mut().map(Vec::as_mut_slice).collect();
-            match round {
-                0 => model.run_profiled(&given, &mut places, &mut profile).unwrap(),
-                _ => other.run(&given, &mut places).unwrap(),
-            }
+            let outputs = match round {
+                0 => outputs(&mut model, &inputs, |model, given, buffers| {
+                    model.run_profiled(given, buffers, &mut profile).unwrap();
+                }),
+                _ => outputs(&mut other, &inputs, |model, given, buffers| {
+                    model.run(given, buffers).unwrap();
+                }),
+            };
             let error = error(&graph, &inputs, &outputs);
             println!(
                 "{name}, run {round}: error {error:.1e}, {products} mma.sync in {kernels} kernels"

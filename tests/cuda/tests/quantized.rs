@@ -5,13 +5,12 @@
 
 mod common;
 
-use common::{LIBRARY, compiled, library, options};
+use common::{LIBRARY, compiled, library, options, outputs};
 use hone_artifact::Reader;
 use hone_device_tests::{error, inputs};
 use hone_driver::{Accelerator, DataType};
 use hone_model_builder::{integer_sums, quantized, quantized_dense, quantized_signed};
 use hone_runtime::Model;
-use hone_types::Tensor;
 use prost::Message;
 
 /// A network, how many of its kernels multiply on tensor cores, and how much of the largest output its error may be: one step
@@ -40,11 +39,9 @@ fn child() {
         let mut model = Model::load_memory(artifact, &Default::default()).unwrap();
         for round in 0..2 {
             let inputs = inputs(&graph, round);
-            let given: Vec<&[u8]> = inputs.iter().map(Tensor::bytes).collect();
-            let sizes = model.outputs().iter().map(|own| own.bytes as usize);
-            let mut outputs: Vec<Vec<u8>> = sizes.map(|bytes| vec![0; bytes]).collect();
-            let mut places: Vec<&mut [u8]> = outputs.iter_mut().map(Vec::as_mut_slice).collect();
-            model.run(&given, &mut places).unwrap();
+            let outputs = outputs(&mut model, &inputs, |model, given, buffers| {
+                model.run(given, buffers).unwrap();
+            });
             let error = error(&graph, &inputs, &outputs);
             println!("{name}, run {round}: error {error:.1e}, {expected} kernels");
             assert!(error <= bound, "{name}: {error}");

@@ -109,7 +109,7 @@ fn run_example(context: &Context<'_>, name: &str, duration: &str) -> Result<()> 
         "metadata": {"name": name, "annotations": {"simulate.hone.dev/duration": duration}},
         "spec": {"pipelineRef": {"name": "hone-compile"}, "params": [
             value("model", "s3://models/x.onnx"), value("pool", &context.namespace),
-            value("output", "s3://artifacts/x"), value("credentials", "store"),
+            value("output", "s3://artifacts"), value("credentials", "store"),
         ]},
     });
     applied(context, &run.to_string())
@@ -121,7 +121,7 @@ fn run_one(context: &Context<'_>, name: &str, annotations: &Value, further: Valu
         "apiVersion": "hone.dev/v1alpha1", "kind": "ModelCompilation",
         "metadata": {"annotations": annotations},
         "spec": {
-            "model": {"uri": "s3://models/x.onnx"}, "output": {"uri": "s3://artifacts/x"},
+            "model": {"uri": "s3://models/x.onnx"}, "output": {"uri": "s3://artifacts"},
             "targets": [{"name": "main", "pool": context.namespace}], "limits": {"retries": 0},
         },
     }});
@@ -187,7 +187,7 @@ fn a_result_is_the_next_tasks_parameter(context: &Context<'_>) -> Result<()> {
     let task = |name: &str, params: Value| {
         json!({"name": name, "taskSpec": {
             "apiVersion": "hone.dev/v1alpha1", "kind": "ModelCompilation",
-            "spec": {"targets": [{"name": "main", "pool": context.namespace}], "output": {"uri": "s3://artifacts/x"}},
+            "spec": {"targets": [{"name": "main", "pool": context.namespace}], "output": {"uri": "s3://artifacts"}},
         }, "params": params})
     };
     let first = task("first", json!([{"name": "model.uri", "value": "s3://models/x.onnx"}]));
@@ -248,7 +248,11 @@ fn a_task_that_takes_too_long_is_timed_out(context: &Context<'_>) -> Result<()> 
 /// A worker that fails fails the attempt, the next one, and then the pipeline, with the compilation's reason.
 fn a_failed_attempt_is_followed_by_another(context: &Context<'_>) -> Result<()> {
     let _both = both(context)?;
-    let fails = json!({"simulate.hone.dev/exit-code": "1"});
+    let report =
+        json!({"version": 1, "failure": {"reason": "InternalError", "message": "told to fail"}});
+    let fails = json!({
+        "simulate.hone.dev/exit-code": "1", "simulate.hone.dev/message": report.to_string(),
+    });
     run_one(context, "failing", &fails, json!({"retries": 1}))?;
     let condition = ended(context, "failing", "False")?;
     ensure!(condition["reason"] == "Failed", "{condition}");
@@ -266,7 +270,7 @@ fn a_task_runs_a_template(context: &Context<'_>) -> Result<()> {
     let _both = both(context)?;
     let template = json!({"apiVersion": "hone.dev/v1alpha1", "kind": "ModelCompilation",
         "metadata": {"name": "template"}, "spec": {
-            "suspend": true, "model": {"uri": "s3://models/x.onnx"}, "output": {"uri": "s3://artifacts/x"},
+            "suspend": true, "model": {"uri": "s3://models/x.onnx"}, "output": {"uri": "s3://artifacts"},
             "targets": [{"name": "main", "pool": context.namespace}]}});
     let reference =
         json!({"apiVersion": "hone.dev/v1alpha1", "kind": "ModelCompilation", "name": "template"});

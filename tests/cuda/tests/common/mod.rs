@@ -5,6 +5,8 @@
 use hone_driver::{Accelerator, DataType, Options, Target, compile_graph};
 use hone_import::{ImportOptions, import};
 use hone_ops::Graph;
+use hone_runtime::Model;
+use hone_types::Tensor;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -32,6 +34,20 @@ pub fn compiled(model: &[u8], options: &Options) -> (Graph, Vec<u8>) {
     let graph = import(model, &ImportOptions::default()).unwrap().graph;
     let artifact = compile_graph(graph.clone(), model, options).unwrap().artifact;
     (graph, artifact)
+}
+
+/// What a model makes of inputs, by a function that runs it.
+pub fn outputs(
+    model: &mut Model,
+    inputs: &[Tensor],
+    run: impl FnOnce(&mut Model, &[&[u8]], &mut [&mut [u8]]),
+) -> Vec<Vec<u8>> {
+    let given: Vec<&[u8]> = inputs.iter().map(Tensor::bytes).collect();
+    let sizes = model.outputs().iter().map(|own| own.bytes as usize);
+    let mut outputs: Vec<Vec<u8>> = sizes.map(|bytes| vec![0; bytes]).collect();
+    let mut buffers: Vec<&mut [u8]> = outputs.iter_mut().map(Vec::as_mut_slice).collect();
+    run(model, &given, &mut buffers);
+    outputs
 }
 
 /// This program again, with one test of its own, and what it says.
