@@ -1,5 +1,5 @@
 # The front doors. Everything they do is in `cargo xtask`.
-.PHONY: demo install test test-product test-kueue test-tekton demo-cluster bench-peers scale chaos mutate mutants gpu
+.PHONY: demo install test test-product test-kueue test-tekton demo-cluster bench-peers scale trials chaos mutate mutants gpu
 
 # The main job: one YAML file to a measured native artifact, on this machine.
 demo:
@@ -62,6 +62,13 @@ scale:
 	cargo xtask shipped
 	tests/cluster/setup.sh plane kwok helm
 	cargo xtask scale
+
+# One tuning run of 100,000 trials over 200 simulated sessions; docs/suites.md.
+trials:
+	cargo xtask setup
+	cargo xtask shipped
+	tests/cluster/setup.sh node s3 images helm
+	cargo xtask trials
 
 # 200 kills at random moments; docs/suites.md.
 chaos:

@@ -24,6 +24,8 @@ mod setup;
 mod shipped;
 mod test;
 mod tidy;
+mod trials;
+mod tuning_log;
 mod wheels;
 mod wild;
 mod words;
@@ -67,6 +69,8 @@ enum Chore {
     Shipped,
     /// Check the repository's own rules.
     Tidy,
+    /// One tuning run of many trials over many simulated sessions; prints rates, memory, API writes.
+    Trials(trials::Arguments),
     /// Build the Python wheels `hone` and `hone-runtime`.
     Wheels(wheels::Arguments),
     /// Run the corpus of models as people have them, and compare with onnxruntime.
@@ -103,6 +107,7 @@ fn run(chore: &Chore) -> anyhow::Result<()> {
         Chore::Test(arguments) => test::run(arguments),
         Chore::Shipped => shipped::run(),
         Chore::Tidy => tidy::run(),
+        Chore::Trials(arguments) => trials::run(arguments),
         Chore::Wheels(arguments) => wheels::run(arguments),
         Chore::Wild(arguments) => wild::run(arguments),
     }

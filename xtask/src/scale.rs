@@ -13,6 +13,8 @@ mod objects;
 mod operator;
 mod plane;
 
+pub use metrics::Metrics;
+
 use api::{Api, parallel};
 use load::{Load, PROXY, SUITE};
 use operator::Operator;

@@ -1,7 +1,7 @@
 //! Where results go: a local folder or a folder of an object store.
 
 use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use hone_artifact::exit_code::Reason;
@@ -230,24 +230,63 @@ impl Destination {
     /// # Errors
     /// What the place refuses.
     pub fn list(&self, folder: &str) -> Result<Vec<String>> {
+        let names = self
+            .entries(folder)?
+            .into_iter()
+            .filter_map(|entry| entry.path.rsplit('/').next().map(str::to_owned));
+        Ok(names.collect())
+    }
+
+    /// The objects in `folder` and in its folders, at the cost of one request for a thousand of them; none where there is no
+    /// such folder.
+    ///
+    /// # Errors
+    /// What the place refuses.
+    pub fn entries(&self, folder: &str) -> Result<Vec<Entry>> {
         match self {
             Self::Folder(root) => {
-                let cannot = |error| Failure::io(format!("'{folder}' cannot be listed"), error);
-                let entries = match std::fs::read_dir(root.join(folder)) {
-                    Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                        return Ok(vec![]);
-                    }
-                    entries => entries.map_err(cannot)?,
-                };
-                let names = entries.map(|entry| {
-                    let name = entry.map_err(cannot)?.file_name();
-                    Ok(name.to_string_lossy().into_owned())
-                });
-                names.collect()
+                let mut found = Vec::new();
+                files(&root.join(folder), "", &mut found)
+                    .map_err(|error| Failure::io(format!("'{folder}' cannot be listed"), error))?;
+                Ok(found)
             }
-            Self::Store(_, place) => place.list(folder),
+            Self::Store(_, place) => place.entries(folder),
         }
     }
+}
+
+/// An object in a folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Its path below the folder.
+    pub path: String,
+    /// Another one whenever it is written with other bytes.
+    pub version: String,
+}
+
+/// Files below a folder; `prefix` is the folder's path below that which is listed. What goes meanwhile is not there.
+fn files(folder: &Path, prefix: &str, found: &mut Vec<Entry>) -> std::io::Result<()> {
+    let gone = |error: &std::io::Error| error.kind() == std::io::ErrorKind::NotFound;
+    let entries = match std::fs::read_dir(folder) {
+        Err(error) if gone(&error) => return Ok(()),
+        entries => entries?,
+    };
+    for entry in entries {
+        let entry = entry?;
+        let path = format!("{prefix}{}", entry.file_name().to_string_lossy());
+        match entry.metadata() {
+            Err(error) if gone(&error) => {}
+            Err(error) => return Err(error),
+            Ok(metadata) if metadata.is_dir() => {
+                files(&entry.path(), &format!("{path}/"), found)?;
+            }
+            Ok(metadata) => {
+                let (ino, time) = (metadata.ino(), (metadata.mtime(), metadata.mtime_nsec()));
+                found.push(Entry { path, version: format!("{ino} {}.{:09}", time.0, time.1) });
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Writes a file that is not there: whole or not at all, and never over another.

@@ -20,7 +20,7 @@ use hone_artifact::exit_code::Reason;
 use hone_artifact::request::Source;
 use sha2::{Digest, Sha256};
 
-pub use destination::Destination;
+pub use destination::{Destination, Entry};
 pub use guard::{Forbidden, Guard};
 pub use incoming::{Fetched, Incoming};
 pub use local::Places;

@@ -22,6 +22,7 @@ use object_store::{
 };
 
 use super::answer::LastRefusal;
+use super::destination::Entry;
 use super::{Guard, Incoming, block_on, forbidden, https, local};
 use crate::failure::{Failure, Result};
 
@@ -295,22 +296,27 @@ impl Place {
         Self::open_with(&self.uri, self.credentials.as_deref(), &self.guard, 0)?.remove(name)
     }
 
-    /// The names of the objects in `folder` inside this folder.
+    /// The objects in `folder` inside this folder, and in its folders.
     ///
     /// # Errors
     /// `AccessDenied`, `StorageFault`.
-    pub fn list(&self, folder: &str) -> Result<Vec<String>> {
+    pub fn entries(&self, folder: &str) -> Result<Vec<Entry>> {
         let prefix = self.child(folder);
         block_on(async {
-            let mut names = Vec::new();
+            let mut entries = Vec::new();
             let mut found = self.store.list(Some(&prefix));
             while let Some(object) = found.next().await {
                 let object = object.map_err(|error| {
                     self.failure(format!("'{}/{folder}' cannot be listed", self.uri), error)
                 })?;
-                names.extend(object.location.filename().map(str::to_owned));
+                let Some(parts) = object.location.prefix_match(&prefix) else { continue };
+                let path: Vec<String> = parts.map(|part| part.as_ref().to_owned()).collect();
+                // A store's times are of whole seconds.
+                let version = object.e_tag.unwrap_or_default();
+                let version = format!("{version} {}", object.last_modified);
+                entries.push(Entry { path: path.join("/"), version });
             }
-            Ok(names)
+            Ok(entries)
         })?
     }
 

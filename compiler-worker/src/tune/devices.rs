@@ -68,7 +68,7 @@ struct Member {
 pub(super) struct Devices<'scope, 'env> {
     scope: &'scope Scope<'scope, 'env>,
     give: Sender<Round>,
-    take: Arc<Mutex<Receiver<Round>>>,
+    rounds: Arc<Mutex<Receiver<Round>>>,
     send: Sender<Answer>,
     answers: Receiver<Answer>,
     noise: f64,
@@ -90,12 +90,12 @@ impl<'scope, 'env> Devices<'scope, 'env> {
         fleet: Option<&'env Fleet>,
         noise: f64,
     ) -> Self {
-        let ((give, take), (send, answers)) = (channel(), channel());
-        let take = Arc::new(Mutex::new(take));
+        let ((give, rounds), (send, answers)) = (channel(), channel());
+        let rounds = Arc::new(Mutex::new(rounds));
         let mut devices = Self {
             scope,
             give,
-            take,
+            rounds,
             send,
             answers,
             noise,
@@ -151,21 +151,42 @@ impl<'scope, 'env> Devices<'scope, 'env> {
                     return Err(Failure::internal("no device does rounds"));
                 }
             };
-            let Answer { device, round, measured } = answer;
-            match measured {
-                Ok((measured, noisy)) => {
-                    let member = &mut self.members[device];
-                    member.candidates += measured.len();
-                    if let (None, Some(fleet)) = (&member.instance, self.fleet) {
-                        // Sessions are held against this machine, which is of their kind.
-                        fleet.fits(LOCAL, &round.trials, &measured);
-                    }
-                    return Ok(Done { round, measured, noisy });
+            if let Some(done) = self.take(answer)? {
+                return Ok(done);
+            }
+        }
+    }
+
+    /// A round that is done already, where there is one.
+    ///
+    /// # Errors
+    /// This machine's device is lost.
+    pub(super) fn ready(&mut self) -> Result<Option<Done>> {
+        while let Ok(answer) = self.answers.try_recv() {
+            if let Some(done) = self.take(answer)? {
+                return Ok(Some(done));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Takes an answer: the round, where it is done; another device does it where its own was lost.
+    fn take(&mut self, answer: Answer) -> Result<Option<Done>> {
+        let Answer { device, round, measured } = answer;
+        match measured {
+            Ok((measured, noisy)) => {
+                let member = &mut self.members[device];
+                member.candidates += measured.len();
+                if let (None, Some(fleet)) = (&member.instance, self.fleet) {
+                    // Sessions are held against this machine, which is of their kind.
+                    fleet.fits(LOCAL, &round.trials, &measured);
                 }
-                Err(failure) => {
-                    self.lose(device, failure)?;
-                    self.give(round)?;
-                }
+                Ok(Some(Done { round, measured, noisy }))
+            }
+            Err(failure) => {
+                self.lose(device, failure)?;
+                self.give(round)?;
+                Ok(None)
             }
         }
     }
@@ -244,10 +265,10 @@ impl<'scope, 'env> Devices<'scope, 'env> {
         let (device, slots) = (self.members.len(), measurers.len());
         self.members.push(Member { name: name.to_owned(), instance, slots, candidates: 0 });
         for mut measurer in measurers {
-            let (take, send, noise) = (Arc::clone(&self.take), self.send.clone(), self.noise);
+            let (rounds, send, noise) = (Arc::clone(&self.rounds), self.send.clone(), self.noise);
             self.scope.spawn(move || {
                 loop {
-                    let next = take.lock().unwrap_or_else(PoisonError::into_inner).recv();
+                    let next = rounds.lock().unwrap_or_else(PoisonError::into_inner).recv();
                     let Ok(round) = next else { return };
                     let measured = measure(&mut measurer, &round.trials, noise);
                     let lost = measured.is_err();

@@ -1,7 +1,7 @@
 //! Tuning on one machine: searches for faster schedules of a model's programs by measuring, keeps every
 //! trial in records, and lets a schedule replace the one before only where the whole network is faster.
 //!
-//! `session` is the loop over programs, which `searched` holds; `device` and `measure` are the two ends of the process that measures;
+//! `session` is a search, `resume` what it takes up of records, `rounds` its loop over programs, which `searched` holds; `device` and `measure` are the two ends of the process that measures;
 //! `board` is another machine that candidates run on, and `loaded` an artifact here or there;
 //! `devices` is all devices of a search, and `fleet` those on other machines; `measuring` is the one that is asked one thing at a time,
 //! and `least` says below which time none can be;
@@ -24,7 +24,9 @@ mod near;
 mod outcome;
 mod post;
 mod protocol;
+mod resume;
 mod revisions;
+mod rounds;
 pub mod run_log;
 mod run_progress;
 mod searched;

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use hone_driver::{Prescription, TuningTask};
+use hone_driver::{Choice, Prescription, TuningTask};
 use hone_machine::Machine;
 use hone_search::{Candidate, CostModel, Progress, Random, Space, Strategy, Task, Trial};
 
@@ -17,7 +17,11 @@ pub(super) struct Searched {
     pub(super) space: Space,
     pub(super) strategy: Box<dyn Strategy>,
     pub(super) trials: Vec<Trial>,
+    /// The fastest of them, by its index.
+    fastest: Option<usize>,
     pub(super) known: HashSet<[u8; 32]>,
+    /// Choices of trials in records that are not among `trials`: no candidate has them again.
+    passed_over: HashSet<[u8; 32]>,
     pub(super) progress: Progress,
     pub(super) text: String,
     /// What other compilers chose for an equal computation, and what was fastest in records of others.
@@ -25,17 +29,64 @@ pub(super) struct Searched {
 }
 
 impl Searched {
+    /// A program whose network takes `weight` nanoseconds for it without tuning, with that schedule as its first trial.
+    pub(super) fn new(
+        task: TuningTask,
+        (space, machine): (Space, Machine),
+        strategy: Box<dyn Strategy>,
+        weight: f64,
+        untuned: Candidate,
+    ) -> Self {
+        let progress = Progress { weight, best: Vec::new(), trials: 0, exhausted: false };
+        let mut own = Self {
+            text: task.program.to_string(),
+            task,
+            machine,
+            space,
+            strategy,
+            trials: Vec::new(),
+            fastest: None,
+            known: HashSet::new(),
+            passed_over: HashSet::new(),
+            progress,
+            starts: Vec::new(),
+        };
+        own.add(untuned, 1.0);
+        own
+    }
+
     pub(super) fn best(&self) -> Option<&Trial> {
-        self.trials.iter().min_by(|a, b| a.ratio.total_cmp(&b.ratio))
+        self.trials.get(self.fastest?)
     }
 
     /// Takes up a trial. Gives by how many nanoseconds it shortens the run that is expected.
     pub(super) fn add(&mut self, candidate: Candidate, ratio: f64) -> f64 {
         let before = self.best_ratio();
         self.known.insert(candidate.identity);
+        let is_faster = self.best().is_none_or(|best| ratio.total_cmp(&best.ratio).is_lt());
+        self.fastest = if is_faster { Some(self.trials.len()) } else { self.fastest };
         self.trials.push(Trial { candidate, ratio });
-        self.progress.trials = self.trials.len() - 1;
+        self.count();
         self.progress.weight * (before - self.best_ratio())
+    }
+
+    /// Counts a trial of records without making its schedule again: one that is slow tells a search nothing but that it was
+    /// measured. `false` where it was counted before.
+    pub(super) fn pass_over(&mut self, template: &str, choices: &[Choice]) -> bool {
+        let is_new = self.passed_over.insert(choices_key(template, choices));
+        self.count();
+        is_new
+    }
+
+    fn count(&mut self) {
+        // The schedule without tuning is no trial.
+        self.progress.trials = self.trials.len() + self.passed_over.len() - 1;
+    }
+
+    /// Whether records have a trial of a candidate that was passed over.
+    fn was_passed_over(&self, candidate: &Candidate) -> bool {
+        let key = || choices_key(&candidate.template, &candidate.choices());
+        !self.passed_over.is_empty() && self.passed_over.contains(&key())
     }
 
     /// Time of the best schedule over that without tuning.
@@ -72,7 +123,18 @@ pub(super) fn propose(
     let task = Task { space: &own.space, trials: &own.trials, known: &known, model };
     let more = own.strategy.propose(&task, count - proposed.len(), random);
     proposed.extend(more);
+    proposed.retain(|candidate| !own.was_passed_over(candidate));
     proposed
+}
+
+/// Equal for equal decisions of a template.
+fn choices_key(template: &str, choices: &[Choice]) -> [u8; 32] {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(template.as_bytes());
+    for Choice(decision, value) in choices {
+        hasher.update(&[0]).update(decision.as_bytes()).update(&value.to_le_bytes());
+    }
+    *hasher.finalize().as_bytes()
 }
 
 /// Median width of the candidates' confidence intervals, as a share of the ratio.

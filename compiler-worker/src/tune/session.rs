@@ -1,22 +1,17 @@
-//! The loop of a search: which program next, which candidates of it, measure, learn, and at the end confirm.
+//! A search from its begin to its end: decisions about the graph, the programs, their rounds, and at the end the confirmation.
 
-use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use hone_artifact::exit_code::Reason;
 use hone_artifact::request::Input;
 use hone_driver::{DataType, Graph, Options, Prescription, Target, tuning_tasks};
-use hone_search::autotvm::starts;
-use hone_search::{
-    Allocator, COST_MODELS, Candidate, Class, CostModel, FEATURES, Features, Kind, Log, Nest,
-    Progress, Random, Record, SCHEMA, Sample, Space, Transfer, Trial, cost_model, strategy,
-};
+use hone_search::{Candidate, Class, Kind, Log, Nest, Record, SCHEMA, Sample, Space, strategy};
 
 use super::board::Board;
 use super::confirm::Confirm;
 use super::device::Device;
-use super::devices::{Devices, Done, Round};
+use super::devices::Devices;
 use super::fleet::Fleet;
 use super::graph::GraphSearch;
 use super::interrupt::Interrupt;
@@ -25,7 +20,8 @@ use super::measuring::Measuring;
 use super::outcome::Outcome;
 use super::protocol::{Measured, Trials};
 use super::revisions::Revisions;
-use super::searched::{Searched, expected, prescription, propose, task_outcome};
+use super::rounds::Keeping;
+use super::searched::{Searched, prescription, task_outcome};
 use super::settings::Settings;
 use super::store::{self, Recorded, schedules_apart};
 use super::summary::Summary;
@@ -36,20 +32,13 @@ use crate::failure::{Failure, Result};
 /// Candidates that are measured side by side.
 pub const BATCH: usize = 16;
 /// The search ends where a round is expected to gain less than this share of a run.
-const LEAST_GAIN: f64 = 1e-5;
+pub(super) const LEAST_GAIN: f64 = 1e-5;
 /// A candidate must be surely this much faster alone to be tried in the network.
 pub(super) const WORTH: f64 = 0.99;
 /// Seconds of each comparison in the network, at most.
 const IN_NETWORK: f64 = 8.0;
 /// The same, by the seconds of a batch of candidates: who measures those in short measures the network in short.
 const IN_NETWORK_BATCHES: f64 = 30.0;
-/// Decisions of other tasks that a task's first round tries, as many of records, and as many of other compilers.
-const SEEDS: usize = 4;
-/// Samples beyond which the model learns in every fourth round only.
-const MANY_SAMPLES: usize = 1500;
-
-/// What a search writes to, when it began, and what the network decides with and has decided.
-type Keeping<'a> = (&'a mut Log, Instant, &'a Confirm<'a>, &'a mut Revisions);
 
 /// One search.
 pub struct Session<'a> {
@@ -191,80 +180,10 @@ impl Session<'_> {
                 let message = format!("no strategy is named '{}'", self.settings.strategy);
                 Failure::new(Reason::Usage, message)
             })?;
-            let progress = Progress { weight, best: Vec::new(), trials: 0, exhausted: false };
-            let (text, known) = (task.program.to_string(), HashSet::new());
-            let trials = Vec::new();
-            let starts = Vec::new();
-            let mut own =
-                Searched { task, machine, space, strategy, trials, known, progress, text, starts };
-            own.add(untuned, 1.0);
+            let own = Searched::new(task, (space, machine), strategy, weight, untuned);
             searched.push(own);
         }
         Ok(searched)
-    }
-
-    /// Takes up the trials of earlier calls; what the model learns from records, those of other networks too.
-    fn take_over(
-        &self,
-        records: &[Record],
-        machine: &str,
-        searched: &mut [Searched],
-        outcome: &mut Outcome,
-    ) -> Vec<Sample> {
-        let mut samples = Vec::new();
-        if !self.settings.warm {
-            return samples;
-        }
-        let target = store::target_key(self.target);
-        let least = LEAST_GAIN * total(searched);
-        let indices: BTreeMap<String, usize> = searched
-            .iter()
-            .enumerate()
-            .map(|(index, searched)| (searched.task.digest.clone(), index))
-            .collect();
-        let earlier = self.earlier.iter().map(|record| (record, false));
-        let every = earlier.chain(records.iter().map(|record| (record, true)));
-        for (record, is_logged) in
-            every.filter(|(record, _)| record.kind == Kind::Trial && record.target == target)
-        {
-            let ratio = record.ratio.unwrap_or(f64::INFINITY);
-            let index = indices.get(&record.program);
-            let space = index.map(|index| &searched[*index].space);
-            let candidate =
-                space.and_then(|own| own.with_choices(&record.template, &record.decisions).ok());
-            if record.features.len() == FEATURES.len() {
-                // Earlier versions kept no nest: where the candidate can be made again, it tells.
-                let made = candidate.as_ref().filter(|_| record.nest.is_empty());
-                let features = made.map_or_else(|| features_of(record), |own| own.features.clone());
-                samples.push(Sample { features, ratio, task: record.program.clone() });
-            }
-            let Some(index) = index else { continue };
-            match record.class {
-                _ if !is_logged => {}
-                Class::Ok => outcome.logged.0 += 1,
-                _ => outcome.logged.1 += 1,
-            }
-            if record.machine != machine || record.threads != self.settings.threads {
-                continue;
-            }
-            let own = &mut searched[*index];
-            if let Some(candidate) = candidate.filter(|new| !own.known.contains(&new.identity)) {
-                let gain = own.add(candidate, ratio);
-                if is_logged {
-                    outcome.note_gain(gain >= least);
-                }
-                outcome.resumed += 1;
-            }
-        }
-        let transfer = Transfer::new(self.earlier.iter().chain(records));
-        for own in searched.iter_mut() {
-            own.starts = starts(records, &own.space, SEEDS);
-            own.starts.extend(transfer.candidates(&own.space, &own.task.digest, SEEDS));
-            for _ in 0..own.progress.trials.div_ceil(BATCH) {
-                own.close_round();
-            }
-        }
-        samples
     }
 
     fn search(
@@ -288,157 +207,6 @@ impl Session<'_> {
             fleet.clear();
         }
         done
-    }
-
-    /// Asks for rounds, and learns from those that are done, until the search ends. Where there is one device a round
-    /// is asked for when the one before is learned from; else no program has two rounds under way.
-    fn rounds(
-        &self,
-        searched: &mut [Searched],
-        samples: &mut Vec<Sample>,
-        devices: &mut Devices<'_, '_>,
-        (log, begin, confirm, revisions): Keeping<'_>,
-        outcome: &mut Outcome,
-    ) -> Result<()> {
-        let mut random = Random::new(self.settings.seed);
-        let mut model = cost_model(&self.settings.cost_model).ok_or_else(|| {
-            let known = COST_MODELS.map(|(name, _)| name).join(", ");
-            let message =
-                format!("no cost model is named '{}': there are {known}", self.settings.cost_model);
-            Failure::new(Reason::Usage, message)
-        })?;
-        model.learn(samples);
-        let mut under_way = UnderWay::default();
-        let mut rounds = 0;
-        outcome.untuned = searched.iter().map(|own| own.progress.weight).sum();
-        self.progress(searched, outcome, begin);
-        loop {
-            devices.admit();
-            if devices.slots() == 0 && under_way.rounds == 0 {
-                devices.wait()?;
-            }
-            let due = self.is_due(revisions, searched, outcome);
-            let why = match due {
-                true => None,
-                false => {
-                    self.fill(searched, &*model, devices, &mut random, outcome, &mut under_way)?
-                }
-            };
-            if due && under_way.rounds == 0 {
-                self.revise(searched, revisions, confirm, log, outcome);
-                self.progress(searched, outcome, begin);
-                continue;
-            }
-            if under_way.rounds == 0 {
-                outcome.ended = why.unwrap_or("more trials are expected to gain nothing");
-                return Ok(());
-            }
-            let done = devices.next()?;
-            under_way.end(&done.round);
-            self.take_up(searched, samples, done, log, outcome)?;
-            rounds += 1;
-            let proposing = Instant::now();
-            if samples.len() < MANY_SAMPLES || rounds % 4 == 0 {
-                model.learn(samples);
-            }
-            outcome.proposing += proposing.elapsed().as_secs_f64();
-            self.progress(searched, outcome, begin);
-        }
-    }
-
-    /// Tells how far the search is.
-    fn progress(&self, searched: &[Searched], outcome: &mut Outcome, begin: Instant) {
-        outcome.curve.push((outcome.trials, expected(searched)));
-        outcome.seconds = begin.elapsed().as_secs_f64();
-        (self.tell)(outcome, self.used(outcome));
-    }
-
-    /// Asks for rounds until every device has enough to do; why no more are asked for at all, where that is so.
-    fn fill(
-        &self,
-        searched: &mut [Searched],
-        model: &dyn CostModel,
-        devices: &Devices<'_, '_>,
-        random: &mut Random,
-        outcome: &mut Outcome,
-        under_way: &mut UnderWay,
-    ) -> Result<Option<&'static str>> {
-        let least = LEAST_GAIN * total(searched);
-        while under_way.rounds < devices.slots() {
-            let asked = self.done(outcome) + under_way.candidates;
-            if let Some(why) = self.ends(outcome, asked, expected(searched)) {
-                return Ok(Some(why));
-            }
-            let progress: Vec<Progress> = searched
-                .iter()
-                .enumerate()
-                .map(|(index, searched)| Progress {
-                    exhausted: searched.progress.exhausted || under_way.programs.contains(&index),
-                    ..searched.progress.clone()
-                })
-                .collect();
-            let Some(index) = Allocator.next(&progress, least) else { return Ok(None) };
-            let proposing = Instant::now();
-            let left = self.settings.trials.map_or(BATCH, |most| most - asked);
-            let seeds = self.seeds(searched, index);
-            let own = &mut searched[index];
-            let proposed = propose(own, model, seeds, BATCH.min(left), random);
-            outcome.proposing += proposing.elapsed().as_secs_f64();
-            if proposed.is_empty() {
-                own.progress.exhausted = true;
-                continue;
-            }
-            let trials = self.trials(&searched[index], &proposed, self.settings.seconds);
-            let round = Round { index, proposed, trials };
-            under_way.begin(&round);
-            devices.give(round)?;
-        }
-        Ok(None)
-    }
-
-    /// Writes down what became of a round's candidates.
-    fn take_up(
-        &self,
-        searched: &mut [Searched],
-        samples: &mut Vec<Sample>,
-        done: Done,
-        log: &mut Log,
-        outcome: &mut Outcome,
-    ) -> Result<()> {
-        let least = LEAST_GAIN * total(searched);
-        let own = &mut searched[done.round.index];
-        outcome.noisy += usize::from(done.noisy);
-        for (candidate, measured) in done.round.proposed.into_iter().zip(done.measured) {
-            let record = self.record(own, &candidate, &measured);
-            log.append(&record).map_err(store::failed)?;
-            let ratio = measured.ratio.map_or(f64::INFINITY, |own| own.0);
-            if measured.class != Class::Ok {
-                *outcome.failed.entry(format!("{:?}", measured.class)).or_default() += 1;
-            }
-            let (features, task) = (candidate.features.clone(), own.task.digest.clone());
-            samples.push(Sample { features, ratio, task });
-            let gain = own.add(candidate, ratio);
-            outcome.note_gain(gain >= least);
-            outcome.trials += 1;
-        }
-        own.close_round();
-        Ok(())
-    }
-
-    /// What other compilers chose, what was fastest in records of others, and decisions that won in other tasks, for a task's
-    /// first round.
-    fn seeds(&self, searched: &[Searched], place: usize) -> Vec<Candidate> {
-        let own = &searched[place];
-        if !own.progress.best.is_empty() || self.settings.strategy != "learned" {
-            return Vec::new();
-        }
-        let mut others: Vec<&Trial> = searched.iter().filter_map(Searched::best).collect();
-        others.sort_by(|a, b| a.ratio.total_cmp(&b.ratio));
-        let fits = |own: &&&Trial| own.ratio < WORTH;
-        let seeds = others.iter().filter(fits).take(SEEDS).filter_map(|trial| {
-            own.space.with_choices(&trial.candidate.template, &trial.candidate.choices()).ok()
-        });
-        own.starts.iter().cloned().chain(seeds).collect()
     }
 
     /// Why no more rounds are asked for, where that is so; `asked` trials are done or under way.
@@ -472,7 +240,7 @@ impl Session<'_> {
     }
 
     /// Share of the limits that is used up, from 0 to 1: of trials or of time, whichever is further.
-    fn used(&self, outcome: &Outcome) -> f64 {
+    pub(super) fn used(&self, outcome: &Outcome) -> f64 {
         let Settings { trials, budget, earlier, .. } = &self.settings;
         let (done, earlier) = (self.done(outcome) as f64, earlier.as_secs_f64());
         let trials = trials.map(|most| done / most.max(1) as f64);
@@ -530,35 +298,7 @@ impl Session<'_> {
     }
 }
 
-/// The rounds that devices have.
-#[derive(Default)]
-struct UnderWay {
-    rounds: usize,
-    candidates: usize,
-    /// Which programs they are of.
-    programs: HashSet<usize>,
-}
-
-impl UnderWay {
-    fn begin(&mut self, round: &Round) {
-        self.rounds += 1;
-        self.candidates += round.proposed.len();
-        self.programs.insert(round.index);
-    }
-
-    fn end(&mut self, round: &Round) {
-        self.rounds -= 1;
-        self.candidates -= round.proposed.len();
-        self.programs.remove(&round.index);
-    }
-}
-
-/// What a record keeps for cost models.
-fn features_of(record: &Record) -> Features {
-    Features { counts: record.features.clone(), nest: record.nest.clone() }
-}
-
 /// Nanoseconds of a run without tuning, as far as it is searched.
-fn total(searched: &[Searched]) -> f64 {
+pub(super) fn total(searched: &[Searched]) -> f64 {
     searched.iter().map(|own| own.progress.weight).sum()
 }

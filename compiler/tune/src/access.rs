@@ -111,8 +111,10 @@ fn step(index: &Expr, var: VarId) -> Option<i64> {
     match index {
         _ if !index.mentions(var) => Some(0),
         Expr::Var(_) => Some(1),
-        Expr::Binary(BinaryOp::Add, left, right) => Some(step(left, var)? + step(right, var)?),
-        Expr::Binary(BinaryOp::Subtract, left, right) => Some(step(left, var)? - step(right, var)?),
+        Expr::Binary(BinaryOp::Add, left, right) => step(left, var)?.checked_add(step(right, var)?),
+        Expr::Binary(BinaryOp::Subtract, left, right) => {
+            step(left, var)?.checked_sub(step(right, var)?)
+        }
         Expr::Binary(BinaryOp::Multiply, left, right) => {
             match (left.as_integer(), right.as_integer()) {
                 (Some(factor), None) => step(right, var)?.checked_mul(factor),

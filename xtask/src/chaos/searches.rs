@@ -1,16 +1,16 @@
 //! Tuning runs under kills: each is searched by one pod and one session, and its log is looked at all the time.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use hone_cluster_tests::{Cluster, Kubectl, eventually};
-use serde_json::{Value, json};
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::{PATIENCE, SETTLE};
+use crate::tuning_log;
 
 /// Trials of each run.
 const TRIALS: usize = 300;
@@ -83,19 +83,7 @@ impl Searches {
 
     /// The segments of a run's log, by name.
     fn segments(&self, number: usize) -> Result<Vec<(String, Vec<u8>)>> {
-        let folder = self.store.join(format!("r{number}/segments"));
-        let Ok(entries) = fs::read_dir(&folder) else { return Ok(Vec::new()) };
-        let mut found = Vec::new();
-        for entry in entries {
-            let path = entry?.path();
-            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            // The store shows an object once all of it is written.
-            if path.is_file() && name.ends_with(".jsonl") {
-                found.push((name, fs::read(&path)?));
-            }
-        }
-        found.sort();
-        Ok(found)
+        tuning_log::segments(&self.store.join(format!("r{number}")))
     }
 
     /// Waits for all runs and judges them.
@@ -131,21 +119,7 @@ impl Searches {
         for (_, name) in seen {
             ensure!(names.contains(name), "segment {name} is gone");
         }
-        let mut candidates = Vec::new();
-        for (_, bytes) in &segments {
-            for line in std::str::from_utf8(bytes)?.lines() {
-                let record: Value = serde_json::from_str(line)?;
-                if record["kind"] == "trial" {
-                    let fields = ["program", "template", "decisions"].map(|field| &record[field]);
-                    candidates.push(json!(fields).to_string());
-                }
-            }
-        }
-        let once: BTreeSet<&String> = candidates.iter().collect();
-        let count = |field: &str| status["trials"][field].as_u64().unwrap_or_default() as usize;
-        let counted = count("measured") + count("failed");
-        ensure!(once.len() == candidates.len(), "{} of {}", once.len(), candidates.len());
-        ensure!(counted == once.len(), "{counted} in the status, {} in the log", once.len());
+        let counted = tuning_log::judge(&segments, status)?;
         ensure!(counted == TRIALS, "{counted} of {TRIALS}");
         Ok(counted)
     }

@@ -13,8 +13,10 @@
 //! anything, because a trial counts only once it is in the tuner's records. So a session that is lost costs the rounds
 //! that lay with it, which another one measures, and what a session answers after it was given up is read by nobody.
 
+mod answers;
 mod artifacts;
 mod remote;
+mod seen;
 mod serve;
 mod trust;
 #[cfg(test)]
@@ -208,20 +210,6 @@ fn names(store: &Destination, folder: &str) -> Result<Vec<String>> {
 fn json(value: &impl Serialize) -> Vec<u8> {
     // Plain data always has a JSON form.
     serde_json::to_vec(value).unwrap_or_default()
-}
-
-/// Waits a little longer each time, up to a bound.
-struct Backoff(Duration);
-
-impl Backoff {
-    fn new() -> Self {
-        Self(POLL[0])
-    }
-
-    fn wait(&mut self) {
-        std::thread::sleep(self.0);
-        self.0 = (self.0 * 3 / 2).min(POLL[1]);
-    }
 }
 
 /// What records call the target of this fleet.

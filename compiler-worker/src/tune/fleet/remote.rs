@@ -8,8 +8,7 @@ use hone_artifact::exit_code::Reason;
 use super::trust::Verdict;
 use super::tuner::Fleet;
 use super::{
-    Announcement, Answered, Asked, BEAT, Backoff, Comparison, FAULTS, LARGEST, Order, RESULTS,
-    SILENCE, WORK, json,
+    Announcement, Answered, Asked, Comparison, FAULTS, LARGEST, Order, POLL, RESULTS, WORK, json,
 };
 use crate::failure::{Failure, Result};
 use crate::tune::devices::Measurer;
@@ -56,48 +55,41 @@ impl<'a> Remote<'a> {
     /// Waits for an answer, for as long as the session beats and does not stay at one order for too long.
     fn wait(&self, name: &str) -> Result<Answered> {
         let result = format!("{RESULTS}/{}/{name}.json", self.session);
-        let (mut backoff, mut faults) = (Backoff::new(), 0);
-        let (mut beat, mut beaten, mut looked) = (None, Instant::now(), Instant::now());
-        let (mut doing, mut since) = (String::new(), Instant::now());
+        let since = Instant::now();
         loop {
-            match self.fleet.store.read(&result, LARGEST) {
-                Ok(Some(bytes)) => {
-                    let _ = self.fleet.store.remove(&result);
-                    return serde_json::from_slice(&bytes)
-                        .map_err(|_| self.lost("its answer is not understood"));
+            if self.fleet.wait(name)? {
+                let bytes = self.answer(&result)?;
+                let _ = self.fleet.store.remove(&result);
+                return serde_json::from_slice(&bytes)
+                    .map_err(|_| self.lost("its answer is not understood"));
+            }
+            match self.fleet.state(&self.session) {
+                None => return Err(self.lost("it has fallen silent")),
+                Some(own) if own.instance != self.instance => {
+                    return Err(self.lost("another one of its name took over"));
                 }
-                Ok(None) => faults = 0,
-                Err(failure) => {
-                    faults += 1;
-                    if faults >= FAULTS {
-                        return Err(failure);
+                Some(own) if !own.answers => return Err(self.lost("it has fallen silent")),
+                Some(own) => {
+                    let limit = self.fleet.search.answer;
+                    if own.doing_since.max(since).elapsed() >= limit {
+                        let why = format!("it hangs: no answer within {} s", limit.as_secs());
+                        return Err(self.aside(&why));
                     }
                 }
             }
-            if looked.elapsed() >= BEAT {
-                looked = Instant::now();
-                match self.fleet.announcement(&self.session).ok().flatten() {
-                    Some(now) if now.instance != self.instance => {
-                        return Err(self.lost("another one of its name took over"));
-                    }
-                    Some(now) if beat != Some(now.beat) => {
-                        (beat, beaten) = (Some(now.beat), Instant::now());
-                        if now.doing != doing {
-                            (doing, since) = (now.doing, Instant::now());
-                        }
-                    }
-                    _ => {}
-                }
+        }
+    }
+
+    /// The bytes of an answer that is there. A store may fail for a moment.
+    fn answer(&self, result: &str) -> Result<Vec<u8>> {
+        let mut faults = 0;
+        loop {
+            match self.fleet.store.read(result, LARGEST) {
+                Ok(bytes) => return bytes.ok_or_else(|| self.lost("its answer is gone")),
+                Err(failure) if faults + 1 >= FAULTS => return Err(failure),
+                Err(_) => faults += 1,
             }
-            if beaten.elapsed() >= SILENCE {
-                return Err(self.lost("it has fallen silent"));
-            }
-            let limit = self.fleet.search.answer;
-            if since.elapsed() >= limit {
-                let why = format!("it hangs: no answer within {} s", limit.as_secs());
-                return Err(self.aside(&why));
-            }
-            backoff.wait();
+            std::thread::sleep(POLL[1]);
         }
     }
 

@@ -10,15 +10,19 @@ use hone_artifact::exit_code::Reason;
 use hone_artifact::progress::{MOST_SESSIONS, SessionSeen};
 use hone_driver::Target;
 
+use super::answers::Answers;
 use super::artifacts::Sent;
 use super::remote::Remote;
+use super::seen::{Seen, Sessions};
 use super::trust::{Trust, Verdict};
-use super::{Announcement, LARGEST, POLL, RESULTS, SESSIONS, SILENCE, WORK, key, names};
+use super::{Announcement, BEAT, LARGEST, POLL, RESULTS, SESSIONS, WORK, key, names};
 use crate::failure::{Failure, Result};
 use crate::storage::Destination;
 use crate::tune::interrupt::Interrupt;
 use crate::tune::protocol::{Measured, Trials};
 
+/// Threads that read announcements.
+const READERS: usize = 8;
 /// Time between two lines that say that no session answers.
 const BETWEEN_LINES: Duration = Duration::from_secs(30);
 
@@ -75,32 +79,24 @@ pub struct Fleet {
     /// Whether the search has a machine of its own.
     alone: bool,
     /// What each session announced last.
-    seen: Mutex<BTreeMap<String, Seen>>,
+    seen: Mutex<Sessions>,
+    /// When announcements were looked at last.
+    looked: Mutex<Option<Instant>>,
+    answers: Answers,
     /// Sessions that had orders of this search.
     used: Mutex<BTreeSet<String>>,
     trust: Mutex<Trust>,
     sent: Mutex<Sent>,
 }
 
-/// A session as it was seen last.
-struct Seen {
-    announcement: Announcement,
-    /// Whether its beat has changed: of a session that is lost an announcement may be left.
-    beats: bool,
-    /// When it changed.
-    at: Instant,
-    /// Whether it was said that it is not used.
-    noted: bool,
-}
-
-impl Seen {
-    fn new(announcement: Announcement) -> Self {
-        Self { announcement, beats: false, at: Instant::now(), noted: false }
-    }
-
-    fn answers(&self) -> bool {
-        self.beats && self.at.elapsed() < SILENCE
-    }
+/// How a session was seen last.
+pub(super) struct State {
+    /// Tells it from others of its name.
+    pub(super) instance: String,
+    /// Whether it is there.
+    pub(super) answers: bool,
+    /// Since when it does the order that it does, or none.
+    pub(super) doing_since: Instant,
 }
 
 pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -119,6 +115,8 @@ impl Fleet {
             alone: search.machine.is_none(),
             machine,
             seen: Mutex::default(),
+            looked: Mutex::default(),
+            answers: Answers::default(),
             used: Mutex::default(),
             trust: Mutex::new(Trust::new(search.drift)),
             sent: Mutex::default(),
@@ -145,7 +143,7 @@ impl Fleet {
                 && self.misfit(&own.announcement).is_none()
                 && trust.aside(&own.announcement.session).is_none()
         };
-        Ok(seen.values().filter(fits).map(|own| own.announcement.clone()).collect())
+        Ok(seen.0.values().filter(fits).map(|own| own.announcement.clone()).collect())
     }
 
     /// The first session that is believed, as soon as there is one.
@@ -194,27 +192,24 @@ impl Fleet {
         Failure::new(Reason::NoSession, message)
     }
 
-    /// Reads all announcements.
+    /// Looks which sessions there are, and reads what those announce that may say something new.
     fn look(&self) -> Result<()> {
-        for name in names(&self.store, SESSIONS)? {
-            let Some(announcement) = self.announcement(&name)? else { continue };
-            if announcement.session != name {
-                continue;
-            }
-            let mut seen = locked(&self.seen);
-            match seen.get_mut(&name) {
-                Some(before) if before.announcement.instance == announcement.instance => {
-                    if before.announcement.beat != announcement.beat {
-                        (before.beats, before.at) = (true, Instant::now());
-                    }
-                    before.announcement = announcement;
-                }
-                _ => {
-                    locked(&self.trust).forget(&name);
-                    seen.insert(name, Seen::new(announcement));
-                }
-            }
+        // Whoever comes while another thread looks goes on with what was seen before.
+        let Ok(mut looked) = self.looked.try_lock() else { return Ok(()) };
+        if looked.is_some_and(|at| at.elapsed() < BEAT) {
+            return Ok(());
         }
+        let entries = self.store.entries(SESSIONS)?;
+        let due = locked(&self.seen).beat(entries);
+        let each = due.len().div_ceil(READERS).max(1);
+        let read = std::thread::scope(|scope| {
+            let start = |part| scope.spawn(move || self.read_announcements(part));
+            let readers: Vec<_> = due.chunks(each).map(start).collect();
+            let lost = |_| Err(Failure::internal("a thread that reads announcements ended"));
+            readers.into_iter().try_for_each(|own| own.join().unwrap_or_else(lost))
+        });
+        read?;
+        *looked = Some(Instant::now());
         self.note_misfits();
         if let Some(tell) = &self.tell {
             tell(&self.report());
@@ -222,8 +217,50 @@ impl Fleet {
         Ok(())
     }
 
+    /// Reads announcements, given by the names of their sessions and by their versions.
+    fn read_announcements(&self, due: &[(String, String)]) -> Result<()> {
+        for (name, version) in due {
+            let bytes = self.store.read(&format!("{SESSIONS}/{name}.json"), LARGEST)?;
+            // What cannot be read is of another version, or of somebody else.
+            let announcement: Option<Announcement> =
+                bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+            let Some(announcement) = announcement.filter(|own| own.session == *name) else {
+                continue;
+            };
+            if locked(&self.seen).announced(announcement, version.clone()) {
+                locked(&self.trust).forget(name);
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits a moment for the result `name`; whether it is there. One of the threads that wait looks for all of them, also
+    /// which sessions there are.
+    ///
+    /// # Errors
+    /// A store that fails time after time.
+    pub(super) fn wait(&self, name: &str) -> Result<bool> {
+        self.answers.wait(name, || {
+            self.look()?;
+            let found = self.store.entries(RESULTS)?.into_iter();
+            let ours = found.filter_map(|entry| {
+                let name = entry.path.rsplit('/').next()?.strip_suffix(".json")?;
+                name.starts_with(&self.run).then(|| name.to_owned())
+            });
+            Ok(ours.collect())
+        })
+    }
+
+    /// How a session was seen last; `None` for one that is lost.
+    pub(super) fn state(&self, session: &str) -> Option<State> {
+        let seen = locked(&self.seen);
+        let own = seen.0.get(session)?;
+        let instance = own.announcement.instance.clone();
+        Some(State { instance, answers: own.answers(), doing_since: own.doing_since })
+    }
+
     fn note_misfits(&self) {
-        for (name, own) in locked(&self.seen).iter_mut() {
+        for (name, own) in &mut locked(&self.seen).0 {
             let Some(why) = self.misfit(&own.announcement).filter(|_| own.beats && !own.noted)
             else {
                 continue;
@@ -239,7 +276,7 @@ impl Fleet {
             return;
         }
         let mut counts: BTreeMap<String, usize> = BTreeMap::new();
-        for own in locked(&self.seen).values() {
+        for own in locked(&self.seen).0.values() {
             if own.answers() && self.misfit(&own.announcement).is_none() {
                 *counts.entry(own.announcement.machine.clone()).or_default() += 1;
             }
@@ -274,16 +311,10 @@ impl Fleet {
             }
         };
         let mut report: Vec<SessionSeen> =
-            seen.iter().filter(|(_, own)| own.beats).map(of).collect();
+            seen.0.iter().filter(|(_, own)| own.beats).map(of).collect();
         report.sort_by_key(|own| own.seconds_ago);
         report.truncate(MOST_SESSIONS);
         report
-    }
-
-    pub(super) fn announcement(&self, session: &str) -> Result<Option<Announcement>> {
-        let bytes = self.store.read(&format!("{SESSIONS}/{session}.json"), LARGEST)?;
-        // What cannot be read is of another version, or of somebody else.
-        Ok(bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
     }
 
     /// A session as a device.
@@ -295,8 +326,8 @@ impl Fleet {
     /// A session is lost: it may come again, as one that beats.
     pub(super) fn lose(&self, session: &str, instance: &str) {
         let mut seen = locked(&self.seen);
-        if seen.get(session).is_some_and(|known| known.announcement.instance == instance) {
-            seen.remove(session);
+        if seen.0.get(session).is_some_and(|known| known.announcement.instance == instance) {
+            seen.0.remove(session);
             let _ = self.store.remove(&format!("{SESSIONS}/{session}.json"));
         }
     }

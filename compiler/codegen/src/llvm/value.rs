@@ -39,8 +39,9 @@ impl<'c> Emitter<'c, '_> {
             .and_then(|width| self.ir.context.custom_width_int_type(width).ok())
             .ok_or_else(|| self.unsupported("a vector has no lanes"))?;
         let mask = builder.build_bit_cast(mask, bits, "")?;
-        let never_zero = self.ir.context.bool_type().const_zero();
-        let first = self.ir.intrinsic("llvm.cttz", &[bits.into()], &[mask, never_zero.into()])?;
+        let is_zero_poison = self.ir.context.bool_type().const_zero();
+        let first =
+            self.ir.intrinsic("llvm.cttz", &[bits.into()], &[mask, is_zero_poison.into()])?;
         let first = builder.build_int_cast_sign_flag(
             first.into_int_value(),
             self.ir.context.i32_type(),

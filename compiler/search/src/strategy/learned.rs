@@ -10,7 +10,7 @@ use std::collections::HashSet;
 
 pub(super) struct Evolution;
 
-/// Candidates of a generation.
+/// Candidates of a generation, at least; as many as are proposed where these are more.
 const POPULATION: usize = 48;
 /// Generations of a round.
 const GENERATIONS: usize = 3;
@@ -25,7 +25,12 @@ impl Strategy for Evolution {
     fn propose(&mut self, task: &Task<'_>, count: usize, random: &mut Random) -> Vec<Candidate> {
         let mut known = task.known.clone();
         let explored = (count / EXPLORE).max(1).min(count);
-        let mut found = best_of(task, self.bred(task, random), &mut known, count - explored);
+        let mut found = best_of(
+            task,
+            self.bred(task, POPULATION.max(count), random),
+            &mut known,
+            count - explored,
+        );
         for _ in 0..10 * explored {
             if found.len() >= count {
                 break;
@@ -37,8 +42,8 @@ impl Strategy for Evolution {
 }
 
 impl Evolution {
-    /// All candidates of some generations.
-    fn bred(&self, task: &Task<'_>, random: &mut Random) -> Vec<Candidate> {
+    /// All candidates of some generations of `population` candidates.
+    fn bred(&self, task: &Task<'_>, population: usize, random: &mut Random) -> Vec<Candidate> {
         let space = task.space;
         let mut parents: Vec<Candidate> =
             task.fastest(ELITE).into_iter().map(|trial| trial.candidate.clone()).collect();
@@ -46,11 +51,11 @@ impl Evolution {
         if let Some(first) = parents.first().filter(|_| task.trials.len() >= DESCEND) {
             all.extend(space.neighbours(first));
         }
-        let fill = POPULATION.saturating_sub(2 * parents.len()) / 2;
+        let fill = population.saturating_sub(2 * parents.len()) / 2;
         parents.extend((0..fill).filter_map(|_| space.random(random)));
         for _ in 0..GENERATIONS {
-            let mut children = Vec::with_capacity(POPULATION);
-            for _ in 0..POPULATION {
+            let mut children = Vec::with_capacity(population);
+            for _ in 0..population {
                 let (Some(one), Some(other)) = (random.pick(&parents), random.pick(&parents))
                 else {
                     return all;
@@ -66,7 +71,7 @@ impl Evolution {
             all.extend(children.iter().cloned());
             parents.extend(children);
             let mut kept = HashSet::new();
-            parents = best_of(task, parents, &mut kept, POPULATION / 2);
+            parents = best_of(task, parents, &mut kept, population / 2);
         }
         all
     }
