@@ -270,7 +270,7 @@ pub struct Launch {
     pub grid: [u64; 3],
     /// Lanes of a block along `x`, `y` and `z`.
     pub block: [u64; 3],
-    /// Bytes of shared memory that a block declares in the code.
+    /// Bytes of shared memory of a block: what the kernel declares in the code and, of CUDA, what the launch asks for besides.
     pub shared_bytes: u64,
     /// The kernel's arguments, in order.
     pub arguments: Vec<LaunchArgument>,

@@ -244,7 +244,7 @@ pub(crate) fn compile_kernels(
         limits: DeviceLimits {
             lanes: limits.lanes as u64,
             lanes_along: limits.lanes_along.map(|extent| extent as u64),
-            shared_bytes: limits.shared_bytes as u64,
+            shared_bytes: most_shared(&texts).max(limits.shared_bytes) as u64,
             alignment: DEVICE_BUFFER_ALIGNMENT,
             storage_buffers: storage_buffers(accelerator, &texts),
         },
@@ -253,6 +253,12 @@ pub(crate) fn compile_kernels(
     let code = source(accelerator, texts).into_bytes();
     lap("code generation");
     Ok(CompiledKernels { kernels, code, device: Some(device), graphs, records_digest: None })
+}
+
+/// Bytes of shared memory of the largest launch: products of warpgroups ask for more than the limit of what is declared.
+fn most_shared(texts: &[Text]) -> usize {
+    let kernels = texts.iter().flat_map(|text| Step::kernels(&text.steps));
+    kernels.map(|kernel| kernel.shared_bytes).max().unwrap_or(0)
 }
 
 /// The text of a kernel, and how it is launched.

@@ -7,7 +7,7 @@
 
 use hone_artifact::{Accelerator, Command, Launch, Variant};
 use hone_machine::{Device, LANES_THAT_FILL, LAUNCH_NANOSECONDS, PRODUCTS_REACHED};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 /// What is estimated of one run.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -31,10 +31,11 @@ pub fn estimate_for_device(variant: &Variant, code: &str) -> Option<DeviceEstima
     let mut estimate = DeviceEstimate { device: device.name, nanoseconds: 0.0, on_tensor_cores: 0 };
     for step in &variant.steps {
         let launches = launches.get(step.kernel.as_str())?;
-        let products = launches.iter().any(|(_, own)| multiplying.contains(own.kernel.as_str()));
+        let units = launches.iter().filter_map(|(_, own)| multiplying.get(own.kernel.as_str()));
+        let units = units.copied().max().unwrap_or(Units::Lanes);
         let bytes = step.bytes_read + step.bytes_written;
-        estimate.nanoseconds += step_time(device, launches, products, (step.flops, bytes));
-        estimate.on_tensor_cores += usize::from(products);
+        estimate.nanoseconds += step_time(device, launches, units, (step.flops, bytes));
+        estimate.on_tensor_cores += usize::from(units != Units::Lanes);
     }
     Some(estimate)
 }
@@ -43,12 +44,13 @@ pub fn estimate_for_device(variant: &Variant, code: &str) -> Option<DeviceEstima
 fn step_time(
     device: &Device,
     launches: &[(u64, &Launch)],
-    products: bool,
+    units: Units,
     (flops, bytes): (u64, u64),
 ) -> f64 {
-    let per_cycle = match products {
-        true => device.products_per_cycle as f64 * PRODUCTS_REACHED,
-        false => device.fma_per_cycle as f64,
+    let per_cycle = match units {
+        Units::Lanes => device.fma_per_cycle as f64,
+        Units::Warps => device.products_per_cycle as f64 * PRODUCTS_REACHED,
+        Units::Warpgroups => device.warpgroup_products_per_cycle as f64 * PRODUCTS_REACHED,
     };
     let peak = 2.0 * per_cycle * device.multiprocessors as f64 * device.cycles_per_ns;
     // Operations are those of the launch that keeps most multiprocessors busy.
@@ -78,11 +80,29 @@ fn all(commands: &[Command], times: u64) -> Vec<(u64, &Launch)> {
     each.collect()
 }
 
-/// Names of the kernels in a text of PTX that have instructions of tensor cores.
-fn multiplying(code: &str) -> HashSet<&str> {
+/// What multiplies in a kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Units {
+    /// Lanes, by themselves.
+    Lanes,
+    /// Tensor cores, for warps.
+    Warps,
+    /// Tensor cores, for warpgroups.
+    Warpgroups,
+}
+
+/// The kernels in a text of PTX that have instructions of tensor cores, by name.
+fn multiplying(code: &str) -> HashMap<&str, Units> {
     let kernels = code.split(".entry ").skip(1);
-    let multiplies = kernels.filter(|text| text.contains("mma.sync"));
-    multiplies.filter_map(|text| text.split(['(', '\n', ' ']).next()).collect()
+    let each = kernels.filter_map(|text| {
+        let units = match (text.contains("wgmma.mma_async"), text.contains("mma.sync")) {
+            (true, _) => Units::Warpgroups,
+            (false, true) => Units::Warps,
+            (false, false) => return None,
+        };
+        Some((text.split(['(', '\n', ' ']).next()?, units))
+    });
+    each.collect()
 }
 
 #[cfg(test)]
@@ -104,23 +124,25 @@ mod tests {
     fn a_step_takes_the_longest_of_launch_operations_and_bytes() {
         let a100 = Device::of_architecture("sm_80").unwrap();
         let full = launch(108);
-        let time = |products, work| step_time(a100, &[(1, &full)], products, work);
-        assert_eq!(time(false, (0, 0)), LAUNCH_NANOSECONDS);
-        assert_eq!(time(false, (0, 15_550_000)), 10_000.0);
+        let time = |units, work| step_time(a100, &[(1, &full)], units, work);
+        assert_eq!(time(Units::Lanes, (0, 0)), LAUNCH_NANOSECONDS);
+        assert_eq!(time(Units::Lanes, (0, 15_550_000)), 10_000.0);
         let peak = 2.0 * 64.0 * 108.0 * 1.41;
-        assert!((time(false, (1 << 32, 0)) - (1u64 << 32) as f64 / peak).abs() < 1.0);
+        assert!((time(Units::Lanes, (1 << 32, 0)) - (1u64 << 32) as f64 / peak).abs() < 1.0);
         // Sixteen times as many products in a cycle, of which half are reached.
-        let ratio = time(false, (1 << 32, 0)) / time(true, (1 << 32, 0));
+        let ratio = time(Units::Lanes, (1 << 32, 0)) / time(Units::Warps, (1 << 32, 0));
         assert!((ratio - 8.0).abs() < 1e-9, "{ratio}");
         // Blocks of a second round leave most multiprocessors idle; few blocks nearly all of them.
         assert!((busy(a100, &launch(109)) - 109.0 / 216.0).abs() < 1e-9);
         assert!((busy(a100, &launch(1)) - 1.0 / 108.0).abs() < 1e-9);
-        assert_eq!(step_time(a100, &[(7, &full)], false, (0, 0)), 7.0 * LAUNCH_NANOSECONDS);
+        assert_eq!(step_time(a100, &[(7, &full)], Units::Lanes, (0, 0)), 7.0 * LAUNCH_NANOSECONDS);
     }
 
     #[test]
     fn kernels_on_tensor_cores_are_read_off_the_text() {
-        let code = ".visible .entry a_0(\n)\n{ mma.sync.x; }\n.visible .entry b_0(\n)\n{ add; }";
-        assert_eq!(multiplying(code), HashSet::from(["a_0"]));
+        let code = ".visible .entry a_0(\n)\n{ mma.sync.x; }\n.visible .entry b_0(\n)\n{ add; }\n\
+                    .visible .entry c_0(\n)\n{ wgmma.mma_async.x; }";
+        let found = HashMap::from([("a_0", Units::Warps), ("c_0", Units::Warpgroups)]);
+        assert_eq!(multiplying(code), found);
     }
 }

@@ -16,6 +16,10 @@ pub const MULTIPROCESSORS: usize = 108;
 /// multiply-adds each, as an A100's (same source).
 pub const PRODUCT_CYCLES: usize = 8;
 
+/// The same of `wgmma`, by which a tensor core of an H100 does twice as many (NVIDIA H100 Tensor Core GPU Architecture,
+/// 2022: 4,096 operations of a multiprocessor in a cycle, which are 512 multiply-adds of each of four).
+pub const WARPGROUP_PRODUCT_CYCLES: usize = 4;
+
 /// Cycles of a round of products but for the products: waiting, addresses, reads of matrices. Assumed, measured nowhere.
 pub const ROUND_CYCLES: usize = 100;
 
@@ -35,6 +39,8 @@ pub struct Device {
     /// Multiply-adds of numbers of 16 bits, summed in `f32`, that the tensor cores of a multiprocessor start in a cycle by
     /// `mma.sync`.
     pub products_per_cycle: usize,
+    /// The same by `wgmma`, where the device has it.
+    pub warpgroup_products_per_cycle: usize,
     /// Bytes in a nanosecond between the device's memory and its processors.
     pub memory_bytes_per_ns: f64,
 }
@@ -50,8 +56,8 @@ impl Device {
 /// and the data sheet of the T4; NVIDIA A100 Tensor Core GPU Architecture (2020), 40 GB; NVIDIA Ampere GA102 GPU
 /// Architecture (2021) and the data sheet of the A10; NVIDIA Ada GPU Architecture (2023) and the data sheet of the L4; NVIDIA
 /// H100 Tensor Core GPU Architecture (2022), SXM5. Clocks are those at which the peaks of these sources are reached. Of
-/// an H100's 2,048 products in a cycle half are counted: the others are reached by `wgmma` alone (Luo et al., Benchmarking
-/// and Dissecting the Nvidia Hopper GPU Architecture via Microbenchmarking, 2024, measure 63 % for `mma.sync`).
+/// an H100's 2,048 products in a cycle half are counted for `mma.sync`: the others are reached by `wgmma` alone (Luo et al.,
+/// Benchmarking and Dissecting the Nvidia Hopper GPU Architecture via Microbenchmarking, 2024, measure 63 % for `mma.sync`).
 const DEVICES: [Device; 5] = [
     device(["sm_75", "T4"], [40, 64, 512], [1.59, 320.0]),
     device(
@@ -61,7 +67,10 @@ const DEVICES: [Device; 5] = [
     ),
     device(["sm_86", "A10"], [72, 128, 512], [1.695, 600.0]),
     device(["sm_89", "L4"], [58, 128, 512], [2.04, 300.0]),
-    device(["sm_90a", "H100"], [132, 128, 1024], [1.83, 3350.0]),
+    Device {
+        warpgroup_products_per_cycle: 4 * 16 * 16 * 8 / WARPGROUP_PRODUCT_CYCLES,
+        ..device(["sm_90a", "H100"], [132, 128, 1024], [1.83, 3350.0])
+    },
 ];
 
 const fn device(
@@ -76,6 +85,7 @@ const fn device(
         cycles_per_ns,
         fma_per_cycle,
         products_per_cycle,
+        warpgroup_products_per_cycle: products_per_cycle,
         memory_bytes_per_ns,
     }
 }
@@ -116,6 +126,9 @@ mod tests {
                 "{name}: {peaks:?}"
             );
         }
+        let warpgroups = Device::of_architecture("sm_90a")
+            .map(|device| peak(device, device.warpgroup_products_per_cycle));
+        assert!(warpgroups.is_some_and(|peak| (peak / 989.0 - 1.0).abs() < 0.01), "{warpgroups:?}");
         assert_eq!(Device::of_architecture("opencl"), None);
     }
 }

@@ -9,7 +9,7 @@ use hone_artifact::{Accelerator, Command, DeviceCode, LaunchArgument, Manifest, 
 
 use super::DeviceError;
 use super::driver;
-use super::objects::{Buffer, Context, Program};
+use super::objects::{Buffer, Context, KernelNeeds, Program};
 use super::queue::Queue;
 use crate::{Options, RunError};
 
@@ -18,8 +18,8 @@ pub(crate) struct Code {
     pub(crate) context: Arc<Context>,
     pub(crate) program: Program,
     pub(crate) weights: Buffer,
-    /// Name of each kernel that is launched, and the lanes of its largest block.
-    pub(crate) kernels: Vec<(String, u64)>,
+    /// Each kernel that is launched.
+    pub(crate) kernels: Vec<KernelNeeds>,
     /// The commands of each kernel of the step table.
     programs: Vec<Vec<Ready>>,
     /// Of each step, the place of its kernel in `programs`.
@@ -110,7 +110,7 @@ const WEIGHTS: &str = "the weights";
 #[derive(Default)]
 struct Names {
     known: HashMap<String, usize>,
-    kernels: Vec<(String, u64)>,
+    kernels: Vec<KernelNeeds>,
 }
 
 impl Names {
@@ -118,7 +118,12 @@ impl Names {
         let make = |command: &Command| match command {
             Command::Launch(launch) => {
                 let (grid, block) = (launch.grid, launch.block);
-                let kernel = self.number(&launch.kernel, block.iter().product());
+                let needs = KernelNeeds {
+                    name: launch.kernel.clone(),
+                    lanes: block.iter().product(),
+                    shared_bytes: launch.shared_bytes,
+                };
+                let kernel = self.number(needs);
                 Ready::Launch { kernel, grid, block, arguments: launch.arguments.clone() }
             }
             Command::Repeat { times, body } => {
@@ -128,14 +133,15 @@ impl Names {
         commands.iter().map(make).collect()
     }
 
-    fn number(&mut self, name: &str, lanes: u64) -> usize {
-        if let Some(number) = self.known.get(name) {
-            let most = &mut self.kernels[*number].1;
-            *most = lanes.max(*most);
+    fn number(&mut self, needs: KernelNeeds) -> usize {
+        if let Some(number) = self.known.get(&needs.name) {
+            let most = &mut self.kernels[*number];
+            most.lanes = needs.lanes.max(most.lanes);
+            most.shared_bytes = needs.shared_bytes.max(most.shared_bytes);
             return *number;
         }
-        self.kernels.push((name.to_owned(), lanes));
-        self.known.insert(name.to_owned(), self.kernels.len() - 1);
+        self.known.insert(needs.name.clone(), self.kernels.len());
+        self.kernels.push(needs);
         self.kernels.len() - 1
     }
 }

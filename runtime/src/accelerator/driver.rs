@@ -88,11 +88,16 @@ pub(crate) trait Driver: Send + Sync {
     /// Builds what the code section holds; the error comes with what the driver's compiler says, if anything.
     fn program(&self, code: &[u8]) -> Result<Handle, (Code, String)>;
 
-    /// A kernel of a program, and of how many lanes a block of it may be.
+    /// A kernel of a program whose blocks have so many bytes of shared memory, and of how many lanes a block of it may be.
     ///
     /// # Safety
     /// See [`Driver`].
-    unsafe fn kernel(&self, program: Handle, name: &CStr) -> Result<(Handle, u64), Code>;
+    unsafe fn kernel(
+        &self,
+        program: Handle,
+        name: &CStr,
+        shared_bytes: u64,
+    ) -> Result<(Handle, u64), Code>;
 
     /// A queue; `timed` where launches shall tell how long they ran.
     fn queue(&self, timed: bool) -> Result<Handle, Code>;

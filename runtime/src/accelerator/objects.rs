@@ -78,6 +78,15 @@ impl Drop for Object {
     }
 }
 
+/// A kernel, and what the largest of its launches needs.
+pub(crate) struct KernelNeeds {
+    pub(crate) name: String,
+    /// Lanes of a block.
+    pub(crate) lanes: u64,
+    /// Bytes of shared memory of a block.
+    pub(crate) shared_bytes: u64,
+}
+
 /// Built code.
 pub(crate) struct Program(Object);
 
@@ -99,19 +108,20 @@ impl Program {
     /// A kernel of it, for one session: its arguments are set before each launch.
     ///
     /// # Errors
-    /// Code without it; a block of `lanes` lanes that the driver does not launch it with.
-    pub(crate) fn kernel(&self, name: &str, lanes: u64) -> Result<Kernel, DeviceError> {
+    /// Code without it; a block of so many lanes, or of so much shared memory, that the driver does not launch it with.
+    pub(crate) fn kernel(&self, needed: &KernelNeeds) -> Result<Kernel, DeviceError> {
         let context = &self.0.context;
+        let KernelNeeds { name, lanes, shared_bytes } = needed;
         let refused = |reason| {
-            let (device, kernel) = (context.name(), name.to_owned());
+            let (device, kernel) = (context.name(), name.clone());
             DeviceError::Kernel { device, kernel, reason }
         };
-        let symbol = CString::new(name).map_err(|error| refused(error.to_string()))?;
+        let symbol = CString::new(name.as_str()).map_err(|error| refused(error.to_string()))?;
         // SAFETY: the program is built and alive.
-        let found = unsafe { context.driver.kernel(self.0.handle, &symbol) };
+        let found = unsafe { context.driver.kernel(self.0.handle, &symbol, *shared_bytes) };
         let (handle, most) = found.map_err(|code| refused(context.driver.words(code)))?;
         let kernel = Kernel(Object::new(context, Kind::Kernel, handle));
-        match most < lanes {
+        match most < *lanes {
             true => Err(refused(format!("it takes blocks of {most} lanes, not of {lanes}"))),
             false => Ok(kernel),
         }

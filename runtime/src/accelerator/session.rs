@@ -62,7 +62,7 @@ impl Session {
     pub(crate) fn new(plan: &Plan, code: &Arc<Code>, texts: &Texts) -> Result<Self, DeviceError> {
         let (memory, table, bytes) = Memory::new(plan, code)?;
         let context = &code.context;
-        let kernels = code.kernels.iter().map(|(name, lanes)| code.program.kernel(name, *lanes));
+        let kernels = code.kernels.iter().map(|needs| code.program.kernel(needs));
         Ok(Self {
             kernels: kernels.collect::<Result<_, _>>()?,
             queues: [

@@ -9,7 +9,8 @@
 
 use crate::capture::Work;
 use crate::driver::{
-    Code, Driver, ERRORS, INVALID_CONTEXT, INVALID_DEVICE, INVALID_VALUE, Outcome,
+    Code, DECLARED_SHARED_BYTES, Driver, ERRORS, INVALID_CONTEXT, INVALID_DEVICE, INVALID_VALUE,
+    Outcome,
 };
 use std::cell::Cell;
 use std::ffi::{CStr, CString, c_char, c_uint, c_void};
@@ -128,7 +129,8 @@ pub unsafe extern "C" fn cuDeviceGetAttribute(place: *mut i32, which: i32, devic
     let value = |driver: &mut Driver| match which {
         1..=3 => Ok(driver.settings.lanes),
         4 => Ok(driver.settings.lanes.min(64)),
-        8 => Ok(48 << 10),
+        8 => Ok(DECLARED_SHARED_BYTES),
+        97 => Ok(driver.settings.shared_bytes()),
         16 => Ok(1),
         75 => Ok(driver.settings.capability.0 as i32),
         76 => Ok(driver.settings.capability.1 as i32),
@@ -208,11 +210,25 @@ pub unsafe extern "C" fn cuFuncGetAttribute(
     which: i32,
     function: *mut c_void,
 ) -> Code {
-    let lanes = |driver: &mut Driver, own| {
-        driver.parameters(own, handle(function))?;
-        if which == 0 { Ok(driver.settings.lanes) } else { Err(INVALID_VALUE) }
+    let attribute = |driver: &mut Driver, own| {
+        let (entry, requested) = driver.kernel(own, handle(function))?;
+        let declared = entry.shared as i32;
+        match which {
+            0 => Ok(driver.settings.lanes),
+            1 => Ok(declared),
+            8 => Ok(requested.unwrap_or(DECLARED_SHARED_BYTES - declared)),
+            _ => Err(INVALID_VALUE),
+        }
     };
-    give(place, here(lanes))
+    give(place, here(attribute))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuFuncSetAttribute(function: *mut c_void, which: i32, value: i32) -> Code {
+    code(here(|driver, own| match which {
+        8 => driver.request_shared(own, handle(function), value),
+        _ => Err(INVALID_VALUE),
+    }))
 }
 
 #[unsafe(no_mangle)]
@@ -408,16 +424,17 @@ pub unsafe extern "C" fn cuLaunchKernel(
     parameters: *mut *mut c_void,
     extra: *mut *mut c_void,
 ) -> Code {
-    if shared != 0 || !extra.is_null() {
+    if !extra.is_null() {
         return INVALID_VALUE;
     }
     let sizes = [[columns, rows, layers], [x, y, z]].map(|own| own.map(|extent| extent as usize));
     code(here(|driver, own| {
-        let count = driver.parameters(own, handle(function))?;
+        let count = driver.kernel(own, handle(function))?.0.parameters.len();
         // Every parameter has 64 bits.
         let arguments: Vec<u64> =
             (0..count).map(|place| (*parameters.add(place)).cast::<u64>().read()).collect();
-        let work = Work::Launch { function: handle(function), arguments, sizes };
+        let shared_bytes = shared as usize;
+        let work = Work::Launch { function: handle(function), arguments, sizes, shared_bytes };
         driver.put(own, handle(stream), work)
     }))
 }

@@ -21,7 +21,7 @@ pub type Use = Arc<dyn Fn(&mut [u8]) + Send + Sync>;
 #[derive(Clone)]
 pub enum Work {
     /// A kernel, by the handle of its function, with its arguments, blocks and lanes.
-    Launch { function: u64, arguments: Vec<u64>, sizes: [[usize; 3]; 2] },
+    Launch { function: u64, arguments: Vec<u64>, sizes: [[usize; 3]; 2], shared_bytes: usize },
     /// Something with bytes of the device, from an address on; with the place in the host's memory that it has to do
     /// with.
     Bytes { place: (u64, usize), host: Option<usize>, with: Use },
@@ -123,8 +123,8 @@ impl Driver {
     /// What is refused when it is put in, whether it is recorded or run.
     fn check(&mut self, context: u64, work: &Work) -> Outcome<()> {
         match work {
-            Work::Launch { function, sizes, .. } => {
-                self.parameters(context, *function)?;
+            Work::Launch { function, sizes, shared_bytes, .. } => {
+                self.has_shared(context, *function, *shared_bytes)?;
                 self.fits(*sizes)
             }
             Work::Bytes { place, .. } => self.with_bytes(context, *place, |_| {}),
@@ -137,8 +137,8 @@ impl Driver {
 
     fn execute(&mut self, context: u64, work: &Work) -> Outcome<()> {
         match work {
-            Work::Launch { function, arguments, sizes } => {
-                self.launch(context, *function, arguments, *sizes)
+            Work::Launch { function, arguments, sizes, shared_bytes } => {
+                self.launch(context, *function, arguments, (*sizes, *shared_bytes))
             }
             Work::Bytes { place, with, .. } => {
                 self.with_bytes(context, *place, |bytes| with(bytes))

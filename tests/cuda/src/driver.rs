@@ -4,7 +4,7 @@ use crate::capture::{
     CAPTURE_INVALIDATED, CAPTURE_UNSUPPORTED, Capture, ILLEGAL_STATE, WRONG_THREAD, Work,
 };
 use crate::settings::{Fault, Settings};
-use hone_ptx_tests::{Global, Text, UNWRITTEN, launch, parse};
+use hone_ptx_tests::{Entry, Global, Text, UNWRITTEN, launch, parse};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -89,6 +89,8 @@ pub enum Object {
     Function {
         module: u64,
         kernel: String,
+        /// Bytes of shared memory that launches may ask for, where it was said.
+        requested_bytes: Option<i32>,
     },
     /// With its capture, where one is under way.
     Stream(Option<Capture>),
@@ -151,6 +153,9 @@ pub struct Driver {
 }
 
 static DRIVER: Mutex<Option<Driver>> = Mutex::new(None);
+
+/// Bytes of shared memory that a kernel has without asking for more.
+pub const DECLARED_SHARED_BYTES: i32 = 48 << 10;
 
 /// Handles of contexts: this and the number of the device.
 pub const CONTEXTS: u64 = 0xc000;
@@ -274,7 +279,8 @@ impl Driver {
             Some(Object::Module(_)) => return Err(NOT_FOUND),
             _ => return Err(INVALID_HANDLE),
         }
-        self.add(context, Object::Function { module, kernel: name.to_string() })
+        let kernel = name.to_string();
+        self.add(context, Object::Function { module, kernel, requested_bytes: None })
     }
 
     /// Memory of the device.
@@ -373,18 +379,41 @@ impl Driver {
         }
     }
 
-    /// How many parameters a kernel has.
-    pub fn parameters(&mut self, context: u64, function: u64) -> Outcome<usize> {
+    /// A kernel, and the bytes of shared memory that its launches may ask for, where that was said.
+    pub fn kernel(&mut self, context: u64, function: u64) -> Outcome<(&Entry, Option<i32>)> {
         let objects = &self.context(context)?.objects;
-        let Some(Object::Function { module, kernel }) = objects.get(&function) else {
+        let Some(Object::Function { module, kernel, requested_bytes }) = objects.get(&function)
+        else {
             return Err(INVALID_HANDLE);
         };
         match objects.get(module) {
             Some(Object::Module(text)) => {
-                text.kernels.get(kernel).map(|entry| entry.parameters.len()).ok_or(NOT_FOUND)
+                let entry = text.kernels.get(kernel).ok_or(NOT_FOUND)?;
+                Ok((entry, *requested_bytes))
             }
             _ => Err(INVALID_HANDLE),
         }
+    }
+
+    /// Says how many bytes of shared memory launches of a kernel may ask for.
+    pub fn request_shared(&mut self, context: u64, function: u64, bytes: i32) -> Outcome<()> {
+        let most = self.settings.shared_bytes();
+        let declared = self.kernel(context, function)?.0.shared as i32;
+        if bytes < 0 || bytes > most - declared {
+            return Err(INVALID_VALUE);
+        }
+        match self.context(context)?.objects.get_mut(&function) {
+            Some(Object::Function { requested_bytes, .. }) => *requested_bytes = Some(bytes),
+            _ => return Err(INVALID_HANDLE),
+        }
+        Ok(())
+    }
+
+    /// Whether a launch of a kernel may ask for so much shared memory: up to 48 KiB with what is declared, else what was said.
+    pub fn has_shared(&mut self, context: u64, function: u64, bytes: usize) -> Outcome<()> {
+        let (entry, requested) = self.kernel(context, function)?;
+        let most = requested.unwrap_or(DECLARED_SHARED_BYTES - entry.shared as i32);
+        if bytes as i64 <= i64::from(most) { Ok(()) } else { Err(INVALID_VALUE) }
     }
 
     /// Whether blocks and lanes are so many as a launch may have.
@@ -400,7 +429,7 @@ impl Driver {
         context: u64,
         function: u64,
         arguments: &[u64],
-        [blocks, lanes]: [[usize; 3]; 2],
+        (sizes, requested_bytes): ([[usize; 3]; 2], usize),
     ) -> Outcome<()> {
         self.launches += 1;
         let (number, fault) = (self.launches, self.settings.fault);
@@ -421,12 +450,12 @@ impl Driver {
             _ => {}
         }
         let Context { objects, memory, error, .. } = context;
-        let Some(Object::Function { module, kernel }) = objects.get(&function) else {
+        let Some(Object::Function { module, kernel, .. }) = objects.get(&function) else {
             return Err(INVALID_HANDLE);
         };
         let Some(Object::Module(text)) = objects.get(module) else { return Err(INVALID_HANDLE) };
         let entry = text.kernels.get(kernel).ok_or(NOT_FOUND)?;
-        if let Err(reason) = launch(entry, memory, arguments, blocks, lanes) {
+        if let Err(reason) = launch(entry, memory, arguments, sizes, requested_bytes) {
             let words = format!("{reason:#}");
             eprintln!("fake CUDA: {words}");
             *error = Some(match &words {
@@ -436,5 +465,34 @@ impl Driver {
             });
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    const TEXT: &str =
+        ".version 7.1\n.target sm_80\n.address_size 64\n.visible .entry k(\n)\n{\n\tret;\n}\n";
+
+    /// As the manual has it: beyond 48 KiB a launch is refused before the kernel's attribute says so.
+    #[test]
+    fn shared_memory_beyond_48_kib_has_to_be_asked_for() {
+        Driver::init().unwrap();
+        let outcome = Driver::get(|driver| {
+            let context = driver.retain(0)?;
+            let module = driver.load(context, TEXT).map_err(|(code, _)| code)?;
+            let kernel = driver.function(context, module, "k")?;
+            let (least, most) = (DECLARED_SHARED_BYTES, driver.settings.shared_bytes());
+            driver.has_shared(context, kernel, least as usize)?;
+            assert_eq!(driver.has_shared(context, kernel, least as usize + 1), Err(INVALID_VALUE));
+            assert_eq!(driver.request_shared(context, kernel, most + 1), Err(INVALID_VALUE));
+            driver.request_shared(context, kernel, most)?;
+            driver.has_shared(context, kernel, most as usize)?;
+            assert_eq!(driver.has_shared(context, kernel, most as usize + 1), Err(INVALID_VALUE));
+            Ok(())
+        });
+        assert_eq!(outcome, Ok(()));
     }
 }

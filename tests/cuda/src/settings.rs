@@ -21,7 +21,7 @@ pub enum Fault {
     Instantiate(u64),
 }
 
-/// Of `HONE_FAKE_CUDA`: `devices=2 capability=8.6 memory=1000000 driver=12040 lanes=512 fault=launch:3 say=launches`.
+/// Of `HONE_FAKE_CUDA`: `devices=2 capability=8.6 memory=1000000 driver=12040 lanes=512 shared=65536 fault=launch:3 say=launches`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// How many devices there are.
@@ -34,6 +34,8 @@ pub struct Settings {
     pub driver: i32,
     /// Lanes of a block, of every kernel.
     pub lanes: i32,
+    /// Bytes of shared memory that a kernel may ask for; else those of the compute capability.
+    pub shared: Option<i32>,
     /// How they fail.
     pub fault: Option<Fault>,
     /// Whether calls that launch, record or instantiate are told on standard error.
@@ -48,6 +50,7 @@ impl Default for Settings {
             memory: 1 << 30,
             driver: 12080,
             lanes: 1024,
+            shared: None,
             fault: None,
             says_launches: false,
         }
@@ -55,6 +58,17 @@ impl Default for Settings {
 }
 
 impl Settings {
+    /// Bytes of shared memory that a kernel may ask for.
+    pub fn shared_bytes(&self) -> i32 {
+        let kilobytes = match self.capability {
+            (7, _) => 64,
+            (8, 0) => 163,
+            (8, _) => 99,
+            _ => 227,
+        };
+        self.shared.unwrap_or(kilobytes << 10)
+    }
+
     /// Reads the words.
     ///
     /// # Errors
@@ -68,6 +82,7 @@ impl Settings {
                 "memory" => settings.memory = value.parse()?,
                 "driver" => settings.driver = value.parse()?,
                 "lanes" => settings.lanes = value.parse()?,
+                "shared" => settings.shared = Some(value.parse()?),
                 "capability" => {
                     let (major, minor) = value.split_once('.').context("a capability")?;
                     settings.capability = (major.parse()?, minor.parse()?);

@@ -1,11 +1,13 @@
 //! One instruction's words to what it does.
 
+mod tensor;
+
 use crate::parse::Names;
 use crate::program::{Address, Operation, Register, Source, Space};
-use crate::tensor_core::Factors;
 use crate::types::{Binary, Compare, Rounding, Type, Unary};
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use std::collections::BTreeMap;
+use tensor::{tensor, warpgroup};
 
 /// The words of an instruction and its operands.
 struct Words<'a> {
@@ -142,6 +144,7 @@ pub(crate) fn decode(
             }
         }
         "cp" | "ldmatrix" | "mma" => return tensor(&words, names),
+        "wgmma" | "fence" => return warpgroup(&words, names),
         _ => return arithmetic(&words, names),
     })
 }
@@ -409,73 +412,4 @@ fn arithmetic(words: &Words<'_>, names: &mut Names) -> Result<Operation> {
     };
     let (a, b) = (source(words, 1, names)?, source(words, 2, names)?);
     Ok(Operation::Binary { op, ty, to, a, b })
-}
-
-/// Asynchronous copies, and what tensor cores do.
-fn tensor(words: &Words<'_>, names: &mut Names) -> Result<Operation> {
-    let name = words.words.join(".");
-    Ok(match name.as_str() {
-        "cp.async.commit_group" => Operation::CommitCopies,
-        "cp.async.wait_all" => Operation::WaitCopies { groups: 0 },
-        "cp.async.wait_group" => {
-            Operation::WaitCopies { groups: words.operand(0)?.parse().context("groups")? }
-        }
-        "cp.async.cg.shared.global" | "cp.async.ca.shared.global" => Operation::CopyAsync {
-            to: address(words.operand(0)?, names)?,
-            from: address(words.operand(1)?, names)?,
-            bytes: words.operand(2)?.parse().context("bytes")?,
-            read: match words.operands.get(3) {
-                Some(read) => Some(operand(read, Type::last_of(&["u32"])?, names)?),
-                None => None,
-            },
-        },
-        _ if name.starts_with("ldmatrix.sync.aligned.m8n8.") => {
-            let to = list(words.operand(0)?).context("registers")?;
-            let to: Vec<Register> =
-                to.iter().map(|part| names.register(part)).collect::<Result<_>>()?;
-            let number = if words.has("x4") {
-                4
-            } else if words.has("x2") {
-                2
-            } else {
-                1
-            };
-            ensure!(to.len() == number && words.has("shared"), "matrices of another form");
-            let address = address(words.operand(1)?, names)?;
-            Operation::LoadMatrix { transposed: words.has("trans"), to, address }
-        }
-        _ if name.starts_with("mma.sync.aligned.") => return multiplication(words, &name, names),
-        other => bail!("'{other}' is not known"),
-    })
-}
-
-fn multiplication(words: &Words<'_>, name: &str, names: &mut Names) -> Result<Operation> {
-    let form = name.strip_prefix("mma.sync.aligned.").unwrap_or_default();
-    let ty = |word: &str| Type::named(word).with_context(|| format!("type {word}"));
-    let factors = match form.split('.').collect::<Vec<_>>()[..] {
-        ["m16n8k16", "row", "col", "f32", a @ ("f16" | "bf16"), b, "f32"] if a == b => {
-            Factors::Floats(ty(a)?)
-        }
-        ["m16n8k8", "row", "col", "f32", "tf32", "tf32", "f32"] => Factors::TensorFloats,
-        ["m16n8k32", "row", "col", "s32", a @ ("s8" | "u8"), b @ ("s8" | "u8"), "s32"] => {
-            Factors::Bytes([ty(a)?, ty(b)?])
-        }
-        _ => bail!("'{name}' is not known"),
-    };
-    let word = ty("b32")?;
-    let mut sources = |index: usize| -> Result<Vec<Source>> {
-        let parts = list(words.operand(index)?).context("registers")?;
-        parts.iter().map(|part| operand(part, word, names)).collect()
-    };
-    let (a, b, c) = (sources(1)?, sources(2)?, sources(3)?);
-    let d = list(words.operand(0)?).context("registers")?;
-    let d: Vec<Register> = d.iter().map(|part| names.register(part)).collect::<Result<_>>()?;
-    let wrong = || anyhow!("not as many registers as matrices have");
-    Ok(Operation::Multiply {
-        factors,
-        d: d.try_into().map_err(|_| wrong())?,
-        a: a.try_into().map_err(|_| wrong())?,
-        b: b.try_into().map_err(|_| wrong())?,
-        c: c.try_into().map_err(|_| wrong())?,
-    })
 }

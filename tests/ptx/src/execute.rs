@@ -205,6 +205,20 @@ impl Block<'_> {
                     Ok(())
                 })
             }
+            other => self.execute_warpgroups(other, lanes),
+        }
+    }
+
+    fn execute_warpgroups(&mut self, operation: &Operation, lanes: &[usize]) -> Result<()> {
+        match operation {
+            Operation::FenceWrites => {
+                lanes.iter().for_each(|lane| self.fences[*lane] += 1);
+                Ok(())
+            }
+            Operation::FenceWarpgroup => self.fence_warpgroups(lanes),
+            Operation::MultiplyWarpgroup(product) => self.start_product(product, lanes),
+            Operation::CommitProducts => self.commit_products(lanes),
+            Operation::WaitProducts { groups } => self.wait_products(*groups, lanes),
             other => bail!("{other:?} is no instruction of this kind"),
         }
     }

@@ -3,7 +3,7 @@
 //! [`parse`] reads a text as LLVM writes it, [`launch`] runs a kernel of it. The text is all that is known: nothing of
 //! the compiler is used, so what is wrong in its output is wrong here too. What no device would do is an error and
 //! not a result: accesses out of bounds or misaligned, races between lanes and between blocks, barriers that some lanes
-//! do not reach, instructions of a warp that some of its lanes do not run. Shared memory, outputs and registers begin
+//! do not reach, instructions of a warp or warpgroup that some of its lanes do not run. Shared memory, outputs and registers begin
 //! with bits that are no number; copies that are started land when they are waited for.
 
 mod access;
@@ -17,6 +17,7 @@ mod ptxas;
 mod run;
 mod tensor_core;
 mod types;
+mod warpgroup;
 
 pub use machine::{Statistics, launch};
 pub use memory::{Global, UNWRITTEN};

@@ -6,6 +6,7 @@
 
 use crate::memory::{Accessor, Global, Traced, UNWRITTEN};
 use crate::program::{Entry, Operation, Register, Source};
+use crate::warpgroup::{WARPGROUP, Warpgroup};
 use anyhow::{Context, Result, bail, ensure};
 
 /// More instructions than this, over all lanes, are taken for a loop without an end.
@@ -30,7 +31,7 @@ pub struct Statistics {
     pub conflicts: u64,
 }
 
-/// Runs a kernel.
+/// Runs a kernel, of which every block gets so many bytes of shared memory besides those that it declares.
 ///
 /// # Errors
 /// A race, an access out of bounds or misaligned, lanes that do not wait alike, and what else no device would do;
@@ -39,8 +40,8 @@ pub fn launch(
     entry: &Entry,
     global: &mut Global,
     arguments: &[u64],
-    blocks: [usize; 3],
-    lanes: [usize; 3],
+    [blocks, lanes]: [[usize; 3]; 2],
+    requested_bytes: usize,
 ) -> Result<Statistics> {
     ensure!(arguments.len() == entry.parameters.len(), "{} arguments", arguments.len());
     ensure!(
@@ -49,11 +50,12 @@ pub fn launch(
         entry.lanes
     );
     let count = lanes.iter().product::<usize>();
+    let shared_bytes = entry.requested.map_or(entry.shared, |start| start + requested_bytes);
     let mut statistics = Statistics::default();
     for number in 0..blocks.iter().product::<usize>() {
         let coordinates =
             [number % blocks[0], number / blocks[0] % blocks[1], number / blocks[0] / blocks[1]];
-        let shared = Traced::new("shared memory".to_string(), vec![UNWRITTEN; entry.shared]);
+        let shared = Traced::new("shared memory".to_string(), vec![UNWRITTEN; shared_bytes]);
         let mut block = Block {
             entry,
             global,
@@ -67,6 +69,9 @@ pub fn launch(
             number: number as u32,
             epoch: 0,
             copies: vec![Copies::default(); count],
+            fences: vec![0; count],
+            visible_fences: vec![0; count],
+            warpgroups: vec![Warpgroup::default(); count.div_ceil(WARPGROUP)],
             statistics,
         };
         let ran = block.run();
@@ -109,6 +114,10 @@ pub(crate) struct Block<'a> {
     pub(crate) number: u32,
     pub(crate) epoch: u32,
     pub(crate) copies: Vec<Copies>,
+    /// How often each lane has made what it wrote visible to asynchronous reads, and those after which all have waited.
+    pub(crate) fences: Vec<u32>,
+    pub(crate) visible_fences: Vec<u32>,
+    pub(crate) warpgroups: Vec<Warpgroup>,
     pub(crate) statistics: Statistics,
 }
 
@@ -146,6 +155,7 @@ impl Block<'_> {
             *state = State::Running;
         }
         self.epoch += 1;
+        self.visible_fences.clone_from(&self.fences);
         Ok(())
     }
 
@@ -153,6 +163,8 @@ impl Block<'_> {
         let open = |copies: &Copies| !copies.open.is_empty() || !copies.groups.is_empty();
         let lane = self.copies.iter().position(open);
         ensure!(lane.is_none(), "lane {lane:?} ends while its copies are under way");
+        let warpgroup = self.warpgroups.iter().position(Warpgroup::is_busy);
+        ensure!(warpgroup.is_none(), "warpgroup {warpgroup:?} ends while it multiplies");
         Ok(())
     }
 
@@ -175,6 +187,10 @@ impl Block<'_> {
             }
             self.statistics.instructions += active.len() as u64;
             ensure!(self.statistics.instructions < MOST_INSTRUCTIONS, "runs too long");
+            if !instruction.sums.is_empty() {
+                self.touch_sums(&instruction.sums, active)
+                    .with_context(|| format!("instruction '{}'", instruction.text))?;
+            }
             let taken = |lane: &usize| match instruction.guard {
                 None => true,
                 Some((register, wanted)) => {
@@ -223,7 +239,8 @@ impl Block<'_> {
     }
 
     pub(crate) fn accessor(&self, lane: usize) -> Accessor {
-        Accessor { block: self.number, lane: lane as u32, epoch: self.epoch }
+        let (fences, lane) = (self.fences[lane], lane as u32);
+        Accessor { block: self.number, lane, epoch: self.epoch, fences }
     }
 
     /// The value of a source on a lane.

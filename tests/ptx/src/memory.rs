@@ -24,6 +24,8 @@ pub struct Accessor {
     pub lane: u32,
     /// How often its block has waited.
     pub epoch: u32,
+    /// How often the lane has made what it wrote visible to asynchronous reads.
+    pub fences: u32,
 }
 
 /// More than one lane of one block, between two times that they wait.
@@ -42,6 +44,10 @@ struct Trace {
     awaited: bool,
     /// Whether it was read as memory that nobody writes.
     constant: bool,
+    /// Fences of the writer from which on asynchronous reads see what it wrote.
+    visible_from: u32,
+    /// Asynchronous reads that are under way.
+    reads: u16,
 }
 
 impl Trace {
@@ -66,8 +72,31 @@ impl Trace {
         if self.several_blocks || meets(self.reader, access) {
             bail!("race: lane {} writes what {} reads", by.lane, described(self.reader));
         }
+        ensure!(self.reads == 0, "race: lane {} writes what is read asynchronously", by.lane);
         self.writer = access;
+        self.visible_from = by.fences + 1;
         Ok(())
+    }
+
+    /// An asynchronous read of several lanes begins, where `fences` of every lane are those that a barrier came after.
+    fn begin_read(&mut self, [block, epoch]: [u32; 2], fences: &[u32]) -> Result<()> {
+        if self.awaited || meets(self.writer, [block + 1, SEVERAL_LANES, epoch + 1]) {
+            bail!("race: an asynchronous read of what {} writes", described(self.writer));
+        }
+        let lane = self.writer[1].wrapping_sub(1) as usize;
+        let known = fences.get(lane).copied().unwrap_or(u32::MAX);
+        ensure!(
+            known >= self.visible_from,
+            "no fence: what {} wrote is read asynchronously",
+            described(self.writer)
+        );
+        self.reads += 1;
+        Ok(())
+    }
+
+    fn end_read(&mut self, [block, epoch]: [u32; 2]) {
+        self.reads -= 1;
+        self.reader = [block + 1, SEVERAL_LANES, epoch + 1];
     }
 }
 
@@ -155,6 +184,29 @@ impl Traced {
                 trace.constant = true;
                 Ok(())
             }
+        })?;
+        Ok(&self.bytes[range])
+    }
+
+    /// Begins a read of these bytes, by several lanes of a block in an epoch, that may happen at any time until it ends: until
+    /// then nobody may write them. What was written has to be visible by `fences` of its writer.
+    pub fn begin_read(
+        &mut self,
+        offset: u64,
+        size: usize,
+        by: [u32; 2],
+        fences: &[u32],
+    ) -> Result<()> {
+        let range = self.range(offset, size)?;
+        self.trace(range, |trace| trace.begin_read(by, fences))
+    }
+
+    /// Ends it, and gives the bytes.
+    pub fn end_read(&mut self, offset: u64, size: usize, by: [u32; 2]) -> Result<&[u8]> {
+        let range = self.range(offset, size)?;
+        self.trace(range.clone(), |trace| {
+            trace.end_read(by);
+            Ok(())
         })?;
         Ok(&self.bytes[range])
     }

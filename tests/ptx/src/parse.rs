@@ -3,7 +3,7 @@
 use crate::decode::decode;
 use crate::program::{Entry, Instruction, Operation, Register, Text};
 use anyhow::{Context, Result, bail, ensure};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Parses a text.
 ///
@@ -35,33 +35,32 @@ pub fn parse(text: &str) -> Result<Text> {
     Ok(parsed)
 }
 
-/// Shared memory by name: offset and bytes, with the memory's size.
-type SharedNames = BTreeMap<String, (usize, usize)>;
+/// Shared memory by name: alignment and bytes, where the text and not the launch says how many.
+type SharedNames = BTreeMap<String, (usize, Option<usize>)>;
 
 /// Shared memory that stands outside of kernels.
 fn declarations(text: &str, shared: &mut SharedNames) -> Result<()> {
     for statement in text.split(';') {
         if let Some((_, declaration)) = statement.split_once(".shared") {
             let (name, align, bytes) = array(declaration)?;
-            add(shared, name, align, bytes);
+            ensure!(bytes.is_some() != statement.contains(".extern"), "{}", statement.trim());
+            shared.insert(name, (align, bytes));
         }
         ensure!(!statement.contains(".global"), "a global variable: {}", statement.trim());
     }
     Ok(())
 }
 
-fn add(names: &mut SharedNames, name: String, align: usize, bytes: usize) {
-    let end = names.values().map(|(offset, bytes)| offset + bytes).max().unwrap_or(0);
-    names.insert(name, (end.next_multiple_of(align), bytes));
-}
-
-/// `.align 64 .b8 name[16]`
-fn array(text: &str) -> Result<(String, usize, usize)> {
+/// `.align 64 .b8 name[16]`, or `name[]`
+fn array(text: &str) -> Result<(String, usize, Option<usize>)> {
     let words: Vec<&str> = text.split_whitespace().collect();
     let [.., align, kind, name] = words[..] else { bail!("no array: {text}") };
     ensure!(kind == ".b8", "an array of {kind}");
     let (name, bytes) = name.split_once('[').context("an array without a size")?;
-    let bytes = bytes.trim_end_matches(']').parse().context("an array's size")?;
+    let bytes = match bytes.trim_end_matches(']') {
+        "" => None,
+        bytes => Some(bytes.parse().context("an array's size")?),
+    };
     Ok((name.to_string(), align.parse().context("an alignment")?, bytes))
 }
 
@@ -131,16 +130,15 @@ fn entry(
     for (_, statement) in &statements {
         if let Some(declaration) = statement.strip_prefix(".shared") {
             let (name, align, bytes) = array(declaration)?;
-            add(&mut shared, name, align, bytes);
+            shared.insert(name, (align, bytes));
         } else if let Some(declaration) = statement.strip_prefix(".local") {
             let (name, _, bytes) = array(declaration)?;
             ensure!(entry.local == 0, "two arrays of local memory");
             names.memory.insert(name, 0);
-            entry.local = bytes;
+            entry.local = bytes.context("local memory without a size")?;
         }
     }
-    entry.shared = shared.values().map(|(offset, bytes)| offset + bytes).max().unwrap_or(0);
-    names.memory.extend(shared.into_iter().map(|(name, (offset, _))| (name, offset as u64)));
+    lay_out(shared, &mut entry, &mut names);
     let labels = labels(&statements);
     for (label, statement) in &statements {
         if statement.starts_with('.') || statement.is_empty() {
@@ -153,9 +151,11 @@ fn entry(
             guard,
             operation,
             labelled: !label.is_empty(),
+            sums: Vec::new(),
             text: statement.clone(),
         });
     }
+    note_sums(&mut entry, &names);
     let ends = matches!(
         entry.code.last(),
         Some(Instruction {
@@ -167,6 +167,41 @@ fn entry(
     ensure!(ends, "the kernel does not end");
     entry.registers = names.registers.len();
     Ok(entry)
+}
+
+/// Gives a kernel's shared memory its addresses: what the launch says the size of lies behind everything else.
+fn lay_out(shared: SharedNames, entry: &mut Entry, names: &mut Names) {
+    for (name, (align, bytes)) in &shared {
+        let Some(bytes) = bytes else { continue };
+        let start = entry.shared.next_multiple_of(*align);
+        names.memory.insert(name.clone(), start as u64);
+        entry.shared = start + bytes;
+    }
+    for (name, (align, bytes)) in shared {
+        if bytes.is_none() {
+            let start = entry.shared.next_multiple_of(align);
+            names.memory.insert(name, start as u64);
+            entry.requested = Some(start);
+        }
+    }
+}
+
+/// Notes of each instruction which registers of warpgroups' sums it names.
+fn note_sums(entry: &mut Entry, names: &Names) {
+    let products = entry.code.iter().filter_map(|instruction| match &instruction.operation {
+        Operation::MultiplyWarpgroup(product) => Some(product.sums.iter().copied()),
+        _ => None,
+    });
+    let sums: BTreeSet<Register> = products.flatten().collect();
+    let others = entry.code.iter_mut().filter(|instruction| {
+        !sums.is_empty() && !matches!(instruction.operation, Operation::MultiplyWarpgroup(_))
+    });
+    for instruction in others {
+        let words =
+            instruction.text.split(|char: char| !char.is_ascii_alphanumeric() && char != '_');
+        let named = words.filter_map(|word| names.registers.get(word).copied());
+        instruction.sums = named.filter(|register| sums.contains(register)).collect();
+    }
 }
 
 /// `.reqntid 16, 1, 1`

@@ -2,6 +2,7 @@
 
 use crate::tensor_core::Factors;
 use crate::types::{Binary, Compare, Rounding, Type, Unary};
+use crate::warpgroup::Product;
 use std::collections::BTreeMap;
 
 /// The number of a register of a kernel.
@@ -29,8 +30,10 @@ pub struct Entry {
     pub lanes: Option<[usize; 3]>,
     /// Number of registers.
     pub registers: usize,
-    /// Bytes of shared memory.
+    /// Bytes of shared memory that it declares.
     pub shared: usize,
+    /// Where shared memory begins whose size a launch says, where the kernel has such.
+    pub requested: Option<usize>,
     /// Bytes of local memory of each lane.
     pub local: usize,
     /// What lanes run.
@@ -46,6 +49,8 @@ pub struct Instruction {
     pub operation: Operation,
     /// Whether a label stands in front of it.
     pub labelled: bool,
+    /// Registers of warpgroups' sums that it reads or writes and that are not its operands as such.
+    pub sums: Vec<Register>,
     /// As it stands in the text.
     pub text: String,
 }
@@ -156,4 +161,14 @@ pub enum Operation {
     LoadMatrix { transposed: bool, to: Vec<Register>, address: Address },
     /// A product of a warp's matrices, of 16 rows and 8 columns, plus `c`.
     Multiply { factors: Factors, d: [Register; 4], a: [Source; 4], b: [Source; 2], c: [Source; 4] },
+    /// Makes what a lane wrote to shared memory visible to asynchronous reads.
+    FenceWrites,
+    /// Orders what a warpgroup did with registers before the products that follow.
+    FenceWarpgroup,
+    /// Starts a product of a warpgroup.
+    MultiplyWarpgroup(Box<Product>),
+    /// Makes a group of the products that were started.
+    CommitProducts,
+    /// Waits until at most so many groups of products are under way.
+    WaitProducts { groups: usize },
 }

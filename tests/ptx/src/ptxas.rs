@@ -94,6 +94,7 @@ impl Ptxas {
         let messages = messages_of(&output);
         ensure!(output.status.success(), "ptxas refuses the text for {architecture}: {messages}");
         ensure!(!messages.contains("warning"), "ptxas warns for {architecture}: {messages}");
+        ensure!(!is_serialized(&messages), "ptxas puts products in order: {messages}");
         Ok(Assembled { cubin: std::fs::read(&target)?, resources: resources(&messages)? })
     }
 
@@ -109,6 +110,13 @@ impl Ptxas {
         ensure!(output.status.success(), "nvdisasm refuses the object: {}", messages_of(&output));
         Ok(Some(String::from_utf8_lossy(&output.stdout).into_owned()))
     }
+}
+
+/// Whether the assembler says that products of warpgroups wait for each other: notices C7504 to C7515.
+fn is_serialized(messages: &str) -> bool {
+    let numbers = messages.split("(C").skip(1);
+    let mut numbers = numbers.filter_map(|rest| rest.get(..4)?.parse::<u32>().ok());
+    messages.contains("are serialized") || numbers.any(|number| (7504..=7515).contains(&number))
 }
 
 fn messages_of(output: &Output) -> String {
@@ -151,6 +159,15 @@ fn resources(messages: &str) -> Result<Vec<Resources>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn notices_of_products_in_order_are_found() {
+        let notice = "ptxas info    : (C7510) Potential Performance Loss: wgmma.mma_async instructions are serialized due \
+                      to insufficient register resources for the wgmma pipeline in the function 'k0'";
+        assert!(is_serialized(notice));
+        assert!(is_serialized("ptxas info    : (C7504) Potential Performance Loss"));
+        assert!(!is_serialized("ptxas info    : (C7600) ptxas info : Used 212 registers"));
+    }
 
     #[test]
     fn what_the_assembler_says_is_read() -> Result<()> {

@@ -98,7 +98,9 @@ impl Host<'_> {
                     let entry = self.text.kernels.get(&kernel.name);
                     let entry = entry.with_context(|| format!("no kernel '{}'", kernel.name))?;
                     let (groups, items) = (kernel.groups, kernel.items);
-                    let took = launch(entry, &mut self.global, &arguments, groups, items)?;
+                    let requested = kernel.shared_bytes.saturating_sub(entry.shared);
+                    let (global, sizes) = (&mut self.global, [groups, items]);
+                    let took = launch(entry, global, &arguments, sizes, requested)?;
                     self.took.instructions += took.instructions;
                     self.took.conflicts += took.conflicts;
                 }

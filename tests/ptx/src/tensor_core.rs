@@ -51,8 +51,18 @@ impl Factors {
         }
     }
 
+    /// Bytes of an element.
+    pub(crate) fn bytes(self) -> usize {
+        4 / self.packed()
+    }
+
+    /// Depth of one product.
+    pub(crate) fn depth(self) -> usize {
+        8 * self.packed()
+    }
+
     /// An element of a register of an operand (0 is the left one).
-    fn element(self, operand: usize, word: u64, index: usize) -> f64 {
+    pub(crate) fn element(self, operand: usize, word: u64, index: usize) -> f64 {
         match self {
             Factors::Floats(ty) => ty.float(word >> (16 * index) & 0xffff),
             Factors::TensorFloats => f64::from(f32::from_bits(word as u32 & !0x1fff)),
@@ -62,7 +72,7 @@ impl Factors {
 
     /// A sum and what is added to it. Devices sum in an order and with a precision of their own; one rounding is as
     /// good as any. Bytes are summed exactly, and wrap.
-    fn sum(self, start: u64, products: f64) -> u64 {
+    pub(crate) fn sum(self, start: u64, products: f64) -> u64 {
         match self {
             Factors::Bytes(_) => u64::from((start as u32).wrapping_add(products as i64 as u32)),
             _ => u64::from(((f64::from(f32::from_bits(start as u32)) + products) as f32).to_bits()),

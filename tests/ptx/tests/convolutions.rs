@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::{Products, all_architectures, changed, main_loop, moved, numbers};
+use common::{Products, all_architectures, changed, late, main_loop, moved, numbers};
 use hone_codegen::nvptx::{Architecture, Module, ProductOptions, Tiles, product};
 use hone_device_tests::count;
 use hone_ptx_tests::{Ptxas, parse, run};
@@ -234,6 +234,30 @@ fn convolutions_compute_the_same_on_tensor_cores() {
 }
 
 #[test]
+fn convolutions_compute_the_same_by_warpgroups() {
+    let mut products = Products::default();
+    for (number, sizes) in cases().into_iter().enumerate() {
+        let (program, inputs) = program(&sizes);
+        let expected = interpret(&program, &inputs).unwrap();
+        // Rows of 64 columns in lines of 64 bytes, and the others in turn.
+        for tiles in [Tiles::WARPGROUPS[5], Tiles::WARPGROUPS[number % 5]] {
+            let architecture = Architecture::Sm90a;
+            let module = with_tiles(&program, architecture, Some(tiles));
+            if sizes.dtype == DataType::U8 {
+                // Bytes with signs by those without take a later version of PTX.
+                assert!(module.is_none());
+                continue;
+            }
+            let module = module.unwrap_or_else(|| panic!("{sizes:?} {tiles:?}: {program}"));
+            assert!(module.text.contains("wgmma.mma_async"), "{tiles:?}");
+            let case = (&program, &inputs[..], &expected[..]);
+            products.check(&module, architecture, case, &(&sizes, &tiles));
+        }
+    }
+    products.finish("convolutions by warpgroups");
+}
+
+#[test]
 fn what_has_no_whole_chunks_is_left_to_others() {
     let none = |sizes: Sizes| {
         let (program, _) = program(&sizes);
@@ -273,11 +297,7 @@ fn every_fault_in_copies_and_windows_is_noticed() {
         },
     };
     assert!(!noticed(&module.text));
-    let late = |line: &str| {
-        let (before, groups) = line.split_once("cp.async.wait_group")?;
-        let groups: usize = groups.trim().trim_end_matches(';').parse().ok()?;
-        (groups > 0).then(|| format!("{before}cp.async.wait_group {};", groups + 1))
-    };
+    let late = |line: &str| late(line, "cp.async.wait_group", 1);
     let matrix = |line: &str| moved(line, &["ldmatrix"], 16);
     let copy = |line: &str| moved(line, &["cp.async.cg"], 16);
     // Copies that read where there are no elements, and that bring too few or too many.
@@ -340,5 +360,18 @@ fn main_loops_hold_little_but_products() {
             assert_eq!(counts, [64, 16, 8], "{sass}");
             assert!(ratio < 2.0, "{all} instructions\n{sass}");
         }
+        let tiles = Tiles::WARPGROUPS[4];
+        let module = with_tiles(&program, Architecture::Sm90a, Some(tiles)).unwrap();
+        let assembled = ptxas.assemble(&module.text, "sm_90a").unwrap();
+        let resources = &assembled.resources[0];
+        assert_eq!((resources.spill_stores, resources.spill_loads), (0, 0), "{resources:?}");
+        let Some(sass) = ptxas.disassemble(&assembled.cubin).unwrap() else { return };
+        let (all, counts) = main_loop(&sass, &["HGMMA", "LDGSTS"]);
+        println!(
+            "sm_90a by warpgroups, {name}: {} registers; main loop of {all} instructions, of them {counts:?} HGMMA, LDGSTS",
+            resources.registers
+        );
+        assert_eq!(counts, [2, 4], "{sass}");
+        assert!(all < 128, "{all} instructions\n{sass}");
     }
 }

@@ -5,61 +5,13 @@
 
 mod common;
 
-use common::{Change, Products, all_architectures, changed, main_loop, moved, numbers};
-use hone_codegen::nvptx::{Architecture, Module, ProductOptions, Tiles, product};
+use common::products::{Sizes, module, program, with_tiles};
+use common::{Change, Products, all_architectures, changed, late, main_loop, moved};
+use hone_codegen::nvptx::{Architecture, ProductOptions, Tiles, product};
 use hone_device_tests::count;
 use hone_ptx_tests::{Ptxas, parse, run};
-use hone_tensor::{Builder, Combiner, Expr, Program, interpret};
-use hone_types::{DataType, Tensor, TensorType};
-
-/// A product, and how its operands lie.
-#[derive(Clone, Copy, Debug)]
-struct Sizes {
-    /// Types of the operands.
-    dtypes: [DataType; 2],
-    batch: usize,
-    extents: [usize; 3],
-    /// Whether operands lie with the depth as their last axis: `[m, k]` and `[n, k]`; else `[k, m]` and `[k, n]`.
-    by_depth: [bool; 2],
-}
-
-/// `max(a . b + bias, 0)`, of bytes in 32 bits, else rounded to the operands' type, of matrices of which there are
-/// `batch`.
-fn program(sizes: &Sizes) -> (Program, Vec<Tensor>) {
-    let Sizes { dtypes, batch, extents: [m, n, k], by_depth } = *sizes;
-    let (sum, result) = match dtypes[0].is_float() {
-        true => (DataType::F32, dtypes[0]),
-        false => (DataType::I32, DataType::I32),
-    };
-    let shape = |side: usize, across: usize| match by_depth[side] {
-        true => [batch, across, k],
-        false => [batch, k, across],
-    };
-    let (a, b) = (shape(0, m), shape(1, n));
-    let mut builder = Builder::new();
-    let left = builder.input("a", &TensorType::new(dtypes[0], a));
-    let right = builder.input("b", &TensorType::new(dtypes[1], b));
-    let bias = builder.input("bias", &TensorType::new(sum, [n]));
-    let sums = TensorType::new(sum, [batch, m, n]);
-    let extended = |value: Expr, dtype| if dtype == sum { value } else { value.cast(sum) };
-    let products = builder.reduce("sum", &sums, &[k], Combiner::Sum, |i, r| {
-        let load = |buffer, side: usize, across: &Expr| {
-            let (across, depth) = (across.clone(), r[0].clone());
-            let indices = if by_depth[side] { [across, depth] } else { [depth, across] };
-            let load = Expr::Load(buffer, [vec![i[0].clone()], indices.to_vec()].concat());
-            extended(load, dtypes[side])
-        };
-        load(left, 0, &i[1]) * load(right, 1, &i[2])
-    });
-    let y = builder.map("y", &TensorType::new(result, [batch, m, n]), |i| {
-        let biased = Expr::Load(products, i.to_vec()) + Expr::Load(bias, vec![i[2].clone()]);
-        let bounded = biased.maximum(Expr::Constant(0.0, sum));
-        if result == sum { bounded } else { bounded.cast(result) }
-    });
-    builder.output(y);
-    let inputs = vec![numbers(dtypes[0], &a, 0), numbers(dtypes[1], &b, 1), numbers(sum, &[n], 2)];
-    (builder.finish(), inputs)
-}
+use hone_tensor::interpret;
+use hone_types::DataType;
 
 /// Products in all layouts, types and tiles.
 fn cases() -> Vec<(Sizes, Tiles)> {
@@ -86,18 +38,6 @@ fn cases() -> Vec<(Sizes, Tiles)> {
         }
     }
     cases
-}
-
-fn with_tiles(
-    program: &Program,
-    architecture: Architecture,
-    tiles: Option<Tiles>,
-) -> Option<Module> {
-    product(program, architecture, &ProductOptions { tiles, rounded: true }, "k").unwrap()
-}
-
-fn module(program: &Program, architecture: Architecture, tiles: Tiles) -> Module {
-    with_tiles(program, architecture, Some(tiles)).expect("it is a product")
 }
 
 #[test]
@@ -261,12 +201,8 @@ fn every_fault_in_copies_and_matrices_is_noticed() {
             },
         };
         assert!(!noticed(&module.text));
-        let late = |line: &str| {
-            let (before, groups) = line.split_once("cp.async.wait_group")?;
-            let groups: usize = groups.trim().trim_end_matches(';').parse().ok()?;
-            // The last one waits for nothing that is still read.
-            (groups > 0).then(|| format!("{before}cp.async.wait_group {};", groups + 1))
-        };
+        // The last one waits for nothing that is still read.
+        let late = |line: &str| late(line, "cp.async.wait_group", 1);
         let barrier = |line: &str| line.contains("bar.sync").then(String::new);
         let matrix = |line: &str| moved(line, &["ldmatrix"], 16);
         let copy = |line: &str| moved(line, &["cp.async.cg"], 16);

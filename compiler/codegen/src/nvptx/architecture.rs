@@ -65,6 +65,23 @@ impl Architecture {
         !matches!(self, Architecture::Sm75)
     }
 
+    /// Whether there is `wgmma`, by which warpgroups of 128 lanes multiply out of shared memory.
+    pub const fn has_warpgroups(self) -> bool {
+        matches!(self, Architecture::Sm90a)
+    }
+
+    /// Bytes of shared memory of a block where a launch asks for them (CUDA C++ Programming Guide, technical specifications
+    /// per compute capability).
+    pub const fn largest_shared_bytes(self) -> usize {
+        let kilobytes = match self {
+            Architecture::Sm75 => 64,
+            Architecture::Sm80 => 163,
+            Architecture::Sm86 | Architecture::Sm89 => 99,
+            Architecture::Sm90a => 227,
+        };
+        kilobytes << 10
+    }
+
     /// The version of PTX, by LLVM's name of the feature: the oldest that has the architecture, since a driver reads
     /// no text of a later version than its own.
     const fn version(self) -> &'static str {

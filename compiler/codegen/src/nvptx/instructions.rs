@@ -1,10 +1,13 @@
 //! Instructions of tensor cores, of a warp and of asynchronous copies, as LLVM names them.
 
+use super::kernel::attribute;
 use super::product::CHUNK;
 use crate::error::{CodegenError, Result};
 use crate::llvm::ir::{Ir, V};
 use hone_types::DataType;
-use inkwell::values::{InstructionOpcode as Op, IntValue, PointerValue};
+use inkwell::attributes::AttributeLoc;
+use inkwell::types::FunctionType;
+use inkwell::values::{BasicMetadataValueEnum, InstructionOpcode as Op, IntValue, PointerValue};
 
 /// Where instructions are added, in the kernel of a name.
 #[derive(Clone, Copy)]
@@ -23,6 +26,47 @@ impl<'c> Instructions<'_, 'c> {
     pub(super) fn wait(&self, groups: usize) -> Result<()> {
         let groups = self.ir.i32(groups as i32).into();
         self.ir.intrinsic_call("llvm.nvvm.cp.async.wait.group", &[], &[groups]).map(drop)
+    }
+
+    /// Makes what this lane has copied or written to shared memory visible to instructions that read it asynchronously
+    /// (`wgmma`), for all lanes that a barrier lets wait for it.
+    pub(super) fn fence_copies(&self) -> Result<()> {
+        self.assembly("fence.proxy.async.shared::cta;", &[])
+    }
+
+    /// Instructions for which LLVM has no name, whose operands are numbers of 64 bits: `$0`, `$1`, ...
+    pub(super) fn assembly(&self, text: &str, operands: &[IntValue<'c>]) -> Result<()> {
+        let long = self.ir.context.i64_type().into();
+        let ty = self.ir.context.void_type().fn_type(&vec![long; operands.len()], false);
+        let constraints = "l,".repeat(operands.len()) + "~{memory}";
+        let args: Vec<_> = operands.iter().map(|operand| (*operand).into()).collect();
+        self.inline(ty, (text, &constraints), &args).map(drop)
+    }
+
+    /// The value that instructions write to `$0`, of a type of 32 bits, out of no operands.
+    pub(super) fn assembly_value(&self, text: &str, is_float: bool) -> Result<V<'c>> {
+        let context = self.ir.context;
+        let (ty, constraint) = match is_float {
+            true => (context.f32_type().fn_type(&[], false), "=f,~{memory}"),
+            false => (context.i32_type().fn_type(&[], false), "=r,~{memory}"),
+        };
+        let value = self.inline(ty, (text, constraint), &[])?;
+        value.ok_or_else(|| missing(self.symbol, "value of instructions"))
+    }
+
+    fn inline(
+        &self,
+        ty: FunctionType<'c>,
+        (text, constraints): (&str, &str),
+        args: &[BasicMetadataValueEnum<'c>],
+    ) -> Result<Option<V<'c>>> {
+        let (text, constraints) = (text.to_string(), constraints.to_string());
+        let context = self.ir.context;
+        let code = context.create_inline_asm(ty, text, constraints, true, false, None, false);
+        let call = self.ir.builder.build_indirect_call(ty, code, args, "")?;
+        // Names may be declared once, and loops around many instructions stay loops.
+        call.add_attribute(AttributeLoc::Function, attribute(self.ir, "noduplicate", 0));
+        Ok(call.try_as_basic_value().basic())
     }
 
     /// Lets all lanes of a block wait for each other.

@@ -215,3 +215,12 @@ pub(super) fn shared_memory<'c>(ir: &Ir<'c>, name: &str, bytes: u32) -> PointerV
     global.set_alignment(ALIGNMENT);
     global.as_pointer_value()
 }
+
+/// Shared memory of a kernel whose size the launch says: more than the 48 KiB that a text may declare.
+pub(super) fn requested_memory<'c>(ir: &Ir<'c>, name: &str, align: u32) -> PointerValue<'c> {
+    let ty = ir.context.i8_type().array_type(0);
+    let global = ir.module.add_global(ty, Some(AddressSpace::from(SHARED)), name);
+    global.set_linkage(Linkage::External);
+    global.set_alignment(align);
+    global.as_pointer_value()
+}

@@ -22,7 +22,7 @@ mod product;
 
 pub use architecture::Architecture;
 pub use attention::{ATTENTION_LENGTHS, attention, is_attention};
-pub use product::{ProductOptions, Tiles, is_product, product};
+pub use product::{Multiplier, ProductOptions, Tiles, is_product, product};
 
 use crate::compile::{optimize, write};
 use crate::error::{CodegenError, Result};

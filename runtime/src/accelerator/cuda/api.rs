@@ -29,12 +29,18 @@ pub(crate) const LANES: i32 = 1;
 pub(crate) const LANES_ALONG: [i32; 3] = [2, 3, 4];
 /// `CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK`
 pub(crate) const SHARED_BYTES: i32 = 8;
+/// `CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN`: for kernels that ask for it.
+pub(crate) const REQUESTED_SHARED_BYTES: i32 = 97;
 /// `CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT`
 pub(crate) const MULTIPROCESSORS: i32 = 16;
 /// `CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR`, `_MINOR`
 pub(crate) const CAPABILITY: [i32; 2] = [75, 76];
 /// `CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK`
 pub(crate) const FUNCTION_LANES: i32 = 0;
+/// `CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES`: what the code declares.
+pub(crate) const FUNCTION_SHARED_BYTES: i32 = 1;
+/// `CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES`: what launches may ask for besides.
+pub(crate) const FUNCTION_REQUESTED_BYTES: i32 = 8;
 /// `CU_JIT_ERROR_LOG_BUFFER`, `CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES`
 pub(crate) const JIT_ERROR_LOG: [i32; 2] = [5, 6];
 /// `CU_POINTER_ATTRIBUTE_MEMORY_TYPE`
@@ -64,6 +70,7 @@ functions! {
     unload: "cuModuleUnload" (Pointer) -> i32;
     function: "cuModuleGetFunction" (*mut Pointer, Pointer, *const c_char) -> i32;
     function_attribute: "cuFuncGetAttribute" (*mut i32, i32, Pointer) -> i32;
+    set_function_attribute: "cuFuncSetAttribute" (Pointer, i32, i32) -> i32;
     allocate: "cuMemAlloc_v2" (*mut Address, usize) -> i32;
     free: "cuMemFree_v2" (Address) -> i32;
     allocate_host: "cuMemAllocHost_v2" (*mut Pointer, usize) -> i32;

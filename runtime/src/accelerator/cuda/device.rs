@@ -35,6 +35,13 @@ struct Queue {
     stage: OnceLock<usize>,
 }
 
+/// What a handle of a kernel leads to.
+struct Kernel {
+    function: Pointer,
+    /// Bytes of shared memory that launches ask for, besides what the code declares.
+    requested_bytes: u32,
+}
+
 /// What a handle of an event leads to: the event, and for a launch the one in front of it.
 struct Event {
     start: Pointer,
@@ -167,15 +174,33 @@ impl Driver for Device {
         })
     }
 
-    unsafe fn kernel(&self, program: Handle, name: &CStr) -> Result<(Handle, u64), Code> {
-        let (api, mut function, mut lanes) = (self.here()?, null_mut(), 0);
+    unsafe fn kernel(
+        &self,
+        program: Handle,
+        name: &CStr,
+        shared_bytes: u64,
+    ) -> Result<(Handle, u64), Code> {
+        let (api, mut function) = (self.here()?, null_mut());
         // SAFETY: the module is loaded, and the name ends with a zero.
         checked(unsafe {
             (api.function)(&mut function, program as usize as Pointer, name.as_ptr())
         })?;
-        // SAFETY: a function of the module.
-        checked(unsafe { (api.function_attribute)(&mut lanes, api::FUNCTION_LANES, function) })?;
-        Ok((function as usize as Handle, lanes.max(0) as u64))
+        let attribute = |which: i32| -> Result<u64, Code> {
+            let mut value = 0;
+            // SAFETY: a function of the module.
+            checked(unsafe { (api.function_attribute)(&mut value, which, function) })?;
+            Ok(value.max(0) as u64)
+        };
+        let lanes = attribute(api::FUNCTION_LANES)?;
+        let requested = shared_bytes.saturating_sub(attribute(api::FUNCTION_SHARED_BYTES)?);
+        // More than any device has is refused by the call below.
+        let requested_bytes = u32::try_from(requested).unwrap_or(i32::MAX as u32);
+        if requested_bytes > 0 {
+            let (which, bytes) = (api::FUNCTION_REQUESTED_BYTES, requested_bytes as i32);
+            // SAFETY: as above.
+            checked(unsafe { (api.set_function_attribute)(function, which, bytes) })?;
+        }
+        Ok((boxed(Kernel { function, requested_bytes }), lanes))
     }
 
     fn queue(&self, _: bool) -> Result<Handle, Code> {
@@ -259,11 +284,13 @@ impl Driver for Device {
         };
         let [columns, rows, layers] = launch.grid.map(|extent| extent as u32);
         let [x, y, z] = launch.block.map(|extent| extent as u32);
-        let function = launch.kernel as usize as Pointer;
+        // SAFETY: as above.
+        let Kernel { function, requested_bytes } = *unsafe { of::<Kernel>(launch.kernel) };
         // SAFETY: as many values as the function has parameters, which are copied before the call returns.
         let launched = checked(unsafe {
             let (begin, values) = (api.launch, places.as_mut_ptr());
-            begin(function, columns, rows, layers, x, y, z, 0, stream, values, null_mut())
+            let shared = requested_bytes;
+            begin(function, columns, rows, layers, x, y, z, shared, stream, values, null_mut())
         });
         if !launch.timed {
             return launched.map(|()| 0);
@@ -340,7 +367,8 @@ impl Driver for Device {
         // SAFETY: the caller gives it up; the driver waits for commands that still need it.
         unsafe {
             match kind {
-                Kind::Part | Kind::Kernel => {}
+                Kind::Part => {}
+                Kind::Kernel => drop(Box::from_raw(pointer.cast::<Kernel>())),
                 Kind::Buffer => {
                     (api.free)(handle);
                 }

@@ -81,7 +81,7 @@ fn describe(api: &Api, id: i32, number: usize, version: i32) -> DeviceInfo {
         compute_units: attribute(api::MULTIPROCESSORS) as u32,
         memory_bytes: memory as u64,
         buffer_bytes: memory as u64,
-        shared_bytes: attribute(api::SHARED_BYTES),
+        shared_bytes: attribute(api::SHARED_BYTES).max(attribute(api::REQUESTED_SHARED_BYTES)),
         lanes: attribute(api::LANES),
         lanes_along: api::LANES_ALONG.map(attribute),
         alignment: ALIGNMENT,

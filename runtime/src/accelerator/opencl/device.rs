@@ -125,7 +125,7 @@ impl Driver for Device {
         })
     }
 
-    unsafe fn kernel(&self, program: Handle, name: &CStr) -> Result<(Handle, u64), Code> {
+    unsafe fn kernel(&self, program: Handle, name: &CStr, _: u64) -> Result<(Handle, u64), Code> {
         let (api, mut code) = (self.api(), 0);
         // SAFETY: the program is built, and the name ends with a zero.
         let handle = unsafe { (api.kernel)(pointer(program), name.as_ptr(), &mut code) };

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, dead_code)]
 
+pub mod products;
+
 use anyhow::{Context, Result};
 use hone_codegen::CodegenError;
 use hone_codegen::nvptx::{Architecture, Module, emit, source};
@@ -139,7 +141,8 @@ impl Products {
         subject: &dyn fmt::Debug,
     ) {
         let code = &module.text;
-        assert!(code.contains("mma.sync.aligned.m16n8k"), "{subject:?}: {code}");
+        let multiplies = ["mma.sync.aligned.m16n8k", "wgmma.mma_async.sync.aligned.m64n"];
+        assert!(multiplies.iter().any(|name| code.contains(name)), "{subject:?}: {code}");
         let text = parse(code).unwrap();
         let results = run_counted(&text, program, &module.steps, inputs);
         let (results, took) =
@@ -181,6 +184,13 @@ pub fn changed(text: &str, change: Change<'_>) -> Vec<String> {
         Some(lines.join("\n"))
     });
     each.collect()
+}
+
+/// A line with a wait of this name that waits for one group fewer, where it leaves `least` groups or more.
+pub fn late(line: &str, name: &str, least: usize) -> Option<String> {
+    let (before, groups) = line.split_once(name)?;
+    let groups: usize = groups.trim().trim_end_matches(';').parse().ok()?;
+    (groups >= least).then(|| format!("{before}{name} {};", groups + 1))
 }
 
 /// A line that has one of the words, with the address in brackets moved by so many bytes: `[%rd1+8]`.

@@ -3,6 +3,7 @@
 use super::depth_order::Bits;
 use super::emit::{Product, missing};
 use super::form::{Axis, Operand};
+use super::tiles::Layout;
 use crate::error::Result;
 use crate::llvm::ir::V;
 use inkwell::IntPredicate;
@@ -104,16 +105,31 @@ impl<'c> Product<'_, 'c> {
     fn rounds_of(&self, side: usize) -> (usize, usize) {
         let layout = &self.layouts[side];
         let lanes = self.tiles.lanes();
-        (layout.lines * layout.chunks / lanes, lanes / layout.chunks)
+        (layout.lines * layout.all_chunks() / lanes, lanes / layout.all_chunks())
+    }
+
+    /// The line and chunk of a tile that a lane copies in the first round. Eight lanes copy chunks of one panel, of as many lines
+    /// as have eight, so that they do not meet in a bank.
+    fn first_chunk(&self, layout: &Layout) -> Result<(IntValue<'c>, IntValue<'c>)> {
+        let all = layout.all_chunks() as i64;
+        let (chunks, lines) = (layout.chunks as i64, layout.turn as i64);
+        if layout.panels == 1 || lines == 1 {
+            return Ok((self.op(Op::UDiv, self.lane, all)?, self.op(Op::URem, self.lane, all)?));
+        }
+        let before = self.op(Op::UDiv, self.lane, all * lines)?;
+        let within = self.op(Op::URem, self.lane, all * lines)?;
+        let line = self.op(Op::URem, self.op(Op::UDiv, within, chunks)?, lines)?;
+        let panel = self.op(Op::UDiv, within, chunks * lines)?;
+        let chunk = self.op(Op::URem, within, chunks)?;
+        let line = self.add(self.op(Op::Mul, before, lines)?, line)?;
+        Ok((line, self.add(self.op(Op::Mul, panel, chunks)?, chunk)?))
     }
 
     /// The copies of a side of what begins at `start`.
     pub(super) fn stream(&self, side: usize, start: PointerValue<'c>) -> Result<Stream<'c>> {
         let (layout, operand) = (&self.layouts[side], &self.form.operands[side]);
         let axes = &self.form.across[side];
-        let chunks = layout.chunks as i64;
-        let line = self.op(Op::UDiv, self.lane, chunks)?;
-        let chunk = self.op(Op::URem, self.lane, chunks)?;
+        let (line, chunk) = self.first_chunk(layout)?;
         let in_line = self.times(chunk, layout.in_chunk)?;
         let target = self.byte(layout, line, chunk)?;
         // Rows are along the blocks' `y`, columns along their `x`.

@@ -2,12 +2,12 @@
 
 use super::depth_order::DepthOrder;
 use super::form::Form;
-use super::tiles::{CHUNK, Layout, STEP, Tiles};
+use super::tiles::{CHUNK, Layout, Multiplier, STEP, SWIZZLE_BYTES, Tiles};
 use crate::Target;
 use crate::error::{CodegenError, Result};
 use crate::llvm::ir::Ir;
 use crate::nvptx::instructions::{self, Instructions};
-use crate::nvptx::kernel::{declare_with_buffers, shared_memory};
+use crate::nvptx::kernel::{declare_with_buffers, requested_memory, shared_memory};
 use hone_tensor::{Kernel, Program};
 use inkwell::values::{FunctionValue, InstructionOpcode as Op, IntValue, PointerValue};
 
@@ -23,7 +23,11 @@ pub(super) fn emit(
     let stored = program.blocks[form.store].buffer;
     let (function, buffers) = declare_with_buffers(ir, program, kernel, stored, CHUNK);
     ir.builder.position_at_end(ir.block(function, "entry"));
-    let shared = shared_memory(ir, &format!("{}_stages", kernel.name), tiles.shared_bytes() as u32);
+    let name = format!("{}_stages", kernel.name);
+    let shared = match tiles.multiplier {
+        Multiplier::Warp => shared_memory(ir, &name, tiles.shared_bytes() as u32),
+        Multiplier::Warpgroup => requested_memory(ir, &name, SWIZZLE_BYTES as u32),
+    };
     let layout = |side: usize| Layout::of(form, side, tiles);
     let (Some(left), Some(right), Some(depth_order)) =
         (layout(0), layout(1), DepthOrder::of(form, tiles))
@@ -106,7 +110,7 @@ impl<'c> Product<'_, 'c> {
     }
 
     /// The first row and the first column of this lane's warp in the block's tile.
-    fn warp(&self) -> Result<[IntValue<'c>; 2]> {
+    pub(super) fn warp(&self) -> Result<[IntValue<'c>; 2]> {
         let warp = self.op(Op::LShr, self.lane, 5)?;
         let across = (self.tiles.block[1] / self.tiles.warp[1]) as i64;
         let (row, column) = (self.op(Op::UDiv, warp, across)?, self.op(Op::URem, warp, across)?);
@@ -139,7 +143,14 @@ impl<'c> Product<'_, 'c> {
         line: IntValue<'c>,
         chunk: IntValue<'c>,
     ) -> Result<IntValue<'c>> {
-        self.instructions().byte((line, chunk), (layout.chunks, layout.turn))
+        let in_panel =
+            |chunk| self.instructions().byte((line, chunk), (layout.chunks, layout.turn));
+        if layout.panels == 1 {
+            return in_panel(chunk);
+        }
+        let panel = self.op(Op::UDiv, chunk, layout.chunks as i64)?;
+        let chunk = self.op(Op::URem, chunk, layout.chunks as i64)?;
+        self.add(self.times(panel, layout.panel_bytes())?, in_panel(chunk)?)
     }
 
     /// What a lane adds to a stage to read its row of the four matrices that `ldmatrix` reads at once.

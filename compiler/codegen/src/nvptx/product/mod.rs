@@ -1,9 +1,11 @@
-//! Products and convolutions on tensor cores: `mma.sync` on tiles that `cp.async` brings to shared memory in stages.
+//! Products and convolutions on tensor cores: `mma.sync` or `wgmma.mma_async` on tiles that `cp.async` brings to shared memory
+//! in stages.
 //!
 //! A block computes a tile of the result, a warp of it a part, in registers. While one tile of the depth is multiplied
-//! the next ones are on their way. `ldmatrix` reads matrices of 8x8 elements; chunks of 16 bytes are stored in an order
-//! that changes from line to line, so that neither copies nor reads meet in a bank. What the program does with a sum
-//! is computed on it in registers, by the code for any expression.
+//! the next ones are on their way. For `mma.sync`, `ldmatrix` reads matrices of 8x8 elements; chunks of 16 bytes are stored in
+//! an order that changes from line to line, so that neither copies nor reads meet in a bank. For `wgmma.mma_async`, which
+//! reads shared memory itself, that order is its 128-byte swizzle. What the program does with a sum is computed on it in
+//! registers, by the code for any expression; a warp's registers hold the same rows and columns in both cases.
 //!
 //! Operands are float16 or bfloat16 with sums in `f32`, bytes with sums in 32 bits, and, where that is allowed, `f32` of
 //! which the instruction leaves out 13 bits (TF32). Lines begin at multiples of 16 bytes, and buffers have to. Tiles that are
@@ -23,8 +25,9 @@ mod form;
 mod results;
 mod rounds;
 mod tiles;
+mod warpgroups;
 
-pub use tiles::Tiles;
+pub use tiles::{Multiplier, Tiles};
 
 pub(super) use factor::Factor;
 pub(super) use tiles::CHUNK;
@@ -40,7 +43,7 @@ use inkwell::context::Context;
 /// How products are computed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ProductOptions {
-    /// The tiles; else those of [`Tiles::ALL`] that take the fewest cycles, by a model.
+    /// The tiles; else those of [`Tiles::ALL`] and [`Tiles::WARPGROUPS`] that take the fewest cycles, by a model.
     pub tiles: Option<Tiles>,
     /// Whether products of `f32` may leave out 13 of the 23 bits of each factor's fraction (TF32).
     pub rounded: bool,
@@ -59,13 +62,16 @@ fn chosen(
 ) -> Option<(Form, Tiles)> {
     let form = Form::of(program, options.rounded)?;
     let form = Some(form).filter(|_| architecture.has_asynchronous_copies())?;
-    let limits = architecture.limits();
-    let fit = |tiles: &Tiles| tiles.fit(&form, &limits) && DepthOrder::of(&form, tiles).is_some();
+    let fit =
+        |tiles: &Tiles| tiles.fit(&form, architecture) && DepthOrder::of(&form, tiles).is_some();
     let tiles = match options.tiles {
         Some(tiles) => Some(tiles).filter(fit),
         // Most of a tile would be filled up.
         None if [0, 1].iter().any(|side| form.extent(*side) < FEWEST) => None,
-        None => Tiles::ALL.into_iter().filter(fit).min_by_key(|tiles| tiles.cycles(&form)),
+        None => {
+            let all = Tiles::WARPGROUPS.into_iter().chain(Tiles::ALL);
+            all.filter(fit).min_by_key(|tiles| tiles.cycles(&form, architecture))
+        }
     };
     let tiles = tiles?;
     Some((form, tiles))

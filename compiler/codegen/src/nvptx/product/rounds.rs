@@ -3,6 +3,8 @@
 use super::copies::{Next, Stream};
 use super::emit::{Product, missing};
 use super::form::Factors;
+use super::tiles::Multiplier;
+use super::warpgroups::Warpgroup;
 use crate::error::Result;
 use crate::llvm::ir::V;
 use crate::nvptx::instructions::{BFLOAT, HALF};
@@ -10,6 +12,14 @@ use hone_tensor::BufferId;
 use inkwell::IntPredicate;
 use inkwell::values::{BasicValue, InstructionOpcode as Op, IntValue, PointerValue};
 use std::collections::HashMap;
+
+/// How operands are read.
+enum Reads<'c> {
+    /// By each lane of a warp, from these bytes of a stage on ([`Product::reads`]).
+    Warp([Vec<IntValue<'c>>; 2]),
+    /// By the instruction that multiplies.
+    Warpgroup(Warpgroup<'c>),
+}
 
 impl<'c> Product<'_, 'c> {
     /// All sums of a lane: by rows of 16, columns of 8, and register.
@@ -19,8 +29,11 @@ impl<'c> Product<'_, 'c> {
             buffers.get(&buffer).copied().ok_or_else(|| missing(self.kernel, "operand"))
         };
         let streams = [self.stream(0, start(0)?)?, self.stream(1, start(1)?)?];
-        let reads = [self.reads(0)?, self.reads(1)?];
-        let (ahead, rounds) = (self.tiles.stages - 1, self.depth_order.rounds());
+        let reads = match self.tiles.multiplier {
+            Multiplier::Warp => Reads::Warp([self.reads(0)?, self.reads(1)?]),
+            Multiplier::Warpgroup => Reads::Warpgroup(self.warpgroup()?),
+        };
+        let (ahead, rounds) = (self.tiles.ahead(), self.depth_order.rounds());
         let mut next = Next::first(self, &streams);
         for stage in 0..ahead {
             if stage < rounds {
@@ -32,7 +45,10 @@ impl<'c> Product<'_, 'c> {
         }
         let sums = self.rounds(&streams, &reads, &next, rounds)?;
         self.instructions().wait(0)?;
-        Ok(sums)
+        match reads {
+            Reads::Warp(_) => Ok(sums),
+            Reads::Warpgroup(warpgroup) => warpgroup.sums(self),
+        }
     }
 
     /// What a sum begins with.
@@ -47,13 +63,17 @@ impl<'c> Product<'_, 'c> {
     fn rounds(
         &self,
         streams: &[Stream<'c>; 2],
-        reads: &[Vec<IntValue<'c>>; 2],
+        reads: &Reads<'c>,
         first: &Next<'c>,
         rounds: usize,
     ) -> Result<Vec<V<'c>>> {
         let (ir, tiles) = (self.ir, self.tiles);
-        let (ahead, stage) = (tiles.stages - 1, self.stage_bytes() as i64);
-        let count = tiles.warp[0] / 16 * (tiles.warp[1] / 8) * 4;
+        let (ahead, stage) = (tiles.ahead(), self.stage_bytes() as i64);
+        // Warpgroups keep their sums in registers of their own.
+        let count = match reads {
+            Reads::Warp(_) => tiles.warp[0] / 16 * (tiles.warp[1] / 8) * 4,
+            Reads::Warpgroup(_) => 0,
+        };
         let mut carried: Vec<V<'c>> =
             vec![ir.i64(0).into(), ir.i64(0).into(), ir.i64(ahead as i64 * stage).into()];
         let numbers = carried.len();
@@ -75,15 +95,28 @@ impl<'c> Product<'_, 'c> {
         let round = values[0].into_int_value();
         let (read, write) = (values[1].into_int_value(), values[2].into_int_value());
         let next = first.with(&values[numbers..fixed]);
-        // All but the tiles behind the next one; then what every lane has copied is there for all, and the stage that
-        // was multiplied last is free.
+        // All but the tiles behind the next one; then what every lane has copied is there for all, and the stage whose products
+        // all lanes have waited for is free.
+        if let Reads::Warpgroup(_) = reads {
+            // A body of few instructions would be written out for every round.
+            self.instructions().assembly(".pragma \"nounroll\";", &[])?;
+        }
         self.instructions().wait(ahead - 1)?;
+        if let Reads::Warpgroup(_) = reads {
+            self.instructions().fence_copies()?;
+        }
         self.instructions().barrier()?;
         if rounds > ahead {
             self.copy_while(round, rounds - ahead, (streams, &next, write))?;
         }
         self.instructions().commit()?;
-        let sums = self.multiply(reads, read, &values[fixed..])?;
+        let sums = match reads {
+            Reads::Warp(reads) => self.multiply(reads, read, &values[fixed..])?,
+            Reads::Warpgroup(warpgroup) => {
+                warpgroup.multiply(self, round, read)?;
+                Vec::new()
+            }
+        };
         let mut changed: Vec<V<'c>> = vec![self.op(Op::Add, round, 1)?.into()];
         for offset in [read, write] {
             let moved = self.op(Op::Add, offset, stage)?;
@@ -168,18 +201,22 @@ impl<'c> Product<'_, 'c> {
     }
 
     fn multiply_add(&self, a: &[V<'c>], b: &[V<'c>], sums: &[V<'c>]) -> Result<Vec<V<'c>>> {
-        let sign = |signed: bool| if signed { "s8" } else { "u8" };
         let kind = match self.form.factors {
             Factors::Half => HALF.to_string(),
             Factors::BFloat => BFLOAT.to_string(),
             Factors::TensorFloat => "m16n8k8.row.col.tf32".to_string(),
             Factors::Bytes([left, right]) if left == right => {
-                format!("m16n8k32.row.col.{}", sign(left))
+                format!("m16n8k32.row.col.{}", byte_type(left))
             }
             Factors::Bytes([left, right]) => {
-                format!("m16n8k32.row.col.{}.{}", sign(left), sign(right))
+                format!("m16n8k32.row.col.{}.{}", byte_type(left), byte_type(right))
             }
         };
         self.instructions().multiply_add(&kind, [a, b], sums)
     }
+}
+
+/// PTX's name of a type of bytes.
+pub(super) fn byte_type(signed: bool) -> &'static str {
+    if signed { "s8" } else { "u8" }
 }
