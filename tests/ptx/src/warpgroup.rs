@@ -277,7 +277,7 @@ mod tests {
         order << 62 | (stride >> 4) << 32 | (leading >> 4) << 16 | start >> 4
     }
 
-    /// Figures of the manual: the third line's first chunk of 16 bytes is where the third one would be without an order.
+    /// The third line's first chunk of 16 bytes is where its third one would be without an order.
     #[test]
     fn chunks_change_their_order_from_line_to_line() {
         let operand = Operand::of(descriptor(1, 1024, 16, 2048), false, 2).unwrap();

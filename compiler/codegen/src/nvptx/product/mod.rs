@@ -4,7 +4,7 @@
 //! A block computes a tile of the result, a warp of it a part, in registers. While one tile of the depth is multiplied
 //! the next ones are on their way. For `mma.sync`, `ldmatrix` reads matrices of 8x8 elements; chunks of 16 bytes are stored in
 //! an order that changes from line to line, so that neither copies nor reads meet in a bank. For `wgmma.mma_async`, which
-//! reads shared memory itself, that order is its 128-byte swizzle. What the program does with a sum is computed on it in
+//! reads shared memory itself, that order is its swizzle of 128 or 64 bytes. What the program does with a sum is computed on it in
 //! registers, by the code for any expression; a warp's registers hold the same rows and columns in both cases.
 //!
 //! Operands are float16 or bfloat16 with sums in `f32`, bytes with sums in 32 bits, and, where that is allowed, `f32` of

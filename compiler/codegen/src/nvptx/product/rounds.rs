@@ -95,17 +95,7 @@ impl<'c> Product<'_, 'c> {
         let round = values[0].into_int_value();
         let (read, write) = (values[1].into_int_value(), values[2].into_int_value());
         let next = first.with(&values[numbers..fixed]);
-        // All but the tiles behind the next one; then what every lane has copied is there for all, and the stage whose products
-        // all lanes have waited for is free.
-        if let Reads::Warpgroup(_) = reads {
-            // A body of few instructions would be written out for every round.
-            self.instructions().assembly(".pragma \"nounroll\";", &[])?;
-        }
-        self.instructions().wait(ahead - 1)?;
-        if let Reads::Warpgroup(_) = reads {
-            self.instructions().fence_copies()?;
-        }
-        self.instructions().barrier()?;
+        self.await_tile(reads)?;
         if rounds > ahead {
             self.copy_while(round, rounds - ahead, (streams, &next, write))?;
         }
@@ -113,8 +103,7 @@ impl<'c> Product<'_, 'c> {
         let sums = match reads {
             Reads::Warp(reads) => self.multiply(reads, read, &values[fixed..])?,
             Reads::Warpgroup(warpgroup) => {
-                warpgroup.multiply(self, round, read)?;
-                Vec::new()
+                warpgroup.multiply(self, round, read).map(|()| vec![])?
             }
         };
         let mut changed: Vec<V<'c>> = vec![self.op(Op::Add, round, 1)?.into()];
@@ -135,6 +124,21 @@ impl<'c> Product<'_, 'c> {
         }
         ir.builder.position_at_end(done);
         Ok(sums)
+    }
+
+    /// At the start of a round: waits for all but the tiles behind the next one. Then what every lane has copied is there for
+    /// all, and the stage is free whose products all lanes have waited for.
+    fn await_tile(&self, reads: &Reads<'c>) -> Result<()> {
+        let instructions = self.instructions();
+        if let Reads::Warpgroup(_) = reads {
+            // The assembler writes loops of few instructions out for every round.
+            instructions.assembly(".pragma \"nounroll\";", &[])?;
+        }
+        instructions.wait(self.tiles.ahead() - 1)?;
+        if let Reads::Warpgroup(_) = reads {
+            instructions.fence_copies()?;
+        }
+        instructions.barrier()
     }
 
     /// Copies a tile to a stage in the first `count` rounds.
