@@ -11,6 +11,7 @@ use crate::host_map::MapFunction;
 use crate::host_ngrams::NGrams;
 use crate::host_non_zero;
 use crate::host_scatter::{self, ScatterPlaces, ScatterReduction};
+use crate::host_suppression::{Limits, suppress};
 use crate::host_text::TextFunction;
 use crate::host_top_k::{self, KeyLoops, Wanted};
 use crate::text::Texts;
@@ -424,7 +425,7 @@ fn keys(value: &HostValue<'_>) -> Vec<i128> {
     value.bytes.chunks_exact(size).map(key).collect()
 }
 
-fn integers(values: impl Iterator<Item = usize>) -> Vec<u8> {
+pub(crate) fn integers(values: impl Iterator<Item = usize>) -> Vec<u8> {
     values.flat_map(|value| (value as i64).to_ne_bytes()).collect()
 }
 
@@ -473,71 +474,4 @@ fn unique(data: &HostValue<'_>, around: Around, sorted: bool) -> (Vec<Vec<u8>>, 
     let slices = slices(data, around, &first);
     let lists = [first.into_iter(), of.into_iter(), counts.into_iter()].map(integers);
     ([slices].into_iter().chain(lists).collect(), count)
-}
-
-/// Bounds of a non-maximum suppression.
-struct Limits {
-    most: usize,
-    overlap: f32,
-    score: Option<f32>,
-}
-
-fn suppress(
-    boxes: &HostValue<'_>,
-    scores: &HostValue<'_>,
-    centers: bool,
-    limits: &Limits,
-) -> (Vec<Vec<u8>>, usize) {
-    let floats = |bytes: &[u8]| -> Vec<f32> {
-        bytes.chunks_exact(4).map(|own| f32::from_ne_bytes(head(own))).collect()
-    };
-    let (corners, scores_of) = (floats(boxes.bytes), floats(scores.bytes));
-    let (classes, count) = (scores.of.shape[1] as usize, scores.of.shape[2] as usize);
-    let mut chosen: Vec<usize> = Vec::new();
-    for (row, scores) in scores_of.chunks_exact(count.max(1)).enumerate() {
-        let (batch, class) = (row / classes.max(1), row % classes.max(1));
-        let rectangle = |own: usize| {
-            let place = (batch * count + own) * 4;
-            rectangle(head_of(&corners[place..]), centers)
-        };
-        let passes = |own: &usize| limits.score.is_none_or(|least| scores[*own] > least);
-        let mut order: Vec<usize> = (0..count).filter(passes).collect();
-        order.sort_by(|a, b| scores[*b].total_cmp(&scores[*a]).then(a.cmp(b)));
-        let mut kept: Vec<usize> = Vec::new();
-        for own in order {
-            if kept.len() >= limits.most {
-                break;
-            }
-            let beside =
-                |other: &usize| overlap(rectangle(own), rectangle(*other)) <= limits.overlap;
-            if kept.iter().all(beside) {
-                kept.push(own);
-                chosen.extend([batch, class, own]);
-            }
-        }
-    }
-    let count = chosen.len() / 3;
-    (vec![integers(chosen.into_iter())], count)
-}
-
-fn head_of(values: &[f32]) -> [f32; 4] {
-    let mut own = [0.0; 4];
-    own.iter_mut().zip(values).for_each(|(own, value)| *own = *value);
-    own
-}
-
-/// Least and largest of both axes.
-fn rectangle([a, b, c, d]: [f32; 4], centers: bool) -> [f32; 4] {
-    match centers {
-        true => [a - c / 2.0, b - d / 2.0, a + c / 2.0, b + d / 2.0],
-        false => [a.min(c), b.min(d), a.max(c), b.max(d)],
-    }
-}
-
-/// Intersection over union; 0 where the union is empty.
-fn overlap(a: [f32; 4], b: [f32; 4]) -> f32 {
-    let area = |own: [f32; 4]| (own[2] - own[0]).max(0.0) * (own[3] - own[1]).max(0.0);
-    let both = area([a[0].max(b[0]), a[1].max(b[1]), a[2].min(b[2]), a[3].min(b[3])]);
-    let union = area(a) + area(b) - both;
-    if union > 0.0 { both / union } else { 0.0 }
 }

@@ -23,6 +23,7 @@ mod host_map;
 mod host_ngrams;
 mod host_non_zero;
 mod host_scatter;
+mod host_suppression;
 mod host_text;
 mod host_tokens;
 mod host_top_k;
