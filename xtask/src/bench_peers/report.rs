@@ -16,10 +16,9 @@ pub fn exact(set: &str) -> f64 {
 /// The page that people read.
 pub fn markdown(set: &str, runs: &Runs) -> String {
     let mut page = format!("# Hone beside others: {set}\n\n{}", heading(set, runs));
-    let Some(run) = runs.all().last() else { return page };
     page += &summary(set, runs);
     for key in runs.keys() {
-        let Some(group) = run.group(&key) else { continue };
+        let Some(group) = runs.all().iter().rev().find_map(|run| run.group(&key)) else { continue };
         let _ = write!(page, "\n## {}\n\n{}", title(group), table(set, runs, &key, group));
     }
     let _ = write!(page, "\n![Latencies]({set}.svg)\n");
@@ -98,7 +97,7 @@ fn summary(set: &str, runs: &Runs) -> String {
 /// The forms of Hone and the numbers of threads that were measured.
 fn forms(runs: &Runs) -> Vec<(String, usize)> {
     let mut forms = Vec::new();
-    for group in runs.all().last().map_or(&[][..], |run| &run.groups) {
+    for group in runs.all().iter().rev().flat_map(|run| &run.groups) {
         for result in group.results.iter().filter(|result| is_ours(&result.peer)) {
             let form = (result.peer.clone(), group.threads);
             if !forms.contains(&form) {
@@ -106,6 +105,7 @@ fn forms(runs: &Runs) -> Vec<(String, usize)> {
             }
         }
     }
+    forms.sort_by_key(|(_, threads)| *threads);
     forms
 }
 

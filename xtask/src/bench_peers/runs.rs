@@ -124,15 +124,25 @@ impl Runs {
         apart(self.runs.iter())
     }
 
-    /// Models and numbers of threads of which [`WANTED`] runs that lie [`APART`] have undisturbed rounds, in the newest
-    /// one's order.
+    /// Models and numbers of threads of which [`WANTED`] runs that lie [`APART`] have undisturbed rounds: in the newest
+    /// one's order, then those that older ones alone have, since numbers of threads may be measured in runs of their own.
     pub fn keys(&self) -> Vec<(String, usize)> {
-        let newest = self.runs.last().map_or(&[][..], |run| &run.groups);
-        let keys = newest.iter().map(|group| (group.model.clone(), group.threads));
+        let mut keys: Vec<(String, usize)> = Vec::new();
+        for group in self.runs.iter().rev().flat_map(|run| &run.groups) {
+            let key = (group.model.clone(), group.threads);
+            if !keys.contains(&key) {
+                keys.push(key);
+            }
+        }
+        let models: Vec<String> = keys.iter().map(|(model, _)| model.clone()).collect();
+        keys.sort_by_key(|(model, threads)| {
+            (models.iter().position(|other| other == model), *threads)
+        });
         let count = |key: &(String, usize)| {
             apart(self.runs.iter().filter(|run| run.undisturbed_group(key).is_some()))
         };
-        keys.filter(|key| count(key) >= WANTED).collect()
+        keys.retain(|key| count(key) >= WANTED);
+        keys
     }
 
     /// The best rates that any run's probe found with `threads` threads.
@@ -316,8 +326,11 @@ mod tests {
         assert!(!runs.suffice());
         runs.keep(run(7000, 1.0));
         assert!(runs.suffice());
+        // A newer run of other networks hides nothing of the older ones.
+        runs.keep(Run { groups: Vec::new(), ..run(8000, 1.0) });
+        assert_eq!(runs.keys(), [("net".into(), 1)]);
         runs.keep(Run { code: "b".into(), ..run(9000, 1.0) });
-        assert_eq!(runs.all().len(), 5);
+        assert_eq!(runs.all().len(), 6);
         assert_eq!(runs.into_poolable().all().len(), 1);
     }
 
