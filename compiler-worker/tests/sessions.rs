@@ -124,6 +124,20 @@ fn a_search_without_a_session_says_so_and_ends() {
         assert_eq!(ended.code, 2, "{arguments:?}: {}", ended.err);
         assert!(ended.err.contains(word), "{arguments:?}: {}", ended.err);
     }
+    // A store that refuses does so again, however long a search waits.
+    for (name, text) in [
+        ("AWS_ENDPOINT", "http://127.0.0.1:9"),
+        ("AWS_ALLOW_HTTP", "true"),
+        ("AWS_ACCESS_KEY_ID", "key"),
+        ("AWS_SECRET_ACCESS_KEY", "secret"),
+    ] {
+        folder.write(&format!("credentials/{name}"), text);
+    }
+    let store = ["--fleet", "s3://bucket/fleet", "--fleet-credentials", "credentials"];
+    let refused =
+        folder.hone(&[&["tune", "model.onnx", "--measure", "sessions"][..], &store].concat());
+    assert_eq!(refused.code, 21, "{}", refused.err);
+    assert!(refused.err.contains("which is a loopback address"), "{}", refused.err);
 }
 
 /// A session that was good turns bad while it measures alone, and another one comes, which is good. The trials in the records, and

@@ -255,6 +255,7 @@ MODELS = {
     "keypoints": network(Keypoints, (1, 3, 256, 192)),
     "mixture": network(MixtureOfExperts, (1, 128, 256)),
     "mobilevit": picture(lambda: transformers.MobileViTModel(transformers.MobileViTConfig(), expand_output=False), 256),
+    "pvt": picture(lambda: transformers.PvtModel(transformers.PvtConfig())),
     "roberta": text(lambda: transformers.RobertaModel(small(transformers.RobertaConfig))),
     "segformer": picture(lambda: transformers.SegformerModel(transformers.SegformerConfig()), 256),
     "separator": network(Separator, (1, 1, 16_000)),

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use hone_search::autotvm::starts;
-use hone_search::{Class, FEATURES, Features, Kind, Record, Sample, Transfer};
+use hone_search::{Candidate, Class, FEATURES, Features, Kind, Record, Sample, Transfer};
 
 use super::outcome::Outcome;
 use super::rounds::SEEDS;
@@ -46,19 +46,14 @@ impl Session<'_> {
         let is_ours = |own: &Record| own.machine == machine && own.threads == self.settings.threads;
         let fast = fastest(&every, |own| is_ours(own) && indices.contains_key(&own.program));
         for (position, (record, is_logged)) in every.into_iter().enumerate() {
-            let index = indices.get(&record.program);
+            let index = indices.get(&record.program).copied();
             let (is_ours, is_fast) = (is_ours(record), fast.contains(&position));
             // Earlier versions kept no nest: where the candidate can be made again, it tells.
             let is_made = is_fast || !is_ours && record.nest.is_empty();
-            let space = index.filter(|_| is_made).map(|index| &searched[*index].space);
+            let space = index.filter(|_| is_made).map(|index| &searched[index].space);
             let candidate =
                 space.and_then(|own| own.with_choices(&record.template, &record.decisions).ok());
-            let ratio = record.ratio.unwrap_or(f64::INFINITY);
-            if record.features.len() == FEATURES.len() {
-                let made = candidate.as_ref().filter(|_| record.nest.is_empty());
-                let features = made.map_or_else(|| features_of(record), |own| own.features.clone());
-                samples.push(Sample { features, ratio, task: record.program.clone() });
-            }
+            samples.extend(sample(record, candidate.as_ref()));
             let Some(index) = index else { continue };
             match record.class {
                 _ if !is_logged => {}
@@ -68,9 +63,11 @@ impl Session<'_> {
             if !is_ours {
                 continue;
             }
-            let own = &mut searched[*index];
+            let own = &mut searched[index];
             let gain = match candidate {
-                Some(new) if !own.known.contains(&new.identity) => Some(own.add(new, ratio)),
+                Some(new) if !own.known.contains(&new.identity) => {
+                    Some(own.add(new, ratio(record)))
+                }
                 None if !is_fast => {
                     own.pass_over(&record.template, &record.decisions).then_some(0.0)
                 }
@@ -82,6 +79,12 @@ impl Session<'_> {
             }
             outcome.resumed += 1;
         }
+        self.begin(records, searched);
+        samples
+    }
+
+    /// Gives each program what its first round begins with, and the rounds that its trials were.
+    fn begin(&self, records: &[Record], searched: &mut [Searched]) {
         let transfer = Transfer::new(self.earlier.iter().chain(records));
         for own in searched.iter_mut() {
             own.starts = starts(records, &own.space, SEEDS);
@@ -90,7 +93,6 @@ impl Session<'_> {
                 own.close_round();
             }
         }
-        samples
     }
 }
 
@@ -99,8 +101,7 @@ impl Session<'_> {
 fn fastest(every: &[(&Record, bool)], fits: impl Fn(&Record) -> bool) -> HashSet<usize> {
     let mut by_program: BTreeMap<&str, Vec<(f64, usize)>> = BTreeMap::new();
     for (position, (record, _)) in every.iter().enumerate().filter(|(_, own)| fits(own.0)) {
-        let ratio = record.ratio.unwrap_or(f64::INFINITY);
-        by_program.entry(&record.program).or_default().push((ratio, position));
+        by_program.entry(&record.program).or_default().push((ratio(record), position));
     }
     let first = |mut own: Vec<(f64, usize)>| {
         own.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(&a.1)));
@@ -109,9 +110,20 @@ fn fastest(every: &[(&Record, bool)], fits: impl Fn(&Record) -> bool) -> HashSet
     by_program.into_values().flat_map(first).collect()
 }
 
-/// What a record keeps for cost models.
-fn features_of(record: &Record) -> Features {
-    Features { counts: record.features.clone(), nest: record.nest.clone() }
+/// A trial's time over that of the schedule without tuning; infinite for one that failed.
+fn ratio(record: &Record) -> f64 {
+    record.ratio.unwrap_or(f64::INFINITY)
+}
+
+/// What cost models learn from a record, where it keeps that; `made` is its candidate, where it was made again.
+fn sample(record: &Record, made: Option<&Candidate>) -> Option<Sample> {
+    if record.features.len() != FEATURES.len() {
+        return None;
+    }
+    let kept = || Features { counts: record.features.clone(), nest: record.nest.clone() };
+    let made = made.filter(|_| record.nest.is_empty());
+    let features = made.map_or_else(kept, |own| own.features.clone());
+    Some(Sample { features, ratio: ratio(record), task: record.program.clone() })
 }
 
 #[cfg(test)]

@@ -168,3 +168,61 @@ pub(super) fn task_outcome(own: &Searched) -> TaskOutcome {
         won: false,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use hone_driver::ops::MatMul;
+    use hone_driver::{DataType, Graph, Op, Options, Target, TensorType, tuning_tasks};
+    use hone_search::{cost_model, strategy};
+
+    /// The product of two matrices, of which nothing is known yet.
+    fn product() -> Searched {
+        let mut graph: Graph = Graph::new();
+        let inputs = [("a", [48, 64]), ("b", [64, 96])].map(|(name, shape)| {
+            Some(graph.add_input(name, TensorType::new(DataType::F32, shape)))
+        });
+        let product = graph.add_node("product", Op::from(MatMul {}), &inputs).unwrap()[0];
+        graph.add_output("y", product);
+        let options = Options::new(Target::host().unwrap());
+        let (mut tasks, machine) = tuning_tasks(&graph, &options).unwrap();
+        // A matrix is packed before.
+        let task = tasks.pop().unwrap();
+        let space = Space::new(task.program.clone(), machine).unwrap();
+        let untuned = space.untuned().unwrap();
+        Searched::new(task, (space, machine), strategy("random").unwrap(), 1.0, untuned)
+    }
+
+    fn proposed(own: &mut Searched) -> Vec<Candidate> {
+        let model = cost_model("trees").unwrap();
+        propose(own, &*model, Vec::new(), 16, &mut Random::new(7))
+    }
+
+    #[test]
+    fn what_was_passed_over_is_counted_once_and_not_proposed_again() {
+        let mut own = product();
+        let first = proposed(&mut own);
+        assert_eq!(first.len(), 16);
+        for candidate in &first[..8] {
+            assert!(own.pass_over(&candidate.template, &candidate.choices()));
+            assert!(!own.pass_over(&candidate.template, &candidate.choices()));
+        }
+        assert_eq!(own.progress.trials, 8);
+        // Equal random numbers propose the same ones, but for those that were passed over.
+        let second = proposed(&mut own);
+        let identities = |of: &[Candidate]| of.iter().map(|own| own.identity).collect::<Vec<_>>();
+        assert_eq!(identities(&second), identities(&first[8..]));
+    }
+
+    #[test]
+    fn the_fastest_trial_is_the_best() {
+        let mut own = product();
+        let candidates = proposed(&mut own);
+        let ratios = [1.5, 0.8, f64::INFINITY, 0.9];
+        let gains: Vec<f64> =
+            candidates.into_iter().zip(ratios).map(|(new, ratio)| own.add(new, ratio)).collect();
+        assert_eq!(gains, [0.0, 1.0 - 0.8, 0.0, 0.0]);
+        assert_eq!((own.best().unwrap().ratio, own.progress.trials), (0.8, 4));
+    }
+}

@@ -69,13 +69,14 @@ fn the_inner_loop_is_ideal() {
     }
 }
 
-/// Rows of a product in tiles of 6, two tiles to each task; the last tile of the last task is shorter.
-fn rows_in_tasks(rows: usize) -> Program {
+/// Rows of a product in tiles of 6, two tiles to each task; the last tile of the last task is shorter where the rows do not
+/// fill it.
+fn rows_in_tasks(rows: usize, columns: usize) -> Program {
     let float = |shape: &[usize]| TensorType::new(DataType::F32, shape);
     let mut builder = Builder::new();
     let a = builder.input("a", &float(&[rows, 64]));
-    let b = builder.input("b", &float(&[64, 8]));
-    let out = float(&[rows, 8]);
+    let b = builder.input("b", &float(&[64, columns]));
+    let out = float(&[rows, columns]);
     let sum = builder.reduce("sum", &out, &[64], Combiner::Sum, |i, r| {
         Expr::Load(a, vec![i[0].clone(), r[0].clone()])
             * Expr::Load(b, vec![r[0].clone(), i[1].clone()])
@@ -108,9 +109,24 @@ fn rows_in_tasks(rows: usize) -> Program {
 fn a_shorter_last_tile_tests_nothing_in_the_inner_loop() {
     let target = Target::new("x86_64-unknown-linux-gnu", "haswell", vec![]).unwrap();
     for rows in [128, 45] {
-        let text = assembly(&rows_in_tasks(rows), &target).unwrap();
+        let text = assembly(&rows_in_tasks(rows, 8), &target).unwrap();
         let all: Vec<String> = text.lines().map(|line| line.trim().to_string()).collect();
         let straight: usize = inner_loops(&text).iter().map(|body| multiply_adds(body)).sum();
         assert!(straight > 0 && straight == multiply_adds(&all), "{rows} rows:\n{text}");
+    }
+}
+
+/// A row of 24 ends within a register of 16, and the rows of a tile fill whole registers all the same.
+#[test]
+fn rows_that_end_within_a_register_do_not_go_through_memory() {
+    for (cpu, columns) in [("sapphirerapids", 24), ("haswell", 12)] {
+        let target = Target::new("x86_64-unknown-linux-gnu", cpu, vec![]).unwrap();
+        let text = assembly(&rows_in_tasks(12, columns), &target).unwrap();
+        let loops = inner_loops(&text);
+        let products =
+            loops.iter().find(|body| multiply_adds(body) > 0).expect("a loop of products");
+        let listing = products.join("\n");
+        assert_eq!(multiply_adds(products) % 12, 0, "{cpu}:\n{listing}");
+        assert!(!listing.contains("(%rsp"), "{cpu}:\n{listing}");
     }
 }

@@ -5,11 +5,11 @@
 
 mod common;
 
-use common::{Assembly, Change, all_architectures, changed, main_loop, moved};
+use common::{Assembly, Change, all_architectures, changed, main_loop, moved, noticed};
 use hone_codegen::nvptx::{Architecture, Module, attention, is_attention};
 use hone_device_tests::count;
 use hone_ops::{Attention, AttentionPart, EmptyRows, Operator, ScoreStep};
-use hone_ptx_tests::{Ptxas, parse, run, run_counted};
+use hone_ptx_tests::{Ptxas, parse, run_counted};
 use hone_schedule::{Schedule, ScheduleError};
 use hone_tensor::{BlockBody, BufferId, Builder, Expr, Program, Role, interpret};
 use hone_types::{DataType, Random, Tensor, TensorType};
@@ -321,12 +321,9 @@ fn every_fault_in_copies_matrices_and_exchanges_is_noticed() {
     let program = program(&sizes, &operands);
     let expected = interpret(&program, &operands).unwrap();
     let module = module(&program, Architecture::Sm80);
-    let noticed = |text: &str| match parse(text) {
-        Err(_) => true,
-        Ok(text) => match run(&text, &program, &module.steps, &operands) {
-            Err(_) => true,
-            Ok(results) => fault(&sizes, &results[0], &expected[0]).is_some(),
-        },
+    let noticed = |text: &str| {
+        let right = |results: &[Tensor]| fault(&sizes, &results[0], &expected[0]).is_none();
+        noticed(text, (&program, &module.steps), &operands, right)
     };
     assert!(!noticed(&module.text));
     let late = |line: &str| {

@@ -5,10 +5,10 @@
 
 mod common;
 
-use common::{Products, all_architectures, changed, late, main_loop, moved, numbers};
+use common::{Products, all_architectures, changed, late, main_loop, moved, noticed, numbers};
 use hone_codegen::nvptx::{Architecture, Module, ProductOptions, Tiles, product};
 use hone_device_tests::count;
-use hone_ptx_tests::{Ptxas, parse, run};
+use hone_ptx_tests::Ptxas;
 use hone_tensor::{Builder, Combiner, Expr, Program, interpret};
 use hone_types::{DataType, Tensor, TensorType};
 
@@ -289,12 +289,9 @@ fn every_fault_in_copies_and_windows_is_noticed() {
     let (program, inputs) = program(&sizes);
     let expected = interpret(&program, &inputs).unwrap();
     let module = with_tiles(&program, Architecture::Sm80, Some(Tiles::ALL[4])).unwrap();
-    let noticed = |text: &str| match parse(text) {
-        Err(_) => true,
-        Ok(text) => match run(&text, &program, &module.steps, &inputs) {
-            Err(_) => true,
-            Ok(results) => results != expected,
-        },
+    let noticed = |text: &str| {
+        let right = |results: &[Tensor]| results == expected;
+        noticed(text, (&program, &module.steps), &inputs, right)
     };
     assert!(!noticed(&module.text));
     let late = |line: &str| late(line, "cp.async.wait_group", 1);

@@ -6,12 +6,14 @@
 mod common;
 
 use common::products::{Sizes, module, program, with_tiles};
-use common::{Change, Products, all_architectures, changed, late, main_loop, moved};
+use common::{
+    Change, Products, all_architectures, changed, late, main_loop, moved, noticed, unordered,
+};
 use hone_codegen::nvptx::{Architecture, ProductOptions, Tiles, product};
 use hone_device_tests::count;
 use hone_ptx_tests::{Ptxas, parse, run};
 use hone_tensor::interpret;
-use hone_types::DataType;
+use hone_types::{DataType, Tensor};
 
 /// Products in all layouts, types and tiles.
 fn cases() -> Vec<(Sizes, Tiles)> {
@@ -193,12 +195,9 @@ fn every_fault_in_copies_and_matrices_is_noticed() {
         let (program, inputs) = program(&sizes);
         let expected = interpret(&program, &inputs).unwrap();
         let module = module(&program, Architecture::Sm80, tiles);
-        let noticed = |text: &str| match parse(text) {
-            Err(_) => true,
-            Ok(text) => match run(&text, &program, &module.steps, &inputs) {
-                Err(_) => true,
-                Ok(results) => results != expected,
-            },
+        let noticed = |text: &str| {
+            let right = |results: &[Tensor]| results == expected;
+            noticed(text, (&program, &module.steps), &inputs, right)
         };
         assert!(!noticed(&module.text));
         // The last one waits for nothing that is still read.
@@ -206,15 +205,13 @@ fn every_fault_in_copies_and_matrices_is_noticed() {
         let barrier = |line: &str| line.contains("bar.sync").then(String::new);
         let matrix = |line: &str| moved(line, &["ldmatrix"], 16);
         let copy = |line: &str| moved(line, &["cp.async.cg"], 16);
-        let swizzle =
-            |line: &str| line.contains("xor.b64").then(|| line.replace("xor.b64", "or.b64"));
         let turned = |line: &str| line.contains(".trans").then(|| line.replace(".trans", ""));
         let kinds: [(&str, Change<'_>); 6] = [
             ("waits one stage late", &late),
             ("barriers removed", &barrier),
             ("matrices read one chunk off", &matrix),
             ("copies one chunk off", &copy),
-            ("orders of chunks wrong", &swizzle),
+            ("orders of chunks wrong", &unordered),
             ("matrices not transposed", &turned),
         ];
         for (kind, change) in kinds {

@@ -6,12 +6,12 @@
 mod common;
 
 use common::products::{Sizes, module, program, with_tiles};
-use common::{Change, Products, changed, late, main_loop, moved};
+use common::{Change, Products, changed, late, main_loop, moved, noticed, unordered};
 use hone_codegen::nvptx::{Architecture, Multiplier, ProductOptions, Tiles, product};
 use hone_device_tests::count;
-use hone_ptx_tests::{Ptxas, parse, run};
+use hone_ptx_tests::Ptxas;
 use hone_tensor::interpret;
-use hone_types::DataType;
+use hone_types::{DataType, Tensor};
 
 const LAYOUTS: [[bool; 2]; 4] = [[true, false], [true, true], [false, false], [false, true]];
 
@@ -139,12 +139,9 @@ fn every_fault_in_products_of_warpgroups_is_noticed() {
             program(&Sizes { dtypes: [DataType::F16; 2], batch: 1, extents, by_depth });
         let expected = interpret(&program, &inputs).unwrap();
         let module = module(&program, Architecture::Sm90a, tiles);
-        let noticed = |text: &str| match parse(text) {
-            Err(_) => true,
-            Ok(text) => match run(&text, &program, &module.steps, &inputs) {
-                Err(_) => true,
-                Ok(results) => results != expected,
-            },
+        let noticed = |text: &str| {
+            let right = |results: &[Tensor]| results == expected;
+            noticed(text, (&program, &module.steps), &inputs, right)
         };
         assert!(!noticed(&module.text));
         let without = |line: &str, word: &str| line.contains(word).then(String::new);
@@ -157,8 +154,6 @@ fn every_fault_in_products_of_warpgroups_is_noticed() {
         let invisible = |line: &str| without(line, "fence.proxy.async");
         let barrier = |line: &str| without(line, "bar.sync");
         let copy = |line: &str| moved(line, &["cp.async.cg"], 16);
-        let swizzle =
-            |line: &str| line.contains("xor.b64").then(|| line.replace("xor.b64", "or.b64"));
         let order = |line: &str| descriptor(line, |fixed| fixed ^ 3 << 62);
         let stride = |line: &str| descriptor(line, |fixed| fixed + (16 << 32));
         let later = |line: &str| {
@@ -186,7 +181,7 @@ fn every_fault_in_products_of_warpgroups_is_noticed() {
             ("copies not fenced", &invisible),
             ("barriers removed", &barrier),
             ("copies one chunk off", &copy),
-            ("orders of chunks wrong", &swizzle),
+            ("orders of chunks wrong", &unordered),
             ("descriptors of another order", &order),
             ("descriptors of another stride", &stride),
             ("sums that do not begin", &later),

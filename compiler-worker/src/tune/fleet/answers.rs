@@ -74,7 +74,9 @@ impl Answers {
                 looking.pause = if is_new { POLL[0] } else { longer };
                 looking.faults = 0;
                 *there = found;
-                self.changed.notify_all();
+                if is_new {
+                    self.changed.notify_all();
+                }
                 Ok(())
             }
             Err(failure) => {

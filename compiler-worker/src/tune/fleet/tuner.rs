@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use hone_artifact::exit_code::Reason;
+use hone_artifact::exit_code::{ErrorClass, Reason};
 use hone_artifact::progress::{MOST_SESSIONS, SessionSeen};
 use hone_driver::Target;
 
@@ -149,13 +149,18 @@ impl Fleet {
     /// The first session that is believed, as soon as there is one.
     ///
     /// # Errors
-    /// `NoSession` where there is none within the time that the search waits, or until it is to end.
+    /// `NoSession` where there is none within the time that the search waits, or until it is to end; what a
+    /// user has to mend, such as credentials that the store refuses.
     pub fn first(&self) -> Result<Announcement> {
         let (begin, mut said) = (Instant::now(), None::<Instant>);
         loop {
-            // A store that fails hides sessions and does no other harm.
-            if let Some(first) = self.believed().unwrap_or_default().into_iter().next() {
-                return Ok(first);
+            match self.believed().map(|sessions| sessions.into_iter().next()) {
+                Ok(Some(first)) => return Ok(first),
+                Err(failure) if failure.reason.class() == Some(ErrorClass::User) => {
+                    return Err(failure);
+                }
+                // A store that fails for a while hides sessions and does no other harm.
+                Ok(None) | Err(_) => {}
             }
             let waited = begin.elapsed();
             if self.gives_up(waited) {

@@ -37,8 +37,8 @@ pub(crate) struct Access<'c> {
     align: u32,
     layout: LaneLayout<'c>,
     register: bool,
-    /// Of a register buffer: lane 0's element, and the number of elements.
-    element: (i64, i64),
+    /// Of a register buffer: lane 0's element, the number of elements, and of those along the innermost axis that has several.
+    element: (i64, i64, i64),
     /// Whether every lane, active or not, is inside the buffer.
     safe: bool,
     lanes: Option<Lanes>,
@@ -94,12 +94,13 @@ impl<'c> Emitter<'c, '_> {
             };
             let layout = LaneLayout::Elements(elements);
             let align = bytes as u32;
-            let element = (0, 0);
+            let element = (0, 0, 1);
             let address = start;
             return Ok(Access { dtype, address, align, layout, register, element, safe, lanes });
         };
         let constant = linear.constant + first;
-        let element = (constant, declaration.elements() as i64);
+        let row = declaration.shape.iter().rev().find(|extent| **extent > 1).copied();
+        let element = (constant, declaration.elements() as i64, row.unwrap_or(1) as i64);
         // Inputs and outputs may be the caller's, who aligns them to their elements and no more.
         let align = match declaration.role {
             Role::Temporary => alignment(&uniform, constant, bytes),
@@ -288,11 +289,11 @@ impl<'c> Emitter<'c, '_> {
     }
 
     /// Lanes of two neighbouring registers, so that registers stay whole; those beyond the buffer's ends are zero. `None`
-    /// where the lanes are one register, or registers do not fill the buffer.
+    /// where the lanes are one register, or registers do not fill the rows: each row begins with a register then.
     fn load_shifted(&self, access: &Access<'c>, lanes: Lanes) -> Result<Option<V<'c>>> {
-        let (width, (first, elements)) = (i64::from(lanes.width), access.element);
+        let (width, (first, elements, row)) = (i64::from(lanes.width), access.element);
         let shift = first.rem_euclid(width);
-        if shift == 0 || lanes.count != lanes.width || elements % width != 0 {
+        if shift == 0 || lanes.count != lanes.width || row % width != 0 {
             return Ok(None);
         }
         let ty = self.ir.with_lanes(self.ir.memory_type(access.dtype), Some(lanes.width));

@@ -186,6 +186,22 @@ pub fn changed(text: &str, change: Change<'_>) -> Vec<String> {
     each.collect()
 }
 
+/// Whether something is wrong with a text, by the interpreter or by the results of a program on `inputs`.
+pub fn noticed(
+    text: &str,
+    (program, steps): (&Program, &[Step]),
+    inputs: &[Tensor],
+    are_right: impl Fn(&[Tensor]) -> bool,
+) -> bool {
+    let results = parse(text).and_then(|text| run(&text, program, steps, inputs));
+    !results.is_ok_and(|results| are_right(&results))
+}
+
+/// A line that orders chunks, with an order that lets some of them meet.
+pub fn unordered(line: &str) -> Option<String> {
+    line.contains("xor.b64").then(|| line.replace("xor.b64", "or.b64"))
+}
+
 /// A line with a wait of this name that waits for one group fewer, where it leaves `least` groups or more.
 pub fn late(line: &str, name: &str, least: usize) -> Option<String> {
     let (before, groups) = line.split_once(name)?;

@@ -108,10 +108,7 @@ impl<'c> Product<'_, 'c> {
         };
         let mut changed: Vec<V<'c>> = vec![self.op(Op::Add, round, 1)?.into()];
         for offset in [read, write] {
-            let moved = self.op(Op::Add, offset, stage)?;
-            let end: V<'c> = ir.i64(tiles.stages as i64 * stage).into();
-            let over = ir.compare_int(IntPredicate::EQ, moved.into(), end)?;
-            changed.push(ir.select(over, ir.i64(0).into(), moved.into())?);
+            changed.push(self.next_stage(offset)?);
         }
         changed.extend(next.after(self)?.values());
         changed.extend(&sums);
@@ -124,6 +121,15 @@ impl<'c> Product<'_, 'c> {
         }
         ir.builder.position_at_end(done);
         Ok(sums)
+    }
+
+    /// Where the stage behind the one at `offset` begins; the first behind the last.
+    fn next_stage(&self, offset: IntValue<'c>) -> Result<V<'c>> {
+        let (ir, stage) = (self.ir, self.stage_bytes() as i64);
+        let moved = self.op(Op::Add, offset, stage)?;
+        let end = ir.i64(self.tiles.stages as i64 * stage);
+        let over = ir.compare_int(IntPredicate::EQ, moved.into(), end.into())?;
+        ir.select(over, ir.i64(0).into(), moved.into())
     }
 
     /// At the start of a round: waits for all but the tiles behind the next one. Then what every lane has copied is there for
