@@ -11,11 +11,11 @@ use hone_artifact::{DeviceCode, PaddedDimension};
 use hone_codegen::{Kernel, Unit};
 use hone_graph::{Node, NodeId, ValueId};
 use hone_lower::{Expressed, Lowered};
-use hone_ops::{Graph, Op, node_flops};
+use hone_ops::{Cast, Graph, Op, node_flops};
 use hone_passes::{Group, fuse};
 use hone_tensor::{Builder, Expr, Need, Prefix, Program, Role, Scope};
 use hone_tune::Scheduled;
-use hone_types::{DataType, TensorType};
+use hone_types::{DataType, Tensor, TensorType};
 use sha2::{Digest as _, Sha256};
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -427,8 +427,16 @@ fn node_names(graph: &Graph, group: &Group) -> Vec<String> {
     names
 }
 
+/// Operations of a group. That weights are widened as they are read is none of the model's.
 fn group_flops(graph: &Graph, group: &Group) -> u64 {
-    group.nodes.iter().map(|id| node_flops(graph, &graph.nodes()[*id])).sum()
+    let nodes = group.nodes.iter().map(|id| &graph.nodes()[*id]);
+    let widens = |node: &Node<Op>| {
+        let from = node.inputs.first().copied().flatten();
+        let stored = from.and_then(|from| graph.constant(from)).map(Tensor::dtype);
+        node.operation.downcast::<Cast>().is_some()
+            && matches!(stored, Some(DataType::F16 | DataType::BF16))
+    };
+    nodes.filter(|node| !widens(node)).map(|node| node_flops(graph, node)).sum()
 }
 
 /// Digest of a value's `Debug` form, which shows all of it.

@@ -241,8 +241,8 @@ fn prepare_leaving(
 ) -> Result<Graph, CompileError> {
     let all = (DataType::F32, decisions, left);
     let exact = exactly_deciding(graph, options, all, &mut |_, _| {})?;
-    match options.precision {
-        DataType::F32 => Ok(exact),
+    let prepared = match options.precision {
+        DataType::F32 => exact,
         precision => {
             let names: HashSet<&str> = options.wide.iter().map(String::as_str).collect();
             let wide = |node: &Node<Op>| names.contains(node.name.as_str());
@@ -252,11 +252,30 @@ fn prepare_leaving(
             };
             let narrow = checked("narrow", over_regions(&exact, &narrow))?;
             match options.target.accelerator {
-                None => join_in_memory(&narrow, DataType::F32, &mut |_, _| {}),
-                Some(_) => Ok(narrow),
+                None => join_in_memory(&narrow, DataType::F32, &mut |_, _| {})?,
+                Some(_) => narrow,
             }
         }
+    };
+    store_narrow(&prepared, options)
+}
+
+/// Stores weights that are numbers of 16 bits as such. It is the last pass: how weights are packed, and what becomes of
+/// them, is known then.
+fn store_narrow(graph: &Graph, options: &Options) -> Result<Graph, CompileError> {
+    let target = &options.target;
+    // Without schedules a conversion would be a pass over the weights of its own.
+    if target.accelerator.is_some() || options.schedules == SchedulePolicy::Naive {
+        return Ok(graph.clone());
     }
+    let machine = target.machine();
+    let weights = passes::NarrowWeightOptions {
+        types: target.narrow_floats(),
+        rates: machine.typical_rates(),
+        cache: machine.panel_limit(),
+    };
+    let narrow = |graph: &Graph| passes::narrow_weights(graph, weights);
+    checked("narrow_weights", over_regions(graph, &narrow))
 }
 
 /// Runs the passes that keep every value but for the rounding of arithmetic: all but `narrow`, which is the

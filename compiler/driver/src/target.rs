@@ -61,6 +61,18 @@ impl Target {
         Machine { has_tiles: products.into_iter().all(|of| self.has_intrinsic(of)), ..machine }
     }
 
+    /// Floating-point types of 16 bits whose vectors the processor widens to `f32` in an instruction or two: bfloat16 by a
+    /// shift, binary16 where it has the instruction. A number alone would take as many as a vector.
+    pub(crate) fn narrow_floats(&self) -> &'static [DataType] {
+        let is_scalar =
+            self.triple.starts_with("riscv64") && !self.resolved.iter().any(|on| on == "+v");
+        match (is_scalar, self.half_conversion) {
+            (true, _) => &[],
+            (false, true) => &[DataType::BF16, DataType::F16],
+            (false, false) => &[DataType::BF16],
+        }
+    }
+
     /// Whether it has instructions for products of a type: the accelerator's, where one runs the steps.
     pub fn multiplies(&self, dtype: DataType) -> bool {
         match self.accelerator {

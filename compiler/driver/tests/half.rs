@@ -166,6 +166,43 @@ fn products() {
     }
 }
 
+/// Weights that memory brings for few rows stay as the model has them; those of many rows are widened when compiling.
+#[test]
+fn weights_of_few_rows_keep_their_type() {
+    let target = Target::host().unwrap();
+    for dtype in TYPES {
+        // As `f32` they fill no second-level cache of 2 MiB.
+        let (from, to) = (704, 808);
+        for rows in [1, 3, 4] {
+            let mut case = Case::new(dtype);
+            let x = case.input(&[rows, from]);
+            let hidden = case.linear(x, from, to);
+            let hidden = case.node(Unary::new(UnaryFunction::Relu), &[hidden]);
+            let y = case.linear(hidden, to, 5);
+            let widens = dtype == DataType::BF16 || target.half_conversion;
+            let expected = if widens { dtype } else { DataType::F32 };
+            assert_eq!(stored(&case.graph, y, from * to), expected, "{rows} rows");
+            case.check(y);
+        }
+        let mut case = Case::new(dtype);
+        let x = case.input(&[64, from]);
+        let y = case.linear(x, from, to);
+        assert_eq!(stored(&case.graph, y, from * to), DataType::F32);
+    }
+}
+
+/// The type in which the packed weights of so many elements, at least, are stored.
+fn stored(graph: &Graph, output: ValueId, elements: usize) -> DataType {
+    let mut graph = graph.clone();
+    graph.add_output("output", output);
+    let prepared = prepare(&graph, &Options::new(Target::host().unwrap())).unwrap();
+    let constants = prepared.values().ids().filter_map(|value| prepared.constant(value));
+    let used = constants.filter(|constant| constant.tensor_type().elements() >= elements);
+    let types: Vec<DataType> = used.map(Tensor::dtype).collect();
+    assert_eq!(types.len(), 1, "{types:?}");
+    types[0]
+}
+
 #[test]
 fn an_encoder_layer() {
     for dtype in TYPES {

@@ -11,6 +11,12 @@ type Change<'a> = dyn Fn(&Graph) -> Result<Option<Graph>, PassError> + 'a;
 /// Gives the steps of all recurrences of a graph another form. What a step reads that is constant is a constant of the
 /// graph that `change` gets, and what follows from constants alone is folded there.
 pub(crate) fn change_steps(graph: &Graph, change: &Change<'_>) -> Result<Graph, PassError> {
+    // Parts of the weights, which the gates of a GRU read, become weights by themselves.
+    change_plain_steps(graph, &|step| change(&fold_constants(step)?))
+}
+
+/// As [`change_steps`]; nothing is folded, so that what the steps convert when they read it stays as it is stored.
+pub(crate) fn change_plain_steps(graph: &Graph, change: &Change<'_>) -> Result<Graph, PassError> {
     let mut rewriter = Rewriter::new(graph);
     for (id, node) in graph.nodes().iter() {
         if !rewriter.is_needed(id) {
@@ -50,8 +56,7 @@ fn changed(
     let step = recurrence
         .step(&types, &constants)
         .map_err(|source| PassError::Infer { node: node.name.clone(), source })?;
-    // Parts of the weights, which the gates of a GRU read, become weights by themselves.
-    let Some(step) = change(&fold_constants(&step)?)? else { return Ok(None) };
+    let Some(step) = change(&step)? else { return Ok(None) };
     let (states, sequences) = (recurrence.states, recurrence.sequences);
     let (new, constants_of_step) =
         Recurrence::of_step(&step, states, sequences, recurrence.backwards);

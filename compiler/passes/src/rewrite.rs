@@ -71,6 +71,11 @@ impl<'a> Rewriter<'a> {
         new
     }
 
+    /// Whether an old value has a new one already.
+    pub(crate) fn is_known(&self, old: ValueId) -> bool {
+        self.values[old.index()].is_some()
+    }
+
     /// Replaces `old` by `new` from here on.
     pub fn replace(&mut self, old: ValueId, new: ValueId) {
         self.values[old.index()] = Some(new);

@@ -6,7 +6,7 @@
 use hone_graph::{Constants, parse};
 use hone_machine::Rates;
 use hone_ops::{Graph, Op, evaluate};
-use hone_passes::{LayoutOptions, PassError, SubBuffers};
+use hone_passes::{LayoutOptions, NarrowWeightOptions, PassError, SubBuffers};
 use hone_types::{DataType, Tensor};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -71,6 +71,7 @@ const PASSES: &[(&str, Pass)] = &[
     ("nest_concatenations", |graph| hone_passes::nest_concatenations(graph, SUB_BUFFERS)),
     ("alias_concatenations", |graph| hone_passes::alias_concatenations(graph, SUB_BUFFERS)),
     ("narrow", |graph| hone_passes::narrow(graph, DataType::BF16, &|_| false)),
+    ("narrow_weights", |graph| hone_passes::narrow_weights(graph, WEIGHTS)),
     ("narrow_plain", |graph| hone_passes::narrow_plain(graph, DataType::BF16, &|_| false)),
 ];
 
@@ -79,6 +80,9 @@ const LANES: usize = 8;
 
 /// Bytes beyond which the weights of a recurrence are stored as integers.
 const CACHE: usize = 32;
+
+const WEIGHTS: NarrowWeightOptions<'static> =
+    NarrowWeightOptions { types: &[DataType::BF16, DataType::F16], rates: RATES, cache: CACHE };
 
 /// Rates by which Winograd's filtering is chosen over products of bytes.
 const RATES: Rates =

@@ -3,8 +3,8 @@
 use anyhow::{Context, Result, ensure};
 use hone_driver::{DataType, Graph, ImportOptions, Tensor, evaluate, import};
 use hone_model_builder::{
-    BertSizes, Random, ResNetDepth, TaggerSizes, bert, few_bits, mobilenet_v2, quantized,
-    quantized_dense, resnet, tagger,
+    BertSizes, Random, ResNetDepth, TaggerSizes, bert, few_bits, half_weights, mobilenet_v2,
+    quantized, quantized_dense, resnet, tagger,
 };
 use hone_onnx_tests::Compiled;
 use prost::Message;
@@ -52,6 +52,7 @@ pub fn all() -> Result<Vec<Model>> {
         Model::new("MobileNetV2 at 64x64", &mobilenet_v2(64, 10, 2).encode_to_vec(), FLOAT)?,
         Model::new("transformer encoder", &bert(&encoder, 3).encode_to_vec(), FLOAT)?,
         Model::new("bidirectional LSTM", &tagger(recurrent, 4).encode_to_vec(), FLOAT)?,
+        Model::new("weights of 16 bits", &half_weights(3, 8).encode_to_vec(), FLOAT)?,
         Model::new("quantized convolutions", &quantized(30, 5).encode_to_vec(), QUANTIZED)?,
         Model::new("quantized dense", &quantized_dense(30, 7).encode_to_vec(), QUANTIZED)?,
         Model::new("quantized to four bits", &few_bits(3, 6).encode_to_vec(), QUANTIZED)?,

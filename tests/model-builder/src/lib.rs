@@ -7,6 +7,7 @@ mod bert;
 mod convolutions;
 mod few_bits;
 mod graph;
+mod half_weights;
 mod masked_attention;
 mod mobilenet;
 mod quantized;
@@ -17,6 +18,7 @@ pub use bert::{BertSizes, bert, bert_of_any_length};
 pub use convolutions::convolutions;
 pub use few_bits::few_bits;
 pub use graph::{Builder, Value, integer, integers};
+pub use half_weights::half_weights;
 pub use hone_types::Random;
 pub use masked_attention::masked_attention;
 pub use mobilenet::mobilenet_v2;
@@ -53,8 +55,8 @@ mod tests {
     use prost::Message;
 
     use super::{
-        BertSizes, ResNetDepth, TaggerSizes, bert, convolutions, few_bits, masked_attention,
-        mobilenet_v2, quantized, quantized_dense, resnet, tagger,
+        BertSizes, ResNetDepth, TaggerSizes, bert, convolutions, few_bits, half_weights,
+        masked_attention, mobilenet_v2, quantized, quantized_dense, resnet, tagger,
     };
 
     fn small() -> Vec<ModelProto> {
@@ -68,6 +70,7 @@ mod tests {
             quantized(16, 3),
             quantized_dense(16, 3),
             few_bits(2, 3),
+            half_weights(2, 3),
             convolutions(16, 3),
             tagger(TaggerSizes { steps: 3, features: 5, hidden: 4, tags: 2 }, 3),
         ]

@@ -1,9 +1,9 @@
-//! Recurrent layers whose weights a quantizer left.
+//! Recurrent layers whose weights a quantizer left, or a conversion to 16 bits.
 
 use crate::case::Case;
 use hone_driver::Target;
 use hone_machine::Machine;
-use hone_ops::{Activation, Direction, Gru, Rnn};
+use hone_ops::{Activation, BinaryFunction, Direction, Gru, Rnn};
 use hone_types::DataType;
 
 /// Units from which on the weights of `gates` gates leave the second-level cache of this machine as `f32`.
@@ -31,6 +31,37 @@ fn weights_of_signed_bytes_with_one_scale() {
     };
     let y = case.node(layer, &[x, w, r]);
     case.check_storing(DataType::I8, y);
+}
+
+/// For one row, whose weights are read as they are stored, and for several, for which they are packed.
+#[test]
+fn weights_of_16_bits() {
+    let hidden = many_units(3);
+    for rows in [1, 4] {
+        let mut case = Case::new();
+        let x = case.input(&[2, rows, 8]);
+        let w = case.constant(&[1, 3 * hidden, 8]);
+        let bytes = case.integers(DataType::I8, &[1, 3 * hidden, hidden]);
+        let scale = case.number(2f64.powi(-11), DataType::F32);
+        let wide = case.cast(DataType::F32, bytes);
+        // Numbers of bfloat16 that are no multiples of 1/255 of the largest.
+        let numbers = case.binary(BinaryFunction::Multiply, wide, wide);
+        let numbers = case.cast(DataType::BF16, numbers);
+        let numbers = case.cast(DataType::F32, numbers);
+        let r = case.binary(BinaryFunction::Multiply, numbers, scale);
+        let smaller = case.number(2f64.powi(-9), DataType::F32);
+        let r = case.binary(BinaryFunction::Multiply, r, smaller);
+        let layer = Gru {
+            hidden,
+            direction: Direction::Forward,
+            activations: vec![Activation::Sigmoid, Activation::Tanh],
+            clip: None,
+            linear_before_reset: false,
+            batch_first: false,
+        };
+        let y = case.node(layer, &[x, w, r]);
+        case.check_storing(DataType::BF16, y);
+    }
 }
 
 #[test]
