@@ -11,8 +11,8 @@ use hone_driver::{
 };
 use hone_graph::ValueId;
 use hone_ops::{
-    Binary, BinaryFunction, Cast, Gather, LayerNormalization, MatMul, Op, Reduce, ReduceFunction,
-    Reshape, Softmax, Transpose, Unary, UnaryFunction,
+    Activation, Binary, BinaryFunction, Cast, Direction, Gather, LayerNormalization, Lstm, MatMul,
+    Op, Reduce, ReduceFunction, Reshape, Softmax, Transpose, Unary, UnaryFunction,
 };
 use hone_runtime::{Model, Options as RunOptions};
 use hone_types::{DataType, Random};
@@ -119,20 +119,21 @@ fn encoder(n: usize) -> Graph {
 
 const BOUNDS: [usize; 2] = [96, 48];
 
-fn artifact() -> Vec<u8> {
-    let axes = [Some(1), Some(1), Some(1)];
+/// A model for every size up to the bounds, whose inputs all have the dimension along their second axis.
+fn artifact(build: fn(usize) -> Graph) -> Vec<u8> {
+    let axes = vec![Some(1); build(1).inputs().len()];
     let mut dimension = None;
     let graphs = BOUNDS.map(|bound| {
-        let witnesses = [bound - 7, bound / 2].map(|size| (encoder(size), size));
+        let witnesses = [bound - 7, bound / 2].map(|size| (build(size), size));
         let witnesses: Vec<(&Graph, usize)> =
             witnesses.iter().map(|(graph, size)| (graph, *size)).collect();
-        let padded = pad_dimension(&encoder(bound), &axes, bound, "size of n", &witnesses).unwrap();
+        let padded = pad_dimension(&build(bound), &axes, bound, "size of n", &witnesses).unwrap();
         dimension = Some(padded_dimension("n", &axes, &padded.outputs));
         SizedGraph { dimensions: vec![("n".to_owned(), bound)], graph: padded.graph }
     });
     let dimensions = DynamicDimensions { padded: dimension, ..DynamicDimensions::default() };
     let options = Options::new(Target::host().unwrap());
-    compile_dynamic(graphs.into(), dimensions, b"encoder", &options).unwrap().artifact
+    compile_dynamic(graphs.into(), dimensions, b"model", &options).unwrap().artifact
 }
 
 fn inputs(n: usize, seed: u64, with_nan: bool) -> [Tensor; 3] {
@@ -159,21 +160,24 @@ fn run(model: &mut Model, inputs: &[Tensor]) -> Vec<Vec<f32>> {
     common::run(model, inputs)
 }
 
-#[test]
-fn answers_are_those_of_the_model_at_the_size_whatever_lies_behind() {
-    let artifact = artifact();
-    let folder = std::env::temp_dir().join(format!("hone-prefix-{}", std::process::id()));
+/// Compares runs at many sizes with the reference, each after a run that left what is no number in memory.
+fn check(
+    name: &str,
+    build: fn(usize) -> Graph,
+    artifact: &[u8],
+    inputs: fn(usize, u64, bool) -> Vec<Tensor>,
+) {
+    let folder = std::env::temp_dir().join(format!("hone-prefix-{name}-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
-    let path = folder.join("encoder.hone");
-    std::fs::write(&path, &artifact).unwrap();
+    let path = folder.join("model.hone");
+    std::fs::write(&path, artifact).unwrap();
     for threads in [1, 3] {
         let options = RunOptions { threads, ..RunOptions::default() };
         let mut model = Model::load(&path, &options).unwrap();
         for (place, n) in [96, 1, 95, 49, 50, 48, 2, 47, 64, 17, 96, 7].into_iter().enumerate() {
-            // What it leaves in memory is no number.
             run(&mut model, &inputs(BOUNDS[place % 2], 1, true));
             let given = inputs(n, place as u64, false);
-            let want = evaluate(&encoder(n), &given).unwrap();
+            let want = evaluate(&build(n), &given).unwrap();
             let got = run(&mut model, &given);
             for (got, want) in got.iter().zip(&want) {
                 let want = want.elements::<f32>().unwrap();
@@ -188,17 +192,55 @@ fn answers_are_those_of_the_model_at_the_size_whatever_lies_behind() {
         }
     }
     std::fs::remove_dir_all(&folder).unwrap();
-    kernels_take_the_size(&artifact);
 }
 
-/// All kernels leave something out but for those that choose the first token, and that divide the sum by the size.
-fn kernels_take_the_size(artifact: &[u8]) {
-    let reader = Reader::new(artifact).unwrap();
-    for variant in &reader.manifest().variants {
-        let size = Slot::Input { index: 3, offset: 0 };
-        let is_whole = |step: &&Step| step.arguments.iter().all(|own| own.slot != size);
-        let whole: Vec<String> =
-            variant.steps.iter().filter(is_whole).map(|step| step.nodes.join("+")).collect();
-        assert_eq!(whole, ["gather_68"]);
+#[test]
+fn answers_are_those_of_the_model_at_the_size_whatever_lies_behind() {
+    let artifact = artifact(encoder);
+    check("encoder", encoder, &artifact, |n, seed, with_nan| inputs(n, seed, with_nan).into());
+    // The first token is chosen, and the sum divided by the size, without positions.
+    assert_eq!(whole(&artifact), vec![vec!["gather_68"]; BOUNDS.len()]);
+}
+
+/// Two LSTMs and a layer over `n` frames.
+fn recurrent(n: usize) -> Graph {
+    let mut b = Builder { graph: Graph::new(), n, random: Random::new(6) };
+    let mut x = b.graph.add_input("x", TensorType::new(DataType::F32, [1, n, WIDTH]));
+    for _ in 0..2 {
+        let (w, r) = (b.weights(&[1, 4 * WIDTH, WIDTH]), b.weights(&[1, 4 * WIDTH, WIDTH]));
+        let lstm = Lstm {
+            hidden: WIDTH,
+            direction: Direction::Forward,
+            activations: vec![Activation::Sigmoid, Activation::Tanh, Activation::Tanh],
+            clip: None,
+            input_forget: false,
+            batch_first: true,
+        };
+        x = b.add(lstm, &[x, w, r]);
+        x = b.add(Reshape { shape: vec![1, n, WIDTH] }, &[x]);
     }
+    let y = b.linear(x, WIDTH, WIDTH);
+    b.graph.add_output("y", y);
+    b.graph.verify().unwrap();
+    b.graph
+}
+
+#[test]
+fn a_recurrence_stops_at_the_size_and_starts_anew_at_the_next_one() {
+    let artifact = artifact(recurrent);
+    let frames = |n, seed, with_nan| inputs(n, seed, with_nan)[1..2].to_vec();
+    check("recurrent", recurrent, &artifact, frames);
+    assert_eq!(whole(&artifact), vec![Vec::<String>::new(); BOUNDS.len()]);
+}
+
+/// The steps of each variant that leave nothing out.
+fn whole(artifact: &[u8]) -> Vec<Vec<String>> {
+    let reader = Reader::new(artifact).unwrap();
+    let manifest = reader.manifest();
+    let variants = manifest.variants.iter().map(|variant| {
+        let size = Slot::Input { index: manifest.inputs.len() as u32 - 1, offset: 0 };
+        let is_whole = |step: &&Step| step.arguments.iter().all(|own| own.slot != size);
+        variant.steps.iter().filter(is_whole).map(|step| step.nodes.join("+")).collect()
+    });
+    variants.collect()
 }

@@ -13,7 +13,7 @@ impl Prefix {
     ///
     /// An iteration may be left out where each of its blocks is at a position of the size or more, or writes memory
     /// that nothing outside of the loop uses: it is written before it is read in every iteration, since a program without
-    /// steps reads nothing of earlier ones.
+    /// steps reads nothing of earlier ones. Steps are left out with all that come after them.
     pub fn limit(&self, program: &mut Program) {
         let inputs = program.buffers.iter().filter(|(_, own)| matches!(own.role, Role::Input(_)));
         let number = inputs.count();
@@ -57,6 +57,11 @@ impl Prefix {
     /// none.
     fn first(&self, program: &Program, statement: &Statement, var: VarId) -> Option<Expr> {
         let blocks = statement.blocks();
+        // What a step stores may be for a later one: the loop over steps ends, and none inside of it.
+        let mut steps = blocks.iter().filter_map(|id| self.stepped.get(id));
+        if steps.any(|step| *step != Some(var)) {
+            return None;
+        }
         let is_inside = |id: &BlockId| blocks.contains(id);
         let mut positions: Vec<(Domain, Vec<Expr>)> = Vec::new();
         for id in &blocks {
@@ -108,7 +113,8 @@ impl Prefix {
             let mut is_known = true;
             index.visit(&mut |inner| {
                 is_known &= !matches!(inner, Expr::Var(var)
-                    if !block.iterators.iter().any(|own| own.var == *var));
+                    if !block.iterators.iter().any(|own| own.var == *var)
+                        && domain.position(*var).is_none());
             });
             is_known
         });

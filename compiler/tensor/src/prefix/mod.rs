@@ -10,6 +10,9 @@
 //! show is needed whole. Terms are left out only by reductions that end with the size exactly in the program's schedule
 //! ([`Prefix::exact`]): a loop over several terms at once would read what is not needed.
 //!
+//! A loop over steps, whose blocks read what earlier steps stored, ends with the size where nobody needs what steps of the size
+//! and more store: later steps are for nobody then.
+//!
 //! So the claim is: where a run leaves out instances that are not needed, and every element that is needed of the inputs
 //! is that of a run that leaves out nothing, then so is every needed element of the outputs, whatever the other elements of
 //! inputs, and of memory, are. Being not a number counts as equal.
@@ -138,6 +141,8 @@ impl Need {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Prefix {
     parts: BTreeMap<BlockId, Part>,
+    /// Blocks that go in steps, with the loop that may end with the size.
+    stepped: BTreeMap<BlockId, Option<VarId>>,
     /// Buffers that the program has in the plain loop order.
     buffers: usize,
     /// What is needed of each of the program's inputs, by number.
@@ -168,6 +173,12 @@ impl Prefix {
     }
 }
 
+/// The value of an iterator of a block, or of a loop around several blocks.
+fn range_in(program: &Program, block: &Block, var: VarId) -> Option<Range> {
+    let of_loop = || program.loop_of(var)?.extent.as_integer().map(Range::extent);
+    range(block, var).or_else(of_loop)
+}
+
 /// The value of an iterator of a block.
 fn range(block: &Block, var: VarId) -> Option<Range> {
     let own = block.iterators.iter().find(|own| own.var == var)?;
@@ -190,7 +201,7 @@ fn position(
         [positions.stride, positions.extent, positions.halo].map(i64::try_from);
     let position = element.floor_divide(stride.ok()?.into()).modulo(extent.ok()?.into());
     let position = position - Expr::Integer(halo.ok()?);
-    Some(simplify(&position, &|var| range(block, var)))
+    Some(simplify(&position, &|var| range_in(program, block, var)))
 }
 
 /// The number of an element in row-major order.

@@ -3,7 +3,8 @@
 use super::value::{Site, Value};
 use super::{Contents, Need, Part, Positions, Prefix, at_least, ways};
 use crate::{
-    BinaryOp, BlockBody, BlockId, BufferId, Combiner, Expr, IteratorKind, Program, Role, VarId,
+    BinaryOp, BlockBody, BlockId, BufferId, Combiner, Expr, IteratorKind, LoopKind, Program, Role,
+    Statement, VarId,
 };
 use hone_types::Id;
 use std::collections::BTreeMap;
@@ -25,16 +26,21 @@ impl Prefix {
         for (buffer, need) in written.zip(outputs) {
             needs[buffer.index()] = need.clone();
         }
-        let mut walk = Walk { program, extent, contents, exact, needs, parts: BTreeMap::new() };
-        match program.has_steps() {
-            true => walk.needs.fill(Need::Everything),
-            false => program.blocks_in_order().into_iter().rev().for_each(|id| walk.block(id)),
+        let (parts, stepped) = (BTreeMap::new(), BTreeMap::new());
+        let mut walk = Walk { program, extent, contents, exact, needs, parts, stepped };
+        for statement in program.body.iter().rev() {
+            let blocks = statement.blocks();
+            let reads_itself = |id: &BlockId| program.blocks[*id].reads(program.blocks[*id].buffer);
+            match &blocks[..] {
+                [id] if !reads_itself(id) => walk.block(*id),
+                _ => walk.steps(statement, &blocks),
+            }
         }
         let inputs = program.parameters().into_iter();
         let inputs =
             inputs.filter(|buffer| matches!(program.buffers[*buffer].role, Role::Input(_)));
         let inputs = inputs.map(|buffer| walk.needs[buffer.index()].clone()).collect();
-        Self { parts: walk.parts, buffers: program.buffers.len(), inputs }
+        Self { parts: walk.parts, stepped: walk.stepped, buffers: program.buffers.len(), inputs }
     }
 }
 
@@ -46,6 +52,7 @@ struct Walk<'a> {
     /// Of each buffer, by the readers so far.
     needs: Vec<Need>,
     parts: BTreeMap<BlockId, Part>,
+    stepped: BTreeMap<BlockId, Option<VarId>>,
 }
 
 impl<'a> Walk<'a> {
@@ -80,6 +87,62 @@ impl<'a> Walk<'a> {
             }
         }
         self.parts.insert(id, part);
+    }
+
+    /// Blocks that go in steps. An iteration reads what it and earlier ones stored, never what later ones do. So where all
+    /// that is needed of what is stored lies at the position that the iteration is, or behind it, iterations of the size
+    /// and more are not needed, and the others read what they read at their position. Else everything is needed.
+    fn steps(&mut self, statement: &Statement, blocks: &[BlockId]) {
+        let step = self.step(statement, blocks);
+        let before: Vec<Expr> = step.iter().map(|step| Expr::Var(*step)).collect();
+        for id in blocks {
+            let block = &self.program.blocks[*id];
+            self.stepped.insert(*id, step);
+            if step.is_some() {
+                self.read_at_step(*id, &before);
+                let part =
+                    Part { buffer: Some(block.buffer), stored: before.clone(), ..Part::default() };
+                self.parts.insert(*id, part);
+                continue;
+            }
+            let read = |place: &usize| block.reads(BufferId::from_index(*place));
+            for place in (0..self.needs.len()).filter(read) {
+                self.needs[place] = Need::Everything;
+            }
+        }
+    }
+
+    /// The variable of a loop whose iterations of the size and more are not needed.
+    fn step(&self, statement: &Statement, blocks: &[BlockId]) -> Option<VarId> {
+        let Statement::Loop(own) = statement else { return None };
+        let extent = usize::try_from(own.extent.as_integer()?).ok()?;
+        let is_step = own.kind == LoopKind::Serial && extent == self.extent;
+        let step = Expr::Var(own.var);
+        let is_behind = |id: &BlockId| {
+            let block = &self.program.blocks[*id];
+            let site = Site { program: self.program, block, contents: self.contents };
+            let need = &self.needs[block.buffer.index()];
+            *need == Need::Nothing
+                || need.ways().iter().any(|way| {
+                    let index = site.position(block.buffer, &block.indices, *way);
+                    index.is_some_and(|index| at_least(block, &index, &step))
+                })
+        };
+        (is_step && blocks.iter().all(is_behind)).then_some(own.var)
+    }
+
+    /// Adds all that a block reads at steps before the size.
+    fn read_at_step(&mut self, id: BlockId, before: &[Expr]) {
+        let block = &self.program.blocks[id];
+        let site = Site { program: self.program, block, contents: self.contents };
+        block.indices.iter().for_each(|index| self.read(&site, index, before));
+        match &block.body {
+            BlockBody::Map(value) => self.read(&site, value, before),
+            BlockBody::Reduce { initial, value, .. } => {
+                initial.iter().for_each(|initial| self.read(&site, initial, before));
+                self.read(&site, value, before);
+            }
+        }
     }
 
     /// Adds what an expression reads where each of the indices `before` is less than the size.

@@ -312,3 +312,56 @@ for v3 "i" in 0..6 {
     prefix.limit(&mut inlined);
     assert_eq!(inlined.limits, []);
 }
+
+/// A state of two that goes on from step to step, and the last one.
+const STEPS: &str = r#"
+input 0 b0 "first": f32[2]
+input 1 b1 "x": f32[6, 2]
+output 2 b2 "states": f32[6, 2]
+temporary b3 "state": f32[2]
+output 3 b4 "last": f32[2]
+for v0 "step" in 0..6 {
+  for v2 "i" in 0..2 {
+    block0 "state" (v1 "j" < 2 = v2) {
+      b3[v1] = select(0 < v0, b2[v0 - 1, v1], b0[v1])
+    }
+  }
+  for v4 "i" in 0..2 {
+    block1 "next" (v3 "j" < 2 = v4) {
+      b2[v0, v3] = b3[1 - v3] * 0.5:f32 + b1[v0, v3]
+    }
+  }
+}
+for v6 "i" in 0..2 {
+  block2 "last" (v5 "j" < 2 = v6) {
+    b4[v5] = b2[5, v5]
+  }
+}
+"#;
+
+#[test]
+fn steps_end_with_the_size_where_nothing_needs_the_last_one() {
+    let (program, inputs) = limited(STEPS, &[], &[before(2), Need::Nothing]);
+    assert_eq!(inputs, [Need::Everything, before(2)]);
+    assert_eq!(program.limits.len(), 1);
+    let (first, x) = (tensor(&[2], |at| at as f32), tensor(&[6, 2], |at| at as f32));
+    let whole = interpret(&parse(STEPS).unwrap(), &[first.clone(), x.clone()]).unwrap();
+    let whole = floats(&whole[0]);
+    for n in 1..=BOUND {
+        let given = [first.clone(), x.clone(), size(n)];
+        let states = floats(&interpret(&program, &given).unwrap()[0]);
+        assert_eq!(states[..2 * n], whole[..2 * n]);
+        assert!(states[2 * n..].iter().all(|state| state.is_nan()), "{n}: {states:?}");
+    }
+}
+
+#[test]
+fn all_steps_run_where_the_last_one_is_needed_or_they_store_from_the_end() {
+    let everything = [Need::Everything, Need::Everything];
+    let (program, inputs) = limited(STEPS, &[], &[before(2), Need::Everything]);
+    assert_eq!((program.limits.len(), &inputs[..]), (0, &everything[..]));
+    let backwards =
+        STEPS.replace("b2[v0, v3]", "b2[5 - v0, v3]").replace("b2[v0 - 1, v1]", "b2[6 - v0, v1]");
+    let (program, inputs) = limited(&backwards, &[], &[before(2), Need::Nothing]);
+    assert_eq!((program.limits.len(), &inputs[..]), (0, &everything[..]));
+}
