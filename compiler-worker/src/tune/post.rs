@@ -4,7 +4,7 @@
 //! that counts by the termination message.
 
 use std::path::PathBuf;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::time::Duration;
 
 use hone_artifact::progress::{ENDPOINT_VARIABLE, Progress, Revision, SessionSeen, TOKEN_VARIABLE};
@@ -15,7 +15,7 @@ use reqwest::redirect::Policy;
 
 use super::outcome::Outcome;
 
-/// Least time between two posts.
+/// Least time between two posts, and before one that was not taken is tried again.
 const PAUSE: Duration = Duration::from_secs(5);
 /// Longest time that one may take.
 const TIMEOUT: Duration = Duration::from_secs(3);
@@ -52,7 +52,7 @@ impl Posts {
         let set = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
         let (endpoint, token) = (set(ENDPOINT_VARIABLE)?, set(TOKEN_VARIABLE)?);
         let (sender, receiver) = channel();
-        let poster = Poster { endpoint, token: token.into() };
+        let poster = Poster { endpoint, token: token.into(), pause: PAUSE };
         let thread = std::thread::Builder::new().name("progress".to_owned());
         match thread.spawn(move || poster.run(&receiver)) {
             Ok(_) => Some(Self(sender)),
@@ -90,6 +90,8 @@ impl Posts {
 struct Poster {
     endpoint: String,
     token: PathBuf,
+    /// [`PAUSE`].
+    pause: Duration,
 }
 
 impl Poster {
@@ -100,15 +102,7 @@ impl Poster {
         };
         let mut works = true;
         let mut progress = Progress::default();
-        while let Ok(first) = receiver.recv() {
-            for update in std::iter::once(first).chain(receiver.try_iter()) {
-                match update {
-                    Update::Search(search) => {
-                        progress = Progress { sessions: progress.sessions.take(), ..search };
-                    }
-                    Update::Sessions(sessions) => progress.sessions = Some(sessions),
-                }
-            }
+        while self.receive(receiver, &mut progress, works) {
             let posted = self.post(&client, &progress);
             if let (true, Err(error)) = (works, &posted) {
                 let chain = hone_artifact::with_causes(error);
@@ -118,8 +112,34 @@ impl Poster {
                 );
             }
             works = posted.is_ok();
-            std::thread::sleep(PAUSE);
+            if works {
+                std::thread::sleep(self.pause);
+            }
         }
+    }
+
+    /// Waits for what there is to post, or for the time at which a post that was not taken is tried again: a search that
+    /// waits for a session has nothing new to tell. `false` where nothing comes any more.
+    fn receive(&self, receiver: &Receiver<Update>, progress: &mut Progress, works: bool) -> bool {
+        let first = match works {
+            true => receiver.recv().map_err(|_| TryRecvError::Disconnected),
+            false => {
+                std::thread::sleep(self.pause);
+                receiver.try_recv()
+            }
+        };
+        if matches!(first, Err(TryRecvError::Disconnected)) {
+            return false;
+        }
+        for update in first.into_iter().chain(receiver.try_iter()) {
+            match update {
+                Update::Search(search) => {
+                    *progress = Progress { sessions: progress.sessions.take(), ..search };
+                }
+                Update::Sessions(sessions) => progress.sessions = Some(sessions),
+            }
+        }
+        true
     }
 
     /// Posts to whichever replica answers, and to another where it does not lead.
@@ -151,4 +171,48 @@ fn client() -> reqwest::Result<Client> {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let client = Client::builder().no_proxy().redirect(Policy::none()).timeout(TIMEOUT);
     client.pool_max_idle_per_host(0).build()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn what_no_replica_took_is_posted_again() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let endpoint = format!("http://{}/progress", listener.local_addr().unwrap());
+        let folder = tempfile::tempdir().unwrap();
+        let token = folder.path().join("token");
+        std::fs::write(&token, "secret").unwrap();
+        let (sender, receiver) = channel();
+        let poster = Poster { endpoint, token, pause: Duration::from_millis(20) };
+        let seen = vec![SessionSeen { name: "a".to_owned(), ..SessionSeen::default() }];
+        sender.send(Update::Sessions(seen)).unwrap();
+        let thread = std::thread::spawn(move || poster.run(&receiver));
+        // No replica leads while all tries of the first post and one of the second are made.
+        let mut posted = Vec::new();
+        for number in 0..TRIES + 2 {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut read = Vec::new();
+            // The whole of a request comes before its answer is awaited.
+            while !read.ends_with(b"}") {
+                let mut bytes = [0; 1024];
+                let count = stream.read(&mut bytes).unwrap();
+                assert!(count > 0, "the request ends early");
+                read.extend_from_slice(&bytes[..count]);
+            }
+            posted.push(String::from_utf8(read).unwrap());
+            let status = if number <= TRIES { "503 Service Unavailable" } else { "204 No Content" };
+            let answer =
+                format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+            stream.write_all(answer.as_bytes()).unwrap();
+        }
+        drop(sender);
+        thread.join().unwrap();
+        assert!(posted.iter().all(|post| post.contains("\"name\":\"a\"")), "{posted:?}");
+    }
 }
