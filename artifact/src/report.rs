@@ -9,6 +9,12 @@ use crate::request::Subject;
 /// The version that this code writes, and the newest that it reads.
 pub const REPORT_VERSION: u32 = 1;
 
+/// Whether `value` is a digest as reports have them: `sha256:` and 64 hexadecimal digits in lower case.
+pub fn is_digest(value: &str) -> bool {
+    let digits = value.strip_prefix("sha256:").unwrap_or_default();
+    digits.len() == 64 && digits.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+}
+
 /// What came out of compiling one target.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -95,6 +95,39 @@ fn a_killed_session_costs_no_trial_and_none_counts_twice() {
 }
 
 #[test]
+fn a_session_that_does_not_say_what_machine_it_is_on_measures_nothing() {
+    let folder = folder();
+    let mut right = session(&folder, "right");
+    eventually("a session", || folder.names("fleet/sessions") == ["right.json"]);
+    let text = std::fs::read(folder.path("fleet/sessions/right.json")).unwrap();
+    let mut announcement: Value = serde_json::from_slice(&text).unwrap();
+    (announcement["session"], announcement["machine"]) = (json!("other"), json!("sha256:other"));
+    let mut tune = folder.command();
+    tune.args(["tune", "digits.onnx", "--records", "records", "--json", "--strategy", "random"]);
+    tune.args(["--trials", "96", "--fleet", "fleet", "--session-drift", "100"]);
+    let mut tune = tune.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // It beats as long as the search lasts.
+    for beat in 1.. {
+        announcement["beat"] = json!(beat);
+        let new = folder.write("fleet/sessions/.other", announcement.to_string());
+        std::fs::rename(new, folder.path("fleet/sessions/other.json")).unwrap();
+        if tune.try_wait().unwrap().is_some() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let done = folder.ended(tune.wait_with_output().unwrap());
+    right.kill().unwrap();
+    right.wait().unwrap();
+    assert_eq!(done.code, 0, "{}", done.err);
+    let why = "session 'other' does not say by a SHA-256 digest what machine it is on";
+    assert!(done.err.contains(why), "{}", done.err);
+    let report: Value = serde_json::from_str(&done.out).unwrap();
+    let devices = report["devices"].as_object().unwrap();
+    assert!(!devices.contains_key("other"), "{devices:?}");
+}
+
+#[test]
 fn a_session_without_work_ends_by_itself() {
     let folder = folder();
     let ended = folder.hone(&["session", "--fleet", "fleet", "--idle", "1s"]);

@@ -46,12 +46,6 @@ pub fn failure(reason: &str, message: &str) -> Failure {
     }
 }
 
-/// Whether `value` is a digest as users see them.
-pub fn is_digest(value: &str) -> bool {
-    let digits = value.strip_prefix("sha256:").unwrap_or_default();
-    digits.len() == 64 && digits.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
-}
-
 /// The failure that a worker reports.
 pub fn reported(why: &FailureReport, job: &JobView) -> Failure {
     let retried = match why.class {

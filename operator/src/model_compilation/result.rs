@@ -2,14 +2,14 @@
 
 use hone_artifact::MOST_SIZES;
 use hone_artifact::exit_code::Reason;
-use hone_artifact::report::LONGEST_SIZES;
+use hone_artifact::report::{LONGEST_SIZES, is_digest};
 use hone_artifact::termination::Termination;
 use hone_crds::status::{Artifact, Cache, CorrectnessStatus, Failure, Latency, SizesStatus};
 use hone_crds::{Decimal, Duration, Phase, TargetStatus, conditions};
 
 use super::model::{Ended, JobView};
 use crate::children::bounds::bounded;
-use crate::children::ended::{failure, is_digest, reported, without_report};
+use crate::children::ended::{failure, reported, without_report};
 use crate::children::reasons;
 
 /// What is known of work that failed.

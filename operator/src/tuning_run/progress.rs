@@ -1,13 +1,14 @@
 //! What the pod that searches posted, in a run's status.
 
 use hone_artifact::progress::{Progress, SessionSeen};
+use hone_artifact::report::is_digest;
 use hone_crds::status::Failure;
 use hone_crds::tuning_run::{Best, Checkpoint, SearchProgress, Trials};
 use hone_crds::{Duration, Phase, TuningRunStatus};
 
 use super::result::count;
 use crate::children::bounds::bounded;
-use crate::children::ended::{failure, is_digest};
+use crate::children::ended::failure;
 use crate::children::reasons::Reason;
 
 /// Takes what a pod posted into a status: counters, how far it is, and what its log holds for compilations. A status that speaks of no search under way says

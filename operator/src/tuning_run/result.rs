@@ -1,13 +1,13 @@
 //! Reads what a worker left behind into a run's status.
 
-use hone_artifact::report::TuningReport;
+use hone_artifact::report::{TuningReport, is_digest};
 use hone_artifact::termination::Termination;
 use hone_crds::status::Failure;
 use hone_crds::tuning_run::{Best, Checkpoint, Trials};
 use hone_crds::{Duration, TuningRunStatus};
 
 use crate::children::bounds::bounded;
-use crate::children::ended::{Ended, failure, is_digest, reported, without_report};
+use crate::children::ended::{Ended, failure, reported, without_report};
 use crate::children::jobs::JobView;
 use crate::children::reasons::Reason;
 

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use hone_artifact::exit_code::{ErrorClass, Reason};
 use hone_artifact::progress::{MOST_SESSIONS, SessionSeen};
+use hone_artifact::report::is_digest;
 use hone_driver::Target;
 
 use super::answers::Answers;
@@ -294,6 +295,10 @@ impl Fleet {
 
     /// Why a session is of no use to this search, where it is not.
     fn misfit(&self, own: &Announcement) -> Option<&'static str> {
+        // Whatever such a session measured could not be recorded, and no report of the search would be taken.
+        if !is_digest(&own.machine) {
+            return Some("does not say by a SHA-256 digest what machine it is on");
+        }
         if own.target != self.search.target {
             return Some("is on another kind of machine: it measures code for another target");
         }
