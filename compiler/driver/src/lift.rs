@@ -8,7 +8,7 @@
 //! arithmetic is exact.
 
 use hone_graph::{Definition, InferError, Node, Operation, OutputExtent, ValueId};
-use hone_ops::{Cast, Graph, Op, Unary, UnaryFunction};
+use hone_ops::{Cast, Graph, Lstm, Op, Recurrence, Unary, UnaryFunction};
 use hone_types::{DataType, Id, Tensor, TensorError, TensorType};
 use std::collections::HashMap;
 use thiserror::Error;
@@ -29,8 +29,8 @@ pub enum LiftError {
     Constant(#[from] TensorError),
 }
 
-/// Whether a model rounds floating-point numbers to whole ones of which a last bit decides: by `round`, or by
-/// a cast to an integer of 8 or 16 bits.
+/// Whether a model rounds floating-point numbers to whole ones of which a last bit decides: by `round`, by
+/// a cast to an integer of 8 or 16 bits, or in a layer that rounds what it reads.
 pub fn rounds_to_integers(graph: &Graph) -> bool {
     graph.nodes().iter().any(|(_, node)| {
         let from = node.inputs.first().copied().flatten();
@@ -40,7 +40,8 @@ pub fn rounds_to_integers(graph: &Graph) -> bool {
         let round = node.operation.downcast::<Unary>();
         let inside = node.operation.regions().into_iter().any(rounds_to_integers);
         let rounds = round.is_some_and(|unary| unary.function == UnaryFunction::Round);
-        inside || (is_float && (narrow || rounds))
+        let layer = node.operation.downcast::<Lstm>().is_some_and(|layer| layer.rounds_operands);
+        inside || layer || (is_float && (narrow || rounds))
     })
 }
 
@@ -158,10 +159,25 @@ fn wide(dtype: DataType) -> DataType {
 }
 
 fn lifted_operation(node: &Node<Op>) -> Op {
-    match node.operation.downcast::<Cast>() {
-        Some(cast) => Cast { to: wide(cast.to) }.into(),
+    if let Some(cast) = node.operation.downcast::<Cast>() {
+        return Cast { to: wide(cast.to) }.into();
+    }
+    match node.operation.downcast::<Recurrence>() {
+        Some(recurrence) => lifted_steps(recurrence).into(),
         None => node.operation.clone(),
     }
+}
+
+/// A recurrence whose steps convert to the lifted types.
+fn lifted_steps(recurrence: &Recurrence) -> Recurrence {
+    let mut lifted = recurrence.clone();
+    for node in &mut lifted.nodes {
+        let operation = hone_ops::from_attributes(&node.operator, node.attributes.clone());
+        if let Some(cast) = operation.ok().as_ref().and_then(|known| known.downcast::<Cast>()) {
+            node.attributes = Op::new(Cast { to: wide(cast.to) }).attributes();
+        }
+    }
+    lifted
 }
 
 fn same_value(graph: &Graph, a: ValueId, lifted: &Graph, b: ValueId) -> bool {

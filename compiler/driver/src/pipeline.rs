@@ -351,6 +351,14 @@ fn exactly_deciding(
             None => Ok(graph.clone()),
         }),
         ("fold_constants", &passes::fold_constants),
+        ("multiply_multiples", &|graph| match quantized {
+            Some(DataType::I8) => passes::multiply_multiples(graph),
+            _ => Ok(graph.clone()),
+        }),
+        ("multiply_recurrent_multiples", &|graph| match quantized {
+            Some(DataType::I8) => passes::multiply_recurrent_multiples(graph, block),
+            _ => Ok(graph.clone()),
+        }),
         ("narrow_recurrent_weights", &|graph| {
             passes::narrow_recurrent_weights(graph, options.target.machine().panel_limit())
         }),

@@ -215,6 +215,7 @@ fn recurrent(n: usize) -> Graph {
             clip: None,
             input_forget: false,
             batch_first: true,
+            rounds_operands: false,
         };
         x = b.add(lstm, &[x, w, r]);
         x = b.add(Reshape { shape: vec![1, n, WIDTH] }, &[x]);

@@ -137,6 +137,7 @@ impl Operator for Gru {
             activations: &self.activations,
             clip: self.clip,
             states: 1,
+            rounds_input: false,
         };
         walk.run(inputs, &self.infer(&types)?, &|cell, products, states| {
             self.step(cell, products, &mut states[0]);
@@ -164,6 +165,7 @@ impl Operator for Gru {
             clip: self.clip,
             states: 1,
             keeps_bias: true,
+            rounds_input: false,
         };
         let outputs = unroll.run(graph, inputs, &|nodes, cell, products, states| {
             self.step_nodes(nodes, cell, products, states[0])

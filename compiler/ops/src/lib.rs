@@ -59,6 +59,7 @@ mod recurrence;
 mod recurrent;
 mod recurrent_nodes;
 mod recurrent_reference;
+mod recurrent_rounding;
 mod reduce;
 mod reference;
 mod require;

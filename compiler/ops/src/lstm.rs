@@ -7,6 +7,7 @@ use crate::operator::{FusionClass, OpError, Operator, named, required};
 use crate::recurrent::{Activation, Direction, Form, expect};
 use crate::recurrent_nodes::{CellValues, Nodes, Unroll};
 use crate::recurrent_reference::{Cell, Walk};
+use crate::recurrent_rounding::rounded_row;
 use crate::shape::check_same_type;
 use hone_graph::InferError;
 use hone_graph::ValueId;
@@ -33,6 +34,10 @@ pub struct Lstm {
     /// Whether the batch comes first: x `[batch, steps, input]`, all h `[batch, steps, directions,
     /// hidden]`, states `[batch, directions, hidden]`.
     pub batch_first: bool,
+    /// Whether what the weights multiply, x and each hidden state, is rounded to bytes: each row to multiples of its largest
+    /// magnitude over 127. For quantized weights.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub rounds_operands: bool,
 }
 
 impl Lstm {
@@ -41,7 +46,8 @@ impl Lstm {
 
     fn step(&self, cell: &Cell<'_>, products: &[f64], states: &mut [Vec<f64>]) {
         let [shown, memory] = states else { return };
-        let (hidden, old) = (self.hidden, shown.clone());
+        let old = if self.rounds_operands { rounded_row(shown) } else { shown.clone() };
+        let hidden = self.hidden;
         for (unit, (shown, memory)) in shown.iter_mut().zip(memory).enumerate() {
             let gate = |place: usize| {
                 let row = place * hidden + unit;
@@ -67,7 +73,11 @@ impl Lstm {
         states: &[ValueId],
     ) -> Result<Vec<ValueId>, InferError> {
         let (hidden, memory) = (cell.hidden, states[1]);
-        let recurrent = nodes.add(MatMul {}, &[states[0], cell.recurrence])?;
+        let shown = match self.rounds_operands {
+            true => nodes.rounded_rows(states[0])?,
+            false => states[0],
+        };
+        let recurrent = nodes.add(MatMul {}, &[shown, cell.recurrence])?;
         let gates = nodes.binary(B::Add, products, recurrent)?;
         let gate = |nodes: &mut Nodes<'_>, place: usize, memory: Option<ValueId>| {
             let gate = nodes.slice(gates, 1, place * hidden, hidden)?;
@@ -143,6 +153,7 @@ impl Operator for Lstm {
             activations: &self.activations,
             clip: self.clip,
             states: 2,
+            rounds_input: self.rounds_operands,
         };
         walk.run(inputs, &self.infer(&types)?, &|cell, products, states| {
             self.step(cell, products, states);
@@ -170,6 +181,7 @@ impl Operator for Lstm {
             clip: self.clip,
             states: 2,
             keeps_bias: false,
+            rounds_input: self.rounds_operands,
         };
         let outputs = unroll.run(graph, inputs, &|nodes, cell, products, states| {
             self.step_nodes(nodes, cell, products, states)

@@ -219,6 +219,8 @@ pub(crate) struct Unroll<'a> {
     pub states: usize,
     /// Whether the recurrence product's bias must stay apart from the input product's.
     pub keeps_bias: bool,
+    /// Whether each row of x is rounded to bytes.
+    pub rounds_input: bool,
 }
 
 impl Unroll<'_> {
@@ -233,6 +235,7 @@ impl Unroll<'_> {
         let dtype = graph.tensor_type(x).dtype;
         let mut nodes = Nodes { graph, name: self.name, dtype };
         let x = if self.extents.batch_first { nodes.swap(x, 0, 1)? } else { x };
+        let x = if self.rounds_input { nodes.rounded_rows(x)? } else { x };
         let mut sequences = Vec::new();
         let mut lasts = vec![Vec::new(); self.states];
         for direction in 0..self.extents.directions {

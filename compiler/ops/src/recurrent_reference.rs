@@ -3,6 +3,7 @@
 use crate::number::Number;
 use crate::operator::{OpError, required};
 use crate::recurrent::{Activation, Direction, Extents};
+use crate::recurrent_rounding::rounded_row;
 use hone_types::{Tensor, TensorType};
 
 /// One direction's operands.
@@ -54,6 +55,8 @@ pub(crate) struct Walk<'a> {
     pub clip: Option<f64>,
     /// Number of states: hidden, and cell.
     pub states: usize,
+    /// Whether each row of x is rounded to bytes.
+    pub rounds_input: bool,
 }
 
 impl Walk<'_> {
@@ -102,7 +105,10 @@ impl Walk<'_> {
                 for turn in 0..length {
                     let at = if self.is_backwards(direction) { length - 1 - turn } else { turn };
                     let x = &x[self.input_place(at, sample)..][..self.extents.input];
-                    let products = products(weights, x, own_bias);
+                    let products = match self.rounds_input {
+                        true => products(weights, &rounded_row(x), own_bias),
+                        false => products(weights, x, own_bias),
+                    };
                     step(&cell, &products, &mut states);
                     let place = self.sequence_place(at, direction, sample);
                     sequence[place..][..hidden].copy_from_slice(&states[0]);

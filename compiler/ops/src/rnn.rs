@@ -70,6 +70,7 @@ impl Operator for Rnn {
             activations: &self.activations,
             clip: self.clip,
             states: 1,
+            rounds_input: false,
         };
         walk.run(inputs, &self.infer(&types)?, &|cell, products, states| {
             let old = &states[0];
@@ -99,6 +100,7 @@ impl Operator for Rnn {
             clip: self.clip,
             states: 1,
             keeps_bias: false,
+            rounds_input: false,
         };
         let outputs = unroll.run(graph, inputs, &|nodes, cell, products, states| {
             let recurrent = nodes.add(MatMul {}, &[states[0], cell.recurrence])?;

@@ -18,7 +18,7 @@ use hone_ops::{
 use hone_types::{DataType, Tensor};
 
 /// Maximum sum of the magnitudes of weights that are multiplied by bytes and summed in 32 bits.
-const MAX_SUMMED: usize = (i32::MAX as usize) / 255;
+pub(crate) const MAX_SUMMED: usize = (i32::MAX as usize) / 255;
 
 /// Takes scales out of sums of products of bytes, where the machine multiplies integers by weights of type `narrow`.
 /// Convolutions of type `working` that are faster by Winograd's filtering of real numbers at the rates of `filtering` stay
@@ -71,15 +71,15 @@ fn is_filtered(graph: &Graph, node: &Node<Op>, rates: &Rates) -> bool {
 }
 
 /// A value that is made of bytes: `integers * scale`.
-struct Scaled {
+pub(crate) struct Scaled {
     /// The bytes minus their zero point, in 32 bits.
-    integers: ValueId,
+    pub(crate) integers: ValueId,
     /// `None` where it is 1.
-    scale: Option<ValueId>,
+    pub(crate) scale: Option<ValueId>,
 }
 
 impl Scaled {
-    fn of(graph: &Graph, value: ValueId) -> Option<Self> {
+    pub(crate) fn of(graph: &Graph, value: ValueId) -> Option<Self> {
         let producer = &graph.nodes()[graph.producer(value)?];
         let (number, scale) = match producer.operation.downcast::<Binary>() {
             Some(times) if times.function == BinaryFunction::Multiply => {
@@ -105,7 +105,7 @@ impl Scaled {
     }
 
     /// Whether they are such bytes, and their zero point too: in a convolution it becomes the padding.
-    fn are_bytes(&self, graph: &Graph, bytes: Bytes) -> bool {
+    pub(crate) fn are_bytes(&self, graph: &Graph, bytes: Bytes) -> bool {
         let (extended, zero) = minus_zero_point(graph, self.integers);
         let Some((_, dtype)) = bytes.extended(graph, extended) else { return false };
         zero.is_none_or(|zero| match graph.constant(zero) {

@@ -33,6 +33,10 @@ const PASSES: &[(&str, Pass)] = &[
     }),
     ("narrow_integers", hone_passes::narrow_integers),
     ("fold_constants", hone_passes::fold_constants),
+    ("multiply_multiples", hone_passes::multiply_multiples),
+    ("multiply_recurrent_multiples", |graph| {
+        hone_passes::multiply_recurrent_multiples(graph, LANES)
+    }),
     ("narrow_recurrent_weights", |graph| hone_passes::narrow_recurrent_weights(graph, CACHE)),
     ("fold_batch_norm", hone_passes::fold_batch_norm),
     ("simplify", hone_passes::simplify),

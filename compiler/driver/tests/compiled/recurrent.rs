@@ -3,7 +3,7 @@
 use crate::case::Case;
 use hone_driver::Target;
 use hone_machine::Machine;
-use hone_ops::{Activation, BinaryFunction, Direction, Gru, Rnn};
+use hone_ops::{Activation, BinaryFunction, Direction, Gru, Lstm, Rnn};
 use hone_types::DataType;
 
 /// Units from which on the weights of `gates` gates leave the second-level cache of this machine as `f32`.
@@ -83,4 +83,38 @@ fn weights_of_unsigned_bytes_with_a_scale_for_each_unit() {
     };
     let y = case.node(layer, &[x, w, r]);
     case.check_storing(DataType::I16, y);
+}
+
+/// Steps of one row, of rows that a tile does not divide, and of columns that fill no block; scales for all and for each
+/// unit.
+#[test]
+fn bytes_by_weights_of_bytes() {
+    for (rows, hidden, is_by_unit) in [(1, 64, false), (3, 20, true), (7, 36, false)] {
+        let mut case = Case::new();
+        let x = case.input(&[3, rows, 8]);
+        let mut weights = |inputs: usize| {
+            let bytes = case.integers(DataType::I8, &[2, 4 * hidden, inputs]);
+            let scales = match is_by_unit {
+                true => case.smaller_constant(&[2, 4 * hidden, 1], 1e3),
+                false => case.number(1e-3, DataType::F32),
+            };
+            case.scaled_by(bytes, 0.0, scales)
+        };
+        let (w, r) = (weights(8), weights(hidden));
+        let gates = [Activation::Sigmoid, Activation::Tanh, Activation::Tanh];
+        let layer = Lstm {
+            hidden,
+            direction: Direction::Bidirectional,
+            activations: gates.repeat(2),
+            clip: None,
+            input_forget: false,
+            batch_first: false,
+            rounds_operands: true,
+        };
+        let y = case.node(layer, &[x, w, r]);
+        match Target::host().unwrap().multiplies_faster(DataType::I8) {
+            true => case.check_storing(DataType::I8, y),
+            false => case.check(y),
+        }
+    }
 }

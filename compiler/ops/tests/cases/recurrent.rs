@@ -15,7 +15,8 @@ pub fn cases() -> Vec<Case> {
         for batch_first in [false, true] {
             for is_full in [false, true] {
                 let form = Form { direction, batch_first, is_full };
-                cases.push(form.lstm());
+                cases.push(form.lstm(false));
+                cases.push(form.lstm(true));
                 cases.push(form.gru(false));
                 cases.push(form.gru(true));
                 cases.push(form.rnn(Activation::Tanh));
@@ -118,7 +119,7 @@ impl Form {
         Case { operator: Op::new(operator), inputs, is_folded: true }
     }
 
-    fn lstm(&self) -> Case {
+    fn lstm(&self, rounds_operands: bool) -> Case {
         let lstm = Lstm {
             hidden: HIDDEN,
             direction: self.direction,
@@ -126,6 +127,7 @@ impl Form {
             clip: self.is_full.then_some(1.5),
             input_forget: self.is_full && self.batch_first,
             batch_first: self.batch_first,
+            rounds_operands,
         };
         self.case(lstm, 4, 2)
     }

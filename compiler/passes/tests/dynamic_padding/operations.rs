@@ -318,8 +318,15 @@ fn lstm(c: &mut Case, direction: Direction, batch_first: bool, lengths: bool) ->
         let one = c.tensor(&[], &[1i32]);
         c.sum(first, one)
     });
-    let operator =
-        Lstm { hidden, direction, activations, clip: None, input_forget: false, batch_first };
+    let operator = Lstm {
+        hidden,
+        direction,
+        activations,
+        clip: None,
+        input_forget: false,
+        batch_first,
+        rounds_operands: false,
+    };
     c.all(operator, &[Some(x), Some(w), Some(r), Some(bias), lengths])
 }
 

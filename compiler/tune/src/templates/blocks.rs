@@ -23,7 +23,7 @@ use crate::access::{Access, Contraction, access, is_reduction, loads, value, vec
 use crate::decisions::Decisions;
 use crate::tile::{Extents, Tile, choose_tile};
 use hone_schedule::{Schedule, ScheduleError};
-use hone_tensor::{BlockId, IteratorKind, Program, Scope, VarId};
+use hone_tensor::{BlockId, Intrinsic, IteratorKind, Program, Scope, VarId};
 
 /// Schedules each block in the loops around it.
 pub(super) fn apply(
@@ -95,12 +95,14 @@ fn spread_independent(
 struct Form {
     /// Extents of the spatial axes.
     spatial: Vec<usize>,
-    /// Points that are reduced into each element.
+    /// Points that are reduced into each element, a run that an instruction sums counted once.
     depth: usize,
     /// Index of the axis along which a vector of an operand is reused.
     row_axis: Option<usize>,
     /// Whether it is a sum of products.
     is_contraction: bool,
+    /// The instruction that sums runs of products; a run is the last axis.
+    intrinsic: Option<Intrinsic>,
 }
 
 impl Form {
@@ -111,14 +113,20 @@ impl Form {
             |kind| definition.iterators.iter().filter(move |iterator| iterator.kind == kind);
         let spatial: Vec<usize> =
             extents(IteratorKind::Spatial).map(|iterator| iterator.extent).collect();
-        let depth = extents(IteratorKind::Reduction).map(|iterator| iterator.extent).product();
+        let depth: usize =
+            extents(IteratorKind::Reduction).map(|iterator| iterator.extent).product();
         let vector_axis = vector_axis(definition).filter(|axis| axis + 1 == spatial.len())?;
         let lane = definition.iterators[vector_axis].var;
-        let fits =
-            loads(value(definition)).into_iter().all(|load| access(load, lane) != Access::Strided)
-                && contraction.as_ref().is_none_or(|contraction| contraction.intrinsic.is_none());
+        let intrinsic = contraction.as_ref().and_then(|contraction| contraction.intrinsic);
+        // Where an instruction sums runs, a vector of them is what is contiguous.
+        let fits = intrinsic.is_some()
+            || loads(value(definition))
+                .into_iter()
+                .all(|load| access(load, lane) != Access::Strided);
+        let depth = depth / intrinsic.map_or(1, |intrinsic| intrinsic.depth() as usize);
         let row_axis = contraction.as_ref().and_then(|contraction| contraction.row_axis);
-        fits.then_some(Self { spatial, depth, row_axis, is_contraction: contraction.is_some() })
+        let is_contraction = contraction.is_some();
+        fits.then_some(Self { spatial, depth, row_axis, is_contraction, intrinsic })
     }
 
     fn tile(&self, machine: &Machine) -> Tile {
@@ -127,11 +135,9 @@ impl Form {
             return Tile { mr: 1, nr: vectors.min(machine.registers / 4).max(1) };
         }
         let rows = self.row_axis.map_or(1, |axis| self.spatial[axis]);
-        choose_tile(
-            Extents { rows, vectors, depth: self.depth, row_bytes: 0, divides: false },
-            1,
-            machine,
-        )
+        // The lanes of an instruction are whole vectors.
+        let divides = self.intrinsic.is_some();
+        choose_tile(Extents { rows, vectors, depth: self.depth, row_bytes: 0, divides }, 1, machine)
     }
 }
 
@@ -193,15 +199,18 @@ fn reduce(
     let depth = around + outer.len();
     let loops = schedule.loops(block)[depth..].to_vec();
     let (tile_loops, sums) = loops.split_at(spatial.len());
-    schedule.reorder(&[sums, tile_loops].concat())?;
+    let run = usize::from(form.intrinsic.is_some());
+    let (sums, run) = sums.split_at(sums.len().saturating_sub(run));
+    schedule.reorder(&[sums, tile_loops, run].concat())?;
     let first = *sums.first().ok_or_else(|| unfit("blocks", "nothing is summed"))?;
     let initial = schedule.decompose_reduction(block, first)?;
     if let ([only], true) = (sums, form.depth <= UNROLLED) {
         schedule.unroll(*only)?;
     }
-    for stage in [initial, block] {
+    for (stage, intrinsic, run) in [(initial, None, 0), (block, form.intrinsic, run.len())] {
         let loops = schedule.loops(stage);
-        unroll_tile(schedule, &loops[loops.len() - spatial.len()..], None, machine)?;
+        let inner = loops.len() - run;
+        unroll_tile(schedule, &loops[inner - spatial.len()..inner], intrinsic, machine)?;
     }
     let loops = schedule.loops(copy)[depth..].to_vec();
     unroll_tile(schedule, &loops, None, machine)?;

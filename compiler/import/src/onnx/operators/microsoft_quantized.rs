@@ -197,8 +197,9 @@ pub(super) fn dynamic_matmul(builder: &mut Builder, node: &mut Node) -> Outputs 
     Ok(vec![biased(builder, result, bias)?])
 }
 
-/// `DynamicQuantizeLSTM`: an `LSTM` whose weights are `[directions, inputs, 4 * hidden]` integers. The layer computes in
-/// `f32`: what it reads is not rounded to bytes.
+/// `DynamicQuantizeLSTM`: an `LSTM` whose weights are `[directions, inputs, 4 * hidden]` integers. What
+/// they multiply is rounded to bytes, as it is there, but each row by its own range: where a run has several samples, the
+/// operator's definition leaves open which share one, and onnxruntime's choice depends on its threads.
 pub(super) fn dynamic_lstm(builder: &mut Builder, node: &mut Node) -> Outputs {
     for (weights, scale) in [(1, 8), (2, 10)] {
         let (own, zero, scale) =
@@ -216,10 +217,12 @@ pub(super) fn dynamic_lstm(builder: &mut Builder, node: &mut Node) -> Outputs {
         let centered = centered(builder, own, zero)?;
         let number = builder.cast(centered, DataType::F32)?;
         let scale = parameter(builder, scale)?;
+        // The integers stay, so that they are found also where arithmetic is lifted to `f64`.
+        let scale = builder.as_computed(scale);
         let number = builder.multiply(number, scale)?;
         node.inputs[weights] = Some(builder.transpose(number, vec![0, 2, 1])?);
     }
     node.inputs.truncate(8);
     node.opset = RULES;
-    recurrent::lstm(builder, node)
+    recurrent::lstm_rounding(builder, node, true)
 }

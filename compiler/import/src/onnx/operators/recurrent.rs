@@ -90,9 +90,19 @@ pub(super) fn gru(builder: &mut Builder, node: &mut Node) -> Outputs {
 
 /// `LSTM`.
 pub(super) fn lstm(builder: &mut Builder, node: &mut Node) -> Outputs {
+    lstm_rounding(builder, node, false)
+}
+
+/// `LSTM`, perhaps one that rounds what its weights multiply to bytes.
+pub(super) fn lstm_rounding(
+    builder: &mut Builder,
+    node: &mut Node,
+    rounds_operands: bool,
+) -> Outputs {
     let Common { hidden, direction, activations, clip, batch_first } =
         common(builder, node, &["Sigmoid", "Tanh", "Tanh"])?;
     let input_forget = node.flag("input_forget", false)?;
-    let operator = Lstm { hidden, direction, activations, clip, input_forget, batch_first };
+    let operator =
+        Lstm { hidden, direction, activations, clip, input_forget, batch_first, rounds_operands };
     builder.apply_all(operator, &node.inputs)
 }
