@@ -15,6 +15,7 @@ mod dependent;
 mod einsum;
 mod elementwise;
 mod few_bits;
+mod fourier;
 mod images;
 pub(super) mod indexing;
 mod losses;

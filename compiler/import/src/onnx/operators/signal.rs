@@ -1,16 +1,14 @@
-//! Fourier transforms, windows, and the filters of mel spectrograms.
+//! Operators on signals: Fourier transforms and what frames are transformed, windows, and the filters of mel spectrograms.
 
 use super::decided::{counted, is_open};
+use super::fourier::{LARGEST, transform};
 use crate::NodeError;
 use crate::onnx::builder::{Builder, Operand};
 use crate::onnx::node::{Node, Outputs};
 use crate::onnx::shorthands::{Step, axis};
-use hone_ops::{BinaryFunction as B, Gather, PadMode};
+use hone_ops::{BinaryFunction as B, Gather};
 use hone_types::{DataType, Tensor};
 use std::f64::consts::TAU;
-
-/// Most entries of a matrix of a transform, and elements of a window.
-const LARGEST: usize = 1 << 24;
 
 /// `DFT`: of an axis of a tensor whose last axis holds real, or real and imaginary parts. The axis is an attribute
 /// before opset 20, an input since.
@@ -86,78 +84,6 @@ fn transform_along(
     };
     let parts = transform(builder, turned, length, inverse, onesided)?;
     builder.transpose(parts, turn)
-}
-
-/// The transform of the axis before the last, of `length`.
-fn transform(b: &mut Builder, x: Operand, length: usize, inverse: bool, onesided: bool) -> Step {
-    let shape = b.shape(x);
-    let rank = shape.len();
-    let real_result = inverse && onesided;
-    let used = if real_result { length / 2 + 1 } else { length };
-    let made = if onesided && !inverse { length / 2 + 1 } else { length };
-    if length == 0 || used.checked_mul(made).is_none_or(|entries| entries > LARGEST) {
-        return Err(NodeError::unsupported(format!("a transform of length {length}")));
-    }
-    if ![1, 2].contains(&shape[rank - 1]) {
-        return Err(NodeError::invalid(format!("{} parts of a number", shape[rank - 1])));
-    }
-    let fitted = match shape[rank - 2] {
-        extent if extent >= used => b.narrow(x, rank - 2, 0, used)?,
-        extent => {
-            let mut end = vec![0; rank];
-            end[rank - 2] = (used - extent) as i64;
-            b.pad(x, vec![0; rank], end, PadMode::Constant, 0.0)?
-        }
-    };
-    let dtype = b.dtype(x);
-    let factor = |k: usize| match real_result {
-        // What is left out is conjugate to what is there.
-        true if k > 0 && 2 * k != length => 2.0 / length as f64,
-        _ if inverse => 1.0 / length as f64,
-        _ => 1.0,
-    };
-    let mut matrix = |function: fn(f64) -> f64| -> Step {
-        let entry = |flat: usize| {
-            let (from, to) = (flat / made, flat % made);
-            factor(from) * function(TAU * (from * to % length) as f64 / length as f64)
-        };
-        let values: Vec<f64> = (0..used * made).map(entry).collect();
-        Ok(b.constant(Tensor::from_f64(dtype, [used, made], &values)?))
-    };
-    let (cosine, sine) = (matrix(f64::cos)?, matrix(f64::sin)?);
-    let lead = shape[..rank - 2].to_vec();
-    let mut part = |place: usize| -> Step {
-        let own = b.narrow(fitted, rank - 1, place, 1)?;
-        b.reshape(own, [&lead[..], &[used]].concat())
-    };
-    let real = part(0)?;
-    let imaginary = if shape[rank - 1] == 2 { Some(part(1)?) } else { None };
-    let mut results = Vec::new();
-    // The sine counts against the imaginary part in a forward transform, for it in an inverse one.
-    let (plus, minus) = if inverse { (B::Subtract, B::Add) } else { (B::Add, B::Subtract) };
-    let own = b.matmul(real, cosine)?;
-    results.push(match imaginary {
-        Some(imaginary) => {
-            let other = b.matmul(imaginary, sine)?;
-            b.binary(plus, own, other)?
-        }
-        None => own,
-    });
-    if !real_result {
-        let turned = b.matmul(real, sine)?;
-        results.push(match imaginary {
-            Some(imaginary) => {
-                let other = b.matmul(imaginary, cosine)?;
-                b.binary(minus, other, turned)?
-            }
-            None if inverse => turned,
-            None => b.scalar_with(B::Subtract, 0.0, turned)?,
-        });
-    }
-    let column = [&lead[..], &[made, 1]].concat();
-    let columns: Result<Vec<Operand>, NodeError> =
-        results.into_iter().map(|own| b.reshape(own, column.clone())).collect();
-    b.concat(&columns?, rank - 1)
 }
 
 /// `STFT`: transforms of frames of a signal `[batch, length, parts]`.
