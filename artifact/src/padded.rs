@@ -4,6 +4,11 @@
 //! what lies before it in its outputs, and what lies behind it there means nothing. A runtime lays inputs of the size into
 //! that room and takes outputs of the size from it; the last input, an `i64` without axes, says the size. Users see
 //! neither the room nor that input.
+//!
+//! Where something is joined to the dimension, as new tokens to those of the past, inputs have as many positions as before
+//! or as after that. The size counts those after it, and so does its bound: it is the extent of the longest axes of a variant,
+//! and others have as much less than the size as they have less than the bound. Users see the least of these extents as the
+//! dimension's size, which may be 0 then.
 
 use serde::{Deserialize, Serialize};
 
@@ -28,11 +33,35 @@ impl PaddedDimension {
         format!("size of {dimension}")
     }
 
-    /// The extent of the dimension in tensors of the model's inputs: the bound in a variant's.
+    /// The most that the size of the dimension is, as users see it, in a variant with these inputs.
     pub fn extent_in(&self, inputs: &[TensorInfo]) -> Option<u64> {
-        let mut pairs = inputs.iter().zip(&self.inputs);
-        pairs.find_map(|(tensor, axis)| tensor.shape.get((*axis)? as usize).copied())
+        extents(inputs, &self.inputs).min()
     }
+
+    /// The most that the size is which a variant with these inputs and outputs takes as its last input.
+    pub fn bound_in(&self, inputs: &[TensorInfo], outputs: &[TensorInfo]) -> Option<u64> {
+        extents(inputs, &self.inputs).chain(extents(outputs, &self.outputs)).max()
+    }
+
+    /// An input of a variant at a size as users see it; `None` where that is no shape of it.
+    pub fn at_size(&self, inputs: &[TensorInfo], place: usize, size: u64) -> Option<TensorInfo> {
+        let tensor = inputs.get(place)?;
+        let mut shape = tensor.shape.clone();
+        if let Some(axis) = self.inputs.get(place).copied().flatten() {
+            let extent = shape.get_mut(axis as usize)?;
+            *extent = extent.checked_sub(self.extent_in(inputs)?)?.checked_add(size)?;
+        }
+        TensorInfo::new(&tensor.name, tensor.dtype, shape)
+    }
+}
+
+/// The extents that tensors have along their axes.
+fn extents<'a>(
+    tensors: &'a [TensorInfo],
+    axes: &'a [Option<u32>],
+) -> impl Iterator<Item = u64> + 'a {
+    let pairs = tensors.iter().zip(axes);
+    pairs.filter_map(|(tensor, axis)| tensor.shape.get((*axis)? as usize).copied())
 }
 
 impl Manifest {
@@ -42,13 +71,13 @@ impl Manifest {
         self.padded.as_ref().map_or(all, |padded| padded.inputs.len().min(all))
     }
 
-    /// The largest size of the padded dimension that a variant takes.
+    /// The largest size of the padded dimension that a variant takes, as users see it.
     pub fn bound_of(&self, variant: &Variant) -> Option<u64> {
         self.padded.as_ref()?.extent_in(&self.inputs_of(variant))
     }
 
-    /// Checks what is said of a padded dimension: the size is the last input, the axes are there, and one extent has the
-    /// dimension everywhere in a variant.
+    /// Checks what is said of a padded dimension: the size is the last input, the axes are there, and outputs have
+    /// all of the dimension.
     pub(crate) fn check_padded(&self) -> Result<(), String> {
         let Some(padded) = &self.padded else { return Ok(()) };
         let name = &padded.name;
@@ -67,14 +96,17 @@ impl Manifest {
             return Err(format!("the axes of '{name}' do not fit the outputs"));
         }
         for variant in &self.variants {
-            let bound = self.bound_of(variant).unwrap_or(0);
-            let is_bound = |(tensor, axis): (&TensorInfo, &Option<u32>)| {
-                axis.is_none_or(|axis| tensor.shape.get(axis as usize) == Some(&bound))
-            };
             let (inputs, outputs) = (self.inputs_of(variant), self.outputs_of(variant));
-            let fits = inputs.iter().zip(&padded.inputs).all(is_bound)
-                && outputs.iter().zip(&padded.outputs).all(is_bound);
-            if bound == 0 || i64::try_from(bound).is_err() || !fits || !variant.extents.is_empty() {
+            let least = padded.extent_in(&inputs).unwrap_or(0);
+            let bound = padded.bound_in(&inputs, &outputs).unwrap_or(0);
+            let extent = |(tensor, axis): (&TensorInfo, &Option<u32>)| {
+                axis.map(|axis| tensor.shape.get(axis as usize).copied().unwrap_or(0))
+            };
+            let is_bound = |extent: Option<u64>| extent.is_none_or(|extent| extent == bound);
+            let is_some = |extent: Option<u64>| extent.is_none_or(|extent| extent > 0);
+            let fits = inputs.iter().zip(&padded.inputs).map(extent).all(is_some)
+                && outputs.iter().zip(&padded.outputs).map(extent).all(is_bound);
+            if least == 0 || i64::try_from(bound).is_err() || !fits || !variant.extents.is_empty() {
                 return Err(format!("a variant has no bound of '{name}'"));
             }
         }

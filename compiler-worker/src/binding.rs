@@ -57,6 +57,8 @@ impl Arrays {
             learn(port, array, &mut symbols).map_err(refuse)?;
             match bound.iter().find(|input| input.name == port.name) {
                 Some(input) => agrees(input, array).map_err(refuse)?,
+                // It follows from what is said of others.
+                None if is_sum_of_said(signature, port, &said) => {}
                 None if is_open(port) => bound.push(Input {
                     name: port.name.clone(),
                     shape: shape_of(port, array, &said).map_err(refuse)?,
@@ -112,7 +114,7 @@ impl Arrays {
                 inputs.push(PortSignature { name, shape: None, sequence: false, ..port.clone() });
             }
         }
-        Signature { inputs, outputs: signature.outputs.clone() }
+        Signature { inputs, ..signature.clone() }
     }
 
     fn refuse_unknown(&self, signature: &Signature) -> std::result::Result<(), String> {
@@ -130,6 +132,20 @@ impl Arrays {
 fn is_open(port: &PortSignature) -> bool {
     let open = |dimension: &Dimension| !matches!(dimension, Dimension::Fixed(_));
     port.shape.as_ref().is_none_or(|shape| shape.iter().any(open))
+}
+
+/// Whether an input has a dimension that is a sum of others of which something is said.
+fn is_sum_of_said(
+    signature: &Signature,
+    port: &PortSignature,
+    said: &HashMap<&str, Extent>,
+) -> bool {
+    port.shape.iter().flatten().any(|dimension| match dimension {
+        Dimension::Symbol(symbol) => signature
+            .sum_of(symbol)
+            .is_some_and(|sum| sum.terms.iter().any(|term| said.contains_key(term.0.as_str()))),
+        _ => false,
+    })
 }
 
 /// Whether an array has the declared type, rank and fixed extents.
@@ -286,7 +302,7 @@ mod tests {
                 ..PortSignature::default()
             }
         };
-        Signature { inputs: inputs.iter().map(port).collect(), outputs: Vec::new() }
+        Signature { inputs: inputs.iter().map(port).collect(), ..Signature::default() }
     }
 
     fn arrays(all: &[(&str, &[u64])]) -> Arrays {

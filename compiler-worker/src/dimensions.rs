@@ -20,7 +20,7 @@ impl fmt::Display for Unsized {
         let entry = |needed: &hone_dimensions::NeededDimension| {
             format!("{{name: \"{}\", sizes: [{}]}}", needed.name, needed.proposed)
         };
-        let entries: Vec<String> = self.0.needed.iter().map(entry).collect();
+        let entries: Vec<String> = self.0.named().map(entry).collect();
         write!(f, "{}\nfor example, in the YAML file: inputs: [{}]", self.0, entries.join(", "))
     }
 }

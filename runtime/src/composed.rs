@@ -38,6 +38,8 @@ pub(crate) struct Composed {
 struct Axes {
     open: Option<u32>,
     padded: Option<u32>,
+    /// The padded one, where users see its size there: nothing is joined to it yet.
+    shown: Option<u32>,
 }
 
 /// A part of a run: the plan, and the first slice that it computes.
@@ -64,14 +66,20 @@ impl Composed {
             let at = |axes: Option<&Vec<Option<u32>>>, index: usize| {
                 axes.and_then(|axes| axes.get(index).copied()).flatten()
             };
-            (0..count)
-                .map(|index| Axes { open: at(open, index), padded: at(padded, index) })
-                .collect()
+            let axes =
+                |index| Axes { open: at(open, index), padded: at(padded, index), shown: None };
+            (0..count).map(axes).collect()
         };
+        let mut input_axes = list(loaded.manifest.given_inputs(), false);
+        let least = padded.and_then(|padded| padded.extent_in(&first.inputs));
+        for (axes, tensor) in input_axes.iter_mut().zip(&first.inputs) {
+            let is_least = |axis: &u32| tensor.shape.get(*axis as usize).copied() == least;
+            axes.shown = axes.padded.filter(is_least);
+        }
         let inputs = first.inputs[..loaded.manifest.given_inputs()].to_vec();
         let outputs = first.outputs.clone();
         Ok(Some(Self {
-            input_axes: list(inputs.len(), false),
+            input_axes,
             output_axes: list(outputs.len(), true),
             output_shapes: outputs.iter().map(|tensor| tensor.shape.clone()).collect(),
             parts: Vec::with_capacity(loaded.plans.len()),
@@ -103,18 +111,22 @@ impl Composed {
             Some(open) => self.size_of(&open.name, shapes, |axes| axes.open)?,
             None => 1,
         };
-        let bound = match &self.padding {
+        let shown = match &self.padding {
             Some(padding) => {
                 let name = &padding.dimension().name;
-                let size = self.size_of(name, shapes, |axes| axes.padded)?;
-                self.padding.as_mut().map(|padding| padding.set(plans, size)).transpose()?
+                let size = self.size_of(name, shapes, |axes| axes.shown)?;
+                padding.check(plans, size)?;
+                size
             }
-            None => None,
+            None => 0,
         };
+        let most = |plan: &Plan| self.padding.as_ref().and_then(|padding| padding.most(plan));
+        let fitting = plans.iter().filter(|plan| self.is_fitting(plan, shapes, shown));
+        let bound = fitting.filter_map(most).min();
         self.parts.clear();
         for (number, plan) in plans.iter().enumerate() {
-            let is_bound = self.padding.as_ref().and_then(|padding| padding.bound(plan)) == bound;
-            if is_bound && self.is_fitting(plan, shapes) {
+            let is_bound = self.padding.as_ref().and_then(|padding| padding.most(plan)) == bound;
+            if is_bound && self.is_fitting(plan, shapes, shown) {
                 let of = self.open.as_ref().and_then(|open| {
                     open.size_in(plan.inputs.iter().map(|tensor| &tensor.shape[..]))
                 });
@@ -123,17 +135,23 @@ impl Composed {
         }
         self.parts.sort_unstable_by_key(|(_, size)| std::cmp::Reverse(*size));
         let whole = self.parts.iter().find(|part| part.1 <= self.size).or(self.parts.last());
-        let Some((first, _)) = whole.copied() else { return Err(self.unknown(plans, shapes)) };
+        let Some((first, _)) = whole.copied() else {
+            return Err(self.unknown(plans, shapes, shown));
+        };
+        if let Some(padding) = &mut self.padding {
+            padding.set(&plans[first], shown);
+        }
         match self.resize(&plans[first]) {
             true => Ok(first),
-            false => Err(self.unknown(plans, shapes)),
+            false => Err(self.unknown(plans, shapes, shown)),
         }
     }
 
     /// Gives inputs and outputs the sizes that are set; `false` where one is too large, or would not be computed.
     fn resize(&mut self, plan: &Plan) -> bool {
         let Self { size, input_axes, output_axes, inputs, outputs, output_shapes, .. } = self;
-        let padded = self.padding.as_ref().map_or(0, Padding::size);
+        let padding = self.padding.as_ref();
+        let padded = padding.map_or((0, 0), |padding| (padding.bound(plan), padding.size()));
         let mut fit = true;
         for ((tensor, compiled), axes) in inputs.iter_mut().zip(&plan.inputs).zip(input_axes) {
             fit &= resize(tensor, compiled, *axes, (*size, padded));
@@ -149,11 +167,25 @@ impl Composed {
         fit
     }
 
-    /// Whether a plan takes inputs of these shapes, but for the sizes of the open and the padded dimension.
-    fn is_fitting(&self, plan: &Plan, shapes: &[&[u64]]) -> bool {
-        let pairs = plan.inputs.iter().zip(shapes).zip(&self.input_axes);
-        let mut fits = pairs.map(|((tensor, found), axes)| fits(&tensor.shape, found, *axes));
+    /// Whether a plan takes inputs of these shapes, but for the size of the open dimension, where the padded one has the size
+    /// that is shown.
+    fn is_fitting(&self, plan: &Plan, shapes: &[&[u64]], shown: u64) -> bool {
+        let inputs = shapes.iter().enumerate();
+        let mut fits = inputs.map(|(index, found)| self.fits(plan, index, found, shown));
         fits.all(|fits| fits)
+    }
+
+    /// The same of one input.
+    fn fits(&self, plan: &Plan, index: usize, found: &[u64], shown: u64) -> bool {
+        let (compiled, axes) = (&plan.inputs[index].shape, self.input_axes[index]);
+        let same = |(at, (compiled, found)): (usize, (&u64, &u64))| {
+            let is = |axis: Option<u32>| axis.is_some_and(|axis| axis as usize == at);
+            match &self.padding {
+                Some(padding) if is(axes.padded) => padding.takes(plan, shown, (*compiled, *found)),
+                _ => compiled == found || is(axes.open),
+            }
+        };
+        compiled.len() == found.len() && compiled.iter().zip(found).enumerate().all(same)
     }
 
     /// The size of a dimension that all inputs agree on.
@@ -187,7 +219,7 @@ impl Composed {
     }
 
     /// Why shapes fit no plan.
-    fn unknown(&self, plans: &[Plan], shapes: &[&[u64]]) -> RunError {
+    fn unknown(&self, plans: &[Plan], shapes: &[&[u64]], shown: u64) -> RunError {
         let mut fitting: Vec<&Plan> = plans.iter().collect();
         let names: Vec<&str> =
             [self.open_name(), self.padded_name()].into_iter().flatten().collect();
@@ -195,12 +227,12 @@ impl Composed {
         for (index, (shape, axes)) in shapes.iter().zip(&self.input_axes).enumerate() {
             let mut taken: Vec<String> = Vec::new();
             for plan in &fitting {
-                let text = self.pattern(&plan.inputs[index].shape, *axes);
+                let text = self.pattern(plan, &plan.inputs[index].shape, *axes);
                 if !taken.contains(&text) {
                     taken.push(text);
                 }
             }
-            fitting.retain(|plan| fits(&plan.inputs[index].shape, shape, *axes));
+            fitting.retain(|plan| self.fits(plan, index, shape, shown));
             let is_too_large = fitting.first().is_some_and(|plan| {
                 OpenDimension::at_size(&plan.inputs[index], axes.open, self.size).is_none()
             });
@@ -220,13 +252,18 @@ impl Composed {
         self.padded().map(|padded| padded.name.as_str())
     }
 
-    /// A shape with a dimension's name for its size.
-    fn pattern(&self, shape: &[u64], axes: Axes) -> String {
+    /// A shape with a dimension's name for its size, and what is joined to it.
+    fn pattern(&self, plan: &Plan, shape: &[u64], axes: Axes) -> String {
+        let most = self.padding.as_ref().and_then(|padding| padding.most(plan)).unwrap_or(0);
         let extent = |(at, extent): (usize, &u64)| {
             let is = |axis: Option<u32>| axis == Some(at as u32);
             let open = self.open_name().filter(|_| is(axes.open));
-            let name = open.or_else(|| self.padded_name().filter(|_| is(axes.padded)));
-            name.map_or(extent.to_string(), ToOwned::to_owned)
+            match (open, self.padded_name().filter(|_| is(axes.padded))) {
+                (Some(open), _) => open.to_owned(),
+                (None, Some(padded)) if *extent > most => format!("{padded} + {}", extent - most),
+                (None, Some(padded)) => padded.to_owned(),
+                (None, None) => extent.to_string(),
+            }
         };
         let extents: Vec<String> = shape.iter().enumerate().map(extent).collect();
         format!("[{}]", extents.join(", "))
@@ -283,28 +320,20 @@ impl Composed {
     }
 }
 
-/// Whether a shape is another one, but for the open and the padded dimension.
-fn fits(compiled: &[u64], found: &[u64], axes: Axes) -> bool {
-    let same = |(at, (compiled, found)): (usize, (&u64, &u64))| {
-        let is = |axis: Option<u32>| axis.is_some_and(|axis| axis as usize == at);
-        compiled == found || is(axes.open) || is(axes.padded)
-    };
-    compiled.len() == found.len() && compiled.iter().zip(found).enumerate().all(same)
-}
-
-/// Gives a tensor the shape of another one at sizes of the open and the padded dimension; `false` where its bytes do not
-/// fit 63 bits.
+/// Gives a tensor the shape of another one at sizes of the open and the padded dimension, of which there is the bound, too;
+/// `false` where its bytes do not fit 63 bits.
 fn resize(
     tensor: &mut TensorInfo,
     compiled: &TensorInfo,
     axes: Axes,
-    (open, padded): (u64, u64),
+    (open, (bound, padded)): (u64, (u64, u64)),
 ) -> bool {
     tensor.shape.clone_from(&compiled.shape);
-    for (axis, size) in [(axes.open, open), (axes.padded, padded)] {
-        if let Some(extent) = axis.and_then(|axis| tensor.shape.get_mut(axis as usize)) {
-            *extent = size;
-        }
+    if let Some(extent) = axes.open.and_then(|axis| tensor.shape.get_mut(axis as usize)) {
+        *extent = open;
+    }
+    if let Some(extent) = axes.padded.and_then(|axis| tensor.shape.get_mut(axis as usize)) {
+        *extent = padded.saturating_sub(bound.saturating_sub(*extent));
     }
     let bytes = tensor.dtype.bytes_of(&tensor.shape);
     tensor.bytes = bytes.unwrap_or(0);

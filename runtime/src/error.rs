@@ -214,13 +214,15 @@ pub enum RunError {
     },
     /// A size beyond the room that an artifact has for a dimension.
     #[error(
-        "{dimension} is {size}, the artifact takes 1 to {bound} of it; how many is said when compiling ({dimension}=1..{bound})"
+        "{dimension} is {size}, the artifact takes {least} to {bound} of it; how many is said when compiling ({dimension}={least}..{bound})"
     )]
     Bound {
         /// The dimension.
         dimension: String,
         /// The size that came.
         size: u64,
+        /// The smallest size that is taken.
+        least: u64,
         /// The largest size that is taken.
         bound: u64,
     },

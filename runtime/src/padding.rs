@@ -31,13 +31,13 @@ struct Rows {
 }
 
 impl Rows {
-    /// Of a tensor at a bound whose axis has `size` elements. The manifest was validated, so that bytes fit 63 bits.
-    fn of(tensor: &TensorInfo, axis: u32, size: u64) -> Self {
+    /// Of a tensor whose axis has room for a bound, at a size, of an axis that has all of the dimension. The manifest was validated, so that bytes fit 63 bits.
+    fn of(tensor: &TensorInfo, axis: u32, (bound, size): (u64, u64)) -> Self {
         let axis = axis as usize;
-        let bound = tensor.shape[axis].max(1);
+        let extent = tensor.shape[axis];
         let count: u64 = tensor.shape[..axis].iter().product();
         let room = tensor.bytes / count.max(1);
-        let bytes = room / bound * size.min(bound);
+        let bytes = room / extent.max(1) * size.saturating_sub(bound.saturating_sub(extent));
         Self { count: count as usize, bytes: bytes as usize, room: room as usize }
     }
 
@@ -84,26 +84,48 @@ impl Padding {
         &self.dimension
     }
 
-    /// Takes over a size; the bound to run at, the least of those of the plans that has room for it.
-    pub(crate) fn set(&mut self, plans: &[Plan], size: u64) -> Result<u64, RunError> {
-        let bounds = plans.iter().filter_map(|plan| self.bound(plan));
-        let fitting = bounds.clone().filter(|bound| (1..=*bound).contains(&size)).min();
-        let set = i64::try_from(size).ok().zip(fitting);
-        let (size, bound) = set.ok_or_else(|| RunError::Bound {
-            dimension: self.dimension.name.clone(),
-            size,
-            bound: bounds.max().unwrap_or(0),
-        })?;
-        *self.size = size;
-        Ok(bound)
+    /// Refuses a size of which no plan has room.
+    pub(crate) fn check(&self, plans: &[Plan], size: u64) -> Result<(), RunError> {
+        let least = plans.iter().map(|plan| u64::from(self.added(plan) == 0)).min().unwrap_or(1);
+        let bound = plans.iter().filter_map(|plan| self.most(plan)).max().unwrap_or(0);
+        match (least..=bound).contains(&size) {
+            true => Ok(()),
+            false => {
+                let dimension = self.dimension.name.clone();
+                Err(RunError::Bound { dimension, size, least, bound })
+            }
+        }
     }
 
-    /// The bound of a plan.
-    pub(crate) fn bound(&self, plan: &Plan) -> Option<u64> {
+    /// Takes over a size that a plan has room for.
+    pub(crate) fn set(&mut self, plan: &Plan, size: u64) {
+        // Extents of a plan fit 63 bits.
+        *self.size = size.saturating_add(self.added(plan)) as i64;
+    }
+
+    /// The most that the size may be in a plan, as users see it.
+    pub(crate) fn most(&self, plan: &Plan) -> Option<u64> {
         self.dimension.extent_in(&plan.inputs)
     }
 
-    /// The size that is set.
+    /// How many positions a plan joins to those that users see.
+    fn added(&self, plan: &Plan) -> u64 {
+        self.bound(plan).saturating_sub(self.most(plan).unwrap_or(0))
+    }
+
+    /// The most that the size may be in a plan, where it counts what is joined to it.
+    pub(crate) fn bound(&self, plan: &Plan) -> u64 {
+        self.dimension.bound_in(&plan.inputs, &plan.outputs).unwrap_or(0)
+    }
+
+    /// Whether a plan has room for a size, and takes an extent there in place of a compiled one.
+    pub(crate) fn takes(&self, plan: &Plan, size: u64, (compiled, found): (u64, u64)) -> bool {
+        let Some(most) = self.most(plan) else { return false };
+        size <= most
+            && compiled.checked_sub(most).and_then(|more| more.checked_add(size)) == Some(found)
+    }
+
+    /// The size that is set, with what is joined to it.
     pub(crate) fn size(&self) -> u64 {
         *self.size as u64
     }
@@ -113,11 +135,11 @@ impl Padding {
     /// # Safety
     /// `sources` are the plan's inputs but for the last, each of its tensor's bytes at the size that is set.
     pub(crate) unsafe fn lay_in(&mut self, plan: &Plan, sources: &mut Vec<*const c_void>) {
-        let size = self.size();
+        let sizes = (self.bound(plan), self.size());
         let tensors = plan.inputs.iter().zip(&self.dimension.inputs);
         for ((source, (tensor, axis)), room) in sources.iter_mut().zip(tensors).zip(&self.inputs) {
             let (Some(axis), Some(room)) = (axis, room) else { continue };
-            let rows = Rows::of(tensor, *axis, size);
+            let rows = Rows::of(tensor, *axis, sizes);
             if rows.bytes < rows.room {
                 // SAFETY: the caller's promise; the room has the bytes of the largest bound.
                 unsafe { rows.copy(source.cast(), room.base(), (rows.bytes, rows.room)) };
@@ -129,10 +151,11 @@ impl Padding {
 
     /// Where a run writes: `targets`, or the room of outputs that have more than the size.
     pub(crate) fn lead_out(&self, plan: &Plan, targets: &mut [*mut c_void]) {
+        let sizes = (self.bound(plan), self.size());
         let tensors = plan.outputs.iter().zip(&self.dimension.outputs);
         for ((target, (tensor, axis)), room) in targets.iter_mut().zip(tensors).zip(&self.outputs) {
             let (Some(axis), Some(room)) = (axis, room) else { continue };
-            let rows = Rows::of(tensor, *axis, self.size());
+            let rows = Rows::of(tensor, *axis, sizes);
             if rows.bytes < rows.room {
                 *target = room.base().cast();
             }
@@ -144,10 +167,11 @@ impl Padding {
     /// # Safety
     /// As for [`Padding::lay_in`], of outputs; a run of the plan has written where [`Padding::lead_out`] said.
     pub(crate) unsafe fn take_out(&self, plan: &Plan, targets: &[*mut c_void]) {
+        let sizes = (self.bound(plan), self.size());
         let tensors = plan.outputs.iter().zip(&self.dimension.outputs);
         for ((target, (tensor, axis)), room) in targets.iter().zip(tensors).zip(&self.outputs) {
             let (Some(axis), Some(room)) = (axis, room) else { continue };
-            let rows = Rows::of(tensor, *axis, self.size());
+            let rows = Rows::of(tensor, *axis, sizes);
             if rows.bytes < rows.room {
                 // SAFETY: the caller's promise; the room has the bytes of the largest bound.
                 unsafe { rows.copy(room.base(), target.cast(), (rows.room, rows.bytes)) };
@@ -165,9 +189,17 @@ mod tests {
     #[test]
     fn rows_lie_at_the_begin_of_their_room() {
         let tensor = TensorInfo::new("x", DataType::F32, vec![2, 3, 5, 7]).unwrap();
-        assert_eq!(Rows::of(&tensor, 2, 4), Rows { count: 6, bytes: 4 * 7 * 4, room: 5 * 7 * 4 });
+        assert_eq!(
+            Rows::of(&tensor, 2, (5, 4)),
+            Rows { count: 6, bytes: 4 * 7 * 4, room: 5 * 7 * 4 }
+        );
+        // An axis that lacks what is joined to the dimension.
+        assert_eq!(
+            Rows::of(&tensor, 2, (7, 4)),
+            Rows { count: 6, bytes: 2 * 7 * 4, room: 5 * 7 * 4 }
+        );
         let tensor = TensorInfo::new("x", DataType::U8, vec![3]).unwrap();
-        let rows = Rows::of(&tensor, 0, 2);
+        let rows = Rows::of(&tensor, 0, (3, 2));
         let mut room = [9; 3];
         // SAFETY: both have as many bytes as the rows.
         unsafe { rows.copy([1, 2].as_ptr(), room.as_mut_ptr(), (rows.bytes, rows.room)) };

@@ -122,17 +122,33 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 fn open_shape(arguments: &Arguments, subject: &mut Subject) -> Result<bool> {
     let model = &subject.model;
     let open = model.open_dimension().map(|open| (&open.name, &open.inputs));
-    let padded = model.padded_dimension().map(|padded| (&padded.name, &padded.inputs));
+    let padded = model.padded_dimension();
     let mut shapes: Vec<Vec<u64>> =
         model.inputs().iter().map(|tensor| tensor.shape.clone()).collect();
     let mut is_named = false;
-    for (name, axes) in [open, padded].into_iter().flatten() {
+    let said = |name: &str| {
         let prefix = format!("{name}=");
         let said = arguments.shape.iter().find_map(|shape| shape.strip_prefix(&prefix));
-        let Some(size) = said.and_then(|size| size.parse::<u64>().ok()) else { continue };
+        said.and_then(|size| size.parse::<u64>().ok())
+    };
+    if let Some((name, axes)) = open
+        && let Some(size) = said(name)
+    {
         for (shape, axis) in shapes.iter_mut().zip(axes) {
             if let Some(extent) = axis.and_then(|axis| shape.get_mut(axis as usize)) {
                 *extent = size;
+            }
+        }
+        is_named = true;
+    }
+    if let Some(padded) = padded
+        && let Some(size) = said(&padded.name)
+    {
+        let inputs: Vec<TensorInfo> = model.inputs().to_vec();
+        for (place, shape) in shapes.iter_mut().enumerate() {
+            let axis = padded.inputs.get(place).copied().flatten();
+            if let (Some(axis), Some(at)) = (axis, padded.at_size(&inputs, place, size)) {
+                shape[axis as usize] = at.shape[axis as usize];
             }
         }
         is_named = true;

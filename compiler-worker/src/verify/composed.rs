@@ -98,15 +98,20 @@ fn between_sizes(manifest: &Manifest) -> Result<Option<(Vec<TensorInfo>, String)
     });
     let padded = manifest.padded.as_ref().map(|padded| {
         let size = (manifest.bound_of(variant).unwrap_or(1) * 2 / 3).max(1);
-        (&padded.name, &padded.inputs, size)
+        (padded, size)
     });
+    let too_large = || Failure::internal("an input is too large");
     let mut words = Vec::new();
-    for (name, axes, size) in [open, padded].into_iter().flatten() {
+    if let Some((name, axes, size)) = open {
         let at = inputs.iter().zip(axes);
         let at = at.map(|(tensor, axis)| OpenDimension::at_size(tensor, *axis, size));
-        let all: Option<Vec<TensorInfo>> = at.collect();
-        inputs = all.ok_or_else(|| Failure::internal("an input is too large"))?;
+        inputs = at.collect::<Option<Vec<TensorInfo>>>().ok_or_else(too_large)?;
         words.push(format!("{name}={size}"));
+    }
+    if let Some((padded, size)) = padded {
+        let at = (0..inputs.len()).map(|place| padded.at_size(&inputs, place, size));
+        inputs = at.collect::<Option<Vec<TensorInfo>>>().ok_or_else(too_large)?;
+        words.push(format!("{}={size}", padded.name));
     }
     Ok((!words.is_empty()).then(|| (inputs, words.join(", "))))
 }

@@ -2,7 +2,7 @@
 
 use hone_artifact::Extent;
 use hone_artifact::request::Input;
-use hone_driver::{Dimension, PortSignature, Signature, SizedBinding};
+use hone_driver::{Dimension, PortSignature, Signature, SizeSum, SizedBinding};
 
 use crate::error::{DimensionError, Result};
 use crate::padding::{self, Padding};
@@ -12,7 +12,7 @@ use crate::padding::{self, Padding};
 pub(crate) struct Open {
     /// Its name, or `input[axis]`.
     pub(crate) name: String,
-    /// The inputs that have it, and along which axis.
+    /// The inputs that have it, alone or with something that is joined to it, and along which axis.
     pub(crate) axes: Vec<(String, usize)>,
 }
 
@@ -31,6 +31,7 @@ pub(crate) fn given_as_range(signature: &Signature, inputs: &[Input]) -> Result<
     Ok(only_one(wide)?.map(|(Open { name, axes }, (least, most))| Padding {
         name,
         axes,
+        least,
         bounds: padding::bounds(least, most),
     }))
 }
@@ -56,6 +57,10 @@ pub(crate) fn given_as<T>(
                 what(extent).map_err(|error| DimensionError::unusable(&input.name, error))?;
             let Some(sizes) = sizes else { continue };
             let port = signature.inputs.iter().find(|port| port.name == input.name);
+            if let Some((name, sum)) = summed(signature, port, &input.name, axis) {
+                let why = format!("'{name}' is {sum}: leave its sizes out");
+                return Err(DimensionError::unusable(&input.name, why));
+            }
             let open = match port.map(|port| (port, declared(port, axis))) {
                 Some((_, Some(Dimension::Fixed(extent)))) => {
                     let why = format!("axis {axis} is {extent} in the model");
@@ -69,6 +74,23 @@ pub(crate) fn given_as<T>(
         }
     }
     Ok(found)
+}
+
+/// The name of what is given, where it is a sum of other dimensions, and that sum.
+fn summed<'a>(
+    signature: &'a Signature,
+    port: Option<&'a PortSignature>,
+    name: &'a str,
+    axis: usize,
+) -> Option<(&'a str, &'a SizeSum)> {
+    let name = match port {
+        None => name,
+        Some(port) => match declared(port, axis) {
+            Some(Dimension::Symbol(name)) => name,
+            _ => return None,
+        },
+    };
+    Some((name, signature.sum_of(name)?))
 }
 
 /// The only dimension of some, with what was found of it.
@@ -96,7 +118,14 @@ fn declared(port: &PortSignature, axis: usize) -> Option<&Dimension> {
 }
 
 pub(crate) fn named(signature: &Signature, name: &str) -> Open {
-    let has = |dimension: &Dimension| matches!(dimension, Dimension::Symbol(own) if own == name);
+    let has = |dimension: &Dimension| match dimension {
+        Dimension::Symbol(own) if own == name => true,
+        Dimension::Symbol(own) => {
+            let sum = signature.sum_of(own);
+            sum.is_some_and(|sum| sum.terms.iter().any(|term| term.0 == name))
+        }
+        _ => false,
+    };
     let mut axes = Vec::new();
     for port in &signature.inputs {
         for (axis, dimension) in port.shape.iter().flatten().enumerate() {
@@ -130,6 +159,7 @@ pub(crate) fn unbound(signature: &Signature, given: &[SizedBinding]) -> Option<V
             let open = match dimension {
                 Dimension::Fixed(_) => continue,
                 Dimension::Symbol(name) if is_said(name) => continue,
+                Dimension::Symbol(name) if signature.sum_of(name).is_some() => continue,
                 Dimension::Symbol(name) => named(signature, name),
                 Dimension::Unknown => unnamed(port, axis),
             };

@@ -107,8 +107,19 @@ impl DimensionError {
 pub struct OpenDimensions {
     /// The dimension that would stay open.
     pub stays: Option<String>,
+    /// One that takes every size up to a bound where the others have the sizes that are proposed.
+    pub bounded: Option<BoundedDimension>,
     /// Those whose sizes have to be given.
     pub needed: Vec<NeededDimension>,
+}
+
+/// A dimension that may stay open beside others that have sizes.
+#[derive(Debug)]
+pub struct BoundedDimension {
+    /// Its name.
+    pub name: String,
+    /// The largest size that is served then.
+    pub most: usize,
 }
 
 /// A dimension whose size has to be given.
@@ -127,7 +138,15 @@ pub struct NeededDimension {
 impl OpenDimensions {
     /// Arguments that say how large the dimensions are, as `--shape` takes them.
     pub fn proposals(&self) -> Vec<String> {
-        self.needed.iter().map(|needed| format!("{}={}", needed.name, needed.proposed)).collect()
+        self.named().map(|needed| format!("{}={}", needed.name, needed.proposed)).collect()
+    }
+
+    /// The dimensions whose sizes are proposed.
+    pub fn named(&self) -> impl Iterator<Item = &NeededDimension> {
+        let is_open = |needed: &&NeededDimension| {
+            self.bounded.as_ref().is_some_and(|bounded| bounded.name == needed.name)
+        };
+        self.needed.iter().filter(move |needed| !is_open(needed))
     }
 }
 
@@ -141,6 +160,14 @@ impl fmt::Display for OpenDimensions {
         }
         if let Some(stays) = &self.stays {
             write!(f, "\n  '{stays}' may stay open: any size of it will be served")?;
+        }
+        if let Some(BoundedDimension { name, most }) = &self.bounded {
+            let named: Vec<String> = self.named().map(|own| format!("'{}'", own.name)).collect();
+            write!(
+                f,
+                "\n  '{name}' may stay open where sizes of {} are named: every size of it up to {most} will be served",
+                named.join(" and ")
+            )?;
         }
         Ok(())
     }

@@ -6,13 +6,14 @@
 //! [`Resolved::import`] for the graphs and for what the artifact says of them.
 
 mod axes;
+mod demanded;
 mod error;
 mod padding;
 mod proof;
 mod resolve;
 mod source;
 
-pub use error::{DimensionError, NeededDimension, OpenDimensions, PaddingError};
+pub use error::{BoundedDimension, DimensionError, NeededDimension, OpenDimensions, PaddingError};
 pub use padding::{as_compiled, is_dynamic};
 pub use resolve::{Resolved, combinations, resolve};
 pub use source::Source;

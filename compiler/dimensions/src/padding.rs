@@ -23,6 +23,8 @@ pub(crate) struct Padding {
     pub(crate) name: String,
     /// The inputs that have it, and along which axis.
     pub(crate) axes: Vec<(String, usize)>,
+    /// The least size that is asked for.
+    pub(crate) least: usize,
     /// What it is compiled at, the largest first.
     pub(crate) bounds: Vec<usize>,
 }
@@ -31,7 +33,8 @@ pub(crate) struct Padding {
 pub(crate) fn wide_range(extent: &Extent) -> Option<(usize, usize)> {
     let Extent::Range { min, max } = extent else { return None };
     let (least, most) = (usize::try_from(*min).ok()?, usize::try_from(*max).ok()?);
-    let is_wide = least >= 1 && most >= least && most - least >= MOST_SIZES;
+    // No code is made for a size of 0 alone.
+    let is_wide = most >= least && (most - least >= MOST_SIZES || (least == 0 && most >= 2));
     is_wide.then_some((least, most))
 }
 
@@ -74,7 +77,7 @@ impl Padding {
 
     /// Shows that a graph that was imported at a bound can be padded.
     pub(crate) fn prove(&self, source: &Source<'_>, graph: &Graph) -> Result<()> {
-        pad(source, &self.name, &self.axes_of(graph), graph).map(drop)
+        pad(source, (&self.name, self.least), &self.axes_of(graph), graph).map(drop)
     }
 
     /// Gives graphs that were imported at bounds the size as an input, and says what an artifact of them says.
@@ -89,7 +92,7 @@ impl Padding {
         let (mut padded, mut dimension) = (Vec::with_capacity(graphs.len()), None);
         for SizedGraph { dimensions, graph } in graphs {
             let axes = self.axes_of(&graph);
-            let found = pad(source, &self.name, &axes, &graph)?;
+            let found = pad(source, (&self.name, self.least), &axes, &graph)?;
             dimension = Some(padded_dimension(&self.name, &axes, &found.outputs));
             padded.push(SizedGraph { dimensions, graph: found.graph });
         }
@@ -110,14 +113,17 @@ pub fn as_compiled(
     let Some(padded) = &manifest.padded else { return Ok(graphs) };
     let axes: Vec<Option<usize>> =
         padded.inputs.iter().map(|axis| axis.map(|axis| axis as usize)).collect();
-    let pad = |graph: Graph| Ok(pad(source, &padded.name, &axes, &graph)?.graph);
+    let pad = |graph: Graph| Ok(pad(source, (&padded.name, 1), &axes, &graph)?.graph);
     graphs.into_iter().map(pad).collect()
 }
 
 /// A graph at a bound with the size as an input. The same model at two smaller sizes shows what depends on the size.
+///
+/// Where something is joined to the dimension, the size counts what is there after that: then positions have the dimension in
+/// most of the graph, and the size is at least one where nothing is there before.
 fn pad(
     source: &Source<'_>,
-    name: &str,
+    (name, least): (&str, usize),
     axes: &[Option<usize>],
     graph: &Graph,
 ) -> Result<PaddedGraph> {
@@ -128,7 +134,8 @@ fn pad(
     }
     let ports = || graph.inputs().iter().zip(axes);
     let shape = |port: &hone_driver::Port| graph.tensor_type(port.value).shape.clone();
-    let bound = ports().find_map(|(port, axis)| shape(port).get((*axis)?).copied()).unwrap_or(0);
+    let extents = ports().filter_map(|(port, axis)| shape(port).get((*axis)?).copied());
+    let bound = extents.min().unwrap_or(0);
     let mut witnesses: Vec<(Graph, usize)> = Vec::new();
     for size in [bound - bound / 4, bound / 2 + 1] {
         let is_new = size > 1 && size < bound && witnesses.iter().all(|known| known.1 != size);
@@ -138,7 +145,7 @@ fn pad(
         let binding = |(port, axis): (&hone_driver::Port, &Option<usize>)| {
             let mut shape = shape(port);
             if let Some(extent) = axis.and_then(|axis| shape.get_mut(axis)) {
-                *extent = size;
+                *extent = extent.saturating_sub(bound - size);
             }
             InputBinding { name: port.name.clone(), shape, dtype: None }
         };
@@ -146,14 +153,36 @@ fn pad(
         share_constants(graph, &mut witness);
         witnesses.push((witness, size));
     }
-    let witnesses: Vec<(&Graph, usize)> =
-        witnesses.iter().map(|(graph, size)| (graph, *size)).collect();
-    if witnesses.is_empty() {
+    let Some((witness, size)) = witnesses.first() else {
         return Err(other("it has too few sizes"));
+    };
+    let added = added((graph, axes, bound), (witness, *size));
+    if least == 0 && added == 0 {
+        return Err(other("nothing is joined to it, so that none of it may be there"));
     }
+    let witnesses: Vec<(&Graph, usize)> =
+        witnesses.iter().map(|(graph, size)| (graph, *size + added)).collect();
     let size_input = PaddedDimension::size_input(name);
-    pad_dimension(graph, axes, bound, &size_input, &witnesses)
+    let sizes = added.max(1)..=bound + added;
+    pad_dimension(graph, axes, sizes, &size_input, &witnesses)
         .map_err(|error| refused(PaddingError::Node(error)))
+}
+
+/// How many positions the longest axes of inputs and outputs have more than the dimension.
+fn added(
+    (graph, axes, bound): (&Graph, &[Option<usize>], usize),
+    (witness, size): (&Graph, usize),
+) -> usize {
+    let shape = |port: &hone_driver::Port| &graph.tensor_type(port.value).shape;
+    let inputs = graph.inputs().iter().zip(axes);
+    let inputs = inputs.filter_map(|(port, axis)| shape(port).get((*axis)?).copied());
+    let pairs = graph.outputs().iter().zip(witness.outputs());
+    let outputs = pairs.flat_map(|(port, other)| {
+        let extents = shape(port).iter().zip(&witness.tensor_type(other.value).shape);
+        let follows = extents.filter(|(extent, other)| **extent == **other + (bound - size));
+        follows.map(|(extent, _)| *extent)
+    });
+    inputs.chain(outputs).max().unwrap_or(bound).saturating_sub(bound)
 }
 
 /// Lets a graph use the constants of another one where they are equal, so that large ones are in memory once.
@@ -176,7 +205,7 @@ mod tests {
         assert_eq!(range(1, 32), None);
         assert_eq!(range(1, 33), Some((1, 33)));
         assert_eq!(range(100, 512), Some((100, 512)));
-        assert_eq!(range(0, 512), None);
+        assert_eq!((range(0, 512), range(0, 2), range(0, 1)), (Some((0, 512)), Some((0, 2)), None));
         assert_eq!(wide_range(&Extent::One(512)), None);
     }
 }

@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use hone_artifact::OpenDimension;
 use hone_driver::{
     ANALYSED_SIZE, Combination, Dependence, Dimension, Graph, Independence, InputBinding,
-    Signature, SizedBinding, SizedGraph, open_dimension, propose_shape,
+    PortSignature, Signature, SizedBinding, SizedGraph, SummedDimension, open_dimension,
+    propose_shape,
 };
 
 use crate::axes::Open;
@@ -111,11 +112,23 @@ pub(crate) fn prove_beside_others(
             }
         }
     }
-    for port in &signature.inputs {
-        if bindings.iter().all(|own| own.name != port.name) {
-            let shape = propose_shape(port, &mut known);
-            bindings.push(InputBinding { name: port.name.clone(), shape, dtype: None });
+    // What sums are made of comes before them.
+    let is_sum = |dimension: &Dimension| match dimension {
+        Dimension::Symbol(name) => signature.sum_of(name).is_some(),
+        _ => false,
+    };
+    let has_sum = |port: &PortSignature| port.shape.iter().flatten().any(is_sum);
+    let is_open = |port: &&PortSignature| bindings.iter().all(|own| own.name != port.name);
+    let (sums, plain): (Vec<&PortSignature>, Vec<&PortSignature>) =
+        signature.inputs.iter().filter(is_open).partition(|port| has_sum(port));
+    for port in plain.into_iter().chain(sums) {
+        for SummedDimension { name, sum } in &signature.sums {
+            if let Some(value) = sum.value(&|part| known.get(part).copied()) {
+                known.insert(name.clone(), value);
+            }
         }
+        let shape = propose_shape(port, &mut known);
+        bindings.push(InputBinding { name: port.name.clone(), shape, dtype: None });
     }
     Opened::new(open, vec![Proof::of(source, open, bindings, Vec::new())?])
 }

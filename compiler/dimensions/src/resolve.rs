@@ -11,7 +11,10 @@ use hone_driver::{
 };
 
 use crate::axes::{Given, Open, given_as, given_as_any, given_as_range, named, unbound, with};
-use crate::error::{DimensionError, NeededDimension, OpenDimensions, PaddingError, Result};
+use crate::demanded::demanded;
+use crate::error::{
+    BoundedDimension, DimensionError, NeededDimension, OpenDimensions, PaddingError, Result,
+};
 use crate::padding::{self, Padding};
 use crate::proof::{Opened, prove, prove_beside_others};
 use crate::source::{Source, Substitutes, bindings, combined};
@@ -34,43 +37,58 @@ pub struct Resolved {
 /// # Errors
 /// Every [`DimensionError`].
 pub fn resolve(source: &Source<'_>, inputs: &[Input]) -> Result<Resolved> {
-    let signature = source.signature()?;
-    if let Some(mapped) = over_range(source, &signature, inputs)? {
-        return resolve(source, &mapped);
+    let mut signature = source.signature()?;
+    match resolve_with(source, &signature, inputs) {
+        Err(DimensionError::Open(open)) => {
+            let Some(sum) = demanded(source, &signature, inputs)? else {
+                return Err(DimensionError::Open(open));
+            };
+            signature.sums.push(sum);
+            resolve_with(source, &signature, inputs)
+        }
+        other => other,
     }
-    let padding = given_as_range(&signature, inputs)?;
+}
+
+/// The same with what is known of a model's dimensions.
+fn resolve_with(source: &Source<'_>, signature: &Signature, inputs: &[Input]) -> Result<Resolved> {
+    if let Some(mapped) = over_range(source, signature, inputs)? {
+        return resolve_with(source, signature, &mapped);
+    }
+    let padding = given_as_range(signature, inputs)?;
     let bounds = padding.as_ref().map_or(&[][..], |padding| &padding.bounds);
-    if let Some(open) = given_as_any(&signature, inputs)? {
-        if let Some(resolved) = beside_unbound(source, &signature, inputs, &open)? {
+    if let Some(open) = given_as_any(signature, inputs)? {
+        if let Some(resolved) = beside_unbound(source, signature, inputs, &open)? {
             return Ok(resolved);
         }
         // What is shown at the largest bound is so at the others: padding compares their graphs with it.
         let largest = &bounds[..bounds.len().min(1)];
         let at = bindings(inputs, Substitutes { any: &[ANALYSED_SIZE], bounds: largest })?;
-        let opened = prove(source, &signature, &open, &at)?;
+        let opened = prove(source, signature, &open, &at)?;
         let given = |any: &[usize]| bindings(inputs, Substitutes { any, bounds });
-        let combinations = combine(&signature, &opened, padding.as_ref(), &given)?;
+        let combinations = combine(signature, &opened, padding.as_ref(), &given)?;
         return Ok(Resolved { combinations, open: Some(opened), padding });
     }
     let given = bindings(inputs, Substitutes { any: &[], bounds })?;
     // What names neither an input nor a dimension is refused before anything is said of the others.
     let is_known = |name: &str| {
         signature.inputs.iter().any(|port| port.name == name)
-            || !named(&signature, name).axes.is_empty()
+            || !named(signature, name).axes.is_empty()
     };
     let all_known = given.iter().all(|binding| is_known(&binding.name));
-    match unbound(&signature, &given) {
+    match unbound(signature, &given) {
         Some(unbound) if all_known && !unbound.is_empty() => {
             let largest = Substitutes { any: &[], bounds: &bounds[..bounds.len().min(1)] };
             let largest = bindings(inputs, largest)?;
-            by_default(source, &signature, (&given, &largest), &unbound, padding)
+            by_default(source, signature, (&given, &largest), &unbound, padding)
         }
         _ if padding.is_some() => {
-            let combinations = combined(&signature, &given)?;
+            let combinations = combined(signature, &given)?;
             Ok(Resolved { combinations, open: None, padding })
         }
         _ => {
-            Ok(Resolved { combinations: combinations(source, inputs)?, open: None, padding: None })
+            let combinations = combinations_of(signature, given)?;
+            Ok(Resolved { combinations, open: None, padding: None })
         }
     }
 }
@@ -90,7 +108,7 @@ fn beside_unbound(
     if unbound.is_none_or(|unbound| unbound.is_empty()) || others.len() == inputs.len() {
         return Ok(None);
     }
-    let resolved = resolve(source, &others)?;
+    let resolved = resolve_with(source, signature, &others)?;
     match &resolved.open {
         Some(opened) if opened.dimension.name == open.name => Ok(Some(resolved)),
         _ => {
@@ -176,11 +194,45 @@ fn by_default(
             Ok(Resolved { combinations, open: Some(opened), padding })
         }
         stays => {
-            let stays = stays.map(|(open, _)| open.name.clone());
-            let needed = needed.into_iter().map(|(open, why)| need(signature, open, why));
-            Err(DimensionError::Open(OpenDimensions { stays, needed: needed.collect() }))
+            let stays = stays.map(|(open, _)| open);
+            let is_decoder = needed.iter().any(|(open, _)| is_past(&open.name));
+            let opens: Vec<&Open> = needed.iter().map(|(open, _)| *open).collect();
+            let needed: Vec<NeededDimension> = needed
+                .into_iter()
+                .map(|(open, why)| need(signature, open, (why, is_decoder)))
+                .collect();
+            let bounded = match padding {
+                None => beside(source, signature, given, (stays, &opens, &needed)),
+                Some(_) => None,
+            };
+            let stays = stays.map(|open| open.name.clone());
+            Err(DimensionError::Open(OpenDimensions { stays, bounded, needed }))
         }
     }
+}
+
+/// Whether a dimension counts what was computed before, by its name.
+fn is_past(name: &str) -> bool {
+    name.to_lowercase().contains("past")
+}
+
+/// Of two dimensions whose sizes are needed the one that may stay open up to a bound where the other has the size that is
+/// proposed; of a decoder rather the length of the past.
+fn beside(
+    source: &Source<'_>,
+    signature: &Signature,
+    given: &[SizedBinding],
+    (stays, opens, needed): (Option<&Open>, &[&Open], &[NeededDimension]),
+) -> Option<BoundedDimension> {
+    let ([one, other], [_, _]) = (opens, needed) else { return None };
+    let mut orders = [(one, other, &needed[1]), (other, one, &needed[0])];
+    orders.sort_by_key(|(open, ..)| !is_past(&open.name));
+    orders.into_iter().find_map(|(open, named, size)| {
+        let given = with(signature, given, named, &[size.proposed]);
+        let resolved = pad_by_default(source, signature, &given, stays, open).ok()?;
+        let most = *resolved.padding?.bounds.first()?;
+        Some(BoundedDimension { name: open.name.clone(), most })
+    })
 }
 
 /// Serves every size of the only dimension of which nothing is said beside `open`, up to the largest bound that the model
@@ -202,7 +254,7 @@ fn pad_by_default(
     };
     let (bound, graph) = padding::largest_bound(&import)?;
     let Open { name, axes } = padded.clone();
-    let padding = Padding { name, axes, bounds: padding::bounds(1, bound) };
+    let padding = Padding { name, axes, least: 1, bounds: padding::bounds(1, bound) };
     padding.prove(source, &graph)?;
     let opened = open.map(|open| prove(source, signature, open, &at(&[ANALYSED_SIZE], &[bound])));
     let opened = opened.transpose().map_err(|error| match error {
@@ -216,7 +268,7 @@ fn pad_by_default(
     Ok(Resolved { combinations, open: opened, padding: Some(padding) })
 }
 
-fn need(signature: &Signature, open: &Open, why: String) -> NeededDimension {
+fn need(signature: &Signature, open: &Open, (why, is_decoder): (String, bool)) -> NeededDimension {
     let first = open.axes.first();
     let port = first.and_then(|(input, _)| signature.inputs.iter().find(|own| own.name == *input));
     let (input, proposed) = match (port, first) {
@@ -226,6 +278,8 @@ fn need(signature: &Signature, open: &Open, why: String) -> NeededDimension {
         }
         _ => (String::new(), 1),
     };
+    // A decoder goes on from its past one token at a time.
+    let proposed = if is_decoder && !is_past(&open.name) { 1 } else { proposed };
     NeededDimension { name: open.name.clone(), input, proposed, why }
 }
 
@@ -280,9 +334,13 @@ impl Resolved {
 /// Sizes that are none, do not fit the model or are too many.
 pub fn combinations(source: &Source<'_>, inputs: &[Input]) -> Result<Vec<Combination>> {
     let given = bindings(inputs, Substitutes::default())?;
+    combinations_of(&source.signature()?, given)
+}
+
+fn combinations_of(signature: &Signature, given: Vec<SizedBinding>) -> Result<Vec<Combination>> {
     match given.is_empty() {
         true => Ok(vec![Combination::default()]),
-        false => combined(&source.signature()?, &given),
+        false => combined(signature, &given),
     }
 }
 

@@ -36,9 +36,9 @@ pub use hone_graph::{
 };
 pub use hone_import::{
     Combination, Dimension, ImportError, ImportOptions, InputBinding, InputForm, KeyType,
-    MOST_KEYS, NarrowType, NodeError, PortSignature, Signature, SizedBinding, SizesError,
-    UnboundInput, combinations, onnx, onnx::supported as supported_operators, propose_shape,
-    signature,
+    MOST_KEYS, NarrowType, NodeError, PortSignature, Signature, SizeSum, SizedBinding, SizesError,
+    SummedDimension, UnboundInput, combinations, onnx, onnx::supported as supported_operators,
+    propose_shape, signature,
 };
 pub use hone_lower::LowerError;
 pub use hone_ops as ops;

@@ -127,7 +127,8 @@ fn artifact(build: fn(usize) -> Graph) -> Vec<u8> {
         let witnesses = [bound - 7, bound / 2].map(|size| (build(size), size));
         let witnesses: Vec<(&Graph, usize)> =
             witnesses.iter().map(|(graph, size)| (graph, *size)).collect();
-        let padded = pad_dimension(&build(bound), &axes, bound, "size of n", &witnesses).unwrap();
+        let padded =
+            pad_dimension(&build(bound), &axes, 1..=bound, "size of n", &witnesses).unwrap();
         dimension = Some(padded_dimension("n", &axes, &padded.outputs));
         SizedGraph { dimensions: vec![("n".to_owned(), bound)], graph: padded.graph }
     });

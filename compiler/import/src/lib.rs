@@ -15,6 +15,7 @@ mod propose;
 pub use propose::propose as propose_shape;
 mod signature;
 mod sizes;
+mod sums;
 
 pub use error::{ImportError, NodeError, UnboundInput, UnsupportedOperator};
 pub use hone_ops::FoldingLimits;
@@ -23,6 +24,7 @@ pub use onnx::narrow::NarrowType;
 pub use onnx::{import, import_shared, signature};
 pub use signature::{Dimension, InputForm, KeyType, MOST_KEYS, PortSignature, Signature};
 pub use sizes::{Combination, SizedBinding, SizesError, combinations};
+pub use sums::{SizeSum, SummedDimension};
 
 use hone_types::{Backing, DataType, Tensor};
 use std::path::PathBuf;

@@ -18,6 +18,7 @@ pub mod edit;
 mod external;
 mod fates;
 mod flex;
+mod from_shapes;
 mod functions;
 mod gradient;
 mod held;

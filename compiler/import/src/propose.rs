@@ -1,6 +1,6 @@
 //! Extents to propose for open dimensions, so that the message about them ends in something that works.
 
-use crate::{Dimension, PortSignature};
+use crate::{Dimension, PortSignature, SizeSum};
 use hone_types::DataType;
 use std::collections::HashMap;
 
@@ -38,7 +38,8 @@ pub fn propose(port: &PortSignature, symbols: &mut HashMap<String, usize>) -> Ve
         Dimension::Fixed(extent) => *extent,
         Dimension::Unknown => by_position(port, shape, axis),
         Dimension::Symbol(name) => {
-            let known = symbols.get(name).copied().or_else(|| sum(name, symbols));
+            let known = symbols.get(name).copied();
+            let known = known.or_else(|| sum(name, symbols));
             let extent =
                 known.or_else(|| by_name(name)).unwrap_or_else(|| by_position(port, shape, axis));
             symbols.insert(name.clone(), extent);
@@ -48,13 +49,15 @@ pub fn propose(port: &PortSignature, symbols: &mut HashMap<String, usize>) -> Ve
     extents.collect()
 }
 
-/// The extent of a dimension that is called after others, such as `past_length + 1`.
-fn sum(name: &str, symbols: &HashMap<String, usize>) -> Option<usize> {
-    let terms = name.split('+').map(str::trim).map(|term| match term.parse() {
-        Ok(number) => Some(number),
-        Err(_) => symbols.get(term).copied(),
-    });
-    terms.sum()
+/// The extent of a dimension that is called after others, such as `past_length + 1`; proposes those first where their names
+/// say anything.
+fn sum(name: &str, symbols: &mut HashMap<String, usize>) -> Option<usize> {
+    let sum = SizeSum::parse(name)?;
+    for (part, _) in &sum.terms {
+        let known = symbols.get(part).copied().or_else(|| by_name(part));
+        symbols.insert(part.clone(), known?);
+    }
+    sum.value(&|part| symbols.get(part).copied())
 }
 
 fn by_name(name: &str) -> Option<usize> {

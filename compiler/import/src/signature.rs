@@ -1,6 +1,6 @@
 //! Inputs and outputs as a model file declares them, before anything is bound.
 
-use crate::NarrowType;
+use crate::{NarrowType, SummedDimension};
 use hone_types::DataType;
 use std::fmt;
 
@@ -11,6 +11,8 @@ pub struct Signature {
     pub inputs: Vec<PortSignature>,
     /// Outputs, in the model's order.
     pub outputs: Vec<PortSignature>,
+    /// Dimensions of inputs that are sums of others, by their names or by what the graph asks of them.
+    pub sums: Vec<SummedDimension>,
 }
 
 /// An input or output as declared.

@@ -1,7 +1,7 @@
 //! Sizes of open dimensions: from what may be said of inputs and of dimensions to one set of shapes for each
 //! combination of sizes.
 
-use crate::{Dimension, InputBinding, PortSignature, Signature};
+use crate::{Dimension, InputBinding, PortSignature, Signature, SummedDimension};
 use hone_types::DataType;
 use std::collections::BTreeMap;
 use thiserror::Error;
@@ -82,6 +82,20 @@ pub enum SizesError {
         /// What is said of it later.
         second: String,
     },
+    /// Sizes for a dimension that is a sum of others, which is none of them.
+    #[error(
+        "dimension '{name}' is {sum}, of which {value} comes up, and {given} is given: leave its sizes out"
+    )]
+    Sum {
+        /// Name of the dimension.
+        name: String,
+        /// What it is.
+        sum: String,
+        /// A size that it has.
+        value: usize,
+        /// What is given.
+        given: String,
+    },
     /// More combinations than may be compiled.
     #[error(
         "{sizes} make {count} combinations of sizes, and an artifact serves at most {most}: name fewer sizes, or make several artifacts"
@@ -139,7 +153,7 @@ pub fn combinations(
             .flat_map(|so_far| sizes.iter().rev().map(move |size| with(so_far, *size)))
             .collect();
     }
-    Ok(chosen.into_iter().map(|dimensions| known.bind(signature, given, dimensions)).collect())
+    chosen.into_iter().map(|dimensions| known.bind(signature, given, dimensions)).collect()
 }
 
 fn input<'a>(signature: &'a Signature, name: &str) -> Option<&'a PortSignature> {
@@ -232,6 +246,7 @@ impl Known {
             for axis in 0..rank {
                 let name = name_of(port, axis);
                 let sizes = self.0.get(&name).filter(|sizes| sizes.len() > 1);
+                let sizes = sizes.filter(|_| signature.sum_of(&name).is_none());
                 if let Some(sizes) = sizes
                     && found.iter().all(|known| known.0 != name)
                 {
@@ -247,11 +262,16 @@ impl Known {
         signature: &Signature,
         given: &[SizedBinding],
         dimensions: Vec<(String, usize)>,
-    ) -> Combination {
-        let size = |name: &str| -> Option<usize> {
+    ) -> Result<Combination, SizesError> {
+        let plain_size = |name: &str| -> Option<usize> {
             let chosen = dimensions.iter().find(|known| known.0 == name).map(|known| known.1);
             chosen.or_else(|| self.0.get(name).map(|sizes| sizes[0]))
         };
+        let size = |name: &str| match signature.sum_of(name) {
+            Some(sum) => sum.value(&plain_size),
+            None => plain_size(name),
+        };
+        self.check_sums(signature, &size)?;
         let mut bindings = Vec::new();
         for port in &signature.inputs {
             let binding = given.iter().find(|binding| binding.name == port.name);
@@ -273,7 +293,23 @@ impl Known {
                 bindings.push(InputBinding { name: port.name.clone(), shape, dtype: None });
             }
         }
-        Combination { dimensions, bindings }
+        Ok(Combination { dimensions, bindings })
+    }
+
+    /// Compares sizes that are given of sums with what comes up.
+    fn check_sums(
+        &self,
+        signature: &Signature,
+        size: &dyn Fn(&str) -> Option<usize>,
+    ) -> Result<(), SizesError> {
+        for SummedDimension { name, sum } in &signature.sums {
+            let (Some(value), Some(given)) = (size(name), self.0.get(name)) else { continue };
+            if !given.contains(&value) {
+                let (name, sum, given) = (name.clone(), sum.to_string(), list(given));
+                return Err(SizesError::Sum { name, sum, value, given });
+            }
+        }
+        Ok(())
     }
 }
 
@@ -300,7 +336,10 @@ mod tests {
             let (name, shape) = ((*name).to_owned(), Some(shape.collect()));
             PortSignature { name, dtype: Some(DataType::F32), shape, ..PortSignature::default() }
         };
-        Signature { inputs: inputs.iter().map(port).collect(), outputs: Vec::new() }
+        let mut signature =
+            Signature { inputs: inputs.iter().map(port).collect(), ..Signature::default() };
+        signature.sums = signature.named_sums();
+        signature
     }
 
     fn given(name: &str, shape: &[&[usize]]) -> SizedBinding {

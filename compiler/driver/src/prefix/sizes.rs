@@ -44,9 +44,12 @@ fn padded_size(graph: &Graph, padded: &PaddedDimension) -> Option<Size> {
     if !is_count(graph, size.value) || given.len() != padded.inputs.len() {
         return None;
     }
-    let mut extents = given.iter().zip(&padded.inputs).filter_map(|(port, axis)| {
+    let ports = given.iter().zip(&padded.inputs);
+    let extents = ports.chain(graph.outputs().iter().zip(&padded.outputs));
+    let extents = extents.filter_map(|(port, axis)| {
         graph.tensor_type(port.value).shape.get((*axis)? as usize).copied()
     });
+    let bound = extents.max()?;
     let outputs = graph.outputs().iter().enumerate().map(|(place, port)| {
         let axis = padded.outputs.get(place).copied().flatten();
         let shape = &graph.tensor_type(port.value).shape;
@@ -54,7 +57,7 @@ fn padded_size(graph: &Graph, padded: &PaddedDimension) -> Option<Size> {
         Need::before(along.into_iter().collect())
     });
     let outputs = outputs.collect();
-    Some(Size { value: size.value, bound: extents.next()?, known_from: 0, outputs })
+    Some(Size { value: size.value, bound, known_from: 0, outputs })
 }
 
 /// The counts that positions are compared with to mask what is not there.

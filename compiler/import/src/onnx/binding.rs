@@ -11,7 +11,7 @@ use super::tensor::{carrier_type, checked_bytes};
 use crate::propose::propose;
 use crate::{
     Dimension, ImportError, InputBinding, InputForm, KeyType, Limits, PortSignature, Signature,
-    UnboundInput,
+    SummedDimension, UnboundInput,
 };
 use hone_graph::{Member, MemberForm};
 use hone_types::{DataType, TensorType};
@@ -67,6 +67,7 @@ pub(super) fn signature(graph: &GraphProto, limits: &Limits) -> Result<Signature
     }
     unique("input", &signature.inputs)?;
     unique("output", &signature.outputs)?;
+    signature.sums = signature.named_sums();
     Ok(signature)
 }
 
@@ -254,7 +255,7 @@ pub(super) fn members(
         members.push(Member { name: port.name.clone(), form, text });
     }
     unique("input", &leaves)?;
-    Ok((Signature { inputs: leaves, outputs: signature.outputs.clone() }, members))
+    Ok((Signature { inputs: leaves, ..signature.clone() }, members))
 }
 
 /// One tensor of a sequence. Equal symbols say nothing: its tensors may differ in shape.
@@ -286,6 +287,7 @@ pub(super) fn bind(
                 .map_err(|reason| ImportError::Binding { input: port.name.clone(), reason })?;
         }
     }
+    add_up(signature, &mut symbols)?;
     let mut unbound = Vec::new();
     let mut types = Vec::new();
     for port in &signature.inputs {
@@ -371,6 +373,35 @@ fn fit<'a>(
                  '{by}'"
             ),
         });
+    }
+    Ok(())
+}
+
+/// Gives dimensions that are sums of known ones their sizes, and compares those that have one with it.
+fn add_up<'a>(signature: &'a Signature, symbols: &mut Symbols<'a>) -> Result<(), ImportError> {
+    for SummedDimension { name, sum } in &signature.sums {
+        let is_known = |term: &(String, i64)| symbols.contains_key(term.0.as_str());
+        if !sum.terms.iter().all(is_known) {
+            continue;
+        }
+        let value = sum.value(&|part| symbols.get(part).map(|known| known.0));
+        let parts = sum.terms.iter().filter_map(|term| {
+            symbols.get(term.0.as_str()).map(|known| format!("{}={}", term.0, known.0))
+        });
+        let parts = parts.collect::<Vec<_>>().join(", ");
+        match (value, symbols.get(name.as_str())) {
+            (Some(value), None) => {
+                symbols.insert(name, (value, ""));
+            }
+            (value, Some((found, input))) if value != Some(*found) => {
+                let is = value.map_or("no size".to_owned(), |value| value.to_string());
+                let reason = format!(
+                    "'{name}' is given as {found}; it is {sum}, which is {is} where {parts}"
+                );
+                return Err(ImportError::Binding { input: (*input).to_owned(), reason });
+            }
+            _ => {}
+        }
     }
     Ok(())
 }

@@ -10,6 +10,7 @@
 
 use super::affine::input_place;
 use super::external::ExternalFiles;
+use super::from_shapes::FromShapes;
 use super::narrow::NarrowType;
 use super::proto::TensorProto;
 use super::ranges::Range;
@@ -103,6 +104,8 @@ pub(super) struct Builder {
     pub(super) key_maps: HashMap<Operand, [Operand; 3]>,
     /// Tokens, in whatever shape: the texts that they were cut from, and how.
     pub(super) tokens: HashMap<Operand, (Operand, Tokens)>,
+    /// Constants that follow from the shapes of inputs.
+    pub(super) from_shapes: FromShapes,
     /// Random numbers that were drawn.
     pub(super) drawn: usize,
     /// Strings that the model stores.
@@ -137,6 +140,7 @@ impl Builder {
             maps: HashMap::new(),
             key_maps: HashMap::new(),
             tokens: HashMap::new(),
+            from_shapes: FromShapes::default(),
             drawn: 0,
             stored_texts: BTreeSet::new(),
             warnings: Vec::new(),
@@ -423,7 +427,8 @@ impl Builder {
         let is_constant = inputs.iter().flatten().all(|input| self.tensor(*input).is_some());
         // Weights that are stored in few bits stay so: what multiplies by them may read them as they are.
         let is_stored = operator.downcast::<DequantizeBlocks>().is_some();
-        if is_constant && !is_stored && self.folding.take(&operator, &types, &results) {
+        let is_kept = is_stored || self.from_shapes.keep(&operator, &types);
+        if is_constant && !is_kept && self.folding.take(&operator, &types, &results) {
             return self.fold(&operator, inputs);
         }
         let ranges = match &results[..] {

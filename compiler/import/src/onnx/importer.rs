@@ -362,6 +362,7 @@ impl Importer {
             if domain.is_empty() { operator.clone() } else { format!("{domain}.{operator}") };
         let name = node.name.clone();
         let key = (domain, operator, overload);
+        self.builder.from_shapes.begin(&node.inputs);
         let outputs: Vec<Operand> = collect_attributes(proto.attribute)
             .and_then(|attributes| {
                 node.attributes = attributes;
@@ -371,6 +372,8 @@ impl Importer {
                 named.map(|(name, own)| self.as_result(name, own, &node.inputs)).collect()
             })
             .map_err(|source| ImportError::Node { node: name, operator: full, opset, source })?;
+        let measures = key.0.is_empty() && matches!(key.1.as_str(), "Shape" | "Size");
+        self.builder.from_shapes.end(&node.inputs, measures, &outputs);
         for (name, operand) in names.iter().zip(outputs) {
             if !name.is_empty() {
                 self.builder.name_value(operand, name);

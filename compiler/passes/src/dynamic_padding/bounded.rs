@@ -13,8 +13,8 @@ use std::collections::HashMap;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Along {
     pub axis: usize,
-    /// How many positions more than the size there are.
-    pub extra: usize,
+    /// How many positions more than the size there are, or less.
+    pub extra: i64,
     /// Elements of what the dimension is joined with in the axis, `outer · inner`.
     pub factor: usize,
     /// Extent of what is before the dimension in the axis; 0 where that is not known yet.
@@ -52,30 +52,43 @@ impl Along {
     }
 }
 
+/// Which positions of an axis are asked for: truth values `[outer · count · inner, 1, ...]` with so many axes behind, of whether a
+/// position is less than the size and `extra`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Before {
+    pub count: usize,
+    pub extra: i64,
+    pub outer: usize,
+    pub inner: usize,
+    pub axes_behind: usize,
+}
+
 /// A graph under construction.
 pub(super) struct Bounded {
     pub(super) graph: Graph,
     size: ValueId,
+    least: usize,
     bound: usize,
     /// Of each value, by its index, the axes that are the dimension, in order.
     along: Vec<Vec<Along>>,
     /// Constants that were found to be affine functions of the size.
     affine: HashMap<ValueId, Affine>,
     /// The size and so much more, as a scalar of a type.
-    sizes: HashMap<(DataType, usize), ValueId>,
-    /// Whether positions are the model's, by the axis' `[extra, factor, outer]` and how many axes are behind.
-    pub(super) conditions: HashMap<([usize; 3], usize), ValueId>,
+    sizes: HashMap<(DataType, i64), ValueId>,
+    /// Whether positions are before others, by what `super::masks` asks for.
+    pub(super) conditions: HashMap<Before, ValueId>,
     /// Values with a number behind the size along an axis.
     pub(super) filled: HashMap<(ValueId, usize, u64), ValueId>,
 }
 
 impl Bounded {
     /// A graph with inputs, and the size as its last one.
-    pub fn new(mut graph: Graph, size_input: &str, bound: usize) -> Self {
+    pub fn new(mut graph: Graph, size_input: &str, (least, bound): (usize, usize)) -> Self {
         let size = graph.add_input(size_input, TensorType::new(DataType::I64, []));
         Self {
             graph,
             size,
+            least,
             bound,
             along: Vec::new(),
             affine: HashMap::new(),
@@ -95,9 +108,21 @@ impl Bounded {
         self.graph
     }
 
+    /// The smallest size.
+    pub fn least(&self) -> usize {
+        self.least
+    }
+
     /// The largest size.
     pub fn bound(&self) -> usize {
         self.bound
+    }
+
+    /// How many positions an axis has at the bound that has so many more than the size.
+    pub fn extent(&self, extra: i64) -> Result<usize, String> {
+        let extent = i64::try_from(self.bound).ok().and_then(|bound| bound.checked_add(extra));
+        let extent = extent.and_then(|extent| usize::try_from(extent).ok());
+        extent.ok_or_else(|| format!("has {extra} positions more than the dimension"))
     }
 
     /// The axes of a value that are the dimension, in order.
@@ -173,14 +198,13 @@ impl Bounded {
     }
 
     /// The size and `extra`, as a scalar of a type.
-    pub fn size(&mut self, dtype: DataType, extra: usize) -> Result<ValueId, String> {
+    pub fn size(&mut self, dtype: DataType, extra: i64) -> Result<ValueId, String> {
         if let Some(known) = self.sizes.get(&(dtype, extra)) {
             return Ok(*known);
         }
         let name = "size";
         let mut size = self.size;
-        if extra > 0 {
-            let extra = i64::try_from(extra).map_err(|error| error.to_string())?;
+        if extra != 0 {
             let extra = self.graph.add_constant("", Tensor::scalar(extra));
             size = self.add(name, Binary::new(BinaryFunction::Add), &[size, extra])?;
         }
@@ -210,6 +234,19 @@ impl Bounded {
         }
         self.affine.insert(value, affine);
         Ok(value)
+    }
+
+    /// Indices of the last ones of `count` positions at the bound: as many as there are at the size, and behind them the last
+    /// one.
+    pub fn from_end(&mut self, count: usize) -> Result<ValueId, String> {
+        let name = "positions";
+        let last = i64::try_from(count).map_err(|error| error.to_string())?;
+        let behind: Vec<f64> = (0..last).map(|place| (place + self.bound as i64) as f64).collect();
+        let behind = self.numbers(DataType::I64, &[count], &behind)?;
+        let size = self.size(DataType::I64, 0)?;
+        let positions = self.add(name, Binary::new(BinaryFunction::Subtract), &[behind, size])?;
+        let last = self.numbers(DataType::I64, &[], &[last as f64 - 1.0])?;
+        self.add(name, Binary::new(BinaryFunction::Minimum), &[positions, last])
     }
 
     /// Indices `size + offset`, as `i64`.

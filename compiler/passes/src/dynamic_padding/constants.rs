@@ -10,6 +10,8 @@ pub(super) enum Constant {
     Whole,
     /// Along the dimension, and at every size the first positions of what it is at the bound.
     Along(Vec<Axis>),
+    /// Along the dimension, and at every size the last positions of what it is at the bound.
+    Ending(Vec<Axis>),
     /// Without the dimension, and an affine function of the size.
     Affine(Affine),
 }
@@ -22,7 +24,7 @@ pub(super) struct Affine {
 }
 
 /// Most elements of a tensor that is computed from the size.
-const MOST_ELEMENTS: usize = 64;
+const MOST_ELEMENTS: usize = 1 << 12;
 
 /// Integers up to here are numbers of `f64`, and so are their sums and differences.
 const LARGEST: f64 = (1u64 << 51) as f64;
@@ -41,11 +43,12 @@ impl Constant {
             ));
         }
         if !axes.is_empty() {
-            let is_prefix = others.iter().all(|other| starts_with(first, other));
-            return match is_prefix {
-                true => Ok(Self::Along(axes)),
-                false => Err(format!(
-                    "reads a constant of {} that is no beginning of it at smaller sizes",
+            let is_part = |end: bool| others.iter().all(|other| is_part(first, other, end));
+            return match (is_part(false), is_part(true)) {
+                (true, _) => Ok(Self::Along(axes)),
+                (false, true) => Ok(Self::Ending(axes)),
+                (false, false) => Err(format!(
+                    "reads a constant of {} of which neither the beginning nor the end is what it is at smaller sizes",
                     first.tensor_type()
                 )),
             };
@@ -126,11 +129,13 @@ fn is_exact(dtype: DataType, slope: f64, offset: f64, bound: usize) -> bool {
     }) && (bound as f64) < largest
 }
 
-/// Whether a tensor is the first positions of another one along all its axes, in bits.
-fn starts_with(whole: &Tensor, part: &Tensor) -> bool {
+/// Whether a tensor is the first positions of another one along all its axes, or the last ones, in bits.
+fn is_part(whole: &Tensor, part: &Tensor, end: bool) -> bool {
     let rank = whole.shape().len();
     let extents = part.shape().to_vec();
-    let slice = Slice { starts: vec![0; rank], steps: vec![1; rank], extents };
+    let pairs = whole.shape().iter().zip(part.shape());
+    let starts = pairs.map(|(whole, part)| if end { whole.saturating_sub(*part) } else { 0 });
+    let slice = Slice { starts: starts.collect(), steps: vec![1; rank], extents };
     let fits = slice.infer(&[Some(whole.tensor_type())]).is_ok();
     let first = fits.then(|| slice.reference(&[Some(whole)]).ok()).flatten();
     first.is_some_and(|first| first.first() == Some(part))
@@ -194,7 +199,7 @@ mod tests {
         assert_eq!(axes, [whole(0, 0), whole(1, 1)]);
         let tensors = SIZES.map(|n| Tensor::from_elements([n], &vec![n as f32; n]).unwrap());
         let error = Constant::of(&[&tensors[0], &tensors[1], &tensors[2]], &SIZES).err().unwrap();
-        assert!(error.contains("no beginning of it"), "{error}");
+        assert!(error.contains("neither the beginning nor the end"), "{error}");
         assert_eq!(repeated(&tensors[0]), Some(16.0));
         assert_eq!(repeated(&mask(3, |i, _| i as f32)), None);
         let error = Constant::of(

@@ -1,6 +1,6 @@
 //! Numbers put behind the size, by choices between them and what is there.
 
-use super::bounded::{Along, Behind, Bounded};
+use super::bounded::{Along, Before, Behind, Bounded};
 use hone_graph::ValueId;
 use hone_ops::{Binary, BinaryFunction, Expand, Op, Reshape, Select, Transpose};
 use hone_types::{DataType, Tensor};
@@ -17,25 +17,23 @@ fn of_type(number: f64, dtype: DataType) -> f64 {
 }
 
 impl Bounded {
-    /// Whether positions along an axis are before the size: truth values `[extent, 1, ...]` with so many axes behind.
-    fn is_before(&mut self, along: Along, axes_behind: usize) -> Result<ValueId, String> {
-        let key = ([along.extra, along.factor, along.outer], axes_behind);
-        if let Some(known) = self.conditions.get(&key) {
+    /// Whether positions are before the size, or so many more or less: truth values.
+    pub fn is_before(&mut self, before: Before) -> Result<ValueId, String> {
+        if let Some(known) = self.conditions.get(&before) {
             return Ok(*known);
         }
-        let (count, inner) = (self.bound() + along.extra, along.inner());
-        let last = i32::try_from(count).map_err(|error| error.to_string())?;
-        let line = (0..last).flat_map(|position| std::iter::repeat_n(position, inner));
-        let positions: Vec<i32> = (0..along.outer).flat_map(|_| line.clone()).collect();
-        let mut shape = vec![1; axes_behind + 1];
+        let last = i32::try_from(before.count).map_err(|error| error.to_string())?;
+        let line = (0..last).flat_map(|position| std::iter::repeat_n(position, before.inner));
+        let positions: Vec<i32> = (0..before.outer).flat_map(|_| line.clone()).collect();
+        let mut shape = vec![1; before.axes_behind + 1];
         shape[0] = positions.len();
         let positions =
             Tensor::from_elements(shape, &positions).map_err(|error| error.to_string())?;
         let positions = self.constant("positions", positions);
-        let size = self.size(DataType::I32, along.extra)?;
+        let size = self.size(DataType::I32, before.extra)?;
         let less = Binary::new(BinaryFunction::Less);
         let condition = self.add("before_size", less, &[positions, size])?;
-        self.conditions.insert(key, condition);
+        self.conditions.insert(before, condition);
         Ok(condition)
     }
 
@@ -53,7 +51,13 @@ impl Bounded {
             return Ok(*known);
         }
         let rank = self.graph().tensor_type(value).rank();
-        let condition = self.is_before(along, rank - 1 - axis)?;
+        let condition = self.is_before(Before {
+            count: self.extent(along.extra)?,
+            extra: along.extra,
+            outer: along.outer,
+            inner: along.inner(),
+            axes_behind: rank - 1 - axis,
+        })?;
         let number_value = self.numbers(dtype, &[], &[number])?;
         let name = self.graph().values()[value].name.clone();
         let filled = self.add(&name, Select {}, &[condition, value, number_value])?;

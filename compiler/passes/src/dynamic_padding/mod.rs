@@ -3,13 +3,13 @@
 //! let positions behind the size into a result is masked. This is the technique of XLA's DynamicPadder
 //! (`xla/service/dynamic_padder.h`), on graphs whose sizes are known one by one.
 //!
-//! What is claimed of the result of [`pad_dimension`]: for every `n` in `1..=bound`, with inputs that hold anything behind
+//! What is claimed of the result of [`pad_dimension`]: for every `n` of the sizes, with inputs that hold anything behind
 //! the first `n` positions which the model's inputs may hold, the first `n` positions of each output that has the dimension,
 //! and the whole of every other output, are those of the model imported at `n`.
 //!
 //! - The graph at the bound is compared with those at other sizes node by node (`twins.rs`). An axis whose extent is
-//!   the size, or the size and a constant more, is the dimension, and its first positions mean the same at every size.
-//!   Constants along it are those at the bound cut off; other constants that differ are affine functions of the size and
+//!   the size, or the size and a constant more or less, is the dimension, and its first positions mean the same at every size.
+//!   Constants along it are those at the bound cut off, at their end or at their begin; other constants that differ are affine functions of the size and
 //!   are computed from it (`constants.rs`).
 //! - By a rule for each operation (`rules`), the first positions of its results follow from the first positions of
 //!   its operands alone. Where they would follow from others, operands get the element there that changes nothing, by a
@@ -28,13 +28,14 @@ use crate::Rewriter;
 use bounded::{Along, Behind, Bounded};
 use constants::Constant;
 use hone_graph::{Definition, Node, ValueId};
-use hone_ops::{Graph, Op};
-use hone_types::{Id, TensorType};
+use hone_ops::{Gather, Graph, Op};
+use hone_types::{Id, Tensor, TensorType};
 use std::collections::HashMap;
+use std::ops::RangeInclusive;
 use thiserror::Error;
 use twins::{Axis, Twins};
 
-/// A graph that computes a model at every size `1..=bound` of one dimension.
+/// A graph that computes a model at every size of one dimension up to a bound.
 ///
 /// Its inputs are those of the model at the bound and, last, the actual size: a scalar of `i64`. Outputs have the shapes at the
 /// bound.
@@ -88,8 +89,9 @@ pub enum NotPadded {
 
 /// Makes one graph for every size of a dimension.
 ///
-/// `at_bound` was imported with `bound` (at least 2) for the dimension; `inputs` says of each of its inputs which axis is
-/// the dimension. `witnesses` are the same model imported at one or more smaller sizes: with one, no constant
+/// `sizes` are those that may come, from 1 or a larger one on. `at_bound` was imported with the largest of them (at least 2) for
+/// the dimension; `inputs` says of each of its inputs which axis is the dimension, or a constant less of it: as many as
+/// there are before something is joined to them. `witnesses` are the same model imported at one or more smaller sizes: with one, no constant
 /// may depend on the size but along the dimension. `size_input` is the name of the new input.
 ///
 /// # Errors
@@ -97,13 +99,14 @@ pub enum NotPadded {
 pub fn pad_dimension(
     at_bound: &Graph,
     inputs: &[Option<usize>],
-    bound: usize,
+    sizes: RangeInclusive<usize>,
     size_input: &str,
     witnesses: &[(&Graph, usize)],
 ) -> Result<PaddedGraph, NotPadded> {
-    check_request(at_bound, inputs, bound, size_input, witnesses)?;
+    let (least, bound) = sizes.into_inner();
+    check_request(at_bound, inputs, (least, bound), size_input, witnesses)?;
     let twins = Twins::new(at_bound, bound, witnesses)?;
-    let mut padding = Padding::new(twins, inputs, size_input)?;
+    let mut padding = Padding::new(twins, inputs, size_input, least)?;
     let needed = Rewriter::new(at_bound);
     for (id, node) in at_bound.nodes().iter().filter(|(id, _)| needed.is_needed(*id)) {
         padding.node(id, node).map_err(|why| NotPadded::Node {
@@ -118,13 +121,16 @@ pub fn pad_dimension(
 fn check_request(
     graph: &Graph,
     inputs: &[Option<usize>],
-    bound: usize,
+    (least, bound): (usize, usize),
     size_input: &str,
     witnesses: &[(&Graph, usize)],
 ) -> Result<(), NotPadded> {
     let refuse = |why: String| Err(NotPadded::Request(why));
     if bound < 2 || i32::try_from(bound).is_err() {
         return refuse(format!("{bound} is no bound of a dimension"));
+    }
+    if !(1..=bound).contains(&least) {
+        return refuse(format!("{least} is no smallest size of a dimension up to {bound}"));
     }
     let sizes: Vec<usize> = witnesses.iter().map(|(_, size)| *size).collect();
     let is_new = |(position, size): (usize, &usize)| !sizes[..position].contains(size);
@@ -186,6 +192,7 @@ impl<'a> Padding<'a> {
         twins: Twins<'a>,
         inputs: &[Option<usize>],
         size_input: &str,
+        least: usize,
     ) -> Result<Self, NotPadded> {
         let graph = twins.at_bound();
         let mut new = Graph::new();
@@ -194,9 +201,14 @@ impl<'a> Padding<'a> {
         for (port, axis) in graph.inputs().iter().zip(inputs) {
             let error = |why| NotPadded::Port { role: "input", name: port.name.clone(), why };
             let axes = twins.axes_of(port.value).map_err(error)?;
-            let expected: Vec<Axis> =
-                axis.iter().map(|axis| Axis { axis: *axis, extra: 0, factor: 1 }).collect();
-            if axes != expected {
+            let is_expected = match (&axes[..], axis) {
+                ([], None) => true,
+                ([Axis { axis, extra, factor: 1 }], Some(expected)) => {
+                    axis == expected && *extra <= 0 && least as i64 + extra >= 0
+                }
+                _ => false,
+            };
+            if !is_expected {
                 return Err(error(match axis {
                     Some(axis) => format!("does not have the dimension along axis {axis} alone"),
                     None => "differs in shape between the sizes".to_owned(),
@@ -206,7 +218,7 @@ impl<'a> Padding<'a> {
             values[port.value.index()] = Some(value);
             found.push((value, axes));
         }
-        let mut new = Bounded::new(new, size_input, twins.bound());
+        let mut new = Bounded::new(new, size_input, (least, twins.bound()));
         for (value, axes) in found {
             new.set(value, axes.into_iter().map(Along::new).collect());
         }
@@ -286,11 +298,30 @@ impl<'a> Padding<'a> {
                 self.new.set(new, along.collect());
                 new
             }
+            Constant::Ending(axes) => self.ending(value, tensor, axes)?,
             Constant::Affine(affine) => {
                 self.new.affine(&entry.name, tensor.tensor_type(), affine)?
             }
         };
         self.constants.insert(key, new);
+        Ok(new)
+    }
+
+    /// A constant that is at every size the last positions of what it is at the bound: these, moved to the begin.
+    fn ending(
+        &mut self,
+        value: ValueId,
+        tensor: &Tensor,
+        axes: Vec<Axis>,
+    ) -> Result<ValueId, String> {
+        let name = &self.twins.at_bound().values()[value].name;
+        let mut new = self.new.constant(name, tensor.clone());
+        for Axis { axis, .. } in &axes {
+            let count = tensor.shape().get(*axis).copied().unwrap_or(0);
+            let indices = self.new.from_end(count)?;
+            new = self.new.add(name, Gather { axis: *axis }, &[new, indices])?;
+        }
+        self.new.set(new, axes.into_iter().map(Along::new).collect());
         Ok(new)
     }
 
@@ -308,8 +339,9 @@ impl<'a> Padding<'a> {
                 }
                 [along] if along.extra == 0 => Some(along.axis),
                 [along] => {
-                    let extra = along.extra;
-                    return Err(error(format!("has {extra} more positions than the dimension")));
+                    let (extra, what) =
+                        (along.extra.abs(), if along.extra > 0 { "more" } else { "fewer" });
+                    return Err(error(format!("has {extra} {what} positions than the dimension")));
                 }
                 _ => return Err(error("has the dimension along several axes".to_owned())),
             });

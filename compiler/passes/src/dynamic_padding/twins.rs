@@ -133,8 +133,8 @@ impl<'a> Twins<'a> {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Axis {
     pub axis: usize,
-    /// Positions more than the size.
-    pub extra: usize,
+    /// Positions more than the size, or less.
+    pub extra: i64,
     /// Elements of what the dimension is joined with in this axis; 1 where the axis is the dimension alone.
     pub factor: usize,
 }
@@ -157,7 +157,7 @@ pub(super) fn axes(types: &[&TensorType], sizes: &[usize]) -> Result<Vec<Axis>, 
             Some((factor, extra)) => found.push(Axis { axis, extra, factor }),
             None => {
                 return Err(format!(
-                    "has extents {extents:?} along axis {axis} at sizes {sizes:?}: not the size, or a constant more"
+                    "has extents {extents:?} along axis {axis} at sizes {sizes:?}: not the size, or a constant more or less"
                 ));
             }
         }
@@ -166,14 +166,16 @@ pub(super) fn axes(types: &[&TensorType], sizes: &[usize]) -> Result<Vec<Axis>, 
 }
 
 /// Factor and summand with which extents are `factor · (size + extra)`.
-fn multiple(extents: &[usize], sizes: &[usize]) -> Option<(usize, usize)> {
+fn multiple(extents: &[usize], sizes: &[usize]) -> Option<(usize, i64)> {
     let rise = extents.first()?.checked_sub(*extents.get(1)?)?;
     let more = sizes.first()?.checked_sub(*sizes.get(1)?)?;
     let factor = rise.checked_div(more).filter(|factor| *factor > 0)?;
-    let extra = (extents[0] / factor).checked_sub(sizes[0])?;
+    let signed = |number: usize| i64::try_from(number).ok();
+    let extra = signed(extents[0] / factor)?.checked_sub(signed(sizes[0])?)?;
     let mut pairs = extents.iter().zip(sizes);
     let follows = pairs.all(|(extent, size)| {
-        size.checked_add(extra).and_then(|sum| sum.checked_mul(factor)) == Some(*extent)
+        let sum = signed(*size).and_then(|size| usize::try_from(size.checked_add(extra)?).ok());
+        sum.and_then(|sum| sum.checked_mul(factor)) == Some(*extent)
     });
     follows.then_some((factor, extra))
 }

@@ -153,10 +153,15 @@ pub fn built(build: Build, n: usize) -> (Graph, Vec<Option<usize>>) {
 }
 
 pub fn padded(build: Build, bound: usize) -> Result<PaddedGraph, NotPadded> {
+    padded_from(1, build, bound)
+}
+
+/// The same for sizes from one on.
+pub fn padded_from(least: usize, build: Build, bound: usize) -> Result<PaddedGraph, NotPadded> {
     let (graph, axes) = built(build, bound);
     let others = WITNESSES.map(|size| (built(build, size).0, size));
     let others: Vec<(&Graph, usize)> = others.iter().map(|(graph, size)| (graph, *size)).collect();
-    pad_dimension(&graph, &axes, bound, "size", &others)
+    pad_dimension(&graph, &axes, least..=bound, "size", &others)
 }
 
 /// Numbers that an input may hold behind the size.
@@ -199,14 +204,26 @@ pub fn compare(name: &str, build: Build, graph: &PaddedGraph, bound: usize) {
 
 /// The same, where results may differ by a given fraction of the largest.
 pub fn compare_within(tolerance: f64, name: &str, build: Build, graph: &PaddedGraph, bound: usize) {
+    compare_from(1, tolerance, (name, build), graph, bound);
+}
+
+/// The same for sizes from one on.
+fn compare_from(
+    least: usize,
+    tolerance: f64,
+    (name, build): (&str, Build),
+    graph: &PaddedGraph,
+    bound: usize,
+) {
     let (at_bound, axes) = built(build, bound);
-    for n in [1, 2, 3, bound - 1, bound] {
+    for n in [1, 2, 3, bound - 1, bound].into_iter().filter(|n| *n >= least) {
         let (model, _) = built(build, n);
         for round in 0..3 {
             let mut random = Random::new((n * 10 + round) as u64);
             let (mut small, mut large) = (Vec::new(), Vec::new());
-            for (port, axis) in at_bound.inputs().iter().zip(&axes) {
-                let at = axis.map(|axis| (axis, n));
+            for ((port, own), axis) in at_bound.inputs().iter().zip(model.inputs()).zip(&axes) {
+                // An input may have fewer positions than the size says.
+                let at = axis.map(|axis| (axis, model.tensor_type(own.value).shape[axis]));
                 let [cut, whole] = input(at_bound.tensor_type(port.value), at, &mut random);
                 small.push(cut);
                 large.push(whole);
@@ -246,6 +263,15 @@ fn assert_close(what: &str, found: &Tensor, wanted: &Tensor, tolerance: f64) {
             "{what}: {found}, not {wanted}"
         );
     }
+}
+
+/// Requires that a model is padded for sizes from one on, and computes the same.
+pub fn check_from(least: usize, name: &str, build: Build) -> PaddedGraph {
+    let graph =
+        padded_from(least, build, BOUND).unwrap_or_else(|error| panic!("{name}: {error}"));
+    graph.graph.verify().unwrap();
+    compare_from(least, TOLERANCE, (name, build), &graph, BOUND);
+    graph
 }
 
 /// Requires that a model is padded, and computes the same.

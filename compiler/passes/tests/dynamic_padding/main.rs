@@ -5,4 +5,5 @@
 mod case;
 mod networks;
 mod operations;
+mod past;
 mod refused;

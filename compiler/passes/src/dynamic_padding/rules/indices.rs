@@ -63,7 +63,7 @@ pub(super) fn scatter_elements(new: &mut Bounded, step: &mut Step<'_>) -> Added 
 
 /// Requires of two operands that they have the dimension along the same axes but one.
 fn same_axes(new: &Bounded, but: usize, data: ValueId, other: ValueId) -> Result<(), String> {
-    let axes = |value: ValueId| -> Vec<(usize, usize)> {
+    let axes = |value: ValueId| -> Vec<(usize, i64)> {
         let kept = new.along(value).iter().filter(|along| along.axis != but);
         kept.map(|along| (along.axis, along.extra)).collect()
     };
@@ -99,7 +99,7 @@ pub(super) fn gather_nd(new: &mut Bounded, step: &mut Step<'_>) -> Added {
             let entry = along.axis - batch;
             let entries: Vec<i64> =
                 constant.to_i64().into_iter().skip(entry).step_by((*tuple).max(1)).collect();
-            check_positions(&entries, points, new.along(indices), along)?;
+            check_positions(&entries, (new.least(), points), new.along(indices), along)?;
         }
     }
     if !is_indexed {
@@ -112,13 +112,13 @@ pub(super) fn gather_nd(new: &mut Bounded, step: &mut Step<'_>) -> Added {
 /// for itself.
 fn check_positions(
     indices: &[i64],
-    shape: &[usize],
+    (least, shape): (usize, &[usize]),
     axes: &[Along],
     data: Along,
 ) -> Result<(), String> {
     for (element, index) in indices.iter().enumerate() {
-        let smallest = smallest_size(element, shape, axes);
-        let is_there = usize::try_from(*index).is_ok_and(|index| index < smallest + data.extra);
+        let smallest = smallest_size(element, (least, shape), axes) as i64;
+        let is_there = (0..smallest + data.extra).contains(index);
         if !is_there {
             return Err("takes positions along the dimension by index".to_owned());
         }
@@ -126,15 +126,16 @@ fn check_positions(
     Ok(())
 }
 
-/// The smallest size at which a tensor has the element at a place, row-major in `shape`.
-fn smallest_size(element: usize, shape: &[usize], axes: &[Along]) -> usize {
+/// The smallest size, of those from `least` on, at which a tensor has the element at a place, row-major in `shape`.
+fn smallest_size(element: usize, (least, shape): (usize, &[usize]), axes: &[Along]) -> usize {
     let mut rest = element;
-    let mut smallest = 1;
+    let mut smallest = least;
     for (axis, extent) in shape.iter().enumerate().rev() {
         let index = rest % (*extent).max(1);
         rest /= (*extent).max(1);
         if let Some(along) = axes.iter().find(|along| along.axis == axis) {
-            smallest = smallest.max((index + 1).saturating_sub(along.extra));
+            let size = (index as i64 + 1).saturating_sub(along.extra);
+            smallest = smallest.max(usize::try_from(size).unwrap_or(0));
         }
     }
     smallest
@@ -150,15 +151,16 @@ fn positions(
     if let Some(constant) = new.graph().constant(indices).cloned() {
         return constant_positions(new, indices, &constant, data);
     }
-    let bound = new.bound();
+    let (least, bound) = (new.least(), new.bound());
     if let Some(affine) = new.affine_of(indices) {
         // What is linear in the size holds between two sizes where it holds at both.
         let is_there = |size: usize, element: usize| {
-            (0.0..(size + data.extra) as f64).contains(&affine.at(element, size))
+            (0.0..(size as i64 + data.extra) as f64).contains(&affine.at(element, size))
         };
         let elements = 0..affine.slopes.len();
-        let all =
-            elements.into_iter().all(|element| is_there(1, element) && is_there(bound, element));
+        let all = elements
+            .into_iter()
+            .all(|element| is_there(least, element) && is_there(bound, element));
         return match all {
             true => Ok(indices),
             false => Err("takes positions along the dimension by index".to_owned()),
@@ -193,14 +195,14 @@ fn constant_positions(
     let refuse = || "takes positions along the dimension by index".to_owned();
     if axes.is_empty() && !entries.is_empty() && entries.iter().all(|index| *index < 0) {
         let offsets: Vec<f64> =
-            entries.iter().map(|index| (data.extra as i64).saturating_add(*index) as f64).collect();
-        // At size 1 all of them have to be there.
-        if offsets.iter().any(|offset| *offset < -1.0) {
+            entries.iter().map(|index| data.extra.saturating_add(*index) as f64).collect();
+        // At the smallest size all of them have to be there.
+        if offsets.iter().any(|offset| *offset < -(new.least() as f64)) {
             return Err(refuse());
         }
         return new.size_and(constant.shape(), offsets);
     }
-    check_positions(&entries, constant.shape(), &axes, data)?;
+    check_positions(&entries, (new.least(), constant.shape()), &axes, data)?;
     Ok(indices)
 }
 
@@ -251,14 +253,14 @@ mod tests {
         let along = |axis, extra| Along::new(Axis { axis, extra, factor: 1 });
         let axes = [along(0, 0), along(2, 1)];
         // Element [1, 0, 3] of [4, 2, 5]: the second row needs size 2, the fourth column size 3.
-        assert_eq!(smallest_size(13, &[4, 2, 5], &axes), 3);
-        assert_eq!(smallest_size(0, &[4, 2, 5], &axes), 1);
+        assert_eq!(smallest_size(13, (1, &[4, 2, 5]), &axes), 3);
+        assert_eq!(smallest_size(0, (1, &[4, 2, 5]), &axes), 1);
         let data = along(0, 1);
-        assert!(check_positions(&[0, 1], &[2], &[], data).is_ok());
-        assert!(check_positions(&[2], &[1], &[], data).is_err());
-        assert!(check_positions(&[-1], &[1], &[], data).is_err());
+        assert!(check_positions(&[0, 1], (1, &[2]), &[], data).is_ok());
+        assert!(check_positions(&[2], (1, &[1]), &[], data).is_err());
+        assert!(check_positions(&[-1], (1, &[1]), &[], data).is_err());
         let along = [along(0, 0)];
-        assert!(check_positions(&[1, 2, 3], &[3], &along, data).is_ok());
-        assert!(check_positions(&[1, 3, 3], &[3], &along, data).is_err());
+        assert!(check_positions(&[1, 2, 3], (1, &[3]), &along, data).is_ok());
+        assert!(check_positions(&[1, 3, 3], (1, &[3]), &along, data).is_err());
     }
 }

@@ -1,19 +1,23 @@
 //! Operands one after another, and elements added around one.
 
 use super::{Added, Step};
-use crate::dynamic_padding::bounded::{Behind, Bounded};
+use crate::dynamic_padding::bounded::{Before, Behind, Bounded};
 use hone_graph::ValueId;
-use hone_ops::{Concat, Pad, PadMode};
+use hone_ops::{Binary, BinaryFunction, Concat, Gather, Pad, PadMode, Select};
+use hone_types::DataType;
 
-/// Operands joined along another axis, or the dimension behind operands of fixed extents.
+/// Operands joined along another axis, or the dimension between operands of fixed extents.
 pub(super) fn concat(new: &mut Bounded, step: &mut Step<'_>) -> Added {
     let axis = step.node.operation.downcast::<Concat>().ok_or("is no concatenation")?.axis;
     let operands: Vec<ValueId> = step.inputs.iter().flatten().copied().collect();
     let joined = operands.iter().position(|value| new.along_axis(*value, axis).is_some());
-    if joined.is_some_and(|position| position + 1 != operands.len()) {
-        return Err("joins something behind the dimension, along it".to_owned());
+    let (head, tail) = operands.split_at(joined.map_or(operands.len(), |position| position + 1));
+    if tail.iter().any(|value| new.along_axis(*value, axis).is_some()) {
+        return Err("joins the dimension twice, along it".to_owned());
     }
-    if let Some(along) = joined.and_then(|position| new.along_axis(operands[position], axis)) {
+    if tail.is_empty()
+        && let Some(along) = joined.and_then(|position| new.along_axis(operands[position], axis))
+    {
         step.behind(axis, along.behind);
     }
     for along in step.axes.first().cloned().unwrap_or_default() {
@@ -36,7 +40,55 @@ pub(super) fn concat(new: &mut Bounded, step: &mut Step<'_>) -> Added {
         let behind = found.filter(|behind| *behind != Behind::Weights);
         step.behind(along.axis, behind.unwrap_or(Behind::Anything));
     }
-    step.copy(new)
+    if tail.is_empty() { step.copy(new) } else { behind_size(new, step, axis, (head, tail)) }
+}
+
+/// Operands of fixed extents joined behind the dimension, as new keys to those of the past: they begin where the size says.
+fn behind_size(
+    new: &mut Bounded,
+    step: &Step<'_>,
+    axis: usize,
+    (head, tail): (&[ValueId], &[ValueId]),
+) -> Added {
+    let name = &step.node.name;
+    let mut joined = |values: &[ValueId]| match values {
+        [value] => Ok(*value),
+        _ => new.add(name, Concat { axis }, values),
+    };
+    let (first, last) = (joined(head)?, joined(tail)?);
+    let along = step.result(axis).filter(|along| !along.is_joined());
+    let along = along.ok_or("joins something behind a part of the dimension")?;
+    let shape = new.graph().tensor_type(last).shape.clone();
+    let (count, added) = (new.extent(along.extra)?, shape[axis]);
+    let extra = along.extra - i64::try_from(added).map_err(|error| error.to_string())?;
+    let (rank, mut end) = (shape.len(), vec![0; shape.len()]);
+    end[axis] = along.extra - extra;
+    let room = Pad { begin: vec![0; rank], end, mode: PadMode::Constant, value: 0.0 };
+    let first = new.add(name, room, &[first])?;
+    let last = if added == 1 { last } else { moved(new, name, axis, (last, count, extra))? };
+    let axes_behind = rank - 1 - axis;
+    let before = new.is_before(Before { count, extra, outer: 1, inner: 1, axes_behind })?;
+    Ok(vec![new.add(name, Select {}, &[before, first, last])?])
+}
+
+/// A value with its positions along an axis moved to where the size and `extra` says, of `count` positions; others hold
+/// its first or its last one.
+fn moved(
+    new: &mut Bounded,
+    name: &str,
+    axis: usize,
+    (value, count, extra): (ValueId, usize, i64),
+) -> Result<ValueId, String> {
+    let last = new.graph().tensor_type(value).shape[axis] as f64 - 1.0;
+    let positions: Vec<f64> = (0..count).map(|position| position as f64).collect();
+    let positions = new.numbers(DataType::I64, &[count], &positions)?;
+    let size = new.size(DataType::I64, extra)?;
+    let mut indices = new.add(name, Binary::new(BinaryFunction::Subtract), &[positions, size])?;
+    for (function, number) in [(BinaryFunction::Maximum, 0.0), (BinaryFunction::Minimum, last)] {
+        let number = new.numbers(DataType::I64, &[], &[number])?;
+        indices = new.add(name, Binary::new(function), &[indices, number])?;
+    }
+    new.add(name, Gather { axis }, &[value, indices])
 }
 
 /// Elements added around.

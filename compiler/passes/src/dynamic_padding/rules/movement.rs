@@ -138,16 +138,20 @@ pub(super) fn slice(new: &mut Bounded, step: &mut Step<'_>) -> Added {
         let is_fixed = cut.starts.iter().all(|start| *start == cut.starts[0]);
         match (entry, step.result(axis)) {
             (None, _) if is_fixed => {}
+            (None, None) => {
+                first = cut.of_table(new, step, first)?;
+                (whole.starts[axis], whole.steps[axis]) = (0, 1);
+            }
             (Some(entry), Some(result)) if is_fixed => {
                 // What is behind the size stays there, where nothing before it is cut off at the end.
                 if cut.step != 1 && cut.extent > 1 {
                     return Err("takes positions along the dimension from others".to_owned());
                 }
-                if result.extra + cut.starts[0] == entry.extra {
+                if result.extra + cut.starts[0] as i64 == entry.extra {
                     step.behind(axis, entry.behind);
                 }
             }
-            (Some(entry), None) if cut.is_first(entry) => {}
+            (Some(entry), None) if cut.is_first(new.least(), entry) => {}
             (Some(entry), None) => {
                 first = cut.at_end(new, step, (first, entry))?;
                 (whole.starts[axis], whole.steps[axis]) = (0, 1);
@@ -159,11 +163,12 @@ pub(super) fn slice(new: &mut Bounded, step: &mut Step<'_>) -> Added {
 }
 
 impl Cut {
-    /// Whether the same positions are taken at every size, and are there at size 1.
-    fn is_first(&self, entry: Along) -> bool {
+    /// Whether the same positions are taken at every size, and are there at the smallest.
+    fn is_first(&self, least: usize, entry: Along) -> bool {
         let last = self.extent.saturating_sub(1) as i64 * self.step + self.starts[0] as i64;
         let most = self.starts[0].max(usize::try_from(last).unwrap_or(usize::MAX));
-        self.starts.iter().all(|start| *start == self.starts[0]) && most <= entry.extra
+        self.starts.iter().all(|start| *start == self.starts[0])
+            && (most as i64) < least as i64 + entry.extra
     }
 
     /// The elements at a fixed distance from the end, by their positions computed from the size.
@@ -173,19 +178,52 @@ impl Cut {
         step: &Step<'_>,
         (value, entry): (ValueId, Along),
     ) -> Result<ValueId, String> {
-        let refuse = || "takes positions along the dimension from others".to_owned();
+        let offsets = self.offsets(new, step)?;
+        if offsets.iter().any(|offset| *offset >= entry.extra) {
+            return Err("takes positions along the dimension from others".to_owned());
+        }
+        self.taken(new, step, (value, offsets))
+    }
+
+    /// Elements of an axis that is not the dimension, from one on that goes with the size: such as rows of a table.
+    fn of_table(
+        &self,
+        new: &mut Bounded,
+        step: &Step<'_>,
+        value: ValueId,
+    ) -> Result<ValueId, String> {
+        let offsets = self.offsets(new, step)?;
         let bound = new.bound() as i64;
-        let offset = self.starts[0] as i64 - bound;
+        let extent = new.graph().tensor_type(value).shape[self.axis] as i64;
+        if offsets.iter().any(|offset| bound + offset >= extent) {
+            return Err("takes positions that are not there at every size".to_owned());
+        }
+        self.taken(new, step, (value, offsets))
+    }
+
+    /// How much more than the size the elements are; at the smallest size all of them are there.
+    fn offsets(&self, new: &Bounded, step: &Step<'_>) -> Result<Vec<i64>, String> {
+        let refuse = || "takes positions along the dimension from others".to_owned();
+        let offset = self.starts[0] as i64 - new.bound() as i64;
         let offsets: Vec<i64> =
             (0..self.extent as i64).map(|position| offset + position * self.step).collect();
-        // At size 1 all of them have to be there.
-        if offsets.iter().any(|offset| *offset < -1 || *offset >= entry.extra as i64) {
+        let from = -(new.least() as i64);
+        if offsets.iter().any(|offset| *offset < from) {
             return Err(refuse());
         }
         let mut starts = self.starts.iter().zip(&step.sizes);
-        if starts.any(|(start, size)| *start as i64 != *size as i64 + offset) {
-            return Err(refuse());
+        match starts.all(|(start, size)| *start as i64 == *size as i64 + offset) {
+            true => Ok(offsets),
+            false => Err(refuse()),
         }
+    }
+
+    fn taken(
+        &self,
+        new: &mut Bounded,
+        step: &Step<'_>,
+        (value, offsets): (ValueId, Vec<i64>),
+    ) -> Result<ValueId, String> {
         let values: Vec<f64> = offsets.iter().map(|offset| *offset as f64).collect();
         let indices = new.size_and(&[values.len()], values)?;
         let gather = Gather { axis: self.axis };

@@ -56,7 +56,7 @@ fn lengths(
     new: &mut Bounded,
     step: &Step<'_>,
     batch: usize,
-    extra: usize,
+    extra: i64,
 ) -> Result<ValueId, String> {
     let name = &step.node.name;
     let size = new.size(DataType::I64, extra)?;

@@ -95,7 +95,7 @@ pub(super) fn reduce(new: &mut Bounded, step: &mut Step<'_>, operator: &Reduce) 
 /// The product of the size, with each of `extras` added to it, and a fixed number of elements.
 fn count(
     new: &mut Bounded,
-    extras: &[usize],
+    extras: &[i64],
     fixed: usize,
     dtype: DataType,
 ) -> Result<ValueId, String> {
