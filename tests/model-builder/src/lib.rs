@@ -5,6 +5,7 @@
 
 mod bert;
 mod convolutions;
+mod decoder;
 mod few_bits;
 mod graph;
 mod half_weights;
@@ -16,6 +17,7 @@ mod tagger;
 
 pub use bert::{BertSizes, bert, bert_of_any_length};
 pub use convolutions::convolutions;
+pub use decoder::decoder;
 pub use few_bits::few_bits;
 pub use graph::{Builder, Value, integer, integers};
 pub use half_weights::half_weights;

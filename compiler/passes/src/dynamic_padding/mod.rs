@@ -245,9 +245,15 @@ impl<'a> Padding<'a> {
             });
         }
         self.twins.join(node, &others);
-        let mut axes = Vec::with_capacity(node.outputs.len());
+        let mut axes: Vec<Vec<Along>> = Vec::with_capacity(node.outputs.len());
         for output in &node.outputs {
             axes.push(self.twins.axes_of(*output)?.into_iter().map(Along::new).collect());
+        }
+        let least = self.new.least() as i64;
+        let missing = |along: &&Along| least + along.extra < 0;
+        if let Some(along) = axes.iter().flatten().find(missing) {
+            let fewer = along.extra.unsigned_abs();
+            return Err(format!("leaves out {fewer} positions, of {least} that may be there"));
         }
         let graph = self.twins.at_bound();
         let mut step = Step {

@@ -267,8 +267,7 @@ fn assert_close(what: &str, found: &Tensor, wanted: &Tensor, tolerance: f64) {
 
 /// Requires that a model is padded for sizes from one on, and computes the same.
 pub fn check_from(least: usize, name: &str, build: Build) -> PaddedGraph {
-    let graph =
-        padded_from(least, build, BOUND).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let graph = padded_from(least, build, BOUND).unwrap_or_else(|error| panic!("{name}: {error}"));
     graph.graph.verify().unwrap();
     compare_from(least, TOLERANCE, (name, build), &graph, BOUND);
     graph

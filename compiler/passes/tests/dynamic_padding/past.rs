@@ -57,14 +57,14 @@ fn new_tokens_begin_where_the_past_ends() {
 
 #[test]
 fn something_fixed_comes_before_and_behind() {
-    check_from(4, "between", |c| {
-        let x = c.floats(&[2, c.n - 4, 3], 1);
-        let (before, behind) = (c.weights(&[2, 1, 3]), c.weights(&[2, 3, 3]));
+    check_from(3, "between", |c| {
+        let x = c.floats(&[2, c.n - 3, 3], 1);
+        let (before, behind) = (c.weights(&[2, 1, 3]), c.weights(&[2, 2, 3]));
         vec![c.add(Concat { axis: 1 }, &[before, x, behind])]
     });
-    check_from(4, "several behind", |c| {
-        let x = c.floats(&[2, c.n - 4, 3], 1);
-        let (first, second) = (c.weights(&[2, 1, 3]), c.weights(&[2, 3, 3]));
+    check_from(3, "several behind", |c| {
+        let x = c.floats(&[2, c.n - 3, 3], 1);
+        let (first, second) = (c.weights(&[2, 1, 3]), c.weights(&[2, 2, 3]));
         let all = c.add(Concat { axis: 1 }, &[x, first, second]);
         vec![c.reduce(ReduceFunction::Mean, all, &[1]), all]
     });

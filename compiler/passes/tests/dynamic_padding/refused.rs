@@ -78,7 +78,7 @@ fn operations_that_mix_positions_are_refused_by_name() {
             let x = c.floats(&[c.n, 3], 0);
             vec![c.add(Tile { repeats: vec![2, 1] }, &[x])]
         }),
-        ("(concat) has extents [24, 10, 6] along axis 0 at sizes [12, 5, 3]", |c| {
+        ("(concat) joins the dimension twice, along it", |c| {
             let x = c.floats(&[c.n, 3], 0);
             vec![c.add(Concat { axis: 0 }, &[x, x])]
         }),
@@ -101,7 +101,7 @@ fn operations_that_mix_positions_are_refused_by_name() {
             let x = c.floats(&[c.n, 3], 0);
             vec![c.slice(x, &[(c.n - 2, 2), (0, 3)])]
         }),
-        ("(slice) has extents [11, 4, 2] along axis 0", |c| {
+        ("output 'y0' has 1 fewer positions than the dimension", |c| {
             let x = c.floats(&[c.n, 3], 0);
             vec![c.slice(x, &[(1, c.n - 1), (0, 3)])]
         }),
@@ -227,12 +227,15 @@ fn what_differs_between_sizes_is_refused() {
                 vec![c.product(x, fraction)]
             },
         ),
-        ("reads a constant of f32[12, 3] of which neither the beginning nor the end is what it is", |c| {
-            let x = c.floats(&[c.n, 3], 0);
-            let n = c.n as f32;
-            let bias = c.filled(&[c.n, 3], |index| index[0] as f32 / n);
-            vec![c.sum(x, bias)]
-        }),
+        (
+            "reads a constant of f32[12, 3] of which neither the beginning nor the end is what it is",
+            |c| {
+                let x = c.floats(&[c.n, 3], 0);
+                let n = c.n as f32;
+                let bias = c.filled(&[c.n, 3], |index| index[0] as f32 / n);
+                vec![c.sum(x, bias)]
+            },
+        ),
         ("reads a constant of f32[24, 3] that has the dimension joined with another axis", |c| {
             let x = c.floats(&[c.n, 3], 0);
             let table = c.filled(&[2 * c.n, 3], |_| 1.0);

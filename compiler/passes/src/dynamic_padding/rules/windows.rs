@@ -16,7 +16,7 @@ pub(super) fn convolution(new: &mut Bounded, step: &mut Step<'_>) -> Added {
             0 => {}
             1 => return Err("sums up channels, which are the dimension".to_owned()),
             axis => {
-                check_strides(&operator.window, along, step)?;
+                check_strides(&operator.window, along, (new.least(), step))?;
                 // Also where no window before the size reaches behind it: other ways to compute
                 // a convolution read more than its windows.
                 if kernel.get(axis) != Some(&1) {
@@ -30,12 +30,17 @@ pub(super) fn convolution(new: &mut Bounded, step: &mut Step<'_>) -> Added {
 }
 
 /// A window that moves on by one position, so that its results have the dimension where its input has it.
-fn check_strides(window: &Window, along: Along, step: &Step<'_>) -> Result<(), String> {
+fn check_strides(
+    window: &Window,
+    along: Along,
+    (least, step): (usize, &Step<'_>),
+) -> Result<(), String> {
     if window.strides.get(along.axis - 2) != Some(&1) {
         return Err("leaves out positions along the dimension".to_owned());
     }
     match step.result(along.axis) {
-        Some(_) => Ok(()),
+        Some(result) if least as i64 + result.extra > 0 => Ok(()),
+        Some(_) => Err(format!("has windows of more than {least} positions, which may be all")),
         None => Err("drops the dimension".to_owned()),
     }
 }
@@ -45,7 +50,7 @@ pub(super) fn pool(new: &mut Bounded, step: &mut Step<'_>, operator: &Pool) -> A
     let mut first = step.input(0)?;
     for along in new.along(first).to_vec() {
         let Some(axis) = along.axis.checked_sub(2) else { continue };
-        check_strides(&operator.window, along, step)?;
+        check_strides(&operator.window, along, (new.least(), step))?;
         if operator.kernel.get(axis) != Some(&1) {
             first = outside(new, operator, (first, along), axis)?;
         }
