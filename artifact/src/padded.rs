@@ -113,3 +113,26 @@ impl Manifest {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn what_is_joined_to_the_dimension_comes_on_top() {
+        let tensor = |name: &str, shape: Vec<u64>| TensorInfo::new(name, DataType::F32, shape);
+        let inputs = [tensor("mask", vec![1, 66]).unwrap(), tensor("past", vec![64, 4]).unwrap()];
+        let outputs = [tensor("all", vec![66, 4]).unwrap()];
+        let padded = PaddedDimension {
+            name: "past".to_owned(),
+            inputs: vec![Some(1), Some(0)],
+            outputs: vec![Some(0)],
+        };
+        assert_eq!(padded.extent_in(&inputs), Some(64));
+        assert_eq!(padded.bound_in(&inputs, &outputs), Some(66));
+        let at = |size| [0, 1].map(|place| padded.at_size(&inputs, place, size).unwrap().shape);
+        assert_eq!(at(0), [vec![1, 2], vec![0, 4]]);
+        assert_eq!(at(7), [vec![1, 9], vec![7, 4]]);
+    }
+}

@@ -7,7 +7,7 @@ mod common;
 
 use common::{Place, npz, onnx};
 use hone_artifact::{Manifest, Reader};
-use hone_model_builder::{BertSizes, bert_of_any_length};
+use hone_model_builder::{BertSizes, bert_of_any_length, decoder};
 use hone_runtime::{Model, Options};
 use prost::Message;
 
@@ -125,4 +125,96 @@ fn what_cannot_be_padded_says_which_node_stands_in_the_way() {
     assert_eq!(ended.code, 13, "{}", ended.err);
     let said = "cannot be compiled for every size of 'length'; name its sizes instead";
     assert!(ended.err.contains(said), "{}", ended.err);
+}
+
+/// Runs an artifact and the reference at sizes of a decoder's batch, past and new tokens, and compares them.
+fn same_as_reference(place: &Place, artifact: &str, [batch, past, new]: [usize; 3]) {
+    let cache = [batch, 2, past, 8];
+    let (x, mask) = ([batch, new, 16], [batch, past + new]);
+    let arrays: [(&str, &[usize]); 4] =
+        [("x", &x), ("mask", &mask), ("past_key", &cache), ("past_value", &cache)];
+    place.write("x.npz", npz::f32s(&arrays));
+    for (subject, outputs) in [(artifact, "y.npz"), ("decoder.onnx", "want.npz")] {
+        let mut arguments = vec!["run", subject, "--inputs", "x.npz", "--outputs", outputs];
+        if subject != artifact {
+            arguments.push("--reference");
+        }
+        let ran = place.hone(&arguments);
+        assert_eq!(ran.code, 0, "{batch}, {past}, {new}: {}", ran.err);
+    }
+    let read = |name: &str| npz::read_f32s(&place.path(name));
+    let (got, want) = (read("y.npz"), read("want.npz"));
+    assert_eq!(want[1].2.len(), batch * 2 * (past + new) * 8);
+    for ((name, shape, got), (_, expected, want)) in got.iter().zip(&want) {
+        assert_eq!(shape, expected, "{name} at {batch}, {past}, {new}");
+        let off = got.iter().zip(want).fold(0f32, |most, (a, b)| most.max((a - b).abs()));
+        assert!(off <= 1e-4, "{name} at {batch}, {past}, {new}: {off}");
+    }
+}
+
+#[test]
+fn a_decoder_takes_any_past_and_none() {
+    let place = Place::new();
+    // By the name of the sum, and where only the graph says so.
+    for total in ["past + sequence", "all"] {
+        place.write("decoder.onnx", decoder(total, 5).encode_to_vec());
+        let sizes = ["--shape", "sequence=1|3", "--shape", "past=0..70", "--force"];
+        let (manifest, path) = compile(&place, &[&["decoder.onnx"], &sizes[..]].concat());
+        assert_eq!(bounds(&manifest), [70, 70, 48, 48, 32, 32], "{total}");
+        let padded = manifest.padded.as_ref().unwrap();
+        assert_eq!(padded.name, "past");
+        assert_eq!(padded.inputs, [None, Some(1), Some(2), Some(2)]);
+        assert_eq!(padded.outputs, [None, Some(2), Some(2)]);
+        let artifact = path.to_str().unwrap();
+        for sizes in
+            [[1, 0, 1], [2, 0, 3], [1, 1, 1], [3, 31, 1], [1, 47, 3], [1, 70, 1], [1, 70, 3]]
+        {
+            same_as_reference(&place, artifact, sizes);
+        }
+        let mut model = Model::load(&path, &Options::default()).unwrap();
+        let mut refused = |mask: u64, past: u64| {
+            let (x, cache) = ([1, 1, 16], [1, 2, past, 8]);
+            let error = model.set_input_shapes(&[&x, &[1, mask], &cache, &cache]).unwrap_err();
+            error.to_string()
+        };
+        let error = refused(9, 7);
+        assert!(error.contains("'mask'") && error.contains("[batch, past + 1]"), "{error}");
+        let error = refused(72, 71);
+        assert!(error.contains("past is 71, the artifact takes 0 to 70 of it"), "{error}");
+        std::fs::remove_dir_all(place.path("out")).unwrap();
+    }
+}
+
+#[test]
+fn a_decoders_call_is_proposed_with_the_past_open() {
+    let place = Place::new();
+    place.write("decoder.onnx", decoder("past + sequence", 5).encode_to_vec());
+    let ended = place.hone(&["compile", "--no-measure", "--out", "out", "decoder.onnx"]);
+    assert_eq!(ended.code, 13, "{}", ended.err);
+    assert!(
+        ended.err.contains("'past' may stay open where sizes of 'sequence' are named"),
+        "{}",
+        ended.err
+    );
+    assert!(ended.err.trim_end().ends_with("decoder.onnx --shape sequence=1"), "{}", ended.err);
+    let (manifest, _) = compile(&place, &["decoder.onnx", "--shape", "sequence=1"]);
+    assert_eq!(bounds(&manifest).first(), Some(&512));
+    // The sum is not another size, and of no past alone there is nothing to join to.
+    let refused = |arguments: &[&str], words: &str| {
+        let ended = place.hone(&[&["compile", "--no-measure", "decoder.onnx"], arguments].concat());
+        assert_eq!(ended.code, 13, "{}", ended.err);
+        assert!(ended.err.contains(words), "{}\nwithout: {words}", ended.err);
+    };
+    let one = ["--shape", "sequence=1", "--shape", "past=4"];
+    refused(
+        &[&one[..], &["--shape", "mask=1,7"]].concat(),
+        "past + sequence, of which 5 comes up, and 7 is given",
+    );
+    refused(
+        &["--shape", "sequence=1", "--shape", "past=0..70", "--shape", "past + sequence=1..71"],
+        "'past + sequence' is past + sequence: leave its sizes out",
+    );
+    place.write("soft.onnx", onnx::unary("Softmax", &["length"]));
+    let ended = place.hone(&["compile", "--no-measure", "soft.onnx", "--shape", "length=0..70"]);
+    assert!(ended.err.contains("nothing is joined to it"), "{}", ended.err);
 }

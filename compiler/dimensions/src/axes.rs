@@ -117,23 +117,21 @@ fn declared(port: &PortSignature, axis: usize) -> Option<&Dimension> {
     port.shape.as_ref().and_then(|shape| shape.get(axis))
 }
 
+/// The dimension of a name: first where it is alone, then where something is joined to it.
 pub(crate) fn named(signature: &Signature, name: &str) -> Open {
-    let has = |dimension: &Dimension| match dimension {
-        Dimension::Symbol(own) if own == name => true,
-        Dimension::Symbol(own) => {
-            let sum = signature.sum_of(own);
-            sum.is_some_and(|sum| sum.terms.iter().any(|term| term.0 == name))
-        }
-        _ => false,
-    };
-    let mut axes = Vec::new();
+    let (mut axes, mut sums) = (Vec::new(), Vec::new());
     for port in &signature.inputs {
         for (axis, dimension) in port.shape.iter().flatten().enumerate() {
-            if has(dimension) {
+            let Dimension::Symbol(own) = dimension else { continue };
+            let sum = signature.sum_of(own);
+            if own == name {
                 axes.push((port.name.clone(), axis));
+            } else if sum.is_some_and(|sum| sum.terms.iter().any(|term| term.0 == name)) {
+                sums.push((port.name.clone(), axis));
             }
         }
     }
+    axes.append(&mut sums);
     Open { name: name.to_owned(), axes }
 }
 

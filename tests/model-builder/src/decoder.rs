@@ -20,7 +20,7 @@ pub fn decoder(total: &str, seed: u64) -> ModelProto {
     let (past_key, past_value) = (b.input("past_key", &cache), b.input("past_value", &cache));
     let by_heads = b.integers("by_heads", &[0, 0, HEADS as i64, SIZE as i64]);
     let [query, key, value] = ["query", "key", "value"].map(|name| {
-        let weight = b.weight(name, &[WIDTH, WIDTH], 0.0, 0.3);
+        let weight = b.weight(&format!("{name}_weight"), &[WIDTH, WIDTH], 0.0, 0.3);
         let own = b.node("MatMul", &[&x, &weight], Vec::new());
         let own = b.node("Reshape", &[&own, &by_heads], Vec::new());
         b.node("Transpose", &[&own], vec![integers("perm", &[0, 2, 1, 3])])

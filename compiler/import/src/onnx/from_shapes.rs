@@ -32,8 +32,10 @@ impl FromShapes {
 
     /// Whether an operation of constants takes elements of a table at what follows from shapes.
     pub fn keep(&self, operation: &Op, inputs: &[Option<&TensorType>]) -> bool {
-        let takes =
-            operation.downcast::<Gather>().is_some() || operation.downcast::<Slice>().is_some();
+        // The first rows of a table say what they are at every size by themselves.
+        let is_moved = |slice: &Slice| slice.starts.iter().any(|start| *start > 0);
+        let takes = operation.downcast::<Gather>().is_some()
+            || operation.downcast::<Slice>().is_some_and(is_moved);
         let is_table = |table: &TensorType| table.dtype.is_float() && table.rank() > 1;
         self.is_read && takes && inputs.first().copied().flatten().is_some_and(is_table)
     }
