@@ -51,8 +51,8 @@ pub struct InputBinding {
     validation = ("has(self.max) || self.min == 1", "a range without max is any size, from 1 on: set min to 1, or set max"),
 )]
 pub struct SizeRange {
-    /// The smallest, in elements; 0 of what something is joined to, such as the past of a decoder.
-    #[schemars(range(min = 0, max = 4294967296i64))]
+    /// The smallest, in elements.
+    #[schemars(range(min = 1, max = 4294967296i64))]
     pub min: i64,
     /// The largest, in elements; none for any size.
     #[serde(default, skip_serializing_if = "Option::is_none")]
