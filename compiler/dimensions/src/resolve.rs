@@ -334,7 +334,10 @@ impl Resolved {
 /// Sizes that are none, do not fit the model or are too many.
 pub fn combinations(source: &Source<'_>, inputs: &[Input]) -> Result<Vec<Combination>> {
     let given = bindings(inputs, Substitutes::default())?;
-    combinations_of(&source.signature()?, given)
+    match given.is_empty() {
+        true => Ok(vec![Combination::default()]),
+        false => combined(&source.signature()?, &given),
+    }
 }
 
 fn combinations_of(signature: &Signature, given: Vec<SizedBinding>) -> Result<Vec<Combination>> {
