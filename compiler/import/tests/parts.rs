@@ -5,7 +5,7 @@
 mod build;
 
 use build::*;
-use hone_import::onnx::proto::ModelProto;
+use hone_import::onnx::proto::{ModelProto, NodeProto};
 use hone_types::Tensor;
 
 #[test]
@@ -125,4 +125,59 @@ impl Negated for Vec<f64> {
     fn map_negated(&self) -> Vec<f32> {
         self.iter().map(|own| -*own as f32).collect()
     }
+}
+
+#[test]
+fn a_split_into_sizes_holds_the_run_to_their_sum() {
+    let split = |sizes: &[&str]| {
+        vec![
+            node("Concat", sizes, &["sizes"]).int("axis", 0),
+            node("Split", &["rows", "sizes"], &["head", "y"]),
+        ]
+    };
+    assert_eq!(first(&chosen(split(&["ones", "ones"])), &[matrix()]), (vec![5.0, 6.0], vec![1, 2]));
+    let graph = import(&chosen(split(&["ones", "whole_row"]))).unwrap().graph;
+    let error = chain(&hone_ops::evaluate(&graph, &[matrix()]).unwrap_err());
+    assert!(error.contains("what is split has not the extent 3"), "{error}");
+}
+
+#[test]
+fn rows_of_indices_choose_among_what_is_there() {
+    let by = |nodes: Vec<NodeProto>| first(&chosen(nodes), &[matrix()]);
+    // The rows from the largest first element on, as an `argsort` of as many as there are gives them.
+    let sorted = vec![
+        node("Shape", &["rows"], &["shape"]),
+        node("Slice", &["shape", "least", "most"], &["number"]),
+        node("Gather", &["rows", "zero"], &["heads"]).int("axis", 1),
+        node("TopK", &["heads", "number"], &["values", "order"]),
+        node("Unsqueeze", &["order", "last"], &["list"]),
+        node("GatherND", &["rows", "list"], &["y"]),
+    ];
+    assert_eq!(by(sorted), (vec![5.0, 6.0, 1.0, 2.0], vec![2, 2]));
+    // One column, which leaves the rows as many as they are.
+    let turned = vec![
+        node("Transpose", &["rows"], &["columns"]),
+        node("Unsqueeze", &["most", "least"], &["list"]),
+        node("GatherND", &["columns", "list"], &["y"]),
+    ];
+    assert_eq!(by(turned), (vec![2.0, 6.0], vec![1, 2]));
+}
+
+#[test]
+fn sequences_hold_what_is_there_in_part() {
+    let twice = vec![
+        node("SequenceConstruct", &["x"], &["all"]),
+        node("SequenceInsert", &["all", "rows"], &["more"]),
+        node("SequenceInsert", &["more", "rows", "least"], &["list"]),
+        node("ConcatFromSequence", &["list"], &["y"]).int("axis", 0),
+    ];
+    let (elements, shape) = first(&chosen(twice), &[matrix()]);
+    assert_eq!(shape, [8, 2]);
+    let rows = [1.0, 2.0, 5.0, 6.0];
+    assert_eq!(elements, [&rows[..], &matrix().to_f64(), &rows].concat());
+    let across = vec![
+        node("SequenceConstruct", &["rows", "rows"], &["list"]),
+        node("ConcatFromSequence", &["list"], &["y"]).int("axis", 1),
+    ];
+    assert!(chain(&import(&chosen(across)).unwrap_err()).contains("an element of its sequence"));
 }

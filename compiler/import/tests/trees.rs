@@ -57,6 +57,22 @@ fn a_tree_may_be_one_leaf_and_nodes_may_lie_in_any_order() {
 }
 
 #[test]
+fn of_several_weights_of_a_leaf_for_the_only_target_the_first_counts() {
+    let mut several = tree(&[Some([1, 2]), None, None]);
+    let node = &mut several.graph.as_mut().unwrap().node[0];
+    for attribute in &mut node.attribute {
+        match attribute.name() {
+            "target_treeids" | "target_ids" => attribute.ints.resize(4, 0),
+            "target_nodeids" => attribute.ints = vec![1, 2, 1, 2],
+            "target_weights" => attribute.floats = vec![3.0, 5.0, 30.0, 50.0],
+            _ => {}
+        }
+    }
+    let x = Tensor::from_elements([2, 1], &[0.0_f32, 100.0]).unwrap();
+    assert_eq!(first(&several, &[x]).0, [3.0, 5.0]);
+}
+
+#[test]
 fn parents_may_share_a_child() {
     assert_eq!(of_extremes(&[Some([1, 2]), Some([3, 4]), Some([3, 4]), None, None]), [3.0, 4.0]);
 }

@@ -98,11 +98,7 @@ impl Question<'_> {
                 (self.place == 0).then_some(Fate::Kept(axis + usize::from(along <= axis)))
             }
             "Gather" => self.gathered(b)?,
-            "GatherND" => {
-                let within =
-                    self.place == 1 && axis + 1 < rank && self.node.int_or("batch_dims", 0)? == 0;
-                within.then_some(Fate::Kept(axis))
-            }
+            "GatherND" => self.gathered_by_rows(b)?,
             _ => self.looked_along(b, outputs, &to)?,
         })
     }
@@ -411,17 +407,28 @@ impl Question<'_> {
             return Ok(Some(Fate::Kept(along + self.axis)));
         }
         if along == self.axis {
-            // From the end would be from that of the room.
-            let least = b.scalar(b.dtype(indices), 0.0)?;
-            let from_front = b.binary(B::GreaterEqual, indices, least)?;
-            if b.tensor(from_front).is_some_and(|own| own.bytes().contains(&0)) {
-                return Ok(None);
-            }
-            b.require(from_front, "an index from the end of what a run decides the size of")?;
-            return Ok(Some(Fate::Gone));
+            return from_front(b, indices);
         }
         let behind = if self.axis > along { self.axis - 1 + b.rank(indices) } else { self.axis };
         Ok(Some(Fate::Kept(behind)))
+    }
+
+    /// `GatherND` without samples: of rows of indices that are there in part, or of what they choose from.
+    fn gathered_by_rows(&mut self, b: &mut Builder) -> Result<Option<Fate>, NodeError> {
+        let indices = self.node.input(1)?;
+        if self.node.int_or("batch_dims", 0)? != 0 {
+            return Ok(None);
+        }
+        if self.place == 1 {
+            return Ok((self.axis + 1 < self.shape.len()).then_some(Fate::Kept(self.axis)));
+        }
+        let shape = b.shape(indices);
+        let Some((chosen, rows)) = shape.split_last() else { return Ok(None) };
+        if self.axis >= *chosen {
+            return Ok(Some(Fate::Kept(self.axis - chosen + rows.len())));
+        }
+        let own = b.narrow(indices, rows.len(), self.axis, 1)?;
+        from_front(b, own)
     }
 
     fn of_gemm(&mut self) -> Result<Option<Fate>, NodeError> {
@@ -432,4 +439,16 @@ impl Question<'_> {
             _ => None,
         })
     }
+}
+
+/// Where indices choose along the part's axis, nothing is left of it; a run is held to indices that count from its front,
+/// since those from the end would be from that of the room.
+fn from_front(b: &mut Builder, indices: Operand) -> Result<Option<Fate>, NodeError> {
+    let least = b.scalar(b.dtype(indices), 0.0)?;
+    let from_front = b.binary(B::GreaterEqual, indices, least)?;
+    if b.tensor(from_front).is_some_and(|own| own.bytes().contains(&0)) {
+        return Ok(None);
+    }
+    b.require(from_front, "an index from the end of what a run decides the size of")?;
+    Ok(Some(Fate::Gone))
 }

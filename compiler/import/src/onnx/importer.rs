@@ -356,7 +356,9 @@ impl Importer {
             node.inputs.push(operand);
         }
         self.note_declared(&node);
-        let forwards = domain.is_empty() && operator == "Identity";
+        // What they give is what they are given, with its part.
+        let forwards = ["Identity", "SequenceConstruct", "SequenceInsert"];
+        let forwards = domain.is_empty() && forwards.contains(&operator.as_str());
         let names = proto.output;
         let full =
             if domain.is_empty() { operator.clone() } else { format!("{domain}.{operator}") };

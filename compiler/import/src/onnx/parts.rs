@@ -9,7 +9,7 @@ use super::builder::{Builder, Operand};
 use super::fates::{Fate, Question};
 use super::node::Node;
 use super::operators::count_part;
-use super::rearranged::{cut_by_count, joined, shape_of};
+use super::rearranged::{cut_by_count, held_to_sizes, joined, joined_items, shape_of};
 use super::scattered::scattered;
 use super::shorthands::Step;
 use super::sized::{Behind, Part};
@@ -131,6 +131,14 @@ pub(super) fn begin(
 ) -> Result<(Option<Pending>, Option<Vec<Operand>>), NodeError> {
     for operand in node.inputs.clone().into_iter().flatten() {
         builder.settle(operand)?;
+    }
+    match node.operator.as_str() {
+        "Split" if own_domain => held_to_sizes(builder, node)?,
+        "ConcatFromSequence" if own_domain => {
+            let made = joined_items(builder, node)?;
+            return Ok((None, made.map(|own| vec![own])));
+        }
+        _ => {}
     }
     let parts: Vec<(usize, Part)> = node
         .inputs

@@ -1,4 +1,4 @@
-//! `Shape`, `Slice` and `Concat` of operands of which a run decides how much is there, where their results are made of
+//! `Shape`, `Slice`, `Split` and `Concat` of operands of which a run decides how much is there, where their results are made of
 //! other nodes than usual.
 
 use super::builder::{Builder, Operand};
@@ -98,6 +98,58 @@ pub(super) fn cut_by_count(
         return Ok(None);
     }
     cut(b, x, Some(*part), along, (start, end))
+}
+
+/// Before a `Split` into constant sizes along the axis of which a part is there: the run is held to as much as all sizes take,
+/// and the node reads that alone.
+///
+/// # Errors
+/// What an operator refuses.
+pub(super) fn held_to_sizes(b: &mut Builder, node: &mut Node) -> Result<(), NodeError> {
+    let Some(x) = node.optional(0) else { return Ok(()) };
+    let Some(part) = b.part(x) else { return Ok(()) };
+    let mut asked = node.again();
+    let along = axis(asked.int_or("axis", 0)?, b.rank(x))?;
+    let sizes = match asked.optional(1).filter(|_| asked.opset >= 13) {
+        Some(given) => b.tensor(given).map(|known| known.to_i64()),
+        None => asked.ints("split")?,
+    };
+    let Some(sizes) = sizes.filter(|_| along == part.axis) else { return Ok(()) };
+    let all =
+        sizes.iter().try_fold(0usize, |sum, own| sum.checked_add(usize::try_from(*own).ok()?));
+    let Some(all) = all.filter(|all| *all <= b.shape(x)[along]) else { return Ok(()) };
+    let same = b.with_scalar(B::Equal, part.count, all as f64)?;
+    b.require(same, format!("what is split has not the extent {all} that its parts take"))?;
+    let whole = b.filled(x, part, Behind::Zeros)?;
+    node.inputs[0] = Some(b.narrow(whole, along, 0, all)?);
+    Ok(())
+}
+
+/// `ConcatFromSequence` of tensors some of which are there in part along that axis; `None` where all are there.
+///
+/// # Errors
+/// Parts along another axis, or a new one.
+pub(super) fn joined_items(b: &mut Builder, node: &Node) -> Result<Option<Operand>, NodeError> {
+    let Some(items) = node.optional(0).and_then(|own| b.items(own)) else { return Ok(None) };
+    for item in &items {
+        b.settle(*item)?;
+    }
+    let parts = items.iter().enumerate();
+    let parts: Vec<(usize, Part)> =
+        parts.filter_map(|(place, own)| Some((place, b.part(*own)?))).collect();
+    if parts.is_empty() {
+        return Ok(None);
+    }
+    let mut asked = node.again();
+    let made = match asked.flag("new_axis", false)? {
+        true => None,
+        false => {
+            asked.inputs = items.into_iter().map(Some).collect();
+            joined(b, &mut asked, &parts)?
+        }
+    };
+    let refused = || NodeError::UndecidedSize { what: "an element of its sequence".into() };
+    made.ok_or_else(refused).map(Some)
 }
 
 /// `Concat` along the axis of which parts are there: the parts without gaps; `None` where it is along another one.

@@ -15,7 +15,7 @@ use hone_ops::{
     BinaryFunction as B, Gather, GatherElements, ReduceFunction as R, UnaryFunction as U,
 };
 use hone_types::{DataType, Tensor};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Most levels of a tree.
 const DEEPEST: usize = 256;
@@ -160,13 +160,18 @@ impl Forest {
             });
         }
         let mut table = vec![0.0; size(count, targets)?];
+        let mut known = HashSet::new();
         for (place, id) in ids.iter().enumerate() {
             let owner = find(owners.0[place], *owners.1.get(place).unwrap_or(&-1))?;
             let id = usize::try_from(*id).ok().filter(|id| *id < targets);
             let id = id.ok_or_else(|| {
                 NodeError::invalid("a weight is for a target that does not exist")
             })?;
-            table[owner * targets + id] += weights[place];
+            // Exporters of trees write the weights of each class at a leaf of one target, all of them equal: onnxruntime, which
+            // such models are made for, takes the first where there is one target, and the sum where there are several.
+            if targets > 1 || known.insert(owner) {
+                table[owner * targets + id] += weights[place];
+            }
         }
         Ok(Self { splits, roots, weights: table, targets })
     }
