@@ -5,7 +5,7 @@
 mod build;
 
 use build::*;
-use hone_import::onnx::proto::{ModelProto, NodeProto};
+use hone_import::onnx::proto::{ModelProto, NodeProto, OperatorSetIdProto};
 use hone_types::Tensor;
 
 #[test]
@@ -180,4 +180,46 @@ fn sequences_hold_what_is_there_in_part() {
         node("ConcatFromSequence", &["list"], &["y"]).int("axis", 1),
     ];
     assert!(chain(&import(&chosen(across)).unwrap_err()).contains("an element of its sequence"));
+}
+
+#[test]
+fn operators_that_onnxruntime_joined_take_a_part_as_those_of_onnx() {
+    let of_microsoft = |mut own: NodeProto| {
+        own.domain = Some("com.microsoft".into());
+        own
+    };
+    let run = |nodes: Vec<NodeProto>| {
+        let mut model = chosen(nodes);
+        let domain = OperatorSetIdProto { domain: Some("com.microsoft".into()), version: Some(1) };
+        model.opset_import.push(domain);
+        first(&model, &[matrix()])
+    };
+    let gemm = |activation: &str| {
+        let square = node("Slice", &["x", "least", "whole_row"], &["square"]);
+        let gemm = of_microsoft(node("FusedGemm", &["rows", "square"], &["y"]));
+        run(vec![square, gemm.string("activation", activation)])
+    };
+    let plain = run(vec![
+        node("Slice", &["x", "least", "whole_row"], &["square"]),
+        node("Gemm", &["rows", "square"], &["y"]),
+    ]);
+    let functions: [(&str, fn(f64) -> f64); 4] = [
+        ("Relu", |x| x.max(0.0)),
+        ("Elu", |x| if x > 0.0 { x } else { x.exp() - 1.0 }),
+        ("Softplus", |x| x.exp().ln_1p()),
+        ("Softsign", |x| x / (1.0 + x.abs())),
+    ];
+    for (name, function) in functions {
+        let (elements, shape) = gemm(name);
+        assert_eq!(shape, plain.1, "{name}");
+        for (got, from) in elements.iter().zip(&plain.0) {
+            assert!((got - function(*from)).abs() < 1e-5, "{name} of {from}: {got}");
+        }
+    }
+    let gelu = of_microsoft(node("QuickGelu", &["rows"], &["y"]).float("alpha", 1.0));
+    let (elements, shape) = run(vec![gelu]);
+    assert_eq!(shape, [2, 2]);
+    for (got, x) in elements.iter().zip([1.0f64, 2.0, 5.0, 6.0]) {
+        assert!((got - x / (1.0 + (-x).exp())).abs() < 1e-5, "{got} of {x}");
+    }
 }

@@ -118,7 +118,7 @@ impl Question<'_> {
                 (1, 1) if rank == 1 => Some(Fate::Gone),
                 (_, behind) => to.len().checked_sub(behind).map(Fate::Kept),
             },
-            "Gemm" => self.of_gemm()?,
+            "FusedGemm" | "Gemm" => self.of_gemm()?,
             "Compress" => self.compressed(outputs)?,
             "NonZero" | "NonMaxSuppression" => Some(Fate::Gone),
             "Expand" => self.expanded(b, to)?,

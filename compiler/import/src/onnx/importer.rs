@@ -396,7 +396,7 @@ impl Importer {
             true => (None, None),
             false => {
                 self.builder.name_nodes(&node.name);
-                parts::begin(&mut self.builder, node, key.0.is_empty())?
+                parts::begin(&mut self.builder, node, &key.0)?
             }
         };
         if let Some(outputs) = outputs {

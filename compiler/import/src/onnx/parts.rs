@@ -30,6 +30,7 @@ pub(super) const EACH: &[&str] = &[
     "Atanh",
     "BatchNormalization",
     "Bernoulli",
+    "BiasGelu",
     "BitShift",
     "BitwiseAnd",
     "BitwiseNot",
@@ -48,6 +49,7 @@ pub(super) const EACH: &[&str] = &[
     "Equal",
     "Erf",
     "Exp",
+    "FastGelu",
     "Floor",
     "Gelu",
     "Greater",
@@ -72,6 +74,7 @@ pub(super) const EACH: &[&str] = &[
     "PRelu",
     "Pow",
     "QuantizeLinear",
+    "QuickGelu",
     "RandomNormalLike",
     "RandomUniformLike",
     "Reciprocal",
@@ -103,6 +106,7 @@ pub(super) const EACH_SAMPLE: &[&str] = &[
     "Conv",
     "ConvTranspose",
     "DepthToSpace",
+    "FusedConv",
     "GlobalAveragePool",
     "GlobalLpPool",
     "GlobalMaxPool",
@@ -113,6 +117,10 @@ pub(super) const EACH_SAMPLE: &[&str] = &[
     "MaxPool",
     "SpaceToDepth",
 ];
+
+/// Operators of onnxruntime that are an operator of ONNX and an element-wise one behind it: its optimizer writes them.
+const FUSED: &[&str] = &["BiasGelu", "FastGelu", "FusedConv", "FusedGemm", "Gelu", "QuickGelu"];
+
 /// What is left to do when the operator has been imported.
 #[derive(Debug)]
 pub(super) struct Pending {
@@ -127,11 +135,12 @@ pub(super) struct Pending {
 pub(super) fn begin(
     builder: &mut Builder,
     node: &mut Node,
-    own_domain: bool,
+    domain: &str,
 ) -> Result<(Option<Pending>, Option<Vec<Operand>>), NodeError> {
     for operand in node.inputs.clone().into_iter().flatten() {
         builder.settle(operand)?;
     }
+    let own_domain = domain.is_empty();
     match node.operator.as_str() {
         "Split" if own_domain => held_to_sizes(builder, node)?,
         "ConcatFromSequence" if own_domain => {
@@ -150,7 +159,7 @@ pub(super) fn begin(
         return Ok((None, None));
     }
     let refused = || NodeError::UndecidedSize { what: "one of its inputs".into() };
-    if !own_domain {
+    if !own_domain && !(domain == "com.microsoft" && FUSED.contains(&node.operator.as_str())) {
         return Err(refused());
     }
     let mut asked = node.again();
@@ -342,12 +351,15 @@ fn fill(node: &mut Node, place: usize) -> Option<Behind> {
     Some(match operator {
         // Padding is never the largest of a window.
         "GlobalMaxPool" | "MaxPool" => Behind::Least,
+        // What is added to its result would be laid beside the part.
+        "FusedConv" if node.optional(3).is_some() => return None,
         _ if EACH.contains(&operator) || EACH_SAMPLE.contains(&operator) => Behind::Zeros,
-        "Compress" | "Concat" | "CumSum" | "Expand" | "Flatten" | "Gather" | "GatherElements"
-        | "GatherND" | "Gemm" | "LayerNormalization" | "MatMul" | "NonZero" | "OneHot" | "Pad"
-        | "ReduceL1" | "ReduceL2" | "ReduceSum" | "ReduceSumSquare" | "ReduceMean" | "Reshape"
-        | "Resize" | "RoiAlign" | "ScatterElements" | "ScatterND" | "Slice" | "Split"
-        | "Squeeze" | "Tile" | "Transpose" | "Trilu" | "Unsqueeze" | "Upsample" => Behind::Zeros,
+        "Compress" | "Concat" | "CumSum" | "Expand" | "Flatten" | "FusedGemm" | "Gather"
+        | "GatherElements" | "GatherND" | "Gemm" | "LayerNormalization" | "MatMul" | "NonZero"
+        | "OneHot" | "Pad" | "ReduceL1" | "ReduceL2" | "ReduceSum" | "ReduceSumSquare"
+        | "ReduceMean" | "Reshape" | "Resize" | "RoiAlign" | "ScatterElements" | "ScatterND"
+        | "Slice" | "Split" | "Squeeze" | "Tile" | "Transpose" | "Trilu" | "Unsqueeze"
+        | "Upsample" => Behind::Zeros,
         "ReduceProd" => Behind::Ones,
         "ArgMax" | "ReduceMax" | "ReduceLogSumExp" | "Softmax" | "LogSoftmax" => Behind::Least,
         "ArgMin" | "ReduceMin" => Behind::Greatest,

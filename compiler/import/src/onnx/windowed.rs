@@ -32,7 +32,9 @@ pub(super) fn windowed(
     let kernel = match operator.as_str() {
         "GlobalAveragePool" => return Ok(Some(Fate::Averaged)),
         "GlobalLpPool" | "GlobalMaxPool" => return Ok(Some(Fate::Gone)),
-        "Conv" | "ConvTranspose" => b.shape(question.node.input(1)?).get(2..).map(<[_]>::to_vec),
+        "Conv" | "ConvTranspose" | "FusedConv" => {
+            b.shape(question.node.input(1)?).get(2..).map(<[_]>::to_vec)
+        }
         "AveragePool" | "LpPool" | "MaxPool" => {
             let kernel = question.node.ints("kernel_shape")?.unwrap_or_default();
             kernel.iter().map(|extent| usize::try_from(*extent).ok()).collect()

@@ -13,7 +13,12 @@ pub(super) fn leaky_relu(builder: &mut Builder, node: &mut Node) -> Outputs {
 }
 
 /// `alpha * (exp(x / divisor) - 1)` where `x` is negative, else `x`.
-fn exponential_below_zero(b: &mut Builder, x: Operand, alpha: f64, divisor: f64) -> Step {
+pub(super) fn exponential_below_zero(
+    b: &mut Builder,
+    x: Operand,
+    alpha: f64,
+    divisor: f64,
+) -> Step {
     let scaled = if divisor == 1.0 { x } else { b.with_scalar(B::Divide, x, divisor)? };
     let exponential = b.unary(U::Exp, scaled)?;
     let less = b.with_scalar(B::Subtract, exponential, 1.0)?;
@@ -43,7 +48,7 @@ pub(super) fn selu(builder: &mut Builder, node: &mut Node) -> Outputs {
 }
 
 /// `log(1 + exp(x))` as `max(x, 0) + log(1 + exp(-|x|))`, which does not overflow.
-fn log_one_plus_exp(b: &mut Builder, x: Operand) -> Step {
+pub(super) fn log_one_plus_exp(b: &mut Builder, x: Operand) -> Step {
     let magnitude = b.unary(U::Abs, x)?;
     let negated = b.unary(U::Negate, magnitude)?;
     let exponential = b.unary(U::Exp, negated)?;
@@ -58,12 +63,16 @@ pub(super) fn softplus(builder: &mut Builder, node: &mut Node) -> Outputs {
     Ok(vec![log_one_plus_exp(builder, node.input(0)?)?])
 }
 
-/// `Softsign`: `x / (1 + |x|)`.
+/// `x / (1 + |x|)`.
+pub(super) fn softsign_of(b: &mut Builder, x: Operand) -> Step {
+    let magnitude = b.unary(U::Abs, x)?;
+    let more = b.with_scalar(B::Add, magnitude, 1.0)?;
+    b.divide(x, more)
+}
+
+/// `Softsign`.
 pub(super) fn softsign(builder: &mut Builder, node: &mut Node) -> Outputs {
-    let x = node.input(0)?;
-    let magnitude = builder.unary(U::Abs, x)?;
-    let more = builder.with_scalar(B::Add, magnitude, 1.0)?;
-    Ok(vec![builder.divide(x, more)?])
+    Ok(vec![softsign_of(builder, node.input(0)?)?])
 }
 
 /// `min(max(alpha * x + beta, 0), 1)`

@@ -89,6 +89,9 @@ fn activated(b: &mut Builder, node: &mut Node, x: Operand) -> Step {
             let above = b.with_scalar(B::Maximum, x, parameter(0, alpha, f64::from(f32::MIN)))?;
             b.with_scalar(B::Minimum, above, parameter(1, beta, f64::from(f32::MAX)))
         }
+        "Elu" => activation::exponential_below_zero(b, x, parameter(0, alpha, 1.0), 1.0),
+        "Softplus" => activation::log_one_plus_exp(b, x),
+        "Softsign" => activation::softsign_of(b, x),
         "HardSigmoid" => {
             activation::hard_sigmoid_of(b, x, parameter(0, alpha, 0.2), parameter(1, beta, 0.5))
         }
