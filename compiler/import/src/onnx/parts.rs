@@ -159,7 +159,8 @@ pub(super) fn begin(
         return Ok((None, None));
     }
     let refused = || NodeError::UndecidedSize { what: "one of its inputs".into() };
-    if !own_domain && !(domain == "com.microsoft" && FUSED.contains(&node.operator.as_str())) {
+    let is_fused = domain == "com.microsoft" && FUSED.contains(&node.operator.as_str());
+    if !own_domain && !is_fused {
         return Err(refused());
     }
     let mut asked = node.again();
