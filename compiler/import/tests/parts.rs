@@ -203,7 +203,8 @@ fn operators_that_onnxruntime_joined_take_a_part_as_those_of_onnx() {
         node("Slice", &["x", "least", "whole_row"], &["square"]),
         node("Gemm", &["rows", "square"], &["y"]),
     ]);
-    let functions: [(&str, fn(f64) -> f64); 4] = [
+    type Function = fn(f64) -> f64;
+    let functions: [(&str, Function); 4] = [
         ("Relu", |x| x.max(0.0)),
         ("Elu", |x| if x > 0.0 { x } else { x.exp() - 1.0 }),
         ("Softplus", |x| x.exp().ln_1p()),
