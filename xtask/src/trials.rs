@@ -177,7 +177,7 @@ spec:
   target: {{os: linux, arch: amd64}}
   pool: {NAME}
   search: {{strategy: {strategy}, seed: 1}}
-  stop: {{maxTrials: {trials}}}
+  stop: {{maxTrials: {trials}, noImprovementTrials: {trials}}}
   log: {{uri: 's3://artifacts/{NAME}', {secret}}}
 "
     )

@@ -143,7 +143,9 @@ impl Session<'_> {
                 ..searched.progress.clone()
             })
             .collect();
-        let least = LEAST_GAIN * total(searched);
+        // Who says after how many trials in vain the search ends has judged that for themselves.
+        let least =
+            if self.settings.patience.is_some() { 0.0 } else { LEAST_GAIN * total(searched) };
         let Some(index) = Allocator.next(&progress, least) else {
             return Ok(Asked::Nothing(None));
         };

@@ -73,8 +73,8 @@ impl Rounding {
             DataType::F32 => Some(Self {
                 round: |value| f64::from(value as f32),
                 near: |value| {
-                    let own = value as f32;
-                    [own, own.next_down(), own.next_up()].map(f64::from)
+                    let rounded = value as f32;
+                    [rounded, rounded.next_down(), rounded.next_up()].map(f64::from)
                 },
             }),
             DataType::F64 => Some(Self {

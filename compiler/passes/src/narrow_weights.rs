@@ -78,8 +78,8 @@ fn narrow_products(
             {
                 let stored = rewriter.constant(&graph.values()[*input].name, tensor.clone());
                 let cast = Cast { to: graph.tensor_type(*input).dtype };
-                let widened = rewriter.add_simple(&node.name, cast, &[stored])?;
-                rewriter.replace(*input, widened);
+                let converted = rewriter.add_simple(&node.name, cast, &[stored])?;
+                rewriter.replace(*input, converted);
             }
         }
         rewriter.copy(node)?;
@@ -112,7 +112,7 @@ fn narrow_constants(graph: &Graph, options: NarrowWeightOptions<'_>) -> HashMap<
             tensor.tensor_type().bytes() >= MIN_BYTES && hides(*value, tensor) && !is_output(*value)
         })
         .filter_map(|(value, tensor)| {
-            let narrow = options.types.iter().find_map(|dtype| narrowed(tensor, *dtype))?;
+            let narrow = options.types.iter().find_map(|dtype| in_16_bits(tensor, *dtype))?;
             Some((value, narrow))
         })
         .collect()
@@ -129,8 +129,8 @@ fn multiplies(node: &Node<Op>, value: ValueId) -> bool {
         || operation.downcast::<PackedMatMul>().is_some()
         || operation.downcast::<DotProducts>().is_some()
         || operation.downcast::<PackedConvolution>().is_some();
-    let mut places = (0..).zip(&node.inputs).filter(|(_, input)| **input == Some(value));
-    is_product && places.all(|(place, _)| by_vectors.contains(&place))
+    let mut positions = (0..).zip(&node.inputs).filter(|(_, input)| **input == Some(value));
+    is_product && positions.all(|(position, _)| by_vectors.contains(&position))
 }
 
 /// How many products each of a node's weights is in.
@@ -146,7 +146,7 @@ fn is_hidden(uses: usize, rates: Rates) -> bool {
 }
 
 /// A tensor of `f32` in a floating-point type of 16 bits; `None` where that does not hold every element, bit by bit.
-fn narrowed(tensor: &Tensor, dtype: DataType) -> Option<Tensor> {
+fn in_16_bits(tensor: &Tensor, dtype: DataType) -> Option<Tensor> {
     let narrow: fn(f32) -> (u16, f32) = match dtype {
         DataType::F16 => |value| {
             let narrow = half::f16::from_f32(value);
@@ -161,8 +161,8 @@ fn narrowed(tensor: &Tensor, dtype: DataType) -> Option<Tensor> {
     let mut bytes = Vec::new();
     for element in tensor.bytes().chunks_exact(size_of::<f32>()) {
         let element = f32::take(element);
-        let (bits, widened) = narrow(element);
-        if widened.to_bits() != element.to_bits() {
+        let (bits, converted) = narrow(element);
+        if converted.to_bits() != element.to_bits() {
             return None;
         }
         // Most tensors of other numbers end at their first element.
@@ -193,17 +193,17 @@ mod tests {
     }
 
     #[test]
-    fn what_is_narrowed_is_the_same_when_it_is_widened() {
+    fn what_is_stored_in_16_bits_is_the_same_in_32() {
         let kept = |values: &[f32], dtype| {
             let tensor = Tensor::from_elements([values.len()], values).unwrap();
-            narrowed(&tensor, dtype).map(|narrow| {
+            in_16_bits(&tensor, dtype).map(|narrow| {
                 assert_eq!(narrow.dtype(), dtype);
-                let wide: Vec<f32> =
+                let converted: Vec<f32> =
                     narrow.to_f64().into_iter().map(|value| value as f32).collect();
                 let bits = |values: &[f32]| -> Vec<u32> {
                     values.iter().map(|value| value.to_bits()).collect()
                 };
-                assert_eq!(bits(&wide), bits(values));
+                assert_eq!(bits(&converted), bits(values));
             })
         };
         let (least, most) = (2f32.powi(-24), 65504.0);

@@ -238,10 +238,11 @@ impl Bounded {
 
     /// Indices of the last ones of `count` positions at the bound: as many as there are at the size, and behind them the last
     /// one.
-    pub fn from_end(&mut self, count: usize) -> Result<ValueId, String> {
+    pub fn positions_from_end(&mut self, count: usize) -> Result<ValueId, String> {
         let name = "positions";
         let last = i64::try_from(count).map_err(|error| error.to_string())?;
-        let behind: Vec<f64> = (0..last).map(|place| (place + self.bound as i64) as f64).collect();
+        let behind: Vec<f64> =
+            (0..last).map(|position| (position + self.bound as i64) as f64).collect();
         let behind = self.numbers(DataType::I64, &[count], &behind)?;
         let size = self.size(DataType::I64, 0)?;
         let positions = self.add(name, Binary::new(BinaryFunction::Subtract), &[behind, size])?;

@@ -324,7 +324,7 @@ impl<'a> Padding<'a> {
         let mut new = self.new.constant(name, tensor.clone());
         for Axis { axis, .. } in &axes {
             let count = tensor.shape().get(*axis).copied().unwrap_or(0);
-            let indices = self.new.from_end(count)?;
+            let indices = self.new.positions_from_end(count)?;
             new = self.new.add(name, Gather { axis: *axis }, &[new, indices])?;
         }
         self.new.set(new, axes.into_iter().map(Along::new).collect());

@@ -221,9 +221,11 @@ fn compare_from(
         for round in 0..3 {
             let mut random = Random::new((n * 10 + round) as u64);
             let (mut small, mut large) = (Vec::new(), Vec::new());
-            for ((port, own), axis) in at_bound.inputs().iter().zip(model.inputs()).zip(&axes) {
+            for ((port, small_port), axis) in
+                at_bound.inputs().iter().zip(model.inputs()).zip(&axes)
+            {
                 // An input may have fewer positions than the size says.
-                let at = axis.map(|axis| (axis, model.tensor_type(own.value).shape[axis]));
+                let at = axis.map(|axis| (axis, model.tensor_type(small_port.value).shape[axis]));
                 let [cut, whole] = input(at_bound.tensor_type(port.value), at, &mut random);
                 small.push(cut);
                 large.push(whole);

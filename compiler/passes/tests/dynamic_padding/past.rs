@@ -13,20 +13,20 @@ fn attention(c: &mut Case, new: usize) -> Vec<ValueId> {
     let (past, shape) = (c.n - new, [1, HEADS, new, SIZE]);
     let x = c.input(DataType::F32, &[1, new, HEADS * SIZE], None);
     let mask = c.input(DataType::F32, &[1, c.n], Some(1));
-    let mut heads = |c: &mut Case| {
-        let own = c.linear(x, HEADS * SIZE, HEADS * SIZE);
-        let own = c.reshape(own, &[1, new, HEADS, SIZE]);
-        c.transpose(own, &[0, 2, 1, 3])
+    let heads = |c: &mut Case| {
+        let split = c.linear(x, HEADS * SIZE, HEADS * SIZE);
+        let split = c.reshape(split, &[1, new, HEADS, SIZE]);
+        c.transpose(split, &[0, 2, 1, 3])
     };
     let (query, key, value) = (heads(c), heads(c), heads(c));
     assert_eq!(c.graph.tensor_type(query).shape, shape);
-    let joined = |c: &mut Case, own: ValueId| {
+    let joined = |c: &mut Case, tokens: ValueId| {
         let past = c.floats(&[1, HEADS, past, SIZE], 2);
-        c.add(Concat { axis: 2 }, &[past, own])
+        c.add(Concat { axis: 2 }, &[past, tokens])
     };
     let (key, value) = (joined(c, key), joined(c, value));
-    let turned = c.transpose(key, &[0, 1, 3, 2]);
-    let mut scores = c.matmul(query, turned);
+    let transposed = c.transpose(key, &[0, 1, 3, 2]);
+    let mut scores = c.matmul(query, transposed);
     // Which keys a token sees depends on the distance from the end.
     let causal = c.filled(&[1, 1, new, c.n], |index| match index[3] <= index[2] + past {
         true => 0.0,

@@ -414,3 +414,75 @@ fn reversed(b: &mut Builder, x: Operand, from: usize, extent: usize) -> Step {
     (starts[last], steps[last], extents[last]) = (from, -1, extent);
     b.apply(Slice { starts, steps, extents }, &[x])
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::ImportOptions;
+    use hone_ops::evaluate;
+    use hone_types::TensorType;
+
+    /// By its definition.
+    fn expected(x: &[f64], own: Transform) -> Vec<f64> {
+        let (length, parts) = (own.length, own.parts);
+        let element = |n: usize| [x[parts * n], if parts == 2 { x[2 * n + 1] } else { 0.0 }];
+        let sign = if own.inverse { 1.0 } else { -1.0 };
+        let scale = if own.inverse { 1.0 / length as f64 } else { 1.0 };
+        let made = |k: usize| {
+            let terms = (0..length).map(|n| {
+                let ([real, imaginary], [cosine, sine]) = (element(n), on_circle(n * k, length));
+                let sine = sign * sine;
+                [real * cosine - imaginary * sine, real * sine + imaginary * cosine]
+            });
+            let sum = terms.fold([0.0, 0.0], |sum, term| [sum[0] + term[0], sum[1] + term[1]]);
+            sum.map(|part| scale * part)
+        };
+        (0..own.made()).flat_map(made).collect()
+    }
+
+    fn check(own: Transform) {
+        let Transform { length, parts, inverse, onesided } = own;
+        let mut builder = Builder::new(&ImportOptions::default());
+        let shape = [2, length, parts];
+        let x = builder.add_input("x", TensorType::new(DataType::F64, shape));
+        let y = transform(&mut builder, x, length, inverse, onesided).unwrap();
+        builder.add_output("y", y);
+        let (graph, _) = builder.finish();
+        let row = length * parts;
+        let values: Vec<f64> = (0..2 * row).map(|n| ((n * n + 3 * n) % 37) as f64 - 18.0).collect();
+        let input = Tensor::from_elements(shape, &values).unwrap();
+        let found = evaluate(&graph, &[input]).unwrap()[0].to_f64();
+        let rows = values.chunks_exact(row).flat_map(|row| expected(row, own));
+        let differs = found.iter().zip(rows).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+        assert!(found.len() == 4 * own.made() && differs < 1e-9, "{length}: {differs}");
+    }
+
+    #[test]
+    fn transforms_are_what_their_definition_says() {
+        // By the matrix, by two factors, by three, of lengths with a large prime factor and of odd ones.
+        for length in [6, 240, 254, 1155, 2048] {
+            for (parts, inverse, onesided) in [
+                (1, false, true),
+                (1, false, false),
+                (2, false, false),
+                (2, true, false),
+                (1, true, false),
+            ] {
+                check(Transform { length, parts, inverse, onesided });
+            }
+        }
+    }
+
+    #[test]
+    fn forms_follow_the_work() {
+        let form = |length, parts| {
+            let own = Transform { length, parts, inverse: false, onesided: parts == 1 };
+            own.form(DataType::F32)
+        };
+        // The last one has a factor whose matrix would be too large.
+        assert_eq!([form(64, 1), form(32, 2), form(8191, 2), form(2 * 8191, 2)], [Form::Matrix; 4]);
+        assert_eq!([form(512, 1), form(400, 1)], [Form::Halved; 2]);
+        assert_eq!([form(1024, 2), form(2025, 1)], [Form::Complex; 2]);
+    }
+}
