@@ -27,7 +27,7 @@ fn example(place: &Place, name: &str) {
 #[test]
 fn what_is_proposed_for_open_dimensions_works_when_pasted() {
     let place = Place::new();
-    let port = |name: &str| onnx::port(name, &["batch", "the sequence", "width"]);
+    let port = |name: &str| onnx::port(name, &["batch", "sequence", "the width"]);
     let node = onnx::node("sum", "Add", &["x", "mask"], &["y"]);
     let model = onnx::model(&[node], &[], &[port("x"), port("mask")], &[port("y")]);
     place.write("it's open.onnx", model);
@@ -42,10 +42,32 @@ fn what_is_proposed_for_open_dimensions_works_when_pasted() {
         let refused = shell(&format!("{} {call}", env!("CARGO_BIN_EXE_hone")));
         assert_eq!(refused.code, 13, "{}", refused.err);
         let (_, proposed) = refused.err.split_once("or on the command line:\n").unwrap();
-        assert!(proposed.contains("--shape 'the sequence=128'"), "{proposed}");
+        assert!(proposed.contains("--shape 'the width=224'"), "{proposed}");
         let ended = shell(proposed.trim());
         assert_eq!(ended.code, 0, "{}", ended.err);
     }
+}
+
+#[test]
+fn sizes_are_proposed_that_the_model_takes() {
+    let place = Place::new();
+    // A table that is cut to both dimensions, which are called as if they could be 128.
+    let nodes = [
+        onnx::node("shape", "Shape", &["x"], &["extents"]),
+        onnx::node("cut", "Slice", &["table", "starts", "extents"], &["part"]),
+        onnx::node("sum", "Add", &["x", "part"], &["y"]),
+    ];
+    let [x, y] = ["x", "y"].map(|name| onnx::port(name, &["sequence", "time"]));
+    let inputs = [x, onnx::port("table", &["66", "66"])];
+    let stored = [onnx::integers("starts", &[0, 0])];
+    place.write("table.onnx", onnx::model(&nodes, &stored, &inputs, &[y]));
+    let refused = place.hone(&["compile", "table.onnx", "--no-measure"]);
+    assert_eq!(refused.code, 13, "{}", refused.err);
+    let (_, proposed) = refused.err.split_once("or on the command line:\n").unwrap();
+    let arguments: Vec<&str> = proposed.split_whitespace().skip(1).collect();
+    assert!(arguments.iter().any(|argument| argument.ends_with("=64")), "{proposed}");
+    let ended = place.hone(&arguments);
+    assert_eq!(ended.code, 0, "{}", ended.err);
 }
 
 #[test]

@@ -56,6 +56,12 @@ pub fn external(name: &str, extent: u64, location: &str) -> Vec<u8> {
     [number(1, extent), number(2, 1), text(8, name), field(13, &entry), number(14, 1)].concat()
 }
 
+/// A stored row of integers.
+pub fn integers(name: &str, values: &[i64]) -> Vec<u8> {
+    let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+    [number(1, values.len() as u64), number(2, 7), text(8, name), field(9, &bytes)].concat()
+}
+
 /// A model of opset 17.
 pub fn model(
     nodes: &[Vec<u8>],

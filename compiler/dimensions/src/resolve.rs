@@ -197,10 +197,11 @@ fn by_default(
             let stays = stays.map(|(open, _)| open);
             let is_decoder = needed.iter().any(|(open, _)| is_past(&open.name));
             let opens: Vec<&Open> = needed.iter().map(|(open, _)| *open).collect();
-            let needed: Vec<NeededDimension> = needed
+            let mut needed: Vec<NeededDimension> = needed
                 .into_iter()
                 .map(|(open, why)| need(signature, open, (why, is_decoder)))
                 .collect();
+            propose_importable(source, signature, largest, (stays, &opens), &mut needed);
             let bounded = match padding {
                 None => beside(source, signature, given, (stays, &opens, &needed)),
                 Some(_) => None,
@@ -266,6 +267,40 @@ fn pad_by_default(
     })?;
     let combinations = combined(signature, &at(&[1], &padding.bounds))?;
     Ok(Resolved { combinations, open: opened, padding: Some(padding) })
+}
+
+/// Times that proposed sizes are halved.
+const HALVINGS: u32 = 5;
+/// The largest size that is no length: batches and the colours of images stay.
+const FEW: usize = 4;
+
+/// Halves what is proposed by names and ranks until the model can be imported so: tables of positions end somewhere. Where
+/// no such sizes can be imported, the proposal stays.
+fn propose_importable(
+    source: &Source<'_>,
+    signature: &Signature,
+    given: &[SizedBinding],
+    (stays, opens): (Option<&Open>, &[&Open]),
+    needed: &mut [NeededDimension],
+) {
+    let can_import = |sizes: &Vec<usize>| {
+        let mut given = stays.map_or(given.to_vec(), |open| with(signature, given, open, &[1]));
+        for (open, size) in opens.iter().zip(sizes) {
+            given = with(signature, &given, open, &[*size]);
+        }
+        let first = combined(signature, &given).ok().and_then(|all| all.into_iter().next());
+        first.is_some_and(|first| source.import_at(first.bindings).is_ok())
+    };
+    let proposed: Vec<usize> = needed.iter().map(|needed| needed.proposed).collect();
+    let halved = |times: u32| -> Vec<usize> {
+        let size = |size: &usize| if *size <= FEW { *size } else { (size >> times).max(1) };
+        proposed.iter().map(size).collect()
+    };
+    if let Some(sizes) = (0..=HALVINGS).map(halved).find(can_import) {
+        for (needed, size) in needed.iter_mut().zip(sizes) {
+            needed.proposed = size;
+        }
+    }
 }
 
 fn need(signature: &Signature, open: &Open, (why, is_decoder): (String, bool)) -> NeededDimension {
