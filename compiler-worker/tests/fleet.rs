@@ -104,7 +104,16 @@ fn a_session_that_does_not_say_what_machine_it_is_on_measures_nothing() {
     (announcement["session"], announcement["machine"]) = (json!("other"), json!("sha256:other"));
     let mut tune = folder.command();
     tune.args(["tune", "digits.onnx", "--records", "records", "--json", "--strategy", "random"]);
-    tune.args(["--trials", "96", "--fleet", "fleet", "--session-drift", "100"]);
+    tune.args([
+        "--trials",
+        "32",
+        "--seconds",
+        "0.05",
+        "--fleet",
+        "fleet",
+        "--session-drift",
+        "100",
+    ]);
     let mut tune = tune.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     // It beats as long as the search lasts.
     for beat in 1.. {

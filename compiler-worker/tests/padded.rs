@@ -40,23 +40,7 @@ fn a_transformer_takes_every_length_that_its_positions_reach() {
             manifest.inputs[..manifest.given_inputs()].iter().map(|own| &*own.name).collect();
         let arrays: Vec<(&str, &[usize])> = names.iter().map(|name| (*name, shape)).collect();
         place.write("x.npz", npz::i64s(&arrays));
-        for (subject, outputs) in [(artifact, "y.npz"), ("bert.onnx", "want.npz")] {
-            let mut arguments = vec!["run", subject, "--inputs", "x.npz", "--outputs", outputs];
-            if subject != artifact {
-                arguments.push("--reference");
-            }
-            let ran = place.hone(&arguments);
-            assert_eq!(ran.code, 0, "{length}: {}", ran.err);
-        }
-        let read = |name: &str| npz::read_f32s(&place.path(name));
-        let (got, want) = (read("y.npz"), read("want.npz"));
-        assert_eq!(got.len(), want.len());
-        for ((name, shape, got), (_, expected, want)) in got.iter().zip(&want) {
-            assert_eq!(shape, expected, "{name} at {length}");
-            let most = want.iter().fold(0f32, |most, value| most.max(value.abs()));
-            let off = got.iter().zip(want).fold(0f32, |most, (a, b)| most.max((a - b).abs()));
-            assert!(off <= 1e-4 * most, "{name} at {length}: {off} of {most}");
-        }
+        same_as_reference(&place, [artifact, "bert.onnx"], &format!("length {length}"));
     }
     let verified = place.hone(&["verify", artifact, "--model", "bert.onnx"]);
     assert_eq!(verified.code, 0, "{}", verified.err);
@@ -127,29 +111,38 @@ fn what_cannot_be_padded_says_which_node_stands_in_the_way() {
     assert!(ended.err.contains(said), "{}", ended.err);
 }
 
-/// Runs an artifact and the reference at sizes of a decoder's batch, past and new tokens, and compares them.
-fn same_as_reference(place: &Place, artifact: &str, [batch, past, new]: [usize; 3]) {
+/// Runs an artifact and the reference of its model on the arrays of `x.npz`, and compares them; returns the elements of each output.
+fn same_as_reference(place: &Place, [artifact, model]: [&str; 2], what: &str) -> Vec<usize> {
+    for (subject, outputs) in [(artifact, "y.npz"), (model, "want.npz")] {
+        let mut arguments = vec!["run", subject, "--inputs", "x.npz", "--outputs", outputs];
+        if subject == model {
+            arguments.push("--reference");
+        }
+        let ran = place.hone(&arguments);
+        assert_eq!(ran.code, 0, "{what}: {}", ran.err);
+    }
+    let read = |name: &str| npz::read_f32s(&place.path(name));
+    let (got, want) = (read("y.npz"), read("want.npz"));
+    assert_eq!(got.len(), want.len());
+    for ((name, shape, got), (_, expected, want)) in got.iter().zip(&want) {
+        assert_eq!(shape, expected, "{name} at {what}");
+        let most = want.iter().fold(0f32, |most, value| most.max(value.abs()));
+        let off = got.iter().zip(want).fold(0f32, |most, (a, b)| most.max((a - b).abs()));
+        assert!(off <= 1e-4 * most, "{name} at {what}: {off} of {most}");
+    }
+    want.iter().map(|output| output.2.len()).collect()
+}
+
+/// Compares a decoder with its reference at sizes of the batch, the past and the new tokens.
+fn decodes(place: &Place, artifact: &str, [batch, past, new]: [usize; 3]) {
     let cache = [batch, 2, past, 8];
     let (x, mask) = ([batch, new, 16], [batch, past + new]);
     let arrays: [(&str, &[usize]); 4] =
         [("x", &x), ("mask", &mask), ("past_key", &cache), ("past_value", &cache)];
     place.write("x.npz", npz::f32s(&arrays));
-    for (subject, outputs) in [(artifact, "y.npz"), ("decoder.onnx", "want.npz")] {
-        let mut arguments = vec!["run", subject, "--inputs", "x.npz", "--outputs", outputs];
-        if subject != artifact {
-            arguments.push("--reference");
-        }
-        let ran = place.hone(&arguments);
-        assert_eq!(ran.code, 0, "{batch}, {past}, {new}: {}", ran.err);
-    }
-    let read = |name: &str| npz::read_f32s(&place.path(name));
-    let (got, want) = (read("y.npz"), read("want.npz"));
-    assert_eq!(want[1].2.len(), batch * 2 * (past + new) * 8);
-    for ((name, shape, got), (_, expected, want)) in got.iter().zip(&want) {
-        assert_eq!(shape, expected, "{name} at {batch}, {past}, {new}");
-        let off = got.iter().zip(want).fold(0f32, |most, (a, b)| most.max((a - b).abs()));
-        assert!(off <= 1e-4, "{name} at {batch}, {past}, {new}: {off}");
-    }
+    let what = format!("batch {batch}, past {past}, {new} new");
+    let elements = same_as_reference(place, [artifact, "decoder.onnx"], &what);
+    assert_eq!(elements[1], batch * 2 * (past + new) * 8, "{what}");
 }
 
 #[test]
@@ -169,7 +162,7 @@ fn a_decoder_takes_any_past_and_none() {
         for sizes in
             [[1, 0, 1], [2, 0, 3], [1, 1, 1], [3, 31, 1], [1, 47, 3], [1, 70, 1], [1, 70, 3]]
         {
-            same_as_reference(&place, artifact, sizes);
+            decodes(&place, artifact, sizes);
         }
         let mut model = Model::load(&path, &Options::default()).unwrap();
         let mut refused = |mask: u64, past: u64| {

@@ -31,7 +31,8 @@ struct Rows {
 }
 
 impl Rows {
-    /// Of a tensor whose axis has room for a bound, at a size, of an axis that has all of the dimension. The manifest was validated, so that bytes fit 63 bits.
+    /// Of a tensor at a size of the dimension. Its axis may have less than the whole bound, and has as much less than the
+    /// size then. The manifest was validated, so that bytes fit 63 bits.
     fn of(tensor: &TensorInfo, axis: u32, (bound, size): (u64, u64)) -> Self {
         let axis = axis as usize;
         let extent = tensor.shape[axis];

@@ -7,7 +7,7 @@ use hone_driver::{Dimension, Signature, SizeSum, SizedBinding, SummedDimension};
 
 use crate::axes::unbound;
 use crate::error::Result;
-use crate::source::{Source, Substitutes, bindings, combined};
+use crate::source::{Source, Substitutes, bindings};
 
 /// Dimensions beyond which nothing is tried.
 const MOST: usize = 6;
@@ -44,8 +44,7 @@ pub(crate) fn demanded(
             dtype: None,
         });
         let given: Vec<SizedBinding> = given.iter().cloned().chain(free).collect();
-        let first = combined(&signature, &given).ok().and_then(|all| all.into_iter().next());
-        first.is_some_and(|first| source.import_at(first.bindings).is_ok())
+        source.import_largest(&signature, &given).is_ok()
     };
     if imports(None, 0) {
         let mut sums = open.iter().filter_map(|name| by_convention(name, &all));

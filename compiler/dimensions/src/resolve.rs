@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use hone_artifact::request::Input;
 use hone_artifact::{Extent, MOST_SIZES, with_causes};
 use hone_driver::{
-    ANALYSED_SIZE, Combination, DynamicDimensions, Graph, Signature, SizedBinding, SizedGraph,
+    ANALYSED_SIZE, Combination, DynamicDimensions, Signature, SizedBinding, SizedGraph,
     propose_shape, sizes_of_open_dimension,
 };
 
@@ -82,14 +82,7 @@ fn resolve_with(source: &Source<'_>, signature: &Signature, inputs: &[Input]) ->
             let largest = bindings(inputs, largest)?;
             by_default(source, signature, (&given, &largest), &unbound, padding)
         }
-        _ if padding.is_some() => {
-            let combinations = combined(signature, &given)?;
-            Ok(Resolved { combinations, open: None, padding })
-        }
-        _ => {
-            let combinations = combinations_of(signature, given)?;
-            Ok(Resolved { combinations, open: None, padding: None })
-        }
+        _ => Ok(Resolved { combinations: combined(signature, &given)?, open: None, padding }),
     }
 }
 
@@ -249,10 +242,7 @@ fn pad_by_default(
         let given = with(signature, given, padded, bounds);
         open.map_or(given.clone(), |open| with(signature, &given, open, any))
     };
-    let import = |bound: usize| -> Result<Graph> {
-        let first = combined(signature, &at(&[1], &[bound]))?.into_iter().next();
-        source.import_at(first.unwrap_or_default().bindings)
-    };
+    let import = |bound: usize| source.import_largest(signature, &at(&[1], &[bound]));
     let (bound, graph) = padding::largest_bound(&import)?;
     let Open { name, axes } = padded.clone();
     let padding = Padding { name, axes, least: 1, bounds: padding::bounds(1, bound) };
@@ -288,8 +278,7 @@ fn propose_importable(
         for (open, size) in opens.iter().zip(sizes) {
             given = with(signature, &given, open, &[*size]);
         }
-        let first = combined(signature, &given).ok().and_then(|all| all.into_iter().next());
-        first.is_some_and(|first| source.import_at(first.bindings).is_ok())
+        source.import_largest(signature, &given).is_ok()
     };
     let proposed: Vec<usize> = needed.iter().map(|needed| needed.proposed).collect();
     let halved = |times: u32| -> Vec<usize> {
@@ -369,16 +358,10 @@ impl Resolved {
 /// Sizes that are none, do not fit the model or are too many.
 pub fn combinations(source: &Source<'_>, inputs: &[Input]) -> Result<Vec<Combination>> {
     let given = bindings(inputs, Substitutes::default())?;
+    // The importer says what is wrong with a signature that nothing needs.
     match given.is_empty() {
         true => Ok(vec![Combination::default()]),
         false => combined(&source.signature()?, &given),
-    }
-}
-
-fn combinations_of(signature: &Signature, given: Vec<SizedBinding>) -> Result<Vec<Combination>> {
-    match given.is_empty() {
-        true => Ok(vec![Combination::default()]),
-        false => combined(signature, &given),
     }
 }
 

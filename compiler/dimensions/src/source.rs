@@ -33,10 +33,23 @@ impl Source<'_> {
         let options = ImportOptions { bindings, ..self.options.clone() };
         Ok(hone_driver::import_shared(self.bytes, &options)?.graph)
     }
+
+    /// The graph of the model at the largest combination of given sizes.
+    pub(crate) fn import_largest(
+        &self,
+        signature: &Signature,
+        given: &[SizedBinding],
+    ) -> Result<Graph> {
+        let largest = combined(signature, given)?.into_iter().next();
+        self.import_at(largest.unwrap_or_default().bindings)
+    }
 }
 
-/// The combinations of given sizes, the largest first.
+/// The combinations of given sizes, the largest first; one of nothing where none is given.
 pub(crate) fn combined(signature: &Signature, given: &[SizedBinding]) -> Result<Vec<Combination>> {
+    if given.is_empty() {
+        return Ok(vec![Combination::default()]);
+    }
     Ok(hone_driver::combinations(signature, given, MOST_SIZES)?)
 }
 
