@@ -30,7 +30,7 @@ impl Background {
         let script = format!("({commands}) & {WATCH}");
         let parent = std::process::id().to_string();
         let child = Command::new("nice")
-            .args(["-n", "10", "bash", "-c", &script, "bash", &parent])
+            .args(["-n", "19", "bash", "-c", &script, "bash", &parent])
             .current_dir(repository::root())
             .stderr(output.try_clone()?)
             .stdout(output)

@@ -1,6 +1,6 @@
 //! Everything that is checked before a change lands, in the order in which it fails soonest. What suites on a control plane
-//! need is built, and the instruction sets are checked, beside the tests that need no control plane; the Python wheels are
-//! built and tested beside suites on it.
+//! need is built beside the tests that need no control plane, which mostly compute; the Python wheels and the instruction
+//! sets are checked beside suites on it, which mostly wait.
 
 use crate::background::Background;
 use anyhow::{Context, Result, anyhow, bail};
@@ -31,16 +31,16 @@ const CHECKS: &[Check] = &[
     ),
 ];
 
-/// A check that builds, beside suites on a control plane, which wait more than they compute.
-const WHEELS: Check = ("Python wheels", &["cargo", "xtask", "wheels", "--test"]);
-
-/// What suites on a control plane need: the test cluster, and the programs as they ship.
+/// What suites on a control plane need: the test cluster, and the programs as they ship. It is built beside the tests
+/// that need no cluster, most of which keep one core idle.
 const CLUSTER: &[&[&str]] = &[&["tests/cluster/setup.sh"], &["cargo", "xtask", "shipped"]];
 
-/// What runs beside the tests that need no cluster, most of which keep one core idle.
+/// What [`BESIDE`] is called.
+const BESIDE_NAME: &str = "Python wheels and instruction sets";
+
+/// Checks that need no cluster and compute for long, beside suites on one.
 const BESIDE: &[&[&str]] = &[
-    CLUSTER[0],
-    CLUSTER[1],
+    &["cargo", "xtask", "wheels", "--test"],
     // Of the whole workspace, so that nothing is built again with other features.
     &[
         "env",
@@ -71,7 +71,8 @@ const LANES: &[&[&str]] = &[
     ],
 ];
 
-/// The product from end to end. Some of its tests bound how long something takes, so nothing runs beside it.
+/// The product from end to end. Some of its tests bound how long something takes, so no other suite runs beside it, and
+/// what does has the least priority.
 const PRODUCT: &str = "--test=product";
 
 /// Arguments of `test`.
@@ -96,31 +97,29 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     }
     if arguments.cluster {
         Background::start("test cluster", CLUSTER)?.join()?;
-        return run_all_suites(None);
+        return run_all_suites();
     }
     run_checks(FIRST_CHECKS)?;
-    let (name, beside) = match arguments.no_cluster {
-        true => ("instruction sets", &BESIDE[CLUSTER.len()..]),
-        false => ("test cluster and instruction sets", BESIDE),
-    };
-    let beside = Background::start(name, beside)?;
-    run_checks(CHECKS)?;
-    beside.join()?;
-    match arguments.no_cluster {
-        true => run_checks(&[WHEELS]),
-        false => run_all_suites(Some(WHEELS)),
+    if arguments.no_cluster {
+        let beside = Background::start(BESIDE_NAME, BESIDE)?;
+        run_checks(CHECKS)?;
+        return beside.join();
     }
+    let cluster = Background::start("test cluster", CLUSTER)?;
+    run_checks(CHECKS)?;
+    cluster.join()?;
+    let beside = Background::start(BESIDE_NAME, BESIDE)?;
+    run_all_suites()?;
+    beside.join()
 }
 
-/// Runs every suite on a control plane, and a check beside those that bound no times.
-fn run_all_suites(beside: Option<Check>) -> Result<()> {
+/// Runs every suite on a control plane.
+fn run_all_suites() -> Result<()> {
     run_checks(&[(
         "build of the cluster tests",
         &["cargo", "test", "-p", "hone-cluster-tests", "--no-run"],
     )])?;
-    let beside = beside.map(|(name, command)| Background::start(name, &[command])).transpose()?;
     run_lanes(LANES)?;
-    beside.map_or(Ok(()), Background::join)?;
     run_suites(&[PRODUCT], Output::Passed)
 }
 
