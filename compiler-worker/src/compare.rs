@@ -137,21 +137,29 @@ fn spacing(dtype: DataType) -> f64 {
 }
 
 /// One little-endian element as a double.
+#[inline]
 pub fn value(dtype: DataType, bytes: &[u8]) -> f64 {
-    let mut raw = [0; 8];
-    raw[..bytes.len().min(8)].copy_from_slice(&bytes[..bytes.len().min(8)]);
-    let bits = u64::from_le_bytes(raw);
     match dtype {
-        DataType::F32 => f64::from(f32::from_bits(bits as u32)),
-        DataType::F64 => f64::from_bits(bits),
-        DataType::F16 => f16::from_bits(bits as u16).to_f64(),
-        DataType::Bf16 => bf16::from_bits(bits as u16).to_f64(),
-        DataType::I8 => f64::from(bits as u8 as i8),
-        DataType::I16 => f64::from(bits as u16 as i16),
-        DataType::I32 => f64::from(bits as u32 as i32),
-        DataType::I64 => bits as i64 as f64,
-        _ => bits as f64,
+        DataType::F32 => f64::from(f32::from_le_bytes(leading(bytes))),
+        DataType::F64 => f64::from_le_bytes(leading(bytes)),
+        DataType::F16 => f16::from_le_bytes(leading(bytes)).to_f64(),
+        DataType::Bf16 => bf16::from_le_bytes(leading(bytes)).to_f64(),
+        DataType::I8 => f64::from(i8::from_le_bytes(leading(bytes))),
+        DataType::I16 => f64::from(i16::from_le_bytes(leading(bytes))),
+        DataType::I32 => f64::from(i32::from_le_bytes(leading(bytes))),
+        DataType::I64 => i64::from_le_bytes(leading(bytes)) as f64,
+        _ => {
+            let mut raw = [0; 8];
+            let count = bytes.len().min(8);
+            raw[..count].copy_from_slice(&bytes[..count]);
+            u64::from_le_bytes(raw) as f64
+        }
     }
+}
+
+/// The first bytes; zeros where there are fewer.
+fn leading<const COUNT: usize>(bytes: &[u8]) -> [u8; COUNT] {
+    bytes.first_chunk().copied().unwrap_or([0; COUNT])
 }
 
 #[cfg(test)]

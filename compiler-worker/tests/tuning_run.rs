@@ -232,10 +232,19 @@ fn what_was_fastest_on_other_machines_is_tried_first() {
     }
 }
 
-#[test]
-fn what_a_run_has_found_is_decided_before_its_end() {
-    let place = place();
-    let (code, message) = run(&place, "first", &request(&json!({"maxTrials": 60})));
+/// The records of all segments, in their order, without those of decisions about the graph.
+fn records(place: &Place) -> Vec<Value> {
+    let names = place.names("log/segments").into_iter().filter(|name| name.ends_with(".jsonl"));
+    let read = |name| std::fs::read_to_string(place.path(&format!("log/segments/{name}"))).unwrap();
+    let text: String = names.map(read).collect();
+    let records = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    records.filter(|record| record["kind"] != "decision").collect()
+}
+
+/// Runs a search for 60 trials and, as if all of them had been faster than the schedules without tuning, for 96. Gives after how
+/// many trials the network decided, and how many trials the log had when the first schedule won, where one did.
+fn decided(place: &Place, request: impl Fn(&Value) -> Value) -> (usize, Option<usize>) {
+    let (code, message) = run(place, "first", &request(&json!({"maxTrials": 60})));
     assert_eq!(code, 0, "{message}");
     // Whether a candidate looks faster is up to the machine, so the log says of all of them that they were; the network
     // then says whether they are.
@@ -252,25 +261,33 @@ fn what_a_run_has_found_is_decided_before_its_end() {
         };
         place.write(&path, text.lines().map(faster).collect::<String>());
     }
-    let output = start(&place, "run", &request(&json!({"maxTrials": 96})));
+    let first = records(place).len();
+    let output = start(place, "run", &request(&json!({"maxTrials": 96})));
     let said = output.wait_with_output().unwrap();
     let text = String::from_utf8_lossy(&said.stderr).into_owned();
     assert!(said.status.success(), "{text}");
     let (before, _) = text.split_once("trials the network decides").expect(&text);
     let trials: usize = before.rsplit(' ').nth(1).unwrap().parse().unwrap();
     assert!((64..96).contains(&trials), "{trials}");
-    // What it kept is in the log before the rest was measured.
-    let names = place.names("log/segments").into_iter().filter(|name| name.ends_with(".jsonl"));
-    let read = |name| std::fs::read_to_string(place.path(&format!("log/segments/{name}"))).unwrap();
-    let text_of_log: String = names.map(read).collect();
-    let lines: Vec<&str> = text_of_log.lines().filter(|line| !line.contains("Decision")).collect();
-    let place_of = |kind: &str, last: bool| {
-        let is = |line: &&str| line.contains(&format!("\"kind\":\"{kind}\""));
-        if last { lines.iter().rposition(is) } else { lines.iter().position(is) }
-    };
-    if text.contains("schedules are kept so far") {
-        assert!(place_of("winner", false).unwrap() < place_of("trial", true).unwrap());
+    let records = records(place);
+    let candidates = records.iter().filter(|record| record["kind"] == "trial");
+    let candidates: BTreeSet<String> =
+        candidates.map(|record| candidate(&record.to_string())).collect();
+    assert_eq!(candidates.len(), 96);
+    if !text.contains("schedules are kept so far") {
+        return (trials, None);
     }
+    let is = |record: &Value, kind: &str| record["kind"] == kind;
+    let winner = records[first..].iter().position(|record| is(record, "winner"));
+    let before = &records[..first + winner.expect("a record of what was kept")];
+    (trials, Some(before.iter().filter(|record| is(record, "trial")).count()))
+}
+
+#[test]
+fn what_a_run_has_found_is_decided_before_its_end() {
+    let (trials, at_winner) = decided(&place(), request);
+    // On one machine nothing else is measured meanwhile, and what it kept is in the log before the rest.
+    assert!(at_winner.is_none_or(|count| count == trials), "{at_winner:?} of {trials}");
 }
 
 /// A request to measure what a run's tuner asks for.
@@ -285,15 +302,27 @@ fn session(name: &str, idle_seconds: u64) -> Value {
     })
 }
 
+/// A request to tune the digits network by what sessions measure.
+fn with_sessions(stop: &Value) -> Value {
+    let mut request = request(stop);
+    request["version"] = json!(2);
+    request["work"]["sessions"] = json!(true);
+    request
+}
+
+#[test]
+fn sessions_go_on_with_rounds_while_the_network_decides() {
+    let place = place();
+    let mut session_pod = start(&place, "session", &session("one", 600));
+    let (trials, at_winner) = decided(&place, with_sessions);
+    session_pod.kill().unwrap();
+    session_pod.wait().unwrap();
+    assert!(at_winner.is_none_or(|count| count > trials), "{at_winner:?} of {trials}");
+}
+
 #[test]
 fn a_session_goes_on_with_the_tuners_next_pod() {
     let place = place();
-    let with_sessions = |stop: &Value| {
-        let mut request = request(stop);
-        request["version"] = json!(2);
-        request["work"]["sessions"] = json!(true);
-        request
-    };
     let mut session_pod = start(&place, "session", &session("one", 600));
     let mut tuner = start(&place, "killed", &with_sessions(&json!({"maxTrials": 100_000})));
     wait_for_trials(&place, 0, &mut tuner);

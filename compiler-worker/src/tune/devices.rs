@@ -111,6 +111,16 @@ impl<'scope, 'env> Devices<'scope, 'env> {
         devices
     }
 
+    /// Where threads of the search run.
+    pub(super) fn scope(&self) -> &'scope Scope<'scope, 'env> {
+        self.scope
+    }
+
+    /// The sessions, where the search has any.
+    pub(super) fn fleet(&self) -> Option<&'env Fleet> {
+        self.fleet
+    }
+
     /// Rounds that may be under way at once, so that no device waits.
     pub(super) fn slots(&self) -> usize {
         self.members.iter().map(|member| member.slots).sum()

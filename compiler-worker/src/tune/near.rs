@@ -23,6 +23,10 @@ fn largest(values: &[f64]) -> f64 {
 /// # Errors
 /// In words, where they differ.
 pub fn is_near(dtype: DataType, expected: &[u8], found: &[u8]) -> Result<(), String> {
+    // Schedules that sum in the same order, and integers: every element is the same, whatever it is.
+    if expected == found {
+        return Ok(());
+    }
     let size = dtype.bytes_of(&[]).unwrap_or(1).max(1) as usize;
     let values = |bytes: &'_ [u8]| -> Vec<f64> {
         bytes.chunks_exact(size).map(|bytes| value(dtype, bytes)).collect()

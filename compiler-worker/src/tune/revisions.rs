@@ -1,21 +1,25 @@
 //! What a search has found so far, made usable while it goes on: now and then the network decides about the best
 //! candidates, as it does at the end, and those that win are in the records from then on.
 //!
-//! That takes the device for some seconds, so it is done rarely: after 64 trials and then where their number has doubled, so
+//! That takes a device for some seconds, so it is done rarely: after 64 trials and then where their number has doubled, so
 //! that a search of a million trials does it 14 times at the most, and only where a run of the network is expected to be
-//! at least 2 % shorter than it was the last time.
+//! at least 2 % shorter than it was the last time. This machine's device is the only one, so rounds wait meanwhile; where
+//! sessions measure, one of them compares while the others go on with rounds.
 
 use std::collections::BTreeSet;
+use std::thread::ScopedJoinHandle;
 
 use hone_search::Log;
 
 use super::confirm::{Confirm, Verdict};
+use super::devices::Devices;
+use super::finalists::Decided;
 use super::measuring::Measuring;
 use super::outcome::Outcome;
 use super::searched::{Searched, expected};
 use super::session::Session;
 use super::store::Recorded;
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 
 /// Trials before the network decides for the first time.
 const FIRST: usize = 64;
@@ -30,6 +34,25 @@ pub(super) struct Revisions {
     trials: usize,
     /// Nanoseconds that a run of the network was expected to take then.
     expected: f64,
+}
+
+/// A decision of the network that is under way while rounds go on.
+pub(super) struct Pending<'scope>(ScopedJoinHandle<'scope, Result<Decided>>);
+
+impl Pending<'_> {
+    /// Whether it is made.
+    pub(super) fn is_made(&self) -> bool {
+        self.0.is_finished()
+    }
+
+    /// The decision, waited for.
+    ///
+    /// # Errors
+    /// What went wrong with it.
+    pub(super) fn join(self) -> Result<Decided> {
+        let gone = |_| Err(Failure::internal("a comparison in the network broke off"));
+        self.0.join().unwrap_or_else(gone)
+    }
 }
 
 impl Revisions {
@@ -66,51 +89,66 @@ impl Session<'_> {
     }
 
     /// Lets the network decide about what was found so far, with a measuring process of its own; no other may be at work
-    /// on this machine meanwhile. What goes wrong with that is said, and the search goes on.
+    /// on this machine meanwhile.
     pub(super) fn revise(
         &self,
         searched: &[Searched],
         revisions: &mut Revisions,
         confirm: &Confirm<'_>,
-        log: &mut Log,
-        outcome: &mut Outcome,
-    ) {
-        let trials = self.done(outcome);
-        eprintln!("after {trials} trials the network decides about what was found so far");
-        let mut device = self.device();
-        match self.try_to_revise(searched, revisions, (confirm, &mut device), log, outcome) {
-            Ok(true) => outcome.revisions += 1,
-            Ok(false) => {}
-            Err(failure) => {
-                eprintln!("warning: no schedules were kept so far: {}", failure.chain());
-            }
-        }
-        revisions.decided(trials, expected(searched));
+        outcome: &Outcome,
+    ) -> Result<Decided> {
+        self.begin_revision(searched, revisions, outcome);
+        self.contest(searched, &revisions.kept, confirm).hold_whole(&mut self.device())
     }
 
-    /// Whether anything was kept.
-    fn try_to_revise(
+    /// The same while rounds go on, where sessions alone measure; `None` where they do not.
+    pub(super) fn revise_beside<'scope, 'env>(
         &self,
         searched: &[Searched],
         revisions: &mut Revisions,
-        (confirm, device): (&Confirm<'_>, &mut Measuring<'_>),
+        confirm: &'env Confirm<'env>,
+        devices: &Devices<'scope, 'env>,
+        outcome: &Outcome,
+    ) -> Option<Pending<'scope>> {
+        let fleet = devices.fleet().filter(|_| self.elsewhere)?;
+        self.begin_revision(searched, revisions, outcome);
+        let contest = self.contest(searched, &revisions.kept, confirm);
+        let hold = move || contest.hold_whole(&mut Measuring::elsewhere(fleet));
+        Some(Pending(devices.scope().spawn(hold)))
+    }
+
+    fn begin_revision(&self, searched: &[Searched], revisions: &mut Revisions, outcome: &Outcome) {
+        let trials = self.done(outcome);
+        eprintln!("after {trials} trials the network decides about what was found so far");
+        revisions.decided(trials, expected(searched));
+    }
+
+    /// Takes up what the network decided. What went wrong with that is said, and the search goes on.
+    ///
+    /// # Errors
+    /// Records that cannot be written.
+    pub(super) fn take_revision(
+        &self,
+        searched: &[Searched],
+        revisions: &mut Revisions,
+        decided: Result<Decided>,
         log: &mut Log,
         outcome: &mut Outcome,
-    ) -> Result<bool> {
-        let before = outcome.won.len();
-        let kept = self.confirm(searched, &revisions.kept, confirm, device, log, outcome)?;
-        if kept == revisions.kept {
-            return Ok(false);
+    ) -> Result<()> {
+        let decided = match decided {
+            Ok(decided) => decided,
+            Err(failure) => {
+                eprintln!("warning: no schedules were kept so far: {}", failure.chain());
+                return Ok(());
+            }
+        };
+        let new = decided.winners();
+        revisions.kept = self.settle(searched, decided, log, outcome)?;
+        if new > 0 {
+            eprintln!("{} schedules are kept so far, {new} of them new", outcome.won.len());
+            outcome.revisions += 1;
         }
-        let whole = confirm.against_untuned(device, &kept, self.in_network() / 2.0)?;
-        eprintln!(
-            "{} schedules are kept so far, {} of them new",
-            outcome.won.len(),
-            outcome.won.len() - before
-        );
-        self.note_whole(searched, &kept, whole, outcome);
-        revisions.kept = kept;
-        Ok(true)
+        Ok(())
     }
 
     /// Takes down how fast the network is with all schedules that are kept.

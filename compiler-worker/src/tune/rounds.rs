@@ -15,7 +15,7 @@ use hone_search::{
 use super::confirm::Confirm;
 use super::devices::{Devices, Done, Round};
 use super::outcome::Outcome;
-use super::revisions::Revisions;
+use super::revisions::{Pending, Revisions};
 use super::searched::{Searched, expected, propose};
 use super::session::{BATCH, LEAST_GAIN, Session, WORTH, total};
 use super::store;
@@ -60,12 +60,12 @@ impl Session<'_> {
     ///
     /// # Errors
     /// A cost model that is not known, records that cannot be written, no device that measures.
-    pub(super) fn rounds(
+    pub(super) fn rounds<'env>(
         &self,
         searched: &mut [Searched],
         samples: &mut Vec<Sample>,
-        devices: &mut Devices<'_, '_>,
-        (log, begin, confirm, revisions): Keeping<'_>,
+        devices: &mut Devices<'_, 'env>,
+        (log, begin, confirm, revisions): Keeping<'env>,
         outcome: &mut Outcome,
     ) -> Result<()> {
         let mut random = Random::new(self.settings.seed);
@@ -77,6 +77,7 @@ impl Session<'_> {
         })?;
         let mut learned = Learned { model, samples, learned: 0 };
         let mut under_way = UnderWay::default();
+        let mut pending: Option<Pending<'_>> = None;
         outcome.untuned = searched.iter().map(|own| own.progress.weight).sum();
         self.progress(searched, outcome, begin);
         loop {
@@ -84,7 +85,15 @@ impl Session<'_> {
             if devices.slots() == 0 && under_way.rounds == 0 {
                 devices.wait()?;
             }
-            let due = self.is_due(revisions, searched, outcome);
+            if let Some(made) = pending.take_if(|own| own.is_made()) {
+                self.take_revision(searched, revisions, made.join(), log, outcome)?;
+                self.progress(searched, outcome, begin);
+            }
+            let mut due = pending.is_none() && self.is_due(revisions, searched, outcome);
+            if due {
+                pending = self.revise_beside(searched, revisions, confirm, devices, outcome);
+                due = pending.is_none();
+            }
             let asked = match due || under_way.rounds >= devices.slots() {
                 true => Asked::Nothing(None),
                 false => {
@@ -96,11 +105,15 @@ impl Session<'_> {
                 Asked::Rounds => devices.ready()?,
                 Asked::Nothing(_) if under_way.rounds > 0 => Some(devices.next()?),
                 Asked::Nothing(_) if due => {
-                    self.revise(searched, revisions, confirm, log, outcome);
+                    let decided = self.revise(searched, revisions, confirm, outcome);
+                    self.take_revision(searched, revisions, decided, log, outcome)?;
                     self.progress(searched, outcome, begin);
                     None
                 }
                 Asked::Nothing(why) => {
+                    if let Some(last) = pending.take() {
+                        self.take_revision(searched, revisions, last.join(), log, outcome)?;
+                    }
                     outcome.ended = why.unwrap_or("more trials are expected to gain nothing");
                     return Ok(());
                 }
@@ -179,7 +192,7 @@ impl Session<'_> {
         let own = &mut searched[done.round.index];
         outcome.noisy += usize::from(done.noisy);
         for (candidate, measured) in done.round.proposed.into_iter().zip(done.measured) {
-            let record = self.record(own, &candidate, &measured);
+            let record = self.record((&own.task.digest, &own.task.nodes), &candidate, &measured);
             log.append(&record).map_err(store::failed)?;
             let ratio = measured.ratio.map_or(f64::INFINITY, |own| own.0);
             if measured.class != Class::Ok {

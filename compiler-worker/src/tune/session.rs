@@ -103,8 +103,8 @@ impl Session<'_> {
         let from = (&mut log, begin, &confirm, &mut revisions);
         self.search(&mut searched, &mut samples, &mut device, from, &mut outcome)?;
         let so_far = revisions.kept;
-        let kept =
-            self.confirm(&searched, &so_far, &confirm, &mut device, &mut log, &mut outcome)?;
+        let decided = self.contest(&searched, &so_far, &confirm).hold(&mut device)?;
+        let kept = self.settle(&searched, decided, &mut log, &mut outcome)?;
         // What was measured of the same schedules before is as good.
         if self.settings.whole && (outcome.whole.is_none() || kept != so_far) {
             let whole = confirm.against_untuned(&mut device, &kept, self.in_network() / 2.0)?;
@@ -249,14 +249,15 @@ impl Session<'_> {
         trials.into_iter().chain(time).fold(0.0, f64::max).min(1.0)
     }
 
+    /// A trial of a program, given by its digest and the names of its nodes.
     pub(super) fn record(
         &self,
-        own: &Searched,
+        (program, nodes): (&str, &str),
         candidate: &Candidate,
         measured: &Measured,
     ) -> Record {
         let round = |value: f32| (f64::from(value) * 1e3).round() as f32 / 1e3;
-        let subject = (own.task.digest.as_str(), prescription(candidate));
+        let subject = (program, prescription(candidate));
         Record {
             class: measured.class,
             nanoseconds: measured.nanoseconds,
@@ -265,7 +266,7 @@ impl Session<'_> {
             features: candidate.features.counts.iter().copied().map(round).collect(),
             nest: candidate.features.nest.clone(),
             cause: measured.cause.as_ref().map(|own| own.chars().take(300).collect()),
-            ..self.blank(Kind::Trial, subject, &own.task.nodes)
+            ..self.blank(Kind::Trial, subject, nodes)
         }
     }
 
