@@ -52,7 +52,7 @@ pub struct InputBinding {
 )]
 pub struct SizeRange {
     /// The smallest, in elements.
-    #[schemars(range(min = 1, max = 4294967296i64))]
+    #[schemars(range(min = 0, max = 4294967296i64))]
     pub min: i64,
     /// The largest, in elements; none for any size.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use hone_artifact::exit_code::Reason;
 use hone_artifact::{link, write_atomically};
@@ -262,6 +263,8 @@ pub struct Entry {
     pub path: String,
     /// Another one whenever it is written with other bytes.
     pub version: String,
+    /// When it was written, by the clock of the place.
+    pub modified: SystemTime,
 }
 
 /// Files below a folder; `prefix` is the folder's path below that which is listed. What goes meanwhile is not there.
@@ -282,7 +285,10 @@ fn files(folder: &Path, prefix: &str, found: &mut Vec<Entry>) -> std::io::Result
             }
             Ok(metadata) => {
                 let (ino, time) = (metadata.ino(), (metadata.mtime(), metadata.mtime_nsec()));
-                found.push(Entry { path, version: format!("{ino} {}.{:09}", time.0, time.1) });
+                let version = format!("{ino} {}.{:09}", time.0, time.1);
+                // Where a file system has no such time, nothing is old.
+                let modified = metadata.modified().unwrap_or_else(|_| SystemTime::now());
+                found.push(Entry { path, version, modified });
             }
         }
     }

@@ -314,7 +314,8 @@ impl Place {
                 // A store's times are of whole seconds.
                 let version = object.e_tag.unwrap_or_default();
                 let version = format!("{version} {}", object.last_modified);
-                entries.push(Entry { path: path.join("/"), version });
+                let modified = object.last_modified.into();
+                entries.push(Entry { path: path.join("/"), version, modified });
             }
             Ok(entries)
         })?

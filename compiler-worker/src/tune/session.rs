@@ -79,6 +79,9 @@ impl Session<'_> {
         let mut log = Log::open(&folder, &self.file_name()).map_err(store::failed)?;
         let mut device = self.device();
         device.reach()?;
+        if let Some(fleet) = self.fleet {
+            fleet.remove_leftovers();
+        }
         let machine = self.machine();
         let winners = store::winners_of(&records, self.target, &machine);
         let so_far: Recorded = Arc::new(winners.by_program);

@@ -9,7 +9,8 @@ use super::is_name;
 use crate::failure::{Failure, Result};
 use crate::storage::Destination;
 
-const ARTIFACTS: &str = "artifacts";
+/// Where they lie at a store.
+pub(super) const ARTIFACTS: &str = "artifacts";
 /// Artifacts of a search that lie at the store, and that a session keeps: of a comparison both, and those of the one before.
 const KEPT: usize = 4;
 

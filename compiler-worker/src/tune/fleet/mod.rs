@@ -9,12 +9,15 @@
 //! - `results/ID/RUN-NUMBER.json`, an [`Answered`]: what became of them, which the tuner removes when it has taken it;
 //! - `artifacts/RUN-DIGEST.hone`, an artifact that an order names, which the tuner removes when no order does any more.
 //!
+//! What a search or a session leaves there that is killed, the next search removes after a day (`leftovers.rs`).
+//!
 //! Invariants: an object has one writer and but for announcements is written once; nothing there is the only copy of
 //! anything, because a trial counts only once it is in the tuner's records. So a session that is lost costs the rounds
 //! that lay with it, which another one measures, and what a session answers after it was given up is read by nobody.
 
 mod answers;
 mod artifacts;
+mod leftovers;
 mod remote;
 mod seen;
 mod serve;

@@ -67,7 +67,7 @@ impl Sessions {
         let unread: Duration = BEAT * each.min(LONGEST_UNREAD);
         self.0.values_mut().for_each(|own| own.unchanged += 1);
         let mut due = Vec::new();
-        for Entry { path, version } in entries {
+        for Entry { path, version, .. } in entries {
             let Some(name) = path.strip_suffix(".json").filter(|name| is_name(name)) else {
                 continue;
             };
@@ -111,9 +111,11 @@ impl Sessions {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use std::time::SystemTime;
 
     fn entry(name: &str, version: u32) -> Entry {
-        Entry { path: format!("{name}.json"), version: version.to_string() }
+        let (version, modified) = (version.to_string(), SystemTime::UNIX_EPOCH);
+        Entry { path: format!("{name}.json"), version, modified }
     }
 
     fn announcement(name: &str, instance: &str) -> Announcement {

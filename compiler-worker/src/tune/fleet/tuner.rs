@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use hone_artifact::exit_code::{ErrorClass, Reason};
 use hone_artifact::progress::{MOST_SESSIONS, SessionSeen};
@@ -13,6 +13,7 @@ use hone_driver::Target;
 
 use super::answers::Answers;
 use super::artifacts::Sent;
+use super::leftovers;
 use super::remote::Remote;
 use super::seen::{Seen, Sessions};
 use super::trust::{Trust, Verdict};
@@ -122,6 +123,16 @@ impl Fleet {
             trust: Mutex::new(Trust::new(search.drift)),
             sent: Mutex::default(),
             search,
+        }
+    }
+
+    /// Removes what others left at the store long ago, those that were killed.
+    pub(crate) fn remove_leftovers(&self) {
+        let removed = leftovers::remove(&self.store, SystemTime::now());
+        if removed > 0 {
+            eprintln!(
+                "note: {removed} objects were removed that searches before left at the store"
+            );
         }
     }
 
