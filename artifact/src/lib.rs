@@ -73,7 +73,7 @@ pub use manifest::{
     SCHEMA_VERSION, Slot, Step, Target, TensorInfo, Variant,
 };
 pub use open::OpenDimension;
-pub use padded::PaddedDimension;
+pub use padded::{PaddedDimension, PaddedLength};
 pub use program::{Carried, Collected, If, Loop, MAX_PROGRAM_DEPTH, OutputExtent, Part};
 pub use reader::{ReadError, Reader};
 pub use shapes::{DimensionSize, Shapes};

@@ -23,8 +23,9 @@ use crate::{
 ///
 /// Version 2 has programs ([`Variant::program`]) and extents that are decided at run time; version 3 has code for
 /// accelerators ([`Variant::device`]) and variants for several sizes ([`Variant::shapes`]), version 4 code in PTX,
-/// version 5 code in WGSL.
-pub const SCHEMA_VERSION: u32 = 5;
+/// version 5 code in WGSL, version 6 lengths of outputs, smallest sizes and multiples of a padded dimension
+/// ([`PaddedDimension`]).
+pub const SCHEMA_VERSION: u32 = 6;
 
 /// The oldest version that readers take.
 pub const OLDEST_SCHEMA_VERSION: u32 = 1;

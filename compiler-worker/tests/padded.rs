@@ -7,7 +7,7 @@ mod common;
 
 use common::{Place, npz, onnx};
 use hone_artifact::{Manifest, Reader};
-use hone_model_builder::{BertSizes, bert_of_any_length, decoder};
+use hone_model_builder::{BertSizes, bert_of_any_length, decoder, denoiser, speech};
 use hone_runtime::{Model, Options};
 use prost::Message;
 
@@ -210,4 +210,50 @@ fn a_decoders_call_is_proposed_with_the_past_open() {
     place.write("soft.onnx", onnx::unary("Softmax", &["length"]));
     let ended = place.hone(&["compile", "--no-measure", "soft.onnx", "--shape", "length=0..70"]);
     assert!(ended.err.contains("nothing is joined to it"), "{}", ended.err);
+}
+
+#[test]
+fn frames_of_a_signal_follow_from_its_length() {
+    let place = Place::new();
+    place.write("speech.onnx", speech(7).encode_to_vec());
+    let (manifest, path) = compile(&place, &["speech.onnx", "--shape", "time=1..200"]);
+    assert_eq!(bounds(&manifest), [200, 112, 64, 32]);
+    let padded = manifest.padded.as_ref().unwrap();
+    assert_eq!((padded.least, padded.multiple), (Some(20), None));
+    assert_eq!(padded.length(0).unwrap().at(200), 19);
+    assert_eq!((padded.length(1), manifest.schema_version), (None, 6));
+    let artifact = path.to_str().unwrap();
+    for (batch, time) in [(1, 20), (1, 29), (2, 30), (1, 32), (1, 33), (3, 111), (1, 196), (1, 200)]
+    {
+        place.write("x.npz", npz::f32s(&[("x", &[batch, 1, time])]));
+        let what = format!("{batch} of {time}");
+        let elements = same_as_reference(&place, [artifact, "speech.onnx"], &what);
+        let frames = ((time - 10) / 5 + 1 - 3) / 2 + 1;
+        assert_eq!(elements, [batch * frames * 8, batch * 8], "{what}");
+    }
+    let mut model = Model::load(&path, &Options::default()).unwrap();
+    let error = model.set_input_shapes(&[&[1, 1, 19]]).unwrap_err().to_string();
+    assert!(error.contains("time is 19, the artifact takes 20 to 200 of it"), "{error}");
+    let verified = place.hone(&["verify", artifact, "--model", "speech.onnx"]);
+    assert_eq!(verified.code, 0, "{}", verified.err);
+}
+
+#[test]
+fn what_is_joined_with_what_it_was_takes_multiples() {
+    let place = Place::new();
+    place.write("denoiser.onnx", denoiser(9).encode_to_vec());
+    let (manifest, path) = compile(&place, &["denoiser.onnx", "--shape", "time=1..202"]);
+    assert_eq!(bounds(&manifest), [200, 112, 64, 32]);
+    let padded = manifest.padded.as_ref().unwrap();
+    assert_eq!((padded.least, padded.multiple), (Some(4), Some(4)));
+    assert!(padded.lengths.is_empty());
+    let artifact = path.to_str().unwrap();
+    for (batch, time) in [(1, 4), (2, 28), (1, 32), (1, 36), (1, 108), (1, 200)] {
+        place.write("x.npz", npz::f32s(&[("x", &[batch, 2, time])]));
+        let what = format!("{batch} of {time}");
+        same_as_reference(&place, [artifact, "denoiser.onnx"], &what);
+    }
+    let mut model = Model::load(&path, &Options::default()).unwrap();
+    let error = model.set_input_shapes(&[&[1, 2, 30]]).unwrap_err().to_string();
+    assert!(error.contains("time is 30, and the model takes multiples of 4 alone"), "{error}");
 }

@@ -151,13 +151,16 @@ impl Composed {
     fn resize(&mut self, plan: &Plan) -> bool {
         let Self { size, input_axes, output_axes, inputs, outputs, output_shapes, .. } = self;
         let padding = self.padding.as_ref();
-        let padded = padding.map_or((0, 0), |padding| (padding.bound(plan), padding.size()));
         let mut fit = true;
         for ((tensor, compiled), axes) in inputs.iter_mut().zip(&plan.inputs).zip(input_axes) {
-            fit &= resize(tensor, compiled, *axes, (*size, padded));
+            let padded = |extent| padding.map_or(extent, |own| own.input_extent(plan, extent));
+            fit &= resize(tensor, compiled, *axes, (*size, &padded));
         }
-        for ((tensor, compiled), axes) in outputs.iter_mut().zip(&plan.outputs).zip(output_axes) {
-            fit &= resize(tensor, compiled, *axes, (*size, padded));
+        let output = outputs.iter_mut().zip(&plan.outputs).zip(output_axes).enumerate();
+        for (place, ((tensor, compiled), axes)) in output {
+            let padded =
+                |extent| padding.map_or(extent, |own| own.output_extent(plan, place, extent));
+            fit &= resize(tensor, compiled, *axes, (*size, &padded));
             // Without a part nobody writes what does not have the dimension.
             fit &= *size > 0 || axes.open.is_some();
         }
@@ -320,20 +323,20 @@ impl Composed {
     }
 }
 
-/// Gives a tensor the shape of another one at sizes of the open and the padded dimension, of which there is the bound, too;
-/// `false` where its bytes do not fit 63 bits.
+/// Gives a tensor the shape of another one at a size of the open dimension, and with the extent along the padded one that
+/// `padded` makes of the compiled one; `false` where its bytes do not fit 63 bits.
 fn resize(
     tensor: &mut TensorInfo,
     compiled: &TensorInfo,
     axes: Axes,
-    (open, (bound, padded)): (u64, (u64, u64)),
+    (open, padded): (u64, &dyn Fn(u64) -> u64),
 ) -> bool {
     tensor.shape.clone_from(&compiled.shape);
     if let Some(extent) = axes.open.and_then(|axis| tensor.shape.get_mut(axis as usize)) {
         *extent = open;
     }
     if let Some(extent) = axes.padded.and_then(|axis| tensor.shape.get_mut(axis as usize)) {
-        *extent = padded.saturating_sub(bound.saturating_sub(*extent));
+        *extent = padded(*extent);
     }
     let bytes = tensor.dtype.bytes_of(&tensor.shape);
     tensor.bytes = bytes.unwrap_or(0);

@@ -226,6 +226,18 @@ pub enum RunError {
         /// The largest size that is taken.
         bound: u64,
     },
+    /// A size that is not among the multiples that the model takes.
+    #[error(
+        "{dimension} is {size}, and the model takes multiples of {multiple} alone: it divides that into blocks, or joins what it sampled down and up again"
+    )]
+    Multiple {
+        /// The dimension.
+        dimension: String,
+        /// The size that came.
+        size: u64,
+        /// What sizes are multiples of.
+        multiple: u64,
+    },
     /// A size at which the outputs cannot be made.
     #[error(
         "{dimension}={size} cannot be run: an output without this dimension would not be computed, or one with it is too large"

@@ -31,14 +31,13 @@ struct Rows {
 }
 
 impl Rows {
-    /// Of a tensor at a size of the dimension. Its axis may have less than the whole bound, and has as much less than the
-    /// size then. The manifest was validated, so that bytes fit 63 bits.
-    fn of(tensor: &TensorInfo, axis: u32, (bound, size): (u64, u64)) -> Self {
+    /// Of a tensor with an extent along an axis that has room for more. The manifest was validated, so that bytes fit 63
+    /// bits.
+    fn of(tensor: &TensorInfo, axis: u32, extent: u64) -> Self {
         let axis = axis as usize;
-        let extent = tensor.shape[axis];
         let count: u64 = tensor.shape[..axis].iter().product();
         let room = tensor.bytes / count.max(1);
-        let bytes = room / extent.max(1) * size.saturating_sub(bound.saturating_sub(extent));
+        let bytes = room / tensor.shape[axis].max(1) * extent;
         Self { count: count as usize, bytes: bytes as usize, room: room as usize }
     }
 
@@ -88,14 +87,27 @@ impl Padding {
     /// Refuses a size of which no plan has room.
     pub(crate) fn check(&self, plans: &[Plan], size: u64) -> Result<(), RunError> {
         let least = plans.iter().map(|plan| u64::from(self.added(plan) == 0)).min().unwrap_or(1);
+        let least = self.dimension.least.unwrap_or(least);
         let bound = plans.iter().filter_map(|plan| self.most(plan)).max().unwrap_or(0);
-        match (least..=bound).contains(&size) {
-            true => Ok(()),
-            false => {
-                let dimension = self.dimension.name.clone();
-                Err(RunError::Bound { dimension, size, least, bound })
-            }
+        let (dimension, multiple) = (self.dimension.name.clone(), self.dimension.multiple());
+        if !(least..=bound).contains(&size) {
+            return Err(RunError::Bound { dimension, size, least, bound });
         }
+        let added = plans.iter().map(|plan| self.added(plan)).min().unwrap_or(0);
+        match size.saturating_add(added).is_multiple_of(multiple) {
+            true => Ok(()),
+            false => Err(RunError::Multiple { dimension, size, multiple }),
+        }
+    }
+
+    /// The extent that an output has at the size that is set, of one that has `compiled` in a plan.
+    pub(crate) fn output_extent(&self, plan: &Plan, place: usize, compiled: u64) -> u64 {
+        self.dimension.output_extent(place, compiled, (self.bound(plan), self.size()))
+    }
+
+    /// The same of an input.
+    pub(crate) fn input_extent(&self, plan: &Plan, compiled: u64) -> u64 {
+        self.size().saturating_sub(self.bound(plan).saturating_sub(compiled))
     }
 
     /// Takes over a size that a plan has room for.
@@ -136,11 +148,11 @@ impl Padding {
     /// # Safety
     /// `sources` are the plan's inputs but for the last, each of its tensor's bytes at the size that is set.
     pub(crate) unsafe fn lay_in(&mut self, plan: &Plan, sources: &mut Vec<*const c_void>) {
-        let sizes = (self.bound(plan), self.size());
         let tensors = plan.inputs.iter().zip(&self.dimension.inputs);
         for ((source, (tensor, axis)), room) in sources.iter_mut().zip(tensors).zip(&self.inputs) {
             let (Some(axis), Some(room)) = (axis, room) else { continue };
-            let rows = Rows::of(tensor, *axis, sizes);
+            let extent = self.input_extent(plan, tensor.shape[*axis as usize]);
+            let rows = Rows::of(tensor, *axis, extent);
             if rows.bytes < rows.room {
                 // SAFETY: the caller's promise; the room has the bytes of the largest bound.
                 unsafe { rows.copy(source.cast(), room.base(), (rows.bytes, rows.room)) };
@@ -152,11 +164,13 @@ impl Padding {
 
     /// Where a run writes: `targets`, or the room of outputs that have more than the size.
     pub(crate) fn lead_out(&self, plan: &Plan, targets: &mut [*mut c_void]) {
-        let sizes = (self.bound(plan), self.size());
-        let tensors = plan.outputs.iter().zip(&self.dimension.outputs);
-        for ((target, (tensor, axis)), room) in targets.iter_mut().zip(tensors).zip(&self.outputs) {
+        let tensors = plan.outputs.iter().zip(&self.dimension.outputs).enumerate();
+        for ((target, (place, (tensor, axis))), room) in
+            targets.iter_mut().zip(tensors).zip(&self.outputs)
+        {
             let (Some(axis), Some(room)) = (axis, room) else { continue };
-            let rows = Rows::of(tensor, *axis, sizes);
+            let extent = self.output_extent(plan, place, tensor.shape[*axis as usize]);
+            let rows = Rows::of(tensor, *axis, extent);
             if rows.bytes < rows.room {
                 *target = room.base().cast();
             }
@@ -168,11 +182,13 @@ impl Padding {
     /// # Safety
     /// As for [`Padding::lay_in`], of outputs; a run of the plan has written where [`Padding::lead_out`] said.
     pub(crate) unsafe fn take_out(&self, plan: &Plan, targets: &[*mut c_void]) {
-        let sizes = (self.bound(plan), self.size());
-        let tensors = plan.outputs.iter().zip(&self.dimension.outputs);
-        for ((target, (tensor, axis)), room) in targets.iter().zip(tensors).zip(&self.outputs) {
+        let tensors = plan.outputs.iter().zip(&self.dimension.outputs).enumerate();
+        for ((target, (place, (tensor, axis))), room) in
+            targets.iter().zip(tensors).zip(&self.outputs)
+        {
             let (Some(axis), Some(room)) = (axis, room) else { continue };
-            let rows = Rows::of(tensor, *axis, sizes);
+            let extent = self.output_extent(plan, place, tensor.shape[*axis as usize]);
+            let rows = Rows::of(tensor, *axis, extent);
             if rows.bytes < rows.room {
                 // SAFETY: the caller's promise; the room has the bytes of the largest bound.
                 unsafe { rows.copy(room.base(), target.cast(), (rows.room, rows.bytes)) };
@@ -190,17 +206,9 @@ mod tests {
     #[test]
     fn rows_lie_at_the_begin_of_their_room() {
         let tensor = TensorInfo::new("x", DataType::F32, vec![2, 3, 5, 7]).unwrap();
-        assert_eq!(
-            Rows::of(&tensor, 2, (5, 4)),
-            Rows { count: 6, bytes: 4 * 7 * 4, room: 5 * 7 * 4 }
-        );
-        // An axis that lacks what is joined to the dimension.
-        assert_eq!(
-            Rows::of(&tensor, 2, (7, 4)),
-            Rows { count: 6, bytes: 2 * 7 * 4, room: 5 * 7 * 4 }
-        );
+        assert_eq!(Rows::of(&tensor, 2, 4), Rows { count: 6, bytes: 4 * 7 * 4, room: 5 * 7 * 4 });
         let tensor = TensorInfo::new("x", DataType::U8, vec![3]).unwrap();
-        let rows = Rows::of(&tensor, 0, (3, 2));
+        let rows = Rows::of(&tensor, 0, 2);
         let mut room = [9; 3];
         // SAFETY: both have as many bytes as the rows.
         unsafe { rows.copy([1, 2].as_ptr(), room.as_mut_ptr(), (rows.bytes, rows.room)) };

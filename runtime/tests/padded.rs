@@ -48,6 +48,9 @@ fn any_length(bounds: &[usize]) -> Manifest {
         name: "length".into(),
         inputs: vec![Some(1), Some(0)],
         outputs: vec![Some(1), None],
+        lengths: Vec::new(),
+        least: None,
+        multiple: None,
     });
     manifest
 }
@@ -152,6 +155,9 @@ fn slices_of_any_size_are_run_one_by_one() {
         name: "length".into(),
         inputs: vec![Some(1)],
         outputs: vec![Some(1)],
+        lengths: Vec::new(),
+        least: None,
+        multiple: None,
     });
     let (_folder, path) = file(&manifest);
     let mut model = Model::load(&path, &Options::default()).unwrap();

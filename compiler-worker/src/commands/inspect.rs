@@ -66,8 +66,11 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         ));
     }
     if let Some(padded) = &reader.manifest().padded {
+        let multiples =
+            padded.multiple.map_or(String::new(), |own| format!("multiple of {own} as "));
+        let from = padded.least.map_or(String::new(), |least| format!("from {least} "));
         text.push_str(&format!(
-            "every size of '{}' up to the largest variant's: a run has the next larger variant's room\n",
+            "every {multiples}size of '{}' {from}up to the largest variant's: a run has the next larger variant's room\n",
             padded.name
         ));
     }

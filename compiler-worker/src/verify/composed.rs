@@ -98,7 +98,7 @@ fn between_sizes(manifest: &Manifest) -> Result<Option<(Vec<TensorInfo>, String)
     });
     let padded = manifest.padded.as_ref().map(|padded| {
         let size = (manifest.bound_of(variant).unwrap_or(1) * 2 / 3).max(1);
-        (padded, size)
+        (padded, padded.taken(&inputs, &manifest.outputs_of(variant), size))
     });
     let too_large = || Failure::internal("an input is too large");
     let mut words = Vec::new();

@@ -33,6 +33,7 @@ pub(crate) fn given_as_range(signature: &Signature, inputs: &[Input]) -> Result<
         axes,
         least,
         bounds: padding::bounds(least, most),
+        multiple: None,
     }))
 }
 

@@ -2,7 +2,7 @@
 //! what the model allows.
 //!
 //! Of one dimension any size is served where the model maps over it (`proof.rs`), of one more every size up to a bound
-//! (`padding.rs`). All others have sizes that are named. Who compiles asks [`resolve`] for the sizes, and
+//! (`padding.rs`, `witnesses.rs`). All others have sizes that are named. Who compiles asks [`resolve`] for the sizes, and
 //! [`Resolved::import`] for the graphs and for what the artifact says of them.
 
 mod axes;
@@ -12,6 +12,7 @@ mod padding;
 mod proof;
 mod resolve;
 mod source;
+mod witnesses;
 
 pub use error::{BoundedDimension, DimensionError, NeededDimension, OpenDimensions, PaddingError};
 pub use padding::{as_compiled, is_dynamic};

@@ -3,15 +3,18 @@
 
 use hone_artifact::{Extent, MOST_SIZES, Manifest, PaddedDimension};
 use hone_driver::{
-    Graph, InputBinding, PaddedGraph, SizedGraph, Tensor, bounds_of, pad_dimension,
-    padded_dimension,
+    Graph, PaddedGraph, PaddedSizes, SizedGraph, Tensor, bounds_of, pad_dimension, padded_dimension,
 };
 
 use crate::error::{DimensionError, PaddingError, Result};
 use crate::source::Source;
+use crate::witnesses::Witnessed;
 
 /// The largest size of a dimension of which nothing is said, where the model takes as much.
 pub(crate) const DEFAULT_BOUND: usize = 512;
+
+/// Powers of two that are looked for as what sizes are multiples of, where a model cannot be imported at others.
+const MOST_POWERS: u32 = 10;
 
 /// Most bounds of a dimension: each is compiled, verified and measured.
 const MOST_BOUNDS: usize = 5;
@@ -27,6 +30,17 @@ pub(crate) struct Padding {
     pub(crate) least: usize,
     /// What it is compiled at, the largest first.
     pub(crate) bounds: Vec<usize>,
+    /// What sizes are multiples of, where that is known.
+    pub(crate) multiple: Option<usize>,
+}
+
+/// A graph with the size as an input.
+struct Padded {
+    found: PaddedGraph,
+    /// What sizes are multiples of.
+    multiple: usize,
+    /// Positions that are joined to those that users see.
+    added: usize,
 }
 
 /// The least and largest size of an extent that is a range of more sizes than are compiled each.
@@ -75,9 +89,33 @@ impl Padding {
         graph.inputs().iter().map(|port| axis(&port.name)).collect()
     }
 
-    /// Shows that a graph that was imported at a bound can be padded.
-    pub(crate) fn prove(&self, source: &Source<'_>, graph: &Graph) -> Result<()> {
-        pad(source, (&self.name, self.least), &self.axes_of(graph), graph).map(drop)
+    /// Shows that a graph that was imported at a bound can be padded, and takes over which sizes are: bounds are multiples,
+    /// and none is below the smallest size.
+    pub(crate) fn prove(&mut self, source: &Source<'_>, graph: &Graph, bound: usize) -> Result<()> {
+        let axes = self.axes_of(graph);
+        let padded = pad(source, (&self.name, self.least, self.multiple), &axes, graph)?;
+        let (least, multiple) = (padded.found.least.saturating_sub(padded.added), padded.multiple);
+        let bounds = bounds(self.least.max(least), bound);
+        let mut bounds: Vec<usize> = bounds.iter().map(|own| own / multiple * multiple).collect();
+        bounds.retain(|own| *own >= least.max(2));
+        bounds.dedup();
+        (self.bounds, self.multiple) = (bounds, Some(multiple));
+        Ok(())
+    }
+
+    /// The same at the largest bound that a model takes: that which is asked for, or the next multiple below it of a power of
+    /// two. Where it cannot be shown, nothing changes, and who compiles the model says why.
+    pub(crate) fn settle(&mut self, source: &Source<'_>, import: &dyn Fn(usize) -> Result<Graph>) {
+        let Some(most) = self.bounds.first().copied() else { return };
+        let mut powers: Vec<usize> = (0..MOST_POWERS).map(|power| most >> power << power).collect();
+        powers.dedup();
+        let powers = powers.into_iter().filter(|bound| *bound > 1);
+        let mut imported = powers.filter_map(|bound| Some((bound, import(bound).ok()?)));
+        let Some((bound, graph)) = imported.next() else { return };
+        let mut settled = self.clone();
+        if settled.prove(source, &graph, bound).is_ok() {
+            *self = settled;
+        }
     }
 
     /// Gives graphs that were imported at bounds the size as an input, and says what an artifact of them says.
@@ -92,8 +130,19 @@ impl Padding {
         let (mut padded, mut dimension) = (Vec::with_capacity(graphs.len()), None);
         for SizedGraph { dimensions, graph } in graphs {
             let axes = self.axes_of(&graph);
-            let found = pad(source, (&self.name, self.least), &axes, &graph)?;
-            dimension = Some(padded_dimension(&self.name, &axes, &found.outputs));
+            let Padded { found, multiple, added } =
+                pad(source, (&self.name, self.least, self.multiple), &axes, &graph)?;
+            let mut own = padded_dimension(&self.name, &axes, &found, multiple);
+            // From one position on, or from none where something is joined to them, is what is not said.
+            let least = found.least.saturating_sub(added);
+            own.least = (least > usize::from(added == 0)).then_some(least as u64);
+            let known = dimension.get_or_insert_with(|| own.clone());
+            if (&known.lengths, known.multiple) != (&own.lengths, own.multiple) {
+                let why = "its outputs have other lengths at another bound";
+                let source = PaddingError::Other(why);
+                return Err(DimensionError::NotPadded { name: self.name.clone(), source });
+            }
+            known.least = known.least.max(own.least);
             padded.push(SizedGraph { dimensions, graph: found.graph });
         }
         let dimension = dimension.ok_or(DimensionError::Internal("there is no graph to pad"))?;
@@ -113,59 +162,65 @@ pub fn as_compiled(
     let Some(padded) = &manifest.padded else { return Ok(graphs) };
     let axes: Vec<Option<usize>> =
         padded.inputs.iter().map(|axis| axis.map(|axis| axis as usize)).collect();
-    let pad = |graph: Graph| Ok(pad(source, (&padded.name, 1), &axes, &graph)?.graph);
+    let multiple = usize::try_from(padded.multiple()).ok();
+    let pad =
+        |graph: Graph| Ok(pad(source, (&padded.name, 1, multiple), &axes, &graph)?.found.graph);
     graphs.into_iter().map(pad).collect()
 }
 
-/// A graph at a bound with the size as an input. The same model at two smaller sizes shows what depends on the size.
+/// A graph at a bound with the size as an input. The same model at smaller sizes shows what depends on the size.
 ///
 /// Where something is joined to the dimension, the size counts what is there after that: then positions have the dimension in
 /// most of the graph, and the size is at least one where nothing is there before.
+///
+/// Where a model takes multiples of a number alone, because it joins what it sampled down and up again or divides the dimension
+/// into blocks, the number is looked for among those that the bound is divided by somewhere, unless it is known.
 fn pad(
     source: &Source<'_>,
-    (name, least): (&str, usize),
+    (name, least, multiple): (&str, usize, Option<usize>),
     axes: &[Option<usize>],
     graph: &Graph,
-) -> Result<PaddedGraph> {
-    let refused = |source| DimensionError::NotPadded { name: name.to_owned(), source };
-    let other = |why| refused(PaddingError::Other(why));
+) -> Result<Padded> {
+    let other = |why| {
+        let source = PaddingError::Other(why);
+        DimensionError::NotPadded { name: name.to_owned(), source }
+    };
     if !graph.interface().inputs.is_empty() || !graph.interface().outputs.is_empty() {
         return Err(other("it takes or gives strings, sequences or optional values"));
     }
-    let ports = || graph.inputs().iter().zip(axes);
-    let shape = |port: &hone_driver::Port| graph.tensor_type(port.value).shape.clone();
-    let extents = ports().filter_map(|(port, axis)| shape(port).get((*axis)?).copied());
-    let bound = extents.min().unwrap_or(0);
-    let mut witnesses: Vec<(Graph, usize)> = Vec::new();
-    for size in [bound - bound / 4, bound / 2 + 1] {
-        let is_new = size > 1 && size < bound && witnesses.iter().all(|known| known.1 != size);
-        if !is_new {
-            continue;
-        }
-        let binding = |(port, axis): (&hone_driver::Port, &Option<usize>)| {
-            let mut shape = shape(port);
-            if let Some(extent) = axis.and_then(|axis| shape.get_mut(axis)) {
-                *extent = extent.saturating_sub(bound - size);
-            }
-            InputBinding { name: port.name.clone(), shape, dtype: None }
-        };
-        let mut witness = source.import_at(ports().map(binding).collect())?;
-        share_constants(graph, &mut witness);
-        witnesses.push((witness, size));
+    let model = Witnessed::new(source, axes, graph);
+    if let Some(multiple) = multiple {
+        return pad_at((name, least), &model, multiple);
     }
+    let error = match pad_at((name, least), &model, 1) {
+        Ok(padded) => return Ok(padded),
+        Err(error) => error,
+    };
+    let found =
+        model.quotients().into_iter().find_map(|own| pad_at((name, least), &model, own).ok());
+    found.ok_or(error)
+}
+
+/// The same for sizes that are multiples of a number.
+fn pad_at((name, least): (&str, usize), model: &Witnessed<'_>, multiple: usize) -> Result<Padded> {
+    let refused = |source| DimensionError::NotPadded { name: name.to_owned(), source };
+    let other = |why| refused(PaddingError::Other(why));
+    let Witnessed { axes, graph, bound, .. } = model;
+    let witnesses = model.witnesses(multiple)?;
     let Some((witness, size)) = witnesses.first() else {
         return Err(other("it has too few sizes"));
     };
-    let added = added((graph, axes, bound), (witness, *size));
+    let added = added((graph, axes, *bound), (witness, *size));
     if least == 0 && added == 0 {
         return Err(other("nothing is joined to it, so that none of it may be there"));
     }
     let witnesses: Vec<(&Graph, usize)> =
         witnesses.iter().map(|(graph, size)| (graph, *size + added)).collect();
     let size_input = PaddedDimension::size_input(name);
-    let sizes = added.max(1)..=bound + added;
-    pad_dimension(graph, axes, sizes, &size_input, &witnesses)
-        .map_err(|error| refused(PaddingError::Node(error)))
+    let sizes = PaddedSizes { least: added.max(1), bound: bound + added, multiple };
+    let found = pad_dimension(graph, axes, sizes, &size_input, &witnesses)
+        .map_err(|error| refused(PaddingError::Node(error)))?;
+    Ok(Padded { found, multiple, added })
 }
 
 /// How many positions the longest axes of inputs and outputs have more than the dimension.
@@ -186,7 +241,7 @@ fn added(
 }
 
 /// Lets a graph use the constants of another one where they are equal, so that large ones are in memory once.
-fn share_constants(of: &Graph, graph: &mut Graph) {
+pub(crate) fn share_constants(of: &Graph, graph: &mut Graph) {
     let known: Vec<&Tensor> = of.values().ids().filter_map(|value| of.constant(value)).collect();
     for (constant, known) in graph.constants_mut().zip(known) {
         if constant.tensor_type() == known.tensor_type() && constant.bytes() == known.bytes() {

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use hone_artifact::request::Input;
 use hone_artifact::{Extent, MOST_SIZES, with_causes};
 use hone_driver::{
-    ANALYSED_SIZE, Combination, DynamicDimensions, Signature, SizedBinding, SizedGraph,
+    ANALYSED_SIZE, Combination, DynamicDimensions, Graph, Signature, SizedBinding, SizedGraph,
     propose_shape, sizes_of_open_dimension,
 };
 
@@ -55,7 +55,10 @@ fn resolve_with(source: &Source<'_>, signature: &Signature, inputs: &[Input]) ->
     if let Some(mapped) = over_range(source, signature, inputs)? {
         return resolve_with(source, signature, &mapped);
     }
-    let padding = given_as_range(signature, inputs)?;
+    let mut padding = given_as_range(signature, inputs)?;
+    if let Some(padding) = &mut padding {
+        padding.settle(source, &|bound| import_with_ones(source, signature, inputs, bound));
+    }
     let bounds = padding.as_ref().map_or(&[][..], |padding| &padding.bounds);
     if let Some(open) = given_as_any(signature, inputs)? {
         if let Some(resolved) = beside_unbound(source, signature, inputs, &open)? {
@@ -84,6 +87,20 @@ fn resolve_with(source: &Source<'_>, signature: &Signature, inputs: &[Input]) ->
         }
         _ => Ok(Resolved { combinations: combined(signature, &given)?, open: None, padding }),
     }
+}
+
+/// The model at a bound of the dimension that has a range of many sizes, with one of each dimension of which nothing is said.
+fn import_with_ones(
+    source: &Source<'_>,
+    signature: &Signature,
+    inputs: &[Input],
+    bound: usize,
+) -> Result<Graph> {
+    let mut given = bindings(inputs, Substitutes { any: &[1], bounds: &[bound] })?;
+    for open in unbound(signature, &given).unwrap_or_default() {
+        given = with(signature, &given, &open, &[1]);
+    }
+    source.import_largest(signature, &given)
 }
 
 /// The sizes where a dimension is given as `1..` and nothing is said of others: what nothing is said of is decided as it
@@ -245,8 +262,8 @@ fn pad_by_default(
     let import = |bound: usize| source.import_largest(signature, &at(&[1], &[bound]));
     let (bound, graph) = padding::largest_bound(&import)?;
     let Open { name, axes } = padded.clone();
-    let padding = Padding { name, axes, least: 1, bounds: padding::bounds(1, bound) };
-    padding.prove(source, &graph)?;
+    let mut padding = Padding { name, axes, least: 1, bounds: vec![bound], multiple: None };
+    padding.prove(source, &graph, bound)?;
     let opened = open.map(|open| prove(source, signature, open, &at(&[ANALYSED_SIZE], &[bound])));
     let opened = opened.transpose().map_err(|error| match error {
         DimensionError::Dependence { .. } => DimensionError::NotPadded {

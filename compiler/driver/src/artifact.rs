@@ -52,7 +52,11 @@ pub(crate) fn assemble<'a>(
     let graph = graphs[0].graph;
     let variants: Vec<Variant> = graphs.iter().map(variant).collect();
     let manifest = Manifest {
-        schema_version: Manifest::version_needed(&variants),
+        schema_version: dimensions
+            .padded
+            .as_ref()
+            .map_or(0, hone_artifact::PaddedDimension::version_needed)
+            .max(Manifest::version_needed(&variants)),
         model_digest: model_digest.to_owned(),
         compiler_version: env!("CARGO_PKG_VERSION").to_string(),
         records_digest: kernels.records_digest.clone(),

@@ -44,7 +44,8 @@ pub use hone_lower::LowerError;
 pub use hone_ops as ops;
 pub use hone_ops::{EvaluateError, Evaluation, Graph, Op, evaluate};
 pub use hone_passes::{
-    Dependence, GraphDecision, Independence, NotPadded, PaddedGraph, PassError, pad_dimension,
+    Dependence, GraphDecision, Independence, NotPadded, PaddedGraph, PaddedSizes, PassError,
+    pad_dimension,
 };
 pub use hone_tensor::{Need, Positions};
 pub use hone_tune::{Choice, Prescription};

@@ -1,9 +1,9 @@
 //! A model along whose dimension any size may come: at which sizes it is compiled, and what its artifact says of it.
 
-use hone_artifact::{OpenDimension, PaddedDimension};
+use hone_artifact::{OpenDimension, PaddedDimension, PaddedLength};
 use hone_graph::Port;
 use hone_ops::{Graph, node_flops};
-use hone_passes::Independence;
+use hone_passes::{Independence, Length, PaddedAxis, PaddedGraph};
 use hone_types::{DataType, TensorType};
 
 /// What an artifact says of sizes that it was not compiled for.
@@ -96,19 +96,31 @@ pub fn bounds_of(least: usize, most: usize, count: usize) -> Vec<usize> {
     bounds
 }
 
-/// What the artifact says of a dimension whose size is an input of its graphs: its axis in each of the model's inputs,
-/// and in each output.
+/// What the artifact says of a dimension whose size is an input of its graphs, which were padded for multiples of a
+/// number: its axis in each of the model's inputs, and in each output, and the sizes that are taken.
 pub fn padded_dimension(
     name: &str,
     inputs: &[Option<usize>],
-    outputs: &[Option<usize>],
+    padded: &PaddedGraph,
+    multiple: usize,
 ) -> PaddedDimension {
     let axes =
         |all: &[Option<usize>]| all.iter().map(|axis| axis.map(|axis| axis as u32)).collect();
+    let of_output = |output: &Option<PaddedAxis>| {
+        let Length { multiplier, shift, divisor, extra, .. } = output.as_ref()?.length;
+        let length = PaddedLength { multiplier, shift, divisor, extra };
+        let size = PaddedLength { multiplier: 1, shift: 0, divisor: 1, extra: 0 };
+        (length != size).then_some(length)
+    };
+    let lengths: Vec<Option<PaddedLength>> = padded.outputs.iter().map(of_output).collect();
+    let has_length = lengths.iter().any(Option::is_some);
     PaddedDimension {
         name: name.chars().filter(|letter| !letter.is_control()).collect(),
         inputs: axes(inputs),
-        outputs: axes(outputs),
+        outputs: axes(&padded.axes()),
+        lengths: if has_length { lengths } else { Vec::new() },
+        least: None,
+        multiple: (multiple > 1).then_some(multiple as u64),
     }
 }
 

@@ -99,7 +99,7 @@ fn images_of_any_length_up_to_a_bound_are_decoded_by_one_artifact() {
     let (half, near) = (graph(BOUND / 2), graph(BOUND - 7));
     let witnesses = [(&near, BOUND - 7), (&half, BOUND / 2)];
     let padded = pad_dimension(&graph(BOUND), &axes, 1..=BOUND, "size of n", &witnesses).unwrap();
-    let dimension = padded_dimension("n", &axes, &padded.outputs);
+    let dimension = padded_dimension("n", &axes, &padded, 1);
     let dimensions = DynamicDimensions { padded: Some(dimension), ..DynamicDimensions::default() };
     let sized = SizedGraph { dimensions: vec![("n".to_owned(), BOUND)], graph: padded.graph };
     let options = Options::new(Target::host().unwrap());

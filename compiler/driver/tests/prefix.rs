@@ -129,7 +129,7 @@ fn artifact(build: fn(usize) -> Graph) -> Vec<u8> {
             witnesses.iter().map(|(graph, size)| (graph, *size)).collect();
         let padded =
             pad_dimension(&build(bound), &axes, 1..=bound, "size of n", &witnesses).unwrap();
-        dimension = Some(padded_dimension("n", &axes, &padded.outputs));
+        dimension = Some(padded_dimension("n", &axes, &padded, 1));
         SizedGraph { dimensions: vec![("n".to_owned(), bound)], graph: padded.graph }
     });
     let dimensions = DynamicDimensions { padded: dimension, ..DynamicDimensions::default() };

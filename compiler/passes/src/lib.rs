@@ -73,7 +73,7 @@ pub use attention::{fuse_attention, fuse_device_attention};
 pub use common_subexpressions::eliminate_common_subexpressions;
 pub use decompose::decompose;
 pub use delay_broadcasts::delay_broadcasts;
-pub use dynamic_padding::{NotPadded, PaddedGraph, pad_dimension};
+pub use dynamic_padding::{Length, NotPadded, PaddedAxis, PaddedGraph, PaddedSizes, pad_dimension};
 pub use extend_precision::extend_precision;
 pub use fold::fold_constants;
 pub use fold_batch_norm::fold_batch_norm;

@@ -1,11 +1,9 @@
 //! A layer of a decoder whose keys and values of the past come in and go out with those of the new tokens, and whose
 //! dimensions have the names that exporters give.
 
-use hone_import::onnx::proto::{
-    ModelProto, ValueInfoProto, tensor_shape_proto::dimension, type_proto,
-};
+use hone_import::onnx::proto::ModelProto;
 
-use crate::graph::{Builder, Value, integer, integers};
+use crate::graph::{Builder, Value, integer, integers, open};
 
 const HEADS: usize = 2;
 const SIZE: usize = 8;
@@ -69,12 +67,4 @@ fn attention(b: &mut Builder, [query, key, value]: [&Value; 3], mask: &Value) ->
     let scores = b.node("Add", &[&scores, &hidden], Vec::new());
     let weights = b.node("Softmax", &[&scores], vec![integer("axis", -1)]);
     b.node("MatMul", &[&weights, value], Vec::new())
-}
-
-fn open(port: &mut ValueInfoProto, axis: usize, name: &str) {
-    let tensor = port.r#type.as_mut().and_then(|own| own.value.as_mut());
-    let Some(type_proto::Value::TensorType(tensor)) = tensor else { return };
-    if let Some(dim) = tensor.shape.as_mut().and_then(|shape| shape.dim.get_mut(axis)) {
-        dim.value = Some(dimension::Value::DimParam(name.to_owned()));
-    }
 }

@@ -192,16 +192,17 @@ pub fn text(name: &str, word: &str) -> AttributeProto {
 pub fn open_axis(model: &mut ModelProto, axis: usize, name: &str) {
     let Some(graph) = &mut model.graph else { return };
     for port in graph.input.iter_mut().chain(&mut graph.output) {
-        let Some(type_proto::Value::TensorType(tensor)) =
-            port.r#type.as_mut().and_then(|own| own.value.as_mut())
-        else {
-            continue;
-        };
-        let dim = tensor.shape.as_mut().and_then(|shape| shape.dim.get_mut(axis));
-        if let Some(dim) = dim {
-            let value = tensor_shape_proto::dimension::Value::DimParam(name.to_owned());
-            dim.value = Some(value);
-        }
+        open(port, axis, name);
+    }
+}
+
+/// Leaves an axis of an input or output open, under a name.
+pub fn open(port: &mut ValueInfoProto, axis: usize, name: &str) {
+    let tensor = port.r#type.as_mut().and_then(|own| own.value.as_mut());
+    let Some(type_proto::Value::TensorType(tensor)) = tensor else { return };
+    if let Some(dim) = tensor.shape.as_mut().and_then(|shape| shape.dim.get_mut(axis)) {
+        let value = tensor_shape_proto::dimension::Value::DimParam(name.to_owned());
+        dim.value = Some(value);
     }
 }
 

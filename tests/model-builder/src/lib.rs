@@ -3,6 +3,7 @@
 //! The same arguments give the same bytes on every machine: nothing is read, dated or rounded by the
 //! machine's own mathematics library. A new architecture is one file and one line in [`build`].
 
+mod audio;
 mod bert;
 mod convolutions;
 mod decoder;
@@ -15,6 +16,7 @@ mod quantized;
 mod resnet;
 mod tagger;
 
+pub use audio::{denoiser, speech};
 pub use bert::{BertSizes, bert, bert_of_any_length};
 pub use convolutions::convolutions;
 pub use decoder::decoder;

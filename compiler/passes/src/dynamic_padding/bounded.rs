@@ -2,21 +2,20 @@
 //! computed from the size.
 
 use super::constants::Affine;
+use super::length::Length;
 use super::twins::Axis;
 use hone_graph::ValueId;
 use hone_ops::{Binary, BinaryFunction, Cast, Graph, Op};
 use hone_types::{DataType, Id, Tensor, TensorType};
 use std::collections::HashMap;
 
-/// An axis of a value that is the dimension: its first `size + extra` positions are the model's. Where it is joined with
-/// others, elements of the axis are numbered `(outer · positions + position) · inner + rest`.
+/// An axis of a value that is the dimension: its first positions, as many as its length says, are the model's. Where it is joined
+/// with an axis before it, there are `outer` times as many, one part of all positions behind the other.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Along {
     pub axis: usize,
-    /// How many positions more than the size there are, or less.
-    pub extra: i64,
-    /// Elements of what the dimension is joined with in the axis, `outer · inner`.
-    pub factor: usize,
+    /// The extent at every size.
+    pub length: Length,
     /// Extent of what is before the dimension in the axis; 0 where that is not known yet.
     pub outer: usize,
     /// What the other positions hold.
@@ -36,30 +35,43 @@ pub(super) enum Behind {
 
 impl Along {
     /// An axis of which nothing but its extents is known.
-    pub fn new(Axis { axis, extra, factor }: Axis) -> Self {
-        let outer = usize::from(factor == 1);
-        Self { axis, extra, factor, outer, behind: Behind::Anything }
+    pub fn new(Axis { axis, length }: Axis) -> Self {
+        let outer = usize::from(length.multiplier == 1);
+        Self { axis, length, outer, behind: Behind::Anything }
     }
 
-    /// Whether the axis is the dimension and something else.
+    /// An axis that is the dimension and nothing else.
+    pub fn alone(axis: Axis) -> Self {
+        Self { outer: 1, ..Self::new(axis) }
+    }
+
+    /// The positions of one part.
+    pub fn part(&self) -> Result<Length, String> {
+        let outer = i64::try_from(self.outer).unwrap_or(0);
+        let part = self.length.over(outer).filter(|part| part.times(outer) == Some(self.length));
+        part.ok_or_else(|| "joins the dimension with another axis, or repeats it".to_owned())
+    }
+
+    /// Which of its positions are the model's.
+    pub fn before(&self, axes_behind: usize) -> Result<Before, String> {
+        let length = self.part()?;
+        Ok(Before { length, room: length, outer: self.outer, axes_behind })
+    }
+
+    /// Whether the axis is joined with one before the dimension.
     pub fn is_joined(&self) -> bool {
-        self.factor > 1
-    }
-
-    /// Extent of what is behind the dimension in the axis.
-    pub fn inner(&self) -> usize {
-        self.factor / self.outer.max(1)
+        self.outer != 1
     }
 }
 
-/// Which positions of an axis are asked for: truth values `[outer · count · inner, 1, ...]` with so many axes behind, of whether a
-/// position is less than the size and `extra`.
+/// Which positions of an axis are asked for: truth values `[outer · room, 1, ...]` with so many axes behind, of whether a
+/// position, in each of `outer` parts, is less than a length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Before {
-    pub count: usize,
-    pub extra: i64,
+    pub length: Length,
+    /// The length that the axis has.
+    pub room: Length,
     pub outer: usize,
-    pub inner: usize,
     pub axes_behind: usize,
 }
 
@@ -73,8 +85,12 @@ pub(super) struct Bounded {
     along: Vec<Vec<Along>>,
     /// Constants that were found to be affine functions of the size.
     affine: HashMap<ValueId, Affine>,
-    /// The size and so much more, as a scalar of a type.
-    sizes: HashMap<(DataType, i64), ValueId>,
+    /// Lengths as scalars of a type.
+    lengths: HashMap<(DataType, Length), ValueId>,
+    /// What lengths of values count, each once, in the order in which they came.
+    steps: Vec<Length>,
+    /// Scalars that are counted by dividing the size, in the order in which they are computed.
+    counted: Vec<ValueId>,
     /// Whether positions are before others, by what `super::masks` asks for.
     pub(super) conditions: HashMap<Before, ValueId>,
     /// Values with a number behind the size along an axis.
@@ -83,7 +99,12 @@ pub(super) struct Bounded {
 
 impl Bounded {
     /// A graph with inputs, and the size as its last one.
-    pub fn new(mut graph: Graph, size_input: &str, (least, bound): (usize, usize)) -> Self {
+    pub fn new(
+        mut graph: Graph,
+        size_input: &str,
+        (least, bound): (usize, usize),
+        whole: Length,
+    ) -> Self {
         let size = graph.add_input(size_input, TensorType::new(DataType::I64, []));
         Self {
             graph,
@@ -92,7 +113,9 @@ impl Bounded {
             bound,
             along: Vec::new(),
             affine: HashMap::new(),
-            sizes: HashMap::new(),
+            lengths: HashMap::new(),
+            steps: vec![whole],
+            counted: Vec::new(),
             conditions: HashMap::new(),
             filled: HashMap::new(),
         }
@@ -118,11 +141,28 @@ impl Bounded {
         self.bound
     }
 
-    /// How many positions an axis has at the bound that has so many more than the size.
-    pub fn extent(&self, extra: i64) -> Result<usize, String> {
-        let extent = i64::try_from(self.bound).ok().and_then(|bound| bound.checked_add(extra));
-        let extent = extent.and_then(|extent| usize::try_from(extent).ok());
-        extent.ok_or_else(|| format!("has {extra} positions more than the dimension"))
+    /// The size as a length.
+    pub fn whole(&self) -> Length {
+        self.steps[0]
+    }
+
+    /// What lengths of values count, the size first.
+    pub fn steps(&self) -> &[Length] {
+        &self.steps
+    }
+
+    /// Raises the smallest size to one at which there is a position of a length.
+    pub fn require(&mut self, length: Length) -> Result<(), String> {
+        let least = length.first_with(0, self.least).filter(|least| *least <= self.bound);
+        self.least =
+            least.ok_or_else(|| format!("has no position at any size up to {}", self.bound))?;
+        Ok(())
+    }
+
+    /// How many positions there are of a length at the bound.
+    pub fn extent(&self, length: Length) -> Result<usize, String> {
+        let extent = usize::try_from(length.at(self.bound));
+        extent.map_err(|_| "has fewer positions than none".to_owned())
     }
 
     /// The axes of a value that are the dimension, in order.
@@ -139,6 +179,12 @@ impl Bounded {
     pub fn set(&mut self, value: ValueId, along: Vec<Along>) {
         if self.along.len() <= value.index() {
             self.along.resize(value.index() + 1, Vec::new());
+        }
+        for entry in &along {
+            let steps = entry.length.steps();
+            if !self.steps.contains(&steps) {
+                self.steps.push(steps);
+            }
         }
         self.along[value.index()] = along;
     }
@@ -197,25 +243,49 @@ impl Bounded {
         Ok(self.graph.add_constant("", tensor))
     }
 
-    /// The size and `extra`, as a scalar of a type.
-    pub fn size(&mut self, dtype: DataType, extra: i64) -> Result<ValueId, String> {
-        if let Some(known) = self.sizes.get(&(dtype, extra)) {
+    /// A length as a scalar of a type.
+    pub fn length(&mut self, dtype: DataType, length: Length) -> Result<ValueId, String> {
+        if let Some(known) = self.lengths.get(&(dtype, length)) {
             return Ok(*known);
         }
-        let name = "size";
-        let mut size = self.size;
-        if extra != 0 {
-            let extra = self.graph.add_constant("", Tensor::scalar(extra));
-            size = self.add(name, Binary::new(BinaryFunction::Add), &[size, extra])?;
-        }
-        if dtype != DataType::I64 {
-            size = self.add(name, Cast { to: dtype }, &[size])?;
-        }
-        self.sizes.insert((dtype, extra), size);
-        Ok(size)
+        let value = match dtype {
+            DataType::I64 => self.counted(length)?,
+            _ => {
+                let count = self.length(DataType::I64, length)?;
+                self.add("size", Cast { to: dtype }, &[count])?
+            }
+        };
+        self.lengths.insert((dtype, length), value);
+        Ok(value)
     }
 
-    /// A tensor whose elements are affine functions of the size.
+    /// A length as an `i64`, in steps that are shared with other lengths.
+    fn counted(&mut self, length: Length) -> Result<ValueId, String> {
+        let Length { multiplier, divisor, extra, .. } = length;
+        let (function, before, number) = if extra != 0 {
+            (BinaryFunction::Add, length.without_extra(), extra)
+        } else if multiplier != 1 {
+            (BinaryFunction::Multiply, length.steps(), multiplier)
+        } else if divisor != 1 {
+            (BinaryFunction::Divide, length.before_division(), divisor)
+        } else {
+            return Ok(self.size);
+        };
+        let before = self.length(DataType::I64, before)?;
+        let number = self.graph.add_constant("", Tensor::scalar(number));
+        let value = self.add("size", Binary::new(function), &[before, number])?;
+        if divisor != 1 {
+            self.counted.extend([before, value]);
+        }
+        Ok(value)
+    }
+
+    /// Scalars that are counted by dividing the size. They are computed first, so that all kernels may stop at them.
+    pub fn counts(&self) -> &[ValueId] {
+        &self.counted
+    }
+
+    /// A tensor whose elements are affine functions of the steps of a length.
     pub fn affine(
         &mut self,
         name: &str,
@@ -223,7 +293,7 @@ impl Bounded {
         affine: Affine,
     ) -> Result<ValueId, String> {
         let TensorType { dtype, shape } = tensor_type;
-        let mut value = self.size(*dtype, 0)?;
+        let mut value = self.length(*dtype, affine.of)?;
         if !shape.is_empty() || affine.slopes.iter().any(|slope| *slope != 1.0) {
             let slopes = self.numbers(*dtype, shape, &affine.slopes)?;
             value = self.add(name, Binary::new(BinaryFunction::Multiply), &[value, slopes])?;
@@ -236,23 +306,30 @@ impl Bounded {
         Ok(value)
     }
 
-    /// Indices of the last ones of `count` positions at the bound: as many as there are at the size, and behind them the last
-    /// one.
-    pub fn positions_from_end(&mut self, count: usize) -> Result<ValueId, String> {
+    /// Indices of the last positions of an axis that has a length: as many as there are at the size, and behind them the
+    /// last one.
+    pub fn positions_from_end(&mut self, length: Length) -> Result<ValueId, String> {
         let name = "positions";
-        let last = i64::try_from(count).map_err(|error| error.to_string())?;
-        let behind: Vec<f64> =
-            (0..last).map(|position| (position + self.bound as i64) as f64).collect();
+        let (count, length) = (self.extent(length)?, length.without_extra());
+        let bound = length.at(self.bound);
+        let behind: Vec<f64> = (0..count).map(|position| position as f64 + bound as f64).collect();
         let behind = self.numbers(DataType::I64, &[count], &behind)?;
-        let size = self.size(DataType::I64, 0)?;
+        let size = self.length(DataType::I64, length)?;
         let positions = self.add(name, Binary::new(BinaryFunction::Subtract), &[behind, size])?;
-        let last = self.numbers(DataType::I64, &[], &[last as f64 - 1.0])?;
+        let last = self.numbers(DataType::I64, &[], &[count as f64 - 1.0])?;
         self.add(name, Binary::new(BinaryFunction::Minimum), &[positions, last])
     }
 
-    /// Indices `size + offset`, as `i64`.
-    pub fn size_and(&mut self, shape: &[usize], offsets: Vec<f64>) -> Result<ValueId, String> {
-        let affine = Affine { slopes: vec![1.0; offsets.len()], offsets };
+    /// Indices `length + offset`, as `i64`.
+    pub fn offset_from(
+        &mut self,
+        length: Length,
+        shape: &[usize],
+        offsets: Vec<f64>,
+    ) -> Result<ValueId, String> {
+        let slopes = vec![length.multiplier as f64; offsets.len()];
+        let offsets = offsets.into_iter().map(|offset| offset + length.extra as f64).collect();
+        let affine = Affine { of: length.steps(), slopes, offsets };
         self.affine("positions", &TensorType::new(DataType::I64, shape), affine)
     }
 }

@@ -1,8 +1,11 @@
 //! What constants do with the size: nothing, they are cut off at it, or they are affine functions of it.
 
+use super::length::Length;
+use super::lengths::Candidates;
 use super::twins::{self, Axis};
 use hone_ops::{Operator, Slice};
 use hone_types::{DataType, Tensor, TensorType};
+use std::collections::HashSet;
 
 /// A constant at several sizes.
 pub(super) enum Constant {
@@ -12,13 +15,15 @@ pub(super) enum Constant {
     Along(Vec<Axis>),
     /// Along the dimension, and at every size the last positions of what it is at the bound.
     Ending(Vec<Axis>),
-    /// Without the dimension, and an affine function of the size.
+    /// Without the dimension, and an affine function of a length.
     Affine(Affine),
 }
 
-/// Elements `slope · size + offset`.
+/// Elements `slope · length + offset`.
 #[derive(Clone, Debug)]
 pub(super) struct Affine {
+    /// The size, or steps that are counted from it.
+    pub of: Length,
     pub slopes: Vec<f64>,
     pub offsets: Vec<f64>,
 }
@@ -30,18 +35,12 @@ const MOST_ELEMENTS: usize = 1 << 12;
 const LARGEST: f64 = (1u64 << 51) as f64;
 
 impl Constant {
-    /// What a constant is that has these values at `sizes`, the bound first.
-    pub fn of(tensors: &[&Tensor], sizes: &[usize]) -> Result<Self, String> {
+    /// What a constant is that has these values at `sizes`, the bound first, where lengths count one of `steps`.
+    pub fn of(tensors: &[&Tensor], sizes: &[usize], steps: &[Length]) -> Result<Self, String> {
         let [first, others @ ..] = tensors else { return Ok(Self::Whole) };
         let types: Vec<&TensorType> = tensors.iter().map(|tensor| tensor.tensor_type()).collect();
-        let axes =
-            twins::axes(&types, sizes).map_err(|why| format!("reads a constant that {why}"))?;
-        if axes.iter().any(|axis| axis.factor > 1) {
-            let what = first.tensor_type();
-            return Err(format!(
-                "reads a constant of {what} that has the dimension joined with another axis"
-            ));
-        }
+        let axes = twins::axes(&types, sizes, Candidates { steps, ..Candidates::default() })
+            .map_err(|why| format!("reads a constant that {why}"))?;
         if !axes.is_empty() {
             let is_part = |end: bool| others.iter().all(|other| is_part(first, other, end));
             return match (is_part(false), is_part(true)) {
@@ -56,46 +55,57 @@ impl Constant {
         if others.iter().all(|other| first == other) {
             return Ok(Self::Whole);
         }
-        let affine = Affine::of(tensors, sizes).map(Self::Affine);
-        affine.ok_or_else(|| {
-            let count = sizes.len();
-            let what = first.tensor_type();
-            format!(
-                "reads a constant of {what} that differs between {count} sizes, and is not seen to be an affine \
-                 function of the size"
-            )
-        })
+        let mut functions = steps.iter().filter_map(|own| Affine::of(tensors, sizes, *own));
+        match (functions.next(), functions.next()) {
+            (Some(affine), None) => Ok(Self::Affine(affine)),
+            (found, _) => {
+                let (count, what) = (sizes.len(), first.tensor_type());
+                let why = match found {
+                    Some(_) => "may be a function of several lengths",
+                    None => "is not seen to be an affine function of the size",
+                };
+                Err(format!(
+                    "reads a constant of {what} that differs between {count} sizes, and {why}"
+                ))
+            }
+        }
     }
 }
 
 impl Affine {
     /// The function that elements are at all sizes, exactly; at least three have to be known.
-    fn of(tensors: &[&Tensor], sizes: &[usize]) -> Option<Self> {
+    fn of(tensors: &[&Tensor], sizes: &[usize], steps: Length) -> Option<Self> {
         let first = tensors.first()?;
         let count = first.tensor_type().elements();
         let dtype = first.dtype();
         let is_known =
             matches!(dtype, DataType::F32 | DataType::F64 | DataType::I32 | DataType::I64);
-        if sizes.len() < 3 || count > MOST_ELEMENTS || !is_known {
+        if count > MOST_ELEMENTS || !is_known {
+            return None;
+        }
+        let sizes = sizes.iter().map(|size| usize::try_from(steps.at(*size)).ok());
+        let sizes: Vec<usize> = sizes.collect::<Option<_>>()?;
+        let distinct: HashSet<usize> = sizes.iter().copied().collect();
+        if distinct.len() < 3 {
             return None;
         }
         let values: Vec<Vec<f64>> = tensors.iter().map(|tensor| tensor.to_f64()).collect();
         let (mut slopes, mut offsets) = (Vec::new(), Vec::new());
         for element in 0..count {
             let values: Vec<f64> = values.iter().map(|values| values[element]).collect();
-            let (slope, offset) = line(&values, sizes)?;
+            let (slope, offset) = line(&values, &sizes)?;
             if !is_exact(dtype, slope, offset, sizes[0]) {
                 return None;
             }
             slopes.push(slope);
             offsets.push(offset);
         }
-        Some(Self { slopes, offsets })
+        Some(Self { of: steps, slopes, offsets })
     }
 
     /// An element at a size.
     pub fn at(&self, element: usize, size: usize) -> f64 {
-        self.slopes[element] * size as f64 + self.offsets[element]
+        self.slopes[element] * self.of.at(size) as f64 + self.offsets[element]
     }
 }
 
@@ -104,7 +114,8 @@ fn line(values: &[f64], sizes: &[usize]) -> Option<(f64, f64)> {
     if values.iter().any(|value| !value.is_finite() || value.abs() > LARGEST) {
         return None;
     }
-    let slope = (values[0] - values[1]) / (sizes[0] as f64 - sizes[1] as f64);
+    let other = (1..sizes.len()).find(|place| sizes[*place] != sizes[0])?;
+    let slope = (values[0] - values[other]) / (sizes[0] as f64 - sizes[other] as f64);
     let offset = values[0] - slope * sizes[0] as f64;
     let mut pairs = values.iter().zip(sizes);
     let fits = pairs.all(|(value, size)| slope * *size as f64 + offset == *value);
@@ -162,9 +173,14 @@ mod tests {
 
     const SIZES: [usize; 3] = [16, 5, 3];
 
+    fn of(tensors: &[Tensor], sizes: &[usize]) -> Result<Constant, String> {
+        let tensors: Vec<&Tensor> = tensors.iter().collect();
+        Constant::of(&tensors, sizes, &[Length::size(1)])
+    }
+
     fn scalars(values: [f32; 3]) -> Result<Constant, String> {
         let tensors = values.map(Tensor::scalar);
-        Constant::of(&[&tensors[0], &tensors[1], &tensors[2]], &SIZES)
+        of(&tensors, &SIZES)
     }
 
     #[test]
@@ -179,7 +195,7 @@ mod tests {
         assert!(scalars([16.0 / 3.0, 5.0 / 3.0, 1.0]).is_err());
         // Two sizes lie on a line always.
         let tensors = [Tensor::scalar(16i64), Tensor::scalar(5i64)];
-        assert!(Constant::of(&[&tensors[0], &tensors[1]], &SIZES[..2]).is_err());
+        assert!(of(&tensors, &SIZES[..2]).is_err());
     }
 
     #[test]
@@ -188,24 +204,21 @@ mod tests {
             let values: Vec<f32> = (0..n * (n + 1)).map(|i| of(i / (n + 1), i % (n + 1))).collect();
             Tensor::from_elements([n, n + 1], &values).unwrap()
         };
-        let check = |of: fn(usize, usize) -> f32| {
-            let tensors = SIZES.map(|n| mask(n, of));
-            Constant::of(&[&tensors[0], &tensors[1], &tensors[2]], &SIZES)
+        let check = |element: fn(usize, usize) -> f32| {
+            let tensors = SIZES.map(|n| mask(n, element));
+            of(&tensors, &SIZES)
         };
         let Ok(Constant::Along(axes)) = check(|i, j| f32::from(u8::from(j <= i))) else {
             panic!("a causal mask")
         };
-        let whole = |axis, extra| Axis { axis, extra, factor: 1 };
+        let whole = |axis, extra| Axis { axis, length: Length::size(1).plus(extra).unwrap() };
         assert_eq!(axes, [whole(0, 0), whole(1, 1)]);
         let tensors = SIZES.map(|n| Tensor::from_elements([n], &vec![n as f32; n]).unwrap());
-        let error = Constant::of(&[&tensors[0], &tensors[1], &tensors[2]], &SIZES).err().unwrap();
+        let error = of(&tensors, &SIZES).err().unwrap();
         assert!(error.contains("neither the beginning nor the end"), "{error}");
         assert_eq!(repeated(&tensors[0]), Some(16.0));
         assert_eq!(repeated(&mask(3, |i, _| i as f32)), None);
-        let error = Constant::of(
-            &[&Tensor::scalar(1i64), &Tensor::scalar(1i64), &tensors[2].clone()],
-            &SIZES,
-        );
-        assert!(error.is_err());
+        let others = [Tensor::scalar(1i64), Tensor::scalar(1i64), tensors[2].clone()];
+        assert!(of(&others, &SIZES).is_err());
     }
 }

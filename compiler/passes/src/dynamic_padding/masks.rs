@@ -22,15 +22,21 @@ impl Bounded {
         if let Some(known) = self.conditions.get(&before) {
             return Ok(*known);
         }
-        let last = i32::try_from(before.count).map_err(|error| error.to_string())?;
-        let line = (0..last).flat_map(|position| std::iter::repeat_n(position, before.inner));
-        let positions: Vec<i32> = (0..before.outer).flat_map(|_| line.clone()).collect();
+        let (blocks, inner) = before.length.in_blocks();
+        let (room, inner) = (self.extent(before.room)?, usize::try_from(inner).unwrap_or(1));
+        // The runtime's size is compared as it comes, and what is counted from it as it is.
+        let dtype = match blocks.is_size_and() {
+            Some(_) => DataType::I32,
+            None => DataType::I64,
+        };
+        let line = (0..room).map(|position| (position / inner) as f64);
+        let positions: Vec<f64> = (0..before.outer).flat_map(|_| line.clone()).collect();
         let mut shape = vec![1; before.axes_behind + 1];
         shape[0] = positions.len();
         let positions =
-            Tensor::from_elements(shape, &positions).map_err(|error| error.to_string())?;
+            Tensor::from_f64(dtype, shape, &positions).map_err(|error| error.to_string())?;
         let positions = self.constant("positions", positions);
-        let size = self.size(DataType::I32, before.extra)?;
+        let size = self.length(dtype, blocks)?;
         let less = Binary::new(BinaryFunction::Less);
         let condition = self.add("before_size", less, &[positions, size])?;
         self.conditions.insert(before, condition);
@@ -51,13 +57,7 @@ impl Bounded {
             return Ok(*known);
         }
         let rank = self.graph().tensor_type(value).rank();
-        let condition = self.is_before(Before {
-            count: self.extent(along.extra)?,
-            extra: along.extra,
-            outer: along.outer,
-            inner: along.inner(),
-            axes_behind: rank - 1 - axis,
-        })?;
+        let condition = self.is_before(along.before(rank - 1 - axis)?)?;
         let number_value = self.numbers(dtype, &[], &[number])?;
         let name = self.graph().values()[value].name.clone();
         let filled = self.add(&name, Select {}, &[condition, value, number_value])?;

@@ -20,6 +20,8 @@
 
 mod bounded;
 mod constants;
+mod length;
+mod lengths;
 mod masks;
 mod rules;
 mod twins;
@@ -30,9 +32,12 @@ use constants::Constant;
 use hone_graph::{Definition, Node, ValueId};
 use hone_ops::{Gather, Graph, Op};
 use hone_types::{Id, Tensor, TensorType};
+pub use length::Length;
+use lengths::{Candidates, Derived};
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
 use thiserror::Error;
+pub use twins::Axis as PaddedAxis;
 use twins::{Axis, Twins};
 
 /// A graph that computes a model at every size of one dimension up to a bound.
@@ -43,9 +48,37 @@ use twins::{Axis, Twins};
 pub struct PaddedGraph {
     /// The graph.
     pub graph: Graph,
-    /// The axis of each output that is the dimension, where one is: its first positions, as many as the size says, are
-    /// the model's result, and the others hold anything. Outputs without such an axis are whole.
-    pub outputs: Vec<Option<usize>>,
+    /// The axis of each output that is the dimension, where one is: its first positions, as many as its length has at
+    /// the size, are the model's result, and the others hold anything. Outputs without such an axis are whole.
+    pub outputs: Vec<Option<PaddedAxis>>,
+    /// The smallest size that the graph takes: that which was asked for, or the first one at which every window has a
+    /// position.
+    pub least: usize,
+}
+
+impl PaddedGraph {
+    /// The axis of each output that is the dimension.
+    pub fn axes(&self) -> Vec<Option<usize>> {
+        self.outputs.iter().map(|output| output.map(|output| output.axis)).collect()
+    }
+}
+
+/// The sizes of a dimension that may come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PaddedSizes {
+    /// The smallest, at least 1; the graph may take larger ones alone ([`PaddedGraph::least`]).
+    pub least: usize,
+    /// The largest, at least 2.
+    pub bound: usize,
+    /// Only multiples of it come.
+    pub multiple: usize,
+}
+
+impl From<RangeInclusive<usize>> for PaddedSizes {
+    fn from(range: RangeInclusive<usize>) -> Self {
+        let (least, bound) = range.into_inner();
+        Self { least, bound, multiple: 1 }
+    }
 }
 
 /// Why a dimension of a graph is not padded.
@@ -89,7 +122,7 @@ pub enum NotPadded {
 
 /// Makes one graph for every size of a dimension.
 ///
-/// `sizes` are those that may come, from 1 or a larger one on. `at_bound` was imported with the largest of them (at least 2) for
+/// `sizes` are those that may come. `at_bound` was imported with the largest of them for
 /// the dimension; `inputs` says of each of its inputs which axis is the dimension, or a constant less of it: as many as
 /// there are before something is joined to them. `witnesses` are the same model imported at one or more smaller sizes: with one, no constant
 /// may depend on the size but along the dimension. `size_input` is the name of the new input.
@@ -99,14 +132,14 @@ pub enum NotPadded {
 pub fn pad_dimension(
     at_bound: &Graph,
     inputs: &[Option<usize>],
-    sizes: RangeInclusive<usize>,
+    sizes: impl Into<PaddedSizes>,
     size_input: &str,
     witnesses: &[(&Graph, usize)],
 ) -> Result<PaddedGraph, NotPadded> {
-    let (least, bound) = sizes.into_inner();
-    check_request(at_bound, inputs, (least, bound), size_input, witnesses)?;
-    let twins = Twins::new(at_bound, bound, witnesses)?;
-    let mut padding = Padding::new(twins, inputs, size_input, least)?;
+    let sizes = sizes.into();
+    check_request(at_bound, inputs, sizes, size_input, witnesses)?;
+    let twins = Twins::new(at_bound, sizes.bound, witnesses)?;
+    let mut padding = Padding::new(twins, inputs, size_input, sizes)?;
     let needed = Rewriter::new(at_bound);
     for (id, node) in at_bound.nodes().iter().filter(|(id, _)| needed.is_needed(*id)) {
         padding.node(id, node).map_err(|why| NotPadded::Node {
@@ -121,7 +154,7 @@ pub fn pad_dimension(
 fn check_request(
     graph: &Graph,
     inputs: &[Option<usize>],
-    (least, bound): (usize, usize),
+    PaddedSizes { least, bound, multiple }: PaddedSizes,
     size_input: &str,
     witnesses: &[(&Graph, usize)],
 ) -> Result<(), NotPadded> {
@@ -133,6 +166,9 @@ fn check_request(
         return refuse(format!("{least} is no smallest size of a dimension up to {bound}"));
     }
     let sizes: Vec<usize> = witnesses.iter().map(|(_, size)| *size).collect();
+    if multiple == 0 || sizes.iter().chain([&bound]).any(|size| !size.is_multiple_of(multiple)) {
+        return refuse(format!("{sizes:?} and {bound} are not all multiples of {multiple}"));
+    }
     let is_new = |(position, size): (usize, &usize)| !sizes[..position].contains(size);
     let fits = sizes.iter().all(|size| (1..bound).contains(size));
     if sizes.is_empty() || !fits || !sizes.iter().enumerate().all(is_new) {
@@ -192,19 +228,22 @@ impl<'a> Padding<'a> {
         twins: Twins<'a>,
         inputs: &[Option<usize>],
         size_input: &str,
-        least: usize,
+        PaddedSizes { least, bound, multiple }: PaddedSizes,
     ) -> Result<Self, NotPadded> {
+        let (whole, least) = (Length::size(multiple), least.next_multiple_of(multiple));
         let graph = twins.at_bound();
+        let candidates = Candidates { steps: &[whole], ..Candidates::default() };
         let mut new = Graph::new();
         let mut values = vec![None; graph.values().len()];
         let mut found = Vec::new();
         for (port, axis) in graph.inputs().iter().zip(inputs) {
             let error = |why| NotPadded::Port { role: "input", name: port.name.clone(), why };
-            let axes = twins.axes_of(port.value).map_err(error)?;
+            let axes = twins.axes_of(port.value, candidates).map_err(error)?;
             let is_expected = match (&axes[..], axis) {
                 ([], None) => true,
-                ([Axis { axis, extra, factor: 1 }], Some(expected)) => {
-                    axis == expected && *extra <= 0 && least as i64 + extra >= 0
+                ([Axis { axis, length }], Some(expected)) => {
+                    let fewer = length.is_size_and().is_some_and(|extra| extra <= 0);
+                    axis == expected && fewer && length.at(least) >= 0
                 }
                 _ => false,
             };
@@ -218,7 +257,7 @@ impl<'a> Padding<'a> {
             values[port.value.index()] = Some(value);
             found.push((value, axes));
         }
-        let mut new = Bounded::new(new, size_input, (least, twins.bound()));
+        let mut new = Bounded::new(new, size_input, (least, bound), whole);
         for (value, axes) in found {
             new.set(value, axes.into_iter().map(Along::new).collect());
         }
@@ -233,26 +272,33 @@ impl<'a> Padding<'a> {
     fn node(&mut self, id: hone_graph::NodeId, node: &'a Node<Op>) -> Result<(), String> {
         let others = self.twins.others(id)?;
         let mut inputs = Vec::with_capacity(node.inputs.len());
+        let steps = self.steps_beside_constants(node);
         for (position, input) in node.inputs.iter().enumerate() {
             inputs.push(match input {
                 Some(value) => {
                     let twins =
                         others.iter().map(|other| other.inputs.get(position).copied().flatten());
                     let twins: Option<Vec<ValueId>> = twins.collect();
-                    Some(self.operand(*value, &twins.ok_or("has another number of operands")?)?)
+                    let twins = twins.ok_or("has another number of operands")?;
+                    Some(self.operand(*value, &twins, &steps)?)
                 }
                 None => None,
             });
         }
         self.twins.join(node, &others);
+        let derived = lengths::derived(&mut self.new, node, &inputs, &others)?;
+        let steps = self.steps_of(node, &inputs);
+        let Derived { made, divided } = &derived;
+        let candidates = Candidates { made, steps: &steps, divided };
         let mut axes: Vec<Vec<Along>> = Vec::with_capacity(node.outputs.len());
         for output in &node.outputs {
-            axes.push(self.twins.axes_of(*output)?.into_iter().map(Along::new).collect());
+            let found = self.twins.axes_of(*output, candidates)?;
+            axes.push(found.into_iter().map(Along::new).collect());
         }
-        let least = self.new.least() as i64;
-        let missing = |along: &&Along| least + along.extra < 0;
+        let least = self.new.least();
+        let missing = |along: &&Along| along.length.at(least) < 0;
         if let Some(along) = axes.iter().flatten().find(missing) {
-            let fewer = along.extra.unsigned_abs();
+            let fewer = along.length.extra.unsigned_abs();
             return Err(format!("leaves out {fewer} positions, of {least} that may be there"));
         }
         let graph = self.twins.at_bound();
@@ -281,8 +327,27 @@ impl<'a> Padding<'a> {
         Ok(())
     }
 
+    /// What lengths of a node's results may count: what those of its operands do.
+    fn steps_of(&self, node: &Node<Op>, inputs: &[Option<ValueId>]) -> Vec<Length> {
+        let mut steps: Vec<Length> = Vec::new();
+        for along in inputs.iter().flatten().flat_map(|value| self.new.along(*value)) {
+            if !steps.contains(&along.length.steps()) {
+                steps.push(along.length.steps());
+            }
+        }
+        let is_given = matches!(node.operation.name(), "expand" | "tile");
+        if is_given || steps.is_empty() { self.new.steps().to_vec() } else { steps }
+    }
+
     /// The new value of one that is read, where those at the other sizes are `twins`.
-    fn operand(&mut self, value: ValueId, twins: &[ValueId]) -> Result<ValueId, String> {
+    ///
+    /// Lengths of a constant count one of `steps`, or else one that any value has.
+    fn operand(
+        &mut self,
+        value: ValueId,
+        twins: &[ValueId],
+        steps: &[Length],
+    ) -> Result<ValueId, String> {
         let graph = self.twins.at_bound();
         let entry = &graph.values()[value];
         let Definition::Constant(tensor) = &entry.definition else {
@@ -295,12 +360,15 @@ impl<'a> Padding<'a> {
             return Ok(*known);
         }
         let tensors = self.twins.constants(tensor, twins).ok_or("reads another value")?;
-        let new = match Constant::of(&tensors, self.twins.sizes())? {
+        let sizes = self.twins.sizes();
+        let found = Constant::of(&tensors, sizes, steps);
+        let found = found.or_else(|_| Constant::of(&tensors, sizes, self.new.steps()))?;
+        let new = match found {
             Constant::Whole => self.new.constant(&entry.name, tensor.clone()),
             Constant::Along(axes) => {
                 let new = self.new.constant(&entry.name, tensor.clone());
                 let behind = constants::repeated(tensor).map_or(Behind::Anything, Behind::Number);
-                let along = axes.into_iter().map(|axis| Along { behind, ..Along::new(axis) });
+                let along = axes.into_iter().map(|axis| Along { behind, ..Along::alone(axis) });
                 self.new.set(new, along.collect());
                 new
             }
@@ -322,13 +390,24 @@ impl<'a> Padding<'a> {
     ) -> Result<ValueId, String> {
         let name = &self.twins.at_bound().values()[value].name;
         let mut new = self.new.constant(name, tensor.clone());
-        for Axis { axis, .. } in &axes {
-            let count = tensor.shape().get(*axis).copied().unwrap_or(0);
-            let indices = self.new.positions_from_end(count)?;
+        for Axis { axis, length } in &axes {
+            let indices = self.new.positions_from_end(*length)?;
             new = self.new.add(name, Gather { axis: *axis }, &[new, indices])?;
         }
-        self.new.set(new, axes.into_iter().map(Along::new).collect());
+        self.new.set(new, axes.into_iter().map(Along::alone).collect());
         Ok(new)
+    }
+
+    /// What the lengths of a node's operands count that are no constants.
+    fn steps_beside_constants(&self, node: &Node<Op>) -> Vec<Length> {
+        let known = node.inputs.iter().flatten().filter_map(|value| self.values[value.index()]);
+        let mut steps: Vec<Length> = Vec::new();
+        for along in known.flat_map(|value| self.new.along(value)) {
+            if !steps.contains(&along.length.steps()) {
+                steps.push(along.length.steps());
+            }
+        }
+        steps
     }
 
     /// The new graph with the outputs, and without nodes that nothing needs.
@@ -337,31 +416,32 @@ impl<'a> Padding<'a> {
         let mut axes = Vec::with_capacity(graph.outputs().len());
         for (position, port) in graph.outputs().iter().enumerate() {
             let error = |why| NotPadded::Port { role: "output", name: port.name.clone(), why };
-            let value = self.operand(port.value, &self.twins.outputs(position)).map_err(error)?;
+            let twins = self.twins.outputs(position);
+            let value = self.operand(port.value, &twins, &[]).map_err(error)?;
             axes.push(match self.new.along(value) {
                 [] => None,
                 [along] if along.is_joined() => {
                     return Err(error("has the dimension joined with another axis".to_owned()));
                 }
-                [along] if along.extra == 0 => Some(along.axis),
-                [along] => {
-                    let (extra, what) =
-                        (along.extra.abs(), if along.extra > 0 { "more" } else { "fewer" });
-                    return Err(error(format!("has {extra} {what} positions than the dimension")));
-                }
+                [along] => Some(Axis { axis: along.axis, length: along.length }),
                 _ => return Err(error("has the dimension along several axes".to_owned())),
             });
             self.new.output(&port.name, value);
         }
+        let (least, counts) = (self.new.least(), self.new.counts().to_vec());
         let graph = self.new.into_graph();
         let mut needed = Rewriter::new(&graph);
-        for (id, node) in graph.nodes().iter() {
-            if needed.is_needed(id) {
-                needed.copy(node).map_err(|error| NotPadded::Request(error.to_string()))?;
+        let is_count = |node: &Node<Op>| node.outputs.iter().any(|value| counts.contains(value));
+        for counts in [true, false] {
+            let nodes = graph.nodes().iter().filter(|(_, node)| is_count(node) == counts);
+            for (id, node) in nodes {
+                if needed.is_needed(id) {
+                    needed.copy(node).map_err(|error| NotPadded::Request(error.to_string()))?;
+                }
             }
         }
         let graph = needed.finish();
         graph.verify().map_err(|error| NotPadded::Request(error.to_string()))?;
-        Ok(PaddedGraph { graph, outputs: axes })
+        Ok(PaddedGraph { graph, outputs: axes, least })
     }
 }

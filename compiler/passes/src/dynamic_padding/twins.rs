@@ -1,9 +1,11 @@
 //! A model at several sizes: which value of one graph is which of the others, and which axes are the dimension.
 
 use super::NotPadded;
+use super::length::Length;
+use super::lengths::{Candidates, Made};
 use crate::independence::same_attributes;
 use hone_graph::{Node, NodeId, ValueId};
-use hone_ops::{Graph, Op, Slice};
+use hone_ops::{Graph, Op, Pool, Slice};
 use hone_types::{Id, Tensor, TensorType};
 
 /// The graphs of one model at several sizes, the bound's first.
@@ -53,11 +55,6 @@ impl<'a> Twins<'a> {
         self.graphs[0]
     }
 
-    /// The largest size.
-    pub fn bound(&self) -> usize {
-        self.sizes[0]
-    }
-
     /// All sizes, the bound first.
     pub fn sizes(&self) -> &[usize] {
         &self.sizes
@@ -73,9 +70,9 @@ impl<'a> Twins<'a> {
             if name == found && node.operation.regions() != other.operation.regions() {
                 return Err("has graphs inside that depend on the size".to_owned());
             }
-            // Where a slice starts is looked at by its rule.
-            let is_slice = name == Slice::NAME && found == name;
-            let is_same = is_slice || (name == found && same_attributes(node, other));
+            // Where a slice starts, and how far windows of a pool reach, is looked at by their rules.
+            let is_same = name == found
+                && (name == Slice::NAME || same_pools(node, other) || same_attributes(node, other));
             if !is_same {
                 return Err(format!("is another operation at {size} ({found})"));
             }
@@ -118,29 +115,45 @@ impl<'a> Twins<'a> {
         [Some(first)].into_iter().chain(others).collect()
     }
 
-    /// The axes of a value that are the dimension.
-    pub fn axes_of(&self, value: ValueId) -> Result<Vec<Axis>, String> {
+    /// The axes of a value that are the dimension, with lengths among candidates.
+    pub fn axes_of(&self, value: ValueId, candidates: Candidates<'_>) -> Result<Vec<Axis>, String> {
         let twins = self.known[value.index()].as_deref().unwrap_or_default();
         let others =
             self.graphs[1..].iter().zip(twins).map(|(graph, twin)| graph.tensor_type(*twin));
         let types: Vec<&TensorType> =
             [self.graphs[0].tensor_type(value)].into_iter().chain(others).collect();
-        axes(&types, &self.sizes)
+        axes(&types, &self.sizes, candidates)
     }
 }
 
-/// An axis whose extent is `factor · (size + extra)` at every size.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Axis {
-    pub axis: usize,
-    /// Positions more than the size, or less.
-    pub extra: i64,
-    /// Elements of what the dimension is joined with in this axis; 1 where the axis is the dimension alone.
-    pub factor: usize,
+/// Whether two nodes are pools that differ at most in what is added at the end.
+fn same_pools(node: &Node<Op>, other: &Node<Op>) -> bool {
+    let without_end = |node: &Node<Op>| {
+        let mut pool = node.operation.downcast::<Pool>()?.clone();
+        pool.window.pads_end.clear();
+        Some(Op::new(pool))
+    };
+    without_end(node).is_some_and(|pool| Some(pool) == without_end(other))
 }
 
-/// The axes that are the dimension in a tensor that has `types` at `sizes`.
-pub(super) fn axes(types: &[&TensorType], sizes: &[usize]) -> Result<Vec<Axis>, String> {
+/// An axis whose extent follows from the size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Axis {
+    /// Its place.
+    pub axis: usize,
+    /// Its extent at every size.
+    pub length: Length,
+}
+
+/// The axes that are the dimension in a tensor that has `types` at `sizes`, the bound first.
+///
+/// A length is taken that is among the candidates and has all the extents. Where several have, they have to be the same at
+/// every size.
+pub(super) fn axes(
+    types: &[&TensorType],
+    sizes: &[usize],
+    candidates: Candidates<'_>,
+) -> Result<Vec<Axis>, String> {
     let [first, others @ ..] = types else { return Ok(Vec::new()) };
     for (other, size) in others.iter().zip(&sizes[1..]) {
         if other.dtype != first.dtype || other.rank() != first.rank() {
@@ -153,29 +166,41 @@ pub(super) fn axes(types: &[&TensorType], sizes: &[usize]) -> Result<Vec<Axis>, 
         if extents.iter().all(|extent| *extent == extents[0]) {
             continue;
         }
-        match multiple(&extents, sizes) {
-            Some((factor, extra)) => found.push(Axis { axis, extra, factor }),
-            None => {
-                return Err(format!(
-                    "has extents {extents:?} along axis {axis} at sizes {sizes:?}: not the size, or a constant more or less"
-                ));
-            }
+        let mut lengths = fitting(axis, &extents, sizes, candidates).into_iter();
+        let Some(length) = lengths.next() else {
+            return Err(format!(
+                "has extents {extents:?} along axis {axis} at sizes {sizes:?}, which do not follow from those that it reads"
+            ));
+        };
+        if lengths.any(|other| !other.agrees(length, (1, sizes[0]))) {
+            return Err(format!(
+                "has extents {extents:?} along axis {axis} at sizes {sizes:?}, from which its extent at other sizes cannot be told"
+            ));
         }
+        found.push(Axis { axis, length });
     }
     Ok(found)
 }
 
-/// Factor and summand with which extents are `factor · (size + extra)`.
-fn multiple(extents: &[usize], sizes: &[usize]) -> Option<(usize, i64)> {
-    let rise = extents.first()?.checked_sub(*extents.get(1)?)?;
-    let more = sizes.first()?.checked_sub(*sizes.get(1)?)?;
-    let factor = rise.checked_div(more).filter(|factor| *factor > 0)?;
-    let signed = |number: usize| i64::try_from(number).ok();
-    let extra = signed(extents[0] / factor)?.checked_sub(signed(sizes[0])?)?;
-    let mut pairs = extents.iter().zip(sizes);
-    let follows = pairs.all(|(extent, size)| {
-        let sum = signed(*size).and_then(|size| usize::try_from(size.checked_add(extra)?).ok());
-        sum.and_then(|sum| sum.checked_mul(factor)) == Some(*extent)
-    });
-    follows.then_some((factor, extra))
+/// The candidates for an axis that have its extents.
+fn fitting(
+    axis: usize,
+    extents: &[usize],
+    sizes: &[usize],
+    Candidates { made, steps, divided }: Candidates<'_>,
+) -> Vec<Length> {
+    let made: Vec<&Made> = made.iter().filter(|made| made.axis == axis).collect();
+    if !made.is_empty() {
+        let lengths = made.into_iter().filter_map(|made| {
+            let found = Length::fitting(made.length, extents, sizes)?;
+            (!made.is_exact || found == made.length).then_some(found)
+        });
+        return lengths.collect();
+    }
+    let of = |steps: &[Length]| -> Vec<Length> {
+        steps.iter().filter_map(|own| Length::fitting(*own, extents, sizes)).collect()
+    };
+    let found = of(steps);
+    // No block of several positions grows as fast as they do.
+    if found.is_empty() { of(divided) } else { found }
 }

@@ -2,7 +2,7 @@
 
 use hone_graph::ValueId;
 use hone_ops::*;
-use hone_passes::{NotPadded, PaddedGraph, pad_dimension};
+use hone_passes::{NotPadded, PaddedAxis, PaddedGraph, PaddedSizes, pad_dimension};
 use hone_types::{DataType, Random, Tensor, TensorType};
 
 /// The largest size, and those that it is compared with.
@@ -216,37 +216,47 @@ fn compare_from(
     bound: usize,
 ) {
     let (at_bound, axes) = built(build, bound);
-    for n in [1, 2, 3, bound - 1, bound].into_iter().filter(|n| *n >= least) {
-        let (model, _) = built(build, n);
-        for round in 0..3 {
-            let mut random = Random::new((n * 10 + round) as u64);
-            let (mut small, mut large) = (Vec::new(), Vec::new());
-            for ((port, small_port), axis) in
-                at_bound.inputs().iter().zip(model.inputs()).zip(&axes)
-            {
-                // An input may have fewer positions than the size says.
-                let at = axis.map(|axis| (axis, model.tensor_type(small_port.value).shape[axis]));
-                let [cut, whole] = input(at_bound.tensor_type(port.value), at, &mut random);
-                small.push(cut);
-                large.push(whole);
-            }
-            large.push(Tensor::scalar(n as i64));
-            let wanted = evaluate(&model, &small).unwrap();
-            let found = evaluate(&graph.graph, &large)
-                .unwrap_or_else(|error| panic!("{name} at {n}: {error:?}"));
-            for (i, (found, wanted)) in found.iter().zip(&wanted).enumerate() {
-                let found = first_positions(found, graph.outputs[i], n);
-                assert_eq!(found.shape(), wanted.shape(), "{name} at {n}: output {i}");
-                assert_close(&format!("{name} at {n}: output {i}"), &found, wanted, tolerance);
-            }
+    for n in [1, 2, 3, bound - 1, bound].into_iter().filter(|n| *n >= least.max(graph.least)) {
+        compare_at(n, tolerance, (name, build), graph, &at_bound, &axes);
+    }
+}
+
+/// The same at one size.
+fn compare_at(
+    n: usize,
+    tolerance: f64,
+    (name, build): (&str, Build),
+    graph: &PaddedGraph,
+    at_bound: &Graph,
+    axes: &[Option<usize>],
+) {
+    let (model, _) = built(build, n);
+    for round in 0..3 {
+        let mut random = Random::new((n * 10 + round) as u64);
+        let (mut small, mut large) = (Vec::new(), Vec::new());
+        for ((port, small_port), axis) in at_bound.inputs().iter().zip(model.inputs()).zip(axes) {
+            // An input may have fewer positions than the size says.
+            let at = axis.map(|axis| (axis, model.tensor_type(small_port.value).shape[axis]));
+            let [cut, whole] = input(at_bound.tensor_type(port.value), at, &mut random);
+            small.push(cut);
+            large.push(whole);
+        }
+        large.push(Tensor::scalar(n as i64));
+        let wanted = evaluate(&model, &small).unwrap();
+        let found = evaluate(&graph.graph, &large)
+            .unwrap_or_else(|error| panic!("{name} at {n}: {error:?}"));
+        for (i, (found, wanted)) in found.iter().zip(&wanted).enumerate() {
+            let found = first_positions(found, graph.outputs[i], n);
+            assert_eq!(found.shape(), wanted.shape(), "{name} at {n}: output {i}");
+            assert_close(&format!("{name} at {n}: output {i}"), &found, wanted, tolerance);
         }
     }
 }
 
-fn first_positions(tensor: &Tensor, axis: Option<usize>, n: usize) -> Tensor {
+fn first_positions(tensor: &Tensor, along: Option<PaddedAxis>, n: usize) -> Tensor {
     let mut extents = tensor.shape().to_vec();
-    if let Some(axis) = axis {
-        extents[axis] = n;
+    if let Some(PaddedAxis { axis, length }) = along {
+        extents[axis] = usize::try_from(length.at(n)).unwrap();
     }
     let rank = extents.len();
     let slice = Slice { starts: vec![0; rank], steps: vec![1; rank], extents };
@@ -281,4 +291,36 @@ pub fn check(name: &str, build: Build) -> PaddedGraph {
     graph.graph.verify().unwrap();
     compare(name, build, &graph, BOUND);
     graph
+}
+
+/// A model that is padded for multiples of a number up to a bound, by what it is at other sizes; compared at every size that
+/// it takes.
+pub fn check_sizes(
+    name: &str,
+    build: Build,
+    (bound, multiple): (usize, usize),
+    witnesses: &[usize],
+) -> PaddedGraph {
+    let padded = padded_at(build, (bound, multiple), witnesses);
+    let padded = padded.unwrap_or_else(|error| panic!("{name}: {error}"));
+    padded.graph.verify().unwrap();
+    let (at_bound, axes) = built(build, bound);
+    assert!(padded.least <= bound);
+    for n in (padded.least..=bound).filter(|n| n % multiple == 0) {
+        compare_at(n, TOLERANCE, (name, build), &padded, &at_bound, &axes);
+    }
+    padded
+}
+
+/// The model as it is padded there.
+pub fn padded_at(
+    build: Build,
+    (bound, multiple): (usize, usize),
+    witnesses: &[usize],
+) -> Result<PaddedGraph, NotPadded> {
+    let (graph, axes) = built(build, bound);
+    let others: Vec<(Graph, usize)> =
+        witnesses.iter().map(|size| (built(build, *size).0, *size)).collect();
+    let others: Vec<(&Graph, usize)> = others.iter().map(|(graph, size)| (graph, *size)).collect();
+    pad_dimension(&graph, &axes, PaddedSizes { least: 1, bound, multiple }, "size", &others)
 }

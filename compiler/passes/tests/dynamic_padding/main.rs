@@ -7,3 +7,4 @@ mod networks;
 mod operations;
 mod past;
 mod refused;
+mod strided;

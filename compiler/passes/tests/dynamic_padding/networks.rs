@@ -92,7 +92,7 @@ fn encoder(c: &mut Case) -> Vec<ValueId> {
 #[test]
 fn an_encoder_with_position_ids_and_a_mask() {
     let graph = check("encoder", encoder);
-    assert_eq!(graph.outputs, [Some(1), None, None, None]);
+    assert_eq!(graph.axes(), [Some(1), None, None, None]);
     let last = graph.graph.inputs().last().unwrap();
     assert_eq!(
         (last.name.as_str(), graph.graph.tensor_type(last.value).to_string()),
@@ -121,7 +121,7 @@ fn decoder(c: &mut Case) -> Vec<ValueId> {
 #[test]
 fn a_causal_decoder() {
     let graph = check("decoder", decoder);
-    assert_eq!(graph.outputs, [Some(1), None, None, None]);
+    assert_eq!(graph.axes(), [Some(1), None, None, None]);
 }
 
 /// A mask of truth values `[batch, n]` that is expanded to queries, and rows without a key as zeros.
@@ -183,7 +183,7 @@ fn flattened(c: &mut Case) -> Vec<ValueId> {
 #[test]
 fn rows_of_all_samples_in_one_axis() {
     let graph = check("flattened", flattened);
-    assert_eq!(graph.outputs, [Some(0), None]);
+    assert_eq!(graph.axes(), [Some(0), None]);
 }
 
 fn window(kernel: usize, begin: usize, end: usize, dilation: usize) -> (Window, Vec<usize>) {
@@ -237,7 +237,7 @@ fn audio(c: &mut Case) -> Vec<ValueId> {
 #[test]
 fn convolutions_over_time_with_mean_pooling() {
     let graph = check("audio", audio);
-    assert_eq!(graph.outputs, [Some(1), None]);
+    assert_eq!(graph.axes(), [Some(1), None]);
 }
 
 /// A square attention in which keys and values meet first: both are summed over positions.
@@ -363,9 +363,8 @@ fn what_passes_make_of_it_computes_the_same() {
         for operation in operations {
             assert!(found.contains(operation), "{name}: no {operation} in {found:?}");
         }
-        let outputs = padded.outputs.clone();
         // Winograd's filtering rounds otherwise.
-        compare_within(1e-3, name, build, &PaddedGraph { graph, outputs }, BOUND);
+        compare_within(1e-3, name, build, &PaddedGraph { graph, ..padded.clone() }, BOUND);
     }
 }
 
@@ -392,7 +391,6 @@ fn attention_is_one_operator_with_the_mask_among_its_steps() {
             assert_eq!(value.operation.name(), "select", "{name}");
         }
         assert_eq!(found, layers, "{name}");
-        let outputs = padded.outputs.clone();
-        compare(name, build, &PaddedGraph { graph, outputs }, BOUND);
+        compare(name, build, &PaddedGraph { graph, ..padded.clone() }, BOUND);
     }
 }

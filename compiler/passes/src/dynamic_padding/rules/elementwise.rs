@@ -18,9 +18,8 @@ pub(super) fn add(new: &mut Bounded, step: &mut Step<'_>) -> Added {
     for value in step.inputs.iter().flatten() {
         let missing = rank - new.graph().tensor_type(*value).rank().min(rank);
         for along in new.along(*value) {
-            let same =
-                step.result(along.axis + missing).map(|result| (result.extra, result.factor));
-            if same != Some((along.extra, along.factor)) {
+            let same = step.result(along.axis + missing).map(|result| result.length);
+            if same != Some(along.length) {
                 return Err("has the dimension along different axes of its operands".to_owned());
             }
         }

@@ -3,6 +3,8 @@
 
 use super::{Added, Step};
 use crate::dynamic_padding::bounded::{Along, Bounded};
+use crate::dynamic_padding::constants::Affine;
+use crate::dynamic_padding::length::Length;
 use hone_graph::ValueId;
 use hone_ops::{
     Binary, BinaryFunction, Cast, Expand, Gather, GatherElements, GatherNd, Reshape,
@@ -23,7 +25,7 @@ pub(super) fn gather(new: &mut Bounded, step: &mut Step<'_>) -> Added {
             continue;
         }
         let result = if along.axis < axis { along.axis } else { along.axis - 1 + rank };
-        if step.result(result).map(|entry| entry.extra) != Some(along.extra) {
+        if step.result(result).map(|entry| entry.length) != Some(along.length) {
             return Err("takes the dimension apart".to_owned());
         }
     }
@@ -63,9 +65,9 @@ pub(super) fn scatter_elements(new: &mut Bounded, step: &mut Step<'_>) -> Added 
 
 /// Requires of two operands that they have the dimension along the same axes but one.
 fn same_axes(new: &Bounded, but: usize, data: ValueId, other: ValueId) -> Result<(), String> {
-    let axes = |value: ValueId| -> Vec<(usize, i64)> {
+    let axes = |value: ValueId| -> Vec<(usize, Length)> {
         let kept = new.along(value).iter().filter(|along| along.axis != but);
-        kept.map(|along| (along.axis, along.extra)).collect()
+        kept.map(|along| (along.axis, along.length)).collect()
     };
     match axes(data) == axes(other) {
         true => Ok(()),
@@ -88,8 +90,8 @@ pub(super) fn gather_nd(new: &mut Bounded, step: &mut Step<'_>) -> Added {
     let mut is_indexed = false;
     for along in entry {
         if along.axis < batch {
-            let other = new.along_axis(indices, along.axis).map(|entry| entry.extra);
-            if other != Some(along.extra) {
+            let other = new.along_axis(indices, along.axis).map(|entry| entry.length);
+            if other != Some(along.length) {
                 return Err("has the dimension along different axes of its operands".to_owned());
             }
         } else if along.axis < batch + tuple {
@@ -117,8 +119,8 @@ fn check_positions(
     data: Along,
 ) -> Result<(), String> {
     for (element, index) in indices.iter().enumerate() {
-        let smallest = smallest_size(element, (least, shape), axes) as i64;
-        let is_there = (0..smallest + data.extra).contains(index);
+        let smallest = smallest_size(element, (least, shape), axes);
+        let is_there = (0..data.length.at(smallest)).contains(index);
         if !is_there {
             return Err("takes positions along the dimension by index".to_owned());
         }
@@ -134,8 +136,8 @@ fn smallest_size(element: usize, (least, shape): (usize, &[usize]), axes: &[Alon
         let index = rest % (*extent).max(1);
         rest /= (*extent).max(1);
         if let Some(along) = axes.iter().find(|along| along.axis == axis) {
-            let size = (index as i64 + 1).saturating_sub(along.extra);
-            smallest = smallest.max(usize::try_from(size).unwrap_or(0));
+            let size = along.length.first_with(index as i64, least);
+            smallest = smallest.max(size.unwrap_or(usize::MAX));
         }
     }
     smallest
@@ -153,15 +155,7 @@ fn positions(
     }
     let (least, bound) = (new.least(), new.bound());
     if let Some(affine) = new.affine_of(indices) {
-        // What is linear in the size holds between two sizes where it holds at both.
-        let is_there = |size: usize, element: usize| {
-            (0.0..(size as i64 + data.extra) as f64).contains(&affine.at(element, size))
-        };
-        let elements = 0..affine.slopes.len();
-        let all = elements
-            .into_iter()
-            .all(|element| is_there(least, element) && is_there(bound, element));
-        return match all {
+        return match is_inside(affine, (least, bound), data.length) {
             true => Ok(indices),
             false => Err("takes positions along the dimension by index".to_owned()),
         };
@@ -170,7 +164,7 @@ fn positions(
     let (name, indices) = (&step.node.name, inside(new, indices)?);
     let entries = new.along(indices).to_vec();
     let dtype = new.graph().tensor_type(indices).dtype;
-    let size = new.size(dtype, data.extra)?;
+    let size = new.length(dtype, data.length)?;
     let numbers = [0.0, -1.0].map(|number| new.numbers(dtype, &[], &[number]));
     let [zero, minus_one] = numbers;
     let binary = Binary::new;
@@ -181,6 +175,23 @@ fn positions(
     let chosen = new.add(name, binary(BinaryFunction::Minimum), &[chosen, last])?;
     new.set(chosen, entries);
     Ok(chosen)
+}
+
+/// Most sizes and elements at which it is looked whether indices are inside.
+const MOST_CHECKED: usize = 1 << 24;
+
+/// Whether indices that follow from the size are positions of a length at every size.
+fn is_inside(indices: &Affine, (least, bound): (usize, usize), length: Length) -> bool {
+    let elements = || 0..indices.slopes.len();
+    let is_there = |size: usize| {
+        elements().all(|element| (0.0..length.at(size) as f64).contains(&indices.at(element, size)))
+    };
+    // What is linear in the same steps holds between two sizes where it holds at both.
+    if indices.of == length.steps() {
+        return is_there(least) && is_there(bound);
+    }
+    let checked = (bound - least + 1).saturating_mul(indices.slopes.len());
+    checked <= MOST_CHECKED && (least..=bound).all(is_there)
 }
 
 /// Constant indices along the dimension: as they are, or counted from the end.
@@ -194,13 +205,12 @@ fn constant_positions(
     let axes = new.along(indices).to_vec();
     let refuse = || "takes positions along the dimension by index".to_owned();
     if axes.is_empty() && !entries.is_empty() && entries.iter().all(|index| *index < 0) {
-        let offsets: Vec<f64> =
-            entries.iter().map(|index| data.extra.saturating_add(*index) as f64).collect();
         // At the smallest size all of them have to be there.
-        if offsets.iter().any(|offset| *offset < -(new.least() as f64)) {
+        if entries.iter().any(|index| *index < -data.length.at(new.least())) {
             return Err(refuse());
         }
-        return new.size_and(constant.shape(), offsets);
+        let offsets = entries.iter().map(|index| *index as f64).collect();
+        return new.offset_from(data.length, constant.shape(), offsets);
     }
     check_positions(&entries, (new.least(), constant.shape()), &axes, data)?;
     Ok(indices)
@@ -245,12 +255,14 @@ fn is_given(new: &Bounded, value: ValueId) -> bool {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::dynamic_padding::twins::Axis;
 
     #[test]
     fn an_element_is_there_from_the_size_on_that_has_its_positions() {
-        let along = |axis, extra| Along::new(Axis { axis, extra, factor: 1 });
+        let length = |extra| Length::size(1).plus(extra).unwrap();
+        let along = |axis, extra| Along::new(Axis { axis, length: length(extra) });
         let axes = [along(0, 0), along(2, 1)];
         // Element [1, 0, 3] of [4, 2, 5]: the second row needs size 2, the fourth column size 3.
         assert_eq!(smallest_size(13, (1, &[4, 2, 5]), &axes), 3);

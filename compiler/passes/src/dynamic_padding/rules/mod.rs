@@ -5,9 +5,11 @@
 mod elementwise;
 mod indices;
 mod joined;
+mod moments;
 mod movement;
 mod products;
 mod recurrent;
+mod resampled;
 mod sums;
 mod windows;
 
@@ -39,8 +41,8 @@ fn check_joined(new: &Bounded, step: &Step<'_>) -> Result<(), String> {
         let joined = value.iter().flat_map(|value| new.along(*value));
         for along in joined.filter(|along| along.is_joined()) {
             let alike = if let Some(slice) = operation.downcast::<Slice>() {
-                let same = step.result(along.axis).map(|result| (result.extra, result.factor));
-                slice.starts[along.axis] == 0 && same == Some((along.extra, along.factor))
+                let same = step.result(along.axis).map(|result| result.length);
+                slice.starts[along.axis] == 0 && same == Some(along.length)
             } else if let Some(softmax) = operation.downcast::<Softmax>() {
                 softmax.axis != along.axis
             } else if let Some(reduce) = operation.downcast::<Reduce>() {
@@ -53,7 +55,12 @@ fn check_joined(new: &Bounded, step: &Step<'_>) -> Result<(), String> {
                 elementwise::is_elementwise(step.node)
                     || matches!(
                         operation.name(),
-                        "matmul" | "transpose" | "reshape" | "expand" | "layer_normalization"
+                        "matmul"
+                            | "transpose"
+                            | "reshape"
+                            | "expand"
+                            | "layer_normalization"
+                            | "instance_normalization"
                     )
             };
             if !alike {
@@ -84,9 +91,8 @@ fn by_name(new: &mut Bounded, step: &mut Step<'_>) -> Added {
         "matmul" => products::matmul(new, step),
         "dot_products" => products::dot_products(new, step),
         "convolution" => windows::convolution(new, step),
-        "convolution_transpose" | "group_normalization" | "instance_normalization" => {
-            only_batch(new, step)
-        }
+        "convolution_transpose" => windows::transposed(new, step),
+        "group_normalization" | "instance_normalization" => moments::add(new, step),
         "batch_normalization" => step.copy(new),
         "local_response_normalization" => {
             beside(new, step, 1, "normalises across channels, which are the dimension")
@@ -142,14 +148,7 @@ fn with_attributes(new: &mut Bounded, step: &mut Step<'_>) -> Added {
         return step.copy(new);
     }
     if let Some(operator) = operation.downcast::<Resize>() {
-        let first = step.input(0)?;
-        let kept = |along: &Along| operator.scales.get(along.axis) == Some(&1.0);
-        let axes = step.axes.first().map_or(0, Vec::len);
-        let all = axes == new.along(first).len() && new.along(first).iter().all(kept);
-        return match operator.region.is_empty() && all {
-            true => step.copy(new),
-            false => Err("resamples the dimension".to_owned()),
-        };
+        return resampled::resize(new, step, operator);
     }
     if operation.downcast::<Require>().is_some() {
         return required(new, step);
@@ -166,10 +165,10 @@ fn image(new: &mut Bounded, step: &mut Step<'_>) -> Added {
     let [along] = new.along(bytes) else {
         return Err("has the dimension in another operand than the bytes".to_owned());
     };
-    if along.factor != 1 || along.is_joined() || step.inputs.len() > 1 {
+    if along.is_joined() || step.inputs.len() > 1 {
         return Err("reads bytes whose number is not that of the dimension".to_owned());
     }
-    let size = new.size(DataType::I64, along.extra)?;
+    let size = new.length(DataType::I64, along.length)?;
     step.inputs.push(Some(size));
     step.copy(new)
 }
@@ -182,18 +181,6 @@ fn required(new: &mut Bounded, step: &mut Step<'_>) -> Added {
     }
     step.inputs[0] = Some(condition);
     step.copy(new)
-}
-
-/// An operation that treats every sample of the batch, its first axis, by itself.
-fn only_batch(new: &mut Bounded, step: &mut Step<'_>) -> Added {
-    let is_batch = |(position, input): (usize, &Option<ValueId>)| match input {
-        Some(value) => new.along(*value).iter().all(|along| position == 0 && along.axis == 0),
-        None => true,
-    };
-    match step.inputs.iter().enumerate().all(is_batch) {
-        true => step.copy(new),
-        false => Err("computes along the dimension".to_owned()),
-    }
 }
 
 /// An operation along one axis of its first operand; no other operand has the dimension.
@@ -227,16 +214,29 @@ impl Step<'_> {
         new.nodes(&self.node.name, self.node.operation.clone(), &self.inputs)
     }
 
-    /// Says of axes in which the dimension is joined with others how it is in the operands that they come from.
+    /// Says of axes in which the dimension may be joined with others how it is in the operands that they come from.
     fn inherit(&mut self, new: &Bounded) {
         let operands = self.inputs.iter().flatten().flat_map(|value| new.along(*value));
-        let operands: Vec<Along> = operands.copied().filter(Along::is_joined).collect();
+        let operands: Vec<Along> = operands.copied().collect();
         let unknown = self.axes.iter_mut().flatten().filter(|along| along.outer == 0);
         for along in unknown {
-            let same = |other: &&Along| (other.extra, other.factor) == (along.extra, along.factor);
+            let Along { length, .. } = *along;
+            let same = |other: &&Along| {
+                let of = other.length.without_extra() == length.without_extra();
+                of && (other.length == length || other.outer == 1)
+            };
             let mut outers = operands.iter().filter(same).map(|other| other.outer);
             let first = outers.next().unwrap_or(0);
             along.outer = if outers.all(|outer| outer == first) { first } else { 0 };
+        }
+    }
+
+    /// Says that an axis of the first result is the dimension and nothing else.
+    fn is_alone(&mut self, axis: usize) {
+        for along in self.axes.iter_mut().take(1).flatten() {
+            if along.axis == axis {
+                along.outer = 1;
+            }
         }
     }
 

@@ -2,6 +2,7 @@
 
 use super::{Added, Step};
 use crate::dynamic_padding::bounded::{Along, Behind, Bounded};
+use crate::dynamic_padding::length::Length;
 use hone_graph::ValueId;
 use hone_ops::{Gather, Reshape, Slice, Tile, Transpose};
 
@@ -17,53 +18,80 @@ pub(super) fn transpose(new: &mut Bounded, step: &mut Step<'_>) -> Added {
     step.copy(new)
 }
 
-/// Axes divided and joined: between two positions of the dimension, and before and behind it, there are as many elements as
-/// before.
+/// Axes divided and joined: between two positions of the dimension, or two blocks of as many of them, and before and behind it,
+/// there are as many elements as before.
 pub(super) fn reshape(new: &mut Bounded, step: &mut Step<'_>) -> Added {
     let operator = step.node.operation.downcast::<Reshape>().ok_or("is no reshape")?;
     let first = step.input(0)?;
-    let between = between(&new.graph().tensor_type(first).shape, new.along(first));
+    let shape = new.graph().tensor_type(first).shape.clone();
     let entries = new.along(first).to_vec();
     let results = step.axes.first_mut().ok_or("has no result")?;
-    if entries.len() != results.len() || !divide(&between, &operator.shape, results) {
-        return Err("joins the dimension with another axis, or divides it".to_owned());
+    let refuse = || "joins the dimension with another axis, or divides it".to_owned();
+    if entries.len() != results.len() {
+        return Err(refuse());
     }
-    for (along, result) in entries.iter().zip(results) {
-        if along.extra != result.extra {
-            return Err("joins the dimension with another axis, or divides it".to_owned());
-        }
+    let factors = entries.iter().zip(results.iter()).map(factors);
+    let factors: Vec<[usize; 2]> = factors.collect::<Option<_>>().ok_or_else(refuse)?;
+    let outers: Vec<usize> = entries.iter().map(|along| along.outer).collect();
+    let before = |place: usize| (entries[place].axis, factors[place][0]);
+    let behind = |place: usize| (results[place].axis, factors[place][1]);
+    let between = between(&shape, &outers, &before);
+    let found = divide(&between, &operator.shape, &behind).ok_or_else(refuse)?;
+    for ((along, result), outer) in entries.iter().zip(results).zip(found) {
+        result.outer = outer;
         result.behind = along.behind;
     }
     step.copy(new)
 }
 
-/// Elements before, between and behind the dimension, in the order in which it appears.
-fn between(shape: &[usize], axes: &[Along]) -> Vec<usize> {
+/// How many elements of an axis before and after a reshape are one step of what both of them count.
+fn factors((before, after): (&Along, &Along)) -> Option<[usize; 2]> {
+    let [first, second] = [before, after].map(|along| along.length.in_blocks().0);
+    let of = |steps: Length| {
+        let factor = |along: &Along| usize::try_from(along.length.factor_of(steps)?).ok();
+        Some([factor(before)?, factor(after)?])
+    };
+    of(first).or_else(|| of(second)).or_else(|| of(before.length)).or_else(|| of(after.length))
+}
+
+/// Elements before, between and behind the dimension, in the order in which it appears, along axes with a factor.
+fn between(
+    shape: &[usize],
+    outers: &[usize],
+    axis: &dyn Fn(usize) -> (usize, usize),
+) -> Vec<usize> {
     let (mut begin, mut inner) = (0, 1);
-    let mut elements = Vec::with_capacity(axes.len() + 1);
-    for along in axes {
-        elements.push(inner * shape[begin..along.axis].iter().product::<usize>() * along.outer);
-        (begin, inner) = (along.axis + 1, along.inner());
+    let mut elements = Vec::with_capacity(outers.len() + 1);
+    for (place, outer) in outers.iter().enumerate() {
+        let (at, factor) = axis(place);
+        elements.push(inner * shape[begin..at].iter().product::<usize>() * outer);
+        (begin, inner) = (at + 1, factor / (*outer).max(1));
     }
     elements.push(inner * shape[begin..].iter().product::<usize>());
     elements
 }
 
-/// Finds what is before the dimension in each axis that it is joined with, where there are so many elements between its
-/// axes; whether there is an answer.
-fn divide(between: &[usize], shape: &[usize], axes: &mut [Along]) -> bool {
+/// What is before the dimension in each axis, where there are so many elements between its axes; `None` where there is
+/// no answer.
+fn divide(
+    between: &[usize],
+    shape: &[usize],
+    axis: &dyn Fn(usize) -> (usize, usize),
+) -> Option<Vec<usize>> {
+    let (last, others) = between.split_last()?;
     let (mut begin, mut inner) = (0, 1);
-    for (elements, along) in between.iter().zip(axes) {
-        let before = inner * shape[begin..along.axis].iter().product::<usize>();
+    let mut outers = Vec::with_capacity(others.len());
+    for (place, elements) in others.iter().enumerate() {
+        let (at, factor) = axis(place);
+        let before = inner * shape[begin..at].iter().product::<usize>();
         let outer = elements.checked_div(before).unwrap_or(0);
-        let fits = outer > 0 && outer * before == *elements && along.factor % outer == 0;
-        if !fits {
-            return false;
+        if outer == 0 || outer * before != *elements || factor % outer != 0 {
+            return None;
         }
-        along.outer = outer;
-        (begin, inner) = (along.axis + 1, along.inner());
+        outers.push(outer);
+        (begin, inner) = (at + 1, factor / outer);
     }
-    between.last() == Some(&(inner * shape[begin..].iter().product::<usize>()))
+    (*last == inner * shape[begin..].iter().product::<usize>()).then_some(outers)
 }
 
 /// Repetition along axes of one element; others stay.
@@ -76,16 +104,15 @@ pub(super) fn expand(new: &mut Bounded, step: &mut Step<'_>) -> Added {
         let entry = axis.checked_sub(added).and_then(|axis| new.along_axis(first, axis));
         let extent = axis.checked_sub(added).and_then(|axis| shape.get(axis)).copied();
         match (entry, step.result(axis)) {
-            (Some(entry), Some(result))
-                if (entry.extra, entry.factor) == (result.extra, result.factor) =>
-            {
+            (Some(entry), Some(result)) if entry.length == result.length => {
                 let tile = step.node.operation.downcast::<Tile>();
                 if tile.is_some_and(|tile| tile.repeats.get(axis) != Some(&1)) {
                     return Err("repeats the dimension".to_owned());
                 }
                 step.behind(axis, entry.behind);
             }
-            (None, Some(_)) if extent.unwrap_or(1) == 1 => {}
+            // All positions are equal.
+            (None, Some(_)) if extent.unwrap_or(1) == 1 => step.is_alone(axis),
             (None, None) => {}
             _ => return Err("repeats the dimension".to_owned()),
         }
@@ -143,11 +170,12 @@ pub(super) fn slice(new: &mut Bounded, step: &mut Step<'_>) -> Added {
                 (whole.starts[axis], whole.steps[axis]) = (0, 1);
             }
             (Some(entry), Some(result)) if is_fixed => {
-                // What is behind the size stays there, where nothing before it is cut off at the end.
-                if cut.step != 1 && cut.extent > 1 {
+                if cut.step < 1 && cut.extent > 1 {
                     return Err("takes positions along the dimension from others".to_owned());
                 }
-                if result.extra + cut.starts[0] as i64 == entry.extra {
+                // What is behind the size stays there, where nothing before it is cut off at the end.
+                let start = i64::try_from(cut.starts[0]).map_err(|error| error.to_string())?;
+                if cut.step == 1 && result.length.plus(start) == Some(entry.length) {
                     step.behind(axis, entry.behind);
                 }
             }
@@ -168,7 +196,7 @@ impl Cut {
         let last = self.extent.saturating_sub(1) as i64 * self.step + self.starts[0] as i64;
         let most = self.starts[0].max(usize::try_from(last).unwrap_or(usize::MAX));
         self.starts.iter().all(|start| *start == self.starts[0])
-            && (most as i64) < least as i64 + entry.extra
+            && i64::try_from(most).is_ok_and(|most| most < entry.length.at(least))
     }
 
     /// The elements at a fixed distance from the end, by their positions computed from the size.
@@ -178,11 +206,11 @@ impl Cut {
         step: &Step<'_>,
         (value, entry): (ValueId, Along),
     ) -> Result<ValueId, String> {
-        let offsets = self.offsets(new, step)?;
-        if offsets.iter().any(|offset| *offset >= entry.extra) {
+        let offsets = self.offsets(new, step, entry.length)?;
+        if offsets.iter().any(|offset| *offset >= 0) {
             return Err("takes positions along the dimension from others".to_owned());
         }
-        self.taken(new, step, (value, offsets))
+        self.taken(new, step, (value, entry.length, offsets))
     }
 
     /// Elements of an axis that is not the dimension, from one on that goes with the size: such as rows of a table.
@@ -192,27 +220,27 @@ impl Cut {
         step: &Step<'_>,
         value: ValueId,
     ) -> Result<ValueId, String> {
-        let offsets = self.offsets(new, step)?;
-        let bound = new.bound() as i64;
+        let whole = new.whole();
+        let offsets = self.offsets(new, step, whole)?;
         let extent = new.graph().tensor_type(value).shape[self.axis] as i64;
-        if offsets.iter().any(|offset| bound + offset >= extent) {
+        if offsets.iter().any(|offset| whole.at(new.bound()) + offset >= extent) {
             return Err("takes positions that are not there at every size".to_owned());
         }
-        self.taken(new, step, (value, offsets))
+        self.taken(new, step, (value, whole, offsets))
     }
 
-    /// How much more than the size the elements are; at the smallest size all of them are there.
-    fn offsets(&self, new: &Bounded, step: &Step<'_>) -> Result<Vec<i64>, String> {
+    /// How much more than a length the elements are; at the smallest size all of them are there.
+    fn offsets(&self, new: &Bounded, step: &Step<'_>, length: Length) -> Result<Vec<i64>, String> {
         let refuse = || "takes positions along the dimension from others".to_owned();
-        let offset = self.starts[0] as i64 - new.bound() as i64;
+        let offset = self.starts[0] as i64 - length.at(new.bound());
         let offsets: Vec<i64> =
             (0..self.extent as i64).map(|position| offset + position * self.step).collect();
-        let from = -(new.least() as i64);
+        let from = -length.at(new.least());
         if offsets.iter().any(|offset| *offset < from) {
             return Err(refuse());
         }
         let mut starts = self.starts.iter().zip(&step.sizes);
-        match starts.all(|(start, size)| *start as i64 == *size as i64 + offset) {
+        match starts.all(|(start, size)| *start as i64 == length.at(*size) + offset) {
             true => Ok(offsets),
             false => Err(refuse()),
         }
@@ -222,10 +250,11 @@ impl Cut {
         &self,
         new: &mut Bounded,
         step: &Step<'_>,
-        (value, offsets): (ValueId, Vec<i64>),
+        (value, length, offsets): (ValueId, Length, Vec<i64>),
     ) -> Result<ValueId, String> {
-        let values: Vec<f64> = offsets.iter().map(|offset| *offset as f64).collect();
-        let indices = new.size_and(&[values.len()], values)?;
+        let shape = [offsets.len()];
+        let offsets = offsets.iter().map(|offset| *offset as f64).collect();
+        let indices = new.offset_from(length, &shape, offsets)?;
         let gather = Gather { axis: self.axis };
         let result = new.add(&step.node.name, gather, &[value, indices])?;
         let kept = new.along(value).iter().copied().filter(|along| along.axis != self.axis);

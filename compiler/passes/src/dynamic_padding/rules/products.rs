@@ -32,7 +32,7 @@ fn summed(new: &mut Bounded, step: &mut Step<'_>, axes: [usize; 2]) -> Added {
         [Some(left), Some(right)] if left.is_joined() || right.is_joined() => {
             return Err("sums up the dimension, joined with another axis".to_owned());
         }
-        [Some(left), Some(right)] if left.extra == right.extra => {
+        [Some(left), Some(right)] if left.length == right.length => {
             for position in 0..2 {
                 step.inputs[position] = Some(zeroed(new, operands, axes, position)?);
             }

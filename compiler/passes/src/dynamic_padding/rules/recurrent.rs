@@ -3,6 +3,7 @@
 
 use super::{Added, Step};
 use crate::dynamic_padding::bounded::{Behind, Bounded};
+use crate::dynamic_padding::length::Length;
 use hone_graph::ValueId;
 use hone_ops::{Binary, BinaryFunction, Cast, Direction, Expand, Gru, Lstm, Rnn};
 use hone_types::DataType;
@@ -29,7 +30,7 @@ pub(super) fn add(new: &mut Bounded, step: &mut Step<'_>) -> Added {
         return step.copy(new);
     }
     let extent = new.graph().tensor_type(first).shape[batch];
-    let lengths = lengths(new, step, extent, along.extra)?;
+    let lengths = lengths(new, step, extent, along.length)?;
     step.inputs.resize(step.inputs.len().max(5), None);
     step.inputs[4] = Some(lengths);
     // Steps behind the end of a sequence give zeros.
@@ -56,10 +57,10 @@ fn lengths(
     new: &mut Bounded,
     step: &Step<'_>,
     batch: usize,
-    extra: i64,
+    length: Length,
 ) -> Result<ValueId, String> {
     let name = &step.node.name;
-    let size = new.size(DataType::I64, extra)?;
+    let size = new.length(DataType::I64, length)?;
     let Some(known) = step.inputs.get(4).copied().flatten() else {
         return new.add(name, Expand { shape: vec![batch] }, &[size]);
     };

@@ -2,6 +2,7 @@
 
 use super::{Added, Step};
 use crate::dynamic_padding::bounded::{Behind, Bounded};
+use crate::dynamic_padding::length::Length;
 use hone_graph::ValueId;
 use hone_ops::{
     ArgReduce, Binary, BinaryFunction, Cast, CumulativeSum, LpNormalization, Reduce,
@@ -84,7 +85,7 @@ pub(super) fn reduce(new: &mut Bounded, step: &mut Step<'_>, operator: &Reduce) 
     let sum = Reduce { function: ReduceFunction::Sum, ..operator.clone() };
     let mut mean = new.add(&name, sum, &[first])?;
     let count =
-        count(new, &reduced.iter().map(|entry| entry.extra).collect::<Vec<_>>(), fixed, extended)?;
+        count(new, &reduced.iter().map(|entry| entry.length).collect::<Vec<_>>(), fixed, extended)?;
     mean = new.add(&name, Binary::new(BinaryFunction::Divide), &[mean, count])?;
     if dtype != extended {
         mean = new.add(&name, Cast { to: dtype }, &[mean])?;
@@ -92,24 +93,24 @@ pub(super) fn reduce(new: &mut Bounded, step: &mut Step<'_>, operator: &Reduce) 
     Ok(vec![mean])
 }
 
-/// The product of the size, with each of `extras` added to it, and a fixed number of elements.
-fn count(
+/// The product of lengths and a fixed number of elements.
+pub(super) fn count(
     new: &mut Bounded,
-    extras: &[i64],
+    lengths: &[Length],
     fixed: usize,
     dtype: DataType,
 ) -> Result<ValueId, String> {
     let multiply = || Binary::new(BinaryFunction::Multiply);
-    let Some((first, others)) = extras.split_first() else {
+    let Some((first, others)) = lengths.split_first() else {
         return new.numbers(dtype, &[], &[fixed as f64]);
     };
     if others.is_empty() && fixed == 1 {
-        return new.size(dtype, *first);
+        return new.length(dtype, *first);
     }
     // Integers: a number of elements is rounded once.
-    let mut count = new.size(DataType::I64, *first)?;
-    for extra in others {
-        let size = new.size(DataType::I64, *extra)?;
+    let mut count = new.length(DataType::I64, *first)?;
+    for length in others {
+        let size = new.length(DataType::I64, *length)?;
         count = new.add("size", multiply(), &[count, size])?;
     }
     if fixed != 1 {
@@ -130,7 +131,7 @@ pub(super) fn arg_reduce(new: &mut Bounded, step: &mut Step<'_>, operator: &ArgR
     if !operator.select_last {
         return Ok(positions);
     }
-    let last = new.size_and(&[], vec![along.extra as f64 - 1.0])?;
+    let last = new.offset_from(along.length, &[], vec![-1.0])?;
     let minimum = Binary::new(BinaryFunction::Minimum);
     positions
         .into_iter()
