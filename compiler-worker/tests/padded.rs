@@ -217,7 +217,7 @@ fn frames_of_a_signal_follow_from_its_length() {
     let place = Place::new();
     place.write("speech.onnx", speech(7).encode_to_vec());
     let (manifest, path) = compile(&place, &["speech.onnx", "--shape", "time=1..200"]);
-    assert_eq!(bounds(&manifest), [200, 112, 64, 32]);
+    assert_eq!(bounds(&manifest), [200, 112, 64]);
     let padded = manifest.padded.as_ref().unwrap();
     assert_eq!((padded.least, padded.multiple), (Some(20), None));
     assert_eq!(padded.length(0).unwrap().at(200), 19);
@@ -236,6 +236,13 @@ fn frames_of_a_signal_follow_from_its_length() {
     assert!(error.contains("time is 19, the artifact takes 20 to 200 of it"), "{error}");
     let verified = place.hone(&["verify", artifact, "--model", "speech.onnx"]);
     assert_eq!(verified.code, 0, "{}", verified.err);
+    // Of nothing that is said it takes as much as gives some frames.
+    let silent = ["compile", "speech.onnx", "--no-measure", "--no-verify", "--out", "silent"];
+    let ended = place.hone(&silent);
+    assert_eq!(ended.code, 0, "{}", ended.err);
+    let path = place.only("silent", "hone");
+    let manifest = Reader::new(&std::fs::read(&path).unwrap()).unwrap().manifest().clone();
+    assert_eq!(bounds(&manifest).first(), Some(&640));
 }
 
 #[test]

@@ -113,8 +113,9 @@ int hone_open_axis(const hone_model *model, size_t index);
 
 /* The axis of an input of which an artifact takes every size from 1 to that of its first variant, such as the length of a
  * sequence; from 0 where something is joined to it, as new tokens are to a decoder's past: then inputs that hold both have as
- * many more than those of the past alone as in the first variant. -1 where there is none, and for an index past the last. A
- * run takes the time of the next larger variant. */
+ * many more than those of the past alone as in the first variant. Where windows need several positions, sizes begin with the
+ * first one that all of them fit into, and some models take multiples of a number alone: the error of hone_set_input_shapes
+ * says so. -1 where there is none, and for an index past the last. A run takes the time of the next larger variant. */
 int hone_bounded_axis(const hone_model *model, size_t index);
 
 /* Sets a model to the variant whose inputs have these shapes: a list of extents for each input, as long as its rank.

@@ -115,7 +115,7 @@ mod tests {
             let inputs = vec![vec![seed; 160], size.to_le_bytes().to_vec()];
             let sample = Sample { name: "x".to_owned(), inputs, edges: false };
             let taken = at_taken_size(&sample, Some(&padded), &ports);
-            size(taken.inputs.last().map(Vec::as_slice))
+            super::size(taken.inputs.last().map(Vec::as_slice))
         };
         assert_eq!(size_of(1, 24), 24);
         let chosen: Vec<usize> = (0..20).map(|seed| size_of(seed, 1)).collect();

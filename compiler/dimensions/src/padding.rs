@@ -13,6 +13,10 @@ use crate::witnesses::Witnessed;
 /// The largest size of a dimension of which nothing is said, where the model takes as much.
 pub(crate) const DEFAULT_BOUND: usize = 512;
 
+/// How many of the smallest size of a dimension there are in its largest bound, of which nothing is said: samples of audio
+/// that give some frames.
+pub(crate) const MOST_LEAST: usize = 32;
+
 /// Powers of two that are looked for as what sizes are multiples of, where a model cannot be imported at others.
 const MOST_POWERS: u32 = 10;
 
@@ -90,17 +94,25 @@ impl Padding {
     }
 
     /// Shows that a graph that was imported at a bound can be padded, and takes over which sizes are: bounds are multiples,
-    /// and none is below the smallest size.
-    pub(crate) fn prove(&mut self, source: &Source<'_>, graph: &Graph, bound: usize) -> Result<()> {
+    /// and none is below the smallest size. Gives that.
+    pub(crate) fn prove(
+        &mut self,
+        source: &Source<'_>,
+        graph: &Graph,
+        bound: usize,
+    ) -> Result<usize> {
         let axes = self.axes_of(graph);
         let padded = pad(source, (&self.name, self.least, self.multiple), &axes, graph)?;
         let (least, multiple) = (padded.found.least.saturating_sub(padded.added), padded.multiple);
         let bounds = bounds(self.least.max(least), bound);
         let mut bounds: Vec<usize> = bounds.iter().map(|own| own / multiple * multiple).collect();
-        bounds.retain(|own| *own >= least.max(2));
+        let largest = bounds.first().copied().unwrap_or(0);
+        // Near the smallest size what is left of a long signal is one frame everywhere, which says nothing of how many there
+        // are.
+        bounds.retain(|own| *own == largest || *own >= (2 * least).max(2));
         bounds.dedup();
         (self.bounds, self.multiple) = (bounds, Some(multiple));
-        Ok(())
+        Ok(least)
     }
 
     /// The same at the largest bound that a model takes: that which is asked for, or the next multiple below it of a power of

@@ -263,7 +263,15 @@ fn pad_by_default(
     let (bound, graph) = padding::largest_bound(&import)?;
     let Open { name, axes } = padded.clone();
     let mut padding = Padding { name, axes, least: 1, bounds: vec![bound], multiple: None };
-    padding.prove(source, &graph, bound)?;
+    let mut bound = bound;
+    let enough = padding.prove(source, &graph, bound)?.saturating_mul(padding::MOST_LEAST);
+    let mut larger = padding.clone();
+    if enough > bound
+        && let Ok(graph) = import(enough)
+        && larger.prove(source, &graph, enough).is_ok()
+    {
+        (padding, bound) = (larger, enough);
+    }
     let opened = open.map(|open| prove(source, signature, open, &at(&[ANALYSED_SIZE], &[bound])));
     let opened = opened.transpose().map_err(|error| match error {
         DimensionError::Dependence { .. } => DimensionError::NotPadded {

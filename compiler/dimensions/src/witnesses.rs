@@ -96,9 +96,8 @@ impl<'a> Witnessed<'a> {
 
     /// By what the bound is divided in extents of the graph, the smallest number first.
     pub(crate) fn quotients(&self) -> Vec<usize> {
-        let extents = self.graph.values().ids().flat_map(|value| {
-            self.graph.tensor_type(value).shape.iter().copied().collect::<Vec<_>>()
-        });
+        let values = self.graph.values().ids();
+        let extents = values.flat_map(|value| self.graph.tensor_type(value).shape.to_vec());
         let divides = |extent: &usize| *extent > 1 && self.bound.is_multiple_of(*extent);
         let found: BTreeSet<usize> =
             extents.filter(divides).map(|extent| self.bound / extent).collect();

@@ -21,7 +21,7 @@ pub(super) fn convolution(new: &mut Bounded, step: &mut Step<'_>) -> Added {
             1 => return Err("sums up channels, which are the dimension".to_owned()),
             axis => {
                 let length = lengths::windows(new, step.node, &step.inputs, along);
-                check_length(step, axis, length)?;
+                check_length(new, step, axis, length)?;
                 // Also where no window before the size reaches behind it: other ways to compute
                 // a convolution read more than its windows.
                 if kernel.get(axis) != Some(&1) || operator.window.pads_end[axis - 2] > 0 {
@@ -34,13 +34,19 @@ pub(super) fn convolution(new: &mut Bounded, step: &mut Step<'_>) -> Added {
     step.copy(new)
 }
 
-/// Requires that an axis of the result has as many positions as an operation gives.
-fn check_length(step: &mut Step<'_>, axis: usize, length: Option<Length>) -> Result<(), String> {
+/// Requires that an axis of the result has as many positions as an operation gives, which may be the same at all sizes.
+fn check_length(
+    new: &Bounded,
+    step: &mut Step<'_>,
+    axis: usize,
+    length: Option<Length>,
+) -> Result<(), String> {
     match (step.result(axis).map(|result| result.length), length) {
         (Some(found), Some(expected)) if found == expected => {
             step.is_alone(axis);
             Ok(())
         }
+        (None, Some(expected)) if expected.at(new.least()) == expected.at(new.bound()) => Ok(()),
         (None, _) => Err("drops the dimension".to_owned()),
         _ => Err("has windows whose number does not follow from the dimension".to_owned()),
     }
@@ -59,7 +65,7 @@ pub(super) fn transposed(new: &mut Bounded, step: &mut Step<'_>) -> Added {
             1 => return Err("sums up channels, which are the dimension".to_owned()),
             axis => {
                 let length = lengths::transposed(operator, &kernel[2..], along);
-                check_length(step, axis, length)?;
+                check_length(new, step, axis, length)?;
                 first = new.filled_above(first, axis, 0.0)?;
             }
         }
@@ -84,7 +90,7 @@ pub(super) fn pool(new: &mut Bounded, step: &mut Step<'_>, operator: &Pool) -> A
             // in any case.
             false => step.result(along.axis).map(|result| result.length),
         };
-        check_length(step, along.axis, length)?;
+        check_length(new, step, along.axis, length)?;
         let divides = operator.kind == PoolKind::Average && !operator.count_padding;
         if divides && !(is_fixed && operator.window.pads_end[axis] == 0) {
             counted.push(along);
