@@ -55,7 +55,7 @@ impl Constant {
         if others.iter().all(|other| first == other) {
             return Ok(Self::Whole);
         }
-        let mut functions = steps.iter().filter_map(|own| Affine::of(tensors, sizes, *own));
+        let mut functions = steps.iter().filter_map(|length| Affine::of(tensors, sizes, *length));
         match (functions.next(), functions.next()) {
             (Some(affine), None) => Ok(Self::Affine(affine)),
             (found, _) => {
@@ -114,7 +114,7 @@ fn line(values: &[f64], sizes: &[usize]) -> Option<(f64, f64)> {
     if values.iter().any(|value| !value.is_finite() || value.abs() > LARGEST) {
         return None;
     }
-    let other = (1..sizes.len()).find(|place| sizes[*place] != sizes[0])?;
+    let other = (1..sizes.len()).find(|index| sizes[*index] != sizes[0])?;
     let slope = (values[0] - values[other]) / (sizes[0] as f64 - sizes[other] as f64);
     let offset = values[0] - slope * sizes[0] as f64;
     let mut pairs = values.iter().zip(sizes);

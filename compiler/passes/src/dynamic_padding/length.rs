@@ -136,8 +136,8 @@ impl Length {
     /// The length with these extents at sizes which counts the steps of another one; `None` where none has.
     pub(super) fn fitting(steps: Self, extents: &[usize], sizes: &[usize]) -> Option<Self> {
         let steps = steps.steps();
-        let extent = |place: usize| i64::try_from(extents[place]).ok();
-        let other = (1..sizes.len()).find(|place| steps.at(sizes[*place]) != steps.at(sizes[0]))?;
+        let extent = |index: usize| i64::try_from(extents[index]).ok();
+        let other = (1..sizes.len()).find(|index| steps.at(sizes[*index]) != steps.at(sizes[0]))?;
         let more = steps.at(sizes[0]) - steps.at(sizes[other]);
         let rise = extent(0)?.checked_sub(extent(other)?)?;
         if rise % more != 0 || rise / more < 1 {
@@ -146,8 +146,8 @@ impl Length {
         let multiplier = rise / more;
         let extra = extent(0)?.checked_sub(multiplier.checked_mul(steps.at(sizes[0]))?)?;
         let found = Self { multiplier, extra, ..steps }.normal()?;
-        let mut places = 0..sizes.len();
-        places.all(|place| Some(found.at(sizes[place])) == extent(place)).then_some(found)
+        let mut indices = 0..sizes.len();
+        indices.all(|index| Some(found.at(sizes[index])) == extent(index)).then_some(found)
     }
 
     /// Whether two lengths are equal at all sizes up to a bound.

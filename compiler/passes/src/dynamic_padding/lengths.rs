@@ -106,8 +106,8 @@ fn kernel(new: &Bounded, node: &Node<Op>, inputs: &[Option<ValueId>]) -> Vec<usi
 
 /// How a node's windows slide.
 fn window(node: &Node<Op>) -> Option<&Window> {
-    let convolution = node.operation.downcast::<Convolution>().map(|own| &own.window);
-    convolution.or_else(|| node.operation.downcast::<Pool>().map(|own| &own.window))
+    let convolution = node.operation.downcast::<Convolution>().map(|operator| &operator.window);
+    convolution.or_else(|| node.operation.downcast::<Pool>().map(|operator| &operator.window))
 }
 
 /// The number of windows of a convolution or pool.

@@ -198,7 +198,7 @@ fn fitting(
         return lengths.collect();
     }
     let of = |steps: &[Length]| -> Vec<Length> {
-        steps.iter().filter_map(|own| Length::fitting(*own, extents, sizes)).collect()
+        steps.iter().filter_map(|length| Length::fitting(*length, extents, sizes)).collect()
     };
     let found = of(steps);
     // No block of several positions grows as fast as they do.

@@ -295,7 +295,7 @@ fn strides_are_read_from_the_operation() {
 }
 
 #[test]
-fn what_cannot_be_told_is_refused() {
+fn what_several_lengths_fit_is_refused() {
     // At odd sizes alone both constants have as many positions as there are.
     let build: Build = |c| {
         let x = c.floats(&[1, 1, c.n], 2);

@@ -22,10 +22,10 @@ pub(super) fn add(new: &mut Bounded, step: &mut Step<'_>) -> Added {
         return step.copy(new);
     }
     let (channels, operation) = (new.graph().tensor_type(first).shape[1], &step.node.operation);
-    let found = if let Some(own) = operation.downcast::<InstanceNormalization>() {
-        (channels, own.epsilon)
-    } else if let Some(own) = operation.downcast::<GroupNormalization>() {
-        (own.groups, own.epsilon)
+    let found = if let Some(instance) = operation.downcast::<InstanceNormalization>() {
+        (channels, instance.epsilon)
+    } else if let Some(group) = operation.downcast::<GroupNormalization>() {
+        (group.groups, group.epsilon)
     } else {
         return Err("is no normalisation".to_owned());
     };
@@ -55,14 +55,14 @@ impl Lines {
     ) -> Result<Self, String> {
         let name = step.node.name.clone();
         let (shape, dtype) = {
-            let own = new.graph().tensor_type(first);
-            (own.shape.clone(), own.dtype)
+            let tensor = new.graph().tensor_type(first);
+            (tensor.shape.clone(), tensor.dtype)
         };
         let mut entries = new.along(first).to_vec();
-        let wide = if dtype == DataType::F64 { dtype } else { DataType::F32 };
+        let extended = if dtype == DataType::F64 { dtype } else { DataType::F32 };
         let mut value = first;
-        if dtype != wide {
-            value = new.add(&name, Cast { to: wide }, &[value])?;
+        if dtype != extended {
+            value = new.add(&name, Cast { to: extended }, &[value])?;
         }
         let of_group = shape[1].checked_div(groups).ok_or("has no groups")?;
         let split = [&[shape[0], groups, of_group], &shape[2..]].concat();
@@ -73,8 +73,8 @@ impl Lines {
         let fixed = (2..shape.len()).filter(is_fixed).map(|axis| shape[axis]).product::<usize>();
         let lengths = entries.iter().filter(|along| along.axis > 1).map(|along| along.length);
         let lengths: Vec<_> = lengths.collect();
-        let count = sums::count(new, &lengths, fixed * of_group, wide)?;
-        Ok(Self { name, value, types: [dtype, wide], shape, epsilon, count })
+        let count = sums::count(new, &lengths, fixed * of_group, extended)?;
+        Ok(Self { name, value, types: [dtype, extended], shape, epsilon, count })
     }
 
     fn binary(
@@ -117,13 +117,13 @@ impl Lines {
         let scaled = self.binary(new, BinaryFunction::Divide, [distance, deviation])?;
         let joined = Reshape { shape: self.shape.clone() };
         let mut value = new.add(&self.name, joined, &[scaled])?;
-        for (place, function) in [(1, BinaryFunction::Multiply), (2, BinaryFunction::Add)] {
-            let parameter = self.parameter(new, step.input(place)?)?;
+        for (index, function) in [(1, BinaryFunction::Multiply), (2, BinaryFunction::Add)] {
+            let parameter = self.parameter(new, step.input(index)?)?;
             value = self.binary(new, function, [value, parameter])?;
         }
-        let [own, wide] = self.types;
-        if own != wide {
-            value = new.add(&self.name, Cast { to: own }, &[value])?;
+        let [dtype, extended] = self.types;
+        if dtype != extended {
+            value = new.add(&self.name, Cast { to: dtype }, &[value])?;
         }
         Ok(value)
     }
@@ -133,10 +133,10 @@ impl Lines {
         let mut shape = vec![1; self.shape.len() - 1];
         shape[0] = self.shape[1];
         let value = new.add(&self.name, Reshape { shape }, &[value])?;
-        let [own, wide] = self.types;
-        match own == wide {
+        let [dtype, extended] = self.types;
+        match dtype == extended {
             true => Ok(value),
-            false => new.add(&self.name, Cast { to: wide }, &[value]),
+            false => new.add(&self.name, Cast { to: extended }, &[value]),
         }
     }
 }

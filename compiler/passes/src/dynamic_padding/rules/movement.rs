@@ -33,8 +33,8 @@ pub(super) fn reshape(new: &mut Bounded, step: &mut Step<'_>) -> Added {
     let factors = entries.iter().zip(results.iter()).map(factors);
     let factors: Vec<[usize; 2]> = factors.collect::<Option<_>>().ok_or_else(refuse)?;
     let outers: Vec<usize> = entries.iter().map(|along| along.outer).collect();
-    let before = |place: usize| (entries[place].axis, factors[place][0]);
-    let behind = |place: usize| (results[place].axis, factors[place][1]);
+    let before = |index: usize| (entries[index].axis, factors[index][0]);
+    let behind = |index: usize| (results[index].axis, factors[index][1]);
     let between = between(&shape, &outers, &before);
     let found = divide(&between, &operator.shape, &behind).ok_or_else(refuse)?;
     for ((along, result), outer) in entries.iter().zip(results).zip(found) {
@@ -62,8 +62,8 @@ fn between(
 ) -> Vec<usize> {
     let (mut begin, mut inner) = (0, 1);
     let mut elements = Vec::with_capacity(outers.len() + 1);
-    for (place, outer) in outers.iter().enumerate() {
-        let (at, factor) = axis(place);
+    for (index, outer) in outers.iter().enumerate() {
+        let (at, factor) = axis(index);
         elements.push(inner * shape[begin..at].iter().product::<usize>() * outer);
         (begin, inner) = (at + 1, factor / (*outer).max(1));
     }
@@ -81,8 +81,8 @@ fn divide(
     let (last, others) = between.split_last()?;
     let (mut begin, mut inner) = (0, 1);
     let mut outers = Vec::with_capacity(others.len());
-    for (place, elements) in others.iter().enumerate() {
-        let (at, factor) = axis(place);
+    for (index, elements) in others.iter().enumerate() {
+        let (at, factor) = axis(index);
         let before = inner * shape[begin..at].iter().product::<usize>();
         let outer = elements.checked_div(before).unwrap_or(0);
         if outer == 0 || outer * before != *elements || factor % outer != 0 {

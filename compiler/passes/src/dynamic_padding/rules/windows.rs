@@ -82,7 +82,7 @@ pub(super) fn pool(new: &mut Bounded, step: &mut Step<'_>, operator: &Pool) -> A
         let Some(axis) = along.axis.checked_sub(2) else { continue };
         let ends = step.others.iter().filter_map(|other| other.operation.downcast::<Pool>());
         let is_fixed = ends
-            .map(|own| own.window.pads_end[axis])
+            .map(|entry| entry.window.pads_end[axis])
             .all(|end| end == operator.window.pads_end[axis]);
         let length = match is_fixed {
             true => lengths::windows(new, step.node, &step.inputs, along),
@@ -123,10 +123,10 @@ fn average(new: &mut Bounded, step: &Step<'_>, operator: &Pool, counted: &[Along
     let mut before: Option<ValueId> = None;
     for along in counted {
         first = new.filled_above(first, along.axis, 0.0)?;
-        let own = new.is_before(along.before(shape.len() - 1 - along.axis)?)?;
+        let entry = new.is_before(along.before(shape.len() - 1 - along.axis)?)?;
         before = Some(match before {
-            Some(other) => new.add(name, Binary::new(BinaryFunction::And), &[other, own])?,
-            None => own,
+            Some(other) => new.add(name, Binary::new(BinaryFunction::And), &[other, entry])?,
+            None => entry,
         });
     }
     let before = before.ok_or("counts nothing")?;
